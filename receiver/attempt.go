@@ -155,7 +155,9 @@ func (a *attempt) call(h *Handler) {
 	if !ok {
 		return
 	}
-	a.logPanic(r.err)
+	if crash, ok := errors.AsType[*panicked](r.err); ok {
+		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)
+	}
 	if context.Cause(runCtx) == dedup.ErrLeaseLost { //nolint:errorlint // the very value given to cancel
 		a.drop(r.err)
 		return
@@ -167,9 +169,7 @@ func (a *attempt) call(h *Handler) {
 func (a *attempt) reportHung() {
 	a.log().Warn("the handler hangs: it still runs after its context ended, and occupies its worker until it returns")
 	a.d.hung.Add(1)
-	o := a.observation(dedup.Running, reasonHanging)
-	o.Kind = KindHanging
-	a.d.cfg.observe(context.Background(), a.d.log, o)
+	a.observe(KindHanging, dedup.Running, reasonHanging, nil)
 }
 
 // outcome classifies what the handler returned; ended is why its context ended.
@@ -238,19 +238,17 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 		case errors.Is(err, dedup.ErrLeaseLost):
 			a.drop(cause)
 			return
-		case errors.Is(err, dedup.ErrFailed):
-			a.abandon(err)
-			return
-		case errors.As(err, &unavailable):
+		case errors.As(err, &unavailable) && !errors.Is(err, dedup.ErrFailed):
 			deadline = time.Now().Add(a.d.cfg.Lease)
-		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound), time.Now().After(deadline):
+		case errors.Is(err, dedup.ErrFailed), errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound),
+			time.Now().After(deadline):
 			a.abandon(err)
 			return
 		}
 		if n == 0 {
 			a.log().Warn("the outcome is not recorded yet; retrying", "err", err)
 		}
-		if !pause(a.d.leaseCtx, min(backoff(storeRetryBase, storeRetryCap, n, a.d.random), a.d.cfg.Lease/6)) {
+		if !pause(a.d.leaseCtx.Done(), min(backoff(storeRetryBase, storeRetryCap, n, a.d.random), a.d.cfg.Lease/6)) {
 			a.abandon(err)
 			return
 		}
@@ -265,14 +263,12 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 // it returned an error.
 func (a *attempt) drop(cause error) {
 	a.log().Warn("the lease was lost: the result of this attempt is discarded", "error_type", errType(cause))
-	a.d.cfg.observe(context.Background(), a.d.log, a.observation(dedup.Pending, reasonLeaseLost))
+	a.observe(KindAttempt, dedup.Pending, reasonLeaseLost, nil)
 }
 
 func (a *attempt) abandon(err error) {
 	a.log().Error("the outcome could not be recorded: the task runs again after its lease", "err", err)
-	o := a.observation(dedup.Pending, reasonUnrecorded)
-	o.Err = err
-	a.d.cfg.observe(context.Background(), a.d.log, o)
+	a.observe(KindAttempt, dedup.Pending, reasonUnrecorded, err)
 }
 
 // report logs and observes the recorded outcome.
@@ -292,33 +288,16 @@ func (a *attempt) report(res dedup.Result, cause error) {
 	case dedup.ResultRelease:
 		a.log().Info("task released", "reason", res.Reason)
 	}
-	if a.d.cfg.Observe == nil {
-		return
-	}
-	o := a.observation(state, res.Reason)
-	o.Err = typeOnly(cause)
-	a.d.cfg.observe(context.Background(), a.d.log, o)
+	a.observe(KindAttempt, state, res.Reason, typeOnly(cause))
 }
 
-// observation describes the attempt without payload. Callers may add an error only by its type.
-func (a *attempt) observation(state dedup.State, reason string) Observation {
-	p := a.work.Record.Payload
-	return Observation{
-		Kind:     KindAttempt,
-		Endpoint: p.Endpoint, Type: p.Type, ID: a.work.Record.Key.ID, Event: a.work.Record.Event,
-		Handler: a.task.Handler, Attempt: a.task.Attempt,
-		State: state, Reason: reason, Took: time.Since(a.began),
-	}
-}
-
-func (a *attempt) logPanic(err error) {
-	if err == nil {
-		return
-	}
-	var crash *panicked
-	if errors.As(err, &crash) {
-		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)
-	}
+// observe describes the attempt without payload: handlers' errors only by their types.
+func (a *attempt) observe(kind Kind, state dedup.State, reason string, err error) {
+	rec := &a.work.Record
+	a.d.cfg.observe(context.Background(), a.d.log, Observation{
+		Kind: kind, Endpoint: rec.Payload.Endpoint, Type: rec.Payload.Type, ID: rec.Key.ID, Event: rec.Event,
+		Handler: a.task.Handler, Attempt: a.task.Attempt, State: state, Reason: reason, Took: time.Since(a.began), Err: err,
+	})
 }
 
 func dead(reason, text string) dedup.Result {
@@ -369,11 +348,7 @@ func backoff(base, limit time.Duration, n int, random func(int64) int64) time.Du
 	limit = min(limit, math.MaxInt64-1)
 	most := min(base, limit)
 	for ; n > 0 && most < limit; n-- {
-		if most > limit/2 {
-			most = limit
-			break
-		}
-		most *= 2
+		most += min(most, limit-most) // doubled, without overflow
 	}
 	if most <= 0 {
 		return 0

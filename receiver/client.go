@@ -36,13 +36,10 @@ func clientScheme(r *http.Request, trusted []netip.Prefix) string {
 	if r.TLS != nil {
 		return "https"
 	}
-	if within(parseAddr(r.RemoteAddr), trusted) {
-		values := r.Header.Values("X-Forwarded-Proto")
-		if len(values) > 0 {
-			last := values[len(values)-1]
-			if strings.EqualFold(verify.TrimOWS(last[strings.LastIndexByte(last, ',')+1:]), "https") {
-				return "https"
-			}
+	if values := r.Header["X-Forwarded-Proto"]; len(values) > 0 && within(parseAddr(r.RemoteAddr), trusted) {
+		last := values[len(values)-1]
+		if strings.EqualFold(verify.TrimOWS(last[strings.LastIndexByte(last, ',')+1:]), "https") {
+			return "https"
 		}
 	}
 	return "http"
@@ -52,10 +49,7 @@ func parseAddr(s string) netip.Addr {
 	if ap, err := netip.ParseAddrPort(s); err == nil {
 		return ap.Addr().Unmap().WithZone("")
 	}
-	a, err := netip.ParseAddr(s)
-	if err != nil {
-		return netip.Addr{}
-	}
+	a, _ := netip.ParseAddr(s)
 	return a.Unmap().WithZone("")
 }
 

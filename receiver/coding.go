@@ -36,13 +36,9 @@ func codingOf(h http.Header) (coding string, ok bool) {
 			}
 		}
 	}
-	switch {
-	case len(found) == 0:
+	switch strings.Join(found, ",") {
+	case "":
 		return "", true
-	case len(found) > 1:
-		return "", false
-	}
-	switch found[0] {
 	case "gzip", "x-gzip":
 		return "gzip", true
 	case "deflate":
@@ -93,9 +89,7 @@ func readAtMost(r io.Reader, limit int64) ([]byte, error) {
 	var buf []byte
 	for int64(len(buf)) <= limit {
 		if len(buf) == cap(buf) {
-			bigger := make([]byte, len(buf), min(max(2*int64(cap(buf)), firstBuffer), limit+1))
-			copy(bigger, buf)
-			buf = bigger
+			buf = append(make([]byte, 0, min(max(2*int64(cap(buf)), firstBuffer), limit+1)), buf...)
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // Kind is the kind of an [Observation].
@@ -129,15 +131,9 @@ func typeOnly(err error) error {
 
 // fromHandler reports whether an error may hold the text of a handler's error.
 func fromHandler(err error) bool {
-	var f *failure
-	if !errors.As(err, &f) {
-		return false
-	}
-	switch f.code {
-	case codeAnswerFailed, codeAnswerTimeout, codePostponed, codeRejected, codeUndecodable:
-		return true
-	}
-	return false
+	codes := []verify.Code{codeAnswerFailed, codeAnswerTimeout, codePostponed, codeRejected, codeUndecodable}
+	f, ok := errors.AsType[*failure](err)
+	return ok && slices.Contains(codes, f.code)
 }
 
 // panicText describes a recovered value without its text, which might be payload.
@@ -162,8 +158,7 @@ func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result de
 		args := []any{
 			"handler", handler, "event", r.rec.Event, "attempt", attempt, "reason", result.Reason, "took", took,
 		}
-		var p *panicked
-		if errors.As(cause, &p) {
+		if p, ok := errors.AsType[*panicked](cause); ok {
 			args = append(args, "panic", panicText(p.value), "stack", p.stack)
 		}
 		rx.log.WarnContext(ctx, "answer handler failed", args...)

@@ -23,9 +23,6 @@ func (ps *pendingAnswers) watch(key [32]byte) *pendingAnswer {
 	p := ps.byKey[key]
 	if p == nil {
 		p = &pendingAnswer{of: ps, key: key, stored: make(chan struct{})}
-		if ps.byKey == nil {
-			ps.byKey = map[[32]byte]*pendingAnswer{}
-		}
 		ps.byKey[key] = p
 	}
 	p.waiters++

@@ -336,22 +336,17 @@ func (d *delivery) extractEvents() error {
 	return nil
 }
 
-// checkContent decodes the body. It refuses requests that have neither a body nor its type:
+// checkContent removes the content coding of the body, for the extractors. It refuses requests that have neither a body nor its type:
 // CloudEvents HTTP webhook section 2.1 requires a payload and its type, and no other sender
 // omits both.
 func (d *delivery) checkContent() error {
 	p := &d.ep.p
-	hasBody := d.r.Method == http.MethodPost || d.r.Method == http.MethodPut || d.r.Method == http.MethodPatch
+	hasBody := slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, d.r.Method)
 	if hasBody && len(d.Body) == 0 && d.r.Header.Get("Content-Type") == "" && !p.EmptyBody && p.Split == nil {
 		return fail(codeBodyMissing, nil)
 	}
-	return d.decode()
-}
-
-// decode removes the content coding of the verified body, for the extractors.
-func (d *delivery) decode() error {
 	d.received = d.Body
-	plain, err := decodedBody(d.r.Header, d.Body, d.ep.p.MaxBody)
+	plain, err := decodedBody(d.r.Header, d.Body, p.MaxBody)
 	switch {
 	case errors.Is(err, errInflates):
 		return fail(codeBodyTooLarge, err)

@@ -69,8 +69,8 @@ func Open(c Config) (*Receiver, error) {
 	}
 	rx := &Receiver{
 		cfg: c, registry: handlers, log: c.Logger, sampled: newSampler(c.Logger), policyURL: c.PolicyURL,
-		endpoints: map[string]*endpoint{},
-		limiter:   admission.NewLimiter(c.BodyBudget, largestBody(c), len(c.Producers)),
+		endpoints: map[string]*endpoint{}, pending: pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}},
+		limiter: admission.NewLimiter(c.BodyBudget, largestBody(c), len(c.Producers)),
 	}
 	rx.ending, rx.end = context.WithCancel(context.Background())
 	for _, p := range c.Producers {

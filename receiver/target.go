@@ -62,13 +62,8 @@ func (t target) without(names []string) string {
 	if t.query == "" {
 		return ""
 	}
-	var kept []string
-	for pair := range strings.SplitSeq(t.query[1:], "&") {
-		if pair != "" && !namedBy(pair, names) {
-			kept = append(kept, pair)
-		}
-	}
-	return strings.Join(kept, "&")
+	drop := func(pair string) bool { return pair == "" || namedBy(pair, names) }
+	return strings.Join(slices.DeleteFunc(strings.Split(t.query[1:], "&"), drop), "&")
 }
 
 // redacted returns the target with the values of these parameters replaced.

@@ -56,8 +56,7 @@ type dispatcher struct {
 
 func newDispatcher(cfg Config, b *registry, log *slog.Logger) *dispatcher {
 	d := &dispatcher{
-		cfg: cfg, registry: b, log: log,
-		random:   rand.Int64N,
+		cfg: cfg, registry: b, log: log, random: rand.Int64N,
 		workers:  make(chan struct{}, cfg.Workers),
 		prefetch: prefetcher{workers: cfg.Workers, freed: make(chan struct{}, 1)},
 		done:     make(chan struct{}),
@@ -88,27 +87,15 @@ func (d *dispatcher) stop(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	d.stopHandlers(errStopping)
-	if d.ended(stopGrace) {
+	if !pause(d.done, stopGrace) {
 		return nil
 	}
 	tasks := d.prefetch.unfinished()
 	d.stopLeases()
-	if !d.ended(stopGrace) {
+	if pause(d.done, stopGrace) {
 		return errors.New("the store does not return from its calls, which are abandoned")
 	}
 	return fmt.Errorf("tasks without an outcome, which run again after the next start: %d", tasks)
-}
-
-// ended reports whether everything that the dispatcher started ends within the wait.
-func (d *dispatcher) ended(wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-d.done:
-		return true
-	case <-timer.C:
-		return false
-	}
 }
 
 // take takes as many tasks as there is capacity for, and starts them, until the dispatcher
@@ -136,9 +123,9 @@ func (d *dispatcher) take() {
 		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrFailed):
 			return
 		case err != nil:
-			pause(d.takeCtx, backoff(storeRetryBase, storeRetryCap, failures, d.random))
+			pause(d.takeCtx.Done(), backoff(storeRetryBase, storeRetryCap, failures, d.random))
 		case len(works) == 0: // do not spin on a store that does not block
-			pause(d.takeCtx, storeRetryBase)
+			pause(d.takeCtx.Done(), storeRetryBase)
 		}
 	}
 }
@@ -146,10 +133,10 @@ func (d *dispatcher) take() {
 // noteTake logs a change between working and failing, and returns the number of failures in a row.
 func (d *dispatcher) noteTake(failures int, err error) int {
 	switch {
-	case err == nil && failures > 0:
-		d.log.Info("the store returns tasks again", "failures", failures)
-		return 0
 	case err == nil:
+		if failures > 0 {
+			d.log.Info("the store returns tasks again", "failures", failures)
+		}
 		return 0
 	case errors.Is(err, dedup.ErrClosed):
 		d.log.Error("the store was closed before the receiver: no more tasks run")
@@ -176,14 +163,14 @@ func (d *dispatcher) waitForCapacity() (tasks int, bytes int64) {
 	return 0, 0
 }
 
-// pause waits, or until ctx ends; it reports whether ctx is still alive.
-func pause(ctx context.Context, wait time.Duration) bool {
+// pause waits, or until done is closed; it reports whether done is still open.
+func pause(done <-chan struct{}, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-ctx.Done():
+	case <-done:
 		return false
 	}
 }

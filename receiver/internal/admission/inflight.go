@@ -37,8 +37,6 @@ func (f *InFlight) Draining() bool {
 	return f.draining
 }
 
-var errInFlight = errors.New("requests were still in flight")
-
 // Drain refuses new requests and waits until all others have ended, or ctx has.
 func (f *InFlight) Drain(ctx context.Context) error {
 	f.mu.Lock()
@@ -53,6 +51,6 @@ func (f *InFlight) Drain(ctx context.Context) error {
 	case <-empty:
 		return nil
 	case <-ctx.Done():
-		return errors.Join(errInFlight, ctx.Err())
+		return errors.Join(errors.New("requests were still in flight"), ctx.Err())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"container/list"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,20 +145,16 @@ type threadMeter struct{}
 func NewLimiter(bodies, largest int64, endpoints int) *Limiter {
 	slots := max(8, slotsPerCPU*runtime.GOMAXPROCS(0))
 	all := &budget{limit: bodies}
-	// A buffer has one byte more than the body, to see its end.
+	largest++ // a buffer has one byte more than the body, to see its end
 	l := &Limiter{
-		bodies:  all,
-		unknown: &budget{limit: max(bodies/4*3, largest+1), parent: all},
-		perPeer: max(bodies/4, largest+1),
-		meter:   threadMeter{},
-		peers:   map[peerName]*peer{}, debts: map[netip.Prefix]int{},
+		bodies: all, unknown: &budget{limit: max(bodies/4*3, largest), parent: all}, perPeer: max(bodies/4, largest),
+		meter: threadMeter{}, peers: map[peerName]*peer{}, debts: map[netip.Prefix]int{},
 	}
 	l.setSlots(slots, slots/4, endpoints)
 	return l
 }
 
-// setSlots sets the number of slots, how many are reserved for known peers, and what one
-// endpoint may have of the others.
+// setSlots sets the number of slots and how many of them are reserved for known peers.
 func (l *Limiter) setSlots(slots, reserved, endpoints int) {
 	l.slots, l.reserved = slots, reserved
 	l.perEndpoint, l.perQueue = slots-reserved, maxUnknown
@@ -203,10 +200,8 @@ func (l *Limiter) newPeer(name peerName) *peer {
 
 // queueOf returns the queue of an endpoint. There are few.
 func (l *Limiter) queueOf(endpoint string) *queue {
-	for _, q := range l.queues {
-		if q.endpoint == endpoint {
-			return q
-		}
+	if i := slices.IndexFunc(l.queues, func(q *queue) bool { return q.endpoint == endpoint }); i >= 0 {
+		return l.queues[i]
 	}
 	q := &queue{endpoint: endpoint}
 	l.queues = append(l.queues, q)

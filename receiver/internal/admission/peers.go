@@ -55,27 +55,21 @@ func (l *Limiter) Known(now time.Time) []KnownPeer {
 	return all[:min(len(all), maxSaved)]
 }
 
-// restore makes saved peers known, with half of their credit: another run of the program earned it.
-func (l *Limiter) restore(saved []KnownPeer, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range saved[:min(len(saved), maxSaved)] {
-		credit := min(s.Credit, creditMax) / 2
-		name := peerName{s.Endpoint, s.Network}
-		if credit <= 0 || !now.Before(s.Until) || s.Until.After(now.Add(creditLasts)) || l.peers[name] != nil {
-			continue
-		}
-		p := l.newPeer(name)
-		p.credit, p.until = credit, s.Until
-	}
-}
-
 // Load restores the known peers of a file, which may be missing, and whatever a damaged file
-// still has. It drops peers of endpoints for which exists returns false.
+// still has. They get half of their credit: another run of the program earned it. It drops peers
+// of endpoints for which exists returns false.
 func (l *Limiter) Load(path string, exists func(endpoint string) bool, now time.Time) error {
 	saved, err := readPeers(path)
 	saved = slices.DeleteFunc(saved, func(s KnownPeer) bool { return !exists(s.Endpoint) })
-	l.restore(saved, now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range saved[:min(len(saved), maxSaved)] {
+		name, credit := peerName{s.Endpoint, s.Network}, min(s.Credit, creditMax)/2
+		if credit > 0 && now.Before(s.Until) && !s.Until.After(now.Add(creditLasts)) && l.peers[name] == nil {
+			p := l.newPeer(name)
+			p.credit, p.until = credit, s.Until
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"time"
@@ -123,27 +122,6 @@ func (p *Permit) wait(ctx context.Context) error {
 	elem := waiting.PushBack(w)
 	p.peer.waiting++
 	l.mu.Unlock()
-	return p.await(ctx, w, waiting, elem, longest)
-}
-
-// line returns the line in which the request waits, how many may wait there, and for how long.
-func (p *Permit) line() (line, limit int, longest time.Duration) {
-	l := p.limiter
-	network := p.peer.name.network
-	switch owes := l.debts[network] > 0; {
-	case owes:
-		l.owe(network, -1)
-	case p.known:
-		return lineKnown, maxKnown, knownWait
-	case p.peer.waiting == 0:
-		return lineFirst, l.perQueue, unknownWait
-	}
-	return lineMore, l.perQueue, unknownWait
-}
-
-func (p *Permit) await(
-	ctx context.Context, w *waiter, line *list.List, elem *list.Element, longest time.Duration,
-) error {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	select {
@@ -152,14 +130,28 @@ func (p *Permit) await(
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	p.limiter.mu.Lock()
-	defer p.limiter.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if p.slot { // granted at the last moment
 		return nil
 	}
-	line.Remove(elem)
+	waiting.Remove(elem)
 	p.peer.waiting--
 	return ErrBusy
+}
+
+// line returns the line in which the request waits, how many may wait there, and for how long.
+func (p *Permit) line() (line, limit int, longest time.Duration) {
+	l, network := p.limiter, p.peer.name.network
+	switch {
+	case l.debts[network] > 0:
+		l.owe(network, -1)
+	case p.known:
+		return lineKnown, maxKnown, knownWait
+	case p.peer.waiting == 0:
+		return lineFirst, l.perQueue, unknownWait
+	}
+	return lineMore, l.perQueue, unknownWait
 }
 
 // Yield passes the slot, if there is one, to the next waiting request. An expensive verification

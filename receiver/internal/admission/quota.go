@@ -58,27 +58,13 @@ func (q *Quota) Begin() (Share, bool) {
 	return Share{quota: q, slot: true}, true
 }
 
-func (q *Quota) end() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.running--
-}
-
-// fill adds the tokens since the last call. A clock that goes backwards adds none.
-func (q *Quota) fill(now time.Time) {
-	if since := now.Sub(q.at); since > 0 && !q.at.IsZero() {
-		q.tokens = min(float64(q.rate.Burst), q.tokens+float64(q.rate.Events)*float64(since)/float64(q.rate.Per))
-	}
-	q.at = now
-}
-
-// take takes a token for each of n events and returns a wait of zero. When there are too few it
-// takes none and returns how long until there are enough, and how many are left. A batch larger
-// than a burst costs a burst.
 func (q *Quota) take(n int, now time.Time) (wait time.Duration, left int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.fill(now)
+	if since := now.Sub(q.at); since > 0 && !q.at.IsZero() { // a clock that goes backwards adds no tokens
+		q.tokens = min(float64(q.rate.Burst), q.tokens+float64(q.rate.Events)*float64(since)/float64(q.rate.Per))
+	}
+	q.at = now
 	price := float64(min(n, q.rate.Burst))
 	if q.tokens >= price {
 		q.tokens -= price
@@ -103,8 +89,9 @@ type Share struct {
 	taken int // tokens, as a number of events
 }
 
-// Take takes a token for each of n events. When there are too few it takes none and returns how
-// long until there are enough, and how many are left.
+// Take takes a token for each of n events and returns a wait of zero. When there are too few it
+// takes none and returns how long until there are enough, and how many are left. A batch larger
+// than a burst costs a burst.
 func (s *Share) Take(n int, now time.Time) (wait time.Duration, left int) {
 	if s.quota == nil || s.quota.rate.Events == 0 {
 		return 0, 0
@@ -127,7 +114,9 @@ func (s *Share) Refund() {
 func (s *Share) Release() {
 	if s.slot {
 		s.slot = false
-		s.quota.end()
+		s.quota.mu.Lock()
+		defer s.quota.mu.Unlock()
+		s.quota.running--
 	}
 }
 
