@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// DefaultWindow is how long a key is remembered if the claim does not say. It is the minimum
-// that the delivery draft (draft-mayankpanke-event-delivery-semantics-01 section 7.2)
-// recommends.
+// DefaultWindow is how long a key is remembered if the claim does not say. It is the minimum that
+// the delivery draft (draft-mayankpanke-event-delivery-semantics-01 section 7.2) recommends.
 const DefaultWindow = 24 * time.Hour
 
 // Claim asks whether an event is new and, if so, stores it.

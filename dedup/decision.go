@@ -10,9 +10,8 @@ type Verdict uint8
 
 // The verdicts. Only New stores a record.
 const (
-	// New means that the event was unknown and is stored (or, with OnlyKnown, that it is
-	// unknown). A claim with Hold also gets New for an event whose held claim was freed (see
-	// [Accept]).
+	// New means that the event was unknown and is stored (or, with OnlyKnown, that it is unknown).
+	// A claim with Hold also gets New for an event whose held claim was freed (see [Accept]).
 	New Verdict = iota + 1
 	// Known means that the key has a record with the same fingerprint.
 	Known
@@ -105,9 +104,8 @@ func (q *Quarantine) Full(original Record) bool {
 // that is released again and again adds more; the oldest are removed.
 const maxAliases = 64
 
-// Accept returns the record of a claim with the verdict New. old is the record of the key (zero
-// if there is none), event and seq identify a new event, and token is larger than any before
-// it.
+// Accept returns the record of a claim with the verdict New. old is the record of the key (zero if
+// there is none), event and seq identify a new event, and token is larger than any before it.
 //
 // A freed held claim continues its event and counts its attempts on. The new claim adds only
 // its aliases and its lease, because whatever else it contains besides the fingerprint need not

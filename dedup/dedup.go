@@ -44,12 +44,11 @@ import (
 // while the store cannot work (disk full, backlog full, failed commit).
 type Store interface {
 	// Claim decides for each claim whether its key is new and stores the new ones, all in one
-	// durable step. Decisions are in the order of the claims, and a claim sees the effects of
-	// those before it. Of concurrent claims of one key exactly one gets New. Any other verdict
-	// writes nothing, except that a full Quarantine is counted (see [Claim]). A duplicate is
-	// answered only after the record that it repeats is durable. ErrTooLarge if the claims do
-	// not fit one step, ErrInvalid if [Claim.Check] refuses one of them; nothing is stored
-	// then.
+	// durable step. Decisions are in the order of the claims, and a claim sees the effects of those
+	// before it. Of concurrent claims of one key exactly one gets New. Any other verdict writes
+	// nothing, except that a full Quarantine is counted (see [Claim]). A duplicate is answered only
+	// after the record that it repeats is durable. ErrTooLarge if the claims do not fit one step,
+	// ErrInvalid if [Claim.Check] refuses one of them; nothing is stored then.
 	//
 	// The newest generation of a key decides. If it was purged or forgotten, the key is new,
 	// even while an older generation is kept as a dead letter or was reopened. For a claim with
@@ -62,11 +61,10 @@ type Store interface {
 	// A cancelled ctx may return early with an error although the claim happens.
 	Claim(ctx context.Context, claims ...Claim) ([]Decision, error)
 
-	// Take leases up to n due tasks, the longest due first, with at most bytes of payload in
-	// total (but at least one task). It blocks until a task is due or ctx ends, and then
-	// returns the error of ctx. That a task is Running, with its Attempt counted, is durable
-	// before Take returns. The caller owns the result. ErrInvalid if n or lease is not
-	// positive.
+	// Take leases up to n due tasks, the longest due first, with at most bytes of payload in total
+	// (but at least one task). It blocks until a task is due or ctx ends, and then returns the
+	// error of ctx. That a task is Running, with its Attempt counted, is durable before Take
+	// returns. The caller owns the result. ErrInvalid if n or lease is not positive.
 	//
 	// A task is due if it is Pending, its Due has passed and no earlier task of its lane is
 	// open (see [Record.LaneOf]; a lane that starts with [LaneYields] waits for its running
@@ -82,10 +80,9 @@ type Store interface {
 	// owns the store exclusively.
 	Extend(ctx context.Context, l Lease, d time.Duration) error
 
-	// Finish stores the result of leased work. ErrLeaseLost if the token of the lease is not
-	// the newest of its task, the task does not run, or the event is gone; the record is
-	// unchanged then. A store may refuse a result of more than a few megabytes with
-	// ErrTooLarge.
+	// Finish stores the result of leased work. ErrLeaseLost if the token of the lease is not the
+	// newest of its task, the task does not run, or the event is gone; the record is unchanged
+	// then. A store may refuse a result of more than a few megabytes with ErrTooLarge.
 	Finish(ctx context.Context, l Lease, r Result) error
 
 	// Get returns the record of an event with its payload, or ErrNotFound. Disposable records

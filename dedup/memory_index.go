@@ -34,20 +34,18 @@ type memoryNames struct {
 // newest returns the record that decides for the key, nil if there is none. Once a key had a
 // newer generation, an older one never decides again, even if the newer one is gone.
 func (n *memoryNames) newest(k Key) *memoryEntry {
-	generations := n.keys[k.Hash()]
-	if len(generations) == 0 || generations[len(generations)-1].retired {
-		return nil
+	if e := n.last(k); e != nil && !e.retired {
+		return e
 	}
-	return generations[len(generations)-1]
+	return nil
 }
 
-// last returns the newest generation of the key that is still kept, 0 without any.
-func (n *memoryNames) last(k Key) int {
-	generations := n.keys[k.Hash()]
-	if len(generations) == 0 {
-		return 0
+// last returns the newest generation of the key that is still kept, nil without any.
+func (n *memoryNames) last(k Key) *memoryEntry {
+	if generations := n.keys[k.Hash()]; len(generations) > 0 {
+		return generations[len(generations)-1]
 	}
-	return generations[len(generations)-1].Generation
+	return nil
 }
 
 func (n *memoryNames) add(e *memoryEntry) {

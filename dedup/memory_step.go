@@ -159,8 +159,8 @@ func (s *memoryStep) countQuarantined(a *Quarantine) (original *Record, full boo
 
 func (s *memoryStep) accept(old Record, c Claim) Decision {
 	s.token++
-	if old.Event == "" {
-		old.Generation = s.m.names.last(c.Key)
+	if last := s.m.names.last(c.Key); old.Event == "" && last != nil {
+		old.Generation = last.Generation
 	}
 	r := Accept(old, c, newEvent(), s.seq+1, s.token, s.now)
 	r = r.Clone() // the caller may reuse its claim

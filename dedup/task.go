@@ -63,7 +63,6 @@ func (t Task) Interrupted() bool { return t.Reason == ReasonInterrupted }
 // Open reports whether the task is pending or running.
 func (t Task) Open() bool { return t.State == Pending || t.State == Running }
 
-// LaneYields is the first character of lanes in which a task that waits for a retry lets later
-// ones pass. Its due tasks run one at a time, the longest due first, then in the order of
-// acceptance.
+// LaneYields is the first character of lanes in which a task that waits for a retry lets later ones
+// pass. Its due tasks run one at a time, the longest due first, then in the order of acceptance.
 const LaneYields = "~"

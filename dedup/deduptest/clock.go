@@ -7,9 +7,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// Clock is a [dedup.Clock] that only moves when a test moves it. It starts at the current
-// second, so that real time below the store, such as the expiry of a database, does not
-// interfere.
+// Clock is a [dedup.Clock] that only moves when a test moves it. It starts at the current second,
+// so that real time below the store, such as the expiry of a database, does not interfere.
 type Clock struct {
 	mu     sync.Mutex
 	now    time.Time

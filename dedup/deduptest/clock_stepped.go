@@ -74,8 +74,7 @@ func (c *SteppedClock) Alarm(at time.Time) (<-chan struct{}, func()) {
 }
 
 // Asked returns a channel that gets a value when Alarm was called after the last value was
-// received. A test that receives from it before it calls Set steps the clock while an alarm
-// waits.
+// received. A test that receives from it before it calls Set steps the clock while an alarm waits.
 func (c *SteppedClock) Asked() <-chan struct{} { return c.asked }
 
 // check rings an alarm that is due, and schedules the next check otherwise.

@@ -53,19 +53,16 @@ type check struct {
 	run  func(x *rig)
 }
 
-// group is a family of checks.
-type group struct {
-	name   string
-	checks []check
-}
-
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	if h.Open == nil {
 		t.Fatal("deduptest: Harness.Open is missing")
 	}
-	groups := []group{
+	for _, group := range []struct {
+		name   string
+		checks []check
+	}{
 		{"Claim", slices.Concat(claimChecks, situationChecks())},
 		{"Batch", batchChecks},
 		{"Alias", aliasChecks},
@@ -89,11 +86,10 @@ func Run(t *testing.T, h Harness) {
 		{"Durable", durableChecks},
 		{"Race", raceChecks},
 		{"Model", modelChecks()},
-	}
-	for _, g := range groups {
-		t.Run(g.name, func(t *testing.T) {
+	} {
+		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()
-			for _, c := range g.checks {
+			for _, c := range group.checks {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
 					c.run(newRig(t, h))

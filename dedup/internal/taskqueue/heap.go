@@ -1,7 +1,6 @@
 package taskqueue
 
-// Heap is a binary heap that keeps its smallest item first and can report the index of its
-// items.
+// Heap is a binary heap that keeps its smallest item first and can report the index of its items.
 type Heap[T any] struct {
 	items []T
 	less  func(a, b T) bool

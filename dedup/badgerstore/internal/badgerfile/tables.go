@@ -69,18 +69,19 @@ func CheckTable(path string, id uint64, o table.Options) (err error) {
 // the index (4), checksum (protocol buffer), length of the checksum (4).
 func checkTableIndex(data []byte) error {
 	short := errors.New("truncated index")
-	cut := func(n uint64) (tail []byte, ok bool) {
-		if n > uint64(len(data)) {
+	cut := func() (last []byte, ok bool) { // the last part, which its length follows
+		end := len(data) - 4
+		if end < 0 {
 			return nil, false
 		}
-		tail, data = data[uint64(len(data))-n:], data[:uint64(len(data))-n]
-		return tail, true
+		start := int64(end) - int64(binary.BigEndian.Uint32(data[end:]))
+		if start < 0 {
+			return nil, false
+		}
+		last, data = data[start:end], data[:start]
+		return last, true
 	}
-	length, ok := cut(4)
-	if !ok {
-		return short
-	}
-	sum, ok := cut(uint64(binary.BigEndian.Uint32(length)))
+	sum, ok := cut()
 	if !ok {
 		return short
 	}
@@ -88,10 +89,7 @@ func checkTableIndex(data []byte) error {
 	if !ok {
 		return errors.New("unreadable checksum of the index")
 	}
-	if length, ok = cut(4); !ok {
-		return short
-	}
-	index, ok := cut(uint64(binary.BigEndian.Uint32(length)))
+	index, ok := cut()
 	if !ok || len(index) == 0 {
 		return short
 	}
