@@ -126,8 +126,7 @@ func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
 
 // withoutURL removes the URL from an error of net/http: its query may hold a credential.
 func withoutURL(err error) error {
-	var e *url.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
 	}
 	return err

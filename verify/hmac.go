@@ -53,20 +53,15 @@ type HMAC struct {
 	// signature), {alg} (the name of a hash), {kid} (a key of Keys), {timestamp}, and {ed25519}
 	// (a signature by one of PublicKeys). Defaults to "{sig}".
 	Entries []string
-	// Hash is the hash function of entries without {alg}. Defaults to SHA256.
-	Hash Hash
-	// Hashes are the functions that {alg} may name. Defaults to Hash alone.
-	Hashes []Hash
-	// Encoding of the signature: Hex or Base64. Required.
-	Encoding Encoding
-	// Secrets are the accepted secrets, several during a rotation.
-	Secrets []Secret
-	// Keys are secrets by key id, for entries with {kid}, instead of Secrets.
-	Keys map[string]Secret
-	// SecretEncoding is how Secrets and Keys are written. Defaults to Raw.
-	SecretEncoding Encoding
-	// PublicKeys are the Ed25519 keys (RFC 8032) for entries with {ed25519}, over the same content.
-	PublicKeys []ed25519.PublicKey
+
+	Hash           Hash                // of entries without {alg}; defaults to SHA256
+	Hashes         []Hash              // that {alg} may name; defaults to Hash alone
+	Encoding       Encoding            // of the signature: Hex or Base64; required
+	Secrets        []Secret            // the accepted ones, several during a rotation
+	Keys           map[string]Secret   // by key id, for entries with {kid}; instead of Secrets
+	SecretEncoding Encoding            // of Secrets and Keys; defaults to Raw
+	PublicKeys     []ed25519.PublicKey // Ed25519 (RFC 8032), for {ed25519} over the same content
+
 	// TimestampHeaders are the fields with the signed time: one, or one per field of Headers.
 	// If the time is in the signature field, use an entry with {timestamp} instead.
 	TimestampHeaders []string
@@ -91,14 +86,12 @@ type HMAC struct {
 	Malleable bool
 	// URL, if set, is the only accepted value of {url}, with its query, as registered with the
 	// producer. Requests to another URL are refused (signature_mismatch). Defaults to any URL.
-	URL string
-	// Config is the values of {config:NAME}.
-	Config map[string]string
+	URL    string
+	Config map[string]string // the values of {config:NAME}
 	// Contents replaces Content if no template describes the signed bytes. It returns 1 to 8
 	// candidates for the signed content, each as parts, which avoids copies of the body.
 	Contents func(r *http.Request, body []byte) ([][][]byte, error)
-	// Covers lists what Contents binds, for Identity.Covered.
-	Covers []string
+	Covers   []string // what Contents binds, for Identity.Covered
 
 	once sync.Once
 	plan *hmacPlan

@@ -190,20 +190,15 @@ func (p *hmacPlan) decode(e entry) (signature, Code) {
 
 func (p *hmacPlan) readID(r *http.Request, name string) (string, error) {
 	id, _, err := field(r, name)
-	switch {
-	case err != nil:
-		return "", err
-	case id == "":
-		return "", &Error{Code: IDMissing, Component: name}
+	if err == nil && id == "" {
+		err = &Error{Code: IDMissing, Component: name}
 	}
 	for i, q := range p.template {
-		if q.kind == partID {
-			if err := p.checkValue(i, name, id); err != nil {
-				return "", err
-			}
+		if err == nil && q.kind == partID {
+			err = p.checkValue(i, name, id)
 		}
 	}
-	return id, nil
+	return id, err
 }
 
 // parseTimestamp reads a time since 1970 in decimal digits.

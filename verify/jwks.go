@@ -243,7 +243,7 @@ func (j *JWKS) get() (*jwksSet, error) {
 	req.Header.Set("Accept", "application/jwk-set+json, application/json")
 	resp, err := j.client.Do(req)
 	if err != nil {
-		if inner := (*url.Error)(nil); errors.As(err, &inner) {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the URL, whose query may hold a credential
 		}
 		return nil, fmt.Errorf("fetching keys: %w", err)

@@ -36,18 +36,15 @@ const (
 // keys_unavailable, signature_mismatch, issuer_mismatch, audience_mismatch, subject_mismatch.
 // [Tolerance.Check] checks the times of the token, which are in the identity.
 type JWT struct {
-	// Keys are the keys of the issuer. Required.
-	Keys TokenKeySet
+	Keys TokenKeySet // of the issuer; required
 	// Algorithms are the accepted ones, named as in RFC 7518 and RFC 8037: RS256, PS256, ES256,
 	// EdDSA, ... Required.
 	Algorithms []string
 	// Body means that the body is the token. The signature then binds it, and "iat" is its signed
 	// time. A bearer token is used for many requests, so its "iat" is not the time of any of them.
-	Body bool
-	// HeaderTimes means that "iat" and "exp" are in the JOSE header, as Yandex Pay writes them.
-	HeaderTimes bool
-	// NoExpiry accepts tokens without "exp" (security event tokens, RFC 8417 section 2.2).
-	NoExpiry bool
+	Body        bool
+	HeaderTimes bool // "iat" and "exp" are in the JOSE header, as Yandex Pay writes them
+	NoExpiry    bool // accepts tokens without "exp" (security event tokens, RFC 8417 section 2.2)
 	// Issuers are the accepted values of "iss". Defaults to any, which is safe only if Keys
 	// belong to one issuer whose tokens have no "iss".
 	Issuers []string
@@ -64,9 +61,8 @@ type JWT struct {
 type ClaimRule struct {
 	// Names of the claim; the first that is present counts. Entra writes one claim as "appid"
 	// or "azp".
-	Names []string
-	// Values are the accepted ones; booleans are "true" and "false".
-	Values []string
+	Names  []string
+	Values []string // the accepted ones; booleans are "true" and "false"
 }
 
 // Check reports all errors of the description.

@@ -77,15 +77,11 @@ type KeyFile struct {
 	// Set, or, with Alg hmac-sha256, a secret (surrounding white space is ignored). Required.
 	Path string
 	// ID is the id of the keys. Required except for JSON Web Keys, whose kid it replaces if set.
-	ID string
-	// Alg is the algorithm of the keys. Defaults to that of the JSON Web Key or of the key's type.
-	Alg Alg
-	// Principal is the identity that the keys prove; empty is the producer itself.
-	Principal string
-	// Every is how often the file is checked. Defaults to 5 seconds.
-	Every time.Duration
-	// Now is the clock. Defaults to time.Now.
-	Now func() time.Time
+	ID        string
+	Alg       Alg              // of the keys; defaults to that of the JSON Web Key or of the key's type
+	Principal string           // the identity that the keys prove; empty is the producer itself
+	Every     time.Duration    // how often the file is checked; defaults to 5 seconds
+	Now       func() time.Time // the clock; defaults to time.Now
 }
 
 // FileKeys is a [KeySet] that reads its file again when its modification time or size changes.

@@ -28,8 +28,7 @@ import (
 // all signature bases together have at most 64 KiB, and sf, key and @query-param parse at most
 // 8 KiB. A signature with an unknown key costs as much as one with a known key.
 type RFC9421 struct {
-	// Keys are the producer's keys. Required.
-	Keys KeySet
+	Keys KeySet // the producer's keys; required
 	// Label is the label of the signature to look at. Defaults to any, because labels have no
 	// meaning (RFC 9421 section 7.2.5). Of the first 8 signatures, 2 with known keys are
 	// verified in turn, and one valid signature is enough.
@@ -37,13 +36,10 @@ type RFC9421 struct {
 	// Tag, if set, is the tag that a signature must carry (RFC 9421 section 7.2.7).
 	Tag string
 	// BoundKey is the key id of signatures without keyid. Defaults to none: keyid is then required.
-	BoundKey string
-	// Coverage is what a signature must cover. Defaults to the profile of [Coverage.Rules].
-	Coverage Coverage
-	// KeyRequired refuses requests without an Idempotency-Key (id_missing).
-	KeyRequired bool
-	// Algs are the accepted algorithms. Defaults to all but rsa-v1_5-sha256.
-	Algs []Alg
+	BoundKey    string
+	Coverage    Coverage // what a signature must cover; defaults to the profile of [Coverage.Rules]
+	KeyRequired bool     // refuses requests without an Idempotency-Key (id_missing)
+	Algs        []Alg    // the accepted algorithms; defaults to all but rsa-v1_5-sha256
 
 	once  sync.Once
 	rules []CoverageRule

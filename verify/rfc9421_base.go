@@ -137,9 +137,7 @@ func (m *message) appendField(b []byte, c *component) ([]byte, *Error) {
 		}
 		line = TrimOWS(line)
 		if c.bs {
-			b = append(b, ':')
-			b = appendBase64(b, line)
-			b = append(b, ':')
+			b = append(appendBase64(append(b, ':'), line), ':')
 		} else {
 			b = append(b, line...)
 		}

@@ -25,8 +25,7 @@ var (
 // DigestError is the cause of a refusal of a Content-Digest that names algorithms. Err is one
 // of the errors above.
 type DigestError struct {
-	// Algorithms are the keys of the dictionary at fault, as the request writes them; at most 16.
-	Algorithms []string
+	Algorithms []string // the keys of the dictionary at fault, as the request writes them; at most 16
 	Err        error
 }
 

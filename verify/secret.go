@@ -80,12 +80,9 @@ type Encoding string
 
 // The encodings of signatures (Hex, Base64) and of secrets (all of them).
 const (
-	// Raw is the text itself.
-	Raw Encoding = "raw"
-	// Hex is hexadecimal of either case.
-	Hex Encoding = "hex"
-	// Base64 is RFC 4648 section 4 with its padding.
-	Base64 Encoding = "base64"
+	Raw    Encoding = "raw"    // the text itself
+	Hex    Encoding = "hex"    // hexadecimal of either case
+	Base64 Encoding = "base64" // RFC 4648 section 4 with its padding
 	// Whsec is the form of Standard Webhooks: an optional "whsec_" and base64, whose padding is
 	// optional and whose last bits may be left over. It is for secrets only.
 	Whsec Encoding = "whsec"
