@@ -34,8 +34,7 @@ type field struct {
 	option string
 }
 
-// fieldsOf returns the fields of a struct and of those embedded in it by the names of their
-// settings.
+// fieldsOf returns the fields of a struct, embedded ones included, by the names of their settings.
 func fieldsOf(v reflect.Value) map[string]field {
 	fields := map[string]field{}
 	for i := range v.NumField() {
@@ -65,8 +64,7 @@ type selfDecoding interface {
 	decodeNode(d *decoder, n *node, path string)
 }
 
-// shorthand is a mapping that may be written as a single value. short returns where that value
-// goes.
+// shorthand is a mapping that may be written as a single value, for the field that short returns.
 type shorthand interface{ short() any }
 
 // named is a member of a mapping whose names the user chooses, such as producers.
@@ -300,8 +298,7 @@ func (d *decoder) prefix(n *node, v reflect.Value, path string) {
 	v.Set(reflect.ValueOf(p))
 }
 
-// list fills a slice from a list, from a single value, or, if its elements have names, from a
-// mapping.
+// list fills a slice from a list, a single value, or, if its elements have names, a mapping.
 func (d *decoder) list(n *node, v reflect.Value, path string) {
 	elem := v.Type().Elem()
 	_, isNamed := reflect.New(elem).Interface().(named)

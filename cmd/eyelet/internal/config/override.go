@@ -12,8 +12,7 @@ import (
 
 const envPrefix = "EYELET_"
 
-// applyOverrides overlays environment variables and flags on the file. An empty variable sets
-// nothing.
+// applyOverrides overlays environment variables, if not empty, and flags on the file.
 func (s Source) applyOverrides(root *node) (found usage.Errors) {
 	paths := settingPaths(reflect.TypeFor[Settings](), "")
 	byVariable, words := map[string]string{}, []string{}
@@ -45,8 +44,7 @@ func (s Source) applyOverrides(root *node) (found usage.Errors) {
 	return found
 }
 
-// settingPaths returns the paths of single values, which the environment can set: not lists,
-// and not producers and handlers.
+// settingPaths returns the paths of single values: not lists, and not producers and handlers.
 func settingPaths(t reflect.Type, prefix string) []string {
 	var paths []string
 	for i := range t.NumField() {

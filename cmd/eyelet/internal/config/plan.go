@@ -133,8 +133,7 @@ func (s *Settings) check() usage.Errors {
 	return found
 }
 
-// validate opens a receiver over an empty store in memory and closes it, to find the errors
-// that only Open finds.
+// validate opens a receiver over an empty store, to find the errors that only Open finds.
 func (p *Plan) validate() (found usage.Errors) {
 	c := p.Config
 	c.Store = dedup.NewMemory(dedup.MemoryOptions{})

@@ -26,16 +26,15 @@ type producerBuilder struct {
 
 // addAll adds each of the errors that err joins.
 func (b *producerBuilder) addAll(p *Producer, err error) {
-	if err == nil {
-		return
-	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost join only
-		for _, one := range many.Unwrap() {
+	switch err := err.(type) { //nolint:errorlint // the outermost join only
+	case nil:
+	case interface{ Unwrap() []error }:
+		for _, one := range err.Unwrap() {
 			b.addAll(p, one)
 		}
-		return
+	default:
+		b.errs.Add(p.at, "", "producer %q: %v", p.Name, err)
 	}
-	b.errs.Add(p.at, "", "producer %q: %v", p.Name, err)
 }
 
 func (b *producerBuilder) build(ctx context.Context) []producer.Producer {

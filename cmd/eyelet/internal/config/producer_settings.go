@@ -31,8 +31,7 @@ type kindSettings struct {
 	Scheme string `conf:"scheme"`
 }
 
-// commonSettings are those of every producer. Their defaults come from the preset, else from
-// package producer.
+// commonSettings are those of every producer. Defaults are the preset's, else package producer's.
 type commonSettings struct {
 	// Events of a delivery, and which deliveries are accepted.
 	Type        string   `conf:"type"`
@@ -146,8 +145,7 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 	}
 }
 
-// decodePreset reads the settings of any preset. The preset itself refuses those that it does
-// not use.
+// decodePreset reads the settings of any preset, which refuses those that it does not use.
 func (p *Producer) decodePreset(d *decoder, n *node, path string) {
 	var first struct {
 		Secret string `conf:"secret,secret"`

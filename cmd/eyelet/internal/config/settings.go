@@ -12,8 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// Settings is the content of eyelet.yaml. Other defaults than those named here are package
-// receiver's.
+// Settings is the content of eyelet.yaml. Defaults that are not named here are package receiver's.
 type Settings struct {
 	Node   *node
 	Listen string `conf:"listen"` // address for deliveries; defaults to 127.0.0.1:8080

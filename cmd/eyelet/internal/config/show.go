@@ -175,8 +175,7 @@ func (n *node) disclose(option string) {
 	}
 }
 
-// redact returns a copy without secrets. written is the same value with variables by name, or
-// nil if their values may be shown.
+// redact returns a copy without secrets. written has variables by name; nil shows their values.
 func redact(n, written *node) *node {
 	out := &node{kind: n.kind, text: n.text, names: n.names}
 	switch n.kind {

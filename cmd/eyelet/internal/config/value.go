@@ -36,8 +36,7 @@ func parseSize(text string) (size, error) {
 // maxDays bounds durations, because a store writes times in nanoseconds.
 const maxDays = 36500
 
-// ParseDuration is time.ParseDuration with days (7d). It refuses negative durations and those
-// of more than 100 years.
+// ParseDuration is time.ParseDuration with days (7d), for durations of 0 to 100 years.
 func ParseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)

@@ -164,8 +164,7 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// expand replaces variables. Messages never quote a value, nor a malformed name, which may be
-// part of a secret.
+// expand replaces variables. Messages quote no value and no malformed name: both may be secret.
 func (b *treeBuilder) expand(at usage.Place, text string) string {
 	return variable.ReplaceAllStringFunc(text, func(m string) string {
 		if strings.HasPrefix(m, "$$") {

@@ -31,8 +31,7 @@ type response struct {
 	err         error
 }
 
-// attempt sends the event, follows a 307 where allowed, and repeats a 401 once with fresh
-// credentials.
+// attempt sends the event, follows a 307 if allowed, and repeats a 401 with fresh credentials.
 func (t *Target) attempt(ctx context.Context, ev Event, to *url.URL) response {
 	creds, err := t.credentials(ctx, false)
 	if err != nil {
@@ -126,15 +125,14 @@ func read(res *http.Response) response {
 
 // redactError removes text of the target from an error of net/http: it may echo our URL.
 func redactError(err error) error {
-	var known net.Error
-	var certificate *tls.CertificateVerificationError
-	if errors.As(err, &known) || errors.As(err, &certificate) {
-		return err
-	}
-	var line textproto.ProtocolError
+	_, network := errors.AsType[net.Error](err)
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, malformed := errors.AsType[textproto.ProtocolError](err)
 	text, _, quotes := strings.Cut(err.Error(), `"`)
 	switch {
-	case errors.As(err, &line):
+	case network || certificate:
+		return err
+	case malformed:
 		return errors.New("the response is malformed")
 	case quotes:
 		return errors.New(strings.TrimSpace(text))

@@ -43,8 +43,7 @@ type Event struct {
 	// one. This signature, or another by the same key, is forwarded where nothing that it covers
 	// has changed.
 	Label string
-	// Method and Target are the request line of the delivery, which a signature may cover. Empty
-	// if unknown.
+	// Method and Target are the delivery's request line, which a signature may cover; may be empty.
 	Method, Target string
 	// Body is the payload.
 	Body []byte
@@ -55,8 +54,7 @@ type Event struct {
 // Outcome is the result of an attempt.
 type Outcome int
 
-// The outcomes: the three of section 6.2 of the draft, and Deferred for an attempt that sent
-// nothing.
+// The outcomes: the three of section 6.2 of the draft, and Deferred.
 const (
 	// Transient means that the same delivery may succeed later, or that its outcome is unknown.
 	Transient Outcome = iota
@@ -90,8 +88,7 @@ type Result struct {
 	// NotBefore is the minimum wait before the next attempt, as the target asked (Transient), or
 	// before the next call (Deferred). Zero means none.
 	NotBefore time.Duration
-	// Err is why the event was not accepted; nil with Accepted. It holds no URL, payload or
-	// credential.
+	// Err is why the event was not accepted. It holds no URL, payload or credential.
 	Err error
 }
 

@@ -59,8 +59,7 @@ func (st *Status) count(r Result, limit int, now time.Time) {
 	}
 }
 
-// postpone makes the target's Retry-After the minimum wait (section 9.6). A wait beyond the total
-// retry time makes the outcome Terminal.
+// postpone applies a Retry-After (section 9.6). One beyond the total retry time is Terminal.
 func (t *Target) postpone(ev Event, r Result, wait time.Duration, now time.Time) Result {
 	if wait == 0 {
 		return r
@@ -128,8 +127,7 @@ func parseRetryAfter(lines []string, now time.Time) time.Duration {
 	return longest
 }
 
-// parseSunset returns the time of a Sunset field (RFC 8594 section 3), or the zero time without a
-// valid one.
+// parseSunset returns the time of a valid Sunset field (RFC 8594 section 3), else the zero time.
 func parseSunset(lines []string) time.Time {
 	if len(lines) == 1 {
 		if at, err := http.ParseTime(strings.Trim(lines[0], " \t")); err == nil {

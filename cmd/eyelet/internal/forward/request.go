@@ -30,19 +30,14 @@ func Key(field, id string) string {
 
 // Fields are forwarded by name. Targets trust this receiver, and many take orders from header
 // fields (X-Original-URL, X-HTTP-Method-Override, X-Auth-Request-User, ...) that any client can
-// add to a captured delivery. Forwarded are fields that describe the content, attributes of a
-// CloudEvent, fields that the producer signed ([Event.Signed]) and those of the configuration
-// ([Config.Fields]), but never those in neverSent.
+// add to a captured delivery. [Event.Header] lists the fields that are forwarded.
 
-// contentFields describe the content (RFC 9110 section 8). Content-Digest is forwarded if it
-// matches the body.
+// contentFields describe the content (RFC 9110 section 8). A wrong Content-Digest is dropped.
 var contentFields = []string{"Content-Type", "Content-Encoding", "Content-Language", "Content-Digest"}
 
-// The prefixes of CloudEvents fields in binary mode (HTTP protocol binding section 3.1.3), and of
-// facts about the client from proxies.
 const (
-	attributePrefix = "Ce-"
-	proxyPrefix     = "X-Forwarded-"
+	attributePrefix = "Ce-"          // CloudEvents in binary mode (HTTP protocol binding section 3.1.3)
+	proxyPrefix     = "X-Forwarded-" // what proxies report about the client
 )
 
 // neverSent are fields that are never forwarded, even if they were signed: those of one connection
@@ -105,8 +100,7 @@ func (t *Target) isForwarded(name string, signed []string) bool {
 		slices.ContainsFunc(t.fields, func(p fieldPattern) bool { return p.matches(name) }))
 }
 
-// header returns the fields of the request to a URL. ours is the label of the signature that is
-// added later.
+// header returns the fields of the request. ours is the label of the signature that is added later.
 func (t *Target) header(ev Event, to *url.URL, ours string) http.Header {
 	h := http.Header{}
 	for name, lines := range ev.Header {
@@ -134,9 +128,8 @@ func (t *Target) header(ev Event, to *url.URL, ours string) http.Header {
 // maxVia bounds the forwarded value of Via, in bytes.
 const maxVia = 2 << 10
 
-// via appends this hop, as every gateway must (RFC 9110 section 7.6.3). A value that is too long
-// or malformed is dropped. The received protocol is given as HTTP/1.1, because events do not keep
-// it.
+// via appends this hop, as every gateway must (RFC 9110 section 7.6.3). A value that is too long or
+// malformed is dropped. The received protocol is given as HTTP/1.1, because events do not keep it.
 func (t *Target) via(lines []string) string {
 	way, own := strings.Join(lines, ", "), "1.1 "+t.cfg.Via
 	malformed := func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }
@@ -146,11 +139,9 @@ func (t *Target) via(lines []string) string {
 	return way + ", " + own
 }
 
-// Labels of signatures: the default for our own, and the one for a forwarded signature whose label
-// is taken.
 const (
-	defaultLabel = "sig1"
-	originLabel  = "origin"
+	defaultLabel = "sig1"   // of our own signature
+	originLabel  = "origin" // of a forwarded signature whose label is ours
 )
 
 // labelOf is the label of the signature that is added to the request; "" without a signer.
@@ -182,8 +173,7 @@ func (t *Target) addProducerSignature(ev Event, h http.Header, to *url.URL, ours
 	s.AddTo(h, label)
 }
 
-// validSignature returns the signature of the delivery that is valid for the request; nil without
-// one.
+// validSignature returns the delivery's signature that is valid for the request; nil without one.
 func validSignature(ev Event, h http.Header, to *url.URL) *verify.SentSignature {
 	if ev.Label == "" {
 		return nil

@@ -49,7 +49,6 @@ type Status struct {
 	Legal  time.Time `json:"legal,omitzero"`  // when the target last answered 451
 }
 
-// stateFormat is the version of the file format.
 const stateFormat = 1
 
 type stateFile struct {
@@ -220,11 +219,13 @@ func (s *State) persist(name string, at uint64) error {
 	if s.written >= at {
 		return nil
 	}
-	path, log, f, newest := s.snapshot()
+	s.mu.Lock()
+	path, log, newest := s.path, s.log, s.changes
+	s.mu.Unlock()
 	if path == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(f, "", "  ")
+	text, err := json.MarshalIndent(stateFile{stateFormat, s.List()}, "", "  ")
 	if err == nil {
 		err = s.replace(path, string(text)+"\n")
 	}
@@ -234,15 +235,4 @@ func (s *State) persist(name string, at uint64) error {
 	}
 	s.written = newest
 	return nil
-}
-
-// snapshot returns the content of the file, and the number of changes in it.
-func (s *State) snapshot() (path string, log *slog.Logger, f stateFile, newest uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f.Format = stateFormat
-	for _, name := range slices.Sorted(maps.Keys(s.targets)) {
-		f.Targets = append(f.Targets, s.targets[name])
-	}
-	return s.path, s.log, f, s.changes
 }

@@ -66,9 +66,8 @@ type Config struct {
 	// MaxConns bounds the connections to the target. Defaults to 64.
 	MaxConns int
 	// TotalRetryTime is how long after its acceptance an event may be retried: a Retry-After that
-	// ends later makes the outcome Terminal. For an event that is already older, because its
-	// target was off or because it was reopened, the time begins with the attempt. Defaults to 72
-	// hours.
+	// ends later makes the outcome Terminal. For an event that is already older, because its target
+	// was off or because it was reopened, the time begins with the attempt. Defaults to 72 hours.
 	TotalRetryTime time.Duration
 	// TerminalLimit is the number of consecutive Terminal outcomes that switch the target off.
 	// Defaults to 10.
@@ -143,8 +142,7 @@ func New(c Config) (*Target, error) {
 	return t, c.State.register(c.Name, hex.EncodeToString(digest[:]))
 }
 
-// isRedirectHost reports whether a redirect can name the host: a pattern or a URL would never
-// match.
+// isRedirectHost reports whether a redirect can name the host, unlike a pattern or a URL.
 func isRedirectHost(host string) bool {
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return true
@@ -197,15 +195,13 @@ func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 	return t.evaluate(ev, s, t.cfg.Now())
 }
 
-// offWait returns a random wait in the upper half of an eighth of the time that the target has
-// been off.
+// offWait returns a random wait in the upper half of an eighth of the time off.
 func offWait(off time.Duration) time.Duration {
 	wait := min(max(off/offPart, offLeast), LongestOffWait)
 	return wait - rand.N(wait/2+1)
 }
 
-// destination is the URL of the last 308 if the configuration still allows it, else the configured
-// one.
+// destination is the URL of the last 308 if it is still allowed, else the configured one.
 func (t *Target) destination(known Status) *url.URL {
 	if known.Moved != "" {
 		if moved, err := url.Parse(known.Moved); err == nil && t.allowedRedirect(t.url, moved) {

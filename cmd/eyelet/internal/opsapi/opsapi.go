@@ -11,16 +11,14 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
-// The files by which the commands of this program find a running server.
+// What the commands of this program need to find a running server and to know it: the two files
+// that it writes, the start of the address of a Unix socket, and the realm of its 401 responses.
 const (
 	TokenFile   = "operations.token"
 	AddressFile = "operations.addr"
-	// Realm names the operations port in its 401 responses.
-	Realm = "eyelet operations"
+	UnixScheme  = "unix:"
+	Realm       = "eyelet operations"
 )
-
-// UnixScheme begins the address of a Unix socket, as in unix:/run/eyelet.sock.
-const UnixScheme = "unix:"
 
 // ReadState reads the address and the token that a server wrote to the folder.
 func ReadState(dir string) (address, token string, err error) {
@@ -69,6 +67,5 @@ type CheckReport struct {
 	Repaired []badgerstore.Repair `json:"repaired,omitempty"`
 }
 
-// BackupTrailer holds the position of a backup. It comes last, so a backup without it is
-// incomplete.
+// BackupTrailer holds the position of a backup; a backup without it is incomplete.
 const BackupTrailer = "Eyelet-Backup-Position"

@@ -65,8 +65,7 @@ func (c *Client) Event(ctx context.Context, event string) (d inspect.Detail, tex
 	return d, text, nil
 }
 
-// Change requests a change of one event: method and path are those after /events/EVENT, body is
-// JSON or empty.
+// Change requests a change of one event. path follows /events/EVENT; body is JSON or empty.
 func (c *Client) Change(ctx context.Context, event, method, path string, body []byte) error {
 	return c.send(ctx, method, eventPath(event)+path, body)
 }
@@ -88,8 +87,7 @@ func (c *Client) Raw(ctx context.Context, event string) ([]byte, error) {
 	return data, nil
 }
 
-// Tail calls a function for each entry of the tail, with its line of JSON, until it returns false
-// or the server ends.
+// Tail calls do for each entry, with its line of JSON, until do returns false or the server ends.
 func (c *Client) Tail(ctx context.Context, do func(line []byte, e opsapi.TailEntry) (more bool, err error)) error {
 	res, err := c.get(ctx, "/tail")
 	if err != nil {

@@ -40,10 +40,8 @@ func New(h http.Handler) *Client { return &Client{transport: handlerTransport{h}
 
 // Running says how to reach the server of a configuration.
 type Running struct {
-	// StateDir is the folder in which the server wrote its address and its token.
-	StateDir string
-	// CertFile and KeyFile are those of operations_tls; empty without it.
-	CertFile, KeyFile string
+	StateDir          string // where the server wrote its address and its token
+	CertFile, KeyFile string // of operations_tls; empty without it
 }
 
 // Connect returns a client of the running server, or nil if none responds. The error says why a
@@ -119,8 +117,7 @@ func (t *serverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.Transport.RoundTrip(r)
 }
 
-// handlerTransport answers requests with a handler of this process. The response is read while it
-// is written.
+// handlerTransport answers with a handler of this process. The response is read while written.
 type handlerTransport struct{ handler http.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -231,8 +228,7 @@ func drain(res *http.Response) {
 	_ = res.Body.Close()
 }
 
-// problemTitle returns the title of a problem (RFC 9457), else the plain text of the response,
-// else that of its status.
+// problemTitle returns the title of a problem (RFC 9457), else the plain text, else the status.
 func problemTitle(res *http.Response) string {
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // a cut response has the text that came
 	var problem struct{ Title string }

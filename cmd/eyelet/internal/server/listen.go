@@ -27,8 +27,7 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
 
-// answerSlack is the time to write a response, beyond the time to read the body and to handle the
-// delivery.
+// answerSlack is the time to write a response, after reading the body and handling the delivery.
 const answerSlack = 30 * time.Second
 
 // The operations port has an eighth of the connections of the port of deliveries, within these
@@ -97,8 +96,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return &unixListener{socket, path}, nil
 }
 
-// checkSocketFree returns an error when a process serves the socket, or when the path is not a
-// socket.
+// checkSocketFree returns an error if a process serves the socket, or if the path is not a socket.
 func checkSocketFree(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -187,8 +185,7 @@ func (s *Server) requireTLS(next http.Handler) http.Handler {
 	})
 }
 
-// forwardedHTTP reports whether the last X-Forwarded-Proto value, the trusted proxy's own, is not
-// https.
+// forwardedHTTP reports whether the last X-Forwarded-Proto, the trusted proxy's own, is not https.
 func forwardedHTTP(h http.Header) bool {
 	values := strings.Split(strings.Join(h.Values("X-Forwarded-Proto"), ","), ",")
 	last := strings.TrimSpace(values[len(values)-1])

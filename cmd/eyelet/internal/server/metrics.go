@@ -89,8 +89,7 @@ func (m *metrics) observe(_ context.Context, o receiver.Observation) {
 	}
 }
 
-// stateMetrics reads the counts of the store, the state of the targets of forward handlers, and the
-// counts of the two listeners.
+// stateMetrics reads the state of the store, the targets and the two listeners.
 type stateMetrics struct {
 	store     dedup.Store
 	targets   *forward.State

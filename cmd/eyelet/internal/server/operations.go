@@ -17,8 +17,7 @@ import (
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
-// operations serves probes and metrics to every client that reaches the port, and the rest to
-// those with the token.
+// operations serves probes and metrics to every client, and the rest to those with the token.
 func (s *Server) operations() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthy)
@@ -49,8 +48,7 @@ func (s *Server) startingOperations() http.Handler {
 	return sameSite(s.operationsHost(), mux)
 }
 
-// operationsHost is the configured host of the operations port. A Unix socket has none, and no
-// browser reaches it.
+// operationsHost is the configured host; "" for a Unix socket, which no browser reaches.
 func (s *Server) operationsHost() string {
 	if strings.HasPrefix(s.Operations, opsapi.UnixScheme) {
 		return ""

@@ -157,8 +157,7 @@ func (s *Server) open(ctx context.Context) error {
 	return nil
 }
 
-// OpenTargets opens the file of the targets in the store's folder, which is "" for a store in
-// memory: it has no file.
+// OpenTargets opens the file of the targets in the store's folder; "" is a store in memory.
 func OpenTargets(targets *forward.State, storeDir string, log *slog.Logger) error {
 	file := ""
 	if storeDir != "" {
@@ -266,8 +265,7 @@ func (s *Server) addresses() (listen, operations string) {
 	return s.listeners[0].Addr().String(), operations
 }
 
-// storeFailed returns a channel that is closed when the store has failed for good; nil for stores
-// that never do.
+// storeFailed returns a channel that is closed when the store has failed for good; may be nil.
 func storeFailed(store dedup.Store) <-chan struct{} {
 	if s, ok := store.(interface{ Failed() <-chan struct{} }); ok {
 		return s.Failed()

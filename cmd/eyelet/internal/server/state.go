@@ -10,8 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// stateFiles are the token and the address of the operations port in a folder that only the owner
-// can read.
+// stateFiles are the token and the address of the operations port, which only the owner can read.
 type stateFiles struct {
 	dir   string
 	token string
@@ -31,8 +30,7 @@ func writeState(dir, address string) (*stateFiles, error) {
 	return s, nil
 }
 
-// remove deletes the files, unless another server has replaced them (one with a store in memory
-// can).
+// remove deletes the files, unless another server (with a store in memory) has replaced them.
 func (s *stateFiles) remove() {
 	if _, token, err := opsapi.ReadState(s.dir); err == nil && token != s.token {
 		return

@@ -1,5 +1,4 @@
-// Package sink holds the actions of configured handlers: run a program, print a line, or forward
-// the event to a URL.
+// Package sink holds the actions of handlers: run a program, print a line, forward to a URL.
 package sink
 
 import (
@@ -38,16 +37,14 @@ type Exec struct {
 	Pass []string // names of further variables
 }
 
-// exitRejected is the exit code by which a program rejects an event for good: EX_DATAERR of
-// sysexits.h.
+// exitRejected is the exit code that rejects an event for good: EX_DATAERR of sysexits.h.
 const exitRejected = 65
 
-// The limits of a program's output, in bytes.
+// The limits of a program's output, in bytes and time.
 const (
 	maxExecStdout = 1 << 20
 	maxExecStderr = 4 << 10
-	// execWait is how long children of a killed program may hold its outputs open.
-	execWait = 2 * time.Second
+	execWait      = 2 * time.Second // for children of a killed program that hold its outputs open
 )
 
 // Deliver implements [Sink].
@@ -109,8 +106,7 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 	return nil, "", err
 }
 
-// env returns the environment of the program, or why no variable can hold an attribute of the
-// event.
+// env returns the program's environment, or why no variable can hold an attribute of the event.
 func (s *Exec) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 	for _, name := range append([]string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"}, s.Pass...) {
 		if value, ok := os.LookupEnv(name); ok {

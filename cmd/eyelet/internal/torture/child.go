@@ -56,8 +56,7 @@ func startChild(ctx context.Context, argv []string) (*child, error) {
 	}()
 	if err != nil {
 		<-c.exited
-		// A crasher of an earlier round may kill the process before it prints its address: that is
-		// a start too.
+		// A crasher of an earlier round may kill the process before it prints its address.
 		if killed(c.err) {
 			return c, nil
 		}
@@ -68,8 +67,8 @@ func startChild(ctx context.Context, argv []string) (*child, error) {
 
 // killed reports whether a process ended by SIGKILL.
 func killed(err error) bool {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
 		return false
 	}
 	status, ok := exit.Sys().(syscall.WaitStatus)
@@ -89,8 +88,7 @@ func (c *child) stop() error {
 	return c.err
 }
 
-// waitIdle waits until the receiver has no tasks left. It returns false if the process ended
-// first.
+// waitIdle waits until the receiver has no tasks left. It returns false if the process ended first.
 func (c *child) waitIdle(ctx context.Context) (bool, error) {
 	if c.url == "" {
 		return false, nil
@@ -167,8 +165,7 @@ func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.St
 	return errors.Join(rx.Close(), store.Close(), file.Close())
 }
 
-// handlers are one of each kind: two tasks of one event, a task in a lane, an Answer handler, and
-// a crasher.
+// handlers are two tasks of one event, a task in a lane, an Answer handler, and a crasher.
 func handlers(file *os.File) []receiver.Handler {
 	return []receiver.Handler{
 		receiver.On("github", "push", effect(file, "first")).Named("first"),

@@ -18,12 +18,11 @@ import (
 // lane, if any), and was accepted once. Every duplicate got the first response.
 type Harness struct {
 	// Dir holds the store and the log of handler runs.
-	Dir     string
-	Rounds  int // kills
-	Clients int // concurrent deliveries
-	Seed    uint64
-	// NoCrashers leaves out the events whose handler kills the process.
-	NoCrashers bool
+	Dir        string
+	Rounds     int // kills
+	Clients    int // concurrent deliveries
+	Seed       uint64
+	NoCrashers bool // leave out the events whose handler kills the process
 	// MinLife and MaxLife bound the random time from a round's first acknowledgement to the kill.
 	MinLife, MaxLife time.Duration
 	// Progress receives a line per ten rounds and per violation. Defaults to none.
@@ -94,14 +93,9 @@ func (t *Harness) Run(ctx context.Context) (Tally, error) {
 	return check, o.checkAgain(ctx, t.Dir, &check)
 }
 
-// hasCrasher reports whether a round begins with a crasher: every third of the first thirty, and
-// every tenth after. A crasher costs as many starts as it has attempts.
-func (t *Harness) hasCrasher(round int) bool {
-	return !t.NoCrashers && (round%10 == 0 || round%3 == 0 && round <= 30)
-}
-
-// round starts a receiver, loads it, and kills it at a random moment. Some rounds begin with a
-// crasher: an event whose handler kills the process.
+// round starts a receiver, loads it, and kills it at a random moment. Every third of the first
+// thirty rounds, and every tenth after, begins with a crasher: an event whose handler kills the
+// process. It costs as many starts as it has attempts.
 func (t *Harness) round(ctx context.Context, o *oracle, rng *rand.Rand, round int) error {
 	c, err := startChild(ctx, t.Child(t.Dir))
 	if err != nil {
@@ -112,9 +106,10 @@ func (t *Harness) round(ctx context.Context, o *oracle, rng *rand.Rand, round in
 	defer stop()
 	done := make(chan struct{})
 	seed := rng.Uint64()
+	withCrasher := !t.NoCrashers && (round%10 == 0 || round%3 == 0 && round <= 30)
 	go func() {
 		defer close(done)
-		o.load(load, c.url, t.Clients, seed, t.hasCrasher(round))
+		o.load(load, c.url, t.Clients, seed, withCrasher)
 	}()
 	life := t.MinLife + time.Duration(rng.Int64N(int64(t.MaxLife-t.MinLife)+1))
 	select {
@@ -176,10 +171,8 @@ func (t *Harness) printf(format string, args ...any) {
 	}
 }
 
-// effects is the file to which the child's handlers write one line per run.
-func effects(dir string) string { return filepath.Join(dir, "effects.log") }
-
-// storeDir is where the child's store is.
+// The child's handlers write one line per run to effects, and storeDir holds its store.
+func effects(dir string) string  { return filepath.Join(dir, "effects.log") }
 func storeDir(dir string) string { return filepath.Join(dir, "store") }
 
 func (t *Harness) check() error {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// DidYouMean returns a hint: the known word nearest to word, else all known words unless there are
-// too many.
+// DidYouMean returns a hint: the known word nearest to word, else all known words if at most 40.
 func DidYouMean(word string, known []string) string {
 	if best := Nearest(word, known); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
