@@ -49,7 +49,7 @@ func (c *Client) Each(ctx context.Context, q url.Values, do func(line []byte, e 
 	return nil
 }
 
-// Event returns an event, and its JSON as it came.
+// Event returns an event, and its JSON as received.
 func (c *Client) Event(ctx context.Context, event string) (d inspect.Detail, text []byte, err error) {
 	res, err := c.get(ctx, eventPath(event))
 	if err != nil {
