@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -26,8 +27,13 @@ var (
 
 func hasControl(text string) bool { return strings.IndexFunc(text, unicode.IsControl) >= 0 }
 
-func controlError(text string) error {
-	if hasControl(text) {
+// textError returns tooLong for a text of more than limit characters, or more bytes than those
+// can have, and an error for one with a control character.
+func textError(text string, limit int, tooLong error) error {
+	switch {
+	case utf8.RuneCountInString(text) > limit || len(text) > utf8.UTFMax*limit:
+		return tooLong
+	case hasControl(text):
 		return errControl
 	}
 	return nil

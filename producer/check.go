@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -19,31 +18,38 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 
 // Check returns every mistake in the producer with its defaults. It uses neither network nor clock.
 func (p *Producer) Check() []error {
-	d := p.WithDefaults()
-	errs := []error{d.checkIdentity(), d.checkWindow(), d.checkAnswers(), d.checkRequests(), d.checkCoverage(), d.Err}
-	var found []error
-	for _, err := range errs {
-		found = append(found, flatten(err)...)
-	}
-	for i, err := range found {
-		found[i] = fmt.Errorf("producer %q: %w", p.Name, err)
-	}
-	return found
+	d, m := p.WithDefaults(), &mistakes{name: p.Name}
+	d.checkIdentity(m)
+	d.checkWindow(m)
+	d.checkAnswers(m)
+	d.checkRequests(m)
+	d.checkAmbiguous(m)
+	d.checkCoverage(m)
+	m.add(d.Err)
+	return m.found
 }
 
-// flatten returns the parts of errors.Join, because each mistake gets the prefix.
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
+// mistakes are the mistakes of the producer of that name.
+type mistakes struct {
+	name  string
+	found []error
+}
+
+// add adds the parts of errors.Join, because each mistake gets the prefix.
+func (m *mistakes) add(err error) {
 	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost join only
-		var all []error
 		for _, one := range many.Unwrap() {
-			all = append(all, flatten(one)...)
+			m.add(one)
 		}
-		return all
+	} else if err != nil {
+		m.found = append(m.found, fmt.Errorf("producer %q: %w", m.name, err))
 	}
-	return []error{err}
+}
+
+func (m *mistakes) addIf(wrong bool, format string, args ...any) {
+	if wrong {
+		m.add(fmt.Errorf(format, args...))
+	}
 }
 
 // Warnings describes what is allowed but not recommended.
@@ -66,41 +72,27 @@ func (p *Producer) Warnings() []string {
 	return found
 }
 
-func (p *Producer) checkIdentity() error {
-	var errs []error
-	if !validName.MatchString(p.Name) {
-		errs = append(errs, errors.New(`a name is 1 to 63 letters, digits, "-", "_" and ".", not "." first`))
-	}
-	if p.Scheme == nil && len(p.AllowedIPs) == 0 && p.Err == nil {
-		errs = append(errs, errors.New("no scheme verifies deliveries; set one, or allowed addresses"))
-	}
+func (p *Producer) checkIdentity(m *mistakes) {
+	m.addIf(!validName.MatchString(p.Name), `a name is 1 to 63 letters, digits, "-", "_" and ".", not "." first`)
+	m.addIf(p.Scheme == nil && len(p.AllowedIPs) == 0 && p.Err == nil,
+		"no scheme verifies deliveries; set one, or allowed addresses")
 	if scheme, ok := p.Scheme.(interface{ Check() error }); ok && p.Err == nil {
-		errs = append(errs, scheme.Check())
+		m.add(scheme.Check())
 	}
-	if p.Key == nil && p.Split == nil {
-		errs = append(errs, errors.New("no key extractor; digest:body is one for senders without identifiers"))
-	}
+	m.addIf(p.Key == nil && p.Split == nil, "no key extractor; digest:body is one for senders without identifiers")
 	for _, prefix := range p.AllowedIPs {
-		if !prefix.IsValid() {
-			errs = append(errs, errors.New("an allowed address is not valid"))
-		}
+		m.addIf(!prefix.IsValid(), "an allowed address is not valid")
 	}
-	return errors.Join(errs...)
 }
 
-func (p *Producer) checkWindow() error {
-	if p.Window < 0 || p.Tolerance.Past < 0 || p.Tolerance.Future < 0 {
-		return errors.New("window and tolerance must not be negative")
-	}
-	// A replay must fail verification before its record is deleted. Subtract, because a sum
-	// could overflow.
-	if p.Tolerance.Past > p.Window || p.Tolerance.Future > p.Window-p.Tolerance.Past {
-		past, future := formatLimit(p.Tolerance.Past), formatLimit(p.Tolerance.Future)
-		return fmt.Errorf("window %v is shorter than the tolerance (%s back, %s ahead): "+
-			"a replay would outlive its record",
-			p.Window, past, future)
-	}
-	return nil
+func (p *Producer) checkWindow(m *mistakes) {
+	past, future := p.Tolerance.Past, p.Tolerance.Future
+	negative := p.Window < 0 || past < 0 || future < 0
+	m.addIf(negative, "window and tolerance must not be negative")
+	// A replay must fail verification before its record is deleted. Subtract: a sum could overflow.
+	m.addIf(!negative && (past > p.Window || future > p.Window-past),
+		"window %v is shorter than the tolerance (%s back, %s ahead): a replay would outlive its record",
+		p.Window, formatLimit(past), formatLimit(future))
 }
 
 func formatLimit(d time.Duration) string {
@@ -110,138 +102,81 @@ func formatLimit(d time.Duration) string {
 	return d.String()
 }
 
-func (p *Producer) checkAnswers() error {
-	var errs []error
-	if p.Contract != API && p.Contract != Webhook {
-		errs = append(errs, fmt.Errorf("contract %d is not known", p.Contract))
-	}
-	if s := p.Accepted.Status; s < 200 || s > 299 || s == http.StatusMultiStatus || s == http.StatusPartialContent {
-		errs = append(errs, fmt.Errorf("status %d does not mean that an event is accepted; want 200 to 204", s))
-	}
-	switch p.InFlight {
-	case http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-	default:
-		errs = append(errs, fmt.Errorf("in-flight status %d; want 409, 429 or 503", p.InFlight))
-	}
-	errs = append(errs, p.checkSameSigned())
-	if !p.Retire.IsZero() && p.Deprecated.After(p.Retire) { // RFC 9745 section 4
-		errs = append(errs, errors.New("the endpoint is deprecated after it is retired"))
-	}
-	if p.Nonce < NonceOff || p.Nonce > NonceUnique {
-		errs = append(errs, fmt.Errorf("nonce policy %d is not known", p.Nonce))
-	}
-	return errors.Join(errs...)
+func (p *Producer) checkAnswers(m *mistakes) {
+	m.addIf(p.Contract != API && p.Contract != Webhook, "contract %d is not known", p.Contract)
+	s := p.Accepted.Status
+	m.addIf(s < 200 || s > 299 || s == http.StatusMultiStatus || s == http.StatusPartialContent,
+		"status %d does not mean that an event is accepted; want 200 to 204", s)
+	inFlight := []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+	m.addIf(!slices.Contains(inFlight, p.InFlight), "in-flight status %d; want 409, 429 or 503", p.InFlight)
+	p.checkSameSigned(m)
+	m.addIf(!p.Retire.IsZero() && p.Deprecated.After(p.Retire), // RFC 9745 section 4
+		"the endpoint is deprecated after it is retired")
+	m.addIf(p.Nonce < NonceOff || p.Nonce > NonceUnique, "nonce policy %d is not known", p.Nonce)
 }
 
-func (p *Producer) checkSameSigned() error {
-	var errs []error
-	if p.SameSigned < SameSignedDefault || p.SameSigned > SameSignedRun {
-		errs = append(errs, fmt.Errorf("same-signed policy %d is not known", p.SameSigned))
-	}
+func (p *Producer) checkSameSigned(m *mistakes) {
+	m.addIf(p.SameSigned < SameSignedDefault || p.SameSigned > SameSignedRun,
+		"same-signed policy %d is not known", p.SameSigned)
 	quarantines := p.SameSigned == SameSignedQuarantine
 	for typ, s := range p.SameSignedTypes {
-		if s < SameSignedQuarantine || s > SameSignedRun {
-			errs = append(errs, fmt.Errorf("same-signed policy of type %q: want aside, refuse or run", typ))
-		}
+		m.addIf(s < SameSignedQuarantine || s > SameSignedRun,
+			"same-signed policy of type %q: want aside, refuse or run", typ)
 		quarantines = quarantines || s == SameSignedQuarantine
 	}
-	if quarantines && p.Contract == API {
-		errs = append(errs, errors.New("same-signed policy aside: under the API contract a 2xx means "+
-			"that the event is processed; use refuse, run or off"))
-	}
-	if p.SameSignedMax < 0 {
-		errs = append(errs, errors.New("the number of occurrences must not be negative"))
-	}
-	return errors.Join(errs...)
+	m.addIf(quarantines && p.Contract == API, "same-signed policy aside: under the API contract a 2xx means "+
+		"that the event is processed; use refuse, run or off")
+	m.addIf(p.SameSignedMax < 0, "the number of occurrences must not be negative")
 }
 
-func (p *Producer) checkRequests() error {
-	var errs []error
-	if p.MaxBody < 0 {
-		errs = append(errs, errors.New("the body limit must not be negative"))
-	}
-	if p.Concurrency < 0 {
-		errs = append(errs, errors.New("concurrency must not be negative"))
-	}
-	errs = append(errs, p.Rate.check())
+func (p *Producer) checkRequests(m *mistakes) {
+	m.addIf(p.MaxBody < 0, "the body limit must not be negative")
+	m.addIf(p.Concurrency < 0, "concurrency must not be negative")
+	m.add(p.Rate.check())
+	allowed := []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodDelete}
 	for _, method := range p.Methods {
-		switch method {
-		case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodDelete:
-		default:
-			errs = append(errs, fmt.Errorf("method %q cannot carry a delivery", method))
-		}
+		m.addIf(!slices.Contains(allowed, method), "method %q cannot carry a delivery", method)
 	}
 	for _, kind := range p.MediaTypes {
-		if _, _, err := mime.ParseMediaType(kind); err != nil || !strings.Contains(kind, "/") {
-			errs = append(errs, fmt.Errorf("%q is not a media type", kind))
-		}
+		_, _, err := mime.ParseMediaType(kind)
+		m.addIf(err != nil || !strings.Contains(kind, "/"), "%q is not a media type", kind)
 	}
 	for _, name := range p.SecretHeaders {
-		if !verify.IsToken(name) {
-			errs = append(errs, fmt.Errorf("%q is not a field name", name))
-		}
+		m.addIf(!verify.IsToken(name), "%q is not a field name", name)
 	}
-	return errors.Join(append(errs, checkURL(p.URL), p.checkAmbiguous())...)
+	u, err := url.Parse(p.URL)
+	m.addIf(p.URL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" ||
+		u.User != nil || u.Fragment != ""), "url is not absolute, as in https://hooks.example.com/webhooks/shop")
 }
 
 // checkAmbiguous refuses two settings for signed content whose parts have no boundaries: a
 // query in the signed URL, and trust in identifiers other than the digest of the content.
-func (p *Producer) checkAmbiguous() error {
+func (p *Producer) checkAmbiguous(m *mistakes) {
 	u, err := url.Parse(p.URL)
 	hasQuery := err == nil && u.RawQuery != ""
-	var errs []error
-	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
-		h, ok := s.(*verify.HMAC)
-		if !ok {
-			return s
-		}
+	eachScheme(p.Scheme, func(h *verify.HMAC) {
 		ambiguous := h.Ambiguous()
-		if hasQuery && slices.Contains(ambiguous, "url") {
-			errs = append(errs, errors.New("url has a query, which the signature does not separate from the body: "+
-				"set notification_url, as it was registered"))
-		}
-		if len(ambiguous) > 0 && p.SameSigned == SameSignedOff {
-			errs = append(errs, errors.New("same_signed: off is not for this producer: its signature does not "+
-				"separate the parts of a delivery, and only the digest of the signed content detects moved bytes"))
-		}
-		return s
+		m.addIf(hasQuery && slices.Contains(ambiguous, "url"), "url has a query, which the signature does not "+
+			"separate from the body: set notification_url, as it was registered")
+		m.addIf(len(ambiguous) > 0 && p.SameSigned == SameSignedOff, "same_signed: off is not for this producer: its "+
+			"signature does not separate the parts of a delivery, and only the digest of the signed content "+
+			"detects moved bytes")
 	})
-	return errors.Join(errs...)
-}
-
-func checkURL(raw string) error {
-	if raw == "" {
-		return nil
-	}
-	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.Fragment != "" {
-		return errors.New("url is not absolute, as in https://hooks.example.com/webhooks/shop")
-	}
-	return nil
 }
 
 // checkCoverage refuses an exact coverage that does not cover what identifies the event.
-func (p *Producer) checkCoverage() error {
+func (p *Producer) checkCoverage(m *mistakes) {
 	var uncovered []string
-	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
-		scheme, ok := s.(*verify.RFC9421)
-		if !ok || len(scheme.Coverage.Exactly) == 0 {
-			return s
-		}
+	eachScheme(p.Scheme, func(scheme *verify.RFC9421) {
 		bound := verify.Identity{Covered: slices.Clone(scheme.Coverage.Exactly)}
+		if len(bound.Covered) == 0 {
+			return
+		}
 		if bound.Covers("content-digest") {
 			bound.Covered = append(bound.Covered, "@body")
 		}
-		for _, part := range p.consumed() {
-			if !bound.Covers(part) {
-				uncovered = append(uncovered, part)
-			}
-		}
-		return s
+		uncovered = append(uncovered, slices.DeleteFunc(p.consumed(), bound.Covers)...)
 	})
-	if len(uncovered) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the coverage leaves out %s, from which the key or the type is read: an attacker could change it",
-		strings.Join(uncovered, ", "))
+	m.addIf(len(uncovered) > 0, "the coverage leaves out %s, from which the key or the type is read: "+
+		"an attacker could change it", strings.Join(uncovered, ", "))
 }

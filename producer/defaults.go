@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -24,39 +25,24 @@ func (p Producer) WithDefaults() Producer {
 	if p.Fingerprint == nil {
 		p.Fingerprint = FingerprintBody
 	}
-	if p.Window == 0 {
-		p.Window = DefaultWindow
-	}
-	if p.MaxBody == 0 {
-		p.MaxBody = DefaultMaxBody
-	}
+	p.Window, p.MaxBody = cmp.Or(p.Window, DefaultWindow), cmp.Or(p.MaxBody, DefaultMaxBody)
 	p.Rate = p.Rate.WithDefaults()
 	if len(p.Methods) == 0 {
 		p.Methods = []string{http.MethodPost}
 	}
-	if p.Authenticate == "" {
-		p.Authenticate = challenges(p.Scheme, p.Name)
-	}
-	if p.Accepted.Status == 0 {
-		p.Accepted.Status = byContract(p.Contract, http.StatusAccepted, http.StatusOK)
-	}
-	if p.InFlight == 0 {
-		p.InFlight = byContract(p.Contract, http.StatusConflict, http.StatusServiceUnavailable)
-	}
+	p.Authenticate = cmp.Or(p.Authenticate, challenges(p.Scheme, p.Name))
+	p.Accepted.Status = cmp.Or(p.Accepted.Status, byContract(p.Contract, http.StatusAccepted, http.StatusOK))
+	p.InFlight = cmp.Or(p.InFlight, byContract(p.Contract, http.StatusConflict, http.StatusServiceUnavailable))
+	p.SameSigned = cmp.Or(p.SameSigned, byContract(p.Contract, SameSignedRefuse, SameSignedQuarantine))
 	if p.Deprecated.IsZero() {
 		p.Deprecated = p.Retire
-	}
-	if p.SameSigned == SameSignedDefault {
-		p.SameSigned = byContract(p.Contract, SameSignedRefuse, SameSignedQuarantine)
 	}
 	if scheme, ok := p.Scheme.(interface{ SignsURL() bool }); ok && scheme.SignsURL() {
 		p.SignsURL = true
 	}
 	p = p.withCredentials()
 	for _, name := range p.SecretQuery {
-		if !slices.Contains(p.ScopeIgnores, name) {
-			p.ScopeIgnores = append(slices.Clone(p.ScopeIgnores), name)
-		}
+		p.ScopeIgnores = including(p.ScopeIgnores, name)
 	}
 	return p.withCoverage()
 }
@@ -107,24 +93,34 @@ func mapScheme(s verify.Scheme, f func(verify.Scheme) verify.Scheme) verify.Sche
 	return mapped
 }
 
+// eachScheme calls f for a scheme of the type, or for each of verify.All.
+func eachScheme[T verify.Scheme](s verify.Scheme, f func(T)) {
+	mapScheme(s, func(one verify.Scheme) verify.Scheme {
+		if scheme, ok := one.(T); ok {
+			f(scheme)
+		}
+		return one
+	})
+}
+
+// including returns the names and one more, in a new slice unless they contain it.
+func including(names []string, name string) []string {
+	if slices.Contains(names, name) {
+		return names
+	}
+	return append(slices.Clone(names), name)
+}
+
 // withCredentials keeps the credentials of the schemes out of stores and logs.
 func (p Producer) withCredentials() Producer {
-	add := func(names []string, name string) []string {
-		if slices.Contains(names, name) {
-			return names
-		}
-		return append(slices.Clone(names), name)
-	}
-	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
-		scheme, ok := s.(*verify.Static)
+	eachScheme(p.Scheme, func(scheme *verify.Static) {
 		switch {
-		case !ok || scheme.Name == "":
+		case scheme.Name == "":
 		case scheme.In == verify.InHeader:
-			p.SecretHeaders = add(p.SecretHeaders, scheme.Name)
+			p.SecretHeaders = including(p.SecretHeaders, scheme.Name)
 		case scheme.In == verify.InQuery, scheme.In == verify.InBearer:
-			p.SecretQuery = add(p.SecretQuery, scheme.Name)
+			p.SecretQuery = including(p.SecretQuery, scheme.Name)
 		}
-		return s
 	})
 	return p
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/dunglas/httpsfv"
 
@@ -139,12 +138,3 @@ func (f regexpFormat) Check(id string) error {
 }
 
 func (f regexpFormat) String() string { return f.text }
-
-// lengthError returns tooLong for a text of more than limit characters, or more bytes than
-// those can have.
-func lengthError(text string, limit int, tooLong error) error {
-	if utf8.RuneCountInString(text) > limit || len(text) > utf8.UTFMax*limit {
-		return tooLong
-	}
-	return nil
-}

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"reflect"
@@ -35,40 +36,23 @@ const (
 	ClassUnsigned
 )
 
-// String returns the class in a few words.
-func (c Class) String() string {
-	switch c {
-	case ClassIDSigned:
-		return "id signed"
-	case ClassTimeSigned:
-		return "time signed, id not"
-	case ClassContentSigned:
-		return "neither id nor time signed"
-	case ClassUnnamed:
-		return "no id, no time"
-	case ClassUnsigned:
-		return "nothing signed"
-	}
-	return "decided for each delivery"
+// classTexts are the results of String and UniqueBy. ClassUnknown has none.
+var classTexts = map[Class]struct{ short, uniqueBy string }{
+	ClassIDSigned: {"id signed", "the identifier, which is signed"},
+	ClassTimeSigned: {"time signed, id not", "the identifier, or where none is sent a digest of the signed content; " +
+		"the same signed bytes are recognised under any identifier"},
+	ClassContentSigned: {"neither id nor time signed", "a digest of the signed content and the number of its " +
+		"occurrence; the identifier is not signed, and separates retries from other occurrences"},
+	ClassUnnamed:  {"no id, no time", "a digest of the signed content"},
+	ClassUnsigned: {"nothing signed", "the identifier; nothing of the event is signed"},
 }
+
+// String returns the class in a few words.
+func (c Class) String() string { return cmp.Or(classTexts[c].short, "decided for each delivery") }
 
 // UniqueBy describes what identifies an event of the class, for the policy.
 func (c Class) UniqueBy() string {
-	switch c {
-	case ClassIDSigned:
-		return "the identifier, which is signed"
-	case ClassTimeSigned:
-		return "the identifier, or where none is sent a digest of the signed content; " +
-			"the same signed bytes are recognised under any identifier"
-	case ClassContentSigned:
-		return "a digest of the signed content and the number of its occurrence; " +
-			"the identifier is not signed, and separates retries from other occurrences"
-	case ClassUnnamed:
-		return "a digest of the signed content"
-	case ClassUnsigned:
-		return "the identifier; nothing of the event is signed"
-	}
-	return "what the signature of the delivery covers"
+	return cmp.Or(classTexts[c].uniqueBy, "what the signature of the delivery covers")
 }
 
 // Class returns the class of the producer's events as far as it is known before any delivery.

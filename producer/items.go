@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -110,14 +109,14 @@ func component(x Extractor, without string) string {
 // dropped, so only handlers of all types get the event. Invalid attributes are dropped under
 // both contracts. Note lists what was dropped.
 func (p *Producer) clamp(it *Item) error {
-	if err := cmp.Or(lengthError(it.ID, MaxKey, errKeyLong), controlError(it.ID)); err != nil {
+	if err := textError(it.ID, MaxKey, errKeyLong); err != nil {
 		if p.Contract == API {
 			return malformed(component(p.Key, "id"), err)
 		}
 		it.ID = digestID([]byte(it.ID))
 	}
 	var notes []string
-	if err := cmp.Or(lengthError(it.Type, MaxType, errTypeLong), controlError(it.Type)); err != nil {
+	if err := textError(it.Type, MaxType, errTypeLong); err != nil {
 		if p.Contract == API {
 			return malformed(component(p.Type, "type"), err)
 		}

@@ -200,6 +200,20 @@ type Producer struct {
 	Deprecated time.Time
 }
 
+// Signed describes a producer of your own. It signs requests with RFC 9421, identifies each
+// event in the field Idempotency-Key, and gets the responses of the Idempotency-Key draft (the
+// API contract). The event type is the member "type" of a JSON body; other bodies have none.
+//
+// The signature must cover what [verify.Coverage] lists and every header field that Key and
+// Type read, even if they are changed later. Identifiers are scoped to the signed URL,
+// including its query without ScopeIgnores.
+func Signed(name string, keys verify.KeySet) Producer {
+	return Producer{
+		Name: name, Scheme: &verify.RFC9421{Keys: keys}, Contract: API, SignsURL: true, QueryScope: true,
+		Key: IdempotencyKey{}, KeyRequired: true, Type: JSON("type"),
+	}
+}
+
 // Contract is a column of the table of responses.
 type Contract int
 
@@ -263,11 +277,8 @@ func (p *Producer) AcceptedMediaTypes() []string {
 // and the fields that Key, Type and Reads name. A name that ends with a star is a prefix.
 func (p *Producer) OwnFields() []string {
 	fields := slices.Concat(p.Fields, p.consumed())
-	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
-		if h, ok := s.(*verify.HMAC); ok {
-			fields = slices.Concat(fields, h.Headers, h.TimestampHeaders, h.IDHeaders)
-		}
-		return s
+	eachScheme(p.Scheme, func(h *verify.HMAC) {
+		fields = slices.Concat(fields, h.Headers, h.TimestampHeaders, h.IDHeaders)
 	})
 	return slices.DeleteFunc(fields, func(name string) bool { return strings.HasPrefix(name, "@") })
 }

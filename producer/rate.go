@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -17,14 +18,8 @@ type Rate struct {
 
 // WithDefaults returns the rate with defaults in its zero fields. No limit stays no limit.
 func (r Rate) WithDefaults() Rate {
-	if r.Events == 0 {
-		return r
-	}
-	if r.Per == 0 {
-		r.Per = time.Second
-	}
-	if r.Burst == 0 {
-		r.Burst = r.Events
+	if r.Events != 0 {
+		r.Per, r.Burst = cmp.Or(r.Per, time.Second), cmp.Or(r.Burst, r.Events)
 	}
 	return r
 }

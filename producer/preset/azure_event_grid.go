@@ -51,11 +51,11 @@ func buildEventGrid(p *producer.Producer, s Settings) {
 	var urlKey verify.Scheme
 	switch {
 	case s.Query != "":
-		scheme := verify.QueryValue(s.Query, s.values()...)
+		scheme := verify.QueryValue(s.Query, s.secretsAnd(s.Value)...)
 		withCredential(p, scheme)
 		urlKey = scheme
 	case s.Header != "":
-		withCredential(p, verify.HeaderValue(s.Header, s.values()...))
+		withCredential(p, verify.HeaderValue(s.Header, s.secretsAnd(s.Value)...))
 	default:
 		signedByEntra(p, s)
 	}
@@ -139,9 +139,14 @@ func splitGridSchemas(d *producer.Delivery) ([]producer.Item, error) {
 	return items, nil
 }
 
+var gridAttributes = attributes(map[string]producer.Extractor{
+	"source": producer.JSON("topic"), "subject": producer.JSON("subject"), "time": producer.JSON("eventTime"),
+	"dataversion": producer.JSON("dataVersion"),
+})
+
 func gridItem(d *producer.Delivery, event []byte) (producer.Item, error) {
 	one := &producer.Delivery{Request: d.Request, Body: event, Identity: d.Identity}
-	it := producer.Item{Body: event, Attributes: map[string]string{}}
+	it := producer.Item{Body: event}
 	var err error
 	if it.ID, err = producer.JSON("id").Extract(one); err != nil {
 		return it, err
@@ -152,11 +157,7 @@ func gridItem(d *producer.Delivery, event []byte) (producer.Item, error) {
 	if it.ID == "" || it.Type == "" {
 		return it, malformed("body", errors.New("an event without id or eventType"))
 	}
-	read := attributes(map[string]producer.Extractor{
-		"source": producer.JSON("topic"), "subject": producer.JSON("subject"), "time": producer.JSON("eventTime"),
-		"dataversion": producer.JSON("dataVersion"),
-	})
-	it.Attributes, err = read(one)
+	it.Attributes, err = gridAttributes(one)
 	return it, err
 }
 

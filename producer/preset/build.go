@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -89,10 +90,7 @@ func tokenKeys(s Settings, address string) (verify.TokenKeySet, error) {
 	if s.TokenKeys != nil {
 		return s.TokenKeys, nil
 	}
-	if s.JWKSURL != "" {
-		address = s.JWKSURL
-	}
-	if address == "" {
+	if address = cmp.Or(s.JWKSURL, address); address == "" {
 		return nil, errors.New("set jwks_url: the issuer publishes its keys there")
 	}
 	keys, err := verify.NewJWKS(verify.JWKSConfig{URL: address})

@@ -119,8 +119,8 @@ func (c *certStore) find(ctx context.Context, address string, isVendor certFunc)
 	case r := <-result:
 		if r.Err != nil {
 			// While it cannot be fetched again, use the last one. Its dates limit for how long.
-			if cert := c.last(address); cert != nil && verify.CodeOf(r.Err) == verify.KeysUnavailable {
-				return cert, nil
+			if one := c.last(address); one.proven && verify.CodeOf(r.Err) == verify.KeysUnavailable {
+				return one.cert, nil
 			}
 			return nil, r.Err
 		}
@@ -138,20 +138,15 @@ func (c *certStore) now() time.Time {
 	return time.Now()
 }
 
-func (c *certStore) cached(address string) *vendorCert {
+// last returns a certificate of any age.
+func (c *certStore) last(address string) cachedCert {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one, ok := c.cache[address]; ok && c.now().Sub(one.fetched) < certCacheAge {
-		return one.cert
-	}
-	return nil
+	return c.cache[address]
 }
 
-// last returns a proven certificate of any age.
-func (c *certStore) last(address string) *vendorCert {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if one := c.cache[address]; one.proven {
+func (c *certStore) cached(address string) *vendorCert {
+	if one := c.last(address); c.now().Sub(one.fetched) < certCacheAge {
 		return one.cert
 	}
 	return nil

@@ -3,7 +3,6 @@ package preset
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -40,11 +39,7 @@ var cloudEvents = Preset{
 }
 
 func buildCloudEvents(p *producer.Producer, s Settings) {
-	tokens := s.Secrets
-	if s.Bearer != "" {
-		tokens = append(slices.Clone(tokens), s.Bearer)
-	}
-	if len(tokens) > 0 {
+	if tokens := s.secretsAnd(s.Bearer); len(tokens) > 0 {
 		signedBy(p, &verify.Static{In: verify.InBearer, Name: "access_token", Secrets: verify.Secrets(tokens...)})
 		p.SecretQuery = []string{"access_token"}
 		p.Accepted = dedup.Response{Header: http.Header{"Cache-Control": {"private"}}} // HTTP webhook section 3.2

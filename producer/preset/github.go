@@ -31,7 +31,9 @@ var gitHub = Preset{
 		p.MaxBody = 25 << 20
 	},
 	sample: sample{kind: "push",
-		header: map[string]string{"X-GitHub-Event": "{type}", "X-GitHub-Delivery": "{id}", "User-Agent": "GitHub-Hookshot/sample"},
+		header: map[string]string{
+			"X-GitHub-Event": "{type}", "X-GitHub-Delivery": "{id}", "User-Agent": "GitHub-Hookshot/sample",
+		},
 		body: `{"ref":"refs/heads/main","repository":{"full_name":"eyelet/teapot"},"sender":{"login":"mallow"},` +
 			`"commits":[]}`},
 }

@@ -25,7 +25,7 @@ var gitLab = Preset{
 	fields: []string{"X-Gitlab-Event", "X-Gitlab-Event-UUID", "X-Gitlab-Webhook-UUID", "X-Gitlab-Instance"},
 	key:    producer.IdempotencyKey{}, kind: producer.Header("X-Gitlab-Event"), window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
-		withCredential(p, verify.HeaderValue(cmp.Or(s.Header, "X-Gitlab-Token"), s.values()...))
+		withCredential(p, verify.HeaderValue(cmp.Or(s.Header, "X-Gitlab-Token"), s.secretsAnd(s.Value)...))
 		p.MaxBody = 25 << 20
 	},
 	sample: sample{kind: "Push Hook",

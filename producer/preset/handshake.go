@@ -97,14 +97,11 @@ func grant(r *http.Request, origins []string, rate int) (*dedup.Response, error)
 // no limit.
 func grantedRate(asked string, limit int) string {
 	n, err := strconv.Atoi(asked)
-	switch {
-	case err != nil || n <= 0:
-		if limit > 0 {
-			return strconv.Itoa(limit)
-		}
+	if err != nil || n <= 0 || limit > 0 && limit < n {
+		n = limit
+	}
+	if n <= 0 {
 		return "*"
-	case limit > 0 && limit < n:
-		return strconv.Itoa(limit)
 	}
 	return strconv.Itoa(n)
 }

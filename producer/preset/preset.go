@@ -41,10 +41,8 @@ func Find(name string) (Preset, bool) {
 
 // Preset is a vendor.
 type Preset struct {
-	// Name is the vendor's name in the configuration.
-	Name string
-	// Docs is the address of the vendor's documentation.
-	Docs string
+	// Name is the vendor's name in the configuration, Docs the address of its documentation.
+	Name, Docs string
 	// Auth describes how deliveries are authenticated, and ID where their identifier is.
 	Auth, ID string
 	// Deadline is how soon the vendor wants a response; "" if unknown.

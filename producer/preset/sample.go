@@ -2,6 +2,7 @@ package preset
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -38,12 +39,7 @@ func (p Preset) Sample(s Settings, address, kind, id string, now time.Time) (*ht
 	if made.Err != nil {
 		return nil, nil, made.Err
 	}
-	if kind == "" {
-		kind = p.sample.kind
-	}
-	if id == "" {
-		id = rand.Text()
-	}
+	kind, id = cmp.Or(kind, p.sample.kind), cmp.Or(id, rand.Text())
 	if strings.ContainsAny(kind+id, "\r\n") {
 		return nil, nil, errors.New("sample: type and id are one line each")
 	}
@@ -59,15 +55,14 @@ func (p Preset) Sample(s Settings, address, kind, id string, now time.Time) (*ht
 }
 
 func sign(p producer.Producer, r *http.Request, body []byte, now time.Time) ([]byte, error) {
-	if p.Scheme == nil {
-		return body, nil
-	}
 	return signBy(p.Scheme, r, body, now)
 }
 
 // signBy signs r and returns the body, which changes if it contains the signature.
 func signBy(by verify.Scheme, r *http.Request, body []byte, now time.Time) ([]byte, error) {
 	switch scheme := by.(type) {
+	case nil:
+		return body, nil
 	case verify.All:
 		for _, one := range scheme {
 			var err error
@@ -98,10 +93,7 @@ func setBody(r *http.Request, body []byte) {
 
 // request fills in the placeholders.
 func (f sample) request(address, kind, id string, now time.Time) (*http.Request, []byte, error) {
-	media := f.media
-	if media == "" {
-		media = "application/json"
-	}
+	media := cmp.Or(f.media, "application/json")
 	fill := func(text string, escape func(string) string) string {
 		return strings.NewReplacer("{id}", escape(id), "{type}", escape(kind), "{time}", now.UTC().Format(time.RFC3339),
 			"{unix}", strconv.FormatInt(now.Unix(), 10)).Replace(text)

@@ -101,27 +101,23 @@ func (s Settings) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// values are the shared credentials of which any may match.
-func (s Settings) values() []string {
-	if s.Value == "" {
+// secretsAnd are the secrets and another, if it is set. Any may match.
+func (s Settings) secretsAnd(other string) []string {
+	if other == "" {
 		return s.Secrets
 	}
-	return append(slices.Clone(s.Secrets), s.Value)
+	return append(slices.Clone(s.Secrets), other)
 }
 
 // credential returns the shared credential, or nil if there is not exactly one.
 func (s Settings) credential() *verify.Static {
-	values := s.values()
+	values := s.secretsAnd(s.Value)
 	var found []*verify.Static
 	if s.static != nil {
 		found = append(found, s.static)
 	}
 	if s.Username != "" || s.Password != "" {
-		passwords := slices.Clone(s.Secrets)
-		if s.Password != "" {
-			passwords = append(passwords, s.Password)
-		}
-		found = append(found, verify.Basic(s.Username, passwords...))
+		found = append(found, verify.Basic(s.Username, s.secretsAnd(s.Password)...))
 	}
 	if s.Header != "" {
 		found = append(found, verify.HeaderValue(s.Header, values...))
