@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// TestTheAPIIsTheGoldenOne compares what each public package exports with testdata/api/PACKAGE.txt, as Go's own
-// api folder does. A change of the surface is then a line in the diff. -update writes the files.
+// TestTheAPIIsTheGoldenOne compares what each public package exports with
+// testdata/api/PACKAGE.txt, as Go's own api folder does. A change of the surface is then a line
+// in the diff. -update writes the files.
 func TestTheAPIIsTheGoldenOne(t *testing.T) {
 	t.Parallel()
 	exported := map[string][]string{}

@@ -19,8 +19,8 @@ var (
 	phrases = flag.Bool("phrases", false, "list every unidiomatic phrase with its place")
 )
 
-// maxPhrases is how many unidiomatic phrases 1,000 words may contain, in each package and each page. One is always
-// allowed.
+// maxPhrases is how many unidiomatic phrases 1,000 words may contain, in each package and each
+// page. One is always allowed.
 const maxPhrases = 1
 
 // phrase is a form that a native technical writer would not use. The list begins with the forms
@@ -169,7 +169,8 @@ func wordsIn(texts []prose) int {
 	return n
 }
 
-// commentsOf returns the paragraphs of a file's comments without directives, preformatted lines and quoted code.
+// commentsOf returns the paragraphs of a file's comments without directives, preformatted
+// lines and quoted code.
 func commentsOf(s source) []prose {
 	var all []prose
 	for _, group := range s.file.Comments {
@@ -231,7 +232,8 @@ func testNamesOf(s source) []prose {
 	return all
 }
 
-// camelWords splits an identifier into its words, in lower case: HTTPServerError is http, server, error.
+// camelWords splits an identifier into its words, in lower case: HTTPServerError is http,
+// server, error.
 func camelWords(name string) []string {
 	var words []string
 	runes := []rune(name)
@@ -323,8 +325,8 @@ func TestProseIsIdiomatic(t *testing.T) {
 	ratchet(t, "phrases", counts)
 }
 
-// TestThePhrasesAreFound keeps the list from going blind: it must find the forms of comments that were written
-// before there was a list.
+// TestThePhrasesAreFound keeps the list from going blind: it must find the forms of comments
+// that were written before there was a list.
 func TestThePhrasesAreFound(t *testing.T) {
 	t.Parallel()
 	texts := pageProse(t, "testdata/style/old-comments.txt")

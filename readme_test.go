@@ -74,7 +74,8 @@ func TestTheConfigurationOfTheReadmeIsAnExcerpt(t *testing.T) {
 	}
 }
 
-// TestTheSessionOfTheReadmeShowsTheRecordings compares each line of README's session with the note of its recording.
+// TestTheSessionOfTheReadmeShowsTheRecordings compares each line of README's session with the
+// note of its recording.
 func TestTheSessionOfTheReadmeShowsTheRecordings(t *testing.T) {
 	t.Parallel()
 	session := strings.Join(blocks(t, "README.md", "console"), "\n")

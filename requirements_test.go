@@ -26,8 +26,8 @@ const requirements = 187
 // testNames are the names that rows may contain.
 type testNames struct {
 	functions map[string]bool
-	// subtests are the string literals of the code and the names of the vector files, with "_" for spaces: a
-	// superset of the subtests' names.
+	// subtests are the string literals of the code and the names of the vector files, with "_" for
+	// spaces: a superset of the subtests' names.
 	subtests map[string]bool
 }
 
@@ -91,7 +91,8 @@ func TestRequirementsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// checkRequirement requires every named test to exist, and "later:" or "reason:" in a row without a test.
+// checkRequirement requires every named test to exist, and "later:" or "reason:" in a row
+// without a test.
 func checkRequirement(t *testing.T, id, where string, tests testNames) {
 	t.Helper()
 	named := testName.FindAllStringSubmatch(where, -1)
