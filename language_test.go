@@ -355,7 +355,7 @@ var retired = map[string]string{
 // retiredNames are whole identifiers that may not come back.
 var retiredNames = []string{
 	"Aside", "Asides", "ErrNoWait", "tellOff", "untilTold", "onlyThese", "inFiles", "keepHouse", "askAgain", "handOver",
-	"giveBack", "giveUp", "wayHere", "judgeTime", "rowOf", "saysHTTP", "storeIsThere", "outliveReaders",
+	"giveBack", "giveUp", "wayHere", "judgeTime", "saysHTTP", "storeIsThere", "outliveReaders",
 }
 
 // allowedPairs are uses of retired words that are terms.

@@ -203,7 +203,9 @@ func (d *delivery) methodRefused() error {
 // infinite loop (section 7.6).
 func (d *delivery) loops() bool {
 	name := d.rx.cfg.Via
-	return name != "" && slices.ContainsFunc(d.r.Header["Via"], func(line string) bool { return viaContains(line, name) })
+	return name != "" && slices.ContainsFunc(d.r.Header["Via"], func(line string) bool {
+		return viaContains(line, name)
+	})
 }
 
 // early reports whether a proxy marked the request as TLS early data. Several values, or others

@@ -74,7 +74,8 @@ func checkHandler(h *Handler, known map[string]*producer.Producer) []error {
 	add(checkPattern(h.pattern))
 	p := known[h.producer]
 	if p == nil {
-		add(fmt.Errorf("unknown producer %q (there are: %s)", h.producer, strings.Join(slices.Sorted(maps.Keys(known)), ", ")))
+		names := strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+		add(fmt.Errorf("unknown producer %q (there are: %s)", h.producer, names))
 	}
 	if h.answer && p != nil && p.Split != nil {
 		add(fmt.Errorf("producer %q sends batches, whose items cannot be answered one by one: use On", h.producer))

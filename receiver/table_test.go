@@ -529,8 +529,8 @@ func TestAddressesAreChecked(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 		forwarded := http.Header{"X-Forwarded-For": {"192.0.2.7"}}
-		stranger := serve(t, p, nil)
-		wantProblem(t, stranger.send(req{id: "k1", header: forwarded}), 403, "address_refused")
+		direct := serve(t, p, nil)
+		wantProblem(t, direct.send(req{id: "k1", header: forwarded}), 403, "address_refused")
 		local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		proxied := serve(t, p, func(c *Config) { c.TrustedProxies = local })
 		if g := proxied.send(req{id: "k1", header: forwarded}); g.status/100 != 2 {

@@ -167,7 +167,7 @@ func TestInvalidOptionsAndMissingResponsesAreErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "http://" + ln.Addr().String()
+	unused := "http://" + ln.Addr().String()
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,17 +177,17 @@ func TestInvalidOptionsAndMissingResponsesAreErrors(t *testing.T) {
 			_, err := replay.Send(context.Background(), good, replay.Options{URL: "localhost"})
 			return err
 		},
-		"nobody": func() error {
-			_, err := replay.Send(context.Background(), good, replay.Options{URL: nobody})
+		"unused": func() error {
+			_, err := replay.Send(context.Background(), good, replay.Options{URL: unused})
 			return err
 		},
 		"target": func() error {
 			_, err := replay.Send(context.Background(), recording(t, "POST /%zz HTTP/1.1\n\n"),
-				replay.Options{URL: nobody})
+				replay.Options{URL: unused})
 			return err
 		},
 		"no key": func() error {
-			_, err := replay.Send(context.Background(), good, replay.Options{URL: nobody,
+			_, err := replay.Send(context.Background(), good, replay.Options{URL: unused,
 				Sign: &verify.Signer{KeyID: "k"}})
 			return err
 		},

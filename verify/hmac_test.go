@@ -229,7 +229,8 @@ func TestHMACIdentity(t *testing.T) {
 	if _, err := h.Verify(request(append(fields, "X-Topic: boil")...), bodyOf("tea")); CodeOf(err) != AmbiguousField {
 		t.Errorf("a signed field twice: got %v", err)
 	}
-	if _, err := h.Verify(request(fields[0], fields[1], fields[3]), bodyOf("tea")); CodeOf(err) != InsufficientCoverage {
+	r := request(fields[0], fields[1], fields[3])
+	if _, err := h.Verify(r, bodyOf("tea")); CodeOf(err) != InsufficientCoverage {
 		t.Errorf("a signed field missing: got %v", err)
 	}
 }

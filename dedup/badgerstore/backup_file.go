@@ -18,10 +18,10 @@ import (
 // backup looks complete, and its increments miss deletions that compaction has already dropped.
 //
 //	line of text        "eyelet backup 1"
-//	line of JSON        backupHead, with the identity of the store and the version that it starts after
+//	line of JSON        backupHead, with the identity of the store and the version before it
 //	v key value         a value written after Since; key and value, each with its length before it
 //	k key               a key that existed before and still does; only in increments
-//	e count sum         the end: the number of v and k, and the SHA-256 of everything before the sum
+//	e count sum         the end: the number of v and k, and the SHA-256 of all bytes before
 //
 // Keys are in ascending order. Lengths and the count are varints.
 const (

@@ -312,7 +312,8 @@ func (b *batch) noteRetired(r *row) {
 		b.retired = generations{}
 	}
 	before := b.retired[r.place.Hash]
-	set(b, b.retired, r.place.Hash, append(before[:len(before):len(before)], generation{r.place.Older, r.rec.Generation}))
+	before = before[:len(before):len(before)]
+	set(b, b.retired, r.place.Hash, append(before, generation{r.place.Older, r.rec.Generation}))
 }
 
 // stage collects the writes of the batch in committer.writes. It reports false if there is

@@ -101,7 +101,7 @@ func TestAStoreThatWasOffForDaysForgetsNothing(t *testing.T) {
 	clock.Advance(5 * 24 * hour)
 	for start := range 3 { // later starts come to the same result
 		s = open(t, s.dir, o)
-		if told := strings.Contains(log.String(), "longer ago than a window"); told != (start == 0) {
+		if logged := strings.Contains(log.String(), "longer ago than a window"); logged != (start == 0) {
 			t.Errorf("start %d: the log says %q", start, log)
 		}
 		log.Reset()

@@ -26,9 +26,9 @@ type logger struct {
 type recurringError struct{ newest atomic.Pointer[errorLine] }
 
 type errorLine struct {
-	text string
-	at   time.Time
-	told time.Time // when it was logged last
+	text   string
+	at     time.Time
+	logged time.Time // the last time
 }
 
 // errorLasts is the time without a repetition after which the failure is over, errorLogEvery
@@ -41,12 +41,12 @@ const (
 func (c *recurringError) note(text string) bool {
 	next := &errorLine{text: text, at: time.Now()}
 	old := c.newest.Load()
-	tell := old == nil || next.at.Sub(old.told) >= errorLogEvery
-	if next.told = next.at; !tell {
-		next.told = old.told
+	log := old == nil || next.at.Sub(old.logged) >= errorLogEvery
+	if next.logged = next.at; !log {
+		next.logged = old.logged
 	}
 	c.newest.Store(next)
-	return tell
+	return log
 }
 
 func (c *recurringError) current() error {

@@ -32,7 +32,7 @@ const (
 	repairedAll     = "payload and state are lost, the key stays known"
 	repairedAlias   = "the alias belongs to its event again"
 	repairedTrace   = "the key is remembered as one that was accepted"
-	repairedNobody  = "it belongs to no event and is deleted"
+	repairedOrphan  = "it belongs to no event and is deleted"
 	repairedAlready = "it is sound by now"
 	repairedNot     = "nothing can be done: restore a backup"
 )
@@ -139,7 +139,7 @@ func (o *repairOp) apply(b *batch) (err error) {
 		h := record.Hash(o.key[1:])
 		owner := o.owners[h]
 		if owner.Seq == 0 {
-			o.repair.Done = repairedNobody
+			o.repair.Done = repairedOrphan
 			b.dropAlias(h)
 		} else {
 			o.repair.Done, o.repair.Event = repairedAlias, record.EventID(owner.Hash, owner.Seq)
@@ -251,7 +251,7 @@ func (o *repairOp) repairChunk(b *batch) error {
 	case r == nil && bootOfBody(number) == b.c.boot:
 		o.repair.Done = "its event is not stored yet"
 	case r == nil:
-		o.repair.Done = repairedNobody
+		o.repair.Done = repairedOrphan
 		b.chunks = append(b.chunks, mutation{key: o.key})
 	default:
 		next := r.edit()

@@ -298,7 +298,7 @@ func TestARepairedAliasBelongsToItsEventAgain(t *testing.T) {
 	}
 	slices.SortFunc(keys, slices.Compare[[]byte])
 	done := []string{repairedAlias, repairedAlias, repairedAlias}
-	done[slices.IndexFunc(keys, func(k []byte) bool { return slices.Equal(k, nobodys) })] = repairedNobody
+	done[slices.IndexFunc(keys, func(k []byte) bool { return slices.Equal(k, nobodys) })] = repairedOrphan
 	s = repaired(t, s, done...)
 	for i, c := range claims {
 		c.Key.ID = "another"

@@ -168,9 +168,9 @@ type generation struct {
 }
 
 // generations holds the older generations of all keys. There are few, mostly dead letters whose
-// key was accepted again after its window. If the newest event of a key is gone, the next one continues
-// their numbers. Looking for them in the database would cost each new key a search through all
-// tables.
+// key was accepted again after its window. If the newest event of a key is gone, the next one
+// continues their numbers. Looking for them in the database would cost each new key a search
+// through all tables.
 type generations map[record.Hash][]generation
 
 func (g generations) note(r *row) {

@@ -39,8 +39,10 @@ func TestAtRefusesDuplicatesOnThePath(t *testing.T) {
 func TestCheckRefusesOtherTexts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
-		`{}`: nil, " [] \n": nil, `[[[]]]`: nil, `[[[[]]]]`: ErrDepth, `[[[`: ErrSyntax, `1`: ErrSyntax, `"a"`: ErrSyntax,
-		``: ErrSyntax, ` `: ErrSyntax, `{} {}`: ErrSyntax, `{"a":1,}`: ErrSyntax, `[1 2]`: ErrSyntax, "\ufeff{}": ErrSyntax,
+		`{}`: nil, " [] \n": nil, `[[[]]]`: nil, `[[[[]]]]`: ErrDepth, `[[[`: ErrSyntax,
+		`1`: ErrSyntax, `"a"`: ErrSyntax,
+		``: ErrSyntax, ` `: ErrSyntax, `{} {}`: ErrSyntax, `{"a":1,}`: ErrSyntax, `[1 2]`: ErrSyntax,
+		"\ufeff{}": ErrSyntax,
 	} {
 		if _, err := Check([]byte(text), 3); !errors.Is(err, want) {
 			t.Errorf("%q: got %v, want %v", text, err, want)

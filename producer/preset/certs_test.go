@@ -32,9 +32,9 @@ func TestCertificatesAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := &certAuthority{begin: a.begin, end: a.end}
-	stranger.rootKey, stranger.root = stranger.makeCA("Other Root", nil, nil, a.begin, a.end)
-	stranger.mid, stranger.midKey = stranger.root, stranger.rootKey
+	other := &certAuthority{begin: a.begin, end: a.end}
+	other.rootKey, other.root = other.makeCA("Other Root", nil, nil, a.begin, a.end)
+	other.mid, other.midKey = other.root, other.rootKey
 	isVendor := func(c *x509.Certificate) bool {
 		return namedAs(c, func(n string) bool { return n == "sns.amazonaws.com" })
 	}
@@ -47,7 +47,7 @@ func TestCertificatesAreChecked(t *testing.T) {
 		{"chain", pemOf(leaf, a.mid), true, ""},
 		{"without the intermediate", pemOf(leaf), true, verify.CertUntrusted},
 		{"without the intermediate, chain not wanted", pemOf(leaf), false, ""},
-		{"another root", pemOf(stranger.leaf(&a.key.PublicKey, "sns.amazonaws.com")), true, verify.CertUntrusted},
+		{"another root", pemOf(other.leaf(&a.key.PublicKey, "sns.amazonaws.com")), true, verify.CertUntrusted},
 		{"another name", pemOf(a.leaf(&a.key.PublicKey, "sns.amazonaws.com.evil.example"), a.mid), true,
 			verify.CertUntrusted},
 		{"another name, chain not wanted", pemOf(a.leaf(&a.key.PublicKey, "evil.example")), false,

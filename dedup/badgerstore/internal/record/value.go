@@ -4,8 +4,8 @@
 // Values are encoded by hand and not by a general encoder, because every delivery passes
 // through here:
 //
-//	event   version | length of the description (4) | length of the body (4) | body kind | body number (8) |
-//	        description | body | state | length of the state (4) | checksum (4)
+//	event   version | length of the description (4) | length of the body (4) | body kind |
+//	        body number (8) | description | body | state | length of the state (4) | checksum (4)
 //	state   version | state | checksum (4)
 //
 // The description is what the claim provided and never changes; the state is what happens to
