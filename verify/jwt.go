@@ -78,7 +78,8 @@ func (j *JWT) Check() error {
 	}
 	errs.addIf(len(j.Audiences) == 0 && len(j.Claims) == 0,
 		"jwt: neither an audience nor a claim restricts tokens to us")
-	errs.addIf(slices.Contains(j.Audiences, "") || slices.Contains(j.Issuers, ""), "jwt: an audience or issuer is empty")
+	empty := slices.Contains(j.Audiences, "") || slices.Contains(j.Issuers, "")
+	errs.addIf(empty, "jwt: an audience or issuer is empty")
 	for _, rule := range j.Claims {
 		if len(rule.Names) == 0 || len(rule.Values) == 0 || slices.Contains(rule.Values, "") {
 			errs = append(errs, fmt.Errorf("jwt: the values of claim %q are missing or empty", rule.Names))

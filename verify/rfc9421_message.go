@@ -42,7 +42,9 @@ func newMessage(r *http.Request) (*message, error) {
 	if !isEncoded(r.URL.RawQuery) {
 		return nil, malformed("@query", "a percent sign without two hexadecimal digits")
 	}
-	m := &message{request: r, path: r.URL.EscapedPath(), basesLeft: maxBase, partsLeft: maxStructured, marksLeft: maxMarks}
+	m := &message{
+		request: r, path: r.URL.EscapedPath(), basesLeft: maxBase, partsLeft: maxStructured, marksLeft: maxMarks,
+	}
 	if raw := r.URL.RawPath; raw != "" && raw != m.path || r.URL.Opaque != "" {
 		return nil, malformed("@path", "not a path of a URI")
 	}

@@ -56,7 +56,8 @@ func TestTheNewestAreRemembered(t *testing.T) {
 		found.add(listed{seq: uint64(seq)})
 	}
 	r := found.recent()
-	if !r.truncated || len(r.events) != recentMax || r.events[0].seq != n-recentMax || r.events[recentMax-1].seq != n-1 {
+	if !r.truncated || len(r.events) != recentMax ||
+		r.events[0].seq != n-recentMax || r.events[recentMax-1].seq != n-1 {
 		t.Errorf("%d events from %d to %d", len(r.events), r.events[0].seq, r.events[len(r.events)-1].seq)
 	}
 	r = recent{}
