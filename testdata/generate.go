@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -200,15 +201,10 @@ func (d delivery) as(file, expect, about string) delivery {
 }
 
 func (d delivery) signed(p profile) delivery {
-	if p.keyid == "" {
-		p.keyid = "shop-ed25519"
-		if p.hmac {
-			p.keyid = "shop-hmac"
-		}
+	if p.hmac {
+		p.keyid = "shop-hmac"
 	}
-	if p.created == 0 {
-		p.created = d.now - 1
-	}
+	p.keyid, p.created = cmp.Or(p.keyid, "shop-ed25519"), cmp.Or(p.created, d.now-1)
 	d.sign = p.sign
 	return d
 }
@@ -225,10 +221,10 @@ func shop() []delivery {
 	const refunded = `{"type":"order.refunded","order":"A-1001","total":"29.00","currency":"EUR"}`
 	refund := order("c1b8f1de-2f1c-4be4-9a2c-5d9b1f3e7c10", "order.refunded", refunded)
 	quoted := order(`"c1b8f1de-2f1c-4be4-9a2c-5d9b1f3e7c10"`, refund.typ, refund.body)
-	fresh := func(n int, body string) delivery {
-		return order(fmt.Sprintf(`"0d5f6c2e-0000-4000-8000-%012d"`, n), "order.shipped", body)
-	}
 	const shipped = `{"type":"order.shipped","order":"A-1002"}`
+	fresh := func(n int) delivery {
+		return order(fmt.Sprintf(`"0d5f6c2e-0000-4000-8000-%012d"`, n), "order.shipped", shipped)
+	}
 	return []delivery{
 		paid.as("order-new", "new 202", "a signed order, the first time").signed(profile{}),
 		paid.at(now+5).
@@ -242,29 +238,22 @@ func shop() []delivery {
 		refund.at(now+70).
 			as("refund-new", "new 202", "signed with HMAC, its key sent without quotes").signed(profile{hmac: true}),
 		quoted.at(now+71).
-			as("refund-quoted", "duplicate 202", "the same key, this time as a quoted string").
-			signed(profile{hmac: true}),
-		fresh(1, shipped).
-			as("tampered", "refused 401 digest_mismatch", "a byte of the body changed in transit").signed(profile{}).
-			tampered("A-1002", "A-1003"),
-		fresh(2, shipped).
-			as("key-swapped", "refused 401 signature_mismatch", "the idempotency key changed in transit").
-			signed(profile{}).swapped(),
-		fresh(3, shipped).
-			as("stale", "refused 401 timestamp_too_old", "signed ten minutes ago").signed(profile{created: now - 600}),
-		fresh(4, shipped).
-			as("from-the-future", "refused 401 timestamp_too_new", "signed five minutes ahead").
-			signed(profile{created: now + 300}),
-		fresh(5, shipped).
-			as("expired", "refused 401 token_expired", "after its signed expiry").
-			signed(profile{created: now - 60, expires: now - 30}),
-		fresh(6, shipped).as("unsigned", "refused 401 signature_missing", "no signature at all"),
-		fresh(7, shipped).
-			as("uncovered", "refused 401 insufficient_coverage", "the signature does not cover the idempotency key").
-			signed(profile{uncovered: "idempotency-key"}),
-		fresh(8, shipped).
-			as("unknown-key", "refused 401 key_unknown", "the receiver does not have this key").
-			signed(profile{keyid: "shop-2019"}),
+			as("refund-quoted", "duplicate 202", "the same key, this time as a quoted string").signed(profile{hmac: true}),
+		fresh(1).signed(profile{}).tampered("A-1002", "A-1003").
+			as("tampered", "refused 401 digest_mismatch", "a byte of the body changed in transit"),
+		fresh(2).signed(profile{}).swapped().
+			as("key-swapped", "refused 401 signature_mismatch", "the idempotency key changed in transit"),
+		fresh(3).signed(profile{created: now - 600}).
+			as("stale", "refused 401 timestamp_too_old", "signed ten minutes ago"),
+		fresh(4).signed(profile{created: now + 300}).
+			as("from-the-future", "refused 401 timestamp_too_new", "signed five minutes ahead"),
+		fresh(5).signed(profile{created: now - 60, expires: now - 30}).
+			as("expired", "refused 401 token_expired", "after its signed expiry"),
+		fresh(6).as("unsigned", "refused 401 signature_missing", "no signature at all"),
+		fresh(7).signed(profile{uncovered: "idempotency-key"}).
+			as("uncovered", "refused 401 insufficient_coverage", "the signature does not cover the idempotency key"),
+		fresh(8).signed(profile{keyid: "shop-2019"}).
+			as("unknown-key", "refused 401 key_unknown", "the receiver does not have this key"),
 		order("", "order.shipped", shipped).
 			as("no-idempotency-key", "refused 400 id_missing", "without a key a retry looks like a new event").
 			signed(profile{}),
