@@ -124,9 +124,7 @@ func (s *snsScheme) Check() error {
 }
 
 // isSNSURL reports whether a URL is https at a regional host of SNS.
-func isSNSURL(address string) bool {
-	return certURL{host: isSNSHost}.allows(address)
-}
+func isSNSURL(address string) bool { return isVendorURL(address, isSNSHost) }
 
 var snsHost = regexp.MustCompile(`^sns\.[a-z0-9-]{3,}\.amazonaws\.com(\.cn)?$`)
 

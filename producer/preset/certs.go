@@ -77,14 +77,8 @@ type vendorCert struct {
 	notBefore, notAfter time.Time
 }
 
-// certURL restricts the URLs of a vendor's certificates.
-type certURL struct {
-	host func(string) bool
-	path func(string) bool
-}
-
-// allows reports whether a URL is the vendor's: https, the vendor's host, no user, no port but 443.
-func (c certURL) allows(address string) bool {
+// isVendorURL reports whether a URL is the vendor's: https, its host, no user, no port but 443.
+func isVendorURL(address string, isHost func(string) bool) bool {
 	notASCII := func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
 	if len(address) > certMaxURL || strings.ContainsFunc(address, notASCII) {
 		return false
@@ -93,10 +87,7 @@ func (c certURL) allows(address string) bool {
 	if err != nil || u.Scheme != "https" || u.User != nil || u.Opaque != "" || u.Fragment != "" {
 		return false
 	}
-	if port := u.Port(); port != "" && port != "443" {
-		return false
-	}
-	return c.host(u.Hostname()) && (c.path == nil || c.path(u.Path))
+	return (u.Port() == "" || u.Port() == "443") && isHost(u.Hostname())
 }
 
 // find returns the certificate at a URL of the vendor. isVendor checks its subject.

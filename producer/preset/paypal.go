@@ -146,7 +146,7 @@ func readPayPal(r *http.Request) (payPalHeader, error) {
 	if !strings.EqualFold(alg, "SHA256withRSA") {
 		return head, &verify.Error{Code: verify.AlgorithmNotAllowed, Component: "paypal-auth-algo"}
 	}
-	if !(certURL{host: isPayPalHost}).allows(head.certURL) {
+	if !isVendorURL(head.certURL, isPayPalHost) {
 		return head, &verify.Error{Code: verify.CertURLUntrusted, Component: "paypal-cert-url"}
 	}
 	if strings.Contains(head.id, "|") {
