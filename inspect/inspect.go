@@ -1,4 +1,4 @@
-// Package inspect serves the events of a store as JSON over HTTP, for people who look after them.
+// Package inspect serves the events of a store as JSON over HTTP, for operators.
 //
 // [API] gives every client all payloads in the store, and lets it purge them: put it behind
 // authentication.

@@ -296,7 +296,8 @@ func (a *attempt) observe(kind Kind, state dedup.State, reason string, err error
 	rec := &a.work.Record
 	a.d.cfg.observe(context.Background(), a.d.log, Observation{
 		Kind: kind, Endpoint: rec.Payload.Endpoint, Type: rec.Payload.Type, ID: rec.Key.ID, Event: rec.Event,
-		Handler: a.task.Handler, Attempt: a.task.Attempt, State: state, Reason: reason, Took: time.Since(a.began), Err: err,
+		Handler: a.task.Handler, Attempt: a.task.Attempt, State: state, Reason: reason,
+		Took: time.Since(a.began), Err: err,
 	})
 }
 

@@ -338,9 +338,9 @@ func (d *delivery) extractEvents() error {
 	return nil
 }
 
-// checkContent removes the content coding of the body, for the extractors. It refuses requests that have neither a body nor its type:
-// CloudEvents HTTP webhook section 2.1 requires a payload and its type, and no other sender
-// omits both.
+// checkContent removes the content coding of the body, for the extractors. It refuses requests
+// that have neither a body nor its type: CloudEvents HTTP webhook section 2.1 requires a
+// payload and its type, and no other sender omits both.
 func (d *delivery) checkContent() error {
 	p := &d.ep.p
 	hasBody := slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, d.r.Method)

@@ -267,7 +267,8 @@ func (d *delivery) quarantine(ctx context.Context, e entry, c dedup.Claim, of de
 			d.sameBytes = sameQuarantined
 		}
 	}
-	resp := acceptanceReply(&d.ep.p, codeQuarantined, acknowledgement("", "kept_aside")) // reveals nothing about the original
+	// The response reveals nothing about the original.
+	resp := acceptanceReply(&d.ep.p, codeQuarantined, acknowledgement("", "kept_aside"))
 	resp.refund = true
 	if e.answer != nil {
 		resp.Body = nil

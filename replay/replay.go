@@ -1,5 +1,5 @@
 // Package replay sends recorded deliveries to a receiver again: octet for octet as they were
-// recorded, or signed afresh.
+// recorded, or with a new signature.
 //
 // [Read] reads a recording, [Export] makes one from a stored event, and [Send] sends it.
 package replay
@@ -42,7 +42,7 @@ type Options struct {
 	// URL is that of the receiver: http or https. Without a path and a query the recorded target
 	// is used, octet for octet. Required.
 	URL string
-	// Sign signs the request afresh, without the recorded signature. Defaults to sending it as it
+	// Sign signs the request again, without the recorded signature. Defaults to sending it as it
 	// was recorded, with its Host.
 	Sign Signer
 	// SignedURL is the public base URL of the producer, if it is not URL. It is used with Sign

@@ -138,22 +138,22 @@ func (d *Disk) Unmount() error {
 }
 
 // Seed makes later power cuts reproducible.
-func (d *Disk) Seed(seed uint64) error { return d.tell("seed", seed) }
+func (d *Disk) Seed(seed uint64) error { return d.send("seed", seed) }
 
-// Cut cuts the power. What was not flushed is kept, dropped or torn at random, and all users of
-// the file system get errors. Unmount and Mount restart the disk.
-func (d *Disk) Cut() error { return d.tell("cut") }
+// Cut cuts the power. Unflushed writes are kept, dropped or torn at random, and all users of the
+// file system get errors. Unmount and Mount restart the disk.
+func (d *Disk) Cut() error { return d.send("cut") }
 
 // CutIn cuts the power at the nth write from now, or at the first later one with depth writes
 // that are not flushed.
-func (d *Disk) CutIn(n, depth int) error { return d.tell("cutin", n, depth) }
+func (d *Disk) CutIn(n, depth int) error { return d.send("cutin", n, depth) }
 
 // FailWrite makes the next write that contains the marker fail once with EIO. Repeating the
 // write succeeds.
-func (d *Disk) FailWrite(marker []byte) error { return d.tell("fail", hex.EncodeToString(marker)) }
+func (d *Disk) FailWrite(marker []byte) error { return d.send("fail", hex.EncodeToString(marker)) }
 
 // FailIn makes the nth write from now fail once with EIO.
-func (d *Disk) FailIn(n int) error { return d.tell("failin", n) }
+func (d *Disk) FailIn(n int) error { return d.send("failin", n) }
 
 // Stats returns the counts so far.
 func (d *Disk) Stats() (Stats, error) {
@@ -165,8 +165,8 @@ func (d *Disk) Stats() (Stats, error) {
 	return s, json.Unmarshal([]byte(line), &s)
 }
 
-// tell sends a command that has no reply.
-func (d *Disk) tell(command ...any) error {
+// send sends a command that has no reply.
+func (d *Disk) send(command ...any) error {
 	_, err := d.ask(command...)
 	return err
 }
