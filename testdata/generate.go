@@ -238,7 +238,8 @@ func shop() []delivery {
 		refund.at(now+70).
 			as("refund-new", "new 202", "signed with HMAC, its key sent without quotes").signed(profile{hmac: true}),
 		quoted.at(now+71).
-			as("refund-quoted", "duplicate 202", "the same key, this time as a quoted string").signed(profile{hmac: true}),
+			as("refund-quoted", "duplicate 202", "the same key, this time as a quoted string").
+			signed(profile{hmac: true}),
 		fresh(1).signed(profile{}).tampered("A-1002", "A-1003").
 			as("tampered", "refused 401 digest_mismatch", "a byte of the body changed in transit"),
 		fresh(2).signed(profile{}).swapped().
