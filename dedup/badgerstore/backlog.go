@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -18,7 +17,7 @@ type backlog struct {
 	maxBytes, maxRecords int64
 
 	bytes, records int64 // written by the committer only
-	full           atomic.Pointer[dedup.ErrUnavailable]
+	full           outage
 }
 
 const backlogRetry = 15 * time.Second
@@ -39,8 +38,7 @@ func (g *backlog) add(bytes, records int64) {
 
 func (g *backlog) reason() string {
 	return fmt.Sprintf("backlog full: %d events with %d bytes wait for their handlers, at most %s; new ones are "+
-		"accepted again below 80 %%",
-		g.records, g.bytes, g.bounds())
+		"accepted again below 80 %%", g.records, g.bytes, g.bounds())
 }
 
 func (g *backlog) bounds() string {
@@ -54,15 +52,9 @@ func (g *backlog) bounds() string {
 }
 
 // err returns why new events are refused, nil if they are not.
-func (g *backlog) err() error {
-	if u := g.full.Load(); u != nil {
-		return u
-	}
-	return nil
-}
+func (g *backlog) err() error { return g.full.err() }
 
-// admit adds a new event of size bytes to the batch, or returns why it is refused. The event
-// that reaches the bound is admitted.
+// admit adds an event to the batch, or returns why not. The one that reaches the bound is admitted.
 func (g *backlog) admit(b *batch, size int64) error {
 	if err := g.err(); err != nil {
 		return err
@@ -79,15 +71,13 @@ func (g *backlog) admit(b *batch, size int64) error {
 // waits reports whether the event of a claim will wait for a worker.
 func waits(c *dedup.Claim) bool { return len(c.Tasks) > 0 && !c.Hold && c.Quarantine == nil }
 
-// backlogEventBytes is the memory that the default bound assumes for a waiting event: about
-// twice what it takes of the live heap, because the garbage collector lets the heap grow to
-// twice that, and a reserve.
+// backlogEventBytes is the memory that the default bound assumes for a waiting event: twice its
+// live heap, to which the garbage collector lets the heap grow, and a reserve.
 const backlogEventBytes = 600
 
-// DefaultBacklogRecords returns the default of Options.MaxBacklogRecords: a quarter of the
-// memory available to the process, divided by 600 bytes per event. That memory is GOMEMLIMIT,
-// else the limit of the cgroup, else the physical memory. If none of them is known, the default
-// is one million.
+// DefaultBacklogRecords returns the default of Options.MaxBacklogRecords: a quarter of the memory
+// (GOMEMLIMIT, else the limit of the cgroup, else the physical memory) divided by 600 bytes per
+// event, or one million if none of them is known.
 func DefaultBacklogRecords() int64 {
 	return backlogRecords(debug.SetMemoryLimit(-1), memlimit.FromCgroup, memlimit.FromSystem)
 }

@@ -14,12 +14,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// Position identifies the state of one store that a backup holds. The zero Position precedes
-// everything.
+// Position identifies the state of a store that a backup holds. The zero Position precedes all.
 type Position struct {
-	// Store is the identity of the store, 32 hexadecimal digits. It is empty if unknown:
-	// backups of earlier programs do not name their store, and a store that only those programs
-	// opened has no identity.
+	// Store is the identity of the store, 32 hexadecimal digits. It is empty in backups of earlier
+	// programs, and for a store that only those opened.
 	Store string
 	// Version counts the writes to the store.
 	Version uint64
@@ -69,12 +67,10 @@ func (e *ChainError) Error() string {
 	switch {
 	case !e.Restoring && e.Have.Store != e.From.Store && e.From.Store != "":
 		return fmt.Sprintf("the earlier backup belongs to another store (%s), or to this one (%s) before it was "+
-			"restored or lost commits; make a full backup",
-			e.From.Store, orUnknown(e.Have.Store))
+			"restored or lost commits; make a full backup", e.From.Store, orUnknown(e.Have.Store))
 	case !e.Restoring:
 		return fmt.Sprintf("the store is at version %d, before %d: that backup belongs to another store, or to "+
-			"this one before it was restored; make a full backup",
-			e.Have.Version, e.From.Version)
+			"this one before it was restored; make a full backup", e.Have.Version, e.From.Version)
 	case e.From.Version == 0:
 		return fmt.Sprintf("it is a full one, but follows one of version %d; pass one full backup, as "+
 			"the first", e.Have.Version)
@@ -82,12 +78,10 @@ func (e *ChainError) Error() string {
 		return begins + "; start with a full backup"
 	case e.Have.foreign(e.From):
 		return fmt.Sprintf("%s of another store (%s), but follows one of %s; pass backups of one store only, not "+
-			"from before and "+
-			"after a restore", begins, e.From.Store, e.Have.Store)
+			"from before and after a restore", begins, e.From.Store, e.Have.Store)
 	case e.From.Version < e.Have.Version:
 		return fmt.Sprintf("%s, but follows one of version %d; pass each increment once, in the order in which "+
-			"they were made",
-			begins, e.Have.Version)
+			"they were made", begins, e.Have.Version)
 	}
 	return fmt.Sprintf("%s, but follows one of version %d; pass the missing increment after version %d",
 		begins, e.Have.Version, e.Have.Version)
@@ -100,8 +94,7 @@ func orUnknown(identity string) string {
 	return identity
 }
 
-// BackupPosition reads the position of a backup from its beginning. The next increment starts
-// after it.
+// BackupPosition reads the position of a backup, after which the next increment starts.
 func BackupPosition(r io.Reader) (Position, error) {
 	b, err := newBackupReader(r)
 	if err != nil {
@@ -154,19 +147,15 @@ func (s *snapshot) write(ctx context.Context, txn *badger.Txn, w io.Writer, sinc
 	if err := out.begin(head); err != nil {
 		return none, err
 	}
-	options := badger.DefaultIteratorOptions
-	options.PrefetchValues = false
-	it := txn.NewIterator(options)
-	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
+	for item := range items(txn, keysOnly()) {
 		if err := ctx.Err(); err != nil {
 			return none, err
 		}
-		key := it.Item().KeyCopy(nil)
+		key := item.KeyCopy(nil)
 		if key[0] == record.FamilyFill {
 			continue
 		}
-		if it.Item().Version() <= since.Version {
+		if item.Version() <= since.Version {
 			out.key(key)
 			continue
 		}
@@ -178,8 +167,7 @@ func (s *snapshot) write(ctx context.Context, txn *badger.Txn, w io.Writer, sinc
 	return head.at(), out.end()
 }
 
-// value returns a stored value unchanged. A value that cannot be read is written as empty,
-// which every restore recognizes as damaged.
+// value returns a stored value unchanged. An unreadable one is empty, which counts as damaged.
 func (s *snapshot) value(txn *badger.Txn, key []byte) []byte {
 	value, err := readVerified(txn, key)
 	s.damage(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// A backup has its own file format instead of Badger's. Badger's has no end marker, so half of a
-// backup looks complete, and its increments miss deletions that compaction has already dropped.
+// A backup has its own file format. Badger's has no end marker, so half of a backup looks complete,
+// and its increments miss deletions that compaction has dropped.
 //
 //	line of text        "eyelet backup 1"
 //	line of JSON        backupHead, with the identity of the store and the version before it
@@ -46,8 +46,7 @@ type backupHead struct {
 }
 
 func (h backupHead) from() Position { return Position{h.Store, h.Since} }
-
-func (h backupHead) at() Position { return Position{h.Store, h.Version} }
+func (h backupHead) at() Position   { return Position{h.Store, h.Version} }
 
 // backupWriter writes a backup. The first error is kept.
 type backupWriter struct {
@@ -114,8 +113,7 @@ func (w *backupWriter) end() error {
 // errBackup reports a file that is truncated, out of order, or not a backup.
 var errBackup = errors.New("not a complete backup")
 
-// backupReader reads a backup. The checksum comes last, so nothing may be trusted until next
-// returns io.EOF.
+// backupReader reads a backup. The checksum is last: trust nothing until next returns io.EOF.
 type backupReader struct {
 	from  *bufio.Reader
 	sum   stdhash.Hash
@@ -172,8 +170,7 @@ func (b *backupReader) sized() ([]byte, error) {
 	return p, nil
 }
 
-// next returns the next key. It returns its value too unless old reports that the key existed
-// before. io.EOF ends a complete backup.
+// next returns the next key, and its value unless the key is old. io.EOF ends a complete backup.
 func (b *backupReader) next() (key, value []byte, old bool, err error) {
 	kind, err := b.ReadByte()
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// batch is a set of operations that become durable together. Each of them sees the effects of
-// those before it; nothing else sees any before the commit. A batch caches its reads of the
-// database: it reads every key once.
+// batch is a set of operations that become durable together. Each sees the effects of those before
+// it; nothing else sees any before the commit. A batch reads every key once.
 type batch struct {
 	c         *committer
 	txn       *badger.Txn
@@ -64,7 +63,6 @@ type traceEntry struct {
 	gone  bool
 }
 
-// newBatch returns an empty batch for about so many operations.
 func (c *committer) newBatch(ops int) *batch {
 	return &batch{
 		c: c, txn: c.journal.begin(), now: c.now(), disk: c.disk.state(),
@@ -197,7 +195,6 @@ func (b *batch) aliased(h record.Hash) (*row, error) {
 	return b.find(a.Hash, a.Seq)
 }
 
-// trace returns the trace of a key, the zero Trace if there is none.
 func (b *batch) trace(id record.TraceID) dedup.Trace {
 	if t, known := b.traces[id]; known {
 		return t.Trace
@@ -215,11 +212,9 @@ func (b *batch) putTrace(id record.TraceID, t dedup.Trace) {
 	set(b, b.traces, id, traceEntry{Trace: t, dirty: true, gone: t.Count == 0})
 }
 
-// firstDay returns the first day of which keys are remembered.
 func (b *batch) firstDay() dedup.Day { return b.c.firstDay(b.c.meta.Since, b.evicted, b.now) }
 
-// forget changes the trace of the key of a row that is deleted. The trace of an older
-// generation belongs to the newer one.
+// forget changes the trace of a deleted row's key. That of an older generation is the newer one's.
 func (b *batch) forget(r *row, change func(dedup.Trace) dedup.Trace) {
 	if r.place.Older != 0 {
 		return
@@ -280,7 +275,6 @@ func (b *batch) settle(next *row) {
 	b.put(next)
 }
 
-// dropChunks deletes the chunks of a large body that was stored under a hash.
 func (b *batch) dropChunks(h record.Hash, e record.Event) {
 	if e.Kind != record.BodyChunks {
 		return
@@ -292,8 +286,7 @@ func (b *batch) dropChunks(h record.Hash, e record.Event) {
 	}
 }
 
-// lastGeneration returns the highest number of the older generations of a key that are kept, 0
-// if there are none.
+// lastGeneration returns the highest number among the older generations of a key, or 0.
 func (b *batch) lastGeneration(h record.Hash) int {
 	last := 0
 	for _, all := range [...][]generation{b.c.older[h], b.retired[h]} {
@@ -306,7 +299,6 @@ func (b *batch) lastGeneration(h record.Hash) int {
 	return last
 }
 
-// noteRetired counts a generation that became an older one in this batch.
 func (b *batch) noteRetired(r *row) {
 	if b.retired == nil {
 		b.retired = generations{}
@@ -316,8 +308,7 @@ func (b *batch) noteRetired(r *row) {
 	set(b, b.retired, r.place.Hash, append(before, generation{r.place.Older, r.rec.Generation}))
 }
 
-// stage collects the writes of the batch in committer.writes. It reports false if there is
-// nothing to write.
+// stage collects the writes in committer.writes. It reports false if there is nothing to write.
 func (b *batch) stage() bool {
 	writes := b.c.writes[:0]
 	for _, r := range b.rows {

@@ -27,8 +27,7 @@ type Report struct {
 	// replaced.
 	Records int64 `json:"records"`
 	Older   int64 `json:"older"`
-	// Pending, Running, Done and Dead count tasks. Running ones wait for their next attempt
-	// after a start.
+	// Pending, Running, Done and Dead count tasks. Running ones wait after a start.
 	Pending int64 `json:"pending"`
 	Running int64 `json:"running"`
 	Done    int64 `json:"done"`
@@ -36,8 +35,7 @@ type Report struct {
 	// Aliases counts aliases, Pieces the chunks of bodies of more than 512 KiB.
 	Aliases int64 `json:"aliases"`
 	Pieces  int64 `json:"pieces"`
-	// Remembered counts the keys that are remembered beyond their windows, including those of
-	// expired days.
+	// Remembered counts the keys remembered beyond their windows, expired days included.
 	Remembered int64 `json:"remembered"`
 	// Commit is the number of the last commit in the database, HighWater the one in the
 	// high-water file. Lost means that Commit is lower: acknowledged commits are missing.
@@ -46,12 +44,10 @@ type Report struct {
 	Lost      bool   `json:"lost"`
 	// HighWaterUnknown is why there is no high water (missing or damaged), empty if there is one.
 	HighWaterUnknown string `json:"high_water_unknown,omitempty"`
-	// Missing describes how the store differs from the events and aliases that its last commit
-	// counted. It is empty if it does not, or if nothing was counted yet. Open refuses a store
-	// that differs.
+	// Missing describes how the store differs from what its last commit counted, which Open
+	// refuses. It is empty if it does not, or if nothing was counted yet.
 	Missing string `json:"missing,omitempty"`
-	// Tables names a table whose checksum does not match, empty if all match. If the store was
-	// not open, nothing else was read then.
+	// Tables names a table with a wrong checksum, or is empty. [Check] then reads nothing else.
 	Tables string `json:"tables,omitempty"`
 	// Damaged lists the values that are not what was written.
 	Damaged []Damage `json:"damaged"`
@@ -63,8 +59,7 @@ type Damage struct {
 	Key string `json:"key"`
 	// Event is the id of the event, if known.
 	Event string `json:"event,omitempty"`
-	// State is the state of the event (pending, running, done, dead), or unknown. Pending and
-	// running events have unfinished work.
+	// State is the state of the event (pending, running, done, dead), or unknown.
 	State string `json:"state"`
 	// Reason describes the damage.
 	Reason string `json:"reason"`
@@ -98,9 +93,8 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 	return r, nil
 }
 
-// Check checks the store in dir, which no process may have open. It opens the store read-only
-// if it was closed cleanly; after a crash it recovers the logs first, as every start does. Of o
-// it uses only the known formats and the logger.
+// Check checks the store in dir, which no process may have open. It opens a cleanly closed store
+// read-only; after a crash it recovers the logs first. Of o it uses the formats and the logger.
 func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 	s := newStore(dir, o)
 	r.Damaged = []Damage{}
@@ -132,12 +126,7 @@ const (
 // its cache instead of the file, and panics on a block that does not decompress.
 func (c *core) verify() error {
 	listed := func(id uint64) bool {
-		for _, t := range c.db.Tables() {
-			if t.ID == id {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(c.db.Tables(), func(t badger.TableInfo) bool { return t.ID == id })
 	}
 	o := c.db.Opts()
 	for _, t := range c.db.Tables() {
@@ -193,18 +182,14 @@ func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
 	x.report.Commit = m.Commit
 	x.report.Lost = m.Commit < x.report.HighWater
 	x.report.HighWaterUnknown = unknownFor(m, x.report.HighWaterUnknown)
-	options := badger.DefaultIteratorOptions
-	options.PrefetchValues = false
-	it := txn.NewIterator(options)
-	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
+	for item := range items(txn, keysOnly()) {
 		if x.seen++; x.pause > 0 && x.seen%checkStretch == 0 {
 			time.Sleep(x.pause)
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		x.one(txn, it.Item().KeyCopy(nil))
+		x.one(txn, item.KeyCopy(nil))
 	}
 	if x.census.Known = true; missing(m.Census, x.census, x.unread) {
 		x.report.Missing = difference(m.Census, x.census)
@@ -212,13 +197,9 @@ func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
 	return nil
 }
 
-// finish lists the damage in the order of the keys.
 func (x *examination) finish() {
-	x.report.Damaged = slices.SortedFunc(maps.Values(x.found),
-		func(a, b Damage) int { return cmp.Compare(a.Key, b.Key) })
-	if x.report.Damaged == nil {
-		x.report.Damaged = []Damage{}
-	}
+	x.report.Damaged = slices.AppendSeq([]Damage{}, maps.Values(x.found))
+	slices.SortFunc(x.report.Damaged, func(a, b Damage) int { return cmp.Compare(a.Key, b.Key) })
 }
 
 func (x *examination) one(txn *badger.Txn, key []byte) {

@@ -8,8 +8,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// clockOf returns the clock of a store. The system clock may be set while the store is open, so
-// it is read only once.
+// clockOf returns the clock of a store. The system clock may be set, so it is read only once.
 func clockOf(given dedup.Clock) dedup.Clock {
 	if given == nil || given == dedup.SystemClock() {
 		return newElapsed()
@@ -17,8 +16,7 @@ func clockOf(given dedup.Clock) dedup.Clock {
 	return &steady{clock: given}
 }
 
-// elapsed is the system clock at the start plus the time elapsed since then. Setting the system
-// clock does not end or extend windows while the process runs.
+// elapsed is the system clock at the start plus the time since: setting the clock moves no windows.
 type elapsed struct{ start, wall time.Time }
 
 func newElapsed() elapsed {
@@ -36,8 +34,8 @@ func (e elapsed) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
 	return c, func() { timer.Stop() }
 }
 
-// steady never goes back: when the clock below is set back, time continues from where it was, and a
-// task due in a second does not wait for an hour. A clock set forward looks like elapsed time.
+// steady never goes back: when the clock below is set back, time continues from where it was. A
+// clock set forward looks like elapsed time.
 type steady struct {
 	clock dedup.Clock
 	mu    sync.Mutex
@@ -45,8 +43,7 @@ type steady struct {
 	ahead time.Duration // of the clock below, which was set back by this much
 }
 
-// steadyPoll is how long an alarm of a steady clock waits before it rings early, because the
-// clock below may have been set back.
+// steadyPoll is when an alarm rings early, because the clock below may have been set back.
 const steadyPoll = time.Second
 
 // Now implements dedup.Clock.
@@ -87,8 +84,8 @@ func (s *steady) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
 	return c, func() { close(gone) }
 }
 
-// shortenWaits makes the pending tasks of a record wait no longer than before the clock was set
-// back by the given time between two processes. It reports whether there were any.
+// shortenWaits corrects the waits of a record's pending tasks after the clock was set back between
+// two processes. It reports whether there were any.
 func shortenWaits(r *dedup.Record, now time.Time, by time.Duration) bool {
 	changed := false
 	for i := range r.Tasks {
@@ -103,13 +100,11 @@ func shortenWaits(r *dedup.Record, now time.Time, by time.Duration) bool {
 	return changed
 }
 
-// longestIdle is the longest time between two commits that counts as elapsed: an open store
-// commits at least once an hour.
+// longestIdle is the longest time between commits that counts: an open store commits every hour.
 const longestIdle = dedup.DefaultWindow
 
-// gaps are the times between two commits that exceed a window, oldest first. Either the machine
-// was off or its clock jumped ahead; which one is unknown. Gaps therefore do not count: each
-// one extends all windows that started before it.
+// gaps are the times between two commits that exceed a window, oldest first. The machine was off or
+// its clock jumped, which is unknown, so each one extends all windows that started before it.
 type gaps []record.Gap
 
 // gapsMax is how many gaps are kept; beyond it the oldest two are merged.
@@ -140,8 +135,8 @@ func (gaps) move(r *dedup.Record, by time.Duration) {
 	}
 }
 
-// at returns the gaps that matter at a start, and the new one if there is one. wall is the time
-// of the last commit, window the longest of any claim.
+// at returns the gaps that matter at a start, and the new one if there is one, since the commit at
+// wall. window is the longest of any claim.
 func (g gaps) at(now, wall time.Time, window time.Duration) (all gaps, found *record.Gap) {
 	sum := time.Duration(0)
 	for i := len(g) - 1; i >= 0; i-- {
@@ -172,15 +167,13 @@ func (g gaps) all() (sum time.Duration) {
 	return sum
 }
 
-// holdsSweep reports whether deletion is suspended: for one window after a gap the clock can
-// still be corrected.
+// holdsSweep suspends deletion for one window after a gap: the clock can still be corrected.
 func (g gaps) holdsSweep(now time.Time) bool {
 	return len(g) > 0 && now.Before(g[len(g)-1].End().Add(longestIdle))
 }
 
-// grace protects running tasks right after the process was paused for longer than a lease
-// (SIGSTOP, a frozen virtual machine). Their workers run in the same process and were paused
-// too. They get a third of a lease to extend theirs before the tasks are given out again.
+// grace protects running tasks after a pause of the process longer than a lease (SIGSTOP, a frozen
+// virtual machine): their workers, paused too, get a third of a lease to extend theirs.
 type grace struct {
 	lease time.Duration // the longest that was granted
 	until time.Time
@@ -188,8 +181,7 @@ type grace struct {
 
 func (g *grace) note(lease time.Duration) { g.lease = max(g.lease, lease) }
 
-// resume starts the grace after a pause. A short pause does not end a lease that is extended in
-// time, and looks like a busy machine.
+// resume starts the grace after a pause. A short one ends no lease that is extended in time.
 func (g *grace) resume(now time.Time, pause time.Duration) {
 	if pause == 0 || pause < g.lease/3 {
 		return
@@ -204,8 +196,7 @@ func (g *grace) spares(until, now time.Time) bool {
 	return now.Before(g.until) && until.Before(g.until)
 }
 
-// spared returns a held record as a claim should see it: with a lease that lasts as long as the
-// grace.
+// spared returns a held record with a lease that lasts as long as the grace.
 func (g *grace) spared(r dedup.Record, now time.Time) dedup.Record {
 	if !r.Hold || len(r.Tasks) != 1 || r.Tasks[0].State != dedup.Running || !g.spares(r.Tasks[0].Until, now) {
 		return r

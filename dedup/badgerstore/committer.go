@@ -14,12 +14,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
-// committer is the only writer of a store. It turns queued operations into batches, hands each
-// batch to the journal and then publishes it. Badger flushes the disk at least once per
-// transaction, however many run concurrently, so many operations share one.
-//
-// Its fields belong to the goroutine of run. Only a batch and its operations, which run there, can
-// reach them: no other part of the store has a reference to the committer.
+// committer is the only writer of a store. It turns queued operations into batches, hands each to
+// the journal and publishes it. Badger flushes the disk at least once per transaction, so many
+// operations share one. Only the goroutine of run, with its batches, can reach a committer.
 type committer struct {
 	*core
 	journal   journal
@@ -73,8 +70,8 @@ func (c *committer) commitTime() {
 // frozenPoll is how often a store that writes nothing checks for space.
 const frozenPoll = time.Second
 
-// nextWork reports when there is work for the parked Takes: since when a task has been due, or
-// an alarm for when it will be. Both are empty if no Take is parked.
+// nextWork reports since when a task has been due for the parked Takes, or an alarm for when it
+// will be. Both are empty if no Take is parked.
 func (c *committer) nextWork() (due time.Time, alarm <-chan struct{}, stop func()) {
 	stop = func() {}
 	next, ok := c.tasks.NextDue()
@@ -92,8 +89,7 @@ func (c *committer) nextWork() (due time.Time, alarm <-chan struct{}, stop func(
 	return due, alarm, stop
 }
 
-// process decides the operations, commits what they changed, and answers them. It returns how
-// many of them a request waits for.
+// process decides, commits and answers the operations. It returns how many a request waits for.
 func (c *committer) process(ops []op) (eager int) {
 	for _, o := range ops {
 		if t, ok := o.(*takeOp); ok {
@@ -167,9 +163,8 @@ func (c *committer) serveTakes(b *batch) (served []*takeOp) {
 	return served
 }
 
-// scheduleEarly queues the tasks of the batch's new events before they are durable when a Take
-// waits for work, so that accepting and starting them is one write. They become visible with
-// the commit; unscheduleEarly removes them if it fails.
+// scheduleEarly queues the tasks of the batch's new events if a Take waits: accepting and starting
+// them is one write, and both become visible with the commit. unscheduleEarly reverses it.
 func (c *committer) scheduleEarly(b *batch) {
 	if len(c.parked) == 0 || b.accepted == 0 {
 		return
@@ -222,8 +217,7 @@ func (c *committer) commitAlone(b *batch) error {
 	return err
 }
 
-// serveAlone serves a Take of a batch that was too large in a batch of its own. It parks the
-// Take again if nothing is due any more.
+// serveAlone serves a Take in a batch of its own, or parks it again if nothing is due any more.
 func (c *committer) serveAlone(o *takeOp) {
 	o.work, o.rows = nil, nil
 	if f := c.failure.Load(); f != nil {

@@ -1,6 +1,7 @@
 package badgerstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// core is what the parts of a store share. Everything in it is constant while the store is open, or
-// safe for concurrent use. The state that belongs to the writing goroutine is in committer.
+// core is what the parts of a store share: constant while the store is open, or safe for concurrent
+// use. The state of the writing goroutine is in committer.
 type core struct {
 	dir       string
 	options   Options
@@ -42,9 +43,9 @@ type core struct {
 	removed   atomic.Int64 // bytes of bodies deleted since the last reclaim
 	reclaimed atomic.Int64 // when that was, in nanoseconds since 1970
 
-	failure atomic.Pointer[dedup.ErrUnavailable] // final
-	failed  chan struct{}                        // closed with failure
-	corrupt atomic.Pointer[dedup.ErrUnavailable] // a table is damaged
+	failure outage        // final
+	failed  chan struct{} // closed with failure
+	corrupt outage        // a table is damaged
 	closed  atomic.Bool
 	stopped chan struct{} // closed when the committer has ended
 	quit    chan struct{} // closed to end the maintenance
@@ -62,25 +63,31 @@ var (
 	errQueueFull   = &dedup.ErrUnavailable{Reason: "write queue full", RetryAfter: time.Second}
 )
 
+// outage holds why something does not work, nil while it does.
+type outage struct {
+	atomic.Pointer[dedup.ErrUnavailable]
+}
+
+func (o *outage) err() error {
+	if err := o.Load(); err != nil {
+		return err
+	}
+	return nil
+}
+
 // usable returns nil while the store works.
 func (c *core) usable() error {
 	if c.closed.Load() {
 		return dedup.ErrClosed
 	}
-	if f := c.failure.Load(); f != nil {
-		return f
-	}
-	return nil
+	return c.failure.err()
 }
 
 func (c *core) now() time.Time { return c.clock.Now().Round(0).UTC() }
 
 // do hands an operation to the committer and waits for its result.
 func (c *core) do(ctx context.Context, o op) error {
-	if err := c.usable(); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(c.usable(), ctx.Err()); err != nil {
 		return err
 	}
 	if !o.self().claim {
@@ -92,8 +99,8 @@ func (c *core) do(ctx context.Context, o op) error {
 	return c.push(ctx, o, c.heart.hangs.wait())
 }
 
-// push hands an operation to the committer and waits until it is done, ctx ends, the store has
-// failed, or hangs is closed. In all cases but the first the operation may still happen.
+// push waits until an operation is done, ctx ends, the store has failed, or hangs is closed. In all
+// cases but the first the operation may still happen.
 func (c *core) push(ctx context.Context, o op, hangs <-chan struct{}) error {
 	if err := c.queue.push(o); err != nil {
 		return err
@@ -115,7 +122,7 @@ func (c *core) push(ctx context.Context, o op, hangs <-chan struct{}) error {
 	}
 }
 
-// submit hands an operation of the background to the committer and waits for its result.
+// submit is do for the background, which waits to the end.
 func (c *core) submit(o op) error {
 	if err := c.queue.push(o); err != nil {
 		return err
@@ -124,8 +131,7 @@ func (c *core) submit(o op) error {
 	return o.self().err
 }
 
-// view reads the database. What it sees is durable: a transaction starts after the commits
-// before it.
+// view reads the database. It sees only what is durable.
 func (c *core) view(read func(txn *badger.Txn) error) error {
 	if !c.reads() {
 		return dedup.ErrClosed
@@ -137,8 +143,7 @@ func (c *core) view(read func(txn *badger.Txn) error) error {
 	return c.db.View(read)
 }
 
-// reads starts a read of the database; the caller ends it with readers.RUnlock. It returns
-// false while Close waits for the readers.
+// reads starts a read, which readers.RUnlock ends. It returns false while Close waits for readers.
 func (c *core) reads() bool { return c.readers.TryRLock() }
 
 // fatal is the cause of a failure that lasts until the store is opened again.
@@ -193,8 +198,7 @@ func (l *damageLog) add(key string) bool {
 	return !known
 }
 
-// replace makes what a full check found all that is known: damaged values may have been purged
-// since.
+// replace keeps only what a full check found: damaged values may have been purged since.
 func (l *damageLog) replace(found map[string]Damage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +216,6 @@ func (l *damageLog) count() int64 {
 	return l.read
 }
 
-// err is nil while no stored value is known to be damaged.
 func (l *damageLog) err() error {
 	l.mu.Lock()
 	n := len(l.keys)

@@ -10,8 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// The times of a heartbeat: its interval, and after which time a commit counts as hanging and
-// the store as failed.
+// The interval of a heartbeat, and after which time a commit hangs and the store has failed.
 const (
 	beatEvery = 500 * time.Millisecond
 	hangAfter = 4 * time.Second // with a beat before and one after, readiness turns red within 5 seconds
@@ -19,17 +18,15 @@ const (
 )
 
 // heartbeat watches the committer from outside. A disk that does not respond returns no error:
-// the commit blocks, and Badger retries forever to write a memory table.
-//
-// It measures time from beat to beat and counts at most two intervals per beat, so that a
-// paused process is not mistaken for a hanging disk.
+// the commit blocks, and Badger retries forever to write a memory table. A beat counts at most two
+// intervals: a paused process is not mistaken for a hanging disk.
 type heartbeat struct {
 	now    func() time.Time
 	epoch  time.Time
 	work   atomic.Uint64 // odd while the committer works; changes with every piece of work
 	last   atomic.Int64  // when the last beat was, after epoch
 	missed atomic.Int64  // how late it was, until paused returns it
-	hang   atomic.Pointer[dedup.ErrUnavailable]
+	hang   outage
 	hangs  signal
 
 	// Used by the watching goroutine only.
@@ -47,18 +44,13 @@ func (h *heartbeat) begin() { h.work.Store(h.work.Load()&^1 + 3) }
 
 func (h *heartbeat) end() { h.work.Store(h.work.Load()&^1 + 2) }
 
-func (h *heartbeat) err() error {
-	if u := h.hang.Load(); u != nil {
-		return u
-	}
-	return nil
-}
+func (h *heartbeat) err() error { return h.hang.err() }
 
 // pauseAfter is the time without a beat after which the process counts as paused.
 const pauseAfter = 4 * beatEvery
 
-// paused returns how long the process, or its machine, was paused since the last call. It does
-// not matter whether the caller or the watching goroutine resumes first.
+// paused returns how long the process or its machine was paused since the last call, whichever
+// goroutine resumes first.
 func (h *heartbeat) paused() time.Duration {
 	gap := h.now().Sub(h.epoch) - time.Duration(h.last.Load())
 	if gap > pauseAfter {
@@ -75,8 +67,8 @@ func (h *heartbeat) since() time.Duration {
 	return now - time.Duration(h.last.Swap(int64(now)))
 }
 
-// look measures the progress of the committer. flush is why a memory table cannot be written,
-// nil if it can. It returns the cause once the store has failed.
+// look measures the progress of the committer. flush is why a memory table cannot be written, or
+// nil. It returns the cause once the store has failed.
 func (h *heartbeat) look(flush error) (failed error) {
 	step := h.since()
 	if step > pauseAfter {
@@ -137,7 +129,6 @@ func (h *heartbeat) watch(c *core) {
 	}
 }
 
-// beat looks once and logs a change.
 func (h *heartbeat) beat(c *core) {
 	before := h.err()
 	failed := h.look(c.logger.flushing.current())

@@ -13,9 +13,8 @@ type mutation struct {
 	filler     bool   // without meaning: may expire at once
 }
 
-// journal makes batches durable. It is the only code that writes to an open store, and the
-// committer is the only one that calls it: reads of a batch see what commit has made durable,
-// and nothing else.
+// journal makes batches durable. Only it writes to an open store, and only the committer calls it:
+// batches read nothing but what commit has made durable.
 type journal struct {
 	*core
 	unopened bool // the last commit failed because a new value log could not be opened
@@ -40,11 +39,10 @@ type notWritten struct{ err error }
 func (e *notWritten) Error() string { return e.err.Error() }
 func (e *notWritten) Unwrap() error { return e.err }
 
-// begin returns the transaction that a batch reads from.
 func (j *journal) begin() *badger.Txn { return j.db.NewTransaction(true) }
 
-// commit makes the writes of a batch durable, as commit number n. badger.ErrTxnTooBig and
-// notWritten leave everything as it was; any other error is final.
+// commit makes the writes durable as commit n. badger.ErrTxnTooBig and notWritten leave everything
+// as it was; any other error is final.
 func (j *journal) commit(txn *badger.Txn, writes []mutation, n uint64) error {
 	err := stage(txn, writes)
 	if errors.Is(err, badger.ErrTxnTooBig) {
@@ -92,8 +90,7 @@ func stage(txn *badger.Txn, writes []mutation) error {
 	return nil
 }
 
-// writable returns why nothing can be written. Badger would find out in the middle of a commit,
-// by a fault in its memory maps or by a file that it cannot open.
+// writable returns why nothing can be written. Badger would find out in the middle of a commit.
 func (j *journal) writable() error {
 	if !j.spare.fill() {
 		return errNoDescriptors

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// logger forwards Badger's log lines to slog. Some lines are the only sign of a failure, and it
-// records them: a failed sync of the value log, a table skipped for its checksum, and a memory
-// table or a compaction that Badger retries to write.
+// logger forwards Badger's log lines to slog. It records those that are the only sign of a failure:
+// of a sync of the value log, a table's checksum, a memory table, or a compaction.
 type logger struct {
 	slog       *slog.Logger
 	spare      *spare // is notified of errors that exhaust file descriptors
@@ -31,8 +30,7 @@ type errorLine struct {
 	logged time.Time // the last time
 }
 
-// errorLasts is the time without a repetition after which the failure is over, errorLogEvery
-// the interval at which it is logged.
+// A failure is over after errorLasts without a repetition, and logged every errorLogEvery.
 const (
 	errorLasts    = 3 * time.Second
 	errorLogEvery = 10 * time.Second

@@ -12,8 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
-// maintenance is the background work on a store: it deletes records whose window has ended,
-// reclaims their space, and looks for damage.
+// maintenance deletes records whose window has ended, reclaims their space, and looks for damage.
 type maintenance struct {
 	*core
 	evicting sync.Once // logs that more keys should be remembered than Max allows
@@ -53,8 +52,7 @@ func (m *maintenance) run() {
 	}
 }
 
-// reclaimAtStart reclaims what earlier processes left: one that never runs for long would not
-// get to it.
+// reclaimAtStart reclaims what earlier processes left: one that never runs long would not.
 func (m *maintenance) reclaimAtStart() error {
 	if worth, err := m.wasteful(m.db.Opts().ValueLogFileSize); !worth || err != nil {
 		return err
@@ -62,8 +60,7 @@ func (m *maintenance) reclaimAtStart() error {
 	return m.reclaim()
 }
 
-// reclaimWhenDue reclaims space when enough was deleted, a day after the last time, or when the
-// disk is low and there is anything to reclaim.
+// reclaimWhenDue reclaims when enough was deleted, after a day, or anything when the disk is low.
 func (m *maintenance) reclaimWhenDue(low bool) error {
 	passed := m.now().Sub(time.Unix(0, m.reclaimed.Load()))
 	removed := m.removed.Load()
@@ -83,23 +80,19 @@ func (m *maintenance) reclaimWhenDue(low bool) error {
 	return m.reclaim()
 }
 
-// idleMost is the longest time without a commit. A start compares the clock with the last
-// commit, and would mistake a quiet weekend for a clock that jumped.
+// idleMost is the longest time without a commit: a start would mistake a quiet weekend for a clock
+// that jumped.
 const idleMost = time.Hour
 
 type timeOp struct{ ticket }
 
 func (o *timeOp) apply(b *batch) error {
-	if b.now.Sub(b.c.meta.Wall) >= idleMost && !b.disk.frozen() {
-		b.always = true
-	}
+	b.always = b.always || b.now.Sub(b.c.meta.Wall) >= idleMost && !b.disk.frozen()
 	return nil
 }
 
 // noteTime keeps the last commit less than an hour old.
-func (m *maintenance) noteTime() error {
-	return m.submit(&timeOp{newTicket(false)})
-}
+func (m *maintenance) noteTime() error { return m.submit(&timeOp{newTicket(false)}) }
 
 func (m *maintenance) keepChecking() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -135,8 +128,8 @@ func (m *maintenance) checkQuietly(ctx context.Context) {
 	}
 	if r.Tables != "" && m.corrupt.Load() == nil {
 		m.log.Error("store is damaged", "dir", m.dir, "error", r.Tables)
-		m.corrupt.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup",
-			Err: errors.New(r.Tables)})
+		why := errors.New(r.Tables)
+		m.corrupt.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup", Err: why})
 	}
 	m.log.Info("store checked", "dir", m.dir, "records", r.Records, "damaged", len(r.Damaged),
 		"took", time.Since(began).Round(time.Millisecond))

@@ -19,10 +19,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// reclaim reclaims disk space. Badger rewrites a file of the value log once compaction has
-// dropped its deleted values from the tables, and compaction sees deletions once the memory
-// table is a file. Badger writes a memory table only when it is full, which takes weeks with
-// few large events, so reclaim fills it.
+// reclaim reclaims disk space. Badger rewrites a value log file once compaction has dropped its
+// deleted values, and compaction sees deletions once the memory table is a file. With few large
+// events it takes weeks to fill one, so reclaim fills it.
 func (m *maintenance) reclaim() error {
 	if err := m.checkReclaimSpace(); err != nil {
 		return err
@@ -59,8 +58,8 @@ func (o *reclaimedOp) apply(b *batch) error {
 	return nil
 }
 
-// wasteful reports whether deleted values occupy more than half of the value log and more than
-// beyond bytes. The file being written does not count.
+// wasteful reports whether deleted values occupy more than half of the complete value log files,
+// and more than beyond bytes.
 func (m *maintenance) wasteful(beyond int64) (bool, error) {
 	files, err := m.valueLogs()
 	size := sizeOf(files)
@@ -120,9 +119,8 @@ func (m *maintenance) stopping() bool {
 	}
 }
 
-// fillMemTable writes meaningless values until Badger starts a new memory table, and waits
-// until the old one is a file. The values are always the same, compress to almost nothing, and
-// expire at once.
+// fillMemTable fills the memory table and waits until it is a file. The values are always the same,
+// compress to almost nothing, and expire at once.
 func (m *maintenance) fillMemTable() error {
 	const valueSize = 240
 	value := make([]byte, valueSize)
@@ -149,8 +147,7 @@ func (m *maintenance) fillMemTable() error {
 	return errors.New("memory table is not written")
 }
 
-// collectShare is the share of deleted values in a value log file above which the file is
-// rewritten.
+// collectShare is the share of deleted values above which a value log file is rewritten.
 const collectShare = 0.5
 
 type valueLog struct {
@@ -178,22 +175,19 @@ func sizeOf(files []valueLog) (size int64) {
 	return size
 }
 
-// liveIn returns the size of the values in each file of the value log. With all it counts
-// deleted and overwritten values that compaction has not dropped yet, because rewriting a file
-// keeps those too; otherwise only values that can be read.
+// liveIn returns the size of the live values in each file of the value log. With all it includes
+// deleted ones that compaction has not dropped yet: rewriting a file keeps those too.
 func (m *maintenance) liveIn(all bool) (map[uint32]int64, error) {
 	live := map[uint32]int64{}
 	err := m.view(func(txn *badger.Txn) error {
-		options := badger.DefaultIteratorOptions
-		options.PrefetchValues, options.AllVersions = false, all
-		it := txn.NewIterator(options)
-		defer it.Close()
+		options := keysOnly()
+		options.AllVersions = all
 		n := 0
-		for it.Rewind(); it.Valid(); it.Next() {
+		for item := range items(txn, options) {
 			if n++; n%pageSize == 0 && m.stopping() {
 				return dedup.ErrClosed
 			}
-			if file, size, ok := pointer(it.Item()); ok {
+			if file, size, ok := pointer(item); ok {
 				live[file] += size
 			}
 		}
@@ -245,10 +239,9 @@ func (m *maintenance) collect() error {
 	return nil
 }
 
-// collectOp starts the collection of a value log file. At its start Badger reads the newest
-// version of its memory table without a lock against the writing goroutine. So the committer
-// starts it between commits and waits until that has been read; the rewriting runs concurrently
-// with commits, for which Badger has locks.
+// collectOp starts the collection of a value log file. Badger first reads the newest version of its
+// memory table without a lock, so the committer starts it between commits and waits for that read.
+// The rewriting runs concurrently with commits.
 type collectOp struct {
 	ticket
 	file  uint32
@@ -284,8 +277,7 @@ func (o *collectOp) apply(b *batch) error {
 const chosen = 1 << 40
 
 // collectFile rewrites one value log file. Badger considers only the file with the most deleted
-// bytes by its own count, and stops if that is the one being written or slightly below its
-// share. So the count of the wanted file is raised.
+// bytes by its own count, and stops if it is being written or below its share: raise that count.
 func collectFile(db *badger.DB, file uint32) error {
 	count := discards(db)
 	if count == nil {
@@ -303,8 +295,7 @@ func collectFile(db *badger.DB, file uint32) error {
 		count.Update(other, -1) // to zero
 	}
 	count.Update(file, chosen)
-	err := db.RunValueLogGC(collectShare)
-	if err != nil {
+	if err := db.RunValueLogGC(collectShare); err != nil {
 		count.Update(file, -1)
 		return fmt.Errorf("value log %d: %w", file, err)
 	}
@@ -318,7 +309,7 @@ type discardCount interface {
 	Iterate(func(file, n uint64))
 }
 
-// discards returns Badger's own count, nil if this version of Badger does not have it.
+// discards returns Badger's count, nil if this version has none.
 func discards(db *badger.DB) discardCount {
 	vlog := reflect.ValueOf(db).Elem().FieldByName("vlog")
 	if !vlog.IsValid() || vlog.Kind() != reflect.Struct {
@@ -332,9 +323,8 @@ func discards(db *badger.DB) discardCount {
 	return count
 }
 
-// collecting returns Badger's flag that a collection has begun. Badger sets it right after the
-// unlocked read and clears it at the end. It is nil if this version does not have the flag; a
-// commit then waits for the whole collection.
+// collecting returns the flag that Badger sets after the unlocked read and clears at the end. It is
+// nil if this version has none; a commit then waits for the whole collection.
 func collecting(db *badger.DB) *atomic.Bool {
 	mark := reflect.ValueOf(db).Elem().FieldByName("gcActive")
 	if !mark.IsValid() || mark.Type() != reflect.TypeFor[atomic.Bool]() {

@@ -22,14 +22,10 @@ func (o *sweepOp) apply(b *batch) error {
 		return b.disk.err()
 	}
 	for _, p := range o.places {
-		r, err := b.at(p)
-		if err != nil || r == nil || !r.rec.Disposable(o.before) {
-			continue // damage was logged; it must not block the others
+		r, err := b.at(p) // damage was logged; it must not block the others
+		if err == nil && r != nil && r.rec.Disposable(o.before) && b.remove(r) == nil {
+			o.done++
 		}
-		if err := b.remove(r); err != nil {
-			continue
-		}
-		o.done++
 	}
 	return nil
 }
@@ -43,12 +39,10 @@ func (m *maintenance) sweep(slack time.Duration) error {
 	before := m.now().Add(-slack)
 	var ended []record.Place
 	err := m.view(func(txn *badger.Txn) error {
-		it := txn.NewIterator(keysOnly(record.FamilyState))
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
+		for item := range items(txn, keysOnly(record.FamilyState)) {
 			var rec dedup.Record
-			key := it.Item().Key()
-			err := it.Item().Value(func(value []byte) error {
+			key := item.Key()
+			err := item.Value(func(value []byte) error {
 				_, _, err := record.DecodeState(key, value, &rec)
 				return err
 			})
@@ -80,10 +74,8 @@ func (m *maintenance) sweep(slack time.Duration) error {
 
 // endedOlder returns the older generations that are no longer dead letters.
 func (m *maintenance) endedOlder(txn *badger.Txn, before time.Time) (ended []record.Place) {
-	it := txn.NewIterator(keysOnly(record.FamilyOlder))
-	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
-		p := record.PlaceOf(it.Item().Key())
+	for item := range items(txn, keysOnly(record.FamilyOlder)) {
+		p := record.PlaceOf(item.Key())
 		r, err := m.readRow(txn, p)
 		if err != nil {
 			m.damage(err)
@@ -135,9 +127,8 @@ const (
 	pruneStep = 2_000
 )
 
-// prune forgets expired days and, if more keys are remembered than Max, the oldest days. It
-// counts the keys per day each time, so commits need not maintain the count. A pass reads only
-// keys and days, which are in the tree. Nothing is deleted while a gap holds the sweep.
+// prune forgets expired days and, beyond Max keys, the oldest days. It counts the keys per day each
+// time, so commits need not; keys and days are in the tree. A gap that holds the sweep holds it.
 func (m *maintenance) prune() error {
 	if m.gaps.holdsSweep(m.now()) {
 		return nil
@@ -152,8 +143,7 @@ func (m *maintenance) prune() error {
 		if o.evicted = keep.Evict(counts, today); o.evicted > 0 {
 			m.evicting.Do(func() {
 				m.log.Warn("more keys should be remembered than remember_signatures.max allows: the oldest days "+
-					"are forgotten",
-					"dir", m.dir, "max", keep.Max, "before", o.evicted.Start().Format(time.DateOnly))
+					"are forgotten", "dir", m.dir, "max", keep.Max, "before", o.evicted.Start().Format(time.DateOnly))
 			})
 		}
 	}
@@ -178,15 +168,13 @@ func (m *maintenance) countTraces() (counts map[dedup.Day]int64, ended []record.
 			return err
 		}
 		first, off := m.firstDay(meta.Since, meta.Evicted, m.now()), m.options.Remember.Off()
-		it := txn.NewIterator(keysOnly(record.FamilyTrace))
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
+		for item := range items(txn, keysOnly(record.FamilyTrace)) {
 			var t dedup.Trace
-			key := it.Item().Key()
+			key := item.Key()
 			if len(key) != record.TraceKeySize {
 				continue
 			}
-			err := it.Item().Value(func(value []byte) (err error) {
+			err := item.Value(func(value []byte) (err error) {
 				t, err = record.DecodeTrace(key, value)
 				return err
 			})

@@ -23,14 +23,12 @@ func (o *chunkOp) apply(b *batch) error {
 	return nil
 }
 
-// purgeOp deletes an event and forgets its key. A body that others share goes to the oldest of
-// them.
+// purgeOp deletes an event and forgets its key. A shared body goes to the oldest sharer.
 type purgeOp struct {
 	ticket
-	event string
-	// heir is the event that a large body was copied to, under number.
-	heir   string
-	number uint64
+	event  string
+	heir   string // the event that a large body was copied to
+	number uint64 // of the copy
 }
 
 // errBodyUncopied reports that a large body must be copied before its event can be purged.

@@ -11,14 +11,11 @@ import (
 
 // prepared is a claim after the work that needs no decision.
 type prepared struct {
-	claim dedup.Claim
-	hash  record.Hash
-	event record.Event
-	// unstored means that the body is large and not stored: the claim can be answered, but not
-	// accepted.
-	unstored bool
-	// at is the hash under which the chunks of a large body are stored, or will be.
-	at record.Hash
+	claim    dedup.Claim
+	hash     record.Hash
+	event    record.Event
+	unstored bool        // a large body is not stored: the claim can be answered, but not accepted
+	at       record.Hash // of the chunks of a large body, stored or not
 }
 
 type claimOp struct {
@@ -27,7 +24,6 @@ type claimOp struct {
 	decisions []dedup.Decision
 }
 
-// errBodyUnstored reports a new claim whose large body is not stored.
 var errBodyUnstored = errors.New("body is not stored yet")
 
 // prepare hashes and encodes the claims. It runs in the goroutine of the caller.
@@ -55,8 +51,7 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 	return o, nil
 }
 
-// encode encodes the event and returns its size. number is that of the chunks of a large body;
-// a large body without one is unstored.
+// encode encodes the event and returns its size. A large body without a number is unstored.
 func (p *prepared) encode(number uint64) int {
 	kind := record.BodyInline
 	switch {
@@ -146,8 +141,8 @@ func (b *batch) lookup() dedup.Lookup {
 	}
 }
 
-// updateRelated updates the records related to an accepted claim: the number of occurrences,
-// and the earlier event with a reused identifier. whole requests a record with its description.
+// updateRelated updates the number of occurrences and the earlier event with a reused identifier.
+// whole requests a record with its description.
 func (b *batch) updateRelated(d dedup.Decision, found *dedup.Resolution, whole bool) (dedup.Decision, error) {
 	edit := func(event string) (*row, error) {
 		r, err := b.event(event)
@@ -186,7 +181,6 @@ func (b *batch) updateRelated(d dedup.Decision, found *dedup.Resolution, whole b
 	return d, err
 }
 
-// decideClaim decides a claim whose event is resolved.
 func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 	old, err := b.at(record.Place{Hash: p.hash})
 	if err != nil {
@@ -247,8 +241,8 @@ func (b *batch) admit(p *prepared) error {
 	if b.disk.low() {
 		return b.disk.err()
 	}
-	if u := b.c.corrupt.Load(); u != nil { // the records of a damaged table look as if they had never existed
-		return u
+	if err := b.c.corrupt.err(); err != nil { // the records of a damaged table seem never to have existed
+		return err
 	}
 	if waits(&p.claim) {
 		return b.c.backlog.admit(b, p.event.Size)
@@ -256,7 +250,7 @@ func (b *batch) admit(p *prepared) error {
 	return nil
 }
 
-// aliasConflict returns the live record of another key that has one of the claim's aliases, or nil.
+// aliasConflict returns the live record of another key that has an alias of the claim, or nil.
 func (b *batch) aliasConflict(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
 	for _, alias := range c.Aliases {
 		r, err := b.aliased(record.HashOf(alias))
@@ -277,8 +271,7 @@ func (b *batch) aliasConflict(c *dedup.Claim) (*dedup.Record, dedup.Key, error) 
 	return nil, dedup.Key{}, nil
 }
 
-// quarantine stores a delivery in quarantine beside its original, unless there are enough of
-// them already.
+// quarantine stores a delivery in quarantine, unless its original has enough of them.
 func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 	a := *p.claim.Quarantine
 	original, err := b.event(a.Of)
@@ -374,7 +367,6 @@ func (b *batch) lease(rec *dedup.Record) dedup.Lease {
 	return dedup.Lease{Event: rec.Event, Token: b.token, Until: rec.Tasks[0].Until}
 }
 
-// putAliases points the aliases of a record at it.
 func (b *batch) putAliases(h record.Hash, rec *dedup.Record) {
 	for _, a := range rec.Aliases {
 		b.putAlias(record.HashOf(a), record.Alias{Hash: h, Seq: rec.Seq})
@@ -390,9 +382,8 @@ func (b *batch) dropAliases(before, rec *dedup.Record) {
 	}
 }
 
-// resume gives a free held claim to its next claimer. The original claim is kept, and only
-// aliases may be added. If its data was damaged, the new claim, which has the same fingerprint,
-// replaces it.
+// resume gives a free held claim to its next claimer. It only adds aliases, unless the data was
+// damaged: then the new claim, which has the same fingerprint, replaces it.
 func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decision, error) {
 	rec := dedup.Accept(before, p.claim, "", 0, b.token+1, b.now)
 	if err := b.supersede(&p.claim, p.hash, &rec); err != nil {
@@ -424,8 +415,7 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	return d, err
 }
 
-// supersede makes the record the newest of the claim's series and marks the previous one as
-// superseded.
+// supersede makes the record the newest of its series and marks the previous one as superseded.
 func (b *batch) supersede(c *dedup.Claim, h record.Hash, rec *dedup.Record) error {
 	if c.Series == (dedup.Key{}) {
 		return nil
@@ -458,8 +448,7 @@ func (b *batch) retire(old, next *row) error {
 	return nil
 }
 
-// recall decides a new claim by what is remembered beyond its window. old is the record of its
-// key, zero if there is none.
+// recall decides a new claim by what is remembered of its key. old is its record, or zero.
 func (b *batch) recall(old *dedup.Record, p *prepared) dedup.Verdict {
 	if p.claim.Remember == nil || b.c.options.Remember.Off() {
 		return dedup.New

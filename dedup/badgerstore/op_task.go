@@ -78,8 +78,7 @@ func (b *batch) serve(o *takeOp) bool {
 	}
 }
 
-// start starts a due task. The task queue does not know yet what this batch did to the task: if
-// the task is no longer due, the queue is corrected by the commit.
+// start starts a task unless this batch, of which the task queue does not know yet, has changed it.
 func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 	r, err := b.find(it.Event, it.Seq)
 	if err != nil {
@@ -129,10 +128,7 @@ func (o *leaseOp) apply(b *batch) error {
 	if err != nil {
 		return err
 	}
-	if r == nil || r.rec.Disposable(b.now) {
-		return dedup.ErrLeaseLost
-	}
-	if !r.rec.Holds(o.lease) {
+	if r == nil || r.rec.Disposable(b.now) || !r.rec.Holds(o.lease) {
 		return dedup.ErrLeaseLost
 	}
 	if b.disk.frozen() {
@@ -181,8 +177,7 @@ func (o *editOp) apply(b *batch) error {
 	return nil
 }
 
-// payloadKept returns an error if a row has open tasks and its body, or the one that it shares,
-// is gone.
+// payloadKept returns an error if a row has open tasks and no body, of its own or shared.
 func (b *batch) payloadKept(r *row) error {
 	if !r.rec.Open() {
 		return nil

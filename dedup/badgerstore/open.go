@@ -8,9 +8,8 @@ import (
 	"os"
 	"strings"
 
-	badgeroptions "github.com/dgraph-io/badger/v4/options"
-
 	"github.com/dgraph-io/badger/v4"
+	badgeroptions "github.com/dgraph-io/badger/v4/options"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
@@ -69,8 +68,7 @@ func (c *core) open() (w *committer, err error) {
 	return w, nil
 }
 
-// openLocked opens the store in a locked directory. Until the store is known to be whole it can
-// restore the files, and does so if it refuses the store.
+// openLocked opens the store in a locked directory. It restores the files if it refuses the store.
 func (c *core) openLocked() (w *committer, err error) {
 	if err := c.options.formats.check(c.dir); err != nil {
 		return nil, err
@@ -118,7 +116,6 @@ func (c *core) openLocked() (w *committer, err error) {
 	return v.committer, v.run()
 }
 
-// prepare prepares the files for Badger, which changes them when it opens them.
 func (c *core) prepare(o badger.Options) error {
 	if err := storedir.UndoStart(c.dir); err != nil {
 		return fmt.Errorf("store %s: the files of an interrupted start cannot be restored: %w", c.dir, err)
@@ -177,8 +174,8 @@ func (c *core) repairValueLog() error {
 	return nil
 }
 
-// makeDir creates the directory and checks that it is writable. It refuses a directory with
-// other files, because the store removes the permissions of other users.
+// makeDir creates the directory and checks that it is writable. It refuses one with other files,
+// because the store removes the permissions of other users.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("store directory %s cannot be created: %w; choose another one", dir, err)
@@ -246,9 +243,8 @@ func (c *core) existing() (int, error) {
 	return version, err
 }
 
-// openToRead opens the database of a store that is not in use. finish closes it and restores
-// the files. Logs left by a crash can only be read by opening it for writing. If damage is not
-// nil, the tables are damaged and nothing is open.
+// openToRead opens the database of a store that is not in use, after a crash for writing. finish
+// closes it and restores the files. damage is that of the tables; then nothing is open.
 func (c *core) openToRead() (finish func() error, damage, err error) {
 	if c.lock, err = storedir.LockDir(c.dir); err != nil {
 		return nil, nil, err
@@ -288,8 +284,8 @@ func (c *core) openTables() (damage, err error) {
 	return nil, err
 }
 
-// badgerOptions keeps values of more than 256 bytes in Badger's value log: compaction moves
-// only pointers, and the log is reclaimed when the windows of its events have ended.
+// badgerOptions keeps values of more than 256 bytes in the value log: compaction moves only
+// pointers, and the log is reclaimed when the windows of its events have ended.
 func (c *core) badgerOptions() badger.Options {
 	o := c.options
 	return badger.DefaultOptions(c.dir).
@@ -315,8 +311,8 @@ func (c *core) badgerOptions() badger.Options {
 // formatVersion is the version of the directory format: keys, values, and the version of Badger.
 const formatVersion = 2
 
-// FormatError reports a store whose format this program does not open: a newer one, or one too
-// old to be upgraded. The directory was not changed.
+// FormatError reports a store with a newer format than this program opens, or one too old to be
+// upgraded. The directory was not changed.
 type FormatError struct {
 	// Dir is the directory of the store.
 	Dir string
@@ -331,29 +327,24 @@ func (e *FormatError) Error() string {
 			"that wrote it", e.Dir, e.Format, e.Known)
 	}
 	return fmt.Sprintf("store %s has format %d, which this program (format %d) no longer opens: upgrade it with "+
-		"an older program first",
-		e.Dir, e.Format, e.Known)
+		"an older program first", e.Dir, e.Format, e.Known)
 }
 
-// formats are the formats that a program opens: its own, and older ones, each upgraded to the
-// next by its step. A step works on a locked directory and may run again after a crash.
+// formats are the formats that a program opens: its own, and older ones, each upgraded to the next
+// by its step. A step may run again after a crash.
 type formats struct {
 	current int
 	steps   map[int]func(dir string) error // by the format that they start from
 }
 
-// ownFormats returns the formats of this program. Format 2 reads every value of format 1 and
-// writes none, so the step only changes the format file. Both programs open a store that was
-// stopped before that; only the newer one does afterwards.
+// ownFormats returns the formats of this program. Format 2 reads every value of format 1 and writes
+// none: the step changes only the format file. From then on older programs refuse the store.
 func ownFormats() formats {
-	return formats{current: formatVersion, steps: map[int]func(dir string) error{
-		1: func(string) error { return nil },
-	}}
+	return formats{formatVersion, map[int]func(dir string) error{1: func(string) error { return nil }}}
 }
 
-// check reads the format of the store in dir, upgrades an older one, and writes it for a new
-// store. The format has a file of its own, so that an older program recognizes a newer store
-// before it touches the database.
+// check reads the format of the store in dir, upgrades an older one, and writes it for a new store.
+// From its file an older program recognizes a newer store before it touches the database.
 func (f formats) check(dir string) error {
 	version, err := storedir.ReadFormat(dir)
 	if errors.Is(err, fs.ErrNotExist) {

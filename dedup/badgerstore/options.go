@@ -1,6 +1,7 @@
 package badgerstore
 
 import (
+	"cmp"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -24,25 +25,22 @@ type Options struct {
 	// Defaults to the largest of 512 MiB, eight memory tables (128 MiB) and 15 % of the store.
 	MinFree int64
 	// RecoverWait returns how long a task waits that was running when the process died; attempt
-	// counts from 1. Defaults to full jitter: uniform between 0 and the lesser of 2^attempt
-	// seconds and 10 minutes.
+	// counts from 1. Defaults to full jitter: up to 2^attempt seconds, at most 10 minutes.
 	RecoverWait func(attempt int) time.Duration
-	// CheckOnOpen reads every value when the store is opened and refuses damage. Without it,
-	// Open verifies the tables of the database (about 4 seconds for ten million keys); values
-	// are verified when they are read and by the periodic check.
+	// CheckOnOpen makes Open read every value and refuse damage. Without it, Open verifies the
+	// tables (4 seconds for ten million keys); values are verified when read and periodically.
 	CheckOnOpen bool
-	// CheckEvery is the interval at which tables and values are checked in the background, a
-	// few thousand values per second. Degraded reports damaged values, Health a damaged table.
-	// Defaults to 24 hours; a negative value disables the check.
+	// CheckEvery is the interval of the background check, which reads a few thousand values per
+	// second. Degraded reports damaged values, Health a damaged table. Defaults to 24 hours; a
+	// negative value disables the check.
 	CheckEvery time.Duration
 	// AcceptLoss opens a store that has lost acknowledged commits or events, or whose loss is
 	// unknown because the high-water file is missing or damaged.
 	AcceptLoss bool
-	// MaxBacklogBytes and MaxBacklogRecords bound the events that wait for workers: the bytes
-	// of their payloads and their number. At a bound, new events that would wait are refused
-	// with ErrUnavailable until the backlog is below 80 % of it. Duplicates are still answered,
-	// and events that are held or have no tasks are still accepted. MaxBacklogBytes defaults to
-	// no bound, MaxBacklogRecords to DefaultBacklogRecords; a negative value disables the bound.
+	// MaxBacklogBytes and MaxBacklogRecords bound the payloads and the number of the events that
+	// wait for workers. At a bound, new ones that would wait are refused with ErrUnavailable until
+	// the backlog is below 80 % of it. They default to no bound and to DefaultBacklogRecords; a
+	// negative value disables a bound. Duplicates are still answered.
 	MaxBacklogBytes, MaxBacklogRecords int64
 	// AcceptClock opens a store although the clock is before its last commit. A clock more than
 	// a day after the last commit is always accepted: that time does not count for windows.
@@ -50,8 +48,7 @@ type Options struct {
 	// CacheBytes bounds the memory for events with open tasks. Defaults to 32 MiB.
 	CacheBytes int64
 
-	// Remember bounds how many keys are remembered beyond their windows, for claims that
-	// request it. A key takes about 40 bytes.
+	// Remember bounds the keys remembered beyond their windows, of about 40 bytes each.
 	Remember dedup.Retention
 
 	statfs  func(dir string) (free, total int64, err error)
@@ -59,15 +56,12 @@ type Options struct {
 	step    func(step) // called before each step of a commit
 	formats formats
 	// Sizes of files in bytes; 0 is the default.
-	logFile  int64 // of the value log
-	memTable int64 // of a memory table
-	rhythm   rhythm
-	// blockCache is the size of Badger's block cache in bytes; 0 is the default.
-	blockCache int64
-	// now measures how long the disk takes, beats triggers the heartbeat; nil are those of the
-	// system.
-	now   func() time.Time
-	beats <-chan time.Time
+	logFile    int64 // of the value log
+	memTable   int64 // of a memory table
+	blockCache int64 // of Badger
+	rhythm     rhythm
+	now        func() time.Time // measures how long the disk takes; nil is time.Now
+	beats      <-chan time.Time // triggers the heartbeat; nil is a ticker
 }
 
 func recoverWait(attempt int) time.Duration {
@@ -94,13 +88,9 @@ func ownRhythm() rhythm {
 
 const (
 	verifyEvery = 24 * time.Hour
-	// growth is the number of written bytes after which the mappings of the logs are checked again.
-	growth = 2 << 20
-)
-
-const (
-	memTable   = 16 << 20
-	cacheBytes = 64 << 20
+	growth      = 2 << 20 // written bytes after which the mappings of the logs are checked again
+	memTable    = 16 << 20
+	cacheBytes  = 64 << 20
 )
 
 func (o Options) withDefaults() Options {
@@ -127,12 +117,8 @@ func (o Options) withDefaults() Options {
 	if o.step == nil {
 		o.step = func(step) {}
 	}
-	if o.CheckEvery == 0 {
-		o.CheckEvery = verifyEvery
-	}
-	if o.rhythm == (rhythm{}) {
-		o.rhythm = ownRhythm()
-	}
+	o.CheckEvery = cmp.Or(o.CheckEvery, verifyEvery)
+	o.rhythm = cmp.Or(o.rhythm, ownRhythm())
 	if o.now == nil {
 		o.now = time.Now
 	}

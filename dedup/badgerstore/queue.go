@@ -12,26 +12,23 @@ const (
 	queueOps   = 8192
 	queueBytes = 64 << 20
 
-	// After a batch of more than gatherAfter eager operations the committer waits up to
-	// gatherFor for about as many. The callers just answered are about to return, and fewer
-	// flushes of the device are worth the wait.
+	// After a batch of more than gatherAfter eager operations the committer waits up to gatherFor
+	// for about as many: the callers just answered are about to return, and flushes are expensive.
 	gatherAfter = 8
 	gatherFor   = 500 * time.Microsecond
 
-	// lazyFor is how long operations that no request waits for wait to share a commit; lazyMost
-	// of them justify a commit of their own.
+	// lazyFor is how long operations without a request wait to share a commit, unless lazyMost do.
 	lazyFor  = 2 * time.Millisecond
 	lazyMost = 256
 )
 
-// op is an operation of the committer. apply decides it against the batch and stages its
-// changes. Its error goes to the caller, and the batch continues without the operation.
+// op is an operation of the committer. apply stages its changes in the batch. Its error goes to the
+// caller, and the batch continues without the operation.
 type op interface {
 	apply(b *batch) error
 	self() *ticket
 }
 
-// ticket is the part of an operation that queue and committer need.
 type ticket struct {
 	eager bool // a request waits for it: do not delay
 	claim bool // refused if the queue is full
@@ -116,10 +113,9 @@ func (q *queue) close() {
 	q.ring()
 }
 
-// wait blocks until a batch is due and returns its operations. last is the number of eager
-// operations of the previous batch. due is since when there has been work for a parked Take,
-// zero for none; like a lazy operation it waits to share a commit. wait returns early and
-// without operations when alarm rings. closed is true once the queue is closed and empty.
+// wait blocks until a batch is due and returns its operations, or none when alarm rings. last is
+// the number of eager operations of the previous batch. due is since when there has been work for a
+// parked Take, or zero; it waits like a lazy operation. closed: the queue is closed and empty.
 func (q *queue) wait(buf []op, last int, due time.Time, alarm <-chan struct{}) (ops []op, closed bool) {
 	gatherUntil := time.Time{}
 	q.mu.Lock()
@@ -155,8 +151,7 @@ func (q *queue) wait(buf []op, last int, due time.Time, alarm <-chan struct{}) (
 	}
 }
 
-// ready reports whether a batch is due now, and otherwise how long to wait at most; 0 is
-// indefinitely.
+// ready reports whether a batch is due now, and otherwise how long to wait at most; 0 is forever.
 func (q *queue) ready(gatherUntil, due time.Time) (sleep time.Duration, ready bool) {
 	lazy := len(q.ops) - q.eager
 	if q.closed || q.eager >= q.want || lazy >= lazyMost || q.bytes >= batchBytes {

@@ -43,8 +43,8 @@ type listed struct {
 	place record.Place
 }
 
-// List implements [dedup.Store]. The newest 65,536 events are found directly. A list that goes
-// beyond them reads the whole store page by page, and ends when the store is closed.
+// List implements [dedup.Store]. A list that goes beyond the newest 65,536 events reads the whole
+// store page by page, and ends when the store is closed.
 func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record, error] {
 	return func(yield func(dedup.Record, error) bool) {
 		matches, err := s.match(ctx, &f)
@@ -164,8 +164,8 @@ func (m *matcher) take(r *row, err error) {
 // pageSize is how many events a list reads in one transaction.
 const pageSize = 1024
 
-// eachPage visits every event, including older generations, in one transaction per page. An
-// event whose key is accepted again meanwhile may be visited twice.
+// eachPage is eachPlace with a transaction per page. It may visit an event twice if its key is
+// accepted again meanwhile.
 func (c *core) eachPage(ctx context.Context, visit func(*badger.Txn, record.Place)) error {
 	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
@@ -173,7 +173,7 @@ func (c *core) eachPage(ctx context.Context, visit func(*badger.Txn, record.Plac
 				return err
 			}
 			err := c.view(func(txn *badger.Txn) error {
-				from = eachPlaceFrom(txn, family, from, pageSize, visit)
+				from = eachPlaceFrom(txn, family, from, visit)
 				return nil
 			})
 			if err != nil {
@@ -191,16 +191,15 @@ func eachPlace(ctx context.Context, txn *badger.Txn, visit func(record.Place)) e
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			from = eachPlaceFrom(txn, family, from, pageSize, func(_ *badger.Txn, p record.Place) { visit(p) })
+			from = eachPlaceFrom(txn, family, from, func(_ *badger.Txn, p record.Place) { visit(p) })
 		}
 	}
 	return nil
 }
 
-// eachPlaceFrom visits up to n events of a family from a key on. It returns the next key, nil
-// at the end.
-func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int,
-	visit func(*badger.Txn, record.Place)) (next []byte) {
+// eachPlaceFrom visits up to pageSize events of a family. It returns the next key, nil at the end.
+func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, visit func(*badger.Txn, record.Place)) (next []byte) {
+	n := pageSize
 	it := txn.NewIterator(keysOnly(family))
 	defer it.Close()
 	for it.Seek(from); it.Valid(); it.Next() {
@@ -208,17 +207,12 @@ func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int,
 		if n--; n < 0 {
 			return bytes.Clone(key)
 		}
-		p := record.Place{Hash: record.Hash(key[1:record.KeySize])}
-		if family == record.FamilyOlder {
-			p = record.PlaceOf(key)
-		}
-		visit(txn, p)
+		visit(txn, record.PlaceOf(key))
 	}
 	return nil
 }
 
-// readListed returns the event with the sequence under a hash, whichever generation it is by
-// now; nil if it is gone.
+// readListed returns a listed event, whichever generation it is by now; nil if it is gone.
 func (c *core) readListed(txn *badger.Txn, l listed) (*row, error) {
 	r, err := c.readRow(txn, l.place)
 	if err == nil && (r == nil || r.rec.Seq != l.seq) {
@@ -353,7 +347,6 @@ func (r *row) body(txn *badger.Txn) ([]byte, error) {
 	return body, nil
 }
 
-// sharedBody returns the body that the row's original keeps.
 func (r *row) sharedBody(txn *badger.Txn) ([]byte, error) {
 	keeper, err := readEvent(txn, r.rec.Original)
 	if err != nil {
@@ -365,7 +358,6 @@ func (r *row) sharedBody(txn *badger.Txn) ([]byte, error) {
 	return keeper.body(txn)
 }
 
-// readTrace returns the trace of a key, the zero Trace if there is none.
 func readTrace(txn *badger.Txn, key []byte) (t dedup.Trace, err error) {
 	value, err := readValue(txn, key)
 	if value == nil || err != nil {
@@ -393,9 +385,8 @@ func readMeta(txn *badger.Txn) (m record.Meta, err error) {
 	return record.DecodeMeta(value)
 }
 
-// readTries is how often a value is read before it counts as damaged. A value log file may be
-// rewritten and deleted between looking a value up and reading it; the next lookup finds the
-// new place.
+// readTries is how often a value is read before it counts as damaged: between lookup and read its
+// value log file may be rewritten and deleted. The next lookup finds the new place.
 const readTries = 3
 
 // readValue returns a copy of a value, nil if the key does not exist.
@@ -420,11 +411,20 @@ func readValue(txn *badger.Txn, key []byte) ([]byte, error) {
 	}
 }
 
-func keysOnly(family byte) badger.IteratorOptions {
+// keysOnly are the options for the keys with a prefix, without their values.
+func keysOnly(prefix ...byte) badger.IteratorOptions {
 	o := badger.DefaultIteratorOptions
-	o.PrefetchValues = false
-	o.Prefix = []byte{family}
+	o.PrefetchValues, o.Prefix = false, prefix
 	return o
+}
+
+func items(txn *badger.Txn, o badger.IteratorOptions) iter.Seq[*badger.Item] {
+	return func(yield func(*badger.Item) bool) {
+		it := txn.NewIterator(o)
+		defer it.Close()
+		for it.Rewind(); it.Valid() && yield(it.Item()); it.Next() {
+		}
+	}
 }
 
 // readVerified is readValue for a value whose checksum must match.

@@ -3,6 +3,7 @@ package badgerstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -12,9 +13,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// recovery prepares the committer of a store that is opened: it checks that the store is whole,
-// restores the memory of the committer, and repairs what a crash left behind. It runs before
-// the committer.
+// recovery runs before the committer: it checks that the store is whole, restores the memory of
+// the committer, and repairs what a crash left behind.
 type recovery struct {
 	*committer
 	running   []*row         // events whose tasks were interrupted, or wait by a clock that was set back
@@ -22,15 +22,14 @@ type recovery struct {
 	behind    time.Duration  // how far the clock is behind the last commit
 }
 
-// clockSlack is how far the clock may be behind the last commit without question: clocks are
-// corrected by that much.
+// clockSlack is how far the clock may be behind the last commit: clocks are corrected by that much.
 const clockSlack = time.Minute
 
 // lostGap exceeds the number of events and tokens that lost logs can hold.
 const lostGap = 1 << 32
 
-// check compares the counters with the high-water file, the clock and what the store holds. It
-// writes nothing unless the store may be opened.
+// check compares the counters with the high-water file, the clock and the content. It writes
+// nothing unless the store may be opened.
 func (v *recovery) check() error {
 	txn := v.db.NewTransaction(false)
 	m, err := readMeta(txn)
@@ -87,13 +86,13 @@ func (v *recovery) openGaps() {
 	all, found := gaps(m.Gaps).at(v.now(), m.Wall, max(m.Window, dedup.DefaultWindow))
 	if found != nil {
 		v.log.Warn("the last commit is longer ago than a window: that time does not count for windows, and "+
-			"nothing is deleted for a day. "+
-			"Set the clock if it is wrong", "dir", v.dir, "last", m.Wall, "now", v.now(), "gap", found.Rest)
+			"nothing is deleted for a day. Set the clock if it is wrong",
+			"dir", v.dir, "last", m.Wall, "now", v.now(), "gap", found.Rest)
 	}
 	m.Gaps, v.gaps = all, all
 }
 
-// takeStock reads what the store holds and which events have open tasks. It writes nothing.
+// takeStock reads what the store holds. It writes nothing.
 func (v *recovery) takeStock() (survey, error) {
 	now := v.now()
 	if by := v.meta.Wall.Sub(now); by > clockSlack {
@@ -124,12 +123,7 @@ func (v *recovery) takeStock() (survey, error) {
 }
 
 func interrupted(r *dedup.Record) bool {
-	for _, t := range r.Tasks {
-		if t.State == dedup.Running {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Tasks, func(t dedup.Task) bool { return t.State == dedup.Running })
 }
 
 // acceptMeta opens the identity and the high-water file. If commits are lost and that was
@@ -172,8 +166,7 @@ func (v *recovery) acceptMeta(mark uint64, unknown string, missing bool) error {
 	return nil
 }
 
-// openIdentity reads the identity of the store. It creates a new one if there is none or if
-// commits were lost.
+// openIdentity reads the identity, and creates one if there is none or commits were lost.
 func (v *recovery) openIdentity(m record.Meta, lost bool) (err error) {
 	var unknown string
 	if v.identity, unknown, err = storedir.ReadIdentity(v.dir); err != nil {
@@ -258,8 +251,7 @@ func (v *recovery) resumeTasks() error {
 
 const statesPerCommit = 256
 
-// storeStates stores the states of events that have none of this format, so that the next start
-// reads no bodies.
+// storeStates writes missing states in this format, so that the next start reads no bodies.
 func (v *recovery) storeStates() error {
 	for places := v.stateless; len(places) > 0; {
 		n := min(len(places), statesPerCommit)
@@ -282,11 +274,9 @@ func (v *recovery) storeStates() error {
 func (v *recovery) sweepChunks() error {
 	txn := v.db.NewTransaction(false)
 	defer txn.Discard()
-	it := txn.NewIterator(keysOnly(record.FamilyChunk))
-	defer it.Close()
 	var orphans []mutation
-	for it.Rewind(); it.Valid(); it.Next() {
-		key := it.Item().KeyCopy(nil)
+	for item := range items(txn, keysOnly(record.FamilyChunk)) {
+		key := item.KeyCopy(nil)
 		if len(key) != record.ChunkKeySize {
 			continue
 		}
@@ -313,8 +303,7 @@ func (v *recovery) sweepChunks() error {
 	return nil
 }
 
-// unknownFor returns why there is no high water although there should be: a store without a
-// commit has none.
+// unknownFor returns why the high water is unknown. A store without a commit has none.
 func unknownFor(m record.Meta, unknown string) string {
 	if m.Commit == 0 {
 		return ""
@@ -336,18 +325,15 @@ func difference(want, have record.Census) string {
 	return fmt.Sprintf("its last commit counted %d events and aliases, and %d are there", want.Entries, have.Entries)
 }
 
-// errMissing reports a store that does not hold what its last commit counted.
 func errMissing(dir string, want, have record.Census) error {
 	return fmt.Errorf("store %s lost acknowledged data: %s. Its files are unchanged; "+
 		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, and a repeated "+
-		"delivery of one is new",
-		dir, difference(want, have))
+		"delivery of one is new", dir, difference(want, have))
 }
 
 // bodyOwner returns the event, of any generation, that has a large body; nil if there is none.
 func bodyOwner(txn *badger.Txn, h record.Hash, number uint64) (*row, error) {
-	places := append([]record.Place{{Hash: h}}, olderPlaces(txn, h)...)
-	for _, p := range places {
+	for _, p := range append([]record.Place{{Hash: h}}, olderPlaces(txn, h)...) {
 		r, err := readRow(txn, p)
 		if err != nil || r != nil && r.event.Kind == record.BodyChunks && r.event.Body == number {
 			return r, err
@@ -357,27 +343,20 @@ func bodyOwner(txn *badger.Txn, h record.Hash, number uint64) (*row, error) {
 }
 
 func olderPlaces(txn *badger.Txn, h record.Hash) (places []record.Place) {
-	options := keysOnly(record.FamilyOlder)
-	options.Prefix = h.Key(record.FamilyOlder)
-	it := txn.NewIterator(options)
-	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
-		places = append(places, record.PlaceOf(it.Item().Key()))
+	for item := range items(txn, keysOnly(h.Key(record.FamilyOlder)...)) {
+		places = append(places, record.PlaceOf(item.Key()))
 	}
 	return places
 }
 
-// errLost reports that the store is behind the file.
 func errLost(dir string, have, want uint64) error {
 	return fmt.Errorf("store %s lost its newest commits: the last is %d, but %d was acknowledged; its log is damaged. "+
 		"Restore a backup, or accept the loss (AcceptLoss, --accept-loss): events of those commits are gone, and "+
-		"a repeated delivery of one is new",
-		dir, have, want)
+		"a repeated delivery of one is new", dir, have, want)
 }
 
-// errUnknownLoss reports that commits may be lost.
 func errUnknownLoss(dir, unknown string) error {
 	return fmt.Errorf("store %s: the file %s is %s, so acknowledged commits may be lost. "+
-		"Put the file back, restore a backup, or accept a possible loss (AcceptLoss, "+
-		"--accept-loss)", dir, storedir.HighWaterFile, unknown)
+		"Put the file back, restore a backup, or accept a possible loss (AcceptLoss, --accept-loss)",
+		dir, storedir.HighWaterFile, unknown)
 }

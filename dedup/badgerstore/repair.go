@@ -17,8 +17,7 @@ import (
 type Repair struct {
 	// Key is the key of the value in the store, as in [Damage].
 	Key string `json:"key"`
-	// Event is the id of the event that it belongs to, if known. It is a new one if the old one
-	// is lost.
+	// Event is the id of the event that it belongs to, if known: a new one if the old one is lost.
 	Event string `json:"event,omitempty"`
 	// Done describes the repair.
 	Done string `json:"done"`
@@ -37,9 +36,8 @@ const (
 	repairedNot     = "nothing can be done: restore a backup"
 )
 
-// RepairDir repairs the store in dir as [Store.Repair] does. The store must exist, and no
-// process may have it open. A sound store, or one with a damaged table, is only checked, as by
-// [Check]; the report shows which. Options are those of [Open].
+// RepairDir is [Store.Repair] for an existing store in dir, which no process may have open. A sound
+// store, or one with a damaged table, is only checked, as by [Check]. Options are those of [Open].
 func RepairDir(ctx context.Context, dir string, o Options) (done []Repair, report Report, err error) {
 	before, err := Check(ctx, dir, o)
 	if err != nil || len(before.Damaged) == 0 || before.Tables != "" {
@@ -90,8 +88,8 @@ func (r *repairer) repair(ctx context.Context, before Report) ([]Repair, Report,
 func (r *repairer) aliasOwners(ctx context.Context, all []Damage) (map[record.Hash]record.Alias, error) {
 	wanted := map[record.Hash]record.Alias{}
 	for _, d := range all {
-		if key, err := record.ParseKeyName(d.Key); err == nil && key[0] == record.FamilyAlias &&
-			len(key) == record.KeySize {
+		key, err := record.ParseKeyName(d.Key)
+		if err == nil && key[0] == record.FamilyAlias && len(key) == record.KeySize {
 			wanted[record.Hash(key[1:])] = record.Alias{}
 		}
 	}
@@ -131,9 +129,8 @@ func (o *repairOp) apply(b *batch) (err error) {
 	o.repair.Done = repairedNot
 	family, size := o.key[0], len(o.key)
 	switch {
-	case (family == record.FamilyEvent || family == record.FamilyState) && size == record.KeySize:
-		return o.repairEvent(b, record.PlaceOf(o.key))
-	case family == record.FamilyOlder && size == record.OlderKeySize:
+	case (family == record.FamilyEvent || family == record.FamilyState) && size == record.KeySize,
+		family == record.FamilyOlder && size == record.OlderKeySize:
 		return o.repairEvent(b, record.PlaceOf(o.key))
 	case family == record.FamilyAlias && size == record.KeySize:
 		h := record.Hash(o.key[1:])
@@ -195,9 +192,8 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	return nil
 }
 
-// rebuild completes an event of which nothing valid is left so that its key stays known: a
-// sequence, a window, and a task that an operator sees. Values read without a valid checksum
-// are limited to plausible ones.
+// rebuild completes an event without valid values: its key stays known with a sequence, a plausible
+// window, and a task that an operator sees.
 func (b *batch) rebuild(p record.Place, r *dedup.Record) {
 	switch {
 	case p.Older != 0:
@@ -210,8 +206,8 @@ func (b *batch) rebuild(p record.Place, r *dedup.Record) {
 		r.Accepted = b.now
 	}
 	r.Window = min(max(r.Window, dedup.DefaultWindow), max(b.window, dedup.DefaultWindow))
-	*r = dedup.Record{Seq: r.Seq, Accepted: r.Accepted, Window: r.Window, Generation: max(1, r.Generation),
-		Tasks: r.Tasks}
+	generation := max(1, r.Generation)
+	*r = dedup.Record{Seq: r.Seq, Accepted: r.Accepted, Window: r.Window, Generation: generation, Tasks: r.Tasks}
 	for i, t := range r.Tasks {
 		r.Tasks[i] = dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: b.now}
 	}
@@ -220,9 +216,8 @@ func (b *batch) rebuild(p record.Place, r *dedup.Record) {
 	}
 }
 
-// failTasks turns open tasks into dead letters. A claim that is held, or free for the next
-// delivery, is left alone, because that delivery brings the payload again; unsure means that it
-// may already have been answered.
+// failTasks turns open tasks into dead letters. It leaves a held claim alone, because the next
+// delivery brings the payload again, unless it is unsure whether the claim was answered.
 func (b *batch) failTasks(r *dedup.Record, why string, unsure bool) {
 	r.Note = "damaged in the store: " + why
 	if r.Hold && !unsure {
@@ -308,8 +303,8 @@ type salvaged struct {
 	claim dedup.Claim   // key, aliases and description, as far as they are known
 }
 
-// salvage reads what is left at a place. A damaged state is not used. A damaged event is
-// decoded if its key hashes to its place: most damage is in the payload.
+// salvage reads what is left at a place. It uses no damaged state, and a damaged event only if its
+// key hashes to its place: most damage is in the payload.
 func salvage(txn *badger.Txn, p record.Place) (left salvaged) {
 	key := p.Key()
 	value, err := readValue(txn, key)

@@ -14,8 +14,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// disk watches the free space of the store's file system. Badger writes through memory maps, so a
-// full disk would kill the process instead of returning an error. The store stops before that.
+// disk watches the free space of the store's file system. Badger writes through memory maps: a full
+// disk would kill the process. The store stops before that.
 type disk struct {
 	dir      string
 	statfs   func(dir string) (free, total int64, err error)
@@ -46,9 +46,8 @@ func (d diskState) frozen() bool { return d.unwritable != nil || d.failed == nil
 
 func (d diskState) err() error {
 	const retry = 30 * time.Second
-	if d.unwritable != nil {
-		return &dedup.ErrUnavailable{Reason: "the store's file system cannot be written", RetryAfter: retry,
-			Err: d.unwritable}
+	if err := d.unwritable; err != nil {
+		return &dedup.ErrUnavailable{Reason: "the store's file system cannot be written", RetryAfter: retry, Err: err}
 	}
 	if d.failed != nil {
 		return &dedup.ErrUnavailable{Reason: "free disk space is unknown", RetryAfter: retry, Err: d.failed}
@@ -105,19 +104,15 @@ func statfs(dir string) (free, total int64, err error) {
 	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
 }
 
-// usage is the disk usage of a store in bytes. Badger allocates files long before it fills
-// them, so it counts allocated blocks.
-type usage struct {
-	all, tables int64
-}
+// usage is the disk space of a store in allocated bytes: Badger fills its files only later.
+type usage struct{ all, tables int64 }
 
 // measure adds up the files in a directory and below. Files that disappear meanwhile do not count.
 func measure(dir string) (u usage, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if e.IsDir() {
-			below, err := measure(filepath.Join(dir, e.Name()))
-			if err == nil {
+			if below, err := measure(filepath.Join(dir, e.Name())); err == nil {
 				u.all += below.all
 			}
 			continue
@@ -143,8 +138,7 @@ const usageLasts = 10 * time.Second
 
 // meter measures a directory, no more often than needed.
 type meter struct {
-	dir string
-
+	dir  string
 	mu   sync.Mutex
 	last usage
 	at   time.Time
@@ -169,18 +163,17 @@ func (m *meter) forget() {
 	m.at = time.Time{}
 }
 
-// spare reserves file descriptors, so that other users of descriptors (mostly connections)
-// leave some for the files that Badger opens during a commit. A value log that cannot be opened
-// fails only its batch. Without a new memory table Badger cannot continue, so nothing is
-// committed unless descriptors for one are reserved.
+// spare reserves file descriptors: other users (mostly connections) leave some for the files that
+// Badger opens during a commit. A value log that cannot be opened fails only its batch. Without a
+// new memory table Badger cannot continue, so nothing is committed without descriptors for one.
 type spare struct {
 	mu    sync.Mutex
 	files []*os.File
 	short bool // the last fill reserved too few
 }
 
-// The number of reserved descriptors, the least that a commit requires, and the number released
-// for a file of Badger's: a table needs one for itself and one for its directory.
+// The number of reserved descriptors, the least for a commit, and the number released for a file of
+// Badger's: a table needs one for itself and one for its directory.
 const (
 	spareFiles = 24
 	spareLeast = 12
@@ -242,9 +235,8 @@ func (s *spare) onLogLine(line string) {
 	}
 }
 
-// unopened reports whether a commit failed because Badger could not open a new value log,
-// before anything became visible. A memory table that could not be opened makes Badger
-// unusable. Badger keeps only the text of causes.
+// unopened reports whether a commit failed because Badger could not open a new value log, before
+// anything became visible. Without a memory table Badger is unusable. It keeps only the texts.
 func unopened(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "unable to open: ") && !strings.Contains(text, "mem table") &&

@@ -86,8 +86,7 @@ type restorer struct {
 	have Position // of the last backup
 }
 
-// load applies a backup: it sets the values of the backup and deletes the keys that the backup
-// does not name.
+// load sets the values of a backup and deletes the keys that it does not name.
 func (r *restorer) load(ctx context.Context, from io.Reader) error {
 	in, err := newBackupReader(from)
 	if err != nil {
@@ -99,9 +98,7 @@ func (r *restorer) load(ctx context.Context, from io.Reader) error {
 	}
 	txn := r.db.NewTransaction(false)
 	defer txn.Discard()
-	options := badger.DefaultIteratorOptions
-	options.PrefetchValues = false
-	it := txn.NewIterator(options)
+	it := txn.NewIterator(keysOnly())
 	defer it.Close()
 	it.Rewind()
 	batch := r.db.NewWriteBatch()
@@ -156,8 +153,7 @@ func (r *restorer) follow(head backupHead) (Position, error) {
 	end := head.at()
 	if !first && (have.Store == "" || end.Store == "") {
 		r.log.Warn("backups of an earlier program do not name their store: whether the increment continues the "+
-			"previous backup is unknown",
-			"dir", r.dir, "since", from.Version)
+			"previous backup is unknown", "dir", r.dir, "since", from.Version)
 	}
 	if end.Store == "" {
 		end.Store = have.Store // later ones must be of that store
@@ -178,9 +174,7 @@ func deleteUntil(it *badger.Iterator, batch *badger.WriteBatch, key []byte) erro
 func (r *restorer) restoreMeta() (keys int, err error) {
 	var m record.Meta
 	err = r.db.View(func(txn *badger.Txn) error {
-		it := txn.NewIterator(badger.IteratorOptions{})
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
+		for range items(txn, keysOnly()) {
 			keys++
 		}
 		m, err = readMeta(txn)

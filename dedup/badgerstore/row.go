@@ -7,8 +7,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// row is a cached record. Rows are immutable once they are in a batch or the cache; edit
-// returns a copy.
+// row is a cached record, immutable once it is in a batch or the cache; edit returns a copy.
 type row struct {
 	place    record.Place
 	rec      dedup.Record // without the description, which the event has
@@ -20,8 +19,7 @@ type row struct {
 	before   tally  // of the stored record
 }
 
-// changed reports whether a batch has changed the row. Other rows of a batch were only read, or
-// do not exist.
+// changed reports whether a batch has changed the row, instead of only reading it.
 func (r *row) changed() bool { return r != nil && r.dirty }
 
 // edit returns a copy that may be changed and put into a batch.
@@ -46,8 +44,7 @@ func withoutDescription(r dedup.Record) dedup.Record {
 	return r
 }
 
-// appendWrites appends the writes of a dirty row. The state of an event is also stored beside
-// it, so that a start reads no bodies and a sweep no events.
+// appendWrites appends a dirty row's writes. A state of its own spares starts and sweeps the event.
 func (r *row) appendWrites(writes []mutation, g gaps) []mutation {
 	rec := g.stored(r.rec)
 	older := r.place.Older != 0
@@ -99,8 +96,8 @@ func (r *row) tally() tally {
 		}
 	}
 	if r.rec.Quarantined() {
-		t.quarantined = map[dedup.QuarantineGroup]int64{{Endpoint: r.rec.Payload.Endpoint,
-			Reason: r.rec.QuarantineReason}: 1}
+		group := dedup.QuarantineGroup{Endpoint: r.rec.Payload.Endpoint, Reason: r.rec.QuarantineReason}
+		t.quarantined = map[dedup.QuarantineGroup]int64{group: 1}
 	}
 	if r.rec.Open() {
 		t.backlog = r.event.Size
@@ -123,8 +120,7 @@ func (t *tally) add(other tally, by int64) {
 	t.quarantined = addQuarantined(t.quarantined, other.quarantined, by)
 }
 
-// addQuarantined adds counts of quarantined deliveries to others, which it changes and returns.
-// Groups without any are left out.
+// addQuarantined adds counts to others, which it changes and returns, without empty groups.
 func addQuarantined(to, other map[dedup.QuarantineGroup]int64, by int64) map[dedup.QuarantineGroup]int64 {
 	if to == nil && len(other) > 0 {
 		to = map[dedup.QuarantineGroup]int64{}
@@ -167,10 +163,9 @@ type generation struct {
 	number int
 }
 
-// generations holds the older generations of all keys. There are few, mostly dead letters whose
-// key was accepted again after its window. If the newest event of a key is gone, the next one
-// continues their numbers. Looking for them in the database would cost each new key a search
-// through all tables.
+// generations holds the older generations of all keys: few, mostly dead letters whose key was
+// accepted again after its window. If the newest event of a key is gone, the next continues their
+// numbers. Finding them in the database would cost each new key a search in all tables.
 type generations map[record.Hash][]generation
 
 func (g generations) note(r *row) {

@@ -14,6 +14,7 @@
 package badgerstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,8 @@ var (
 	_ dedup.Expediter = (*Store)(nil)
 )
 
-// DamagedError reports a stored value that is not what was written: Key names it, Reason
-// describes the damage, and Err is the cause, if there is one. Its key stays known: a claim of
-// it fails with this error and is never accepted as new.
+// DamagedError reports a stored value that is not what was written: Key names it, Reason describes
+// the damage, Err is the cause or nil. A claim of its key fails and is never accepted as new.
 type DamagedError = record.DamagedError
 
 // Failed returns a channel that is closed when a commit has failed. The store is unusable from
@@ -57,10 +57,7 @@ func (s *Store) Failed() <-chan struct{} { return s.failed }
 // Degraded reports problems of a store that still accepts claims: stored values that are
 // damaged, whose keys stay known, and compactions that fail. It returns nil if none are known.
 func (s *Store) Degraded() error {
-	if err := s.damages.err(); err != nil {
-		return err
-	}
-	return s.logger.compacting.current()
+	return cmp.Or(s.damages.err(), s.logger.compacting.current())
 }
 
 // Damaged returns how often a damaged value was read since the store was opened.
@@ -68,16 +65,7 @@ func (s *Store) Damaged() int64 { return s.damages.count() }
 
 // Health implements [dedup.Store].
 func (s *Store) Health(ctx context.Context) error {
-	if err := s.usable(); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if u := s.corrupt.Load(); u != nil {
-		return u
-	}
-	if err := s.heart.err(); err != nil {
+	if err := cmp.Or(s.usable(), ctx.Err(), s.corrupt.err(), s.heart.err()); err != nil {
 		return err
 	}
 	if err := s.spare.err(); err != nil {
@@ -96,10 +84,7 @@ func (s *Store) Guarantees() dedup.Guarantees {
 
 // Stats implements [dedup.Store].
 func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
-	if err := s.usable(); err != nil {
-		return dedup.Stats{}, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(s.usable(), ctx.Err()); err != nil {
 		return dedup.Stats{}, err
 	}
 	if !s.reads() {
@@ -113,8 +98,7 @@ func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
 	st := s.stats
 	st.Quarantined = maps.Clone(st.Quarantined)
 	s.mu.Unlock()
-	st.Bytes = s.meter.usage().all
-	st.Free = s.disk.state().free
+	st.Bytes, st.Free = s.meter.usage().all, s.disk.state().free
 	return st, nil
 }
 
@@ -130,8 +114,7 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// close ends the goroutines and then closes the files. It does not wait for a disk that does
-// not respond.
+// close ends the goroutines and closes the files. It does not wait for a disk that hangs.
 func (s *Store) close() error {
 	defer close(s.ended)
 	late := s.waitFor(s.stopped)
@@ -155,8 +138,7 @@ func (s *Store) close() error {
 	return err
 }
 
-// closeFiles closes the database. It marks the store as cleanly closed if everything written is
-// on disk, which is unknown after a failure.
+// closeFiles closes the database. Unless the store has failed, it marks it as cleanly closed.
 func (s *Store) closeFiles() error {
 	err := errors.Join(s.db.Close(), s.highWater.Close())
 	if err == nil && s.failure.Load() == nil && s.logger.unsynced.Load() == nil {
@@ -168,17 +150,15 @@ func (s *Store) closeFiles() error {
 // Check reads every value of the store while it is in use, compares all checksums and counts.
 func (s *Store) Check(ctx context.Context) (Report, error) { return s.check(ctx, 0) }
 
-// Repair reads every value, as Check does, and repairs the damaged ones. Keys stay known until
-// their window ends, so that no repeated delivery is accepted as new. Work that can no longer
-// be done, or that may have been done, becomes a dead letter with the reason "damaged". It can
-// be reopened if the payload is left, otherwise Reopen returns ErrNoPayload; purging it forgets
-// its key, so that the producer can deliver the event again. Values that are damaged only on
-// disk are rewritten from memory.
+// Repair repairs the damaged values that Check finds. Keys stay known until their window ends: no
+// repeated delivery is accepted as new. Values damaged only on disk are rewritten from memory. Work
+// that cannot be done, or may have been done, becomes a dead letter with the reason "damaged". It
+// can be reopened if the payload is left, otherwise Reopen returns ErrNoPayload; purging it forgets
+// its key, and the producer can deliver the event again.
 //
-// It returns the repairs in the order of the keys, and the report of the last check. If there
-// was damage, the store is checked a second time. A damaged table is not repaired, because its
-// content is unknown. At the end the store recounts its events, which delays commits for as
-// long as a start takes.
+// It returns the repairs in the order of the keys, and the report of the last check: the second one
+// if there was damage. A damaged table, whose content is unknown, is not repaired. At the end the
+// store recounts its events, which delays commits for as long as a start takes.
 func (s *Store) Repair(ctx context.Context) ([]Repair, Report, error) {
 	before, err := s.Check(ctx)
 	if err != nil {
@@ -191,16 +171,15 @@ func (s *Store) Repair(ctx context.Context) ([]Repair, Report, error) {
 	return (&repairer{s.core}).repair(ctx, before)
 }
 
-// Backup writes everything acknowledged before the call to w and returns its position. The
-// store stays in use. With the position of an earlier backup as since, it writes only later
-// values and the keys of the rest; the zero Position writes everything. [Restore] reads it.
-// Damaged values are written as they are, so that their keys stay known; the log names them.
+// Backup writes everything acknowledged before the call to w and returns its position; [Restore]
+// reads it. With the position of an earlier backup as since, it writes only later values and the
+// keys of the rest; the zero Position writes everything. Damaged values are written as they are:
+// their keys stay known, and the log names them.
 //
-// The error is a [ChainError] if since belongs to another store, or of this one before it was
+// The error is a [ChainError] if since belongs to another store, or to this one before it was
 // restored. A since that does not name its store is accepted with a warning in the log.
 //
-// The backup sees the store at one moment. While it runs, the space of deleted values is not
-// reclaimed.
+// The store stays in use. The backup sees it at one moment, and no space is reclaimed meanwhile.
 func (s *Store) Backup(ctx context.Context, w io.Writer, since Position) (at Position, err error) {
 	if err := s.usable(); err != nil {
 		return Position{}, err
@@ -218,8 +197,7 @@ const closePatience = time.Second
 // errStaysOpen reports that Close could not wait for the disk.
 var errStaysOpen = errors.New("the disk does not respond; the files stay open until the process ends")
 
-// waitFor waits until done is closed, and only briefly once the store has failed or the disk
-// does not respond.
+// waitFor waits until done is closed, only briefly if the store has failed or the disk hangs.
 func (s *Store) waitFor(done <-chan struct{}) error {
 	select {
 	case <-done:

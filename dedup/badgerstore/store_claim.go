@@ -11,9 +11,8 @@ import (
 )
 
 // Claim implements [dedup.Store]. Bodies of more than 512 KiB are stored in chunks before the
-// record that makes them visible. If a claim meets a damaged record, the other claims are still
-// stored, in a commit of their own, and the error is a [DamagedError]: only the damaged event
-// waits for its repair.
+// record that makes them visible. If a claim meets a damaged record, the others are stored in a
+// commit of their own, and the error is a [DamagedError]: only the damaged event waits.
 func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
 	decisions, err := s.claim(ctx, claims)
 	var met *damagedClaim
@@ -38,7 +37,6 @@ type damagedClaim struct {
 }
 
 func (e *damagedClaim) Error() string { return e.err.Error() }
-
 func (e *damagedClaim) Unwrap() error { return e.err }
 
 // held reports whether a claim is held. Its caller must get the lease.
@@ -46,7 +44,6 @@ func held(claims []dedup.Claim) bool {
 	return slices.ContainsFunc(claims, func(c dedup.Claim) bool { return c.Hold })
 }
 
-// claim is one attempt of Claim.
 func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -63,10 +60,8 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 	if err != nil {
 		return nil, err
 	}
-	for i := range o.claims {
-		if o.claims[i].unstored {
-			return s.claimLarge(ctx, claims)
-		}
+	if slices.ContainsFunc(o.claims, func(p prepared) bool { return p.unstored }) {
+		return s.claimLarge(ctx, claims)
 	}
 	err = s.do(ctx, o)
 	if errors.Is(err, errBodyUnstored) { // the large body that a claim was to share is gone
@@ -78,8 +73,7 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 	return o.answer(), nil
 }
 
-// answer completes the records of new events with what their claims provided. The committer
-// leaves that to the claimer.
+// answer completes the records of new events from their claims, in the goroutine of the claimer.
 func (o *claimOp) answer() []dedup.Decision {
 	for i := range o.decisions {
 		d, c := &o.decisions[i], &o.claims[i].claim
@@ -114,9 +108,8 @@ func probesOf(claims []dedup.Claim) []dedup.Claim {
 	return out
 }
 
-// claimLarge stores claims with large bodies. It first asks which are new, so that duplicates
-// cost nothing. It writes the chunks of the new ones in commits of their own; the record,
-// written last, makes them visible.
+// claimLarge stores claims with large bodies. It asks first which are new: duplicates cost nothing.
+// It writes the chunks in commits of their own; the record, written last, makes them visible.
 func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
 	for {
 		probe, err := prepare(probesOf(claims))
@@ -152,7 +145,6 @@ func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.D
 	}
 }
 
-// storeBodies writes the chunks of the large bodies that are needed.
 func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decision) error {
 	for i := range o.claims {
 		p := &o.claims[i]
@@ -202,8 +194,7 @@ func (s *Store) dropBody(h record.Hash, number uint64, size int64) {
 	_ = s.queue.push(drop)
 }
 
-// bodyNumber returns a unique number for a large body: boot in the upper half, a count in the
-// lower.
+// bodyNumber returns a unique number for a large body: boot and a count, 32 bits each.
 func (s *Store) bodyNumber() uint64 { return s.boot<<32 | uint64(s.largeBodies.Add(1)) }
 
 func bootOfBody(number uint64) uint64 { return number >> 32 }

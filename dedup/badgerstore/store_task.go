@@ -1,6 +1,7 @@
 package badgerstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,10 +16,7 @@ func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duratio
 	if n <= 0 || lease <= 0 {
 		return nil, fmt.Errorf("%w: take of %d tasks for %v", dedup.ErrInvalid, n, lease)
 	}
-	if err := s.usable(); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(s.usable(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	o := &takeOp{n: min(n, batchOps), room: bytes, lease: lease, ticket: ticket{done: make(chan struct{}, 1)}}
@@ -26,10 +24,7 @@ func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duratio
 		return nil, err
 	}
 	if !o.wait(ctx, s.failed) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		return nil, s.usable()
+		return nil, cmp.Or(ctx.Err(), s.usable())
 	}
 	if o.err != nil {
 		return nil, o.err
@@ -41,8 +36,7 @@ func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duratio
 	return out, nil
 }
 
-// bodies adds the payloads to the work of a Take. A task whose body cannot be read becomes a
-// dead letter.
+// bodies adds the payloads to the work of a Take. A task with an unreadable one is a dead letter.
 func (s *Store) bodies(o *takeOp) []dedup.Work {
 	out := o.work[:0:len(o.work)]
 	for i := range o.work {
@@ -54,10 +48,7 @@ func (s *Store) bodies(o *takeOp) []dedup.Work {
 			if !errors.As(err, new(*DamagedError)) { // the store is closing, which is unrelated to the task
 				res = dedup.Result{Kind: dedup.ResultRelease}
 			}
-			_ = s.queue.push(&leaseOp{ticket: newTicket(false), lease: w.Lease, change: func(r *dedup.Record,
-				now time.Time) error {
-				return r.Finish(w.Lease, res, now)
-			}}) // if this fails, the lease expires and the next Take tries again
+			_ = s.queue.push(newFinish(newTicket(false), w.Lease, res)) // or the lease expires and Take tries again
 			continue
 		}
 		w.Record.Payload.Body = body
@@ -86,13 +77,17 @@ func (s *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) err
 	if t.bytes += answerSize(res.Response) + len(res.Reason) + len(res.Err); t.bytes > stateMost {
 		return fmt.Errorf("%w: a result of %d bytes, at most %d", dedup.ErrTooLarge, t.bytes, stateMost)
 	}
-	return s.do(ctx, &leaseOp{ticket: t, lease: l, change: func(r *dedup.Record, now time.Time) error {
-		return r.Finish(l, res, now)
-	}})
+	return s.do(ctx, newFinish(t, l, res))
 }
 
-// stateMost bounds what a claim or a result adds to the state of an event, in bytes. Badger
-// refuses values that do not fit a value log file, and a refused write ends the store.
+func newFinish(t ticket, l dedup.Lease, res dedup.Result) *leaseOp {
+	return &leaseOp{ticket: t, lease: l, change: func(r *dedup.Record, now time.Time) error {
+		return r.Finish(l, res, now)
+	}}
+}
+
+// stateMost bounds what a claim or a result adds to a state, in bytes: Badger refuses values that
+// do not fit a value log file, and a refused write ends the store.
 const stateMost = 8 << 20
 
 func answerSize(a dedup.Response) int {
@@ -116,8 +111,9 @@ func (s *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) 
 	return s.edit(ctx, event, (*dedup.Record).RunNow)
 }
 
-func (s *Store) edit(ctx context.Context, event string,
-	edit func(*dedup.Record, time.Time) error) (dedup.Record, error) {
+type recordEdit = func(r *dedup.Record, now time.Time) error
+
+func (s *Store) edit(ctx context.Context, event string, edit recordEdit) (dedup.Record, error) {
 	o := &editOp{ticket: newTicket(true), event: event, edit: edit}
 	if err := s.do(ctx, o); err != nil {
 		return dedup.Record{}, err

@@ -27,7 +27,6 @@ func (s *survey) add(t tally, l listed) {
 	s.newest.add(l)
 }
 
-// addDamaged counts an event that cannot be read.
 func (s *survey) addDamaged(p record.Place) {
 	s.damaged++
 	s.census.Add(1, (&row{place: p}).mark())
@@ -43,8 +42,8 @@ func (s *survey) join(other survey) {
 	}
 }
 
-// survey counts the events, and calls visit, one call at a time, for each event with open
-// tasks. The duration of a start depends on it, so every processor reads a part of the store.
+// survey counts the events and calls visit, one call at a time, for each with open tasks. Every
+// processor reads a part of the store, because the duration of a start depends on it.
 func (c *core) survey(visit func(*row)) (survey, error) {
 	return c.surveyParts(partsOf(runtime.GOMAXPROCS(0)), visit)
 }
@@ -90,7 +89,6 @@ func partsOf(n int) []part {
 	return parts
 }
 
-// first returns the key of a family at which the part starts.
 func (p part) first(family byte) []byte { return []byte{family, byte(p.from)} }
 
 // has reports whether a key at or after the first one of its family is in the part.
@@ -116,9 +114,8 @@ func (s *scanner) each(family byte, size int, f func(item *badger.Item)) {
 	}
 }
 
-// events reads the newest generations. Their states are in the tree itself, so no body is read:
-// visited rows have only the outline of their event. Events of format 1 with open tasks have no
-// outline and are read whole.
+// events reads the newest generations. States are in the tree, so no body is read: visited rows
+// have only the outline of their event, except those of format 1 with open tasks, which have none.
 func (s *scanner) events() {
 	states := s.txn.NewIterator(keysOnly(record.FamilyState))
 	defer states.Close()
@@ -176,8 +173,8 @@ func (s *scanner) aliases() {
 	})
 }
 
-// nextState moves to the state of a row and reads it, with the outline if it has one. The rows
-// of successive calls are in the order of their hashes. A row without a state is left as it is.
+// nextState moves to the state of a row, if it has one, and reads it, with its outline if it has
+// one. The rows of successive calls are in the order of their hashes.
 func nextState(states *badger.Iterator, r *row) (outlined bool, err error) {
 	for ; states.Valid(); states.Next() {
 		key := states.Item().Key()
@@ -202,8 +199,7 @@ func nextState(states *badger.Iterator, r *row) (outlined bool, err error) {
 // recentMax is how many of the newest events are listed without reading the whole store.
 const recentMax = 1 << 16
 
-// recent holds the places of the newest events. The keys of the store are hashes without an
-// order, so a list would otherwise read everything.
+// recent holds the places of the newest events: keys are hashes, so a list would read everything.
 type recent struct {
 	events    []listed // by ascending sequence
 	truncated bool     // older ones were left out
@@ -211,8 +207,7 @@ type recent struct {
 
 func (r *recent) add(seq uint64, h record.Hash) {
 	if len(r.events) >= 2*recentMax {
-		r.events = append([]listed(nil), r.events[recentMax:]...)
-		r.truncated = true
+		r.events, r.truncated = slices.Clone(r.events[recentMax:]), true
 	}
 	r.events = append(r.events, listed{seq, record.Place{Hash: h}})
 }
@@ -239,7 +234,7 @@ func (n *newest) add(l listed) {
 func (n *newest) trim() {
 	slices.SortFunc(n.events, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
 	if drop := len(n.events) - recentMax; drop > 0 {
-		n.events, n.truncated = append([]listed(nil), n.events[drop:]...), true
+		n.events, n.truncated = slices.Clone(n.events[drop:]), true
 	}
 }
 

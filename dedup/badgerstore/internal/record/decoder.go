@@ -18,8 +18,7 @@ func appendKey(b []byte, k dedup.Key) []byte {
 	return appendString(appendString(b, k.Space), k.ID)
 }
 
-// endOfTime is the latest time that is stored, in the year 2262. Later ones would overflow into
-// the past: a window or a lease without an end ends then.
+// endOfTime is the latest time that is stored, in 2262. Later ones would overflow into the past.
 var endOfTime = time.Unix(0, math.MaxInt64)
 
 // appendTime writes nanoseconds since 1970, or 0 for the zero time; 1970 itself does not occur.
@@ -44,8 +43,7 @@ func appendHeader(b []byte, h http.Header) []byte {
 	return b
 }
 
-// decoder reads what the append functions wrote. After the first error it returns zero values;
-// end reports it.
+// decoder reads what the append functions wrote. After an error it returns zeros; end reports it.
 type decoder struct {
 	s   string
 	bad bool

@@ -57,8 +57,7 @@ func (e Event) with(raw []byte) Event {
 	return e
 }
 
-// Loaded reports whether the event has its description. An event of which only the [Outline]
-// was read has none.
+// Loaded reports whether the event has its description, not only its [Outline].
 func (e Event) Loaded() bool { return e.raw != nil }
 
 // EncodedSize returns the length of the encoded event without its state.
@@ -83,8 +82,7 @@ func (e Event) WithoutBody(kind BodyKind) Event {
 	return Event{Kind: kind, Size: e.Size}.with(b)
 }
 
-// WithAliases returns the event with the aliases of the record. The rest of the record must be
-// unchanged.
+// WithAliases returns the event with the aliases of the otherwise unchanged record.
 func (e Event) WithAliases(r *dedup.Record) Event {
 	b := make([]byte, headSize, len(e.raw)+stateRoom)
 	copy(b, e.raw)
@@ -94,8 +92,7 @@ func (e Event) WithAliases(r *dedup.Record) Event {
 	return e.with(append(b, e.InlineBody()...))
 }
 
-// WithBody returns the event with a body of its own instead of a shared one: inline, or in
-// chunks if number is not zero.
+// WithBody returns the event with a body of its own: inline, or in chunks if number is not zero.
 func (e Event) WithBody(body []byte, number uint64) Event {
 	kind := BodyInline
 	if number != 0 {
@@ -108,8 +105,7 @@ func (e Event) WithBody(body []byte, number uint64) Event {
 	return Event{Kind: kind, Body: number, Size: e.Size}.with(append(b, body...))
 }
 
-// upgraded returns the event as this version writes it: a description of version 1 is one of
-// version 2 without optional fields.
+// upgraded returns the event in version 2: version 1 is the same without optional fields.
 func (e Event) upgraded() Event {
 	if e.raw[0] == version {
 		return e
@@ -119,8 +115,7 @@ func (e Event) upgraded() Event {
 	return e.with(b)
 }
 
-// Encode returns the value of an event: the event, the state of the record and the checksum.
-// The value shares memory with the event.
+// Encode returns the value of an event with the state of the record. It shares the event's memory.
 func (e Event) Encode(key []byte, r *dedup.Record) []byte {
 	e = e.upgraded()
 	b := appendState(e.raw, r, nil) // into its spare capacity, which nothing else uses
@@ -130,8 +125,7 @@ func (e Event) Encode(key []byte, r *dedup.Record) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Update(sum, castagnoli, key))
 }
 
-// DecodeEvent checks and decodes the value of an event. The state goes to r; the event aliases
-// value.
+// DecodeEvent checks and decodes the value of an event, its state into r. The event aliases value.
 func DecodeEvent(key, value []byte, r *dedup.Record) (Event, error) {
 	content, err := unseal(key, value)
 	if err != nil {
@@ -143,11 +137,8 @@ func DecodeEvent(key, value []byte, r *dedup.Record) (Event, error) {
 	tail := len(content) - 4
 	stateSize := int64(binary.LittleEndian.Uint32(content[tail:]))
 	descriptionSize := int64(binary.LittleEndian.Uint32(content[1:]))
-	e := Event{
-		Kind: BodyKind(content[9]),
-		Body: binary.LittleEndian.Uint64(content[10:]),
-		Size: int64(binary.LittleEndian.Uint32(content[5:])),
-	}
+	number, size := binary.LittleEndian.Uint64(content[10:]), binary.LittleEndian.Uint32(content[5:])
+	e := Event{Kind: BodyKind(content[9]), Body: number, Size: int64(size)}
 	inline := int64(0)
 	if e.Kind == BodyInline {
 		inline = e.Size

@@ -39,8 +39,7 @@ func (f *fields) find(number uint64) *decoder {
 	return &f.content
 }
 
-// end checks that every field of a decoded value was known and in order. A program that knows more
-// fields of the same version writes unknown ones.
+// end checks that every field of a decoded value was known and in order.
 func (f *fields) end() {
 	if f.number != 0 || f.in.s != "" || !f.content.whole() {
 		f.in.bad = true

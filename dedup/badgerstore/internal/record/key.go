@@ -71,8 +71,7 @@ func (h Hash) ChunkKey(body uint64, n uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, body), n)
 }
 
-// ParseChunkKey returns the hash and the number of the body that a chunk key of ChunkKeySize
-// belongs to.
+// ParseChunkKey returns the hash and the number of the body of a chunk key of ChunkKeySize.
 func ParseChunkKey(key []byte) (h Hash, body uint64) {
 	return Hash(key[1:KeySize]), binary.BigEndian.Uint64(key[KeySize:])
 }
@@ -89,8 +88,7 @@ func (id TraceID) Key() []byte {
 	return append(append(b, FamilyTrace), id[:]...)
 }
 
-// Place locates an event: the newest generation by its hash (Older is zero), an older one by
-// hash and sequence.
+// Place locates an event by its hash, and an older generation by its sequence (Older) as well.
 type Place struct {
 	Hash  Hash
 	Older uint64
@@ -166,8 +164,7 @@ var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(
 
 const idSize = 13 + 1 + 32
 
-// EventID returns the opaque id of an event: its sequence and the hash of its key. The hash
-// finds the record, the sequence makes the id unique forever.
+// EventID returns the opaque id of an event. The sequence makes it unique, the hash finds it.
 func EventID(h Hash, seq uint64) string {
 	var b [idSize]byte
 	return string(appendEventID(b[:0], h, seq))

@@ -7,9 +7,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// Outline is what a start needs of an event that has open tasks or is quarantined, besides its
-// state. It is stored with the state and spares the start from reading the event, whose body it
-// does not need. Version 1 has none.
+// Outline is what a start needs of an event with open tasks or in quarantine besides its state. It
+// is stored with the state: the start does not read the event with its body. Version 1 has none.
 type Outline struct {
 	Size     int64  // length of the body
 	Endpoint string // only if a task is in a lane or the delivery is quarantined
@@ -127,8 +126,7 @@ func appendTask(b []byte, t *dedup.Task) []byte {
 	return binary.AppendUvarint(b, t.Token)
 }
 
-// decodeState decodes a state into r, and its outline into o unless that is nil: the state in
-// an event has none.
+// decodeState decodes a state into r, and its outline into o unless that is nil.
 func decodeState(key []byte, version byte, b []byte, r *dedup.Record, o *Outline) error {
 	d := decoder{s: string(b)}
 	flags := d.byte()

@@ -1,8 +1,7 @@
 // Package record is the disk format of the store: the layout of keys, the encoding of values,
 // their checksums and their version. It knows nothing about the database that holds them.
 //
-// Values are encoded by hand and not by a general encoder, because every delivery passes
-// through here:
+// Values are encoded by hand, because every delivery passes through here:
 //
 //	event   version | length of the description (4) | length of the body (4) | body kind |
 //	        body number (8) | description | body | state | length of the state (4) | checksum (4)
@@ -34,12 +33,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // DamagedError reports a stored value that is not what was written. Its key stays known: a
 // claim of it fails with this error and is never accepted as new.
 type DamagedError struct {
-	// Key is the key of the value in the store: its family and the rest in hexadecimal.
-	Key string
-	// Reason describes the damage.
-	Reason string
-	// Err is the cause, if there is one.
-	Err error
+	Key    string // of the value in the store: its family and the rest in hexadecimal
+	Reason string // describes the damage
+	Err    error  // the cause, if there is one
 }
 
 // Error names the damaged value and the damage.
@@ -64,8 +60,7 @@ func Seal(key, b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, sum)
 }
 
-// Reseal returns a copy of a value with a valid version and checksum, so that a damaged value
-// can be decoded as far as it makes sense.
+// Reseal returns a copy of a damaged value that can be decoded: its version and checksum are valid.
 func Reseal(key, value []byte) []byte {
 	if len(value) < 1+sumSize {
 		return value
