@@ -15,12 +15,12 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// maxResponse bounds the body of a stored response, in bytes.
-const maxResponse = 1 << 20
-
-// pollInterval is how often a waiting duplicate polls the store: the handler may run in another
-// process.
-const pollInterval = 200 * time.Millisecond
+const (
+	maxResponse = 1 << 20 // bytes of the body of a stored response
+	// pollInterval is how often a waiting duplicate polls the store: the handler may run in
+	// another process.
+	pollInterval = 200 * time.Millisecond
+)
 
 // inFlight reports whether an Answer handler has the record and there is no response yet.
 func inFlight(rec dedup.Record) bool { return rec.Hold && rec.Response.Status == 0 && rec.Open() }
@@ -77,9 +77,7 @@ func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) 
 	cfg := &d.rx.cfg
 	run := &answerRun{
 		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, started: time.Now(), accepted: d.ep.accepted,
-		leasedRun: leasedRun{
-			store: cfg.Store, lease: decision.Lease, length: cfg.Lease, renewAt: time.Now().Add(cfg.Lease / 3),
-		},
+		leasedRun: newLeasedRun(cfg, decision.Lease),
 	}
 	task := run.task()
 	if task.Attempt == 1 {
@@ -237,21 +235,17 @@ func (r *answerRun) release(code verify.Code, after time.Duration, err error) (d
 
 // refuse stores a terminal refusal.
 func (r *answerRun) refuse(code verify.Code, err error) (dedup.Result, runResult) {
-	problem := r.rx.problemReply(r.p, fail(code, err))
-	return dedup.Result{
-		Kind: dedup.ResultDead, Reason: string(code), Err: errText(err),
-		Response: problem.Response,
-	}, runResult{}
+	resp := r.rx.problemReply(r.p, fail(code, err)).Response
+	return dedup.Result{Kind: dedup.ResultDead, Reason: string(code), Err: errText(err), Response: resp}, runResult{}
 }
 
 // transientReply is the reply for a transient response, which is not stored.
 func (r *answerRun) transientReply(a dedup.Response) *reply {
-	header := a.Header.Clone()
-	header.Set("Cache-Control", "no-store")
-	if header.Get("Retry-After") == "" {
-		header.Set("Retry-After", r.rx.retryAfter(0))
+	a.Header = a.Header.Clone()
+	a.Header.Set("Cache-Control", "no-store")
+	if a.Header.Get("Retry-After") == "" {
+		a.Header.Set("Retry-After", r.rx.retryAfter(0))
 	}
-	a.Header = header
 	return &reply{Response: a, code: codeAnswerFailed, event: r.rec.Event}
 }
 
@@ -262,11 +256,8 @@ func isRefusal(status int) bool {
 
 // transient reports whether the same delivery may succeed later, given the status.
 func transient(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	}
-	return status >= 500
+	return status >= 500 || status == http.StatusRequestTimeout || status == http.StatusTooEarly ||
+		status == http.StatusTooManyRequests
 }
 
 // responseOf checks a handler's response and sets its defaults. A response that producers cannot

@@ -32,11 +32,10 @@ const (
 	reasonHanging    = "hanging"    // the handler still runs after its context ended
 )
 
-// errGone is the stored error of a task with reasonGone.
-const errGone = "no handler has this name"
-
-// maxErrText bounds the stored text of an error, in bytes.
-const maxErrText = 1 << 10
+const (
+	errGone    = "no handler has this name" // the stored error of a task with reasonGone
+	maxErrText = 1 << 10                    // bytes of the stored text of an error
+)
 
 // attempt is one start of a task.
 //
@@ -54,11 +53,11 @@ type attempt struct {
 }
 
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
-	a := &attempt{d: d, work: w, size: int64(len(w.Record.Payload.Body)), began: time.Now()}
-	a.task = a.work.Task()
-	a.leasedRun = leasedRun{
-		store: d.cfg.Store, lease: w.Lease, length: d.cfg.Lease, renewAt: a.began.Add(d.cfg.Lease / 3),
+	a := &attempt{
+		leasedRun: newLeasedRun(&d.cfg, w.Lease),
+		d:         d, work: w, size: int64(len(w.Record.Payload.Body)), began: time.Now(),
 	}
+	a.task = a.work.Task()
 	return a
 }
 

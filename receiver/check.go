@@ -59,16 +59,11 @@ func withDefaults(c Config) Config {
 
 // check returns the registry of the handlers, or every error in the configuration at once.
 func check(c Config) (*registry, error) {
-	var errs []error
-	if c.Store == nil {
-		errs = append(errs, errors.New("store: required; try dedup.NewMemory"))
-	}
-	if len(c.Producers) == 0 {
-		errs = append(errs, errors.New("producers: at least one is required"))
-	}
-	if c.Via != "" && (!verify.IsToken(c.Via) || len(c.Via) > MaxVia) {
-		errs = append(errs, fmt.Errorf("via: the name is not a token of at most %d characters", MaxVia))
-	}
+	var errs faults
+	errs.when(c.Store == nil, "store: required; try dedup.NewMemory")
+	errs.when(len(c.Producers) == 0, "producers: at least one is required")
+	errs.when(c.Via != "" && (!verify.IsToken(c.Via) || len(c.Via) > MaxVia),
+		"via: the name is not a token of at most %d characters", MaxVia)
 	errs = append(errs, checkAddresses(c)...)
 	errs = append(errs, checkNumbers(c)...)
 	seen := map[string]bool{}
@@ -78,57 +73,49 @@ func check(c Config) (*registry, error) {
 		for _, err := range checkProducer(c, p) {
 			errs = append(errs, fmt.Errorf("producer %q: %w", p.Name, err))
 		}
-		if seen[p.Name] {
-			errs = append(errs, fmt.Errorf("producer %q: the name is used twice", p.Name))
-		}
+		errs.when(seen[p.Name], "producer %q: the name is used twice", p.Name)
 		seen[p.Name] = true
 	}
 	handlers, err := newRegistry(c.Handlers, c.Producers, c.Decode)
 	return handlers, errors.Join(append(errs, err)...)
 }
 
-func checkProducer(c Config, p *producer.Producer) []error {
-	var errs []error
-	if p.SignsURL && p.URL == "" && c.URL == "" {
-		errs = append(errs, errors.New(
-			"its signatures cover the URL: set Config.URL to the public base, such as https://hooks.example"))
+// faults are the errors of a configuration.
+type faults []error
+
+// when adds an error if the condition holds.
+func (f *faults) when(holds bool, format string, args ...any) {
+	if holds {
+		*f = append(*f, fmt.Errorf(format, args...))
 	}
-	if p.Nonce == producer.NonceUnique && p.Split != nil {
-		errs = append(errs, errors.New("unique nonces cannot be used with batches"))
-	}
-	if p.MaxBody > c.BodyBudget {
-		errs = append(errs, fmt.Errorf("bodies of %d bytes exceed the budget of %d", p.MaxBody, c.BodyBudget))
-	}
+}
+
+func checkProducer(c Config, p *producer.Producer) (errs faults) {
+	errs.when(p.SignsURL && p.URL == "" && c.URL == "",
+		"its signatures cover the URL: set Config.URL to the public base, such as https://hooks.example")
+	errs.when(p.Nonce == producer.NonceUnique && p.Split != nil, "unique nonces cannot be used with batches")
+	errs.when(p.MaxBody > c.BodyBudget, "bodies of %d bytes exceed the budget of %d", p.MaxBody, c.BodyBudget)
 	return errs
 }
 
-func checkAddresses(c Config) []error {
-	var errs []error
-	if c.URL != "" {
-		u, err := url.Parse(c.URL)
-		if err != nil || !isScheme(u.Scheme) || u.Host == "" || u.User != nil || strings.ContainsAny(c.URL, "?#") {
-			errs = append(errs, errors.New("url: not an absolute base such as https://hooks.example"))
-		}
-	}
-	if u, err := url.Parse(c.PolicyURL); err != nil || u.Fragment != "" || strings.ContainsAny(c.PolicyURL, "<>\" ") {
-		errs = append(errs, errors.New("policy url: not a URL without a fragment"))
-	}
+func checkAddresses(c Config) (errs faults) {
+	u, err := url.Parse(c.URL)
+	errs.when(c.URL != "" && (err != nil || !isScheme(u.Scheme) || u.Host == "" || u.User != nil ||
+		strings.ContainsAny(c.URL, "?#")), "url: not an absolute base such as https://hooks.example")
+	u, err = url.Parse(c.PolicyURL)
+	errs.when(err != nil || u.Fragment != "" || strings.ContainsAny(c.PolicyURL, "<>\" "),
+		"policy url: not a URL without a fragment")
 	for _, host := range c.Hosts {
-		if host == "" || strings.ContainsAny(host, "/ @") {
-			errs = append(errs, fmt.Errorf("hosts: %q is not a host", host))
-		}
+		errs.when(host == "" || strings.ContainsAny(host, "/ @"), "hosts: %q is not a host", host)
 	}
 	for _, prefix := range c.TrustedProxies {
-		if !prefix.IsValid() {
-			errs = append(errs, errors.New("trusted proxies: an address range is not valid"))
-		}
+		errs.when(!prefix.IsValid(), "trusted proxies: an address range is not valid")
 	}
 	return errs
 }
 
 // checkNumbers refuses negative values. A negative InFlightWait means not to wait.
-func checkNumbers(c Config) []error {
-	var errs []error
+func checkNumbers(c Config) (errs faults) {
 	for _, n := range []struct {
 		name  string
 		value int64
@@ -139,9 +126,7 @@ func checkNumbers(c Config) []error {
 		{"retry after", int64(c.RetryAfter)}, {"body timeout", int64(c.BodyTimeout)},
 		{"store timeout", int64(c.StoreTimeout)}, {"max body", c.MaxBody}, {"body budget", c.BodyBudget},
 	} {
-		if n.value < 0 {
-			errs = append(errs, fmt.Errorf("%s: must not be negative", n.name))
-		}
+		errs.when(n.value < 0, "%s: must not be negative", n.name)
 	}
 	return errs
 }

@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -14,14 +15,12 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// maxReplayed bounds the stored replays of signed bytes under other identifiers, for one event.
-const maxReplayed = 16
-
-// maxHeader bounds the stored header fields of a delivery, in bytes.
-const maxHeader = 64 << 10
-
-// noteNoHandler marks events without a handler.
-const noteNoHandler = "no handler"
+const (
+	maxReplayed   = 16           // stored replays of signed bytes under other identifiers, for one event
+	maxHeader     = 64 << 10     // bytes of the stored header fields of a delivery
+	maxTypes      = 9            // types under which handlers of several types get the same signed content
+	noteNoHandler = "no handler" // marks events without a handler
+)
 
 // entry is one item of a delivery, ready to be claimed.
 type entry struct {
@@ -58,11 +57,8 @@ func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 func (d *delivery) entries() []entry {
 	entries := make([]entry, len(d.items))
 	base := dedup.Payload{
-		Producer: d.ep.p.Name,
-		Endpoint: d.ep.p.Name,
-		Method:   d.r.Method,
-		Target:   d.target.redacted(d.ep.p.SecretQuery),
-		Header:   storedHeader(d.r.Header, d.ep.secretHeaders),
+		Producer: d.ep.p.Name, Endpoint: d.ep.p.Name, Method: d.r.Method,
+		Target: d.target.redacted(d.ep.p.SecretQuery), Header: storedHeader(d.r.Header, d.ep.secretHeaders),
 	}
 	if d.extractsBody() {
 		delete(base.Header, "Content-Encoding")
@@ -71,10 +67,7 @@ func (d *delivery) entries() []entry {
 	if raw, ok := d.ep.p.Key.(producer.RawExtractor); ok && d.ep.p.Split == nil {
 		base.KeyField = raw.Raw(d.Delivery)
 	}
-	key := dedup.Key{Principal: d.Identity.Principal, Endpoint: d.scope()}
-	if key.Principal == "" {
-		key.Principal = d.ep.p.Name
-	}
+	key := dedup.Key{Principal: cmp.Or(d.Identity.Principal, d.ep.p.Name), Endpoint: d.scope()}
 	for i, it := range d.items {
 		entries[i] = d.entry(it, key, base)
 	}
@@ -95,14 +88,8 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 	payload.Type, payload.Body = it.Type, kept.Body
 	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody())
 	e := entry{claim: dedup.Claim{
-		Key:         key,
-		Aliases:     d.aliases(key),
-		Fingerprint: d.fingerprint(kept),
-		Payload:     payload,
-		Window:      p.Window,
-		DropBody:    p.DropBody,
-		Note:        it.Note,
-		Remember:    d.remember(),
+		Key: key, Aliases: d.aliases(key), Fingerprint: d.fingerprint(kept), Payload: payload,
+		Window: p.Window, DropBody: p.DropBody, Note: it.Note, Remember: d.remember(),
 	}}
 	if o, ok := p.OccurrenceOf(d.Delivery, it); ok {
 		d.nameByContent(&e, it, o)
@@ -142,9 +129,6 @@ func (d *delivery) nameByContent(e *entry, it producer.Item, o producer.Occurren
 	}
 	c.Occurrence = &dedup.Occurrence{Name: o.Name, Max: o.Repeats.Max, Within: o.Repeats.Within, Former: former}
 }
-
-// maxTypes bounds the types under which handlers of several types get the same signed content.
-const maxTypes = 9
 
 // slotsOf bounds the types that no handler names, separately for those that run and those that
 // do not.
@@ -263,7 +247,7 @@ func storedHeader(h http.Header, secret []string) http.Header {
 	all := make([]string, 0, len(h)+2) // most fields have one value
 	size := 0
 	for name, values := range h {
-		if !isSecret(name, secret) {
+		if !slices.ContainsFunc(secret, func(s string) bool { return strings.EqualFold(s, name) }) {
 			from := len(all)
 			all = append(all, values...)
 			kept[name] = all[from:len(all):len(all)]
@@ -293,10 +277,6 @@ func setItemType(h http.Header) {
 		kind += ";" + params
 	}
 	h["Content-Type"] = []string{kind} // h shares its values with the request
-}
-
-func isSecret(name string, secret []string) bool {
-	return slices.ContainsFunc(secret, func(s string) bool { return strings.EqualFold(s, name) })
 }
 
 func fieldSize(name string, values []string) (size int) {

@@ -30,8 +30,7 @@ func clientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	return peer
 }
 
-// clientScheme returns "https" or "http": how the client reached this server, or its trusted
-// proxy.
+// clientScheme returns "https" or "http": how the client reached this server, or its trusted proxy.
 func clientScheme(r *http.Request, trusted []netip.Prefix) string {
 	if r.TLS != nil {
 		return "https"

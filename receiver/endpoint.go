@@ -20,20 +20,18 @@ type endpoint struct {
 	rx    *Receiver
 	p     producer.Producer // with its defaults
 	allow string            // the Allow field
+	quota *admission.Quota  // nil for none
 	// base is the public scheme and authority, and the path prefix that a proxy removes; empty
 	// if not configured.
 	base string
 	// url is the public URL of a producer that has its own. Only the query is then taken from
 	// requests.
 	url *url.URL
-	// secretHeaders are the fields that are never stored.
-	secretHeaders []string
 	// accepted is the response that is stored with events for On handlers. Its header must not
 	// be changed.
-	accepted dedup.Response
-	// keyParts are the parts of a request that the identifier is read from.
-	keyParts []string
-	quota    *admission.Quota // nil for none
+	accepted      dedup.Response
+	secretHeaders []string // the fields that are never stored
+	keyParts      []string // the parts of a request that the identifier is read from
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {

@@ -31,8 +31,6 @@ type decodeFunc func(contentType string, body []byte, v any) error
 // Next runs a handler; middleware wraps it. The Data of the event is not decoded yet.
 type Next func(ctx context.Context, ev Event[any]) (*Response, error)
 
-var errNilFunc = errors.New("the function is nil")
-
 // On makes a handler whose events are stored and acknowledged first. Workers then run fn, with
 // retries, until it succeeds, rejects the event ([Reject]) or has no attempts left.
 //
@@ -74,7 +72,7 @@ func newHandler[T any](
 	producer, pattern string, missing bool, fn func(context.Context, Event[T]) (*Response, error),
 ) Handler {
 	if missing {
-		return Handler{producer: producer, pattern: pattern, err: errNilFunc}
+		return Handler{producer: producer, pattern: pattern, err: errors.New("the function is nil")}
 	}
 	run := func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error) {
 		typed, err := decodeEvent[T](ev, decode)

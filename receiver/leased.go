@@ -21,6 +21,11 @@ type leasedRun struct {
 	renewAt time.Time
 }
 
+// newLeasedRun returns a run whose lease has just been taken.
+func newLeasedRun(c *Config, lease dedup.Lease) leasedRun {
+	return leasedRun{store: c.Store, lease: lease, length: c.Lease, renewAt: time.Now().Add(c.Lease / 3)}
+}
+
 // runHooks are what a run does about its handler.
 type runHooks struct {
 	log       func() *slog.Logger

@@ -80,19 +80,14 @@ type Listener struct {
 
 // ListenerStats are the counts of a [Listener].
 type ListenerStats struct {
-	// Open is how many connections are open.
-	Open int
-	// Closed counts the connections that were closed because of a bound.
-	Closed ClosedConnections
+	Open   int               // connections that are open
+	Closed ClosedConnections // because of a bound
 }
 
-// ClosedConnections counts the connections that a [Listener] closed, by the bound that was
-// reached.
+// ClosedConnections counts the connections that a [Listener] closed, by the bound that was reached.
 type ClosedConnections struct {
-	// Connections, PerAddress and HeadBytes are the bounds of [Limits].
-	Connections, PerAddress, HeadBytes uint64
-	// Descriptors is the limit of the operating system on open files.
-	Descriptors uint64
+	Connections, PerAddress, HeadBytes uint64 // the bounds of [Limits]
+	Descriptors                        uint64 // the limit of the operating system on open files
 }
 
 // group holds the open connections of an address, or all.
@@ -186,7 +181,11 @@ func (l *Listener) admit(accepted net.Conn) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if peer.IsValid() && !c.proxy {
-		address := l.address(admission.Network(peer))
+		network := admission.Network(peer)
+		address := l.addresses[network]
+		if address == nil {
+			address = &group{network: network}
+		}
 		if !l.evict(address, l.limits.PerAddress, &l.closed.PerAddress, &closing) {
 			return nil
 		}
@@ -195,7 +194,14 @@ func (l *Listener) admit(accepted net.Conn) *conn {
 	if !l.evict(l.all, l.limits.Connections, &l.closed.Connections, &closing) {
 		return nil
 	}
-	l.add(c)
+	c.counted = true
+	for _, g := range c.groups {
+		g.open++
+		if g.network.IsValid() {
+			l.addresses[g.network] = g
+		}
+	}
+	c.moveTo(stageWaiting)
 	return c
 }
 
@@ -218,25 +224,6 @@ func closeAll(closing []*conn) {
 	for _, c := range closing {
 		_ = c.Conn.Close() // it may have ended already
 	}
-}
-
-func (l *Listener) address(network netip.Prefix) *group {
-	if g := l.addresses[network]; g != nil {
-		return g
-	}
-	return &group{network: network}
-}
-
-// add adds a connection to its groups.
-func (l *Listener) add(c *conn) {
-	c.counted = true
-	for _, g := range c.groups {
-		g.open++
-		if g.network.IsValid() {
-			l.addresses[g.network] = g
-		}
-	}
-	c.moveTo(stageWaiting)
 }
 
 // remove removes a connection from its groups and lines; a second call does nothing.

@@ -62,8 +62,8 @@ func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply
 		if resp.event != "" {
 			attrs = append(attrs, slog.String("event", resp.event))
 		}
-		if why := logText(resp.err); why != "" {
-			attrs = append(attrs, slog.String("why", why))
+		if resp.err != nil && !fromHandler(resp.err) { // a handler's error is stored with the event instead
+			attrs = append(attrs, slog.String("why", resp.err.Error()))
 		}
 		rx.sampled.write(ctx, level, sampledKind{text: "delivery", endpoint: name, code: resp.code}, attrs...)
 	}
@@ -105,15 +105,6 @@ func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request) {
 	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: KindDelivery, Status: resp.Status, Code: string(resp.code)})
 }
 
-// logText is the logged text of a cause. Errors of handlers may quote the payload: their text is
-// stored with the event and not logged.
-func logText(err error) string {
-	if err == nil || fromHandler(err) {
-		return ""
-	}
-	return err.Error()
-}
-
 // observedError is the cause for observers, reduced to its type if a handler returned it.
 func observedError(err error) error {
 	if fromHandler(err) {
@@ -129,7 +120,8 @@ func typeOnly(err error) error {
 	return errors.New(errType(err))
 }
 
-// fromHandler reports whether an error may hold the text of a handler's error.
+// fromHandler reports whether an error may hold the text of a handler's error, which may quote
+// the payload.
 func fromHandler(err error) bool {
 	codes := []verify.Code{codeAnswerFailed, codeAnswerTimeout, codePostponed, codeRejected, codeUndecodable}
 	f, ok := errors.AsType[*failure](err)

@@ -37,10 +37,8 @@ type delivery struct {
 	// itemsErr is why no events could be extracted. Handshakes need none.
 	itemsErr error
 	items    []producer.Item
-	// id and typ are those of the only item, for the log.
-	id, typ string
-	// sameBytes and idReused count deliveries that are named by their signed content; see
-	// [Observation].
+	id, typ  string // those of the only item, for the log
+	// sameBytes and idReused are those of the [Observation].
 	sameBytes string
 	idReused  bool
 }
@@ -262,7 +260,6 @@ func (d *delivery) refuseChallenge(want *dedup.Response, err error) *reply {
 	return resp
 }
 
-// setAllow replaces an Allow field by that of the whole endpoint.
 func (d *delivery) setAllow(resp *reply) {
 	if resp.Header.Get("Allow") != "" {
 		resp.Header.Set("Allow", d.ep.allow)

@@ -28,18 +28,12 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
-// webhooksPath is where [Receiver.Handler] serves the endpoints; policyPath is where it serves
-// the policy.
 const (
-	webhooksPath = "/webhooks/"
+	webhooksPath = "/webhooks/" // where [Receiver.Handler] serves the endpoints
 	policyPath   = "/policy"
+	peersEvery   = time.Hour        // how often the known peers are saved
+	drainTime    = 30 * time.Second // how long Close waits for work in flight
 )
-
-// peersEvery is how often the known peers are saved.
-const peersEvery = time.Hour
-
-// drainTime is how long Close waits for work in flight.
-const drainTime = 30 * time.Second
 
 // Receiver accepts deliveries and runs handlers.
 type Receiver struct {
@@ -70,16 +64,18 @@ func Open(c Config) (*Receiver, error) {
 	rx := &Receiver{
 		cfg: c, registry: handlers, log: c.Logger, sampled: newSampler(c.Logger), policyURL: c.PolicyURL,
 		endpoints: map[string]*endpoint{}, pending: pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}},
-		limiter: admission.NewLimiter(c.BodyBudget, largestBody(c), len(c.Producers)),
 	}
 	rx.ending, rx.end = context.WithCancel(context.Background())
+	largest := int64(0) // the largest body that any producer may send
 	for _, p := range c.Producers {
+		largest = max(largest, p.MaxBody)
 		rx.endpoints[p.Name] = newEndpoint(rx, p)
 		rx.log.Info("identity of events", "endpoint", p.Name, "class", p.Class().String())
 		for _, warning := range p.Warnings() {
 			rx.log.Warn(warning)
 		}
 	}
+	rx.limiter = admission.NewLimiter(c.BodyBudget, largest, len(c.Producers))
 	if rx.policy, err = newPolicy(rx); err != nil {
 		rx.end()
 		return nil, err
@@ -115,15 +111,6 @@ func (rx *Receiver) endRequest(w http.ResponseWriter, r *http.Request, read bool
 	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {
 		w.Header().Set("Connection", "close")
 	}
-}
-
-// largestBody is the largest body that any producer may send.
-func largestBody(c Config) int64 {
-	largest := int64(0)
-	for i := range c.Producers {
-		largest = max(largest, c.Producers[i].MaxBody)
-	}
-	return largest
 }
 
 // HTTP returns the endpoint of the named producer. It panics for an unknown name.
@@ -192,7 +179,6 @@ func (rx *Receiver) Close() error {
 	return rx.Shutdown(ctx)
 }
 
-// loadPeers reads the file of known peers. Peers that cannot be read are unknown.
 func (rx *Receiver) loadPeers() {
 	exists := func(endpoint string) bool { return rx.endpoints[endpoint] != nil }
 	if err := rx.limiter.Load(rx.cfg.PeersFile, exists, time.Now()); err != nil {

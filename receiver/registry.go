@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,15 +32,10 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 	}
 	r := &registry{byProducer: map[string][]*Handler{}, byName: map[string]*Handler{}}
 	var errs []error
-	for i := range hs {
-		h := hs[i]
-		if h.name == "" {
-			h.name = h.producer + "/" + h.pattern
-		}
+	for _, h := range hs {
+		h.name = cmp.Or(h.name, h.producer+"/"+h.pattern)
 		own := checkHandler(&h, known)
-		if r.byName[h.name] != nil {
-			own = append(own, errors.New("another handler has this name: name one of them with Named"))
-		}
+		own.when(r.byName[h.name] != nil, "another handler has this name: name one of them with Named")
 		for _, err := range own {
 			errs = append(errs, fmt.Errorf("handler %q: %w", h.name, err))
 		}
@@ -59,37 +55,20 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 	return r, nil
 }
 
-func checkHandler(h *Handler, known map[string]*producer.Producer) []error {
-	var errs []error
-	add := func(err error) {
-		if err != nil {
-			errs = append(errs, err)
-		}
+func checkHandler(h *Handler, known map[string]*producer.Producer) (errs faults) {
+	errs.when(h.run == nil && h.err == nil, "an empty Handler: make one with On or Answer")
+	for _, err := range []error{h.err, checkName(h.name), checkPattern(h.pattern)} {
+		errs.when(err != nil, "%w", err)
 	}
-	if h.run == nil && h.err == nil {
-		add(errors.New("an empty Handler: make one with On or Answer"))
-	}
-	add(h.err)
-	add(checkName(h.name))
-	add(checkPattern(h.pattern))
 	p := known[h.producer]
-	if p == nil {
-		names := strings.Join(slices.Sorted(maps.Keys(known)), ", ")
-		add(fmt.Errorf("unknown producer %q (there are: %s)", h.producer, names))
-	}
-	if h.answer && p != nil && p.Split != nil {
-		add(fmt.Errorf("producer %q sends batches, whose items cannot be answered one by one: use On", h.producer))
-	}
-	if h.answer && h.lane != nil {
-		add(errors.New("an Answer handler must not have a lane: its producer waits for it"))
-	}
-	if h.yields && h.lane == nil {
-		add(errors.New("LaneYields without a lane: set one with Lane"))
-	}
+	errs.when(p == nil, "unknown producer %q (there are: %s)",
+		h.producer, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+	errs.when(h.answer && p != nil && p.Split != nil,
+		"producer %q sends batches, whose items cannot be answered one by one: use On", h.producer)
+	errs.when(h.answer && h.lane != nil, "an Answer handler must not have a lane: its producer waits for it")
+	errs.when(h.yields && h.lane == nil, "LaneYields without a lane: set one with Lane")
 	for i, m := range h.with {
-		if m == nil {
-			add(fmt.Errorf("middleware %d is nil", i+1))
-		}
+		errs.when(m == nil, "middleware %d is nil", i+1)
 	}
 	return errs
 }
@@ -106,24 +85,16 @@ func checkName(name string) error {
 
 // checkTogether lists the conflicts among the handlers of one producer: an Answer handler that
 // shares its events, and Otherwise handlers that overlap or never run.
-func checkTogether(hs []*Handler) []error {
-	var errs []error
+func checkTogether(hs []*Handler) (errs faults) {
 	for i, a := range hs {
 		for _, b := range hs[i+1:] {
-			if !patternsOverlap(a.pattern, b.pattern) {
-				continue
+			if a.other != b.other || !patternsOverlap(a.pattern, b.pattern) {
+				continue // an Otherwise handler never gets the other's events
 			}
-			switch {
-			case a.other != b.other:
-				// An Otherwise handler never gets the other's events.
-			case a.other:
-				errs = append(errs, fmt.Errorf("handlers %q and %q: both are Otherwise and match %q",
-					a.name, b.name, narrower(a.pattern, b.pattern)))
-			case a.answer || b.answer:
-				errs = append(errs, fmt.Errorf(
-					"handlers %q and %q: an Answer handler takes its events alone, and both would take %q",
-					a.name, b.name, narrower(a.pattern, b.pattern)))
-			}
+			both := narrower(a.pattern, b.pattern)
+			errs.when(a.other, "handlers %q and %q: both are Otherwise and match %q", a.name, b.name, both)
+			errs.when(!a.other && (a.answer || b.answer),
+				"handlers %q and %q: an Answer handler takes its events alone, and both would take %q", a.name, b.name, both)
 		}
 		if by := shadowedBy(a, hs); by != nil {
 			errs = append(errs, fmt.Errorf("handler %q never runs: it is Otherwise, and %q matches all of %q",

@@ -49,8 +49,7 @@ func parseTarget(raw string) (target, bool) {
 
 func isScheme(s string) bool { return strings.EqualFold(s, "http") || strings.EqualFold(s, "https") }
 
-// withBase returns the URL that a producer called, given the public base
-// ("https://hooks.example").
+// withBase returns the URL that a producer called, given the public base ("https://hooks.example").
 func (t target) withBase(base string) (*url.URL, error) {
 	// ParseRequestURI knows no fragments: "#" in a request target is an octet like any other.
 	return url.ParseRequestURI(base + t.path + t.query)

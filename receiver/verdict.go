@@ -147,8 +147,7 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 	return nil, fail(codeInternal, nil)
 }
 
-// logNew logs what is unusual about a new event that its signed content names, for the metrics
-// too.
+// logNew logs what is unusual about a new event that its signed content names, for the metrics too.
 func (d *delivery) logNew(ctx context.Context, e entry, decision dedup.Decision) {
 	rec := decision.Record
 	if e.occurrence == nil {
