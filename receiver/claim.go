@@ -232,12 +232,8 @@ func (d *delivery) signsKey() bool {
 	if d.ep.p.Split != nil {
 		return false // it may read fields too, as the binary mode of CloudEvents does
 	}
-	for _, part := range d.ep.keyParts {
-		if !d.Identity.Covers(part) {
-			return false
-		}
-	}
-	return d.Identity.Covers("@body")
+	unsigned := func(part string) bool { return !d.Identity.Covers(part) }
+	return d.Identity.Covers("@body") && !slices.ContainsFunc(d.ep.keyParts, unsigned)
 }
 
 // storedHeader returns the fields that are stored with an event: without credentials, and at

@@ -201,9 +201,8 @@ func (d *delivery) methodRefused() error {
 // infinite loop (section 7.6).
 func (d *delivery) loops() bool {
 	name := d.rx.cfg.Via
-	return name != "" && slices.ContainsFunc(d.r.Header["Via"], func(line string) bool {
-		return viaContains(line, name)
-	})
+	names := func(line string) bool { return viaContains(line, name) }
+	return name != "" && slices.ContainsFunc(d.r.Header["Via"], names)
 }
 
 // early reports whether a proxy marked the request as TLS early data. Several values, or others
@@ -336,8 +335,8 @@ func (d *delivery) extractEvents() error {
 }
 
 // checkContent removes the content coding of the body, for the extractors. It refuses requests
-// that have neither a body nor its type: CloudEvents HTTP webhook section 2.1 requires a
-// payload and its type, and no other sender omits both.
+// with neither a body nor its type: CloudEvents HTTP webhook section 2.1 requires both, and no
+// other sender omits both.
 func (d *delivery) checkContent() error {
 	p := &d.ep.p
 	hasBody := slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, d.r.Method)
@@ -390,13 +389,9 @@ func (d *delivery) replayKnown(ctx context.Context) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(decisions) == 0 { // an empty batch duplicates nothing
+	unknown := func(x dedup.Decision) bool { return x.Verdict != dedup.Known || inFlight(x.Record) }
+	if len(decisions) == 0 || slices.ContainsFunc(decisions, unknown) { // an empty batch duplicates nothing
 		return nil, d.stale
-	}
-	for _, decision := range decisions {
-		if decision.Verdict != dedup.Known || inFlight(decision.Record) {
-			return nil, d.stale
-		}
 	}
 	return d.conclude(ctx, entries, decisions)
 }

@@ -371,22 +371,18 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 	if status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", p.Authenticate)
 		if s, ok := p.Scheme.(interface{ AcceptSignature() string }); ok && s.AcceptSignature() != "" {
-			header.Set("Accept-Signature", s.AcceptSignature()+offeredNonce(p.Nonce))
+			wanted := s.AcceptSignature()
+			if p.Nonce != producer.NonceOff {
+				// An offer (RFC 9421 section 5.1), not stored: a producer may make its own.
+				wanted += `;nonce="` + crand.Text() + `"`
+			}
+			header.Set("Accept-Signature", wanted)
 		}
 	}
 	return &reply{
 		Response: dedup.Response{Status: status, Header: header, Body: rx.problemBody(row, status, err)},
 		code:     f.code, err: err, refund: row.Refunds,
 	}
-}
-
-// offeredNonce is the parameter of Accept-Signature that offers a required nonce (RFC 9421
-// section 5.1). It is random and not stored: a producer may use it or make its own.
-func offeredNonce(policy producer.NoncePolicy) string {
-	if policy == producer.NonceOff {
-		return ""
-	}
-	return `;nonce="` + crand.Text() + `"`
 }
 
 // problemBody is the problem details object (RFC 9457 section 3). Nothing in it comes from the

@@ -132,11 +132,10 @@ func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
 		rx.servePolicy(w, r)
 		return
 	}
-	if name, ok := strings.CutPrefix(at.path, webhooksPath); ok {
-		if ep := rx.endpoints[name]; ep != nil {
-			ep.ServeHTTP(w, r)
-			return
-		}
+	name, ok := strings.CutPrefix(at.path, webhooksPath)
+	if ep := rx.endpoints[name]; ok && ep != nil {
+		ep.ServeHTTP(w, r)
+		return
 	}
 	rx.endRequest(w, r, false)
 	rx.serveNotFound(w, r)

@@ -94,7 +94,8 @@ func checkTogether(hs []*Handler) (errs faults) {
 			both := narrower(a.pattern, b.pattern)
 			errs.when(a.other, "handlers %q and %q: both are Otherwise and match %q", a.name, b.name, both)
 			errs.when(!a.other && (a.answer || b.answer),
-				"handlers %q and %q: an Answer handler takes its events alone, and both would take %q", a.name, b.name, both)
+				"handlers %q and %q: an Answer handler takes its events alone, and both would take %q",
+				a.name, b.name, both)
 		}
 		if by := shadowedBy(a, hs); by != nil {
 			errs = append(errs, fmt.Errorf("handler %q never runs: it is Otherwise, and %q matches all of %q",

@@ -32,20 +32,10 @@ func (d *delivery) remember() *dedup.Remember {
 	return &dedup.Remember{Time: d.ep.p.HappenedAt(d.Delivery)}
 }
 
-// quarantineReason returns the reason for which an item with the verdict is quarantined, "" for
-// none.
-func quarantineReason(v dedup.Verdict) string {
-	switch v {
-	case dedup.Conflict:
-		return reasonConflict
-	case dedup.Superseded:
-		return reasonSuperseded
-	case dedup.Seen:
-		return reasonSeenBefore
-	case dedup.TooOld:
-		return reasonTooOld
-	}
-	return ""
+// quarantineReasons are the reasons for which items with a verdict are quarantined.
+var quarantineReasons = map[dedup.Verdict]string{
+	dedup.Conflict: reasonConflict, dedup.Superseded: reasonSuperseded,
+	dedup.Seen: reasonSeenBefore, dedup.TooOld: reasonTooOld,
 }
 
 // quarantineForgotten quarantines an event that was, or may have been, accepted before its
@@ -58,7 +48,7 @@ func (d *delivery) quarantineForgotten(ctx context.Context, e entry, decision de
 		}
 		return nil, fail(codeSignatureReused, nil)
 	}
-	c := d.quarantineClaim(e, quarantineReason(decision.Verdict), decision.Record.Event)
+	c := d.quarantineClaim(e, quarantineReasons[decision.Verdict], decision.Record.Event)
 	return d.quarantine(ctx, e, c, decision.Record)
 }
 
@@ -78,8 +68,8 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 			return nil, fail(codeInFlight, nil)
 		case decision.Verdict == dedup.Known:
 			known++
-		case quarantineReason(decision.Verdict) != "":
-			reason := quarantineReason(decision.Verdict)
+		case quarantineReasons[decision.Verdict] != "":
+			reason := quarantineReasons[decision.Verdict]
 			quarantined = append(quarantined, d.quarantineClaim(entries[i], reason, decision.Record.Event))
 			originals = append(originals, decision.Record)
 		}
@@ -250,8 +240,9 @@ func (d *delivery) quarantineClaim(e entry, reason, of string) dedup.Claim {
 	return c
 }
 
-// quarantine quarantines a delivery. The body is empty where an Answer handler would have
-// answered: the sender would take it for that of the handler.
+// quarantine quarantines a delivery. Its reply reveals nothing about the original event. The
+// body is empty where an Answer handler would have answered: the sender would take it for that
+// of the handler.
 func (d *delivery) quarantine(ctx context.Context, e entry, c dedup.Claim, of dedup.Record) (*reply, error) {
 	decisions, err := d.rx.claim(ctx, c)
 	if err != nil {
@@ -266,7 +257,6 @@ func (d *delivery) quarantine(ctx context.Context, e entry, c dedup.Claim, of de
 			d.sameBytes = sameQuarantined
 		}
 	}
-	// The response reveals nothing about the original.
 	resp := acceptanceReply(&d.ep.p, codeQuarantined, acknowledgement("", "kept_aside"))
 	resp.refund = true
 	if e.answer != nil {
