@@ -122,7 +122,8 @@ func decodeAttribute(value string) (string, error) {
 
 var errPercent = errors.New("a percent sign without two hex digits")
 
-func unhex(c byte) int { return strings.IndexByte("0123456789abcdef", c|0x20) }
+// unhex returns the value of a hex digit, or -1.
+func unhex(c byte) int { return strings.IndexByte("0123456789abcdef0123456789ABCDEF", c) % 16 }
 
 // unquoteField decodes a quoted string (RFC 9110 section 5.6.4).
 func unquoteField(value string) (string, error) {

@@ -119,7 +119,7 @@ func TestBinaryModeDecodesFieldValues(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %q", value, items, err, want)
 		}
 	}
-	for _, value := range []string{"%C0%A0", "%zz", "%4", "%", `"a`, `"a"b`, `"a\`, "\xff", "%ff"} {
+	for _, value := range []string{"%C0%A0", "%zz", "%4", "%", "%4\x11", `"a`, `"a"b`, `"a\`, "\xff", "%ff"} {
 		if _, err := SplitCloudEvents(binaryEvent("Ce-Subject", value)); verify.CodeOf(err) != verify.EventMalformed {
 			t.Errorf("%s: %v", value, err)
 		}
