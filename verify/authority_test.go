@@ -12,7 +12,6 @@ import (
 	"math/big"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 )
 
@@ -73,25 +72,10 @@ func (a *certAuthority) leaf(public crypto.PublicKey, names ...string) *x509.Cer
 	}, a.mid, public, a.midKey)
 }
 
-func (a *certAuthority) roots() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.root)
-	return pool
-}
-
 func pemOf(certs ...*x509.Certificate) []byte {
 	var text []byte
 	for _, c := range certs {
 		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
 	}
 	return text
-}
-
-func publicPEM(t *testing.T, key crypto.PublicKey) []byte {
-	t.Helper()
-	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }

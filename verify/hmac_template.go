@@ -236,12 +236,12 @@ func (p *hmacPlan) constant(q part) string {
 	return q.literal
 }
 
-func (q part) isBody() bool { return q.kind == partBody || q.kind == partJCS }
+func (p part) isBody() bool { return p.kind == partBody || p.kind == partJCS }
 
 // endsAt reports whether the character can end the part: its values cannot hold it, or are
 // refused if they do.
-func (q part) endsAt(c byte) bool {
-	switch q.kind {
+func (p part) endsAt(c byte) bool {
+	switch p.kind {
 	case partTimestamp:
 		return !isDigit(c)
 	case partURL: // unreserved and reserved characters, and the percent sign (RFC 3986 section 2)

@@ -25,7 +25,8 @@ type Options struct {
 	// Defaults to the largest of 512 MiB, eight memory tables (128 MiB) and 15 % of the store.
 	MinFree int64
 	// RecoverWait returns how long a task waits that was running when the process died; attempt
-	// counts from 1. Defaults to full jitter: up to 2^attempt seconds, at most 10 minutes.
+	// counts from 1. Defaults to full jitter: uniform between 0 and 2^attempt seconds, at most 10
+	// minutes.
 	RecoverWait func(attempt int) time.Duration
 	// CheckOnOpen makes Open read every value and refuse damage. Without it, Open verifies the
 	// tables (4 seconds for ten million keys); values are verified when read and periodically.
@@ -39,8 +40,8 @@ type Options struct {
 	AcceptLoss bool
 	// MaxBacklogBytes and MaxBacklogRecords bound the payloads and the number of the events that
 	// wait for workers. At a bound, new ones that would wait are refused with ErrUnavailable until
-	// the backlog is below 80 % of it. They default to no bound and to DefaultBacklogRecords; a
-	// negative value disables a bound. Duplicates are still answered.
+	// the backlog is below 80 % of it; held events, events without tasks and duplicates are not.
+	// They default to no bound and to DefaultBacklogRecords; a negative value disables a bound.
 	MaxBacklogBytes, MaxBacklogRecords int64
 	// AcceptClock opens a store although the clock is before its last commit. A clock more than
 	// a day after the last commit is always accepted: that time does not count for windows.

@@ -1,3 +1,5 @@
+// Package badgerfile reads the file formats of Badger: its value log, its tables and its
+// manifest. It writes only checksums of damaged log entries, for a repair.
 package badgerfile
 
 import (
