@@ -152,7 +152,7 @@ func TestObservationsDescribeDeliveriesAndAttempts(t *testing.T) {
 	defer s.seen.mu.Unlock()
 	var got []string
 	for _, o := range s.seen.all {
-		got = append(got, string(o.Kind)+" "+o.Code+o.Reason)
+		got = append(got, string(o.Kind)+" "+string(o.Code)+o.Reason)
 		if o.Kind == "delivery" && o.Status == 204 &&
 			(o.ID != "k1" || o.Type != "t" || o.Event == "" || o.Endpoint != "shop") {
 			t.Errorf("%+v", o)

@@ -114,7 +114,7 @@ func (o *observations) codes(kind Kind) []string {
 	var codes []string
 	for _, ob := range o.all {
 		if ob.Kind == kind {
-			codes = append(codes, ob.Code)
+			codes = append(codes, string(ob.Code))
 		}
 	}
 	return codes

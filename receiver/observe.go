@@ -25,6 +25,17 @@ const (
 	KindHanging  Kind = "hanging"  // a handler still runs after its context ended; KindAttempt follows
 )
 
+// SameBytes is the result for a delivery whose signed content is known.
+type SameBytes string
+
+// The results for known signed content.
+const (
+	SameKnown       SameBytes = "known"       // the same event
+	SameAgain       SameBytes = "again"       // another occurrence, which runs
+	SameQuarantined SameBytes = "quarantined" // kept, but not run
+	SameRefused     SameBytes = "refused"     // not kept
+)
+
 // Observation describes an event for metrics and live views. It holds no payload and no secret.
 type Observation struct {
 	Kind Kind
@@ -33,11 +44,10 @@ type Observation struct {
 	// Status and Code are the response to a delivery and its reason: "accepted", "replayed",
 	// "signature_mismatch", ...
 	Status int
-	Code   string
+	Code   verify.Code
 	// SameBytes is the result for a delivery with known signed content, where no signed
-	// identifier names the event: "known" (the same event), "again" (another occurrence, which
-	// runs), "quarantined" or "refused". Else it is empty.
-	SameBytes string
+	// identifier names the event. Else it is empty.
+	SameBytes SameBytes
 	// IDReused marks a delivery that was accepted under an unsigned identifier known with other
 	// content.
 	IDReused bool
@@ -69,7 +79,7 @@ func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply
 	}
 	rx.cfg.observe(ctx, rx.log, Observation{
 		Kind: KindDelivery, Endpoint: name, Type: d.typ, ID: d.id, Event: resp.event,
-		Status: resp.Status, Code: string(resp.code), Took: took, Err: observedError(resp.err),
+		Status: resp.Status, Code: resp.code, Took: took, Err: observedError(resp.err),
 		SameBytes: d.sameBytes, IDReused: d.idReused,
 	})
 }
@@ -102,7 +112,7 @@ func levelOf(resp *reply) slog.Level {
 func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request) {
 	resp := rx.problemReply(&producer.Producer{}, fail(codeNotFound, nil))
 	resp.send(w)
-	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: KindDelivery, Status: resp.Status, Code: string(resp.code)})
+	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: KindDelivery, Status: resp.Status, Code: resp.code})
 }
 
 // observedError is the cause for observers, reduced to its type if a handler returned it.

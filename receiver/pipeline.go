@@ -39,7 +39,7 @@ type delivery struct {
 	items    []producer.Item
 	id, typ  string // those of the only item, for the log
 	// sameBytes and idReused are those of the [Observation].
-	sameBytes string
+	sameBytes SameBytes
 	idReused  bool
 }
 

@@ -39,7 +39,7 @@ func (o *observations) same() (all []string) {
 	defer o.mu.Unlock()
 	for _, ob := range o.all {
 		if ob.SameBytes != "" {
-			all = append(all, ob.SameBytes)
+			all = append(all, string(ob.SameBytes))
 		}
 		if ob.IDReused {
 			all = append(all, "reused")

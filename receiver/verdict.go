@@ -105,7 +105,7 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 		return storedReply(p, decision.Record, false), nil
 	case dedup.Known:
 		if d.namedByContent(e) {
-			d.sameBytes = sameKnown
+			d.sameBytes = SameKnown
 		}
 		if e.answer == nil && resumable(decision.Record) {
 			return d.resume(ctx, e, decision.Record)
@@ -144,7 +144,7 @@ func (d *delivery) logNew(ctx context.Context, e entry, decision dedup.Decision)
 		return
 	}
 	if len(rec.Tasks) > 0 && rec.Tasks[0].Attempt > 1 { // a later run of the event
-		d.sameBytes = sameKnown
+		d.sameBytes = SameKnown
 		return
 	}
 	attrs := []slog.Attr{
@@ -152,7 +152,7 @@ func (d *delivery) logNew(ctx context.Context, e entry, decision dedup.Decision)
 		slog.String("type", e.claim.Payload.Type),
 	}
 	if rec.Key.ID != e.occurrence.ID {
-		d.sameBytes = sameAgain
+		d.sameBytes = SameAgain
 		kind := sampledKind{text: "another occurrence of known content", endpoint: d.ep.p.Name}
 		d.rx.sampled.write(ctx, slog.LevelInfo, kind, append(attrs, slog.String("id", rec.Key.ID))...)
 	}
@@ -163,14 +163,6 @@ func (d *delivery) logNew(ctx context.Context, e entry, decision dedup.Decision)
 	}
 }
 
-// The values of [Observation.SameBytes].
-const (
-	sameKnown       = "known"
-	sameAgain       = "again"
-	sameQuarantined = "quarantined"
-	sameRefused     = "refused"
-)
-
 // namedByContent reports whether a digest of the signed content names the event.
 func (d *delivery) namedByContent(e entry) bool {
 	return e.occurrence != nil || d.ep.p.ClassOf(d.Identity) == producer.ClassUnnamed
@@ -178,7 +170,7 @@ func (d *delivery) namedByContent(e entry) bool {
 
 // refuseReplayed refuses a delivery with known signed bytes.
 func (d *delivery) refuseReplayed() error {
-	d.sameBytes = sameRefused
+	d.sameBytes = SameRefused
 	return fail(codeSignatureReused, nil)
 }
 
@@ -251,10 +243,10 @@ func (d *delivery) quarantine(ctx context.Context, e entry, c dedup.Claim, of de
 	d.logQuarantine(ctx, c, decisions[0], of)
 	switch c.Quarantine.Reason {
 	case reasonSameBytes, reasonReplayed:
-		d.sameBytes = sameQuarantined
+		d.sameBytes = SameQuarantined
 	case reasonSuperseded, reasonSeenBefore:
 		if d.namedByContent(e) {
-			d.sameBytes = sameQuarantined
+			d.sameBytes = SameQuarantined
 		}
 	}
 	resp := acceptanceReply(&d.ep.p, codeQuarantined, acknowledgement("", "kept_aside"))

@@ -208,7 +208,7 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, erro
 	}
 	select {
 	case seen := <-r.observed:
-		o.Status, o.Code, o.ID, o.Type, o.Event = res.Status, seen.Code, seen.ID, seen.Type, seen.Event
+		o.Status, o.Code, o.ID, o.Type, o.Event = res.Status, string(seen.Code), seen.ID, seen.Type, seen.Event
 		if seen.Err != nil && res.Status >= 400 {
 			o.Why = usage.OneLine(seen.Err.Error())
 		}

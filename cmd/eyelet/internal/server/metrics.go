@@ -68,10 +68,10 @@ func newMetrics(store dedup.Store, targets *forward.State, listeners []*receiver
 func (m *metrics) observe(_ context.Context, o receiver.Observation) {
 	switch o.Kind {
 	case "delivery":
-		m.deliveries.WithLabelValues(o.Endpoint, o.Code).Inc()
+		m.deliveries.WithLabelValues(o.Endpoint, string(o.Code)).Inc()
 		m.answering.WithLabelValues(o.Endpoint).Observe(o.Took.Seconds())
 		if o.SameBytes != "" {
-			m.sameBytes.WithLabelValues(o.Endpoint, o.SameBytes).Inc()
+			m.sameBytes.WithLabelValues(o.Endpoint, string(o.SameBytes)).Inc()
 		}
 		if o.IDReused {
 			m.idReused.WithLabelValues(o.Endpoint).Inc()

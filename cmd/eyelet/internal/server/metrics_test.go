@@ -28,8 +28,9 @@ func TestMetricsOfRepeatedContent(t *testing.T) {
 	}
 	m := newMetrics(store, forward.NewState(), nil)
 	for _, outcome := range []string{"known", "again", "quarantined", "quarantined", "refused", ""} {
-		m.observe(context.Background(), receiver.Observation{Kind: "delivery", Endpoint: "gh", SameBytes: outcome,
-			IDReused: outcome == "again"})
+		m.observe(context.Background(), receiver.Observation{
+			Kind: "delivery", Endpoint: "gh", SameBytes: receiver.SameBytes(outcome), IDReused: outcome == "again",
+		})
 	}
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))

@@ -50,7 +50,7 @@ func (f *tailHub) observe(_ context.Context, o receiver.Observation) {
 	}
 	h := opsapi.TailEntry{
 		Time: time.Now().UTC(), Kind: string(o.Kind), Endpoint: o.Endpoint, Type: o.Type, ID: o.ID, Event: o.Event,
-		Status: o.Status, Code: o.Code, Handler: o.Handler, Attempt: o.Attempt, Reason: o.Reason,
+		Status: o.Status, Code: string(o.Code), Handler: o.Handler, Attempt: o.Attempt, Reason: o.Reason,
 		Took: o.Took.Seconds(),
 	}
 	if o.Kind != "delivery" {
