@@ -1,8 +1,6 @@
 package main
 
 import (
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-
 	"bytes"
 	"context"
 	"crypto/ed25519"
@@ -24,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 )
 
 func TestTheOperationsPortIsForUs(t *testing.T) {

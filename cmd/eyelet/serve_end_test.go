@@ -1,8 +1,6 @@
 package main
 
 import (
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-
 	"bufio"
 	"fmt"
 	"io"
@@ -15,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 )
 
 // ending writes a configuration with one handler and a short time to drain, and returns its file.
