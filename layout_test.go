@@ -38,11 +38,14 @@ var imports = map[string][]string{
 		"cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/opsapi",
 		"cmd/eyelet/internal/usage",
 	},
-	"cmd/eyelet/internal/sink":    {"receiver", "cmd/eyelet/internal/forward"},
-	"cmd/eyelet/internal/torture": {"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver"},
-	"cmd/eyelet/internal/usage":   {},
-	"cmd/loadbench":               {"dedup/badgerstore", "producer", "producer/preset", "receiver", "receiver/echov4"},
-	"dedup":                       {"dedup/internal/taskqueue"},
+	"cmd/eyelet/internal/servertest": {}, // for tests
+	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward"},
+	"cmd/eyelet/internal/torture":    {"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver"},
+	"cmd/eyelet/internal/usage":      {},
+	"cmd/loadbench": {
+		"dedup/badgerstore", "producer", "producer/preset", "receiver", "receiver/echov4",
+	},
+	"dedup": {"dedup/internal/taskqueue"},
 	"dedup/badgerstore": {
 		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/record",
 		"dedup/badgerstore/internal/storedir", "dedup/internal/taskqueue",

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 )
 
 // withSecrets writes a configuration with a secret of each kind in a file of its own, readable by
@@ -17,7 +19,7 @@ func withSecrets(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	command(t, 0, "", "keygen", "--dir", dir, "--name", "shop")
-	issued(t, dir, 1)
+	servertest.Issue(t, dir, 1)
 	files := map[string]string{
 		"eyelet.yaml": "listen: 127.0.0.1:0\noperations: \"off\"\nurl: https://hooks.example\ntls: {cert_file: " +
 			"cert.pem, key_file: key.pem}\nproducers:\n" +

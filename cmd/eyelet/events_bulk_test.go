@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/replay"
@@ -496,7 +497,7 @@ func TestTailFollowsDeliveriesAndAttempts(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, name: print, stdout: true}\n")
 	r := launch(t, "serve", "--config", file)
-	var out lockedBuffer
+	var out servertest.Buffer
 	ended := make(chan int, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 )
 
 // serveGitHub serves one producer of the preset over a store in memory, with these limits.
@@ -171,7 +173,7 @@ func TestConnectionsCostABoundedAmount(t *testing.T) { //nolint:paralleltest // 
 func TestHTTP2HasSmallBounds(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "http2: true\ntls: {cert_file: cert.pem, key_file: key.pem}\nurl: https://127.0.0.1\n")
-	client := trusting(issued(t, filepath.Dir(file), 1))
+	client := trusting(servertest.Issue(t, filepath.Dir(file), 1))
 	r := launch(t, "serve", "--config", file)
 	c := client.Transport.(*http.Transport).TLSClientConfig.Clone()
 	c.NextProtos = []string{"h2"}

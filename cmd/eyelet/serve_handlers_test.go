@@ -10,6 +10,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -20,7 +21,7 @@ func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *run
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{errs: &lockedBuffer{}, out: &lockedBuffer{}}
+	r := &running{errs: &servertest.Buffer{}, out: &servertest.Buffer{}}
 	up := make(chan [2]string, 1)
 	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) {
 		up <- [2]string{l, o}

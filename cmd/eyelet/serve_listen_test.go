@@ -1,27 +1,21 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
 	"io/fs"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 )
 
 // memoryServed writes a configuration whose events only the running server can list.
@@ -48,7 +42,7 @@ func lists(t *testing.T, file string) (code int, said string) {
 func TestOperationsOverTLS(t *testing.T) {
 	t.Parallel()
 	file := memoryServed(t, "operations: 127.0.0.1:0\noperations_tls: {cert_file: cert.pem, key_file: key.pem}\n")
-	client := trusting(issued(t, filepath.Dir(file), 1))
+	client := trusting(servertest.Issue(t, filepath.Dir(file), 1))
 	defer client.CloseIdleConnections()
 	r := launch(t, "serve", "--config", file)
 	address := strings.TrimPrefix(r.operations, "http://")
@@ -78,8 +72,8 @@ func TestOperationsOverTLS(t *testing.T) {
 func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 	t.Parallel()
 	theirs, ours := t.TempDir(), t.TempDir()
-	issued(t, theirs, 1)
-	issued(t, ours, 2)
+	servertest.Issue(t, theirs, 1)
+	servertest.Issue(t, ours, 2)
 	pair, err := tls.LoadX509KeyPair(filepath.Join(theirs, "cert.pem"), filepath.Join(theirs, "key.pem"))
 	if err != nil {
 		t.Fatal(err)
@@ -121,43 +115,6 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 	}
 }
 
-// issued writes a certificate for this machine with this serial number, and its key, as PEM files
-// in a folder.
-func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der},
-		"key.pem": {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		next := filepath.Join(dir, "next-"+name)
-		if err := os.WriteFile(next, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(next, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certificate
-}
-
 // TestASocketHasAnAbsoluteAddress: commands find it from any folder, also if --config was
 // relative.
 func TestASocketHasAnAbsoluteAddress(t *testing.T) {
@@ -194,9 +151,9 @@ func TestOperationsOnASocket(t *testing.T) {
 	if code, said := lists(t, file); code != exitOK || !strings.Contains(said, "g-1") {
 		t.Errorf("exit %d: %s", code, said)
 	}
-	second := &program{In: strings.NewReader(""), Out: io.Discard, Err: &lockedBuffer{}}
+	second := &program{In: strings.NewReader(""), Out: io.Discard, Err: &servertest.Buffer{}}
 	if code := second.Run(t.Context(), "serve", "--config", file); code != exitUsage ||
-		!strings.Contains(second.Err.(*lockedBuffer).String(), "in use") {
+		!strings.Contains(second.Err.(*servertest.Buffer).String(), "in use") {
 		t.Errorf("a second server: exit %d: %s", code, second.Err)
 	}
 	r.stop()
@@ -214,7 +171,7 @@ func TestOperationsOnASocket(t *testing.T) {
 func TestASocketDoesNotReplaceAFile(t *testing.T) {
 	t.Parallel()
 	file := memoryServed(t, "operations: unix:eyelet.yaml\n")
-	errs := &lockedBuffer{}
+	errs := &servertest.Buffer{}
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: errs}
 	if code := p.Run(t.Context(), "serve", "--config", file); code != exitUsage ||
 		!strings.Contains(errs.String(), "eyelet.yaml is there, and is not a socket") {

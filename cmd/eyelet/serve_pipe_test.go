@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 )
 
 // blocked is a standard output without a reader, until it is closed.
@@ -27,7 +29,7 @@ func TestABlockedOutputDoesNotDelayTheEnd(t *testing.T) {
 	config := configured(t, "store: badger:"+filepath.Join(t.TempDir(),
 		"data")+"\nlimits: {drain: 1s}\nhandlers:\n  - {producer: gh, type: \"*\", stdout: true}\n")
 	out := blocked{make(chan struct{}, 1), make(chan struct{})}
-	errs, up := &lockedBuffer{}, make(chan [2]string, 1)
+	errs, up := &servertest.Buffer{}, make(chan [2]string, 1)
 	p := &program{In: strings.NewReader(""), Out: out, Err: errs, Serving: func(l, o string) { up <- [2]string{l, o} }}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)

@@ -20,13 +20,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 )
 
 // served is the binary in a process of its own: the test binary under that name.
 type served struct {
 	*exec.Cmd
 	listen string
-	log    *lockedBuffer
+	log    *servertest.Buffer
 	stderr io.Closer     // the reading end of its standard error
 	logged chan struct{} // closed once log is complete
 }
@@ -40,7 +42,7 @@ func startServed(t *testing.T, config string, change ...func(*exec.Cmd)) *served
 		t.Fatal(err)
 	}
 	c := &served{Cmd: &exec.Cmd{Path: self, Args: []string{"eyelet", "serve", "--config", config}, Env: os.Environ()},
-		log: &lockedBuffer{}, logged: make(chan struct{})}
+		log: &servertest.Buffer{}, logged: make(chan struct{})}
 	for _, f := range change {
 		f(c.Cmd)
 	}

@@ -16,13 +16,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
@@ -31,32 +31,14 @@ type running struct {
 	deliveries, operations string
 	stop                   context.CancelFunc
 	ended                  <-chan int
-	out, errs              *lockedBuffer
-}
-
-// lockedBuffer is written by the program and read by the test.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	out, errs              *servertest.Buffer
 }
 
 // launch runs the arguments until they serve. The end of the test stops them.
 func launch(t *testing.T, args ...string) *running {
 	t.Helper()
 	up := make(chan [2]string, 1)
-	r := &running{out: &lockedBuffer{}, errs: &lockedBuffer{}}
+	r := &running{out: &servertest.Buffer{}, errs: &servertest.Buffer{}}
 	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) {
 		up <- [2]string{l, o}
 	}}
@@ -398,7 +380,7 @@ func TestServingOverTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := configured(t, row.rest+"tls: {cert_file: cert.pem, key_file: key.pem}\nurl: https://127.0.0.1\n")
-			client := trusting(issued(t, filepath.Dir(file), 1))
+			client := trusting(servertest.Issue(t, filepath.Dir(file), 1))
 			defer client.CloseIdleConnections()
 			r := launch(t, "serve", "--config", file)
 			secure := strings.Replace(r.deliveries, "http:", "https:", 1)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/torture"
 	"github.com/eyelet-dev/eyelet/dedup"
 )
@@ -165,7 +166,7 @@ func (m *mined) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error
 // the counts.
 func tortured(t *testing.T, wrong string) (said string, sum torture.Tally, code int) {
 	t.Helper()
-	var out, errs lockedBuffer
+	var out, errs servertest.Buffer
 	p := &program{In: strings.NewReader(""), Out: &out, Err: &errs, Executable: childProgram(t, wrong)}
 	code = p.Run(t.Context(), "torture", "--rounds", "4", "--clients", "4", "--dir", t.TempDir(), "-o", "json")
 	if err := json.Unmarshal([]byte(out.String()), &sum); err != nil {

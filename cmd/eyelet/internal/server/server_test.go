@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -9,32 +8,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
-
-// lockedBuffer is written by a server and read by the test.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 func TestAServerRemovesOnlyItsOwnStateFiles(t *testing.T) {
 	t.Parallel()
@@ -59,7 +40,7 @@ func TestAServerRemovesOnlyItsOwnStateFiles(t *testing.T) {
 
 func TestAPanicIsLoggedAsAnError(t *testing.T) {
 	t.Parallel()
-	log := &lockedBuffer{}
+	log := &servertest.Buffer{}
 	s := &Server{Options: Options{Log: NewLog(log, "text", slog.LevelInfo)}}
 	site := httptest.NewUnstartedServer(http.NotFoundHandler())
 	site.Config = s.newHTTPServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") }), nil)
@@ -82,7 +63,7 @@ func TestAPanicIsLoggedAsAnError(t *testing.T) {
 
 func TestConnectionErrorsOfClientsAreNotLoggedAsErrors(t *testing.T) {
 	t.Parallel()
-	log := &lockedBuffer{}
+	log := &servertest.Buffer{}
 	s := &Server{Options: Options{Log: NewLog(log, "text", slog.LevelInfo)}}
 	s.newHTTPServer(nil, nil).ErrorLog.Print("http: TLS handshake error from 192.0.2.1: EOF")
 	if log.String() != "" {
