@@ -41,11 +41,10 @@ type Key struct {
 // material is the immutable content of a key. It is behind a pointer, so printing a Key by
 // reflection shows an address and no secret.
 type material struct {
-	alg         Alg // of check and engine, even if Key.Alg is changed
+	alg         Alg // of check, even if Key.Alg is changed
 	public      crypto.PublicKey
 	fingerprint string
 	check       primitive
-	engine      engine
 }
 
 // NewHMACKey makes a key for hmac-sha256 (RFC 9421 section 3.3.3) of a secret of at least 16
@@ -61,16 +60,8 @@ func NewHMACKey(id string, secret []byte) (Key, error) {
 	if what := encodedKey(secret); what != "" {
 		return Key{}, fmt.Errorf("key %q: the secret is %s, which is not a secret", id, what)
 	}
-	// HMAC itself pads a key shorter than the block of the hash with zeros (RFC 2104 section
-	// 2), so the padding changes no MAC. The engine requires a full block.
-	padded := make([]byte, max(len(secret), sha256.BlockSize))
-	copy(padded, secret)
-	v, err := newHMACEngine(padded)
-	if err != nil {
-		return Key{}, fmt.Errorf("key %q: %w", id, err)
-	}
 	return Key{ID: id, Alg: HMACSHA256, material: &material{
-		alg: HMACSHA256, fingerprint: secretFingerprint(secret), check: newHMACPrimitive(padded), engine: v,
+		alg: HMACSHA256, fingerprint: secretFingerprint(secret), check: newHMACPrimitive(bytes.Clone(secret)),
 	}}, nil
 }
 
@@ -99,14 +90,10 @@ func newPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("key %q: %w", id, err)
 	}
-	v, err := newPublicEngine(alg, public)
-	if err != nil {
-		return Key{}, fmt.Errorf("key %q: %w", id, err)
-	}
 	sum := sha256.Sum256(der)
 	return Key{ID: id, Alg: alg, material: &material{
 		alg: alg, public: public, fingerprint: hex.EncodeToString(sum[:]),
-		check: newPublicPrimitive(alg, public), engine: v,
+		check: newPublicPrimitive(alg, public),
 	}}, nil
 }
 

@@ -41,9 +41,10 @@ type RFC9421 struct {
 	KeyRequired bool     // refuses requests without an Idempotency-Key (id_missing)
 	Algs        []Alg    // the accepted algorithms; defaults to all but rsa-v1_5-sha256
 
-	once  sync.Once
-	rules []CoverageRule
-	err   error
+	once   sync.Once
+	rules  []CoverageRule
+	engine engine
+	err    error
 }
 
 const defaultLabel = "sig1"
@@ -56,6 +57,9 @@ func (s *RFC9421) Check() error {
 	s.once.Do(func() {
 		s.rules = s.Coverage.Rules()
 		s.err = s.check()
+		if s.engine == nil && s.err == nil {
+			s.engine, s.err = newHTTPSignEngine()
+		}
 	})
 	return s.err
 }
@@ -338,31 +342,34 @@ func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
 }
 
 // verify returns the key that made the signature. Our own signature base decides. The engine,
-// which does more work than the bytes require, is asked second and must agree, unless it is
-// known to read the request differently from RFC 9421.
+// which does more work than the bytes require, is asked second and must read the same, unless it
+// is known to read the request differently from RFC 9421.
 func (v *verification) verify(keys []Key, base []byte, in *signatureInput) (*Key, *Error) {
 	v.tried++
-	code := SignatureMismatch
 	signature := in.octets()
 	for i := range keys {
 		if v.keysTried++; v.keysTried > maxSignatures {
 			return nil, tooMany(in)
 		}
-		if !keys[i].material.check(base, signature) {
-			continue
-		}
-		if !v.m.engineAgrees(in) {
-			return &keys[i], nil
-		}
-		err := keys[i].material.engine.verify(in.label, v.m.coveredRequest(in))
-		if err == nil {
-			return &keys[i], nil
-		}
-		if errors.Is(err, errBroken) {
-			code = SignatureMalformed
+		if keys[i].material.check(base, signature) {
+			return v.confirm(&keys[i], base, signature, in)
 		}
 	}
-	return nil, &Error{Code: code, KeyID: in.keyID}
+	return nil, &Error{Code: SignatureMismatch, KeyID: in.keyID}
+}
+
+// confirm returns the key that made the signature if the engine agrees.
+func (v *verification) confirm(key *Key, base, signature []byte, in *signatureInput) (*Key, *Error) {
+	if !v.m.engineAgrees(in) {
+		return key, nil
+	}
+	switch err := v.scheme.engine.agrees(in.label, v.m.coveredRequest(in), base, signature); {
+	case err == nil:
+		return key, nil
+	case errors.Is(err, errBroken):
+		return nil, &Error{Code: SignatureMalformed, KeyID: in.keyID}
+	}
+	return nil, &Error{Code: SignatureMismatch, KeyID: in.keyID}
 }
 
 func tooMany(in *signatureInput) *Error {

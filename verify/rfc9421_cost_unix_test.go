@@ -114,8 +114,8 @@ func TestHostileHeadsAreCheap(t *testing.T) {
 	for name, r := range hostileHeads(t) {
 		for _, id := range []string{"k", "unknown"} {
 			primitives := 0
-			scheme := &RFC9421{Keys: StaticKeys(Key{ID: id, Alg: Ed25519, material: &material{
-				alg: Ed25519, check: func(_, _ []byte) bool { primitives++; return false }, engine: &countingEngine{},
+			scheme := &RFC9421{engine: &countingEngine{}, Keys: StaticKeys(Key{ID: id, material: &material{
+				alg: Ed25519, check: func(_, _ []byte) bool { primitives++; return false },
 			}})}
 			cpu, memory := costOf(func() {
 				primitives = 0

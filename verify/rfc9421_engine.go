@@ -1,79 +1,107 @@
 package verify
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/rsa"
+	"crypto/hmac"
 	"errors"
 	"net/http"
+	"sync"
 
+	"github.com/lestrrat-go/jwx/v3/jwa"
+	"github.com/lestrrat-go/jwx/v3/jws"
 	"github.com/yaronf/httpsign"
 )
 
-// engine verifies one signature of a request whose signature fields were parsed. It is built
-// once per key and is safe for concurrent use.
+// engine is a second, independent reader of signed requests. It is safe for concurrent use.
 type engine interface {
-	// verify returns nil if the key made the signature with this label, errNotVerified if not,
-	// and errBroken if it cannot handle the request. It may write to r.
-	verify(label string, r *http.Request) error
+	// agrees returns nil if the engine reads this base and these octets from the signature with
+	// this label, errDisagrees if not, and errBroken if it cannot handle the request. It may
+	// write to r.
+	agrees(label string, r *http.Request, base, signature []byte) error
 }
 
 var (
-	errNotVerified = errors.New("the key did not make this signature over these bytes")
-	errBroken      = errors.New("the engine cannot handle the request")
+	errDisagrees = errors.New("the engine reads another base or signature")
+	errBroken    = errors.New("the engine cannot handle the request")
 )
 
-// httpsignEngine verifies with httpsign. Only whether it returns nil counts; its clock is off,
-// and it requires no components, because policy is ours.
-type httpsignEngine struct{ verifier *httpsign.Verifier }
+// httpsignEngine reads requests with httpsign, which parses the signature fields and makes its
+// own signature base. In place of an algorithm, httpsign calls a comparison with the base that
+// our check has verified, so each signature costs one verification. Its clock is off, and it
+// requires no components, because policy is ours. Version 0.4 is required: later ones do not
+// take algorithms from outside.
+type httpsignEngine struct{ comparisons sync.Pool }
 
-func (e httpsignEngine) verify(label string, r *http.Request) (err error) {
+// newHTTPSignEngine returns an error if httpsign does not take the comparison as an algorithm.
+func newHTTPSignEngine() (*httpsignEngine, error) {
+	first, err := newComparison()
+	if err != nil {
+		return nil, err
+	}
+	e := &httpsignEngine{}
+	e.comparisons.Put(first)
+	return e, nil
+}
+
+func (e *httpsignEngine) agrees(label string, r *http.Request, base, signature []byte) (err error) {
 	defer func() {
 		if recover() != nil {
-			err = errBroken // a panic does not verify a signature
+			err = errBroken // a panic is not an agreement
 		}
 	}()
-	if httpsign.VerifyRequest(label, *e.verifier, r) != nil {
-		return errNotVerified
+	c, ok := e.comparisons.Get().(*comparison)
+	if !ok {
+		if c, err = newComparison(); err != nil {
+			return errBroken
+		}
+	}
+	c.base, c.signature, c.equal = base, signature, false
+	err = httpsign.VerifyRequest(label, *c.verifier, r)
+	agreed := err == nil && c.equal
+	c.base, c.signature = nil, nil
+	e.comparisons.Put(c)
+	if !agreed {
+		return errDisagrees
 	}
 	return nil
+}
+
+// comparison is the key of a httpsign verifier: what the engine must read from one signature.
+type comparison struct {
+	verifier        *httpsign.Verifier // with this comparison as its key
+	base, signature []byte
+	equal           bool
+}
+
+func newComparison() (*comparison, error) {
+	alg, err := registerComparison()
+	if err != nil {
+		return nil, err
+	}
+	c := &comparison{}
+	c.verifier, err = httpsign.NewJWSVerifierV3(alg, c, engineConfig(), httpsign.Headers())
+	return c, err
 }
 
 func engineConfig() *httpsign.VerifyConfig {
 	return httpsign.NewVerifyConfig().SetVerifyCreated(false).SetRejectExpired(false)
 }
 
-func newHMACEngine(secret []byte) (engine, error) {
-	v, err := httpsign.NewHMACSHA256Verifier(secret, engineConfig(), httpsign.Headers())
-	if err != nil {
-		return nil, err
-	}
-	return httpsignEngine{v}, nil
-}
+// registerComparison registers the comparison under a name of its own, which httpsign looks up.
+// As an algorithm of tokens it accepts nothing, because no key of a token is a comparison.
+var registerComparison = sync.OnceValues(func() (jwa.SignatureAlgorithm, error) {
+	alg := jwa.NewSignatureAlgorithm("eyelet-comparison")
+	return alg, jws.RegisterVerifier(alg, comparer{})
+})
 
-// newPublicEngine makes an engine for a key and an algorithm that fits it; see algsOf.
-func newPublicEngine(alg Alg, public crypto.PublicKey) (engine, error) {
-	var v *httpsign.Verifier
-	var err error
-	switch k := public.(type) {
-	case ed25519.PublicKey:
-		v, err = httpsign.NewEd25519Verifier(k, engineConfig(), httpsign.Headers())
-	case *ecdsa.PublicKey:
-		verifier := httpsign.NewP256Verifier
-		if alg == ECDSAP384SHA384 {
-			verifier = httpsign.NewP384Verifier
-		}
-		v, err = verifier(*k, engineConfig(), httpsign.Headers())
-	case *rsa.PublicKey:
-		verifier := httpsign.NewRSAPSSVerifier
-		if alg == RSAv15SHA256 {
-			verifier = httpsign.NewRSAVerifier
-		}
-		v, err = verifier(*k, engineConfig(), httpsign.Headers())
+// comparer is the comparison as an algorithm of package jws.
+type comparer struct{}
+
+// Verify returns nil if the key is a comparison with this payload and signature.
+func (comparer) Verify(key any, payload, signature []byte) error {
+	c, ok := key.(*comparison)
+	if !ok || !hmac.Equal(payload, c.base) || !hmac.Equal(signature, c.signature) {
+		return errDisagrees
 	}
-	if err != nil {
-		return nil, err
-	}
-	return httpsignEngine{v}, nil
+	c.equal = true
+	return nil
 }

@@ -1,26 +1,178 @@
 package verify
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"errors"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
+
+	"github.com/lestrrat-go/jwx/v3/jwa"
+	"github.com/lestrrat-go/jwx/v3/jws"
+	"github.com/yaronf/httpsign"
 )
 
 // brokenEngine fails on every request.
 type brokenEngine struct{}
 
-func (brokenEngine) verify(string, *http.Request) error { return errBroken }
+func (brokenEngine) agrees(string, *http.Request, []byte, []byte) error { return errBroken }
 
 func TestEngineFailureIsMalformed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
-	s.scheme = &RFC9421{Keys: StaticKeys(Key{ID: "k", Alg: HMACSHA256, material: &material{
-		alg: HMACSHA256, check: func(_, _ []byte) bool { return true }, engine: brokenEngine{},
-	}})}
+	s.scheme = &RFC9421{engine: brokenEngine{}, Keys: StaticKeys(s.pair.key)}
 	_, err := s.verify()
 	wantCode(t, err, SignatureMalformed)
-	if err := (httpsignEngine{}).verify("x", &http.Request{}); !errors.Is(err, errBroken) { // panics inside
+	e, err := newHTTPSignEngine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	panics := &http.Request{Method: http.MethodPost, Header: http.Header{}, Body: io.NopCloser(nil)} // reads nil
+	if err := e.agrees("x", panics, nil, nil); !errors.Is(err, errBroken) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestEngineComparesBaseAndSignature changes each thing that the engine reads for itself.
+func TestEngineComparesBaseAndSignature(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.pair.sign(t, s.r, s.body)
+	e, err := newHTTPSignEngine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := mustInput(t, s.r)
+	base, signature := mustBase(t, s.r), in.octets()
+	agree := func(change func(r *http.Request), base, signature []byte) bool {
+		m, err := newMessage(s.r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := m.coveredRequest(in)
+		r.Header = r.Header.Clone()
+		change(r)
+		return e.agrees(in.label, r, base, signature) == nil
+	}
+	same := func(*http.Request) {}
+	if !agree(same, base, signature) {
+		t.Fatal("the engine does not agree")
+	}
+	other := append([]byte("x"), signature[1:]...)
+	for name, change := range map[string]func(r *http.Request){
+		"another method":          func(r *http.Request) { r.Method = "PUT" },
+		"another covered field":   func(r *http.Request) { r.Header["Content-Type"][0] += "x" },
+		"an absent covered field": func(r *http.Request) { delete(r.Header, "Content-Type") },
+		"another host":            func(r *http.Request) { r.URL.Opaque = "//other" + r.URL.Opaque },
+		"another order":           reorder,
+		"an absent input":         func(r *http.Request) { delete(r.Header, "Signature-Input") },
+		"not a byte sequence":     func(r *http.Request) { r.Header.Set("Signature", "sig1=1") },
+	} {
+		if agree(change, base, signature) {
+			t.Errorf("%s: the engine agrees", name)
+		}
+	}
+	if agree(same, append([]byte{' '}, base...), signature) || agree(same, nil, signature) {
+		t.Error("the engine agrees with another base")
+	}
+	if agree(same, base, other) || agree(same, base, nil) {
+		t.Error("the engine agrees with another signature")
+	}
+	if !agree(same, base, signature) {
+		t.Error("the engine does not agree any more")
+	}
+}
+
+// reorder swaps two covered components.
+func reorder(r *http.Request) {
+	input := strings.Replace(r.Header.Get("Signature-Input"), `"@method" "@target-uri"`, `"@target-uri" "@method"`, 1)
+	r.Header.Set("Signature-Input", input)
+}
+
+// TestComparisonIsNotAnAlgorithmOfTokens looks for a token that the registered comparison accepts.
+func TestComparisonIsNotAnAlgorithmOfTokens(t *testing.T) {
+	t.Parallel()
+	alg, err := registerComparison()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := publicAlgorithm(alg.String()); ok {
+		t.Error("tokens may name the comparison")
+	}
+	if found, ok := jwa.LookupSignatureAlgorithm(alg.String()); !ok || found.IsSymmetric() {
+		t.Errorf("registered as %v", found)
+	}
+	token := []byte("eyJhbGciOiJleWVsZXQtY29tcGFyaXNvbiJ9.e30.") // {"alg":"eyelet-comparison"}
+	for _, key := range []any{nil, []byte{}, []byte("secret"), &struct{}{}, newPair(t, "k", Ed25519).key.Public()} {
+		if _, err := jws.Verify(token, jws.WithKey(alg, key)); err == nil {
+			t.Errorf("%T verifies a token", key)
+		}
+		if (comparer{}).Verify(key, nil, nil) == nil {
+			t.Errorf("%T is a comparison", key)
+		}
+	}
+}
+
+// httpsignVerifier returns httpsign's own verifier for a key, with its own cryptography.
+func httpsignVerifier(p testPair) (*httpsign.Verifier, error) {
+	none := httpsign.Headers()
+	switch k := p.key.Public().(type) {
+	case ed25519.PublicKey:
+		return httpsign.NewEd25519Verifier(k, engineConfig(), none)
+	case *ecdsa.PublicKey:
+		if p.key.Alg == ECDSAP384SHA384 {
+			return httpsign.NewP384Verifier(*k, engineConfig(), none)
+		}
+		return httpsign.NewP256Verifier(*k, engineConfig(), none)
+	case *rsa.PublicKey:
+		if p.key.Alg == RSAv15SHA256 {
+			return httpsign.NewRSAVerifier(*k, engineConfig(), none)
+		}
+		return httpsign.NewRSAPSSVerifier(*k, engineConfig(), none)
+	}
+	secret := append(p.signer.Secret, make([]byte, 64)...) // zeros do not change a MAC with a short key
+	return httpsign.NewHMACSHA256Verifier(secret[:64], engineConfig(), none)
+}
+
+// TestHTTPSignVerifiesTheSame lets httpsign verify with its own cryptography what we verify.
+func TestHTTPSignVerifiesTheSame(t *testing.T) {
+	t.Parallel()
+	for _, alg := range []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, ECDSAP384SHA384, RSAPSSSHA512, RSAv15SHA256} {
+		p := newPair(t, "k", alg)
+		v, err := httpsignVerifier(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scheme := &RFC9421{Keys: StaticKeys(p.key), Algs: []Alg{alg}}
+		for name, c := range map[string]struct {
+			change func(r *http.Request)
+			valid  bool
+		}{
+			"unchanged":         {func(*http.Request) {}, true},
+			"another label":     {func(r *http.Request) { relabel(r, "b") }, true},
+			"another method":    {func(r *http.Request) { r.Method = http.MethodPut }, false},
+			"another field":     {func(r *http.Request) { r.Header.Set("Idempotency-Key", "k-2") }, false},
+			"another path":      {func(r *http.Request) { r.URL.Path += "x" }, false},
+			"another order":     {reorder, false},
+			"another signature": {func(r *http.Request) { r.Header.Set("Signature", "sig1=:AAAA:") }, false},
+		} {
+			r := newDelivery(t, testBody)
+			p.sign(t, r, testBody)
+			c.change(r)
+			_, ours := scheme.Verify(r, bodyOf(testBody))
+			m, err := newMessage(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := mustInput(t, r)
+			theirs := httpsign.VerifyRequest(in.label, *v, m.coveredRequest(in))
+			if (ours == nil) != c.valid || (theirs == nil) != c.valid {
+				t.Errorf("%s, %s: ours %v, httpsign %v", alg, name, ours, theirs)
+			}
+		}
 	}
 }

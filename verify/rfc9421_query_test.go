@@ -117,11 +117,12 @@ func TestEngineIsAskedWhereItAgreesWithTheRFC(t *testing.T) {
 		r.URL.RawQuery, r.RequestURI = c.query, ""
 		p.sign(t, r, testBody)
 		asked := 0
-		key := p.key
-		inner := *key.material
-		inner.engine = askedEngine{inner.engine, &asked}
-		key.material = &inner
-		if _, err := (&RFC9421{Keys: StaticKeys(key)}).Verify(r, bodyOf(testBody)); err != nil ||
+		engine, err := newHTTPSignEngine()
+		if err != nil {
+			t.Fatal(err)
+		}
+		scheme := &RFC9421{Keys: StaticKeys(p.key), engine: askedEngine{engine, &asked}}
+		if _, err := scheme.Verify(r, bodyOf(testBody)); err != nil ||
 			(asked == 1) != c.asked {
 			t.Errorf("%v, ?%s: asked %d times, %v", c.components, c.query, asked, err)
 		}
@@ -134,7 +135,7 @@ type askedEngine struct {
 	asked *int
 }
 
-func (e askedEngine) verify(label string, r *http.Request) error {
+func (e askedEngine) agrees(label string, r *http.Request, base, signature []byte) error {
 	*e.asked++
-	return e.engine.verify(label, r)
+	return e.engine.agrees(label, r, base, signature)
 }

@@ -404,7 +404,7 @@ func (v *vectorMessage) runAccepted(t *testing.T, in signatureInput, keys vector
 }
 
 // runRefused checks that we refuse what the standard allows but receivers of requests must not
-// accept, and that the engine alone accepts it.
+// accept, and that the signature is over the engine's base.
 func (v *vectorMessage) runRefused(
 	t *testing.T, in signatureInput, keys vectorKeys, requests []*vectorMessage, wantBase string,
 ) {
@@ -434,25 +434,20 @@ func (v *vectorMessage) runRefused(
 		} else if q != nil {
 			request = q.at(q.request.Host)
 		}
-		e, ok := key.material.engine.(httpsignEngine)
-		if !ok {
-			t.Fatal("the key has another engine")
-		}
-		if v.response == nil {
-			verified = httpsign.VerifyRequest(in.label, *e.verifier, request)
-		} else {
-			verified = httpsign.VerifyResponse(in.label, *e.verifier, v.response, request)
-		}
-		if verified != nil {
+		base, err := engineBase(in.label, request, v.response, request)
+		if err != nil {
+			verified = err
 			continue
 		}
-		if base, err := engineBase(in.label, request, v.response, request); err != nil ||
-			wantBase != "" && base != wantBase {
-			t.Errorf("base (%v):\n%s\nwant:\n%s", err, base, wantBase)
+		if !key.material.check([]byte(base), in.octets()) {
+			continue
+		}
+		if wantBase != "" && base != wantBase {
+			t.Errorf("base:\n%s\nwant:\n%s", base, wantBase)
 		}
 		return
 	}
-	t.Errorf("the engine does not verify %s: %v", in.label, verified)
+	t.Errorf("the engine's base does not verify %s: %v", in.label, verified)
 }
 
 func between(s, before, after string) string {
