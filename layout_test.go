@@ -83,6 +83,7 @@ var confined = map[string][]string{
 	"github.com/KimMachineGun/automemlimit": {"dedup/badgerstore/"},
 	"github.com/yaronf/httpsign":            {"verify/rfc9421_engine.go"},
 	"github.com/lestrrat-go/jwx/v3":         {"verify/"},
+	"github.com/go-json-experiment/json":    {"cmd/eyelet/internal/sink/"},
 	"github.com/hanwen/go-fuse/v2":          {"dedup/badgerstore/internal/faultdisk/"},
 	"github.com/cloudevents/sdk-go/v2":      {}, // an oracle for tests only
 }

@@ -3,11 +3,9 @@ package sink
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -357,63 +355,6 @@ func TestKeysThatNoFieldCanHoldAreDigested(t *testing.T) {
 		if got != want {
 			t.Errorf("%q is sent as %s, want %s", id, got, want)
 		}
-	}
-}
-
-func TestEventsArePrintedAsLines(t *testing.T) {
-	t.Parallel()
-	for body, want := range map[string]string{
-		"{\"a\":\n1}": `"data":{"a":1}`, "a=b&c": `"text":"a=b\u0026c"`, "\xff": `"body":"/w=="`, "": `"attempt":2`,
-	} {
-		var out bytes.Buffer
-		if err := (Stdout{&Output{w: &out}}).Deliver(context.Background(), order(body)); err != nil {
-			t.Fatal(err)
-		}
-		line := out.String()
-		if strings.Count(line, "\n") != 1 || !strings.Contains(line, want) || !json.Valid([]byte(line)) {
-			t.Errorf("%q is printed as %s", body, line)
-		}
-	}
-	broken := Stdout{&Output{w: brokenWriter{}}}
-	if err := broken.Deliver(context.Background(), order("{}")); err == nil {
-		t.Error("an event that could not be printed is done")
-	}
-}
-
-type brokenWriter struct{}
-
-func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("pipe is broken") }
-
-// halting writes half of the first line and fails, as a full disk does.
-type halting struct {
-	bytes.Buffer
-	failed bool
-}
-
-func (h *halting) Write(p []byte) (int, error) {
-	if h.failed {
-		return h.Buffer.Write(p)
-	}
-	h.failed = true
-	n, _ := h.Buffer.Write(p[:len(p)/2])
-	return n, fs.ErrInvalid
-}
-
-func TestALineAfterATornOneIsWhole(t *testing.T) {
-	t.Parallel()
-	w := &halting{}
-	s := Stdout{&Output{w: w}}
-	if err := s.Deliver(t.Context(), order(`{}`)); !errors.Is(err, fs.ErrInvalid) {
-		t.Fatalf("error is %v", err)
-	}
-	for range 2 {
-		if err := s.Deliver(t.Context(), order(`{}`)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lines := strings.Split(w.String(), "\n")
-	if len(lines) != 4 || !strings.HasPrefix(lines[1], `{"id"`) || lines[1] != lines[2] {
-		t.Errorf("lines are %q", lines)
 	}
 }
 

@@ -2,14 +2,15 @@ package sink
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"sync"
-	"syscall"
-	"time"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -17,86 +18,23 @@ import (
 // Stdout prints each event as a line of JSON.
 type Stdout struct{ Out *Output }
 
-// Output is a writer for several handlers: it writes one line at a time.
-type Output struct {
-	mu   sync.Mutex
-	w    io.Writer
-	torn bool          // the last line was cut: the next one begins with a newline
-	gone chan struct{} // closed once the reader of the pipe is gone, which is final
-}
+// maxKept bounds the buffers of lines that are used again, in bytes.
+const maxKept = 1 << 20
 
-// NewOutput returns an Output over w.
-func NewOutput(w io.Writer) *Output { return &Output{w: w, gone: make(chan struct{})} }
-
-// Gone is closed once the reader of the pipe is gone.
-func (o *Output) Gone() <-chan struct{} { return o.gone }
-
-// Write writes a line. It writes nothing once the reader is gone.
-func (o *Output) Write(line []byte) (n int, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	select {
-	case <-o.gone:
-		return 0, syscall.EPIPE
-	default:
-	}
-	defer func() {
-		if readerGone(err) {
-			close(o.gone)
-		}
-	}()
-	if o.torn {
-		if _, err := o.w.Write([]byte("\n")); err != nil {
-			return 0, err
-		}
-		o.torn = false
-	}
-	n, err = o.w.Write(line)
-	o.torn = n > 0 && n < len(line)
-	return n, err
-}
-
-// readerGone reports whether a write failed because the reader of the pipe is gone.
-func readerGone(err error) bool {
-	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
-}
-
-// printed is the line of an event. A JSON payload is in data as it is, other text in text, and
-// other bytes in body, in base64.
-type printed struct {
-	ID         string            `json:"id"`
-	VendorID   string            `json:"vendor_id,omitempty"`
-	Event      string            `json:"event"`
-	Producer   string            `json:"producer"`
-	Endpoint   string            `json:"endpoint"`
-	Type       string            `json:"type"`
-	Attempt    int               `json:"attempt"`
-	Accepted   time.Time         `json:"accepted"`
-	Attributes map[string]string `json:"attributes,omitempty"`
-	Data       json.RawMessage   `json:"data,omitempty"`
-	Text       string            `json:"text,omitempty"`
-	Body       []byte            `json:"body,omitempty"`
-}
+// buffers holds the buffers of written lines.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Deliver implements [Sink].
 func (s Stdout) Deliver(_ context.Context, ev receiver.Event[[]byte]) error {
-	p := printed{
-		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint,
-		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
+	buffer := buffers.Get().(*[]byte)
+	line, err := appendLine((*buffer)[:0], &ev)
+	if err == nil {
+		line, err = s.Out.write(line)
 	}
-	switch {
-	case json.Valid(ev.Body):
-		p.Data = ev.Body
-	case utf8.Valid(ev.Body):
-		p.Text = string(ev.Body)
-	default:
-		p.Body = ev.Body
+	if cap(line) <= maxKept {
+		*buffer = line
+		buffers.Put(buffer)
 	}
-	line, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	_, err = s.Out.Write(append(line, '\n'))
 	if readerGone(err) {
 		return receiver.Postpone(0, err) // no attempt of this process can print it
 	}
@@ -105,5 +43,79 @@ func (s Stdout) Deliver(_ context.Context, ev receiver.Event[[]byte]) error {
 
 // Answer implements [Sink].
 func (s Stdout) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
-	return receiver.Response{Status: http.StatusNoContent}, errors.Join(s.Deliver(ctx, ev))
+	return receiver.Response{Status: http.StatusNoContent}, s.Deliver(ctx, ev)
+}
+
+// appendLine appends the line of an event to b.
+func appendLine(b []byte, ev *receiver.Event[[]byte]) ([]byte, error) {
+	b = appendMember(b, `{"id":`, ev.ID)
+	if ev.VendorID != "" {
+		b = appendMember(b, `,"vendor_id":`, ev.VendorID)
+	}
+	b = appendMember(b, `,"event":`, ev.EventID)
+	b = appendMember(b, `,"producer":`, ev.Producer)
+	b = appendMember(b, `,"endpoint":`, ev.Endpoint)
+	b = appendMember(b, `,"type":`, ev.Type)
+	b = append(b, `,"attempt":`...)
+	b = strconv.AppendInt(b, int64(ev.Attempt), 10)
+	b = append(b, `,"accepted":"`...)
+	b, err := ev.Accepted.UTC().AppendText(b)
+	b = append(b, '"')
+	b = appendAttributes(b, ev.Attributes)
+	b = appendBody(b, ev.Body)
+	return append(b, "}\n"...), err
+}
+
+// appendAttributes appends the attributes, if there are any, in the order of their names.
+func appendAttributes(b []byte, attributes map[string]string) []byte {
+	if len(attributes) == 0 {
+		return b
+	}
+	names := make([]string, 0, 16) // usually all, on the stack
+	for name := range attributes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	before := `,"attributes":{`
+	for _, name := range names {
+		b = appendMember(b, before, name)
+		b = appendMember(b, ":", attributes[name])
+		before = ","
+	}
+	return append(b, '}')
+}
+
+// format makes JSON compact and escapes what HTML and JavaScript read differently, as
+// encoding/json does. It accepts what encoding/json accepts.
+var format = []jsontext.Options{
+	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true),
+	jsontext.EscapeForHTML(true), jsontext.EscapeForJS(true),
+}
+
+// appendBody appends a JSON payload as data, other text as text, and other bytes as body, in
+// base64.
+func appendBody(b, body []byte) []byte {
+	if data, err := jsontext.AppendFormat(append(b, `,"data":`...), body, format...); err == nil {
+		return data
+	}
+	switch {
+	case len(body) == 0:
+		return b
+	case utf8.Valid(body):
+		return appendMember(b, `,"text":`, string(body))
+	}
+	b = append(b, `,"body":"`...)
+	return append(base64.StdEncoding.AppendEncode(b, body), '"')
+}
+
+// appendMember appends the text before a string, and the string.
+func appendMember(b []byte, before, value string) []byte {
+	b = append(b, before...)
+	for _, c := range []byte(value) {
+		if c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			escaped, _ := json.Marshal(value) // a string always marshals
+			return append(b, escaped...)
+		}
+	}
+	return append(append(append(b, '"'), value...), '"')
 }

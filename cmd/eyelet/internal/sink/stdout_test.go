@@ -1,0 +1,338 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// printed is the line of an event as encoding/json writes it. A JSON payload is in data as it is,
+// other text in text, and other bytes in body, in base64.
+type printed struct {
+	ID         string            `json:"id"`
+	VendorID   string            `json:"vendor_id,omitempty"`
+	Event      string            `json:"event"`
+	Producer   string            `json:"producer"`
+	Endpoint   string            `json:"endpoint"`
+	Type       string            `json:"type"`
+	Attempt    int               `json:"attempt"`
+	Accepted   time.Time         `json:"accepted"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+	Data       json.RawMessage   `json:"data,omitempty"`
+	Text       string            `json:"text,omitempty"`
+	Body       []byte            `json:"body,omitempty"`
+}
+
+// referenceLine is appendLine, made of encoding/json.
+func referenceLine(ev *receiver.Event[[]byte]) (string, error) {
+	p := printed{
+		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint,
+		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
+	}
+	switch {
+	case json.Valid(ev.Body):
+		p.Data = ev.Body
+	case utf8.Valid(ev.Body):
+		p.Text = string(ev.Body)
+	default:
+		p.Body = ev.Body
+	}
+	line, err := json.Marshal(p)
+	return string(line) + "\n", err
+}
+
+// texts are strings that encodings of JSON treat in different ways.
+var texts = []string{
+	"", "k-1", `<a href="x">&amp;</a>`, "\x00\n\t\b\f\x7f\u0080", "caf\u00e9 \U0001F600", "\xff\xfe", "a\xe2\x80",
+	"\u2028\u2029", `\u2028"\`, "\ufffd\ufeff",
+}
+
+// payloads are bodies of all kinds.
+var payloads = []string{
+	"", " ", "{}", " [1 , 2]\n", `"x"`, "12", "-0.0e+5", "nul", `{"a":1}{}`, `{"a":1,"a":2}`, "{\"a\":\n1}",
+	`{"<&>":"<&>\u003c\/\u2028"}`, "{\"a\":\"\u2028\u2029\xff\xe2\x80\"}",
+	`["\ud800","\ud83d\ude00","\u00e9"]`, "a=b&c",
+	"\xff", "<xml/>", "{\"a\":\"\x01\"}", "\ufeff{}", "1e999",
+	strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000),
+	strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001), `{"text":"` + strings.Repeat("<long>", 2_000) + `"}`,
+}
+
+// checkLine compares the line of an event with that of encoding/json.
+func checkLine(t *testing.T, ev *receiver.Event[[]byte]) {
+	t.Helper()
+	want, wantErr := referenceLine(ev)
+	got, err := appendLine(nil, ev)
+	if (err == nil) != (wantErr == nil) || err == nil && string(got) != want {
+		t.Errorf("got  %.300q, %v\nwant %.300q, %v", got, err, want, wantErr)
+	}
+}
+
+func TestALineIsThatOfEncodingJSON(t *testing.T) {
+	t.Parallel()
+	for _, body := range payloads {
+		ev := order(body)
+		checkLine(t, &ev)
+	}
+	for i, text := range texts {
+		for _, at := range []time.Time{{}, time.Unix(1, 1e6), time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+			checkLine(t, &receiver.Event[[]byte]{
+				ID: text, VendorID: text, EventID: text, Producer: text, Endpoint: text, Type: text, Attempt: i,
+				Accepted: at, Body: []byte(text), Attributes: map[string]string{text: text, "b": "", "a" + text: text}})
+		}
+	}
+}
+
+func FuzzLine(f *testing.F) {
+	for i, body := range payloads {
+		f.Add(texts[i%len(texts)], []byte(body))
+	}
+	f.Fuzz(func(t *testing.T, text string, body []byte) {
+		ev := receiver.Event[[]byte]{ID: text, Body: body, Attributes: map[string]string{text: "x", "b": text}}
+		checkLine(t, &ev)
+	})
+}
+
+func TestEventsArePrintedAsLines(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		"{\"a\":\n1}": `"data":{"a":1}`, "a=b&c": `"text":"a=b\u0026c"`, "\xff": `"body":"/w=="`, "": `"attempt":2`,
+	} {
+		var out bytes.Buffer
+		if err := (Stdout{&Output{w: &out}}).Deliver(context.Background(), order(body)); err != nil {
+			t.Fatal(err)
+		}
+		line := out.String()
+		if strings.Count(line, "\n") != 1 || !strings.Contains(line, want) || !json.Valid([]byte(line)) {
+			t.Errorf("%q is printed as %s", body, line)
+		}
+	}
+	broken := Stdout{&Output{w: brokenWriter{}}}
+	if err := broken.Deliver(context.Background(), order("{}")); err == nil {
+		t.Error("an event that could not be printed is done")
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("pipe is broken") }
+
+// halting writes half of the first line and fails, as a full disk does.
+type halting struct {
+	bytes.Buffer
+	failed bool
+}
+
+func (h *halting) Write(p []byte) (int, error) {
+	if h.failed {
+		return h.Buffer.Write(p)
+	}
+	h.failed = true
+	n, _ := h.Buffer.Write(p[:len(p)/2])
+	return n, fs.ErrInvalid
+}
+
+func TestALineAfterATornOneIsWhole(t *testing.T) {
+	t.Parallel()
+	w := &halting{}
+	s := Stdout{&Output{w: w}}
+	if err := s.Deliver(t.Context(), order(`{}`)); !errors.Is(err, fs.ErrInvalid) {
+		t.Fatalf("error is %v", err)
+	}
+	for range 2 {
+		if err := s.Deliver(t.Context(), order(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.Split(w.String(), "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], `{"id"`) || lines[1] != lines[2] {
+		t.Errorf("lines are %q", lines)
+	}
+}
+
+// gate is a writer whose calls wait until they are let through.
+type gate struct {
+	entered, open chan struct{}
+	err           error
+	calls         []string
+}
+
+func newGate() *gate { return &gate{entered: make(chan struct{}), open: make(chan struct{})} }
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.entered <- struct{}{}
+	<-g.open
+	g.calls = append(g.calls, string(p))
+	if g.err != nil {
+		return 0, g.err
+	}
+	return len(p), nil
+}
+
+// deliverTogether starts the first delivery, and the others while it is being written.
+func deliverTogether(t *testing.T, o *Output, g *gate, n int) <-chan error {
+	t.Helper()
+	done := make(chan error, n)
+	deliver := func(id int) {
+		done <- Stdout{o}.Deliver(context.Background(), receiver.Event[[]byte]{ID: fmt.Sprint(id)})
+	}
+	go deliver(0)
+	<-g.entered
+	size := 0
+	for i := 1; i < n; i++ {
+		go deliver(i)
+		for joined := false; !joined; time.Sleep(time.Millisecond) {
+			o.mu.Lock()
+			joined = o.next != nil && len(o.next.text) > size
+			if joined {
+				size = len(o.next.text)
+			}
+			o.mu.Unlock()
+		}
+	}
+	return done
+}
+
+func TestWaitingLinesAreWrittenTogether(t *testing.T) {
+	t.Parallel()
+	const n = 8
+	g := newGate()
+	done := deliverTogether(t, NewOutput(g), g, n)
+	g.open <- struct{}{}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
+	select {
+	case err := <-done:
+		t.Fatalf("a handler returned before its line was written: %v", err)
+	case <-time.After(10 * time.Millisecond):
+	}
+	g.open <- struct{}{}
+	for range n - 1 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(g.calls) != 2 || strings.Count(g.calls[1], "\n") != n-1 {
+		t.Errorf("calls are %q", g.calls)
+	}
+}
+
+func TestAnErrorIsThatOfEveryLineOfTheCall(t *testing.T) {
+	t.Parallel()
+	const n = 8
+	g := newGate()
+	done := deliverTogether(t, NewOutput(g), g, n)
+	g.open <- struct{}{}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
+	g.err = fs.ErrInvalid
+	g.open <- struct{}{}
+	for range n - 1 {
+		if err := <-done; !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("error is %v", err)
+		}
+	}
+}
+
+// sizes is a slow writer that records the sizes of writes.
+type sizes struct {
+	bytes.Buffer
+	all []int
+}
+
+func (s *sizes) Write(p []byte) (int, error) {
+	s.all = append(s.all, len(p))
+	time.Sleep(50 * time.Microsecond) // others wait
+	return s.Buffer.Write(p)
+}
+
+func TestLinesOfManyHandlersAreWhole(t *testing.T) {
+	t.Parallel()
+	const handlers, each, most = 16, 50, 1000
+	w := &sizes{}
+	o := NewOutput(w)
+	o.most = most
+	var all sync.WaitGroup
+	for h := range handlers {
+		all.Go(func() {
+			for i := range each {
+				body := fmt.Appendf(nil, "%q", strings.Repeat("x", (h*each+i)%300))
+				ev := receiver.Event[[]byte]{ID: "k", Body: body}
+				if err := (Stdout{o}).Deliver(context.Background(), ev); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	lines := strings.Split(strings.TrimSuffix(w.String(), "\n"), "\n")
+	if len(lines) != handlers*each {
+		t.Errorf("%d lines, want %d", len(lines), handlers*each)
+	}
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) {
+			t.Fatalf("not a line: %q", line)
+		}
+	}
+	if longest := slices.Max(w.all); longest > most {
+		t.Errorf("a call writes %d bytes", longest)
+	}
+}
+
+// TestLinesInAPipeStayInOnePiece: beyond PIPE_BUF another writer of the pipe, such as the log,
+// may write in between.
+func TestLinesInAPipeStayInOnePiece(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close() //nolint:errcheck // a pipe
+	defer w.Close() //nolint:errcheck // a pipe
+	f, err := os.Create(filepath.Join(t.TempDir(), "events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // empty
+	if pipe, file := NewOutput(w).most, NewOutput(f).most; pipe != pipeBuf || file != maxTogether {
+		t.Errorf("a pipe takes %d bytes together, a file %d", pipe, file)
+	}
+}
+
+func BenchmarkLine(b *testing.B) {
+	ev := order(`{"action":"opened","text":"` + strings.Repeat("lorem ipsum ", 80) + `"}`)
+	b.Run("encoding_json", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			if _, err := referenceLine(&ev); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("appended", func(b *testing.B) {
+		b.ReportAllocs()
+		s := Stdout{NewOutput(io.Discard)}
+		for range b.N {
+			if err := s.Deliver(context.Background(), ev); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
