@@ -129,6 +129,16 @@ type Expediter interface {
 	RunNow(ctx context.Context, event string) (Record, error)
 }
 
+// ManyFinisher is an optional interface of stores for which recording several results in one
+// durable step costs less than one by one. Memory and badgerstore implement it.
+type ManyFinisher interface {
+	// FinishMany finishes each task as [Store.Finish] does, in the order of the arguments: of two
+	// results for one lease the second gets ErrLeaseLost. It returns one error for each result, in
+	// the same order, when all those without an error are durable. A result that is refused
+	// affects no other. If ctx ends first, all results may get its error, also those that count.
+	FinishMany(ctx context.Context, results ...LeaseResult) []error
+}
+
 // The errors of a store.
 var (
 	ErrLeaseLost = errors.New("lease lost: the task was taken over or is finished")

@@ -48,3 +48,9 @@ type Result struct {
 	// Response is the response of a held claim.
 	Response Response
 }
+
+// LeaseResult is the result of the work under a lease.
+type LeaseResult struct {
+	Lease  Lease
+	Result Result
+}

@@ -56,8 +56,9 @@ type Memory struct {
 }
 
 var (
-	_ Store     = (*Memory)(nil)
-	_ Expediter = (*Memory)(nil)
+	_ Store        = (*Memory)(nil)
+	_ Expediter    = (*Memory)(nil)
+	_ ManyFinisher = (*Memory)(nil)
 )
 
 // NewMemory returns an empty store.
@@ -199,6 +200,15 @@ func (m *Memory) Finish(ctx context.Context, l Lease, res Result) error {
 		res.Response = res.Response.Clone()
 		return r.Finish(l, res, now)
 	})
+}
+
+// FinishMany implements [ManyFinisher].
+func (m *Memory) FinishMany(ctx context.Context, results ...LeaseResult) []error {
+	errs := make([]error, len(results))
+	for i, r := range results {
+		errs[i] = m.Finish(ctx, r.Lease, r.Result)
+	}
+	return errs
 }
 
 // leased edits the record of a lease.

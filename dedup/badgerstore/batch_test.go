@@ -66,10 +66,9 @@ func together(t *testing.T, s manualStore, ops ...op) {
 	}
 }
 
-func finishOp(l dedup.Lease, kind dedup.Kind) *leaseOp {
-	return &leaseOp{ticket: newTicket(false), lease: l, change: func(r *dedup.Record, now time.Time) error {
-		return r.Finish(l, dedup.Result{Kind: kind}, now)
-	}}
+func finishOf(l dedup.Lease, kind dedup.Kind) *finishOp {
+	o := newFinish(l, dedup.Result{Kind: kind}, make(chan struct{}, 1))
+	return &o
 }
 
 // TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent ends an event and claims its key
@@ -94,7 +93,7 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 			together(t, s, first)
 			take := takeOpOf(1)
 			together(t, s, take)
-			together(t, s, finishOp(take.work[0].Lease, dedup.ResultDone))
+			together(t, s, finishOf(take.work[0].Lease, dedup.ResultDone))
 			second := claimOpOf(t, claim)
 			together(t, s, append(forget(s.Store, first.decisions[0].Record.Event), second)...)
 			if v := second.decisions[0].Verdict; v != dedup.New {
@@ -128,7 +127,7 @@ func TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane(t *testing.T) {
 	take := takeOpOf(1)
 	together(t, s, take)
 	lease := take.work[0].Lease
-	together(t, s, finishOp(lease, dedup.ResultDone), &purgeOp{ticket: newTicket(true), event: lease.Event},
+	together(t, s, finishOf(lease, dedup.ResultDone), &purgeOp{ticket: newTicket(true), event: lease.Event},
 		claimOpOf(t, claim))
 	next := takeOpOf(1)
 	together(t, s, next)
@@ -500,7 +499,7 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 	if len(next.work) != 1 || next.work[0].Record.Event != waits || len(none.work) != 0 {
 		t.Errorf("then Takes got %d and %d tasks", len(next.work), len(none.work))
 	}
-	together(t, s, finishOp(take.work[0].Lease, dedup.ResultDone), finishOp(next.work[0].Lease, dedup.ResultDone))
+	together(t, s, finishOf(take.work[0].Lease, dedup.ResultDone), finishOf(next.work[0].Lease, dedup.ResultDone))
 	if open, _ := s.writer.tasks.Len(); open != 0 {
 		t.Errorf("%d tasks are left", open)
 	}

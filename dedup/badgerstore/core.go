@@ -90,25 +90,30 @@ func (c *core) do(ctx context.Context, o op) error {
 	if err := cmp.Or(c.usable(), ctx.Err()); err != nil {
 		return err
 	}
-	if !o.self().claim {
-		return c.push(ctx, o, nil)
+	var hangs <-chan struct{}
+	if o.self().claim {
+		if err := c.heart.err(); err != nil {
+			return err
+		}
+		hangs = c.heart.hangs.wait()
 	}
-	if err := c.heart.err(); err != nil {
+	if err := c.push(ctx, hangs, o); err != nil {
 		return err
 	}
-	return c.push(ctx, o, c.heart.hangs.wait())
+	return o.self().err
 }
 
-// push waits until an operation is done, ctx ends, the store has failed, or hangs is closed. In all
-// cases but the first the operation may still happen.
-func (c *core) push(ctx context.Context, o op, hangs <-chan struct{}) error {
-	if err := c.queue.push(o); err != nil {
+// push waits until operations, which share a channel, are done. It returns an error if ctx ends,
+// the store has failed, or hangs is closed before: the operations may still happen then.
+func (c *core) push(ctx context.Context, hangs <-chan struct{}, ops ...op) error {
+	if err := c.queue.push(ops...); err != nil {
 		return err
 	}
-	for {
+	done := ops[0].self().done
+	for left := len(ops); left > 0; {
 		select {
-		case <-o.self().done:
-			return o.self().err
+		case <-done:
+			left--
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.failed:
@@ -120,6 +125,7 @@ func (c *core) push(ctx context.Context, o op, hangs <-chan struct{}) error {
 			hangs = nil // the disk responds again
 		}
 	}
+	return nil
 }
 
 // submit is do for the background, which waits to the end.

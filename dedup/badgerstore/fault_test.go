@@ -451,7 +451,7 @@ func TestAFullQueueRefusesClaimsOnly(t *testing.T) {
 		}
 	}
 	unavailable(t, q.push(&claimOp{ticket: ticket{claim: true, eager: true}}), "write queue full")
-	if err := q.push(&leaseOp{ticket: newTicket(false)}); err != nil {
+	if err := q.push(&finishOp{ticket: newTicket(false)}); err != nil {
 		t.Errorf("Finish: %v", err)
 	}
 	large := newQueue()

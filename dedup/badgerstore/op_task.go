@@ -117,25 +117,40 @@ func ready(t dedup.Task, now time.Time) bool {
 	return false
 }
 
-type leaseOp struct {
+type extendOp struct {
 	ticket
-	lease  dedup.Lease
-	change func(r *dedup.Record, now time.Time) error
+	lease dedup.Lease
+	by    time.Duration
 }
 
-func (o *leaseOp) apply(b *batch) error {
-	r, err := b.event(o.lease.Event)
+func (o *extendOp) apply(b *batch) error {
+	return b.leased(o.lease, func(r *dedup.Record) error { return r.Extend(o.lease, o.by, b.now) })
+}
+
+type finishOp struct {
+	ticket
+	lease  dedup.Lease
+	result dedup.Result
+}
+
+func (o *finishOp) apply(b *batch) error {
+	return b.leased(o.lease, func(r *dedup.Record) error { return r.Finish(o.lease, o.result, b.now) })
+}
+
+// leased changes the record of a lease.
+func (b *batch) leased(l dedup.Lease, change func(r *dedup.Record) error) error {
+	r, err := b.event(l.Event)
 	if err != nil {
 		return err
 	}
-	if r == nil || r.rec.Disposable(b.now) || !r.rec.Holds(o.lease) {
+	if r == nil || r.rec.Disposable(b.now) || !r.rec.Holds(l) {
 		return dedup.ErrLeaseLost
 	}
 	if b.disk.frozen() {
 		return b.disk.err()
 	}
 	next := r.edit()
-	if err := o.change(&next.rec, b.now); err != nil {
+	if err := change(&next.rec); err != nil {
 		return err
 	}
 	b.settle(next)

@@ -34,7 +34,7 @@ type ticket struct {
 	claim bool // refused if the queue is full
 	bytes int
 	err   error
-	done  chan struct{}
+	done  chan struct{} // receives when err is final; operations of one call may share it
 }
 
 func (t *ticket) self() *ticket { return t }
@@ -44,8 +44,11 @@ func (t *ticket) answer(err error) {
 	t.done <- struct{}{}
 }
 
+// ticketBytes is the size of an operation without data.
+const ticketBytes = 512
+
 func newTicket(eager bool) ticket {
-	return ticket{eager: eager, bytes: 512, done: make(chan struct{}, 1)}
+	return ticket{eager: eager, bytes: ticketBytes, done: make(chan struct{}, 1)}
 }
 
 type queue struct {
@@ -67,33 +70,43 @@ func newQueue() *queue {
 	return &queue{wake: make(chan struct{}, 1), want: 1, timer: t}
 }
 
-// push adds an operation, or returns errQueueClosed or errQueueFull.
-func (q *queue) push(o op) error {
-	t := o.self()
+// push adds operations, or returns errQueueClosed or errQueueFull and adds none.
+func (q *queue) push(ops ...op) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case q.closed:
+	if q.closed {
 		return errQueueClosed
-	case t.claim && (len(q.ops) >= queueOps || q.bytes+t.bytes > queueBytes && q.bytes > 0):
-		return errQueueFull
 	}
-	q.ops = append(q.ops, o)
-	q.bytes += t.bytes
-	var ring bool
-	if t.eager {
-		q.eager++
-		ring = q.eager >= q.want
-	} else if lazy := len(q.ops) - q.eager; lazy == 1 {
-		q.lazyAt = time.Now()
-		ring = true // the committer sets its timer
-	} else {
-		ring = lazy == lazyMost
+	for _, o := range ops {
+		t := o.self()
+		if t.claim && (len(q.ops) >= queueOps || q.bytes+t.bytes > queueBytes && q.bytes > 0) {
+			return errQueueFull
+		}
+	}
+	ring := false
+	for _, o := range ops {
+		ring = q.add(o) || ring
 	}
 	if ring {
 		q.ring()
 	}
 	return nil
+}
+
+// add adds an operation. It reports whether the committer must wake up.
+func (q *queue) add(o op) bool {
+	t := o.self()
+	q.ops = append(q.ops, o)
+	q.bytes += t.bytes
+	if t.eager {
+		q.eager++
+		return q.eager >= q.want
+	}
+	lazy := len(q.ops) - q.eager
+	if lazy == 1 {
+		q.lazyAt = time.Now() // the committer sets its timer
+	}
+	return lazy == 1 || lazy == lazyMost
 }
 
 func (q *queue) ring() {

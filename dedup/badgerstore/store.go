@@ -42,8 +42,9 @@ type Store struct {
 }
 
 var (
-	_ dedup.Store     = (*Store)(nil)
-	_ dedup.Expediter = (*Store)(nil)
+	_ dedup.Store        = (*Store)(nil)
+	_ dedup.Expediter    = (*Store)(nil)
+	_ dedup.ManyFinisher = (*Store)(nil)
 )
 
 // DamagedError reports a stored value that is not what was written: Key names it, Reason describes

@@ -48,7 +48,8 @@ func (s *Store) bodies(o *takeOp) []dedup.Work {
 			if !errors.As(err, new(*DamagedError)) { // the store is closing, which is unrelated to the task
 				res = dedup.Result{Kind: dedup.ResultRelease}
 			}
-			_ = s.queue.push(newFinish(newTicket(false), w.Lease, res)) // or the lease expires and Take tries again
+			finish := newFinish(w.Lease, res, make(chan struct{}, 1))
+			_ = s.queue.push(&finish) // or the lease expires and Take tries again
 			continue
 		}
 		w.Record.Payload.Body = body
@@ -64,25 +65,48 @@ func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) erro
 	if d <= 0 {
 		return fmt.Errorf("%w: extension by %v", dedup.ErrInvalid, d)
 	}
-	return s.do(ctx, &leaseOp{ticket: newTicket(false), lease: l, change: func(r *dedup.Record, now time.Time) error {
-		return r.Extend(l, d, now)
-	}})
+	return s.do(ctx, &extendOp{ticket: newTicket(false), lease: l, by: d})
 }
 
 // Finish implements [dedup.Store]. A result that a request waits for (one with a response, and
 // a release) is committed at once; others share the next commit.
 func (s *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) error {
-	res.Response = res.Response.Clone()
-	t := newTicket(res.Response.Status != 0 || res.Kind == dedup.ResultRelease)
-	if t.bytes += answerSize(res.Response) + len(res.Reason) + len(res.Err); t.bytes > stateMost {
-		return fmt.Errorf("%w: a result of %d bytes, at most %d", dedup.ErrTooLarge, t.bytes, stateMost)
-	}
-	return s.do(ctx, newFinish(t, l, res))
+	return s.FinishMany(ctx, dedup.LeaseResult{Lease: l, Result: res})[0]
 }
 
-func newFinish(t ticket, l dedup.Lease, res dedup.Result) *leaseOp {
-	return &leaseOp{ticket: t, lease: l, change: func(r *dedup.Record, now time.Time) error {
-		return r.Finish(l, res, now)
+// FinishMany implements [dedup.ManyFinisher]. The results share the commit of [Store.Finish].
+func (s *Store) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
+	errs := make([]error, len(results))
+	ops, queued := make([]finishOp, len(results)), make([]op, 0, len(results))
+	done := make(chan struct{}, len(results))
+	for i, r := range results {
+		o := &ops[i]
+		*o = newFinish(r.Lease, r.Result, done)
+		if o.bytes > stateMost {
+			o.err = fmt.Errorf("%w: a result of %d bytes, at most %d", dedup.ErrTooLarge, o.bytes, stateMost)
+			continue
+		}
+		queued = append(queued, o)
+	}
+	err := cmp.Or(s.usable(), ctx.Err())
+	if err == nil && len(queued) > 0 {
+		err = s.push(ctx, nil, queued...)
+	}
+	for i := range errs {
+		if errs[i] = err; err == nil { // else the committer may still be writing to the operation
+			errs[i] = ops[i].err
+		}
+	}
+	return errs
+}
+
+// newFinish returns the operation of a result, which it copies.
+func newFinish(l dedup.Lease, res dedup.Result, done chan struct{}) finishOp {
+	res.Response = res.Response.Clone()
+	return finishOp{lease: l, result: res, ticket: ticket{
+		eager: res.Response.Status != 0 || res.Kind == dedup.ResultRelease,
+		bytes: ticketBytes + answerSize(res.Response) + len(res.Reason) + len(res.Err),
+		done:  done,
 	}}
 }
 

@@ -1,6 +1,8 @@
 package deduptest
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -134,5 +136,124 @@ var leaseChecks = []check{
 			x.finish(w.Lease, done())
 			grows(x.want(dedup.New, held("held "+id)).Lease)
 		}
+	}},
+}
+
+// finishManyChecks are skipped for stores that are not a [dedup.ManyFinisher].
+var finishManyChecks = []check{
+	{"EveryResultCountsAsWithFinish", func(x *rig) {
+		event := x.accept(handled("a", "done", "dead", "waits", "released"))
+		kinds := map[string]dedup.Result{"done": done(), "dead": dead(), "waits": retry(hour), "released": release()}
+		var all []dedup.LeaseResult
+		for range kinds {
+			w := x.take()
+			all = append(all, dedup.LeaseResult{Lease: w.Lease, Result: kinds[w.Task().Handler]})
+		}
+		x.finishMany(all, nil, nil, nil, nil)
+		for i, want := range []struct {
+			state   dedup.State
+			attempt int
+			err     string
+		}{
+			{dedup.Done, 1, ""}, {dedup.Dead, 1, "no more attempts"}, {dedup.Pending, 1, "connection refused"},
+			{dedup.Pending, 0, ""},
+		} {
+			if t := x.get(event).Tasks[i]; t.State != want.state || t.Attempt != want.attempt || t.Err != want.err {
+				x.Errorf("task %s: %v, attempt %d, error %q", t.Handler, t.State, t.Attempt, t.Err)
+			}
+		}
+		w := x.take()
+		equal(x, "handler", w.Task().Handler, "released")
+		x.idle("the other tasks are done, dead or wait")
+	}},
+	{"ARefusedResultAffectsNoOther", func(x *rig) {
+		_, first := x.started(delivery("a"))
+		stale, lost := x.started(delivery("b"))
+		x.finish(lost.Lease, retry(hour))
+		before := x.get(stale)
+		_, third := x.started(delivery("c"))
+		_, last := x.started(delivery("d"))
+		x.finishMany([]dedup.LeaseResult{
+			{Lease: first.Lease, Result: done()}, {Lease: lost.Lease, Result: done()},
+			{Lease: third.Lease}, {Lease: dedup.Lease{Event: "unknown"}, Result: done()},
+			{Lease: last.Lease, Result: dead()},
+		}, nil, dedup.ErrLeaseLost, dedup.ErrInvalid, dedup.ErrLeaseLost, nil)
+		x.same(x.get(stale), before, "record after a stale result")
+		x.state(first.Record.Event, 0, dedup.Done)
+		x.state(third.Record.Event, 0, dedup.Running)
+		x.state(last.Record.Event, 0, dedup.Dead)
+	}},
+	{"OfTwoResultsOfALeaseTheFirstCounts", func(x *rig) {
+		event, w := x.started(delivery("a"))
+		_, other := x.started(delivery("b"))
+		x.finishMany([]dedup.LeaseResult{
+			{Lease: w.Lease, Result: dead()}, {Lease: other.Lease, Result: done()}, {Lease: w.Lease, Result: done()},
+		}, nil, nil, dedup.ErrLeaseLost)
+		x.state(event, 0, dedup.Dead)
+	}},
+	{"AResponseIsStored", func(x *rig) {
+		d := x.want(dedup.New, held("a"))
+		_, w := x.started(delivery("b"))
+		x.finishMany([]dedup.LeaseResult{
+			{Lease: w.Lease, Result: done()}, {Lease: d.Lease, Result: answer(201, "made")},
+		}, nil, nil)
+		x.responds(x.want(dedup.Known, held("a")), 201, "made")
+	}},
+	{"AFinishedHeadFreesItsLane", func(x *rig) {
+		events := x.acceptLane(2, "l")
+		head := x.takeOf(events[0])
+		next := x.waiting()
+		x.finishMany([]dedup.LeaseResult{{Lease: head.Lease, Result: done()}}, nil)
+		x.wakes(next, events[1])
+	}},
+	{"AnyNumberOfResultsIsRecorded", func(x *rig) {
+		x.finishMany(nil)
+		const n, part = 1500, 500
+		for from := 0; from < n; from += part {
+			var claims []dedup.Claim
+			for i := range part {
+				claims = append(claims, delivery(fmt.Sprint("k", from+i)))
+			}
+			x.claims(claims...)
+		}
+		var all []dedup.LeaseResult
+		for len(all) < n {
+			for _, w := range x.takeUpTo(n-len(all), 1<<30, hour) {
+				all = append(all, dedup.LeaseResult{Lease: w.Lease, Result: done()})
+			}
+		}
+		x.finishMany(all, make([]error, n)...)
+		equal(x, "done", len(x.list(dedup.Filter{States: []dedup.State{dedup.Done}})), n)
+	}},
+	{"ACallThatFailsFailsForEveryResult", func(x *rig) {
+		_, first := x.started(delivery("a"))
+		_, second := x.started(delivery("b"))
+		all := []dedup.LeaseResult{{Lease: first.Lease, Result: done()}, {Lease: second.Lease, Result: done()}}
+		ctx, cancel := context.WithCancel(x.ctx)
+		cancel()
+		for i, err := range x.manyFinisher().FinishMany(ctx, all...) {
+			x.fails(err, context.Canceled, fmt.Sprintf("result %d after the end of the context", i))
+		}
+		x.close()
+		x.finishMany(all, dedup.ErrClosed, dedup.ErrClosed)
+	}},
+	{"RecordedResultsSurvive", func(x *rig) {
+		results := []dedup.Result{done(), dead(), retry(hour)}
+		var all []dedup.LeaseResult
+		before := map[string]dedup.Record{}
+		for i, r := range results {
+			_, w := x.started(delivery(fmt.Sprint("k", i)))
+			result := dedup.LeaseResult{Lease: w.Lease, Result: r}
+			all = append(all, result, result)
+		}
+		x.finishMany(all, nil, dedup.ErrLeaseLost, nil, dedup.ErrLeaseLost, nil, dedup.ErrLeaseLost)
+		for i := 0; i < len(all); i += 2 {
+			before[all[i].Lease.Event] = x.get(all[i].Lease.Event)
+		}
+		x.reopen()
+		for event, want := range before {
+			x.same(x.get(event), want, "record after opening again")
+		}
+		x.finishMany(all[:1], dedup.ErrLeaseLost)
 	}},
 }

@@ -75,6 +75,7 @@ func Run(t *testing.T, h Harness) {
 		{"Take", takeChecks},
 		{"Lane", laneChecks},
 		{"Lease", leaseChecks},
+		{"FinishMany", finishManyChecks},
 		{"Window", windowChecks},
 		{"Reopen", reopenChecks},
 		{"RunNow", runNowChecks},

@@ -316,24 +316,44 @@ func (d *driver) lease() (l dedup.Lease, e *modelEvent, t *dedup.Task, ok bool) 
 	return l, e, t, e == nil || !m.forgettable(e)
 }
 
+// finish finishes up to three leases, in one call if the store can.
 func (d *driver) finish() {
 	d.Helper()
-	l, e, t, ok := d.lease()
-	if !ok {
-		return
+	var all []dedup.LeaseResult
+	for range 1 + d.IntN(3) {
+		if l, _, _, ok := d.lease(); ok {
+			r := pick(d.Rand, done(), done(), answer(200+d.IntN(9), "answer"), dead(), retry(0), retry(20*minute),
+				release(), dedup.Result{Kind: dedup.ResultRetry, After: minute, Postponed: true})
+			all = append(all, dedup.LeaseResult{Lease: l, Result: r})
+		}
 	}
-	r := pick(d.Rand, done(), done(), answer(200+d.IntN(9), "answer"), dead(), retry(0), retry(20*minute), release(),
-		dedup.Result{Kind: dedup.ResultRetry, After: minute, Postponed: true})
-	err := d.store.Finish(d.ctx, l, r)
+	many, ok := d.store.(dedup.ManyFinisher)
+	if ok && d.IntN(2) == 0 {
+		for i, err := range many.FinishMany(d.ctx, all...) {
+			d.finished(all[i], err)
+		}
+	} else {
+		for _, r := range all {
+			d.finished(r, d.store.Finish(d.ctx, r.Lease, r.Result))
+		}
+	}
+	for _, r := range all {
+		d.compareEvent(d.model.byEvent(r.Lease.Event))
+	}
+}
+
+// finished checks the error of a result.
+func (d *driver) finished(result dedup.LeaseResult, err error) {
+	d.Helper()
+	l, r := result.Lease, result.Result
 	d.note("finish %s/%d under %d with kind %d: %v", l.Event, l.Task, l.Token, r.Kind, err)
+	e, t := d.model.holder(l)
 	if e == nil {
 		d.fails(err, dedup.ErrLeaseLost, "Finish with a stale lease")
-		d.compareEvent(d.model.byEvent(l.Event))
 		return
 	}
 	d.must(err, "Finish")
 	d.model.finish(e, t, r)
-	d.compareEvent(e)
 }
 
 func (d *driver) extend() {

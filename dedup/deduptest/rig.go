@@ -270,3 +270,12 @@ func (x *rig) runNow(event string) dedup.Record {
 	x.must(err, "RunNow")
 	return r
 }
+
+func (x *rig) manyFinisher() dedup.ManyFinisher {
+	x.Helper()
+	m, ok := x.store.(dedup.ManyFinisher)
+	if !ok {
+		x.Skip("the store does not implement dedup.ManyFinisher")
+	}
+	return m
+}

@@ -193,6 +193,18 @@ func (x *rig) same(got, want dedup.Record, what string) {
 	}
 }
 
+// finishMany calls FinishMany, which must return the wanted errors.
+func (x *rig) finishMany(all []dedup.LeaseResult, want ...error) {
+	x.Helper()
+	errs := x.manyFinisher().FinishMany(x.ctx, all...)
+	equal(x, "number of errors", len(errs), len(want))
+	for i, err := range errs {
+		if !errors.Is(err, want[i]) {
+			x.Errorf("result %d of %d: %v, want %v", i, len(all), err, want[i])
+		}
+	}
+}
+
 func (x *rig) state(event string, task int, want dedup.State) {
 	x.Helper()
 	equal(x, "state of the task", x.get(event).Tasks[task].State, want)
