@@ -54,6 +54,7 @@ var imports = map[string][]string{
 	"dedup/badgerstore/internal/faultdisk":  {}, // for tests
 	"dedup/badgerstore/internal/record":     {"dedup"},
 	"dedup/badgerstore/internal/storedir":   {"dedup/badgerstore/internal/badgerfile"},
+	"dedup/badgerstore/internal/valuefile":  {},
 	"dedup/deduptest":                       {"dedup"},
 	"dedup/internal/history":                {"dedup"}, // for tests
 	"dedup/internal/taskqueue":              {},

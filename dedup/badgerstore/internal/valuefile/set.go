@@ -1,0 +1,184 @@
+// Package valuefile keeps large values in files to which they are only appended. A checkpoint of
+// the store notes the durable length of each file; what is behind it can be made again from the
+// redo log.
+package valuefile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Settings are where the files are and whose.
+type Settings struct {
+	Dir   string   // of the files; created with mode 0700 if it is missing
+	Store [16]byte // identity of the history of the store
+	// FileSize is the length in bytes at which a file is complete; zero is 64 MiB. A larger value
+	// has a file of its own.
+	FileSize int64
+	// OpenFile opens a file; nil is [os.OpenFile].
+	OpenFile func(name string, flag int, perm fs.FileMode) (File, error)
+}
+
+// File is an open value file.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Sync() error
+	Truncate(size int64) error
+	Stat() (fs.FileInfo, error)
+}
+
+// FileState is a file and its length in bytes.
+type FileState struct {
+	Number uint64
+	Length int64
+}
+
+// Set is the open value files of a store. One goroutine calls Append, Write and Seal; the other
+// methods are safe for concurrent use.
+type Set struct {
+	s Settings
+
+	syncing sync.Mutex   // held by Sync
+	mu      sync.RWMutex // guards what follows
+	files   map[uint64]*file
+	eras    []*era // the last one is the present one
+	next    uint64 // number of the next file
+	renamed bool   // names have changed since the last Sync
+	err     error  // final
+
+	active *file  // changed by the appender under mu; nil before the first value of a file
+	buffer []byte // the appender's: entries that are not written yet
+}
+
+// file is in Set.files from its first complete write on.
+type file struct {
+	File
+	number  uint64
+	seed    uint32 // checksum of store and number
+	length  int64
+	dirty   bool // written since the last Sync
+	retired bool // left out of the next Sync
+	passed  bool // left out of the last Sync
+}
+
+// Open opens the files of a checkpoint. It cuts each one at its noted length, and deletes files
+// that are not listed. A file that is missing or shorter is a [*DamagedError], and then no file is
+// changed. New values go to a new file, whose number is above those of all files and above after.
+func Open(s Settings, files []FileState, after uint64) (_ *Set, err error) {
+	s.FileSize = cmp.Or(s.FileSize, 64<<20)
+	if s.OpenFile == nil {
+		s.OpenFile = func(name string, flag int, perm fs.FileMode) (File, error) {
+			return os.OpenFile(name, flag, perm)
+		}
+	}
+	set := &Set{s: s, files: map[uint64]*file{}, eras: []*era{{}}, next: after + 1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, set.Close())
+		}
+	}()
+	if err := makeDir(s.Dir); err != nil {
+		return nil, err
+	}
+	for _, state := range files {
+		if err := set.openListed(state); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range set.files {
+		if f.dirty {
+			if err := f.Truncate(f.length); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return set, set.removeOthers()
+}
+
+func makeDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return errors.Join(err, syncDir(filepath.Dir(dir)))
+}
+
+// openListed opens a file of the checkpoint.
+func (s *Set) openListed(state FileState) error {
+	f, err := s.s.OpenFile(s.name(state.Number), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &DamagedError{state.Number, 0, "the file is missing"}
+	} else if err != nil {
+		return err
+	}
+	opened := s.newFile(f, state.Number)
+	opened.length = state.Length
+	s.files[state.Number] = opened
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < state.Length {
+		return &DamagedError{state.Number, info.Size(), fmt.Sprintf("it had %d bytes", state.Length)}
+	}
+	opened.dirty = info.Size() > state.Length
+	return nil
+}
+
+// removeOthers deletes the files that are not in the set.
+func (s *Set) removeOthers() error {
+	entries, err := os.ReadDir(s.s.Dir)
+	for _, e := range entries {
+		number, ok := parseName(e.Name())
+		if !ok {
+			continue
+		}
+		s.next = max(s.next, number+1)
+		if s.files[number] == nil {
+			s.renamed = true
+			err = errors.Join(err, os.Remove(s.name(number)))
+		}
+	}
+	return err
+}
+
+const extension = ".val"
+
+func fileName(number uint64) string { return fmt.Sprintf("%010d%s", number, extension) }
+
+func parseName(name string) (number uint64, ok bool) {
+	digits, ok := strings.CutSuffix(name, extension)
+	number, err := strconv.ParseUint(digits, 10, 64)
+	return number, ok && err == nil && fileName(number) == name
+}
+
+func (s *Set) name(number uint64) string { return filepath.Join(s.s.Dir, fileName(number)) }
+
+// Files returns the files with values, oldest first, without retired ones.
+func (s *Set) Files() []FileState {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.states()
+}
+
+func (s *Set) states() []FileState {
+	states := make([]FileState, 0, len(s.files))
+	for _, f := range s.files {
+		if !f.retired {
+			states = append(states, FileState{f.number, f.length})
+		}
+	}
+	slices.SortFunc(states, func(a, b FileState) int { return cmp.Compare(a.Number, b.Number) })
+	return states
+}
