@@ -156,14 +156,14 @@ func parseStructured(body []byte) (cloudEvent, error) {
 
 // checkedBody returns checked JSON that begins with the byte.
 func checkedBody(body []byte, first byte) ([]byte, error) {
-	doc, err := checkedJSON(body)
-	if err == nil && doc[0] != first {
-		err = strictjson.ErrSyntax
+	doc := newDocument(body)
+	if doc.err == nil && doc.json.Text[0] != first {
+		doc.err = strictjson.ErrSyntax
 	}
-	if err != nil {
-		return nil, malformed("body", err)
+	if doc.err != nil {
+		return nil, malformed("body", doc.err)
 	}
-	return doc, nil
+	return doc.json.Text, nil
 }
 
 func parseBatch(body []byte) ([]cloudEvent, error) {

@@ -17,7 +17,7 @@ type Delivery struct {
 	// Identity is the result of verification.
 	Identity verify.Identity
 
-	doc         *document     // the body as JSON, parsed on first use
+	doc         document      // the body as JSON, parsed on first use
 	parsed      *parsedEvents // its CloudEvents, parsed on first use
 	looseBinary bool          // the producer's LooseBinary
 }
@@ -50,15 +50,15 @@ var errTooDeep = verify.Public("nested deeper than 256") // maxDepth
 // share the check.
 func (d *Delivery) JSON() ([]byte, error) {
 	doc := d.document()
-	return doc.root, doc.err
+	return doc.json.Text, doc.err
 }
 
 // document returns the checked body, cached for the same bytes.
 func (d *Delivery) document() *document {
-	if d.doc == nil || !sameMemory(d.doc.text, d.Body) {
-		d.doc = newDocument(d.Body)
+	if !d.doc.isRead || !sameMemory(d.doc.given, d.Body) {
+		d.doc.read(d.Body)
 	}
-	return d.doc
+	return &d.doc
 }
 
 // sameMemory reports whether two slices share their memory. Equal bytes elsewhere do not count.
@@ -66,23 +66,23 @@ func sameMemory(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &
 
 // document is checked JSON. Checking costs more than finding a value.
 type document struct {
-	text []byte // as given
-	root []byte // without surrounding white space
-	err  error
+	isRead bool
+	given  []byte
+	json   strictjson.Document
+	err    error
 }
 
 func newDocument(text []byte) *document {
-	root, err := checkedJSON(text)
-	return &document{text: text, root: root, err: err}
+	var d document
+	d.read(text)
+	return &d
 }
 
-// checkedJSON returns text as [Delivery.JSON] returns the body.
-func checkedJSON(text []byte) ([]byte, error) {
-	root, err := strictjson.Check(text, maxDepth)
-	if errors.Is(err, strictjson.ErrDepth) {
-		err = errTooDeep
+func (d *document) read(text []byte) {
+	d.isRead, d.given, d.err = true, text, d.json.Read(text, maxDepth)
+	if errors.Is(d.err, strictjson.ErrDepth) {
+		d.err = errTooDeep
 	}
-	return root, err
 }
 
 // at returns the bytes of the value at a path, or nil if there is none.
@@ -90,5 +90,5 @@ func (d *document) at(names []string) (raw []byte, err error) {
 	if d.err != nil {
 		return nil, d.err
 	}
-	return strictjson.At(d.root, names)
+	return d.json.At(names)
 }

@@ -37,7 +37,7 @@ func signedJSON(d *Delivery) *document {
 
 // matches reports whether the document is an object of the shape.
 func (d *document) matches(shape []string) bool {
-	if d.err != nil || !bytes.HasPrefix(d.root, []byte("{")) {
+	if d.err != nil || !bytes.HasPrefix(d.json.Text, []byte("{")) {
 		return false
 	}
 	for _, want := range shape {

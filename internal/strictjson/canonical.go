@@ -77,7 +77,7 @@ func (c *canonicalizer) write() error {
 		return err
 	default:
 		start := c.pos
-		if err := c.scalar(first); err != nil {
+		if err := c.scalar(); err != nil {
 			return err
 		}
 		text := c.Since(start)

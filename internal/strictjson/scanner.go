@@ -3,10 +3,8 @@
 package strictjson
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"strings"
 )
 
 // Limits bound a text that is read before it is verified: a value costs much more than its
@@ -37,7 +35,7 @@ type Scanner struct {
 	limits Limits
 	values int
 	depth  int
-	valid  bool // passed Check, so values are skipped unchecked
+	valid  bool // checked before, so values are skipped unchecked
 }
 
 // NewScanner returns a scanner at the start of a text.
@@ -79,7 +77,7 @@ func (s *Scanner) Value() (raw json.RawMessage, err error) {
 	case c == '[':
 		err = s.Array(s.skipValue)
 	default:
-		err = s.scalar(c)
+		err = s.scalar()
 	}
 	return s.Since(start), err
 }
@@ -179,29 +177,16 @@ func (s *Scanner) name() ([]byte, error) {
 	return name, nil
 }
 
-// scalar skips a value other than an object or array, whose first byte is c.
-func (s *Scanner) scalar(c byte) error {
+// scalar skips a value other than an object or array.
+func (s *Scanner) scalar() error {
 	if err := s.count(); err != nil {
 		return err
 	}
-	switch c {
-	case '"':
-		return s.str()
-	case 't':
-		return s.literal("true")
-	case 'f':
-		return s.literal("false")
-	case 'n':
-		return s.literal("null")
-	}
-	return s.number()
-}
-
-func (s *Scanner) literal(word string) error {
-	if !bytes.HasPrefix(s.text[s.pos:], []byte(word)) {
+	end := scalarEnd(s.text, s.pos)
+	if end < 0 {
 		return ErrSyntax
 	}
-	s.pos += len(word)
+	s.pos = end
 	return nil
 }
 
@@ -210,62 +195,10 @@ func (s *Scanner) str() error {
 		s.pos = skipString(s.text, s.pos)
 		return nil
 	}
-	for s.pos++; s.pos < len(s.text); s.pos++ {
-		switch c := s.text[s.pos]; {
-		case c == '"':
-			s.pos++
-			return nil
-		case c < ' ':
-			return ErrSyntax
-		case c == '\\':
-			if s.pos++; s.pos == len(s.text) {
-				return ErrSyntax
-			}
-			if s.text[s.pos] == 'u' {
-				if _, ok := hex4(s.text[s.pos+1:]); !ok {
-					return ErrSyntax
-				}
-				s.pos += 4
-			} else if unescape(s.text[s.pos]) == 0 {
-				return ErrSyntax
-			}
-		}
-	}
-	return ErrSyntax
-}
-
-func (s *Scanner) number() error {
-	s.oneOf("-")
-	first := s.pos
-	if whole := s.digits(); whole == 0 || whole > 1 && s.text[first] == '0' {
+	end := stringEnd(s.text, s.pos)
+	if end < 0 {
 		return ErrSyntax
 	}
-	if s.oneOf(".") && s.digits() == 0 {
-		return ErrSyntax
-	}
-	if s.oneOf("eE") {
-		s.oneOf("+-")
-		if s.digits() == 0 {
-			return ErrSyntax
-		}
-	}
+	s.pos = end
 	return nil
 }
-
-// oneOf skips the byte at the position if it is one of these.
-func (s *Scanner) oneOf(chars string) bool {
-	found := s.pos < len(s.text) && strings.IndexByte(chars, s.text[s.pos]) >= 0
-	if found {
-		s.pos++
-	}
-	return found
-}
-
-func (s *Scanner) digits() (n int) {
-	for ; s.pos < len(s.text) && isDigit(s.text[s.pos]); s.pos++ {
-		n++
-	}
-	return n
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }

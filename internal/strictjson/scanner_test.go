@@ -50,6 +50,10 @@ func TestScannerAcceptsWhatEncodingJSONAccepts(t *testing.T) {
 		if got := scan(string(text)) == nil; got != want {
 			t.Fatalf("%q: accepted %t, want %t", text, got, want)
 		}
+		first := strings.TrimLeft(string(text), " \t\r\n")
+		if got := new(Document).Read(text, 64) == nil; got != (want && (first[0] == '{' || first[0] == '[')) {
+			t.Fatalf("%q: is a document %t", text, got)
+		}
 		if want {
 			valid++
 			checkStrings(t, text)

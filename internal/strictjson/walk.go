@@ -6,24 +6,6 @@ import (
 	"unicode/utf8"
 )
 
-// Check validates an object or array and returns it without the white space around it, ready
-// for the functions below. Any other text is ErrSyntax, even a lone scalar, which holds no
-// path. Text nested deeper than depth is ErrDepth.
-func Check(text []byte, depth int) ([]byte, error) {
-	text = bytes.Trim(text, " \t\r\n")
-	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
-		return nil, ErrSyntax
-	}
-	s := Scanner{text: text, limits: Limits{Depth: depth}}
-	if _, err := s.Value(); err != nil {
-		return nil, err
-	}
-	if s.End() != nil {
-		return nil, ErrSyntax
-	}
-	return text, nil
-}
-
 // At returns the text of the value at a path in checked JSON, or nil if there is none. In an
 // array a decimal name is an index. A member of the path that occurs twice is ErrDuplicate. The
 // time is linear in the length of the text.

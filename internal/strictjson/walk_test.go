@@ -13,11 +13,11 @@ func TestAt(t *testing.T) {
 		"a|b.c|0": "1", "a|b.c|1": `"x\ud83d\ude00"`, "a|b.c|2|d": "null", "e": "-0.5e1", "": "true", `a\"`: `"}"`,
 		"a|b.c|3": "", "a|b.c|01": "", "a|b.c|-1": "", "a|b.c|x": "", "e|x": "", "b": "", "a|b": "",
 	} {
-		doc, err := Check([]byte(text), 4)
-		if err != nil {
+		var doc Document
+		if err := doc.Read([]byte(text), 4); err != nil {
 			t.Fatal(err)
 		}
-		got, err := At(doc, strings.Split(path, "|"))
+		got, err := doc.At(strings.Split(path, "|"))
 		if string(got) != want || (got == nil) != (want == "") || err != nil {
 			t.Errorf("%q: got %q, %v, want %q", path, got, err, want)
 		}
@@ -30,13 +30,20 @@ func TestAtRefusesDuplicatesOnThePath(t *testing.T) {
 		`{"a":1,"a":1}`: ErrDuplicate, `{"a":1,"\u0061":2}`: ErrDuplicate, `{"a":1,"b":1,"b":2}`: nil,
 		`{"a":1,"A":2}`: nil, "{\"a\":1,\"a\xff\":2}": nil, `{"a":1,"\ud800":2}`: nil,
 	} {
-		if got, err := At([]byte(text), []string{"a"}); !errors.Is(err, want) || want == nil && string(got) != "1" {
+		var doc Document
+		if err := doc.Read([]byte(text), 1); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := doc.At([]string{"a"}); !errors.Is(err, want) || want == nil && string(got) != "1" {
 			t.Errorf("%q: got %q, %v", text, got, err)
+		}
+		if got, err := At([]byte(text), []string{"a"}); !errors.Is(err, want) || want == nil && string(got) != "1" {
+			t.Errorf("%q searched: got %q, %v", text, got, err)
 		}
 	}
 }
 
-func TestCheckRefusesOtherTexts(t *testing.T) {
+func TestADocumentIsAnObjectOrArray(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
 		`{}`: nil, " [] \n": nil, `[[[]]]`: nil, `[[[[]]]]`: ErrDepth, `[[[`: ErrSyntax,
@@ -44,7 +51,7 @@ func TestCheckRefusesOtherTexts(t *testing.T) {
 		``: ErrSyntax, ` `: ErrSyntax, `{} {}`: ErrSyntax, `{"a":1,}`: ErrSyntax, `[1 2]`: ErrSyntax,
 		"\ufeff{}": ErrSyntax,
 	} {
-		if _, err := Check([]byte(text), 3); !errors.Is(err, want) {
+		if err := new(Document).Read([]byte(text), 3); !errors.Is(err, want) {
 			t.Errorf("%q: got %v, want %v", text, err, want)
 		}
 	}

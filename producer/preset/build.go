@@ -143,11 +143,11 @@ func malformed(component string, err error) error {
 
 // valueAt returns a member of a JSON object, or nil if it is missing or the JSON is not valid.
 func valueAt(text []byte, name string) []byte {
-	checked, err := strictjson.Check(text, 256)
-	if err != nil {
+	var doc strictjson.Document
+	if doc.Read(text, 256) != nil {
 		return nil
 	}
-	value, err := strictjson.At(checked, []string{name})
+	value, err := doc.At([]string{name})
 	if err != nil {
 		return nil
 	}
