@@ -53,6 +53,7 @@ var imports = map[string][]string{
 	"dedup/badgerstore/internal/badgerfile": {},
 	"dedup/badgerstore/internal/faultdisk":  {}, // for tests
 	"dedup/badgerstore/internal/record":     {"dedup"},
+	"dedup/badgerstore/internal/redolog":    {},
 	"dedup/badgerstore/internal/storedir":   {"dedup/badgerstore/internal/badgerfile"},
 	"dedup/badgerstore/internal/valuefile":  {},
 	"dedup/deduptest":                       {"dedup"},

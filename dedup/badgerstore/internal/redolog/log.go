@@ -1,0 +1,208 @@
+package redolog
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+)
+
+// Log is a log open for writing. One goroutine calls Append, Flush and Mark. Any goroutine may
+// call End, Release and Pressure. After an error other than ErrFull, ErrTooLarge and
+// NotWrittenError every call fails with that error.
+type Log struct {
+	settings Settings
+
+	// Of the goroutine that appends.
+	active    *segment // nil: the next frame begins a segment
+	seed      uint32   // of active
+	buf       []byte   // a head, then the frame
+	written   Position // behind the last frame
+	group     uint64   // of the last frame
+	unflushed bool     // the last frame
+	unmarked  bool     // no frame proves that the last one was flushed
+
+	mu      sync.Mutex
+	changed *sync.Cond // what follows
+	used    []*segment // with frames that no checkpoint has passed, oldest first
+	ready   []*segment // prepared, in the order of their numbers
+	free    []*segment // to be prepared
+	next    uint64     // number that no segment had yet
+	end     Position
+	noSpace bool // to prepare a segment
+	failed  error
+	done    chan struct{} // closed when the preparing goroutine has ended
+}
+
+// segment is a file of the log. One without a File has to be created.
+type segment struct {
+	number uint64
+	file   File
+}
+
+// MaxFrame is the size of the largest frame in bytes: the keys and values of its entries, up to 20
+// bytes for each entry, and 32 bytes.
+func (l *Log) MaxFrame() int64 { return l.settings.SegmentSize - headSize }
+
+// Append writes a frame and returns the position behind it. The frame is not durable before the
+// next Flush; Append flushes the frame before. After ErrFull, ErrTooLarge or a NotWrittenError the
+// frame is not part of the log. A crash before the next Flush may still leave a frame for which a
+// NotWrittenError was returned.
+func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
+	if err := l.Flush(); err != nil {
+		return Position{}, err
+	}
+	l.buf = appendFrame(l.buf[:headSize], group, entries)
+	frame := l.buf[headSize:]
+	size := int64(len(frame))
+	if size > l.MaxFrame() {
+		return Position{}, ErrTooLarge
+	}
+	isFirst := l.active == nil || l.written.Offset+size > l.settings.SegmentSize
+	data, offset := frame, l.written.Offset
+	if isFirst {
+		if err := l.begin(); err != nil {
+			return Position{}, err
+		}
+		data, offset = l.buf, 0
+	}
+	at := offset + int64(len(data)) - size
+	sealFrame(frame, l.seed, at)
+	n, err := l.active.file.WriteAt(data, offset)
+	if err == nil && n < len(data) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return Position{}, l.notWritten(err, isFirst)
+	}
+	l.written, l.group = Position{l.active.number, at + size}, group
+	l.unflushed, l.unmarked = true, true
+	return l.written, nil
+}
+
+// begin makes a prepared segment the active one and encodes its head.
+func (l *Log) begin() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.ready) == 0 && len(l.free) > 0 && !l.noSpace && l.failed == nil {
+		l.changed.Wait()
+	}
+	switch {
+	case l.failed != nil:
+		return l.failed
+	case len(l.ready) == 0:
+		return ErrFull
+	}
+	l.active, l.ready = l.ready[0], l.ready[1:]
+	l.used = append(l.used, l.active)
+	var salt [8]byte
+	_, _ = rand.Read(salt[:]) // never fails
+	h := head{l.active.number, binary.LittleEndian.Uint64(salt[:]), l.settings.SegmentSize, l.end}
+	h.encode(l.buf[:headSize], l.settings.Store)
+	l.seed = h.seed(l.settings.Store)
+	return nil
+}
+
+// notWritten ends the use of the active segment after a failed write. Its file may hold any part of
+// the frame, so nothing is written there again. A segment without another frame is prepared again
+// at once: checkpoints do not pass it before the log continues.
+func (l *Log) notWritten(err error, isFirst bool) error {
+	if !isNoSpace(err) {
+		return l.fail(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isFirst {
+		l.used = l.used[:len(l.used)-1]
+		l.free = append(l.free, l.active)
+		l.changed.Broadcast()
+	}
+	l.active = nil
+	return &NotWrittenError{err}
+}
+
+// Flush makes the last frame durable. Every error is final: after a failed flush the kernel may
+// report the next one as successful without writing the bytes.
+func (l *Log) Flush() error {
+	l.mu.Lock()
+	err := l.failed
+	l.mu.Unlock()
+	if err != nil || !l.unflushed {
+		return err
+	}
+	if err := l.active.file.Datasync(); err != nil {
+		return l.fail(err)
+	}
+	l.unflushed = false
+	l.mu.Lock()
+	l.end = l.written
+	l.mu.Unlock()
+	return nil
+}
+
+// Mark writes an empty frame and flushes it. It proves to a later Replay that the frame before was
+// flushed, so damage of that frame is not mistaken for a torn write. Mark does nothing if the last
+// frame is a mark. Its frame has the group of the frame before.
+func (l *Log) Mark() error {
+	if !l.unmarked {
+		return l.Flush()
+	}
+	if _, err := l.Append(l.group, nil); err != nil {
+		return err
+	}
+	l.unmarked = false
+	return l.Flush()
+}
+
+// End returns the position behind the last flushed frame.
+func (l *Log) End() Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
+// Release reports that a checkpoint at p is durable. Segments before that of p are used again.
+func (l *Log) Release(p Position) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.failed != nil:
+		return l.failed
+	case p.Compare(l.end) > 0:
+		return fmt.Errorf("redo log: checkpoint at %v is behind the flushed end %v", p, l.end)
+	}
+	for len(l.used) > 0 && l.used[0].number < p.Segment {
+		l.free = append(l.free, l.used[0])
+		l.used = l.used[1:]
+	}
+	l.changed.Broadcast()
+	return nil
+}
+
+// Pressure returns how many segments hold frames that no checkpoint has passed, and how many there
+// are. At used = total, Append returns ErrFull as soon as the active segment is full.
+func (l *Log) Pressure() (used, total int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.used), l.settings.Segments
+}
+
+// fail makes an error final.
+func (l *Log) fail(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed == nil {
+		l.failed = fmt.Errorf("redo log: %w", err)
+		l.changed.Broadcast()
+	}
+	return l.failed
+}
+
+// Close closes the files. It does not flush. Later calls return fs.ErrClosed.
+func (l *Log) Close() error {
+	_ = l.fail(fs.ErrClosed)
+	<-l.done
+	return l.closeFiles()
+}

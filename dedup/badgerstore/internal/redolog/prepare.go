@@ -1,0 +1,209 @@
+package redolog
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// newFile is the name of a segment until it is complete.
+const newFile = "segment.new"
+
+// retryAfter is the time between two attempts to prepare a segment on a full disk.
+const retryAfter = 200 * time.Millisecond
+
+// Open opens the log for writing behind a position at which a checkpoint is durable. The segment
+// of that position is kept until a Release passes it; all other files are used again, under new
+// numbers. Missing files are created and filled with zeros, so writes into them need no space.
+func Open(s Settings, after Position) (*Log, error) {
+	if err := s.complete(); err != nil {
+		return nil, err
+	}
+	if err := makeDir(s.Dir); err != nil {
+		return nil, err
+	}
+	l := &Log{settings: s, buf: make([]byte, headSize), end: after, done: make(chan struct{})}
+	l.changed = sync.NewCond(&l.mu)
+	if err := errors.Join(l.openFiles(after.Segment), syncDir(s.Dir)); err != nil {
+		return nil, errors.Join(err, l.closeFiles())
+	}
+	go l.prepareFreed()
+	return l, nil
+}
+
+// openFiles opens and prepares the files of the directory, except the segment with the number kept.
+func (l *Log) openFiles(kept uint64) error {
+	numbers, err := segmentsIn(l.settings.Dir)
+	if err != nil {
+		return err
+	}
+	l.next = 1 + max(kept, slices.Max(append(numbers, 0)))
+	want := l.settings.Segments
+	if slices.Contains(numbers, kept) {
+		want--
+	}
+	for _, number := range numbers {
+		s := &segment{number: number}
+		switch {
+		case number == kept:
+			l.used = append(l.used, s)
+		case len(l.free) == want:
+			if err := os.Remove(l.settings.path(number)); err != nil {
+				return err
+			}
+			continue
+		default:
+			l.free = append(l.free, s)
+		}
+		if err := l.openFile(s); err != nil {
+			return err
+		}
+	}
+	for len(l.free) < want {
+		l.free = append(l.free, &segment{})
+	}
+	for ; len(l.free) > 0; l.free = l.free[1:] {
+		if err := l.prepare(l.free[0]); err != nil {
+			return err
+		}
+		l.ready = append(l.ready, l.free[0])
+	}
+	return nil
+}
+
+// openFile opens a segment if its file can be used again: it has the right size and a head that a
+// Replay accepts.
+func (l *Log) openFile(s *segment) error {
+	f, err := l.settings.OpenFile(l.settings.path(s.number), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() == l.settings.SegmentSize {
+		if _, _, err = readHead(f, l.settings.Store, s.number); err == nil {
+			s.file = f
+			return nil
+		}
+	}
+	if damaged := (*DamagedError)(nil); errors.As(err, &damaged) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}
+
+// prepareFreed prepares the segments that Release frees, until the log fails or is closed.
+func (l *Log) prepareFreed() {
+	defer close(l.done)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.failed == nil {
+		if len(l.free) == 0 {
+			l.changed.Wait()
+			continue
+		}
+		s := l.free[0]
+		l.mu.Unlock()
+		err := errors.Join(l.prepare(s), syncDir(l.settings.Dir))
+		if isNoSpace(err) {
+			time.Sleep(retryAfter)
+		} else if err != nil {
+			_ = l.fail(err)
+		}
+		l.mu.Lock()
+		if l.noSpace = isNoSpace(err); err == nil {
+			l.free, l.ready = l.free[1:], append(l.ready, s)
+		}
+		l.changed.Broadcast()
+	}
+}
+
+// prepare gives a segment the next number. Its file is created if it has none.
+func (l *Log) prepare(s *segment) error {
+	before := l.settings.path(s.number)
+	if s.file == nil {
+		if err := os.Remove(before); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		before = filepath.Join(l.settings.Dir, newFile)
+		f, err := l.create(before)
+		if err != nil {
+			return err
+		}
+		s.file = f
+	}
+	number := l.next
+	l.next++
+	if err := os.Rename(before, l.settings.path(number)); err != nil {
+		return err
+	}
+	s.number = number
+	return nil
+}
+
+// create makes a file of zeros that are on the disk.
+func (l *Log) create(name string) (f File, err error) {
+	f, err = l.settings.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	zeros := make([]byte, min(l.settings.SegmentSize, 1<<20))
+	for at := int64(0); at < l.settings.SegmentSize && err == nil; at += int64(len(zeros)) {
+		_, err = f.WriteAt(zeros[:min(int64(len(zeros)), l.settings.SegmentSize-at)], at)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(name))
+	}
+	return f, nil
+}
+
+func (l *Log) closeFiles() (err error) {
+	for _, s := range slices.Concat(l.used, l.ready, l.free) {
+		if s.file != nil {
+			err = errors.Join(err, s.file.Close())
+		}
+	}
+	l.used, l.ready, l.free = nil, nil, nil
+	return err
+}
+
+// segmentsIn returns the numbers of the segments in a directory in ascending order.
+func segmentsIn(dir string) (numbers []uint64, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		digits, ok := strings.CutSuffix(e.Name(), segmentSuffix)
+		if number, err := strconv.ParseUint(digits, 10, 64); ok && err == nil && number > 0 {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, err
+}
+
+// makeDir creates the directory if it is missing.
+func makeDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	overwriteInPlace(dir)
+	return syncDir(filepath.Dir(dir))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

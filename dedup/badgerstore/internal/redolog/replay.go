@@ -1,0 +1,298 @@
+package redolog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+)
+
+// Frame is one frame of the log. Its entries are valid during the visit.
+type Frame struct {
+	Group   uint64
+	At, End Position
+	Entries []Entry
+}
+
+// Replay visits the frames from a position on in order, and returns where they end: the position
+// behind the last one, or from if there is none. Marks are visited as frames without entries. A
+// write that a crash tore is the end of the log. A place that is damaged although it was flushed is
+// a *DamagedError. Replay stops at the first error of visit. The log must not be open for writing.
+func Replay(s Settings, from Position, visit func(Frame) error) (end Position, err error) {
+	r := &replay{settings: s, visit: visit, end: from}
+	err = r.run(from)
+	return r.end, err
+}
+
+// ReplayDamaged is Replay for a damaged log. It visits the frames behind damage too, and returns
+// the damage. If there is any, the end is behind all segments.
+func ReplayDamaged(
+	s Settings, from Position, visit func(Frame) error,
+) (end Position, damage []*DamagedError, err error) {
+	r := &replay{settings: s, visit: visit, end: from, tolerant: true}
+	err = r.run(from)
+	return r.end, r.damage, err
+}
+
+type replay struct {
+	settings Settings
+	visit    func(Frame) error
+	tolerant bool // continue behind damage
+	damage   []*DamagedError
+	end      Position
+
+	part    part // that is read
+	seed    uint32
+	window  window
+	head    [frameHead]byte
+	entries []Entry
+}
+
+// part is a segment with a head.
+type part struct {
+	head
+	size int64 // of the file
+	end  int64 // of the frames, 0 if no later segment names it
+}
+
+func (r *replay) run(from Position) error {
+	if err := r.settings.complete(); err != nil {
+		return err
+	}
+	numbers, err := segmentsIn(r.settings.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parts, err := r.partsFrom(from, numbers)
+	if err != nil {
+		return err
+	}
+	for _, r.part = range parts {
+		if err := r.readPart(from); err != nil {
+			return err
+		}
+	}
+	if len(r.damage) > 0 {
+		r.end = Position{Segment: 1 + max(from.Segment, slices.Max(append(numbers, 0)))}
+	}
+	return nil
+}
+
+// damaged returns damage, or notes it if the replay continues behind it.
+func (r *replay) damaged(segment uint64, offset int64, reason string) error {
+	d := &DamagedError{segment, offset, reason}
+	if r.tolerant {
+		r.damage = append(r.damage, d)
+		return nil
+	}
+	return d
+}
+
+// partsFrom returns the segments that hold the log from a position on. Segments with zeros or the
+// head of a former use are prepared ones.
+func (r *replay) partsFrom(from Position, numbers []uint64) (parts []part, err error) {
+	if from.Offset > 0 && !slices.Contains(numbers, from.Segment) {
+		err = r.damaged(from.Segment, from.Offset, "the segment is missing")
+	}
+	for _, number := range numbers {
+		if number < from.Segment || err != nil {
+			continue
+		}
+		p, ours, e := r.readPartHead(number)
+		damage := (*DamagedError)(nil)
+		if err = e; errors.As(err, &damage) {
+			err = r.damaged(damage.Segment, damage.Offset, damage.Reason)
+		}
+		if ours {
+			parts = append(parts, p)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.chain(from, parts)
+}
+
+// chain links each segment to the one before. The newest decides: each head names the segment with
+// the last flushed frame before it. A segment in between has only writes that failed.
+func (r *replay) chain(from Position, parts []part) ([]part, error) {
+	var chain []part
+	before := Position{} // the position that the segment after names
+	for _, p := range slices.Backward(parts) {
+		switch {
+		case len(chain) == 0:
+		case p.number > before.Segment:
+			continue
+		case p.number == before.Segment:
+			p.end = before.Offset
+		default:
+			if err := r.damaged(before.Segment, headSize, "the segment or its head is missing"); err != nil {
+				return nil, err
+			}
+		}
+		chain, before = append(chain, p), p.before
+	}
+	slices.Reverse(chain)
+	if len(chain) == 0 {
+		return nil, nil
+	}
+	first := chain[0]
+	switch {
+	case first.number > from.Segment && first.before != from:
+		reason := fmt.Sprintf("the log up to segment %d is missing", first.number)
+		return chain, r.damaged(from.Segment, from.Offset, reason)
+	case first.number == from.Segment && first.end > 0 && first.end < from.Offset:
+		return chain, r.damaged(from.Segment, from.Offset, "the segment ends before the checkpoint")
+	}
+	return chain, nil
+}
+
+// readPartHead reads the head of a segment.
+func (r *replay) readPartHead(number uint64) (p part, ours bool, err error) {
+	f, err := r.settings.OpenFile(r.settings.path(number), os.O_RDONLY, 0)
+	if err != nil {
+		return p, false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return p, false, err
+	}
+	p.size = info.Size()
+	p.head, ours, err = readHead(f, r.settings.Store, number)
+	if ours && p.size < p.head.size {
+		err = &DamagedError{number, p.size, "the file is shorter than it was"}
+	}
+	return p, ours, err
+}
+
+// readHead reads the head of a segment from either copy. ours is false if there is none yet.
+func readHead(f io.ReaderAt, store [16]byte, number uint64) (h head, ours bool, err error) {
+	both := true
+	for _, at := range []int64{0, headCopy} {
+		var b [headBytes]byte
+		if _, err := f.ReadAt(b[:], at); err != nil && !errors.Is(err, io.EOF) {
+			return h, false, err
+		}
+		h, ours, torn := decodeHead(b[:], store, number)
+		if ours {
+			return h, true, nil
+		}
+		both = both && torn
+	}
+	if both {
+		err = &DamagedError{number, 0, "both copies of its head are damaged"}
+	}
+	return h, false, err
+}
+
+// readPart visits the frames of a segment.
+func (r *replay) readPart(from Position) (err error) {
+	p := &r.part
+	f, err := r.settings.OpenFile(r.settings.path(p.number), os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	r.seed = p.seed(r.settings.Store)
+	r.window = window{file: f, buf: r.window.buf[:0], limit: p.size}
+	if p.end > 0 {
+		r.window.limit = min(p.end, p.size)
+	}
+	at := int64(headSize)
+	if p.number == from.Segment {
+		at = max(at, from.Offset)
+	}
+	for at < r.window.limit {
+		frame, ok, err := r.frameAt(at)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			at, err = r.skip(at)
+		} else if err = r.visit(frame); err == nil {
+			r.end, at = frame.End, frame.End.Offset
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skip returns where the log continues behind a place without a frame. Such a place is damaged if
+// a later segment or a later frame proves that it was flushed. Else it is the end of the log.
+func (r *replay) skip(at int64) (next int64, err error) {
+	next, limit := at, r.window.limit
+	if r.part.end == 0 || r.tolerant {
+		for ok := false; next < limit && !ok; {
+			next += align
+			if _, ok, err = r.frameAt(next); err != nil {
+				return 0, err
+			}
+		}
+		if r.part.end == 0 && next >= limit {
+			return limit, nil
+		}
+	}
+	return next, r.damaged(r.part.number, at, "the frame is not what was flushed")
+}
+
+// frameAt decodes the frame at an offset. ok is false if there is none.
+func (r *replay) frameAt(at int64) (f Frame, ok bool, err error) {
+	limit := r.window.limit - at
+	if limit < frameHead {
+		return f, false, nil
+	}
+	b, err := r.window.bytes(at, frameHead)
+	if err != nil {
+		return f, false, err
+	}
+	length, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+	sums := binary.LittleEndian.Uint64(b[16:])
+	size := frameSize(b)
+	if size > limit || n > length/2 || length == 0 && sums == 0 {
+		return f, false, nil
+	}
+	copy(r.head[:], b)
+	ofHead := headSum(r.head[:], r.seed, at)
+	if ofHead != uint32(sums>>32) {
+		return f, false, nil
+	}
+	if b, err = r.window.bytes(at, size); err != nil {
+		return f, false, err
+	}
+	b = b[frameHead : frameHead+length]
+	if crc32.Update(ofHead, castagnoli, b) != uint32(sums) {
+		return f, false, nil
+	}
+	r.entries, ok = decodeEntries(r.entries[:0], n, b)
+	number := r.part.number
+	f = Frame{binary.LittleEndian.Uint64(r.head[8:]), Position{number, at}, Position{number, at + size}, r.entries}
+	return f, ok, nil
+}
+
+// window is the part of a file that is in memory.
+type window struct {
+	file  io.ReaderAt
+	limit int64 // of the bytes to read
+	at    int64
+	buf   []byte
+}
+
+// bytes returns n bytes, which are valid until the next call. They end before the limit.
+func (w *window) bytes(at, n int64) ([]byte, error) {
+	if at < w.at || at+n > w.at+int64(len(w.buf)) {
+		size := min(max(n, 1<<20), w.limit-at)
+		w.at, w.buf = at, slices.Grow(w.buf[:0], int(size))[:size]
+		if read, err := w.file.ReadAt(w.buf, at); int64(read) < size {
+			w.buf = w.buf[:0]
+			return nil, err
+		}
+	}
+	return w.buf[at-w.at:][:n], nil
+}
