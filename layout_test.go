@@ -42,10 +42,8 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward"},
 	"cmd/eyelet/internal/torture":    {"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver"},
 	"cmd/eyelet/internal/usage":      {},
-	"cmd/loadbench": {
-		"dedup/badgerstore", "producer", "producer/preset", "receiver", "receiver/echov4",
-	},
-	"dedup": {"dedup/internal/taskqueue"},
+	"cmd/loadbench":                  {"verify"},
+	"dedup":                          {"dedup/internal/taskqueue"},
 	"dedup/badgerstore": {
 		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/record",
 		"dedup/badgerstore/internal/storedir", "dedup/internal/taskqueue",
@@ -86,6 +84,7 @@ var confined = map[string][]string{
 	"github.com/yaronf/httpsign":            {"verify/rfc9421_engine.go"},
 	"github.com/lestrrat-go/jwx/v3":         {"verify/"},
 	"github.com/go-json-experiment/json":    {"cmd/eyelet/internal/sink/"},
+	"github.com/redis/go-redis/v9":          {"cmd/loadbench/"},
 	"github.com/hanwen/go-fuse/v2":          {"dedup/badgerstore/internal/faultdisk/"},
 	"github.com/cloudevents/sdk-go/v2":      {}, // an oracle for tests only
 }

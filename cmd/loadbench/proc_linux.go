@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -10,20 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime returns the user and system time of a process, from /proc in units of 10 ms.
+// cpuTime returns the user and system time of a process and of its children that have ended, or 0
+// if it has ended.
 func cpuTime(pid int) time.Duration {
+	// The identifier of a process's CPU clock: clock_getcpuclockid(3).
+	var own unix.Timespec
+	if unix.ClockGettime(int32(^pid<<3|2), &own) != nil {
+		return 0
+	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
 	// The command in parentheses may contain spaces: count the fields after it.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 13 {
+	if len(fields) < 15 {
 		return 0
 	}
-	user, _ := strconv.ParseInt(fields[11], 10, 64)
-	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond
+	user, _ := strconv.ParseInt(fields[13], 10, 64)
+	system, _ := strconv.ParseInt(fields[14], 10, 64)
+	return time.Duration(own.Nano()) + time.Duration(user+system)*10*time.Millisecond
 }
 
 // flushes returns how many flush requests the device under dir has completed, from /proc/diskstats,
@@ -45,4 +53,24 @@ func flushes(dir string) int64 {
 		}
 	}
 	return 0
+}
+
+// fileSystem returns the type of the file system of a folder.
+func fileSystem(ctx context.Context, dir string) string {
+	out, err := exec.CommandContext(ctx, "findmnt", "-no", "FSTYPE", "-T", dir).Output()
+	if err != nil {
+		return "of unknown type"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// processor returns the model of the processor, or "".
+func processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }

@@ -2,10 +2,26 @@
 
 package main
 
-import "time"
+import (
+	"context"
+	"os"
+	"time"
+)
 
 // cpuTime is supported on Linux only.
 func cpuTime(int) time.Duration { return 0 }
 
 // flushes is supported on Linux only.
 func flushes(string) int64 { return 0 }
+
+// newDisk returns a folder.
+func newDisk(_ context.Context, dir string) (disk, error) {
+	root, err := os.MkdirTemp(dir, "loadbench-")
+	return disk{dir: root, shared: "not on this system", close: func() { _ = os.RemoveAll(root) }}, err
+}
+
+// fileSystem is supported on Linux only.
+func fileSystem(context.Context, string) string { return "of unknown type" }
+
+// processor is supported on Linux only.
+func processor() string { return "" }

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// bench is a run of the benchmark.
+type bench struct {
+	settings
+	disk      disk
+	receivers receivers
+	results   *results
+	progress  io.Writer
+}
+
+// disk is where the stores of the receivers are.
+type disk struct {
+	dir    string
+	shared string // why it is not a file system of its own; "" if it is
+	close  func()
+}
+
+// measureAll measures every workload and returns the results.
+func measureAll(ctx context.Context, s settings, progress io.Writer) (*results, error) {
+	d, err := newDisk(ctx, s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	b := &bench{settings: s, disk: d, progress: progress, results: newResults(ctx, s, d)}
+	if d.shared != "" {
+		b.skip("flushes include those of other programs, because there is no file system of our own: " + d.shared)
+	}
+	if err := b.findBinaries(ctx); err != nil {
+		return nil, err
+	}
+	for _, w := range workloads {
+		if w.receivers = slices.DeleteFunc(slices.Clone(w.receivers), b.excluded(w)); len(w.receivers) > 0 {
+			b.results.Workloads = append(b.results.Workloads, measured{Name: w.name, Title: w.title, workload: w})
+		}
+	}
+	for i := range s.rounds {
+		for j := range b.results.Workloads {
+			m := &b.results.Workloads[j]
+			if i > 0 && m.workload.once > 0 {
+				continue
+			}
+			if err := b.measureRound(ctx, m, i); err != nil {
+				return nil, fmt.Errorf("%s: %w", m.Name, err)
+			}
+		}
+	}
+	return b.results, nil
+}
+
+// excluded returns whether a receiver is not measured.
+func (b *bench) excluded(w workload) func(name string) bool {
+	only := strings.FieldsFunc(b.only, func(r rune) bool { return r == ',' })
+	return func(name string) bool {
+		return b.receivers.binaries[name] == "" ||
+			len(only) > 0 && !slices.Contains(only, w.name) && !slices.Contains(only, name)
+	}
+}
+
+// measureRound measures the receivers of a workload, in alternating order.
+func (b *bench) measureRound(ctx context.Context, m *measured, number int) error {
+	w, found := m.workload, map[string]figures{}
+	names := slices.Clone(w.receivers)
+	if slices.Contains(names, "eyelet") && b.against != "" {
+		names = append(names, "old")
+	}
+	if number%2 == 1 {
+		slices.Reverse(names)
+	}
+	rate := 0.0
+	if w.share > 0 {
+		if rate = w.share * b.results.rate("hand", "new-64"); rate == 0 {
+			return nil
+		}
+	}
+	for _, name := range names {
+		f, err := b.round(ctx, name, w, rate)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		found[name] = f.rounded()
+		_, _ = fmt.Fprintf(b.progress, "round %d of %d: %-10s %-11s %6.0f/s %7.1f us CPU\n",
+			number+1, b.rounds, m.Name, name, f.PerSecond, f.CPU)
+	}
+	m.Rounds = append(m.Rounds, found)
+	return nil
+}
+
+// skip reports something that is not measured, or not as it should be.
+func (b *bench) skip(why string) {
+	b.results.Notes = append(b.results.Notes, why)
+	_, _ = fmt.Fprintln(b.progress, why)
+}
+
+// findBinaries finds or builds the program of each receiver.
+func (b *bench) findBinaries(ctx context.Context) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	programs, err := os.MkdirTemp(b.dir, "loadbench-bin-")
+	if err != nil {
+		return err
+	}
+	closeDisk := b.disk.close
+	b.disk.close = func() {
+		closeDisk()
+		_ = os.RemoveAll(programs)
+	}
+	found := map[string]string{"bare": self, "eyelet": b.eyelet, "old": b.against}
+	b.receivers = receivers{binaries: found, dir: b.disk.dir}
+	if b.eyelet == "" {
+		if found["eyelet"], err = buildEyelet(ctx, programs, b.profile != ""); err != nil {
+			return err
+		}
+	}
+	if redis, err := exec.LookPath("redis-server"); err == nil {
+		found["hand"], found["hand+worker"] = redis, redis
+	} else {
+		b.skip("the hand-written receivers are skipped: redis-server is not installed")
+	}
+	if found["webhook"], err = findWebhook(ctx, programs); err != nil {
+		b.skip("adnanh/webhook is skipped: " + err.Error())
+	}
+	for name, binary := range found {
+		if binary == "" {
+			continue
+		}
+		if found[name], err = filepath.Abs(binary); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findWebhook returns the installed webhook, or builds it.
+func findWebhook(ctx context.Context, dir string) (string, error) {
+	if binary, err := exec.LookPath("webhook"); err == nil {
+		return binary, nil
+	}
+	cmd := exec.CommandContext(ctx, "go", "install", "github.com/adnanh/webhook@2.8.2")
+	cmd.Env = append(os.Environ(), "GOBIN="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		first, _, _ := strings.Cut(string(out), "\n")
+		return "", fmt.Errorf("it is not installed and cannot be built: %w: %s", err, first)
+	}
+	return filepath.Join(dir, "webhook"), nil
+}

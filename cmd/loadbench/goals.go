@@ -1,0 +1,70 @@
+package main
+
+import "math"
+
+// goal is a figure with the values that it should have.
+type goal struct {
+	title, workload string
+	figure          func(round map[string]figures) float64 // NaN if it was not measured
+	atLeast         bool                                   // larger is better
+	goal, stretch   float64
+}
+
+// goals are the figures by which a change of the receiver is measured.
+var goals = []goal{
+	{"rate against the better hand-written receiver, 64 clients", "new-64", rateAgainstHand, true, 1.5, 2},
+	{"the same, 256 clients", "new-256", rateAgainstHand, true, 1.8, 2.5},
+	{"CPU per event against bare Echo + HMAC, claim only", "claim", cpuAgainst("bare"), false, 3, 2.5},
+	{"the same, with a handler", "new-64", cpuAgainst("bare"), false, 3.5, 3},
+	{"CPU against hand-written with its worker and its Redis", "new-64", cpuAgainst("hand+worker"), false, 0.6, 0.5},
+	{"accepted events per device flush, 64 clients", "new-64", ofEyelet(eventsPerFlush), true, 20, 32},
+	{"the same, 256 clients", "new-256", ofEyelet(eventsPerFlush), true, 48, 100},
+	{"p50 at 70 % of the rate of hand-written, against it", "fixed-rate", against("hand", p50), false, 0.5, 0.3},
+	{"p99 at that rate, against it", "fixed-rate", against("hand", p99), false, 0.75, 0.5},
+	{"CPU of 90 % duplicates against bare Echo + HMAC", "duplicates", cpuAgainst("bare"), false, 2.2, 1.8},
+	{"RFC 9421 Ed25519: verification against the bare cryptography", "verify", verification, false, 1.5, 1.15},
+	{"allocations per delivery, with a handler", "new-64", ofEyelet(allocs), false, 100, 60},
+}
+
+func cpu(f figures) float64            { return f.CPU }
+func p50(f figures) float64            { return f.P50 }
+func p99(f figures) float64            { return f.P99 }
+func eventsPerFlush(f figures) float64 { return f.EventsPerFlush }
+func allocs(f figures) float64         { return f.Allocs }
+
+// ratio returns a/b, or NaN where one of them was not measured.
+func ratio(a, b float64) float64 {
+	if a == 0 || b == 0 {
+		return math.NaN()
+	}
+	return a / b
+}
+
+// against returns a figure of Eyelet divided by that of another receiver.
+func against(other string, figure func(figures) float64) func(map[string]figures) float64 {
+	return func(round map[string]figures) float64 { return ratio(figure(round["eyelet"]), figure(round[other])) }
+}
+
+func cpuAgainst(other string) func(map[string]figures) float64 { return against(other, cpu) }
+
+func ofEyelet(figure func(figures) float64) func(map[string]figures) float64 {
+	return func(round map[string]figures) float64 { return ratio(figure(round["eyelet"]), 1) }
+}
+
+func rateAgainstHand(round map[string]figures) float64 {
+	better := max(round["hand"].PerSecond, round["hand+worker"].PerSecond)
+	return ratio(round["eyelet"].PerSecond, better)
+}
+
+func verification(round map[string]figures) float64 {
+	return ratio(round["verify"].CPU, round["bare"].CPU)
+}
+
+// of returns the figure with its spread.
+func (g goal) of(r *results) spread {
+	var values []float64
+	for _, round := range r.of(g.workload) {
+		values = append(values, g.figure(round))
+	}
+	return spreadOf(values)
+}
