@@ -11,8 +11,10 @@ import (
 	"syscall"
 )
 
-// gather is how many bytes of entries are written at once.
-const gather = 1 << 20
+const (
+	maxKey = math.MaxUint8
+	gather = 1 << 20 // bytes of entries that are written at once
+)
 
 // NotWrittenError reports that the file system has no space. Everything appended since the last
 // successful Write is void, and can be appended again.
@@ -30,6 +32,9 @@ func (e *NotWrittenError) Unwrap() error { return e.Err }
 func (s *Set) Append(key, value []byte) (Ref, error) {
 	if len(key) > maxKey || uint64(len(value)) > math.MaxUint32 {
 		return Ref{}, fmt.Errorf("a key of %d or a value of %d bytes is too large", len(key), len(value))
+	}
+	if err := s.failed(); err != nil {
+		return Ref{}, err
 	}
 	size := uint32(len(value))
 	if f := s.active; f != nil && s.end() > 0 && s.end()+entryLength(key, size) > s.s.FileSize {

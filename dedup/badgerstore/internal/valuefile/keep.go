@@ -85,17 +85,16 @@ func (s *Set) Remove(number uint64) error {
 		return err
 	}
 	s.renamed = true
-	last := s.eras[len(s.eras)-1]
-	last.removed = append(last.removed, f)
+	s.eras[len(s.eras)-1].removed = f
 	s.eras = append(s.eras, &era{})
 	return s.closeUnheld()
 }
 
-// era is the time until a file is removed. A removed file can be read while a hold of its era or of
-// an earlier one lasts.
+// era is the time from the removal of one file to that of the next. A removed file can be read
+// while a hold lasts that was begun before its removal.
 type era struct {
 	holds   int
-	removed []*file
+	removed *file
 }
 
 // Hold keeps the values readable that can be read now, until release is called.
@@ -115,11 +114,10 @@ func (s *Set) Hold() (release func()) {
 // closeUnheld closes the removed files that no caller holds any more.
 func (s *Set) closeUnheld() (err error) {
 	for len(s.eras) > 1 && s.eras[0].holds == 0 {
-		for _, f := range s.eras[0].removed {
-			delete(s.files, f.number)
-			err = errors.Join(err, f.Close())
-		}
+		f := s.eras[0].removed
 		s.eras = s.eras[1:]
+		delete(s.files, f.number)
+		err = errors.Join(err, f.Close())
 	}
 	return err
 }

@@ -3,44 +3,34 @@ package valuefile
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 )
 
 // Read returns the value of a key in memory of its own. The error is a [*DamagedError] if the
-// file does not hold the value at this place, and [fs.ErrClosed] if the file was removed: the
-// place is out of date if the key has a newer one.
+// file does not hold the value at this place, and [fs.ErrClosed] if the file was removed, or never
+// existed: then the key may have a newer place.
 func (s *Set) Read(key []byte, r Ref) ([]byte, error) {
 	f, length, err := s.file(r.File)
 	if err != nil {
 		return nil, err
 	}
-	damaged := func(reason string) ([]byte, error) { return nil, &DamagedError{r.File, r.Offset, reason} }
 	size := entryLength(key, r.Size)
 	if r.Offset < 0 || size > length-r.Offset {
-		return damaged("the value would be behind the end of the file")
+		return nil, &DamagedError{r.File, r.Offset, "the value would reach beyond the end"}
 	}
 	b := make([]byte, size)
-	if _, err := f.ReadAt(b, r.Offset); errors.Is(err, io.EOF) {
-		return damaged("the file ends in the value")
-	} else if err != nil {
-		return nil, fmt.Errorf("value file %s: %w", fileName(r.File), err)
+	if _, err := f.ReadAt(b, r.Offset); err != nil {
+		return nil, readError(r.File, r.Offset, err)
 	}
 	value := b[headSize+len(key):]
-	headSum, valueSum := sums(b)
-	binary.LittleEndian.PutUint64(b, uint64(r.Offset)) //nolint:gosec // not negative
-	sum := crc32.Update(f.seed, castagnoli, b[:headSize+len(key)])
-	switch {
-	case sum != headSum:
-		return damaged("the head of the value does not match its checksum")
-	case !bytes.Equal(b[headSize:headSize+len(key)], key) || binary.LittleEndian.Uint32(b[8:]) != r.Size:
-		return damaged("it is the value of another key")
-	case crc32.Update(sum, castagnoli, value) != valueSum:
-		return damaged("the value does not match its checksum")
+	if got, n, ok := parseHead(f.seed, r.Offset, b); !ok || n != r.Size || !bytes.Equal(got, key) {
+		return nil, &DamagedError{r.File, r.Offset, "the value is not there"}
+	}
+	if !intact(b, value) {
+		return nil, &DamagedError{r.File, r.Offset, "the value does not match its checksum"}
 	}
 	return value, nil
 }
@@ -54,52 +44,42 @@ func (s *Set) file(number uint64) (f *file, length int64, err error) {
 	return f, f.length, nil
 }
 
-func sums(entry []byte) (head, value uint32) {
-	return binary.LittleEndian.Uint32(entry), binary.LittleEndian.Uint32(entry[4:])
+func readError(number uint64, offset int64, err error) error {
+	if errors.Is(err, io.EOF) {
+		return &DamagedError{number, offset, "the file has become shorter"}
+	}
+	return fmt.Errorf("value file %s: %w", fileName(number), err)
 }
 
 // Scan visits the keys of a file and the places of their values, in order; a key is valid during
-// the visit. It does not verify the values. It skips what is not an entry, and reports the first
-// such place as a [*DamagedError] at the end.
+// the visit. It does not verify the values. It skips bytes that are not an entry, and reports the
+// first of them as a [*DamagedError] at the end.
 func (s *Set) Scan(number uint64, visit func(key []byte, r Ref) error) error {
 	defer s.Hold()()
 	f, length, err := s.file(number)
 	if err != nil {
 		return err
 	}
-	in := bufio.NewReaderSize(io.NewSectionReader(f, 0, length), 64<<10)
+	in := bufio.NewReader(io.NewSectionReader(f, 0, length))
 	var damage error
 	for at := int64(0); at < length; {
 		head, err := in.Peek(int(min(headSize+maxKey, length-at)))
 		if err != nil {
-			return fmt.Errorf("value file %s: %w", fileName(number), err)
+			return readError(number, at, err)
 		}
-		skip := int64(1)
-		if key, size, ok := f.parseHead(head, at); ok && entryLength(key, size) <= length-at {
+		step := int64(1)
+		if key, size, ok := parseHead(f.seed, at, head); ok && entryLength(key, size) <= length-at {
+			step = entryLength(key, size)
 			if err := visit(key, Ref{number, at, size}); err != nil {
 				return err
 			}
-			skip = entryLength(key, size)
 		} else if damage == nil {
-			damage = &DamagedError{number, at, "this is not a value"}
+			damage = &DamagedError{number, at, "no value begins here"}
 		}
-		if _, err := in.Discard(int(skip)); err != nil {
-			return err
+		if _, err := in.Discard(int(step)); err != nil {
+			return readError(number, at, err)
 		}
-		at += skip
+		at += step
 	}
 	return damage
-}
-
-// parseHead returns the key and the size of the value of an entry, if its head is intact.
-func (f *file) parseHead(b []byte, at int64) (key []byte, size uint32, ok bool) {
-	if len(b) < headSize || len(b) < headSize+int(b[headSize-1]) {
-		return nil, 0, false
-	}
-	key = b[headSize : headSize+int(b[headSize-1])]
-	var offset [8]byte
-	binary.LittleEndian.PutUint64(offset[:], uint64(at)) //nolint:gosec // not negative
-	sum := crc32.Update(crc32.Update(f.seed, castagnoli, offset[:]), castagnoli, b[8:headSize+len(key)])
-	want, _ := sums(b)
-	return key, binary.LittleEndian.Uint32(b[8:]), sum == want
 }

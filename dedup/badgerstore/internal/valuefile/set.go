@@ -19,7 +19,9 @@ import (
 
 // Settings are where the files are and whose.
 type Settings struct {
-	Dir   string   // of the files; created with mode 0700 if it is missing
+	// Dir has the files. It is created with mode 0700 if it is missing, and durable when its parent
+	// directory is flushed.
+	Dir   string
 	Store [16]byte // identity of the history of the store
 	// FileSize is the length in bytes at which a file is complete; zero is 64 MiB. A larger value
 	// has a file of its own.
@@ -44,8 +46,8 @@ type FileState struct {
 	Length int64
 }
 
-// Set is the open value files of a store. One goroutine calls Append, Write and Seal; the other
-// methods are safe for concurrent use.
+// Set is the open value files of a store, with a descriptor for each file. One goroutine calls
+// Append, Write and Seal; the other methods are safe for concurrent use.
 type Set struct {
 	s Settings
 
@@ -88,7 +90,7 @@ func Open(s Settings, files []FileState, after uint64) (_ *Set, err error) {
 			err = errors.Join(err, set.Close())
 		}
 	}()
-	if err := makeDir(s.Dir); err != nil {
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, err
 	}
 	for _, state := range files {
@@ -104,14 +106,6 @@ func Open(s Settings, files []FileState, after uint64) (_ *Set, err error) {
 		}
 	}
 	return set, set.removeOthers()
-}
-
-func makeDir(dir string) error {
-	err := os.Mkdir(dir, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return errors.Join(err, syncDir(filepath.Dir(dir)))
 }
 
 // openListed opens a file of the checkpoint.

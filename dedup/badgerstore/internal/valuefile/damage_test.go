@@ -1,0 +1,254 @@
+package valuefile
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// closed returns a closed set of one file with some values, and its states.
+func closed(t *testing.T, s Settings) ([]stored, []FileState) {
+	t.Helper()
+	set := open(t, s, nil, 0)
+	all := fill(t, set, 4, 20)
+	files := mustSync(t, set)
+	if err := set.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return all, files
+}
+
+func isDamaged(err error, file uint64) bool {
+	var damaged *DamagedError
+	return errors.As(err, &damaged) && damaged.File == file && damaged.Reason != ""
+}
+
+func TestEveryFlippedBitIsDamageOfItsValueOnly(t *testing.T) {
+	t.Parallel()
+	s := Settings{Dir: t.TempDir(), Store: [16]byte{1}}
+	all, files := closed(t, s)
+	set := open(t, s, files, 1)
+	path := set.name(1)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := range len(good) * 8 {
+		bad := slices.Clone(good)
+		bad[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		inHead := false
+		for _, v := range all {
+			at := int64(bit/8) - v.ref.Offset
+			hit := at >= 0 && at < entryLength(v.key, v.ref.Size)
+			inHead = inHead || hit && at < headSize+int64(len(v.key)) && at/4 != 1 // not the sum of the value
+			got, err := set.Read(v.key, v.ref)
+			if hit != isDamaged(err, 1) || !hit && !bytes.Equal(got, v.value) {
+				t.Fatalf("bit %d: %s is %q, error %v", bit, v.key, got, err)
+			}
+		}
+		keys, err := scan(set, 1)
+		want := len(all)
+		if inHead {
+			want--
+		}
+		if len(keys) != want || inHead != isDamaged(err, 1) {
+			t.Fatalf("bit %d: scan finds %v, error %v", bit, keys, err)
+		}
+	}
+}
+
+// scan returns the keys of a file.
+func scan(set *Set, number uint64) (keys []string, err error) {
+	err = set.Scan(number, func(key []byte, r Ref) error {
+		keys = append(keys, string(key))
+		return nil
+	})
+	return keys, err
+}
+
+func TestScanFindsWhatReadFinds(t *testing.T) {
+	t.Parallel()
+	set := open(t, Settings{Dir: t.TempDir()}, nil, 0)
+	all := fill(t, set, 50, 3000)
+	var found []Ref
+	err := set.Scan(1, func(key []byte, r Ref) error {
+		found = append(found, r)
+		_, err := set.Read(key, r)
+		return err
+	})
+	if err != nil || len(found) != len(all) || found[49] != all[49].ref {
+		t.Errorf("%d places, the last %+v, error %v", len(found), found[len(found)-1], err)
+	}
+	stop := errors.New("enough")
+	if err := set.Scan(1, func([]byte, Ref) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("the visit's error is %v", err)
+	}
+	if err := set.Scan(2, nil); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+}
+
+func TestAFileThatWasCutIsRefused(t *testing.T) {
+	t.Parallel()
+	s := Settings{Dir: t.TempDir()}
+	all, files := closed(t, s)
+	path := filepath.Join(s.Dir, fileName(1))
+	for n := files[0].Length - 1; n >= 0; n-- {
+		if err := os.Truncate(path, n); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(s, files, 1)
+		var damaged *DamagedError
+		if !errors.As(err, &damaged) || damaged.File != 1 || damaged.Offset != n {
+			t.Fatalf("%d of %d bytes: %v", n, files[0].Length, err)
+		}
+		if n == all[1].ref.Offset { // what is accepted as lost does not prevent the rest from being read
+			set := open(t, s, []FileState{{1, n}}, 1)
+			mustRead(t, set, all[:1])
+			if _, err := set.Read(all[1].key, all[1].ref); !isDamaged(err, 1) {
+				t.Errorf("a lost value: %v", err)
+			}
+		}
+	}
+}
+
+func TestAFileThatIsCutWhileOpenIsDamaged(t *testing.T) {
+	t.Parallel()
+	set := open(t, Settings{Dir: t.TempDir()}, nil, 0)
+	all := fill(t, set, 4, 2000)
+	if err := os.Truncate(set.name(1), all[2].ref.Offset+5); err != nil {
+		t.Fatal(err)
+	}
+	mustRead(t, set, all[:2])
+	if _, err := set.Read(all[2].key, all[2].ref); !isDamaged(err, 1) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := scan(set, 1); !isDamaged(err, 1) {
+		t.Errorf("scan: %v", err)
+	}
+}
+
+func TestARefusedOpenChangesNoFile(t *testing.T) {
+	t.Parallel()
+	s := Settings{Dir: t.TempDir()}
+	_, files := closed(t, s)
+	behind := FileState{Number: 1, Length: files[0].Length - 10}
+	if err := os.WriteFile(filepath.Join(s.Dir, fileName(5)), []byte("later"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(s, []FileState{behind, {Number: 3, Length: 1}}, 3); !isDamaged(err, 3) {
+		t.Errorf("a missing file: %v", err)
+	}
+	info, err := os.Stat(filepath.Join(s.Dir, fileName(1)))
+	if err != nil || info.Size() != files[0].Length {
+		t.Errorf("the other file has %d bytes, error %v", info.Size(), err)
+	}
+	if _, err := os.Stat(filepath.Join(s.Dir, fileName(5))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenCutsAndRemovesWhatTheCheckpointDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	s := Settings{Dir: t.TempDir(), FileSize: 1000}
+	set := open(t, s, nil, 0)
+	all := fill(t, set, 2, 100)
+	files := mustSync(t, set)
+	fill(t, set, 40, 100)
+	last := set.Active()
+	if err := set.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(s.Dir, "notes.txt")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	set = open(t, s, files, 1)
+	mustRead(t, set, all)
+	if got := set.Files(); !slices.Equal(got, files) {
+		t.Errorf("files %v, want %v", got, files)
+	}
+	if info, err := os.Stat(set.name(1)); err != nil || info.Size() != files[0].Length {
+		t.Errorf("%d bytes, want %d, error %v", info.Size(), files[0].Length, err)
+	}
+	names, err := filepath.Glob(filepath.Join(s.Dir, "*"))
+	if err != nil || !slices.Equal(names, []string{set.name(1), other}) {
+		t.Errorf("files %v, error %v", names, err)
+	}
+	if set.Active() <= last {
+		t.Errorf("the next file is %d, which is not above %d", set.Active(), last)
+	}
+}
+
+func TestValuesOfAnotherPlaceAreDamage(t *testing.T) {
+	t.Parallel()
+	s := Settings{Dir: t.TempDir(), Store: [16]byte{1}}
+	all, files := closed(t, s)
+	v := all[1]
+	s.Store[15]++
+	other := open(t, s, files, 1)
+	s.Store[15]--
+	set := open(t, s, files, 1)
+	bytes, err := os.ReadFile(set.name(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(set.name(2), bytes, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	copied := open(t, s, []FileState{files[0], {Number: 2, Length: files[0].Length}}, 2)
+	for name, c := range map[string]struct {
+		set *Set
+		key string
+		ref Ref
+	}{
+		"another store":  {other, "key-1", v.ref},
+		"another file":   {copied, "key-1", Ref{2, v.ref.Offset, v.ref.Size}},
+		"another key":    {set, "key-2", v.ref},
+		"a shorter key":  {set, "key-", Ref{1, v.ref.Offset, v.ref.Size + 1}},
+		"another offset": {set, "key-1", Ref{1, v.ref.Offset + 1, v.ref.Size}},
+		"before":         {set, "key-1", Ref{1, -1, v.ref.Size}},
+		"behind":         {set, "key-1", Ref{1, files[0].Length, v.ref.Size}},
+		"far behind":     {set, "key-1", Ref{1, 1<<63 - 1, v.ref.Size}},
+		"longer":         {set, "key-1", Ref{1, v.ref.Offset, v.ref.Size + 1}},
+		"too long":       {set, "key-1", Ref{1, v.ref.Offset, 1<<32 - 1}},
+		"shorter":        {set, "key-1", Ref{1, v.ref.Offset, v.ref.Size - 1}},
+	} {
+		if _, err := c.set.Read([]byte(c.key), c.ref); !isDamaged(err, c.ref.File) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(appendEntry(nil, 0, 0, []byte("key"), []byte("value")))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := Settings{Dir: t.TempDir()}
+		if err := os.WriteFile(filepath.Join(s.Dir, fileName(1)), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		set := open(t, s, []FileState{{1, int64(len(data))}}, 1)
+		defer func() { _ = set.Close() }()
+		at := int64(-1)
+		err := set.Scan(1, func(key []byte, r Ref) error {
+			if r.Offset <= at || r.Offset+entryLength(key, r.Size) > int64(len(data)) {
+				t.Errorf("%q at %+v of %d bytes", key, r, len(data))
+			}
+			at = r.Offset
+			_, _ = set.Read(key, r)
+			return nil
+		})
+		if err != nil && !isDamaged(err, 1) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,390 @@
+package valuefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// faults is a layer over files that fails on request, and notes what is flushed.
+type faults struct {
+	mu     sync.Mutex
+	write  func(b []byte) (n int, err error) // of the next write
+	sync   error                             // of the next flush
+	create error                             // of the next new file
+	synced []string
+}
+
+type faultyFile struct {
+	*os.File
+	of *faults
+}
+
+func (f *faults) open(name string, flag int, perm fs.FileMode) (File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.create; err != nil && flag&os.O_CREATE != 0 {
+		f.create = nil
+		return nil, err
+	}
+	file, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyFile{file, f}, nil
+}
+
+func (f *faultyFile) WriteAt(b []byte, at int64) (int, error) {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	if fail := f.of.write; fail != nil {
+		f.of.write = nil
+		n, err := fail(b)
+		if _, err := f.File.WriteAt(b[:n], at); err != nil {
+			return 0, err
+		}
+		return n, err
+	}
+	return f.File.WriteAt(b, at)
+}
+
+func (f *faultyFile) Sync() error {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	err := f.of.sync
+	f.of.sync = nil
+	f.of.synced = append(f.of.synced, f.Name())
+	return errors.Join(err, f.File.Sync())
+}
+
+func TestValuesWithoutSpaceCanBeAppendedAgain(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func([]byte) (int, error){
+		"no space":              func([]byte) (int, error) { return 0, syscall.ENOSPC },
+		"no quota, half of it":  func(b []byte) (int, error) { return len(b) / 2, syscall.EDQUOT },
+		"a short write":         func(b []byte) (int, error) { return len(b) - 1, nil },
+		"an error of os.File":   func([]byte) (int, error) { return 0, &fs.PathError{Err: syscall.ENOSPC} },
+		"nothing, and no error": func([]byte) (int, error) { return 0, nil },
+	} {
+		layer := &faults{}
+		s := Settings{Dir: t.TempDir(), OpenFile: layer.open}
+		set := open(t, s, nil, 0)
+		all := fill(t, set, 3, 100)
+		before := set.Files()
+		if _, err := set.Append([]byte("void"), []byte("value")); err != nil {
+			t.Fatal(err)
+		}
+		layer.write = fail
+		var no *NotWrittenError
+		if err := set.Write(); !errors.As(err, &no) {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := set.Files(); !slices.Equal(got, before) {
+			t.Errorf("%s: files %v, want %v", name, got, before)
+		}
+		more := fill(t, set, 3, 100)
+		if more[0].ref.File == 1 {
+			t.Errorf("%s: the next value is at %+v", name, more[0].ref)
+		}
+		mustRead(t, set, append(all, more...))
+		files := mustSync(t, set)
+		if err := set.Close(); err != nil {
+			t.Fatal(err)
+		}
+		mustRead(t, open(t, s, files, 0), append(all, more...))
+	}
+}
+
+func TestRetriesOnAFullDiskLeaveNoFiles(t *testing.T) {
+	t.Parallel()
+	layer := &faults{}
+	set := open(t, Settings{Dir: t.TempDir(), OpenFile: layer.open}, nil, 0)
+	var no *NotWrittenError
+	for range 3 {
+		layer.write = func(b []byte) (int, error) { return len(b) / 2, syscall.ENOSPC }
+		if _, err := set.Append([]byte("key"), []byte("value")); err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Write(); !errors.As(err, &no) {
+			t.Fatal(err)
+		}
+		layer.create = syscall.ENOSPC
+		if _, err := set.Append([]byte("key"), []byte("value")); !errors.As(err, &no) {
+			t.Fatal(err)
+		}
+		if files, err := os.ReadDir(set.s.Dir); err != nil || len(files) > 0 {
+			t.Errorf("files %v, error %v", files, err)
+		}
+	}
+	mustRead(t, set, fill(t, set, 3, 100))
+}
+
+func TestAnErrorOfTheDeviceIsFinal(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*faults, *Set) error{
+		"write": func(l *faults, set *Set) error {
+			l.write = func([]byte) (int, error) { return 0, syscall.EIO }
+			_, _ = set.Append([]byte("key"), nil)
+			return set.Write()
+		},
+		"create": func(l *faults, set *Set) error {
+			l.create = syscall.EIO
+			_, err := set.Append([]byte("key"), nil)
+			return errors.Join(err, set.Seal())
+		},
+		"flush": func(l *faults, set *Set) error {
+			l.sync = syscall.EIO
+			_, err := set.Sync()
+			return err
+		},
+		"flush without space": func(l *faults, set *Set) error {
+			l.sync = syscall.ENOSPC
+			_, err := set.Sync()
+			return err
+		},
+	} {
+		layer := &faults{}
+		set := open(t, Settings{Dir: t.TempDir(), OpenFile: layer.open}, nil, 0)
+		all := fill(t, set, 3, 100)
+		if name == "create" {
+			if err := set.Seal(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := fail(layer, set)
+		var no *NotWrittenError
+		if first == nil || errors.As(first, &no) {
+			t.Errorf("%s: %v", name, first)
+		}
+		_, err1 := set.Sync()
+		_, err2 := set.Append([]byte("key"), nil)
+		if err := set.Write(); err1 == nil || err2 == nil || err == nil {
+			t.Errorf("%s: then Sync %v, Append %v, Write %v", name, err1, err2, err)
+		}
+		if err := set.Retire(1); err == nil && set.Remove(1) == nil {
+			t.Errorf("%s: a file is removed", name)
+		}
+		mustRead(t, set, all)
+	}
+}
+
+func TestSyncFlushesEachFileThatWasWritten(t *testing.T) {
+	t.Parallel()
+	layer := &faults{}
+	s := Settings{Dir: t.TempDir(), FileSize: 1000, OpenFile: layer.open}
+	set := open(t, s, nil, 0)
+	flushed := func() []string {
+		layer.synced = nil
+		mustSync(t, set)
+		slices.Sort(layer.synced)
+		return layer.synced
+	}
+	for step, want := range []struct {
+		values int
+		files  []string
+	}{
+		{0, nil},
+		{2, []string{set.name(1)}},
+		{0, nil},
+		{17, []string{set.name(1), set.name(2), set.name(3)}}, // 1 and 2 are complete
+		{1, []string{set.name(3)}},
+	} {
+		fill(t, set, want.values, 100)
+		if got := flushed(); !slices.Equal(got, want.files) {
+			t.Errorf("step %d: %v, want %v", step, got, want.files)
+		}
+	}
+	fill(t, set, 1, 100)
+	files := []FileState{{1, 150}, {2, set.Files()[1].Length}}
+	if err := set.Close(); err != nil {
+		t.Fatal(err)
+	}
+	set = open(t, s, files, 3)
+	if got, want := flushed(), []string{set.name(1)}; !slices.Equal(got, want) { // it was cut
+		t.Errorf("after a start: %v, want %v", got, want)
+	}
+}
+
+func TestAFileIsRemovedAfterTheCheckpointWithoutIt(t *testing.T) {
+	t.Parallel()
+	s := Settings{Dir: t.TempDir(), FileSize: 1000}
+	set := open(t, s, nil, 0)
+	all := fill(t, set, 20, 100)
+	files := mustSync(t, set)
+	total := set.Bytes()
+	if err := set.Remove(1); err == nil {
+		t.Error("a listed file is removed")
+	}
+	if err := set.Retire(set.Active()); err == nil {
+		t.Error("the active file is retired")
+	}
+	if err := set.Retire(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Remove(1); err == nil {
+		t.Error("a file of the last checkpoint is removed")
+	}
+	mustRead(t, set, all)
+	if got := mustSync(t, set); !slices.Equal(got, files[1:]) {
+		t.Errorf("files %v, want %v", got, files[1:])
+	}
+	mustRead(t, set, all)
+	if err := set.Remove(1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := set.Read(all[0].key, all[0].ref); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a removed file: %v", err)
+	}
+	if _, err := os.Stat(set.name(1)); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if got, want := set.Bytes(), total-files[0].Length; got != want {
+		t.Errorf("%d bytes, want %d", got, want)
+	}
+	if set.Retire(1) == nil || set.Remove(1) == nil {
+		t.Error("a removed file is removed again")
+	}
+}
+
+func TestHeldFilesCanBeReadAfterTheirRemoval(t *testing.T) {
+	t.Parallel()
+	set := open(t, Settings{Dir: t.TempDir(), FileSize: 1}, nil, 0)
+	all := fill(t, set, 5, 100)
+	remove := func(number uint64) {
+		if err := set.Retire(number); err != nil {
+			t.Fatal(err)
+		}
+		mustSync(t, set)
+		if err := set.Remove(number); err != nil {
+			t.Fatal(err)
+		}
+	}
+	readable := func() string {
+		text := ""
+		for _, v := range all {
+			if _, err := set.Read(v.key, v.ref); err == nil {
+				text += fmt.Sprint(v.ref.File)
+			}
+		}
+		return text
+	}
+	expect := func(step, want string) {
+		t.Helper()
+		if got := readable(); got != want {
+			t.Errorf("%s: %s can be read, want %s", step, got, want)
+		}
+	}
+	remove(1)
+	expect("no hold", "2345")
+	first := set.Hold()
+	remove(2)
+	second := set.Hold()
+	remove(3)
+	expect("two holds", "2345")
+	second()
+	second()
+	expect("the hold from before both removals", "2345")
+	third := set.Hold()
+	first()
+	expect("a hold from after both removals", "45")
+	remove(4)
+	expect("the same hold, one more removal", "45")
+	third()
+	expect("no hold again", "5")
+	if len(set.eras) != 1 {
+		t.Errorf("%d eras are left", len(set.eras))
+	}
+}
+
+// TestReadersAppenderAndCheckpointsAtOnce is for the race detector: values are appended, moved
+// and removed while others read them.
+func TestReadersAppenderAndCheckpointsAtOnce(t *testing.T) {
+	t.Parallel()
+	set := open(t, Settings{Dir: t.TempDir(), FileSize: 4000}, nil, 0)
+	var mu sync.Mutex
+	var newest []stored
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	for range 3 {
+		running.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				mu.Lock()
+				release, all := set.Hold(), newest
+				mu.Unlock()
+				mustRead(t, set, all)
+				release()
+			}
+		})
+	}
+	running.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if _, err := set.Sync(); err != nil {
+				t.Error(err)
+			}
+			set.Files()
+			set.Bytes()
+			set.Active()
+		}
+	})
+	for range 30 {
+		all := fill(t, set, 30, 200)
+		if err := set.Seal(); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		newest = all
+		mu.Unlock()
+		for _, f := range set.Files() {
+			if f.Number >= all[0].ref.File {
+				break
+			}
+			if err := set.Retire(f.Number); err != nil {
+				t.Error(err)
+			}
+			mustSync(t, set)
+			if err := set.Remove(f.Number); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	close(done)
+	running.Wait()
+}
+
+func BenchmarkAppendAndRead(b *testing.B) {
+	set, err := Open(Settings{Dir: b.TempDir()}, nil, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = set.Close() }()
+	key, value := []byte("0123456789012345678901234567"), make([]byte, 1024)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(value)))
+	for b.Loop() {
+		ref, err := set.Append(key, value)
+		if err == nil {
+			err = set.Write()
+		}
+		if err == nil {
+			_, err = set.Read(key, ref)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
