@@ -52,17 +52,20 @@ var imports = map[string][]string{
 	"dedup/badgerstore/internal/faultdisk":  {}, // for tests
 	"dedup/badgerstore/internal/record":     {"dedup"},
 	"dedup/badgerstore/internal/redolog":    {},
-	"dedup/badgerstore/internal/storedir":   {"dedup/badgerstore/internal/badgerfile"},
-	"dedup/badgerstore/internal/valuefile":  {},
-	"dedup/deduptest":                       {"dedup"},
-	"dedup/internal/history":                {"dedup"}, // for tests
-	"dedup/internal/taskqueue":              {},
-	"inspect":                               {"dedup", "replay"},
-	"internal/descriptors":                  {},
-	"internal/httpfile":                     {},
-	"internal/publicnet":                    {},
-	"internal/strictjson":                   {},
-	"producer":                              {"verify", "dedup", "internal/strictjson"},
+	"dedup/badgerstore/internal/storedir": {
+		"dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/redolog",
+		"dedup/badgerstore/internal/valuefile",
+	},
+	"dedup/badgerstore/internal/valuefile": {},
+	"dedup/deduptest":                      {"dedup"},
+	"dedup/internal/history":               {"dedup"}, // for tests
+	"dedup/internal/taskqueue":             {},
+	"inspect":                              {"dedup", "replay"},
+	"internal/descriptors":                 {},
+	"internal/httpfile":                    {},
+	"internal/publicnet":                   {},
+	"internal/strictjson":                  {},
+	"producer":                             {"verify", "dedup", "internal/strictjson"},
 	"producer/preset": {
 		"producer", "verify", "dedup", "internal/publicnet", "internal/strictjson",
 	},

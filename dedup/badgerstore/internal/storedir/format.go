@@ -3,6 +3,7 @@ package storedir
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,8 +14,7 @@ const (
 	// FormatFile is the file with the version of the format.
 	FormatFile   = "format"
 	formatPrefix = "eyelet store "
-	// TempPrefix starts the names of files that a crash may leave in a directory that is not a
-	// store yet.
+	// TempPrefix starts the names of temporary files, which a crash may leave.
 	TempPrefix = "eyelet-new-"
 )
 
@@ -38,9 +38,14 @@ func WriteFormat(dir string, version int) error {
 	return writeWhole(dir, FormatFile, fmt.Sprintf("%s%d\n", formatPrefix, version))
 }
 
-// writeWhole writes a small file completely or not at all.
+// writeWhole writes a small file completely or not at all. A crash leaves at most one temporary
+// file of each name.
 func writeWhole(dir, name, text string) error {
-	f, err := os.CreateTemp(dir, TempPrefix+"*")
+	temp := filepath.Join(dir, TempPrefix+name)
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -48,5 +53,5 @@ func writeWhole(dir, name, text string) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(f.Name(), filepath.Join(dir, name)), syncDir(dir))
+	return errors.Join(os.Rename(temp, filepath.Join(dir, name)), syncDir(dir))
 }

@@ -36,9 +36,9 @@ func TestAnEntryPassesOnlyAtItsPlace(t *testing.T) {
 		seed   uint32
 		offset int64
 	}{
-		"another file":         {8, 100},
-		"another offset":       {7, 101},
-		"an offset of 4 GiB":   {7, 100 + 1<<32},
+		"another file":       {8, 100},
+		"another offset":     {7, 101},
+		"an offset of 4 GiB": {7, 100 + 1<<32},
 	} {
 		if _, _, ok := parseHead(c.seed, c.offset, entry); ok {
 			t.Errorf("%s: the head passes", name)
