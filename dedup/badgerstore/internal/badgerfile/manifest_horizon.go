@@ -101,15 +101,18 @@ func (m *ManifestFile) Close() error {
 // CheckManifest verifies MANIFEST at a path against a checkpoint. What follows the noted part must
 // be whole, except a last record that a crash tore: end is the length of the whole records.
 // rewritten reports that Badger has replaced the file since, so that nothing shows whether all
-// tables of the checkpoint are named. Any other difference is an error.
+// tables of the checkpoint are named. Any other difference is an error. Without a noted part the
+// file may be missing.
 func CheckManifest(path string, m Manifest) (end int64, rewritten bool, err error) {
 	data, err := os.ReadFile(path)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) && m.Length == 0 {
+		return 0, false, nil
+	} else if err != nil {
 		return 0, false, err
 	}
 	from := firstRecord
 	if m.Length <= int64(len(data)) && crc32.Checksum(data[:m.Length], castagnoli) == m.Sum {
-		from = int(m.Length)
+		from = max(firstRecord, int(m.Length))
 	} else if rewritten = firstSum(data) != m.First; !rewritten {
 		return 0, false, fmt.Errorf("%s is damaged before byte %d", badger.ManifestFilename, m.Length)
 	}

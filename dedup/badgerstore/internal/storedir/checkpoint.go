@@ -18,6 +18,7 @@ import (
 
 // Checkpoint names what is at rest: in Badger's tables and in value files, all durable.
 type Checkpoint struct {
+	Store     [16]byte            `json:"-"` // identity of log and value files
 	Log       redolog.Position    // everything before it is at rest
 	Commit    uint64              // number of the last commit before it
 	Manifest  badgerfile.Manifest // of Badger
@@ -36,59 +37,58 @@ const (
 
 // WriteCheckpoint replaces the checkpoint of the store in dir. It is durable when the call returns
 // without an error.
-func WriteCheckpoint(dir string, store [16]byte, c Checkpoint) error {
+func WriteCheckpoint(dir string, c Checkpoint) error {
 	object, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	content := hex.EncodeToString(store[:]) + " " + string(object)
+	content := hex.EncodeToString(c.Store[:]) + " " + string(object)
 	block := fmt.Sprintf("%s%08x %s", checkpointPrefix, crc32.Checksum([]byte(content), castagnoli), content)
 	block += strings.Repeat(" ", checkpointPage-1-len(block)%checkpointPage) + "\n"
 	return writeWhole(dir, CheckpointFile, block+block)
 }
 
 // ReadCheckpoint returns the checkpoint of the store in dir, and fs.ErrNotExist if there is none.
-// It fails if both blocks are damaged, or if the checkpoint belongs to another store.
-func ReadCheckpoint(dir string, store [16]byte) (Checkpoint, error) {
+// It fails if both blocks are damaged.
+func ReadCheckpoint(dir string) (Checkpoint, error) {
 	text, err := os.ReadFile(filepath.Join(dir, CheckpointFile))
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	c, err := decodeCheckpoint(text, store)
+	c, err := decodeCheckpoint(text)
 	if err != nil {
 		err = fmt.Errorf("store %s: file %s %w", dir, CheckpointFile, err)
 	}
 	return c, err
 }
 
-func decodeCheckpoint(text []byte, store [16]byte) (c Checkpoint, err error) {
+func decodeCheckpoint(text []byte) (c Checkpoint, err error) {
 	half := len(text) / 2
 	for _, block := range [][]byte{text[:half], text[half:], text} { // all of it, if the end was cut
-		identity, object, ok := parseBlock(block)
-		switch {
-		case !ok:
+		store, object, ok := parseBlock(block)
+		if !ok {
 			continue
-		case identity != hex.EncodeToString(store[:]):
-			return c, errors.New("belongs to another store")
 		}
 		in := json.NewDecoder(bytes.NewReader(object))
 		in.DisallowUnknownFields()
 		if err := in.Decode(&c); err != nil {
 			return c, fmt.Errorf("cannot be read by this version: %w", err)
 		}
+		copy(c.Store[:], store)
 		return c, nil
 	}
 	return c, errors.New("is damaged")
 }
 
 // parseBlock returns the identity and the object of a block, if it is whole.
-func parseBlock(block []byte) (identity string, object []byte, ok bool) {
+func parseBlock(block []byte) (store, object []byte, ok bool) {
 	line, _, _ := bytes.Cut(block, []byte("\n"))
 	line, ok = bytes.CutPrefix(bytes.TrimRight(line, " "), []byte(checkpointPrefix))
-	sum, content, found := bytes.Cut(line, []byte(" "))
-	if !ok || !found || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli)) {
-		return "", nil, false
+	sum, content, _ := bytes.Cut(line, []byte(" "))
+	if !ok || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli)) {
+		return nil, nil, false
 	}
-	store, object, found := bytes.Cut(content, []byte(" "))
-	return string(store), object, found
+	digits, object, _ := bytes.Cut(content, []byte(" "))
+	store, err := hex.DecodeString(string(digits))
+	return store, object, err == nil
 }

@@ -18,22 +18,20 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
 )
 
-var (
-	store   = [16]byte{0xab, 15: 0xcd}
-	example = Checkpoint{
-		Log:       redolog.Position{Segment: 17, Offset: 1 << 20},
-		Commit:    1<<64 - 1,
-		Manifest:  badgerfile.Manifest{Length: 1234, Sum: 1<<32 - 1, First: 7},
-		Values:    []valuefile.FileState{{Number: 3, Length: 1 << 40}, {Number: 5, Length: 0}},
-		NextValue: 6,
-	}
-)
+var example = Checkpoint{
+	Store:     [16]byte{0xab, 15: 0xcd},
+	Log:       redolog.Position{Segment: 17, Offset: 1 << 20},
+	Commit:    1<<64 - 1,
+	Manifest:  badgerfile.Manifest{Length: 1234, Sum: 1<<32 - 1, First: 7},
+	Values:    []valuefile.FileState{{Number: 3, Length: 1 << 40}, {Number: 5, Length: 0}},
+	NextValue: 6,
+}
 
 // written returns the text of the example.
 func written(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
-	err := WriteCheckpoint(dir, store, example)
+	err := WriteCheckpoint(dir, example)
 	text, err2 := os.ReadFile(filepath.Join(dir, CheckpointFile))
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
@@ -44,7 +42,7 @@ func written(t *testing.T) []byte {
 func TestCheckpointIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := ReadCheckpoint(dir, store); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadCheckpoint(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a checkpoint: %v", err)
 	}
 	large := example
@@ -55,10 +53,10 @@ func TestCheckpointIsReadAsItWasWritten(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, TempPrefix+CheckpointFile), []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := WriteCheckpoint(dir, store, c); err != nil {
+		if err := WriteCheckpoint(dir, c); err != nil {
 			t.Fatal(err)
 		}
-		got, err := ReadCheckpoint(dir, store)
+		got, err := ReadCheckpoint(dir)
 		if err != nil || !reflect.DeepEqual(got, c) {
 			t.Errorf("%+v, want %+v, error %v", got, c, err)
 		}
@@ -86,8 +84,11 @@ func TestAFlippedBitOfACheckpointDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	text := written(t)
 	for bit := range len(text) * 8 {
+		if at := bit / 8 % checkpointPage; at > 400 && at < checkpointPage-10 { // more spaces
+			continue
+		}
 		text[bit/8] ^= 1 << (bit % 8)
-		if got, err := decodeCheckpoint(text, store); err != nil || !reflect.DeepEqual(got, example) {
+		if got, err := decodeCheckpoint(text); err != nil || !reflect.DeepEqual(got, example) {
 			t.Fatalf("bit %d: %+v, error %v", bit, got, err)
 		}
 		text[bit/8] ^= 1 << (bit % 8)
@@ -107,12 +108,12 @@ func TestADamagedCheckpointIsRefused(t *testing.T) {
 		refused[fmt.Sprintf("cut at %d", at)] = good[:at]
 	}
 	for name, text := range refused {
-		if c, err := decodeCheckpoint(text, store); err == nil {
+		if c, err := decodeCheckpoint(text); err == nil {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
 	for n := object; n < len(good); n++ {
-		if got, err := decodeCheckpoint(good[:n], store); err != nil || !reflect.DeepEqual(got, example) {
+		if got, err := decodeCheckpoint(good[:n]); err != nil || !reflect.DeepEqual(got, example) {
 			t.Fatalf("cut at %d: %+v, error %v", n, got, err)
 		}
 	}
@@ -120,18 +121,9 @@ func TestADamagedCheckpointIsRefused(t *testing.T) {
 
 func TestACheckpointOfAnotherVersionIsRefused(t *testing.T) {
 	t.Parallel()
-	content := hex.EncodeToString(store[:]) + ` {"Log":{},"Later":1}`
+	content := hex.EncodeToString(example.Store[:]) + ` {"Log":{},"Later":1}`
 	text := fmt.Sprintf("%s%08x %s", checkpointPrefix, crc32.Checksum([]byte(content), castagnoli), content)
-	if c, err := decodeCheckpoint([]byte(text), store); err == nil || !strings.Contains(err.Error(), "version") {
+	if c, err := decodeCheckpoint([]byte(text)); err == nil || !strings.Contains(err.Error(), "version") {
 		t.Errorf("%+v, error %v", c, err)
-	}
-}
-
-func TestTheCheckpointOfAnotherStoreIsRefused(t *testing.T) {
-	t.Parallel()
-	other := store
-	other[15]++
-	if _, err := decodeCheckpoint(written(t), other); err == nil || !strings.Contains(err.Error(), "another store") {
-		t.Errorf("error %v", err)
 	}
 }
