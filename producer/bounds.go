@@ -21,8 +21,8 @@ const (
 )
 
 var (
-	errControl  = verify.Public("it contains a control character")
-	errTypeLong = verify.Public("longer than 1,024 characters") // MaxType
+	errControl  error = verify.Public("it contains a control character")
+	errTypeLong error = verify.Public("longer than 1,024 characters") // MaxType
 )
 
 func hasControl(text string) bool { return strings.IndexFunc(text, unicode.IsControl) >= 0 }

@@ -41,16 +41,19 @@ var errTooLong = verify.Public("value over 4,096 bytes") // maxValue
 // Header reads a header field. A field on several lines is refused (ambiguous_field), because
 // readers of the request might choose different lines.
 func Header(name string) Extractor {
-	return headerField{name: name, canonical: http.CanonicalHeaderKey(name)}
+	return headerField{
+		name: name, canonical: http.CanonicalHeaderKey(name), consumes: &[1]string{strings.ToLower(name)},
+	}
 }
 
 type headerField struct {
 	name      string // as given
 	canonical string
+	consumes  *[1]string
 }
 
 func (h headerField) Extract(d *Delivery) (string, error) { return singleLine(d, h.canonical) }
-func (h headerField) Consumes() []string                  { return []string{strings.ToLower(h.name)} }
+func (h headerField) Consumes() []string                  { return h.consumes[:] }
 func (h headerField) String() string                      { return "header:" + h.name }
 
 // singleLine returns the only line of a field without optional white space, or "" if it is absent.
@@ -147,7 +150,13 @@ func (bodyDigest) String() string                      { return "digest:body" }
 
 func digestID(b []byte) string {
 	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return sha256ID(sum[:])
+}
+
+// sha256ID is the identifier of what has the digest.
+func sha256ID(digest []byte) string {
+	text := append(make([]byte, 0, len("sha256:")+2*sha256.Size), "sha256:"...)
+	return string(hex.AppendEncode(text, digest))
 }
 
 // First returns the value of the first part that has one. An error of an earlier part is an

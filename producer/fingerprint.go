@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // FingerprintFunc digests what must be equal when an identifier repeats. The zero digest means
@@ -19,8 +20,8 @@ type FingerprintFunc func(d *Delivery, it Item) [32]byte
 // It ignores attributes that a signature does not cover: adding one would turn a delivery into
 // another payload.
 func FingerprintBody(d *Delivery, it Item) [32]byte {
-	h := sha256.New()
-	writePart(h, it.Body)
+	h := newDigest()
+	h.add(it.Body)
 	var names []string
 	for name := range d.Request.Header {
 		if len(name) < 3 || !strings.EqualFold(name[:3], "ce-") {
@@ -32,12 +33,12 @@ func FingerprintBody(d *Delivery, it Item) [32]byte {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		writePart(h, []byte(strings.ToLower(name)))
+		h.add([]byte(strings.ToLower(name)))
 		for _, line := range d.Request.Header[name] {
-			writePart(h, []byte(line))
+			h.add([]byte(line))
 		}
 	}
-	return [32]byte(h.Sum(nil))
+	return h.sum()
 }
 
 // FingerprintCloudEvent ignores id and time of a CloudEvent that an Idempotency-Key identifies:
@@ -48,15 +49,15 @@ func FingerprintCloudEvent(d *Delivery, it Item) [32]byte {
 	if err != nil || len(events) != 1 || len(d.Request.Header.Values(defaultKeyField)) == 0 {
 		return FingerprintBody(d, it)
 	}
-	h := sha256.New()
-	writePart(h, events[0].data)
+	h := newDigest()
+	h.add(events[0].data)
 	for _, name := range slices.Sorted(maps.Keys(events[0].attributes)) {
 		if name != "id" && name != "time" {
-			writePart(h, []byte(name))
-			writePart(h, []byte(events[0].attributes[name]))
+			h.add([]byte(name))
+			h.add([]byte(events[0].attributes[name]))
 		}
 	}
-	return [32]byte(h.Sum(nil))
+	return h.sum()
 }
 
 // FingerprintNone compares nothing: the same identifier is the same event. It is for signed
@@ -68,22 +69,44 @@ func FingerprintNone(*Delivery, Item) [32]byte { return [32]byte{} }
 func FingerprintFields(fields ...Extractor) FingerprintFunc {
 	return func(d *Delivery, it Item) [32]byte {
 		one := &Delivery{Request: d.Request, Body: it.Body, Identity: d.Identity}
-		h := sha256.New()
+		h := newDigest()
 		for _, field := range fields {
 			v, err := field.Extract(one)
 			if err != nil {
 				return FingerprintBody(d, it)
 			}
-			writePart(h, []byte(v))
+			h.add([]byte(v))
 		}
-		return [32]byte(h.Sum(nil))
+		return h.sum()
 	}
 }
 
-// writePart writes the length of a part before it: "a"+"bc" and "ab"+"c" differ.
-func writePart(h hash.Hash, part []byte) {
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(len(part)))
-	_, _ = h.Write(n[:]) // a hash never fails
-	_, _ = h.Write(part)
+// digest is the SHA-256 of a list of parts.
+type digest struct {
+	hash hash.Hash
+	size [8]byte // of a part
+	out  [sha256.Size]byte
+}
+
+// digests holds the digests that are not in use.
+var digests = sync.Pool{New: func() any { return &digest{hash: sha256.New()} }}
+
+func newDigest() *digest {
+	h := digests.Get().(*digest)
+	h.hash.Reset()
+	return h
+}
+
+// add adds a part and, before it, its length: "a"+"bc" and "ab"+"c" differ.
+func (h *digest) add(part []byte) {
+	binary.BigEndian.PutUint64(h.size[:], uint64(len(part)))
+	_, _ = h.hash.Write(h.size[:]) // a hash never fails
+	_, _ = h.hash.Write(part)
+}
+
+// sum returns the digest, which is not used again.
+func (h *digest) sum() [sha256.Size]byte {
+	sum := [sha256.Size]byte(h.hash.Sum(h.out[:0]))
+	digests.Put(h)
+	return sum
 }

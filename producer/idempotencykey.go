@@ -54,10 +54,10 @@ func (k IdempotencyKey) Extract(d *Delivery) (string, error) {
 }
 
 var (
-	errKeyEmpty  = verify.Public("an empty key")
-	errKeySyntax = verify.Public("not a string (RFC 9651 section 3.3.3)")
-	errKeyBare   = verify.Public("not a string (RFC 9651 section 3.3.3) and not one bare word")
-	errKeyLong   = verify.Public("longer than 1,024 characters") // MaxKey
+	errKeyEmpty  error = verify.Public("an empty key")
+	errKeySyntax error = verify.Public("not a string (RFC 9651 section 3.3.3)")
+	errKeyBare   error = verify.Public("not a string (RFC 9651 section 3.3.3) and not one bare word")
+	errKeyLong   error = verify.Public("longer than 1,024 characters") // MaxKey
 )
 
 func (k IdempotencyKey) parse(line string) (string, error) {

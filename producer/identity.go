@@ -2,7 +2,6 @@ package producer
 
 import (
 	"cmp"
-	"encoding/hex"
 	"fmt"
 	"reflect"
 	"slices"
@@ -161,7 +160,7 @@ func (p *Producer) contentDigest(d *Delivery, it Item) (digest string, members b
 	if f := p.Fingerprint; f != nil && !sameFunc(f, FingerprintBody) && !sameFunc(f, FingerprintNone) {
 		selected := f(d, it)
 		if selected != ([32]byte{}) && selected != FingerprintBody(d, it) {
-			return "sha256:" + hex.EncodeToString(selected[:]), true
+			return sha256ID(selected[:]), true
 		}
 	}
 	return contentID(d), false
@@ -175,9 +174,9 @@ func sameFunc(a, b FingerprintFunc) bool {
 func contentID(d *Delivery) string {
 	switch id := d.Identity; {
 	case id.Stable != nil:
-		return "sha256:" + hex.EncodeToString(id.Stable)
+		return sha256ID(id.Stable)
 	case id.Signed != nil && id.SignedAt.IsZero():
-		return "sha256:" + hex.EncodeToString(id.Signed)
+		return sha256ID(id.Signed)
 	}
 	return digestID(d.Body)
 }

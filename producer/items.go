@@ -88,8 +88,7 @@ func (p *Producer) split(d *Delivery) ([]Item, error) {
 
 // withCode returns an error of an extractor with a code, event_malformed if it has none.
 func withCode(err error) error {
-	var refusal *verify.Error
-	if err == nil || errors.As(err, &refusal) {
+	if _, coded := errors.AsType[*verify.Error](err); err == nil || coded {
 		return err
 	}
 	return &verify.Error{Code: verify.EventMalformed, Err: err}

@@ -15,24 +15,15 @@ import (
 // body reads the body of one request, once, under its limits. It is for one goroutine.
 type body struct {
 	from     io.Reader
-	limit    int64 // of the producer, in bytes
-	declared int64 // Content-Length; -1 when unknown
+	w        http.ResponseWriter // of the connection
+	limit    int64               // of the producer, in bytes
+	declared int64               // Content-Length; -1 when unknown
 	permit   *admission.Permit
-	deadline func(time.Time) error // sets that of the connection
 	timeout  time.Duration
 
 	buf  []byte
 	err  error
 	done bool
-}
-
-func newBody(
-	w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration, permit *admission.Permit,
-) *body {
-	return &body{
-		from: r.Body, limit: limit, declared: r.ContentLength, permit: permit,
-		deadline: http.NewResponseController(w).SetReadDeadline, timeout: timeout,
-	}
 }
 
 // firstBuffer is the size of the first buffer. A declared length costs nothing before its bytes
@@ -61,8 +52,7 @@ func (b *body) readAll() ([]byte, error) {
 	if b.from == nil || b.from == http.NoBody || b.declared == 0 {
 		return nil, nil
 	}
-	// Writers without deadlines (in-process tests, some wrappers) leave the timeout to the server.
-	_ = b.deadline(time.Now().Add(b.timeout))
+	b.setDeadline(time.Now().Add(b.timeout))
 	var buf []byte
 	for {
 		if len(buf) == cap(buf) {
@@ -77,13 +67,17 @@ func (b *body) readAll() ([]byte, error) {
 		case int64(len(buf)) > b.limit:
 			return buf, fail(codeBodyTooLarge, nil)
 		case err == io.EOF:
-			_ = b.deadline(time.Time{})
+			b.setDeadline(time.Time{})
 			return buf, nil
 		case err != nil:
 			return buf, bodyError(err)
 		}
 	}
 }
+
+// setDeadline sets the read deadline of the connection. Writers without deadlines (in-process
+// tests, some wrappers) leave the timeout to the server.
+func (b *body) setDeadline(at time.Time) { _ = http.NewResponseController(b.w).SetReadDeadline(at) }
 
 // grow doubles the buffer, up to the declared length or the limit and one byte to see the end or
 // the excess. Other bodies reuse the outgrown buffers.
@@ -126,7 +120,8 @@ func takeBuffer(size int64) []byte {
 
 func giveBuffer(buf []byte) {
 	if class := bufferClass(int64(cap(buf))); class >= 0 {
-		buffers[class].Put(&buf)
+		outgrown := buf
+		buffers[class].Put(&outgrown)
 	}
 }
 

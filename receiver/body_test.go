@@ -21,9 +21,9 @@ import (
 // newTestBody returns a body over r, with a budget of most bytes, and the use of the budget.
 func newTestBody(r io.Reader, declared, limit, most int64) (b *body, used func() int64) {
 	l := admission.NewLimiter(most, most-1, 1)
+	permit := l.Admit("shop", netip.Addr{}, time.Now())
 	return &body{
-		from: r, declared: declared, limit: limit, permit: l.Admit("shop", netip.Addr{}, time.Now()),
-		deadline: func(time.Time) error { return errors.ErrUnsupported },
+		from: r, declared: declared, limit: limit, permit: &permit,
 	}, func() int64 { return l.Usage().Bodies }
 }
 

@@ -65,7 +65,7 @@ func (d *delivery) entries() []entry {
 		setItemType(base.Header)
 	}
 	if raw, ok := d.ep.p.Key.(producer.RawExtractor); ok && d.ep.p.Split == nil {
-		base.KeyField = raw.Raw(d.Delivery)
+		base.KeyField = raw.Raw(&d.Delivery)
 	}
 	key := dedup.Key{Principal: cmp.Or(d.Identity.Principal, d.ep.p.Name), Endpoint: d.scope()}
 	for i, it := range d.items {
@@ -91,11 +91,11 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 		Key: key, Aliases: d.aliases(key), Fingerprint: d.fingerprint(kept), Payload: payload,
 		Window: p.Window, DropBody: p.DropBody, Note: it.Note, Remember: d.remember(),
 	}}
-	if o, ok := p.OccurrenceOf(d.Delivery, it); ok {
+	if o, ok := p.OccurrenceOf(&d.Delivery, it); ok {
 		d.nameByContent(&e, it, o)
 	}
 	if p.Series != nil {
-		if id := p.Series(d.Delivery); id != "" {
+		if id := p.Series(&d.Delivery); id != "" {
 			e.claim.Series = dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceSeries, ID: id}
 		}
 	}
@@ -164,7 +164,7 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 
 // lane is the lane of a handler's task. If the lane cannot be read, the event runs unordered.
 func (d *delivery) lane(h *Handler, it producer.Item) string {
-	lane, err := h.laneOf(d.Delivery, it)
+	lane, err := h.laneOf(&d.Delivery, it)
 	if err != nil {
 		d.rx.log.Warn("an event has no usable lane", "endpoint", d.ep.p.Name, "handler", h.name, "id", it.ID)
 		return ""
@@ -216,9 +216,9 @@ func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 // without: under an unsigned one, a captured delivery would count as that event and get its
 // response.
 func (d *delivery) fingerprint(it producer.Item) [32]byte {
-	digest := d.ep.p.Fingerprint(d.Delivery, it)
+	digest := d.ep.p.Fingerprint(&d.Delivery, it)
 	if digest == ([32]byte{}) && d.Identity.Signed != nil && !d.signsKey() {
-		return producer.FingerprintBody(d.Delivery, it)
+		return producer.FingerprintBody(&d.Delivery, it)
 	}
 	return digest
 }

@@ -154,9 +154,9 @@ type connRequest struct {
 }
 
 // trackRequest records that a request began; end must follow.
-func trackRequest(ctx context.Context) *connRequest {
+func trackRequest(ctx context.Context) connRequest {
 	address, _ := ctx.Value(http.LocalAddrContextKey).(connAddr)
-	at := &connRequest{conn: address.conn}
+	at := connRequest{conn: address.conn}
 	at.change(func(c *conn) {
 		c.settleHead()
 		c.requests++

@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"cmp"
 	"errors"
 	"mime"
 	"net"
@@ -23,7 +24,8 @@ type endpoint struct {
 	quota *admission.Quota  // nil for none
 	// base is the public scheme and authority, and the path prefix that a proxy removes; empty
 	// if not configured.
-	base string
+	base   string
+	origin url.URL // base, parsed
 	// url is the public URL of a producer that has its own. Only the query is then taken from
 	// requests.
 	url *url.URL
@@ -45,6 +47,9 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 	if u, err := url.Parse(p.URL); err == nil && p.URL != "" {
 		ep.url = u
 	}
+	if origin, err := url.Parse(ep.base); err == nil {
+		ep.origin = *origin
+	}
 	ep.secretHeaders = append([]string{"Authorization", "Proxy-Authorization", "Cookie"}, p.SecretHeaders...)
 	ep.accepted = acceptance(&p)
 	if p.Key != nil {
@@ -56,18 +61,23 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 // publicURL is the URL as the producer called it: the public base and the request target as
 // received. Connection and headers count only where no base is configured; schemes that sign the
 // URL require one.
-func (ep *endpoint) publicURL(r *http.Request, at target) (*url.URL, error) {
+func (ep *endpoint) publicURL(r *http.Request, at target) (url.URL, error) {
 	if ep.url != nil {
 		u := *ep.url
 		u.RawQuery = strings.TrimPrefix(at.query, "?")
 		u.ForceQuery = at.query == "?"
-		return &u, nil
+		return u, nil
 	}
-	base := ep.base
-	if base == "" {
-		base = clientScheme(r, ep.rx.cfg.TrustedProxies) + "://" + r.Host
+	origin := ep.origin
+	if ep.base == "" {
+		origin.Scheme, origin.Host = clientScheme(r, ep.rx.cfg.TrustedProxies), r.Host
 	}
-	return at.withBase(base)
+	if isPlainHost(origin.Host) && isPlain(at.path, "-._/") && at.query == "" &&
+		origin == (url.URL{Scheme: origin.Scheme, Host: origin.Host}) {
+		origin.Path = at.path
+		return origin, nil
+	}
+	return at.withBase(cmp.Or(ep.base, origin.Scheme+"://"+origin.Host))
 }
 
 // hostKnown reports whether a receiver serves the Host of a request. A host without a port

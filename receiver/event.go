@@ -118,7 +118,7 @@ const (
 func withProof(read map[string]string, id verify.Identity, whole bool) map[string]string {
 	proof := [...][2]string{
 		{keyIDAttribute, id.KeyID},
-		{signedAttribute, strings.Join(signedFields(id.Covered), ",")},
+		{signedAttribute, signedFields(id.Covered)},
 		{labelAttribute, id.Label},
 	}
 	if !whole {
@@ -137,9 +137,13 @@ func withProof(read map[string]string, id verify.Identity, whole bool) map[strin
 	return attributes
 }
 
-// signedFields returns the covered header fields of which every octet is signed.
-func signedFields(covered []string) []string {
-	return slices.DeleteFunc(slices.Clone(covered), func(name string) bool { return strings.ContainsAny(name, "@;,") })
+// signedFields lists the covered header fields of which every octet is signed.
+func signedFields(covered []string) string {
+	partial := func(name string) bool { return strings.ContainsAny(name, "@;,") }
+	if len(covered) == 1 && partial(covered[0]) { // most vendors sign the body alone
+		return ""
+	}
+	return strings.Join(slices.DeleteFunc(slices.Clone(covered), partial), ",")
 }
 
 // extractProof moves what verification proved from the attributes to fields of the event. It

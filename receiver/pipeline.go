@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -18,17 +19,20 @@ import (
 
 // delivery is one request on its way through the pipeline.
 type delivery struct {
-	*producer.Delivery
-	rx     *Receiver
-	ep     *endpoint
-	r      *http.Request // normalized; the request of Delivery has the public URL and no body
-	target target
-	body   *body
+	producer.Delivery
+	rx      *Receiver
+	ep      *endpoint
+	r       *http.Request // normalized
+	request http.Request  // of Delivery, with the public URL and no body
+	url     url.URL
+	target  target
+	body    body
 	// permit is what it uses until it is verified, share what it uses of its producer's quota
 	// afterwards. An Answer handler that outlasts the delivery takes over its slot.
-	permit *admission.Permit
+	permit admission.Permit
 	share  admission.Share
-	conn   *connRequest
+	conn   connRequest
+	busy   error // of a slot after reading the body
 	// received is the verified body with its content coding. Body is without.
 	received []byte
 	// stale is why an authentic delivery is too old to bring a new event. It may still be a
@@ -47,13 +51,15 @@ type delivery struct {
 func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started, rx, ctx := time.Now(), ep.rx, r.Context()
 	r = verify.Normalize(r)
-	permit := rx.limiter.Admit(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
-	defer permit.Release()
-	conn := trackRequest(ctx)
-	defer conn.end()
 	d := &delivery{
-		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, permit: permit, conn: conn,
-		body: newBody(w, r, ep.p.MaxBody, rx.cfg.BodyTimeout, permit),
+		rx: rx, ep: ep, r: r, conn: trackRequest(ctx),
+		permit: rx.limiter.Admit(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started),
+	}
+	defer d.permit.Release()
+	defer d.conn.end()
+	d.body = body{
+		from: r.Body, w: w, limit: ep.p.MaxBody, declared: r.ContentLength, permit: &d.permit,
+		timeout: rx.cfg.BodyTimeout,
 	}
 	var resp *reply
 	if rx.inflight.Begin() {
@@ -100,7 +106,7 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 		return nil, err
 	}
 	// 2. Which URL did the producer call?
-	if err := d.resolveURL(ctx); err != nil {
+	if err := d.resolveURL(); err != nil {
 		return nil, err
 	}
 	// 3. Unsigned handshakes, answered only where they are configured.
@@ -210,18 +216,17 @@ func (d *delivery) loops() bool {
 func (d *delivery) early() bool { return len(d.r.Header.Values("Early-Data")) > 0 }
 
 // resolveURL sets the URL that the producer called.
-func (d *delivery) resolveURL(ctx context.Context) error {
-	at, ok := parseTarget(requestTarget(d.r))
-	if !ok {
+func (d *delivery) resolveURL() (err error) {
+	var ok bool
+	if d.target, ok = parseTarget(requestTarget(d.r)); !ok {
 		return fail(codeTargetMalformed, nil)
 	}
-	u, err := d.ep.publicURL(d.r, at)
-	if err != nil {
+	if d.url, err = d.ep.publicURL(d.r, d.target); err != nil {
 		return fail(codeTargetMalformed, nil) // the error quotes the URL, which may hold a credential
 	}
-	d.target = at
-	d.Request = d.r.WithContext(ctx)
-	d.Request.URL, d.Request.Body = u, http.NoBody
+	d.request = *d.r
+	d.request.URL, d.request.Body = &d.url, http.NoBody
+	d.Request = &d.request
 	return nil
 }
 
@@ -273,12 +278,10 @@ func (d *delivery) authenticate(ctx context.Context) error {
 	if err == nil {
 		d.Body, err = d.body.read()
 	}
-	var refusal *verify.Error
-	if errors.As(err, &refusal) && refusal.Code != verify.KeysUnavailable {
-		d.permit.Debit()
-	}
 	if err == nil {
 		d.conn.authentic()
+	} else if refusal, ok := errors.AsType[*verify.Error](err); ok && refusal.Code != verify.KeysUnavailable {
+		d.permit.Debit()
 	}
 	return err
 }
@@ -293,21 +296,25 @@ func (d *delivery) verify(ctx context.Context) error {
 		return err
 	}
 	defer d.permit.Yield()
-	var busy error
 	identity, err := d.ep.p.Scheme.Verify(d.Request, func() ([]byte, error) {
 		if !d.body.done {
-			busy = d.permit.Paused(ctx, d.body.load)
+			d.busy = d.permit.Paused(ctx, d.body.load)
 		}
-		return d.body.buf, errors.Join(d.body.err, busy)
+		return d.body.buf, d.unread()
 	})
-	switch {
-	case d.body.err != nil:
-		return d.body.err // the scheme may have replaced it
-	case busy != nil:
-		return busy
+	if unread := d.unread(); unread != nil {
+		return unread // the scheme may have replaced it
 	}
 	d.Identity = identity
 	return err
+}
+
+// unread is why the scheme did not get the body.
+func (d *delivery) unread() error {
+	if d.body.err != nil {
+		return d.body.err
+	}
+	return d.busy
 }
 
 // extractEvents finds the events of the delivery. Webhook senders drop events on a 400, so an
@@ -318,11 +325,11 @@ func (d *delivery) extractEvents() error {
 	if err := d.checkContent(); err != nil {
 		return err
 	}
-	items, err := p.Items(d.Delivery)
+	items, err := p.Items(&d.Delivery)
 	if err != nil && p.Contract == producer.Webhook && !p.KeyRequired && p.Split == nil {
 		anonymous := *p
 		anonymous.Key = nil
-		items, err = anonymous.Items(d.Delivery)
+		items, err = anonymous.Items(&d.Delivery)
 	}
 	if err != nil && p.Handshake == nil {
 		return err
@@ -400,7 +407,7 @@ func (d *delivery) handshake(ctx context.Context) (*reply, error) {
 	if d.ep.p.Handshake == nil {
 		return nil, nil
 	}
-	want, err := d.ep.p.Handshake(ctx, d.Delivery)
+	want, err := d.ep.p.Handshake(ctx, &d.Delivery)
 	if err != nil || want == nil {
 		return nil, err
 	}

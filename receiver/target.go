@@ -50,9 +50,30 @@ func parseTarget(raw string) (target, bool) {
 func isScheme(s string) bool { return strings.EqualFold(s, "http") || strings.EqualFold(s, "https") }
 
 // withBase returns the URL that a producer called, given the public base ("https://hooks.example").
-func (t target) withBase(base string) (*url.URL, error) {
+func (t target) withBase(base string) (url.URL, error) {
 	// ParseRequestURI knows no fragments: "#" in a request target is an octet like any other.
-	return url.ParseRequestURI(base + t.path + t.query)
+	u, err := url.ParseRequestURI(base + t.path + t.query)
+	if err != nil {
+		return url.URL{}, err
+	}
+	return *u, nil
+}
+
+// isPlain reports whether a text holds only letters, digits and the other characters, so that no
+// parser of URLs changes it.
+func isPlain(text, others string) bool {
+	for _, c := range []byte(text) {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && strings.IndexByte(others, c) < 0 {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// isPlainHost reports whether a host is a plain name or address, with or without a port.
+func isPlainHost(host string) bool {
+	name, port, _ := strings.Cut(host, ":")
+	return isPlain(name, "-.") && strings.Trim(port, "0123456789") == ""
 }
 
 // without returns the query without the named parameters. The others keep their order and

@@ -3,6 +3,7 @@ package receiver
 import (
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -62,7 +63,7 @@ func TestPublicURLIsBaseAndTarget(t *testing.T) {
 		u, err := ep.publicURL(&http.Request{Host: "peer.example", RemoteAddr: "127.0.0.1:1",
 			Header: http.Header{"X-Forwarded-Proto": {"https"}}}, at)
 		if err != nil || u.String() != row.want {
-			t.Errorf("%s: %v, %v, want %s", row.target, u, err, row.want)
+			t.Errorf("%s: %v, %v, want %s", row.target, &u, err, row.want)
 		}
 	}
 }
@@ -92,7 +93,7 @@ func TestScopeHoldsOnlyWhatIsSigned(t *testing.T) {
 			ScopeIgnores: []string{"attempt", "key"}}.WithDefaults()
 		at, _ := parseTarget(row.target)
 		d := &delivery{
-			Delivery: &producer.Delivery{Identity: verify.Identity{Covered: row.covered}},
+			Delivery: producer.Delivery{Identity: verify.Identity{Covered: row.covered}},
 			ep:       newEndpoint(&Receiver{}, p), target: at,
 		}
 		if got := d.scope(); got != row.want {
@@ -162,7 +163,37 @@ func FuzzTarget(f *testing.F) {
 			return
 		}
 		if u.Scheme != "https" || u.Host != "hooks.example" || u.User != nil || u.Fragment != "" {
-			t.Fatalf("%q became %q", raw, u)
+			t.Fatalf("%q became %q", raw, &u)
 		}
 	})
+}
+
+// TestThePublicURLIsTheParsedOne: a plain target is not parsed, with the same result.
+func TestThePublicURLIsTheParsedOne(t *testing.T) {
+	t.Parallel()
+	hosts := []string{
+		"h.example", "h.example:8080", "192.0.2.1:80", "[::1]:80", "h", "H.Example", "h:", "h:x", "h:1:2", "h_x", "h/x",
+		"u@h", "h%41", "h?x", "h#x", "",
+	}
+	for _, base := range []string{"", "https://h.example", "HTTPS://h.example", "https://h.example/pre",
+		"https://u@h.example"} {
+		ep := newEndpoint(&Receiver{cfg: Config{URL: base}}, producer.Producer{Name: "shop"}.WithDefaults())
+		for _, host := range hosts {
+			for _, raw := range []string{
+				"/webhooks/shop", "/", "//x/y", "/a%2Fb", "/a b", "/a?", "/a?b=c", "/a?\x01", "/\u00e9", "/a:b", "/@x",
+				"/a*", "/a~b_c-d.e", "/\x7f", "/#x", "/..//.",
+			} {
+				at, _ := parseTarget(raw)
+				got, err := ep.publicURL(&http.Request{Host: host}, at)
+				origin := base
+				if base == "" {
+					origin = "http://" + host
+				}
+				want, wantErr := url.ParseRequestURI(origin + at.path + at.query)
+				if (err == nil) != (wantErr == nil) || err == nil && !reflect.DeepEqual(&got, want) {
+					t.Errorf("%q at %q of %q: %#v, %v, want %#v, %v", raw, host, base, got, err, want, wantErr)
+				}
+			}
+		}
+	}
 }

@@ -29,7 +29,7 @@ func (d *delivery) remember() *dedup.Remember {
 	if !d.ep.p.Remembers(d.Identity) {
 		return nil
 	}
-	return &dedup.Remember{Time: d.ep.p.HappenedAt(d.Delivery)}
+	return &dedup.Remember{Time: d.ep.p.HappenedAt(&d.Delivery)}
 }
 
 // quarantineReasons are the reasons for which items with a verdict are quarantined.

@@ -123,9 +123,12 @@ func hashes(algs []string, preset ...verify.Hash) []verify.Hash {
 // attributes reads optional facts. Missing and ambiguous ones are left out.
 func attributes(from map[string]producer.Extractor) func(*producer.Delivery) (map[string]string, error) {
 	return func(d *producer.Delivery) (map[string]string, error) {
-		found := map[string]string{}
+		var found map[string]string
 		for name, x := range from {
 			if v, err := x.Extract(d); err == nil && v != "" {
+				if found == nil {
+					found = make(map[string]string, len(from))
+				}
 				found[name] = v
 			}
 		}

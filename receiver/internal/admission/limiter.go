@@ -176,8 +176,9 @@ func (l *Limiter) Usage() Usage {
 	return Usage{l.bodies.used.Load(), l.unknown.used.Load(), l.running, len(l.peers)}
 }
 
-// Admit registers a request; [Permit.Release] must follow.
-func (l *Limiter) Admit(endpoint string, addr netip.Addr, now time.Time) *Permit {
+// Admit registers a request; [Permit.Release] must follow. The permit must not be copied once it
+// is used.
+func (l *Limiter) Admit(endpoint string, addr netip.Addr, now time.Time) Permit {
 	name := peerName{endpoint, Network(addr)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +190,7 @@ func (l *Limiter) Admit(endpoint string, addr netip.Addr, now time.Time) *Permit
 	if p.credit > 0 && now.After(p.until) {
 		p.credit = 0
 	}
-	return &Permit{limiter: l, peer: p, queue: l.queueOf(endpoint), known: p.credit > 0}
+	return Permit{limiter: l, peer: p, queue: l.queueOf(endpoint), known: p.credit > 0}
 }
 
 func (l *Limiter) newPeer(name peerName) *peer {

@@ -28,7 +28,8 @@ func (m fakeMeter) stop(time.Duration) time.Duration { return m.each }
 func (l *Limiter) from(addr string) *Permit { return l.at("shop", addr) }
 
 func (l *Limiter) at(endpoint, addr string) *Permit {
-	return l.Admit(endpoint, netip.MustParseAddr(addr), time.Now())
+	p := l.Admit(endpoint, netip.MustParseAddr(addr), time.Now())
+	return &p
 }
 
 // waiting returns how many requests wait for a slot.
