@@ -138,17 +138,69 @@ func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity
 	if err := s.Check(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
 	}
-	inputs, err := signatureFields(r.Header)
-	if err != nil {
+	v := verifications.Get().(*verification)
+	id, err := v.run(s, r, body)
+	if v.reset() {
+		verifications.Put(v)
+	}
+	return id, err
+}
+
+// verification is the state of one Verify call: the furthest refusal and the work done.
+type verification struct {
+	buffers
+	scheme    *RFC9421
+	m         message
+	body      func() ([]byte, error)
+	seen      int          // signatures examined
+	tried     int          // signatures checked against keys
+	keysTried int          // keys they were checked against
+	unknown   []unknownKey // signatures whose key is unknown or does not fit
+	stage     stage
+	err       error
+}
+
+// buffers are used by one Verify call after another. Between calls they refer to no request.
+type buffers struct {
+	fields       signatureFields
+	prefixed     []prefixedFields
+	lastBase     []byte
+	lastOctets   []byte // of a signature
+	coverRequest coveredRequest
+}
+
+// maxPooled is the number of bytes above which a signature base is not used again.
+const maxPooled = 4 << 10
+
+var verifications = sync.Pool{New: func() any { return new(verification) }}
+
+// reset prepares the verification for another request. It returns false if its buffers are
+// larger than most requests need.
+func (v *verification) reset() bool {
+	if cap(v.lastBase) > maxPooled || len(v.fields.components) > maxComponents || len(v.m.prefixed) > maxComponents {
+		return false
+	}
+	v.coverRequest.clear()
+	v.fields.clear()
+	clear(v.m.prefixed)
+	v.prefixed = v.m.prefixed[:0]
+	v.scheme, v.m, v.body, v.unknown, v.err = nil, message{}, nil, nil, nil
+	v.seen, v.tried, v.keysTried, v.stage = 0, 0, 0, 0
+	return true
+}
+
+func (v *verification) run(s *RFC9421, r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	if err := v.fields.read(r.Header, s.Label, maxSignatures); err != nil {
 		return Identity{}, err
 	}
 	m, err := newMessage(r)
 	if err != nil {
 		return Identity{}, err
 	}
-	v := &verification{scheme: s, m: m, body: body}
-	for i := range inputs {
-		in := &inputs[i]
+	m.prefixed = v.prefixed
+	v.scheme, v.m, v.body = s, m, body
+	for i := range v.fields.inputs {
+		in := &v.fields.inputs[i]
 		if s.Label != "" && in.label != s.Label {
 			continue
 		}
@@ -164,20 +216,6 @@ func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity
 		return Identity{}, &Error{Code: SignatureMissing, Err: fmt.Errorf("no signature has the label %q", s.Label)}
 	}
 	return Identity{}, v.err
-}
-
-// verification is the state of one Verify call: the furthest refusal and the work done.
-type verification struct {
-	scheme    *RFC9421
-	m         *message
-	body      func() ([]byte, error)
-	seen      int          // signatures examined
-	tried     int          // signatures checked against keys
-	keysTried int          // keys they were checked against
-	buffer    []byte       // of the last signature base
-	unknown   []unknownKey // signatures whose key is unknown or does not fit
-	stage     stage
-	err       error
 }
 
 // unknownKey is a signature that none of our keys can have made, and its refusal.
@@ -200,13 +238,13 @@ func (v *verification) try(ctx context.Context, in *signatureInput) (Identity, b
 	if v.seen++; v.seen > maxSignatures {
 		return v.refuse(stageParse, malformed("signature-input", "too many signatures to try"))
 	}
-	if err := in.parse(); err != nil {
-		return v.refuse(stageParse, err)
+	if in.refusal != nil {
+		return v.refuse(stageParse, in.refusal)
 	}
 	if err := v.checkParams(in); err != nil {
 		return v.refuse(stageTag, err)
 	}
-	if err := checkCoverage(v.scheme.rules, v.m, in); err != nil {
+	if err := checkCoverage(v.scheme.rules, &v.m, in); err != nil {
 		err.KeyID = in.keyID
 		return v.refuse(stageCoverage, err)
 	}
@@ -240,13 +278,19 @@ func (v *verification) try(ctx context.Context, in *signatureInput) (Identity, b
 
 // base returns the signature base, which is valid until the next call.
 func (v *verification) base(in *signatureInput) ([]byte, *Error) {
-	base, err := v.m.base(v.buffer[:0], in)
+	base, err := v.m.base(v.lastBase[:0], in)
 	if err != nil {
 		err.KeyID = in.keyID
 		return nil, err
 	}
-	v.buffer = base
+	v.lastBase = base
 	return base, nil
+}
+
+// signature returns the octets of the signature, which are valid until the next call.
+func (v *verification) signature(in *signatureInput) []byte {
+	v.lastOctets = in.octets(v.lastOctets)
+	return v.lastOctets
 }
 
 // refuseUnknown refuses the signatures with unknown keys. It does the work of a signature with a
@@ -262,7 +306,7 @@ func (v *verification) refuseUnknown(ctx context.Context) {
 			}
 			v.tried++
 			if decoy := v.decoy(ctx, u.in); decoy != nil {
-				decoy.material.check(base, u.in.octets())
+				decoy.material.check(base, v.signature(u.in))
 			}
 		}
 		v.refuse(u.at, u.err)
@@ -276,7 +320,7 @@ func (v *verification) decoy(ctx context.Context, in *signatureInput) *Key {
 	if err != nil {
 		return nil
 	}
-	if fits, _ := v.usable(all, in); fits != nil {
+	if fits, _ := v.usable(all, in); len(fits) > 0 {
 		return &fits[0]
 	}
 	if i := slices.IndexFunc(all, func(k Key) bool { return k.material != nil }); i >= 0 {
@@ -314,20 +358,18 @@ func (v *verification) keys(ctx context.Context, in *signatureInput) ([]Key, sta
 		return nil, stageUnavailable, err
 	}
 	usable, code := v.usable(found, in)
-	if usable == nil {
+	if len(usable) == 0 {
 		return nil, stageAlg, &Error{Code: code, KeyID: in.keyID}
 	}
 	return usable, 0, nil
 }
 
 // usable returns the keys whose algorithm is allowed and agrees with the signature's alg, or
-// the code why there is none.
+// the code why there is none. The keys are not changed.
 func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
 	algs := orDefault(v.scheme.Algs, defaultAlgs...)
 	code := KeyUnknown
-	var usable []Key
-	for i := range found {
-		k := &found[i]
+	refused := func(k Key) bool {
 		switch {
 		case k.material == nil:
 		case in.hasAlg && in.alg != string(k.material.alg):
@@ -335,10 +377,14 @@ func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
 		case !slices.Contains(algs, k.material.alg):
 			code = AlgorithmNotAllowed
 		default:
-			usable = append(usable, *k)
+			return false
 		}
+		return true
 	}
-	return usable, code
+	if !slices.ContainsFunc(found, refused) {
+		return found, code
+	}
+	return slices.DeleteFunc(slices.Clone(found), refused), code
 }
 
 // verify returns the key that made the signature. Our own signature base decides. The engine,
@@ -346,7 +392,7 @@ func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
 // is known to read the request differently from RFC 9421.
 func (v *verification) verify(keys []Key, base []byte, in *signatureInput) (*Key, *Error) {
 	v.tried++
-	signature := in.octets()
+	signature := v.signature(in)
 	for i := range keys {
 		if v.keysTried++; v.keysTried > maxSignatures {
 			return nil, tooMany(in)
@@ -363,7 +409,7 @@ func (v *verification) confirm(key *Key, base, signature []byte, in *signatureIn
 	if !v.m.engineAgrees(in) {
 		return key, nil
 	}
-	switch err := v.scheme.engine.agrees(in.label, v.m.coveredRequest(in), base, signature); {
+	switch err := v.scheme.engine.agrees(in.label, v.coverRequest.set(&v.m, in), base, signature); {
 	case err == nil:
 		return key, nil
 	case errors.Is(err, errBroken):
@@ -396,7 +442,7 @@ func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err 
 		case covered:
 			refusal = digest.check(body)
 		case len(body) > 0:
-			refusal = uncoveredBody(v.m)
+			refusal = uncoveredBody(&v.m)
 		}
 	}
 	if refusal != nil {

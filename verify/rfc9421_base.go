@@ -30,7 +30,7 @@ func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 		if c.name[0] == '@' {
 			b, err = m.appendDerived(b, c)
 		} else {
-			b, err = m.appendField(b, c)
+			b, err = appendField(b, c)
 		}
 		if err != nil {
 			return nil, err
@@ -46,16 +46,20 @@ func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 	return append(b, in.params...), nil
 }
 
-// spendParts charges the components that must be parsed, and reports whether the budget allows
-// it. They cost their bytes and their marks: the characters that begin a member, parameter or
-// list item, each of which costs much more than a byte.
+// spendParts finds the lines of covered fields. It charges the components that must be parsed,
+// and reports whether the budget allows it. They cost their bytes and their marks: the characters
+// that begin a member, parameter or list item, each of which costs much more than a byte.
 func (m *message) spendParts(in *signatureInput) bool {
 	for i := range in.components {
-		switch c := &in.components[i]; {
+		c := &in.components[i]
+		if c.name[0] != '@' {
+			c.lines = m.lines(c.name)
+		}
+		switch {
 		case c.name == "@query-param":
 			m.partsLeft -= len(m.url.RawQuery)
 		case c.sf || c.keyed:
-			for _, line := range m.lines(c.name) {
+			for _, line := range c.lines {
 				m.partsLeft -= len(line)
 				for i := range len(line) {
 					if strings.IndexByte(",;( ", line[i]) >= 0 {
@@ -90,7 +94,7 @@ func (m *message) size(in *signatureInput) int {
 		case c.name[0] == '@':
 			size += len(m.request.Method) + len(m.authority)
 		default:
-			for _, line := range m.lines(c.name) {
+			for _, line := range c.lines {
 				size += len(line) + len(", ")
 				if c.bs {
 					size += base64.StdEncoding.EncodedLen(len(line)) - len(line) + len("::")
@@ -123,15 +127,14 @@ func missing(component string) *Error {
 	return &Error{Code: SignatureMismatch, Component: component, Err: reason("covered but absent")}
 }
 
-func (m *message) appendField(b []byte, c *component) ([]byte, *Error) {
-	lines := m.lines(c.name)
-	if len(lines) == 0 {
+func appendField(b []byte, c *component) ([]byte, *Error) {
+	if len(c.lines) == 0 {
 		return nil, missing(c.name)
 	}
 	if c.sf || c.keyed {
-		return appendStructured(b, c, lines)
+		return appendStructured(b, c)
 	}
-	for i, line := range lines {
+	for i, line := range c.lines {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
@@ -158,8 +161,8 @@ func appendBase64(b []byte, line string) []byte {
 
 // appendStructured appends a field, or one member of it, in canonical form. Only Dictionaries
 // are supported: the type of an Item or List would have to be agreed on.
-func appendStructured(b []byte, c *component, lines []string) ([]byte, *Error) {
-	dict, err := httpsfv.UnmarshalDictionary(lines)
+func appendStructured(b []byte, c *component) ([]byte, *Error) {
+	dict, err := httpsfv.UnmarshalDictionary(c.lines)
 	if err != nil {
 		return nil, unsupported(c.name, "the field is not a dictionary")
 	}

@@ -21,8 +21,8 @@ func compareBases(t *testing.T, o oracleRequest, components []oracleComponent, p
 		return false
 	}
 	r.URL.Scheme, r.URL.Host = o.scheme, o.host
-	in := &signatureInput{label: "sig", member: params, signature: ":AAAA:"}
-	if members, ok := parseDictionary("sig="+params, 1); !ok || !members[0].list || in.parse() != nil {
+	in, err := readInput("sig1=" + params)
+	if err != nil {
 		return false
 	}
 	m, err := newMessage(r)
@@ -46,7 +46,8 @@ func compareBases(t *testing.T, o oracleRequest, components []oracleComponent, p
 		return false
 	}
 	if m.engineAgrees(in) {
-		if engines, err := engineBase("sig", m.coveredRequest(in), nil, nil); err != nil || engines != string(ours) {
+		covered := new(coveredRequest).set(&m, in)
+		if engines, err := engineBase("sig1", covered, nil, nil); err != nil || engines != string(ours) {
 			t.Fatalf("%s\nours:\n%s\nengine (%v):\n%s", text, ours, err, engines)
 		}
 	}

@@ -93,15 +93,23 @@ func (c Coverage) Check() error {
 
 // covers reports whether the signature binds every octet of the named field or part.
 func (in *signatureInput) covers(name string) bool {
-	return slices.ContainsFunc(in.components, func(c component) bool { return c.name == name && c.coversAll() })
+	for i := range in.components {
+		if c := &in.components[i]; c.name == name && c.coversAll() {
+			return true
+		}
+	}
+	return false
 }
 
 // coversDigest reports whether the signature binds the body through Content-Digest: the field
 // in any form, or the member of a supported digest.
 func (in *signatureInput) coversDigest() bool {
-	return slices.ContainsFunc(in.components, func(c component) bool {
-		return c.name == "content-digest" && (!c.keyed || isDigestName(c.key))
-	})
+	for i := range in.components {
+		if c := &in.components[i]; c.name == "content-digest" && (!c.keyed || isDigestName(c.key)) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkCoverage returns the first required component that is missing, or that has several

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -46,8 +45,12 @@ const maxDigests = 16
 
 func isDigestName(s string) bool { return s == digestSHA256 || s == digestSHA512 }
 
-// contentDigest holds the digests of a Content-Digest field; nil where one is absent.
-type contentDigest struct{ sha256, sha512 []byte }
+// contentDigest holds the digests of a Content-Digest field.
+type contentDigest struct {
+	sha256               [sha256.Size]byte
+	sha512               [sha512.Size]byte
+	hasSHA256, hasSHA512 bool
+}
 
 // parseContentDigest reads the field (RFC 9530 section 2). Unknown algorithms are skipped; at
 // least one must be supported.
@@ -56,12 +59,14 @@ func parseContentDigest(lines []string) (contentDigest, *Error) {
 	if len(lines) == 0 {
 		return d, digestError(DigestMissing, nil)
 	}
-	members, ok := parseDictionary(joinLines(lines), maxDigests)
+	var buffer [2]sfMember
+	members, ok := parseDictionary(buffer[:0], joinLines(lines), maxDigests)
 	if !ok {
 		return d, digestError(DigestMissing, ErrDigestSyntax)
 	}
 	var others []string
-	for _, m := range members {
+	for i := range members {
+		m := &members[i]
 		if !isDigestName(m.key) {
 			others = append(others, m.key)
 			continue
@@ -69,35 +74,33 @@ func parseContentDigest(lines []string) (contentDigest, *Error) {
 		if m.list || m.item.kind != sfBytes {
 			return d, digestError(DigestMissing, ErrDigestSyntax)
 		}
-		raw, _ := base64.StdEncoding.DecodeString(strings.Trim(m.item.text, ":")) // checked by the scanner
-		size := sha256.Size
-		if m.key == digestSHA512 {
-			size, d.sha512 = sha512.Size, raw
-		} else {
-			d.sha256 = raw
-		}
-		if len(raw) != size {
+		if !d.set(m.key, strings.Trim(m.item.text, ":")) {
 			return d, digestError(DigestMismatch, &DigestError{[]string{m.key}, ErrDigestLength})
 		}
 	}
-	if d.sha256 == nil && d.sha512 == nil {
+	if !d.hasSHA256 && !d.hasSHA512 {
 		return d, digestError(DigestMissing, &DigestError{others, ErrDigestUnsupported})
 	}
 	return d, nil
 }
 
+// set decodes a digest, whose text was checked by the scanner. It returns false if the digest
+// does not have the length of its algorithm.
+func (d *contentDigest) set(name, text string) bool {
+	to, has := d.sha256[:], &d.hasSHA256
+	if name == digestSHA512 {
+		to, has = d.sha512[:], &d.hasSHA512
+	}
+	raw, _ := base64.StdEncoding.AppendDecode(to[:0], []byte(text))
+	*has = copy(to, raw) == len(raw) && len(raw) == len(to)
+	return *has
+}
+
 // check compares the body with every digest: one wrong digest refuses the body (RFC 9530
 // section 6.6).
-func (d contentDigest) check(body []byte) *Error {
-	if d.sha256 != nil {
-		if sum := sha256.Sum256(body); !bytes.Equal(sum[:], d.sha256) {
-			return digestError(DigestMismatch, nil)
-		}
-	}
-	if d.sha512 != nil {
-		if sum := sha512.Sum512(body); !bytes.Equal(sum[:], d.sha512) {
-			return digestError(DigestMismatch, nil)
-		}
+func (d *contentDigest) check(body []byte) *Error {
+	if d.hasSHA256 && sha256.Sum256(body) != d.sha256 || d.hasSHA512 && sha512.Sum512(body) != d.sha512 {
+		return digestError(DigestMismatch, nil)
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ import (
 	"unicode"
 )
 
-// The input parser runs before anything expensive. It reads Signature-Input and Signature in
-// one pass each, knows every component and parameter that may be signed, and refuses the rest
-// with a typed error before a key is looked up.
+// The input parser runs before anything expensive. It reads Signature-Input and Signature once,
+// knows every component and parameter that may be signed, and refuses the rest with a typed error
+// before a key is looked up.
 
 // Bounds of the signature fields and of the work that they cause.
 const (
@@ -25,13 +25,6 @@ const (
 	maxMarks           = 256      // characters in them that begin a value
 )
 
-// signatureParams are the signature parameters with a meaning (RFC 9421 section 2.3) and their
-// types. Others are only signed.
-var signatureParams = map[string]sfKind{
-	"created": sfInteger, "expires": sfInteger,
-	"keyid": sfString, "nonce": sfString, "alg": sfString, "tag": sfString,
-}
-
 // derivedComponents are those that a request may sign (RFC 9421 section 2.2). @request-target is
 // not one of them: servers and proxies disagree about it, and @method, @path and @query cover it.
 var derivedComponents = map[string]bool{
@@ -43,77 +36,163 @@ var derivedComponents = map[string]bool{
 type component struct {
 	name   string // lower-case field name, or "@..."
 	sf, bs bool
-	keyed  bool   // has ;key or ;name
-	key    string // the dictionary member (;key) or, for @query-param, the parameter (;name)
-	id     string // the identifier in the base: the quoted name and its parameters
+	keyed  bool     // has ;key or ;name
+	key    string   // the dictionary member (;key) or, for @query-param, the parameter (;name)
+	id     string   // the identifier in the base: the quoted name and its parameters
+	lines  []string // of the field in the request; set by message.base
 }
 
 // coversAll reports whether the component binds every octet of the field or part.
 func (c *component) coversAll() bool { return !c.sf && !c.keyed }
 
 // same reports whether two components are equal, in whatever order their parameters come.
-func (c *component) same(o component) bool {
+func (c *component) same(o *component) bool {
 	return o.name == c.name && o.sf == c.sf && o.bs == c.bs && o.keyed == c.keyed && o.key == c.key
 }
 
 type signatureInput struct {
 	label      string
-	member     string // the member of Signature-Input as received: the list and its parameters
-	signature  string // the member of Signature: ":base64:"
+	input      string // the label and the list of Signature-Input, as received; empty if it is not a list
+	signature  string // the label and the byte sequence of Signature; empty if it is not one
+	paired     bool   // the label is in both fields
 	components []component
 	params     string // the list and its parameters in canonical form: the value of @signature-params
+	refusal    *Error // what is wrong with the two members
 
 	created, expires                                 int64
 	keyID, nonce, alg, tag                           string
 	hasCreated, hasExpires, hasKeyID, hasAlg, hasTag bool
 }
 
-// signatureFields reads both fields and pairs their members by label. No field at all is
-// signature_missing; anything but two well-formed Dictionaries with the same labels is
-// signature_malformed as a whole.
-func signatureFields(h http.Header) ([]signatureInput, error) {
+// member returns the member of Signature-Input as received: the list and its parameters.
+func (in *signatureInput) member() string { return in.input[len(in.label)+len("="):] }
+
+// byteSequence returns the member of Signature without parameters: ":base64:".
+func (in *signatureInput) byteSequence() string { return in.signature[len(in.label)+len("="):] }
+
+// refuse keeps the first refusal.
+func (in *signatureInput) refuse(err *Error) {
+	if in.refusal == nil {
+		in.refusal = err
+	}
+}
+
+// signatureFields are the parsed signature fields of a request.
+type signatureFields struct {
+	inputs     []signatureInput
+	components []component // of all inputs
+}
+
+// clear drops what was parsed and keeps the memory.
+func (f *signatureFields) clear() {
+	clear(f.inputs)
+	clear(f.components)
+	f.inputs, f.components = f.inputs[:0], f.components[:0]
+}
+
+// read reads both fields and pairs their members by label. No field at all is signature_missing;
+// anything but two well-formed Dictionaries with the same labels is signature_malformed as a
+// whole. Of the lists with this label, or with any if it is empty, the first ones up to the limit
+// are parsed; of the others only the syntax is checked.
+func (f *signatureFields) read(h http.Header, label string, limit int) error {
 	inputs, signatures := h["Signature-Input"], h["Signature"]
 	if len(inputs) == 0 && len(signatures) == 0 {
-		return nil, &Error{Code: SignatureMissing}
+		return &Error{Code: SignatureMissing}
 	}
 	size := 0
-	for _, lines := range [][]string{inputs, signatures} {
+	for _, lines := range [2][]string{inputs, signatures} {
 		for _, line := range lines {
 			size += len(line) + len(", ")
 		}
 	}
 	if size > maxSignatureFields {
-		return nil, overLimit("signature-input", "the signature fields are larger than 8 KiB")
+		return overLimit("signature-input", "the signature fields are larger than 8 KiB")
 	}
-	in, ok := parseDictionary(joinLines(inputs), maxLabels)
-	if !ok {
-		return nil, malformed("signature-input", "not a dictionary with each label once")
+	if !f.readInputs(joinLines(inputs), label, limit) {
+		return malformed("signature-input", "not a dictionary with each label once")
 	}
-	sig, ok := parseDictionary(joinLines(signatures), maxLabels)
-	if !ok {
-		return nil, malformed("signature", "not a dictionary with each label once")
+	switch n, ok := f.readSignatures(joinLines(signatures)); {
+	case !ok:
+		return malformed("signature", "not a dictionary with each label of signature-input once")
+	case n < len(f.inputs):
+		return malformed("signature", "a label is only in signature-input")
+	case n == 0:
+		return &Error{Code: SignatureMissing}
 	}
-	if len(in) == 0 && len(sig) == 0 {
-		return nil, &Error{Code: SignatureMissing}
-	}
-	if len(in) != len(sig) {
-		return nil, malformed("signature", "a label is in only one of the two fields")
-	}
-	found := make([]signatureInput, len(in))
-	for i, m := range in {
-		s := findMember(sig, m.key)
-		if s == nil {
-			return nil, malformed("signature", "a label is in only one of the two fields")
-		}
-		found[i].label = m.key
-		if m.list {
-			found[i].member = m.value
-		}
-		if s.item.kind == sfBytes {
-			found[i].signature = s.item.text
+	return nil
+}
+
+func (f *signatureFields) find(label string) *signatureInput {
+	for i := range f.inputs {
+		if f.inputs[i].label == label {
+			return &f.inputs[i]
 		}
 	}
-	return found, nil
+	return nil
+}
+
+func (f *signatureFields) readInputs(text, label string, limit int) bool {
+	p := sfScanner{s: text}
+	for {
+		more, ok := p.nextMember(len(f.inputs) == 0)
+		if !more {
+			return ok
+		}
+		start := p.i
+		key, ok := p.key()
+		if !ok || len(f.inputs) == maxLabels || f.find(key) != nil {
+			return false
+		}
+		f.inputs = append(f.inputs, signatureInput{label: key})
+		in := &f.inputs[len(f.inputs)-1]
+		list := strings.HasPrefix(text[p.i:], "=(")
+		if list && limit > 0 && (label == "" || label == key) {
+			limit--
+			ok = f.readList(&p, in)
+		} else {
+			ok = p.value(&sfMember{})
+		}
+		switch {
+		case !ok:
+			return false
+		case list:
+			in.input = text[start:p.i]
+		default:
+			in.refuse(malformed("signature-input", "the member is not a list of components"))
+		}
+	}
+}
+
+// readSignatures pairs the members of Signature with the inputs, and returns their number.
+func (f *signatureFields) readSignatures(text string) (n int, ok bool) {
+	p := sfScanner{s: text}
+	for ; ; n++ {
+		more, ok := p.nextMember(n == 0)
+		if !more {
+			return n, ok
+		}
+		start := p.i
+		m, ok := p.member()
+		in := f.find(m.key)
+		if !ok || in == nil || in.paired {
+			return n, false
+		}
+		in.paired = true
+		if m.item.kind == sfBytes {
+			in.signature = text[start : start+len(m.key)+len("=")+len(m.item.text)]
+		} else if in.input != "" {
+			in.refusal = malformed("signature", "the member is not a byte sequence")
+		}
+	}
+}
+
+// parseInput parses one member of Signature-Input. It returns false if it is not one list.
+func parseInput(text string) (*signatureInput, bool) {
+	var f signatureFields
+	if !f.readInputs(text, "", 1) || len(f.inputs) != 1 || f.inputs[0].input == "" {
+		return nil, false
+	}
+	return &f.inputs[0], true
 }
 
 // joinLines joins the lines of a field into one value (RFC 9110 section 5.2).
@@ -143,75 +222,80 @@ type reason string
 // Error implements error.
 func (r reason) Error() string { return string(r) }
 
-// parse reads the meaning of the member of Signature-Input; parseDictionary has checked its syntax.
-func (in *signatureInput) parse() *Error {
-	if in.member == "" {
-		return malformed("signature-input", "the member is not a list of components")
-	}
-	if in.signature == "" {
-		return malformed("signature", "the member is not a byte sequence")
-	}
-	p := &sfScanner{s: in.member}
-	if err := in.parseComponents(p); err != nil {
-		return err
-	}
-	if err := in.parseParams(p); err != nil {
-		return err
-	}
-	return in.checkTimes()
-}
-
-func (in *signatureInput) parseComponents(p *sfScanner) *Error {
-	in.components = in.components[:0]
+// readList parses a list and its parameters. It returns false if the syntax is wrong; what else
+// is wrong becomes the refusal of the input, of which then only the syntax is checked.
+func (f *signatureFields) readList(p *sfScanner, in *signatureInput) bool {
+	p.i += len("=")
+	start, first := p.i, len(f.components)
+	p.extra = false
 	p.skip('(')
-	for p.spaces(); !p.skip(')'); p.spaces() {
-		if len(in.components) == maxComponents {
-			return overLimit("signature-input", "more than 32 components")
+	for more := p.nextItem(0); more; more = p.nextItem(1) {
+		if len(f.components)-first == maxComponents {
+			in.refuse(overLimit("signature-input", "more than 32 components"))
 		}
-		c, err := parseComponent(p)
-		if err != nil {
-			return err
+		if in.refusal != nil {
+			if !p.item() {
+				return false
+			}
+			continue
 		}
-		if slices.ContainsFunc(in.components, c.same) {
-			return malformed(c.name, "the component is covered twice")
+		c, refusal, ok := parseComponent(p)
+		if !ok {
+			return false
 		}
-		if in.components == nil {
-			in.components = make([]component, 0, 8)
+		if refusal == nil && slices.ContainsFunc(f.components[first:], func(o component) bool { return c.same(&o) }) {
+			refusal = malformed(c.name, "the component is covered twice")
 		}
-		in.components = append(in.components, c)
+		in.refuse(refusal)
+		f.components = append(f.components, c)
 	}
+	in.components = f.components[first:len(f.components):len(f.components)]
 	if len(in.components) == 0 {
-		return &Error{Code: InsufficientCoverage, Err: reason("the signature covers nothing")}
+		in.refuse(&Error{Code: InsufficientCoverage, Err: reason("the signature covers nothing")})
 	}
-	return nil
+	if !p.skip(')') || !in.parseParams(p) {
+		return false
+	}
+	if in.params = p.s[start:p.i]; p.extra {
+		in.params = canonical(in.params)
+	}
+	in.refuse(in.checkTimes())
+	return true
 }
 
-func parseComponent(p *sfScanner) (component, *Error) {
+// parseComponent returns false if the syntax is wrong.
+func parseComponent(p *sfScanner) (c component, refusal *Error, ok bool) {
+	start := p.i
 	item, ok := p.bareItem()
 	name, isString := item.str()
-	if !ok || !isString {
-		return component{}, malformed("signature-input", "a component identifier is not a string")
+	switch {
+	case !ok:
+		return c, nil, false
+	case !isString:
+		refusal = malformed("signature-input", "a component identifier is not a string")
+	default:
+		refusal = checkName(name)
 	}
-	c := component{name: name, id: item.text}
-	if err := checkName(name); err != nil {
-		return c, err
-	}
+	c.name = name
 	for {
 		key, value, more, ok := p.param()
 		if !ok {
-			return c, malformed(name, "the parameters cannot be parsed")
+			return c, nil, false
 		}
 		if !more {
 			break
 		}
-		if err := c.set(key, value); err != nil {
-			return c, err
+		if refusal == nil {
+			refusal = c.set(key, value)
 		}
 	}
-	if c.name == "@query-param" && !c.keyed {
-		return c, malformed(c.name, "the name of the parameter is missing")
+	if refusal == nil && c.name == "@query-param" && !c.keyed {
+		refusal = malformed(c.name, "the name of the parameter is missing")
 	}
-	return c, nil
+	if c.id = p.s[start:p.i]; p.extra {
+		c.id = canonical(c.id)
+	}
+	return c, refusal, true
 }
 
 func checkName(name string) *Error {
@@ -240,7 +324,6 @@ func (c *component) set(key string, value sfItem) *Error {
 			return malformed(c.name, "a parameter occurs twice")
 		}
 		c.keyed, c.key = true, s
-		c.id += ";" + key + "=" + value.text
 	case (key == "sf" || key == "bs") && !derived:
 		if !value.flag() {
 			return malformed(c.name, "the parameter is not a flag")
@@ -249,7 +332,6 @@ func (c *component) set(key string, value sfItem) *Error {
 			return malformed(c.name, "a parameter occurs twice")
 		}
 		c.sf, c.bs = c.sf || key == "sf", c.bs || key == "bs"
-		c.id += ";" + key
 	default:
 		return unsupported(c.name, "a parameter that the component does not have")
 	}
@@ -259,74 +341,59 @@ func (c *component) set(key string, value sfItem) *Error {
 	return nil
 }
 
-func (in *signatureInput) parseParams(p *sfScanner) *Error {
-	var b strings.Builder
-	b.Grow(len(in.member))
-	b.WriteByte('(')
-	for i := range in.components {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(in.components[i].id)
-	}
-	b.WriteByte(')')
+// parseParams returns false if the syntax is wrong.
+func (in *signatureInput) parseParams(p *sfScanner) bool {
 	var seen [16]string
 	for n := 0; ; n++ {
 		key, value, more, ok := p.param()
-		if !ok {
-			return malformed("signature-input", "the parameters cannot be parsed")
-		}
-		if !more {
-			in.params = b.String()
-			return nil
-		}
-		if n == len(seen) {
-			return overLimit("signature-input", "too many parameters")
-		}
-		if slices.Contains(seen[:n], key) {
-			return malformed("signature-input", "a parameter occurs twice")
-		}
-		seen[n] = key
-		if err := in.setParam(key, value); err != nil {
-			return err
-		}
-		b.WriteByte(';')
-		b.WriteString(key)
-		if !value.flag() {
-			b.WriteByte('=')
-			b.WriteString(value.text)
+		switch {
+		case !ok || !more:
+			return ok
+		case in.refusal != nil:
+		case n == len(seen):
+			in.refuse(overLimit("signature-input", "too many parameters"))
+		case slices.Contains(seen[:n], key):
+			in.refuse(malformed("signature-input", "a parameter occurs twice"))
+		default:
+			seen[n] = key
+			in.refuse(in.setParam(key, value))
 		}
 	}
 }
 
+// setParam sets a signature parameter with a meaning (RFC 9421 section 2.3). Others are only
+// signed.
 func (in *signatureInput) setParam(key string, value sfItem) *Error {
-	kind, known := signatureParams[key]
-	if !known {
-		return nil
-	}
-	var number int64
-	var text string
-	if kind == sfInteger {
-		number, _ = strconv.ParseInt(value.text, 10, 64)
-		if value.kind != kind || number < 0 {
-			return &Error{Code: TimestampMalformed, Component: key}
-		}
-	} else if text, known = value.str(); !known {
-		return malformed(key, "the parameter is not a string")
-	}
 	switch key {
 	case "created":
-		in.created, in.hasCreated = number, true
+		return value.timeTo(key, &in.created, &in.hasCreated)
 	case "expires":
-		in.expires, in.hasExpires = number, true
+		return value.timeTo(key, &in.expires, &in.hasExpires)
 	case "keyid":
-		in.keyID, in.hasKeyID = text, true
+		return value.textTo(key, &in.keyID, &in.hasKeyID)
 	case "nonce":
-		in.nonce = text
+		return value.textTo(key, &in.nonce, new(bool))
 	case "alg":
-		in.alg, in.hasAlg = text, true
+		return value.textTo(key, &in.alg, &in.hasAlg)
 	case "tag":
-		in.tag, in.hasTag = text, true
+		return value.textTo(key, &in.tag, &in.hasTag)
+	}
+	return nil
+}
+
+// timeTo sets a time in seconds since 1970.
+func (i sfItem) timeTo(key string, to *int64, has *bool) *Error {
+	*to, _ = strconv.ParseInt(i.text, 10, 64)
+	*has = i.kind == sfInteger && *to >= 0
+	if !*has {
+		return &Error{Code: TimestampMalformed, Component: key}
+	}
+	return nil
+}
+
+func (i sfItem) textTo(key string, to *string, has *bool) *Error {
+	if *to, *has = i.str(); !*has {
+		return malformed(key, "the parameter is not a string")
 	}
 	return nil
 }
@@ -349,14 +416,14 @@ type SentSignature struct{ in signatureInput }
 // SentSignatures returns the well-formed signatures of a request, at most 8, in the order of
 // Signature-Input. None of them is verified.
 func SentSignatures(h http.Header) []SentSignature {
-	inputs, err := signatureFields(h)
-	if err != nil {
+	var f signatureFields
+	if f.read(h, "", maxLabels) != nil {
 		return nil
 	}
 	var sent []SentSignature
-	for i := range inputs {
-		if len(sent) < maxSignatures && inputs[i].parse() == nil {
-			sent = append(sent, SentSignature{inputs[i]})
+	for i := range f.inputs {
+		if len(sent) < maxSignatures && f.inputs[i].refusal == nil {
+			sent = append(sent, SentSignature{f.inputs[i]})
 		}
 	}
 	return sent
@@ -383,12 +450,12 @@ func (s *SentSignature) Covers() []string {
 // AddTo adds the signature, octet for octet, to the signature fields of a header. No signature
 // covers its own label, so an intermediary may choose another (RFC 9421 section 7.2.5).
 func (s *SentSignature) AddTo(h http.Header, label string) {
-	setMember(h, "Signature-Input", label, s.in.member)
-	setMember(h, "Signature", label, s.in.signature)
+	setMember(h, "Signature-Input", label, s.in.member())
+	setMember(h, "Signature", label, s.in.byteSequence())
 }
 
-// octets returns the decoded signature. Its text was checked by the parser.
-func (in *signatureInput) octets() []byte {
-	octets, _ := base64.StdEncoding.DecodeString(strings.Trim(in.signature, ":"))
+// octets decodes the signature into a buffer. Its text was checked by the parser.
+func (in *signatureInput) octets(buffer []byte) []byte {
+	octets, _ := base64.StdEncoding.AppendDecode(buffer[:0], []byte(strings.Trim(in.byteSequence(), ":")))
 	return octets
 }

@@ -11,14 +11,20 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// parseInput parses one Signature-Input with some signature.
-func parseInput(input string) (*signatureInput, error) {
-	h := http.Header{"Signature-Input": {input}, "Signature": {"sig1=:AAAA:"}}
-	found, err := signatureFields(h)
+// readFields parses every signature of a header.
+func readFields(h http.Header) ([]signatureInput, error) {
+	var f signatureFields
+	err := f.read(h, "", maxLabels)
+	return f.inputs, err
+}
+
+// readInput parses one Signature-Input with some signature.
+func readInput(input string) (*signatureInput, error) {
+	found, err := readFields(http.Header{"Signature-Input": {input}, "Signature": {"sig1=:AAAA:"}})
 	if err != nil {
 		return nil, err
 	}
-	return &found[0], asError(found[0].parse())
+	return &found[0], asError(found[0].refusal)
 }
 
 // inputRefusals are invalid inputs: the list alone, or with a label the whole field.
@@ -91,7 +97,7 @@ func TestSignatureInputIsRefusedWithAReason(t *testing.T) {
 			if strings.HasPrefix(input, "(") {
 				input = "sig1=" + input + params
 			}
-			_, err := parseInput(input)
+			_, err := readInput(input)
 			wantCode(t, err, c.code)
 		})
 	}
@@ -99,7 +105,7 @@ func TestSignatureInputIsRefusedWithAReason(t *testing.T) {
 
 func TestSignatureInputIsParsed(t *testing.T) {
 	t.Parallel()
-	in, err := parseInput(`sig1=("@method"  "content-digest"; key="sha-256"` +
+	in, err := readInput(`sig1=("@method"  "content-digest"; key="sha-256"` +
 		` "@query-param";name="a%20b" "x";bs "y";sf);` +
 		`created=1700000000; expires=1700000300;keyid="k\"1\\";` +
 		`alg="ed25519";nonce="n";tag="t";ext;num=1.5;tok=a/b:c;raw=:AAA=:;no=?0`)
@@ -123,7 +129,7 @@ func TestSignatureInputIsParsed(t *testing.T) {
 
 func TestSignatureInputLimits(t *testing.T) {
 	t.Parallel()
-	in, err := parseInput("sig1=(" + expand(strings.Replace(`{33 distinct}`, "33", "32", 1)) + ")")
+	in, err := readInput("sig1=(" + expand(strings.Replace(`{33 distinct}`, "33", "32", 1)) + ")")
 	if err != nil || len(in.components) != 32 {
 		t.Errorf("32 components: %v", err)
 	}
@@ -131,11 +137,11 @@ func TestSignatureInputLimits(t *testing.T) {
 		"Signature-Input": {`sig1=("@method");x="` + strings.Repeat("x", 4096) + `"`},
 		"Signature":       {"sig1=:" + strings.Repeat("AAAA", 900) + ":"},
 	}
-	if _, err := signatureFields(h); err != nil {
+	if _, err := readFields(h); err != nil {
 		t.Errorf("under 8 KiB: %v", err)
 	}
 	h.Set("Signature", "sig1=:"+strings.Repeat("AAAA", 1100)+":")
-	_, err = signatureFields(h)
+	_, err = readFields(h)
 	wantCode(t, err, SignatureMalformed)
 }
 
@@ -145,12 +151,12 @@ func TestSignatureFieldsAcceptSeveralLines(t *testing.T) {
 		"Signature-Input": {`a=("@method");created=1`, `b=("@path");created=2`},
 		"Signature":       {"b=:AAAA:", "a=:AAEC:"},
 	}
-	found, err := signatureFields(h)
-	if err != nil || len(found) != 2 || found[0].signature != ":AAEC:" || found[1].signature != ":AAAA:" {
+	found, err := readFields(h)
+	if err != nil || len(found) != 2 || found[0].signature != "a=:AAEC:" || found[1].signature != "b=:AAAA:" {
 		t.Errorf("%+v, %v", found, err)
 	}
 	for _, h := range []http.Header{{}, {"Signature": {""}, "Signature-Input": {""}}} {
-		_, err := signatureFields(h)
+		_, err := readFields(h)
 		wantCode(t, err, SignatureMissing)
 	}
 	for _, h := range []http.Header{
@@ -163,7 +169,7 @@ func TestSignatureFieldsAcceptSeveralLines(t *testing.T) {
 		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AB==:"}}, // stray bits
 		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AAA:"}},  // no padding
 	} {
-		_, err := signatureFields(h)
+		_, err := readFields(h)
 		wantCode(t, err, SignatureMalformed)
 	}
 }
@@ -181,7 +187,7 @@ func FuzzStructuredFields(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		members, ok := parseDictionary(text, maxLabels)
+		members, ok := parseDictionary(nil, text, maxLabels)
 		if !ok {
 			return
 		}
@@ -238,18 +244,24 @@ func compareItem(t *testing.T, text string, m sfMember, other httpsfv.Member) {
 
 func compareList(t *testing.T, text string, m sfMember, list httpsfv.InnerList) {
 	t.Helper()
-	in := &signatureInput{label: m.key, member: m.value, signature: ":AAAA:"}
-	if in.parse() != nil {
+	in, ok := parseInput(m.key + "=" + m.value)
+	if !ok {
+		t.Fatalf("%q: %q is not a list", text, m.value)
+	}
+	if in.refusal != nil {
 		return
 	}
 	want, err := httpsfv.Marshal(list)
-	if err != nil || in.params != want {
+	if err != nil || in.params != want || canonical(m.value) != want {
 		t.Fatalf("%q: canonical %q (%v), want %q", text, in.params, err, want)
 	}
 	if len(in.components) != len(list.Items) {
 		t.Fatalf("%q: %d components, want %d", text, len(in.components), len(list.Items))
 	}
 	for i, c := range in.components {
+		if id, err := httpsfv.Marshal(list.Items[i]); err != nil || c.id != id {
+			t.Fatalf("%q: identifier %q, want %q", text, c.id, id)
+		}
 		if c.name != list.Items[i].Value {
 			t.Fatalf("%q: component %q, want %v", text, c.name, list.Items[i].Value)
 		}
@@ -271,8 +283,8 @@ func BenchmarkHostileHead(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				found, err := signatureFields(h)
-				if err == nil && found[0].parse() == nil {
+				found, err := readFields(h)
+				if err == nil && found[0].refusal == nil {
 					b.Fatal("accepted")
 				}
 			}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -12,15 +11,16 @@ import (
 // message is a request as signatures see it: the source of component values.
 type message struct {
 	request   *http.Request
-	url       *url.URL // absolute, with the octets of path and query as they arrived
-	authority string   // lower case, without a default port (RFC 9421 section 2.2.3)
-	path      string   // as it arrived, at least "/"
+	url       url.URL // absolute, with the octets of path and query as they arrived
+	authority string  // lower case, without a default port (RFC 9421 section 2.2.3)
+	path      string  // as it arrived, at least "/"
 
 	// Budgets of all signature bases of the request together.
-	basesLeft int                     // bytes of bases
-	partsLeft int                     // bytes to parse for sf, key and @query-param
-	marksLeft int                     // values in these bytes
-	byPrefix  map[string][]namedField // by prefix, see fieldsWithPrefix
+	basesLeft int // bytes of bases
+	partsLeft int // bytes to parse for sf, key and @query-param
+	marksLeft int // values in these bytes
+
+	prefixed []prefixedFields // see fieldsWithPrefix
 }
 
 // errNotAbsolute is an error of the calling program, not of the sender.
@@ -29,40 +29,40 @@ var errNotAbsolute = errors.New(
 
 // newMessage reads the URL of a request. It refuses request lines in absolute form, whose authority
 // and Host may disagree, and paths that are not URI paths, which servers read differently.
-func newMessage(r *http.Request) (*message, error) {
+func newMessage(r *http.Request) (message, error) {
 	if t := r.RequestURI; t != "" && t[0] != '/' {
-		return nil, malformed("@target-uri", "the request target is not in origin form")
+		return message{}, malformed("@target-uri", "the request target is not in origin form")
 	}
 	if r.URL.Scheme == "" || r.URL.Host == "" {
-		return nil, errNotAbsolute
+		return message{}, errNotAbsolute
 	}
 	if len(r.URL.RawQuery) > maxBase {
-		return nil, overLimit("@query", "larger than 64 KiB")
+		return message{}, overLimit("@query", "larger than 64 KiB")
 	}
 	if !isEncoded(r.URL.RawQuery) {
-		return nil, malformed("@query", "a percent sign without two hexadecimal digits")
+		return message{}, malformed("@query", "a percent sign without two hexadecimal digits")
 	}
-	m := &message{
-		request: r, path: r.URL.EscapedPath(), basesLeft: maxBase, partsLeft: maxStructured, marksLeft: maxMarks,
+	m := message{
+		request: r, url: *r.URL, path: r.URL.EscapedPath(),
+		basesLeft: maxBase, partsLeft: maxStructured, marksLeft: maxMarks,
 	}
 	if raw := r.URL.RawPath; raw != "" && raw != m.path || r.URL.Opaque != "" {
-		return nil, malformed("@path", "not a path of a URI")
+		return message{}, malformed("@path", "not a path of a URI")
 	}
-	u := *r.URL
+	u := &m.url
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
 	if m.path == "" {
 		m.path, u.Path = "/", "/"
 	}
 	if m.path[0] != '/' {
-		return nil, malformed("@path", "not a path of a URI")
+		return message{}, malformed("@path", "not a path of a URI")
 	}
 	u.Scheme = strings.ToLower(u.Scheme)
 	m.authority = authority(u.Scheme, u.Host)
 	if !isAuthority(m.authority) {
-		return nil, malformed("@authority", "not a host and port")
+		return message{}, malformed("@authority", "not a host and port")
 	}
 	u.Host = m.authority
-	m.url = &u
 	return m, nil
 }
 
@@ -130,7 +130,25 @@ func (m *message) lines(name string) []string {
 		}
 		return []string{strconv.FormatInt(m.request.ContentLength, 10)}
 	}
-	return m.request.Header[http.CanonicalHeaderKey(name)]
+	return m.field(name)
+}
+
+// field returns the lines of a field of the header, without writing its name in canonical form
+// (see [http.CanonicalHeaderKey]) to the heap.
+func (m *message) field(name string) []string {
+	var buffer [64]byte
+	if len(name) > len(buffer) {
+		return m.request.Header[http.CanonicalHeaderKey(name)]
+	}
+	key := append(buffer[:0], name...)
+	first := true
+	for i, c := range key {
+		if first && isLower(c) {
+			key[i] = c - 'a' + 'A'
+		}
+		first = c == '-'
+	}
+	return m.request.Header[string(key)]
 }
 
 type namedField struct {
@@ -138,48 +156,79 @@ type namedField struct {
 	lines []string
 }
 
+type prefixedFields struct {
+	prefix string
+	fields []namedField
+}
+
 // fieldsWithPrefix returns the fields whose names begin with a lower-case prefix and are
 // longer. It walks the header once per prefix, however many signatures there are.
 func (m *message) fieldsWithPrefix(prefix string) []namedField {
-	found, ok := m.byPrefix[prefix]
-	if ok {
-		return found
+	for i := range m.prefixed {
+		if m.prefixed[i].prefix == prefix {
+			return m.prefixed[i].fields
+		}
 	}
+	var found []namedField
 	for field, lines := range m.request.Header {
 		if len(field) > len(prefix) && strings.EqualFold(field[:len(prefix)], prefix) {
 			found = append(found, namedField{strings.ToLower(field), lines})
 		}
 	}
-	if m.byPrefix == nil {
-		m.byPrefix = map[string][]namedField{}
-	}
-	m.byPrefix[prefix] = found
+	m.prefixed = append(m.prefixed, prefixedFields{prefix, found})
 	return found
 }
 
-// coveredRequest returns a copy of the request with only what the signature covers, for the engine.
-func (m *message) coveredRequest(in *signatureInput) *http.Request {
-	h := make(http.Header, len(in.components)+2)
-	h["Signature-Input"] = []string{in.label + "=" + in.member}
-	h["Signature"] = []string{in.label + "=" + in.signature}
+// coveredRequest is a request with only what one signature covers, for the engine. It is used
+// again for other requests.
+type coveredRequest struct {
+	request          http.Request
+	url              url.URL
+	header           http.Header // in lower case
+	input, signature [1]string
+}
+
+// set fills the request with what the signature covers.
+func (c *coveredRequest) set(m *message, in *signatureInput) *http.Request {
+	c.clear()
+	if c.header == nil {
+		c.header = make(http.Header, len(in.components)+2)
+	}
+	c.input[0], c.signature[0] = in.input, in.signature
+	c.header["signature-input"], c.header["signature"] = c.input[:], c.signature[:]
+	c.url = m.url
+	query := false
 	for i := range in.components {
-		if name := in.components[i].name; name[0] != '@' {
-			// The engine does not trim the octets of a field with ;bs.
-			h[http.CanonicalHeaderKey(name)] = trimLines(m.lines(name))
+		switch part := &in.components[i]; {
+		case part.name[0] != '@':
+			c.header[part.name] = trimLines(m.lines(part.name)) // the engine does not trim the octets of ;bs
+		case strings.HasPrefix(part.name, "@query"):
+			query = true
 		}
 	}
-	u := *m.url
-	if !slices.ContainsFunc(in.components, func(c component) bool { return strings.HasPrefix(c.name, "@query") }) {
-		// Spares the engine parsing the query.
-		u.Opaque, u.RawQuery, u.ForceQuery = string(m.appendTargetURI(nil)[len(u.Scheme)+1:]), "", false
+	if !query && (c.url.RawQuery != "" || c.url.ForceQuery) { // spares the engine parsing the query
+		c.url.Opaque = "//" + m.authority + m.path + "?" + c.url.RawQuery
+		c.url.RawQuery, c.url.ForceQuery = "", false
 	}
-	return &http.Request{Method: m.request.Method, URL: &u, Header: h, Host: m.authority, Body: http.NoBody}
+	c.request.Method, c.request.URL, c.request.Host = m.request.Method, &c.url, m.authority
+	c.request.Header, c.request.Body = c.header, http.NoBody
+	return &c.request
+}
+
+// clear drops everything that belongs to a request.
+func (c *coveredRequest) clear() {
+	clear(c.header)
+	*c = coveredRequest{header: c.header}
 }
 
 // engineAgrees reports whether the engine reads the covered components as RFC 9421 says. It reads
 // every query as a form, even if only its octets are signed, and encodes parameters differently.
 func (m *message) engineAgrees(in *signatureInput) bool {
-	return !slices.ContainsFunc(in.components, func(c component) bool {
-		return c.name == "@query-param" || c.name == "@query" && !m.queryIsForm()
-	})
+	for i := range in.components {
+		name := in.components[i].name
+		if name == "@query-param" || name == "@query" && !m.queryIsForm() {
+			return false
+		}
+	}
+	return true
 }

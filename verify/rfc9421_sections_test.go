@@ -70,7 +70,7 @@ func (s *sectionRun) block(t *testing.T, name, block string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := signatureFields(h.Header); CodeOf(err) != SignatureMalformed { // the other field is missing
+		if _, err := readFields(h.Header); CodeOf(err) != SignatureMalformed { // the other field is missing
 			t.Errorf("%s: %v", name, err)
 		}
 		s.checked++
@@ -134,12 +134,16 @@ func (s *sectionRun) lines(t *testing.T, name, block string) {
 			s.params(t, name, value)
 			continue
 		}
-		in := &signatureInput{label: "x", member: "(" + id + ");created=1", signature: "::"}
-		if refused(id) {
-			wantCode(t, asError(in.parse()), ComponentUnsupported)
+		in, ok := parseInput("x=(" + id + ");created=1")
+		if !ok {
+			t.Errorf("%s: %s is not a list", name, id)
 			continue
 		}
-		if err := in.parse(); err != nil {
+		if refused(id) {
+			wantCode(t, asError(in.refusal), ComponentUnsupported)
+			continue
+		}
+		if err := in.refusal; err != nil {
 			t.Errorf("%s: %s: %v", name, id, err)
 			continue
 		}
@@ -157,12 +161,16 @@ func refused(id string) bool {
 // params checks that the parameters of an example are parsed and written unchanged.
 func (s *sectionRun) params(t *testing.T, name, value string) {
 	t.Helper()
-	in := &signatureInput{label: "x", member: value, signature: "::"}
-	if strings.Contains(value, "@status") {
-		wantCode(t, asError(in.parse()), ComponentUnsupported)
+	in, ok := parseInput("x=" + value)
+	if !ok {
+		t.Errorf("%s: %s is not a list", name, value)
 		return
 	}
-	if err := in.parse(); err != nil || in.params != value {
+	if strings.Contains(value, "@status") {
+		wantCode(t, asError(in.refusal), ComponentUnsupported)
+		return
+	}
+	if err := in.refusal; err != nil || in.params != value {
 		t.Errorf("%s: parameters %s (%v), want %s", name, in.params, err, value)
 	}
 }

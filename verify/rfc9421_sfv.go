@@ -3,9 +3,10 @@ package verify
 import "strings"
 
 // The scanner reads structured fields (RFC 8941) of unauthenticated clients. It allocates only the
-// list of members. It is stricter than the RFC: every accepted value can be written in only one
-// way, so the text is its own canonical form. Leading zeros, "?1" for a flag, and base64 with stray
-// bits are refused, and so are Dates and Display Strings, which RFC 9421 does not know.
+// list of members, and strings with escapes. It is stricter than the RFC: every accepted value can
+// be written in only one way, so the text is its own canonical form. Leading zeros, "?1" for a
+// flag, and base64 with stray bits are refused, and so are Dates and Display Strings, which RFC
+// 9421 does not know.
 
 // sfKind is the type of a bare item (RFC 8941 section 3.3).
 type sfKind byte
@@ -57,8 +58,9 @@ type sfMember struct {
 // sfScanner reads a text. Its methods return false at the first error; the position is then
 // undefined.
 type sfScanner struct {
-	s string
-	i int
+	s     string
+	i     int
+	extra bool // spaces were skipped that the canonical form does not have
 }
 
 func (p *sfScanner) end() bool { return p.i == len(p.s) }
@@ -79,10 +81,13 @@ func (p *sfScanner) skip(c byte) bool {
 	return true
 }
 
-func (p *sfScanner) spaces() {
+// spaces skips spaces. More of them than the canonical form has are extra.
+func (p *sfScanner) spaces(canonical int) {
+	start := p.i
 	for p.peek() == ' ' {
 		p.i++
 	}
+	p.extra = p.extra || p.i-start > canonical
 }
 
 func (p *sfScanner) blanks() {
@@ -198,7 +203,7 @@ func (p *sfScanner) param() (key string, value sfItem, more, ok bool) {
 	if !p.skip(';') {
 		return "", sfItem{}, false, true
 	}
-	p.spaces()
+	p.spaces(0)
 	if key, ok = p.key(); !ok {
 		return "", sfItem{}, false, false
 	}
@@ -225,27 +230,40 @@ func (p *sfScanner) innerList() bool {
 	if !p.skip('(') {
 		return false
 	}
-	for {
-		p.spaces()
-		if p.skip(')') {
-			return p.params()
-		}
-		if _, ok := p.bareItem(); !ok || !p.params() {
-			return false
-		}
-		if c := p.peek(); c != ' ' && c != ')' {
+	for more := p.nextItem(0); more; more = p.nextItem(1) {
+		if !p.item() {
 			return false
 		}
 	}
+	return p.skip(')') && p.params()
+}
+
+func (p *sfScanner) item() bool {
+	_, ok := p.bareItem()
+	return ok && p.params()
+}
+
+// nextItem skips the spaces before an item of a list, and reports whether there is one: n is the
+// number of spaces in the canonical form. A list that ends, or goes on without a space, has none.
+func (p *sfScanner) nextItem(n int) bool {
+	start := p.i
+	if p.spaces(n); p.peek() == ')' {
+		p.extra = p.extra || p.i > start
+		return false
+	}
+	return p.i-start >= n
 }
 
 func (p *sfScanner) member() (m sfMember, ok bool) {
-	if m.key, ok = p.key(); !ok {
-		return m, false
-	}
+	m.key, ok = p.key()
+	return m, ok && p.value(&m)
+}
+
+// value reads what follows the key of a member.
+func (p *sfScanner) value(m *sfMember) (ok bool) {
 	if !p.skip('=') {
 		m.item = sfItem{kind: sfBoolean}
-		return m, p.params()
+		return p.params()
 	}
 	start := p.i
 	if p.peek() == '(' {
@@ -254,32 +272,39 @@ func (p *sfScanner) member() (m sfMember, ok bool) {
 		ok = (m.item.kind != sfBoolean || m.item.text != "?1") && p.params()
 	}
 	m.value = p.s[start:p.i]
-	return m, ok
+	return ok
 }
 
-// parseDictionary reads a Dictionary of at most limit members, each key once. Of two members
-// with one key RFC 8941 takes the last and other parsers the first, so neither is taken.
-func parseDictionary(text string, limit int) ([]sfMember, bool) {
+// nextMember goes to the first or next member of a Dictionary, and reports whether there is one.
+func (p *sfScanner) nextMember(first bool) (more, ok bool) {
+	if first {
+		p.spaces(0)
+		return !p.end(), true
+	}
+	if p.blanks(); p.end() {
+		return false, true
+	}
+	ok = p.skip(',')
+	p.blanks()
+	return ok && !p.end(), ok && !p.end() // no comma, or a trailing one
+}
+
+// parseDictionary reads a Dictionary of at most limit members, each key once, into a buffer. Of
+// two members with one key RFC 8941 takes the last and other parsers the first: neither is taken.
+func parseDictionary(buffer []sfMember, text string, limit int) ([]sfMember, bool) {
 	p := sfScanner{s: text}
-	p.spaces()
-	var members []sfMember
-	for !p.end() {
+	members := buffer[:0]
+	for {
+		more, ok := p.nextMember(len(members) == 0)
+		if !more {
+			return members, ok
+		}
 		m, ok := p.member()
 		if !ok || len(members) == limit || findMember(members, m.key) != nil {
 			return nil, false
 		}
 		members = append(members, m)
-		if p.blanks(); p.end() {
-			break
-		}
-		if !p.skip(',') {
-			return nil, false
-		}
-		if p.blanks(); p.end() {
-			return nil, false // a trailing comma
-		}
 	}
-	return members, true
 }
 
 func findMember(members []sfMember, key string) *sfMember {
@@ -289,6 +314,28 @@ func findMember(members []sfMember, key string) *sfMember {
 		}
 	}
 	return nil
+}
+
+// canonical returns the canonical form of a list or an item with parameters (RFC 8941 section
+// 4.1), which was scanned: it lacks spaces after "(", ";" and another space, and before ")".
+func canonical(text string) string {
+	out := make([]byte, 0, len(text))
+	quoted, escaped := false, false
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case escaped:
+			escaped = false
+		case quoted:
+			quoted, escaped = c != '"', c == '\\'
+		case c == ' ' && (strings.IndexByte("(;", out[len(out)-1]) >= 0 || strings.IndexByte(" )", text[i+1]) >= 0):
+			continue
+		default:
+			quoted = c == '"'
+		}
+		out = append(out, c)
+	}
+	return string(out)
 }
 
 func isLower(c byte) bool { return 'a' <= c && c <= 'z' }

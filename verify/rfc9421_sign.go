@@ -83,7 +83,7 @@ func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	setMember(r.Header, "Signature-Input", in.label, in.member)
+	setMember(r.Header, "Signature-Input", in.label, in.member())
 	setMember(r.Header, "Signature", in.label, ":"+base64.StdEncoding.EncodeToString(signature)+":")
 	return nil
 }
@@ -120,13 +120,12 @@ func (s *Signer) input(r *http.Request, now time.Time) (*signatureInput, error) 
 		}
 	}
 	label := cmp.Or(s.Label, defaultLabel)
-	members, ok := parseDictionary(label+"="+member, 1)
-	if !ok {
+	in, ok := parseInput(label + "=" + member)
+	switch {
+	case !ok:
 		return nil, errors.New("label, components or parameters cannot be written as a structured field")
-	}
-	in := &signatureInput{label: label, member: members[0].value, signature: "::"}
-	if err := in.parse(); err != nil {
-		return nil, err
+	case in.refusal != nil:
+		return nil, in.refusal
 	}
 	return in, nil
 }
@@ -140,7 +139,7 @@ func quote(s string) string {
 // setMember sets one member of a Dictionary and keeps the others.
 func setMember(h http.Header, field, label, value string) {
 	member := label + "=" + value
-	old, ok := parseDictionary(joinLines(h.Values(field)), maxLabels)
+	old, ok := parseDictionary(nil, joinLines(h.Values(field)), maxLabels)
 	if !ok || len(old) == 0 {
 		h.Set(field, member)
 		return
