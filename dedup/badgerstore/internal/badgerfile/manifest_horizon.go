@@ -110,9 +110,13 @@ func CheckManifest(path string, m Manifest) (end int64, rewritten bool, err erro
 	} else if err != nil {
 		return 0, false, err
 	}
+	return checkManifest(data, m)
+}
+
+func checkManifest(data []byte, m Manifest) (end int64, rewritten bool, err error) {
 	from := firstRecord
 	if m.Length <= int64(len(data)) && crc32.Checksum(data[:m.Length], castagnoli) == m.Sum {
-		from = max(firstRecord, int(m.Length))
+		from = max(from, int(m.Length))
 	} else if rewritten = firstSum(data) != m.First; !rewritten {
 		return 0, false, fmt.Errorf("%s is damaged before byte %d", badger.ManifestFilename, m.Length)
 	}
@@ -120,7 +124,7 @@ func CheckManifest(path string, m Manifest) (end int64, rewritten bool, err erro
 	if err == nil && rewritten && n <= firstRecord {
 		err = fmt.Errorf("%s has no records", badger.ManifestFilename)
 	}
-	return int64(n), rewritten, err
+	return int64(n), rewritten && err == nil, err
 }
 
 // firstSum returns the checksum that identifies the first record, 0 if there is none.

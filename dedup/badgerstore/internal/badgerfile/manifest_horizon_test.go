@@ -1,50 +1,270 @@
 package badgerfile
 
 import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
 )
 
-// manifestDir returns a directory with a MANIFEST that Badger has written.
-func manifestDir(t *testing.T, tables int) string {
+// grow opens and closes a database, which adds a table to its MANIFEST.
+func grow(t *testing.T, dir string) {
 	t.Helper()
-	dir := t.TempDir()
-	for i := range tables {
-		db, err := badger.Open(badger.DefaultOptions(dir).WithLogger(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = db.Update(func(txn *badger.Txn) error { return txn.Set([]byte{byte(i)}, []byte("value")) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+	db, err := badger.Open(badger.DefaultOptions(dir).WithLogger(nil))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return dir
+	err = db.Update(func(txn *badger.Txn) error { return txn.Set([]byte("key"), []byte("value")) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
-func TestManifestFileNotesWhatWasAppended(t *testing.T) {
-	t.Parallel()
-	dir := manifestDir(t, 2)
-	path := filepath.Join(dir, badger.ManifestFilename)
+func openManifest(t *testing.T, dir string) *ManifestFile {
+	t.Helper()
 	m, err := OpenManifest(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = m.Close() }()
-	first, err := m.Sync()
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+func mustSync(t *testing.T, m *ManifestFile) Manifest {
+	t.Helper()
+	at, err := m.Sync()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(path); err != nil || info.Size() != first.Length {
-		t.Errorf("length %d, want %d, error %v", first.Length, info.Size(), err)
+	return at
+}
+
+// grown returns the path of a MANIFEST of some records, its content, and what was noted of it after
+// each table.
+func grown(t *testing.T) (path string, data []byte, noted []Manifest) {
+	t.Helper()
+	dir := t.TempDir()
+	m := openManifest(t, dir)
+	for range 4 {
+		grow(t, dir)
+		noted = append(noted, mustSync(t, m))
 	}
-	if end, rewritten, err := CheckManifest(path, first); err != nil || rewritten || end != first.Length {
-		t.Errorf("end %d, rewritten %v, error %v", end, rewritten, err)
+	path = filepath.Join(dir, badger.ManifestFilename)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, data, noted
+}
+
+// recordEnds returns where the records of a whole MANIFEST end, beginning with its head.
+func recordEnds(data []byte) []int {
+	ends := []int{firstRecord}
+	for at := firstRecord; at < len(data); ends = append(ends, at) {
+		at += manifestHead + int(binary.BigEndian.Uint32(data[at:]))
+	}
+	return ends
+}
+
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestManifestFileNotesWhatWasAppended(t *testing.T) {
+	t.Parallel()
+	path, data, noted := grown(t)
+	for i, at := range noted {
+		if sum := crc32.Checksum(data[:at.Length], castagnoli); at.Sum != sum || at.First != noted[0].First {
+			t.Errorf("note %d: %+v, want sum %d", i, at, sum)
+		}
+		if !slices.Contains(recordEnds(data), int(at.Length)) || i > 0 && at.Length <= noted[i-1].Length {
+			t.Errorf("note %d: %d bytes of records that end at %v", i, at.Length, recordEnds(data))
+		}
+		end, rewritten, err := CheckManifest(path, at)
+		if err != nil || rewritten || end != int64(len(data)) {
+			t.Errorf("note %d: end %d of %d, rewritten %v, error %v", i, end, len(data), rewritten, err)
+		}
+	}
+	dir := filepath.Dir(path)
+	m := openManifest(t, dir)
+	if got, want := mustSync(t, m), noted[len(noted)-1]; got != want {
+		t.Errorf("all at once: %+v, want %+v", got, want)
+	}
+	write(t, path, append(slices.Clone(data), data[firstRecord:firstRecord+5]...))
+	if got, want := mustSync(t, m), noted[len(noted)-1]; got != want {
+		t.Errorf("with a record that is being written: %+v, want %+v", got, want)
+	}
+}
+
+func TestEveryCutOfManifestIsDamageOrTornAfterTheCheckpoint(t *testing.T) {
+	t.Parallel()
+	_, data, noted := grown(t)
+	for n := range len(data) {
+		whole := int64(0)
+		for _, end := range recordEnds(data) {
+			if end <= n {
+				whole = int64(end)
+			}
+		}
+		for _, at := range noted {
+			end, rewritten, err := checkManifest(data[:n], at)
+			if int64(n) < at.Length && err == nil {
+				t.Errorf("%d bytes of %d noted: rewritten %v, no error", n, at.Length, rewritten)
+			}
+			if int64(n) >= at.Length && (err != nil || rewritten || end != whole) {
+				t.Errorf("%d bytes, %d noted: end %d, want %d, rewritten %v, error %v", n, at.Length, end, whole, rewritten, err)
+			}
+		}
+	}
+}
+
+func TestEveryFlippedBitOfManifestIsDamage(t *testing.T) {
+	t.Parallel()
+	_, data, noted := grown(t)
+	for bit := range len(data) * 8 {
+		bad := slices.Clone(data)
+		bad[bit/8] ^= 1 << (bit % 8)
+		for _, at := range noted {
+			if end, rewritten, err := checkManifest(bad, at); err == nil {
+				t.Errorf("bit %d, %d bytes noted: end %d, rewritten %v, no error", bit, at.Length, end, rewritten)
+			}
+		}
+	}
+}
+
+// rewrite replaces MANIFEST as Badger does: by one record with the changes of all.
+func rewrite(t *testing.T, path string, data []byte) []byte {
+	t.Helper()
+	var changes []byte
+	for at := firstRecord; at < len(data); {
+		from := at + manifestHead
+		at = from + int(binary.BigEndian.Uint32(data[at:]))
+		changes = append(changes, data[from:at]...)
+	}
+	fresh := slices.Clone(data[:firstRecord])
+	fresh = binary.BigEndian.AppendUint32(fresh, uint32(len(changes)))
+	fresh = binary.BigEndian.AppendUint32(fresh, crc32.Checksum(changes, castagnoli))
+	fresh = append(fresh, changes...)
+	write(t, path+".new", fresh)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	return fresh
+}
+
+func TestARewrittenManifestIsNoticed(t *testing.T) {
+	t.Parallel()
+	path, data, noted := grown(t)
+	dir := filepath.Dir(path)
+	m := openManifest(t, dir)
+	before := mustSync(t, m)
+	held := m.file
+	fresh := rewrite(t, path, data)
+	grow(t, dir)
+
+	after := mustSync(t, m)
+	if after.First == before.First || after.Length <= int64(len(fresh)) {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+	if err := held.Sync(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the old file is still open: %v", err)
+	}
+	for _, at := range noted {
+		if end, rewritten, err := CheckManifest(path, at); err != nil || !rewritten || end != after.Length {
+			t.Errorf("the old checkpoint: end %d, rewritten %v, error %v", end, rewritten, err)
+		}
+	}
+	if end, rewritten, err := CheckManifest(path, after); err != nil || rewritten || end != after.Length {
+		t.Errorf("the new checkpoint: end %d, rewritten %v, error %v", end, rewritten, err)
+	}
+
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := firstRecord * 8; bit < len(data)*8; bit++ { // Badger verifies the head itself
+		bad := slices.Clone(data)
+		bad[bit/8] ^= 1 << (bit % 8)
+		if _, rewritten, err := checkManifest(bad, before); err == nil {
+			t.Errorf("bit %d of the rewritten file: rewritten %v, no error", bit, rewritten)
+		}
+	}
+	for n := range data {
+		_, rewritten, err := checkManifest(data[:n], before)
+		if rewritten != (n >= len(fresh)) || rewritten != (err == nil) {
+			t.Errorf("%d bytes of the rewritten file: rewritten %v, error %v", n, rewritten, err)
+		}
+	}
+}
+
+func TestAMissingManifestIsDamageAfterTheFirstCheckpoint(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), badger.ManifestFilename)
+	if _, _, err := CheckManifest(path, Manifest{}); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := CheckManifest(path, Manifest{Length: 16}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestAFailedSyncOfManifestIsFinal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	m := openManifest(t, dir)
+	if _, err := m.Sync(); err == nil {
+		t.Error("no file, and no error")
+	}
+	grow(t, dir)
+	if _, err := m.Sync(); err == nil {
+		t.Error("the second call succeeds")
+	}
+}
+
+// TestManifestIsWholeWhileBadgerWrites notes MANIFEST while Badger writes tables and compacts them.
+func TestManifestIsWholeWhileBadgerWrites(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	grow(t, dir)
+	m := openManifest(t, dir)
+	held := m.file
+	o := badger.DefaultOptions(dir).WithLogger(nil).WithSyncWrites(false).WithNumCompactors(2).
+		WithMemTableSize(64 << 10).WithBaseTableSize(64 << 10).WithNumLevelZeroTables(1).WithNumLevelZeroTablesStall(2).
+		WithValueThreshold(1 << 10)
+	db, err := badger.OpenManaged(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted := []Manifest{mustSync(t, m)}
+	for i := range 2000 {
+		txn := db.NewTransactionAt(math.MaxUint64, true)
+		if err := errors.Join(txn.Set(fmt.Append(nil, i), make([]byte, 500)), txn.CommitAt(uint64(i+1), nil)); err != nil {
+			t.Fatal(err)
+		}
+		if at := mustSync(t, m); at != noted[len(noted)-1] {
+			noted = append(noted, at)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if m.file != held {
+		t.Error("the descriptor is another one")
+	}
+	t.Logf("%d notes", len(noted))
+	for _, at := range append(noted, mustSync(t, m)) {
+		if _, rewritten, err := CheckManifest(m.path, at); err != nil || rewritten {
+			t.Fatalf("%+v: rewritten %v, error %v", at, rewritten, err)
+		}
 	}
 }

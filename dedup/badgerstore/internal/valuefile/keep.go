@@ -21,7 +21,7 @@ func (s *Set) Sync() ([]FileState, error) {
 		err = errors.Join(err, f.Sync())
 	}
 	if renamed && err == nil {
-		err = syncDir(s.s.Dir)
+		err = s.syncDir()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +49,8 @@ func (s *Set) snapshot() (states []FileState, dirty []*file, renamed bool, err e
 	return s.states(), dirty, renamed, s.err
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+func (s *Set) syncDir() error {
+	d, err := s.s.OpenFile(s.s.Dir, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -58,7 +59,7 @@ func (f *faultyFile) Sync() error {
 	defer f.of.mu.Unlock()
 	err := f.of.sync
 	f.of.sync = nil
-	f.of.synced = append(f.of.synced, f.Name())
+	f.of.synced = append(f.of.synced, filepath.Base(f.Name()))
 	return errors.Join(err, f.File.Sync())
 }
 
@@ -173,41 +174,47 @@ func TestAnErrorOfTheDeviceIsFinal(t *testing.T) {
 	}
 }
 
-func TestSyncFlushesEachFileThatWasWritten(t *testing.T) {
+func TestSyncFlushesEachFileThatWasWrittenThenTheDirectory(t *testing.T) {
 	t.Parallel()
 	layer := &faults{}
-	s := Settings{Dir: t.TempDir(), FileSize: 1000, OpenFile: layer.open}
+	s := Settings{Dir: filepath.Join(t.TempDir(), "values"), FileSize: 1000, OpenFile: layer.open}
 	set := open(t, s, nil, 0)
-	flushed := func() []string {
+	expect := func(step string, want ...string) {
+		t.Helper()
 		layer.synced = nil
 		mustSync(t, set)
-		slices.Sort(layer.synced)
-		return layer.synced
-	}
-	for step, want := range []struct {
-		values int
-		files  []string
-	}{
-		{0, nil},
-		{2, []string{set.name(1)}},
-		{0, nil},
-		{17, []string{set.name(1), set.name(2), set.name(3)}}, // 1 and 2 are complete
-		{1, []string{set.name(3)}},
-	} {
-		fill(t, set, want.values, 100)
-		if got := flushed(); !slices.Equal(got, want.files) {
-			t.Errorf("step %d: %v, want %v", step, got, want.files)
+		if n := len(layer.synced); n > 0 && layer.synced[n-1] == "values" {
+			slices.Sort(layer.synced[:n-1])
+		}
+		if !slices.Equal(layer.synced, want) {
+			t.Errorf("%s: %v, want %v", step, layer.synced, want)
 		}
 	}
+	expect("nothing")
+	fill(t, set, 2, 100)
+	expect("a new file", fileName(1), "values")
+	expect("nothing more")
+	fill(t, set, 17, 100)
+	expect("two complete files", fileName(1), fileName(2), fileName(3), "values")
 	fill(t, set, 1, 100)
-	files := []FileState{{1, 150}, {2, set.Files()[1].Length}}
+	expect("more in the same file", fileName(3))
+	if err := set.Retire(1); err != nil {
+		t.Fatal(err)
+	}
+	expect("a retired file")
+	if err := set.Remove(1); err != nil {
+		t.Fatal(err)
+	}
+	expect("a removed file", "values")
+	fill(t, set, 1, 100)
+	files := []FileState{{2, 150}, {3, set.Files()[1].Length}}
 	if err := set.Close(); err != nil {
 		t.Fatal(err)
 	}
 	set = open(t, s, files, 3)
-	if got, want := flushed(), []string{set.name(1)}; !slices.Equal(got, want) { // it was cut
-		t.Errorf("after a start: %v, want %v", got, want)
-	}
+	expect("a file that was cut", fileName(2))
+	set = open(t, s, files[:1], 3)
+	expect("a file that was not listed", "values")
 }
 
 func TestAFileIsRemovedAfterTheCheckpointWithoutIt(t *testing.T) {

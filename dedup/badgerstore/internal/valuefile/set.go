@@ -26,7 +26,7 @@ type Settings struct {
 	// FileSize is the length in bytes at which a file is complete; zero is 64 MiB. A larger value
 	// has a file of its own.
 	FileSize int64
-	// OpenFile opens a file; nil is [os.OpenFile].
+	// OpenFile opens a file, or the directory to flush it; nil is [os.OpenFile].
 	OpenFile func(name string, flag int, perm fs.FileMode) (File, error)
 }
 
