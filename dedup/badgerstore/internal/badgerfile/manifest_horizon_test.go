@@ -83,6 +83,9 @@ func write(t *testing.T, path string, data []byte) {
 func TestManifestFileNotesWhatWasAppended(t *testing.T) {
 	t.Parallel()
 	path, data, noted := grown(t)
+	if end, rewritten, err := CheckManifest(path, Manifest{}); err != nil || rewritten || end != int64(len(data)) {
+		t.Errorf("nothing noted: end %d of %d, rewritten %v, error %v", end, len(data), rewritten, err)
+	}
 	for i, at := range noted {
 		if sum := crc32.Checksum(data[:at.Length], castagnoli); at.Sum != sum || at.First != noted[0].First {
 			t.Errorf("note %d: %+v, want sum %d", i, at, sum)
@@ -122,7 +125,7 @@ func TestEveryCutOfManifestIsDamageOrTornAfterTheCheckpoint(t *testing.T) {
 				t.Errorf("%d bytes of %d noted: rewritten %v, no error", n, at.Length, rewritten)
 			}
 			if int64(n) >= at.Length && (err != nil || rewritten || end != whole) {
-				t.Errorf("%d bytes, %d noted: end %d, want %d, rewritten %v, error %v", n, at.Length, end, whole, rewritten, err)
+				t.Errorf("%d bytes, %d noted: end %d of %d, %v, error %v", n, at.Length, end, whole, rewritten, err)
 			}
 		}
 	}
@@ -239,8 +242,8 @@ func TestManifestIsWholeWhileBadgerWrites(t *testing.T) {
 	m := openManifest(t, dir)
 	held := m.file
 	o := badger.DefaultOptions(dir).WithLogger(nil).WithSyncWrites(false).WithNumCompactors(2).
-		WithMemTableSize(64 << 10).WithBaseTableSize(64 << 10).WithNumLevelZeroTables(1).WithNumLevelZeroTablesStall(2).
-		WithValueThreshold(1 << 10)
+		WithMemTableSize(64 << 10).WithBaseTableSize(64 << 10).WithValueThreshold(1 << 10).
+		WithNumLevelZeroTables(1).WithNumLevelZeroTablesStall(2)
 	db, err := badger.OpenManaged(o)
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +251,8 @@ func TestManifestIsWholeWhileBadgerWrites(t *testing.T) {
 	noted := []Manifest{mustSync(t, m)}
 	for i := range 2000 {
 		txn := db.NewTransactionAt(math.MaxUint64, true)
-		if err := errors.Join(txn.Set(fmt.Append(nil, i), make([]byte, 500)), txn.CommitAt(uint64(i+1), nil)); err != nil {
+		err := errors.Join(txn.Set(fmt.Append(nil, i), make([]byte, 500)), txn.CommitAt(uint64(i+1), nil))
+		if err != nil {
 			t.Fatal(err)
 		}
 		if at := mustSync(t, m); at != noted[len(noted)-1] {

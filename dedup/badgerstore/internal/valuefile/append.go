@@ -37,7 +37,7 @@ func (s *Set) Append(key, value []byte) (Ref, error) {
 		return Ref{}, err
 	}
 	size := uint32(len(value))
-	if f := s.active; f != nil && s.end() > 0 && s.end()+entryLength(key, size) > s.s.FileSize {
+	if f := s.active; f != nil && s.end()+entryLength(key, size) > s.s.FileSize {
 		if err := s.Seal(); err != nil {
 			return Ref{}, err
 		}

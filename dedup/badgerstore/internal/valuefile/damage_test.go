@@ -32,22 +32,20 @@ func TestEveryFlippedBitIsDamageOfItsValueOnly(t *testing.T) {
 	s := Settings{Dir: t.TempDir(), Store: [16]byte{1}}
 	all, files := closed(t, s)
 	set := open(t, s, files, 1)
-	path := set.name(1)
-	good, err := os.ReadFile(path)
+	good, err := os.ReadFile(set.name(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for bit := range len(good) * 8 {
-		bad := slices.Clone(good)
-		bad[bit/8] ^= 1 << (bit % 8)
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
+		at := int64(bit / 8)
+		if _, err := set.files[1].WriteAt([]byte{good[at] ^ 1<<(bit%8)}, at); err != nil {
 			t.Fatal(err)
 		}
 		inHead := false
 		for _, v := range all {
-			at := int64(bit/8) - v.ref.Offset
-			hit := at >= 0 && at < entryLength(v.key, v.ref.Size)
-			inHead = inHead || hit && at < headSize+int64(len(v.key)) && at/4 != 1 // not the sum of the value
+			from := at - v.ref.Offset
+			hit := from >= 0 && from < entryLength(v.key, v.ref.Size)
+			inHead = inHead || hit && from < headSize+int64(len(v.key)) && from/4 != 1 // not the sum of the value
 			got, err := set.Read(v.key, v.ref)
 			if hit != isDamaged(err, 1) || !hit && !bytes.Equal(got, v.value) {
 				t.Fatalf("bit %d: %s is %q, error %v", bit, v.key, got, err)
@@ -60,6 +58,9 @@ func TestEveryFlippedBitIsDamageOfItsValueOnly(t *testing.T) {
 		}
 		if len(keys) != want || inHead != isDamaged(err, 1) {
 			t.Fatalf("bit %d: scan finds %v, error %v", bit, keys, err)
+		}
+		if _, err := set.files[1].WriteAt(good[at:at+1], at); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -114,6 +115,12 @@ func TestAFileThatWasCutIsRefused(t *testing.T) {
 			mustRead(t, set, all[:1])
 			if _, err := set.Read(all[1].key, all[1].ref); !isDamaged(err, 1) {
 				t.Errorf("a lost value: %v", err)
+			}
+		}
+		if n == all[2].ref.Offset-1 { // the head of its last value is intact
+			keys, err := scan(open(t, s, []FileState{{1, n}}, 1), 1)
+			if len(keys) != 1 || !isDamaged(err, 1) {
+				t.Errorf("scan finds %v, error %v", keys, err)
 			}
 		}
 	}

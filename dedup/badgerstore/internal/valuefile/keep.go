@@ -15,7 +15,6 @@ import (
 func (s *Set) Sync() ([]FileState, error) {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
-	defer s.Hold()()
 	states, dirty, renamed, err := s.snapshot()
 	for _, f := range dirty {
 		err = errors.Join(err, f.Sync())
@@ -142,7 +141,6 @@ func (s *Set) Close() (err error) {
 	for _, f := range s.files {
 		err = errors.Join(err, f.Close())
 	}
-	clear(s.files)
 	s.active, s.err = nil, errors.Join(s.err, fs.ErrClosed)
 	return err
 }

@@ -93,6 +93,9 @@ func TestValuesWithoutSpaceCanBeAppendedAgain(t *testing.T) {
 			t.Errorf("%s: the next value is at %+v", name, more[0].ref)
 		}
 		mustRead(t, set, append(all, more...))
+		if keys, err := scan(set, more[0].ref.File); len(keys) != len(more) || err != nil {
+			t.Errorf("%s: the next file has %v, error %v", name, keys, err)
+		}
 		files := mustSync(t, set)
 		if err := set.Close(); err != nil {
 			t.Fatal(err)
@@ -305,6 +308,27 @@ func TestHeldFilesCanBeReadAfterTheirRemoval(t *testing.T) {
 	expect("no hold again", "5")
 	if len(set.eras) != 1 {
 		t.Errorf("%d eras are left", len(set.eras))
+	}
+}
+
+func TestAFileThatIsRemovedDuringAScanIsReadToItsEnd(t *testing.T) {
+	t.Parallel()
+	set := open(t, Settings{Dir: t.TempDir()}, nil, 0)
+	all := fill(t, set, 20, 3000)
+	if err := set.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err := set.Scan(1, func([]byte, Ref) error {
+		if n++; n > 1 {
+			return nil
+		}
+		err := set.Retire(1)
+		mustSync(t, set)
+		return errors.Join(err, set.Remove(1))
+	})
+	if n != len(all) || err != nil {
+		t.Errorf("%d of %d values, error %v", n, len(all), err)
 	}
 }
 

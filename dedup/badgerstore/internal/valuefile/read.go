@@ -26,7 +26,7 @@ func (s *Set) Read(key []byte, r Ref) ([]byte, error) {
 		return nil, readError(r.File, r.Offset, err)
 	}
 	value := b[headSize+len(key):]
-	if got, n, ok := parseHead(f.seed, r.Offset, b); !ok || n != r.Size || !bytes.Equal(got, key) {
+	if got, _, ok := parseHead(f.seed, r.Offset, b); !ok || !bytes.Equal(got, key) {
 		return nil, &DamagedError{r.File, r.Offset, "the value is not there"}
 	}
 	if !intact(b, value) {

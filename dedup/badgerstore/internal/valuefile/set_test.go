@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"testing"
 )
@@ -86,4 +87,59 @@ func TestValuesAreReadAfterWriteAndAfterOpen(t *testing.T) {
 		t.Errorf("the next file is %d, want %d", got, next)
 	}
 	mustRead(t, set, fill(t, set, 3, 10_000))
+}
+
+func TestKeysAreAtMost255Bytes(t *testing.T) {
+	t.Parallel()
+	set := open(t, Settings{Dir: t.TempDir()}, nil, 0)
+	var all []stored
+	for _, n := range []int{0, 255} {
+		key := bytes.Repeat([]byte("k"), n)
+		ref, err := set.Append(key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, stored{key, []byte{}, ref})
+	}
+	if _, err := set.Append(make([]byte, 256), nil); err == nil {
+		t.Error("a key of 256 bytes is stored")
+	}
+	if err := set.Write(); err != nil {
+		t.Fatal(err)
+	}
+	mustRead(t, set, all)
+	if keys, err := scan(set, 1); len(keys) != 2 || err != nil {
+		t.Errorf("scan finds %d keys, error %v", len(keys), err)
+	}
+}
+
+func TestMemoryOfAppendedValuesIsBounded(t *testing.T) {
+	t.Parallel()
+	set := open(t, Settings{Dir: t.TempDir()}, nil, 0)
+	for range 40 {
+		if _, err := set.Append([]byte("key"), make([]byte, 64<<10)); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(set.buffer); n > gather+65<<10 {
+			t.Fatalf("%d bytes wait for Write", n)
+		}
+	}
+	_, err := set.Append([]byte("key"), make([]byte, 5*gather))
+	if err := errors.Join(err, set.Write()); err != nil {
+		t.Fatal(err)
+	}
+	if n := cap(set.buffer); n > 4*gather {
+		t.Errorf("%d bytes are kept", n)
+	}
+}
+
+func TestAFileIsNeverOverwritten(t *testing.T) {
+	t.Parallel()
+	set := open(t, Settings{Dir: t.TempDir()}, nil, 0)
+	if err := os.WriteFile(set.name(1), []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := set.Append([]byte("key"), nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("error %v", err)
+	}
 }
