@@ -39,7 +39,7 @@ var imports = map[string][]string{
 		"cmd/eyelet/internal/usage",
 	},
 	"cmd/eyelet/internal/servertest": {}, // for tests
-	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward"},
+	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward", "internal/strictjson"},
 	"cmd/eyelet/internal/torture":    {"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver"},
 	"cmd/eyelet/internal/usage":      {},
 	"cmd/loadbench":                  {"verify"},
@@ -70,10 +70,12 @@ var imports = map[string][]string{
 		"producer", "verify", "dedup", "internal/publicnet", "internal/strictjson",
 	},
 	"receiver": {
-		"verify", "dedup", "producer", "internal/descriptors", "receiver/internal/admission",
+		"verify", "dedup", "producer", "internal/descriptors", "internal/strictjson",
+		"receiver/internal/admission", "receiver/internal/deadline",
 	},
 	"receiver/echov4":             {"receiver"},
 	"receiver/internal/admission": {},
+	"receiver/internal/deadline":  {},
 	"replay":                      {"dedup", "internal/httpfile"},
 	"testdata":                    {},
 	"verify":                      {"internal/strictjson"},

@@ -102,7 +102,7 @@ func TestAllocationsOfADelivery(t *testing.T) {
 	for _, row := range []struct {
 		verdict dedup.Verdict
 		most    float64
-	}{{dedup.New, 40}, {dedup.Known, 45}} {
+	}{{dedup.New, 24}, {dedup.Known, 25}} {
 		n := deliveryAllocations(t, preset.GitHub(secret), gitHubRequest(secret, body), body, row.verdict)
 		if n > row.most {
 			t.Errorf("%s: %v allocations, want at most %v", row.verdict, n, row.most)

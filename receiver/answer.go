@@ -27,7 +27,7 @@ func inFlight(rec dedup.Record) bool { return rec.Hold && rec.Response.Status ==
 
 // answer claims the event for its Answer handler and runs it, or waits for the delivery that
 // does. When a claim is released, the store gives it to exactly one of the waiting deliveries.
-func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
+func (d *delivery) answer(ctx context.Context, e *entry) (*reply, error) {
 	key := e.claim.Key.Hash()
 	watch := d.rx.pending.watch(key)
 	defer watch.unwatch()
@@ -63,7 +63,7 @@ func resumable(rec dedup.Record) bool { return inFlight(rec) && rec.Tasks[0].Sta
 
 // resume claims such an event for a delivery that matches no Answer handler: the type need not
 // be signed, and the handlers may have changed since.
-func (d *delivery) resume(ctx context.Context, e entry, rec dedup.Record) (*reply, error) {
+func (d *delivery) resume(ctx context.Context, e *entry, rec dedup.Record) (*reply, error) {
 	e.claim.Tasks = []dedup.NewTask{{Handler: rec.Tasks[0].Handler}}
 	e.claim.Response = dedup.Response{}
 	e.claim.Hold, e.claim.Lease = true, d.rx.cfg.Lease
@@ -73,7 +73,7 @@ func (d *delivery) resume(ctx context.Context, e entry, rec dedup.Record) (*repl
 // begin returns the run of a claimed event. The first run gets the delivery itself. A later one
 // gets what the store kept of the first, and the delivery only triggers it. Its handler is the one
 // that began the event or, when that name is gone, the Answer handler of the stored type, or nil.
-func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) (*answerRun, error) {
+func (d *delivery) begin(ctx context.Context, e *entry, decision dedup.Decision) (*answerRun, error) {
 	cfg := &d.rx.cfg
 	run := &answerRun{
 		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, started: time.Now(), accepted: d.ep.accepted,
@@ -103,7 +103,7 @@ func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) 
 
 // run runs the handler and waits for it as long as the producer does. A slower handler continues,
 // and its result is stored for the next delivery: no second run starts beside it.
-func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
+func (d *delivery) run(ctx context.Context, e *entry, decision dedup.Decision) (*reply, error) {
 	run, err := d.begin(ctx, e, decision)
 	if err != nil {
 		return nil, err

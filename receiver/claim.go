@@ -28,6 +28,17 @@ type entry struct {
 	// occurrence is how the signed content names the event; nil for events with an identifier.
 	occurrence *producer.Occurrence
 	answer     *Handler // nil unless an Answer handler matches
+	parts      claimParts
+}
+
+// claimParts are what the claim of an entry usually points to.
+type claimParts struct {
+	sighting   producer.Occurrence
+	occurrence dedup.Occurrence
+	former     dedup.Former
+	remember   dedup.Remember
+	aliases    [2]dedup.Key
+	tasks      [1]dedup.NewTask
 }
 
 func claimsOf(entries []entry) []dedup.Claim {
@@ -44,9 +55,7 @@ func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rx.cfg.StoreTimeout)
-	defer cancel()
-	decisions, err := rx.cfg.Store.Claim(ctx, claims...)
+	decisions, err := rx.cfg.Store.Claim(rx.storing.Context(ctx), claims...)
 	if err != nil {
 		return nil, storeFailure(err)
 	}
@@ -69,7 +78,7 @@ func (d *delivery) entries() []entry {
 	}
 	key := dedup.Key{Principal: cmp.Or(d.Identity.Principal, d.ep.p.Name), Endpoint: d.scope()}
 	for i, it := range d.items {
-		entries[i] = d.entry(it, key, base)
+		d.fill(&entries[i], it, key, base)
 	}
 	return entries
 }
@@ -78,7 +87,8 @@ func (d *delivery) entries() []entry {
 // content of an envelope, to which Content-Encoding does not apply.
 func (d *delivery) extractsBody() bool { return d.ep.p.Split != nil || d.ep.p.Payload != nil }
 
-func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload) entry {
+// fill sets the entry of an item.
+func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup.Payload) {
 	p := &d.ep.p
 	key.ID = it.ID
 	kept := it
@@ -87,31 +97,33 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 	}
 	payload.Type, payload.Body = it.Type, kept.Body
 	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody())
-	e := entry{claim: dedup.Claim{
-		Key: key, Aliases: d.aliases(key), Fingerprint: d.fingerprint(kept), Payload: payload,
-		Window: p.Window, DropBody: p.DropBody, Note: it.Note, Remember: d.remember(),
-	}}
-	if o, ok := p.OccurrenceOf(&d.Delivery, it); ok {
-		d.nameByContent(&e, it, o)
+	e.claim = dedup.Claim{
+		Key: key, Aliases: d.aliases(e.parts.aliases[:0], key), Payload: payload,
+		Window: p.Window, DropBody: p.DropBody, Note: it.Note,
+	}
+	d.remember(e)
+	var ok bool
+	if e.parts.sighting, ok = p.OccurrenceOf(&d.Delivery, it); ok {
+		d.nameByContent(e, it)
+	} else {
+		e.claim.Fingerprint = d.fingerprint(kept)
 	}
 	if p.Series != nil {
 		if id := p.Series(&d.Delivery); id != "" {
 			e.claim.Series = dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceSeries, ID: id}
 		}
 	}
-	d.assign(&e, it)
+	d.assign(e, it)
 	if p.KeyedByType && e.occurrence != nil && !d.rx.registry.namesType(p.Name, it.Type) {
 		e.claim.Occurrence.Slots = slotsOf(e.claim.Key, e.occurrence.Digest, len(e.claim.Tasks) > 0)
 	}
-	return e
 }
 
-// nameByContent names the event by its signed content.
-func (d *delivery) nameByContent(e *entry, it producer.Item, o producer.Occurrence) {
-	c := &e.claim
-	e.occurrence = &o
-	c.Key.ID, c.Fingerprint = o.ID, dedup.Fingerprint{} // the key is a digest of the content
-	former := &dedup.Former{}
+// nameByContent names the event by its signed content. It needs no fingerprint, because the key is
+// a digest of the content.
+func (d *delivery) nameByContent(e *entry, it producer.Item) {
+	c, o, former := &e.claim, &e.parts.sighting, &e.parts.former
+	e.occurrence, c.Key.ID = o, o.ID
 	c.Aliases = slices.DeleteFunc(c.Aliases, func(k dedup.Key) bool {
 		if k.Space == dedup.SpaceSigned {
 			former.Alias = k
@@ -127,7 +139,8 @@ func (d *delivery) nameByContent(e *entry, it producer.Item, o producer.Occurren
 	if c.Remember != nil && o.Repeats.Within == 0 { // else content does not repeat after its window
 		c.Remember.Most = o.Repeats.Max
 	}
-	c.Occurrence = &dedup.Occurrence{Name: o.Name, Max: o.Repeats.Max, Within: o.Repeats.Within, Former: former}
+	e.parts.occurrence = dedup.Occurrence{Name: o.Name, Max: o.Repeats.Max, Within: o.Repeats.Within, Former: former}
+	c.Occurrence = &e.parts.occurrence
 }
 
 // slotsOf bounds the types that no handler names, separately for those that run and those that
@@ -150,7 +163,7 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 		e.claim.Hold, e.claim.Lease = true, d.rx.cfg.Lease
 		return
 	}
-	e.claim.Response = d.ep.accepted
+	e.claim.Response, e.claim.Tasks = d.ep.accepted, e.parts.tasks[:0]
 	for _, h := range on {
 		e.claim.Tasks = append(e.claim.Tasks, dedup.NewTask{Handler: h.name, Lane: d.lane(h, it)})
 	}
@@ -193,13 +206,12 @@ func (d *delivery) scope() string {
 
 // aliases are the other names of an event: its nonce where nonces are unique, and the signed
 // bytes where they do not bind the identifier. They detect a captured delivery that is sent
-// under another identifier.
-func (d *delivery) aliases(key dedup.Key) []dedup.Key {
+// under another identifier. They are appended to out.
+func (d *delivery) aliases(out []dedup.Key, key dedup.Key) []dedup.Key {
 	p := &d.ep.p
 	if len(d.items) != 1 {
 		return nil // the signed bytes are those of all items
 	}
-	var out []dedup.Key
 	add := func(space, id string) {
 		out = append(out, dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: space, ID: id})
 	}
@@ -207,7 +219,7 @@ func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 		add(dedup.SpaceNonce, d.Identity.Nonce)
 	}
 	if p.SameSigned != producer.SameSignedOff && d.Identity.Signed != nil && !d.bindsKey() {
-		add(dedup.SpaceSigned, hex.EncodeToString(d.Identity.Signed))
+		add(dedup.SpaceSigned, string(hex.AppendEncode(make([]byte, 0, 128), d.Identity.Signed)))
 	}
 	return out
 }

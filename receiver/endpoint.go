@@ -100,6 +100,9 @@ func (ep *endpoint) takes(contentType string) bool {
 	if len(ep.p.MediaTypes) == 0 {
 		return true
 	}
+	if slices.ContainsFunc(ep.p.MediaTypes, func(want string) bool { return strings.EqualFold(want, contentType) }) {
+		return true
+	}
 	got, _, err := mime.ParseMediaType(contentType)
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
 		return false

@@ -153,7 +153,7 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 	}
 	entries := d.entries()
 	if len(entries) == 1 && entries[0].answer != nil {
-		return d.answer(ctx, entries[0])
+		return d.answer(ctx, &entries[0])
 	}
 	decisions, err := d.rx.claim(ctx, claimsOf(entries)...)
 	if err != nil {

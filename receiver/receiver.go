@@ -26,6 +26,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
+	"github.com/eyelet-dev/eyelet/receiver/internal/deadline"
 )
 
 const (
@@ -49,6 +50,7 @@ type Receiver struct {
 	limiter   *admission.Limiter // of unverified requests
 	pending   pendingAnswers     // duplicates that wait for Answer handlers
 	inflight  admission.InFlight
+	storing   *deadline.Timeouts // of StoreTimeout
 	ending    context.Context
 	end       context.CancelFunc // ends the contexts of Answer handlers that outlast Shutdown
 }
@@ -63,7 +65,8 @@ func Open(c Config) (*Receiver, error) {
 	}
 	rx := &Receiver{
 		cfg: c, registry: handlers, log: c.Logger, sampled: newSampler(c.Logger), policyURL: c.PolicyURL,
-		endpoints: map[string]*endpoint{}, pending: pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}},
+		storing: deadline.New(c.StoreTimeout), endpoints: map[string]*endpoint{},
+		pending: pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}},
 	}
 	rx.ending, rx.end = context.WithCancel(context.Background())
 	largest := int64(0) // the largest body that any producer may send

@@ -138,11 +138,14 @@ func (r *registry) match(producer, typ string) (on []*Handler, answer *Handler) 
 }
 
 func (r *registry) matchIn(producer, typ string, other bool) (on []*Handler, answer *Handler) {
-	for _, h := range r.byProducer[producer] {
+	all := r.byProducer[producer]
+	for i, h := range all {
 		switch {
 		case h.other != other || !h.matches(typ):
 		case h.answer:
 			return nil, h
+		case i == len(on): // usually all match
+			on = all[: i+1 : i+1]
 		default:
 			on = append(on, h)
 		}

@@ -2,13 +2,13 @@ package receiver
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"net/textproto"
 	"strconv"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -36,13 +36,19 @@ type reply struct {
 	err    error       // the private cause of a failure
 	fresh  bool        // the delivery brought a new event
 	refund bool        // its events do not count against the rate
+
+	replayed bool      // marked as a repeated stored response
+	values   [3]string // of the fields that send sets
 }
 
 // send writes the reply. It is the only place that writes a status.
 func (a *reply) send(w http.ResponseWriter) {
 	header := w.Header()
 	maps.Copy(header, a.Header)
-	header.Set("X-Content-Type-Options", "nosniff")
+	a.setField(header, 0, "X-Content-Type-Options", "nosniff")
+	if a.replayed {
+		a.setField(header, 1, replayedField, "true")
+	}
 	if bodyless(a.Status) {
 		w.WriteHeader(a.Status)
 		return
@@ -50,9 +56,15 @@ func (a *reply) send(w http.ResponseWriter) {
 	if len(a.Body) == 0 {
 		header.Del("Content-Type")
 	}
-	header.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	a.setField(header, 2, "Content-Length", strconv.Itoa(len(a.Body)))
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(a.Body) // a producer that hung up sends the delivery again
+}
+
+// setField sets a field, given its canonical name, to the value in a slot of values.
+func (a *reply) setField(h http.Header, slot int, name, value string) {
+	a.values[slot] = value
+	h[name] = a.values[slot : slot+1 : slot+1]
 }
 
 // bodyless reports whether responses of this status have no content (RFC 9110 section 6.4.1).
@@ -91,9 +103,7 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 		r.code = codeAnswered
 	}
 	if replayed {
-		r.code = codeRepeated
-		r.Header = cloneHeader(a.Header) // shared with the store
-		r.Header.Set(replayedField, "true")
+		r.code, r.replayed = codeRepeated, true
 	}
 	return r
 }
@@ -127,11 +137,12 @@ func cloneHeader(h http.Header) http.Header {
 }
 
 func acknowledgement(event, status string) []byte {
-	body, _ := json.Marshal(struct { // two strings always marshal
-		Event  string `json:"event,omitempty"`
-		Status string `json:"status"`
-	}{event, status})
-	return append(body, '\n')
+	body := make([]byte, 0, len(`{"event":"","status":""}`)+len(event)+len(status)+1)
+	body = append(body, '{')
+	if event != "" {
+		body = append(strictjson.Quote(append(body, `"event":`...), event), ',')
+	}
+	return append(strictjson.Quote(append(body, `"status":`...), status), "}\n"...)
 }
 
 // connectionFields belong to one connection or are computed for one response. Handlers cannot

@@ -24,12 +24,12 @@ const (
 	reasonTooOld     = "too_old_to_tell" // an event from before the remembered days
 )
 
-// remember returns what the store remembers of the event beyond its window; nil for nothing.
-func (d *delivery) remember() *dedup.Remember {
-	if !d.ep.p.Remembers(d.Identity) {
-		return nil
+// remember sets what the store remembers of the event beyond its window, if anything.
+func (d *delivery) remember(e *entry) {
+	if d.ep.p.Remembers(d.Identity) {
+		e.parts.remember.Time = d.ep.p.HappenedAt(&d.Delivery)
+		e.claim.Remember = &e.parts.remember
 	}
-	return &dedup.Remember{Time: d.ep.p.HappenedAt(&d.Delivery)}
 }
 
 // quarantineReasons are the reasons for which items with a verdict are quarantined.
@@ -41,7 +41,7 @@ var quarantineReasons = map[dedup.Verdict]string{
 // quarantineForgotten quarantines an event that was, or may have been, accepted before its
 // window ended. Its body is stored, because that of the first delivery is gone. The API contract
 // refuses it: a 2xx would mean that it is processed.
-func (d *delivery) quarantineForgotten(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
+func (d *delivery) quarantineForgotten(ctx context.Context, e *entry, decision dedup.Decision) (*reply, error) {
 	if d.ep.p.Contract == producer.API {
 		if decision.Verdict == dedup.Seen && d.namedByContent(e) {
 			return nil, d.refuseReplayed()
@@ -55,7 +55,7 @@ func (d *delivery) quarantineForgotten(ctx context.Context, e entry, decision de
 // conclude turns decisions into the reply.
 func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []dedup.Decision) (*reply, error) {
 	if len(decisions) == 1 {
-		return d.concludeOne(ctx, entries[0], decisions[0])
+		return d.concludeOne(ctx, &entries[0], decisions[0])
 	}
 	fresh, known := 0, 0
 	var quarantined []dedup.Claim
@@ -70,7 +70,7 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 			known++
 		case quarantineReasons[decision.Verdict] != "":
 			reason := quarantineReasons[decision.Verdict]
-			quarantined = append(quarantined, d.quarantineClaim(entries[i], reason, decision.Record.Event))
+			quarantined = append(quarantined, d.quarantineClaim(&entries[i], reason, decision.Record.Event))
 			originals = append(originals, decision.Record)
 		}
 	}
@@ -90,14 +90,14 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 		resp.code = codeEmptyBatch
 	case known == len(decisions):
 		resp.code = codeRepeated
-		resp.Header.Set(replayedField, "true")
+		resp.replayed = true
 	default:
 		resp.code = codeQuarantined
 	}
 	return resp, nil
 }
 
-func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
+func (d *delivery) concludeOne(ctx context.Context, e *entry, decision dedup.Decision) (*reply, error) {
 	p := &d.ep.p
 	switch decision.Verdict {
 	case dedup.New:
@@ -138,7 +138,7 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 }
 
 // logNew logs what is unusual about a new event that its signed content names, for the metrics too.
-func (d *delivery) logNew(ctx context.Context, e entry, decision dedup.Decision) {
+func (d *delivery) logNew(ctx context.Context, e *entry, decision dedup.Decision) {
 	rec := decision.Record
 	if e.occurrence == nil {
 		return
@@ -164,7 +164,7 @@ func (d *delivery) logNew(ctx context.Context, e entry, decision dedup.Decision)
 }
 
 // namedByContent reports whether a digest of the signed content names the event.
-func (d *delivery) namedByContent(e entry) bool {
+func (d *delivery) namedByContent(e *entry) bool {
 	return e.occurrence != nil || d.ep.p.ClassOf(d.Identity) == producer.ClassUnnamed
 }
 
@@ -176,7 +176,7 @@ func (d *delivery) refuseReplayed() error {
 
 // quarantineRepeated quarantines or refuses signed content that is known under another
 // identifier and is not another event. It never gets the response of the event that it repeats.
-func (d *delivery) quarantineRepeated(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+func (d *delivery) quarantineRepeated(ctx context.Context, e *entry, of dedup.Record) (*reply, error) {
 	p := &d.ep.p
 	if p.Contract == producer.API || p.SameSignedOf(of.Payload.Type) == producer.SameSignedRefuse {
 		return nil, d.refuseReplayed()
@@ -189,7 +189,7 @@ func (d *delivery) quarantineRepeated(ctx context.Context, e entry, of dedup.Rec
 
 // quarantineReplayed quarantines or refuses signed bytes that are known from the record of under
 // another identifier.
-func (d *delivery) quarantineReplayed(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+func (d *delivery) quarantineReplayed(ctx context.Context, e *entry, of dedup.Record) (*reply, error) {
 	s := d.ep.p.SameSigned
 	if s != producer.SameSignedQuarantine && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
 		return nil, d.refuseReplayed()
@@ -201,7 +201,7 @@ func (d *delivery) quarantineReplayed(ctx context.Context, e entry, of dedup.Rec
 // bounded, because each may be an event of the producer. It excludes bytes that were signed for
 // a known event, else an attacker who captured a few deliveries could fill the store with them
 // under each other's identifiers.
-func (d *delivery) quarantineConflict(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+func (d *delivery) quarantineConflict(ctx context.Context, e *entry, of dedup.Record) (*reply, error) {
 	conflict := d.quarantineClaim(e, reasonConflict, of.Event)
 	probe := conflict
 	probe.OnlyKnown = true
@@ -220,7 +220,7 @@ func (d *delivery) quarantineConflict(ctx context.Context, e entry, of dedup.Rec
 }
 
 // quarantineClaim is the claim that quarantines a delivery, once for each identifier and payload.
-func (d *delivery) quarantineClaim(e entry, reason, of string) dedup.Claim {
+func (d *delivery) quarantineClaim(e *entry, reason, of string) dedup.Claim {
 	c := e.claim
 	c.Key.Space = dedup.SpaceQuarantine + hex.EncodeToString(c.Fingerprint[:])
 	c.Aliases, c.Occurrence, c.Series, c.Remember, c.Hold, c.Lease = nil, nil, dedup.Key{}, nil, false, 0
@@ -235,7 +235,7 @@ func (d *delivery) quarantineClaim(e entry, reason, of string) dedup.Claim {
 // quarantine quarantines a delivery. Its reply reveals nothing about the original event. The
 // body is empty where an Answer handler would have answered: the sender would take it for that
 // of the handler.
-func (d *delivery) quarantine(ctx context.Context, e entry, c dedup.Claim, of dedup.Record) (*reply, error) {
+func (d *delivery) quarantine(ctx context.Context, e *entry, c dedup.Claim, of dedup.Record) (*reply, error) {
 	decisions, err := d.rx.claim(ctx, c)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -73,6 +74,17 @@ func AppendString(b, raw []byte) (out []byte, whole bool) {
 		}
 		b = utf8.AppendRune(b, r)
 	}
+}
+
+// Quote appends a string as encoding/json writes it.
+func Quote(b []byte, text string) []byte {
+	for _, c := range []byte(text) {
+		if c < ' ' || c >= utf8.RuneSelf || strings.IndexByte(`"\<>&`, c) >= 0 {
+			quoted, _ := json.Marshal(text) // a string always marshals
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), text...), '"')
 }
 
 // unescape returns the character of a short escape, or 0.

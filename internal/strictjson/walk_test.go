@@ -1,6 +1,7 @@
 package strictjson
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -72,6 +73,18 @@ func TestScalarRefusesTextThatIsNotUnicode(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestQuoteIsThatOfEncodingJSON(t *testing.T) {
+	t.Parallel()
+	for c := range 0x300 {
+		for _, text := range []string{string(rune(c)), "a" + string([]byte{byte(c)}) + "b"} {
+			want, err := json.Marshal(text)
+			if got := Quote([]byte("x"), text); err != nil || string(got) != "x"+string(want) {
+				t.Errorf("%q: %s, want %s, %v", text, got, want, err)
+			}
 		}
 	}
 }

@@ -3,7 +3,6 @@ package sink
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -110,12 +110,5 @@ func appendBody(b, body []byte) []byte {
 
 // appendMember appends the text before a string, and the string.
 func appendMember(b []byte, before, value string) []byte {
-	b = append(b, before...)
-	for _, c := range []byte(value) {
-		if c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			escaped, _ := json.Marshal(value) // a string always marshals
-			return append(b, escaped...)
-		}
-	}
-	return append(append(append(b, '"'), value...), '"')
+	return strictjson.Quote(append(b, before...), value)
 }
