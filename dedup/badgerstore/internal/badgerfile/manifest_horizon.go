@@ -32,12 +32,14 @@ type ManifestFile struct {
 	file *os.File // nil until there is one
 	at   Manifest
 	err  error // final
+
+	flush func(*os.File) error // tests inject faults
 }
 
 // OpenManifest opens MANIFEST in a directory before Badger opens it. In the directory of a new
 // database there is none yet.
 func OpenManifest(dir string) (*ManifestFile, error) {
-	m := &ManifestFile{path: filepath.Join(dir, badger.ManifestFilename)}
+	m := &ManifestFile{path: filepath.Join(dir, badger.ManifestFilename), flush: (*os.File).Sync}
 	err := m.reopen()
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -49,7 +51,10 @@ func OpenManifest(dir string) (*ManifestFile, error) {
 // since the one before. An error is final.
 func (m *ManifestFile) Sync() (Manifest, error) {
 	if m.err == nil {
-		m.err = errors.Join(m.reopen(), m.sync())
+		m.err = m.reopen()
+	}
+	if m.err == nil {
+		m.err = m.sync()
 	}
 	return m.at, m.err
 }
@@ -69,7 +74,7 @@ func (m *ManifestFile) sync() error {
 	}
 	m.at.Sum = crc32.Update(m.at.Sum, castagnoli, appended[:n])
 	m.at.Length += int64(n)
-	return m.file.Sync()
+	return m.flush(m.file)
 }
 
 // reopen opens the file if the name has another one than before. The old one is flushed first.
@@ -84,7 +89,7 @@ func (m *ManifestFile) reopen() error {
 		if err := errors.Join(err1, err2); err != nil || os.SameFile(now, before) {
 			return errors.Join(err, f.Close())
 		}
-		err = errors.Join(m.file.Sync(), m.file.Close())
+		err = errors.Join(m.flush(m.file), m.file.Close())
 	}
 	m.file, m.at = f, Manifest{}
 	return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
@@ -112,7 +113,7 @@ func TestManifestFileNotesWhatWasAppended(t *testing.T) {
 func TestEveryCutOfManifestIsDamageOrTornAfterTheCheckpoint(t *testing.T) {
 	t.Parallel()
 	_, data, noted := grown(t)
-	for n := range len(data) {
+	for n := range data {
 		whole := int64(0)
 		for _, end := range recordEnds(data) {
 			if end <= n {
@@ -231,6 +232,44 @@ func TestAFailedSyncOfManifestIsFinal(t *testing.T) {
 	grow(t, dir)
 	if _, err := m.Sync(); err == nil {
 		t.Error("the second call succeeds")
+	}
+
+	m = openManifest(t, dir)
+	m.flush = func(*os.File) error { return syscall.EIO }
+	if _, err := m.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("error %v", err)
+	}
+	m.flush = (*os.File).Sync
+	if _, err := m.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the second call: error %v", err)
+	}
+}
+
+func TestARewrittenManifestIsFlushedAfterTheOldOne(t *testing.T) {
+	t.Parallel()
+	path, data, _ := grown(t)
+	m := openManifest(t, filepath.Dir(path))
+	mustSync(t, m)
+	held := m.file
+	rewrite(t, path, data)
+	var flushed []*os.File
+	m.flush = func(f *os.File) error {
+		flushed = append(flushed, f)
+		return f.Sync()
+	}
+	mustSync(t, m)
+	if !slices.Equal(flushed, []*os.File{held, m.file}) || m.file == held {
+		t.Errorf("flushed %v", flushed)
+	}
+	rewrite(t, path, data)
+	held, m.flush = m.file, func(f *os.File) error {
+		if f == held {
+			return syscall.EIO
+		}
+		return nil
+	}
+	if _, err := m.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a failed flush of the old file: %v", err)
 	}
 }
 

@@ -39,11 +39,11 @@ func (r Ref) AppendTo(b []byte) []byte {
 func ParseRef(b []byte) (Ref, error) {
 	var v [3]uint64
 	for i := range v {
-		n := 0
-		if v[i], n = binary.Uvarint(b); n <= 0 {
+		number, n := binary.Uvarint(b)
+		if n <= 0 {
 			return Ref{}, errNoRef
 		}
-		b = b[n:]
+		v[i], b = number, b[n:]
 	}
 	if len(b) > 0 || v[1] > math.MaxInt64 || v[2] > math.MaxUint32 {
 		return Ref{}, errNoRef
