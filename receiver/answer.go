@@ -77,8 +77,8 @@ func (d *delivery) begin(ctx context.Context, e *entry, decision dedup.Decision)
 	cfg := &d.rx.cfg
 	run := &answerRun{
 		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, started: time.Now(), accepted: d.ep.accepted,
-		leasedRun: newLeasedRun(cfg, decision.Lease),
 	}
+	run.owner, run.lease = run, decision.Lease
 	task := run.task()
 	if task.Attempt == 1 {
 		p := e.claim.Payload // a decision comes without the body
@@ -137,6 +137,7 @@ func (d *delivery) run(ctx context.Context, e *entry, decision dedup.Decision) (
 type answerRun struct {
 	leasedRun
 	rx       *Receiver
+	end      context.CancelFunc // ends the handler's context
 	p        *producer.Producer
 	handler  *Handler
 	rec      dedup.Record
@@ -164,15 +165,10 @@ func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res run
 		gone := dedup.Result{Kind: dedup.ResultDead, Reason: reasonGone, Err: errGone, Response: r.accepted}
 		return r.finish(ctx, gone, runResult{}, nil)
 	}
-	came, _ := r.runLeased(context.WithoutCancel(ctx), r.handler.start(ctx, &r.rec, r.task().Attempt), runHooks{
-		log: r.log, stop: r.rx.ending.Done(),
-		cancel: func(cause error) {
-			if errors.Is(cause, dedup.ErrLeaseLost) {
-				r.log().Error("lease lost while the handler runs")
-			}
-			cancel()
-		},
-	})
+	r.end = cancel
+	r.rx.answers.add(&r.leasedRun, r.started)
+	came := <-r.handler.start(ctx, &r.rec, r.task().Attempt)
+	r.rx.answers.remove(&r.leasedRun)
 	result, res := r.outcome(ctx, came)
 	return r.finish(ctx, result, res, came.err)
 }
@@ -181,13 +177,23 @@ func (r *answerRun) log() *slog.Logger {
 	return r.rx.log.With("handler", r.handler.name, "event", r.rec.Event)
 }
 
+func (r *answerRun) cancel(cause error) {
+	if errors.Is(cause, dedup.ErrLeaseLost) {
+		r.log().Error("lease lost while the handler runs")
+	}
+	r.end()
+}
+
+// hung is never called: the producer's wait is bounded, and the handler occupies no worker.
+func (r *answerRun) hung() {}
+
 // finish records the result before it reaches the waiting delivery and the duplicates.
 func (r *answerRun) finish(ctx context.Context, result dedup.Result, res runResult, cause error) runResult {
 	defer r.rx.pending.notify(r.rec.Key.Hash())
 	r.rx.reportAnswerRun(ctx, r, result, cause)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.rx.cfg.StoreTimeout)
 	defer cancel()
-	if err := r.store.Finish(ctx, r.lease, result); err != nil {
+	if err := r.rx.cfg.Store.Finish(ctx, r.lease, result); err != nil {
 		return runResult{err: storeFailure(err)}
 	}
 	if result.Response.Status != 0 {

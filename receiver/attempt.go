@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver/internal/lazyctx"
 )
 
 // Reasons why a task waits or is dead, as stored.
@@ -46,18 +48,21 @@ type attempt struct {
 	d       *dispatcher
 	work    dedup.Work
 	task    *dedup.Task
-	size    int64     // of the payload
-	began   time.Time // when it was taken, later when its handler started
-	working bool      // it occupies a worker
-	left    bool      // it no longer counts as running or prefetched
+	size    int64           // of the payload
+	taken   time.Time       // when the lease began
+	began   time.Time       // when its handler started, before that when it was taken
+	ctx     lazyctx.Context // of the handler
+	lost    atomic.Bool     // the lease was lost while the handler ran
+	working bool            // it occupies a worker
+	result  dedup.Result    // once there is one
+	cause   error           // of the result
 }
 
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
-	a := &attempt{
-		leasedRun: newLeasedRun(&d.cfg, w.Lease),
-		d:         d, work: w, size: int64(len(w.Record.Payload.Body)), began: time.Now(),
-	}
+	now := time.Now()
+	a := &attempt{d: d, work: w, size: int64(len(w.Record.Payload.Body)), taken: now, began: now}
 	a.task = a.work.Task()
+	a.owner, a.lease = a, w.Lease
 	return a
 }
 
@@ -67,12 +72,27 @@ func (a *attempt) log() *slog.Logger {
 		"handler", a.task.Handler, "attempt", a.task.Attempt)
 }
 
-// run takes the attempt to a recorded outcome.
-func (a *attempt) run() {
-	defer a.freeWorker()
-	if !a.waitForWorker() {
-		return
+// cancel ends the handler's context.
+func (a *attempt) cancel(cause error) {
+	if errors.Is(cause, dedup.ErrLeaseLost) {
+		a.lost.Store(true)
 	}
+	a.ctx.Cancel(cause)
+}
+
+// hung records a handler that still runs after its context ended.
+func (a *attempt) hung() {
+	a.log().Warn("the handler hangs: it still runs after its context ended, and occupies its worker until it returns")
+	a.observe(KindHanging, dedup.Running, reasonHanging, nil)
+}
+
+// run takes the attempt to an outcome, in a goroutine of the workers.
+func (a *attempt) run() {
+	timeout := a.d.cfg.HandlerTimeout
+	a.working, a.began = true, time.Now()
+	a.hungAt = a.began.Add(timeout + hungGrace)
+	a.ctx.Start(timeout)
+	a.d.watchdog.add(&a.leasedRun, a.taken)
 	h := a.d.registry.byName[a.task.Handler]
 	switch {
 	case h == nil:
@@ -81,40 +101,26 @@ func (a *attempt) run() {
 		// Every attempt was interrupted, probably by a crash: do not run it again.
 		a.finish(dead(reasonExhausted, "no attempts left; the last error: "+a.task.Err), nil)
 	default:
-		a.call(h)
+		a.conclude(h.call(&a.ctx, eventOf(&a.work.Record, a.task.Attempt)))
 	}
 }
 
-// waitForWorker reports whether the attempt got a worker. If it waits too long, or the
-// dispatcher stops, the task returns to the store as it was.
-func (a *attempt) waitForWorker() bool {
-	if a.d.takeCtx.Err() != nil {
-		a.release(reasonStopped)
-		return false
+// goexit concludes the attempt of a handler that ended its goroutine.
+func (a *attempt) goexit() { a.conclude(returned{err: errGoexit}) }
+
+// conclude finishes the attempt with what its handler returned.
+func (a *attempt) conclude(r returned) {
+	result := a.outcome(r, a.ctx.Cause())
+	a.ctx.Cancel(nil)
+	if crash, ok := errors.AsType[*panicked](r.err); ok {
+		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)
 	}
-	select {
-	case a.d.workers <- struct{}{}:
-		a.working = true
-		return true
-	default:
-	}
-	timeout := time.NewTimer(min(workerPatience, a.d.cfg.Lease/3))
-	defer timeout.Stop()
-	select {
-	case a.d.workers <- struct{}{}:
-		a.working, a.began = true, time.Now()
-		return true
-	case <-timeout.C:
-		a.d.prefetch.observeWait(time.Since(a.began))
-		a.release(reasonWaited)
-	case <-a.d.takeCtx.Done():
-		a.release(reasonStopped)
-	}
-	return false
+	a.finish(result, r.err)
 }
 
 // release returns an unstarted task to the store and keeps the previous attempt's error.
 func (a *attempt) release(reason string) {
+	a.d.watchdog.add(&a.leasedRun, a.taken)
 	res := dedup.Result{Kind: dedup.ResultRelease, Reason: reason}
 	if a.task.Reason != "" {
 		res.Reason, res.Err = a.task.Reason, a.task.Err
@@ -122,54 +128,25 @@ func (a *attempt) release(reason string) {
 	a.finish(res, nil)
 }
 
-// freeWorker frees the worker and the capacity, once.
-func (a *attempt) freeWorker() {
+// finish frees the worker, and hands the result to the reporter.
+func (a *attempt) finish(res dedup.Result, cause error) {
 	if a.working {
-		a.working = false
 		a.d.prefetch.observeRun(time.Since(a.began))
-		<-a.d.workers
 	}
-	if !a.left {
-		a.left = true
-		a.work.Record.Payload.Body = nil
-		a.d.prefetch.release(a.size)
+	a.work.Record.Payload.Body = nil
+	a.d.prefetch.release(a.size)
+	a.result, a.cause = res, cause
+	switch {
+	case !a.d.watchdog.finish(&a.leasedRun): // the dispatcher has stopped
+	case a.lost.Load():
+		a.drop()
+	default:
+		a.d.reporter.add(a)
 	}
 }
 
 // failures counts this attempt and the earlier ones that failed or were interrupted.
 func (a *attempt) failures() int { return a.task.Attempt - a.task.Postponed }
-
-func (a *attempt) call(h *Handler) {
-	runCtx, cancel := context.WithCancelCause(a.d.handlerCtx)
-	defer cancel(nil)
-	ctx, stop := context.WithTimeout(runCtx, a.d.cfg.HandlerTimeout)
-	defer stop()
-	out := h.start(ctx, &a.work.Record, a.task.Attempt)
-	hung := int64(0)
-	r, ok := a.runLeased(a.d.leaseCtx, out, runHooks{
-		log: a.log, cancel: cancel, hungAfter: a.d.cfg.HandlerTimeout + hungGrace,
-		hung: func() { hung = 1; a.reportHung() },
-	})
-	defer func() { a.d.hung.Add(-hung) }()
-	if !ok {
-		return
-	}
-	if crash, ok := errors.AsType[*panicked](r.err); ok {
-		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)
-	}
-	if context.Cause(runCtx) == dedup.ErrLeaseLost { //nolint:errorlint // the very value given to cancel
-		a.drop(r.err)
-		return
-	}
-	a.finish(a.outcome(r, context.Cause(ctx)), r.err)
-}
-
-// reportHung records a handler that still runs after its context ended.
-func (a *attempt) reportHung() {
-	a.log().Warn("the handler hangs: it still runs after its context ended, and occupies its worker until it returns")
-	a.d.hung.Add(1)
-	a.observe(KindHanging, dedup.Running, reasonHanging, nil)
-}
 
 // outcome classifies what the handler returned; ended is why its context ended.
 func (a *attempt) outcome(r returned, ended error) dedup.Result {
@@ -215,79 +192,6 @@ func (a *attempt) retry(reason string, least time.Duration, err error) dedup.Res
 	}
 	after := least + backoff(a.d.cfg.BackoffBase, min(a.d.cfg.BackoffCap, longestWait), n-1, a.d.random)
 	return dedup.Result{Kind: dedup.ResultRetry, After: after, Reason: reason, Err: errText(err)}
-}
-
-// finish records the outcome. While the store is unavailable it tries again and extends the
-// lease, so that the handler need not run again for a fault of the store. It abandons the
-// outcome when the lease is lost, when the store has failed for good, when the dispatcher stops,
-// and after one more lease on errors that promise no end.
-func (a *attempt) finish(res dedup.Result, cause error) {
-	a.freeWorker() // recording needs none
-	deadline := time.Now().Add(a.d.cfg.Lease)
-	for n := 0; ; n++ {
-		ctx, cancel := context.WithTimeout(a.d.leaseCtx, max(a.d.cfg.Lease/3, time.Millisecond))
-		err := a.d.cfg.Store.Finish(ctx, a.work.Lease, res)
-		cancel()
-		if err == nil {
-			a.report(res, cause)
-			return
-		}
-		var unavailable *dedup.ErrUnavailable
-		switch {
-		case errors.Is(err, dedup.ErrLeaseLost):
-			a.drop(cause)
-			return
-		case errors.As(err, &unavailable) && !errors.Is(err, dedup.ErrFailed):
-			deadline = time.Now().Add(a.d.cfg.Lease)
-		case errors.Is(err, dedup.ErrFailed), errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound),
-			time.Now().After(deadline):
-			a.abandon(err)
-			return
-		}
-		if n == 0 {
-			a.log().Warn("the outcome is not recorded yet; retrying", "err", err)
-		}
-		if !pause(a.d.leaseCtx.Done(), min(backoff(storeRetryBase, storeRetryCap, n, a.d.random), a.d.cfg.Lease/6)) {
-			a.abandon(err)
-			return
-		}
-		if time.Now().After(a.renewAt) && errors.Is(a.extend(a.d.leaseCtx, a.log), dedup.ErrLeaseLost) {
-			a.drop(cause)
-			return
-		}
-	}
-}
-
-// drop discards the result: the lease was lost, or an earlier call recorded the outcome although
-// it returned an error.
-func (a *attempt) drop(cause error) {
-	a.log().Warn("the lease was lost: the result of this attempt is discarded", "error_type", errType(cause))
-	a.observe(KindAttempt, dedup.Pending, reasonLeaseLost, nil)
-}
-
-func (a *attempt) abandon(err error) {
-	a.log().Error("the outcome could not be recorded: the task runs again after its lease", "err", err)
-	a.observe(KindAttempt, dedup.Pending, reasonUnrecorded, err)
-}
-
-// report logs and observes the recorded outcome.
-func (a *attempt) report(res dedup.Result, cause error) {
-	state := dedup.Pending
-	switch res.Kind {
-	case dedup.ResultDone:
-		state = dedup.Done
-		if a.d.log.Enabled(a.d.leaseCtx, slog.LevelDebug) {
-			a.log().Debug("task done", "took", time.Since(a.began))
-		}
-	case dedup.ResultDead:
-		state = dedup.Dead
-		a.log().Error("task is a dead letter", "reason", res.Reason, "error_type", errType(cause))
-	case dedup.ResultRetry:
-		a.log().Warn("task runs again", "reason", res.Reason, "after", res.After, "error_type", errType(cause))
-	case dedup.ResultRelease:
-		a.log().Info("task released", "reason", res.Reason)
-	}
-	a.observe(KindAttempt, state, res.Reason, typeOnly(cause))
 }
 
 // observe describes the attempt without payload: handlers' errors only by their types.

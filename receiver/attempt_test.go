@@ -184,6 +184,7 @@ type faultyStore struct {
 	failFinish func() error
 	extended   int
 	finished   int
+	together   []int // results of each call of FinishMany
 	taken      []int // requested numbers of tasks
 	slowFinish time.Duration
 }
@@ -226,6 +227,21 @@ func (s *faultyStore) Finish(ctx context.Context, l dedup.Lease, r dedup.Result)
 		return err
 	}
 	return s.Memory.Finish(ctx, l, r)
+}
+
+// FinishMany is Finish for each result, after the end of its context too.
+func (s *faultyStore) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
+	if s.slowFinish > 0 {
+		time.Sleep(s.slowFinish)
+	}
+	s.set(func() { s.together = append(s.together, len(results)) })
+	errs := make([]error, len(results))
+	for i, r := range results {
+		if errs[i] = s.hook(&s.failFinish, func() { s.finished++ }); errs[i] == nil {
+			errs[i] = s.Memory.Finish(context.WithoutCancel(ctx), r.Lease, r.Result)
+		}
+	}
+	return errs
 }
 
 var errBoom = errors.New("boom")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"runtime"
 	"strings"
@@ -20,28 +21,30 @@ type returned struct {
 	err      error
 }
 
-// start runs the handler once, in a goroutine of its own: nothing else survives runtime.Goexit.
-// That and a panic are errors of the attempt. The maps and the body of the record become the
-// handler's. The channel gets exactly one value and never blocks.
+// start runs the handler once, in a goroutine of its own: nothing else survives runtime.Goexit,
+// which is an error of the attempt. The maps and the body of the record become the handler's. The
+// channel gets exactly one value and never blocks.
 func (h *Handler) start(ctx context.Context, rec *dedup.Record, attempt int) <-chan returned {
 	out := make(chan returned, 1)
 	ev := eventOf(rec, attempt)
 	go func() {
-		var r returned
-		came := false
-		defer func() {
-			if v := recover(); v != nil {
-				r = returned{err: newPanic(v)}
-			} else if !came {
-				r = returned{err: errGoexit}
-			}
-			out <- r
-		}()
-		r.response, r.err = h.next(ctx, ev)
-		probe(r.err)
-		came = true
+		r := returned{err: errGoexit}
+		defer func() { out <- r }()
+		r = h.call(ctx, ev)
 	}()
 	return out
+}
+
+// call runs the handler once. A panic is an error of the attempt.
+func (h *Handler) call(ctx context.Context, ev Event[any]) (r returned) {
+	defer func() {
+		if v := recover(); v != nil {
+			r = returned{err: newPanic(v)}
+		}
+	}()
+	r.response, r.err = h.next(ctx, ev)
+	probe(r.err)
+	return r
 }
 
 // probe reads an error the way it is read later. A broken error, such as a nil pointer in an
@@ -81,33 +84,37 @@ func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 	}
 	plain, err := decodedBody(ev.Header, ev.Body, maxPlain)
 	if err == nil {
-		ev.Body = plain
-		err = decodeInto(&typed.Data, ev, decode)
+		err = decodeInto(&typed.Data, ev.Header, plain, decode)
 	}
 	if err != nil {
-		return typed, &undecodable{reason{"payload is not a " + fmt.Sprintf("%T", &typed.Data)[1:], err}}
+		return typed, &undecodable{reason{"payload is not a " + fmt.Sprintf("%T", (*T)(nil))[1:], err}}
 	}
 	return typed, nil
 }
 
-func decodeInto(data any, ev Event[any], decode decodeFunc) error {
-	switch v := data.(type) {
+// decodeInto decodes a body without its coding. It does not let to escape, which would move the
+// whole event to the heap.
+func decodeInto[T any](to *T, header http.Header, body []byte, decode decodeFunc) error {
+	switch to := any(to).(type) {
 	case *[]byte:
-		*v = ev.Body
+		*to = body
+		return nil
 	case *json.RawMessage:
-		*v = ev.Body
+		*to = body
+		return nil
 	case *url.Values:
-		form, err := url.ParseQuery(string(ev.Body))
-		*v = form
+		form, err := url.ParseQuery(string(body))
+		*to = form
 		return err
-	default:
-		contentType, body, err := producer.CloudEventData(ev.Header.Get("Content-Type"), ev.Body)
-		if err != nil {
-			return err
-		}
-		return decode(contentType, body, data)
 	}
-	return nil
+	contentType, body, err := producer.CloudEventData(header.Get("Content-Type"), body)
+	if err != nil {
+		return err
+	}
+	data := new(T)
+	err = decode(contentType, body, data)
+	*to = *data
+	return err
 }
 
 // decodeJSON is the default of Config.Decode. Handlers of strings get text as it is.

@@ -83,18 +83,19 @@ const (
 // classify returns the kind of a handler's error and the wait that it asks for: the time of
 // Postpone, or the lower bound of RetryAfter.
 func classify(err error) (kind errorKind, wait time.Duration) {
-	wait, isPostponed := postponed(err)
-	var crash *panicked
-	switch {
-	case err == nil:
+	if err == nil {
 		return errorNone, 0
+	}
+	wait, isPostponed := postponed(err)
+	_, isPanic := errors.AsType[*panicked](err)
+	switch {
 	case isRejected(err):
 		return errorRejected, 0
 	case isUndecodable(err):
 		return errorUndecodable, 0
 	case isPostponed:
 		return errorPostponed, wait
-	case errors.As(err, &crash), errors.Is(err, errGoexit):
+	case isPanic, errors.Is(err, errGoexit):
 		return errorPanic, notBefore(err)
 	}
 	return errorOther, notBefore(err)

@@ -91,8 +91,10 @@ type Refusal struct {
 func (ev *Event[T]) describe() {
 	ev.extractProof()
 	ev.Source, ev.Subject = ev.Attributes["source"], ev.Attributes["subject"]
-	if at, err := time.Parse(time.RFC3339, ev.Attributes["time"]); err == nil {
-		ev.Time = at
+	if text := ev.Attributes["time"]; text != "" {
+		if at, err := time.Parse(time.RFC3339, text); err == nil {
+			ev.Time = at
+		}
 	}
 	ev.Extensions = map[string]string{}
 	for name, value := range ev.Attributes {

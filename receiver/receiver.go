@@ -49,10 +49,11 @@ type Receiver struct {
 	policyURL string
 	limiter   *admission.Limiter // of unverified requests
 	pending   pendingAnswers     // duplicates that wait for Answer handlers
+	answers   *watchdog          // of the runs of Answer handlers
 	inflight  admission.InFlight
 	storing   *deadline.Timeouts // of StoreTimeout
 	ending    context.Context
-	end       context.CancelFunc // ends the contexts of Answer handlers that outlast Shutdown
+	end       context.CancelFunc
 }
 
 // Open checks the configuration, reporting every error at once, resumes what a crash
@@ -68,6 +69,7 @@ func Open(c Config) (*Receiver, error) {
 		storing: deadline.New(c.StoreTimeout), endpoints: map[string]*endpoint{},
 		pending: pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}},
 	}
+	rx.answers = newWatchdog(context.Background(), &rx.cfg)
 	rx.ending, rx.end = context.WithCancel(context.Background())
 	largest := int64(0) // the largest body that any producer may send
 	for _, p := range c.Producers {
@@ -170,6 +172,7 @@ func (rx *Receiver) Shutdown(ctx context.Context) error {
 	err := rx.inflight.Drain(ctx)
 	rx.savePeers()
 	rx.end()
+	rx.answers.stop()        // Answer handlers that outlast ctx
 	defer rx.sampled.close() //nolint:contextcheck // the counts are written even after ctx
 	return errors.Join(err, <-stopped)
 }

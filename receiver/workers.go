@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver/internal/executor"
 )
 
 const (
@@ -26,53 +26,72 @@ const (
 var errStopping = errors.New("the receiver is stopping")
 
 // dispatcher takes tasks from the store and runs them, at most Config.Workers at once. One
-// goroutine takes; every task has one that extends its lease and one in which the handler runs.
+// goroutine takes, the workers run handlers, the reporter records what they return, and the
+// watchdog extends the leases of all tasks.
 //
 // Taking a task and recording its outcome are durable steps that take longer than many handlers.
 // Tasks share these steps in two ways: a worker is free again once its handler has returned,
 // while the outcome is still being recorded, and a few tasks are prefetched (see runEstimate).
 //
-// It stops in three steps, each of them a context: takeCtx (no new tasks), handlerCtx (of the
-// handlers), and leaseCtx (no more calls of the store; handlers that still run are abandoned).
+// It stops in three steps: no new tasks, the end of the contexts of handlers, and no more calls of
+// the store (leaseCtx), after which handlers that still run are abandoned.
 type dispatcher struct {
 	cfg      Config // with its defaults
 	registry *registry
 	log      *slog.Logger
 	random   func(int64) int64
 
-	takeCtx      context.Context
-	stopTake     context.CancelFunc
-	handlerCtx   context.Context
-	stopHandlers context.CancelCauseFunc
-	leaseCtx     context.Context
-	stopLeases   context.CancelFunc
+	takeCtx    context.Context
+	endTake    context.CancelFunc
+	leaseCtx   context.Context
+	stopLeases context.CancelFunc
 
-	workers  chan struct{} // holds a value for every running handler
+	workers  *executor.Pool[*attempt]
+	watchdog *watchdog
+	reporter reporter
 	prefetch prefetcher
-	wg       sync.WaitGroup // the taking goroutine and one for each task
-	done     chan struct{}  // closed once wg is done
-	hung     atomic.Int64   // handlers that still run after their context ended
+	open     sync.WaitGroup // the taking goroutine and the tasks without an outcome
+	done     chan struct{}  // closed once open is done
 }
 
 func newDispatcher(cfg Config, b *registry, log *slog.Logger) *dispatcher {
 	d := &dispatcher{
 		cfg: cfg, registry: b, log: log, random: rand.Int64N,
-		workers:  make(chan struct{}, cfg.Workers),
 		prefetch: prefetcher{workers: cfg.Workers, freed: make(chan struct{}, 1)},
 		done:     make(chan struct{}),
 	}
-	d.takeCtx, d.stopTake = context.WithCancel(context.Background())
-	d.handlerCtx, d.stopHandlers = context.WithCancelCause(context.Background())
+	d.takeCtx, d.endTake = context.WithCancel(context.Background())
 	d.leaseCtx, d.stopLeases = context.WithCancel(context.Background())
+	d.watchdog = newWatchdog(d.leaseCtx, &d.cfg)
+	d.reporter.d = d
+	d.reporter.many, _ = cfg.Store.(dedup.ManyFinisher)
+	d.workers = executor.New(executor.Config[*attempt]{
+		Goroutines: cfg.Workers, Run: (*attempt).run, Ended: (*attempt).goexit,
+		Patience: min(workerPatience, cfg.Lease/3),
+		Expired: func(a *attempt, waited time.Duration) {
+			d.prefetch.observeWait(waited)
+			a.release(reasonWaited)
+		},
+	})
 	return d
 }
 
 func (d *dispatcher) start() {
-	d.wg.Go(d.take)
+	d.open.Go(d.take)
 	go func() {
-		d.wg.Wait()
+		d.open.Wait()
+		d.stopTake()
+		d.workers.Close()
 		close(d.done)
 	}()
+}
+
+// stopTake stops taking tasks, and returns to the store those that wait for a worker.
+func (d *dispatcher) stopTake() {
+	d.endTake()
+	for _, a := range d.workers.Stop() {
+		a.release(reasonStopped)
+	}
 }
 
 // stop stops taking tasks, waits until ctx ends for those that run, then ends their contexts and
@@ -86,12 +105,13 @@ func (d *dispatcher) stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	d.stopHandlers(errStopping)
+	d.watchdog.stop()
 	if !pause(d.done, stopGrace) {
 		return nil
 	}
 	tasks := d.prefetch.unfinished()
 	d.stopLeases()
+	d.open.Add(-d.watchdog.abandon())
 	if pause(d.done, stopGrace) {
 		return errors.New("the store does not return from its calls, which are abandoned")
 	}
@@ -114,10 +134,10 @@ func (d *dispatcher) take() {
 		for _, w := range works {
 			a := newAttempt(d, w)
 			d.prefetch.add(a.size)
-			d.wg.Go(func() {
-				defer d.prefetch.finish()
-				a.run()
-			})
+			d.open.Add(1)
+			if !d.workers.Add(a) {
+				a.release(reasonStopped)
+			}
 		}
 		switch {
 		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrFailed):

@@ -1,0 +1,170 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// reporter records the results of attempts. Its goroutine, which exists while there are any,
+// records those together that came while it recorded the ones before. A store without
+// [dedup.ManyFinisher] gets each at once.
+type reporter struct {
+	d    *dispatcher
+	many dedup.ManyFinisher // nil if the store is not one
+
+	mu      sync.Mutex
+	waiting []*attempt
+	running bool
+
+	// These belong to the goroutine.
+	batch []*attempt
+	errs  []error // of batch
+}
+
+func (r *reporter) add(a *attempt) {
+	if r.many == nil {
+		go func() { a.settle(a.record()) }()
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = append(r.waiting, a)
+	if !r.running {
+		r.running = true
+		go r.run()
+	}
+}
+
+func (r *reporter) run() {
+	ended := false
+	defer func() {
+		if !ended { // Config.Observe called runtime.Goexit
+			go r.run()
+		}
+	}()
+	for len(r.batch) > 0 || r.next() {
+		a, err := r.batch[0], r.errs[0]
+		r.batch, r.errs = r.batch[1:], r.errs[1:]
+		if err == nil {
+			a.report()
+		} else {
+			go a.settle(err)
+		}
+	}
+	ended = true
+}
+
+// next records the results that wait. It returns false, and the goroutine has to end, if there
+// are none.
+func (r *reporter) next() bool {
+	if !r.gather() {
+		return false
+	}
+	results := make([]dedup.LeaseResult, len(r.batch))
+	for i, a := range r.batch {
+		results[i] = dedup.LeaseResult{Lease: a.lease, Result: a.result}
+	}
+	ctx, cancel := r.d.storeContext()
+	defer cancel()
+	r.errs = r.many.FinishMany(ctx, results...)
+	return true
+}
+
+func (r *reporter) gather() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running = len(r.waiting) > 0; r.running { // else the next goroutine may have begun
+		r.batch, r.waiting = r.waiting, nil
+	}
+	return r.running
+}
+
+// storeContext is the context of one call that records results.
+func (d *dispatcher) storeContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(d.leaseCtx, max(d.cfg.Lease/3, time.Millisecond))
+}
+
+// record records the result alone.
+func (a *attempt) record() error {
+	ctx, cancel := a.d.storeContext()
+	defer cancel()
+	return a.d.cfg.Store.Finish(ctx, a.lease, a.result)
+}
+
+// settle follows a call that recorded the result, or failed to. While the store is unavailable it
+// tries again, so that the handler need not run again for a fault of the store. It abandons the
+// result when the lease is lost, when the store has failed for good, when the dispatcher stops,
+// and after one more lease on errors that promise no end.
+func (a *attempt) settle(err error) {
+	deadline := time.Now().Add(a.d.cfg.Lease)
+	for n := 0; err != nil; n++ {
+		var unavailable *dedup.ErrUnavailable
+		switch {
+		case errors.Is(err, dedup.ErrLeaseLost):
+			a.drop()
+			return
+		case errors.As(err, &unavailable) && !errors.Is(err, dedup.ErrFailed):
+			deadline = time.Now().Add(a.d.cfg.Lease)
+		case errors.Is(err, dedup.ErrFailed), errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound),
+			time.Now().After(deadline):
+			a.abandon(err)
+			return
+		}
+		if n == 0 {
+			a.log().Warn("the outcome is not recorded yet; retrying", "err", err)
+		}
+		if !pause(a.d.leaseCtx.Done(), min(backoff(storeRetryBase, storeRetryCap, n, a.d.random), a.d.cfg.Lease/6)) {
+			a.abandon(err)
+			return
+		}
+		err = a.record()
+	}
+	a.report()
+}
+
+// drop discards the result: the lease was lost, or an earlier call recorded the outcome although
+// it returned an error.
+func (a *attempt) drop() {
+	defer a.close()
+	a.log().Warn("the lease was lost: the result of this attempt is discarded", "error_type", errType(a.cause))
+	a.observe(KindAttempt, dedup.Pending, reasonLeaseLost, nil)
+}
+
+func (a *attempt) abandon(err error) {
+	defer a.close()
+	a.log().Error("the outcome could not be recorded: the task runs again after its lease", "err", err)
+	a.observe(KindAttempt, dedup.Pending, reasonUnrecorded, err)
+}
+
+// report logs and observes the recorded outcome.
+func (a *attempt) report() {
+	defer a.close()
+	state, res := dedup.Pending, &a.result
+	switch res.Kind {
+	case dedup.ResultDone:
+		state = dedup.Done
+		if a.d.log.Enabled(a.d.leaseCtx, slog.LevelDebug) {
+			a.log().Debug("task done", "took", time.Since(a.began))
+		}
+	case dedup.ResultDead:
+		state = dedup.Dead
+		a.log().Error("task is a dead letter", "reason", res.Reason, "error_type", errType(a.cause))
+	case dedup.ResultRetry:
+		a.log().Warn("task runs again", "reason", res.Reason, "after", res.After, "error_type", errType(a.cause))
+	case dedup.ResultRelease:
+		a.log().Info("task released", "reason", res.Reason)
+	}
+	a.observe(KindAttempt, state, res.Reason, typeOnly(a.cause))
+}
+
+// close ends the attempt, whose outcome is recorded or abandoned.
+func (a *attempt) close() {
+	a.d.watchdog.remove(&a.leasedRun)
+	a.d.prefetch.finish()
+	a.d.open.Done()
+}

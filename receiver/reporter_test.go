@@ -1,0 +1,239 @@
+package receiver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func TestResultsThatComeMeanwhileAreRecordedTogether(t *testing.T) {
+	onFixture(t, []Handler{script()}, nil, func(f *fixture) {
+		f.store.slowFinish = time.Second
+		for _, e := range f.acceptMany("e", 100) {
+			f.ends(f.outcome(e), dedup.Done, "", 1)
+		}
+		calls := 0
+		f.store.set(func() { calls = len(f.store.together) })
+		if calls < 2 || calls > 4 {
+			t.Errorf("%d calls for 100 results: %v", calls, f.store.together)
+		}
+	})
+}
+
+// The store refuses one result for a while, as for want of space. The others do not wait for it.
+func TestAResultThatTheStoreRefusesHoldsUpNoOther(t *testing.T) {
+	onFixture(t, []Handler{script()}, nil, func(f *fixture) {
+		first := f.accept("first", "x")
+		outage := time.Now().Add(10 * time.Minute)
+		refused := 0
+		f.store.set(func() {
+			f.store.failFinish = func() error { // the first result of all, and then every retry
+				if f.store.finished == 1 || time.Now().Before(outage) && f.store.finished > 31 {
+					refused++
+					return &dedup.ErrUnavailable{Reason: "test"}
+				}
+				return nil
+			}
+		})
+		synctest.Wait()
+		for _, e := range f.acceptMany("e", 30) {
+			f.ends(f.outcome(e), dedup.Done, "", 1)
+		}
+		f.ends(f.record(first), dedup.Running, "", 1)
+		f.ends(f.outcome(first), dedup.Done, "", 1)
+		if refused < 10 {
+			t.Errorf("refused %d times", refused)
+		}
+	})
+}
+
+// A call that takes longer than three leases must not make the task run again.
+func TestLeaseIsExtendedWhileTheOutcomeIsRecorded(t *testing.T) {
+	onFixture(t, []Handler{script()}, nil, func(f *fixture) {
+		f.store.slowFinish = 100 * time.Second
+		for _, e := range f.acceptMany("e", 3) {
+			f.ends(f.outcome(e), dedup.Done, "", 1)
+		}
+		f.same("attempts", 3, len(f.attempts()))
+		if strings.Contains(f.logs.String(), "lease") {
+			t.Error(f.logs.String())
+		}
+	})
+}
+
+// plainStore is a store without optional interfaces.
+type plainStore struct{ dedup.Store }
+
+func TestAStoreWithoutFinishManyRecordsResultsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var store *faultyStore
+		f := newFixture(t, []Handler{script()}, func(c *Config) {
+			store = c.Store.(*faultyStore)
+			c.Store = plainStore{store}
+		})
+		store.slowFinish = 3 * time.Second
+		failures := 0
+		store.failFinish = func() error {
+			if failures++; failures == 1 {
+				return &dedup.ErrUnavailable{Reason: "test"}
+			}
+			return nil
+		}
+		events := f.acceptMany("e", 20)
+		f.d.start()
+		time.Sleep(10 * time.Second) // one after another they would take 60
+		for _, e := range events {
+			f.ends(f.record(e), dedup.Done, "", 1)
+		}
+		f.same("calls of FinishMany", 0, len(store.together))
+		if err := f.d.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAnObserverThatEndsItsGoroutineLosesNoOutcome(t *testing.T) {
+	onFixture(t, []Handler{script()}, func(c *Config) {
+		c.Observe = func(context.Context, Observation) { runtime.Goexit() }
+	}, func(f *fixture) {
+		for _, e := range f.acceptMany("e", 30) {
+			f.ends(f.outcome(e), dedup.Done, "", 1)
+		}
+	})
+}
+
+func TestTheContextEndsWithTheAttempt(t *testing.T) {
+	var asked, unasked context.Context
+	h := On("gh", "*", func(ctx context.Context, _ Event[[]byte]) error {
+		if asked == nil {
+			asked = ctx
+			return context.Cause(ctx)
+		}
+		unasked = ctx
+		return nil
+	})
+	onFixture(t, []Handler{h}, nil, func(f *fixture) {
+		f.ends(f.outcome(f.accept("1", "x")), dedup.Done, "", 1)
+		f.ends(f.outcome(f.accept("2", "x")), dedup.Done, "", 1)
+		for _, ctx := range []context.Context{asked, unasked} {
+			<-ctx.Done()
+			f.same("error", context.Canceled.Error(), fmt.Sprint(ctx.Err()))
+			f.same("cause", context.Canceled.Error(), fmt.Sprint(context.Cause(ctx)))
+		}
+	})
+}
+
+// A worker takes a task just before the contexts of all handlers end.
+func TestAHandlerThatBeginsAfterStopHasAnEndedContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		var f *fixture
+		f = newFixture(t, []Handler{On("gh", "*", func(ctx context.Context, _ Event[[]byte]) error {
+			f.d.stopTake()
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return cause
+		})}, nil)
+		event := f.accept("1", "x")
+		f.d.watchdog.stop()
+		f.d.start()
+		synctest.Wait()
+		f.same("cause", errStopping.Error(), fmt.Sprint(cause))
+		if err := f.d.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.ends(f.record(event), dedup.Pending, reasonStopped, 0)
+	})
+}
+
+// taskStore returns one task again and again, and records results at once.
+type taskStore struct {
+	dedup.Store
+	work     dedup.Work
+	n        int64 // of tasks
+	left     atomic.Int64
+	recorded atomic.Int64
+	done     chan struct{}
+}
+
+func newTaskStore(n int) *taskStore {
+	s := &taskStore{n: int64(n), done: make(chan struct{}), work: dedup.Work{
+		Record: dedup.Record{
+			Event: "event", Key: dedup.Key{Principal: "gh", Endpoint: "gh", ID: "id"},
+			Tasks: []dedup.Task{{Handler: "gh/*", State: dedup.Running, Attempt: 1}},
+			Payload: dedup.Payload{Producer: "gh", Endpoint: "gh", Type: "push", Method: http.MethodPost,
+				Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte("{}")},
+		},
+		Lease: dedup.Lease{Event: "event", Token: 1},
+	}}
+	s.left.Store(s.n)
+	return s
+}
+
+func (s *taskStore) Take(ctx context.Context, n int, _ int64, _ time.Duration) ([]dedup.Work, error) {
+	works := make([]dedup.Work, 0, 32)
+	for len(works) < min(n, cap(works)) && s.left.Add(-1) >= 0 {
+		works = append(works, s.work)
+	}
+	if len(works) == 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return works, nil
+}
+
+func (s *taskStore) FinishMany(_ context.Context, results ...dedup.LeaseResult) []error {
+	if s.recorded.Add(int64(len(results))) == s.n {
+		close(s.done)
+	}
+	return make([]error, len(results))
+}
+
+// runTasks runs n tasks, whose handler does not look at its context.
+func runTasks(tb testing.TB, n int) {
+	tb.Helper()
+	store := newTaskStore(n)
+	cfg := withDefaults(Config{Store: store, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Workers: 8})
+	hs := []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { return nil })}
+	r, err := newRegistry(hs, twoProducers, cfg.Decode)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d := newDispatcher(cfg, r, cfg.Logger)
+	d.start()
+	<-store.done
+	if err := d.stop(tb.Context()); err != nil {
+		tb.Error(err)
+	}
+}
+
+// BenchmarkTask measures what a task costs besides its handler and the store.
+func BenchmarkTask(b *testing.B) {
+	b.ReportAllocs()
+	runTasks(b, b.N)
+}
+
+// Goroutines, timers and contexts are not made for every task: the attempt, the attributes of
+// its event, and its shares of Take and of the reporter remain.
+func TestATaskAllocatesLittle(t *testing.T) {
+	const n = 10_000
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	runTasks(t, n)
+	runtime.ReadMemStats(&after)
+	if each := float64(after.Mallocs-before.Mallocs) / n; each > 4 {
+		t.Errorf("%.1f allocations for each task", each)
+	}
+}
