@@ -97,6 +97,13 @@ func frameSize(b []byte) int64 {
 	return (frameHead + int64(binary.LittleEndian.Uint32(b)) + align - 1) &^ (align - 1)
 }
 
+// isPossible reports whether bytes can be the head of a frame of at most a number of bytes. It
+// rejects almost all other bytes, and zeros.
+func isPossible(b []byte, room int64) bool {
+	length, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+	return n <= length/2 && frameSize(b) <= room && (length > 0 || binary.LittleEndian.Uint64(b[16:]) != 0)
+}
+
 // decodeEntries appends n entries to a list. It returns false if the bytes are anything else.
 func decodeEntries(list []Entry, n uint32, b []byte) ([]Entry, bool) {
 	for ; n > 0; n-- {

@@ -3,6 +3,7 @@ package redolog
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -40,6 +41,14 @@ type Log struct {
 type segment struct {
 	number uint64
 	file   File
+}
+
+// ofSegment names the segment in an error. The name in a *fs.PathError is that of a former use.
+func ofSegment(s *segment, err error) error {
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		err = path.Err
+	}
+	return fmt.Errorf("segment %d: %w", s.number, err)
 }
 
 // MaxFrame is the size of the largest frame in bytes: the keys and values of its entries, up to 20
@@ -109,6 +118,7 @@ func (l *Log) begin() error {
 // the frame, so nothing is written there again. A segment without another frame is prepared again
 // at once: checkpoints do not pass it before the log continues.
 func (l *Log) notWritten(err error, isFirst bool) error {
+	err = ofSegment(l.active, err)
 	if !isNoSpace(err) {
 		return l.fail(err)
 	}
@@ -133,7 +143,7 @@ func (l *Log) Flush() error {
 		return err
 	}
 	if err := l.active.file.Datasync(); err != nil {
-		return l.fail(err)
+		return l.fail(ofSegment(l.active, err))
 	}
 	l.unflushed = false
 	l.mu.Lock()

@@ -86,9 +86,11 @@ func collect(frames *[]frame) func(Frame) error {
 	}
 }
 
+func sameFrames(a, b []frame) bool { return slices.EqualFunc(a, b, frame.equal) }
+
 func checkFrames(t testing.TB, got, want []frame) {
 	t.Helper()
-	if !slices.EqualFunc(got, want, frame.equal) {
+	if !sameFrames(got, want) {
 		t.Fatalf("got %d frames, want %d:\n%.300s\n%.300s", len(got), len(want), fmt.Sprint(got), fmt.Sprint(want))
 	}
 }

@@ -230,8 +230,10 @@ func (r *replay) skip(at int64) (next int64, err error) {
 	next, limit := at, r.window.limit
 	if r.part.end == 0 || r.tolerant {
 		for ok := false; next < limit && !ok; {
-			next += align
-			if _, ok, err = r.frameAt(next); err != nil {
+			if next, err = r.window.search(next + align); err == nil {
+				_, ok, err = r.frameAt(next)
+			}
+			if err != nil {
 				return 0, err
 			}
 		}
@@ -244,30 +246,25 @@ func (r *replay) skip(at int64) (next int64, err error) {
 
 // frameAt decodes the frame at an offset. ok is false if there is none.
 func (r *replay) frameAt(at int64) (f Frame, ok bool, err error) {
-	limit := r.window.limit - at
-	if limit < frameHead {
+	if r.window.limit-at < frameHead {
 		return f, false, nil
 	}
 	b, err := r.window.bytes(at, frameHead)
-	if err != nil {
+	if err != nil || !isPossible(b, r.window.limit-at) {
 		return f, false, err
 	}
-	length, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
-	sums := binary.LittleEndian.Uint64(b[16:])
-	size := frameSize(b)
-	if size > limit || n > length/2 || length == 0 && sums == 0 {
-		return f, false, nil
-	}
 	copy(r.head[:], b)
+	length, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+	sum, size := binary.LittleEndian.Uint32(b[16:]), frameSize(b)
 	ofHead := headSum(r.head[:], r.seed, at)
-	if ofHead != uint32(sums>>32) {
+	if ofHead != binary.LittleEndian.Uint32(b[20:]) {
 		return f, false, nil
 	}
 	if b, err = r.window.bytes(at, size); err != nil {
 		return f, false, err
 	}
 	b = b[frameHead : frameHead+length]
-	if crc32.Update(ofHead, castagnoli, b) != uint32(sums) {
+	if crc32.Update(ofHead, castagnoli, b) != sum {
 		return f, false, nil
 	}
 	r.entries, ok = decodeEntries(r.entries[:0], n, b)
@@ -295,4 +292,20 @@ func (w *window) bytes(at, n int64) ([]byte, error) {
 		}
 	}
 	return w.buf[at-w.at:][:n], nil
+}
+
+// search returns the next offset at which the head of a frame is possible, or the limit.
+func (w *window) search(at int64) (int64, error) {
+	for w.limit-at >= frameHead {
+		if _, err := w.bytes(at, frameHead); err != nil {
+			return 0, err
+		}
+		for b := w.buf[at-w.at:]; len(b) >= frameHead; b = b[align:] {
+			if isPossible(b, w.limit-at) {
+				return at, nil
+			}
+			at += align
+		}
+	}
+	return w.limit, nil
 }

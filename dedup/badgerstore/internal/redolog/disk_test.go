@@ -1,0 +1,114 @@
+package redolog
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+const sectorSize = 512
+
+// disk opens files whose unflushed sectors may be lost, and injects errors.
+type disk struct {
+	mu      sync.Mutex
+	r       *rand.Rand
+	files   []*diskFile
+	full    bool // writes end early with ENOSPC
+	short   bool // writes end early without an error
+	broken  bool // writes fail with EIO
+	noFlush bool // flushes fail with EIO
+}
+
+// diskFile is a file with what was in its unflushed sectors.
+type diskFile struct {
+	*os.File
+	disk    *disk
+	flushed map[int64][]byte
+}
+
+func newDisk(seed uint64) *disk { return &disk{r: rand.New(rand.NewPCG(seed, 0))} }
+
+func (d *disk) open(name string, flag int, perm fs.FileMode) (File, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	df := &diskFile{f, d, map[int64][]byte{}}
+	d.files = append(d.files, df)
+	return df, nil
+}
+
+func (d *disk) set(change func(*disk)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d)
+}
+
+func (f *diskFile) WriteAt(b []byte, at int64) (int, error) {
+	d := f.disk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.broken {
+		return 0, syscall.EIO
+	}
+	want := len(b)
+	if d.full || d.short {
+		b = b[:d.r.IntN(len(b)+1)]
+	}
+	for sector := at / sectorSize; sector*sectorSize < at+int64(len(b)); sector++ {
+		if f.flushed[sector] == nil {
+			before := make([]byte, sectorSize)
+			_, _ = f.ReadAt(before, sector*sectorSize)
+			f.flushed[sector] = before
+		}
+	}
+	n, err := f.File.WriteAt(b, at)
+	switch {
+	case err == nil && d.full:
+		err = &os.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
+	case err == nil && d.short && n == want:
+		n--
+	}
+	return n, err
+}
+
+func (f *diskFile) Datasync() error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if f.disk.noFlush {
+		return syscall.EIO
+	}
+	clear(f.flushed)
+	return nil
+}
+
+func (f *diskFile) Sync() error  { return f.Datasync() }
+func (f *diskFile) Close() error { return nil } // until the crash
+
+// crash closes the files. A power cut loses a random part of the unflushed sectors.
+func (d *disk) crash(t testing.TB, powerCut bool) {
+	t.Helper()
+	var err error
+	for _, f := range d.files {
+		chance := []int{0, 2, 10}[d.r.IntN(3)] // all, half or some of the sectors are lost
+		for _, sector := range slices.Sorted(maps.Keys(f.flushed)) {
+			if powerCut && (chance == 0 || d.r.IntN(chance) == 0) {
+				_, e := f.File.WriteAt(f.flushed[sector], sector*sectorSize)
+				err = errors.Join(err, e)
+			}
+		}
+		err = errors.Join(err, f.File.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	*d = disk{r: d.r}
+}

@@ -1,0 +1,265 @@
+package redolog
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// faulty returns the settings of a tiny log on a disk that injects errors.
+func faulty(t testing.TB) (Settings, *disk) {
+	s, d := tiny(t), newDisk(1)
+	s.OpenFile = d.open
+	t.Cleanup(func() { d.crash(t, false) })
+	return s, d
+}
+
+func TestAFullDiskRefusesFramesAndTheLogContinues(t *testing.T) {
+	t.Parallel()
+	for _, refused := range []int{1, 2, 20} {
+		for _, kind := range []func(*disk, bool){
+			func(d *disk, on bool) { d.full = on },
+			func(d *disk, on bool) { d.short = on },
+		} {
+			s, d := faulty(t)
+			l := open(t, s, Position{})
+			want := []frame{write(t, l, 1, Entry{[]byte("a"), make([]byte, 600)})}
+			d.set(func(d *disk) { kind(d, true) })
+			for group := range refused {
+				_, err := l.Append(uint64(group), []Entry{{[]byte("b"), make([]byte, 2000)}})
+				if e := (*NotWrittenError)(nil); !errors.As(err, &e) || strings.Contains(err.Error(), s.Dir) {
+					t.Fatalf("Append: %v, want a NotWrittenError", err)
+				}
+			}
+			d.set(func(d *disk) { kind(d, false) })
+			if l.End() != want[0].end {
+				t.Errorf("the log ends at %v, want %v", l.End(), want[0].end)
+			}
+			for group := range uint64(3) {
+				want = append(want, write(t, l, group, Entry{[]byte("c"), make([]byte, 100)}))
+			}
+			if first := want[1].at; first.Segment == 1 || first.Offset != headSize {
+				t.Errorf("the log continues at %v, want the begin of another segment", first)
+			}
+			settle(l)
+			got, end := readAll(t, s, Position{})
+			checkFrames(t, got, want)
+			if end != l.End() {
+				t.Errorf("Replay ends at %v, want %v", end, l.End())
+			}
+		}
+	}
+}
+
+// TestARefusedFrameIsNotVisited leaves a segment as a crash does: its first and only frame is whole
+// although it was refused, and a later segment has the next one.
+func TestARefusedFrameIsNotVisited(t *testing.T) {
+	t.Parallel()
+	s, d := faulty(t)
+	l := open(t, s, Position{})
+	want := []frame{write(t, l, 1, Entry{Key: []byte("a")})}
+	d.set(func(d *disk) { d.full = true })
+	for range 2 { // the second one begins a segment
+		if _, err := l.Append(2, []Entry{{[]byte("refused"), make([]byte, 1000)}}); err == nil {
+			t.Fatal("a frame was written without space")
+		}
+	}
+	d.set(func(d *disk) { d.full = false })
+	for len(want) < 3 {
+		want = append(want, write(t, l, 3, Entry{Key: []byte("b")}))
+	}
+	_ = l.Close()
+	h := head{2, 1, s.SegmentSize, want[0].end}
+	b := appendFrame(make([]byte, headSize), 2, []Entry{{[]byte("refused"), make([]byte, 1000)}})
+	h.encode(b, s.Store)
+	sealFrame(b[headSize:], h.seed(s.Store), headSize)
+	if err := os.WriteFile(s.path(2), append(b, make([]byte, int(s.SegmentSize)-len(b))...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, end := readAll(t, s, Position{})
+	checkFrames(t, got, want)
+	if want[1].at.Segment != 3 || end != l.end {
+		t.Errorf("the log continues at %v and ends at %v, want %v", want[1].at, end, l.end)
+	}
+}
+
+func TestOtherErrorsAreFinal(t *testing.T) {
+	t.Parallel()
+	for name, inject := range map[string]func(*disk){
+		"write": func(d *disk) { d.broken = true },
+		"flush": func(d *disk) { d.noFlush = true },
+	} {
+		s, d := faulty(t)
+		l := open(t, s, Position{})
+		want := write(t, l, 1, Entry{Key: []byte("a")})
+		d.set(inject)
+		_, err := l.Append(2, []Entry{{Key: []byte("b")}})
+		if err == nil {
+			err = l.Flush()
+		}
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: %v, want EIO", name, err)
+		}
+		d.set(func(d *disk) { d.broken, d.noFlush = false, false })
+		_, err = l.Append(3, nil)
+		for _, err := range []error{err, l.Flush(), l.Mark(), l.Release(Position{})} {
+			if !errors.Is(err, syscall.EIO) {
+				t.Errorf("%s: later %v, want EIO", name, err)
+			}
+		}
+		if l.End() != want.end {
+			t.Errorf("%s: the log ends at %v, want %v", name, l.End(), want.end)
+		}
+	}
+}
+
+func TestOpenFailsWithoutSpaceForTheSegments(t *testing.T) {
+	t.Parallel()
+	s, d := faulty(t)
+	d.full = true
+	if _, err := Open(s, Position{}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Open: %v, want ENOSPC", err)
+	}
+	if left, err := filepath.Glob(s.Dir + "/*"); err != nil || len(left) > 0 {
+		t.Errorf("Open leaves %v", left)
+	}
+	d.full, d.noFlush = false, true
+	if _, err := Open(s, Position{}); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Open: %v, want EIO", err)
+	}
+}
+
+// TestAFullDiskDelaysThePreparation opens a log with another segment size, so that the released
+// segment has to be created.
+func TestAFullDiskDelaysThePreparation(t *testing.T) {
+	t.Parallel()
+	s, d := faulty(t)
+	l := open(t, s, Position{})
+	write(t, l, 1)
+	_ = l.Close()
+	s.SegmentSize, s.Segments = 128<<10, 3
+	l = open(t, s, l.End())
+	large := []Entry{{[]byte("k"), make([]byte, 100_000)}}
+	for group := range uint64(2) {
+		write(t, l, group, large...)
+	}
+	if _, err := l.Append(3, large); !errors.Is(err, ErrFull) {
+		t.Fatalf("Append: %v, want ErrFull", err)
+	}
+	d.set(func(d *disk) { d.full = true })
+	if err := l.Release(Position{Segment: l.End().Segment - 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(4, large); !errors.Is(err, ErrFull) { // it waits for the first attempt
+		t.Fatalf("Append without space: %v, want ErrFull", err)
+	}
+	d.set(func(d *disk) { d.full = false })
+	_, err := l.Append(5, large)
+	for ; errors.Is(err, ErrFull); _, err = l.Append(5, large) { // until the next attempt
+		l.mu.Lock()
+		l.changed.Wait()
+		l.mu.Unlock()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(s.Dir, newFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an incomplete segment is left: %v", err)
+	}
+}
+
+func TestAFailedRenameIsFinal(t *testing.T) {
+	t.Parallel()
+	s := tiny(t)
+	l := open(t, s, Position{})
+	entries := []Entry{{[]byte("k"), make([]byte, 50_000)}}
+	write(t, l, 1, entries...)
+	write(t, l, 2, entries...)
+	if err := os.Remove(s.path(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(l.End()); err != nil {
+		t.Fatal(err)
+	}
+	<-l.done
+	if _, err := l.Append(3, entries); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Append: %v, want the error of the rename", err)
+	}
+}
+
+func TestErrorsOfVisitAreReturned(t *testing.T) {
+	t.Parallel()
+	s := tiny(t)
+	l := open(t, s, Position{})
+	first := write(t, l, 1)
+	second := write(t, l, 2)
+	stop := errors.New("stop")
+	end, err := Replay(s, Position{}, func(f Frame) error {
+		if f.At == second.at {
+			return stop
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) || end != first.end {
+		t.Errorf("Replay: %v, %v", end, err)
+	}
+}
+
+func TestALogOfAnotherStoreHasNoFrames(t *testing.T) {
+	t.Parallel()
+	s := tiny(t)
+	l := open(t, s, Position{})
+	for group := range uint64(2) { // in two segments
+		write(t, l, group, Entry{[]byte("k"), make([]byte, 50_000)})
+	}
+	_ = l.Close()
+	s.Store[0]++
+	got, end := readAll(t, s, Position{})
+	checkFrames(t, got, nil)
+	l = open(t, s, end)
+	want := write(t, l, 1, Entry{Key: []byte("k")})
+	got, _ = readAll(t, s, Position{})
+	checkFrames(t, got, []frame{want})
+}
+
+func TestOpenReplacesUnsuitableFiles(t *testing.T) {
+	t.Parallel()
+	s := tiny(t)
+	l := open(t, s, Position{})
+	last := write(t, l, 1)
+	_ = l.Close()
+	files := map[string]int{
+		"0000000007.log": 100, "0000000009.log": 64 << 10, "0000000011.log": 64 << 10, newFile: 5, "other.log": 1,
+	}
+	for name, size := range files {
+		if err := os.WriteFile(filepath.Join(s.Dir, name), make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l = open(t, s, last.end)
+	numbers, err := segmentsIn(s.Dir)
+	if want := []uint64{1, 12, 13, 14}; err != nil || !slices.Equal(numbers, want) {
+		t.Errorf("the segments are %v, want %v", numbers, want)
+	}
+	for _, number := range numbers {
+		if info, err := os.Stat(s.path(number)); err != nil || info.Size() != s.SegmentSize {
+			t.Errorf("segment %d: %v, %v", number, info, err)
+		}
+	}
+	if f := write(t, l, 2); f.at != (Position{12, headSize}) {
+		t.Errorf("the log continues at %v", f.at)
+	}
+}
+
+func TestTheFileSystemOfProcDoesNotReserveSpace(t *testing.T) {
+	t.Parallel()
+	t.Logf("%s reserves space: %t", t.TempDir(), Reserves(t.TempDir()))
+	if Reserves("/proc") || Reserves("/does/not/exist") {
+		t.Error("a directory that cannot be written reserves space")
+	}
+}

@@ -1,0 +1,95 @@
+package redolog
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+)
+
+// FuzzReplay replays a segment with any bytes behind its head. Whatever is visited must be a frame
+// that the log would have written there.
+func FuzzReplay(f *testing.F) {
+	h := head{number: 1, salt: 5, size: headSize}
+	store := [16]byte{7}
+	frames := func(groups ...uint64) (b []byte) {
+		for _, group := range groups {
+			at := len(b)
+			b = appendFrame(b, group, []Entry{{[]byte("key"), []byte("value")}, {[]byte("gone"), nil}, {nil, []byte{}}})
+			sealFrame(b[at:], h.seed(store), headSize+int64(at))
+		}
+		return b
+	}
+	f.Add([]byte{})
+	f.Add(frames(1))
+	f.Add(frames(1, 2, 3))
+	f.Add(append(frames(1), make([]byte, 100)...))
+	f.Add(frames(1, 2)[:70])
+	f.Add(append(make([]byte, 64), frames(1)...))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		s := Settings{Dir: t.TempDir(), Store: store}
+		b := make([]byte, headSize)
+		h.encode(b, store)
+		b = append(b, body...)
+		if err := os.WriteFile(s.path(1), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at := int64(headSize)
+		visit := func(frame Frame) error {
+			again := appendFrame(nil, frame.Group, frame.Entries)
+			sealFrame(again, h.seed(store), frame.At.Offset)
+			isWritten := bytes.HasPrefix(b[frame.At.Offset:], again[:frameHead])
+			if frame.At.Offset < at || !isWritten && isMinimal(frame, again) {
+				t.Errorf("a frame at %v that was never written", frame.At)
+			}
+			at = frame.End.Offset
+			return nil
+		}
+		end, err := Replay(s, Position{}, visit)
+		if damage := (*DamagedError)(nil); err != nil && !errors.As(err, &damage) {
+			t.Error(err)
+		}
+		if end.Offset != at && at > headSize {
+			t.Errorf("the end is %v, want byte %d", end, at)
+		}
+		at = headSize
+		if _, _, err = ReplayDamaged(s, Position{}, visit); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// isMinimal reports whether a frame has the size with which the log would write it: a length has
+// several encodings.
+func isMinimal(f Frame, encoded []byte) bool {
+	return f.End.Offset-f.At.Offset == int64(len(encoded))
+}
+
+// FuzzEntries decodes any bytes as entries.
+func FuzzEntries(f *testing.F) {
+	f.Add(uint32(2), appendFrame(nil, 1, []Entry{{[]byte("key"), []byte("value")}, {[]byte("gone"), nil}})[frameHead:])
+	f.Add(uint32(1), []byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0})
+	f.Add(uint32(1), []byte{0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
+	f.Fuzz(func(t *testing.T, n uint32, b []byte) {
+		entries, ok := decodeEntries(nil, n, b)
+		if !ok {
+			return
+		}
+		if uint32(len(entries)) != n {
+			t.Fatalf("%d entries, want %d", len(entries), n)
+		}
+		again := appendFrame(nil, 0, entries)
+		decoded, ok := decodeEntries(nil, n, again[frameHead:][:len(again)-frameHead-padding(again)])
+		if !ok || !slices.EqualFunc(entries, decoded, func(a, b Entry) bool {
+			return bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil)
+		}) {
+			t.Errorf("%q is decoded as %q", entries, decoded)
+		}
+	})
+}
+
+// padding returns the number of zeros behind the entries of a frame.
+func padding(b []byte) int {
+	return len(b) - frameHead - int(b[0]) - int(b[1])<<8 - int(b[2])<<16 - int(b[3])<<24
+}

@@ -1,0 +1,229 @@
+package redolog
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+)
+
+func TestSegmentsAreUsedAgainAfterACheckpoint(t *testing.T) {
+	t.Parallel()
+	s := tiny(t)
+	l := open(t, s, Position{})
+	entries := []Entry{{[]byte("k"), make([]byte, 50_000)}} // one frame a segment
+	var frames []frame
+	for group := range uint64(4) {
+		frames = append(frames, write(t, l, group, entries...))
+	}
+	if used, total := l.Pressure(); used != 4 || total != 4 {
+		t.Errorf("Pressure is %d, %d", used, total)
+	}
+	if _, err := l.Append(9, entries); !errors.Is(err, ErrFull) {
+		t.Fatalf("Append: %v, want ErrFull", err)
+	}
+	small := write(t, l, 4, Entry{Key: []byte("still fits")})
+	frames = append(frames, small)
+	if err := l.Release(Position{l.End().Segment, l.End().Offset + 8}); err == nil {
+		t.Error("a checkpoint behind the end is accepted")
+	}
+	if err := l.Release(frames[1].at); err != nil { // passes the first segment only
+		t.Fatal(err)
+	}
+	frames = append(frames, write(t, l, 5, entries...))
+	if number := l.End().Segment; number != 5 {
+		t.Errorf("the segment has number %d, want 5", number)
+	}
+	if _, err := l.Append(9, entries); !errors.Is(err, ErrFull) {
+		t.Fatalf("Append: %v, want ErrFull", err)
+	}
+	settle(l)
+	got, end := readAll(t, s, frames[1].at)
+	checkFrames(t, got, frames[1:])
+	if end != l.End() {
+		t.Errorf("Replay ends at %v, want %v", end, l.End())
+	}
+	for group := range uint64(40) {
+		if err := l.Release(l.End()); err != nil {
+			t.Fatal(err)
+		}
+		want := write(t, l, group, entries...)
+		settle(l)
+		got, _ := readAll(t, s, want.at)
+		checkFrames(t, got, []frame{want})
+	}
+}
+
+// settle waits until the released segments are prepared: a Replay does not run beside that.
+func settle(l *Log) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.free) > 0 && l.failed == nil {
+		l.changed.Wait()
+	}
+}
+
+// TestFramesOfAFormerUseAreNotVisited writes frames of one size, so those of a former use of a file
+// begin where the log ends.
+func TestFramesOfAFormerUseAreNotVisited(t *testing.T) {
+	t.Parallel()
+	s := tiny(t)
+	l := open(t, s, Position{})
+	var unreleased []frame
+	for group := uint64(1); l.End().Compare(Position{20, 12000}) < 0; group++ {
+		e := Entry{binary.BigEndian.AppendUint64(nil, group), make([]byte, 1500)}
+		unreleased = append(unreleased, write(t, l, group, e))
+		if len(unreleased) > 60 {
+			if err := l.Release(unreleased[30].end); err != nil {
+				t.Fatal(err)
+			}
+			unreleased = unreleased[31:]
+		}
+		if group%7 == 0 {
+			settle(l)
+			got, end := readAll(t, s, unreleased[0].at)
+			checkFrames(t, got, unreleased)
+			if end != l.End() {
+				t.Errorf("Replay ends at %v, want %v", end, l.End())
+			}
+		}
+	}
+	_ = l.Close()
+	last := unreleased[len(unreleased)-1] // a torn last frame, over the frame of a former use
+	b, err := os.ReadFile(s.path(last.at.Segment))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(b[last.at.Offset+100 : last.end.Offset])
+	b[last.at.Offset+100] = 1
+	_ = os.WriteFile(s.path(last.at.Segment), b, 0o600)
+	got, end := readAll(t, s, unreleased[0].at)
+	checkFrames(t, got, unreleased[:len(unreleased)-1])
+	if end != last.at {
+		t.Errorf("Replay ends at %v, want %v", end, last.at)
+	}
+}
+
+// TestAPreparedSegmentIsNotPartOfTheLog stops between the preparation of a segment and its head.
+func TestAPreparedSegmentIsNotPartOfTheLog(t *testing.T) {
+	t.Parallel()
+	s := tiny(t)
+	checkpoint := Position{}
+	for life := range uint64(5) {
+		l := open(t, s, checkpoint)
+		if life%2 == 0 { // else the log ends where it began
+			for range 3 {
+				f := write(t, l, life, Entry{[]byte("k"), make([]byte, 50_000)})
+				if err := l.Release(f.end); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		want := l.End()
+		_ = l.Close()
+		for _, from := range []Position{checkpoint, want} {
+			if from.Segment < want.Segment {
+				continue // released
+			}
+			got, end := readAll(t, s, from)
+			checkFrames(t, got, nil)
+			if end != want {
+				t.Errorf("life %d: Replay from %v ends at %v, want %v", life, from, end, want)
+			}
+		}
+		checkpoint = want
+	}
+}
+
+func TestAMarkIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	s := tiny(t)
+	l := open(t, s, Position{})
+	mark := func() {
+		t.Helper()
+		if err := l.Mark(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark()
+	if l.End() != (Position{}) {
+		t.Errorf("a mark without a frame is at %v", l.End())
+	}
+	f := write(t, l, 7, Entry{Key: []byte("k")})
+	mark()
+	mark()
+	want := []frame{f, {7, f.end, Position{f.end.Segment, f.end.Offset + frameHead}, nil}}
+	got, _ := readAll(t, s, Position{})
+	checkFrames(t, got, want)
+	want = append(want, write(t, l, 8))
+	got, _ = readAll(t, s, Position{})
+	checkFrames(t, got, want)
+}
+
+// TestCheckpointsRunBesideTheAppends releases in one goroutine and appends in another.
+func TestCheckpointsRunBesideTheAppends(t *testing.T) {
+	t.Parallel()
+	s := tiny(t)
+	l := open(t, s, Position{})
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			used, total := l.Pressure()
+			if used > total {
+				t.Errorf("%d of %d segments are used", used, total)
+			}
+			if err := l.Release(l.End()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	var last frame
+	for group := uint64(0); group < 300; {
+		f := []Entry{{[]byte("k"), make([]byte, 5000)}}
+		end, err := l.Append(group, f)
+		if errors.Is(err, ErrFull) {
+			continue
+		}
+		if err = errors.Join(err, l.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		last = frame{group, Position{}, end, f}
+		group++
+	}
+	close(stop)
+	wg.Wait()
+	if last.end.Segment < 20 {
+		t.Errorf("the log ends at %v", last.end)
+	}
+	settle(l)
+	got, end := readAll(t, s, Position{last.end.Segment, headSize})
+	if n := len(got); n == 0 || end != last.end || got[n-1].group != last.group {
+		t.Errorf("%d frames up to %v, want the last at %v", n, end, last.end)
+	}
+}
+
+func TestAppendDoesNotAllocate(t *testing.T) {
+	s := tiny(t)
+	s.SegmentSize = 1 << 20
+	l := open(t, s, Position{})
+	entries := []Entry{{[]byte("key"), make([]byte, 3000)}, {Key: []byte("deleted")}}
+	write(t, l, 1, entries...)
+	allocs := testing.AllocsPerRun(100, func() {
+		if _, err := l.Append(2, entries); err != nil {
+			t.Error(err)
+		}
+		if err := l.Flush(); err != nil {
+			t.Error(err)
+		}
+	})
+	if allocs > 0 {
+		t.Errorf("Append and Flush make %v allocations", allocs)
+	}
+}
