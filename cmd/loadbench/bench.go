@@ -22,27 +22,39 @@ type bench struct {
 
 // disk is where the stores of the receivers are.
 type disk struct {
+	root   string // parent folder, for other files
 	dir    string
 	shared string // why it is not a file system of its own; "" if it is
 	close  func()
 }
 
-// measureAll measures every workload and returns the results.
-func measureAll(ctx context.Context, s settings, progress io.Writer) (*results, error) {
+// newBench returns a bench with its disk and programs. The caller closes the disk.
+func newBench(ctx context.Context, s settings, progress io.Writer) (*bench, error) {
 	d, err := newDisk(ctx, s.dir)
 	if err != nil {
 		return nil, err
 	}
-	defer d.close()
 	b := &bench{settings: s, disk: d, progress: progress, results: newResults(ctx, s, d)}
 	if d.shared != "" {
 		b.skip("flushes include those of other programs, because there is no file system of our own: " + d.shared)
 	}
 	if err := b.findBinaries(ctx); err != nil {
+		d.close()
 		return nil, err
 	}
+	return b, nil
+}
+
+// measureAll measures every workload and returns the results.
+func measureAll(ctx context.Context, s settings, progress io.Writer) (*results, error) {
+	b, err := newBench(ctx, s, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer b.disk.close()
 	for _, w := range workloads {
-		if w.receivers = slices.DeleteFunc(slices.Clone(w.receivers), b.excluded(w)); len(w.receivers) > 0 {
+		w.receivers = slices.DeleteFunc(slices.Clone(w.receivers), func(name string) bool { return !b.wants(w, name) })
+		if len(w.receivers) > 0 {
 			b.results.Workloads = append(b.results.Workloads, measured{Name: w.name, Title: w.title, workload: w})
 		}
 	}
@@ -60,17 +72,20 @@ func measureAll(ctx context.Context, s settings, progress io.Writer) (*results, 
 	return b.results, nil
 }
 
-// excluded returns whether a receiver is not measured.
-func (b *bench) excluded(w workload) func(name string) bool {
+// wants returns whether a receiver is available and selected for a workload.
+func (b *bench) wants(w workload, name string) bool {
 	only := strings.FieldsFunc(b.only, func(r rune) bool { return r == ',' })
-	return func(name string) bool {
-		return b.receivers.binaries[name] == "" ||
-			len(only) > 0 && !slices.Contains(only, w.name) && !slices.Contains(only, name)
-	}
+	selected := len(only) == 0 || slices.Contains(only, w.name) || slices.Contains(only, name)
+	return selected && b.receivers.binaries[name] != ""
 }
 
 // measureRound measures the receivers of a workload, in alternating order.
 func (b *bench) measureRound(ctx context.Context, m *measured, number int) error {
+	if m.Name == verifyWorkload {
+		found, err := b.measureVerification(ctx)
+		m.Rounds = append(m.Rounds, found)
+		return err
+	}
 	w, found := m.workload, map[string]figures{}
 	names := slices.Clone(w.receivers)
 	if slices.Contains(names, "eyelet") && b.against != "" {
@@ -110,16 +125,13 @@ func (b *bench) findBinaries(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	programs, err := os.MkdirTemp(b.dir, "loadbench-bin-")
+	programs, err := os.MkdirTemp(b.disk.root, "bin-")
 	if err != nil {
 		return err
 	}
-	closeDisk := b.disk.close
-	b.disk.close = func() {
-		closeDisk()
-		_ = os.RemoveAll(programs)
+	found := map[string]string{
+		"bare": self, verification: self, cryptography: self, "eyelet": b.eyelet, "old": b.against,
 	}
-	found := map[string]string{"bare": self, "eyelet": b.eyelet, "old": b.against}
 	b.receivers = receivers{binaries: found, dir: b.disk.dir}
 	if b.eyelet == "" {
 		if found["eyelet"], err = buildEyelet(ctx, programs, b.profile != ""); err != nil {

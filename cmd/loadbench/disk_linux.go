@@ -21,7 +21,7 @@ func newDisk(ctx context.Context, dir string) (disk, error) {
 	if err != nil {
 		return disk{}, err
 	}
-	d := disk{dir: filepath.Join(root, "mnt"), close: func() { _ = os.RemoveAll(root) }}
+	d := disk{root: root, dir: filepath.Join(root, "mnt"), close: func() { _ = os.RemoveAll(root) }}
 	if err := os.Mkdir(d.dir, 0o700); err != nil {
 		return disk{}, err
 	}

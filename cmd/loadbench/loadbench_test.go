@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -27,7 +29,7 @@ func short(t *testing.T, only string) settings {
 func TestEveryReceiverHandlesEveryEvent(t *testing.T) {
 	t.Setenv("GOPROXY", "off") // tests use no network
 	var out bytes.Buffer
-	s := short(t, "new-64,duplicates,claim,forward,rfc9421,fixed-rate")
+	s := short(t, "new-64,duplicates,claim,forward,rfc9421,fixed-rate,verify")
 	if err := s.run(t.Context(), &out, testWriter{t}); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,9 @@ func TestEveryReceiverHandlesEveryEvent(t *testing.T) {
 	for _, m := range r.Workloads {
 		for _, round := range m.Rounds {
 			for name, f := range round {
-				seen[name] = true
+				if seen[name] = true; m.Name == verifyWorkload {
+					continue
+				}
 				repeated := f.Deliveries > f.Events
 				if f.Events < 1 || f.PerSecond <= 0 || f.P50 <= 0 || f.P99 < f.P50 ||
 					repeated != (m.Name == "duplicates") {
@@ -117,5 +121,93 @@ func TestGoalsAreMediansOfTheRatiosOfOneRound(t *testing.T) {
 	if f := (figures{PerSecond: 12345.6, P50: 0.00123456}).rounded(); f.PerSecond != 12350 ||
 		f.P50 != 0.001235 || f.CPU != 0 {
 		t.Errorf("rounded: %+v", f)
+	}
+}
+
+func TestMissingProgramsAreReportedAndSkipped(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	s := short(t, "")
+	s.eyelet = os.Args[0] // is not started
+	b, err := newBench(t.Context(), s, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.disk.close()
+	notes := strings.Join(b.results.Notes, "\n")
+	for _, want := range []string{"file system", "redis-server is not installed", "adnanh/webhook is skipped"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("no note contains %q:\n%s", want, notes)
+		}
+	}
+	for name, want := range map[string]bool{"bare": true, "hand": false, "hand+worker": false, "webhook": false} {
+		if got := b.wants(workloads[0], name); got != want {
+			t.Errorf("%s is measured: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestTheDocumentIsThatOfItsResults keeps docs/performance.md free of changes by hand.
+func TestTheDocumentIsThatOfItsResults(t *testing.T) {
+	t.Parallel()
+	const docs = "../../docs/performance"
+	r, err := readResults(docs + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := writeDocs(dir, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, ending := range []string{".json", ".md", ".svg"} {
+		want, err := os.ReadFile(docs + ending)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, "performance"+ending))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s%s differs: go run ./cmd/loadbench -from docs/performance.json -docs docs", docs, ending)
+		}
+	}
+}
+
+func TestGrowthIsThatBetweenTheSecondAndTheLastQuarter(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		samples []float64
+		flat    bool
+	}{
+		{[]float64{1, 5, 10, 10, 11, 9, 10, 11}, true}, // the first quarter fills the window
+		{[]float64{1, 2, 3, 4, 5, 6, 7, 8}, false},
+		{[]float64{9, 8, 7, 7, 4, 4, 4, 4}, true},
+	} {
+		if g := growthOf("x", c.samples); g.flat() != c.flat {
+			t.Errorf("%v: %+v is flat: %v, want %v", c.samples, g, g.flat(), c.flat)
+		}
+	}
+}
+
+func TestASoakSamplesEverySize(t *testing.T) {
+	t.Setenv("GOPROXY", "off") // tests use no network
+	s := short(t, "")
+	s.soak = 5 * time.Second
+	var out bytes.Buffer
+	// So short a soak only grows. Its report is complete all the same.
+	if err := s.run(t.Context(), &out, testWriter{t}); err != nil && !strings.Contains(err.Error(), "grew by") {
+		t.Fatal(err)
+	}
+	var all []growth
+	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range all {
+		if g.Title != soaked[i].title || g.Early <= 0 || g.Late <= 0 {
+			t.Errorf("%+v", g)
+		}
+	}
+	if len(all) != len(soaked) {
+		t.Errorf("%d sizes, want %d", len(all), len(soaked))
 	}
 }

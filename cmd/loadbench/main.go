@@ -28,10 +28,10 @@ import (
 // settings are the flags.
 type settings struct {
 	rounds, body         int
-	time                 time.Duration
+	time, soak           time.Duration
 	dir, output, only    string
 	eyelet, against      string
-	from, profile        string
+	docs, from, profile  string
 	child, listen, redis string
 }
 
@@ -45,8 +45,10 @@ func main() {
 	flag.StringVar(&s.eyelet, "eyelet", "", "binary of Eyelet to measure (default: built from this module)")
 	flag.StringVar(&s.against, "against", "", "another binary of Eyelet, measured beside it as \"old\"")
 	flag.StringVar(&s.output, "o", "text", "output: text or json")
+	flag.StringVar(&s.docs, "docs", "", "folder to write performance.md, .svg and .json to")
 	flag.StringVar(&s.from, "from", "", "print the results of this JSON file instead of measuring")
 	flag.StringVar(&s.profile, "profile", "", "write a CPU profile of Eyelet's last load to this file")
+	flag.DurationVar(&s.soak, "soak", 0, "load Eyelet constantly for this time, and report whether it grows")
 	flag.StringVar(&s.child, "child", "", "internal: serve a receiver")
 	flag.StringVar(&s.listen, "listen", "", "internal: its address")
 	flag.StringVar(&s.redis, "redis", "", "internal: the socket of its Redis")
@@ -66,6 +68,9 @@ func (s settings) run(ctx context.Context, out, progress io.Writer) error {
 	if s.rounds < 1 || s.body < 128 || s.body > maxBody/2 || s.time <= 0 {
 		return errors.New("-rounds must be at least 1, -body from 128 to 524288, and -time positive")
 	}
+	if s.soak > 0 {
+		return soak(ctx, s, out, progress)
+	}
 	var (
 		r   *results
 		err error
@@ -77,6 +82,11 @@ func (s settings) run(ctx context.Context, out, progress io.Writer) error {
 	}
 	if err != nil {
 		return err
+	}
+	if s.docs != "" {
+		if err := writeDocs(s.docs, r); err != nil {
+			return err
+		}
 	}
 	if s.output == "json" {
 		return json.NewEncoder(out).Encode(r)

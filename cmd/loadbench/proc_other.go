@@ -17,7 +17,7 @@ func flushes(string) int64 { return 0 }
 // newDisk returns a folder.
 func newDisk(_ context.Context, dir string) (disk, error) {
 	root, err := os.MkdirTemp(dir, "loadbench-")
-	return disk{dir: root, shared: "not on this system", close: func() { _ = os.RemoveAll(root) }}, err
+	return disk{root: root, dir: root, shared: "not on this system", close: func() { _ = os.RemoveAll(root) }}, err
 }
 
 // fileSystem is supported on Linux only.

@@ -16,10 +16,10 @@ func (r *results) print(out io.Writer) error {
 	}
 	for _, m := range r.Workloads {
 		_, _ = fmt.Fprintf(out, "\n%s: median of %d rounds\n", m.Title, len(m.Rounds))
-		printTable(out, m.table())
+		printTable(out, m.Table())
 	}
 	_, _ = fmt.Fprintln(out)
-	printTable(out, r.goals())
+	printTable(out, r.GoalRows())
 	return nil
 }
 
@@ -34,15 +34,15 @@ func printTable(out io.Writer, rows [][]string) {
 	_ = w.Flush()
 }
 
-// table returns the medians of each receiver, below a row of titles.
-func (m measured) table() [][]string {
+// Table returns the medians of each receiver, below a row of titles.
+func (m measured) Table() [][]string {
 	rows := [][]string{{
 		"receiver", "deliveries/s", "p50 ms", "p99 ms", "CPU µs", "Redis", "allocations", "events/flush", "drain s",
 	}}
 	for _, d := range descriptions {
-		if f := medianOf(m.Rounds, d[0]); f.CPU > 0 || f.PerSecond > 0 {
+		if f := medianOf(m.Rounds, d.name); f.CPU > 0 || f.PerSecond > 0 {
 			rows = append(rows, []string{
-				d[0], number(f.PerSecond), number(f.P50), number(f.P99), number(f.CPU), number(f.RedisCPU),
+				d.name, number(f.PerSecond), number(f.P50), number(f.P99), number(f.CPU), number(f.RedisCPU),
 				number(f.Allocs), number(f.EventsPerFlush), number(f.Drain),
 			})
 		}
@@ -50,11 +50,14 @@ func (m measured) table() [][]string {
 	return rows
 }
 
-// goals returns each goal with the figure of this run.
-func (r *results) goals() [][]string {
+// GoalRows returns each goal that was measured, with the figure of this run.
+func (r *results) GoalRows() [][]string {
 	rows := [][]string{{"figure", "median", "lowest to highest", "goal", "stretch goal"}}
 	for _, g := range goals {
 		s, sign := g.of(r), "≤ "
+		if math.IsNaN(s.Median) {
+			continue
+		}
 		if g.atLeast {
 			sign = "≥ "
 		}

@@ -14,6 +14,7 @@ type workload struct {
 	share float64
 	// once replaces the duration and the number of rounds of the flags: one round of this duration.
 	once      time.Duration
+	window    time.Duration // for which events are remembered; 0 for the default
 	receivers []string
 }
 
@@ -51,14 +52,20 @@ var workloads = []workload{
 		name: "minute", title: "60 seconds of new events, 64 clients", clients: 64, signature: "github",
 		handler: "stdout", once: time.Minute, receivers: []string{"hand+worker", "eyelet"},
 	},
+	{
+		name: verifyWorkload, title: "Verification of RFC 9421 with Ed25519, without a receiver",
+		receivers: []string{verification, cryptography},
+	},
 }
 
 // descriptions say what each receiver does. "old" is a second binary of Eyelet (-against).
-var descriptions = [][2]string{
+var descriptions = []struct{ name, what string }{
 	{"bare", "an Echo handler that checks the HMAC and stores nothing"},
 	{"hand", "Echo and Redis (appendfsync always): HMAC, SET NX of the delivery's id, LPUSH of the payload"},
 	{"hand+worker", "the same with workers that BLMOVE, print a line and LREM"},
 	{"webhook", "adnanh/webhook: HMAC, then runs `true` and answers; it stores nothing"},
 	{"eyelet", "this project's binary with a store on disk and `stdout: true`"},
 	{"old", "another binary of Eyelet"},
+	{verification, "package verify on a whole request"},
+	{cryptography, "SHA-256 of its body, and Ed25519 over its signature base"},
 }
