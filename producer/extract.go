@@ -52,13 +52,16 @@ type headerField struct {
 	consumes  *[1]string
 }
 
-func (h headerField) Extract(d *Delivery) (string, error) { return singleLine(d, h.canonical) }
-func (h headerField) Consumes() []string                  { return h.consumes[:] }
-func (h headerField) String() string                      { return "header:" + h.name }
+func (h headerField) Extract(d *Delivery) (string, error) {
+	return singleLine(d.Request.Header[h.canonical], h.canonical)
+}
 
-// singleLine returns the only line of a field without optional white space, or "" if it is absent.
-func singleLine(d *Delivery, name string) (string, error) {
-	lines := d.Request.Header.Values(name)
+func (h headerField) Consumes() []string { return h.consumes[:] }
+func (h headerField) String() string     { return "header:" + h.name }
+
+// singleLine returns the only one of the lines of a field, without optional white space, or "" if
+// there is none.
+func singleLine(lines []string, name string) (string, error) {
 	switch len(lines) {
 	case 0:
 		return "", nil

@@ -36,10 +36,11 @@ func (k IdempotencyKey) field() string { return cmp.Or(k.Field, defaultKeyField)
 
 // Extract returns the identifier without its quotes.
 func (k IdempotencyKey) Extract(d *Delivery) (string, error) {
-	if len(d.Request.Header.Values(k.field())) == 0 {
+	lines := d.Request.Header.Values(k.field())
+	if len(lines) == 0 {
 		return "", nil
 	}
-	line, err := singleLine(d, k.field())
+	line, err := singleLine(lines, k.field())
 	if err != nil {
 		return "", err
 	}
@@ -67,21 +68,37 @@ func (k IdempotencyKey) parse(line string) (string, error) {
 	case len(line) > 8*MaxKey:
 		return "", errKeyLong
 	}
-	id := line
-	if line[0] == '"' || k.Strict {
+	id, plain := unquote(line)
+	switch {
+	case plain:
+	case line[0] == '"' || k.Strict:
 		item, err := httpsfv.UnmarshalItem([]string{line})
 		text, ok := item.Value.(string)
 		if err != nil || !ok {
 			return "", errKeySyntax
 		}
 		id = text
-	} else if strings.ContainsFunc(line, notBare) {
+	case strings.ContainsFunc(line, notBare):
 		return "", errKeyBare
 	}
 	if len(id) > MaxKey {
 		return "", errKeyLong
 	}
 	return id, nil
+}
+
+// unquote returns the text of a String without escapes and parameters, as most are. It reports
+// false for any other line, which it returns.
+func unquote(line string) (text string, ok bool) {
+	if len(line) < 2 || line[0] != '"' || line[len(line)-1] != '"' {
+		return line, false
+	}
+	text = line[1 : len(line)-1]
+	special := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
+	if strings.ContainsFunc(text, special) {
+		return line, false
+	}
+	return text, true
 }
 
 func notBare(r rune) bool {
@@ -92,7 +109,14 @@ func notBare(r rune) bool {
 func (k IdempotencyKey) Raw(d *Delivery) string { return d.Request.Header.Get(k.field()) }
 
 // Consumes lists the field.
-func (k IdempotencyKey) Consumes() []string { return []string{strings.ToLower(k.field())} }
+func (k IdempotencyKey) Consumes() []string {
+	if k.Field == "" {
+		return defaultKeyConsumes[:]
+	}
+	return []string{strings.ToLower(k.Field)}
+}
+
+var defaultKeyConsumes = [...]string{"idempotency-key"}
 
 // String returns "idempotency-key", followed by the name of the field if it is another.
 func (k IdempotencyKey) String() string {

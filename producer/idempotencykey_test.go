@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dunglas/httpsfv"
+
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -128,6 +130,11 @@ func FuzzIdempotencyKey(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
+		if text, ok := unquote(line); ok {
+			if item, err := httpsfv.UnmarshalItem([]string{line}); err != nil || item.Value != text {
+				t.Fatalf("%q is unquoted to %q; it is %v, %v", line, text, item.Value, err)
+			}
+		}
 		d := delivery(hook, "")
 		d.Request.Header["Idempotency-Key"] = []string{line}
 		id, err := IdempotencyKey{}.Extract(d)

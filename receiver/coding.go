@@ -28,7 +28,7 @@ const maxPlain = 256 << 20
 // there are several, or an unknown one.
 func codingOf(h http.Header) (coding string, ok bool) {
 	var found []string
-	for _, line := range h.Values("Content-Encoding") {
+	for _, line := range h["Content-Encoding"] {
 		for item := range strings.SplitSeq(line, ",") {
 			item = strings.ToLower(verify.TrimOWS(item))
 			if item != "" && item != "identity" {

@@ -213,7 +213,7 @@ func (d *delivery) loops() bool {
 
 // early reports whether a proxy marked the request as TLS early data. Several values, or others
 // than "1", count as "1" (RFC 8470 section 5.1).
-func (d *delivery) early() bool { return len(d.r.Header.Values("Early-Data")) > 0 }
+func (d *delivery) early() bool { return len(d.r.Header["Early-Data"]) > 0 }
 
 // resolveURL sets the URL that the producer called.
 func (d *delivery) resolveURL() (err error) {
@@ -346,8 +346,8 @@ func (d *delivery) extractEvents() error {
 // other sender omits both.
 func (d *delivery) checkContent() error {
 	p := &d.ep.p
-	hasBody := slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, d.r.Method)
-	if hasBody && len(d.Body) == 0 && d.r.Header.Get("Content-Type") == "" && !p.EmptyBody && p.Split == nil {
+	if len(d.Body) == 0 && d.r.Header.Get("Content-Type") == "" && !p.EmptyBody && p.Split == nil &&
+		slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, d.r.Method) {
 		return fail(codeBodyMissing, nil)
 	}
 	d.received = d.Body

@@ -79,7 +79,7 @@ func AppendString(b, raw []byte) (out []byte, whole bool) {
 // Quote appends a string as encoding/json writes it.
 func Quote(b []byte, text string) []byte {
 	for _, c := range []byte(text) {
-		if c < ' ' || c >= utf8.RuneSelf || strings.IndexByte(`"\<>&`, c) >= 0 {
+		if c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			quoted, _ := json.Marshal(text) // a string always marshals
 			return append(b, quoted...)
 		}
