@@ -100,8 +100,12 @@ func frameSize(b []byte) int64 {
 // isPossible reports whether bytes can be the head of a frame of at most a number of bytes. It
 // rejects almost all other bytes, and zeros.
 func isPossible(b []byte, room int64) bool {
-	length, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
-	return n <= length/2 && frameSize(b) <= room && (length > 0 || binary.LittleEndian.Uint64(b[16:]) != 0)
+	first := binary.LittleEndian.Uint64(b)
+	if first == 0 {
+		return binary.LittleEndian.Uint64(b[16:]) != 0
+	}
+	length, n := uint32(first), uint32(first>>32)
+	return n <= length/2 && frameSize(b) <= room
 }
 
 // decodeEntries appends n entries to a list. It returns false if the bytes are anything else.

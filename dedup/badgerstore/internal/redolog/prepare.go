@@ -190,14 +190,12 @@ func segmentsIn(dir string) (numbers []uint64, err error) {
 
 // makeDir creates the directory if it is missing.
 func makeDir(dir string) error {
-	err := os.Mkdir(dir, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	} else if err != nil {
+	if err := os.Mkdir(dir, 0o700); err == nil {
+		overwriteInPlace(dir)
+	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	overwriteInPlace(dir)
-	return syncDir(filepath.Dir(dir))
+	return syncDir(filepath.Dir(dir)) // also of a directory that a crash left
 }
 
 func syncDir(dir string) error {

@@ -44,6 +44,7 @@ type replay struct {
 	tolerant bool // continue behind damage
 	damage   []*DamagedError
 	end      Position
+	files    []File
 
 	part    part // that is read
 	seed    uint32
@@ -55,6 +56,7 @@ type replay struct {
 // part is a segment with a head.
 type part struct {
 	head
+	file File
 	size int64 // of the file
 	end  int64 // of the frames, 0 if no later segment names it
 }
@@ -68,6 +70,7 @@ func (r *replay) run(from Position) error {
 		return err
 	}
 	parts, err := r.partsFrom(from, numbers)
+	defer r.closeFiles()
 	if err != nil {
 		return err
 	}
@@ -80,6 +83,12 @@ func (r *replay) run(from Position) error {
 		r.end = Position{Segment: 1 + max(from.Segment, slices.Max(append(numbers, 0)))}
 	}
 	return nil
+}
+
+func (r *replay) closeFiles() {
+	for _, f := range r.files {
+		_ = f.Close() // they were only read
+	}
 }
 
 // damaged returns damage, or notes it if the replay continues behind it.
@@ -102,7 +111,7 @@ func (r *replay) partsFrom(from Position, numbers []uint64) (parts []part, err e
 		if number < from.Segment || err != nil {
 			continue
 		}
-		p, ours, e := r.readPartHead(number)
+		p, ours, e := r.openPart(number)
 		damage := (*DamagedError)(nil)
 		if err = e; errors.As(err, &damage) {
 			err = r.damaged(damage.Segment, damage.Offset, damage.Reason)
@@ -151,19 +160,19 @@ func (r *replay) chain(from Position, parts []part) ([]part, error) {
 	return chain, nil
 }
 
-// readPartHead reads the head of a segment.
-func (r *replay) readPartHead(number uint64) (p part, ours bool, err error) {
-	f, err := r.settings.OpenFile(r.settings.path(number), os.O_RDONLY, 0)
+// openPart opens a segment and reads its head.
+func (r *replay) openPart(number uint64) (p part, ours bool, err error) {
+	p.file, err = r.settings.OpenFile(r.settings.path(number), os.O_RDONLY, 0)
 	if err != nil {
 		return p, false, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
+	r.files = append(r.files, p.file)
+	info, err := p.file.Stat()
 	if err != nil {
 		return p, false, err
 	}
 	p.size = info.Size()
-	p.head, ours, err = readHead(f, r.settings.Store, number)
+	p.head, ours, err = readHead(p.file, r.settings.Store, number)
 	if ours && p.size < p.head.size {
 		err = &DamagedError{number, p.size, "the file is shorter than it was"}
 	}
@@ -191,15 +200,10 @@ func readHead(f io.ReaderAt, store [16]byte, number uint64) (h head, ours bool, 
 }
 
 // readPart visits the frames of a segment.
-func (r *replay) readPart(from Position) (err error) {
+func (r *replay) readPart(from Position) error {
 	p := &r.part
-	f, err := r.settings.OpenFile(r.settings.path(p.number), os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
 	r.seed = p.seed(r.settings.Store)
-	r.window = window{file: f, buf: r.window.buf[:0], limit: p.size}
+	r.window = window{file: p.file, buf: r.window.buf[:0], limit: p.size}
 	if p.end > 0 {
 		r.window.limit = min(p.end, p.size)
 	}
