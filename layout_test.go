@@ -34,7 +34,7 @@ var imports = map[string][]string{
 		"dedup/badgerstore", "inspect", "cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/usage",
 	},
 	"cmd/eyelet/internal/server": {
-		"dedup", "dedup/badgerstore", "receiver", "receiver/echov4", "inspect",
+		"verify", "dedup", "dedup/badgerstore", "receiver", "receiver/echov4", "inspect",
 		"cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/opsapi",
 		"cmd/eyelet/internal/usage",
 	},

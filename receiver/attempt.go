@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,8 @@ type attempt struct {
 	ctx     lazyctx.Context // of the handler
 	lost    atomic.Bool     // the lease was lost while the handler ran
 	working bool            // it occupies a worker
+	hanging sync.Mutex      // held by hung: observers see that a handler hangs before its outcome
+	over    bool            // its handler has returned
 	result  dedup.Result    // once there is one
 	cause   error           // of the result
 }
@@ -82,6 +85,11 @@ func (a *attempt) cancel(cause error) {
 
 // hung records a handler that still runs after its context ended.
 func (a *attempt) hung() {
+	a.hanging.Lock()
+	defer a.hanging.Unlock()
+	if a.over {
+		return
+	}
 	a.log().Warn("the handler hangs: it still runs after its context ended, and occupies its worker until it returns")
 	a.observe(KindHanging, dedup.Running, reasonHanging, nil)
 }
@@ -133,6 +141,9 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 	if a.working {
 		a.d.prefetch.observeRun(time.Since(a.began))
 	}
+	a.hanging.Lock()
+	a.over = true
+	a.hanging.Unlock()
 	a.work.Record.Payload.Body = nil
 	a.d.prefetch.release(a.size)
 	a.result, a.cause = res, cause

@@ -113,6 +113,27 @@ func TestAnObserverThatEndsItsGoroutineLosesNoOutcome(t *testing.T) {
 	})
 }
 
+// The handler returns while the observer learns that it hangs.
+func TestTheOutcomeIsObservedAfterTheHang(t *testing.T) {
+	g := &gate{}
+	onFixture(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) {
+		keep := c.Observe
+		c.Observe = func(ctx context.Context, o Observation) {
+			if o.Kind == KindHanging {
+				close(g.open)
+				for range 10_000 {
+					runtime.Gosched()
+				}
+			}
+			keep(ctx, o)
+		}
+	}, func(f *fixture) {
+		g.open = make(chan struct{})
+		f.ends(f.outcome(f.accept("1", "x")), dedup.Done, "", 1)
+		f.same("order", []string{"hanging gh/* 1 running hanging", "attempt gh/* 1 done"}, f.attempts())
+	})
+}
+
 func TestTheContextEndsWithTheAttempt(t *testing.T) {
 	var asked, unasked context.Context
 	h := On("gh", "*", func(ctx context.Context, _ Event[[]byte]) error {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,20 +13,61 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // metrics counts observations of the receiver, and reads the counts of the store when it is
 // scraped. Labels are configured names and closed sets of codes, never what a client sends.
 type metrics struct {
 	registry   *prometheus.Registry
-	deliveries *prometheus.CounterVec
-	answering  *prometheus.HistogramVec
-	attempts   *prometheus.CounterVec
-	running    *prometheus.HistogramVec
+	deliveries series[deliveryLabels]
+	attempts   series[attemptLabels]
 	hanging    *prometheus.GaugeVec
 	sameBytes  *prometheus.CounterVec
 	idReused   *prometheus.CounterVec
 	hang       sync.Map // the attempts that hang
+	hangs      atomic.Int64
+}
+
+// series counts and times what has the same labels. Looking up the metrics of labels costs more
+// than counting, so it is done once.
+type series[L comparable] struct {
+	find func(L) timed
+
+	mu    sync.RWMutex
+	found map[L]timed
+}
+
+type timed struct {
+	count prometheus.Counter
+	took  prometheus.Observer
+}
+
+type deliveryLabels struct {
+	endpoint string
+	code     verify.Code
+}
+
+type attemptLabels struct {
+	endpoint, handler string
+	state             dedup.State
+}
+
+func (s *series[L]) add(labels L, took time.Duration) {
+	s.mu.RLock()
+	t, ok := s.found[labels]
+	s.mu.RUnlock()
+	if !ok {
+		t = s.find(labels)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.found == nil {
+			s.found = map[L]timed{}
+		}
+		s.found[labels] = t
+	}
+	t.count.Inc()
+	t.took.Observe(took.Seconds())
 }
 
 // attempt is one start of a task.
@@ -47,13 +89,20 @@ func newMetrics(store dedup.Store, targets *forward.State, listeners []*receiver
 		o := prometheus.HistogramOpts{Name: "eyelet_" + name, Help: help, Buckets: buckets}
 		return with.NewHistogramVec(o, labels)
 	}
+	deliveries := counter("deliveries_total", "Deliveries answered, by endpoint and outcome.", "endpoint", "code")
+	answering := seconds("delivery_seconds", "Time from the head of a delivery to its response.", "endpoint")
+	attempts := counter("attempts_total", "Attempts of handlers, by the state of the task after them.",
+		"endpoint", "handler", "state")
+	running := seconds("attempt_seconds", "Duration of attempts.", "endpoint", "handler")
 	return &metrics{
-		registry:   r,
-		deliveries: counter("deliveries_total", "Deliveries answered, by endpoint and outcome.", "endpoint", "code"),
-		answering:  seconds("delivery_seconds", "Time from the head of a delivery to its response.", "endpoint"),
-		attempts: counter("attempts_total", "Attempts of handlers, by the state of the task after them.",
-			"endpoint", "handler", "state"),
-		running: seconds("attempt_seconds", "Duration of attempts.", "endpoint", "handler"),
+		registry: r,
+		deliveries: series[deliveryLabels]{find: func(l deliveryLabels) timed {
+			return timed{deliveries.WithLabelValues(l.endpoint, string(l.code)), answering.WithLabelValues(l.endpoint)}
+		}},
+		attempts: series[attemptLabels]{find: func(l attemptLabels) timed {
+			return timed{attempts.WithLabelValues(l.endpoint, l.handler, l.state.String()),
+				running.WithLabelValues(l.endpoint, l.handler)}
+		}},
 		hanging: with.NewGaugeVec(prometheus.GaugeOpts{Name: "eyelet_handlers_hanging",
 			Help: "Handlers that run beyond their timeout, each of which occupies a worker.",
 		}, []string{"endpoint", "handler"}),
@@ -68,8 +117,7 @@ func newMetrics(store dedup.Store, targets *forward.State, listeners []*receiver
 func (m *metrics) observe(_ context.Context, o receiver.Observation) {
 	switch o.Kind {
 	case "delivery":
-		m.deliveries.WithLabelValues(o.Endpoint, string(o.Code)).Inc()
-		m.answering.WithLabelValues(o.Endpoint).Observe(o.Took.Seconds())
+		m.deliveries.add(deliveryLabels{o.Endpoint, o.Code}, o.Took)
 		if o.SameBytes != "" {
 			m.sameBytes.WithLabelValues(o.Endpoint, string(o.SameBytes)).Inc()
 		}
@@ -77,13 +125,17 @@ func (m *metrics) observe(_ context.Context, o receiver.Observation) {
 			m.idReused.WithLabelValues(o.Endpoint).Inc()
 		}
 	case "attempt":
-		m.attempts.WithLabelValues(o.Endpoint, o.Handler, o.State.String()).Inc()
-		m.running.WithLabelValues(o.Endpoint, o.Handler).Observe(o.Took.Seconds())
+		m.attempts.add(attemptLabels{o.Endpoint, o.Handler, o.State}, o.Took)
+		if m.hangs.Load() == 0 {
+			return
+		}
 		if _, hung := m.hang.LoadAndDelete(attempt{o.Event, o.Handler, o.Attempt}); hung {
+			m.hangs.Add(-1)
 			m.hanging.WithLabelValues(o.Endpoint, o.Handler).Dec()
 		}
 	case "hanging":
 		if _, twice := m.hang.LoadOrStore(attempt{o.Event, o.Handler, o.Attempt}, true); !twice {
+			m.hangs.Add(1)
 			m.hanging.WithLabelValues(o.Endpoint, o.Handler).Inc()
 		}
 	}

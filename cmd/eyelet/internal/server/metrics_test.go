@@ -32,9 +32,7 @@ func TestMetricsOfRepeatedContent(t *testing.T) {
 			Kind: "delivery", Endpoint: "gh", SameBytes: receiver.SameBytes(outcome), IDReused: outcome == "again",
 		})
 	}
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	for _, line := range []string{
+	m.has(t,
 		`eyelet_same_bytes_total{endpoint="gh",outcome="known"} 1`,
 		`eyelet_same_bytes_total{endpoint="gh",outcome="again"} 1`,
 		`eyelet_same_bytes_total{endpoint="gh",outcome="quarantined"} 2`,
@@ -42,11 +40,51 @@ func TestMetricsOfRepeatedContent(t *testing.T) {
 		`eyelet_id_reused_total{endpoint="gh"} 1`,
 		`eyelet_quarantined{endpoint="gh",reason="same_bytes"} 1`,
 		`eyelet_deliveries_total{code="",endpoint="gh"} 6`,
-	} {
+	)
+}
+
+// has checks that the page of metrics has the lines.
+func (m *metrics) has(t *testing.T, lines ...string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range lines {
 		if !strings.Contains(w.Body.String(), line+"\n") {
 			t.Errorf("no line %s", line)
 		}
 	}
+}
+
+func TestMetricsOfAttemptsAreCountedWithoutAllocating(t *testing.T) {
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	defer store.Close() //nolint:errcheck // it never fails
+	m := newMetrics(store, forward.NewState(), nil)
+	done := receiver.Observation{Kind: "attempt", Endpoint: "gh", Handler: "h", Event: "e", State: dedup.Done}
+	answered := receiver.Observation{Kind: "delivery", Endpoint: "gh", Code: "accepted"}
+	if n := testing.AllocsPerRun(100, func() {
+		m.observe(context.Background(), done)
+		m.observe(context.Background(), answered)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	hangs := receiver.Observation{Kind: "hanging", Endpoint: "gh", Handler: "h", Event: "hangs"}
+	for range 2 {
+		m.observe(context.Background(), hangs)
+	}
+	m.observe(context.Background(), done)
+	m.has(t, `eyelet_handlers_hanging{endpoint="gh",handler="h"} 1`)
+	hangs.Kind, hangs.State = "attempt", dedup.Dead
+	for range 2 {
+		m.observe(context.Background(), hangs)
+	}
+	m.has(t,
+		`eyelet_handlers_hanging{endpoint="gh",handler="h"} 0`,
+		`eyelet_attempts_total{endpoint="gh",handler="h",state="done"} 102`,
+		`eyelet_attempts_total{endpoint="gh",handler="h",state="dead"} 2`,
+		`eyelet_attempt_seconds_count{endpoint="gh",handler="h"} 104`,
+		`eyelet_deliveries_total{code="accepted",endpoint="gh"} 101`,
+		`eyelet_delivery_seconds_count{endpoint="gh"} 101`,
+	)
 }
 
 // TestThePageNamesEveryMetric compares docs/operations.md with the metrics.
