@@ -150,7 +150,9 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 	if err := h.Check(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
 	}
-	head, err := h.plan.read(r)
+	p := h.plan
+	var first [1]signature
+	head, sigs, err := p.read(r, first[:])
 	if err != nil {
 		return Identity{}, err
 	}
@@ -158,20 +160,38 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 	if err != nil {
 		return Identity{}, err
 	}
-	contents, err := h.plan.contents(r, b, head)
+	if p.custom == nil {
+		var parts [8][]byte
+		content, err := p.fill(parts[:0], r, b, head)
+		if err != nil {
+			return Identity{}, err
+		}
+		return p.identity(head, sigs, content)
+	}
+	contents, err := p.contents(r, b, head)
 	if err != nil {
 		return Identity{}, err
 	}
+	var id Identity
 	for _, content := range contents {
-		if kid, ok := h.plan.match(head, content); ok {
-			signed := digestOf(content)
-			return Identity{
-				KeyID: kid, SignedAt: head.signedAt, Covered: h.plan.covered[head.header],
-				Signed: signed, Stable: h.plan.stable(content, signed), Malleable: h.plan.isMalleable(),
-			}, nil
+		if id, err = p.identity(head, sigs, content); err == nil {
+			break
 		}
 	}
-	return Identity{}, &Error{Code: SignatureMismatch, Component: h.plan.headers[head.header]}
+	return id, err
+}
+
+// identity returns the identity of the signer of the content.
+func (p *hmacPlan) identity(head signatureHead, sigs []signature, content segments) (Identity, error) {
+	kid, ok := p.match(sigs, content)
+	if !ok {
+		return Identity{}, &Error{Code: SignatureMismatch, Component: p.headers[head.header]}
+	}
+	signed := digestOf(content)
+	return Identity{
+		KeyID: kid, SignedAt: head.signedAt, Covered: p.covered[head.header],
+		Signed: signed, Stable: p.stable(content, signed), Malleable: p.isMalleable(),
+	}, nil
 }
 
 // Sign signs r and body as the producer would at now: it sets the field of the signature, and
@@ -211,20 +231,26 @@ type hmacKey struct {
 func newHMACKey(id string, secret []byte, hashes []Hash) hmacKey {
 	k := hmacKey{id: id, pools: make(map[Hash]*sync.Pool, len(hashes))}
 	for _, h := range hashes {
-		k.pools[h] = &sync.Pool{New: func() any { return hmac.New(newHash[h], secret) }}
+		k.pools[h] = &sync.Pool{New: func() any { return &keyedMAC{Hash: hmac.New(newHash[h], secret)} }}
 	}
 	return k
+}
+
+// keyedMAC is a MAC with room for its sum.
+type keyedMAC struct {
+	hash.Hash
+	sum [sha512.Size]byte
 }
 
 // sum appends the MAC of the content to dst.
 func (k hmacKey) sum(dst []byte, h Hash, content segments) []byte {
 	pool := k.pools[h]
-	mac := pool.Get().(hash.Hash)
+	mac := pool.Get().(*keyedMAC)
 	mac.Reset()
 	for _, s := range content {
 		mac.Write(s)
 	}
-	dst = mac.Sum(dst)
+	dst = append(dst, mac.Sum(mac.sum[:0])...)
 	pool.Put(mac)
 	return dst
 }

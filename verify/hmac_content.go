@@ -35,34 +35,29 @@ func (p *hmacPlan) stable(content segments, signed []byte) []byte {
 	if len(content) == 1 || p.custom != nil {
 		return signed
 	}
-	var kept segments
-	only := partText
-	for i, q := range p.template {
-		switch q.kind {
-		case partText, partConfig, partTimestamp:
-		default:
-			kept, only = append(kept, content[i]), q.kind
-		}
-	}
+	kept := p.stableParts
+	framed := len(kept) > 1 && p.malleable == nil
 	switch {
-	case len(kept) == 1 && only == partBody:
+	case len(kept) == 1 && p.template[kept[0]].kind == partBody:
 		return nil
-	case len(kept) == 1 || p.malleable != nil:
-		if len(kept) == len(content) {
-			return signed
+	case !framed && len(kept) == len(content):
+		return signed
+	}
+	d := sha256.New()
+	var length [8]byte
+	for _, i := range kept {
+		if framed {
+			binary.BigEndian.PutUint64(length[:], uint64(len(content[i])))
+			d.Write(length[:])
 		}
-		return digestOf(kept)
+		d.Write(content[i])
 	}
-	var framed segments
-	for _, part := range kept {
-		framed = append(framed, binary.BigEndian.AppendUint64(nil, uint64(len(part))), part)
-	}
-	return digestOf(framed)
+	return d.Sum(nil)
 }
 
 func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]segments, error) {
 	if p.custom == nil {
-		content, err := p.fill(r, body, s)
+		content, err := p.fill(nil, r, body, s)
 		return []segments{content}, err
 	}
 	forms, err := p.custom(r, body)
@@ -75,12 +70,12 @@ func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]se
 	return forms, nil
 }
 
-func (p *hmacPlan) fill(r *http.Request, body []byte, s signatureHead) (segments, error) {
-	out := make(segments, 0, len(p.template))
+// fill appends the parts of the signed content to out.
+func (p *hmacPlan) fill(out segments, r *http.Request, body []byte, s signatureHead) (segments, error) {
 	for i, q := range p.template {
 		switch q.kind {
-		case partText:
-			out = append(out, []byte(q.literal))
+		case partText, partConfig:
+			out = append(out, p.constants[i])
 		case partBody:
 			out = append(out, body)
 		case partJCS:
@@ -99,8 +94,6 @@ func (p *hmacPlan) fill(r *http.Request, body []byte, s signatureHead) (segments
 				return nil, err
 			}
 			out = append(out, []byte(u))
-		case partConfig:
-			out = append(out, []byte(p.config[q.arg]))
 		case partHeader:
 			name := textproto.CanonicalMIMEHeaderKey(q.arg)
 			value, n, err := field(r, name)

@@ -21,6 +21,7 @@ type hmacPlan struct {
 	idHeaders        []string // one per header, or none
 	separator        string
 	entries          []entryPattern
+	timedEntries     bool // an entry holds {timestamp}
 	hash             Hash
 	hashes           []Hash // that {alg} may name
 	tried            []Hash // all usable ones
@@ -29,6 +30,8 @@ type hmacPlan struct {
 	publicKeys       []ed25519.PublicKey
 	unit             time.Duration
 	template         []part
+	constants        segments   // one per part of the template; nil for variable parts
+	stableParts      []int      // parts of the template that do not change with the time
 	boundaries       []boundary // one per part of the template
 	malleable        []string   // parts without one
 	config           map[string]string
@@ -99,6 +102,7 @@ func (p *hmacPlan) setEntries(h *HMAC) error {
 		errs = append(errs, err)
 		p.entries = append(p.entries, e)
 	}
+	p.timedEntries = p.entriesHold(partTimestamp)
 	sig, ed25519 := p.entriesHold(partSig), p.entriesHold(partEd25519)
 	errs.addIf(!sig && !ed25519, "entries: none holds a signature")
 	errs.addIf(ed25519 && !sig && len(h.Secrets)+len(h.Keys) > 0, "entries: secrets are set and no entry holds {sig}")
@@ -127,7 +131,17 @@ func (p *hmacPlan) setTemplate(h *HMAC) error {
 	p.template = parts
 	var errs errorList
 	bodies := 0
-	for _, q := range parts {
+	p.constants = make(segments, len(parts))
+	for i, q := range parts {
+		switch q.kind {
+		case partText:
+			p.constants[i] = []byte(q.literal)
+		case partConfig:
+			p.constants[i] = []byte(p.config[q.arg])
+		case partTimestamp:
+		default:
+			p.stableParts = append(p.stableParts, i)
+		}
 		if q.isBody() {
 			bodies++
 		}
@@ -147,7 +161,7 @@ func (p *hmacPlan) checkPlaceholder(q part, h *HMAC) error {
 	switch q.kind {
 	case partText, partBody, partJCS, partURL:
 	case partTimestamp:
-		if len(h.TimestampHeaders) == 0 && !p.entriesHold(partTimestamp) {
+		if len(h.TimestampHeaders) == 0 && !p.timedEntries {
 			return errors.New("{timestamp} and no timestamp header or entry")
 		}
 	case partID:
@@ -182,7 +196,7 @@ func (p *hmacPlan) setTimestamp(h *HMAC) error {
 	p.unit = cmp.Or(h.TimestampUnit, time.Second)
 	known := p.unit == time.Second || p.unit == time.Millisecond
 	errs.addIf(!known, "timestamp unit: %v is neither 1s nor 1ms", p.unit)
-	inEntry, inHeader := p.entriesHold(partTimestamp), len(h.TimestampHeaders) > 0
+	inEntry, inHeader := p.timedEntries, len(h.TimestampHeaders) > 0
 	errs.addIf(inEntry && inHeader, "timestamp: both a header and an entry")
 	errs.addIf(h.Contents == nil && (inEntry || inHeader) && !p.templateHolds(partTimestamp),
 		"timestamp: it is read and not signed; content lacks {timestamp}")

@@ -22,7 +22,6 @@ const (
 
 type signatureHead struct {
 	header    int // index of the signature field
-	sigs      []signature
 	timestamp string
 	signedAt  time.Time
 	id        string
@@ -35,41 +34,41 @@ type signature struct {
 	bytes  [sha512.Size]byte
 }
 
-// read reads the signatures, the signed time and the signed id of the header fields.
-func (p *hmacPlan) read(r *http.Request) (signatureHead, error) {
+// read reads the signed time and id of the header fields, and the signatures into a buffer.
+func (p *hmacPlan) read(r *http.Request, buffer []signature) (signatureHead, []signature, error) {
 	s, value, err := p.find(r)
 	if err != nil {
-		return signatureHead{}, err
+		return signatureHead{}, nil, err
 	}
-	stamps, err := p.readEntries(&s, value)
+	sigs, stamps, err := p.readEntries(&s, value, buffer[:0])
 	if err != nil {
-		return signatureHead{}, err
+		return signatureHead{}, nil, err
 	}
 	if p.idHeaders != nil {
 		if s.id, err = p.readID(r, p.idHeaders[s.header]); err != nil {
-			return signatureHead{}, err
+			return signatureHead{}, nil, err
 		}
 	}
 	name := p.headers[s.header]
 	if p.timestampHeaders != nil {
 		name = p.timestampHeaders[s.header]
 		if s.timestamp, stamps, err = field(r, name); err != nil {
-			return signatureHead{}, err
+			return signatureHead{}, nil, err
 		}
 		if s.timestamp == "" {
 			stamps = 0
 		}
-	} else if !p.entriesHold(partTimestamp) {
-		return s, nil
+	} else if !p.timedEntries {
+		return s, sigs, nil
 	}
 	if stamps == 0 {
-		return signatureHead{}, &Error{Code: TimestampMissing, Component: name}
+		return signatureHead{}, nil, &Error{Code: TimestampMissing, Component: name}
 	}
 	var ok bool
 	if s.signedAt, ok = parseTimestamp(s.timestamp, p.unit); !ok {
-		return signatureHead{}, &Error{Code: TimestampMalformed, Component: name}
+		return signatureHead{}, nil, &Error{Code: TimestampMalformed, Component: name}
 	}
-	return s, nil
+	return s, sigs, nil
 }
 
 // find returns the value of the first signature field that is present. An empty field counts as
@@ -103,16 +102,16 @@ func field(r *http.Request, name string) (string, int, error) {
 	}
 }
 
-// readEntries collects the usable signatures and returns the number of timestamps.
-func (p *hmacPlan) readEntries(s *signatureHead, value string) (int, error) {
+// readEntries appends the usable signatures to sigs, and returns the number of timestamps.
+func (p *hmacPlan) readEntries(s *signatureHead, value string, sigs []signature) ([]signature, int, error) {
 	if len(value) > maxSignatureField {
-		return 0, p.malformed(s)
+		return nil, 0, p.malformed(s)
 	}
 	stamps, entries, code := 0, 0, SignatureMalformed
 	for more := true; more; {
 		var text string
 		if text, value, more = p.cut(value); entries == maxEntries {
-			return 0, p.malformed(s)
+			return nil, 0, p.malformed(s)
 		}
 		entries++
 		e, ok := p.parse(TrimOWS(text))
@@ -125,18 +124,18 @@ func (p *hmacPlan) readEntries(s *signatureHead, value string) (int, error) {
 		}
 		switch sig, refusal := p.decode(e); refusal {
 		case "":
-			s.sigs = append(s.sigs, sig)
+			sigs = append(sigs, sig)
 		case AlgorithmNotAllowed:
 			code = refusal
 		}
 	}
 	switch {
 	case stamps > 1:
-		return 0, p.malformed(s)
-	case len(s.sigs) == 0:
-		return 0, &Error{Code: code, Component: p.headers[s.header]}
+		return nil, 0, p.malformed(s)
+	case len(sigs) == 0:
+		return nil, 0, &Error{Code: code, Component: p.headers[s.header]}
 	}
-	return stamps, nil
+	return sigs, stamps, nil
 }
 
 func (p *hmacPlan) malformed(s *signatureHead) *Error {
@@ -222,35 +221,35 @@ func parseTimestamp(s string, unit time.Duration) (time.Time, bool) {
 // match compares every signature with every key and returns the id of the key that made one. If
 // no key has the id of a signature, one MAC is computed anyway, so the time does not reveal
 // which keys exist.
-func (p *hmacPlan) match(s signatureHead, content segments) (string, bool) {
+func (p *hmacPlan) match(sigs []signature, content segments) (string, bool) {
 	var buf [sha512.Size]byte
 	computed := false
 	for _, k := range p.keys {
 		for _, h := range p.tried {
-			if !slices.ContainsFunc(s.sigs, func(x signature) bool { return x.hash == h && x.kid == k.id }) {
+			if !slices.ContainsFunc(sigs, func(x signature) bool { return x.hash == h && x.kid == k.id }) {
 				continue
 			}
 			sum := k.sum(buf[:0], h, content)
 			computed = true
-			for i := range s.sigs {
-				x := &s.sigs[i]
+			for i := range sigs {
+				x := &sigs[i]
 				if x.hash == h && x.kid == k.id && x.length == len(sum) && hmac.Equal(x.bytes[:x.length], sum) {
 					return k.id, true
 				}
 			}
 		}
 	}
-	if i := slices.IndexFunc(s.sigs, func(x signature) bool { return x.hash != "" }); i >= 0 && !computed {
-		p.keys[0].sum(buf[:0], s.sigs[i].hash, content)
+	if i := slices.IndexFunc(sigs, func(x signature) bool { return x.hash != "" }); i >= 0 && !computed {
+		p.keys[0].sum(buf[:0], sigs[i].hash, content)
 	}
-	return "", p.matchPublic(s, content)
+	return "", p.matchPublic(sigs, content)
 }
 
-func (p *hmacPlan) matchPublic(s signatureHead, content segments) bool {
+func (p *hmacPlan) matchPublic(sigs []signature, content segments) bool {
 	var joined []byte
 	tried := 0
-	for i := range s.sigs {
-		x := &s.sigs[i]
+	for i := range sigs {
+		x := &sigs[i]
 		if x.hash != "" || x.length != ed25519.SignatureSize {
 			continue
 		}
@@ -261,7 +260,7 @@ func (p *hmacPlan) matchPublic(s signatureHead, content segments) bool {
 			if tried++; tried > maxPublicChecks*len(p.publicKeys) {
 				return false
 			}
-			if ed25519.Verify(k, joined, x.bytes[:x.length]) {
+			if ed25519.Verify(k, joined, bytes.Clone(x.bytes[:x.length])) { // the copy keeps sigs off the heap
 				return true
 			}
 		}

@@ -43,6 +43,39 @@ func TestAllocationsOfAVerification(t *testing.T) {
 	}
 }
 
+// TestAllocationsOfAnHMAC bounds what the verification of an HMAC allocates: the digests, and the
+// timestamp and identifier as bytes.
+func TestAllocationsOfAnHMAC(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector empties sync.Pools")
+	}
+	body := []byte(strings.Repeat("x", 1024))
+	read := func() ([]byte, error) { return body, nil }
+	for name, c := range map[string]struct {
+		scheme *HMAC
+		most   float64
+	}{
+		"the body":          {bodyScheme(), 1},
+		"a time":            {timedScheme(), 2},
+		"a time and an id":  {idScheme(), 4},
+		"a named algorithm": {algScheme(), 1},
+	} {
+		r := request()
+		r.Header.Set("New-Id", "e1")
+		if err := c.scheme.Sign(r, body, testNow); err != nil {
+			t.Fatal(err)
+		}
+		got := testing.AllocsPerRun(100, func() {
+			if _, err := c.scheme.Verify(r, read); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got > c.most {
+			t.Errorf("%s: %v allocations, want at most %v", name, got, c.most)
+		}
+	}
+}
+
 // TestBuffersReferToNoRequest verifies requests, valid and not, and looks at what stays in memory.
 func TestBuffersReferToNoRequest(t *testing.T) {
 	t.Parallel()
