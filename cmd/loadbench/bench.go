@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -74,9 +75,24 @@ func measureAll(ctx context.Context, s settings, progress io.Writer) (*results, 
 
 // wants returns whether a receiver is available and selected for a workload.
 func (b *bench) wants(w workload, name string) bool {
-	only := strings.FieldsFunc(b.only, func(r rune) bool { return r == ',' })
-	selected := len(only) == 0 || slices.Contains(only, w.name) || slices.Contains(only, name)
-	return selected && b.receivers.binaries[name] != ""
+	names, receivers, _ := b.selected() // checked before
+	return b.receivers.binaries[name] != "" && (len(names) == 0 || slices.Contains(names, w.name)) &&
+		(len(receivers) == 0 || slices.Contains(receivers, name))
+}
+
+// selected returns the workloads and the receivers that -only names; without any, all are selected.
+func (s settings) selected() (names, receivers []string, err error) {
+	for name := range strings.FieldsFuncSeq(s.only, func(r rune) bool { return r == ',' }) {
+		switch {
+		case slices.ContainsFunc(workloads, func(w workload) bool { return w.name == name }):
+			names = append(names, name)
+		case slices.ContainsFunc(workloads, func(w workload) bool { return slices.Contains(w.receivers, name) }):
+			receivers = append(receivers, name)
+		default:
+			err = errors.Join(err, fmt.Errorf("-only: %q is neither a workload nor a receiver", name))
+		}
+	}
+	return names, receivers, err
 }
 
 // measureRound measures the receivers of a workload, in alternating order.
@@ -97,6 +113,7 @@ func (b *bench) measureRound(ctx context.Context, m *measured, number int) error
 	rate := 0.0
 	if w.share > 0 {
 		if rate = w.share * b.results.rate("hand", "new-64"); rate == 0 {
+			b.skip(m.Name + " is skipped: it needs the rate of hand in new-64")
 			return nil
 		}
 	}
@@ -115,6 +132,9 @@ func (b *bench) measureRound(ctx context.Context, m *measured, number int) error
 
 // skip reports something that is not measured, or not as it should be.
 func (b *bench) skip(why string) {
+	if slices.Contains(b.results.Notes, why) {
+		return
+	}
 	b.results.Notes = append(b.results.Notes, why)
 	_, _ = fmt.Fprintln(b.progress, why)
 }
@@ -140,11 +160,14 @@ func (b *bench) findBinaries(ctx context.Context) (err error) {
 	}
 	if redis, err := exec.LookPath("redis-server"); err == nil {
 		found["hand"], found["hand+worker"] = redis, redis
+		b.results.Machine = append(b.results.Machine, versionOf(ctx, redis, "--version"))
 	} else {
 		b.skip("the hand-written receivers are skipped: redis-server is not installed")
 	}
-	if found["webhook"], err = findWebhook(ctx, programs); err != nil {
-		b.skip("adnanh/webhook is skipped: " + err.Error())
+	if found["webhook"] = findWebhook(ctx, programs); found["webhook"] == "" {
+		b.skip("adnanh/webhook is skipped: it is not installed and cannot be built")
+	} else {
+		b.results.Machine = append(b.results.Machine, versionOf(ctx, found["webhook"], "-version"))
 	}
 	for name, binary := range found {
 		if binary == "" {
@@ -157,16 +180,26 @@ func (b *bench) findBinaries(ctx context.Context) (err error) {
 	return nil
 }
 
-// findWebhook returns the installed webhook, or builds it.
-func findWebhook(ctx context.Context, dir string) (string, error) {
-	if binary, err := exec.LookPath("webhook"); err == nil {
-		return binary, nil
+// versionOf returns what a program prints about its version.
+func versionOf(ctx context.Context, binary, flag string) string {
+	out, err := exec.CommandContext(ctx, binary, flag).Output()
+	text, _, _ := strings.Cut(strings.TrimSpace(string(out)), " sha=") // of Redis
+	if err != nil {
+		return binary + " of unknown version"
+	}
+	return text
+}
+
+// findWebhook returns the installed webhook, or builds it, or returns "".
+func findWebhook(ctx context.Context, dir string) string {
+	binary, err := exec.LookPath("webhook")
+	if err == nil && strings.HasPrefix(versionOf(ctx, binary, "-version"), "webhook version") {
+		return binary
 	}
 	cmd := exec.CommandContext(ctx, "go", "install", "github.com/adnanh/webhook@2.8.2")
 	cmd.Env = append(os.Environ(), "GOBIN="+dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		first, _, _ := strings.Cut(string(out), "\n")
-		return "", fmt.Errorf("it is not installed and cannot be built: %w: %s", err, first)
+	if cmd.Run() != nil {
+		return ""
 	}
-	return filepath.Join(dir, "webhook"), nil
+	return filepath.Join(dir, "webhook")
 }

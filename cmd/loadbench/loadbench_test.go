@@ -3,11 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -124,6 +128,52 @@ func TestGoalsAreMediansOfTheRatiosOfOneRound(t *testing.T) {
 	}
 }
 
+func TestARoundEndsWhenEveryEventIsHandled(t *testing.T) {
+	t.Parallel()
+	var handled atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, "# HELP a b\na{x=\"1 2\"} %d\na{x=\"2\"} 1\n", handled.Add(1))
+	}))
+	defer server.Close()
+	r := running{metrics: server.URL, handled: func(m metrics) float64 { return m["a"] }}
+	if err := r.wait(t.Context(), 5); err != nil || handled.Load() != 4 {
+		t.Errorf("waited for 5 events until %d+1 were handled: %v", handled.Load(), err)
+	}
+}
+
+// TestAtAFixedRateDeliveriesAreDueInTime sends deliveries to a server that needs 20 times as long
+// as the interval between them.
+func TestAtAFixedRateDeliveriesAreDueInTime(t *testing.T) {
+	t.Parallel()
+	var status atomic.Int64
+	status.Store(http.StatusOK)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(20 * time.Millisecond)
+		w.WriteHeader(int(status.Load()))
+	}))
+	defer server.Close()
+	p := plan{
+		workload: workload{clients: 2, signature: "github"}, address: server.Listener.Addr().String(),
+		length: 40 * time.Millisecond, size: 256, rate: 1000,
+	}
+	senders, err := p.senders(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := p.run(t.Context(), senders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each client sends its 20 or 21 deliveries one after the other.
+	if n := len(a.took); n != 41 || a.fresh != 41 || a.took[n-1] < 300*time.Millisecond {
+		t.Errorf("%d deliveries, %d new, the slowest in %v; want 41, all new, and 0.36 s", n, a.fresh, a.took[n-1])
+	}
+	status.Store(http.StatusServiceUnavailable)
+	if _, err := p.run(t.Context(), senders); err == nil {
+		t.Error("refusals do not end the load")
+	}
+}
+
 func TestMissingProgramsAreReportedAndSkipped(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	s := short(t, "")
@@ -133,6 +183,9 @@ func TestMissingProgramsAreReportedAndSkipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.disk.close()
+	if s.only = "claim,bear"; s.run(t.Context(), io.Discard, io.Discard) == nil {
+		t.Error("-only accepts an unknown name")
+	}
 	notes := strings.Join(b.results.Notes, "\n")
 	for _, want := range []string{"file system", "redis-server is not installed", "adnanh/webhook is skipped"} {
 		if !strings.Contains(notes, want) {
@@ -177,14 +230,16 @@ func TestGrowthIsThatBetweenTheSecondAndTheLastQuarter(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		samples []float64
+		slack   float64
 		flat    bool
 	}{
-		{[]float64{1, 5, 10, 10, 11, 9, 10, 11}, true}, // the first quarter fills the window
-		{[]float64{1, 2, 3, 4, 5, 6, 7, 8}, false},
-		{[]float64{9, 8, 7, 7, 4, 4, 4, 4}, true},
+		{[]float64{1, 5, 10, 10, 11, 9, 10, 11}, 0, true}, // the first quarter fills the window
+		{[]float64{1, 2, 3, 4, 5, 6, 7, 8}, 0, false},
+		{[]float64{1, 2, 3, 4, 5, 6, 7, 8}, 4, true},
+		{[]float64{9, 8, 7, 7, 4, 4, 4, 4}, 0, true},
 	} {
-		if g := growthOf("x", c.samples); g.flat() != c.flat {
-			t.Errorf("%v: %+v is flat: %v, want %v", c.samples, g, g.flat(), c.flat)
+		if g := growthOf("x", c.samples, c.slack); g.Flat != c.flat {
+			t.Errorf("%v: %+v, want flat %v", c.samples, g, c.flat)
 		}
 	}
 }

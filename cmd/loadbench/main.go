@@ -40,7 +40,7 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 7, "rounds; each measures every receiver, and medians count")
 	flag.IntVar(&s.body, "body", 1024, "size of a payload in bytes")
 	flag.DurationVar(&s.time, "time", 3*time.Second, "how long a receiver is loaded in a round")
-	flag.StringVar(&s.only, "only", "", "comma-separated workloads or receivers to measure (default: all)")
+	flag.StringVar(&s.only, "only", "", "workloads and receivers to measure, such as new-64,bare,eyelet (default: all)")
 	flag.StringVar(&s.dir, "dir", "", "parent folder of the stores (default: the system's temporary folder)")
 	flag.StringVar(&s.eyelet, "eyelet", "", "binary of Eyelet to measure (default: built from this module)")
 	flag.StringVar(&s.against, "against", "", "another binary of Eyelet, measured beside it as \"old\"")
@@ -67,6 +67,12 @@ func (s settings) run(ctx context.Context, out, progress io.Writer) error {
 	}
 	if s.rounds < 1 || s.body < 128 || s.body > maxBody/2 || s.time <= 0 {
 		return errors.New("-rounds must be at least 1, -body from 128 to 524288, and -time positive")
+	}
+	if s.profile != "" && s.eyelet != "" {
+		return errors.New("-profile needs the binary that is built here, without -eyelet")
+	}
+	if _, _, err := s.selected(); err != nil {
+		return err
 	}
 	if s.soak > 0 {
 		return soak(ctx, s, out, progress)

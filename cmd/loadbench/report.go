@@ -15,6 +15,9 @@ func (r *results) print(out io.Writer) error {
 		_, _ = fmt.Fprintln(out, line)
 	}
 	for _, m := range r.Workloads {
+		if len(m.Rounds) == 0 {
+			continue
+		}
 		_, _ = fmt.Fprintf(out, "\n%s: median of %d rounds\n", m.Title, len(m.Rounds))
 		printTable(out, m.Table())
 	}

@@ -55,7 +55,7 @@ func (b *bench) round(ctx context.Context, name string, w workload, rate float64
 	if err := r.wait(ctx, float64(before.fresh)); err != nil {
 		return f, err
 	}
-	if b.profile != "" && b.eyelet == "" && name == "eyelet" {
+	if b.profile != "" && name == "eyelet" {
 		saved := make(chan error, 1)
 		go func() { saved <- saveProfile(ctx, r.profile, b.profile, p.length) }()
 		defer func() { err = errors.Join(err, <-saved) }()
