@@ -3,6 +3,7 @@ package dedup
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -82,11 +83,12 @@ func (c *Claim) Check() error {
 		"series of another space, or of a quarantined delivery")
 	check(c.Quarantine != nil && c.Occurrence != nil, "occurrence of a quarantined delivery")
 	check(c.Occurrence != nil && c.Key.Space != "", "occurrence of a key in another space")
-	seen := map[string]bool{}
-	for _, t := range c.Tasks {
+	for i, t := range c.Tasks {
 		check(t.Handler == "", "task without a handler")
-		check(seen[t.Handler], "two tasks of handler "+t.Handler)
-		seen[t.Handler] = true
+		same := func(other NewTask) bool { return other.Handler == t.Handler }
+		if slices.ContainsFunc(c.Tasks[:i], same) {
+			check(true, "two tasks of handler "+t.Handler)
+		}
 	}
 	return errors.Join(errs...)
 }

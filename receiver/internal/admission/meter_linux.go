@@ -2,8 +2,9 @@ package admission
 
 import (
 	"runtime"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // start ties the goroutine to its thread, whose processor time is then its own.
@@ -19,9 +20,9 @@ func (threadMeter) stop(since time.Duration) time.Duration {
 }
 
 func threadTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_THREAD, &u) != nil {
+	var used unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used) != nil {
 		return 0
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Duration(used.Nano())
 }
