@@ -26,6 +26,20 @@ var goals = []goal{
 	{"allocations per delivery, with a handler", "new-64", ofEyelet(allocs), false, 100, 60},
 }
 
+// comparison are the figures against the other binary of Eyelet (-against), for each workload with
+// it. They have no goals.
+func (r *results) comparison() []goal {
+	var all []goal
+	for _, m := range r.Workloads {
+		rate, used := against("old", perSecond), against("old", cpu)
+		all = append(all,
+			goal{title: m.Name + ": rate against old", workload: m.Name, figure: rate, atLeast: true},
+			goal{title: m.Name + ": CPU against old", workload: m.Name, figure: used})
+	}
+	return all
+}
+
+func perSecond(f figures) float64      { return f.PerSecond }
 func cpu(f figures) float64            { return f.CPU }
 func p50(f figures) float64            { return f.P50 }
 func p99(f figures) float64            { return f.P99 }

@@ -119,6 +119,10 @@ func TestGoalsAreMediansOfTheRatiosOfOneRound(t *testing.T) {
 	if got := goals[1].of(r); !math.IsNaN(got.Median) {
 		t.Errorf("%s was not measured: %v, want NaN", goals[1].title, got)
 	}
+	rounds[0]["old"], rounds[1]["old"] = figures{PerSecond: 100, CPU: 60}, figures{PerSecond: 50, CPU: 120}
+	if rows := r.GoalRows(); len(rows) != 5 || rows[3][1] != "2.00" || rows[4][1] != "0.50" {
+		t.Errorf("rows against another binary: %q", rows)
+	}
 	if m := medianOf(rounds, "eyelet"); m.PerSecond != 150 || m.CPU != 60 {
 		t.Errorf("medians of Eyelet: %+v", m)
 	}

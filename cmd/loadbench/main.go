@@ -8,8 +8,9 @@
 // is handled, and the CPU time until then counts. On Linux and as root, the receivers use a file
 // system of their own, so the flushes of its device are theirs.
 //
-//	go run ./cmd/loadbench                                  # a quarter of an hour
-//	go run ./cmd/loadbench -only new-64 -rounds 3 -time 1s  # half a minute
+//	go run ./cmd/loadbench                                       # a quarter of an hour
+//	go run ./cmd/loadbench -only new-64 -rounds 3 -time 1s       # half a minute
+//	go run ./cmd/loadbench -only new-64,eyelet -against OTHER    # two binaries of Eyelet
 package main
 
 import (

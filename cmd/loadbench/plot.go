@@ -28,7 +28,7 @@ func (r *results) plot() []byte {
 			title  string
 			figure func(figures) float64
 		}{
-			{"handled deliveries per second", func(f figures) float64 { return f.PerSecond }},
+			{"handled deliveries per second", perSecond},
 			{"CPU per delivery, µs", cpu},
 		} {
 			rows = max(rows, r.panel(&b, i*plotPanel+10, y, name, panel.title, panel.figure))

@@ -56,7 +56,7 @@ func (m measured) Table() [][]string {
 // GoalRows returns each goal that was measured, with the figure of this run.
 func (r *results) GoalRows() [][]string {
 	rows := [][]string{{"figure", "median", "lowest to highest", "goal", "stretch goal"}}
-	for _, g := range goals {
+	for _, g := range slices.Concat(goals, r.comparison()) {
 		s, sign := g.of(r), "≤ "
 		if math.IsNaN(s.Median) {
 			continue
