@@ -52,10 +52,11 @@ func (w *discard) WriteHeader(status int)          { w.status = status }
 func (w *discard) Write(p []byte) (int, error)     { return len(p), nil }
 func (w *discard) SetReadDeadline(time.Time) error { return nil }
 
-// deliveryAllocations returns how many allocations a delivery needs before and after the store.
-func deliveryAllocations(t *testing.T, p producer.Producer, r *http.Request, body string, v dedup.Verdict) float64 {
+// deliveryAllocations returns how many allocations a delivery needs before and after the store,
+// which answers with the verdict. The response has the status.
+func deliveryAllocations(t *testing.T, r *http.Request, body string, v dedup.Verdict, status int) float64 {
 	t.Helper()
-	store := &instantStore{verdict: v}
+	store, p := &instantStore{verdict: v}, preset.GitHub(testSecret)
 	rx, err := Open(Config{
 		Store: store, Producers: []producer.Producer{p}, Logger: slog.New(slog.DiscardHandler),
 		URL:      "https://hooks.example.com",
@@ -69,18 +70,21 @@ func deliveryAllocations(t *testing.T, p producer.Producer, r *http.Request, bod
 			t.Error(err)
 		}
 	}()
-	text := bytes.NewReader([]byte(body))
+	raw := []byte(body)
+	text := bytes.NewReader(raw)
 	r.Body, r.ContentLength = io.NopCloser(text), int64(len(body))
 	w := &discard{header: http.Header{}}
 	handler := rx.Handler()
 	return testing.AllocsPerRun(100, func() {
-		text.Reset([]byte(body))
+		text.Reset(raw)
 		clear(w.header)
-		if handler.ServeHTTP(w, r); w.status != http.StatusOK {
+		if handler.ServeHTTP(w, r); w.status != status {
 			t.Fatal(w.status, w.header)
 		}
 	})
 }
+
+const testSecret = "0123456789abcdef0123"
 
 func gitHubRequest(secret, body string) *http.Request {
 	return &http.Request{
@@ -97,16 +101,22 @@ func gitHubRequest(secret, body string) *http.Request {
 // TestAllocationsOfADelivery bounds what a request costs the garbage collector. The bounds may only
 // fall.
 func TestAllocationsOfADelivery(t *testing.T) {
-	const secret = "0123456789abcdef0123"
 	body := `{"action":"opened","text":"` + strings.Repeat("lorem ipsum ", 80) + `"}`
 	for _, row := range []struct {
+		name    string
+		secret  string
 		verdict dedup.Verdict
+		status  int
 		most    float64
-	}{{dedup.New, 24}, {dedup.Known, 25}} {
-		n := deliveryAllocations(t, preset.GitHub(secret), gitHubRequest(secret, body), body, row.verdict)
+	}{
+		{"new", testSecret, dedup.New, 200, 19},
+		{"known", testSecret, dedup.Known, 200, 20},
+		{"refused", "another secret of 24 bytes", 0, 401, 20},
+	} {
+		n := deliveryAllocations(t, gitHubRequest(row.secret, body), body, row.verdict, row.status)
 		if n > row.most {
-			t.Errorf("%s: %v allocations, want at most %v", row.verdict, n, row.most)
+			t.Errorf("%s: %v allocations, want at most %v", row.name, n, row.most)
 		}
-		t.Log(row.verdict, n)
+		t.Log(row.name, n)
 	}
 }

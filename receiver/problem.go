@@ -250,9 +250,9 @@ func publicCode(code verify.Code) verify.Code {
 // problemFor returns the row of a code. Unknown codes become internal_error.
 func problemFor(code verify.Code) problem {
 	code = publicCode(code)
-	for _, row := range problems {
-		if row.Code == code {
-			return row
+	for i := range problems {
+		if problems[i].Code == code {
+			return problems[i]
 		}
 	}
 	return problemFor(codeInternal)
@@ -273,16 +273,16 @@ func fail(code verify.Code, err error) *failure { return &failure{code: code, er
 
 // failureOf returns the failure of any error. Unexpected errors are internal_error.
 func failureOf(err error) *failure {
-	var own *failure
-	var refusal *verify.Error
-	var unavailable *dedup.ErrUnavailable
-	switch {
-	case errors.As(err, &own):
+	if own, ok := errors.AsType[*failure](err); ok {
 		return own
-	case errors.As(err, &refusal):
+	}
+	if refusal, ok := errors.AsType[*verify.Error](err); ok {
 		return &failure{code: codeOf(refusal), err: err, after: refusal.RetryAfter}
-	case errors.As(err, &unavailable):
+	}
+	if unavailable, ok := errors.AsType[*dedup.ErrUnavailable](err); ok {
 		return &failure{code: codeStore, err: err, after: unavailable.RetryAfter}
+	}
+	switch {
 	case errors.Is(err, admission.ErrBusy):
 		return fail(codeBusy, err)
 	case errors.Is(err, dedup.ErrTooLarge):
@@ -351,7 +351,7 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 	header := http.Header{
 		"Content-Type":  {"application/problem+json"},
 		"Cache-Control": {"no-store"},
-		"Link":          {fmt.Sprintf(`<%s>; rel="describedby"`, rx.policyURL)},
+		"Link":          {"<" + rx.policyURL + `>; rel="describedby"`},
 	}
 	maps.Copy(header, f.header)
 	switch row.Code {
