@@ -29,8 +29,8 @@ var workloads = []workload{
 		receivers: []string{"bare", "hand", "hand+worker", "eyelet"},
 	},
 	{
-		name: "duplicates", title: "90 % duplicates, 64 clients", clients: 64, signature: "github",
-		handler: "stdout", duplicates: 0.9, receivers: []string{"bare", "hand", "eyelet"},
+		name: "duplicates", title: "90 % duplicates, without a handler, 64 clients", clients: 64, signature: "github",
+		handler: "none", duplicates: 0.9, receivers: []string{"bare", "hand", "eyelet"},
 	},
 	{
 		name: "claim", title: "Claim only, without a handler, 64 clients", clients: 64, signature: "github",
