@@ -118,7 +118,7 @@ func CloudEventData(contentType string, body []byte) (kind string, data []byte, 
 	default:
 		return contentType, body, nil
 	}
-	e, err := parseStructured(body)
+	e, err := parseStructured(newDocument(body))
 	if err != nil {
 		return "", nil, err
 	}
@@ -154,7 +154,7 @@ func (d *Delivery) cloudEvents() ([]cloudEvent, error) {
 		var events []cloudEvent
 		err := d.checkMode()
 		if err == nil {
-			events, err = parseCloudEvents(d.Request.Header, d.Body)
+			events, err = parseCloudEvents(d)
 		}
 		d.parsed = &parsedEvents{request: d.Request, body: d.Body, events: events, err: err}
 	}

@@ -21,8 +21,9 @@ type cloudEvent struct {
 	data             []byte            // its data, decoded
 }
 
-// parseCloudEvents reads the events of a request.
-func parseCloudEvents(h http.Header, body []byte) ([]cloudEvent, error) {
+// parseCloudEvents reads the events of a delivery.
+func parseCloudEvents(d *Delivery) ([]cloudEvent, error) {
+	h := d.Request.Header
 	kinds := h.Values("Content-Type")
 	if len(kinds) > 1 {
 		return nil, &verify.Error{Code: verify.AmbiguousField, Component: "content-type"}
@@ -32,11 +33,11 @@ func parseCloudEvents(h http.Header, body []byte) ([]cloudEvent, error) {
 	var err error
 	switch kind {
 	case "":
-		one, err = parseBinary(h, body)
+		one, err = parseBinary(h, d.Body)
 	case MediaCloudEvent:
-		one, err = parseStructured(body)
+		one, err = parseStructured(d.document())
 	case MediaCloudEventBatch:
-		return parseBatch(body)
+		return parseBatch(d.document())
 	default:
 		return nil, &verify.Error{Code: verify.MediaTypeUnsupported, Component: "content-type"}
 	}
@@ -146,33 +147,33 @@ func unquoteField(value string) (string, error) {
 }
 
 // parseStructured reads an event in the JSON event format.
-func parseStructured(body []byte) (cloudEvent, error) {
-	doc, err := checkedBody(body, '{')
+func parseStructured(doc *document) (cloudEvent, error) {
+	object, err := doc.beginsWith('{')
 	if err != nil {
 		return cloudEvent{}, err
 	}
-	return parseEvent(doc)
+	return parseEvent(object)
 }
 
-// checkedBody returns checked JSON that begins with the byte.
-func checkedBody(body []byte, first byte) ([]byte, error) {
-	doc := newDocument(body)
-	if doc.err == nil && doc.json.Text[0] != first {
-		doc.err = strictjson.ErrSyntax
+// beginsWith returns the JSON if that is its first byte.
+func (d *document) beginsWith(first byte) ([]byte, error) {
+	err := d.err
+	if err == nil && d.json.Text[0] != first {
+		err = strictjson.ErrSyntax
 	}
-	if doc.err != nil {
-		return nil, malformed("body", doc.err)
+	if err != nil {
+		return nil, malformed("body", err)
 	}
-	return doc.json.Text, nil
+	return d.json.Text, nil
 }
 
-func parseBatch(body []byte) ([]cloudEvent, error) {
-	doc, err := checkedBody(body, '[')
+func parseBatch(doc *document) ([]cloudEvent, error) {
+	array, err := doc.beginsWith('[')
 	if err != nil {
 		return nil, err
 	}
 	events := []cloudEvent{}
-	err = strictjson.EachElement(doc, func(value []byte) error {
+	err = strictjson.EachElement(array, func(value []byte) error {
 		if value[0] != '{' {
 			return malformed(fmt.Sprintf("event %d", len(events)), strictjson.ErrSyntax)
 		}
