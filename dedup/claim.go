@@ -31,6 +31,11 @@ type Claim struct {
 	// Fingerprint is the digest of the payload. Zero never conflicts.
 	Fingerprint Fingerprint
 	Payload     Payload
+	// GivesPayload gives the maps and the body of Payload to the store, which may return them from
+	// the first Take instead of copies. If the verdict is New, or after an error, nothing else may
+	// read them any more, and the record of the decision may come without them. It has no effect
+	// with Hold.
+	GivesPayload bool
 	// Response is stored with a new record. Leave it zero with Hold.
 	Response Response
 	// Tasks are the work of the handlers. Without any, the event is done at once and Note says why.

@@ -100,6 +100,8 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 	e.claim = dedup.Claim{
 		Key: key, Aliases: d.aliases(e.parts.aliases[:0], key), Payload: payload,
 		Window: p.Window, DropBody: p.DropBody, Note: it.Note,
+		// Else several items share the header, or the description of the producer has the body.
+		GivesPayload: len(d.items) == 1 && !d.extractsBody(),
 	}
 	d.remember(e)
 	var ok bool

@@ -115,8 +115,8 @@ const (
 	labelAttribute  = "signature_label" // the label of the signature (RFC 9421)
 )
 
-// withProof returns the attributes of an event, with what verification proved. whole means that
-// header and body are stored as received, so the signature is about them.
+// withProof returns a copy of the attributes of an event, with what verification proved. whole
+// means that header and body are stored as received, so the signature is about them.
 func withProof(read map[string]string, id verify.Identity, whole bool) map[string]string {
 	proof := [...][2]string{
 		{keyIDAttribute, id.KeyID},
@@ -127,7 +127,7 @@ func withProof(read map[string]string, id verify.Identity, whole bool) map[strin
 		proof[2][1] = ""
 	}
 	if !slices.ContainsFunc(proof[:], func(p [2]string) bool { return p[1] != "" || read[p[0]] != "" }) {
-		return read
+		return maps.Clone(read)
 	}
 	attributes := make(map[string]string, len(read)+len(proof))
 	maps.Copy(attributes, read)

@@ -354,6 +354,9 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	}
 	b.putAliases(p.hash, &rec)
 	next.rec = withoutDescription(rec)
+	if c.GivesPayload && !c.Hold && next.event.Kind == record.BodyInline {
+		next.given = c
+	}
 	b.put(next)
 	d.Record = next.rec
 	d.Record.Tasks = slices.Clone(rec.Tasks)

@@ -97,7 +97,7 @@ func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 	next.rec.Recover(task, b.now, 0)
 	b.token++
 	l := next.rec.Start(task, b.token, b.now, o.lease)
-	rec, err := next.record()
+	rec, err := next.hand()
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,10 @@ type row struct {
 	event    record.Event // not loaded if only the outline was read
 	fresh    bool         // the event itself has to be written
 	dirty    bool
-	gone     bool   // deleted
-	checksum uint32 // of the stored value with the newest state; see record.Mark
-	before   tally  // of the stored record
+	gone     bool         // deleted
+	checksum uint32       // of the stored value with the newest state; see record.Mark
+	before   tally        // of the stored record
+	given    *dedup.Claim // of a new event, until a worker gets its payload; else nil
 }
 
 // changed reports whether a batch has changed the row, instead of only reading it.
@@ -35,6 +36,19 @@ func (r *row) record() (dedup.Record, error) {
 	rec := r.rec
 	rec.Tasks, rec.Response = slices.Clone(r.rec.Tasks), r.rec.Response.Clone()
 	return rec, r.event.Describe(r.place, &rec)
+}
+
+// hand returns a copy of the record for a worker, with the body if its claim gave the payload away,
+// which can be handed on once.
+func (r *row) hand() (dedup.Record, error) {
+	c := r.given
+	if r.given = nil; c == nil {
+		return r.record()
+	}
+	rec := r.rec
+	rec.Tasks, rec.Response = slices.Clone(r.rec.Tasks), r.rec.Response.Clone()
+	rec.Key, rec.Aliases, rec.Payload = c.Key, slices.Clone(c.Names()), c.Payload
+	return rec, nil
 }
 
 // withoutDescription drops the fields that the encoded event holds, except the endpoint.
@@ -150,12 +164,21 @@ func (c *rowCache) keep(r *row) {
 	if r.gone || !r.event.Loaded() || !r.rec.Open() || c.bytes+r.weight() > c.max {
 		return
 	}
+	if c.bytes > c.max/2 {
+		r.given = nil // a backlog needs the room
+	}
 	r.dirty, r.fresh, r.before = false, false, r.tally()
 	c.rows[r.place] = r
 	c.bytes += r.weight()
 }
 
-func (r *row) weight() int64 { return r.event.Memory() + 768 }
+func (r *row) weight() int64 {
+	n := r.event.Memory() + 768
+	if r.given != nil {
+		n *= 2
+	}
+	return n
+}
 
 // generation is an event behind the newest one of its key.
 type generation struct {

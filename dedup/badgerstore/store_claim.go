@@ -82,6 +82,9 @@ func (o *claimOp) answer() []dedup.Decision {
 		}
 		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, c.Names(), c.Payload
 		d.Record.Payload.Body = nil
+		if c.GivesPayload {
+			d.Record.Payload.Header, d.Record.Payload.Attributes = nil, nil
+		}
 	}
 	return o.decisions
 }

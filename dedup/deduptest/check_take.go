@@ -25,26 +25,28 @@ var takeChecks = []check{
 		x.same(x.get(event), w.Record, "stored record")
 	}},
 	{"TheCallerOwnsTheResult", func(x *rig) {
-		c := handled("a", "one", "two")
-		c.Payload.Header = http.Header{"Content-Type": {"text/plain"}}
-		c.Payload.Attributes = map[string]string{"source": "here"}
-		c.Response = dedup.Response{Status: 202, Header: http.Header{"Location": {"/a"}}, Body: []byte("kept")}
-		event := x.accept(c)
-		spoil := func(r *dedup.Record) {
-			r.Payload.Header["Content-Type"][0], r.Payload.Attributes["source"] = "changed", "changed"
-			r.Response.Header["Location"][0], r.Response.Body[0] = "changed", 'X'
-			r.Payload.Body[0] = 'X'
-		}
-		first := x.take()
-		spoil(&first.Record)
-		second := x.take()
-		x.same(x.get(event), second.Record, "the other task's record")
-		p := second.Record.Payload
-		if p.Header.Get("Content-Type") != "text/plain" || p.Attributes["source"] != "here" || p.Body[0] == 'X' {
-			x.Errorf("payload %+v", p)
-		}
-		if a := second.Record.Response; a.Header.Get("Location") != "/a" || string(a.Body) != "kept" {
-			x.Errorf("response %+v", a)
+		event := x.accept(precious("a"))
+		x.spoil(event, x.take())
+		x.spoil(event, x.take())
+	}},
+	{"TheCallerOwnsAPayloadThatTheClaimGave", func(x *rig) {
+		for _, id := range []string{"taken later", "taken at once"} {
+			c := precious(id)
+			c.GivesPayload = true
+			var w dedup.Work
+			if id == "taken at once" {
+				next := x.waiting()
+				x.accept(c)
+				w = next()
+			} else {
+				x.accept(c)
+				w = x.take()
+			}
+			event := w.Record.Event
+			x.spoil(event, w)
+			x.spoil(event, x.takeOf(event))
+			x.finish(w.Lease, retry(0))
+			x.spoil(event, x.takeOf(event))
 		}
 	}},
 	{"ATaskIsTakenOnce", func(x *rig) {
@@ -249,4 +251,13 @@ var takeChecks = []check{
 		x.same(x.get(event), before, "record")
 		x.finish(w.Lease, done())
 	}},
+}
+
+// precious is an event with two tasks, and with maps and bodies that can be changed.
+func precious(id string) dedup.Claim {
+	c := handled(id, "one", "two")
+	c.Payload.Header = http.Header{"Content-Type": {"text/plain"}}
+	c.Payload.Attributes = map[string]string{"source": "here"}
+	c.Response = dedup.Response{Status: 202, Header: http.Header{"Location": {"/a"}}, Body: []byte("kept")}
+	return c
 }

@@ -205,6 +205,23 @@ func (x *rig) finishMany(all []dedup.LeaseResult, want ...error) {
 	}
 }
 
+// spoil checks the record of a task of a precious event, and changes all that it holds.
+func (x *rig) spoil(event string, w dedup.Work) {
+	x.Helper()
+	r := &w.Record
+	x.same(x.get(event), *r, "the stored record")
+	if p := r.Payload; p.Header.Get("Content-Type") != "text/plain" || p.Attributes["source"] != "here" ||
+		string(p.Body) != "body of "+r.Key.ID || p.Type != "order.paid" {
+		x.Errorf("payload %+v", p)
+	}
+	if a := r.Response; a.Header.Get("Location") != "/a" || string(a.Body) != "kept" {
+		x.Errorf("response %+v", a)
+	}
+	r.Payload.Header["Content-Type"][0], r.Payload.Attributes["source"] = "changed", "changed"
+	r.Response.Header["Location"][0], r.Response.Body[0] = "changed", 'X'
+	r.Payload.Body[0] = 'X'
+}
+
 func (x *rig) state(event string, task int, want dedup.State) {
 	x.Helper()
 	equal(x, "state of the task", x.get(event).Tasks[task].State, want)
