@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -82,7 +81,7 @@ func (d *delivery) begin(ctx context.Context, e *entry, decision dedup.Decision)
 	task := run.task()
 	if task.Attempt == 1 {
 		p := e.claim.Payload // a decision comes without the body
-		p.Header, p.Attributes = p.Header.Clone(), maps.Clone(p.Attributes)
+		p.Header = p.Header.Clone()
 		run.rec.Payload = p
 		return run, nil
 	}

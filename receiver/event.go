@@ -115,7 +115,7 @@ const (
 	labelAttribute  = "signature_label" // the label of the signature (RFC 9421)
 )
 
-// withProof returns a copy of the attributes of an event, with what verification proved. whole
+// withProof returns the attributes of an event, with what verification proved. whole
 // means that header and body are stored as received, so the signature is about them.
 func withProof(read map[string]string, id verify.Identity, whole bool) map[string]string {
 	proof := [...][2]string{
@@ -127,7 +127,7 @@ func withProof(read map[string]string, id verify.Identity, whole bool) map[strin
 		proof[2][1] = ""
 	}
 	if !slices.ContainsFunc(proof[:], func(p [2]string) bool { return p[1] != "" || read[p[0]] != "" }) {
-		return maps.Clone(read)
+		return read
 	}
 	attributes := make(map[string]string, len(read)+len(proof))
 	maps.Copy(attributes, read)
@@ -149,12 +149,9 @@ func signedFields(covered []string) string {
 }
 
 // extractProof moves what verification proved from the attributes to fields of the event. It
-// copies the attributes, which may be the record's.
+// copies the attributes, which may be those of the producer's description.
 func (ev *Event[T]) extractProof() {
 	signed, label := ev.Attributes[signedAttribute], ev.Attributes[labelAttribute]
-	if signed == "" && label == "" {
-		return
-	}
 	ev.Attributes = maps.Clone(ev.Attributes)
 	delete(ev.Attributes, signedAttribute)
 	delete(ev.Attributes, labelAttribute)
