@@ -3,7 +3,6 @@ package receiver
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -226,7 +225,7 @@ func (s *taskStore) FinishMany(_ context.Context, results ...dedup.LeaseResult) 
 func runTasks(tb testing.TB, n int) {
 	tb.Helper()
 	store := newTaskStore(n)
-	cfg := withDefaults(Config{Store: store, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Workers: 8})
+	cfg := withDefaults(Config{Store: store, Logger: slog.New(slog.DiscardHandler), Workers: 8})
 	hs := []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { return nil })}
 	r, err := newRegistry(hs, twoProducers, cfg.Decode)
 	if err != nil {

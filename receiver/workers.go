@@ -99,7 +99,7 @@ func (d *dispatcher) stopTake() {
 // the tasks without a recorded outcome, because a handler did not return or the store did not
 // record it. They run again after the next start.
 func (d *dispatcher) stop(ctx context.Context) error {
-	d.stopTake()
+	d.stopTake() //nolint:contextcheck // releases are observed even after ctx
 	select {
 	case <-d.done:
 		return nil
