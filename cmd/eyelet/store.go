@@ -24,11 +24,11 @@ import (
 
 func storeCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "store", Short: "Check, repair, back up and restore the store", Args: cobra.NoArgs,
+		Use: "store", Short: "Check, repair, back up, restore and convert the store", Args: cobra.NoArgs,
 		Long: "Maintains the store on disk. The running server is asked through its operations port; when none\n" +
 			"runs, the store is opened for reading.",
 	}
-	c.AddCommand(storeCheckCommand(p), storeBackupCommand(p), storeRestoreCommand(p))
+	c.AddCommand(storeCheckCommand(p), storeBackupCommand(p), storeRestoreCommand(p), storeConvertCommand(p))
 	return c
 }
 
@@ -68,10 +68,10 @@ func quietOptions() badgerstore.Options {
 	return badgerstore.Options{Logger: slog.New(slog.DiscardHandler)}
 }
 
-// loggedOptions are quietOptions that log warnings to w.
-func loggedOptions(w io.Writer) badgerstore.Options {
+// loggedOptions are quietOptions that log to w what is of a level or above.
+func loggedOptions(w io.Writer, level slog.Level) badgerstore.Options {
 	o := quietOptions()
-	o.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn,
+	o.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -84,9 +84,9 @@ func loggedOptions(w io.Writer) badgerstore.Options {
 func storeCheckCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "check", Short: "Read every value and compare its checksum", Args: cobra.NoArgs,
-		Long: "Reads everything in the store and compares all checksums: of the tables and of every value. Checks\n" +
-			"that the last commit is the last that was acknowledged. Exits 1 when something is wrong. After a\n" +
-			"crash the logs of a store that is not served are recovered first, as at any start.\n\n" +
+		Long: "Reads everything in the store and compares all checksums: of the files and of every value. Checks\n" +
+			"that everything is there that the last commit counted. Exits 1 when something is wrong. After a\n" +
+			"crash the redo log of a store that is not served is applied first, as at any start.\n\n" +
 			"With --repair damaged values are dropped: their keys stay known, and lost work becomes a dead\n" +
 			"letter with the reason \"damaged\". `dead reopen` runs it again if its payload is still there;\n" +
 			"`dead purge` forgets the key, so that the producer can deliver the event again.",
@@ -148,15 +148,9 @@ func printRepairs(w io.Writer, all []badgerstore.Repair) error {
 }
 
 func printReport(w io.Writer, r badgerstore.Report) error {
-	tables, water := "good", fmt.Sprintf("%d, last commit %d", r.HighWater, r.Commit)
+	tables := "good"
 	if r.Tables != "" {
 		tables = "DAMAGED: " + usage.OneLine(r.Tables)
-	}
-	switch {
-	case r.HighWaterUnknown != "":
-		water = "UNKNOWN: its file is " + r.HighWaterUnknown
-	case r.Lost:
-		water = fmt.Sprintf("LOST: commit %d was acknowledged, the last one here is %d", r.HighWater, r.Commit)
 	}
 	census := "complete"
 	if r.Missing != "" {
@@ -168,8 +162,7 @@ func printReport(w io.Writer, r badgerstore.Report) error {
 	_, _ = fmt.Fprintf(t, "tasks\t%d pending, %d running, %d done, %d dead\n", r.Pending, r.Running, r.Done, r.Dead)
 	_, _ = fmt.Fprintf(t, "others\t%s, %s of large bodies\n", count(int(r.Aliases), "alias"),
 		count(int(r.Pieces), "piece"))
-	_, _ = fmt.Fprintf(t, "tables\t%s\n", tables)
-	_, _ = fmt.Fprintf(t, "high water\t%s\n", water)
+	_, _ = fmt.Fprintf(t, "files\t%s\n", tables)
 	_, _ = fmt.Fprintf(t, "census\t%s\n", census)
 	_, _ = fmt.Fprintf(t, "damaged\t%s\n", count(len(r.Damaged), "value"))
 	if len(r.Damaged) > 0 {
@@ -206,7 +199,8 @@ func storeBackupCommand(p *program) *cobra.Command {
 				at, err = client.Backup(c.Context(), w, after)
 				return err
 			}
-			if at, err = badgerstore.BackupDir(c.Context(), dir, loggedOptions(p.Err), w, after); err != nil {
+			o := loggedOptions(p.Err, slog.LevelWarn)
+			if at, err = badgerstore.BackupDir(c.Context(), dir, o, w, after); err != nil {
 				return config.StoreError(usage.Place{}, err)
 			}
 			return nil
@@ -281,7 +275,7 @@ func storeRestoreCommand(p *program) *cobra.Command {
 			defer f.Close() //nolint:errcheck // it is only read
 			in = append(in, f)
 		}
-		if _, err := badgerstore.Restore(c.Context(), *dir, loggedOptions(p.Err), in...); err != nil {
+		if _, err := badgerstore.Restore(c.Context(), *dir, loggedOptions(p.Err, slog.LevelWarn), in...); err != nil {
 			return config.StoreError(usage.Place{}, err)
 		}
 		r, err := badgerstore.Check(c.Context(), *dir, quietOptions())
@@ -291,6 +285,49 @@ func storeRestoreCommand(p *program) *cobra.Command {
 		_, _ = fmt.Fprintf(p.Out, "%s: restored %s\n", *dir, count(int(r.Records), "record"))
 		if !r.Sound() {
 			return errors.Join(failf("the backup was made of a damaged store"), printReport(p.Out, r))
+		}
+		return nil
+	}
+	return c
+}
+
+func storeConvertCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "convert", Short: "Convert a store of an older program", Args: cobra.NoArgs,
+		Long: "Converts a store that an older program wrote, as the first start of a server with it does, and\n" +
+			"writes a backup before: the older program can restore it, but cannot open a converted store. The\n" +
+			"server must be stopped. The conversion needs as much free space as the store has. When it was\n" +
+			"interrupted, run it again: it continues.",
+	}
+	from := storeFlags(c)
+	backup := c.Flags().String("backup", "", "new file for a backup of the store before its conversion")
+	loss := c.Flags().Bool("accept-loss", false, "convert a store although acknowledged events are missing")
+	clock := c.Flags().Bool("accept-clock", false, "convert a store although the clock is before its last commit")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		client, dir, err := from.find(p, c)
+		if err != nil {
+			return err
+		}
+		if client != nil {
+			return usage.Errorf("stop the server first", "the store is in use by a running server")
+		}
+		o := loggedOptions(p.Err, slog.LevelInfo)
+		o.AcceptLoss, o.AcceptClock = *loss, *clock
+		was, err := badgerstore.Convert(dir, o, *backup)
+		if err != nil {
+			return config.StoreError(usage.Place{}, err)
+		}
+		r, err := badgerstore.Check(c.Context(), dir, quietOptions())
+		if err != nil {
+			return config.StoreError(usage.Place{}, err)
+		}
+		if was == r.Format {
+			return usage.Errorf("use `eyelet store backup`", "%s has format %d already, nothing was written", dir, was)
+		}
+		_, _ = fmt.Fprintf(p.Out, "%s: converted from format %d to %d, %s\n", dir, was, r.Format,
+			count(int(r.Records), "record"))
+		if !r.Sound() {
+			return errors.Join(failf("the store is damaged"), printReport(p.Out, r))
 		}
 		return nil
 	}

@@ -130,7 +130,7 @@ var marked = `{"marker":"` + strings.Repeat("spoil me ", 60) + `"}`
 // spoilMarked changes a byte of that payload.
 func spoilMarked(t *testing.T, data string) {
 	t.Helper()
-	logs, err := filepath.Glob(filepath.Join(data, "*.vlog"))
+	logs, err := filepath.Glob(filepath.Join(data, "values", "*.val"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func spoilMarked(t *testing.T, data string) {
 		}
 	}
 	if spoiled == 0 {
-		t.Fatal("the payload is not in the value log")
+		t.Fatal("the payload is not in the value files")
 	}
 }
 

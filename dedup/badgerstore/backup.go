@@ -8,9 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dgraph-io/badger/v4"
-
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
@@ -109,19 +107,16 @@ func BackupDir(ctx context.Context, dir string, o Options, w io.Writer, since Po
 	if _, err := s.existing(); err != nil {
 		return Position{}, err
 	}
-	finish, damage, err := s.openToRead()
+	finish, err := s.openToRead()
 	if err != nil {
 		return Position{}, err
-	}
-	if damage != nil {
-		return Position{}, fmt.Errorf("store %s is damaged: %w", dir, damage)
 	}
 	defer func() { err = errors.Join(err, finish()) }()
 	if s.identity, _, err = storedir.ReadIdentity(dir); err != nil {
 		return Position{}, fmt.Errorf("store %s: %w", dir, err)
 	}
-	err = s.db.View(func(txn *badger.Txn) error {
-		at, err = (&snapshot{s.core}).write(ctx, txn, w, since)
+	err = s.db.View(func(in *kv.View) error {
+		at, err = (&snapshot{s.core}).write(ctx, in, w, since)
 		return err
 	})
 	return at, err
@@ -130,15 +125,15 @@ func BackupDir(ctx context.Context, dir string, o Options, w io.Writer, since Po
 // snapshot writes what a transaction sees as a backup.
 type snapshot struct{ *core }
 
-func (s *snapshot) write(ctx context.Context, txn *badger.Txn, w io.Writer, since Position) (Position, error) {
+func (s *snapshot) write(ctx context.Context, in *kv.View, w io.Writer, since Position) (Position, error) {
 	none := Position{}
-	m, err := readMeta(txn)
+	m, err := readMeta(in)
 	if err != nil {
 		return none, fmt.Errorf("store %s: %w", s.dir, err)
 	}
 	head := backupHead{
 		Format: s.options.formats.current, Store: s.identity,
-		Since: since.Version, Version: txn.ReadTs(), Commit: m.Commit,
+		Since: since.Version, Version: in.Version(), Commit: m.Commit,
 	}
 	if err := s.after(since, head.at()); err != nil {
 		return none, err
@@ -147,19 +142,16 @@ func (s *snapshot) write(ctx context.Context, txn *badger.Txn, w io.Writer, sinc
 	if err := out.begin(head); err != nil {
 		return none, err
 	}
-	for item := range items(txn, keysOnly()) {
+	for item := range in.Items() {
 		if err := ctx.Err(); err != nil {
 			return none, err
 		}
-		key := item.KeyCopy(nil)
-		if key[0] == record.FamilyFill {
-			continue
-		}
+		key := item.KeyCopy()
 		if item.Version() <= since.Version {
 			out.key(key)
 			continue
 		}
-		out.value(key, s.value(txn, key))
+		out.value(key, s.value(in, key))
 		if out.err != nil {
 			return none, out.err
 		}
@@ -168,8 +160,8 @@ func (s *snapshot) write(ctx context.Context, txn *badger.Txn, w io.Writer, sinc
 }
 
 // value returns a stored value unchanged. An unreadable one is empty, which counts as damaged.
-func (s *snapshot) value(txn *badger.Txn, key []byte) []byte {
-	value, err := readVerified(txn, key)
+func (s *snapshot) value(in source, key []byte) []byte {
+	value, err := readVerified(in, key)
 	s.damage(err)
 	return value
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
@@ -13,21 +11,18 @@ import (
 // batch is a set of operations that become durable together. Each sees the effects of those before
 // it; nothing else sees any before the commit. A batch reads every key once.
 type batch struct {
-	c         *committer
-	txn       *badger.Txn
+	c *committer
+	*changes
 	now       time.Time
 	disk      diskState
 	seq       uint64
 	token     uint64
-	evicted   uint64                     // as in record.Meta
-	rows      map[record.Place]*row      // nil for a place without a record
-	aliases   map[record.Hash]aliasEntry //
-	traces    map[record.TraceID]traceEntry
+	evicted   uint64 // as in record.Meta
 	chunks    []mutation
-	forgotten []*row // deleted; their place may have a new row
-	early     []*row // new, and already in the task queue
+	moved     []mutation // values of moveOps
+	forgotten []*row     // deleted; their place may have a new row
+	early     []*row     // new, and already in the task queue
 	retired   generations
-	undo      []func()
 	always    bool      // commit even without changes
 	reclaimed time.Time // when space was reclaimed, if it was
 	recount   *record.Census
@@ -36,7 +31,6 @@ type batch struct {
 	// Results of stage.
 	next   record.Meta
 	change tally
-	bytes  int64
 }
 
 // batchTotals add up over the operations of a batch; a failed operation does not count.
@@ -63,19 +57,81 @@ type traceEntry struct {
 	gone  bool
 }
 
-func (c *committer) newBatch(ops int) *batch {
+// changes are what a batch reads and changes. The committer uses their memory for the next batch.
+type changes struct {
+	rows    map[record.Place]*row // nil for a place without a record
+	aliases map[record.Hash]aliasEntry
+	traces  map[record.TraceID]traceEntry
+
+	// What the current operation has replaced.
+	oldRows    []replaced[record.Place, *row]
+	oldAliases []replaced[record.Hash, aliasEntry]
+	oldTraces  []replaced[record.TraceID, traceEntry]
+	undo       []func()
+}
+
+func newChanges() changes {
+	return changes{
+		rows: map[record.Place]*row{}, aliases: map[record.Hash]aliasEntry{}, traces: map[record.TraceID]traceEntry{},
+	}
+}
+
+// replaced is an entry of a map before it was changed.
+type replaced[K comparable, V any] struct {
+	key K
+	old V
+	had bool
+}
+
+// set changes a map of the batch until a rollback.
+func set[K comparable, V any](log *[]replaced[K, V], m map[K]V, key K, v V) {
+	old, had := m[key]
+	*log = append(*log, replaced[K, V]{key, old, had})
+	m[key] = v
+}
+
+func rollback[K comparable, V any](log []replaced[K, V], m map[K]V) {
+	for _, r := range slices.Backward(log) {
+		if r.had {
+			m[r.key] = r.old
+		} else {
+			delete(m, r.key)
+		}
+	}
+}
+
+// begin forgets what earlier operations have replaced.
+func (c *changes) begin() {
+	clear(c.oldRows)
+	c.oldRows, c.oldAliases, c.oldTraces, c.undo = c.oldRows[:0], c.oldAliases[:0], c.oldTraces[:0], c.undo[:0]
+}
+
+// rollback removes the changes of the current operation.
+func (c *changes) rollback() {
+	for _, f := range slices.Backward(c.undo) {
+		f()
+	}
+	rollback(c.oldRows, c.rows)
+	rollback(c.oldAliases, c.aliases)
+	rollback(c.oldTraces, c.traces)
+	c.begin()
+}
+
+func (c *committer) newBatch() *batch {
+	clear(c.changes.rows)
+	clear(c.changes.aliases)
+	clear(c.changes.traces)
+	c.changes.begin()
 	return &batch{
-		c: c, txn: c.journal.begin(), now: c.now(), disk: c.disk.state(),
+		c: c, changes: &c.changes, now: c.now(), disk: c.disk.state(),
 		seq: c.meta.Seq, token: c.meta.Token, evicted: c.meta.Evicted, batchTotals: batchTotals{window: c.meta.Window},
-		rows: make(map[record.Place]*row, ops), aliases: make(map[record.Hash]aliasEntry, ops),
-		traces: make(map[record.TraceID]traceEntry, ops),
 	}
 }
 
 // decide applies the operations; one that fails leaves nothing in the batch.
 func (b *batch) decide(ops []op) {
 	for _, o := range ops {
-		b.undo = b.undo[:0]
+		b.begin()
 		before := b.batchTotals
 		err := o.apply(b)
 		if err != nil {
@@ -89,32 +145,12 @@ func (b *batch) decide(ops []op) {
 	}
 }
 
-func (b *batch) rollback() {
-	for _, f := range slices.Backward(b.undo) {
-		f()
-	}
-	b.undo = b.undo[:0]
-}
-
 func (b *batch) anyDue() bool {
 	next, ok := b.c.tasks.NextDue()
 	return ok && !next.After(b.now)
 }
 
-// set changes a map of the batch until a rollback.
-func set[K comparable, V any](b *batch, m map[K]V, key K, v V) {
-	old, had := m[key]
-	b.undo = append(b.undo, func() {
-		if had {
-			m[key] = old
-		} else {
-			delete(m, key)
-		}
-	})
-	m[key] = v
-}
-
-func (b *batch) put(r *row) { set(b, b.rows, r.place, r) }
+func (b *batch) put(r *row) { set(&b.oldRows, b.rows, r.place, r) }
 
 // at returns the row at a place, nil if there is none.
 func (b *batch) at(p record.Place) (*row, error) {
@@ -124,7 +160,7 @@ func (b *batch) at(p record.Place) (*row, error) {
 			return r, nil
 		}
 		var err error
-		if r, err = b.c.readRow(b.txn, p); err != nil {
+		if r, err = b.c.readRow(b.c.db, p); err != nil {
 			b.c.damage(err)
 			return nil, err
 		}
@@ -164,7 +200,7 @@ func (b *batch) alias(h record.Hash) (aliasEntry, error) {
 		return a, nil
 	}
 	key := h.Key(record.FamilyAlias)
-	value, err := readValue(b.txn, key)
+	value, err := readValue(b.c.db, key)
 	if err == nil && value != nil {
 		a.exists, a.stored, a.checksum = true, true, record.Checksum(value)
 		a.Alias, err = record.DecodeAlias(key, value)
@@ -183,7 +219,7 @@ func (b *batch) dropAlias(h record.Hash) { b.setAlias(h, record.Alias{}, false) 
 func (b *batch) setAlias(h record.Hash, a record.Alias, exists bool) {
 	next, _ := b.alias(h) // a damaged one is replaced
 	next.Alias, next.exists, next.dirty = a, exists, true
-	set(b, b.aliases, h, next)
+	set(&b.oldAliases, b.aliases, h, next)
 }
 
 // aliased returns the row of the event that an alias belongs to, nil if there is none.
@@ -199,7 +235,7 @@ func (b *batch) trace(id record.TraceID) dedup.Trace {
 	if t, known := b.traces[id]; known {
 		return t.Trace
 	}
-	t, err := readTrace(b.txn, id.Key())
+	t, err := readTrace(b.c.db, id.Key())
 	if err != nil {
 		b.c.damage(err)
 		return assumedTrace(b.now)
@@ -209,7 +245,7 @@ func (b *batch) trace(id record.TraceID) dedup.Trace {
 }
 
 func (b *batch) putTrace(id record.TraceID, t dedup.Trace) {
-	set(b, b.traces, id, traceEntry{Trace: t, dirty: true, gone: t.Count == 0})
+	set(&b.oldTraces, b.traces, id, traceEntry{Trace: t, dirty: true, gone: t.Count == 0})
 }
 
 func (b *batch) firstDay() dedup.Day { return b.c.firstDay(b.c.meta.Since, b.evicted, b.now) }
@@ -282,7 +318,7 @@ func (b *batch) dropChunks(h record.Hash, e record.Event) {
 	n := len(b.chunks)
 	b.undo = append(b.undo, func() { b.chunks = b.chunks[:n] })
 	for i := range record.ChunkCount(e.Size) {
-		b.chunks = append(b.chunks, mutation{key: h.ChunkKey(e.Body, i)})
+		b.chunks = append(b.chunks, mutation{Key: h.ChunkKey(e.Body, i)})
 	}
 }
 
@@ -305,7 +341,8 @@ func (b *batch) noteRetired(r *row) {
 	}
 	before := b.retired[r.place.Hash]
 	before = before[:len(before):len(before)]
-	set(b, b.retired, r.place.Hash, append(before, generation{r.place.Older, r.rec.Generation}))
+	b.retired[r.place.Hash] = append(before, generation{r.place.Older, r.rec.Generation})
+	b.undo = append(b.undo, func() { b.retired[r.place.Hash] = before })
 }
 
 // stage collects the writes in committer.writes. It reports false if there is nothing to write.
@@ -323,37 +360,45 @@ func (b *batch) stage() bool {
 		if a.dirty {
 			writes = append(writes, a.mutation(h))
 			b.uncounted = b.uncounted || a.damaged
-			a.count(h, &aliases, writes[len(writes)-1].value)
+			a.count(h, &aliases, writes[len(writes)-1].Value)
 		}
 	}
 	for id, t := range b.traces {
 		if t.dirty {
-			w := mutation{key: id.Key()}
+			w := mutation{Key: id.Key()}
 			if !t.gone {
-				w.value = record.EncodeTrace(w.key, t.Trace)
+				w.Value = record.EncodeTrace(w.Key, t.Trace)
 			}
 			writes = append(writes, w)
 		}
 	}
 	writes = append(writes, b.chunks...)
+	writes = append(writes, b.unstaged(writes)...)
 	b.c.writes = writes
 	if len(writes) == 0 && !b.always {
 		return false
 	}
 	b.next = b.meta(aliases)
-	b.c.writes = append(writes, mutation{key: record.MetaKey, value: b.next.Encode()})
-	for _, w := range b.c.writes {
-		if w.value != nil && !w.filler {
-			b.bytes += int64(len(w.key) + len(w.value))
-		}
-	}
+	b.c.writes = append(writes, mutation{Key: record.MetaKey, Value: b.next.Encode()})
 	return true
 }
 
+// unstaged returns the moved values whose keys the batch does not change.
+func (b *batch) unstaged(writes []mutation) []mutation {
+	if len(b.moved) == 0 {
+		return nil
+	}
+	staged := make(map[string]bool, len(writes))
+	for _, w := range writes {
+		staged[string(w.Key)] = true
+	}
+	return slices.DeleteFunc(b.moved, func(w mutation) bool { return staged[string(w.Key)] })
+}
+
 func (a *aliasEntry) mutation(h record.Hash) mutation {
-	w := mutation{key: h.Key(record.FamilyAlias)}
+	w := mutation{Key: h.Key(record.FamilyAlias)}
 	if a.exists {
-		w.value = a.Encode(w.key)
+		w.Value = a.Encode(w.Key)
 	}
 	return w
 }

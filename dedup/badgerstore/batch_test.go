@@ -5,17 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -102,7 +99,7 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 			if s.stats.Records != 1 || s.stats.Pending != 1 {
 				t.Errorf("statistics: %+v", s.stats)
 			}
-			err := s.db.View(func(txn *badger.Txn) error {
+			err := s.db.View(func(txn *kv.View) error {
 				r, err := readRow(txn, decisionPlace(t, second.decisions[0]))
 				if err == nil && r.rec.Event != second.decisions[0].Record.Event {
 					err = fmt.Errorf("it is event %s", r.rec.Event)
@@ -194,7 +191,7 @@ func TestATakeReportsThatASplitBatchEndedTheStore(t *testing.T) {
 	s := openManual(t, t.TempDir(), quiet())
 	take := takeOpOf(1)
 	s.writer.process([]op{take})
-	s.options.commit = func(*badger.Txn) error { return syscall.EIO }
+	s.options.flush = func(*redolog.Log) error { return syscall.EIO }
 	s.writer.process(tooLarge(t, "a"))
 	if len(take.done) != 1 {
 		t.Fatal("the Take is not answered")
@@ -323,7 +320,7 @@ func TestCloseEndsAListThatReadsTheWholeStore(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 3, smallClaim)
 	read := 0
-	err := s.eachPage(context.Background(), func(*badger.Txn, record.Place) { read++; s.closed.Store(true) })
+	err := s.eachPage(context.Background(), func(*kv.View, record.Place) { read++; s.closed.Store(true) })
 	if !errors.Is(err, dedup.ErrClosed) || read != 3 {
 		t.Errorf("%d events of the first page, then %v", read, err)
 	}
@@ -343,7 +340,7 @@ func TestAListInPagesFindsWhatIsReplacedMeanwhile(t *testing.T) {
 	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDead})
 	m := matcher{s: s, filter: &dedup.Filter{}, now: s.now()}
 	var second string
-	err := s.eachPage(context.Background(), func(txn *badger.Txn, p record.Place) {
+	err := s.eachPage(context.Background(), func(txn *kv.View, p record.Place) {
 		m.visit(txn, p)
 		if second == "" {
 			clock.Advance(25 * time.Hour)
@@ -379,7 +376,7 @@ func TestAWindowWithoutAnEndDoesNotEndAtOnce(t *testing.T) {
 func TestAnAnswerThatIsTooLargeFailsAloneAndNotTheStore(t *testing.T) {
 	t.Parallel()
 	o := quiet()
-	o.logFile = 8 << 20
+	o.valueFile = 8 << 20
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
 	mustClaim(t, s, claimOf("a"), dedup.New)
@@ -508,15 +505,9 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 // unwritable runs do while the file system takes no writes.
 func unwritable(t *testing.T, s *Store, do func()) {
 	t.Helper()
-	works := s.highWater.File
-	closed, err := os.Open(filepath.Join(s.dir, storedir.HighWaterFile)) // takes no writes
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = closed.Close() }()
-	s.highWater.File = closed
+	s.options.flush = func(*redolog.Log) error { return &redolog.NotWrittenError{Err: syscall.ENOSPC} }
 	do()
-	s.highWater.File = works
+	s.options.flush = (*redolog.Log).Flush
 	s.disk.recheck()
 }
 

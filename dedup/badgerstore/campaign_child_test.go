@@ -49,8 +49,8 @@ const campaignEvents = 400
 
 // campaignOptions returns options with small files and frequent background work.
 func campaignOptions() Options {
-	o := quiet()
-	o.logFile, o.memTable, o.CheckEvery = 4<<20, 1<<20, 2*time.Second
+	o := cramped()
+	o.CheckEvery = 2 * time.Second
 	o.rhythm = rhythm{
 		look: 200 * time.Millisecond, sweep: time.Second, slack: time.Millisecond,
 		reclaim: time.Second, flatten: 2 * time.Second,

@@ -39,7 +39,7 @@ var campaignEnds = []string{endKill, endPower, endOpen, endMarked, endStep, endP
 	endPower, endClose}
 
 // TestCampaign lets a store with small files live and end in every way, over and over. In each
-// life memory tables are flushed, tables compacted, value logs rotated and collected, and
+// life memory tables are flushed, tables compacted, segments used again, value files reclaimed, and
 // windows swept. No acknowledged event may be lost, accepted twice or changed, and no start may
 // refuse what the machine did.
 //
@@ -121,7 +121,11 @@ func (c *campaign) live(t *testing.T, life int, end string) {
 	case endWrite:
 		c.must(t, c.disk.FailIn(1+c.chance.IntN(400)))
 	}
+	before := c.accepted + c.known + c.finished
 	c.child(t, name, end, env...)
+	if (end == endKill || end == endPause || end == endClose) && c.accepted+c.known+c.finished == before {
+		t.Errorf("life %s (%s) made no progress", name, end)
+	}
 	switch end {
 	case endPower:
 		c.must(t, errors.Join(c.disk.Unmount(), c.disk.Mount()))
@@ -279,6 +283,7 @@ func (c *campaign) finish(t *testing.T) {
 	t.Helper()
 	c.must(t, errors.Join(c.disk.Unmount(), c.disk.Mount()))
 	c.check(t)
+	recycled(t, c.dir, 5)
 	stats, err := c.disk.Stats()
 	c.must(t, err)
 	if c.accepted == 0 || c.known == 0 || c.finished == 0 || stats.Cuts == 0 || stats.Dropped+stats.Torn == 0 ||

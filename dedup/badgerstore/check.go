@@ -15,8 +15,8 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // Report is the result of checking a store. The counts cover what can be read.
@@ -37,17 +37,14 @@ type Report struct {
 	Pieces  int64 `json:"pieces"`
 	// Remembered counts the keys remembered beyond their windows, expired days included.
 	Remembered int64 `json:"remembered"`
-	// Commit is the number of the last commit in the database, HighWater the one in the
-	// high-water file. Lost means that Commit is lower: acknowledged commits are missing.
-	Commit    uint64 `json:"commit"`
-	HighWater uint64 `json:"high_water"`
-	Lost      bool   `json:"lost"`
-	// HighWaterUnknown is why there is no high water (missing or damaged), empty if there is one.
-	HighWaterUnknown string `json:"high_water_unknown,omitempty"`
+	// Commit is the number of the last commit.
+	Commit uint64 `json:"commit"`
 	// Missing describes how the store differs from what its last commit counted, which Open
 	// refuses. It is empty if it does not, or if nothing was counted yet.
 	Missing string `json:"missing,omitempty"`
-	// Tables names a table with a wrong checksum, or is empty. [Check] then reads nothing else.
+	// Tables names a damaged or missing file: a table, MANIFEST, the checkpoint, a segment of the
+	// redo log or a value file. It is empty if there is none; else [Check] reads nothing more. A
+	// damaged value in a value file is one of Damaged.
 	Tables string `json:"tables,omitempty"`
 	// Damaged lists the values that are not what was written.
 	Damaged []Damage `json:"damaged"`
@@ -67,7 +64,7 @@ type Damage struct {
 
 // Sound reports whether the check found no problem.
 func (r *Report) Sound() bool {
-	return len(r.Damaged) == 0 && r.Tables == "" && r.Missing == "" && !r.Lost && r.HighWaterUnknown == ""
+	return len(r.Damaged) == 0 && r.Tables == "" && r.Missing == ""
 }
 
 func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err error) {
@@ -75,16 +72,12 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 		return r, err
 	}
 	r.Format = c.options.formats.current
-	// Before the database, which then cannot be behind.
-	if r.HighWater, r.HighWaterUnknown, err = c.highWater.Read(); err != nil {
-		return r, fmt.Errorf("high-water file: %w", err)
-	}
 	x := examination{report: &r, pause: pause, note: c.damage, found: map[string]Damage{}}
-	err = c.view(func(txn *badger.Txn) error {
+	err = c.view(func(in *kv.View) error {
 		if err := c.verify(); err != nil {
 			r.Tables = err.Error()
 		}
-		return x.all(ctx, txn)
+		return x.all(ctx, in)
 	})
 	if err != nil {
 		return r, err
@@ -93,27 +86,24 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 	return r, nil
 }
 
-// Check checks the store in dir, which no process may have open. It opens a cleanly closed store
-// read-only; after a crash it recovers the logs first. Of o it uses the formats and the logger.
+// Check checks the store in dir, which no process may have open. After a crash it first applies the
+// redo log, which leaves what closing the store would have left. Of o it uses the logger.
 func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 	s := newStore(dir, o)
 	r.Damaged = []Damage{}
 	if r.Format, err = s.existing(); err != nil {
 		return r, err
 	}
-	finish, damage, err := s.openToRead()
-	if err != nil || damage != nil {
-		if damage != nil {
-			r.Tables = damage.Error()
-		}
+	finish, err := s.openToRead()
+	if kv.IsDamage(err) {
+		r.Tables = err.Error()
+		return r, nil
+	} else if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, finish()) }()
-	if r.HighWater, r.HighWaterUnknown, err = storedir.PeekHighWater(dir); err != nil {
-		return r, err
-	}
 	x := examination{report: &r, note: func(error) {}, found: map[string]Damage{}}
-	return r, s.db.View(func(txn *badger.Txn) error { return x.all(ctx, txn) })
+	return r, s.db.View(func(in *kv.View) error { return x.all(ctx, in) })
 }
 
 // The background check pauses for checkPause after every checkStretch values.
@@ -126,11 +116,11 @@ const (
 // its cache instead of the file, and panics on a block that does not decompress.
 func (c *core) verify() error {
 	listed := func(id uint64) bool {
-		return slices.ContainsFunc(c.db.Tables(), func(t badger.TableInfo) bool { return t.ID == id })
+		return slices.ContainsFunc(c.db.Badger().Tables(), func(t badger.TableInfo) bool { return t.ID == id })
 	}
-	o := c.db.Opts()
-	for _, t := range c.db.Tables() {
-		path := table.NewFilename(t.ID, c.dir)
+	o := c.db.Badger().Opts()
+	for _, t := range c.db.Badger().Tables() {
+		path := table.NewFilename(t.ID, filepath.Join(c.dir, kv.IndexDir))
 		err := badgerfile.CheckTable(path, t.ID, table.Options{BlockSize: o.BlockSize, Compression: o.Compression})
 		if err != nil && listed(t.ID) { // otherwise compaction has just deleted it
 			return fmt.Errorf("table %s: %w", filepath.Base(path), err)
@@ -141,11 +131,11 @@ func (c *core) verify() error {
 
 func (c *core) checkValues() error {
 	var wrong []error
-	err := c.db.View(func(txn *badger.Txn) error {
-		return eachPlace(context.Background(), txn, func(p record.Place) {
-			r, err := readRow(txn, p)
+	err := c.db.View(func(in *kv.View) error {
+		return eachPlace(context.Background(), in, func(p record.Place) {
+			r, err := readRow(in, p)
 			if err == nil && r != nil {
-				_, err = r.body(txn)
+				_, err = r.body(in)
 			}
 			if err != nil && len(wrong) < 10 {
 				wrong = append(wrong, err)
@@ -165,7 +155,7 @@ type examination struct {
 	unread int           // entries that cannot be read
 }
 
-func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
+func (x *examination) all(ctx context.Context, in *kv.View) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // Badger panics on blocks that do not decode
 			err = fmt.Errorf("the tables cannot be read: %v", p)
@@ -175,21 +165,19 @@ func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
 		}
 		x.finish()
 	}()
-	m, err := readMeta(txn)
+	m, err := readMeta(in)
 	if err != nil {
 		x.damaged(err, "", "")
 	}
 	x.report.Commit = m.Commit
-	x.report.Lost = m.Commit < x.report.HighWater
-	x.report.HighWaterUnknown = unknownFor(m, x.report.HighWaterUnknown)
-	for item := range items(txn, keysOnly()) {
+	for item := range in.Items() {
 		if x.seen++; x.pause > 0 && x.seen%checkStretch == 0 {
 			time.Sleep(x.pause)
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		x.one(txn, item.KeyCopy(nil))
+		x.one(in, item.KeyCopy())
 	}
 	if x.census.Known = true; missing(m.Census, x.census, x.unread) {
 		x.report.Missing = difference(m.Census, x.census)
@@ -202,35 +190,35 @@ func (x *examination) finish() {
 	slices.SortFunc(x.report.Damaged, func(a, b Damage) int { return cmp.Compare(a.Key, b.Key) })
 }
 
-func (x *examination) one(txn *badger.Txn, key []byte) {
+func (x *examination) one(in source, key []byte) {
 	if !record.KnownKey(key) {
 		x.damaged(record.Damaged(key, "not a key of the store", nil), "", "")
 		return
 	}
 	switch key[0] {
 	case record.FamilyEvent:
-		x.event(txn, record.PlaceOf(key))
+		x.event(in, record.PlaceOf(key))
 	case record.FamilyOlder:
 		x.report.Older++
-		x.event(txn, record.PlaceOf(key))
+		x.event(in, record.PlaceOf(key))
 	case record.FamilyState:
-		x.state(txn, key)
+		x.state(in, key)
 	case record.FamilyAlias:
-		x.alias(txn, key)
+		x.alias(in, key)
 	case record.FamilyTrace:
 		x.report.Remembered++
-		_, err := readTrace(txn, key)
+		_, err := readTrace(in, key)
 		x.damaged(err, "", "")
 	case record.FamilyChunk:
 		x.report.Pieces++
-		_, err := readVerified(txn, key)
+		_, err := readVerified(in, key)
 		x.damaged(err, "", "")
 	}
 }
 
-func (x *examination) alias(txn *badger.Txn, key []byte) {
+func (x *examination) alias(in source, key []byte) {
 	x.report.Aliases++
-	value, err := readVerified(txn, key)
+	value, err := readVerified(in, key)
 	checksum := record.Checksum(value)
 	if err != nil {
 		x.damaged(err, "", "")
@@ -240,18 +228,18 @@ func (x *examination) alias(txn *badger.Txn, key []byte) {
 	x.census.Add(1, record.Mark(record.FamilyAlias, record.PlaceOf(key), checksum))
 }
 
-func (x *examination) event(txn *badger.Txn, p record.Place) {
+func (x *examination) event(in source, p record.Place) {
 	x.report.Records++
-	r, err := readRow(txn, p)
+	r, err := readRow(in, p)
 	if r == nil { // damaged, as the key was just found
 		x.unread++
 		x.census.Add(1, (&row{place: p}).mark())
-		event, state := x.known(txn, p)
+		event, state := x.known(in, p)
 		x.damaged(err, event, state)
 		return
 	}
 	x.census.Add(1, r.mark())
-	_, err = r.body(txn)
+	_, err = r.body(in)
 	x.damaged(err, r.rec.Event, r.rec.State().String())
 	for i := range r.rec.Tasks {
 		switch r.rec.Tasks[i].State {
@@ -268,10 +256,10 @@ func (x *examination) event(txn *badger.Txn, p record.Place) {
 }
 
 // known returns the id and state of a damaged event, as far as they are known.
-func (x *examination) known(txn *badger.Txn, p record.Place) (event, state string) {
+func (x *examination) known(in source, p record.Place) (event, state string) {
 	var rec dedup.Record
 	key := p.Hash.Key(record.FamilyState)
-	value, err := readValue(txn, key)
+	value, err := readValue(in, key)
 	if p.Older != 0 || err != nil || value == nil {
 		return "", ""
 	}
@@ -282,13 +270,13 @@ func (x *examination) known(txn *badger.Txn, p record.Place) (event, state strin
 }
 
 // state looks for a state without its event, which no other check would notice.
-func (x *examination) state(txn *badger.Txn, key []byte) {
+func (x *examination) state(in source, key []byte) {
 	p := record.PlaceOf(key)
-	value, err := readValue(txn, p.Key())
+	value, err := readValue(in, p.Key())
 	if err != nil || value != nil {
 		return // event reports on its state
 	}
-	event, state := x.known(txn, p)
+	event, state := x.known(in, p)
 	x.damaged(record.Damaged(key, "its event is missing", nil), event, state)
 }
 

@@ -7,19 +7,18 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
-// committer is the only writer of a store. It turns queued operations into batches, hands each to
-// the journal and publishes it. Badger flushes the disk at least once per transaction, so many
-// operations share one. Only the goroutine of run, with its batches, can reach a committer.
+// committer is the only writer of a store. It turns queued operations into batches, makes each
+// durable and publishes it. A batch costs one flush of the disk, so many operations share one. Only
+// the goroutine of run, with its batches, can reach a committer.
 type committer struct {
 	*core
-	journal   journal
 	meta      record.Meta // of the last commit
 	tasks     *taskqueue.Queue[record.Hash]
 	cache     rowCache
@@ -27,13 +26,14 @@ type committer struct {
 	grace     grace
 	parked    []*takeOp  // Takes that wait for tasks
 	published uint64     // the newest sequence that is in recent
-	growth    int64      // bytes written since the maintenance looked at the logs
+	unmarked  bool       // no mark follows the last commit
 	writes    []mutation // of the batch that is staged
+	changes   changes    // of the batch
 }
 
 func newCommitter(c *core) *committer {
 	return &committer{
-		core: c, journal: journal{core: c}, tasks: taskqueue.New[record.Hash](), older: generations{},
+		core: c, tasks: taskqueue.New[record.Hash](), older: generations{}, changes: newChanges(),
 		cache: rowCache{rows: map[record.Place]*row{}, max: c.options.CacheBytes},
 	}
 }
@@ -46,9 +46,11 @@ func (c *committer) run() {
 		due, alarm, stop := c.nextWork()
 		ops, closed = c.queue.wait(ops, last, due, alarm)
 		stop()
-		c.heart.begin()
-		last = c.process(ops)
-		c.heart.end()
+		c.heart.work.Begin()
+		if last = c.process(ops); len(ops) == 0 && c.unmarked {
+			c.mark()
+		}
+		c.heart.work.End()
 		clear(ops)
 	}
 	for _, o := range c.parked {
@@ -67,25 +69,40 @@ func (c *committer) commitTime() {
 	}
 }
 
+// markAfter is how long no commit is made before the log notes that the last one is durable.
+const markAfter = 100 * time.Millisecond
+
+// mark notes that the last commit is durable: without it a start takes its damage for a torn write.
+func (c *committer) mark() {
+	c.unmarked = false
+	if c.lock.Probe() != nil {
+		return
+	}
+	err := c.db.Mark()
+	if err != nil && !errors.As(err, new(*redolog.NotWrittenError)) && !errors.Is(err, redolog.ErrFull) {
+		_ = c.fail("the log could not be written", err)
+	}
+}
+
 // frozenPoll is how often a store that writes nothing checks for space.
 const frozenPoll = time.Second
 
-// nextWork reports since when a task has been due for the parked Takes, or an alarm for when it
-// will be. Both are empty if no Take is parked.
+// nextWork reports since when a task has been due for the parked Takes, or an alarm for when there
+// will be something to do. Both are empty if there is nothing.
 func (c *committer) nextWork() (due time.Time, alarm <-chan struct{}, stop func()) {
 	stop = func() {}
 	next, ok := c.tasks.NextDue()
-	if len(c.parked) == 0 || !ok {
-		return due, nil, stop
-	}
-	if c.disk.state().frozen() {
+	wait := next.Sub(c.now())
+	switch waits := ok && len(c.parked) > 0; {
+	case waits && c.disk.state().frozen():
 		alarm, stop = newElapsed().Alarm(time.Now().Add(frozenPoll))
-		return due, alarm, stop
+	case waits && wait <= 0:
+		due = time.Now()
+	case c.unmarked && (!waits || wait > markAfter):
+		alarm, stop = newElapsed().Alarm(time.Now().Add(markAfter))
+	case waits:
+		alarm, stop = c.clock.Alarm(next)
 	}
-	if !next.After(c.now()) {
-		return time.Now(), nil, stop
-	}
-	alarm, stop = c.clock.Alarm(next)
 	return due, alarm, stop
 }
 
@@ -104,8 +121,7 @@ func (c *committer) process(ops []op) (eager int) {
 		c.dropParked(f)
 		return eager
 	}
-	b := c.newBatch(len(ops))
-	defer b.txn.Discard()
+	b := c.newBatch()
 	c.grace.resume(b.now, c.heart.paused())
 	b.decide(ops)
 	c.scheduleEarly(b)
@@ -115,11 +131,8 @@ func (c *committer) process(ops []op) (eager int) {
 		c.unscheduleEarly(b)
 	}
 	switch {
-	case errors.Is(err, badger.ErrTxnTooBig):
+	case errors.Is(err, kv.ErrTooLarge):
 		c.split(b, ops, served)
-		if f := c.failure.Load(); f != nil {
-			c.dropParked(f)
-		}
 	case errors.As(err, new(*notWritten)):
 		c.makeDue(b, served)
 		c.answerAll(ops, errors.Unwrap(err))
@@ -185,58 +198,25 @@ func (c *committer) unscheduleEarly(b *batch) {
 	}
 }
 
-// split commits the operations of a batch that was too large one by one.
+// split processes the operations of a batch that was too large one by one. Its Takes are served
+// in later batches, which have room for them.
 func (c *committer) split(b *batch, ops []op, served []*takeOp) {
 	c.makeDue(b, served)
-	for _, o := range ops {
-		if _, isTake := o.(*takeOp); isTake {
-			continue
-		}
-		c.heart.begin() // one of several commits
-		b := c.newBatch(1)
-		b.decide([]op{o})
-		if err := c.commitAlone(b); err != nil {
-			o.self().err = err
-		}
-		o.self().done <- struct{}{}
-	}
 	for _, o := range served {
-		c.serveAlone(o)
-	}
-}
-
-func (c *committer) commitAlone(b *batch) error {
-	defer b.txn.Discard()
-	err := c.commit(b)
-	if errors.Is(err, badger.ErrTxnTooBig) {
-		err = fmt.Errorf("%w: %w", dedup.ErrTooLarge, err)
-	}
-	if errors.As(err, new(*notWritten)) {
-		err = errors.Unwrap(err)
-	}
-	return err
-}
-
-// serveAlone serves a Take in a batch of its own, or parks it again if nothing is due any more.
-func (c *committer) serveAlone(o *takeOp) {
-	o.work, o.rows = nil, nil
-	if f := c.failure.Load(); f != nil {
-		o.finish(f)
-		return
-	}
-	c.heart.begin()
-	b := c.newBatch(o.n)
-	if b.disk.frozen() || !b.serve(o) {
-		b.txn.Discard()
+		o.work, o.rows = nil, nil
 		o.state.Store(takeWaits)
 		c.parked = append(c.parked, o)
+	}
+	if len(ops) == 1 && len(served) == 0 {
+		c.answerAll(ops, fmt.Errorf("%w: %w", dedup.ErrTooLarge, kv.ErrTooLarge))
 		return
 	}
-	err := c.commitAlone(b)
-	if err != nil {
-		c.makeDue(b, []*takeOp{o})
+	for _, o := range ops {
+		if _, isTake := o.(*takeOp); !isTake {
+			c.heart.work.Begin() // one of several commits
+			c.process([]op{o})
+		}
 	}
-	o.finish(err)
 }
 
 func (c *committer) answerAll(ops []op, err error) {
@@ -269,35 +249,27 @@ func (c *committer) makeDue(b *batch, served []*takeOp) {
 
 // commitDirect commits a change outside of run: before it starts and after it has ended.
 func (c *committer) commitDirect(change func(b *batch)) error {
-	b := c.newBatch(0)
-	defer b.txn.Discard()
+	b := c.newBatch()
 	change(b)
 	b.always = true
 	return c.commit(b)
 }
 
-// commit makes the batch durable and then publishes it. Its errors are those of journal.commit.
+// commit makes the batch durable and then publishes it. Its errors are those of write.
 func (c *committer) commit(b *batch) error {
 	c.options.step(stepStage)
 	if !b.stage() {
 		return nil
 	}
 	defer clear(c.writes) // they hold the bodies
-	if err := c.journal.commit(b.txn, c.writes, b.next.Commit); err != nil {
+	if err := c.write(b.next.Commit); err != nil {
 		return err
 	}
-	c.meta = b.next
+	c.meta, c.unmarked = b.next, true
 	c.options.step(stepPublish)
 	c.publish(b)
 	c.removed.Store(c.meta.Removed)
 	c.reclaimed.Store(c.meta.Reclaimed.UnixNano())
-	if c.growth += b.bytes; c.growth >= growth {
-		c.growth = 0
-		select {
-		case c.grown <- struct{}{}:
-		default:
-		}
-	}
 	return nil
 }
 

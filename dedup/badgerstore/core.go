@@ -10,33 +10,28 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // core is what the parts of a store share: constant while the store is open, or safe for concurrent
 // use. The state of the writing goroutine is in committer.
 type core struct {
-	dir       string
-	options   Options
-	log       *slog.Logger
-	clock     dedup.Clock
-	db        *badger.DB
-	logger    *logger
-	lock      *storedir.DirLock
-	highWater *storedir.HighWater
-	gaps      gaps
-	identity  string   // names the history of the store
-	boot      uint64   // how often the store was opened
-	before    []string // tables and logs before this start, if the store was closed cleanly
+	dir      string
+	options  Options
+	log      *slog.Logger
+	clock    dedup.Clock
+	db       *kv.DB
+	lock     *storedir.DirLock
+	gaps     gaps
+	identity string // names the history of the store
+	boot     uint64 // how often the store was opened
 
 	queue   *queue
 	heart   *heartbeat
 	disk    *disk
 	meter   meter
-	spare   *spare
 	backlog *backlog
 	damages damageLog
 
@@ -50,7 +45,6 @@ type core struct {
 	stopped chan struct{} // closed when the committer has ended
 	quit    chan struct{} // closed to end the maintenance
 	ended   chan struct{} // closed when Close has ended
-	grown   chan struct{} // receives when the logs have grown
 	readers sync.RWMutex  // held for reading while the database is read
 
 	mu     sync.Mutex
@@ -137,8 +131,8 @@ func (c *core) submit(o op) error {
 	return o.self().err
 }
 
-// view reads the database. It sees only what is durable.
-func (c *core) view(read func(txn *badger.Txn) error) error {
+// view reads the database as the last commit before the call has left it.
+func (c *core) view(read func(in *kv.View) error) error {
 	if !c.reads() {
 		return dedup.ErrClosed
 	}
@@ -171,7 +165,7 @@ func (c *core) fail(reason string, err error) *dedup.ErrUnavailable {
 }
 
 func (c *core) warn(what string, err error) {
-	if err != nil && !errors.Is(err, dedup.ErrClosed) {
+	if err != nil && !errors.Is(err, dedup.ErrClosed) && !errors.Is(err, context.Canceled) {
 		c.log.Warn("maintenance failed", "dir", c.dir, "what", what, "error", err)
 	}
 }

@@ -3,45 +3,23 @@ package badgerstore
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-func badgerSource(t *testing.T, file string) string {
-	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/dgraph-io/badger/v4").Output()
-	if err != nil {
-		t.Skip("the sources of Badger are not here: ", err)
-	}
-	b, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 // spoil changes one byte of the value under a key in the database.
 func spoil(t *testing.T, s *Store, key []byte) {
 	t.Helper()
-	err := s.db.Update(func(txn *badger.Txn) error {
-		value, err := readValue(txn, key)
-		if err != nil || value == nil {
-			return fmt.Errorf("no value under %x: %w", key, err)
-		}
-		value[len(value)/2] ^= 1
-		return txn.Set(key, value)
-	})
-	if err != nil {
+	value := valueOf(t, s, key)
+	if value == nil {
+		t.Fatalf("no value under %x", key)
+	}
+	value[len(value)/2] ^= 1
+	if err := s.write(mutation{Key: key, Value: value}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -112,17 +90,11 @@ func TestAValueUnderAnotherKeyIsDamaged(t *testing.T) {
 	a, b := claimOf("a"), claimOf("b")
 	a.Tasks = nil
 	mustClaim(t, s, a, dedup.New)
-	err := s.db.Update(func(txn *badger.Txn) error {
-		value, err := readValue(txn, record.HashOf(a.Key).Key(record.FamilyEvent))
-		if err != nil {
-			return err
-		}
-		return txn.Set(record.HashOf(b.Key).Key(record.FamilyEvent), value)
-	})
-	if err != nil {
+	value := valueOf(t, s, record.HashOf(a.Key).Key(record.FamilyEvent))
+	if err := s.write(mutation{Key: record.HashOf(b.Key).Key(record.FamilyEvent), Value: value}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Claim(context.Background(), b)
+	_, err := s.Claim(context.Background(), b)
 	damagedIs(t, err, "Claim")
 }
 
@@ -166,8 +138,8 @@ func TestCheckOnOpenFindsADamagedBody(t *testing.T) {
 	c.Tasks = nil
 	mustClaim(t, s, c, dedup.New)
 	shut(t, s)
-	for _, f := range logs(t, s.dir, ".vlog") {
-		flip(t, f, 400)
+	for _, f := range logs(t, s.dir, ".val") {
+		flip(t, f, 200)
 	}
 	o := quiet()
 	o.CheckOnOpen = true

@@ -19,8 +19,8 @@ func TestWhatOnlyThePageCacheHasIsNotAcknowledged(t *testing.T) {
 	}
 	t.Parallel()
 	for name, repeat := range map[string]int{
-		"in the value log":         800,
-		"in the log written ahead": 0,
+		"of a large body":  800,
+		"of an empty body": 0,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,5 +68,54 @@ func TestWhatOnlyThePageCacheHasIsNotAcknowledged(t *testing.T) {
 			}
 			shut(t, s)
 		})
+	}
+}
+
+// TestACheckpointDoesNotPassAFailedWrite fails the one write of a value file that holds a body,
+// when a checkpoint flushes it. The checkpoint fails and the store ends. The log still has the
+// body: a start over the same page cache, and one from the disk, find it.
+func TestACheckpointDoesNotPassAFailedWrite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: a file system of its own takes long")
+	}
+	t.Parallel()
+	disk := faultdisk.New(t, 512<<20, "EYELET_REQUIRE_POWER")
+	dir := filepath.Join(disk.Dir, "store")
+	s := open(t, dir, cramped())
+	for i := range 20 {
+		mustClaim(t, s, smallClaim(i), dedup.New)
+	}
+	marker := []byte("the body whose value is not written ")
+	c := claimOf(string(marker))
+	c.Payload.Body = bytes.Repeat(marker, 800)
+	event := mustClaim(t, s, c, dedup.New).Record.Event
+	if err := s.db.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	if err := disk.FailWrite(marker); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.Checkpoint(); err == nil {
+		t.Error("the checkpoint passes")
+	}
+	if stats, err := disk.Stats(); err != nil || stats.Failed != 1 {
+		t.Fatalf("%+v, %v", stats, err)
+	}
+	<-s.Failed()
+	_ = s.Close()
+	for _, remount := range []bool{false, true} {
+		if remount {
+			if err := errors.Join(disk.Unmount(), disk.Mount()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s = open(t, dir, cramped())
+		for i := range 20 {
+			mustClaim(t, s, smallClaim(i), dedup.Known)
+		}
+		if r, err := s.Get(t.Context(), event); err != nil || !bytes.Equal(r.Payload.Body, c.Payload.Body) {
+			t.Errorf("remounted: %v: %d bytes of %d, %v", remount, len(r.Payload.Body), len(c.Payload.Body), err)
+		}
+		shut(t, s)
 	}
 }

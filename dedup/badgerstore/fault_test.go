@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
 	"golang.org/x/sys/unix"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -50,11 +50,11 @@ func TestAFailedCommitEndsTheStore(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
 	o := quiet()
-	o.commit = func(txn *badger.Txn) error {
+	o.flush = func(l *redolog.Log) error {
 		if broken.Load() {
 			return syscall.EIO
 		}
-		return txn.Commit()
+		return l.Flush()
 	}
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
@@ -84,44 +84,6 @@ func TestAFailedCommitEndsTheStore(t *testing.T) {
 	unavailable(t, s.Health(ctx), "commit failed")
 	_, err = s.Stats(ctx)
 	unavailable(t, err, "commit failed")
-}
-
-func TestAFailedSyncOfTheValueLogEndsTheStore(t *testing.T) {
-	t.Parallel()
-	var s *Store
-	var broken atomic.Bool
-	o := quiet()
-	o.commit = func(txn *badger.Txn) error {
-		if broken.Load() { // Badger reports a failed sync of its value log by one line, and no error
-			s.logger.Errorf("Error while curlf sync: %v\n", syscall.EIO)
-		}
-		return txn.Commit()
-	}
-	s = open(t, t.TempDir(), o)
-	mustClaim(t, s, claimOf("before"), dedup.New)
-	broken.Store(true)
-	_, err := s.Claim(context.Background(), claimOf("lost"))
-	unavailable(t, err, "value log could not be synced")
-	<-s.Failed()
-}
-
-// TestBadgerStillLogsFailedSyncs fails if another version of Badger words the line differently.
-func TestBadgerStillLogsFailedSyncs(t *testing.T) {
-	t.Parallel()
-	source := badgerSource(t, "value.go")
-	if !strings.Contains(source, `Errorf("Error while curlf sync: %v\n", err)`) {
-		t.Error("value.go no longer has the line that logger.Errorf looks for")
-	}
-	if !strings.Contains(badgerSource(t, "levels.go"), `Errorf("Ignoring table %s"`) {
-		t.Error("levels.go no longer has the line that logger.Errorf looks for")
-	}
-	if !strings.Contains(badgerSource(t, "levels.go"),
-		`Warningf("[Compactor: %d] LOG Compact FAILED with error: %+v: %+v"`) {
-		t.Error("levels.go no longer has the line that logger.Warningf looks for")
-	}
-	if !strings.Contains(badgerSource(t, "db.go"), `Errorf("error flushing memtable to disk: %v, retrying"`) {
-		t.Error("db.go no longer has the line that logger.Errorf looks for")
-	}
 }
 
 func TestALowDiskRefusesNewEventsAndFinishesTheOthers(t *testing.T) {
@@ -217,56 +179,6 @@ func TestAFullDiskIsNotOpened(t *testing.T) {
 	_, o := diskOf(1 << 20)
 	_, err := Open(t.TempDir(), o)
 	unavailable(t, err, "disk low")
-}
-
-// logs returns the files of a store with a suffix, by name.
-func logs(t *testing.T, dir, ending string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*"+ending))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no %s files in %s: %v", ending, dir, err)
-	}
-	return files
-}
-
-// copyStore copies an open store as a crash would leave it.
-func copyStore(t *testing.T, dir string) string {
-	t.Helper()
-	to := t.TempDir()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(to, e.Name()), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return to
-}
-
-func TestAStoreThatLostCommitsIsRefused(t *testing.T) {
-	t.Parallel()
-	s := filled(t, 20, smallClaim)
-	dir := copyStore(t, s.dir)
-	for _, f := range logs(t, dir, ".mem") {
-		flip(t, f, 2000)
-	}
-	if _, err := Open(dir, quiet()); err == nil || !strings.Contains(err.Error(), "--accept-loss") ||
-		!strings.Contains(err.Error(), dir) {
-		t.Fatalf("Open of a store with a damaged log: %v", err)
-	}
-	o := quiet()
-	o.AcceptLoss = true
-	again := open(t, dir, o)
-	d := mustClaim(t, again, claimOf("19"), dedup.New)
-	if d.Record.Seq <= 20 {
-		t.Errorf("sequence %d was given out before", d.Record.Seq)
-	}
 }
 
 // flip changes one byte of a file.
@@ -431,13 +343,13 @@ func TestFilesAreReadableByTheirOwnerOnly(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("directory: %v, %v", info.Mode(), err)
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) < 4 {
-		t.Fatal(entries, err)
+	all := files(t, dir)
+	if len(all) < 8 {
+		t.Fatal(all)
 	}
-	for _, e := range entries {
-		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", e.Name(), info.Mode(), err)
+	for name := range all {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
 }

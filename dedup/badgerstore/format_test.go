@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/format2"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
@@ -128,6 +129,9 @@ func goldenOpens(t *testing.T, name string, format int) {
 			o := quiet()
 			o.Clock = goldenClock(want.Written)
 			s := open(t, dir, o)
+			if names, err := format2.Names(dir); err != nil || len(names) > 0 {
+				t.Errorf("the old store has left %v, %v", names, err)
+			}
 			if id, unknown, err := storedir.ReadIdentity(dir); err != nil || unknown != "" || id != s.identity {
 				t.Errorf("its identity is %q, and %q on disk (%s, %v)", s.identity, id, unknown, err)
 			}
@@ -205,7 +209,7 @@ func writeGolden(t *testing.T, files, expectation string) {
 		t.Fatalf("%s exists: an earlier program wrote it, and it stays", files)
 	}
 	o, clock := quiet(), goldenClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	o.Clock, o.logFile = clock, 2<<20
+	o.Clock, o.valueFile = clock, 2<<20
 	s := open(t, t.TempDir(), o)
 	g := fillGolden(t, s, clock)
 	g.Written = clock.Now()
@@ -362,6 +366,9 @@ func unpack(t *testing.T, file, name, to string) {
 }
 
 func writeSparse(path string, from io.Reader, size int64) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -392,9 +399,14 @@ func TestOlderFormatsAreUpgradedOneByOne(t *testing.T) {
 	var steps []int
 	fails := errors.New("power is gone")
 	o := quiet()
-	o.formats = formats{current: formatVersion + 2, steps: map[int]func(string) error{
-		formatVersion:     func(string) error { steps = append(steps, 1); return nil },
-		formatVersion + 1: func(string) error { steps = append(steps, 2); err := fails; fails = nil; return err },
+	o.formats = formats{current: formatVersion + 2, steps: map[int]upgrade{
+		formatVersion: {formatVersion + 1, func(*core, int) error { steps = append(steps, 1); return nil }},
+		formatVersion + 1: {formatVersion + 2, func(*core, int) error {
+			steps = append(steps, 2)
+			err := fails
+			fails = nil
+			return err
+		}},
 	}}
 	if _, err := Open(dir, o); err == nil || !strings.Contains(err.Error(), "in use") || len(steps) > 0 {
 		t.Fatalf("while an older program uses it: %v after steps %v", err, steps)

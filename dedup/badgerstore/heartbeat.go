@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 )
 
 // The interval of a heartbeat, and after which time a commit hangs and the store has failed.
@@ -17,32 +18,50 @@ const (
 	failAfter = time.Minute
 )
 
-// heartbeat watches the committer from outside. A disk that does not respond returns no error:
-// the commit blocks, and Badger retries forever to write a memory table. A beat counts at most two
-// intervals: a paused process is not mistaken for a hanging disk.
+// heartbeat watches the goroutines that write from outside. A disk that does not respond returns
+// no error: a write blocks, and Badger retries forever to write a memory table. A beat counts at
+// most two intervals: a paused process is not mistaken for a hanging disk.
 type heartbeat struct {
 	now    func() time.Time
 	epoch  time.Time
-	work   atomic.Uint64 // odd while the committer works; changes with every piece of work
-	last   atomic.Int64  // when the last beat was, after epoch
-	missed atomic.Int64  // how late it was, until paused returns it
+	work   kv.Work      // of the committer
+	last   atomic.Int64 // when the last beat was, after epoch
+	missed atomic.Int64 // how late it was, until paused returns it
 	hang   outage
 	hangs  signal
 
 	// Used by the watching goroutine only.
-	seen     uint64
-	working  time.Duration // how long the current work takes
+	workers  []*worker
 	flushing time.Duration // how long a memory table could not be written
 }
 
-func newHeartbeat(now func() time.Time) *heartbeat {
-	return &heartbeat{now: now, epoch: now(), hangs: signal{on: make(chan struct{})}}
+// worker is a goroutine that writes.
+type worker struct {
+	what    string
+	work    *kv.Work
+	piece   uint64
+	working time.Duration // how long the current piece takes
 }
 
-// begin and end enclose a piece of work of the committer.
-func (h *heartbeat) begin() { h.work.Store(h.work.Load()&^1 + 3) }
+func (w *worker) look(step time.Duration) {
+	if piece, working := w.work.Piece(); piece != w.piece || !working {
+		w.piece, w.working = piece, 0
+	} else {
+		w.working += step
+	}
+}
 
-func (h *heartbeat) end() { h.work.Store(h.work.Load()&^1 + 2) }
+func newHeartbeat(now func() time.Time) *heartbeat {
+	h := &heartbeat{now: now, epoch: now(), hangs: signal{on: make(chan struct{})}}
+	h.workers = []*worker{{what: "a commit", work: &h.work}}
+	return h
+}
+
+// follow watches the goroutines of the database too.
+func (h *heartbeat) follow(db *kv.DB) {
+	h.workers = append(h.workers, &worker{what: "putting commits at rest", work: db.Applying()},
+		&worker{what: "a checkpoint", work: db.Checkpointing()})
+}
 
 func (h *heartbeat) err() error { return h.hang.err() }
 
@@ -67,18 +86,19 @@ func (h *heartbeat) since() time.Duration {
 	return now - time.Duration(h.last.Swap(int64(now)))
 }
 
-// look measures the progress of the committer. flush is why a memory table cannot be written, or
-// nil. It returns the cause once the store has failed.
+// look measures the progress of the workers. flush is why a memory table cannot be written, or nil.
+// It returns the cause once the store has failed.
 func (h *heartbeat) look(flush error) (failed error) {
 	step := h.since()
 	if step > pauseAfter {
 		h.missed.Store(int64(step))
 	}
 	step = min(step, 2*beatEvery)
-	if work := h.work.Load(); work != h.seen || work&1 == 0 {
-		h.seen, h.working = work, 0
-	} else {
-		h.working += step
+	slowest := h.workers[0]
+	for _, w := range h.workers {
+		if w.look(step); w.working > slowest.working {
+			slowest = w
+		}
 	}
 	if flush == nil {
 		h.flushing = 0
@@ -89,11 +109,11 @@ func (h *heartbeat) look(flush error) (failed error) {
 	switch {
 	case flush != nil:
 		cause = fmt.Errorf("a memory table cannot be written: %w", flush)
-	case h.working >= hangAfter:
-		cause = fmt.Errorf("a commit has been running for %v", h.working.Round(time.Second))
+	case slowest.working >= hangAfter:
+		cause = fmt.Errorf("%s has been running for %v", slowest.what, slowest.working.Round(time.Second))
 	}
 	h.note(cause)
-	if h.working >= failAfter || h.flushing >= failAfter {
+	if slowest.working >= failAfter || h.flushing >= failAfter {
 		return cause
 	}
 	return nil
@@ -131,7 +151,7 @@ func (h *heartbeat) watch(c *core) {
 
 func (h *heartbeat) beat(c *core) {
 	before := h.err()
-	failed := h.look(c.logger.flushing.current())
+	failed := h.look(c.db.Flushing())
 	after := h.err()
 	switch {
 	case failed != nil:

@@ -2,105 +2,54 @@ package badgerstore
 
 import (
 	"errors"
-	"time"
 
-	"github.com/dgraph-io/badger/v4"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 )
 
-// mutation changes one key.
-type mutation struct {
-	key, value []byte // a nil value deletes the key
-	filler     bool   // without meaning: may expire at once
-}
-
-// journal makes batches durable. Only it writes to an open store, and only the committer calls it:
-// batches read nothing but what commit has made durable.
-type journal struct {
-	*core
-	unopened bool // the last commit failed because a new value log could not be opened
-}
+// mutation changes one key; a nil value deletes it.
+type mutation = kv.Entry
 
 // step is a step of a commit. Tests end the process before each of them.
 type step int
 
-// The steps in their order. A batch is durable after stepCommit; the later steps publish it.
+// The steps in their order. A batch is durable after stepFlush; the later steps publish it.
 const (
 	stepStage step = iota
 	stepCommit
-	stepHighWater
+	stepFlush
 	stepPublish
 	stepAnswer
 	stepEnd
+
+	stepConvert // before each step of a conversion of the store
 )
 
-// notWritten reports a batch that was not tried because the file system takes no writes.
+// notWritten reports a batch that was not tried or whose write the file system refused.
 type notWritten struct{ err error }
 
 func (e *notWritten) Error() string { return e.err.Error() }
 func (e *notWritten) Unwrap() error { return e.err }
 
-func (j *journal) begin() *badger.Txn { return j.db.NewTransaction(true) }
-
-// commit makes the writes durable as commit n. badger.ErrTxnTooBig and notWritten leave everything
+// write makes the staged writes durable as commit n. kv.ErrTooLarge and notWritten leave everything
 // as it was; any other error is final.
-func (j *journal) commit(txn *badger.Txn, writes []mutation, n uint64) error {
-	err := stage(txn, writes)
-	if errors.Is(err, badger.ErrTxnTooBig) {
-		return err
-	}
-	if err != nil {
-		return j.fail("a write was refused", err)
-	}
-	if err := j.writable(); err != nil {
+func (c *committer) write(n uint64) error {
+	if err := c.db.Descriptors(); err != nil {
 		return &notWritten{err}
 	}
-	j.options.step(stepCommit)
-	err = j.options.commit(txn)
-	if j.unopened = err != nil && unopened(err); j.unopened {
-		return &notWritten{errNoDescriptors}
-	}
+	c.options.step(stepCommit)
+	err := c.lock.Probe() // a failed write of the log would be final
 	if err != nil {
-		return j.fail("a commit failed", err)
+		err = &redolog.NotWrittenError{Err: err}
+	} else {
+		err = c.db.Commit(n, c.writes)
 	}
-	if text := j.logger.unsynced.Load(); text != nil {
-		return j.fail("the value log could not be synced", errors.New(*text))
+	switch {
+	case err == nil || errors.Is(err, kv.ErrTooLarge):
+		return err
+	case errors.As(err, new(*redolog.NotWrittenError)):
+		c.disk.recheck()
+		return &notWritten{diskState{unwritable: err}.err()}
 	}
-	j.options.step(stepHighWater)
-	if err := j.highWater.Write(n); err != nil {
-		return j.fail("the high-water file could not be written", err)
-	}
-	return nil
-}
-
-func stage(txn *badger.Txn, writes []mutation) error {
-	for _, w := range writes {
-		var err error
-		switch {
-		case w.filler:
-			err = txn.SetEntry(badger.NewEntry(w.key, w.value).WithTTL(time.Second))
-		case w.value == nil:
-			err = txn.Delete(w.key)
-		default:
-			err = txn.SetEntry(badger.NewEntry(w.key, w.value))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writable returns why nothing can be written. Badger would find out in the middle of a commit.
-func (j *journal) writable() error {
-	if !j.spare.fill() {
-		return errNoDescriptors
-	}
-	if err := j.highWater.Probe(); err != nil {
-		j.disk.recheck()
-		return diskState{unwritable: err}.err()
-	}
-	if j.unopened {
-		j.spare.release(spareOpens)
-	}
-	return nil
+	return c.fail("a commit failed", err)
 }

@@ -36,7 +36,7 @@ func childMain() bool {
 	if dir == "" {
 		return false
 	}
-	o := quiet()
+	o := cramped()
 	o.step = killAtStep()
 	s, err := Open(dir, o)
 	if err != nil {
@@ -151,8 +151,12 @@ func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	k := newKilled()
 	for round := range rounds {
+		before := len(k.events) + len(k.done)
 		k.child(t, dir, round)
 		k.check(t, dir)
+		if len(k.events)+len(k.done) == before {
+			t.Errorf("the life made no progress")
+		}
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
 		}
@@ -160,6 +164,7 @@ func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 	if len(k.events) == 0 || len(k.done) == 0 || k.known == 0 {
 		t.Fatalf("%d events, %d finished, %d duplicates: the test tested nothing", len(k.events), len(k.done), k.known)
 	}
+	recycled(t, dir, rounds)
 	t.Logf("%d rounds: %d events, %d finished, %d duplicates", rounds, len(k.events), len(k.done), k.known)
 }
 
@@ -251,7 +256,7 @@ func (k *killed) check(t *testing.T, dir string) {
 }
 
 func (k *killed) inspect(dir string, fault func(format string, args ...any)) {
-	s, err := Open(dir, quiet())
+	s, err := Open(dir, cramped())
 	if err != nil {
 		fault("%v", err)
 		return

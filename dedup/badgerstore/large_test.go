@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 )
 
 func largeClaim(id string, size int) dedup.Claim {
@@ -26,10 +26,8 @@ func largeClaim(id string, size int) dedup.Claim {
 // storedChunks counts the chunks of large bodies.
 func storedChunks(t *testing.T, s *Store) (n int) {
 	t.Helper()
-	err := s.view(func(txn *badger.Txn) error {
-		it := txn.NewIterator(keysOnly(record.FamilyChunk))
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
+	err := s.view(func(txn *kv.View) error {
+		for range txn.Items(record.FamilyChunk) {
 			n++
 		}
 		return nil
@@ -178,11 +176,11 @@ func TestALargeClaimThatIsRefusedLeavesNothing(t *testing.T) {
 	s := open(t, t.TempDir(), o)
 	// The disk runs low after the third chunk.
 	var commits atomic.Int32
-	s.options.commit = func(txn *badger.Txn) error {
+	s.options.flush = func(l *redolog.Log) error {
 		if commits.Add(1) == 3 {
 			fs.leave(s, 400<<20)
 		}
-		return txn.Commit()
+		return l.Flush()
 	}
 	_, err := s.Claim(context.Background(), largeClaim("a", 6*record.ChunkSize))
 	unavailable(t, err, "disk low")

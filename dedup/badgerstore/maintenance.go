@@ -3,39 +3,35 @@ package badgerstore
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
 // maintenance deletes records whose window has ended, reclaims their space, and looks for damage.
 type maintenance struct {
 	*core
-	evicting sync.Once // logs that more keys should be remembered than Max allows
+	evicting   sync.Once  // logs that more keys should be remembered than Max allows
+	reclaiming sync.Mutex // held while space is reclaimed
 }
 
 // run sweeps and reclaims until the store is closed.
 func (m *maintenance) run() {
+	ctx, cancel := m.lifetime()
+	defer cancel()
 	m.restrictFiles()
-	readahead := badgerfile.NewReadahead(m.dir)
-	readahead.DisableNew()
-	m.warn("reclaim", m.reclaimAtStart())
+	m.warn("reclaim", m.reclaimAtStart(ctx))
 	tick := time.NewTicker(m.options.rhythm.look)
 	defer tick.Stop()
 	swept, pruned := time.Now(), time.Time{}
 	for {
 		select {
-		case <-m.quit:
+		case <-ctx.Done():
 			return
-		case <-m.stopped:
-			return
-		case <-m.grown:
-			readahead.DisableNew()
-			continue
 		case <-tick.C:
 		}
 		m.warn("time", m.noteTime())
@@ -43,41 +39,13 @@ func (m *maintenance) run() {
 			swept = time.Now()
 			m.restrictFiles()
 			m.warn("sweep", m.sweep(m.options.rhythm.slack))
-			m.warn("reclaim", m.reclaimWhenDue(low))
+			m.warn("reclaim", m.reclaimWhenDue(ctx, low))
 			if time.Since(pruned) >= m.options.rhythm.prune {
 				pruned = time.Now()
 				m.warn("prune", m.prune())
 			}
 		}
 	}
-}
-
-// reclaimAtStart reclaims what earlier processes left: one that never runs long would not.
-func (m *maintenance) reclaimAtStart() error {
-	if worth, err := m.wasteful(m.db.Opts().ValueLogFileSize); !worth || err != nil {
-		return err
-	}
-	return m.reclaim()
-}
-
-// reclaimWhenDue reclaims when enough was deleted, after a day, or anything when the disk is low.
-func (m *maintenance) reclaimWhenDue(low bool) error {
-	passed := m.now().Sub(time.Unix(0, m.reclaimed.Load()))
-	removed := m.removed.Load()
-	one := m.db.Opts().ValueLogFileSize
-	due := passed >= m.options.rhythm.flatten || passed < 0
-	var err error
-	switch {
-	case due:
-	case low && passed >= m.options.rhythm.sweep:
-		due, err = m.wasteful(0)
-	case passed >= m.options.rhythm.reclaim && removed >= one:
-		due, err = m.wasteful(one)
-	}
-	if !due || err != nil {
-		return err
-	}
-	return m.reclaim()
 }
 
 // idleMost is the longest time without a commit: a start would mistake a quiet weekend for a clock
@@ -94,9 +62,9 @@ func (o *timeOp) apply(b *batch) error {
 // noteTime keeps the last commit less than an hour old.
 func (m *maintenance) noteTime() error { return m.submit(&timeOp{newTicket(false)}) }
 
-func (m *maintenance) keepChecking() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+// lifetime returns a context that ends when the store is closed. Call cancel at the end.
+func (m *maintenance) lifetime() (ctx context.Context, cancel func()) {
+	ctx, cancel = context.WithCancel(context.Background())
 	go func() {
 		select {
 		case <-m.quit:
@@ -105,6 +73,12 @@ func (m *maintenance) keepChecking() {
 		}
 		cancel()
 	}()
+	return ctx, cancel
+}
+
+func (m *maintenance) keepChecking() {
+	ctx, cancel := m.lifetime()
+	defer cancel()
 	tick := time.NewTicker(m.options.CheckEvery)
 	defer tick.Stop()
 	for {
@@ -137,14 +111,13 @@ func (m *maintenance) checkQuietly(ctx context.Context) {
 
 // restrictFiles makes every file 0600. The directory is 0700 already.
 func (m *maintenance) restrictFiles() {
-	entries, err := os.ReadDir(m.dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err == nil && info.Mode().IsRegular() && info.Mode().Perm() != 0o600 {
-			_ = os.Chmod(filepath.Join(m.dir, e.Name()), 0o600)
+	_ = filepath.WalkDir(m.dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return nil //nolint:nilerr // it is gone
 		}
-	}
+		if info, err := e.Info(); err == nil && info.Mode().Perm() != 0o600 {
+			_ = os.Chmod(path, 0o600)
+		}
+		return nil
+	})
 }

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
@@ -38,14 +37,14 @@ func (m *maintenance) sweep(slack time.Duration) error {
 	}
 	before := m.now().Add(-slack)
 	var ended []record.Place
-	err := m.view(func(txn *badger.Txn) error {
-		for item := range items(txn, keysOnly(record.FamilyState)) {
+	err := m.view(func(in *kv.View) error {
+		for item := range in.Items(record.FamilyState) {
 			var rec dedup.Record
 			key := item.Key()
-			err := item.Value(func(value []byte) error {
-				_, _, err := record.DecodeState(key, value, &rec)
-				return err
-			})
+			value, err := item.Value()
+			if err == nil {
+				_, _, err = record.DecodeState(key, value, &rec)
+			}
 			if err != nil {
 				m.damage(err)
 				continue
@@ -55,7 +54,7 @@ func (m *maintenance) sweep(slack time.Duration) error {
 				ended = append(ended, record.PlaceOf(key))
 			}
 		}
-		ended = append(ended, m.endedOlder(txn, before)...)
+		ended = append(ended, m.endedOlder(in, before)...)
 		return nil
 	})
 	for most := 256; err == nil && len(ended) > 0; {
@@ -73,10 +72,10 @@ func (m *maintenance) sweep(slack time.Duration) error {
 }
 
 // endedOlder returns the older generations that are no longer dead letters.
-func (m *maintenance) endedOlder(txn *badger.Txn, before time.Time) (ended []record.Place) {
-	for item := range items(txn, keysOnly(record.FamilyOlder)) {
+func (m *maintenance) endedOlder(in *kv.View, before time.Time) (ended []record.Place) {
+	for item := range in.Items(record.FamilyOlder) {
 		p := record.PlaceOf(item.Key())
-		r, err := m.readRow(txn, p)
+		r, err := m.readRow(in, p)
 		if err != nil {
 			m.damage(err)
 			continue
@@ -110,7 +109,7 @@ func (o *pruneOp) apply(b *batch) error {
 		t, staged := b.traces[id]
 		if !staged {
 			var err error
-			if t.Trace, err = readTrace(b.txn, id.Key()); err != nil {
+			if t.Trace, err = readTrace(b.c.db, id.Key()); err != nil {
 				continue // the check reports the damage; the key stays known
 			}
 		}
@@ -162,22 +161,22 @@ func (m *maintenance) prune() error {
 // countTraces counts the remembered traces per day, and returns up to pruneMost others.
 func (m *maintenance) countTraces() (counts map[dedup.Day]int64, ended []record.TraceID, err error) {
 	counts = map[dedup.Day]int64{}
-	err = m.view(func(txn *badger.Txn) error {
-		meta, err := readMeta(txn)
+	err = m.view(func(in *kv.View) error {
+		meta, err := readMeta(in)
 		if err != nil {
 			return err
 		}
 		first, off := m.firstDay(meta.Since, meta.Evicted, m.now()), m.options.Remember.Off()
-		for item := range items(txn, keysOnly(record.FamilyTrace)) {
+		for item := range in.Items(record.FamilyTrace) {
 			var t dedup.Trace
 			key := item.Key()
 			if len(key) != record.TraceKeySize {
 				continue
 			}
-			err := item.Value(func(value []byte) (err error) {
+			value, err := item.Value()
+			if err == nil {
 				t, err = record.DecodeTrace(key, value)
-				return err
-			})
+			}
 			switch {
 			case err != nil:
 				m.damage(err)

@@ -6,9 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 )
 
 // Options are the settings of a store. The zero value is ready to use.
@@ -35,8 +34,8 @@ type Options struct {
 	// second. Degraded reports damaged values, Health a damaged table. Defaults to 24 hours; a
 	// negative value disables the check.
 	CheckEvery time.Duration
-	// AcceptLoss opens a store that has lost acknowledged commits or events, or whose loss is
-	// unknown because the high-water file is missing or damaged.
+	// AcceptLoss opens a store that has lost acknowledged commits or events, or has a damaged
+	// redo log, without what is lost.
 	AcceptLoss bool
 	// MaxBacklogBytes and MaxBacklogRecords bound the payloads and the number of the events that
 	// wait for workers. At a bound, new ones that would wait are refused with ErrUnavailable until
@@ -53,11 +52,14 @@ type Options struct {
 	Remember dedup.Retention
 
 	statfs  func(dir string) (free, total int64, err error)
-	commit  func(*badger.Txn) error
-	step    func(step) // called before each step of a commit
+	flush   func(*redolog.Log) error // makes a commit durable
+	step    func(step)               // called before each step of a commit
 	formats formats
+	backup  string // file for a backup before a conversion; empty for none
+	load    int    // bytes per commit of a restore or a conversion; 0 is the default
 	// Sizes of files in bytes; 0 is the default.
-	logFile    int64 // of the value log
+	segment    int64 // of a segment of the redo log
+	valueFile  int64 // of a value file
 	memTable   int64 // of a memory table
 	blockCache int64 // of Badger
 	rhythm     rhythm
@@ -89,9 +91,7 @@ func ownRhythm() rhythm {
 
 const (
 	verifyEvery = 24 * time.Hour
-	growth      = 2 << 20 // written bytes after which the mappings of the logs are checked again
 	memTable    = 16 << 20
-	cacheBytes  = 64 << 20
 )
 
 func (o Options) withDefaults() Options {
@@ -112,14 +112,14 @@ func (o Options) withDefaults() Options {
 	if o.statfs == nil {
 		o.statfs = statfs
 	}
-	if o.commit == nil {
-		o.commit = (*badger.Txn).Commit
+	if o.flush == nil {
+		o.flush = (*redolog.Log).Flush
 	}
 	if o.step == nil {
 		o.step = func(step) {}
 	}
 	o.CheckEvery = cmp.Or(o.CheckEvery, verifyEvery)
-	o.rhythm = cmp.Or(o.rhythm, ownRhythm())
+	o.rhythm, o.valueFile = cmp.Or(o.rhythm, ownRhythm()), cmp.Or(o.valueFile, 64<<20)
 	if o.now == nil {
 		o.now = time.Now
 	}

@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
@@ -22,8 +20,8 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 		return dedup.Record{}, err
 	}
 	var rec dedup.Record
-	err := s.view(func(txn *badger.Txn) error {
-		r, err := s.readEvent(txn, event)
+	err := s.view(func(in *kv.View) error {
+		r, err := s.readEvent(in, event)
 		if err != nil {
 			s.damage(err)
 			return err
@@ -31,7 +29,7 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 		if r == nil || r.rec.Disposable(s.now()) {
 			return fmt.Errorf("event %q: %w", event, dedup.ErrNotFound)
 		}
-		rec, err = r.whole(txn, true)
+		rec, err = r.whole(in, true)
 		return err
 	})
 	return rec, err
@@ -55,10 +53,10 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 			var rec dedup.Record
 			var found bool
 			var damage error
-			if err = s.view(func(txn *badger.Txn) error {
-				r, err := s.readListed(txn, m)
+			if err = s.view(func(in *kv.View) error {
+				r, err := s.readListed(in, m)
 				if found = err == nil && r != nil; found { // otherwise it was readable a moment ago; damage was logged
-					rec, damage = r.whole(txn, f.Body)
+					rec, damage = r.whole(in, f.Body)
 				}
 				return nil
 			}); err != nil {
@@ -130,12 +128,12 @@ func (m *matcher) consider(ctx context.Context, events []listed) error {
 		}
 		page := events[max(0, len(events)-pageSize):]
 		events = events[:len(events)-len(page)]
-		err := m.s.view(func(txn *badger.Txn) error {
+		err := m.s.view(func(in *kv.View) error {
 			for _, l := range slices.Backward(page) {
 				if m.full() {
 					break
 				}
-				m.take(m.s.readListed(txn, l))
+				m.take(m.s.readListed(in, l))
 			}
 			return nil
 		})
@@ -146,7 +144,7 @@ func (m *matcher) consider(ctx context.Context, events []listed) error {
 	return nil
 }
 
-func (m *matcher) visit(txn *badger.Txn, p record.Place) { m.take(m.s.readRow(txn, p)) }
+func (m *matcher) visit(in *kv.View, p record.Place) { m.take(m.s.readRow(in, p)) }
 
 func (m *matcher) take(r *row, err error) {
 	if err != nil {
@@ -166,14 +164,14 @@ const pageSize = 1024
 
 // eachPage is eachPlace with a transaction per page. It may visit an event twice if its key is
 // accepted again meanwhile.
-func (c *core) eachPage(ctx context.Context, visit func(*badger.Txn, record.Place)) error {
+func (c *core) eachPage(ctx context.Context, visit func(*kv.View, record.Place)) error {
 	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			err := c.view(func(txn *badger.Txn) error {
-				from = eachPlaceFrom(txn, family, from, visit)
+			err := c.view(func(in *kv.View) error {
+				from = eachPlaceFrom(in, family, from, visit)
 				return nil
 			})
 			if err != nil {
@@ -185,45 +183,45 @@ func (c *core) eachPage(ctx context.Context, visit func(*badger.Txn, record.Plac
 }
 
 // eachPlace visits every event, including older generations, in one transaction.
-func eachPlace(ctx context.Context, txn *badger.Txn, visit func(record.Place)) error {
+func eachPlace(ctx context.Context, in *kv.View, visit func(record.Place)) error {
 	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			from = eachPlaceFrom(txn, family, from, func(_ *badger.Txn, p record.Place) { visit(p) })
+			from = eachPlaceFrom(in, family, from, func(_ *kv.View, p record.Place) { visit(p) })
 		}
 	}
 	return nil
 }
 
 // eachPlaceFrom visits up to pageSize events of a family. It returns the next key, nil at the end.
-func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, visit func(*badger.Txn, record.Place)) (next []byte) {
+func eachPlaceFrom(in *kv.View, family byte, from []byte, visit func(*kv.View, record.Place)) (next []byte) {
 	n := pageSize
-	it := txn.NewIterator(keysOnly(family))
+	it := in.Keys(family)
 	defer it.Close()
 	for it.Seek(from); it.Valid(); it.Next() {
-		key := it.Item().Key()
+		key := it.Key()
 		if n--; n < 0 {
 			return bytes.Clone(key)
 		}
-		visit(txn, record.PlaceOf(key))
+		visit(in, record.PlaceOf(key))
 	}
 	return nil
 }
 
 // readListed returns a listed event, whichever generation it is by now; nil if it is gone.
-func (c *core) readListed(txn *badger.Txn, l listed) (*row, error) {
-	r, err := c.readRow(txn, l.place)
+func (c *core) readListed(in source, l listed) (*row, error) {
+	r, err := c.readRow(in, l.place)
 	if err == nil && (r == nil || r.rec.Seq != l.seq) {
-		r, err = c.readRow(txn, record.Place{Hash: l.place.Hash, Older: l.seq})
+		r, err = c.readRow(in, record.Place{Hash: l.place.Hash, Older: l.seq})
 	}
 	return r, err
 }
 
 // readEvent returns the row of an event with its effective window, nil if there is none.
-func (c *core) readEvent(txn *badger.Txn, event string) (*row, error) {
-	r, err := readEvent(txn, event)
+func (c *core) readEvent(in source, event string) (*row, error) {
+	r, err := readEvent(in, event)
 	if r != nil {
 		c.gaps.extend(&r.rec)
 	}
@@ -231,16 +229,16 @@ func (c *core) readEvent(txn *badger.Txn, event string) (*row, error) {
 }
 
 // readEvent returns the row of an event as it is stored, nil if there is none.
-func readEvent(txn *badger.Txn, event string) (*row, error) {
+func readEvent(in source, event string) (*row, error) {
 	h, seq, ok := record.ParseEventID(event)
 	if !ok {
 		return nil, nil
 	}
-	r, err := readRow(txn, record.Place{Hash: h})
+	r, err := readRow(in, record.Place{Hash: h})
 	if err != nil || r != nil && r.rec.Seq == seq {
 		return r, err
 	}
-	return readRow(txn, record.Place{Hash: h, Older: seq})
+	return readRow(in, record.Place{Hash: h, Older: seq})
 }
 
 // body returns a copy of the body of a row, nil if it was dropped or is empty.
@@ -249,16 +247,16 @@ func (c *core) body(r *row) ([]byte, error) {
 		return r.body(nil)
 	}
 	var body []byte
-	err := c.view(func(txn *badger.Txn) (err error) {
-		body, err = r.body(txn)
+	err := c.view(func(in *kv.View) (err error) {
+		body, err = r.body(in)
 		return err
 	})
 	return body, err
 }
 
 // readRow returns the row at a place with its effective window, nil if there is none.
-func (c *core) readRow(txn *badger.Txn, p record.Place) (*row, error) {
-	r, err := readRow(txn, p)
+func (c *core) readRow(in source, p record.Place) (*row, error) {
+	r, err := readRow(in, p)
 	if r != nil {
 		c.gaps.extend(&r.rec)
 	}
@@ -266,9 +264,9 @@ func (c *core) readRow(txn *badger.Txn, p record.Place) (*row, error) {
 }
 
 // readRow returns the row at a place as it is stored, nil if there is none.
-func readRow(txn *badger.Txn, p record.Place) (*row, error) {
+func readRow(in source, p record.Place) (*row, error) {
 	key := p.Key()
-	value, err := readValue(txn, key)
+	value, err := readValue(in, key)
 	if value == nil || err != nil {
 		return nil, err
 	}
@@ -277,7 +275,7 @@ func readRow(txn *badger.Txn, p record.Place) (*row, error) {
 		return nil, err
 	}
 	if p.Older == 0 {
-		if err := r.readState(txn); err != nil {
+		if err := r.readState(in); err != nil {
 			return nil, err
 		}
 	}
@@ -290,9 +288,9 @@ func readRow(txn *badger.Txn, p record.Place) (*row, error) {
 	return r, nil
 }
 
-func (r *row) readState(txn *badger.Txn) error {
+func (r *row) readState(in source) error {
 	key := r.place.Hash.Key(record.FamilyState)
-	value, err := readValue(txn, key)
+	value, err := readValue(in, key)
 	if value == nil || err != nil {
 		return err
 	}
@@ -307,28 +305,28 @@ func (r *row) readState(txn *badger.Txn) error {
 	return nil
 }
 
-func (r *row) whole(txn *badger.Txn, body bool) (dedup.Record, error) {
+func (r *row) whole(in source, body bool) (dedup.Record, error) {
 	rec, err := r.record()
 	if err != nil || !body {
 		return rec, err
 	}
-	rec.Payload.Body, err = r.body(txn)
+	rec.Payload.Body, err = r.body(in)
 	return rec, err
 }
 
-func (r *row) body(txn *badger.Txn) ([]byte, error) {
+func (r *row) body(in source) ([]byte, error) {
 	switch {
 	case r.event.Kind == record.BodyDropped || r.event.Kind == record.BodyLost || r.event.Size == 0:
 		return nil, nil
 	case r.event.Kind == record.BodyInline:
 		return bytes.Clone(r.event.InlineBody()), nil
 	case r.event.Kind == record.BodyShared:
-		return r.sharedBody(txn)
+		return r.sharedBody(in)
 	}
 	body := make([]byte, 0, r.event.Size)
 	for n := range record.ChunkCount(r.event.Size) {
 		key := r.place.Hash.ChunkKey(r.event.Body, n)
-		value, err := readValue(txn, key)
+		value, err := readValue(in, key)
 		if err != nil {
 			return nil, err
 		}
@@ -347,19 +345,19 @@ func (r *row) body(txn *badger.Txn) ([]byte, error) {
 	return body, nil
 }
 
-func (r *row) sharedBody(txn *badger.Txn) ([]byte, error) {
-	keeper, err := readEvent(txn, r.rec.Original)
+func (r *row) sharedBody(in source) ([]byte, error) {
+	keeper, err := readEvent(in, r.rec.Original)
 	if err != nil {
 		return nil, err
 	}
 	if keeper == nil || !keeper.event.HasBody() {
 		return nil, record.Damaged(r.place.Key(), "the body that it shares is gone", nil)
 	}
-	return keeper.body(txn)
+	return keeper.body(in)
 }
 
-func readTrace(txn *badger.Txn, key []byte) (t dedup.Trace, err error) {
-	value, err := readValue(txn, key)
+func readTrace(in source, key []byte) (t dedup.Trace, err error) {
+	value, err := readValue(in, key)
 	if value == nil || err != nil {
 		return t, err
 	}
@@ -377,59 +375,32 @@ func (c *core) firstDay(since, evicted uint64, now time.Time) dedup.Day {
 }
 
 // readMeta returns the counters, zero for a new store.
-func readMeta(txn *badger.Txn) (m record.Meta, err error) {
-	value, err := readValue(txn, record.MetaKey)
+func readMeta(in source) (m record.Meta, err error) {
+	value, err := readValue(in, record.MetaKey)
 	if value == nil || err != nil {
 		return m, err
 	}
 	return record.DecodeMeta(value)
 }
 
-// readTries is how often a value is read before it counts as damaged: between lookup and read its
-// value log file may be rewritten and deleted. The next lookup finds the new place.
-const readTries = 3
-
-// readValue returns a copy of a value, nil if the key does not exist.
-func readValue(txn *badger.Txn, key []byte) ([]byte, error) {
-	for try := 1; ; try++ {
-		item, err := txn.Get(key)
-		if errors.Is(err, badger.ErrKeyNotFound) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, record.Damaged(key, "it cannot be found", err)
-		}
-		value, err := item.ValueCopy(nil)
-		switch {
-		case err == nil && value == nil:
-			return []byte{}, nil
-		case err == nil:
-			return value, nil
-		case try == readTries:
-			return nil, record.Damaged(key, "it cannot be read", err)
-		}
-	}
+// source is what values are read from: the state after one commit. Get returns a copy of a value,
+// nil if the key does not exist.
+type source interface {
+	Get(key []byte) ([]byte, error)
 }
 
-// keysOnly are the options for the keys with a prefix, without their values.
-func keysOnly(prefix ...byte) badger.IteratorOptions {
-	o := badger.DefaultIteratorOptions
-	o.PrefetchValues, o.Prefix = false, prefix
-	return o
-}
-
-func items(txn *badger.Txn, o badger.IteratorOptions) iter.Seq[*badger.Item] {
-	return func(yield func(*badger.Item) bool) {
-		it := txn.NewIterator(o)
-		defer it.Close()
-		for it.Rewind(); it.Valid() && yield(it.Item()); it.Next() {
-		}
+// readValue returns a value, nil if the key does not exist.
+func readValue(in source, key []byte) ([]byte, error) {
+	value, err := in.Get(key)
+	if err != nil {
+		return nil, record.Damaged(key, "it cannot be read", err)
 	}
+	return value, nil
 }
 
 // readVerified is readValue for a value whose checksum must match.
-func readVerified(txn *badger.Txn, key []byte) ([]byte, error) {
-	value, err := readValue(txn, key)
+func readVerified(in source, key []byte) ([]byte, error) {
+	value, err := readValue(in, key)
 	if err == nil {
 		err = record.Verify(key, value)
 	}

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
@@ -179,10 +177,8 @@ func TestPartsAreTheWholeStore(t *testing.T) {
 // stored counts the keys of a family.
 func stored(t *testing.T, s *Store, family byte) (n int) {
 	t.Helper()
-	err := s.view(func(txn *badger.Txn) error {
-		it := txn.NewIterator(keysOnly(family))
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
+	err := s.view(func(txn *kv.View) error {
+		for range txn.Items(family) {
 			n++
 		}
 		return nil
@@ -329,50 +325,6 @@ func TestADeliveryQuarantinedForTheLastGenerationOfItsKeyIsCounted(t *testing.T)
 	mustClaim(t, s, c, dedup.New)
 	if r, err := s.Get(context.Background(), first); err != nil || r.QuarantineCount != 1 {
 		t.Errorf("%d are counted, %v", r.QuarantineCount, err)
-	}
-}
-
-func TestTheValueLogIsReclaimedUnderLoad(t *testing.T) {
-	t.Parallel()
-	s, kept := outdated(t, quiet())
-	ctx := context.Background()
-	full := logs(t, s.dir, ".vlog")
-	read := func() {
-		for event, c := range kept {
-			r, err := s.Get(ctx, event)
-			if err != nil {
-				t.Error(err)
-			}
-			sameBody(t, r.Payload.Body, c.Payload.Body)
-		}
-	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				mustClaimInLoop(t, s, claimOf(fmt.Sprint("new ", i)))
-				read()
-			}
-		}
-	}()
-	if err := s.maintenance.reclaim(); err != nil {
-		t.Error(err)
-	}
-	close(stop)
-	<-stopped
-	// The file being written stays.
-	for _, file := range full[:len(full)-1] {
-		if slices.Contains(logs(t, s.dir, ".vlog"), file) {
-			t.Errorf("%s is left", file)
-		}
-	}
-	read()
-	if n := s.Damaged(); n != 0 {
-		t.Errorf("%d values were reported as damaged", n)
 	}
 }
 

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
@@ -28,27 +27,14 @@ const clockSlack = time.Minute
 // lostGap exceeds the number of events and tokens that lost logs can hold.
 const lostGap = 1 << 32
 
-// check compares the counters with the high-water file, the clock and the content. It writes
+// check compares the counters with the clock and the content. It writes
 // nothing unless the store may be opened.
 func (v *recovery) check() error {
-	txn := v.db.NewTransaction(false)
-	m, err := readMeta(txn)
-	txn.Discard()
+	m, err := readMeta(v.db)
 	if err != nil {
 		return fmt.Errorf("store %s: %w; restore a backup", v.dir, err)
 	}
-	mark, unknown, err := storedir.PeekHighWater(v.dir)
-	if err != nil {
-		return fmt.Errorf("store %s: high-water file: %w", v.dir, err)
-	}
-	unknown = unknownFor(m, unknown)
-	if unknown != "" && !v.options.AcceptLoss {
-		return errUnknownLoss(v.dir, unknown) // before a new file replaces it
-	}
-	if m.Commit < mark && !v.options.AcceptLoss {
-		return errLost(v.dir, m.Commit, mark)
-	}
-	if err := v.checkClock(m); err != nil {
+	if err := checkClock(v.core, m); err != nil {
 		return err
 	}
 	v.meta = m
@@ -66,18 +52,18 @@ func (v *recovery) check() error {
 		v.log.Warn("opened with missing events (accept-loss)", "dir", v.dir, "counted", m.Census.Entries,
 			"found", found.census.Entries)
 	}
-	return v.acceptMeta(mark, unknown, missing)
+	return v.acceptMeta(missing || v.db.Lost())
 }
 
 // checkClock refuses a clock that is behind the last commit. One that is far ahead is a gap.
-func (v *recovery) checkClock(m record.Meta) error {
-	now := v.now()
-	if m.Wall.IsZero() || v.options.AcceptClock || !now.Before(m.Wall.Add(-clockSlack)) {
+func checkClock(c *core, m record.Meta) error {
+	now := c.now()
+	if m.Wall.IsZero() || c.options.AcceptClock || !now.Before(m.Wall.Add(-clockSlack)) {
 		return nil
 	}
 	return fmt.Errorf("store %s: the clock says %s, but the last commit was later, at %s: set the clock; "+
 		"if the clock is right, accept it once (AcceptClock, --accept-clock)",
-		v.dir, now.Format(time.RFC3339), m.Wall.Format(time.RFC3339))
+		c.dir, now.Format(time.RFC3339), m.Wall.Format(time.RFC3339))
 }
 
 // openGaps records the time since the last commit if it was too long to count.
@@ -126,32 +112,17 @@ func interrupted(r *dedup.Record) bool {
 	return slices.ContainsFunc(r.Tasks, func(t dedup.Task) bool { return t.State == dedup.Running })
 }
 
-// acceptMeta opens the identity and the high-water file. If commits are lost and that was
-// accepted, it makes the counters those of a new history.
-func (v *recovery) acceptMeta(mark uint64, unknown string, missing bool) error {
+// acceptMeta opens the identity. If commits are lost and that was accepted, it makes the counters
+// those of a new history.
+func (v *recovery) acceptMeta(lost bool) error {
 	m := &v.meta
-	lost := unknown != "" || m.Commit < mark || missing
 	// First, because from the moment that the loss is accepted the history is another one.
 	if err := v.openIdentity(*m, lost); err != nil {
 		return err
 	}
-	water, err := storedir.OpenHighWater(v.dir)
-	if err != nil {
-		return fmt.Errorf("store %s: high-water file: %w", v.dir, err)
-	}
-	v.highWater, v.disk.probe = water, water.Probe
-	if unknown != "" {
-		v.log.Warn("opened although commits may be lost (accept-loss)", "dir", v.dir, "highwater", unknown)
-		if err := errors.Join(water.Write(m.Commit), water.File.Sync()); err != nil {
-			return fmt.Errorf("store %s: high-water file: %w", v.dir, err)
-		}
-	}
-	if m.Commit < mark {
-		v.log.Warn("opened with lost commits (accept-loss)", "dir", v.dir, "last", m.Commit, "acknowledged", mark)
-		m.Commit = mark
-	}
 	if lost { // the numbers of the lost commits must not be used again
 		m.Seq, m.Token = m.Seq+lostGap, m.Token+lostGap
+		m.Commit = max(m.Commit, v.db.Newest())
 	}
 	v.startTraces()
 	m.Boot++
@@ -272,26 +243,28 @@ func (v *recovery) storeStates() error {
 
 // sweepChunks deletes the chunks that earlier processes left without a record.
 func (v *recovery) sweepChunks() error {
-	txn := v.db.NewTransaction(false)
-	defer txn.Discard()
 	var orphans []mutation
-	for item := range items(txn, keysOnly(record.FamilyChunk)) {
-		key := item.KeyCopy(nil)
-		if len(key) != record.ChunkKeySize {
-			continue
+	err := v.db.View(func(in *kv.View) error {
+		for item := range in.Items(record.FamilyChunk) {
+			key := item.KeyCopy()
+			if len(key) != record.ChunkKeySize {
+				continue
+			}
+			h, number := record.ParseChunkKey(key)
+			if bootOfBody(number) == v.boot {
+				continue
+			}
+			owner, err := bodyOwner(in, h, number)
+			if err != nil {
+				v.damage(err)
+			} else if owner == nil {
+				orphans = append(orphans, mutation{Key: key})
+			}
 		}
-		h, number := record.ParseChunkKey(key)
-		if bootOfBody(number) == v.boot {
-			continue
-		}
-		owner, err := bodyOwner(txn, h, number)
-		if err != nil {
-			v.damage(err)
-			continue
-		}
-		if owner == nil {
-			orphans = append(orphans, mutation{key: key})
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for len(orphans) > 0 {
 		n := min(len(orphans), batchOps)
@@ -301,14 +274,6 @@ func (v *recovery) sweepChunks() error {
 		orphans = orphans[n:]
 	}
 	return nil
-}
-
-// unknownFor returns why the high water is unknown. A store without a commit has none.
-func unknownFor(m record.Meta, unknown string) string {
-	if m.Commit == 0 {
-		return ""
-	}
-	return unknown
 }
 
 // missing compares what a start found with what the last commit counted. Damaged values cannot
@@ -332,9 +297,9 @@ func errMissing(dir string, want, have record.Census) error {
 }
 
 // bodyOwner returns the event, of any generation, that has a large body; nil if there is none.
-func bodyOwner(txn *badger.Txn, h record.Hash, number uint64) (*row, error) {
-	for _, p := range append([]record.Place{{Hash: h}}, olderPlaces(txn, h)...) {
-		r, err := readRow(txn, p)
+func bodyOwner(in *kv.View, h record.Hash, number uint64) (*row, error) {
+	for _, p := range append([]record.Place{{Hash: h}}, olderPlaces(in, h)...) {
+		r, err := readRow(in, p)
 		if err != nil || r != nil && r.event.Kind == record.BodyChunks && r.event.Body == number {
 			return r, err
 		}
@@ -342,21 +307,9 @@ func bodyOwner(txn *badger.Txn, h record.Hash, number uint64) (*row, error) {
 	return nil, nil
 }
 
-func olderPlaces(txn *badger.Txn, h record.Hash) (places []record.Place) {
-	for item := range items(txn, keysOnly(h.Key(record.FamilyOlder)...)) {
+func olderPlaces(in *kv.View, h record.Hash) (places []record.Place) {
+	for item := range in.Items(h.Key(record.FamilyOlder)...) {
 		places = append(places, record.PlaceOf(item.Key()))
 	}
 	return places
-}
-
-func errLost(dir string, have, want uint64) error {
-	return fmt.Errorf("store %s lost its newest commits: the last is %d, but %d was acknowledged; its log is damaged. "+
-		"Restore a backup, or accept the loss (AcceptLoss, --accept-loss): events of those commits are gone, and "+
-		"a repeated delivery of one is new", dir, have, want)
-}
-
-func errUnknownLoss(dir, unknown string) error {
-	return fmt.Errorf("store %s: the file %s is %s, so acknowledged commits may be lost. "+
-		"Put the file back, restore a backup, or accept a possible loss (AcceptLoss, --accept-loss)",
-		dir, storedir.HighWaterFile, unknown)
 }

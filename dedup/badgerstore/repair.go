@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
@@ -96,9 +95,9 @@ func (r *repairer) aliasOwners(ctx context.Context, all []Damage) (map[record.Ha
 	if len(wanted) == 0 {
 		return wanted, nil
 	}
-	return wanted, r.view(func(txn *badger.Txn) error {
-		return eachPlace(ctx, txn, func(p record.Place) {
-			r, err := readRow(txn, p)
+	return wanted, r.view(func(in *kv.View) error {
+		return eachPlace(ctx, in, func(p record.Place) {
+			r, err := readRow(in, p)
 			if r == nil || err != nil {
 				return
 			}
@@ -163,13 +162,13 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 		o.repair.Event, o.repair.Done = r.rec.Event, repairedMemory
 		return nil
 	}
-	if r, err := readRow(b.txn, p); err == nil && r != nil {
+	if r, err := readRow(b.c.db, p); err == nil && r != nil {
 		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
 		return nil
 	}
 	b.uncounted = true // countOp recounts
 	next := &row{place: p, dirty: true, fresh: true}
-	rest := salvage(b.txn, p)
+	rest := salvage(b.c.db, p)
 	switch {
 	case rest.event != nil:
 		next.event, next.rec, o.repair.Done = *rest.event, rest.rec, repairedState
@@ -247,7 +246,7 @@ func (o *repairOp) repairChunk(b *batch) error {
 		o.repair.Done = "its event is not stored yet"
 	case r == nil:
 		o.repair.Done = repairedOrphan
-		b.chunks = append(b.chunks, mutation{key: o.key})
+		b.chunks = append(b.chunks, mutation{Key: o.key})
 	default:
 		next := r.edit()
 		b.dropChunks(r.place.Hash, r.event)
@@ -262,7 +261,7 @@ func (o *repairOp) repairChunk(b *batch) error {
 // bodyOwner returns the event, of any generation, that has a large body; nil if there is none.
 func (b *batch) bodyOwner(h record.Hash, number uint64) (*row, error) {
 	var wrong error
-	for _, p := range append([]record.Place{{Hash: h}}, olderPlaces(b.txn, h)...) {
+	for _, p := range b.placesOf(h) {
 		r, err := b.at(p)
 		if err == nil && r != nil && r.event.Kind == record.BodyChunks && r.event.Body == number {
 			return r, nil
@@ -270,6 +269,15 @@ func (b *batch) bodyOwner(h record.Hash, number uint64) (*row, error) {
 		wrong = cmp.Or(wrong, err)
 	}
 	return nil, wrong
+}
+
+// placesOf returns the places of all generations of a key.
+func (b *batch) placesOf(h record.Hash) []record.Place {
+	places := []record.Place{{Hash: h}}
+	for _, old := range b.c.older[h] {
+		places = append(places, record.Place{Hash: h, Older: old.seq})
+	}
+	return places
 }
 
 // countOp recounts all events and finds the newest.
@@ -305,10 +313,9 @@ type salvaged struct {
 
 // salvage reads what is left at a place. It uses no damaged state, and a damaged event only if its
 // key hashes to its place: most damage is in the payload.
-func salvage(txn *badger.Txn, p record.Place) (left salvaged) {
+func salvage(in source, p record.Place) (left salvaged) {
 	key := p.Key()
-	value, err := readValue(txn, key)
-	if err == nil && value != nil {
+	if value, _ := in.Get(key); value != nil { // of a damaged one it returns what there is
 		var first dedup.Record
 		if fix, err := record.DecodeEvent(key, value, &first); err == nil && fix.Describe(p, &first) == nil {
 			left.event, left.rec = &fix, first
@@ -324,7 +331,7 @@ func salvage(txn *badger.Txn, p record.Place) (left salvaged) {
 	}
 	stateKey := p.Hash.Key(record.FamilyState)
 	var state dedup.Record
-	if value, err := readValue(txn, stateKey); err == nil && value != nil {
+	if value, err := readValue(in, stateKey); err == nil && value != nil {
 		if _, _, err := record.DecodeState(stateKey, value, &state); err == nil {
 			left.state, left.rec = true, state
 		}

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
@@ -21,7 +21,7 @@ import (
 // unset deletes a key directly in the database.
 func unset(t *testing.T, s *Store, key []byte) {
 	t.Helper()
-	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Delete(key) }); err != nil {
+	if err := s.write(mutation{Key: key}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -29,7 +29,7 @@ func unset(t *testing.T, s *Store, key []byte) {
 // wreck overwrites the value under a key so that nothing of it can be decoded.
 func wreck(t *testing.T, s *Store, key []byte) {
 	t.Helper()
-	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, make([]byte, 40)) }); err != nil {
+	if err := s.write(mutation{Key: key, Value: make([]byte, 40)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -184,7 +184,7 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 
 func rowOf(t *testing.T, s *Store, c dedup.Claim) (r *row) {
 	t.Helper()
-	err := s.view(func(txn *badger.Txn) (err error) {
+	err := s.view(func(txn *kv.View) (err error) {
 		r, err = readRow(txn, record.Place{Hash: record.HashOf(c.Key)})
 		return err
 	})
@@ -380,7 +380,7 @@ func TestValuesThatNoChecksumConfirmsAreLimited(t *testing.T) {
 			key := record.HashOf(c.Key).Key(record.FamilyEvent)
 			value := record.NewEvent(&other, record.BodyInline, 0).Encode(key, &r)
 			value[len(value)-1] ^= 1
-			if err := s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) }); err != nil {
+			if err := s.write(mutation{Key: key, Value: value}); err != nil {
 				t.Fatal(err)
 			}
 			unset(t, s, record.HashOf(c.Key).Key(record.FamilyState))
@@ -452,4 +452,25 @@ func TestARepairReadsTheStoreOnceOrTwice(t *testing.T) {
 	closed := func() ([]Repair, Report, error) { return RepairDir(ctx, s.dir, quiet()) }
 	repair("damaged, closed", 2, 1, closed)
 	repair("sound, closed", 1, 0, closed)
+}
+
+// TestAPayloadDamagedInItsFileLeavesTheRestOfItsEvent damages a byte of the disk. The repair knows
+// what else is in the value.
+func TestAPayloadDamagedInItsFileLeavesTheRestOfItsEvent(t *testing.T) {
+	t.Parallel()
+	s := filled(t, 3, mediumClaim)
+	shut(t, s)
+	for _, f := range logs(t, s.dir, ".val") {
+		flip(t, f, 1000)
+	}
+	done, r, err := RepairDir(t.Context(), s.dir, quiet())
+	if err != nil || len(done) != 1 || done[0].Done != repairedEvent || !r.Sound() {
+		t.Fatal(done, r, err)
+	}
+	again := open(t, s.dir, quiet())
+	rec, err := again.Get(t.Context(), done[0].Event)
+	if err != nil || rec.Key.ID == "" || rec.Payload.Endpoint == "" || rec.State() != dedup.Dead {
+		t.Errorf("%+v, %v", rec, err)
+	}
+	mustClaim(t, again, mediumClaim(0), dedup.Known)
 }

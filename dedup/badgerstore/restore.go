@@ -8,8 +8,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/dgraph-io/badger/v4"
-
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
@@ -36,31 +35,13 @@ func Restore(ctx context.Context, dir string, o Options, backups ...io.Reader) (
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.lock.Release()) }()
-	if s.db, err = openBadger(dir, s.badgerOptions().WithSyncWrites(false), s.logger); err != nil {
-		return 0, err
-	}
-	closed := false
-	defer func() {
-		if !closed {
-			err = errors.Join(err, s.db.Close())
-		}
-	}()
-	for i, r := range backups {
-		if err := s.load(ctx, r); err != nil {
-			return 0, fmt.Errorf("backup %d: %w", i+1, err)
-		}
-	}
-	if keys, err = s.restoreMeta(); err != nil {
-		return 0, err
-	}
-	closed = true
-	if err := s.db.Close(); err != nil {
+	if err := s.restore(ctx, backups); err != nil {
 		return 0, err
 	}
 	if _, err := storedir.NewIdentity(dir); err != nil {
 		return 0, err
 	}
-	return keys, storedir.WriteFormat(dir, formatVersion)
+	return s.keys, storedir.WriteFormat(dir, formatVersion)
 }
 
 // restoreInto creates the directory. Without the format file it is not a store yet.
@@ -83,11 +64,32 @@ func restoreInto(dir string) error {
 
 type restorer struct {
 	*core
+	loader
 	have Position // of the last backup
+	keys int
+}
+
+// restore makes a database of the backups, and closes it.
+func (r *restorer) restore(ctx context.Context, backups []io.Reader) (err error) {
+	if err := kv.Create(r.dir); err != nil {
+		return err
+	}
+	if r.db, err = kv.Open(r.dir, r.kvOptions()); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.db.Close()) }()
+	r.loader = newLoader(r.core, 0)
+	for i, from := range backups {
+		err := r.db.View(func(before *kv.View) error { return r.load(ctx, before, from) })
+		if err != nil {
+			return fmt.Errorf("backup %d: %w", i+1, err)
+		}
+	}
+	return r.restoreMeta()
 }
 
 // load sets the values of a backup and deletes the keys that it does not name.
-func (r *restorer) load(ctx context.Context, from io.Reader) error {
+func (r *restorer) load(ctx context.Context, before *kv.View, from io.Reader) error {
 	in, err := newBackupReader(from)
 	if err != nil {
 		return err
@@ -96,13 +98,8 @@ func (r *restorer) load(ctx context.Context, from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	txn := r.db.NewTransaction(false)
-	defer txn.Discard()
-	it := txn.NewIterator(keysOnly())
+	it := before.Keys()
 	defer it.Close()
-	it.Rewind()
-	batch := r.db.NewWriteBatch()
-	defer batch.Cancel()
 	var last []byte
 	for {
 		key, value, old, err := in.next()
@@ -116,10 +113,10 @@ func (r *restorer) load(ctx context.Context, from io.Reader) error {
 			return fmt.Errorf("%w: its keys are not in order", errBackup)
 		}
 		last = key
-		if err := deleteUntil(it, batch, key); err != nil {
+		if err := r.deleteUntil(it, key); err != nil {
 			return err
 		}
-		there := it.Valid() && bytes.Equal(it.Item().Key(), key)
+		there := it.Valid() && bytes.Equal(it.Key(), key)
 		if old && !there {
 			return errors.New("it names a key that the previous backups do not have: it belongs to another store; " +
 				"pass the increments of one store only")
@@ -128,19 +125,13 @@ func (r *restorer) load(ctx context.Context, from io.Reader) error {
 			it.Next()
 		}
 		if !old {
-			if err := batch.Set(key, value); err != nil {
+			if err := r.put(key, value); err != nil {
 				return err
 			}
 		}
 	}
-	if err := deleteUntil(it, batch, nil); err != nil {
-		return err
-	}
-	if err := batch.Flush(); err != nil {
-		return err
-	}
 	r.have = end
-	return nil
+	return errors.Join(r.deleteUntil(it, nil), r.flush())
 }
 
 // follow checks that a backup continues the previous ones, and returns where it ends.
@@ -162,37 +153,29 @@ func (r *restorer) follow(head backupHead) (Position, error) {
 }
 
 // deleteUntil deletes the keys from the iterator up to key, all remaining ones if key is nil.
-func deleteUntil(it *badger.Iterator, batch *badger.WriteBatch, key []byte) error {
-	for ; it.Valid() && (key == nil || bytes.Compare(it.Item().Key(), key) < 0); it.Next() {
-		if err := batch.Delete(it.Item().KeyCopy(nil)); err != nil {
+func (r *restorer) deleteUntil(it *kv.Iterator, key []byte) error {
+	for ; it.Valid() && (key == nil || bytes.Compare(it.Key(), key) < 0); it.Next() {
+		if err := r.put(it.KeyCopy(), nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *restorer) restoreMeta() (keys int, err error) {
+// restoreMeta counts the keys, and makes the counters those of a new store.
+func (r *restorer) restoreMeta() error {
 	var m record.Meta
-	err = r.db.View(func(txn *badger.Txn) error {
-		for range items(txn, keysOnly()) {
-			keys++
+	err := r.db.View(func(in *kv.View) (err error) {
+		for range in.Items() {
+			r.keys++
 		}
-		m, err = readMeta(txn)
+		m, err = readMeta(in)
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	m.Seq, m.Token = m.Seq+lostGap, m.Token+lostGap
-	if err := r.db.Update(func(txn *badger.Txn) error { return txn.Set(record.MetaKey, m.Encode()) }); err != nil {
-		return 0, err
-	}
-	if err := r.db.Sync(); err != nil {
-		return 0, err
-	}
-	water, err := storedir.OpenHighWater(r.dir)
-	if err != nil {
-		return 0, err
-	}
-	return keys, errors.Join(water.Write(m.Commit), water.Close())
+	r.commit = max(r.commit, m.Commit)
+	m.Commit, m.Seq, m.Token = r.commit+1, m.Seq+lostGap, m.Token+lostGap
+	return errors.Join(r.put(record.MetaKey, m.Encode()), r.flush())
 }

@@ -63,9 +63,9 @@ func (r *row) appendWrites(writes []mutation, g gaps) []mutation {
 	rec := g.stored(r.rec)
 	older := r.place.Older != 0
 	if r.gone {
-		writes = append(writes, mutation{key: r.place.Key()})
+		writes = append(writes, mutation{Key: r.place.Key()})
 		if !older {
-			writes = append(writes, mutation{key: r.place.Hash.Key(record.FamilyState)})
+			writes = append(writes, mutation{Key: r.place.Hash.Key(record.FamilyState)})
 		}
 		return writes
 	}
@@ -73,13 +73,13 @@ func (r *row) appendWrites(writes []mutation, g gaps) []mutation {
 		key := r.place.Key()
 		value := r.event.Encode(key, &rec)
 		r.checksum = record.Checksum(value)
-		writes = append(writes, mutation{key: key, value: value})
+		writes = append(writes, mutation{Key: key, Value: value})
 	}
 	if !older {
 		key := r.place.Hash.Key(record.FamilyState)
 		value := record.EncodeState(key, &rec, record.OutlineOf(&r.rec, r.event.Size))
 		r.checksum = record.Checksum(value)
-		writes = append(writes, mutation{key: key, value: value})
+		writes = append(writes, mutation{Key: key, Value: value})
 	}
 	return writes
 }

@@ -100,7 +100,7 @@ func starved(dir string) error {
 // tiny returns options with files so small that a few events fill them.
 func tiny() Options {
 	o := quiet()
-	o.memTable, o.logFile = 64<<10, 1<<20
+	o.memTable, o.valueFile = 64<<10, 1<<20
 	return o
 }
 

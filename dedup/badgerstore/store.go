@@ -24,11 +24,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // Store keeps records in a directory. [Open] returns one.
@@ -58,7 +56,7 @@ func (s *Store) Failed() <-chan struct{} { return s.failed }
 // Degraded reports problems of a store that still accepts claims: stored values that are
 // damaged, whose keys stay known, and compactions that fail. It returns nil if none are known.
 func (s *Store) Degraded() error {
-	return cmp.Or(s.damages.err(), s.logger.compacting.current())
+	return cmp.Or(s.damages.err(), s.db.Compacting())
 }
 
 // Damaged returns how often a damaged value was read since the store was opened.
@@ -69,7 +67,7 @@ func (s *Store) Health(ctx context.Context) error {
 	if err := cmp.Or(s.usable(), ctx.Err(), s.corrupt.err(), s.heart.err()); err != nil {
 		return err
 	}
-	if err := s.spare.err(); err != nil {
+	if err := cmp.Or(s.db.Descriptors(), s.db.Stalled()); err != nil {
 		return err
 	}
 	if d := s.disk.state(); d.low() {
@@ -130,22 +128,12 @@ func (s *Store) close() error {
 		s.background.Wait()
 		s.readers.Lock()
 		defer s.readers.Unlock()
-		err = s.closeFiles()
-		s.spare.release(spareFiles)
+		err = errors.Join(s.db.Close(), s.lock.Release())
 	}()
 	if late := s.waitFor(closed); late != nil {
 		return late
 	}
 	return err
-}
-
-// closeFiles closes the database. Unless the store has failed, it marks it as cleanly closed.
-func (s *Store) closeFiles() error {
-	err := errors.Join(s.db.Close(), s.highWater.Close())
-	if err == nil && s.failure.Load() == nil && s.logger.unsynced.Load() == nil {
-		err = storedir.MarkClosed(s.dir)
-	}
-	return errors.Join(err, s.lock.Release())
 }
 
 // Check reads every value of the store while it is in use, compares all checksums and counts.
@@ -185,8 +173,8 @@ func (s *Store) Backup(ctx context.Context, w io.Writer, since Position) (at Pos
 	if err := s.usable(); err != nil {
 		return Position{}, err
 	}
-	err = s.view(func(txn *badger.Txn) error {
-		at, err = (&snapshot{s.core}).write(ctx, txn, w, since)
+	err = s.view(func(in *kv.View) error {
+		at, err = (&snapshot{s.core}).write(ctx, in, w, since)
 		return err
 	})
 	return at, err

@@ -172,7 +172,7 @@ func (s *Store) storeBody(ctx context.Context, h record.Hash, number uint64, bod
 		value := record.EncodeChunk(key, piece)
 		t := newTicket(true)
 		t.claim, t.bytes = true, len(value)
-		if err := s.do(ctx, &chunkOp{ticket: t, writes: []mutation{{key: key, value: value}}}); err != nil {
+		if err := s.do(ctx, &chunkOp{ticket: t, writes: []mutation{{Key: key, Value: value}}}); err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (s *Store) dropBodies(o *claimOp) {
 func (s *Store) dropBody(h record.Hash, number uint64, size int64) {
 	drop := &chunkOp{ticket: newTicket(false), frees: true}
 	for n := range record.ChunkCount(size) {
-		drop.writes = append(drop.writes, mutation{key: h.ChunkKey(number, n)})
+		drop.writes = append(drop.writes, mutation{Key: h.ChunkKey(number, n)})
 	}
 	_ = s.queue.push(drop)
 }

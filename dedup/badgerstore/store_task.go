@@ -114,8 +114,8 @@ func newFinish(l dedup.Lease, res dedup.Result, done chan struct{}) finishOp {
 	}}
 }
 
-// stateMost bounds what a claim or a result adds to a state, in bytes: Badger refuses values that
-// do not fit a value log file, and a refused write ends the store.
+// stateMost bounds what a claim or a result adds to a state, in bytes: a commit has to fit a
+// segment of the log.
 const stateMost = 8 << 20
 
 func answerSize(a dedup.Response) int {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 func quiet() Options {
 	return Options{
 		Logger: slog.New(slog.DiscardHandler), RecoverWait: func(int) time.Duration { return 0 },
-		beats: make(chan time.Time),
+		beats: make(chan time.Time), segment: 4 << 20,
 	}
 }
 

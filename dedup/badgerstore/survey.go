@@ -8,8 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/dgraph-io/badger/v4"
-
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
@@ -54,8 +53,8 @@ func (c *core) surveyParts(parts []part, visit func(*row)) (survey, error) {
 	var readers sync.WaitGroup
 	for i, p := range parts {
 		readers.Go(func() {
-			errs[i] = c.db.View(func(txn *badger.Txn) error {
-				s := scanner{core: c, txn: txn, part: p, found: &found[i], visit: func(r *row) {
+			errs[i] = c.db.View(func(in *kv.View) error {
+				s := scanner{core: c, in: in, part: p, found: &found[i], visit: func(r *row) {
 					one.Lock()
 					defer one.Unlock()
 					visit(r)
@@ -97,19 +96,19 @@ func (p part) has(key []byte) bool { return len(key) > 1 && int(key[1]) < p.to }
 // scanner reads one part of the store. It logs damaged values and continues.
 type scanner struct {
 	*core
-	txn   *badger.Txn
+	in    *kv.View
 	part  part
 	found *survey
 	visit func(*row) // gets events with open tasks
 }
 
 // each calls f for every key of a family with a length of size.
-func (s *scanner) each(family byte, size int, f func(item *badger.Item)) {
-	it := s.txn.NewIterator(keysOnly(family))
+func (s *scanner) each(family byte, size int, f func(item *kv.Iterator)) {
+	it := s.in.Keys(family)
 	defer it.Close()
-	for it.Seek(s.part.first(family)); it.Valid() && s.part.has(it.Item().Key()); it.Next() {
-		if len(it.Item().Key()) == size {
-			f(it.Item())
+	for it.Seek(s.part.first(family)); it.Valid() && s.part.has(it.Key()); it.Next() {
+		if len(it.Key()) == size {
+			f(it)
 		}
 	}
 }
@@ -117,10 +116,10 @@ func (s *scanner) each(family byte, size int, f func(item *badger.Item)) {
 // events reads the newest generations. States are in the tree, so no body is read: visited rows
 // have only the outline of their event, except those of format 1 with open tasks, which have none.
 func (s *scanner) events() {
-	states := s.txn.NewIterator(keysOnly(record.FamilyState))
+	states := s.in.Keys(record.FamilyState)
 	defer states.Close()
 	states.Seek(s.part.first(record.FamilyState))
-	s.each(record.FamilyEvent, record.KeySize, func(item *badger.Item) {
+	s.each(record.FamilyEvent, record.KeySize, func(item *kv.Iterator) {
 		r := &row{place: record.PlaceOf(item.Key())}
 		outlined, err := nextState(states, r)
 		s.gaps.extend(&r.rec)
@@ -138,11 +137,11 @@ func (s *scanner) events() {
 }
 
 func (s *scanner) older() {
-	s.each(record.FamilyOlder, record.OlderKeySize, func(item *badger.Item) { s.row(record.PlaceOf(item.Key())) })
+	s.each(record.FamilyOlder, record.OlderKeySize, func(item *kv.Iterator) { s.row(record.PlaceOf(item.Key())) })
 }
 
 func (s *scanner) row(p record.Place) {
-	r, err := s.readRow(s.txn, p)
+	r, err := s.readRow(s.in, p)
 	switch {
 	case err != nil:
 		s.damage(err)
@@ -158,12 +157,12 @@ func (s *scanner) open(r *row) {
 }
 
 func (s *scanner) aliases() {
-	s.each(record.FamilyAlias, record.KeySize, func(item *badger.Item) {
+	s.each(record.FamilyAlias, record.KeySize, func(item *kv.Iterator) {
 		key, checksum := item.Key(), uint32(0)
-		err := item.Value(func(value []byte) error {
-			checksum = record.Checksum(value)
-			return record.Verify(key, value)
-		})
+		value, err := item.Value()
+		if err == nil {
+			checksum, err = record.Checksum(value), record.Verify(key, value)
+		}
 		if err != nil {
 			s.damage(err)
 			checksum = 0
@@ -175,9 +174,9 @@ func (s *scanner) aliases() {
 
 // nextState moves to the state of a row, if it has one, and reads it, with its outline if it has
 // one. The rows of successive calls are in the order of their hashes.
-func nextState(states *badger.Iterator, r *row) (outlined bool, err error) {
+func nextState(states *kv.Iterator, r *row) (outlined bool, err error) {
 	for ; states.Valid(); states.Next() {
-		key := states.Item().Key()
+		key := states.Key()
 		order := bytes.Compare(key[1:], r.place.Hash[:])
 		if order > 0 {
 			return false, nil
@@ -185,12 +184,12 @@ func nextState(states *badger.Iterator, r *row) (outlined bool, err error) {
 		if order < 0 {
 			continue
 		}
-		err = states.Item().Value(func(value []byte) (err error) {
-			var o record.Outline
-			o, outlined, err = record.DecodeState(key, value, &r.rec)
-			r.event.Size, r.rec.Payload.Endpoint, r.checksum = o.Size, o.Endpoint, record.Checksum(value)
-			return err
-		})
+		value, err := states.Value()
+		if err != nil {
+			return false, err
+		}
+		o, outlined, err := record.DecodeState(key, value, &r.rec)
+		r.event.Size, r.rec.Payload.Endpoint, r.checksum = o.Size, o.Endpoint, record.Checksum(value)
 		return outlined, err
 	}
 	return false, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
@@ -159,22 +160,19 @@ func BenchmarkTraceBytes(b *testing.B) {
 	const keys = 200_000
 	for b.Loop() {
 		s := open(b, b.TempDir(), quiet())
-		batch := s.db.NewWriteBatch()
-		var err error
-		for i := 0; i < keys && err == nil; i++ {
+		var batch []mutation
+		for i := range keys {
 			key := record.HashOf(dedup.Key{Endpoint: "orders", ID: fmt.Sprint(i)}).TraceID().Key()
-			err = batch.Set(key, record.EncodeTrace(key, dedup.Trace{Day: 20_000, Count: 1}))
+			value := record.EncodeTrace(key, dedup.Trace{Day: 20_000, Count: 1})
+			batch = append(batch, mutation{Key: key, Value: value})
 		}
-		if err == nil {
-			err = batch.Flush()
-		}
-		if err != nil {
+		if err := s.write(batch...); err != nil {
 			b.Fatal(err)
 		}
 		if err := s.Close(); err != nil {
 			b.Fatal(err)
 		}
-		files, err := filepath.Glob(filepath.Join(s.dir, "*.sst"))
+		files, err := filepath.Glob(filepath.Join(s.dir, kv.IndexDir, "*.sst"))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,18 +1,13 @@
 package badgerstore
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // goldenStore unpacks a golden store of format 1 and returns its directory, its content, and
@@ -25,23 +20,6 @@ func goldenStore(t *testing.T, state string) (dir string, want golden, o Options
 	o = quiet()
 	o.Clock = goldenClock(want.Written)
 	return dir, want, o
-}
-
-// contents returns every file of a directory except the lock.
-func contents(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	for name := range files(t, dir) {
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, syscall.EISDIR) {
-			b, err = []byte("directory"), nil
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[name] = string(b)
-	}
-	return out
 }
 
 // sameContents compares files without the zeros at their ends, with which Badger extends logs.
@@ -75,40 +53,6 @@ func TestAProgramOfAnOlderFormatLeavesANewerStoreAlone(t *testing.T) {
 		sameContents(t, state, before, contents(t, dir))
 		again := open(t, dir, quiet())
 		mustClaim(t, again, smallClaim(2), dedup.Known)
-	}
-}
-
-// TestAnUpgradeMayEndAnywhere ends the process around the step from format 1: one of the
-// programs opens what is left, and nothing is lost.
-func TestAnUpgradeMayEndAnywhere(t *testing.T) {
-	t.Parallel()
-	ends := errors.New("the process ended")
-	for _, state := range []string{"closed", "crashed"} {
-		t.Run(state, func(t *testing.T) {
-			t.Parallel()
-			dir, want, o := goldenStore(t, state)
-			before := contents(t, dir)
-			stopped := o
-			stopped.formats = formats{current: formatVersion,
-				steps: map[int]func(string) error{1: func(dir string) error {
-					return errors.Join(ownFormats().steps[1](dir), ends)
-				}}}
-			if _, err := Open(dir, stopped); !errors.Is(err, ends) {
-				t.Fatal(err)
-			}
-			sameContents(t, "before the format is written", before, contents(t, dir))
-			if v, err := storedir.ReadFormat(dir); err != nil || v != 1 {
-				t.Fatalf("format %d, %v", v, err)
-			}
-			if err := storedir.WriteFormat(dir, formatVersion); err != nil { // the process ends right after that
-				t.Fatal(err)
-			}
-			older := o
-			older.formats = formats{current: 1}
-			_, err := Open(dir, older)
-			formatIs(t, err, FormatError{Dir: dir, Format: formatVersion, Known: 1}, "use the newer program")
-			compareGolden(t, open(t, dir, o), want)
-		})
 	}
 }
 

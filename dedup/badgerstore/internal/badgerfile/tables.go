@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -13,35 +14,41 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// CheckTables verifies every table in the manifest before Badger opens them: Badger opens
-// tables in its own goroutines, where a damaged one ends the process. It returns the tables
-// that are not in the manifest.
-func CheckTables(dir string, o badger.Options) (unnamed []string, err error) {
-	manifest, isNew, err := readManifest(dir, o)
-	if err != nil {
-		return nil, err
+// CheckTables verifies MANIFEST to its last byte, and every table in it, before Badger opens them:
+// Badger opens tables in its own goroutines, where a damaged one ends the process.
+func CheckTables(dir string, o badger.Options) error {
+	path := filepath.Join(dir, badger.ManifestFilename)
+	if _, _, err := CheckManifest(path, Manifest{}); err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if tables, _ := filepath.Glob(filepath.Join(dir, "*.sst")); len(tables) > 0 {
+			return fmt.Errorf("%s is missing", badger.ManifestFilename)
+		}
+		return nil // a new database
+	} else if err != nil {
+		return err
+	}
+	manifest, _, err := badger.ReplayManifestFile(f, 0, o)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("%s: %w", badger.ManifestFilename, err)
 	}
 	// Badger leaks goroutines if it cannot read the key registry.
 	keys, err := badger.OpenKeyRegistry(badger.KeyRegistryOptions{Dir: dir, ReadOnly: true})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", badger.KeyRegistryFileName, err)
+		return fmt.Errorf("%s: %w", badger.KeyRegistryFileName, err)
 	}
 	if err := keys.Close(); err != nil {
-		return nil, err
-	}
-	if unnamed, err = unnamedTables(dir, manifest); err != nil {
-		return nil, err
-	}
-	if isNew && len(unnamed) > 0 {
-		return nil, fmt.Errorf("%s is missing", badger.ManifestFilename)
+		return err
 	}
 	for id, t := range manifest.Tables {
 		path := table.NewFilename(id, dir)
 		if err := CheckTable(path, id, table.Options{BlockSize: o.BlockSize, Compression: t.Compression}); err != nil {
-			return nil, fmt.Errorf("table %s: %w", filepath.Base(path), err)
+			return fmt.Errorf("table %s: %w", filepath.Base(path), err)
 		}
 	}
-	return unnamed, nil
+	return nil
 }
 
 // CheckTable verifies the index and the blocks of one table.

@@ -73,7 +73,6 @@ func golden() string {
 	line("key/chunk", h.ChunkKey(1<<32|5, 6))
 	line("key/trace", h.TraceID().Key())
 	line("key/meta", MetaKey)
-	line("key/fill", FillKey(7))
 	fmt.Fprintln(&out, "id", EventID(h, 300))
 	line("event/inline", inline.Encode(newest.Key(), r))
 	line("event/empty", inline.Encode(newest.Key(), &dedup.Record{}))

@@ -32,7 +32,6 @@ const (
 	FamilyChunk = 'c'
 	FamilyTrace = 'r'
 	FamilyMeta  = 'm'
-	FamilyFill  = 'z'
 )
 
 // The lengths of the keys of a family, in bytes. Events, states and aliases share KeySize.
@@ -121,9 +120,6 @@ func (p Place) Key() []byte {
 	return binary.BigEndian.AppendUint64(b, p.Older)
 }
 
-// FillKey returns the key of filler n.
-func FillKey(n uint32) []byte { return binary.BigEndian.AppendUint32([]byte{FamilyFill}, n) }
-
 // KnownKey reports whether a key has the length that its family requires.
 func KnownKey(key []byte) bool {
 	switch key[0] {
@@ -137,8 +133,6 @@ func KnownKey(key []byte) bool {
 		return len(key) == TraceKeySize
 	case FamilyMeta:
 		return len(key) == 1
-	case FamilyFill:
-		return len(key) == 5
 	}
 	return false
 }

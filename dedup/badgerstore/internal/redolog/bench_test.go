@@ -33,7 +33,7 @@ func BenchmarkAppend(b *testing.B) {
 	b.SetBytes(end.Offset - headSize)
 	b.ReportAllocs()
 	for group := uint64(1); b.Loop(); group++ {
-		if end, err = l.Append(group, entries); err != nil {
+		if _, err := l.Append(group, entries); err != nil {
 			b.Fatal(err)
 		}
 		if err := l.Release(l.End()); err != nil {

@@ -29,9 +29,8 @@ func FuzzReplay(f *testing.F) {
 	f.Add(append(make([]byte, 64), frames(1)...))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := Settings{Dir: t.TempDir(), Store: store}
-		b := make([]byte, headSize)
-		h.encode(b, store)
-		b = append(b, body...)
+		b := append(make([]byte, headSize, headSize+len(body)), body...)
+		h.encode(b[:headSize], store)
 		if err := os.WriteFile(s.path(1), b, 0o600); err != nil {
 			t.Fatal(err)
 		}

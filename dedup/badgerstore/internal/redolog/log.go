@@ -33,6 +33,7 @@ type Log struct {
 	next    uint64     // number that no segment had yet
 	end     Position
 	noSpace bool // to prepare a segment
+	loaded  bool // enough was written that filling segments with zeros pays
 	failed  error
 	done    chan struct{} // closed when the preparing goroutine has ended
 }
@@ -41,6 +42,7 @@ type Log struct {
 type segment struct {
 	number uint64
 	file   File
+	raw    bool // its space is reserved, but was never written
 }
 
 // ofSegment names the segment in an error. The name in a *fs.PathError is that of a former use.
@@ -88,7 +90,21 @@ func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	}
 	l.written, l.group = Position{l.active.number, at + size}, group
 	l.unflushed, l.unmarked = true, true
+	if at > loadedAfter && !l.loaded {
+		l.load()
+	}
 	return l.written, nil
+}
+
+// loadedAfter is the offset in a segment behind which it pays to fill the others with zeros.
+const loadedAfter = 1 << 20
+
+// load starts the filling of segments with zeros.
+func (l *Log) load() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.loaded = true
+	l.changed.Broadcast()
 }
 
 // begin makes a prepared segment the active one and encodes its head.

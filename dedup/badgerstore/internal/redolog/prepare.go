@@ -20,7 +20,10 @@ const retryAfter = 200 * time.Millisecond
 
 // Open opens the log for writing behind a position at which a checkpoint is durable. The segment
 // of that position is kept until a Release passes it; all other files are used again, under new
-// numbers. Missing files are created and filled with zeros, so writes into them need no space.
+// numbers. The space of missing files is reserved, so writes into them need none.
+//
+// Writing to reserved space for the first time makes a flush slower, because it changes metadata.
+// So segments are filled with zeros ahead of use, but not in a log that is hardly written.
 func Open(s Settings, after Position) (*Log, error) {
 	if err := s.complete(); err != nil {
 		return nil, err
@@ -103,13 +106,14 @@ func (l *Log) prepareFreed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.failed == nil {
+		l.unprepareRaw()
 		if len(l.free) == 0 {
 			l.changed.Wait()
 			continue
 		}
 		s := l.free[0]
 		l.mu.Unlock()
-		err := errors.Join(l.prepare(s), syncDir(l.settings.Dir))
+		err := errors.Join(l.fill(s), l.prepare(s), syncDir(l.settings.Dir))
 		if isNoSpace(err) {
 			time.Sleep(retryAfter)
 		} else if err != nil {
@@ -123,6 +127,22 @@ func (l *Log) prepareFreed() {
 	}
 }
 
+// unprepareRaw takes back the next segment, to fill it, if another one is prepared.
+func (l *Log) unprepareRaw() {
+	if l.loaded && len(l.free) == 0 && len(l.ready) > 1 && l.ready[0].raw {
+		l.free, l.ready = append(l.free, l.ready[0]), l.ready[1:]
+	}
+}
+
+// fill writes zeros to a segment that was never written.
+func (l *Log) fill(s *segment) error {
+	if !s.raw || s.file == nil {
+		return nil
+	}
+	s.raw = false
+	return writeZeros(s.file, l.settings.SegmentSize)
+}
+
 // prepare gives a segment the next number. Its file is created if it has none.
 func (l *Log) prepare(s *segment) error {
 	before := l.settings.path(s.number)
@@ -131,11 +151,10 @@ func (l *Log) prepare(s *segment) error {
 			return err
 		}
 		before = filepath.Join(l.settings.Dir, newFile)
-		f, err := l.create(before)
-		if err != nil {
+		var err error
+		if s.file, s.raw, err = l.create(before); err != nil {
 			return err
 		}
-		s.file = f
 	}
 	number := l.next
 	l.next++
@@ -146,23 +165,33 @@ func (l *Log) prepare(s *segment) error {
 	return nil
 }
 
-// create makes a file of zeros that are on the disk.
-func (l *Log) create(name string) (f File, err error) {
+// create makes a file with space on the disk: raw, or filled with zeros where space cannot be
+// reserved otherwise.
+func (l *Log) create(name string) (f File, raw bool, err error) {
 	f, err = l.settings.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	zeros := make([]byte, min(l.settings.SegmentSize, 1<<20))
-	for at := int64(0); at < l.settings.SegmentSize && err == nil; at += int64(len(zeros)) {
-		_, err = f.WriteAt(zeros[:min(int64(len(zeros)), l.settings.SegmentSize-at)], at)
+	if a, ok := f.(interface{ allocate(size int64) error }); ok {
+		raw = a.allocate(l.settings.SegmentSize) == nil
 	}
-	if err == nil {
-		err = f.Sync()
+	if !raw {
+		err = writeZeros(f, l.settings.SegmentSize)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(name))
+		return nil, false, errors.Join(err, f.Close(), os.Remove(name))
 	}
-	return f, nil
+	return f, raw, nil
+}
+
+func writeZeros(f File, size int64) error {
+	zeros := make([]byte, min(size, 1<<20))
+	for at := int64(0); at < size; at += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
 }
 
 func (l *Log) closeFiles() (err error) {

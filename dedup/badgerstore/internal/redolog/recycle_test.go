@@ -3,9 +3,12 @@ package redolog
 import (
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestSegmentsAreUsedAgainAfterACheckpoint(t *testing.T) {
@@ -226,4 +229,32 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 	if allocs > 0 {
 		t.Errorf("Append and Flush make %v allocations", allocs)
 	}
+}
+
+// TestSegmentsAreFilledUnderLoad writes until segments that were only reserved are filled with
+// zeros, under new numbers, and checks that the log is whole.
+func TestSegmentsAreFilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := Settings{Dir: t.TempDir() + "/redo", SegmentSize: 2 << 20, Segments: 4}
+	l := open(t, s, Position{})
+	random := rand.New(rand.NewPCG(1, 2))
+	var want []frame
+	for n := uint64(1); n <= 75; n++ {
+		for n == 40 && !filled(l) {
+			time.Sleep(time.Millisecond)
+		}
+		want = append(want, write(t, l, n, Entry{[]byte("key"), randomBytes(random, 64<<10)}))
+	}
+	got, end := readAll(t, s, Position{})
+	checkFrames(t, got, want)
+	if end != l.End() {
+		t.Errorf("the log ends at %v, want %v", end, l.End())
+	}
+}
+
+// filled reports whether a segment beyond the first four numbers is prepared and was filled.
+func filled(l *Log) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.ready, func(s *segment) bool { return s.number > 4 && !s.raw })
 }

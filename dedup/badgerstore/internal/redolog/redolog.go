@@ -44,8 +44,8 @@ type Entry struct{ Key, Value []byte }
 type Settings struct {
 	Dir         string   // directory of the segments, created if missing
 	Store       [16]byte // identity of the store: frames of other stores are not valid
-	SegmentSize int64    // bytes, at least 64 KiB and at most 1 GiB, by default 64 MiB
-	Segments    int      // files, at least 3, by default 4
+	SegmentSize int64    // bytes, at least 64 KiB and at most 1 GiB, by default 16 MiB
+	Segments    int      // files, at least 3, by default 16
 
 	// OpenFile opens a segment, by default with os.OpenFile. Tests inject faults with it.
 	OpenFile func(name string, flag int, perm fs.FileMode) (File, error)
@@ -65,18 +65,21 @@ type osFile struct{ *os.File }
 
 // complete checks the settings and fills in the defaults.
 func (s *Settings) complete() error {
-	s.SegmentSize, s.Segments = cmp.Or(s.SegmentSize, 64<<20), cmp.Or(s.Segments, 4)
+	s.SegmentSize, s.Segments = cmp.Or(s.SegmentSize, 16<<20), cmp.Or(s.Segments, 16)
 	if s.SegmentSize < 64<<10 || s.SegmentSize > 1<<30 || s.Segments < 3 {
 		return fmt.Errorf("redo log: %d segments of %d bytes, want at least 3 of 64 KiB to 1 GiB",
 			s.Segments, s.SegmentSize)
 	}
 	if s.OpenFile == nil {
-		s.OpenFile = func(name string, flag int, perm fs.FileMode) (File, error) {
-			f, err := os.OpenFile(name, flag, perm)
-			return osFile{f}, err
-		}
+		s.OpenFile = OpenFile
 	}
 	return nil
+}
+
+// OpenFile opens a segment with [os.OpenFile].
+func OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	return osFile{f}, err
 }
 
 const segmentSuffix = ".log"
@@ -117,7 +120,9 @@ func (e *DamagedError) Error() string {
 	return fmt.Sprintf("redo log: segment %d is damaged at byte %d: %s", e.Segment, e.Offset, e.Reason)
 }
 
-// isNoSpace reports whether a write failed because the file system is full, or the quota used up.
+// isNoSpace reports whether a file was not written because the file system is full, the quota used
+// up, or no descriptor left to open it.
 func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, io.ErrShortWrite)
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, io.ErrShortWrite) ||
+		errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

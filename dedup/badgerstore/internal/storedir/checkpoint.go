@@ -35,6 +35,8 @@ const (
 	checkpointPage   = 4096
 )
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // WriteCheckpoint replaces the checkpoint of the store in dir. It is durable when the call returns
 // without an error.
 func WriteCheckpoint(dir string, c Checkpoint) error {

@@ -53,5 +53,14 @@ func writeWhole(dir, name, text string) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(temp, filepath.Join(dir, name)), syncDir(dir))
+	return errors.Join(os.Rename(temp, filepath.Join(dir, name)), SyncDir(dir))
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }

@@ -1,5 +1,5 @@
 // Package storedir handles the small files beside the database in the directory of a store:
-// lock, format, identity and high water, and the copies that undo a start.
+// lock, format, identity and checkpoint.
 package storedir
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // DirLock is the lock on the directory of a store, the same that Badger takes. It is held from
 // the first access to the files until the database is closed, because a start moves, copies and
 // renames files before Badger opens them.
-type DirLock struct{ dir *os.File }
+type DirLock struct{ dir, owner *os.File }
 
 const lockName = "LOCK"
 
@@ -34,8 +35,9 @@ func LockDir(dir string) (*DirLock, error) {
 		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			l := &DirLock{d}
-			_ = os.WriteFile(l.path(), fmt.Appendln(nil, os.Getpid()), 0o600)
+			l := &DirLock{dir: d}
+			l.owner, _ = os.OpenFile(l.path(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+			_, _ = l.owner.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
 			return l, nil
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return nil, errors.Join(fmt.Errorf("store %s cannot be locked: %w", dir, err), d.Close())
@@ -47,9 +49,17 @@ func LockDir(dir string) (*DirLock, error) {
 
 func (l *DirLock) path() string { return filepath.Join(l.dir.Name(), lockName) }
 
+// Probe returns why the file system takes no writes, nil if it does. It writes one byte to the page
+// cache.
+func (l *DirLock) Probe() error {
+	_, err := l.owner.WriteAt([]byte(strconv.Itoa(os.Getpid())[:1]), 0)
+	return err
+}
+
 // Release releases the lock.
 func (l *DirLock) Release() error {
 	_ = os.Remove(l.path())
+	_ = l.owner.Close() // nobody needs its content
 	return l.dir.Close()
 }
 

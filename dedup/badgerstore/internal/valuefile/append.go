@@ -16,12 +16,12 @@ const (
 	gather = 1 << 20 // bytes of entries that are written at once
 )
 
-// NotWrittenError reports that the file system has no space. Everything appended since the last
-// successful Write is void, and can be appended again.
+// NotWrittenError reports that the file system has no space, or the process no descriptor.
+// Everything appended since the last successful Write is void, and can be appended again.
 type NotWrittenError struct{ Err error }
 
 // Error includes the error of the file system.
-func (e *NotWrittenError) Error() string { return "no space for values: " + e.Err.Error() }
+func (e *NotWrittenError) Error() string { return "values are not written: " + e.Err.Error() }
 
 // Unwrap returns the error of the file system.
 func (e *NotWrittenError) Unwrap() error { return e.Err }
@@ -109,7 +109,8 @@ func (s *Set) abandon(err error) error {
 	s.buffer = nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, io.ErrShortWrite) {
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, io.ErrShortWrite) &&
+		!errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) && !errors.Is(err, syscall.EROFS) {
 		s.err = errors.Join(s.err, err)
 		return s.err
 	}

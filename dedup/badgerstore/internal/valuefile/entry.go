@@ -28,6 +28,9 @@ type Ref struct {
 	Size   uint32
 }
 
+// MaxRef is the length of the longest encoded reference, in bytes.
+const MaxRef = 3 * binary.MaxVarintLen64
+
 // AppendTo appends three varints, which [ParseRef] reads.
 func (r Ref) AppendTo(b []byte) []byte {
 	b = binary.AppendUvarint(b, r.File)
@@ -52,6 +55,9 @@ func ParseRef(b []byte) (Ref, error) {
 }
 
 var errNoRef = errors.New("this is not a reference to a value file")
+
+// Space returns how many bytes the entry of a key and the value occupies.
+func (r Ref) Space(key []byte) int64 { return entryLength(key, r.Size) }
 
 // DamagedError reports a file that is not as it was written.
 type DamagedError struct {

@@ -11,7 +11,8 @@ import (
 
 // Read returns the value of a key in memory of its own. The error is a [*DamagedError] if the
 // file does not hold the value at this place, and [fs.ErrClosed] if the file was removed, or never
-// existed: then the key may have a newer place.
+// existed: then the key may have a newer place. A value that does not match its checksum is
+// returned with the error.
 func (s *Set) Read(key []byte, r Ref) ([]byte, error) {
 	f, length, err := s.file(r.File)
 	if err != nil {
@@ -30,7 +31,7 @@ func (s *Set) Read(key []byte, r Ref) ([]byte, error) {
 		return nil, &DamagedError{r.File, r.Offset, "the value is not there"}
 	}
 	if !intact(b, value) {
-		return nil, &DamagedError{r.File, r.Offset, "the value does not match its checksum"}
+		return value, &DamagedError{r.File, r.Offset, "the value does not match its checksum"}
 	}
 	return value, nil
 }

@@ -40,6 +40,11 @@ type File interface {
 	Stat() (fs.FileInfo, error)
 }
 
+// OpenFile opens a file with [os.OpenFile].
+func OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	return os.OpenFile(name, flag, perm)
+}
+
 // FileState is a file and its length in bytes.
 type FileState struct {
 	Number uint64
@@ -80,9 +85,7 @@ type file struct {
 func Open(s Settings, files []FileState, after uint64) (_ *Set, err error) {
 	s.FileSize = cmp.Or(s.FileSize, 64<<20)
 	if s.OpenFile == nil {
-		s.OpenFile = func(name string, flag int, perm fs.FileMode) (File, error) {
-			return os.OpenFile(name, flag, perm)
-		}
+		s.OpenFile = OpenFile
 	}
 	set := &Set{s: s, files: map[uint64]*file{}, eras: []*era{{}}, next: after + 1}
 	defer func() {

@@ -1,4 +1,4 @@
-package badgerstore
+package kv
 
 import (
 	"context"
@@ -7,15 +7,18 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"github.com/dgraph-io/badger/v4"
 )
 
 // logger forwards Badger's log lines to slog. It records those that are the only sign of a failure:
-// of a sync of the value log, a table's checksum, a memory table, or a compaction.
+// of a table's checksum, a memory table, or a compaction.
 type logger struct {
 	slog       *slog.Logger
 	spare      *spare // is notified of errors that exhaust file descriptors
-	unsynced   atomic.Pointer[string]
+	fail       func(reason string, err error)
 	skipped    atomic.Pointer[string]
 	flushing   recurringError
 	compacting recurringError
@@ -58,11 +61,14 @@ func (c *recurringError) current() error {
 func (l *logger) Errorf(format string, args ...any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
 	switch {
-	case strings.Contains(text, "curlf sync"):
-		l.unsynced.CompareAndSwap(nil, &text)
 	case strings.HasPrefix(text, "Ignoring table"):
 		l.skipped.CompareAndSwap(nil, &text)
 	case strings.HasPrefix(text, "error flushing memtable"):
+		// Badger retries. It may take a flush of MANIFEST for successful that has lost pages, or
+		// append to half a record of it.
+		if !exhausted(text) {
+			l.fail("a memory table could not be written", errors.New(text))
+		}
 		l.spare.onLogLine(text)
 		if !l.flushing.note(text) {
 			return
@@ -76,11 +82,20 @@ func (l *logger) Warningf(format string, args ...any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
 	if _, failure, ok := strings.Cut(text, "Compact FAILED with error: "); ok {
 		failure, _, _ = strings.Cut(failure, ": {") // the long list of tables
-		if text = "compaction failed: " + failure; !l.compacting.note(text) {
+		text = "compaction failed: " + failure
+		if strings.Contains(failure, badger.ManifestFilename) && !exhausted(failure) {
+			l.fail("the list of the tables could not be written", errors.New(text))
+		}
+		if !l.compacting.note(text) {
 			return
 		}
 	}
 	l.log(slog.LevelWarn, text)
+}
+
+// exhausted reports whether a line is about the lack of file descriptors, which passes.
+func exhausted(text string) bool {
+	return strings.Contains(text, syscall.EMFILE.Error()) || strings.Contains(text, syscall.ENFILE.Error())
 }
 
 // Infof implements badger.Logger. Badger's information is logged at debug level.

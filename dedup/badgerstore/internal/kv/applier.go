@@ -1,0 +1,149 @@
+package kv
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
+)
+
+// applyEvery is how long the applier gathers writes: a key that is written several times meanwhile,
+// such as the state of an event that is accepted and soon finished, is put at rest once.
+const applyEvery = 20 * time.Millisecond
+
+// applier puts the writes of the overlay at rest. Readers get transactions from it, between two
+// generations, so that they see whole commits.
+type applier struct {
+	overlay *overlay
+	index   *index
+	fail    func(reason string, err error)
+	probe   func() error
+
+	gate    sync.Mutex // held while a generation is written
+	changed sync.Cond  // applied, err
+	applied uint64     // number of the last commit at rest
+	at      redolog.Position
+	views   map[uint64]int // open transactions by their version
+	err     error          // final
+	stalls  error          // why nothing can be put at rest at the moment
+
+	hurry   chan struct{} // receives when a reader waits
+	ending  chan struct{}
+	stopped chan struct{}
+}
+
+func newApplier(o *overlay, x *index, fail func(string, error), probe func() error) *applier {
+	a := &applier{
+		overlay: o, index: x, fail: fail, probe: probe, applied: o.last, at: o.end, views: map[uint64]int{},
+		hurry: make(chan struct{}, 1), ending: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	a.changed.L = &a.gate
+	return a
+}
+
+// retryAfter is the pause of an applier for which the file system has no space.
+const retryAfter = 500 * time.Millisecond
+
+// run applies until stop, and then the rest.
+func (a *applier) run() {
+	defer close(a.stopped)
+	pause := time.NewTimer(applyEvery)
+	defer pause.Stop()
+	for ok, stalled := true, false; ok; ok, stalled = a.apply() {
+		var again <-chan time.Time
+		fresh := a.overlay.fresh
+		if stalled {
+			pause.Reset(retryAfter)
+			again, fresh = pause.C, nil
+		}
+		select {
+		case <-again:
+		case <-fresh:
+			a.gather(pause)
+		case <-a.ending:
+			_, _ = a.apply()
+			return
+		}
+	}
+}
+
+// gather waits for more writes, unless a reader waits for these.
+func (a *applier) gather(pause *time.Timer) {
+	if a.overlay.full() {
+		return
+	}
+	pause.Reset(applyEvery)
+	select {
+	case <-a.hurry:
+	case <-a.ending:
+	case <-pause.C:
+	}
+}
+
+// apply puts the overlay at rest. ok is false once it cannot; stalled means that it cannot now.
+func (a *applier) apply() (ok, stalled bool) {
+	a.gate.Lock()
+	defer a.gate.Unlock()
+	if a.err != nil {
+		return false, false
+	}
+	g := a.overlay.freeze()
+	if g == nil {
+		return true, false
+	}
+	err := a.probe()
+	if err != nil {
+		err = &valuefile.NotWrittenError{Err: err}
+	} else {
+		err = a.index.put(g.last, g)
+	}
+	switch {
+	case err == nil:
+		a.overlay.drop()
+		a.applied, a.at, a.stalls = g.last, g.end, nil
+	case errors.As(err, new(*valuefile.NotWrittenError)):
+		// Writes of the generation that are in Badger have a version that no view reads yet.
+		a.stalls = &dedup.ErrUnavailable{Reason: "the store's file system cannot be written",
+			RetryAfter: 30 * time.Second, Err: err}
+		a.overlay.stall(a.stalls)
+	default:
+		a.err = err
+		a.overlay.fail(err)
+		a.fail("writes could not be applied", err)
+	}
+	a.changed.Broadcast()
+	return a.err == nil, a.stalls != nil
+}
+
+// await waits until commit n is at rest.
+func (a *applier) await(n uint64) error {
+	a.gate.Lock()
+	defer a.gate.Unlock()
+	for a.applied < n && a.err == nil && a.stalls == nil {
+		select {
+		case a.hurry <- struct{}{}:
+		default:
+		}
+		a.changed.Wait()
+	}
+	if a.err == nil && a.applied < n {
+		return a.stalls
+	}
+	return a.err
+}
+
+func (a *applier) failed() error {
+	a.gate.Lock()
+	defer a.gate.Unlock()
+	return a.err
+}
+
+// position returns the end of the last commit at rest.
+func (a *applier) position() redolog.Position {
+	a.gate.Lock()
+	defer a.gate.Unlock()
+	return a.at
+}

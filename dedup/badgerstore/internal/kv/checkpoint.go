@@ -1,0 +1,192 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+)
+
+// checkpointer notes which part of the log is durable at rest. Badger's files become durable when
+// a memory table is written as a table, so a checkpoint waits until every memory table is gone
+// that existed when the position was at rest.
+type checkpointer struct {
+	db   *DB
+	mu   sync.Mutex // one checkpoint at a time
+	last storedir.Checkpoint
+	wake chan struct{}
+	work Work // with files
+}
+
+func newCheckpointer(d *DB, last storedir.Checkpoint) *checkpointer {
+	return &checkpointer{db: d, last: last, wake: make(chan struct{}, 1)}
+}
+
+// request asks for a checkpoint soon.
+func (c *checkpointer) request() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *checkpointer) loop() {
+	for {
+		select {
+		case <-c.db.quit:
+			return
+		case <-c.wake:
+		}
+		if err := c.run(); isExhausted(err) {
+			time.AfterFunc(passAgain, c.request)
+		} else if err != nil {
+			return
+		}
+	}
+}
+
+// run makes a checkpoint of everything at rest. Any error is final, except that of a closing
+// database and a lack of file descriptors.
+func (c *checkpointer) run() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.db.failed(); err != nil {
+		return err
+	}
+	c.db.spare.release(spareOpens)
+	at, commit, err := c.pass()
+	if err == nil {
+		err = c.write(at, commit)
+	}
+	if err == nil {
+		err = c.db.log.Release(at)
+	}
+	if err != nil && !errors.Is(err, errClosing) && !isExhausted(err) {
+		c.db.fail("a checkpoint failed", err)
+	}
+	return err
+}
+
+var errClosing = errors.New("the database is closing")
+
+// Waiting for memory tables.
+const (
+	passPoll     = 2 * time.Millisecond
+	passAgain    = 500 * time.Millisecond
+	passPatience = time.Minute
+)
+
+// pass waits until everything at rest now is in tables, and returns its end. That is so when the
+// memory tables that existed before are gone, or a later one is: they go in order, but a reader
+// keeps those that it began with. It may keep the next one too, so another one begins after a
+// while.
+func (c *checkpointer) pass() (at redolog.Position, commit uint64, err error) {
+	a := c.db.applier
+	a.gate.Lock()
+	at, commit = a.at, a.applied
+	before, _, err := c.memTables(0)
+	a.gate.Unlock()
+	c.db.Badger().SetDiscardTs(a.oldestView())
+	last, began := before, time.Now()
+	for turned := began; err == nil; {
+		newest, passed, err := c.memTables(before)
+		switch {
+		case err != nil || passed:
+			return at, commit, err
+		case time.Since(began) > c.db.o.patience:
+			return at, commit, errors.New("a memory table is not deleted")
+		case newest == last:
+			if err := c.fill(); err != nil {
+				return at, commit, err
+			}
+			turned = time.Now()
+			continue
+		case time.Since(turned) > passAgain:
+			last = newest
+			continue
+		}
+		select {
+		case <-c.db.quit:
+			return at, commit, errClosing
+		case <-time.After(passPoll):
+		}
+	}
+	return at, commit, err
+}
+
+// fill writes filler between two generations, until Badger begins a new memory table.
+func (c *checkpointer) fill() error {
+	a := c.db.applier
+	a.gate.Lock()
+	defer a.gate.Unlock()
+	return c.db.index.fill(a.applied, fillerSize(c.db.Badger().Opts().MemTableSize))
+}
+
+// memTables returns the number of the newest memory table, and whether all are gone that are not
+// newer than one, or one that is newer.
+func (c *checkpointer) memTables(than uint64) (newest uint64, passed bool, err error) {
+	var entries []os.DirEntry
+	err = c.db.spare.open(func() (err error) {
+		entries, err = os.ReadDir(c.db.indexDir())
+		return err
+	})
+	newer, passed := uint64(0), true
+	for _, e := range entries {
+		digits, ok := strings.CutSuffix(e.Name(), memTableExt)
+		n, err := strconv.ParseUint(digits, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		newest = max(newest, n)
+		if n > than {
+			newer++
+		} else {
+			passed = false
+		}
+	}
+	return newest, newest > than && (passed || newer < newest-than), err
+}
+
+const memTableExt = ".mem"
+
+// write makes the files durable and notes the position. Each step follows only if the one before it
+// succeeded: values, MANIFEST, the directory, and then the checkpoint.
+func (c *checkpointer) write(at redolog.Position, commit uint64) error {
+	c.work.Begin()
+	defer c.work.End()
+	values, err := c.db.index.values.Sync()
+	if err != nil {
+		return fmt.Errorf("value files: %w", err)
+	}
+	next := c.last
+	next.Log, next.Commit = at, commit
+	next.Values, next.NextValue = values, max(next.NextValue, c.db.index.values.Active()+1)
+	c.work.Begin()
+	if next.Manifest, err = c.db.manifest.Sync(); err != nil {
+		return fmt.Errorf("MANIFEST: %w", err)
+	}
+	c.work.Begin()
+	if err := c.db.spare.open(func() error { return syncDir(c.db.indexDir()) }); err != nil {
+		return err
+	}
+	c.work.Begin()
+	if err := c.db.spare.open(func() error { return storedir.WriteCheckpoint(c.db.dir, next) }); err != nil {
+		return err
+	}
+	c.last = next
+	return nil
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

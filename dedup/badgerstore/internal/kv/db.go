@@ -1,0 +1,232 @@
+// Package kv is the database of the store: keys and values, with one writer, durable before
+// anyone reads them.
+//
+// A commit is one frame of a redo log, flushed once. Its writes are then in memory (the overlay)
+// until the applier puts them at rest: keys and small values in Badger, larger values in value
+// files. A checkpoint makes what is at rest durable, so that the log before it can be used again. A
+// start after a crash first applies what the log has beyond the checkpoint.
+//
+// Badger does not flush: what only its own write-ahead log has is deleted at a start, because the
+// redo log has it as well.
+package kv
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
+)
+
+// The directories of a database in that of its store.
+const (
+	logDir    = "redo"
+	valuesDir = "values"
+	IndexDir  = "index" // Badger's
+)
+
+// Entry is one write. A nil Value deletes the key.
+type Entry = redolog.Entry
+
+// Options are the settings of a database. Logger and Fail are required.
+type Options struct {
+	Logger *slog.Logger
+	// Fail is called when a write has failed for good, possibly more than once, by any goroutine.
+	Fail func(reason string, err error)
+	// AcceptLoss opens a database with a damaged log, without what is damaged.
+	AcceptLoss bool
+
+	// Unfiltered is the first byte of keys that the filter leaves out: they are read only when they
+	// exist.
+	Unfiltered byte
+
+	// Sizes in bytes: of a memory table (default 16 MiB), a segment of the log (16 MiB), a value
+	// file (64 MiB), and Badger's cache of blocks (64 MiB).
+	MemTable, Segment, ValueFile, BlockCache int64
+
+	// Probe returns why the file system takes no writes. Badger writes through memory maps, where
+	// an error would end the process. Nil probes nothing.
+	Probe func() error
+	// Flush makes the log durable; nil is [redolog.Log.Flush].
+	Flush func(*redolog.Log) error
+	// OpenSegment and OpenValues open a file of the log and a value file; nil opens a real one.
+	OpenSegment func(name string, flag int, perm fs.FileMode) (redolog.File, error)
+	OpenValues  func(name string, flag int, perm fs.FileMode) (valuefile.File, error)
+
+	filterKeys int64 // of the first filter; 0 is the default
+
+	patience time.Duration // for a memory table that is not deleted
+}
+
+// DB is an open database.
+type DB struct {
+	dir        string
+	o          Options
+	logger     *logger
+	spare      *spare
+	manifest   *badgerfile.ManifestFile
+	index      *index
+	overlay    *overlay
+	filter     keyFilter
+	applier    *applier
+	checkpoint *checkpointer
+	log        *redolog.Log
+	background sync.WaitGroup
+	quit       chan struct{}
+	lost       bool // part of the log was damaged
+	failure    atomic.Pointer[error]
+}
+
+// ErrTooLarge reports a commit that does not fit a segment of the log. Nothing was written.
+var ErrTooLarge = redolog.ErrTooLarge
+
+// Commit makes the writes durable as commit n, in order, all or none. Numbers grow. One goroutine
+// calls it. It may wait for the applier or for a checkpoint. ErrTooLarge and
+// [redolog.NotWrittenError] leave everything as it was; any other error is final.
+func (d *DB) Commit(n uint64, entries []Entry) error {
+	if err := d.overlay.makeRoom(); err != nil {
+		return notWritten(err)
+	}
+	filters := d.filter.begun.Load()
+	d.filter.add(entries)
+	end, err := d.log.Append(n, entries)
+	if errors.Is(err, redolog.ErrFull) {
+		if err := d.Checkpoint(); err != nil {
+			return notWritten(err)
+		}
+		end, err = d.log.Append(n, entries)
+	}
+	switch {
+	case errors.Is(err, redolog.ErrFull): // no segment can be prepared
+		return &redolog.NotWrittenError{Err: err}
+	case err != nil:
+		return err
+	}
+	if err := d.o.Flush(d.log); err != nil {
+		return err
+	}
+	d.overlay.add(entries, n, end)
+	if d.filter.begun.Load() != filters { // the new one may have been filled without this commit
+		d.filter.add(entries)
+	}
+	if used, total := d.log.Pressure(); 2*used >= total {
+		d.checkpoint.request()
+	}
+	return nil
+}
+
+// fail makes an error final: no checkpoint is made any more, not even by Close.
+func (d *DB) fail(reason string, err error) {
+	d.failure.CompareAndSwap(nil, &err)
+	d.o.Fail(reason, err)
+}
+
+func (d *DB) failed() error {
+	if err := d.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// notWritten returns the error of a commit that was not tried.
+func notWritten(err error) error {
+	if errors.As(err, new(*dedup.ErrUnavailable)) || isExhausted(err) {
+		return &redolog.NotWrittenError{Err: err}
+	}
+	return err
+}
+
+// Applying and Checkpointing return the work of the goroutines that put commits at rest and make
+// them durable there.
+func (d *DB) Applying() *Work { return &d.index.work }
+
+// Checkpointing is documented at Applying.
+func (d *DB) Checkpointing() *Work { return &d.checkpoint.work }
+
+// Work is the work of a goroutine as another one sees it.
+type Work struct{ n atomic.Uint64 }
+
+// Begin begins a piece of work, and ends the one before.
+func (w *Work) Begin() { w.n.Store(w.n.Load()&^1 + 3) }
+
+// End ends the piece of work, if there is one.
+func (w *Work) End() { w.n.Store(w.n.Load()&^1 + 2) }
+
+// Piece returns a number that differs for each piece of work; working is false between them.
+func (w *Work) Piece() (n uint64, working bool) { n = w.n.Load(); return n, n&1 == 1 }
+
+// Newest returns the number of the newest commit at rest. After a loss it may be one that is lost.
+func (d *DB) Newest() uint64 {
+	d.applier.gate.Lock()
+	defer d.applier.gate.Unlock()
+	return d.applier.applied
+}
+
+// Stalled returns why commits cannot be put at rest at the moment, nil if they can.
+func (d *DB) Stalled() error {
+	d.applier.gate.Lock()
+	defer d.applier.gate.Unlock()
+	return d.applier.stalls
+}
+
+// Lost reports whether Open has left out a damaged part of the log.
+func (d *DB) Lost() bool { return d.lost }
+
+// Mark writes that the last commit is durable, so that later damage to it is noticed.
+func (d *DB) Mark() error { return d.log.Mark() }
+
+// Get returns a copy of the newest value of a key, nil if it does not exist. Only the goroutine of
+// Commit calls it.
+func (d *DB) Get(key []byte) ([]byte, error) {
+	if value, found := d.overlay.get(key); found {
+		return value, nil
+	}
+	if d.filter.lacks(key) {
+		return nil, nil
+	}
+	return d.index.get(key)
+}
+
+// Settle waits until everything committed is at rest. The error is a [dedup.ErrUnavailable] while
+// the file system has no space for it.
+func (d *DB) Settle() error { return d.applier.await(d.overlay.committed()) }
+
+// Checkpoint makes everything committed before the call durable at rest.
+func (d *DB) Checkpoint() error {
+	if err := d.Settle(); err != nil {
+		return err
+	}
+	return d.checkpoint.run()
+}
+
+// Badger returns the database of the keys, for maintenance.
+func (d *DB) Badger() *badger.DB { return d.index.badger }
+
+func (d *DB) indexDir() string { return filepath.Join(d.dir, IndexDir) }
+
+// Descriptors returns why nothing can be written, nil if there are enough file descriptors.
+func (d *DB) Descriptors() error {
+	if !d.spare.fill() {
+		return errNoDescriptors
+	}
+	return nil
+}
+
+// Flushing returns why a memory table is not written at the moment, Compacting why tables are not
+// compacted; nil if they are.
+func (d *DB) Flushing() error { return d.logger.flushing.current() }
+
+// Compacting returns why tables are not compacted at the moment, nil if they are.
+func (d *DB) Compacting() error { return d.logger.compacting.current() }
+
+// Logger returns what reads the lines that Badger logs.
+func (d *DB) Logger() badger.Logger { return d.logger }

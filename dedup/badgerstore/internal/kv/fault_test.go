@@ -1,0 +1,275 @@
+package kv
+
+import (
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
+)
+
+// full is a disk on which value files cannot be written while an error is set.
+type full struct{ err atomic.Pointer[error] }
+
+func (f *full) open(name string, flag int, perm fs.FileMode) (valuefile.File, error) {
+	file, err := os.OpenFile(name, flag, perm)
+	return &fullFile{file, f}, err
+}
+
+type fullFile struct {
+	*os.File
+	disk *full
+}
+
+func (f *fullFile) WriteAt(b []byte, at int64) (int, error) {
+	if err := f.disk.err.Load(); err != nil {
+		n, _ := f.File.WriteAt(b[:len(b)/2], at) // what fits
+		return n, *err
+	}
+	return f.File.WriteAt(b, at)
+}
+
+// TestTheApplierWaitsForSpace fills the disk. Commits succeed until the memory is full, and then
+// fail as not written. Reads fail, instead of waiting. Everything is there once there is space.
+func TestTheApplierWaitsForSpace(t *testing.T) {
+	t.Parallel()
+	disk, options := &full{}, tiny(t)
+	options.OpenValues, options.Segment = disk.open, 16<<20
+	o := create(t, options)
+	r := rand.New(rand.NewPCG(11, 12))
+	o.load(t, r, 50)
+	noSpace := error(syscall.ENOSPC)
+	disk.err.Store(&noSpace)
+	var err error
+	for n := 0; err == nil && n < 1000; n++ {
+		e := Entry{Key: keyOf('e', n), Value: make([]byte, 200_000)}
+		if err = o.Commit(o.n+1, []Entry{e}); err == nil {
+			o.n++
+			o.want[string(e.Key)] = e.Value
+		}
+	}
+	var unavailable *dedup.ErrUnavailable
+	if !errors.As(err, new(*redolog.NotWrittenError)) || !errors.As(err, &unavailable) {
+		t.Fatalf("a commit beyond the memory: %v", err)
+	}
+	if err := o.View(func(*View) error { return nil }); !errors.As(err, &unavailable) {
+		t.Errorf("a view: %v", err)
+	}
+	disk.err.Store(nil)
+	for o.Settle() != nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	o.load(t, r, 50)
+	o.check(t)
+	var dir string
+	o.still(func() { dir = o.crashed(t) })
+	again := reopen(t, dir, tinyOf(options), o.n, o.want)
+	again.check(t)
+	if err := errors.Join(o.Close(), again.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tinyOf(o Options) Options {
+	o.OpenValues = nil
+	return o
+}
+
+// TestACloseOnAFullDiskLosesNothing ends a database whose applier waits for space.
+func TestACloseOnAFullDiskLosesNothing(t *testing.T) {
+	t.Parallel()
+	disk, options := &full{}, tiny(t)
+	options.OpenValues = disk.open
+	o := create(t, options)
+	r := rand.New(rand.NewPCG(13, 14))
+	o.load(t, r, 50)
+	noSpace := error(syscall.ENOSPC)
+	disk.err.Store(&noSpace)
+	o.load(t, r, 20)
+	if err := o.Close(); err != nil {
+		t.Logf("Close: %v", err)
+	}
+	again := reopen(t, o.dir, tinyOf(options), o.n, o.want)
+	again.check(t)
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// failing returns options whose database records its failures.
+func failing(t *testing.T) (Options, chan string) {
+	o, reasons := tiny(t), make(chan string, 100)
+	o.Fail = func(reason string, err error) { reasons <- reason + ": " + err.Error() }
+	return o, reasons
+}
+
+// TestAMemoryTableThatIsNotDeletedFailsACheckpoint replaces a memory table by a directory that is
+// not empty: Badger cannot delete it, and only logs that.
+func TestAMemoryTableThatIsNotDeletedFailsACheckpoint(t *testing.T) {
+	t.Parallel()
+	options, reasons := failing(t)
+	options.patience = 200 * time.Millisecond
+	o := create(t, options)
+	o.load(t, rand.New(rand.NewPCG(15, 16)), 20)
+	if err := o.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(o.dir, IndexDir, "00001"+memTableExt)
+	if err := errors.Join(os.Remove(name), os.MkdirAll(filepath.Join(name, "x"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Checkpoint(); err == nil {
+		t.Error("a checkpoint passed")
+	} else if reason := <-reasons; !strings.Contains(reason, "a memory table is not deleted") {
+		t.Error(reason)
+	}
+	_ = o.Close()
+}
+
+// TestACheckpointPassesReadersOfEveryMemoryTable opens a reader for each memory table as it begins,
+// for a while: a checkpoint waits for the first table that no reader has.
+func TestACheckpointPassesReadersOfEveryMemoryTable(t *testing.T) {
+	t.Parallel()
+	options := tiny(t)
+	options.patience = 20 * time.Second
+	o := create(t, options)
+	o.load(t, rand.New(rand.NewPCG(17, 18)), 50)
+	if err := o.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- o.checkpoint.run() }()
+	var pins []func()
+	pin := func() {
+		txn := o.Badger().NewTransactionAt(1, false)
+		it := txn.NewIterator(badger.DefaultIteratorOptions)
+		pins = append(pins, func() { it.Close(); txn.Discard() })
+	}
+	for range 300 { // through the first turns
+		pin()
+		time.Sleep(2 * time.Millisecond)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for _, f := range pins {
+		f()
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLinesOfBadgerThatAreFinal(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		format string
+		err    error
+		final  bool
+	}{
+		{"error flushing memtable to disk: %v, retrying", syscall.EIO, true},
+		{"error flushing memtable to disk: %v, retrying", syscall.ENOSPC, true},
+		{"error flushing memtable to disk: %v, retrying", syscall.EMFILE, false},
+		{"[Compactor: 1] LOG Compact FAILED with error: %v: {}", &fs.PathError{Op: "write", Path: "/a/MANIFEST",
+			Err: syscall.ENOSPC}, true},
+		{"[Compactor: 1] LOG Compact FAILED with error: %v: {}", &fs.PathError{Op: "open", Path: "/a/MANIFEST-REWRITE",
+			Err: syscall.EMFILE}, false},
+		{"[Compactor: 1] LOG Compact FAILED with error: %v: {}", errors.New("checksum mismatch"), false},
+	} {
+		options, reasons := failing(t)
+		o := create(t, options)
+		if strings.HasPrefix(tc.format, "error") {
+			o.Logger().Errorf(tc.format, tc.err)
+		} else {
+			o.Logger().Warningf(tc.format, tc.err)
+		}
+		if final := len(reasons) > 0; final != tc.final {
+			t.Errorf("%v: final is %v", tc.err, final)
+		}
+		_ = o.Close()
+	}
+}
+
+// syncing calls back before a value file is flushed.
+type syncing struct {
+	*os.File
+	before func() error
+}
+
+func (f syncing) Sync() error {
+	if err := f.before(); err != nil {
+		return err
+	}
+	return f.File.Sync()
+}
+
+// TestACheckpointIsNotedAfterTheFlushes looks at the noted checkpoint and the log when value files
+// are flushed: both are as before, and stay so if the flush fails.
+func TestACheckpointIsNotedAfterTheFlushes(t *testing.T) {
+	t.Parallel()
+	options, reasons := failing(t)
+	flushes, check := 0, func() error { return nil }
+	options.OpenValues = func(name string, flag int, perm fs.FileMode) (valuefile.File, error) {
+		f, err := os.OpenFile(name, flag, perm)
+		return syncing{f, func() error { flushes++; return check() }}, err
+	}
+	options.Segment = 1 << 20
+	o := create(t, options)
+	r := rand.New(rand.NewPCG(19, 20))
+	for o.log.End().Segment < 3 {
+		o.load(t, r, 20)
+	}
+	if err := o.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := storedir.ReadCheckpoint(o.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, _ := o.log.Pressure()
+	unchanged := func() error {
+		now, err := storedir.ReadCheckpoint(o.dir)
+		if n, _ := o.log.Pressure(); err != nil || now.Log != before.Log || n < used {
+			t.Errorf("the checkpoint was at %v and is at %v; %d segments were used, now %d: %v", before.Log, now.Log,
+				used, n, err)
+		}
+		return nil
+	}
+	check = unchanged
+	if err := o.Checkpoint(); err != nil || flushes == 0 {
+		t.Fatalf("%d flushes, %v", flushes, err)
+	}
+	now, err := storedir.ReadCheckpoint(o.dir)
+	if n, _ := o.log.Pressure(); err != nil || now.Log != o.log.End() || n >= used {
+		t.Errorf("the checkpoint is at %v, the end at %v; %d segments are used: %v", now.Log, o.log.End(), n, err)
+	}
+	check = func() error { return syscall.EIO }
+	o.load(t, r, 20)
+	before, used = now, 0
+	if err := o.Checkpoint(); !errors.Is(err, syscall.EIO) || len(reasons) == 0 {
+		t.Errorf("a failed flush: %v", err)
+	}
+	check = func() error { return nil }
+	if err := o.Checkpoint(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a checkpoint after a failed flush: %v", err)
+	}
+	_ = o.Close()
+	_ = unchanged()
+	o = reopen(t, o.dir, tiny(t), o.n, o.want)
+	o.check(t)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,490 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tiny returns options with files so small that a test uses many of them.
+func tiny(t testing.TB) Options {
+	return Options{
+		Logger: slog.New(slog.DiscardHandler), Fail: func(reason string, err error) { t.Errorf("%s: %v", reason, err) },
+		MemTable: 64 << 10, Segment: 64 << 10, ValueFile: 64 << 10, Unfiltered: 's',
+	}
+}
+
+// opened is an open database and what was committed.
+type opened struct {
+	*DB
+	n    uint64
+	want map[string][]byte
+}
+
+func create(t testing.TB, o Options) *opened {
+	t.Helper()
+	dir := t.TempDir()
+	if err := Create(dir); err != nil {
+		t.Fatal(err)
+	}
+	return reopen(t, dir, o, 0, map[string][]byte{})
+}
+
+func reopen(t testing.TB, dir string, o Options, n uint64, want map[string][]byte) *opened {
+	t.Helper()
+	d, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &opened{d, n, want}
+}
+
+func (o *opened) commit(t testing.TB, entries ...Entry) {
+	t.Helper()
+	o.n++
+	if err := o.Commit(o.n, entries); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if o.want[string(e.Key)] = e.Value; e.Value == nil {
+			delete(o.want, string(e.Key))
+		}
+	}
+}
+
+// keyOf returns a key as the store makes them: a family and a hash.
+func keyOf(family byte, i int) []byte {
+	h := fnv.New128a()
+	_, _ = fmt.Fprint(h, i)
+	return append(h.Sum([]byte{family}), 1, 2, 3, 4)
+}
+
+func valueOf(r *rand.Rand, size int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// load commits changes at random: new, changed and deleted keys, small and large values.
+func (o *opened) load(t testing.TB, r *rand.Rand, commits int) {
+	t.Helper()
+	for range commits {
+		var entries []Entry
+		for range 1 + r.IntN(8) {
+			e := Entry{Key: keyOf("esa"[r.IntN(3)], r.IntN(2000))}
+			if r.IntN(4) > 0 {
+				e.Value = valueOf(r, r.IntN(600))
+			}
+			entries = append(entries, e)
+		}
+		o.commit(t, entries...)
+	}
+}
+
+// check compares everything with what was committed.
+func (o *opened) check(t testing.TB) {
+	t.Helper()
+	found := 0
+	err := o.View(func(v *View) error {
+		for item := range v.Items() {
+			value, err := item.Value()
+			want, known := o.want[string(item.Key())]
+			if err != nil || !known || !bytes.Equal(value, want) {
+				t.Fatalf("key %x: %d bytes, %v, want %d", item.Key(), len(value), err, len(want))
+			}
+			found++
+		}
+		return nil
+	})
+	if err != nil || found != len(o.want) {
+		t.Fatalf("%d keys, want %d: %v", found, len(o.want), err)
+	}
+	for i := range 2000 {
+		for _, family := range []byte("esa") {
+			key := keyOf(family, i)
+			value, err := o.Get(key)
+			if want := o.want[string(key)]; err != nil || !bytes.Equal(value, want) || (value == nil) != (want == nil) {
+				t.Fatalf("key %x: %d bytes, %v, want %d", key, len(value), err, len(want))
+			}
+		}
+	}
+}
+
+// crashed returns a copy of the files, as the end of the process leaves them: one between two
+// changes of Badger's tables and their list.
+func (o *opened) crashed(t testing.TB) string {
+	t.Helper()
+	to := t.TempDir()
+	tables := func() (names []string) {
+		entries, err := os.ReadDir(o.indexDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil {
+				names = append(names, fmt.Sprint(e.Name(), info.Size()))
+			}
+		}
+		return names
+	}
+	for range 100 {
+		if err := os.RemoveAll(to); err != nil {
+			t.Fatal(err)
+		}
+		before := tables()
+		err := os.CopyFS(to, os.DirFS(o.dir))
+		if err == nil && slices.Equal(tables(), before) {
+			return to
+		} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("no copy succeeded")
+	return ""
+}
+
+// still keeps the applier and the checkpoints from changing files during f.
+func (o *opened) still(f func()) {
+	o.checkpoint.mu.Lock()
+	defer o.checkpoint.mu.Unlock()
+	o.applier.gate.Lock()
+	defer o.applier.gate.Unlock()
+	f()
+}
+
+func TestWhatIsCommittedIsThereAfterAnyEnd(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	o := create(t, tiny(t))
+	for life := range 30 {
+		o.load(t, r, 1+r.IntN(300))
+		if life%5 == 0 {
+			o.check(t)
+		}
+		dir := o.dir
+		if life%3 > 0 {
+			o.still(func() { dir = o.crashed(t) })
+		}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+		o = reopen(t, dir, tiny(t), o.n, o.want)
+		o.check(t)
+	}
+	at, err := storedir.ReadCheckpoint(o.dir)
+	if err != nil || at.Log.Segment < 100 {
+		t.Errorf("checkpoint in segment %d, %v: nothing was used again", at.Log.Segment, err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSegmentsGoRoundWhileAReaderStays commits much more than the log holds, while a view is read.
+// The view keeps memory tables, but a checkpoint does not wait for it.
+func TestSegmentsGoRoundWhileAReaderStays(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	o := create(t, tiny(t))
+	o.load(t, r, 100)
+	before := len(o.want)
+	err := o.View(func(v *View) error {
+		it := v.Keys()
+		defer it.Close()
+		n := 0
+		for ; it.Valid(); it.Next() {
+			if n++; n == 10 {
+				o.load(t, r, 3000)
+			}
+		}
+		if n != before {
+			t.Errorf("%d keys in the view, want %d", n, before)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.check(t)
+	if at, err := storedir.ReadCheckpoint(o.dir); err != nil || at.Log.Segment < 20 {
+		t.Errorf("checkpoint in segment %d, %v", at.Log.Segment, err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAViewIsOneCommit changes two keys in every commit: a view never sees half of one.
+func TestAViewIsOneCommit(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	a, b := keyOf('e', 1), keyOf('s', 2)
+	var last atomic.Uint64
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				least := last.Load()
+				err := o.View(func(v *View) error {
+					x, err1 := v.Get(a)
+					y, err2 := v.Get(b)
+					if err := errors.Join(err1, err2); err != nil {
+						return err
+					}
+					if !bytes.Equal(x, y) {
+						t.Errorf("%d and %d bytes", len(x), len(y))
+					}
+					if least > 0 && binary.LittleEndian.Uint64(x) < least {
+						t.Errorf("commit %d, after commit %d was answered", binary.LittleEndian.Uint64(x), least)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for n := range uint64(1000) {
+		value := binary.LittleEndian.AppendUint64(nil, n+1)
+		value = append(value, make([]byte, n%2*400)...) // in Badger, or in a value file
+		o.commit(t, Entry{Key: a, Value: value}, Entry{Key: b, Value: value})
+		last.Store(n + 1)
+	}
+	close(stop)
+	readers.Wait()
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReplayedTwiceIsTheSame ends starts at random points of a replay.
+func TestReplayedTwiceIsTheSame(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(5, 6))
+	o := create(t, tiny(t))
+	o.load(t, r, 400)
+	var dir string
+	o.still(func() { dir = o.crashed(t) })
+	for range 5 {
+		at, err := storedir.ReadCheckpoint(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		half, err := openAtRest(dir, tiny(t), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopAfter := r.IntN(400)
+		errStop := errors.New("the process ends")
+		if _, err := redolog.Replay(half.logSettings(at), at.Log, func(f redolog.Frame) error {
+			half.overlay.add(f.Entries, f.Group, f.End)
+			if stopAfter--; stopAfter <= 0 {
+				half.applier.apply()
+				return errStop
+			}
+			return nil
+		}); err != nil && !errors.Is(err, errStop) {
+			t.Fatal(err)
+		}
+		next := t.TempDir()
+		if err := errors.Join(os.RemoveAll(next), os.CopyFS(next, os.DirFS(dir)), half.closeFiles()); err != nil {
+			t.Fatal(err)
+		}
+		dir = next
+	}
+	again := reopen(t, dir, tiny(t), o.n, o.want)
+	again.check(t)
+	if err := errors.Join(o.Close(), again.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAFailedFlushIsTheEnd fails one flush: nothing is answered any more, the end of the process
+// loses nothing that was, and the commit that failed may or may not exist.
+func TestAFailedFlushIsTheEnd(t *testing.T) {
+	t.Parallel()
+	options := tiny(t)
+	broken := false
+	options.Flush = func(l *redolog.Log) error {
+		if broken {
+			return syscall.EIO
+		}
+		return l.Flush()
+	}
+	o := create(t, options)
+	o.load(t, rand.New(rand.NewPCG(7, 8)), 50)
+	broken = true
+	key := keyOf('e', 5000)
+	if err := o.Commit(o.n+1, []Entry{{Key: key, Value: []byte("lost?")}}); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	if value, err := o.Get(key); value != nil || err != nil {
+		t.Errorf("what failed is read: %q, %v", value, err)
+	}
+	var dir string
+	o.still(func() { dir = o.crashed(t) })
+	_ = o.Close()
+	again := reopen(t, dir, tiny(t), o.n+1, o.want)
+	if value, err := again.Get(key); err != nil {
+		t.Error(err)
+	} else if value != nil {
+		again.want[string(key)] = value
+	}
+	again.check(t)
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamageIsRefused flips a bit in every kind of file of a crashed database.
+func TestDamageIsRefused(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	r := rand.New(rand.NewPCG(9, 10))
+	o.load(t, r, 300)
+	if err := o.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	o.load(t, r, 40)
+	if err := o.Mark(); err != nil {
+		t.Fatal(err)
+	}
+	var crashed string
+	o.still(func() { crashed = o.crashed(t) })
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	at, err := storedir.ReadCheckpoint(crashed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	segment := filepath.Join(crashed, logDir, fmt.Sprintf("%010d.log", at.Log.Segment))
+	for what, flip := range map[string]struct {
+		path string
+		at   int64
+	}{
+		"the log behind the checkpoint": {segment, at.Log.Offset + 40},
+		"MANIFEST":                      {filepath.Join(crashed, IndexDir, "MANIFEST"), at.Manifest.Length / 2},
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(crashed))); err != nil {
+			t.Fatal(err)
+		}
+		rel, err := filepath.Rel(crashed, flip.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flipBit(t, filepath.Join(dir, rel), flip.at)
+		if d, err := Open(dir, tiny(t)); err == nil {
+			t.Errorf("%s is damaged, and the database is opened", what)
+			_ = d.Close()
+		}
+	}
+	// With the loss of a commit accepted, the rest is there.
+	flipBit(t, segment, at.Log.Offset+40)
+	options := tiny(t)
+	options.AcceptLoss = true
+	d, err := Open(crashed, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flipBit(t *testing.T, path string, at int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], at); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	b[0] ^= 4
+	if _, err := f.WriteAt(b[:], at); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTheFilterKnowsEveryKey fills filters while keys are committed, and outgrows them.
+func TestTheFilterKnowsEveryKey(t *testing.T) {
+	t.Parallel()
+	const keys = 48 << 10
+	options := tiny(t)
+	options.filterKeys = keys / 3
+	o := create(t, options)
+	for i := 0; i < keys; i += 512 {
+		var entries []Entry
+		for j := range 512 {
+			entries = append(entries, Entry{Key: keyOf('a', i+j), Value: []byte{1}})
+		}
+		o.n++
+		if err := o.Commit(o.n, entries); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if o.filter.lacks(e.Key) {
+				t.Fatalf("the filter lacks key %x, which was committed", e.Key)
+			}
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		f := o.filter.current.Load()
+		if f != nil && f.capacity > keys/3 && o.filter.next.Load() == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the filter does not grow")
+		}
+	}
+	wrong := 0
+	for i := range keys {
+		if o.filter.lacks(keyOf('a', i)) {
+			t.Fatalf("the filter lacks key %d", i)
+		}
+		if i < 10_000 && !o.filter.lacks(keyOf('a', keys+1000+i)) {
+			wrong++
+		}
+	}
+	if wrong > 300 {
+		t.Errorf("the filter takes %d of 10,000 keys for others", wrong)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,209 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
+)
+
+// Stored is an entry as it was read, with the place of its value.
+type Stored struct {
+	Entry
+	ref []byte
+}
+
+// Unchanged reports whether the value of an entry is still where it was read. Only the goroutine of
+// Commit calls it.
+func (d *DB) Unchanged(s Stored) (same bool, err error) {
+	if _, found := d.overlay.get(s.Key); found {
+		return false, nil
+	}
+	txn := d.Badger().NewTransactionAt(math.MaxUint64, false)
+	defer txn.Discard()
+	item, err := txn.Get(s.Key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	err = item.Value(func(ref []byte) error {
+		same = item.UserMeta() == isRef && bytes.Equal(ref, s.ref)
+		return nil
+	})
+	return same, err
+}
+
+// valueFile is a complete value file. live is the size of the entries that keys refer to.
+type valueFile struct{ length, live int64 }
+
+func (f *valueFile) wasteful() bool { return 2*f.live < f.length }
+
+// Waste returns how many bytes the complete value files have beyond twice what is live in them.
+func (d *DB) Waste(ctx context.Context) (n int64, err error) {
+	files, err := d.valueFiles(ctx)
+	for _, f := range files {
+		n += f.length - 2*f.live
+	}
+	return n, err
+}
+
+// valueFiles reads all keys. The files are listed before: what refers to a complete file was
+// committed by then, so the view shows it.
+func (d *DB) valueFiles(ctx context.Context) (map[uint64]*valueFile, error) {
+	files := map[uint64]*valueFile{}
+	for _, f := range d.index.values.Files() {
+		files[f.Number] = &valueFile{length: f.Length}
+	}
+	delete(files, d.index.values.Active())
+	if len(files) == 0 {
+		return nil, nil
+	}
+	return files, d.eachRef(ctx, func(item *Iterator, _ []byte, ref valuefile.Ref) error {
+		if f := files[ref.File]; f != nil {
+			f.live += ref.Space(item.Key())
+		}
+		return nil
+	})
+}
+
+// eachRef visits the keys whose values are in value files.
+func (d *DB) eachRef(ctx context.Context, visit func(item *Iterator, raw []byte, ref valuefile.Ref) error) error {
+	return d.View(func(v *View) error {
+		for item := range v.Items() {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if item.it.Item().UserMeta() != isRef {
+				continue
+			}
+			raw, err := item.it.Item().ValueCopy(nil)
+			if err != nil {
+				return err
+			}
+			ref, err := valuefile.ParseRef(raw)
+			if err == nil {
+				err = visit(item, raw, ref)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// reclaimBytes bounds the values that are put again at once.
+const reclaimBytes = 1 << 20
+
+// Reclaim deletes the complete value files of which less than half is live. put commits the
+// values that are live in them again, unless they were changed (see Unchanged). damaged is called
+// with values that cannot be read; their files stay.
+//
+// A file is deleted after a second look has found no key that refers to it, and a checkpoint
+// without it is durable. A crash before leaves the file, and every value where it was or is.
+func (d *DB) Reclaim(ctx context.Context, put func([]Stored) error, damaged func(key []byte, err error)) error {
+	files, err := d.valueFiles(ctx)
+	move := false
+	for n, f := range files {
+		if !f.wasteful() {
+			delete(files, n)
+		}
+		move = move || f.wasteful() && f.live > 0
+	}
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	if move {
+		if err := d.moveOut(ctx, files, put, damaged); err != nil {
+			return err
+		}
+		if err := d.keepEmpty(ctx, files); err != nil {
+			return err
+		}
+	}
+	return d.removeFiles(files)
+}
+
+// moveOut puts the values again that are live in some files.
+func (d *DB) moveOut(ctx context.Context, files map[uint64]*valueFile, put func([]Stored) error,
+	damaged func(key []byte, err error)) error {
+	var entries []Stored
+	size, most := 0, min(reclaimBytes, int(d.log.MaxFrame()/4))
+	flush := func() (err error) {
+		if len(entries) > 0 {
+			err = put(entries)
+		}
+		entries, size = nil, 0
+		return err
+	}
+	err := d.eachRef(ctx, func(item *Iterator, raw []byte, ref valuefile.Ref) error {
+		if files[ref.File] == nil {
+			return nil
+		}
+		key := item.KeyCopy()
+		value, err := d.index.values.Read(key, ref)
+		if err != nil {
+			damaged(key, err)
+			return nil
+		}
+		entries = append(entries, Stored{Entry{Key: key, Value: value}, raw})
+		if size += len(value); size >= most {
+			return flush()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// keepEmpty removes the files from the map that a key refers to.
+func (d *DB) keepEmpty(ctx context.Context, files map[uint64]*valueFile) error {
+	return d.eachRef(ctx, func(_ *Iterator, _ []byte, ref valuefile.Ref) error {
+		delete(files, ref.File)
+		return nil
+	})
+}
+
+func (d *DB) removeFiles(files map[uint64]*valueFile) error {
+	for n := range files {
+		if err := d.index.values.Retire(n); err != nil {
+			return err
+		}
+	}
+	if err := d.Checkpoint(); err != nil {
+		return err
+	}
+	for n := range files {
+		if err := d.index.values.Remove(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Compact drops what was deleted from the tables. Badger compacts nothing if all tables are in the
+// level of the newest, unless that level is full: each checkpoint adds a table to it.
+func (d *DB) Compact(ctx context.Context) error {
+	for range 2 * d.Badger().Opts().NumLevelZeroTables {
+		if err := errors.Join(d.Checkpoint(), ctx.Err()); err != nil {
+			return err
+		}
+		levels := 0
+		for _, l := range d.Badger().Levels() {
+			if l.NumTables > 0 {
+				levels++
+			}
+		}
+		if levels > 1 {
+			break
+		}
+	}
+	return d.Badger().Flatten(1)
+}

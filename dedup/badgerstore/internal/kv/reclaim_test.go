@@ -1,0 +1,194 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// sparse returns a database with value files of which little is live.
+func sparse(t *testing.T, seed uint64) *opened {
+	t.Helper()
+	o, r := create(t, tiny(t)), rand.New(rand.NewPCG(seed, 1))
+	for i := range 600 {
+		o.commit(t, Entry{Key: keyOf('e', i), Value: valueOf(r, 300+r.IntN(2000))})
+	}
+	for i := range 600 {
+		if i%10 > 0 {
+			o.commit(t, Entry{Key: keyOf('e', i)})
+		}
+	}
+	return o
+}
+
+// putAgain commits the values that are unchanged, as the store does.
+func (o *opened) putAgain(t *testing.T, values []Stored) {
+	t.Helper()
+	var entries []Entry
+	for _, v := range values {
+		if same, err := o.Unchanged(v); err != nil {
+			t.Fatal(err)
+		} else if same {
+			entries = append(entries, v.Entry)
+		}
+	}
+	if len(entries) > 0 {
+		o.commit(t, entries...)
+	}
+}
+
+func readable(t *testing.T) func([]byte, error) {
+	return func(key []byte, err error) { t.Errorf("key %x: %v", key, err) }
+}
+
+// crashes opens a copy of the files as a crash at this moment leaves them.
+func (o *opened) crashes(t *testing.T, when string) {
+	t.Helper()
+	var dir string
+	o.still(func() { dir = o.crashed(t) })
+	again := reopen(t, dir, tiny(t), o.n, o.want)
+	again.check(t)
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if t.Failed() {
+		t.Fatalf("after a crash %s", when)
+	}
+}
+
+// TestACrashAtEachStepOfReclaimingLosesNothing follows the steps of Reclaim.
+func TestACrashAtEachStepOfReclaimingLosesNothing(t *testing.T) {
+	t.Parallel()
+	ctx, o := context.Background(), sparse(t, 21)
+	files, err := o.valueFiles(ctx)
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	before := o.index.values.Bytes()
+	err = o.moveOut(ctx, files, func(values []Stored) error {
+		o.crashes(t, "before values are put again")
+		o.putAgain(t, values)
+		o.crashes(t, "after values were put again")
+		return nil
+	}, readable(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := len(files)
+	if err := o.keepEmpty(ctx, files); err != nil || len(files) != found {
+		t.Fatalf("%d of %d files are empty, %v", len(files), found, err)
+	}
+	for n := range files {
+		if err := o.index.values.Retire(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.crashes(t, "after the files were retired")
+	if err := o.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	o.crashes(t, "after a checkpoint without the files")
+	for n := range files {
+		if err := o.index.values.Remove(n); err != nil {
+			t.Fatal(err)
+		}
+		o.crashes(t, "after a file was deleted")
+	}
+	if after := o.index.values.Bytes(); after > before/4 {
+		t.Errorf("%d bytes are left of %d", after, before)
+	}
+	o.check(t)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReclaimingKeepsWhatItDidNotMove changes and deletes values between their reading and the
+// commit that would put them again, and leaves one where it was: its file stays.
+func TestReclaimingKeepsWhatItDidNotMove(t *testing.T) {
+	t.Parallel()
+	ctx, o := context.Background(), sparse(t, 22)
+	var left Stored
+	err := o.Reclaim(ctx, func(values []Stored) error {
+		if left.Key != nil {
+			o.putAgain(t, values)
+			return nil
+		}
+		left = values[0]
+		values = values[1:]
+		o.commit(t, Entry{Key: values[0].Key, Value: []byte("changed")}, Entry{Key: values[1].Key})
+		if err := o.Settle(); err != nil {
+			return err
+		}
+		o.commit(t, Entry{Key: values[2].Key, Value: []byte("changed, and in the overlay")})
+		for _, v := range values[:3] {
+			if same, err := o.Unchanged(v); err != nil || same {
+				t.Errorf("a changed value counts as unchanged, %v", err)
+			}
+		}
+		o.putAgain(t, values)
+		return nil
+	}, readable(t))
+	if err != nil || left.Key == nil {
+		t.Fatal(err)
+	}
+	o.check(t)
+	if same, err := o.Unchanged(left); err != nil || !same {
+		t.Errorf("the value that was left has moved, %v", err)
+	}
+	if waste, err := o.Waste(ctx); err != nil || waste > 3*tiny(t).ValueFile {
+		t.Errorf("%d bytes are wasted, %v", waste, err)
+	}
+	o.crashes(t, "at the end")
+	// A failed put ends it, and the end of the process.
+	errPut := errors.New("not put")
+	for i := range 600 {
+		if i%20 > 0 {
+			o.commit(t, Entry{Key: keyOf('e', i)})
+		}
+	}
+	if err := o.Reclaim(ctx, func([]Stored) error { return errPut }, readable(t)); !errors.Is(err, errPut) {
+		t.Error(err)
+	}
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := o.Reclaim(canceled, func([]Stored) error { return nil }, readable(t)); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	o.check(t)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCompactingDropsDeletedKeys compacts tables that are all in the newest level.
+func TestCompactingDropsDeletedKeys(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	for i := range 2000 {
+		o.commit(t, Entry{Key: keyOf('e', i), Value: make([]byte, 100)})
+	}
+	var deletes []Entry
+	for i := range 2000 {
+		deletes = append(deletes, Entry{Key: keyOf('e', i)})
+	}
+	for part := range slices.Chunk(deletes, 500) {
+		o.commit(t, part...)
+	}
+	if err := o.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keys := uint32(0)
+	for _, table := range o.Badger().Tables() {
+		keys += table.KeyCount
+	}
+	if keys > 100 {
+		t.Errorf("the tables have %d keys", keys)
+	}
+	o.check(t)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

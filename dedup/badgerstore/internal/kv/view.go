@@ -1,0 +1,116 @@
+package kv
+
+import (
+	"bytes"
+	"iter"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// View is the database as one commit has left it.
+type View struct {
+	index   *index
+	txn     *badger.Txn
+	version uint64
+}
+
+// View calls read with everything committed before the call. Meanwhile values stay readable.
+func (d *DB) View(read func(*View) error) error {
+	if err := d.Settle(); err != nil {
+		return err
+	}
+	a := d.applier
+	a.gate.Lock()
+	v := &View{index: d.index, txn: d.Badger().NewTransactionAt(a.applied, false), version: a.applied}
+	a.views[v.version]++
+	release := d.index.values.Hold()
+	a.gate.Unlock()
+	defer func() {
+		v.txn.Discard()
+		release()
+		a.gate.Lock()
+		defer a.gate.Unlock()
+		if a.views[v.version]--; a.views[v.version] == 0 {
+			delete(a.views, v.version)
+		}
+	}()
+	return read(v)
+}
+
+// oldestView returns the lowest version that is read; compaction keeps what it needs.
+func (a *applier) oldestView() uint64 {
+	a.gate.Lock()
+	defer a.gate.Unlock()
+	oldest := a.applied
+	for version := range a.views {
+		oldest = min(oldest, version)
+	}
+	return oldest
+}
+
+// Version returns the number of the last commit in the view.
+func (v *View) Version() uint64 { return v.version }
+
+// Get returns a copy of the value of a key, nil if the key does not exist.
+func (v *View) Get(key []byte) ([]byte, error) { return v.index.read(v.txn, key) }
+
+// Keys returns an iterator over the keys with a prefix, in order, before the first one. Close it.
+func (v *View) Keys(prefix ...byte) *Iterator {
+	o := badger.DefaultIteratorOptions
+	o.PrefetchValues, o.Prefix = false, prefix
+	it := &Iterator{it: v.txn.NewIterator(o), index: v.index}
+	it.Seek(prefix)
+	return it
+}
+
+// Items returns the items with a prefix, in order. An item is valid until the next one.
+func (v *View) Items(prefix ...byte) iter.Seq[*Iterator] {
+	return func(yield func(*Iterator) bool) {
+		it := v.Keys(prefix...)
+		defer it.Close()
+		for ; it.Valid() && yield(it); it.Next() {
+		}
+	}
+}
+
+// Iterator is at a key of a [View], or behind the last one.
+type Iterator struct {
+	it    *badger.Iterator
+	index *index
+}
+
+// Seek moves to the first key that is not before one.
+func (i *Iterator) Seek(key []byte) {
+	i.it.Seek(key)
+	i.skip()
+}
+
+// Next moves to the next key.
+func (i *Iterator) Next() {
+	i.it.Next()
+	i.skip()
+}
+
+func (i *Iterator) skip() {
+	for i.it.Valid() && isFiller(i.it.Item().Key()) {
+		i.it.Next()
+	}
+}
+
+// Valid reports whether the iterator is at a key.
+func (i *Iterator) Valid() bool { return i.it.Valid() }
+
+// Close ends the iteration.
+func (i *Iterator) Close() { i.it.Close() }
+
+// Key returns the key, which is valid until Next.
+func (i *Iterator) Key() []byte { return i.it.Item().Key() }
+
+// KeyCopy returns a copy of the key.
+func (i *Iterator) KeyCopy() []byte { return bytes.Clone(i.Key()) }
+
+// Version returns a number that is not before that of the commit that wrote the value.
+func (i *Iterator) Version() uint64 { return i.it.Item().Version() }
+
+// Value returns a copy of the value.
+func (i *Iterator) Value() ([]byte, error) { return i.index.value(i.it.Item()) }
