@@ -15,14 +15,14 @@ import (
 const applyEvery = 20 * time.Millisecond
 
 // applier puts the writes of the overlay at rest. Readers get transactions from it, between two
-// generations, so that they see whole commits.
+// changesets, so that they see whole commits.
 type applier struct {
 	overlay *overlay
 	index   *index
 	fail    func(reason string, err error)
 	probe   func() error
 
-	gate    sync.Mutex // held while a generation is written
+	gate    sync.Mutex // held while a changeset is written
 	changed sync.Cond  // applied, err
 	applied uint64     // number of the last commit at rest
 	at      redolog.Position
@@ -105,7 +105,7 @@ func (a *applier) apply() (ok, stalled bool) {
 		a.overlay.drop()
 		a.applied, a.at, a.stalls = g.last, g.end, nil
 	case errors.As(err, new(*valuefile.NotWrittenError)):
-		// Writes of the generation that are in Badger have a version that no view reads yet.
+		// Writes of the changeset that are in Badger have a version that no view reads yet.
 		a.stalls = &dedup.ErrUnavailable{Reason: "the store's file system cannot be written",
 			RetryAfter: 30 * time.Second, Err: err}
 		a.overlay.stall(a.stalls)

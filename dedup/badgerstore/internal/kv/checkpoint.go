@@ -120,7 +120,7 @@ func (c *checkpointer) pass() (at redolog.Position, commit uint64, err error) {
 	return at, commit, err
 }
 
-// fill writes filler between two generations, until Badger begins a new memory table.
+// fill writes filler between two changesets, until Badger begins a new memory table.
 func (c *checkpointer) fill() error {
 	a := c.db.applier
 	a.gate.Lock()

@@ -28,9 +28,9 @@ const (
 	cacheBytes = 64 << 20
 )
 
-// put writes a generation at a version: the number of its last commit. A value file is written
+// put writes a changeset at a version: the number of its last commit. A value file is written
 // before the references to it.
-func (x *index) put(version uint64, g *generation) error {
+func (x *index) put(version uint64, g *changeset) error {
 	x.work.Begin()
 	defer x.work.End()
 	entries, err := x.entries(g)
@@ -69,7 +69,7 @@ func (x *index) put(version uint64, g *generation) error {
 const txnKeys = 256
 
 // entries writes the larger values and returns what goes to Badger.
-func (x *index) entries(g *generation) ([]badger.Entry, error) {
+func (x *index) entries(g *changeset) ([]badger.Entry, error) {
 	size := 0
 	for k := range g.values {
 		size += len(k) + valuefile.MaxRef

@@ -206,7 +206,7 @@ const (
 )
 
 // replay applies the commits after a checkpoint and returns their number. Their version is at
-// least that of everything at rest: tables may be ahead of the checkpoint, and a generation there
+// least that of everything at rest: tables may be ahead of the checkpoint, and a changeset there
 // may have ended with a later commit. A log that ends before what is at rest is damaged, because
 // commits are flushed before they are applied.
 func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {

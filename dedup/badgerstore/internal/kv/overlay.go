@@ -6,47 +6,47 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 )
 
-// overlay holds the committed writes that are not at rest yet. Writes enter the live generation.
+// overlay holds the committed writes that are not at rest yet. Writes enter the live changeset.
 // The applier freezes it, puts it at rest, and drops it; meanwhile a new one is live. A key is in
-// the live generation, else the frozen one, else at rest: asking in this order finds the newest
+// the live changeset, else the frozen one, else at rest: asking in this order finds the newest
 // value.
 type overlay struct {
 	mu     sync.Mutex
 	room   sync.Cond
-	live   *generation
-	frozen *generation
+	live   *changeset
+	frozen *changeset
 	last   uint64 // number of the newest commit
 	end    redolog.Position
 	failed error
-	stalls error         // why the frozen generation cannot be put at rest at the moment
+	stalls error         // why the frozen changeset cannot be put at rest at the moment
 	fresh  chan struct{} // receives when there is something to apply
 }
 
-// generation is a set of writes with the newest value of each key; nil is a deleted one.
-type generation struct {
+// changeset is a set of writes with the newest value of each key; nil is a deleted one.
+type changeset struct {
 	values map[string][]byte
 	bytes  int
 	last   uint64           // number of its last commit
 	end    redolog.Position // of that commit
 }
 
-// The bounds of a generation. At them a commit waits for the applier.
+// The bounds of a changeset. At them a commit waits for the applier.
 const (
-	generationBytes = 32 << 20
-	generationKeys  = 64 << 10
+	changesetBytes = 32 << 20
+	changesetKeys  = 64 << 10
 )
 
 func newOverlay(last uint64, end redolog.Position) *overlay {
-	o := &overlay{live: newGeneration(0), last: last, end: end, fresh: make(chan struct{}, 1)}
+	o := &overlay{live: newChangeset(0), last: last, end: end, fresh: make(chan struct{}, 1)}
 	o.room.L = &o.mu
 	return o
 }
 
-// newGeneration returns an empty generation for about as many keys as the one before.
-func newGeneration(keys int) *generation { return &generation{values: make(map[string][]byte, keys)} }
+// newChangeset returns an empty changeset for about as many keys as the one before.
+func newChangeset(keys int) *changeset { return &changeset{values: make(map[string][]byte, keys)} }
 
-func (g *generation) full() bool {
-	return g.bytes >= generationBytes || len(g.values) >= generationKeys
+func (g *changeset) full() bool {
+	return g.bytes >= changesetBytes || len(g.values) >= changesetKeys
 }
 
 // get returns the newest value of a key. found is false if the overlay does not have the key; a
@@ -88,7 +88,7 @@ func (o *overlay) add(entries []Entry, n uint64, end redolog.Position) {
 	}
 }
 
-// makeRoom waits while the live generation is full.
+// makeRoom waits while the live changeset is full.
 func (o *overlay) makeRoom() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +102,7 @@ func (o *overlay) makeRoom() error {
 }
 
 // freeze returns the writes to apply next, nil if there are none.
-func (o *overlay) freeze() *generation {
+func (o *overlay) freeze() *changeset {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.frozen != nil { // it stalled
@@ -111,7 +111,7 @@ func (o *overlay) freeze() *generation {
 	if len(o.live.values) == 0 {
 		return nil
 	}
-	o.frozen, o.live = o.live, newGeneration(len(o.live.values))
+	o.frozen, o.live = o.live, newChangeset(len(o.live.values))
 	o.room.Broadcast()
 	return o.frozen
 }

@@ -16,7 +16,7 @@ func TestAReplayPutsBackWhatIsAheadOfTheCheckpoint(t *testing.T) {
 	options := tiny(t)
 	options.Segment, options.ValueFile = 8<<20, 1<<20
 	o := create(t, options)
-	o.applier.gate.Lock() // all become one generation
+	o.applier.gate.Lock() // all become one changeset
 	for n := range 2 * replayBytes / 5000 {
 		o.commit(t, Entry{Key: keyOf('e', n), Value: bytes.Repeat([]byte{byte(n)}, 4000)})
 	}
