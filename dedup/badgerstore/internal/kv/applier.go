@@ -147,3 +147,10 @@ func (a *applier) position() redolog.Position {
 	defer a.gate.Unlock()
 	return a.at
 }
+
+// pass notes that no commit follows up to a position of the log, only marks.
+func (a *applier) pass(at redolog.Position) {
+	a.gate.Lock()
+	defer a.gate.Unlock()
+	a.at = at
+}

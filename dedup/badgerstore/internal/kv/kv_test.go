@@ -488,3 +488,37 @@ func TestTheFilterKnowsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestAMarkIsNoCommit closes a database whose log ends with a mark: the next start applies nothing.
+// After a crash the first start applies what there is, and the second one nothing.
+func TestAMarkIsNoCommit(t *testing.T) {
+	t.Parallel()
+	for _, crash := range []bool{false, true} {
+		var lines bytes.Buffer
+		o := create(t, tiny(t))
+		o.commit(t, Entry{Key: keyOf('e', 1), Value: []byte("value")})
+		if err := o.Mark(); err != nil {
+			t.Fatal(err)
+		}
+		dir := o.dir
+		if crash {
+			o.still(func() { dir = o.crashed(t) })
+		}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for start := range 3 {
+			options := tiny(t)
+			options.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+			again := reopen(t, dir, options, o.n, o.want)
+			again.check(t)
+			if err := again.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if applied := bytes.Contains(lines.Bytes(), []byte("were applied")); applied != (crash && start == 0) {
+				t.Errorf("crash %v, start %d: %s", crash, start, lines.Bytes())
+			}
+			lines.Reset()
+		}
+	}
+}

@@ -244,6 +244,7 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 			Reason: fmt.Sprintf("it ends with commit %d, and commit %d is at rest", last, ahead)})
 	}
 	if len(damage) == 0 {
+		d.applier.pass(end)
 		return commits, nil
 	}
 	if !d.o.AcceptLoss {
@@ -278,6 +279,9 @@ func (d *DB) Close() error {
 	<-d.applier.stopped
 	close(d.quit)
 	d.background.Wait()
+	if d.applier.position() == d.overlay.position() {
+		d.applier.pass(d.log.End())
+	}
 	err := d.log.Close()
 	if d.failed() == nil && err == nil {
 		return d.seal()

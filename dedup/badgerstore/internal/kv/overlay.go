@@ -151,3 +151,10 @@ func (o *overlay) committed() uint64 {
 	defer o.mu.Unlock()
 	return o.last
 }
+
+// position returns the end of the newest commit.
+func (o *overlay) position() redolog.Position {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.end
+}
