@@ -196,7 +196,7 @@ func (v *conversion) space() error {
 		return err
 	}
 	free, _, err := v.options.statfs(v.dir)
-	need := u.all + 4*cmp.Or(v.options.segment, 64<<20) + v.disk.look().hard
+	need := u.all + int64(v.segments())*cmp.Or(v.options.segment, segmentSize) + v.disk.look().hard
 	if err == nil && free < need {
 		err = fmt.Errorf("the conversion needs %s of free space, and there are %s; free some space, the store is "+
 			"unchanged", mib(need), mib(free))

@@ -132,6 +132,22 @@ func (c *core) cannotOpen(err error) error {
 	return fmt.Errorf("store %s cannot be opened: %w", c.dir, err)
 }
 
+// The redo log has 16 segments of 16 MiB, and at least 4: less than a sixteenth of the file system.
+const (
+	segmentSize   = 16 << 20
+	segmentsMost  = 16
+	segmentsLeast = 4
+)
+
+// segments returns the number of segments of the log.
+func (c *core) segments() int {
+	_, total, err := c.options.statfs(c.dir)
+	if err != nil {
+		return segmentsMost
+	}
+	return int(min(segmentsMost, max(segmentsLeast, total/16/segmentSize)))
+}
+
 func (c *core) kvOptions() kv.Options {
 	o := c.options
 	return kv.Options{
@@ -139,6 +155,7 @@ func (c *core) kvOptions() kv.Options {
 		Logger: o.Logger, Fail: func(reason string, err error) { _ = c.fail(reason, err) }, AcceptLoss: o.AcceptLoss,
 		Unfiltered: record.FamilyState, // their events are read first
 		MemTable:   o.memTable, Segment: o.segment, ValueFile: o.valueFile, BlockCache: o.blockCache,
+		Segments: c.segments(),
 		Flush: func(l *redolog.Log) error {
 			c.options.step(stepFlush)
 			return c.options.flush(l)

@@ -185,3 +185,16 @@ func TestTheSizeOfAStoreIsThatOfItsFiles(t *testing.T) {
 		t.Errorf("the free space is compared with %d bytes, the store has %d", got, st.Bytes)
 	}
 }
+
+func TestTheLogIsSmallOnASmallFileSystem(t *testing.T) {
+	t.Parallel()
+	for total, want := range map[int64]int{100 << 30: 16, 2 << 30: 8, 64 << 20: 4} {
+		fs, o := diskOf(total)
+		fs.total.Store(total)
+		s := open(t, t.TempDir(), o)
+		files, err := filepath.Glob(filepath.Join(s.dir, "redo", "*.log"))
+		if err != nil || len(files) != want {
+			t.Errorf("%d segments on a file system of %s, want %d: %v", len(files), mib(total), want, err)
+		}
+	}
+}

@@ -52,6 +52,8 @@ type Options struct {
 	// Sizes in bytes: of a memory table (default 16 MiB), a segment of the log (16 MiB), a value
 	// file (64 MiB), and Badger's cache of blocks (64 MiB).
 	MemTable, Segment, ValueFile, BlockCache int64
+	// Segments is the number of segments of the log; at least 3, by default 16.
+	Segments int
 
 	// Probe returns why the file system takes no writes. Badger writes through memory maps, where
 	// an error would end the process. Nil probes nothing.

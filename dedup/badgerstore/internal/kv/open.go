@@ -259,7 +259,8 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 
 func (d *DB) logSettings(at storedir.Checkpoint) redolog.Settings {
 	return redolog.Settings{
-		Dir: filepath.Join(d.dir, logDir), Store: at.Store, SegmentSize: d.o.Segment, OpenFile: d.openSegment,
+		Dir: filepath.Join(d.dir, logDir), Store: at.Store, SegmentSize: d.o.Segment, Segments: d.o.Segments,
+		OpenFile: d.openSegment,
 	}
 }
 
