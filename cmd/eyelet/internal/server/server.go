@@ -10,7 +10,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -144,6 +146,7 @@ func (s *Server) open(ctx context.Context) error {
 	if s.rx, err = receiver.Open(c); err != nil {
 		return usage.Errorf("", "%v", err)
 	}
+	raiseProcs()
 	if operations {
 		if s.state, err = writeState(s.StateDir, s.operationsAddress()); err != nil {
 			return err
@@ -155,6 +158,18 @@ func (s *Server) open(ctx context.Context) error {
 		s.handlers[1].set(s.operations())
 	}
 	return nil
+}
+
+// leastProcs is the least number of goroutines that run at once.
+const leastProcs = 4
+
+// raiseProcs lets at least four goroutines run at once, even on fewer processors, unless the
+// environment sets the number. A flush of the store occupies one of them: on two processors the
+// receiver would run at half its speed meanwhile, and the next commit would be smaller.
+func raiseProcs() {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < leastProcs {
+		runtime.GOMAXPROCS(leastProcs)
+	}
 }
 
 // OpenTargets opens the file of the targets in the store's folder; "" is a store in memory.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -159,5 +160,24 @@ func TestDeliveriesThatAProxyReceivedWithoutTLSAreRefused(t *testing.T) {
 		if w.Code != tt.want {
 			t.Errorf("%q from %s saying %q: status %d, want %d", tt.config, tt.peer, tt.said, w.Code, tt.want)
 		}
+	}
+}
+
+// TestFewProcessorsRunFourGoroutines changes the number for the whole process, so it does not run
+// beside others.
+func TestFewProcessorsRunFourGoroutines(t *testing.T) { //nolint:paralleltest // see above
+	before := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(before)
+	t.Setenv("GOMAXPROCS", "2")
+	if raiseProcs(); runtime.GOMAXPROCS(0) != 2 {
+		t.Errorf("%d, although the environment says 2", runtime.GOMAXPROCS(0))
+	}
+	t.Setenv("GOMAXPROCS", "")
+	if raiseProcs(); runtime.GOMAXPROCS(0) != leastProcs {
+		t.Errorf("%d, want %d", runtime.GOMAXPROCS(0), leastProcs)
+	}
+	runtime.GOMAXPROCS(8)
+	if raiseProcs(); runtime.GOMAXPROCS(0) != 8 {
+		t.Errorf("%d, want 8", runtime.GOMAXPROCS(0))
 	}
 }
