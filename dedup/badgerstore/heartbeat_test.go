@@ -81,12 +81,21 @@ func (d *stuckDisk) hang(t *testing.T, id string) (claimed <-chan error, release
 	return errs, func() { d.stuck.Store(nil); close(c) }
 }
 
+// idle waits until the mark after the last commit is written.
+func idle(t *testing.T, s *Store) {
+	t.Helper()
+	for unmarked := true; unmarked; time.Sleep(2 * markAfter) {
+		onCommitter(t, s, func(c *committer) { unmarked = c.unmarked })
+	}
+}
+
 func TestAHangingCommitMakesTheStoreUnavailableUntilItEnds(t *testing.T) {
 	t.Parallel()
 	d := openStuck(t)
 	defer shut(t, d.Store)
 	ctx := context.Background()
 	mustClaim(t, d.Store, claimOf("before"), dedup.New)
+	idle(t, d.Store)
 	d.pass(d.Store, 2*failAfter)
 	if err := d.Health(ctx); err != nil {
 		t.Fatalf("an idle store: %v", err)
