@@ -19,13 +19,12 @@ type spare struct {
 	files []*os.File
 }
 
-// The number of reserved descriptors, the least for a commit, the number released for a file of
-// Badger's, and that for a table of a compaction, which writes many at once.
+// The number of reserved descriptors, the least for a commit, and the number released for a file of
+// Badger's: a table needs one for itself and one for its directory.
 const (
-	spareFiles  = 32
-	spareLeast  = 12
-	spareOpens  = 4
-	spareTables = 2
+	spareFiles = 24
+	spareLeast = 12
+	spareOpens = 4
 )
 
 var errNoDescriptors = &dedup.ErrUnavailable{
@@ -81,10 +80,6 @@ func (s *spare) onLogLine(line string) {
 	switch {
 	case strings.HasPrefix(line, "Flushing memtable, mt.size="):
 		s.release(spareOpens) // it opens a new one next
-	case strings.HasPrefix(line, "[%d] LOG Compact. Added"):
-		// It creates a table next. If that fails, Badger v4.9.6 takes the compaction for complete and
-		// deletes the tables that it read.
-		s.release(spareTables)
 	case strings.HasPrefix(line, "error flushing memtable") && exhausted(line):
 		time.AfterFunc(tablesRetry, func() { s.release(spareOpens) })
 	}
