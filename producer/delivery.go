@@ -20,6 +20,7 @@ type Delivery struct {
 	doc         document      // the body as JSON, parsed on first use
 	parsed      *parsedEvents // its CloudEvents, parsed on first use
 	looseBinary bool          // the producer's LooseBinary
+	item        [1]Item       // of a producer that does not split
 }
 
 // Item is one event of a delivery.

@@ -83,7 +83,8 @@ func (p *Producer) split(d *Delivery) ([]Item, error) {
 	if err != nil {
 		return nil, withCode(err)
 	}
-	return []Item{it}, nil
+	d.item[0] = it
+	return d.item[:], nil
 }
 
 // withCode returns an error of an extractor with a code, event_malformed if it has none.

@@ -43,6 +43,7 @@ type recording struct {
 	}
 	Now    int64
 	Expect struct{ ID, Type string }
+	Secret json.RawMessage // one, or a list that settings leaves out
 }
 
 // recorded returns the first case of a producer with the prefix.
@@ -242,6 +243,10 @@ func (r recording) settings(t *testing.T) preset.Settings {
 	t.Helper()
 	s := preset.Settings{Email: r.Config.Email, Issuers: r.Config.Issuers, WebhookID: r.Config.WebhookID,
 		MerchantID: r.Config.MerchantID}
+	var secret string
+	if json.Unmarshal(r.Secret, &secret) == nil && secret != "" {
+		s.Secrets = []string{secret}
+	}
 	if r.Config.Audience != "" {
 		s.Audience = []string{r.Config.Audience}
 	}

@@ -67,6 +67,9 @@ type HMAC struct {
 	TimestampHeaders []string
 	// TimestampUnit is time.Second or time.Millisecond since 1970. Defaults to seconds.
 	TimestampUnit time.Duration
+	// TimestampRFC3339 means that the time is a date-time of RFC 3339 in UTC with capital letters,
+	// such as 2026-11-22T20:16:00.5Z, in place of a number.
+	TimestampRFC3339 bool
 	// IDHeaders are the fields with the signed identifier: one, or one per field of Headers.
 	IDHeaders []string
 	// Content is what is signed: literal text around the placeholders {body}, {timestamp} (as
@@ -79,7 +82,8 @@ type HMAC struct {
 	// begins after the last character of the text before it. An identifier, field or URL that
 	// holds this character is refused (component_unsupported). Check refuses a part without
 	// such text, or with text that the part may always hold: a digit beside {timestamp}, a
-	// character of a URI (RFC 3986 section 2) beside {url}.
+	// character of a URI (RFC 3986 section 2) beside {url}. A date-time shows its own ends by its
+	// two colons and its Z, so it needs no text beside it, and a colon ends the part beside it.
 	Content string
 	// Malleable accepts an ambiguous Content, for vendors that sign one. Identity.Malleable is
 	// then set, and a URL with a query is refused if no text ends {url}.
@@ -122,7 +126,7 @@ func (h *HMAC) Ambiguous() []string {
 
 // Binds implements [Binder]. It needs no secret.
 func (h *HMAC) Binds() Binding {
-	p := &hmacPlan{custom: h.Contents, config: h.Config, url: h.URL}
+	p := &hmacPlan{custom: h.Contents, config: h.Config, url: h.URL, rfc3339: h.TimestampRFC3339}
 	if p.setFields(h) != nil || p.setEntries(h) != nil && len(p.entries) == 0 || len(p.headers) == 0 {
 		return Binding{}
 	}

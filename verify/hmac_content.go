@@ -143,6 +143,9 @@ func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 		stamp = now.UnixMilli()
 	}
 	s.timestamp = strconv.FormatInt(stamp, 10)
+	if p.rfc3339 {
+		s.timestamp = now.UTC().Format(time.RFC3339)
+	}
 	contents, err := p.contents(r, body, s)
 	if err != nil {
 		return fmt.Errorf("sign: %w", err)

@@ -29,6 +29,7 @@ type hmacPlan struct {
 	keys             []hmacKey
 	publicKeys       []ed25519.PublicKey
 	unit             time.Duration
+	rfc3339          bool // the time is a date-time, not a number
 	template         []part
 	constants        segments   // one per part of the template; nil for variable parts
 	stableParts      []int      // parts of the template that do not change with the time
@@ -44,7 +45,7 @@ type hmacPlan struct {
 func newHMACPlan(h *HMAC) (*hmacPlan, error) {
 	p := &hmacPlan{
 		separator: h.Separator, encoding: h.Encoding, config: h.Config,
-		custom: h.Contents, publicKeys: h.PublicKeys, url: h.URL,
+		custom: h.Contents, publicKeys: h.PublicKeys, url: h.URL, rfc3339: h.TimestampRFC3339,
 	}
 	err := errors.Join(
 		p.setFields(h), p.setHashes(h), p.setEntries(h), p.setTemplate(h), p.setTimestamp(h), p.setKeys(h))
@@ -196,6 +197,7 @@ func (p *hmacPlan) setTimestamp(h *HMAC) error {
 	p.unit = cmp.Or(h.TimestampUnit, time.Second)
 	known := p.unit == time.Second || p.unit == time.Millisecond
 	errs.addIf(!known, "timestamp unit: %v is neither 1s nor 1ms", p.unit)
+	errs.addIf(p.rfc3339 && h.TimestampUnit != 0, "timestamp: both a unit and RFC 3339")
 	inEntry, inHeader := p.timedEntries, len(h.TimestampHeaders) > 0
 	errs.addIf(inEntry && inHeader, "timestamp: both a header and an entry")
 	errs.addIf(h.Contents == nil && (inEntry || inHeader) && !p.templateHolds(partTimestamp),

@@ -65,7 +65,7 @@ func (p *hmacPlan) read(r *http.Request, buffer []signature) (signatureHead, []s
 		return signatureHead{}, nil, &Error{Code: TimestampMissing, Component: name}
 	}
 	var ok bool
-	if s.signedAt, ok = parseTimestamp(s.timestamp, p.unit); !ok {
+	if s.signedAt, ok = p.parseTime(s.timestamp); !ok {
 		return signatureHead{}, nil, &Error{Code: TimestampMalformed, Component: name}
 	}
 	return s, sigs, nil
@@ -198,6 +198,32 @@ func (p *hmacPlan) readID(r *http.Request, name string) (string, error) {
 		}
 	}
 	return id, err
+}
+
+func (p *hmacPlan) parseTime(s string) (time.Time, bool) {
+	if p.rfc3339 {
+		return parseDateTime(s)
+	}
+	return parseTimestamp(s, p.unit)
+}
+
+// maxDateTime is the length of a date-time with nanoseconds.
+const maxDateTime = len("2006-01-02T15:04:05.999999999Z")
+
+// parseDateTime reads a date-time in UTC. Only digits may be where RFC 3339 has them, so that the
+// text has one T, two colons and one Z at known places.
+func parseDateTime(s string) (time.Time, bool) {
+	const form = "0000-00-00T00:00:00"
+	if len(s) <= len(form) || len(s) > maxDateTime {
+		return time.Time{}, false
+	}
+	for i := range len(form) {
+		if form[i] == '0' && !isDigit(s[i]) {
+			return time.Time{}, false
+		}
+	}
+	at, err := time.Parse("2006-01-02T15:04:05.999999999Z", s)
+	return at, err == nil && !strings.Contains(s, ",") // which time.Parse reads as a full stop
 }
 
 // parseTimestamp reads a time since 1970 in decimal digits.

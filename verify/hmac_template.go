@@ -190,7 +190,7 @@ func (p *hmacPlan) setBoundaries(h *HMAC) error {
 	}
 	var errs []error
 	for i, q := range p.template {
-		if q.kind == partConfig || q.isBody() || p.constant(q) != "" {
+		if q.kind == partConfig || q.isBody() || p.constant(q) != "" || p.isDateTime(q) {
 			continue
 		}
 		next, beside := i+1, "follows"
@@ -216,6 +216,8 @@ func (p *hmacPlan) edge(i int, first bool) (byte, bool) {
 		return 0, false
 	}
 	switch text := p.constant(p.template[i]); {
+	case p.isDateTime(p.template[i]):
+		return ':', true
 	case text == "":
 		return 0, false
 	case first:
@@ -224,6 +226,10 @@ func (p *hmacPlan) edge(i int, first bool) (byte, bool) {
 		return text[len(text)-1], true
 	}
 }
+
+// isDateTime reports whether the part is a date-time. Beside a part without colons its two colons
+// show where it begins, and its only Z where it ends.
+func (p *hmacPlan) isDateTime(q part) bool { return p.rfc3339 && q.kind == partTimestamp }
 
 // constant returns the text of a part that is the same in every delivery, else "".
 func (p *hmacPlan) constant(q part) string {

@@ -37,9 +37,12 @@ func presetSettings() map[string]string {
 		"chargebee":       "query: key, value_file: plain.txt",
 		"cloudevents":     "bearer_file: plain.txt, batch: true, origins: [o.example], rate: 100",
 		"datatrans":       "secret_file: hex.txt",
+		"discord":         "secret: " + strings.Repeat("0b", 32),
 		"dwolla":          "secrets_file: plain.txt",
+		"mcp-events":      "keys: {sub_17: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD}",
 		"github":          "secret_file: plain.txt, allow_sha1: true",
 		"gitlab":          "secrets_file: plain.txt",
+		"gitlab-signed":   "secret: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
 		"google-eventarc": google,
 		"google-pubsub":   google,
 		"meta":            "secret_file: plain.txt, verify_token_file: plain.txt",
@@ -102,6 +105,7 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 		"chargebee":        "bearer: the-kettle-is-on-17",
 		"azure-event-grid": "query: code, value: the-kettle-is-on-17",
 		"gitlab":           "header: X-Token, value: the-kettle-is-on-17",
+		"okta":             "secret_file: plain.txt, header: X-Hook-Secret",
 	}
 	for _, vendor := range preset.All() {
 		for _, settings := range []string{cmp.Or(all[vendor.Name], "secret_file: plain.txt"), more[vendor.Name]} {
@@ -231,7 +235,8 @@ func TestSamplesAreSignedForTheURLOfTheVendor(t *testing.T) {
 // verifies like the vendor's.
 func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
 	t.Parallel()
-	vendorsOnly := []string{"aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
+	vendorsOnly := []string{"aws-sns", "discord", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal",
+		"yandex-pay"}
 	all := presetSettings()
 	all["azure-event-grid"] = "query: code, value_file: plain.txt" // not the token, which Microsoft signs
 	for _, vendor := range preset.All() {

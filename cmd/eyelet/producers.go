@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -18,7 +19,7 @@ func producersCommand(p *program) *cobra.Command {
 		Use: "producers", Short: "List the presets", Args: cobra.NoArgs,
 		Long: "Lists the producers that `preset: NAME` knows: how they authenticate, where the identifier of an\n" +
 			"event is, how long it is remembered, how soon they expect a response, what they accept as one, and\n" +
-			"how long they retry. -o json adds the settings and the vendor's documentation.",
+			"how long they retry, and common event types. -o json adds the settings and the documentation.",
 	}
 	format := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
@@ -26,10 +27,11 @@ func producersCommand(p *program) *cobra.Command {
 			return printPresets(p.Out)
 		}
 		t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tWINDOW\tDEADLINE\tWANTS\tIDENTITY")
+		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tWINDOW\tDEADLINE\tWANTS\tIDENTITY\tTYPES")
 		for _, known := range preset.All() {
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID,
-				hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class())
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID,
+				hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class(),
+				strings.Join(known.Types(), " "))
 		}
 		return t.Flush()
 	}
@@ -43,7 +45,7 @@ func printPresets(w io.Writer) error {
 			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": known.Window().String(),
 			"deadline": known.Deadline,
 			"wants":    known.Wants, "identity": known.Class().String(), "settings": append([]string{}, known.Uses...),
-			"docs": known.Docs,
+			"types": append([]string{}, known.Types()...), "docs": known.Docs,
 		})
 		if err != nil {
 			return err

@@ -13,15 +13,14 @@ import (
 func TestClassOfEveryPreset(t *testing.T) {
 	t.Parallel()
 	want := map[producer.Class]string{
-		producer.ClassIDSigned: "adyen aws-sns dwolla interledger-rafiki openbanking-uk paypal slack square " +
-			"standard-webhooks stripe svix " +
-			"worldpay yandex-pay",
-		producer.ClassTimeSigned:    "datatrans zoom",
+		producer.ClassIDSigned: "discord adyen aws-sns dwolla gitlab-signed intercom interledger-rafiki line " +
+			"mcp-events openbanking-uk paddle paypal slack square standard-webhooks stripe svix twitch typeform " +
+			"workos worldpay yandex-pay",
+		producer.ClassTimeSigned:    "calendly datatrans linear zendesk zoom",
 		producer.ClassContentSigned: "github razorpay shopify shopify-events twilio",
 		producer.ClassUnnamed:       "adyen-platform meta websub",
 		producer.ClassUnsigned: "aws-eventbridge azure-event-grid chargebee cloudevents gitlab google-eventarc " +
-			"google-pubsub webengage " +
-			"yookassa",
+			"google-pubsub mailgun okta telegram webengage yookassa",
 	}
 	got := map[string]producer.Class{}
 	for class, names := range want {
@@ -151,7 +150,8 @@ func TestPresetsRememberedBeyondTheWindow(t *testing.T) {
 	remembered := map[string]bool{
 		"adyen": true, "adyen-platform": true, "dwolla": true, "github": true, "meta": true, "razorpay": true,
 		"shopify":        true,
-		"shopify-events": true, "square": true, "twilio": true, "worldpay": true,
+		"shopify-events": true, "square": true, "twilio": true, "worldpay": true, "intercom": true,
+		"line": true, "typeform": true,
 	}
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s)

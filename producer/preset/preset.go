@@ -22,10 +22,11 @@ var fiveMinutes = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minut
 // All returns the presets in the order of their names.
 func All() []Preset {
 	return []Preset{
-		adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, chargebee, cloudEvents,
-		datatrans, dwolla, gitHub, gitLab, googleEventarc, googlePubSub, interledgerRafiki, meta,
-		openBankingUK, payPal, razorpay, shopify, shopifyEvents, slack, square, standardWebhooks,
-		stripe, svix, twilio, webEngage, webSub, worldpay, yandexPay, yooKassa, zoom,
+		adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, calendly, chargebee, cloudEvents,
+		datatrans, discord, dwolla, gitHub, gitLab, gitLabSigned, googleEventarc, googlePubSub, intercom,
+		interledgerRafiki, line, linear, mailgun, mcpEvents, meta, okta, openBankingUK, paddle, payPal,
+		razorpay, shopify, shopifyEvents, slack, square, standardWebhooks, stripe, svix, telegram, twilio, twitch,
+		typeform, webEngage, webSub, workOS, worldpay, yandexPay, yooKassa, zendesk, zoom,
 	}
 }
 
@@ -62,6 +63,7 @@ type Preset struct {
 	fields               []string // without credentials
 
 	build  func(*producer.Producer, Settings) // sets the scheme, and what a setting changes
+	types  []string                           // common event types, besides that of the sample
 	sample sample                             // zero where only the vendor can sign
 }
 
@@ -88,6 +90,15 @@ func (p Preset) producer(s Settings) producer.Producer {
 	}
 	p.build(&made, s)
 	return made
+}
+
+// Types are common event types of the vendor, not all of them; the first is that of the sample.
+// It is empty where the types are the sender's own.
+func (p Preset) Types() []string {
+	if p.sample.kind == "" {
+		return p.types
+	}
+	return append([]string{p.sample.kind}, p.types...)
 }
 
 // Window is how long the preset remembers identifiers: as long as the vendor retries, and a day.

@@ -37,6 +37,10 @@ func presetSettings() map[string]Settings {
 		"chargebee":        {Username: "kettle", Password: testSecret},
 		"azure-event-grid": {Query: "code", Value: testSecret}, "cloudevents": {Bearer: testSecret},
 		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain,
+		"calendly": plain, "intercom": plain, "line": plain, "linear": plain, "okta": plain, "paddle": plain,
+		"mailgun": plain, "mcp-events": {Keys: map[string]string{"sub_17": testWhsec}}, "twitch": plain,
+		"zendesk":  plain,
+		"telegram": plain, "typeform": plain, "workos": plain, "gitlab-signed": standard,
 		"shopify":        plain,
 		"shopify-events": plain, "slack": plain, "twilio": plain, "zoom": plain, "stripe": plain,
 		"meta":              {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
@@ -260,14 +264,18 @@ func mutations(r *http.Request, body []byte, covered []string, signature string)
 
 // signatureFields are the fields of signatures, by preset. Missing presets sign no bytes: adyen
 // signs eight members of the body, aws-eventbridge, azure-event-grid, chargebee, cloudevents,
-// gitlab and webengage send credentials, and yookassa has only addresses.
+// gitlab, mailgun, okta, telegram and webengage send credentials, and yookassa has only addresses.
 var signatureFields = map[string]string{
 	"adyen-platform": "HmacSignature", "datatrans": "Datatrans-Signature", "dwolla": "X-Request-Signature-SHA-256",
 	"github": "X-Hub-Signature-256", "interledger-rafiki": "Rafiki-Signature", "meta": "X-Hub-Signature-256",
 	"razorpay": "X-Razorpay-Signature", "shopify": "X-Shopify-Hmac-Sha256", "shopify-events": "Shopify-Hmac-Sha256",
 	"slack": "X-Slack-Signature", "square": "x-square-hmacsha256-signature", "standard-webhooks": "webhook-signature",
 	"stripe": "Stripe-Signature", "svix": "svix-signature", "twilio": "X-Twilio-Signature", "websub": "X-Hub-Signature",
-	"worldpay": "Event-Signature", "zoom": "x-zm-signature",
+	"worldpay": "Event-Signature", "zoom": "x-zm-signature", "calendly": "Calendly-Webhook-Signature",
+	"gitlab-signed": "webhook-signature", "intercom": "X-Hub-Signature", "line": "X-Line-Signature",
+	"linear": "Linear-Signature", "paddle": "Paddle-Signature", "typeform": "Typeform-Signature",
+	"workos": "WorkOS-Signature", "mcp-events": "webhook-signature", "zendesk": "X-Zendesk-Webhook-Signature",
+	"twitch": "Twitch-Eventsub-Message-Signature",
 }
 
 func TestEveryChangeOfASignedByteIsRefused(t *testing.T) {
@@ -365,8 +373,13 @@ func TestOldAndEarlySignaturesAreRefused(t *testing.T) {
 			t.Skip("no signed time")
 		}
 		past, future := 5*time.Minute, 5*time.Minute
-		if p.Name == "stripe" {
+		switch p.Name {
+		case "stripe":
 			future = time.Minute
+		case "twitch":
+			past = 10 * time.Minute
+		case "mailgun":
+			past = 9 * time.Hour
 		}
 		for at, want := range map[time.Duration]verify.Code{
 			past: "", past + time.Second: verify.TimestampTooOld, -future: "",
@@ -382,7 +395,8 @@ func TestOldAndEarlySignaturesAreRefused(t *testing.T) {
 func TestPayloadsAreComparedUnlessTheIdentifierIsSigned(t *testing.T) {
 	t.Parallel()
 	signed := []string{
-		"adyen", "dwolla", "interledger-rafiki", "slack", "square", "standard-webhooks", "stripe", "svix", "worldpay",
+		"adyen", "dwolla", "gitlab-signed", "intercom", "interledger-rafiki", "line", "mcp-events", "paddle", "slack",
+		"square", "standard-webhooks", "stripe", "svix", "twitch", "typeform", "workos", "worldpay",
 	}
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s).WithDefaults()

@@ -1,0 +1,75 @@
+package preset
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Discord receives webhook events and interactions of a Discord application. A key is the
+// application's public key, 64 hexadecimal digits. The signed pings with which Discord checks a
+// URL are answered: 204 for events, a pong for interactions.
+//
+// An interaction has an id; events have none, and a digest of the signed content identifies
+// them. The event type is event.type ("APPLICATION_AUTHORIZED"), or the number of an
+// interaction's type. Time and body are signed without a separator; moved digits leave no JSON
+// object, and are refused.
+//
+// Sources, read in November 2026: Discord's documentation of webhook events,
+// discord-interactions 4.4.0 and discordgo 0.29.0. The tolerance of 5 minutes is ours. That
+// Discord waits 3 seconds and tries for 10 minutes is general knowledge.
+//
+// https://docs.discord.com/developers/events/webhook-events
+func Discord(keys ...string) producer.Producer { return discord.producer(Settings{Secrets: keys}) }
+
+var discord = Preset{
+	Name: "discord", Docs: "https://docs.discord.com/developers/events/webhook-events",
+	Auth: "Ed25519 of time and body", ID: "body id, or a digest", Deadline: "3 s", Wants: "2xx; 10 min",
+	Uses: []string{"secrets"}, fields: []string{"X-Signature-*"},
+	key: producer.JSON("id"), kind: producer.First(producer.JSON("event.type"), producer.JSON("type")),
+	tolerance: fiveMinutes, window: day + time.Hour,
+	build: func(p *producer.Producer, s Settings) {
+		scheme := &verify.HMAC{
+			Headers: []string{"X-Signature-Ed25519"}, Entries: []string{"{ed25519}"}, Encoding: verify.Hex,
+			TimestampHeaders: []string{"X-Signature-Timestamp"}, Content: "{timestamp}{body}", Malleable: true,
+		}
+		for _, text := range s.Secrets {
+			key, err := hex.DecodeString(text)
+			if err != nil || len(key) != ed25519.PublicKeySize {
+				p.Err = errors.Join(p.Err, errors.New("a public key is not 64 hexadecimal digits"))
+				continue
+			}
+			scheme.PublicKeys = append(scheme.PublicKeys, key)
+		}
+		signedBy(p, scheme)
+		p.Handshake = discordHandshake
+	},
+	types: []string{"APPLICATION_AUTHORIZED", "APPLICATION_DEAUTHORIZED", "ENTITLEMENT_CREATE", "2", "3"},
+}
+
+// discordHandshake answers pings. Type 0 is the ping of events; type 1 is that of interactions,
+// and of an event if it has one.
+func discordHandshake(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
+	if doc, err := d.JSON(); err != nil || doc[0] != '{' {
+		return nil, malformed("body", verify.Public("not a JSON object"))
+	}
+	kind, err := producer.JSON("type").Extract(d)
+	if err != nil {
+		return nil, err
+	}
+	switch event := valueAt(d.Body, "event"); {
+	case kind == "0":
+		return &dedup.Response{Status: http.StatusNoContent}, nil
+	case kind == "1" && event == nil:
+		header := http.Header{"Content-Type": {"application/json"}}
+		return &dedup.Response{Status: http.StatusOK, Header: header, Body: []byte(`{"type":1}`)}, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,76 @@
+package preset
+
+import (
+	"context"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Twitch receives EventSub notifications of Twitch. A secret is the one that the app gave when
+// it subscribed, 10 to 100 characters. The signed challenge with which Twitch checks a callback
+// is answered.
+//
+// The signed Twitch-Eventsub-Message-Id identifies the message. The event type is the
+// subscription's ("channel.follow"), or "revocation" once the subscription is no longer enabled;
+// both are read from the body, because Twitch-Eventsub-Message-Type is not signed. Messages are
+// accepted for 10 minutes.
+//
+// Sources, read in November 2026: Twitch's page on webhook events. How long Twitch resends a
+// message is not documented.
+//
+// https://dev.twitch.tv/docs/eventsub/handling-webhook-events
+func Twitch(secrets ...string) producer.Producer { return twitch.producer(Settings{Secrets: secrets}) }
+
+var twitch = Preset{
+	Name: "twitch", Docs: "https://dev.twitch.tv/docs/eventsub/handling-webhook-events",
+	Auth: "HMAC-SHA256 of id, time and body", ID: "Twitch-Eventsub-Message-Id", Deadline: "a few s", Wants: "2xx",
+	Uses: []string{"secrets"}, fields: []string{"Twitch-Eventsub-*"},
+	key: producer.Header("Twitch-Eventsub-Message-Id"), keyRequired: true, kind: twitchKind{},
+	fingerprint: producer.FingerprintNone, window: 2 * day,
+	tolerance: verify.Tolerance{Past: 10 * time.Minute, Future: 5 * time.Minute},
+	build: func(p *producer.Producer, s Settings) {
+		signedByHMAC(p, &verify.HMAC{
+			Headers: []string{"Twitch-Eventsub-Message-Signature"}, Entries: []string{"sha256={sig}"},
+			IDHeaders:        []string{"Twitch-Eventsub-Message-Id"},
+			TimestampHeaders: []string{"Twitch-Eventsub-Message-Timestamp"}, TimestampRFC3339: true,
+			Encoding: verify.Hex, Content: "{id}{timestamp}{body}",
+		}, s.Secrets)
+		p.Handshake = twitchHandshake
+	},
+	types: []string{"channel.follow", "stream.offline", "channel.subscribe", "revocation"},
+	sample: sample{kind: "stream.online", header: map[string]string{"Twitch-Eventsub-Message-Id": "{id}"},
+		body: `{"subscription":{"id":"sub-17","status":"enabled","type":"{type}","version":"1"},` +
+			`"event":{"id":"17","broadcaster_user_id":"17","started_at":"{time}"}}`},
+}
+
+// twitchKind reads the type of the subscription, or "revocation" if it has ended.
+type twitchKind struct{}
+
+func (twitchKind) Extract(d *producer.Delivery) (string, error) {
+	status, err := producer.JSON("subscription.status").Extract(d)
+	if err != nil || status != "enabled" && status != "" {
+		return "revocation", err
+	}
+	return producer.JSON("subscription.type").Extract(d)
+}
+
+func (twitchKind) Consumes() []string { return []string{"@body"} }
+func (twitchKind) String() string     { return "json:subscription.type" }
+
+func twitchHandshake(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
+	status, err := producer.JSON("subscription.status").Extract(d)
+	if err != nil || status != "webhook_callback_verification_pending" {
+		return nil, err
+	}
+	challenge, err := producer.JSON("challenge").Extract(d)
+	if err != nil {
+		return nil, err
+	}
+	if challenge == "" {
+		return nil, malformed("json:challenge", nil)
+	}
+	return echo(challenge), nil
+}
