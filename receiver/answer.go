@@ -197,7 +197,8 @@ func (r *answerRun) finish(ctx context.Context, result dedup.Result, res runResu
 	}
 	if result.Response.Status != 0 {
 		r.rec.Response = result.Response
-		res.reply = storedReply(r.p, r.rec, false)
+		stored := storedReply(r.p, &r.rec, false)
+		res.reply = &stored
 	}
 	return res
 }

@@ -14,7 +14,7 @@ import (
 
 // body reads the body of one request, once, under its limits. It is for one goroutine.
 type body struct {
-	from     io.Reader
+	from     io.ReadCloser
 	w        http.ResponseWriter // of the connection
 	limit    int64               // of the producer, in bytes
 	declared int64               // Content-Length; -1 when unknown
@@ -68,6 +68,7 @@ func (b *body) readAll() ([]byte, error) {
 			return buf, fail(codeBodyTooLarge, nil)
 		case err == io.EOF:
 			b.setDeadline(time.Time{})
+			_ = b.from.Close() // net/http would look for the rest of an open one
 			return buf, nil
 		case err != nil:
 			return buf, bodyError(err)

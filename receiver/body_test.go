@@ -23,8 +23,29 @@ func newTestBody(r io.Reader, declared, limit, most int64) (b *body, used func()
 	l := admission.NewLimiter(most, most-1, 1)
 	permit := l.Admit("shop", netip.Addr{}, time.Now())
 	return &body{
-		from: r, declared: declared, limit: limit, permit: &permit,
+		from: io.NopCloser(r), declared: declared, limit: limit, permit: &permit,
 	}, func() int64 { return l.Usage().Bodies }
+}
+
+// closer records that it was closed.
+type closer struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closer) Close() error { c.closed = true; return nil }
+
+// net/http looks for more of a body that is not closed.
+func TestAWholeBodyIsClosed(t *testing.T) {
+	t.Parallel()
+	for text, whole := range map[string]bool{"four": true, "five!": true, "longer": false} {
+		b, _ := newTestBody(nil, -1, 5, 1<<20)
+		from := &closer{Reader: strings.NewReader(text)}
+		b.from = from
+		if _, err := b.read(); from.closed != whole || (err == nil) != whole {
+			t.Errorf("%s: closed %t, %v", text, from.closed, err)
+		}
+	}
 }
 
 func TestBodyIsReadOnceAndWhole(t *testing.T) {

@@ -228,7 +228,7 @@ func messageOf(t *testing.T, name string, r *http.Request, body []byte) message 
 // unsignedPresets authenticate the sender, but not what it sends.
 var unsignedPresets = []string{
 	"aws-eventbridge", "azure-event-grid", "chargebee", "cloudevents", "gitlab", "google-eventarc", "google-pubsub",
-	"webengage", "yookassa",
+	"mailgun", "okta", "telegram", "webengage", "yookassa",
 }
 
 // presetCaptures are deliveries of all presets.
@@ -255,6 +255,7 @@ func presetCaptures(t *testing.T) map[string]capture {
 	for name, prefix := range map[string]string{
 		"aws-sns": "valid: made, version 2", "google-eventarc": "valid: plain", "google-pubsub": "valid: plain",
 		"openbanking-uk": "valid",
+		"discord":        "valid: an interaction",
 		"paypal":         "valid: made chain root", "yandex-pay": "valid",
 	} {
 		rec := recorded(t, name, prefix)

@@ -41,10 +41,10 @@ type claimParts struct {
 	tasks      [1]dedup.NewTask
 }
 
-func claimsOf(entries []entry) []dedup.Claim {
-	claims := make([]dedup.Claim, len(entries))
+func (d *delivery) claims(entries []entry) []dedup.Claim {
+	claims := d.claim[:0]
 	for i := range entries {
-		claims[i] = entries[i].claim
+		claims = append(claims, entries[i].claim)
 	}
 	return claims
 }
@@ -64,7 +64,10 @@ func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 
 // entries turns the items of the delivery into claims.
 func (d *delivery) entries() []entry {
-	entries := make([]entry, len(d.items))
+	entries := d.entry[:]
+	if len(d.items) != 1 {
+		entries = make([]entry, len(d.items))
+	}
 	base := dedup.Payload{
 		Producer: d.ep.p.Name, Endpoint: d.ep.p.Name, Method: d.r.Method,
 		Target: d.target.redacted(d.ep.p.SecretQuery), Header: storedHeader(d.r.Header, d.ep.secretHeaders),

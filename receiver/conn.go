@@ -1,12 +1,12 @@
 package receiver
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 )
 
 // maxRefusals is how many deliveries in a row a connection may bring that fail before they are
@@ -31,20 +31,33 @@ type conn struct {
 	proxy   bool // a trusted one
 	counted bool
 
-	stage stage
-	elems []*list.Element // in the lines of its groups
+	stage  stage
+	places [2]place // in the lines of its groups
 
-	head     int64 // bytes read since the last request
-	headElem *list.Element
+	head      int64 // bytes read since the last request
+	headPlace place // among the incomplete heads
 
 	requests, verified int
 	refused            int // deliveries in a row
+
+	// awaits and partial can be read without the lock: there is no request, and head is counted.
+	awaits, partial atomic.Bool
+}
+
+// newConn returns the connection of a Listener. It is not counted yet.
+func newConn(c net.Conn, of *Listener) *conn {
+	out := &conn{Conn: c, of: of, groups: []*group{of.all}}
+	out.headPlace.conn = out
+	for i := range out.places {
+		out.places[i].conn = out
+	}
+	return out
 }
 
 // Read counts what is read while there is no request: it belongs to a head.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 {
+	if n > 0 && c.awaits.Load() {
 		c.of.countHead(c, int64(n))
 	}
 	return n, err
@@ -52,9 +65,11 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // Write ends the count of a head: a response follows a complete one.
 func (c *conn) Write(p []byte) (int, error) {
-	c.of.mu.Lock()
-	c.settleHead()
-	c.of.mu.Unlock()
+	if c.partial.Load() {
+		c.of.mu.Lock()
+		c.settleHead()
+		c.of.mu.Unlock()
+	}
 	return c.Conn.Write(p)
 }
 
@@ -83,6 +98,47 @@ type connAddr struct {
 	conn *conn
 }
 
+// line holds connections in the order in which they joined. The zero line is empty. Joining one
+// allocates nothing, because each request makes its connection change lines several times.
+type line struct{ oldest, newest *place }
+
+// place is the place of a connection in a line, in one at a time.
+type place struct {
+	conn         *conn
+	in           *line // nil for none
+	older, newer *place
+}
+
+// join makes the place the newest of a line.
+func (p *place) join(l *line) {
+	p.leave()
+	p.in, p.older = l, l.newest
+	if l.newest == nil {
+		l.oldest = p
+	} else {
+		l.newest.newer = p
+	}
+	l.newest = p
+}
+
+// leave removes the place from its line, if it is in one.
+func (p *place) leave() {
+	if p.in == nil {
+		return
+	}
+	if p.older == nil {
+		p.in.oldest = p.newer
+	} else {
+		p.older.newer = p.newer
+	}
+	if p.newer == nil {
+		p.in.newest = p.older
+	} else {
+		p.newer.older = p.older
+	}
+	p.in, p.older, p.newer = nil, nil, nil
+}
+
 // countHead counts bytes of a head. When there are too many, it closes the connections with the
 // oldest incomplete heads.
 func (l *Listener) countHead(c *conn, n int64) {
@@ -91,15 +147,16 @@ func (l *Listener) countHead(c *conn, n int64) {
 		l.mu.Unlock()
 		return
 	}
-	if c.headElem == nil {
-		c.headElem = l.heads.PushBack(c)
+	if !c.partial.Load() {
+		c.partial.Store(true)
+		c.headPlace.join(&l.heads)
 		c.moveTo(stageWaiting) // it is no longer idle
 	}
 	c.head += n
 	l.headBytes += n
 	var closing []*conn
 	for l.headBytes > l.limits.HeadBytes {
-		first := l.heads.Front().Value.(*conn)
+		first := l.heads.oldest.conn
 		l.remove(first)
 		l.closed.HeadBytes++
 		closing = append(closing, first)
@@ -110,30 +167,26 @@ func (l *Listener) countHead(c *conn, n int64) {
 
 // settleHead ends the count of a head that is complete or will not be.
 func (c *conn) settleHead() {
-	if c.headElem == nil {
-		return
-	}
-	c.of.heads.Remove(c.headElem)
+	c.partial.Store(false)
+	c.headPlace.leave()
 	c.of.headBytes -= c.head
-	c.head, c.headElem = 0, nil
+	c.head = 0
 }
 
 // moveTo puts the connection at the end of the lines of a stage.
 func (c *conn) moveTo(to stage) {
-	for i, elem := range c.elems {
-		c.groups[i].lines[c.stage].Remove(elem)
-	}
-	c.stage, c.elems = to, nil
-	if to == stageVerified {
-		return
-	}
-	for _, g := range c.groups {
-		c.elems = append(c.elems, g.lines[to].PushBack(c))
+	c.stage = to
+	for i, g := range c.groups {
+		if to == stageVerified {
+			c.places[i].leave()
+		} else {
+			c.places[i].join(&g.lines[to])
+		}
 	}
 }
 
-// updateStage sets the stage after a request began, was verified, or ended.
-func (c *conn) updateStage() {
+// update sets the stage after a request began, was verified, or ended.
+func (c *conn) update() {
 	to := stageWaiting
 	switch {
 	case c.verified > 0:
@@ -141,6 +194,7 @@ func (c *conn) updateStage() {
 	case c.requests > 0:
 		to = stageUnverified
 	}
+	c.awaits.Store(c.counted && c.requests == 0)
 	if c.counted && to != c.stage {
 		c.moveTo(to)
 	}
@@ -165,12 +219,13 @@ func trackRequest(ctx context.Context) connRequest {
 }
 
 // verified marks the request as one for which the connection must stay.
-func (at *connRequest) verified() {
-	if at.isVerified {
-		return
+func (at *connRequest) verified() { at.change(at.verify) }
+
+func (at *connRequest) verify(c *conn) {
+	if !at.isVerified {
+		at.isVerified = true
+		c.verified++
 	}
-	at.isVerified = true
-	at.change(func(c *conn) { c.verified++ })
 }
 
 func (at *connRequest) end() {
@@ -184,8 +239,10 @@ func (at *connRequest) end() {
 
 // authentic records that a delivery was authenticated, which resets the count of refusals.
 func (at *connRequest) authentic() {
-	at.verified()
-	at.change(func(c *conn) { c.refused = 0 })
+	at.change(func(c *conn) {
+		at.verify(c)
+		c.refused = 0
+	})
 }
 
 // refused records that a delivery failed before it was authenticated, and reports whether the
@@ -206,7 +263,7 @@ func (at *connRequest) change(f func(*conn)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f(at.conn)
-	at.conn.updateStage()
+	at.conn.update()
 }
 
 // peerOf returns the address of a connection's peer; the zero address outside of a network.

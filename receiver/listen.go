@@ -1,7 +1,6 @@
 package receiver
 
 import (
-	"container/list"
 	"errors"
 	"net"
 	"net/http"
@@ -73,7 +72,7 @@ type Listener struct {
 	mu        sync.Mutex
 	all       *group
 	addresses map[netip.Prefix]*group
-	heads     list.List // of *conn with an incomplete head, oldest first
+	heads     line // connections with an incomplete head
 	headBytes int64
 	closed    ClosedConnections
 }
@@ -94,14 +93,14 @@ type ClosedConnections struct {
 type group struct {
 	network netip.Prefix // the zero prefix for all
 	open    int
-	lines   [stageVerified]list.List // of *conn that may be closed, oldest first
+	lines   [stageVerified]line // connections that may be closed, by their stage
 }
 
 // oldest returns the connection to close first; nil if none may be closed.
 func (g *group) oldest() *conn {
 	for i := range g.lines {
-		if first := g.lines[i].Front(); first != nil {
-			return first.Value.(*conn)
+		if first := g.lines[i].oldest; first != nil {
+			return first.conn
 		}
 	}
 	return nil
@@ -173,7 +172,7 @@ func (l *Listener) closeOldest() bool {
 // admit counts a connection. It returns nil if there is no capacity and no other connection may
 // be closed.
 func (l *Listener) admit(accepted net.Conn) *conn {
-	c := &conn{Conn: accepted, of: l, groups: []*group{l.all}}
+	c := newConn(accepted, l)
 	peer := peerOf(accepted)
 	c.proxy = within(peer, l.limits.TrustedProxies)
 	var closing []*conn
@@ -201,6 +200,7 @@ func (l *Listener) admit(accepted net.Conn) *conn {
 			l.addresses[g.network] = g
 		}
 	}
+	c.awaits.Store(true)
 	c.moveTo(stageWaiting)
 	return c
 }
@@ -234,6 +234,7 @@ func (l *Listener) remove(c *conn) {
 	c.moveTo(stageVerified) // which is in no line
 	c.settleHead()
 	c.counted = false
+	c.awaits.Store(false)
 	for _, g := range c.groups {
 		if g.open--; g.open == 0 {
 			delete(l.addresses, g.network)

@@ -86,6 +86,14 @@ func counted(ln *Listener) int64 {
 	return ln.headBytes
 }
 
+// unverified returns how many connections have only unverified requests.
+func unverified(ln *Listener) int {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	conns, _ := ln.all.lines[stageUnverified].conns()
+	return len(conns)
+}
+
 // begin sends a part of a head, and returns once the listener has counted it.
 func (f *far) begin(ln *Listener, text string) {
 	f.t.Helper()
@@ -234,13 +242,13 @@ func TestUnverifiedRequestsAreClosedAfterIdleConnections(t *testing.T) {
 	w, ln := listening(t, Limits{Connections: 2, PerAddress: 2}, s.rx.Handler())
 	half := w.dial(t, "192.0.2.1:1")
 	half.send(strings.TrimSuffix(delivery1("good"), "}"))
-	waitFor(t, func() bool { ln.mu.Lock(); defer ln.mu.Unlock(); return ln.all.lines[stageUnverified].Len() == 1 })
+	waitFor(t, func() bool { return unverified(ln) == 1 })
 	waits := w.dial(t, "192.0.2.2:1")
 	waitOpen(t, ln, 2, ClosedConnections{})
 	again := w.dial(t, "192.0.2.3:1")
 	waits.closed()
 	again.send(strings.TrimSuffix(delivery1("good"), "}"))
-	waitFor(t, func() bool { ln.mu.Lock(); defer ln.mu.Unlock(); return ln.all.lines[stageUnverified].Len() == 2 })
+	waitFor(t, func() bool { return unverified(ln) == 2 })
 	last := w.dial(t, "192.0.2.4:1")
 	half.closed()
 	last.send(delivery1("good"))
@@ -301,6 +309,7 @@ func TestBytesOfHeadsAreBounded(t *testing.T) {
 		}
 	}
 	waitOpen(t, ln, 3, ClosedConnections{HeadBytes: 1})
+	idle.begin(ln, begun) // the head after them does
 }
 
 func TestAcceptClosesAConnectionWhenDescriptorsRunOut(t *testing.T) {

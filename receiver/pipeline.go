@@ -42,6 +42,10 @@ type delivery struct {
 	itemsErr error
 	items    []producer.Item
 	id, typ  string // those of the only item, for the log
+	// entry, claim and stored are those of the only item.
+	entry  [1]entry
+	claim  [1]dedup.Claim
+	stored reply
 	// sameBytes and idReused are those of the [Observation].
 	sameBytes SameBytes
 	idReused  bool
@@ -155,7 +159,7 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 	if len(entries) == 1 && entries[0].answer != nil {
 		return d.answer(ctx, &entries[0])
 	}
-	decisions, err := d.rx.claim(ctx, claimsOf(entries)...)
+	decisions, err := d.rx.claim(ctx, d.claims(entries)...)
 	if err != nil {
 		return nil, err
 	}
@@ -388,7 +392,7 @@ func (d *delivery) checkFreshness() error {
 // the same payload and have a response. Otherwise it refuses, and nothing is stored.
 func (d *delivery) replayKnown(ctx context.Context) (*reply, error) {
 	entries := d.entries()
-	claims := claimsOf(entries)
+	claims := d.claims(entries)
 	for i := range claims {
 		claims[i].OnlyKnown, claims[i].Hold, claims[i].Aliases, claims[i].Series = true, false, nil, dedup.Key{}
 	}

@@ -90,12 +90,12 @@ func acknowledges(a dedup.Response) bool {
 
 // storedReply is the response of a record, sent first or, replayed, again. A record that was
 // reopened before it had a response is acknowledged like an event for On handlers.
-func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
+func storedReply(p *producer.Producer, rec *dedup.Record, replayed bool) reply {
 	a := rec.Response
 	if a.Status == 0 {
 		a = acceptance(p)
 	}
-	r := &reply{Response: a, code: codeAccepted, event: rec.Event, fresh: !replayed, refund: replayed}
+	r := reply{Response: a, code: codeAccepted, event: rec.Event, fresh: !replayed, refund: replayed}
 	if acknowledges(a) {
 		r.Body = acknowledgement(rec.Event, "accepted")
 	}

@@ -102,7 +102,8 @@ func (d *delivery) concludeOne(ctx context.Context, e *entry, decision dedup.Dec
 	switch decision.Verdict {
 	case dedup.New:
 		d.logNew(ctx, e, decision)
-		return storedReply(p, decision.Record, false), nil
+		d.stored = storedReply(p, &decision.Record, false)
+		return &d.stored, nil
 	case dedup.Known:
 		if d.namedByContent(e) {
 			d.sameBytes = SameKnown
@@ -113,7 +114,8 @@ func (d *delivery) concludeOne(ctx context.Context, e *entry, decision dedup.Dec
 		if inFlight(decision.Record) {
 			return nil, fail(codeInFlight, nil)
 		}
-		return storedReply(p, decision.Record, true), nil
+		d.stored = storedReply(p, &decision.Record, true)
+		return &d.stored, nil
 	case dedup.Conflict:
 		if p.Contract == producer.API {
 			return nil, fail(codeKeyReused, nil)

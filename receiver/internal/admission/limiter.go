@@ -48,7 +48,8 @@ const (
 // one peer and one endpoint may use only a part.
 //
 // Cost counts: a peer whose verification took much processor time yields its next slots to
-// others, whatever its credit. The cost of a new event is forgiven.
+// others, whatever its credit. The cost of a new event is forgiven. Of a known
+// peer, the verifications after one that took long are measured.
 //
 // After a restart the peers that were saved are known, with half their credit. Unknown peers
 // with nothing queued go before those with requests waiting, so a few busy addresses cannot
@@ -103,6 +104,7 @@ type peer struct {
 	waiting  int
 	credit   int
 	until    time.Time // when the credit ends
+	costly   int       // how many of its next verifications are measured exactly
 }
 
 // budget bounds bytes.
@@ -131,13 +133,20 @@ func (b *budget) release(n int64) {
 // meter measures what a verification costs. One goroutine calls start and stop in turn, and no
 // other pair of calls comes between them.
 type meter interface {
-	start() time.Duration
+	// start begins a measurement. One that is not exact may count the time that passes.
+	start(exact bool) time.Duration
 	// stop returns the time used since start returned since.
-	stop(since time.Duration) time.Duration
+	stop(since time.Duration, exact bool) time.Duration
 }
 
 // threadMeter measures the processor time of the goroutine where the system can.
 type threadMeter struct{}
+
+var processStart = time.Now()
+
+// passed is the time that passes. It is never less than the processor time, and it costs much less
+// to read.
+func passed() time.Duration { return time.Since(processStart) }
 
 // NewLimiter returns a limiter for so many endpoints. bodies is how many bytes of unverified
 // bodies may be held at once. largest is the largest body that any producer may send; one

@@ -22,8 +22,8 @@ func testLimiter(endpoints int) *Limiter {
 // fakeMeter measures the same cost for every verification.
 type fakeMeter struct{ each time.Duration }
 
-func (fakeMeter) start() time.Duration               { return 0 }
-func (m fakeMeter) stop(time.Duration) time.Duration { return m.each }
+func (fakeMeter) start(bool) time.Duration                 { return 0 }
+func (m fakeMeter) stop(time.Duration, bool) time.Duration { return m.each }
 
 func (l *Limiter) from(addr string) *Permit { return l.at("shop", addr) }
 
@@ -308,7 +308,8 @@ func TestAFloodAtOneEndpointLeavesQueuesForOthers(t *testing.T) {
 }
 
 // A peer whose verification took 65 ms waits in the last line six times, even if it is known or
-// the first of its address. The cost of a new event is forgiven.
+// the first of its address. The cost of a new event is forgiven. What the first long verification
+// of a known peer costs is not known exactly.
 func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 	t.Parallel()
 	l := testLimiter(1)
@@ -325,6 +326,10 @@ func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 		l.meter = fakeMeter{cost}
 		p.Yield()
 		return p
+	}
+	verify("192.0.2.1", time.Hour)
+	if line := lineOf("192.0.2.1"); line != lineKnown {
+		t.Errorf("the first long verification costs a slot: line %d", line)
 	}
 	for addr, credit := range map[string]int{"192.0.2.1": lineKnown, "203.0.113.1": lineFirst,
 		"2001:db8::1": lineFirst} {
@@ -346,6 +351,7 @@ func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 			t.Errorf("%s: a new event costs a slot: line %d", addr, line)
 		}
 	}
+	verify("2001:db8::1", time.Hour) // it is known now
 	verify("2001:db8::1", time.Hour)
 	if line := lineOf("2001:db8::2"); line != lineMore ||
 		l.debts[Network(netip.MustParseAddr("2001:db8::3"))] != debtMax-1 {
@@ -383,67 +389,40 @@ func TestAPeerThatOwesWaitsBehindOthers(t *testing.T) {
 
 func TestTheMeterMeasuresTheGoroutine(t *testing.T) {
 	t.Parallel()
-	m := threadMeter{}
-	began := m.start()
-	sum := 0
-	for end := time.Now().Add(20 * time.Millisecond); time.Now().Before(end); {
-		sum++
-	}
-	if took := m.stop(began); took <= 0 || took > time.Minute || sum == 0 {
-		t.Errorf("measured %v", took)
+	for _, exact := range []bool{true, false} {
+		began, sum := threadMeter{}.start(exact), 0
+		for end := time.Now().Add(20 * time.Millisecond); time.Now().Before(end); {
+			sum++
+		}
+		if took := (threadMeter{}).stop(began, exact); took <= 0 || took > time.Minute || sum == 0 {
+			t.Errorf("measured %v, exact: %t", took, exact)
+		}
 	}
 }
 
-// While a request waits for a slow body, others use its slot. Afterwards it waits for one again.
-func TestAPausedRequestLeavesItsSlotToOthers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := testLimiter(1)
-		inside, _ := acquireAll(l, 6, "203.0.113.7")
-		_, waits := acquireAll(l, 1, "198.51.100.1")
-		err := inside[0].Paused(t.Context(), func() error {
-			synctest.Wait()
-			granted(t, waits[0], "no slot was free during the pause")
-			inside[1].Yield()
-			return nil
-		})
-		if err != nil || !inside[0].slot || l.running != 6 {
-			t.Errorf("%v: %d slots in use", err, l.running)
-		}
-		cut := errors.New("cut")
-		if err := inside[0].Paused(t.Context(), func() error { return cut }); !errors.Is(err, cut) || inside[0].slot {
-			t.Errorf("%v: a request that failed waits for a slot", err)
-		}
-		acquireAll(l, 1, "198.51.100.2")
-		ctx, cancel := context.WithCancel(t.Context())
-		if err := inside[2].Paused(ctx,
-			func() error { acquireAll(l, 1, "198.51.100.3"); cancel(); return nil }); !errors.Is(err, ErrBusy) {
-			t.Errorf("%v: no slot was free after the pause", err)
-		}
-	})
-}
-
-// Release frees everything that a request still uses, in every phase.
-func TestReleaseFreesEverything(t *testing.T) {
+// After a long verification, those of a known peer are measured exactly until enough were cheap.
+func TestAKnownPeerIsMeasuredAfterALongVerification(t *testing.T) {
 	t.Parallel()
 	l := testLimiter(1)
-	for i := range 3 {
-		p := l.from("192.0.2.1")
+	l.from("192.0.2.1").Credit(time.Now())
+	verify := func(addr string, cost time.Duration) (exact bool) {
+		p := l.from(addr)
+		l.meter = fakeMeter{cost}
 		if err := p.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !p.Hold(100) || !p.Hold(150) || p.Hold(1) {
-			t.Error("a peer may hold more or less than a quarter")
+		p.Yield()
+		return p.exact
+	}
+	if !verify("203.0.113.1", 0) || verify("192.0.2.1", expensive) || verify("192.0.2.1", expensive+1) {
+		t.Error("an unknown peer is not measured, or a cheap known one is")
+	}
+	for range debtMax {
+		if !verify("192.0.2.1", expensive) {
+			t.Fatal("an expensive peer is not measured")
 		}
-		if used := l.Usage(); used != (Usage{250, 250, 1, 1}) {
-			t.Errorf("%+v in use", used)
-		}
-		for range i {
-			p.Settle()
-		}
-		p.Release()
-		if used := l.Usage(); used != (Usage{}) {
-			t.Errorf("%+v in use after the request", used)
-		}
+	}
+	if verify("192.0.2.1", 0) {
+		t.Error("a cheap peer is measured")
 	}
 }

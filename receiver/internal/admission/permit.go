@@ -17,6 +17,7 @@ type Permit struct {
 	queue   *queue
 	known   bool
 	slot    bool
+	exact   bool          // the verification is measured exactly
 	started time.Duration // by the meter
 	held    int64         // bytes of the body
 	charged int           // slots that it made its network owe
@@ -100,13 +101,14 @@ func (p *Permit) Acquire(ctx context.Context) error {
 	if err := p.wait(ctx); err != nil {
 		return err
 	}
-	p.started = p.limiter.meter.start()
+	p.started = p.limiter.meter.start(p.exact)
 	return nil
 }
 
 func (p *Permit) wait(ctx context.Context) error {
 	l := p.limiter
 	l.mu.Lock()
+	p.exact = !p.known || p.peer.costly > 0
 	line, limit, longest := p.line()
 	if l.free(p) && p.queue.before(line) == 0 {
 		l.occupy(p)
@@ -155,16 +157,21 @@ func (p *Permit) line() (line, limit int, longest time.Duration) {
 }
 
 // Yield passes the slot, if there is one, to the next waiting request. An expensive verification
-// makes the peer's network owe slots.
+// makes the peer's network owe slots. To measure exactly costs as much as a cheap verification, so
+// that is done for known peers only after one that took long.
 func (p *Permit) Yield() {
 	if !p.slot {
 		return
 	}
 	l := p.limiter
-	took := l.meter.stop(p.started)
+	took := l.meter.stop(p.started, p.exact)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	p.peer.costly = max(0, p.peer.costly-1)
 	if took > expensive {
+		p.peer.costly = debtMax
+	}
+	if took > expensive && p.exact {
 		slots := int(min(took/expensive, debtMax))
 		p.charged += slots
 		l.owe(p.peer.name.network, slots)
