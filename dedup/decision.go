@@ -47,8 +47,9 @@ func (v Verdict) String() string {
 type Decision struct {
 	Verdict Verdict
 	// Record is the current record without the body of its payload: the new one, or that of the
-	// earlier delivery. An event that continues keeps the payload of its first delivery, which
-	// [Store.Get] returns. After a Conflict the record must not be shown to the sender.
+	// earlier delivery. After Known it comes without its aliases and its whole payload, which a
+	// duplicate need not read. An event that continues keeps the payload of its first delivery.
+	// [Store.Get] returns both. After a Conflict the record must not be shown to the sender.
 	Record Record
 	// Lease is the claimer's lease after a New claim with Hold.
 	Lease Lease

@@ -39,7 +39,7 @@ func (s *memoryStep) claim(c Claim) Decision {
 	c = found.Claim
 	old := s.byKey(c.Key)
 	if v := Decide(*old, c, s.now); v != New {
-		return Decision{Verdict: v, Record: old.withoutBody()}
+		return decided(v, old)
 	}
 	for _, alias := range c.Aliases {
 		if other := s.byAlias(alias); AliasTaken(*other, alias, c, s.now) {
@@ -62,7 +62,7 @@ func (s *memoryStep) claim(c Claim) Decision {
 	quarantine := *c.Quarantine
 	original, full := s.countQuarantined(&quarantine)
 	if full {
-		return Decision{Verdict: Known, Record: original.withoutBody()}
+		return decided(Known, original)
 	}
 	quarantine.Share = quarantine.Share && original != nil && original.keepsBody()
 	c.Quarantine = &quarantine
@@ -71,6 +71,15 @@ func (s *memoryStep) claim(c Claim) Decision {
 		original.Sharers = append(slices.Clone(original.Sharers), d.Record.Event)
 	}
 	return d
+}
+
+// decided returns a decision that is not New, about a record.
+func decided(v Verdict, r *Record) Decision {
+	about := *r
+	if v == Known {
+		about.Aliases, about.Payload = nil, Payload{}
+	}
+	return Decision{Verdict: v, Record: about.withoutBody()}
 }
 
 // noteOccurrence updates other records after an accepted claim: the count of occurrences, and

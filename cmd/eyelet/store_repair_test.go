@@ -64,8 +64,7 @@ func TestARepairByCommandReadsTheStoreTwice(t *testing.T) {
 		if err != nil || len(got.Repaired) != tc.repair || !got.Sound() || got.Records != values {
 			t.Errorf("%s: %+v, %v", tc.how, got, err)
 		}
-		const stored = 2 * values // an event and its state each
-		if scans := int(ctx.asked.Load()+stored/2) / stored; scans != tc.scans {
+		if scans := int(ctx.asked.Load()+values/2) / values; scans != tc.scans {
 			t.Errorf("%s: everything was read %d times, want %d", tc.how, scans, tc.scans)
 		}
 	}

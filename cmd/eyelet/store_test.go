@@ -153,8 +153,9 @@ func spoilMarked(t *testing.T, data string) {
 	}
 }
 
-// TestADamagedRecordIsNeverNewOnTheWire damages a value in the files of the store. Its deliveries
-// are answered 503, others are accepted, and readiness, the log and the check report it.
+// TestADamagedRecordIsNeverNewOnTheWire damages the payload of a finished event in the files of the
+// store. A duplicate gets its response, which is intact. A delivery that has to be compared with
+// the payload is answered 503, others are accepted, and readiness, the log and the check report it.
 func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: nothing, stdout: true}\n")
@@ -172,7 +173,10 @@ func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
 		t.Error(out)
 	}
 	r = launch(t, "serve", "--config", file)
-	status, after := push(t, http.DefaultClient, r.deliveries, "bad", marked)
+	if status, _ := push(t, http.DefaultClient, r.deliveries, "bad", marked); status != http.StatusOK {
+		t.Errorf("a duplicate of the damaged event: %d", status)
+	}
+	status, after := push(t, http.DefaultClient, r.deliveries, "bad under another name", marked)
 	if status != http.StatusServiceUnavailable || after == "" {
 		t.Errorf("a delivery of the damaged event: %d, Retry-After %q", status, after)
 	}

@@ -22,8 +22,8 @@ type backlog struct {
 
 const backlogRetry = 15 * time.Second
 
-func (g *backlog) add(bytes, records int64) {
-	g.bytes, g.records = g.bytes+bytes, g.records+records
+func (g *backlog) set(bytes, records int64) {
+	g.bytes, g.records = bytes, records
 	reached := func(have, most, percent int64) bool { return most > 0 && have >= most/100*percent+most%100*percent/100 }
 	bound := int64(100)
 	if g.full.Load() != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
@@ -142,28 +143,30 @@ func (s *snapshot) write(ctx context.Context, in *kv.View, w io.Writer, since Po
 	if err := out.begin(head); err != nil {
 		return none, err
 	}
-	for item := range in.Items() {
-		if err := ctx.Err(); err != nil {
-			return none, err
-		}
-		key := item.KeyCopy()
-		if item.Version() <= since.Version {
-			out.key(key)
-			continue
-		}
-		out.value(key, s.value(in, key))
-		if out.err != nil {
-			return none, out.err
-		}
-	}
-	return head.at(), out.end()
+	return head.at(), s.all(ctx, in, out, since)
 }
 
-// value returns a stored value unchanged. An unreadable one is empty, which counts as damaged.
-func (s *snapshot) value(in source, key []byte) []byte {
-	value, err := readVerified(in, key)
-	s.damage(err)
-	return value
+// all writes what a transaction sees, and the end.
+func (s *snapshot) all(ctx context.Context, in *kv.View, out *backupWriter, since Position) error {
+	for item := range in.Items() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if item.Version() <= since.Version {
+			out.key(item.Key())
+			continue
+		}
+		value, content, err := item.Read()
+		if err = unreadable(item.Key(), err); err == nil {
+			err = record.Verify(item.Key(), value)
+		}
+		s.damage(err) // it is written unchanged; what cannot be read is empty, which counts as damaged
+		out.value(item.Key(), value, content)
+		if out.err != nil {
+			return out.err
+		}
+	}
+	return out.end()
 }
 
 // after checks that a store at have can make an increment after since.

@@ -20,13 +20,15 @@ import (
 //	line of text        "eyelet backup 1"
 //	line of JSON        backupHead, with the identity of the store and the version before it
 //	v key value         a value written after Since; key and value, each with its length before it
+//	b key value content the same with both parts of what the key holds
 //	k key               a key that existed before and still does; only in increments
-//	e count sum         the end: the number of v and k, and the SHA-256 of all bytes before
+//	e count sum         the end: the number of v, b and k, and the SHA-256 of all bytes before
 //
 // Keys are in ascending order. Lengths and the count are varints.
 const (
 	backupTitle = "eyelet backup 1\n"
 	backupValue = 'v'
+	backupBoth  = 'b'
 	backupKey   = 'k'
 	backupEnd   = 'e'
 	// backupLimit bounds what a length in a backup can make the reader allocate.
@@ -89,10 +91,18 @@ func (w *backupWriter) key(key []byte) {
 	w.count++
 }
 
-func (w *backupWriter) value(key, value []byte) {
-	w.write([]byte{backupValue})
+// value writes what a key holds. content is nil if it has none.
+func (w *backupWriter) value(key, value, content []byte) {
+	kind := byte(backupValue)
+	if content != nil {
+		kind = backupBoth
+	}
+	w.write([]byte{kind})
 	w.sized(key)
 	w.sized(value)
+	if content != nil {
+		w.sized(content)
+	}
 	w.count++
 }
 
@@ -170,25 +180,29 @@ func (b *backupReader) sized() ([]byte, error) {
 	return p, nil
 }
 
-// next returns the next key, and its value unless the key is old. io.EOF ends a complete backup.
-func (b *backupReader) next() (key, value []byte, old bool, err error) {
+// next returns the next key, and what it holds unless the key is old. io.EOF ends a complete
+// backup.
+func (b *backupReader) next() (e mutation, old bool, err error) {
 	kind, err := b.ReadByte()
 	if err != nil {
-		return nil, nil, false, fmt.Errorf("%w: truncated after %d entries", errBackup, b.count)
+		return e, false, fmt.Errorf("%w: truncated after %d entries", errBackup, b.count)
 	}
 	switch kind {
 	case backupEnd:
-		return nil, nil, false, b.finish()
-	case backupKey, backupValue:
+		return e, false, b.finish()
+	case backupKey, backupValue, backupBoth:
 	default:
-		return nil, nil, false, fmt.Errorf("%w: entry %d has an unknown kind", errBackup, b.count)
+		return e, false, fmt.Errorf("%w: entry %d has an unknown kind", errBackup, b.count)
 	}
 	b.count++
-	if key, err = b.sized(); err != nil || kind == backupKey {
-		return key, nil, true, err
+	e.Key, err = b.sized()
+	if err == nil && kind != backupKey {
+		e.Value, err = b.sized()
 	}
-	value, err = b.sized()
-	return key, value, false, err
+	if err == nil && kind == backupBoth {
+		e.Content, err = b.sized()
+	}
+	return e, kind == backupKey, err
 }
 
 func (b *backupReader) finish() error {

@@ -179,7 +179,7 @@ func TestRestoreRefusesABrokenChain(t *testing.T) {
 		"two whole ones":           {"it is a full one", [][]byte{whole, whole}},
 		"cut off":                  {"not a complete backup", [][]byte{whole[:len(whole)-40]}},
 		"without its sum":          {"not a complete backup", [][]byte{whole[:len(whole)-1]}},
-		"a newer format": {"format 9", [][]byte{bytes.Replace(whole, []byte(`"format":3`),
+		"a newer format": {"format 9", [][]byte{bytes.Replace(whole, []byte(`"format":4`),
 			[]byte(`"format":9`), 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func readWhole(data []byte) error {
 		return err
 	}
 	for {
-		if _, _, _, err := r.next(); errors.Is(err, io.EOF) {
+		if _, _, err := r.next(); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
@@ -243,7 +243,8 @@ func FuzzBackupReader(f *testing.F) {
 	var b bytes.Buffer
 	w := newBackupWriter(&b)
 	_ = w.begin(backupHead{Format: formatVersion, Version: 7})
-	w.value([]byte("ekey"), []byte("value"))
+	w.value([]byte("akey"), []byte("value"), nil)
+	w.value([]byte("ekey"), []byte("value"), []byte("content"))
 	w.key([]byte("fkey"))
 	_ = w.end()
 	f.Add(b.Bytes())
@@ -288,13 +289,13 @@ func TestDamageSurvivesABackup(t *testing.T) {
 	s := open(t, t.TempDir(), quiet())
 	bad := claimOf("bad")
 	bad.Tasks = nil
-	mustClaim(t, s, bad, dedup.New)
+	event := mustClaim(t, s, bad, dedup.New).Record.Event
 	mustClaim(t, s, claimOf("good"), dedup.New)
 	spoil(t, s, record.HashOf(bad.Key).Key(record.FamilyEvent))
 	data, _ := backup(t, s, Position{})
 	again := restore(t, data)
-	_, err := again.Claim(context.Background(), bad)
-	damagedIs(t, err, "Claim in the restored store")
+	_, err := again.Get(context.Background(), event)
+	damagedIs(t, err, "Get from the restored store")
 	mustClaim(t, again, claimOf("good"), dedup.Known)
 }
 

@@ -25,7 +25,7 @@ type batch struct {
 	retired   generations
 	always    bool      // commit even without changes
 	reclaimed time.Time // when space was reclaimed, if it was
-	recount   *record.Census
+	recount   *survey
 	batchTotals
 
 	// Results of stage.
@@ -350,7 +350,7 @@ func (b *batch) stage() bool {
 	writes := b.c.writes[:0]
 	for _, r := range b.rows {
 		if r.changed() {
-			writes = r.appendWrites(writes, b.c.gaps)
+			writes = append(writes, r.write(b.c.gaps))
 			b.change.add(r.tally(), 1)
 			b.change.add(r.before, -1)
 		}
@@ -423,12 +423,13 @@ func (b *batch) meta(aliases record.Census) record.Meta {
 		m.Reclaimed, m.Removed = b.reclaimed, b.removed
 	}
 	if b.recount != nil {
-		m.Census = *b.recount
+		m.Census, m.Counts = b.recount.census, b.recount.total.Counts
 	}
+	m.Counts.Add(&b.change.Counts, 1)
 	if b.uncounted {
 		m.Census = record.Census{}
 	} else if m.Census.Known {
-		m.Census.Add(uint64(b.change.records), b.change.sum) //nolint:gosec // a negative number subtracts, modulo 2^64
+		m.Census.Add(uint64(b.change.Records), b.change.sum) //nolint:gosec // a negative number subtracts, modulo 2^64
 		m.Census.Add(aliases.Entries, aliases.Sum)
 	}
 	return m

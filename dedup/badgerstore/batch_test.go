@@ -41,7 +41,7 @@ func openManual(t *testing.T, dir string, o Options) manualStore {
 
 func claimOpOf(t *testing.T, claims ...dedup.Claim) *claimOp {
 	t.Helper()
-	o, err := prepare(claims)
+	o, err := prepare(claims, record.HashOf(claims[0].Key))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,10 +74,10 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(s *Store, event string) []op{
 		"purged": func(_ *Store, event string) []op { return []op{&purgeOp{ticket: newTicket(true), event: event}} },
-		"swept": func(s *Store, event string) []op {
+		"swept": func(_ *Store, event string) []op {
 			h, _, _ := record.ParseEventID(event)
 			return []op{&sweepOp{ticket: newTicket(false), places: []record.Place{{Hash: h}},
-				before: s.now().Add(1000 * time.Hour)}}
+				slack: -1000 * time.Hour}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

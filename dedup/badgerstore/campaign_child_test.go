@@ -79,6 +79,9 @@ func campaignMain() bool {
 		c.known = append(c.known, strings.Fields(line))
 	}
 	c.tell("open")
+	if diff := s.differs(); diff != "" {
+		c.tell("wrong stock (of a summary: %t): %s", s.summary.known, diff)
+	}
 	c.run()
 	return true
 }

@@ -201,8 +201,6 @@ func (x *examination) one(in source, key []byte) {
 	case record.FamilyOlder:
 		x.report.Older++
 		x.event(in, record.PlaceOf(key))
-	case record.FamilyState:
-		x.state(in, key)
 	case record.FamilyAlias:
 		x.alias(in, key)
 	case record.FamilyTrace:
@@ -232,9 +230,8 @@ func (x *examination) event(in source, p record.Place) {
 	x.report.Records++
 	r, err := readRow(in, p)
 	if r == nil { // damaged, as the key was just found
-		x.unread++
-		x.census.Add(1, (&row{place: p}).mark())
-		event, state := x.known(in, p)
+		event, state, mark := x.known(in, p)
+		x.census.Add(1, mark)
 		x.damaged(err, event, state)
 		return
 	}
@@ -255,29 +252,17 @@ func (x *examination) event(in source, p record.Place) {
 	}
 }
 
-// known returns the id and state of a damaged event, as far as they are known.
-func (x *examination) known(in source, p record.Place) (event, state string) {
-	var rec dedup.Record
-	key := p.Hash.Key(record.FamilyState)
-	value, err := readValue(in, key)
-	if p.Older != 0 || err != nil || value == nil {
-		return "", ""
+// known returns the id, the state and the mark of a damaged event, as far as they are known.
+func (x *examination) known(in source, p record.Place) (event, state string, mark uint64) {
+	value, err := in.Get(p.Key())
+	if err == nil {
+		var r *row
+		if r, err = stateRow(p.Key(), value); err == nil {
+			return record.EventID(p.Hash, r.rec.Seq), r.rec.State().String(), r.mark()
+		}
 	}
-	if _, _, err := record.DecodeState(key, value, &rec); err != nil {
-		return "", ""
-	}
-	return record.EventID(p.Hash, rec.Seq), rec.State().String()
-}
-
-// state looks for a state without its event, which no other check would notice.
-func (x *examination) state(in source, key []byte) {
-	p := record.PlaceOf(key)
-	value, err := readValue(in, p.Key())
-	if err != nil || value != nil {
-		return // event reports on its state
-	}
-	event, state := x.known(in, p)
-	x.damaged(record.Damaged(key, "its event is missing", nil), event, state)
+	x.unread++
+	return "", "", (&row{place: p}).mark()
 }
 
 func (x *examination) damaged(err error, event, state string) {

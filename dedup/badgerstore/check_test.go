@@ -136,9 +136,7 @@ func TestACheckMissesNoEventWhoseStateIsLeft(t *testing.T) {
 	c.Tasks = nil
 	event := mustClaim(t, s, c, dedup.New).Record.Event
 	key := record.HashOf(c.Key).Key(record.FamilyEvent)
-	if err := s.write(mutation{Key: key}); err != nil {
-		t.Fatal(err)
-	}
+	empty(t, s, key)
 	r, err := s.Check(context.Background())
 	if err != nil || len(r.Damaged) != 1 || r.Damaged[0].Event != event || r.Damaged[0].State != "done" {
 		t.Errorf("%+v, %v", r, err)

@@ -24,17 +24,20 @@ type committer struct {
 	cache     rowCache
 	older     generations
 	grace     grace
-	parked    []*takeOp  // Takes that wait for tasks
-	published uint64     // the newest sequence that is in recent
-	unmarked  bool       // no mark follows the last commit
-	writes    []mutation // of the batch that is staged
-	changes   changes    // of the batch
+	parked    []*takeOp              // Takes that wait for tasks
+	unqueued  map[uint64]record.Hash // other events with open tasks, by sequence
+	inFlight  []record.Place         // of the rows that the commit in progress changes
+	published uint64                 // the newest sequence that is in recent
+	unmarked  bool                   // no mark follows the last commit
+	writes    []mutation             // of the batch that is staged
+	changes   changes                // of the batch
 }
 
 func newCommitter(c *core) *committer {
 	return &committer{
 		core: c, tasks: taskqueue.New[record.Hash](), older: generations{}, changes: newChanges(),
-		cache: rowCache{rows: map[record.Place]*row{}, max: c.options.CacheBytes},
+		unqueued: map[uint64]record.Hash{},
+		cache:    rowCache{rows: map[record.Place]*row{}, max: c.options.CacheBytes},
 	}
 }
 
@@ -182,6 +185,8 @@ func (c *committer) scheduleEarly(b *batch) {
 	if len(c.parked) == 0 || b.accepted == 0 {
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, r := range b.rows {
 		if r.changed() && !r.gone && r.rec.Seq > c.meta.Seq {
 			c.schedule(r)
@@ -191,6 +196,8 @@ func (c *committer) scheduleEarly(b *batch) {
 }
 
 func (c *committer) unscheduleEarly(b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, r := range b.early {
 		for i := range r.rec.Tasks {
 			c.tasks.Remove(r.rec.Seq, i)
@@ -262,10 +269,11 @@ func (c *committer) commit(b *batch) error {
 		return nil
 	}
 	defer clear(c.writes) // they hold the bodies
+	c.announce(b)
 	if err := c.write(b.next.Commit); err != nil {
 		return err
 	}
-	c.meta, c.unmarked = b.next, true
+	c.unmarked = true
 	c.options.step(stepPublish)
 	c.publish(b)
 	c.removed.Store(c.meta.Removed)
@@ -274,6 +282,9 @@ func (c *committer) commit(b *batch) error {
 }
 
 func (c *committer) publish(b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.meta, c.inFlight = b.next, c.inFlight[:0]
 	var added []listed
 	for _, r := range b.forgotten {
 		c.schedule(r)
@@ -291,29 +302,16 @@ func (c *committer) publish(b *batch) {
 	}
 	slices.SortFunc(added, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
 	c.published = b.seq
-	oldest, _ := c.tasks.Oldest()
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, l := range added {
 		c.recent.add(l.seq, l.place.Hash)
 	}
-	c.stats.Oldest = oldest
+	c.stats.Oldest, _ = c.tasks.Oldest()
 	c.stats.Commits++
 	c.stats.Accepted += b.accepted
-	c.count(b.change)
+	c.count(&c.meta.Counts)
 }
 
-// count changes the statistics; c.mu is held.
-func (c *committer) count(t tally) {
-	c.stats.Records += t.records
-	c.stats.Pending += t.pending
-	c.stats.Running += t.running
-	c.stats.Dead += t.dead
-	c.stats.Backlog += t.backlog
-	c.stats.Quarantined = addQuarantined(c.stats.Quarantined, t.quarantined, 1)
-	c.backlog.add(t.waitingBytes, t.waiting)
-}
-
+// schedule queues the open tasks of a row, or removes them; c.mu is held.
 func (c *committer) schedule(r *row) {
 	for i := range r.rec.Tasks {
 		t := &r.rec.Tasks[i]
@@ -329,4 +327,54 @@ func (c *committer) schedule(r *row) {
 			c.tasks.Extend(r.rec.Seq, i, t.Until)
 		}
 	}
+	if delete(c.unqueued, r.rec.Seq); !r.gone && r.rec.Hold && r.rec.Open() {
+		c.unqueued[r.rec.Seq] = r.place.Hash
+	}
+}
+
+// mutation changes one key; a nil value deletes it.
+type mutation = kv.Entry
+
+// step is a step of a commit. Tests end the process before each of them.
+type step int
+
+// The steps in their order. A batch is durable after stepFlush; the later steps publish it.
+const (
+	stepStage step = iota
+	stepCommit
+	stepFlush
+	stepPublish
+	stepAnswer
+	stepEnd
+
+	stepConvert // before each step of a conversion of the store
+)
+
+// notWritten reports a batch that was not tried or whose write the file system refused.
+type notWritten struct{ err error }
+
+func (e *notWritten) Error() string { return e.err.Error() }
+func (e *notWritten) Unwrap() error { return e.err }
+
+// write makes the staged writes durable as commit n. kv.ErrTooLarge and notWritten leave everything
+// as it was; any other error is final.
+func (c *committer) write(n uint64) error {
+	if err := c.db.Descriptors(); err != nil {
+		return &notWritten{err}
+	}
+	c.options.step(stepCommit)
+	err := c.lock.Probe() // a failed write of the log would be final
+	if err != nil {
+		err = &redolog.NotWrittenError{Err: err}
+	} else {
+		err = c.db.Commit(n, c.writes)
+	}
+	switch {
+	case err == nil || errors.Is(err, kv.ErrTooLarge):
+		return err
+	case errors.As(err, new(*redolog.NotWrittenError)):
+		c.disk.recheck()
+		return &notWritten{diskState{unwritable: err}.err()}
+	}
+	return c.fail("a commit failed", err)
 }

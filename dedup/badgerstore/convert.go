@@ -31,9 +31,10 @@ func Convert(dir string, o Options, backup string) (from int, err error) {
 	return from, s.Close()
 }
 
-// conversion copies a store of format 1 or 2 into a database beside it. Until the format file says
-// otherwise the old files are the store, and the program that wrote them opens it. A conversion
-// that was interrupted continues behind the last key that it copied.
+// conversion copies a store of format 1 or 2 into a database beside it, and rewrites its events
+// there. Until the format file says otherwise the old files are the store, and the program that
+// wrote them opens it. A conversion that was interrupted continues behind the last key that it
+// copied.
 type conversion struct {
 	*core
 	loader
@@ -63,7 +64,15 @@ func convert(c *core, from int) (err error) {
 	if err := v.accept(); err != nil {
 		return err
 	}
-	if err := v.backUp(c.options.backup); err != nil {
+	head := backupHead{Format: from, Version: v.old.Version(), Commit: v.meta.Commit}
+	err = backUp(c, head, func(out *backupWriter) error {
+		err := v.old.Each(nil, func(key, value []byte) error {
+			out.value(key, value, nil)
+			return out.err
+		})
+		return errors.Join(err, out.end())
+	})
+	if err != nil {
 		return err
 	}
 	last, err := v.open()
@@ -75,7 +84,14 @@ func convert(c *core, from int) (err error) {
 		err = errors.Join(err, c.db.Close())
 		c.db = nil
 	}()
-	return v.copy(last)
+	if err := v.copy(last); err != nil {
+		return err
+	}
+	w := newRewriter(c, v.commit)
+	if err := w.compare(); err != nil {
+		return err
+	}
+	return w.run()
 }
 
 // accept refuses a store that the program which wrote it would refuse.
@@ -115,14 +131,14 @@ func (v *conversion) accept() (err error) {
 	return nil
 }
 
-// backUp writes a full backup of the old store to a new file. A conversion that continues finds the
-// file that it wrote before.
-func (v *conversion) backUp(path string) (err error) {
+// backUp writes a full backup of the store before its conversion, if that was asked for. fill
+// writes the content and the end. A conversion that continues finds the file that it wrote before.
+func backUp(c *core, head backupHead, fill func(*backupWriter) error) (err error) {
+	path := c.options.backup
 	if path == "" {
 		return nil
 	}
-	head := backupHead{Format: v.from, Version: v.old.Version(), Commit: v.meta.Commit}
-	if head.Store, _, err = storedir.ReadIdentity(v.dir); err != nil {
+	if head.Store, _, err = storedir.ReadIdentity(c.dir); err != nil {
 		return err
 	}
 	if f, err := os.Open(path); err == nil {
@@ -138,21 +154,17 @@ func (v *conversion) backUp(path string) (err error) {
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	out := newBackupWriter(f)
-	err = out.begin(head)
-	if err == nil {
-		err = v.old.Each(nil, func(key, value []byte) error {
-			out.value(key, value)
-			return out.err
-		})
+	if err = out.begin(head); err == nil {
+		err = fill(out)
 	}
-	if err := errors.Join(err, out.end(), f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("the backup %s cannot be written: %w; name another file", path, err)
 	}
-	v.options.step(stepConvert)
+	c.options.step(stepConvert)
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	v.log.Info("the store was backed up before its conversion", "dir", v.dir, "file", path)
+	c.log.Info("the store was backed up before its conversion", "dir", c.dir, "file", path)
 	return storedir.SyncDir(filepath.Dir(path))
 }
 
@@ -178,7 +190,7 @@ func (v *conversion) open() (last []byte, err error) {
 	if err := kv.Create(v.dir); err != nil {
 		return nil, err
 	}
-	if err := v.space(); err != nil {
+	if err := conversionSpace(v.core); err != nil {
 		return nil, err
 	}
 	v.options.step(stepConvert)
@@ -189,14 +201,14 @@ func (v *conversion) open() (last []byte, err error) {
 	return nil, nil
 }
 
-// space refuses to begin on a file system that cannot hold the store twice.
-func (v *conversion) space() error {
-	u, err := measure(v.dir)
+// conversionSpace refuses to begin on a file system that cannot hold the store twice.
+func conversionSpace(c *core) error {
+	u, err := measure(c.dir)
 	if err != nil {
 		return err
 	}
-	free, _, err := v.options.statfs(v.dir)
-	need := u.all + int64(v.segments())*cmp.Or(v.options.segment, segmentSize) + v.disk.look().hard
+	free, _, err := c.options.statfs(c.dir)
+	need := u.all + int64(c.segments())*cmp.Or(c.options.segment, segmentSize) + c.disk.look().hard
 	if err == nil && free < need {
 		err = fmt.Errorf("the conversion needs %s of free space, and there are %s; free some space, the store is "+
 			"unchanged", mib(need), mib(free))
@@ -250,13 +262,13 @@ func (v *conversion) one(key, value []byte) error {
 	if bytes.Equal(key, record.MetaKey) {
 		return nil // the last commit writes it
 	}
-	return v.put(key, value)
+	return v.put(mutation{Key: key, Value: value})
 }
 
 // progressEvery is how often a conversion logs how far it is.
 const progressEvery = 5 * time.Second
 
-// compare compares the new database with what the last commit of the old store counted.
+// compare compares the number of keys with that of the old store.
 func (v *conversion) compare() error {
 	keys := 0
 	err := v.db.View(func(in *kv.View) error {
@@ -272,13 +284,6 @@ func (v *conversion) compare() error {
 	}
 	if keys != v.all && err == nil {
 		err = fmt.Errorf("%d of %d keys were copied", keys, v.all)
-	}
-	if err != nil {
-		return err
-	}
-	found, err := v.survey(func(*row) {})
-	if err == nil && missing(v.meta.Census, found.census, found.damaged) && !v.options.AcceptLoss {
-		err = errMissing(v.dir, v.meta.Census, found.census)
 	}
 	return err
 }
@@ -315,10 +320,13 @@ const loadBytes = 2 << 20
 
 func newLoader(c *core, commit uint64) loader { return loader{core: c, commit: commit} }
 
-// put writes a key, or deletes it if the value is nil. It keeps both.
-func (l *loader) put(key, value []byte) error {
-	l.writes = append(l.writes, mutation{Key: key, Value: value})
-	if l.bytes += len(key) + len(value); l.bytes < cmp.Or(l.core.options.load, loadBytes) {
+// put makes changes, which it keeps, in one commit.
+func (l *loader) put(changes ...mutation) error {
+	l.writes = append(l.writes, changes...)
+	for _, e := range changes {
+		l.bytes += len(e.Key) + len(e.Value) + len(e.Content)
+	}
+	if l.bytes < cmp.Or(l.core.options.load, loadBytes) {
 		return nil
 	}
 	return l.flush()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
@@ -34,6 +35,7 @@ type core struct {
 	meter   meter
 	backlog *backlog
 	damages damageLog
+	summary *summary
 
 	removed   atomic.Int64 // bytes of bodies deleted since the last reclaim
 	reclaimed atomic.Int64 // when that was, in nanoseconds since 1970
@@ -164,6 +166,13 @@ func (c *core) fail(reason string, err error) *dedup.ErrUnavailable {
 	return c.failure.Load()
 }
 
+// count publishes the statistics; c.mu is held.
+func (c *core) count(n *record.Counts) {
+	c.stats.Records, c.stats.Pending, c.stats.Running, c.stats.Dead = n.Records, n.Pending, n.Running, n.Dead
+	c.stats.Backlog, c.stats.Quarantined = n.Backlog, n.Quarantined
+	c.backlog.set(n.WaitingBytes, n.Waiting)
+}
+
 func (c *core) warn(what string, err error) {
 	if err != nil && !errors.Is(err, dedup.ErrClosed) && !errors.Is(err, context.Canceled) {
 		c.log.Warn("maintenance failed", "dir", c.dir, "what", what, "error", err)
@@ -224,10 +233,10 @@ func (l *damageLog) err() error {
 	case n == 0:
 		return nil
 	case n == 1:
-		return errors.New("1 stored value is damaged; its key stays known, deliveries of it are answered 503")
+		return errors.New("1 stored value is damaged; its key stays known, deliveries of it may be answered 503")
 	case n >= maxDamagedKeys:
-		return fmt.Errorf("%d or more stored values are damaged; their keys stay known, deliveries of them are "+
+		return fmt.Errorf("%d or more stored values are damaged; their keys stay known, deliveries of them may be "+
 			"answered 503", n)
 	}
-	return fmt.Errorf("%d stored values are damaged; their keys stay known, deliveries of them are answered 503", n)
+	return fmt.Errorf("%d stored values are damaged; their keys stay known, deliveries of them may be answered 503", n)
 }

@@ -11,15 +11,30 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// spoil changes one byte of the value under a key in the database.
+// spoil changes one byte of the content under a key in the database, or of the value if there is
+// none.
 func spoil(t *testing.T, s *Store, key []byte) {
 	t.Helper()
-	value := valueOf(t, s, key)
+	value, content := bothOf(t, s, key)
 	if value == nil {
 		t.Fatalf("no value under %x", key)
 	}
+	if content != nil {
+		content[len(content)/2] ^= 1
+	} else {
+		value[len(value)/2] ^= 1
+	}
+	if err := s.write(mutation{Key: key, Value: value, Content: content}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spoilState changes one byte of the state of an event.
+func spoilState(t *testing.T, s *Store, key []byte) {
+	t.Helper()
+	value := valueOf(t, s, key)
 	value[len(value)/2] ^= 1
-	if err := s.write(mutation{Key: key, Value: value}); err != nil {
+	if err := s.write(mutation{Key: key, Value: value, Keep: true}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -34,10 +49,11 @@ func damagedIs(t *testing.T, err error, what string) {
 
 func TestADamagedEventIsAnErrorAndNeverNew(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
+	o := quiet()
+	o.CacheBytes = 1 // everything is read from disk
+	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
 	bad, good := claimOf("bad"), claimOf("good")
-	bad.Tasks, good.Tasks = nil, nil // finished, so nothing is in memory
 	event := mustClaim(t, s, bad, dedup.New).Record.Event
 	mustClaim(t, s, good, dedup.New)
 	spoil(t, s, record.HashOf(bad.Key).Key(record.FamilyEvent))
@@ -59,9 +75,29 @@ func TestADamagedEventIsAnErrorAndNeverNew(t *testing.T) {
 		t.Errorf("%d events listed, damage met %d times", n, s.Damaged())
 	}
 	shut(t, s)
-	again := open(t, s.dir, quiet())
+	again := open(t, s.dir, o)
 	_, err = again.Claim(ctx, bad)
 	damagedIs(t, err, "Claim after opening again")
+}
+
+// TestADuplicateOfAFinishedEventDoesNotReadItsPayload damages the payload: the state, which has the
+// response, is intact.
+func TestADuplicateOfAFinishedEventDoesNotReadItsPayload(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	c := claimOf("a")
+	mustClaim(t, s, c, dedup.New)
+	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDone})
+	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyEvent))
+	if d := mustClaim(t, s, c, dedup.Known); d.Record.Response.Status != c.Response.Status {
+		t.Errorf("response %+v", d.Record.Response)
+	}
+	if n := s.Damaged(); n != 0 {
+		t.Errorf("%d damaged values were read", n)
+	}
+	c.Fingerprint[0]++
+	_, err := s.Claim(t.Context(), c)
+	damagedIs(t, err, "Claim of another payload")
 }
 
 func TestADamagedStateOrAliasIsAnError(t *testing.T) {
@@ -70,7 +106,7 @@ func TestADamagedStateOrAliasIsAnError(t *testing.T) {
 	c := claimOf("bad")
 	c.Tasks = nil
 	mustClaim(t, s, c, dedup.New)
-	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyState))
+	spoilState(t, s, record.HashOf(c.Key).Key(record.FamilyEvent))
 	_, err := s.Claim(context.Background(), c)
 	damagedIs(t, err, "Claim")
 
@@ -136,7 +172,7 @@ func TestCheckOnOpenFindsADamagedBody(t *testing.T) {
 	s := open(t, t.TempDir(), quiet())
 	c := claimOf("a")
 	c.Tasks = nil
-	mustClaim(t, s, c, dedup.New)
+	event := mustClaim(t, s, c, dedup.New).Record.Event
 	shut(t, s)
 	for _, f := range logs(t, s.dir, ".val") {
 		flip(t, f, 200)
@@ -149,8 +185,8 @@ func TestCheckOnOpenFindsADamagedBody(t *testing.T) {
 		t.Error(err)
 	}
 	again := open(t, s.dir, quiet())
-	_, err := again.Claim(context.Background(), c)
-	damagedIs(t, err, "Claim")
+	_, err := again.Get(context.Background(), event)
+	damagedIs(t, err, "Get")
 }
 
 // TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch claims five events, two of which have

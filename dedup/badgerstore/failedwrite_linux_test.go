@@ -24,12 +24,7 @@ func TestWhatOnlyThePageCacheHasIsNotAcknowledged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			disk := faultdisk.New(t, 512<<20, "EYELET_REQUIRE_POWER")
-			dir := filepath.Join(disk.Dir, "store")
-			s := open(t, dir, quiet())
-			for i := range 20 {
-				mustClaim(t, s, smallClaim(i), dedup.New)
-			}
+			disk, dir, s := storeOnFaultdisk(t, quiet())
 			marker := []byte("the event whose write fails ")
 			c := claimOf(string(marker))
 			c.Payload.Body = bytes.Repeat(marker, repeat)
@@ -71,6 +66,18 @@ func TestWhatOnlyThePageCacheHasIsNotAcknowledged(t *testing.T) {
 	}
 }
 
+// storeOnFaultdisk opens a store with 20 events on a disk of its own.
+func storeOnFaultdisk(t *testing.T, o Options) (disk *faultdisk.Disk, dir string, s *Store) {
+	t.Helper()
+	disk = faultdisk.New(t, 512<<20, "EYELET_REQUIRE_POWER")
+	dir = filepath.Join(disk.Dir, "store")
+	s = open(t, dir, o)
+	for i := range 20 {
+		mustClaim(t, s, smallClaim(i), dedup.New)
+	}
+	return disk, dir, s
+}
+
 // TestACheckpointDoesNotPassAFailedWrite fails the one write of a value file that holds a body,
 // when a checkpoint flushes it. The checkpoint fails and the store ends. The log still has the
 // body: a start over the same page cache, and one from the disk, find it.
@@ -79,12 +86,7 @@ func TestACheckpointDoesNotPassAFailedWrite(t *testing.T) {
 		t.Skip("skipped: a file system of its own takes long")
 	}
 	t.Parallel()
-	disk := faultdisk.New(t, 512<<20, "EYELET_REQUIRE_POWER")
-	dir := filepath.Join(disk.Dir, "store")
-	s := open(t, dir, cramped())
-	for i := range 20 {
-		mustClaim(t, s, smallClaim(i), dedup.New)
-	}
+	disk, dir, s := storeOnFaultdisk(t, cramped())
 	marker := []byte("the body whose value is not written ")
 	c := claimOf(string(marker))
 	c.Payload.Body = bytes.Repeat(marker, 800)

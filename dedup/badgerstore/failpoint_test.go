@@ -1,12 +1,15 @@
 package badgerstore
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
@@ -60,6 +63,52 @@ func TestAKillBeforeEachStepOfACommitLosesNothing(t *testing.T) {
 		t.Fatalf("%d events, %d finished: the test tested nothing", len(k.events), len(k.done))
 	}
 	t.Logf("%d kills: %d events, %d finished, %d duplicates", round, len(k.events), len(k.done), k.known)
+}
+
+// handlerDirEnv is the directory of the store of a child whose handler kills the process.
+const handlerDirEnv = "EYELET_HANDLER_DIR"
+
+// handlerMain runs the child if this process is one. A worker waits, an event arrives, and the
+// handler ends the process. It prints which attempt it is.
+func handlerMain() bool {
+	dir := os.Getenv(handlerDirEnv)
+	if dir == "" {
+		return false
+	}
+	s, err := Open(dir, quiet())
+	if err != nil {
+		fmt.Println(err)
+		return true
+	}
+	go func() {
+		_, err := s.Claim(context.Background(), claimOf("a"))
+		if err != nil {
+			fmt.Println(err)
+		}
+	}()
+	work, err := s.Take(context.Background(), 1, 1<<20, time.Minute)
+	if err != nil {
+		fmt.Println(err)
+		return true
+	}
+	fmt.Println(work[0].Task().Attempt)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// TestAHandlerThatKillsTheProcessUsesUpItsAttempts starts the same task in one process after the
+// other.
+func TestAHandlerThatKillsTheProcessUsesUpItsAttempts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for attempt := 1; attempt <= 4; attempt++ {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), handlerDirEnv+"="+dir)
+		out, err := cmd.Output()
+		if got := strings.TrimSpace(string(out)); err == nil || got != strconv.Itoa(attempt) {
+			t.Fatalf("attempt %q, want %d; %v", got, attempt, err)
+		}
+	}
 }
 
 // TestTheOracleOfTheKillTestsSeesALoss makes sure that the oracle can fail: its ledger lists an

@@ -76,13 +76,23 @@ func TestAStoreOfAnOlderFormatIsOpenedWhole(t *testing.T) {
 	}
 }
 
-// TestAStoreWithEveryKindOfRecordIsOpenedWhole opens a store with every kind of record of
-// format 2, and a backup of it. The golden store of the format is older and lacks some.
+// TestAStoreWithEveryKindOfRecordIsOpenedWhole opens stores with every kind of record of the
+// formats 2 and 3, and backups of them. The golden stores of the formats are older and lack some.
+// That of format 3 was converted from format 2 by the last program of format 3, which then wrote to
+// it.
 func TestAStoreWithEveryKindOfRecordIsOpenedWhole(t *testing.T) {
 	t.Parallel()
-	const name = "format2-every-kind"
-	goldenOpens(t, name, 2)
-	t.Run("restored", func(t *testing.T) {
+	for format := 2; format <= 3; format++ {
+		name := fmt.Sprintf("format%d-every-kind", format)
+		goldenOpens(t, name, format)
+		goldenIsRestored(t, name)
+	}
+}
+
+// goldenIsRestored restores the backup of a golden store.
+func goldenIsRestored(t *testing.T, name string) {
+	t.Helper()
+	t.Run(name+" restored", func(t *testing.T) {
 		t.Parallel()
 		f, err := os.Open("testdata/" + name + ".backup.gz")
 		if err != nil {

@@ -146,7 +146,7 @@ func TestAStoreThatWasOffForDaysForgetsNothing(t *testing.T) {
 func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	t.Parallel()
 	s, clock, _, o := timed(t)
-	original := mustClaim(t, s, answered("a", 0), dedup.New).Record
+	original := mustClaim(t, s, answered("a", 72*hour), dedup.New).Record
 	shut(t, s)
 	clock.Advance(48 * hour)
 	s = open(t, s.dir, o)
@@ -155,13 +155,13 @@ func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	quarantined.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: 5}
 	quarantined.Tasks = claimOf("x").Tasks
 	mustClaim(t, s, quarantined, dedup.New) // increments the count of the original
-	want := mustClaim(t, s, answered("a", 0), dedup.Known).Record
-	if left := want.Expires.Sub(clock.Now()); want.QuarantineCount != 1 || left != 24*hour {
+	want := mustClaim(t, s, answered("a", 72*hour), dedup.Known).Record
+	if left := want.Expires.Sub(clock.Now()); want.QuarantineCount != 1 || left != 72*hour {
 		t.Errorf("%d quarantined, its window lasts for %v", want.QuarantineCount, left)
 	}
 	shut(t, s)
 	s = open(t, s.dir, o)
-	if diff := cmp.Diff(want, mustClaim(t, s, answered("a", 0), dedup.Known).Record); diff != "" {
+	if diff := cmp.Diff(want, mustClaim(t, s, answered("a", 72*hour), dedup.Known).Record); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -67,14 +67,13 @@ func openStuck(t *testing.T) *stuckDisk {
 	return d
 }
 
-// hang makes the next commit hang. It returns the result of its claim and a function that lets
-// it continue.
-func (d *stuckDisk) hang(t *testing.T, id string) (claimed <-chan error, release func()) {
-	t.Helper()
+// hang makes the commit of a claim hang. It returns the result of the claim and a function that
+// lets it continue.
+func (d *stuckDisk) hang(claim dedup.Claim) (claimed <-chan error, release func()) {
 	c, errs := make(chan struct{}), make(chan error, 1)
 	d.stuck.Store(&c)
 	go func() {
-		_, err := d.Claim(context.Background(), claimOf(id))
+		_, err := d.Claim(context.Background(), claim)
 		errs <- err
 	}()
 	<-d.began
@@ -100,7 +99,7 @@ func TestAHangingCommitMakesTheStoreUnavailableUntilItEnds(t *testing.T) {
 	if err := d.Health(ctx); err != nil {
 		t.Fatalf("an idle store: %v", err)
 	}
-	claimed, release := d.hang(t, "slow")
+	claimed, release := d.hang(claimOf("slow"))
 	d.pass(d.Store, 5*time.Second)
 	unavailable(t, d.Health(ctx), "the disk does not respond")
 	_, err := d.Claim(ctx, claimOf("next"))
@@ -132,7 +131,7 @@ func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
 		_, err := d.Take(ctx, 1, 1<<20, time.Hour)
 		taken <- err
 	}()
-	claimed, release := d.hang(t, "slow")
+	claimed, release := d.hang(claimOf("slow"))
 	finished := make(chan error, 1)
 	go func() { finished <- d.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}) }()
 	d.pass(d.Store, failAfter+2*beatEvery)
@@ -159,7 +158,7 @@ func TestAPauseIsNotAHangingDisk(t *testing.T) {
 	t.Parallel()
 	d := openStuck(t)
 	defer shut(t, d.Store)
-	claimed, release := d.hang(t, "slow")
+	claimed, release := d.hang(claimOf("slow"))
 	d.past.Add(int64(time.Hour))
 	d.beats <- time.Time{}
 	if err := d.Health(context.Background()); err != nil {
@@ -223,6 +222,12 @@ func TestAMemoryTableThatIsNotWrittenForAMinuteEndsTheStore(t *testing.T) {
 		s.db.Logger().Errorf("error flushing memtable to disk: %v, retrying", syscall.EMFILE)
 		p.pass(s, beatEvery)
 		if n == 0 {
+			for range 1000 { // the beat may still be under way
+				if s.Health(t.Context()) != nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
 			unavailable(t, s.Health(t.Context()), "the disk does not respond")
 		}
 	}

@@ -139,10 +139,7 @@ func TestChunksWithoutARecordAreDeletedAtTheNextStart(t *testing.T) {
 	s := open(t, dir, quiet())
 	kept := largeClaim("kept", 2*record.ChunkSize)
 	event := mustClaim(t, s, kept, dedup.New).Record.Event
-	o, err := prepare([]dedup.Claim{largeClaim("orphan", 3*record.ChunkSize)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := claimOpOf(t, largeClaim("orphan", 3*record.ChunkSize))
 	// The process dies between the chunks and the record.
 	if err := s.storeBodies(context.Background(), o, []dedup.Decision{{Verdict: dedup.New}}); err != nil {
 		t.Fatal(err)

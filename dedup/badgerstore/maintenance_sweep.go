@@ -12,7 +12,7 @@ import (
 type sweepOp struct {
 	ticket
 	places []record.Place
-	before time.Time
+	slack  time.Duration
 	done   int
 }
 
@@ -22,44 +22,47 @@ func (o *sweepOp) apply(b *batch) error {
 	}
 	for _, p := range o.places {
 		r, err := b.at(p) // damage was logged; it must not block the others
-		if err == nil && r != nil && r.rec.Disposable(o.before) && b.remove(r) == nil {
+		if err == nil && r != nil && swept(&r.rec, b.now, o.slack) && b.remove(r) == nil {
 			o.done++
 		}
 	}
 	return nil
 }
 
-// sweep deletes records slack after their window has ended. It does not use Badger's expiry,
+// swept reports whether a record is deleted: slack after its window has ended, or as long after as
+// the window was, if that is less.
+func swept(r *dedup.Record, now time.Time, slack time.Duration) bool {
+	return r.Disposable(now.Add(-min(slack, r.Window)))
+}
+
+// sweep deletes the records whose windows have ended (see swept). It does not use Badger's expiry,
 // which follows the system clock: a clock that jumps ahead would end every window.
 func (m *maintenance) sweep(slack time.Duration) error {
 	if m.gaps.holdsSweep(m.now()) {
 		return nil
 	}
-	before := m.now().Add(-slack)
+	now := m.now()
 	var ended []record.Place
 	err := m.view(func(in *kv.View) error {
-		for item := range in.Items(record.FamilyState) {
-			var rec dedup.Record
-			key := item.Key()
-			value, err := item.Value()
-			if err == nil {
-				_, _, err = record.DecodeState(key, value, &rec)
-			}
-			if err != nil {
-				m.damage(err)
-				continue
-			}
-			m.gaps.extend(&rec)
-			if rec.Disposable(before) {
-				ended = append(ended, record.PlaceOf(key))
+		for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
+			for item := range in.Items(family) {
+				var r *row
+				value, err := item.Value()
+				if err = unreadable(item.Key(), err); err == nil {
+					r, err = m.stateRow(item.Key(), value)
+				}
+				if err != nil {
+					m.damage(err)
+				} else if swept(&r.rec, now, slack) {
+					ended = append(ended, r.place)
+				}
 			}
 		}
-		ended = append(ended, m.endedOlder(in, before)...)
 		return nil
 	})
 	for most := 256; err == nil && len(ended) > 0; {
 		n := min(len(ended), most)
-		o := &sweepOp{ticket: newTicket(false), places: ended[:n], before: before}
+		o := &sweepOp{ticket: newTicket(false), places: ended[:n], slack: slack}
 		o.bytes = n * 64
 		err = m.submit(o)
 		if errors.Is(err, dedup.ErrTooLarge) && n > 1 { // they have many aliases or chunks
@@ -69,22 +72,6 @@ func (m *maintenance) sweep(slack time.Duration) error {
 		ended = ended[n:]
 	}
 	return err
-}
-
-// endedOlder returns the older generations that are no longer dead letters.
-func (m *maintenance) endedOlder(in *kv.View, before time.Time) (ended []record.Place) {
-	for item := range in.Items(record.FamilyOlder) {
-		p := record.PlaceOf(item.Key())
-		r, err := m.readRow(in, p)
-		if err != nil {
-			m.damage(err)
-			continue
-		}
-		if r != nil && r.rec.Disposable(before) {
-			ended = append(ended, p)
-		}
-	}
-	return ended
 }
 
 // pruneOp deletes traces of days that are no longer remembered, and advances the first day.

@@ -26,8 +26,9 @@ type claimOp struct {
 
 var errBodyUnstored = errors.New("body is not stored yet")
 
-// prepare hashes and encodes the claims. It runs in the goroutine of the caller.
-func prepare(claims []dedup.Claim) (*claimOp, error) {
+// prepare hashes and encodes the claims; first is the hash of the first key. It runs in the
+// goroutine of the caller.
+func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 	o := &claimOp{
 		ticket:    ticket{eager: true, claim: true, done: make(chan struct{}, 1)},
 		claims:    make([]prepared, len(claims)),
@@ -38,7 +39,9 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 	}
 	for i := range claims {
 		p := &o.claims[i]
-		p.claim, p.hash = claims[i], record.HashOf(claims[i].Key)
+		if p.claim, p.hash = claims[i], first; i > 0 {
+			p.hash = record.HashOf(claims[i].Key)
+		}
 		p.at = p.hash
 		o.bytes += p.encode(0)
 		if n := answerSize(p.claim.Response) + len(p.claim.Note); n > stateMost {

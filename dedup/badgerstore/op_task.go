@@ -69,7 +69,7 @@ func (b *batch) serve(o *takeOp) bool {
 		for _, it := range items {
 			if err := b.start(o, it); err != nil {
 				b.c.damage(err)
-				b.c.tasks.Remove(it.Seq, it.Task)
+				b.c.unqueue(it)
 			}
 		}
 		if len(o.work) > 0 {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
@@ -48,8 +47,8 @@ func newStore(dir string, o Options) *Store {
 		dir: dir, options: o, log: o.Logger, clock: o.Clock,
 		queue: newQueue(), heart: newHeartbeat(o.now), meter: meter{dir: dir},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
-		damages: damageLog{keys: map[string]struct{}{}},
-		failed:  make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}),
+		damages: damageLog{keys: map[string]struct{}{}}, summary: &summary{},
+		failed: make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}),
 		ended: make(chan struct{}),
 	}
 	return &Store{core: c, maintenance: &maintenance{core: c}}
@@ -103,7 +102,11 @@ func (c *core) openLocked() (w *committer, err error) {
 	if err := v.check(); err != nil {
 		return nil, err
 	}
-	return v.committer, v.run()
+	if err := v.run(); err != nil {
+		return nil, err
+	}
+	c.summary.follow(v.committer)
+	return v.committer, nil
 }
 
 // create makes the database of a new store. Its format is written first, its identity last.
@@ -153,8 +156,8 @@ func (c *core) kvOptions() kv.Options {
 	return kv.Options{
 		Probe:  c.lock.Probe,
 		Logger: o.Logger, Fail: func(reason string, err error) { _ = c.fail(reason, err) }, AcceptLoss: o.AcceptLoss,
-		Unfiltered: record.FamilyState, // their events are read first
-		MemTable:   o.memTable, Segment: o.segment, ValueFile: o.valueFile, BlockCache: o.blockCache,
+		Summary:  c.summary,
+		MemTable: o.memTable, Segment: o.segment, ValueFile: o.valueFile, BlockCache: o.blockCache,
 		Segments: c.segments(),
 		Flush: func(l *redolog.Log) error {
 			c.options.step(stepFlush)
@@ -231,7 +234,7 @@ func (c *core) openToRead() (finish func() error, err error) {
 }
 
 // formatVersion is the version of the directory format: keys, values, and the version of Badger.
-const formatVersion = 3
+const formatVersion = 4
 
 // FormatError reports a store with a newer format than this program opens, or one too old to be
 // upgraded. The directory was not changed.
@@ -266,8 +269,8 @@ type upgrade struct {
 }
 
 func ownFormats() formats {
-	last := upgrade{formatVersion, convert}
-	return formats{formatVersion, map[int]upgrade{1: last, 2: last}}
+	copied, inPlace := upgrade{formatVersion, convert}, upgrade{formatVersion, convertInPlace}
+	return formats{formatVersion, map[int]upgrade{1: copied, 2: copied, 3: inPlace}}
 }
 
 // check reads the format of the store, upgrades an older one, and writes it for a new store. From

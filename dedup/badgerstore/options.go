@@ -76,7 +76,7 @@ func recoverWait(attempt int) time.Duration {
 type rhythm struct {
 	look    time.Duration // interval of checks whether something is due
 	sweep   time.Duration // interval of deleting records whose window has ended
-	slack   time.Duration // how long such records remain visible
+	slack   time.Duration // how long such records remain visible, at most as long as their window
 	reclaim time.Duration // shortest interval of reclaiming space
 	flatten time.Duration // longest interval of reclaiming space
 	prune   time.Duration // interval of deleting the traces of expired days

@@ -266,20 +266,23 @@ func (c *core) readRow(in source, p record.Place) (*row, error) {
 // readRow returns the row at a place as it is stored, nil if there is none.
 func readRow(in source, p record.Place) (*row, error) {
 	key := p.Key()
-	value, err := readValue(in, key)
-	if value == nil || err != nil {
+	value, content, broken := in.Read(key)
+	if value == nil {
+		return nil, unreadable(key, broken)
+	}
+	r, err := stateRow(key, value)
+	if err = cmp.Or(err, unreadable(key, broken)); err != nil {
 		return nil, err
 	}
-	r := &row{place: p, checksum: record.Checksum(value)}
-	if r.event, err = record.DecodeEvent(key, value, &r.rec); err != nil {
+	var claimed uint64
+	if r.event, claimed, err = record.DecodeEvent(key, content); err != nil {
 		return nil, err
 	}
-	if p.Older == 0 {
-		if err := r.readState(in); err != nil {
-			return nil, err
-		}
+	if r.rec.Seq != claimed {
+		reason := fmt.Sprintf("its state belongs to event %d, its content to event %d", r.rec.Seq, claimed)
+		return nil, record.Damaged(key, reason, nil)
 	}
-	r.rec.Event = record.EventID(p.Hash, r.rec.Seq)
+	r.rec.Event, r.rec.Shared = record.EventID(p.Hash, r.rec.Seq), r.event.Kind == record.BodyShared
 	described := r.rec
 	if err := r.event.Describe(p, &described); err != nil {
 		return nil, err
@@ -288,21 +291,19 @@ func readRow(in source, p record.Place) (*row, error) {
 	return r, nil
 }
 
-func (r *row) readState(in source) error {
-	key := r.place.Hash.Key(record.FamilyState)
-	value, err := readValue(in, key)
-	if value == nil || err != nil {
-		return err
-	}
-	claimed := r.rec.Seq
-	r.checksum = record.Checksum(value)
-	if _, _, err := record.DecodeState(key, value, &r.rec); err != nil {
-		return err
-	}
-	if r.rec.Seq != claimed {
-		return record.Damaged(key, fmt.Sprintf("it belongs to event %d, not %d", r.rec.Seq, claimed), nil)
-	}
-	return nil
+// stateRow returns the row of a stored value, without the event.
+func stateRow(key, value []byte) (*row, error) {
+	r := &row{place: record.PlaceOf(key), checksum: record.Checksum(value)}
+	o, err := record.DecodeState(key, value, &r.rec)
+	r.event.Size, r.rec.Payload.Endpoint = o.Size, o.Endpoint
+	return r, err
+}
+
+// stateRow returns the row of a stored value with its effective window, without the event.
+func (c *core) stateRow(key, value []byte) (*row, error) {
+	r, err := stateRow(key, value)
+	c.gaps.extend(&r.rec)
+	return r, err
 }
 
 func (r *row) whole(in source, body bool) (dedup.Record, error) {
@@ -383,19 +384,24 @@ func readMeta(in source) (m record.Meta, err error) {
 	return record.DecodeMeta(value)
 }
 
-// source is what values are read from: the state after one commit. Get returns a copy of a value,
-// nil if the key does not exist.
+// source is what is read from: the state after one commit. See [kv.DB.Get] and [kv.DB.Read].
 type source interface {
 	Get(key []byte) ([]byte, error)
+	Read(key []byte) (value, content []byte, err error)
+}
+
+// unreadable returns the damage of a key that cannot be read, nil if it can.
+func unreadable(key []byte, err error) error {
+	if err != nil {
+		return record.Damaged(key, "it cannot be read", err)
+	}
+	return nil
 }
 
 // readValue returns a value, nil if the key does not exist.
 func readValue(in source, key []byte) ([]byte, error) {
 	value, err := in.Get(key)
-	if err != nil {
-		return nil, record.Damaged(key, "it cannot be read", err)
-	}
-	return value, nil
+	return value, unreadable(key, err)
 }
 
 // readVerified is readValue for a value whose checksum must match.

@@ -189,6 +189,27 @@ func stored(t *testing.T, s *Store, family byte) (n int) {
 	return n
 }
 
+// TestAShortWindowIsNotSweptAnHourLater ends a window of two minutes.
+func TestAShortWindowIsNotSweptAnHourLater(t *testing.T) {
+	t.Parallel()
+	clock := deduptest.NewClock()
+	o := quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	c := claimOf("short")
+	c.Tasks, c.Window = nil, 2*time.Minute
+	mustClaim(t, s, c, dedup.New)
+	for _, want := range [...]int{1, 0} {
+		clock.Advance(2*time.Minute + time.Second)
+		if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
+			t.Fatal(err)
+		}
+		if n := stored(t, s, record.FamilyEvent); n != want {
+			t.Errorf("%d events, want %d", n, want)
+		}
+	}
+}
+
 func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewClock()
@@ -220,27 +241,26 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	mustClaim(t, s, held, dedup.New)
 	mustClaim(t, s, claimOf("pending"), dedup.New)
 
-	sweep := func(events, states, aliases int) {
+	sweep := func(events, aliases int) {
 		t.Helper()
 		if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
 			t.Fatal(err)
 		}
-		if e, st, a := stored(t, s, record.FamilyEvent), stored(t, s, record.FamilyState), stored(t, s,
-			record.FamilyAlias); e != events || st != states || a != aliases {
-			t.Errorf("%d events, %d states, %d aliases; want %d, %d, %d", e, st, a, events, states, aliases)
+		if e, a := stored(t, s, record.FamilyEvent), stored(t, s, record.FamilyAlias); e != events || a != aliases {
+			t.Errorf("%d events, %d aliases; want %d, %d", e, a, events, aliases)
 		}
 	}
-	sweep(5, 5, 2)
+	sweep(5, 2)
 	clock.Advance(24*time.Hour + 59*time.Minute) // ended, but within the slack
-	sweep(5, 5, 2)
+	sweep(5, 2)
 	clock.Advance(2 * time.Minute)
 	// An event that was queued for deletion but is needed again stays.
 	o2 := &sweepOp{ticket: newTicket(true), places: []record.Place{{Hash: record.HashOf(claimOf("dead").Key)},
-		{Hash: record.HashOf(claimOf("pending").Key)}}, before: clock.Now()}
+		{Hash: record.HashOf(claimOf("pending").Key)}}}
 	if err := s.do(ctx, o2); err != nil || o2.done != 0 {
 		t.Errorf("%d swept, %v", o2.done, err)
 	}
-	sweep(2, 2, 1) // the pending event, and the dead letter with its alias
+	sweep(2, 1) // the pending event, and the dead letter with its alias
 	mustClaim(t, s, claimOf("done"), dedup.New)
 	if _, err := s.Get(ctx, deadLetter); err != nil {
 		t.Error(err)
@@ -266,7 +286,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
 		t.Fatal(err)
 	}
-	for _, family := range []byte{record.FamilyEvent, record.FamilyState, record.FamilyOlder, record.FamilyAlias} {
+	for _, family := range []byte{record.FamilyEvent, record.FamilyOlder, record.FamilyAlias} {
 		if n := stored(t, s, family); n != 0 {
 			t.Errorf("%d keys of family %c are left", n, family)
 		}

@@ -1,7 +1,6 @@
 package badgerstore
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,9 +15,8 @@ import (
 // the committer, and repairs what a crash left behind.
 type recovery struct {
 	*committer
-	running   []*row         // events whose tasks were interrupted, or wait by a clock that was set back
-	stateless []record.Place // events with open tasks but without a state of this format
-	behind    time.Duration  // how far the clock is behind the last commit
+	running []*row        // events whose tasks were interrupted, or wait by a clock that was set back
+	behind  time.Duration // how far the clock is behind the last commit
 }
 
 // clockSlack is how far the clock may be behind the last commit: clocks are corrected by that much.
@@ -39,20 +37,17 @@ func (v *recovery) check() error {
 	}
 	v.meta = m
 	v.openGaps()
-	found, err := v.takeStock()
-	if err != nil {
-		return err
+	if by := m.Wall.Sub(v.now()); by > clockSlack {
+		v.behind = by
 	}
-	missing := missing(m.Census, found.census, found.damaged)
-	if missing && !v.options.AcceptLoss {
-		return errMissing(v.dir, m.Census, found.census)
+	v.published = m.Seq
+	if s := v.summary; s.known && m.Census.Known {
+		if err := v.takeSummary(s); err != nil {
+			return fmt.Errorf("store %s: %w", v.dir, err)
+		}
+		return v.acceptMeta(v.db.Lost())
 	}
-	v.meta.Census = found.census
-	if missing {
-		v.log.Warn("opened with missing events (accept-loss)", "dir", v.dir, "counted", m.Census.Entries,
-			"found", found.census.Entries)
-	}
-	return v.acceptMeta(missing || v.db.Lost())
+	return v.takeStock()
 }
 
 // checkClock refuses a clock that is behind the last commit. One that is far ahead is a gap.
@@ -78,34 +73,43 @@ func (v *recovery) openGaps() {
 	m.Gaps, v.gaps = all, all
 }
 
-// takeStock reads what the store holds. It writes nothing.
-func (v *recovery) takeStock() (survey, error) {
-	now := v.now()
-	if by := v.meta.Wall.Sub(now); by > clockSlack {
-		v.behind = by
-	}
-	v.published = v.meta.Seq
-	waits := func(r *row) bool { return v.behind > 0 && shortenWaits(&r.edit().rec, now, v.behind) }
-	found, err := v.survey(func(r *row) {
-		v.older.note(r)
-		if interrupted(&r.rec) || waits(r) {
-			v.running = append(v.running, r)
-			return
-		}
-		if r.place.Older == 0 && r.event.Loaded() {
-			v.stateless = append(v.stateless, r.place)
-		}
-		v.schedule(r)
-		v.cache.keep(r)
-	})
+// takeStock reads what the store holds, and compares it with what the last commit counted.
+func (v *recovery) takeStock() error {
+	found, err := v.survey(v.note)
 	if err != nil {
-		return found, fmt.Errorf("store %s: %w", v.dir, err)
+		return fmt.Errorf("store %s: %w", v.dir, err)
 	}
+	counted := v.meta.Census
+	missing := missing(counted, found.census, found.damaged)
+	if missing && !v.options.AcceptLoss {
+		return errMissing(v.dir, counted, found.census)
+	}
+	v.meta.Census, v.meta.Counts = found.census, found.total.Counts
+	v.publishStock(found)
+	if missing {
+		v.log.Warn("opened with missing events (accept-loss)", "dir", v.dir, "counted", counted.Entries,
+			"found", found.census.Entries)
+	}
+	return v.acceptMeta(missing || v.db.Lost())
+}
+
+// note remembers an event that may have open tasks, or an older generation.
+func (v *recovery) note(r *row) {
+	now := v.now()
+	v.older.note(r)
+	if interrupted(&r.rec) || v.behind > 0 && shortenWaits(&r.edit().rec, now, v.behind) {
+		v.running = append(v.running, r)
+		return
+	}
+	v.schedule(r)
+}
+
+// publishStock publishes what a start has found.
+func (v *recovery) publishStock(found survey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.recent = found.newest.recent()
-	v.count(found.total)
-	return found, nil
+	v.count(&v.meta.Counts)
 }
 
 func interrupted(r *dedup.Record) bool {
@@ -175,7 +179,7 @@ func (v *recovery) startTraces() {
 
 // run repairs what the process before left behind.
 func (v *recovery) run() error {
-	if err := errors.Join(v.resumeTasks(), v.storeStates()); err != nil {
+	if err := v.resumeTasks(); err != nil {
 		return err
 	}
 	if err := v.sweepChunks(); err != nil {
@@ -216,27 +220,6 @@ func (v *recovery) resumeTasks() error {
 			return err
 		}
 		rows = rows[n:]
-	}
-	return nil
-}
-
-const statesPerCommit = 256
-
-// storeStates writes missing states in this format, so that the next start reads no bodies.
-func (v *recovery) storeStates() error {
-	for places := v.stateless; len(places) > 0; {
-		n := min(len(places), statesPerCommit)
-		err := v.commitDirect(func(b *batch) {
-			for _, p := range places[:n] {
-				if r, err := b.at(p); err == nil && r != nil { // damage was logged
-					b.put(r.edit())
-				}
-			}
-		})
-		if err != nil {
-			return err
-		}
-		places = places[n:]
 	}
 	return nil
 }

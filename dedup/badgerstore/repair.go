@@ -128,7 +128,7 @@ func (o *repairOp) apply(b *batch) (err error) {
 	o.repair.Done = repairedNot
 	family, size := o.key[0], len(o.key)
 	switch {
-	case (family == record.FamilyEvent || family == record.FamilyState) && size == record.KeySize,
+	case family == record.FamilyEvent && size == record.KeySize,
 		family == record.FamilyOlder && size == record.OlderKeySize:
 		return o.repairEvent(b, record.PlaceOf(o.key))
 	case family == record.FamilyAlias && size == record.KeySize:
@@ -169,13 +169,15 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	b.uncounted = true // countOp recounts
 	next := &row{place: p, dirty: true, fresh: true}
 	rest := salvage(b.c.db, p)
+	next.rec = rest.rec
 	switch {
 	case rest.event != nil:
-		next.event, next.rec, o.repair.Done = *rest.event, rest.rec, repairedState
+		next.event, o.repair.Done = *rest.event, repairedState
+		b.rebuild(p, &next.rec)
 	case rest.state:
-		next.event, next.rec, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), rest.rec, repairedEvent
+		next.event, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), repairedEvent
 	default:
-		next.event, next.rec, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), rest.rec, repairedAll
+		next.event, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), repairedAll
 		b.rebuild(p, &next.rec)
 	}
 	next.rec.Event = record.EventID(p.Hash, next.rec.Seq)
@@ -191,8 +193,8 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	return nil
 }
 
-// rebuild completes an event without valid values: its key stays known with a sequence, a plausible
-// window, and a task that an operator sees.
+// rebuild completes an event without a valid state: its key stays known with a sequence, the
+// default window, and a task that an operator sees.
 func (b *batch) rebuild(p record.Place, r *dedup.Record) {
 	switch {
 	case p.Older != 0:
@@ -201,18 +203,8 @@ func (b *batch) rebuild(p record.Place, r *dedup.Record) {
 		b.seq++
 		r.Seq = b.seq
 	}
-	if r.Accepted.IsZero() || r.Accepted.After(b.now) {
-		r.Accepted = b.now
-	}
-	r.Window = min(max(r.Window, dedup.DefaultWindow), max(b.window, dedup.DefaultWindow))
-	generation := max(1, r.Generation)
-	*r = dedup.Record{Seq: r.Seq, Accepted: r.Accepted, Window: r.Window, Generation: generation, Tasks: r.Tasks}
-	for i, t := range r.Tasks {
-		r.Tasks[i] = dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: b.now}
-	}
-	if len(r.Tasks) == 0 {
-		r.Tasks = []dedup.Task{{Handler: "unknown", State: dedup.Pending, Due: b.now}}
-	}
+	*r = dedup.Record{Seq: r.Seq, Accepted: b.now, Window: dedup.DefaultWindow, Generation: 1,
+		Tasks: []dedup.Task{{Handler: "unknown", State: dedup.Pending, Due: b.now}}}
 }
 
 // failTasks turns open tasks into dead letters. It leaves a held claim alone, because the next
@@ -288,53 +280,42 @@ func (o *countOp) apply(b *batch) error {
 	if err != nil {
 		return err
 	}
-	b.always, b.recount = true, &found.census
-	c := b.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.recent = found.newest.recent()
-	t := found.total
-	t.add(tally{
-		records: c.stats.Records, pending: c.stats.Pending, running: c.stats.Running, dead: c.stats.Dead,
-		backlog: c.stats.Backlog, quarantined: c.stats.Quarantined,
-		waiting: c.backlog.records, waitingBytes: c.backlog.bytes,
-	}, -1)
-	c.count(t)
+	b.always, b.recount = true, &found
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	b.c.recent = found.newest.recent()
 	return nil
 }
 
-// salvaged is the rest of an event with a damaged value.
+// salvaged is the rest of an event with a damaged value or content.
 type salvaged struct {
 	event *record.Event // the event as claimed, if it is valid
 	state bool          // the state is valid
-	rec   dedup.Record  // the state; if it is damaged the first one, and without an event a guess
+	rec   dedup.Record  // the state; else its sequence, as far as it is known
 	claim dedup.Claim   // key, aliases and description, as far as they are known
 }
 
-// salvage reads what is left at a place. It uses no damaged state, and a damaged event only if its
-// key hashes to its place: most damage is in the payload.
+// salvage reads what is left at a place. It uses no damaged state, and a damaged content only if
+// its key hashes to its place: most damage is in the payload.
 func salvage(in source, p record.Place) (left salvaged) {
 	key := p.Key()
-	if value, _ := in.Get(key); value != nil { // of a damaged one it returns what there is
-		var first dedup.Record
-		if fix, err := record.DecodeEvent(key, value, &first); err == nil && fix.Describe(p, &first) == nil {
-			left.event, left.rec = &fix, first
-			left.known(&first)
-		} else if fix, err := record.DecodeEvent(key, record.Reseal(key, value), &first); err == nil &&
-			fix.Describe(p, &first) == nil && record.HashOf(first.Key) == p.Hash {
-			left.rec = first
-			left.known(&first)
-		}
+	value, content, _ := in.Read(key) // of a damaged content it returns what there is
+	var first dedup.Record
+	event, seq, err := record.DecodeEvent(key, content)
+	sound := err == nil
+	if !sound {
+		event, seq, err = record.DecodeEvent(key, record.ResealContent(key, content))
 	}
-	if p.Older != 0 || left.event != nil {
-		return left
+	if err == nil && event.Describe(p, &first) == nil && (sound || record.HashOf(first.Key) == p.Hash) {
+		left.known(&first)
+		left.rec.Seq = seq
+	} else {
+		sound = false
 	}
-	stateKey := p.Hash.Key(record.FamilyState)
-	var state dedup.Record
-	if value, err := readValue(in, stateKey); err == nil && value != nil {
-		if _, _, err := record.DecodeState(stateKey, value, &state); err == nil {
-			left.state, left.rec = true, state
-		}
+	if r, err := stateRow(key, value); err == nil {
+		left.state, left.rec = true, r.rec
+	} else if sound && event.Kind != record.BodyShared { // its original is not known
+		left.event = &event
 	}
 	return left
 }

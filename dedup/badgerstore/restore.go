@@ -65,8 +65,9 @@ func restoreInto(dir string) error {
 type restorer struct {
 	*core
 	loader
-	have Position // of the last backup
-	keys int
+	have  Position // of the last backup
+	older bool     // some have events of an older format
+	keys  int
 }
 
 // restore makes a database of the backups, and closes it.
@@ -83,6 +84,11 @@ func (r *restorer) restore(ctx context.Context, backups []io.Reader) (err error)
 		err := r.db.View(func(before *kv.View) error { return r.load(ctx, before, from) })
 		if err != nil {
 			return fmt.Errorf("backup %d: %w", i+1, err)
+		}
+	}
+	if r.older {
+		if err := newRewriter(r.core, r.commit).run(); err != nil {
+			return err
 		}
 	}
 	return r.restoreMeta()
@@ -102,21 +108,21 @@ func (r *restorer) load(ctx context.Context, before *kv.View, from io.Reader) er
 	defer it.Close()
 	var last []byte
 	for {
-		key, value, old, err := in.next()
+		e, old, err := in.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
-		if len(key) == 0 || bytes.Compare(key, last) <= 0 {
+		if len(e.Key) == 0 || bytes.Compare(e.Key, last) <= 0 {
 			return fmt.Errorf("%w: its keys are not in order", errBackup)
 		}
-		last = key
-		if err := r.deleteUntil(it, key); err != nil {
+		last = e.Key
+		if err := r.deleteUntil(it, e.Key); err != nil {
 			return err
 		}
-		there := it.Valid() && bytes.Equal(it.Key(), key)
+		there := it.Valid() && bytes.Equal(it.Key(), e.Key)
 		if old && !there {
 			return errors.New("it names a key that the previous backups do not have: it belongs to another store; " +
 				"pass the increments of one store only")
@@ -125,12 +131,12 @@ func (r *restorer) load(ctx context.Context, before *kv.View, from io.Reader) er
 			it.Next()
 		}
 		if !old {
-			if err := r.put(key, value); err != nil {
+			if err := r.put(e); err != nil {
 				return err
 			}
 		}
 	}
-	r.have = end
+	r.have, r.older = end, r.older || in.head.Format < formatVersion
 	return errors.Join(r.deleteUntil(it, nil), r.flush())
 }
 
@@ -155,7 +161,7 @@ func (r *restorer) follow(head backupHead) (Position, error) {
 // deleteUntil deletes the keys from the iterator up to key, all remaining ones if key is nil.
 func (r *restorer) deleteUntil(it *kv.Iterator, key []byte) error {
 	for ; it.Valid() && (key == nil || bytes.Compare(it.Key(), key) < 0); it.Next() {
-		if err := r.put(it.KeyCopy(), nil); err != nil {
+		if err := r.put(mutation{Key: it.KeyCopy()}); err != nil {
 			return err
 		}
 	}
@@ -177,5 +183,5 @@ func (r *restorer) restoreMeta() error {
 	}
 	r.commit = max(r.commit, m.Commit)
 	m.Commit, m.Seq, m.Token = r.commit+1, m.Seq+lostGap, m.Token+lostGap
-	return errors.Join(r.put(record.MetaKey, m.Encode()), r.flush())
+	return errors.Join(r.put(mutation{Key: record.MetaKey, Value: m.Encode()}), r.flush())
 }

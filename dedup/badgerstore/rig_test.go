@@ -106,6 +106,19 @@ func valueOf(t *testing.T, s *Store, key []byte) (value []byte) {
 	return value
 }
 
+// bothOf returns the stored value and content of a key.
+func bothOf(t *testing.T, s *Store, key []byte) (value, content []byte) {
+	t.Helper()
+	err := s.db.View(func(in *kv.View) (err error) {
+		value, content, err = in.Read(key)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value, content
+}
+
 // bothEnds calls test with the files of a grown store, after a crash and after a clean close,
 // and the content of the store.
 func bothEnds(t *testing.T, events int, test func(t *testing.T, files, want map[string]string)) {

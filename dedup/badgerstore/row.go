@@ -11,11 +11,11 @@ import (
 type row struct {
 	place    record.Place
 	rec      dedup.Record // without the description, which the event has
-	event    record.Event // not loaded if only the outline was read
-	fresh    bool         // the event itself has to be written
+	event    record.Event // not loaded if only the state was read
+	fresh    bool         // the event itself has to be written, not only the state
 	dirty    bool
 	gone     bool         // deleted
-	checksum uint32       // of the stored value with the newest state; see record.Mark
+	checksum uint32       // of the stored state; see record.Mark
 	before   tally        // of the stored record
 	given    *dedup.Claim // of a new event, until a worker gets its payload; else nil
 }
@@ -58,93 +58,61 @@ func withoutDescription(r dedup.Record) dedup.Record {
 	return r
 }
 
-// appendWrites appends a dirty row's writes. A state of its own spares starts and sweeps the event.
-func (r *row) appendWrites(writes []mutation, g gaps) []mutation {
-	rec := g.stored(r.rec)
-	older := r.place.Older != 0
+// write returns what a dirty row writes. The content stays where it is while only the state
+// changes.
+func (r *row) write(g gaps) mutation {
+	w := mutation{Key: r.place.Key()}
 	if r.gone {
-		writes = append(writes, mutation{Key: r.place.Key()})
-		if !older {
-			writes = append(writes, mutation{Key: r.place.Hash.Key(record.FamilyState)})
-		}
-		return writes
+		return w
 	}
-	if r.fresh || older {
-		key := r.place.Key()
-		value := r.event.Encode(key, &rec)
-		r.checksum = record.Checksum(value)
-		writes = append(writes, mutation{Key: key, Value: value})
+	rec := g.stored(r.rec)
+	w.Value = record.EncodeState(w.Key, &rec, record.OutlineOf(&r.rec, r.event.Size))
+	r.checksum = record.Checksum(w.Value)
+	if w.Keep = !r.fresh; r.fresh {
+		w.Content = r.event.Encode(w.Key, r.rec.Seq)
 	}
-	if !older {
-		key := r.place.Hash.Key(record.FamilyState)
-		value := record.EncodeState(key, &rec, record.OutlineOf(&r.rec, r.event.Size))
-		r.checksum = record.Checksum(value)
-		writes = append(writes, mutation{Key: key, Value: value})
-	}
-	return writes
+	return w
 }
 
 func (r *row) mark() uint64 { return record.Mark(r.place.Family(), r.place, r.checksum) }
 
 // tally is what one record adds to the statistics.
 type tally struct {
-	records, pending, running, dead, backlog int64
-	waiting, waitingBytes                    int64  // open and not held by a claimer
-	sum                                      uint64 // the mark in the census
-	quarantined                              map[dedup.QuarantineGroup]int64
+	record.Counts
+	sum uint64 // the mark in the census
 }
 
-func (r *row) tally() tally {
+func (r *row) tally() (t tally) {
 	if r == nil || r.gone {
-		return tally{}
+		return t
 	}
-	t := tally{records: 1, sum: r.mark()}
+	t.Records, t.sum = 1, r.mark()
 	for i := range r.rec.Tasks {
 		switch r.rec.Tasks[i].State {
 		case dedup.Pending:
-			t.pending++
+			t.Pending++
 		case dedup.Running:
-			t.running++
+			t.Running++
 		case dedup.Dead:
-			t.dead++
+			t.Dead++
 		}
 	}
 	if r.rec.Quarantined() {
 		group := dedup.QuarantineGroup{Endpoint: r.rec.Payload.Endpoint, Reason: r.rec.QuarantineReason}
-		t.quarantined = map[dedup.QuarantineGroup]int64{group: 1}
+		t.Quarantined = map[dedup.QuarantineGroup]int64{group: 1}
 	}
 	if r.rec.Open() {
-		t.backlog = r.event.Size
+		t.Backlog = r.event.Size
 		if !r.rec.Hold {
-			t.waiting, t.waitingBytes = 1, r.event.Size
+			t.Waiting, t.WaitingBytes = 1, r.event.Size
 		}
 	}
 	return t
 }
 
 func (t *tally) add(other tally, by int64) {
-	t.records += by * other.records
-	t.pending += by * other.pending
-	t.running += by * other.running
-	t.dead += by * other.dead
-	t.backlog += by * other.backlog
-	t.waiting += by * other.waiting
-	t.waitingBytes += by * other.waitingBytes
+	t.Add(&other.Counts, by)
 	t.sum += uint64(by) * other.sum //nolint:gosec // modulo 2^64, as the sum is
-	t.quarantined = addQuarantined(t.quarantined, other.quarantined, by)
-}
-
-// addQuarantined adds counts to others, which it changes and returns, without empty groups.
-func addQuarantined(to, other map[dedup.QuarantineGroup]int64, by int64) map[dedup.QuarantineGroup]int64 {
-	if to == nil && len(other) > 0 {
-		to = map[dedup.QuarantineGroup]int64{}
-	}
-	for group, n := range other {
-		if to[group] += by * n; to[group] == 0 {
-			delete(to, group)
-		}
-	}
-	return to
 }
 
 // rowCache keeps rows with open tasks, so that taking and finishing them reads nothing.

@@ -14,16 +14,16 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// liveBytes returns the size of the readable keys and values of a store.
+// liveBytes returns the size of what can be read in a store.
 func liveBytes(t *testing.T, s *Store) (n int64) {
 	t.Helper()
 	err := s.view(func(in *kv.View) error {
 		for item := range in.Items() {
-			value, err := item.Value()
+			value, content, err := item.Read()
 			if err != nil {
 				return err
 			}
-			n += int64(len(item.Key()) + len(value))
+			n += int64(len(item.Key()) + len(value) + len(content))
 		}
 		return nil
 	})

@@ -46,7 +46,8 @@ var (
 )
 
 // DamagedError reports a stored value that is not what was written: Key names it, Reason describes
-// the damage, Err is the cause or nil. A claim of its key fails and is never accepted as new.
+// the damage, Err is the cause or nil. A claim of its key is never accepted as new: it is Known if
+// the event is finished and its state is intact, and fails otherwise.
 type DamagedError = record.DamagedError
 
 // Failed returns a channel that is closed when a commit has failed. The store is unusable from

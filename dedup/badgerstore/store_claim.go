@@ -10,9 +10,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// Claim implements [dedup.Store]. Bodies of more than 512 KiB are stored in chunks before the
-// record that makes them visible. If a claim meets a damaged record, the others are stored in a
-// commit of their own, and the error is a [DamagedError]: only the damaged event waits.
+// Claim implements [dedup.Store]. A duplicate of a finished event does not wait for other
+// operations. Bodies of more than 512 KiB are stored in chunks before the record that makes them
+// visible. If a claim meets a damaged record, the others are stored in a commit of their own, and
+// the error is a [DamagedError]: only the damaged event waits.
 func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
 	decisions, err := s.claim(ctx, claims)
 	var met *damagedClaim
@@ -56,12 +57,18 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	o, err := prepare(claims)
+	first := record.HashOf(claims[0].Key)
+	if len(claims) == 1 {
+		if d, ok := s.known(ctx, &claims[0], first); ok {
+			return []dedup.Decision{d}, nil
+		}
+	}
+	o, err := prepare(claims, first)
 	if err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(o.claims, func(p prepared) bool { return p.unstored }) {
-		return s.claimLarge(ctx, claims)
+		return s.claimLarge(ctx, claims, first)
 	}
 	err = s.do(ctx, o)
 	if errors.Is(err, errBodyUnstored) { // the large body that a claim was to share is gone
@@ -73,10 +80,69 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 	return o.answer(), nil
 }
 
-// answer completes the records of new events from their claims, in the goroutine of the claimer.
+// known answers the repeated claim of a finished event in the goroutine of its caller: nothing has
+// to be written, so it does not wait for a batch. It leaves all other claims to the committer, and
+// these when there is any doubt.
+//
+// What it reads is durable, because commits are published after their flush. The decision is that
+// of the moment at which the state is read: the event is finished; its window has not ended,
+// because it has not ended later; and the name that is read later is one of its own already,
+// because a finished event gets no other names.
+func (s *Store) known(ctx context.Context, c *dedup.Claim, h record.Hash) (d dedup.Decision, ok bool) {
+	if ctx.Err() != nil || s.heart.err() != nil || !s.reads() {
+		return d, false
+	}
+	defer s.readers.RUnlock()
+	if s.usable() != nil {
+		return d, false
+	}
+	rec, ok := s.finished(h)
+	if !ok || !s.names(c, record.Alias{Hash: h, Seq: rec.Seq}) || dedup.Decide(rec, *c, s.now()) != dedup.Known {
+		return d, false
+	}
+	rec.Key = c.Key
+	return dedup.Decision{Verdict: dedup.Known, Record: rec}, true
+}
+
+// finished returns the newest event of a key without its description, if all its work is done.
+// Quarantined deliveries are left out: they are described by more than their state.
+func (s *Store) finished(h record.Hash) (rec dedup.Record, ok bool) {
+	value, err := s.db.Get(h.Key(record.FamilyEvent))
+	if value == nil || err != nil {
+		return rec, false
+	}
+	if _, err := record.DecodeState(h.Key(record.FamilyEvent), value, &rec); err != nil {
+		return rec, false
+	}
+	s.gaps.extend(&rec)
+	rec.Event = record.EventID(h, rec.Seq)
+	return rec, rec.State() == dedup.Done && rec.QuarantineReason == ""
+}
+
+// names reports whether [dedup.Resolve] finds that a claim is about a live event of its key: the
+// claim has no name, or the name is one of that event.
+func (s *Store) names(c *dedup.Claim, event record.Alias) bool {
+	name, named := c.Named()
+	if !named {
+		return true
+	}
+	key := record.HashOf(name).Key(record.FamilyAlias)
+	value, err := s.db.Get(key)
+	if value == nil || err != nil {
+		return false
+	}
+	found, err := record.DecodeAlias(key, value)
+	return err == nil && found == event
+}
+
+// answer completes the records of new events from their claims, in the goroutine of the claimer,
+// and leaves out what a known one comes without.
 func (o *claimOp) answer() []dedup.Decision {
 	for i := range o.decisions {
 		d, c := &o.decisions[i], &o.claims[i].claim
+		if d.Verdict == dedup.Known {
+			d.Record.Aliases, d.Record.Payload = nil, dedup.Payload{}
+		}
 		if d.Verdict != dedup.New || c.OnlyKnown || d.Record.Key != (dedup.Key{}) {
 			continue
 		}
@@ -113,16 +179,16 @@ func probesOf(claims []dedup.Claim) []dedup.Claim {
 
 // claimLarge stores claims with large bodies. It asks first which are new: duplicates cost nothing.
 // It writes the chunks in commits of their own; the record, written last, makes them visible.
-func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
+func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim, first record.Hash) ([]dedup.Decision, error) {
 	for {
-		probe, err := prepare(probesOf(claims))
+		probe, err := prepare(probesOf(claims), first)
 		if err != nil {
 			return nil, err
 		}
 		if err := s.do(ctx, probe); err != nil {
 			return nil, err
 		}
-		o, err := prepare(claims)
+		o, err := prepare(claims, first)
 		if err != nil {
 			return nil, err
 		}

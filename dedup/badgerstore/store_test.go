@@ -13,7 +13,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if faultdisk.Main() || campaignMain() || childMain() || linearMain() || starvedMain() {
+	if faultdisk.Main() || campaignMain() || childMain() || linearMain() || handlerMain() || starvedMain() ||
+		growthMain() {
 		return
 	}
 	goleak.VerifyTestMain(m)

@@ -1,7 +1,6 @@
 package badgerstore
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"runtime"
@@ -41,8 +40,9 @@ func (s *survey) join(other survey) {
 	}
 }
 
-// survey counts the events and calls visit, one call at a time, for each with open tasks. Every
-// processor reads a part of the store, because the duration of a start depends on it.
+// survey counts the events and calls visit, one call at a time, for each with open tasks and each
+// older generation. Every processor reads a part of the store, because the duration of a start
+// depends on it.
 func (c *core) survey(visit func(*row)) (survey, error) {
 	return c.surveyParts(partsOf(runtime.GOMAXPROCS(0)), visit)
 }
@@ -59,8 +59,8 @@ func (c *core) surveyParts(parts []part, visit func(*row)) (survey, error) {
 					defer one.Unlock()
 					visit(r)
 				}}
-				s.events()
-				s.older()
+				s.events(record.FamilyEvent, record.KeySize)
+				s.events(record.FamilyOlder, record.OlderKeySize)
 				s.aliases()
 				return nil
 			})
@@ -99,7 +99,7 @@ type scanner struct {
 	in    *kv.View
 	part  part
 	found *survey
-	visit func(*row) // gets events with open tasks
+	visit func(*row)
 }
 
 // each calls f for every key of a family with a length of size.
@@ -113,47 +113,38 @@ func (s *scanner) each(family byte, size int, f func(item *kv.Iterator)) {
 	}
 }
 
-// events reads the newest generations. States are in the tree, so no body is read: visited rows
-// have only the outline of their event, except those of format 1 with open tasks, which have none.
-func (s *scanner) events() {
-	states := s.in.Keys(record.FamilyState)
-	defer states.Close()
-	states.Seek(s.part.first(record.FamilyState))
-	s.each(record.FamilyEvent, record.KeySize, func(item *kv.Iterator) {
-		r := &row{place: record.PlaceOf(item.Key())}
-		outlined, err := nextState(states, r)
-		s.gaps.extend(&r.rec)
-		switch {
-		case err == nil && r.rec.Quarantined() && r.rec.Payload.Endpoint == "": // stored by an older program
-			s.row(r.place)
-		case err == nil && r.rec.Seq != 0 && !r.rec.Open():
-			s.found.add(r.tally(), listed{r.rec.Seq, r.place})
-		case err == nil && outlined:
-			s.open(r)
-		default:
-			s.row(r.place)
-		}
+// events reads the states of a family. They are in the tree, so no body is read: visited rows have
+// only the outline of their event.
+func (s *scanner) events(family byte, size int) {
+	s.each(family, size, func(item *kv.Iterator) {
+		value, err := item.Value()
+		s.state(item.Key(), value, unreadable(item.Key(), err))
 	})
 }
 
-func (s *scanner) older() {
-	s.each(record.FamilyOlder, record.OlderKeySize, func(item *kv.Iterator) { s.row(record.PlaceOf(item.Key())) })
-}
-
-func (s *scanner) row(p record.Place) {
-	r, err := s.readRow(s.in, p)
-	switch {
-	case err != nil:
-		s.damage(err)
-		s.found.addDamaged(p)
-	case r != nil:
-		s.open(r)
+// places reads the states of some events, as far as they exist.
+func (s *scanner) places(places []record.Place) {
+	for _, p := range places {
+		if value, err := readValue(s.in, p.Key()); value != nil || err != nil {
+			s.state(p.Key(), value, err)
+		}
 	}
 }
 
-func (s *scanner) open(r *row) {
+func (s *scanner) state(key, value []byte, err error) {
+	var r *row
+	if err == nil {
+		r, err = s.stateRow(key, value)
+	}
+	if err != nil {
+		s.damage(err)
+		s.found.addDamaged(record.PlaceOf(key))
+		return
+	}
 	s.found.add(r.tally(), listed{r.rec.Seq, record.Place{Hash: r.place.Hash}})
-	s.visit(r)
+	if r.place.Older != 0 || r.rec.Open() {
+		s.visit(r)
+	}
 }
 
 func (s *scanner) aliases() {
@@ -170,29 +161,6 @@ func (s *scanner) aliases() {
 		}
 		s.found.census.Add(1, record.Mark(record.FamilyAlias, record.PlaceOf(key), checksum))
 	})
-}
-
-// nextState moves to the state of a row, if it has one, and reads it, with its outline if it has
-// one. The rows of successive calls are in the order of their hashes.
-func nextState(states *kv.Iterator, r *row) (outlined bool, err error) {
-	for ; states.Valid(); states.Next() {
-		key := states.Key()
-		order := bytes.Compare(key[1:], r.place.Hash[:])
-		if order > 0 {
-			return false, nil
-		}
-		if order < 0 {
-			continue
-		}
-		value, err := states.Value()
-		if err != nil {
-			return false, err
-		}
-		o, outlined, err := record.DecodeState(key, value, &r.rec)
-		r.event.Size, r.rec.Payload.Endpoint, r.checksum = o.Size, o.Endpoint, record.Checksum(value)
-		return outlined, err
-	}
-	return false, nil
 }
 
 // recentMax is how many of the newest events are listed without reading the whole store.
@@ -232,6 +200,7 @@ func (n *newest) add(l listed) {
 // trim sorts the events and drops all but the newest.
 func (n *newest) trim() {
 	slices.SortFunc(n.events, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
+	n.events = slices.CompactFunc(n.events, func(a, b listed) bool { return a.seq == b.seq })
 	if drop := len(n.events) - recentMax; drop > 0 {
 		n.events, n.truncated = slices.Clone(n.events[drop:]), true
 	}
@@ -239,5 +208,5 @@ func (n *newest) trim() {
 
 func (n *newest) recent() recent {
 	n.trim()
-	return recent{events: n.events, truncated: n.truncated}
+	return recent{events: slices.Clone(n.events), truncated: n.truncated}
 }

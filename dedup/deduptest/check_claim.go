@@ -39,7 +39,7 @@ var claimChecks = []check{
 		d := x.want(dedup.New, delivery("k"))
 		x.same(d.Record, bare(x.get(d.Record.Event)), "record of New")
 		d = x.want(dedup.Known, delivery("k"))
-		x.same(d.Record, bare(x.get(d.Record.Event)), "record of Known")
+		x.same(d.Record, undescribed(x.get(d.Record.Event)), "record of Known")
 		x.responds(d, 202, "accepted")
 	}},
 	{"AnEventWithoutTasksIsDoneAtOnce", func(x *rig) {
@@ -217,7 +217,7 @@ func claimAgain(x *rig, s situation, f dedup.Fingerprint) {
 		return
 	}
 	d := x.want(dedup.Known, c)
-	x.same(d.Record, bare(before), "record of the decision")
+	x.same(d.Record, undescribed(before), "record of the decision")
 	x.same(x.get(before.Event), before, "record after the duplicate")
 	equal(x, "token of a duplicate", d.Lease.Token, 0)
 }

@@ -231,7 +231,7 @@ var finishManyChecks = []check{
 		all := []dedup.LeaseResult{{Lease: first.Lease, Result: done()}, {Lease: second.Lease, Result: done()}}
 		ctx, cancel := context.WithCancel(x.ctx)
 		cancel()
-		for i, err := range x.manyFinisher().FinishMany(ctx, all...) {
+		for i, err := range optional[dedup.ManyFinisher](x).FinishMany(ctx, all...) {
 			x.fails(err, context.Canceled, fmt.Sprintf("result %d after the end of the context", i))
 		}
 		x.close()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -197,6 +198,37 @@ var raceChecks = []check{
 			}
 			if got := x.get(event).Tasks[0].Reason; got != fmt.Sprint("caller ", good) {
 				x.Errorf("reason %q, want that of caller %d", got, good)
+			}
+		}
+	}},
+	{"ADuplicateIsNotOfAnEventThatIsGone", func(x *rig) {
+		c := handled("a")
+		var gone atomic.Value // the event that was purged last
+		gone.Store("")
+		var stop atomic.Bool
+		for i, err := range together(5, func(i int) error {
+			for n := 0; i == 0 && n < 60; n++ {
+				event := x.claim(c).Record.Event
+				if err := x.store.Purge(x.ctx, event); err != nil {
+					return err
+				}
+				gone.Store(event)
+			}
+			stop.CompareAndSwap(false, i == 0)
+			for !stop.Load() {
+				before := gone.Load()
+				ds, err := x.store.Claim(x.ctx, c)
+				if err != nil {
+					return err
+				}
+				if ds[0].Record.Event == before {
+					return fmt.Errorf("%v of %s, which was purged before the claim", ds[0].Verdict, before)
+				}
+			}
+			return nil
+		}) {
+			if err != nil {
+				x.Errorf("caller %d: %v", i, err)
 			}
 		}
 	}},

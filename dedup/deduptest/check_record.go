@@ -18,6 +18,9 @@ var recordChecks = []check{
 		d := x.want(dedup.New, c)
 		event := d.Record.Event
 		before := text(x.get(event)) // the record itself could share memory with the store
+		known := x.want(dedup.Known, c).Record
+		known.Tasks[0].Handler, known.Response.Body[0] = "spoilt", 'X'
+		x.same(undescribed(x.get(event)), x.want(dedup.Known, c).Record, "record after the caller changed its copy")
 		spoils := func(from string, r *dedup.Record) {
 			x.Helper()
 			spoil(r)
@@ -26,8 +29,8 @@ var recordChecks = []check{
 			}
 		}
 		spoils("Claim", &d.Record)
-		known := x.want(dedup.Known, c).Record
-		spoils("Claim of a duplicate", &known)
+		conflict := x.want(dedup.Conflict, altered(c)).Record
+		spoils("Claim of a conflict", &conflict)
 		got := x.get(event)
 		spoils("Get", &got)
 		for r, err := range x.store.List(x.ctx, dedup.Filter{Body: true}) {

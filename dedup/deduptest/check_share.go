@@ -34,12 +34,14 @@ var shareChecks = []check{
 		}
 	}},
 	{"AReopenedRecordRunsWithTheSharedBody", func(x *rig) {
-		_, sharers, body := shared(x, 2000, 1)
+		original, sharers, body := shared(x, 2000, 1)
 		if r := x.reopenEvent(sharers[0]); !bytes.Equal(r.Payload.Body, body) {
 			x.Fatalf("reopened with %d bytes", len(r.Payload.Body))
 		}
 		x.runsWith(body, sharers[0])
 		x.body(sharers[0], body)
+		d := x.want(dedup.Known, share(original, "copy 0", body))
+		x.same(d.Record, undescribed(x.get(sharers[0])), "record of a duplicate")
 	}},
 	{"PurgingTheOriginalMovesTheBodyToTheOldestSharer", func(x *rig) { sharePurgeOf(x, 2000) }},
 	{"PurgingTheOriginalMovesALargeBody", func(x *rig) { sharePurgeOf(x, 3<<19) }},

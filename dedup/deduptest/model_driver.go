@@ -210,7 +210,11 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 	if e == nil {
 		e = &modelEvent{}
 	}
-	d.agree("decision "+want.String(), got.Record, bare(e.Record))
+	shown := bare(e.Record)
+	if want == dedup.Known {
+		shown = undescribed(e.Record)
+	}
+	d.agree("decision "+want.String(), got.Record, shown)
 }
 
 // accepted checks the ids, sequences and tokens that the model takes from the store.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -255,27 +256,19 @@ func (x *rig) random() *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-func (x *rig) expediter() dedup.Expediter {
+// optional returns an optional interface of the store, and skips the test without it.
+func optional[T any](x *rig) T {
 	x.Helper()
-	h, ok := x.store.(dedup.Expediter)
+	v, ok := x.store.(T)
 	if !ok {
-		x.Skip("the store does not implement dedup.Expediter")
+		x.Skipf("the store does not implement %v", reflect.TypeFor[T]())
 	}
-	return h
+	return v
 }
 
 func (x *rig) runNow(event string) dedup.Record {
 	x.Helper()
-	r, err := x.expediter().RunNow(x.ctx, event)
+	r, err := optional[dedup.Expediter](x).RunNow(x.ctx, event)
 	x.must(err, "RunNow")
 	return r
-}
-
-func (x *rig) manyFinisher() dedup.ManyFinisher {
-	x.Helper()
-	m, ok := x.store.(dedup.ManyFinisher)
-	if !ok {
-		x.Skip("the store does not implement dedup.ManyFinisher")
-	}
-	return m
 }

@@ -155,7 +155,7 @@ func (x *rig) failsReopen(want error, event string, tasks ...dedup.NewTask) {
 // failsRunNow requires that RunNow fails with an error.
 func (x *rig) failsRunNow(want error, event, what string) {
 	x.Helper()
-	_, err := x.expediter().RunNow(x.ctx, event)
+	_, err := optional[dedup.Expediter](x).RunNow(x.ctx, event)
 	x.fails(err, want, what)
 }
 
@@ -196,7 +196,7 @@ func (x *rig) same(got, want dedup.Record, what string) {
 // finishMany calls FinishMany, which must return the wanted errors.
 func (x *rig) finishMany(all []dedup.LeaseResult, want ...error) {
 	x.Helper()
-	errs := x.manyFinisher().FinishMany(x.ctx, all...)
+	errs := optional[dedup.ManyFinisher](x).FinishMany(x.ctx, all...)
 	equal(x, "number of errors", len(errs), len(want))
 	for i, err := range errs {
 		if !errors.Is(err, want[i]) {
@@ -292,6 +292,12 @@ func plainHeader(h http.Header) http.Header {
 		return nil
 	}
 	return h
+}
+
+// undescribed returns the record as a Known decision shows it.
+func undescribed(r dedup.Record) dedup.Record {
+	r.Aliases, r.Payload = nil, dedup.Payload{}
+	return r
 }
 
 // bare returns the record without its body.

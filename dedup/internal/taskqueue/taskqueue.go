@@ -4,6 +4,7 @@
 package taskqueue
 
 import (
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -83,6 +84,18 @@ func New[E any]() *Queue[E] {
 
 // Len returns the number of open tasks, and how many of them run.
 func (q *Queue[E]) Len() (open, running int) { return q.open, q.running }
+
+// Events returns the events with open tasks, and their sequences. It may be used while methods run
+// other than Schedule and Remove.
+func (q *Queue[E]) Events() iter.Seq2[uint64, E] {
+	return func(yield func(uint64, E) bool) {
+		for seq, e := range q.events {
+			if !yield(seq, e.event) {
+				return
+			}
+		}
+	}
+}
 
 // Schedule adds a waiting task or changes when a known one is due. A running task stops
 // running, and queues behind an earlier task of its lane that was added meanwhile.

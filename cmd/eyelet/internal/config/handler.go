@@ -121,14 +121,14 @@ func (b *handlerBuilder) refuseIf(misplaced bool, h *Handler, setting, of string
 }
 
 func (b *handlerBuilder) handler(h *Handler, to sink.Sink, name string) receiver.Handler {
-	timeout := b.timeout(h)
+	limit := b.limit(h)
 	answer := func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+		ctx, cancel := limit(ctx)
 		defer cancel()
 		return to.Answer(ctx, h.event(ev))
 	}
 	deliver := func(ctx context.Context, ev receiver.Event[[]byte]) error {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+		ctx, cancel := limit(ctx)
 		defer cancel()
 		return to.Deliver(ctx, h.event(ev))
 	}
@@ -152,6 +152,18 @@ func (b *handlerBuilder) handler(h *Handler, to sink.Sink, name string) receiver
 		}
 	}
 	return built
+}
+
+// limit returns what limits the context of a run, for exec. A timer for each event costs more than
+// a line of stdout, which ignores its context, and targets of forward have the same timeout.
+func (b *handlerBuilder) limit(h *Handler) func(context.Context) (context.Context, context.CancelFunc) {
+	timeout := b.timeout(h)
+	return func(ctx context.Context) (context.Context, context.CancelFunc) {
+		if len(h.Exec) > 0 {
+			return context.WithTimeout(ctx, timeout)
+		}
+		return ctx, func() {}
+	}
 }
 
 func (b *handlerBuilder) timeout(h *Handler) time.Duration {

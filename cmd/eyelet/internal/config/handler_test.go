@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestExecSettingsNeedExec(t *testing.T) {
@@ -93,6 +94,22 @@ func TestForwardErrorsNameTheirLine(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("%s: %s\nwant %s", name, got, tt.want)
+		}
+	}
+}
+
+// A line of stdout costs less than a timer, and targets of forward have their own.
+func TestOnlyExecNeedsATimer(t *testing.T) {
+	t.Parallel()
+	b := &handlerBuilder{Settings: &Settings{}}
+	for name, h := range map[string]*Handler{
+		"stdout": {Stdout: true}, "exec": {Exec: []string{"cat"}, Timeout: time.Second},
+		"forward": {Forward: "http://h/"},
+	} {
+		ctx, cancel := b.limit(h)(t.Context())
+		defer cancel()
+		if _, limited := ctx.Deadline(); limited != (name == "exec") {
+			t.Errorf("%s: limited is %t", name, limited)
 		}
 	}
 }

@@ -25,8 +25,11 @@ func Key(field, id string) string {
 		sum := sha256.Sum256([]byte(id))
 		return `"sha-256:` + hex.EncodeToString(sum[:]) + `"`
 	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(id) + `"`
+	return `"` + escapes.Replace(id) + `"`
 }
+
+// escapes are those of a structured-field string.
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // Fields are forwarded by name. Targets trust this receiver, and many take orders from header
 // fields (X-Original-URL, X-HTTP-Method-Override, X-Auth-Request-User, ...) that any client can

@@ -163,7 +163,7 @@ func TestALineAfterATornOneIsWhole(t *testing.T) {
 	}
 }
 
-// gate is a writer whose calls wait until they are let through.
+// gate is a writer whose calls wait for open.
 type gate struct {
 	entered, open chan struct{}
 	err           error
@@ -182,10 +182,11 @@ func (g *gate) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// deliverTogether starts the first delivery, and the others while it is being written.
-func deliverTogether(t *testing.T, o *Output, g *gate, n int) <-chan error {
+// deliverTogether makes a delivery, and starts the others while it is being written. When it
+// returns, the writer has the lines of the others and waits.
+func deliverTogether(t *testing.T, g *gate, n int) <-chan error {
 	t.Helper()
-	done := make(chan error, n)
+	o, done := NewOutput(g), make(chan error, n)
 	deliver := func(id int) {
 		done <- Stdout{o}.Deliver(context.Background(), receiver.Event[[]byte]{ID: fmt.Sprint(id)})
 	}
@@ -203,6 +204,11 @@ func deliverTogether(t *testing.T, o *Output, g *gate, n int) <-chan error {
 			o.mu.Unlock()
 		}
 	}
+	g.open <- struct{}{}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	<-g.entered
 	return done
 }
 
@@ -210,12 +216,7 @@ func TestWaitingLinesAreWrittenTogether(t *testing.T) {
 	t.Parallel()
 	const n = 8
 	g := newGate()
-	done := deliverTogether(t, NewOutput(g), g, n)
-	g.open <- struct{}{}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	<-g.entered
+	done := deliverTogether(t, g, n)
 	select {
 	case err := <-done:
 		t.Fatalf("a handler returned before its line was written: %v", err)
@@ -236,12 +237,7 @@ func TestAnErrorIsThatOfEveryLineOfTheCall(t *testing.T) {
 	t.Parallel()
 	const n = 8
 	g := newGate()
-	done := deliverTogether(t, NewOutput(g), g, n)
-	g.open <- struct{}{}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	<-g.entered
+	done := deliverTogether(t, g, n)
 	g.err = fs.ErrInvalid
 	g.open <- struct{}{}
 	for range n - 1 {

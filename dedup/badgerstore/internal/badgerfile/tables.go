@@ -4,19 +4,26 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/fb"
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// CheckTables verifies MANIFEST to its last byte, and every table in it, before Badger opens them:
-// Badger opens tables in its own goroutines, where a damaged one ends the process.
-func CheckTables(dir string, o badger.Options) error {
+// CheckTables verifies MANIFEST to its last byte, and every table in it except some, which are lost
+// or were verified, before Badger opens them: Badger opens tables in its own goroutines, where a
+// damaged one ends the process.
+func CheckTables(dir string, o badger.Options, except ...uint64) error {
 	path := filepath.Join(dir, badger.ManifestFilename)
 	if _, _, err := CheckManifest(path, Manifest{}); err != nil {
 		return err
@@ -42,22 +49,40 @@ func CheckTables(dir string, o badger.Options) error {
 	if err := keys.Close(); err != nil {
 		return err
 	}
-	for id, t := range manifest.Tables {
-		path := table.NewFilename(id, dir)
-		if err := CheckTable(path, id, table.Options{BlockSize: o.BlockSize, Compression: t.Compression}); err != nil {
-			return fmt.Errorf("table %s: %w", filepath.Base(path), err)
-		}
+	for _, id := range except {
+		delete(manifest.Tables, id)
 	}
-	return nil
+	ids := slices.Collect(maps.Keys(manifest.Tables))
+	errs := make([]error, runtime.GOMAXPROCS(0))
+	var checks sync.WaitGroup
+	for i := range errs {
+		checks.Go(func() {
+			var buffer []byte // of all tables, because their memory costs as much as their content
+			for n := i; n < len(ids) && errs[i] == nil; n += len(errs) {
+				path := table.NewFilename(ids[n], dir)
+				o := table.Options{BlockSize: o.BlockSize, Compression: manifest.Tables[ids[n]].Compression}
+				if err := checkTable(path, ids[n], o, &buffer); err != nil {
+					errs[i] = fmt.Errorf("table %s: %w", filepath.Base(path), err)
+				}
+			}
+		})
+	}
+	checks.Wait()
+	return errors.Join(errs...)
 }
 
 // CheckTable verifies the index and the blocks of one table.
 func CheckTable(path string, id uint64, o table.Options) (err error) {
-	data, err := os.ReadFile(path)
+	return checkTable(path, id, o, new([]byte))
+}
+
+// checkTable is CheckTable with a buffer, which it replaces by a larger one if it has to.
+func checkTable(path string, id uint64, o table.Options, buffer *[]byte) (err error) {
+	data, err := readFile(path, buffer)
 	if err != nil {
 		return err
 	}
-	if err := checkTableIndex(data); err != nil {
+	if _, err := tableIndex(data); err != nil {
 		return err
 	}
 	defer func() {
@@ -72,9 +97,51 @@ func CheckTable(path string, id uint64, o table.Options) (err error) {
 	return t.VerifyChecksum()
 }
 
-// checkTableIndex verifies the end of a table, where Badger panics on damage: index, length of
-// the index (4), checksum (protocol buffer), length of the checksum (4).
-func checkTableIndex(data []byte) error {
+func readFile(path string, buffer *[]byte) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	*buffer = slices.Grow((*buffer)[:0], int(info.Size()))[:info.Size()]
+	_, err = io.ReadFull(f, *buffer)
+	return *buffer, err
+}
+
+// TableKeys returns the number of keys in a table. A file that is not a whole table is an error.
+func TableKeys(path string) (keys uint32, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	for size := int64(64 << 10); ; size *= 4 {
+		size = min(size, info.Size())
+		end := make([]byte, size)
+		if _, err := f.ReadAt(end, info.Size()-size); err != nil {
+			return 0, err
+		}
+		index, err := tableIndex(end)
+		if err == nil {
+			return fb.GetRootAsTableIndex(index, 0).KeyCount(), nil
+		}
+		if size == info.Size() {
+			return 0, err
+		}
+	}
+}
+
+// tableIndex verifies and returns the index at the end of a table, where Badger panics on damage:
+// index, length of the index (4), checksum (protocol buffer), length of the checksum (4).
+func tableIndex(data []byte) ([]byte, error) {
 	short := errors.New("truncated index")
 	cut := func() (last []byte, ok bool) { // the last part, which its length follows
 		end := len(data) - 4
@@ -90,17 +157,17 @@ func checkTableIndex(data []byte) error {
 	}
 	sum, ok := cut()
 	if !ok {
-		return short
+		return nil, short
 	}
 	want, ok := tableSum(sum)
 	if !ok {
-		return errors.New("unreadable checksum of the index")
+		return nil, errors.New("unreadable checksum of the index")
 	}
 	index, ok := cut()
 	if !ok || len(index) == 0 {
-		return short
+		return nil, short
 	}
-	return y.VerifyChecksum(index, want)
+	return index, y.VerifyChecksum(index, want)
 }
 
 // tableSum decodes Badger's Checksum message: field 1 is the algorithm, 2 the sum, both varints.

@@ -1,20 +1,18 @@
 //go:build linux
 
 // Package faultdisk is a disk for tests with a volatile write cache. Its power can be cut and
-// its writes can fail. Tests use the file system on it.
+// its writes can fail. Tests use the file system on it, or a [Strict] one without a disk.
 //
 // The disk is a file of a FUSE file system behind a loop device. A separate process serves it,
 // because a process that serves a disk must not wait for that disk.
 package faultdisk
 
 import (
-	"bufio"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,9 +29,7 @@ type Disk struct {
 	fuse   string // directory of the file that is the disk
 	file   string // one per power cycle
 	loop   string
-	server *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
+	server *server
 }
 
 // Stats counts what happened to a disk.
@@ -87,28 +83,14 @@ func start(dir string, size int64) (*Disk, error) {
 	if err := errors.Join(os.Mkdir(d.Dir, 0o700), os.Mkdir(d.fuse, 0o700)); err != nil {
 		return nil, err
 	}
-	d.server = exec.CommandContext(context.Background(), os.Args[0])
-	d.server.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", serverEnv, size, d.fuse))
-	d.server.Stderr = os.Stderr
-	in, err1 := d.server.StdinPipe()
-	out, err2 := d.server.StdoutPipe()
-	d.in, d.out = in, bufio.NewReader(out)
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
-	if err := d.server.Start(); err != nil {
-		return nil, err
-	}
-	if line, err := d.out.ReadString('\n'); line != "ready\n" {
-		d.close()
-		return nil, fmt.Errorf("the disk server does not start: %q %w", line, err)
-	}
-	return d, nil
+	var err error
+	d.server, err = startServer(fmt.Sprintf("%s=%d %s", serverEnv, size, d.fuse))
+	return d, err
 }
 
 // Mount mounts the file system, which recovers its journal. The page cache starts empty.
 func (d *Disk) Mount() error {
-	epoch, err := d.ask("on")
+	epoch, err := d.server.ask("on")
 	if err != nil {
 		return err
 	}
@@ -158,7 +140,7 @@ func (d *Disk) FailIn(n int) error { return d.send("failin", n) }
 // Stats returns the counts so far.
 func (d *Disk) Stats() (Stats, error) {
 	var s Stats
-	line, err := d.ask("stats")
+	line, err := d.server.ask("stats")
 	if err != nil {
 		return s, err
 	}
@@ -167,24 +149,8 @@ func (d *Disk) Stats() (Stats, error) {
 
 // send sends a command that has no reply.
 func (d *Disk) send(command ...any) error {
-	_, err := d.ask(command...)
+	_, err := d.server.ask(command...)
 	return err
-}
-
-// ask sends a command with its arguments to the server and returns its reply.
-func (d *Disk) ask(command ...any) (string, error) {
-	if _, err := fmt.Fprintln(d.in, command...); err != nil {
-		return "", err
-	}
-	line, err := d.out.ReadString('\n')
-	if err != nil {
-		return "", err
-	}
-	line = strings.TrimSuffix(line, "\n")
-	if problem, ok := strings.CutPrefix(line, "error "); ok {
-		return "", fmt.Errorf("faultdisk: %v: %s", command, problem)
-	}
-	return line, nil
 }
 
 // close stops everything. It ignores errors, because the test is over.
@@ -193,8 +159,7 @@ func (d *Disk) close() {
 		_, _ = run("umount", "-l", d.Dir)
 		_, _ = run("losetup", "--detach", d.loop)
 	}
-	_ = d.in.Close()
-	_ = d.server.Wait()
+	d.server.close()
 	_, _ = run("umount", "-l", d.fuse)
 }
 

@@ -5,6 +5,7 @@ package faultdisk
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -100,5 +101,100 @@ func TestAFailedWriteIsReportedOnceAndLostAtARemount(t *testing.T) {
 	}
 	if s, err := d.Stats(); err != nil || s.Failed != 1 {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// flushed opens a file or a directory, does something to it, and flushes it.
+func flushed(t *testing.T, path string, flag int, do func(f *os.File) error) {
+	t.Helper()
+	f, err := os.OpenFile(path, flag, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(do(f), f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAStrictFileSystemKeepsWhatWasFlushed flushes a file and its directory in both orders.
+func TestAStrictFileSystemKeepsWhatWasFlushed(t *testing.T) {
+	t.Parallel()
+	s := NewStrict(t, "EYELET_REQUIRE_POWER")
+	path, nothing := filepath.Join(s.Dir, "file"), func(*os.File) error { return nil }
+	flushed(t, path, os.O_CREATE|os.O_RDWR, func(f *os.File) error {
+		_, err := f.WriteString("flushed")
+		return err
+	})
+	flushed(t, s.Dir, os.O_RDONLY, nothing)
+	if err := os.WriteFile(path, []byte("changed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Rename(path, path+"2"), os.WriteFile(path, []byte("not flushed"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	flushed(t, s.Dir, os.O_RDONLY, nothing)
+	flushed(t, path+"2", os.O_RDWR, nothing)
+	for i, want := range []map[string]string{
+		{}, {"file": "flushed"}, {"file": "", "file2": "flushed"}, {"file": "", "file2": "changed"},
+	} {
+		dir := filepath.Join(t.TempDir(), "image")
+		if err := s.Image(i+1, dir); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		entries, err := os.ReadDir(dir)
+		for _, e := range entries {
+			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			if got[e.Name()] = string(text); err != nil {
+				t.Error(err)
+			}
+		}
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("after flush %d a crash leaves %q, want %q: %v", i+1, got, want, err)
+		}
+	}
+}
+
+// TestAStrictFileSystemForgetsPagesAfterAFailedFlush notifies every descriptor that was open, and
+// no other.
+func TestAStrictFileSystemForgetsPagesAfterAFailedFlush(t *testing.T) {
+	t.Parallel()
+	s := NewStrict(t, "EYELET_REQUIRE_POWER")
+	path := filepath.Join(s.Dir, "file")
+	var files [2]*os.File
+	for i := range files {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		files[i] = f
+	}
+	if _, err := files[0].WriteString("lost"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.FailFlush("file"); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files {
+		if err := f.Sync(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("descriptor %d: %v", i, err)
+		}
+		if err := f.Sync(); err != nil {
+			t.Errorf("descriptor %d again: %v", i, err)
+		}
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "lost" {
+		t.Errorf("%q, %v", text, err)
+	}
+	flushed(t, path, os.O_RDWR, func(*os.File) error { return nil })
+	flushed(t, s.Dir, os.O_RDONLY, func(*os.File) error { return nil })
+	n, err := s.Flushes()
+	dir := filepath.Join(t.TempDir(), "image")
+	if err := errors.Join(err, s.Image(n, dir)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(text) == "lost" {
+		t.Errorf("after a crash %q, %v", text, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,47 +24,109 @@ import (
 // serverEnv makes a process a disk server: "SIZE DIR".
 const serverEnv = "EYELET_FAULTDISK"
 
-// Main serves a disk if this process was started as a disk server, and reports whether it was.
-// A test binary calls it first in TestMain.
+// Main serves a disk or a [Strict] file system if this process was started as its server, and
+// reports whether it was. A test binary calls it first in TestMain.
 func Main() bool {
-	text := os.Getenv(serverEnv)
-	if text == "" {
+	disk, strict := os.Getenv(serverEnv), os.Getenv(strictEnv)
+	var err error
+	switch {
+	case disk != "":
+		err = serveDisk(disk)
+	case strict != "":
+		err = serveStrict(strict)
+	default:
 		return false
 	}
-	if err := serve(text, os.Stdin, os.Stdout); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "faultdisk:", err)
 		os.Exit(1)
 	}
 	return true
 }
 
-// serve serves the disk described by text until standard input ends. It replies to each line
-// with one line.
-func serve(text string, in io.Reader, out io.Writer) error {
+// serveDisk serves the disk described by text.
+func serveDisk(text string) error {
 	number, dir, _ := strings.Cut(text, " ")
 	size, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		return err
 	}
 	d := newDevice(size)
-	root := &folder{device: d}
-	mounted, err := fs.Mount(dir, root, &fs.Options{MountOptions: fuse.MountOptions{
-		DirectMountStrict: true, MaxWrite: 512 << 10, FsName: "faultdisk", Name: "faultdisk",
-	}})
+	mounted, err := mount(dir, &folder{device: d})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = mounted.Unmount() }()
-	lines := bufio.NewScanner(in)
-	_, err = fmt.Fprintln(out, "ready")
+	return obey(d.execute)
+}
+
+func mount(dir string, root fs.InodeEmbedder) (*fuse.Server, error) {
+	return fs.Mount(dir, root, &fs.Options{MountOptions: fuse.MountOptions{
+		DirectMountStrict: true, MaxWrite: 512 << 10, FsName: "faultdisk", Name: "faultdisk",
+	}})
+}
+
+// obey executes commands until standard input ends. It replies to each line with one line.
+func obey(execute func(line string) (string, error)) error {
+	lines := bufio.NewScanner(os.Stdin)
+	_, err := fmt.Println("ready")
 	for err == nil && lines.Scan() {
-		reply, failed := d.execute(lines.Text())
+		reply, failed := execute(lines.Text())
 		if failed != nil {
 			reply = "error " + failed.Error()
 		}
-		_, err = fmt.Fprintln(out, reply)
+		_, err = fmt.Println(reply)
 	}
 	return errors.Join(err, lines.Err())
+}
+
+// server is the process that serves a disk or a file system.
+type server struct {
+	process *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Reader
+}
+
+// startServer starts this program as a server, as a variable of its environment describes it.
+func startServer(variable string) (*server, error) {
+	process := exec.CommandContext(context.Background(), os.Args[0])
+	process.Env, process.Stderr = append(os.Environ(), variable), os.Stderr
+	in, err1 := process.StdinPipe()
+	out, err2 := process.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	if err := process.Start(); err != nil {
+		return nil, err
+	}
+	s := &server{process, in, bufio.NewReader(out)}
+	if line, err := s.out.ReadString('\n'); line != "ready\n" {
+		s.close()
+		return nil, fmt.Errorf("the server does not start: %q %w", line, err)
+	}
+	return s, nil
+}
+
+// ask sends a command with its arguments and returns the reply.
+func (s *server) ask(command ...any) (string, error) {
+	if _, err := fmt.Fprintln(s.in, command...); err != nil {
+		return "", err
+	}
+	line, err := s.out.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimSuffix(line, "\n")
+	if problem, ok := strings.CutPrefix(line, "error "); ok {
+		return "", fmt.Errorf("faultdisk: %v: %s", command, problem)
+	}
+	return line, nil
+}
+
+// close ends the process. It ignores errors, because the test is over.
+func (s *server) close() {
+	_ = s.in.Close()
+	_ = s.process.Wait()
 }
 
 // execute executes a command and returns the epoch. Commands are on, cut, cutin N DEPTH, fail

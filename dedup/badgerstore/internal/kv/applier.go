@@ -108,6 +108,9 @@ func (a *applier) apply() (ok, stalled bool) {
 		// Writes of the changeset that are in Badger have a version that no view reads yet.
 		a.stalls = &dedup.ErrUnavailable{Reason: "the store's file system cannot be written",
 			RetryAfter: 30 * time.Second, Err: err}
+		if isExhausted(err) {
+			a.stalls = errNoDescriptors
+		}
 		a.overlay.stall(a.stalls)
 	default:
 		a.err = err

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -59,9 +60,9 @@ func (c *checkpointer) run() error {
 	if err := c.db.failed(); err != nil {
 		return err
 	}
-	c.db.spare.release(spareOpens)
+	c.db.spare.provide(0)
 	at, commit, err := c.pass()
-	if err == nil {
+	if err = cmp.Or(err, c.db.failed()); err == nil { // Badger continues after a failure
 		err = c.write(at, commit)
 	}
 	if err == nil {
@@ -125,7 +126,7 @@ func (c *checkpointer) fill() error {
 	a := c.db.applier
 	a.gate.Lock()
 	defer a.gate.Unlock()
-	return c.db.index.fill(a.applied, fillerSize(c.db.Badger().Opts().MemTableSize))
+	return c.db.index.fill(max(1, a.applied), fillerSize(c.db.Badger().Opts().MemTableSize))
 }
 
 // memTables returns the number of the newest memory table, and whether all are gone that are not
@@ -156,7 +157,8 @@ func (c *checkpointer) memTables(than uint64) (newest uint64, passed bool, err e
 const memTableExt = ".mem"
 
 // write makes the files durable and notes the position. Each step follows only if the one before it
-// succeeded: values, MANIFEST, the directory, and then the checkpoint.
+// succeeded: values, MANIFEST, the directory, and then the checkpoint. The summary, which may fail,
+// is before the checkpoint.
 func (c *checkpointer) write(at redolog.Position, commit uint64) error {
 	c.work.Begin()
 	defer c.work.End()
@@ -176,11 +178,27 @@ func (c *checkpointer) write(at redolog.Position, commit uint64) error {
 		return err
 	}
 	c.work.Begin()
+	c.summarize(commit)
+	c.work.Begin()
 	if err := c.db.spare.open(func() error { return storedir.WriteCheckpoint(c.db.dir, next) }); err != nil {
 		return err
 	}
 	c.last = next
 	return nil
+}
+
+// summarize writes the summary. Without it the next start reads the database; the one before is
+// then older than the checkpoint, or still right.
+func (c *checkpointer) summarize(at uint64) {
+	commit, content := c.db.o.Summary.Save(at)
+	if content == nil {
+		return
+	}
+	s := storedir.Summary{Store: c.last.Store, Commit: commit, Content: content}
+	err := c.db.spare.open(func() error { return storedir.WriteSummary(c.db.dir, s) })
+	if err != nil {
+		c.db.o.Logger.Warn("the summary for the next start could not be written", "dir", c.db.dir, "error", err)
+	}
 }
 
 func syncDir(dir string) error {

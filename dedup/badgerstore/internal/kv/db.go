@@ -2,15 +2,19 @@
 // anyone reads them.
 //
 // A commit is one frame of a redo log, flushed once. Its writes are then in memory (the overlay)
-// until the applier puts them at rest: keys and small values in Badger, larger values in value
+// until the applier puts them at rest: keys and small parts in Badger, larger parts in value
 // files. A checkpoint makes what is at rest durable, so that the log before it can be used again. A
 // start after a crash first applies what the log has beyond the checkpoint.
+//
+// What a key holds has two parts. The value changes and is read often; the content is written once,
+// is mostly read later or never, and stays where it is while the value is replaced.
 //
 // Badger does not flush: what only its own write-ahead log has is deleted at a start, because the
 // redo log has it as well.
 package kv
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -34,7 +38,8 @@ const (
 	IndexDir  = "index" // Badger's
 )
 
-// Entry is one write. A nil Value deletes the key.
+// Entry is one write. A nil Value deletes the key. With Keep the key keeps its content, else it
+// gets the one of the entry, or none.
 type Entry = redolog.Entry
 
 // Options are the settings of a database. Logger and Fail are required.
@@ -45,9 +50,8 @@ type Options struct {
 	// AcceptLoss opens a database with a damaged log, without what is damaged.
 	AcceptLoss bool
 
-	// Unfiltered is the first byte of keys that the filter leaves out: they are read only when they
-	// exist.
-	Unfiltered byte
+	// Summary is kept with the checkpoints; nil for none.
+	Summary Summary
 
 	// Sizes in bytes: of a memory table (default 16 MiB), a segment of the log (16 MiB), a value
 	// file (64 MiB), and Badger's cache of blocks (64 MiB).
@@ -67,6 +71,23 @@ type Options struct {
 	filterKeys int64 // of the first filter; 0 is the default
 
 	patience time.Duration // for a memory table that is not deleted
+
+	verified []uint64 // tables
+}
+
+// Summary is what the caller needs at a start to know of the whole database, without reading it.
+// Open calls Restore and Replay; Save is called by any goroutine.
+type Summary interface {
+	// Restore gets the content that Save returned for the last checkpoint. It is nil if that is
+	// missing, or if it is possible that files were lost or exchanged.
+	Restore(content []byte)
+	// Replay gets every write of the commits after that checkpoint, some of which Save may have
+	// known. The entry is valid during the call.
+	Replay(e Entry)
+	// Save returns the content for a checkpoint behind commit at, and a durable commit that is at
+	// least the one before at. Content and later writes together describe the database as every
+	// later commit leaves it, and as commit at has left it. Nil is no content.
+	Save(at uint64) (commit uint64, content []byte)
 }
 
 // DB is an open database.
@@ -75,6 +96,7 @@ type DB struct {
 	o          Options
 	logger     *logger
 	spare      *spare
+	tables     *compactions
 	manifest   *badgerfile.ManifestFile
 	index      *index
 	overlay    *overlay
@@ -85,6 +107,9 @@ type DB struct {
 	background sync.WaitGroup
 	quit       chan struct{}
 	lost       bool // part of the log was damaged
+	tail       redolog.Position
+	last       *redolog.Frame // at tail: the last commit, which a start carries to a new segment
+	trusted    bool           // the tables are those of the checkpoint and later ones
 	failure    atomic.Pointer[error]
 }
 
@@ -186,16 +211,35 @@ func (d *DB) Lost() bool { return d.lost }
 // Mark writes that the last commit is durable, so that later damage to it is noticed.
 func (d *DB) Mark() error { return d.log.Mark() }
 
-// Get returns a copy of the newest value of a key, nil if it does not exist. Only the goroutine of
-// Commit calls it.
+// Get returns a copy of the newest committed value of a key, nil if it does not exist. Beside the
+// goroutine of Commit, others may call it: to them a new key may seem to be missing while the
+// filter is replaced, and a value may be unreadable because Reclaim moves it.
 func (d *DB) Get(key []byte) ([]byte, error) {
-	if value, found := d.overlay.get(key); found {
-		return value, nil
+	if w, found := d.overlay.get(key); found {
+		return w.value, nil
 	}
 	if d.filter.lacks(key) {
 		return nil, nil
 	}
-	return d.index.get(key)
+	key = bytes.Clone(key) // the caller's stays on its stack when nothing is read
+	value, _, err := d.index.get(key, false)
+	return value, err
+}
+
+// Read is Get with the content, nil if there is none. If only the content cannot be read, it
+// returns the value, and the bytes of a damaged content, with the error.
+func (d *DB) Read(key []byte) (value, content []byte, err error) {
+	w, found := d.overlay.get(key)
+	if found && !w.keep {
+		return w.value, w.content, nil
+	}
+	if !found && d.filter.lacks(key) {
+		return nil, nil, nil
+	}
+	if value, content, err = d.index.get(key, true); found {
+		value = w.value
+	}
+	return value, content, err
 }
 
 // Settle waits until everything committed is at rest. The error is a [dedup.ErrUnavailable] while
@@ -216,12 +260,7 @@ func (d *DB) Badger() *badger.DB { return d.index.badger }
 func (d *DB) indexDir() string { return filepath.Join(d.dir, IndexDir) }
 
 // Descriptors returns why nothing can be written, nil if there are enough file descriptors.
-func (d *DB) Descriptors() error {
-	if !d.spare.fill() {
-		return errNoDescriptors
-	}
-	return nil
-}
+func (d *DB) Descriptors() error { return d.spare.reserve() }
 
 // Flushing returns why a memory table is not written at the moment, Compacting why tables are not
 // compacted; nil if they are.

@@ -57,7 +57,7 @@ func TestTheApplierWaitsForSpace(t *testing.T) {
 		e := Entry{Key: keyOf('e', n), Value: make([]byte, 200_000)}
 		if err = o.Commit(o.n+1, []Entry{e}); err == nil {
 			o.n++
-			o.want[string(e.Key)] = e.Value
+			o.expect(e)
 		}
 	}
 	var unavailable *dedup.ErrUnavailable
@@ -199,6 +199,87 @@ func TestLinesOfBadgerThatAreFinal(t *testing.T) {
 			t.Errorf("%v: final is %v", tc.err, final)
 		}
 		_ = o.Close()
+	}
+}
+
+// TestACheckpointCoversOnlyWhatIsAtRest makes a checkpoint while commits wait for space.
+func TestACheckpointCoversOnlyWhatIsAtRest(t *testing.T) {
+	t.Parallel()
+	options := tiny(t)
+	var full atomic.Bool
+	options.Probe = func() error {
+		if full.Load() {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	o := create(t, options)
+	r := rand.New(rand.NewPCG(23, 24))
+	o.load(t, r, 20)
+	if err := o.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	rest := o.log.End()
+	full.Store(true)
+	o.load(t, r, 20)
+	if err := o.checkpoint.run(); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := storedir.ReadCheckpoint(o.dir); err != nil || at.Log != rest {
+		t.Errorf("the checkpoint is at %v, want %v: %v", at.Log, rest, err)
+	}
+	o.crashes(t, "with commits that wait")
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAKeyIsReadWhileItIsPutAtRest reads a key when its commit has left the live writes and is not
+// at rest.
+func TestAKeyIsReadWhileItIsPutAtRest(t *testing.T) {
+	t.Parallel()
+	key, options, probes := keyOf('e', 1), tiny(t), 0
+	var o *opened
+	options.Probe = func() error {
+		probes++
+		if value, err := o.Get(key); err != nil || string(value) != "new" {
+			t.Errorf("%q, %v", value, err)
+		}
+		return nil
+	}
+	o = create(t, options)
+	o.commit(t, Entry{Key: key, Value: []byte("new")})
+	if err := o.Settle(); err != nil || probes == 0 {
+		t.Fatal(probes, err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAKeyIsFoundBeforeTheFilterIsComplete opens a database whose last commit is not at rest: the
+// view that fills the filter waits for it.
+func TestAKeyIsFoundBeforeTheFilterIsComplete(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	o.load(t, rand.New(rand.NewPCG(27, 28)), 50)
+	if err := o.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	o.commit(t, Entry{Key: keyOf('e', 1), Value: []byte("last")})
+	var dir string
+	o.still(func() { dir = o.crashed(t) })
+	options, release := tiny(t), make(chan struct{})
+	options.Probe = func() error { <-release; return nil }
+	again := reopen(t, dir, options, o.n, o.want)
+	for key, want := range o.want {
+		if value, err := again.Get([]byte(key)); err != nil || !same(value, want.Value) {
+			t.Fatalf("key %x: %d bytes, want %d: %v", key, len(value), len(want.Value), err)
+		}
+	}
+	close(release)
+	if err := errors.Join(o.Close(), again.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -64,14 +64,13 @@ func (f *filter) lacks(key []byte) bool {
 
 // keyFilter is the filter of a database, and the one that replaces it.
 type keyFilter struct {
-	without byte                   // keys that begin with it are left out
 	current atomic.Pointer[filter] // nil until the first one is complete
 	next    atomic.Pointer[filter] // is being filled
 	begun   atomic.Int64           // how many were
 	full    chan struct{}          // receives when current is full
 }
 
-func (k *keyFilter) has(key []byte) bool { return len(key) >= filteredKey && key[0] != k.without }
+func (k *keyFilter) has(key []byte) bool { return len(key) >= filteredKey }
 
 // lacks reports that a key certainly does not exist.
 func (k *keyFilter) lacks(key []byte) bool {
@@ -102,9 +101,12 @@ func (k *keyFilter) add(entries []Entry) {
 // keepFilter fills a filter with the keys at rest, and a larger one whenever it is full. Commits
 // add theirs meanwhile: those before the view are in it, later ones find the filter.
 func (d *DB) keepFilter() {
-	size := int64(0)
+	least, size := cmp.Or(d.o.filterKeys, filterKeys), int64(0)
+	for _, t := range d.Badger().Tables() {
+		least += int64(t.KeyCount)
+	}
 	for {
-		f := newFilter(max(2*size, cmp.Or(d.o.filterKeys, filterKeys)))
+		f := newFilter(max(2*size, least))
 		d.filter.next.Store(f)
 		d.filter.begun.Add(1)
 		err := d.View(func(v *View) error {

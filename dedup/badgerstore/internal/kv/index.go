@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math"
 
@@ -10,19 +11,26 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
 )
 
-// index is what is at rest: Badger with keys and small values, and the value files.
+// index is what is at rest: Badger with keys and small parts, and the value files.
+//
+// What Badger has of a key is the value, or its [valuefile.Ref]. With a content it is the length of
+// that, then the same, then the content or its reference.
 type index struct {
 	badger *badger.DB
 	values *valuefile.Set
-	work   Work // of put
+	room   func() error // returns why Badger cannot open a file at the moment
+	work   Work         // of put
 }
 
 const (
-	// inlineMost is the size in bytes of the largest value in Badger; larger ones are in value
+	// inlineMost is the size in bytes of the largest part in Badger; larger ones are in value
 	// files, which compaction does not rewrite.
 	inlineMost = 256
-	// isRef marks an entry of Badger whose value is a [valuefile.Ref].
-	isRef = 1
+
+	// The marks of an entry of Badger.
+	refValue   = 1 << 0
+	hasContent = 1 << 1
+	refContent = 1 << 2
 
 	memTable   = 16 << 20
 	cacheBytes = 64 << 20
@@ -39,9 +47,15 @@ func (x *index) put(version uint64, g *changeset) error {
 	}
 	txn := x.badger.NewTransactionAt(math.MaxUint64, true)
 	defer func() { txn.Discard() }()
-	next := func() error {
+	commit := func() error {
 		x.work.Begin()
-		err := txn.CommitAt(version, nil)
+		if err := x.room(); err != nil {
+			return &valuefile.NotWrittenError{Err: err}
+		}
+		return txn.CommitAt(version, nil)
+	}
+	next := func() error {
+		err := commit()
 		txn = x.badger.NewTransactionAt(math.MaxUint64, true)
 		return err
 	}
@@ -61,36 +75,110 @@ func (x *index) put(version uint64, g *changeset) error {
 			return err
 		}
 	}
-	return txn.CommitAt(version, nil)
+	return commit()
 }
 
 // txnKeys is the most keys of a transaction: Badger writes one without a pause, and commits need
 // the processor meanwhile.
 const txnKeys = 256
 
-// entries writes the larger values and returns what goes to Badger.
+// entries writes the larger parts and returns what goes to Badger.
 func (x *index) entries(g *changeset) ([]badger.Entry, error) {
 	size := 0
-	for k := range g.values {
-		size += len(k) + valuefile.MaxRef
+	for k, w := range g.writes {
+		size += len(k) + min(len(w.value), inlineMost) + min(len(w.content), inlineMost) + 2*valuefile.MaxRef
 	}
-	entries, arena := make([]badger.Entry, 0, len(g.values)), make([]byte, 0, size)
-	for k, v := range g.values {
-		from := len(arena)
-		arena = append(arena, k...)
-		e := badger.Entry{Key: arena[from:len(arena):len(arena)], Value: v}
-		if len(v) > inlineMost {
-			ref, err := x.values.Append(e.Key, v)
-			if err != nil {
-				return nil, err
-			}
-			from = len(arena)
-			arena = ref.AppendTo(arena)
-			e.Value, e.UserMeta = arena[from:len(arena):len(arena)], isRef
+	e := encoder{index: x, txn: x.badger.NewTransactionAt(math.MaxUint64, false), arena: make([]byte, 0, size)}
+	defer e.txn.Discard()
+	entries := make([]badger.Entry, 0, len(g.writes))
+	for k, w := range g.writes {
+		entry, err := e.entry(k, w)
+		if err != nil {
+			return nil, err
 		}
-		entries = append(entries, e)
+		entries = append(entries, entry)
 	}
 	return entries, x.values.Write()
+}
+
+// encoder makes entries of Badger.
+type encoder struct {
+	*index
+	txn   *badger.Txn
+	arena []byte
+}
+
+func (e *encoder) entry(key string, w write) (entry badger.Entry, err error) {
+	entry.Key = e.keep([]byte(key))
+	if w.value == nil {
+		return entry, nil
+	}
+	if entry.Value, err = e.part(entry.Key, w.value, refValue, &entry.UserMeta); err != nil {
+		return entry, err
+	}
+	var content []byte
+	switch {
+	case w.keep:
+		content, err = e.atRest(&entry)
+	case w.content != nil:
+		entry.UserMeta |= hasContent
+		content, err = e.part(entry.Key, w.content, refContent, &entry.UserMeta)
+	}
+	if entry.UserMeta&hasContent != 0 {
+		length := binary.AppendUvarint(nil, uint64(len(entry.Value)))
+		entry.Value = e.keep(length, entry.Value, content)
+	}
+	return entry, err
+}
+
+// keep returns a copy of parts that follow each other.
+func (e *encoder) keep(parts ...[]byte) []byte {
+	from := len(e.arena)
+	for _, p := range parts {
+		e.arena = append(e.arena, p...)
+	}
+	return e.arena[from:len(e.arena):len(e.arena)]
+}
+
+// part returns a part as it is stored: itself, or a reference, which is marked.
+func (e *encoder) part(key, b []byte, mark byte, marks *byte) ([]byte, error) {
+	if len(b) <= inlineMost {
+		return b, nil
+	}
+	ref, err := e.values.Append(key, b)
+	*marks |= mark
+	return e.keep(ref.AppendTo(nil)), err
+}
+
+// atRest returns the content that a key has, as it is stored, and marks it. During a replay it may
+// be that of a later commit, whose bytes are gone: the replay ends with what that commit wrote.
+func (e *encoder) atRest(entry *badger.Entry) (content []byte, err error) {
+	item, err := e.txn.Get(entry.Key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	entry.UserMeta |= item.UserMeta() &^ refValue
+	err = item.Value(func(b []byte) error {
+		_, content, err = split(item.UserMeta(), b)
+		content = e.keep(content)
+		return err
+	})
+	return content, err
+}
+
+// split returns the parts of what Badger has of a key, as they are stored.
+func split(marks byte, b []byte) (value, content []byte, err error) {
+	if marks&hasContent == 0 {
+		return b, nil, nil
+	}
+	n, k := binary.Uvarint(b)
+	if k <= 0 || n > uint64(len(b)-k) {
+		return nil, nil, errors.New("the parts of the value do not add up")
+	}
+	at := k + int(n) //nolint:gosec // in b
+	return b[k:at], b[at:], nil
 }
 
 func set(txn *badger.Txn, e *badger.Entry) error {
@@ -100,39 +188,59 @@ func set(txn *badger.Txn, e *badger.Entry) error {
 	return txn.SetEntry(e)
 }
 
-// get returns the newest value of a key, nil if it does not exist.
-func (x *index) get(key []byte) ([]byte, error) {
+// get returns the newest value of a key, nil if it does not exist, and its content.
+func (x *index) get(key []byte, whole bool) (value, content []byte, err error) {
 	txn := x.badger.NewTransactionAt(math.MaxUint64, false)
 	defer txn.Discard()
-	return x.read(txn, key)
+	return x.read(txn, key, whole)
 }
 
-func (x *index) read(txn *badger.Txn, key []byte) ([]byte, error) {
+func (x *index) read(txn *badger.Txn, key []byte, whole bool) (value, content []byte, err error) {
 	item, err := txn.Get(key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
-		return nil, nil
+		return nil, nil, nil
 	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return x.parts(item, whole)
+}
+
+// parts returns copies of the value of an item, never nil, and with whole of its content. If only
+// that cannot be read, it returns the value, and the bytes of a damaged content, with the error.
+func (x *index) parts(item *badger.Item, whole bool) (value, content []byte, err error) {
+	err = item.Value(func(raw []byte) error {
+		value, content, err = x.decode(item.Key(), item.UserMeta(), raw, whole)
+		return err
+	})
+	return value, content, err
+}
+
+func (x *index) decode(key []byte, marks byte, raw []byte, whole bool) (value, content []byte, err error) {
+	value, content, err = split(marks, raw)
+	if err == nil {
+		value, err = x.load(key, value, marks&refValue != 0)
+	}
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !whole || marks&hasContent == 0:
+		return value, nil, nil
+	}
+	content, err = x.load(key, content, marks&refContent != 0)
+	return value, content, err
+}
+
+// load returns a copy of a part from what is stored, never nil without an error.
+func (x *index) load(key, stored []byte, isRef bool) ([]byte, error) {
+	if !isRef {
+		return append(make([]byte, 0, len(stored)), stored...), nil
+	}
+	ref, err := valuefile.ParseRef(stored)
 	if err != nil {
 		return nil, err
 	}
-	return x.value(item)
-}
-
-// value returns a copy of the value of an item, never nil.
-func (x *index) value(item *badger.Item) (value []byte, err error) {
-	err = item.Value(func(b []byte) error {
-		if item.UserMeta() != isRef {
-			value = append(make([]byte, 0, len(b)), b...)
-			return nil
-		}
-		ref, err := valuefile.ParseRef(b)
-		if err != nil {
-			return err
-		}
-		value, err = x.values.Read(item.Key(), ref)
-		return err
-	})
-	return value, err
+	return x.values.Read(key, ref)
 }
 
 // fillerKey is the key of filler, which has no meaning: it only fills a memory table.
@@ -144,6 +252,9 @@ func fillerSize(memTable int64) int64 { return min(memTable/16, 1<<20-1) }
 
 // fill writes filler to a memory table. It is overwritten, and expires, at once.
 func (x *index) fill(version uint64, size int64) error {
+	if err := x.room(); err != nil {
+		return err
+	}
 	txn := x.badger.NewTransactionAt(math.MaxUint64, true)
 	defer txn.Discard()
 	e := badger.NewEntry(fillerKey, make([]byte, size))

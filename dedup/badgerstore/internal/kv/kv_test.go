@@ -20,17 +20,27 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if faultdisk.Main() {
+		return
+	}
+	if dir := os.Getenv(blockedDirEnv); dir != "" {
+		blocked(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // tiny returns options with files so small that a test uses many of them.
 func tiny(t testing.TB) Options {
 	return Options{
 		Logger: slog.New(slog.DiscardHandler), Fail: func(reason string, err error) { t.Errorf("%s: %v", reason, err) },
-		MemTable: 64 << 10, Segment: 64 << 10, ValueFile: 64 << 10, Unfiltered: 's',
+		MemTable: 64 << 10, Segment: 64 << 10, ValueFile: 64 << 10,
 	}
 }
 
@@ -38,7 +48,7 @@ func tiny(t testing.TB) Options {
 type opened struct {
 	*DB
 	n    uint64
-	want map[string][]byte
+	want map[string]Entry
 }
 
 func create(t testing.TB, o Options) *opened {
@@ -47,10 +57,10 @@ func create(t testing.TB, o Options) *opened {
 	if err := Create(dir); err != nil {
 		t.Fatal(err)
 	}
-	return reopen(t, dir, o, 0, map[string][]byte{})
+	return reopen(t, dir, o, 0, map[string]Entry{})
 }
 
-func reopen(t testing.TB, dir string, o Options, n uint64, want map[string][]byte) *opened {
+func reopen(t testing.TB, dir string, o Options, n uint64, want map[string]Entry) *opened {
 	t.Helper()
 	d, err := Open(dir, o)
 	if err != nil {
@@ -66,9 +76,17 @@ func (o *opened) commit(t testing.TB, entries ...Entry) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if o.want[string(e.Key)] = e.Value; e.Value == nil {
-			delete(o.want, string(e.Key))
-		}
+		o.expect(e)
+	}
+}
+
+// expect notes what a committed write leaves.
+func (o *opened) expect(e Entry) {
+	if e.Keep {
+		e.Content, e.Keep = o.want[string(e.Key)].Content, false
+	}
+	if o.want[string(e.Key)] = e; e.Value == nil {
+		delete(o.want, string(e.Key))
 	}
 }
 
@@ -87,7 +105,8 @@ func valueOf(r *rand.Rand, size int) []byte {
 	return b
 }
 
-// load commits changes at random: new, changed and deleted keys, small and large values.
+// load commits changes at random: new, changed and deleted keys, small and large values, with and
+// without small and large contents, which are kept or replaced.
 func (o *opened) load(t testing.TB, r *rand.Rand, commits int) {
 	t.Helper()
 	for range commits {
@@ -96,6 +115,9 @@ func (o *opened) load(t testing.TB, r *rand.Rand, commits int) {
 			e := Entry{Key: keyOf("esa"[r.IntN(3)], r.IntN(2000))}
 			if r.IntN(4) > 0 {
 				e.Value = valueOf(r, r.IntN(600))
+				if e.Keep = r.IntN(2) == 0; !e.Keep && r.IntN(3) > 0 {
+					e.Content = valueOf(r, r.IntN(600))
+				}
 			}
 			entries = append(entries, e)
 		}
@@ -109,10 +131,14 @@ func (o *opened) check(t testing.TB) {
 	found := 0
 	err := o.View(func(v *View) error {
 		for item := range v.Items() {
-			value, err := item.Value()
+			value, content, err := item.Read()
 			want, known := o.want[string(item.Key())]
-			if err != nil || !known || !bytes.Equal(value, want) {
-				t.Fatalf("key %x: %d bytes, %v, want %d", item.Key(), len(value), err, len(want))
+			if err != nil || !known || !same(value, want.Value) || !same(content, want.Content) {
+				t.Fatalf("key %x: %d and %d bytes, %v, want %d and %d", item.Key(), len(value), len(content), err,
+					len(want.Value), len(want.Content))
+			}
+			if value, err := item.Value(); err != nil || !same(value, want.Value) {
+				t.Fatalf("key %x: %d bytes, %v, want %d", item.Key(), len(value), err, len(want.Value))
 			}
 			found++
 		}
@@ -124,13 +150,20 @@ func (o *opened) check(t testing.TB) {
 	for i := range 2000 {
 		for _, family := range []byte("esa") {
 			key := keyOf(family, i)
-			value, err := o.Get(key)
-			if want := o.want[string(key)]; err != nil || !bytes.Equal(value, want) || (value == nil) != (want == nil) {
-				t.Fatalf("key %x: %d bytes, %v, want %d", key, len(value), err, len(want))
+			value, content, err := o.Read(key)
+			want := o.want[string(key)]
+			if err != nil || !same(value, want.Value) || !same(content, want.Content) {
+				t.Fatalf("key %x: %d and %d bytes, %v, want %d and %d", key, len(value), len(content), err,
+					len(want.Value), len(want.Content))
+			}
+			if value, err := o.Get(key); err != nil || !same(value, want.Value) {
+				t.Fatalf("key %x: %d bytes, %v, want %d", key, len(value), err, len(want.Value))
 			}
 		}
 	}
 }
+
+func same(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
 
 // crashed returns a copy of the files, as the end of the process leaves them: one between two
 // changes of Badger's tables and their list.
@@ -307,6 +340,9 @@ func TestReplayedTwiceIsTheSame(t *testing.T) {
 		errStop := errors.New("the process ends")
 		if _, err := redolog.Replay(half.logSettings(at), at.Log, func(f redolog.Frame) error {
 			half.overlay.add(f.Entries, f.Group, f.End)
+			if r.IntN(4) == 0 {
+				half.applier.apply()
+			}
 			if stopAfter--; stopAfter <= 0 {
 				half.applier.apply()
 				return errStop
@@ -315,11 +351,10 @@ func TestReplayedTwiceIsTheSame(t *testing.T) {
 		}); err != nil && !errors.Is(err, errStop) {
 			t.Fatal(err)
 		}
-		next := t.TempDir()
-		if err := errors.Join(os.RemoveAll(next), os.CopyFS(next, os.DirFS(dir)), half.closeFiles()); err != nil {
+		dir = (&opened{DB: half}).crashed(t)
+		if err := half.closeFiles(); err != nil {
 			t.Fatal(err)
 		}
-		dir = next
 	}
 	again := reopen(t, dir, tiny(t), o.n, o.want)
 	again.check(t)
@@ -357,7 +392,7 @@ func TestAFailedFlushIsTheEnd(t *testing.T) {
 	if value, err := again.Get(key); err != nil {
 		t.Error(err)
 	} else if value != nil {
-		again.want[string(key)] = value
+		again.want[string(key)] = Entry{Key: key, Value: value}
 	}
 	again.check(t)
 	if err := again.Close(); err != nil {
@@ -387,12 +422,17 @@ func TestDamageIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tables, err := filepath.Glob(filepath.Join(crashed, IndexDir, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatal(tables, err)
+	}
 	segment := filepath.Join(crashed, logDir, fmt.Sprintf("%010d.log", at.Log.Segment))
 	for what, flip := range map[string]struct {
 		path string
 		at   int64
 	}{
 		"the log behind the checkpoint": {segment, at.Log.Offset + 40},
+		"a table":                       {tables[0], 1000},
 		"MANIFEST":                      {filepath.Join(crashed, IndexDir, "MANIFEST"), at.Manifest.Length / 2},
 	} {
 		dir := t.TempDir()

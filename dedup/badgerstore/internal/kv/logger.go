@@ -18,6 +18,7 @@ import (
 type logger struct {
 	slog       *slog.Logger
 	spare      *spare // is notified of errors that exhaust file descriptors
+	tables     *compactions
 	fail       func(reason string, err error)
 	skipped    atomic.Pointer[string]
 	flushing   recurringError
@@ -79,6 +80,7 @@ func (l *logger) Errorf(format string, args ...any) {
 
 // Warningf implements badger.Logger.
 func (l *logger) Warningf(format string, args ...any) {
+	l.tables.onLogLine(format, args)
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
 	if _, failure, ok := strings.Cut(text, "Compact FAILED with error: "); ok {
 		failure, _, _ = strings.Cut(failure, ": {") // the long list of tables
@@ -104,6 +106,7 @@ func (l *logger) Infof(format string, args ...any) { l.debug(format, args) }
 // Debugf implements badger.Logger.
 func (l *logger) Debugf(format string, args ...any) {
 	l.spare.onLogLine(format)
+	l.tables.onLogLine(format, args)
 	l.debug(format, args)
 }
 

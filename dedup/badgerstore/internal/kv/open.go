@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	badgeroptions "github.com/dgraph-io/badger/v4/options"
@@ -34,7 +34,7 @@ func Create(dir string) error {
 }
 
 // parts are what a database has in the directory of its store.
-var parts = [...]string{storedir.CheckpointFile, logDir, valuesDir, IndexDir}
+var parts = [...]string{storedir.CheckpointFile, storedir.SummaryFile, logDir, valuesDir, IndexDir}
 
 // Exists reports whether a directory has a database, or a part of one.
 func Exists(dir string) bool {
@@ -50,8 +50,9 @@ func Exists(dir string) bool {
 // one, whose content it leaves as it was.
 //
 // After a crash it first makes the files what Close leaves: it applies the log beyond the
-// checkpoint, closes the database and notes a checkpoint. Nothing is read before. So no answer
-// depends on bytes that only the page cache has, such as those of a failed flush.
+// checkpoint, closes the database and notes a checkpoint. Nothing is read before. The last commit
+// is written to the log again: after a failed flush only the page cache has it. So nothing at rest,
+// and no answer, depends on bytes that a later crash loses.
 func Open(dir string, o Options) (*DB, error) {
 	at, err := storedir.ReadCheckpoint(dir)
 	if err != nil {
@@ -61,7 +62,10 @@ func Open(dir string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	commits, err := d.replay(at)
+	for _, t := range d.Badger().Tables() {
+		o.verified = append(o.verified, t.ID)
+	}
+	commits, err := d.restore(at)
 	if err != nil {
 		return nil, errors.Join(err, d.closeFiles())
 	}
@@ -71,18 +75,22 @@ func Open(dir string, o Options) (*DB, error) {
 		}
 		at = d.checkpoint.last
 		o.Logger.Info("commits after the last checkpoint were applied", "dir", dir, "commits", commits)
-		lost := d.lost
+		lost, last := d.lost, d.last
 		if d, err = openAtRest(dir, o, at); err != nil {
 			return nil, err
 		}
-		d.lost = lost
+		d.lost, d.last = lost, last
 	}
 	// Again, because only the page cache may have the name of the file that was read.
+	at.Closed = false
 	if err := storedir.WriteCheckpoint(dir, at); err != nil {
 		return nil, errors.Join(err, d.closeFiles())
 	}
 	if d.log, err = redolog.Open(d.logSettings(at), at.Log); err != nil {
 		return nil, errors.Join(err, d.closeFiles())
+	}
+	if err := d.carry(); err != nil {
+		return nil, errors.Join(err, d.log.Close(), d.closeFiles())
 	}
 	d.background.Go(d.applier.run)
 	d.background.Go(d.checkpoint.loop)
@@ -106,6 +114,9 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 	if o.OpenValues == nil {
 		o.OpenValues = valuefile.OpenFile
 	}
+	if o.Summary == nil {
+		o.Summary = noSummary{}
+	}
 	if o.Probe == nil {
 		o.Probe = func() error { return nil }
 	}
@@ -114,9 +125,10 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 		o.Flush = (*redolog.Log).Flush
 	}
 	d := &DB{dir: dir, o: o, quit: make(chan struct{}), spare: &spare{}}
-	d.filter.full, d.filter.without = make(chan struct{}, 1), o.Unfiltered
-	d.logger = &logger{slog: o.Logger, spare: d.spare, fail: d.fail}
-	whole, err := d.verify(at)
+	d.filter.full = make(chan struct{}, 1)
+	d.tables = newCompactions(d)
+	d.logger = &logger{slog: o.Logger, spare: d.spare, tables: d.tables, fail: d.fail}
+	whole, lost, err := d.verify(at)
 	if err != nil {
 		return nil, err
 	}
@@ -126,60 +138,67 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.clear(whole); err != nil {
+	if err := d.clear(whole, lost); err != nil {
 		return nil, errors.Join(err, values.Close())
 	}
 	if d.manifest, err = badgerfile.OpenManifest(d.indexDir()); err != nil {
 		return nil, errors.Join(err, values.Close())
 	}
-	d.index = &index{values: values}
+	d.index = &index{values: values, room: d.spare.reserve}
 	if d.index.badger, err = openBadger(d.badgerOptions(), d.logger); err != nil {
 		return nil, errors.Join(err, values.Close(), d.manifest.Close())
 	}
+	d.tables.opened(d.index.badger)
 	d.overlay = newOverlay(at.Commit, at.Log)
 	d.applier = newApplier(d.overlay, d.index, d.fail, o.Probe)
+	at.Closed = false
 	d.checkpoint = newCheckpointer(d, at)
 	return d, nil
 }
 
 // verify reads the tables, their list and the log, and changes nothing. It returns the length of
-// the whole records of the list.
-func (d *DB) verify(at storedir.Checkpoint) (whole int64, err error) {
+// the whole records of the list, and the tables in them whose content only the log has.
+func (d *DB) verify(at storedir.Checkpoint) (whole int64, lost []uint64, err error) {
 	dir := d.indexDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	whole = math.MaxInt64
-	if at.Manifest.Length > 0 {
-		whole, _, err = badgerfile.CheckManifest(filepath.Join(dir, badger.ManifestFilename), at.Manifest)
-		if err != nil {
-			return 0, fmt.Errorf("%w: %w", errDamaged, err)
-		}
+	whole, rewritten, err := badgerfile.CheckManifest(filepath.Join(dir, badger.ManifestFilename), at.Manifest)
+	d.trusted = at.Manifest.Length > 0 && !rewritten && (!at.Closed || whole == at.Manifest.Length)
+	if err == nil {
+		lost, err = badgerfile.LostTables(dir, at.Manifest)
 	}
-	if err := badgerfile.CheckTables(dir, d.badgerOptions()); err != nil {
-		return 0, fmt.Errorf("%w: %w", errDamaged, err)
+	if err == nil {
+		err = badgerfile.CheckTables(dir, d.badgerOptions(), append(d.o.verified, lost...)...)
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if !d.o.AcceptLoss {
-		_, err = redolog.Replay(d.logSettings(at), at.Log, func(redolog.Frame) error { return nil })
+		_, err = redolog.Replay(d.logSettings(at), at.Log, func(f redolog.Frame) error {
+			d.tail = f.At
+			return nil
+		})
 	}
-	return whole, err
+	return whole, lost, err
 }
 
 // clear deletes the files of Badger that are neither tables nor their list. The right to delete its
 // write-ahead log comes from the checkpoint: the redo log has what is in it.
-func (d *DB) clear(whole int64) (err error) {
+func (d *DB) clear(whole int64, lost []uint64) (err error) {
 	for _, pattern := range [...]string{"*" + memTableExt, "*.vlog", "DISCARD", badger.KeyRegistryFileName} {
 		paths, _ := filepath.Glob(filepath.Join(d.indexDir(), pattern)) // only a wrong pattern is an error
 		for _, path := range paths {
 			err = errors.Join(err, os.Remove(path))
 		}
 	}
-	return errors.Join(err, copyManifest(d.indexDir(), whole))
+	return errors.Join(err, copyManifest(d.indexDir(), whole, lost))
 }
 
-// copyManifest replaces MANIFEST by a flushed copy of its whole records. After a failed flush the
-// kernel takes pages for clean that are not on disk, and nothing writes them again.
-func copyManifest(dir string, whole int64) error {
+// copyManifest replaces MANIFEST by a flushed copy of its whole records, which deletes lost tables.
+// After a failed flush the kernel takes pages for clean that are not on disk, and nothing writes
+// them again.
+func copyManifest(dir string, whole int64, lost []uint64) error {
 	path := filepath.Join(dir, badger.ManifestFilename)
 	in, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -192,12 +211,44 @@ func copyManifest(dir string, whole int64) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, io.LimitReader(in, whole))
+	_, err1 := io.Copy(out, io.LimitReader(in, whole))
+	_, err = out.Write(badgerfile.AppendDeletes(nil, lost))
+	err = errors.Join(err1, err)
 	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
 		return err
 	}
 	return errors.Join(os.Rename(path+".copy", path), syncDir(dir))
 }
+
+// restore brings the database to the last commit, and the summary with it. A summary is not trusted
+// if it is older than the checkpoint, knows a commit that the log has not, or is of other tables.
+// It is deleted then: the checkpoint that this start notes may agree with it.
+func (d *DB) restore(at storedir.Checkpoint) (commits int, err error) {
+	s, ok := storedir.ReadSummary(d.dir)
+	if ok = ok && d.trusted && s.Store == at.Store && s.Commit+1 >= at.Commit; !ok {
+		s.Content = nil
+	}
+	d.o.Summary.Restore(s.Content)
+	if commits, err = d.replay(at); err != nil {
+		return commits, err
+	}
+	last := d.applier.applied
+	if d.last != nil {
+		last = max(last, d.last.Group)
+	}
+	if ok && !d.lost && s.Commit <= last {
+		return commits, nil
+	}
+	d.o.Summary.Restore(nil)
+	return commits, storedir.RemoveSummary(d.dir)
+}
+
+// noSummary is the summary of a database without one.
+type noSummary struct{}
+
+func (noSummary) Restore([]byte)                   {}
+func (noSummary) Replay(Entry)                     {}
+func (noSummary) Save(uint64) (_ uint64, _ []byte) { return 0, nil }
 
 // replayKeys and replayBytes bound what a replay gathers before it applies.
 const (
@@ -205,7 +256,8 @@ const (
 	replayBytes = 4 << 20
 )
 
-// replay applies the commits after a checkpoint and returns their number. Their version is at
+// replay applies the commits after a checkpoint, except the last one, which carry writes to the log
+// again, and returns their number. Their version is at
 // least that of everything at rest: tables may be ahead of the checkpoint, and a changeset there
 // may have ended with a later commit. A log that ends before what is at rest is damaged, because
 // commits are flushed before they are applied.
@@ -218,10 +270,17 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 		return cmp.Or(d.applier.failed(), d.Stalled())
 	}
 	visit := func(f redolog.Frame) error {
-		commits++
 		last = max(last, f.Group)
+		for _, e := range f.Entries {
+			d.o.Summary.Replay(e)
+		}
+		if f.At == d.tail && len(f.Entries) > 0 {
+			d.last = f.Clone()
+			return nil
+		}
+		commits++
 		d.overlay.add(f.Entries, max(f.Group, ahead, d.overlay.last), f.End)
-		if g := d.overlay.live; len(g.values) < replayKeys && g.bytes < replayBytes {
+		if g := d.overlay.live; len(g.writes) < replayKeys && g.bytes < replayBytes {
 			return nil
 		}
 		return apply()
@@ -244,6 +303,9 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 			Reason: fmt.Sprintf("it ends with commit %d, and commit %d is at rest", last, ahead)})
 	}
 	if len(damage) == 0 {
+		if d.last != nil {
+			end = d.last.At
+		}
 		d.applier.pass(end)
 		return commits, nil
 	}
@@ -255,6 +317,22 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 	d.lost = true
 	d.applier.at, d.applier.applied = end, max(d.applier.applied, ahead)
 	return commits, nil
+}
+
+// carry commits the last frame of the log again, in a new segment. Its old place counts until the
+// new one is durable.
+func (d *DB) carry() error {
+	if d.last == nil {
+		return nil
+	}
+	end, err := d.log.Carry(d.last.Group, d.last.Entries)
+	if err != nil {
+		return err
+	}
+	n := max(d.last.Group, d.Badger().MaxVersion(), d.overlay.last)
+	d.overlay.add(d.last.Entries, n, end)
+	d.applier.applied, d.last = n-1, nil // tables may have been ahead
+	return nil
 }
 
 func (d *DB) logSettings(at storedir.Checkpoint) redolog.Settings {
@@ -292,18 +370,40 @@ func (d *DB) Close() error {
 
 // seal closes Badger, which turns its memory tables into tables, and notes a checkpoint.
 func (d *DB) seal() error {
-	err := cmp.Or(d.index.badger.Close(), d.failed())
+	err := cmp.Or(d.closeBadger(), d.failed())
 	if err == nil {
+		d.checkpoint.last.Closed = true
 		err = d.checkpoint.write(d.applier.position(), d.applier.applied)
 	}
-	d.spare.release(spareFiles)
+	d.spare.close()
 	return errors.Join(err, d.index.values.Close(), d.manifest.Close())
 }
 
 func (d *DB) closeFiles() error {
-	d.spare.release(spareFiles)
-	return errors.Join(d.index.badger.Close(), d.index.values.Close(), d.manifest.Close())
+	d.spare.close()
+	return errors.Join(d.closeBadger(), d.index.values.Close(), d.manifest.Close())
 }
+
+// closeBadger closes Badger. If a compaction must not end it leaves Badger without its other
+// goroutines.
+func (d *DB) closeBadger() error {
+	closed := make(chan error, 1)
+	go func() { closed <- d.index.badger.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-d.tables.stuck:
+	}
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closeStuck):
+		return errors.New("a compaction does not end")
+	}
+}
+
+// closeStuck is how long Badger has to write its memory tables while a compaction does not end.
+const closeStuck = 5 * time.Second
 
 func openBadger(o badger.Options, log *logger) (db *badger.DB, err error) {
 	defer func() {

@@ -22,12 +22,26 @@ type overlay struct {
 	fresh  chan struct{} // receives when there is something to apply
 }
 
-// changeset is a set of writes with the newest value of each key; nil is a deleted one.
+// changeset is a set of writes: the newest of each key.
 type changeset struct {
-	values map[string][]byte
+	writes map[string]write
 	bytes  int
 	last   uint64           // number of its last commit
 	end    redolog.Position // of that commit
+}
+
+// write is what a key gets. A nil value deletes the key.
+type write struct {
+	value, content []byte
+	keep           bool // the content is that of the key before the changeset
+}
+
+// over returns the write that has the effect of one before it and then of w.
+func (w write) over(before write) write {
+	if w.keep {
+		w.content, w.keep = before.content, before.keep
+	}
+	return w
 }
 
 // The bounds of a changeset. At them a commit waits for the applier.
@@ -43,42 +57,53 @@ func newOverlay(last uint64, end redolog.Position) *overlay {
 }
 
 // newChangeset returns an empty changeset for about as many keys as the one before.
-func newChangeset(keys int) *changeset { return &changeset{values: make(map[string][]byte, keys)} }
+func newChangeset(keys int) *changeset { return &changeset{writes: make(map[string]write, keys)} }
 
 func (g *changeset) full() bool {
-	return g.bytes >= changesetBytes || len(g.values) >= changesetKeys
+	return g.bytes >= changesetBytes || len(g.writes) >= changesetKeys
 }
 
-// get returns the newest value of a key. found is false if the overlay does not have the key; a
-// deleted key is found and nil. The value must not be changed.
-func (o *overlay) get(key []byte) (value []byte, found bool) {
+// get returns the newest write of a key; found is false if the overlay does not have the key. Its
+// bytes must not be changed. If it keeps a content, that is at rest.
+func (o *overlay) get(key []byte) (w write, found bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if value, found = o.live.values[string(key)]; !found && o.frozen != nil {
-		value, found = o.frozen.values[string(key)]
+	if w, found = o.live.writes[string(key)]; (!found || w.keep) && o.frozen != nil {
+		if before, frozen := o.frozen.writes[string(key)]; found && frozen {
+			w = w.over(before)
+		} else if frozen {
+			w, found = before, true
+		}
 	}
-	return value, found
+	return w, found
 }
 
 // add copies the writes of a commit, because their memory is used again.
 func (o *overlay) add(entries []Entry, n uint64, end redolog.Position) {
 	size := 0
-	for _, e := range entries {
-		size += len(e.Value)
+	for i := range entries {
+		size += len(entries[i].Value) + len(entries[i].Content)
 	}
 	arena := make([]byte, 0, size)
+	keep := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		from := len(arena)
+		arena = append(arena, b...)
+		return arena[from:len(arena):len(arena)]
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g := o.live
-	for _, e := range entries {
-		var value []byte
-		if e.Value != nil {
-			from := len(arena)
-			arena = append(arena, e.Value...)
-			value = arena[from:len(arena):len(arena)]
+	for i := range entries {
+		e := &entries[i]
+		w := write{keep(e.Value), keep(e.Content), e.Keep}
+		if before, found := g.writes[string(e.Key)]; found {
+			w = w.over(before)
 		}
-		g.values[string(e.Key)] = value
-		g.bytes += len(e.Key) + len(value)
+		g.writes[string(e.Key)] = w
+		g.bytes += len(e.Key) + len(e.Value) + len(e.Content)
 	}
 	g.last, g.end = n, end
 	o.last, o.end = n, end
@@ -108,10 +133,10 @@ func (o *overlay) freeze() *changeset {
 	if o.frozen != nil { // it stalled
 		return o.frozen
 	}
-	if len(o.live.values) == 0 {
+	if len(o.live.writes) == 0 {
 		return nil
 	}
-	o.frozen, o.live = o.live, newChangeset(len(o.live.values))
+	o.frozen, o.live = o.live, newChangeset(len(o.live.writes))
 	o.room.Broadcast()
 	return o.frozen
 }

@@ -5,20 +5,22 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
 )
 
-// Stored is an entry as it was read, with the place of its value.
+// Stored is an entry as it was read, and as it is stored.
 type Stored struct {
 	Entry
-	ref []byte
+	marks byte
+	raw   []byte
 }
 
-// Unchanged reports whether the value of an entry is still where it was read. Only the goroutine of
-// Commit calls it.
+// Unchanged reports whether an entry is still stored as it was read. Only the goroutine of Commit
+// calls it.
 func (d *DB) Unchanged(s Stored) (same bool, err error) {
 	if _, found := d.overlay.get(s.Key); found {
 		return false, nil
@@ -31,8 +33,8 @@ func (d *DB) Unchanged(s Stored) (same bool, err error) {
 	} else if err != nil {
 		return false, err
 	}
-	err = item.Value(func(ref []byte) error {
-		same = item.UserMeta() == isRef && bytes.Equal(ref, s.ref)
+	err = item.Value(func(raw []byte) error {
+		same = item.UserMeta() == s.marks && bytes.Equal(raw, s.raw)
 		return nil
 	})
 	return same, err
@@ -63,38 +65,56 @@ func (d *DB) valueFiles(ctx context.Context) (map[uint64]*valueFile, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
-	return files, d.eachRef(ctx, func(item *Iterator, _ []byte, ref valuefile.Ref) error {
-		if f := files[ref.File]; f != nil {
-			f.live += ref.Space(item.Key())
+	return files, d.eachRef(ctx, func(s Stored, refs []valuefile.Ref) error {
+		for _, ref := range refs {
+			if f := files[ref.File]; f != nil {
+				f.live += ref.Space(s.Key)
+			}
 		}
 		return nil
 	})
 }
 
-// eachRef visits the keys whose values are in value files.
-func (d *DB) eachRef(ctx context.Context, visit func(item *Iterator, raw []byte, ref valuefile.Ref) error) error {
+// eachRef visits the keys with parts in value files, and their places.
+func (d *DB) eachRef(ctx context.Context, visit func(s Stored, refs []valuefile.Ref) error) error {
 	return d.View(func(v *View) error {
 		for item := range v.Items() {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if item.it.Item().UserMeta() != isRef {
+			s := Stored{Entry: Entry{Key: item.Key()}, marks: item.it.Item().UserMeta()}
+			if s.marks&(refValue|refContent) == 0 {
 				continue
 			}
-			raw, err := item.it.Item().ValueCopy(nil)
-			if err != nil {
+			err := item.it.Item().Value(func(raw []byte) error {
+				s.raw = raw
+				refs, err := s.refs()
+				if err == nil {
+					err = visit(s, refs)
+				}
 				return err
-			}
-			ref, err := valuefile.ParseRef(raw)
-			if err == nil {
-				err = visit(item, raw, ref)
-			}
+			})
 			if err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// refs returns the places of the parts in value files.
+func (s *Stored) refs() (refs []valuefile.Ref, err error) {
+	value, content, err := split(s.marks, s.raw)
+	add := func(mark byte, part []byte) {
+		if s.marks&mark != 0 && err == nil {
+			var ref valuefile.Ref
+			ref, err = valuefile.ParseRef(part)
+			refs = append(refs, ref)
+		}
+	}
+	add(refValue, value)
+	add(refContent, content)
+	return refs, err
 }
 
 // reclaimBytes bounds the values that are put again at once.
@@ -141,18 +161,17 @@ func (d *DB) moveOut(ctx context.Context, files map[uint64]*valueFile, put func(
 		entries, size = nil, 0
 		return err
 	}
-	err := d.eachRef(ctx, func(item *Iterator, raw []byte, ref valuefile.Ref) error {
-		if files[ref.File] == nil {
+	err := d.eachRef(ctx, func(s Stored, refs []valuefile.Ref) (err error) {
+		if !slices.ContainsFunc(refs, func(r valuefile.Ref) bool { return files[r.File] != nil }) {
 			return nil
 		}
-		key := item.KeyCopy()
-		value, err := d.index.values.Read(key, ref)
-		if err != nil {
-			damaged(key, err)
+		s.Key, s.raw = bytes.Clone(s.Key), bytes.Clone(s.raw)
+		if s.Value, s.Content, err = d.index.decode(s.Key, s.marks, s.raw, true); err != nil {
+			damaged(s.Key, err)
 			return nil
 		}
-		entries = append(entries, Stored{Entry{Key: key, Value: value}, raw})
-		if size += len(value); size >= most {
+		entries = append(entries, s)
+		if size += len(s.Value) + len(s.Content); size >= most {
 			return flush()
 		}
 		return nil
@@ -165,8 +184,10 @@ func (d *DB) moveOut(ctx context.Context, files map[uint64]*valueFile, put func(
 
 // keepEmpty removes the files from the map that a key refers to.
 func (d *DB) keepEmpty(ctx context.Context, files map[uint64]*valueFile) error {
-	return d.eachRef(ctx, func(_ *Iterator, _ []byte, ref valuefile.Ref) error {
-		delete(files, ref.File)
+	return d.eachRef(ctx, func(_ Stored, refs []valuefile.Ref) error {
+		for _, ref := range refs {
+			delete(files, ref.File)
+		}
 		return nil
 	})
 }
@@ -205,5 +226,12 @@ func (d *DB) Compact(ctx context.Context) error {
 			break
 		}
 	}
-	return d.Badger().Flatten(1)
+	flattened := make(chan error, 1)
+	go func() { flattened <- d.Badger().Flatten(1) }()
+	select {
+	case err := <-flattened:
+		return err
+	case <-d.tables.stuck:
+		return d.failed()
+	}
 }

@@ -13,7 +13,11 @@ func sparse(t *testing.T, seed uint64) *opened {
 	t.Helper()
 	o, r := create(t, tiny(t)), rand.New(rand.NewPCG(seed, 1))
 	for i := range 600 {
-		o.commit(t, Entry{Key: keyOf('e', i), Value: valueOf(r, 300+r.IntN(2000))})
+		e := Entry{Key: keyOf('e', i), Value: valueOf(r, r.IntN(600)), Content: valueOf(r, 300+r.IntN(2000))}
+		if i%4 == 0 {
+			e.Value, e.Content = e.Content, nil
+		}
+		o.commit(t, e)
 	}
 	for i := range 600 {
 		if i%10 > 0 {
@@ -118,12 +122,16 @@ func TestReclaimingKeepsWhatItDidNotMove(t *testing.T) {
 		}
 		left = values[0]
 		values = values[1:]
-		o.commit(t, Entry{Key: values[0].Key, Value: []byte("changed")}, Entry{Key: values[1].Key})
+		small := func(s Stored) bool { return len(s.Content) > 0 && s.marks&refValue == 0 }
+		both := 3 + slices.IndexFunc(values[3:], small)
+		values[3], values[both] = values[both], values[3]
+		o.commit(t, Entry{Key: values[0].Key, Value: []byte("changed")}, Entry{Key: values[1].Key},
+			Entry{Key: values[3].Key, Value: []byte("with its content"), Keep: true})
 		if err := o.Settle(); err != nil {
 			return err
 		}
 		o.commit(t, Entry{Key: values[2].Key, Value: []byte("changed, and in the overlay")})
-		for _, v := range values[:3] {
+		for _, v := range values[:4] {
 			if same, err := o.Unchanged(v); err != nil || same {
 				t.Errorf("a changed value counts as unchanged, %v", err)
 			}
@@ -158,6 +166,35 @@ func TestReclaimingKeepsWhatItDidNotMove(t *testing.T) {
 		t.Error(err)
 	}
 	o.check(t)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAViewKeepsTheValuesThatAreReclaimed reclaims value files while a view is read.
+func TestAViewKeepsTheValuesThatAreReclaimed(t *testing.T) {
+	t.Parallel()
+	ctx, o := context.Background(), sparse(t, 25)
+	n, before := 0, o.index.values.Files()
+	err := o.View(func(v *View) error {
+		for item := range v.Items() {
+			if n++; n == 1 {
+				err := o.Reclaim(ctx, func(values []Stored) error { o.putAgain(t, values); return nil }, readable(t))
+				if err != nil {
+					return err
+				}
+			}
+			value, content, err := item.Read()
+			want := o.want[string(item.Key())]
+			if err != nil || !same(value, want.Value) || !same(content, want.Content) {
+				t.Errorf("key %x: %d and %d bytes, %v", item.Key(), len(value), len(content), err)
+			}
+		}
+		return nil
+	})
+	if err != nil || n != len(o.want) || o.index.values.Files()[0] == before[0] {
+		t.Errorf("%d keys, %v, %v", n, o.index.values.Files(), err)
+	}
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package kv
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -37,5 +39,81 @@ func TestAReplayPutsBackWhatIsAheadOfTheCheckpoint(t *testing.T) {
 	o.check(t)
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAKeptContentIsThatOfTheNewestWrite writes the parts of a key again and again, while the write
+// before is in the live changeset, in the frozen one, at rest or in a checkpoint. A replay begins
+// with tables that may be ahead, with contents that are gone.
+func TestAKeptContentIsThatOfTheNewestWrite(t *testing.T) {
+	t.Parallel()
+	large := func(text string) []byte { return bytes.Repeat([]byte(text), 400) }
+	key := keyOf('e', 1)
+	writes := map[string]Entry{
+		"whole":  {Key: key, Value: []byte("value"), Content: large("content")},
+		"inline": {Key: key, Value: large("v"), Content: []byte("small")},
+		"bare":   {Key: key, Value: []byte("no content")},
+		"kept":   {Key: key, Value: []byte("another"), Keep: true},
+		"gone":   {Key: key},
+	}
+	for _, history := range [][]string{
+		{"whole", "kept"}, {"whole", "gone", "kept"}, {"kept"}, {"inline", "kept", "kept"}, {"bare", "kept"},
+		{"whole", "kept", "gone", "inline"}, {"whole", "kept", "gone", "inline", "kept"}, {"inline", "kept", "whole"},
+		{"whole", "kept", "gone", "kept"},
+	} {
+		for _, place := range []string{"live", "frozen", "at rest", "durable"} { // of the write before
+			t.Run(fmt.Sprint(history, place), func(t *testing.T) {
+				t.Parallel()
+				o := create(t, tiny(t))
+				for i, name := range history {
+					e := writes[name]
+					if e.Value != nil {
+						e.Value = append(bytes.Clone(e.Value), byte(i))
+					}
+					o.applier.gate.Lock()
+					if place == "frozen" {
+						o.overlay.freeze()
+					}
+					o.commit(t, e)
+					o.check1(t, key)
+					o.applier.gate.Unlock()
+					var err error
+					if place == "at rest" || place == "durable" {
+						err = o.Settle()
+					}
+					if place == "durable" && i == 0 {
+						err = errors.Join(err, o.Checkpoint())
+					}
+					o.check1(t, key)
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				// Memory tables become tables that are ahead of the checkpoint.
+				for n := 0; n < 1000; n += 100 {
+					var entries []Entry
+					for i := range 100 {
+						entries = append(entries, Entry{Key: keyOf('s', n+i), Value: make([]byte, 200)})
+					}
+					o.commit(t, entries...)
+				}
+				var dir string
+				o.still(func() { dir = o.crashed(t) })
+				again := reopen(t, dir, tiny(t), o.n, o.want)
+				again.check(t)
+				if err := errors.Join(o.Close(), again.Close()); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// check1 compares one key with what was committed, without waiting for the applier.
+func (o *opened) check1(t *testing.T, key []byte) {
+	t.Helper()
+	value, content, err := o.Read(key)
+	if want := o.want[string(key)]; err != nil || !same(value, want.Value) || !same(content, want.Content) {
+		t.Fatalf("%.20q and %.20q, %v, want %.20q and %.20q", value, content, err, want.Value, want.Content)
 	}
 }

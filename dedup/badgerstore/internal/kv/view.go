@@ -52,7 +52,15 @@ func (a *applier) oldestView() uint64 {
 func (v *View) Version() uint64 { return v.version }
 
 // Get returns a copy of the value of a key, nil if the key does not exist.
-func (v *View) Get(key []byte) ([]byte, error) { return v.index.read(v.txn, key) }
+func (v *View) Get(key []byte) ([]byte, error) {
+	value, _, err := v.index.read(v.txn, key, false)
+	return value, err
+}
+
+// Read is Get with the content, as [DB.Read].
+func (v *View) Read(key []byte) (value, content []byte, err error) {
+	return v.index.read(v.txn, key, true)
+}
 
 // Keys returns an iterator over the keys with a prefix, in order, before the first one. Close it.
 func (v *View) Keys(prefix ...byte) *Iterator {
@@ -113,4 +121,10 @@ func (i *Iterator) KeyCopy() []byte { return bytes.Clone(i.Key()) }
 func (i *Iterator) Version() uint64 { return i.it.Item().Version() }
 
 // Value returns a copy of the value.
-func (i *Iterator) Value() ([]byte, error) { return i.index.value(i.it.Item()) }
+func (i *Iterator) Value() ([]byte, error) {
+	value, _, err := i.index.parts(i.it.Item(), false)
+	return value, err
+}
+
+// Read returns copies of the value and the content, as [DB.Read].
+func (i *Iterator) Read() (value, content []byte, err error) { return i.index.parts(i.it.Item(), true) }

@@ -22,14 +22,21 @@ func appendKey(b []byte, k dedup.Key) []byte {
 var endOfTime = time.Unix(0, math.MaxInt64)
 
 // appendTime writes nanoseconds since 1970, or 0 for the zero time; 1970 itself does not occur.
-func appendTime(b []byte, t time.Time) []byte {
+func appendTime(b []byte, t time.Time) []byte { return binary.AppendVarint(b, nanoseconds(t)) }
+
+func nanoseconds(t time.Time) int64 {
 	if t.IsZero() {
-		return append(b, 0)
+		return 0
 	}
 	if t.After(endOfTime) {
 		t = endOfTime
 	}
-	return binary.AppendVarint(b, t.UnixNano())
+	return t.UnixNano()
+}
+
+// appendSince writes a time as the nanoseconds since another one.
+func appendSince(b []byte, since, t time.Time) []byte {
+	return binary.AppendVarint(b, nanoseconds(t)-nanoseconds(since))
 }
 
 func appendHeader(b []byte, h http.Header) []byte {
@@ -112,12 +119,16 @@ func (d *decoder) key() dedup.Key {
 	return dedup.Key{Principal: d.str(), Endpoint: d.str(), Space: d.str(), ID: d.str()}
 }
 
-func (d *decoder) time() time.Time {
-	if n := d.varint(); n != 0 {
-		return time.Unix(0, n).UTC()
+func (d *decoder) time() time.Time { return timeOf(d.varint()) }
+
+func timeOf(nanoseconds int64) time.Time {
+	if nanoseconds == 0 {
+		return time.Time{}
 	}
-	return time.Time{}
+	return time.Unix(0, nanoseconds).UTC()
 }
+
+func (d *decoder) since(t time.Time) time.Time { return timeOf(nanoseconds(t) + d.varint()) }
 
 func (d *decoder) header() http.Header {
 	n := d.count()
@@ -137,4 +148,12 @@ func (d *decoder) header() http.Header {
 		}
 	}
 	return h
+}
+
+func (d *decoder) response() (r dedup.Response) {
+	r.Status, r.Header = int(d.varint()), d.header()
+	if s := d.str(); s != "" {
+		r.Body = []byte(s)
+	}
+	return r
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"slices"
 
@@ -9,9 +10,9 @@ import (
 )
 
 const (
-	headSize = 1 + 4 + 4 + 1 + 8
-	// stateRoom is the spare capacity of an encoded event: its state is appended in place.
-	stateRoom = 384
+	maxHead = 2 + 3*binary.MaxVarintLen64
+	// tailRoom is the spare capacity of an encoded event: its end is appended in place.
+	tailRoom = binary.MaxVarintLen64 + sumSize
 )
 
 // BodyKind is how the body of an event is stored.
@@ -32,8 +33,10 @@ type Event struct {
 	Body uint64 // number of the body, if it is in chunks
 	Size int64  // length of the body, wherever it is stored
 
-	raw []byte // head, description and inline body as stored
-	sum uint32 // checksum of raw, computed by the claimer
+	raw         []byte // head, description and inline body as stored
+	sum         uint32 // checksum of raw, computed by the claimer
+	description int    // where it starts
+	body        int    // where it ends and an inline body starts
 }
 
 // NewEvent encodes description and body of a claim. Only BodyInline copies the body.
@@ -42,54 +45,57 @@ func NewEvent(c *dedup.Claim, kind BodyKind, number uint64) Event {
 	if kind != BodyInline {
 		body = nil
 	}
-	b := make([]byte, headSize, headSize+stateRoom+descriptionSize(c)+len(body))
-	b = appendDescription(b, c)
-	b[0] = version
-	binary.LittleEndian.PutUint32(b[1:], uint32(len(b)-headSize))
-	binary.LittleEndian.PutUint32(b[5:], uint32(len(c.Payload.Body)))
-	b[9] = byte(kind)
-	binary.LittleEndian.PutUint64(b[10:], number)
-	return Event{Kind: kind, Body: number, Size: int64(len(c.Payload.Body))}.with(append(b, body...))
+	b := make([]byte, maxHead, maxHead+descriptionSize(c)+len(body)+tailRoom)
+	return Event{Kind: kind, Body: number, Size: int64(len(c.Payload.Body))}.encoded(appendDescription(b, c), body)
 }
 
-func (e Event) with(raw []byte) Event {
-	e.raw, e.sum = raw, crc32.Checksum(raw, castagnoli)
+// encoded returns the event with a description that follows maxHead unused bytes of b, and a body.
+func (e Event) encoded(b, body []byte) Event {
+	var room [maxHead]byte
+	head := append(room[:0], eventVersion, byte(e.Kind))
+	head = binary.AppendUvarint(head, uint64(e.Size)) //nolint:gosec // a length
+	if e.Kind == BodyChunks {
+		head = binary.AppendUvarint(head, e.Body)
+	}
+	head = binary.AppendUvarint(head, uint64(len(b)-maxHead))
+	e.description, e.body = len(head), len(head)+len(b)-maxHead
+	copy(b[maxHead-len(head):], head)
+	e.raw = append(b, body...)[maxHead-len(head):]
+	e.sum = crc32.Checksum(e.raw, castagnoli)
 	return e
+}
+
+// described returns the description behind maxHead unused bytes, with room for a body.
+func (e Event) described(body int) []byte {
+	b := make([]byte, maxHead, maxHead+e.body-e.description+body+tailRoom)
+	return append(b, e.raw[e.description:e.body]...)
 }
 
 // Loaded reports whether the event has its description, not only its [Outline].
 func (e Event) Loaded() bool { return e.raw != nil }
 
-// EncodedSize returns the length of the encoded event without its state.
+// EncodedSize returns about the length of the encoded event.
 func (e Event) EncodedSize() int { return len(e.raw) }
 
 // Memory returns how many bytes the event occupies in memory.
 func (e Event) Memory() int64 { return int64(cap(e.raw)) }
 
-// bodyAt returns where the description ends and an inline body starts.
-func (e Event) bodyAt() int { return headSize + int(binary.LittleEndian.Uint32(e.raw[1:])) }
-
-// InlineBody returns the body that the value itself holds, without copying it.
-func (e Event) InlineBody() []byte { return e.raw[e.bodyAt():] }
+// InlineBody returns the body that the content itself holds, without copying it.
+func (e Event) InlineBody() []byte { return e.raw[e.body:] }
 
 // HasBody reports whether the event has a body of its own.
 func (e Event) HasBody() bool { return e.Kind == BodyInline || e.Kind == BodyChunks }
 
 // WithoutBody returns the event without its body; kind is BodyDropped, BodyLost or BodyShared.
 func (e Event) WithoutBody(kind BodyKind) Event {
-	b := slices.Clone(e.raw[:e.bodyAt()])
-	b[9] = byte(kind)
-	return Event{Kind: kind, Size: e.Size}.with(b)
+	return Event{Kind: kind, Size: e.Size}.encoded(e.described(0), nil)
 }
 
 // WithAliases returns the event with the aliases of the otherwise unchanged record.
 func (e Event) WithAliases(r *dedup.Record) Event {
-	b := make([]byte, headSize, len(e.raw)+stateRoom)
-	copy(b, e.raw)
+	b := make([]byte, maxHead, maxHead+len(e.raw)+tailRoom)
 	b = appendDescription(b, &dedup.Claim{Key: r.Key, Aliases: r.Aliases, Payload: r.Payload})
-	b[0] = version
-	binary.LittleEndian.PutUint32(b[1:], uint32(len(b)-headSize))
-	return e.with(append(b, e.InlineBody()...))
+	return e.encoded(b, e.InlineBody())
 }
 
 // WithBody returns the event with a body of its own: inline, or in chunks if number is not zero.
@@ -98,62 +104,70 @@ func (e Event) WithBody(body []byte, number uint64) Event {
 	if number != 0 {
 		kind, body = BodyChunks, nil
 	}
-	b := make([]byte, e.bodyAt(), e.bodyAt()+len(body)+stateRoom)
-	copy(b, e.raw)
-	b[9] = byte(kind)
-	binary.LittleEndian.PutUint64(b[10:], number)
-	return Event{Kind: kind, Body: number, Size: e.Size}.with(append(b, body...))
+	return Event{Kind: kind, Body: number, Size: e.Size}.encoded(e.described(len(body)), body)
 }
 
-// upgraded returns the event in version 2: version 1 is the same without optional fields.
-func (e Event) upgraded() Event {
-	if e.raw[0] == version {
-		return e
-	}
-	b := slices.Clone(e.raw)
-	b[0] = version
-	return e.with(b)
+// Encode returns the content of the event with a sequence. It shares the event's memory.
+func (e Event) Encode(key []byte, seq uint64) []byte {
+	b := binary.AppendUvarint(e.raw, seq) // into its spare capacity, which nothing else uses
+	return binary.LittleEndian.AppendUint32(b, contentSum(crc32.Update(e.sum, castagnoli, b[len(e.raw):]), key))
 }
 
-// Encode returns the value of an event with the state of the record. It shares the event's memory.
-func (e Event) Encode(key []byte, r *dedup.Record) []byte {
-	e = e.upgraded()
-	b := appendState(e.raw, r, nil) // into its spare capacity, which nothing else uses
-	n := len(b) - len(e.raw)
-	b = binary.LittleEndian.AppendUint32(b, uint32(n))
-	sum := crc32.Update(e.sum, castagnoli, b[len(e.raw):])
-	return binary.LittleEndian.AppendUint32(b, crc32.Update(sum, castagnoli, key))
+// contentSum completes the checksum of a content, which differs from that of a value.
+func contentSum(sum uint32, key []byte) uint32 {
+	return crc32.Update(crc32.Update(sum, castagnoli, key), castagnoli, []byte{'c'})
 }
 
-// DecodeEvent checks and decodes the value of an event, its state into r. The event aliases value.
-func DecodeEvent(key, value []byte, r *dedup.Record) (Event, error) {
-	content, err := unseal(key, value)
-	if err != nil {
-		return Event{}, err
+// DecodeEvent checks and decodes the content of an event, and returns its sequence. The event
+// aliases content.
+func DecodeEvent(key, content []byte) (e Event, seq uint64, err error) {
+	if len(content) < 1+sumSize {
+		return e, 0, Damaged(key, "its content is missing", nil)
 	}
-	if len(content) < headSize+4 {
-		return Event{}, Damaged(key, "too short", nil)
+	b := content[:len(content)-sumSize]
+	switch {
+	case contentSum(crc32.Checksum(b, castagnoli), key) != Checksum(content):
+		return e, 0, Damaged(key, "the checksum of its content does not match", nil)
+	case b[0] != eventVersion:
+		return e, 0, Damaged(key, fmt.Sprintf("version %d of its content is not known", b[0]), nil)
 	}
-	tail := len(content) - 4
-	stateSize := int64(binary.LittleEndian.Uint32(content[tail:]))
-	descriptionSize := int64(binary.LittleEndian.Uint32(content[1:]))
-	number, size := binary.LittleEndian.Uint64(content[10:]), binary.LittleEndian.Uint32(content[5:])
-	e := Event{Kind: BodyKind(content[9]), Body: number, Size: int64(size)}
-	inline := int64(0)
+	d := decoder{s: string(b[:min(len(b), maxHead)])}
+	d.byte()
+	e.Kind, e.Size = BodyKind(d.byte()), int64(d.uvarint()) //nolint:gosec // compared below
+	if e.Kind == BodyChunks {
+		e.Body = d.uvarint()
+	}
+	description, inline := d.uvarint(), uint64(0)
 	if e.Kind == BodyInline {
-		inline = e.Size
+		inline = uint64(e.Size) //nolint:gosec // as it was read
 	}
-	if headSize+descriptionSize+inline+stateSize != int64(tail) {
-		return Event{}, Damaged(key, "its parts do not add up", nil)
+	e.description = min(len(b), maxHead) - len(d.s)
+	rest := uint64(len(b) - e.description)
+	if d.bad || e.Size < 0 || description > rest || inline > rest-description {
+		return e, 0, Damaged(key, "the parts of its content do not add up", nil)
 	}
-	end := tail - int(stateSize)
-	r.Shared = e.Kind == BodyShared
-	return e.with(content[:end:end]), decodeState(key, content[0], content[end:tail], r, nil)
+	e.body = e.description + int(description)
+	end := e.body + int(inline) //nolint:gosec // in b
+	seq, n := binary.Uvarint(b[end:])
+	if n != len(b)-end {
+		return e, 0, Damaged(key, "its content does not end with a sequence", nil)
+	}
+	e.raw, e.sum = b[:end:end], crc32.Checksum(b[:end], castagnoli)
+	return e, seq, nil
+}
+
+// ResealContent returns a copy of a damaged content that can be decoded: its checksum is valid.
+func ResealContent(key, content []byte) []byte {
+	if len(content) < sumSize {
+		return content
+	}
+	b := slices.Clone(content[:len(content)-sumSize])
+	return binary.LittleEndian.AppendUint32(b, contentSum(crc32.Checksum(b, castagnoli), key))
 }
 
 // Describe decodes key, aliases and payload, without the body, into r.
 func (e Event) Describe(p Place, r *dedup.Record) error {
-	d := decoder{s: string(e.raw[headSize:e.bodyAt()])}
+	d := decoder{s: string(e.raw[e.description:e.body])}
 	r.Key = d.key()
 	r.Aliases = nil
 	for range d.count() {
@@ -172,11 +186,9 @@ func (e Event) Describe(p Place, r *dedup.Record) error {
 			to.Attributes[k] = d.str()
 		}
 	}
-	if e.raw[0] > 1 {
-		f := fields{in: &d}
-		f.string(1, &to.VendorID)
-		f.end()
-	}
+	f := fields{in: &d}
+	f.string(1, &to.VendorID)
+	f.end()
 	if !d.whole() {
 		return d.end(p.Key())
 	}

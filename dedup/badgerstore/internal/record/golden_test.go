@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
@@ -27,16 +29,22 @@ func TestTheBytesOnDiskDoNotChange(t *testing.T) {
 			t.Errorf("line %d is %s", i+1, line)
 		}
 	}
-	if len(got) != len(want) {
+	if os.Getenv("EYELET_WRITE_FIXTURE") != "" {
+		err = os.WriteFile("testdata/golden.txt", []byte(got), 0o644)
+	}
+	if len(got) != len(want) || err != nil {
 		t.Errorf("%d bytes, want %d", len(got), len(want))
 	}
 }
 
-func golden() string {
-	at := time.Unix(1_700_000_000, 123456789).UTC()
+// goldenAt is when the golden events are accepted.
+var goldenAt = time.Unix(1_700_000_000, 123456789).UTC()
+
+// goldenEvent returns a claim, and a record of its event with a value in every field.
+func goldenEvent() (*dedup.Claim, *dedup.Record) {
+	at := goldenAt
 	key := dedup.Key{Principal: "p", Endpoint: "orders", ID: "evt_1"}
 	alias := dedup.Key{Principal: "p", Space: dedup.SpaceNonce, ID: "n"}
-	h := HashOf(key)
 	c := &dedup.Claim{Key: key, Aliases: []dedup.Key{alias}, Payload: dedup.Payload{
 		Producer: "shop", Endpoint: "orders", Type: "order.paid", KeyField: "id", VendorID: "v1",
 		Method: "POST", Target: "/t", Header: map[string][]string{"Content-Type": {"application/json", "b"}},
@@ -56,7 +64,15 @@ func golden() string {
 		Occurrences: 4, Sharers: []string{"s-1", "s-2"},
 	}
 	r.Payload.Endpoint = "orders"
-	newest, older, state := Place{Hash: h}, Place{Hash: h, Older: 300}, h.Key(FamilyState)
+	return c, r
+}
+
+func golden() string {
+	at := goldenAt
+	c, r := goldenEvent()
+	key := c.Key
+	h := HashOf(key)
+	newest, older := Place{Hash: h}, Place{Hash: h, Older: 300}
 	inline := NewEvent(c, BodyInline, 0)
 	shared := inline.WithoutBody(BodyShared)
 	meta := Meta{
@@ -68,22 +84,30 @@ func golden() string {
 	line := func(name string, b []byte) { fmt.Fprintln(&out, name, hex.EncodeToString(b)) }
 	line("key/event", newest.Key())
 	line("key/older", older.Key())
-	line("key/state", state)
 	line("key/alias", h.Key(FamilyAlias))
 	line("key/chunk", h.ChunkKey(1<<32|5, 6))
 	line("key/trace", h.TraceID().Key())
 	line("key/meta", MetaKey)
 	fmt.Fprintln(&out, "id", EventID(h, 300))
-	line("event/inline", inline.Encode(newest.Key(), r))
-	line("event/empty", inline.Encode(newest.Key(), &dedup.Record{}))
-	line("event/older", inline.Encode(older.Key(), r))
-	line("event/chunks", NewEvent(c, BodyChunks, 9).Encode(newest.Key(), r))
-	line("event/without", inline.WithoutBody(BodyDropped).Encode(newest.Key(), r))
-	line("event/with", shared.WithBody([]byte("{}"), 0).Encode(newest.Key(), r))
-	line("event/withchunks", shared.WithBody(nil, 77).Encode(newest.Key(), r))
-	line("event/renamed", inline.WithAliases(&dedup.Record{Key: key, Payload: c.Payload}).Encode(newest.Key(), r))
-	line("state", EncodeState(state, r, OutlineOf(r, inline.Size)))
-	line("state/empty", EncodeState(state, &dedup.Record{}, Outline{}))
+	done := &dedup.Record{
+		Seq: 300, Generation: 1, Fingerprint: dedup.Fingerprint{1, 2, 3}, Accepted: at, Window: 24 * time.Hour,
+		Finished: at.Add(2 * time.Millisecond), Expires: at.Add(24*time.Hour + 2*time.Millisecond),
+		Tasks: []dedup.Task{{
+			State: dedup.Done, Handler: "h", Attempt: 1, Due: at, Started: at.Add(time.Millisecond),
+			Ended: at.Add(2 * time.Millisecond), Token: 301,
+		}},
+	}
+	line("content/inline", inline.Encode(newest.Key(), 300))
+	line("content/older", inline.Encode(older.Key(), 300))
+	line("content/chunks", NewEvent(c, BodyChunks, 9).Encode(newest.Key(), 300))
+	line("content/without", inline.WithoutBody(BodyDropped).Encode(newest.Key(), 300))
+	line("content/with", shared.WithBody([]byte("{}"), 0).Encode(newest.Key(), 300))
+	line("content/withchunks", shared.WithBody(nil, 77).Encode(newest.Key(), 300))
+	line("content/renamed", inline.WithAliases(&dedup.Record{Key: key, Payload: c.Payload}).Encode(newest.Key(), 300))
+	line("state", EncodeState(newest.Key(), r, OutlineOf(r, inline.Size)))
+	line("state/older", EncodeState(older.Key(), r, OutlineOf(r, inline.Size)))
+	line("state/done", EncodeState(newest.Key(), done, OutlineOf(done, inline.Size)))
+	line("state/empty", EncodeState(newest.Key(), &dedup.Record{}, Outline{}))
 	line("alias", Alias{Hash: h, Seq: 300}.Encode(h.Key(FamilyAlias)))
 	line("trace", EncodeTrace(h.TraceID().Key(), dedup.Trace{Day: 19000, Count: 3}))
 	line("chunk", EncodeChunk(h.ChunkKey(1, 0), []byte("piece")))
@@ -91,4 +115,75 @@ func golden() string {
 	line("meta", meta.Encode())
 	line("mark", fmt.Append(nil, Mark(FamilyOlder, older, 99)))
 	return out.String()
+}
+
+// TestOlderEventsAreUpgraded reads what programs of the formats 1 to 3 have written.
+func TestOlderEventsAreUpgraded(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/older.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := map[string][]byte{}
+	for line := range strings.Lines(string(text)) {
+		name, digits, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if old[name], err = hex.DecodeString(digits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, r := goldenEvent()
+	r.Payload = dedup.Payload{Endpoint: "orders"}
+	p := Place{Hash: HashOf(c.Key)}
+	for _, tc := range []struct {
+		event, state string
+		place        Place
+		want         *dedup.Record // nil is a damaged state
+		body         string        // "-" is a damaged content
+	}{
+		{"event/inline", "state", p, r, "{}"},
+		{"event/inline", "", p, r, "{}"},
+		{"event/inline", "state/empty", p, &dedup.Record{}, "{}"},
+		{"event/empty", "state", p, r, "{}"},
+		{"event/older", "", Place{p.Hash, 300}, r, "{}"},
+		{"event/chunks", "state", p, r, ""},
+		{"event/without", "state", p, r, ""},
+		{"damaged", "state", p, r, "-"},
+		{"", "state", p, r, "-"},
+		{"event/inline", "damaged", p, nil, "{}"},
+		{"damaged", "", p, nil, "-"},
+	} {
+		value, content, upgraded := Upgrade(tc.place, old[tc.event], old[tc.state])
+		if tc.event == "damaged" {
+			value, content, upgraded = Upgrade(tc.place, []byte{}, old[tc.state])
+		} else if tc.state == "damaged" {
+			value, content, upgraded = Upgrade(tc.place, old[tc.event], []byte("no state"))
+		}
+		var got dedup.Record
+		o, err := DecodeState(tc.place.Key(), value, &got)
+		got.Payload.Endpoint = o.Endpoint
+		switch {
+		case !upgraded:
+			t.Errorf("%s and %s are not upgraded", tc.event, tc.state)
+		case (err != nil) != (tc.want == nil):
+			t.Errorf("%s and %s: %v", tc.event, tc.state, err)
+		case err == nil:
+			if diff := cmp.Diff(*tc.want, got); diff != "" {
+				t.Errorf("%s and %s: %s", tc.event, tc.state, diff)
+			}
+		}
+		e, seq, err := DecodeEvent(tc.place.Key(), content)
+		if (err != nil) != (tc.body == "-") {
+			t.Errorf("%s and %s: %v", tc.event, tc.state, err)
+		} else if err == nil && (string(e.InlineBody()) != tc.body || tc.event != "event/empty" && seq != 300) {
+			t.Errorf("%s: body %q of event %d", tc.event, e.InlineBody(), seq)
+		}
+		if err == nil && tc.want != nil {
+			if _, _, again := Upgrade(tc.place, value, nil); again {
+				t.Errorf("%s is upgraded twice", tc.event)
+			}
+			if err := e.Describe(tc.place, &got); err != nil || got.Key != c.Key || got.Payload.VendorID != "v1" {
+				t.Errorf("%s: %+v, %v", tc.event, got, err)
+			}
+		}
+	}
 }

@@ -16,9 +16,8 @@ import (
 // distributed and not ordered by time: compaction of an LSM tree reclaims the space of uniform
 // keys, but not that of time-ordered ones.
 //
-//	e hash            the event as it was claimed: description, body and first state
-//	s hash            the current state of the event; overrides the one in e
-//	o hash seq        the event of an older generation of the key, with its last state
+//	e hash            the newest event of a key: its state, and as content description and body
+//	o hash seq        the event of an older generation of the key, in the same way
 //	a hash            an alias: hash and seq of its event
 //	c hash body n     chunk n of a large body
 //	r hash            the trace of a key beyond its window; only the first 16 bytes of the hash
@@ -26,7 +25,6 @@ import (
 //	z n               filler without meaning
 const (
 	FamilyEvent = 'e'
-	FamilyState = 's'
 	FamilyOlder = 'o'
 	FamilyAlias = 'a'
 	FamilyChunk = 'c'
@@ -34,7 +32,7 @@ const (
 	FamilyMeta  = 'm'
 )
 
-// The lengths of the keys of a family, in bytes. Events, states and aliases share KeySize.
+// The lengths of the keys of a family, in bytes. Events and aliases share KeySize.
 const (
 	hashSize     = 20
 	traceIDSize  = 16
@@ -57,7 +55,7 @@ func HashOf(k dedup.Key) Hash {
 	return Hash(full[:hashSize])
 }
 
-// Key returns the key of a family that holds one value per hash: event, state or alias.
+// Key returns the key of a family that holds one value per hash: event or alias.
 func (h Hash) Key(family byte) []byte {
 	b := make([]byte, 0, KeySize)
 	return append(append(b, family), h[:]...)
@@ -93,7 +91,7 @@ type Place struct {
 	Older uint64
 }
 
-// PlaceOf returns the place that a key of an event, a state or an older event belongs to.
+// PlaceOf returns the place that a key of an event or an older event belongs to.
 func PlaceOf(key []byte) Place {
 	p := Place{Hash: Hash(key[1:KeySize])}
 	if key[0] == FamilyOlder {
@@ -123,7 +121,7 @@ func (p Place) Key() []byte {
 // KnownKey reports whether a key has the length that its family requires.
 func KnownKey(key []byte) bool {
 	switch key[0] {
-	case FamilyEvent, FamilyState, FamilyAlias:
+	case FamilyEvent, FamilyAlias:
 		return len(key) == KeySize
 	case FamilyOlder:
 		return len(key) == OlderKeySize

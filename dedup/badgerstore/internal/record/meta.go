@@ -14,6 +14,7 @@ type Meta struct {
 	Wall   time.Time     // when the commit was made
 	Window time.Duration // longest window of any claim
 	Census Census        // what the store holds
+	Counts Counts        // in which states
 	Gaps   []Gap         // times that do not count for windows, oldest first
 
 	Since   uint64 // the day on which the store began to remember keys beyond their windows
@@ -76,6 +77,7 @@ func (m *Meta) fields(f *fields) {
 	uintField(f, 21, &m.Evicted)
 	f.time(30, &m.Reclaimed)
 	uintField(f, 31, &m.Removed)
+	m.Counts.fields(f)
 }
 
 // decodeMeta1 decodes version 1: five numbers of eight bytes and the time.

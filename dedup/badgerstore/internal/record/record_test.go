@@ -2,8 +2,10 @@ package record
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -47,11 +49,15 @@ func TestStoredValuesComeBackWhole(t *testing.T) {
 	t.Parallel()
 	c, want := fullRecord()
 	key := HashOf(c.Key).Key(FamilyEvent)
-	value := NewEvent(&c, BodyInline, 0).Encode(key, &want)
+	content := NewEvent(&c, BodyInline, 0).Encode(key, 1<<40)
+	value := EncodeState(key, &want, Outline{Size: 1 << 40, Endpoint: "e"})
 	var got dedup.Record
-	f, err := DecodeEvent(key, value, &got)
-	if err != nil {
-		t.Fatal(err)
+	if o, err := DecodeState(key, value, &got); err != nil || o != (Outline{Size: 1 << 40, Endpoint: "e"}) {
+		t.Fatal(o, err)
+	}
+	f, seq, err := DecodeEvent(key, content)
+	if err != nil || seq != 1<<40 || f.Size != 8 {
+		t.Fatal(seq, f.Size, err)
 	}
 	if err := f.Describe(Place{Hash: HashOf(c.Key)}, &got); err != nil {
 		t.Fatal(err)
@@ -63,39 +69,105 @@ func TestStoredValuesComeBackWhole(t *testing.T) {
 	if string(f.InlineBody()) != "the body" {
 		t.Errorf("body %q", f.InlineBody())
 	}
-	var state dedup.Record
-	about := Outline{Size: 1 << 40, Endpoint: "e"}
-	if o, outlined, err := DecodeState(key, EncodeState(key, &want, about), &state); err != nil || !outlined ||
-		o != about {
-		t.Fatal(o, outlined, err)
-	}
-	want.Key, want.Aliases, want.Payload, want.Event = dedup.Key{}, nil, dedup.Payload{}, ""
-	if diff := cmp.Diff(want, state); diff != "" {
-		t.Error(diff)
-	}
-	bare := f.WithoutBody(BodyDropped)
-	if again, err := DecodeEvent(key, bare.Encode(key, &want), &got); err != nil ||
-		len(again.InlineBody()) != 0 || again.Size != 8 {
-		t.Errorf("without its body: %+v, %v", again, err)
+	for kind, changed := range map[BodyKind]Event{
+		BodyDropped: f.WithoutBody(BodyDropped), BodyChunks: f.WithBody(nil, 1<<60), BodyInline: f.WithAliases(&want),
+	} {
+		again, seq, err := DecodeEvent(key, changed.Encode(key, 5))
+		if err != nil || seq != 5 || again.Kind != kind || again.Size != 8 || again.Body != changed.Body ||
+			(len(again.InlineBody()) > 0) != (kind == BodyInline) {
+			t.Errorf("kind %d: %+v, %v", kind, again, err)
+		}
 	}
 }
 
-func TestEverySingleByteOfAValueIsChecked(t *testing.T) {
+// TestEveryStateComesBackWhole changes each field of a record to values that are stored in
+// different ways.
+func TestEveryStateComesBackWhole(t *testing.T) {
+	t.Parallel()
+	_, full := fullRecord()
+	full.Key, full.Aliases, full.Payload, full.Event = dedup.Key{}, nil, dedup.Payload{}, ""
+	at, late := full.Accepted, time.Unix(0, 1<<63-1).UTC()
+	task := func(change func(t *dedup.Task)) func(r *dedup.Record) {
+		return func(r *dedup.Record) { change(&r.Tasks[0]) }
+	}
+	for i, change := range []func(r *dedup.Record){
+		func(*dedup.Record) {}, func(r *dedup.Record) { *r = dedup.Record{} },
+		func(r *dedup.Record) { r.Finished, r.Expires = time.Time{}, time.Time{} },
+		func(r *dedup.Record) { r.Finished = at; r.Expires = at.Add(r.Window) },
+		func(r *dedup.Record) { r.Tasks = nil; r.Finished = at; r.Expires = at.Add(r.Window) },
+		func(r *dedup.Record) { r.Window = 1<<63 - 1 }, func(r *dedup.Record) { r.Window = time.Second + 1 },
+		func(r *dedup.Record) { r.Expires = late }, func(r *dedup.Record) { r.Accepted = time.Time{} },
+		func(r *dedup.Record) { r.Generation = 0 }, func(r *dedup.Record) { r.Generation = 2 },
+		func(r *dedup.Record) { r.Generation = 1 }, func(r *dedup.Record) { r.Sharers = []string{"a", "b"} },
+		func(r *dedup.Record) { r.Occurrences, r.Newest = 9, true },
+		func(r *dedup.Record) { r.Fingerprint, r.Response = dedup.Fingerprint{}, dedup.Response{} },
+		task(func(t *dedup.Task) { t.Due = time.Time{} }), task(func(t *dedup.Task) { t.Due = at.Add(-1) }),
+		task(func(t *dedup.Task) { t.Started, t.Ended = at.Add(5), at.Add(3) }),
+		task(func(t *dedup.Task) { t.Started, t.Ended = at.Add(-5), at.Add(-3) }),
+		task(func(t *dedup.Task) { t.Started = time.Time{} }), task(func(t *dedup.Task) { t.Ended = late }),
+		task(func(t *dedup.Task) { t.Token = 0 }), task(func(t *dedup.Task) { t.Token = 1<<64 - 1 }),
+		task(func(t *dedup.Task) { t.Attempt = 0 }), task(func(t *dedup.Task) { t.Attempt = 1 }),
+		task(func(t *dedup.Task) { t.Attempt = -1 }), task(func(t *dedup.Task) { t.Err = "" }),
+	} {
+		want := full.Clone()
+		change(&want)
+		key, got := []byte("ekey"), dedup.Record{Sharers: []string{"before"}, Tasks: make([]dedup.Task, 3)}
+		o, err := DecodeState(key, EncodeState(key, &want, Outline{}), &got)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil || o != (Outline{}) {
+			t.Errorf("change %d: %s, %v, %v", i, diff, o, err)
+		}
+	}
+}
+
+// TestAPartIsNotTakenForTheOther decodes the state of an event as its content, and the other way
+// round, and both under another key.
+func TestAPartIsNotTakenForTheOther(t *testing.T) {
+	t.Parallel()
+	c, r := fullRecord()
+	key, another := HashOf(c.Key).Key(FamilyEvent), HashOf(c.Key).Key(FamilyAlias)
+	value, content := EncodeState(key, &r, Outline{}), NewEvent(&c, BodyInline, 0).Encode(key, 1)
+	var d *DamagedError
+	for _, err := range []error{
+		third(DecodeEvent(key, value)), third(DecodeEvent(another, content)),
+		second(DecodeState(key, content, &r)), second(DecodeState(another, value, &r)),
+		second(DecodeState(key, Seal(key, []byte{2, 0}), &r)),
+	} {
+		if !errors.As(err, &d) {
+			t.Error(err)
+		}
+	}
+}
+
+func second[A any](_ A, err error) error        { return err }
+func third[A, B any](_ A, _ B, err error) error { return err }
+
+func TestEverySingleByteOfAnEventIsChecked(t *testing.T) {
 	t.Parallel()
 	c, rec := fullRecord()
 	key := HashOf(c.Key).Key(FamilyEvent)
-	value := NewEvent(&c, BodyInline, 0).Encode(key, &rec)
 	var r dedup.Record
-	for i := range value {
-		bad := bytes.Clone(value)
-		bad[i] ^= 1 << rand.IntN(8)
-		if _, err := DecodeEvent(key, bad, &r); err == nil {
-			t.Errorf("byte %d is not checked", i)
-		}
-	}
-	for n := range value {
-		if _, err := DecodeEvent(key, value[:n], &r); err == nil {
-			t.Errorf("the first %d bytes pass", n)
+	for what, part := range map[string]struct {
+		bytes  []byte
+		decode func(b []byte) error
+	}{
+		"content": {
+			NewEvent(&c, BodyInline, 0).Encode(key, 7),
+			func(b []byte) error { return third(DecodeEvent(key, b)) },
+		},
+		"value": {
+			EncodeState(key, &rec, Outline{}),
+			func(b []byte) error { return second(DecodeState(key, b, &r)) },
+		},
+	} {
+		for i := range part.bytes {
+			bad := bytes.Clone(part.bytes)
+			bad[i] ^= 1 << rand.IntN(8)
+			if part.decode(bad) == nil {
+				t.Errorf("byte %d of the %s is not checked", i, what)
+			}
+			if part.decode(part.bytes[:i]) == nil {
+				t.Errorf("the first %d bytes of the %s pass", i, what)
+			}
 		}
 	}
 }
@@ -119,19 +191,17 @@ func TestEventIDsFindTheirRecord(t *testing.T) {
 }
 
 func FuzzDecodeEvent(f *testing.F) {
-	c, rec := fullRecord()
+	c, _ := fullRecord()
 	key := HashOf(c.Key).Key(FamilyEvent)
-	whole := NewEvent(&c, BodyInline, 0).Encode(key, &rec)
-	f.Add(whole[:len(whole)-sumSize])
-	f.Add(NewEvent(&dedup.Claim{}, BodyChunks, 5).Encode(key, &dedup.Record{})[:40])
+	f.Add(NewEvent(&c, BodyInline, 0).Encode(key, 9))
+	f.Add(NewEvent(&dedup.Claim{}, BodyChunks, 5).Encode(key, 1<<63))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, content []byte) {
-		// The checksum is corrected so that the content after it is tested.
-		value := Seal(key, bytes.Clone(content))
+		// The checksum is corrected so that what is before it is tested.
 		var r dedup.Record
-		fix, err := DecodeEvent(key, value, &r)
+		e, seq, err := DecodeEvent(key, ResealContent(key, content))
 		if err == nil {
-			err = fix.Describe(Place{}, &r)
+			err = e.Describe(Place{}, &r)
 		}
 		var d *DamagedError
 		if err != nil {
@@ -140,29 +210,55 @@ func FuzzDecodeEvent(f *testing.F) {
 			}
 			return
 		}
-		again := fix.Encode(key, &r)
-		var r2 dedup.Record
-		if _, err := DecodeEvent(key, again, &r2); err != nil {
-			t.Fatalf("what was read cannot be read again: %v", err)
+		if _, again, err := DecodeEvent(key, e.Encode(key, seq)); err != nil || again != seq {
+			t.Fatalf("what was read cannot be read again: %d, %v", again, err)
 		}
 	})
 }
 
 func FuzzDecodeState(f *testing.F) {
 	_, rec := fullRecord()
-	key := []byte("skey")
+	key := []byte("ekey")
 	whole := EncodeState(key, &rec, Outline{Size: 7, Endpoint: "e"})
 	f.Add(whole[:len(whole)-sumSize])
-	f.Add([]byte{version})
+	f.Add([]byte{eventVersion})
 	f.Fuzz(func(t *testing.T, content []byte) {
 		var r dedup.Record
-		o, _, err := DecodeState(key, Seal(key, bytes.Clone(content)), &r)
+		o, err := DecodeState(key, Seal(key, bytes.Clone(content)), &r)
 		if err != nil {
 			return
 		}
 		var again dedup.Record
-		if got, _, err := DecodeState(key, EncodeState(key, &r, o), &again); err != nil || got != o {
+		if got, err := DecodeState(key, EncodeState(key, &r, o), &again); err != nil || got != o {
 			t.Fatalf("what was read cannot be read again: %v, %v", got, err)
+		}
+	})
+}
+
+func FuzzUpgrade(f *testing.F) {
+	f.Add([]byte{}, []byte{})
+	text, err := os.ReadFile("testdata/older.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	digits := strings.Fields(string(text))
+	event, err := hex.DecodeString(digits[1])
+	state, err2 := hex.DecodeString(digits[len(digits)-3])
+	if err := errors.Join(err, err2); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(event[:len(event)-sumSize], state[:len(state)-sumSize])
+	p := Place{Hash: HashOf(dedup.Key{ID: "x"})}
+	f.Fuzz(func(t *testing.T, event, state []byte) {
+		event = Seal(p.Key(), bytes.Clone(event))
+		state = Seal(p.Hash.Key(FamilyState), bytes.Clone(state))
+		value, content, upgraded := Upgrade(p, event, state)
+		if upgraded && (value == nil || content == nil) {
+			t.Fatal("a part is missing")
+		}
+		var r dedup.Record
+		if _, err := DecodeState(p.Key(), value, &r); upgraded && err != nil && len(value) > 1 {
+			t.Fatal(err)
 		}
 	})
 }

@@ -2,89 +2,89 @@ package record
 
 import (
 	"encoding/binary"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// Outline is what a start needs of an event with open tasks or in quarantine besides its state. It
-// is stored with the state: the start does not read the event with its body. Version 1 has none.
+// Outline is what a start needs of an open event, or one in quarantine, besides its state. It is
+// stored with the state: the start does not read the content.
 type Outline struct {
-	Size     int64  // length of the body
+	Size     int64  // length of the body, only if a task is open
 	Endpoint string // only if a task is in a lane or the delivery is quarantined
 }
 
 // OutlineOf returns the outline of a record with a body of size bytes.
-func OutlineOf(r *dedup.Record, size int64) Outline {
-	needed := r.Quarantined()
-	for i := range r.Tasks {
-		needed = needed || r.Tasks[i].Lane != ""
+func OutlineOf(r *dedup.Record, size int64) (o Outline) {
+	if r.Open() {
+		o.Size = size
 	}
-	if !needed {
-		return Outline{Size: size}
+	inLane := func(t dedup.Task) bool { return t.Lane != "" }
+	if r.Quarantined() || slices.ContainsFunc(r.Tasks, inLane) {
+		o.Endpoint = r.Payload.Endpoint
 	}
-	return Outline{Size: size, Endpoint: r.Payload.Endpoint}
-}
-
-// EncodeState returns the value of a state.
-func EncodeState(key []byte, r *dedup.Record, o Outline) []byte {
-	return Seal(key, appendState(append(make([]byte, 0, 192), version), r, &o))
-}
-
-// DecodeState checks and decodes the value of a state. outlined is false for version 1.
-func DecodeState(key, value []byte, r *dedup.Record) (o Outline, outlined bool, err error) {
-	content, err := unseal(key, value)
-	if err != nil {
-		return o, false, err
-	}
-	err = decodeState(key, content[0], content[1:], r, &o)
-	return o, content[0] > 1, err
+	return o
 }
 
 // The flags of a state.
 const (
 	flagHold = 1 << iota
 	flagDropBody
-	flagResponse
-	flagFingerprint
 	flagNewest
-	flagsAll = flagHold | flagDropBody | flagResponse | flagFingerprint | flagNewest
+	flagFingerprint
+	flagResponse
+	flagFinished // when the last task ended; without tasks, when it was accepted
+	flagExpires  // a window after that
+	flagFraction // the window is not in whole seconds
+	flagsEnd
 )
 
-func stateFlags(r *dedup.Record) (flags byte) {
-	if r.Hold {
-		flags |= flagHold
+// derived returns the times that are not stored: when a finished record finished and expires,
+// unless something unusual happened.
+func derived(r *dedup.Record) (finished, expires time.Time) {
+	finished = r.Accepted
+	for i := range r.Tasks {
+		if ended := r.Tasks[i].Ended; ended.After(finished) {
+			finished = ended
+		}
 	}
-	if r.DropBody {
-		flags |= flagDropBody
-	}
-	if r.Response.Status != 0 || len(r.Response.Header) > 0 || len(r.Response.Body) > 0 {
-		flags |= flagResponse
-	}
-	if r.Fingerprint != (dedup.Fingerprint{}) {
-		flags |= flagFingerprint
-	}
-	if r.Newest {
-		flags |= flagNewest
+	return finished, finished.Add(r.Window)
+}
+
+func stateFlags(r *dedup.Record) (flags uint64) {
+	finished, expires := derived(r)
+	for i, set := range [...]bool{
+		r.Hold, r.DropBody, r.Newest, r.Fingerprint != (dedup.Fingerprint{}),
+		r.Response.Status != 0 || len(r.Response.Header) > 0 || len(r.Response.Body) > 0,
+		r.Finished.Equal(finished), r.Expires.Equal(expires), r.Window%time.Second != 0,
+	} {
+		if set {
+			flags |= 1 << i
+		}
 	}
 	return flags
 }
 
-// appendState encodes a state, and its outline unless that is nil: the state in an event has none.
-func appendState(b []byte, r *dedup.Record, o *Outline) []byte {
+func windowUnit(flags uint64) time.Duration {
+	if flags&flagFraction != 0 {
+		return 1
+	}
+	return time.Second
+}
+
+// EncodeState returns the value of an event.
+func EncodeState(key []byte, r *dedup.Record, o Outline) []byte {
 	flags := stateFlags(r)
-	b = append(b, flags)
+	b := append(make([]byte, 0, 160), eventVersion)
+	b = binary.AppendUvarint(b, flags)
 	if flags&flagFingerprint != 0 {
 		b = append(b, r.Fingerprint[:]...)
 	}
 	b = binary.AppendUvarint(b, r.Seq)
-	b = binary.AppendUvarint(b, uint64(r.Generation))
 	b = appendTime(b, r.Accepted)
-	b = appendTime(b, r.Finished)
-	b = binary.AppendVarint(b, int64(r.Window))
-	b = appendTime(b, r.Expires)
-	b = binary.AppendUvarint(b, uint64(r.QuarantineCount))
-	b = appendString(appendString(appendString(b, r.QuarantineReason), r.Original), r.Note)
+	b = binary.AppendVarint(b, int64(r.Window/windowUnit(flags)))
 	if flags&flagResponse != 0 {
 		b = binary.AppendVarint(b, int64(r.Response.Status))
 		b = appendHeader(b, r.Response.Header)
@@ -92,95 +92,186 @@ func appendState(b []byte, r *dedup.Record, o *Outline) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.Tasks)))
 	for i := range r.Tasks {
-		b = appendTask(b, &r.Tasks[i])
+		b = appendTask(b, &r.Tasks[i], r)
 	}
 	f := fields{out: b}
-	stateFields(&f, r, o)
-	return f.out
+	stateFields(&f, flags, r, &o)
+	return Seal(key, f.out)
 }
 
-func stateFields(f *fields, r *dedup.Record, o *Outline) {
-	uintField(f, 1, &r.Occurrences)
-	var sharers []byte
-	for _, event := range r.Sharers {
-		sharers = appendString(sharers, event)
+// DecodeState checks and decodes the value of an event.
+func DecodeState(key, value []byte, r *dedup.Record) (o Outline, err error) {
+	content, err := unseal(key, value)
+	if err != nil {
+		return o, err
 	}
-	for d := f.list(2, sharers); d != nil && d.s != ""; {
-		r.Sharers = append(r.Sharers, d.str())
+	if content[0] != eventVersion {
+		return o, Damaged(key, fmt.Sprintf("version %d is not that of an event", content[0]), nil)
 	}
-	if o != nil {
-		uintField(f, 60, &o.Size)
-		f.string(61, &o.Endpoint)
-	}
-}
-
-func appendTask(b []byte, t *dedup.Task) []byte {
-	b = append(b, byte(t.State))
-	b = appendString(appendString(b, t.Handler), t.Lane)
-	b = binary.AppendVarint(b, int64(t.Attempt))
-	b = binary.AppendVarint(b, int64(t.Postponed))
-	for _, at := range [...]time.Time{t.Due, t.Started, t.Ended, t.Until} {
-		b = appendTime(b, at)
-	}
-	b = appendString(appendString(b, t.Reason), t.Err)
-	return binary.AppendUvarint(b, t.Token)
-}
-
-// decodeState decodes a state into r, and its outline into o unless that is nil.
-func decodeState(key []byte, version byte, b []byte, r *dedup.Record, o *Outline) error {
-	d := decoder{s: string(b)}
-	flags := d.byte()
-	if flags&^byte(flagsAll) != 0 {
-		d.bad = true
-	}
+	d := decoder{s: string(content[1:])}
+	flags := d.uvarint()
+	d.bad = d.bad || flags >= flagsEnd
 	r.Hold, r.DropBody, r.Newest = flags&flagHold != 0, flags&flagDropBody != 0, flags&flagNewest != 0
 	r.Fingerprint = dedup.Fingerprint{}
 	if flags&flagFingerprint != 0 {
 		copy(r.Fingerprint[:], d.take(len(r.Fingerprint)))
 	}
-	r.Seq, r.Generation = d.uvarint(), int(d.uvarint())
-	r.Accepted, r.Finished = d.time(), d.time()
-	r.Window, r.Expires = time.Duration(d.varint()), d.time()
-	r.QuarantineCount = int(d.uvarint())
-	r.QuarantineReason, r.Original, r.Note = d.str(), d.str(), d.str()
+	r.Seq, r.Accepted, r.Window = d.uvarint(), d.time(), time.Duration(d.varint())*windowUnit(flags)
 	r.Response = dedup.Response{}
 	if flags&flagResponse != 0 {
-		r.Response.Status = int(d.varint())
-		r.Response.Header = d.header()
-		if s := d.str(); s != "" {
-			r.Response.Body = []byte(s)
+		r.Response = d.response()
+	}
+	r.Tasks = nil
+	if n := d.count(); n > 0 {
+		r.Tasks = make([]dedup.Task, 0, min(n, 64))
+		for range n {
+			r.Tasks = append(r.Tasks, d.task(r))
 		}
 	}
-	r.Tasks = d.tasks()
-	r.Occurrences, r.Sharers = 0, nil
-	if version > 1 {
-		f := fields{in: &d}
-		stateFields(&f, r, o)
-		f.end()
-	}
-	return d.end(key)
+	f := fields{in: &d}
+	stateFields(&f, flags, r, &o)
+	f.end()
+	return o, d.end(key)
 }
 
-func (d *decoder) tasks() []dedup.Task {
-	n := d.count()
-	if n == 0 {
-		return nil
+// stateFields are the fields that most records do not have.
+func stateFields(f *fields, flags uint64, r *dedup.Record, o *Outline) {
+	uintField(f, 1, &r.Occurrences)
+	var sharers []byte
+	for _, event := range r.Sharers {
+		sharers = appendString(sharers, event)
 	}
-	tasks := make([]dedup.Task, 0, min(n, 64))
-	for range n {
-		tasks = append(tasks, d.task())
+	if f.in != nil {
+		r.Sharers = nil
 	}
-	return tasks
+	for d := f.list(2, sharers); d != nil && d.s != ""; {
+		r.Sharers = append(r.Sharers, d.str())
+	}
+	generation := r.Generation ^ 1 // mostly 1
+	uintField(f, 3, &generation)
+	r.Generation = generation ^ 1
+	finished, expires := derived(r)
+	derivedField(f, 4, flags&flagFinished != 0, &r.Finished, finished)
+	derivedField(f, 5, flags&flagExpires != 0, &r.Expires, expires)
+	uintField(f, 6, &r.QuarantineCount)
+	f.string(7, &r.QuarantineReason)
+	f.string(8, &r.Original)
+	f.string(9, &r.Note)
+	uintField(f, 60, &o.Size)
+	f.string(61, &o.Endpoint)
 }
 
-func (d *decoder) task() dedup.Task {
-	t := dedup.Task{State: dedup.State(d.byte())}
-	t.Handler, t.Lane = d.str(), d.str()
-	t.Attempt, t.Postponed = int(d.varint()), int(d.varint())
-	for _, at := range [...]*time.Time{&t.Due, &t.Started, &t.Ended, &t.Until} {
-		*at = d.time()
+// derivedField is a time that is only stored if it is not the derived one.
+func derivedField(f *fields, number uint64, same bool, t *time.Time, value time.Time) {
+	if !same {
+		f.time(number, t)
+	} else if f.in != nil {
+		*t = value
 	}
-	t.Reason, t.Err = d.str(), d.str()
-	t.Token = d.uvarint()
+}
+
+// The flags of a task: its state, and what is stored of it.
+const (
+	taskState = 1<<3 - 1
+	taskFirst = 1 << (iota + 2) // the attempt is 1
+	taskStarted
+	taskEnded
+	taskToken
+	taskAttempt
+	taskDue // it is not when the record was accepted
+	taskUntil
+	taskLane
+	taskPostponed
+	taskReason
+	taskFlagsEnd
+)
+
+func taskFlags(t *dedup.Task, r *dedup.Record) uint64 {
+	flags := uint64(t.State) & taskState
+	for i, set := range [...]bool{
+		t.Attempt == 1, !t.Started.IsZero(), !t.Ended.IsZero(), t.Token != 0, t.Attempt != 0 && t.Attempt != 1,
+		!t.Due.Equal(r.Accepted), !t.Until.IsZero(), t.Lane != "", t.Postponed != 0, t.Reason != "" || t.Err != "",
+	} {
+		if set {
+			flags |= taskFirst << i
+		}
+	}
+	return flags
+}
+
+// appendTask encodes a task. Its times are differences: most follow one another soon.
+func appendTask(b []byte, t *dedup.Task, r *dedup.Record) []byte {
+	flags := taskFlags(t, r)
+	b = appendString(binary.AppendUvarint(b, flags), t.Handler)
+	if flags&taskStarted != 0 {
+		b = appendSince(b, r.Accepted, t.Started)
+	}
+	if flags&taskEnded != 0 {
+		b = appendSince(b, later(r.Accepted, t.Started), t.Ended)
+	}
+	if flags&taskToken != 0 {
+		b = binary.AppendVarint(b, int64(t.Token-r.Seq)) //nolint:gosec // modulo 2^64
+	}
+	if flags&taskAttempt != 0 {
+		b = binary.AppendVarint(b, int64(t.Attempt))
+	}
+	if flags&taskDue != 0 {
+		b = appendTime(b, t.Due)
+	}
+	if flags&taskUntil != 0 {
+		b = appendSince(b, later(r.Accepted, t.Started), t.Until)
+	}
+	if flags&taskLane != 0 {
+		b = appendString(b, t.Lane)
+	}
+	if flags&taskPostponed != 0 {
+		b = binary.AppendVarint(b, int64(t.Postponed))
+	}
+	if flags&taskReason != 0 {
+		b = appendString(appendString(b, t.Reason), t.Err)
+	}
+	return b
+}
+
+func (d *decoder) task(r *dedup.Record) (t dedup.Task) {
+	flags := d.uvarint()
+	d.bad = d.bad || flags >= taskFlagsEnd
+	t.State, t.Handler, t.Due = dedup.State(flags&taskState), d.str(), r.Accepted //nolint:gosec // masked
+	if flags&taskStarted != 0 {
+		t.Started = d.since(r.Accepted)
+	}
+	if flags&taskEnded != 0 {
+		t.Ended = d.since(later(r.Accepted, t.Started))
+	}
+	if flags&taskToken != 0 {
+		t.Token = r.Seq + uint64(d.varint()) //nolint:gosec // modulo 2^64
+	}
+	if flags&taskFirst != 0 {
+		t.Attempt = 1
+	} else if flags&taskAttempt != 0 {
+		t.Attempt = int(d.varint())
+	}
+	if flags&taskDue != 0 {
+		t.Due = d.time()
+	}
+	if flags&taskUntil != 0 {
+		t.Until = d.since(later(r.Accepted, t.Started))
+	}
+	if flags&taskLane != 0 {
+		t.Lane = d.str()
+	}
+	if flags&taskPostponed != 0 {
+		t.Postponed = int(d.varint())
+	}
+	if flags&taskReason != 0 {
+		t.Reason, t.Err = d.str(), d.str()
+	}
 	return t
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

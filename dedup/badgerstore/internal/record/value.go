@@ -1,19 +1,19 @@
 // Package record is the disk format of the store: the layout of keys, the encoding of values,
 // their checksums and their version. It knows nothing about the database that holds them.
 //
-// Values are encoded by hand, because every delivery passes through here:
+// They are encoded by hand, because every delivery passes through here. An event has two parts:
 //
-//	event   version | length of the description (4) | length of the body (4) | body kind |
-//	        body number (8) | description | body | state | length of the state (4) | checksum (4)
-//	state   version | state | checksum (4)
+//	value    version | state | checksum (4)
+//	content  version | body kind | length of the body | body number, if it is in chunks
+//	         | length of the description | description | body | sequence | checksum (4)
 //
-// The description is what the claim provided and never changes; the state is what happens to
-// the event. The checksum is a CRC-32C over value and key, which also detects a value stored
+// The content is what the claim provided and hardly ever changes; the state is what happens to the
+// event. The checksum is a CRC-32C over the bytes and the key, which also detects a value stored
 // under the wrong key. Fixed-width numbers are little-endian, others are varints; strings and
-// lists are prefixed with their length.
+// lists are prefixed with their length. State and description end with optional fields.
 //
-// Version 2 adds optional fields at the end of description and state. Both versions are read;
-// version 2 is written.
+// Events have version 3. The other values are as in version 2, which introduced optional fields;
+// version 1 of them is read.
 package record
 
 import (
@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	version       = 2
+	eventVersion  = 3
+	version       = 2 // of other values
 	oldestVersion = 1
 	sumSize       = 4
 )
@@ -60,17 +61,6 @@ func Seal(key, b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, sum)
 }
 
-// Reseal returns a copy of a damaged value that can be decoded: its version and checksum are valid.
-func Reseal(key, value []byte) []byte {
-	if len(value) < 1+sumSize {
-		return value
-	}
-	b := make([]byte, len(value)-sumSize, len(value))
-	copy(b, value)
-	b[0] = version
-	return Seal(key, b)
-}
-
 // Verify checks checksum and version of a value.
 func Verify(key, value []byte) error {
 	_, err := unseal(key, value)
@@ -95,7 +85,11 @@ func unseal(key, value []byte) ([]byte, error) {
 	if sum != Checksum(value) {
 		return nil, Damaged(key, "its checksum does not match", nil)
 	}
-	if b[0] < oldestVersion || b[0] > version {
+	newest := byte(version)
+	if key[0] == FamilyEvent || key[0] == FamilyOlder {
+		newest = eventVersion
+	}
+	if b[0] < oldestVersion || b[0] > newest {
 		return nil, Damaged(key, fmt.Sprintf("version %d is not known", b[0]), nil)
 	}
 	return b, nil

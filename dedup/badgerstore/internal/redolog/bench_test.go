@@ -11,8 +11,8 @@ func batch() []Entry {
 	r := rand.New(rand.NewPCG(1, 1))
 	var entries []Entry
 	for range 32 {
-		entries = append(entries, Entry{randomBytes(r, 20), randomBytes(r, 1300)})
-		entries = append(entries, Entry{randomBytes(r, 24), randomBytes(r, 40)})
+		entries = append(entries, Entry{Key: randomBytes(r, 20), Value: randomBytes(r, 1300)})
+		entries = append(entries, Entry{Key: randomBytes(r, 24), Value: randomBytes(r, 40)})
 	}
 	return entries
 }

@@ -25,7 +25,7 @@ func newSample(t testing.TB) *sample {
 	for group := uint64(1); len(s.frames) < 8; group++ {
 		entries := randomEntries(r, 20)
 		if group < 6 {
-			entries = append(entries, Entry{[]byte("large"), randomBytes(r, 20000)})
+			entries = append(entries, Entry{Key: []byte("large"), Value: randomBytes(r, 20000)})
 		}
 		s.frames = append(s.frames, write(t, l, group, entries...))
 	}
@@ -281,21 +281,21 @@ func TestAValueCannotLookLikeAFrame(t *testing.T) {
 	for _, knowsSalt := range []bool{false, true} {
 		s := tiny(t)
 		l := open(t, s, Position{})
-		want := write(t, l, 1, Entry{[]byte("a"), []byte("b")})
+		want := write(t, l, 1, Entry{Key: []byte("a"), Value: []byte("b")})
 		at := want.end.Offset
 		seed := l.seed
 		if !knowsSalt {
 			h := head{number: 1}
 			seed = h.seed(s.Store)
 		}
-		inner := appendFrame(nil, 3, []Entry{{[]byte("forged"), []byte("c")}})
+		inner := appendFrame(nil, 3, []Entry{{Key: []byte("forged"), Value: []byte("c")}})
 		step := len(inner) + 1 // so one of eight is aligned
 		value := make([]byte, 8*step)
 		for i := range 8 {
 			sealFrame(inner, seed, at+frameHead+4+int64(i*step))
 			copy(value[i*step:], inner)
 		}
-		write(t, l, 2, Entry{[]byte("x"), value})
+		write(t, l, 2, Entry{Key: []byte("x"), Value: value})
 		_ = l.Close()
 		b, err := os.ReadFile(s.path(1))
 		if err != nil {

@@ -28,10 +28,10 @@ func TestAFullDiskRefusesFramesAndTheLogContinues(t *testing.T) {
 		} {
 			s, d := faulty(t)
 			l := open(t, s, Position{})
-			want := []frame{write(t, l, 1, Entry{[]byte("a"), make([]byte, 600)})}
+			want := []frame{write(t, l, 1, Entry{Key: []byte("a"), Value: make([]byte, 600)})}
 			d.set(func(d *disk) { kind(d, true) })
 			for group := range refused {
-				_, err := l.Append(uint64(group), []Entry{{[]byte("b"), make([]byte, 2000)}})
+				_, err := l.Append(uint64(group), []Entry{{Key: []byte("b"), Value: make([]byte, 2000)}})
 				if e := (*NotWrittenError)(nil); !errors.As(err, &e) || strings.Contains(err.Error(), s.Dir) {
 					t.Fatalf("Append: %v, want a NotWrittenError", err)
 				}
@@ -41,7 +41,7 @@ func TestAFullDiskRefusesFramesAndTheLogContinues(t *testing.T) {
 				t.Errorf("the log ends at %v, want %v", l.End(), want[0].end)
 			}
 			for group := range uint64(3) {
-				want = append(want, write(t, l, group, Entry{[]byte("c"), make([]byte, 100)}))
+				want = append(want, write(t, l, group, Entry{Key: []byte("c"), Value: make([]byte, 100)}))
 			}
 			if first := want[1].at; first.Segment == 1 || first.Offset != headSize {
 				t.Errorf("the log continues at %v, want the begin of another segment", first)
@@ -65,7 +65,7 @@ func TestARefusedFrameIsNotVisited(t *testing.T) {
 	want := []frame{write(t, l, 1, Entry{Key: []byte("a")})}
 	d.set(func(d *disk) { d.full = true })
 	for range 2 { // the second one begins a segment
-		if _, err := l.Append(2, []Entry{{[]byte("refused"), make([]byte, 1000)}}); err == nil {
+		if _, err := l.Append(2, []Entry{{Key: []byte("refused"), Value: make([]byte, 1000)}}); err == nil {
 			t.Fatal("a frame was written without space")
 		}
 	}
@@ -75,7 +75,7 @@ func TestARefusedFrameIsNotVisited(t *testing.T) {
 	}
 	_ = l.Close()
 	h := head{2, 1, s.SegmentSize, want[0].end}
-	b := appendFrame(make([]byte, headSize), 2, []Entry{{[]byte("refused"), make([]byte, 1000)}})
+	b := appendFrame(make([]byte, headSize), 2, []Entry{{Key: []byte("refused"), Value: make([]byte, 1000)}})
 	h.encode(b, s.Store)
 	sealFrame(b[headSize:], h.seed(s.Store), headSize)
 	if err := os.WriteFile(s.path(2), append(b, make([]byte, int(s.SegmentSize)-len(b))...), 0o600); err != nil {
@@ -144,7 +144,7 @@ func TestAFullDiskDelaysThePreparation(t *testing.T) {
 	_ = l.Close()
 	s.SegmentSize, s.Segments = 128<<10, 3
 	l = open(t, s, l.End())
-	large := []Entry{{[]byte("k"), make([]byte, 100_000)}}
+	large := []Entry{{Key: []byte("k"), Value: make([]byte, 100_000)}}
 	for group := range uint64(2) {
 		write(t, l, group, large...)
 	}
@@ -177,7 +177,7 @@ func TestAFailedRenameIsFinal(t *testing.T) {
 	t.Parallel()
 	s := tiny(t)
 	l := open(t, s, Position{})
-	entries := []Entry{{[]byte("k"), make([]byte, 50_000)}}
+	entries := []Entry{{Key: []byte("k"), Value: make([]byte, 50_000)}}
 	write(t, l, 1, entries...)
 	write(t, l, 2, entries...)
 	if err := os.Remove(s.path(1)); err != nil {
@@ -215,7 +215,7 @@ func TestALogOfAnotherStoreHasNoFrames(t *testing.T) {
 	s := tiny(t)
 	l := open(t, s, Position{})
 	for group := range uint64(2) { // in two segments
-		write(t, l, group, Entry{[]byte("k"), make([]byte, 50_000)})
+		write(t, l, group, Entry{Key: []byte("k"), Value: make([]byte, 50_000)})
 	}
 	_ = l.Close()
 	s.Store[0]++

@@ -61,19 +61,37 @@ func (h *head) seed(store [16]byte) uint32 {
 func appendFrame(b []byte, group uint64, entries []Entry) []byte {
 	at := len(b)
 	b = append(b, make([]byte, frameHead)...)
-	for _, e := range entries {
-		size := uint64(0)
-		if e.Value != nil {
-			size = 1 + uint64(len(e.Value))
-		}
-		b = binary.AppendUvarint(b, uint64(len(e.Key)))
-		b = binary.AppendUvarint(b, size)
-		b = append(append(b, e.Key...), e.Value...)
+	for i := range entries {
+		b = appendEntry(b, &entries[i])
 	}
 	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-frameHead))
 	binary.LittleEndian.PutUint32(b[at+4:], uint32(len(entries)))
 	binary.LittleEndian.PutUint64(b[at+8:], group)
 	return append(b, make([]byte, -len(b)&(align-1))...)
+}
+
+// The flags of an entry, above the length of its key.
+const (
+	flagContent = (MaxKey + 1) << iota
+	flagKeep
+	flagsEnd
+)
+
+func appendEntry(b []byte, e *Entry) []byte {
+	size, key := uint64(0), uint64(len(e.Key))
+	if e.Value != nil {
+		size = 1 + uint64(len(e.Value))
+	}
+	if e.Keep {
+		key |= flagKeep
+	}
+	if e.Content == nil {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, key), size)
+		return append(append(b, e.Key...), e.Value...)
+	}
+	b = binary.AppendUvarint(binary.AppendUvarint(b, key|flagContent), size)
+	b = binary.AppendUvarint(b, uint64(len(e.Content)))
+	return append(append(append(b, e.Key...), e.Value...), e.Content...)
 }
 
 // sealFrame fills in the checksums of a frame at an offset of the segment with a seed.
@@ -111,22 +129,46 @@ func isPossible(b []byte, room int64) bool {
 // decodeEntries appends n entries to a list. It returns false if the bytes are anything else.
 func decodeEntries(list []Entry, n uint32, b []byte) ([]Entry, bool) {
 	for ; n > 0; n-- {
-		key, k := binary.Uvarint(b)
-		size, v := binary.Uvarint(b[max(k, 0):])
-		if k <= 0 || v <= 0 {
+		key, ok := cutUvarint(&b)
+		size, ok2 := cutUvarint(&b)
+		if !ok || !ok2 || key >= flagsEnd {
 			return list, false
 		}
-		b = b[k+v:]
-		if key > uint64(len(b)) || size > 0 && size-1 > uint64(len(b))-key {
-			return list, false
+		e := Entry{Keep: key&flagKeep != 0}
+		content := uint64(0)
+		if key&flagContent != 0 {
+			if content, ok = cutUvarint(&b); !ok || size == 0 || e.Keep {
+				return list, false
+			}
 		}
-		e := Entry{Key: b[:key:key]}
-		b = b[key:]
-		if size > 0 {
-			e.Value = b[: size-1 : size-1]
-			b = b[size-1:]
+		e.Key, ok = cut(&b, key&MaxKey)
+		if size > 0 && ok {
+			e.Value, ok = cut(&b, size-1)
+		}
+		if key&flagContent != 0 && ok {
+			e.Content, ok = cut(&b, content)
+		}
+		if !ok {
+			return list, false
 		}
 		list = append(list, e)
 	}
 	return list, len(b) == 0
+}
+
+// cutUvarint removes the number that b begins with.
+func cutUvarint(b *[]byte) (v uint64, ok bool) {
+	v, n := binary.Uvarint(*b)
+	*b = (*b)[max(n, 0):]
+	return v, n > 0
+}
+
+// cut removes the first n bytes of b.
+func cut(b *[]byte, n uint64) (first []byte, ok bool) {
+	if n > uint64(len(*b)) {
+		return nil, false
+	}
+	first = (*b)[:n:n]
+	*b = (*b)[n:]
+	return first, true
 }

@@ -53,8 +53,8 @@ func ofSegment(s *segment, err error) error {
 	return fmt.Errorf("segment %d: %w", s.number, err)
 }
 
-// MaxFrame is the size of the largest frame in bytes: the keys and values of its entries, up to 20
-// bytes for each entry, and 32 bytes.
+// MaxFrame is the size of the largest frame in bytes: the keys, values and contents of its entries,
+// up to 30 bytes for each entry, and 32 bytes.
 func (l *Log) MaxFrame() int64 { return l.settings.SegmentSize - headSize }
 
 // Append writes a frame and returns the position behind it. The frame is not durable before the
@@ -81,11 +81,7 @@ func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	}
 	at := offset + int64(len(data)) - size
 	sealFrame(frame, l.seed, at)
-	n, err := l.active.file.WriteAt(data, offset)
-	if err == nil && n < len(data) {
-		err = io.ErrShortWrite
-	}
-	if err != nil {
+	if err := l.write(data, offset); err != nil {
 		return Position{}, l.notWritten(err, isFirst)
 	}
 	l.written, l.group = Position{l.active.number, at + size}, group
@@ -94,6 +90,46 @@ func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 		l.load()
 	}
 	return l.written, nil
+}
+
+func (l *Log) write(b []byte, at int64) error {
+	n, err := l.active.file.WriteAt(b, at)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	return err
+}
+
+// Carry makes the last frame that a Replay has found durable in a new segment: after a failed flush
+// only the page cache has it. The frame is flushed before the head that makes its old place
+// invalid. Nothing was appended before. Every error is final.
+func (l *Log) Carry(group uint64, entries []Entry) (end Position, err error) {
+	l.buf = appendFrame(l.buf[:headSize], group, entries)
+	if int64(len(l.buf)) > l.settings.SegmentSize {
+		return Position{}, ErrTooLarge
+	}
+	if err := l.begin(); err != nil {
+		return Position{}, err
+	}
+	sealFrame(l.buf[headSize:], l.seed, headSize)
+	err = l.write(l.buf[headSize:], headSize)
+	if err == nil {
+		err = l.active.file.Datasync()
+	}
+	if err == nil {
+		err = l.write(l.buf[:headSize], 0)
+	}
+	if err == nil {
+		err = l.active.file.Datasync()
+	}
+	if err != nil {
+		return Position{}, l.fail(ofSegment(l.active, err))
+	}
+	l.written, l.group, l.unmarked = Position{l.active.number, int64(len(l.buf))}, group, true
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end = l.written
+	return l.end, nil
 }
 
 // loadedAfter is the offset in a segment behind which it pays to fill the others with zeros.

@@ -68,7 +68,7 @@ func (m *model) append() (ok bool) {
 	m.group++
 	size := 3000
 	if m.r.IntN(10) == 0 {
-		size = 15000
+		size = 12000
 	}
 	f := frame{group: m.group, entries: randomEntries(m.r, size)}
 	before := m.log.End()

@@ -15,7 +15,7 @@ func TestSegmentsAreUsedAgainAfterACheckpoint(t *testing.T) {
 	t.Parallel()
 	s := tiny(t)
 	l := open(t, s, Position{})
-	entries := []Entry{{[]byte("k"), make([]byte, 50_000)}} // one frame a segment
+	entries := []Entry{{Key: []byte("k"), Value: make([]byte, 50_000)}} // one frame a segment
 	var frames []frame
 	for group := range uint64(4) {
 		frames = append(frames, write(t, l, group, entries...))
@@ -75,7 +75,7 @@ func TestFramesOfAFormerUseAreNotVisited(t *testing.T) {
 	l := open(t, s, Position{})
 	var unreleased []frame
 	for group := uint64(1); l.End().Compare(Position{20, 12000}) < 0; group++ {
-		e := Entry{binary.BigEndian.AppendUint64(nil, group), make([]byte, 1500)}
+		e := Entry{Key: binary.BigEndian.AppendUint64(nil, group), Value: make([]byte, 1500)}
 		unreleased = append(unreleased, write(t, l, group, e))
 		if len(unreleased) > 60 {
 			if err := l.Release(unreleased[30].end); err != nil {
@@ -117,7 +117,7 @@ func TestAPreparedSegmentIsNotPartOfTheLog(t *testing.T) {
 		l := open(t, s, checkpoint)
 		if life%2 == 0 { // else the log ends where it began
 			for range 3 {
-				f := write(t, l, life, Entry{[]byte("k"), make([]byte, 50_000)})
+				f := write(t, l, life, Entry{Key: []byte("k"), Value: make([]byte, 50_000)})
 				if err := l.Release(f.end); err != nil {
 					t.Fatal(err)
 				}
@@ -189,7 +189,7 @@ func TestCheckpointsRunBesideTheAppends(t *testing.T) {
 	})
 	var last frame
 	for group := uint64(0); group < 300; {
-		f := []Entry{{[]byte("k"), make([]byte, 5000)}}
+		f := []Entry{{Key: []byte("k"), Value: make([]byte, 5000)}}
 		end, err := l.Append(group, f)
 		if errors.Is(err, ErrFull) {
 			continue
@@ -216,7 +216,7 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 	s := tiny(t)
 	s.SegmentSize = 1 << 20
 	l := open(t, s, Position{})
-	entries := []Entry{{[]byte("key"), make([]byte, 3000)}, {Key: []byte("deleted")}}
+	entries := []Entry{{Key: []byte("key"), Value: make([]byte, 3000)}, {Key: []byte("deleted")}}
 	write(t, l, 1, entries...)
 	allocs := testing.AllocsPerRun(100, func() {
 		if _, err := l.Append(2, entries); err != nil {
@@ -243,7 +243,7 @@ func TestSegmentsAreFilledUnderLoad(t *testing.T) {
 		for n == 40 && !filled(l) {
 			time.Sleep(time.Millisecond)
 		}
-		want = append(want, write(t, l, n, Entry{[]byte("key"), randomBytes(random, 64<<10)}))
+		want = append(want, write(t, l, n, Entry{Key: []byte("key"), Value: randomBytes(random, 64<<10)}))
 	}
 	got, end := readAll(t, s, Position{})
 	checkFrames(t, got, want)

@@ -9,7 +9,9 @@
 //	       | segment before 8 | where that one ends 8 | CRC-32C of these 4
 //	frame  from 8192: length of the entries 4 | number of entries 4 | group 8
 //	       | CRC-32C of these and the entries 4 | CRC-32C of these 4 | entries | zeros up to 8
-//	entry  key length | 0, or 1 + value length (uvarints) | key | value
+//	entry  key length, plus 256 with a content and 512 to keep the one before
+//	       | 0, or 1 + value length | content length, if there is one (uvarints)
+//	       | key | value | content
 //
 // Integers are little-endian. Each frame is flushed before the next one is written, so a valid
 // frame proves that everything before it was flushed once.
@@ -38,7 +40,15 @@ func (p Position) Compare(q Position) int {
 }
 
 // Entry is one write. A nil Value deletes the key; an empty Value does not.
-type Entry struct{ Key, Value []byte }
+type Entry struct {
+	Key     []byte // at most MaxKey bytes
+	Value   []byte
+	Content []byte // the second part of what the key holds; nil for none
+	Keep    bool   // the key keeps the content that it has; then Content is nil
+}
+
+// MaxKey is the length of the longest key, in bytes.
+const MaxKey = 1<<8 - 1
 
 // Settings describe the log of a store.
 type Settings struct {

@@ -23,10 +23,12 @@ type frame struct {
 }
 
 func (f frame) equal(o frame) bool {
-	same := func(a, b Entry) bool {
-		return bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil)
-	}
-	return f.group == o.group && f.at == o.at && f.end == o.end && slices.EqualFunc(f.entries, o.entries, same)
+	return f.group == o.group && f.at == o.at && f.end == o.end && slices.EqualFunc(f.entries, o.entries, sameEntry)
+}
+
+func sameEntry(a, b Entry) bool {
+	same := func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
+	return bytes.Equal(a.Key, b.Key) && same(a.Value, b.Value) && same(a.Content, b.Content) && a.Keep == b.Keep
 }
 
 // tiny returns the settings of a log with the smallest segments.
@@ -77,11 +79,7 @@ func tryRead(s Settings, from Position) (frames []frame, end Position, err error
 
 func collect(frames *[]frame) func(Frame) error {
 	return func(f Frame) error {
-		c := frame{group: f.Group, at: f.At, end: f.End}
-		for _, e := range f.Entries {
-			c.entries = append(c.entries, Entry{bytes.Clone(e.Key), bytes.Clone(e.Value)})
-		}
-		*frames = append(*frames, c)
+		*frames = append(*frames, frame{group: f.Group, at: f.At, end: f.End, entries: f.Clone().Entries})
 		return nil
 	}
 }
@@ -106,6 +104,14 @@ func randomEntries(r *rand.Rand, size int) []Entry {
 			entries[i].Value = []byte{}
 		default:
 			entries[i].Value = randomBytes(r, r.IntN(size))
+		}
+		switch e := &entries[i]; r.IntN(4) {
+		case 0:
+			e.Keep = e.Value != nil
+		case 1:
+			if e.Value != nil {
+				e.Content = randomBytes(r, r.IntN(size/8))
+			}
 		}
 	}
 	return entries

@@ -1,6 +1,7 @@
 package redolog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,6 +17,16 @@ type Frame struct {
 	Group   uint64
 	At, End Position
 	Entries []Entry
+}
+
+// Clone returns a frame whose entries stay valid.
+func (f Frame) Clone() *Frame {
+	f.Entries = slices.Clone(f.Entries)
+	for i := range f.Entries {
+		e := &f.Entries[i]
+		e.Key, e.Value, e.Content = bytes.Clone(e.Key), bytes.Clone(e.Value), bytes.Clone(e.Content)
+	}
+	return &f
 }
 
 // Replay visits the frames from a position on in order, and returns where they end: the position

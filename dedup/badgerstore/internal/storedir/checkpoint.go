@@ -24,6 +24,7 @@ type Checkpoint struct {
 	Manifest  badgerfile.Manifest // of Badger
 	Values    []valuefile.FileState
 	NextValue uint64 // a number above that of every value file so far
+	Closed    bool   `json:",omitempty"` // nothing was written since
 }
 
 const (
@@ -47,7 +48,7 @@ func WriteCheckpoint(dir string, c Checkpoint) error {
 	content := hex.EncodeToString(c.Store[:]) + " " + string(object)
 	block := fmt.Sprintf("%s%08x %s", checkpointPrefix, crc32.Checksum([]byte(content), castagnoli), content)
 	block += strings.Repeat(" ", checkpointPage-1-len(block)%checkpointPage) + "\n"
-	return writeWhole(dir, CheckpointFile, block+block)
+	return writeWhole(dir, CheckpointFile, []byte(block+block))
 }
 
 // ReadCheckpoint returns the checkpoint of the store in dir, and fs.ErrNotExist if there is none.

@@ -14,13 +14,19 @@ const (
 	// FormatFile is the file with the version of the format.
 	FormatFile   = "format"
 	formatPrefix = "eyelet store "
+	// convertingFile has the format of a store that is being converted in place.
+	convertingFile = "converting"
 	// TempPrefix starts the names of temporary files, which a crash may leave.
 	TempPrefix = "eyelet-new-"
 )
 
-// ReadFormat returns the format of the store in dir, fs.ErrNotExist if there is none.
+// ReadFormat returns the format of the store in dir, fs.ErrNotExist if there is none. A store that
+// is being converted has the format that it is converted from.
 func ReadFormat(dir string) (int, error) {
-	text, err := os.ReadFile(filepath.Join(dir, FormatFile))
+	text, err := os.ReadFile(filepath.Join(dir, convertingFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = os.ReadFile(filepath.Join(dir, FormatFile))
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -33,14 +39,34 @@ func ReadFormat(dir string) (int, error) {
 	return version, nil
 }
 
-// WriteFormat sets the format of the store in dir.
+// WriteFormat sets the format of the store in dir, and ends a conversion.
 func WriteFormat(dir string, version int) error {
-	return writeWhole(dir, FormatFile, fmt.Sprintf("%s%d\n", formatPrefix, version))
+	if err := writeWhole(dir, FormatFile, formatText(version)); err != nil || !Converting(dir) {
+		return err
+	}
+	return errors.Join(os.Remove(filepath.Join(dir, convertingFile)), SyncDir(dir))
 }
 
-// writeWhole writes a small file completely or not at all. A crash leaves at most one temporary
+func formatText(version int) []byte { return fmt.Appendf(nil, "%s%d\n", formatPrefix, version) }
+
+// BeginConversion notes that the store in dir is converted in place, until WriteFormat. Programs of
+// its format refuse it from then on.
+func BeginConversion(dir string, from, to int) error {
+	if err := writeWhole(dir, convertingFile, formatText(from)); err != nil {
+		return err
+	}
+	return writeWhole(dir, FormatFile, formatText(to))
+}
+
+// Converting reports whether a conversion of the store in dir has begun.
+func Converting(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, convertingFile))
+	return err == nil
+}
+
+// writeWhole writes a file completely or not at all. A crash leaves at most one temporary
 // file of each name.
-func writeWhole(dir, name, text string) error {
+func writeWhole(dir, name string, text []byte) error {
 	temp := filepath.Join(dir, TempPrefix+name)
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -49,7 +75,7 @@ func writeWhole(dir, name, text string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
+	_, err = f.Write(text)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}

@@ -23,7 +23,8 @@ type faults struct {
 
 type faultyFile struct {
 	*os.File
-	of *faults
+	of      *faults
+	changed bool
 }
 
 func (f *faults) open(name string, flag int, perm fs.FileMode) (File, error) {
@@ -37,12 +38,13 @@ func (f *faults) open(name string, flag int, perm fs.FileMode) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &faultyFile{file, f}, nil
+	return &faultyFile{File: file, of: f}, nil
 }
 
 func (f *faultyFile) WriteAt(b []byte, at int64) (int, error) {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
+	f.changed = true
 	if fail := f.of.write; fail != nil {
 		f.of.write = nil
 		n, err := fail(b)
@@ -54,12 +56,21 @@ func (f *faultyFile) WriteAt(b []byte, at int64) (int, error) {
 	return f.File.WriteAt(b, at)
 }
 
+func (f *faultyFile) Truncate(size int64) error {
+	f.changed = true
+	return f.File.Truncate(size)
+}
+
 func (f *faultyFile) Sync() error {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
 	err := f.of.sync
 	f.of.sync = nil
-	f.of.synced = append(f.of.synced, filepath.Base(f.Name()))
+	name := filepath.Base(f.Name())
+	if filepath.Ext(name) == extension && !f.changed {
+		name += " through a descriptor that may not be notified of its errors"
+	}
+	f.of.synced = append(f.of.synced, name)
 	return errors.Join(err, f.File.Sync())
 }
 
