@@ -281,7 +281,7 @@ func TestAnIncrementAfterACrashHasWhatTheLogHad(t *testing.T) {
 		}
 	}
 	second, _ := backup(t, third, next)
-	if diff := gocmp.Diff(everything(t, third), everything(t, restore(t, full, first, second))); diff != "" {
+	if diff := gocmp.Diff(everything(t, third), everything(t, restore(t, full, first, second)), bodies); diff != "" {
 		t.Error(diff)
 	}
 	if len(second) > len(full) {

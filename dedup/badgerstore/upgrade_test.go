@@ -79,7 +79,7 @@ func TestValuesOfVersion1AreRewritten(t *testing.T) {
 	want := everything(t, s)
 	shut(t, s)
 	again := open(t, dir, o)
-	if diff := cmp.Diff(want, everything(t, again)); diff != "" {
+	if diff := cmp.Diff(want, everything(t, again), bodies); diff != "" {
 		t.Error(diff)
 	}
 	if r, err := again.Check(ctx); err != nil || !r.Sound() {
