@@ -87,15 +87,8 @@ func TestAConversionInPlaceMayEndAnywhere(t *testing.T) {
 						t.Errorf("step %d: the conversion has not ended", i)
 					}
 				}
-				backup, err := os.ReadFile(stopping.backup)
-				if err != nil {
-					t.Fatal(err)
-				}
-				restored := filepath.Join(t.TempDir(), "restored")
-				if _, err := Restore(t.Context(), restored, o, bytes.NewReader(backup)); err != nil {
-					t.Fatal(err)
-				}
-				compareGolden(t, open(t, restored, o), want)
+				o.backup = stopping.backup
+				restoresGolden(t, o, want)
 			})
 		}
 	}

@@ -323,7 +323,17 @@ func TestAStoreIsBackedUpBeforeItsConversion(t *testing.T) {
 	if err != nil || r.head.Format != 2 || r.head.Store != identity || r.head.Since != 0 {
 		t.Errorf("%+v, %v", r.head, err)
 	}
+	restoresGolden(t, o, want)
+}
+
+// restoresGolden restores the backup that was made before a conversion.
+func restoresGolden(t *testing.T, o Options, want golden) {
+	t.Helper()
 	restored := filepath.Join(t.TempDir(), "restored")
+	text, err := os.ReadFile(o.backup)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := Restore(t.Context(), restored, o, bytes.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}

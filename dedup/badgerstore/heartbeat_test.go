@@ -244,20 +244,39 @@ func TestAWorkerThatHangsIsNoticed(t *testing.T) {
 		p := newPulse(&o)
 		s := open(t, t.TempDir(), o)
 		w := work(s.db)
-		w.Begin()
-		p.pass(s, 5*time.Second)
+		p.hang(t, s, w, func() bool { return s.Health(t.Context()) != nil })
 		if u := unavailable(t, s.Health(t.Context()), "the disk does not respond"); !strings.Contains(u.Error(), what) {
 			t.Errorf("%v does not say what hangs", u)
 		}
 		w.End()
 		p.pass(s, 2*beatEvery)
+		for range 1000 { // the beat may still be under way
+			if s.Health(t.Context()) == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
 		if err := s.Health(t.Context()); err != nil {
 			t.Errorf("it does not hang any more: %v", err)
 		}
-		w.Begin()
-		p.pass(s, failAfter+beatEvery)
+		p.hang(t, s, w, func() bool { return s.failure.Load() != nil })
 		<-s.Failed()
 	}
+}
+
+// hang lets a worker hang until done. The store's own use of the worker may end a piece early.
+func (p *pulse) hang(t *testing.T, s *Store, w *kv.Work, done func() bool) {
+	t.Helper()
+	for range 4 * failAfter / beatEvery {
+		if _, working := w.Piece(); !working {
+			w.Begin()
+		}
+		p.pass(s, beatEvery)
+		if done() {
+			return
+		}
+	}
+	t.Fatal("a worker that hangs is not noticed")
 }
 
 func TestAFailedCompactionIsReported(t *testing.T) {
