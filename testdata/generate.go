@@ -126,6 +126,10 @@ func keyFiles() map[string]string {
 		"github.secret":            githubSecret + "\n",
 		"stripe.secret":            stripeSecret + "\n",
 		"standard-webhooks.secret": standardSecret + "\n",
+		// for the recordings in presets, which `eyelet send` makes
+		"presets-plain.secret":    text("presets plain") + "\n",
+		"presets-hex.secret":      hex.EncodeToString(seed("presets hex")) + "\n",
+		"presets-standard.secret": "whsec_" + base64.StdEncoding.EncodeToString(seed("presets whsec")) + "\n",
 	}
 }
 

@@ -50,11 +50,11 @@ var adyen = Preset{
 		p.Split = splitAdyen
 		p.Accepted = adyenAccepted()
 	},
-	sample: sample{kind: "AUTHORISATION",
+	typeFrom: "json:notificationItems.*.NotificationRequestItem.eventCode",
+	sample: sample{
 		body: `{"live":"false","notificationItems":[{"NotificationRequestItem":{"amount":{"currency":"EUR",` +
 			`"value":2450},"eventCode":"{type}","eventDate":"{time}","merchantAccountCode":"EyeletTea",` +
-			`"merchantReference":"order-17","originalReference":"","pspReference":"{id}","reason":"",` +
-			`"success":"true"}}]}`},
+			`"merchantReference":"order-17","pspReference":"{id}","success":"true",{data}}}]}`},
 }
 
 const (
@@ -102,9 +102,9 @@ var adyenPlatform = Preset{
 		})
 		p.Accepted = adyenAccepted()
 	},
-	sample: sample{kind: "balancePlatform.transfer.created",
-		body: `{"data":{"balancePlatform":"EyeletTea","id":"{id}","status":"received"},"environment":"test",` +
-			`"type":"{type}"}`},
+	sample: sample{
+		body: `{"data":{"balancePlatform":"EyeletTea","id":"{id}",{data}},"environment":"test",` +
+			`"timestamp":"{time}","type":"{type}"}`},
 }
 
 // Limits of an Adyen notification, which is parsed before it is verified.

@@ -30,7 +30,7 @@ var awsEventBridge = Preset{
 			"source": producer.JSON("source"), "time": producer.JSON("time"),
 		})
 	},
-	sample: sample{kind: "Order Placed",
-		body: `{"version":"0","id":"{id}","detail-type":"{type}","source":"shop.orders","account":"111122223333",` +
-			`"time":"{time}","region":"eu-central-1","resources":[],"detail":{"order":17,"total":"24.50"}}`},
+	sample: sample{
+		body: `{"version":"0","id":"{id}","detail-type":"{type}","account":"111122223333","time":"{time}",` +
+			`"region":"eu-central-1","resources":[],{data}}`},
 }

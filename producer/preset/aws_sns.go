@@ -44,7 +44,11 @@ var awsSNS = Preset{
 	Auth: "RSA signature in the body, certificate of SNS", ID: "body MessageId", Deadline: "15 s",
 	Wants: "2xx; an hour, drops on 4xx but 429",
 	Uses:  []string{"topics", "min_version", "check_chain", "roots"}, fields: []string{"X-Amz-Sns-*"},
-	build: buildSNS,
+	build:    buildSNS,
+	signWith: signSNS,
+	sample: sample{media: "text/plain; charset=UTF-8",
+		body: `{"Type":"{type}","MessageId":"{id}","TopicArn":"{topic}",{data},"Timestamp":"{time}",` +
+			`"SignatureVersion":"2","Signature":"","SigningCertURL":"` + snsSampleCert + `"}`},
 }
 
 func buildSNS(p *producer.Producer, s Settings) {

@@ -41,10 +41,11 @@ var azureEventGrid = Preset{
 	fields: []string{
 		"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version",
 	},
-	build: buildEventGrid,
-	sample: sample{kind: "Shop.OrderPlaced", header: map[string]string{"aeg-event-type": "Notification"},
-		body: `[{"id":"{id}","eventType":"{type}","subject":"orders/17","eventTime":"{time}","dataVersion":"1",` +
-			`"data":{"total":"24.50"},"topic":"/subscriptions/17/topics/shop","metadataVersion":"1"}]`},
+	build:    buildEventGrid,
+	typeFrom: "json:*.eventType",
+	sample: sample{header: map[string]string{"aeg-event-type": "Notification"},
+		body: `[{"id":"{id}","eventType":"{type}","eventTime":"{time}","dataVersion":"1",{data},` +
+			`"topic":"/subscriptions/17/topics/shop","metadataVersion":"1"}]`},
 }
 
 func buildEventGrid(p *producer.Producer, s Settings) {

@@ -29,8 +29,7 @@ var calendly = Preset{
 			Entries: []string{"t={timestamp}", "v1={sig}"}, Encoding: verify.Hex, Content: "{timestamp}.{body}",
 		}, s.Secrets)
 	},
-	types: []string{"invitee.canceled", "invitee_no_show.created", "routing_form_submission.created"},
-	sample: sample{kind: "invitee.created",
+	sample: sample{
 		body: `{"event":"{type}","created_at":"{time}","created_by":"https://api.calendly.com/users/U17",` +
-			`"payload":{"uri":"https://api.calendly.com/scheduled_events/E17/invitees/{id}","name":"Mallow"}}`},
+			`"payload":{{data}}}`},
 }

@@ -27,7 +27,7 @@ var chargebee = Preset{
 		withCredential(p, s.credential())
 		p.Fingerprint = producer.FingerprintFields(p.Key, p.Type, producer.JSON("occurred_at"))
 	},
-	sample: sample{kind: "subscription_created",
+	sample: sample{
 		body: `{"id":"{id}","occurred_at":{unix},"source":"admin_console","object":"event","api_version":"v2",` +
-			`"content":{"subscription":{"id":"tea-monthly-17"}},"event_type":"{type}","webhook_status":"scheduled"}`},
+			`"content":{{data}},"event_type":"{type}","webhook_status":"scheduled"}`},
 }

@@ -30,7 +30,7 @@ var datatrans = Preset{
 			Secrets: verify.Secrets(s.Secrets...), SecretEncoding: verify.Hex,
 		})
 	},
-	sample: sample{kind: "authorized",
+	sample: sample{
 		body: `{"transactionId":"{id}","merchantId":"1100000017","type":"payment","status":"{type}","currency":"CHF",` +
-			`"refno":"order-17","paymentMethod":"TWI","detail":{"authorize":{"amount":2450}}}`},
+			`"refno":"order-17","paymentMethod":"TWI","detail":{{data}}}`},
 }

@@ -51,7 +51,10 @@ var discord = Preset{
 		signedBy(p, scheme)
 		p.Handshake = discordHandshake
 	},
-	types: []string{"APPLICATION_AUTHORIZED", "APPLICATION_DEAUTHORIZED", "ENTITLEMENT_CREATE", "2", "3"},
+	signWith: signDiscord,
+	sample: sample{
+		body: `{"version":1,"application_id":"17","type":1,"event":{"type":"{type}","timestamp":"{time}",` +
+			`"data":{{data}}}}`},
 }
 
 // discordHandshake answers pings. Type 0 is the ping of events; type 1 is that of interactions,

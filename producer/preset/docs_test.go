@@ -144,8 +144,8 @@ func capturedAfter(p *producer.Producer) string {
 func presetTable() string {
 	var b strings.Builder
 	b.WriteString("| Preset | Authentication | Identifier | Window | Answer within | What counts as received; how " +
-		"long it tries | Settings |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- | --- |\n")
+		"long it tries | Types: where they are, and the first | Settings |\n")
+	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, p := range All() {
 		deadline := p.Deadline
 		if deadline == "" {
@@ -155,8 +155,11 @@ func presetTable() string {
 		if len(p.Uses) > 0 {
 			settings = "`" + strings.Join(p.Uses, "`, `") + "`"
 		}
-		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %d h | %s | %s | %s |\n",
-			p.Name, p.Docs, p.Auth, p.ID, int(p.Window().Hours()), deadline, p.Wants, settings)
+		types := p.Types()[:min(3, len(p.Types()))]
+		from := strings.ReplaceAll(p.TypeFrom(), "|", `\|`)
+		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %d h | %s | %s | `%s`: [`%s`](%s) | %s |\n",
+			p.Name, p.Docs, p.Auth, p.ID, int(p.Window().Hours()), deadline, p.Wants, from,
+			strings.Join(types, "`, `"), p.TypesDocs(), settings)
 	}
 	return b.String()
 }

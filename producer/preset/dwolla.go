@@ -21,6 +21,6 @@ var dwolla = Preset{
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Request-Signature-SHA-256"}, Encoding: verify.Hex}, s.Secrets)
 	},
-	sample: sample{kind: "transfer_completed",
-		body: `{"id":"{id}","resourceId":"order-17","topic":"{type}","timestamp":"{time}","_links":{}}`},
+	sample: sample{
+		body: `{"id":"{id}","resourceId":"{uuid}","topic":"{type}","timestamp":"{time}","_links":{{data}}}`},
 }

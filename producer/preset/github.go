@@ -30,12 +30,11 @@ var gitHub = Preset{
 		p.Repeatable = producer.Shapes(16, gitHubShapes...)
 		p.MaxBody = 25 << 20
 	},
-	sample: sample{kind: "push",
-		header: map[string]string{
-			"X-GitHub-Event": "{type}", "X-GitHub-Delivery": "{id}", "User-Agent": "GitHub-Hookshot/sample",
-		},
-		body: `{"ref":"refs/heads/main","repository":{"full_name":"eyelet/teapot"},"sender":{"login":"mallow"},` +
-			`"commits":[]}`},
+	sample: sample{header: map[string]string{
+		"X-GitHub-Event": "{type}", "X-GitHub-Delivery": "{id}", "User-Agent": "GitHub-Hookshot/sample",
+	},
+		body: `{{data},"repository":{"id":17,"name":"teapot","full_name":"eyelet/teapot","private":false,` +
+			`"default_branch":"main"},"sender":{"login":"mallow","id":17,"type":"User"}}`},
 }
 
 // gitHubShapes are the bodies that two events can share, by members of the vendor's schemas. Add a

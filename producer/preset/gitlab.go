@@ -28,7 +28,6 @@ var gitLab = Preset{
 		withCredential(p, verify.HeaderValue(cmp.Or(s.Header, "X-Gitlab-Token"), s.secretsAnd(s.Value)...))
 		p.MaxBody = 25 << 20
 	},
-	sample: sample{kind: "Push Hook",
-		header: map[string]string{"X-Gitlab-Event": "{type}", "Idempotency-Key": "{id}"},
-		body:   `{"object_kind":"push","ref":"refs/heads/main","project":{"path_with_namespace":"eyelet/teapot"}}`},
+	sample: sample{header: map[string]string{"X-Gitlab-Event": "{type}", "Idempotency-Key": "{id}"},
+		body: `{{data},"project":{"id":17,"name":"teapot","path_with_namespace":"eyelet/teapot"}}`},
 }

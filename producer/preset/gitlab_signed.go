@@ -31,7 +31,7 @@ var gitLabSigned = Preset{
 		p.SecretHeaders = []string{"X-Gitlab-Token"}
 		p.MaxBody = 25 << 20
 	},
-	types: []string{"merge_request", "issue", "note", "pipeline", "tag_push", "release"},
-	sample: sample{kind: "push", header: map[string]string{"webhook-id": "{id}", "X-Gitlab-Event": "Push Hook"},
-		body: `{"object_kind":"{type}","ref":"refs/heads/main","project":{"path_with_namespace":"eyelet/teapot"}}`},
+	sample: sample{header: map[string]string{"webhook-id": "{id}", "X-Gitlab-Event": "{Type} Hook"},
+		body: `{"object_kind":"{type}",{data},` +
+			`"project":{"id":17,"name":"teapot","path_with_namespace":"eyelet/teapot"}}`},
 }

@@ -26,7 +26,7 @@ func signedBody(t *testing.T, p producer.Producer, body string) *producer.Delive
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sign(p, r, []byte(body), testNow); err != nil {
+	if _, err := signBy(p.Scheme, r, []byte(body), testNow); err != nil {
 		t.Fatal(err)
 	}
 	id, err := p.Scheme.Verify(r, func() ([]byte, error) { return []byte(body), nil })

@@ -31,8 +31,7 @@ var intercom = Preset{
 			Encoding: verify.Hex,
 		}, s.Secrets)
 	},
-	types: []string{"conversation.user.created", "contact.created", "ticket.created", "ping"},
-	sample: sample{kind: "conversation.user.replied",
+	sample: sample{
 		body: `{"type":"notification_event","id":"{id}","topic":"{type}","app_id":"tea17","created_at":{unix},` +
-			`"delivery_attempts":1,"data":{"item":{"type":"conversation","id":"17"}}}`},
+			`"delivery_attempts":1,"data":{"type":"notification_event_data","item":{{data}}}}`},
 }

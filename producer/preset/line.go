@@ -30,9 +30,8 @@ var line = Preset{
 			common: map[string]producer.Extractor{"destination": producer.JSON("destination")},
 		}.split
 	},
-	types: []string{"follow", "unfollow", "join", "leave", "postback"},
-	sample: sample{kind: "message",
-		body: `{"destination":"U17","events":[{"type":"{type}","mode":"active","timestamp":{unix}000,` +
-			`"webhookEventId":"{id}","deliveryContext":{"isRedelivery":false},"source":{"type":"user","userId":"U1"},` +
-			`"message":{"id":"18","type":"text","text":"Is the tea ready?"}}]}`},
+	typeFrom: "json:events.*.type",
+	sample: sample{
+		body: `{"destination":"U17","events":[{"type":"{type}","timestamp":{unix}000,"webhookEventId":"{id}",` +
+			`"deliveryContext":{"isRedelivery":false},"source":{"type":"user","userId":"U1"},{data}}]}`},
 }

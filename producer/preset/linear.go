@@ -35,8 +35,7 @@ var linear = Preset{
 		}})
 		p.Attributes = attributes(map[string]producer.Extractor{"action": producer.JSON("action")})
 	},
-	types: []string{"Comment", "Project", "Cycle", "IssueLabel"},
-	sample: sample{kind: "Issue", header: map[string]string{"Linear-Delivery": "{id}", "Linear-Event": "{type}"},
-		body: `{"action":"create","type":"{type}","createdAt":"{time}","data":{"id":"tea-17","title":"Descale"},` +
+	sample: sample{header: map[string]string{"Linear-Delivery": "{id}", "Linear-Event": "{type}"},
+		body: `{"action":"create","type":"{type}","createdAt":"{time}","data":{{data}},` +
 			`"webhookTimestamp":{unix}000,"webhookId":"hook-17"}`},
 }

@@ -40,10 +40,9 @@ var mailgun = Preset{
 		signedBy(p, &mailgunScheme{Keys: verify.Secrets(s.Secrets...)})
 		p.Nonce = producer.NonceUnique
 	},
-	types: []string{"accepted", "opened", "clicked", "failed", "complained", "unsubscribed"},
-	sample: sample{kind: "delivered",
+	sample: sample{
 		body: `{"signature":{"timestamp":"{unix}","token":"","signature":""},"event-data":{"event":"{type}",` +
-			`"id":"{id}","timestamp":{unix},"recipient":"mallow@example.com"}}`},
+			`"id":"{id}","timestamp":{unix},"recipient":"mallow@example.com",{data}}}`},
 }
 
 // mailgunToken is the length of a token. Without it, digits could move between time and token.

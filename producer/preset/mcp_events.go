@@ -37,11 +37,8 @@ var mcpEvents = Preset{
 	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Wants: "2xx; the server's matter",
 	Uses: []string{"secrets", "keys"}, fields: []string{"Webhook-*", mcpSubscription},
 	build: buildMCPEvents,
-	types: []string{"gap", "terminated"},
-	sample: sample{kind: "incident.created",
-		header: map[string]string{"webhook-id": "{id}", mcpSubscription: "sub_17"},
-		body: `{"eventId":"{id}","name":"{type}","timestamp":"{time}","data":{"title":"The kettle is empty"},` +
-			`"cursor":null}`},
+	sample: sample{header: map[string]string{"webhook-id": "{id}", mcpSubscription: "sub_17"},
+		body: `{"eventId":"{id}","name":"{type}","timestamp":"{time}","data":{{data}},"cursor":null}`},
 }
 
 const mcpSubscription = "X-MCP-Subscription-Id"

@@ -36,9 +36,8 @@ var meta = Preset{
 			p.SecretQuery = []string{"hub.verify_token"}
 		}
 	},
-	sample: sample{kind: "page",
-		body: `{"object":"{type}","entry":[{"id":"17","time":{unix},"changes":[{"field":"feed",` +
-			`"value":{"item":"{id}"}}]}]}`},
+	sample: sample{
+		body: `{"object":"{type}","entry":[{"id":"17","time":{unix},{data}}]}`},
 }
 
 func metaChallenge(r *http.Request, token string) (*dedup.Response, error) {

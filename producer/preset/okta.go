@@ -37,10 +37,10 @@ var okta = Preset{
 		p.Challenge = func(r *http.Request) (*dedup.Response, error) { return oktaChallenge(r, credential) }
 		p.ChallengeMethods = []string{http.MethodGet}
 	},
-	types: []string{"user.lifecycle.deactivate", "user.session.start", "group.user_membership.add"},
-	sample: sample{kind: "user.lifecycle.create",
-		body: `{"eventType":"com.okta.event_hook","eventTypeVersion":"1.0","eventId":"batch-17","data":{"events":[` +
-			`{"uuid":"{id}","published":"{time}","eventType":"{type}","outcome":{"result":"SUCCESS"}}]}}`},
+	typeFrom: "json:data.events.*.eventType",
+	sample: sample{
+		body: `{"eventType":"com.okta.event_hook","eventTypeVersion":"1.0","eventId":"{uuid}","data":{"events":[` +
+			`{"uuid":"{id}","published":"{time}","eventType":"{type}","outcome":{"result":"SUCCESS"},{data}}]}}`},
 }
 
 func oktaChallenge(r *http.Request, credential verify.Scheme) (*dedup.Response, error) {

@@ -29,8 +29,7 @@ var paddle = Preset{
 			Encoding: verify.Hex, Content: "{timestamp}:{body}",
 		}, s.Secrets)
 	},
-	types: []string{"transaction.paid", "subscription.created", "subscription.canceled", "customer.created"},
-	sample: sample{kind: "transaction.completed",
-		body: `{"event_id":"{id}","event_type":"{type}","occurred_at":"{time}","notification_id":"ntf_17",` +
-			`"data":{"id":"txn_17","status":"completed","currency_code":"EUR"}}`},
+	sample: sample{
+		body: `{"event_id":"{id}","event_type":"{type}","occurred_at":"{time}","notification_id":"ntf_{n}",` +
+			`"data":{{data}}}`},
 }

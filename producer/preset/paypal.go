@@ -49,6 +49,9 @@ var payPal = Preset{
 			"time": producer.JSON("create_time"),
 		})
 	},
+	signWith: signPayPal,
+	sample: sample{
+		body: `{"id":"{id}","event_version":"1.0","create_time":"{time}","event_type":"{type}","resource":{{data}}}`},
 }
 
 // payPalScheme verifies an RSA signature over the transmission's id and time, the webhook's id

@@ -63,8 +63,11 @@ type Preset struct {
 	fields               []string // without credentials
 
 	build  func(*producer.Producer, Settings) // sets the scheme, and what a setting changes
-	types  []string                           // common event types, besides that of the sample
 	sample sample                             // zero where only the vendor can sign
+
+	types    []string  // common event types, where samples.txt has none
+	typeFrom string    // where the type is, for events of a batch
+	signWith keySigner // for vendors that sign with a private key
 }
 
 // Open returns the producer, under the name of the settings if they have one. Settings that the
@@ -90,15 +93,6 @@ func (p Preset) producer(s Settings) producer.Producer {
 	}
 	p.build(&made, s)
 	return made
-}
-
-// Types are common event types of the vendor, not all of them; the first is that of the sample.
-// It is empty where the types are the sender's own.
-func (p Preset) Types() []string {
-	if p.sample.kind == "" {
-		return p.types
-	}
-	return append([]string{p.sample.kind}, p.types...)
 }
 
 // Window is how long the preset remembers identifiers: as long as the vendor retries, and a day.

@@ -25,7 +25,6 @@ var razorpay = Preset{
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Razorpay-Signature"}, Encoding: verify.Hex}, s.Secrets)
 	},
-	sample: sample{kind: "payment.captured", header: map[string]string{"x-razorpay-event-id": "{id}"},
-		body: `{"entity":"event","event":"{type}","payload":{"payment":{"entity":{"id":"pay_17","amount":2450,` +
-			`"currency":"INR"}}},"created_at":{unix}}`},
+	sample: sample{header: map[string]string{"x-razorpay-event-id": "{id}"},
+		body: `{"entity":"event","event":"{type}","payload":{{data}},"created_at":{unix}}`},
 }

@@ -14,48 +14,74 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// sample is a delivery that looks like the vendor's, with names and values of our own. Its
-// texts may contain {id}, {type}, {time} (RFC 3339) and {unix}.
+// sample is a delivery that looks like the vendor's, with names and values of our own. Its texts
+// may contain the placeholders of samples.txt.
 type sample struct {
-	kind   string // the default type
+	kind   string // the default type, where samples.txt has none
 	header map[string]string
 	query  string
 	media  string // the media type, by default application/json
 	body   string
 }
 
-// Sample returns a signed delivery of the vendor, to try a receiver out. An empty kind is a
-// common type of the vendor, an empty id a random one. Deliveries that only the vendor can sign
-// are an error.
+// Sample returns a signed delivery of the vendor, to try a receiver out: a [Preset.Draft] that is
+// signed. Deliveries that only the vendor can sign are an error.
 func (p Preset) Sample(s Settings, address, kind, id string, now time.Time) (*http.Request, []byte, error) {
-	if p.sample.body == "" {
-		return nil, nil, fmt.Errorf("preset %s: only the vendor can sign its deliveries", p.Name)
-	}
-	made := p.Open(s)
-	if made.Err != nil {
-		return nil, nil, made.Err
-	}
-	kind, id = cmp.Or(kind, p.sample.kind), cmp.Or(id, rand.Text())
-	if strings.ContainsAny(kind+id, "\r\n") {
-		return nil, nil, errors.New("sample: type and id are one line each")
-	}
-	r, body, err := p.sample.request(address, kind, id, now)
+	r, body, err := p.Draft(s, address, kind, id, now)
 	if err != nil {
 		return nil, nil, err
 	}
-	if body, err = sign(made, r, body, now); err != nil {
-		return nil, nil, fmt.Errorf("preset %s: %w", p.Name, err)
+	if body, err = p.Sign(s, r, body, now); err != nil {
+		return nil, nil, err
 	}
-	setBody(r, body)
 	return r, body, nil
 }
 
-func sign(p producer.Producer, r *http.Request, body []byte, now time.Time) ([]byte, error) {
-	return signBy(p.Scheme, r, body, now)
+// Draft returns a delivery of the vendor before it is signed by [Preset.Sign], so that it can be
+// changed. An empty kind is the first of [Preset.Types], an empty id a random one. The body is
+// that of the type; two drafts of a type differ unless they have the same id and time.
+func (p Preset) Draft(s Settings, address, kind, id string, now time.Time) (*http.Request, []byte, error) {
+	if p.sample.body == "" {
+		return nil, nil, fmt.Errorf("preset %s: only the vendor can sign its deliveries", p.Name)
+	}
+	kind, id = cmp.Or(kind, p.Types()[0]), cmp.Or(id, rand.Text())
+	if strings.ContainsAny(kind+id, "\r\n") {
+		return nil, nil, errors.New("sample: type and id are one line each")
+	}
+	f := p.sample
+	data := p.samples().data(kind)
+	if whole, ok := strings.CutPrefix(data, "!"); ok {
+		f.body = whole
+	} else {
+		f.body = strings.Replace(f.body, "{data}", data, 1)
+	}
+	return f.request(address, kind, id, now, settingsIn(s))
+}
+
+// Sign signs a delivery as the vendor does, and returns the body, which changes if it contains
+// the signature. The request gets the body.
+func (p Preset) Sign(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
+	made := p.Open(s)
+	if made.Err != nil {
+		return nil, made.Err
+	}
+	var err error
+	switch {
+	case p.signWith == nil:
+		body, err = signBy(made.Scheme, r, body, now)
+	case s.SigningKey == nil:
+		err = errors.New("only the vendor can sign its deliveries")
+	default:
+		body, err = p.signWith(s, r, body, now)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("preset %s: %w", p.Name, err)
+	}
+	setBody(r, body)
+	return body, nil
 }
 
 // signBy signs r and returns the body, which changes if it contains the signature.
@@ -92,11 +118,13 @@ func setBody(r *http.Request, body []byte) {
 }
 
 // request fills in the placeholders.
-func (f sample) request(address, kind, id string, now time.Time) (*http.Request, []byte, error) {
+func (f sample) request(address, kind, id string, now time.Time, settings []string) (*http.Request, []byte, error) {
 	media := cmp.Or(f.media, "application/json")
+	made := append(madeFrom(id), settings...)
 	fill := func(text string, escape func(string) string) string {
-		return strings.NewReplacer("{id}", escape(id), "{type}", escape(kind), "{time}", now.UTC().Format(time.RFC3339),
-			"{unix}", strconv.FormatInt(now.Unix(), 10)).Replace(text)
+		return strings.NewReplacer(append(made, "{id}", escape(id), "{type}", escape(kind),
+			"{Type}", escape(title(kind)), "{time}", now.UTC().Format(time.RFC3339),
+			"{unix}", strconv.FormatInt(now.Unix(), 10))...).Replace(text)
 	}
 	inBody := jsonText
 	if strings.HasSuffix(media, "urlencoded") {
@@ -119,6 +147,17 @@ func (f sample) request(address, kind, id string, now time.Time) (*http.Request,
 		r.Header.Set(name, fill(value, func(s string) string { return s }))
 	}
 	return r, body, nil
+}
+
+// title writes a name as the vendors' headings do: merge_request is Merge Request.
+func title(name string) string {
+	words := strings.Split(name, "_")
+	for i, word := range words {
+		if word != "" {
+			words[i] = strings.ToUpper(word[:1]) + word[1:]
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // jsonText escapes text for a JSON string.

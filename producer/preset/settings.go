@@ -81,6 +81,10 @@ type Settings struct {
 	// Fetch gets the vendor's certificates and confirms subscriptions. Defaults to HTTPS to
 	// public addresses only, without redirects, within 5 seconds and 64 KiB.
 	Fetch func(ctx context.Context, address string) ([]byte, error)
+	// SigningKey signs samples of vendors that sign with a private key ([Preset.Sign]), and
+	// SigningKeyID names it in tokens.
+	SigningKey   crypto.Signer
+	SigningKeyID string
 	// Roots are the authorities of vendor certificates, in place of RootsPEM.
 	Roots *x509.CertPool
 	// PinnedKeys are public keys by the address of their certificate, which is then not fetched.

@@ -51,7 +51,7 @@ var shopifyEvents = Preset{
 
 func shopifySample(prefix, id string) sample {
 	return sample{
-		kind: "orders/create", body: `{"id":17,"name":"#1017","total_price":"24.50","currency":"EUR"}`,
+		body: `{{data}}`,
 		header: map[string]string{
 			prefix + "Topic": "{type}", prefix + id: "{id}", prefix + "Shop-Domain": "teapots.myshopify.com",
 		},

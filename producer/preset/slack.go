@@ -34,9 +34,9 @@ var slack = Preset{
 		}, s.Secrets)
 		p.Handshake = slackHandshake
 	},
-	sample: sample{kind: "app_mention",
+	sample: sample{
 		body: `{"type":"event_callback","team_id":"T17","event_id":"{id}","event_time":{unix},` +
-			`"event":{"type":"{type}","user":"U17","text":"is the tea ready?","channel":"C17"}}`},
+			`"event":{"type":"{type}",{data}}}`},
 }
 
 func slackHandshake(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {

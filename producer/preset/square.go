@@ -35,7 +35,6 @@ var square = Preset{
 		}
 		signedByHMAC(p, scheme, s.Secrets)
 	},
-	sample: sample{kind: "payment.created",
-		body: `{"merchant_id":"ML17","type":"{type}","event_id":"{id}","created_at":"{time}",` +
-			`"data":{"type":"payment","id":"payment-17"}}`},
+	sample: sample{
+		body: `{"merchant_id":"ML17","type":"{type}","event_id":"{id}","created_at":"{time}","data":{{data}}}`},
 }

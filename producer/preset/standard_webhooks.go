@@ -29,8 +29,8 @@ var standardWebhooks = Preset{
 	Deadline: "15-30 s", Wants: "2xx; about 76 h",
 	Uses: []string{"secrets"}, fields: []string{"Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 100*time.Hour, "webhook") },
-	sample: sample{kind: "order.created", header: map[string]string{"webhook-id": "{id}"},
-		body: `{"type":"{type}","timestamp":"{time}","data":{"order":17,"total":"24.50"}}`},
+	sample: sample{header: map[string]string{"webhook-id": "{id}"},
+		body: `{"type":"{type}","timestamp":"{time}","data":{{data}}}`},
 }
 
 // Svix receives webhooks sent through Svix: Standard Webhooks in svix-* fields, or webhook-* if
@@ -45,8 +45,8 @@ var svix = Preset{
 	Deadline: "15-30 s", Wants: "2xx; about 28 h",
 	Uses: []string{"secrets"}, fields: []string{"Svix-*", "Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 52*time.Hour, "svix", "webhook") },
-	sample: sample{kind: "order.created", header: map[string]string{"svix-id": "{id}"},
-		body: `{"type":"{type}","data":{"order":17,"total":"24.50"}}`},
+	sample: sample{header: map[string]string{"svix-id": "{id}"},
+		body: `{"type":"{type}","data":{{data}}}`},
 }
 
 func buildStandard(p *producer.Producer, s Settings, window time.Duration, prefixes ...string) {

@@ -38,7 +38,7 @@ var stripe = Preset{
 			}
 		}
 	},
-	sample: sample{kind: "payment_intent.succeeded",
+	sample: sample{
 		body: `{"id":"{id}","object":"event","created":{unix},"type":"{type}","livemode":false,` +
-			`"data":{"object":{"id":"pi_17","amount":2450,"currency":"eur"}}}`},
+			`"pending_webhooks":1,"data":{"object":{{data}}}}`},
 }

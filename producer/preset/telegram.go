@@ -28,10 +28,8 @@ var telegram = Preset{
 	build: func(p *producer.Producer, s Settings) {
 		withCredential(p, verify.HeaderValue("X-Telegram-Bot-Api-Secret-Token", s.Secrets...))
 	},
-	types: []string{"edited_message", "channel_post", "callback_query", "inline_query"},
-	sample: sample{kind: "message",
-		body: `{"update_id":"{id}","{type}":{"message_id":17,"date":{unix},"chat":{"id":17,"type":"private"},` +
-			`"text":"Is the tea ready?"}}`},
+	sample: sample{
+		body: `{"update_id":{n},"{type}":{{data}}}`},
 }
 
 // updateKind reads the name of the first member of an update other than update_id.

@@ -40,9 +40,9 @@ var twilio = Preset{
 	Wants: "2xx, the body counts; 1 retry",
 	Uses:  []string{"secrets"}, fields: []string{"X-Twilio-*", "I-Twilio-*"},
 	build: buildTwilio,
-	sample: sample{kind: "delivered", media: "application/x-www-form-urlencoded",
+	sample: sample{media: "application/x-www-form-urlencoded",
 		header: map[string]string{"I-Twilio-Idempotency-Token": "{id}"},
-		body:   `MessageSid=SM17&MessageStatus={type}&From=%2B15550017&To=%2B15550018&Body=tea+is+ready`},
+		body:   `{data}`},
 }
 
 func buildTwilio(p *producer.Producer, s Settings) {

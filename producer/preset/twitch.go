@@ -40,10 +40,8 @@ var twitch = Preset{
 		}, s.Secrets)
 		p.Handshake = twitchHandshake
 	},
-	types: []string{"channel.follow", "stream.offline", "channel.subscribe", "revocation"},
-	sample: sample{kind: "stream.online", header: map[string]string{"Twitch-Eventsub-Message-Id": "{id}"},
-		body: `{"subscription":{"id":"sub-17","status":"enabled","type":"{type}","version":"1"},` +
-			`"event":{"id":"17","broadcaster_user_id":"17","started_at":"{time}"}}`},
+	sample: sample{header: map[string]string{"Twitch-Eventsub-Message-Id": "{id}"},
+		body: `{"subscription":{"id":"sub-17","status":"enabled","type":"{type}","version":"1"},"event":{{data}}}`},
 }
 
 // twitchKind reads the type of the subscription, or "revocation" if it has ended.

@@ -27,8 +27,6 @@ var typeform = Preset{
 			Headers: []string{"Typeform-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Base64,
 		}, s.Secrets)
 	},
-	types: []string{"form_response_partial"},
-	sample: sample{kind: "form_response",
-		body: `{"event_id":"{id}","event_type":"{type}","form_response":{"form_id":"tea17","token":"t17",` +
-			`"submitted_at":"{time}","answers":[{"type":"text","text":"Oolong"}]}}`},
+	sample: sample{
+		body: `{"event_id":"{id}","event_type":"{type}","form_response":{"form_id":"tea17",{data}}}`},
 }

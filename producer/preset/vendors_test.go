@@ -28,7 +28,7 @@ func TestGitHubActionIsAnAttribute(t *testing.T) {
 	p := GitHub(testSecret)
 	const body = `{"action":"opened","number":17}`
 	r := fields(t, http.MethodPost, testHook, "X-GitHub-Event", "pull_request", "X-GitHub-Delivery", "d17")
-	if _, err := sign(p, r, []byte(body), testNow); err != nil {
+	if _, err := signBy(p.Scheme, r, []byte(body), testNow); err != nil {
 		t.Fatal(err)
 	}
 	items, _, err := receive(p, r, []byte(body), testNow)
@@ -86,7 +86,7 @@ func TestTwilioWithoutATokenGetsADigest(t *testing.T) {
 	p := Twilio(testSecret)
 	id := func(address string) string {
 		r := fields(t, http.MethodGet, address)
-		if _, err := sign(p, r, nil, testNow); err != nil {
+		if _, err := signBy(p.Scheme, r, nil, testNow); err != nil {
 			t.Fatal(err)
 		}
 		items, _, err := receive(p, r, nil, testNow)

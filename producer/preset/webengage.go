@@ -34,7 +34,7 @@ var webEngage = Preset{
 		}
 		p.SecretQuery = []string{"secret", "licenseCode"}
 	},
-	sample: sample{kind: "push_notification_click", query: "eventType={type}",
+	sample: sample{query: "eventType={type}",
 		header: map[string]string{"x-request-id": "{id}"},
-		body:   `{"response":{"data":{"userId":"u17"}}}`},
+		body:   `{{data}}`},
 }

@@ -62,10 +62,10 @@ var webSub = Preset{
 	Auth: "HMAC of the body", ID: "digest of the body", Wants: "2xx; up to the hub",
 	Uses: []string{"secrets", "subscriptions", "algs"}, fields: []string{"Link", "X-Hub-Signature"},
 	build: buildWebSub,
-	sample: sample{kind: "https://blog.example/feed", media: "application/atom+xml",
+	sample: sample{media: "application/atom+xml",
 		header: map[string]string{"Link": `<https://hub.example/>; rel="hub", <{type}>; rel="self"`},
 		body: `<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>Teapots</title>` +
-			`<id>urn:sample:{id}</id></feed>`},
+			`<id>urn:sample:17</id>{data}</feed>`},
 }
 
 const (

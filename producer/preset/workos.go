@@ -30,7 +30,6 @@ var workOS = Preset{
 			TimestampUnit: time.Millisecond, Encoding: verify.Hex, Content: "{timestamp}.{body}",
 		}, s.Secrets)
 	},
-	types: []string{"user.created", "dsync.user.created", "dsync.group.updated", "session.created"},
-	sample: sample{kind: "connection.activated",
-		body: `{"id":"{id}","event":"{type}","created_at":"{time}","data":{"object":"connection","id":"conn_17"}}`},
+	sample: sample{
+		body: `{"id":"{id}","event":"{type}","created_at":"{time}","data":{{data}}}`},
 }

@@ -36,7 +36,7 @@ var worldpay = Preset{
 			Encoding: cmp.Or(verify.Encoding(s.Encoding), verify.Hex),
 		})
 	},
-	sample: sample{kind: "authorized",
+	sample: sample{
 		body: `{"eventId":"{id}","eventTimestamp":"{time}","eventDetails":{"classification":"payment",` +
-			`"transactionReference":"order-17","type":"{type}","amount":{"value":2450,"currencyCode":"EUR"}}}`},
+			`"transactionReference":"order-17","type":"{type}","date":"2026-06-28",{data}}}`},
 }

@@ -27,6 +27,6 @@ var yooKassa = Preset{
 			p.Err = errors.New("notifications are not signed: allowed_ips must list the vendor's addresses")
 		}
 	},
-	sample: sample{kind: "payment.succeeded",
-		body: `{"type":"notification","event":"{type}","object":{"id":"{id}","status":"succeeded"}}`},
+	sample: sample{
+		body: `{"type":"notification","event":"{type}","object":{"id":"{id}",{data}}}`},
 }

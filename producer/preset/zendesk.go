@@ -35,8 +35,6 @@ var zendesk = Preset{
 			Encoding: verify.Base64, Content: "{timestamp}{body}",
 		}, s.Secrets)
 	},
-	types: []string{"zen:event-type:ticket.status_changed", "zen:event-type:user.created"},
-	sample: sample{kind: "zen:event-type:ticket.created",
-		header: map[string]string{"X-Zendesk-Webhook-Invocation-Id": "{id}"},
-		body:   `{"type":"{type}","id":"01J7Y1","time":"{time}","account_id":17,"detail":{"id":"17","subject":"Tea"}}`},
+	sample: sample{header: map[string]string{"X-Zendesk-Webhook-Invocation-Id": "{id}"},
+		body: `{"type":"{type}","id":"{uuid}","time":"{time}","account_id":17,"detail":{{data}}}`},
 }

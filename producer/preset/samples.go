@@ -1,0 +1,114 @@
+package preset
+
+import (
+	"crypto/sha256"
+	_ "embed" // samples.txt
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+//go:embed samples.txt
+var samplesText string
+
+// typeSample is an event type with what fills {data} of the preset's sample.
+type typeSample struct{ name, data string }
+
+// typeSamples are the documented types of a preset.
+type typeSamples struct {
+	docs  string // the page that documents them
+	types []typeSample
+	other string // the data of other types; "" is that of the first
+}
+
+// allSamples are the sections of samples.txt.
+var allSamples = sync.OnceValue(func() map[string]*typeSamples {
+	all := map[string]*typeSamples{}
+	var section *typeSamples
+	for line := range strings.Lines(samplesText) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if name, docs, ok := strings.Cut(strings.TrimPrefix(line, "["), "] "); ok && line[0] == '[' {
+			section = &typeSamples{docs: docs}
+			all[name] = section
+			continue
+		}
+		kind, data, _ := strings.Cut(line, ": ")
+		if kind == "*" {
+			section.other = data
+		} else {
+			section.types = append(section.types, typeSample{kind, data})
+		}
+	}
+	return all
+})
+
+// samples returns the documented types of the preset.
+func (p Preset) samples() *typeSamples {
+	if found := allSamples()[p.Name]; found != nil {
+		return found
+	}
+	return &typeSamples{types: []typeSample{{p.sample.kind, ""}}}
+}
+
+// data returns what fills {data} for a type.
+func (s *typeSamples) data(kind string) string {
+	for _, known := range s.types {
+		if known.name == kind {
+			return known.data
+		}
+	}
+	if s.other != "" {
+		return s.other
+	}
+	return s.types[0].data
+}
+
+// Types are the common event types of the vendor, not all of them; the first is that of a sample
+// without a type.
+func (p Preset) Types() []string {
+	var names []string
+	for _, known := range p.samples().types {
+		names = append(names, known.name)
+	}
+	return append(names, p.types...)
+}
+
+// TypesDocs is the address of the page that documents the types.
+func (p Preset) TypesDocs() string { return p.samples().docs }
+
+// TypeFrom returns where the type of an event is, in the syntax of the configuration, such as
+// "header:X-GitHub-Event".
+func (p Preset) TypeFrom() string {
+	if p.typeFrom != "" {
+		return p.typeFrom
+	}
+	made := p.described()
+	if made.Type == nil {
+		made = made.WithDefaults()
+	}
+	return fmt.Sprint(made.Type)
+}
+
+// KeySigned reports whether the vendor signs with a private key, so that a sample needs one of
+// yours ([Settings.SigningKey]) and a receiver that trusts it.
+func (p Preset) KeySigned() bool { return p.signWith != nil }
+
+// madeFrom returns the placeholders made from the identifier, which is not empty, so that another
+// identifier is another body.
+func madeFrom(id string) []string {
+	sum := sha256.Sum256([]byte(id))
+	digits := hex.EncodeToString(sum[:])
+	number := id
+	if strings.Trim(id, "0123456789") != "" || id[0] == '0' || len(id) > 15 {
+		number = "1"
+		for _, b := range sum[:11] {
+			number += string('0' + b%10)
+		}
+	}
+	uuid := digits[:8] + "-" + digits[8:12] + "-4" + digits[13:16] + "-8" + digits[17:20] + "-" + digits[20:32]
+	return []string{"{n}", number, "{hex}", digits[:32], "{sha}", digits[:40], "{uuid}", uuid}
+}

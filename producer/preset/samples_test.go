@@ -1,0 +1,151 @@
+package preset
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// sampleSettings are presetSettings, and settings with keys for the vendors that sign with one.
+func sampleSettings(t *testing.T) map[string]Settings {
+	t.Helper()
+	all := presetSettings()
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := map[string]crypto.PublicKey{snsSampleCert: rsaKey.Public(), payPalSampleCert: rsaKey.Public()}
+	google := Settings{Audience: []string{"https://hooks.example"}, Email: "a@b.example", SigningKey: rsaKey,
+		SigningKeyID: "k1", TokenKeys: tokenKeySet(t, "RS256", rsaKey.Public())}
+	bank := google
+	bank.Email, bank.Issuers = "", []string{"https://bank.example"}
+	bank.TokenKeys = tokenKeySet(t, "PS256", rsaKey.Public())
+	all["discord"] = Settings{Secrets: []string{hex.EncodeToString(public)}, SigningKey: edKey}
+	all["google-eventarc"], all["google-pubsub"], all["openbanking-uk"] = google, google, bank
+	all["yandex-pay"] = Settings{MerchantID: "m-17", SigningKey: ecKey, SigningKeyID: "k1",
+		TokenKeys: tokenKeySet(t, "ES256", ecKey.Public())}
+	all["aws-sns"] = Settings{Topics: []string{"arn:aws:sns:us-east-1:123456789012:tea"}, SigningKey: rsaKey,
+		PinnedKeys: pinned}
+	all["paypal"] = Settings{WebhookID: "17", SigningKey: rsaKey, PinnedKeys: pinned}
+	return all
+}
+
+// tokenKeySet is the key as an issuer publishes it (RFC 7517).
+func tokenKeySet(t *testing.T, alg string, key crypto.PublicKey) verify.TokenKeySet {
+	t.Helper()
+	b64 := base64.RawURLEncoding.EncodeToString
+	jwk := map[string]string{"kid": "k1", "alg": alg, "use": "sig"}
+	switch public := key.(type) {
+	case *rsa.PublicKey:
+		jwk["kty"], jwk["n"], jwk["e"] = "RSA", b64(public.N.Bytes()), "AQAB"
+	case *ecdsa.PublicKey:
+		point, err := public.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		jwk["kty"], jwk["crv"], jwk["x"], jwk["y"] = "EC", "P-256", b64(point[1:33]), b64(point[33:])
+	}
+	text, err := json.Marshal(map[string]any{"keys": []any{jwk}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := verify.ParseTokenKeys(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+var placeholder = regexp.MustCompile(`\{[A-Za-z]+\}`)
+
+// TestEveryDocumentedTypeIsAcceptedAsThatType: every preset has samples of all its types, and a
+// second sample is another event, by its signed bytes where bytes are signed.
+func TestEveryDocumentedTypeIsAcceptedAsThatType(t *testing.T) {
+	t.Parallel()
+	all := sampleSettings(t)
+	for _, p := range All() {
+		s, ok := all[p.Name]
+		if !ok {
+			t.Errorf("%s: no settings", p.Name)
+			continue
+		}
+		if !strings.HasPrefix(p.TypesDocs(), "https://") || p.TypeFrom() == "<nil>" {
+			t.Errorf("%s: types documented at %q, read from %q", p.Name, p.TypesDocs(), p.TypeFrom())
+		}
+		for _, kind := range append(p.Types(), "another") {
+			if kind == "another" && slices.Contains([]string{"aws-sns", "websub"}, p.Name) {
+				continue // unsigned, and a topic without a subscription
+			}
+			var ids []string
+			var signed []string
+			for range 2 {
+				r, body, err := p.Sample(s, testHook, kind, "", testNow)
+				if err != nil {
+					t.Errorf("%s %s: %v", p.Name, kind, err)
+					break
+				}
+				items, id, err := receive(p.Open(s), r, body, testNow.Add(time.Second))
+				if err != nil || len(items) != 1 || items[0].Type != kind {
+					t.Errorf("%s %s: %v %+v\n%s", p.Name, kind, err, items, body)
+					break
+				}
+				if media := r.Header.Get("Content-Type"); strings.HasSuffix(media, "json") && !json.Valid(body) {
+					t.Errorf("%s %s: not JSON: %s", p.Name, kind, body)
+				}
+				if left := placeholder.FindString(r.URL.RawQuery + fmt.Sprint(r.Header) + string(body)); left != "" {
+					t.Errorf("%s %s: %s is left: %s", p.Name, kind, left, body)
+				}
+				ids, signed = append(ids, items[0].ID), append(signed, string(id.Signed))
+			}
+			if len(ids) == 2 && (ids[0] == ids[1] || signed[0] == signed[1] && signed[0] != "") {
+				t.Errorf("%s %s: two samples are one event: %q", p.Name, kind, ids)
+			}
+		}
+	}
+}
+
+// TestSectionsOfSamplesArePresets finds a misspelt name.
+func TestSectionsOfSamplesArePresets(t *testing.T) {
+	t.Parallel()
+	for name := range allSamples() {
+		if _, ok := Find(name); !ok {
+			t.Errorf("samples.txt: no preset %q", name)
+		}
+	}
+}
+
+func TestASampleWithAnIdentifierIsReproducible(t *testing.T) {
+	t.Parallel()
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+		_, a, err := p.Draft(s, testHook, "", "17", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, b, err := p.Draft(s, testHook, "", "17", testNow)
+		if err != nil || string(a) != string(b) {
+			t.Errorf("%v: %s and %s", err, a, b)
+		}
+	})
+}
