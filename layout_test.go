@@ -18,8 +18,9 @@ const module = "github.com/eyelet-dev/eyelet"
 var imports = map[string][]string{
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "replay", "inspect",
-		"internal/descriptors", "internal/httpfile", "testdata", "cmd/eyelet/internal/atomicfile",
-		"cmd/eyelet/internal/config", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/opsapi",
+		"internal/descriptors", "internal/httpfile", "internal/strictjson", "testdata",
+		"cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/config", "cmd/eyelet/internal/forward",
+		"cmd/eyelet/internal/opsapi",
 		"cmd/eyelet/internal/opsclient", "cmd/eyelet/internal/server", "cmd/eyelet/internal/torture",
 		"cmd/eyelet/internal/usage",
 	},

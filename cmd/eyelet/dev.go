@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,28 +14,37 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/testdata"
 )
 
 type devCmd struct {
 	*program
-	config, listen, format string
-	once                   bool
+	senderFlags
+	listen, format string
+	once, watch    bool
 }
 
 func devCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "dev [FILE.http ...]", Short: "Try Eyelet without any configuration",
+		Use: "dev [FILE|DIR...]", Short: "Try Eyelet without any configuration",
 		Long: "Starts a receiver with a store of its own, sends it recorded deliveries over HTTP, each at the time\n" +
-			"of its recording, and prints the result of each. Exits 1 when a result is not the expected one.\n" +
-			"Without --once it then continues to serve, with new keys.",
-		Example: "  eyelet dev --once\n  eyelet dev --once testdata/shop/*.http\n  eyelet dev --config eyelet.yaml " +
-			"my/*.http",
+			"of its recording, and prints the result of each. Exits 1 when a result is not the expected one, or no\n" +
+			"endpoint received a delivery. Without --once it then continues to serve, with new keys.\n\n" +
+			payloadHelp + "\n\n" +
+			"With --config the producers and handlers are those of the file: the handlers run, and their output\n" +
+			"and outcome are shown. Afterwards its endpoints are served, with the temporary store.",
+		Example: "  eyelet dev --once\n  eyelet dev --once testdata/shop/*.http\n  eyelet dev fixtures/\n" +
+			"  eyelet dev --config eyelet.yaml --watch fixtures/",
 	}
 	f := &devCmd{program: p}
 	c.Flags().StringVar(&f.config, "config", "", "configuration for recordings of your own (default: that of the "+
 		"bundled ones)")
 	c.Flags().BoolVar(&f.once, "once", false, "end after the deliveries")
+	c.Flags().BoolVar(&f.watch, "watch", false, "then send each file again that changes, until Ctrl-C")
+	c.Flags().StringVar(&f.producer, "producer", "", "producer of payloads (default: from the file's path)")
+	c.Flags().StringVar(&f.key, "key", "", "file with the private key to sign payloads with")
+	c.Flags().StringVar(&f.keyID, "keyid", "", "id of the key")
 	c.Flags().StringVar(&f.listen, "serve-at", "",
 		"address to serve at afterwards (default "+config.DefaultListen+", or a free port)")
 	format := outputFlag(c)
@@ -51,25 +61,40 @@ func (f *devCmd) run(ctx context.Context, files []string) (err error) {
 		return usage.Errorf("set TMPDIR to a folder that is writable", "no folder for the store: %s", usage.Cause(err))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	paths := files
+	before := fileStates(paths)
+	if files, err = expandFolders(paths); err != nil {
+		return err
+	}
 	recs, err := devRecordings(files)
 	if err != nil {
 		return err
 	}
-	s, err := f.settings(dir)
+	s, err := f.settings(dir, recs)
 	if err != nil {
 		return err
 	}
-	if err := f.sendRecordings(ctx, s, recs); err != nil || f.once || ctx.Err() != nil {
+	err = f.sendRecordings(ctx, s, recs, func(again func(files []string)) {
+		if f.watch && !f.once {
+			f.eprintf("watching %s; Ctrl-C ends it\n", strings.Join(paths, " "))
+			watchFiles(ctx, paths, before, again)
+		}
+	})
+	if err != nil || f.once || ctx.Err() != nil {
 		return err
+	}
+	if f.config != "" {
+		return f.serveConfigured(ctx, s)
 	}
 	return f.serve(ctx, dir)
 }
 
 // devRecording is a recording that dev sends.
 type devRecording struct {
-	*httpfile.File
-	expect   expectation
-	tampered string // how the file differs from its sha256 note
+	*httpfile.File // with the name only if it is a payload
+	payload        *payload
+	expect         expectation
+	tampered       string // how the file differs from its sha256 note
 }
 
 // devRecordings reads the named recordings, or the bundled ones, and returns the errors of all.
@@ -81,6 +106,16 @@ func devRecordings(files []string) ([]devRecording, error) {
 	var found usage.Errors
 	var recs []devRecording
 	for _, name := range files {
+		if !bundled && isPayload(name) {
+			some, err := readPayloads(name)
+			if ms, ok := usage.Find(err); ok {
+				found = append(found, ms...)
+			}
+			for _, one := range some {
+				recs = append(recs, devRecording{File: &httpfile.File{Name: one.name}, payload: &one})
+			}
+			continue
+		}
 		rec, err := devRecordingFrom(name, bundled)
 		if ms, ok := usage.Find(err); ok {
 			found = append(found, ms...)
@@ -118,7 +153,8 @@ func devRecordingFrom(name string, bundled bool) (rec devRecording, err error) {
 }
 
 // settings returns the settings for the recordings, with a store in dir.
-func (f *devCmd) settings(dir string) (*config.Settings, error) {
+// Without --config, presets that only payloads need get new secrets.
+func (f *devCmd) settings(dir string, recs []devRecording) (*config.Settings, error) {
 	src := config.Source{File: f.config, Environ: f.Environ}
 	if f.config == "" {
 		keys := filepath.Join(dir, "bundled")
@@ -128,6 +164,9 @@ func (f *devCmd) settings(dir string) (*config.Settings, error) {
 		}
 		// the environment does not change the bundled settings
 		src = config.Source{File: filepath.Join(keys, "eyelet.yaml")}
+		if err := f.addPresets(src.File, recs); err != nil {
+			return nil, err
+		}
 	}
 	s, err := src.Load()
 	if err != nil {
@@ -135,6 +174,42 @@ func (f *devCmd) settings(dir string) (*config.Settings, error) {
 	}
 	s.Store = "badger:" + filepath.Join(dir, "store")
 	return s, nil
+}
+
+// addPresets adds the presets of payloads to the configuration, with new secrets.
+func (f *devCmd) addPresets(file string, recs []devRecording) error {
+	s, err := config.Source{File: file}.Load()
+	if err != nil {
+		return err
+	}
+	have := producerNames(s)
+	var producers, handlers strings.Builder
+	for _, rec := range recs {
+		if rec.payload == nil {
+			continue
+		}
+		name, _ := rec.payload.origin(f.producer, append(presetNames(), have...))
+		if name == "" || slices.Contains(have, name) {
+			continue
+		}
+		vendor, ok := preset.Find(name)
+		if !ok {
+			return usage.Errorf("write --config FILE, with your producers", "%s: %q is not a preset", rec.Name, name)
+		}
+		settings, err := freshSettings(vendor)
+		if err != nil {
+			return err
+		}
+		have = append(have, name)
+		producers.WriteString("  " + name + ": {preset: " + name + ", " + settings.yaml() + "}\n")
+		handlers.WriteString("  - {producer: " + name + ", type: \"*\", stdout: true}\n")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || producers.Len() == 0 {
+		return err
+	}
+	whole := strings.Replace(string(text), "\nhandlers:\n", producers.String()+"\nhandlers:\n"+handlers.String(), 1)
+	return os.WriteFile(file, []byte(whole), 0o600)
 }
 
 // goRun returns the command that runs this binary again.

@@ -88,7 +88,7 @@ func TestTheGeneratorWritesTheBundledRecordings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n != len(testdata.Deliveries())+6 {
+	if n != len(testdata.Deliveries())+9 {
 		t.Errorf("the generator wrote %d files, and %d recordings are bundled", n, len(testdata.Deliveries()))
 	}
 }

@@ -38,6 +38,9 @@ type devResult struct {
 	Why      string   `json:"why,omitempty"`
 	OK       bool     `json:"ok"`
 	Misses   []string `json:"misses,omitempty"`
+	// Handlers are the outcomes of the handlers, with --config.
+	Handlers []devOutcome `json:"handlers,omitempty"`
+	Printed  string       `json:"printed,omitempty"` // by the handlers
 }
 
 // devClock starts at the time of each recording.
@@ -71,6 +74,9 @@ type devRun struct {
 	address  string
 	pass     string // the pass of our own deliveries
 	observed chan receiver.Observation
+	settings *config.Settings
+	flags    senderFlags
+	printed  *printed // by the handlers; nil without --config
 }
 
 // passHeader carries the pass. The keys of the bundled deliveries are public, so only deliveries
@@ -78,30 +84,49 @@ type devRun struct {
 const passHeader = "Eyelet-Dev-Pass"
 
 // sendRecordings sends the recordings, prints the results, and checks the content of the store.
-func (f *devCmd) sendRecordings(ctx context.Context, s *config.Settings, recs []devRecording) (err error) {
-	run, err := newDevRun(ctx, f.program, s)
+// Then it calls watch, with a function that sends files again.
+func (f *devCmd) sendRecordings(ctx context.Context, s *config.Settings, recs []devRecording,
+	watch func(again func(files []string))) (err error) {
+	var out *printed
+	if f.config != "" {
+		out = &printed{}
+	}
+	run, err := newDevRun(ctx, f.program, s, out)
 	if err != nil {
 		return err
 	}
+	run.flags = f.senderFlags
 	defer func() { err = errors.Join(err, run.close()) }() //nolint:contextcheck // closing takes its own time
 	if err := run.checkProducers(recs); err != nil {
 		return err
 	}
 	screen := f.newScreen(recs)
-	var outcomes []devResult
-	var missed []string
-	for _, rec := range recs {
-		o, err := run.deliver(ctx, rec)
-		if err != nil {
-			return failf("%s: %v", rec.Name, err)
+	err = run.sendAll(ctx, recs, screen)
+	watch(func(files []string) {
+		again, err := devRecordings(files)
+		if err == nil {
+			err = run.sendSome(ctx, again, screen, nil)
 		}
-		outcomes = append(outcomes, o)
+		if err != nil {
+			f.explain(err)
+		}
+	})
+	return err
+}
+
+// sendAll sends the recordings and checks the content of the store.
+func (r *devRun) sendAll(ctx context.Context, recs []devRecording, screen *devScreen) error {
+	var outcomes []devResult
+	if err := r.sendSome(ctx, recs, screen, &outcomes); err != nil {
+		return err
+	}
+	var missed []string
+	for _, o := range outcomes {
 		if !o.OK {
 			missed = append(missed, o.File)
 		}
-		screen.delivery(o)
 	}
-	wrongs, stored, err := run.compare(ctx, outcomes)
+	wrongs, stored, err := r.compare(ctx, outcomes)
 	if err != nil {
 		return failf("the store cannot be read: %v", err)
 	}
@@ -115,9 +140,32 @@ func (f *devCmd) sendRecordings(ctx context.Context, s *config.Settings, recs []
 	return nil
 }
 
-func newDevRun(ctx context.Context, p *program, s *config.Settings) (run *devRun, err error) {
-	run = &devRun{clock: &devClock{}, pass: rand.Text(), observed: make(chan receiver.Observation, 1024)}
-	if run.plan, err = s.Build(ctx, config.BuildOptions{Stdout: io.Discard, TestKeys: true}); err != nil {
+// sendSome sends recordings, prints the results and adds them to outcomes, which may be nil.
+func (r *devRun) sendSome(ctx context.Context, recs []devRecording, screen *devScreen, outcomes *[]devResult) error {
+	for _, rec := range recs {
+		o, err := r.deliver(ctx, rec)
+		if _, ok := usage.Find(err); ok {
+			return err
+		} else if err != nil {
+			return failf("%s: %v", rec.Name, err)
+		}
+		if outcomes != nil {
+			*outcomes = append(*outcomes, o)
+		}
+		screen.delivery(o)
+	}
+	return nil
+}
+
+// newDevRun opens a receiver. What handlers print goes to out, unless it is nil.
+func newDevRun(ctx context.Context, p *program, s *config.Settings, out *printed) (run *devRun, err error) {
+	run = &devRun{clock: &devClock{}, pass: rand.Text(), observed: make(chan receiver.Observation, 1024), settings: s,
+		printed: out}
+	o := config.BuildOptions{Stdout: io.Discard, TestKeys: true}
+	if out != nil {
+		o.Stdout, o.ExecOutput = out, out
+	}
+	if run.plan, err = s.Build(ctx, o); err != nil {
 		return nil, err
 	}
 	defer func() { //nolint:contextcheck // closing takes its own time
@@ -200,9 +248,18 @@ func (r *devRun) checkProducers(recs []devRecording) error {
 
 // deliver sends one recording and compares its result with the expectation.
 func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, error) {
-	r.clock.start(rec.expect.now)
 	o := devResult{File: rec.Name, Producer: rec.Note("producer"), About: rec.Note("about")}
-	res, err := replay.Send(ctx, rec.File, replay.Options{URL: r.address, Header: http.Header{passHeader: {r.pass}}})
+	options := replay.Options{URL: r.address, Header: http.Header{passHeader: {r.pass}}}
+	if rec.payload != nil {
+		rec.expect.now = time.Now()
+		var err error
+		rec.File, o.Producer, err = r.sign(*rec.payload, &options) //nolint:contextcheck // nothing is sent
+		if err != nil {
+			return o, err
+		}
+	}
+	r.clock.start(rec.expect.now)
+	res, err := replay.Send(ctx, rec.File, options)
 	if err != nil {
 		return o, err
 	}
@@ -217,6 +274,15 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, erro
 	}
 	o.Verdict = verdictFor(o.Status, o.Code)
 	o.Misses = rec.expect.misses(o)
+	if rec.expect.verdict == "" {
+		o.Misses = append(o.Misses, r.unexpected(o, rec)...)
+	}
+	if r.printed != nil && o.Verdict == verdictNew {
+		if o.Handlers, err = r.outcomes(ctx, o.Event); err != nil {
+			return o, err
+		}
+		o.Printed = r.printed.take()
+	}
 	if rec.tampered != "" {
 		o.Misses = append(o.Misses, rec.tampered)
 	}

@@ -20,7 +20,7 @@ func bundledRun(t *testing.T) *devRun {
 		t.Fatal(err)
 	}
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	run, err := newDevRun(context.Background(), p, s)
+	run, err := newDevRun(context.Background(), p, s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

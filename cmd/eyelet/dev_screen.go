@@ -13,10 +13,12 @@ type devScreen struct {
 	json   bool
 	colour bool
 	width  int // of the longest file name
+
+	handlers bool // their outcomes are known
 }
 
 func (f *devCmd) newScreen(recs []devRecording) *devScreen {
-	s := &devScreen{out: f.Out, json: f.format == "json", colour: f.terminal(f.Out)}
+	s := &devScreen{out: f.Out, json: f.format == "json", colour: f.terminal(f.Out), handlers: f.config != ""}
 	for _, rec := range recs {
 		s.width = max(s.width, len(rec.Name))
 	}
@@ -55,6 +57,15 @@ func (s *devScreen) delivery(o devResult) {
 		o.Status, sanitize(why))
 	for _, miss := range o.Misses {
 		s.printf("       %s\n", sanitize(miss))
+	}
+	for _, handler := range o.Handlers {
+		s.printf("       %s\n", sanitize(handler.text()))
+	}
+	if o.Handlers == nil && s.handlers && o.Verdict == verdictNew {
+		s.printf("       no handler matches the type %s\n", sanitize(o.Type))
+	}
+	for line := range strings.Lines(o.Printed) {
+		s.printf("       | %s\n", sanitize(strings.TrimRight(line, "\r\n")))
 	}
 	if !o.OK && o.Why != "" {
 		s.printf("       why: %s\n", sanitize(o.Why))

@@ -55,6 +55,29 @@ func (f *devCmd) serve(ctx context.Context, dir string) error {
 	return srv.Run(ctx)
 }
 
+// serveConfigured serves the endpoints of --config until ctx ends, with the store of the deliveries
+// before.
+func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error {
+	if f.listen != "" {
+		s.Listen = f.listen
+	}
+	s.Log.Level = "warn"
+	o, err := f.serverOptions(ctx, s)
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(ctx, o)
+	if err != nil {
+		return err
+	}
+	f.printf("\nserving at %s, as configured in %s; the store is removed at Ctrl-C\n\n", s.Listen, s.File)
+	for _, name := range producerNames(s) {
+		f.printf("  %-20s  /webhooks/%s\n", name, name)
+	}
+	f.printf("\n")
+	return srv.Run(ctx)
+}
+
 // freeAddress returns the wanted address; without one the default, or one with a free port.
 func freeAddress(ctx context.Context, wanted, usual string) (string, error) {
 	tries := []string{usual, "127.0.0.1:0"}
@@ -112,9 +135,8 @@ func (f *devCmd) printCommands(listen, dir string, secrets map[string]string) {
 	}
 	f.printf("  policy                http://%s/policy\n\n", listen)
 	f.printf("  echo '{\"type\":\"order.paid\",\"total\":\"129.00\"}' | %s send - --config %s --producer shop --key "+
-		"%s --id order-1\n",
+		"%s\n",
 		run, file, filepath.Join(dir, "shop.pem"))
-	f.printf("  echo '{\"zen\":\"Keep it simple\"}' | %s send - --config %s --producer github -H 'X-GitHub-Event: "+
-		"ping'\n", run, file)
+	f.printf("  %s send github push --config %s --producer github\n", run, file)
 	f.printf("  %s events list --config %s\n\n", run, file)
 }

@@ -11,18 +11,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 func producersCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "producers", Short: "List the presets", Args: cobra.NoArgs,
+		Use: "producers [PRESET]", Short: "List the presets, or the event types of one", Args: cobra.MaximumNArgs(1),
 		Long: "Lists the producers that `preset: NAME` knows: how they authenticate, where the identifier of an\n" +
 			"event is, how long it is remembered, how soon they expect a response, what they accept as one, and\n" +
-			"how long they retry, and common event types. -o json adds the settings and the documentation.",
+			"how long they retry, and three event types. -o json adds the settings and the documentation.\n\n" +
+			"With the name of a PRESET, lists its common event types, which `eyelet send PRESET TYPE` can send,\n" +
+			"where a delivery has its type, and the page that documents the types.",
+		Example:   "  eyelet producers\n  eyelet producers shopify",
+		ValidArgs: presetNames(),
 	}
 	format := outputFlag(c)
-	c.RunE = func(*cobra.Command, []string) error {
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return p.printTypes(args[0], *format)
+		}
 		if *format == "json" {
 			return printPresets(p.Out)
 		}
@@ -31,11 +39,34 @@ func producersCommand(p *program) *cobra.Command {
 		for _, known := range preset.All() {
 			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID,
 				hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class(),
-				strings.Join(known.Types(), " "))
+				strings.Join(known.Types()[:min(3, len(known.Types()))], ", "))
 		}
 		return t.Flush()
 	}
 	return c
+}
+
+// printTypes prints the event types of one preset.
+func (p *program) printTypes(name, format string) error {
+	known, ok := preset.Find(name)
+	if !ok {
+		return usage.Errorf(usage.DidYouMean(name, presetNames()), "unknown preset %q", name)
+	}
+	if format == "json" {
+		return json.NewEncoder(p.Out).Encode(map[string]any{"preset": known.Name, "types": known.Types(),
+			"type_from": known.TypeFrom(), "types_docs": known.TypesDocs()})
+	}
+	_, err := fmt.Fprintf(p.Out, "%s reads the type from %s\ncommon types, documented at %s:\n  %s\n", known.Name,
+		known.TypeFrom(), known.TypesDocs(), strings.Join(known.Types(), "\n  "))
+	return err
+}
+
+func presetNames() []string {
+	var names []string
+	for _, known := range preset.All() {
+		names = append(names, known.Name)
+	}
+	return names
 }
 
 func printPresets(w io.Writer) error {
@@ -45,7 +76,8 @@ func printPresets(w io.Writer) error {
 			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": known.Window().String(),
 			"deadline": known.Deadline,
 			"wants":    known.Wants, "identity": known.Class().String(), "settings": append([]string{}, known.Uses...),
-			"types": append([]string{}, known.Types()...), "docs": known.Docs,
+			"types": append([]string{}, known.Types()...), "type_from": known.TypeFrom(),
+			"types_docs": known.TypesDocs(), "docs": known.Docs,
 		})
 		if err != nil {
 			return err

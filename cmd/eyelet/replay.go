@@ -5,13 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -22,14 +26,20 @@ type replayCmd struct {
 	handlers                bool
 	sign, asRecorded, plain bool
 	progress                bool
+	set                     []string // settings of presets, from `send`
 }
+
+// payloadHelp says what commands do with folders and JSON.
+const payloadHelp = "A folder means every .http, .json and .ndjson file below it. JSON is a payload (in .ndjson,\n" +
+	"each line), which is signed by the producer of --producer, else by the one that a folder of its path or\n" +
+	"the beginning of its name names: stripe/refund.json, github/push.json, shop-order.json."
 
 func replayCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "replay FILE...", Short: "Send recorded deliveries again", Args: cobra.MinimumNArgs(1),
+		Use: "replay FILE|DIR...", Short: "Send recorded deliveries again", Args: cobra.MinimumNArgs(1),
 		Long: "Sends recorded deliveries (FILE.http, as `eyelet events raw` writes them) again, in the order of\n" +
 			"the arguments: to a URL with --to, as they were recorded or with --sign signed afresh; or with\n" +
-			"--handlers to the handlers of their events, which are reopened.\n\n" +
+			"--handlers to the handlers of their events, which are reopened.\n\n" + payloadHelp + "\n\n" +
 			"A delivery to a URL carries the fields " + replay.FieldOriginalEvent + ",\n" +
 			replay.FieldOriginalAccepted + " and " + replay.FieldOriginalAttempt + ", which no signature\n" +
 			"covers. A receiver that knows the event answers from its store; one that checks the time of\n" +
@@ -57,25 +67,26 @@ func replayCommand(p *program) *cobra.Command {
 	flags.BoolVar(&f.progress, "progress", false, "print progress even without a terminal")
 	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return []string{"http"}, cobra.ShellCompDirectiveFilterFileExt
+		return []string{"http", "json", "ndjson"}, cobra.ShellCompDirectiveFilterFileExt
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
+		if err := f.check(slices.ContainsFunc(args, isPayload)); err != nil {
 			return err
 		}
-		recs, err := readRecordings(args)
+		all, err := readDeliveries(args)
 		if err != nil {
 			return err
 		}
 		if f.handlers {
-			return f.toHandlers(c, recs)
+			return f.toHandlers(c, all)
 		}
-		return f.toURL(c, recs)
+		return f.toURL(c, all)
 	}
 	return c
 }
 
-func (f *replayCmd) check() error {
+// check checks the flags. Payloads are always signed.
+func (f *replayCmd) check(hasPayloads bool) error {
 	switch {
 	case f.handlers == (f.to != ""):
 		return usage.Errorf("write --to URL, or --handlers", "a replay goes either to a URL or to the handlers")
@@ -84,7 +95,7 @@ func (f *replayCmd) check() error {
 			"handlers get the stored event, without a signature")
 	case f.sign && f.asRecorded:
 		return usage.Errorf("leave one of them out", "--sign and --as-recorded are both given")
-	case !f.sign && (f.key != "" || f.secretFile != "" || f.keyID != "" || f.producer != ""):
+	case !f.sign && !hasPayloads && (f.key != "" || f.secretFile != "" || f.keyID != "" || f.producer != ""):
 		return usage.Errorf("write --sign too", "there is a key, but --sign is missing")
 	case f.handlers:
 		return nil
@@ -95,26 +106,49 @@ func (f *replayCmd) check() error {
 	return nil
 }
 
-// readRecordings reads all files before the first is sent, so that an error in the last sends
-// none.
-func readRecordings(files []string) ([]*replay.Recording, error) {
-	var recs []*replay.Recording
+// outgoing is a delivery in a file: a recording, or else a payload.
+type outgoing struct {
+	rec     *replay.Recording
+	payload payload
+}
+
+// readDeliveries reads all files, and those of folders, before the first is sent, so that an error
+// in the last sends none.
+func readDeliveries(paths []string) ([]outgoing, error) {
+	files, err := expandFolders(paths)
+	if err != nil {
+		return nil, err
+	}
+	var all []outgoing
 	var found usage.Errors
 	for _, file := range files {
-		rec, err := readRecording(file)
+		var err error
+		if isPayload(file) {
+			var some []payload
+			some, err = readPayloads(file)
+			for _, one := range some {
+				all = append(all, outgoing{payload: one})
+			}
+		} else {
+			var rec *replay.Recording
+			rec, err = readRecording(file)
+			all = append(all, outgoing{rec: rec})
+		}
 		if ms, ok := usage.Find(err); ok {
 			found = append(found, ms...)
-			continue
 		}
-		recs = append(recs, rec)
 	}
-	return recs, found.Err()
+	return all, found.Err()
 }
 
 // toHandlers reopens the events of the recordings.
-func (f *replayCmd) toHandlers(c *cobra.Command, recs []*replay.Recording) error {
+func (f *replayCmd) toHandlers(c *cobra.Command, all []outgoing) error {
 	var events []selected
-	for _, rec := range recs {
+	for _, d := range all {
+		rec := d.rec
+		if rec == nil {
+			return usage.Errorf("`eyelet send` sends it", "%s is a payload, and no stored event", d.payload.name)
+		}
 		event := rec.Note("event")
 		if event == "" {
 			return usage.Errorf("`eyelet events raw` writes it; other recordings are sent with --to",
@@ -142,16 +176,24 @@ type replayed struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// toURL sends the recordings to a URL.
-func (f *replayCmd) toURL(c *cobra.Command, recs []*replay.Recording) error {
+// toURL sends the deliveries to a URL.
+func (f *replayCmd) toURL(c *cobra.Command, all []outgoing) error {
 	signers := map[string]*sender{}
+	var recs []*replay.Recording
 	var options []replay.Options
-	for _, rec := range recs {
-		o, err := f.options(c, rec, signers)
+	for _, d := range all {
+		rec := d.rec
+		var o replay.Options
+		var err error
+		if rec == nil {
+			rec, o, err = f.signed(c, d.payload, signers)
+		} else {
+			o, err = f.options(c, rec, signers)
+		}
 		if err != nil {
 			return err
 		}
-		options = append(options, o)
+		recs, options = append(recs, rec), append(options, o)
 	}
 	client := replay.NewClient()
 	defer client.CloseIdleConnections()
@@ -159,7 +201,7 @@ func (f *replayCmd) toURL(c *cobra.Command, recs []*replay.Recording) error {
 	var outcomes []forward.Outcome
 	for i, rec := range recs {
 		options[i].Client = client
-		if f.sign {
+		if options[i].Sign != nil {
 			options[i].Now = time.Now()
 		}
 		r, err := replay.Send(c.Context(), rec, options[i])
@@ -192,19 +234,9 @@ func (f *replayCmd) options(c *cobra.Command, rec *replay.Recording, signers map
 	if !f.sign {
 		return o, nil
 	}
-	name := cmp.Or(f.producer, rec.Note("producer"))
-	from, ok := signers[name]
-	if !ok {
-		flags := f.senderFlags
-		flags.url, flags.producer = f.to, ""
-		if f.config != "" || f.key == "" && f.secretFile == "" {
-			flags.producer = name
-		}
-		var err error
-		if from, err = newSender(c, f.program, flags); err != nil {
-			return o, err
-		}
-		signers[name] = from
+	from, err := f.sender(c, cmp.Or(f.producer, rec.Note("producer")), signers)
+	if err != nil {
+		return o, err
 	}
 	if from.sign == nil {
 		return o, usage.Errorf("give --key or --secret-file, or --config whose producer has a secret",
@@ -212,6 +244,77 @@ func (f *replayCmd) options(c *cobra.Command, rec *replay.Recording, signers map
 	}
 	o.Sign, o.SignedURL = from.sign, from.signedURL
 	return o, nil
+}
+
+// sender returns the signer of a producer.
+func (f *replayCmd) sender(c *cobra.Command, name string, signers map[string]*sender) (*sender, error) {
+	if from, ok := signers[name]; ok {
+		return from, nil
+	}
+	flags := f.senderFlags
+	flags.url, flags.producer = f.to, ""
+	if f.config != "" || f.key == "" && f.secretFile == "" && len(f.set) == 0 {
+		flags.producer = name
+	}
+	from, err := newSender(c, f.program, flags)
+	if err == nil {
+		from.keyID = f.keyID
+		signers[name] = from
+	}
+	return from, err
+}
+
+// signed makes a delivery of a payload, signed by the producer that its path or --producer names.
+func (f *replayCmd) signed(c *cobra.Command, p payload, signers map[string]*sender) (*replay.Recording, replay.Options,
+	error) {
+	known := presetNames()
+	if f.config != "" {
+		s, err := f.source(c, f.config).Load()
+		if err != nil {
+			return nil, replay.Options{}, err
+		}
+		known = producerNames(s)
+	}
+	name, kind := p.origin(f.producer, known)
+	if name == "" {
+		return nil, replay.Options{}, noOrigin(p, known)
+	}
+	from, err := f.sender(c, name, signers)
+	if err != nil {
+		return nil, replay.Options{}, err
+	}
+	if from.config == nil {
+		from.config = &config.Producer{Name: name}
+		if vendor, ok := preset.Find(name); ok {
+			samples := &sendCmd{program: f.program, set: f.set}
+			from.config = nil // the settings are those of the flags
+			set, err := samples.sampleSettings(vendor, from)
+			if err != nil {
+				return nil, replay.Options{}, err
+			}
+			from.config = &config.Producer{Name: name, Preset: name, PresetSettings: set}
+		}
+	}
+	rec, base, unsigned, err := from.delivery(p, kind)
+	o := replay.Options{URL: base, SignedURL: from.signedURL}
+	if unsigned {
+		o.Sign = from.sign
+	}
+	return rec, o, err
+}
+
+// noOrigin is the error of a payload whose producer is unknown.
+func noOrigin(p payload, known []string) error {
+	return usage.Errorf("move it into a folder with the name of one, as in stripe/, or write --producer; there are: "+
+		strings.Join(known, ", "), "%s: its path names no producer", p.name)
+}
+
+func producerNames(s *config.Settings) []string {
+	var names []string
+	for i := range s.Producers {
+		names = append(names, s.Producers[i].Name)
+	}
+	return names
 }
 
 func (f *replayCmd) print(line replayed) error {

@@ -95,10 +95,13 @@ func (p *program) command() *cobra.Command {
 			"before it acknowledges it, and runs its handlers until there is an outcome.\n\n" +
 			"Begin with `eyelet dev`, which needs no configuration.",
 		SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.NoArgs,
+		Args:    cobra.NoArgs,
+		Version: versionLine(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
-		serveCommand(p), devCommand(p), sendCommand(p), verifyCommand(p), eventsCommand(p), targetsCommand(p),
+		serveCommand(p), devCommand(p), listenCommand(p), initCommand(p), sendCommand(p),
+		verifyCommand(p), eventsCommand(p), targetsCommand(p),
 		deadCommand(p), replayCommand(p),
 		configCommand(p), keygenCommand(p), producersCommand(p), versionCommand(p),
 		storeCommand(p), tortureCommand(p), tortureChildCommand(p),

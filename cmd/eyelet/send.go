@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,17 +27,19 @@ import (
 type sendCmd struct {
 	*program
 	senderFlags
+	bodyEdits
 	id, contentType, output string
-	fresh                   bool
+	fresh, watch            bool
 	header, set             []string
 }
 
 func sendCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "send FILE | PRESET [TYPE]", Short: "Sign a delivery and send it", Args: cobra.RangeArgs(1, 2),
+		Use: "send FILE | DIR... | PRESET [TYPE]", Short: "Sign a delivery and send it", Args: cobra.MinimumNArgs(1),
 		Long: "Sends a recorded delivery (FILE.http) as it is, or signed afresh if there is a key or --sign. Any\n" +
 			"other FILE (\"-\" is standard input) is a payload that is signed and sent. The name of a PRESET\n" +
-			"sends a sample of that vendor, of the given or a usual TYPE, to any URL.\n\n" +
+			"sends a sample of that vendor, of the given or a usual TYPE, to any URL; every sample is a new event,\n" +
+			"unless --id and --now say otherwise. `eyelet producers PRESET` lists types.\n\n" + payloadHelp + "\n\n" +
 			"The key is that of --key (a private key in PEM), --secret-file, or a producer in --config. --set\n" +
 			"gives further settings of a preset, as in eyelet.yaml. Exits 0 when the delivery was accepted (a\n" +
 			"duplicate is), 75 when it may be accepted later (transient: 503, 409 to an Idempotency-Key, no\n" +
@@ -46,6 +49,8 @@ func sendCommand(p *program) *cobra.Command {
 			"  eyelet send stripe charge.refunded --secret-file stripe.secret --url http://127.0.0.1:9000/hooks\n" +
 			"  eyelet send chargebee --set username=kettle --set password_file=p.txt --url http://127.0.0.1:9000/\n" +
 			"  eyelet send github push --config eyelet.yaml --producer gh\n" +
+			"  eyelet send stripe invoice.paid --override data.object.amount_paid=5 --secret-file stripe.secret\n" +
+			"  eyelet send fixtures/ --watch --config eyelet.yaml\n" +
 			"  eyelet send testdata/github/01-push-new.http --url http://127.0.0.1:8080",
 	}
 	f := &sendCmd{program: p}
@@ -68,16 +73,24 @@ func sendCommand(p *program) *cobra.Command {
 		"in YAML")
 	flags.StringArrayVarP(&f.header, "header", "H", nil, `header field of a payload, as "Name: value"`)
 	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
+	flags.StringArrayVar(&f.override, "override", nil, "member of the body to replace before it is signed, as "+
+		"PATH=VALUE, such as data.object.amount=500; a string stays a string")
+	flags.StringArrayVar(&f.add, "add", nil, "member to add to the body, or to replace, as PATH=VALUE")
+	flags.BoolVar(&f.watch, "watch", false, "then send each file again that changes, until Ctrl-C")
+	flags.BoolVar(&f.edit, "edit", false, "edit the body in VISUAL or EDITOR before it is signed")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c, args) }
 	return c
 }
 
 func (f *sendCmd) run(c *cobra.Command, args []string) error {
+	if f.several(args) {
+		return f.sendAll(c, args)
+	}
 	from, err := newSender(c, f.program, f.senderFlags)
 	if err != nil {
 		return err
 	}
-	rec, fresh, err := f.delivery(args, from)
+	rec, fresh, err := f.delivery(c, args, from)
 	if err != nil {
 		return err
 	}
@@ -101,14 +114,58 @@ func (f *sendCmd) run(c *cobra.Command, args []string) error {
 		}
 		return err
 	}
-	return f.print(r, outcomeOf(rec, r, nil))
+	return f.print(rec, r, outcomeOf(rec, r, nil), from.now)
+}
+
+// several reports whether the arguments are files of several deliveries.
+func (f *sendCmd) several(args []string) bool {
+	info, err := os.Stat(args[0])
+	return f.watch || len(args) > 2 || filepath.Ext(args[0]) == ".ndjson" || err == nil && info.IsDir() ||
+		len(args) == 2 && err == nil && exists(args[1])
+}
+
+// sendAll sends the deliveries of files and folders as replay does, and with --watch each file
+// again when it changes.
+func (f *sendCmd) sendAll(c *cobra.Command, paths []string) error {
+	if f.id != "" || !f.none() || len(f.header) > 0 {
+		return usage.Errorf("send one delivery with them", "--id, -H, --override, --add and --edit change one delivery")
+	}
+	to, err := newSender(c, f.program, senderFlags{config: f.config, url: f.url})
+	if err != nil {
+		return err
+	}
+	all := &replayCmd{program: f.program, senderFlags: f.senderFlags, to: to.url, output: f.output, plain: true,
+		sign: f.fresh || f.key != "" || f.secretFile != "", set: f.set}
+	send := func(paths []string) error {
+		some, err := readDeliveries(paths)
+		if err != nil {
+			return err
+		}
+		return all.toURL(c, some)
+	}
+	before := fileStates(paths)
+	err = send(paths)
+	if !f.watch {
+		return err
+	}
+	if err != nil {
+		f.explain(err)
+	}
+	f.eprintf("watching %s; Ctrl-C ends it\n", strings.Join(paths, " "))
+	watchFiles(c.Context(), paths, before, func(files []string) {
+		if err := send(files); err != nil {
+			f.explain(err)
+		}
+	})
+	return nil
 }
 
 // delivery returns the delivery, and whether it must be signed.
-func (f *sendCmd) delivery(args []string, from *sender) (rec *replay.Recording, fresh bool, err error) {
+func (f *sendCmd) delivery(c *cobra.Command, args []string, from *sender) (rec *replay.Recording, fresh bool,
+	err error) {
 	file := args[0]
 	if vendor, ok := preset.Find(file); ok && !exists(file) {
-		rec, err = f.sample(vendor, append(args, "")[1], from)
+		rec, err = f.sample(c.Context(), vendor, append(args, "")[1], from)
 		return rec, false, err
 	}
 	if len(f.set) > 0 {
@@ -121,10 +178,18 @@ func (f *sendCmd) delivery(args []string, from *sender) (rec *replay.Recording, 
 	}
 	if strings.HasSuffix(file, ".http") {
 		rec, err = readRecording(file)
-		return rec, f.fresh || f.key != "" || f.secretFile != "" || f.producer != "", err
+		fresh = f.fresh || f.key != "" || f.secretFile != "" || f.producer != ""
+		if err == nil && !fresh && !f.none() {
+			return nil, false, usage.Errorf("add --sign, and a key", "another body needs another signature")
+		}
+	} else {
+		rec, err = f.payload(file, from)
+		fresh = true
 	}
-	rec, err = f.payload(file, from)
-	return rec, true, err
+	if err == nil {
+		rec.Body, err = f.apply(c.Context(), f.program, rec.Body)
+	}
+	return rec, fresh, err
 }
 
 func exists(file string) bool {
@@ -138,12 +203,7 @@ func (f *sendCmd) payload(file string, from *sender) (*replay.Recording, error) 
 	if err != nil {
 		return nil, err
 	}
-	rec := &replay.Recording{Name: file, Method: http.MethodPost, Target: "/webhooks/" + cmp.Or(f.producer, "shop"),
-		Body: body}
-	rec.Fields = append(rec.Fields, replay.Field{Name: "Content-Type", Value: f.contentType})
-	if field := keyField(from.producer, cmp.Or(f.id, newID())); field.Name != "" {
-		rec.Fields = append(rec.Fields, field)
-	}
+	rec := payloadRecording(file, f.producer, body, f.contentType, keyField(from.producer, cmp.Or(f.id, newID())))
 	ours := len(rec.Fields)
 	for _, line := range f.header {
 		name, value, ok := strings.Cut(line, ":")
@@ -157,6 +217,17 @@ func (f *sendCmd) payload(file string, from *sender) (*replay.Recording, error) 
 		return slices.ContainsFunc(given, func(g replay.Field) bool { return strings.EqualFold(g.Name, own.Name) })
 	}), given...)
 	return rec, nil
+}
+
+// payloadRecording returns a payload as a delivery that is signed afterwards.
+func payloadRecording(file, producer string, body []byte, media string, key replay.Field) *replay.Recording {
+	rec := &replay.Recording{Name: file, Method: http.MethodPost, Target: "/webhooks/" + cmp.Or(producer, "shop"),
+		Body: body}
+	rec.Fields = append(rec.Fields, replay.Field{Name: "Content-Type", Value: media})
+	if key.Name != "" {
+		rec.Fields = append(rec.Fields, key)
+	}
+	return rec
 }
 
 // keyField returns the field in which the producer expects the identifier; empty if it is not in a
@@ -194,11 +265,7 @@ func (f *sendCmd) readPayload(file string) ([]byte, error) {
 
 // presetHint suggests a preset for a file that does not exist.
 func presetHint(file string) string {
-	var names []string
-	for _, known := range preset.All() {
-		names = append(names, known.Name)
-	}
-	if near := usage.Nearest(file, names); near != "" {
+	if near := usage.Nearest(file, presetNames()); near != "" {
 		return fmt.Sprintf("did you mean the preset %q?", near)
 	}
 	return "a payload, a recording (FILE.http), or a preset of `eyelet producers`"
@@ -211,36 +278,4 @@ func newID() string {
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	h := hex.EncodeToString(b[:])
 	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
-}
-
-// print prints the outcome of the delivery.
-func (f *sendCmd) print(r replay.Result, s sendOutcome) error {
-	if f.output == "json" {
-		line := map[string]any{"status": r.Status, "outcome": s.outcome.String(), "verdict": s.verdict, "code": r.Code,
-			"replayed": r.Replayed, "body": string(r.Body)}
-		if err := json.NewEncoder(f.Out).Encode(line); err != nil {
-			return err
-		}
-	} else {
-		f.printf("%d %s", r.Status, verdictText(s.verdict))
-		if r.Code != "" {
-			f.printf(": %s", sanitize(r.Code))
-		}
-		f.printf("\n")
-		if detail := problemDetail(r); detail != "" {
-			f.printf("%s\n", sanitize(detail))
-		} else if body := strings.TrimSpace(string(r.Body)); body != "" && r.Code == "" {
-			f.printf("%s\n", sanitize(body))
-		}
-	}
-	return exitWith(exitOf(s.outcome), "")
-}
-
-// problemDetail returns the detail or the title of a problem (RFC 9457); "" without one.
-func problemDetail(r replay.Result) string {
-	var problem struct{ Title, Detail string }
-	if r.Code == "" || json.Unmarshal(r.Body, &problem) != nil {
-		return ""
-	}
-	return cmp.Or(problem.Detail, problem.Title)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"crypto"
 	"net/url"
 	"os"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/replay"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -30,6 +32,8 @@ type sender struct {
 	url, signedURL string
 	sign           replay.Signer
 	secret         string             // of --secret-file
+	private        crypto.Signer      // of --key
+	keyID          string             // of private, in tokens
 	producer       *producer.Producer // nil unless the configuration has one
 	config         *config.Producer
 	now            time.Time
@@ -49,7 +53,7 @@ func newSender(c *cobra.Command, p *program, f senderFlags) (*sender, error) {
 	if err := loadKey(signer, f); err != nil {
 		return nil, err
 	}
-	from.secret = string(signer.Secret)
+	from.secret, from.private = string(signer.Secret), signer.Private
 	if f.producer != "" || f.config != "" {
 		if err := from.configure(c, p, f, signer); err != nil {
 			return nil, err
@@ -115,6 +119,11 @@ func (from *sender) configure(c *cobra.Command, p *program, f senderFlags, signe
 		scheme = "https://"
 	}
 	from.url = cmp.Or(from.url, scheme+s.Listen)
+	return from.become(s, plan, f, signer)
+}
+
+// become takes the keys of the producer in the configuration.
+func (from *sender) become(s *config.Settings, plan *config.Plan, f senderFlags, signer *verify.Signer) error {
 	var names []string
 	for i := range plan.Producers {
 		names = append(names, plan.Producers[i].Name)
@@ -128,7 +137,8 @@ func (from *sender) configure(c *cobra.Command, p *program, f senderFlags, signe
 	if from.producer == nil {
 		return nil
 	}
-	if own, ok := from.producer.Scheme.(replay.Signer); ok {
+	vendor, _ := preset.Find(from.config.Preset)
+	if own, ok := from.producer.Scheme.(replay.Signer); ok && !vendor.KeySigned() {
 		if flag := f.keyFlag(); flag != "" {
 			return usage.Errorf("leave it out, or name another --config",
 				"%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.File)

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -82,4 +87,91 @@ func exitWith(code int, what string) error {
 		return nil
 	}
 	return &failure{what: what, code: code}
+}
+
+// adviceFields are the fields of a response that say what to do next.
+var adviceFields = []string{"WWW-Authenticate", "Accept-Signature", "Retry-After", "Deprecation", "Sunset", "Link"}
+
+// print prints the outcome of the delivery.
+func (f *sendCmd) print(rec *httpfile.File, r replay.Result, s sendOutcome, now time.Time) error {
+	offset, dated := clockOffset(r)
+	if f.output == "json" {
+		line := map[string]any{"status": r.Status, "outcome": s.outcome.String(), "verdict": s.verdict, "code": r.Code,
+			"replayed": r.Replayed, "body": string(r.Body), "took": r.Took.Seconds(), "sent": len(rec.Body),
+			"signed_offset": time.Until(now).Round(time.Second).Seconds()}
+		advice := map[string]string{}
+		for _, name := range adviceFields {
+			if value := r.Header.Get(name); value != "" {
+				advice[strings.ToLower(strings.ReplaceAll(name, "-", "_"))] = value
+			}
+		}
+		if len(advice) > 0 {
+			line["fields"] = advice
+		}
+		if dated {
+			line["receiver_clock_offset"] = offset.Seconds()
+		}
+		e := json.NewEncoder(f.Out)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(line); err != nil {
+			return err
+		}
+		return exitWith(exitOf(s.outcome), "")
+	}
+	f.printf("%d %s", r.Status, verdictText(s.verdict))
+	if r.Code != "" {
+		f.printf(": %s", sanitize(r.Code))
+	}
+	f.printf("\n")
+	if detail := problemDetail(r); detail != "" {
+		f.printf("%s\n", sanitize(detail))
+	} else if body := strings.TrimSpace(string(r.Body)); body != "" && r.Code == "" {
+		f.printf("%s\n", sanitize(body))
+	}
+	if s.outcome != forward.Accepted {
+		f.printRefusal(r, now, offset)
+	}
+	return exitWith(exitOf(s.outcome), "")
+}
+
+// printRefusal prints what a refusal says about the next attempt, and the times.
+func (f *sendCmd) printRefusal(r replay.Result, now time.Time, offset time.Duration) {
+	for _, name := range adviceFields {
+		if value := r.Header.Get(name); value != "" && name != "Link" {
+			f.printf("%s: %s\n", name, sanitize(value))
+		}
+	}
+	if at := time.Until(now).Round(time.Second); at < -time.Second || at > time.Second {
+		f.printf("signed for %s, which is %s\n", now.UTC().Format(time.RFC3339), relative(at, "now"))
+	}
+	if offset < -2*time.Second || offset > 2*time.Second {
+		f.printf("the receiver's clock is %s\n", relative(offset, "ours"))
+	}
+}
+
+// relative returns an offset in words: 2s before now.
+func relative(offset time.Duration, to string) string {
+	if offset < 0 {
+		return fmt.Sprintf("%v before %s", -offset, to)
+	}
+	return fmt.Sprintf("%v after %s", offset, to)
+}
+
+// clockOffset returns how far the receiver's clock is ahead of ours, from the Date of its response
+// (RFC 9110 section 6.6.1), which has whole seconds.
+func clockOffset(r replay.Result) (offset time.Duration, ok bool) {
+	date, err := http.ParseTime(r.Header.Get("Date"))
+	if err != nil {
+		return 0, false
+	}
+	return date.Sub(time.Now().Truncate(time.Second)), true
+}
+
+// problemDetail returns the detail or the title of a problem (RFC 9457); "" without one.
+func problemDetail(r replay.Result) string {
+	var problem struct{ Title, Detail string }
+	if r.Code == "" || json.Unmarshal(r.Body, &problem) != nil {
+		return ""
+	}
+	return cmp.Or(problem.Detail, problem.Title)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -13,26 +14,47 @@ import (
 
 // sample makes a delivery like the vendor's, signed for the URL that the vendor would call. It
 // moves the path of from.url into the recording.
-func (f *sendCmd) sample(vendor preset.Preset, kind string, from *sender) (*replay.Recording, error) {
+func (f *sendCmd) sample(ctx context.Context, vendor preset.Preset, kind string, from *sender) (*replay.Recording,
+	error) {
 	set, err := f.sampleSettings(vendor, from)
 	if err != nil {
 		return nil, err
 	}
+	from.keyID = f.keyID
+	change := func(body []byte) ([]byte, error) { return f.apply(ctx, f.program, body) }
+	rec, base, err := from.vendorDelivery(vendor, set, kind, f.id, change) //nolint:contextcheck // nothing is sent
+	if err == nil {
+		from.url = base
+	}
+	return rec, err
+}
+
+// vendorDelivery makes a delivery of a vendor whose body is changed before it is signed. It returns
+// it with the base of the URL to send it to.
+func (from *sender) vendorDelivery(vendor preset.Preset, set preset.Settings, kind, id string,
+	change func(body []byte) ([]byte, error)) (rec *replay.Recording, base string, err error) {
 	to, err := url.Parse(from.url)
 	if err != nil {
-		return nil, usage.Errorf("", "--url is not a URL")
+		return nil, "", usage.Errorf("", "--url is not a URL")
 	}
 	if to.Path == "" {
 		to.Path = "/webhooks/" + set.Name
 	}
-	r, body, err := vendor.Sample(set, vendorURL(to, from), kind, f.id, from.now)
+	set.SigningKey, set.SigningKeyID = from.private, from.keyID
+	r, body, err := vendor.Draft(set, vendorURL(to, from), kind, id, from.now)
 	if err != nil {
-		return nil, usage.Errorf(sampleHint(vendor), "%v", firstError(err))
+		return nil, "", usage.Errorf(sampleHint(vendor), "%v", firstError(err))
+	}
+	if body, err = change(body); err != nil {
+		return nil, "", err
+	}
+	if body, err = vendor.Sign(set, r, body, from.now); err != nil {
+		return nil, "", usage.Errorf(sampleHint(vendor), "%v", firstError(err))
 	}
 	// A proxy may remove a prefix of the vendor's URL, and the sample may add to its query.
 	to.RawQuery = r.URL.RawQuery
-	from.url = (&url.URL{Scheme: to.Scheme, Host: to.Host}).String()
-	return recordingOf(vendor.Name, to.RequestURI(), r, body), nil
+	target := to.RequestURI()
+	return recordingOf(vendor.Name, target, r, body), (&url.URL{Scheme: to.Scheme, Host: to.Host}).String(), nil
 }
 
 // vendorURL returns the URL that the vendor would call: the producer's, or the one to send to below
@@ -65,7 +87,7 @@ func (f *sendCmd) sampleSettings(vendor preset.Preset, from *sender) (preset.Set
 		set.Name = from.config.Name
 		return set, nil
 	}
-	if len(f.set) == 0 && from.secret == "" {
+	if len(f.set) == 0 && from.secret == "" && (from.private == nil || !vendor.KeySigned()) {
 		hint := "give --secret-file, --set, or --config with --producer; " + sampleHint(vendor)
 		return preset.Settings{}, usage.Errorf(hint, "there is no secret to sign with")
 	}
@@ -78,6 +100,10 @@ func (f *sendCmd) sampleSettings(vendor preset.Preset, from *sender) (preset.Set
 }
 
 func sampleHint(vendor preset.Preset) string {
+	if vendor.KeySigned() {
+		return "--key signs with a key of yours, for a receiver that trusts it; preset " + vendor.Name +
+			" has the settings " + strings.Join(vendor.Uses, ", ")
+	}
 	return "preset " + vendor.Name + " has the settings " + strings.Join(vendor.Uses, ", ")
 }
 

@@ -3,12 +3,12 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
-
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +23,8 @@ func verifyCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "verify FILE.http", Short: "Verify a recorded delivery offline", Args: cobra.ExactArgs(1),
 		Long: "Verifies a recorded delivery as the configured receiver would at the given time, without sending or\n" +
-			"storing anything. Exits 0 when it is valid and 1 when it is not.",
+			"storing anything, and prints what it found out: the code, the key, what is covered, and the signed\n" +
+			"times relative to the arrival. Exits 0 when it is valid and 1 when it is not.",
 	}
 	file := configFlag(c)
 	name := c.Flags().String("producer", "", "producer (default: the note of the file)")
@@ -47,30 +48,14 @@ func verifyCommand(p *program) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printVerdict(p, v, *format)
+		return v.print(p, *format)
 	}
 	return c
 }
 
-// verdict is the result of a verification.
-type verdict struct {
-	Valid bool   `json:"valid"`
-	Code  string `json:"code"` // "ok", or the failed check
-	ID    string `json:"id"`
-	Type  string `json:"type"`
-	// Events are those of a batch.
-	Events []verdictEvent `json:"events,omitempty"`
-	why    string
-}
-
-type verdictEvent struct {
-	ID   string `json:"id"`
-	Type string `json:"type"`
-}
-
 // verifyRecording verifies what the endpoint can without a store: the signature, the identifier
 // and the time.
-func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.Time) (verdict, error) {
+func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.Time) (v verdict, err error) {
 	var from *producer.Producer
 	var names []string
 	for i := range p.Producers {
@@ -91,10 +76,16 @@ func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.T
 		return verdict{}, err
 	}
 	items, err := authenticate(from, d, now)
+	v = verdict{Valid: err == nil, Code: "ok"}
+	defer func() { v.describe(from, d.Identity, now) }()
 	if err != nil {
-		return verdict{Code: cmp.Or(string(verify.CodeOf(err)), "invalid"), why: err.Error()}, nil
+		v.Code, v.Why = cmp.Or(string(verify.CodeOf(err)), "invalid"), err.Error()
+		var refusal *verify.Error
+		if errors.As(err, &refusal) {
+			v.Component = refusal.Component
+		}
+		return v, nil
 	}
-	v := verdict{Valid: true, Code: "ok"}
 	if from.Split == nil && len(items) == 1 {
 		v.ID, v.Type = items[0].ID, items[0].Type
 		return v, nil
@@ -144,21 +135,124 @@ func authenticate(from *producer.Producer, d *producer.Delivery, now time.Time) 
 	return items, whole.Tolerance.Check(d.Identity, now)
 }
 
-func printVerdict(p *program, v verdict, format string) error {
+// verdict is the result of a verification.
+type verdict struct {
+	Valid bool   `json:"valid"`
+	Code  string `json:"code"` // "ok", or the failed check
+	ID    string `json:"id"`
+	Type  string `json:"type"`
+	// Events are those of a batch.
+	Events []verdictEvent `json:"events,omitempty"`
+	// Why is the error, and Component the part of the delivery that it names.
+	Why       string `json:"why,omitempty"`
+	Component string `json:"component,omitempty"`
+
+	Producer  string `json:"producer"`
+	KeyID     string `json:"key_id,omitempty"`
+	Principal string `json:"principal,omitempty"`
+	// Now is the time of arrival. SignedOffset, ExpiresOffset and NotBeforeOffset are the signed
+	// times relative to it, in seconds; negative is past.
+	Now             time.Time  `json:"now"`
+	SignedAt        *time.Time `json:"signed_at,omitempty"`
+	SignedOffset    *float64   `json:"signed_offset,omitempty"`
+	Expires         *time.Time `json:"expires,omitempty"`
+	ExpiresOffset   *float64   `json:"expires_offset,omitempty"`
+	NotBefore       *time.Time `json:"not_before,omitempty"`
+	NotBeforeOffset *float64   `json:"not_before_offset,omitempty"`
+	// TolerancePast and ToleranceFuture are the accepted offsets of SignedAt, in seconds.
+	TolerancePast   float64 `json:"tolerance_past"`
+	ToleranceFuture float64 `json:"tolerance_future"`
+	// Covered is what the signature covers.
+	Covered []string `json:"covered,omitempty"`
+	// AcceptSignature is the field of a refusal that says what to sign (RFC 9421 section 5.1).
+	AcceptSignature string `json:"accept_signature,omitempty"`
+}
+
+type verdictEvent struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+}
+
+// describe adds what the verification found out, however it ended.
+func (v *verdict) describe(from *producer.Producer, id verify.Identity, now time.Time) {
+	within := from.WithDefaults().Tolerance.WithDefaults()
+	v.Producer, v.KeyID, v.Principal, v.Covered = from.Name, id.KeyID, id.Principal, id.Covered
+	v.Now, v.TolerancePast, v.ToleranceFuture = now.UTC(), within.Past.Seconds(), within.Future.Seconds()
+	offset := func(at time.Time) (*time.Time, *float64) {
+		if at.IsZero() {
+			return nil, nil
+		}
+		utc, seconds := at.UTC(), at.Sub(now).Seconds()
+		return &utc, &seconds
+	}
+	v.SignedAt, v.SignedOffset = offset(id.SignedAt)
+	v.Expires, v.ExpiresOffset = offset(id.Expires)
+	v.NotBefore, v.NotBeforeOffset = offset(id.NotBefore)
+	if s, ok := from.Scheme.(interface{ AcceptSignature() string }); ok && !v.Valid {
+		v.AcceptSignature = s.AcceptSignature()
+	}
+}
+
+// print prints the verdict; one that is not valid is an error without a message.
+func (v verdict) print(p *program, format string) error {
 	if format == "json" {
-		if err := json.NewEncoder(p.Out).Encode(v); err != nil {
+		e := json.NewEncoder(p.Out)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(v); err != nil {
 			return err
 		}
-	} else if v.Valid {
-		p.printf("valid: id %s, type %s\n", sanitize(v.ID), sanitize(v.Type))
-		for _, e := range v.Events {
-			p.printf("  event: id %s, type %s\n", sanitize(e.ID), sanitize(e.Type))
-		}
 	} else {
-		p.printf("not valid: %s\n", sanitize(v.why))
+		v.text(p)
 	}
 	if !v.Valid {
 		return &failure{}
 	}
 	return nil
+}
+
+func (v verdict) text(p *program) {
+	if v.Valid {
+		p.printf("valid: id %s, type %s\n", sanitize(v.ID), sanitize(v.Type))
+	} else {
+		p.printf("not valid: %s\n", sanitize(v.Why))
+	}
+	for _, e := range v.Events {
+		p.printf("  event: id %s, type %s\n", sanitize(e.ID), sanitize(e.Type))
+	}
+	line := func(name, text string) {
+		if text != "" {
+			p.printf("  %-16s  %s\n", name, sanitize(text))
+		}
+	}
+	line("code", v.Code)
+	line("part", v.Component)
+	line("producer", v.Producer)
+	line("key", v.KeyID)
+	line("principal", v.Principal)
+	line("arrival", v.Now.Format(time.RFC3339))
+	within := fmt.Sprintf("; accepted: %v before to %v after", seconds(v.TolerancePast), seconds(v.ToleranceFuture))
+	line("signed at", timeLine(v.SignedAt, v.SignedOffset, within))
+	line("valid from", timeLine(v.NotBefore, v.NotBeforeOffset, ""))
+	line("expires", timeLine(v.Expires, v.ExpiresOffset, ""))
+	line("covers", strings.Join(v.Covered, " "))
+	line("Accept-Signature", v.AcceptSignature)
+}
+
+// timeLine returns a time with its offset to the arrival, or "" without one.
+func timeLine(at *time.Time, offset *float64, more string) string {
+	if at == nil {
+		return ""
+	}
+	relation := "before"
+	off := *offset
+	if off > 0 {
+		relation = "after"
+	} else {
+		off = -off
+	}
+	return fmt.Sprintf("%s, %v %s arrival%s", at.Format(time.RFC3339), seconds(off), relation, more)
+}
+
+func seconds(n float64) time.Duration {
+	return (time.Duration(n*1000) * time.Millisecond).Round(time.Millisecond)
 }

@@ -12,10 +12,15 @@ func versionCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.Out, "eyelet", version(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+			_, err := fmt.Fprintln(p.Out, versionLine())
 			return err
 		},
 	}
+}
+
+// versionLine is the line of `eyelet version` and of --version.
+func versionLine() string {
+	return "eyelet " + version() + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
 }
 
 // version returns the module's version, or the revision that the binary was built from.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,8 @@ type handlerBuilder struct {
 	plan  *Plan
 	taken map[string]usage.Place // names
 	errs  usage.Errors
+
+	output io.Writer // also gets the output of programs; may be nil
 }
 
 func (b *handlerBuilder) build() {
@@ -216,5 +219,5 @@ func (b *handlerBuilder) exec(h *Handler) sink.Sink {
 		return nil
 	}
 	argv[0] = full
-	return &sink.Exec{Argv: argv, Dir: filepath.Dir(b.File), Pass: h.Env}
+	return &sink.Exec{Argv: argv, Dir: filepath.Dir(b.File), Pass: h.Env, Tee: b.output}
 }

@@ -22,6 +22,9 @@ import (
 type BuildOptions struct {
 	Stdout   io.Writer // of stdout handlers
 	TestKeys bool      // accept the published keys of the test data
+	// ExecOutput also gets what the programs of exec handlers print. It may be nil; it must be
+	// safe for concurrent use.
+	ExecOutput io.Writer
 }
 
 // Plan is a receiver's configuration without its store.
@@ -50,7 +53,7 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 	p.Via = s.viaName()
 	producers := &producerBuilder{Settings: s, testKeys: o.TestKeys}
 	p.Producers = producers.build(ctx)
-	handlers := &handlerBuilder{Settings: s, plan: p, taken: map[string]usage.Place{}}
+	handlers := &handlerBuilder{Settings: s, plan: p, taken: map[string]usage.Place{}, output: o.ExecOutput}
 	handlers.build()
 	p.closers = append(p.closers, producers.closers...)
 	found := slices.Concat(producers.errs, handlers.errs, s.check())

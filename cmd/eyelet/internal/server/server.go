@@ -70,6 +70,8 @@ type Options struct {
 	// OnStarting is called with the addresses once the ports answer, before the store is opened;
 	// OnServing, once deliveries are accepted. Both may be nil.
 	OnStarting, OnServing func(listen, operations string)
+	// OnObserve is called with each observation of the receiver. It must not block. May be nil.
+	OnObserve func(receiver.Observation)
 	// OnClose is called last when the server closes. May be nil.
 	OnClose func() error
 	// Place returns where a setting was written, for errors.
@@ -387,4 +389,7 @@ func (s *Server) close() error {
 func (s *Server) observe(ctx context.Context, o receiver.Observation) {
 	s.metrics.observe(ctx, o)
 	s.tail.observe(ctx, o)
+	if s.OnObserve != nil {
+		s.OnObserve(o)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -33,8 +34,9 @@ type Sink interface {
 // process leaks into it.
 type Exec struct {
 	Argv []string
-	Dir  string   // working directory: the folder of the configuration file
-	Pass []string // names of further variables
+	Dir  string    // working directory: the folder of the configuration file
+	Pass []string  // names of further variables
+	Tee  io.Writer // also gets what the program writes; nil for none, else safe for concurrent use
 }
 
 // exitRejected is the exit code that rejects an event for good: EX_DATAERR of sysexits.h.
@@ -81,6 +83,9 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 	cmd := exec.CommandContext(ctx, s.Argv[0], s.Argv[1:]...)
 	stdout, stderr := &bounded{max: maxExecStdout}, &bounded{max: maxExecStderr}
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.Dir, env, bytes.NewReader(ev.Body), stdout, stderr
+	if s.Tee != nil {
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(stdout, s.Tee), io.MultiWriter(stderr, s.Tee)
+	}
 	// With a process group of its own the timeout kills the program and its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

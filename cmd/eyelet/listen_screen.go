@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/replay"
+)
+
+// listenScreen prints one line for each delivery, and reads keys on a terminal.
+type listenScreen struct {
+	*listenCmd
+	store  dedup.Store
+	seen   chan receiver.Observation
+	colour bool
+
+	mu     sync.Mutex
+	out    io.Writer // with carriage returns while keys are read
+	filter string
+	last   string // the event that r sends again
+}
+
+// listenLine is the line of a delivery in JSON.
+type listenLine struct {
+	Time     time.Time `json:"time"`
+	Producer string    `json:"producer"`
+	Type     string    `json:"type"`
+	ID       string    `json:"id"`
+	Event    string    `json:"event,omitempty"`
+	Status   int       `json:"status"` // of the response to the delivery
+	Code     string    `json:"code"`
+	// State is that of forwarding: done, dead, or pending if it is tried again.
+	State string `json:"state,omitempty"`
+	Error string `json:"error,omitempty"`
+	// Took is in seconds, of the attempt or else of the delivery.
+	Took float64 `json:"took"`
+}
+
+// maxSeen is how many observations wait to be printed; more are dropped.
+const maxSeen = 1024
+
+func newListenScreen(f *listenCmd) *listenScreen {
+	return &listenScreen{listenCmd: f, seen: make(chan receiver.Observation, maxSeen), out: f.Out,
+		colour: f.terminal(f.Out)}
+}
+
+// observe takes an observation of the receiver, and never waits.
+func (s *listenScreen) observe(o receiver.Observation) {
+	select {
+	case s.seen <- o:
+	default:
+	}
+}
+
+// run prints lines until ctx ends. An event that is stored gets its line after each attempt, any
+// other delivery after its response.
+func (s *listenScreen) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case o := <-s.seen:
+			forwarded := o.Kind == receiver.KindDelivery && o.Code == "accepted" && !s.relay
+			if o.Kind == receiver.KindDelivery && !forwarded || o.Kind == receiver.KindAttempt && !s.relay {
+				s.line(s.lineOf(ctx, o))
+			}
+		}
+	}
+}
+
+func (s *listenScreen) lineOf(ctx context.Context, o receiver.Observation) listenLine {
+	line := listenLine{Time: time.Now(), Producer: o.Endpoint, Type: o.Type, ID: o.ID, Event: o.Event, Status: o.Status,
+		Code: string(o.Code), Took: o.Took.Seconds()}
+	if o.Kind == receiver.KindAttempt {
+		line.Status, line.Code, line.State = 200, "accepted", o.State.String()
+		if rec, err := s.store.Get(ctx, o.Event); err == nil {
+			for _, task := range rec.Tasks {
+				line.Error = task.Err
+			}
+			if line.ID == "" {
+				line.ID = rec.Payload.VendorID
+			}
+			line.Type = rec.Payload.Type
+		}
+	} else if o.Err != nil {
+		line.Error = o.Err.Error()
+	}
+	if o.Event != "" {
+		s.mu.Lock()
+		s.last = o.Event
+		s.mu.Unlock()
+	}
+	return line
+}
+
+// line prints a line if it has the text of the filter.
+func (s *listenScreen) line(l listenLine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := l.text()
+	if s.format == "json" {
+		data, err := json.Marshal(l)
+		if err != nil {
+			return
+		}
+		text = string(data)
+	}
+	if s.filter != "" && !strings.Contains(strings.ToLower(text), s.filter) {
+		return
+	}
+	if s.colour && (l.Status >= 400 || l.State == "dead" || l.Error != "") {
+		text = "\x1b[31m" + text + "\x1b[0m"
+	}
+	_, _ = fmt.Fprintf(s.out, "%s\n", text) // see [program.printf]
+}
+
+func (l listenLine) text() string {
+	text := fmt.Sprintf("%s  %-18s %-28s %d %s", l.Time.Format(time.TimeOnly), sanitize(l.Producer), sanitize(l.Type),
+		l.Status, strings.ReplaceAll(l.Code, "_", " "))
+	switch {
+	case l.State == "done":
+		text += ", forwarded"
+	case l.State == "dead":
+		text += ", refused by the application"
+	case l.State != "":
+		text += ", is forwarded again later"
+	}
+	if l.Error != "" {
+		text += ": " + sanitize(l.Error)
+	}
+	took := time.Duration(l.Took * float64(time.Second)).Round(100 * time.Microsecond)
+	return fmt.Sprintf("%s  %v  %s", text, took, sanitize(l.ID))
+}
+
+// say prints a message about a key.
+func (s *listenScreen) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _ = fmt.Fprintf(s.out, format+"\n", args...) // see [program.printf]
+}
+
+// again sends the last event to the application, as it was accepted.
+func (s *listenScreen) again(ctx context.Context) {
+	s.mu.Lock()
+	event := s.last
+	s.mu.Unlock()
+	if event == "" {
+		s.say("there is no event yet")
+		return
+	}
+	stored, err := s.store.Get(ctx, event)
+	if err != nil {
+		s.say("%v", err)
+		return
+	}
+	rec, err := replay.Export(stored)
+	if err != nil {
+		s.say("%v", err)
+		return
+	}
+	r, err := replay.Send(ctx, rec, replay.Options{URL: s.targetOf(stored.Payload.Endpoint),
+		Header: replay.Original(rec)})
+	if err != nil {
+		s.say("sent again: %v", err)
+		return
+	}
+	s.say("sent again: %d in %v", r.Status, r.Took.Round(100*time.Microsecond))
+}
+
+// keys reads keys if both ends are a terminal. The function that it returns ends that.
+func (s *listenScreen) keys(ctx context.Context, quit func()) (restore func() error) {
+	in, ok := s.In.(*os.File)
+	if !ok || !s.terminal(s.Out) || !term.IsTerminal(int(in.Fd())) {
+		return func() error { return nil }
+	}
+	state, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return func() error { return nil }
+	}
+	s.mu.Lock()
+	s.out = returning{s.Out}
+	s.mu.Unlock()
+	s.say("r sends the last event again, / filters, q ends")
+	go s.readKeys(ctx, in, quit)
+	return func() error { return term.Restore(int(in.Fd()), state) }
+}
+
+// The keys of control characters.
+const (
+	keyInterrupt = 3
+	keyEnd       = 4
+	keyEscape    = 27
+	keyDelete    = 127
+)
+
+// readKeys reads keys until quit. The goroutine may stay blocked in Read when the program ends.
+func (s *listenScreen) readKeys(ctx context.Context, in io.Reader, quit func()) {
+	typing, text := false, ""
+	key := make([]byte, 1)
+	for {
+		if _, err := in.Read(key); err != nil {
+			return
+		}
+		switch k := key[0]; {
+		case k == keyInterrupt || k == keyEnd || k == 'q' && !typing:
+			quit()
+			return
+		case !typing && k == 'r':
+			s.again(ctx)
+		case !typing && k == '/':
+			typing, text = true, ""
+			s.say("show only lines with (Enter ends, empty shows all):")
+		case typing && (k == '\r' || k == '\n' || k == keyEscape):
+			typing = false
+			s.setFilter(text)
+		case typing && k == keyDelete:
+			text = text[:max(0, len(text)-1)]
+		case typing && k >= ' ':
+			text += string(rune(k))
+		}
+	}
+}
+
+func (s *listenScreen) setFilter(text string) {
+	s.mu.Lock()
+	s.filter = strings.ToLower(text)
+	s.mu.Unlock()
+	if text == "" {
+		text = "everything"
+	}
+	s.say("showing %s", sanitize(text))
+}
+
+// returning adds carriage returns, which a terminal in raw mode needs.
+type returning struct{ io.Writer }
+
+func (r returning) Write(data []byte) (int, error) {
+	_, err := io.WriteString(r.Writer, strings.ReplaceAll(string(data), "\n", "\r\n"))
+	return len(data), err
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet/replay"
+)
+
+// payload is JSON in a file, which becomes a delivery when it is signed.
+type payload struct {
+	name string // of the file; with the line, of one of several in an *.ndjson file
+	path string
+	body []byte
+}
+
+// The files that commands take from a folder.
+var deliveryFiles = []string{".http", ".json", ".ndjson"}
+
+// expandFolders replaces folders by the delivery files below them, in the order of their names.
+// Hidden files and folders are skipped.
+func expandFolders(paths []string) ([]string, error) {
+	var files []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil || !info.IsDir() {
+			files = append(files, path) // a missing file is reported when it is read
+			continue
+		}
+		found := len(files)
+		err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+			hidden := name != path && strings.HasPrefix(entry.Name(), ".")
+			switch {
+			case err != nil:
+				return err
+			case hidden && entry.IsDir():
+				return filepath.SkipDir
+			case !hidden && !entry.IsDir() && slices.Contains(deliveryFiles, filepath.Ext(name)):
+				files = append(files, name)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, usage.Errorf("", "%s: %s", path, usage.Cause(err))
+		}
+		if len(files) == found {
+			return nil, usage.Errorf("files end in .http, .json or .ndjson", "%s: no deliveries in this folder", path)
+		}
+	}
+	return files, nil
+}
+
+// isPayload reports whether a file holds JSON to be signed, or is a folder, which may contain some.
+func isPayload(file string) bool {
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return true
+	}
+	return filepath.Ext(file) == ".json" || filepath.Ext(file) == ".ndjson"
+}
+
+// readPayloads reads the payload of a *.json file, or those of the lines of an *.ndjson file.
+func readPayloads(path string) ([]payload, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usage.Errorf("", "%s: %s", path, usage.Cause(err))
+	}
+	if filepath.Ext(path) != ".ndjson" {
+		if !json.Valid(text) {
+			return nil, usage.Errorf("another payload is sent alone: eyelet send FILE", "%s is not JSON", path)
+		}
+		return []payload{{path, path, text}}, nil
+	}
+	var all []payload
+	var found usage.Errors
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		if !json.Valid(line) {
+			found.Add(usage.Place{File: path, Line: number}, "each line is one payload", "the line is not JSON")
+		}
+		all = append(all, payload{path + ":" + strconv.Itoa(number), path, line})
+	}
+	return all, found.Err()
+}
+
+// origin returns the producer of a payload and its type, as far as the path has them. The producer
+// is that of the flag, else the innermost folder with the name of a producer, else the beginning
+// of the file's name. What follows is the type: github/push.json, shopify/orders/create.json,
+// stripe-refund.json. A number before it is skipped, as in github/01-push.json.
+func (p payload) origin(flag string, known []string) (producer, kind string) {
+	parts := strings.Split(filepath.ToSlash(filepath.Clean(p.path)), "/")
+	last := len(parts) - 1
+	parts[last] = strings.TrimSuffix(parts[last], filepath.Ext(parts[last]))
+	for i := last - 1; i >= 0; i-- {
+		if slices.Contains(known, parts[i]) && (flag == "" || flag == parts[i]) {
+			parts[last] = afterNumber(parts[last])
+			return parts[i], strings.Join(parts[i+1:], "/")
+		}
+	}
+	stem := afterNumber(parts[last])
+	longest := ""
+	for _, name := range known {
+		rest, ok := strings.CutPrefix(stem, name)
+		if ok && len(name) > len(longest) && (rest == "" || strings.ContainsAny(rest[:1], "-_.")) {
+			longest = name
+		}
+	}
+	switch {
+	case longest != "" && (flag == "" || flag == longest):
+		return longest, strings.TrimLeft(strings.TrimPrefix(stem, longest), "-_.")
+	case flag != "":
+		return flag, stem
+	}
+	return "", ""
+}
+
+// afterNumber removes the number with which files are ordered.
+func afterNumber(name string) string {
+	rest := strings.TrimLeft(name, "0123456789")
+	if rest == name || rest == "" || !strings.ContainsAny(rest[:1], "-_.") {
+		return name
+	}
+	return rest[1:]
+}
+
+// typeIn returns the documented type of the vendor that a file's name means: push-2 is a push, and
+// orders-create is orders/create.
+func typeIn(vendor preset.Preset, name string) string {
+	longest := ""
+	for _, kind := range vendor.Types() {
+		for _, written := range []string{kind, strings.ReplaceAll(kind, "/", "-"), strings.ReplaceAll(kind, " ", "-")} {
+			rest, ok := strings.CutPrefix(name, written)
+			if ok && (rest == "" || strings.ContainsAny(rest[:1], "-_.")) && len(kind) > len(longest) {
+				longest = kind
+			}
+		}
+	}
+	if longest != "" {
+		return longest
+	}
+	return name
+}
+
+// delivery makes a delivery of the payload, and reports whether it must still be signed.
+func (from *sender) delivery(p payload, kind string) (rec *replay.Recording, base string, unsigned bool, err error) {
+	vendor, ok := preset.Find(from.config.Preset)
+	if !ok {
+		if from.sign == nil {
+			return nil, "", false, usage.Errorf("give --key FILE, or record the delivery as an .http file",
+				"%s: producer %q has no key to sign with", p.name, from.config.Name)
+		}
+		rec = payloadRecording(p.name, from.config.Name, p.body, "application/json", keyField(from.producer, newID()))
+		return rec, from.url, true, nil
+	}
+	set := from.config.PresetSettings
+	set.Name = from.config.Name
+	rec, base, err = from.vendorDelivery(vendor, set, typeIn(vendor, kind), "", func([]byte) ([]byte, error) {
+		return p.body, nil
+	})
+	if err == nil {
+		rec.Name = p.name
+	}
+	return rec, base, false, err
+}
+
+// watchInterval is the time between two looks for changes.
+const watchInterval = 300 * time.Millisecond
+
+// fileState is what a change of a file changes.
+type fileState struct {
+	size    int64
+	changed time.Time
+}
+
+// watchFiles calls changed with the delivery files below the paths that are new or were changed
+// since before, until ctx ends.
+func watchFiles(ctx context.Context, paths []string, before map[string]fileState, changed func(files []string)) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := fileStates(paths)
+		files, err := expandFolders(paths)
+		if err != nil {
+			continue // an empty folder may be filled again
+		}
+		var fresh []string
+		for _, file := range files {
+			if state, ok := now[file]; ok && state != before[file] {
+				fresh = append(fresh, file)
+			}
+		}
+		before = now
+		if len(fresh) > 0 {
+			changed(fresh)
+		}
+	}
+}
+
+// fileStates returns the states of the delivery files below the paths.
+func fileStates(paths []string) map[string]fileState {
+	states := map[string]fileState{}
+	files, err := expandFolders(paths)
+	if err != nil {
+		return states
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			states[file] = fileState{info.Size(), info.ModTime()}
+		}
+	}
+	return states
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/producer/preset"
+)
+
+// TestEveryTypeSentTwiceIsTwoEvents runs the same `eyelet send PRESET TYPE` twice for every type of
+// every preset, into one receiver.
+func TestEveryTypeSentTwiceIsTwoEvents(t *testing.T) {
+	t.Parallel()
+	dir := settingsFolder(t)
+	settings, keys := keySettings(t, dir)
+	// Their certificates are only at the vendors' hosts; package preset pins a key instead.
+	certificates := []string{"aws-sns", "paypal"}
+	var text strings.Builder
+	text.WriteString("listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nurl: https://hooks.example\nstore: \"memory:\"\n" +
+		"log: {level: error}\nproducers:\n")
+	for _, vendor := range preset.All() {
+		if !slices.Contains(certificates, vendor.Name) {
+			fmt.Fprintf(&text, "  %s: {preset: %s, %s}\n", vendor.Name, vendor.Name,
+				cmp.Or(settings[vendor.Name], "secret_file: plain.txt"))
+		}
+	}
+	file := filepath.Join(dir, "eyelet.yaml")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := launch(t, "serve", "--config", file)
+	for _, vendor := range preset.All() {
+		if slices.Contains(certificates, vendor.Name) {
+			continue
+		}
+		for _, kind := range vendor.Types() {
+			args := []string{"send", vendor.Name, kind, "--config", file, "--producer", vendor.Name, "--url",
+				at.deliveries, "-o", "json"}
+			if key := keys[vendor.Name]; key != "" {
+				args = append(args, "--key", key, "--keyid", "k1")
+			}
+			for range 2 {
+				client := &program{In: strings.NewReader(""), Out: &strings.Builder{}, Err: &strings.Builder{}}
+				code := client.Run(t.Context(), args...)
+				if code != exitOK || !strings.Contains(fmt.Sprint(client.Out), `"verdict":"accepted"`) {
+					t.Errorf("%s %s: exit %d: %v%v", vendor.Name, kind, code, client.Out, client.Err)
+				}
+			}
+		}
+		list := &program{In: strings.NewReader(""), Out: &strings.Builder{}, Err: &strings.Builder{}}
+		list.Run(t.Context(), "events", "list", "--config", file, "--producer", vendor.Name, "--all", "-o", "json")
+		for _, kind := range vendor.Types() {
+			want, err := json.Marshal(map[string]string{"type": kind})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(fmt.Sprint(list.Out), strings.Trim(string(want), "{}")); n != 2 {
+				t.Errorf("%s %s: %d events, want 2: %v", vendor.Name, kind, n, list.Err)
+			}
+		}
+	}
+}
+
+// keySettings are presetSettings, where vendors that sign with a private key have one of the test's
+// in a file: their public keys are published on loopback.
+func keySettings(t *testing.T, dir string) (settings, keys map[string]string) {
+	t.Helper()
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for name, key := range map[string]any{"rsa": rsaKey, "ec": ecKey, "ed": edKey} {
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = filepath.Join(dir, name+".pem")
+		block := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+		if err := os.WriteFile(files[name], block, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b64 := base64.RawURLEncoding.EncodeToString
+	point, err := ecKey.PublicKey.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rsaJWK := map[string]string{"kty": "RSA", "kid": "k1", "n": b64(rsaKey.N.Bytes()), "e": "AQAB"}
+	ecJWK := map[string]string{"kty": "EC", "kid": "k1", "crv": "P-256", "x": b64(point[1:33]), "y": b64(point[33:])}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		jwk := map[string]map[string]string{"/rsa": rsaJWK, "/ec": ecJWK}[r.URL.Path]
+		_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{jwk}}) // the client reports an error
+	}))
+	t.Cleanup(srv.Close)
+	settings = presetSettings()
+	settings["azure-event-grid"] = "query: code, value_file: plain.txt"
+	settings["yookassa"] = "allowed_ips: [127.0.0.1/32]"
+	settings["square"] = "secret_file: plain.txt"
+	settings["discord"] = "secret: " + hex.EncodeToString(public)
+	google := "audience: https://hooks.example, email: a@b.example, jwks_url: " + srv.URL + "/rsa"
+	settings["google-eventarc"], settings["google-pubsub"] = google, google
+	settings["openbanking-uk"] = "audience: [a], issuers: [https://bank.example], jwks_url: " + srv.URL + "/rsa"
+	settings["yandex-pay"] = "merchant_id: m-17, jwks_url: " + srv.URL + "/ec"
+	return settings, map[string]string{"discord": files["ed"], "google-eventarc": files["rsa"],
+		"google-pubsub": files["rsa"], "openbanking-uk": files["rsa"], "yandex-pay": files["ec"]}
+}
