@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -128,7 +129,7 @@ func (d *delivery) run(ctx context.Context, e *entry, decision dedup.Decision) (
 	case res := <-done:
 		return res.reply, res.err
 	default:
-		return nil, fail(codeAnswerTimeout, context.Cause(ctx))
+		return nil, run.timeout(context.Cause(ctx))
 	}
 }
 
@@ -172,6 +173,16 @@ func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res run
 	return r.finish(ctx, result, res, came.err)
 }
 
+// timeout is the failure of a run that outlasts the wait of its producer. An Inline handler still
+// needs the request, so its connection cannot carry another one.
+func (r *answerRun) timeout(cause error) *failure {
+	f := fail(codeAnswerTimeout, cause)
+	if r.handler != nil && r.handler.route != nil {
+		f.header = http.Header{"Connection": {"close"}}
+	}
+	return f
+}
+
 func (r *answerRun) log() *slog.Logger {
 	return r.rx.log.With("handler", r.handler.name, "event", r.rec.Event)
 }
@@ -208,7 +219,7 @@ func (r *answerRun) finish(ctx context.Context, result dedup.Result, res runResu
 func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, runResult) {
 	switch kind, wait := classify(came.err); kind {
 	case errorRejected:
-		return r.refuse(codeRejected, came.err)
+		return r.reject(came)
 	case errorUndecodable:
 		return r.refuse(codeUndecodable, came.err)
 	case errorPostponed:
@@ -237,6 +248,18 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, r
 func (r *answerRun) release(code verify.Code, after time.Duration, err error) (dedup.Result, runResult) {
 	return dedup.Result{Kind: dedup.ResultRelease, Reason: string(code), Err: errText(err)},
 		runResult{err: &failure{code: code, after: after, err: err}}
+}
+
+// reject stores the refusal that came with the error, or the problem for it.
+func (r *answerRun) reject(came returned) (dedup.Result, runResult) {
+	if came.response == nil || came.response.Refusal == nil || !isRefusal(came.response.Status) {
+		return r.refuse(codeRejected, came.err)
+	}
+	refusal := r.rx.refusalResponse(r.p, came.response)
+	resp := dedup.Response{Status: refusal.Status, Header: refusal.Header, Body: refusal.Body}
+	return dedup.Result{
+		Kind: dedup.ResultDead, Reason: reasonRejected, Err: errText(came.err), Response: resp,
+	}, runResult{}
 }
 
 // refuse stores a terminal refusal.
@@ -297,4 +320,57 @@ func responseOf(p *producer.Producer, r *Response) (dedup.Response, error) {
 		a.Header.Del("Content-Type")
 	}
 	return a, nil
+}
+
+// pendingAnswers wakes the duplicates that wait for an Answer handler of this process.
+type pendingAnswers struct {
+	mu    sync.Mutex
+	byKey map[[32]byte]*pendingAnswer
+}
+
+// pendingAnswer is one key for which duplicates wait.
+type pendingAnswer struct {
+	of      *pendingAnswers
+	key     [32]byte
+	waiters int
+	stored  chan struct{} // closed and replaced each time a result is stored
+}
+
+// watch begins to wait for a key; unwatch must follow.
+func (ps *pendingAnswers) watch(key [32]byte) *pendingAnswer {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byKey[key]
+	if p == nil {
+		p = &pendingAnswer{of: ps, key: key, stored: make(chan struct{})}
+		ps.byKey[key] = p
+	}
+	p.waiters++
+	return p
+}
+
+// next returns the channel that is closed when the next result is stored. Call it before
+// querying the store, else a result stored in between is missed.
+func (p *pendingAnswer) next() <-chan struct{} {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	return p.stored
+}
+
+func (p *pendingAnswer) unwatch() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.waiters--; p.waiters == 0 {
+		delete(p.of.byKey, p.key)
+	}
+}
+
+// notify wakes the waiters of a key once its result is stored.
+func (ps *pendingAnswers) notify(key [32]byte) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p := ps.byKey[key]; p != nil {
+		close(p.stored)
+		p.stored = make(chan struct{})
+	}
 }

@@ -2,6 +2,7 @@ package receiver
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math/bits"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // body reads the body of one request, once, under its limits. It is for one goroutine.
@@ -50,7 +52,7 @@ func (b *body) load() error {
 
 func (b *body) readAll() ([]byte, error) {
 	if b.from == nil || b.from == http.NoBody || b.declared == 0 {
-		return nil, nil
+		return nil, b.changed(0)
 	}
 	b.setDeadline(time.Now().Add(b.timeout))
 	var buf []byte
@@ -69,11 +71,22 @@ func (b *body) readAll() ([]byte, error) {
 		case err == io.EOF:
 			b.setDeadline(time.Time{})
 			_ = b.from.Close() // net/http would look for the rest of an open one
-			return buf, nil
+			return buf, b.changed(len(buf))
+		case errors.Is(err, http.ErrBodyReadAfterClose):
+			return buf, fail(codeBodyConsumed, verify.Public("it was closed"))
 		case err != nil:
 			return buf, bodyError(err)
 		}
 	}
+}
+
+// changed is the failure of a body that does not have its declared length: net/http reports
+// bodies that arrive cut off, so code that ran before the receiver read or replaced this one.
+func (b *body) changed(length int) error {
+	if b.declared <= 0 || int64(length) == b.declared {
+		return nil
+	}
+	return fail(codeBodyConsumed, verify.Public(fmt.Sprintf("%d of %d bytes were left", length, b.declared)))
 }
 
 // setDeadline sets the read deadline of the connection. Writers without deadlines (in-process

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -187,5 +190,55 @@ func TestBuffersOfBodiesAreNotShared(t *testing.T) {
 		if got := bufferClass(size); got != want {
 			t.Errorf("%d bytes have class %d, want %d", size, got, want)
 		}
+	}
+}
+
+// Middleware that runs before the receiver may read, close or replace the body.
+func TestABodyThatWasConsumedIsReportedAsTheCause(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		before func(r *http.Request)
+		reason string
+	}{
+		"read": {func(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }, "0 of 11 bytes were left"},
+		"read in part": {func(r *http.Request) { _, _ = io.ReadFull(r.Body, make([]byte, 4)) },
+			"7 of 11 bytes were left"},
+		"closed": {func(r *http.Request) { _ = r.Body.Close() }, "it was closed"},
+		"none":   {func(r *http.Request) { r.Body = http.NoBody }, "0 of 11 bytes were left"},
+		"longer": {func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader("decompressed")) },
+			"12 of 11 bytes were left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			contracts(t, func(t *testing.T, p producer.Producer) {
+				s := serve(t, p, nil, mustNotRun(t))
+				next := s.srv.Config.Handler
+				s.srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					row.before(r)
+					next.ServeHTTP(w, r)
+				})
+				g := s.send(req{id: "k1", body: "eleven byte"})
+				wantProblem(t, g, 503, codeBodyConsumed)
+				if !strings.Contains(g.body, "Reason: "+row.reason) || !strings.Contains(s.log.String(), row.reason) {
+					t.Errorf("%s\n%s", g.body, s.log)
+				}
+			})
+		})
+	}
+}
+
+func TestAnEmptyBodyWithoutALengthIsNamedInTheLogOfAMismatch(t *testing.T) {
+	t.Parallel()
+	s := serve(t, preset.GitHub(testSecret), nil)
+	next := s.srv.Config.Handler
+	s.srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		next.ServeHTTP(w, r)
+	})
+	g := s.send(req{id: "k1", body: "eleven byte", chunked: true,
+		header: http.Header{"X-Hub-Signature-256": {"sha256=" + strings.Repeat("0", 64)}}})
+	wantProblem(t, g, 401, codeSignatureInvalid)
+	if !strings.Contains(s.log.String(), "did middleware read it?") {
+		t.Errorf("the log has no hint: %s", s.log)
 	}
 }

@@ -80,6 +80,14 @@ func (ep *endpoint) publicURL(r *http.Request, at target) (url.URL, error) {
 	return at.withBase(cmp.Or(ep.base, origin.Scheme+"://"+origin.Host))
 }
 
+// host is the Host of requests to the endpoint as configured, or "".
+func (ep *endpoint) host() string {
+	if ep.url != nil {
+		return ep.url.Host
+	}
+	return ep.origin.Host
+}
+
 // hostKnown reports whether a receiver serves the Host of a request. A host without a port
 // matches every port.
 func hostKnown(hosts []string, host string) bool {

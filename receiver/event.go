@@ -75,7 +75,8 @@ type Response struct {
 	Body []byte
 	// Refusal, when set, makes the response a problem (RFC 9457) that refuses the event finally,
 	// with a type that the policy explains, a Link to it, and Cache-Control: no-store. Status is
-	// then 400 to 499 and defaults to 422; Header and Body are ignored.
+	// then 400 to 499 and defaults to 422; Header and Body are ignored. With the error [Reject],
+	// the event is a dead letter too, which can be reopened.
 	Refusal *Refusal
 }
 

@@ -12,18 +12,19 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// Handler handles events of one producer. [On] and [Answer] make one.
+// Handler handles events of one producer. [On], [Answer] and [Inline] make one.
 type Handler struct {
-	name, producer, pattern string
-	answer, other, yields   bool
+	name, producer, pattern       string
+	answer, inline, other, yields bool
 
 	lane producer.Extractor
 	with []func(Next) Next
 	// run decodes the data and calls the user's function; the Response is nil for On.
 	run func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error)
 	// next is run inside its middleware.
-	next Next
-	err  error
+	next  Next
+	route *inlineRoute // of an Inline handler in a registry
+	err   error
 }
 
 type decodeFunc func(contentType string, body []byte, v any) error
@@ -59,10 +60,7 @@ func On[T any](producer, pattern string, fn func(context.Context, Event[T]) erro
 func Answer[T any](producer, pattern string, fn func(context.Context, Event[T]) (Response, error)) Handler {
 	h := newHandler(producer, pattern, fn == nil, func(ctx context.Context, ev Event[T]) (*Response, error) {
 		response, err := fn(ctx, ev)
-		if err != nil {
-			return nil, err
-		}
-		return &response, nil
+		return &response, err
 	})
 	h.answer = true
 	return h

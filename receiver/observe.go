@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -109,10 +110,24 @@ func levelOf(resp *reply) slog.Level {
 	return slog.LevelDebug
 }
 
-func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request) {
-	resp := rx.problemReply(&producer.Producer{}, fail(codeNotFound, nil))
+func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request, at target) {
+	resp := rx.problemReply(&producer.Producer{}, fail(codeNotFound, rx.misplaced(at)))
 	resp.send(w)
 	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: KindDelivery, Status: resp.Status, Code: resp.code})
+}
+
+// misplaced is the reason for a 404 whose path has a prefix before one of our paths, or nil.
+func (rx *Receiver) misplaced(at target) error {
+	own := policyPath
+	if i := strings.LastIndex(at.path, webhooksPath); i >= 0 {
+		own = at.path[i:]
+	}
+	prefix := at.prefixOf(own)
+	if prefix == "" || rx.at(own) == nil {
+		return nil
+	}
+	return verify.Public(fmt.Sprintf("%s is served here, without %s before it; the program or proxy in front must "+
+		"remove the prefix, in Go with http.StripPrefix(%q, rx.Handler())", own, prefix, prefix))
 }
 
 // observedError is the cause for observers, reduced to its type if a handler returned it.

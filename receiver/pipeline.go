@@ -3,6 +3,7 @@ package receiver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -156,6 +157,9 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 		return nil, rateExceeded(d.ep.p.Rate, wait, left)
 	}
 	entries := d.entries()
+	if err := checkRoute(ctx, entries); err != nil {
+		return nil, err
+	}
 	if len(entries) == 1 && entries[0].answer != nil {
 		return d.answer(ctx, &entries[0])
 	}
@@ -310,6 +314,9 @@ func (d *delivery) verify(ctx context.Context) error {
 		return unread // the scheme may have replaced it
 	}
 	d.Identity = identity
+	if err != nil && d.body.done && len(d.body.buf) == 0 && d.body.declared < 0 {
+		return fmt.Errorf("%w (the body has no declared length and is empty: did middleware read it?)", err)
+	}
 	return err
 }
 

@@ -41,6 +41,7 @@ const (
 	codeBatchTooLarge     verify.Code = "batch_too_large"
 	codeBodyTimeout       verify.Code = "body_timeout"
 	codeBodyCut           verify.Code = "body_incomplete"
+	codeBodyConsumed      verify.Code = "body_consumed"
 	codeBusy              verify.Code = "busy"
 	codeKeyReused         verify.Code = "idempotency_key_reused"
 	codeSignatureReused   verify.Code = "signature_reused"
@@ -51,6 +52,7 @@ const (
 	codeAnswerFailed      verify.Code = "answer_failed"
 	codeAnswerTimeout     verify.Code = "answer_timeout"
 	codePostponed         verify.Code = "answer_postponed"
+	codeUnbound           verify.Code = "handler_unbound"
 	codeStore             verify.Code = "store_unavailable"
 	codeShuttingDown      verify.Code = "shutting_down"
 	codeStarting          verify.Code = "starting"
@@ -130,6 +132,8 @@ var problems = []problem{
 		Detail: "The body did not arrive in time. Nothing was stored."},
 	{Code: codeBodyCut, Status: 400, Title: "Body incomplete", CloseConn: true,
 		Detail: "The body ended early or is not framed correctly. Nothing was stored."},
+	{Code: codeBodyConsumed, Status: 503, Title: "Body consumed", Retryable: true,
+		Detail: "Code that runs before the receiver read or replaced the body: exclude it from this path."},
 	{Code: codeBusy, Type: reducedCapacity, Status: 503, Title: "Busy", Retryable: true, CloseConn: true,
 		Detail: "Too many deliveries are arriving at once."},
 
@@ -222,6 +226,8 @@ var problems = []problem{
 		Detail: "Processing continues. Send the event again for its result."},
 	{Code: codePostponed, Status: 503, Title: "Not processed yet", Retryable: true,
 		Detail: "The event cannot be processed before Retry-After."},
+	{Code: codeUnbound, Status: 503, Title: "Not processed here", Retryable: true, Refunds: true,
+		Detail: "The application does not process these events at this address yet. Nothing was stored."},
 	{Code: codeRateLimited, Type: quotaExceeded, Status: 429, Title: "Too many events", Retryable: true,
 		Detail: "The producer exceeds its rate in the policy. Nothing was stored."},
 	{Code: codeAtCapacity, Type: reducedCapacity, Status: 503, Title: "Too many deliveries at once", Retryable: true,

@@ -5,9 +5,10 @@
 // mount [Receiver.HTTP] (or echov4.Mount).
 //
 // A handler is made by [On], which stores and acknowledges an event and then runs your function
-// until it succeeds, or by [Answer], whose result is the response. The function's error decides
-// what happens to the event: nil completes it, [Reject] makes it a dead letter, [Postpone] and
-// [RetryAfter] set the time of the next attempt, and any other error is retried with backoff.
+// until it succeeds, or by [Answer], whose result is the response; [Inline] is Answer for a route
+// of your router. The function's error decides what happens to the event: nil completes it,
+// [Reject] makes it a dead letter, [Postpone] and [RetryAfter] set the time of the next attempt,
+// and any other error is retried with backoff.
 // Handlers run at least once: make external effects idempotent with [Event.ID].
 //
 // The examples "Test" and "TestWithAPreset" show how to test a handler of your own with signed
@@ -75,6 +76,9 @@ func Open(c Config) (*Receiver, error) {
 	for _, p := range c.Producers {
 		largest = max(largest, p.MaxBody)
 		rx.endpoints[p.Name] = newEndpoint(rx, p)
+		if route := handlers.inline[p.Name]; route != nil {
+			route.host = rx.endpoints[p.Name].host()
+		}
 		rx.log.Info("identity of events", "endpoint", p.Name, "class", p.Class().String())
 		for _, warning := range p.Warnings() {
 			rx.log.Warn(warning)
@@ -129,21 +133,33 @@ func (rx *Receiver) HTTP(name string) http.Handler {
 
 // Handler serves all endpoints at /webhooks/NAME and the policy at /policy. It compares paths
 // octet for octet as received: another form of a path gets 404, and no request is redirected.
+//
+// To mount it under a prefix, wrap it: http.StripPrefix("/api", rx.Handler()). Signatures that
+// cover the URL are still verified over the whole path.
 func (rx *Receiver) Handler() http.Handler { return http.HandlerFunc(rx.route) }
 
 func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
 	at, _ := parseTarget(requestTarget(r))
-	if at.path == policyPath {
-		rx.servePolicy(w, r)
-		return
+	if h := rx.at(at.path); h != nil {
+		h.ServeHTTP(w, r)
+	} else if h := rx.at(at.below(r.URL)); h != nil {
+		h.ServeHTTP(w, r)
+	} else {
+		rx.endRequest(w, r, false)
+		rx.serveNotFound(w, r, at)
 	}
-	name, ok := strings.CutPrefix(at.path, webhooksPath)
+}
+
+// at returns the handler of a path, or nil.
+func (rx *Receiver) at(path string) http.Handler {
+	if path == policyPath {
+		return rx.Policy()
+	}
+	name, ok := strings.CutPrefix(path, webhooksPath)
 	if ep := rx.endpoints[name]; ok && ep != nil {
-		ep.ServeHTTP(w, r)
-		return
+		return ep
 	}
-	rx.endRequest(w, r, false)
-	rx.serveNotFound(w, r)
+	return nil
 }
 
 func (rx *Receiver) servePolicy(w http.ResponseWriter, r *http.Request) {

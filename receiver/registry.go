@@ -21,6 +21,7 @@ const maxHandlerName = 256
 type registry struct {
 	byProducer map[string][]*Handler
 	byName     map[string]*Handler
+	inline     map[string]*inlineRoute // by producers with Inline handlers
 }
 
 // newRegistry checks the handlers and returns every error at once. decode decodes payloads for
@@ -30,7 +31,9 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 	for i := range producers {
 		known[producers[i].Name] = &producers[i]
 	}
-	r := &registry{byProducer: map[string][]*Handler{}, byName: map[string]*Handler{}}
+	r := &registry{
+		byProducer: map[string][]*Handler{}, byName: map[string]*Handler{}, inline: map[string]*inlineRoute{},
+	}
 	var errs []error
 	for _, h := range hs {
 		h.name = cmp.Or(h.name, h.producer+"/"+h.pattern)
@@ -41,6 +44,10 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 		}
 		if len(own) > 0 {
 			continue
+		}
+		if h.inline {
+			h.route = r.routeOf(known[h.producer])
+			h.run = h.route.run
 		}
 		h.compose(decode)
 		r.byName[h.name] = &h
@@ -55,8 +62,15 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 	return r, nil
 }
 
+func (r *registry) routeOf(p *producer.Producer) *inlineRoute {
+	if r.inline[p.Name] == nil {
+		r.inline[p.Name] = newInlineRoute(p.Payload != nil)
+	}
+	return r.inline[p.Name]
+}
+
 func checkHandler(h *Handler, known map[string]*producer.Producer) (errs faults) {
-	errs.when(h.run == nil && h.err == nil, "an empty Handler: make one with On or Answer")
+	errs.when(h.run == nil && h.err == nil && !h.inline, "an empty Handler: make one with On, Answer or Inline")
 	for _, err := range []error{h.err, checkName(h.name), checkPattern(h.pattern)} {
 		errs.when(err != nil, "%w", err)
 	}

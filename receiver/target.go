@@ -14,6 +14,8 @@ type target struct {
 	query string // with its "?", or empty
 }
 
+const maxShownPrefix = 64 // bytes of a path prefix in a problem
+
 // requestTarget returns the request target as received. Requests that were made in process have
 // none.
 func requestTarget(r *http.Request) string {
@@ -84,6 +86,25 @@ func (t target) without(names []string) string {
 	}
 	drop := func(pair string) bool { return pair == "" || namedBy(pair, names) }
 	return strings.Join(slices.DeleteFunc(strings.Split(t.query[1:], "&"), drop), "&")
+}
+
+// below returns the end of the path that a router left in the URL when it removed a prefix
+// (http.StripPrefix), or "". The URL decides only how much of the path counts: both have the same
+// octets.
+func (t target) below(u *url.URL) string {
+	if rest := u.EscapedPath(); strings.HasSuffix(t.path, rest) {
+		return rest
+	}
+	return ""
+}
+
+// prefixOf returns what precedes one of our paths in the path, or "" if it does not end in it.
+func (t target) prefixOf(own string) string {
+	prefix, ok := strings.CutSuffix(t.path, own)
+	if !ok || len(prefix) > maxShownPrefix || !isPlain(prefix, "-._/") {
+		return ""
+	}
+	return prefix
 }
 
 // redacted returns the target with the values of these parameters replaced.

@@ -197,3 +197,70 @@ func TestThePublicURLIsTheParsedOne(t *testing.T) {
 		}
 	}
 }
+
+// A router that removes a prefix shows the rest in the URL, which must have the octets received.
+func TestAReceiverServesBelowAPrefix(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), nil)
+	s.srv.Config.Handler = http.StripPrefix("/api", s.rx.Handler())
+	for _, row := range []struct {
+		method, path string
+		status       int
+	}{
+		{"POST", "/api/webhooks/shop", 202},
+		{"POST", "/api/webhooks/shop?x=1", 202},
+		{"GET", "/api/policy", 200},
+		{"POST", "/webhooks/shop", 404},
+		{"POST", "/api/webhooks//shop", 404},
+		{"POST", "/api//webhooks/shop", 404},
+		{"POST", "/api/webhooks/sho%70", 404},
+		{"POST", "/api/webhooks%2Fshop", 404},
+		{"POST", "/%61pi/webhooks/shop", 404},
+		{"POST", "/api/x/../webhooks/shop", 404},
+		{"POST", "/api/webhooks/shop/", 404},
+		{"POST", "/api", 404},
+	} {
+		if g := s.send(req{method: row.method, path: row.path, id: "k1", body: "1"}); g.status != row.status {
+			t.Errorf("%s %s: %d, want %d: %s", row.method, row.path, g.status, row.status, g.body)
+		}
+	}
+}
+
+// The URL of a request may have been rewritten to anything.
+func TestOnlyTheEndOfTheReceivedPathIsServedBelowAPrefix(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/webhooks/shop": "/webhooks/shop", "/shop": "/shop", "/webhooks/other": "", "/webhooks/sho%70": "",
+		"/api/webhooks/shop": "/api/webhooks/shop", "": "",
+	} {
+		u, err := url.Parse(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (target{path: "/api/webhooks/shop"}).below(u); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+	u := url.URL{Path: "/webhooks/shop", RawPath: "/api/webhooks/sho%70"} // a prefix removed from Path alone
+	if got := (target{path: "/api/webhooks/sho%70"}).below(&u); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestA404BelowAPrefixExplainsHowToMount(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), nil)
+	for path, want := range map[string]string{
+		"/api/v1/webhooks/shop": `http.StripPrefix(\"/api/v1\", rx.Handler())`,
+		"/api/policy":           `http.StripPrefix(\"/api\", rx.Handler())`,
+		"/api/webhooks/other":   "",
+		"/a<b>/webhooks/shop":   "",
+		"/other":                "",
+	} {
+		g := s.send(req{path: path, id: "k1"})
+		wantProblem(t, g, 404, codeNotFound)
+		if !strings.Contains(g.body, want) || strings.Contains(g.body, "StripPrefix") != (want != "") {
+			t.Errorf("%s: %s", path, g.body)
+		}
+	}
+}

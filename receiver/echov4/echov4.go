@@ -1,40 +1,65 @@
-// Package echov4 mounts a receiver in a program that uses Echo v4.
+// Package echov4 connects a receiver to a program that uses Echo v4.
 //
-// Most programs need one function, [Mount]. [Handler] serves a single endpoint under a path of
-// your own.
+// [Verified] is middleware that verifies and stores events in front of your own handlers. [Mount]
+// serves all endpoints of a receiver whose handlers are declared in its configuration, and
+// [Handler] a single one under a path of your own.
 package echov4
 
 import (
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// Mount serves all endpoints at /webhooks/NAME and the policy at /policy, for every method.
+// Router is an [echo.Echo] or an [echo.Group].
+type Router interface {
+	Any(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) []*echo.Route
+	RouteNotFound(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) *echo.Route
+}
+
+// Mount serves all endpoints at /webhooks/NAME and the policy at /policy, for every method. In a
+// group, its prefix precedes both. Signatures that cover the URL are verified over all of it.
 //
 // The receiver compares paths as received: another form gets 404, and nothing is redirected.
 // Middleware that rewrites the request target before routing (e.Pre with RemoveTrailingSlash,
 // AddTrailingSlash or Rewrite) changes it. Exclude these paths with its Skipper, because
 // signatures that cover the URL fail over a rewritten one. Middleware that reads or replaces the
 // body must not run here.
-func Mount(e *echo.Echo, rx *receiver.Receiver) {
-	serve := wrap(rx.Handler())
+func Mount(at Router, rx *receiver.Receiver) {
+	handler := rx.Handler()
 	for _, path := range []string{"/webhooks/*", "/policy"} {
-		e.Any(path, serve)
-		e.RouteNotFound(path, serve) // methods unknown to Echo
+		serve := func(c echo.Context) error {
+			r := c.Request()
+			if c.Path() != path {
+				r = below(r, strings.TrimSuffix(path, "*")+c.Param("*"))
+			}
+			handler.ServeHTTP(c.Response(), r)
+			return nil
+		}
+		at.Any(path, serve)
+		at.RouteNotFound(path, serve) // methods unknown to Echo
 	}
+}
+
+// below returns the request as http.StripPrefix does: the URL begins after the prefix of a group.
+func below(r *http.Request, path string) *http.Request {
+	out := r.WithContext(r.Context())
+	out.URL = new(url.URL)
+	*out.URL = *r.URL
+	out.URL.Path, out.URL.RawPath = path, ""
+	return out
 }
 
 // Handler serves the endpoint of the named producer, at any path. It panics for an unknown name.
 // Register it for every method (e.Any): the endpoint itself refuses the wrong ones.
-func Handler(rx *receiver.Receiver, name string) echo.HandlerFunc { return wrap(rx.HTTP(name)) }
-
-// wrap passes Echo's writer, which supports deadlines, to the handler.
-func wrap(h http.Handler) echo.HandlerFunc {
+func Handler(rx *receiver.Receiver, name string) echo.HandlerFunc {
+	handler := rx.HTTP(name)
 	return func(c echo.Context) error {
-		h.ServeHTTP(c.Response(), c.Request())
+		handler.ServeHTTP(c.Response(), c.Request())
 		return nil
 	}
 }

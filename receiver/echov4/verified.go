@@ -1,0 +1,103 @@
+package echov4
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// Verified returns middleware for the routes that receive the events of a producer, which has a
+// [receiver.Inline] handler in the receiver's configuration:
+//
+//	e.POST("/orders", onOrder, echov4.Verified(rx, "shop"))
+//
+// The function behind it is an ordinary [echo.HandlerFunc] that sees verified events only, each
+// once. It reads the event with [EventOf] or c.Bind. What it writes is the response, which is
+// stored and sent again to duplicates. See [receiver.Inline] for its limits, and for the requests
+// that are made again, which run the middleware of Echo too.
+//
+// An error of the function becomes a problem instead, as that of an [receiver.Answer] handler
+// does: [receiver.Reject] and an [echo.HTTPError] of 400 to 499 refuse the event finally, the
+// latter with its status and message; any other error is 503, and the next delivery runs the
+// function again. 408, 425 and 429 are not final. As in Echo, a wrapped HTTPError is an error like
+// any other.
+//
+// Requests for which the group or Echo has no route get 404 and are not stored. Verified panics as
+// [receiver.Receiver.Verified] does.
+func Verified(rx *receiver.Receiver, name string) echo.MiddlewareFunc {
+	verified := rx.Verified(name)
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if !isRoute(c) { // the response would be stored
+				return echo.ErrNotFound
+			}
+			verified(handlerOf(c, next)).ServeHTTP(c.Response(), c.Request())
+			return nil
+		}
+	}
+}
+
+// EventOf returns the event of a request behind [Verified], with its payload decoded. The
+// function should return its error, which refuses a payload that does not decode.
+func EventOf[T any](c echo.Context) (receiver.Event[T], error) {
+	return receiver.EventOf[T](c.Request())
+}
+
+// isRoute reports whether the request matched a route. Groups with middleware also match requests
+// that they answer with 404.
+func isRoute(c echo.Context) bool {
+	matched := func(r *echo.Route) bool { return r.Path == c.Path() && r.Method == c.Request().Method }
+	e := c.Echo()
+	if slices.ContainsFunc(e.Routes(), matched) {
+		return true
+	}
+	for _, router := range e.Routers() { // of hosts
+		if slices.ContainsFunc(router.Routes(), matched) {
+			return true
+		}
+	}
+	return false
+}
+
+// handlerOf runs the function with the context of Echo, whose request and response are those of
+// the event meanwhile.
+func handlerOf(c echo.Context, next echo.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request, response := c.Request(), c.Response()
+		defer func() {
+			c.SetRequest(request)
+			c.SetResponse(response)
+		}()
+		c.SetRequest(r)
+		c.SetResponse(echo.NewResponse(w, c.Echo()))
+		if err := next(c); err != nil {
+			refuse(r, err)
+		}
+	})
+}
+
+// refuse ends the function with its error.
+func refuse(r *http.Request, err error) {
+	refused, ok := err.(*echo.HTTPError) //nolint:errorlint // see Verified
+	if !ok || !isFinal(refused.Code) {
+		receiver.Respond(r, receiver.Response{}, err)
+		return
+	}
+	response := receiver.Response{Status: refused.Code, Refusal: &receiver.Refusal{}}
+	if refused.Message != nil {
+		response.Refusal.Detail = fmt.Sprint(refused.Message)
+	}
+	receiver.Respond(r, response, receiver.Reject(err))
+}
+
+func isFinal(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return status >= 400 && status < 500
+}
