@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha1"
@@ -28,9 +29,9 @@ const (
 	SHA512 Hash = "sha512"
 )
 
-// HMAC verifies deliveries that carry an HMAC (RFC 2104) of their bytes in a header field. It
-// is data: most presets only fill in its fields. The value is used by pointer and not changed
-// after its first use, which includes Check.
+// HMAC verifies deliveries that carry an HMAC (RFC 2104) of their bytes in a header field, or a
+// signature with a public key in the same form. It is data: most presets only fill in its fields.
+// The value is used by pointer and not changed after its first use, which includes Check.
 //
 //	&verify.HMAC{ // t=1492774577,v1=5257a8...
 //		Headers: []string{"Stripe-Signature"},
@@ -51,7 +52,7 @@ type HMAC struct {
 	Separator string
 	// Entries are the forms of an entry: literal text around the placeholders {sig} (the
 	// signature), {alg} (the name of a hash), {kid} (a key of Keys), {timestamp}, and {ed25519}
-	// (a signature by one of PublicKeys). Defaults to "{sig}".
+	// or {ecdsa} (a signature by one of PublicKeys or ECDSAKeys). Defaults to "{sig}".
 	Entries []string
 
 	Hash           Hash                // of entries without {alg}; defaults to SHA256
@@ -61,6 +62,9 @@ type HMAC struct {
 	Keys           map[string]Secret   // by key id, for entries with {kid}; instead of Secrets
 	SecretEncoding Encoding            // of Secrets and Keys; defaults to Raw
 	PublicKeys     []ed25519.PublicKey // Ed25519 (RFC 8032), for {ed25519} over the same content
+	// ECDSAKeys are keys of P-256, for {ecdsa} over the SHA-256 of the same content. Such a
+	// signature is the DER of ECDSA-Sig-Value (RFC 3279 section 2.2.3).
+	ECDSAKeys []*ecdsa.PublicKey
 
 	// TimestampHeaders are the fields with the signed time: one, or one per field of Headers.
 	// If the time is in the signature field, use an entry with {timestamp} instead.
@@ -216,7 +220,13 @@ func (h *HMAC) String() string {
 	if h.Contents != nil {
 		content = strings.Join(h.Covers, ", ")
 	}
-	text := fmt.Sprintf("HMAC-%s (%s) of %s in %s, as %q", strings.ToUpper(string(hash)), h.Encoding, content,
+	made := "HMAC-" + strings.ToUpper(string(hash))
+	if all := strings.Join(forms, " "); !strings.Contains(all, "{sig}") {
+		if made = "ECDSA with P-256 and SHA-256"; strings.Contains(all, "{ed25519}") {
+			made = "Ed25519"
+		}
+	}
+	text := fmt.Sprintf("%s (%s) of %s in %s, as %q", made, h.Encoding, content,
 		strings.Join(h.Headers, " or "), strings.Join(forms, cmp.Or(h.Separator, " ")))
 	if len(h.TimestampHeaders) > 0 {
 		text += ", the time in " + strings.Join(h.TimestampHeaders, " or ")

@@ -157,7 +157,7 @@ func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 	}
 	var value string
 	for _, pattern := range p.entries {
-		if pattern.holds(partEd25519) {
+		if pattern.holds(partEd25519) || pattern.holds(partECDSA) {
 			continue
 		}
 		if value != "" {

@@ -2,7 +2,9 @@ package verify
 
 import (
 	"cmp"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,6 +30,7 @@ type hmacPlan struct {
 	encoding         Encoding
 	keys             []hmacKey
 	publicKeys       []ed25519.PublicKey
+	ecdsaKeys        []*ecdsa.PublicKey
 	unit             time.Duration
 	rfc3339          bool // the time is a date-time, not a number
 	template         []part
@@ -45,7 +48,7 @@ type hmacPlan struct {
 func newHMACPlan(h *HMAC) (*hmacPlan, error) {
 	p := &hmacPlan{
 		separator: h.Separator, encoding: h.Encoding, config: h.Config,
-		custom: h.Contents, publicKeys: h.PublicKeys, url: h.URL, rfc3339: h.TimestampRFC3339,
+		custom: h.Contents, publicKeys: h.PublicKeys, ecdsaKeys: h.ECDSAKeys, url: h.URL, rfc3339: h.TimestampRFC3339,
 	}
 	err := errors.Join(
 		p.setFields(h), p.setHashes(h), p.setEntries(h), p.setTemplate(h), p.setTimestamp(h), p.setKeys(h))
@@ -104,10 +107,12 @@ func (p *hmacPlan) setEntries(h *HMAC) error {
 		p.entries = append(p.entries, e)
 	}
 	p.timedEntries = p.entriesHold(partTimestamp)
-	sig, ed25519 := p.entriesHold(partSig), p.entriesHold(partEd25519)
-	errs.addIf(!sig && !ed25519, "entries: none holds a signature")
-	errs.addIf(ed25519 && !sig && len(h.Secrets)+len(h.Keys) > 0, "entries: secrets are set and no entry holds {sig}")
-	errs.addIf(sig && !ed25519 && len(h.PublicKeys) > 0, "entries: public keys are set and no entry holds {ed25519}")
+	sig, ed25519, ecdsa := p.entriesHold(partSig), p.entriesHold(partEd25519), p.entriesHold(partECDSA)
+	signed := sig || ed25519 || ecdsa
+	errs.addIf(!signed, "entries: none holds a signature")
+	errs.addIf(signed && !sig && len(h.Secrets)+len(h.Keys) > 0, "entries: secrets are set and no entry holds {sig}")
+	errs.addIf(signed && !ed25519 && len(h.PublicKeys) > 0, "entries: public keys are set and no entry holds {ed25519}")
+	errs.addIf(signed && !ecdsa && len(h.ECDSAKeys) > 0, "entries: ECDSA keys are set and no entry holds {ecdsa}")
 	errs.addIf(p.entriesHold(partKID) != (len(h.Keys) > 0), "keys: entries with {kid} and keys by id go together")
 	errs.addIf(len(h.Hashes) > 0 && !p.entriesHold(partAlg), "hashes: no entry holds {alg}")
 	return errors.Join(errs...)
@@ -210,7 +215,7 @@ func (p *hmacPlan) setTimestamp(h *HMAC) error {
 func (p *hmacPlan) setKeys(h *HMAC) error {
 	var errs errorList
 	errs.addIf(len(h.Secrets) > 0 && len(h.Keys) > 0, "secrets: both secrets and keys by id")
-	errs.addIf(len(h.Secrets)+len(h.Keys)+len(h.PublicKeys) == 0, "secrets: none is set")
+	errs.addIf(len(h.Secrets)+len(h.Keys)+len(h.PublicKeys)+len(h.ECDSAKeys) == 0, "secrets: none is set")
 	add := func(id, what string, s Secret) {
 		secret, err := s.Decode(cmp.Or(h.SecretEncoding, Raw))
 		errs.addIf(err != nil, "%s %w", what, err)
@@ -226,6 +231,10 @@ func (p *hmacPlan) setKeys(h *HMAC) error {
 	for i, k := range h.PublicKeys {
 		_, err := algsOf(k)
 		errs.addIf(err != nil, "public key %d of %d: %w", i+1, len(h.PublicKeys), err)
+	}
+	for i, k := range h.ECDSAKeys {
+		wrong := k == nil || k.Curve != elliptic.P256()
+		errs.addIf(wrong, "ECDSA key %d of %d: not a key of P-256", i+1, len(h.ECDSAKeys))
 	}
 	return errors.Join(errs...)
 }

@@ -1,8 +1,6 @@
 package verify
 
 import (
-	"bytes"
-	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha512"
 	"net/http"
@@ -15,7 +13,7 @@ import (
 const (
 	maxSignatureField = 8 << 10 // bytes of the signature field
 	maxEntries        = 64      // entries in it
-	maxPublicChecks   = 2       // Ed25519 signatures checked per public key
+	maxPublicChecks   = 2       // signatures checked per public key
 	maxContents       = 8       // candidates for the signed content
 	maxTimestamp      = 15      // digits
 )
@@ -28,10 +26,11 @@ type signatureHead struct {
 }
 
 type signature struct {
-	hash   Hash // empty for Ed25519
+	hash   Hash // empty for signatures with a public key
+	ecdsa  bool
 	kid    string
 	length int // of the decoded bytes; one other than that of the MAC never matches
-	bytes  [sha512.Size]byte
+	bytes  [maxECDSA]byte
 }
 
 // read reads the signed time and id of the header fields, and the signatures into a buffer.
@@ -158,16 +157,17 @@ func (p *hmacPlan) parse(text string) (entry, bool) {
 	return entry{}, false
 }
 
-// decode decodes the signature of an entry, or returns why it is unusable. Without public keys an
-// Ed25519 signature is unusable, and without secrets a MAC: neither was compared, so neither is
-// reported as a mismatch.
+// decode decodes the signature of an entry, or returns why it is unusable. Without a key of its
+// kind a signature is unusable: it was not compared, so it is not reported as a mismatch.
 func (p *hmacPlan) decode(e entry) (signature, Code) {
 	s := signature{hash: p.hash, kid: e.kid}
 	text := e.sig
 	switch {
 	case e.ed25519 != "" && len(p.publicKeys) > 0:
 		s.hash, text = "", e.ed25519
-	case e.ed25519 != "" || len(p.keys) == 0:
+	case e.ecdsa != "" && len(p.ecdsaKeys) > 0:
+		s.hash, s.ecdsa, text = "", true, e.ecdsa
+	case e.ed25519 != "" || e.ecdsa != "" || len(p.keys) == 0:
 		return s, SignatureMalformed
 	case e.alg != "":
 		if s.hash = Hash(strings.ToLower(e.alg)); newHash[s.hash] == nil {
@@ -268,28 +268,5 @@ func (p *hmacPlan) match(sigs []signature, content segments) (string, bool) {
 	if i := slices.IndexFunc(sigs, func(x signature) bool { return x.hash != "" }); i >= 0 && !computed {
 		p.keys[0].sum(buf[:0], sigs[i].hash, content)
 	}
-	return "", p.matchPublic(sigs, content)
-}
-
-func (p *hmacPlan) matchPublic(sigs []signature, content segments) bool {
-	var joined []byte
-	tried := 0
-	for i := range sigs {
-		x := &sigs[i]
-		if x.hash != "" || x.length != ed25519.SignatureSize {
-			continue
-		}
-		if joined == nil {
-			joined = bytes.Join(content, nil)
-		}
-		for _, k := range p.publicKeys {
-			if tried++; tried > maxPublicChecks*len(p.publicKeys) {
-				return false
-			}
-			if ed25519.Verify(k, joined, bytes.Clone(x.bytes[:x.length])) { // the copy keeps sigs off the heap
-				return true
-			}
-		}
-	}
-	return false
+	return "", matchPublic(p, sigs, content)
 }

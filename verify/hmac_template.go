@@ -28,11 +28,12 @@ const (
 	partConfig    partKind = "config"
 	partSig       partKind = "sig"
 	partEd25519   partKind = "ed25519"
+	partECDSA     partKind = "ecdsa"
 	partAlg       partKind = "alg"
 	partKID       partKind = "kid"
 )
 
-var entryParts = []partKind{partSig, partEd25519, partAlg, partKID, partTimestamp}
+var entryParts = []partKind{partSig, partEd25519, partECDSA, partAlg, partKID, partTimestamp}
 
 const defaultEntry = "{sig}"
 
@@ -69,8 +70,8 @@ func parseTemplate(s string) ([]part, error) {
 type entryPattern []part
 
 type entry struct {
-	sig, ed25519, alg, kid, timestamp string
-	hasTimestamp                      bool
+	sig, ed25519, ecdsa, alg, kid, timestamp string
+	hasTimestamp                             bool
 }
 
 func parseEntry(s string) (entryPattern, error) {
@@ -97,8 +98,10 @@ func parseEntry(s string) (entryPattern, error) {
 	switch {
 	case seen[partSig] && seen[partEd25519]:
 		return nil, fmt.Errorf("entry %q: both {sig} and {ed25519}", s)
-	case !seen[partSig] && !seen[partEd25519] && !seen[partTimestamp]:
-		return nil, fmt.Errorf("entry %q: neither {sig}, {ed25519} nor {timestamp}", s)
+	case seen[partECDSA] && (seen[partSig] || seen[partEd25519]):
+		return nil, fmt.Errorf("entry %q: both {ecdsa} and another signature", s)
+	case !seen[partSig] && !seen[partEd25519] && !seen[partECDSA] && !seen[partTimestamp]:
+		return nil, fmt.Errorf("entry %q: neither {sig}, {ed25519}, {ecdsa} nor {timestamp}", s)
 	}
 	return parts, nil
 }
@@ -149,6 +152,8 @@ func (e *entry) field(kind partKind) *string {
 		return &e.sig
 	case partEd25519:
 		return &e.ed25519
+	case partECDSA:
+		return &e.ecdsa
 	case partAlg:
 		return &e.alg
 	case partKID:

@@ -160,8 +160,11 @@ func appendBase64(b []byte, line string) []byte {
 }
 
 // appendStructured appends a field, or one member of it, in canonical form. Only Dictionaries
-// are supported: the type of an Item or List would have to be agreed on.
+// and Idempotency-Key are supported: the type of another Item or List would have to be agreed on.
 func appendStructured(b []byte, c *component) ([]byte, *Error) {
+	if c.isString() {
+		return appendString(b, c)
+	}
 	dict, err := httpsfv.UnmarshalDictionary(c.lines)
 	if err != nil {
 		return nil, unsupported(c.name, "the field is not a dictionary")
@@ -179,6 +182,20 @@ func appendStructured(b []byte, c *component) ([]byte, *Error) {
 		return nil, unsupported(c.name, "the field is not a dictionary")
 	}
 	return append(b, text...), nil
+}
+
+// appendString appends a field that is a String (RFC 9651 section 3.3.3), as it was received. Its
+// parameters may have no other form than the canonical one (section 4.1.1.2).
+func appendString(b []byte, c *component) ([]byte, *Error) {
+	line := TrimOWS(joinLines(c.lines))
+	item, err := httpsfv.UnmarshalItem([]string{line})
+	if _, ok := item.Value.(string); err != nil || !ok {
+		return nil, unsupported(c.name, "the field is not a quoted string")
+	}
+	if text, err := httpsfv.Marshal(item); err != nil || text != line {
+		return nil, unsupported(c.name, "the field is not in its canonical form")
+	}
+	return append(b, line...), nil
 }
 
 // appendQueryParam appends the value of a query parameter, whose name is percent-encoded (RFC

@@ -53,6 +53,35 @@ func TestExactlyReplacesTheProfile(t *testing.T) {
 	wantCode(t, err, InsufficientCoverage)
 }
 
+// An Idempotency-Key is a String, whose canonical form is the only one that is accepted.
+func TestAStructuredIdempotencyKeyIsCovered(t *testing.T) {
+	t.Parallel()
+	components := []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key;sf"}
+	for value, want := range map[string]Code{
+		`"k-17"`: "", `"a\"b\\"`: "", `"k";a=1;b`: "",
+		`k-17`: ComponentUnsupported, `1.00`: ComponentUnsupported, `"k"; a=1`: ComponentUnsupported,
+		`"k";a=?1`: ComponentUnsupported, `"k", "l"`: ComponentUnsupported, `"k`: ComponentUnsupported,
+	} {
+		s := newScene(t)
+		if s.r.Header.Set("Idempotency-Key", value); want != "" {
+			s.r.Header.Set("Idempotency-Key", `"k"`)
+		}
+		s.resign(t, components...)
+		s.r.Header.Set("Idempotency-Key", value) // the signer refuses it too
+		id, err := s.verify()
+		if want != "" {
+			wantCode(t, err, want)
+			continue
+		}
+		if err != nil || !id.Covers("idempotency-key") {
+			t.Errorf("%s: %v, covered %v", value, err, id.Covered)
+		}
+		s.r.Header.Set("Idempotency-Key", `"other"`)
+		_, err = s.verify()
+		wantCode(t, err, SignatureMismatch)
+	}
+}
+
 func TestCoverageOffStillChecksTheDigest(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

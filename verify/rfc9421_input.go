@@ -43,7 +43,11 @@ type component struct {
 }
 
 // coversAll reports whether the component binds every octet of the field or part.
-func (c *component) coversAll() bool { return !c.sf && !c.keyed }
+func (c *component) coversAll() bool { return !c.keyed && (!c.sf || c.isString()) }
+
+// isString reports whether the component is a field whose structured type is known to be a String,
+// so ;sf means its canonical form. No other form of it is accepted, so every octet is bound.
+func (c *component) isString() bool { return c.sf && !c.keyed && c.name == "idempotency-key" }
 
 // same reports whether two components are equal, in whatever order their parameters come.
 func (c *component) same(o *component) bool {

@@ -223,10 +223,11 @@ func (c *coveredRequest) clear() {
 
 // engineAgrees reports whether the engine reads the covered components as RFC 9421 says. It reads
 // every query as a form, even if only its octets are signed, and encodes parameters differently.
+// It reads every field with ;sf as a dictionary.
 func (m *message) engineAgrees(in *signatureInput) bool {
 	for i := range in.components {
-		name := in.components[i].name
-		if name == "@query-param" || name == "@query" && !m.queryIsForm() {
+		c := &in.components[i]
+		if c.name == "@query-param" || c.name == "@query" && !m.queryIsForm() || c.isString() {
 			return false
 		}
 	}

@@ -258,9 +258,10 @@ var refusals = []struct {
 		s.resign(t, "@method", "@target-uri", "content-digest", "idempotency-key")
 	}, nil, InsufficientCoverage},
 	{"the key left out", func(t *testing.T, s *scene) { s.resign(t, allComponents[:4]...) }, nil, InsufficientCoverage},
-	{"the key in canonical form only", func(t *testing.T, s *scene) {
-		s.r.Header.Set("Idempotency-Key", "k")
-		s.resign(t, append(allComponents[:4:4], "idempotency-key;sf")...)
+	{"a field in canonical form only", func(t *testing.T, s *scene) {
+		s.scheme.Coverage.Consumed = []string{"x-shop"}
+		s.r.Header.Set("X-Shop", "k")
+		s.resign(t, append(allComponents[:5:5], "x-shop;sf")...)
 	}, nil, InsufficientCoverage},
 	{"the key as bytes",
 		func(t *testing.T, s *scene) { s.resign(t, append(allComponents[:4:4], "idempotency-key;bs")...) }, nil, ""},
