@@ -19,6 +19,11 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 // Check returns every mistake in the producer with its defaults. It uses neither network nor clock.
 func (p *Producer) Check() []error {
 	d, m := p.WithDefaults(), &mistakes{name: p.Name}
+	if p.Echo != nil {
+		own := p.Challenge != nil || p.UnsignedChallenge != nil || p.Handshake != nil
+		m.addIf(own, "the preset has a handshake of its own, so a challenge cannot be set")
+		m.add(p.Echo.check(d.Methods))
+	}
 	d.checkIdentity(m)
 	d.checkWindow(m)
 	d.checkAnswers(m)
@@ -131,6 +136,8 @@ func (p *Producer) checkSameSigned(m *mistakes) {
 
 func (p *Producer) checkRequests(m *mistakes) {
 	m.addIf(p.MaxBody < 0, "the body limit must not be negative")
+	m.addIf(p.FormMember != "" && (p.Payload != nil || p.Split != nil), "a form member cannot go with batches or "+
+		"another payload")
 	m.addIf(p.Concurrency < 0, "concurrency must not be negative")
 	m.add(p.Rate.check())
 	allowed := []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodDelete}

@@ -150,7 +150,7 @@ func costTargets(t *testing.T) []costTarget {
 // of the test, the others get two bodies.
 var readsContent = map[string]bool{
 	"adyen": true, "aws-sns": true, "interledger-rafiki": true, "openbanking-uk": true, "twilio": true,
-	"yandex-pay": true,
+	"yandex-pay": true, "twilio-event-streams": true,
 }
 
 // signedTarget returns an RFC 9421 endpoint and a delivery signed with another key of the same

@@ -41,6 +41,9 @@ func (p Producer) WithDefaults() Producer {
 		p.SignsURL = true
 	}
 	p = p.withCredentials()
+	if p.Echo != nil {
+		p = p.Echo.install(p)
+	}
 	for _, name := range p.SecretQuery {
 		p.ScopeIgnores = including(p.ScopeIgnores, name)
 	}

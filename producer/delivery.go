@@ -1,8 +1,10 @@
 package producer
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
+	"net/url"
 
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -20,6 +22,7 @@ type Delivery struct {
 	doc         document      // the body as JSON, parsed on first use
 	parsed      *parsedEvents // its CloudEvents, parsed on first use
 	looseBinary bool          // the producer's LooseBinary
+	formMember  string        // the producer's FormMember
 	item        [1]Item       // of a producer that does not split
 }
 
@@ -34,6 +37,9 @@ type Item struct {
 	Type string
 	// Body is the event's own bytes.
 	Body []byte
+	// FromForm means that Body is the JSON in a form ([Producer.FormMember]). Set by
+	// [Producer.Items].
+	FromForm bool
 	// Attributes are facts about the event. Do not change the map: several readers may share it.
 	Attributes map[string]string
 	// Note lists what was left out of the event because it exceeded a limit, or "". Set by
@@ -54,12 +60,40 @@ func (d *Delivery) JSON() ([]byte, error) {
 	return doc.json.Text, doc.err
 }
 
-// document returns the checked body, cached for the same bytes.
+// document returns the checked body, cached for the same bytes. Of a form it is the JSON in the
+// producer's FormMember.
 func (d *Delivery) document() *document {
 	if !d.doc.isRead || !sameMemory(d.doc.given, d.Body) {
-		d.doc.read(d.Body)
+		text, fromForm := formValue(d.Body, d.formMember)
+		if !fromForm {
+			text = d.Body
+		}
+		d.doc.read(text)
+		d.doc.given, d.doc.fromForm = d.Body, fromForm && d.doc.err == nil
 	}
 	return &d.doc
+}
+
+// event returns the bytes of the event: the body, or the JSON of a form.
+func (d *Delivery) event() (text []byte, fromForm bool) {
+	if d.formMember == "" || !bytes.HasPrefix(d.Body, []byte(d.formMember+"=")) {
+		return d.Body, false
+	}
+	if doc := d.document(); doc.fromForm {
+		return doc.json.Text, true
+	}
+	return d.Body, false
+}
+
+// formValue returns the decoded value of a form with this one member. Only the body decides what
+// is read, because a signature of the body does not cover its Content-Type.
+func formValue(body []byte, member string) ([]byte, bool) {
+	name, value, _ := bytes.Cut(body, []byte("="))
+	if member == "" || string(name) != member || bytes.ContainsAny(value, "&;") {
+		return nil, false
+	}
+	text, err := url.QueryUnescape(string(value))
+	return []byte(text), err == nil
 }
 
 // sameMemory reports whether two slices share their memory. Equal bytes elsewhere do not count.
@@ -67,10 +101,11 @@ func sameMemory(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &
 
 // document is checked JSON. Checking costs more than finding a value.
 type document struct {
-	isRead bool
-	given  []byte
-	json   strictjson.Document
-	err    error
+	isRead   bool
+	given    []byte
+	fromForm bool // it is the JSON of a form
+	json     strictjson.Document
+	err      error
 }
 
 func newDocument(text []byte) *document {

@@ -68,7 +68,7 @@ func FingerprintNone(*Delivery, Item) [32]byte { return [32]byte{} }
 // parts of the body with every attempt. If a value cannot be read, the whole body is compared.
 func FingerprintFields(fields ...Extractor) FingerprintFunc {
 	return func(d *Delivery, it Item) [32]byte {
-		one := &Delivery{Request: d.Request, Body: it.Body, Identity: d.Identity}
+		one := &Delivery{Request: d.Request, Body: it.Body, Identity: d.Identity, formMember: d.formMember}
 		h := newDigest()
 		for _, field := range fields {
 			v, err := field.Extract(one)

@@ -15,7 +15,7 @@ import (
 // Errors are *verify.Error: id_missing, ambiguous_field, event_malformed or
 // media_type_unsupported. They are permanent, 4xx: no retry succeeds.
 func (p *Producer) Items(d *Delivery) ([]Item, error) {
-	d.looseBinary = p.LooseBinary
+	d.looseBinary, d.formMember = p.LooseBinary, p.FormMember
 	items, err := p.split(d)
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 		}
 		if items[i].ID == "" {
 			items[i].Unnamed = true
-			items[i].ID = p.digestFor(d, items[i].Body, i)
+			items[i].ID = p.digestFor(d, items[i], i)
 			continue
 		}
 		if p.KeyFormat == nil {
@@ -44,8 +44,11 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 
 // digestFor returns the identifier of an item that has none: the digest of the signed content
 // where that identifies events, and else of the item's body and position.
-func (p *Producer) digestFor(d *Delivery, body []byte, position int) string {
-	class := p.ClassOf(d.Identity)
+func (p *Producer) digestFor(d *Delivery, it Item, position int) string {
+	class, body := p.ClassOf(d.Identity), it.Body
+	if it.FromForm {
+		body = d.Body
+	}
 	if p.Split != nil || p.Payload != nil || class == ClassIDSigned || class == ClassUnsigned {
 		return positionID(body, position)
 	}
@@ -66,8 +69,9 @@ func (p *Producer) split(d *Delivery) ([]Item, error) {
 		items, err := p.Split(d)
 		return items, withCode(err)
 	}
-	it := Item{Body: d.Body}
+	var it Item
 	var err error
+	it.Body, it.FromForm = d.event()
 	if p.Payload != nil {
 		it.Body, err = p.Payload(d)
 	}

@@ -65,6 +65,13 @@ type Producer struct {
 	Challenge func(*http.Request) (*dedup.Response, error)
 	// ChallengeMethods are the methods that Challenge answers, for the Allow field.
 	ChallengeMethods []string
+	// UnsignedChallenge answers a delivery without any credential that is a challenge, under the
+	// limits of unverified deliveries. It gets a body of at most [MaxChallengeBody] bytes, and
+	// returns nil for any other request. May be nil.
+	UnsignedChallenge func(r *http.Request, body []byte) *dedup.Response
+	// Echo describes a handshake as data. It cannot go with the functions of this section, which
+	// it sets. May be nil.
+	Echo *Echo
 	// Handshake answers signed requests of a subscription handshake. It returns nil for a
 	// delivery of events. May be nil.
 	Handshake func(context.Context, *Delivery) (*dedup.Response, error)
@@ -97,6 +104,11 @@ type Producer struct {
 	// Payload returns the bytes that handlers and the store get in place of an enveloping body.
 	// Defaults to the body as received.
 	Payload func(*Delivery) ([]byte, error)
+	// FormMember is the only member of an application/x-www-form-urlencoded body that holds the
+	// event as JSON, such as "payload". Extractors of JSON, handlers and the store then read this
+	// JSON; digests and fingerprints are those of the body as received. Other bodies are read as
+	// they are. Defaults to none.
+	FormMember string
 	// Key extracts the idempotency identifier. Required, unless Split is set.
 	Key Extractor
 	// KeyRequired refuses deliveries without an identifier (400). Otherwise a digest identifies

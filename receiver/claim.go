@@ -76,6 +76,9 @@ func (d *delivery) entries() []entry {
 		delete(base.Header, "Content-Encoding")
 		setItemType(base.Header)
 	}
+	if d.fromForm() {
+		base.Header["Content-Type"] = []string{"application/json"}
+	}
 	if raw, ok := d.ep.p.Key.(producer.RawExtractor); ok && d.ep.p.Split == nil {
 		base.KeyField = raw.Raw(&d.Delivery)
 	}
@@ -88,7 +91,12 @@ func (d *delivery) entries() []entry {
 
 // extractsBody reports whether only a part of the body is stored, an item of a batch or the
 // content of an envelope, to which Content-Encoding does not apply.
-func (d *delivery) extractsBody() bool { return d.ep.p.Split != nil || d.ep.p.Payload != nil }
+func (d *delivery) extractsBody() bool {
+	return d.ep.p.Split != nil || d.ep.p.Payload != nil || d.fromForm()
+}
+
+// fromForm reports whether the event is the JSON in a form.
+func (d *delivery) fromForm() bool { return len(d.items) == 1 && d.items[0].FromForm }
 
 // fill sets the entry of an item.
 func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup.Payload) {
@@ -99,6 +107,9 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 		kept.Body = d.received // stored and compared as received
 	}
 	payload.Type, payload.Body = it.Type, kept.Body
+	if it.FromForm {
+		kept.Body = d.received // compared as received
+	}
 	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody())
 	e.claim = dedup.Claim{
 		Key: key, Aliases: d.aliases(e.parts.aliases[:0], key), Payload: payload,

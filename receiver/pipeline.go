@@ -41,8 +41,10 @@ type delivery struct {
 	stale error
 	// itemsErr is why no events could be extracted. Handshakes need none.
 	itemsErr error
-	items    []producer.Item
-	id, typ  string // those of the only item, for the log
+	// challenged answers a challenge without a credential.
+	challenged *reply
+	items      []producer.Item
+	id, typ    string // those of the only item, for the log
 	// entry, claim and stored are those of the only item.
 	entry  [1]entry
 	claim  [1]dedup.Claim
@@ -120,6 +122,9 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 	}
 	// 4. Who signed it? The body is read when the scheme asks for it, under its limits.
 	if err := d.authenticate(ctx); err != nil {
+		if d.challenged != nil {
+			return d.challenged, nil
+		}
 		return nil, err
 	}
 	// 5. Which events are in it? A handshake needs no identifier.
@@ -314,10 +319,39 @@ func (d *delivery) verify(ctx context.Context) error {
 		return unread // the scheme may have replaced it
 	}
 	d.Identity = identity
+	if p := &d.ep.p; p.UnsignedChallenge != nil && withoutCredential(err) {
+		d.answerUnsigned(ctx)
+	}
 	if err != nil && d.body.done && len(d.body.buf) == 0 && d.body.declared < 0 {
 		return fmt.Errorf("%w (the body has no declared length and is empty: did middleware read it?)", err)
 	}
 	return err
+}
+
+// withoutCredential reports whether a scheme refused a request because nothing authenticates it.
+func withoutCredential(err error) bool {
+	switch verify.CodeOf(err) {
+	case verify.SignatureMissing, verify.CredentialsMissing, verify.TokenMissing:
+		return true
+	}
+	return false
+}
+
+// answerUnsigned answers a small request that is a challenge. It counts as a refused delivery for
+// the limits of unverified ones.
+func (d *delivery) answerUnsigned(ctx context.Context) {
+	if d.r.ContentLength < 0 || d.r.ContentLength > producer.MaxChallengeBody {
+		return
+	}
+	if !d.body.done {
+		d.busy = d.permit.Paused(ctx, d.body.load)
+	}
+	if d.unread() != nil {
+		return
+	}
+	if want := d.ep.p.UnsignedChallenge(d.Request, d.body.buf); want != nil {
+		d.challenged = handshakeReply(want)
+	}
 }
 
 // unread is why the scheme did not get the body.

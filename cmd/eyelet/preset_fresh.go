@@ -48,6 +48,8 @@ func freshSettings(vendor preset.Preset) (settingList, error) {
 		return settingList{{"username", "chargebee"}, {"password", quoted}}, nil
 	case "cloudevents":
 		return settingList{{"bearer", quoted}}, nil
+	case "swt":
+		return settingList{{"secret", quoted}, {"issuers", "[https://shop.example]"}}, nil
 	case "webengage":
 		return settingList{{"license_code", "\"~17\""}, {"secret_key", quoted}}, nil
 	case "worldpay":

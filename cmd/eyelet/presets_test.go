@@ -34,11 +34,14 @@ func presetSettings() map[string]string {
 		"aws-sns":         "topics: [" + topic + "], min_version: 2, check_chain: true, roots_file: roots.pem",
 		"azure-event-grid": "audience: api://a, issuers: [https://sts.example/], app_ids: [app-17], topics: [/t], " +
 			"origins: [eventgrid.azure.net], rate: 5, jwks_url: https://keys.example/",
-		"chargebee":       "query: key, value_file: plain.txt",
-		"cloudevents":     "bearer_file: plain.txt, batch: true, origins: [o.example], rate: 100",
-		"datatrans":       "secret_file: hex.txt",
-		"discord":         "secret: " + strings.Repeat("0b", 32),
-		"dwolla":          "secrets_file: plain.txt",
+		"chargebee":   "query: key, value_file: plain.txt",
+		"cloudevents": "bearer_file: plain.txt, batch: true, origins: [o.example], rate: 100",
+		"datatrans":   "secret_file: hex.txt",
+		"discord":     "secret: " + strings.Repeat("0b", 32),
+		"dwolla":      "secrets_file: plain.txt",
+		"sendgrid": "secret: MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEDr2LjtURuePQzplybdC+u4CwrqDqBaWjcMMsTbhdbcw" +
+			"HBcepxo7yAQGhHPTnlvFYPAZFceEu/1FwCM/QmGUhA==",
+		"swt":             "secret_file: plain.txt, issuers: [https://shop.example]",
 		"mcp-events":      "keys: {sub_17: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD}",
 		"github":          "secret_file: plain.txt, allow_sha1: true",
 		"gitlab":          "secrets_file: plain.txt",
@@ -236,7 +239,7 @@ func TestSamplesAreSignedForTheURLOfTheVendor(t *testing.T) {
 func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
 	t.Parallel()
 	vendorsOnly := []string{"aws-sns", "discord", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal",
-		"yandex-pay"}
+		"sendgrid", "yandex-pay"}
 	all := presetSettings()
 	all["azure-event-grid"] = "query: code, value_file: plain.txt" // not the token, which Microsoft signs
 	for _, vendor := range preset.All() {

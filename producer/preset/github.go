@@ -6,7 +6,8 @@ import (
 
 // GitHub receives webhooks of GitHub and GitHub Enterprise Server. The event type is
 // X-GitHub-Event ("push", "pull_request"); the attribute "action" is that member of the body. A
-// new webhook sends one event of type "ping".
+// new webhook sends one event of type "ping". Of a webhook with the content type
+// application/x-www-form-urlencoded, which is GitHub's default, handlers get the JSON in the form.
 //
 // GitHub does not retry: a refused event is lost until it is redelivered by hand. Bodies of up to
 // 25 MiB, the vendor's own limit, are therefore accepted. Redeliveries have the same
@@ -28,7 +29,7 @@ var gitHub = Preset{
 		signedAsHub(p, s)
 		p.Attributes = attributes(map[string]producer.Extractor{"action": producer.JSON("action")})
 		p.Repeatable = producer.Shapes(16, gitHubShapes...)
-		p.MaxBody = 25 << 20
+		p.MaxBody, p.FormMember = 25<<20, "payload"
 	},
 	sample: sample{header: map[string]string{
 		"X-GitHub-Event": "{type}", "X-GitHub-Delivery": "{id}", "User-Agent": "GitHub-Hookshot/sample",

@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -18,6 +19,34 @@ import (
 func echo(challenge string) *dedup.Response {
 	header := http.Header{"Content-Type": {"text/plain"}, "X-Content-Type-Options": {"nosniff"}}
 	return &dedup.Response{Status: http.StatusOK, Header: header, Body: []byte(challenge)}
+}
+
+// echoJSON returns a challenge as the only member of an object.
+func echoJSON(challenge string) *dedup.Response {
+	resp, err := jsonResponse(map[string]string{"challenge": challenge})
+	if err != nil {
+		return nil // not possible: the challenge is a string
+	}
+	return resp
+}
+
+// echoesChallenge returns the Handshake of a [producer.Producer] that answers a signed body, of
+// which a member has the value, with its member "challenge".
+func echoesChallenge(member producer.Extractor, value string, reply func(string) *dedup.Response,
+) func(context.Context, *producer.Delivery) (*dedup.Response, error) {
+	return func(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
+		if got, err := member.Extract(d); got != value {
+			return nil, err
+		}
+		challenge, err := producer.JSON("challenge").Extract(d)
+		switch {
+		case err != nil:
+			return nil, err
+		case challenge == "":
+			return nil, malformed("json:challenge", nil)
+		}
+		return reply(challenge), nil
+	}
 }
 
 // jsonResponse returns the members of an object as JSON.

@@ -14,8 +14,8 @@ func TestClassOfEveryPreset(t *testing.T) {
 	t.Parallel()
 	want := map[producer.Class]string{
 		producer.ClassIDSigned: "discord adyen aws-sns dwolla gitlab-signed intercom interledger-rafiki line " +
-			"mcp-events openbanking-uk paddle paypal slack square standard-webhooks stripe svix twitch typeform " +
-			"workos worldpay yandex-pay",
+			"mcp-events openbanking-uk paddle paypal slack square standard-webhooks stripe svix " +
+			"hubspot sendgrid swt twilio-event-streams twitch typeform workos worldpay yandex-pay",
 		producer.ClassTimeSigned:    "calendly datatrans linear zendesk zoom",
 		producer.ClassContentSigned: "github razorpay shopify shopify-events twilio",
 		producer.ClassUnnamed:       "adyen-platform meta websub",
@@ -151,7 +151,7 @@ func TestPresetsRememberedBeyondTheWindow(t *testing.T) {
 		"adyen": true, "adyen-platform": true, "dwolla": true, "github": true, "meta": true, "razorpay": true,
 		"shopify":        true,
 		"shopify-events": true, "square": true, "twilio": true, "worldpay": true, "intercom": true,
-		"line": true, "typeform": true,
+		"line": true, "typeform": true, "twilio-event-streams": true,
 	}
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s)

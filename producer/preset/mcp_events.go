@@ -1,7 +1,6 @@
 package preset
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -65,23 +63,7 @@ func buildMCPEvents(p *producer.Producer, s Settings) {
 		}
 	}
 	p.Type = producer.First(producer.JSON("type"), producer.JSON("name"))
-	p.Handshake = mcpHandshake
-}
-
-// mcpHandshake echoes the challenge of a verification envelope.
-func mcpHandshake(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
-	kind, err := producer.JSON("type").Extract(d)
-	if err != nil || kind != "verification" {
-		return nil, err
-	}
-	challenge, err := producer.JSON("challenge").Extract(d)
-	if err != nil {
-		return nil, err
-	}
-	if challenge == "" {
-		return nil, malformed("json:challenge", nil)
-	}
-	return jsonResponse(map[string]string{"challenge": challenge})
+	p.Handshake = echoesChallenge(producer.JSON("type"), "verification", echoJSON)
 }
 
 // bySubscription verifies a delivery with the secret of the subscription that it names, so the

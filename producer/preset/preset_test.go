@@ -39,7 +39,8 @@ func presetSettings() map[string]Settings {
 		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain,
 		"calendly": plain, "intercom": plain, "line": plain, "linear": plain, "okta": plain, "paddle": plain,
 		"mailgun": plain, "mcp-events": {Keys: map[string]string{"sub_17": testWhsec}}, "twitch": plain,
-		"zendesk":  plain,
+		"zendesk": plain, "twilio-event-streams": plain, "hubspot": plain,
+		"swt":      {Secrets: plain.Secrets, Issuers: []string{"https://shop.example"}},
 		"telegram": plain, "typeform": plain, "workos": plain, "gitlab-signed": standard,
 		"shopify":        plain,
 		"shopify-events": plain, "slack": plain, "twilio": plain, "zoom": plain, "stripe": plain,
@@ -275,7 +276,8 @@ var signatureFields = map[string]string{
 	"gitlab-signed": "webhook-signature", "intercom": "X-Hub-Signature", "line": "X-Line-Signature",
 	"linear": "Linear-Signature", "paddle": "Paddle-Signature", "typeform": "Typeform-Signature",
 	"workos": "WorkOS-Signature", "mcp-events": "webhook-signature", "zendesk": "X-Zendesk-Webhook-Signature",
-	"twitch": "Twitch-Eventsub-Message-Signature",
+	"twitch": "Twitch-Eventsub-Message-Signature", "twilio-event-streams": "X-Twilio-Signature",
+	"hubspot": "X-HubSpot-Signature-v3",
 }
 
 func TestEveryChangeOfASignedByteIsRefused(t *testing.T) {
@@ -397,6 +399,7 @@ func TestPayloadsAreComparedUnlessTheIdentifierIsSigned(t *testing.T) {
 	signed := []string{
 		"adyen", "dwolla", "gitlab-signed", "intercom", "interledger-rafiki", "line", "mcp-events", "paddle", "slack",
 		"square", "standard-webhooks", "stripe", "svix", "twitch", "typeform", "workos", "worldpay",
+		"twilio-event-streams", "hubspot", "swt",
 	}
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s).WithDefaults()

@@ -44,6 +44,19 @@ func signDiscord(s Settings, r *http.Request, body []byte, now time.Time) ([]byt
 	return body, nil
 }
 
+func signSendGrid(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
+	key, ok := s.SigningKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, errors.New("the key is not for ECDSA")
+	}
+	stamp := strconv.FormatInt(now.Unix(), 10)
+	sum := sha256.Sum256(append([]byte(stamp), body...))
+	signed, err := ecdsa.SignASN1(rand.Reader, key, sum[:])
+	r.Header.Set("X-Twilio-Email-Event-Webhook-Timestamp", stamp)
+	r.Header.Set("X-Twilio-Email-Event-Webhook-Signature", base64.StdEncoding.EncodeToString(signed))
+	return body, err
+}
+
 func signPayPal(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
 	id, stamp := madeFrom(string(body))[7], now.UTC().Format(time.RFC3339)
 	content := fmt.Sprintf("%s|%s|%s|%d", id, stamp, s.WebhookID, crc32.ChecksumIEEE(body))

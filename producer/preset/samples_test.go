@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -43,6 +44,11 @@ func sampleSettings(t *testing.T) map[string]Settings {
 	bank.Email, bank.Issuers = "", []string{"https://bank.example"}
 	bank.TokenKeys = tokenKeySet(t, "PS256", rsaKey.Public())
 	all["discord"] = Settings{Secrets: []string{hex.EncodeToString(public)}, SigningKey: edKey}
+	der, err := x509.MarshalPKIXPublicKey(ecKey.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["sendgrid"] = Settings{Secrets: []string{base64.StdEncoding.EncodeToString(der)}, SigningKey: ecKey}
 	all["google-eventarc"], all["google-pubsub"], all["openbanking-uk"] = google, google, bank
 	all["yandex-pay"] = Settings{MerchantID: "m-17", SigningKey: ecKey, SigningKeyID: "k1",
 		TokenKeys: tokenKeySet(t, "ES256", ecKey.Public())}

@@ -1,10 +1,8 @@
 package preset
 
 import (
-	"context"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -14,7 +12,8 @@ import (
 // is answered.
 //
 // Events have a signed event_id. Commands and interactions are forms without an id, so a digest
-// of the body identifies them; it contains a trigger_id for each press of a button. Slack wants
+// of the body identifies them; it contains a trigger_id for each press of a button. Handlers get
+// the JSON of an interaction ("block_actions") in place of the form. Slack wants
 // a response within 3 seconds and resends the event at once, possibly while the first request
 // is in flight, then after 1 and 5 minutes (the schedule is from secondary sources).
 //
@@ -32,23 +31,9 @@ var slack = Preset{
 			Headers: []string{"X-Slack-Signature"}, TimestampHeaders: []string{"X-Slack-Request-Timestamp"},
 			Entries: []string{"v0={sig}"}, Encoding: verify.Hex, Content: "v0:{timestamp}:{body}",
 		}, s.Secrets)
-		p.Handshake = slackHandshake
+		p.Handshake, p.FormMember = echoesChallenge(producer.JSON("type"), "url_verification", echo), "payload"
 	},
 	sample: sample{
 		body: `{"type":"event_callback","team_id":"T17","event_id":"{id}","event_time":{unix},` +
 			`"event":{"type":"{type}",{data}}}`},
-}
-
-func slackHandshake(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
-	if kind, err := producer.JSON("type").Extract(d); kind != "url_verification" {
-		return nil, err
-	}
-	challenge, err := producer.JSON("challenge").Extract(d)
-	if err != nil {
-		return nil, err
-	}
-	if challenge == "" {
-		return nil, &verify.Error{Code: verify.EventMalformed, Component: "json:challenge"}
-	}
-	return echo(challenge), nil
 }

@@ -29,7 +29,8 @@ import (
 // different tokens are accepted within 24 hours of the first. Anything else that repeats under
 // another token is quarantined. The body of the response matters, it may be TwiML: use an
 // Answer handler, whose response duplicates get again. Twilio waits 15 seconds and retries
-// once, unless the URL's fragment configures otherwise.
+// once, unless the URL's fragment configures otherwise. For Event Streams, whose bodies are
+// batches, use [TwilioEventStreams].
 //
 // https://www.twilio.com/docs/usage/webhooks/webhooks-security
 func Twilio(tokens ...string) producer.Producer { return twilio.producer(Settings{Secrets: tokens}) }

@@ -1,10 +1,8 @@
 package preset
 
 import (
-	"context"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -38,7 +36,8 @@ var twitch = Preset{
 			TimestampHeaders: []string{"Twitch-Eventsub-Message-Timestamp"}, TimestampRFC3339: true,
 			Encoding: verify.Hex, Content: "{id}{timestamp}{body}",
 		}, s.Secrets)
-		p.Handshake = twitchHandshake
+		p.Handshake = echoesChallenge(
+			producer.JSON("subscription.status"), "webhook_callback_verification_pending", echo)
 	},
 	sample: sample{header: map[string]string{"Twitch-Eventsub-Message-Id": "{id}"},
 		body: `{"subscription":{"id":"sub-17","status":"enabled","type":"{type}","version":"1"},"event":{{data}}}`},
@@ -57,18 +56,3 @@ func (twitchKind) Extract(d *producer.Delivery) (string, error) {
 
 func (twitchKind) Consumes() []string { return []string{"@body"} }
 func (twitchKind) String() string     { return "json:subscription.type" }
-
-func twitchHandshake(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
-	status, err := producer.JSON("subscription.status").Extract(d)
-	if err != nil || status != "webhook_callback_verification_pending" {
-		return nil, err
-	}
-	challenge, err := producer.JSON("challenge").Extract(d)
-	if err != nil {
-		return nil, err
-	}
-	if challenge == "" {
-		return nil, malformed("json:challenge", nil)
-	}
-	return echo(challenge), nil
-}

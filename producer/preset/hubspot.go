@@ -1,0 +1,52 @@
+package preset
+
+import (
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// HubSpot receives webhooks of HubSpot apps by their signature of version 3. A secret is the app's
+// client secret. The signed content holds the URL as registered with HubSpot: set the public URL,
+// or notification_url where the registered one has a query.
+//
+// A body is an array of up to 100 events, in any order. HubSpot does not promise that eventId is
+// unique, so eventId, subscriptionId and occurredAt together identify an event; attemptNumber
+// changes with each attempt. The event type is subscriptionType ("contact.creation"). Parts of the
+// content have no separator; bytes that move between them leave another URL or no JSON array, and
+// are refused.
+//
+// Sources, read in November 2026: the official hubspot-api-python (utils/signature.py) and the
+// values of its tests, and descriptions of HubSpot's pages on validating requests and webhooks.
+// That HubSpot waits 5 seconds and tries 10 times in 24 hours is from secondary sources.
+//
+// https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests
+func HubSpot(secrets ...string) producer.Producer {
+	return hubSpot.producer(Settings{Secrets: secrets})
+}
+
+var hubSpot = Preset{
+	Name: "hubspot", Docs: "https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests",
+	Auth: "HMAC-SHA256 of URL, body and time", ID: "each event's eventId, subscriptionId and occurredAt",
+	Deadline: "5 s", Wants: "2xx; 24 h",
+	Uses: []string{"secrets", "notification_url"}, fields: []string{"X-HubSpot-*"},
+	eventTime: producer.JSON("0.occurredAt"), fingerprint: producer.FingerprintNone,
+	tolerance: fiveMinutes, window: 2 * day,
+	build: func(p *producer.Producer, s Settings) {
+		signedByHMAC(p, &verify.HMAC{
+			Headers: []string{"X-HubSpot-Signature-v3"}, TimestampHeaders: []string{"X-HubSpot-Request-Timestamp"},
+			TimestampUnit: time.Millisecond, Encoding: verify.Base64, Content: "POST{url}{body}{timestamp}",
+			Malleable: true, URL: s.NotificationURL,
+		}, s.Secrets)
+		p.SignsURL, p.KeyRequired = true, true
+		p.Split = batch{
+			id:   producer.Join(producer.JSON("eventId"), producer.JSON("subscriptionId"), producer.JSON("occurredAt")),
+			kind: producer.JSON("subscriptionType"),
+		}.split
+	},
+	typeFrom: "json:*.subscriptionType",
+	sample: sample{
+		body: `[{"eventId":"{id}","subscriptionId":17,"portalId":1700,"appId":17,"occurredAt":{unix}000,` +
+			`"subscriptionType":"{type}","attemptNumber":0,{data}}]`},
+}
