@@ -101,7 +101,11 @@ func keyPair(s *config.Settings, t *config.TLS) *server.KeyPair {
 	if t == nil || t.CertFile == "" || t.KeyFile == "" {
 		return nil
 	}
-	return &server.KeyPair{Cert: s.Path(t.CertFile), Key: s.Path(t.KeyFile)}
+	pair := &server.KeyPair{Cert: s.Path(t.CertFile), Key: s.Path(t.KeyFile)}
+	if t == s.TLS {
+		pair.ClientCA, pair.AskClients = s.Path(t.ClientCAFile), s.AsksForCertificates()
+	}
+	return pair
 }
 
 // stateDir returns the folder for the token and the address of the operations port: the store's,

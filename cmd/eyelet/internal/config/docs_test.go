@@ -24,7 +24,9 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	seen := 0
 	for _, v := range []any{
 		Settings{}, TLS{}, Log{}, Limits{}, rememberSetting{}, commonSettings{}, rfc9421Settings{}, Key{},
-		toleranceSetting{}, hmacSettings{}, Handler{}, forwardSettings{}, signSettings{},
+		toleranceSetting{}, hmacSettings{}, contentSettings{}, publicKeySettings{}, jwtSettings{}, mtlsSettings{},
+		bearerSettings{}, basicSettings{}, staticSettings{}, challengeSettings{},
+		Handler{}, forwardSettings{}, signSettings{},
 		preset.Settings{}, preset.Subscription{},
 	} {
 		typ := reflect.TypeOf(v)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,10 +54,27 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 			add(setting, "", setting+" needs a cert_file and a key_file")
 		}
 	}
+	if t := s.OperationsTLS; t != nil && t.ClientCAFile != "" {
+		found.Add(t.Node.place("client_ca_file"), "leave it out: a token authenticates the clients of that port",
+			"operations_tls has no client_ca_file")
+	}
+	if t := s.TLS; t != nil && t.ClientCAFile != "" && !s.AsksForCertificates() {
+		found.Add(t.Node.place("client_ca_file"), "leave it out, or give a producer scheme: mtls",
+			"tls.client_ca_file has no effect: no producer is authenticated by its certificate")
+	}
 	if s.HTTP2 && s.TLS == nil {
 		add("http2", "leave it out: a proxy offers HTTP/2 to producers itself", "http2 has no meaning without tls")
 	}
 	return found
+}
+
+// AsksForCertificates reports whether a producer is authenticated by the client certificate of its
+// connection.
+func (s *Settings) AsksForCertificates() bool {
+	return slices.ContainsFunc(s.Producers, func(p Producer) bool {
+		c, ok := p.settings.(*mtlsSettings)
+		return ok && c.ProxyHeader == ""
+	})
 }
 
 func validAddress(address string) bool {

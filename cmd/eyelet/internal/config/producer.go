@@ -64,10 +64,8 @@ func (b *producerBuilder) one(ctx context.Context, p *Producer) (made producer.P
 	switch {
 	case p.Preset != "":
 		made, ok = b.preset(p)
-	case p.Scheme == "rfc9421":
-		made, ok = b.rfc9421(ctx, p), true
-	case p.Scheme == "hmac":
-		made, ok = b.hmac(p), true
+	case p.settings != nil:
+		made, ok = p.settings.build(ctx, b, p), true
 	}
 	made.Name = p.Name
 	return made, ok
@@ -106,9 +104,8 @@ func (b *producerBuilder) refuseTestSecret(p *Producer, text string) {
 	}
 }
 
-// rfc9421 builds a producer with HTTP Message Signatures and the Idempotency-Key field.
-func (b *producerBuilder) rfc9421(ctx context.Context, p *Producer) producer.Producer {
-	c := &p.RFC9421
+// build returns a producer with HTTP Message Signatures and the Idempotency-Key field.
+func (c *rfc9421Settings) build(ctx context.Context, b *producerBuilder, p *Producer) producer.Producer {
 	made := producer.Signed(p.Name, b.keys(ctx, p))
 	made.AllowedIPs = c.AllowedIPs
 	made.Nonce = choose(b, p, "nonce", c.Nonce, map[string]producer.NoncePolicy{
@@ -124,26 +121,28 @@ func (b *producerBuilder) rfc9421(ctx context.Context, p *Producer) producer.Pro
 	return made
 }
 
-// hmac builds a producer from the description of its HMAC.
-func (b *producerBuilder) hmac(p *Producer) producer.Producer {
-	c := &p.hmac
-	secrets := c.Secrets
-	if c.Secret != "" {
-		secrets = append(secrets, c.Secret)
-	}
-	for _, text := range secrets {
-		b.refuseTestSecret(p, string(text))
-	}
-	scheme := &verify.HMAC{
-		Headers: c.Header, Separator: c.Separator, Entries: c.Pattern,
-		Hash: verify.Hash(c.Hash), Hashes: convert[verify.Hash](c.Hashes),
-		Encoding:       verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))),
-		SecretEncoding: verify.Encoding(c.SecretEncoding),
-		Secrets:        secrets, TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader,
-		Content: c.Template, URL: c.SignedURL, Keys: c.Keys,
+// build returns a producer from the description of its HMAC.
+func (c *hmacSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
+	scheme := c.describe(b, p)
+	scheme.Entries, scheme.Hash, scheme.Hashes = c.Pattern, verify.Hash(c.Hash), convert[verify.Hash](c.Hashes)
+	scheme.SecretEncoding = verify.Encoding(c.SecretEncoding)
+	scheme.Secrets, scheme.Keys = b.secrets(p, c.Secret, c.Secrets), c.Keys
+	return c.finish(b, p, scheme)
+}
+
+// describe returns the scheme without its keys and entries.
+func (c *contentSettings) describe(b *producerBuilder, p *Producer) *verify.HMAC {
+	return &verify.HMAC{
+		Headers: c.Header, Separator: c.Separator, Encoding: verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))),
+		TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader, Content: c.Template, URL: c.SignedURL,
+		Malleable: c.Malleable, TimestampRFC3339: c.TimestampUnit == "rfc3339",
 		TimestampUnit: choose(b, p, "timestamp_unit", c.TimestampUnit,
-			map[string]time.Duration{"s": time.Second, "ms": time.Millisecond}),
+			map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "rfc3339": 0}),
 	}
+}
+
+// finish returns the producer after reporting the errors of the complete scheme.
+func (c *contentSettings) finish(b *producerBuilder, p *Producer, scheme *verify.HMAC) producer.Producer {
 	b.addAll(p, scheme.Check())
 	return producer.Producer{
 		Name: p.Name, Contract: producer.Webhook, StaleKnown: true, AllowedIPs: c.AllowedIPs, Scheme: scheme,

@@ -24,6 +24,11 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 	override(&made.Accepted.Status, c.Accepted)
 	override(&made.InFlight, c.InFlight)
 	override(&made.EarlyData, c.EarlyData)
+	override(&made.FormMember, c.FormMember)
+	if e := c.Challenge; e != nil {
+		reply := choose(b, p, "challenge", e.Reply, map[string]bool{"json": false, "text": true})
+		made.Echo = &producer.Echo{Query: e.Query, Member: e.JSON, Field: e.Header, Text: reply}
+	}
 	overrideBool(&made.EmptyBody, c.EmptyBody)
 	overrideBool(&made.LooseBinary, c.LooseBinary)
 	overrideBool(&made.QueryScope, c.QueryScope)
@@ -75,6 +80,16 @@ func (b *producerBuilder) applyIdentity(p *Producer, made *producer.Producer) {
 	extractor("type", c.Type, &made.Type)
 	extractor("event_time", c.EventTime, &made.EventTime)
 	overrideBool(&made.KeyRequired, c.KeyRequired)
+	if c.Strict {
+		key, ok := made.Key.(producer.IdempotencyKey)
+		if !ok {
+			b.errs.Add(p.Node.place("strict"), "leave it out, or write key: idempotency-key",
+				"strict has no meaning for a key that is not a quoted field")
+		}
+		if key.Strict = true; ok {
+			made.Key = key
+		}
+	}
 	switch c.KeyFormat {
 	case "":
 	case "uuid":

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"net/netip"
 	"reflect"
 	"time"
@@ -17,10 +18,10 @@ type Producer struct {
 	at   usage.Place // of the name
 
 	Preset         string
-	Scheme         string // rfc9421 or hmac
+	Scheme         string // a name in newSettings
 	PresetSettings preset.Settings
 	RFC9421        rfc9421Settings
-	hmac           hmacSettings
+	settings       schemeSettings // of the scheme
 	common         commonSettings
 }
 
@@ -38,6 +39,8 @@ type commonSettings struct {
 	Key         string   `conf:"key"`
 	KeyRequired *bool    `conf:"key_required"`
 	KeyFormat   string   `conf:"key_format"` // uuid, or a regular expression
+	Strict      bool     `conf:"strict"`     // the Idempotency-Key must be quoted
+	FormMember  string   `conf:"form_member"`
 	MaxBody     size     `conf:"max_body"`
 	Methods     []string `conf:"methods"`
 	MediaTypes  []string `conf:"media_types"`
@@ -46,6 +49,8 @@ type commonSettings struct {
 	EarlyData   bool     `conf:"early_data"`
 	EmptyBody   *bool    `conf:"empty_body"`
 	LooseBinary *bool    `conf:"loose_binary"`
+
+	Challenge *challengeSettings `conf:"challenge"`
 
 	// Quota.
 	Rate        rateSetting `conf:"rate"` // 100/s, 6000/m, 3600/h
@@ -96,24 +101,30 @@ type Key struct {
 	Principal     string        `conf:"principal"`
 }
 
-// hmacSettings describe the HMAC of a producer without a preset, in the terms of verify.HMAC.
+// contentSettings describe signed content, in the terms of verify.HMAC.
+type contentSettings struct {
+	Header          []string       `conf:"header"`
+	Separator       string         `conf:"separator"`
+	Pattern         []string       `conf:"pattern"`
+	Encoding        string         `conf:"encoding"`
+	TimestampHeader []string       `conf:"timestamp_header"`
+	TimestampUnit   string         `conf:"timestamp_unit"` // s, ms or rfc3339
+	IDHeader        []string       `conf:"id_header"`
+	Template        string         `conf:"template"`
+	SignedURL       string         `conf:"signed_url"`
+	Malleable       bool           `conf:"malleable"` // the template may have no boundaries
+	AllowedIPs      []netip.Prefix `conf:"allowed_ips"`
+}
+
+// hmacSettings describe the HMAC of a producer without a preset.
 type hmacSettings struct {
-	Header          []string                 `conf:"header"`
-	Separator       string                   `conf:"separator"`
-	Pattern         []string                 `conf:"pattern"`
-	Hash            string                   `conf:"hash"`
-	Hashes          []string                 `conf:"hashes"`
-	Encoding        string                   `conf:"encoding"`
-	SecretEncoding  string                   `conf:"secret_encoding"`
-	TimestampHeader []string                 `conf:"timestamp_header"`
-	TimestampUnit   string                   `conf:"timestamp_unit"` // s or ms
-	IDHeader        []string                 `conf:"id_header"`
-	Template        string                   `conf:"template"`
-	SignedURL       string                   `conf:"signed_url"`
-	Secret          verify.Secret            `conf:"secret,secret"`
-	Secrets         []verify.Secret          `conf:"secrets,secret"`
-	Keys            map[string]verify.Secret `conf:"keys,secret"`
-	AllowedIPs      []netip.Prefix           `conf:"allowed_ips"`
+	contentSettings
+	Hash           string                   `conf:"hash"`
+	Hashes         []string                 `conf:"hashes"`
+	SecretEncoding string                   `conf:"secret_encoding"`
+	Secret         verify.Secret            `conf:"secret,secret"`
+	Secrets        []verify.Secret          `conf:"secrets,secret"`
+	Keys           map[string]verify.Secret `conf:"keys,secret"`
 }
 
 // decodeNode reads the common settings and those of the producer's scheme or preset. Settings of
@@ -133,12 +144,14 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 		d.errs.Add(n.where["scheme"], "remove one of them", "%s has both a preset and a scheme", path)
 	case p.Preset != "":
 		p.decodePreset(d, n, path)
-	case p.Scheme == "rfc9421":
-		d.objects(n, path, &kindSettings{}, &p.RFC9421, &p.common)
-	case p.Scheme == "hmac":
-		d.objects(n, path, &kindSettings{}, &p.hmac, &p.common)
+	case newSettings[p.Scheme] != nil:
+		p.settings = newSettings[p.Scheme]()
+		d.objects(n, path, &kindSettings{}, p.settings, &p.common)
+		if signed, ok := p.settings.(*rfc9421Settings); ok {
+			p.RFC9421 = *signed
+		}
 	case p.Scheme != "":
-		hint := usage.DidYouMean(p.Scheme, []string{"rfc9421", "hmac"})
+		hint := usage.DidYouMean(p.Scheme, schemeNames())
 		d.errs.Add(n.where["scheme"], hint, "unknown scheme %q", p.Scheme)
 	default:
 		p.reportMissingKind(d, n, path)
@@ -160,14 +173,12 @@ func (p *Producer) decodePreset(d *decoder, n *node, path string) {
 // reportMissingKind reports misspelt settings, one of which may be the scheme or preset. If
 // there are none, it reports that both are missing.
 func (p *Producer) reportMissingKind(d *decoder, n *node, path string) {
-	var all struct {
-		kindSettings
-		commonSettings
-		hmacSettings
-		preset.Settings
-		rfc9421Settings
+	fields := fieldsOf(reflect.ValueOf(kindSettings{}))
+	maps.Copy(fields, fieldsOf(reflect.ValueOf(commonSettings{})))
+	maps.Copy(fields, fieldsOf(reflect.ValueOf(preset.Settings{})))
+	for _, empty := range newSettings {
+		maps.Copy(fields, fieldsOf(reflect.ValueOf(empty()).Elem()))
 	}
-	fields := fieldsOf(reflect.ValueOf(&all).Elem())
 	found := len(d.errs)
 	for _, name := range n.names {
 		if _, ok := fields[name]; !ok {

@@ -43,9 +43,10 @@ type Settings struct {
 
 // TLS names a certificate and its key.
 type TLS struct {
-	Node     *node
-	CertFile string `conf:"cert_file"`
-	KeyFile  string `conf:"key_file"`
+	Node         *node
+	CertFile     string `conf:"cert_file"`
+	KeyFile      string `conf:"key_file"`
+	ClientCAFile string `conf:"client_ca_file"` // the authorities of client certificates
 }
 
 // Log is the format and the level of the log.

@@ -117,7 +117,8 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		text := fmt.Sprintf(verb, c.Producers[0].hmac.Secrets) + fmt.Sprintf(verb, c.Producers[0].hmac)
+		hmac, _ := c.Producers[0].settings.(*hmacSettings)
+		text := fmt.Sprintf(verb, hmac.Secrets) + fmt.Sprintf(verb, hmac)
 		if strings.Contains(text, "s3cret") || strings.Contains(text, fmt.Sprintf("%x", "s3cret")) ||
 			strings.Contains(text, "115 51") {
 			t.Errorf("%s prints %s", verb, text)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -15,7 +16,13 @@ import (
 const certificateCheck = time.Second
 
 // KeyPair names the PEM files of a certificate and its key.
-type KeyPair struct{ Cert, Key string }
+type KeyPair struct {
+	Cert, Key string
+	// AskClients asks clients for a certificate. Its chain is checked if ClientCA, a PEM file with
+	// authorities, is set; a client without a certificate may still connect.
+	AskClients bool
+	ClientCA   string
+}
 
 // loadCertificates loads the certificates of deliveries and of operations; nil without TLS.
 func (s *Server) loadCertificates() (c [2]*certificateFiles, err error) {
@@ -29,9 +36,10 @@ func (s *Server) loadCertificates() (c [2]*certificateFiles, err error) {
 // needs no restart. The files are checked when a client connects. A pair that does not match, as
 // while only one file is new, leaves the last good pair in use.
 type certificateFiles struct {
-	files KeyPair
-	log   *slog.Logger
-	now   func() time.Time
+	files   KeyPair
+	clients *x509.CertPool // the authorities of clients; read once
+	log     *slog.Logger
+	now     func() time.Time
 
 	mu      sync.Mutex
 	current *tls.Certificate
@@ -50,7 +58,32 @@ func (o Options) loadCertificate(setting string, files *KeyPair) (*certificateFi
 		return nil, &usage.Error{At: o.Place(setting), What: setting + ": " + usage.Cause(err),
 			Hint: "cert_file and key_file are PEM files, relative to the configuration file"}
 	}
+	if files.ClientCA == "" {
+		return f, nil
+	}
+	authorities, err := os.ReadFile(files.ClientCA)
+	f.clients = x509.NewCertPool()
+	if err != nil || !f.clients.AppendCertsFromPEM(authorities) {
+		what := "it holds no certificate in PEM"
+		if err != nil {
+			what = usage.Cause(err)
+		}
+		return nil, &usage.Error{At: o.Place(setting), What: setting + ": client_ca_file: " + what,
+			Hint: "it holds the certificates of the authorities that issue those of your clients"}
+	}
 	return f, nil
+}
+
+// config returns the TLS configuration of a server.
+func (f *certificateFiles) config() *tls.Config {
+	c := &tls.Config{GetCertificate: f.get, MinVersion: tls.VersionTLS12}
+	switch {
+	case f.clients != nil:
+		c.ClientCAs, c.ClientAuth = f.clients, tls.VerifyClientCertIfGiven
+	case f.files.AskClients:
+		c.ClientAuth = tls.RequestClientCert
+	}
+	return c
 }
 
 // CheckCertificates loads the certificates and returns what is wrong with them.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -158,7 +157,7 @@ func (s *Server) newHTTPServer(h http.Handler, certificate *certificateFiles) *h
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(s.HTTP2)
 	if certificate != nil {
-		srv.TLSConfig = &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12}
+		srv.TLSConfig = certificate.config()
 	}
 	return srv
 }

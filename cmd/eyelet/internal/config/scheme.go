@@ -1,0 +1,145 @@
+package config
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// schemeSettings are the settings of one scheme. Those of another are unknown, so none is silently
+// ignored.
+type schemeSettings interface {
+	// build returns the producer, after reporting the errors of its settings.
+	build(ctx context.Context, b *producerBuilder, p *Producer) producer.Producer
+}
+
+// newSettings returns the empty settings of each scheme by its name.
+var newSettings = map[string]func() schemeSettings{
+	"rfc9421": func() schemeSettings { return &rfc9421Settings{} },
+	"hmac":    func() schemeSettings { return &hmacSettings{} },
+	"ed25519": func() schemeSettings { return &publicKeySettings{} },
+	"ecdsa":   func() schemeSettings { return &publicKeySettings{} },
+	"jwt":     func() schemeSettings { return &jwtSettings{} },
+	"mtls":    func() schemeSettings { return &mtlsSettings{} },
+	"bearer":  func() schemeSettings { return &bearerSettings{} },
+	"basic":   func() schemeSettings { return &basicSettings{} },
+	"static":  func() schemeSettings { return &staticSettings{} },
+}
+
+func schemeNames() []string { return slices.Sorted(maps.Keys(newSettings)) }
+
+// bearerSettings are those of callers with a fixed bearer token (RFC 6750).
+type bearerSettings struct {
+	Secret     verify.Secret   `conf:"secret,secret"`
+	Secrets    []verify.Secret `conf:"secrets,secret"`
+	Query      string          `conf:"query"` // the parameter that may carry the token instead
+	AllowedIPs []netip.Prefix  `conf:"allowed_ips"`
+}
+
+func (c *bearerSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
+	scheme := &verify.Static{In: verify.InBearer, Name: c.Query, Secrets: b.secrets(p, c.Secret, c.Secrets)}
+	return b.api(p, scheme, c.AllowedIPs)
+}
+
+// basicSettings are those of callers with a user name and a password (RFC 7617).
+type basicSettings struct {
+	Username   string          `conf:"username"`
+	Password   verify.Secret   `conf:"password,secret"`
+	Passwords  []verify.Secret `conf:"passwords,secret"`
+	AllowedIPs []netip.Prefix  `conf:"allowed_ips"`
+}
+
+func (c *basicSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
+	if c.Username == "" {
+		b.errs.Add(p.at, "add username: NAME", "producer %q has no user name", p.Name)
+	}
+	scheme := &verify.Static{
+		In: verify.InBasic, Username: c.Username, Secrets: b.secrets(p, c.Password, c.Passwords),
+	}
+	return b.api(p, scheme, c.AllowedIPs)
+}
+
+// staticSettings are those of callers with a fixed value in a header field or query parameter.
+type staticSettings struct {
+	Header     string          `conf:"header"`
+	Query      string          `conf:"query"`
+	Secret     verify.Secret   `conf:"secret,secret"`
+	Secrets    []verify.Secret `conf:"secrets,secret"`
+	AllowedIPs []netip.Prefix  `conf:"allowed_ips"`
+}
+
+func (c *staticSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
+	scheme := &verify.Static{In: verify.InHeader, Name: c.Header, Secrets: b.secrets(p, c.Secret, c.Secrets)}
+	switch {
+	case (c.Header == "") == (c.Query == ""):
+		b.errs.Add(p.at, "write header: X-Api-Key, or query: key",
+			"producer %q needs either the header field or the query parameter of its secret", p.Name)
+		return producer.Producer{}
+	case c.Query != "":
+		scheme.In, scheme.Name = verify.InQuery, c.Query
+	}
+	return b.api(p, scheme, c.AllowedIPs)
+}
+
+// mtlsSettings are those of callers with a client certificate.
+type mtlsSettings struct {
+	Names        []string       `conf:"names"`        // DNS or URI names, or the common name
+	Fingerprints []string       `conf:"fingerprints"` // SHA-256 of the certificate in hex
+	ProxyHeader  string         `conf:"proxy_header"` // in which a trusted proxy passes the certificate
+	AllowedIPs   []netip.Prefix `conf:"allowed_ips"`
+}
+
+func (c *mtlsSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
+	scheme := &verify.MutualTLS{Names: c.Names, Fingerprints: c.Fingerprints, ProxyHeader: c.ProxyHeader}
+	switch {
+	case c.ProxyHeader != "":
+		if len(b.TrustedProxies) == 0 {
+			b.errs.Add(p.Node.place("proxy_header"), "name the proxy in trusted_proxies",
+				"proxy_header without trusted_proxies: any client could write it")
+		}
+		scheme.Trusted = fromProxy(b.TrustedProxies)
+	case b.TLS == nil:
+		b.errs.Add(p.at, "add tls: {cert_file: ..., key_file: ..., client_ca_file: ...}, or proxy_header",
+			"producer %q needs client certificates, and there is no tls", p.Name)
+	case b.TLS.ClientCAFile == "" && len(c.Names) > 0:
+		b.errs.Add(p.Node.place("names"), "add tls: {client_ca_file: ...}, or write fingerprints",
+			"names of certificates count only where their authority is checked")
+	}
+	return b.api(p, scheme, c.AllowedIPs)
+}
+
+// api returns a producer whose deliveries follow the Idempotency-Key draft, as those of
+// [producer.Signed].
+func (b *producerBuilder) api(p *Producer, scheme interface {
+	verify.Scheme
+	Check() error
+}, only []netip.Prefix) producer.Producer {
+	b.addAll(p, scheme.Check())
+	return producer.Producer{
+		Name: p.Name, Scheme: scheme, Contract: producer.API, AllowedIPs: only,
+		Key: producer.IdempotencyKey{}, KeyRequired: true, Type: producer.JSON("type"),
+	}
+}
+
+// secrets returns the secrets of both settings, and refuses published ones.
+func (b *producerBuilder) secrets(p *Producer, one verify.Secret, more []verify.Secret) []verify.Secret {
+	if one != "" {
+		more = append(slices.Clone(more), one)
+	}
+	for _, text := range more {
+		b.refuseTestSecret(p, string(text))
+	}
+	return more
+}
+
+// challengeSettings describe a handshake, in the terms of producer.Echo.
+type challengeSettings struct {
+	Query  string `conf:"query"`
+	JSON   string `conf:"json"`
+	Header string `conf:"header"`
+	Reply  string `conf:"reply"` // of json: json or text
+}
