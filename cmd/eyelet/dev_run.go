@@ -282,6 +282,12 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, erro
 			return o, err
 		}
 		o.Printed = r.printed.take()
+		for _, handler := range o.Handlers {
+			if handler.State != "done" {
+				o.Misses = append(o.Misses, "a handler failed")
+				break
+			}
+		}
 	}
 	if rec.tampered != "" {
 		o.Misses = append(o.Misses, rec.tampered)

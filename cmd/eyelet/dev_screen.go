@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ func (s *devScreen) delivery(o devResult) {
 		_ = json.NewEncoder(s.out).Encode(o) // see out
 		return
 	}
-	why := o.About
+	why := cmp.Or(o.About, o.Type)
 	if o.Verdict == verdictRefused || o.Verdict == verdictFailed {
 		why = strings.Trim(why+": "+strings.ReplaceAll(o.Code, "_", " "), ": ")
 	}

@@ -84,21 +84,9 @@ func (f *initCmd) run(ctx context.Context, names []string) error {
 		return err
 	}
 	f.printf("wrote %s\n", f.file)
-	flag := ""
-	if f.file != config.DefaultFile {
-		flag = " --config " + f.file
-	}
-	f.printf("next: %s serve%s, and from another terminal: %s send %s%s --producer %s\n", goRun(), flag, goRun(),
-		vendors[0].Name, cmpFlag(flag), vendors[0].Name)
+	f.printf("next: %s serve --config %s\nand from another terminal: %s send %s --config %s --producer %s\n", goRun(),
+		f.file, goRun(), vendors[0].Name, f.file, vendors[0].Name)
 	return nil
-}
-
-// cmpFlag is --config for `eyelet send`, which has no default.
-func cmpFlag(flag string) string {
-	if flag == "" {
-		return " --config " + config.DefaultFile
-	}
-	return flag
 }
 
 // ask asks for the senders and what happens to events. The end of the input answers nothing.

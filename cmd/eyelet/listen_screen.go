@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -87,10 +88,7 @@ func (s *listenScreen) lineOf(ctx context.Context, o receiver.Observation) liste
 			for _, task := range rec.Tasks {
 				line.Error = task.Err
 			}
-			if line.ID == "" {
-				line.ID = rec.Payload.VendorID
-			}
-			line.Type = rec.Payload.Type
+			line.ID, line.Type = cmp.Or(rec.Payload.VendorID, line.ID), rec.Payload.Type
 		}
 	} else if o.Err != nil {
 		line.Error = o.Err.Error()

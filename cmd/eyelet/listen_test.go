@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
+)
+
+// startListen runs `eyelet listen` with secrets in home, and returns it with a function that waits
+// for output.
+func startListen(t *testing.T, home string, args ...string) (*running, func(want string) string) {
+	t.Helper()
+	up := make(chan string, 1)
+	r := &running{out: &servertest.Buffer{}, errs: &servertest.Buffer{}}
+	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Environ: []string{"XDG_CONFIG_HOME=" + home,
+		"SECRET=from-the-environment-17"}, Serving: func(l, _ string) { up <- l }}
+	ended, ctx := make(chan int, 1), t.Context()
+	go func() { ended <- p.Run(ctx, append([]string{"listen"}, args...)...) }()
+	select {
+	case at := <-up:
+		r.deliveries = "http://" + at
+	case code := <-ended:
+		t.Fatalf("ended with %d: %s", code, r.errs.String())
+	}
+	return r, func(want string) string {
+		for range 500 {
+			if strings.Contains(r.out.String(), want) {
+				return r.out.String()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("no %q in %q %s", want, r.out.String(), r.errs.String())
+		return ""
+	}
+}
+
+// TestListenForwardsToAnApplication, with a secret that stays the same and that only its owner can
+// read, and a line for each delivery.
+func TestListenForwardsToAnApplication(t *testing.T) {
+	t.Parallel()
+	paths, home := make(chan string, 10), t.TempDir()
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.Header.Get("X-Hub-Signature-256") == "" ||
+			!strings.Contains(string(body), `"action":"opened"`) {
+			t.Errorf("%v: %v %s", err, r.Header, body)
+		}
+		paths <- r.URL.Path
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(app.Close)
+	at, wait := startListen(t, home, app.URL, "github", "stripe", "--listen", "127.0.0.1:0", "--secret",
+		"stripe=${SECRET}")
+	file := filepath.Join(home, "eyelet", "listen", "github.txt")
+	kept, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	if _, err := os.Stat(filepath.Join(home, "eyelet", "listen", "stripe.txt")); err == nil {
+		t.Error("a given secret is kept")
+	}
+	secret := strings.Trim(strings.TrimPrefix(strings.TrimSpace(string(kept)), "secret: "), `"`)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"gh": secret, "st": "from-the-environment-17"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, _, errs := run(t, "send", "github", "issues", "--id", "d-17", "--secret-file",
+		filepath.Join(dir, "gh"), "--url",
+		at.deliveries+"/webhooks/github")
+	if code != exitOK {
+		t.Fatal(code, errs)
+	}
+	if path := <-paths; path != "/webhooks/github" {
+		t.Errorf("forwarded to %s", path)
+	}
+	if line := wait("forwarded"); !strings.Contains(line, "github") || !strings.Contains(line, "d-17") {
+		t.Error(line)
+	}
+	run(t, "send", "stripe", "--secret-file", filepath.Join(dir, "gh"), "--url", at.deliveries+"/webhooks/stripe")
+	wait("401 signature mismatch")
+	if all := at.out.String() + at.errs.String(); strings.Contains(all, "from-the-environment-17") {
+		t.Errorf("a given secret is shown: %s", all)
+	}
+	_, _ = startListen(t, home, app.URL, "github", "--listen", "127.0.0.1:0")
+	if again, err := os.ReadFile(file); err != nil || !bytes.Equal(again, kept) {
+		t.Errorf("the secret was %s and is %s, %v", kept, again, err)
+	}
+}
+
+func TestListenRelaysTheResponse(t *testing.T) {
+	t.Parallel()
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "tea is ready") // the client reports an error
+	}))
+	t.Cleanup(app.Close)
+	home := t.TempDir()
+	secret := filepath.Join(home, "secret")
+	if err := os.WriteFile(secret, []byte("from-the-environment-17"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at, wait := startListen(t, home, app.URL+"/hooks", "github", "--relay", "--listen", "127.0.0.1:0", "-o", "json",
+		"--secret", "github=${SECRET}")
+	code, out, errs := run(t, "send", "github", "--secret-file", secret, "--url", at.deliveries+"/webhooks/github")
+	if code != exitOK || !strings.Contains(out, "tea is ready") {
+		t.Errorf("exit %d: %s %s", code, out, errs)
+	}
+	wait(`"producer":"github","type":"push"`)
+}
+
+func TestListenRefusesWrongArguments(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		`"a b" is not a target`:          {"a b"},
+		`"localhost" is not a target`:    {"localhost"},
+		`unknown preset "gitub"`:         {"3000", "gitub"},
+		`preset "github" is there twice`: {"3000", "github", "github"},
+		"that preset is not served":      {"3000", "github", "--secret", "stripe=a"},
+		"--secret is not PRESET=VALUE":   {"3000", "github", "--secret", "github"},
+		"needs more than a secret":       {"3000", "paypal", "--listen", "127.0.0.1:0"},
+	} {
+		code, _, errs := run(t, append([]string{"listen"}, args...)...)
+		if code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%v: exit %d, %s, want %q", args, code, errs, want)
+		}
+	}
+}
+
+// TestKeysOfListen: a filter hides lines, its letters are no commands, and q ends.
+func TestKeysOfListen(t *testing.T) {
+	t.Parallel()
+	out := &servertest.Buffer{}
+	s := newListenScreen(&listenCmd{program: &program{Out: out}})
+	quit := false
+	s.readKeys(t.Context(), strings.NewReader("r/qrx\x7f\rq/never read"), func() { quit = true })
+	if !quit || s.filter != "qr" || !strings.Contains(out.String(), "there is no event yet") {
+		t.Errorf("quit %v, filter %q, %s", quit, s.filter, out)
+	}
+	s.line(listenLine{Producer: "shown", Type: "a.QR.b"})
+	s.line(listenLine{Producer: "hidden", Type: "a.b"})
+	if text := out.String(); !strings.Contains(text, "shown") || strings.Contains(text, "hidden") {
+		t.Error(text)
+	}
+}
