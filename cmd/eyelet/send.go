@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
@@ -53,6 +53,7 @@ func sendCommand(p *program) *cobra.Command {
 			"  eyelet send fixtures/ --watch --config eyelet.yaml\n" +
 			"  eyelet send testdata/github/01-push-new.http --url http://127.0.0.1:8080",
 	}
+	c.ValidArgsFunction = completeSend
 	f := &sendCmd{program: p}
 	flags := c.Flags()
 	flags.StringVar(&f.config, "config", "", "configuration file with the producer's keys, and its url")
@@ -105,7 +106,7 @@ func (f *sendCmd) run(c *cobra.Command, args []string) error {
 	r, err := replay.Send(c.Context(), rec, o)
 	if err != nil {
 		s := outcomeOf(rec, r, err)
-		err = exitWith(exitOf(s.outcome), usage.OneLine(fmt.Sprintf("%s: %v", forward.RedactURL(from.url), err)))
+		err = exitWith(exitOf(s.outcome), usage.OneLine(fmt.Sprintf("%s: %v", serverOf(from.url), err)))
 		if f.output == "json" { // as replay prints it
 			e := json.NewEncoder(f.Out)
 			e.SetEscapeHTML(false) // <secret>
@@ -115,6 +116,26 @@ func (f *sendCmd) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	return f.print(rec, r, outcomeOf(rec, r, nil), from.now)
+}
+
+// serverOf returns scheme and host of a URL, whose other parts may be secret.
+func serverOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the receiver"
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// completeSend completes presets, and the types of one.
+func completeSend(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return presetNames(), cobra.ShellCompDirectiveDefault
+	}
+	if vendor, ok := preset.Find(args[0]); ok && len(args) == 1 {
+		return vendor.Types(), cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
 // several reports whether the arguments are files of several deliveries.
