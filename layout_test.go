@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/servertest": {}, // for tests
 	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward", "internal/strictjson"},
 	"cmd/eyelet/internal/torture":    {"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver"},
-	"cmd/eyelet/internal/usage":      {},
+	"cmd/eyelet/internal/usage":      {"internal/nearest"},
 	"cmd/loadbench":                  {"verify"},
 	"dedup":                          {"dedup/internal/taskqueue"},
 	"dedup/badgerstore": {
@@ -70,6 +70,7 @@ var imports = map[string][]string{
 	"inspect":                              {"dedup", "replay"},
 	"internal/descriptors":                 {},
 	"internal/httpfile":                    {},
+	"internal/nearest":                     {},
 	"internal/publicnet":                   {},
 	"internal/strictjson":                  {},
 	"producer":                             {"verify", "dedup", "internal/strictjson"},
@@ -77,7 +78,7 @@ var imports = map[string][]string{
 		"producer", "verify", "dedup", "internal/publicnet", "internal/strictjson",
 	},
 	"receiver": {
-		"verify", "dedup", "producer", "internal/descriptors", "internal/strictjson",
+		"verify", "dedup", "producer", "internal/descriptors", "internal/nearest", "internal/strictjson",
 		"receiver/internal/admission", "receiver/internal/capture", "receiver/internal/deadline",
 		"receiver/internal/executor", "receiver/internal/lazyctx",
 	},

@@ -142,7 +142,7 @@ func TestTransientAnswerIsSentNotStored(t *testing.T) {
 	}
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		var again sync.Map
-		s := serve(t, p, nil, Answer("shop", "*", func(_ context.Context, ev Event[[]byte]) (Response, error) {
+		s := serve(t, p, omitErrors, Answer("shop", "*", func(_ context.Context, ev Event[[]byte]) (Response, error) {
 			if _, second := again.LoadOrStore(ev.ID, true); second {
 				return Response{Body: fmt.Appendf(nil, "%d", ev.Attempt)}, nil
 			}

@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,13 +38,13 @@ const (
 
 const (
 	errGone    = "no handler has this name" // the stored error of a task with reasonGone
-	maxErrText = 1 << 10                    // bytes of the stored text of an error
+	maxErrText = 5 << 10                    // bytes of the stored text of an error
 )
 
 // attempt is one start of a task.
 //
-// Errors and panics of handlers may quote the payload, which must not be logged. The log gets
-// the type of such an error, the store its text.
+// Errors and panics of handlers may quote the payload. The store has their text, and so has the
+// log unless Config.OmitErrors is set. Observers get only the type.
 type attempt struct {
 	leasedRun
 	d       *dispatcher
@@ -71,8 +72,24 @@ func newAttempt(d *dispatcher, w dedup.Work) *attempt {
 
 // log returns a logger that names the attempt. Few attempts log anything.
 func (a *attempt) log() *slog.Logger {
-	return a.d.log.With("event", a.work.Record.Event, "endpoint", a.work.Record.Payload.Endpoint,
-		"handler", a.task.Handler, "attempt", a.task.Attempt)
+	return a.d.log.With(append(eventAttrs(&a.work.Record), "handler", a.task.Handler, "attempt", a.task.Attempt)...)
+}
+
+// eventAttrs name an event in the log. The id is the sender's.
+func eventAttrs(rec *dedup.Record) []any {
+	p := &rec.Payload
+	return []any{"event", rec.Event, "endpoint", p.Endpoint, "type", p.Type, "id", cmp.Or(p.VendorID, rec.Key.ID)}
+}
+
+// errorAttr is the error of a handler as an attribute of the log, which leaves out an empty one.
+func (c *Config) errorAttr(err error) slog.Attr {
+	switch {
+	case err == nil:
+		return slog.Attr{}
+	case c.OmitErrors:
+		return slog.String("error_type", errType(err))
+	}
+	return slog.String("error", errText(err))
 }
 
 // cancel ends the handler's context.

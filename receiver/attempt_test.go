@@ -538,6 +538,7 @@ func TestPayloadsStayOutOfLogs(t *testing.T) {
 		On("gh", "*", func(context.Context, Event[card]) error { return nil }).Named("undecodable"),
 	}, func(c *Config) {
 		keep := c.Observe
+		c.OmitErrors = true
 		c.Observe = func(ctx context.Context, o Observation) {
 			keep(ctx, o)
 			observed.Store(fmt.Sprintf("%+v", o), true)

@@ -99,6 +99,11 @@ type Config struct {
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
+	// OmitErrors leaves the texts of handlers' errors out of the log, which then has their types.
+	// Set it if handlers may quote payloads in their errors, which must not be logged
+	// (draft-mayankpanke-event-delivery-semantics-01 section 11.6). The store has the texts in any
+	// case. Defaults to false.
+	OmitErrors bool
 	// Clock is used to check the freshness of signatures. Defaults to time.Now. Leases and
 	// windows use the store's clock.
 	Clock func() time.Time

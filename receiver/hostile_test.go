@@ -134,7 +134,7 @@ func TestAbortedRequestReleasesItsBudget(t *testing.T) {
 
 func TestObserversSeeNothingOfThePayload(t *testing.T) {
 	t.Parallel()
-	s := serve(t, apiProducer(), nil,
+	s := serve(t, apiProducer(), omitErrors,
 		Answer("shop", "fail", func(_ context.Context, ev Event[[]byte]) (Response, error) {
 			return Response{}, fmt.Errorf("bad: %s", ev.Body)
 		}),

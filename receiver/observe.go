@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/nearest"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -113,6 +114,7 @@ func levelOf(resp *reply) slog.Level {
 func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request, at target) {
 	resp := rx.problemReply(&producer.Producer{}, fail(codeNotFound, rx.misplaced(at)))
 	resp.send(w)
+	rx.logNotFound(r, at)
 	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: KindDelivery, Status: resp.Status, Code: resp.code})
 }
 
@@ -128,6 +130,43 @@ func (rx *Receiver) misplaced(at target) error {
 	}
 	return verify.Public(fmt.Sprintf("%s is served here, without %s before it; the program or proxy in front must "+
 		"remove the prefix, in Go with http.StripPrefix(%q, rx.Handler())", own, prefix, prefix))
+}
+
+// maxLoggedPath bounds the logged path of a delivery that no endpoint gets, in bytes.
+const maxLoggedPath = 128
+
+// logNotFound logs a delivery to a path without an endpoint, so that a wrong URL at a sender is
+// noticed. A GET without a query is no delivery and no challenge. The query is not logged, because
+// it may hold a credential.
+func (rx *Receiver) logNotFound(r *http.Request, at target) {
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.RawQuery == "" {
+		return
+	}
+	path := at.path[:min(len(at.path), maxLoggedPath)]
+	rx.sampled.write(r.Context(), slog.LevelInfo, sampledKind{text: "delivery to an unknown path", code: codeNotFound},
+		slog.String("method", r.Method), slog.String("path", path), slog.Any("nearest", nearestEndpoint{rx, path}))
+}
+
+// nearestEndpoint is the path of the endpoint that a path probably means. It is searched only if
+// its line is written.
+type nearestEndpoint struct {
+	rx   *Receiver
+	path string
+}
+
+// LogValue implements slog.LogValuer. An endpoint whose name ends the path is the nearest.
+func (n nearestEndpoint) LogValue() slog.Value {
+	best, least := "", -1
+	for name := range n.rx.endpoints {
+		distance := 0
+		if !strings.HasSuffix(n.path, "/"+name) {
+			distance = 1 + nearest.Distance(n.path, webhooksPath+name)
+		}
+		if least < 0 || distance < least || distance == least && name < best {
+			best, least = name, distance
+		}
+	}
+	return slog.StringValue(webhooksPath + best)
 }
 
 // observedError is the cause for observers, reduced to its type if a handler returned it.
@@ -172,9 +211,8 @@ func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result de
 	took := time.Since(r.started)
 	handler, attempt := r.task().Handler, r.task().Attempt
 	if state != dedup.Done {
-		args := []any{
-			"handler", handler, "event", r.rec.Event, "attempt", attempt, "reason", result.Reason, "took", took,
-		}
+		args := append(eventAttrs(&r.rec), "handler", handler, "attempt", attempt, "reason", result.Reason,
+			"took", took, rx.cfg.errorAttr(cause))
 		if p, ok := errors.AsType[*panicked](cause); ok {
 			args = append(args, "panic", panicText(p.value), "stack", p.stack)
 		}

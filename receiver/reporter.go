@@ -131,7 +131,7 @@ func (a *attempt) settle(err error) {
 // it returned an error.
 func (a *attempt) drop() {
 	defer a.close()
-	a.log().Warn("the lease was lost: the result of this attempt is discarded", "error_type", errType(a.cause))
+	a.log().Warn("the lease was lost: the result of this attempt is discarded", a.errorAttr())
 	a.observe(KindAttempt, dedup.Pending, reasonLeaseLost, nil)
 }
 
@@ -153,13 +153,22 @@ func (a *attempt) report() {
 		}
 	case dedup.ResultDead:
 		state = dedup.Dead
-		a.log().Error("task is a dead letter", "reason", res.Reason, "error_type", errType(a.cause))
+		a.log().Error("task is a dead letter", slog.String("reason", res.Reason), a.errorAttr())
 	case dedup.ResultRetry:
-		a.log().Warn("task runs again", "reason", res.Reason, "after", res.After, "error_type", errType(a.cause))
+		a.log().Warn("task runs again", slog.String("reason", res.Reason), slog.Duration("after", res.After),
+			a.errorAttr())
 	case dedup.ResultRelease:
 		a.log().Info("task released", "reason", res.Reason)
 	}
 	a.observe(KindAttempt, state, res.Reason, typeOnly(a.cause))
+}
+
+// errorAttr is why the attempt failed: what the handler returned, else what was recorded.
+func (a *attempt) errorAttr() slog.Attr {
+	if a.cause == nil && !a.d.cfg.OmitErrors && a.result.Err != "" {
+		return slog.String("error", a.result.Err)
+	}
+	return a.d.cfg.errorAttr(a.cause)
 }
 
 // close ends the attempt, whose outcome is recorded or abandoned.

@@ -26,7 +26,7 @@ func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *run
 	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) {
 		up <- [2]string{l, o}
 	}}
-	s.Log.Level = "debug"
+	s.Log.Level, s.Log.OmitErrors = "debug", true
 	o, err := p.serverOptions(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

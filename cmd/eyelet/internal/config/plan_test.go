@@ -282,6 +282,20 @@ func TestInFlightWaitOfZeroDoesNotWait(t *testing.T) {
 	}
 }
 
+func TestErrorsOfHandlersCanBeLeftOutOfTheLog(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"log: {level: info}\n": false, "log: {omit_errors: true}\n": true} {
+		c, err := parse(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rc receiver.Config
+		if c.applyLimits(&rc); rc.OmitErrors != want {
+			t.Errorf("%q: OmitErrors is %v", text, rc.OmitErrors)
+		}
+	}
+}
+
 // validShop is a configuration without errors, to which tests add some.
 const validShop = "producers:\n  shop:\n    scheme: rfc9421\n" +
 	"    keys: [{id: k, alg: hmac-sha256, secret: 0123456789abcdefghij}]\nurl: http://x\n"

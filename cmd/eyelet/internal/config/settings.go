@@ -49,11 +49,12 @@ type TLS struct {
 	ClientCAFile string `conf:"client_ca_file"` // the authorities of client certificates
 }
 
-// Log is the format and the level of the log.
+// Log is the format and the level of the log, and what is left out of it.
 type Log struct {
-	Node   *node
-	Format string `conf:"format"` // text or json
-	Level  string `conf:"level"`  // debug, info, warn or error
+	Node       *node
+	Format     string `conf:"format"`      // text or json
+	Level      string `conf:"level"`       // debug, info, warn or error
+	OmitErrors bool   `conf:"omit_errors"` // the texts of handlers' errors, which may quote payloads
 }
 
 // Limits are bounds and timeouts.

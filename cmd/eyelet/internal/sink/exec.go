@@ -3,6 +3,7 @@ package sink
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 
@@ -51,20 +51,19 @@ const (
 
 // Deliver implements [Sink].
 func (s *Exec) Deliver(ctx context.Context, ev receiver.Event[[]byte]) error {
-	_, reason, err := s.run(ctx, ev)
-	if reason != "" {
-		return receiver.Reject(errors.New(reason))
+	_, err := s.run(ctx, ev)
+	if r, ok := errors.AsType[*rejection](err); ok {
+		return receiver.Reject(r)
 	}
 	return err
 }
 
 // Answer implements [Sink].
 func (s *Exec) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
-	out, reason, err := s.run(ctx, ev)
-	switch {
-	case reason != "":
-		return receiver.Response{Refusal: &receiver.Refusal{Detail: reason}}, nil
-	case err != nil:
+	out, err := s.run(ctx, ev)
+	if r, ok := errors.AsType[*rejection](err); ok {
+		return receiver.Response{Refusal: &receiver.Refusal{Detail: r.detail}}, nil
+	} else if err != nil {
 		return receiver.Response{}, err
 	}
 	r := receiver.Response{Status: http.StatusOK, Body: out}
@@ -74,21 +73,27 @@ func (s *Exec) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.
 	return r, nil
 }
 
-// run returns the output of the program, or why it rejected the event, or a transient error.
-func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, rejected string, err error) {
+// rejection is why a program rejected an event for good: the detail for the producer, and all that
+// the program wrote about it.
+type rejection struct{ detail, text string }
+
+func (r *rejection) Error() string { return r.text }
+
+// run returns the output of the program, or a [rejection], or a transient error, which ends with
+// the end of the program's standard error.
+func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, err error) {
 	env, unfit := s.env(ev)
 	if unfit != "" {
-		return nil, unfit, nil
+		return nil, &rejection{unfit, unfit}
 	}
 	cmd := exec.CommandContext(ctx, s.Argv[0], s.Argv[1:]...)
-	stdout, stderr := &bounded{max: maxExecStdout}, &bounded{max: maxExecStderr}
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.Dir, env, bytes.NewReader(ev.Body), stdout, stderr
+	stdout, start, end := &bounded{max: maxExecStdout}, &bounded{max: maxExecStderr}, &tail{}
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = s.Dir, env, bytes.NewReader(ev.Body), stdout
+	cmd.Stderr = io.MultiWriter(start, end)
 	if s.Tee != nil {
-		cmd.Stdout, cmd.Stderr = io.MultiWriter(stdout, s.Tee), io.MultiWriter(stderr, s.Tee)
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(stdout, s.Tee), io.MultiWriter(start, end, s.Tee)
 	}
-	// With a process group of its own the timeout kills the program and its children.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	killWithChildren(cmd)
 	cmd.WaitDelay = execWait
 	err = cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
@@ -97,18 +102,18 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return nil, "", fmt.Errorf("%s was killed: %w", s.Argv[0], context.Cause(ctx))
+		return nil, fmt.Errorf("%s was killed: %w: %s", s.Argv[0], context.Cause(ctx), end.text("it wrote no error"))
 	case err == nil && stdout.over:
-		return nil, "", fmt.Errorf("%s wrote more than %d bytes", s.Argv[0], maxExecStdout)
+		return nil, fmt.Errorf("%s wrote more than %d bytes", s.Argv[0], maxExecStdout)
 	case err == nil:
-		return stdout.kept.Bytes(), "", nil
+		return stdout.kept.Bytes(), nil
 	case errors.As(err, &exit) && exit.ExitCode() == exitRejected:
-		return nil, firstLine(stderr.kept.String(), "the event was rejected"), nil
+		const none = "the event was rejected"
+		return nil, &rejection{firstLine(start.kept.String(), none), end.text(none)}
 	case errors.As(err, &exit):
-		why := firstLine(stderr.kept.String(), "it wrote no error")
-		return nil, "", fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState, why)
+		return nil, fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState, end.text("it wrote no error"))
 	}
-	return nil, "", err
+	return nil, err
 }
 
 // env returns the program's environment, or why no variable can hold an attribute of the event.
@@ -178,4 +183,34 @@ func (b *bounded) Write(p []byte) (int, error) {
 	b.over = b.over || room < len(p)
 	b.kept.Write(p[:room])
 	return len(p), nil
+}
+
+// tail keeps the last maxExecStderr bytes: programs end with what made them fail.
+type tail struct {
+	kept []byte
+	cut  bool
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p[max(0, len(p)-maxExecStderr):]...)
+	if over := len(t.kept) - maxExecStderr; over > 0 || len(p) > maxExecStderr {
+		t.kept, t.cut = append(t.kept[:0], t.kept[max(0, over):]...), true
+	}
+	return len(p), nil
+}
+
+// text returns the whole lines that were kept, without other control characters and blank ends, or
+// another text if there are none.
+func (t *tail) text(otherwise string) string {
+	text := strings.ToValidUTF8(string(t.kept), "?")
+	if _, rest, ok := strings.Cut(text, "\n"); t.cut && ok {
+		text = rest
+	}
+	keep := func(r rune) rune {
+		if r == '\n' {
+			return r
+		}
+		return printable(r)
+	}
+	return cmp.Or(strings.TrimSpace(strings.Map(keep, text)), otherwise)
 }

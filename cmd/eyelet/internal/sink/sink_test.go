@@ -92,13 +92,15 @@ func TestTheOutputOfAProgramHasItsMediaType(t *testing.T) {
 func TestTheExitCodeOfAProgramIsItsOutcome(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
-		"exit 0":                                 "done",
-		"echo gone >&2; exit 65":                 "rejected: gone",
-		"printf '\\n\\033[1m x\\n' >&2; exit 65": "rejected: [1m x",
-		"exit 65":                                "rejected: the event was rejected",
-		"echo busy >&2; exit 1":                  "/bin/sh: exit status 1: busy",
-		"kill -9 $$":                             "/bin/sh: signal: killed: it wrote no error",
-		"cat /dev/zero | head -c 2000000":        "/bin/sh wrote more than 1048576 bytes",
+		"exit 0":                                    "done",
+		"echo gone >&2; exit 65":                    "rejected: gone",
+		"printf '\\n\\033[1m x\\n' >&2; exit 65":    "rejected: [1m x",
+		"exit 65":                                   "rejected: the event was rejected",
+		"echo busy >&2; exit 1":                     "/bin/sh: exit status 1: busy",
+		"echo order 7 >&2; echo refused >&2; false": "/bin/sh: exit status 1: order 7\nrefused",
+		"echo order 7 >&2; echo no >&2; exit 65":    "rejected: order 7\nno",
+		"kill -9 $$":                                "/bin/sh: signal: killed: it wrote no error",
+		"cat /dev/zero | head -c 2000000":           "/bin/sh wrote more than 1048576 bytes",
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
@@ -111,6 +113,28 @@ func TestTheExitCodeOfAProgramIsItsOutcome(t *testing.T) {
 				t.Errorf("outcome is %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// TestTheEndOfAProgramsErrorsIsKept: a program ends with what made it fail.
+func TestTheEndOfAProgramsErrorsIsKept(t *testing.T) {
+	t.Parallel()
+	lines := strings.Repeat("x", 98) + "\n"
+	script := "for i in $(seq 100); do echo " + lines[:98] + " >&2; done; printf '\\033 the cause\n' >&2; exit 1"
+	err := shell(t, script).Deliver(context.Background(), order("{}"))
+	const prefix = "/bin/sh: exit status 1: "
+	got := strings.TrimPrefix(fmt.Sprint(err), prefix)
+	if want := strings.Repeat(lines, 41)[:41*99-1] + "\n  the cause"; got != want[len(want)-len(got):] ||
+		len(got) < maxExecStderr-100 || len(got) > maxExecStderr || !strings.HasPrefix(got, lines) {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+	var w tail
+	for range 3 {
+		_, _ = w.Write(bytes.Repeat([]byte("y"), maxExecStderr+1))
+		_, _ = w.Write([]byte("z"))
+	}
+	if len(w.kept) != maxExecStderr || w.kept[len(w.kept)-1] != 'z' || w.kept[len(w.kept)-2] != 'y' {
+		t.Errorf("%d bytes are kept", len(w.kept))
 	}
 }
 
@@ -173,7 +197,7 @@ func TestAProgramThatTakesTooLongIsKilledWithItsChildren(t *testing.T) {
 
 // gone reports whether the process has ended, also as a zombie.
 func gone(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
+	if process, err := os.FindProcess(pid); err != nil || process.Signal(syscall.Signal(0)) != nil {
 		return true
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

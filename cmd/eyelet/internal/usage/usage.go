@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	"github.com/eyelet-dev/eyelet/internal/nearest"
 )
 
 // Place is where a setting was written: a line of a file, an environment variable, or a flag.
@@ -102,3 +104,17 @@ func RootCause(err error) string {
 	}
 	return err.Error()
 }
+
+// DidYouMean returns a hint: the known word nearest to word, else all known words if at most 40.
+func DidYouMean(word string, known []string) string {
+	if best := Nearest(word, known); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	if len(known) > 0 && len(known) <= 40 {
+		return "known here: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+	}
+	return ""
+}
+
+// Nearest returns the known word nearest to word, or "" if none is near.
+func Nearest(word string, known []string) string { return nearest.Word(word, known) }
