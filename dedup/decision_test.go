@@ -203,6 +203,9 @@ func TestAcceptContinuesAFreedClaim(t *testing.T) {
 		Tasks: []dedup.Task{{
 			Handler: "ship", State: dedup.Running, Attempt: 2, Due: t0, Started: later, Ended: t0,
 			Reason: "failed", Err: "timed out", Token: 5, Until: later.Add(time.Minute),
+			History: []dedup.Attempt{
+				{Number: 1, Started: t0, Ended: t0, State: dedup.Pending, Reason: "failed", Err: "timed out"},
+			},
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

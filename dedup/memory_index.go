@@ -175,7 +175,7 @@ func (m *Memory) unshare(e *memoryEntry) {
 func (m *Memory) schedule(e *memoryEntry, old *Record) {
 	for i, t := range e.Tasks {
 		switch {
-		case i < len(old.Tasks) && old.Tasks[i] == t && old.Hold == e.Hold:
+		case i < len(old.Tasks) && unchanged(&old.Tasks[i], &t) && old.Hold == e.Hold:
 		case e.Hold || !t.Open():
 			m.queue.Remove(e.Seq, i)
 		case t.State == Pending:
@@ -195,6 +195,12 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 		e.ends = ends
 		m.windows.Replace(e.window-1, e)
 	}
+}
+
+// unchanged reports whether a task is where it was.
+func unchanged(old, t *Task) bool {
+	return old.State == t.State && old.Token == t.Token && old.Attempt == t.Attempt && old.Due.Equal(t.Due) &&
+		old.Until.Equal(t.Until) && old.Ended.Equal(t.Ended)
 }
 
 // count adds the record to the totals; by is 1, or -1 to remove it.
@@ -223,6 +229,11 @@ func (m *Memory) count(r *Record, by int64) {
 // size estimates the memory of a record in bytes.
 func size(r *Record) int64 {
 	n := 512 + 128*len(r.Tasks) + len(r.Payload.Body) + len(r.Response.Body) + r.Key.length()
+	for i := range r.Tasks {
+		for _, a := range r.Tasks[i].History {
+			n += 128 + len(a.Reason) + len(a.Err)
+		}
+	}
 	for _, a := range r.Aliases {
 		n += 128 + a.length()
 	}

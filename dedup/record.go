@@ -173,7 +173,7 @@ func (r *Record) Yields(i int) bool { return strings.HasPrefix(r.Tasks[i].Lane, 
 func (r *Record) Clone() Record {
 	c := *r
 	c.Aliases = slices.Clone(r.Aliases)
-	c.Tasks, c.Sharers = slices.Clone(r.Tasks), slices.Clone(r.Sharers)
+	c.Tasks, c.Sharers = CloneTasks(r.Tasks), slices.Clone(r.Sharers)
 	c.Response = r.Response.Clone()
 	c.Payload.Header = r.Payload.Header.Clone()
 	c.Payload.Attributes = maps.Clone(r.Payload.Attributes)

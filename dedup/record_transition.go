@@ -6,9 +6,17 @@ import (
 	"time"
 )
 
-// Start makes task i running under a new token and counts the attempt.
+// Start makes task i running under a new token and counts the attempt. A held claim whose lease
+// ended without an outcome was interrupted.
 func (r *Record) Start(i int, token uint64, now time.Time, lease time.Duration) Lease {
 	t := &r.Tasks[i]
+	switch before := *t; {
+	case t.State == Running:
+		before.interrupt(before.Until)
+		t.History = before.History
+	case t.Attempt > 0 && len(t.History) == 0: // of a store that had no histories
+		t.History = t.Attempts()
+	}
 	t.State, t.Token, t.Until, t.Started = Running, token, now.Add(lease), now
 	t.Attempt++
 	r.settle(now)
@@ -59,6 +67,9 @@ func (r *Record) Finish(l Lease, res Result, now time.Time) error {
 			t.Attempt--
 		}
 	}
+	if res.Kind == ResultRetry || res.Kind == ResultDead || res.Kind == ResultRelease && r.Hold {
+		t.note()
+	}
 	if res.Response.Status != 0 && !t.Open() {
 		r.Response = res.Response
 	}
@@ -77,15 +88,22 @@ func (r *Record) Recover(i int, now time.Time, wait time.Duration) {
 	if r.Hold && t.Until.Before(now) {
 		freed = t.Until // as Ends counts, however late the store notices
 	}
-	t.State, t.Due, t.Until, t.Ended = Pending, now.Add(wait), time.Time{}, now
-	t.Reason, t.Err = ReasonInterrupted, "the attempt was interrupted: its process ended or its lease ran out"
+	t.interrupt(now)
+	t.Due, t.Until = now.Add(wait), time.Time{}
 	r.settle(freed)
 }
 
-// Reopen makes dead tasks pending, resets their attempts and adds tasks of handlers that the
-// record does not have. It returns ErrNotDead if that changes nothing or the claim is held or
-// released, ErrNoPayload if the body was dropped, and ErrInvalid for a task without a handler.
-// An error leaves the record unchanged.
+// interrupt ends a running attempt without an outcome.
+func (t *Task) interrupt(now time.Time) {
+	t.State, t.Ended = Pending, now
+	t.Reason, t.Err = ReasonInterrupted, "the attempt was interrupted: its process ended or its lease ran out"
+	t.note()
+}
+
+// Reopen makes dead tasks pending, resets their attempts, keeps their history, and adds tasks of
+// handlers that the record does not have. It returns ErrNotDead if that changes nothing or the
+// claim is held or released, ErrNoPayload if the body was dropped, and ErrInvalid for a task
+// without a handler. An error leaves the record unchanged.
 func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
 	for _, n := range tasks {
 		if n.Handler == "" {
@@ -100,7 +118,10 @@ func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
 	}
 	for i := range r.Tasks {
 		if t := &r.Tasks[i]; t.State == Dead {
-			*t = Task{Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now, Token: t.Token}
+			*t = Task{
+				Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now, Token: t.Token,
+				History: t.Attempts(),
+			}
 		}
 	}
 	for _, n := range tasks {

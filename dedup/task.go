@@ -44,6 +44,10 @@ type Task struct {
 	Token uint64
 	// Until is when that lease ends.
 	Until time.Time
+	// History has the attempts that ended without completing the task, oldest first: the first one
+	// and the last 15. Reopening keeps it. Attempts that do not count ([ResultRelease]) are not in
+	// it. See [Task.Attempts].
+	History []Attempt
 }
 
 // NewTask is a task to be added to a record.

@@ -62,6 +62,20 @@ type Task struct {
 	Ended   *time.Time `json:"ended,omitempty"`
 	Reason  string     `json:"reason,omitempty"`
 	Error   string     `json:"error,omitempty"`
+	// Attempts are the first attempt and the last ones, oldest first. Only a [Detail] has them.
+	Attempts []Attempt `json:"attempts,omitempty"`
+}
+
+// Attempt is one start of a task.
+type Attempt struct {
+	// Number counts the attempts from 1, also through reopening. Missing numbers were left out.
+	Number  int        `json:"number"`
+	Started *time.Time `json:"started,omitempty"`
+	Ended   *time.Time `json:"ended,omitempty"` // missing while it runs
+	// State is that of the task after it: pending (it was to be run again), dead, done or running.
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"` // at most 512 bytes of it
 }
 
 // Detail is an event with its payload and its response.
@@ -118,6 +132,14 @@ func Details(r dedup.Record) Detail {
 	d := Detail{
 		Event: Summary(r), KeyField: p.KeyField, Method: p.Method, Target: p.Target, Header: p.Header,
 		Attributes: p.Attributes,
+	}
+	for i := range r.Tasks {
+		for _, a := range r.Tasks[i].Attempts() {
+			d.Tasks[i].Attempts = append(d.Tasks[i].Attempts, Attempt{
+				Number: a.Number, Started: timePtr(a.Started), Ended: timePtr(a.Ended), State: a.State.String(),
+				Reason: a.Reason, Error: a.Err,
+			})
+		}
 	}
 	d.Text, d.Base64 = textOrBytes(p.Body)
 	if r.Response.Status != 0 {

@@ -56,10 +56,10 @@ func TestAnOldStoreIsConvertedByCommand(t *testing.T) {
 		t.Error(said)
 	}
 	out, said := eyelet(t, exitOK, "store", "convert", "--dir", dir, "--backup", backup)
-	if !strings.Contains(out, "converted from format 2 to 4, ") || !strings.Contains(said, "start with a full backup") {
+	if !strings.Contains(out, "converted from format 2 to 5, ") || !strings.Contains(said, "start with a full backup") {
 		t.Error(out, said)
 	}
-	_, records, _ := strings.Cut(strings.TrimSpace(out), "to 4, ")
+	_, records, _ := strings.Cut(strings.TrimSpace(out), "to 5, ")
 	eyelet(t, exitOK, "store", "check", "--dir", dir)
 	restored := filepath.Join(t.TempDir(), "restored")
 	out, _ = eyelet(t, exitOK, "store", "restore", "--dir", restored, backup)
@@ -67,7 +67,7 @@ func TestAnOldStoreIsConvertedByCommand(t *testing.T) {
 		t.Errorf("%s of the backup, %s were converted", out, records)
 	}
 	_, said = eyelet(t, exitUsage, "store", "convert", "--dir", dir, "--backup", backup+"2")
-	if _, err := os.Stat(backup + "2"); err == nil || !strings.Contains(said, "has format 4 already") {
+	if _, err := os.Stat(backup + "2"); err == nil || !strings.Contains(said, "has format 5 already") {
 		t.Error(said, err)
 	}
 }

@@ -45,6 +45,34 @@ func convertInPlace(c *core, from int) (err error) {
 	return err
 }
 
+// convertTasks converts a store of format 4, whose tasks have no history: their values stay as they
+// are. It only makes the backup, if that was asked for.
+func convertTasks(c *core, from int) (err error) {
+	if c.options.backup == "" || !kv.Exists(c.dir) {
+		return nil
+	}
+	if c.db, err = kv.Open(c.dir, c.kvOptions()); err != nil {
+		return c.cannotOpen(err)
+	}
+	defer func() {
+		err = errors.Join(err, c.db.Close())
+		c.db = nil
+	}()
+	return c.db.View(func(in *kv.View) error { return backUpWhole(c, in, from) })
+}
+
+// backUpWhole makes the backup of a database that this program can read.
+func backUpWhole(c *core, in *kv.View, from int) error {
+	m, err := readMeta(in)
+	if err != nil {
+		return err
+	}
+	head := backupHead{Format: from, Version: in.Version(), Commit: m.Commit}
+	return backUp(c, head, func(out *backupWriter) error {
+		return (&snapshot{c}).all(context.Background(), in, out, Position{})
+	})
+}
+
 // rewriter rewrites the events of older formats in an open database. What it does not know is
 // already rewritten.
 type rewriter struct {
@@ -71,16 +99,7 @@ func (w *rewriter) begin(from int) error {
 		}
 		return nil
 	}
-	err := w.db.View(func(in *kv.View) error {
-		m, err := readMeta(in)
-		if err != nil {
-			return err
-		}
-		head := backupHead{Format: from, Version: in.Version(), Commit: m.Commit}
-		return backUp(w.core, head, func(out *backupWriter) error {
-			return (&snapshot{w.core}).all(context.Background(), in, out, Position{})
-		})
-	})
+	err := w.db.View(func(in *kv.View) error { return backUpWhole(w.core, in, from) })
 	if err == nil {
 		err = conversionSpace(w.core)
 	}

@@ -362,7 +362,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	}
 	b.put(next)
 	d.Record = next.rec
-	d.Record.Tasks = slices.Clone(rec.Tasks)
+	d.Record.Tasks = dedup.CloneTasks(rec.Tasks)
 	return d, nil
 }
 

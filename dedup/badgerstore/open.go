@@ -234,7 +234,10 @@ func (c *core) openToRead() (finish func() error, err error) {
 }
 
 // formatVersion is the version of the directory format: keys, values, and the version of Badger.
-const formatVersion = 4
+const formatVersion = 5
+
+// rowFormat is the first format in which an event is one row.
+const rowFormat = 4
 
 // FormatError reports a store with a newer format than this program opens, or one too old to be
 // upgraded. The directory was not changed.
@@ -270,7 +273,9 @@ type upgrade struct {
 
 func ownFormats() formats {
 	copied, inPlace := upgrade{formatVersion, convert}, upgrade{formatVersion, convertInPlace}
-	return formats{formatVersion, map[int]upgrade{1: copied, 2: copied, 3: inPlace}}
+	return formats{formatVersion, map[int]upgrade{
+		1: copied, 2: copied, 3: inPlace, rowFormat: {formatVersion, convertTasks},
+	}}
 }
 
 // check reads the format of the store, upgrades an older one, and writes it for a new store. From

@@ -224,6 +224,7 @@ func (b *batch) failTasks(r *dedup.Record, why string, unsure bool) {
 		r.Tasks[i].Attempt, r.Tasks[i].Started = before.Attempt, before.Started // it was not run for this
 		res := dedup.Result{Kind: dedup.ResultDead, Reason: reasonDamaged, Err: "stored values were damaged: " + why}
 		_ = r.Finish(lease, res, b.now) // a lease of this moment is held
+		r.Tasks[i].History = before.History
 	}
 }
 

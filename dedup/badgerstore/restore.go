@@ -66,7 +66,7 @@ type restorer struct {
 	*core
 	loader
 	have  Position // of the last backup
-	older bool     // some have events of an older format
+	older bool     // some have events that are not one row
 	keys  int
 }
 
@@ -136,7 +136,7 @@ func (r *restorer) load(ctx context.Context, before *kv.View, from io.Reader) er
 			}
 		}
 	}
-	r.have, r.older = end, r.older || in.head.Format < formatVersion
+	r.have, r.older = end, r.older || in.head.Format < rowFormat
 	return errors.Join(r.deleteUntil(it, nil), r.flush())
 }
 

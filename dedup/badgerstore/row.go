@@ -34,7 +34,7 @@ func (r *row) edit() *row {
 // record returns a copy of the record for a caller, with the description and without the body.
 func (r *row) record() (dedup.Record, error) {
 	rec := r.rec
-	rec.Tasks, rec.Response = slices.Clone(r.rec.Tasks), r.rec.Response.Clone()
+	rec.Tasks, rec.Response = dedup.CloneTasks(r.rec.Tasks), r.rec.Response.Clone()
 	return rec, r.event.Describe(r.place, &rec)
 }
 
@@ -46,7 +46,7 @@ func (r *row) hand() (dedup.Record, error) {
 		return r.record()
 	}
 	rec := r.rec
-	rec.Tasks, rec.Response = slices.Clone(r.rec.Tasks), r.rec.Response.Clone()
+	rec.Tasks, rec.Response = dedup.CloneTasks(r.rec.Tasks), r.rec.Response.Clone()
 	rec.Key, rec.Aliases, rec.Payload = c.Key, slices.Clone(c.Names()), c.Payload
 	return rec, nil
 }
@@ -142,6 +142,11 @@ func (c *rowCache) keep(r *row) {
 
 func (r *row) weight() int64 {
 	n := r.event.Memory() + 768
+	for i := range r.rec.Tasks {
+		for _, a := range r.rec.Tasks[i].History {
+			n += 128 + int64(len(a.Reason)+len(a.Err))
+		}
+	}
 	if r.given != nil {
 		n *= 2
 	}

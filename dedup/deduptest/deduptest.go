@@ -78,6 +78,7 @@ func Run(t *testing.T, h Harness) {
 		{"FinishMany", finishManyChecks},
 		{"Window", windowChecks},
 		{"Reopen", reopenChecks},
+		{"History", historyChecks},
 		{"RunNow", runNowChecks},
 		{"Purge", purgeChecks},
 		{"List", listChecks},

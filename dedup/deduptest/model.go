@@ -298,6 +298,9 @@ func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 // start starts a task under a lease of the store.
 func (m *model) start(e *modelEvent, i int, d time.Duration, lease dedup.Lease) {
 	t := &e.Tasks[i]
+	if t.State == dedup.Running { // its lease ended
+		note(t, dedup.Pending, dedup.ReasonInterrupted, "")
+	}
 	t.State, t.Until, t.Token = dedup.Running, m.now.Add(d), lease.Token
 	t.Attempt++
 	m.token = max(m.token, lease.Token)
@@ -336,10 +339,32 @@ func (m *model) finish(e *modelEvent, t *dedup.Task, r dedup.Result) {
 			t.Attempt--
 		}
 	}
+	if r.Kind != dedup.ResultDone && (r.Kind != dedup.ResultRelease || e.Hold) {
+		note(t, t.State, r.Reason, r.Err)
+	}
 	if r.Response.Status != 0 && t.State != dedup.Pending {
 		e.Response = r.Response
 	}
 	m.settle(e)
+}
+
+// note adds an attempt to the history, which the model keeps whole.
+func note(t *dedup.Task, s dedup.State, reason, err string) {
+	a := dedup.Attempt{Number: len(t.History) + 1, State: s, Reason: reason, Err: err}
+	t.History = append(slices.Clone(t.History), a)
+}
+
+// modelHistory returns what stores keep of a history, without times.
+func modelHistory(all []dedup.Attempt) (out []dedup.Attempt) {
+	for i, a := range all {
+		if i < dedup.HistoryFirst || i >= len(all)-dedup.HistoryLast {
+			if a.Started, a.Ended = (time.Time{}), (time.Time{}); a.Reason == dedup.ReasonInterrupted {
+				a.Err = ""
+			}
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 func (m *model) settle(e *modelEvent) {
@@ -376,6 +401,7 @@ func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
 	for i, t := range e.Tasks {
 		if t.State == dedup.Dead {
 			e.Tasks[i] = dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: m.now}
+			e.Tasks[i].History = t.History
 		}
 	}
 	e.Tasks = append(e.Tasks, fresh...)
@@ -443,6 +469,7 @@ func modelText(r dedup.Record) string {
 	r = r.Clone()
 	for i, t := range r.Tasks {
 		c := dedup.Task{Handler: t.Handler, Lane: t.Lane, State: t.State, Attempt: t.Attempt, Postponed: t.Postponed}
+		c.History = modelHistory(t.History)
 		switch t.State {
 		case dedup.Pending:
 			c.Due, c.Reason, c.Err = t.Due, t.Reason, t.Err

@@ -265,6 +265,11 @@ func text(r dedup.Record) string {
 		for _, t := range []*time.Time{&c.Tasks[i].Due, &c.Tasks[i].Started, &c.Tasks[i].Ended, &c.Tasks[i].Until} {
 			*t = plain(*t)
 		}
+		history := c.Tasks[i].History
+		for j := range history {
+			history[j].Started, history[j].Ended = plain(history[j].Started), plain(history[j].Ended)
+		}
+		c.Tasks[i].History = append([]dedup.Attempt{}, history...)
 	}
 	c.Payload.Header, c.Response.Header = plainHeader(c.Payload.Header), plainHeader(c.Response.Header)
 	c.Payload.Body, c.Response.Body = append([]byte{}, c.Payload.Body...), append([]byte{}, c.Response.Body...)

@@ -107,6 +107,17 @@ func golden() string {
 	line("state", EncodeState(newest.Key(), r, OutlineOf(r, inline.Size)))
 	line("state/older", EncodeState(older.Key(), r, OutlineOf(r, inline.Size)))
 	line("state/done", EncodeState(newest.Key(), done, OutlineOf(done, inline.Size)))
+	failed := dedup.Attempt{
+		Number: 1, Started: at, Ended: at.Add(time.Second), State: dedup.Dead, Reason: "why", Err: "err",
+	}
+	again, other := failed, failed
+	again.Number, again.Started, again.Ended, again.State = 7, at.Add(time.Minute), at.Add(time.Hour), dedup.Pending
+	other.Number, other.Started, other.Ended, other.Err = 8, at.Add(2*time.Hour), at.Add(3*time.Hour), "other"
+	tried := *r
+	tried.Tasks = []dedup.Task{r.Tasks[0], {Handler: "i", State: dedup.Pending, Due: at}}
+	tried.Tasks[0].History = []dedup.Attempt{failed, again, other}
+	tried.Tasks[1].History = []dedup.Attempt{failed}
+	line("state/history", EncodeState(newest.Key(), &tried, OutlineOf(&tried, inline.Size)))
 	line("state/empty", EncodeState(newest.Key(), &dedup.Record{}, Outline{}))
 	line("alias", Alias{Hash: h, Seq: 300}.Encode(h.Key(FamilyAlias)))
 	line("trace", EncodeTrace(h.TraceID().Key(), dedup.Trace{Day: 19000, Count: 3}))

@@ -183,6 +183,7 @@ const (
 	taskLane
 	taskPostponed
 	taskReason
+	taskHistory // since format 5
 	taskFlagsEnd
 )
 
@@ -191,6 +192,7 @@ func taskFlags(t *dedup.Task, r *dedup.Record) uint64 {
 	for i, set := range [...]bool{
 		t.Attempt == 1, !t.Started.IsZero(), !t.Ended.IsZero(), t.Token != 0, t.Attempt != 0 && t.Attempt != 1,
 		!t.Due.Equal(r.Accepted), !t.Until.IsZero(), t.Lane != "", t.Postponed != 0, t.Reason != "" || t.Err != "",
+		len(t.History) > 0,
 	} {
 		if set {
 			flags |= taskFirst << i
@@ -230,6 +232,9 @@ func appendTask(b []byte, t *dedup.Task, r *dedup.Record) []byte {
 	if flags&taskReason != 0 {
 		b = appendString(appendString(b, t.Reason), t.Err)
 	}
+	if flags&taskHistory != 0 {
+		b = appendHistory(b, t, r.Accepted)
+	}
 	return b
 }
 
@@ -265,6 +270,9 @@ func (d *decoder) task(r *dedup.Record) (t dedup.Task) {
 	}
 	if flags&taskReason != 0 {
 		t.Reason, t.Err = d.str(), d.str()
+	}
+	if flags&taskHistory != 0 {
+		d.history(&t, r.Accepted)
 	}
 	return t
 }

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/eyelet-dev/eyelet/inspect"
+)
+
+// writeAttempts draws a timeline of the attempts of each task, and the whole last error if its row
+// has only a part of it.
+func writeAttempts(w io.Writer, d inspect.Detail) error {
+	for _, task := range d.Tasks {
+		if len(task.Attempts) == 0 {
+			continue
+		}
+		t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+		_, _ = fmt.Fprintf(t, "\nATTEMPTS of %s\n", sanitize(task.Handler))
+		before := inspect.Attempt{}
+		for _, a := range task.Attempts {
+			if left := a.Number - before.Number - 1; left > 0 {
+				_, _ = fmt.Fprintf(t, "  :\t%s more\n", count(left, "attempt"))
+			}
+			if before.State == "dead" {
+				_, _ = fmt.Fprintf(t, "  :\treopened\n")
+			}
+			_, _ = fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", a.Number, timeText(a.Started), tookText(a), outcomeText(a),
+				brief(taskReason(inspect.Task{Reason: a.Reason, Error: a.Error})))
+			before = a
+		}
+		if task.Due != nil && before.State == "pending" {
+			_, _ = fmt.Fprintf(t, "  :\t%s\tnext\n", timeText(task.Due))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if err := writeError(w, task); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outcomeText names what followed an attempt.
+func outcomeText(a inspect.Attempt) string {
+	if a.State == "pending" {
+		return "again"
+	}
+	return a.State
+}
+
+func tookText(a inspect.Attempt) string {
+	if a.Started == nil || a.Ended == nil {
+		return "-"
+	}
+	return a.Ended.Sub(*a.Started).Round(time.Millisecond).String()
+}
+
+// writeError writes the last error of a task with its lines, if that is more than a row shows.
+func writeError(w io.Writer, task inspect.Task) error {
+	why := taskReason(task)
+	if why == "" || brief(why) == why {
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nLAST ERROR of %s\n", sanitize(task.Handler))
+	for line := range strings.Lines(why) {
+		fmt.Fprintf(&b, "  %s\n", strings.Map(printable, strings.TrimRight(line, "\r\n")))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// maxBrief is the length of an error in a row, in characters.
+const maxBrief = 100
+
+// brief returns an error for a row: on one line, and a long one without its middle. Programs end
+// with what made them fail.
+func brief(why string) string {
+	text := sanitize(strings.ReplaceAll(strings.TrimSpace(why), "\n", " | "))
+	if utf8.RuneCountInString(text) <= maxBrief {
+		return text
+	}
+	all := []rune(text)
+	const head = maxBrief / 3
+	return string(all[:head]) + " ... " + string(all[len(all)-(maxBrief-head-5):])
+}
+
+// whyOf returns why an event is a dead letter: the errors of its dead tasks.
+func whyOf(e inspect.Event) string {
+	var all []string
+	for _, t := range e.Tasks {
+		if t.State == "dead" {
+			all = append(all, taskReason(t))
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, e.QuarantineReason)
+	}
+	return brief(strings.Join(all, "; "))
+}

@@ -1,0 +1,85 @@
+package dedup
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Attempt is one start of a task.
+type Attempt struct {
+	// Number counts the attempts of the task from 1, also through reopening. Numbers between two
+	// attempts of a history are those that were left out.
+	Number int
+	// Started and Ended are its times. Ended is zero while it runs.
+	Started, Ended time.Time
+	// State is that of the task after the attempt: Pending if it was to be run again, Dead if
+	// it was abandoned, Done if it completed, and Running while it runs.
+	State State
+	// Reason is a short code, and Err the text of the error, at most [MaxAttemptErr] bytes.
+	Reason, Err string
+}
+
+// The bounds of [Task.History]: the first attempts of a task, and the last ones.
+const (
+	HistoryFirst = 1
+	HistoryLast  = 15
+	// MaxAttemptErr is the length of an error in a history, in bytes. Of a longer one the beginning
+	// and the end are kept, because programs end with what made them fail.
+	MaxAttemptErr = 512
+)
+
+// Attempts returns the history of the task and the attempt that runs or completed it. A store that
+// was written before there were histories has the last attempt only.
+func (t *Task) Attempts() []Attempt {
+	all := slices.Clone(t.History)
+	switch last := t.attempt(); {
+	case t.State == Running:
+		last.Ended, last.Reason, last.Err = time.Time{}, "", ""
+		return append(all, last)
+	case t.State == Done && !t.Started.IsZero(), len(all) == 0 && t.Attempt > 0 && !t.Ended.Before(t.Started):
+		return append(all, last)
+	}
+	return all
+}
+
+// attempt returns the last attempt as the task describes it.
+func (t *Task) attempt() Attempt {
+	number := t.Attempt
+	if n := len(t.History); n > 0 {
+		number = t.History[n-1].Number + 1
+	}
+	return Attempt{
+		Number: number, Started: t.Started, Ended: t.Ended, State: t.State, Reason: t.Reason, Err: attemptErr(t.Err),
+	}
+}
+
+// note adds the attempt that just ended to the history. A record shares the history with older
+// copies of itself, so it is replaced.
+func (t *Task) note() {
+	a, kept := t.attempt(), t.History
+	if len(kept) < HistoryFirst+HistoryLast {
+		t.History = slices.Concat(kept, []Attempt{a})
+		return
+	}
+	t.History = slices.Concat(kept[:HistoryFirst], kept[HistoryFirst+1:], []Attempt{a})
+}
+
+// attemptErr shortens the text of an error in its middle.
+func attemptErr(text string) string {
+	if len(text) <= MaxAttemptErr {
+		return text
+	}
+	const gap, head = " ... ", MaxAttemptErr / 4
+	tail := text[len(text)-(MaxAttemptErr-head-len(gap)):]
+	return strings.ToValidUTF8(text[:head]+gap+tail, "")
+}
+
+// CloneTasks returns a copy that shares no memory with the tasks.
+func CloneTasks(tasks []Task) []Task {
+	out := slices.Clone(tasks)
+	for i := range out {
+		out[i].History = slices.Clone(out[i].History)
+	}
+	return out
+}
