@@ -10,6 +10,7 @@ import (
 type Filter struct {
 	Event       string        // id of the record
 	ID          string        // identifier of the key, or the one that the sender gave
+	Ref         string        // ID, the id of the record, or at least the first 4 characters of that
 	Producer    string        //
 	Endpoint    string        //
 	Type        string        // exact, or "prefix*"
@@ -27,6 +28,7 @@ type Filter struct {
 func (f *Filter) Match(r *Record, now time.Time) bool {
 	return (f.Event == "" || f.Event == r.Event) &&
 		(f.ID == "" || f.ID == r.Key.ID || f.ID == r.Payload.VendorID) &&
+		(f.Ref == "" || f.matchRef(r)) &&
 		(f.Producer == "" || f.Producer == r.Payload.Producer) &&
 		(f.Endpoint == "" || f.Endpoint == r.Payload.Endpoint) &&
 		(f.Type == "" || MatchType(f.Type, r.Payload.Type)) &&
@@ -35,6 +37,14 @@ func (f *Filter) Match(r *Record, now time.Time) bool {
 		(f.Since <= 0 || now.Sub(r.Accepted) <= f.Since) &&
 		(!f.Quarantined || r.QuarantineReason != "") &&
 		(f.Before == 0 || r.Seq < f.Before)
+}
+
+// minRef is the length of the shortest beginning of an event id that names an event.
+const minRef = 4
+
+func (f *Filter) matchRef(r *Record) bool {
+	return f.Ref == r.Event || f.Ref == r.Key.ID || f.Ref == r.Payload.VendorID ||
+		len(f.Ref) >= minRef && strings.HasPrefix(r.Event, f.Ref)
 }
 
 // matchTask reports whether one task has both the handler and the reason. A quarantined

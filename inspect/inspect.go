@@ -36,12 +36,12 @@ const NDJSON = "application/x-ndjson"
 //	POST /events/EVENT/retry              runs waiting tasks now; returns the [Event]
 //	DELETE /events/EVENT                  forgets the event and its key; 204
 //
-// The parameters of a list are event, id (the idempotency identifier, or the sender's), producer,
-// endpoint, type (also "prefix*"), handler, reason (of a task, which is that of the handler if one
-// is given, or of a quarantine), state (several, or separated by commas), since (a duration, such
-// as 1h), aside (true: quarantined), before (a seq, the cursor of the next page) and limit (0 is
-// no limit). An unknown parameter is 400. A list that the store cannot finish ends with a line
-// {"error": "..."}.
+// The parameters of a list are event, id (the idempotency identifier, or the sender's), ref
+// (either, or at least the first 4 characters of an event), producer, endpoint, type (also
+// "prefix*"), handler, reason (of a task, which is that of the handler if one is given, or of a
+// quarantine), state (several, or separated by commas), since (a duration, such as 1h), aside
+// (true: quarantined), before (a seq, the cursor of the next page) and limit (0 is no limit). An
+// unknown parameter is 400. A list that the store cannot finish ends with a line {"error": "..."}.
 //
 // Errors are problems (RFC 9457): 400 for an invalid request, 404 for an unknown event, 409 for an
 // event in another state, 413 for a body of more than 64 KiB, 501 for an optional interface that
@@ -132,7 +132,7 @@ func ParseFilter(q url.Values) (dedup.Filter, error) {
 func setFilter(f *dedup.Filter, name string, values []string) (err error) {
 	value := values[0]
 	text := map[string]*string{
-		"event": &f.Event, "id": &f.ID, "producer": &f.Producer, "endpoint": &f.Endpoint,
+		"event": &f.Event, "id": &f.ID, "ref": &f.Ref, "producer": &f.Producer, "endpoint": &f.Endpoint,
 		"type": &f.Type, "handler": &f.Handler, "reason": &f.Reason,
 	}[name]
 	if text != nil {

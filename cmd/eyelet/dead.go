@@ -1,11 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"net/url"
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/inspect"
 )
 
 var purging = bulkAction{
@@ -26,4 +32,66 @@ func deadCommand(p *program) *cobra.Command {
 		showCommand(p, "Show one dead letter with its payload and its errors", dedup.Dead.String()),
 		bulkCommand(p, reopening), bulkCommand(p, purging))
 	return c
+}
+
+func eventsForgetCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "forget EVENT...", Short: "Erase events with their payloads and their copies", Args: cobra.ArbitraryArgs,
+		Long: "Forgets events that are done or dead, and the deliveries that were quarantined because of them, with\n" +
+			"their payloads, their responses and their keys: a repeated delivery is a new event. An event that is\n" +
+			"still open is refused. docs/operations.md lists where else data of an event may be, such as logs and\n" +
+			"backups, and when the disk space is used again.\n\n" + refHelp,
+	}
+	file, format := configFlag(c), outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		named, err := readEvents(p.In, args)
+		if err != nil {
+			return err
+		}
+		if len(named) == 0 {
+			return usage.Errorf("write eyelet events forget EVENT...", "no events are named")
+		}
+		return p.withEvents(c, *file, func(client *opsclient.Client) error {
+			found, err := (&filters{}).selection(c.Context(), p, client, named)
+			if err != nil {
+				return err
+			}
+			r := &bulkRun{program: p, done: "forgotten", format: *format, inOrder: true}
+			r.apply = func(ctx context.Context, e selected) (string, error) { return "", forget(ctx, client, e.event) }
+			return r.run(c.Context(), found)
+		})
+	}
+	return c
+}
+
+// forget erases an event, and first the deliveries that were quarantined because of it: one of them
+// may share its body. Nothing is erased while the event is open.
+func forget(ctx context.Context, client *opsclient.Client, event string) error {
+	d, _, err := client.Event(ctx, event)
+	if err != nil {
+		return err
+	}
+	if d.State == "pending" || d.State == "running" {
+		return &opsclient.Refusal{Title: "it is " + d.State + ": forget it when its tasks have an outcome"}
+	}
+	var copies []string
+	err = client.Each(ctx, url.Values{"aside": {"true"}, "limit": {"0"}}, func(_ []byte, e inspect.Event) error {
+		if e.Original == event {
+			copies = append(copies, e.Event)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, one := range append(copies, event) {
+		err := client.Change(ctx, one, http.MethodDelete, "", nil)
+		if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok && refusal.Status == http.StatusNotFound &&
+			one != event {
+			continue // its window has ended meanwhile
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }

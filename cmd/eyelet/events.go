@@ -20,6 +20,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -34,7 +35,7 @@ func eventsCommand(p *program) *cobra.Command {
 	c.AddCommand(
 		eventsListCommand(p), showCommand(p, "Show one event with its payload", ""), eventsRawCommand(p),
 		eventsTailCommand(p),
-		bulkCommand(p, retrying), bulkCommand(p, reopening),
+		bulkCommand(p, retrying), bulkCommand(p, reopening), eventsForgetCommand(p),
 	)
 	return c
 }
@@ -153,6 +154,7 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(*opsclient.C
 }
 
 func printEvents(ctx context.Context, p *program, client *opsclient.Client, q url.Values, format string) error {
+	dead := q.Get("state") == dedup.Dead.String()
 	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 	n := 0
 	err := client.Each(ctx, q, func(line []byte, e inspect.Event) error {
@@ -160,10 +162,14 @@ func printEvents(ctx context.Context, p *program, client *opsclient.Client, q ur
 			_, err := fmt.Fprintf(p.Out, "%s\n", line)
 			return err
 		}
-		if n == 1 {
-			_, _ = fmt.Fprintln(t, eventHeads)
+		head, row := eventHeads, eventRow(e)
+		if dead {
+			head, row = deadHeads, row+"\t"+whyOf(e)
 		}
-		_, _ = fmt.Fprintln(t, eventRow(e)) // Flush returns the error
+		if n == 1 {
+			_, _ = fmt.Fprintln(t, head)
+		}
+		_, _ = fmt.Fprintln(t, row) // Flush returns the error
 		return nil
 	})
 	if err == nil && format == "text" && n == 0 {
@@ -172,8 +178,11 @@ func printEvents(ctx context.Context, p *program, client *opsclient.Client, q ur
 	return errors.Join(err, t.Flush())
 }
 
-// eventHeads are the column heads of eventRow.
-const eventHeads = "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID"
+// The column heads of eventRow, and with whyOf of lists of dead letters.
+const (
+	eventHeads = "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID"
+	deadHeads  = eventHeads + "\tWHY"
+)
 
 func eventRow(e inspect.Event) string {
 	state := e.State

@@ -61,8 +61,8 @@ func bulkCommand(p *program, action bulkAction) *cobra.Command {
 	c := &cobra.Command{
 		Use: action.use + " [EVENT...]", Short: action.short, Args: cobra.ArbitraryArgs,
 		Long: action.long + "\n\n" +
-			"EVENT is our own id, as in lists; \"-\" reads ids from standard input, one per line. Without any, all\n" +
-			"events that match the flags are taken, the oldest first. Exits 1 when one was refused.",
+			refHelp + "\n\"-\" reads them from standard input, one per line. Without any, all events that match the\n" +
+			"flags are taken, the oldest first. Exits 1 when one was refused.",
 	}
 	file, format := configFlag(c), outputFlag(c)
 	f := &bulkFlags{filters: addFilterFlags(c, action.state)}
@@ -96,7 +96,7 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 		return err
 	}
 	return p.withEvents(c, f.config, func(client *opsclient.Client) error {
-		found, err := f.selection(c.Context(), client, named)
+		found, err := f.selection(c.Context(), p, client, named)
 		if err != nil {
 			return err
 		}

@@ -369,7 +369,7 @@ func TestAnExportIsReplayedOctetForOctetWithoutCredentials(t *testing.T) {
 			t.Errorf("field %s is %q", name, rec.Header().Get(name))
 		}
 	}
-	shown, _ := command(t, 0, "", "events", "show", event, "--config", file)
+	shown, _ := command(t, 0, "", "events", "show", event, "-o", "json", "--config", file)
 	dir := filepath.Join(filepath.Dir(file), "out")
 	command(t, 0, "", "events", "raw", "--dir", dir, "--producer", "gh", "--config", file)
 	exported, err := os.ReadFile(filepath.Join(dir, event+".http"))
@@ -478,7 +478,7 @@ func TestAReplayIsSignedAfreshForAnotherReceiver(t *testing.T) {
 	if got := counted(t, other, "dead", 1)[0]; got.VendorID != "g-1" {
 		t.Errorf("the other receiver has %+v", got)
 	}
-	shown, _ := command(t, 0, "", "dead", "show", listed(t, other)[0].Event, "--config", other)
+	shown, _ := command(t, 0, "", "dead", "show", listed(t, other)[0].Event, "-o", "json", "--config", other)
 	if !strings.Contains(shown, `"Eyelet-Original-Event"`) || !strings.Contains(shown, event) {
 		t.Errorf("the handler does not see the original:\n%s", shown)
 	}

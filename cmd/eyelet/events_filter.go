@@ -3,9 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -83,10 +86,15 @@ type selected struct {
 
 // selection returns the named events, else those that match, the oldest first. It is complete
 // before anything is changed, so that changed events are not selected again.
-func (f *filters) selection(ctx context.Context, client *opsclient.Client, named []string) ([]selected, error) {
+func (f *filters) selection(ctx context.Context, p *program, client *opsclient.Client,
+	named []string) ([]selected, error) {
 	var all []selected
 	if len(named) > 0 {
-		for _, event := range named {
+		for _, ref := range named {
+			event, err := resolve(ctx, p, client, ref, f.state)
+			if err != nil {
+				return nil, err
+			}
 			all = append(all, selected{event: event})
 		}
 		return all, nil
@@ -164,4 +172,54 @@ func (f *filters) check(named []string, args []string) error {
 		return usage.Errorf("write one event a line", "standard input names no event")
 	}
 	return nil
+}
+
+// refHelp explains the arguments that name events.
+const refHelp = "EVENT is an id as in lists, at least its first 4 characters if no other event begins with\n" +
+	"them, or the sender's identifier if no other event has it."
+
+// maxCandidates is how many events an ambiguous name lists.
+const maxCandidates = 10
+
+// resolve returns the event that a name means: its id, the beginning of that, or the sender's
+// identifier. Of several those in the state are preferred, if there is one. Without any it returns
+// the name, which is then unknown.
+func resolve(ctx context.Context, p *program, client *opsclient.Client, ref, state string) (string, error) {
+	for _, q := range []url.Values{{"event": {ref}}, {"ref": {ref}, "state": {state}}, {"ref": {ref}}} {
+		if q.Has("state") && state == "" {
+			continue
+		}
+		q.Set("limit", strconv.Itoa(maxCandidates+1))
+		var found []inspect.Event
+		err := client.Each(ctx, q, func(_ []byte, e inspect.Event) error {
+			found = append(found, e)
+			return nil
+		})
+		switch {
+		case err != nil:
+			return "", err
+		case len(found) == 1:
+			return found[0].Event, nil
+		case len(found) > 1:
+			return "", ambiguous(p, ref, found)
+		}
+	}
+	return ref, nil
+}
+
+// ambiguous lists the events that a name may mean.
+func ambiguous(p *program, ref string, found []inspect.Event) error {
+	more := ""
+	if len(found) > maxCandidates {
+		found, more = found[:maxCandidates], "at least "
+	}
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, eventHeads)
+	for _, e := range found {
+		_, _ = fmt.Fprintln(t, eventRow(e))
+	}
+	_ = t.Flush() // a Builder never fails
+	p.eprintf("%s", b.String())
+	return failf("%s is the name of %s%s: name one by its id", sanitize(ref), more, count(len(found), "event"))
 }

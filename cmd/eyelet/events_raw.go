@@ -20,7 +20,7 @@ func eventsRawCommand(p *program) *cobra.Command {
 		Long: "Writes the delivery of an event to standard output, or with --dir the deliveries of events that are\n" +
 			"named or selected, each as EVENT.http. Body, method and target are byte for byte as they were kept.\n" +
 			"The fields Authorization and Cookie, and those that hold a producer's credentials, are never kept.\n" +
-			"The files hold payloads: only their owner can read them.",
+			"The files hold payloads: only their owner can read them.\n\n" + refHelp,
 		Example: "  eyelet events raw 1-51iaa0tnruenounm2nthmo0uqst8qan3 > order.http\n" +
 			"  eyelet events raw --dir deliveries --producer gh --since 1d",
 	}
@@ -42,7 +42,11 @@ func eventsRawCommand(p *program) *cobra.Command {
 		}
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
 			if *dir == "" {
-				return printRaw(c.Context(), p.Out, client, named[0])
+				event, err := resolve(c.Context(), p, client, named[0], "")
+				if err != nil {
+					return err
+				}
+				return printRaw(c.Context(), p.Out, client, event)
 			}
 			return exportTo(c.Context(), client, *dir, f, named, &bulkRun{program: p, done: "exported", format: *format,
 				progress: *progress})
@@ -67,7 +71,7 @@ func exportTo(ctx context.Context, client *opsclient.Client, dir string, f *filt
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return usage.Errorf("", "folder %s: %s", dir, usage.Cause(err))
 	}
-	found, err := f.selection(ctx, client, named)
+	found, err := f.selection(ctx, r.program, client, named)
 	if err != nil {
 		return err
 	}

@@ -24,12 +24,16 @@ import (
 
 // showCommand shows one event. With a state, the event must be in it.
 func showCommand(p *program, short, state string) *cobra.Command {
-	c := &cobra.Command{Use: "show EVENT", Short: short, Args: cobra.ExactArgs(1)}
-	file := configFlag(c)
-	format := c.Flags().StringP("output", "o", "json", "text or json")
+	c := &cobra.Command{Use: "show EVENT", Short: short, Args: cobra.ExactArgs(1),
+		Long: short + ".\n\n" + refHelp}
+	file, format := configFlag(c), outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
-			return printEvent(c.Context(), p.Out, client, args[0], state, *format)
+			event, err := resolve(c.Context(), p, client, args[0], state)
+			if err != nil {
+				return err
+			}
+			return printEvent(c.Context(), p.Out, client, event, state, *format)
 		})
 	}
 	return c
@@ -70,9 +74,9 @@ func writeDetail(w io.Writer, d inspect.Detail) error {
 	}
 	for _, task := range d.Tasks {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", sanitize(task.Handler), task.State, task.Attempt,
-			cmp.Or(timeText(task.Due), "-"), sanitize(taskReason(task)))
+			cmp.Or(timeText(task.Due), "-"), brief(taskReason(task)))
 	}
-	if err := t.Flush(); err != nil {
+	if err := errors.Join(t.Flush(), writeAttempts(w, d)); err != nil {
 		return err
 	}
 	var b strings.Builder
