@@ -65,7 +65,13 @@ type handlerBuilder struct {
 func (b *handlerBuilder) build() {
 	for i := range b.Handlers {
 		h := &b.Handlers[i]
-		b.checkProducer(h)
+		readable := b.readable(h.Node)
+		if readable || h.Producer != "" {
+			b.checkProducer(h)
+		}
+		if !readable {
+			continue
+		}
 		if h.Type == "" {
 			b.errs.Add(h.Node.at, `write an event type, "prefix*", or "*"`, "a handler needs a type")
 		}

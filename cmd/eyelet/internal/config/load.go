@@ -48,7 +48,8 @@ func (s Source) Load() (*Settings, error) {
 	return s.Parse(file, data)
 }
 
-// Parse reads settings from data, the content of the file.
+// Parse reads settings from data, the content of the file. The settings that it returns with errors
+// are for Build only, to find the other errors.
 func (s Source) Parse(file string, data []byte) (*Settings, error) {
 	var except []string
 	if s.Outline {
@@ -65,7 +66,9 @@ func (s Source) Parse(file string, data []byte) (*Settings, error) {
 	d.decode(root, reflect.ValueOf(set).Elem(), "")
 	set.confidential = d.secrets
 	set.setDefaults()
-	return set, append(found, d.errs...).Err()
+	found = append(found, d.errs...)
+	set.unread = found
+	return set, found.Err()
 }
 
 // PresetSettings reads the settings of a preset from pairs NAME=VALUE.

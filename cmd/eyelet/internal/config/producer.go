@@ -39,11 +39,15 @@ func (b *producerBuilder) addAll(p *Producer, err error) {
 
 func (b *producerBuilder) build(ctx context.Context) []producer.Producer {
 	var all []producer.Producer
-	if len(b.Producers) == 0 {
+	if len(b.Producers) == 0 && b.Node.inner["producers"].isNone() {
 		b.errs.Add(b.Node.at, "add one under producers: `eyelet keygen` prints a first one", "there are no producers")
 	}
 	for i := range b.Producers {
 		p := &b.Producers[i]
+		if !b.readable(p.Node) {
+			b.findPreset(p)
+			continue
+		}
 		found := len(b.errs)
 		made, ok := b.one(ctx, p)
 		if !ok {
@@ -71,14 +75,22 @@ func (b *producerBuilder) one(ctx context.Context, p *Producer) (made producer.P
 	return made, ok
 }
 
-func (b *producerBuilder) preset(p *Producer) (producer.Producer, bool) {
+// findPreset returns the preset of a producer, if it names one. An unknown one is an error.
+func (b *producerBuilder) findPreset(p *Producer) (preset.Preset, bool) {
 	vendor, ok := preset.Find(p.Preset)
-	if !ok {
+	if !ok && p.Preset != "" {
 		var names []string
 		for _, known := range preset.All() {
 			names = append(names, known.Name)
 		}
 		b.errs.Add(p.Node.place("preset"), usage.DidYouMean(p.Preset, names), "unknown preset %q", p.Preset)
+	}
+	return vendor, ok
+}
+
+func (b *producerBuilder) preset(p *Producer) (producer.Producer, bool) {
+	vendor, ok := b.findPreset(p)
+	if !ok {
 		return producer.Producer{}, false
 	}
 	set := p.PresetSettings

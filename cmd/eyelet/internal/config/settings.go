@@ -37,8 +37,9 @@ type Settings struct {
 	Producers     []Producer `conf:"producers"`
 	Handlers      []Handler  `conf:"handlers"`
 
-	File         string   // paths are relative to its folder
-	confidential []string // files that secrets were read from, as written
+	File         string       // paths are relative to its folder
+	confidential []string     // files that secrets were read from, as written
+	unread       usage.Errors // about what could not be read
 }
 
 // TLS names a certificate and its key.
@@ -129,6 +130,12 @@ func pathIn(dir, name string) string {
 func (s *Settings) LogLevel() (level slog.Level, err error) {
 	err = level.UnmarshalText([]byte(s.Log.Level))
 	return level, err
+}
+
+// readable reports whether a producer or handler was read without an error.
+func (s *Settings) readable(n *node) bool {
+	return len(s.unread) == 0 ||
+		n != nil && !slices.ContainsFunc(s.unread, func(e *usage.Error) bool { return n.spans(e.At) })
 }
 
 // producer returns the settings of the named producer, or nil.

@@ -46,6 +46,21 @@ func newMapping() *node {
 	return &node{kind: mapping, inner: map[string]*node{}, where: map[string]usage.Place{}}
 }
 
+// isNone reports whether a mapping is missing or has no members.
+func (n *node) isNone() bool {
+	return n == nil || n.kind == empty || n.kind == mapping && len(n.names) == 0
+}
+
+// spans reports whether a part of the value is at a place.
+func (n *node) spans(at usage.Place) bool {
+	if n.at == at || slices.ContainsFunc(n.items, func(item *node) bool { return item.spans(at) }) {
+		return true
+	}
+	return slices.ContainsFunc(n.names, func(name string) bool {
+		return n.where[name] == at || n.inner[name].spans(at)
+	})
+}
+
 // Bounds of a configuration file. Aliases count each time they are used.
 const (
 	maxConfigBytes = 4 << 20

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+)
+
+func configCommand(p *program) *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs}
+	c.AddCommand(configCheckCommand(p), configShowCommand(p))
+	return c
+}
+
+func configCheckCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "check", Short: "Check the configuration without serving", Args: cobra.NoArgs,
+		Long: "Reads the configuration as serve does and reports every error in it, with its line, and what is\n" +
+			"probably a mistake as a warning. The store is not opened, and nothing is changed. With -o json the\n" +
+			"result is one object, also when there are errors; the exit code is 2 then.",
+	}
+	file, format := configFlag(c), outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		s, plan, err := checkSource(c.Context(), p.source(c, *file))
+		result := configResult{Good: err == nil}
+		if err == nil {
+			result.File, result.Producers, result.Handlers = s.File, len(plan.Producers), len(plan.Handlers)
+			result.Warnings = findings(plan.Warnings())
+			err = plan.Close()
+		}
+		if *format == "json" {
+			return printCheck(p.Out, result, err)
+		}
+		if err != nil {
+			return err
+		}
+		for _, warning := range result.Warnings {
+			p.eprintf("%s\n", "eyelet: warning: "+usage.OneLine(warning.text()))
+			if warning.Hint != "" {
+				p.eprintf("%s\n", "  hint: "+usage.OneLine(warning.Hint))
+			}
+		}
+		p.printf("%s: good: %s, %s\n", s.File, count(result.Producers, "producer"), count(result.Handlers, "handler"))
+		return nil
+	}
+	return c
+}
+
+// configResult is the result of config check as JSON.
+type configResult struct {
+	File      string    `json:"file,omitempty"`
+	Good      bool      `json:"good"`
+	Producers int       `json:"producers"`
+	Handlers  int       `json:"handlers"`
+	Errors    []finding `json:"errors,omitempty"`
+	Warnings  []finding `json:"warnings,omitempty"`
+}
+
+// finding is an error or a warning. File is a variable or a flag if Line is 0.
+type finding struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func (f finding) text() string {
+	return (&usage.Error{At: usage.Place{File: f.File, Line: f.Line}, What: f.Message}).Error()
+}
+
+func findings(es usage.Errors) (all []finding) {
+	for _, e := range es {
+		all = append(all, finding{e.At.File, e.At.Line, e.What, e.Hint})
+	}
+	return all
+}
+
+// printCheck prints the result as JSON. The exit code has it too.
+func printCheck(w io.Writer, result configResult, err error) error {
+	found, ok := usage.Find(err)
+	if err != nil && !ok {
+		return err
+	}
+	result.Errors = findings(found)
+	if err := json.NewEncoder(w).Encode(result); err != nil {
+		return err
+	}
+	if !result.Good {
+		return &failure{code: exitUsage}
+	}
+	return nil
+}
+
+// checkSource checks a configuration. It continues after errors in the file, so that all are
+// reported at once.
+func checkSource(ctx context.Context, src config.Source) (*config.Settings, *config.Plan, error) {
+	s, unread := src.Load()
+	found, ok := usage.Find(unread)
+	if s == nil || unread != nil && !ok {
+		return nil, nil, unread
+	}
+	plan, err := checkConfig(ctx, s)
+	if unread == nil {
+		return s, plan, err
+	}
+	more, ok := usage.Find(err)
+	if err != nil && !ok {
+		return nil, nil, err
+	}
+	err = slices.Concat(found, more).Err()
+	if plan != nil {
+		err = errors.Join(err, plan.Close())
+	}
+	return nil, nil, err
+}
+
+// checkConfig builds what serve would serve, and loads the certificates.
+func checkConfig(ctx context.Context, c *config.Settings) (*config.Plan, error) {
+	plan, err := c.Build(ctx, config.BuildOptions{Stdout: io.Discard})
+	o, _ := portOptions(c) // its error is in err
+	o.Log = server.NewLog(io.Discard, "text", slog.LevelInfo)
+	unfit := o.CheckCertificates()
+	if len(unfit) == 0 {
+		return plan, err
+	}
+	if err == nil {
+		return nil, errors.Join(unfit.Err(), plan.Close())
+	}
+	found, _ := usage.Find(err)
+	return nil, slices.Concat(found, unfit).Err()
+}

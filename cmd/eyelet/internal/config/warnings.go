@@ -1,0 +1,87 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer/preset"
+)
+
+// Warnings returns what serve accepts and is probably a mistake.
+func (p *Plan) Warnings() usage.Errors {
+	var found usage.Errors
+	for _, warning := range ExposedSecrets(p.settings) {
+		found.Add(usage.Place{}, "", "%s", warning)
+	}
+	for i := range p.Producers {
+		for _, warning := range p.Producers[i].Warnings() {
+			found.Add(usage.Place{}, "", "%s", warning)
+		}
+	}
+	for _, warn := range []func(*Settings) usage.Errors{unhandled, unknownTypes, misplaced} {
+		found = append(found, warn(p.settings)...)
+	}
+	return found
+}
+
+// unhandled warns of producers whose events no handler takes.
+func unhandled(s *Settings) (found usage.Errors) {
+	if len(s.Handlers) == 0 {
+		found.Add(usage.Place{}, "", "there are no handlers: events are accepted and kept, but not handled")
+		return found
+	}
+	for i := range s.Producers {
+		from := &s.Producers[i]
+		if !slices.ContainsFunc(s.Handlers, func(h Handler) bool { return h.Producer == from.Name }) {
+			found.Add(from.at, "add a handler with producer: "+from.Name,
+				"producer %q has no handler: its events are accepted and kept, but not handled", from.Name)
+		}
+	}
+	return found
+}
+
+// unknownTypes warns of handlers for types that the preset does not know. It does not know all, so
+// one known type is only compared with similar patterns.
+func unknownTypes(s *Settings) (found usage.Errors) {
+	for i := range s.Handlers {
+		h := &s.Handlers[i]
+		from := s.producer(h.Producer)
+		if from == nil || from.common.Type != "" {
+			continue
+		}
+		vendor, _ := preset.Find(from.Preset)
+		known := vendor.Types()
+		if slices.ContainsFunc(known, func(name string) bool { return dedup.MatchType(h.Type, name) }) {
+			continue
+		}
+		if usage.Nearest(h.Type, known) == "" && len(known) < 2 {
+			continue
+		}
+		found.Add(h.Node.place("type"), usage.DidYouMean(h.Type, known),
+			"type %q matches none of the types that are known of preset %s, which may be incomplete", h.Type,
+			from.Preset)
+	}
+	return found
+}
+
+// twilioAccount is the form of a Twilio account SID, which is not the auth token.
+var twilioAccount = regexp.MustCompile(`^AC[0-9a-fA-F]{32}$`)
+
+// misplaced warns of values that belong elsewhere.
+func misplaced(s *Settings) (found usage.Errors) {
+	for i := range s.Producers {
+		p := &s.Producers[i]
+		if endpoint := "/webhooks/" + p.Name; strings.HasSuffix(strings.TrimRight(s.URL, "/"), endpoint) {
+			found.Add(s.Place("url"), "write the public base without "+endpoint,
+				"url ends in %[1]s, which is added to it: signatures would have to cover %[1]s%[1]s", endpoint)
+		}
+		if p.Preset == "twilio" && slices.ContainsFunc(p.PresetSettings.Secrets, twilioAccount.MatchString) {
+			found.Add(p.at, "write the auth token, which is beside the account SID in Twilio's console",
+				"producer %q: a secret has the form of an account SID (AC...), which signs nothing", p.Name)
+		}
+	}
+	return found
+}
