@@ -182,7 +182,7 @@ func TestRestoreRefusesABrokenChain(t *testing.T) {
 		"two whole ones":           {"it is a full one", [][]byte{whole, whole}},
 		"cut off":                  {"not a complete backup", [][]byte{whole[:len(whole)-40]}},
 		"without its sum":          {"not a complete backup", [][]byte{whole[:len(whole)-1]}},
-		"a newer format": {"format 9", [][]byte{bytes.Replace(whole, []byte(`"format":4`),
+		"a newer format": {"format 9", [][]byte{bytes.Replace(whole, fmt.Appendf(nil, `"format":%d`, formatVersion),
 			[]byte(`"format":9`), 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {

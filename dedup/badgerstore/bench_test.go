@@ -11,11 +11,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // randomBody returns bytes that do not compress.
@@ -105,15 +105,11 @@ func written() int64 {
 }
 
 func deviceStat(dir string, field int) int64 {
-	var st syscall.Stat_t
-	if syscall.Stat(dir, &st) != nil {
-		return 0
-	}
 	text, err := os.ReadFile("/proc/diskstats")
 	if err != nil {
 		return 0
 	}
-	major, minor := strconv.Itoa(int(st.Dev>>8&0xfff)), strconv.Itoa(int(st.Dev&0xff|st.Dev>>12&0xfff00))
+	major, minor := deviceOf(dir)
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) > field+3 && f[0] == major && f[1] == minor {
@@ -204,19 +200,12 @@ func sustainWorker(ctx context.Context, s *Store, finished *atomic.Int64) {
 	}
 }
 
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // dirSize returns the disk usage of the files in dir, in bytes.
 func dirSize(dir string) (n int64) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		var st syscall.Stat_t
-		if syscall.Stat(dir+"/"+e.Name(), &st) == nil {
-			n += st.Blocks * 512
+		if info, err := e.Info(); err == nil {
+			n += storedir.Allocated(info)
 		}
 	}
 	return n

@@ -8,6 +8,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // Options are the settings of a store. The zero value is ready to use.
@@ -110,7 +111,7 @@ func (o Options) withDefaults() Options {
 		o.CacheBytes = 32 << 20
 	}
 	if o.statfs == nil {
-		o.statfs = statfs
+		o.statfs = storedir.FreeSpace
 	}
 	if o.flush == nil {
 		o.flush = (*redolog.Log).Flush

@@ -6,12 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // disk watches the free space of the store's file system. Badger writes through memory maps: a full
@@ -96,14 +94,6 @@ func (d *disk) look() diskState {
 	return diskState{free: free, want: want, hard: min(3*d.memTable, want)}
 }
 
-func statfs(dir string) (free, total int64, err error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, 0, err
-	}
-	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
-}
-
 // usage is the disk space of a store in allocated bytes: Badger fills its files only later.
 type usage struct{ all, tables int64 }
 
@@ -121,10 +111,7 @@ func measure(dir string) (u usage, err error) {
 		if err != nil {
 			continue
 		}
-		n := info.Size()
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			n = st.Blocks * 512 // the unit of POSIX, independent of the file system
-		}
+		n := storedir.Allocated(info)
 		u.all += n
 		if strings.HasSuffix(e.Name(), ".sst") {
 			u.tables += n

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
@@ -61,8 +59,7 @@ func starved(dir string) error {
 	if _, err := claims(100); err != nil {
 		return err
 	}
-	limit := unix.Rlimit{Cur: 200, Max: 200}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+	if err := limitDescriptors(200); err != nil {
 		return err
 	}
 	var eaten []*os.File

@@ -244,6 +244,10 @@ func crasher(file *os.File) handlerFunc {
 		if _, err := fmt.Fprintf(file, "crash %s %s %d%s\n", ev.EventID, ev.VendorID, ev.Attempt, lineEnd); err != nil {
 			return err
 		}
-		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil {
+			return err
+		}
+		return self.Kill()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -82,8 +83,11 @@ func writeWhole(dir, name string, text []byte) error {
 	return errors.Join(os.Rename(temp, filepath.Join(dir, name)), SyncDir(dir))
 }
 
-// SyncDir makes the names in a directory durable.
+// SyncDir makes the names in a directory durable. Windows cannot flush a directory.
 func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // DirLock is the lock on the directory of a store, the same that Badger takes. It is held from
@@ -20,6 +18,9 @@ import (
 type DirLock struct{ dir, owner *os.File }
 
 const lockName = "LOCK"
+
+// errLocked is the error of take while another process has the lock.
+var errLocked = errors.New("another process has the lock")
 
 // lockPatience is how long to wait for a lock whose holder has ended. A child process that this
 // process, or the holder, was just starting inherits the lock and keeps it until it executes.
@@ -32,14 +33,13 @@ func LockDir(dir string) (*DirLock, error) {
 		return nil, fmt.Errorf("store directory %s cannot be read: %w", dir, err)
 	}
 	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		l := &DirLock{dir: d}
+		err = l.take()
 		switch {
 		case err == nil:
-			l := &DirLock{dir: d}
-			l.owner, _ = os.OpenFile(l.path(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 			_, _ = l.owner.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
 			return l, nil
-		case !errors.Is(err, unix.EWOULDBLOCK):
+		case !errors.Is(err, errLocked):
 			return nil, errors.Join(fmt.Errorf("store %s cannot be locked: %w", dir, err), d.Close())
 		case time.Since(begun) > lockPatience:
 			return nil, errors.Join(inUse(dir), d.Close())
