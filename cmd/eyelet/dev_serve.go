@@ -70,9 +70,13 @@ func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error 
 	if err != nil {
 		return err
 	}
-	f.printf("\nserving at %s, as configured in %s; the store is removed at Ctrl-C\n\n", s.Listen, s.File)
+	scheme := "http"
+	if s.TLS != nil {
+		scheme = "https"
+	}
+	f.printf("\nserving as configured in %s; the store is removed at Ctrl-C\n\n", s.File)
 	for _, name := range producerNames(s) {
-		f.printf("  %-20s  /webhooks/%s\n", name, name)
+		f.printf("  %-20s  %s://%s/webhooks/%s\n", name, scheme, s.Listen, name)
 	}
 	f.printf("\n")
 	return srv.Run(ctx)

@@ -123,10 +123,16 @@ func keySettings(t *testing.T, dir string) (settings, keys map[string]string) {
 	settings["yookassa"] = "allowed_ips: [127.0.0.1/32]"
 	settings["square"] = "secret_file: plain.txt"
 	settings["discord"] = "secret: " + hex.EncodeToString(public)
+	spki, err := x509.MarshalPKIXPublicKey(ecKey.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings["sendgrid"] = "secret: " + base64.StdEncoding.EncodeToString(spki)
 	google := "audience: https://hooks.example, email: a@b.example, jwks_url: " + srv.URL + "/rsa"
 	settings["google-eventarc"], settings["google-pubsub"] = google, google
 	settings["openbanking-uk"] = "audience: [a], issuers: [https://bank.example], jwks_url: " + srv.URL + "/rsa"
 	settings["yandex-pay"] = "merchant_id: m-17, jwks_url: " + srv.URL + "/ec"
 	return settings, map[string]string{"discord": files["ed"], "google-eventarc": files["rsa"],
-		"google-pubsub": files["rsa"], "openbanking-uk": files["rsa"], "yandex-pay": files["ec"]}
+		"google-pubsub": files["rsa"], "openbanking-uk": files["rsa"], "sendgrid": files["ec"],
+		"yandex-pay": files["ec"]}
 }

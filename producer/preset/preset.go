@@ -66,7 +66,6 @@ type Preset struct {
 	build  func(*producer.Producer, Settings) // sets the scheme, and what a setting changes
 	sample sample                             // zero where only the vendor can sign
 
-	types    []string  // common event types, where samples.txt has none
 	typeFrom string    // where the type is, for events of a batch
 	signWith keySigner // for vendors that sign with a private key
 }

@@ -20,7 +20,6 @@ import (
 // sample is a delivery that looks like the vendor's, with names and values of our own. Its texts
 // may contain the placeholders of samples.txt.
 type sample struct {
-	kind   string // the default type, where samples.txt has none
 	header map[string]string
 	query  string
 	media  string // the media type, by default application/json

@@ -51,7 +51,7 @@ func (p Preset) samples() *typeSamples {
 	if found := allSamples()[p.Name]; found != nil {
 		return found
 	}
-	return &typeSamples{types: []typeSample{{p.sample.kind, ""}}}
+	return &typeSamples{} // not for a preset of [All]
 }
 
 // data returns what fills {data} for a type.
@@ -61,7 +61,7 @@ func (s *typeSamples) data(kind string) string {
 			return known.data
 		}
 	}
-	if s.other != "" {
+	if s.other != "" || len(s.types) == 0 {
 		return s.other
 	}
 	return s.types[0].data
@@ -74,7 +74,7 @@ func (p Preset) Types() []string {
 	for _, known := range p.samples().types {
 		names = append(names, known.name)
 	}
-	return append(names, p.types...)
+	return names
 }
 
 // TypesDocs is the address of the page that documents the types.
