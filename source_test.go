@@ -64,8 +64,8 @@ var parseOnce = sync.OnceValues(func() ([]source, error) {
 	return all, err
 })
 
-// walk calls visit for every file of the repository whose name ends in suffix. Hidden folders
-// are skipped.
+// walk calls visit for every file of the repository whose name ends in suffix, also those of the
+// module in interop. Hidden folders are skipped.
 func walk(suffix string, visit func(name string) error) error {
 	return filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		switch {

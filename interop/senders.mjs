@@ -1,0 +1,257 @@
+// Signs deliveries with Node libraries: node senders.mjs SENDER < deliveries. Standard input is a
+// JSON array of deliveries, as in senders_node_test.go; standard output is a line of JSON for each.
+// Where a library can only verify, the delivery is signed here by the documented formula, and the
+// library must accept it.
+import crypto from 'node:crypto';
+
+const hmac = (secret, text, encoding = 'hex', hash = 'sha256') =>
+  crypto.createHmac(hash, secret).update(text).digest(encoding);
+
+function agree(accepted) {
+  if (accepted === false) throw new Error('the library does not accept the signature of the formula');
+}
+
+// inTime calls a verifier that compares the signed time with the clock.
+const inTime = (d, verify) => (d.stale || d.future ? true : verify());
+
+const json = { 'Content-Type': 'application/json' };
+
+const senders = {
+  async stripe(d) {
+    const { default: Stripe } = await import('stripe');
+    // Indented, and with characters beyond ASCII: the bytes are signed as they are.
+    const payload = JSON.stringify({ id: d.id, object: 'event', type: 'invoice.paid', city: 'Berlin ü ☃' }, null, 2);
+    const signature = new Stripe('sk_test_1').webhooks
+      .generateTestHeaderString({ payload, secret: d.secret, timestamp: d.at });
+    return { header: { ...json, 'Stripe-Signature': signature }, body: payload };
+  },
+
+  async svix(d) {
+    const { Webhook } = await import('svix');
+    return standard(d, Webhook, 'svix');
+  },
+
+  async standardwebhooks(d) {
+    const { Webhook } = await import('standardwebhooks');
+    return standard(d, Webhook, 'webhook');
+  },
+
+  async openai(d) {
+    const { default: OpenAI } = await import('openai');
+    const { Webhook } = await import('standardwebhooks');
+    const m = standard(d, Webhook, 'webhook');
+    await inTime(d, () => new OpenAI({ apiKey: 'sk-1' }).webhooks.verifySignature(m.body, m.header, d.secret));
+    return m;
+  },
+
+  async gitlab(d) {
+    const { Webhook } = await import('standardwebhooks');
+    const m = standard(d, Webhook, 'webhook');
+    m.header['X-Gitlab-Event'] = 'Push Hook';
+    return m;
+  },
+
+  octokit: (d) => github(d, 'application/json', (text) => text),
+
+  'octokit-form': (d) => github(d, 'application/x-www-form-urlencoded',
+    (text) => new URLSearchParams({ payload: text }).toString()),
+
+  async slack(d) {
+    const { verifySlackRequest } = await import('@slack/bolt');
+    const body = JSON.stringify({ type: 'event_callback', event_id: d.id, event: { type: 'message', text: 'Berlin' } });
+    const signature = 'v0=' + hmac(d.secret, `v0:${d.at}:${body}`);
+    verifySlackRequest({
+      signingSecret: d.secret, body, nowMilliseconds: d.at * 1000,
+      headers: { 'x-slack-signature': signature, 'x-slack-request-timestamp': d.at },
+    });
+    return { header: { ...json, 'X-Slack-Signature': signature, 'X-Slack-Request-Timestamp': `${d.at}` }, body };
+  },
+
+  async twilio(d) {
+    const { default: twilio } = await import('twilio');
+    const query = 'a=1&b=%C3%BC';
+    const form = { MessageSid: d.id, Body: 'Berlin + ü', From: '+15550100' };
+    const signature = twilio.getExpectedTwilioSignature(d.secret, `${d.url}?${query}`, form);
+    const header = { 'Content-Type': 'application/x-www-form-urlencoded', 'X-Twilio-Signature': signature };
+    return { query, header: { ...header, 'I-Twilio-Idempotency-Token': d.id }, body: new URLSearchParams(form).toString() };
+  },
+
+  async 'twilio-json'(d) {
+    const { default: twilio } = await import('twilio');
+    const body = JSON.stringify({ sid: d.id, city: 'Berlin' });
+    const query = 'bodySHA256=' + twilio.getExpectedBodyHash(body);
+    const signature = twilio.getExpectedTwilioSignature(d.secret, `${d.url}?${query}`, {});
+    return { query, header: { ...json, 'X-Twilio-Signature': signature, 'I-Twilio-Idempotency-Token': d.id }, body };
+  },
+
+  async shopify(d) {
+    await import('@shopify/shopify-api/adapters/node');
+    const { shopifyApi, ApiVersion } = await import('@shopify/shopify-api');
+    const body = JSON.stringify({ id: d.id, city: 'Berlin' });
+    const header = {
+      ...json, 'X-Shopify-Topic': 'orders/create', 'X-Shopify-Event-Id': d.id, 'X-Shopify-Webhook-Id': `w-${d.id}`,
+      'X-Shopify-Shop-Domain': 'tea.myshopify.com', 'X-Shopify-API-Version': '2026-07',
+      'X-Shopify-Hmac-Sha256': hmac(d.secret, body, 'base64'),
+    };
+    const api = shopifyApi({
+      apiKey: 'k', apiSecretKey: d.secret, hostName: 'hooks.example', isEmbeddedApp: false,
+      apiVersion: Object.values(ApiVersion).at(-1), logger: { log: () => {} },
+    });
+    const result = await api.webhooks.validate({ rawBody: body, rawRequest: { method: 'POST', url: '/', headers: header } });
+    agree(result.valid);
+    return { header, body };
+  },
+
+  async razorpay(d) {
+    const { default: Razorpay } = await import('razorpay');
+    const body = JSON.stringify({ event: 'payment.captured', id: d.id, city: 'Berlin' });
+    const signature = hmac(d.secret, body);
+    agree(Razorpay.validateWebhookSignature(body, signature, d.secret));
+    return { header: { ...json, 'X-Razorpay-Signature': signature, 'X-Razorpay-Event-Id': d.id }, body };
+  },
+
+  async square(d) {
+    const { WebhooksHelper } = await import('square');
+    const created = new Date(d.at * 1000).toISOString();
+    const body = JSON.stringify({ type: 'payment.created', event_id: d.id, created_at: created, city: 'Berlin' });
+    const signature = hmac(d.secret, d.url + body, 'base64');
+    agree(await WebhooksHelper.verifySignature({
+      requestBody: body, signatureHeader: signature, signatureKey: d.secret, notificationUrl: d.url,
+    }));
+    return { header: { ...json, 'x-square-hmacsha256-signature': signature }, body };
+  },
+
+  async adyen(d) {
+    const { default: adyen } = await import('@adyen/api-library');
+    const item = {
+      pspReference: d.id, originalReference: '', merchantAccountCode: 'TeaShop', merchantReference: 'Berlin:\\17',
+      amount: { value: 1700, currency: 'EUR' }, eventCode: 'AUTHORISATION', success: 'true',
+      eventDate: new Date(d.at * 1000).toISOString(), additionalData: {},
+    };
+    item.additionalData.hmacSignature = new adyen.hmacValidator().calculateHmac(item, d.secret);
+    const items = [{ NotificationRequestItem: item }];
+    return { header: json, body: JSON.stringify({ live: 'false', notificationItems: items }) };
+  },
+
+  async 'adyen-platform'(d) {
+    const { default: adyen } = await import('@adyen/api-library');
+    const body = JSON.stringify({ type: 'balancePlatform.transfer.created', data: { id: d.id, city: 'Berlin' } });
+    const signature = new adyen.hmacValidator().calculateHmacSignature(body, d.secret);
+    return { header: { ...json, HmacSignature: signature, Protocol: 'HmacSHA256' }, body };
+  },
+
+  'cloudevents-binary': (d) => cloudEvent(d, 'binary'),
+  'cloudevents-structured': (d) => cloudEvent(d, 'structured'),
+
+  async 'http-message-signatures'(d) {
+    const { httpbis } = await import('http-message-signatures');
+    const body = JSON.stringify({ type: 'order.created', id: d.id, city: 'Berlin' });
+    const digest = crypto.createHash('sha256').update(body).digest('base64');
+    const key = crypto.createPrivateKey(d.secret);
+    const header = { ...json, 'Content-Digest': `sha-256=:${digest}:`, 'Idempotency-Key': `"${d.id}"` };
+    const signed = await httpbis.signMessage({
+      key: { id: 'k1', alg: 'ed25519', sign: async (data) => crypto.sign(null, data, key) },
+      name: 'sig1', params: ['created', 'keyid', 'alg'], paramValues: { created: new Date(d.at * 1000) },
+      fields: ['@method', '@target-uri', 'content-type', 'content-digest', 'idempotency-key'],
+    }, { method: 'POST', url: d.url, headers: header });
+    return { header: signed.headers, body };
+  },
+
+  async line(d) {
+    const { validateSignature } = await import('@line/bot-sdk');
+    const event = { type: 'message', webhookEventId: d.id, timestamp: d.at * 1000, message: { text: 'Berlin' } };
+    const body = JSON.stringify({ destination: 'U17', events: [event] });
+    const signature = hmac(d.secret, body, 'base64');
+    agree(validateSignature(body, d.secret, signature));
+    return { header: { ...json, 'X-Line-Signature': signature }, body };
+  },
+
+  async paddle(d) {
+    const { Paddle } = await import('@paddle/paddle-node-sdk');
+    const body = JSON.stringify({ event_id: d.id, event_type: 'transaction.paid', data: { city: 'Berlin' } });
+    const signature = `ts=${d.at};h1=${hmac(d.secret, `${d.at}:${body}`)}`;
+    if (!d.stale) agree(await new Paddle('k').webhooks.isSignatureValid(body, d.secret, signature));
+    return { header: { ...json, 'Paddle-Signature': signature }, body };
+  },
+
+  async workos(d) {
+    const { WorkOS } = await import('@workos-inc/node');
+    const payload = { id: d.id, event: 'user.created', data: { city: 'Berlin' } };
+    const signature = await new WorkOS('sk_1').webhooks.computeSignature(d.at * 1000, payload, d.secret);
+    const header = { ...json, 'WorkOS-Signature': `t=${d.at * 1000}, v1=${signature}` };
+    return { header, body: JSON.stringify(payload) };
+  },
+
+  async linear(d) {
+    const { LinearWebhookClient } = await import('@linear/sdk/webhooks');
+    const data = { id: 'i-17', city: 'Berlin' };
+    const body = JSON.stringify({ type: 'Issue', action: 'create', data, webhookTimestamp: d.at * 1000, webhookId: 'w-1' });
+    const signature = hmac(d.secret, body);
+    inTime(d, () => agree(new LinearWebhookClient(d.secret).verify(Buffer.from(body), signature)));
+    return { header: { ...json, 'Linear-Signature': signature, 'Linear-Delivery': d.id, 'Linear-Event': 'Issue' }, body };
+  },
+
+  async hubspot(d) {
+    const { default: hubspot } = await import('@hubspot/api-client');
+    const event = { eventId: d.id, subscriptionId: 17, occurredAt: 1795400000000, subscriptionType: 'contact.creation' };
+    const body = JSON.stringify([{ ...event, city: 'Berlin' }]);
+    const signature = hubspot.Signature.getSignature('POST', 'v3',
+      { clientSecret: d.secret, requestBody: body, url: d.url, timestamp: d.at * 1000 });
+    const header = { ...json, 'X-HubSpot-Signature-v3': signature, 'X-HubSpot-Request-Timestamp': `${d.at * 1000}` };
+    return { header, body };
+  },
+
+  async sendgrid(d) {
+    const { EventWebhook } = await import('@sendgrid/eventwebhook');
+    const body = JSON.stringify([{ sg_event_id: d.id, event: 'delivered', email: 'a@example.com', city: 'Berlin' }]);
+    const key = crypto.createPrivateKey(d.secret);
+    const signature = crypto.sign('sha256', Buffer.from(d.at + body), key).toString('base64');
+    const webhook = new EventWebhook();
+    const der = crypto.createPublicKey(key).export({ type: 'spki', format: 'der' }).toString('base64');
+    agree(webhook.verifySignature(webhook.convertPublicKeyToECDSA(der), body, signature, `${d.at}`));
+    const header = { 'X-Twilio-Email-Event-Webhook-Signature': signature };
+    return { header: { ...json, ...header, 'X-Twilio-Email-Event-Webhook-Timestamp': `${d.at}` }, body };
+  },
+
+  async discord(d) {
+    const { verifyKey } = await import('discord-interactions');
+    const event = { type: 'APPLICATION_AUTHORIZED', data: { id: d.id, city: 'Berlin' } };
+    const body = JSON.stringify({ version: 1, application_id: '17', type: 1, event });
+    const key = crypto.createPrivateKey(d.secret);
+    const signature = crypto.sign(null, Buffer.from(`${d.at}${body}`), key).toString('hex');
+    const raw = Buffer.from(crypto.createPublicKey(key).export({ format: 'jwk' }).x, 'base64url');
+    agree(await verifyKey(body, signature, `${d.at}`, raw.toString('hex')));
+    return { header: { ...json, 'X-Signature-Ed25519': signature, 'X-Signature-Timestamp': `${d.at}` }, body };
+  },
+};
+
+// standard signs by the Standard Webhooks specification, with the fields of a prefix.
+function standard(d, Webhook, prefix) {
+  const body = JSON.stringify({ type: 'order.created', data: { id: d.id, city: 'Berlin' } });
+  const signature = new Webhook(d.secret).sign(d.id, new Date(d.at * 1000), body);
+  return { header: { ...json, [`${prefix}-id`]: d.id, [`${prefix}-timestamp`]: `${d.at}`,
+    [`${prefix}-signature`]: signature }, body };
+}
+
+async function github(d, type, encode) {
+  const { sign } = await import('@octokit/webhooks-methods');
+  const body = encode(JSON.stringify({ ref: 'refs/heads/main', after: d.id, city: 'Berlin' }));
+  const header = { 'Content-Type': type, 'X-GitHub-Event': 'push', 'X-GitHub-Delivery': d.id };
+  return { header: { ...header, 'X-Hub-Signature-256': await sign(d.secret, body) }, body };
+}
+
+async function cloudEvent(d, mode) {
+  const { CloudEvent, HTTP } = await import('cloudevents');
+  const event = new CloudEvent({
+    id: d.id, source: '/tea', type: 'com.example.order', time: new Date(d.at * 1000).toISOString(),
+    data: { city: 'Berlin' },
+  });
+  const message = HTTP[mode](event);
+  return { header: { ...message.headers, Authorization: `Bearer ${d.secret}` }, body: message.body };
+}
+
+let input = '';
+for await (const chunk of process.stdin) input += chunk;
+for (const d of JSON.parse(input)) {
+  console.log(JSON.stringify(await senders[process.argv[2]](d)));
+}
