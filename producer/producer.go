@@ -106,8 +106,8 @@ type Producer struct {
 	Payload func(*Delivery) ([]byte, error)
 	// FormMember is the only member of an application/x-www-form-urlencoded body that holds the
 	// event as JSON, such as "payload". Extractors of JSON, handlers and the store then read this
-	// JSON; digests and fingerprints are those of the body as received. Other bodies are read as
-	// they are. Defaults to none.
+	// JSON; digests of the body are those of the form. Other bodies are read as they are. Defaults
+	// to none.
 	FormMember string
 	// Key extracts the idempotency identifier. Required, unless Split is set.
 	Key Extractor

@@ -107,9 +107,6 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 		kept.Body = d.received // stored and compared as received
 	}
 	payload.Type, payload.Body = it.Type, kept.Body
-	if it.FromForm {
-		kept.Body = d.received // compared as received
-	}
 	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody())
 	e.claim = dedup.Claim{
 		Key: key, Aliases: d.aliases(e.parts.aliases[:0], key), Payload: payload,

@@ -367,3 +367,28 @@ func TestChallengesInTheFile(t *testing.T) {
 		t.Errorf("the log holds a challenge: %s", r.errs.String())
 	}
 }
+
+func TestAStrictProducerWantsQuotedKeys(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "  strict:\n    scheme: bearer\n    secret: kettle-token\n    strict: true\n"+
+		"    fingerprint: [json:id]\nhandlers: [{producer: strict, type: \"*\", stdout: true}]\n")
+	r := launch(t, "serve", "--config", file)
+	for _, c := range []struct {
+		key, body string
+		status    int
+	}{
+		{`k-1`, `{"id":1}`, 400}, {`"k-1"`, `{"id":1}`, 202}, {`"k-1"`, `{"id":1,"attempt":2}`, 202},
+		{`"k-1"`, `{"id":2}`, 422}, {``, `{"id":1}`, 400},
+	} {
+		req, err := http.NewRequest(http.MethodPost, r.deliveries+"/webhooks/strict", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer kettle-token")
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", c.key)
+		if res := answered(t, http.DefaultClient, req); res.StatusCode != c.status {
+			t.Errorf("%s %s: %s, want %d", c.key, c.body, res.Status, c.status)
+		}
+	}
+}
