@@ -137,7 +137,7 @@ func TestOutcomesOfInlineFunctionsAreThoseOfAnswerHandlers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			runs := newCounter()
-			s := inlineSite(t, apiProducer(), nil, func(w http.ResponseWriter, r *http.Request) {
+			s := inlineSite(t, apiProducer(), omitErrors, func(w http.ResponseWriter, r *http.Request) {
 				runs.add()
 				row.fn(w, r)
 			}, nil)
