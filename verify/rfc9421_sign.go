@@ -58,7 +58,11 @@ func defaultComponents(r *http.Request) []string {
 }
 
 // Sign sets Content-Digest (if there is a body and the field is absent), Signature-Input and
-// Signature on r, whose URL must be absolute. Existing signatures with other labels stay.
+// Signature on r. Existing signatures with other labels stay.
+//
+// The URL of r is absolute, or r is the request of a server, as httptest.NewRequest makes it: it
+// is then signed for its Host, over https if it has TLS. An absolute request target is replaced
+// by its path and query (RFC 9112 section 3.2.1), the form that receivers verify.
 func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 	if len(body) > 0 && r.Header.Get("Content-Digest") == "" {
 		digest, err := ContentDigest(body, s.Digests...)
@@ -71,7 +75,7 @@ func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	m, err := newMessage(r)
+	m, err := newMessage(asCalled(r))
 	if err != nil {
 		return err
 	}
@@ -86,6 +90,29 @@ func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 	setMember(r.Header, "Signature-Input", in.label, in.member())
 	setMember(r.Header, "Signature", in.label, ":"+base64.StdEncoding.EncodeToString(signature)+":")
 	return nil
+}
+
+// asCalled returns the request with the URL that its client called. Only requests of servers have
+// a request target; its absolute form is replaced in r.
+func asCalled(r *http.Request) *http.Request {
+	if r.RequestURI == "" {
+		return r
+	}
+	called := r.WithContext(r.Context()) // a copy
+	u := *r.URL
+	called.URL = &u
+	if u.Scheme != "" && u.Host != "" {
+		if r.RequestURI[0] != '/' {
+			r.RequestURI = u.RequestURI()
+			called.RequestURI = r.RequestURI
+		}
+		return called
+	}
+	u.Host, u.Scheme = r.Host, "http"
+	if r.TLS != nil {
+		u.Scheme = "https"
+	}
+	return called
 }
 
 // input writes the member of Signature-Input and parses it as a receiver would.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,8 @@ func TestSignerRefusesWhatCannotBeSigned(t *testing.T) {
 		"no component":           func(_ *http.Request, s *Signer) { s.Components = []string{} },
 		"a field that is absent": func(_ *http.Request, s *Signer) { s.Components = []string{"x-gone"} },
 		"an invalid digest":      func(_ *http.Request, s *Signer) { s.Digests = []string{"md5"} },
-		"a relative URL":         func(r *http.Request, _ *Signer) { r.URL.Host = "" },
+		"a relative URL":         func(r *http.Request, _ *Signer) { r.URL.Host, r.RequestURI = "", "" },
+		"a server without Host":  func(r *http.Request, _ *Signer) { r.URL.Host, r.Host = "", "" },
 	} {
 		r, s := newDelivery(t, testBody), p
 		change(r, &s)
@@ -70,6 +72,35 @@ func TestDefaultComponentsMeetTheDefaultProfile(t *testing.T) {
 	s.pair.sign(t, s.r, s.body)
 	if _, err := s.verify(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSignerTakesTheRequestsOfServers verifies over the URL that a receiver would know.
+func TestSignerTakesTheRequestsOfServers(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, "k", Ed25519)
+	for target, called := range map[string]string{
+		"/webhooks/shop?a=%7e":                      "http://example.com/webhooks/shop?a=%7e",
+		"https://hooks.example/webhooks/shop?a=%7e": "https://hooks.example/webhooks/shop?a=%7e",
+		"http://hooks.example:8080/":                "http://hooks.example:8080/",
+	} {
+		r := httptest.NewRequest(http.MethodPost, target, strings.NewReader(testBody))
+		r.Header.Set("Content-Type", "application/json")
+		p.sign(t, r, testBody)
+		if !strings.HasPrefix(r.RequestURI, "/") {
+			t.Errorf("%s: the request target is %q", target, r.RequestURI)
+		}
+		u, err := url.Parse(called)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.URL = u
+		if _, err := (&RFC9421{Keys: StaticKeys(p.key)}).Verify(r, bodyOf(testBody)); err != nil {
+			t.Errorf("%s: %v", target, err)
+		}
+		u.Host = "other.example"
+		_, err = (&RFC9421{Keys: StaticKeys(p.key)}).Verify(r, bodyOf(testBody))
+		wantCode(t, err, SignatureMismatch)
 	}
 }
 
