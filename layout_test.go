@@ -18,7 +18,7 @@ const module = "github.com/eyelet-dev/eyelet"
 var imports = map[string][]string{
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "replay", "inspect",
-		"internal/descriptors", "internal/httpfile", "internal/strictjson", "testdata",
+		"internal/descriptors", "internal/httpfile", "internal/httpserver", "internal/strictjson", "testdata",
 		"cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/config", "cmd/eyelet/internal/forward",
 		"cmd/eyelet/internal/opsapi",
 		"cmd/eyelet/internal/opsclient", "cmd/eyelet/internal/server", "cmd/eyelet/internal/torture",
@@ -27,7 +27,7 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/atomicfile": {},
 	"cmd/eyelet/internal/config": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "testdata",
-		"cmd/eyelet/internal/forward", "cmd/eyelet/internal/sink", "cmd/eyelet/internal/usage",
+		"cmd/eyelet/internal/forward", "cmd/eyelet/internal/sink", "cmd/eyelet/internal/usage", "internal/httpserver",
 	},
 	"cmd/eyelet/internal/forward": {"verify", "internal/publicnet", "cmd/eyelet/internal/atomicfile"},
 	"cmd/eyelet/internal/opsapi":  {"dedup/badgerstore"},
@@ -35,9 +35,9 @@ var imports = map[string][]string{
 		"dedup/badgerstore", "inspect", "cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/usage",
 	},
 	"cmd/eyelet/internal/server": {
-		"verify", "dedup", "dedup/badgerstore", "receiver", "receiver/echov4", "inspect",
+		"dedup", "dedup/badgerstore", "receiver", "receiver/echov4", "receiver/metrics", "inspect",
 		"cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/opsapi",
-		"cmd/eyelet/internal/usage",
+		"cmd/eyelet/internal/usage", "internal/httpserver",
 	},
 	"cmd/eyelet/internal/servertest": {}, // for tests
 	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward", "internal/strictjson"},
@@ -71,6 +71,7 @@ var imports = map[string][]string{
 	"internal/descriptors":                 {},
 	"internal/httpfile":                    {},
 	"internal/nearest":                     {},
+	"internal/httpserver":                  {},
 	"internal/publicnet":                   {},
 	"internal/strictjson":                  {},
 	"producer":                             {"verify", "dedup", "internal/strictjson"},
@@ -88,9 +89,10 @@ var imports = map[string][]string{
 	"receiver/internal/deadline":  {},
 	"receiver/internal/executor":  {},
 	"receiver/internal/lazyctx":   {},
-	"replay":                      {"dedup", "internal/httpfile"},
-	"testdata":                    {},
-	"verify":                      {"internal/strictjson"},
+	"receiver/metrics":            {"verify", "dedup", "receiver"},
+	"replay":   {"dedup", "internal/httpfile"},
+	"testdata": {},
+	"verify":   {"internal/strictjson"},
 }
 
 // confined lists for each third-party module the folders whose code may import it.
@@ -101,6 +103,7 @@ var confined = map[string][]string{
 	"github.com/yaronf/httpsign":            {"verify/rfc9421_engine.go"},
 	"github.com/lestrrat-go/jwx/v3":         {"verify/"},
 	"github.com/go-json-experiment/json":    {"cmd/eyelet/internal/sink/"},
+	"github.com/prometheus/client_golang":   {"receiver/metrics/", "cmd/"},
 	"github.com/redis/go-redis/v9":          {"cmd/loadbench/"},
 	"github.com/hanwen/go-fuse/v2":          {"dedup/badgerstore/internal/faultdisk/"},
 	"github.com/cloudevents/sdk-go/v2":      {}, // an oracle for tests only

@@ -15,6 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/internal/descriptors"
+	"github.com/eyelet-dev/eyelet/internal/httpserver"
 )
 
 func serveCommand(p *program) *cobra.Command {
@@ -78,7 +79,7 @@ func (p *program) serverOptions(ctx context.Context, s *config.Settings) (server
 func portOptions(s *config.Settings) (o server.Options, err error) {
 	o = server.Options{
 		Listen: s.Listen, Operations: s.Operations, TLS: keyPair(s, s.TLS), OperationsTLS: keyPair(s, s.OperationsTLS),
-		Loopback: config.IsLoopback(s.Listen), HTTP2: s.HTTP2, InsecureHTTP: s.InsecureHTTP,
+		Loopback: httpserver.IsLoopback(s.Listen), HTTP2: s.HTTP2, InsecureHTTP: s.InsecureHTTP,
 		Connections: s.ConnectionLimits(), HeaderBytes: s.HeaderBytes(),
 		HeaderTimeout: s.Limits.HeaderTimeout, IdleTimeout: s.Limits.IdleTimeout, Drain: s.Limits.Drain,
 		OpenStore: s.OpenStore, StoreName: s.Store, Place: s.Place,

@@ -6,22 +6,21 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 const (
 	minHead        = 8 << 10
 	maxHead        = 1 << 20
-	headSlack      = 4 << 10 // what net/http reads of an HTTP/1 head beyond http.Server.MaxHeaderBytes
-	fewDescriptors = 4096    // the limit of open files below which serve warns
-	operationsOff  = "off"   // the value of operations for no operations port
+	fewDescriptors = 4096  // the limit of open files below which serve warns
+	operationsOff  = "off" // the value of operations for no operations port
 )
 
 // checkPorts validates the addresses for deliveries and operations, and their TLS.
@@ -29,7 +28,7 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 	add := func(setting, hint, what string) { found.Add(s.Place(setting), hint, "%s", what) }
 	if !validAddress(s.Listen) {
 		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is not an address: "+s.Listen)
-	} else if s.TLS == nil && !s.InsecureHTTP && len(s.TrustedProxies) == 0 && !IsLoopback(s.Listen) {
+	} else if s.TLS == nil && !s.InsecureHTTP && len(s.TrustedProxies) == 0 && !httpserver.IsLoopback(s.Listen) {
 		add("listen",
 			"add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true on a private network",
 			"deliveries would come over HTTP without TLS from beyond this machine")
@@ -41,7 +40,7 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 				"operations is not an address: "+s.Operations)
 		case s.Operations == s.Listen && !strings.HasSuffix(s.Listen, ":0"):
 			add("operations", "choose another port", "listen and operations are the same address")
-		case s.OperationsTLS == nil && !s.InsecureHTTP && !IsLoopback(s.Operations):
+		case s.OperationsTLS == nil && !s.InsecureHTTP && !httpserver.IsLoopback(s.Operations):
 			add("operations",
 				"add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true on a private network",
 				"the token and the events of the operations port would go over HTTP without TLS beyond this machine")
@@ -86,16 +85,6 @@ func validAddress(address string) bool {
 	return err == nil
 }
 
-// IsLoopback reports whether only this machine can reach the address.
-func IsLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
-}
-
 // UnixPath returns the path of unix:PATH. ok is false for other addresses.
 func (s *Settings) UnixPath(address string) (path string, ok bool) {
 	path, ok = strings.CutPrefix(address, "unix:")
@@ -117,7 +106,7 @@ func (s *Settings) HeaderBytes() int {
 	if s.HTTP2 {
 		return head // HTTP/2 has no slack
 	}
-	return head - headSlack
+	return head - httpserver.HeadSlack
 }
 
 // DescriptorWarnings returns warnings if the limit of open files is low.

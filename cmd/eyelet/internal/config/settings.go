@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/httpserver"
 )
 
 // Settings is the content of eyelet.yaml. Defaults that are not named here are package receiver's.
@@ -95,11 +96,11 @@ const (
 	DefaultFile          = "eyelet.yaml"
 	DefaultListen        = "127.0.0.1:8080"
 	DefaultOperations    = "127.0.0.1:8081"
-	DefaultHead          = 16 << 10
+	DefaultHead          = httpserver.DefaultHead
 	defaultStore         = "badger:./data"
-	defaultHeaderTimeout = 10 * time.Second
-	defaultIdleTimeout   = 2 * time.Minute
-	defaultDrain         = 30 * time.Second // for work in flight when serve stops
+	defaultHeaderTimeout = httpserver.DefaultHeaderTimeout
+	defaultIdleTimeout   = httpserver.DefaultIdleTimeout
+	defaultDrain         = httpserver.DefaultDrain // for work in flight when serve stops
 )
 
 func (s *Settings) setDefaults() {

@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,12 +19,10 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
-
-// answerSlack is the time to write a response, after reading the body and handling the delivery.
-const answerSlack = 30 * time.Second
 
 // The operations port has an eighth of the connections of the port of deliveries, within these
 // limits, and heads of at most operationsHead bytes each.
@@ -142,53 +137,24 @@ func (s *Server) operationsAddress() string {
 // newHTTPServer returns a server that terminates TLS where there is a certificate.
 func (s *Server) newHTTPServer(h http.Handler, certificate *certificateFiles) *http.Server {
 	c := s.Receiver
-	answer := max(c.AnswerTimeout, receiver.DefaultAnswerTimeout)
-	body := cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout)
-	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: s.HeaderTimeout, WriteTimeout: answer + body + answerSlack,
-		IdleTimeout: s.IdleTimeout, MaxHeaderBytes: s.HeaderBytes,
-		ErrorLog: log.New(connectionLog{s.Log.Logger}, "", 0), Protocols: new(http.Protocols),
-		// Bounds the memory and the streams of one connection.
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: 32, MaxReadFrameSize: 16 << 10, MaxDecoderHeaderTableSize: 4 << 10,
-			MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 256 << 10,
-		},
+	o := httpserver.Options{
+		HeaderBytes: s.HeaderBytes, HeaderTimeout: s.HeaderTimeout, IdleTimeout: s.IdleTimeout, HTTP2: s.HTTP2,
+		Body:   cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout),
+		Answer: max(c.AnswerTimeout, receiver.DefaultAnswerTimeout), Log: s.Log.Logger,
 	}
-	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetHTTP2(s.HTTP2)
 	if certificate != nil {
-		srv.TLSConfig = certificate.config()
+		o.TLS = certificate.config()
 	}
-	return srv
+	return httpserver.New(h, o)
 }
 
-// requireTLS refuses deliveries that crossed a network without TLS: on the way to this process,
-// unless a trusted proxy sent them, or on the way to that proxy, as its X-Forwarded-Proto reports.
+// requireTLS refuses deliveries that crossed a network without TLS, unless the operator accepts
+// them.
 func (s *Server) requireTLS(next http.Handler) http.Handler {
 	if s.InsecureHTTP {
 		return next
 	}
-	safe := s.TLS != nil || s.Loopback
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		addr, err := netip.ParseAddrPort(r.RemoteAddr)
-		peer := addr.Addr().Unmap()
-		proxy := err == nil && slices.ContainsFunc(s.Receiver.TrustedProxies, func(p netip.Prefix) bool {
-			return p.Contains(peer)
-		})
-		if proxy && forwardedHTTP(r.Header) || !safe && !proxy && (err != nil || !peer.IsLoopback()) {
-			w.Header().Set("Connection", "close")
-			http.Error(w, "deliveries come over TLS", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// forwardedHTTP reports whether the last X-Forwarded-Proto, the trusted proxy's own, is not https.
-func forwardedHTTP(h http.Header) bool {
-	values := strings.Split(strings.Join(h.Values("X-Forwarded-Proto"), ","), ",")
-	last := strings.TrimSpace(values[len(values)-1])
-	return last != "" && !strings.EqualFold(last, "https")
+	return httpserver.RequireTLS(next, s.TLS != nil || s.Loopback, s.Receiver.TrustedProxies)
 }
 
 // Handler serves the receiver through Echo. The receiver also refuses the requests that match no

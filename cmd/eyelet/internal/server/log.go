@@ -1,11 +1,9 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
@@ -47,18 +45,4 @@ func (l *Log) failing() error {
 			usage.Cause(*err))
 	}
 	return nil
-}
-
-// connectionLog logs the messages of net/http. Most are about what unauthenticated clients do to
-// their connections; a panic is a bug.
-type connectionLog struct{ log *slog.Logger }
-
-// Write logs a line, or a panic with its stack.
-func (l connectionLog) Write(line []byte) (int, error) {
-	level, text := slog.LevelDebug, strings.TrimRight(string(line), "\n")
-	if strings.HasPrefix(text, "http: panic serving ") || strings.HasPrefix(text, "http2: panic serving ") {
-		level = slog.LevelError
-	}
-	l.log.Log(context.Background(), level, text)
-	return len(line), nil
 }

@@ -14,18 +14,19 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/receiver/metrics"
 )
 
-// connectionsEnd is how long connections may take to close after the last response.
-const connectionsEnd = 5 * time.Second
+// receiverEnd is how long a receiver that was drained may take to close.
+const receiverEnd = 5 * time.Second
 
 // Off is the address of a disabled operations port.
 const Off = "off"
@@ -83,7 +84,7 @@ type Server struct {
 	Options
 	store   dedup.Store
 	rx      *receiver.Receiver
-	metrics *metrics
+	metrics *metrics.Collector
 	tail    *tailHub
 	state   *stateFiles // nil without an operations port
 
@@ -139,7 +140,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err := OpenTargets(s.Targets, s.StoreDir, s.Log.Logger); err != nil {
 		return err
 	}
-	s.metrics, s.tail = newMetrics(s.store, s.Targets, s.listeners), newTailHub()
+	s.metrics, s.tail = metrics.New(), newTailHub()
 	c := s.Receiver
 	c.Store, c.Logger, c.Observe = s.store, s.Log.Logger, s.observe
 	if s.StoreDir != "" {
@@ -327,17 +328,7 @@ func (s *Server) drain() error {
 	if err != nil {
 		s.Log.Warn("not everything was finished", "error", err)
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), connectionsEnd)
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, srv := range s.servers {
-		wg.Go(func() {
-			if srv.Shutdown(ctx) != nil {
-				_ = srv.Close() // a client did not close its connections
-			}
-		})
-	}
-	wg.Wait()
+	httpserver.End(s.servers...)
 	return err
 }
 
@@ -370,7 +361,7 @@ func (s *Server) close() error {
 		s.state.remove()
 	}
 	if s.rx != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), connectionsEnd) // it was drained before
+		ctx, cancel := context.WithTimeout(context.Background(), receiverEnd) // it was drained before
 		defer cancel()
 		errs = append(errs, s.rx.Shutdown(ctx))
 	}
@@ -387,7 +378,7 @@ func (s *Server) close() error {
 
 // observe passes an observation to the metrics and the tail.
 func (s *Server) observe(ctx context.Context, o receiver.Observation) {
-	s.metrics.observe(ctx, o)
+	s.metrics.Observe(ctx, o)
 	s.tail.observe(ctx, o)
 	if s.OnObserve != nil {
 		s.OnObserve(o)

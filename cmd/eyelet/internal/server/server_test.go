@@ -15,6 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
+	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -94,7 +95,7 @@ func TestOwnHosts(t *testing.T) {
 // servedBy is a server with the ports of a configuration.
 func servedBy(c *config.Settings) *Server {
 	return &Server{Options: Options{
-		Loopback: config.IsLoopback(c.Listen), InsecureHTTP: c.InsecureHTTP,
+		Loopback: httpserver.IsLoopback(c.Listen), InsecureHTTP: c.InsecureHTTP,
 		Receiver: receiver.Config{TrustedProxies: c.TrustedProxies},
 	}}
 }

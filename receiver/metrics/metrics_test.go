@@ -1,0 +1,133 @@
+package metrics_test
+
+import (
+	"context"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/receiver/metrics"
+)
+
+func TestMetricsOfRepeatedContent(t *testing.T) {
+	t.Parallel()
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	defer store.Close() //nolint:errcheck // it never fails
+	claim := dedup.Claim{
+		Key:        dedup.Key{Principal: "gh", Endpoint: "gh", Space: dedup.SpaceQuarantine, ID: "a"},
+		Payload:    dedup.Payload{Producer: "gh", Endpoint: "gh"},
+		Quarantine: &dedup.Quarantine{Reason: "same_bytes"},
+	}
+	if _, err := store.Claim(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	m := newScraped(store)
+	for _, outcome := range []string{"known", "again", "quarantined", "quarantined", "refused", ""} {
+		m.Observe(context.Background(), receiver.Observation{
+			Kind: "delivery", Endpoint: "gh", SameBytes: receiver.SameBytes(outcome), IDReused: outcome == "again",
+		})
+	}
+	m.has(t,
+		`eyelet_same_bytes_total{endpoint="gh",outcome="known"} 1`,
+		`eyelet_same_bytes_total{endpoint="gh",outcome="again"} 1`,
+		`eyelet_same_bytes_total{endpoint="gh",outcome="quarantined"} 2`,
+		`eyelet_same_bytes_total{endpoint="gh",outcome="refused"} 1`,
+		`eyelet_id_reused_total{endpoint="gh"} 1`,
+		`eyelet_quarantined{endpoint="gh",reason="same_bytes"} 1`,
+		`eyelet_deliveries_total{code="",endpoint="gh"} 6`,
+	)
+}
+
+// scraped is a collector with the page that Prometheus reads.
+type scraped struct {
+	*metrics.Collector
+	pages *prometheus.Registry
+}
+
+func newScraped(store dedup.Store) scraped {
+	m := scraped{metrics.New(), prometheus.NewPedanticRegistry()}
+	m.pages.MustRegister(m.Collector, metrics.Store(store))
+	return m
+}
+
+// has checks that the page of metrics has the lines.
+func (m scraped) has(t *testing.T, lines ...string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(m.pages, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range lines {
+		if !strings.Contains(w.Body.String(), line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+}
+
+func TestMetricsOfAttemptsAreCountedWithoutAllocating(t *testing.T) {
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	defer store.Close() //nolint:errcheck // it never fails
+	m := newScraped(store)
+	done := receiver.Observation{Kind: "attempt", Endpoint: "gh", Handler: "h", Event: "e", State: dedup.Done}
+	answered := receiver.Observation{Kind: "delivery", Endpoint: "gh", Code: "accepted"}
+	if n := testing.AllocsPerRun(100, func() {
+		m.Observe(context.Background(), done)
+		m.Observe(context.Background(), answered)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	hangs := receiver.Observation{Kind: "hanging", Endpoint: "gh", Handler: "h", Event: "hangs"}
+	for range 2 {
+		m.Observe(context.Background(), hangs)
+	}
+	m.Observe(context.Background(), done)
+	m.has(t, `eyelet_handlers_hanging{endpoint="gh",handler="h"} 1`)
+	hangs.Kind, hangs.State = "attempt", dedup.Dead
+	for range 2 {
+		m.Observe(context.Background(), hangs)
+	}
+	m.has(t,
+		`eyelet_handlers_hanging{endpoint="gh",handler="h"} 0`,
+		`eyelet_attempts_total{endpoint="gh",handler="h",state="done"} 102`,
+		`eyelet_attempts_total{endpoint="gh",handler="h",state="dead"} 2`,
+		`eyelet_attempt_seconds_count{endpoint="gh",handler="h"} 104`,
+		`eyelet_deliveries_total{code="accepted",endpoint="gh"} 101`,
+		`eyelet_delivery_seconds_count{endpoint="gh"} 101`,
+	)
+}
+
+func TestMetricsOfConnections(t *testing.T) {
+	t.Parallel()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := receiver.Listen(ln, receiver.Limits{})
+	defer limited.Close() //nolint:errcheck // the test is over
+	m := newScraped(dedup.NewMemory(dedup.MemoryOptions{}))
+	m.pages.MustRegister(metrics.Connections(map[string]*receiver.Listener{"deliveries": limited}))
+	m.has(t,
+		`eyelet_connections{port="deliveries"} 0`,
+		`eyelet_connections_closed_total{limit="head_budget",port="deliveries"} 0`,
+	)
+}
+
+// TestAClosedStoreHasNoCounts leaves the other metrics of the page alone.
+func TestAClosedStoreHasNoCounts(t *testing.T) {
+	t.Parallel()
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	m := newScraped(store)
+	m.has(t, "eyelet_store_records 0")
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.Observe(t.Context(), receiver.Observation{Kind: receiver.KindDelivery, Endpoint: "gh", Code: "accepted"})
+	families, err := m.pages.Gather()
+	if err != nil || len(families) != 2 {
+		t.Errorf("%d families, %v; want those of the delivery", len(families), err)
+	}
+}

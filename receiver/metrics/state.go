@@ -1,0 +1,102 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// statsTime bounds the time that a scrape waits for the store.
+const statsTime = 2 * time.Second
+
+// Store returns a collector of the counts of a store (eyelet_store_* and eyelet_quarantined). A
+// store that does not respond within 2 seconds has no counts in that scrape.
+func Store(s dedup.Store) prometheus.Collector { return storeState{s} }
+
+type storeState struct{ store dedup.Store }
+
+var quarantined = prometheus.NewDesc("eyelet_quarantined",
+	"Deliveries that are quarantined and wait for a decision.", []string{"endpoint", "reason"}, nil)
+
+// Describe implements prometheus.Collector.
+func (storeState) Describe(out chan<- *prometheus.Desc) {
+	for _, count := range storeCounts(dedup.Stats{}) {
+		out <- count.Desc()
+	}
+	out <- quarantined
+}
+
+// Collect implements prometheus.Collector.
+func (s storeState) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), statsTime)
+	defer cancel()
+	stats, err := s.store.Stats(ctx)
+	if err != nil {
+		return
+	}
+	for _, count := range storeCounts(stats) {
+		out <- count
+	}
+	for q, n := range stats.Quarantined {
+		out <- prometheus.MustNewConstMetric(quarantined, prometheus.GaugeValue, float64(n), q.Endpoint, q.Reason)
+	}
+}
+
+func storeCounts(s dedup.Stats) []prometheus.Metric {
+	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
+	metric := func(kind prometheus.ValueType, name, help string, value float64) prometheus.Metric {
+		return prometheus.MustNewConstMetric(prometheus.NewDesc("eyelet_store_"+name, help, nil, nil), kind, value)
+	}
+	oldest := 0.0
+	if !s.Oldest.IsZero() {
+		oldest = time.Since(s.Oldest).Seconds()
+	}
+	return []prometheus.Metric{
+		metric(counter, "commits_total", "Durable steps since the start.", float64(s.Commits)),
+		metric(counter, "accepted_total", "Events accepted since the start.", float64(s.Accepted)),
+		metric(gauge, "records", "Records in the store.", float64(s.Records)),
+		metric(gauge, "tasks_pending", "Tasks that are waiting.", float64(s.Pending)),
+		metric(gauge, "tasks_running", "Tasks that are running.", float64(s.Running)),
+		metric(gauge, "tasks_dead", "Tasks that failed for good.", float64(s.Dead)),
+		metric(gauge, "backlog_bytes", "Payload of events with open tasks.", float64(s.Backlog)),
+		metric(gauge, "bytes", "Bytes on disk.", float64(s.Bytes)),
+		metric(gauge, "free_bytes", "Bytes free on the disk; -1 where unknown.", float64(s.Free)),
+		metric(gauge, "oldest_seconds", "Age of the oldest open task; 0 without one.", oldest),
+	}
+}
+
+// Connections returns a collector of the connections of listeners (eyelet_connections*), by the
+// name of their port.
+func Connections(ports map[string]*receiver.Listener) prometheus.Collector { return connections(ports) }
+
+type connections map[string]*receiver.Listener
+
+var (
+	openConnections   = prometheus.NewDesc("eyelet_connections", "Open connections.", []string{"port"}, nil)
+	closedConnections = prometheus.NewDesc("eyelet_connections_closed_total",
+		"Connections closed because of a limit.", []string{"port", "limit"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (connections) Describe(out chan<- *prometheus.Desc) {
+	out <- openConnections
+	out <- closedConnections
+}
+
+// Collect implements prometheus.Collector.
+func (c connections) Collect(out chan<- prometheus.Metric) {
+	for port, ln := range c {
+		stats := ln.Stats()
+		out <- prometheus.MustNewConstMetric(openConnections, prometheus.GaugeValue, float64(stats.Open), port)
+		for limit, n := range map[string]uint64{
+			"connections": stats.Closed.Connections, "connections_per_address": stats.Closed.PerAddress,
+			"head_budget": stats.Closed.HeadBytes, "descriptors": stats.Closed.Descriptors,
+		} {
+			out <- prometheus.MustNewConstMetric(closedConnections, prometheus.CounterValue, float64(n), port, limit)
+		}
+	}
+}
