@@ -90,6 +90,9 @@ var imports = map[string][]string{
 	"receiver/internal/executor":  {},
 	"receiver/internal/lazyctx":   {},
 	"receiver/metrics":            {"verify", "dedup", "receiver"},
+	"receiver/receivertest": {
+		"dedup", "dedup/deduptest", "producer", "producer/preset", "receiver", "verify",
+	},
 	"replay":   {"dedup", "internal/httpfile"},
 	"testdata": {},
 	"verify":   {"internal/strictjson"},
