@@ -16,6 +16,9 @@ const module = "github.com/eyelet-dev/eyelet"
 // imports lists for each package the packages of this module that its code may import. Test
 // files may also import what drives them, but never a package that imports theirs.
 var imports = map[string][]string{
+	".": {
+		"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "internal/httpserver",
+	},
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "replay", "inspect",
 		"internal/descriptors", "internal/httpfile", "internal/httpserver", "internal/strictjson", "testdata",

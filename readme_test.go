@@ -1,6 +1,9 @@
 package eyelet_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"strings"
 	"testing"
@@ -35,9 +38,9 @@ func TestTheReadmeFitsOnAScreenOrTwo(t *testing.T) {
 	}
 }
 
-// TestTheProgramsOfTheReadmeAreTheExamples compares the programs in README with those that are
-// compiled.
-func TestTheProgramsOfTheReadmeAreTheExamples(t *testing.T) {
+// TestTheProgramsOfThePagesAreTheExamples compares the code in README and docs/library.md with the
+// examples, which are compiled and tested.
+func TestTheProgramsOfThePagesAreTheExamples(t *testing.T) {
 	t.Parallel()
 	var programs strings.Builder
 	for _, s := range sources(t) {
@@ -45,14 +48,50 @@ func TestTheProgramsOfTheReadmeAreTheExamples(t *testing.T) {
 			programs.Write(s.text)
 		}
 	}
-	shown := blocks(t, "README.md", "go")
-	if len(shown) == 0 {
-		t.Fatal("README shows no program")
-	}
-	for _, block := range shown {
-		if !strings.Contains(programs.String(), block) {
-			t.Errorf("README shows a program that is not in examples:\n%s", block)
+	for page, least := range map[string]int{"README.md": 2, "docs/library.md": 10} {
+		shown := blocks(t, page, "go")
+		if len(shown) < least {
+			t.Errorf("%s shows %d programs, want at least %d", page, len(shown), least)
 		}
+		for _, block := range shown {
+			if !strings.Contains(programs.String(), "\n"+block+"\n") {
+				t.Errorf("%s shows a program that is not in examples:\n%s", page, block)
+			}
+		}
+	}
+}
+
+// The first program of README, and the test of its handler.
+const (
+	maxProgramLines   = 20 // that are not blank
+	maxTestStatements = 5  // in the body of the test, nested ones included
+)
+
+func TestTheFirstProgramIsShort(t *testing.T) {
+	t.Parallel()
+	shown := blocks(t, "README.md", "go")
+	lines := 0
+	for line := range strings.Lines(shown[0]) {
+		if strings.TrimSpace(line) != "" {
+			lines++
+		}
+	}
+	if lines > maxProgramLines || !strings.HasPrefix(shown[0], "package main\n") {
+		t.Errorf("the program has %d lines, want at most %d, with its imports", lines, maxProgramLines)
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), "README.md", "package main\n"+shown[1], 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := 0
+	ast.Inspect(f, func(n ast.Node) bool {
+		if block, ok := n.(*ast.BlockStmt); ok {
+			statements += len(block.List)
+		}
+		return true
+	})
+	if statements == 0 || statements > maxTestStatements {
+		t.Errorf("the test has %d statements, want at most %d", statements, maxTestStatements)
 	}
 }
 

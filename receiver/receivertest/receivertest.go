@@ -45,7 +45,12 @@ type Receiver struct {
 	url       string
 	producers []producer.Producer // with schemes that can sign
 	ids       atomic.Int64
+	accepted  sync.Map // the events that were accepted here
+	observed  sync.Map // the number of the last observed attempt, by its task
 }
+
+// taskOf identifies a task.
+type taskOf struct{ event, handler string }
 
 // New opens a receiver. It fails the test if the configuration has a mistake.
 //
@@ -79,7 +84,7 @@ func New(t testing.TB, c receiver.Config) *Receiver {
 		}
 		c.Producers[i], rx.producers = opened, append(rx.producers, signing)
 	}
-	c.Observe = observe(c.Observe)
+	c.Observe = rx.observe(c.Observe)
 	var err error
 	if rx.Receiver, err = receiver.Open(c); err != nil {
 		t.Fatal(err)
@@ -199,14 +204,23 @@ func (d *Delivery) Replayed() bool { return d.Header.Get("Idempotency-Replayed")
 
 type deliveryKey struct{}
 
-// observe passes the result of a delivery to it, and every observation to next, which may be nil.
-func observe(next func(context.Context, receiver.Observation)) func(context.Context, receiver.Observation) {
+// observe notes the results of deliveries and attempts, and passes every observation to next, which
+// may be nil.
+func (rx *Receiver) observe(
+	next func(context.Context, receiver.Observation),
+) func(context.Context, receiver.Observation) {
 	return func(ctx context.Context, o receiver.Observation) {
 		if d, ok := ctx.Value(deliveryKey{}).(*Delivery); ok && o.Kind == receiver.KindDelivery {
 			d.Code, d.Event = o.Code, o.Event
+			if o.Code == "accepted" {
+				rx.accepted.Store(o.Event, true)
+			}
 		}
 		if next != nil {
 			next(ctx, o)
+		}
+		if o.Kind == receiver.KindAttempt {
+			rx.observed.Store(taskOf{o.Event, o.Handler}, o.Attempt)
 		}
 	}
 }

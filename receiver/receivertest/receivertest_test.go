@@ -117,8 +117,7 @@ func TestStepRunsRetries(t *testing.T) {
 	t.Parallel()
 	var at []time.Time
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	var rx *receivertest.Receiver
-	rx = receivertest.New(t, receiver.Config{
+	rx := receivertest.New(t, receiver.Config{
 		Clock: func() time.Time { return start }, Attempts: 4,
 		Producers: []producer.Producer{preset.Stripe(secret)},
 		Handlers: []receiver.Handler{receiver.On("stripe", "*",
@@ -272,4 +271,25 @@ func unknownHandler(t *testing.T) {
 		Handlers: []receiver.Handler{receiver.On("gitlab", "*",
 			func(context.Context, receiver.Event[[]byte]) error { return nil })},
 	})
+}
+
+// TestWaitWaitsForObservations observes slowly: an attempt is recorded before it is observed.
+func TestWaitWaitsForObservations(t *testing.T) {
+	t.Parallel()
+	attempts := 0
+	rx := receivertest.New(t, receiver.Config{
+		Producers: []producer.Producer{preset.Stripe(secret)},
+		Handlers: []receiver.Handler{receiver.On("stripe", "*",
+			func(context.Context, receiver.Event[order]) error { return nil })},
+		Observe: func(_ context.Context, o receiver.Observation) {
+			if o.Kind == receiver.KindAttempt {
+				time.Sleep(20 * time.Millisecond)
+				attempts++
+			}
+		},
+	})
+	rx.Deliver("stripe", "invoice.paid", nil).Wait()
+	if attempts != 1 {
+		t.Errorf("%d attempts are observed, want 1", attempts)
+	}
 }

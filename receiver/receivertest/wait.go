@@ -14,7 +14,8 @@ const (
 	waitPoll = time.Millisecond
 )
 
-// Wait waits until no handler runs and no task is due. Tasks that wait for a retry stay pending
+// Wait waits until no handler runs, no task is due, and Config.Observe was called for every
+// attempt. Tasks that wait for a retry stay pending
 // until [Receiver.Step]. It fails the test after 10 seconds.
 func (rx *Receiver) Wait() {
 	rx.t.Helper()
@@ -51,6 +52,9 @@ func (rx *Receiver) busy() string {
 			continue
 		}
 		for i, task := range rec.Tasks {
+			if task.State != dedup.Running && !rx.isObserved(&rec, task) {
+				return fmt.Sprintf("the observation of handler %s, event %s", task.Handler, rec.Event)
+			}
 			if !task.Open() {
 				continue
 			}
@@ -63,6 +67,17 @@ func (rx *Receiver) busy() string {
 		}
 	}
 	return ""
+}
+
+// isObserved reports whether the last attempt of a task, which is recorded, was observed. A store
+// of the test may hold events of another receiver, whose attempts are not.
+func (rx *Receiver) isObserved(rec *dedup.Record, task dedup.Task) bool {
+	if _, here := rx.accepted.Load(rec.Event); !here {
+		return true
+	}
+	last, _ := rx.observed.Load(taskOf{rec.Event, task.Handler})
+	n, _ := last.(int)
+	return n >= task.Attempt
 }
 
 // records returns all records, in accepted order.

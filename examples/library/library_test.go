@@ -1,0 +1,170 @@
+package library
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/receiver/receivertest"
+)
+
+type push struct{ Ref string }
+
+func TestAFailingHandlerIsTriedThreeTimes(t *testing.T) {
+	rx := receivertest.New(t, receiver.Config{
+		Attempts:  3,
+		Producers: []producer.Producer{preset.GitHub("a long secret")},
+		Handlers: []receiver.Handler{receiver.On("github", "push",
+			func(context.Context, receiver.Event[push]) error { return errors.New("the printer is off") })},
+	})
+	rx.Deliver("github", "push", push{Ref: "refs/heads/main"})
+	rx.Step(time.Minute) // the backoff before the second attempt is at most a second
+	rx.Step(time.Minute)
+	if dead := rx.Dead(); len(dead) != 1 || dead[0].Attempts != 3 || dead[0].Reason != "exhausted" {
+		t.Errorf("dead letters: %v", dead)
+	}
+}
+
+func TestTheTypeComesFromTwoFields(t *testing.T) {
+	var types []string
+	rx := receivertest.New(t, receiver.Config{
+		Producers: []producer.Producer{warehouse([]byte("a long secret"))},
+		Handlers: []receiver.Handler{receiver.Answer("warehouse", "order.*",
+			func(_ context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+				types = append(types, ev.Type)
+				return receiver.Response{}, nil
+			})},
+	})
+	r := rx.Request("warehouse", "", `{"number":"17"}`)
+	r.Header.Set("X-Object", "order") // not signed, so they may be set afterwards
+	r.Header.Set("X-Action", "paid")
+	if d := rx.Send("warehouse", r); d.Status != http.StatusOK || !slices.Equal(types, []string{"order.paid"}) {
+		t.Errorf("%d %s: %v", d.Status, d.Code, types)
+	}
+}
+
+func TestTheSchemeRefusesAnotherBody(t *testing.T) {
+	rx := receivertest.New(t, receiver.Config{Producers: []producer.Producer{warehouse([]byte("a long secret"))}})
+	for seal, code := range map[string]string{
+		"": "signature_missing", "x": "signature_malformed", "00": "signature_mismatch",
+	} {
+		r := rx.Request("warehouse", "", `{"id":"1"}`)
+		r.Header.Set("X-Seal", seal)
+		if d := rx.Send("warehouse", r); d.Status != http.StatusUnauthorized && code != "signature_malformed" ||
+			string(d.Code) != code {
+			t.Errorf("seal %q: %d %s, want %s", seal, d.Status, d.Code, code)
+		}
+	}
+}
+
+// github returns a receiver of GitHub's events, with middleware around its handler.
+func github(t *testing.T, with ...func(receiver.Next) receiver.Next) *receivertest.Receiver {
+	t.Helper()
+	return receivertest.New(t, config(with...))
+}
+
+func config(with ...func(receiver.Next) receiver.Next) receiver.Config {
+	return receiver.Config{
+		Producers: []producer.Producer{preset.GitHub("a long secret")},
+		Handlers: []receiver.Handler{receiver.On("github", "*",
+			func(context.Context, receiver.Event[[]byte]) error { return nil }).With(with...)},
+	}
+}
+
+func TestTheEndpointsAreMounted(t *testing.T) {
+	rx := github(t)
+	mux, e := http.NewServeMux(), echo.New()
+	mount(mux, rx.Receiver)
+	mountEcho(e, rx.Receiver)
+	for name, h := range map[string]http.Handler{
+		"/webhooks/github": mux, "/in/github": mux, "/webhooks/github?echo": e,
+	} {
+		signed := rx.Request("github", "push", `{"ref":"`+name+strings.Repeat("x", 70_000)+`"}`)
+		r := httptest.NewRequest(http.MethodPost, name, signed.Body)
+		r.Header = signed.Header
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
+
+func TestHandlersRunInASpan(t *testing.T) {
+	rx := github(t, traced)
+	rx.Deliver("github", "push", nil).Wait()
+	if dead := rx.Dead(); len(dead) > 0 {
+		t.Error(dead)
+	}
+}
+
+func TestTheMetricsAreRegistered(t *testing.T) {
+	c, pages := config(), prometheus.NewPedanticRegistry()
+	c.Store = dedup.NewMemory(dedup.MemoryOptions{})
+	if err := withMetrics(&c, pages); err != nil {
+		t.Fatal(err)
+	}
+	receivertest.New(t, c).Deliver("github", "push", nil).Wait()
+	families, err := pages.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range families {
+		names = append(names, f.GetName())
+	}
+	for _, want := range []string{"eyelet_attempts_total", "eyelet_deliveries_total", "eyelet_store_records"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no metric %s among %v", want, names)
+		}
+	}
+}
+
+func TestServeClosesEverything(t *testing.T) {
+	c := config()
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	c.Store = store
+	rx, err := receiver.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx, ln, rx.Handler(), rx, store) }()
+	res, err := http.Get("http://" + ln.Addr().String() + "/policy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("the policy: %s, %v", res.Status, err)
+	}
+	_ = res.Body.Close()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := rx.Ready(t.Context()); err == nil {
+		t.Error("the receiver is still ready")
+	}
+	if err := store.Health(t.Context()); !errors.Is(err, dedup.ErrClosed) {
+		t.Errorf("the store: %v", err)
+	}
+}
