@@ -229,7 +229,7 @@ func TestABodyThatWasConsumedIsReportedAsTheCause(t *testing.T) {
 
 func TestAnEmptyBodyWithoutALengthIsNamedInTheLogOfAMismatch(t *testing.T) {
 	t.Parallel()
-	s := serve(t, preset.GitHub(testSecret), nil)
+	s := serve(t, preset.GitHub("0123456789abcdef"), nil)
 	next := s.srv.Config.Handler
 	s.srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -122,7 +122,7 @@ func TestOutcomesOfInlineFunctionsAreThoseOfAnswerHandlers(t *testing.T) {
 			write(200, 1)(w, nil)
 			panic("private")
 		}, 503, "answer_failed", false},
-		"abort": {panics(http.ErrAbortHandler), 503, "answer_failed", false},
+		"panic to abort": {panics(http.ErrAbortHandler), 503, "answer_failed", false},
 		"a response": {func(_ http.ResponseWriter, r *http.Request) {
 			Respond(r, Response{Status: 202}, nil)
 		}, 202, "", true},
@@ -154,8 +154,9 @@ func TestOutcomesOfInlineFunctionsAreThoseOfAnswerHandlers(t *testing.T) {
 			if want := map[bool]int{true: 1, false: 2}[row.stored]; runs.count() != want {
 				t.Errorf("%d runs, want %d", runs.count(), want)
 			}
-			if strings.Contains(s.log.String(), "private") {
-				t.Error("the log quotes the function")
+			if text := s.log.String(); strings.Contains(text, "private") ||
+				strings.Contains(text, "stack=") != strings.HasPrefix(name, "panic") {
+				t.Errorf("the log quotes the function, or has no stack of a panic: %s", text)
 			}
 		})
 	}
@@ -373,6 +374,25 @@ func TestAReopenedEventWithoutItsRouteIsADeadLetter(t *testing.T) {
 				t.Errorf("%d records", len(s.records()))
 			}
 		})
+	}
+}
+
+// Another endpoint may have the same keys: a request made again must not become its event.
+func TestARequestMadeAgainIsNoDelivery(t *testing.T) {
+	t.Parallel()
+	other := webhookProducer()
+	other.Name = "other"
+	s := inlineSite(t, webhookProducer(), func(c *Config) {
+		c.Attempts, c.Producers = 1, append(c.Producers, other)
+	}, func(_ http.ResponseWriter, r *http.Request) { Respond(r, Response{}, Reject(nil)) }, nil)
+	if err := s.rx.Bind(s.rx.HTTP("other")); err != nil {
+		t.Fatal(err)
+	}
+	wantProblem(t, s.send(toRoute("k1", `{}`)), 422, "rejected")
+	s.reopen()
+	waitFor(t, func() bool { return s.records()[0].State() == dedup.Dead })
+	if all := s.records(); len(all) != 1 || !strings.Contains(all[0].Tasks[0].Err, "the router answered 503") {
+		t.Errorf("%+v", all)
 	}
 }
 
