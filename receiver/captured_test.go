@@ -256,6 +256,7 @@ func presetCaptures(t *testing.T) map[string]capture {
 		"aws-sns": "valid: made, version 2", "google-eventarc": "valid: plain", "google-pubsub": "valid: plain",
 		"openbanking-uk": "valid",
 		"discord":        "valid: an interaction",
+		"sendgrid":       "valid: two",
 		"paypal":         "valid: made chain root", "yandex-pay": "valid",
 	} {
 		rec := recorded(t, name, prefix)
@@ -290,7 +291,7 @@ func (c capture) bounded(name string) capture {
 		c.anyID, c.later = true, 1
 	}
 	switch name {
-	case "adyen, two items":
+	case "adyen, two items", "sendgrid":
 		c.most = 2
 	case "shopify", "shopify-events", "shopify, shop/redact":
 		c.most = 9 // one body may have several topics

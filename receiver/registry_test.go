@@ -59,7 +59,7 @@ func TestRegistryRefusesErrors(t *testing.T) {
 		{"same pattern, own names", []Handler{On("gh", "push", do), On("gh", "push", do).Named("x")}, ""},
 		{"nil function of On", []Handler{On[[]byte]("gh", "*", nil)}, `handler "gh/*": the function is nil`},
 		{"nil function of Answer", []Handler{Answer[[]byte]("gh", "*", nil)}, `the function is nil`},
-		{"zero value", []Handler{{}}, `make one with On or Answer`},
+		{"zero value", []Handler{{}}, `make one with On, Answer or Inline`},
 		{"nil middleware", []Handler{On("gh", "*", do).With(nil)}, `middleware 1 is nil`},
 		{"long name", []Handler{On("gh", "*", do).Named(strings.Repeat("x", 257))}, `257 bytes`},
 		{"name with a line feed", []Handler{On("gh", "*", do).Named("a\nb")}, `cannot be printed`},
