@@ -26,3 +26,9 @@ func mountEcho(e *echo.Echo, rx *receiver.Receiver) {
 	e.Use(middleware.DecompressWithConfig(middleware.DecompressConfig{Skipper: webhooks}))
 	echov4.Mount(e, rx)
 }
+
+// mountRoute verifies events in front of an ordinary handler of Echo.
+func mountRoute(e *echo.Echo, rx *receiver.Receiver, onOrder echo.HandlerFunc) error {
+	e.POST("/orders", onOrder, echov4.Verified(rx, "warehouse"))
+	return rx.Bind(e) // events that wait for their route run now
+}
