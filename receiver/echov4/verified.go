@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/labstack/echo/v4"
 
@@ -29,10 +30,10 @@ import (
 // Requests for which the group or Echo has no route get 404 and are not stored. Verified panics as
 // [receiver.Receiver.Verified] does.
 func Verified(rx *receiver.Receiver, name string) echo.MiddlewareFunc {
-	verified := rx.Verified(name)
+	verified, routes := rx.Verified(name), &sync.Map{}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if !isRoute(c) { // the response would be stored
+			if !isRoute(c, routes) { // the response would be stored
 				return echo.ErrNotFound
 			}
 			verified(handlerOf(c, next)).ServeHTTP(c.Response(), c.Request())
@@ -48,19 +49,23 @@ func EventOf[T any](c echo.Context) (receiver.Event[T], error) {
 }
 
 // isRoute reports whether the request matched a route. Groups with middleware also match requests
-// that they answer with 404.
-func isRoute(c echo.Context) bool {
-	matched := func(r *echo.Route) bool { return r.Path == c.Path() && r.Method == c.Request().Method }
-	e := c.Echo()
-	if slices.ContainsFunc(e.Routes(), matched) {
+// that they answer with 404. known holds the routes that were found, because Echo copies all of
+// them for each look.
+func isRoute(c echo.Context, known *sync.Map) bool {
+	type route struct{ method, path string }
+	wanted := route{c.Request().Method, c.Path()}
+	if _, ok := known.Load(wanted); ok {
 		return true
 	}
-	for _, router := range e.Routers() { // of hosts
-		if slices.ContainsFunc(router.Routes(), matched) {
-			return true
-		}
+	all := c.Echo().Routes()
+	for _, router := range c.Echo().Routers() { // of hosts
+		all = append(all, router.Routes()...)
 	}
-	return false
+	found := slices.ContainsFunc(all, func(r *echo.Route) bool { return route{r.Method, r.Path} == wanted })
+	if found {
+		known.Store(wanted, nil)
+	}
+	return found
 }
 
 // handlerOf runs the function with the context of Echo, whose request and response are those of
