@@ -28,7 +28,7 @@ func TestTortureChild(t *testing.T) {
 // TestKillsLoseNothing kills a receiver again and again under load, 25 times by default; set
 // EYELET_KILL_ROUNDS for more.
 func TestKillsLoseNothing(t *testing.T) {
-	rounds := 25
+	rounds := 8
 	if text := os.Getenv("EYELET_KILL_ROUNDS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {

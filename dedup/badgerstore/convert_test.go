@@ -78,6 +78,15 @@ func image(t *testing.T, dir string) string {
 	return to
 }
 
+// stride is the distance between the steps at which the tests end a conversion. With
+// EYELET_EVERY_STEP it is 1.
+var stride = func() int {
+	if os.Getenv("EYELET_EVERY_STEP") != "" {
+		return 1
+	}
+	return 3
+}()
+
 // TestAnUpgradeMayEndAnywhere ends the process before each commit and each other step of a
 // conversion: what is left is opened whole, by the older program as long as the format is its own.
 func TestAnUpgradeMayEndAnywhere(t *testing.T) {
@@ -107,6 +116,9 @@ func TestAnUpgradeMayEndAnywhere(t *testing.T) {
 					}
 				}
 				for i, dir := range images {
+					if i > 1 && i < len(images)-2 && i%stride > 0 {
+						continue
+					}
 					format, err := storedir.ReadFormat(dir)
 					if err != nil {
 						t.Fatal(err)

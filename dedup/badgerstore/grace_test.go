@@ -33,6 +33,7 @@ func (p *paused) pause(d time.Duration) {
 
 func (p *paused) live(d time.Duration) {
 	for ; d > 0; d -= beatEvery {
+		rest(p.Store)
 		p.clock.Advance(min(d, beatEvery))
 		p.pass(p.Store, beatEvery)
 	}

@@ -80,6 +80,16 @@ func (d *stuckDisk) hang(claim dedup.Claim) (claimed <-chan error, release func(
 	return errs, func() { d.stuck.Store(nil); close(c) }
 }
 
+// rest waits until no worker of the store is at work: the beats of a test pass so fast that it
+// would seem to hang.
+func rest(s *Store) {
+	for _, w := range []*kv.Work{&s.heart.work, s.db.Applying(), s.db.Checkpointing()} {
+		for _, working := w.Piece(); working; _, working = w.Piece() {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
 // idle waits until the mark after the last commit is written.
 func idle(t *testing.T, s *Store) {
 	t.Helper()
@@ -95,6 +105,7 @@ func TestAHangingCommitMakesTheStoreUnavailableUntilItEnds(t *testing.T) {
 	ctx := context.Background()
 	mustClaim(t, d.Store, claimOf("before"), dedup.New)
 	idle(t, d.Store)
+	rest(d.Store)
 	d.pass(d.Store, 2*failAfter)
 	if err := d.Health(ctx); err != nil {
 		t.Fatalf("an idle store: %v", err)
@@ -106,9 +117,7 @@ func TestAHangingCommitMakesTheStoreUnavailableUntilItEnds(t *testing.T) {
 	unavailable(t, err, "the disk does not respond")
 	unavailable(t, <-claimed, "the disk does not respond") // it stops waiting
 	release()
-	for working := true; working; _, working = d.heart.work.Piece() {
-		time.Sleep(time.Millisecond)
-	}
+	rest(d.Store)
 	d.pass(d.Store, 2*beatEvery)
 	if err := d.Health(ctx); err != nil {
 		t.Errorf("the disk responds again: %v", err)

@@ -51,9 +51,7 @@ func TestADuplicateOfAFinishedEventWaitsForNoCommit(t *testing.T) {
 	}
 	<-claimed
 	release()
-	for working := true; working; _, working = d.heart.work.Piece() {
-		time.Sleep(time.Millisecond)
-	}
+	rest(d.Store)
 	d.pass(d.Store, 2*beatEvery)
 	mustClaim(t, d.Store, slow, dedup.Known)
 	if n := commitsOf(t, d.Store) - commits; n != 1 {
