@@ -29,7 +29,7 @@ type sendCmd struct {
 	senderFlags
 	bodyEdits
 	id, contentType, output string
-	fresh, watch            bool
+	fresh, watch, form      bool
 	header, set             []string
 }
 
@@ -72,6 +72,7 @@ func sendCommand(p *program) *cobra.Command {
 	flags.BoolVar(&f.fresh, "sign", false, "sign a recording afresh")
 	flags.StringArrayVar(&f.set, "set", nil, "setting of the preset of a sample, as NAME=VALUE; lists and mappings "+
 		"in YAML")
+	flags.BoolVar(&f.form, "form", false, "send the JSON of a sample in a form, as GitHub does by default")
 	flags.StringArrayVarP(&f.header, "header", "H", nil, `header field of a payload, as "Name: value"`)
 	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
 	flags.StringArrayVar(&f.override, "override", nil, "member of the body to replace before it is signed, as "+
@@ -189,9 +190,9 @@ func (f *sendCmd) delivery(c *cobra.Command, args []string, from *sender) (rec *
 		rec, err = f.sample(c.Context(), vendor, append(args, "")[1], from)
 		return rec, false, err
 	}
-	if len(f.set) > 0 {
-		return nil, false, usage.Errorf("`eyelet producers` lists them", "--set is for samples, and %q is not a preset",
-			file)
+	if len(f.set) > 0 || f.form {
+		return nil, false, usage.Errorf("`eyelet producers` lists them", "--set and --form are for samples, and %q is "+
+			"not a preset", file)
 	}
 	if len(args) > 1 {
 		return nil, false, usage.Errorf("`eyelet producers` lists them", "%q is not a preset, so nothing can follow it",

@@ -36,6 +36,7 @@ type sender struct {
 	keyID          string             // of private, in tokens
 	producer       *producer.Producer // nil unless the configuration has one
 	config         *config.Producer
+	form           bool // of --form
 	now            time.Time
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
@@ -20,7 +21,11 @@ func (f *sendCmd) sample(ctx context.Context, vendor preset.Preset, kind string,
 	if err != nil {
 		return nil, err
 	}
-	from.keyID = f.keyID
+	from.keyID, from.form = f.keyID, f.form
+	if slices.Contains(vendor.Uses, "roots") { // of the vendor's certificates
+		f.eprintf("a receiver refuses this sample unless it trusts your key in place of the certificate of %s, "+
+			"which Eyelet reads only from the vendor's hosts\n", vendor.Name)
+	}
 	change := func(body []byte) ([]byte, error) { return f.apply(ctx, f.program, body) }
 	rec, base, err := from.vendorDelivery(vendor, set, kind, f.id, change) //nolint:contextcheck // nothing is sent
 	if err == nil {
@@ -47,6 +52,11 @@ func (from *sender) vendorDelivery(vendor preset.Preset, set preset.Settings, ki
 	}
 	if body, err = change(body); err != nil {
 		return nil, "", err
+	}
+	if from.form && vendor.Open(set).FormMember == "" {
+		return nil, "", usage.Errorf("leave out --form", "preset %s has no deliveries with JSON in a form", vendor.Name)
+	} else if from.form {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	if body, err = vendor.Sign(set, r, body, from.now); err != nil {
 		return nil, "", usage.Errorf(sampleHint(vendor), "%v", firstError(err))

@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -21,22 +23,26 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet/receiver"
 )
 
+// atVendors are the presets whose certificates are only at the vendors' hosts.
+var atVendors = []string{"aws-sns", "paypal"}
+
 // TestEveryTypeSentTwiceIsTwoEvents runs the same `eyelet send PRESET TYPE` twice for every type of
-// every preset, into one receiver.
+// every preset but atVendors, into one `eyelet serve`.
 func TestEveryTypeSentTwiceIsTwoEvents(t *testing.T) {
 	t.Parallel()
 	dir := settingsFolder(t)
 	settings, keys := keySettings(t, dir)
-	// Their certificates are only at the vendors' hosts; package preset pins a key instead.
-	certificates := []string{"aws-sns", "paypal"}
 	var text strings.Builder
 	text.WriteString("listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nurl: https://hooks.example\nstore: \"memory:\"\n" +
 		"log: {level: error}\nproducers:\n")
 	for _, vendor := range preset.All() {
-		if !slices.Contains(certificates, vendor.Name) {
+		if !slices.Contains(atVendors, vendor.Name) {
 			fmt.Fprintf(&text, "  %s: {preset: %s, %s}\n", vendor.Name, vendor.Name,
 				cmp.Or(settings[vendor.Name], "secret_file: plain.txt"))
 		}
@@ -47,32 +53,87 @@ func TestEveryTypeSentTwiceIsTwoEvents(t *testing.T) {
 	}
 	at := launch(t, "serve", "--config", file)
 	for _, vendor := range preset.All() {
-		if slices.Contains(certificates, vendor.Name) {
+		if slices.Contains(atVendors, vendor.Name) {
 			continue
 		}
 		for _, kind := range vendor.Types() {
-			args := []string{"send", vendor.Name, kind, "--config", file, "--producer", vendor.Name, "--url",
-				at.deliveries, "-o", "json"}
+			args := []string{vendor.Name, kind, "--config", file, "--producer", vendor.Name, "--url", at.deliveries}
 			if key := keys[vendor.Name]; key != "" {
 				args = append(args, "--key", key, "--keyid", "k1")
 			}
-			for range 2 {
-				client := &program{In: strings.NewReader(""), Out: &strings.Builder{}, Err: &strings.Builder{}}
-				code := client.Run(t.Context(), args...)
-				if code != exitOK || !strings.Contains(fmt.Sprint(client.Out), `"verdict":"accepted"`) {
-					t.Errorf("%s %s: exit %d: %v%v", vendor.Name, kind, code, client.Out, client.Err)
-				}
-			}
+			sendTwice(t, args...)
 		}
-		list := &program{In: strings.NewReader(""), Out: &strings.Builder{}, Err: &strings.Builder{}}
-		list.Run(t.Context(), "events", "list", "--config", file, "--producer", vendor.Name, "--all", "-o", "json")
+		_, list, errs := run(t, "events", "list", "--config", file, "--producer", vendor.Name, "--all", "-o", "json")
 		for _, kind := range vendor.Types() {
 			want, err := json.Marshal(map[string]string{"type": kind})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := strings.Count(fmt.Sprint(list.Out), strings.Trim(string(want), "{}")); n != 2 {
-				t.Errorf("%s %s: %d events, want 2: %v", vendor.Name, kind, n, list.Err)
+			if n := strings.Count(list, strings.Trim(string(want), "{}")); n != 2 {
+				t.Errorf("%s %s: %d events, want 2: %s", vendor.Name, kind, n, errs)
+			}
+		}
+	}
+}
+
+// sendTwice runs `eyelet send` twice, wants two accepted events, and returns the standard error.
+func sendTwice(t *testing.T, args ...string) (printed string) {
+	t.Helper()
+	for range 2 {
+		code, out, errs := run(t, append([]string{"send", "-o", "json"}, args...)...)
+		if code != exitOK || !strings.Contains(out, `"verdict":"accepted"`) {
+			t.Errorf("send %q: exit %d: %s%s", args, code, out, errs)
+		}
+		printed += errs
+	}
+	return printed
+}
+
+// TestTypesOfVendorsWithCertificatesSentTwiceAreTwoEvents: a receiver of the library has the test's
+// key in place of the certificates, which `eyelet serve` reads only from the vendors' hosts.
+func TestTypesOfVendorsWithCertificatesSentTwiceAreTwoEvents(t *testing.T) {
+	t.Parallel()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if err := os.WriteFile(file, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pinned := map[string]crypto.PublicKey{
+		"https://sns.us-east-1.amazonaws.com/SimpleNotificationService-sample.pem": key.Public(),
+		"https://api.paypal.com/v1/notifications/certs/CERT-sample":                key.Public(),
+	}
+	topic := "arn:aws:sns:us-east-1:123456789012:tea"
+	settings := map[string]preset.Settings{
+		"aws-sns": {Topics: []string{topic}, PinnedKeys: pinned}, "paypal": {WebhookID: "17", PinnedKeys: pinned},
+	}
+	set := map[string]string{"aws-sns": "topics=[" + topic + "]", "paypal": "webhook_id=17"}
+	for _, name := range atVendors {
+		vendor, _ := preset.Find(name)
+		rx, err := receiver.Open(receiver.Config{
+			Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+			Producers: []producer.Producer{vendor.Open(settings[name])},
+			Handlers: []receiver.Handler{receiver.On(name, "*",
+				func(context.Context, receiver.Event[[]byte]) error { return nil })},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = rx.Close() })
+		srv := httptest.NewServer(rx.HTTP(name))
+		t.Cleanup(srv.Close)
+		for _, kind := range vendor.Types() {
+			printed := sendTwice(t, name, kind, "--key", file, "--set", set[name], "--url",
+				srv.URL+"/webhooks/"+name)
+			if !strings.Contains(printed, "a receiver refuses this sample unless it trusts your key") {
+				t.Errorf("send %s %s does not say that receivers refuse it: %q", name, kind, printed)
 			}
 		}
 	}

@@ -54,6 +54,8 @@ func (p Preset) Draft(s Settings, address, kind, id string, now time.Time) (*htt
 	data := p.samples().data(kind)
 	if whole, ok := strings.CutPrefix(data, "!"); ok {
 		f.body = whole
+	} else if form, ok := strings.CutPrefix(data, "&"); ok {
+		f.body, f.media = form, formMedia
 	} else {
 		f.body = strings.Replace(f.body, "{data}", data, 1)
 	}
@@ -61,11 +63,16 @@ func (p Preset) Draft(s Settings, address, kind, id string, now time.Time) (*htt
 }
 
 // Sign signs a delivery as the vendor does, and returns the body, which changes if it contains
-// the signature. The request gets the body.
+// the signature. A JSON object of a request with the media type application/x-www-form-urlencoded
+// is put in a form first, where the vendor has such deliveries ([producer.Producer.FormMember]).
+// The request gets the body.
 func (p Preset) Sign(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
 	made := p.Open(s)
 	if made.Err != nil {
 		return nil, made.Err
+	}
+	if made.FormMember != "" && r.Header.Get("Content-Type") == formMedia && isJSONObject(body) {
+		body = []byte(made.FormMember + "=" + url.QueryEscape(string(body)))
 	}
 	var err error
 	switch {
@@ -82,6 +89,11 @@ func (p Preset) Sign(s Settings, r *http.Request, body []byte, now time.Time) ([
 	setBody(r, body)
 	return body, nil
 }
+
+// formMedia is the media type of forms.
+const formMedia = "application/x-www-form-urlencoded"
+
+func isJSONObject(body []byte) bool { return len(body) > 0 && body[0] == '{' }
 
 // signBy signs r and returns the body, which changes if it contains the signature.
 func signBy(by verify.Scheme, r *http.Request, body []byte, now time.Time) ([]byte, error) {
@@ -126,7 +138,7 @@ func (f sample) request(address, kind, id string, now time.Time, settings []stri
 			"{unix}", strconv.FormatInt(now.Unix(), 10))...).Replace(text)
 	}
 	inBody := jsonText
-	if strings.HasSuffix(media, "urlencoded") {
+	if media == formMedia && !isJSONObject([]byte(f.body)) {
 		inBody = url.QueryEscape
 	}
 	u, err := url.Parse(address)

@@ -17,9 +17,9 @@ type typeSample struct{ name, data string }
 
 // typeSamples are the documented types of a preset.
 type typeSamples struct {
-	docs  string // the page that documents them
-	types []typeSample
-	other string // the data of other types; "" is that of the first
+	docs   string // the page that documents them
+	types  []typeSample
+	others []typeSample // of other types, by the prefix of their names
 }
 
 // allSamples are the sections of samples.txt.
@@ -37,8 +37,8 @@ var allSamples = sync.OnceValue(func() map[string]*typeSamples {
 			continue
 		}
 		kind, data, _ := strings.Cut(line, ": ")
-		if kind == "*" {
-			section.other = data
+		if prefix, ok := strings.CutSuffix(kind, "*"); ok {
+			section.others = append(section.others, typeSample{prefix, data})
 		} else {
 			section.types = append(section.types, typeSample{kind, data})
 		}
@@ -54,15 +54,20 @@ func (p Preset) samples() *typeSamples {
 	return &typeSamples{} // not for a preset of [All]
 }
 
-// data returns what fills {data} for a type.
+// data returns what fills {data} for a type; without data for it, that of the first type.
 func (s *typeSamples) data(kind string) string {
 	for _, known := range s.types {
 		if known.name == kind {
 			return known.data
 		}
 	}
-	if s.other != "" || len(s.types) == 0 {
-		return s.other
+	for _, other := range s.others {
+		if strings.HasPrefix(kind, other.name) {
+			return other.data
+		}
+	}
+	if len(s.types) == 0 {
+		return ""
 	}
 	return s.types[0].data
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -154,4 +155,56 @@ func TestASampleWithAnIdentifierIsReproducible(t *testing.T) {
 			t.Errorf("%v: %s and %s", err, a, b)
 		}
 	})
+}
+
+// TestASlackCommandIsAForm: any name with a slash is one. Commands have no event type.
+func TestASlackCommandIsAForm(t *testing.T) {
+	t.Parallel()
+	s := presetSettings()["slack"]
+	ids := map[string]bool{}
+	for range 2 {
+		r, body, err := slack.Sample(s, testHook, "/brew", "", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		form, err := url.ParseQuery(string(body))
+		if err != nil || form.Get("command") != "/brew" || r.Header.Get("Content-Type") != formMedia {
+			t.Errorf("%v: %s as %q", err, body, r.Header.Get("Content-Type"))
+		}
+		items, _, err := receive(slack.Open(s), r, body, testNow.Add(time.Second))
+		if err != nil || len(items) != 1 || items[0].Type != "" {
+			t.Fatalf("%v: %+v", err, items)
+		}
+		ids[items[0].ID] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("two commands are one event: %v", ids)
+	}
+}
+
+// TestJSONInAForm: the JSON of a request with the media type of forms is put in the vendor's member
+// before it is signed.
+func TestJSONInAForm(t *testing.T) {
+	t.Parallel()
+	for vendor, kind := range map[string]string{"github": "push", "slack": "block_actions"} {
+		p, _ := Find(vendor)
+		s := presetSettings()[vendor]
+		r, body, err := p.Draft(s, testHook, kind, "", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", formMedia)
+		signed, err := p.Sign(s, r, body, testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		form, err := url.ParseQuery(string(signed))
+		if err != nil || form.Get("payload") != string(body) {
+			t.Errorf("%s: %v: %s", vendor, err, signed)
+		}
+		items, _, err := receive(p.Open(s), r, signed, testNow.Add(time.Second))
+		if err != nil || len(items) != 1 || items[0].Type != kind || string(items[0].Body) != string(body) {
+			t.Errorf("%s: %v: %+v", vendor, err, items)
+		}
+	}
 }

@@ -41,7 +41,7 @@ var twilio = Preset{
 	Wants: "2xx, the body counts; 1 retry",
 	Uses:  []string{"secrets"}, fields: []string{"X-Twilio-*", "I-Twilio-*"},
 	build: buildTwilio,
-	sample: sample{media: "application/x-www-form-urlencoded",
+	sample: sample{media: formMedia,
 		header: map[string]string{"I-Twilio-Idempotency-Token": "{id}"},
 		body:   `{data}`},
 }

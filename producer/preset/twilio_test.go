@@ -26,8 +26,6 @@ func twilioRequest(t *testing.T, address, media, body string) *http.Request {
 	return r
 }
 
-const formMedia = "application/x-www-form-urlencoded"
-
 func TestTwilioTriesTheURLWithAndWithoutItsPort(t *testing.T) {
 	t.Parallel()
 	scheme := newTwilioScheme("old token", testSecret)

@@ -82,9 +82,11 @@ func (s Source) PresetSettings(vendor string, pairs []string) (set preset.Settin
 		}
 		value := &node{at: at, kind: scalar, text: text}
 		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
-			if value, err = parseTree(at.File, []byte(text), s.Lookup); err != nil {
+			tree, err := parseTree(at.File, []byte("value: "+text), s.Lookup)
+			if err != nil {
 				return set, err
 			}
+			value = tree.inner["value"]
 		}
 		all.names, all.inner[name], all.where[name] = append(all.names, name), value, at
 	}
