@@ -35,6 +35,9 @@ import (
 
 // Store keeps records. All methods are safe for concurrent use.
 //
+// A store belongs to one process, or is shared by several ([Guarantees]). They may differ in their
+// settings: each lease and each window has the length that its caller asked for.
+//
 // Callers pass durations, never times: leases and windows follow the clock of the store. A nil
 // error of Claim, Take, Finish, Reopen and Purge means that the effect survives what
 // [Store.Guarantees] declares. After an error the effect may or may not have happened. The
@@ -43,17 +46,18 @@ import (
 // Besides the errors named below, methods return [ErrClosed] after Close, and [ErrUnavailable]
 // while the store cannot work (disk full, backlog full, failed commit).
 type Store interface {
-	// Claim decides for each claim whether its key is new and stores the new ones, all in one
-	// durable step. Decisions are in the order of the claims, and a claim sees the effects of those
-	// before it. Of concurrent claims of one key exactly one gets New. Any other verdict writes
-	// nothing, except that a full Quarantine is counted (see [Claim]). A duplicate is answered only
-	// after the record that it repeats is durable. ErrTooLarge if the claims do not fit one step,
-	// ErrInvalid if [Claim.Check] refuses one of them; nothing is stored then.
+	// Claim decides for each claim whether its key is new and stores the new ones. What is New is
+	// durable when the call returns; after an error any part of it may be. Decisions are in the
+	// order of the claims, and a claim sees the effects of those before it. Of concurrent claims of
+	// one key exactly one gets New. Any other verdict writes nothing, except that a full Quarantine
+	// is counted (see [Claim]). A duplicate is answered only after the record that it repeats is
+	// durable. ErrTooLarge if the claims do not fit one call, ErrInvalid if [Claim.Check] refuses
+	// one of them; nothing is stored then.
 	//
 	// The newest generation of a key decides. If it was purged or forgotten, the key is new,
 	// even while an older generation is kept as a dead letter or was reopened. For a claim with
 	// [Remember], [Recall] then decides by the trace of the key, after the aliases. A New claim
-	// leaves its trace in the same step.
+	// leaves its trace in the same atomic step.
 	//
 	// The store never changes the maps and slices of a claim, nor may the caller after the call.
 	// The decision may share them.
@@ -61,10 +65,12 @@ type Store interface {
 	// A cancelled ctx may return early with an error although the claim happens.
 	Claim(ctx context.Context, claims ...Claim) ([]Decision, error)
 
-	// Take leases up to n due tasks, the longest due first, with at most bytes of payload in total
-	// (but at least one task). It blocks until a task is due or ctx ends, and then returns the
+	// Take leases due tasks, as many as the caller wants. The longest due come first; among tasks
+	// of lanes only approximately. It blocks until a task is due or ctx ends, and then returns the
 	// error of ctx. That a task is Running, with its Attempt counted, is durable before Take
-	// returns. The caller owns the result. ErrInvalid if n or lease is not positive.
+	// returns. The caller owns the result. A record is as at some moment of the call: of two tasks
+	// of one event, the first may show the second as not started. ErrInvalid if [Want.Check]
+	// refuses.
 	//
 	// A task is due if it is Pending, its Due has passed and no earlier task of its lane is
 	// open (see [Record.LaneOf]; a lane that starts with [LaneYields] waits for its running
@@ -72,12 +78,13 @@ type Store interface {
 	// again. Tasks of records with Hold are never returned. Of the tasks that are
 	// [Task.Interrupted] one runs at a time, at least for a while, so a task that kills every
 	// process does not use up the attempts of the tasks beside it.
-	Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]Work, error)
+	Take(ctx context.Context, want Want) ([]Work, error)
 
 	// Extend makes the lease end d from now. ErrLeaseLost if its token is not the newest or the
 	// task does not run; ErrInvalid if d is not positive. An expired lease can be extended and
 	// finished until the task is taken again. An extension need not be durable if the process
-	// owns the store exclusively.
+	// owns the store exclusively. One that was called before the Finish of its lease may be refused
+	// after it, so a caller whose Finish succeeded ignores what Extend returns.
 	Extend(ctx context.Context, l Lease, d time.Duration) error
 
 	// Finish stores the result of leased work. ErrLeaseLost if the token of the lease is not the
@@ -90,7 +97,8 @@ type Store interface {
 	Get(ctx context.Context, event string) (Record, error)
 
 	// List yields the matching records, newest first, with their bodies only if the filter asks
-	// for them. They are a consistent state of the store at some time after the call.
+	// for them. Each record existed as shown at some moment of the walk. No record is yielded
+	// twice, and none is left out that matched from the call to the end of the walk.
 	List(ctx context.Context, f Filter) iter.Seq2[Record, error]
 
 	// Reopen makes the dead tasks of an event pending again and resets their attempts. It adds
@@ -106,13 +114,15 @@ type Store interface {
 	// Generation above those still kept.
 	Purge(ctx context.Context, event string) error
 
-	// Stats returns counts of what the store holds.
+	// Stats returns counts of what the store holds. They may be a second old.
 	Stats(ctx context.Context) (Stats, error)
 
 	// Health returns nil while the store accepts claims, else the error that Claim would return.
+	// The answer may be a second old, because probes must not be a load.
 	Health(ctx context.Context) error
 
-	// Guarantees declares what a nil error means in this store.
+	// Guarantees declares what a nil error means in this store. A shared store may gain or lose
+	// replication while it is open, so do not keep the result.
 	Guarantees() Guarantees
 
 	// Close waits for calls in progress, flushes and releases the store. Blocked calls return
@@ -159,7 +169,9 @@ var (
 type ErrUnavailable struct {
 	// Reason is a short text for the operator ("disk low: 100 MiB free, 512 MiB wanted").
 	Reason string
-	// RetryAfter is when to retry. Zero means the default of the receiver.
+	// RetryAfter is when to retry: a store that is about to work again, such as one whose server
+	// fails over, says so. It is the lower bound of the Retry-After that producers get. Zero means
+	// the default of the receiver.
 	RetryAfter time.Duration
 	// Err is the cause, if there is one.
 	Err error
@@ -210,9 +222,10 @@ type Guarantees struct {
 	Transactional bool
 }
 
-// Stats counts what a store holds.
+// Stats counts what a store holds. All processes that share a store report the same counts, so take
+// their maximum, not their sum. Commits and Accepted are those of the process.
 type Stats struct {
-	Records  int64     // records
+	Records  int64     // records, or an estimate
 	Pending  int64     // waiting tasks, due or not
 	Running  int64     // tasks under a lease, and held claims
 	Dead     int64     // dead tasks
@@ -220,8 +233,8 @@ type Stats struct {
 	Bytes    int64     // bytes on disk, or an estimate
 	Free     int64     // free bytes of the disk; -1 if unknown
 	Oldest   time.Time // when the oldest event with an open task for workers was accepted; zero without any
-	Commits  int64     // durable steps since the store was opened
-	Accepted int64     // records accepted since the store was opened
+	Commits  int64     // durable steps of this process since it opened the store
+	Accepted int64     // records accepted by this process since it opened the store
 	// Quarantined counts the records that are [Record.Quarantined]. Groups without any are
 	// missing. The caller owns the map.
 	Quarantined map[QuarantineGroup]int64

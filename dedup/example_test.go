@@ -29,7 +29,7 @@ func ExampleMemory() {
 		fmt.Println(decisions[0].Verdict, decisions[0].Record.Response.Status)
 	}
 
-	work, err := store.Take(ctx, 1, 1<<20, 30*time.Second)
+	work, err := store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: 30 * time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -103,7 +103,7 @@ func ExampleMemory_Reopen() {
 		fmt.Println(err)
 		return
 	}
-	work, err := store.Take(ctx, 1, 1<<20, 30*time.Second)
+	work, err := store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: 30 * time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return

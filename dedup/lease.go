@@ -1,6 +1,9 @@
 package dedup
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Lease is the right to finish one task until it ends or a newer lease of the task is given out.
 type Lease struct {
@@ -18,6 +21,24 @@ type Work struct {
 
 // Task returns the leased task.
 func (w *Work) Task() *Task { return &w.Record.Tasks[w.Lease.Task] }
+
+// Want says which tasks a [Store.Take] may lease.
+type Want struct {
+	// Tasks is how many, at least 1.
+	Tasks int
+	// Bytes bounds the payloads of all tasks but the first.
+	Bytes int64
+	// Lease is how long the caller holds each task. It must be positive.
+	Lease time.Duration
+}
+
+// Check returns an error that wraps ErrInvalid unless Tasks and Lease are positive.
+func (w *Want) Check() error {
+	if w.Tasks <= 0 || w.Lease <= 0 {
+		return fmt.Errorf("%w: take of %d tasks for %v", ErrInvalid, w.Tasks, w.Lease)
+	}
+	return nil
+}
 
 // Kind is how leased work ended.
 type Kind uint8

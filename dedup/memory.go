@@ -122,16 +122,16 @@ func (m *Memory) Claim(ctx context.Context, claims ...Claim) ([]Decision, error)
 }
 
 // Take implements [Store].
-func (m *Memory) Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]Work, error) {
-	if n <= 0 || lease <= 0 {
-		return nil, fmt.Errorf("%w: take of %d tasks for %v", ErrInvalid, n, lease)
+func (m *Memory) Take(ctx context.Context, want Want) ([]Work, error) {
+	if err := want.Check(); err != nil {
+		return nil, err
 	}
 	for {
 		now, err := m.begin(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if work := m.start(now, n, bytes, lease); len(work) > 0 {
+		if work := m.start(now, want); len(work) > 0 {
 			m.mu.Unlock()
 			return work, nil
 		}
@@ -170,13 +170,13 @@ func (m *Memory) wait(ctx context.Context, changed <-chan struct{}, next time.Ti
 }
 
 // start leases due tasks.
-func (m *Memory) start(now time.Time, n int, bytes int64, lease time.Duration) []Work {
+func (m *Memory) start(now time.Time, want Want) []Work {
 	var out []Work
-	for _, it := range m.queue.Take(now, n, bytes, now.Add(lease)) {
+	for _, it := range m.queue.Take(now, want.Tasks, want.Bytes, now.Add(want.Lease)) {
 		r := m.events[it.Event].edit()
 		r.Recover(it.Task, now, 0) // still running only if its lease expired
 		m.token++
-		l := r.Start(it.Task, m.token, now, lease)
+		l := r.Start(it.Task, m.token, now, want.Lease)
 		m.replace(r)
 		out = append(out, Work{Record: m.withBody(r).Clone(), Lease: l})
 	}

@@ -144,7 +144,7 @@ func TestNothingIsLeftOfExpiredRecords(t *testing.T) {
 		switch i % 4 {
 		case 0:
 			var ws []Work
-			if ws, err = m.Take(t.Context(), 1, 1, time.Minute); err == nil {
+			if ws, err = m.Take(t.Context(), Want{Tasks: 1, Bytes: 1, Lease: time.Minute}); err == nil {
 				err = m.Finish(t.Context(), ws[0].Lease, Result{Kind: ResultDone})
 			}
 		case 1: // its claimer disappears
@@ -189,7 +189,7 @@ func TestNothingIsLeftOfPurgedRecords(t *testing.T) {
 		if _, err := m.Reopen(t.Context(), d.Record.Event); err != nil {
 			t.Fatal(err)
 		}
-		ws, err := m.Take(t.Context(), 1, 1, time.Minute)
+		ws, err := m.Take(t.Context(), Want{Tasks: 1, Bytes: 1, Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,8 @@ func TestMemoryUsesTheSystemClockByDefault(t *testing.T) {
 	c.Tasks = []NewTask{{Handler: "h"}}
 	mustClaim(t, m, New, c)
 	for attempt := 1; attempt <= 3; attempt++ {
-		ws, err := m.Take(context.WithoutCancel(t.Context()), 1, 1, time.Millisecond) // the lease expires
+		ctx := context.WithoutCancel(t.Context())
+		ws, err := m.Take(ctx, Want{Tasks: 1, Bytes: 1, Lease: time.Millisecond}) // the lease expires
 		if err != nil || ws[0].Task().Attempt != attempt {
 			t.Fatalf("attempt %d: %v, %v", attempt, ws, err)
 		}

@@ -50,15 +50,18 @@ type Record struct {
 	Key         Key
 	Aliases     []Key // other names of the event
 	Fingerprint Fingerprint
-	Generation  int    // 1 for the first event of a key, else one more than the largest that is still kept
-	Seq         uint64 // order of acceptance in the store
-	Accepted    time.Time
-	Finished    time.Time     // when the last task ended; zero while one is open
-	Window      time.Duration // how long the key is remembered after Finished
-	Expires     time.Time     // Finished + Window; zero while a task is open (see Ends)
-	Response    Response
-	Tasks       []Task
-	Payload     Payload
+	Generation  int // 1 for the first event of a key, else one more than the largest that is still kept
+	// Seq is the order of acceptance: that of an event is smaller than that of every event whose
+	// delivery came after its acknowledgement. Numbers are left out, and a smaller one may appear
+	// after a larger one, so Seq is not a cursor for following new events.
+	Seq      uint64
+	Accepted time.Time
+	Finished time.Time     // when the last task ended; zero while one is open
+	Window   time.Duration // how long the key is remembered after Finished
+	Expires  time.Time     // Finished + Window; zero while a task is open (see Ends)
+	Response Response
+	Tasks    []Task
+	Payload  Payload
 	// Hold marks an event whose handler answers the request itself. Workers never run it.
 	Hold bool
 	// DropBody drops the body once every task is done.

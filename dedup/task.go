@@ -40,7 +40,8 @@ type Task struct {
 	Reason string
 	// Err is the text of the last error.
 	Err string
-	// Token identifies the newest lease of the task. Tokens of a store always grow.
+	// Token identifies the newest lease of the task. It is larger than every earlier one of the
+	// task, and no other lease of the store ever has it.
 	Token uint64
 	// Until is when that lease ends.
 	Until time.Time

@@ -31,7 +31,7 @@ func end(t *testing.T, store dedup.Store, how dedup.Result) *dedup.Work {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	work, err := store.Take(ctx, 1, 1<<20, time.Minute)
+	work, err := store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

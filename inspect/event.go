@@ -30,7 +30,7 @@ type Event struct {
 	Accepted time.Time  `json:"accepted"`
 	Finished *time.Time `json:"finished,omitempty"`
 	Expires  *time.Time `json:"expires,omitempty"`
-	// Seq is the position in accepted order, and the cursor of a list.
+	// Seq is the position in accepted order, and the cursor of a list, which goes back in time.
 	Seq uint64 `json:"seq"`
 	// Generation counts the events under one key.
 	Generation int `json:"generation"`

@@ -34,7 +34,7 @@ func (s *instantStore) Claim(_ context.Context, claims ...dedup.Claim) ([]dedup.
 	return s.decision[:], nil
 }
 
-func (s *instantStore) Take(ctx context.Context, _ int, _ int64, _ time.Duration) ([]dedup.Work, error) {
+func (s *instantStore) Take(ctx context.Context, _ dedup.Want) ([]dedup.Work, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

@@ -205,11 +205,11 @@ func (s *faultyStore) hook(which *func() error, count func()) error {
 	return (*which)()
 }
 
-func (s *faultyStore) Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]dedup.Work, error) {
-	if err := s.hook(&s.failTake, func() { s.taken = append(s.taken, n) }); err != nil {
+func (s *faultyStore) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error) {
+	if err := s.hook(&s.failTake, func() { s.taken = append(s.taken, want.Tasks) }); err != nil {
 		return nil, err
 	}
-	return s.Memory.Take(ctx, n, bytes, lease)
+	return s.Memory.Take(ctx, want)
 }
 
 func (s *faultyStore) Extend(ctx context.Context, l dedup.Lease, d time.Duration) error {
@@ -441,7 +441,8 @@ func TestInterruptedAttemptsUseUpTheBudget(t *testing.T) {
 			nil)
 		event := f.accept("1", "x")
 		for range f.d.cfg.Attempts {
-			if _, err := f.store.Memory.Take(t.Context(), 1, 1<<20, time.Second); err != nil {
+			want := dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Second}
+			if _, err := f.store.Memory.Take(t.Context(), want); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second)
@@ -461,7 +462,8 @@ func TestLastAttemptOfTheBudgetRuns(t *testing.T) {
 		f := newFixture(t, []Handler{script()}, nil)
 		event := f.accept("1", "x")
 		for range f.d.cfg.Attempts - 1 {
-			if _, err := f.store.Memory.Take(t.Context(), 1, 1<<20, time.Second); err != nil {
+			want := dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Second}
+			if _, err := f.store.Memory.Take(t.Context(), want); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second)

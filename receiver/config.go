@@ -70,7 +70,8 @@ type Config struct {
 	// InFlightWait is how long a duplicate waits for the response to the first delivery.
 	// Defaults to 2 seconds; negative does not wait.
 	InFlightWait time.Duration
-	// Lease is how long a worker owns a task between extensions. Defaults to 30 seconds.
+	// Lease is how long a worker owns a task between extensions. The receivers of a shared store
+	// may differ. Defaults to 30 seconds.
 	Lease time.Duration
 	// Workers is how many handlers of tasks run at once. Defaults to 4 per CPU, which suits
 	// handlers that compute. Handlers that wait for others (with calls of 50 ms a worker runs 20

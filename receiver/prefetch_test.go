@@ -197,7 +197,7 @@ func TestReleasedTaskKeepsItsHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, []Handler{script()}, nil)
 		event := f.accept("1", "x")
-		if _, err := f.store.Take(t.Context(), 1, 1, time.Second); err != nil {
+		if _, err := f.store.Take(t.Context(), dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute) // the lease ends

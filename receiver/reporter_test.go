@@ -202,9 +202,9 @@ func newTaskStore(n int) *taskStore {
 	return s
 }
 
-func (s *taskStore) Take(ctx context.Context, n int, _ int64, _ time.Duration) ([]dedup.Work, error) {
+func (s *taskStore) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error) {
 	works := make([]dedup.Work, 0, 32)
-	for len(works) < min(n, cap(works)) && s.left.Add(-1) >= 0 {
+	for len(works) < min(want.Tasks, cap(works)) && s.left.Add(-1) >= 0 {
 		works = append(works, s.work)
 	}
 	if len(works) == 0 {

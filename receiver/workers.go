@@ -127,7 +127,7 @@ func (d *dispatcher) take() {
 		if n == 0 {
 			return
 		}
-		works, err := d.cfg.Store.Take(d.takeCtx, n, bytes, d.cfg.Lease)
+		works, err := d.cfg.Store.Take(d.takeCtx, dedup.Want{Tasks: n, Bytes: bytes, Lease: d.cfg.Lease})
 		if d.takeCtx.Err() == nil {
 			failures = d.noteTake(failures, err)
 		}

@@ -486,6 +486,6 @@ func TestTasksTakenWhileStoppingAreReleased(t *testing.T) {
 // uncancelled is a store whose Take ignores the end of its context.
 type uncancelled struct{ *faultyStore }
 
-func (s uncancelled) Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]dedup.Work, error) {
-	return s.faultyStore.Take(context.WithoutCancel(ctx), n, bytes, lease)
+func (s uncancelled) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error) {
+	return s.faultyStore.Take(context.WithoutCancel(ctx), want)
 }

@@ -30,7 +30,7 @@ func memoryClient(t *testing.T) (client *opsclient.Client, accept func(dedup.Cla
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		w, err := store.Take(ctx, 1, 1<<20, time.Minute)
+		w, err := store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 		if err == nil {
 			err = store.Finish(t.Context(), w[0].Lease, r)
 		}

@@ -50,7 +50,7 @@ func leftBy(t *testing.T, off time.Duration) (file string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,9 +93,9 @@ func (b bent) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decisio
 	return decisions, err
 }
 
-func (b bent) Take(ctx context.Context, n int, size int64, lease time.Duration) ([]dedup.Work, error) {
+func (b bent) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error) {
 	for {
-		works, err := b.Store.Take(ctx, n, size, lease)
+		works, err := b.Store.Take(ctx, want)
 		if b.wrong != "never-run" {
 			return works, err
 		}
@@ -147,10 +147,10 @@ func (m *mined) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decis
 	return m.Store.Claim(ctx, claims...)
 }
 
-func (m *mined) Take(ctx context.Context, n int, size int64, lease time.Duration) ([]dedup.Work, error) {
+func (m *mined) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error) {
 	m.at("take-before")
 	defer m.at("take-after")
-	return m.Store.Take(ctx, n, size, lease)
+	return m.Store.Take(ctx, want)
 }
 
 func (m *mined) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {

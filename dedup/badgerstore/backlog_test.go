@@ -52,7 +52,7 @@ func TestAFullBacklogRefusesNewEventsUntilAFifthIsFree(t *testing.T) {
 			unavailable(t, s.Health(ctx), "backlog full") // a restart keeps it
 			finish := func() {
 				t.Helper()
-				work, err := s.Take(ctx, 1, 1, time.Minute)
+				work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}

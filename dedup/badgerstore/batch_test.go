@@ -49,7 +49,10 @@ func claimOpOf(t *testing.T, claims ...dedup.Claim) *claimOp {
 }
 
 func takeOpOf(n int) *takeOp {
-	return &takeOp{n: n, room: 1 << 30, lease: time.Hour, ticket: ticket{done: make(chan struct{}, 1)}}
+	return &takeOp{
+		want:   dedup.Want{Tasks: n, Bytes: 1 << 30, Lease: time.Hour},
+		ticket: ticket{done: make(chan struct{}, 1)},
+	}
 }
 
 // together processes operations as one batch. Those that are answered at once must succeed.
@@ -380,7 +383,7 @@ func TestAnAnswerThatIsTooLargeFailsAloneAndNotTheStore(t *testing.T) {
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
 	mustClaim(t, s, claimOf("a"), dedup.New)
-	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,7 +182,7 @@ func sustain(b *testing.B, s *Store, length time.Duration, drop bool) {
 
 func sustainWorker(ctx context.Context, s *Store, finished *atomic.Int64) {
 	for {
-		work, err := s.Take(ctx, 32, 1<<20, time.Minute)
+		work, err := s.Take(ctx, dedup.Want{Tasks: 32, Bytes: 1 << 20, Lease: time.Minute})
 		if err != nil {
 			return
 		}

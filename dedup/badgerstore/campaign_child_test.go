@@ -216,7 +216,7 @@ func (c *campaignChild) hold(ctx context.Context) {
 // work takes tasks and ends each as its event requires.
 func (c *campaignChild) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		work, err := c.store.Take(ctx, 16, 4<<20, time.Minute)
+		work, err := c.store.Take(ctx, dedup.Want{Tasks: 16, Bytes: 4 << 20, Lease: time.Minute})
 		if err != nil {
 			if c.over(ctx, err) {
 				return

@@ -29,7 +29,7 @@ func assorted(t *testing.T) *Store {
 		c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: fmt.Sprint(i)}}
 		mustClaim(t, s, c, dedup.New)
 	}
-	work, err := s.Take(ctx, 3, 1<<30, time.Hour)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 3, Bytes: 1 << 30, Lease: time.Hour})
 	if err != nil || len(work) != 3 {
 		t.Fatal(len(work), err)
 	}
@@ -300,7 +300,7 @@ func TestATaskWithADamagedBodyIsADeadLetter(t *testing.T) {
 	spoil(t, s, record.HashOf(c.Key).ChunkKey(s.boot<<32|uint64(s.largeBodies.Load()), 1))
 	var ran []string
 	for len(ran) == 0 {
-		work, err := s.Take(ctx, 1, 1, time.Minute)
+		work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func TestATaskThatWaitsIsTakenAlthoughTheClockWasSetBack(t *testing.T) {
 	mustClaim(t, s, claimOf("a"), dedup.New)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestATaskThatWaitsIsTakenAlthoughTheClockWasSetBack(t *testing.T) {
 	}
 	taken := make(chan error, 1)
 	go func() {
-		_, err := s.Take(ctx, 1, 1<<20, time.Minute)
+		_, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 		taken <- err
 	}()
 	<-clock.Asked() // the committer sleeps until the task is due
@@ -76,7 +76,7 @@ func TestTasksDoNotWaitForAClockThatWasSetBackBetweenTwoProcesses(t *testing.T) 
 	for _, id := range []string{"soon", "later"} {
 		mustClaim(t, s, claimOf(id), dedup.New)
 	}
-	work, err := s.Take(ctx, 2, 1<<20, time.Minute)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 2, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil || len(work) != 2 {
 		t.Fatal(len(work), err)
 	}
@@ -109,7 +109,8 @@ func TestTasksDoNotWaitForAClockThatWasSetBackBetweenTwoProcesses(t *testing.T) 
 		}
 	}
 	clock.Advance(time.Second)
-	if work, err = s.Take(ctx, 2, 1<<20, time.Minute); err != nil || len(work) != 1 || work[0].Record.Key.ID != "soon" {
+	work, err = s.Take(ctx, dedup.Want{Tasks: 2, Bytes: 1 << 20, Lease: time.Minute})
+	if err != nil || len(work) != 1 || work[0].Record.Key.ID != "soon" {
 		t.Errorf("%d tasks, %v", len(work), err)
 	}
 }

@@ -82,7 +82,7 @@ func TestATaskOfFormat4GetsAHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		work, err := s.Take(t.Context(), 1, 1<<30, time.Minute)
+		work, err := s.Take(t.Context(), dedup.Want{Tasks: 1, Bytes: 1 << 30, Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -145,7 +145,7 @@ func TestADamagedTaskDoesNotStopTheOthers(t *testing.T) {
 	mustClaim(t, s, claimOf("good"), dedup.New)
 	spoil(t, s, record.HashOf(bad.Key).Key(record.FamilyEvent))
 	for range 2 {
-		work, err := s.Take(context.Background(), 1, 1<<20, time.Minute)
+		work, err := s.Take(context.Background(), dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 		if err != nil || work[0].Record.Key.ID != "good" {
 			t.Fatalf("Take: %v, %v", work, err)
 		}

@@ -38,7 +38,7 @@ func ExampleOpen() {
 		}
 		fmt.Println(decisions[0].Verdict)
 	}
-	work, err := store.Take(ctx, 1, 1<<20, time.Minute)
+	work, err := store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}

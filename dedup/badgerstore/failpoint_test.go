@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
@@ -92,7 +93,7 @@ func handlerMain() bool {
 			fmt.Println(err)
 		}
 	}()
-	work, err := s.Take(context.Background(), 1, 1<<20, time.Minute)
+	work, err := s.Take(context.Background(), dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil {
 		fmt.Println(err)
 		return true

@@ -57,13 +57,13 @@ func TestAFailedCommitEndsTheStore(t *testing.T) {
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
 	before := mustClaim(t, s, claimOf("before"), dedup.New)
-	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	taken := make(chan error, 1)
 	go func() {
-		_, err := s.Take(ctx, 1, 1<<20, time.Minute)
+		_, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 		taken <- err
 	}()
 	broken.Store(true)
@@ -99,7 +99,7 @@ func TestALowDiskRefusesNewEventsAndFinishesTheOthers(t *testing.T) {
 	}
 	unavailable(t, s.Health(ctx), "disk low")
 	mustClaim(t, s, claimOf("a"), dedup.Known)
-	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil {
 		t.Fatalf("Take on a low disk: %v", err)
 	}
@@ -110,13 +110,14 @@ func TestALowDiskRefusesNewEventsAndFinishesTheOthers(t *testing.T) {
 	fs.leave(s, 3*memTable-1)
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if _, err := s.Take(short, 1, 1<<20, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+	_, err = s.Take(short, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Take on a full disk: %v, want it to wait", err)
 	}
 	commits := commitsOf(t, s)
 	waits := make(chan error, 1)
 	go func() {
-		_, err := s.Take(ctx, 1, 1<<20, time.Minute)
+		_, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 		waits <- err
 	}()
 	mustClaim(t, s, claimOf("a"), dedup.Known)
@@ -140,7 +141,7 @@ func TestFinishOnAFullDiskIsRefusedAndTheLeaseStays(t *testing.T) {
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
 	mustClaim(t, s, claimOf("a"), dedup.New)
-	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -434,7 +435,7 @@ func TestCloseWakesBlockedTakes(t *testing.T) {
 	errs := make(chan error, 3)
 	for range cap(errs) {
 		go func() {
-			_, err := s.Take(context.Background(), 1, 1, time.Minute)
+			_, err := s.Take(context.Background(), dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Minute})
 			errs <- err
 		}()
 	}

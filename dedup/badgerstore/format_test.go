@@ -278,7 +278,7 @@ func fillGolden(t *testing.T, s *Store, clock *deduptest.Clock) (g golden) {
 	held("held")
 	claim("dropped", func(c *dedup.Claim) { c.DropBody = true })
 	claim("running", func(c *dedup.Claim) { c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "second", Lane: "lane"}) })
-	work, err := s.Take(ctx, 2, 1<<20, time.Hour)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 2, Bytes: 1 << 20, Lease: time.Hour})
 	if err != nil || len(work) != 2 || work[0].Record.Key.ID != "dropped" {
 		t.Fatal(len(work), err)
 	}

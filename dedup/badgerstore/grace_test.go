@@ -44,7 +44,7 @@ func (p *paused) given(t *testing.T) (dedup.Work, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	work, err := p.Take(ctx, 1, 1<<20, 30*time.Second)
+	work, err := p.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: 30 * time.Second})
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}

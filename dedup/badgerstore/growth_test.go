@@ -160,7 +160,7 @@ func (o *fillOp) apply(b *batch) error {
 // growthWork finishes a number of tasks, and without one all until ctx ends.
 func growthWork(ctx context.Context, tb testing.TB, s *Store, tasks int) {
 	for left := tasks; left > 0 || tasks == 0; {
-		work, err := s.Take(ctx, 512, 4<<20, time.Minute)
+		work, err := s.Take(ctx, dedup.Want{Tasks: 512, Bytes: 4 << 20, Lease: time.Minute})
 		if err != nil {
 			if ctx.Err() == nil {
 				tb.Error(err)

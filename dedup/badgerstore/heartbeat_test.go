@@ -131,13 +131,13 @@ func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
 	d := openStuck(t)
 	ctx := context.Background()
 	mustClaim(t, d.Store, claimOf("a"), dedup.New)
-	work, err := d.Take(ctx, 1, 1<<20, time.Hour)
+	work, err := d.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	taken := make(chan error, 1)
 	go func() {
-		_, err := d.Take(ctx, 1, 1<<20, time.Hour)
+		_, err := d.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Hour})
 		taken <- err
 	}()
 	claimed, release := d.hang(claimOf("slow"))

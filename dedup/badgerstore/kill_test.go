@@ -94,7 +94,7 @@ func (c *killChild) claim(n int) {
 
 func (c *killChild) work() {
 	for {
-		work, err := c.store.Take(context.Background(), 16, 1<<20, time.Minute)
+		work, err := c.store.Take(context.Background(), dedup.Want{Tasks: 16, Bytes: 1 << 20, Lease: time.Minute})
 		if err != nil {
 			c.tell("error %v", err)
 			return

@@ -28,7 +28,7 @@ func TestLanesKeepTheirOrderOverARestartThatInterrupts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	heads, err := s.Take(t.Context(), 10, 1<<20, time.Minute)
+	heads, err := s.Take(t.Context(), dedup.Want{Tasks: 10, Bytes: 1 << 20, Lease: time.Minute})
 	if err != nil || len(heads) != 2 {
 		t.Fatalf("%d heads, %v", len(heads), err)
 	}
@@ -40,7 +40,7 @@ func TestLanesKeepTheirOrderOverARestartThatInterrupts(t *testing.T) {
 	var got []string
 	for len(got) < 6 {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		work, err := s.Take(ctx, 10, 1<<20, time.Minute)
+		work, err := s.Take(ctx, dedup.Want{Tasks: 10, Bytes: 1 << 20, Lease: time.Minute})
 		cancel()
 		if err != nil {
 			t.Fatalf("after %v: %v", got, err)

@@ -77,7 +77,7 @@ func TestLargeBodiesAreKept(t *testing.T) {
 		t.Errorf("duplicates left %d chunks", n-before)
 	}
 	for i := range sizes {
-		work, err := s.Take(ctx, 1, 1, time.Minute)
+		work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -120,7 +120,7 @@ func TestAStartReadsNoEvents(t *testing.T) {
 		}
 		cancel()
 	}()
-	work, err := again.Take(ctx, 1, 1<<20, time.Minute)
+	work, err := again.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 	if len(work) > 0 || again.Degraded() == nil {
 		t.Errorf("%d damaged tasks were given out, %v", len(work), err)
 	}

@@ -13,9 +13,7 @@ import (
 
 type takeOp struct {
 	ticket
-	n     int
-	room  int64
-	lease time.Duration
+	want  dedup.Want
 	work  []dedup.Work
 	rows  []*row
 	state atomic.Int32 // takeWaits, takeServed or takeGone
@@ -62,7 +60,7 @@ func (o *takeOp) apply(*batch) error { return nil }
 // serve assigns due tasks to a Take. It reports whether there were any.
 func (b *batch) serve(o *takeOp) bool {
 	for {
-		items := b.c.tasks.Take(b.now, o.n, o.room, b.now.Add(o.lease))
+		items := b.c.tasks.Take(b.now, o.want.Tasks, o.want.Bytes, b.now.Add(o.want.Lease))
 		if len(items) == 0 {
 			return len(o.work) > 0
 		}
@@ -92,11 +90,11 @@ func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 		b.c.tasks.Extend(it.Seq, task, b.c.grace.until)
 		return nil
 	}
-	b.c.grace.note(o.lease)
+	b.c.grace.note(o.want.Lease)
 	next := r.edit()
 	next.rec.Recover(task, b.now, 0)
 	b.token++
-	l := next.rec.Start(task, b.token, b.now, o.lease)
+	l := next.rec.Start(task, b.token, b.now, o.want.Lease)
 	rec, err := next.hand()
 	if err != nil {
 		return err

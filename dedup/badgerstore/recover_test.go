@@ -30,7 +30,7 @@ func TestAnInterruptedTaskHasUsedItsAttemptAndWaits(t *testing.T) {
 	held := claimOf("held")
 	held.Hold, held.Lease, held.Response = true, time.Hour, dedup.Response{}
 	mustClaim(t, s, held, dedup.New)
-	work, err := s.Take(ctx, 1, 1<<20, time.Hour)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestAnInterruptedTaskHasUsedItsAttemptAndWaits(t *testing.T) {
 		t.Errorf("Finish with the lease of another life: %v", err)
 	}
 	clock.Advance(time.Minute)
-	next, err := again.Take(ctx, 1, 1<<20, time.Hour)
+	next, err := again.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Hour})
 	if err != nil || next[0].Task().Attempt != 2 {
 		t.Fatalf("second attempt: %v, %v", next, err)
 	}
@@ -81,7 +81,7 @@ func TestThousandsOfInterruptedTasksAreRecovered(t *testing.T) {
 		}
 	}
 	for taken := 0; taken < n; {
-		work, err := s.Take(ctx, n, 1<<30, time.Hour)
+		work, err := s.Take(ctx, dedup.Want{Tasks: n, Bytes: 1 << 30, Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestTheStatisticsSurviveARestart(t *testing.T) {
 	for i := range 6 {
 		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
 	}
-	work, err := s.Take(ctx, 4, 1<<20, time.Hour)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 4, Bytes: 1 << 20, Lease: time.Hour})
 	if err != nil || len(work) != 4 {
 		t.Fatal(work, err)
 	}
@@ -222,7 +222,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 		c := claimOf(id)
 		c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: id}}
 		event := mustClaim(t, s, c, dedup.New).Record.Event
-		work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+		work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
 		if err != nil || work[0].Record.Event != event {
 			t.Fatal(work, err)
 		}
@@ -273,7 +273,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	if _, err := s.Reopen(ctx, deadLetter); err != nil {
 		t.Fatal(err)
 	}
-	work, err := s.Take(ctx, 10, 1<<20, time.Hour)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 10, Bytes: 1 << 20, Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +305,7 @@ func TestAnOlderGenerationSurvivesARestart(t *testing.T) {
 	ctx := context.Background()
 	c := largeClaim("a", 2*record.ChunkSize)
 	first := mustClaim(t, s, c, dedup.New).Record.Event
-	work, err := s.Take(ctx, 1, 1, time.Minute)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

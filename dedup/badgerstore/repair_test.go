@@ -181,7 +181,7 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 					t.Errorf("Reopen without a payload: %v", err)
 				}
 			}
-			work, err := s.Take(ctx, 9, 1<<20, time.Minute)
+			work, err := s.Take(ctx, dedup.Want{Tasks: 9, Bytes: 1 << 20, Lease: time.Minute})
 			if err != nil || len(work) != 1 || work[0].Record.Event != good {
 				t.Errorf("work: %v, %v", work, err)
 			}

@@ -55,7 +55,7 @@ func left(t *testing.T, s *Store, crashed bool) (dir string) {
 // finishNext takes the next n tasks and finishes all with the same result.
 func finishNext(t *testing.T, s *Store, n int, res dedup.Result) {
 	t.Helper()
-	work, err := s.Take(context.Background(), n, 1<<30, time.Minute)
+	work, err := s.Take(context.Background(), dedup.Want{Tasks: n, Bytes: 1 << 30, Lease: time.Minute})
 	if err != nil || len(work) != n {
 		t.Fatalf("%d tasks, want %d: %v", len(work), n, err)
 	}

@@ -84,7 +84,7 @@ func fillStore(b *testing.B, s *Store, events, body int) {
 func finishEverything(b *testing.B, s *Store, events int) {
 	b.Helper()
 	for left := events; left > 0; {
-		work, err := s.Take(context.Background(), 512, 4<<20, time.Minute)
+		work, err := s.Take(context.Background(), dedup.Want{Tasks: 512, Bytes: 4 << 20, Lease: time.Minute})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -319,7 +319,7 @@ func TestACensusFollowsWhatHappens(t *testing.T) {
 	check("purged", s)
 	mustClaim(t, s, largeClaim("large", 2*record.ChunkSize), dedup.New)
 	check("a large body", s)
-	work, err := s.Take(t.Context(), 1, 1<<30, time.Minute)
+	work, err := s.Take(t.Context(), dedup.Want{Tasks: 1, Bytes: 1 << 30, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,12 @@ import (
 )
 
 // Take implements [dedup.Store].
-func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]dedup.Work, error) {
-	if n <= 0 || lease <= 0 {
-		return nil, fmt.Errorf("%w: take of %d tasks for %v", dedup.ErrInvalid, n, lease)
-	}
-	if err := cmp.Or(s.usable(), ctx.Err()); err != nil {
+func (s *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error) {
+	if err := cmp.Or(want.Check(), s.usable(), ctx.Err()); err != nil {
 		return nil, err
 	}
-	o := &takeOp{n: min(n, batchOps), room: bytes, lease: lease, ticket: ticket{done: make(chan struct{}, 1)}}
+	want.Tasks = min(want.Tasks, batchOps)
+	o := &takeOp{want: want, ticket: ticket{done: make(chan struct{}, 1)}}
 	if err := s.queue.push(o); err != nil {
 		return nil, err
 	}
@@ -31,7 +29,7 @@ func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duratio
 	}
 	out := s.bodies(o)
 	if len(out) == 0 && len(o.work) > 0 { // all of it was damaged
-		return s.Take(ctx, n, bytes, lease)
+		return s.Take(ctx, want)
 	}
 	return out, nil
 }

@@ -128,7 +128,7 @@ func change(t *testing.T, s *Store, round int) {
 			}
 		}
 	}
-	if _, err := s.Take(t.Context(), 3, 1<<30, time.Hour); err != nil || dead < 5 {
+	if _, err := s.Take(t.Context(), dedup.Want{Tasks: 3, Bytes: 1 << 30, Lease: time.Hour}); err != nil || dead < 5 {
 		t.Fatal(dead, err)
 	}
 	for i := range 5 {

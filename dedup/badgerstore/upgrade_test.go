@@ -67,7 +67,7 @@ func TestValuesOfVersion1AreRewritten(t *testing.T) {
 		_, _ = s.RunNow(ctx, r.Event) // waiting ones
 		_, _ = s.Reopen(ctx, r.Event) // dead ones
 	}
-	work, err := s.Take(ctx, 20, 1<<30, time.Minute)
+	work, err := s.Take(ctx, dedup.Want{Tasks: 20, Bytes: 1 << 30, Lease: time.Minute})
 	if err != nil || len(work) < 5 {
 		t.Fatal(len(work), err)
 	}

@@ -14,8 +14,11 @@ var closeChecks = []check{
 		event, w := x.started(delivery("a"))
 		x.close()
 		for name, call := range map[string]func() error{
-			"Claim":  func() error { _, err := x.store.Claim(x.ctx, delivery("b")); return err },
-			"Take":   func() error { _, err := x.store.Take(x.ctx, 1, 1, minute); return err },
+			"Claim": func() error { _, err := x.store.Claim(x.ctx, delivery("b")); return err },
+			"Take": func() error {
+				_, err := x.store.Take(x.ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: minute})
+				return err
+			},
 			"Extend": func() error { return x.store.Extend(x.ctx, w.Lease, minute) },
 			"Finish": func() error { return x.store.Finish(x.ctx, w.Lease, done()) },
 			"Get":    func() error { _, err := x.store.Get(x.ctx, event); return err },
@@ -44,7 +47,7 @@ var closeChecks = []check{
 				x.close()
 				return dedup.ErrClosed
 			}
-			_, err := x.store.Take(ctx, 1, 1, minute)
+			_, err := x.store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: minute})
 			return err
 		}) {
 			x.fails(err, dedup.ErrClosed, "Take that was blocked while the store closed")

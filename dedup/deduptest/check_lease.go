@@ -93,7 +93,7 @@ var leaseChecks = []check{
 		x.finish(first.Lease, answer(200, "first"))
 		x.advance(hour)
 		second := x.want(dedup.New, c)
-		if second.Lease.Event == first.Lease.Event || second.Lease.Token <= first.Lease.Token {
+		if second.Lease.Event == first.Lease.Event || second.Lease.Token == first.Lease.Token {
 			x.Errorf("second lease %+v, first %+v", second.Lease, first.Lease)
 		}
 		x.lost(first.Lease, "the event was accepted again after its window")
@@ -120,21 +120,24 @@ var leaseChecks = []check{
 		x.finish(first.Lease, done())
 		x.finish(second.Lease, dead())
 	}},
-	{"TokensOnlyGrow", func(x *rig) {
-		var last dedup.Lease
-		grows := func(l dedup.Lease) {
+	{"ATokenIsUsedOnceAndThoseOfATaskGrow", func(x *rig) {
+		used := map[uint64]bool{}
+		fresh := func(l dedup.Lease) dedup.Lease {
 			x.Helper()
-			x.newer(l, last)
-			last = l
+			if used[l.Token] || l.Token == 0 {
+				x.Errorf("token %d is used twice", l.Token)
+			}
+			used[l.Token] = true
+			return l
 		}
 		for _, id := range []string{"a", "b", "c"} {
 			_, w := x.started(delivery(id))
-			grows(w.Lease)
-			x.finish(w.Lease, retry(0))
+			first := fresh(w.Lease)
+			x.finish(first, retry(0))
 			w = x.take()
-			grows(w.Lease)
+			x.newer(fresh(w.Lease), first)
 			x.finish(w.Lease, done())
-			grows(x.want(dedup.New, held("held "+id)).Lease)
+			fresh(x.want(dedup.New, held("held "+id)).Lease)
 		}
 	}},
 }

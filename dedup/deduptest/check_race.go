@@ -325,7 +325,7 @@ func (x *rig) work(workers, tasks int, handle func(dedup.Work) dedup.Result) {
 	left := tasks
 	for _, err := range together(workers, func(int) error {
 		for {
-			ws, err := x.store.Take(ctx, 3, 1<<20, hour)
+			ws, err := x.store.Take(ctx, dedup.Want{Tasks: 3, Bytes: 1 << 20, Lease: hour})
 			if err != nil {
 				return err
 			}

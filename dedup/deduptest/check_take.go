@@ -182,12 +182,12 @@ var takeChecks = []check{
 		ctx, cancel := context.WithCancel(x.ctx)
 		failed := make(chan error, 1)
 		go func() {
-			_, err := x.store.Take(ctx, 1, 1, minute)
+			_, err := x.store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: minute})
 			failed <- err
 		}()
 		cancel()
 		x.fails(<-failed, context.Canceled, "Take after its context ended")
-		_, err := x.store.Take(ctx, 1, 1, minute)
+		_, err := x.store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: minute})
 		x.fails(err, context.Canceled, "Take with a cancelled context")
 		x.accept(delivery("a")) // the Takes that ended took nothing
 		x.attempt(x.take(), 1)
@@ -195,9 +195,9 @@ var takeChecks = []check{
 	{"ArgumentsThatAreNotPositiveAreInvalid", func(x *rig) {
 		x.accept(delivery("a"))
 		for _, bad := range []int{0, -1} {
-			_, err := x.store.Take(x.ctx, bad, 1, minute)
+			_, err := x.store.Take(x.ctx, dedup.Want{Tasks: bad, Bytes: 1, Lease: minute})
 			x.fails(err, dedup.ErrInvalid, "Take of no tasks")
-			_, err = x.store.Take(x.ctx, 1, 1, time.Duration(bad))
+			_, err = x.store.Take(x.ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Duration(bad)})
 			x.fails(err, dedup.ErrInvalid, "Take without a lease")
 		}
 		lease := x.take().Lease

@@ -16,7 +16,6 @@ type model struct {
 	now    time.Time
 	events []*modelEvent             // in the order of acceptance
 	owners map[dedup.Key]*modelEvent // the last to claim an alias
-	token  uint64                    // the largest so far
 	leases []dedup.Lease             // all leases ever given
 	began  time.Time                 // when the store was new
 	traces map[dedup.Key]*modelTrace // of every remembered key
@@ -303,9 +302,15 @@ func (m *model) start(e *modelEvent, i int, d time.Duration, lease dedup.Lease) 
 	}
 	t.State, t.Until, t.Token = dedup.Running, m.now.Add(d), lease.Token
 	t.Attempt++
-	m.token = max(m.token, lease.Token)
 	m.leases = append(m.leases, lease)
 	m.settle(e)
+}
+
+// fresh reports whether a token may be that of a new lease of a task: it was never used, and is
+// larger than those of the task before.
+func (m *model) fresh(token uint64, last uint64) bool {
+	used := func(l dedup.Lease) bool { return l.Token == token }
+	return token > last && !slices.ContainsFunc(m.leases, used)
 }
 
 // holder returns the task of a lease if the lease is its newest.

@@ -145,7 +145,7 @@ func (x *rig) takeUpTo(n int, bytes int64, lease time.Duration) []dedup.Work {
 	x.Helper()
 	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	defer cancel()
-	ws, err := x.store.Take(ctx, n, bytes, lease)
+	ws, err := x.store.Take(ctx, dedup.Want{Tasks: n, Bytes: bytes, Lease: lease})
 	x.must(err, "Take with work due")
 	if len(ws) == 0 || len(ws) > n {
 		x.Fatalf("Take of up to %d: %d tasks", n, len(ws))
@@ -201,11 +201,19 @@ func (x *rig) purge(event string) {
 	x.fails(x.store.Purge(x.ctx, event), dedup.ErrNotFound, "second Purge")
 }
 
-func (x *rig) stats() dedup.Stats {
+// stats waits until the counts of the store, which may be a second old, are as wanted.
+func (x *rig) stats(what string, wanted func(dedup.Stats) bool) dedup.Stats {
 	x.Helper()
-	s, err := x.store.Stats(x.ctx)
-	x.must(err, "Stats")
-	return s
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		s, err := x.store.Stats(x.ctx)
+		x.must(err, "Stats")
+		if wanted(s) {
+			return s
+		}
+		if time.Now().After(end) {
+			x.Fatalf("%s: %+v", what, s)
+		}
+	}
 }
 
 // waiting starts a Take while nothing is due, and returns a function that waits for its result.
@@ -218,7 +226,7 @@ func (x *rig) waiting() func() dedup.Work {
 	got := make(chan result, 1)
 	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	go func() {
-		ws, err := x.store.Take(ctx, 1, 1<<30, minute)
+		ws, err := x.store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 30, Lease: minute})
 		got <- result{ws, err}
 	}()
 	time.Sleep(5 * time.Millisecond) // it is probably blocked; if not, the check is still valid

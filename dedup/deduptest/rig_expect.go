@@ -100,7 +100,7 @@ func (x *rig) idle(why string) {
 	x.Helper()
 	ctx, cancel := context.WithTimeout(x.ctx, 20*time.Millisecond)
 	defer cancel()
-	ws, err := x.store.Take(ctx, 1, 1<<30, minute)
+	ws, err := x.store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 30, Lease: minute})
 	if err == nil {
 		x.Fatalf("Take returned work although %s: %d tasks, %v", why, len(ws), ws)
 	}
@@ -239,6 +239,15 @@ func (x *rig) wakes(next func() dedup.Work, event string) {
 	if w := next(); w.Record.Event != event {
 		x.Fatalf("the waiting Take returned %s, want event %s", text(w.Record), event)
 	}
+}
+
+// counts waits until the store counts these tasks and acceptances. Other counts may be estimates.
+func (x *rig) counts(what string, want dedup.Stats) dedup.Stats {
+	x.Helper()
+	return x.stats(what, func(s dedup.Stats) bool {
+		return s.Pending == want.Pending && s.Running == want.Running && s.Dead == want.Dead &&
+			s.Accepted == want.Accepted && (want.Pending+want.Running > 0 || s.Backlog == 0)
+	})
 }
 
 // generationsAre requires that the records of a key have exactly these generations, in

@@ -190,7 +190,7 @@ func (r *Recorder) take(ctx context.Context, client int) (dedup.Lease, string, e
 	short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 	defer cancel()
 	o := r.begin(client, Call{Take: true})
-	ws, err := r.Store.Take(short, 1, 1, time.Hour)
+	ws, err := r.Store.Take(short, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Hour})
 	if errors.Is(err, context.DeadlineExceeded) {
 		o.Void, o.Ended = true, r.Now()
 		r.Note(o)
