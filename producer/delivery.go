@@ -37,8 +37,8 @@ type Item struct {
 	Type string
 	// Body is the event's own bytes.
 	Body []byte
-	// FromForm means that Body is the JSON in a form ([Producer.FormMember]). Set by
-	// [Producer.Items].
+	// FromForm means that Body is the JSON in a form ([Producer.FormMember]), which is stored as
+	// received. Set by [Producer.Items].
 	FromForm bool
 	// Attributes are facts about the event. Do not change the map: several readers may share it.
 	Attributes map[string]string
@@ -64,7 +64,7 @@ func (d *Delivery) JSON() ([]byte, error) {
 // producer's FormMember.
 func (d *Delivery) document() *document {
 	if !d.doc.isRead || !sameMemory(d.doc.given, d.Body) {
-		text, fromForm := formValue(d.Body, d.formMember)
+		text, fromForm := FormValue(d.Body, d.formMember)
 		if !fromForm {
 			text = d.Body
 		}
@@ -85,9 +85,10 @@ func (d *Delivery) event() (text []byte, fromForm bool) {
 	return d.Body, false
 }
 
-// formValue returns the decoded value of a form with this one member. Only the body decides what
-// is read, because a signature of the body does not cover its Content-Type.
-func formValue(body []byte, member string) ([]byte, bool) {
+// FormValue returns the decoded value of a form with this one member; false for any other body,
+// and for an empty name. Only the body decides what is read, because a signature of the body does
+// not cover its Content-Type.
+func FormValue(body []byte, member string) ([]byte, bool) {
 	name, value, _ := bytes.Cut(body, []byte("="))
 	if member == "" || string(name) != member || bytes.ContainsAny(value, "&;") {
 		return nil, false

@@ -105,9 +105,9 @@ type Producer struct {
 	// Defaults to the body as received.
 	Payload func(*Delivery) ([]byte, error)
 	// FormMember is the only member of an application/x-www-form-urlencoded body that holds the
-	// event as JSON, such as "payload". Extractors of JSON, handlers and the store then read this
-	// JSON; digests of the body are those of the form. Other bodies are read as they are. Defaults
-	// to none.
+	// event as JSON, such as "payload". Extractors of JSON and the Data of handlers then come from
+	// this JSON; the form is stored, and digests of the body are those of the form. Other bodies
+	// are read as they are. Defaults to none.
 	FormMember string
 	// Key extracts the idempotency identifier. Required, unless Split is set.
 	Key Extractor

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"runtime"
 	"strings"
@@ -80,11 +79,17 @@ func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 		KeyField: ev.KeyField, Method: ev.Method, Target: ev.Target, Header: ev.Header,
 		SignedFields: ev.SignedFields, SignatureLabel: ev.SignatureLabel,
 		Source: ev.Source, Subject: ev.Subject, Time: ev.Time,
-		Extensions: ev.Extensions, Attributes: ev.Attributes, Body: ev.Body,
+		Extensions: ev.Extensions, Attributes: ev.Attributes, Body: ev.Body, FormMember: ev.FormMember,
 	}
+	media := ev.Header.Get("Content-Type")
 	plain, err := decodedBody(ev.Header, ev.Body, maxPlain)
+	if _, asForm := any(typed.Data).(url.Values); err == nil && !asForm {
+		if event, ok := producer.FormValue(plain, ev.FormMember); ok {
+			media, plain = "application/json", event
+		}
+	}
 	if err == nil {
-		err = decodeInto(&typed.Data, ev.Header, plain, decode)
+		err = decodeInto(&typed.Data, media, plain, decode)
 	}
 	if err != nil {
 		return typed, &undecodable{reason{"payload is not a " + fmt.Sprintf("%T", (*T)(nil))[1:], err}}
@@ -94,7 +99,7 @@ func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 
 // decodeInto decodes a body without its coding. It does not let to escape, which would move the
 // whole event to the heap.
-func decodeInto[T any](to *T, header http.Header, body []byte, decode decodeFunc) error {
+func decodeInto[T any](to *T, contentType string, body []byte, decode decodeFunc) error {
 	switch to := any(to).(type) {
 	case *[]byte:
 		*to = body
@@ -107,7 +112,7 @@ func decodeInto[T any](to *T, header http.Header, body []byte, decode decodeFunc
 		*to = form
 		return err
 	}
-	contentType, body, err := producer.CloudEventData(header.Get("Content-Type"), body)
+	contentType, body, err := producer.CloudEventData(contentType, body)
 	if err != nil {
 		return err
 	}

@@ -76,9 +76,6 @@ func (d *delivery) entries() []entry {
 		delete(base.Header, "Content-Encoding")
 		setItemType(base.Header)
 	}
-	if d.fromForm() {
-		base.Header["Content-Type"] = []string{"application/json"}
-	}
 	if raw, ok := d.ep.p.Key.(producer.RawExtractor); ok && d.ep.p.Split == nil {
 		base.KeyField = raw.Raw(&d.Delivery)
 	}
@@ -92,22 +89,24 @@ func (d *delivery) entries() []entry {
 // extractsBody reports whether only a part of the body is stored, an item of a batch or the
 // content of an envelope, to which Content-Encoding does not apply.
 func (d *delivery) extractsBody() bool {
-	return d.ep.p.Split != nil || d.ep.p.Payload != nil || d.fromForm()
+	return d.ep.p.Split != nil || d.ep.p.Payload != nil
 }
-
-// fromForm reports whether the event is the JSON in a form.
-func (d *delivery) fromForm() bool { return len(d.items) == 1 && d.items[0].FromForm }
 
 // fill sets the entry of an item.
 func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup.Payload) {
 	p := &d.ep.p
 	key.ID = it.ID
-	kept := it
+	kept, form := it, ""
+	payload.Type, payload.Body = it.Type, it.Body
 	if !d.extractsBody() {
-		kept.Body = d.received // stored and compared as received
+		payload.Body = d.received
 	}
-	payload.Type, payload.Body = it.Type, kept.Body
-	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody())
+	if it.FromForm { // the JSON in it is compared
+		form = p.FormMember
+	} else {
+		kept.Body = payload.Body
+	}
+	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody(), form)
 	e.claim = dedup.Claim{
 		Key: key, Aliases: d.aliases(e.parts.aliases[:0], key), Payload: payload,
 		Window: p.Window, DropBody: p.DropBody, Note: it.Note,

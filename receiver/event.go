@@ -59,7 +59,11 @@ type Event[T any] struct {
 	Attributes map[string]string
 	// Body is the payload as received, with the content coding in its Content-Encoding.
 	Body []byte
-	// Data is the decoded payload, without a content coding.
+	// FormMember is the member of a form (application/x-www-form-urlencoded) that holds the event
+	// as JSON, where Body is such a form ([producer.Producer.FormMember]); else empty.
+	FormMember string
+	// Data is the decoded payload, without a content coding. Of a form with a FormMember it is the
+	// JSON in it, for every T but url.Values.
 	Data T
 }
 
@@ -107,22 +111,26 @@ func (ev *Event[T]) describe() {
 	}
 }
 
-// The attributes that record what verification proved. The first is an attribute for handlers,
-// the others become [Event.SignedFields] and [Event.SignatureLabel]. No attribute of a
-// CloudEvent can have their names, and attributes that an event brings under them are dropped.
+// The attributes that record what verification proved, and what the body is. The first is an
+// attribute for handlers, the others become [Event.SignedFields], [Event.SignatureLabel] and
+// [Event.FormMember]. No attribute of a CloudEvent can have their names, and attributes that an
+// event brings under them are dropped.
 const (
 	keyIDAttribute  = "keyid"           // the key that signed
 	signedAttribute = "signed_fields"   // the header fields whose values were signed, comma-separated
 	labelAttribute  = "signature_label" // the label of the signature (RFC 9421)
+	formAttribute   = "form_member"     // the only member of a form, which holds the event as JSON
 )
 
 // withProof returns the attributes of an event, with what verification proved. whole
-// means that header and body are stored as received, so the signature is about them.
-func withProof(read map[string]string, id verify.Identity, whole bool) map[string]string {
+// means that header and body are stored as received, so the signature is about them. form is the
+// member of a form, if the body is one.
+func withProof(read map[string]string, id verify.Identity, whole bool, form string) map[string]string {
 	proof := [...][2]string{
 		{keyIDAttribute, id.KeyID},
 		{signedAttribute, signedFields(id.Covered)},
 		{labelAttribute, id.Label},
+		{formAttribute, form},
 	}
 	if !whole {
 		proof[2][1] = ""
@@ -152,11 +160,12 @@ func signedFields(covered []string) string {
 // extractProof moves what verification proved from the attributes to fields of the event. It
 // copies the attributes, which may be those of the producer's description.
 func (ev *Event[T]) extractProof() {
-	signed, label := ev.Attributes[signedAttribute], ev.Attributes[labelAttribute]
+	signed, label, form := ev.Attributes[signedAttribute], ev.Attributes[labelAttribute], ev.Attributes[formAttribute]
 	ev.Attributes = maps.Clone(ev.Attributes)
 	delete(ev.Attributes, signedAttribute)
 	delete(ev.Attributes, labelAttribute)
-	ev.SignatureLabel = label
+	delete(ev.Attributes, formAttribute)
+	ev.SignatureLabel, ev.FormMember = label, form
 	if signed != "" {
 		ev.SignedFields = strings.Split(signed, ",")
 	}

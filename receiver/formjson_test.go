@@ -23,9 +23,9 @@ func TestHandlersGetTheJSONInAForm(t *testing.T) {
 	const media, text = "application/x-www-form-urlencoded", `{"ref":"refs/heads/a&b=c;d","action":"opened"}`
 	h.expect(form(text, "d1", media), 200, false)
 	ev := h.awaited()
-	if string(ev.Body) != text || ev.Header.Get("Content-Type") != "application/json" ||
-		ev.Attributes["action"] != "opened" {
-		t.Errorf("the handler got %s of type %v, %v", ev.Body, ev.Header["Content-Type"], ev.Attributes)
+	if string(ev.Data) != text || string(ev.Body) != "payload="+url.QueryEscape(text) || ev.FormMember != "payload" ||
+		ev.Header.Get("Content-Type") != media || len(ev.Attributes) != 1 || ev.Attributes["action"] != "opened" {
+		t.Errorf("the handler got %s in %s of type %v, %v", ev.Data, ev.Body, ev.Header["Content-Type"], ev.Attributes)
 	}
 	var body struct{ Ref string }
 	if err := json.Unmarshal(ev.Data, &body); err != nil || body.Ref != "refs/heads/a&b=c;d" {

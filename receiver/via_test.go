@@ -63,7 +63,8 @@ func TestHandlersSeeWhatWasSigned(t *testing.T) {
 
 func TestProofIsNotReadFromTheEvent(t *testing.T) {
 	t.Parallel()
-	read := map[string]string{"keyid": "mine", "signed_fields": "x-user", "signature_label": "mine", "source": "s"}
+	read := map[string]string{"keyid": "mine", "signed_fields": "x-user", "signature_label": "mine",
+		"form_member": "x", "source": "s"}
 	id := verify.Identity{KeyID: "k", Label: "sig1",
 		Covered: []string{"@method", "content-type", `x-list;key="a"`, "x-kind", "@body"}}
 	for _, tt := range []struct {
@@ -78,7 +79,7 @@ func TestProofIsNotReadFromTheEvent(t *testing.T) {
 		{read, verify.Identity{}, true, map[string]string{"source": "s"}},
 		{nil, verify.Identity{Covered: []string{"@body"}}, true, nil},
 	} {
-		if diff := cmp.Diff(tt.want, withProof(tt.read, tt.id, tt.whole)); diff != "" {
+		if diff := cmp.Diff(tt.want, withProof(tt.read, tt.id, tt.whole, "")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}

@@ -43,11 +43,14 @@ func (h *Handler) name(kind string) string {
 }
 
 // event returns the event as the sink needs it: forward sends the body as received, the others read
-// it without its content coding.
+// it without its content coding, and of a form the JSON in it.
 func (h *Handler) event(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
 	if h.Forward == "" {
 		ev.Body = ev.Data
 		ev.Header.Del("Content-Encoding")
+		if ev.FormMember != "" {
+			ev.Header.Set("Content-Type", "application/json")
+		}
 	}
 	return ev
 }
