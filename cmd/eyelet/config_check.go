@@ -1,17 +1,12 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"io"
-	"log/slog"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
@@ -30,7 +25,11 @@ func configCheckCommand(p *program) *cobra.Command {
 	}
 	file, format := configFlag(c), outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		s, plan, err := checkSource(c.Context(), p.source(c, *file))
+		var plan *config.Plan
+		s, err := p.source(c, *file).Load()
+		if s != nil { // serverOptions reports the errors of Load with its own
+			plan, _, err = p.serverOptions(c.Context(), s)
+		}
 		result := configResult{Good: err == nil}
 		if err == nil {
 			result.File, result.Producers, result.Handlers = s.File, len(plan.Producers), len(plan.Handlers)
@@ -98,43 +97,4 @@ func printCheck(w io.Writer, result configResult, err error) error {
 		return &failure{code: exitUsage}
 	}
 	return nil
-}
-
-// checkSource checks a configuration. It continues after errors in the file, so that all are
-// reported at once.
-func checkSource(ctx context.Context, src config.Source) (*config.Settings, *config.Plan, error) {
-	s, unread := src.Load()
-	found, ok := usage.Find(unread)
-	if s == nil || unread != nil && !ok {
-		return nil, nil, unread
-	}
-	plan, err := checkConfig(ctx, s)
-	if unread == nil {
-		return s, plan, err
-	}
-	more, ok := usage.Find(err)
-	if err != nil && !ok {
-		return nil, nil, err
-	}
-	err = slices.Concat(found, more).Err()
-	if plan != nil {
-		err = errors.Join(err, plan.Close())
-	}
-	return nil, nil, err
-}
-
-// checkConfig builds what serve would serve, and loads the certificates.
-func checkConfig(ctx context.Context, c *config.Settings) (*config.Plan, error) {
-	plan, err := c.Build(ctx, config.BuildOptions{Stdout: io.Discard})
-	o, _ := portOptions(c) // its error is in err
-	o.Log = server.NewLog(io.Discard, "text", slog.LevelInfo)
-	unfit := o.CheckCertificates()
-	if len(unfit) == 0 {
-		return plan, err
-	}
-	if err == nil {
-		return nil, errors.Join(unfit.Err(), plan.Close())
-	}
-	found, _ := usage.Find(err)
-	return nil, slices.Concat(found, unfit).Err()
 }

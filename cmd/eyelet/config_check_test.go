@@ -26,10 +26,21 @@ func TestConfigCheckLoadsTheCertificate(t *testing.T) {
 		!strings.Contains(errs.String(), "log.format") {
 		t.Errorf("exit %d, standard output %q, standard error\n%s", code, out.String(), errs.String())
 	}
+	var served bytes.Buffer
+	p = &program{In: strings.NewReader(""), Out: &out, Err: &served}
+	if code := p.Run(t.Context(), "serve", "--config", file); code != exitUsage || served.String() != errs.String() {
+		t.Errorf("serve: exit %d, standard error\n%s", code, served.String())
+	}
 }
 
 // checked runs config check over a file, and returns its exit code and its output.
 func checked(t *testing.T, text string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	return overFile(t, text, append([]string{"config", "check"}, args...)...)
+}
+
+// overFile runs a command over a file, and returns its exit code and its output.
+func overFile(t *testing.T, text string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "e.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -37,12 +48,13 @@ func checked(t *testing.T, text string, args ...string) (code int, out, errs str
 	}
 	var stdout, stderr bytes.Buffer
 	p := &program{In: strings.NewReader(""), Out: &stdout, Err: &stderr}
-	code = p.Run(t.Context(), append([]string{"config", "check", "--config", file}, args...)...)
+	code = p.Run(t.Context(), append(args, "--config", file)...)
 	return code, stdout.String(), strings.ReplaceAll(stderr.String(), filepath.Dir(file)+string(filepath.Separator), "")
 }
 
 // TestConfigCheckReportsEveryMistakeAtOnce: also those that are found only when settings are built,
-// beside settings that cannot be read, and nothing that follows from those.
+// beside settings that cannot be read, and nothing that follows from those. Other commands report
+// the same.
 func TestConfigCheckReportsEveryMistakeAtOnce(t *testing.T) {
 	t.Parallel()
 	const text = `producers:
@@ -77,6 +89,11 @@ log: {format: x}
 	}
 	if diff := cmp.Diff(want, got); code != exitUsage || diff != "" {
 		t.Errorf("exit %d: %s\n%s", code, diff, errs)
+	}
+	for _, command := range []string{"serve", "config show"} {
+		if code, out, more := overFile(t, text, strings.Fields(command)...); code != exitUsage || out != "" || more != errs {
+			t.Errorf("%s: exit %d: %s%s", command, code, out, more)
+		}
 	}
 	code, out, errs := checked(t, text, "-o", "json")
 	result := objects(t, out)[0]

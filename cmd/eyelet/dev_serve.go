@@ -43,7 +43,7 @@ func (f *devCmd) serve(ctx context.Context, dir string) error {
 		return err
 	}
 	s.Log.Level = "warn"
-	o, err := f.serverOptions(ctx, s)
+	_, o, err := f.serverOptions(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error 
 		s.Listen = f.listen
 	}
 	s.Log.Level = "warn"
-	o, err := f.serverOptions(ctx, s)
+	_, o, err := f.serverOptions(ctx, s)
 	if err != nil {
 		return err
 	}

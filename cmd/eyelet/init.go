@@ -169,7 +169,7 @@ func (f *initCmd) check(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	plan, err := checkConfig(ctx, s)
+	plan, _, err := f.serverOptions(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -128,7 +128,7 @@ func (f *listenCmd) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o, err := f.serverOptions(ctx, s)
+	_, o, err := f.serverOptions(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func (p *program) source(c *cobra.Command, file string) config.Source {
 // buildPlan loads the settings and builds their plan, which the caller must close.
 func buildPlan(ctx context.Context, src config.Source, testKeys bool) (*config.Settings, *config.Plan, error) {
 	s, err := src.Load()
-	if err != nil {
+	if s == nil {
 		return nil, nil, err
 	}
 	plan, err := s.Build(ctx, config.BuildOptions{Stdout: io.Discard, TestKeys: testKeys})

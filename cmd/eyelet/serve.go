@@ -14,6 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/descriptors"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
 )
@@ -38,10 +39,10 @@ func serveCommand(p *program) *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ignoreSIGPIPE()
 		s, err := p.source(c, *file).Load()
-		if err != nil {
+		if s == nil {
 			return err
 		}
-		o, err := p.serverOptions(c.Context(), s)
+		_, o, err := p.serverOptions(c.Context(), s) // it reports the errors of Load, too
 		if err != nil {
 			return err
 		}
@@ -55,24 +56,30 @@ func serveCommand(p *program) *cobra.Command {
 	return c
 }
 
-// serverOptions builds the configuration and returns the options of its server.
-func (p *program) serverOptions(ctx context.Context, s *config.Settings) (server.Options, error) {
+// serverOptions builds the configuration, and returns its plan and the options of its server. It
+// reports all errors at once, with those of Load and of the certificates.
+func (p *program) serverOptions(ctx context.Context, s *config.Settings) (*config.Plan, server.Options, error) {
 	plan, err := s.Build(ctx, config.BuildOptions{Stdout: p.Out})
-	if err != nil {
-		return server.Options{}, err
+	found, ok := usage.Find(err)
+	if err != nil && !ok {
+		return nil, server.Options{}, err
 	}
 	o, err := portOptions(s)
-	if err != nil {
-		return server.Options{}, errors.Join(err, plan.Close())
+	level, _ := s.LogLevel()
+	o.Log = server.NewLog(p.Err, s.Log.Format, level)
+	found = append(found, o.CheckCertificates()...)
+	if len(found) > 0 {
+		err = found.Err() // that of the ports is among them, or follows
 	}
-	level, err := s.LogLevel()
 	if err != nil {
-		return server.Options{}, errors.Join(err, plan.Close())
+		if plan != nil {
+			err = errors.Join(err, plan.Close())
+		}
+		return nil, server.Options{}, err
 	}
 	o.Receiver, o.Targets, o.StdoutGone, o.OnClose = plan.Config, plan.Targets, plan.Stdout.Gone(), plan.Close
-	o.Log = server.NewLog(p.Err, s.Log.Format, level)
 	o.OnStarting, o.OnServing = p.Starting, p.Serving
-	return o, nil
+	return plan, o, nil
 }
 
 // portOptions returns the options that need no plan: ports, limits and the store.

@@ -27,7 +27,7 @@ func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *run
 		up <- [2]string{l, o}
 	}}
 	s.Log.Level, s.Log.OmitErrors = "debug", true
-	o, err := p.serverOptions(t.Context(), s)
+	_, o, err := p.serverOptions(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -262,7 +262,7 @@ func (f failing) Failed() <-chan struct{} { return f.failed }
 // failingServer is a server whose store fails when the channel is closed.
 func failingServer(t *testing.T, p *program, s *config.Settings, failed chan struct{}) *server.Server {
 	t.Helper()
-	o, err := p.serverOptions(context.Background(), s)
+	_, o, err := p.serverOptions(context.Background(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,8 @@ func (s Source) Lookup(name string) (string, bool) {
 	return "", false
 }
 
-// Load reads the file and reports all errors at once.
+// Load reads the file. The settings that it returns with errors are for Build only, which reports
+// them with its own.
 func (s Source) Load() (*Settings, error) {
 	file := cmp.Or(s.File, DefaultFile)
 	data, err := os.ReadFile(file)
@@ -49,7 +50,7 @@ func (s Source) Load() (*Settings, error) {
 }
 
 // Parse reads settings from data, the content of the file. The settings that it returns with errors
-// are for Build only, to find the other errors.
+// are for Build only, which reports them with its own.
 func (s Source) Parse(file string, data []byte) (*Settings, error) {
 	var except []string
 	if s.Outline {

@@ -47,8 +47,9 @@ func (p *Plan) Close() error {
 	return errors.Join(errs...)
 }
 
-// Build validates all that it can without opening the store, and reports all errors at once. Of
-// settings with errors it leaves out the producers and handlers that have them.
+// Build validates all that it can without opening the store, and reports all errors at once, with
+// those of Load and Parse. Of settings with errors it leaves out the producers and handlers that
+// have them.
 func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 	p := &Plan{settings: s, Targets: forward.NewState(), Stdout: sink.NewOutput(o.Stdout)}
 	p.Via = s.viaName()
@@ -57,9 +58,9 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 	handlers := &handlerBuilder{Settings: s, plan: p, taken: map[string]usage.Place{}, output: o.ExecOutput}
 	handlers.build()
 	p.closers = append(p.closers, producers.closers...)
-	found := slices.Concat(producers.errs, handlers.errs, s.check())
+	found := slices.Concat(s.unread, producers.errs, handlers.errs, s.check())
 	s.applyLimits(&p.Config)
-	if len(found) == 0 && len(s.unread) == 0 {
+	if len(found) == 0 {
 		found = p.validate() //nolint:contextcheck // closing has its own timeout
 	}
 	if len(found) > 0 {
