@@ -498,13 +498,26 @@ func TestTailFollowsDeliveriesAndAttempts(t *testing.T) {
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, name: print, stdout: true}\n")
 	r := launch(t, "serve", "--config", file)
 	var out servertest.Buffer
-	ended := make(chan int, 1)
+	ended := make(chan int, 2)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
 		p := &program{In: strings.NewReader(""), Out: &out, Err: io.Discard}
 		ended <- p.Run(ctx, "events", "tail", "--config", file, "-o", "json", "--type", "pu*", "--endpoint", "gh")
 	}()
+	var text servertest.Buffer
+	go func() {
+		p := &program{In: strings.NewReader(""), Out: &text, Err: io.Discard}
+		ended <- p.Run(ctx, "events", "tail", "--config", file)
+	}()
+	eventually(t, "the reason of a refusal is followed", func() bool {
+		resp, err := http.Post(r.deliveries+"/webhooks/gh", "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return strings.Contains(text.String(), ` delivery gh - 401 signature_missing - -: signature missing: "X-Hub-`)
+	})
 	n := 0
 	eventually(t, "a delivery and an attempt are followed", func() bool { // the tail has joined by then
 		n++
@@ -518,8 +531,10 @@ func TestTailFollowsDeliveriesAndAttempts(t *testing.T) {
 	if code := <-r.ended; code != 0 {
 		t.Errorf("the server ended with %d while it was followed", code)
 	}
-	if code := <-ended; code != 0 {
-		t.Errorf("tail ended with %d when its server stopped", code)
+	for range 2 {
+		if code := <-ended; code != 0 {
+			t.Errorf("tail ended with %d when its server stopped", code)
+		}
 	}
 	if _, errs := command(t, 1, "", "events", "tail", "--config", file); !strings.Contains(errs, "no server runs") {
 		t.Errorf("without a server: %q", errs)

@@ -79,17 +79,20 @@ func (f tailFilter) matches(e opsapi.TailEntry) bool {
 
 // tailRow returns the line of an entry as text.
 func tailRow(e opsapi.TailEntry) string {
-	words := []string{e.Time.Format(time.RFC3339), e.Kind}
+	words, why := []string{e.Time.Format(time.RFC3339), e.Kind}, ""
 	switch e.Kind {
 	case "lost":
 		return strings.Join(append(words, strconv.Itoa(e.Lost)+" lines: this reader is too slow"), " ")
 	case "delivery":
 		words = append(words, sanitize(e.Endpoint), sanitize(e.Type), strconv.Itoa(e.Status), e.Code)
+		if e.Why != "" {
+			why = ": " + sanitize(e.Why)
+		}
 	default:
 		words = append(words, sanitize(e.Handler), sanitize(e.Type), "attempt "+strconv.Itoa(e.Attempt), e.State)
 		if e.Reason != "" {
 			words = append(words, sanitize(e.Reason))
 		}
 	}
-	return strings.Join(append(words, sanitize(e.Event), sanitize(e.ID)), " ")
+	return strings.Join(append(words, sanitize(e.Event), sanitize(e.ID)), " ") + why
 }

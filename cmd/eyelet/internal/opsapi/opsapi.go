@@ -31,7 +31,7 @@ func ReadState(dir string) (address, token string, err error) {
 }
 
 // TailEntry is a line of the tail: a delivery that was answered, or an attempt of a handler. It
-// holds no payload and no text of an error.
+// holds no payload and no text of a handler's error.
 type TailEntry struct {
 	Time     time.Time `json:"time"`
 	Kind     string    `json:"kind"` // delivery, attempt, hanging, or lost
@@ -41,6 +41,7 @@ type TailEntry struct {
 	Event    string    `json:"event,omitempty"`
 	Status   int       `json:"status,omitempty"`
 	Code     string    `json:"code,omitempty"`
+	Why      string    `json:"why,omitempty"` // of a refused delivery, as in the log
 	Handler  string    `json:"handler,omitempty"`
 	Attempt  int       `json:"attempt,omitempty"`
 	State    string    `json:"state,omitempty"`

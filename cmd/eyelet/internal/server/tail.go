@@ -53,8 +53,10 @@ func (f *tailHub) observe(_ context.Context, o receiver.Observation) {
 		Status: o.Status, Code: string(o.Code), Handler: o.Handler, Attempt: o.Attempt, Reason: o.Reason,
 		Took: o.Took.Seconds(),
 	}
-	if o.Kind != "delivery" {
+	if o.Kind != receiver.KindDelivery {
 		h.State = o.State.String()
+	} else if o.Err != nil {
+		h.Why = o.Err.Error()
 	}
 	for r := range f.readers {
 		r.offer(h)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -16,7 +17,7 @@ func TestASlowReaderGetsTheNumberOfLostLines(t *testing.T) {
 		f.observe(context.Background(), observed("delivery"))
 	}
 	for range tailBacklog {
-		if h := <-reader.lines; h.Kind != "delivery" {
+		if h := <-reader.lines; h.Kind != "delivery" || h.Why != "the cause" {
 			t.Fatalf("line is %+v", h)
 		}
 	}
@@ -24,7 +25,7 @@ func TestASlowReaderGetsTheNumberOfLostLines(t *testing.T) {
 	if h := <-reader.lines; h.Kind != "lost" || h.Lost != 7 {
 		t.Errorf("line is %+v, want 7 lost", h)
 	}
-	if h := <-reader.lines; h.Kind != "attempt" {
+	if h := <-reader.lines; h.Kind != "attempt" || h.Why != "" {
 		t.Errorf("line is %+v", h)
 	}
 	for range maxTailReaders - 1 {
@@ -42,5 +43,5 @@ func TestASlowReaderGetsTheNumberOfLostLines(t *testing.T) {
 }
 
 func observed(kind receiver.Kind) receiver.Observation {
-	return receiver.Observation{Kind: kind, Endpoint: "gh", State: dedup.Done}
+	return receiver.Observation{Kind: kind, Endpoint: "gh", State: dedup.Done, Err: errors.New("the cause")}
 }
