@@ -59,14 +59,15 @@ func serveCommand(p *program) *cobra.Command {
 // serverOptions builds the configuration, and returns its plan and the options of its server. It
 // reports all errors at once, with those of Load and of the certificates.
 func (p *program) serverOptions(ctx context.Context, s *config.Settings) (*config.Plan, server.Options, error) {
-	plan, err := s.Build(ctx, config.BuildOptions{Stdout: p.Out})
+	level, _ := s.LogLevel() // a wrong one is reported by Build
+	log := server.NewLog(p.Err, s.Log.Format, level)
+	plan, err := s.Build(ctx, config.BuildOptions{Stdout: p.Out, Log: log.Logger})
 	found, ok := usage.Find(err)
 	if err != nil && !ok {
 		return nil, server.Options{}, err
 	}
 	o, err := portOptions(s)
-	level, _ := s.LogLevel()
-	o.Log = server.NewLog(p.Err, s.Log.Format, level)
+	o.Log = log
 	found = append(found, o.CheckCertificates()...)
 	if len(found) > 0 {
 		err = found.Err() // that of the ports is among them, or follows

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -58,11 +57,10 @@ func (h *Handler) event(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
 // handlerBuilder turns the settings of handlers into handlers.
 type handlerBuilder struct {
 	*Settings
-	plan  *Plan
-	taken map[string]usage.Place // names
-	errs  usage.Errors
-
-	output io.Writer // also gets the output of programs; may be nil
+	options BuildOptions
+	plan    *Plan
+	taken   map[string]usage.Place // names
+	errs    usage.Errors
 }
 
 func (b *handlerBuilder) build() {
@@ -228,5 +226,9 @@ func (b *handlerBuilder) exec(h *Handler) sink.Sink {
 		return nil
 	}
 	argv[0] = full
-	return &sink.Exec{Argv: argv, Dir: filepath.Dir(b.File), Pass: h.Env, Tee: b.output}
+	run := &sink.Exec{Argv: argv, Dir: filepath.Dir(b.File), Pass: h.Env, Tee: b.options.ExecOutput}
+	if log := b.options.Log; log != nil && !b.Log.OmitErrors {
+		run.Log = log.With("handler", h.name("exec"))
+	}
+	return run
 }

@@ -25,6 +25,9 @@ type BuildOptions struct {
 	// ExecOutput also gets what the programs of exec handlers print. It may be nil; it must be
 	// safe for concurrent use.
 	ExecOutput io.Writer
+	// Log gets the standard error of programs that succeed, unless log.omit_errors is set. May be
+	// nil.
+	Log *slog.Logger
 }
 
 // Plan is a receiver's configuration without its store.
@@ -55,7 +58,7 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 	p.Via = s.viaName()
 	producers := &producerBuilder{Settings: s, testKeys: o.TestKeys}
 	p.Producers = producers.build(ctx)
-	handlers := &handlerBuilder{Settings: s, plan: p, taken: map[string]usage.Place{}, output: o.ExecOutput}
+	handlers := &handlerBuilder{Settings: s, options: o, plan: p, taken: map[string]usage.Place{}}
 	handlers.build()
 	p.closers = append(p.closers, producers.closers...)
 	found := slices.Concat(s.unread, producers.errs, handlers.errs, s.check())

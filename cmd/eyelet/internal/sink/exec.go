@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -37,6 +38,9 @@ type Exec struct {
 	Dir  string    // working directory: the folder of the configuration file
 	Pass []string  // names of further variables
 	Tee  io.Writer // also gets what the program writes; nil for none, else safe for concurrent use
+	// Log gets the end of the standard error of a program that succeeds; of another it is in the
+	// error. May be nil.
+	Log *slog.Logger
 }
 
 // exitRejected is the exit code that rejects an event for good: EX_DATAERR of sysexits.h.
@@ -46,6 +50,7 @@ const exitRejected = 65
 const (
 	maxExecStdout = 1 << 20
 	maxExecStderr = 4 << 10
+	maxExecLines  = 20              // in the log
 	execWait      = 2 * time.Second // for children of a killed program that hold its outputs open
 )
 
@@ -106,6 +111,7 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 	case err == nil && stdout.over:
 		return nil, fmt.Errorf("%s wrote more than %d bytes", s.Argv[0], maxExecStdout)
 	case err == nil:
+		s.logLines(ctx, ev, end.text(""))
 		return stdout.kept.Bytes(), nil
 	case errors.As(err, &exit) && exit.ExitCode() == exitRejected:
 		const none = "the event was rejected"
@@ -114,6 +120,18 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 		return nil, fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState, end.text("it wrote no error"))
 	}
 	return nil, err
+}
+
+// logLines logs the last lines of a text.
+func (s *Exec) logLines(ctx context.Context, ev receiver.Event[[]byte], text string) {
+	if s.Log == nil || text == "" {
+		return
+	}
+	lines := strings.Split(text, "\n")
+	for _, line := range lines[max(0, len(lines)-maxExecLines):] {
+		s.Log.InfoContext(ctx, "program wrote to standard error", "event", ev.EventID, "endpoint", ev.Endpoint,
+			"type", ev.Type, "id", cmp.Or(ev.VendorID, ev.ID), "line", line)
+	}
 }
 
 // env returns the program's environment, or why no variable can hold an attribute of the event.

@@ -3,9 +3,11 @@ package sink
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -135,6 +137,33 @@ func TestTheEndOfAProgramsErrorsIsKept(t *testing.T) {
 	}
 	if len(w.kept) != maxExecStderr || w.kept[len(w.kept)-1] != 'z' || w.kept[len(w.kept)-2] != 'y' {
 		t.Errorf("%d bytes are kept", len(w.kept))
+	}
+}
+
+// TestTheErrorsOfAProgramThatSucceedsAreLogged: the last lines, each with its event.
+func TestTheErrorsOfAProgramThatSucceedsAreLogged(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		"for i in $(seq 22); do echo line $i >&2; done": "line 3",
+		"printf 'a\\033[1m\\n' >&2":                     "a [1m",
+		"echo out":                                      "",
+		"echo in the error >&2; exit 1":                 "",
+	} {
+		var log bytes.Buffer
+		s := shell(t, script)
+		s.Log = slog.New(slog.NewJSONHandler(&log, nil)).With("handler", "h")
+		_ = s.Deliver(context.Background(), order("{}"))
+		var first struct{ Level, Handler, Event, ID, Line string }
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if err := json.Unmarshal([]byte(lines[0]), &first); err != nil && want != "" || first.Line != want {
+			t.Errorf("%s: %v: %s", script, err, log.String())
+		}
+		if want != "" && (first.Level != "INFO" || first.Handler != "h" || first.Event != "e-1" || first.ID != "k-1") {
+			t.Errorf("%s: %+v", script, first)
+		}
+		if want == "line 3" && len(lines) != maxExecLines {
+			t.Errorf("%d lines", len(lines))
+		}
 	}
 }
 
