@@ -2,7 +2,9 @@ package verify
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -112,25 +114,26 @@ func (in *signatureInput) coversDigest() bool {
 	return false
 }
 
-// checkCoverage returns the first required component that is missing, or that has several
-// lines, of which readers would take one.
+// coverageCheck compares a signature with the rules.
+type coverageCheck struct {
+	m       *message
+	in      *signatureInput
+	missing []string // what should be covered
+	instead []string // sets that would do instead of one of them
+}
+
+// checkCoverage returns what the first rule that is not met finds: required components that are
+// missing, with those of all later rules, or a field with several lines, of which readers would
+// take one.
 func checkCoverage(rules []CoverageRule, m *message, in *signatureInput) *Error {
+	c := coverageCheck{m: m, in: in}
 	for i := range rules {
-		rule := &rules[i]
-		switch rule.When {
-		case Always:
-			if err := checkAlways(rule, m, in); err != nil {
-				return err
-			}
-		case WhenPresent:
-			if err := checkPresent(rule.AnyOf[0][0], m, in); err != nil {
-				return err
-			}
-		case WithBody:
-			if m.request.ContentLength > 0 && !in.coversDigest() {
-				return uncoveredBody(m)
-			}
+		if err := c.rule(&rules[i]); err != nil && c.missing == nil {
+			return err
 		}
+	}
+	if c.missing != nil {
+		return c.refusal()
 	}
 	if in.coversDigest() {
 		return checkOneLine("content-digest", m.lines("content-digest"))
@@ -138,13 +141,41 @@ func checkCoverage(rules []CoverageRule, m *message, in *signatureInput) *Error 
 	return nil
 }
 
-func checkAlways(rule *CoverageRule, m *message, in *signatureInput) *Error {
+func (c *coverageCheck) rule(rule *CoverageRule) *Error {
+	switch rule.When {
+	case Always:
+		return c.always(rule)
+	case WhenPresent:
+		prefix, many := strings.CutSuffix(rule.AnyOf[0][0], "*")
+		if !many {
+			return c.field(prefix, c.m.lines(prefix))
+		}
+		known := len(c.missing)
+		for _, field := range c.m.fieldsWithPrefix(prefix) {
+			if err := c.field(field.name, field.lines); err != nil {
+				return err
+			}
+		}
+		slices.Sort(c.missing[known:])
+	case WithBody:
+		if c.m.request.ContentLength <= 0 || c.in.coversDigest() {
+			return nil
+		}
+		if err := uncoveredBody(c.m); c.missing == nil && err.Code == DigestMissing {
+			return err
+		}
+		c.miss("content-digest")
+	}
+	return nil
+}
+
+func (c *coverageCheck) always(rule *CoverageRule) *Error {
 	missing := ""
 sets:
 	for _, set := range rule.AnyOf {
 		for _, name := range set {
-			if in.covers(name) || name == "content-digest" && in.coversDigest() {
-				if err := checkOneLine(name, m.lines(name)); err != nil {
+			if c.in.covers(name) || name == "content-digest" && c.in.coversDigest() {
+				if err := checkOneLine(name, c.m.lines(name)); err != nil {
 					return err
 				}
 				continue
@@ -156,30 +187,54 @@ sets:
 		}
 		return nil
 	}
-	return uncovered(missing)
-}
-
-func checkPresent(name string, m *message, in *signatureInput) *Error {
-	prefix, many := strings.CutSuffix(name, "*")
-	if !many {
-		return checkField(name, m.lines(name), in)
-	}
-	for _, field := range m.fieldsWithPrefix(prefix) {
-		if err := checkField(field.name, field.lines, in); err != nil {
-			return err
-		}
+	c.miss(missing)
+	for _, set := range rule.AnyOf[1:] {
+		c.instead = append(c.instead, fmt.Sprintf("instead of %q also %s", missing, quotedNames(set)))
 	}
 	return nil
 }
 
-func checkField(name string, lines []string, in *signatureInput) *Error {
+func (c *coverageCheck) field(name string, lines []string) *Error {
 	if len(lines) == 0 {
 		return nil
 	}
-	if !in.covers(name) {
-		return uncovered(name)
+	if !c.in.covers(name) {
+		c.miss(name)
+		return nil
 	}
 	return checkOneLine(name, lines)
+}
+
+// maxMissing bounds the missing components that an error names.
+const maxMissing = 10
+
+// miss adds a missing component.
+func (c *coverageCheck) miss(name string) {
+	if len(c.missing) < maxMissing && !slices.Contains(c.missing, name) {
+		c.missing = append(c.missing, name)
+	}
+}
+
+// refusal names all missing components, and what is accepted instead.
+func (c *coverageCheck) refusal() *Error {
+	err := uncovered(c.missing[0])
+	more := c.instead
+	if len(c.missing) > 1 {
+		more = append([]string{"and " + quotedNames(c.missing[1:])}, more...)
+	}
+	if more != nil {
+		err.Err = reason(strings.Join(more, "; "))
+	}
+	return err
+}
+
+// quotedNames returns the names in quotes, each bounded.
+func quotedNames(names []string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, strconv.Quote(truncate(name)))
+	}
+	return strings.Join(all, " ")
 }
 
 func checkOneLine(name string, lines []string) *Error {

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -92,5 +93,44 @@ func TestCoverageOffStillChecksTheDigest(t *testing.T) {
 	wantCode(t, err, DigestMismatch)
 	if s.scheme.Coverage.Rules() != nil {
 		t.Error("there are rules")
+	}
+}
+
+// A producer learns of all missing components at once, and of what would do instead.
+func TestARefusalNamesAllMissingComponents(t *testing.T) {
+	t.Parallel()
+	const instead = `instead of "@target-uri" also "@authority" "@path" "@query"`
+	for _, tt := range []struct {
+		signed []string
+		ce     int // fields of a CloudEvent
+		want   string
+	}{
+		{[]string{"@method", "content-digest", "content-type", "idempotency-key"}, 0,
+			`insufficient coverage: "@target-uri" (key "k"): ` + instead},
+		{[]string{"content-type"}, 0,
+			`insufficient coverage: "@method" (key "k"): and "@target-uri" "content-digest" "idempotency-key"; ` +
+				instead},
+		{[]string{"@method", "@authority", "@path", "content-digest"}, 2,
+			`insufficient coverage: "@target-uri" (key "k"): and "idempotency-key" "content-type" "ce-a" "ce-b"; ` +
+				instead},
+		{allComponents, 1, `insufficient coverage: "ce-a" (key "k")`},
+		{allComponents, 5, `insufficient coverage: "ce-a" (key "k"): and "ce-b" "ce-c" "ce-d" "ce-e"`},
+	} {
+		s := newScene(t)
+		for i := range tt.ce {
+			s.r.Header.Set("Ce-"+string(rune('a'+i)), "x")
+		}
+		s.resign(t, tt.signed...)
+		if _, err := s.verify(); err == nil || err.Error() != tt.want {
+			t.Errorf("%v:\n%v, want\n%s", tt.signed, err, tt.want)
+		}
+	}
+	s := newScene(t) // a stranger chooses how many fields there are
+	for i := range 200 {
+		s.r.Header.Set(fmt.Sprint("Ce-", i), "x")
+	}
+	s.resign(t, allComponents...)
+	if _, err := s.verify(); err == nil || strings.Count(err.Error(), "ce-") != maxMissing {
+		t.Error(err)
 	}
 }

@@ -156,3 +156,66 @@ func (id Identity) and(more Identity) Identity {
 	}
 	return id
 }
+
+// Claimed is what a request says about one of its signatures or tokens. None of it is verified: it
+// explains a refusal to a person, and nothing may be decided by it.
+type Claimed struct {
+	Label, KeyID, Alg            string    // empty if the request does not say them
+	SignedAt, NotBefore, Expires time.Time // zero if the request does not say them
+	Covered                      []string  // as in [Identity]
+}
+
+// ClaimedIn returns what a request says about the signatures and tokens that the scheme verifies.
+// It finds nothing in requests that are too malformed to tell, and in schemes without times and key
+// ids.
+func ClaimedIn(scheme Scheme, r *http.Request, body []byte) (all []Claimed) {
+	switch s := scheme.(type) {
+	case All:
+		for _, one := range s {
+			all = append(all, ClaimedIn(one, r, body)...)
+		}
+	case *RFC9421:
+		for _, sent := range SentSignatures(r.Header) {
+			in := &sent.in
+			all = append(all, Claimed{Label: in.label, KeyID: in.keyID, Alg: in.alg, Covered: sent.Covers(),
+				SignedAt: unixTime(in.created, in.hasCreated), Expires: unixTime(in.expires, in.hasExpires)})
+		}
+	case *HMAC:
+		if s.Check() != nil {
+			return nil
+		}
+		if head, sigs, err := s.plan.read(r, nil); err == nil {
+			covered := s.plan.covered[head.header]
+			all = append(all, Claimed{KeyID: sigs[0].kid, SignedAt: head.signedAt, Covered: covered})
+		}
+	case *JWT:
+		compact, err := s.find(r, func() ([]byte, error) { return body, nil })
+		if err != nil {
+			return nil
+		}
+		if t, err := parseToken(compact); err == nil {
+			all = append(all, s.claimed(t))
+		}
+	}
+	return all
+}
+
+func unixTime(seconds int64, ok bool) time.Time {
+	if !ok {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0)
+}
+
+// claimed leaves out the times that are not numbers.
+func (j *JWT) claimed(t *parsedToken) Claimed {
+	times := t.claims
+	if j.HeaderTimes {
+		times = t.header
+	}
+	c := Claimed{KeyID: shortID(t.kid), Alg: t.alg}
+	c.SignedAt, _ = numericDate(times, "iat")
+	c.NotBefore, _ = numericDate(times, "nbf")
+	c.Expires, _ = numericDate(times, "exp")
+	return c
+}

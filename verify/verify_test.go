@@ -3,6 +3,8 @@ package verify
 import (
 	"errors"
 	"io"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,5 +64,42 @@ func TestErrorsNameCodeKeyAndComponent(t *testing.T) {
 	long := (&Error{Code: KeyUnknown, KeyID: strings.Repeat("k", 8000)}).Error()
 	if len(long) > 200 {
 		t.Errorf("a sender can write %d bytes into our log", len(long))
+	}
+}
+
+// What a request says is known although nothing of it is valid, for every form of credential.
+func TestClaimsOfARefusedRequest(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.pair.sign(t, s.r, s.body)
+	s.r.Method = http.MethodPut
+	claimed := ClaimedIn(s.scheme, s.r, []byte(s.body))
+	if _, err := s.verify(); CodeOf(err) != SignatureMismatch || len(claimed) != 1 {
+		t.Fatalf("%v: %+v", err, claimed)
+	}
+	if c := claimed[0]; c.Label != "sig1" || c.KeyID != "k" || c.SignedAt.IsZero() || !c.Expires.IsZero() ||
+		!slices.Contains(c.Covered, "@method") {
+		t.Errorf("%+v", c)
+	}
+	h := &HMAC{Headers: []string{"X-Sig"}, TimestampHeaders: []string{"X-Time"}, Encoding: Hex,
+		Content: "{timestamp}.{body}", Secrets: Secrets(hmacSecret)}
+	r := request("X-Time: 1700000000", "X-Sig: "+strings.Repeat("0", 64))
+	at := time.Unix(1700000000, 0)
+	claimed = ClaimedIn(All{h, h}, r, nil)
+	if len(claimed) != 2 || !claimed[1].SignedAt.Equal(at) || !slices.Contains(claimed[1].Covered, "@body") {
+		t.Errorf("%+v", claimed)
+	}
+	if none := ClaimedIn(h, request("X-Sig: x"), nil); none != nil {
+		t.Errorf("%+v", none)
+	}
+	j := bearerScheme()
+	token := newIssuer().sign(t, "RS256", "r", nil, map[string]any{"iss": "x", "iat": 1700000000, "exp": 1700000060})
+	claimed = ClaimedIn(j, bearer(token), nil)
+	if len(claimed) != 1 || claimed[0].KeyID != "r" || claimed[0].Alg != "RS256" || !claimed[0].SignedAt.Equal(at) ||
+		claimed[0].Expires.Sub(at) != time.Minute {
+		t.Errorf("%+v", claimed)
+	}
+	if none := ClaimedIn(j, bearer("a.b"), nil); none != nil {
+		t.Errorf("%+v", none)
 	}
 }

@@ -91,7 +91,8 @@ log: {format: x}
 		t.Errorf("exit %d: %s\n%s", code, diff, errs)
 	}
 	for _, command := range []string{"serve", "config show"} {
-		if code, out, more := overFile(t, text, strings.Fields(command)...); code != exitUsage || out != "" || more != errs {
+		code, out, more := overFile(t, text, strings.Fields(command)...)
+		if code != exitUsage || out != "" || more != errs {
 			t.Errorf("%s: exit %d: %s%s", command, code, out, more)
 		}
 	}

@@ -38,8 +38,8 @@ func TestTheLogHasWhatHandlersSay(t *testing.T) {
 			t.Errorf("exit %d", code)
 		}
 		for _, want := range []string{
-			`level=INFO msg="program wrote to standard error" handler=greet event=`, `type=push id=g-1 line="hello you"`,
-			"connection refused",
+			`level=INFO msg="program wrote to standard error" handler=greet event=`,
+			`type=push id=g-1 line="hello you"`, "connection refused",
 		} {
 			if strings.Contains(r.errs.String(), want) != wants {
 				t.Errorf("%q: %q must be there: %v:\n%s", rest, want, wants, r.errs.String())

@@ -24,7 +24,8 @@ func verifyCommand(p *program) *cobra.Command {
 		Use: "verify FILE.http", Short: "Verify a recorded delivery offline", Args: cobra.ExactArgs(1),
 		Long: "Verifies a recorded delivery as the configured receiver would at the given time, without sending or\n" +
 			"storing anything, and prints what it found out: the code, the key, what is covered, and the signed\n" +
-			"times relative to the arrival. Exits 0 when it is valid and 1 when it is not.",
+			"times relative to the arrival. Of a signature that is not valid it prints what the request says, and\n" +
+			"what should be signed. Exits 0 when it is valid and 1 when it is not.",
 	}
 	file := configFlag(c)
 	name := c.Flags().String("producer", "", "producer (default: the note of the file)")
@@ -77,7 +78,7 @@ func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.T
 	}
 	items, err := authenticate(from, d, now)
 	v = verdict{Valid: err == nil, Code: "ok"}
-	defer func() { v.describe(from, d.Identity, now) }()
+	defer func() { v.describe(from, d, now) }()
 	if err != nil {
 		v.Code, v.Why = cmp.Or(string(verify.CodeOf(err)), "invalid"), err.Error()
 		var refusal *verify.Error
@@ -149,23 +150,54 @@ type verdict struct {
 
 	Producer  string `json:"producer"`
 	KeyID     string `json:"key_id,omitempty"`
+	Label     string `json:"label,omitempty"`
 	Principal string `json:"principal,omitempty"`
-	// Now is the time of arrival. SignedOffset, ExpiresOffset and NotBeforeOffset are the signed
-	// times relative to it, in seconds; negative is past.
-	Now             time.Time  `json:"now"`
+	// Now is the time of arrival.
+	Now time.Time `json:"now"`
+	signedTimes
+	// TolerancePast and ToleranceFuture are the accepted offsets of SignedAt, in seconds.
+	TolerancePast   float64 `json:"tolerance_past"`
+	ToleranceFuture float64 `json:"tolerance_future"`
+	// Covered is what the signature covers.
+	Covered []string `json:"covered,omitempty"`
+	// Claimed is what the request says about signatures that were not verified.
+	Claimed []claimed `json:"claimed,omitempty"`
+	// AcceptSignature is the field of a refusal that says what to sign (RFC 9421 section 5.1).
+	AcceptSignature string `json:"accept_signature,omitempty"`
+}
+
+// signedTimes are the times of a signature, and their offsets to the arrival in seconds; negative is
+// past.
+type signedTimes struct {
 	SignedAt        *time.Time `json:"signed_at,omitempty"`
 	SignedOffset    *float64   `json:"signed_offset,omitempty"`
 	Expires         *time.Time `json:"expires,omitempty"`
 	ExpiresOffset   *float64   `json:"expires_offset,omitempty"`
 	NotBefore       *time.Time `json:"not_before,omitempty"`
 	NotBeforeOffset *float64   `json:"not_before_offset,omitempty"`
-	// TolerancePast and ToleranceFuture are the accepted offsets of SignedAt, in seconds.
-	TolerancePast   float64 `json:"tolerance_past"`
-	ToleranceFuture float64 `json:"tolerance_future"`
-	// Covered is what the signature covers.
+}
+
+func timesOf(now, signedAt, expires, notBefore time.Time) (t signedTimes) {
+	offset := func(at time.Time) (*time.Time, *float64) {
+		if at.IsZero() {
+			return nil, nil
+		}
+		utc, seconds := at.UTC(), at.Sub(now).Seconds()
+		return &utc, &seconds
+	}
+	t.SignedAt, t.SignedOffset = offset(signedAt)
+	t.Expires, t.ExpiresOffset = offset(expires)
+	t.NotBefore, t.NotBeforeOffset = offset(notBefore)
+	return t
+}
+
+// claimed is what a request says about a signature.
+type claimed struct {
+	Label string `json:"label,omitempty"`
+	KeyID string `json:"key_id,omitempty"`
+	Alg   string `json:"alg,omitempty"`
+	signedTimes
 	Covered []string `json:"covered,omitempty"`
-	// AcceptSignature is the field of a refusal that says what to sign (RFC 9421 section 5.1).
-	AcceptSignature string `json:"accept_signature,omitempty"`
 }
 
 type verdictEvent struct {
@@ -174,21 +206,21 @@ type verdictEvent struct {
 }
 
 // describe adds what the verification found out, however it ended.
-func (v *verdict) describe(from *producer.Producer, id verify.Identity, now time.Time) {
-	within := from.WithDefaults().Tolerance.WithDefaults()
-	v.Producer, v.KeyID, v.Principal, v.Covered = from.Name, id.KeyID, id.Principal, id.Covered
+func (v *verdict) describe(from *producer.Producer, d *producer.Delivery, now time.Time) {
+	within, id := from.WithDefaults().Tolerance.WithDefaults(), d.Identity
+	v.Producer, v.KeyID, v.Label, v.Principal, v.Covered = from.Name, id.KeyID, id.Label, id.Principal, id.Covered
 	v.Now, v.TolerancePast, v.ToleranceFuture = now.UTC(), within.Past.Seconds(), within.Future.Seconds()
-	offset := func(at time.Time) (*time.Time, *float64) {
-		if at.IsZero() {
-			return nil, nil
-		}
-		utc, seconds := at.UTC(), at.Sub(now).Seconds()
-		return &utc, &seconds
+	v.signedTimes = timesOf(now, id.SignedAt, id.Expires, id.NotBefore)
+	if v.Valid {
+		return
 	}
-	v.SignedAt, v.SignedOffset = offset(id.SignedAt)
-	v.Expires, v.ExpiresOffset = offset(id.Expires)
-	v.NotBefore, v.NotBeforeOffset = offset(id.NotBefore)
-	if s, ok := from.Scheme.(interface{ AcceptSignature() string }); ok && !v.Valid {
+	if len(id.Covered) == 0 && id.Expires.IsZero() { // the scheme verified nothing
+		for _, c := range verify.ClaimedIn(from.Scheme, d.Request, d.Body) {
+			v.Claimed = append(v.Claimed, claimed{c.Label, c.KeyID, c.Alg,
+				timesOf(now, c.SignedAt, c.Expires, c.NotBefore), c.Covered})
+		}
+	}
+	if s, ok := from.Scheme.(interface{ AcceptSignature() string }); ok {
 		v.AcceptSignature = s.AcceptSignature()
 	}
 }
@@ -224,18 +256,30 @@ func (v verdict) text(p *program) {
 			p.printf("  %-16s  %s\n", name, sanitize(text))
 		}
 	}
+	within := fmt.Sprintf("; accepted: %v before to %v after", seconds(v.TolerancePast), seconds(v.ToleranceFuture))
+	times := func(t signedTimes) {
+		line("signed at", timeLine(t.SignedAt, t.SignedOffset, within))
+		line("valid from", timeLine(t.NotBefore, t.NotBeforeOffset, ""))
+		line("expires", timeLine(t.Expires, t.ExpiresOffset, ""))
+	}
 	line("code", v.Code)
 	line("part", v.Component)
 	line("producer", v.Producer)
+	line("label", v.Label)
 	line("key", v.KeyID)
 	line("principal", v.Principal)
 	line("arrival", v.Now.Format(time.RFC3339))
-	within := fmt.Sprintf("; accepted: %v before to %v after", seconds(v.TolerancePast), seconds(v.ToleranceFuture))
-	line("signed at", timeLine(v.SignedAt, v.SignedOffset, within))
-	line("valid from", timeLine(v.NotBefore, v.NotBeforeOffset, ""))
-	line("expires", timeLine(v.Expires, v.ExpiresOffset, ""))
+	times(v.signedTimes)
 	line("covers", strings.Join(v.Covered, " "))
 	line("Accept-Signature", v.AcceptSignature)
+	for _, c := range v.Claimed {
+		p.printf("the request says, not verified:\n")
+		line("label", c.Label)
+		line("key", c.KeyID)
+		line("algorithm", c.Alg)
+		times(c.signedTimes)
+		line("covers", strings.Join(c.Covered, " "))
+	}
 }
 
 // timeLine returns a time with its offset to the arrival, or "" without one.
