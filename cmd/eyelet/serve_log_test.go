@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTheLogHasWhatHandlersSay: what a program wrote although it succeeded, and why a target was not
-// reached; with omit_errors neither.
+// TestTheLogHasWhatHandlersSay: what a program wrote although it succeeded, and why a target was
+// not reached; with omit_errors neither.
 func TestTheLogHasWhatHandlersSay(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

@@ -166,8 +166,8 @@ type verdict struct {
 	AcceptSignature string `json:"accept_signature,omitempty"`
 }
 
-// signedTimes are the times of a signature, and their offsets to the arrival in seconds; negative is
-// past.
+// signedTimes are the times of a signature, and their offsets to the arrival in seconds; negative
+// is past.
 type signedTimes struct {
 	SignedAt        *time.Time `json:"signed_at,omitempty"`
 	SignedOffset    *float64   `json:"signed_offset,omitempty"`
