@@ -68,6 +68,7 @@ var imports = map[string][]string{
 	},
 	"dedup/badgerstore/internal/valuefile": {},
 	"dedup/deduptest":                      {"dedup"},
+	"dedup/pgstore":                        {"dedup"},
 	"dedup/internal/history":               {"dedup"}, // for tests
 	"dedup/internal/taskqueue":             {},
 	"inspect":                              {"dedup", "replay"},
@@ -75,6 +76,7 @@ var imports = map[string][]string{
 	"internal/httpfile":                    {},
 	"internal/nearest":                     {},
 	"internal/httpserver":                  {},
+	"internal/pgtest":                      {}, // for tests
 	"internal/publicnet":                   {},
 	"internal/strictjson":                  {},
 	"producer":                             {"verify", "dedup", "internal/strictjson"},
@@ -106,6 +108,7 @@ var confined = map[string][]string{
 	"github.com/labstack/echo/v4":           {"receiver/echov4/", "cmd/"},
 	"github.com/dgraph-io/badger/v4":        {"dedup/badgerstore/"},
 	"github.com/KimMachineGun/automemlimit": {"dedup/badgerstore/"},
+	"github.com/jackc/pgx/v5":               {"dedup/pgstore/", "internal/pgtest/"},
 	"github.com/yaronf/httpsign":            {"verify/rfc9421_engine.go"},
 	"github.com/lestrrat-go/jwx/v3":         {"verify/"},
 	"github.com/go-json-experiment/json":    {"cmd/eyelet/internal/sink/"},

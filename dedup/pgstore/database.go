@@ -1,0 +1,81 @@
+package pgstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// querier is the pool, or a transaction.
+type querier interface {
+	rowQuerier
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// database is the pool of connections and what every statement needs.
+type database struct {
+	pool     *pgxpool.Pool
+	schema   string
+	remember dedup.Retention
+	clock    func() time.Time // nil is the clock of the server
+	texts    sync.Map         // statements with the name of the schema
+}
+
+// sql puts the name of the schema into a statement.
+func (d *database) sql(statement string) string {
+	if text, ok := d.texts.Load(statement); ok {
+		return text.(string)
+	}
+	text := inSchema(statement, d.schema)
+	d.texts.Store(statement, text)
+	return text
+}
+
+// now is the argument of coalesce($1::timestamptz, now()): the time of a test, or nil.
+func (d *database) now() *time.Time {
+	if d.clock == nil {
+		return nil
+	}
+	t := d.clock()
+	return &t
+}
+
+// begin starts a transaction that sees what others committed before each of its statements, and
+// runs the batch in it, in one round trip. done ends the transaction if it was not committed, and
+// releases the connection.
+func (d *database) begin(ctx context.Context, b *pgx.Batch) (tx *pgxpool.Conn, done func(), err error) {
+	c, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() {
+		if c.Conn().PgConn().TxStatus() != 'I' && !c.Conn().IsClosed() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+			defer cancel()
+			_, _ = c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol) // without it the pool closes the connection
+		}
+		c.Release()
+	}
+	whole := &pgx.Batch{}
+	whole.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+	whole.QueuedQueries = append(whole.QueuedQueries, b.QueuedQueries...)
+	if err := c.SendBatch(ctx, whole).Close(); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return c, done, nil
+}
+
+// commit runs the batch and commits, in one round trip.
+func commit(ctx context.Context, tx *pgxpool.Conn, b *pgx.Batch) error {
+	b.Queue("COMMIT")
+	return tx.SendBatch(ctx, b).Close()
+}

@@ -1,0 +1,91 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// errDSN does not quote the connection string, which may contain a password.
+var errDSN = errors.New("the connection string cannot be read: write postgres://user@host/database")
+
+// errConflict means that another process changed what a step read. The step starts again.
+var errConflict = errors.New("another process was faster")
+
+// How soon a producer should come back.
+const (
+	soon  = time.Second
+	later = 5 * time.Second
+)
+
+// The classes and codes of errors, see appendix A of the manual of PostgreSQL,
+// https://www.postgresql.org/docs/15/errcodes-appendix.html (read 2026-11-23).
+const (
+	codeDivision      = "22012" // the guard of insertSQL
+	codeReadOnly      = "25006"
+	codeUnique        = "23505"
+	codeSerialization = "40001"
+	codeDeadlock      = "40P01"
+	codeLockTimeout   = "55P03"
+)
+
+func codeOf(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// raced reports whether the step that failed should start again.
+func raced(err error) bool {
+	switch codeOf(err) {
+	case codeDivision, codeUnique, codeSerialization, codeDeadlock:
+		return true
+	}
+	return errors.Is(err, errConflict)
+}
+
+// fault returns the error of the contract for one of the database. Messages of the server name
+// tables and settings; their details, which may quote rows, are left out.
+func fault(err error) error {
+	var unavailable *dedup.ErrUnavailable
+	switch {
+	case err == nil, errors.As(err, &unavailable):
+		return err
+	case errors.Is(err, context.Canceled):
+		return err
+	}
+	for _, own := range []error{
+		dedup.ErrLeaseLost, dedup.ErrNotFound, dedup.ErrNotDead, dedup.ErrNoPayload, dedup.ErrNotWaiting,
+		dedup.ErrOpen, dedup.ErrInvalid, dedup.ErrTooLarge, dedup.ErrClosed,
+	} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	out := &dedup.ErrUnavailable{Reason: "the database does not answer", RetryAfter: soon, Err: err}
+	var connect *pgconn.ConnectError
+	switch code := codeOf(err); {
+	case errors.Is(err, errConflict):
+		out.Reason, out.Err = "too many changes of the same events at once", nil
+	case code == codeReadOnly:
+		out.Reason, out.RetryAfter, out.Err = "the database is read-only: it may be a standby", later, nil
+	case code == codeLockTimeout:
+		out.Reason, out.Err = "a lock of the database was not released in time", nil
+	case code != "":
+		var pg *pgconn.PgError
+		errors.As(err, &pg)
+		out.Reason, out.Err = "database", errors.New(code+" "+strings.ToValidUTF8(pg.Message, ""))
+	case errors.As(err, &connect):
+		out.Err = errors.New("cannot connect to " + connect.Config.Host)
+	case errors.Is(err, context.DeadlineExceeded):
+		out.Err = context.DeadlineExceeded
+	}
+	return out
+}

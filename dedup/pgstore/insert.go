@@ -1,0 +1,182 @@
+package pgstore
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// insertSQL stores new events with their aliases and tasks. It leaves out those whose key has a
+// record, or of which an alias has one: their rows come back without a generation. The sequence
+// numbers follow the order of the claims; rows are inserted in the order of the hashes, so that two
+// statements cannot wait for each other. If another process takes an alias at the same moment, the
+// last column divides by zero, and nothing is stored.
+//
+// The look-up of an alias is a scalar subquery, because a plan that was made while the table was
+// empty would scan it on every call.
+const insertSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
+a AS MATERIALIZED (SELECT x.ord, x.hash, (SELECT o.seq FROM {{schema}}.alias o WHERE o.hash = x.hash) AS owner
+  FROM unnest($2::int8[], $3::bytea[]) AS x(ord, hash)),
+c AS MATERIALIZED (SELECT x.*, coalesce(x.given, nextval('{{schema}}.seq')) AS seq FROM (
+  SELECT * FROM unnest($4::int8[], $5::bytea[], $6::bytea[], $7::int8[], $8::bool[], $9::bool[], $10::bool[], $11::int8[], $12::text[],
+    $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::bytea[], $20::bytea[], $21::bytea[], $22::int2[], $23::int4[])
+  WITH ORDINALITY AS x(given, hash, fingerprint, win, hold, drop_body, newest, keeper, quarantine, producer, endpoint, type, key,
+    vendor, about, extra, response, body, tasks, size, ord) ORDER BY ord) x),
+e AS (INSERT INTO {{schema}}.event (seq, hash, current, generation, fingerprint, accepted, win, expires, tasks, hold, drop_body,
+    newest, keeper, quarantine, producer, endpoint, type, key, vendor, about, extra, response, size, body)
+  SELECT c.seq, c.hash, true, 1 + coalesce((SELECT max(o.generation) FROM {{schema}}.event o WHERE o.hash = c.hash AND NOT o.current), 0),
+    c.fingerprint, n.now, c.win,
+    CASE WHEN c.tasks = 0 AND c.quarantine IS NULL AND NOT c.newest THEN n.now + c.win * interval '1 microsecond' END,
+    c.tasks, c.hold, c.drop_body, c.newest, c.keeper, c.quarantine, c.producer, c.endpoint, c.type, c.key, c.vendor, c.about,
+    c.extra, c.response, c.size, c.body
+  FROM c, n WHERE NOT EXISTS (SELECT 1 FROM a WHERE a.ord = c.ord AND a.owner IS NOT NULL) ORDER BY c.hash
+  ON CONFLICT (hash) WHERE current DO NOTHING RETURNING seq, generation),
+l AS (INSERT INTO {{schema}}.alias (hash, seq) SELECT a.hash, c.seq FROM a JOIN c USING (ord) JOIN e USING (seq) ORDER BY a.hash
+  ON CONFLICT DO NOTHING RETURNING 1),
+k AS MATERIALIZED (SELECT x.*, c.seq, CASE WHEN x.lease > 0 THEN coalesce(x.given, nextval('{{schema}}.token')) ELSE 0 END AS token,
+    c.hold, c.drop_body, c.win, c.size
+  FROM unnest($24::int8[], $25::int2[], $26::int2[], $27::int8[], $28::int8[], $29::text[], $30::text[], $31::bytea[], $32::text[])
+    AS x(ord, idx, state, lease, given, handler, lanename, lane, reason) JOIN c USING (ord) JOIN e ON e.seq = c.seq),
+t AS (INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postponed, size, token, win, due, started, ended, until,
+    expires, handler, lanename, lane, reason, err)
+  SELECT k.seq, k.idx, k.state, k.hold, k.drop_body, (k.lease > 0)::int, 0, k.size, k.token, k.win, n.now,
+    CASE WHEN k.lease > 0 THEN n.now END, CASE WHEN k.state = 4 THEN n.now END,
+    CASE WHEN k.lease > 0 THEN n.now + k.lease * interval '1 microsecond' END,
+    CASE WHEN k.lease > 0 THEN n.now + (k.lease + k.win) * interval '1 microsecond' END,
+    k.handler, k.lanename, k.lane, k.reason, ''
+  FROM k, n)
+SELECT c.ord, c.seq, e.generation, n.now, (SELECT k.token FROM k WHERE k.seq = c.seq AND k.token > 0),
+  1 / (CASE WHEN (SELECT count(*) FROM l) = (SELECT count(*) FROM a JOIN c USING (ord) JOIN e USING (seq)) THEN 1 ELSE 0 END)
+FROM n, c LEFT JOIN e USING (seq) ORDER BY c.ord`
+
+// insertion are the new events of one statement, one array a column.
+type insertion struct {
+	aliasOrd                        []int64
+	aliasHash                       [][]byte
+	given                           []*int64
+	hash, fingerprint, about, extra [][]byte
+	response, body                  [][]byte
+	win                             []int64
+	hold, drop, newest              []bool
+	keeper                          []*int64
+	quarantine, vendor              []*string
+	producer, endpoint, kind, key   []string
+	tasks                           []int16
+	size                            []int32
+	taskOrd, lease                  []int64
+	idx, state                      []int16
+	token                           []*int64
+	handler, lanename, reason       []string
+	lane                            [][]byte
+}
+
+// add adds a record that [dedup.Accept] made at any time. A seq of zero takes the next number.
+func (in *insertion) add(r *dedup.Record, hash []byte, seq, keeper int64) {
+	push(&in.given, nonzero(seq))
+	push(&in.keeper, nonzero(keeper))
+	push(&in.hash, hash)
+	var fingerprint []byte
+	if r.Fingerprint != (dedup.Fingerprint{}) {
+		fingerprint = r.Fingerprint[:]
+	}
+	p := &r.Payload
+	body := p.Body
+	if body == nil && keeper == 0 {
+		body = []byte{}
+	}
+	push(&in.fingerprint, fingerprint)
+	push(&in.about, packAbout(r))
+	push(&in.extra, packExtra(r))
+	push(&in.response, packResponse(r.Response))
+	push(&in.body, body)
+	push(&in.win, r.Window.Microseconds())
+	push(&in.hold, r.Hold)
+	push(&in.drop, r.DropBody)
+	push(&in.newest, r.Newest)
+	push(&in.quarantine, optional(r.QuarantineReason))
+	push(&in.vendor, optional(p.VendorID))
+	push(&in.producer, text(p.Producer))
+	push(&in.endpoint, text(p.Endpoint))
+	push(&in.kind, text(p.Type))
+	push(&in.key, text(r.Key.ID))
+	push(&in.tasks, int16(len(r.Tasks)))
+	push(&in.size, int32(len(p.Body)))
+	for i := range r.Tasks {
+		in.addTask(r, i, seq != 0)
+	}
+}
+
+// addTask adds a task of the record that was added last.
+func (in *insertion) addTask(r *dedup.Record, i int, numbered bool) {
+	t := &r.Tasks[i]
+	var lease int64
+	var token *int64
+	if t.State == dedup.Running {
+		lease = t.Until.Sub(t.Started).Microseconds()
+		if numbered {
+			token = nonzero(int64(t.Token))
+		}
+	}
+	push(&in.taskOrd, int64(len(in.hash)))
+	push(&in.idx, int16(i))
+	push(&in.state, int16(t.State))
+	push(&in.lease, lease)
+	push(&in.token, token)
+	push(&in.handler, text(t.Handler))
+	push(&in.lanename, text(t.Lane))
+	push(&in.lane, laneOf(r, i))
+	push(&in.reason, text(t.Reason))
+}
+
+// push appends a value to a column.
+func push[T any](column *[]T, value T) { *column = append(*column, value) }
+
+// addAliases adds the aliases of the record that was added last, which nothing else may have.
+func (in *insertion) addAliases(names []dedup.Key) {
+	for _, name := range names {
+		h := name.Hash()
+		push(&in.aliasOrd, int64(len(in.hash)))
+		push(&in.aliasHash, h[:])
+	}
+}
+
+func (in *insertion) args(now *time.Time) []any {
+	return []any{
+		now, in.aliasOrd, in.aliasHash,
+		in.given, in.hash, in.fingerprint, in.win, in.hold, in.drop, in.newest, in.keeper, in.quarantine,
+		in.producer, in.endpoint, in.kind, in.key, in.vendor, in.about, in.extra, in.response,
+		in.body, in.tasks, in.size,
+		in.taskOrd, in.idx, in.state, in.lease, in.token, in.handler, in.lanename, in.lane, in.reason,
+	}
+}
+
+// inserted is one row that insertSQL returns. generation is nil for an event that was left out.
+type inserted struct {
+	ord, seq   int64
+	generation *int
+	now        time.Time
+	token      *int64
+	guard      int
+}
+
+func collectInserted(rows pgx.Rows) ([]inserted, error) {
+	var all []inserted
+	var one inserted
+	targets := []any{&one.ord, &one.seq, &one.generation, &one.now, &one.token, &one.guard}
+	_, err := pgx.ForEachRow(rows, targets, func() error {
+		one.now = one.now.UTC()
+		all = append(all, one)
+		one = inserted{}
+		return nil
+	})
+	return all, err
+}
+
+func nonzero(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}

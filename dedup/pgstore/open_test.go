@@ -1,0 +1,162 @@
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/pgtest"
+)
+
+func TestServersThatBreakAPromiseAreRefused(t *testing.T) {
+	t.Parallel()
+	good := serverSettings{
+		version: 150003, encoding: "UTF8", fsync: "on", full: "on", sync: "on", isolation: "read committed",
+		readOnly: "off",
+	}
+	if err := good.refused(); err != nil || good.durability() != dedup.DurableMachine {
+		t.Errorf("good settings: %v, %v", err, good.durability())
+	}
+	for want, change := range map[string]func(*serverSettings){
+		"version 14":                  func(s *serverSettings) { s.version = 140011 },
+		"LATIN1":                      func(s *serverSettings) { s.encoding = "LATIN1" },
+		"fsync is off":                func(s *serverSettings) { s.fsync = "off" },
+		"full_page_writes is off":     func(s *serverSettings) { s.full = "off" },
+		"synchronous_commit is off":   func(s *serverSettings) { s.sync = "off" },
+		"synchronous_commit is local": func(s *serverSettings) { s.sync, s.standbys = "local", "one" },
+		"default_transaction_isol":    func(s *serverSettings) { s.isolation = "serializable" },
+		"standby":                     func(s *serverSettings) { s.recovers = true },
+		"read-only":                   func(s *serverSettings) { s.readOnly = "on" },
+	} {
+		bad := good
+		change(&bad)
+		err := bad.refused()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+		passes := want == "standby" || want == "read-only"
+		if unavailable := (&dedup.ErrUnavailable{}); errors.As(err, &unavailable) != passes {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	for sync, want := range map[string]dedup.Durability{
+		"on": dedup.DurableReplicated, "remote_apply": dedup.DurableReplicated, "remote_write": dedup.DurableMachine,
+	} {
+		s := good
+		s.sync, s.standbys = sync, "one"
+		if got := s.durability(); got != want || s.refused() != nil {
+			t.Errorf("synchronous_commit %s with standbys: %v, %v", sync, got, s.refused())
+		}
+	}
+}
+
+func TestOpenChecksTheServerOfEveryConnection(t *testing.T) {
+	t.Parallel()
+	dsn, schema := newSchema(t)
+	for setting, want := range map[string]string{
+		"synchronous_commit=off":                          "acknowledged events could be lost",
+		`default_transaction_isolation=repeatable\\ read`: "set it to read committed",
+		"default_transaction_read_only=on":                "read-only",
+	} {
+		_, err := Open(t.Context(), dsn+" options='-c "+setting+"'", Options{Schema: schema})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", setting, err)
+		}
+	}
+	c, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	latin := fmt.Sprintf("latin%d", os.Getpid())
+	if _, err := c.Exec(t.Context(), "CREATE DATABASE "+latin+" ENCODING LATIN1 TEMPLATE template0"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), dsn+" dbname="+latin, Options{Schema: schema})
+	if err == nil || !strings.Contains(err.Error(), "ENCODING UTF8") {
+		t.Errorf("a database in LATIN1: %v", err)
+	}
+}
+
+func TestErrorsOfOpenHaveNoPassword(t *testing.T) {
+	t.Parallel()
+	for _, dsn := range []string{
+		"postgres://eyelet:hunter2@127.0.0.1:1/db?connect_timeout=1",
+		"postgres://eyelet:hun:ter2@host:port/db", "host=x password='hunter2", "password=hunter2 sslmode=wrong",
+	} {
+		_, openErr := Open(t.Context(), dsn, Options{})
+		for call, err := range map[string]error{"Open": openErr, "Migrate": Migrate(t.Context(), dsn, "")} {
+			if err == nil || strings.Contains(err.Error(), "ter2") {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+	}
+	_, err := Open(t.Context(), "postgres://127.0.0.1:1/db?connect_timeout=1", Options{})
+	var unavailable *dedup.ErrUnavailable
+	if !errors.As(err, &unavailable) || unavailable.RetryAfter != soon {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+func TestMigrationsRunOnceAndOpenRefusesOtherVersions(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	schema := fmt.Sprintf(`Migrated "%d"; it's`, os.Getpid())
+	_, err := Open(t.Context(), dsn, Options{Schema: schema})
+	if err == nil || !strings.Contains(err.Error(), "version 0") || !strings.Contains(err.Error(), "pgstore.Migrate") {
+		t.Errorf("without tables: %v", err)
+	}
+	errs := make([]error, 4)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = Migrate(t.Context(), dsn, schema) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), dsn, Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Stats(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.db.pool.Exec(t.Context(), s.db.sql("INSERT INTO {{schema}}.migration VALUES (99)")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), dsn, Options{Schema: schema})
+	for call, err := range map[string]error{"Open": err, "Migrate": Migrate(t.Context(), dsn, schema)} {
+		if err == nil || !strings.Contains(err.Error(), "run a newer program") {
+			t.Errorf("%s of newer tables: %v", call, err)
+		}
+	}
+}
+
+func TestAPoolerIsRecognized(t *testing.T) {
+	t.Parallel()
+	_, schema := newSchema(t)
+	for dsn, want := range map[string]pgx.QueryExecMode{
+		pgtest.DSN(t): pgx.QueryExecModeCacheStatement, pgtest.Pooler(t): pgx.QueryExecModeCacheDescribe,
+	} {
+		s, err := Open(t.Context(), dsn, Options{Schema: schema})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.db.pool.Config().ConnConfig.DefaultQueryExecMode; got != want {
+			t.Errorf("statements are sent in mode %v, want %v", got, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

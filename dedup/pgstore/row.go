@@ -1,0 +1,205 @@
+package pgstore
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// row is the record of one event, with what the tables have beside it. The body is loaded only
+// where it is asked for.
+type row struct {
+	rec     dedup.Record
+	seq     int64
+	hash    []byte
+	current bool
+	keeper  int64 // the event whose body this one reads
+	size    int
+	fresh   bool // not inserted yet
+	deleted bool // to be deleted
+	swept   bool // when to sweep its tasks is computed again
+	// What is stored: the columns that change, the tasks, and the aliases.
+	stored  state
+	tasks   []dedup.Task
+	aliases []dedup.Key
+}
+
+// state are the columns of an event that change.
+type state struct {
+	current, hold, newest, dropped bool
+	sweeps                         bool // its tasks say when to sweep
+	tasks                          int
+	keeper                         int64
+	expires                        time.Time
+	extra, response                string
+}
+
+func (w *row) state() state {
+	r := &w.rec
+	s := state{
+		current: w.current, sweeps: w.sweeps(), hold: r.Hold, newest: r.Newest, dropped: r.Dropped(),
+		tasks: len(r.Tasks), keeper: w.keeper, extra: string(packExtra(r)), response: string(packResponse(r.Response)),
+	}
+	if len(r.Tasks) == 0 {
+		s.expires = w.sweepAt()
+	}
+	return s
+}
+
+// sweepAt returns when the record may be forgotten, zero for not in its present state: what
+// changes that state computes it again.
+func (w *row) sweepAt() time.Time {
+	r := &w.rec
+	if !w.sweeps() || r.State() == dedup.Dead {
+		return time.Time{}
+	}
+	return r.Ends()
+}
+
+func (w *row) sweeps() bool { return !w.rec.Newest && len(w.rec.Sharers) == 0 }
+
+// taskSweepAt returns the same for one task. A task that is done does not wait for the others,
+// because two processes may end them at once: the sweep looks at all.
+func (w *row) taskSweepAt(i int) time.Time {
+	r, t := &w.rec, &w.rec.Tasks[i]
+	switch {
+	case w.swept: // after all of them were read
+		return w.sweepAt()
+	case !w.sweeps() || t.State == dedup.Dead:
+		return time.Time{}
+	case t.State == dedup.Done:
+		return t.Ended.Add(r.Window)
+	case r.Hold:
+		return r.Ends()
+	}
+	return time.Time{}
+}
+
+// columns are those of an event and one of its tasks, in the order of scan.
+const columns = `e.seq, e.hash, e.current, e.generation, e.fingerprint, e.accepted, e.win, e.hold, e.drop_body, e.newest,
+ e.keeper, e.quarantine, e.producer, e.endpoint, e.type, e.key, e.vendor, e.about, e.extra, e.response, e.size, e.expires,
+ t.idx, t.state, t.attempt, t.postponed, t.token, t.due, t.started, t.ended, t.until, t.handler, t.lanename,
+ t.reason, t.err, t.history, t.expires`
+
+// bodyColumn reads the body of the event or that of its keeper.
+const bodyColumn = `CASE WHEN e.keeper IS NULL THEN e.body
+ ELSE (SELECT k.body FROM {{schema}}.event k WHERE k.seq = e.keeper) END`
+
+// scanned is one row of columns.
+type scanned struct {
+	row
+	win                                   int64
+	fingerprint, about, extra, response   []byte
+	keeperSeq                             *int64
+	quarantine, vendor                    *string
+	expires                               *time.Time
+	idx, state                            *int16
+	attempt, postponed                    *int32
+	token                                 *int64
+	due, started, ended, until, taskSweep *time.Time
+	handler, lane, reason, err            *string
+	history, body                         []byte
+}
+
+func (s *scanned) targets(body bool) []any {
+	r := &s.rec
+	targets := []any{
+		&s.seq, &s.hash, &s.current, &r.Generation, &s.fingerprint, &r.Accepted, &s.win, &r.Hold, &r.DropBody,
+		&r.Newest, &s.keeperSeq, &s.quarantine,
+		&r.Payload.Producer, &r.Payload.Endpoint, &r.Payload.Type, &r.Key.ID, &s.vendor,
+		&s.about, &s.extra, &s.response, &s.size, &s.expires,
+		&s.idx, &s.state, &s.attempt, &s.postponed, &s.token, &s.due, &s.started, &s.ended, &s.until,
+		&s.handler, &s.lane, &s.reason, &s.err, &s.history, &s.taskSweep,
+	}
+	if body {
+		targets = append(targets, &s.body)
+	}
+	return targets
+}
+
+// record fills the parts of the record that are not scanned as they are.
+func (s *scanned) record() error {
+	r := &s.rec
+	p := &r.Payload
+	r.Seq, r.Event = uint64(s.seq), eventID(s.seq, s.hash)
+	copy(r.Fingerprint[:], s.fingerprint)
+	r.Accepted, r.Window = r.Accepted.UTC(), time.Duration(s.win)*time.Microsecond
+	p.Producer, p.Endpoint, p.Type, r.Key.ID = untext(p.Producer), untext(p.Endpoint), untext(p.Type), untext(r.Key.ID)
+	p.VendorID, r.QuarantineReason, p.Body = unoptional(s.vendor), unoptional(s.quarantine), s.body
+	if s.keeperSeq != nil {
+		s.keeper, r.Shared = *s.keeperSeq, true
+	}
+	if err := unpackAbout(s.about, r); err != nil {
+		return err
+	}
+	if err := unpackExtra(s.extra, r); err != nil {
+		return err
+	}
+	var err error
+	r.Response, err = unpackResponse(s.response)
+	return err
+}
+
+func (s *scanned) task() (dedup.Task, error) {
+	history, err := unpackHistory(s.history)
+	return dedup.Task{
+		Handler: unoptional(s.handler), Lane: unoptional(s.lane), State: dedup.State(*s.state),
+		Attempt: int(*s.attempt), Postponed: int(*s.postponed), Token: uint64(*s.token),
+		Due: unmoment(s.due), Started: unmoment(s.started), Ended: unmoment(s.ended), Until: unmoment(s.until),
+		Reason: unoptional(s.reason), Err: unoptional(s.err), History: history,
+	}, err
+}
+
+// collect reads rows of columns that are ordered by event and task.
+func collect(rows pgx.Rows, body bool) ([]*row, error) {
+	defer rows.Close()
+	var out []*row
+	for rows.Next() {
+		var s scanned
+		if err := rows.Scan(s.targets(body)...); err != nil {
+			return nil, err
+		}
+		if len(out) == 0 || out[len(out)-1].seq != s.seq {
+			if err := s.record(); err != nil {
+				return nil, err
+			}
+			out = append(out, &s.row)
+		}
+		if s.idx == nil {
+			continue
+		}
+		t, err := s.task()
+		if err != nil {
+			return nil, err
+		}
+		r := &out[len(out)-1].rec
+		r.Tasks = append(r.Tasks, t)
+	}
+	for _, w := range out {
+		w.settle()
+	}
+	return out, rows.Err()
+}
+
+// settle computes what follows from the tasks and is therefore no column: when the last one
+// ended, and whether the body counts as dropped.
+func (w *row) settle() {
+	r := &w.rec
+	freed := r.Hold && len(r.Tasks) == 1 && r.Tasks[0].State == dedup.Pending
+	if !r.Open() || freed {
+		r.Finished = r.Accepted
+		for _, t := range r.Tasks {
+			if t.Ended.After(r.Finished) {
+				r.Finished = t.Ended
+			}
+		}
+		r.Expires = r.Finished.Add(r.Window)
+	}
+	if r.Dropped() {
+		r.Payload.Body = nil
+	}
+	w.stored, w.tasks, w.aliases = w.state(), slices.Clone(r.Tasks), r.Aliases
+}

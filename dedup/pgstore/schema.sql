@@ -1,0 +1,95 @@
+-- Version 1 of the tables. {{schema}} is the quoted name of the schema.
+-- There are no triggers, functions or foreign keys: the program writes all rows, and checks what it reads.
+
+CREATE SEQUENCE {{schema}}.seq;    -- the order of acceptance, with gaps
+CREATE SEQUENCE {{schema}}.token;  -- of leases: never used twice
+
+-- One row for an event. It is written by the claim and rarely changed: what happens to the event is in the rows of task.
+CREATE TABLE {{schema}}.event (
+  seq         bigint      PRIMARY KEY,
+  hash        bytea       NOT NULL,  -- of the key
+  current     boolean     NOT NULL,  -- decides for its key; false of an older generation
+  generation  integer     NOT NULL,
+  fingerprint bytea,
+  accepted    timestamptz NOT NULL,
+  win         bigint      NOT NULL,  -- the window in microseconds
+  expires     timestamptz,           -- when to sweep an event without tasks
+  tasks       smallint    NOT NULL,  -- rows of task
+  hold        boolean     NOT NULL,
+  drop_body   boolean     NOT NULL,
+  newest      boolean     NOT NULL,  -- of its series
+  keeper      bigint,                -- the event whose body this one reads, instead of its own
+  quarantine  text,                  -- the reason
+  producer    text        NOT NULL,
+  endpoint    text        NOT NULL,
+  type        text        NOT NULL,
+  key         text        NOT NULL,
+  vendor      text,                  -- the sender's unsigned identifier
+  about       bytea       NOT NULL,  -- the rest of key and payload
+  extra       bytea,                 -- what few events have: aliases, sharers, counts, a note
+  response    bytea,
+  size        integer     NOT NULL,  -- of the body
+  body        bytea
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
+-- Bodies are small or compressed already; PostgreSQL's own compression would cost more than the disk.
+ALTER TABLE {{schema}}.event ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE UNIQUE INDEX event_key ON {{schema}}.event (hash) WHERE current;
+CREATE INDEX event_older ON {{schema}}.event (hash) WHERE NOT current;
+CREATE INDEX event_expires ON {{schema}}.event (expires) WHERE expires IS NOT NULL;
+CREATE INDEX event_quarantine ON {{schema}}.event (seq) WHERE quarantine IS NOT NULL;
+
+-- One row for a task: inserted by the claim, updated by the take and by the finish.
+CREATE TABLE {{schema}}.task (
+  seq       bigint   NOT NULL,
+  idx       smallint NOT NULL,
+  state     smallint NOT NULL,       -- 1 pending, 2 running, 3 done, 4 dead
+  hold      boolean  NOT NULL,       -- held by the claimer, never taken
+  drops     boolean  NOT NULL,       -- the event's drop_body
+  attempt   integer  NOT NULL,
+  postponed integer  NOT NULL,
+  size      integer  NOT NULL,       -- of the event's body
+  token     bigint   NOT NULL,
+  win       bigint   NOT NULL,       -- the event's window
+  due       timestamptz,
+  started   timestamptz,
+  ended     timestamptz,
+  until     timestamptz,             -- the end of the lease
+  expires   timestamptz,             -- when to sweep the event
+  handler   text     NOT NULL,
+  lanename  text     NOT NULL,
+  lane      bytea,                   -- 1 if it yields, else 0, and a hash of endpoint, handler and lane
+  reason    text     NOT NULL,
+  err       text     NOT NULL,
+  history   bytea,
+  PRIMARY KEY (seq, idx)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX task_due ON {{schema}}.task (due, seq, idx) WHERE state = 1 AND lane IS NULL AND NOT hold;
+CREATE INDEX task_until ON {{schema}}.task (until) WHERE state = 2 AND lane IS NULL AND NOT hold;
+CREATE INDEX task_lane ON {{schema}}.task (lane, seq, idx) WHERE state < 3 AND lane IS NOT NULL;
+CREATE INDEX task_yields ON {{schema}}.task (lane, due, seq, idx) WHERE state = 1 AND lane >= '\x01';
+-- Two tasks of a lane never run at once.
+CREATE UNIQUE INDEX task_lane_running ON {{schema}}.task (lane) WHERE state = 2 AND lane IS NOT NULL;
+CREATE INDEX task_held ON {{schema}}.task (seq) WHERE state < 3 AND hold;
+CREATE INDEX task_dead ON {{schema}}.task (seq) WHERE state = 4;
+CREATE INDEX task_expires ON {{schema}}.task (expires) WHERE expires IS NOT NULL;
+
+-- Other names of events.
+CREATE TABLE {{schema}}.alias (
+  hash bytea  PRIMARY KEY,
+  seq  bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX alias_seq ON {{schema}}.alias (seq);
+
+-- What is remembered of keys beyond their windows.
+CREATE TABLE {{schema}}.trace (
+  hash  bytea    PRIMARY KEY,  -- 16 bytes of the hash of the key
+  day   integer  NOT NULL,     -- of the last acceptance, counted from 1970
+  count smallint NOT NULL
+);
+CREATE INDEX trace_day ON {{schema}}.trace (day);
+CREATE TABLE {{schema}}.remembered (
+  since   integer NOT NULL,  -- the first day of the store
+  evicted integer NOT NULL   -- the first day that is kept; 0 for all
+);
+INSERT INTO {{schema}}.remembered VALUES (extract(epoch FROM now())::bigint / 86400, 0);

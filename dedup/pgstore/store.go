@@ -1,0 +1,234 @@
+// Package pgstore is a [dedup.Store] in a PostgreSQL database, which several receivers on several
+// machines share. An event is accepted once by all of them together, and its tasks are taken by
+// whichever has time.
+//
+// Call [Migrate] once to make the tables, then [Open] in each receiver. All times are those of the
+// database: the clocks of the receivers do not matter.
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// DefaultSchema is the schema of the tables unless [Options] names another one.
+const DefaultSchema = "eyelet"
+
+// Options are the settings of a store. The zero value is ready to use.
+type Options struct {
+	// Schema is the schema of the tables, so that several stores can share a database. Defaults
+	// to [DefaultSchema].
+	Schema string
+	// Remember bounds the traces of keys beyond their windows. Max is checked every few minutes.
+	Remember dedup.Retention
+
+	clock func() time.Time // of tests; nil is the clock of the server
+	poll  time.Duration    // how often a Take that waits looks
+	fresh time.Duration    // how old statistics and health may be
+}
+
+const (
+	defaultPoll = 250 * time.Millisecond
+	maxAge      = time.Second
+	// stepTimeout bounds the statements of one step. It is below the patience of a receiver.
+	stepTimeout = 25 * time.Second
+)
+
+// Store is a [dedup.Store] in PostgreSQL. Create one with [Open].
+type Store struct {
+	db      *database
+	options Options
+
+	durability atomic.Int64
+	ctx        context.Context // of the steps, which outlive the calls that asked for them
+	cancel     context.CancelFunc
+	done       chan struct{} // closed by Close
+	closing    sync.RWMutex  // held for reading by every call
+	closed     bool
+	wg         sync.WaitGroup
+
+	claims   gatherer[*claimOp]
+	finishes gatherer[*finishOp]
+	turn     chan struct{} // held by the Take that looks for work
+	lanes    []byte        // where it looks next; of the turn
+	changed  signal        // work may be due
+
+	commits, accepted atomic.Int64
+	stats             cached[dedup.Stats]
+	health            cached[struct{}]
+}
+
+var (
+	_ dedup.Store        = (*Store)(nil)
+	_ dedup.Expediter    = (*Store)(nil)
+	_ dedup.ManyFinisher = (*Store)(nil)
+)
+
+// Open opens a store. dsn is a connection string as libpq takes it, with pool_max_conns (8 by
+// default) for the number of connections, of which a busy store uses six.
+//
+// Open fails if the tables are missing or of another version, and if the database would break a
+// promise: a server before version 15, an encoding other than UTF-8, fsync, full_page_writes or
+// synchronous_commit off, a default isolation other than read committed. For a standby it returns
+// [dedup.ErrUnavailable]. The same is checked for each later connection, so after a fail-over a
+// server with other settings is not used.
+//
+// A pooler in transaction mode, such as PgBouncer, is recognized: statements are then not
+// prepared by name.
+func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
+	o.Remember = o.Remember.WithDefaults()
+	if o.poll == 0 {
+		o.poll, o.fresh = defaultPoll, maxAge
+	}
+	s := &Store{options: o, done: make(chan struct{}), turn: make(chan struct{}, 1), lanes: []byte{}}
+	config, err := poolConfig(dsn, func(d dedup.Durability) { s.durability.Store(int64(d)) })
+	if err != nil {
+		return nil, err
+	}
+	between, err := pooled(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, openError(err)
+	}
+	if between {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+	if err != nil {
+		return nil, openError(err)
+	}
+	if err := migrated(ctx, pool, o.Schema); err != nil {
+		pool.Close()
+		return nil, openError(err)
+	}
+	s.db = &database{pool: pool, schema: o.Schema, remember: o.Remember, clock: o.clock}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.changed.c = make(chan struct{})
+	s.claims.start(&s.wg, 2, maxBatch, s.writeClaims)
+	s.finishes.start(&s.wg, 2, maxBatch, s.writeFinishes)
+	s.wg.Go(s.sweepAlways)
+	return s, nil
+}
+
+// openError returns an error of Open: that of the contract if the server cannot be reached.
+func openError(err error) error {
+	if codeOf(err) != "" || errors.As(err, new(*pgconn.ConnectError)) {
+		err = fault(err)
+	}
+	return fmt.Errorf("open the store: %w", err)
+}
+
+// begin starts a call. The caller calls end if err is nil.
+func (s *Store) begin(ctx context.Context) (end func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.closing.RLock()
+	if s.closed {
+		s.closing.RUnlock()
+		return nil, dedup.ErrClosed
+	}
+	return s.closing.RUnlock, nil
+}
+
+// Close implements [dedup.Store].
+func (s *Store) Close() error {
+	s.changed.closeOnce(s.done)
+	s.closing.Lock() // waits for calls in progress; blocked Takes have seen done
+	already := s.closed
+	s.closed = true
+	s.closing.Unlock()
+	if already {
+		return nil
+	}
+	s.claims.stop()
+	s.finishes.stop()
+	s.wg.Wait()
+	s.cancel()
+	s.db.pool.Close()
+	return nil
+}
+
+// Guarantees implements [dedup.Store]. Durability is replicated while the newest connection is to
+// a server that waits for a synchronous standby.
+func (s *Store) Guarantees() dedup.Guarantees {
+	return dedup.Guarantees{Durability: dedup.Durability(s.durability.Load()), Shared: true}
+}
+
+// Health implements [dedup.Store]. The result may be a second old.
+func (s *Store) Health(ctx context.Context) error {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	_, err = s.health.get(s.options.fresh, func() (none struct{}, err error) {
+		var readOnly string
+		err = s.db.pool.QueryRow(ctx, "SELECT current_setting('transaction_read_only')").Scan(&readOnly)
+		if err == nil && readOnly != "off" {
+			err = &dedup.ErrUnavailable{Reason: "the database is a standby or read-only", RetryAfter: later}
+		}
+		return none, fault(err)
+	})
+	return err
+}
+
+// signal wakes goroutines that wait for a change.
+type signal struct {
+	mu     sync.Mutex
+	c      chan struct{}
+	closed bool
+}
+
+// wait returns a channel that is closed by the next wake.
+func (g *signal) wait() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.c
+}
+
+func (g *signal) wake() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.c)
+	g.c = make(chan struct{})
+}
+
+// closeOnce closes a channel the first time.
+func (g *signal) closeOnce(c chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.closed = true
+		close(c)
+	}
+}
+
+// cached is a value that may be a little old.
+type cached[T any] struct {
+	mu    sync.Mutex
+	at    time.Time
+	value T
+	err   error
+}
+
+func (c *cached[T]) get(age time.Duration, read func() (T, error)) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); c.at.IsZero() || now.Sub(c.at) >= age {
+		c.value, c.err = read()
+		if c.at = now; errors.Is(c.err, context.Canceled) || errors.Is(c.err, context.DeadlineExceeded) {
+			c.at = time.Time{} // of the caller, not of the store
+		}
+	}
+	return c.value, c.err
+}

@@ -1,0 +1,291 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// The bounds of one call of Claim.
+const (
+	maxClaims = 1024
+	maxBytes  = 64 << 20
+)
+
+// item is a claim that is being decided.
+type item struct {
+	claim    dedup.Claim
+	hash     [32]byte
+	seq      int64 // the number that a claim of the call got, before it was known whether it needs one
+	decided  bool
+	decision dedup.Decision
+	op       *claimOp
+}
+
+// claimOp is a call of Claim.
+type claimOp struct {
+	items []*item
+	done  chan error
+}
+
+// Claim implements [dedup.Store]. A call takes at most 1,024 claims and 64 MiB.
+func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	op, err := newClaimOp(claims)
+	if err != nil {
+		return nil, err
+	}
+	end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	if err := s.claims.put(ctx, op); err != nil {
+		return nil, err
+	}
+	select {
+	case err = <-op.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make([]dedup.Decision, len(op.items))
+	for i, it := range op.items {
+		out[i] = it.decision
+	}
+	return out, nil
+}
+
+func newClaimOp(claims []dedup.Claim) (*claimOp, error) {
+	op := &claimOp{items: make([]*item, len(claims)), done: make(chan error, 1)}
+	bytes := 0
+	for i, c := range claims {
+		if err := c.Check(); err != nil {
+			return nil, fmt.Errorf("claim %d: %w", i, err)
+		}
+		bytes += len(c.Payload.Body) + len(c.Response.Body)
+		c.Lease, c.Window = micros(c.Lease), micros(c.Window)
+		op.items[i] = &item{claim: c, hash: c.Key.Hash(), op: op}
+	}
+	if len(claims) > maxClaims || bytes > maxBytes {
+		return nil, fmt.Errorf("%w: %d claims of %d bytes, of at most %d and %d",
+			dedup.ErrTooLarge, len(claims), bytes, maxClaims, maxBytes)
+	}
+	return op, nil
+}
+
+// writeClaims decides the claims of several calls.
+func (s *Store) writeClaims(ops []*claimOp) {
+	ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
+	defer cancel()
+	var items []*item
+	for _, op := range ops {
+		items = append(items, op.items...)
+	}
+	err := s.decide(ctx, items)
+	if err != nil && len(ops) > 1 { // one call must not fail the others
+		for _, op := range ops {
+			op.done <- fault(s.decide(ctx, op.items))
+		}
+		return
+	}
+	for _, op := range ops {
+		op.done <- fault(err)
+	}
+}
+
+// maxTries bounds how often a step starts again because another process was faster.
+const maxTries = 20
+
+// decide decides claims: first the plain ones, which are probably new, in one statement. Then
+// those that are not are read, and most are duplicates. What is left changes records that exist,
+// or may: it is decided and stored under locks. A step that another process overtook starts again
+// with what is not decided.
+func (s *Store) decide(ctx context.Context, items []*item) error {
+	for try := 0; ; try++ {
+		err := s.decideOnce(ctx, items)
+		if !raced(err) || try == maxTries {
+			return err
+		}
+		time.Sleep(time.Duration(try) * time.Millisecond)
+	}
+}
+
+func (s *Store) decideOnce(ctx context.Context, items []*item) error {
+	if fast := plain(items); len(fast) > 0 {
+		if err := s.insert(ctx, fast); err != nil && !raced(err) {
+			return err
+		}
+	}
+	rest := slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.decided })
+	if len(rest) > 0 {
+		if err := s.look(ctx, rest); err != nil {
+			return err
+		}
+		rest = slices.DeleteFunc(rest, func(it *item) bool { return it.decided })
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	return s.settle(ctx, rest)
+}
+
+// plain returns the claims that [insertSQL] can decide: a claim whose names nothing else in the
+// batch has and that depends on no other record. A call with any other claim is decided in its
+// order.
+func plain(items []*item) []*item {
+	seen := map[keyHash]bool{}
+	var odd *claimOp
+	var out []*item
+	for _, it := range items {
+		c := &it.claim
+		once := !it.decided && it.op != odd && !seen[it.hash]
+		seen[it.hash] = true
+		for _, name := range c.Aliases {
+			h := name.Hash()
+			once = once && !seen[h]
+			seen[h] = true
+		}
+		if c.OnlyKnown || c.Occurrence != nil || c.Series != (dedup.Key{}) || c.Quarantine != nil || c.Remember != nil {
+			odd = it.op
+			continue
+		}
+		if once {
+			out = append(out, it)
+		}
+	}
+	return out
+}
+
+// insert stores the claims that are new. Those that are not stay undecided.
+func (s *Store) insert(ctx context.Context, items []*item) error {
+	var in insertion
+	for _, it := range items {
+		r := dedup.Accept(dedup.Record{}, it.claim, "", 0, 0, time.Unix(0, 0))
+		in.add(&r, it.hash[:], 0, 0)
+		in.addAliases(r.Aliases)
+	}
+	rows, err := s.db.pool.Query(ctx, s.db.sql(insertSQL), in.args(s.db.now())...)
+	if err != nil {
+		return err
+	}
+	all, err := collectInserted(rows) // read to the end: only then is it committed
+	if err != nil {
+		return err
+	}
+	var accepted int64
+	for _, got := range all {
+		it := items[got.ord-1]
+		if it.seq = got.seq; got.generation == nil {
+			continue
+		}
+		it.decision, it.decided = newDecision(it, &got), true
+		accepted++
+	}
+	s.stored(accepted)
+	return nil
+}
+
+// newDecision returns the decision about a claim that was stored.
+func newDecision(it *item, got *inserted) dedup.Decision {
+	var token uint64
+	if got.token != nil {
+		token = uint64(*got.token)
+	}
+	before := dedup.Record{Generation: *got.generation - 1}
+	event := eventID(got.seq, it.hash[:])
+	r := dedup.Accept(before, it.claim, event, uint64(got.seq), token, got.now)
+	r.Payload.Body = nil
+	d := dedup.Decision{Verdict: dedup.New, Record: r}
+	if r.Hold {
+		d.Lease = dedup.Lease{Event: event, Token: token, Until: r.Tasks[0].Until}
+	}
+	return d
+}
+
+// stored counts a commit and wakes the Takes that wait.
+func (s *Store) stored(accepted int64) {
+	s.commits.Add(1)
+	s.accepted.Add(accepted)
+	s.changed.wake()
+}
+
+// look decides the claims that change nothing. Once a claim of a call is not decided, neither are
+// the later ones of that call, which may depend on it.
+func (s *Store) look(ctx context.Context, items []*item) error {
+	v := newView(ctx, s.db, s.db.pool)
+	if err := v.load(foresee(items)); err != nil {
+		return err
+	}
+	st := step{view: v}
+	var left *claimOp
+	for _, it := range items {
+		if it.op == left {
+			continue
+		}
+		d, err := st.claim(it.claim)
+		switch {
+		case errors.Is(err, errWrites):
+			left = it.op
+		case err != nil:
+			return err
+		default:
+			it.decision, it.decided = d, true
+		}
+	}
+	return nil
+}
+
+const numbersSQL = `SELECT nextval('{{schema}}.seq'), nextval('{{schema}}.token') FROM generate_series(1, $1::int)`
+
+// settle decides and stores claims under the locks of the records that they are about.
+func (s *Store) settle(ctx context.Context, items []*item) error {
+	v := newView(ctx, s.db, nil)
+	v.locks = true
+	st := step{view: v}
+	b := &pgx.Batch{}
+	b.Queue(s.db.sql(numbersSQL), len(items)).Query(func(rows pgx.Rows) error {
+		var seq, token int64
+		_, err := pgx.ForEachRow(rows, []any{&seq, &token}, func() error {
+			st.seqs, st.tokens = append(st.seqs, seq), append(st.tokens, token)
+			return nil
+		})
+		return err
+	})
+	v.queue(b, foresee(items))
+	tx, done, err := s.db.begin(ctx, b)
+	if err != nil {
+		return err
+	}
+	defer done()
+	v.q = tx
+	decisions := make([]dedup.Decision, len(items))
+	for i, it := range items {
+		if it.seq != 0 { // numbers follow the order of the call
+			st.seqs = slices.Insert(st.seqs[1:], 0, it.seq)
+		}
+		if decisions[i], err = st.claim(it.claim); err != nil {
+			return err
+		}
+	}
+	b = &pgx.Batch{}
+	v.save(b)
+	if err := commit(ctx, tx, b); err != nil {
+		return err
+	}
+	for i, it := range items {
+		it.decision, it.decided = decisions[i], true
+	}
+	s.stored(st.accepted)
+	return nil
+}

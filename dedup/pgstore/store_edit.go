@@ -1,0 +1,296 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// edit changes records under their locks in one transaction. change gets a view with what is
+// wanted and may queue statements that run after the changes are saved. It returns what to do once
+// everything is committed. first, if not nil, runs before all that.
+func (s *Store) edit(
+	ctx context.Context, w *wanted, first *pgx.Batch, change func(*view, *pgx.Batch) (func(), error),
+) error {
+	v := newView(ctx, s.db, nil)
+	v.locks = true
+	if first == nil {
+		first = &pgx.Batch{}
+	}
+	if w != nil {
+		v.queue(first, w)
+	}
+	tx, done, err := s.db.begin(ctx, first)
+	if err != nil {
+		return err
+	}
+	defer done()
+	v.q = tx
+	b, after := &pgx.Batch{}, &pgx.Batch{}
+	then, err := change(v, after)
+	if err != nil {
+		return err
+	}
+	v.save(b)
+	b.QueuedQueries = append(b.QueuedQueries, after.QueuedQueries...)
+	if err := commit(ctx, tx, b); err != nil {
+		return err
+	}
+	if then != nil {
+		then()
+	}
+	return nil
+}
+
+// Reopen implements [dedup.Store].
+func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask) (dedup.Record, error) {
+	return s.editEvent(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Reopen(tasks, now) })
+}
+
+// RunNow implements [dedup.Expediter].
+func (s *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) {
+	return s.editEvent(ctx, event, (*dedup.Record).RunNow)
+}
+
+// editEvent changes the record of an event and returns it.
+func (s *Store) editEvent(
+	ctx context.Context, event string, change func(*dedup.Record, time.Time) error,
+) (out dedup.Record, err error) {
+	err = s.withEvent(ctx, event, func(v *view, w *row, _ *pgx.Batch) error {
+		if err := change(&w.rec, v.now); err != nil {
+			return err
+		}
+		out = w.rec.Clone()
+		sql := v.db.sql("SELECT " + bodyColumn + " FROM {{schema}}.event e WHERE e.seq = $1")
+		return v.q.QueryRow(v.ctx, sql, w.seq).Scan(&out.Payload.Body)
+	})
+	if err != nil {
+		return dedup.Record{}, err
+	}
+	return out, nil
+}
+
+// withEvent runs a change of one event.
+func (s *Store) withEvent(ctx context.Context, event string, change func(*view, *row, *pgx.Batch) error) error {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	for try := 0; ; try++ {
+		err = s.edit(ctx, &wanted{seqs: []int64{seqOf(event)}}, nil, func(v *view, after *pgx.Batch) (func(), error) {
+			w, err := v.event(event)
+			if err == nil && w == nil {
+				err = dedup.ErrNotFound
+			}
+			if err != nil {
+				return nil, err
+			}
+			return nil, change(v, w, after)
+		})
+		if !raced(err) || try == maxTries {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("event %q: %w", event, fault(err))
+	}
+	s.stored(0)
+	return nil
+}
+
+// Purge implements [dedup.Store].
+func (s *Store) Purge(ctx context.Context, event string) error {
+	return s.withEvent(ctx, event, func(v *view, w *row, after *pgx.Batch) error {
+		if w.rec.Open() {
+			return dedup.ErrOpen
+		}
+		if w.current {
+			t, err := v.trace(w.rec.Key)
+			if err != nil {
+				return err
+			}
+			t.Trace, t.changed = dedup.Trace{}, t.found
+		}
+		return v.drop(after, w)
+	})
+}
+
+// drop deletes a record. A body that others share moves to the oldest of them.
+func (v *view) drop(b *pgx.Batch, w *row) error {
+	w.deleted = true
+	if w.rec.Shared {
+		keeper, err := v.related(w.rec.Original)
+		if err != nil {
+			return err
+		}
+		if keeper != nil {
+			keeper.rec.Unshare(w.rec.Event, v.now)
+		}
+	}
+	var heirs []*row
+	var records []*dedup.Record
+	for _, event := range w.rec.Sharers {
+		other, err := v.related(event)
+		if err != nil {
+			return err
+		}
+		if other != nil {
+			heirs, records = append(heirs, other), append(records, &other.rec)
+		}
+	}
+	if len(heirs) > 0 {
+		records[0].Inherit(records[1:]...)
+		heirs[0].keeper = 0
+		for _, other := range heirs[1:] {
+			other.keeper = heirs[0].seq
+		}
+		b.Queue(v.db.sql(moveBodySQL), heirs[0].seq, w.seq)
+	}
+	v.delete(b, []int64{w.seq})
+	return nil
+}
+
+// related returns the record of an event, also one that may be forgotten.
+func (v *view) related(event string) (*row, error) {
+	seq := seqOf(event)
+	if _, known := v.bySeq[seq]; !known {
+		if err := v.load(&wanted{seqs: []int64{seq}}); err != nil {
+			return nil, err
+		}
+	}
+	if w := v.bySeq[seq]; w != nil && w.rec.Event == event && !w.deleted {
+		return w, nil
+	}
+	return nil, nil
+}
+
+// sweepAlways forgets events whose windows ended, and keys beyond the retention, until the store
+// is closed. Every receiver does, and none waits for another.
+func (s *Store) sweepAlways() {
+	const pruneEvery = 5 * time.Minute
+	pruned := time.Time{}
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-time.After(2*s.options.poll + rand.N(4*s.options.poll)):
+		}
+		for range 20 {
+			n, err := s.sweep(s.ctx)
+			if err != nil || n < sweepBatch || isClosed(s.done) {
+				break // the next sweep tries again
+			}
+		}
+		if time.Since(pruned) > pruneEvery && s.prune(s.ctx) == nil {
+			pruned = time.Now()
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+const sweepBatch = 500
+
+// sweepSQL locks the events whose windows may be over. A task that is done while others of its
+// event are open does not count any more: the last of them will.
+const sweepSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
+d AS MATERIALIZED (SELECT t.seq, t.idx FROM {{schema}}.task t WHERE t.expires IS NOT NULL AND t.expires <= (SELECT now FROM n)
+  ORDER BY t.expires LIMIT $2),
+o AS MATERIALIZED (SELECT t.seq FROM {{schema}}.task t WHERE t.seq IN (SELECT seq FROM d) AND t.state < 3 AND NOT t.hold),
+u AS (UPDATE {{schema}}.task t SET expires = NULL FROM d WHERE t.seq = d.seq AND t.idx = d.idx AND t.state = 3
+  AND d.seq IN (SELECT seq FROM o))
+SELECT e.seq FROM {{schema}}.event e WHERE e.seq IN (SELECT seq FROM d UNION (
+  SELECT x.seq FROM {{schema}}.event x WHERE x.expires IS NOT NULL AND x.expires <= (SELECT now FROM n) ORDER BY x.expires LIMIT $2
+)) AND e.seq NOT IN (SELECT seq FROM o) FOR UPDATE SKIP LOCKED`
+
+// sweep forgets a batch of events and returns how many it looked at.
+func (s *Store) sweep(ctx context.Context) (looked int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	var seqs []int64
+	first := &pgx.Batch{}
+	first.Queue(s.db.sql(sweepSQL), s.db.now(), sweepBatch).Query(func(rows pgx.Rows) (err error) {
+		seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	})
+	err = s.edit(ctx, nil, first, func(v *view, after *pgx.Batch) (func(), error) {
+		if len(seqs) == 0 {
+			return nil, nil
+		}
+		if err := v.load(&wanted{seqs: seqs}); err != nil {
+			return nil, err
+		}
+		for _, seq := range seqs {
+			w := v.bySeq[seq]
+			switch {
+			case w == nil || w.deleted:
+			case w.rec.Disposable(v.now):
+				if err := v.forget(after, w); err != nil {
+					return nil, err
+				}
+			default:
+				w.swept = true
+			}
+		}
+		return nil, nil
+	})
+	return len(seqs), err
+}
+
+// forget deletes a record whose window ended. A held claim without an outcome was never accepted.
+func (v *view) forget(b *pgx.Batch, w *row) error {
+	if w.current && w.rec.Unaccepted() {
+		t, err := v.trace(w.rec.Key)
+		if err != nil {
+			return err
+		}
+		t.Trace, t.changed = t.Without(), t.found
+	}
+	return v.drop(b, w)
+}
+
+// prune forgets the keys of the days beyond the retention.
+func (s *Store) prune(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	v := newView(ctx, s.db, s.db.pool)
+	w := &wanted{traces: [][]byte{make([]byte, 16)}} // reads the clock and the first day
+	if err := v.load(w); err != nil {
+		return err
+	}
+	rows, err := s.db.pool.Query(ctx, s.db.sql("SELECT day, count(*) FROM {{schema}}.trace GROUP BY day"))
+	if err != nil {
+		return err
+	}
+	counts := map[dedup.Day]int64{}
+	var day int
+	var n int64
+	if _, err := pgx.ForEachRow(rows, []any{&day, &n}, func() error {
+		counts[dedup.Day(day)] = n
+		return nil
+	}); err != nil {
+		return err
+	}
+	retention := s.db.remember
+	evicted := max(v.evicted, retention.Evict(counts, dedup.DayOf(v.now)))
+	first := retention.First(v.since, evicted, v.now)
+	b := &pgx.Batch{}
+	b.Queue(s.db.sql("UPDATE {{schema}}.remembered SET evicted = greatest(evicted, $1)"), int(evicted))
+	b.Queue(s.db.sql("DELETE FROM {{schema}}.trace WHERE day < $1"), int(first))
+	return s.db.pool.SendBatch(ctx, b).Close()
+}

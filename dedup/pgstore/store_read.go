@@ -1,0 +1,222 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// read returns the records that a condition selects, and the time.
+func (s *Store) read(ctx context.Context, body bool, rest string, args ...any) ([]*row, *view, error) {
+	sql := "SELECT " + columns
+	if body {
+		sql += ", " + bodyColumn
+	}
+	sql += " FROM {{schema}}.event e LEFT JOIN {{schema}}.task t ON t.seq = e.seq WHERE " + rest
+	v := newView(ctx, s.db, s.db.pool)
+	var found []*row
+	b := &pgx.Batch{}
+	b.Queue(s.db.sql(sql), args...).Query(func(rows pgx.Rows) (err error) {
+		found, err = collect(rows, body)
+		return err
+	})
+	b.Queue(nowSQL, s.db.now()).QueryRow(func(r pgx.Row) error { return r.Scan(&v.now) })
+	err := s.db.pool.SendBatch(ctx, b).Close()
+	return found, v, fault(err)
+}
+
+// Get implements [dedup.Store].
+func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return dedup.Record{}, err
+	}
+	defer end()
+	found, v, err := s.read(ctx, true, "e.seq = $1 ORDER BY e.seq, t.idx", seqOf(event))
+	switch {
+	case err != nil:
+		return dedup.Record{}, err
+	case len(found) == 0 || found[0].rec.Event != event || found[0].rec.Disposable(v.now):
+		return dedup.Record{}, fmt.Errorf("event %q: %w", event, dedup.ErrNotFound)
+	}
+	return found[0].rec, nil
+}
+
+// pageSize is how many records List reads at once.
+const pageSize = 100
+
+// List implements [dedup.Store]. It reads page after page, so a slow reader holds back neither the
+// database nor Close.
+func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record, error] {
+	return func(yield func(dedup.Record, error) bool) {
+		before := int64(1) << 62
+		if f.Before > 0 && f.Before < 1<<62 {
+			before = int64(f.Before)
+		}
+		for n := 0; ; {
+			page, v, err := s.page(ctx, &f, before)
+			if err != nil {
+				yield(dedup.Record{}, err)
+				return
+			}
+			for _, w := range page {
+				before = w.seq
+				if w.rec.Disposable(v.now) || !f.Match(&w.rec, v.now) {
+					continue
+				}
+				if err := ctx.Err(); err != nil {
+					yield(dedup.Record{}, err)
+					return
+				}
+				if n++; !yield(w.rec, nil) || n == f.Limit {
+					return
+				}
+			}
+			if len(page) < pageSize {
+				return
+			}
+		}
+	}
+}
+
+// page returns the newest records before a sequence number that the filter may select.
+func (s *Store) page(ctx context.Context, f *dedup.Filter, before int64) ([]*row, *view, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer end()
+	where, args := conditions(f)
+	rest := fmt.Sprintf(`e.seq IN (SELECT e.seq FROM {{schema}}.event e WHERE e.seq < $1%s ORDER BY e.seq DESC LIMIT %d)
+ORDER BY e.seq DESC, t.idx`, where, pageSize)
+	return s.read(ctx, f.Body, rest, append([]any{before}, args...)...)
+}
+
+// conditions are what the database checks of a filter. [dedup.Filter.Match] has the last word.
+func conditions(f *dedup.Filter) (where string, args []any) {
+	add := func(condition string, value any) {
+		args = append(args, value)
+		where += " AND " + strings.ReplaceAll(condition, "?", fmt.Sprintf("$%d", len(args)+1))
+	}
+	if f.Event != "" {
+		add("e.seq = ?", seqOf(f.Event))
+	}
+	if f.ID != "" {
+		add("(e.key = ? OR e.vendor = ?)", text(f.ID))
+	}
+	if f.Producer != "" {
+		add("e.producer = ?", text(f.Producer))
+	}
+	if f.Endpoint != "" {
+		add("e.endpoint = ?", text(f.Endpoint))
+	}
+	if f.Handler != "" && f.Reason == "" {
+		add("EXISTS (SELECT 1 FROM {{schema}}.task x WHERE x.seq = e.seq AND x.handler = ?)", text(f.Handler))
+	}
+	if f.Quarantined {
+		where += " AND e.quarantine IS NOT NULL"
+	}
+	if open, dead := statesOf(f.States); open || dead {
+		var from []string
+		if open {
+			from = append(from,
+				"SELECT x.seq FROM {{schema}}.task x WHERE x.state = 1 AND x.lane IS NULL AND NOT x.hold",
+				"SELECT x.seq FROM {{schema}}.task x WHERE x.state = 2 AND x.lane IS NULL AND NOT x.hold",
+				"SELECT x.seq FROM {{schema}}.task x WHERE x.state < 3 AND x.lane IS NOT NULL",
+				"SELECT x.seq FROM {{schema}}.task x WHERE x.state < 3 AND x.hold")
+		}
+		if dead {
+			from = append(from, "SELECT x.seq FROM {{schema}}.task x WHERE x.state = 4",
+				"SELECT x.seq FROM {{schema}}.event x WHERE x.quarantine IS NOT NULL")
+		}
+		where += " AND e.seq IN (" + strings.Join(from, " UNION ALL ") + ")"
+	}
+	return where, args
+}
+
+// statesOf reports whether only events with open tasks or only dead ones can have the states.
+// Neither means that any event can.
+func statesOf(states []dedup.State) (open, dead bool) {
+	for _, state := range states {
+		switch state {
+		case dedup.Pending, dedup.Running:
+			open = true
+		case dedup.Dead:
+			dead = true
+		default:
+			return false, false
+		}
+	}
+	return open, dead
+}
+
+// maxCounted is how many records are counted. Of more, the number is the estimate of the database.
+const maxCounted = 50_000
+
+const statsSQL = `WITH open AS MATERIALIZED (
+  SELECT seq, state, hold, size FROM {{schema}}.task WHERE state = 1 AND lane IS NULL AND NOT hold
+  UNION ALL SELECT seq, state, hold, size FROM {{schema}}.task WHERE state = 2 AND lane IS NULL AND NOT hold
+  UNION ALL SELECT seq, state, hold, size FROM {{schema}}.task WHERE state < 3 AND lane IS NOT NULL
+  UNION ALL SELECT seq, state, hold, size FROM {{schema}}.task WHERE state < 3 AND hold)
+SELECT (SELECT CASE WHEN c.reltuples > $1 THEN c.reltuples::int8 ELSE (SELECT count(*) FROM (SELECT 1 FROM {{schema}}.event LIMIT $1::int8) x) END
+    FROM pg_class c WHERE c.oid = ($2::text || '.event')::regclass),
+  count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 2),
+  (SELECT count(*) FROM {{schema}}.task WHERE state = 4),
+  (SELECT coalesce(sum(size), 0)::int8 FROM (SELECT DISTINCT seq, size FROM open) x),
+  (SELECT sum(pg_total_relation_size(r))::int8 FROM unnest(ARRAY['event', 'task', 'alias', 'trace']) AS name,
+    LATERAL (SELECT ($2::text || '.' || name)::regclass AS r) x),
+  (SELECT accepted FROM {{schema}}.event WHERE seq = (SELECT min(seq) FROM open WHERE NOT hold))
+FROM open`
+
+// quarantinedSQL counts the quarantined deliveries that were not reopened.
+const quarantinedSQL = `SELECT e.endpoint, e.quarantine, count(*) FROM {{schema}}.event e WHERE e.quarantine IS NOT NULL
+AND NOT EXISTS (SELECT 1 FROM {{schema}}.task t WHERE t.seq = e.seq AND (t.state <> 4 OR t.reason <> e.quarantine)) GROUP BY 1, 2`
+
+// Stats implements [dedup.Store]. The counts may be a second old, and Records is an estimate above
+// 50,000. Commits and Accepted are those of this process.
+func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return dedup.Stats{}, err
+	}
+	defer end()
+	st, err := s.stats.get(s.options.fresh, func() (dedup.Stats, error) { return s.count(ctx) })
+	st.Commits, st.Accepted = s.commits.Load(), s.accepted.Load()
+	st.Quarantined = cloneGroups(st.Quarantined)
+	return st, err
+}
+
+func cloneGroups(groups map[dedup.QuarantineGroup]int64) map[dedup.QuarantineGroup]int64 {
+	out := make(map[dedup.QuarantineGroup]int64, len(groups))
+	for group, n := range groups {
+		out[group] = n
+	}
+	return out
+}
+
+func (s *Store) count(ctx context.Context) (dedup.Stats, error) {
+	st := dedup.Stats{Free: -1, Quarantined: map[dedup.QuarantineGroup]int64{}}
+	b := &pgx.Batch{}
+	b.Queue(s.db.sql(statsSQL), maxCounted, inSchema("{{schema}}", s.db.schema)).QueryRow(func(r pgx.Row) error {
+		var oldest *time.Time
+		err := r.Scan(&st.Records, &st.Pending, &st.Running, &st.Dead, &st.Backlog, &st.Bytes, &oldest)
+		st.Oldest = unmoment(oldest)
+		return err
+	})
+	b.Queue(s.db.sql(quarantinedSQL)).Query(func(rows pgx.Rows) error {
+		var endpoint, reason string
+		var n int64
+		_, err := pgx.ForEachRow(rows, []any{&endpoint, &reason, &n}, func() error {
+			st.Quarantined[dedup.QuarantineGroup{Endpoint: untext(endpoint), Reason: untext(reason)}] = n
+			return nil
+		})
+		return err
+	})
+	return st, fault(s.db.pool.SendBatch(ctx, b).Close())
+}

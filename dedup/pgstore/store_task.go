@@ -1,0 +1,278 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// maxTake is how many tasks one Take gives at most.
+const maxTake = 1024
+
+// Take implements [dedup.Store]. One Take of a process looks for work at a time. It looks at once
+// when this process stored some, and four times a second for that of others and for what became
+// due.
+func (s *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error) {
+	if err := want.Check(); err != nil {
+		return nil, err
+	}
+	end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.done:
+		return nil, dedup.ErrClosed
+	}
+	t := take{db: s.db, n: min(want.Tasks, maxTake), bytes: want.Bytes, lease: micros(want.Lease), lanes: &s.lanes}
+	for {
+		changed := s.changed.wait()
+		work, err := t.try(ctx, s.ctx)
+		switch {
+		case err == nil && len(work) > 0:
+			s.commits.Add(1)
+			return work, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil && !raced(err):
+			return nil, fault(err)
+		case len(s.lanes) > 0: // there are more lanes
+			continue
+		}
+		select {
+		case <-changed:
+		case <-time.After(s.options.poll/2 + rand.N(s.options.poll)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.done:
+			return nil, dedup.ErrClosed
+		}
+	}
+}
+
+// finishOp are the results or extensions of one call.
+type finishOp struct {
+	entries []*finishEntry
+	done    chan struct{}
+}
+
+// finishEntry is a result, or an extension if extend is positive.
+type finishEntry struct {
+	seq    int64
+	lease  dedup.Lease
+	result dedup.Result
+	extend time.Duration
+	ended  bool
+	err    error
+}
+
+// maxResult bounds the texts and the response of a result.
+const maxResult = 8 << 20
+
+// Finish implements [dedup.Store]. A result of more than 8 MiB is too large.
+func (s *Store) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
+	return s.FinishMany(ctx, dedup.LeaseResult{Lease: l, Result: r})[0]
+}
+
+// Extend implements [dedup.Store]. It is durable.
+func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("%w: extension by %v", dedup.ErrInvalid, d)
+	}
+	return s.finishAll(ctx, []*finishEntry{{seq: seqOf(l.Event), lease: l, extend: micros(d)}})[0]
+}
+
+// FinishMany implements [dedup.ManyFinisher].
+func (s *Store) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
+	entries := make([]*finishEntry, len(results))
+	for i, r := range results {
+		e := &finishEntry{seq: seqOf(r.Lease.Event), lease: r.Lease, result: r.Result}
+		e.result.After = micros(r.Result.After)
+		if n := len(r.Result.Response.Body) + len(r.Result.Err); n > maxResult {
+			e.ended, e.err = true, fmt.Errorf("%w: a result of %d bytes", dedup.ErrTooLarge, n)
+		}
+		entries[i] = e
+	}
+	return s.finishAll(ctx, entries)
+}
+
+func (s *Store) finishAll(ctx context.Context, entries []*finishEntry) []error {
+	all := func(err error) []error { return slices.Repeat([]error{err}, len(entries)) }
+	end, err := s.begin(ctx)
+	if err != nil {
+		return all(err)
+	}
+	defer end()
+	if len(entries) == 0 {
+		return nil
+	}
+	op := &finishOp{entries: entries, done: make(chan struct{})}
+	if err := s.finishes.put(ctx, op); err != nil {
+		return all(err)
+	}
+	select {
+	case <-op.done:
+	case <-ctx.Done():
+		return all(ctx.Err())
+	}
+	errs := make([]error, len(entries))
+	for i, e := range entries {
+		errs[i] = e.err
+	}
+	return errs
+}
+
+// writeFinishes stores the results of several calls.
+func (s *Store) writeFinishes(ops []*finishOp) {
+	ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
+	defer cancel()
+	var left []*finishEntry
+	for _, op := range ops {
+		left = append(left, op.entries...)
+	}
+	for {
+		left = slices.DeleteFunc(left, func(e *finishEntry) bool { return e.ended })
+		round := firstOfEach(left)
+		if len(round) == 0 {
+			break
+		}
+		err := s.finishRound(ctx, round)
+		for _, e := range round {
+			if !e.ended {
+				e.ended, e.err = true, fault(err)
+			}
+		}
+	}
+	s.commits.Add(1)
+	s.changed.wake() // lanes may be free, and tasks be due again
+	for _, op := range ops {
+		close(op.done)
+	}
+}
+
+// firstOfEach returns the first entry of each task, in the order of the tasks.
+func firstOfEach(entries []*finishEntry) []*finishEntry {
+	type task struct {
+		seq int64
+		idx int
+	}
+	seen := map[task]bool{}
+	var out []*finishEntry
+	for _, e := range entries {
+		if t := (task{e.seq, e.lease.Task}); !seen[t] {
+			seen[t] = true
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *finishEntry) int {
+		if a.seq != b.seq {
+			return int(a.seq - b.seq)
+		}
+		return a.lease.Task - b.lease.Task
+	})
+	return out
+}
+
+// finishRound stores at most one result of each task. Most are Done, or extensions, which one
+// statement stores. The others, and those that it finds lost, are decided by the record.
+func (s *Store) finishRound(ctx context.Context, entries []*finishEntry) (err error) {
+	for try := 0; try <= maxTries; try++ {
+		left := slices.DeleteFunc(slices.Clone(entries), func(e *finishEntry) bool { return e.ended })
+		simple := slices.DeleteFunc(slices.Clone(left), func(e *finishEntry) bool { return !e.simple() })
+		if len(simple) > 0 {
+			err = s.finishSimple(ctx, simple)
+		}
+		if err == nil {
+			left = slices.DeleteFunc(left, func(e *finishEntry) bool { return e.ended })
+			err = s.finishByRecord(ctx, left)
+		}
+		if !raced(err) {
+			return err
+		}
+		time.Sleep(time.Duration(try) * time.Millisecond)
+	}
+	return err
+}
+
+func (e *finishEntry) simple() bool {
+	return e.lease.Task >= 0 && e.lease.Task < 1<<15 &&
+		(e.extend > 0 || e.result.Kind == dedup.ResultDone && e.result.Response.Status == 0)
+}
+
+const finishSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
+v AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::int2[], $4::int8[], $5::int8[], $6::text[], $7::text[])
+  WITH ORDINALITY AS v(seq, idx, token, extend, reason, err, ord))
+UPDATE {{schema}}.task t SET state = CASE WHEN v.extend > 0 THEN 2 ELSE 3 END,
+  until = CASE WHEN v.extend > 0 THEN n.now + v.extend * interval '1 microsecond' END,
+  ended = CASE WHEN v.extend > 0 THEN t.ended ELSE n.now END,
+  reason = CASE WHEN v.extend > 0 THEN t.reason ELSE v.reason END,
+  err = CASE WHEN v.extend > 0 THEN t.err ELSE v.err END,
+  expires = CASE WHEN v.extend = 0 THEN n.now + t.win * interval '1 microsecond'
+    WHEN t.hold THEN n.now + (v.extend + t.win) * interval '1 microsecond' END
+FROM v, n WHERE t.seq = v.seq AND t.idx = v.idx AND t.token = v.token AND t.state = 2
+  AND (v.extend > 0 OR NOT t.drops) AND (t.expires IS NULL OR t.expires > n.now)
+RETURNING v.ord`
+
+func (s *Store) finishSimple(ctx context.Context, entries []*finishEntry) error {
+	n := len(entries)
+	seq, idx, token, extend := make([]int64, n), make([]int16, n), make([]int64, n), make([]int64, n)
+	reason, text1 := make([]string, n), make([]string, n)
+	for i, e := range entries {
+		seq[i], idx[i], token[i] = e.seq, int16(e.lease.Task), int64(e.lease.Token)
+		extend[i], reason[i], text1[i] = e.extend.Microseconds(), text(e.result.Reason), text(e.result.Err)
+	}
+	rows, err := s.db.pool.Query(ctx, s.db.sql(finishSQL), s.db.now(), seq, idx, token, extend, reason, text1)
+	if err != nil {
+		return err
+	}
+	ords, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return err
+	}
+	for _, ord := range ords {
+		entries[ord-1].ended = true
+	}
+	return nil
+}
+
+// finishByRecord applies the results to the records, under their locks.
+func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry) error {
+	w := &wanted{}
+	for _, e := range entries {
+		w.seqs = append(w.seqs, e.seq)
+	}
+	if len(w.seqs) == 0 {
+		return nil
+	}
+	return s.edit(ctx, w, nil, func(v *view, _ *pgx.Batch) (func(), error) {
+		errs := make([]error, len(entries))
+		for i, e := range entries {
+			switch found, err := v.event(e.lease.Event); {
+			case err != nil:
+				return nil, err
+			case found == nil:
+				errs[i] = dedup.ErrLeaseLost
+			case e.extend > 0:
+				errs[i] = found.rec.Extend(e.lease, e.extend, v.now)
+			default:
+				errs[i] = found.rec.Finish(e.lease, e.result, v.now)
+			}
+		}
+		return func() {
+			for i, e := range entries {
+				e.ended, e.err = true, errs[i]
+			}
+		}, nil
+	})
+}

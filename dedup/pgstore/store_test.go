@@ -1,0 +1,74 @@
+package pgstore
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/internal/pgtest"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	pgtest.Stop()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+var schemas atomic.Int64
+
+// newSchema makes the tables of a store in a schema of the test.
+func newSchema(t testing.TB) (dsn, schema string) {
+	t.Helper()
+	dsn, schema = pgtest.DSN(t), fmt.Sprintf("Test %d-%d", os.Getpid(), schemas.Add(1))
+	if err := Migrate(t.Context(), dsn, schema); err != nil {
+		t.Fatal(err)
+	}
+	return dsn, schema
+}
+
+// openAt opens a store on the clock of a test.
+func openAt(t testing.TB, dsn, schema string, clock *deduptest.Clock) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), dsn, Options{Schema: schema, clock: clock.Now, poll: 5 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestStoreKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	suite(t, func(t *testing.T) string { return pgtest.DSN(t) })
+}
+
+// A pooler in transaction mode gives each transaction another connection of the server.
+func TestStoreKeepsTheContractBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	suite(t, func(t *testing.T) string { return pgtest.Pooler(t) })
+}
+
+func suite(t *testing.T, dsn func(*testing.T) string) {
+	t.Helper()
+	deduptest.Run(t, deduptest.Harness{
+		Open: func(t *testing.T, clock *deduptest.Clock) dedup.Store {
+			_, schema := newSchema(t)
+			return openAt(t, dsn(t), schema, clock)
+		},
+		Reopen: func(t *testing.T, s dedup.Store, clock *deduptest.Clock) dedup.Store {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return openAt(t, dsn(t), s.(*Store).db.schema, clock)
+		},
+	})
+}

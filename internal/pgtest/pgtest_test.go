@@ -1,0 +1,68 @@
+package pgtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	dir, pid := server.dir, PID()
+	Stop()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	if _, err := os.Stat(dir); dir != "" && err == nil || pid != 0 && alive(pid) {
+		fmt.Printf("the server %d or its directory %s is left\n", pid, dir)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func TestTheServerFlushesAndIsInUTF8(t *testing.T) {
+	for name, dsn := range map[string]string{"direct": DSN(t), "pooled": Pooler(t) + " default_query_exec_mode=exec"} {
+		c, err := pgx.Connect(t.Context(), dsn)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		for setting, want := range map[string]string{"fsync": "on", "server_encoding": "UTF8"} {
+			var got string
+			err := c.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&got)
+			if err != nil || got != want {
+				t.Errorf("%s: %s is %q, %v", name, setting, got, err)
+			}
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(name, err)
+		}
+	}
+	if again := DSN(t); again != DSN(t) {
+		t.Error("two callers got two servers")
+	}
+}
+
+func TestDirectoriesOfKilledProcessesAreRemoved(t *testing.T) {
+	DSN(t)
+	gone := filepath.Join(filepath.Dir(server.dir), prefix+"999999999-1")
+	if err := os.Mkdir(gone, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := newDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if _, err := os.Stat(gone); err == nil {
+		t.Error("the directory of a process that does not exist is left")
+		_ = os.RemoveAll(gone)
+	}
+	if _, err := os.Stat(server.dir); err != nil {
+		t.Error("the directory of this process was removed: ", err)
+	}
+}
