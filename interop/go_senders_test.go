@@ -2,9 +2,15 @@ package interop_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,8 +20,10 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/common-fate/httpsig/alg_ecdsa"
 	commonfate "github.com/common-fate/httpsig/signer"
+	"github.com/google/go-github/v74/github"
 	remitly "github.com/remitly-oss/httpsig-go"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	webhook82 "github.com/stripe/stripe-go/v82/webhook"
 	"github.com/stripe/stripe-go/v83/webhook"
 	svix "github.com/svix/svix-webhooks/go"
 	"github.com/yaronf/httpsign"
@@ -40,11 +48,53 @@ func signStripe(d delivery) (*http.Request, error) {
 	signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{
 		Payload: order(d), Secret: d.Secret, Timestamp: time.Unix(d.At, 0),
 	})
-	r, err := post(d, signed.Payload)
+	return stripeRequest(d, signed.Header)
+}
+
+func signStripe82(d delivery) (*http.Request, error) {
+	signed := webhook82.GenerateTestSignedPayload(&webhook82.UnsignedPayload{
+		Payload: order(d), Secret: d.Secret, Timestamp: time.Unix(d.At, 0),
+	})
+	return stripeRequest(d, signed.Header)
+}
+
+func stripeRequest(d delivery, signature string) (*http.Request, error) {
+	r, err := post(d, order(d))
 	if err == nil {
-		r.Header.Set("Stripe-Signature", signed.Header)
+		r.Header.Set("Stripe-Signature", signature)
 	}
 	return r, err
+}
+
+// signGitHub signs by the documented formula, for a library that verifies.
+func signGitHub(coded bool) func(delivery) (*http.Request, error) {
+	return func(d delivery) (*http.Request, error) {
+		body := order(d)
+		if coded {
+			var b bytes.Buffer
+			w := gzip.NewWriter(&b)
+			_, _ = w.Write(body) // a buffer takes all
+			_ = w.Close()
+			body = b.Bytes()
+		}
+		mac := hmac.New(sha256.New, []byte(d.Secret))
+		mac.Write(body)
+		signature := "sha256=" + hex.EncodeToString(mac.Sum(nil))
+		if err := github.ValidateSignature(signature, body, []byte(d.Secret)); err != nil {
+			return nil, err
+		}
+		r, err := post(d, body)
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("X-Hub-Signature-256", signature)
+		r.Header.Set("X-Github-Event", "push")
+		r.Header.Set("X-Github-Delivery", d.ID)
+		if coded {
+			r.Header.Set("Content-Encoding", "gzip")
+		}
+		return r, nil
+	}
 }
 
 // webhookSigner is what the libraries of Svix and Standard Webhooks have in common.
@@ -83,27 +133,76 @@ func signStandard(d delivery, w webhookSigner, prefix string) (*http.Request, er
 	return r, err
 }
 
-func cloudEventBinary(d delivery) (*http.Request, error) {
-	return cloudEvent(binding.WithForceBinary(context.Background()), d)
+// dataOf returns the data of a CloudEvent and its media type.
+type dataOf func(d delivery) (media string, data any)
+
+func orderData(d delivery) (string, any) {
+	return cloudevents.ApplicationJSON, json.RawMessage(order(d))
 }
 
-func cloudEventStructured(d delivery) (*http.Request, error) {
-	return cloudEvent(binding.WithForceStructured(context.Background()), d)
+func xmlData(d delivery) (string, any) {
+	return cloudevents.ApplicationXML, fmt.Appendf(nil, "<order><id>%s</id><city>Berlin</city></order>", d.ID)
 }
 
-func cloudEvent(ctx context.Context, d delivery) (*http.Request, error) {
-	event := cloudevents.NewEvent()
-	event.SetID(d.ID)
-	event.SetSource("/tea")
-	event.SetType("com.example.order")
-	if err := event.SetData(cloudevents.ApplicationJSON, json.RawMessage(order(d))); err != nil {
+func binaryData(d delivery) (string, any) {
+	return "application/octet-stream", []byte("\xff " + d.ID + " Berlin")
+}
+
+// cloudEventIn returns a signer of CloudEvents in structured or binary mode.
+func cloudEventIn(structured bool, data dataOf) func(delivery) (*http.Request, error) {
+	return func(d delivery) (*http.Request, error) {
+		event, err := cloudEvent(d, data)
+		if err != nil {
+			return nil, err
+		}
+		ctx := binding.WithForceBinary(context.Background())
+		if structured {
+			ctx = binding.WithForceStructured(context.Background())
+		}
+		r, err := cloudevents.NewHTTPRequestFromEvent(ctx, d.URL, event)
+		if err == nil {
+			r.Header.Set("Authorization", "Bearer "+d.Secret)
+		}
+		return r, err
+	}
+}
+
+// cloudEventInOtherMode sends the repetition of an event in structured mode.
+func cloudEventInOtherMode() func(delivery) (*http.Request, error) {
+	repeated := false
+	return func(d delivery) (*http.Request, error) {
+		structured := repeated && d.ID == "event-1"
+		repeated = true
+		return cloudEventIn(structured, orderData)(d)
+	}
+}
+
+// cloudEventBatch sends two events.
+func cloudEventBatch(d delivery) (*http.Request, error) {
+	first, err := cloudEvent(d, orderData)
+	if err != nil {
 		return nil, err
 	}
-	r, err := cloudevents.NewHTTPRequestFromEvent(ctx, d.URL, event)
+	second := first.Clone()
+	second.SetID(d.ID + "-second")
+	r, err := cloudevents.NewHTTPRequestFromEvents(context.Background(), d.URL, []cloudevents.Event{first, second})
 	if err == nil {
 		r.Header.Set("Authorization", "Bearer "+d.Secret)
 	}
 	return r, err
+}
+
+func cloudEvent(d delivery, data dataOf) (cloudevents.Event, error) {
+	event := cloudevents.NewEvent()
+	event.SetID(d.ID)
+	event.SetSource("/tea")
+	event.SetSubject("Berlin")
+	event.SetType("com.example.order")
+	if data == nil {
+		return event, nil
+	}
+	media, value := data(d)
+	return event, event.SetData(media, value)
 }
 
 // ownRequest returns the request of a producer that signs with RFC 9421, except the signature.
@@ -123,12 +222,7 @@ func signYaronf(d delivery) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := privateKey[ed25519.PrivateKey](d.Secret)
-	if err != nil {
-		return nil, err
-	}
-	fields := httpsign.Headers("@method", "@target-uri", "content-type", "content-digest", "idempotency-key")
-	signer, err := httpsign.NewEd25519Signer(key, httpsign.NewSignConfig().SetKeyID("k1"), fields)
+	signer, err := yaronfSigner(d.Secret)
 	if err != nil {
 		return nil, err
 	}
@@ -138,25 +232,44 @@ func signYaronf(d delivery) (*http.Request, error) {
 	return r, err
 }
 
-func signRemitly(d delivery) (*http.Request, error) {
-	return remitlyRequest(d, "@method", "@authority", "@path", "@query")
-}
-
-func signRemitlyTargetURI(d delivery) (*http.Request, error) {
-	return remitlyRequest(d, "@method", "@target-uri")
-}
-
-func remitlyRequest(d delivery, components ...string) (*http.Request, error) {
-	r, err := ownRequest(d)
+func yaronfSigner(secret string) (*httpsign.Signer, error) {
+	key, err := privateKey[crypto.Signer](secret)
 	if err != nil {
 		return nil, err
 	}
-	profile := remitly.SigningProfile{
-		Algorithm: remitly.Algo_HMAC_SHA256,
-		Fields:    remitly.Fields(append(components, "content-type", "content-digest", "idempotency-key")...),
-		Metadata:  []remitly.Metadata{remitly.MetaCreated, remitly.MetaKeyID, remitly.MetaAlgorithm},
+	fields := httpsign.Headers("@method", "@target-uri", "content-type", "content-digest", "idempotency-key")
+	c := httpsign.NewSignConfig().SetKeyID("k1")
+	switch key := key.(type) {
+	case ed25519.PrivateKey:
+		return httpsign.NewEd25519Signer(key, c, fields)
+	case *ecdsa.PrivateKey:
+		return httpsign.NewP256Signer(*key, c, fields)
+	case *rsa.PrivateKey:
+		return httpsign.NewRSAPSSSigner(*key, c, fields)
 	}
-	return r, remitly.Sign(r, profile, remitly.SigningKey{Secret: []byte(d.Secret), MetaKeyID: "k1"})
+	return nil, fmt.Errorf("the key is %T", key)
+}
+
+func signRemitly(alg string, components ...string) func(delivery) (*http.Request, error) {
+	return func(d delivery) (*http.Request, error) {
+		r, err := ownRequest(d)
+		if err != nil {
+			return nil, err
+		}
+		key := remitly.SigningKey{Secret: []byte(d.Secret), MetaKeyID: "k1"}
+		if alg != algHMAC {
+			key.Secret = nil
+			if key.Key, err = privateKey[crypto.Signer](d.Secret); err != nil {
+				return nil, err
+			}
+		}
+		profile := remitly.SigningProfile{
+			Algorithm: remitly.Algorithm(alg),
+			Fields:    remitly.Fields(append(components, "content-type", "content-digest", "idempotency-key")...),
+			Metadata:  []remitly.Metadata{remitly.MetaCreated, remitly.MetaKeyID, remitly.MetaAlgorithm},
+		}
+		return r, remitly.Sign(r, profile, key)
+	}
 }
 
 func signCommonfate(d delivery) (*http.Request, error) {

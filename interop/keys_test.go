@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
@@ -24,6 +25,7 @@ const (
 	hexKey              // of Adyen
 	ed25519Pair         // PEM: PKCS #8, and the public key as PKIX
 	p256Pair
+	rsaPair      // of 2,048 bits
 	discordPair  // PEM, and the public key in hexadecimal digits
 	sendGridPair // PEM, and the public key as the base64 of PKIX
 )
@@ -41,6 +43,12 @@ func newKey(t *testing.T, kind keyKind) (signing, verifying string) {
 		key := ed25519.NewKeyFromSeed(random)
 		if kind == discordPair {
 			return privatePEM(t, key), hex.EncodeToString(key.Public().(ed25519.PublicKey))
+		}
+		return privatePEM(t, key), publicPEM(t, key.Public())
+	case rsaPair:
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err != nil {
+			t.Fatal(err)
 		}
 		return privatePEM(t, key), publicPEM(t, key.Public())
 	case p256Pair, sendGridPair:

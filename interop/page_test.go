@@ -39,7 +39,8 @@ formula, and the library accepts the signature (except of stale and future ones,
 "sends" builds the request, and nothing is signed.
 
 The libraries for Node need Node 20 or later; the test installs them with ` + "`npm`" + ` outside of the repository. Without Node
-their rows are skipped; ` + "`EYELET_REQUIRE_NODE=1`" + ` makes that a failure.
+their rows are skipped; ` + "`EYELET_REQUIRE_NODE=1`" + ` makes that a failure. ` + "`github.com/dadrus/httpsig`" + ` is not here:
+the module proxy does not have it.
 
 | Library | Version | For | Role | Producer | New | Duplicate | Signed again | Tampered | Wrong secret | Stale | Future | Note |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -91,7 +92,7 @@ func (r row) line(version string) string {
 	}
 	if r.verifies {
 		how = "verifies"
-	} else if r.want == bearer {
+	} else if r.want.wrongSecret == bearer.wrongSecret {
 		how = "sends"
 	}
 	producer := producerName.FindStringSubmatch(r.settings)

@@ -1,5 +1,5 @@
 // Signs deliveries with Node libraries: node senders.mjs SENDER < deliveries. Standard input is a
-// JSON array of deliveries, as in senders_node_test.go; standard output is a line of JSON for each.
+// JSON array of deliveries, as in node_test.go; standard output is a line of JSON for each.
 // Where a library can only verify, the delivery is signed here by the documented formula, and the
 // library must accept it.
 import crypto from 'node:crypto';
@@ -14,6 +14,7 @@ function agree(accepted) {
 // inTime calls a verifier that compares the signed time with the clock.
 const inTime = (d, verify) => (d.stale || d.future ? true : verify());
 
+const form = 'application/x-www-form-urlencoded';
 const json = { 'Content-Type': 'application/json' };
 
 const senders = {
@@ -53,27 +54,41 @@ const senders = {
 
   octokit: (d) => github(d, 'application/json', (text) => text),
 
-  'octokit-form': (d) => github(d, 'application/x-www-form-urlencoded',
+  'octokit-form': (d) => github(d, form,
     (text) => new URLSearchParams({ payload: text }).toString()),
 
-  async slack(d) {
-    const { verifySlackRequest } = await import('@slack/bolt');
-    const body = JSON.stringify({ type: 'event_callback', event_id: d.id, event: { type: 'message', text: 'Berlin' } });
-    const signature = 'v0=' + hmac(d.secret, `v0:${d.at}:${body}`);
-    verifySlackRequest({
-      signingSecret: d.secret, body, nowMilliseconds: d.at * 1000,
-      headers: { 'x-slack-signature': signature, 'x-slack-request-timestamp': d.at },
-    });
-    return { header: { ...json, 'X-Slack-Signature': signature, 'X-Slack-Request-Timestamp': `${d.at}` }, body };
+  slack: (d) => slack(d, 'application/json',
+    JSON.stringify({ type: 'event_callback', event_id: d.id, event: { type: 'message', text: 'Berlin' } })),
+
+  'slack-command': (d) => slack(d, form, new URLSearchParams({
+    team_id: 'T17', channel_id: 'C17', user_id: 'U17', command: '/tea', text: 'Berlin', trigger_id: `17.${d.id}`,
+  }).toString()),
+
+  'slack-interaction': (d) => slack(d, form, new URLSearchParams({ payload: JSON.stringify({
+    type: 'block_actions', user: { id: 'U17' }, trigger_id: `17.${d.id}`, actions: [{ action_id: 'a', value: 'Berlin' }],
+  }) }).toString()),
+
+  twilio: (d) => twilioForm(d, { query: 'a=1&b=%C3%BC', body: 'Berlin + ü' }),
+  'twilio-repeated': (d) => twilioForm(d, { body: ['Berlin', 'Berlin', 'A'] }),
+  'twilio-port': (d) => twilioForm(d, { url: d.url.replace('hooks.example', 'hooks.example:443'), body: 'Berlin' }),
+
+  async 'twilio-get'(d) {
+    const { default: twilio } = await import('twilio');
+    const query = new URLSearchParams({ CallSid: d.id, CallStatus: 'completed', FromCity: 'Berlin' }).toString();
+    const signature = twilio.getExpectedTwilioSignature(d.secret, `${d.url}?${query}`, {});
+    return { method: 'GET', query, header: { 'X-Twilio-Signature': signature, 'I-Twilio-Idempotency-Token': d.id } };
   },
 
-  async twilio(d) {
-    const { default: twilio } = await import('twilio');
-    const query = 'a=1&b=%C3%BC';
-    const form = { MessageSid: d.id, Body: 'Berlin + ü', From: '+15550100' };
-    const signature = twilio.getExpectedTwilioSignature(d.secret, `${d.url}?${query}`, form);
-    const header = { 'Content-Type': 'application/x-www-form-urlencoded', 'X-Twilio-Signature': signature };
-    return { query, header: { ...header, 'I-Twilio-Idempotency-Token': d.id }, body: new URLSearchParams(form).toString() };
+  async 'twilio-no-token'(d) {
+    const m = await twilioForm(d, { body: 'Berlin' });
+    delete m.header['I-Twilio-Idempotency-Token'];
+    return m;
+  },
+
+  async 'twilio-unsigned'(d) {
+    const m = await twilioForm(d, { body: 'Berlin' });
+    delete m.header['X-Twilio-Signature'];
+    return m;
   },
 
   async 'twilio-json'(d) {
@@ -143,18 +158,14 @@ const senders = {
   'cloudevents-binary': (d) => cloudEvent(d, 'binary'),
   'cloudevents-structured': (d) => cloudEvent(d, 'structured'),
 
-  async 'http-message-signatures'(d) {
-    const { httpbis } = await import('http-message-signatures');
-    const body = JSON.stringify({ type: 'order.created', id: d.id, city: 'Berlin' });
-    const digest = crypto.createHash('sha256').update(body).digest('base64');
-    const key = crypto.createPrivateKey(d.secret);
-    const header = { ...json, 'Content-Digest': `sha-256=:${digest}:`, 'Idempotency-Key': `"${d.id}"` };
-    const signed = await httpbis.signMessage({
-      key: { id: 'k1', alg: 'ed25519', sign: async (data) => crypto.sign(null, data, key) },
-      name: 'sig1', params: ['created', 'keyid', 'alg'], paramValues: { created: new Date(d.at * 1000) },
-      fields: ['@method', '@target-uri', 'content-type', 'content-digest', 'idempotency-key'],
-    }, { method: 'POST', url: d.url, headers: header });
-    return { header: signed.headers, body };
+  'http-message-signatures-expired': (d) => httpbis(d, 'ed25519', -1),
+
+  async contentful(d) {
+    const { signRequest } = await import('@contentful/node-apps-toolkit');
+    const body = JSON.stringify({ sys: { id: d.id }, fields: { city: 'Berlin' } });
+    const header = { ...json, 'X-Contentful-Topic': 'ContentManagement.Entry.publish' };
+    const request = { method: 'POST', path: new URL(d.url).pathname, headers: header, body };
+    return { header: { ...header, ...signRequest(d.secret, request, d.at * 1000) }, body };
   },
 
   async line(d) {
@@ -224,6 +235,50 @@ const senders = {
     return { header: { ...json, 'X-Signature-Ed25519': signature, 'X-Signature-Timestamp': `${d.at}` }, body };
   },
 };
+
+for (const alg of ['ed25519', 'ecdsa-p256-sha256', 'rsa-pss-sha512', 'hmac-sha256']) {
+  senders[`http-message-signatures-${alg}`] = (d) => httpbis(d, alg);
+}
+
+// httpbis signs by RFC 9421, with an end this many seconds after the signed time.
+async function httpbis(d, alg, ends) {
+  const { createSigner, httpbis: { signMessage } } = await import('http-message-signatures');
+  const body = JSON.stringify({ type: 'order.created', id: d.id, city: 'Berlin' });
+  const digest = crypto.createHash('sha256').update(body).digest('base64');
+  const header = { ...json, 'Content-Digest': `sha-256=:${digest}:`, 'Idempotency-Key': `"${d.id}"` };
+  const params = ['created', 'keyid', 'alg'];
+  const paramValues = { created: new Date(d.at * 1000) };
+  if (ends) {
+    params.push('expires');
+    paramValues.expires = new Date((d.at + ends) * 1000);
+  }
+  const signed = await signMessage({
+    key: createSigner(d.secret, alg, 'k1'), name: 'sig1', params, paramValues,
+    fields: ['@method', '@target-uri', 'content-type', 'content-digest', 'idempotency-key'],
+  }, { method: 'POST', url: d.url, headers: header });
+  return { header: signed.headers, body };
+}
+
+async function slack(d, type, body) {
+  const { verifySlackRequest } = await import('@slack/bolt');
+  const signature = 'v0=' + hmac(d.secret, `v0:${d.at}:${body}`);
+  verifySlackRequest({
+    signingSecret: d.secret, body, nowMilliseconds: d.at * 1000,
+    headers: { 'x-slack-signature': signature, 'x-slack-request-timestamp': d.at },
+  });
+  const header = { 'X-Slack-Signature': signature, 'X-Slack-Request-Timestamp': `${d.at}` };
+  return { header: { 'Content-Type': type, ...header }, body };
+}
+
+// twilioForm signs a form for the URL. A list is a field that is repeated.
+async function twilioForm(d, { url = d.url, query = '', body }) {
+  const { default: twilio } = await import('twilio');
+  const fields = { MessageSid: d.id, Body: body, From: '+15550100' };
+  const signature = twilio.getExpectedTwilioSignature(d.secret, query ? `${url}?${query}` : url, fields);
+  const pairs = Object.entries(fields).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
+  const header = { 'Content-Type': form, 'X-Twilio-Signature': signature, 'I-Twilio-Idempotency-Token': d.id };
+  return { query, header, body: new URLSearchParams(pairs).toString() };
+}
 
 // standard signs by the Standard Webhooks specification, with the fields of a prefix.
 function standard(d, Webhook, prefix) {

@@ -1,8 +1,12 @@
 package interop_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"path"
+	"slices"
+	"strings"
 )
 
 // sender is a library that makes or verifies deliveries: a row of the page.
@@ -13,13 +17,17 @@ type sender struct {
 	settings string // of the producer, in YAML; %s is the secret or public key
 	key      keyKind
 	text     bool // handlers get the body as text, not as JSON
+	noCity   bool // handlers get a body without the city
 	noClock  bool // nothing is signed that has a time, or the library takes it from its clock
+	chunked  bool // sent without a length
+	batch    int  // the events of a delivery, if more than one
 
 	sign func(d delivery) (*http.Request, error) // of a Go library
 	node string                                  // of a Node library: the name in senders.mjs
 
-	want results // where they differ from those of usual
-	note string
+	want        results  // where they differ from those of usual
+	quarantined []string // states of quarantined deliveries
+	note        string
 }
 
 // results are the responses to the seven deliveries of a sender.
@@ -54,7 +62,7 @@ func (s sender) events() int {
 	r := s.usual()
 	for _, c := range r.columns() {
 		if len(*c) == 3 && (*c)[0] == '2' { // accepted, and not replayed
-			n++
+			n += max(1, s.batch)
 		}
 	}
 	return n
@@ -74,47 +82,112 @@ func refused(code string) results {
 	return r
 }
 
+func preset(name string) string { return fmt.Sprintf("{preset: %s, secrets: [%%s]}", name) }
+
+// Algorithms of RFC 9421 section 6.2.2.
 const (
-	presetSettings = "{preset: %s, secrets: [%%s]}"
-	ed25519Key     = "{scheme: rfc9421, keys: [{id: k1, alg: ed25519, public_key: %s}]}"
-	p256Key        = "{scheme: rfc9421, keys: [{id: k1, alg: ecdsa-p256-sha256, public_key: %s}]}"
-	hmacKey        = "{scheme: rfc9421, keys: [{id: k1, alg: hmac-sha256, secret: %s}]}"
+	algEd25519 = "ed25519"
+	algP256    = "ecdsa-p256-sha256"
+	algRSAPSS  = "rsa-pss-sha512"
+	algHMAC    = "hmac-sha256"
 )
 
-func preset(name string) string { return fmt.Sprintf(presetSettings, name) }
+// keyKinds are the keys of the algorithms.
+var keyKinds = map[string]keyKind{algEd25519: ed25519Pair, algP256: p256Pair, algRSAPSS: rsaPair, algHMAC: text}
+
+// rfc9421 returns the row of a library that signs with an algorithm of RFC 9421.
+func rfc9421(library, alg string, notes ...string) sender {
+	key := "public_key"
+	if alg == algHMAC {
+		key = "secret"
+	}
+	names := map[string]string{algEd25519: "Ed25519", algP256: "P-256", algRSAPSS: "RSA-PSS", algHMAC: "HMAC"}
+	return sender{name: path.Base(library) + "-" + alg, library: library, key: keyKinds[alg], want: own,
+		note:     strings.Join(append([]string{names[alg]}, notes...), "; "),
+		settings: fmt.Sprintf("{scheme: rfc9421, keys: [{id: k1, alg: %s, %s: %%s}]}", alg, key)}
+}
+
+// byClock returns the row of a Go library that signs the present time only.
+func byClock(s sender, sign func(delivery) (*http.Request, error)) sender {
+	s.noClock, s.sign = true, sign
+	return s
+}
 
 // Modules of Go libraries that several rows use.
 const (
 	cloudeventsGo = "github.com/cloudevents/sdk-go/v2"
+	githubGo      = "github.com/google/go-github/v74"
+	httpsignGo    = "github.com/yaronf/httpsign"
 	remitlyGo     = "github.com/remitly-oss/httpsig-go"
 	commonfateGo  = "github.com/common-fate/httpsig"
 )
 
+// contentful describes the scheme of Contentful: method, path, signed fields and body, a line each.
+const contentful = `{scheme: hmac, header: X-Contentful-Signature, timestamp_header: X-Contentful-Timestamp,
+    timestamp_unit: ms, tolerance: {past: 5m, future: 5m}, type: "header:X-Contentful-Topic", secrets: [%s],
+    template: "POST\n/webhooks/contentful\ncontent-type:{header:Content-Type};x-contentful-signed-headers:` +
+	`{header:X-Contentful-Signed-Headers};x-contentful-timestamp:{timestamp};x-contentful-topic:` +
+	`{header:X-Contentful-Topic}\n{body}"}`
+
 // bearer are the results of senders that sign nothing.
 var bearer = results{tampered: "200", wrongSecret: "401 credentials_mismatch"}
 
-var senders = []sender{
-	{name: "stripe-go", library: "github.com/stripe/stripe-go/v83", settings: preset("stripe"), sign: signStripe},
-	{name: "svix-go", library: "github.com/svix/svix-webhooks", settings: preset("svix"), key: whsec, sign: signSvix},
-	{name: "standard-webhooks-go", library: "github.com/standard-webhooks/standard-webhooks/libraries",
-		settings: preset("standard-webhooks"), key: whsec, sign: signStandardWebhooks},
-	{name: "cloudevents-go-binary", library: cloudeventsGo, settings: preset("cloudevents"), noClock: true,
-		sign: cloudEventBinary, want: bearer, note: "binary mode; a bearer token, nothing is signed"},
-	{name: "cloudevents-go-structured", library: cloudeventsGo, settings: preset("cloudevents"), noClock: true,
-		sign: cloudEventStructured, want: bearer, note: "structured mode; a bearer token, nothing is signed"},
-	{name: "httpsign", library: "github.com/yaronf/httpsign", settings: ed25519Key, key: ed25519Pair, noClock: true,
-		sign: signYaronf, want: own, note: "Ed25519; signs the present time only"},
-	{name: "remitly", library: remitlyGo, settings: hmacKey, noClock: true, sign: signRemitly, want: own,
-		note: "HMAC; `@method`, `@authority`, `@path` and `@query`; signs the present time only"},
-	{name: "remitly-target-uri", library: remitlyGo, settings: hmacKey, noClock: true, sign: signRemitlyTargetURI,
-		want: refused("401 signature_invalid"),
-		note: "the library derives another `@target-uri` than RFC 9421 section 2.2.2"},
-	{name: "common-fate", library: commonfateGo, settings: p256Key, key: p256Pair, noClock: true, sign: signCommonfate,
-		want: own, note: "P-256; `Content-Digest` set by the caller; signs the present time only"},
-	{name: "common-fate-no-digest", library: commonfateGo, settings: p256Key, key: p256Pair, noClock: true,
-		sign: signCommonfateWithoutDigest, want: refused("401 signature_invalid"),
-		note: "the library covers `Content-Digest` and does not send it (RFC 9421 section 2.1)"},
+// now is the note of libraries without a time to give.
+const now = "signs the present time only"
 
+var senders = slices.Concat(goSenders(), nodeSenders, nodeRFC9421())
+
+func goSenders() []sender {
+	all := []sender{
+		{name: "stripe-go-82", library: "github.com/stripe/stripe-go/v82", settings: preset("stripe"),
+			sign: signStripe82},
+		{name: "stripe-go", library: "github.com/stripe/stripe-go/v83", settings: preset("stripe"), sign: signStripe},
+		{name: "svix-go", library: "github.com/svix/svix-webhooks", settings: preset("svix"), key: whsec,
+			sign: signSvix},
+		{name: "standard-webhooks-go", library: "github.com/standard-webhooks/standard-webhooks/libraries",
+			settings: preset("standard-webhooks"), key: whsec, sign: signStandardWebhooks},
+		{name: "go-github-gzip", library: githubGo, verifies: true, settings: preset("github"), noClock: true,
+			sign: signGitHub(true), note: "gzip; the coded bytes are signed"},
+		{name: "go-github-chunked", library: githubGo, verifies: true, settings: preset("github"), noClock: true,
+			sign: signGitHub(false), chunked: true, note: "chunked, without a length"},
+	}
+	for _, one := range []sender{
+		{name: "binary", sign: cloudEventIn(false, orderData), note: "binary mode"},
+		{name: "structured", sign: cloudEventIn(true, orderData), note: "structured mode"},
+		{name: "modes", sign: cloudEventInOtherMode(), note: "the same event in another mode has other bytes"},
+		{name: "batch", sign: cloudEventBatch, batch: 2, note: "a batch of two",
+			settings: "{preset: cloudevents, batch: true, secrets: [%s]}"},
+		{name: "xml", sign: cloudEventIn(false, xmlData), note: "XML in binary mode", text: true},
+		{name: "base64", sign: cloudEventIn(true, binaryData), note: "`data_base64` in structured mode"},
+		{name: "no-data", sign: cloudEventIn(false, nil), note: "no data, in binary mode", text: true, noCity: true},
+	} {
+		one.name, one.library, one.noClock, one.want = "cloudevents-go-"+one.name, cloudeventsGo, true, bearer
+		if one.name == "cloudevents-go-modes" {
+			one.want.resigned, one.quarantined = "200 quarantined", []string{"quarantined: conflict"}
+		}
+		one.settings = cmp.Or(one.settings, preset("cloudevents"))
+		one.note += "; a bearer token, nothing is signed"
+		all = append(all, one)
+	}
+	for _, alg := range []string{algEd25519, algP256, algRSAPSS} {
+		all = append(all, byClock(rfc9421(httpsignGo, alg, now), signYaronf))
+	}
+	for _, alg := range []string{algEd25519, algP256, algRSAPSS, algHMAC} {
+		all = append(all, byClock(rfc9421(remitlyGo, alg, "`@method`, `@authority`, `@path` and `@query`", now),
+			signRemitly(alg, "@method", "@authority", "@path", "@query")))
+	}
+	targetURI := byClock(rfc9421(remitlyGo, algHMAC,
+		"the library derives another `@target-uri` than RFC 9421 section 2.2.2"),
+		signRemitly(algHMAC, "@method", "@target-uri"))
+	digest := byClock(rfc9421(commonfateGo, algP256, "`Content-Digest` set by the caller", now), signCommonfate)
+	noDigest := byClock(rfc9421(commonfateGo, algP256,
+		"the library covers `Content-Digest` and does not send it (RFC 9421 section 2.1)"), signCommonfateWithoutDigest)
+	targetURI.name, noDigest.name = "remitly-target-uri", "common-fate-no-digest"
+	targetURI.want, noDigest.want = refused("401 signature_invalid"), refused("401 signature_invalid")
+	return append(all, targetURI, digest, noDigest)
+}
+
+var nodeSenders = []sender{
 	{name: "stripe", library: "stripe", settings: preset("stripe"), node: "stripe"},
 	{name: "svix", library: "svix", settings: preset("svix"), key: whsec, node: "svix"},
 	{name: "standardwebhooks", library: "standardwebhooks", settings: preset("standard-webhooks"), key: whsec,
@@ -129,9 +202,23 @@ var senders = []sender{
 		note: "JSON"},
 	{name: "octokit-form", library: "@octokit/webhooks-methods", settings: preset("github"), noClock: true,
 		node: "octokit-form", note: "form, the default of GitHub"},
-	{name: "slack", library: "@slack/bolt", verifies: true, settings: preset("slack"), node: "slack"},
+	{name: "slack", library: "@slack/bolt", verifies: true, settings: preset("slack"), node: "slack", note: "an event"},
+	{name: "slack-command", library: "@slack/bolt", verifies: true, settings: preset("slack"), text: true,
+		node: "slack-command", note: "a slash command"},
+	{name: "slack-interaction", library: "@slack/bolt", verifies: true, settings: preset("slack"),
+		node: "slack-interaction", note: "an interaction: JSON in a form"},
 	{name: "twilio", library: "twilio", settings: preset("twilio"), text: true, noClock: true, node: "twilio",
 		note: "form, with a query"},
+	{name: "twilio-repeated", library: "twilio", settings: preset("twilio"), text: true, noClock: true,
+		node: "twilio-repeated", note: "form with a repeated field"},
+	{name: "twilio-port", library: "twilio", settings: preset("twilio"), text: true, noClock: true, node: "twilio-port",
+		note: "signed with `:443` in the URL"},
+	{name: "twilio-get", library: "twilio", settings: preset("twilio"), text: true, noCity: true, noClock: true,
+		node: "twilio-get", note: "GET"},
+	{name: "twilio-no-token", library: "twilio", settings: preset("twilio"), text: true, noClock: true,
+		node: "twilio-no-token", note: "without an idempotency token"},
+	{name: "twilio-unsigned", library: "twilio", settings: preset("twilio"), text: true, noClock: true,
+		node: "twilio-unsigned", want: refused("401 signature_missing"), note: "its signature was removed"},
 	{name: "twilio-json", library: "twilio", settings: preset("twilio"), noClock: true, node: "twilio-json",
 		want: results{tampered: "401 body_hash_mismatch"}, note: "JSON, with `bodySHA256`"},
 	{name: "shopify", library: "@shopify/shopify-api", verifies: true, settings: preset("shopify"), noClock: true,
@@ -147,11 +234,11 @@ var senders = []sender{
 		node: "cloudevents-binary", want: bearer, note: "binary mode; a bearer token, nothing is signed"},
 	{name: "cloudevents-structured", library: "cloudevents", settings: preset("cloudevents"), noClock: true,
 		node: "cloudevents-structured", want: bearer, note: "structured mode; a bearer token, nothing is signed"},
-	{name: "http-message-signatures", library: "http-message-signatures", settings: ed25519Key, key: ed25519Pair,
-		node: "http-message-signatures", want: own, note: "Ed25519"},
 	{name: "line", library: "@line/bot-sdk", verifies: true, settings: preset("line"), noClock: true, node: "line"},
 	{name: "paddle", library: "@paddle/paddle-node-sdk", verifies: true, settings: preset("paddle"), node: "paddle"},
 	{name: "workos", library: "@workos-inc/node", settings: preset("workos"), node: "workos"},
+	{name: "contentful", library: "@contentful/node-apps-toolkit", settings: contentful, key: hexKey,
+		node: "contentful"},
 	{name: "linear", library: "@linear/sdk", verifies: true, settings: preset("linear"), node: "linear"},
 	{name: "hubspot", library: "@hubspot/api-client", settings: preset("hubspot"), node: "hubspot",
 		note: "version 3 of its signatures"},
@@ -159,4 +246,17 @@ var senders = []sender{
 		key: sendGridPair, node: "sendgrid"},
 	{name: "discord", library: "discord-interactions", verifies: true, settings: preset("discord"), key: discordPair,
 		node: "discord"},
+}
+
+// nodeRFC9421 are the rows of http-message-signatures.
+func nodeRFC9421() (all []sender) {
+	for _, alg := range []string{algEd25519, algP256, algRSAPSS, algHMAC} {
+		one := rfc9421("http-message-signatures", alg)
+		one.node = one.name
+		all = append(all, one)
+	}
+	expired := rfc9421("http-message-signatures", algEd25519, "`expires` has passed")
+	expired.name, expired.noClock, expired.want = "expired", true, refused("401 token_expired")
+	expired.node = "http-message-signatures-expired"
+	return append(all, expired)
 }

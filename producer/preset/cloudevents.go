@@ -48,6 +48,7 @@ func buildCloudEvents(p *producer.Producer, s Settings) {
 	}
 	p.AllowedIPs = s.AllowedIPs
 	p.KeyRequired, p.Fingerprint = true, producer.FingerprintCloudEvent
+	p.EmptyBody = true // an event in binary mode need not have data
 	if s.Batch {
 		p.Split = producer.SplitCloudEvents
 	} else {
