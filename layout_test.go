@@ -31,6 +31,7 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/config": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "testdata",
 		"cmd/eyelet/internal/forward", "cmd/eyelet/internal/sink", "cmd/eyelet/internal/usage", "internal/httpserver",
+		"internal/nearest",
 	},
 	"cmd/eyelet/internal/forward": {"verify", "internal/publicnet", "cmd/eyelet/internal/atomicfile"},
 	"cmd/eyelet/internal/opsapi":  {"dedup/badgerstore"},

@@ -116,9 +116,10 @@ producers:
 handlers:
   - {producer: gh, type: pushed, exec: [/bin/true]}
   - {producer: gh, type: "push*", exec: [/bin/true]}
-  - {producer: gh, type: workflow_dispatch, exec: [/bin/true]}
+  - {producer: gh, type: workflow_job, exec: [/bin/true]}
   - {producer: pay, type: "order.*", exec: [/bin/true]}
   - {producer: pay, type: "transaction.*", exec: [/bin/true]}
+  - {producer: pay, type: "transactoin.*", exec: [/bin/true]}
   - {producer: own, type: pushed, exec: [/bin/true]}
 `
 	code, out, errs := checked(t, text)
@@ -129,20 +130,20 @@ handlers:
 		}
 	}
 	want := []string{
-		`4: producer "calls" has no`, `8: type "pushed" matches none`,
-		`10: type "workflow_dispatch" matches none`, `11: type "order.*" matches none`,
+		`4: producer "calls" has no`, `8: type "pushed" matches none`, `13: type "transactoin.*" matches none`,
 		"1: url ends in /webhooks/calls,", `4: producer "calls": a secret`,
 	}
 	if diff := cmp.Diff(want, got); code != exitOK || diff != "" || !strings.Contains(out, "good: 4 producers") {
 		t.Errorf("exit %d: %s\n%s%s", code, diff, out, errs)
 	}
-	if strings.Contains(errs, sid) || !strings.Contains(errs, `did you mean "push"?`) {
+	if strings.Contains(errs, sid) || !strings.Contains(errs, `did you mean "push"?`) ||
+		!strings.Contains(errs, `did you mean "transaction.*"?`) {
 		t.Error(errs)
 	}
 	code, out, errs = checked(t, text, "-o", "json")
 	result := objects(t, out)[0]
 	if all, ok := result["warnings"].([]any); code != exitOK || errs != "" || !ok || len(all) < len(want) ||
-		result["good"] != true || result["producers"] != 4.0 || result["handlers"] != 6.0 {
+		result["good"] != true || result["producers"] != 4.0 || result["handlers"] != 7.0 {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }

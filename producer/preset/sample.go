@@ -46,7 +46,7 @@ func (p Preset) Draft(s Settings, address, kind, id string, now time.Time) (*htt
 	if p.sample.body == "" {
 		return nil, nil, fmt.Errorf("preset %s: only the vendor can sign its deliveries", p.Name)
 	}
-	kind, id = cmp.Or(kind, p.Types()[0]), cmp.Or(id, rand.Text())
+	kind, id = cmp.Or(kind, p.usualType()), cmp.Or(id, rand.Text())
 	if strings.ContainsAny(kind+id, "\r\n") {
 		return nil, nil, errors.New("sample: type and id are one line each")
 	}

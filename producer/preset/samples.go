@@ -82,6 +82,9 @@ func (p Preset) Types() []string {
 	return names
 }
 
+// usualType is the type of a sample without one; "" for a preset whose types are unknown.
+func (p Preset) usualType() string { return append(p.Types(), "")[0] }
+
 // TypesDocs is the address of the page that documents the types.
 func (p Preset) TypesDocs() string { return p.samples().docs }
 
@@ -102,13 +105,13 @@ func (p Preset) TypeFrom() string {
 // yours ([Settings.SigningKey]) and a receiver that trusts it.
 func (p Preset) KeySigned() bool { return p.signWith != nil }
 
-// madeFrom returns the placeholders made from the identifier, which is not empty, so that another
-// identifier is another body.
+// madeFrom returns the placeholders made from the identifier, so that another identifier is another
+// body. {n} is the identifier itself if that is a number.
 func madeFrom(id string) []string {
 	sum := sha256.Sum256([]byte(id))
 	digits := hex.EncodeToString(sum[:])
 	number := id
-	if strings.Trim(id, "0123456789") != "" || id[0] == '0' || len(id) > 15 {
+	if strings.Trim(id, "0123456789") != "" || id < "1" || len(id) > 15 {
 		number = "1"
 		for _, b := range sum[:11] {
 			number += string('0' + b%10)

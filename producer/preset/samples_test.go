@@ -208,3 +208,21 @@ func TestJSONInAForm(t *testing.T) {
 		}
 	}
 }
+
+// An unusual identifier has placeholders, too.
+func TestEveryIdentifierMakesPlaceholders(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"", "0", "007", "x", "1234567890123456"} {
+		if made := madeFrom(id); len(made[1]) != 12 {
+			t.Errorf("%q: {n} is %q", id, made[1])
+		}
+	}
+	if made := madeFrom("17"); made[1] != "17" {
+		t.Errorf("{n} is %q", made[1])
+	}
+	unknown := Preset{Name: "none", sample: sample{body: `{"type":"{type}","id":"{id}"}`}}
+	if _, body, err := unknown.Draft(Settings{}, testHook, "", "", testNow); err != nil ||
+		!strings.HasPrefix(string(body), `{"type":"","id":"`) {
+		t.Errorf("%s %v", body, err)
+	}
+}

@@ -60,7 +60,7 @@ func (u *Unsigned) draft(p producer.Producer, now time.Time) (*http.Request, []b
 	if !ok || known.sample.body == "" {
 		return sample{body: "{}"}.request(u.URL, u.Type, u.ID, now, nil)
 	}
-	u.Type = cmp.Or(u.Type, known.Types()[0])
+	u.Type = cmp.Or(u.Type, known.usualType())
 	return known.Draft(Settings{}, u.URL, u.Type, u.ID, now)
 }
 

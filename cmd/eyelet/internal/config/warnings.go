@@ -1,12 +1,14 @@
 package config
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/nearest"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
@@ -43,8 +45,8 @@ func unhandled(s *Settings) (found usage.Errors) {
 	return found
 }
 
-// unknownTypes warns of handlers for types that the preset does not know. It does not know all, so
-// one known type is only compared with similar patterns.
+// unknownTypes warns of handlers for a type that is almost a known one. The preset does not know
+// all types, so those that are similar to none may be right.
 func unknownTypes(s *Settings) (found usage.Errors) {
 	for i := range s.Handlers {
 		h := &s.Handlers[i]
@@ -57,15 +59,23 @@ func unknownTypes(s *Settings) (found usage.Errors) {
 		if slices.ContainsFunc(known, func(name string) bool { return dedup.MatchType(h.Type, name) }) {
 			continue
 		}
-		if usage.Nearest(h.Type, known) == "" && len(known) < 2 {
-			continue
+		word, isPrefix := strings.CutSuffix(h.Type, "*")
+		for i, name := range known {
+			if isPrefix { // compared with the beginning of each type
+				known[i] = name[:min(len(name), len(word))]
+			}
 		}
-		found.Add(h.Node.place("type"), usage.DidYouMean(h.Type, known),
-			"type %q matches none of the types that are known of preset %s, which may be incomplete", h.Type,
-			from.Preset)
+		if meant := usage.Nearest(word, known); meant != "" && nearest.Distance(word, meant) <= maxTypo {
+			found.Add(h.Node.place("type"), fmt.Sprintf("did you mean %q?", meant+h.Type[len(word):]),
+				"type %q matches none of the common types of preset %s, and is almost one of them", h.Type, from.Preset)
+		}
 	}
 	return found
 }
+
+// maxTypo is the number of wrong letters in a type that is probably misspelt. More of them may be
+// another type: invoice.updated is not a misspelt invoice.created.
+const maxTypo = 2
 
 // twilioAccount is the form of a Twilio account SID, which is not the auth token.
 var twilioAccount = regexp.MustCompile(`^AC[0-9a-fA-F]{32}$`)
