@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -163,7 +164,8 @@ func (from *sender) delivery(p payload, kind string) (rec *replay.Recording, bas
 			return nil, "", false, usage.Errorf("give --key FILE, or record the delivery as an .http file",
 				"%s: producer %q has no key to sign with", p.name, from.config.Name)
 		}
-		rec = payloadRecording(p.name, from.config.Name, p.body, "application/json", keyField(from.producer, newID()))
+		header := http.Header{"Content-Type": {"application/json"}}
+		rec = payloadRecording(p.name, from.config.Name, from.producer, header, p.body, "")
 		return rec, from.url, true, nil
 	}
 	set := from.config.PresetSettings

@@ -12,8 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -64,7 +62,7 @@ func sendCommand(p *program) *cobra.Command {
 	flags.StringVar(&f.secretFile, "secret-file", "", "file with the secret of hmac-sha256")
 	flags.StringVar(&f.keyID, "keyid", "", "id of the key")
 	flags.StringVar(&f.label, "label", "", "label of the signature (default: the producer's, else sig1)")
-	flags.StringVar(&f.id, "id", "", "idempotency identifier of a payload (default: a new one)")
+	flags.StringVar(&f.id, "id", "", "idempotency identifier of a payload that has none (default: a new one)")
 	flags.StringVar(&f.signedURL, "signed-url", "",
 		"public base that is signed, if it is not --url (default: the configuration's url)")
 	flags.StringVar(&f.contentType, "content-type", "application/json", "media type of a payload")
@@ -225,49 +223,33 @@ func (f *sendCmd) payload(file string, from *sender) (*replay.Recording, error) 
 	if err != nil {
 		return nil, err
 	}
-	rec := payloadRecording(file, f.producer, body, f.contentType, keyField(from.producer, cmp.Or(f.id, newID())))
-	ours := len(rec.Fields)
+	header := http.Header{}
 	for _, line := range f.header {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" {
 			return nil, usage.Errorf(`write -H "X-GitHub-Event: push"`, "%q is not a header field", line)
 		}
-		rec.Fields = append(rec.Fields, replay.Field{Name: strings.TrimSpace(name), Value: strings.TrimSpace(value)})
+		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	given := rec.Fields[ours:]
-	rec.Fields = append(slices.DeleteFunc(slices.Clone(rec.Fields[:ours]), func(own replay.Field) bool {
-		return slices.ContainsFunc(given, func(g replay.Field) bool { return strings.EqualFold(g.Name, own.Name) })
-	}), given...)
-	return rec, nil
+	if header.Get("Content-Type") == "" {
+		header.Set("Content-Type", f.contentType)
+	}
+	return payloadRecording(file, f.producer, from.producer, header, body, f.id), nil
 }
 
-// payloadRecording returns a payload as a delivery that is signed afterwards.
-func payloadRecording(file, producer string, body []byte, media string, key replay.Field) *replay.Recording {
-	rec := &replay.Recording{Name: file, Method: http.MethodPost, Target: "/webhooks/" + cmp.Or(producer, "shop"),
-		Body: body}
-	rec.Fields = append(rec.Fields, replay.Field{Name: "Content-Type", Value: media})
-	if key.Name != "" {
-		rec.Fields = append(rec.Fields, key)
-	}
-	return rec
-}
-
-// keyField returns the field in which the producer expects the identifier; empty if it is not in a
-// field.
-func keyField(from *producer.Producer, id string) replay.Field {
-	syntax := "idempotency-key"
+// payloadRecording returns a payload as a delivery that is signed afterwards, with an identifier
+// where the producer reads it.
+func payloadRecording(file, name string, from *producer.Producer, header http.Header, body []byte,
+	id string) *replay.Recording {
+	var key producer.Extractor = producer.IdempotencyKey{}
 	if from != nil {
-		syntax = fmt.Sprint(from.Key)
+		key = from.Key
 	}
-	kind, name, _ := strings.Cut(syntax, ":")
-	switch {
-	case strings.Contains(syntax, " "): // a join or a choice
-	case kind == "header":
-		return replay.Field{Name: name, Value: id}
-	case kind == "idempotency-key":
-		return replay.Field{Name: cmp.Or(name, "Idempotency-Key"), Value: strconv.Quote(id)}
-	}
-	return replay.Field{}
+	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/webhooks/" + cmp.Or(name, "shop")},
+		Header: header, Host: header.Get("Host")}
+	header.Del("Host")
+	body = preset.Place(r, body, key, cmp.Or(id, newID()))
+	return recordingOf(file, r.URL.RequestURI(), r, body)
 }
 
 func (f *sendCmd) readPayload(file string) ([]byte, error) {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -34,6 +37,44 @@ func TestTheIDOfAKeyIsThatOfItsPublicHalf(t *testing.T) {
 		signer := &verify.Signer{Private: private}
 		if err := chooseKey(signer, matchingKeys(c, signer, keys)); err != nil || signer.KeyID != "key-"+name {
 			t.Errorf("%s signs as %q, %v", name, signer.KeyID, err)
+		}
+	}
+}
+
+// A payload gets an identifier where its producer reads it, unless it has one.
+func TestAPayloadHasAnIdentifierWhereItIsRead(t *testing.T) {
+	t.Parallel()
+	const body = `{"total":1}`
+	for _, tt := range []struct {
+		key    producer.Extractor
+		header http.Header
+		body   string
+		want   string
+	}{
+		{producer.IdempotencyKey{}, nil, body, `POST /webhooks/shop [Idempotency-Key: "n-1"] {"total":1}`},
+		{producer.IdempotencyKey{}, http.Header{"Idempotency-Key": {"mine"}}, body,
+			`POST /webhooks/shop [Idempotency-Key: mine] {"total":1}`},
+		{producer.Header("X-Id"), http.Header{"X-Type": {"a", "b"}}, body,
+			`POST /webhooks/shop [X-Id: n-1 X-Type: a X-Type: b] {"total":1}`},
+		{producer.Query("id"), nil, body, `POST /webhooks/shop?id=n-1 [] {"total":1}`},
+		{producer.JSON("number"), nil, body, `POST /webhooks/shop [] {"number":"n-1","total":1}`},
+		{producer.JSON("total"), nil, body, `POST /webhooks/shop [] {"total":1}`},
+		{producer.BodyDigest(), http.Header{"Host": {"a.example"}}, body, `POST /webhooks/shop [Host: a.example] {"total":1}`},
+		{nil, nil, "text", `POST /webhooks/shop [] text`},
+	} {
+		from := &producer.Producer{Key: tt.key}
+		if tt.header == nil {
+			tt.header = http.Header{}
+		}
+		rec := payloadRecording("a.json", "", from, tt.header, []byte(tt.body), "n-1")
+		var fields []string
+		for _, field := range rec.Fields {
+			if field.Value != "" {
+				fields = append(fields, field.Name+": "+field.Value)
+			}
+		}
+		if got := fmt.Sprintf("%s %s %v %s", rec.Method, rec.Target, fields, rec.Body); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.key, got, tt.want)
 		}
 	}
 }

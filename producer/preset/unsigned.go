@@ -43,8 +43,8 @@ func (u Unsigned) SignedBy(p producer.Producer, now time.Time) (*http.Request, [
 	if u.Body != nil {
 		body = u.Body
 	}
-	body = place(r, body, p.Type, u.Type)
-	body = place(r, body, p.Key, u.ID)
+	body = Place(r, body, p.Type, u.Type)
+	body = Place(r, body, p.Key, u.ID)
 	setBody(r, body) // a signature may cover its length
 	if body, err = signBy(p.Scheme, r, body, now); err != nil {
 		return nil, nil, fmt.Errorf("producer %q: %w", p.Name, err)
@@ -64,9 +64,10 @@ func (u *Unsigned) draft(p producer.Producer, now time.Time) (*http.Request, []b
 	return known.Draft(Settings{}, u.URL, u.Type, u.ID, now)
 }
 
-// place puts a value where the extractor reads it, unless there is one: a field, a parameter of
-// the query, or a member at the top of a JSON object. It returns the body.
-func place(r *http.Request, body []byte, at producer.Extractor, value string) []byte {
+// Place puts a value where the extractor reads it, unless there is one: a field, a parameter of
+// the query, or a member at the top of a JSON object. It does nothing for other extractors. It
+// returns the body, and r keeps the one it had.
+func Place(r *http.Request, body []byte, at producer.Extractor, value string) []byte {
 	if at == nil || value == "" {
 		return body
 	}
