@@ -183,7 +183,7 @@ func (f *devCmd) addPresets(file string, recs []devRecording) error {
 	if err != nil {
 		return err
 	}
-	have := producerNames(s)
+	have := s.ProducerNames()
 	var producers, handlers strings.Builder
 	for _, rec := range recs {
 		if rec.payload == nil {

@@ -96,7 +96,7 @@ func (o devOutcome) text() string {
 
 // sign makes a delivery of a payload, signed by the producer that its path or --producer names.
 func (r *devRun) sign(p payload, o *replay.Options) (rec *replay.Recording, producer string, err error) {
-	known := producerNames(r.settings)
+	known := r.settings.ProducerNames()
 	name, kind := p.origin(r.flags.producer, known)
 	if name == "" {
 		return nil, "", noOrigin(p, known)
@@ -128,7 +128,7 @@ func (r *devRun) unexpected(o devResult, rec devRecording) []string {
 	if o.Code == "not_found" {
 		path, _, _ := strings.Cut(rec.Target, "?")
 		return []string{fmt.Sprintf("no endpoint has the path %s; there are: /webhooks/%s", path,
-			strings.Join(producerNames(r.settings), ", /webhooks/"))}
+			strings.Join(r.settings.ProducerNames(), ", /webhooks/"))}
 	}
 	if rec.payload != nil && (o.Verdict == verdictRefused || o.Verdict == verdictFailed) {
 		return []string{"the payload was signed for this run, and not accepted"}

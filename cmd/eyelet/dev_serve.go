@@ -75,7 +75,7 @@ func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error 
 		scheme = "https"
 	}
 	f.printf("\nserving as configured in %s; the store is removed at Ctrl-C\n\n", s.File)
-	for _, name := range producerNames(s) {
+	for _, name := range s.ProducerNames() {
 		f.printf("  %-20s  %s://%s/webhooks/%s\n", name, scheme, s.Listen, name)
 	}
 	f.printf("\n")

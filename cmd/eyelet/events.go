@@ -115,6 +115,20 @@ func connect(ctx context.Context, s *config.Settings) (*opsclient.Client, error)
 	return r.Connect(ctx)
 }
 
+// recentEvents returns the newest events of the running server with their types, for completion.
+func recentEvents(ctx context.Context, s *config.Settings) (words []string) {
+	client, err := connect(ctx, s)
+	if err != nil || client == nil {
+		return nil
+	}
+	newest := url.Values{"limit": {strconv.Itoa(defaultEvents)}}
+	_ = client.Each(ctx, newest, func(_ []byte, e inspect.Event) error {
+		words = append(words, e.Event+"\t"+sanitize(e.Type)+" "+e.State)
+		return nil
+	})
+	return words
+}
+
 // requireStore fails if the store does not exist.
 func requireStore(s *config.Settings) error {
 	kind, dir, err := s.StoreKind()

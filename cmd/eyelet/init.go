@@ -33,7 +33,7 @@ func initCommand(p *program) *cobra.Command {
 			"An existing eyelet.yaml is not overwritten without --force, and a secret never is.",
 		Example: "  eyelet init github stripe --forward http://127.0.0.1:9000/events\n" +
 			"  eyelet init shopify --url https://hooks.example --exec ./record.sh",
-		ValidArgs: presetNames(),
+		ValidArgsFunction: completePresets,
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.file, "config", config.DefaultFile, "file to write")

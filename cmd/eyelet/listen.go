@@ -49,7 +49,12 @@ func listenCommand(p *program) *cobra.Command {
 			"shows only lines with a text, and q ends.",
 		Example: "  eyelet listen 3000 github stripe\n  eyelet listen localhost:3000/hooks stripe --secret " +
 			"'stripe=${STRIPE_SECRET}'",
-		ValidArgs: presetNames(),
+	}
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 { // TARGET
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return completePresets(c, args, word)
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.listen, "listen", "", "address for deliveries (default "+config.DefaultListen+

@@ -69,6 +69,11 @@ func presetNames() []string {
 	return names
 }
 
+// completePresets completes any number of presets.
+func completePresets(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return presetNames(), cobra.ShellCompDirectiveNoFileComp
+}
+
 func printPresets(w io.Writer) error {
 	lines := json.NewEncoder(w)
 	for _, known := range preset.All() {

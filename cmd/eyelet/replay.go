@@ -273,7 +273,7 @@ func (f *replayCmd) signed(c *cobra.Command, p payload, signers map[string]*send
 		if err != nil {
 			return nil, replay.Options{}, err
 		}
-		known = producerNames(s)
+		known = s.ProducerNames()
 	}
 	name, kind := p.origin(f.producer, known)
 	if name == "" {
@@ -307,14 +307,6 @@ func (f *replayCmd) signed(c *cobra.Command, p payload, signers map[string]*send
 func noOrigin(p payload, known []string) error {
 	return usage.Errorf("move it into a folder with the name of one, as in stripe/, or write --producer; there are: "+
 		strings.Join(known, ", "), "%s: its path names no producer", p.name)
-}
-
-func producerNames(s *config.Settings) []string {
-	var names []string
-	for i := range s.Producers {
-		names = append(names, s.Producers[i].Name)
-	}
-	return names
 }
 
 func (f *replayCmd) print(line replayed) error {

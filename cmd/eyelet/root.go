@@ -110,11 +110,42 @@ func (p *program) command() *cobra.Command {
 	for _, c := range append(allCommands(root), root) {
 		c.SetFlagErrorFunc(flagError)
 		c.Args, c.PreRunE = explainArgs(c.Args), checkOutput
+		p.completeNames(c)
 		if c.RunE == nil && c.Run == nil { // a group of commands would ignore its arguments
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		}
 	}
 	return root
+}
+
+// completeNames completes the flags and arguments that are names in the configuration, and events
+// of the running server.
+func (p *program) completeNames(c *cobra.Command) {
+	complete := func(names func(context.Context, *config.Settings) []string) cobra.CompletionFunc {
+		return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			file, _ := c.Flags().GetString("config")
+			src := p.source(c, file)
+			src.Flags = nil    // filters, not settings
+			s, _ := src.Load() // as far as it can be read
+			if s == nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return names(c.Context(), s), cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	for flag, names := range map[string]func(*config.Settings) []string{
+		"producer": (*config.Settings).ProducerNames, "endpoint": (*config.Settings).ProducerNames,
+		"handler": (*config.Settings).HandlerNames, "type": (*config.Settings).EventTypes,
+	} {
+		if f := c.Flags().Lookup(flag); f != nil && f.Value.Type() == "string" {
+			_ = c.RegisterFlagCompletionFunc(flag, complete(func(_ context.Context, s *config.Settings) []string {
+				return names(s)
+			}))
+		}
+	}
+	if strings.Contains(c.Use, "EVENT") {
+		c.ValidArgsFunction = complete(recentEvents)
+	}
 }
 
 func allCommands(c *cobra.Command) []*cobra.Command {

@@ -59,7 +59,8 @@ func TestAPayloadHasAnIdentifierWhereItIsRead(t *testing.T) {
 		{producer.Query("id"), nil, body, `POST /webhooks/shop?id=n-1 [] {"total":1}`},
 		{producer.JSON("number"), nil, body, `POST /webhooks/shop [] {"number":"n-1","total":1}`},
 		{producer.JSON("total"), nil, body, `POST /webhooks/shop [] {"total":1}`},
-		{producer.BodyDigest(), http.Header{"Host": {"a.example"}}, body, `POST /webhooks/shop [Host: a.example] {"total":1}`},
+		{producer.BodyDigest(), http.Header{"Host": {"a.example"}}, body,
+			`POST /webhooks/shop [Host: a.example] {"total":1}`},
 		{nil, nil, "text", `POST /webhooks/shop [] text`},
 	} {
 		from := &producer.Producer{Key: tt.key}

@@ -35,6 +35,20 @@ type Handler struct {
 	Env       []string      `conf:"env"` // of exec: names of variables to pass on
 }
 
+// kinds returns the actions of the handler, which should be one.
+func (h *Handler) kinds() (all []string) {
+	if h.Stdout {
+		all = append(all, "stdout")
+	}
+	if len(h.Exec) > 0 {
+		all = append(all, "exec")
+	}
+	if h.Forward != "" {
+		all = append(all, "forward")
+	}
+	return all
+}
+
 // name returns the configured name, or PRODUCER/TYPE/KIND. Stored tasks keep the name, so it
 // must not depend on the order of handlers.
 func (h *Handler) name(kind string) string {
@@ -97,11 +111,7 @@ func (b *handlerBuilder) checkProducer(h *Handler) {
 		b.errs.Add(h.Node.at, "", "a handler needs a producer")
 		return
 	}
-	var names []string
-	for i := range b.Producers {
-		names = append(names, b.Producers[i].Name)
-	}
-	hint := usage.DidYouMean(h.Producer, names)
+	hint := usage.DidYouMean(h.Producer, b.ProducerNames())
 	b.errs.Add(h.Node.place("producer"), hint, "handler for the unknown producer %q", h.Producer)
 }
 
@@ -185,15 +195,16 @@ func (b *handlerBuilder) timeout(h *Handler) time.Duration {
 
 // sink returns what the handler does with events, and the word for it.
 func (b *handlerBuilder) sink(h *Handler) (kind string, to sink.Sink) {
-	var kinds []string
-	if h.Stdout {
-		kinds, to = append(kinds, "stdout"), sink.Stdout{Out: b.plan.Stdout}
-	}
-	if len(h.Exec) > 0 {
-		kinds, to = append(kinds, "exec"), b.exec(h)
-	}
-	if h.Forward != "" {
-		kinds, to = append(kinds, "forward"), b.forward(h, h.name("forward"))
+	kinds := h.kinds()
+	for _, kind := range kinds {
+		switch kind {
+		case "stdout":
+			to = sink.Stdout{Out: b.plan.Stdout}
+		case "exec":
+			to = b.exec(h)
+		case "forward":
+			to = b.forward(h, h.name("forward"))
+		}
 	}
 	if len(kinds) != 1 {
 		b.errs.Add(h.Node.at, "", "a handler needs one of stdout, exec and forward, and this one has %s",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // Settings is the content of eyelet.yaml. Defaults that are not named here are package receiver's.
@@ -145,4 +146,35 @@ func (s *Settings) producer(name string) *Producer {
 		return &s.Producers[i]
 	}
 	return nil
+}
+
+// ProducerNames returns the names of the producers.
+func (s *Settings) ProducerNames() (names []string) {
+	for i := range s.Producers {
+		names = append(names, s.Producers[i].Name)
+	}
+	return names
+}
+
+// HandlerNames returns the names of the handlers.
+func (s *Settings) HandlerNames() (names []string) {
+	for i := range s.Handlers {
+		if kinds := s.Handlers[i].kinds(); len(kinds) == 1 {
+			names = append(names, s.Handlers[i].name(kinds[0]))
+		}
+	}
+	return names
+}
+
+// EventTypes returns the types of the handlers, and those that are known of the presets.
+func (s *Settings) EventTypes() (types []string) {
+	for i := range s.Handlers {
+		types = append(types, s.Handlers[i].Type)
+	}
+	for i := range s.Producers {
+		vendor, _ := preset.Find(s.Producers[i].Preset)
+		types = append(types, vendor.Types()...)
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
 }
