@@ -83,20 +83,22 @@ func (p Producer) withCoverage() Producer {
 	return p
 }
 
-// mapScheme replaces a scheme, or each scheme of verify.All.
+// mapScheme replaces a scheme, or each scheme of verify.All and verify.Any.
 func mapScheme(s verify.Scheme, f func(verify.Scheme) verify.Scheme) verify.Scheme {
-	all, ok := s.(verify.All)
-	if !ok {
-		return f(s)
+	switch several := s.(type) {
+	case verify.All:
+		mapped := make(verify.All, len(several))
+		for i, one := range several {
+			mapped[i] = mapScheme(one, f)
+		}
+		return mapped
+	case verify.Any:
+		return verify.Any{mapScheme(several[0], f), mapScheme(several[1], f)}
 	}
-	mapped := make(verify.All, len(all))
-	for i, one := range all {
-		mapped[i] = mapScheme(one, f)
-	}
-	return mapped
+	return f(s)
 }
 
-// eachScheme calls f for a scheme of the type, or for each of verify.All.
+// eachScheme calls f for a scheme of the type, or for each of verify.All and verify.Any.
 func eachScheme[T verify.Scheme](s verify.Scheme, f func(T)) {
 	mapScheme(s, func(one verify.Scheme) verify.Scheme {
 		if scheme, ok := one.(T); ok {

@@ -37,6 +37,8 @@ func PublishedAlgorithms(scheme Scheme) []string {
 		return names
 	case *JWT:
 		return s.Algorithms
+	case Any:
+		return PublishedAlgorithms(All(s[:]))
 	case All:
 		var all []string
 		for _, one := range s {
@@ -88,6 +90,16 @@ func (a All) Verify(r *http.Request, body func() ([]byte, error)) (Identity, err
 		all = all.and(id)
 	}
 	return all, nil
+}
+
+// AcceptSignature returns the Accept-Signature field of the first scheme that has one, else "".
+func (a All) AcceptSignature() string {
+	for _, s := range a {
+		if one, ok := s.(interface{ AcceptSignature() string }); ok && one.AcceptSignature() != "" {
+			return one.AcceptSignature()
+		}
+	}
+	return ""
 }
 
 // Sign signs with every scheme in turn.

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,7 +35,7 @@ var mailgun = Preset{
 	tolerance: verify.Tolerance{Past: 9 * time.Hour, Future: 5 * time.Minute}, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		p.Err = checkText(s.Secrets)
-		signedBy(p, &mailgunScheme{Keys: verify.Secrets(s.Secrets...)})
+		signedBy(p, newMailgunScheme(s.Secrets))
 		p.Nonce = producer.NonceUnique
 	},
 	sample: sample{
@@ -45,87 +43,37 @@ var mailgun = Preset{
 			`"id":"{id}","timestamp":{unix},"recipient":"mallow@example.com",{data}}}`},
 }
 
-// mailgunToken is the length of a token. Without it, digits could move between time and token.
+// mailgunToken is the length of a token.
 const mailgunToken = 50
 
 // mailgunScheme verifies the HMAC of a time and a token, all three in the body.
-type mailgunScheme struct{ Keys []verify.Secret }
-
-// Check reports all errors of the keys.
-func (m *mailgunScheme) Check() error {
-	var errs []error
-	if len(m.Keys) == 0 {
-		errs = append(errs, errors.New("no signing key is set"))
-	}
-	for _, k := range m.Keys {
-		if _, err := k.Decode(verify.Raw); err != nil {
-			errs = append(errs, errors.Join(errors.New("a signing key is empty or has white space around it"), err))
-		}
-	}
-	return errors.Join(errs...)
+type mailgunScheme struct {
+	*producer.Embedded
+	keys []verify.Secret
 }
 
-// Verify implements [verify.Scheme]. The token is the nonce, and nothing else of the body is
-// bound.
-func (m *mailgunScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
-	if err := m.Check(); err != nil {
-		return verify.Identity{}, &verify.Error{Code: verify.KeysUnavailable, Err: err}
+func newMailgunScheme(keys []string) *mailgunScheme {
+	value := func(name string) producer.Extractor {
+		return producer.First(producer.JSON("signature."+name), producer.Form(name))
 	}
-	raw, err := body()
-	if err != nil {
-		return verify.Identity{}, err
-	}
-	var values [3]string
-	d := &producer.Delivery{Request: r, Body: raw}
-	for i, name := range []string{"timestamp", "token", "signature"} {
-		x := producer.First(producer.JSON("signature."+name), producer.Form(name))
-		if values[i], err = x.Extract(d); err != nil {
-			return verify.Identity{}, err
-		}
-	}
-	stamp, token := values[0], values[1]
-	got, err := hex.DecodeString(values[2])
-	switch {
-	case values[2] == "":
-		return verify.Identity{}, &verify.Error{Code: verify.SignatureMissing, Component: "signature"}
-	case err != nil || len(token) != mailgunToken:
-		return verify.Identity{}, &verify.Error{Code: verify.SignatureMalformed, Component: "signature"}
-	}
-	seconds, err := strconv.ParseUint(stamp, 10, 40)
-	if err != nil {
-		return verify.Identity{}, &verify.Error{Code: verify.TimestampMalformed, Component: "timestamp"}
-	}
-	for _, k := range m.Keys {
-		if hmac.Equal(got, mailgunSum(k, stamp, token)) {
-			return verify.Identity{SignedAt: time.Unix(int64(seconds), 0), Nonce: token}, nil //nolint:gosec // 40 bits
-		}
-	}
-	return verify.Identity{}, &verify.Error{Code: verify.SignatureMismatch, Component: "signature"}
-}
-
-func mailgunSum(key verify.Secret, stamp, token string) []byte {
-	mac := hmac.New(sha256.New, []byte(key))
-	mac.Write([]byte(stamp + token))
-	return mac.Sum(nil)
+	return &mailgunScheme{&producer.Embedded{
+		Signature: value("signature"), Timestamp: value("timestamp"),
+		Content: "{timestamp}{json:signature.token | form:token}",
+		HMAC:    &verify.HMAC{Encoding: verify.Hex, Secrets: verify.Secrets(keys...)},
+	}, verify.Secrets(keys...)}
 }
 
 // SignBody returns a JSON body with a time and an empty token, with a token and the signature.
 func (m *mailgunScheme) SignBody(body []byte) ([]byte, error) {
 	stamp := valueAt(valueAt(body, "signature"), "timestamp")
-	if len(stamp) < 2 || len(m.Keys) == 0 {
+	if len(stamp) < 2 || len(m.keys) == 0 {
 		return nil, errors.New("sign: the body has no time")
 	}
 	sum := sha256.Sum256(body)
 	token := hex.EncodeToString(sum[:])[:mailgunToken]
-	mac := hex.EncodeToString(mailgunSum(m.Keys[0], string(stamp[1:len(stamp)-1]), token))
+	sign := hmac.New(sha256.New, []byte(m.keys[0]))
+	sign.Write([]byte(string(stamp[1:len(stamp)-1]) + token))
+	mac := hex.EncodeToString(sign.Sum(nil))
 	return []byte(strings.Replace(string(body), `"token":"","signature":""`,
 		`"token":"`+token+`","signature":"`+mac+`"`, 1)), nil
-}
-
-// Binds implements [verify.Binder]: the signature binds a time and nothing of the event.
-func (m *mailgunScheme) Binds() verify.Binding { return verify.Binding{Time: true} }
-
-// String describes the scheme for the policy.
-func (m *mailgunScheme) String() string {
-	return "HMAC-SHA256 (hex) of time and token, all in the body; the rest of the body is not signed"
 }

@@ -25,7 +25,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	for _, v := range []any{
 		Settings{}, TLS{}, Log{}, Limits{}, rememberSetting{}, commonSettings{}, rfc9421Settings{}, Key{},
 		toleranceSetting{}, hmacSettings{}, contentSettings{}, publicKeySettings{}, jwtSettings{}, mtlsSettings{},
-		bearerSettings{}, basicSettings{}, staticSettings{}, challengeSettings{},
+		bearerSettings{}, basicSettings{}, staticSettings{}, combinedSettings{}, challengeSettings{},
 		Handler{}, forwardSettings{}, signSettings{},
 		preset.Settings{}, preset.Subscription{},
 	} {

@@ -70,10 +70,17 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 // AsksForCertificates reports whether a producer is authenticated by the client certificate of its
 // connection.
 func (s *Settings) AsksForCertificates() bool {
-	return slices.ContainsFunc(s.Producers, func(p Producer) bool {
-		c, ok := p.settings.(*mtlsSettings)
-		return ok && c.ProxyHeader == ""
-	})
+	return slices.ContainsFunc(s.Producers, func(p Producer) bool { return asksForCertificate(p.settings) })
+}
+
+func asksForCertificate(s schemeSettings) bool {
+	switch c := s.(type) {
+	case *mtlsSettings:
+		return c.ProxyHeader == ""
+	case *combinedSettings:
+		return slices.ContainsFunc(c.Schemes, func(e schemeEntry) bool { return asksForCertificate(e.of.settings) })
+	}
+	return false
 }
 
 func validAddress(address string) bool {

@@ -155,11 +155,26 @@ func (c *contentSettings) describe(b *producerBuilder, p *Producer) *verify.HMAC
 
 // finish returns the producer after reporting the errors of the complete scheme.
 func (c *contentSettings) finish(b *producerBuilder, p *Producer, scheme *verify.HMAC) producer.Producer {
-	b.addAll(p, scheme.Check())
-	return producer.Producer{
+	made := producer.Producer{
 		Name: p.Name, Contract: producer.Webhook, StaleKnown: true, AllowedIPs: c.AllowedIPs, Scheme: scheme,
 		SignsURL: strings.Contains(c.Template, "{url}"), Key: producer.BodyDigest(),
 	}
+	if c.Signature == "" && c.Timestamp == "" {
+		b.addAll(p, scheme.Check())
+		return made
+	}
+	if c.SignedURL != "" || c.Malleable {
+		b.errs.Add(p.Node.place("signature"), "leave out signed_url and malleable",
+			"a signature in the delivery signs neither its URL nor its body")
+	}
+	scheme.Content, scheme.URL = "", ""
+	embedded := &producer.Embedded{
+		Signature: b.extractor(p, "signature", c.Signature), Timestamp: b.extractor(p, "timestamp", c.Timestamp),
+		Content: c.Template, HMAC: scheme,
+	}
+	b.addAll(p, embedded.Check())
+	made.Scheme, made.Nonce = embedded, producer.NonceUnique
+	return made
 }
 
 func convert[T ~string, S ~string](from []S) []T {

@@ -64,21 +64,9 @@ func overrideBool(to, from *bool) {
 // applyIdentity sets where the identifier, the type and the time of an event are.
 func (b *producerBuilder) applyIdentity(p *Producer, made *producer.Producer) {
 	c := &p.common
-	extractor := func(setting, text string, into *producer.Extractor) {
-		if text == "" {
-			return
-		}
-		x, err := producer.ParseExtractor(text)
-		if err != nil {
-			b.errs.Add(p.Node.place(setting),
-				"write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...", "%s: %v", setting, err)
-			return
-		}
-		*into = x
-	}
-	extractor("key", c.Key, &made.Key)
-	extractor("type", c.Type, &made.Type)
-	extractor("event_time", c.EventTime, &made.EventTime)
+	override(&made.Key, b.extractor(p, "key", c.Key))
+	override(&made.Type, b.extractor(p, "type", c.Type))
+	override(&made.EventTime, b.extractor(p, "event_time", c.EventTime))
 	overrideBool(&made.KeyRequired, c.KeyRequired)
 	if c.Strict {
 		key, ok := made.Key.(producer.IdempotencyKey)
@@ -101,6 +89,20 @@ func (b *producerBuilder) applyIdentity(p *Producer, made *producer.Producer) {
 		}
 		made.KeyFormat = format
 	}
+}
+
+// extractor returns the extractor of a setting; nil without one, or after reporting its error.
+func (b *producerBuilder) extractor(p *Producer, setting, text string) producer.Extractor {
+	if text == "" {
+		return nil
+	}
+	x, err := producer.ParseExtractor(text)
+	if err != nil {
+		b.errs.Add(p.Node.place(setting),
+			"write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...", "%s: %v", setting, err)
+		return nil
+	}
+	return x
 }
 
 // applyRate sets how much the producer may send.

@@ -104,6 +104,8 @@ type Key struct {
 // contentSettings describe signed content, in the terms of verify.HMAC.
 type contentSettings struct {
 	Header          []string       `conf:"header"`
+	Signature       string         `conf:"signature"` // its extractor, instead of header
+	Timestamp       string         `conf:"timestamp"` // the same for the time
 	Separator       string         `conf:"separator"`
 	Pattern         []string       `conf:"pattern"`
 	Encoding        string         `conf:"encoding"`
@@ -145,16 +147,21 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 	case p.Preset != "":
 		p.decodePreset(d, n, path)
 	case newSettings[p.Scheme] != nil:
-		p.settings = newSettings[p.Scheme]()
-		d.objects(n, path, &kindSettings{}, p.settings, &p.common)
-		if signed, ok := p.settings.(*rfc9421Settings); ok {
-			p.RFC9421 = *signed
-		}
+		p.decodeScheme(d, n, path, &p.common)
 	case p.Scheme != "":
 		hint := usage.DidYouMean(p.Scheme, schemeNames())
 		d.errs.Add(n.where["scheme"], hint, "unknown scheme %q", p.Scheme)
 	default:
 		p.reportMissingKind(d, n, path)
+	}
+}
+
+// decodeScheme reads the settings of the producer's scheme, and those of more structs.
+func (p *Producer) decodeScheme(d *decoder, n *node, path string, more ...any) {
+	p.settings = newSettings[p.Scheme]()
+	d.objects(n, path, append([]any{&kindSettings{}, p.settings}, more...)...)
+	if signed, ok := p.settings.(*rfc9421Settings); ok {
+		p.RFC9421 = *signed
 	}
 }
 

@@ -28,6 +28,8 @@ var newSettings = map[string]func() schemeSettings{
 	"bearer":  func() schemeSettings { return &bearerSettings{} },
 	"basic":   func() schemeSettings { return &basicSettings{} },
 	"static":  func() schemeSettings { return &staticSettings{} },
+	"all":     func() schemeSettings { return &combinedSettings{} },
+	"any":     func() schemeSettings { return &combinedSettings{} },
 }
 
 func schemeNames() []string { return slices.Sorted(maps.Keys(newSettings)) }

@@ -122,6 +122,70 @@ func TestErrorsOfSchemesNameTheirLine(t *testing.T) {
 			`e.yaml:3: producer "x": the preset has a handshake of ` +
 				`its own, so a challenge cannot be set`,
 		},
+		"one of several": {
+			"scheme: all, schemes: [{scheme: bearer, secret: kettle}]",
+			`e.yaml:3: producer "x": scheme all needs at least two schemes | ` +
+				`write schemes: [{scheme: basic, ...}, {scheme: hmac, ...}]`,
+		},
+		"any of three": {
+			"scheme: any, schemes: [{scheme: bearer, secret: a}, {scheme: bearer, secret: b}, " +
+				"{scheme: bearer, secret: c}]",
+			`e.yaml:3: producer "x": scheme any takes two schemes | ` +
+				`leave the old one and the new one: each costs a verification`,
+		},
+		"any within any": {
+			"scheme: any, schemes: [{scheme: bearer, secret: a}, {scheme: any, schemes: []}]",
+			`e.yaml:3: producers.x.schemes[1]: scheme any is within another | scheme any may have scheme all in it`,
+		},
+		"a preset of several": {
+			"scheme: all, schemes: [{scheme: bearer, secret: a}, {scheme: bearer, preset: github}]",
+			`e.yaml:3: producers.x.schemes[1]: a preset cannot be one of several schemes | write its scheme`,
+		},
+		"a misspelt scheme of several": {
+			"scheme: all, schemes: [{scheme: bearer, secret: a}, {scheme: basc}]",
+			`e.yaml:3: producers.x.schemes[1]: unknown scheme "basc" | did you mean "basic"?`,
+		},
+		"an error of one of several": {
+			"scheme: any, schemes: [{scheme: bearer, secret: a}, {scheme: hmac, secret: b}]",
+			`e.yaml:3: producer "x": headers: no field for the signature`,
+		},
+		"a setting of the producer in one of several": {
+			"scheme: all, schemes: [{scheme: bearer, secret: a, window: 1h}, {scheme: bearer, secret: b}]",
+			`e.yaml:3: unknown setting "window" in producers.x.schemes[0] | ` +
+				`known here: allowed_ips, preset, query, scheme, secret, secrets`,
+		},
+		"addresses of one of several": {
+			"scheme: any, schemes: [{scheme: bearer, secret: a, allowed_ips: [192.0.2.1]}, " +
+				"{scheme: bearer, secret: b}]",
+			`e.yaml:3: producer "x": a scheme of several has allowed_ips or in_body | ` +
+				`write allowed_ips beside schemes, and a token in the body as the only scheme`,
+		},
+		"a nonce in one of two": {
+			"scheme: any, schemes: [{scheme: bearer, secret: a}, {scheme: hmac, secret: b, " +
+				`signature: "form:s", timestamp: "form:t", template: "{timestamp}{form:n}"}]`,
+			`e.yaml:3: producer "x": one scheme of any has a nonce, and the other has none | ` +
+				`use such a scheme alone, or in scheme: all`,
+		},
+		"a signature in the delivery without its time": {
+			`scheme: hmac, secret: b, signature: "form:s", template: "{form:n}"`,
+			`e.yaml:3: producer "x": signature: one in the delivery needs its place, ` +
+				`that of its time, and how it is made`,
+		},
+		"a signature in two places": {
+			`scheme: hmac, secret: b, header: X-Sig, signature: "form:s", timestamp: "form:t", ` +
+				`template: "{timestamp}{form:n}"`,
+			`e.yaml:3: producer "x": signature: one in the delivery has no fields of a header`,
+		},
+		"a body in its signature": {
+			`scheme: hmac, secret: b, signature: "form:s", timestamp: "form:t", template: "{timestamp}{body}"`,
+			`e.yaml:3: producer "x": content "{timestamp}{body}": {body} is neither {timestamp} nor ` +
+				`an extractor such as {json:token}`,
+		},
+		"a signature of the time alone": {
+			`scheme: hmac, secret: b, signature: "form:s", timestamp: "form:t", template: "{timestamp}"`,
+			`e.yaml:3: producer "x": content "{timestamp}": needs {timestamp} and a value that differs ` +
+				`between deliveries`,
+		},
 		"good": {"scheme: bearer, secret: kettle, strict: true, challenge: {json: challenge, reply: text}", "<nil>"},
 	}
 	for name, tt := range tests {
@@ -142,7 +206,9 @@ func TestSchemesAreShownWithoutSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "e.yaml")
 	text := "producers:\n  a: {scheme: basic, username: kettle, password: tea-is-ready}\n" +
 		"  b: {scheme: static, header: X-Key, secret: tea-is-ready, strict: true}\n" +
-		"  c: {scheme: hmac, header: X-S, secret: tea-is-ready, challenge: {query: hello}}\n"
+		"  c: {scheme: hmac, header: X-S, secret: tea-is-ready, challenge: {query: hello}}\n" +
+		"  d: {scheme: all, schemes: [{scheme: bearer, secret: tea-is-ready}, " +
+		"{scheme: hmac, header: X-S, secret: x}]}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +230,10 @@ func TestSchemesAreShownWithoutSecrets(t *testing.T) {
 		"a": {"scheme": "basic", "username": "kettle", "password": Hidden, "contract": "api", "key": "idempotency-key"},
 		"b": {"scheme": "static", "header": "X-Key", "secret": Hidden, "strict": true, "type": "json:type"},
 		"c": {"scheme": "hmac", "contract": "webhook", "challenge": map[string]any{"query": "hello"}},
+		"d": {"scheme": "all", "contract": "webhook", "schemes": []any{
+			map[string]any{"scheme": "bearer", "secret": Hidden},
+			map[string]any{"scheme": "hmac", "header": "X-S", "secret": Hidden},
+		}},
 	}
 	for name, members := range want {
 		one, _ := got[name].(map[string]any)

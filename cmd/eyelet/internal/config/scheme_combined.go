@@ -1,0 +1,85 @@
+package config
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// combinedSettings are those of producers that several schemes authenticate: scheme all or any.
+type combinedSettings struct {
+	Schemes    []schemeEntry  `conf:"schemes"`
+	AllowedIPs []netip.Prefix `conf:"allowed_ips"`
+}
+
+// schemeEntry is one scheme of several: a producer with nothing but its scheme.
+type schemeEntry struct{ of Producer }
+
+func (e *schemeEntry) decodeNode(d *decoder, n *node, path string) {
+	p := &e.of
+	p.Node, p.at, p.Scheme = n, n.at, n.scalar("scheme")
+	if !d.want(n, mapping, path) {
+		return
+	}
+	switch {
+	case n.inner["preset"] != nil:
+		d.errs.Add(n.where["preset"], "write its scheme", "%s: a preset cannot be one of several schemes", path)
+	case p.Scheme == "any":
+		d.errs.Add(n.where["scheme"], "scheme any may have scheme all in it", "%s: scheme any is within another", path)
+	case newSettings[p.Scheme] == nil:
+		hint := usage.DidYouMean(p.Scheme, schemeNames())
+		d.errs.Add(n.place("scheme"), hint, "%s: unknown scheme %q", path, p.Scheme)
+	default:
+		p.decodeScheme(d, n, path)
+	}
+}
+
+// build returns a producer with the defaults of the first scheme that signs content, else of the
+// first.
+func (c *combinedSettings) build(ctx context.Context, b *producerBuilder, p *Producer) producer.Producer {
+	var all verify.All
+	var made producer.Producer
+	found, nonce := len(b.errs), producer.NonceOff
+	for i := range c.Schemes {
+		e := &c.Schemes[i].of
+		if e.settings == nil {
+			continue // reported already
+		}
+		e.Name = p.Name
+		one := e.settings.build(ctx, b, e)
+		if len(one.AllowedIPs) > 0 || one.Payload != nil {
+			b.errs.Add(e.at, "write allowed_ips beside schemes, and a token in the body as the only scheme",
+				"producer %q: a scheme of several has allowed_ips or in_body", p.Name)
+		}
+		if i == 0 || made.Contract != producer.Webhook && one.Contract == producer.Webhook {
+			made = one
+		}
+		all, nonce = append(all, one.Scheme), max(nonce, one.Nonce)
+	}
+	c.check(b, p, nonce)
+	if len(b.errs) > found || len(all) != len(c.Schemes) {
+		return producer.Producer{}
+	}
+	made.Scheme, made.AllowedIPs, made.Nonce = all, c.AllowedIPs, nonce
+	if p.Scheme == "any" {
+		made.Scheme = verify.Any(all)
+	}
+	return made
+}
+
+func (c *combinedSettings) check(b *producerBuilder, p *Producer, nonce producer.NoncePolicy) {
+	switch {
+	case len(c.Schemes) < 2:
+		b.errs.Add(p.at, "write schemes: [{scheme: basic, ...}, {scheme: hmac, ...}]",
+			"producer %q: scheme %s needs at least two schemes", p.Name, p.Scheme)
+	case p.Scheme == "any" && len(c.Schemes) > 2:
+		b.errs.Add(p.at, "leave the old one and the new one: each costs a verification",
+			"producer %q: scheme any takes two schemes", p.Name)
+	case p.Scheme == "any" && nonce != producer.NonceOff:
+		b.errs.Add(p.at, "use such a scheme alone, or in scheme: all",
+			"producer %q: one scheme of any has a nonce, and the other has none", p.Name)
+	}
+}
