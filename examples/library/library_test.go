@@ -21,6 +21,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/receivertest"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 type push struct{ Ref string }
@@ -195,5 +196,37 @@ func TestServeClosesEverything(t *testing.T) {
 	}
 	if err := store.Health(t.Context()); !errors.Is(err, dedup.ErrClosed) {
 		t.Errorf("the store: %v", err)
+	}
+}
+
+func TestASignedDeliveryIsAcceptedOnce(t *testing.T) {
+	private, err := verify.GenerateKey(verify.Ed25519)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := verify.NewPublicKey("shop", verify.Ed25519, private.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handler http.Handler
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+	defer srv.Close()
+	rx, err := receiver.Open(receiver.Config{
+		Store: dedup.NewMemory(dedup.MemoryOptions{}), URL: srv.URL,
+		Producers: []producer.Producer{producer.Signed("shop", verify.StaticKeys(key))},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rx.Close()
+	handler = rx.Handler()
+	for i, replayed := range []string{"", "true"} {
+		r, err := deliver(t.Context(), srv.URL+"/webhooks/shop?region=eu", private, "order-17", []byte(`{"total":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = r.Body.Close(); r.StatusCode != http.StatusAccepted || r.Header.Get("Idempotency-Replayed") != replayed {
+			t.Errorf("delivery %d: %d %v", i, r.StatusCode, r.Header)
+		}
 	}
 }
