@@ -203,35 +203,60 @@ func TestConcurrentDeliveriesRunTheInlineFunctionOncePerEvent(t *testing.T) {
 	}
 }
 
-// Routers and middleware reuse their contexts once the request has ended.
+// Routers and middleware reuse their contexts once the request has ended. The response is sent
+// before that, in HTTP/2 too.
 func TestARequestEndsAfterItsInlineFunction(t *testing.T) {
 	t.Parallel()
-	goOn, ended := make(chan struct{}), make(chan bool, 10)
-	var over sync.Mutex
-	returned := false
-	s := inlineSite(t, apiProducer(), func(c *Config) { c.AnswerTimeout = 20 * time.Millisecond },
-		func(w http.ResponseWriter, r *http.Request) {
-			<-goOn
-			over.Lock()
-			defer over.Unlock()
-			ended <- returned
-			_, _ = io.WriteString(w, "late")
-		}, func(next http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				next.ServeHTTP(w, r)
+	for _, http2 := range []bool{false, true} {
+		goOn, ended := make(chan struct{}), make(chan bool, 10)
+		var over sync.Mutex
+		returned := false
+		s := inlineSite(t, apiProducer(), func(c *Config) { c.AnswerTimeout = 20 * time.Millisecond },
+			func(w http.ResponseWriter, r *http.Request) {
+				<-goOn
 				over.Lock()
 				defer over.Unlock()
-				returned = true
+				ended <- returned
+				_, _ = io.WriteString(w, r.Proto)
+			}, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					next.ServeHTTP(w, r)
+					over.Lock()
+					defer over.Unlock()
+					returned = true
+				})
 			})
-		})
-	wantProblem(t, s.send(toRoute("k1", `{}`)), 503, "answer_timeout") // while the function still runs
-	close(goOn)
-	if <-ended {
-		t.Error("the request had ended")
-	}
-	waitFor(t, func() bool { return s.records()[0].State() == dedup.Done })
-	if g := s.send(toRoute("k1", `{}`)); g.status != 200 || g.body != "late" || !g.replayed() {
-		t.Errorf("%+v", g)
+		c, proto := client, "HTTP/1.1"
+		if http2 {
+			proto = "HTTP/2.0"
+			secure := httptest.NewUnstartedServer(s.srv.Config.Handler)
+			secure.EnableHTTP2 = true
+			secure.StartTLS()
+			s.srv.Close()
+			s.srv, c = secure, secure.Client()
+			t.Cleanup(secure.Close)
+		}
+		resp, err := c.Do(s.request(toRoute("k1", `{}`))) // while the function still runs
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := make([]byte, resp.ContentLength)
+		_, err = io.ReadFull(resp.Body, whole)
+		if err != nil || resp.StatusCode != 503 || resp.Proto != proto || !bytes.Contains(whole, []byte("answer_timeout")) {
+			t.Errorf("%s %d %v: %s", resp.Proto, resp.StatusCode, err, whole)
+		}
+		close(goOn)
+		if <-ended {
+			t.Errorf("%s: the request had ended", proto)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		waitFor(t, func() bool { return s.records()[0].State() == dedup.Done })
+		g, err := s.tryWith(c, toRoute("k1", `{}`))
+		if err != nil || g.status != 200 || g.body != proto || !g.replayed() {
+			t.Errorf("%+v %v", g, err)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"io"
 	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -101,7 +102,11 @@ func keyedSenders(t *testing.T, dir string) map[string]schemeCaller {
 	if err := os.WriteFile(filepath.Join(dir, "jwks.json"), []byte(jwks), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return map[string]schemeCaller{
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, jwks)
+	}))
+	t.Cleanup(keys.Close)
+	all := map[string]schemeCaller{
 		"ed25519": {settings: "    scheme: ed25519\n    header: Telnyx-Signature-Ed25519\n    encoding: base64\n" +
 			"    timestamp_header: Telnyx-Timestamp\n    template: \"{timestamp}|{body}\"\n    public_key: " +
 			base64.StdEncoding.EncodeToString(public) + "\n    key: json:id\n",
@@ -143,6 +148,10 @@ func keyedSenders(t *testing.T, dir string) map[string]schemeCaller {
 				r.Header.Set("Authorization", "Bearer "+token(private, claims))
 			}},
 	}
+	polled := all["jwt"]
+	polled.settings = strings.Replace(polled.settings, "jwks_file: jwks.json", "jwks_url: "+keys.URL, 1)
+	all["jwt-polled"] = polled
+	return all
 }
 
 // token is a JSON Web Token signed with Ed25519.

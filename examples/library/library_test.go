@@ -209,7 +209,9 @@ func TestASignedDeliveryIsAcceptedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var handler http.Handler
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r)
+	}))
 	defer srv.Close()
 	rx, err := receiver.Open(receiver.Config{
 		Store: dedup.NewMemory(dedup.MemoryOptions{}), URL: srv.URL,
