@@ -242,8 +242,9 @@ func TestARequestEndsAfterItsInlineFunction(t *testing.T) {
 		}
 		whole := make([]byte, resp.ContentLength)
 		_, err = io.ReadFull(resp.Body, whole)
-		if err != nil || resp.StatusCode != 503 || resp.Proto != proto || !bytes.Contains(whole, []byte("answer_timeout")) {
-			t.Errorf("%s %d %v: %s", resp.Proto, resp.StatusCode, err, whole)
+		if got := string(whole); err != nil || resp.StatusCode != 503 || resp.Proto != proto ||
+			!strings.Contains(got, "answer_timeout") {
+			t.Errorf("%s %d %v: %s", resp.Proto, resp.StatusCode, err, got)
 		}
 		close(goOn)
 		if <-ended {

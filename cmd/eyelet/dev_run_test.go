@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,5 +99,31 @@ func TestTheStoreIsComparedWithTheAnswers(t *testing.T) {
 		if got := strings.Join(wrongs, "; "); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.ids, got, tt.want)
 		}
+	}
+}
+
+// TestDevServesTheConfigurationAfterwards: its endpoints, with the store of the deliveries before.
+func TestDevServesTheConfigurationAfterwards(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers: [{producer: gh, type: \"*\", stdout: true}]\n")
+	payload := filepath.Join(filepath.Dir(file), "gh-push.json")
+	if err := os.WriteFile(payload, []byte(`{"ref":"refs/heads/first"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := launch(t, "dev", "--config", file, "--serve-at", "127.0.0.1:0", payload)
+	if out := r.out.String(); !strings.Contains(out, "serving as configured in "+file) ||
+		!strings.Contains(out, "refs/heads/first") {
+		t.Errorf("printed:\n%s", out)
+	}
+	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-2", `{"ref":"refs/heads/second"}`); status != 200 {
+		t.Errorf("status %d", status)
+	}
+	eventually(t, "the second push is handled", func() bool { return strings.Contains(r.out.String(), "heads/second") })
+	if events, err := os.ReadDir(filepath.Dir(file)); err != nil || len(events) != 2 {
+		t.Errorf("beside the two files: %v %v", events, err)
+	}
+	r.stop()
+	if code := <-r.ended; code != exitOK {
+		t.Errorf("exit %d: %s", code, r.errs.String())
 	}
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -41,5 +44,41 @@ func TestMembersOfABodyAreSet(t *testing.T) {
 	}
 	if _, err := setInBody([]byte("<feed/>"), "a", "b", true); err == nil {
 		t.Error("XML was changed")
+	}
+}
+
+// TestABodyIsEditedBeforeItIsSigned: in the editor of the environment, which gets JSON indented.
+func TestABodyIsEditedBeforeItIsSigned(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers: [{producer: gh, type: \"*\", stdout: true}]\n")
+	r := launch(t, "serve", "--config", file)
+	dir := t.TempDir()
+	script := filepath.Join(dir, "editor")
+	text := "#!/bin/sh\ncp \"$2\" " + dir + "/seen.json\nsed -i.old 's/refs.heads.main/refs\\/heads\\/edited/' \"$2\"\n"
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	edit := func(environ ...string) (code int, out string) {
+		var o, e bytes.Buffer
+		p := &program{In: strings.NewReader(""), Out: &o, Err: &e, Environ: environ}
+		code = p.Run(t.Context(), "send", "github", "push", "--edit", "--config", file, "--producer", "gh", "--url",
+			r.deliveries)
+		return code, o.String() + e.String()
+	}
+	if code, out := edit("EDITOR=" + script + " --wait"); code != exitOK || !strings.HasPrefix(out, "200 accepted") {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	eventually(t, "the edited body", func() bool { return strings.Contains(r.out.String(), `refs/heads/edited`) })
+	seen, err := os.ReadFile(filepath.Join(dir, "seen.json"))
+	if err != nil || !strings.HasPrefix(string(seen), "{\n  \"") {
+		t.Errorf("the editor gets %q, %v", seen, err)
+	}
+	before := counted(t, file, "done", 1)
+	code, out := edit("EDITOR="+script, "VISUAL=false")
+	if code != exitUsage || !strings.Contains(out, "false: exit status 1") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	if after := counted(t, file, "done", 1); before[0].Event != after[0].Event {
+		t.Errorf("another event was sent: %v", after)
 	}
 }
