@@ -47,10 +47,7 @@ var mailgun = Preset{
 const mailgunToken = 50
 
 // mailgunScheme verifies the HMAC of a time and a token, all three in the body.
-type mailgunScheme struct {
-	*producer.Embedded
-	keys []verify.Secret
-}
+type mailgunScheme struct{ *producer.Embedded }
 
 func newMailgunScheme(keys []string) *mailgunScheme {
 	value := func(name string) producer.Extractor {
@@ -60,18 +57,18 @@ func newMailgunScheme(keys []string) *mailgunScheme {
 		Signature: value("signature"), Timestamp: value("timestamp"),
 		Content: "{timestamp}{json:signature.token | form:token}",
 		HMAC:    &verify.HMAC{Encoding: verify.Hex, Secrets: verify.Secrets(keys...)},
-	}, verify.Secrets(keys...)}
+	}}
 }
 
 // SignBody returns a JSON body with a time and an empty token, with a token and the signature.
 func (m *mailgunScheme) SignBody(body []byte) ([]byte, error) {
 	stamp := valueAt(valueAt(body, "signature"), "timestamp")
-	if len(stamp) < 2 || len(m.keys) == 0 {
+	if len(stamp) < 2 || len(m.HMAC.Secrets) == 0 {
 		return nil, errors.New("sign: the body has no time")
 	}
 	sum := sha256.Sum256(body)
 	token := hex.EncodeToString(sum[:])[:mailgunToken]
-	sign := hmac.New(sha256.New, []byte(m.keys[0]))
+	sign := hmac.New(sha256.New, []byte(m.HMAC.Secrets[0]))
 	sign.Write([]byte(string(stamp[1:len(stamp)-1]) + token))
 	mac := hex.EncodeToString(sign.Sum(nil))
 	return []byte(strings.Replace(string(body), `"token":"","signature":""`,
