@@ -30,6 +30,7 @@ func presetSettings() map[string]preset.Settings {
 		"chargebee":        {Username: "kettle", Password: testSecret},
 		"azure-event-grid": {Query: "code", Value: testSecret}, "cloudevents": {Bearer: testSecret},
 		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain,
+		"docusign": plain,
 		"calendly": plain, "intercom": plain, "line": plain, "linear": plain, "okta": plain, "paddle": plain,
 		"mailgun": plain, "mcp-events": {Keys: map[string]string{"sub_17": testWhsec}}, "twitch": plain,
 		"zendesk": plain, "twilio-event-streams": plain, "hubspot": plain,

@@ -13,7 +13,8 @@ import (
 func TestClassOfEveryPreset(t *testing.T) {
 	t.Parallel()
 	want := map[producer.Class]string{
-		producer.ClassIDSigned: "discord adyen aws-sns dwolla gitlab-signed intercom interledger-rafiki line " +
+		producer.ClassIDSigned: "discord docusign " +
+			"adyen aws-sns dwolla gitlab-signed intercom interledger-rafiki line " +
 			"mcp-events openbanking-uk paddle paypal slack square standard-webhooks stripe svix " +
 			"hubspot sendgrid swt twilio-event-streams twitch typeform workos worldpay yandex-pay",
 		producer.ClassTimeSigned:    "calendly datatrans linear zendesk zoom",
@@ -151,7 +152,7 @@ func TestPresetsRememberedBeyondTheWindow(t *testing.T) {
 		"adyen": true, "adyen-platform": true, "dwolla": true, "github": true, "meta": true, "razorpay": true,
 		"shopify":        true,
 		"shopify-events": true, "square": true, "twilio": true, "worldpay": true, "intercom": true,
-		"line": true, "typeform": true, "twilio-event-streams": true,
+		"line": true, "docusign": true, "typeform": true, "twilio-event-streams": true,
 	}
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s)

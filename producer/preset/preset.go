@@ -23,7 +23,7 @@ var fiveMinutes = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minut
 func All() []Preset {
 	return []Preset{
 		adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, calendly, chargebee, cloudEvents,
-		datatrans, discord, dwolla, gitHub, gitLab, gitLabSigned, googleEventarc, googlePubSub, hubSpot,
+		datatrans, discord, docuSign, dwolla, gitHub, gitLab, gitLabSigned, googleEventarc, googlePubSub, hubSpot,
 		intercom, interledgerRafiki, line, linear, mailgun, mcpEvents, meta, okta, openBankingUK, paddle,
 		payPal, razorpay, sendGrid, shopify, shopifyEvents, slack, square, standardWebhooks, stripe, svix, swt,
 		telegram, twilio, twilioEventStreams, twitch, typeform, webEngage, webSub, workOS, worldpay, yandexPay,

@@ -37,6 +37,7 @@ func presetSettings() map[string]Settings {
 		"chargebee":        {Username: "kettle", Password: testSecret},
 		"azure-event-grid": {Query: "code", Value: testSecret}, "cloudevents": {Bearer: testSecret},
 		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain,
+		"docusign": plain,
 		"calendly": plain, "intercom": plain, "line": plain, "linear": plain, "okta": plain, "paddle": plain,
 		"mailgun": plain, "mcp-events": {Keys: map[string]string{"sub_17": testWhsec}}, "twitch": plain,
 		"zendesk": plain, "twilio-event-streams": plain, "hubspot": plain,
@@ -277,7 +278,7 @@ var signatureFields = map[string]string{
 	"linear": "Linear-Signature", "paddle": "Paddle-Signature", "typeform": "Typeform-Signature",
 	"workos": "WorkOS-Signature", "mcp-events": "webhook-signature", "zendesk": "X-Zendesk-Webhook-Signature",
 	"twitch": "Twitch-Eventsub-Message-Signature", "twilio-event-streams": "X-Twilio-Signature",
-	"hubspot": "X-HubSpot-Signature-v3",
+	"hubspot": "X-HubSpot-Signature-v3", "docusign": "X-DocuSign-Signature-1",
 }
 
 func TestEveryChangeOfASignedByteIsRefused(t *testing.T) {
@@ -399,7 +400,7 @@ func TestPayloadsAreComparedUnlessTheIdentifierIsSigned(t *testing.T) {
 	signed := []string{
 		"adyen", "dwolla", "gitlab-signed", "intercom", "interledger-rafiki", "line", "mcp-events", "paddle", "slack",
 		"square", "standard-webhooks", "stripe", "svix", "twitch", "typeform", "workos", "worldpay",
-		"twilio-event-streams", "hubspot", "swt",
+		"twilio-event-streams", "hubspot", "swt", "docusign",
 	}
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s).WithDefaults()
