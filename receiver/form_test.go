@@ -64,3 +64,23 @@ func TestDataOfAForm(t *testing.T) {
 		}
 	}
 }
+
+// TestInlineFunctionsReadAForm: the request is the form, the event is the JSON in it.
+func TestInlineFunctionsReadAForm(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.FormMember = "payload"
+	runs := newCounter()
+	s := inlineSite(t, p, nil, func(_ http.ResponseWriter, r *http.Request) {
+		runs.add()
+		ev, err := EventOf[order](r)
+		if err != nil || ev.Data.Number != "A1" || r.PostFormValue("payload") != `{"Number":"A1"}` {
+			t.Errorf("%+v, %v, %v", ev.Data, r.PostForm, err)
+		}
+	}, nil)
+	a := toRoute("k1", "payload="+url.QueryEscape(`{"Number":"A1"}`))
+	a.header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	if g := s.send(a); g.status/100 != 2 || runs.count() != 1 {
+		t.Errorf("%+v after %d runs", g, runs.count())
+	}
+}
