@@ -28,28 +28,57 @@ const abandonTime = 300 * time.Millisecond
 // The limits of connections, heads and times are those of `eyelet serve`. Like that, Run refuses
 // an address beyond this machine, because deliveries would cross the network without TLS: listen
 // on loopback behind a proxy that terminates TLS, or set Config.TrustedProxies to the addresses of
-// the proxies, whose requests are then accepted from other machines. For TLS in this process,
-// serve rx.Handler() with an http.Server of your own.
+// the proxies, whose requests are then accepted from other machines. For TLS in this process, and
+// for routes of your own, use [Serve].
 //
 // Run also returns, with an error, when the port cannot be used and when the store fails. The
 // receiver is closed in every case.
 func Run(ctx context.Context, address string, rx *Receiver) error {
-	ctx, restore := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer restore()
 	srv, ln, err := rx.listen(ctx, address)
 	if err != nil {
 		return errors.Join(err, rx.Close()) //nolint:contextcheck // closing takes its own time
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(ln) }()
-	log := rx.logger()
 	for _, p := range rx.config.Producers {
-		log.Info("accepting deliveries", "producer", p.Name, "at", "http://"+ln.Addr().String()+"/webhooks/"+p.Name)
+		rx.logger().Info("accepting deliveries", "producer", p.Name,
+			"at", "http://"+ln.Addr().String()+"/webhooks/"+p.Name)
 	}
+	return rx.serve(ctx, srv, ln)
+}
+
+// Serve is Run for a program with an HTTP server and routes of its own. It listens at srv.Addr, with
+// TLS if srv.TLSConfig is set, and ends in the same order, the server after the receiver. The
+// Handler of srv has all routes; it is bound to the receiver ([receiver.Receiver.Bind]). Limits and
+// timeouts of connections are those of srv.
+func Serve(ctx context.Context, srv *http.Server, rx *Receiver) error {
+	err := rx.Bind(srv.Handler)
+	var ln net.Listener
+	if err == nil {
+		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", srv.Addr)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("eyelet: %w", err), rx.Close()) //nolint:contextcheck // as in Run
+	}
+	rx.logger().Info("listening", "at", ln.Addr().String())
+	return rx.serve(ctx, srv, ln)
+}
+
+// serve serves until ctx ends, a signal comes, or the server or the store ends, and closes all.
+func (rx *Receiver) serve(ctx context.Context, srv *http.Server, ln net.Listener) error {
+	ctx, restore := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer restore()
+	ended := make(chan error, 1)
+	go func() {
+		if srv.TLSConfig != nil {
+			ended <- srv.ServeTLS(ln, "", "")
+		} else {
+			ended <- srv.Serve(ln)
+		}
+	}()
 	drain := httpserver.DefaultDrain
+	var err error
 	select {
 	case <-ctx.Done():
-		log.Info("stopping: no new deliveries, running work is finished", "within", drain)
+		rx.logger().Info("stopping: no new deliveries, running work is finished", "within", drain)
 	case err = <-ended:
 		err = fmt.Errorf("eyelet: the server ended: %w", err)
 	case <-rx.failed:

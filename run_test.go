@@ -2,11 +2,13 @@ package eyelet_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"regexp"
@@ -212,5 +214,74 @@ func TestOpenReportsEveryMistake(t *testing.T) {
 	}
 	if err := openAt(t, dir, io.Discard).Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+var listeningAt = regexp.MustCompile(`msg=listening at=(\S+)`)
+
+// TestServeServesAProgramWithRoutesOfItsOwn, with TLS and without, and ends as Run does.
+func TestServeServesAProgramWithRoutesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	for scheme, config := range map[string]*tls.Config{"http": nil, "https": secure.TLS.Clone()} {
+		ctx, cancel := context.WithCancel(t.Context())
+		lines := make(lineWriter, 100)
+		rx := openAt(t, t.TempDir(), lines, eyelet.Handle(receiver.Inline("github", "*")))
+		mux := http.NewServeMux()
+		mux.Handle("POST /orders", rx.Verified("github")(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ev, err := receiver.EventOf[push](r)
+			if err != nil {
+				t.Error(err)
+			}
+			_, _ = io.WriteString(w, ev.Data.Ref+" over "+r.Proto)
+		})))
+		ended := make(chan error, 1)
+		srv := &http.Server{Addr: "127.0.0.1:0", Handler: mux, TLSConfig: config, ReadHeaderTimeout: time.Minute}
+		go func() { ended <- eyelet.Serve(ctx, srv, rx) }()
+		var address []string
+		for address == nil {
+			select {
+			case line := <-lines:
+				address = listeningAt.FindStringSubmatch(line)
+			case err := <-ended:
+				t.Fatal("it ended: ", err)
+			}
+		}
+		unsigned := preset.Unsigned{URL: scheme + "://" + address[1] + "/orders", Type: "push", ID: "1",
+			Body: []byte(`{"ref":"main"}`)}
+		r, _, err := unsigned.SignedBy(preset.GitHub(secret), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := secure.Client().Do(r.WithContext(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		if err != nil || !strings.HasPrefix(string(body), "main over HTTP/") {
+			t.Errorf("%d %q %v", res.StatusCode, body, err)
+		}
+		_ = res.Body.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := rx.Store.Health(t.Context()); !errors.Is(err, dedup.ErrClosed) {
+			t.Errorf("the store is open: %v", err)
+		}
+	}
+}
+
+// TestServeRefusesRoutesThatAreNotThere: an Inline handler without its route.
+func TestServeRefusesRoutesThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	rx := openAt(t, t.TempDir(), io.Discard, eyelet.Handle(receiver.Inline("github", "*")))
+	srv := &http.Server{Addr: "127.0.0.1:0", Handler: http.NewServeMux(), ReadHeaderTimeout: time.Minute}
+	if err := eyelet.Serve(t.Context(), srv, rx); err == nil || !strings.Contains(err.Error(), `Verified("github")`) {
+		t.Error(err)
+	}
+	if err := rx.Store.Health(t.Context()); !errors.Is(err, dedup.ErrClosed) {
+		t.Errorf("the store is open: %v", err)
 	}
 }

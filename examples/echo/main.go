@@ -4,19 +4,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
-	"github.com/eyelet-dev/eyelet/producer"
-	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
@@ -41,37 +36,16 @@ func routes(rx *receiver.Receiver) *echo.Echo {
 	return e
 }
 
-func run(ctx context.Context) error {
-	store, err := badgerstore.Open("data", badgerstore.Options{})
-	if err != nil {
-		return err
-	}
-	rx, err := receiver.Open(receiver.Config{
-		Store:     store,
-		Producers: []producer.Producer{preset.GitHub(os.Getenv("GITHUB_SECRET"))},
-		Handlers:  []receiver.Handler{receiver.Inline("github", "push")},
-	})
-	if err != nil {
-		return errors.Join(err, store.Close())
-	}
-	e := routes(rx)
-	served := make(chan error, 1)
-	if err = rx.Bind(e); err == nil {
-		go func() { served <- e.Start("127.0.0.1:8080") }()
-		select {
-		case err = <-served:
-		case <-ctx.Done():
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	return errors.Join(err, rx.Shutdown(ctx), e.Shutdown(ctx), store.Close())
-}
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
+	rx, err := eyelet.Open("data",
+		eyelet.GitHub(os.Getenv("GITHUB_SECRET")),
+		eyelet.Handle(receiver.Inline("github", "push")),
+	)
+	if err == nil {
+		srv := &http.Server{Addr: "127.0.0.1:8080", Handler: routes(rx.Receiver), ReadHeaderTimeout: 10 * time.Second}
+		err = eyelet.Serve(context.Background(), srv, rx)
+	}
+	if err != nil {
 		log.Fatal(err)
 	}
 }

@@ -9,11 +9,9 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -47,42 +45,21 @@ func routes(rx *receiver.Receiver) *http.ServeMux {
 	return mux
 }
 
-func run(ctx context.Context) error {
+func main() {
 	key, err := verify.NewHMACKey("k1", []byte(os.Getenv("SHOP_SECRET")))
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
-	store, err := badgerstore.Open("data", badgerstore.Options{})
+	rx, err := eyelet.Open("data",
+		eyelet.URL("https://hooks.example"),
+		eyelet.From(producer.Signed("shop", verify.StaticKeys(key))),
+		eyelet.Handle(receiver.Inline("shop", "*")),
+	)
+	if err == nil {
+		srv := &http.Server{Addr: "127.0.0.1:8080", Handler: routes(rx.Receiver), ReadHeaderTimeout: 10 * time.Second}
+		err = eyelet.Serve(context.Background(), srv, rx)
+	}
 	if err != nil {
-		return err
-	}
-	rx, err := receiver.Open(receiver.Config{
-		Store:     store,
-		URL:       "https://hooks.example",
-		Producers: []producer.Producer{producer.Signed("shop", verify.StaticKeys(key))},
-		Handlers:  []receiver.Handler{receiver.Inline("shop", "*")},
-	})
-	if err != nil {
-		return errors.Join(err, store.Close())
-	}
-	srv := &http.Server{Addr: "127.0.0.1:8080", Handler: routes(rx), ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan error, 1)
-	if err = rx.Bind(srv.Handler); err == nil {
-		go func() { served <- srv.ListenAndServe() }()
-		select {
-		case err = <-served:
-		case <-ctx.Done():
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	return errors.Join(err, rx.Shutdown(ctx), srv.Shutdown(ctx), store.Close())
-}
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -3,21 +3,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
-	"github.com/eyelet-dev/eyelet/producer"
-	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -47,45 +42,20 @@ func routes(rx *receiver.Receiver) http.Handler {
 	return r
 }
 
-func run(ctx context.Context) error {
-	store, err := badgerstore.Open("data", badgerstore.Options{})
-	if err != nil {
-		return err
-	}
-	rx, err := receiver.Open(receiver.Config{
-		Store: store,
-		Producers: []producer.Producer{
-			preset.GitHub(os.Getenv("GITHUB_SECRET")), preset.Stripe(os.Getenv("STRIPE_SECRET")),
-		},
-		Handlers: []receiver.Handler{
-			receiver.Inline("github", "push"),
-			receiver.On("stripe", "*", func(_ context.Context, ev receiver.Event[[]byte]) error {
-				log.Printf("%s: %s", ev.ID, ev.Type)
-				return nil
-			}),
-		},
-	})
-	if err != nil {
-		return errors.Join(err, store.Close())
-	}
-	srv := &http.Server{Addr: "127.0.0.1:8080", Handler: routes(rx), ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan error, 1)
-	if err = rx.Bind(srv.Handler); err == nil {
-		go func() { served <- srv.ListenAndServe() }()
-		select {
-		case err = <-served:
-		case <-ctx.Done():
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	return errors.Join(err, rx.Shutdown(ctx), srv.Shutdown(ctx), store.Close())
-}
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
+	rx, err := eyelet.Open("data",
+		eyelet.GitHub(os.Getenv("GITHUB_SECRET")), eyelet.Handle(receiver.Inline("github", "push")),
+		eyelet.Stripe(os.Getenv("STRIPE_SECRET")),
+		eyelet.On("stripe", "*", func(_ context.Context, ev eyelet.Event[[]byte]) error {
+			log.Printf("%s: %s", ev.ID, ev.Type)
+			return nil
+		}),
+	)
+	if err == nil {
+		srv := &http.Server{Addr: "127.0.0.1:8080", Handler: routes(rx.Receiver), ReadHeaderTimeout: 10 * time.Second}
+		err = eyelet.Serve(context.Background(), srv, rx)
+	}
+	if err != nil {
 		log.Fatal(err)
 	}
 }
