@@ -45,10 +45,10 @@ func Run(ctx context.Context, address string, rx *Receiver) error {
 	return rx.serve(ctx, srv, ln)
 }
 
-// Serve is Run for a program with an HTTP server and routes of its own. It listens at srv.Addr, with
-// TLS if srv.TLSConfig is set, and ends in the same order, the server after the receiver. The
-// Handler of srv has all routes; it is bound to the receiver ([receiver.Receiver.Bind]). Limits and
-// timeouts of connections are those of srv.
+// Serve is Run for a program with an HTTP server and routes of its own. It listens at srv.Addr,
+// with TLS if srv.TLSConfig is set, and ends in the same order, the server after the receiver. The
+// Handler of srv has all routes; it is bound to the receiver ([receiver.Receiver.Bind]). Limits
+// and timeouts of connections are those of srv.
 func Serve(ctx context.Context, srv *http.Server, rx *Receiver) error {
 	err := rx.Bind(srv.Handler)
 	var ln net.Listener

@@ -278,7 +278,9 @@ func TestServeRefusesRoutesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	rx := openAt(t, t.TempDir(), io.Discard, eyelet.Handle(receiver.Inline("github", "*")))
 	srv := &http.Server{Addr: "127.0.0.1:0", Handler: http.NewServeMux(), ReadHeaderTimeout: time.Minute}
-	if err := eyelet.Serve(t.Context(), srv, rx); err == nil || !strings.Contains(err.Error(), `Verified("github")`) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // ends a server that should not begin
+	defer cancel()
+	if err := eyelet.Serve(ctx, srv, rx); err == nil || !strings.Contains(err.Error(), `Verified("github")`) {
 		t.Error(err)
 	}
 	if err := rx.Store.Health(t.Context()); !errors.Is(err, dedup.ErrClosed) {
