@@ -114,6 +114,9 @@ func (e *Embedded) Verify(r *http.Request, body func() ([]byte, error)) (verify.
 	if err != nil {
 		return verify.Identity{}, withCode(err)
 	}
+	if signature == "" { // the other values cost more
+		return verify.Identity{}, &verify.Error{Code: verify.SignatureMissing, Component: e.Signature.String()}
+	}
 	stamp, content, err := e.content(d)
 	if err != nil {
 		return verify.Identity{}, withCode(err)
@@ -123,7 +126,7 @@ func (e *Embedded) Verify(r *http.Request, body func() ([]byte, error)) (verify.
 		digits = len("1795000000000")
 	}
 	// Moved digits would be another time of the same content.
-	if signature != "" && stamp != "" && !e.HMAC.TimestampRFC3339 && len(stamp) != digits {
+	if stamp != "" && !e.HMAC.TimestampRFC3339 && len(stamp) != digits {
 		return verify.Identity{}, &verify.Error{Code: verify.TimestampMalformed, Component: e.Timestamp.String()}
 	}
 	values := &http.Request{Header: http.Header{embeddedSignature: {signature}, embeddedTimestamp: {stamp}}}

@@ -10,7 +10,8 @@ import (
 )
 
 // Any accepts a request that one of two schemes accepts, for a sender that changes from one to the
-// other. It is as weak as the weaker of them: remove that one once the sender has changed.
+// other. It is as weak as the weaker of them: remove that one once the sender has changed. The
+// identity is that of the first scheme that accepts, with its time.
 //
 // A refused request costs two verifications. Its error is that of the scheme whose credential the
 // request has, the first of several. A scheme that cannot tell (keys_unavailable) comes first,
