@@ -101,7 +101,7 @@ var imports = map[string][]string{
 	},
 	"replay":   {"dedup", "internal/httpfile"},
 	"testdata": {},
-	"verify":   {"internal/strictjson"},
+	"verify":   {"internal/publicnet", "internal/strictjson"},
 }
 
 // confined lists for each third-party module the folders whose code may import it.

@@ -218,7 +218,8 @@ type Producer struct {
 //
 // The signature must cover what [verify.Coverage] lists and every header field that Key and
 // Type read, even if they are changed later. Identifiers are scoped to the signed URL,
-// including its query without ScopeIgnores.
+// including its query without ScopeIgnores. With the keys of [verify.NewDirectories] each agent has
+// identifiers of its own.
 func Signed(name string, keys verify.KeySet) Producer {
 	return Producer{
 		Name: name, Scheme: &verify.RFC9421{Keys: keys}, Contract: API, SignsURL: true, QueryScope: true,

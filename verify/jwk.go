@@ -72,6 +72,18 @@ func parseJWKS(text []byte) ([]JSONWebKey, error) {
 	return keys, nil
 }
 
+// parseSignatureKeys reads a JSON Web Key Set as parseJWKS does, and returns also its keys for HTTP
+// signatures.
+func parseSignatureKeys(text []byte) (public []JSONWebKey, keys []Key, err error) {
+	public, err = parseJWKS(text)
+	for _, p := range public {
+		if k, ok := p.signatureKey(); ok {
+			keys = append(keys, k)
+		}
+	}
+	return public, keys, err
+}
+
 // fromJWK returns the public key of a JSON Web Key that may verify signatures. Its errors
 // contain no key material.
 func fromJWK(raw jwk.Key) (JSONWebKey, error) {

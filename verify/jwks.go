@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +44,8 @@ type JWKSConfig struct {
 // The set is fetched at its first use and again when it expires: after a minute to an hour, as
 // Cache-Control says. In the last quarter of that time it is fetched in the background. A fetch
 // replaces the set, which drops removed keys. While fetches fail, the last set stays in use for
-// up to 24 hours. Symmetric keys are never taken from a URL.
+// up to 24 hours. Symmetric keys, and for signatures keys that were published for tests (see
+// [IsTestKey]), are never taken from a URL.
 //
 // A kid that is not in the set causes a fetch at most every 30 seconds. It is key_unknown only
 // if a fetch began after the lookup. If none was allowed, it is keys_unavailable with the rest
@@ -50,6 +53,7 @@ type JWKSConfig struct {
 // key that was just published.
 type JWKS struct {
 	cfg     JWKSConfig
+	kind    keySetKind
 	client  *http.Client
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -61,6 +65,13 @@ type JWKS struct {
 	lastFetch  time.Time     // when it began
 	fetchCount uint64        // of fetches that have begun
 	err        error         // of the last fetch
+}
+
+// keySetKind is what published key sets of one kind have in common.
+type keySetKind struct {
+	accept    string
+	mediaType string // of responses; "" is any
+	parse     func(text []byte) ([]JSONWebKey, []Key, error)
 }
 
 type jwksSet struct {
@@ -89,10 +100,15 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	} else if shared, ok := http.DefaultTransport.(*http.Transport); ok {
 		client.Transport = shared.Clone()
 	}
-	client.Timeout = jwksTimeout
 	client.CheckRedirect = sameOrigin
+	kind := keySetKind{accept: "application/jwk-set+json, application/json", parse: parseSignatureKeys}
+	return newJWKS(cfg, kind, client), nil
+}
+
+func newJWKS(cfg JWKSConfig, kind keySetKind, client *http.Client) *JWKS {
+	client.Timeout = jwksTimeout
 	ctx, cancel := context.WithCancel(context.Background())
-	return &JWKS{cfg: cfg, client: client, ctx: ctx, cancel: cancel}, nil
+	return &JWKS{cfg: cfg, kind: kind, client: client, ctx: ctx, cancel: cancel}
 }
 
 // Close cancels a fetch in flight and waits for it. No fetch starts afterwards.
@@ -225,7 +241,9 @@ func (j *JWKS) fetch(number uint64) {
 	set, err := j.get()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.err = err; err == nil {
+	if j.err = nil; err != nil {
+		j.err = fmt.Errorf("fetching keys: %w", err)
+	} else {
 		set.fetch = number
 		j.set = set
 	}
@@ -240,42 +258,42 @@ func (j *JWKS) get() (*jwksSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", "application/jwk-set+json, application/json")
+	req.Header.Set("Accept", j.kind.accept)
 	resp, err := j.client.Do(req)
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the URL, whose query may hold a credential
 		}
-		return nil, fmt.Errorf("fetching keys: %w", err)
+		return nil, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("fetching keys: status %d", resp.StatusCode)
+		return nil, fmt.Errorf("status %d", resp.StatusCode)
+	}
+	if want := j.kind.mediaType; want != "" {
+		if got, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || got != want {
+			return nil, fmt.Errorf("the media type is not %s", want)
+		}
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, jwksMaxBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("fetching keys: %w", err)
+		return nil, err
 	}
 	if len(text) > jwksMaxBytes {
-		return nil, errors.New("fetching keys: the set is larger than 1 MiB")
+		return nil, errors.New("the set is larger than 1 MiB")
 	}
-	public, err := parseJWKS(text)
+	public, keys, err := j.kind.parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("fetching keys: %w", err)
+		return nil, err
 	}
-	return j.newSet(public, cacheAge(resp.Header)), nil
-}
-
-func (j *JWKS) newSet(public []JSONWebKey, age time.Duration) *jwksSet {
-	var keys []Key
-	for _, p := range public {
-		if k, ok := p.signatureKey(); ok {
-			k.Principal = j.cfg.Principal
-			keys = append(keys, k)
-		}
+	keys = slices.DeleteFunc(keys, IsTestKey)
+	for i := range keys {
+		keys[i].Principal = j.cfg.Principal
 	}
 	now := j.cfg.Now()
-	return &jwksSet{public: public, keys: newStaticSet(keys), fetched: now, expires: now.Add(age)}
+	return &jwksSet{
+		public: public, keys: newStaticSet(keys), fetched: now, expires: now.Add(cacheAge(resp.Header)),
+	}, nil
 }
 
 // cacheAge returns how long the set is fresh (RFC 9111 section 5.2.2), within our bounds.

@@ -28,12 +28,15 @@ import (
 // all signature bases together have at most 64 KiB, and sf, key and @query-param parse at most
 // 8 KiB. A signature with an unknown key costs as much as one with a known key.
 type RFC9421 struct {
-	Keys KeySet // the producer's keys; required
+	// Keys are the producer's keys. With [Directories] each signature must name its directory.
+	// Required.
+	Keys KeySet
 	// Label is the label of the signature to look at. Defaults to any, because labels have no
 	// meaning (RFC 9421 section 7.2.5). Of the first 8 signatures, 2 with known keys are
 	// verified in turn, and one valid signature is enough.
 	Label string
-	// Tag, if set, is the tag that a signature must carry (RFC 9421 section 7.2.7).
+	// Tag, if set, is the tag that a signature must carry (RFC 9421 section 7.2.7). Defaults to
+	// "web-bot-auth" with [Directories], else to none.
 	Tag string
 	// BoundKey is the key id of signatures without keyid. Defaults to none: keyid is then required.
 	BoundKey    string
@@ -49,7 +52,10 @@ type RFC9421 struct {
 
 const defaultLabel = "sig1"
 
-var defaultAlgs = []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, ECDSAP384SHA384, RSAPSSSHA512}
+var (
+	publicAlgs  = []Alg{Ed25519, ECDSAP256SHA256, ECDSAP384SHA384, RSAPSSSHA512}
+	defaultAlgs = append([]Alg{HMACSHA256}, publicAlgs...)
+)
 
 // Check reports all errors of the configuration. Until they are fixed, Verify refuses every
 // request.
@@ -102,19 +108,6 @@ func (s *RFC9421) Binds() Binding {
 	return Binding{Content: true, Time: true, Covered: append(covered, s.Coverage.Consumed...)}
 }
 
-// AcceptSignature returns the value of an Accept-Signature field that requests the configured
-// signature (RFC 9421 section 5.1).
-func (s *RFC9421) AcceptSignature() string {
-	v := cmp.Or(s.Label, defaultLabel) + "=" + acceptComponents(s.Coverage.Rules()) + ";created"
-	if s.BoundKey != "" {
-		v += ";keyid=" + quote(s.BoundKey)
-	}
-	if s.Tag != "" {
-		v += ";tag=" + quote(s.Tag)
-	}
-	return v
-}
-
 // stage is how far a signature came before it was refused. Of several refusals the furthest is
 // reported.
 type stage int
@@ -155,6 +148,7 @@ type verification struct {
 	seen      int          // signatures examined
 	tried     int          // signatures checked against keys
 	keysTried int          // keys they were checked against
+	asked     int          // directories that were asked for keys
 	unknown   []unknownKey // signatures whose key is unknown or does not fit
 	stage     stage
 	err       error
@@ -185,7 +179,7 @@ func (v *verification) reset() bool {
 	clear(v.m.prefixed)
 	v.prefixed = v.m.prefixed[:0]
 	v.scheme, v.m, v.body, v.unknown, v.err = nil, message{}, nil, nil, nil
-	v.seen, v.tried, v.keysTried, v.stage = 0, 0, 0, 0
+	v.seen, v.tried, v.keysTried, v.asked, v.stage = 0, 0, 0, 0, 0
 	return true
 }
 
@@ -248,7 +242,11 @@ func (v *verification) try(ctx context.Context, in *signatureInput) (Identity, b
 		err.KeyID = in.keyID
 		return v.refuse(stageCoverage, err)
 	}
-	keys, at, err := v.keys(ctx, in)
+	agent, refusal := v.agent(in)
+	if refusal != nil {
+		return v.refuse(stageCoverage, refusal)
+	}
+	keys, at, err := v.keys(ctx, in, agent)
 	switch {
 	case at == stageUnavailable:
 		return v.refuse(at, err)
@@ -316,10 +314,7 @@ func (v *verification) refuseUnknown(ctx context.Context) {
 // decoy returns a key of the set to verify with instead of an unknown one, if possible one with
 // the signature's algorithm. It returns nil if the set has no key.
 func (v *verification) decoy(ctx context.Context, in *signatureInput) *Key {
-	all, err := v.scheme.Keys.Key(ctx, "")
-	if err != nil {
-		return nil
-	}
+	all := v.known(ctx)
 	if fits, _ := v.usable(all, in); len(fits) > 0 {
 		return &fits[0]
 	}
@@ -330,7 +325,7 @@ func (v *verification) decoy(ctx context.Context, in *signatureInput) *Key {
 }
 
 func (v *verification) checkParams(in *signatureInput) *Error {
-	if tag := v.scheme.Tag; tag != "" && (!in.hasTag || in.tag != tag) {
+	if tag := v.scheme.tag(); tag != "" && (!in.hasTag || in.tag != tag) {
 		return &Error{Code: InsufficientCoverage, KeyID: in.keyID, Component: "tag"}
 	}
 	if !in.hasCreated {
@@ -345,12 +340,13 @@ func (v *verification) checkParams(in *signatureInput) *Error {
 	return nil
 }
 
-// keys finds the keys with the signature's id whose algorithm is allowed.
-func (v *verification) keys(ctx context.Context, in *signatureInput) ([]Key, stage, error) {
+// keys finds the keys with the signature's id, of the agent if there is one, whose algorithm is
+// allowed.
+func (v *verification) keys(ctx context.Context, in *signatureInput, agent string) ([]Key, stage, error) {
 	if in.keyID == "" { // a key set would return all keys
 		return nil, stageKey, &Error{Code: KeyUnknown}
 	}
-	found, err := v.scheme.Keys.Key(ctx, in.keyID)
+	found, err := v.lookup(ctx, in, agent)
 	switch {
 	case CodeOf(err) == KeyUnknown:
 		return nil, stageKey, err
@@ -367,7 +363,7 @@ func (v *verification) keys(ctx context.Context, in *signatureInput) ([]Key, sta
 // usable returns the keys whose algorithm is allowed and agrees with the signature's alg, or
 // the code why there is none. The keys are not changed.
 func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
-	algs := orDefault(v.scheme.Algs, defaultAlgs...)
+	algs := v.scheme.algs()
 	code := KeyUnknown
 	refused := func(k Key) bool {
 		switch {

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -259,10 +260,28 @@ func needsBody(rules []CoverageRule) bool {
 	return slices.ContainsFunc(rules, func(r CoverageRule) bool { return r.When == WithBody })
 }
 
+// AcceptSignature returns the value of an Accept-Signature field that requests the configured
+// signature (RFC 9421 section 5.1).
+func (s *RFC9421) AcceptSignature() string {
+	label := cmp.Or(s.Label, defaultLabel)
+	names := acceptComponents(s.Coverage.Rules())
+	if s.directories() != nil {
+		names = append(names, quote(agentField)+";key="+quote(label))
+	}
+	v := label + "=(" + strings.Join(names, " ") + ");created"
+	if s.BoundKey != "" {
+		v += ";keyid=" + quote(s.BoundKey)
+	}
+	if tag := s.tag(); tag != "" {
+		v += ";tag=" + quote(tag)
+	}
+	return v
+}
+
 // acceptComponents returns the components that a request should sign to meet the rules, as in
 // Accept-Signature (RFC 9421 section 5.1). That field cannot express "when present", so the
 // components that deliveries seldom have are left out.
-func acceptComponents(rules []CoverageRule) string {
+func acceptComponents(rules []CoverageRule) []string {
 	var names []string
 	for i := range rules {
 		for _, name := range rules[i].AnyOf[0] {
@@ -271,5 +290,5 @@ func acceptComponents(rules []CoverageRule) string {
 			}
 		}
 	}
-	return "(" + strings.Join(names, " ") + ")"
+	return names
 }

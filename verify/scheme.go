@@ -31,7 +31,7 @@ func PublishedAlgorithms(scheme Scheme) []string {
 	switch s := scheme.(type) {
 	case *RFC9421:
 		var names []string
-		for _, a := range orDefault(s.Algs, defaultAlgs...) {
+		for _, a := range s.algs() {
 			names = append(names, string(a))
 		}
 		return names

@@ -45,6 +45,7 @@ var vectorShapes = []vectorShape{
 	{"sections", runSections},
 	{"signature_input_cases", runInputCases},
 	{"field_cases", runInputCases},
+	{"agent_cases", runAgentCases},
 }
 
 // TestVectors runs every vector for RFC 9421. A folder without cases, a file of unknown shape

@@ -28,10 +28,16 @@ const (
 // Callers must check that the host is the vendor's. Fetch only makes sure that its DNS
 // does not point into a private network.
 func Fetch(ctx context.Context, address string) ([]byte, error) {
-	return fetchWith(ctx, address, &http.Transport{
+	return fetchWith(ctx, address, Transport())
+}
+
+// Transport returns a transport that uses no proxy, connects only to public addresses (see
+// [Control]), and keeps no connection.
+func Transport() *http.Transport {
+	return &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: timeout, Control: Control}).DialContext,
 		TLSHandshakeTimeout: timeout, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
-	})
+	}
 }
 
 func fetchWith(ctx context.Context, address string, transport http.RoundTripper) ([]byte, error) {
