@@ -71,8 +71,8 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 		"preset, no key": {"producers:\n  gh: {preset: github}\n", `e.yaml:2: producer "gh": secrets: none is set`},
 		"no keys": {
 			"producers:\n  shop: {scheme: rfc9421}\n",
-			"e.yaml:2: producer \"shop\" has no keys | add keys: [{id: ..., alg: ..., public_key_file: ...}], or " +
-				"a jwks_url",
+			"e.yaml:2: producer \"shop\" has no keys | add keys: [{id: ..., alg: ..., public_key_file: ...}], " +
+				"a jwks_url, or directories",
 		},
 		"no key file": {
 			"producers:\n  shop:\n    scheme: rfc9421\n    keys:\n" +
@@ -111,6 +111,19 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 			"producers:\n  shop:\n    scheme: rfc9421\n" +
 				"    keys: [{id: k, alg: ed25519, public_key_file: keys/shop.pub.pem}]\nurl: http://x\n",
 			`e.yaml:4: key "k" is published for tests: anyone can sign with it | make one of your own: eyelet keygen`,
+		},
+		"directories": {
+			"producers:\n  bots:\n    scheme: rfc9421\n    directories: [http://a.example, b.example]\n" +
+				"    jwks_url: https://c.example\n  old: {scheme: rfc9421, legacy_agent: true}\n" +
+				"  none: {scheme: rfc9421, directories: []}\nurl: http://x\n",
+			"e.yaml:4: directory 1: not an https URL; directory 2: not an https URL | list origins: " +
+				"[https://bot.example, ...]\n" +
+				"e.yaml:5: jwks_url and directories exclude each other: agents are known by their directories | use " +
+				"another producer for it\n" +
+				"e.yaml:6: legacy_agent has no meaning without directories | remove it\n" +
+				"e.yaml:6: producer \"old\" has no keys | add keys: [{id: ..., alg: ..., public_key_file: ...}], " +
+				"a jwks_url, or directories\n" +
+				"e.yaml:7: no directory is listed | list origins: [https://bot.example, ...]",
 		},
 		"test secret": {
 			"producers:\n  gh: {preset: github, secret_file: keys/github.secret}\n",

@@ -14,6 +14,12 @@ import (
 
 // keys returns the key set of the producer, or nil after reporting errors.
 func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
+	if p.Node.inner["directories"] != nil {
+		return b.directories(p)
+	}
+	if p.RFC9421.LegacyAgent {
+		b.errs.Add(p.Node.place("legacy_agent"), "remove it", "legacy_agent has no meaning without directories")
+	}
 	var sets []verify.KeySet
 	found := len(b.errs)
 	for i := range p.RFC9421.Keys {
@@ -35,11 +41,31 @@ func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
 		return nil
 	}
 	if len(sets) == 0 {
-		b.errs.Add(p.at, "add keys: [{id: ..., alg: ..., public_key_file: ...}], or a jwks_url",
+		b.errs.Add(p.at, "add keys: [{id: ..., alg: ..., public_key_file: ...}], a jwks_url, or directories",
 			"producer %q has no keys", p.Name)
 		return nil
 	}
 	return verify.JoinKeys(sets...)
+}
+
+// directories returns the keys of the listed directories, or nil after reporting errors.
+func (b *producerBuilder) directories(p *Producer) verify.KeySet {
+	for _, other := range []string{"keys", "jwks_url"} {
+		if p.Node.inner[other] != nil {
+			b.errs.Add(p.Node.place(other), "use another producer for it",
+				"%s and directories exclude each other: agents are known by their directories", other)
+		}
+	}
+	set, err := verify.NewDirectories(verify.DirectoriesConfig{
+		URLs: p.RFC9421.Directories, LegacyAgent: p.RFC9421.LegacyAgent,
+	})
+	if err != nil {
+		b.errs.Add(p.Node.place("directories"), "list origins: [https://bot.example, ...]",
+			"%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return nil
+	}
+	b.closers = append(b.closers, set)
+	return set
 }
 
 // Algorithms returns those that a key of the configuration can have.

@@ -80,14 +80,16 @@ type commonSettings struct {
 
 // rfc9421Settings are those of a producer that signs with HTTP Message Signatures.
 type rfc9421Settings struct {
-	Label      string         `conf:"label"`
-	Tag        string         `conf:"tag"`
-	Keys       []Key          `conf:"keys"`
-	JWKSURL    string         `conf:"jwks_url"`
-	Algs       []string       `conf:"algs"`    // default to those of the profile
-	Require    []string       `conf:"require"` // components beside those of the profile
-	Nonce      string         `conf:"nonce"`   // off, required or unique
-	AllowedIPs []netip.Prefix `conf:"allowed_ips"`
+	Label       string         `conf:"label"`
+	Tag         string         `conf:"tag"`
+	Keys        []Key          `conf:"keys"`
+	JWKSURL     string         `conf:"jwks_url"`
+	Directories []string       `conf:"directories"`  // of agents, in place of keys
+	LegacyAgent bool           `conf:"legacy_agent"` // accepts a Signature-Agent of one string
+	Algs        []string       `conf:"algs"`         // default to those of the profile
+	Require     []string       `conf:"require"`      // components beside those of the profile
+	Nonce       string         `conf:"nonce"`        // off, required or unique
+	AllowedIPs  []netip.Prefix `conf:"allowed_ips"`
 }
 
 // Key is a key of scheme rfc9421.
