@@ -63,6 +63,10 @@ func TestErrorsOfSchemesNameTheirLine(t *testing.T) {
 				`tls.client_ca_file has no effect: no producer is authenticated by its certificate | leave it out, ` +
 				`or give a producer scheme: mtls`,
 		},
+		"an authority for one of several": {
+			"scheme: all, schemes: [{scheme: mtls, names: [a]}, {scheme: bearer, secret: kettle}]}\n" +
+				"tls: {cert_file: a, key_file: b, client_ca_file: c", "<nil>",
+		},
 		"no keys of tokens": {
 			"scheme: jwt, issuers: [a], audience: [b]",
 			`e.yaml:3: producer "x" needs either a jwks_url or a key set | ` +
