@@ -5,36 +5,43 @@ import (
 	"sync"
 )
 
-// maxBatch is how many operations one statement carries.
-const maxBatch = 256
-
 // gatherer passes operations to a few workers. Those that arrive while all are busy go together
 // in the next batch, so batches grow with the load.
 type gatherer[T any] struct {
 	queue chan T
 }
 
-// start starts the workers. run is called with at most most operations.
-func (g *gatherer[T]) start(wg *sync.WaitGroup, workers, most int, run func([]T)) {
-	g.queue = make(chan T, 16*most)
+// maxQueue is how many operations wait before further ones do not even get in.
+const maxQueue = 4096
+
+// start starts the workers. A batch is complete when its operations weigh most or more.
+func (g *gatherer[T]) start(wg *sync.WaitGroup, workers, most int, weigh func(T) int, run func([]T)) {
+	g.queue = make(chan T, maxQueue)
 	for range workers {
 		wg.Go(func() {
 			for op := range g.queue {
-				batch := []T{op}
-				for more := true; more && len(batch) < most; {
-					select {
-					case next, ok := <-g.queue:
-						if more = ok; ok {
-							batch = append(batch, next)
-						}
-					default:
-						more = false
-					}
-				}
-				run(batch)
+				run(g.gather(op, most, weigh))
 			}
 		})
 	}
+}
+
+// gather returns the operation with those that wait behind it.
+func (g *gatherer[T]) gather(op T, most int, weigh func(T) int) []T {
+	batch := []T{op}
+	for weight := weigh(op); weight < most; weight += weigh(op) {
+		select {
+		case next, ok := <-g.queue:
+			if !ok {
+				return batch
+			}
+			op = next
+			batch = append(batch, op)
+		default:
+			return batch
+		}
+	}
+	return batch
 }
 
 // put queues an operation. It waits while the queue is full.

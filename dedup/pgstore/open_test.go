@@ -160,3 +160,72 @@ func TestAPoolerIsRecognized(t *testing.T) {
 		}
 	}
 }
+
+// TestAReceiverNeedsFewRights uses a store as a role with the rights that docs/postgres.md lists.
+func TestAReceiverNeedsFewRights(t *testing.T) {
+	t.Parallel()
+	dsn, schema := newSchema(t)
+	c, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	role := fmt.Sprintf("receiver_%d_%d", os.Getpid(), schemas.Add(1))
+	grants := inSchema("CREATE ROLE "+role+" LOGIN; GRANT USAGE ON SCHEMA {{schema}} TO "+role+
+		"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {{schema}} TO "+role+
+		"; GRANT USAGE ON ALL SEQUENCES IN SCHEMA {{schema}} TO "+role, schema)
+	if _, err := c.Exec(t.Context(), grants, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), dsn+" user="+role, Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	everything(t, s)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBrokenConnectionsAreReplaced ends all connections of a store, again and again, while it is
+// used.
+func TestBrokenConnectionsAreReplaced(t *testing.T) {
+	t.Parallel()
+	dsn, schema := newSchema(t)
+	name := strings.ReplaceAll(schema, " ", "-")
+	s, err := Open(t.Context(), dsn+" application_name="+name, Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	broken := 0
+	for i := range 40 {
+		const kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1"
+		var n int
+		if err := c.QueryRow(t.Context(), kill, name).Scan(&n); err != nil || n == 0 && i > 0 {
+			t.Fatalf("%d connections are ended, %v", n, err)
+		}
+		for tries := 0; ; tries++ {
+			ds, err := s.Claim(t.Context(), event(fmt.Sprint("k", i), "ship"))
+			if unavailable := (&dedup.ErrUnavailable{}); errors.As(err, &unavailable) && tries < 20 {
+				broken++
+				continue
+			}
+			if err != nil || ds[0].Verdict != dedup.New && tries == 0 {
+				t.Fatalf("claim %d: %+v, %v", i, ds, err)
+			}
+			break
+		}
+	}
+	if broken == 0 {
+		t.Error("no call met a broken connection")
+	}
+	if st, err := s.Stats(t.Context()); err != nil || st.Pending != 40 {
+		t.Errorf("stats %+v, %v", st, err)
+	}
+}

@@ -50,7 +50,8 @@ func (w *row) state() state {
 }
 
 // sweepAt returns when the record may be forgotten, zero for not in its present state: what
-// changes that state computes it again.
+// changes that state computes it again. The event has it if it has no tasks, else every task. Of
+// tasks that end at once in two statements, neither of which sees the other, each has its own.
 func (w *row) sweepAt() time.Time {
 	r := &w.rec
 	if !w.sweeps() || r.State() == dedup.Dead {
@@ -61,28 +62,11 @@ func (w *row) sweepAt() time.Time {
 
 func (w *row) sweeps() bool { return !w.rec.Newest && len(w.rec.Sharers) == 0 }
 
-// taskSweepAt returns the same for one task. A task that is done does not wait for the others,
-// because two processes may end them at once: the sweep looks at all.
-func (w *row) taskSweepAt(i int) time.Time {
-	r, t := &w.rec, &w.rec.Tasks[i]
-	switch {
-	case w.swept: // after all of them were read
-		return w.sweepAt()
-	case !w.sweeps() || t.State == dedup.Dead:
-		return time.Time{}
-	case t.State == dedup.Done:
-		return t.Ended.Add(r.Window)
-	case r.Hold:
-		return r.Ends()
-	}
-	return time.Time{}
-}
-
 // columns are those of an event and one of its tasks, in the order of scan.
 const columns = `e.seq, e.hash, e.current, e.generation, e.fingerprint, e.accepted, e.win, e.hold, e.drop_body, e.newest,
- e.keeper, e.quarantine, e.producer, e.endpoint, e.type, e.key, e.vendor, e.about, e.extra, e.response, e.size, e.expires,
+ e.keeper, e.quarantine, e.producer, e.endpoint, e.type, e.key, e.vendor, e.about, e.extra, e.response, e.size,
  t.idx, t.state, t.attempt, t.postponed, t.token, t.due, t.started, t.ended, t.until, t.handler, t.lanename,
- t.reason, t.err, t.history, t.expires`
+ t.reason, t.err, t.history`
 
 // bodyColumn reads the body of the event or that of its keeper.
 const bodyColumn = `CASE WHEN e.keeper IS NULL THEN e.body
@@ -91,17 +75,16 @@ const bodyColumn = `CASE WHEN e.keeper IS NULL THEN e.body
 // scanned is one row of columns.
 type scanned struct {
 	row
-	win                                   int64
-	fingerprint, about, extra, response   []byte
-	keeperSeq                             *int64
-	quarantine, vendor                    *string
-	expires                               *time.Time
-	idx, state                            *int16
-	attempt, postponed                    *int32
-	token                                 *int64
-	due, started, ended, until, taskSweep *time.Time
-	handler, lane, reason, err            *string
-	history, body                         []byte
+	win                                 int64
+	fingerprint, about, extra, response []byte
+	keeperSeq                           *int64
+	quarantine, vendor                  *string
+	idx, state                          *int16
+	attempt, postponed                  *int32
+	token                               *int64
+	due, started, ended, until          *time.Time
+	handler, lane, reason, err          *string
+	history, body                       []byte
 }
 
 func (s *scanned) targets(body bool) []any {
@@ -110,9 +93,9 @@ func (s *scanned) targets(body bool) []any {
 		&s.seq, &s.hash, &s.current, &r.Generation, &s.fingerprint, &r.Accepted, &s.win, &r.Hold, &r.DropBody,
 		&r.Newest, &s.keeperSeq, &s.quarantine,
 		&r.Payload.Producer, &r.Payload.Endpoint, &r.Payload.Type, &r.Key.ID, &s.vendor,
-		&s.about, &s.extra, &s.response, &s.size, &s.expires,
+		&s.about, &s.extra, &s.response, &s.size,
 		&s.idx, &s.state, &s.attempt, &s.postponed, &s.token, &s.due, &s.started, &s.ended, &s.until,
-		&s.handler, &s.lane, &s.reason, &s.err, &s.history, &s.taskSweep,
+		&s.handler, &s.lane, &s.reason, &s.err, &s.history,
 	}
 	if body {
 		targets = append(targets, &s.body)

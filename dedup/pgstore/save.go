@@ -1,6 +1,8 @@
 package pgstore
 
 import (
+	"bytes"
+	"maps"
 	"slices"
 	"time"
 
@@ -97,7 +99,9 @@ func (v *view) saveAliases(b *pgx.Batch) {
 		hashes [][]byte
 		seqs   []int64
 	}
-	for hash, w := range v.byAlias {
+	byHash := func(a, b keyHash) int { return bytes.Compare(a[:], b[:]) }
+	for _, hash := range slices.SortedFunc(maps.Keys(v.byAlias), byHash) { // in one order, against deadlocks
+		w := v.byAlias[hash]
 		if w == nil || w.seq == v.owners[hash] {
 			continue
 		}
@@ -193,7 +197,7 @@ func (c *taskColumns) add(w *row, i int) {
 	push(&c.started, moment(t.Started))
 	push(&c.ended, moment(t.Ended))
 	push(&c.until, moment(t.Until))
-	push(&c.expires, moment(w.taskSweepAt(i)))
+	push(&c.expires, moment(w.sweepAt()))
 	push(&c.handler, text(t.Handler))
 	push(&c.lanename, text(t.Lane))
 	push(&c.lane, laneOf(r, i))

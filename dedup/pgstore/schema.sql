@@ -64,7 +64,10 @@ CREATE TABLE {{schema}}.task (
   PRIMARY KEY (seq, idx)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX task_due ON {{schema}}.task (due, seq, idx) WHERE state = 1 AND lane IS NULL AND NOT hold;
+CREATE INDEX task_due ON {{schema}}.task (handler, due, seq, idx)
+  WHERE state = 1 AND lane IS NULL AND NOT hold AND reason <> 'interrupted';
+CREATE INDEX task_suspect ON {{schema}}.task (due, seq, idx)
+  WHERE state = 1 AND lane IS NULL AND NOT hold AND reason = 'interrupted';
 CREATE INDEX task_until ON {{schema}}.task (until) WHERE state = 2 AND lane IS NULL AND NOT hold;
 CREATE INDEX task_lane ON {{schema}}.task (lane, seq, idx) WHERE state < 3 AND lane IS NOT NULL;
 CREATE INDEX task_yields ON {{schema}}.task (lane, due, seq, idx) WHERE state = 1 AND lane >= '\x01';
@@ -73,6 +76,13 @@ CREATE UNIQUE INDEX task_lane_running ON {{schema}}.task (lane) WHERE state = 2 
 CREATE INDEX task_held ON {{schema}}.task (seq) WHERE state < 3 AND hold;
 CREATE INDEX task_dead ON {{schema}}.task (seq) WHERE state = 4;
 CREATE INDEX task_expires ON {{schema}}.task (expires) WHERE expires IS NOT NULL;
+
+-- The handlers of tasks, and when a receiver that has them was last seen.
+CREATE TABLE {{schema}}.handler (
+  name  text PRIMARY KEY,
+  noted timestamptz NOT NULL,
+  seen  timestamptz
+) WITH (fillfactor = 50);
 
 -- Other names of events.
 CREATE TABLE {{schema}}.alias (

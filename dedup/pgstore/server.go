@@ -57,6 +57,12 @@ const serverSQL = `SELECT current_setting('server_version_num')::int, current_se
   current_setting('synchronous_standby_names'), current_setting('default_transaction_isolation'),
   pg_is_in_recovery(), current_setting('transaction_read_only'), pg_backend_pid()`
 
+// sessionSQL bounds what a receiver that vanished can lock. Statements are planned once, and never
+// read a whole table: a plan that was made while the tables were empty serves for a long time.
+const sessionSQL = `SET statement_timeout = '20s'; SET lock_timeout = '5s';
+SET idle_in_transaction_session_timeout = '30s'; SET enable_seqscan = off;
+SET plan_cache_mode = force_generic_plan; SET jit = off`
+
 // serverSettings are the settings of a server that a promise depends on.
 type serverSettings struct {
 	version                     int
@@ -80,9 +86,7 @@ func checkServer(ctx context.Context, c *pgx.Conn) (dedup.Durability, error) {
 		return 0, err
 	}
 	if c.PgConn().PID() == pid {
-		// A vanished receiver must not keep its locks, nor a lock stop all others.
-		_, err = c.Exec(ctx, "SET statement_timeout = '20s'; SET lock_timeout = '5s'; "+
-			"SET idle_in_transaction_session_timeout = '30s'", pgx.QueryExecModeSimpleProtocol)
+		_, err = c.Exec(ctx, sessionSQL, pgx.QueryExecModeSimpleProtocol)
 	}
 	return s.durability(), err
 }

@@ -35,11 +35,13 @@ type Options struct {
 	clock func() time.Time // of tests; nil is the clock of the server
 	poll  time.Duration    // how often a Take that waits looks
 	fresh time.Duration    // how old statistics and health may be
+	batch int              // claims or results in one statement
 }
 
 const (
 	defaultPoll = 250 * time.Millisecond
 	maxAge      = time.Second
+	maxBatch    = 256
 	// stepTimeout bounds the statements of one step. It is below the patience of a receiver.
 	stepTimeout = 25 * time.Second
 )
@@ -60,8 +62,9 @@ type Store struct {
 	claims   gatherer[*claimOp]
 	finishes gatherer[*finishOp]
 	turn     chan struct{} // held by the Take that looks for work
-	lanes    []byte        // where it looks next; of the turn
-	changed  signal        // work may be due
+	take     take          // of the turn
+	handlers handlers
+	changed  signal // work may be due
 
 	commits, accepted atomic.Int64
 	stats             cached[dedup.Stats]
@@ -90,7 +93,10 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.poll == 0 {
 		o.poll, o.fresh = defaultPoll, maxAge
 	}
-	s := &Store{options: o, done: make(chan struct{}), turn: make(chan struct{}, 1), lanes: []byte{}}
+	if o.batch == 0 {
+		o.batch = maxBatch
+	}
+	s := &Store{options: o, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	config, err := poolConfig(dsn, func(d dedup.Durability) { s.durability.Store(int64(d)) })
 	if err != nil {
 		return nil, err
@@ -113,8 +119,10 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	s.db = &database{pool: pool, schema: o.Schema, remember: o.Remember, clock: o.clock}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.changed.c = make(chan struct{})
-	s.claims.start(&s.wg, 2, maxBatch, s.writeClaims)
-	s.finishes.start(&s.wg, 2, maxBatch, s.writeFinishes)
+	s.take = take{db: s.db, lanes: []byte{}}
+	s.handlers = handlers{noted: map[string]bool{}, named: map[string]bool{}}
+	s.claims.start(&s.wg, 2, o.batch*claimWeight, (*claimOp).weight, s.writeClaims)
+	s.finishes.start(&s.wg, 2, o.batch, (*finishOp).weight, s.writeFinishes)
 	s.wg.Go(s.sweepAlways)
 	return s, nil
 }

@@ -12,10 +12,12 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// The bounds of one call of Claim.
 const (
+	// maxClaims and maxBytes bound one call of Claim.
 	maxClaims = 1024
 	maxBytes  = 64 << 20
+	// claimWeight is what a claim weighs in a batch beside its bytes.
+	claimWeight = 8 << 10
 )
 
 // item is a claim that is being decided.
@@ -31,8 +33,11 @@ type item struct {
 // claimOp is a call of Claim.
 type claimOp struct {
 	items []*item
+	bytes int
 	done  chan error
 }
+
+func (op *claimOp) weight() int { return op.bytes + claimWeight*len(op.items) }
 
 // Claim implements [dedup.Store]. A call takes at most 1,024 claims and 64 MiB.
 func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
@@ -68,18 +73,17 @@ func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decis
 
 func newClaimOp(claims []dedup.Claim) (*claimOp, error) {
 	op := &claimOp{items: make([]*item, len(claims)), done: make(chan error, 1)}
-	bytes := 0
 	for i, c := range claims {
 		if err := c.Check(); err != nil {
 			return nil, fmt.Errorf("claim %d: %w", i, err)
 		}
-		bytes += len(c.Payload.Body) + len(c.Response.Body)
+		op.bytes += len(c.Payload.Body) + len(c.Response.Body)
 		c.Lease, c.Window = micros(c.Lease), micros(c.Window)
 		op.items[i] = &item{claim: c, hash: c.Key.Hash(), op: op}
 	}
-	if len(claims) > maxClaims || bytes > maxBytes {
+	if len(claims) > maxClaims || op.bytes > maxBytes {
 		return nil, fmt.Errorf("%w: %d claims of %d bytes, of at most %d and %d",
-			dedup.ErrTooLarge, len(claims), bytes, maxClaims, maxBytes)
+			dedup.ErrTooLarge, len(claims), op.bytes, maxClaims, maxBytes)
 	}
 	return op, nil
 }
@@ -93,7 +97,7 @@ func (s *Store) writeClaims(ops []*claimOp) {
 		items = append(items, op.items...)
 	}
 	err := s.decide(ctx, items)
-	if err != nil && len(ops) > 1 { // one call must not fail the others
+	if codeOf(err) != "" && len(ops) > 1 { // one call must not fail the others
 		for _, op := range ops {
 			op.done <- fault(s.decide(ctx, op.items))
 		}
@@ -122,6 +126,9 @@ func (s *Store) decide(ctx context.Context, items []*item) error {
 }
 
 func (s *Store) decideOnce(ctx context.Context, items []*item) error {
+	if err := s.handlers.note(ctx, s.db, handlersOf(items)); err != nil {
+		return err
+	}
 	if fast := plain(items); len(fast) > 0 {
 		if err := s.insert(ctx, fast); err != nil && !raced(err) {
 			return err
@@ -138,6 +145,19 @@ func (s *Store) decideOnce(ctx context.Context, items []*item) error {
 		return nil
 	}
 	return s.settle(ctx, rest)
+}
+
+// handlersOf returns the handlers of the tasks.
+func handlersOf(items []*item) []string {
+	var names []string
+	for _, it := range items {
+		for _, t := range it.claim.Tasks {
+			if !slices.Contains(names, t.Handler) {
+				names = append(names, t.Handler)
+			}
+		}
+	}
+	return names
 }
 
 // plain returns the claims that [insertSQL] can decide: a claim whose names nothing else in the

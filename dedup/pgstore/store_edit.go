@@ -49,6 +49,18 @@ func (s *Store) edit(
 
 // Reopen implements [dedup.Store].
 func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask) (dedup.Record, error) {
+	var names []string
+	for _, t := range tasks {
+		names = append(names, t.Handler)
+	}
+	end, err := s.begin(ctx)
+	if err != nil {
+		return dedup.Record{}, err
+	}
+	err = s.handlers.note(ctx, s.db, names)
+	if end(); err != nil {
+		return dedup.Record{}, fault(err)
+	}
 	return s.editEvent(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Reopen(tasks, now) })
 }
 
@@ -175,8 +187,8 @@ func (v *view) related(event string) (*row, error) {
 // sweepAlways forgets events whose windows ended, and keys beyond the retention, until the store
 // is closed. Every receiver does, and none waits for another.
 func (s *Store) sweepAlways() {
-	const pruneEvery = 5 * time.Minute
-	pruned := time.Time{}
+	const pruneEvery, seeEvery = 5 * time.Minute, 5 * time.Second
+	pruned, seen := time.Time{}, time.Time{}
 	for {
 		select {
 		case <-s.done:
@@ -188,6 +200,9 @@ func (s *Store) sweepAlways() {
 			if err != nil || n < sweepBatch || isClosed(s.done) {
 				break // the next sweep tries again
 			}
+		}
+		if time.Since(seen) > seeEvery && s.handlers.see(s.ctx, s.db) == nil {
+			seen = time.Now()
 		}
 		if time.Since(pruned) > pruneEvery && s.prune(s.ctx) == nil {
 			pruned = time.Now()
@@ -211,12 +226,12 @@ const sweepBatch = 500
 const sweepSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
 d AS MATERIALIZED (SELECT t.seq, t.idx FROM {{schema}}.task t WHERE t.expires IS NOT NULL AND t.expires <= (SELECT now FROM n)
   ORDER BY t.expires LIMIT $2),
-o AS MATERIALIZED (SELECT t.seq FROM {{schema}}.task t WHERE t.seq IN (SELECT seq FROM d) AND t.state < 3 AND NOT t.hold),
+o AS MATERIALIZED (SELECT t.seq FROM {{schema}}.task t WHERE t.seq = ANY(ARRAY(SELECT seq FROM d)) AND t.state < 3 AND NOT t.hold),
 u AS (UPDATE {{schema}}.task t SET expires = NULL FROM d WHERE t.seq = d.seq AND t.idx = d.idx AND t.state = 3
   AND d.seq IN (SELECT seq FROM o))
-SELECT e.seq FROM {{schema}}.event e WHERE e.seq IN (SELECT seq FROM d UNION (
+SELECT e.seq FROM {{schema}}.event e WHERE e.seq = ANY(ARRAY(SELECT seq FROM d UNION (
   SELECT x.seq FROM {{schema}}.event x WHERE x.expires IS NOT NULL AND x.expires <= (SELECT now FROM n) ORDER BY x.expires LIMIT $2
-)) AND e.seq NOT IN (SELECT seq FROM o) FOR UPDATE SKIP LOCKED`
+))) AND e.seq NOT IN (SELECT seq FROM o) FOR UPDATE SKIP LOCKED`
 
 // sweep forgets a batch of events and returns how many it looked at.
 func (s *Store) sweep(ctx context.Context) (looked int, err error) {

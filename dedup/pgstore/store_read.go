@@ -48,19 +48,22 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 	return found[0].rec, nil
 }
 
-// pageSize is how many records List reads at once.
+// pageSize is how many records List reads at once, or a tenth of that with their bodies.
 const pageSize = 100
 
 // List implements [dedup.Store]. It reads page after page, so a slow reader holds back neither the
 // database nor Close.
 func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record, error] {
 	return func(yield func(dedup.Record, error) bool) {
-		before := int64(1) << 62
+		before, size := int64(1)<<62, pageSize
+		if f.Body {
+			size /= 10
+		}
 		if f.Before > 0 && f.Before < 1<<62 {
 			before = int64(f.Before)
 		}
 		for n := 0; ; {
-			page, v, err := s.page(ctx, &f, before)
+			page, v, err := s.page(ctx, &f, before, size)
 			if err != nil {
 				yield(dedup.Record{}, err)
 				return
@@ -78,7 +81,7 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 					return
 				}
 			}
-			if len(page) < pageSize {
+			if len(page) < size {
 				return
 			}
 		}
@@ -86,15 +89,15 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 }
 
 // page returns the newest records before a sequence number that the filter may select.
-func (s *Store) page(ctx context.Context, f *dedup.Filter, before int64) ([]*row, *view, error) {
+func (s *Store) page(ctx context.Context, f *dedup.Filter, before int64, size int) ([]*row, *view, error) {
 	end, err := s.begin(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer end()
 	where, args := conditions(f)
-	rest := fmt.Sprintf(`e.seq IN (SELECT e.seq FROM {{schema}}.event e WHERE e.seq < $1%s ORDER BY e.seq DESC LIMIT %d)
-ORDER BY e.seq DESC, t.idx`, where, pageSize)
+	rest := fmt.Sprintf(`e.seq = ANY(ARRAY(SELECT e.seq FROM {{schema}}.event e WHERE e.seq < $1%s ORDER BY e.seq DESC LIMIT %d))
+ORDER BY e.seq DESC, t.idx`, where, size)
 	return s.read(ctx, f.Body, rest, append([]any{before}, args...)...)
 }
 
@@ -125,11 +128,9 @@ func conditions(f *dedup.Filter) (where string, args []any) {
 	if open, dead := statesOf(f.States); open || dead {
 		var from []string
 		if open {
-			from = append(from,
-				"SELECT x.seq FROM {{schema}}.task x WHERE x.state = 1 AND x.lane IS NULL AND NOT x.hold",
-				"SELECT x.seq FROM {{schema}}.task x WHERE x.state = 2 AND x.lane IS NULL AND NOT x.hold",
-				"SELECT x.seq FROM {{schema}}.task x WHERE x.state < 3 AND x.lane IS NOT NULL",
-				"SELECT x.seq FROM {{schema}}.task x WHERE x.state < 3 AND x.hold")
+			for _, branch := range openTasks {
+				from = append(from, "SELECT x.seq FROM {{schema}}.task x WHERE "+branch)
+			}
 		}
 		if dead {
 			from = append(from, "SELECT x.seq FROM {{schema}}.task x WHERE x.state = 4",
@@ -159,11 +160,17 @@ func statesOf(states []dedup.State) (open, dead bool) {
 // maxCounted is how many records are counted. Of more, the number is the estimate of the database.
 const maxCounted = 50_000
 
-const statsSQL = `WITH open AS MATERIALIZED (
-  SELECT seq, state, hold, size FROM {{schema}}.task WHERE state = 1 AND lane IS NULL AND NOT hold
-  UNION ALL SELECT seq, state, hold, size FROM {{schema}}.task WHERE state = 2 AND lane IS NULL AND NOT hold
-  UNION ALL SELECT seq, state, hold, size FROM {{schema}}.task WHERE state < 3 AND lane IS NOT NULL
-  UNION ALL SELECT seq, state, hold, size FROM {{schema}}.task WHERE state < 3 AND hold)
+// openTasks are the conditions of the indexes that together have the open tasks.
+var openTasks = [...]string{
+	"state = 1 AND lane IS NULL AND NOT hold AND reason <> 'interrupted'",
+	"state = 1 AND lane IS NULL AND NOT hold AND reason = 'interrupted'",
+	"state = 2 AND lane IS NULL AND NOT hold",
+	"state < 3 AND lane IS NOT NULL",
+	"state < 3 AND hold",
+}
+
+var statsSQL = `WITH open AS MATERIALIZED (SELECT seq, state, hold, size FROM {{schema}}.task WHERE ` +
+	strings.Join(openTasks[:], ` UNION ALL SELECT seq, state, hold, size FROM {{schema}}.task WHERE `) + `)
 SELECT (SELECT CASE WHEN c.reltuples > $1 THEN c.reltuples::int8 ELSE (SELECT count(*) FROM (SELECT 1 FROM {{schema}}.event LIMIT $1::int8) x) END
     FROM pg_class c WHERE c.oid = ($2::text || '.event')::regclass),
   count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 2),

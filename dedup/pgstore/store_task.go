@@ -12,9 +12,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// maxTake is how many tasks one Take gives at most.
-const maxTake = 1024
-
 // Take implements [dedup.Store]. One Take of a process looks for work at a time. It looks at once
 // when this process stored some, and four times a second for that of others and for what became
 // due.
@@ -35,10 +32,11 @@ func (s *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error)
 	case <-s.done:
 		return nil, dedup.ErrClosed
 	}
-	t := take{db: s.db, n: min(want.Tasks, maxTake), bytes: want.Bytes, lease: micros(want.Lease), lanes: &s.lanes}
+	t := &s.take
+	t.named = []string{}
 	for {
 		changed := s.changed.wait()
-		work, err := t.try(ctx, s.ctx)
+		work, err := t.try(ctx, s.ctx, &want)
 		switch {
 		case err == nil && len(work) > 0:
 			s.commits.Add(1)
@@ -47,7 +45,7 @@ func (s *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error)
 			return nil, ctx.Err()
 		case err != nil && !raced(err):
 			return nil, fault(err)
-		case len(s.lanes) > 0: // there are more lanes
+		case len(t.lanes) > 0: // there are more lanes
 			continue
 		}
 		select {
@@ -66,6 +64,8 @@ type finishOp struct {
 	entries []*finishEntry
 	done    chan struct{}
 }
+
+func (op *finishOp) weight() int { return len(op.entries) }
 
 // finishEntry is a result, or an extension if extend is positive.
 type finishEntry struct {

@@ -2,6 +2,9 @@ package pgstore
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -9,64 +12,92 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// dueSQL locks the tasks that are due, the longest due first: tasks outside of lanes ($2 at most),
-// those whose leases ended, and the next of each lane. A lane has neither a lock nor a row of its
-// own: its next task is locked, and an index refuses two that run. $3 is where
-// the walk over the lanes begins, and $4 how many it sees.
+// dueSQL locks the tasks that are due, the longest due first: $2 tasks outside of lanes, one task
+// that was interrupted, and the next of each lane. A lane has neither a lock nor a row of its own:
+// its next task is locked, and an index refuses two that run. $3 is where the walk over the lanes
+// begins, and $4 how many it sees. $5 are the handlers of the caller, NULL for all, $6 those of its
+// process, and $7 for how long a handler is missing until anyone gets its tasks. $8 to $10 are the
+// interrupted task that runs in this process, and $11 when it no longer keeps others waiting.
 const dueSQL = `WITH RECURSIVE n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
-due AS MATERIALIZED (SELECT t.seq, t.idx, t.due AS at, t.size FROM {{schema}}.task t
-  WHERE t.state = 1 AND t.lane IS NULL AND NOT t.hold AND t.due <= (SELECT now FROM n)
-  ORDER BY t.due, t.seq, t.idx LIMIT $2 FOR UPDATE SKIP LOCKED),
-lost AS MATERIALIZED (SELECT t.seq, t.idx, t.until AS at, t.size FROM {{schema}}.task t
-  WHERE t.state = 2 AND t.lane IS NULL AND NOT t.hold AND t.until <= (SELECT now FROM n)
-  ORDER BY t.until LIMIT $2 FOR UPDATE SKIP LOCKED),
+orphans AS MATERIALIZED (SELECT h.name FROM {{schema}}.handler h, n WHERE h.name <> ALL($6::text[])
+  AND greatest(h.noted, h.seen) + $7::int8 * interval '1 microsecond' <= n.now AND (h.seen IS NULL OR h.seen + interval '15 seconds' <= n.now)),
+free AS MATERIALIZED (SELECT $11::timestamptz <= n.now OR NOT EXISTS (SELECT 1 FROM {{schema}}.task t
+  WHERE t.seq = $8 AND t.idx = $9 AND t.token = $10 AND t.state = 2 AND t.until > n.now) AS free FROM n),
+names AS ((SELECT t.handler FROM {{schema}}.task t WHERE ` + ordinary + ` ORDER BY t.handler LIMIT 1)
+  UNION ALL SELECT (SELECT t.handler FROM {{schema}}.task t WHERE ` + ordinary + ` AND t.handler > w.handler
+    ORDER BY t.handler LIMIT 1) FROM names w WHERE w.handler IS NOT NULL),
+due AS MATERIALIZED (SELECT d.*, false AS suspect FROM names x CROSS JOIN LATERAL (SELECT t.seq, t.idx, t.due AS at, t.size FROM {{schema}}.task t
+  WHERE ` + ordinary + ` AND t.handler = x.handler AND t.due <= (SELECT now FROM n)
+  ORDER BY t.due, t.seq, t.idx LIMIT $2 FOR UPDATE SKIP LOCKED) d WHERE x.handler IS NOT NULL AND ` + allowed + `),
+again AS MATERIALIZED (SELECT x.seq, x.idx, x.due AS at, x.size, true FROM {{schema}}.task x
+  WHERE x.state = 1 AND x.lane IS NULL AND NOT x.hold AND x.reason = 'interrupted' AND x.due <= (SELECT now FROM n) AND ` + allowed + `
+  AND (SELECT free FROM free) ORDER BY x.due, x.seq, x.idx LIMIT 1 FOR UPDATE SKIP LOCKED),
+lost AS MATERIALIZED (SELECT x.seq, x.idx, x.until AS at, x.size, true FROM {{schema}}.task x
+  WHERE x.state = 2 AND x.lane IS NULL AND NOT x.hold AND x.until <= (SELECT now FROM n) AND ` + allowed + `
+  AND (SELECT free FROM free) ORDER BY x.until LIMIT 1 FOR UPDATE SKIP LOCKED),
 walk AS ((SELECT t.lane FROM {{schema}}.task t WHERE t.state < 3 AND t.lane IS NOT NULL AND t.lane > $3::bytea ORDER BY t.lane LIMIT 1)
   UNION ALL SELECT (SELECT t.lane FROM {{schema}}.task t WHERE t.state < 3 AND t.lane IS NOT NULL AND t.lane > w.lane
     ORDER BY t.lane LIMIT 1) FROM walk w WHERE w.lane IS NOT NULL),
 lanes AS MATERIALIZED (SELECT w.lane FROM walk w WHERE w.lane IS NOT NULL LIMIT $4),
-heads AS MATERIALIZED (SELECT h.* FROM lanes l CROSS JOIN LATERAL (SELECT * FROM (
-    (SELECT t.seq, t.idx, t.state, t.until AS at FROM {{schema}}.task t WHERE t.lane = l.lane AND t.state = 2 AND t.lane IS NOT NULL)
-    UNION ALL (SELECT t.seq, t.idx, t.state, t.due FROM {{schema}}.task t
+heads AS MATERIALIZED (SELECT x.*, x.state = 2 OR x.reason = 'interrupted' AS suspect FROM lanes l CROSS JOIN LATERAL (SELECT * FROM (
+    (SELECT t.seq, t.idx, t.state, t.reason, t.handler, t.until AS at FROM {{schema}}.task t
+      WHERE t.lane = l.lane AND t.state = 2 AND t.lane IS NOT NULL)
+    UNION ALL (SELECT t.seq, t.idx, t.state, t.reason, t.handler, t.due FROM {{schema}}.task t
       WHERE l.lane >= '\x01' AND t.lane = l.lane AND t.state = 1 AND t.lane >= '\x01' ORDER BY t.due, t.seq, t.idx LIMIT 1)
-    UNION ALL (SELECT t.seq, t.idx, t.state, t.due FROM {{schema}}.task t
+    UNION ALL (SELECT t.seq, t.idx, t.state, t.reason, t.handler, t.due FROM {{schema}}.task t
       WHERE l.lane < '\x01' AND t.lane = l.lane AND t.state < 3 AND t.state = 1 AND t.lane IS NOT NULL ORDER BY t.seq, t.idx LIMIT 1)
-  ) x ORDER BY x.state DESC LIMIT 1) h WHERE h.at <= (SELECT now FROM n) ORDER BY h.at LIMIT $2),
-laned AS MATERIALIZED (SELECT t.seq, t.idx, h.at, t.size FROM heads h JOIN {{schema}}.task t ON t.seq = h.seq AND t.idx = h.idx
+  ) h ORDER BY h.state DESC LIMIT 1) x WHERE x.at <= (SELECT now FROM n) AND ` + allowed + `),
+chosen AS MATERIALIZED ((SELECT * FROM heads WHERE NOT suspect ORDER BY at LIMIT $2)
+  UNION ALL (SELECT * FROM heads WHERE suspect AND (SELECT free FROM free) ORDER BY at LIMIT 1)),
+laned AS MATERIALIZED (SELECT t.seq, t.idx, h.at, t.size, h.suspect FROM chosen h JOIN {{schema}}.task t ON t.seq = h.seq AND t.idx = h.idx
   WHERE t.state = h.state AND CASE t.state WHEN 1 THEN t.due ELSE t.until END <= (SELECT now FROM n) FOR UPDATE OF t SKIP LOCKED)
-SELECT c.seq, c.idx, c.size, nextval('{{schema}}.token'), (SELECT count(*) FROM lanes), (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1), n.now
-FROM n LEFT JOIN (SELECT * FROM (SELECT * FROM due UNION ALL SELECT * FROM lost UNION ALL SELECT * FROM laned) u
-  ORDER BY u.at, u.seq, u.idx LIMIT $2) c ON true`
+SELECT c.seq, c.idx, c.size, c.suspect, nextval('{{schema}}.token'), (SELECT count(*) FROM lanes),
+  (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1), n.now
+FROM n LEFT JOIN (SELECT * FROM due UNION ALL SELECT * FROM again UNION ALL SELECT * FROM lost UNION ALL SELECT * FROM laned) c ON true
+ORDER BY c.at, c.seq, c.idx`
+
+const (
+	ordinary = `t.state = 1 AND t.lane IS NULL AND NOT t.hold AND t.reason <> 'interrupted'`
+	allowed  = `($5::text[] IS NULL OR x.handler = ANY($5::text[]) OR x.handler IN (SELECT name FROM orphans))`
+)
 
 const workSQL = `SELECT ` + columns + `, ` + bodyColumn + `
 FROM {{schema}}.event e JOIN {{schema}}.task t ON t.seq = e.seq WHERE e.seq = ANY($1::int8[]) ORDER BY e.seq, t.idx`
 
-// take is what one call of Take asks for.
+// take is the Take that looks for work. One of a process does at a time.
 type take struct {
 	db    *database
-	n     int
-	bytes int64
-	lease time.Duration
+	lanes []byte // the lanes after this one are next
 	now   time.Time
-	lanes *[]byte // the lanes after this one are next
+
+	// suspect is the interrupted task that was given out last, and free when it no longer keeps
+	// others waiting.
+	suspect pick
+	free    time.Time
+	// named are the handlers of this process.
+	named []string
 }
 
 // pick is a task that may be given out.
 type pick struct {
 	seq, token int64
 	idx        int16
+	suspect    bool
 }
 
 // try gives out tasks that are due, none if there are none. If ctx ends, it gives out none: what
 // the database has is taken back while that is possible, and else returned.
-func (t *take) try(ctx, steps context.Context) ([]dedup.Work, error) {
+func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, error) {
 	steps, cancel := context.WithTimeout(steps, stepTimeout)
 	defer cancel()
 	var picks []pick
 	b := &pgx.Batch{}
-	b.Queue(t.db.sql(dueSQL), t.db.now(), t.n, *t.lanes, maxLanes).Query(func(rows pgx.Rows) (err error) {
-		picks, err = t.picks(rows)
-		return err
-	})
+	b.Queue(t.db.sql(dueSQL), t.db.now(), min(want.Tasks, maxTake), t.lanes, maxLanes, nil, t.named, int64(0),
+		t.suspect.seq, t.suspect.idx, t.suspect.token, t.free).Query(
+		func(rows pgx.Rows) (err error) {
+			picks, err = t.picks(rows, want)
+			return err
+		})
 	tx, done, err := t.db.begin(steps, b)
 	if err != nil {
 		return nil, err
@@ -87,46 +118,71 @@ func (t *take) try(ctx, steps context.Context) ([]dedup.Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	work, tasks := t.start(picks, found)
+	work, tasks := t.start(picks, found, micros(want.Lease))
 	if ctx.Err() != nil || len(work) == 0 {
 		return nil, ctx.Err()
 	}
 	b = &pgx.Batch{}
 	b.Queue(t.db.sql(updateTasksSQL), tasks.args()...)
-	return work, commit(steps, tx, b)
+	if err := commit(steps, tx, b); err != nil {
+		return nil, err
+	}
+	for _, p := range picks {
+		if p.suspect {
+			t.suspect, t.free = p, t.now
+		}
+	}
+	return work, nil
 }
 
-// maxLanes is how many lanes a Take looks at.
-const maxLanes = 256
+// texts are the handlers as the tables have them, nil for nil.
+func texts(names []string) []string {
+	out := slices.Clone(names)
+	for i := range out {
+		out[i] = text(out[i])
+	}
+	return out
+}
 
-// picks reads what is due, and cuts it at the bytes.
-func (t *take) picks(rows pgx.Rows) ([]pick, error) {
+const (
+	maxTake  = 1024 // tasks that one Take gives at most
+	maxLanes = 256  // lanes that one Take sees
+)
+
+// picks reads what is due, and cuts it where the caller wants.
+func (t *take) picks(rows pgx.Rows, want *dedup.Want) ([]pick, error) {
 	var out []pick
 	var seq *int64
 	var idx *int16
 	var size *int32
+	var suspect *bool
 	var token int64
 	var lanes int
 	var last []byte
-	left := t.bytes
-	_, err := pgx.ForEachRow(rows, []any{&seq, &idx, &size, &token, &lanes, &last, &t.now}, func() error {
-		if seq == nil {
+	left, full, suspects := want.Bytes, false, 0
+	_, err := pgx.ForEachRow(rows, []any{&seq, &idx, &size, &suspect, &token, &lanes, &last, &t.now}, func() error {
+		if seq == nil || full || *suspect && suspects > 0 {
 			return nil
 		}
-		if left -= int64(*size); len(out) == 0 || left >= 0 {
-			out = append(out, pick{*seq, token, *idx})
+		left -= int64(*size)
+		if full = len(out) > 0 && left < 0 || len(out) == want.Tasks; full {
+			return nil
 		}
+		if *suspect {
+			suspects++
+		}
+		out = append(out, pick{*seq, token, *idx, *suspect})
 		return nil
 	})
 	if t.now = t.now.UTC(); lanes < maxLanes {
 		last = []byte{}
 	}
-	*t.lanes = last
+	t.lanes = last
 	return out, err
 }
 
 // start starts the tasks.
-func (t *take) start(picks []pick, found []*row) ([]dedup.Work, *taskColumns) {
+func (t *take) start(picks []pick, found []*row, lease time.Duration) ([]dedup.Work, *taskColumns) {
 	bySeq := map[int64]*row{}
 	for _, w := range found {
 		bySeq[w.seq] = w
@@ -134,14 +190,59 @@ func (t *take) start(picks []pick, found []*row) ([]dedup.Work, *taskColumns) {
 	var work []dedup.Work
 	var tasks taskColumns
 	for _, p := range picks {
-		w := bySeq[p.seq]
-		if w == nil || int(p.idx) >= len(w.rec.Tasks) {
+		w, i := bySeq[p.seq], int(p.idx)
+		if w == nil || i >= len(w.rec.Tasks) {
 			continue
 		}
-		w.rec.Recover(int(p.idx), t.now, 0) // still running only if its lease ended
-		l := w.rec.Start(int(p.idx), uint64(p.token), t.now, t.lease)
-		tasks.add(w, int(p.idx))
+		w.rec.Recover(i, t.now, 0) // still running only if its lease ended
+		l := w.rec.Start(i, uint64(p.token), t.now, lease)
+		tasks.add(w, i)
 		work = append(work, dedup.Work{Record: w.rec.Clone(), Lease: l})
 	}
 	return work, &tasks
+}
+
+const (
+	// noteSQL notes that there are tasks of handlers, once for each of them.
+	noteSQL = `INSERT INTO {{schema}}.handler (name, noted)
+SELECT name, coalesce($1::timestamptz, now()) FROM unnest($2::text[]) AS name ORDER BY name ON CONFLICT DO NOTHING`
+
+	// seeSQL says that a receiver has handlers.
+	seeSQL = `INSERT INTO {{schema}}.handler (name, noted, seen)
+SELECT name, n, n FROM unnest($2::text[]) AS name, coalesce($1::timestamptz, now()) AS n ORDER BY name
+ON CONFLICT (name) DO UPDATE SET seen = excluded.seen`
+)
+
+// handlers are the names of handlers that a process knows.
+type handlers struct {
+	mu    sync.Mutex
+	noted map[string]bool // in tasks
+	named map[string]bool // of its own
+}
+
+// note stores the handlers that were not noted before.
+func (h *handlers) note(ctx context.Context, db *database, names []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fresh := slices.DeleteFunc(texts(names), func(name string) bool { return h.noted[name] })
+	if len(fresh) == 0 {
+		return nil
+	}
+	_, err := db.pool.Exec(ctx, db.sql(noteSQL), db.now(), fresh)
+	for _, name := range fresh {
+		h.noted[name] = err == nil
+	}
+	return err
+}
+
+// see says that this process has its handlers.
+func (h *handlers) see(ctx context.Context, db *database) error {
+	h.mu.Lock()
+	all := slices.AppendSeq([]string{}, maps.Keys(h.named))
+	h.mu.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	_, err := db.pool.Exec(ctx, db.sql(seeSQL), db.now(), all)
+	return err
 }

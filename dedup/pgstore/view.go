@@ -76,16 +76,16 @@ func (w *wanted) trace(k dedup.Key) {
 	w.traces = append(w.traces, h[:16])
 }
 
-// selected are the events of all names.
-const selected = `(SELECT x.seq FROM {{schema}}.event x WHERE x.hash = ANY($1::bytea[]) AND x.current
- UNION ALL SELECT a.seq FROM {{schema}}.alias a WHERE a.hash = ANY($2::bytea[]) UNION ALL SELECT unnest($3::int8[]))`
+// selected compares with the events of all names. The array makes sure that each is looked up.
+const selected = `= ANY(ARRAY(SELECT x.seq FROM {{schema}}.event x WHERE x.hash = ANY($1::bytea[]) AND x.current
+ UNION ALL SELECT a.seq FROM {{schema}}.alias a WHERE a.hash = ANY($2::bytea[]) UNION ALL SELECT unnest($3::int8[])))`
 
 const (
-	lockEventsSQL = `SELECT e.seq FROM {{schema}}.event e WHERE e.seq IN ` + selected + ` ORDER BY e.seq FOR UPDATE`
-	lockTasksSQL  = `SELECT t.seq FROM {{schema}}.task t WHERE t.seq IN ` + selected + `
+	lockEventsSQL = `SELECT e.seq FROM {{schema}}.event e WHERE e.seq ` + selected + ` ORDER BY e.seq FOR UPDATE`
+	lockTasksSQL  = `SELECT t.seq FROM {{schema}}.task t WHERE t.seq ` + selected + `
 ORDER BY t.seq, t.idx FOR UPDATE`
 	readSQL = `SELECT ` + columns + ` FROM {{schema}}.event e LEFT JOIN {{schema}}.task t ON t.seq = e.seq
-WHERE e.seq IN ` + selected + ` ORDER BY e.seq, t.idx`
+WHERE e.seq ` + selected + ` ORDER BY e.seq, t.idx`
 	aliasSQL = `SELECT hash, seq FROM {{schema}}.alias WHERE hash = ANY($1::bytea[]) ORDER BY hash`
 	traceSQL = `SELECT hash, day, count FROM {{schema}}.trace WHERE hash = ANY($1::bytea[]) ORDER BY hash`
 	olderSQL = `SELECT hash, max(generation) FROM {{schema}}.event

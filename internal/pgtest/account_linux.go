@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"os/user"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -48,5 +49,10 @@ func account() (uid, gid uint32) {
 	return 65534, 65534
 }
 
-// alive reports whether a process exists.
-func alive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
+// alive reports whether a process exists. One that ended but was not waited for does not, see
+// proc(5).
+func alive(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(state, "Z")
+}

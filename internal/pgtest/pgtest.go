@@ -189,11 +189,15 @@ func version(dir string) int {
 	return n
 }
 
-// newDir makes a directory for the server, in memory if possible: a flush costs nothing there.
-// It removes those of processes that were killed.
+// newDir makes a directory for the server: in memory if possible, where a flush costs nothing,
+// unless TMPDIR is set. It removes those of processes that were killed.
 func newDir() (string, error) {
 	var errs []error
-	for _, parent := range []string{"/dev/shm", os.TempDir()} {
+	parents := []string{os.TempDir()}
+	if os.Getenv("TMPDIR") == "" {
+		parents = []string{"/dev/shm", os.TempDir()}
+	}
+	for _, parent := range parents {
 		left, _ := filepath.Glob(filepath.Join(parent, prefix+"*"))
 		for _, dir := range left {
 			pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")

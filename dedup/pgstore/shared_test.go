@@ -1,0 +1,367 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+// two opens two stores of one schema on the same clock.
+func two(t *testing.T) (stores [2]*Store, clock *deduptest.Clock) {
+	t.Helper()
+	dsn, schema := newSchema(t)
+	clock = deduptest.NewClock()
+	for i := range stores {
+		stores[i] = openAt(t, dsn, schema, clock)
+		t.Cleanup(func() {
+			if err := stores[i].Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return stores, clock
+}
+
+func event(id string, handlers ...string) dedup.Claim {
+	c := dedup.Claim{
+		Key:         dedup.Key{Principal: "shop", Endpoint: "orders", ID: id},
+		Fingerprint: dedup.Fingerprint{1}, Window: time.Hour,
+		Payload: dedup.Payload{Producer: "shop", Endpoint: "orders", Type: "order.paid", Body: []byte("body of " + id)},
+	}
+	for _, h := range handlers {
+		c.Tasks = append(c.Tasks, dedup.NewTask{Handler: h})
+	}
+	return c
+}
+
+// occurs marks the claim as an occurrence of content that may come n times.
+func occurs(c dedup.Claim, name string, n int) dedup.Claim {
+	c.Occurrence = &dedup.Occurrence{Name: name, Max: n}
+	c.Remember = &dedup.Remember{Most: n}
+	return c
+}
+
+func claim(t *testing.T, s *Store, c dedup.Claim, want dedup.Verdict) dedup.Decision {
+	t.Helper()
+	ds, err := s.Claim(t.Context(), c)
+	if err != nil || ds[0].Verdict != want {
+		t.Fatalf("claim of %q: %+v, %v; want %v", c.Key.ID, ds, err, want)
+	}
+	return ds[0]
+}
+
+func takeOne(t *testing.T, s *Store) dedup.Work {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	works, err := s.Take(ctx, dedup.Want{Tasks: 1, Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return works[0]
+}
+
+var done = dedup.Result{Kind: dedup.ResultDone}
+
+// TestClaimsOfTwoStoresAreDecidedOnce claims the same keys of every kind from several goroutines
+// of two stores. How many claims of a key are new does not depend on who comes first.
+func TestClaimsOfTwoStoresAreDecidedOnce(t *testing.T) {
+	t.Parallel()
+	stores, _ := two(t)
+	original := claim(t, stores[0], event("original"), dedup.New).Record.Event
+	const keys, rounds = 12, 6
+	var mu sync.Mutex
+	fresh := map[string]int{}
+	var wg sync.WaitGroup
+	for g := range 2 * rounds {
+		wg.Go(func() {
+			for k := range keys {
+				plain, aliased := event(fmt.Sprint("plain", k), "a", "b"), event(fmt.Sprint("alias", k, "-", g), "a")
+				aliased.Aliases = []dedup.Key{{Principal: "shop", Space: dedup.SpaceNonce, ID: fmt.Sprint(k)}}
+				quarantined := event(fmt.Sprint("q", k, "-", g))
+				quarantined.Key.Space = dedup.SpaceQuarantine
+				quarantined.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: original, Max: 17, Share: true}
+				occurring := occurs(event(fmt.Sprint("digest", k), "a"), fmt.Sprint("delivery ", g), 4)
+				slot := occurs(event(fmt.Sprint("slot", k, ";", g)), "", 0)
+				slot.Remember = nil
+				for i := range 3 {
+					name := dedup.Key{Space: dedup.SpaceSlot, ID: fmt.Sprint(k, "/", i)}
+					slot.Occurrence.Slots = append(slot.Occurrence.Slots, name)
+				}
+				ds, err := stores[g%2].Claim(t.Context(), plain, aliased, quarantined, occurring, slot)
+				if err != nil {
+					t.Errorf("claim: %v", err)
+					return
+				}
+				mu.Lock()
+				for i, name := range []string{"plain", "alias", "quarantined", "digest", "slot"} {
+					if ds[i].Verdict == dedup.New {
+						if name += fmt.Sprint(k); i == 2 {
+							name = "quarantined"
+						}
+						fresh[name]++
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	for k := range keys {
+		for name, want := range map[string]int{"plain": 1, "alias": 1, "digest": 4, "slot": 3} {
+			if got := fresh[fmt.Sprint(name, k)]; got != want {
+				t.Errorf("%d claims of %s%d are new, want %d", got, name, k, want)
+			}
+		}
+	}
+	r, err := stores[1].Get(t.Context(), original)
+	if err != nil || fresh["quarantined"] != 17 || r.QuarantineCount != keys*2*rounds || len(r.Sharers) != 17 {
+		t.Errorf("%d deliveries are quarantined and %d counted, with %d sharers, %v; want 17 of %d",
+			fresh["quarantined"], r.QuarantineCount, len(r.Sharers), err, keys*2*rounds)
+	}
+}
+
+// TestLanesOfTwoStoresRunInOrder runs workers of two stores, while claims with smaller numbers
+// may be stored later.
+func TestLanesOfTwoStoresRunInOrder(t *testing.T) {
+	t.Parallel()
+	stores, _ := two(t)
+	const lanes, each = 4, 25
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var mu sync.Mutex
+	running, last, left := map[string]bool{}, map[string]uint64{}, lanes*each
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for {
+				works, err := stores[g%2].Take(ctx, dedup.Want{Tasks: 3, Bytes: 1 << 20, Lease: time.Hour})
+				if err != nil {
+					return
+				}
+				for _, w := range works {
+					lane, r := w.Task().Lane, done
+					mu.Lock()
+					if running[lane] || w.Record.Seq < last[lane] {
+						t.Errorf("%s: %d runs beside another or after %d", lane, w.Record.Seq, last[lane])
+					}
+					running[lane], last[lane] = true, w.Record.Seq
+					mu.Unlock()
+					if w.Task().Attempt == 1 && w.Record.Seq%3 == 0 {
+						r = dedup.Result{Kind: dedup.ResultRetry}
+					}
+					mu.Lock()
+					running[lane] = false
+					mu.Unlock()
+					if err := stores[g%2].Finish(ctx, w.Lease, r); err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					if left -= int(r.Kind & 1); left == 0 {
+						cancel()
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := range each { // one after another: the order of what is acknowledged
+		for lane := range lanes {
+			c := event(fmt.Sprint(lane, "-", i), "ship")
+			c.Tasks[0].Lane = fmt.Sprint("lane ", lane)
+			claim(t, stores[(i+lane)%2], c, dedup.New)
+		}
+	}
+	wg.Wait()
+	if left != 0 {
+		t.Errorf("%d tasks are left", left)
+	}
+}
+
+func TestAPausedReceiverCannotFinishWhatAnotherOneTook(t *testing.T) {
+	t.Parallel()
+	stores, clock := two(t)
+	claim(t, stores[0], event("a", "ship"), dedup.New)
+	paused := takeOne(t, stores[0])
+	clock.Advance(time.Minute)
+	other := takeOne(t, stores[1])
+	before, err := stores[1].Get(t.Context(), other.Record.Event)
+	if err != nil || other.Lease.Token <= paused.Lease.Token || other.Task().Attempt != 2 {
+		t.Fatalf("lease %+v after %+v, %v", other.Lease, paused.Lease, err)
+	}
+	for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
+		err := stores[0].Finish(t.Context(), paused.Lease, dedup.Result{Kind: kind})
+		if !errors.Is(err, dedup.ErrLeaseLost) {
+			t.Errorf("kind %d: %v", kind, err)
+		}
+	}
+	if err := stores[0].Extend(t.Context(), paused.Lease, time.Hour); !errors.Is(err, dedup.ErrLeaseLost) {
+		t.Errorf("extend: %v", err)
+	}
+	after, err := stores[1].Get(t.Context(), other.Record.Event)
+	if err != nil || fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the record changed from %+v to %+v, %v", before, after, err)
+	}
+}
+
+// TestTasksThatEndTogetherAreForgotten ends the tasks of events at the same moment in two stores.
+// Neither sees that the other is done, and the event must be forgotten all the same.
+func TestTasksThatEndTogetherAreForgotten(t *testing.T) {
+	t.Parallel()
+	stores, clock := two(t)
+	for i := range 20 {
+		c := event(fmt.Sprint("k", i), "a", "b")
+		c.DropBody = i%2 == 0
+		claim(t, stores[0], c, dedup.New)
+		var wg sync.WaitGroup
+		for _, w := range []dedup.Work{takeOne(t, stores[0]), takeOne(t, stores[1])} {
+			wg.Go(func() {
+				if err := stores[w.Lease.Task].Finish(t.Context(), w.Lease, done); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	clock.Advance(time.Hour)
+	deadline := time.Now().Add(30 * time.Second)
+	for _, table := range []string{"event", "task", "alias"} {
+		for n := 1; n > 0; time.Sleep(5 * time.Millisecond) {
+			row := stores[0].db.pool.QueryRow(t.Context(), stores[0].db.sql("SELECT count(*) FROM {{schema}}."+table))
+			if err := row.Scan(&n); err != nil || time.Now().After(deadline) {
+				t.Fatalf("table %s still has %d rows, %v", table, n, err)
+			}
+		}
+	}
+}
+
+// TestNoStatementReadsAWholeTable asks for the plans of all statements, made while the tables are
+// nearly empty. Tables with few rows may be read, and the traces are counted.
+func TestNoStatementReadsAWholeTable(t *testing.T) {
+	t.Parallel()
+	stores, _ := two(t)
+	s := stores[0]
+	everything(t, s)
+	c, err := s.db.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	n := 0
+	for _, text := range s.db.texts.Range {
+		plan := planOf(t, c.Conn(), text.(string))
+		for line := range strings.Lines(plan) {
+			_, table, found := strings.Cut(line, "Seq Scan on ")
+			if found && !slices.Contains([]string{"remembered", "handler", "trace"}, strings.Fields(table)[0]) {
+				t.Errorf("%s\n%s", text, plan)
+			}
+		}
+		if strings.Contains(plan, "JIT") {
+			t.Errorf("the statement is compiled first:\n%s", text)
+		}
+		n++
+	}
+	if n < 20 {
+		t.Errorf("only %d statements were used", n)
+	}
+}
+
+// planOf returns the plan of a statement for any arguments.
+func planOf(t *testing.T, c *pgx.Conn, sql string) string {
+	t.Helper()
+	d, err := c.Prepare(t.Context(), "", sql)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	args := strings.TrimSuffix(strings.Repeat("NULL, ", len(d.ParamOIDs)), ", ")
+	if args != "" {
+		args = "(" + args + ")"
+	}
+	if _, err := c.Exec(t.Context(), "PREPARE planned AS "+sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	rows, err := c.Query(t.Context(), "EXPLAIN EXECUTE planned"+args, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	if _, err := c.Exec(t.Context(), "DEALLOCATE planned"); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// everything uses the operations of a store.
+func everything(t *testing.T, s *Store) {
+	t.Helper()
+	original := claim(t, s, event("a", "ship"), dedup.New).Record.Event
+	claim(t, s, event("a", "ship"), dedup.Known)
+	claim(t, s, occurs(event("b", "ship"), "x", 2), dedup.New)
+	second := claim(t, s, occurs(event("b", "ship"), "y", 2), dedup.New).Record.Event
+	copied := event("c")
+	copied.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: original, Share: true}
+	copied.Key.Space = dedup.SpaceQuarantine
+	shared := claim(t, s, copied, dedup.New).Record.Event
+	for _, series := range []string{"d", "e"} {
+		c := event(series, "ship")
+		c.Series = dedup.Key{Space: dedup.SpaceSeries, ID: "s"}
+		c.Tasks[0].Lane = "l"
+		claim(t, s, c, dedup.New)
+	}
+	want := dedup.Want{Tasks: 9, Bytes: 1 << 20, Lease: time.Minute}
+	works, err := s.Take(t.Context(), want)
+	if err != nil || len(works) < 4 {
+		t.Fatalf("%d tasks, %v", len(works), err)
+	}
+	for i, w := range works {
+		r := []dedup.Result{done, {Kind: dedup.ResultDead}, {Kind: dedup.ResultRetry, After: time.Hour}, done}[i%4]
+		switch w.Record.Event {
+		case original:
+			r = done
+		case second:
+			r = dedup.Result{Kind: dedup.ResultRetry, After: time.Hour}
+		}
+		if err := s.Finish(t.Context(), w.Lease, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.RunNow(t.Context(), second); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(s.Purge(t.Context(), original), s.Health(t.Context()), s.prune(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Reopen(t.Context(), shared, dedup.NewTask{Handler: "late"}); err != nil {
+		t.Error(err)
+	}
+	for _, f := range []dedup.Filter{
+		{}, {ID: "a", Producer: "shop", Handler: "ship", Body: true},
+		{States: []dedup.State{dedup.Dead}, Quarantined: true},
+		{States: []dedup.State{dedup.Pending}, Endpoint: "orders"}, {Event: shared},
+	} {
+		for _, err := range s.List(t.Context(), f) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := s.Stats(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
