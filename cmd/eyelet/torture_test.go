@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -25,16 +24,12 @@ func TestTortureChild(t *testing.T) {
 	}
 }
 
-// TestKillsLoseNothing kills a receiver again and again under load, 25 times by default; set
-// EYELET_KILL_ROUNDS for more.
+// TestKillsLoseNothing kills a receiver again and again under load, 25 times with EYELET_LONG. The
+// command torture has more.
 func TestKillsLoseNothing(t *testing.T) {
-	rounds := 8
-	if text := os.Getenv("EYELET_KILL_ROUNDS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rounds = n
+	rounds := 6
+	if os.Getenv("EYELET_LONG") != "" {
+		rounds = 25
 	}
 	self, err := os.Executable()
 	if err != nil {

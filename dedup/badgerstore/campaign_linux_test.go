@@ -20,9 +20,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 )
 
-// requirePower makes the tests fail that need a disk of their own where there is none.
-const requirePower = "EYELET_REQUIRE_POWER"
-
 // The ways in which a life of the campaign ends.
 const (
 	endKill   = "kill"   // SIGKILL under load
@@ -43,13 +40,13 @@ var campaignEnds = []string{endKill, endPower, endOpen, endMarked, endStep, endP
 // windows swept. No acknowledged event may be lost, accepted twice or changed, and no start may
 // refuse what the machine did.
 //
-// It takes EYELET_REQUIRE_POWER, as in CI, or EYELET_CAMPAIGN_LIVES, the number of lives (one of
+// It takes EYELET_LONG, as in CI, or EYELET_CAMPAIGN_LIVES, the number of lives (one of
 // each end by default).
 // EYELET_CAMPAIGN_SEED repeats the random choices of a campaign.
 func TestCampaign(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(requirePower) == "" && os.Getenv("EYELET_CAMPAIGN_LIVES") == "" {
-		t.Skipf("set %s=1 to run it", requirePower)
+	if !faultdisk.Long() && os.Getenv("EYELET_CAMPAIGN_LIVES") == "" {
+		t.Skip("set EYELET_LONG=1 to run it")
 	}
 	lives, seed := len(campaignEnds), rand.Uint64()
 	if n, err := strconv.Atoi(os.Getenv("EYELET_CAMPAIGN_LIVES")); err == nil {
@@ -60,7 +57,7 @@ func TestCampaign(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	c := &campaign{
-		disk: faultdisk.New(t, 2<<30, requirePower), chance: rand.New(rand.NewPCG(seed, 0)),
+		disk: faultdisk.New(t, 2<<30), chance: rand.New(rand.NewPCG(seed, 0)),
 		ends: map[string]int{}, verbose: lives > len(campaignEnds),
 	}
 	for life := range lives {

@@ -17,17 +17,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/format2"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// oldStore unpacks a golden store of an older format. Its conversion takes several commits.
+// oldStore unpacks a golden store of an older format. Its conversion takes several commits, and no
+// checkpoint or memory table of it ends before the conversion does: image copies what is at rest.
 func oldStore(t *testing.T, name, state string) (dir string, want golden, o Options) {
 	t.Helper()
-	want, dir, o = readGolden(t, name), t.TempDir(), quiet()
+	want, dir = readGolden(t, name), t.TempDir()
+	o = quiet()
 	unpack(t, fmt.Sprintf(goldenFiles, name), state, dir)
-	o.Clock, o.load, o.segment = goldenClock(want.Written), 200<<10, 2<<20
+	o.Clock, o.load = goldenClock(want.Written), 200<<10
+	o.memTable = 4 << 20
 	return dir, want, o
 }
 
@@ -78,10 +82,10 @@ func image(t *testing.T, dir string) string {
 	return to
 }
 
-// stride is the distance between the steps at which the tests end a conversion. With
-// EYELET_EVERY_STEP it is 1.
+// stride is the distance between the steps at which the tests end a conversion. With EYELET_LONG
+// it is 1.
 var stride = func() int {
-	if os.Getenv("EYELET_EVERY_STEP") != "" {
+	if faultdisk.Long() {
 		return 1
 	}
 	return 3

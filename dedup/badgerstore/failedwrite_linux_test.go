@@ -69,7 +69,7 @@ func TestWhatOnlyThePageCacheHasIsNotAcknowledged(t *testing.T) {
 // storeOnFaultdisk opens a store with 20 events on a disk of its own.
 func storeOnFaultdisk(t *testing.T, o Options) (disk *faultdisk.Disk, dir string, s *Store) {
 	t.Helper()
-	disk = faultdisk.New(t, 512<<20, "EYELET_REQUIRE_POWER")
+	disk = faultdisk.New(t, 512<<20)
 	dir = filepath.Join(disk.Dir, "store")
 	s = open(t, dir, o)
 	for i := range 20 {

@@ -398,9 +398,15 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
+// TestConcurrentClaimsShareCommits has a disk that needs two milliseconds for a flush.
 func TestConcurrentClaimsShareCommits(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
+	o := quiet()
+	o.flush = func(l *redolog.Log) error {
+		time.Sleep(2 * time.Millisecond)
+		return l.Flush()
+	}
+	s := open(t, t.TempDir(), o)
 	var wg sync.WaitGroup
 	for c := range 64 {
 		wg.Go(func() {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
@@ -144,9 +145,9 @@ func newKilled() *killed { return &killed{events: map[string]string{}, done: map
 
 func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 	t.Parallel()
-	rounds := 10
-	if n, err := strconv.Atoi(os.Getenv("EYELET_KILL_ROUNDS")); err == nil {
-		rounds = n
+	rounds := 6
+	if faultdisk.Long() {
+		rounds = 25
 	}
 	dir := t.TempDir()
 	k := newKilled()

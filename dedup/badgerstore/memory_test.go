@@ -19,7 +19,7 @@ import (
 // alone, because the heap is that of the process.
 func TestTheMemoryOfAWaitingEvent(t *testing.T) { //nolint:paralleltest // see above
 	events := 40_000
-	o := quiet()
+	o := roomy()
 	o.CheckEvery, o.CacheBytes, o.blockCache = -1, 1, 1<<20 // the caches have bounds of their own
 	if n, err := strconv.Atoi(os.Getenv("EYELET_BACKLOG_EVENTS")); err == nil {
 		events, o.blockCache = n, 0
@@ -39,10 +39,17 @@ func TestTheMemoryOfAWaitingEvent(t *testing.T) { //nolint:paralleltest // see a
 // mostHeapPerEvent bounds the live heap of a waiting event with one task and no lane, in bytes.
 const mostHeapPerEvent = 250
 
+// roomy returns options with files as large as by default, so that nothing is compacted.
+func roomy() Options {
+	o := quiet()
+	o.segment, o.memTable = 0, 0
+	return o
+}
+
 // fill stores waiting events with bodies of 400 bytes.
 func fill(t *testing.T, dir string, events int) {
 	t.Helper()
-	s := open(t, dir, quiet())
+	s := open(t, dir, roomy())
 	const step = 500
 	for from := 0; from < events; from += step {
 		claims := make([]dedup.Claim, min(step, events-from))

@@ -72,6 +72,7 @@ type space struct{ free, total atomic.Int64 }
 // diskOf returns a file system of 100 GiB and the options of a store on it.
 func diskOf(free int64) (*space, Options) {
 	fs, o := &space{}, quiet()
+	o.memTable = memTable
 	fs.free.Store(free)
 	fs.total.Store(100 << 30)
 	o.statfs = fs.statfs

@@ -17,15 +17,17 @@ func TestMain(m *testing.M) {
 		growthMain() {
 		return
 	}
+	faultdisk.TempInMemory()
 	goleak.VerifyTestMain(m)
 }
 
-// quiet returns the default options of tests: nothing is logged, and commits may take as long
-// as a busy machine needs.
+// quiet returns the default options of tests: nothing is logged, commits may take as long as a busy
+// machine needs, and files are small, which makes Open cheap: eight segments as on a disk of 2 GiB.
 func quiet() Options {
 	return Options{
 		Logger: slog.New(slog.DiscardHandler), RecoverWait: func(int) time.Duration { return 0 },
-		beats: make(chan time.Time), segment: 4 << 20,
+		beats: make(chan time.Time), segment: 2 << 20, memTable: 1 << 20, load: 1 << 20,
+		statfs: func(string) (free, total int64, err error) { return 1 << 30, 2 << 30, nil },
 	}
 }
 

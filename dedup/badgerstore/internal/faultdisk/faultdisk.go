@@ -43,14 +43,14 @@ type Stats struct {
 }
 
 // New makes a disk of size bytes with an empty, mounted file system. It needs root, /dev/fuse,
-// loop devices and mkfs.ext4. Without them it skips the test, or fails it if the environment
-// variable required is set. The test binary must call Main.
-func New(t testing.TB, size int64, required string) *Disk {
+// loop devices and mkfs.ext4. Without them it skips the test, or fails it with Long. The test
+// binary must call Main.
+func New(t testing.TB, size int64) *Disk {
 	t.Helper()
 	d, err := start(t.TempDir(), size)
 	switch {
-	case err != nil && os.Getenv(required) != "":
-		t.Fatalf("%s is set, but the fault disk cannot be used: %v", required, err)
+	case err != nil && Long():
+		t.Fatalf("the fault disk cannot be used: %v", err)
 	case err != nil:
 		t.Skipf("skipped: the fault disk cannot be used: %v", err)
 	}

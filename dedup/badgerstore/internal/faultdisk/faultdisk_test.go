@@ -46,7 +46,7 @@ func syncDir(t *testing.T, dir string) {
 
 func TestAPowerCutKeepsWhatWasFlushed(t *testing.T) {
 	t.Parallel()
-	d := New(t, 64<<20, "EYELET_REQUIRE_POWER")
+	d := New(t, 64<<20)
 	data := bytes.Repeat([]byte("flushed."), 1<<14)
 	lost := 0
 	for seed := range uint64(4) {
@@ -82,7 +82,7 @@ func TestAPowerCutKeepsWhatWasFlushed(t *testing.T) {
 
 func TestAFailedWriteIsReportedOnceAndLostAtARemount(t *testing.T) {
 	t.Parallel()
-	d := New(t, 64<<20, "EYELET_REQUIRE_POWER")
+	d := New(t, 64<<20)
 	path, data := filepath.Join(d.Dir, "file"), bytes.Repeat([]byte("the payload that fails\n"), 400)
 	if err := d.FailWrite([]byte("payload that fails")); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func flushed(t *testing.T, path string, flag int, do func(f *os.File) error) {
 // TestAStrictFileSystemKeepsWhatWasFlushed flushes a file and its directory in both orders.
 func TestAStrictFileSystemKeepsWhatWasFlushed(t *testing.T) {
 	t.Parallel()
-	s := NewStrict(t, "EYELET_REQUIRE_POWER")
+	s := NewStrict(t)
 	path, nothing := filepath.Join(s.Dir, "file"), func(*os.File) error { return nil }
 	flushed(t, path, os.O_CREATE|os.O_RDWR, func(f *os.File) error {
 		_, err := f.WriteString("flushed")
@@ -159,7 +159,7 @@ func TestAStrictFileSystemKeepsWhatWasFlushed(t *testing.T) {
 // no other.
 func TestAStrictFileSystemForgetsPagesAfterAFailedFlush(t *testing.T) {
 	t.Parallel()
-	s := NewStrict(t, "EYELET_REQUIRE_POWER")
+	s := NewStrict(t)
 	path := filepath.Join(s.Dir, "file")
 	var files [2]*os.File
 	for i := range files {

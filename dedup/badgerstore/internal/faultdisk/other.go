@@ -18,8 +18,16 @@
 //	strict_server.go  the process that serves the directory
 package faultdisk
 
+import "os"
+
 // Main reports whether this process is the server of a disk, which never happens here. A test
 // program calls it first in TestMain.
 //
 // https://docs.kernel.org/filesystems/fuse/fuse.html
 func Main() bool { return false }
+
+// Long reports whether EYELET_LONG is set, with which long tests run in full.
+func Long() bool { return os.Getenv("EYELET_LONG") != "" }
+
+// TempInMemory leaves temporary directories where they are.
+func TempInMemory() {}

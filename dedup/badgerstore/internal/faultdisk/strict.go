@@ -23,8 +23,8 @@ type Strict struct {
 }
 
 // NewStrict mounts an empty file system. It needs root and /dev/fuse. Without them it skips the
-// test, or fails it if the environment variable required is set. The test binary must call Main.
-func NewStrict(t testing.TB, required string) *Strict {
+// test, or fails it with Long. The test binary must call Main.
+func NewStrict(t testing.TB) *Strict {
 	t.Helper()
 	s := &Strict{Dir: filepath.Join(t.TempDir(), "strict")}
 	err := os.Mkdir(s.Dir, 0o700)
@@ -32,8 +32,8 @@ func NewStrict(t testing.TB, required string) *Strict {
 		s.server, err = startServer(strictEnv + "=" + s.Dir)
 	}
 	switch {
-	case err != nil && os.Getenv(required) != "":
-		t.Fatalf("%s is set, but the strict file system cannot be used: %v", required, err)
+	case err != nil && Long():
+		t.Fatalf("the strict file system cannot be used: %v", err)
 	case err != nil:
 		t.Skipf("skipped: the strict file system cannot be used: %v", err)
 	}

@@ -31,7 +31,7 @@ type answer struct {
 
 func newStrict(t *testing.T, segments int) *strict {
 	t.Helper()
-	s := &strict{Strict: faultdisk.NewStrict(t, "EYELET_REQUIRE_POWER"), commits: map[uint64][]Entry{}}
+	s := &strict{Strict: faultdisk.NewStrict(t), commits: map[uint64][]Entry{}}
 	s.options = tiny(t)
 	s.options.Segments = segments
 	s.options.Fail = func(reason string, err error) { s.failed = append(s.failed, reason) }

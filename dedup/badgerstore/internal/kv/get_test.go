@@ -62,7 +62,7 @@ func TestAGetBesideCommitsReturnsADurableValue(t *testing.T) {
 		d.commit(t, entries...)
 		answered.Store(n)
 	}
-	for d.n < 400 {
+	for d.n < 400 || read.Load() < 1000 && d.n < 100_000 {
 		commit(d.n + 1)
 		if d.n%50 == 0 {
 			put := func([]Stored) error { commit(d.n + 1); return nil }

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 		blocked(dir)
 		return
 	}
+	faultdisk.TempInMemory()
 	goleak.VerifyTestMain(m)
 }
 

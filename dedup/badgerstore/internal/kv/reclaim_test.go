@@ -19,6 +19,9 @@ func sparse(t *testing.T, seed uint64) *opened {
 		}
 		o.commit(t, e)
 	}
+	if err := o.Settle(); err != nil {
+		t.Fatal(err)
+	}
 	for i := range 600 {
 		if i%10 > 0 {
 			o.commit(t, Entry{Key: keyOf('e', i)})
