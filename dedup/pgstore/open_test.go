@@ -89,6 +89,7 @@ func TestErrorsOfOpenHaveNoPassword(t *testing.T) {
 	for _, dsn := range []string{
 		"postgres://eyelet:hunter2@127.0.0.1:1/db?connect_timeout=1",
 		"postgres://eyelet:hun:ter2@host:port/db", "host=x password='hunter2", "password=hunter2 sslmode=wrong",
+		"password=hun ter2", "host=x pasword=hunter2 port=z", // pgx shows these
 	} {
 		_, openErr := Open(t.Context(), dsn, Options{})
 		for call, err := range map[string]error{"Open": openErr, "Migrate": Migrate(t.Context(), dsn, "")} {
