@@ -182,6 +182,8 @@ type Claimed struct {
 // ids.
 func ClaimedIn(scheme Scheme, r *http.Request, body []byte) (all []Claimed) {
 	switch s := scheme.(type) {
+	case Any:
+		return ClaimedIn(All(s[:]), r, body)
 	case All:
 		for _, one := range s {
 			all = append(all, ClaimedIn(one, r, body)...)

@@ -85,7 +85,7 @@ func TestClaimsOfARefusedRequest(t *testing.T) {
 		Content: "{timestamp}.{body}", Secrets: Secrets(hmacSecret)}
 	r := request("X-Time: 1700000000", "X-Sig: "+strings.Repeat("0", 64))
 	at := time.Unix(1700000000, 0)
-	claimed = ClaimedIn(All{h, h}, r, nil)
+	claimed = ClaimedIn(Any{h, h}, r, nil)
 	if len(claimed) != 2 || !claimed[1].SignedAt.Equal(at) || !slices.Contains(claimed[1].Covered, "@body") {
 		t.Errorf("%+v", claimed)
 	}
