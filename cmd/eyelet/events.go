@@ -202,6 +202,8 @@ func eventRow(e inspect.Event) string {
 	state := e.State
 	if e.QuarantineReason != "" {
 		state += " (quarantined: " + e.QuarantineReason + " of " + sanitize(e.Original) + ")"
+	} else if e.Note != "" && len(e.Tasks) == 0 { // no handler
+		state += " (" + sanitize(e.Note) + ")"
 	} else if why := reasons(e); len(why) > 0 {
 		state += " (" + strings.Join(why, ", ") + ")"
 	}

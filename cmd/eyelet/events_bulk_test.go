@@ -255,6 +255,10 @@ func TestATaskIsAddedForALaterHandler(t *testing.T) {
 	r := launch(t, "serve", "--config", file)
 	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
 	event := counted(t, file, "done", 1)[0]
+	out, _ := command(t, 0, "", "events", "list", "--config", file)
+	if !strings.Contains(out, "  done (no handler)  ") {
+		t.Errorf("listed as\n%s", out)
+	}
 	if event.Note != "no handler" {
 		t.Errorf("event is %+v", event)
 	}

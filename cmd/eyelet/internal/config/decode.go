@@ -110,7 +110,11 @@ func (d *decoder) decode(n *node, v reflect.Value, path string) {
 
 func (d *decoder) want(n *node, kind nodeKind, path string) bool {
 	if n.kind != kind {
-		d.errs.Add(n.at, "", "%s is %s, want %s", path, n.kind, kind)
+		hint := ""
+		if strings.HasSuffix(path, "].type") {
+			hint = "write one handler for each type"
+		}
+		d.errs.Add(n.at, hint, "%s is %s, want %s", path, n.kind, kind)
 	}
 	return n.kind == kind
 }

@@ -68,7 +68,11 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 			"producers:\n  gh: {preset: github, scheme: hmac}\n",
 			"e.yaml:2: producers.gh has both a preset and a scheme | remove one of them",
 		},
-		"preset, no key": {"producers:\n  gh: {preset: github}\n", `e.yaml:2: producer "gh": secrets: none is set`},
+		"preset, no key": {"producers:\n  gh: {preset: github}\n", `e.yaml:2: producer "gh": secrets: none is set | ` +
+			`write a variable, as in secret: "${NAME}", or secret_file: FILE`},
+		"types": {"producers:\n  gh: {preset: github, secret: 0123456789abcdef}\nhandlers:\n" +
+			"  - {producer: gh, type: [push, ping], stdout: true}\n",
+			"e.yaml:4: handlers[0].type is a list, want a single value | write one handler for each type"},
 		"no keys": {
 			"producers:\n  shop: {scheme: rfc9421}\n",
 			"e.yaml:2: producer \"shop\" has no keys | add keys: [{id: ..., alg: ..., public_key_file: ...}], " +

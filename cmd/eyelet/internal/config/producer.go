@@ -33,7 +33,11 @@ func (b *producerBuilder) addAll(p *Producer, err error) {
 			b.addAll(p, one)
 		}
 	default:
-		b.errs.Add(p.at, "", "producer %q: %v", p.Name, err)
+		hint := ""
+		if strings.HasSuffix(err.Error(), "none is set") {
+			hint = `write a variable, as in secret: "${NAME}", or secret_file: FILE`
+		}
+		b.errs.Add(p.at, hint, "producer %q: %v", p.Name, err)
 	}
 }
 
