@@ -35,13 +35,27 @@ type message struct {
 
 const publicURL = "https://hooks.example"
 
-func TestSenders(t *testing.T) {
+// TestLibraries checks the rows of both tables, and the page.
+func TestLibraries(t *testing.T) {
+	binary := buildEyelet(t)
+	var lines [2][]string
+	var complete [2]bool
+	t.Run("senders", func(t *testing.T) { lines[0], complete[0] = testSenders(t, binary) })
+	t.Run("receivers", func(t *testing.T) { lines[1], complete[1] = testReceivers(t, binary) })
+	if !t.Failed() {
+		checkPage(t, lines, complete[0] && complete[1])
+	}
+}
+
+// testSenders sends the deliveries of each library, and returns the lines of the page.
+func testSenders(t *testing.T, binary string) (lines []string, complete bool) {
+	t.Helper()
 	keys := map[string][2]string{}
 	for _, s := range senders {
 		signing, verifying := newKey(t, s.key)
 		keys[s.name] = [2]string{signing, verifying}
 	}
-	receiver := serve(t, keys)
+	receiver := serve(t, binary, keys)
 	var rows []row
 	for _, s := range senders {
 		t.Run(s.name, func(t *testing.T) {
@@ -55,9 +69,11 @@ func TestSenders(t *testing.T) {
 	}
 	receiver.stop(t)
 	checkEvents(t, rows, receiver.events(t), receiver.handled(t))
-	if !t.Failed() {
-		checkPage(t, rows)
+	versions := libraryVersions(t)
+	for _, r := range rows {
+		lines = append(lines, r.line(versions[r.library]))
 	}
+	return lines, len(rows) == len(senders)
 }
 
 // deliver signs the deliveries of a sender and sends them.

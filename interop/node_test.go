@@ -11,28 +11,10 @@ import (
 	"testing"
 )
 
-// signInNode signs deliveries with senders.mjs. Without Node it skips the test, or fails it if
-// EYELET_REQUIRE_NODE is set.
+// signInNode signs deliveries with senders.mjs.
 func signInNode(t *testing.T, name string, deliveries []delivery) []message {
 	t.Helper()
-	dir, err := nodeLibraries()
-	if err != nil && os.Getenv("EYELET_REQUIRE_NODE") != "" {
-		t.Fatal(err)
-	} else if err != nil {
-		t.Skip(err)
-	}
-	input, err := json.Marshal(deliveries)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node := exec.Command("node", "senders.mjs", name)
-	node.Dir, node.Stdin = dir, bytes.NewReader(input)
-	var stderr bytes.Buffer
-	node.Stderr = &stderr
-	out, err := node.Output()
-	if err != nil {
-		t.Fatalf("node senders.mjs %s: %v\n%s", name, err, &stderr)
-	}
+	out, _ := runNode(t, "senders.mjs", name, deliveries)
 	var all []message
 	for line := range bytes.Lines(out) {
 		var m message
@@ -45,6 +27,30 @@ func signInNode(t *testing.T, name string, deliveries []delivery) []message {
 		t.Fatalf("node senders.mjs %s printed %d messages, want %d", name, len(all), len(deliveries))
 	}
 	return all
+}
+
+// runNode runs a script with deliveries as its standard input. Without Node it skips the test, or
+// fails it if EYELET_REQUIRE_NODE is set.
+func runNode(t *testing.T, script, name string, deliveries any) (out []byte, errs string) {
+	t.Helper()
+	dir, err := nodeLibraries()
+	if err != nil && os.Getenv("EYELET_REQUIRE_NODE") != "" {
+		t.Fatal(err)
+	} else if err != nil {
+		t.Skip(err)
+	}
+	input, err := json.Marshal(deliveries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := exec.Command("node", script, name)
+	node.Dir, node.Stdin = dir, bytes.NewReader(input)
+	var stderr bytes.Buffer
+	node.Stderr = &stderr
+	if out, err = node.Output(); err != nil {
+		t.Fatalf("node %s %s: %v\n%s", script, name, err, &stderr)
+	}
+	return out, stderr.String()
 }
 
 // nodeLibraries installs the libraries of package.json in the user's cache, outside of the
@@ -63,7 +69,7 @@ var nodeLibraries = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	for _, name := range []string{"package.json", "senders.mjs"} {
+	for _, name := range []string{"package.json", "senders.mjs", "receivers.mjs"} {
 		text, err := os.ReadFile(name)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)

@@ -95,15 +95,17 @@ const (
 // keyKinds are the keys of the algorithms.
 var keyKinds = map[string]keyKind{algEd25519: ed25519Pair, algP256: p256Pair, algRSAPSS: rsaPair, algHMAC: text}
 
+// algNames are the names of the algorithms on the page.
+var algNames = map[string]string{algEd25519: "Ed25519", algP256: "P-256", algRSAPSS: "RSA-PSS", algHMAC: "HMAC"}
+
 // rfc9421 returns the row of a library that signs with an algorithm of RFC 9421.
 func rfc9421(library, alg string, notes ...string) sender {
 	key := "public_key"
 	if alg == algHMAC {
 		key = "secret"
 	}
-	names := map[string]string{algEd25519: "Ed25519", algP256: "P-256", algRSAPSS: "RSA-PSS", algHMAC: "HMAC"}
 	return sender{name: path.Base(library) + "-" + alg, library: library, key: keyKinds[alg], want: own,
-		note:     strings.Join(append([]string{names[alg]}, notes...), "; "),
+		note:     strings.Join(append([]string{algNames[alg]}, notes...), "; "),
 		settings: fmt.Sprintf("{scheme: rfc9421, keys: [{id: k1, alg: %s, %s: %%s}]}", alg, key)}
 }
 

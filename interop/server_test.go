@@ -23,16 +23,23 @@ type server struct {
 	stdout, log          bytes.Buffer // to be read after the end of the process
 }
 
-// serve builds the binary, writes eyelet.yaml and waits until the server has started.
-func serve(t *testing.T, keys map[string][2]string) *server {
+// buildEyelet builds the binary and returns its file.
+func buildEyelet(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	s := &server{binary: filepath.Join(dir, "eyelet"), dir: dir, address: freeAddress(t)}
-	build := exec.Command("go", "build", "-o", s.binary, "./cmd/eyelet")
+	binary := filepath.Join(t.TempDir(), "eyelet")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/eyelet")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	return binary
+}
+
+// serve writes eyelet.yaml and waits until the server has started.
+func serve(t *testing.T, binary string, keys map[string][2]string) *server {
+	t.Helper()
+	dir := t.TempDir()
+	s := &server{binary: binary, dir: dir, address: freeAddress(t)}
 	if err := os.WriteFile(filepath.Join(dir, "eyelet.yaml"), []byte(settings(s.address, keys)), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,9 @@ func shopifySample(prefix, id string) sample {
 	return sample{
 		body: `{{data}}`,
 		header: map[string]string{
-			prefix + "Topic": "{type}", prefix + id: "{id}", prefix + "Shop-Domain": "teapots.myshopify.com",
+			prefix + "Topic": "{type}", prefix + "Webhook-Id": "{uuid}", prefix + id: "{id}",
+			prefix + "Shop-Domain": "teapots.myshopify.com", prefix + "API-Version": "2026-07",
+			prefix + "Triggered-At": "{time}",
 		},
 	}
 }
