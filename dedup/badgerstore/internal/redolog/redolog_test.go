@@ -11,9 +11,14 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	faultdisk.TempInMemory()
+	goleak.VerifyTestMain(m)
+}
 
 // frame is a copy of a Frame.
 type frame struct {
