@@ -66,8 +66,10 @@ func apiCallers(t *testing.T, private ed25519.PrivateKey) map[string]apiCaller {
 	}
 	bearer := withField("Authorization", "Bearer secret-0123456789")
 	return map[string]apiCaller{
-		"adyen":     {field: field, body: asJSON, dress: withField("X-API-Key", "secret-0123456789")},
-		"bbva":      {field: "X-Unique-Transaction-ID", body: asJSON, cert: "payments.bank.example"},
+		"adyen": {field: field, body: asJSON, dress: withField("X-API-Key", "secret-0123456789")},
+		"bbva":  {field: "X-Unique-Transaction-ID", body: asJSON, cert: "payments.bank.example"},
+		"chargebee": {field: "chargebee-idempotency-key", body: asJSON,
+			dress: withField("Authorization", "Basic secret-0123456789")},
 		"datatrans": {field: field, body: asJSON, dress: withPassword("1100007006", "secret-0123456789")},
 		"django": {field: "HTTP_IDEMPOTENCY_KEY", body: asJSON, dress: withField("Authorization",
 			"Token secret-0123456789")},
@@ -119,8 +121,8 @@ func documentedCallers(t *testing.T) (file string, private ed25519.PrivateKey, s
 	authority tls.Certificate) {
 	t.Helper()
 	secrets := map[string]string{}
-	for _, name := range strings.Fields("ADYEN_API_KEY DATATRANS_PASSWORD DJANGO_TOKEN DWOLLA_TOKEN GITLAB_TOKEN " +
-		"HTTP4S_TOKEN PAYPAL_TOKEN RAZORPAYX_SECRET SQUARE_TOKEN STRIPE_KEY TABAPAY_SECRET TWILIO_TOKEN " +
+	for _, name := range strings.Fields("ADYEN_API_KEY CHARGEBEE_BASIC DATATRANS_PASSWORD DJANGO_TOKEN DWOLLA_TOKEN " +
+		"GITLAB_TOKEN HTTP4S_TOKEN PAYPAL_TOKEN RAZORPAYX_SECRET SQUARE_TOKEN STRIPE_KEY TABAPAY_SECRET TWILIO_TOKEN " +
 		"WEBENGAGE_KEY WORLDPAY_PASSWORD YANDEX_TOKEN YOOKASSA_SECRET") {
 		secrets[name] = "secret-0123456789"
 	}
