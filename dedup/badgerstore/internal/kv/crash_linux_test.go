@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -18,7 +19,7 @@ type strict struct {
 	*faultdisk.Strict
 	*opened
 	options Options
-	failed  []string
+	reason  atomic.Pointer[string] // of a failure, reported by any goroutine
 	commits map[uint64][]Entry
 	answers []answer
 }
@@ -34,12 +35,20 @@ func newStrict(t *testing.T, segments int) *strict {
 	s := &strict{Strict: faultdisk.NewStrict(t), commits: map[uint64][]Entry{}}
 	s.options = tiny(t)
 	s.options.Segments = segments
-	s.options.Fail = func(reason string, err error) { s.failed = append(s.failed, reason) }
+	s.options.Fail = func(reason string, err error) { s.reason.Store(&reason) }
 	if err := Create(s.Dir); err != nil {
 		t.Fatal(err)
 	}
 	s.opened = reopen(t, s.Dir, s.options, 0, nil)
 	return s
+}
+
+// reported returns why the database has failed, empty if it has not.
+func (s *strict) reported() string {
+	if reason := s.reason.Load(); reason != nil {
+		return *reason
+	}
+	return ""
 }
 
 // answer notes that commit n must survive every crash from now on.
@@ -88,7 +97,7 @@ func (s *strict) load(t *testing.T, r *rand.Rand, commits int) {
 // start opens the database again, over what the file system shows.
 func (s *strict) start(t *testing.T) {
 	t.Helper()
-	s.failed = nil
+	s.reason.Store(nil)
 	s.opened = reopen(t, s.Dir, s.options, 0, nil)
 	if err := s.Settle(); err != nil {
 		t.Fatal(err)
@@ -186,8 +195,8 @@ func TestACrashAfterAnyFlushLosesNothing(t *testing.T) {
 	}
 	s.start(t)
 	s.load(t, r, 30)
-	if err := s.Close(); err != nil || len(s.failed) > 0 {
-		t.Fatal(err, s.failed)
+	if err := s.Close(); err != nil || s.reported() != "" {
+		t.Fatal(err, s.reported())
 	}
 	s.crashes(t, from)
 }
@@ -213,8 +222,8 @@ func TestAFailedFlushOfAnyFileLosesNothing(t *testing.T) {
 				if err := s.put(r); !errors.Is(err, syscall.EIO) {
 					t.Error(err)
 				}
-			} else if err := s.Checkpoint(); err == nil || len(s.failed) == 0 {
-				t.Errorf("a checkpoint passes: %v, %v", err, s.failed)
+			} else if err := s.Checkpoint(); err == nil || s.reported() == "" {
+				t.Errorf("a checkpoint passes: %v, %v", err, s.reported())
 			}
 			_ = s.Close()
 			if after, err := os.ReadFile(filepath.Join(s.Dir, "checkpoint")); err != nil ||
@@ -227,8 +236,8 @@ func TestAFailedFlushOfAnyFileLosesNothing(t *testing.T) {
 			}
 			s.start(t)
 			s.load(t, r, 10)
-			if err := s.Close(); err != nil || len(s.failed) > 0 {
-				t.Fatal(err, s.failed)
+			if err := s.Close(); err != nil || s.reported() != "" {
+				t.Fatal(err, s.reported())
 			}
 			s.crashes(t, from)
 		})
