@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
+	"github.com/jackc/pgx/v5"
 )
 
 func TestMain(m *testing.M) {
@@ -24,16 +26,47 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var schemas atomic.Int64
+var (
+	schemas atomic.Int64
+	emptied = make(chan string, 1000) // schemas that earlier tests left empty
+)
 
-// newSchema makes the tables of a store in a schema of the test.
+// newSchema returns a schema with the empty tables of a store.
 func newSchema(t testing.TB) (dsn, schema string) {
 	t.Helper()
-	dsn, schema = pgtest.DSN(t), fmt.Sprintf("Test %d-%d", os.Getpid(), schemas.Add(1))
-	if err := Migrate(t.Context(), dsn, schema); err != nil {
+	dsn = pgtest.DSN(t)
+	select {
+	case schema = <-emptied:
+	default:
+		schema = fmt.Sprintf("Test %d-%d", os.Getpid(), schemas.Add(1))
+		if err := Migrate(t.Context(), dsn, schema); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { empty(t, dsn, schema) })
+	return dsn, schema
+}
+
+// empty leaves a schema for another test, which is faster than making the tables again.
+func empty(t testing.TB, dsn, schema string) {
+	t.Helper()
+	if t.Failed() {
+		return
+	}
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return dsn, schema
+	defer c.Close(ctx)
+	sql := "UPDATE {{schema}}.remembered SET evicted = 0;"
+	for _, table := range []string{"event", "task", "alias", "trace", "handler"} {
+		sql += "DELETE FROM {{schema}}." + table + ";"
+	}
+	if _, err := c.Exec(ctx, inSchema(sql, schema), pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	emptied <- schema
 }
 
 // openAt opens a store on the clock of a test.
