@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -161,7 +162,7 @@ func (s *Store) writeFinishes(ops []*finishOp) {
 	}
 }
 
-// firstOfEach returns the first entry of each task, in the order of the tasks.
+// firstOfEach returns the first entry of each task.
 func firstOfEach(entries []*finishEntry) []*finishEntry {
 	type task struct {
 		seq int64
@@ -175,12 +176,6 @@ func firstOfEach(entries []*finishEntry) []*finishEntry {
 			out = append(out, e)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *finishEntry) int {
-		if a.seq != b.seq {
-			return int(a.seq - b.seq)
-		}
-		return a.lease.Task - b.lease.Task
-	})
 	return out
 }
 
@@ -225,6 +220,9 @@ FROM v, n WHERE t.seq = v.seq AND t.idx = v.idx AND t.token = v.token AND t.stat
 RETURNING v.ord`
 
 func (s *Store) finishSimple(ctx context.Context, entries []*finishEntry) error {
+	slices.SortFunc(entries, func(a, b *finishEntry) int { // in one order, against deadlocks
+		return cmp.Or(cmp.Compare(a.seq, b.seq), a.lease.Task-b.lease.Task)
+	})
 	n := len(entries)
 	seq, idx, token, extend := make([]int64, n), make([]int16, n), make([]int64, n), make([]int64, n)
 	reason, text1 := make([]string, n), make([]string, n)
