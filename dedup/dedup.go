@@ -74,10 +74,13 @@ type Store interface {
 	//
 	// A task is due if it is Pending, its Due has passed and no earlier task of its lane is
 	// open (see [Record.LaneOf]; a lane that starts with [LaneYields] waits for its running
-	// task only). Two tasks of a lane never run at once. A task whose lease expired is due
-	// again. Tasks of records with Hold are never returned. Of the tasks that are
-	// [Task.Interrupted] one runs at a time, at least for a while, so a task that kills every
-	// process does not use up the attempts of the tasks beside it.
+	// task only). Two tasks of a lane never run at once. Tasks of records with Hold are never
+	// returned.
+	//
+	// A task whose lease expired is due again, and [Task.Interrupted]: it may have killed its
+	// process. Of the interrupted tasks one runs at a time in each process, until its outcome or
+	// the end of its lease, but for at most [SuspectTime]. A task that kills every process so does
+	// not use up the attempts of the tasks beside it.
 	Take(ctx context.Context, want Want) ([]Work, error)
 
 	// Extend makes the lease end d from now. ErrLeaseLost if its token is not the newest or the

@@ -30,6 +30,15 @@ type Want struct {
 	Bytes int64
 	// Lease is how long the caller holds each task. It must be positive.
 	Lease time.Duration
+	// Handlers are the names of the handlers that the caller has. Tasks of others are left for a
+	// process that has them. Nil, but not an empty slice, is all handlers. The store may keep the
+	// slice, so it must not change.
+	Handlers []string
+	// OrphanAfter is how long a handler must be missing until its tasks are leased to any caller,
+	// for example to become dead letters. A handler is missing while no process that named it in a
+	// Want has the store open; a store that is not shared counts from its opening. Zero leases
+	// them as soon as their handler is missing.
+	OrphanAfter time.Duration
 }
 
 // Check returns an error that wraps ErrInvalid unless Tasks and Lease are positive.

@@ -31,6 +31,7 @@ type MemoryOptions struct {
 type Memory struct {
 	options MemoryOptions
 	clock   Clock
+	opened  time.Time
 
 	mu          sync.Mutex
 	done        chan struct{}           // closed by Close
@@ -70,6 +71,7 @@ func NewMemory(o MemoryOptions) *Memory {
 	return &Memory{
 		options:     o,
 		clock:       o.Clock,
+		opened:      o.Clock.Now(),
 		done:        make(chan struct{}),
 		changed:     make(chan struct{}),
 		events:      map[string]*memoryEntry{},
@@ -136,7 +138,7 @@ func (m *Memory) Take(ctx context.Context, want Want) ([]Work, error) {
 			return work, nil
 		}
 		changed := m.changed
-		next, ok := m.queue.NextDue()
+		next, ok := m.queue.NextDue(now, m.wanted(want))
 		m.waiting++
 		m.mu.Unlock()
 		err = m.wait(ctx, changed, next, ok)
@@ -169,10 +171,16 @@ func (m *Memory) wait(ctx context.Context, changed <-chan struct{}, next time.Ti
 	return nil
 }
 
+func (m *Memory) wanted(w Want) taskqueue.Want {
+	return taskqueue.Want{
+		Tasks: w.Tasks, Bytes: w.Bytes, Handlers: w.Handlers, Orphans: m.opened.Add(w.OrphanAfter),
+	}
+}
+
 // start leases due tasks.
 func (m *Memory) start(now time.Time, want Want) []Work {
 	var out []Work
-	for _, it := range m.queue.Take(now, want.Tasks, want.Bytes, now.Add(want.Lease)) {
+	for _, it := range m.queue.Take(now, m.wanted(want), now.Add(want.Lease)) {
 		r := m.events[it.Event].edit()
 		r.Recover(it.Task, now, 0) // still running only if its lease expired
 		m.token++

@@ -180,7 +180,8 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 			m.queue.Remove(e.Seq, i)
 		case t.State == Pending:
 			m.queue.Schedule(taskqueue.Item[string]{
-				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Yields: e.Yields(i), Due: t.Due,
+				Event: e.Event, Task: i, Seq: e.Seq, Handler: t.Handler,
+				Lane: e.LaneOf(i), Yields: e.Yields(i), Due: t.Due,
 				Accepted: e.Accepted, Bytes: int64(len(e.Payload.Body)), Suspect: t.Interrupted(),
 			})
 		default:

@@ -1,6 +1,10 @@
 package dedup
 
-import "time"
+import (
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
+)
 
 // State is the state of a task, or of an event as a whole.
 type State uint8
@@ -58,9 +62,12 @@ type NewTask struct {
 }
 
 // ReasonInterrupted is the reason of a task whose last attempt ended with its process or its
-// lease. The task may have killed the process, so stores run one such task at a time. Tasks
-// that merely ran beside it then keep their attempts.
+// lease. The task may have killed the process, so of such tasks one runs at a time in each process.
+// Tasks that merely ran beside it then keep their attempts.
 const ReasonInterrupted = "interrupted"
+
+// SuspectTime is how long an interrupted task that runs again keeps the others waiting.
+const SuspectTime = taskqueue.SuspectTime
 
 // Interrupted reports whether the last attempt of the task was interrupted.
 func (t Task) Interrupted() bool { return t.Reason == ReasonInterrupted }

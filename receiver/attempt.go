@@ -22,7 +22,7 @@ const (
 	reasonRejected    = "rejected"     // dead: Reject
 	reasonUndecodable = "undecodable"  // dead: the payload does not decode into the handler's type
 	reasonExhausted   = "exhausted"    // dead: no attempts left
-	reasonGone        = "handler_gone" // dead: no handler has this name
+	reasonGone        = "handler_gone" // dead: no receiver has had a handler of this name for OrphanAfter
 	reasonPostponed   = "postponed"    // waits: Postpone
 	reasonFailed      = "failed"       // waits: the handler returned an error
 	reasonTimeout     = "timeout"      // waits: error after the handler timeout
@@ -37,8 +37,8 @@ const (
 )
 
 const (
-	errGone    = "no handler has this name" // the stored error of a task with reasonGone
-	maxErrText = 5 << 10                    // bytes of the stored text of an error
+	errGone    = "no receiver has a handler of this name" // the stored error of a task with reasonGone
+	maxErrText = 5 << 10                                  // bytes of the stored text of an error
 )
 
 // attempt is one start of a task.

@@ -58,7 +58,7 @@ func newFixture(t *testing.T, hs []Handler, change func(*Config)) *fixture {
 	cfg := Config{
 		Store: f.store, Decode: decodeJSON, Attempts: 4, Workers: 4,
 		BackoffBase: DefaultBackoffBase, BackoffCap: DefaultBackoffCap, PostponeMax: DefaultPostponeMax,
-		HandlerTimeout: DefaultHandlerTimeout, Lease: DefaultLease,
+		HandlerTimeout: DefaultHandlerTimeout, Lease: DefaultLease, OrphanAfter: DefaultOrphanAfterAlone,
 		Observe: func(_ context.Context, o Observation) {
 			f.mu.Lock()
 			defer f.mu.Unlock()

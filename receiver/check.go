@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -30,6 +31,7 @@ func withDefaults(c Config) Config {
 	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, DefaultAnswerTimeout)
 	c.InFlightWait = cmp.Or(c.InFlightWait, DefaultInFlightWait)
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.OrphanAfter = cmp.Or(c.OrphanAfter, defaultOrphanAfter(c.Store))
 	c.Workers = cmp.Or(c.Workers, 4*runtime.GOMAXPROCS(0))
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, DefaultBodyTimeout)
@@ -55,6 +57,13 @@ func withDefaults(c Config) Config {
 		c.Producers[i] = c.Producers[i].WithDefaults()
 	}
 	return c
+}
+
+func defaultOrphanAfter(s dedup.Store) time.Duration {
+	if s != nil && s.Guarantees().Shared {
+		return DefaultOrphanAfter
+	}
+	return DefaultOrphanAfterAlone
 }
 
 // check returns the registry of the handlers, or every error in the configuration at once.
@@ -114,7 +123,7 @@ func checkAddresses(c Config) (errs faults) {
 	return errs
 }
 
-// checkNumbers refuses negative values. A negative InFlightWait means not to wait.
+// checkNumbers refuses negative values. A negative InFlightWait or OrphanAfter means not to wait.
 func checkNumbers(c Config) (errs faults) {
 	for _, n := range []struct {
 		name  string

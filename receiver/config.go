@@ -20,11 +20,15 @@ const (
 	DefaultAnswerTimeout  = 10 * time.Second
 	DefaultInFlightWait   = 2 * time.Second
 	DefaultLease          = 30 * time.Second
-	DefaultRetryAfter     = 5 * time.Second
-	DefaultBodyTimeout    = 30 * time.Second
-	DefaultStoreTimeout   = 30 * time.Second
-	DefaultMaxBody        = 1 << 20
-	DefaultBodyBudget     = 256 << 20
+	// DefaultOrphanAfter is for stores that several processes share, and DefaultOrphanAfterAlone
+	// for stores of one process.
+	DefaultOrphanAfter      = time.Hour
+	DefaultOrphanAfterAlone = time.Minute
+	DefaultRetryAfter       = 5 * time.Second
+	DefaultBodyTimeout      = 30 * time.Second
+	DefaultStoreTimeout     = 30 * time.Second
+	DefaultMaxBody          = 1 << 20
+	DefaultBodyBudget       = 256 << 20
 )
 
 // Config configures a receiver. [Open] checks all of it and reports every error at once.
@@ -73,6 +77,12 @@ type Config struct {
 	// Lease is how long a worker owns a task between extensions. The receivers of a shared store
 	// may differ. Defaults to 30 seconds.
 	Lease time.Duration
+	// OrphanAfter is how long tasks wait for a receiver that has their handler before they become
+	// dead letters (handler_gone): during a rolling change, not every receiver has every handler.
+	// Receivers leave each other's tasks alone. Defaults to an hour if processes share the store.
+	// Else no other process can have the handler, and it defaults to a minute after the store was
+	// opened, in which the receivers of the process open. Negative does not wait.
+	OrphanAfter time.Duration
 	// Workers is how many handlers of tasks run at once. Defaults to 4 per CPU, which suits
 	// handlers that compute. Handlers that wait for others (with calls of 50 ms a worker runs 20
 	// a second) need more. A worker is free once its handler has returned; recording the outcome

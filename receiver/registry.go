@@ -141,6 +141,11 @@ func narrower(a, b string) string {
 	return a
 }
 
+// names returns the names of all handlers. It is never nil.
+func (r *registry) names() []string {
+	return slices.AppendSeq(make([]string, 0, len(r.byName)), maps.Keys(r.byName))
+}
+
 // match returns the handlers of an event: all matching On handlers in the order of the
 // configuration, or the one Answer handler.
 func (r *registry) match(producer, typ string) (on []*Handler, answer *Handler) {

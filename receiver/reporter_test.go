@@ -214,6 +214,8 @@ func (s *taskStore) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, er
 	return works, nil
 }
 
+func (s *taskStore) Guarantees() dedup.Guarantees { return dedup.Guarantees{} }
+
 func (s *taskStore) FinishMany(_ context.Context, results ...dedup.LeaseResult) []error {
 	if s.recorded.Add(int64(len(results))) == s.n {
 		close(s.done)

@@ -39,6 +39,7 @@ type dispatcher struct {
 	cfg      Config // with its defaults
 	registry *registry
 	log      *slog.Logger
+	want     dedup.Want // without the capacity of the moment
 	random   func(int64) int64
 
 	takeCtx    context.Context
@@ -57,6 +58,9 @@ type dispatcher struct {
 func newDispatcher(cfg Config, b *registry, log *slog.Logger) *dispatcher {
 	d := &dispatcher{
 		cfg: cfg, registry: b, log: log, random: rand.Int64N,
+		want: dedup.Want{
+			Lease: cfg.Lease, Handlers: b.names(), OrphanAfter: max(0, cfg.OrphanAfter),
+		},
 		prefetch: prefetcher{workers: cfg.Workers, freed: make(chan struct{}, 1)},
 		done:     make(chan struct{}),
 	}
@@ -127,7 +131,9 @@ func (d *dispatcher) take() {
 		if n == 0 {
 			return
 		}
-		works, err := d.cfg.Store.Take(d.takeCtx, dedup.Want{Tasks: n, Bytes: bytes, Lease: d.cfg.Lease})
+		want := d.want
+		want.Tasks, want.Bytes = n, bytes
+		works, err := d.cfg.Store.Take(d.takeCtx, want)
 		if d.takeCtx.Err() == nil {
 			failures = d.noteTake(failures, err)
 		}

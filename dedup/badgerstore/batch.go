@@ -145,8 +145,8 @@ func (b *batch) decide(ops []op) {
 	}
 }
 
-func (b *batch) anyDue() bool {
-	next, ok := b.c.tasks.NextDue()
+func (b *batch) anyDue(o *takeOp) bool {
+	next, ok := b.c.tasks.NextDue(b.now, b.c.wanted(o))
 	return ok && !next.After(b.now)
 }
 

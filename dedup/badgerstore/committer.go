@@ -94,9 +94,10 @@ const frozenPoll = time.Second
 // will be something to do. Both are empty if there is nothing.
 func (c *committer) nextWork() (due time.Time, alarm <-chan struct{}, stop func()) {
 	stop = func() {}
-	next, ok := c.tasks.NextDue()
-	wait := next.Sub(c.now())
-	switch waits := ok && len(c.parked) > 0; {
+	now := c.now()
+	next, waits := c.nextDue(now)
+	wait := next.Sub(now)
+	switch {
 	case waits && c.disk.state().frozen():
 		alarm, stop = newElapsed().Alarm(time.Now().Add(frozenPoll))
 	case waits && wait <= 0:
@@ -107,6 +108,17 @@ func (c *committer) nextWork() (due time.Time, alarm <-chan struct{}, stop func(
 		alarm, stop = c.clock.Alarm(next)
 	}
 	return due, alarm, stop
+}
+
+// nextDue returns when there is a task for a parked Take, false if there is none.
+func (c *committer) nextDue(now time.Time) (first time.Time, ok bool) {
+	for _, o := range c.parked {
+		next, found := c.tasks.NextDue(now, c.wanted(o))
+		if found && (!ok || next.Before(first)) {
+			first, ok = next, true
+		}
+	}
+	return first, ok
 }
 
 // process decides, commits and answers the operations. It returns how many a request waits for.
@@ -164,7 +176,7 @@ func (c *committer) serveTakes(b *batch) (served []*takeOp) {
 	for _, o := range c.parked {
 		switch {
 		case o.state.Load() == takeGone:
-		case b.disk.frozen() || !b.anyDue():
+		case b.disk.frozen() || !b.anyDue(o):
 			waiting = append(waiting, o)
 		case !o.state.CompareAndSwap(takeWaits, takeServed):
 		case b.serve(o):
@@ -210,7 +222,7 @@ func (c *committer) unscheduleEarly(b *batch) {
 func (c *committer) split(b *batch, ops []op, served []*takeOp) {
 	c.makeDue(b, served)
 	for _, o := range served {
-		o.work, o.rows = nil, nil
+		o.work, o.rows, o.was = nil, nil, nil
 		o.state.Store(takeWaits)
 		c.parked = append(c.parked, o)
 	}
@@ -247,9 +259,15 @@ func (c *committer) dropParked(err error) {
 
 // makeDue makes the tasks due again that Takes of a batch got that was not written.
 func (c *committer) makeDue(b *batch, served []*takeOp) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, o := range served {
-		for _, w := range o.work {
-			c.tasks.Extend(w.Record.Seq, w.Lease.Task, b.now)
+		for i, w := range o.work {
+			if o.was[i].dirty { // its lease has to count as expired
+				c.tasks.Extend(w.Record.Seq, w.Lease.Task, b.now)
+			} else {
+				c.schedule(o.was[i])
+			}
 		}
 	}
 }
@@ -320,8 +338,9 @@ func (c *committer) schedule(r *row) {
 			c.tasks.Remove(r.rec.Seq, i)
 		case t.State == dedup.Pending:
 			c.tasks.Schedule(taskqueue.Item[record.Hash]{
-				Event: r.place.Hash, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i),
-				Due: t.Due, Accepted: r.rec.Accepted, Bytes: r.event.Size, Suspect: t.Interrupted(),
+				Event: r.place.Hash, Task: i, Seq: r.rec.Seq, Handler: t.Handler,
+				Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i), Due: t.Due,
+				Accepted: r.rec.Accepted, Bytes: r.event.Size, Suspect: t.Interrupted(),
 			})
 		default:
 			c.tasks.Extend(r.rec.Seq, i, t.Until)

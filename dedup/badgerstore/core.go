@@ -23,6 +23,7 @@ type core struct {
 	options  Options
 	log      *slog.Logger
 	clock    dedup.Clock
+	opened   time.Time
 	db       *kv.DB
 	lock     *storedir.DirLock
 	gaps     gaps

@@ -16,6 +16,7 @@ type takeOp struct {
 	want  dedup.Want
 	work  []dedup.Work
 	rows  []*row
+	was   []*row       // the rows before, some of them changed earlier in the batch
 	state atomic.Int32 // takeWaits, takeServed or takeGone
 }
 
@@ -60,7 +61,7 @@ func (o *takeOp) apply(*batch) error { return nil }
 // serve assigns due tasks to a Take. It reports whether there were any.
 func (b *batch) serve(o *takeOp) bool {
 	for {
-		items := b.c.tasks.Take(b.now, o.want.Tasks, o.want.Bytes, b.now.Add(o.want.Lease))
+		items := b.c.tasks.Take(b.now, b.c.wanted(o), b.now.Add(o.want.Lease))
 		if len(items) == 0 {
 			return len(o.work) > 0
 		}
@@ -87,7 +88,7 @@ func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 		return nil
 	}
 	if t := r.rec.Tasks[task]; t.State == dedup.Running && b.c.grace.spares(t.Until, b.now) {
-		b.c.tasks.Extend(it.Seq, task, b.c.grace.until)
+		b.c.tasks.Spare(it.Seq, task, b.c.grace.until)
 		return nil
 	}
 	b.c.grace.note(o.want.Lease)
@@ -101,8 +102,15 @@ func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 	}
 	b.put(next)
 	o.work = append(o.work, dedup.Work{Record: rec, Lease: l})
-	o.rows = append(o.rows, next)
+	o.rows, o.was = append(o.rows, next), append(o.was, r)
 	return nil
+}
+
+func (c *committer) wanted(o *takeOp) taskqueue.Want {
+	w := &o.want
+	return taskqueue.Want{
+		Tasks: w.Tasks, Bytes: w.Bytes, Handlers: w.Handlers, Orphans: c.opened.Add(w.OrphanAfter),
+	}
 }
 
 func ready(t dedup.Task, now time.Time) bool {

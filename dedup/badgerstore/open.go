@@ -44,7 +44,7 @@ func Open(dir string, o Options) (*Store, error) {
 func newStore(dir string, o Options) *Store {
 	o = o.withDefaults()
 	c := &core{
-		dir: dir, options: o, log: o.Logger, clock: o.Clock,
+		dir: dir, options: o, log: o.Logger, clock: o.Clock, opened: o.Clock.Now(),
 		queue: newQueue(), heart: newHeartbeat(o.now), meter: meter{dir: dir},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
 		damages: damageLog{keys: map[string]struct{}{}}, summary: &summary{},

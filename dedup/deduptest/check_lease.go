@@ -260,3 +260,96 @@ var finishManyChecks = []check{
 		x.finishMany(all[:1], dedup.ErrLeaseLost)
 	}},
 }
+
+var suspectChecks = []check{
+	{"OneInterruptedTaskRunsAtATime", func(x *rig) {
+		x.interrupted("a", "b", "c", "d")
+		for range 4 {
+			w := x.suspect()
+			x.attempt(w, 2)
+			x.idle("an interrupted task runs again")
+			x.finish(w.Lease, done())
+		}
+		x.idle("all tasks are done")
+	}},
+	{"ATaskThatAlwaysKillsItsProcessDoesNotUseUpTheAttemptsOfTheOthers", func(x *rig) {
+		killer := x.interrupted("killer", "b", "c", "d", "e", "f")[0]
+		kills, left := 1, 5
+		for left > 0 {
+			if w := x.suspect(); w.Record.Event == killer {
+				kills++
+				x.advance(minute)
+			} else {
+				x.attempt(w, 2)
+				x.finish(w.Lease, done())
+				left--
+			}
+			if kills > 10 {
+				x.Fatalf("%d tasks still wait behind the one that was interrupted %d times", left, kills)
+			}
+		}
+		x.attempt(x.takeOf(killer), kills+1)
+	}},
+	{"OtherTasksRunBesideAnInterruptedOne", func(x *rig) {
+		x.interrupted("a", "b")
+		suspect := x.suspect()
+		fresh := []string{x.accept(delivery("c")), x.accept(delivery("d")), x.accept(delivery("e"))}
+		x.run(done(), fresh...)
+		x.idle("the other interrupted task waits")
+		x.finish(suspect.Lease, done())
+		x.suspect()
+	}},
+	{"AnInterruptedTaskThatFailsIsAnOrdinaryOne", func(x *rig) {
+		x.interrupted("a", "b")
+		first := x.suspect()
+		x.finish(first.Lease, retry(0))
+		again := x.take()
+		if again.Record.Event == first.Record.Event {
+			x.suspect()
+		} else {
+			x.takeOf(first.Record.Event)
+		}
+	}},
+	{"AnInterruptedTaskWhoseLeaseRunsOutAgainLetsTheNextRun", func(x *rig) {
+		x.interrupted("a", "b")
+		first := x.suspect()
+		x.advance(minute)
+		second := x.suspect()
+		if second.Record.Event == first.Record.Event {
+			x.Error("it runs again before the other one, which has waited for longer")
+		}
+		x.idle("an interrupted task runs again")
+		x.finish(second.Lease, done())
+		x.takeOf(first.Record.Event)
+	}},
+	{"AnInterruptedTaskThatHangsHoldsTheOthersBackForAWhile", func(x *rig) {
+		x.interrupted("a", "b")
+		hangs := x.suspect()
+		x.extend(hangs.Lease, hour)
+		x.advance(dedup.SuspectTime - time.Millisecond)
+		x.idle("an interrupted task runs again")
+		x.advance(time.Millisecond)
+		x.finish(x.suspect().Lease, done())
+		x.finish(hangs.Lease, done())
+	}},
+	{"AReopenedTaskIsAnOrdinaryOne", func(x *rig) {
+		x.interrupted("a", "b")
+		first := x.suspect()
+		x.finish(first.Lease, dead())
+		x.suspect()
+		x.reopenEvent(first.Record.Event)
+		x.takeOf(first.Record.Event)
+	}},
+	{"InterruptedTasksOfAClosedStoreRunOneAtATime", func(x *rig) {
+		for i := range 3 {
+			x.started(delivery(fmt.Sprint("k", i)))
+		}
+		x.reopen()
+		x.advance(hour)
+		for range 3 {
+			w := x.suspect()
+			x.idle("an interrupted task runs again")
+			x.finish(w.Lease, done())
+		}
+	}},
+}

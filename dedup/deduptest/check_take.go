@@ -261,3 +261,84 @@ func precious(id string) dedup.Claim {
 	c.Response = dedup.Response{Status: 202, Header: http.Header{"Location": {"/a"}}, Body: []byte("kept")}
 	return c
 }
+
+// handlerChecks are skipped for stores with [Harness.Lenient].
+var handlerChecks = []check{
+	{"ATaskIsLeftForACallerThatHasItsHandler", func(x *rig) {
+		x.accept(handled("a", "ship", "bill"))
+		x.runsFor("ship", "ship")
+		x.idleFor("the task of bill is not for it", "ship")
+		x.idleFor("it has other handlers", "shi", "shipp", "")
+		x.runsFor("bill", "other", "bill")
+	}},
+	{"ACallerWithoutHandlersGetsNone", func(x *rig) {
+		x.accept(delivery("a"))
+		x.idleFor("it has no handlers")
+		x.take()
+	}},
+	{"TheLongestDueOfAllItsHandlersComesFirst", func(x *rig) {
+		for _, h := range []string{"bill", "ship", "other", "bill", "ship"} {
+			x.accept(handled("of "+h+x.clock.Now().String(), h))
+			x.advance(time.Second)
+		}
+		for _, want := range []string{"bill", "ship", "bill", "ship"} {
+			x.runsFor(want, "ship", "bill")
+		}
+		x.idleFor("the last task is of another handler", "ship", "bill")
+	}},
+	{"AWaitingTakeGetsTheTaskOfItsHandler", func(x *rig) {
+		got := make(chan dedup.Work, 1)
+		ctx, cancel := context.WithTimeout(x.ctx, patience)
+		defer cancel()
+		go func() {
+			defer close(got)
+			if ws, err := x.store.Take(ctx, wanting("ship")); err == nil {
+				got <- ws[0]
+			}
+		}()
+		x.accept(handled("a", "bill"))
+		event := x.accept(handled("b", "ship"))
+		if w := <-got; w.Record.Event != event {
+			x.Errorf("the waiting Take returned %s, want event %s", text(w.Record), event)
+		}
+		x.runsFor("bill", "bill")
+	}},
+	{"AnInterruptedTaskIsLeftForItsHandler", func(x *rig) {
+		x.accept(handled("a", "bill"))
+		x.take()
+		x.advance(minute)
+		x.idleFor("the task is of another handler", "ship")
+		x.runsFor("bill", "bill")
+	}},
+	{"ATaskOfAMissingHandlerIsForAnyCallerAfterAWhile", func(x *rig) {
+		x.accept(handled("a", "gone"))
+		x.idleFor("its handler is missing for a moment only", "ship")
+		x.advance(hour - minute)
+		x.idleFor("its handler is missing for less than an hour", "ship")
+		x.advance(minute)
+		x.runsFor("gone", "ship")
+	}},
+	{"ATaskOfAMissingHandlerIsForAnyCallerAtOnceIfWanted", func(x *rig) {
+		x.accept(handled("a", "gone"))
+		ws, err := x.store.Take(x.ctx, dedup.Want{Tasks: 1, Lease: minute, Handlers: []string{"ship"}})
+		if err != nil || len(ws) != 1 || ws[0].Task().Handler != "gone" {
+			x.Errorf("%d tasks, %v", len(ws), err)
+		}
+	}},
+	{"AHandlerThatTheProcessHasIsNotMissing", func(x *rig) {
+		x.idleFor("there are no tasks", "ship", "bill")
+		x.accept(handled("a", "bill"))
+		for range 3 {
+			x.advance(hour)
+			x.idleFor("another caller of the process has its handler", "ship")
+		}
+		x.runsFor("bill", "bill")
+	}},
+}
+
+// wanting is a Want of one task. Handlers are missing after an hour.
+func wanting(handlers ...string) dedup.Want {
+	return dedup.Want{
+		Tasks: 1, Bytes: 1 << 30, Lease: minute, Handlers: append([]string{}, handlers...), OrphanAfter: hour,
+	}
+}

@@ -19,6 +19,9 @@ type model struct {
 	leases []dedup.Lease             // all leases ever given
 	began  time.Time                 // when the store was new
 	traces map[dedup.Key]*modelTrace // of every remembered key
+	late   map[uint64]bool           // tokens of leases that were extended after their end
+	// lenient is [Harness.Lenient].
+	lenient bool
 }
 
 // modelTrace is the trace of a key.
@@ -299,8 +302,9 @@ func (m *model) start(e *modelEvent, i int, d time.Duration, lease dedup.Lease) 
 	t := &e.Tasks[i]
 	if t.State == dedup.Running { // its lease ended
 		note(t, dedup.Pending, dedup.ReasonInterrupted, "")
+		t.Reason = dedup.ReasonInterrupted
 	}
-	t.State, t.Until, t.Token = dedup.Running, m.now.Add(d), lease.Token
+	t.State, t.Started, t.Until, t.Token = dedup.Running, m.now, m.now.Add(d), lease.Token
 	t.Attempt++
 	m.leases = append(m.leases, lease)
 	m.settle(e)
@@ -415,16 +419,38 @@ func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
 	return nil
 }
 
-// due reports whether a worker may take the task.
-func (m *model) due(e *modelEvent, i int) bool {
+// due reports whether a worker may take the task, and whether the store has to let it.
+func (m *model) due(e *modelEvent, i int) (may, must bool) {
 	t := e.Tasks[i]
 	if e.purged || e.Hold {
-		return false
+		return false, false
 	}
-	if t.State == dedup.Running {
-		return !m.now.Before(t.Until)
+	lapsed := t.State == dedup.Running && !m.now.Before(t.Until)
+	waits := t.State == dedup.Pending && !m.now.Before(t.Due) && !m.blocked(e, t)
+	if !lapsed && !waits {
+		return false, false
 	}
-	return t.State == dedup.Pending && !m.now.Before(t.Due) && !m.blocked(e, t)
+	if !lapsed && !t.Interrupted() {
+		return true, true
+	}
+	runs, perhaps := m.suspect()
+	return !runs, !runs && !perhaps
+}
+
+// suspect reports whether an interrupted task runs that holds the others back. Perhaps one does
+// whose lease had ended when it was extended.
+func (m *model) suspect() (runs, perhaps bool) {
+	for _, e := range m.events {
+		for _, t := range e.Tasks {
+			if e.purged || e.Hold || t.State != dedup.Running || !t.Interrupted() || !m.now.Before(t.Until) ||
+				!m.now.Before(t.Started.Add(dedup.SuspectTime)) {
+				continue
+			}
+			perhaps = perhaps || m.lenient || m.late[t.Token]
+			runs = runs || !m.lenient && !m.late[t.Token]
+		}
+	}
+	return runs, perhaps
 }
 
 // blocked reports whether an earlier task of the lane is open, or any of them runs.

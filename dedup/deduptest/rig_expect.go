@@ -319,3 +319,53 @@ func bare(r dedup.Record) dedup.Record {
 	r.Payload.Body = nil
 	return r
 }
+
+// runsFor takes a task for a caller with handlers, which must be of one of them, and finishes it.
+func (x *rig) runsFor(want string, handlers ...string) {
+	x.Helper()
+	ctx, cancel := context.WithTimeout(x.ctx, patience)
+	defer cancel()
+	ws, err := x.store.Take(ctx, wanting(handlers...))
+	x.must(err, "Take with work due")
+	if len(ws) != 1 || ws[0].Task().Handler != want {
+		x.Fatalf("Take for %q returned %s, want a task of %s", handlers, text(ws[0].Record), want)
+	}
+	x.finish(ws[0].Lease, done())
+}
+
+// idleFor fails if a task is due for a caller with handlers. It may miss one.
+func (x *rig) idleFor(why string, handlers ...string) {
+	x.Helper()
+	ctx, cancel := context.WithTimeout(x.ctx, 20*time.Millisecond)
+	defer cancel()
+	ws, err := x.store.Take(ctx, wanting(handlers...))
+	if err == nil {
+		x.Fatalf("Take for %q returned %s although %s", handlers, text(ws[0].Record), why)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		x.Fatalf("Take until the context ended: %v, want the context's error", err)
+	}
+}
+
+// interrupted accepts events, starts their tasks together, and lets all leases run out.
+func (x *rig) interrupted(keys ...string) (events []string) {
+	x.Helper()
+	for _, id := range keys {
+		events = append(events, x.accept(delivery(id)))
+	}
+	for started := 0; started < len(keys); {
+		started += len(x.takeUpTo(len(keys), 1<<30, minute))
+	}
+	x.advance(minute)
+	return events
+}
+
+// suspect takes as many tasks as there are, which must be an interrupted one.
+func (x *rig) suspect() dedup.Work {
+	x.Helper()
+	ws := x.takeUpTo(10, 1<<30, minute)
+	if len(ws) != 1 || !ws[0].Task().Interrupted() {
+		x.Fatalf("%d tasks run together, the first %s; want an interrupted one", len(ws), text(ws[0].Record))
+	}
+	return ws[0]
+}

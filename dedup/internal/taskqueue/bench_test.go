@@ -31,7 +31,7 @@ func BenchmarkLane(b *testing.B) {
 						q.Remove(uint64(i), 0)
 					}
 					for range order[n/2:] {
-						for _, it := range q.Take(at(2*n), 1, 100, at(3*n)) {
+						for _, it := range q.Take(at(2*n), Want{Tasks: 1, Bytes: 100}, at(3*n)) {
 							q.Remove(it.Seq, it.Task)
 						}
 					}

@@ -16,7 +16,9 @@ type Item[E any] struct {
 	Event E
 	Seq   uint64 // the order of acceptance; identifies the event, and decides within a lane
 	Task  int
-	Lane  string // empty, or the lane with its scope (endpoint and handler)
+	// Handler is who can run the task.
+	Handler string
+	Lane    string // empty, or the lane with its scope (endpoint and handler)
 	// Yields marks every task of a lane in which one that is not due yet lets later ones go first.
 	Yields   bool
 	Due      time.Time
@@ -28,14 +30,11 @@ type Item[E any] struct {
 	Suspect bool
 }
 
-// suspectTime is how long a running suspect holds the other suspects back. A hanging one must
-// not block them.
-const suspectTime = 30 * time.Second
-
 // entry is an open task, packed because a backlog has millions. Times are nanoseconds since 1970.
 type entry[E any] struct {
 	event         E
 	task          int32
+	handler       uint32 // index into Queue.handlers
 	seq           uint64
 	due, accepted int64
 	lane          *lane[E]  // nil outside of lanes
@@ -56,30 +55,41 @@ const (
 	inNone heapName = iota
 	inDue
 	inSuspects
+	inLeases
 )
 
 // Queue orders open tasks. It is not safe for concurrent use.
 type Queue[E any] struct {
 	events  map[uint64]*entry[E] // the first task of each event, by sequence
 	lanes   map[string]*lane[E]
-	due     Heap[*entry[E]] // waiting tasks by Due, running ones by the end of their lease
+	leases  Heap[*entry[E]] // running tasks by the end of their lease
 	open    int
 	running int
 	oldest  Heap[uint64] // sequences of the events, and of some that are gone
 
-	suspects     Heap[*entry[E]] // those that wait
-	suspect      *entry[E]       // the one that runs
-	suspectUntil int64
+	handlers []*handler[E]
+	byName   map[string]uint32 // their indexes
+	unnamed  []*handler[E]     // those that no Want has named
+	last     []string          // the handlers of the last Want, which are
+	wanted   []*handler[E]
+
+	suspect      *entry[E] // the one that runs
+	suspectUntil int64     // when it stops holding the others back
 }
 
 // New returns an empty queue.
 func New[E any]() *Queue[E] {
-	moved := func(e *entry[E], i int) { e.dueIndex = int32(i) } //nolint:gosec // 2^31 entries do not fit the memory
 	return &Queue[E]{
-		events: map[uint64]*entry[E]{}, lanes: map[string]*lane[E]{},
-		due: NewHeap(before[E], moved), suspects: NewHeap(before[E], moved),
-		oldest: NewHeap(func(a, b uint64) bool { return a < b }, nil),
+		events: map[uint64]*entry[E]{}, lanes: map[string]*lane[E]{}, byName: map[string]uint32{},
+		leases: newTimes[E](), oldest: NewHeap(func(a, b uint64) bool { return a < b }, nil),
 	}
+}
+
+// newTimes returns an empty heap of tasks in the order of their times.
+func newTimes[E any]() Heap[*entry[E]] {
+	return NewHeap(before[E], func(e *entry[E], i int) {
+		e.dueIndex = int32(i) //nolint:gosec // 2^31 entries do not fit the memory
+	})
 }
 
 // Len returns the number of open tasks, and how many of them run.
@@ -104,7 +114,8 @@ func (q *Queue[E]) Schedule(it Item[E]) {
 	if e == nil {
 		e = &entry[E]{
 			event: it.Event, task: int32(it.Task), seq: it.Seq, //nolint:gosec // an event has few tasks
-			due: nanos(it.Due), accepted: nanos(it.Accepted),
+			handler: q.handler(it.Handler),
+			due:     nanos(it.Due), accepted: nanos(it.Accepted),
 			bytes: uint32(min(max(it.Bytes, 0), math.MaxUint32)), yields: it.Yields,
 		}
 		q.add(e)
@@ -170,73 +181,6 @@ func (q *Queue[E]) Remove(seq uint64, task int) {
 	q.stop(e)
 }
 
-// Take returns up to n tasks that are due at now, of at most bytes in total but at least one
-// task, and marks them as running until a time after now. A running task whose time has passed
-// is due again.
-func (q *Queue[E]) Take(now time.Time, n int, bytes int64, until time.Time) []Item[E] {
-	var out []Item[E]
-	bytes = max(bytes, 0) // far below it the sum would overflow
-	at := nanos(now)
-	for len(out) < n {
-		e := q.first(at)
-		if e == nil || e.due > at {
-			break
-		}
-		if len(out) > 0 && bytes < int64(e.bytes) {
-			break
-		}
-		bytes -= int64(e.bytes)
-		out = append(out, Item[E]{Event: e.event, Seq: e.seq, Task: int(e.task), Bytes: int64(e.bytes)})
-		if e.suspect {
-			q.suspect, q.suspectUntil = e, nanos(now.Add(suspectTime))
-		}
-		q.start(e, nanos(until))
-	}
-	return out
-}
-
-// first returns the task that is due next, nil when there is none. Suspects are skipped while
-// another one runs.
-func (q *Queue[E]) first(now int64) *entry[E] {
-	var e *entry[E]
-	if q.due.Len() > 0 {
-		e = q.due.First()
-	}
-	if q.suspects.Len() == 0 || q.suspect != nil && now < q.suspectUntil {
-		return e
-	}
-	if s := q.suspects.First(); e == nil || before(s, e) {
-		return s
-	}
-	return e
-}
-
-// Extend moves the end of a running task's lease.
-func (q *Queue[E]) Extend(seq uint64, task int, until time.Time) {
-	if e := q.find(seq, task); e != nil && e.running {
-		q.start(e, nanos(until))
-	}
-}
-
-// NextDue returns when the next task is due, false without any.
-func (q *Queue[E]) NextDue() (time.Time, bool) {
-	next := int64(math.MaxInt64)
-	if q.due.Len() > 0 {
-		next = q.due.First().due
-	}
-	if q.suspects.Len() > 0 {
-		at := q.suspects.First().due
-		if q.suspect != nil {
-			at = max(at, q.suspectUntil)
-		}
-		next = min(next, at)
-	}
-	if q.due.Len()+q.suspects.Len() == 0 {
-		return time.Time{}, false
-	}
-	return time.Unix(0, next), true
-}
-
 // Oldest returns when the oldest event with an open task was accepted, false without any.
 func (q *Queue[E]) Oldest() (time.Time, bool) {
 	for q.oldest.Len() > 0 {
@@ -248,8 +192,7 @@ func (q *Queue[E]) Oldest() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// start marks e as running. It stays in the heap under the end of its lease, so a lost task is
-// due again.
+// start marks e as running until the end of its lease.
 func (q *Queue[E]) start(e *entry[E], until int64) {
 	if !e.running {
 		q.running++
@@ -277,26 +220,34 @@ func (q *Queue[E]) offer(e *entry[E]) {
 	if e.lane != nil && e.lane.head() != e {
 		return
 	}
-	e.in = inDue
-	if e.suspect && !e.running {
+	switch {
+	case e.running:
+		e.in = inLeases
+	case e.suspect:
 		e.in = inSuspects
+	default:
+		e.in = inDue
 	}
-	q.heap(e.in).Push(e)
+	q.heap(e).Push(e)
 }
 
 // withdraw takes e out of its heap.
 func (q *Queue[E]) withdraw(e *entry[E]) {
 	if e.in != inNone {
-		q.heap(e.in).Remove(int(e.dueIndex))
+		q.heap(e).Remove(int(e.dueIndex))
 		e.in = inNone
 	}
 }
 
-func (q *Queue[E]) heap(name heapName) *Heap[*entry[E]] {
-	if name == inSuspects {
-		return &q.suspects
+// heap returns the heap that e is in.
+func (q *Queue[E]) heap(e *entry[E]) *Heap[*entry[E]] {
+	switch e.in {
+	case inLeases:
+		return &q.leases
+	case inSuspects:
+		return &q.handlers[e.handler].suspects
 	}
-	return &q.due
+	return &q.handlers[e.handler].due
 }
 
 // before orders by the time when a task is due, then by acceptance.

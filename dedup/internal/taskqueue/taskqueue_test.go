@@ -36,17 +36,17 @@ func TestTheLongestDueComesFirstAndTiesInAcceptedOrder(t *testing.T) {
 	} {
 		q.Schedule(it)
 	}
-	if got := events(q.Take(at(5), 9, 1000, at(60))); got != "cdb" {
+	if got := events(q.Take(at(5), Want{Tasks: 9, Bytes: 1000}, at(60))); got != "cdb" {
 		t.Errorf("due %q, want cdb", got)
 	}
-	if next, ok := q.NextDue(); !ok || !next.Equal(at(9)) {
+	if next, ok := q.NextDue(at(5), Want{}); !ok || !next.Equal(at(9)) {
 		t.Errorf("next due %v, %t", next, ok)
 	}
 	if open, running := q.Len(); open != 4 || running != 3 {
 		t.Errorf("open %d, running %d", open, running)
 	}
-	if got := events(q.Take(at(60), 9, 1000, at(90))); got != "abcd" {
-		t.Errorf("due with lost leases %q, want abcd", got)
+	if got := events(q.Take(at(59), Want{Tasks: 9, Bytes: 1000}, at(90))); got != "a" {
+		t.Errorf("due %q, want a", got)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestTheBytesBoundAllButTheFirst(t *testing.T) {
 		bytes int64
 		want  string
 	}{{9, 1, "0"}, {9, 25, "12"}, {1, 1000, "3"}, {0, 1000, ""}, {9, 1000, "4"}, {9, 1000, ""}} {
-		if got := events(q.Take(at(0), row.n, row.bytes, at(60))); got != row.want {
+		if got := events(q.Take(at(0), Want{Tasks: row.n, Bytes: row.bytes}, at(60))); got != row.want {
 			t.Errorf("%d tasks of %d bytes: %q, want %q", row.n, row.bytes, got, row.want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestWithoutBytesOneTaskIsTaken(t *testing.T) {
 		for i := range uint64(3) {
 			q.Schedule(item(fmt.Sprint(i), i, "", 0))
 		}
-		if got := events(q.Take(at(0), 9, bytes, at(60))); got != "0" {
+		if got := events(q.Take(at(0), Want{Tasks: 9, Bytes: bytes}, at(60))); got != "0" {
 			t.Errorf("%d bytes: %q", bytes, got)
 		}
 	}
@@ -84,18 +84,18 @@ func TestARunningTaskIsTheFirstOfItsLane(t *testing.T) {
 	t.Parallel()
 	q := New[string]()
 	q.Schedule(item("c", 3, "l", 0))
-	if got := events(q.Take(at(0), 9, 1000, at(60))); got != "c" {
+	if got := events(q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(60))); got != "c" {
 		t.Fatalf("%q runs, want c", got)
 	}
 	q.Schedule(item("a", 1, "l", 0)) // reopened, as is b
 	q.Schedule(item("b", 2, "l", 0))
-	if got := q.Take(at(0), 9, 1000, at(90)); len(got) != 0 {
+	if got := q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(90)); len(got) != 0 {
 		t.Errorf("%q runs beside c", events(got))
 	}
 	q.Schedule(item("z", 0, "l", 0)) // reopened
 	q.Remove(3, 0)
 	for seq, want := range []string{"z", "a", "b", ""} {
-		if got := events(q.Take(at(0), 9, 1000, at(90))); got != want {
+		if got := events(q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(90))); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		q.Remove(uint64(seq), 0)
@@ -109,12 +109,12 @@ func TestCallsAboutUnknownOrWaitingTasksDoNothing(t *testing.T) {
 	q.Extend(7, 0, at(9))
 	q.Schedule(item("a", 1, "l", 3))
 	q.Extend(1, 0, at(9))
-	if next, ok := q.NextDue(); !ok || !next.Equal(at(3)) {
+	if next, ok := q.NextDue(at(0), Want{}); !ok || !next.Equal(at(3)) {
 		t.Errorf("next due %v, %t, want the task that waits", next, ok)
 	}
 	q.Remove(1, 1)
 	q.Remove(1, 0)
-	if next, ok := q.NextDue(); ok {
+	if next, ok := q.NextDue(at(0), Want{}); ok {
 		t.Errorf("next due %v of an empty queue", next)
 	}
 	if open, running := q.Len(); open != 0 || running != 0 || len(q.lanes) != 0 {
@@ -126,15 +126,42 @@ func TestCallsAboutUnknownOrWaitingTasksDoNothing(t *testing.T) {
 type naive struct {
 	now   time.Time
 	tasks []*task
+	named []string // the handlers that a Want has named
+
+	suspect *task // the one that runs
+	until   time.Time
 }
 
 type task struct {
 	Item[string]
-	running bool
+	running bool // also after the end of its lease
+}
+
+// lapsed reports whether the lease of a task has ended.
+func (n *naive) lapsed(t *task) bool { return t.running && !t.Due.After(n.now) }
+
+// lapse makes suspects of the tasks whose leases have ended.
+func (n *naive) lapse() {
+	for _, t := range n.tasks {
+		if n.lapsed(t) {
+			t.Suspect = true
+			n.ends(t)
+		}
+	}
+}
+
+// ends notes that a task does not run, as far as suspects are concerned.
+func (n *naive) ends(t *task) {
+	if n.suspect == t {
+		n.suspect = nil
+	}
 }
 
 // may reports whether the task may be taken once it is due.
 func (n *naive) may(t *task) bool {
+	if t.running && !n.lapsed(t) {
+		return false
+	}
 	for _, o := range n.tasks {
 		if o != t && t.Lane != "" && o.Lane == t.Lane && (o.running || !t.running && o.Seq < t.Seq) {
 			return t.running
@@ -143,15 +170,62 @@ func (n *naive) may(t *task) bool {
 	return true
 }
 
-// next returns the task that is due next, or nil.
-func (n *naive) next() *task {
+// from returns when a caller may take the task.
+func (n *naive) from(t *task, w Want) time.Time {
+	from := t.Due
+	if w.Handlers != nil && !slices.Contains(w.Handlers, t.Handler) {
+		if from = later(from, w.Orphans); slices.Contains(n.named, t.Handler) {
+			return time.Time{}
+		}
+	}
+	if t.Suspect && n.suspect != nil {
+		from = later(from, earlier(n.until, n.suspect.Due))
+	}
+	return from
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// next returns the task that a caller may take now, or nil.
+func (n *naive) next(w Want) *task {
 	var best *task
 	for _, t := range n.tasks {
-		if n.may(t) && (best == nil || cmp.Or(t.Due.Compare(best.Due), cmp.Compare(t.Seq, best.Seq)) < 0) {
+		if from := n.from(t, w); !n.may(t) || from.IsZero() || from.After(n.now) {
+			continue
+		}
+		if best == nil || cmp.Or(t.Due.Compare(best.Due), cmp.Compare(t.Seq, best.Seq)) < 0 {
 			best = t
 		}
 	}
 	return best
+}
+
+// nextDue returns when a caller has something to do, or zero. The end of any lease counts.
+func (n *naive) nextDue(w Want) (first time.Time) {
+	for _, t := range n.tasks {
+		from := n.from(t, w)
+		if t.running && !n.lapsed(t) {
+			from = t.Due
+		} else if !n.may(t) {
+			continue
+		}
+		if !from.IsZero() && (first.IsZero() || from.Before(first)) {
+			first = from
+		}
+	}
+	return first
 }
 
 func (n *naive) find(seq uint64) *task {
@@ -174,18 +248,27 @@ func (p *pair) put(t *rapid.T) {
 	it := item(fmt.Sprint("e", seq), seq, rapid.SampledFrom([]string{"", "l", "l", "m"}).Draw(t, "lane"), 0)
 	it.Due = p.naive.now.Add(time.Duration(rapid.IntRange(-3, 20).Draw(t, "due")) * time.Second)
 	it.Bytes = int64(rapid.IntRange(0, 20).Draw(t, "bytes"))
+	it.Suspect = rapid.IntRange(0, 3).Draw(t, "suspect") == 0
+	it.Handler = "h" + it.Lane // a lane has one handler
+	if it.Lane == "" {
+		it.Handler = rapid.SampledFrom([]string{"h", "i", "j"}).Draw(t, "handler")
+	}
 	old := p.naive.find(it.Seq)
 	if old == nil {
 		p.naive.tasks = append(p.naive.tasks, &task{Item: it})
 	} else {
-		it.Lane, it.Bytes = old.Lane, old.Bytes // a task never changes them
-		old.Due, old.running = it.Due, false
+		it.Lane, it.Handler, it.Bytes = old.Lane, old.Handler, old.Bytes // a task never changes them
+		old.Due, old.Suspect, old.running = it.Due, it.Suspect, false
+		p.naive.ends(old)
 	}
 	p.queue.Schedule(it)
 }
 
 func (p *pair) drop(t *rapid.T) {
 	seq := rapid.Uint64Range(1, 30).Draw(t, "seq")
+	if known := p.naive.find(seq); known != nil {
+		p.naive.ends(known)
+	}
 	p.naive.tasks = slices.DeleteFunc(p.naive.tasks, func(t *task) bool { return t.Seq == seq })
 	p.queue.Remove(seq, 0)
 }
@@ -196,25 +279,54 @@ func (p *pair) extend(t *rapid.T) {
 	if known := p.naive.find(seq); known != nil && known.running {
 		known.Due = until
 	}
+	if rapid.Bool().Draw(t, "spare") {
+		if known := p.naive.find(seq); known != nil {
+			p.naive.ends(known)
+		}
+		p.queue.Spare(seq, 0, until)
+		return
+	}
 	p.queue.Extend(seq, 0, until)
 }
 
+var wants = [][]string{nil, {}, {"h"}, {"h", "hl", "hm"}, {"i", "hl"}, {"j"}}
+
+func (p *pair) want(t *rapid.T) Want {
+	w := Want{Handlers: rapid.SampledFrom(wants).Draw(t, "handlers"), Orphans: at(40)}
+	w.Tasks, w.Bytes = rapid.IntRange(1, 4).Draw(t, "n"), int64(rapid.IntRange(0, 60).Draw(t, "bytes"))
+	p.naive.named = append(p.naive.named, w.Handlers...)
+	return w
+}
+
 func (p *pair) take(t *rapid.T) {
-	n, bytes := rapid.IntRange(1, 4).Draw(t, "n"), int64(rapid.IntRange(0, 60).Draw(t, "bytes"))
-	until := p.naive.now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "lease")) * time.Second)
+	w := p.want(t)
+	until := p.naive.now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "lease")) * time.Second)
 	var want []Item[string]
-	for left := bytes; len(want) < n; {
-		next := p.naive.next()
-		if next == nil || next.Due.After(p.naive.now) || len(want) > 0 && left < next.Bytes {
+	p.naive.lapse()
+	for left := w.Bytes; len(want) < w.Tasks; {
+		next := p.naive.next(w)
+		if next == nil || len(want) > 0 && left < next.Bytes {
 			break
 		}
 		left -= next.Bytes
 		want = append(want, Item[string]{Event: next.Event, Seq: next.Seq, Bytes: next.Bytes})
 		next.running, next.Due = true, until
+		if next.Suspect {
+			p.naive.suspect, p.naive.until = next, p.naive.now.Add(SuspectTime)
+		}
 	}
-	got := p.queue.Take(p.naive.now, n, bytes, until)
+	got := p.queue.Take(p.naive.now, w, until)
 	if !slices.Equal(got, want) {
 		t.Fatalf("took %v, want %v", got, want)
+	}
+}
+
+func (p *pair) nextDue(t *rapid.T) {
+	w := p.want(t)
+	p.naive.lapse()
+	next := p.naive.nextDue(w)
+	if due, ok := p.queue.NextDue(p.naive.now, w); ok != !next.IsZero() || ok && !due.Equal(next) {
+		t.Fatalf("next due %v, %t; want %v", due, ok, next)
 	}
 }
 
@@ -244,10 +356,6 @@ func (p *pair) check(t *rapid.T) {
 	if accepted, ok := p.queue.Oldest(); ok != (len(p.naive.tasks) > 0) || ok && !accepted.Equal(oldest) {
 		t.Fatalf("oldest %v, %t; want %v", accepted, ok, oldest)
 	}
-	next := p.naive.next()
-	if due, ok := p.queue.NextDue(); ok != (next != nil) || ok && !due.Equal(next.Due) {
-		t.Fatalf("next due %v, %t; want %v", due, ok, next)
-	}
 }
 
 func TestTheTasksOfOneEventAreSeparate(t *testing.T) {
@@ -259,7 +367,7 @@ func TestTheTasksOfOneEventAreSeparate(t *testing.T) {
 		q.Schedule(it)
 	}
 	q.Remove(1, 0)
-	got := q.Take(at(0), 9, 1000, at(60))
+	got := q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(60))
 	if open, running := q.Len(); len(got) != 1 || got[0].Task != 1 || open != 2 || running != 1 {
 		t.Errorf("%v of %d open and %d running tasks", got, open, running)
 	}
@@ -292,7 +400,7 @@ func TestTheQueueAgreesWithASearchedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := pair{queue: New[string](), naive: naive{now: start}}
 		t.Repeat(map[string]func(*rapid.T){
-			"put": p.put, "put again": p.put, "drop": p.drop, "extend": p.extend, "take": p.take,
+			"put": p.put, "put again": p.put, "drop": p.drop, "extend": p.extend, "take": p.take, "next due": p.nextDue,
 			"wait": func(t *rapid.T) {
 				p.naive.now = p.naive.now.Add(time.Duration(rapid.IntRange(1, 15).Draw(t, "seconds")) * time.Second)
 			},
@@ -312,7 +420,7 @@ func TestALaneRunsInAcceptedOrder(t *testing.T) {
 		now, done := 0, 0
 		for done < n {
 			now += rapid.IntRange(1, 40).Draw(t, "seconds")
-			for _, it := range q.Take(at(now), 3, 1000, at(now+10)) {
+			for _, it := range q.Take(at(now), Want{Tasks: 3, Bytes: 1000}, at(now+10)) {
 				if want := fmt.Sprint("e", done); it.Event != want {
 					t.Fatalf("%s runs, want %s", it.Event, want)
 				}

@@ -372,4 +372,4 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 }
 
 // zeroAllowed are the numbers that may be 0. For others, 0 would mean the default.
-var zeroAllowed = []string{"backlog_bytes", "backlog_events", "in_flight_wait", "concurrency"}
+var zeroAllowed = []string{"backlog_bytes", "backlog_events", "in_flight_wait", "orphan_after", "concurrency"}

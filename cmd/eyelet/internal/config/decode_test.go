@@ -71,6 +71,7 @@ func TestZeroIsRefusedWhereItWouldMeanTheDefault(t *testing.T) {
 			"e.yaml:6: handlers[0].timeout is 0",
 		},
 		"zero allowed":   {validShop + "limits: {backlog_events: 0, backlog_bytes: 0, in_flight_wait: 0s}\n", ""},
+		"zero orphans":   {validShop + "limits: {orphan_after: 0s}\n", ""},
 		"no concurrency": {producer("concurrency: 0"), ""},
 		"too long": {
 			producer("window: 2200000h"),

@@ -82,6 +82,9 @@ func (s *Settings) applyLimits(c *receiver.Config) {
 	if l.InFlightWait == 0 && l.Node.scalar("in_flight_wait") != "" {
 		c.InFlightWait = -1 // 0 in the file: do not wait
 	}
+	if c.OrphanAfter = l.OrphanAfter; l.OrphanAfter == 0 && l.Node.scalar("orphan_after") != "" {
+		c.OrphanAfter = -1 // as above
+	}
 	c.StoreTimeout, c.OmitErrors = l.StoreTimeout, s.Log.OmitErrors
 	c.BodyTimeout, c.MaxBody, c.BodyBudget = l.BodyTimeout, int64(l.MaxBody), int64(l.BodyBudget)
 	c.HandlerTimeout = cmp.Or(l.HandlerTimeout, receiver.DefaultHandlerTimeout)

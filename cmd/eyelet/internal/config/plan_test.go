@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -296,6 +297,22 @@ func TestInFlightWaitOfZeroDoesNotWait(t *testing.T) {
 	if c.applyLimits(&rc); rc.InFlightWait >= 0 {
 		t.Errorf("in_flight_wait: 0s waits: %v, which is the default %v "+
 			"where it is 0", rc.InFlightWait, receiver.DefaultInFlightWait)
+	}
+}
+
+func TestOrphanAfterOfZeroDoesNotWait(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"limits: {orphan_after: 0s}\n": -1, "limits: {orphan_after: 2h}\n": 2 * time.Hour, "limits: {attempts: 3}\n": 0,
+	} {
+		c, err := parse(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rc receiver.Config
+		if c.applyLimits(&rc); rc.OrphanAfter != want {
+			t.Errorf("%q waits %v, want %v", text, rc.OrphanAfter, want)
+		}
 	}
 }
 

@@ -83,6 +83,7 @@ type Limits struct {
 	AnswerTimeout         time.Duration `conf:"answer_timeout"`
 	InFlightWait          time.Duration `conf:"in_flight_wait"`
 	Lease                 time.Duration `conf:"lease"`
+	OrphanAfter           time.Duration `conf:"orphan_after"`
 	RetryAfter            time.Duration `conf:"retry_after"`
 	Drain                 time.Duration `conf:"drain"`
 	BacklogBytes          size          `conf:"backlog_bytes"`  // of events that wait for handlers

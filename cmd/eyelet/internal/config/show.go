@@ -96,6 +96,7 @@ func defaultRows(s *Settings) [][2]string {
 		{"limits.handler_timeout", span(receiver.DefaultHandlerTimeout)},
 		{"limits.answer_timeout", span(receiver.DefaultAnswerTimeout)},
 		{"limits.in_flight_wait", span(receiver.DefaultInFlightWait)}, {"limits.lease", span(receiver.DefaultLease)},
+		{"limits.orphan_after", span(receiver.DefaultOrphanAfterAlone)},
 		{"limits.retry_after", span(receiver.DefaultRetryAfter)}, {"limits.drain", span(s.Limits.Drain)},
 		{"limits.remember_signatures.for", span(dedup.DefaultRememberFor)},
 		{"limits.remember_signatures.max", count(dedup.DefaultRememberMax)},

@@ -1,0 +1,165 @@
+package taskqueue
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Want says which tasks Take may return.
+type Want struct {
+	// Tasks is how many at most. Bytes bounds the sizes of all but the first.
+	Tasks int
+	Bytes int64
+	// Handlers are those of the caller, which must not change them. Nil is all handlers.
+	Handlers []string
+	// Orphans is when tasks of handlers that no Want has named are taken, too.
+	Orphans time.Time
+}
+
+// SuspectTime is how long a running suspect holds the other suspects back. A hanging one must
+// not block them.
+const SuspectTime = 30 * time.Second
+
+// handler has the waiting tasks of one handler, except those that wait for others of their lane.
+type handler[E any] struct {
+	due      Heap[*entry[E]] // by Due
+	suspects Heap[*entry[E]] // by Due, and those whose lease ran out by its end
+}
+
+// handler returns the index of the handler with a name.
+func (q *Queue[E]) handler(name string) uint32 {
+	i, known := q.byName[name]
+	if !known {
+		i = uint32(len(q.handlers)) //nolint:gosec // a store has few handlers
+		h := &handler[E]{due: newTimes[E](), suspects: newTimes[E]()}
+		q.handlers, q.unnamed, q.byName[name] = append(q.handlers, h), append(q.unnamed, h), i
+	}
+	return i
+}
+
+// of returns the handlers that a Want names. Usually it is the slice of the Want before.
+func (q *Queue[E]) of(w *Want) []*handler[E] {
+	switch names := w.Handlers; {
+	case names == nil:
+		return q.handlers
+	case len(names) == 0:
+		return nil
+	case len(names) == len(q.last) && &names[0] == &q.last[0]:
+		return q.wanted
+	}
+	q.last, q.wanted = w.Handlers, make([]*handler[E], len(w.Handlers))
+	named := map[*handler[E]]bool{}
+	for i, name := range w.Handlers {
+		q.wanted[i] = q.handlers[q.handler(name)]
+		named[q.wanted[i]] = true
+	}
+	q.unnamed = slices.DeleteFunc(q.unnamed, func(h *handler[E]) bool { return named[h] })
+	return q.wanted
+}
+
+// Take returns tasks that are due at now, at least one if there is any, and marks them as running
+// until a time after now. A running task whose time has passed is due again.
+func (q *Queue[E]) Take(now time.Time, w Want, until time.Time) []Item[E] {
+	var out []Item[E]
+	bytes := max(w.Bytes, 0) // far below it the sum would overflow
+	at := nanos(now)
+	q.lapse(at)
+	of, orphans := q.of(&w), q.orphans(at, &w)
+	for len(out) < w.Tasks {
+		e := q.first(at, of, orphans)
+		if e == nil || len(out) > 0 && bytes < int64(e.bytes) {
+			break
+		}
+		bytes -= int64(e.bytes)
+		out = append(out, Item[E]{Event: e.event, Seq: e.seq, Task: int(e.task), Bytes: int64(e.bytes)})
+		if e.suspect {
+			q.suspect, q.suspectUntil = e, nanos(now.Add(SuspectTime))
+		}
+		q.start(e, nanos(until))
+	}
+	return out
+}
+
+// lapse makes running tasks whose lease has ended suspects that wait. They keep their lanes.
+func (q *Queue[E]) lapse(at int64) {
+	for q.leases.Len() > 0 && q.leases.First().due <= at {
+		e := q.leases.First()
+		q.withdraw(e)
+		e.suspect, e.in = true, inSuspects
+		q.heap(e).Push(e)
+		if q.suspect == e {
+			q.suspect = nil
+		}
+	}
+}
+
+// orphans returns the handlers that no Want has named, once their tasks may be taken.
+func (q *Queue[E]) orphans(at int64, w *Want) []*handler[E] {
+	if w.Handlers == nil || at < nanos(w.Orphans) {
+		return nil
+	}
+	return q.unnamed
+}
+
+// first returns the task of the handlers that is due for the longest time, nil when there is none.
+// Suspects are skipped while another one runs.
+func (q *Queue[E]) first(at int64, lists ...[]*handler[E]) (first *entry[E]) {
+	free := q.suspect == nil || at >= q.suspectUntil
+	offer := func(h *Heap[*entry[E]]) {
+		if h.Len() > 0 && h.First().due <= at && (first == nil || before(h.First(), first)) {
+			first = h.First()
+		}
+	}
+	for _, handlers := range lists {
+		for _, h := range handlers {
+			if offer(&h.due); free {
+				offer(&h.suspects)
+			}
+		}
+	}
+	return first
+}
+
+// Spare gives a task that Take has just returned more time, because its lease still counts.
+func (q *Queue[E]) Spare(seq uint64, task int, until time.Time) {
+	if e := q.find(seq, task); e != nil && e == q.suspect {
+		q.suspect = nil
+	}
+	q.Extend(seq, task, until)
+}
+
+// Extend moves the end of a running task's lease.
+func (q *Queue[E]) Extend(seq uint64, task int, until time.Time) {
+	if e := q.find(seq, task); e != nil && e.running {
+		q.start(e, nanos(until))
+	}
+}
+
+// NextDue returns when Take has something to do next, false if there is nothing. It is not after
+// now if a task can be taken now.
+func (q *Queue[E]) NextDue(now time.Time, w Want) (time.Time, bool) {
+	at, next := nanos(now), int64(math.MaxInt64)
+	q.lapse(at)
+	note := func(h *Heap[*entry[E]], least int64) {
+		if h.Len() > 0 {
+			next = min(next, max(h.First().due, least))
+		}
+	}
+	free := int64(math.MinInt64)
+	if q.suspect != nil {
+		free = q.suspectUntil
+	}
+	list := func(handlers []*handler[E], least int64) {
+		for _, h := range handlers {
+			note(&h.due, least)
+			note(&h.suspects, max(least, free))
+		}
+	}
+	list(q.of(&w), math.MinInt64)
+	if w.Handlers != nil {
+		list(q.unnamed, nanos(w.Orphans))
+	}
+	note(&q.leases, math.MinInt64)
+	return time.Unix(0, next), next < math.MaxInt64
+}
