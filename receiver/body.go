@@ -24,6 +24,7 @@ type body struct {
 	timeout  time.Duration
 
 	buf  []byte
+	part []byte // what came of a body that was not read whole
 	err  error
 	done bool
 }
@@ -42,10 +43,18 @@ func (b *body) read() ([]byte, error) {
 	return b.buf, b.err
 }
 
+// size is the length of the body in bytes: as read, else as declared; -1 if it is unknown.
+func (b *body) size() int64 {
+	if b.done && b.err == nil {
+		return int64(len(b.buf))
+	}
+	return b.declared
+}
+
 func (b *body) load() error {
 	b.done = true
 	if b.buf, b.err = b.readAll(); b.err != nil {
-		b.buf = nil
+		b.part, b.buf = b.buf, nil
 	}
 	return b.err
 }

@@ -120,4 +120,9 @@ type Config struct {
 	Clock func() time.Time
 	// Observe, if set, is called for every delivery and every attempt. It must not block.
 	Observe func(context.Context, Observation)
+	// Refused, if set, gets each request that is answered with a status of 400 or more, also those
+	// to unknown paths. It is called on the request's goroutine once the response is written and
+	// flushed, so a slow function occupies a connection, but delays no response. A panic in it is
+	// recovered, and the first one is logged. Defaults to none, which costs nothing.
+	Refused func(context.Context, Refused)
 }

@@ -38,7 +38,7 @@ func TestADeliveryToAnUnknownPathIsLoggedWithTheNearestEndpoint(t *testing.T) {
 	} {
 		send(http.MethodPost, target)
 		path, _, _ := strings.Cut(target[:min(len(target), maxLoggedPath)], "?")
-		line := "code=not_found method=POST path=" + path + " nearest=" + want
+		line := "code=not_found peer=192.0.2.1 method=POST path=" + path + " size=0 nearest=" + want
 		if !strings.Contains(log.String(), line) {
 			t.Errorf("no line %q in\n%s", line, log)
 		}

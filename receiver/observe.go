@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -70,7 +71,8 @@ type Observation struct {
 func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply, took time.Duration) {
 	name := d.ep.p.Name
 	if level := levelOf(resp); rx.log.Enabled(ctx, level) {
-		attrs := []slog.Attr{slog.Int("status", resp.Status), slog.Duration("took", took)}
+		attrs := append(requestAttrs(d.r, d.peer, d.target.path), slog.Int64("size", d.body.size()),
+			slog.Int("status", resp.Status), slog.Duration("took", took))
 		if resp.event != "" {
 			attrs = append(attrs, slog.String("event", resp.event))
 		}
@@ -116,6 +118,7 @@ func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request, at tar
 	resp.send(w)
 	rx.logNotFound(r, at)
 	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: KindDelivery, Status: resp.Status, Code: resp.code})
+	rx.reportRefused(r.Context(), w, r, resp)
 }
 
 // misplaced is the reason for a 404 whose path has a prefix before one of our paths, or nil.
@@ -143,8 +146,114 @@ func (rx *Receiver) logNotFound(r *http.Request, at target) {
 		return
 	}
 	path := at.path[:min(len(at.path), maxLoggedPath)]
-	rx.sampled.write(r.Context(), slog.LevelInfo, sampledKind{text: "delivery to an unknown path", code: codeNotFound},
-		slog.String("method", r.Method), slog.String("path", path), slog.Any("nearest", nearestEndpoint{rx, path}))
+	attrs := append(requestAttrs(r, clientAddr(r, rx.cfg.TrustedProxies), path),
+		slog.Int64("size", r.ContentLength), slog.Any("nearest", nearestEndpoint{rx, path}))
+	kind := sampledKind{text: "delivery to an unknown path", code: codeNotFound}
+	rx.sampled.write(r.Context(), slog.LevelInfo, kind, attrs...)
+}
+
+// maxLoggedMethod bounds the logged method of a request, in bytes.
+const maxLoggedMethod = 32
+
+// requestAttrs describes a request in the log: its client, its method, and its path. A query may
+// hold a credential.
+func requestAttrs(r *http.Request, peer netip.Addr, path string) []slog.Attr {
+	return []slog.Attr{
+		slog.String("peer", peer.String()), slog.String("method", r.Method[:min(len(r.Method), maxLoggedMethod)]),
+		slog.String("path", path[:min(len(path), maxLoggedPath)]),
+	}
+}
+
+// BodyRead is how much of a body was read.
+type BodyRead string
+
+// How much of the body of a [Refused] was read.
+const (
+	BodyWhole   BodyRead = "whole"
+	BodyPartial BodyRead = "partial" // it was too large, late, or cut off
+	BodyUnread  BodyRead = "unread"  // the request was refused before
+)
+
+// Refused is a request that was answered with a status of 400 or more. It holds what a client
+// sent, credentials included: do not store or show it without removing them. Its slices and maps
+// must not be changed.
+type Refused struct {
+	Time     time.Time
+	Endpoint string // empty if no endpoint has the path
+	// Request is the request without its body. Its URL is the one that the producer called, as
+	// the receiver located it; where it was not located, only the URL's path and query are known.
+	// RequestURI is the target as received.
+	Request *http.Request
+	// Body is what was read of the body, according to BodyRead, and Declared its declared length
+	// in bytes; -1 if there was none.
+	Body     []byte
+	BodyRead BodyRead
+	Declared int64
+	// Peer is the client, behind a trusted proxy too. The zero address is unknown.
+	Peer netip.Addr
+	// Code is the precise reason, which the response may not reveal, and Err its cause, reduced
+	// to its type if a handler returned it. Err may be nil.
+	Code verify.Code
+	Err  error
+	// Response is what the sender was told.
+	Response dedup.Response
+}
+
+// reportRefused passes a refused delivery to Config.Refused.
+func (d *delivery) reportRefused(ctx context.Context, w http.ResponseWriter, resp *reply) {
+	if d.rx.cfg.Refused == nil || resp.Status < http.StatusBadRequest {
+		return
+	}
+	request := d.Request
+	if request == nil { // refused before its URL was located
+		request = d.r
+	}
+	out := Refused{Endpoint: d.ep.p.Name, Request: request, Body: d.body.buf, BodyRead: BodyUnread, Peer: d.peer}
+	if d.body.err != nil && len(d.body.part) > 0 {
+		out.Body, out.BodyRead = d.body.part, BodyPartial
+	} else if d.body.done && d.body.err == nil || d.body.declared == 0 {
+		out.BodyRead = BodyWhole
+	}
+	d.rx.callRefused(ctx, w, resp, out)
+}
+
+// reportRefused passes a request that no endpoint received to Config.Refused.
+func (rx *Receiver) reportRefused(ctx context.Context, w http.ResponseWriter, r *http.Request, resp *reply) {
+	if rx.cfg.Refused == nil || resp.Status < http.StatusBadRequest {
+		return
+	}
+	out := Refused{Request: r, BodyRead: BodyUnread, Peer: clientAddr(r, rx.cfg.TrustedProxies)}
+	if r.ContentLength == 0 {
+		out.BodyRead = BodyWhole
+	}
+	rx.callRefused(ctx, w, resp, out)
+}
+
+// callRefused calls Config.Refused and recovers its panics. It flushes the response first: small
+// ones are otherwise sent when the request's goroutine ends.
+func (rx *Receiver) callRefused(ctx context.Context, w http.ResponseWriter, resp *reply, out Refused) {
+	defer func() {
+		if v := recover(); v != nil {
+			rx.refusedPanic.Do(func() {
+				rx.log.Error("Config.Refused panicked", "type", fmt.Sprintf("%T", v), "stack", newPanic(v).stack)
+			})
+		}
+	}()
+	flush(w)
+	if out.Request.Body != http.NoBody {
+		bodyless := *out.Request
+		bodyless.Body = http.NoBody
+		out.Request = &bodyless
+	}
+	out.Time, out.Declared = time.Now(), out.Request.ContentLength
+	out.Code, out.Err, out.Response = resp.code, observedError(resp.err), resp.Response
+	rx.cfg.Refused(ctx, out)
+}
+
+// flush sends what was written. Some wrappers panic because the writer below them cannot.
+func flush(w http.ResponseWriter) {
+	defer func() { _ = recover() }()
+	_ = http.NewResponseController(w).Flush()
 }
 
 // nearestEndpoint is the path of the endpoint that a path probably means. It is searched only if

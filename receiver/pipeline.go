@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"slices"
@@ -31,6 +32,7 @@ type delivery struct {
 	// permit is what it uses until it is verified, share what it uses of its producer's quota
 	// afterwards. An Answer handler that outlasts the delivery takes over its slot.
 	permit admission.Permit
+	peer   netip.Addr // the client
 	share  admission.Share
 	conn   connRequest
 	busy   error // of a slot after reading the body
@@ -59,9 +61,9 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started, rx, ctx := time.Now(), ep.rx, r.Context()
 	r = verify.Normalize(r)
 	d := &delivery{
-		rx: rx, ep: ep, r: r, conn: trackRequest(ctx),
-		permit: rx.limiter.Admit(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started),
+		rx: rx, ep: ep, r: r, conn: trackRequest(ctx), peer: clientAddr(r, rx.cfg.TrustedProxies),
 	}
+	d.permit = rx.limiter.Admit(ep.p.Name, d.peer, started)
 	defer d.permit.Release()
 	defer d.conn.end()
 	d.body = body{
@@ -81,6 +83,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.endRefusals(w, resp)
 	resp.send(w)
 	rx.reportDelivery(ctx, d, resp, time.Since(started))
+	d.reportRefused(ctx, w, resp)
 }
 
 // receiveSafely turns errors and our own panics into problems.
@@ -187,7 +190,7 @@ func (d *delivery) admit() error {
 	if d.loops() {
 		return fail(codeLoopDetected, nil)
 	}
-	if len(p.AllowedIPs) > 0 && !within(clientAddr(r, d.rx.cfg.TrustedProxies), p.AllowedIPs) {
+	if len(p.AllowedIPs) > 0 && !within(d.peer, p.AllowedIPs) {
 		return fail(codeAddressRefused, nil)
 	}
 	if !slices.Contains(p.Methods, r.Method) {

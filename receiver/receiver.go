@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -55,6 +56,8 @@ type Receiver struct {
 	storing   *deadline.Timeouts // of StoreTimeout
 	ending    context.Context
 	end       context.CancelFunc
+
+	refusedPanic sync.Once // logs the first panic of Config.Refused
 }
 
 // Open checks the configuration, reporting every error at once, resumes what a crash
@@ -103,10 +106,12 @@ func Open(c Config) (*Receiver, error) {
 // starting, and reads no body. It needs neither the store nor the producers of the configuration.
 func Starting(c Config) http.Handler {
 	c = withDefaults(c)
-	rx := &Receiver{cfg: c, policyURL: c.PolicyURL}
+	rx := &Receiver{cfg: c, policyURL: c.PolicyURL, log: c.Logger}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rx.endRequest(w, r, false)
-		rx.problemReply(&producer.Producer{}, fail(codeStarting, nil)).send(w)
+		resp := rx.problemReply(&producer.Producer{}, fail(codeStarting, nil))
+		resp.send(w)
+		rx.reportRefused(r.Context(), w, r, resp)
 	})
 }
 

@@ -1,0 +1,207 @@
+package receiver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// refusals collects what Config.Refused gets.
+type refusals struct {
+	mu  sync.Mutex
+	all []Refused
+}
+
+func (k *refusals) add(_ context.Context, f Refused) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all = append(k.all, f)
+}
+
+// openQuiet opens a receiver in memory with a log, and closes it when the test ends.
+func openQuiet(t *testing.T, refused func(context.Context, Refused), log io.Writer) *Receiver {
+	t.Helper()
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	p := apiProducer()
+	p.MaxBody = 5000
+	rx, err := Open(Config{
+		Store: store, Producers: []producer.Producer{p}, URL: "https://hooks.example", Refused: refused,
+		Logger: slog.New(slog.NewTextHandler(log, nil)), RetryAfter: time.Nanosecond, // always "1": no jitter
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(rx.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return rx
+}
+
+func TestARefusedRequestIsReportedAfterItsAnswer(t *testing.T) {
+	t.Parallel()
+	kept := &refusals{}
+	w := httptest.NewRecorder()
+	rx := openQuiet(t, func(ctx context.Context, f Refused) {
+		if !w.Flushed || w.Code != f.Response.Status || w.Body.String() != string(f.Response.Body) {
+			t.Errorf("status %d was not answered yet: %d, %q", f.Response.Status, w.Code, w.Body)
+		}
+		kept.add(ctx, f)
+	}, io.Discard)
+	for _, tt := range []struct {
+		name, target string
+		body         io.Reader
+		length       int64
+		sig          string
+		want         Refused
+		url          string
+	}{
+		{name: "a bad signature", target: "/webhooks/shop?k=v", sig: "signature_mismatch",
+			body: strings.NewReader("{}"), length: 2, url: "https://hooks.example/webhooks/shop?k=v",
+			want: Refused{Endpoint: "shop", Code: verify.SignatureMismatch, BodyRead: BodyUnread, Declared: 2}},
+		{name: "no identifier", target: "/webhooks/shop", sig: "good", body: strings.NewReader("{}"), length: -1,
+			url: "https://hooks.example/webhooks/shop",
+			want: Refused{Endpoint: "shop", Code: codeKeyMissing, BodyRead: BodyWhole, Declared: -1,
+				Body: []byte("{}")}},
+		{name: "a body that is cut off", target: "/webhooks/shop", sig: "good", length: 9,
+			body: io.MultiReader(strings.NewReader("{}"), iotest.ErrReader(io.ErrUnexpectedEOF)),
+			url:  "https://hooks.example/webhooks/shop",
+			want: Refused{Endpoint: "shop", Code: codeBodyCut, BodyRead: BodyPartial, Declared: 9, Body: []byte("{}")}},
+		{name: "an unknown path", target: "/webhooks/shp?k=v", body: strings.NewReader("{}"), length: 2,
+			url: "/webhooks/shp?k=v", want: Refused{Code: codeNotFound, BodyRead: BodyUnread, Declared: 2}},
+	} {
+		r := httptest.NewRequest(http.MethodPost, tt.target, tt.body)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Sig", tt.sig)
+		r.Header.Set("Signed-At", strconv.FormatInt(time.Now().Unix(), 10))
+		r.ContentLength, r.RemoteAddr = tt.length, "203.0.113.9:1"
+		*w, kept.all = *httptest.NewRecorder(), nil
+		rx.Handler().ServeHTTP(w, r)
+		if len(kept.all) != 1 {
+			t.Errorf("%s: status %d, %d refusals", tt.name, w.Code, len(kept.all))
+			continue
+		}
+		got := kept.all[0]
+		if got.Endpoint != tt.want.Endpoint || publicCode(got.Code) != publicCode(tt.want.Code) ||
+			got.BodyRead != tt.want.BodyRead || got.Declared != tt.want.Declared ||
+			!bytes.Equal(got.Body, tt.want.Body) ||
+			got.Peer.String() != "203.0.113.9" || got.Request.URL.String() != tt.url || got.Time.IsZero() ||
+			got.Request.RequestURI != tt.target || got.Request.Body != http.NoBody {
+			t.Errorf("%s: %+v, URL %s", tt.name, got, got.Request.URL)
+		}
+	}
+}
+
+func TestAPanicOfRefusedChangesNothing(t *testing.T) {
+	t.Parallel()
+	log := &syncBuffer{}
+	rx := openQuiet(t, func(context.Context, Refused) { panic("secret-text") }, log)
+	for range 3 {
+		w := httptest.NewRecorder()
+		rx.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/webhooks/shop", http.NoBody))
+		if w.Code != http.StatusUnauthorized {
+			t.Error("status", w.Code)
+		}
+	}
+	text := log.String()
+	if strings.Count(text, "Config.Refused panicked") != 1 || strings.Contains(text, "secret-text") {
+		t.Error(text)
+	}
+}
+
+// flushless panics like the response of a router whose writer cannot flush.
+type flushless struct{ *httptest.ResponseRecorder }
+
+func (flushless) Flush() { panic("flushing is not supported") }
+
+func TestAWriterThatCannotFlushStillReports(t *testing.T) {
+	t.Parallel()
+	kept := &refusals{}
+	rx := openQuiet(t, kept.add, io.Discard)
+	rx.Handler().ServeHTTP(flushless{httptest.NewRecorder()}, httptest.NewRequest(http.MethodPost, "/", http.NoBody))
+	if len(kept.all) != 1 {
+		t.Error(len(kept.all), "refusals")
+	}
+}
+
+func TestTheLineOfADeliveryNamesItsClient(t *testing.T) {
+	t.Parallel()
+	log := &syncBuffer{}
+	rx := openQuiet(t, nil, log)
+	r := httptest.NewRequest(http.MethodPost, "/webhooks/shop?key=s3cret", strings.NewReader("{}"))
+	r.RemoteAddr = "203.0.113.9:1"
+	rx.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	const want = "code=signature_missing peer=203.0.113.9 method=POST path=/webhooks/shop size=2 status=401"
+	if text := log.String(); !strings.Contains(text, want) || strings.Contains(text, "s3cret") {
+		t.Errorf("no %q in\n%s", want, text)
+	}
+}
+
+// randomRefused returns a request that is refused, the same for the same seed.
+func randomRefused(seed uint64) *http.Request {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
+	body := strings.Repeat("x", rng.IntN(7000))
+	r := httptest.NewRequest(pick("POST", "POST", "POST", "GET", "PUT", "HEAD"),
+		pick("/webhooks/shop", "/webhooks/shop?a=b", "/webhooks/shp", "/", "/webhooks/"), strings.NewReader(body))
+	r.RemoteAddr = pick("192.0.2.1:1", "[2001:db8::1]:2", "pipe")
+	if rng.IntN(4) == 0 {
+		r.ContentLength = -1
+	}
+	for range rng.IntN(4) {
+		r.Header.Add(pick("Sig", "Early-Data", "Content-Encoding", "Component", "Content-Type"),
+			pick("good", "1", "gzip", "key_unknown", "signature_mismatch", "coverage_insufficient", "\x1b[31m"))
+	}
+	return r
+}
+
+// TestRefusedCostsNothing: responses do not depend on Config.Refused, and without it a refused
+// delivery makes no more allocations (TestAllocationsOfADelivery has the bound).
+func TestRefusedCostsNothing(t *testing.T) {
+	t.Parallel()
+	kept := &refusals{}
+	with, without := openQuiet(t, kept.add, io.Discard), openQuiet(t, nil, io.Discard)
+	refused := 0
+	for seed := range uint64(10_000) {
+		var got [2]*httptest.ResponseRecorder
+		for i, rx := range []*Receiver{with, without} {
+			got[i] = httptest.NewRecorder()
+			rx.Handler().ServeHTTP(got[i], randomRefused(seed))
+			got[i].Header().Del("Date")
+		}
+		if got[0].Code >= http.StatusBadRequest {
+			refused++
+		}
+		if got[0].Code != got[1].Code || !bytes.Equal(got[0].Body.Bytes(), got[1].Body.Bytes()) ||
+			headerText(got[0].Header()) != headerText(got[1].Header()) {
+			t.Fatalf("seed %d: %d %v %q, without %d %v %q", seed, got[0].Code, got[0].Header(), got[0].Body,
+				got[1].Code, got[1].Header(), got[1].Body)
+		}
+	}
+	if refused != len(kept.all) || refused < 9000 {
+		t.Errorf("%d of 10000 were refused, %d reported", refused, len(kept.all))
+	}
+}
+
+// headerText returns the fields in order.
+func headerText(h http.Header) string {
+	var b strings.Builder
+	_ = h.Write(&b) // a strings.Builder takes everything
+	return b.String()
+}
