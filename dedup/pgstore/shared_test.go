@@ -321,7 +321,7 @@ func everything(t *testing.T, s *Store) {
 		c.Tasks[0].Lane = "l"
 		claim(t, s, c, dedup.New)
 	}
-	want := dedup.Want{Tasks: 9, Bytes: 1 << 20, Lease: time.Minute}
+	want := dedup.Want{Tasks: 9, Bytes: 1 << 20, Lease: time.Minute, Handlers: []string{"ship"}}
 	works, err := s.Take(t.Context(), want)
 	if err != nil || len(works) < 4 {
 		t.Fatalf("%d tasks, %v", len(works), err)
@@ -363,5 +363,50 @@ func everything(t *testing.T, s *Store) {
 	}
 	if _, err := s.sweep(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTasksAreLeftForTheReceiverThatHasTheirHandler runs two receivers with different handlers,
+// one of which ends.
+func TestTasksAreLeftForTheReceiverThatHasTheirHandler(t *testing.T) {
+	t.Parallel()
+	stores, clock := two(t)
+	takes := func(s *Store, handler string, after time.Duration) (handlers []string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		works, err := s.Take(ctx, dedup.Want{
+			Tasks: 9, Bytes: 1 << 20, Lease: time.Hour, Handlers: []string{handler}, OrphanAfter: after,
+		})
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		for _, w := range works {
+			handlers = append(handlers, w.Task().Handler)
+			if err := s.Finish(t.Context(), w.Lease, done); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return handlers
+	}
+	if got := takes(stores[1], "bill", 0); len(got) > 0 {
+		t.Fatalf("of nothing: %v", got)
+	}
+	claim(t, stores[0], event("a", "ship", "bill"), dedup.New)
+	for _, want := range []string{"ship", ""} { // although it would take those of missing handlers at once
+		if got := strings.Join(takes(stores[0], "ship", 0), " "); got != want {
+			t.Fatalf("the receiver for ship takes %q, want %q", got, want)
+		}
+	}
+	if err := stores[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Hour - time.Second)
+	if got := takes(stores[0], "ship", time.Hour); len(got) > 0 {
+		t.Fatalf("an hour has not passed, but it takes %v", got)
+	}
+	clock.Advance(time.Minute)
+	if got := takes(stores[0], "ship", time.Hour); len(got) != 1 || got[0] != "bill" {
+		t.Fatalf("after an hour it takes %v", got)
 	}
 }

@@ -34,7 +34,9 @@ func (s *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error)
 		return nil, dedup.ErrClosed
 	}
 	t := &s.take
-	t.named = []string{}
+	if t.named, err = s.handlers.name(ctx, s.db, want.Handlers); err != nil {
+		return nil, fault(err)
+	}
 	for {
 		changed := s.changed.wait()
 		work, err := t.try(ctx, s.ctx, &want)

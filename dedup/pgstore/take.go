@@ -92,8 +92,8 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	defer cancel()
 	var picks []pick
 	b := &pgx.Batch{}
-	b.Queue(t.db.sql(dueSQL), t.db.now(), min(want.Tasks, maxTake), t.lanes, maxLanes, nil, t.named, int64(0),
-		t.suspect.seq, t.suspect.idx, t.suspect.token, t.free).Query(
+	b.Queue(t.db.sql(dueSQL), t.db.now(), min(want.Tasks, maxTake), t.lanes, maxLanes, texts(want.Handlers), t.named,
+		want.OrphanAfter.Microseconds(), t.suspect.seq, t.suspect.idx, t.suspect.token, t.free).Query(
 		func(rows pgx.Rows) (err error) {
 			picks, err = t.picks(rows, want)
 			return err
@@ -129,7 +129,7 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	}
 	for _, p := range picks {
 		if p.suspect {
-			t.suspect, t.free = p, t.now
+			t.suspect, t.free = p, t.now.Add(dedup.SuspectTime)
 		}
 	}
 	return work, nil
@@ -233,6 +233,23 @@ func (h *handlers) note(ctx context.Context, db *database, names []string) error
 		h.noted[name] = err == nil
 	}
 	return err
+}
+
+// name adds handlers of this process and returns all of them. It says so at once if there are new
+// ones.
+func (h *handlers) name(ctx context.Context, db *database, names []string) ([]string, error) {
+	h.mu.Lock()
+	fresh := false
+	for _, name := range texts(names) {
+		fresh = fresh || !h.named[name]
+		h.named[name] = true
+	}
+	all := slices.AppendSeq([]string{}, maps.Keys(h.named))
+	h.mu.Unlock()
+	if !fresh {
+		return all, nil
+	}
+	return all, h.see(ctx, db)
 }
 
 // see says that this process has its handlers.
