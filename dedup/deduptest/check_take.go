@@ -262,7 +262,6 @@ func precious(id string) dedup.Claim {
 	return c
 }
 
-// handlerChecks are skipped for stores with [Harness.Lenient].
 var handlerChecks = []check{
 	{"ATaskIsLeftForACallerThatHasItsHandler", func(x *rig) {
 		x.accept(handled("a", "ship", "bill"))

@@ -45,10 +45,6 @@ type Harness struct {
 	// OwnClock marks a store whose clock tests cannot move, such as that of a database server.
 	// Checks that must move the clock are skipped at that point.
 	OwnClock bool
-
-	// Lenient marks a store that does not look at [dedup.Want.Handlers] yet, and may run several
-	// interrupted tasks together. The groups Handler and Suspect are skipped.
-	Lenient bool
 }
 
 // check requires one behaviour.
@@ -100,9 +96,6 @@ func Run(t *testing.T, h Harness) {
 			for _, c := range group.checks {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
-					if h.Lenient && (group.name == "Handler" || group.name == "Suspect") {
-						t.Skip("the store is marked as lenient")
-					}
 					c.run(newRig(t, h))
 				})
 			}

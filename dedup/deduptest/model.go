@@ -20,8 +20,6 @@ type model struct {
 	began  time.Time                 // when the store was new
 	traces map[dedup.Key]*modelTrace // of every remembered key
 	late   map[uint64]bool           // tokens of leases that were extended after their end
-	// lenient is [Harness.Lenient].
-	lenient bool
 }
 
 // modelTrace is the trace of a key.
@@ -446,8 +444,8 @@ func (m *model) suspect() (runs, perhaps bool) {
 				!m.now.Before(t.Started.Add(dedup.SuspectTime)) {
 				continue
 			}
-			perhaps = perhaps || m.lenient || m.late[t.Token]
-			runs = runs || !m.lenient && !m.late[t.Token]
+			perhaps = perhaps || m.late[t.Token]
+			runs = runs || !m.late[t.Token]
 		}
 	}
 	return runs, perhaps

@@ -41,7 +41,7 @@ type driver struct {
 func agrees(x *rig) {
 	x.advance(0) // or skips the check
 	d := &driver{rig: x, Rand: x.random(), model: model{
-		now: x.clock.Now(), began: x.clock.Now(), lenient: x.harness.Lenient,
+		now: x.clock.Now(), began: x.clock.Now(),
 		owners: map[dedup.Key]*modelEvent{}, traces: map[dedup.Key]*modelTrace{}, late: map[uint64]bool{},
 	}}
 	defer func() {

@@ -93,7 +93,6 @@ func TestStoreKeepsTheContractBehindPgBouncer(t *testing.T) {
 func suite(t *testing.T, dsn func(*testing.T) string) {
 	t.Helper()
 	deduptest.Run(t, deduptest.Harness{
-		Lenient: true,
 		Open: func(t *testing.T, clock *deduptest.Clock) dedup.Store {
 			_, schema := newSchema(t)
 			return openAt(t, dsn(t), schema, clock)
