@@ -103,7 +103,7 @@ var adyenPlatform = Preset{
 		p.Accepted = adyenAccepted()
 	},
 	sample: sample{
-		body: `{"data":{"balancePlatform":"EyeletTea","id":"{id}",{data}},"environment":"test",` +
+		body: `{"data":{"balancePlatform":"EyeletTea",{data}},"environment":"test",` +
 			`"timestamp":"{time}","type":"{type}"}`},
 }
 

@@ -32,5 +32,5 @@ var awsEventBridge = Preset{
 	},
 	sample: sample{
 		body: `{"version":"0","id":"{id}","detail-type":"{type}","account":"111122223333","time":"{time}",` +
-			`"region":"eu-central-1","resources":[],{data}}`},
+			`"region":"eu-central-1",{data}}`},
 }

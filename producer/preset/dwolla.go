@@ -22,5 +22,6 @@ var dwolla = Preset{
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Request-Signature-SHA-256"}, Encoding: verify.Hex}, s.Secrets)
 	},
 	sample: sample{
-		body: `{"id":"{id}","resourceId":"{uuid}","topic":"{type}","timestamp":"{time}","_links":{{data}}}`},
+		body: `{"id":"{id}","resourceId":"{uuid}","topic":"{type}","timestamp":"{time}","created":"{time}",` +
+			`"_links":{{data}}}`},
 }

@@ -47,6 +47,6 @@ var hubSpot = Preset{
 	},
 	typeFrom: "json:*.subscriptionType",
 	sample: sample{
-		body: `[{"eventId":"{id}","subscriptionId":17,"portalId":1700,"appId":17,"occurredAt":{unix}000,` +
+		body: `[{"eventId":{n},"subscriptionId":17,"portalId":1700,"appId":17,"occurredAt":{unix}000,` +
 			`"subscriptionType":"{type}","attemptNumber":0,{data}}]`},
 }
