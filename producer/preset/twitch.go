@@ -40,7 +40,9 @@ var twitch = Preset{
 			producer.JSON("subscription.status"), "webhook_callback_verification_pending", echo)
 	},
 	sample: sample{header: map[string]string{"Twitch-Eventsub-Message-Id": "{id}"},
-		body: `{"subscription":{"id":"sub-17","status":"enabled","type":"{type}","version":"1"},"event":{{data}}}`},
+		body: `{"subscription":{"id":"sub-17","status":"enabled","type":"{type}","version":"1",` +
+			`"condition":{"broadcaster_user_id":"17"},"created_at":"2026-06-28T08:30:00Z","cost":0,` +
+			`"transport":{"method":"webhook","callback":"https://hooks.example/twitch"}},"event":{{data}}}`},
 }
 
 // twitchKind reads the type of the subscription, or "revocation" if it has ended.

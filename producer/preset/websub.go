@@ -65,7 +65,8 @@ var webSub = Preset{
 	sample: sample{media: "application/atom+xml",
 		header: map[string]string{"Link": `<https://hub.example/>; rel="hub", <{type}>; rel="self"`},
 		body: `<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>Teapots</title>` +
-			`<id>urn:sample:17</id>{data}</feed>`},
+			`<id>urn:sample:17</id><updated>2026-06-28T08:30:00Z</updated>` +
+			`<author><name>Mallow</name></author>{data}</feed>`},
 }
 
 const (

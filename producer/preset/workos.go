@@ -31,5 +31,5 @@ var workOS = Preset{
 		}, s.Secrets)
 	},
 	sample: sample{
-		body: `{"id":"{id}","event":"{type}","created_at":"{time}","data":{{data}}}`},
+		body: `{"object":"event","id":"{id}","event":"{type}","created_at":"{time}","data":{{data}}}`},
 }

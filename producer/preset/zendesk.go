@@ -36,5 +36,5 @@ var zendesk = Preset{
 		}, s.Secrets)
 	},
 	sample: sample{header: map[string]string{"X-Zendesk-Webhook-Invocation-Id": "{id}"},
-		body: `{"type":"{type}","id":"{uuid}","time":"{time}","account_id":17,"detail":{{data}}}`},
+		body: `{"type":"{type}","id":"{uuid}","time":"{time}","account_id":17,{data}}`},
 }
