@@ -202,6 +202,22 @@ var finishManyChecks = []check{
 		}, nil, nil)
 		x.responds(x.want(dedup.Known, held("a")), 201, "made")
 	}},
+	{"OfTwoResponsesOfOneEventTheLastOfTheCallCounts", func(x *rig) {
+		for _, order := range [][2]int{{0, 1}, {1, 0}} {
+			event := x.accept(handled(fmt.Sprint("k", order), "one", "two"))
+			var leases [2]dedup.Lease
+			for range leases {
+				l := x.takeOf(event).Lease
+				leases[l.Task] = l
+			}
+			x.finishMany([]dedup.LeaseResult{
+				{Lease: leases[order[0]], Result: answer(200, "first")},
+				{Lease: leases[order[1]], Result: answer(201, "last")},
+			}, nil, nil)
+			equal(x, "status", x.get(event).Response.Status, 201)
+			equal(x, "body", string(x.get(event).Response.Body), "last")
+		}
+	}},
 	{"AFinishedHeadFreesItsLane", func(x *rig) {
 		events := x.acceptLane(2, "l")
 		head := x.takeOf(events[0])
