@@ -33,5 +33,5 @@ var line = Preset{
 	typeFrom: "json:events.*.type",
 	sample: sample{
 		body: `{"destination":"U17","events":[{"type":"{type}","timestamp":{unix}000,"webhookEventId":"{id}",` +
-			`"deliveryContext":{"isRedelivery":false},"source":{"type":"user","userId":"U1"},{data}}]}`},
+			`"deliveryContext":{"isRedelivery":false},{data}}]}`},
 }

@@ -26,5 +26,5 @@ var razorpay = Preset{
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Razorpay-Signature"}, Encoding: verify.Hex}, s.Secrets)
 	},
 	sample: sample{header: map[string]string{"x-razorpay-event-id": "{id}"},
-		body: `{"entity":"event","event":"{type}","payload":{{data}},"created_at":{unix}}`},
+		body: `{"entity":"event","account_id":"acc_17","event":"{type}",{data},"created_at":{unix}}`},
 }
