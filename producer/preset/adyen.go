@@ -10,8 +10,10 @@ import (
 	"hash"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -201,8 +203,8 @@ func (a *adyenScheme) String() string {
 	return "HMAC-SHA256 (base64) of eight members of each item, in its additionalData.hmacSignature"
 }
 
-// SignBody returns the notification with its items signed. Items must not have additionalData yet.
-func (a *adyenScheme) SignBody(body []byte) ([]byte, error) {
+// SignBody returns the notification with its items signed.
+func (a *adyenScheme) SignBody(body []byte, _ time.Time) ([]byte, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
@@ -219,8 +221,13 @@ func (a *adyenScheme) SignBody(body []byte) ([]byte, error) {
 		mac.Reset()
 		mac.Write([]byte(it.signed))
 		sig := base64.StdEncoding.EncodeToString(mac.Sum(nil))
-		inner := bytes.TrimPrefix(bytes.TrimSpace(it.body), []byte("{"))
-		out = fmt.Appendf(out, `{"NotificationRequestItem":{"additionalData":{"hmacSignature":%q},%s}`, sig, inner)
+		data := valueAt(it.body, "additionalData")
+		if !isJSONObject(data) {
+			data = []byte("{}")
+		}
+		data = withMember(data, "hmacSignature", strconv.Quote(sig), true)
+		out = fmt.Appendf(out, `{"NotificationRequestItem":%s}`,
+			withMember(it.body, "additionalData", string(data), true))
 	}
 	return append(out, "]}"...), nil
 }

@@ -1,11 +1,12 @@
 package preset
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -39,7 +40,7 @@ var mailgun = Preset{
 		p.Nonce = producer.NonceUnique
 	},
 	sample: sample{
-		body: `{"signature":{"timestamp":"{unix}","token":"","signature":""},"event-data":{"event":"{type}",` +
+		body: `{"signature":{},"event-data":{"event":"{type}",` +
 			`"id":"{id}","timestamp":{unix},"recipient":"mallow@example.com",{data}}}`},
 }
 
@@ -60,17 +61,17 @@ func newMailgunScheme(keys []string) *mailgunScheme {
 	}}
 }
 
-// SignBody returns a JSON body with a time and an empty token, with a token and the signature.
-func (m *mailgunScheme) SignBody(body []byte) ([]byte, error) {
-	stamp := valueAt(valueAt(body, "signature"), "timestamp")
-	if len(stamp) < 2 || len(m.HMAC.Secrets) == 0 {
-		return nil, errors.New("sign: the body has no time")
+// SignBody returns a JSON body with a new time, token and signature.
+func (m *mailgunScheme) SignBody(body []byte, now time.Time) ([]byte, error) {
+	if !isJSONObject(bytes.TrimLeft(body, " \t\r\n")) || len(m.HMAC.Secrets) == 0 {
+		return nil, errors.New("sign: the body is not a JSON object, or there is no key")
 	}
 	sum := sha256.Sum256(body)
 	token := hex.EncodeToString(sum[:])[:mailgunToken]
+	stamp := strconv.FormatInt(now.Unix(), 10)
 	sign := hmac.New(sha256.New, []byte(m.HMAC.Secrets[0]))
-	sign.Write([]byte(string(stamp[1:len(stamp)-1]) + token))
+	sign.Write([]byte(stamp + token))
 	mac := hex.EncodeToString(sign.Sum(nil))
-	return []byte(strings.Replace(string(body), `"token":"","signature":""`,
-		`"token":"`+token+`","signature":"`+mac+`"`, 1)), nil
+	return withMember(body, "signature",
+		`{"timestamp":"`+stamp+`","token":"`+token+`","signature":"`+mac+`"}`, true), nil
 }

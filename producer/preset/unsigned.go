@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -85,7 +85,7 @@ func Place(r *http.Request, body []byte, at producer.Extractor, value string) []
 			r.URL.RawQuery = strings.TrimPrefix(r.URL.RawQuery+"&"+url.Values{name: {value}}.Encode(), "&")
 		}
 	case "json":
-		return withMember(body, name, value)
+		return withMember(body, name, `"`+jsonText(value)+`"`, false)
 	}
 	return body
 }
@@ -96,19 +96,30 @@ func setAbsent(h http.Header, name, value string) {
 	}
 }
 
-// withMember adds a member in front of the others if the body is a JSON object without it.
-func withMember(body []byte, name, value string) []byte {
-	var members map[string]json.RawMessage
+// withMember sets a member at the top of a JSON object to the raw value, in front of the others if
+// there is none. One that is there stays unless it is to be replaced, and so do other bodies.
+func withMember(body []byte, name, raw string, replace bool) []byte {
+	var doc strictjson.Document
 	text := bytes.TrimLeft(body, " \t\r\n")
-	if json.Unmarshal(text, &members) != nil || members == nil {
+	if !isJSONObject(text) || doc.Read(text, 256) != nil {
 		return body
 	}
-	if _, ok := members[name]; ok {
+	var members []string
+	found := false
+	_ = strictjson.EachMember(text, func(key, value []byte) error {
+		if strictjson.String(key) == name {
+			found, value = true, []byte(raw)
+		}
+		members = append(members, string(key)+":"+string(value))
+		return nil
+	})
+	switch {
+	case found && replace:
+		return []byte("{" + strings.Join(members, ",") + "}")
+	case found:
 		return body
+	case len(members) > 0:
+		raw += ","
 	}
-	comma := ","
-	if len(members) == 0 {
-		comma = ""
-	}
-	return append([]byte(`{"`+jsonText(name)+`":"`+jsonText(value)+`"`+comma), text[1:]...)
+	return append([]byte(`{"`+jsonText(name)+`":`+raw), text[1:]...)
 }
