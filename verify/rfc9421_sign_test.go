@@ -224,6 +224,6 @@ func Example() {
 	// Output:
 	// k1 1700000000 true true
 	// <nil>
-	// timestamp too old (key "k1")
+	// timestamp too old (key "k1"): signed 1h0m0s ago, at most 5m0s are allowed
 	// signature_mismatch
 }

@@ -9,6 +9,7 @@ package verify
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -124,10 +125,13 @@ func (t Tolerance) Check(id Identity, now time.Time) error {
 	// Times are compared, because a duration between far times saturates, and the lowest
 	// duration has no negative.
 	if t.Past != NoLimit && id.SignedAt.Before(now.Add(-t.Past)) {
-		return &Error{Code: TimestampTooOld, KeyID: id.KeyID}
+		return &Error{Code: TimestampTooOld, KeyID: id.KeyID,
+			Err: fmt.Errorf("signed %v ago, at most %v are allowed", now.Sub(id.SignedAt).Round(time.Second), t.Past)}
 	}
 	if t.Future != NoLimit && id.SignedAt.After(now.Add(t.Future)) {
-		return &Error{Code: TimestampTooNew, KeyID: id.KeyID}
+		return &Error{Code: TimestampTooNew, KeyID: id.KeyID,
+			Err: fmt.Errorf("signed %v ahead of the clock here, at most %v are allowed",
+				id.SignedAt.Sub(now).Round(time.Second), t.Future)}
 	}
 	return nil
 }
