@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"time"
 )
 
@@ -152,6 +153,29 @@ type ManyFinisher interface {
 	FinishMany(ctx context.Context, results ...LeaseResult) []error
 }
 
+// Transactor is an optional interface of stores whose transactions a handler can join. They declare
+// it by [Guarantees.Transactional].
+type Transactor interface {
+	// TxTypes returns the types of transactions that the store offers.
+	TxTypes() []reflect.Type
+
+	// InTx runs fn with a new transaction of one of these types, and finishes the task with the
+	// result that fn returns as the last statement of the transaction: what fn did through it and
+	// the outcome happen both or not at all. They survive together what [Store.Guarantees]
+	// declares.
+	//
+	// An error of fn undoes its effect and is returned. So does [ErrLeaseLost], which means the
+	// same as for [Store.Finish]. After any other error effect and outcome may have happened, and
+	// Finish finds out: it gets ErrLeaseLost if they did, also while a commit whose answer was
+	// lost is still under way. A fn that panics or ends its goroutine is undone too.
+	//
+	// fn cannot commit or roll back: its attempt is an error of the call. If the database undid
+	// the transaction in favor of another one (SQLSTATE 40001 and 40P01), fn runs again at once,
+	// at most three times. The database undoes a transaction that is idle for longer than ctx
+	// allows, or half a minute if ctx has no deadline, a few seconds later.
+	InTx(ctx context.Context, l Lease, as reflect.Type, fn func(ctx context.Context, tx any) (Result, error)) error
+}
+
 // The errors of a store.
 var (
 	ErrLeaseLost = errors.New("lease lost: the task was taken over or is finished")
@@ -221,7 +245,8 @@ type Guarantees struct {
 	Durability Durability
 	// Shared is true if several processes may use the store at once.
 	Shared bool
-	// Transactional is true if a handler can join the store's transaction.
+	// Transactional is true if a handler can join the store's transaction: the store is a
+	// [Transactor].
 	Transactional bool
 }
 

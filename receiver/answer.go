@@ -167,8 +167,18 @@ func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res run
 	}
 	r.end = cancel
 	r.rx.answers.add(&r.leasedRun, r.started)
-	came := <-r.handler.start(ctx, &r.rec, r.task().Attempt)
+	came := <-start(func() returned {
+		return r.handler.runLeased(ctx, r.rx.answers, &r.leasedRun, &r.rec, func(came returned) dedup.Result {
+			result, _ := r.outcome(ctx, came)
+			return result
+		})
+	})
 	r.rx.answers.remove(&r.leasedRun)
+	if came.committed != nil {
+		defer r.rx.pending.notify(r.rec.Key.Hash())
+		r.rx.reportAnswerRun(ctx, r, *came.committed, nil)
+		return r.recorded(*came.committed, runResult{})
+	}
 	result, res := r.outcome(ctx, came)
 	return r.finish(ctx, result, res, came.err)
 }
@@ -206,6 +216,11 @@ func (r *answerRun) finish(ctx context.Context, result dedup.Result, res runResu
 	if err := r.rx.cfg.Store.Finish(ctx, r.lease, result); err != nil {
 		return runResult{err: storeFailure(err)}
 	}
+	return r.recorded(result, res)
+}
+
+// recorded adds the stored response.
+func (r *answerRun) recorded(result dedup.Result, res runResult) runResult {
 	if result.Response.Status != 0 {
 		r.rec.Response = result.Response
 		stored := storedReply(r.p, &r.rec, false)

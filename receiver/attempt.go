@@ -58,6 +58,7 @@ type attempt struct {
 	working bool            // it occupies a worker
 	hanging sync.Mutex      // held by hung: observers see that a handler hangs before its outcome
 	over    bool            // its handler has returned
+	stored  bool            // the handler's transaction recorded the result
 	result  dedup.Result    // once there is one
 	cause   error           // of the result
 }
@@ -126,7 +127,9 @@ func (a *attempt) run() {
 		// Every attempt was interrupted, probably by a crash: do not run it again.
 		a.finish(dead(reasonExhausted, "no attempts left; the last error: "+a.task.Err), nil)
 	default:
-		a.conclude(h.call(&a.ctx, eventOf(&a.work.Record, a.task.Attempt)))
+		a.conclude(h.runLeased(&a.ctx, a.d.watchdog, &a.leasedRun, &a.work.Record, func(r returned) dedup.Result {
+			return a.outcome(r, a.ctx.Cause())
+		}))
 	}
 }
 
@@ -135,7 +138,12 @@ func (a *attempt) goexit() { a.conclude(returned{err: errGoexit}) }
 
 // conclude finishes the attempt with what its handler returned.
 func (a *attempt) conclude(r returned) {
-	result := a.outcome(r, a.ctx.Cause())
+	var result dedup.Result
+	if a.stored = r.committed != nil; a.stored {
+		result = *r.committed
+	} else {
+		result = a.outcome(r, a.ctx.Cause())
+	}
 	a.ctx.Cancel(nil)
 	if crash, ok := errors.AsType[*panicked](r.err); ok {
 		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)
@@ -166,6 +174,8 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 	a.result, a.cause = res, cause
 	switch {
 	case !a.d.watchdog.finish(&a.leasedRun): // the dispatcher has stopped
+	case a.stored: // whatever an extension found
+		go a.settle(nil)
 	case a.lost.Load():
 		a.drop()
 	default:

@@ -16,23 +16,65 @@ import (
 
 // returned is a handler's result.
 type returned struct {
-	response *Response
-	err      error
+	response  *Response
+	err       error
+	committed *dedup.Result // what the handler's transaction recorded; nil without one
 }
 
-// start runs the handler once, in a goroutine of its own: nothing else survives runtime.Goexit,
-// which is an error of the attempt. The maps and the body of the record become the handler's. The
-// channel gets exactly one value and never blocks.
-func (h *Handler) start(ctx context.Context, rec *dedup.Record, attempt int) <-chan returned {
+// start calls a handler in a goroutine of its own: nothing else survives runtime.Goexit, which is
+// an error of the attempt. The channel gets exactly one value and never blocks.
+func start(call func() returned) <-chan returned {
 	out := make(chan returned, 1)
-	ev := eventOf(rec, attempt)
 	go func() {
 		r := returned{err: errGoexit}
 		defer func() { out <- r }()
-		r = h.call(ctx, ev)
+		r = call()
 	}()
 	return out
 }
+
+// runLeased runs the handler of a leased task once, in a transaction if it joins one. The maps and
+// the body of the record become the handler's. decide returns the outcome of what the handler
+// returned.
+func (h *Handler) runLeased(
+	ctx context.Context, w *watchdog, l *leasedRun, rec *dedup.Record, decide func(returned) dedup.Result,
+) returned {
+	attempt := rec.Tasks[l.lease.Task].Attempt
+	if h.tx == nil {
+		return h.call(ctx, eventOf(rec, attempt))
+	}
+	var r returned
+	began := false
+	var result dedup.Result
+	err := w.store.(dedup.Transactor).InTx(ctx, l.lease, h.tx, func(ctx context.Context, tx any) (dedup.Result, error) {
+		w.finishing(l, false)
+		began = true
+		own := rec.Clone() // the handler may run again
+		r = h.call(context.WithValue(ctx, txKey{}, tx), eventOf(&own, attempt))
+		w.finishing(l, true)
+		if r.err != nil {
+			return dedup.Result{}, r.err
+		}
+		if result = decide(r); result.Kind != dedup.ResultDone {
+			return result, errUndone
+		}
+		return result, nil
+	})
+	switch {
+	case err == nil:
+		r.committed = &result
+		return r
+	case !began:
+		r.err = Postpone(0, err)
+	case r.err == nil && !errors.Is(err, errUndone):
+		r.err = err
+	}
+	w.finishing(l, false)
+	return r
+}
+
+// errUndone undoes the effect of a handler whose response is not the outcome.
+var errUndone = errors.New("the response of the handler is not final")
 
 // call runs the handler once. A panic is an error of the attempt.
 func (h *Handler) call(ctx context.Context, ev Event[any]) (r returned) {

@@ -31,7 +31,7 @@ func only(t *testing.T, h Handler, decode decodeFunc) *Handler {
 // call runs the handler once and waits for its result.
 func call(t *testing.T, h *Handler, rec dedup.Record, attempt int) (*Response, error) {
 	t.Helper()
-	r := <-h.start(t.Context(), &rec, attempt)
+	r := <-start(func() returned { return h.call(t.Context(), eventOf(&rec, attempt)) })
 	return r.response, r.err
 }
 

@@ -85,6 +85,11 @@ func check(c Config) (*registry, error) {
 		errs.when(seen[p.Name], "producer %q: the name is used twice", p.Name)
 		seen[p.Name] = true
 	}
+	for i := range c.Handlers {
+		h := &c.Handlers[i]
+		err := h.joins(c.Store)
+		errs.when(c.Store != nil && err != nil, "handler %q: %w", cmp.Or(h.name, h.producer+"/"+h.pattern), err)
+	}
 	handlers, err := newRegistry(c.Handlers, c.Producers, c.Decode)
 	return handlers, errors.Join(append(errs, err)...)
 }

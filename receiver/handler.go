@@ -6,13 +6,16 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// Handler handles events of one producer. [On], [Answer] and [Inline] make one.
+// Handler handles events of one producer. [On], [Answer], [Inline], [OnTx] and [AnswerTx] make
+// one.
 type Handler struct {
 	name, producer, pattern       string
 	answer, inline, other, yields bool
@@ -24,6 +27,7 @@ type Handler struct {
 	// next is run inside its middleware.
 	next  Next
 	route *inlineRoute // of an Inline handler in a registry
+	tx    reflect.Type // of the transaction that it joins; nil for none
 	err   error
 }
 
@@ -64,6 +68,70 @@ func Answer[T any](producer, pattern string, fn func(context.Context, Event[T]) 
 	})
 	h.answer = true
 	return h
+}
+
+// OnTx makes a handler like [On] whose effect and outcome are one commit of the store: what fn does
+// through tx happens exactly once. What it does by other means may happen again.
+//
+// Tx is a type of transaction that the store offers, such as pgx.Tx and *sql.Tx in pgstore. [Open]
+// refuses a store without it. fn must not commit or roll back: that is an error. If fn returns an
+// error, panics, or lost its lease meanwhile, what it did through tx is undone.
+//
+// fn runs again at once, as the same attempt, if the database undid the transaction in favor of
+// another one. An attempt whose transaction could not begin does not count.
+func OnTx[Tx, T any](producer, pattern string, fn func(context.Context, Tx, Event[T]) error) Handler {
+	return newTxHandler(producer, pattern, fn == nil, func(ctx context.Context, tx Tx, ev Event[T]) (*Response, error) {
+		return nil, fn(ctx, tx, ev)
+	})
+}
+
+// AnswerTx makes a handler like [Answer] whose response, effect and outcome are one commit of the
+// store, as [OnTx] does. A response that is not stored, such as a 503, undoes the effect.
+func AnswerTx[Tx, T any](
+	producer, pattern string, fn func(context.Context, Tx, Event[T]) (Response, error),
+) Handler {
+	h := newTxHandler(producer, pattern, fn == nil, func(ctx context.Context, tx Tx, ev Event[T]) (*Response, error) {
+		response, err := fn(ctx, tx, ev)
+		return &response, err
+	})
+	h.answer = true
+	return h
+}
+
+// txKey is the key of the transaction in the context of its handler.
+type txKey struct{}
+
+var errNoTx = errors.New("the handler's context has no transaction: " +
+	"middleware must pass on a context that is made from its own")
+
+func newTxHandler[Tx, T any](
+	producer, pattern string, missing bool, fn func(context.Context, Tx, Event[T]) (*Response, error),
+) Handler {
+	h := newHandler(producer, pattern, missing, func(ctx context.Context, ev Event[T]) (*Response, error) {
+		tx, ok := ctx.Value(txKey{}).(Tx)
+		if !ok {
+			return nil, errNoTx
+		}
+		return fn(ctx, tx, ev)
+	})
+	h.tx = reflect.TypeFor[Tx]()
+	return h
+}
+
+// joins returns an error if the handler wants a transaction that the store does not offer.
+func (h *Handler) joins(s dedup.Store) error {
+	if h.tx == nil {
+		return nil
+	}
+	t, ok := s.(dedup.Transactor)
+	if !ok {
+		return fmt.Errorf("it joins a transaction of the store, and %T has none: "+
+			"use On or Answer, or a store in PostgreSQL (pgstore)", s)
+	}
+	if types := t.TxTypes(); !slices.Contains(types, h.tx) {
+		return fmt.Errorf("it joins a transaction of type %v, and %T offers %v", h.tx, s, types)
+	}
+	return nil
 }
 
 func newHandler[T any](

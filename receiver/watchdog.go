@@ -43,6 +43,7 @@ type leasedRun struct {
 	hungAt   time.Time // when a handler that still runs counts as hung; zero is never
 	at       int       // index in watchdog.runs, plus 1
 	returned bool      // the handler has returned
+	finishes bool      // its transaction records the outcome: an extension would wait for it
 }
 
 // owner is what the watchdog calls for a run. It calls cancel and hung only before the handler has
@@ -71,6 +72,17 @@ func (w *watchdog) finish(run *leasedRun) bool {
 	defer w.mu.Unlock()
 	run.returned, run.hungAt = true, time.Time{}
 	return run.at > 0
+}
+
+// finishing notes that the transaction of a handler begins to record the outcome, or that it failed
+// to. The lease is not extended meanwhile.
+func (w *watchdog) finishing(run *leasedRun, finishes bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	run.finishes = finishes
+	if run.at > 0 {
+		w.arm(run)
+	}
 }
 
 func (w *watchdog) remove(run *leasedRun) {
@@ -123,7 +135,7 @@ func (w *watchdog) arm(run *leasedRun) {
 		at = run.hungAt
 	}
 	switch {
-	case at.IsZero() || !w.fires.IsZero() && !at.Before(w.fires):
+	case run.finishes || at.IsZero() || !w.fires.IsZero() && !at.Before(w.fires):
 		return
 	case w.timer == nil:
 		w.timer = time.AfterFunc(time.Until(at), w.watch)
@@ -159,6 +171,9 @@ func (w *watchdog) due(now time.Time) (extend, hung []*leasedRun) {
 		return true
 	}
 	for _, run := range w.runs {
+		if run.finishes {
+			continue
+		}
 		if passed(&run.extendAt) {
 			extend = append(extend, run)
 		}
@@ -194,7 +209,7 @@ func (w *watchdog) extend(run *leasedRun) {
 func (w *watchdog) extended(run *leasedRun, err error, lost bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if run.at == 0 || lost && run.returned {
+	if run.at == 0 || lost && (run.returned || run.finishes) {
 		return false
 	}
 	switch {

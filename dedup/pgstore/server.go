@@ -25,7 +25,7 @@ const (
 	lowestServer = 150000
 )
 
-// poolConfig returns the settings of the connections. checked is called for each new one.
+// poolConfig returns the settings of the connections of steps. checked is called for each new one.
 func poolConfig(dsn string, checked func(dedup.Durability)) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -43,13 +43,29 @@ func poolConfig(dsn string, checked func(dedup.Durability)) (*pgxpool.Config, er
 	}}
 	c.DialFunc = dialer.DialContext
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		durability, err := checkServer(ctx, conn)
-		if err == nil {
-			checked(durability)
+		durability, pooler, err := checkServer(ctx, conn)
+		if err != nil {
+			return err
+		}
+		checked(durability)
+		if !pooler {
+			_, err = conn.Exec(ctx, sessionSQL, pgx.QueryExecModeSimpleProtocol)
 		}
 		return err
 	}
 	return config, nil
+}
+
+// handlersConfig returns the settings of the connections of handlers' transactions, whose
+// statements are those of the handlers.
+func handlersConfig(steps *pgxpool.Config, conns int) *pgxpool.Config {
+	config := steps.Copy()
+	config.MinConns, config.MaxConns = 0, int32(conns)
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, _, err := checkServer(ctx, conn)
+		return err
+	}
+	return config
 }
 
 const serverSQL = `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
@@ -73,22 +89,16 @@ type serverSettings struct {
 }
 
 // checkServer returns an error if the server would break the promises of the store, else what a
-// commit survives. Before a pooler, statements are no longer prepared by name.
-func checkServer(ctx context.Context, c *pgx.Conn) (dedup.Durability, error) {
+// commit survives, and whether there is a pooler between.
+func checkServer(ctx context.Context, c *pgx.Conn) (d dedup.Durability, pooler bool, err error) {
 	var s serverSettings
 	var pid uint32
-	err := c.QueryRow(ctx, serverSQL, pgx.QueryExecModeExec).Scan(&s.version, &s.encoding, &s.fsync, &s.full, &s.sync,
+	err = c.QueryRow(ctx, serverSQL, pgx.QueryExecModeExec).Scan(&s.version, &s.encoding, &s.fsync, &s.full, &s.sync,
 		&s.standbys, &s.isolation, &s.recovers, &s.readOnly, &pid)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		err = s.refused()
 	}
-	if err := s.refused(); err != nil {
-		return 0, err
-	}
-	if c.PgConn().PID() == pid {
-		_, err = c.Exec(ctx, sessionSQL, pgx.QueryExecModeSimpleProtocol)
-	}
-	return s.durability(), err
+	return s.durability(), c.PgConn().PID() != pid, err
 }
 
 // pooled reports whether there is a pooler between: PgBouncer gives its clients process ids of

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,10 @@ type Options struct {
 	Schema string
 	// Remember bounds the traces of keys beyond their windows. Max is checked every few minutes.
 	Remember dedup.Retention
+	// HandlerConns is how many handlers' transactions run at once, each on a connection of its own
+	// beside those of the store. Defaults to 4 per CPU, as receiver.Config.Workers does. They are
+	// made when they are needed. Handlers of tasks wait for one at the cost of their timeout.
+	HandlerConns int
 
 	clock func() time.Time // of tests; nil is the clock of the server
 	poll  time.Duration    // how often a Take that waits looks
@@ -49,6 +54,7 @@ const (
 // Store is a [dedup.Store] in PostgreSQL. Create one with [Open].
 type Store struct {
 	db      *database
+	txs     *pgxpool.Pool // of handlers' transactions, else they would keep leases from being extended
 	options Options
 
 	durability atomic.Int64
@@ -75,10 +81,12 @@ var (
 	_ dedup.Store        = (*Store)(nil)
 	_ dedup.Expediter    = (*Store)(nil)
 	_ dedup.ManyFinisher = (*Store)(nil)
+	_ dedup.Transactor   = (*Store)(nil)
 )
 
 // Open opens a store. dsn is a connection string as libpq takes it, with pool_max_conns (8 by
-// default) for the number of connections, of which a busy store uses six.
+// default) for the number of connections, of which a busy store uses six. Handlers' transactions
+// have others ([Options.HandlerConns]).
 //
 // Open fails if the tables are missing or of another version, and if the database would break a
 // promise: a server before version 15, an encoding other than UTF-8, fsync, full_page_writes or
@@ -95,6 +103,9 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	if o.batch == 0 {
 		o.batch = maxBatch
+	}
+	if o.HandlerConns <= 0 {
+		o.HandlerConns = 4 * runtime.GOMAXPROCS(0)
 	}
 	s := &Store{options: o, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	config, err := poolConfig(dsn, func(d dedup.Durability) { s.durability.Store(int64(d)) })
@@ -113,6 +124,11 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, openError(err)
 	}
 	if err := migrated(ctx, pool, o.Schema); err != nil {
+		pool.Close()
+		return nil, openError(err)
+	}
+	s.txs, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), handlersConfig(config, o.HandlerConns))
+	if err != nil {
 		pool.Close()
 		return nil, openError(err)
 	}
@@ -148,7 +164,7 @@ func (s *Store) begin(ctx context.Context) (end func(), err error) {
 	return s.closing.RUnlock, nil
 }
 
-// Close implements [dedup.Store].
+// Close implements [dedup.Store]. Transactions of handlers that still run are undone.
 func (s *Store) Close() error {
 	s.changed.closeOnce(s.done)
 	s.closing.Lock() // waits for calls in progress; blocked Takes have seen done
@@ -163,13 +179,14 @@ func (s *Store) Close() error {
 	s.wg.Wait()
 	s.cancel()
 	s.db.pool.Close()
+	closeTxs(s.txs)
 	return nil
 }
 
 // Guarantees implements [dedup.Store]. Durability is replicated while the newest connection is to
 // a server that waits for a synchronous standby.
 func (s *Store) Guarantees() dedup.Guarantees {
-	return dedup.Guarantees{Durability: dedup.Durability(s.durability.Load()), Shared: true}
+	return dedup.Guarantees{Durability: dedup.Durability(s.durability.Load()), Shared: true, Transactional: true}
 }
 
 // Health implements [dedup.Store]. The result may be a second old.

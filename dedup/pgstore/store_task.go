@@ -3,8 +3,10 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"time"
 
@@ -100,14 +102,58 @@ func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) erro
 func (s *Store) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
 	entries := make([]*finishEntry, len(results))
 	for i, r := range results {
-		e := &finishEntry{seq: seqOf(r.Lease.Event), lease: r.Lease, result: r.Result}
-		e.result.After = micros(r.Result.After)
-		if n := len(r.Result.Response.Body) + len(r.Result.Err); n > maxResult {
-			e.ended, e.err = true, fmt.Errorf("%w: a result of %d bytes", dedup.ErrTooLarge, n)
-		}
-		entries[i] = e
+		entries[i] = newFinish(r.Lease, r.Result)
 	}
 	return s.finishAll(ctx, entries)
+}
+
+// TxTypes implements [dedup.Transactor]: pgx.Tx and *sql.Tx.
+func (s *Store) TxTypes() []reflect.Type {
+	return []reflect.Type{reflect.TypeFor[pgx.Tx](), reflect.TypeFor[*sql.Tx]()}
+}
+
+// InTx implements [dedup.Transactor]. The transaction has the isolation read committed.
+func (s *Store) InTx(
+	ctx context.Context, l dedup.Lease, as reflect.Type, fn func(context.Context, any) (dedup.Result, error),
+) error {
+	var lend lender
+	switch as {
+	case reflect.TypeFor[pgx.Tx]():
+		lend = lendPgx
+	case reflect.TypeFor[*sql.Tx]():
+		lend = lendSQL
+	default:
+		return fmt.Errorf("%w: there are no transactions of type %v", dedup.ErrInvalid, as)
+	}
+	end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	end() // Close does not wait for handlers
+	for run := 0; ; run++ {
+		own, err := inTx(ctx, s, l, lend, fn)
+		code := codeOf(err)
+		switch {
+		case run < maxReruns && ctx.Err() == nil && (code == codeSerialization || code == codeDeadlock):
+			continue
+		case own:
+			return err
+		case err == nil:
+			s.commits.Add(1)
+			s.changed.wake() // its lane may be free
+		}
+		return fault(err)
+	}
+}
+
+// newFinish returns an entry for a result, which is ended if the result is too large.
+func newFinish(l dedup.Lease, r dedup.Result) *finishEntry {
+	e := &finishEntry{seq: seqOf(l.Event), lease: l, result: r}
+	e.result.After = micros(r.After)
+	if n := len(r.Response.Body) + len(r.Err); n > maxResult {
+		e.ended, e.err = true, fmt.Errorf("%w: a result of %d bytes", dedup.ErrTooLarge, n)
+	}
+	return e
 }
 
 func (s *Store) finishAll(ctx context.Context, entries []*finishEntry) []error {
@@ -188,7 +234,7 @@ func (s *Store) finishRound(ctx context.Context, entries []*finishEntry) (err er
 		left := slices.DeleteFunc(slices.Clone(entries), func(e *finishEntry) bool { return e.ended })
 		simple := slices.DeleteFunc(slices.Clone(left), func(e *finishEntry) bool { return !e.simple() })
 		if len(simple) > 0 {
-			err = s.finishSimple(ctx, simple)
+			err = s.finishSimple(ctx, s.db.pool, simple)
 		}
 		if err == nil {
 			left = slices.DeleteFunc(left, func(e *finishEntry) bool { return e.ended })
@@ -221,7 +267,7 @@ FROM v, n WHERE t.seq = v.seq AND t.idx = v.idx AND t.token = v.token AND t.stat
   AND (v.extend > 0 OR NOT t.drops) AND (t.expires IS NULL OR t.expires > n.now)
 RETURNING v.ord`
 
-func (s *Store) finishSimple(ctx context.Context, entries []*finishEntry) error {
+func (s *Store) finishSimple(ctx context.Context, q querier, entries []*finishEntry) error {
 	slices.SortFunc(entries, func(a, b *finishEntry) int { // in one order, against deadlocks
 		return cmp.Or(cmp.Compare(a.seq, b.seq), a.lease.Task-b.lease.Task)
 	})
@@ -232,7 +278,7 @@ func (s *Store) finishSimple(ctx context.Context, entries []*finishEntry) error 
 		seq[i], idx[i], token[i] = e.seq, int16(e.lease.Task), int64(e.lease.Token)
 		extend[i], reason[i], text1[i] = e.extend.Microseconds(), text(e.result.Reason), text(e.result.Err)
 	}
-	rows, err := s.db.pool.Query(ctx, s.db.sql(finishSQL), s.db.now(), seq, idx, token, extend, reason, text1)
+	rows, err := q.Query(ctx, s.db.sql(finishSQL), s.db.now(), seq, idx, token, extend, reason, text1)
 	if err != nil {
 		return err
 	}
@@ -258,15 +304,9 @@ func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry) erro
 	return s.edit(ctx, w, nil, func(v *view, _ *pgx.Batch) (func(), error) {
 		errs := make([]error, len(entries))
 		for i, e := range entries {
-			switch found, err := v.event(e.lease.Event); {
-			case err != nil:
+			var err error
+			if errs[i], err = e.apply(v); err != nil {
 				return nil, err
-			case found == nil:
-				errs[i] = dedup.ErrLeaseLost
-			case e.extend > 0:
-				errs[i] = found.rec.Extend(e.lease, e.extend, v.now)
-			default:
-				errs[i] = found.rec.Finish(e.lease, e.result, v.now)
 			}
 		}
 		return func() {
@@ -275,4 +315,18 @@ func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry) erro
 			}
 		}, nil
 	})
+}
+
+// apply applies the result to its record, which may refuse it.
+func (e *finishEntry) apply(v *view) (refused, err error) {
+	switch found, err := v.event(e.lease.Event); {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return dedup.ErrLeaseLost, nil
+	case e.extend > 0:
+		return found.rec.Extend(e.lease, e.extend, v.now), nil
+	default:
+		return found.rec.Finish(e.lease, e.result, v.now), nil
+	}
 }
