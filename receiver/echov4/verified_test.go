@@ -289,7 +289,7 @@ func TestSlowFunctionsKeepTheirContext(t *testing.T) {
 			done <- c.Param("tenant")
 		}
 		return c.String(200, c.Param("tenant"))
-	}, echov4.Verified(inline(t, func(c *receiver.Config) { c.AnswerTimeout = 20 * time.Millisecond }), "github"))
+	}, echov4.Verified(inline(t, func(c *receiver.Config) { c.AnswerTimeout = time.Second }), "github"))
 	srv := serve(t, e)
 	if resp, body := deliver(t, srv, "/in/slow", "1", `{"n":1}`); resp.StatusCode != 503 {
 		t.Errorf("%v %s", resp, body)
