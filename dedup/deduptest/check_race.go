@@ -66,12 +66,13 @@ var raceChecks = []check{
 			order[i] = append(random.Perm(keys), random.Perm(keys)[:10]...) // some keys twice in one call
 		}
 		ds := make([][]dedup.Decision, callers)
+		stores := x.stores()
 		for i, err := range together(callers, func(i int) (err error) {
 			var cs []dedup.Claim
 			for _, k := range order[i] {
 				cs = append(cs, delivery(fmt.Sprint("k", k)))
 			}
-			ds[i], err = x.store.Claim(x.ctx, cs...)
+			ds[i], err = stores[i%len(stores)].Claim(x.ctx, cs...)
 			return err
 		}) {
 			if err != nil {
@@ -180,12 +181,13 @@ var raceChecks = []check{
 		})
 	}},
 	{"OfConcurrentFinishesOneCounts", func(x *rig) {
+		stores := x.stores()
 		for i := range 10 {
 			event, w := x.started(delivery(fmt.Sprint("k", i)))
 			good := -1
 			for i, err := range together(6, func(i int) error {
 				r := dedup.Result{Kind: dedup.ResultDead, Reason: fmt.Sprint("caller ", i)}
-				return x.store.Finish(x.ctx, w.Lease, r)
+				return stores[i%len(stores)].Finish(x.ctx, w.Lease, r)
 			}) {
 				switch {
 				case err == nil && good < 0:
@@ -206,6 +208,7 @@ var raceChecks = []check{
 		var gone atomic.Value // the event that was purged last
 		gone.Store("")
 		var stop atomic.Bool
+		stores := x.stores()
 		for i, err := range together(5, func(i int) error {
 			for n := 0; i == 0 && n < 60; n++ {
 				event := x.claim(c).Record.Event
@@ -217,7 +220,7 @@ var raceChecks = []check{
 			stop.CompareAndSwap(false, i == 0)
 			for !stop.Load() {
 				before := gone.Load()
-				ds, err := x.store.Claim(x.ctx, c)
+				ds, err := stores[i%len(stores)].Claim(x.ctx, c)
 				if err != nil {
 					return err
 				}
@@ -257,6 +260,91 @@ var raceChecks = []check{
 	}},
 }
 
+// secondChecks are skipped for stores without [Harness.Second].
+var secondChecks = []check{
+	{"WhatOneStoreAcceptsTheOtherKnowsAndRuns", func(x *rig) {
+		y := x.other()
+		event := x.accept(delivery("a"))
+		y.about(dedup.Known, event, delivery("a"))
+		w := y.takeOf(event)
+		x.idle("the other store runs it")
+		x.finish(w.Lease, answer(201, "made"))
+		y.lost(w.Lease, "the task is done")
+		y.responds(y.want(dedup.Known, delivery("a")), 201, "made")
+	}},
+	{"ALeaseIsLostWhenTheOtherStoreTookTheTask", func(x *rig) {
+		y := x.other()
+		event, first := x.started(delivery("a"))
+		x.advance(minute)
+		second := y.takeOf(event)
+		y.attempt(second, 2)
+		y.newer(second.Lease, first.Lease)
+		x.lost(first.Lease, "the other store took the task")
+		y.finish(second.Lease, done())
+		x.lost(first.Lease, "the other store finished the task")
+	}},
+	{"AnExtensionHoldsTheOtherStoreBack", func(x *rig) {
+		y := x.other()
+		event, w := x.started(delivery("a"))
+		x.advance(minute / 2)
+		x.extend(w.Lease, minute)
+		x.advance(minute - time.Millisecond)
+		y.idle("the lease is extended")
+		x.advance(time.Millisecond)
+		y.takeOf(event)
+		x.lost(w.Lease, "the other store took the task")
+	}},
+	{"ALaneRunsOneAtATimeInAcceptedOrder", func(x *rig) {
+		y := x.other()
+		for i, event := range x.acceptLane(6, "l") {
+			one, other := x, y
+			if i%2 == 1 {
+				one, other = y, x
+			}
+			w := one.takeOf(event)
+			other.idle("a task of the lane runs in the other store")
+			one.finish(w.Lease, done())
+		}
+	}},
+	{"EachProcessRunsOneInterruptedTask", func(x *rig) {
+		y := x.other()
+		x.interrupted("a", "b", "c")
+		first := x.suspect()
+		second := y.suspect()
+		x.idle("it runs an interrupted task")
+		y.idle("it runs an interrupted task")
+		x.finish(second.Lease, done())
+		y.finish(first.Lease, done())
+		x.attempt(x.suspect(), 2)
+	}},
+	{"ATaskIsLeftForTheStoreThatHasItsHandler", func(x *rig) {
+		y := x.other()
+		y.idleFor("there are no tasks", "bill")
+		x.accept(handled("a", "bill"))
+		x.accept(handled("b", "ship"))
+		want := wanting("ship")
+		want.Tasks, want.OrphanAfter = 10, 0 // handlers that no store has are missing at once
+		ws, err := x.store.Take(x.ctx, want)
+		if x.must(err, "Take"); len(ws) != 1 || ws[0].Task().Handler != "ship" {
+			x.Fatalf("%d tasks, the first %s; want that of ship alone", len(ws), text(ws[0].Record))
+		}
+		x.finish(ws[0].Lease, done())
+		x.advance(hour - minute)
+		x.idleFor("its handler is missing for less than an hour", "ship")
+		y.runsFor("bill", "bill")
+	}},
+	{"ATaskOfAStoreThatEndedIsForTheOtherAfterAWhile", func(x *rig) {
+		y := x.other()
+		y.idleFor("there are no tasks", "bill")
+		x.accept(handled("a", "bill"))
+		y.close()
+		x.advance(hour - time.Millisecond)
+		x.idleFor("its handler is missing for less than an hour", "ship")
+		x.advance(time.Millisecond)
+		x.runsFor("bill", "ship")
+	}},
+}
+
 // together runs n calls at once and returns their errors.
 func together(n int, call func(i int) error) []error {
 	errs := make([]error, n)
@@ -276,9 +364,9 @@ func together(n int, call func(i int) error) []error {
 // claimTogether makes one claim per caller at once.
 func (x *rig) claimTogether(n int, claim func(i int) dedup.Claim) []dedup.Decision {
 	x.Helper()
-	ds := make([]dedup.Decision, n)
+	ds, stores := make([]dedup.Decision, n), x.stores()
 	for i, err := range together(n, func(i int) error {
-		got, err := x.store.Claim(x.ctx, claim(i))
+		got, err := stores[i%len(stores)].Claim(x.ctx, claim(i))
 		if err == nil {
 			ds[i] = got[0]
 		}
@@ -322,16 +410,17 @@ func (x *rig) work(workers, tasks int, handle func(dedup.Work) dedup.Result) {
 	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	defer cancel()
 	var mu sync.Mutex
-	left := tasks
-	for _, err := range together(workers, func(int) error {
+	left, stores := tasks, x.stores()
+	for _, err := range together(workers, func(i int) error {
+		store := stores[i%len(stores)]
 		for {
-			ws, err := x.store.Take(ctx, dedup.Want{Tasks: 3, Bytes: 1 << 20, Lease: hour})
+			ws, err := store.Take(ctx, dedup.Want{Tasks: 3, Bytes: 1 << 20, Lease: hour})
 			if err != nil {
 				return err
 			}
 			for _, w := range ws {
 				r := handle(w)
-				if err := x.store.Finish(ctx, w.Lease, r); err != nil {
+				if err := store.Finish(ctx, w.Lease, r); err != nil {
 					return fmt.Errorf("finish: %w", err)
 				}
 				mu.Lock()

@@ -42,6 +42,11 @@ type Harness struct {
 	// for a store that is not durable: the checks that need it are skipped.
 	Reopen func(t *testing.T, s dedup.Store, clock *Clock) dedup.Store
 
+	// Second opens another store with the content of s, on the same clock, as a second process
+	// does. The suite closes it. Leave it nil for a store of one process: the checks of two stores
+	// are then skipped, and those of races run on one.
+	Second func(t *testing.T, s dedup.Store, clock *Clock) dedup.Store
+
 	// OwnClock marks a store whose clock tests cannot move, such as that of a database server.
 	// Checks that must move the clock are skipped at that point.
 	OwnClock bool
@@ -89,6 +94,7 @@ func Run(t *testing.T, h Harness) {
 		{"Close", closeChecks},
 		{"Durable", durableChecks},
 		{"Race", raceChecks},
+		{"Second", secondChecks},
 		{"Model", modelChecks()},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -19,6 +19,7 @@ type rig struct {
 	harness Harness
 	clock   *Clock
 	store   dedup.Store
+	both    []dedup.Store // the store, and the second one once it is open
 	ctx     context.Context
 }
 
@@ -132,6 +133,32 @@ func (x *rig) acceptLane(n int, lane string) (events []string) {
 		events = append(events, x.accept(laned(fmt.Sprint("k", i), lane)))
 	}
 	return events
+}
+
+// stores returns the store and a second one with its content, or only the store if it belongs to
+// one process.
+func (x *rig) stores() []dedup.Store {
+	x.Helper()
+	if x.both == nil {
+		x.both = []dedup.Store{x.store}
+		if x.harness.Second != nil {
+			second := x.harness.Second(x.T, x.store, x.clock)
+			x.both = append(x.both, second)
+			x.Cleanup(func() { x.must(second.Close(), "Close of the second store") })
+		}
+	}
+	return x.both
+}
+
+// other returns a rig of the second store, or skips the rest of the check without one.
+func (x *rig) other() *rig {
+	x.Helper()
+	if x.harness.Second == nil {
+		x.Skip("the store belongs to one process")
+	}
+	y := *x
+	y.store = x.stores()[1]
+	return &y
 }
 
 // take takes one task for a minute.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/internal/history"
 )
 
 // two opens two stores of one schema on the same clock.
@@ -188,29 +190,25 @@ func TestLanesOfTwoStoresRunInOrder(t *testing.T) {
 	}
 }
 
-func TestAPausedReceiverCannotFinishWhatAnotherOneTook(t *testing.T) {
+func TestConcurrentHistoriesOfTwoStoresAreLinearizable(t *testing.T) {
 	t.Parallel()
-	stores, clock := two(t)
-	claim(t, stores[0], event("a", "ship"), dedup.New)
-	paused := takeOne(t, stores[0])
-	clock.Advance(time.Minute)
-	other := takeOne(t, stores[1])
-	before, err := stores[1].Get(t.Context(), other.Record.Event)
-	if err != nil || other.Lease.Token <= paused.Lease.Token || other.Task().Attempt != 2 {
-		t.Fatalf("lease %+v after %+v, %v", other.Lease, paused.Lease, err)
-	}
-	for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
-		err := stores[0].Finish(t.Context(), paused.Lease, dedup.Result{Kind: kind})
-		if !errors.Is(err, dedup.ErrLeaseLost) {
-			t.Errorf("kind %d: %v", kind, err)
+	for round := range 3 {
+		stores, _ := two(t)
+		seed, start := rand.Uint64(), time.Now()
+		r := &history.Recorder{
+			Store: stores[0], Second: stores[1], Keys: 6,
+			Now: func() int64 { return int64(time.Since(start)) },
 		}
-	}
-	if err := stores[0].Extend(t.Context(), paused.Lease, time.Hour); !errors.Is(err, dedup.ErrLeaseLost) {
-		t.Errorf("extend: %v", err)
-	}
-	after, err := stores[1].Get(t.Context(), other.Record.Event)
-	if err != nil || fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the record changed from %+v to %+v, %v", before, after, err)
+		ops, err := r.History(t.Context(), 6, 40, seed)
+		if err != nil {
+			t.Error(err)
+		}
+		if len(ops) < 60 {
+			t.Errorf("round %d: only %d calls", round, len(ops))
+		}
+		if err := history.CheckLinearizable(ops); err != nil {
+			t.Fatalf("round %d, seed %d: %v", round, seed, err)
+		}
 	}
 }
 
@@ -363,50 +361,5 @@ func everything(t *testing.T, s *Store) {
 	}
 	if _, err := s.sweep(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestTasksAreLeftForTheReceiverThatHasTheirHandler runs two receivers with different handlers,
-// one of which ends.
-func TestTasksAreLeftForTheReceiverThatHasTheirHandler(t *testing.T) {
-	t.Parallel()
-	stores, clock := two(t)
-	takes := func(s *Store, handler string, after time.Duration) (handlers []string) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		works, err := s.Take(ctx, dedup.Want{
-			Tasks: 9, Bytes: 1 << 20, Lease: time.Hour, Handlers: []string{handler}, OrphanAfter: after,
-		})
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-		for _, w := range works {
-			handlers = append(handlers, w.Task().Handler)
-			if err := s.Finish(t.Context(), w.Lease, done); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return handlers
-	}
-	if got := takes(stores[1], "bill", 0); len(got) > 0 {
-		t.Fatalf("of nothing: %v", got)
-	}
-	claim(t, stores[0], event("a", "ship", "bill"), dedup.New)
-	for _, want := range []string{"ship", ""} { // although it would take those of missing handlers at once
-		if got := strings.Join(takes(stores[0], "ship", 0), " "); got != want {
-			t.Fatalf("the receiver for ship takes %q, want %q", got, want)
-		}
-	}
-	if err := stores[1].Close(); err != nil {
-		t.Fatal(err)
-	}
-	clock.Advance(time.Hour - time.Second)
-	if got := takes(stores[0], "ship", time.Hour); len(got) > 0 {
-		t.Fatalf("an hour has not passed, but it takes %v", got)
-	}
-	clock.Advance(time.Minute)
-	if got := takes(stores[0], "ship", time.Hour); len(got) != 1 || got[0] != "bill" {
-		t.Fatalf("after an hour it takes %v", got)
 	}
 }

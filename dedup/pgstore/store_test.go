@@ -97,6 +97,9 @@ func suite(t *testing.T, dsn func(*testing.T) string) {
 			_, schema := newSchema(t)
 			return openAt(t, dsn(t), schema, clock)
 		},
+		Second: func(t *testing.T, s dedup.Store, clock *deduptest.Clock) dedup.Store {
+			return openAt(t, dsn(t), s.(*Store).db.schema, clock)
+		},
 		Reopen: func(t *testing.T, s dedup.Store, clock *deduptest.Clock) dedup.Store {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)

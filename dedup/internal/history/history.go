@@ -149,6 +149,8 @@ func (e keyState) finish(in Call, out Effect) (bool, keyState) {
 // Recorder makes random calls of a store and reports them.
 type Recorder struct {
 	Store dedup.Store
+	// Second is another opening of the store, for every other client. Nil means Store.
+	Second dedup.Store
 	// Keys is the number of keys. Claims of the first half have Hold.
 	Keys int
 	// Now is a monotonic clock in nanoseconds.
@@ -157,6 +159,14 @@ type Recorder struct {
 	Note func(Operation)
 
 	last atomic.Int64
+}
+
+// store returns the store of a client.
+func (r *Recorder) store(client int) dedup.Store {
+	if r.Second != nil && client%2 == 1 {
+		return r.Second
+	}
+	return r.Store
 }
 
 func (r *Recorder) begin(client int, in Call) Operation {
@@ -176,7 +186,7 @@ func (r *Recorder) claim(ctx context.Context, client int, in Call) (dedup.Lease,
 		Tasks: []dedup.NewTask{{Handler: "h"}}, Hold: in.Hold, Lease: time.Hour,
 	}
 	o := r.begin(client, in)
-	ds, err := r.Store.Claim(ctx, c)
+	ds, err := r.store(client).Claim(ctx, c)
 	if err != nil {
 		return dedup.Lease{}, err
 	}
@@ -190,7 +200,7 @@ func (r *Recorder) take(ctx context.Context, client int) (dedup.Lease, string, e
 	short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 	defer cancel()
 	o := r.begin(client, Call{Take: true})
-	ws, err := r.Store.Take(short, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Hour})
+	ws, err := r.store(client).Take(short, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Hour})
 	if errors.Is(err, context.DeadlineExceeded) {
 		o.Void, o.Ended = true, r.Now()
 		r.Note(o)
@@ -207,7 +217,7 @@ func (r *Recorder) take(ctx context.Context, client int) (dedup.Lease, string, e
 func (r *Recorder) finish(ctx context.Context, client int, in Call, l dedup.Lease) error {
 	in.Token = l.Token
 	o := r.begin(client, in)
-	err := r.Store.Finish(ctx, l, dedup.Result{Kind: in.Kind, Response: dedup.Response{Status: in.Code}})
+	err := r.store(client).Finish(ctx, l, dedup.Result{Kind: in.Kind, Response: dedup.Response{Status: in.Code}})
 	if err != nil && !errors.Is(err, dedup.ErrLeaseLost) {
 		return err
 	}
