@@ -28,8 +28,15 @@ type txStore struct {
 	mu       sync.Mutex
 	effects  []string
 	begin    error        // of the next transaction
+	fails    error        // of all outcomes
 	fenced   func() error // called between the outcome and the answer of the commit
 	extended int
+}
+
+func (s *txStore) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
 }
 
 func (s *txStore) TxTypes() []reflect.Type { return []reflect.Type{reflect.TypeFor[*testTx]()} }
@@ -37,8 +44,8 @@ func (s *txStore) TxTypes() []reflect.Type { return []reflect.Type{reflect.TypeF
 func (s *txStore) InTx(
 	ctx context.Context, l dedup.Lease, _ reflect.Type, fn func(context.Context, any) (dedup.Result, error),
 ) error {
-	if err := s.begin; err != nil {
-		s.begin = nil
+	var err error
+	if s.set(func() { err, s.begin = s.begin, nil }); err != nil {
 		return err
 	}
 	tx := &testTx{}
@@ -46,22 +53,22 @@ func (s *txStore) InTx(
 	if err != nil {
 		return err
 	}
+	var fenced func() error
+	if s.set(func() { err, fenced = s.fails, s.fenced }); err != nil {
+		return err
+	}
 	if err := s.Finish(context.WithoutCancel(ctx), l, r); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.effects = append(s.effects, tx.put...)
-	s.mu.Unlock()
-	if s.fenced != nil {
-		return s.fenced()
+	s.set(func() { s.effects = append(s.effects, tx.put...) })
+	if fenced != nil {
+		return fenced()
 	}
 	return nil
 }
 
 func (s *txStore) Extend(ctx context.Context, l dedup.Lease, d time.Duration) error {
-	s.mu.Lock()
-	s.extended++
-	s.mu.Unlock()
+	s.set(func() { s.extended++ })
 	return s.Store.Extend(ctx, l, d)
 }
 
@@ -122,7 +129,7 @@ func TestEffectUnderALostLeaseIsUndone(t *testing.T) {
 // The commit happened, but its answer was lost. The usual result follows, and the store refuses it.
 func TestLostAnswerToACommitIsNoRetry(t *testing.T) {
 	txFixture(t, txScript(), func(f *fixture, s *txStore) {
-		s.fenced = func() error { return &dedup.ErrUnavailable{Reason: "test"} }
+		s.set(func() { s.fenced = func() error { return &dedup.ErrUnavailable{Reason: "test"} } })
 		f.ends(f.outcome(f.accept("1", "x")), dedup.Done, "", 1)
 		f.same("effects", []string{"1 1"}, s.effects)
 		f.same("results", 2, f.store.finished)
@@ -133,7 +140,7 @@ func TestLostAnswerToACommitIsNoRetry(t *testing.T) {
 // for the commit.
 func TestCommitCountsWhateverAnExtensionFinds(t *testing.T) {
 	txFixture(t, txScript(), func(f *fixture, s *txStore) {
-		s.fenced = func() error {
+		fenced := func() error {
 			time.Sleep(2 * DefaultLease)
 			f.d.watchdog.mu.Lock()
 			runs := slices.Clone(f.d.watchdog.runs)
@@ -144,6 +151,7 @@ func TestCommitCountsWhateverAnExtensionFinds(t *testing.T) {
 			}
 			return nil
 		}
+		s.set(func() { s.fenced = fenced })
 		f.ends(f.outcome(f.accept("1", "x")), dedup.Done, "", 1)
 		time.Sleep(3 * DefaultLease)
 		f.same("attempts", []string{"attempt gh/* 1 done"}, f.attempts())
@@ -155,7 +163,7 @@ func TestCommitCountsWhateverAnExtensionFinds(t *testing.T) {
 func TestLeaseIsExtendedAgainAfterAFailedCommit(t *testing.T) {
 	slow := func(context.Context) error { time.Sleep(2 * DefaultLease); return nil }
 	txFixture(t, txScript(slow), func(f *fixture, s *txStore) {
-		s.Store = failsFinishes{s.Store, &dedup.ErrUnavailable{Reason: "test"}}
+		s.set(func() { s.fails = &dedup.ErrUnavailable{Reason: "test"} })
 		f.store.set(func() {
 			outage := time.Now().Add(10 * DefaultLease)
 			f.store.failFinish = func() error {
@@ -170,26 +178,19 @@ func TestLeaseIsExtendedAgainAfterAFailedCommit(t *testing.T) {
 		if r := f.record(event); r.Tasks[0].Attempt != 1 || r.Tasks[0].State != dedup.Running {
 			t.Errorf("%+v", r.Tasks)
 		}
-		if s.extended < 20 {
-			t.Errorf("%d extensions", s.extended)
-		}
-		s.Store = f.store
+		s.set(func() {
+			if s.fails = nil; s.extended < 20 {
+				t.Errorf("%d extensions", s.extended)
+			}
+		})
 		f.ends(f.outcome(event), dedup.Done, "", 2)
 		f.same("effects", []string{"1 2"}, s.effects)
 	})
 }
 
-// failsFinishes fails the results of transactions.
-type failsFinishes struct {
-	dedup.Store
-	err error
-}
-
-func (s failsFinishes) Finish(context.Context, dedup.Lease, dedup.Result) error { return s.err }
-
 func TestTransactionThatDoesNotBeginIsNoFailedAttempt(t *testing.T) {
 	txFixture(t, txScript(), func(f *fixture, s *txStore) {
-		s.begin = &dedup.ErrUnavailable{Reason: "test"}
+		s.set(func() { s.begin = &dedup.ErrUnavailable{Reason: "test"} })
 		r := f.outcome(f.accept("1", "x"))
 		f.ends(r, dedup.Done, "", 2)
 		f.same("postponed", 1, r.Tasks[0].Postponed)
@@ -264,9 +265,7 @@ func TestAnswerEffectAndOutcomeAreOneCommit(t *testing.T) {
 				case ev.Type == "rejects":
 					return Response{}, Reject(errBoom)
 				case ev.Type == "lost":
-					store.mu.Lock()
-					store.fenced = func() error { return errors.New("cut") }
-					store.mu.Unlock()
+					store.set(func() { store.fenced = func() error { return errors.New("cut") } })
 				}
 				return Response{Status: 201, Body: []byte(`"made"`)}, nil
 			}))
@@ -290,10 +289,12 @@ func TestAnswerEffectAndOutcomeAreOneCommit(t *testing.T) {
 				t.Errorf("%s: %d, then %d after %d runs: %s", row.typ, first.status, second.status, runs.count()-before,
 					second.body)
 			}
-			if !slices.Equal(store.effects, row.effects) {
-				t.Errorf("%s: effects %q", row.typ, store.effects)
-			}
-			store.effects, store.fenced = nil, nil
+			store.set(func() {
+				if !slices.Equal(store.effects, row.effects) {
+					t.Errorf("%s: effects %q", row.typ, store.effects)
+				}
+				store.effects, store.fenced = nil, nil
+			})
 		}
 	})
 }

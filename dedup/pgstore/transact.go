@@ -65,6 +65,9 @@ func inTx(
 	return false, tx.Commit(ctx)
 }
 
+const heldSQL = `SELECT EXISTS (SELECT 1 FROM {{schema}}.task t
+WHERE t.seq = $1 AND t.idx = $2 AND t.token = $3 AND t.state = 2)`
+
 // fence finishes the task in the handler's transaction. It is the last statement: the row of the
 // task is locked for moments only, so that leases are extended and taken over as for all handlers.
 // From here on a Finish of the same task waits for the end of the transaction.
@@ -76,6 +79,16 @@ func fence(ctx context.Context, s *Store, tx pgx.Tx, e *finishEntry) error {
 	}
 	if e.ended {
 		return e.err
+	}
+	// A statement that waited for a row and found it changed keeps its lock. The locks below come
+	// in another order, so a lease that is lost must be found out before.
+	var held bool
+	row := tx.QueryRow(ctx, s.db.sql(heldSQL), e.seq, e.lease.Task, int64(e.lease.Token))
+	if err := row.Scan(&held); err != nil {
+		return err
+	}
+	if !held {
+		return dedup.ErrLeaseLost
 	}
 	v := newView(ctx, s.db, tx)
 	v.locks = true
