@@ -38,11 +38,12 @@ func Run(ctx context.Context, address string, rx *Receiver) error {
 	if err != nil {
 		return errors.Join(err, rx.Close()) //nolint:contextcheck // closing takes its own time
 	}
-	for _, p := range rx.config.Producers {
-		rx.logger().Info("accepting deliveries", "producer", p.Name,
-			"at", "http://"+ln.Addr().String()+"/webhooks/"+p.Name)
-	}
-	return rx.serve(ctx, srv, ln)
+	return rx.serve(ctx, srv, ln, func() {
+		for _, p := range rx.config.Producers {
+			rx.logger().Info("accepting deliveries", "producer", p.Name,
+				"at", "http://"+ln.Addr().String()+"/webhooks/"+p.Name)
+		}
+	})
 }
 
 // Serve is Run for a program with an HTTP server and routes of its own. It listens at srv.Addr,
@@ -58,14 +59,15 @@ func Serve(ctx context.Context, srv *http.Server, rx *Receiver) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("eyelet: %w", err), rx.Close()) //nolint:contextcheck // as in Run
 	}
-	rx.logger().Info("listening", "at", ln.Addr().String())
-	return rx.serve(ctx, srv, ln)
+	return rx.serve(ctx, srv, ln, func() { rx.logger().Info("listening", "at", ln.Addr().String()) })
 }
 
-// serve serves until ctx ends, a signal comes, or the server or the store ends, and closes all.
-func (rx *Receiver) serve(ctx context.Context, srv *http.Server, ln net.Listener) error {
+// serve serves until ctx ends, a signal comes, or the server or the store ends, and closes all. It
+// announces itself when a signal would be noticed.
+func (rx *Receiver) serve(ctx context.Context, srv *http.Server, ln net.Listener, announce func()) error {
 	ctx, restore := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer restore()
+	announce()
 	ended := make(chan error, 1)
 	go func() {
 		if srv.TLSConfig != nil {
