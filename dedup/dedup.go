@@ -102,7 +102,8 @@ type Store interface {
 
 	// List yields the matching records, newest first, with their bodies only if the filter asks
 	// for them. Each record existed as shown at some moment of the walk. No record is yielded
-	// twice, and none is left out that matched from the call to the end of the walk.
+	// twice, and none is left out that matched from the call to the end of the walk. A filter with
+	// Text is left to [Filter.Search].
 	List(ctx context.Context, f Filter) iter.Seq2[Record, error]
 
 	// Reopen makes the dead tasks of an event pending again and resets their attempts. It adds
@@ -169,10 +170,11 @@ type Transactor interface {
 	// Finish finds out: it gets ErrLeaseLost if they did, also while a commit whose answer was
 	// lost is still under way. A fn that panics or ends its goroutine is undone too.
 	//
-	// fn cannot commit or roll back: its attempt is an error of the call. If the database undid
-	// the transaction in favor of another one (SQLSTATE 40001 and 40P01), fn runs again at once,
-	// at most three times. The database undoes a transaction that is idle for longer than ctx
-	// allows, or half a minute if ctx has no deadline, a few seconds later.
+	// fn cannot commit: its attempt is an error of the call. If fn rolls back, its effect is
+	// undone, and a nil error of fn is an error of the call. If the database undid the transaction
+	// in favor of another one (SQLSTATE 40001 and 40P01), fn runs again at once, at most three
+	// times. The database undoes a transaction that is idle for longer than ctx allows, or half a
+	// minute if ctx has no deadline, a few seconds later.
 	InTx(ctx context.Context, l Lease, as reflect.Type, fn func(ctx context.Context, tx any) (Result, error)) error
 }
 

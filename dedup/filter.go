@@ -22,9 +22,14 @@ type Filter struct {
 	Before      uint64        // only records with a smaller Seq: the cursor of the next page
 	Limit       int           // maximum number of records; zero is unlimited
 	Body        bool          // with payload bodies
+	// Text selects records that contain it in an identifier, the type, an attribute or the body,
+	// in upper or lower case. A list with it ends early at [MaxSearched] or [MaxSearchTime], and
+	// Searched, which may be nil, gets how far it looked.
+	Text     string
+	Searched *Searched
 }
 
-// Match reports whether the filter selects the record at now. It ignores Limit and Body.
+// Match reports whether the filter selects the record at now. It ignores Limit, Body and Text.
 func (f *Filter) Match(r *Record, now time.Time) bool {
 	return (f.Event == "" || f.Event == r.Event) &&
 		(f.ID == "" || f.ID == r.Key.ID || f.ID == r.Payload.VendorID) &&

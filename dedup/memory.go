@@ -244,6 +244,9 @@ func (m *Memory) Get(ctx context.Context, event string) (Record, error) {
 
 // List implements [Store].
 func (m *Memory) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
+	if f.Text != "" {
+		return f.Search(func(f Filter) iter.Seq2[Record, error] { return m.List(ctx, f) })
+	}
 	return func(yield func(Record, error) bool) {
 		now, err := m.begin(ctx)
 		if err != nil {

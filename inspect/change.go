@@ -107,9 +107,14 @@ func (a *api) raw(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusConflict, err.Error())
 		return
 	}
+	writeFile(w, file)
+}
+
+// writeFile responds with a recording. Browsers must not display it.
+func writeFile(w http.ResponseWriter, file *replay.Recording) {
 	data := file.Bytes()
 	h := w.Header()
-	setHeaders(w, "application/octet-stream") // browsers must not display it
+	setHeaders(w, "application/octet-stream")
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.Name}))
 	h.Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data) // the client may be gone
@@ -117,18 +122,28 @@ func (a *api) raw(w http.ResponseWriter, r *http.Request) {
 
 // refuse responds to an error of the store, which names the event and no payload.
 func refuse(w http.ResponseWriter, err error) {
-	for _, row := range []struct {
-		err    error
-		status int
-	}{
+	if row, ok := refusalOf(err); ok {
+		fail(w, row.status, row.err.Error())
+		return
+	}
+	fail(w, http.StatusServiceUnavailable, err.Error())
+}
+
+// refusal is an error of the store that concerns one event, with its status.
+type refusal struct {
+	err    error
+	status int
+}
+
+func refusalOf(err error) (refusal, bool) {
+	for _, row := range []refusal{
 		{dedup.ErrNotFound, http.StatusNotFound}, {dedup.ErrNotDead, http.StatusConflict},
 		{dedup.ErrNotWaiting, http.StatusConflict}, {dedup.ErrNoPayload, http.StatusConflict},
 		{dedup.ErrOpen, http.StatusConflict},
 	} {
 		if errors.Is(err, row.err) {
-			fail(w, row.status, row.err.Error())
-			return
+			return row, true
 		}
 	}
-	fail(w, http.StatusServiceUnavailable, err.Error())
+	return refusal{}, false
 }

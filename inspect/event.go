@@ -141,15 +141,17 @@ func Details(r dedup.Record) Detail {
 			})
 		}
 	}
-	d.Text, d.Base64 = textOrBytes(p.Body)
+	d.Text, d.Base64 = TextOrBytes(p.Body)
 	if r.Response.Status != 0 {
 		d.Response = &Response{Status: r.Response.Status, Header: r.Response.Header}
-		d.Response.Text, d.Response.Base64 = textOrBytes(r.Response.Body)
+		d.Response.Text, d.Response.Base64 = TextOrBytes(r.Response.Body)
 	}
 	return d
 }
 
-func textOrBytes(b []byte) (text string, raw []byte) {
+// TextOrBytes returns a body as text if it is UTF-8, else as bytes, for the members text and
+// base64.
+func TextOrBytes(b []byte) (text string, raw []byte) {
 	if utf8.Valid(b) {
 		return string(b), nil
 	}

@@ -1,4 +1,5 @@
-// Package inspect serves the events of a store as JSON over HTTP, for operators.
+// Package inspect serves the events of a store over HTTP, for operators: as a page for browsers
+// ([Page]) and as JSON.
 //
 // [API] gives every client all payloads in the store, and lets it purge them: put it behind
 // authentication.
@@ -40,8 +41,10 @@ const NDJSON = "application/x-ndjson"
 // (either, or at least the first 4 characters of an event), producer, endpoint, type (also
 // "prefix*"), handler, reason (of a task, which is that of the handler if one is given, or of a
 // quarantine), state (several, or separated by commas), since (a duration, such as 1h), aside
-// (true: quarantined), before (a seq, the cursor of the next page) and limit (0 is no limit). An
-// unknown parameter is 400. A list that the store cannot finish ends with a line {"error": "..."}.
+// (true: quarantined), text (in an identifier, the type, an attribute or the body), before (a seq,
+// the cursor of the next page) and limit (0 is no limit). An unknown parameter is 400. A list that
+// the store cannot finish ends with a line {"error": "..."}, and any other list with text with a
+// line {"searched": [Searched]}.
 //
 // Errors are problems (RFC 9457): 400 for an invalid request, 404 for an unknown event, 409 for an
 // event in another state, 413 for a body of more than 64 KiB, 501 for an optional interface that
@@ -66,6 +69,8 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	var searched dedup.Searched
+	filter.Searched = &searched
 	setHeaders(w, NDJSON)
 	lines := json.NewEncoder(w)
 	flush := http.NewResponseController(w)
@@ -84,6 +89,22 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 			_ = flush.SetWriteDeadline(time.Now().Add(listPatience))
 		}
 	}
+	if filter.Text != "" {
+		_ = lines.Encode(map[string]Searched{"searched": newSearched(searched)}) // the client may be gone
+	}
+}
+
+// Searched is how far a list with text looked: see [dedup.Searched]. Before is missing when nothing
+// older is left.
+type Searched struct {
+	Records int        `json:"records"`
+	Dropped int        `json:"dropped"`
+	Back    *time.Time `json:"back,omitempty"`
+	Before  uint64     `json:"before,omitempty"`
+}
+
+func newSearched(s dedup.Searched) Searched {
+	return Searched{Records: s.Records, Dropped: s.Dropped, Back: timePtr(s.Back), Before: s.Before}
 }
 
 func (a *api) show(w http.ResponseWriter, r *http.Request) {
@@ -133,7 +154,7 @@ func setFilter(f *dedup.Filter, name string, values []string) (err error) {
 	value := values[0]
 	text := map[string]*string{
 		"event": &f.Event, "id": &f.ID, "ref": &f.Ref, "producer": &f.Producer, "endpoint": &f.Endpoint,
-		"type": &f.Type, "handler": &f.Handler, "reason": &f.Reason,
+		"type": &f.Type, "handler": &f.Handler, "reason": &f.Reason, "text": &f.Text,
 	}[name]
 	if text != nil {
 		*text = value

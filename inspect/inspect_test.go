@@ -91,6 +91,29 @@ func TestAListHasALineForEachMatchingEvent(t *testing.T) {
 	}
 }
 
+func TestAListWithTextSaysHowFarItLooked(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	first := claim(t, store, "k1", "order.paid", []byte(`{"total": 4711}`))
+	second := claim(t, store, "k2", "order.paid", []byte(`{"total": 12}`))
+	for query, want := range map[string]inspect.Searched{
+		"text=4711":          {Records: 2, Back: &first.Accepted},
+		"text=total&limit=1": {Records: 1, Back: &second.Accepted, Before: second.Seq},
+	} {
+		var last struct{ Searched *inspect.Searched }
+		lines := strings.Split(strings.TrimSpace(get(t, store, "/events?"+query).Body.String()), "\n")
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || len(lines) != 2 {
+			t.Fatalf("%s: %v in %q", query, err, lines)
+		}
+		if diff := cmp.Diff(&want, last.Searched); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", query, diff)
+		}
+	}
+	if text := get(t, store, "/events").Body.String(); strings.Contains(text, "searched") {
+		t.Errorf("a list without text says %s", text)
+	}
+}
+
 func TestTheFieldsOfALine(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)

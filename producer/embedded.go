@@ -2,9 +2,11 @@ package producer
 
 import (
 	"cmp"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"strings"
 	"sync"
@@ -142,6 +144,23 @@ func (e *Embedded) Verify(r *http.Request, body func() ([]byte, error)) (verify.
 	}
 	return verify.Identity{KeyID: id.KeyID, SignedAt: id.SignedAt, Nonce: hex.EncodeToString(id.Signed)}, nil
 }
+
+// Alternatives implements [verify.Alternator]: other secrets, hashes and encodings.
+func (e *Embedded) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+	if e.Check() != nil {
+		return func(func(verify.Alternative) bool) {}
+	}
+	return verify.MapAlternatives(e.HMAC.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
+		changed, _ := s.(*verify.HMAC)
+		c := &Embedded{Signature: e.Signature, Timestamp: e.Timestamp, Content: e.Content, HMAC: changed,
+			parts: e.parts}
+		c.once.Do(func() {}) // it is prepared
+		return c
+	})
+}
+
+// Offers implements [verify.Alternator].
+func (e *Embedded) Offers(ctx context.Context) []verify.Offer { return e.HMAC.Offers(ctx) }
 
 // content returns the time as written, and the signed content.
 func (e *Embedded) content(d *Delivery) (stamp string, content []byte, err error) {

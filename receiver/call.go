@@ -39,9 +39,8 @@ func start(call func() returned) <-chan returned {
 func (h *Handler) runLeased(
 	ctx context.Context, w *watchdog, l *leasedRun, rec *dedup.Record, decide func(returned) dedup.Result,
 ) returned {
-	attempt := rec.Tasks[l.lease.Task].Attempt
 	if h.tx == nil {
-		return h.call(ctx, eventOf(rec, attempt))
+		return h.call(ctx, eventOf(rec, l.lease.Task))
 	}
 	var r returned
 	began := false
@@ -50,7 +49,7 @@ func (h *Handler) runLeased(
 		w.finishing(l, false)
 		began = true
 		own := rec.Clone() // the handler may run again
-		r = h.call(context.WithValue(ctx, txKey{}, tx), eventOf(&own, attempt))
+		r = h.call(context.WithValue(ctx, txKey{}, tx), eventOf(&own, l.lease.Task))
 		w.finishing(l, true)
 		if r.err != nil {
 			return dedup.Result{}, r.err
@@ -99,13 +98,14 @@ func probe(err error) {
 	_, _ = classify(err)
 }
 
-// eventOf returns the event before decoding. It shares its maps and its body with the record.
-func eventOf(rec *dedup.Record, attempt int) Event[any] {
-	p := &rec.Payload
+// eventOf returns the event of a task before decoding. It shares its maps and its body with the
+// record.
+func eventOf(rec *dedup.Record, task int) Event[any] {
+	p, t := &rec.Payload, &rec.Tasks[task]
 	ev := Event[any]{
 		ID: rec.Key.ID, VendorID: p.VendorID, EventID: rec.Event,
 		Producer: p.Producer, Endpoint: p.Endpoint, Principal: rec.Key.Principal,
-		Type: p.Type, Attempt: attempt, Accepted: rec.Accepted,
+		Type: p.Type, Handler: t.Handler, Attempt: t.Attempt, Accepted: rec.Accepted,
 		KeyField: p.KeyField, Method: p.Method, Target: p.Target, Header: p.Header,
 		Attributes: p.Attributes, Body: p.Body,
 	}
@@ -117,7 +117,7 @@ func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 	typed := Event[T]{
 		ID: ev.ID, VendorID: ev.VendorID, EventID: ev.EventID,
 		Producer: ev.Producer, Endpoint: ev.Endpoint, Principal: ev.Principal,
-		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted,
+		Type: ev.Type, Handler: ev.Handler, Attempt: ev.Attempt, Accepted: ev.Accepted,
 		KeyField: ev.KeyField, Method: ev.Method, Target: ev.Target, Header: ev.Header,
 		SignedFields: ev.SignedFields, SignatureLabel: ev.SignatureLabel,
 		Source: ev.Source, Subject: ev.Subject, Time: ev.Time,

@@ -31,7 +31,8 @@ func only(t *testing.T, h Handler, decode decodeFunc) *Handler {
 // call runs the handler once and waits for its result.
 func call(t *testing.T, h *Handler, rec dedup.Record, attempt int) (*Response, error) {
 	t.Helper()
-	r := <-start(func() returned { return h.call(t.Context(), eventOf(&rec, attempt)) })
+	rec.Tasks = []dedup.Task{{Handler: h.name, Attempt: attempt}}
+	r := <-start(func() returned { return h.call(t.Context(), eventOf(&rec, 0)) })
 	return r.response, r.err
 }
 
@@ -210,8 +211,9 @@ func TestHandlersSeeTheWholeEvent(t *testing.T) {
 	t.Parallel()
 	rec := recordOf("application/json", `"data"`)
 	want := Event[string]{
-		ID: "id1", EventID: "ev1", Producer: "gh", Endpoint: "gh", Principal: "acme", Type: "push", Attempt: 3,
-		Accepted: rec.Accepted, KeyField: `"id1"`, Header: http.Header{"Content-Type": {"application/json"}},
+		ID: "id1", EventID: "ev1", Producer: "gh", Endpoint: "gh", Principal: "acme", Type: "push",
+		Handler: "it", Attempt: 3, Accepted: rec.Accepted, KeyField: `"id1"`,
+		Header: http.Header{"Content-Type": {"application/json"}},
 		Source: "here", Extensions: map[string]string{}, Attributes: map[string]string{"source": "here"},
 		Body: []byte(`"data"`), Data: "data",
 	}

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -58,17 +57,7 @@ func (a agent) deliver(s *site, name, body string) got {
 	if err := a.signer.Sign(r, []byte(body), time.Now()); err != nil {
 		s.t.Fatal(err)
 	}
-	r.URL.Scheme, r.URL.Host = "http", s.srv.Listener.Addr().String()
-	resp, err := client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return got{resp.StatusCode, resp.Header, string(answer), resp.Close}
+	return s.sendRequest(r)
 }
 
 // publish serves the directories of the agents over TLS, and returns a client that finds every

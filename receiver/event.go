@@ -27,6 +27,9 @@ type Event[T any] struct {
 	Producer, Endpoint, Principal string
 	// Type is the event type.
 	Type string
+	// Handler is the name of the handler that runs. EventID and Handler together identify the
+	// effect: pass them on as the idempotency key of calls to other systems.
+	Handler string
 	// Attempt is 1 on the first run.
 	Attempt int
 	// Accepted is when the event was first accepted. Retries and reopening do not change it.

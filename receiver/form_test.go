@@ -33,11 +33,11 @@ func TestDataOfAForm(t *testing.T) {
 		"a form without a member, as is":   {form, "", nil, form},
 		"a JSON body that is not the form": {`{"n":1}`, "", asForm, `{"n":1}`},
 	} {
-		rec := &dedup.Record{Payload: dedup.Payload{
+		rec := &dedup.Record{Tasks: make([]dedup.Task, 1), Payload: dedup.Payload{
 			Body: []byte(tt.body), Attributes: tt.attributes,
 			Header: http.Header{"Content-Encoding": {tt.coding}, "Content-Type": {"application/x-www-form-urlencoded"}},
 		}}
-		ev := eventOf(rec, 1)
+		ev := eventOf(rec, 0)
 		media := ""
 		decode := func(contentType string, body []byte, v any) error {
 			media = contentType

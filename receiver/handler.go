@@ -74,8 +74,9 @@ func Answer[T any](producer, pattern string, fn func(context.Context, Event[T]) 
 // through tx happens exactly once. What it does by other means may happen again.
 //
 // Tx is a type of transaction that the store offers, such as pgx.Tx and *sql.Tx in pgstore. [Open]
-// refuses a store without it. fn must not commit or roll back: that is an error. If fn returns an
-// error, panics, or lost its lease meanwhile, what it did through tx is undone.
+// refuses a store without it. If fn returns an error, panics, or lost its lease meanwhile, what it
+// did through tx is undone. fn must not end the transaction: Commit is an error, and so is nil
+// after Rollback.
 //
 // fn runs again at once, as the same attempt, if the database undid the transaction in favor of
 // another one. An attempt whose transaction could not begin does not count.

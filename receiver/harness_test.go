@@ -240,8 +240,22 @@ func (s *site) send(a req) got {
 
 func (s *site) try(a req) (got, error) { return s.tryWith(client, a) }
 
-func (s *site) tryWith(c *http.Client, a req) (got, error) {
-	resp, err := c.Do(s.request(a))
+func (s *site) tryWith(c *http.Client, a req) (got, error) { return exchange(c, s.request(a)) }
+
+// sendRequest sends a request that is signed for the public host of the receiver.
+func (s *site) sendRequest(r *http.Request) got {
+	s.t.Helper()
+	r.URL.Scheme, r.URL.Host = "http", s.srv.Listener.Addr().String()
+	g, err := exchange(client, r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return g
+}
+
+// exchange makes a request and reads the whole response.
+func exchange(c *http.Client, r *http.Request) (got, error) {
+	resp, err := c.Do(r)
 	if err != nil {
 		return got{}, err
 	}

@@ -70,17 +70,7 @@ func (s signedSite) deliver(with verify.Signer, key, target, body string, at tim
 	if spoil != nil {
 		spoil(r)
 	}
-	r.URL.Scheme, r.URL.Host = "http", s.srv.Listener.Addr().String()
-	resp, err := client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return got{resp.StatusCode, resp.Header, string(answer), resp.Close}
+	return s.sendRequest(r)
 }
 
 func TestSignedDeliveryIsAcceptedOnceWithEverySigner(t *testing.T) {

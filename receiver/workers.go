@@ -19,7 +19,7 @@ const (
 	stopGrace = 2 * time.Second
 	// storeRetryBase and storeRetryCap bound the backoff after a failed call of the store.
 	storeRetryBase = 50 * time.Millisecond
-	storeRetryCap  = 5 * time.Second
+	storeRetryCap  = 2 * time.Second
 )
 
 // errStopping is the cause of contexts that end because the receiver stops.

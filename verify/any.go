@@ -20,15 +20,11 @@ type Any [2]Scheme
 
 // Check reports all errors of the schemes.
 func (a Any) Check() error {
-	var errs []error
-	for _, s := range a {
-		if s == nil {
-			errs = append(errs, errors.New("one of two schemes is not set"))
-		} else if c, ok := s.(interface{ Check() error }); ok {
-			errs = append(errs, c.Check())
-		}
+	var unset error
+	if a[0] == nil || a[1] == nil {
+		unset = errors.New("one of two schemes is not set")
 	}
-	return errors.Join(errs...)
+	return errors.Join(unset, All(a[:]).Check())
 }
 
 // SignsURL reports whether one of the schemes signs the URL.

@@ -45,6 +45,7 @@ type material struct {
 	public      crypto.PublicKey
 	fingerprint string
 	check       primitive
+	secret      func() Secret // the shared secret, which no printer by reflection can reach; or nil
 }
 
 // NewHMACKey makes a key for hmac-sha256 (RFC 9421 section 3.3.3) of a secret of at least 16
@@ -60,8 +61,10 @@ func NewHMACKey(id string, secret []byte) (Key, error) {
 	if what := encodedKey(secret); what != "" {
 		return Key{}, fmt.Errorf("key %q: the secret is %s, which is not a secret", id, what)
 	}
+	text := Secret(secret)
 	return Key{ID: id, Alg: HMACSHA256, material: &material{
 		alg: HMACSHA256, fingerprint: secretFingerprint(secret), check: newHMACPrimitive(bytes.Clone(secret)),
+		secret: func() Secret { return text },
 	}}, nil
 }
 

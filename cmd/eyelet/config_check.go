@@ -34,6 +34,9 @@ func configCheckCommand(p *program) *cobra.Command {
 		if err == nil {
 			result.File, result.Producers, result.Handlers = s.File, len(plan.Producers), len(plan.Handlers)
 			result.Warnings = findings(plan.Warnings())
+			if kind, _, _ := s.StoreKind(); kind == "postgres" {
+				result.Unchecked = []string{"the database and its tables: `eyelet store check` does"}
+			}
 			err = plan.Close()
 		}
 		if *format == "json" {
@@ -47,6 +50,9 @@ func configCheckCommand(p *program) *cobra.Command {
 			if warning.Hint != "" {
 				p.eprintf("%s\n", "  hint: "+usage.OneLine(warning.Hint))
 			}
+		}
+		for _, what := range result.Unchecked {
+			p.eprintf("eyelet: not checked: %s\n", what)
 		}
 		p.printf("%s: good: %s, %s\n", s.File, count(result.Producers, "producer"), count(result.Handlers, "handler"))
 		return nil
@@ -62,6 +68,7 @@ type configResult struct {
 	Handlers  int       `json:"handlers"`
 	Errors    []finding `json:"errors,omitempty"`
 	Warnings  []finding `json:"warnings,omitempty"`
+	Unchecked []string  `json:"not_checked,omitempty"`
 }
 
 // finding is an error or a warning. File is a variable or a flag if Line is 0.

@@ -174,7 +174,7 @@ func newDevRun(ctx context.Context, p *program, s *config.Settings, out *printed
 		}
 	}()
 	log := server.NewLog(p.Err, "text", slog.LevelError).Logger
-	if run.store, err = s.OpenStore(log); err != nil { //nolint:contextcheck // a store is opened whole
+	if run.store, err = s.OpenStore(ctx, log); err != nil {
 		return nil, err
 	}
 	c := run.plan.Config

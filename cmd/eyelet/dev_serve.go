@@ -42,7 +42,7 @@ func (f *devCmd) serve(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	s.Log.Level = "warn"
+	s.Log.Level, s.Explain = "warn", config.ExplainLog
 	_, o, err := f.serverOptions(ctx, s)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error 
 	if f.listen != "" {
 		s.Listen = f.listen
 	}
-	s.Log.Level = "warn"
+	s.Log.Level, s.Explain = "warn", config.ExplainLog
 	_, o, err := f.serverOptions(ctx, s)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error 
 		return err
 	}
 	scheme := "http"
-	if s.TLS != nil {
+	if s.HasTLS() {
 		scheme = "https"
 	}
 	f.printf("\nserving as configured in %s; the store is removed at Ctrl-C\n\n", s.File)

@@ -101,6 +101,8 @@ func (tut *tutorial) session(block string) {
 			tut.environ = append(tut.environ, setting)
 		} else if command == "eyelet serve" {
 			startServed(tut.t, "eyelet.yaml", func(c *exec.Cmd) { c.Dir, c.Env = tut.dir, tut.environ })
+		} else if address, ok := strings.CutPrefix(command, "receiver "); ok {
+			tut.startReceiver(address)
 		} else if missing := missingProgram(command); missing != "" {
 			tut.t.Logf("there is no %s", missing)
 		} else {
@@ -125,7 +127,8 @@ func (tut *tutorial) run(command, want string) {
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(want), `\.\.\.`, `(?s:.*)`)
 	shown := regexp.MustCompile("^" + pattern + "\n?$")
 	tries := 1
-	if strings.HasPrefix(command, "cat ") || strings.HasPrefix(command, "eyelet dead list") {
+	if strings.HasPrefix(command, "cat ") || strings.HasPrefix(command, "eyelet dead list") ||
+		strings.Contains(command, "FROM counter") {
 		tries = 200
 	}
 	var out []byte

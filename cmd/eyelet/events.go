@@ -34,7 +34,7 @@ func eventsCommand(p *program) *cobra.Command {
 	}
 	c.AddCommand(
 		eventsListCommand(p), showCommand(p, "Show one event with its payload", ""), eventsRawCommand(p),
-		eventsTailCommand(p),
+		eventsTailCommand(p), eventsRefusedCommand(p),
 		bulkCommand(p, retrying), bulkCommand(p, reopening), eventsForgetCommand(p),
 	)
 	return c
@@ -49,10 +49,11 @@ func listCommand(p *program, c *cobra.Command, state string) *cobra.Command {
 	file, format := configFlag(c), outputFlag(c)
 	filters := addFilterFlags(c, state)
 	before := c.Flags().String("before", "", "seq from an earlier list: the next page")
+	text := c.Flags().String("text", "", "in an identifier, the type, an attribute or the body; upper or lower case")
 	limit := c.Flags().Int("limit", defaultEvents, "maximum number")
 	all := c.Flags().Bool("all", false, "no limit")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		filters.values["before"] = before
+		filters.values["before"], filters.values["text"] = before, text
 		query, err := eventsQuery(filters.values, filters.quarantined, *limit, *all)
 		if err != nil {
 			return err
@@ -66,6 +67,21 @@ func listCommand(p *program, c *cobra.Command, state string) *cobra.Command {
 
 // eventsQuery turns the flags into parameters. It checks them, so that errors name the flag.
 func eventsQuery(filters map[string]*string, quarantined bool, limit int, all bool) (url.Values, error) {
+	q, err := listQuery(filters, limit, all)
+	if err != nil {
+		return nil, err
+	}
+	if quarantined {
+		q.Set("aside", "true")
+	}
+	if _, err := inspect.ParseFilter(q); err != nil {
+		return nil, usage.Errorf("", "%v", err)
+	}
+	return q, nil
+}
+
+// listQuery turns the flags of any list into parameters.
+func listQuery(filters map[string]*string, limit int, all bool) (url.Values, error) {
 	q := url.Values{"limit": {strconv.Itoa(limit)}}
 	if all {
 		q.Set("limit", "0")
@@ -85,12 +101,6 @@ func eventsQuery(filters map[string]*string, quarantined bool, limit int, all bo
 			q.Set(name, d.String())
 		}
 	}
-	if quarantined {
-		q.Set("aside", "true")
-	}
-	if _, err := inspect.ParseFilter(q); err != nil {
-		return nil, usage.Errorf("", "%v", err)
-	}
 	return q, nil
 }
 
@@ -104,15 +114,33 @@ func (p *program) loadOutline(c *cobra.Command, file string) (*config.Settings, 
 
 // connect returns a client of the running server, or nil if none responds.
 func connect(ctx context.Context, s *config.Settings) (*opsclient.Client, error) {
-	dir, err := stateDir(s)
+	dir, err := s.StateDir()
 	if err != nil {
 		return nil, nil //nolint:nilerr // opening the store reports it
 	}
-	r := opsclient.Running{StateDir: dir}
+	return runningServer(s, dir).Connect(ctx)
+}
+
+// runningServer says how to reach the server of a configuration.
+func runningServer(s *config.Settings, stateDir string) opsclient.Running {
+	r := opsclient.Running{StateDir: stateDir}
 	if pair := keyPair(s, s.OperationsTLS); pair != nil {
 		r.CertFile, r.KeyFile = pair.Cert, pair.Key
 	}
-	return r.Connect(ctx)
+	return r
+}
+
+// running returns a client of the running server, without which the command cannot do anything.
+func (p *program) running(c *cobra.Command, file string) (*opsclient.Client, error) {
+	s, err := p.loadOutline(c, file)
+	if err != nil {
+		return nil, err
+	}
+	client, err := connect(c.Context(), s)
+	if err == nil && client == nil {
+		err = failf("no server runs; start one: eyelet serve --config %s", s.File)
+	}
+	return client, err
 }
 
 // recentEvents returns the newest events of the running server with their types, for completion.
@@ -139,7 +167,7 @@ func requireStore(s *config.Settings) error {
 		return usage.Errorf("start one: eyelet serve --config "+s.File,
 			"no server runs, and a store in memory is gone with its server")
 	}
-	if _, err := os.Stat(dir); err != nil {
+	if _, err := os.Stat(dir); err != nil && kind == "badger" {
 		return &usage.Error{At: s.Place("store"), What: "there is no store yet: " + dir + ": " + usage.Cause(err),
 			Hint: "serve creates it"}
 	}
@@ -160,7 +188,7 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(*opsclient.C
 	if err := requireStore(s); err != nil {
 		return err
 	}
-	store, err := s.OpenStore(slog.New(slog.DiscardHandler))
+	store, err := s.OpenStore(c.Context(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -171,7 +199,7 @@ func printEvents(ctx context.Context, p *program, client *opsclient.Client, q ur
 	dead := q.Get("state") == dedup.Dead.String()
 	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 	n := 0
-	err := client.Each(ctx, q, func(line []byte, e inspect.Event) error {
+	searched, err := client.Search(ctx, q, func(line []byte, e inspect.Event) error {
 		if n++; format == "json" {
 			_, err := fmt.Fprintf(p.Out, "%s\n", line)
 			return err
@@ -189,7 +217,26 @@ func printEvents(ctx context.Context, p *program, client *opsclient.Client, q ur
 	if err == nil && format == "text" && n == 0 {
 		p.eprintf("no events\n")
 	}
-	return errors.Join(err, t.Flush())
+	err = errors.Join(err, t.Flush())
+	if err == nil && searched != nil {
+		p.eprintf("%s\n", sayOf(*searched))
+	}
+	return err
+}
+
+// sayOf says how far a search looked and how to continue it.
+func sayOf(s inspect.Searched) string {
+	text := "searched " + count(s.Records, "event")
+	if s.Back != nil {
+		text += ", back to " + s.Back.Format(time.RFC3339)
+	}
+	if s.Dropped > 0 {
+		text += fmt.Sprintf("; the body of %d is no longer kept", s.Dropped)
+	}
+	if s.Before > 0 {
+		text += fmt.Sprintf("; for older ones add --before %d", s.Before)
+	}
+	return text
 }
 
 // The column heads of eventRow, and with whyOf of lists of dead letters.

@@ -80,26 +80,31 @@ func writeDetail(w io.Writer, d inspect.Detail) error {
 		return err
 	}
 	var b strings.Builder
-	if len(d.Header) > 0 {
-		b.WriteString("\n")
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.Header)) {
-		for _, value := range d.Header[name] {
-			fmt.Fprintf(&b, "%s: %s\n", sanitize(name), sanitize(value))
-		}
-	}
-	switch {
-	case len(d.Base64) > 0:
+	writeContent(&b, d.Header, d.Text)
+	if len(d.Base64) > 0 {
 		fmt.Fprintf(&b, "\n(%d bytes that are not text: eyelet events raw %s writes them)\n", len(d.Base64),
 			d.Event.Event)
-	case d.Text != "":
-		b.WriteString("\n")
-		for line := range strings.Lines(d.Text) {
-			b.WriteString(strings.Map(printable, strings.TrimRight(line, "\r\n")) + "\n")
-		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeContent writes fields and a body of a client, without control characters.
+func writeContent(b *strings.Builder, header http.Header, text string) {
+	if len(header) > 0 {
+		b.WriteString("\n")
+	}
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		for _, value := range header[name] {
+			fmt.Fprintf(b, "%s: %s\n", sanitize(name), sanitize(value))
+		}
+	}
+	if text != "" {
+		b.WriteString("\n")
+	}
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.Map(printable, strings.TrimRight(line, "\r\n")) + "\n")
+	}
 }
 
 // detailRows returns the rows of the event as a whole; rows without a value are not printed.

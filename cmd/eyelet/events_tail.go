@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,8 @@ func eventsTailCommand(p *program) *cobra.Command {
 		Use: "tail", Short: "Follow deliveries and attempts as they happen", Args: cobra.NoArgs,
 		Long: "Follows the running server from now on: a line for each delivery that it answers and each attempt\n" +
 			"of a handler, until Ctrl-C or until the server stops. A slow reader loses lines and gets their\n" +
-			"number; the server never waits for it.",
+			"number; the server never waits for it. Of several receivers that share a store it follows the one\n" +
+			"of this configuration, which each line names.",
 	}
 	file, format := configFlag(c), outputFlag(c)
 	var f tailFilter
@@ -37,16 +39,9 @@ func eventsTailCommand(p *program) *cobra.Command {
 	c.Flags().IntVar(&f.limit, "limit", 0, "end after this many lines; 0 is no limit")
 	completeFlag(c, "kind", "delivery", "attempt", "hanging")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		s, err := p.loadOutline(c, *file)
+		client, err := p.running(c, *file)
 		if err != nil {
 			return err
-		}
-		client, err := connect(c.Context(), s)
-		if err != nil {
-			return err
-		}
-		if client == nil {
-			return failf("no server runs; start one: eyelet serve --config %s", s.File)
 		}
 		return tail(c.Context(), p.Out, client, f, *format)
 	}
@@ -80,6 +75,9 @@ func (f tailFilter) matches(e opsapi.TailEntry) bool {
 // tailRow returns the line of an entry as text.
 func tailRow(e opsapi.TailEntry) string {
 	words, why := []string{e.Time.Format(time.RFC3339), e.Kind}, ""
+	if e.Receiver != "" {
+		words = slices.Insert(words, 1, sanitize(e.Receiver))
+	}
 	switch e.Kind {
 	case "lost":
 		return strings.Join(append(words, strconv.Itoa(e.Lost)+" lines: this reader is too slow"), " ")

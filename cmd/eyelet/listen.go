@@ -139,8 +139,8 @@ func (f *listenCmd) run(ctx context.Context) error {
 	}
 	screen := newListenScreen(f)
 	open := o.OpenStore
-	o.OpenStore = func(log *slog.Logger) (dedup.Store, error) {
-		store, err := open(log)
+	o.OpenStore = func(ctx context.Context, log *slog.Logger) (dedup.Store, error) {
+		store, err := open(ctx, log)
 		screen.store = store
 		return store, err
 	}

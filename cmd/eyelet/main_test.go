@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"github.com/eyelet-dev/eyelet/internal/pgtest"
 	bundled "github.com/eyelet-dev/eyelet/testdata"
 )
 
@@ -33,6 +34,7 @@ func (l leakless) Run() int {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	code := l.M.Run()
+	pgtest.Stop()
 	http.DefaultClient.CloseIdleConnections()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "goroutines were left behind:", err)
@@ -65,7 +67,8 @@ func setup(env *testscript.Env) error {
 		}
 	}
 	env.Setenv("HOME", env.WorkDir)
-	return os.CopyFS(filepath.Join(env.WorkDir, "bundled"), bundled.Files())
+	return errors.Join(os.CopyFS(filepath.Join(env.WorkDir, "bundled"), bundled.Files()),
+		os.CopyFS(filepath.Join(env.WorkDir, "planted"), os.DirFS("testdata/planted")))
 }
 
 // exits runs a command and compares its exit code: exits 2 eyelet serve.

@@ -30,6 +30,15 @@ func readRecording(path string) (*httpfile.File, error) {
 	return rec, nil
 }
 
+// parseRecording parses a recording that is not in a file.
+func parseRecording(name string, data []byte) (*httpfile.File, error) {
+	rec, err := httpfile.Parse(name, data)
+	if parseErr, ok := errors.AsType[*httpfile.Error](err); ok {
+		return nil, badRecording(parseErr)
+	}
+	return rec, err
+}
+
 func badRecording(e *httpfile.Error) error {
 	return &usage.Error{
 		At: usage.Place{File: e.File, Line: e.Line}, What: usage.OneLine(e.Msg),

@@ -101,9 +101,10 @@ func (p *program) command() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
 		serveCommand(p), devCommand(p), listenCommand(p), initCommand(p), sendCommand(p),
-		verifyCommand(p), eventsCommand(p), targetsCommand(p),
+		verifyCommand(p), explainCommand(p), eventsCommand(p), targetsCommand(p),
 		deadCommand(p), replayCommand(p),
-		configCommand(p), keygenCommand(p), producersCommand(p), versionCommand(p),
+		openCommand(p), configCommand(p), keygenCommand(p), producersCommand(p), versionCommand(p),
+		healthcheckCommand(p),
 		storeCommand(p), tortureCommand(p), tortureChildCommand(p),
 	)
 	root.InitDefaultCompletionCmd()

@@ -116,7 +116,7 @@ func (from *sender) configure(c *cobra.Command, p *program, f senderFlags, signe
 	defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
 	from.signedURL = cmp.Or(from.signedURL, s.URL)
 	scheme := "http://"
-	if s.TLS != nil {
+	if s.HasTLS() {
 		scheme = "https://"
 	}
 	from.url = cmp.Or(from.url, scheme+s.Listen)

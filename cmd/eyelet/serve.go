@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -30,7 +26,7 @@ func serveCommand(p *program) *cobra.Command {
 	c.Flags().String("listen", "", "address for deliveries")
 	c.Flags().String("operations", "", "address for probes, metrics and events, or off")
 	c.Flags().String("url", "", "public base, as producers call it")
-	c.Flags().String("store", "", "badger:DIR or memory:")
+	c.Flags().String("store", "", "badger:DIR, postgres://..., or memory:")
 	c.Flags().String("log-level", "", "debug, info, warn or error")
 	c.Flags().String("log-format", "", "text or json")
 	c.Flags().Bool("insecure-http", false, "receive over HTTP without TLS from beyond this machine")
@@ -48,7 +44,9 @@ func serveCommand(p *program) *cobra.Command {
 		}
 		o.Warnings = append(config.ExposedSecrets(s), s.DescriptorWarnings(descriptors.Limit())...)
 		srv, err := server.New(c.Context(), o)
-		if err != nil {
+		if errors.Is(err, context.Canceled) && c.Context().Err() != nil {
+			return nil //nolint:nilerr // it was ended before there was anything to finish
+		} else if err != nil {
 			return err
 		}
 		return srv.Run(c.Context())
@@ -90,7 +88,11 @@ func portOptions(s *config.Settings) (o server.Options, err error) {
 		Loopback: httpserver.IsLoopback(s.Listen), HTTP2: s.HTTP2, InsecureHTTP: s.InsecureHTTP,
 		Connections: s.ConnectionLimits(), HeaderBytes: s.HeaderBytes(),
 		HeaderTimeout: s.Limits.HeaderTimeout, IdleTimeout: s.Limits.IdleTimeout, Drain: s.Limits.Drain,
-		OpenStore: s.OpenStore, StoreName: s.Store, Place: s.Place,
+		Inspector: server.Inspector{
+			Off: s.Inspector.Off, ReadOnly: s.Inspector.ReadOnly, Prefix: s.Inspector.Prefix, Version: version(),
+		},
+		OpenStore: s.OpenStore, StoreName: s.StoreName(), Place: s.Place, Refused: config.RefusedOptions(s),
+		Explain: s.Explain == config.ExplainLog,
 	}
 	if path, ok := s.UnixPath(s.Operations); ok {
 		if path, err = filepath.Abs(path); err != nil { // commands may run in another folder
@@ -98,10 +100,16 @@ func portOptions(s *config.Settings) (o server.Options, err error) {
 		}
 		o.Operations = opsapi.UnixScheme + path
 	}
-	if kind, dir, _ := s.StoreKind(); kind == "badger" { // an invalid setting fails below
+	kind, dir, _ := s.StoreKind() // an invalid setting fails below
+	if kind == "badger" {
 		o.StoreDir = dir
 	}
-	o.StateDir, err = stateDir(s)
+	o.LockState = kind == "postgres" || s.State != "" && s.Path(s.State) != dir
+	o.StateDir, err = s.StateDir()
+	if s.ACME != nil {
+		o.ACME = &server.ACME{Hosts: s.ACME.Hosts, Email: s.ACME.Email, Directory: s.ACME.DirectoryURL,
+			Cache: filepath.Join(o.StateDir, "acme")}
+	}
 	return o, err
 }
 
@@ -115,26 +123,4 @@ func keyPair(s *config.Settings, t *config.TLS) *server.KeyPair {
 		pair.ClientCA, pair.AskClients = s.Path(t.ClientCAFile), s.AsksForCertificates()
 	}
 	return pair
-}
-
-// stateDir returns the folder for the token and the address of the operations port: the store's,
-// or one in the user's cache for a store in memory.
-func stateDir(s *config.Settings) (string, error) {
-	kind, dir, err := s.StoreKind()
-	if err != nil {
-		return "", err
-	}
-	if kind == "badger" {
-		return dir, nil
-	}
-	caches, err := os.UserCacheDir()
-	if err != nil {
-		caches = filepath.Join(os.TempDir(), fmt.Sprintf("eyelet-%d", os.Getuid()))
-	}
-	full, err := filepath.Abs(s.File)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256([]byte(full))
-	return filepath.Join(caches, "eyelet", hex.EncodeToString(sum[:8])), nil
 }

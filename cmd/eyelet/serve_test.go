@@ -267,8 +267,8 @@ func failingServer(t *testing.T, p *program, s *config.Settings, failed chan str
 		t.Fatal(err)
 	}
 	open := o.OpenStore
-	o.OpenStore = func(log *slog.Logger) (dedup.Store, error) {
-		store, err := open(log)
+	o.OpenStore = func(ctx context.Context, log *slog.Logger) (dedup.Store, error) {
+		store, err := open(ctx, log)
 		return failing{store, failed}, err
 	}
 	srv, err := server.New(context.Background(), o)

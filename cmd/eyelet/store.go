@@ -24,11 +24,12 @@ import (
 
 func storeCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "store", Short: "Check, repair, back up, restore and convert the store", Args: cobra.NoArgs,
-		Long: "Maintains the store on disk. The running server is asked through its operations port; when none\n" +
-			"runs, the store is opened for reading.",
+		Use: "store", Short: "Check, repair, back up, restore, convert, migrate and copy the store", Args: cobra.NoArgs,
+		Long: "Maintains the store. For a store in files the running server is asked through its operations port;\n" +
+			"when none runs, the store is opened for reading. A database is asked itself.",
 	}
-	c.AddCommand(storeCheckCommand(p), storeBackupCommand(p), storeRestoreCommand(p), storeConvertCommand(p))
+	c.AddCommand(storeCheckCommand(p), storeBackupCommand(p), storeRestoreCommand(p), storeConvertCommand(p),
+		storeMigrateCommand(p), storeCopyCommand(p))
 	return c
 }
 
@@ -51,13 +52,16 @@ func (s storeSource) find(p *program, c *cobra.Command) (client *opsclient.Clien
 	if err != nil {
 		return nil, "", err
 	}
-	kind, dir, err := set.StoreKind()
+	kind, dir, err := storeKind(set)
 	if err != nil {
-		return nil, "", usage.Errorf("", "%v", err)
+		return nil, "", err
 	}
-	if kind == "memory" {
+	switch kind {
+	case "memory":
 		return nil, "", &usage.Error{At: set.Place("store"), What: "a store in memory is gone with its server",
 			Hint: "write store: badger:DIR"}
+	case "postgres":
+		return nil, "", notInFiles(c.Name(), set)
 	}
 	client, _ = connect(c.Context(), set) // opening the store reports why a server refuses us
 	return client, dir, nil
@@ -87,6 +91,8 @@ func storeCheckCommand(p *program) *cobra.Command {
 		Long: "Reads everything in the store and compares all checksums: of the files and of every value. Checks\n" +
 			"that everything is there that the last commit counted. Exits 1 when something is wrong. After a\n" +
 			"crash the redo log of a store that is not served is applied first, as at any start.\n\n" +
+			"Of a store in PostgreSQL it checks what the tables promise, while receivers run or not, also on a\n" +
+			"standby.\n\n" +
 			"With --repair damaged values are dropped: their keys stay known, and lost work becomes a dead\n" +
 			"letter with the reason \"damaged\". `dead reopen` runs it again if its payload is still there;\n" +
 			"`dead purge` forgets the key, so that the producer can deliver the event again.",
@@ -94,6 +100,11 @@ func storeCheckCommand(p *program) *cobra.Command {
 	from, format := storeFlags(c), outputFlag(c)
 	repair := c.Flags().Bool("repair", false, "drop damaged values, and make dead letters of lost work")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if set, err := from.postgres(p, c); err != nil {
+			return err
+		} else if set != nil && !*repair {
+			return checkPostgres(c.Context(), p.Out, set, *format)
+		}
 		client, dir, err := from.find(p, c)
 		if err != nil {
 			return err
@@ -260,7 +271,8 @@ func storeRestoreCommand(p *program) *cobra.Command {
 	dir := c.Flags().String("dir", "", "directory to restore into")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *dir == "" {
-			return usage.Errorf("name an empty directory", "--dir is missing")
+			return usage.Errorf("name an empty directory; pg_restore restores a store in PostgreSQL",
+				"--dir is missing")
 		}
 		var in []io.Reader
 		for _, name := range args {

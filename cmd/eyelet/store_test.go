@@ -277,7 +277,7 @@ func TestLimitsOfAStoreOnDiskAreRefusedInMemory(t *testing.T) {
 	for _, limit := range []string{"backlog_events: 3", "backlog_bytes: 1MiB", "min_free: 1GiB"} {
 		file := configured(t, "store: \"memory:\"\nlimits: {"+limit+"}\n")
 		if _, said := eyelet(t, exitUsage, "config", "check", "--config", file); !strings.Contains(said,
-			"no meaning for a store in memory") {
+			"have a meaning for a store in files only") {
 			t.Errorf("%s: %s", limit, said)
 		}
 	}

@@ -148,11 +148,12 @@ func withTargets(c *cobra.Command, p *program, file string, changes bool, do fun
 	if missing != nil && !changes {
 		return do(client) // nothing is known about them yet
 	}
-	store, err := s.OpenStore(slog.New(slog.DiscardHandler)) // the lock of the store also protects the file
+	// the lock of the store also protects the file
+	store, err := s.OpenStore(c.Context(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	if err := server.OpenTargets(plan.Targets, dir, nil); err != nil {
+	if err := server.OpenTargets(c.Context(), plan.Targets, store, dir, nil); err != nil {
 		return errors.Join(err, store.Close())
 	}
 	return errors.Join(do(client), store.Close())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -25,11 +26,12 @@ func verifyCommand(p *program) *cobra.Command {
 		Long: "Verifies a recorded delivery as the configured receiver would at the given time, without sending or\n" +
 			"storing anything, and prints what it found out: the code, the key, what is covered, and the signed\n" +
 			"times relative to the arrival. Of a signature that is not valid it prints what the request says, and\n" +
-			"what should be signed. Exits 0 when it is valid and 1 when it is not.",
+			"what should be signed. With --explain it finds out why. Exits 0 when it is valid and 1 when it is not.",
 	}
 	file := configFlag(c)
 	name := c.Flags().String("producer", "", "producer (default: the note of the file)")
 	now := c.Flags().String("now", "", "unix time of arrival (default: the note of the file, else the present)")
+	why := c.Flags().Bool("explain", false, "find out why the delivery is not valid")
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		rec, err := readRecording(args[0])
@@ -40,14 +42,24 @@ func verifyCommand(p *program) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, plan, err := buildPlan(c.Context(), p.source(c, *file), true)
+		src := p.source(c, *file)
+		src.Flags = nil // none of them is a setting
+		_, plan, err := buildPlan(c.Context(), src, true)
 		if err != nil {
 			return err
 		}
 		defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
-		v, err := verifyRecording(plan, rec, cmp.Or(*name, rec.Note("producer")), at)
+		from := cmp.Or(*name, rec.Note("producer"))
+		v, err := verifyRecording(plan, rec, from, at)
 		if err != nil {
 			return err
+		}
+		if *why && !v.Valid {
+			report, err := explainRecording(c.Context(), plan, rec, from, at, nil)
+			if err != nil {
+				return err
+			}
+			v.Findings = report.Findings
 		}
 		return v.print(p, *format)
 	}
@@ -57,20 +69,9 @@ func verifyCommand(p *program) *cobra.Command {
 // verifyRecording verifies what the endpoint can without a store: the signature, the identifier
 // and the time.
 func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.Time) (v verdict, err error) {
-	var from *producer.Producer
-	var names []string
-	for i := range p.Producers {
-		if p.Producers[i].Name == name {
-			from = &p.Producers[i]
-		}
-		names = append(names, p.Producers[i].Name)
-	}
-	if name == "" {
-		return verdict{}, usage.Errorf(`write --producer, or a note "# producer: shop"`, "%s names no producer",
-			rec.Name)
-	}
-	if from == nil {
-		return verdict{}, usage.Errorf(usage.DidYouMean(name, names), "unknown producer %q", name)
+	from, err := producerOf(p, rec, name)
+	if err != nil {
+		return verdict{}, err
 	}
 	d, err := deliveryOf(p, rec, from)
 	if err != nil {
@@ -95,6 +96,21 @@ func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.T
 		v.Events = append(v.Events, verdictEvent{it.ID, it.Type})
 	}
 	return v, nil
+}
+
+// producerOf returns the producer with the name of a flag or a note.
+func producerOf(p *config.Plan, rec *httpfile.File, name string) (*producer.Producer, error) {
+	var names []string
+	for i := range p.Producers {
+		if p.Producers[i].Name == name {
+			return &p.Producers[i], nil
+		}
+		names = append(names, p.Producers[i].Name)
+	}
+	if name == "" {
+		return nil, usage.Errorf(`write --producer, or a note "# producer: shop"`, "%s names no producer", rec.Name)
+	}
+	return nil, usage.Errorf(usage.DidYouMean(name, names), "unknown producer %q", name)
 }
 
 // deliveryOf turns the recording into a delivery for extractors.
@@ -162,6 +178,8 @@ type verdict struct {
 	Covered []string `json:"covered,omitempty"`
 	// Claimed is what the request says about signatures that were not verified.
 	Claimed []claimed `json:"claimed,omitempty"`
+	// Findings are the causes, with --explain.
+	Findings []explain.Finding `json:"findings,omitempty"`
 	// AcceptSignature is the field of a refusal that says what to sign (RFC 9421 section 5.1).
 	AcceptSignature string `json:"accept_signature,omitempty"`
 }
@@ -280,6 +298,7 @@ func (v verdict) text(p *program) {
 		times(c.signedTimes)
 		line("covers", strings.Join(c.Covered, " "))
 	}
+	printFindings(p, v.Findings)
 }
 
 // timeLine returns a time with its offset to the arrival, or "" without one.

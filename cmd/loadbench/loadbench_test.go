@@ -277,3 +277,20 @@ func TestASoakSamplesEverySize(t *testing.T) {
 		t.Errorf("%d sizes, want %d", len(all), len(soaked))
 	}
 }
+
+func TestRefusedDeliveriesAreMeasured(t *testing.T) {
+	if os.Getenv("EYELET_LONG") == "" {
+		t.Skip("set EYELET_LONG=1 to run it")
+	}
+	t.Setenv("GOPROXY", "off") // tests use no network
+	b, err := newBench(t.Context(), short(t, ""), testWriter{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.disk.close()
+	for _, keep := range []string{"memory", "off"} {
+		if cost, err := b.refusedRound(t.Context(), keep); err != nil || cost <= 0 {
+			t.Errorf("%s: %f us, %v", keep, cost, err)
+		}
+	}
+}

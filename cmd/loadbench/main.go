@@ -11,6 +11,7 @@
 //	go run ./cmd/loadbench                                       # a quarter of an hour
 //	go run ./cmd/loadbench -only new-64 -rounds 3 -time 1s       # half a minute
 //	go run ./cmd/loadbench -only new-64,eyelet -against OTHER    # two binaries of Eyelet
+//	go run ./cmd/loadbench -refused  # the cost of keeping refused deliveries
 package main
 
 import (
@@ -29,6 +30,7 @@ import (
 // settings are the flags.
 type settings struct {
 	rounds, body         int
+	refused              bool
 	time, soak           time.Duration
 	dir, output, only    string
 	eyelet, against      string
@@ -50,6 +52,7 @@ func main() {
 	flag.StringVar(&s.from, "from", "", "print the results of this JSON file instead of measuring")
 	flag.StringVar(&s.profile, "profile", "", "write a CPU profile of Eyelet's last load to this file")
 	flag.DurationVar(&s.soak, "soak", 0, "load Eyelet constantly for this time, and report whether it grows")
+	flag.BoolVar(&s.refused, "refused", false, "measure the cost of keeping refused deliveries, in ten pairs")
 	flag.StringVar(&s.child, "child", "", "internal: serve a receiver")
 	flag.StringVar(&s.listen, "listen", "", "internal: its address")
 	flag.StringVar(&s.redis, "redis", "", "internal: the socket of its Redis")
@@ -74,6 +77,9 @@ func (s settings) run(ctx context.Context, out, progress io.Writer) error {
 	}
 	if _, _, err := s.selected(); err != nil {
 		return err
+	}
+	if s.refused {
+		return refusedDeliveries(ctx, s, out, progress)
 	}
 	if s.soak > 0 {
 		return soak(ctx, s, out, progress)

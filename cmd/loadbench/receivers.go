@@ -145,13 +145,16 @@ func (rs receivers) startEyelet(ctx context.Context, r *running, binary, dir str
 		return err
 	}
 	key := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
-	window, limits := "", ""
+	window, limits, kept := "", "", ""
+	if w.refused != "" {
+		kept = "refused: " + w.refused
+	}
 	if w.window > 0 {
 		window = fmt.Sprintf(", window: %s, tolerance: {past: 1s, future: 1s}", w.window)
 		limits = ", remember_signatures: off"
 	}
 	text := strings.NewReplacer("LISTEN", r.address, "OPERATIONS", operations, "BASE", base, "SECRET", secret,
-		"HANDLERS", handlers, "WINDOW", window, "LIMITS", limits).Replace(eyeletConfig)
+		"HANDLERS", handlers, "WINDOW", window, "LIMITS", limits, "REFUSED", kept).Replace(eyeletConfig)
 	err = errors.Join(os.WriteFile(filepath.Join(dir, "key.pem"), key, 0o600),
 		os.WriteFile(filepath.Join(dir, "eyelet.yaml"), []byte(text), 0o600))
 	if err != nil {

@@ -16,6 +16,7 @@ type workload struct {
 	once      time.Duration
 	window    time.Duration // for which events are remembered; 0 for the default
 	receivers []string
+	refused   string // the setting of Eyelet; "" for the default
 }
 
 // workloads are measured in this order.

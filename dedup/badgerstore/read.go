@@ -44,6 +44,9 @@ type listed struct {
 // List implements [dedup.Store]. A list that goes beyond the newest 65,536 events reads the whole
 // store page by page, and ends when the store is closed.
 func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record, error] {
+	if f.Text != "" {
+		return f.Search(func(f dedup.Filter) iter.Seq2[dedup.Record, error] { return s.List(ctx, f) })
+	}
 	return func(yield func(dedup.Record, error) bool) {
 		matches, err := s.match(ctx, &f)
 		for _, m := range matches {

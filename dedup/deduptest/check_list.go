@@ -150,6 +150,45 @@ var listChecks = []check{
 		}
 		x.fails(last, context.Canceled, "List with a cancelled context")
 	}},
+	{"TextIsSearchedEverywhereInARecord", func(x *rig) {
+		x.accept(delivery("alpha"))
+		typed, attributed, vendor, binary := delivery("b"), delivery("c"), delivery("d"), delivery("e")
+		typed.Payload.Type, typed.Payload.Body = "Needle.paid", nil
+		attributed.Payload.Attributes = map[string]string{"subject": "a needle"}
+		vendor.Payload.VendorID = "needle-7"
+		binary.Payload.Body = []byte("\x00\xffNEEDLE\xfe")
+		x.claims(typed, attributed, vendor, binary)
+		for text, want := range map[string]string{
+			"needle": "e d c b", "Needle": "e d c b", "ALPHA": "alpha", "body of a": "alpha", "till 7": "e d b alpha",
+			"nothing": "", "\"source\"": "",
+		} {
+			x.lists(dedup.Filter{Text: text}, want)
+		}
+		x.lists(dedup.Filter{Text: "needle", Type: "order.*"}, "e d c")
+		if r := x.list(dedup.Filter{Text: "body of"})[0]; len(r.Payload.Body) != 0 {
+			x.Errorf("a search returned the body %q", r.Payload.Body)
+		}
+		if r := x.list(dedup.Filter{Text: "body of", Body: true})[0]; string(r.Payload.Body) != "body of d" {
+			x.Errorf("body %q", r.Payload.Body)
+		}
+	}},
+	{"ASearchReportsHowFarItLooked", func(x *rig) {
+		first := x.get(x.accept(delivery("a")))
+		dropped := delivery("b")
+		dropped.DropBody = true
+		x.finish(x.takeOf(first.Event).Lease, done())
+		x.finished(dropped, done())
+		third := x.get(x.accept(delivery("c")))
+		var got dedup.Searched
+		f := dedup.Filter{Text: "body of", Searched: &got}
+		x.lists(f, "c a")
+		equal(x, "a whole search", got, dedup.Searched{Records: 3, Dropped: 1, Back: first.Accepted})
+		f.Limit = 1
+		x.lists(f, "c")
+		equal(x, "a search to its limit", got, dedup.Searched{Records: 1, Back: third.Accepted, Before: third.Seq})
+		f.Before = got.Before
+		x.lists(f, "a")
+	}},
 	{"SinceFollowsTheClockOfTheStore", func(x *rig) {
 		x.accept(delivery("a"))
 		x.advance(hour)

@@ -33,6 +33,7 @@ var shareChecks = []check{
 			x.Errorf("original %s", text(bare(r)))
 		}
 	}},
+	{"ABodyOfAnotherLengthIsShared", shareOfAnotherLength},
 	{"AReopenedRecordRunsWithTheSharedBody", func(x *rig) {
 		original, sharers, body := shared(x, 2000, 1)
 		if r := x.reopenEvent(sharers[0]); !bytes.Equal(r.Payload.Body, body) {
@@ -90,6 +91,18 @@ var shareChecks = []check{
 		x.reopen()
 		x.runsWith(body, sharers[1])
 	}},
+}
+
+// The deliveries of one signed content can differ in what is not signed.
+func shareOfAnotherLength(x *rig) {
+	original := x.finished(delivery("original"), done())
+	body := x.get(original).Payload.Body
+	sharer := x.accept(share(original, "copy", bytes.Repeat([]byte{'C'}, len(body)/2)))
+	x.body(sharer, body)
+	x.purge(original)
+	x.keepsBody(sharer, body)
+	x.reopenEvent(sharer)
+	x.runsWith(body, sharer)
 }
 
 // keepsBody requires that the event has a body of its own.

@@ -21,8 +21,8 @@ import (
 // BenchmarkClaims makes claims of 1 KiB with one task and one alias from many goroutines: in
 // batches, one by one, and as the INSERT of event, alias and task that a program without a store
 // would write. Compare the lines of one run. server-us/op is the processor time of the server,
-// and client-us/op that of this process. TMPDIR puts the server on a disk, where a flush costs
-// something.
+// client-us/op that of this process, and wal-B/op what the server writes to its log. TMPDIR puts
+// the server on a disk, where a flush costs something.
 func BenchmarkClaims(b *testing.B) {
 	dsn, schema := newSchema(b)
 	for _, clients := range []int{64, 256} {
@@ -40,7 +40,7 @@ func BenchmarkClaims(b *testing.B) {
 				if way.batch == 0 {
 					call = s.insertByHand
 				}
-				measure(b, clients, call)
+				measure(b, s, clients, call)
 				if n := s.commits.Load(); way.batch > 0 {
 					b.ReportMetric(float64(b.N)/float64(n), "claims/batch")
 				}
@@ -69,7 +69,7 @@ func BenchmarkKinds(b *testing.B) {
 		{"duplicate", func(c *dedup.Claim) { *c = again }},
 	} {
 		b.Run(kind.name, func(b *testing.B) {
-			measure(b, 64, func(ctx context.Context) error {
+			measure(b, s, 64, func(ctx context.Context) error {
 				c := benchClaim()
 				kind.change(&c)
 				_, err := s.Claim(ctx, c)
@@ -116,7 +116,7 @@ func BenchmarkLives(b *testing.B) {
 		}()
 	}
 	left.Store(int64(b.N))
-	measure(b, 64, s.accept)
+	measure(b, s, 64, s.accept)
 	<-finished
 	cancel()
 }
@@ -162,10 +162,11 @@ SELECT seq, 0, 1, false, false, 0, 0, 1024, 0, 1, now(), 'ship', '', '', '' FROM
 	return err
 }
 
-// measure runs b.N calls from clients and reports processor times.
-func measure(b *testing.B, clients int, call func(context.Context) error) {
+// measure runs b.N calls from clients and reports processor times, and how much the server wrote
+// ahead.
+func measure(b *testing.B, s *Store, clients int, call func(context.Context) error) {
 	b.Helper()
-	server, client := serverTime(b), clientTime()
+	server, client, wal := serverTime(b), clientTime(), written(b, s)
 	var next atomic.Int64
 	done := make(chan error, clients)
 	b.ResetTimer()
@@ -188,6 +189,17 @@ func measure(b *testing.B, clients int, call func(context.Context) error) {
 	b.StopTimer()
 	b.ReportMetric(float64((serverTime(b)-server).Microseconds())/float64(b.N), "server-us/op")
 	b.ReportMetric(float64((clientTime()-client).Microseconds())/float64(b.N), "client-us/op")
+	b.ReportMetric((written(b, s)-wal)/float64(b.N), "wal-B/op")
+}
+
+// written returns the length of the write-ahead log in bytes.
+func written(b *testing.B, s *Store) (bytes float64) {
+	b.Helper()
+	const length = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8"
+	if err := s.db.pool.QueryRow(context.Background(), length).Scan(&bytes); err != nil {
+		b.Fatal(err)
+	}
+	return bytes
 }
 
 func clientTime() time.Duration {

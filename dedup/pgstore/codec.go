@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -323,23 +324,49 @@ func unpackHistory(b []byte) ([]dedup.Attempt, error) {
 
 var tagCoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// tagBytes is how much of the hash of the key is in the id of an event: 16 characters.
-const tagBytes = 10
+// The tag in the id of an event is the beginning of the hash of its key, as in badgerstore, so that
+// ids stay when a store is copied. finishSQL contains tagBytes too.
+const (
+	tagBytes = 20
+	tagSize  = 32
+)
 
-// eventID returns the id of an event: a part of the hash of its key, which a client that does not
-// know the key cannot guess, and its sequence number, which is never used twice.
+// eventID returns the id of an event: its sequence number, which is never used twice, and a part of
+// the hash of its key, which a client that does not know the key cannot guess.
 func eventID(seq int64, hash []byte) string {
-	return tagCoding.EncodeToString(hash[:tagBytes]) + "-" + strconv.FormatInt(seq, 36)
+	return strconv.FormatInt(seq, 36) + "-" + tagCoding.EncodeToString(hash[:tagBytes])
 }
 
 // seqOf returns the sequence number in the id of an event, 0 if it is not one.
 func seqOf(event string) int64 {
-	tag, number, ok := strings.Cut(event, "-")
+	number, tag, ok := strings.Cut(event, "-")
 	seq, err := strconv.ParseInt(number, 36, 64)
-	if !ok || err != nil || len(tag) != 16 || seq <= 0 {
+	if !ok || err != nil || len(tag) != tagSize || seq <= 0 {
 		return 0
 	}
 	return seq
+}
+
+// numbersFrom returns the ranges of the sequence numbers in the ids that begin in a way.
+func numbersFrom(start string) (low, high []int64) {
+	digits, _, whole := strings.Cut(start, "-")
+	n, err := strconv.ParseInt(digits, 36, 64)
+	if err != nil || n <= 0 {
+		return nil, nil
+	}
+	low, high = []int64{n}, []int64{n}
+	for first, last := n, n; !whole && last <= (math.MaxInt64-35)/36; {
+		first, last = first*36, last*36+35
+		low, high = append(low, first), append(high, last)
+	}
+	return low, high
+}
+
+// tagOf returns the part of the hash in the id of an event.
+func tagOf(event string) []byte {
+	_, tag, _ := strings.Cut(event, "-")
+	b, _ := tagCoding.DecodeString(tag) // after an error it is too short
+	return b
 }
 
 // laneOf returns the lane of a task as the tables have it, nil outside of lanes: whether it yields,

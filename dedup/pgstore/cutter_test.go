@@ -12,12 +12,20 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// cutter is a proxy before the server that cuts a connection once at its next commit of a handler.
+// cutter is a proxy before the server. It cuts a connection once, after what the store sends
+// contains the mark: when the server commits that, so that only the answer is lost, or before the
+// server gets it. While it swallows, it passes on nothing and closes nothing.
 type cutter struct {
 	dsn     string
-	armed   atomic.Bool
-	reaches bool // the server gets the commit, and only its answer is lost
+	mark    atomic.Pointer[string]
+	reaches bool
+	cuts    atomic.Int64
+
+	swallow sync.RWMutex // held for writing while it swallows
 }
+
+// arm makes the proxy cut once.
+func (c *cutter) arm(mark string) { c.mark.Store(&mark) }
 
 func newCutter(t *testing.T, dsn string, reaches bool) *cutter {
 	t.Helper()
@@ -60,34 +68,45 @@ func newCutter(t *testing.T, dsn string, reaches bool) *cutter {
 // copy passes on what the store sends.
 func (c *cutter) copy(server, client net.Conn, cut *atomic.Bool) {
 	defer server.Close()
-	buf := make([]byte, 1<<16)
-	for {
-		n, err := client.Read(buf)
-		if err != nil {
-			return
+	c.pass(server, client, func(sent []byte) bool {
+		mark := c.mark.Load()
+		if mark == nil || !bytes.Contains(sent, []byte(*mark)) || !c.mark.CompareAndSwap(mark, nil) {
+			return true
 		}
-		if bytes.Contains(buf[:n], []byte("commit\x00")) && c.armed.Swap(false) {
-			if cut.Store(true); !c.reaches {
-				_ = client.Close()
-				return
-			}
+		c.cuts.Add(1)
+		cut.Store(true)
+		if !c.reaches {
+			_ = client.Close()
 		}
-		if _, err := server.Write(buf[:n]); err != nil {
-			return
-		}
-	}
+		return c.reaches
+	})
 }
+
+// idle is a ReadyForQuery outside of a transaction: what was sent is committed. See
+// https://www.postgresql.org/docs/15/protocol-message-formats.html (read 2026-11-23).
+var idle = []byte{'Z', 0, 0, 0, 5, 'I'}
 
 // answer passes on what the server sends.
 func (c *cutter) answer(client, server net.Conn, cut *atomic.Bool) {
 	defer client.Close()
-	buf := make([]byte, 1<<16)
+	c.pass(client, server, func(got []byte) bool { return !cut.Load() || !bytes.HasSuffix(got, idle) })
+}
+
+// pass copies until a connection ends or more says no to the next bytes.
+func (c *cutter) pass(to, from net.Conn, more func([]byte) bool) {
+	buf := make([]byte, 1<<20)
 	for {
-		n, err := server.Read(buf)
-		if err != nil || cut.Load() {
+		n, err := from.Read(buf)
+		if err != nil {
 			return
 		}
-		if _, err := client.Write(buf[:n]); err != nil {
+		c.swallow.RLock()
+		goes := more(buf[:n])
+		c.swallow.RUnlock()
+		if !goes {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
 			return
 		}
 	}

@@ -12,6 +12,23 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
+// slots are the connections of a pool that calls of one kind may use at once.
+type slots chan struct{}
+
+// enter waits for a free one. The caller frees it.
+func (s slots) enter(ctx context.Context) (free func(), err error) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-timer.C:
+		return nil, &dedup.ErrUnavailable{Reason: "all connections to the database are in use", RetryAfter: soon}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // querier is the pool, or a transaction.
 type querier interface {
 	rowQuerier

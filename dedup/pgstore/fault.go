@@ -3,6 +3,8 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -11,8 +13,16 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// errDSN does not quote the connection string, which may contain a password.
-var errDSN = errors.New("the connection string cannot be read: write postgres://user@host/database")
+// dsnError returns the error for a connection string that cannot be read. It does not quote the
+// string, which may contain a password.
+func dsnError(err error) error {
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return fmt.Errorf("the connection string cannot be used: file %s: %w", file.Path, file.Err)
+	}
+	return errors.New("the connection string cannot be read: write postgres://user@host/database, " +
+		"and %40 for @ in a password")
+}
 
 // errConflict means that another process changed what a step read. The step starts again.
 var errConflict = errors.New("another process was faster")
@@ -42,6 +52,17 @@ func codeOf(err error) string {
 	return ""
 }
 
+// passes reports whether an error of the server may go away by itself: those of connections,
+// read-only servers, conflicts, resources, locks and operators. Others, such as a refused login,
+// need a person.
+func passes(code string) bool {
+	switch code[:2] {
+	case "08", "25", "40", "53", "55", "57", "58":
+		return true
+	}
+	return false
+}
+
 // raced reports whether the step that failed should start again.
 func raced(err error) bool {
 	switch codeOf(err) {
@@ -49,6 +70,20 @@ func raced(err error) bool {
 		return true
 	}
 	return errors.Is(err, errConflict)
+}
+
+// maxTries bounds how often a step starts again because another process was faster.
+const maxTries = 20
+
+// retry runs a step, and again while others overtake it.
+func retry(step func() error) error {
+	for try := 0; ; try++ {
+		err := step()
+		if !raced(err) || try == maxTries {
+			return err
+		}
+		time.Sleep(time.Duration(try) * time.Millisecond)
+	}
 }
 
 // fault returns the error of the contract for one of the database. Messages of the server name
@@ -72,6 +107,8 @@ func fault(err error) error {
 	out := &dedup.ErrUnavailable{Reason: "the database does not answer", RetryAfter: soon, Err: err}
 	var connect *pgconn.ConnectError
 	switch code := codeOf(err); {
+	case errors.Is(err, errDamaged):
+		out.Reason = "the tables are damaged"
 	case errors.Is(err, errConflict):
 		out.Reason, out.Err = "too many changes of the same events at once", nil
 	case code == codeReadOnly:

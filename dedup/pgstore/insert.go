@@ -77,16 +77,12 @@ func (in *insertion) add(r *dedup.Record, hash []byte, seq, keeper int64) {
 	push(&in.given, nonzero(seq))
 	push(&in.keeper, nonzero(keeper))
 	push(&in.hash, hash)
-	var fingerprint []byte
-	if r.Fingerprint != (dedup.Fingerprint{}) {
-		fingerprint = r.Fingerprint[:]
-	}
 	p := &r.Payload
 	body := p.Body
 	if body == nil && keeper == 0 {
 		body = []byte{}
 	}
-	push(&in.fingerprint, fingerprint)
+	push(&in.fingerprint, fingerprintOf(r))
 	push(&in.about, packAbout(r))
 	push(&in.extra, packExtra(r))
 	push(&in.response, packResponse(r.Response))
@@ -106,6 +102,14 @@ func (in *insertion) add(r *dedup.Record, hash []byte, seq, keeper int64) {
 	for i := range r.Tasks {
 		in.addTask(r, i, seq != 0)
 	}
+}
+
+// fingerprintOf returns the fingerprint of a record, nil if there is none.
+func fingerprintOf(r *dedup.Record) []byte {
+	if r.Fingerprint == (dedup.Fingerprint{}) {
+		return nil
+	}
+	return r.Fingerprint[:]
 }
 
 // addTask adds a task of the record that was added last.

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -16,43 +17,83 @@ var schemaSQL string
 // once it was released.
 var migrations = []string{schemaSQL}
 
-// Version is the version of the tables that this program needs.
+// Version is the version of the tables that this program needs. It also runs on those of the next
+// version: a migration only adds what the version before can leave out, such as tables, columns
+// with a default and indexes. A later version removes what older programs needed. So tables are
+// migrated first, and then programs are replaced one after another.
 const Version = 1
 
 // Migrate makes the tables of a store, or changes those of an older version, in one transaction.
 // schema is the name of the schema; empty means [DefaultSchema]. It needs the right to create a
 // schema, or one that exists and in which it may create tables. Several calls at once wait for
-// each other. It does nothing if the tables have [Version], and fails if they are newer.
+// each other. It does nothing if the tables have [Version] or the next, and fails if they are
+// newer. It gives way to transactions that use the tables, such as those of a backup: if it does
+// not get its locks in several attempts, it fails with [dedup.ErrUnavailable] and has changed
+// nothing.
 func Migrate(ctx context.Context, dsn, schema string) error {
-	config, err := pgx.ParseConfig(dsn)
+	return migrateBy(ctx, dsn, schema, func(from int) string { return MigrationSQL(schema, from) })
+}
+
+// migrateBy runs the statements for tables of a version.
+func migrateBy(ctx context.Context, dsn, schema string, statements func(from int) string) error {
+	config, err := poolConfig(dsn, nil)
 	if err != nil {
-		return errDSN
+		return err
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // several statements at once, also before a pooler
-	c, err := pgx.ConnectConfig(ctx, config)
+	one := config.ConnConfig
+	one.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // several statements at once, also before a pooler
+	c, err := pgx.ConnectConfig(ctx, one)
 	if err != nil {
 		return fault(err)
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		// The lock is one for all schemas: migrations are rare.
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(7310871145)"); err != nil {
-			return err
+	for range lockTries {
+		err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return migrate(ctx, tx, schema, statements) })
+		if code := codeOf(err); code != codeLockTimeout && code != codeDeadlock {
+			break
 		}
-		from, err := tablesOf(ctx, tx, schema)
-		if err != nil {
-			return err
-		}
-		if from > Version {
-			return newer(schema, from)
-		}
-		_, err = tx.Exec(ctx, MigrationSQL(schema, from))
-		return err
-	})
+		time.Sleep(lockTime / 4) // for those that waited
+	}
+	if code := codeOf(err); code != "" && passes(code) {
+		err = fault(err)
+	}
 	if err != nil {
 		return fmt.Errorf("migrate schema %s: %w", schemaName(schema), err)
 	}
 	return nil
+}
+
+const (
+	// lockTime is how long a migration waits for a lock, because receivers then wait behind it. It
+	// is shorter than the time after which PostgreSQL looks for deadlocks.
+	lockTime  = 900 * time.Millisecond
+	lockTries = 15
+)
+
+func migrate(ctx context.Context, tx pgx.Tx, schema string, statements func(from int) string) error {
+	// The lock is one for all schemas: migrations are rare.
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(7310871145)"); err != nil {
+		return err
+	}
+	from, err := tablesOf(ctx, tx, schema)
+	switch {
+	case err != nil:
+		return err
+	case from > Version+1:
+		return &VersionError{schemaName(schema), from}
+	}
+	change, locks := statements(from), ""
+	if change == "" {
+		return nil
+	}
+	if from > 0 {
+		// Claims take event before task, and wait for the first lock without holding the second.
+		// Takes have task before they read event, which the first lock lets them.
+		locks = inSchema("LOCK TABLE {{schema}}.event IN EXCLUSIVE MODE; LOCK TABLE {{schema}}.task; "+
+			"LOCK TABLE {{schema}}.event;", schema)
+	}
+	_, err = tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d;", lockTime.Milliseconds())+locks+change)
+	return err
 }
 
 // MigrationSQL returns the statements with which [Migrate] changes the tables of a version to
@@ -98,21 +139,27 @@ func tablesOf(ctx context.Context, q rowQuerier, schema string) (version int, er
 	return version, err
 }
 
-// migrated returns an error unless the tables have the version of this program.
+// migrated returns an error unless the tables have the version of this program, or the next.
 func migrated(ctx context.Context, q rowQuerier, schema string) error {
-	switch v, err := tablesOf(ctx, q, schema); {
-	case err != nil:
-		return err
-	case v > Version:
-		return newer(schema, v)
-	case v < Version:
-		return fmt.Errorf("schema %s has version %d of the tables, and this program needs %d: "+
-			"call pgstore.Migrate once, or run the statements of pgstore.MigrationSQL", schemaName(schema), v, Version)
+	v, err := tablesOf(ctx, q, schema)
+	if err == nil && (v < Version || v > Version+1) {
+		err = &VersionError{schemaName(schema), v}
 	}
-	return nil
+	return err
 }
 
-func newer(schema string, version int) error {
-	return fmt.Errorf("schema %s has version %d of the tables, and this program knows %d only: run a newer program",
-		schemaName(schema), version, Version)
+// VersionError is the error for tables that have neither [Version] nor the next.
+type VersionError struct {
+	Schema string // of the tables
+	Tables int    // their version, 0 without any
+}
+
+// Error says what to do.
+func (e *VersionError) Error() string {
+	if e.Tables > Version {
+		return fmt.Sprintf("schema %s has version %d of the tables, and this program runs on %d and %d: "+
+			"run a newer program", e.Schema, e.Tables, Version, Version+1)
+	}
+	return fmt.Sprintf("schema %s has version %d of the tables, and this program needs %d: "+
+		"call pgstore.Migrate once, or run the statements of pgstore.MigrationSQL", e.Schema, e.Tables, Version)
 }

@@ -1,12 +1,18 @@
 package pgstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -162,20 +168,31 @@ func TestAPoolerIsRecognized(t *testing.T) {
 	}
 }
 
-// TestAReceiverNeedsFewRights uses a store as a role with the rights that docs/postgres.md lists.
+// TestAReceiverNeedsFewRights uses a store as a role with the rights that docs/postgres.md grants,
+// also on tables of the next version.
 func TestAReceiverNeedsFewRights(t *testing.T) {
 	t.Parallel()
-	dsn, schema := newSchema(t)
+	dsn, schema := freshSchema(t)
 	c, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close(t.Context())
 	role := fmt.Sprintf("receiver_%d_%d", os.Getpid(), schemas.Add(1))
-	grants := inSchema("CREATE ROLE "+role+" LOGIN; GRANT USAGE ON SCHEMA {{schema}} TO "+role+
-		"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {{schema}} TO "+role+
-		"; GRANT USAGE ON ALL SEQUENCES IN SCHEMA {{schema}} TO "+role, schema)
-	if _, err := c.Exec(t.Context(), grants, pgx.QueryExecModeSimpleProtocol); err != nil {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "postgres.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range strings.Split(string(page), "```sql\n")[1:] {
+		grants, _, _ := strings.Cut(part, "```")
+		grants = strings.ReplaceAll(grants, "eyelet_receiver", role)
+		grants = strings.NewReplacer(" eyelet ", " {{schema}} ", " eyelet.", " {{schema}}.").Replace(grants)
+		grants = inSchema(grants, schema)
+		if _, err := c.Exec(t.Context(), grants, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", grants, err)
+		}
+	}
+	if _, err := c.Exec(t.Context(), inSchema(nextVersion(t), schema), pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(t.Context(), dsn+" user="+role, Options{Schema: schema})
@@ -183,6 +200,24 @@ func TestAReceiverNeedsFewRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	everything(t, s)
+	claim(t, s, event("in a transaction", "ship"), dedup.New)
+	w := takeOne(t, s)
+	err = errors.Join(s.Extend(t.Context(), w.Lease, time.Minute), s.InTx(t.Context(), w.Lease, txTypes["pgx"],
+		func(ctx context.Context, tx any) (dedup.Result, error) {
+			_, err := tx.(pgx.Tx).Exec(ctx, inSchema("INSERT INTO {{schema}}.region (name) VALUES ('later')", schema))
+			return done, err
+		}))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, forbidden := range []string{
+		"CREATE TABLE {{schema}}.other ()", "INSERT INTO {{schema}}.migration VALUES (99)", "TRUNCATE {{schema}}.event",
+		"ALTER TABLE {{schema}}.task ADD COLUMN other int",
+	} {
+		if _, err := s.db.pool.Exec(t.Context(), s.db.sql(forbidden)); codeOf(err) != "42501" {
+			t.Errorf("%s: %v", forbidden, err)
+		}
+	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -228,5 +263,21 @@ func TestBrokenConnectionsAreReplaced(t *testing.T) {
 	}
 	if st, err := s.Stats(t.Context()); err != nil || st.Pending != 40 {
 		t.Errorf("stats %+v, %v", st, err)
+	}
+}
+
+// TestOpenWaitsForAServerThatEndsUnderIt: a server that ends between two statements of Open may be
+// back soon, so the error is that of one that cannot be reached.
+func TestOpenWaitsForAServerThatEndsUnderIt(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		&net.OpError{Op: "write", Err: syscall.EPIPE}, io.ErrUnexpectedEOF, fmt.Errorf("receive message: %w", io.EOF),
+	} {
+		if _, unavailable := errors.AsType[*dedup.ErrUnavailable](openError(err)); !unavailable {
+			t.Errorf("%v: not an ErrUnavailable", err)
+		}
+	}
+	if _, unavailable := errors.AsType[*dedup.ErrUnavailable](openError(errors.New("fsync is off"))); unavailable {
+		t.Error("a server that would break a promise is not waited for")
 	}
 }

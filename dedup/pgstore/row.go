@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -136,6 +137,10 @@ func (s *scanned) task() (dedup.Task, error) {
 	}, err
 }
 
+func (s *scanned) damaged(err error) error {
+	return fmt.Errorf("event %s: %w", eventID(s.seq, s.hash), err)
+}
+
 // collect reads rows of columns that are ordered by event and task.
 func collect(rows pgx.Rows, body bool) ([]*row, error) {
 	defer rows.Close()
@@ -147,7 +152,7 @@ func collect(rows pgx.Rows, body bool) ([]*row, error) {
 		}
 		if len(out) == 0 || out[len(out)-1].seq != s.seq {
 			if err := s.record(); err != nil {
-				return nil, err
+				return nil, s.damaged(err)
 			}
 			out = append(out, &s.row)
 		}
@@ -156,7 +161,7 @@ func collect(rows pgx.Rows, body bool) ([]*row, error) {
 		}
 		t, err := s.task()
 		if err != nil {
-			return nil, err
+			return nil, s.damaged(err)
 		}
 		r := &out[len(out)-1].rec
 		r.Tasks = append(r.Tasks, t)

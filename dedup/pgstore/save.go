@@ -16,8 +16,9 @@ const (
   extra = $8, response = $9, body = CASE WHEN $10 THEN NULL ELSE body END WHERE seq = $1`
 
 	// moveBodySQL gives the body of a record that is deleted to the first that shared it.
-	moveBodySQL = `UPDATE {{schema}}.event SET body = (SELECT k.body FROM {{schema}}.event k WHERE k.seq = $2)
-  WHERE seq = $1`
+	moveBodySQL = `WITH k AS (SELECT body, size FROM {{schema}}.event WHERE seq = $2),
+t AS (UPDATE {{schema}}.task t SET size = k.size FROM k WHERE t.seq = $1)
+UPDATE {{schema}}.event e SET body = k.body, size = k.size FROM k WHERE e.seq = $1`
 
 	insertAliasSQL = `INSERT INTO {{schema}}.alias (hash, seq) SELECT * FROM unnest($1::bytea[], $2::int8[])`
 	moveAliasSQL   = `UPDATE {{schema}}.alias a SET seq = v.seq FROM unnest($1::bytea[], $2::int8[]) AS v(hash, seq)
@@ -75,12 +76,8 @@ func (v *view) saveEvent(b *pgx.Batch, w *row) {
 	if s == w.stored && (!w.swept || s.tasks > 0) {
 		return
 	}
-	var keeper *int64
-	if s.keeper != 0 {
-		keeper = &s.keeper
-	}
-	b.Queue(v.db.sql(updateEventSQL), w.seq, s.current, s.hold, s.newest, s.tasks, keeper, moment(s.expires),
-		bytesOf(s.extra), bytesOf(s.response), s.dropped)
+	b.Queue(v.db.sql(updateEventSQL), w.seq, s.current, s.hold, s.newest, s.tasks, nonzero(s.keeper),
+		moment(s.expires), bytesOf(s.extra), bytesOf(s.response), s.dropped)
 	var gone [][]byte
 	for _, name := range w.aliases {
 		if h := name.Hash(); !slices.Contains(w.rec.Aliases, name) {

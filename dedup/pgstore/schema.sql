@@ -36,6 +36,9 @@ ALTER TABLE {{schema}}.event ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE UNIQUE INDEX event_key ON {{schema}}.event (hash) WHERE current;
 CREATE INDEX event_older ON {{schema}}.event (hash) WHERE NOT current;
 CREATE INDEX event_expires ON {{schema}}.event (expires) WHERE expires IS NOT NULL;
+-- Operators look for events by their identifiers, which can be longer than a row of an index.
+CREATE INDEX event_id ON {{schema}}.event (hashtextextended(key, 0));
+CREATE INDEX event_vendor ON {{schema}}.event (hashtextextended(vendor, 0)) WHERE vendor IS NOT NULL;
 CREATE INDEX event_quarantine ON {{schema}}.event (seq) WHERE quarantine IS NOT NULL;
 
 -- One row for a task: inserted by the claim, updated by the take and by the finish.
@@ -84,6 +87,12 @@ CREATE TABLE {{schema}}.handler (
   seen  timestamptz
 ) WITH (fillfactor = 50);
 
+-- What receivers know about the targets to which they forward events.
+CREATE TABLE {{schema}}.target (
+  key    text PRIMARY KEY,
+  status text NOT NULL
+);
+
 -- Other names of events.
 CREATE TABLE {{schema}}.alias (
   hash bytea  PRIMARY KEY,
@@ -103,3 +112,12 @@ CREATE TABLE {{schema}}.remembered (
   evicted integer NOT NULL   -- the first day that is kept; 0 for all
 );
 INSERT INTO {{schema}}.remembered VALUES (extract(epoch FROM now())::bigint / 86400, 0);
+
+-- The copy of another store into these tables. Nothing else uses them until it is finished.
+CREATE TABLE {{schema}}.copy (
+  source   text PRIMARY KEY,      -- names the store and its content
+  at       timestamptz NOT NULL,  -- when the copy began, by the clock of the source
+  place    text NOT NULL,         -- of the last item that was copied
+  events   bigint NOT NULL,       -- that were copied
+  finished timestamptz
+);

@@ -1,14 +1,20 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -20,16 +26,48 @@ const (
 	keepIdle        = 10 * time.Second
 	keepInterval    = 5 * time.Second
 	keepCount       = 3
-	defaultMaxConns = 8
+	defaultMaxConns = 10
+	// ownConns is how many connections the steps of a store use at once: for claims and results two
+	// each, one to look for work, and one to sweep.
+	ownConns = 6
+	// patience is how long a call waits for a free connection.
+	patience = time.Second
 	// lowestServer is the oldest version of PostgreSQL.
 	lowestServer = 150000
 )
 
-// poolConfig returns the settings of the connections of steps. checked is called for each new one.
+// Name returns where a connection string leads, for people and for other programs: hosts, ports
+// and database as a URL, without user, password and settings. It connects to nothing. As in [Open],
+// what the string leaves out is read from the environment (PGHOST and others).
+func Name(dsn string) (string, error) {
+	config, err := poolConfig(dsn, nil)
+	if err != nil {
+		return "", err
+	}
+	c := config.ConnConfig
+	var hosts []string
+	add := func(host string, port uint16) {
+		if strings.HasPrefix(host, "/") {
+			host = url.PathEscape(host) // a folder of sockets, as libpq takes it
+		}
+		host = net.JoinHostPort(host, strconv.Itoa(int(port)))
+		if !slices.Contains(hosts, host) { // it is repeated for each way to encrypt
+			hosts = append(hosts, host)
+		}
+	}
+	add(c.Host, c.Port)
+	for _, f := range c.Fallbacks {
+		add(f.Host, f.Port)
+	}
+	return "postgres://" + strings.Join(hosts, ",") + "/" + url.PathEscape(c.Database), nil
+}
+
+// poolConfig returns the settings of the connections of steps. checked is called for each new one
+// of a pool. Errors do not quote the connection string.
 func poolConfig(dsn string, checked func(dedup.Durability)) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return nil, errDSN
+		return nil, dsnError(err)
 	}
 	if !strings.Contains(dsn, "pool_max_conns") {
 		config.MaxConns = defaultMaxConns
@@ -42,13 +80,24 @@ func poolConfig(dsn string, checked func(dedup.Durability)) (*pgxpool.Config, er
 		Enable: true, Idle: keepIdle, Interval: keepInterval, Count: keepCount,
 	}}
 	c.DialFunc = dialer.DialContext
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		refuseCancels(c)
+		return nil
+	}
+	// An idle connection to a server that is gone costs a claim this long.
+	config.PingTimeout = cmp.Or(config.PingTimeout, patience)
+	// A server that became a standby keeps its connections: they must lead to the primary again.
+	fatal := c.OnPgError
+	c.OnPgError = func(pc *pgconn.PgConn, err *pgconn.PgError) bool {
+		return err.Code != codeReadOnly && fatal(pc, err)
+	}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		durability, pooler, err := checkServer(ctx, conn)
+		durability, err := checkServer(ctx, conn)
 		if err != nil {
 			return err
 		}
 		checked(durability)
-		if !pooler {
+		if c.DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe { // there is no pooler between
 			_, err = conn.Exec(ctx, sessionSQL, pgx.QueryExecModeSimpleProtocol)
 		}
 		return err
@@ -56,13 +105,34 @@ func poolConfig(dsn string, checked func(dedup.Durability)) (*pgxpool.Config, er
 	return config, nil
 }
 
+var errNoCancel = errors.New("statements of the store are not canceled")
+
+// refuseCancels lets a connection send no cancel requests. One would end the wait of a commit for a
+// synchronous standby: others would then see the commit, and acknowledge an event that only the
+// primary has. Without it they wait for the commit.
+func refuseCancels(c *pgx.ConnConfig) {
+	var connected atomic.Bool
+	dial := c.DialFunc // also of cancel requests
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if connected.Load() {
+			return nil, errNoCancel
+		}
+		return dial(ctx, network, address)
+	}
+	c.AfterConnect = func(context.Context, *pgconn.PgConn) error {
+		connected.Store(true)
+		return nil
+	}
+}
+
 // handlersConfig returns the settings of the connections of handlers' transactions, whose
 // statements are those of the handlers.
 func handlersConfig(steps *pgxpool.Config, conns int) *pgxpool.Config {
 	config := steps.Copy()
 	config.MinConns, config.MaxConns = 0, int32(conns)
+	config.BeforeConnect = nil // a handler that takes too long must not hold its locks
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		_, _, err := checkServer(ctx, conn)
+		_, err := checkServer(ctx, conn)
 		return err
 	}
 	return config
@@ -71,7 +141,7 @@ func handlersConfig(steps *pgxpool.Config, conns int) *pgxpool.Config {
 const serverSQL = `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
   current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
   current_setting('synchronous_standby_names'), current_setting('default_transaction_isolation'),
-  pg_is_in_recovery(), current_setting('transaction_read_only'), pg_backend_pid()`
+  pg_is_in_recovery(), current_setting('transaction_read_only')`
 
 // sessionSQL bounds what a receiver that vanished can lock. Statements are planned once, and never
 // read a whole table: a plan that was made while the tables were empty serves for a long time.
@@ -89,16 +159,15 @@ type serverSettings struct {
 }
 
 // checkServer returns an error if the server would break the promises of the store, else what a
-// commit survives, and whether there is a pooler between.
-func checkServer(ctx context.Context, c *pgx.Conn) (d dedup.Durability, pooler bool, err error) {
+// commit survives.
+func checkServer(ctx context.Context, c *pgx.Conn) (dedup.Durability, error) {
 	var s serverSettings
-	var pid uint32
-	err = c.QueryRow(ctx, serverSQL, pgx.QueryExecModeExec).Scan(&s.version, &s.encoding, &s.fsync, &s.full, &s.sync,
-		&s.standbys, &s.isolation, &s.recovers, &s.readOnly, &pid)
+	err := c.QueryRow(ctx, serverSQL, pgx.QueryExecModeExec).Scan(&s.version, &s.encoding, &s.fsync, &s.full, &s.sync,
+		&s.standbys, &s.isolation, &s.recovers, &s.readOnly)
 	if err == nil {
 		err = s.refused()
 	}
-	return s.durability(), c.PgConn().PID() != pid, err
+	return s.durability(), err
 }
 
 // pooled reports whether there is a pooler between: PgBouncer gives its clients process ids of

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/dedup/internal/history"
+	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
 // two opens two stores of one schema on the same clock.
@@ -361,5 +363,94 @@ func everything(t *testing.T, s *Store) {
 	}
 	if _, err := s.sweep(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTargetsAreChangedOneAtATime counts in a text, from two stores at once.
+func TestTargetsAreChangedOneAtATime(t *testing.T) {
+	t.Parallel()
+	dsn, schema := newSchema(t)
+	var stores []*Store
+	for range 2 {
+		s, err := Open(t.Context(), dsn, Options{Schema: schema})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		stores = append(stores, s)
+	}
+	const key, each = "gh/\x00\xff", 20
+	var wg sync.WaitGroup
+	for _, s := range stores {
+		for range each {
+			wg.Go(func() {
+				if err := s.ChangeTarget(t.Context(), key, func(text string) (string, error) {
+					n, _ := strconv.Atoi(text)
+					return strconv.Itoa(n + 1), nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	refused := errors.New("refused")
+	err := stores[0].ChangeTarget(t.Context(), key, func(string) (string, error) { return "wrong", refused })
+	if !errors.Is(err, refused) {
+		t.Error(err)
+	}
+	texts, err := stores[1].Targets(t.Context())
+	if err != nil || len(texts) != 1 || texts[key] != strconv.Itoa(2*each) {
+		t.Errorf("%q, %v", texts, err)
+	}
+}
+
+// TestARecordThatAppearsDuringALookIsFound lets an event be accepted while another process looks
+// for it, between its statements: they see different states of the tables. The trace of the event
+// must not look like that of one whose record is gone.
+func TestARecordThatAppearsDuringALookIsFound(t *testing.T) {
+	t.Parallel()
+	stores, clock := two(t)
+	_, other := newSchema(t)
+	source := openAt(t, pgtest.DSN(t), other, clock)
+	t.Cleanup(func() { _ = source.Close() })
+	c := occurs(event("one", "a"), "delivery", 1)
+	accepted := claim(t, source, c, dedup.New)
+
+	db, err := pgx.Connect(t.Context(), pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.Background())
+	run := func(sql string) {
+		t.Helper()
+		sql = strings.ReplaceAll(inSchema(sql, stores[0].db.schema), "{{other}}", pgx.Identifier{other}.Sanitize())
+		if _, err := db.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("BEGIN; LOCK {{schema}}.trace")
+	looked := make(chan dedup.Decision, 1)
+	go func() {
+		ds, err := stores[0].Claim(context.Background(), c)
+		if err != nil {
+			t.Error(err)
+			ds = make([]dedup.Decision, 1)
+		}
+		looked <- ds[0]
+	}()
+	for waits := 0; waits == 0; time.Sleep(time.Millisecond) {
+		err := db.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::regclass",
+			pgx.Identifier{stores[0].db.schema, "trace"}.Sanitize()).Scan(&waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, table := range []string{"event", "task", "alias", "trace"} {
+		run("INSERT INTO {{schema}}." + table + " SELECT * FROM {{other}}." + table)
+	}
+	run("COMMIT")
+	if d := <-looked; d.Verdict != dedup.Known || d.Record.Event != accepted.Record.Event {
+		t.Errorf("%v of event %q, want the known one %q", d.Verdict, d.Record.Event, accepted.Record.Event)
 	}
 }

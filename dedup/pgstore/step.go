@@ -241,6 +241,9 @@ func foresee(items []*item) *wanted {
 		}
 		if c.Remember != nil {
 			w.trace(c.Key)
+			if o := c.Occurrence; o != nil && len(o.Slots) > 0 {
+				w.trace(o.Slots[0])
+			}
 		}
 		if c.Quarantine != nil {
 			if seq := seqOf(c.Quarantine.Of); seq != 0 {

@@ -10,7 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +37,8 @@ type Options struct {
 	Remember dedup.Retention
 	// HandlerConns is how many handlers' transactions run at once, each on a connection of its own
 	// beside those of the store. Defaults to 4 per CPU, as receiver.Config.Workers does. They are
-	// made when they are needed. Handlers of tasks wait for one at the cost of their timeout.
+	// made when they are needed. A handler that finds none free for a second is postponed, or its
+	// delivery gets 503.
 	HandlerConns int
 
 	clock func() time.Time // of tests; nil is the clock of the server
@@ -56,11 +60,14 @@ type Store struct {
 	db      *database
 	txs     *pgxpool.Pool // of handlers' transactions, else they would keep leases from being extended
 	options Options
+	callers slots // of the connections of db, those that are not for the steps of the store
+	lent    slots // of txs
 
 	durability atomic.Int64
 	ctx        context.Context // of the steps, which outlive the calls that asked for them
 	cancel     context.CancelFunc
 	done       chan struct{} // closed by Close
+	ending     sync.Once     // closes done
 	closing    sync.RWMutex  // held for reading by every call
 	closed     bool
 	wg         sync.WaitGroup
@@ -84,13 +91,16 @@ var (
 	_ dedup.Transactor   = (*Store)(nil)
 )
 
-// Open opens a store. dsn is a connection string as libpq takes it, with pool_max_conns (8 by
-// default) for the number of connections, of which a busy store uses six. Handlers' transactions
-// have others ([Options.HandlerConns]).
+// Open opens a store. dsn is a connection string as libpq takes it, with pool_max_conns (10
+// by default) for the number of connections. A busy store uses six for claims, takes, results and
+// sweeping. The others are for Get, List, Stats and changes by operators: a call that finds none
+// free for a second gets [dedup.ErrUnavailable]. Handlers' transactions have connections of their
+// own ([Options.HandlerConns]).
 //
-// Open fails if the tables are missing or of another version, and if the database would break a
-// promise: a server before version 15, an encoding other than UTF-8, fsync, full_page_writes or
-// synchronous_commit off, a default isolation other than read committed. For a standby it returns
+// Open fails if the tables are missing or of another version ([VersionError]), and if the
+// database would break a promise: a server before version 15, an encoding other than UTF-8, fsync,
+// full_page_writes or synchronous_commit off, a default isolation other than read committed. For a
+// standby, and for a server that does not answer or has no free connection, it returns
 // [dedup.ErrUnavailable]. The same is checked for each later connection, so after a fail-over a
 // server with other settings is not used.
 //
@@ -123,7 +133,10 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, openError(err)
 	}
-	if err := migrated(ctx, pool, o.Schema); err != nil {
+	if err = migrated(ctx, pool, o.Schema); err == nil {
+		err = unfinished(ctx, pool, o.Schema)
+	}
+	if err != nil {
 		pool.Close()
 		return nil, openError(err)
 	}
@@ -133,22 +146,34 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, openError(err)
 	}
 	s.db = &database{pool: pool, schema: o.Schema, remember: o.Remember, clock: o.clock}
+	s.callers, s.lent = make(slots, max(1, config.MaxConns-ownConns)), make(slots, o.HandlerConns)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.changed.c = make(chan struct{})
 	s.take = take{db: s.db, lanes: []byte{}}
-	s.handlers = handlers{noted: map[string]bool{}, named: map[string]bool{}}
+	s.handlers = handlers{noted: map[string]bool{}, named: []string{}}
 	s.claims.start(&s.wg, 2, o.batch*claimWeight, (*claimOp).weight, s.writeClaims)
 	s.finishes.start(&s.wg, 2, o.batch, (*finishOp).weight, s.writeFinishes)
 	s.wg.Go(s.sweepAlways)
 	return s, nil
 }
 
-// openError returns an error of Open: that of the contract if the server cannot be reached.
+// openError returns an error of Open: that of the contract if the server cannot be reached, or
+// cannot serve at the moment.
 func openError(err error) error {
-	if codeOf(err) != "" || errors.As(err, new(*pgconn.ConnectError)) {
+	switch code := codeOf(err); {
+	case code != "" && !passes(code):
+		var pg *pgconn.PgError
+		errors.As(err, &pg)
+		err = fmt.Errorf("%s %s", code, strings.ToValidUTF8(pg.Message, ""))
+	case code != "" || errors.As(err, new(*pgconn.ConnectError)) || cut(err):
 		err = fault(err)
 	}
 	return fmt.Errorf("open the store: %w", err)
+}
+
+// cut reports whether a connection ended under a statement.
+func cut(err error) bool {
+	return errors.As(err, new(*net.OpError)) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // begin starts a call. The caller calls end if err is nil.
@@ -166,7 +191,7 @@ func (s *Store) begin(ctx context.Context) (end func(), err error) {
 
 // Close implements [dedup.Store]. Transactions of handlers that still run are undone.
 func (s *Store) Close() error {
-	s.changed.closeOnce(s.done)
+	s.ending.Do(func() { close(s.done) })
 	s.closing.Lock() // waits for calls in progress; blocked Takes have seen done
 	already := s.closed
 	s.closed = true
@@ -209,9 +234,8 @@ func (s *Store) Health(ctx context.Context) error {
 
 // signal wakes goroutines that wait for a change.
 type signal struct {
-	mu     sync.Mutex
-	c      chan struct{}
-	closed bool
+	mu sync.Mutex
+	c  chan struct{}
 }
 
 // wait returns a channel that is closed by the next wake.
@@ -226,16 +250,6 @@ func (g *signal) wake() {
 	defer g.mu.Unlock()
 	close(g.c)
 	g.c = make(chan struct{})
-}
-
-// closeOnce closes a channel the first time.
-func (g *signal) closeOnce(c chan struct{}) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.closed = true
-		close(c)
-	}
 }
 
 // cached is a value that may be a little old.

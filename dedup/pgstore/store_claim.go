@@ -97,7 +97,7 @@ func (s *Store) writeClaims(ops []*claimOp) {
 		items = append(items, op.items...)
 	}
 	err := s.decide(ctx, items)
-	if codeOf(err) != "" && len(ops) > 1 { // one call must not fail the others
+	if code := codeOf(err); code != "" && !passes(code) && len(ops) > 1 { // one call must not fail the others
 		for _, op := range ops {
 			op.done <- fault(s.decide(ctx, op.items))
 		}
@@ -108,21 +108,12 @@ func (s *Store) writeClaims(ops []*claimOp) {
 	}
 }
 
-// maxTries bounds how often a step starts again because another process was faster.
-const maxTries = 20
-
 // decide decides claims: first the plain ones, which are probably new, in one statement. Then
 // those that are not are read, and most are duplicates. What is left changes records that exist,
 // or may: it is decided and stored under locks. A step that another process overtook starts again
 // with what is not decided.
 func (s *Store) decide(ctx context.Context, items []*item) error {
-	for try := 0; ; try++ {
-		err := s.decideOnce(ctx, items)
-		if !raced(err) || try == maxTries {
-			return err
-		}
-		time.Sleep(time.Duration(try) * time.Millisecond)
-	}
+	return retry(func() error { return s.decideOnce(ctx, items) })
 }
 
 func (s *Store) decideOnce(ctx context.Context, items []*item) error {

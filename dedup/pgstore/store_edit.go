@@ -79,7 +79,11 @@ func (s *Store) editEvent(
 		}
 		out = w.rec.Clone()
 		sql := v.db.sql("SELECT " + bodyColumn + " FROM {{schema}}.event e WHERE e.seq = $1")
-		return v.q.QueryRow(v.ctx, sql, w.seq).Scan(&out.Payload.Body)
+		err := v.q.QueryRow(v.ctx, sql, w.seq).Scan(&out.Payload.Body)
+		if err == nil && out.Payload.Body == nil { // the store that it was copied from had lost it
+			return dedup.ErrNoPayload
+		}
+		return err
 	})
 	if err != nil {
 		return dedup.Record{}, err
@@ -94,10 +98,15 @@ func (s *Store) withEvent(ctx context.Context, event string, change func(*view, 
 		return err
 	}
 	defer end()
+	free, err := s.callers.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("event %q: %w", event, err)
+	}
+	defer free()
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	for try := 0; ; try++ {
-		err = s.edit(ctx, &wanted{seqs: []int64{seqOf(event)}}, nil, func(v *view, after *pgx.Batch) (func(), error) {
+	err = retry(func() error {
+		return s.edit(ctx, &wanted{seqs: []int64{seqOf(event)}}, nil, func(v *view, after *pgx.Batch) (func(), error) {
 			w, err := v.event(event)
 			if err == nil && w == nil {
 				err = dedup.ErrNotFound
@@ -107,10 +116,7 @@ func (s *Store) withEvent(ctx context.Context, event string, change func(*view, 
 			}
 			return nil, change(v, w, after)
 		})
-		if !raced(err) || try == maxTries {
-			break
-		}
-	}
+	})
 	if err != nil {
 		return fmt.Errorf("event %q: %w", event, fault(err))
 	}
@@ -170,18 +176,58 @@ func (v *view) drop(b *pgx.Batch, w *row) error {
 	return nil
 }
 
-// related returns the record of an event, also one that may be forgotten.
-func (v *view) related(event string) (*row, error) {
-	seq := seqOf(event)
-	if _, known := v.bySeq[seq]; !known {
-		if err := v.load(&wanted{seqs: []int64{seq}}); err != nil {
-			return nil, err
-		}
+// Targets returns the texts of [Store.ChangeTarget] by their keys.
+func (s *Store) Targets(ctx context.Context) (map[string]string, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if w := v.bySeq[seq]; w != nil && w.rec.Event == event && !w.deleted {
-		return w, nil
+	defer end()
+	rows, err := s.db.pool.Query(ctx, s.db.sql("SELECT key, status FROM {{schema}}.target ORDER BY key"))
+	if err != nil {
+		return nil, fault(err)
 	}
-	return nil, nil
+	texts := map[string]string{}
+	var key, status string
+	_, err = pgx.ForEachRow(rows, []any{&key, &status}, func() error {
+		texts[untext(key)] = untext(status)
+		return nil
+	})
+	return texts, fault(err)
+}
+
+const (
+	makeTargetSQL = `INSERT INTO {{schema}}.target (key, status) VALUES ($1, '') ON CONFLICT DO NOTHING`
+	lockTargetSQL = `SELECT status FROM {{schema}}.target WHERE key = $1 FOR UPDATE`
+	saveTargetSQL = `UPDATE {{schema}}.target SET status = $2 WHERE key = $1`
+)
+
+// ChangeTarget replaces the text of a key, "" if there is none, by that which change returns for
+// it. No other process changes it between. The store does not read the texts: they are what
+// receivers know together about the targets to which they forward events.
+func (s *Store) ChangeTarget(ctx context.Context, key string, change func(text string) (string, error)) error {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	key = text(key)
+	var old string
+	b := &pgx.Batch{}
+	b.Queue(s.db.sql(makeTargetSQL), key)
+	b.Queue(s.db.sql(lockTargetSQL), key).QueryRow(func(r pgx.Row) error { return r.Scan(&old) })
+	tx, done, err := s.db.begin(ctx, b)
+	if err != nil {
+		return fault(err)
+	}
+	defer done()
+	next, err := change(untext(old))
+	if err != nil {
+		return err
+	}
+	b = &pgx.Batch{}
+	b.Queue(s.db.sql(saveTargetSQL), key, text(next))
+	return fault(commit(ctx, tx, b))
 }
 
 // sweepAlways forgets events whose windows ended, and keys beyond the retention, until the store

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"strings"
 	"time"
 
@@ -27,7 +28,12 @@ func (s *Store) read(ctx context.Context, body bool, rest string, args ...any) (
 		return err
 	})
 	b.Queue(nowSQL, s.db.now()).QueryRow(func(r pgx.Row) error { return r.Scan(&v.now) })
-	err := s.db.pool.SendBatch(ctx, b).Close()
+	free, err := s.callers.enter(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer free()
+	err = s.db.pool.SendBatch(ctx, b).Close()
 	return found, v, fault(err)
 }
 
@@ -54,10 +60,16 @@ const pageSize = 100
 // List implements [dedup.Store]. It reads page after page, so a slow reader holds back neither the
 // database nor Close.
 func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record, error] {
+	if f.Text != "" {
+		return f.Search(func(f dedup.Filter) iter.Seq2[dedup.Record, error] { return s.List(ctx, f) })
+	}
 	return func(yield func(dedup.Record, error) bool) {
 		before, size := int64(1)<<62, pageSize
 		if f.Body {
 			size /= 10
+		}
+		if f.Limit > 0 {
+			size = min(size, f.Limit)
 		}
 		if f.Before > 0 && f.Before < 1<<62 {
 			before = int64(f.Before)
@@ -95,32 +107,54 @@ func (s *Store) page(ctx context.Context, f *dedup.Filter, before int64, size in
 		return nil, nil, err
 	}
 	defer end()
-	where, args := conditions(f)
+	where, args := conditions(f, s.db.now())
 	rest := fmt.Sprintf(`e.seq = ANY(ARRAY(SELECT e.seq FROM {{schema}}.event e WHERE e.seq < $1%s ORDER BY e.seq DESC LIMIT %d))
 ORDER BY e.seq DESC, t.idx`, where, size)
 	return s.read(ctx, f.Body, rest, append([]any{before}, args...)...)
 }
 
 // conditions are what the database checks of a filter. [dedup.Filter.Match] has the last word.
-func conditions(f *dedup.Filter) (where string, args []any) {
-	add := func(condition string, value any) {
-		args = append(args, value)
-		where += " AND " + strings.ReplaceAll(condition, "?", fmt.Sprintf("$%d", len(args)+1))
+func conditions(f *dedup.Filter, now *time.Time) (where string, args []any) {
+	add := func(condition string, values ...any) {
+		for i, value := range values {
+			args = append(args, value)
+			condition = strings.ReplaceAll(condition, fmt.Sprint("?", i+1), fmt.Sprintf("$%d", len(args)+1))
+		}
+		where += " AND " + condition
 	}
 	if f.Event != "" {
-		add("e.seq = ?", seqOf(f.Event))
+		add("e.seq = ?1", seqOf(f.Event))
 	}
 	if f.ID != "" {
-		add("(e.key = ? OR e.vendor = ?)", text(f.ID))
+		add("e.seq = ANY(ARRAY("+namedSQL+"))", text(f.ID))
+	}
+	if f.Ref != "" {
+		low, high := numbersFrom(f.Ref)
+		add("e.seq = ANY(ARRAY("+namedSQL+" UNION ALL "+numberedSQL+"))", text(f.Ref), low, high)
+	}
+	if f.Since > 0 {
+		const since = "e.accepted >= coalesce(?1::timestamptz, now()) - ?2::int8 * interval '1 microsecond'"
+		add(since, now, f.Since.Microseconds()+1)
 	}
 	if f.Producer != "" {
-		add("e.producer = ?", text(f.Producer))
+		add("e.producer = ?1", text(f.Producer))
 	}
 	if f.Endpoint != "" {
-		add("e.endpoint = ?", text(f.Endpoint))
+		add("e.endpoint = ?1", text(f.Endpoint))
 	}
-	if f.Handler != "" && f.Reason == "" {
-		add("EXISTS (SELECT 1 FROM {{schema}}.task x WHERE x.seq = e.seq AND x.handler = ?)", text(f.Handler))
+	if prefix, ok := strings.CutSuffix(f.Type, "*"); f.Type != "" && !ok {
+		add("e.type = ?1", text(f.Type))
+	} else if ok && text(prefix) == prefix {
+		add("(starts_with(e.type, ?1) OR starts_with(e.type, ?2))", prefix, escaped)
+	}
+	const some = "EXISTS (SELECT 1 FROM {{schema}}.task x WHERE x.seq = e.seq AND x."
+	switch {
+	case f.Handler != "" && f.Reason != "":
+		add(some+"handler = ?1 AND x.reason = ?2)", text(f.Handler), text(f.Reason))
+	case f.Handler != "":
+		add(some+"handler = ?1)", text(f.Handler))
+	case f.Reason != "":
+		add("(e.quarantine = ?1 OR "+some+"reason = ?1))", text(f.Reason))
 	}
 	if f.Quarantined {
 		where += " AND e.quarantine IS NOT NULL"
@@ -133,13 +167,23 @@ func conditions(f *dedup.Filter) (where string, args []any) {
 			}
 		}
 		if dead {
-			from = append(from, "SELECT x.seq FROM {{schema}}.task x WHERE x.state = 4",
-				"SELECT x.seq FROM {{schema}}.event x WHERE x.quarantine IS NOT NULL")
+			from = append(from, "SELECT x.seq FROM {{schema}}.task x WHERE x.state = 4 AND x.seq < $1",
+				"SELECT x.seq FROM {{schema}}.event x WHERE x.quarantine IS NOT NULL AND x.seq < $1")
 		}
-		where += " AND e.seq IN (" + strings.Join(from, " UNION ALL ") + ")"
+		where += " AND e.seq = ANY(ARRAY(" + strings.Join(from, " UNION ALL ") + "))"
 	}
 	return where, args
 }
+
+const (
+	// namedSQL selects the events with an identifier.
+	namedSQL = `SELECT x.seq FROM {{schema}}.event x WHERE hashtextextended(x.key, 0) = hashtextextended(?1::text, 0) AND x.key = ?1::text
+UNION ALL SELECT x.seq FROM {{schema}}.event x WHERE hashtextextended(x.vendor, 0) = hashtextextended(?1::text, 0) AND x.vendor = ?1::text`
+
+	// numberedSQL selects the events whose id begins in a way.
+	numberedSQL = `SELECT x.seq FROM unnest(?2::int8[], ?3::int8[]) r(low, high)
+JOIN {{schema}}.event x ON x.seq BETWEEN r.low AND r.high`
+)
 
 // statesOf reports whether only events with open tasks or only dead ones can have the states.
 // Neither means that any event can.
@@ -171,7 +215,7 @@ var openTasks = [...]string{
 
 var statsSQL = `WITH open AS MATERIALIZED (SELECT seq, state, hold, size FROM {{schema}}.task WHERE ` +
 	strings.Join(openTasks[:], ` UNION ALL SELECT seq, state, hold, size FROM {{schema}}.task WHERE `) + `)
-SELECT (SELECT CASE WHEN c.reltuples > $1 THEN c.reltuples::int8 ELSE (SELECT count(*) FROM (SELECT 1 FROM {{schema}}.event LIMIT $1::int8) x) END
+SELECT (SELECT CASE WHEN c.reltuples > $1 THEN c.reltuples::int8 ELSE (SELECT count(*) FROM (SELECT FROM {{schema}}.event ORDER BY seq LIMIT $1::int8) x) END
     FROM pg_class c WHERE c.oid = ($2::text || '.event')::regclass),
   count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 2),
   (SELECT count(*) FROM {{schema}}.task WHERE state = 4),
@@ -195,16 +239,8 @@ func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
 	defer end()
 	st, err := s.stats.get(s.options.fresh, func() (dedup.Stats, error) { return s.count(ctx) })
 	st.Commits, st.Accepted = s.commits.Load(), s.accepted.Load()
-	st.Quarantined = cloneGroups(st.Quarantined)
+	st.Quarantined = maps.Clone(st.Quarantined)
 	return st, err
-}
-
-func cloneGroups(groups map[dedup.QuarantineGroup]int64) map[dedup.QuarantineGroup]int64 {
-	out := make(map[dedup.QuarantineGroup]int64, len(groups))
-	for group, n := range groups {
-		out[group] = n
-	}
-	return out
 }
 
 func (s *Store) count(ctx context.Context) (dedup.Stats, error) {

@@ -229,23 +229,18 @@ func firstOfEach(entries []*finishEntry) []*finishEntry {
 
 // finishRound stores at most one result of each task. Most are Done, or extensions, which one
 // statement stores. The others, and those that it finds lost, are decided by the record.
-func (s *Store) finishRound(ctx context.Context, entries []*finishEntry) (err error) {
-	for try := 0; try <= maxTries; try++ {
+func (s *Store) finishRound(ctx context.Context, entries []*finishEntry) error {
+	return retry(func() error {
 		left := slices.DeleteFunc(slices.Clone(entries), func(e *finishEntry) bool { return e.ended })
 		simple := slices.DeleteFunc(slices.Clone(left), func(e *finishEntry) bool { return !e.simple() })
 		if len(simple) > 0 {
-			err = s.finishSimple(ctx, s.db.pool, simple)
+			if err := s.finishSimple(ctx, s.db.pool, simple); err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			left = slices.DeleteFunc(left, func(e *finishEntry) bool { return e.ended })
-			err = s.finishByRecord(ctx, left)
-		}
-		if !raced(err) {
-			return err
-		}
-		time.Sleep(time.Duration(try) * time.Millisecond)
-	}
-	return err
+		left = slices.DeleteFunc(left, func(e *finishEntry) bool { return e.ended })
+		return s.finishByRecord(ctx, left)
+	})
 }
 
 func (e *finishEntry) simple() bool {
@@ -253,9 +248,11 @@ func (e *finishEntry) simple() bool {
 		(e.extend > 0 || e.result.Kind == dedup.ResultDone && e.result.Response.Status == 0)
 }
 
+// finishSQL stores results and extensions of leases. The tag in the id of the event is compared
+// as well: sequence and tokens of a database that was restored begin again.
 const finishSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
-v AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::int2[], $4::int8[], $5::int8[], $6::text[], $7::text[])
-  WITH ORDINALITY AS v(seq, idx, token, extend, reason, err, ord))
+v AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::int2[], $4::int8[], $5::int8[], $6::text[], $7::text[], $8::bytea[])
+  WITH ORDINALITY AS v(seq, idx, token, extend, reason, err, tag, ord))
 UPDATE {{schema}}.task t SET state = CASE WHEN v.extend > 0 THEN 2 ELSE 3 END,
   until = CASE WHEN v.extend > 0 THEN n.now + v.extend * interval '1 microsecond' END,
   ended = CASE WHEN v.extend > 0 THEN t.ended ELSE n.now END,
@@ -264,6 +261,7 @@ UPDATE {{schema}}.task t SET state = CASE WHEN v.extend > 0 THEN 2 ELSE 3 END,
   expires = CASE WHEN v.extend = 0 THEN n.now + t.win * interval '1 microsecond'
     WHEN t.hold THEN n.now + (v.extend + t.win) * interval '1 microsecond' END
 FROM v, n WHERE t.seq = v.seq AND t.idx = v.idx AND t.token = v.token AND t.state = 2
+  AND (SELECT substr(e.hash, 1, 20) FROM {{schema}}.event e WHERE e.seq = t.seq) = v.tag
   AND (v.extend > 0 OR NOT t.drops) AND (t.expires IS NULL OR t.expires > n.now)
 RETURNING v.ord`
 
@@ -273,12 +271,13 @@ func (s *Store) finishSimple(ctx context.Context, q querier, entries []*finishEn
 	})
 	n := len(entries)
 	seq, idx, token, extend := make([]int64, n), make([]int16, n), make([]int64, n), make([]int64, n)
-	reason, text1 := make([]string, n), make([]string, n)
+	reason, errText, tag := make([]string, n), make([]string, n), make([][]byte, n)
 	for i, e := range entries {
 		seq[i], idx[i], token[i] = e.seq, int16(e.lease.Task), int64(e.lease.Token)
-		extend[i], reason[i], text1[i] = e.extend.Microseconds(), text(e.result.Reason), text(e.result.Err)
+		extend[i], reason[i], errText[i] = e.extend.Microseconds(), text(e.result.Reason), text(e.result.Err)
+		tag[i] = tagOf(e.lease.Event)
 	}
-	rows, err := q.Query(ctx, s.db.sql(finishSQL), s.db.now(), seq, idx, token, extend, reason, text1)
+	rows, err := q.Query(ctx, s.db.sql(finishSQL), s.db.now(), seq, idx, token, extend, reason, errText, tag)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func empty(t testing.TB, dsn, schema string) {
 	}
 	defer c.Close(ctx)
 	sql := "UPDATE {{schema}}.remembered SET evicted = 0;"
-	for _, table := range []string{"event", "task", "alias", "trace", "handler"} {
+	for _, table := range []string{"event", "task", "alias", "trace", "handler", "target"} {
 		sql += "DELETE FROM {{schema}}." + table + ";"
 	}
 	if _, err := c.Exec(ctx, inSchema(sql, schema), pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -87,6 +87,7 @@ func TestStoreKeepsTheContract(t *testing.T) {
 // A pooler in transaction mode gives each transaction another connection of the server.
 func TestStoreKeepsTheContractBehindPgBouncer(t *testing.T) {
 	t.Parallel()
+	long(t)
 	suite(t, func(t *testing.T) string { return pgtest.Pooler(t) })
 }
 

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +17,9 @@ import (
 // begins, and $4 how many it sees. $5 are the handlers of the caller, NULL for all, $6 those of its
 // process, and $7 for how long a handler is missing until anyone gets its tasks. $8 to $10 are the
 // interrupted task that runs in this process, and $11 when it no longer keeps others waiting.
+//
+// The walk does not say that lanes are not NULL: PostgreSQL would multiply the odds, expect a
+// single row, and sort all lanes in each step.
 const dueSQL = `WITH RECURSIVE n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
 orphans AS MATERIALIZED (SELECT h.name FROM {{schema}}.handler h, n WHERE h.name <> ALL($6::text[])
   AND greatest(h.noted, h.seen) + $7::int8 * interval '1 microsecond' <= n.now AND (h.seen IS NULL OR h.seen + interval '15 seconds' <= n.now)),
@@ -35,8 +37,8 @@ again AS MATERIALIZED (SELECT x.seq, x.idx, x.due AS at, x.size, true FROM {{sch
 lost AS MATERIALIZED (SELECT x.seq, x.idx, x.until AS at, x.size, true FROM {{schema}}.task x
   WHERE x.state = 2 AND x.lane IS NULL AND NOT x.hold AND x.until <= (SELECT now FROM n) AND ` + allowed + `
   AND (SELECT free FROM free) ORDER BY x.until LIMIT 1 FOR UPDATE SKIP LOCKED),
-walk AS ((SELECT t.lane FROM {{schema}}.task t WHERE t.state < 3 AND t.lane IS NOT NULL AND t.lane > $3::bytea ORDER BY t.lane LIMIT 1)
-  UNION ALL SELECT (SELECT t.lane FROM {{schema}}.task t WHERE t.state < 3 AND t.lane IS NOT NULL AND t.lane > w.lane
+walk AS ((SELECT t.lane FROM {{schema}}.task t WHERE t.state < 3 AND t.lane > $3::bytea ORDER BY t.lane LIMIT 1)
+  UNION ALL SELECT (SELECT t.lane FROM {{schema}}.task t WHERE t.state < 3 AND t.lane > w.lane
     ORDER BY t.lane LIMIT 1) FROM walk w WHERE w.lane IS NOT NULL),
 lanes AS MATERIALIZED (SELECT w.lane FROM walk w WHERE w.lane IS NOT NULL LIMIT $4),
 heads AS MATERIALIZED (SELECT x.*, x.state = 2 OR x.reason = 'interrupted' AS suspect FROM lanes l CROSS JOIN LATERAL (SELECT * FROM (
@@ -217,7 +219,7 @@ ON CONFLICT (name) DO UPDATE SET seen = excluded.seen`
 type handlers struct {
 	mu    sync.Mutex
 	noted map[string]bool // in tasks
-	named map[string]bool // of its own
+	named []string        // of its own; a longer list replaces it
 }
 
 // note stores the handlers that were not noted before.
@@ -239,14 +241,15 @@ func (h *handlers) note(ctx context.Context, db *database, names []string) error
 // ones.
 func (h *handlers) name(ctx context.Context, db *database, names []string) ([]string, error) {
 	h.mu.Lock()
-	fresh := false
-	for _, name := range texts(names) {
-		fresh = fresh || !h.named[name]
-		h.named[name] = true
+	before := len(h.named)
+	for _, name := range names {
+		if name = text(name); !slices.Contains(h.named, name) {
+			h.named = append(slices.Clone(h.named), name)
+		}
 	}
-	all := slices.AppendSeq([]string{}, maps.Keys(h.named))
+	all := h.named
 	h.mu.Unlock()
-	if !fresh {
+	if len(all) == before {
 		return all, nil
 	}
 	return all, h.see(ctx, db)
@@ -255,7 +258,7 @@ func (h *handlers) name(ctx context.Context, db *database, names []string) ([]st
 // see says that this process has its handlers.
 func (h *handlers) see(ctx context.Context, db *database) error {
 	h.mu.Lock()
-	all := slices.AppendSeq([]string{}, maps.Keys(h.named))
+	all := h.named
 	h.mu.Unlock()
 	if len(all) == 0 {
 		return nil

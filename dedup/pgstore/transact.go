@@ -28,6 +28,8 @@ const (
 var (
 	errEnded = errors.New("the handler must not end its transaction: the store commits when it returns nil, " +
 		"and undoes everything when it returns an error")
+	errRolledBack = errors.New("the handler returned nil after a rollback, so nothing is done: " +
+		"remove its Rollback, which is not needed after an error either")
 	errOpenRows = errors.New("the handler returned with open rows: close them, or read them to their end")
 	errAborted  = errors.New("a statement of the handler failed, and the handler returned no error: " +
 		"PostgreSQL undid its transaction")
@@ -37,6 +39,11 @@ var (
 func inTx(
 	ctx context.Context, s *Store, l dedup.Lease, lend lender, fn func(context.Context, any) (dedup.Result, error),
 ) (own bool, err error) {
+	free, err := s.lent.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer free()
 	tx, err := lend(ctx, s.txs)
 	if err != nil {
 		return false, err
@@ -47,8 +54,10 @@ func inTx(
 	switch status := tx.Conn().PgConn().TxStatus(); {
 	case err != nil:
 		return true, err
-	case tx.ended.Load(), status == 'I':
+	case tx.committed.Load(), status == 'I': // by Commit, or by a statement
 		return true, errEnded
+	case tx.rolledBack.Load():
+		return true, errRolledBack
 	case tx.Conn().PgConn().IsBusy():
 		return true, errOpenRows
 	case status == 'E':
@@ -110,10 +119,11 @@ type lender = func(context.Context, *pgxpool.Pool) (*loan, error)
 // loan is a transaction while its handler has it.
 type loan struct {
 	pgx.Tx
-	as      any         // what the handler gets
-	ended   atomic.Bool // the handler tried to commit or to roll back
-	settle  func()      // takes it back from the handler
-	release func()      // undoes it unless it was committed, and frees the connection
+	as         any         // what the handler gets
+	committed  atomic.Bool // the handler tried to
+	rolledBack atomic.Bool // the handler wants its effect undone, which happens when it has returned
+	settle     func()      // takes it back from the handler
+	release    func()      // undoes it unless it was committed, and frees the connection
 }
 
 // begin begins the transaction. A receiver that stands still, or is gone, holds the locks of its
@@ -154,7 +164,7 @@ func lendPgx(ctx context.Context, pool *pgxpool.Pool) (*loan, error) {
 	return t, nil
 }
 
-// guardedTx is the transaction of a handler. It refuses to end.
+// guardedTx is the transaction of a handler. It does not end.
 type guardedTx struct {
 	pgx.Tx
 	loan *loan
@@ -163,11 +173,14 @@ type guardedTx struct {
 // Commit implements pgx.Tx. It refuses.
 func (g *guardedTx) Commit(context.Context) error { return g.loan.refuse() }
 
-// Rollback implements pgx.Tx. It refuses.
-func (g *guardedTx) Rollback(context.Context) error { return g.loan.refuse() }
+// Rollback implements pgx.Tx. It is noted.
+func (g *guardedTx) Rollback(context.Context) error {
+	g.loan.rolledBack.Store(true)
+	return nil
+}
 
 func (t *loan) refuse() error {
-	t.ended.Store(true)
+	t.committed.Store(true)
 	return errEnded
 }
 
@@ -207,7 +220,7 @@ func lendSQL(ctx context.Context, pool *pgxpool.Pool) (*loan, error) {
 }
 
 // guardedConn is the connection of a sql.DB that has no other one. Its transaction was begun, and
-// refuses to end.
+// does not end.
 type guardedConn struct {
 	*stdlib.Conn
 	loan *loan
@@ -231,8 +244,11 @@ func (g *guardedConn) Commit() error {
 	return g.loan.refuse()
 }
 
-// Rollback implements driver.Tx, like Commit.
-func (g *guardedConn) Rollback() error { return g.Commit() }
+// Rollback implements driver.Tx. It is noted.
+func (g *guardedConn) Rollback() error {
+	g.loan.rolledBack.Store(true)
+	return nil
+}
 
 // closeTxs closes the connections of handlers, which need not return in time.
 func closeTxs(pool *pgxpool.Pool) {

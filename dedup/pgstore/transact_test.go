@@ -123,6 +123,13 @@ func TestEffectAndOutcomeAreOneCommit(t *testing.T) {
 	})
 }
 
+func rollback(ctx context.Context, tx any) error {
+	if std, ok := tx.(*sql.Tx); ok {
+		return std.Rollback()
+	}
+	return tx.(pgx.Tx).Rollback(ctx)
+}
+
 // TestAHandlerThatFailsHasNoEffect runs handlers after whose effect something is wrong.
 func TestAHandlerThatFailsHasNoEffect(t *testing.T) {
 	t.Parallel()
@@ -137,11 +144,9 @@ func TestAHandlerThatFailsHasNoEffect(t *testing.T) {
 			}
 			return nil
 		},
-		"the store commits": func(ctx context.Context, tx any) error {
-			if std, ok := tx.(*sql.Tx); ok {
-				return std.Rollback()
-			}
-			return tx.(pgx.Tx).Rollback(ctx)
+		"remove its Rollback": rollback,
+		"too late": func(ctx context.Context, tx any) error {
+			return errors.Join(rollback(ctx, tx), errors.New("too late"))
 		},
 		"returned no error": func(ctx context.Context, tx any) error {
 			if std, ok := tx.(*sql.Tx); ok {
@@ -161,7 +166,8 @@ func TestAHandlerThatFailsHasNoEffect(t *testing.T) {
 			err := s.InTx(t.Context(), l, as, func(ctx context.Context, tx any) (dedup.Result, error) {
 				return done, errors.Join(e.insert(ctx, tx, l.Event, 1), fails(ctx, tx))
 			})
-			if err == nil || !strings.Contains(err.Error(), want) {
+			if err == nil || !strings.Contains(err.Error(), want) ||
+				strings.Contains(err.Error(), "Rollback") != (want == "remove its Rollback") {
 				t.Errorf("%q, want %q", err, want)
 			}
 			wantState(t, s, l, dedup.Running)
@@ -368,7 +374,7 @@ func TestALostAnswerToACommitIsFoundOut(t *testing.T) {
 			e := newEffects(t, direct)
 			claim(t, s, event("a", "ship"), dedup.New)
 			l := takeOne(t, s).Lease
-			p.armed.Store(true)
+			p.arm("commit\x00")
 			err = s.InTx(t.Context(), l, as, func(ctx context.Context, tx any) (dedup.Result, error) {
 				return done, e.insert(ctx, tx, l.Event, 1)
 			})

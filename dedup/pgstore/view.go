@@ -72,8 +72,8 @@ func (w *wanted) alias(k dedup.Key) {
 }
 
 func (w *wanted) trace(k dedup.Key) {
-	h := k.Hash()
-	w.traces = append(w.traces, h[:16])
+	h := traceOf(k)
+	w.traces = append(w.traces, h[:])
 }
 
 // selected compares with the events of all names. The array makes sure that each is looked up.
@@ -102,12 +102,6 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 	locked := map[int64]bool{}
 	if v.locks {
 		suffix = lockedSuffix
-		b.Queue(sql(lockEventsSQL), w.keys, w.aliases, w.seqs).Query(func(rows pgx.Rows) error {
-			var seq int64
-			_, err := pgx.ForEachRow(rows, []any{&seq}, func() error { locked[seq] = true; return nil })
-			return err
-		})
-		b.Queue(sql(lockTasksSQL), w.keys, w.aliases, w.seqs)
 	}
 	if v.now.IsZero() {
 		b.Queue(nowSQL, v.db.now()).QueryRow(func(r pgx.Row) error {
@@ -115,6 +109,19 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 			v.now = v.now.UTC()
 			return err
 		})
+	}
+	// Each statement sees what was committed before it. A trace must not be read after the records:
+	// it would be that of a record which came in between, and look like one that is forgotten.
+	if len(w.traces) > 0 {
+		v.queueTraces(b, w, suffix)
+	}
+	if v.locks {
+		b.Queue(sql(lockEventsSQL), w.keys, w.aliases, w.seqs).Query(func(rows pgx.Rows) error {
+			var seq int64
+			_, err := pgx.ForEachRow(rows, []any{&seq}, func() error { locked[seq] = true; return nil })
+			return err
+		})
+		b.Queue(sql(lockTasksSQL), w.keys, w.aliases, w.seqs)
 	}
 	var read []*row
 	b.Queue(sql(readSQL), w.keys, w.aliases, w.seqs).Query(func(rows pgx.Rows) (err error) {
@@ -142,9 +149,6 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 			return err
 		})
 	}
-	if len(w.traces) > 0 {
-		v.queueTraces(b, w, suffix)
-	}
 }
 
 // add notes the records that were read, and which names have none. A record that appeared after
@@ -164,8 +168,8 @@ func (v *view) add(w *wanted, read []*row, owners map[keyHash]int64, locked map[
 		}
 	}
 	for _, r := range v.bySeq {
-		if h := keyHash(r.hash); r.current && v.byKey[h] == nil {
-			v.byKey[h] = r
+		if r != nil && r.current && v.byKey[keyHash(r.hash)] == nil {
+			v.byKey[keyHash(r.hash)] = r
 		}
 	}
 	for _, h := range w.aliases {
@@ -213,33 +217,35 @@ func (v *view) load(w *wanted) error {
 }
 
 // key returns the record that decides for a key, nil if there is none.
-func (v *view) key(k dedup.Key) (*row, error) {
-	h := k.Hash()
-	if r, known := v.byKey[h]; known {
-		return r, nil
-	}
-	w := &wanted{keys: [][]byte{h[:]}}
-	if err := v.load(w); err != nil {
-		return nil, err
-	}
-	return v.byKey[h], nil
-}
+func (v *view) key(k dedup.Key) (*row, error) { return v.find(v.byKey, k, (*wanted).key) }
 
 // alias returns the record that has an alias, nil if there is none.
-func (v *view) alias(k dedup.Key) (*row, error) {
+func (v *view) alias(k dedup.Key) (*row, error) { return v.find(v.byAlias, k, (*wanted).alias) }
+
+// find returns the record of a name, which it reads if the view does not know it.
+func (v *view) find(known map[keyHash]*row, k dedup.Key, want func(*wanted, dedup.Key)) (*row, error) {
 	h := k.Hash()
-	if r, known := v.byAlias[h]; known {
-		return r, nil
+	if _, ok := known[h]; !ok {
+		w := &wanted{}
+		want(w, k)
+		if err := v.load(w); err != nil {
+			return nil, err
+		}
 	}
-	w := &wanted{aliases: [][]byte{h[:]}}
-	if err := v.load(w); err != nil {
-		return nil, err
-	}
-	return v.byAlias[h], nil
+	return known[h], nil
 }
 
 // event returns the record of an event, nil if there is none or it may be forgotten.
 func (v *view) event(event string) (*row, error) {
+	r, err := v.related(event)
+	if err != nil || r == nil || r.rec.Disposable(v.now) {
+		return nil, err
+	}
+	return r, nil
+}
+
+// related returns the record of an event, also one that may be forgotten.
+func (v *view) related(event string) (*row, error) {
 	seq := seqOf(event)
 	if seq == 0 {
 		return nil, nil
@@ -249,7 +255,7 @@ func (v *view) event(event string) (*row, error) {
 			return nil, err
 		}
 	}
-	if r := v.bySeq[seq]; r != nil && r.rec.Event == event && !r.rec.Disposable(v.now) {
+	if r := v.bySeq[seq]; r != nil && r.rec.Event == event && !r.deleted {
 		return r, nil
 	}
 	return nil, nil

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/pgserver"
 )
 
 // TestTheServerEndsWithAKilledTest kills a test that uses a server. It is the child if its
@@ -44,12 +46,12 @@ func TestTheServerEndsWithAKilledTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	for end := time.Now().Add(patience); alive(pid); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); pgserver.Alive(pid); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the server %d of a killed process is still there", pid)
 		}
 	}
-	other, err := newDir() // cleans up
+	other, err := pgserver.TempDir() // cleans up
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,36 +8,29 @@ package pgtest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
+	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/eyelet-dev/eyelet/internal/pgserver"
 )
 
 const (
 	existing = "EYELET_TEST_POSTGRES"
 	required = "EYELET_REQUIRE_POSTGRES"
-	install  = "install PostgreSQL 15 or newer (Debian: apt-get install postgresql pgbouncer), or set " + existing
-	prefix   = "eyelet-postgres-"
-	patience = 30 * time.Second
 )
 
 // server is what runs for the tests of this process.
 var server struct {
 	sync.Mutex
-	dir              string
-	postgres, pooler *process
-	err              error
-	dsn, poolerDSN   string
+	dir            string
+	postgres       *pgserver.Server
+	pooler         *pgserver.Process
+	err            error
+	dsn, poolerDSN string
 }
 
 // DSN returns the connection string of the server, which it starts for the first caller. The
@@ -53,6 +46,36 @@ func DSN(t testing.TB) string {
 	}
 	need(t, server.err)
 	return server.dsn
+}
+
+// URL returns the connection string of the server as a URL.
+func URL(t testing.TB) string {
+	t.Helper()
+	dsn := DSN(t)
+	if strings.Contains(dsn, "://") {
+		return dsn
+	}
+	u, q := url.URL{Scheme: "postgres", Path: "/"}, url.Values{}
+	for pair := range strings.FieldsSeq(dsn) {
+		switch name, value, _ := strings.Cut(pair, "="); name {
+		case "user":
+			u.User = url.User(value)
+		case "dbname":
+			u.Path += value
+		default:
+			q.Set(name, value)
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// Programs returns if the programs of PostgreSQL are installed, for tests that start servers of
+// their own. They are missing like a server.
+func Programs(t testing.TB) {
+	t.Helper()
+	_, err := pgserver.Find("initdb")
+	need(t, err)
 }
 
 // Pooler returns the connection string of a PgBouncer in transaction mode before the server. It
@@ -78,7 +101,7 @@ func need(t testing.TB, err error) {
 	case os.Getenv(required) == "1":
 		t.Fatalf("%s=1, but %v", required, err)
 	default:
-		t.Skip(err)
+		t.Skipf("%v, or set %s", err, existing)
 	}
 }
 
@@ -86,10 +109,11 @@ func need(t testing.TB, err error) {
 func Stop() {
 	server.Lock()
 	defer server.Unlock()
-	for _, p := range []*process{server.pooler, server.postgres} {
-		if p != nil {
-			p.stop()
-		}
+	if server.pooler != nil {
+		server.pooler.Stop()
+	}
+	if server.postgres != nil {
+		server.postgres.Stop()
 	}
 	if server.dir != "" {
 		_ = os.RemoveAll(server.dir)
@@ -104,34 +128,20 @@ func PID() int {
 	if server.postgres == nil {
 		return 0
 	}
-	return server.postgres.cmd.Process.Pid
+	return server.postgres.PID()
 }
 
-// start runs initdb and the server.
+// start makes a server and starts it.
 func start() (dsn string, err error) {
-	initdb, err := find("initdb")
+	if server.dir, err = pgserver.TempDir(); err != nil {
+		return "", err
+	}
+	made, err := pgserver.New(filepath.Join(server.dir, "data"), server.dir)
 	if err != nil {
 		return "", err
 	}
-	dir, err := newDir()
-	if err != nil {
-		return "", err
-	}
-	server.dir = dir
-	data := filepath.Join(dir, "data")
-	init := command(initdb, "-D", data, "-U", "eyelet", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	if out, err := init.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	server.postgres, err = launch(dir, filepath.Join(filepath.Dir(initdb), "postgres"), "-D", data, "-k", dir,
-		"-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB",
-		"-c", "log_min_messages=fatal", "-c", "log_statement=none", "-c", "log_min_error_statement=panic",
-		"-c", "max_wal_size=4GB")
-	if err != nil {
-		return "", err
-	}
-	dsn = "host=" + dir + " user=eyelet dbname=postgres"
-	return dsn, reachable(dsn, server.postgres)
+	server.postgres = made
+	return made.DSN(), made.Start(context.Background())
 }
 
 // startPooler runs PgBouncer.
@@ -139,7 +149,7 @@ func startPooler() (dsn string, err error) {
 	if server.dir == "" {
 		return "", errors.New("PgBouncer runs before a server of these tests only: unset " + existing)
 	}
-	program, err := find("pgbouncer")
+	program, err := pgserver.Find("pgbouncer")
 	if err != nil {
 		return "", err
 	}
@@ -150,87 +160,9 @@ func startPooler() (dsn string, err error) {
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return "", err
 	}
-	if server.pooler, err = launch(server.dir, program, config); err != nil {
+	if server.pooler, err = pgserver.Launch(server.dir, program, config); err != nil {
 		return "", err
 	}
 	dsn = "host=" + server.dir + " port=6432 user=eyelet dbname=postgres"
-	return dsn, reachable(dsn+" default_query_exec_mode=exec", server.pooler)
-}
-
-// find returns the path of a program of PostgreSQL, the newest version first.
-func find(program string) (string, error) {
-	var newest []string
-	for _, pattern := range []string{
-		"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin",
-		"/usr/local/opt/postgresql@*/bin", "/opt/homebrew/bin", "/usr/local/bin", "/usr/sbin",
-	} {
-		dirs, _ := filepath.Glob(pattern) // the patterns are right
-		slices.SortFunc(dirs, func(a, b string) int { return version(b) - version(a) })
-		newest = append(newest, dirs...)
-	}
-	if path, err := exec.LookPath(program); err == nil {
-		return path, nil
-	}
-	for _, dir := range newest {
-		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%s was not found: %s", program, install)
-}
-
-// version returns the number in the name of a folder.
-func version(dir string) int {
-	digits := strings.FieldsFunc(dir, func(r rune) bool { return r < '0' || r > '9' })
-	if len(digits) == 0 {
-		return 0
-	}
-	n, _ := strconv.Atoi(digits[len(digits)-1])
-	return n
-}
-
-// newDir makes a directory for the server: in memory if possible, where a flush costs nothing,
-// unless TMPDIR is set. It removes those of processes that were killed.
-func newDir() (string, error) {
-	var errs []error
-	parents := []string{os.TempDir()}
-	if os.Getenv("TMPDIR") == "" {
-		parents = []string{"/dev/shm", os.TempDir()}
-	}
-	for _, parent := range parents {
-		left, _ := filepath.Glob(filepath.Join(parent, prefix+"*"))
-		for _, dir := range left {
-			pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
-			if n, err := strconv.Atoi(pid); err == nil && !alive(n) {
-				_ = os.RemoveAll(dir)
-			}
-		}
-		dir, err := os.MkdirTemp(parent, prefix+strconv.Itoa(os.Getpid())+"-")
-		if err == nil {
-			return dir, giveAway(dir)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return "", errors.Join(errs...)
-}
-
-// reachable waits until a server accepts connections.
-func reachable(dsn string, p *process) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for {
-		c, err := pgx.Connect(ctx, dsn)
-		if err == nil {
-			return c.Close(ctx)
-		}
-		select {
-		case <-p.ended:
-			return fmt.Errorf("%s ended: %s", p.cmd.Path, p.output())
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w: %s", p.cmd.Path, err, p.output())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return dsn, server.pooler.Reachable(context.Background(), dsn+" default_query_exec_mode=exec")
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
+
+	"github.com/eyelet-dev/eyelet/internal/pgserver"
 )
 
 func TestMain(m *testing.M) {
@@ -18,7 +20,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		code = 1
 	}
-	if _, err := os.Stat(dir); dir != "" && err == nil || pid != 0 && alive(pid) {
+	if _, err := os.Stat(dir); dir != "" && err == nil || pid != 0 && pgserver.Alive(pid) {
 		fmt.Printf("the server %d or its directory %s is left\n", pid, dir)
 		code = 1
 	}
@@ -49,11 +51,11 @@ func TestTheServerFlushesAndIsInUTF8(t *testing.T) {
 
 func TestDirectoriesOfKilledProcessesAreRemoved(t *testing.T) {
 	DSN(t)
-	gone := filepath.Join(filepath.Dir(server.dir), prefix+"999999999-1")
+	gone := filepath.Join(filepath.Dir(server.dir), "eyelet-postgres-999999999-1")
 	if err := os.Mkdir(gone, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := newDir()
+	dir, err := pgserver.TempDir()
 	if err != nil {
 		t.Fatal(err)
 	}

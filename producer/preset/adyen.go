@@ -121,8 +121,9 @@ const (
 // merchantReference may contain a colon, so a signature fits one list of members.
 // Identity.Signed stays nil, because the body as a whole is not signed.
 type adyenScheme struct {
-	macs sync.Pool // of *adyenMACs
-	err  error
+	macs    sync.Pool              // of *adyenMACs
+	secrets func() []verify.Secret // a function: fmt prints private fields without the methods of Secret
+	err     error
 }
 
 // adyenMACs are MACs, one for each key, and space for a sum. They are pooled: keying one costs
@@ -134,7 +135,7 @@ type adyenMACs struct {
 
 // newAdyenScheme returns the scheme for keys in hex, of which any may match.
 func newAdyenScheme(secrets ...string) *adyenScheme {
-	a := &adyenScheme{}
+	a := &adyenScheme{secrets: func() []verify.Secret { return verify.Secrets(secrets...) }}
 	if len(secrets) == 0 {
 		a.err = errors.New("secrets: none is set")
 	}
@@ -204,7 +205,7 @@ func (a *adyenScheme) String() string {
 }
 
 // SignBody returns the notification with its items signed.
-func (a *adyenScheme) SignBody(body []byte, _ time.Time) ([]byte, error) {
+func (a *adyenScheme) SignBody(_ *http.Request, body []byte, _ time.Time) ([]byte, error) {
 	if a.err != nil {
 		return nil, a.err
 	}

@@ -28,7 +28,7 @@ func adyenNotice(references ...string) string {
 func TestAdyenEveryItemMustBeSigned(t *testing.T) {
 	t.Parallel()
 	scheme := newAdyenScheme(strings.Repeat("00", 32), adyenKey)
-	signed, err := newAdyenScheme(adyenKey).SignBody([]byte(adyenNotice("p1", "p2")), time.Time{})
+	signed, err := newAdyenScheme(adyenKey).SignBody(nil, []byte(adyenNotice("p1", "p2")), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,13 +58,13 @@ func TestAdyenEveryItemMustBeSigned(t *testing.T) {
 func TestAdyenRefusesAmbiguousNotifications(t *testing.T) {
 	t.Parallel()
 	scheme := newAdyenScheme(adyenKey)
-	signed, err := scheme.SignBody([]byte(adyenNotice("p1")), time.Time{})
+	signed, err := scheme.SignBody(nil, []byte(adyenNotice("p1")), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := string(signed)
 	_, item, _ := strings.Cut(good[:len(good)-2], "[")
-	full, err := scheme.SignBody([]byte(adyenNotice(slices.Repeat([]string{"p1"}, maxItems)...)), time.Time{})
+	full, err := scheme.SignBody(nil, []byte(adyenNotice(slices.Repeat([]string{"p1"}, maxItems)...)), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestAdyenColonsCannotMoveBetweenMembers(t *testing.T) {
 			`%q,"success":"true"}}]}`,
 			psp, original, account, reference, event)
 	}
-	signed, err := scheme.SignBody([]byte(item("PSP1", "", "Shop", "order:17", "CAPTURE")), time.Time{})
+	signed, err := scheme.SignBody(nil, []byte(item("PSP1", "", "Shop", "order:17", "CAPTURE")), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestAdyenKeysAreHex(t *testing.T) {
 		if _, err := scheme.Verify(nil, body(adyenNotice("p1"))); verify.CodeOf(err) != verify.KeysUnavailable {
 			t.Errorf("%q: got %v", keys, err)
 		}
-		if _, err := scheme.SignBody(nil, time.Time{}); err == nil {
+		if _, err := scheme.SignBody(nil, nil, time.Time{}); err == nil {
 			t.Errorf("%q: signs", keys)
 		}
 	}
@@ -165,7 +165,7 @@ func TestAdyenKeysAreHex(t *testing.T) {
 
 func FuzzAdyen(f *testing.F) {
 	scheme := newAdyenScheme(adyenKey)
-	signed, err := scheme.SignBody([]byte(adyenNotice("p1", "p2")), time.Time{})
+	signed, err := scheme.SignBody(nil, []byte(adyenNotice("p1", "p2")), time.Time{})
 	if err != nil {
 		f.Fatal(err)
 	}

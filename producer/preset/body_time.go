@@ -41,6 +41,12 @@ func (b *bodyTimed) Verify(r *http.Request, body func() ([]byte, error)) (verify
 	return id, nil
 }
 
+// SignBody signs the body with the present time in it.
+func (b *bodyTimed) SignBody(r *http.Request, body []byte, now time.Time) ([]byte, error) {
+	body = withMember(body, b.member, strconv.FormatInt(now.UnixMilli(), 10), true)
+	return body, b.Sign(r, body, now)
+}
+
 // Binds implements [verify.Binder].
 func (b *bodyTimed) Binds() verify.Binding {
 	all := b.HMAC.Binds()

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -62,7 +63,7 @@ func newMailgunScheme(keys []string) *mailgunScheme {
 }
 
 // SignBody returns a JSON body with a new time, token and signature.
-func (m *mailgunScheme) SignBody(body []byte, now time.Time) ([]byte, error) {
+func (m *mailgunScheme) SignBody(_ *http.Request, body []byte, now time.Time) ([]byte, error) {
 	if !isJSONObject(bytes.TrimLeft(body, " \t\r\n")) || len(m.HMAC.Secrets) == 0 {
 		return nil, errors.New("sign: the body is not a JSON object, or there is no key")
 	}

@@ -108,13 +108,10 @@ func signBy(by verify.Scheme, r *http.Request, body []byte, now time.Time) ([]by
 			}
 		}
 		return body, nil
-	case *bodyTimed:
-		body = withMember(body, scheme.member, strconv.FormatInt(now.UnixMilli(), 10), true)
-		return body, scheme.Sign(r, body, now)
 	case interface {
-		SignBody(body []byte, now time.Time) ([]byte, error)
+		SignBody(r *http.Request, body []byte, now time.Time) ([]byte, error)
 	}:
-		return scheme.SignBody(body, now)
+		return scheme.SignBody(r, body, now)
 	case interface {
 		Sign(r *http.Request, body []byte, now time.Time) error
 	}:

@@ -13,6 +13,12 @@ import (
 // statsTime bounds the time that a scrape waits for the store.
 const statsTime = 2 * time.Second
 
+// What the numbers are of. Several receivers may share a store (dedup.Guarantees.Shared).
+const (
+	ofStore   = " Of the store: of receivers that share it take the maximum, not the sum."
+	ofProcess = " Of this process."
+)
+
 // Store returns a collector of the counts of a store (eyelet_store_* and eyelet_quarantined). A
 // store that does not respond within 2 seconds has no counts in that scrape.
 func Store(s dedup.Store) prometheus.Collector { return storeState{s} }
@@ -20,7 +26,7 @@ func Store(s dedup.Store) prometheus.Collector { return storeState{s} }
 type storeState struct{ store dedup.Store }
 
 var quarantined = prometheus.NewDesc("eyelet_quarantined",
-	"Deliveries that are quarantined and wait for a decision.", []string{"endpoint", "reason"}, nil)
+	"Deliveries that are quarantined and wait for a decision."+ofStore, []string{"endpoint", "reason"}, nil)
 
 // Describe implements prometheus.Collector.
 func (storeState) Describe(out chan<- *prometheus.Desc) {
@@ -56,16 +62,16 @@ func storeCounts(s dedup.Stats) []prometheus.Metric {
 		oldest = time.Since(s.Oldest).Seconds()
 	}
 	return []prometheus.Metric{
-		metric(counter, "commits_total", "Durable steps since the start.", float64(s.Commits)),
-		metric(counter, "accepted_total", "Events accepted since the start.", float64(s.Accepted)),
-		metric(gauge, "records", "Records in the store.", float64(s.Records)),
-		metric(gauge, "tasks_pending", "Tasks that are waiting.", float64(s.Pending)),
-		metric(gauge, "tasks_running", "Tasks that are running.", float64(s.Running)),
-		metric(gauge, "tasks_dead", "Tasks that failed for good.", float64(s.Dead)),
-		metric(gauge, "backlog_bytes", "Payload of events with open tasks.", float64(s.Backlog)),
-		metric(gauge, "bytes", "Bytes on disk.", float64(s.Bytes)),
-		metric(gauge, "free_bytes", "Bytes free on the disk; -1 where unknown.", float64(s.Free)),
-		metric(gauge, "oldest_seconds", "Age of the oldest open task; 0 without one.", oldest),
+		metric(counter, "commits_total", "Durable steps since the start."+ofProcess, float64(s.Commits)),
+		metric(counter, "accepted_total", "Events accepted since the start."+ofProcess, float64(s.Accepted)),
+		metric(gauge, "records", "Records in the store."+ofStore, float64(s.Records)),
+		metric(gauge, "tasks_pending", "Tasks that are waiting."+ofStore, float64(s.Pending)),
+		metric(gauge, "tasks_running", "Tasks that are running."+ofStore, float64(s.Running)),
+		metric(gauge, "tasks_dead", "Tasks that failed for good."+ofStore, float64(s.Dead)),
+		metric(gauge, "backlog_bytes", "Payload of events with open tasks."+ofStore, float64(s.Backlog)),
+		metric(gauge, "bytes", "Bytes on disk."+ofStore, float64(s.Bytes)),
+		metric(gauge, "free_bytes", "Bytes free on the disk; -1 where unknown."+ofStore, float64(s.Free)),
+		metric(gauge, "oldest_seconds", "Age of the oldest open task; 0 without one."+ofStore, oldest),
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 //	secret  not empty; may be in a file (NAME_file, NAME_files for a list); never shown
 //	file    the same, but the file is not confidential
 //	target  a URL of which only scheme and host are shown
+//	dsn     like secret, but shown if it is not a connection string, and else without credentials
 //
 // A field of type *node gets the node of its struct.
 type decoder struct {
@@ -50,7 +51,7 @@ func fieldsOf(v reflect.Value) map[string]field {
 }
 
 // inFile reports whether the setting has a NAME_file variant.
-func (f field) inFile() bool { return f.option == "secret" || f.option == "file" }
+func (f field) inFile() bool { return f.option == "secret" || f.option == "file" || f.option == "dsn" }
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
@@ -222,7 +223,7 @@ func (d *decoder) fileVariant(n *node, name string, fields map[string]field, pat
 		if text == "" {
 			continue
 		}
-		if f.option == "secret" {
+		if f.option != "file" {
 			d.secrets = append(d.secrets, file)
 		}
 		d.decode(&node{at: at, kind: scalar, text: text}, appended(f.value), join(path, base))

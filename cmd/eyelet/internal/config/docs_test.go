@@ -23,7 +23,8 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	}
 	seen := 0
 	for _, v := range []any{
-		Settings{}, TLS{}, Log{}, Limits{}, rememberSetting{}, commonSettings{}, rfc9421Settings{}, Key{},
+		Settings{}, TLS{}, ACME{}, Log{}, Inspector{}, Refused{}, Limits{}, rememberSetting{}, commonSettings{},
+		rfc9421Settings{}, Key{},
 		toleranceSetting{}, hmacSettings{}, contentSettings{}, publicKeySettings{}, jwtSettings{}, mtlsSettings{},
 		bearerSettings{}, basicSettings{}, staticSettings{}, combinedSettings{}, challengeSettings{},
 		Handler{}, forwardSettings{}, signSettings{},

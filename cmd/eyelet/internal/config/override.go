@@ -27,7 +27,7 @@ func (s Source) applyOverrides(root *node) (found usage.Errors) {
 			continue
 		}
 		if path, ok := byVariable[name]; ok {
-			root.set(path, value, usage.Place{File: name})
+			root.override(path, value, usage.Place{File: name})
 		} else if near := usage.Nearest(strings.ToLower(word), words); near != "" {
 			found.Add(usage.Place{File: "environment"}, "did you mean "+envPrefix+strings.ToUpper(near)+"?",
 				"unknown variable %s", name)
@@ -37,11 +37,22 @@ func (s Source) applyOverrides(root *node) (found usage.Errors) {
 		s.Flags.Visit(func(f *pflag.Flag) {
 			path := strings.Replace(strings.ReplaceAll(f.Name, "-", "_"), "log_", "log.", 1)
 			if slices.Contains(paths, path) {
-				root.set(path, f.Value.String(), usage.Place{File: "--" + f.Name})
+				root.override(path, f.Value.String(), usage.Place{File: "--" + f.Name})
 			}
 		})
 	}
 	return found
+}
+
+// override sets a value. Of a setting and its variant with a file the later one counts.
+func (n *node) override(path, value string, at usage.Place) {
+	n.set(path, value, at)
+	for _, other := range []string{path + "_file", strings.TrimSuffix(path, "_file")} {
+		if other != path && n.inner[other] != nil {
+			delete(n.inner, other)
+			n.names = slices.DeleteFunc(slices.Clone(n.names), func(name string) bool { return name == other })
+		}
+	}
 }
 
 // settingPaths returns the paths of single values: not lists, and not producers and handlers.
@@ -49,9 +60,12 @@ func settingPaths(t reflect.Type, prefix string) []string {
 	var paths []string
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("conf"), ",")
+		name, option, _ := strings.Cut(f.Tag.Get("conf"), ",")
 		if name == "" {
 			continue
+		}
+		if option == "dsn" {
+			paths = append(paths, prefix+name+"_file")
 		}
 		inner := f.Type
 		if inner.Kind() == reflect.Pointer {

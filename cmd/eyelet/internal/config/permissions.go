@@ -68,6 +68,8 @@ func (n *node) literalSecret(written *node) bool {
 	switch {
 	case written == nil:
 		return false
+	case n.kind == scalar && n.shown == dsn:
+		return passwordIn(written.text)
 	case n.kind == scalar && n.shown == host:
 		u, err := url.Parse(strings.ReplaceAll(written.text, variableMark, "v"))
 		return err == nil && u.User != nil
@@ -83,4 +85,20 @@ func (n *node) literalSecret(written *node) bool {
 		file := n.shown == hidden && strings.HasSuffix(name, "_file") // of a map of secrets
 		return !file && n.inner[name].literalSecret(written.inner[name])
 	})
+}
+
+// passwordIn reports whether a connection string with variables as variableMark has a password.
+func passwordIn(text string) bool {
+	const variable = "31415926535" // digits may be anywhere, also in the port
+	u, err := url.Parse(strings.ReplaceAll(text, variableMark, variable))
+	if err != nil {
+		return false // it is refused
+	}
+	password, _ := u.User.Password()
+	for _, secret := range []string{password, u.Query().Get("password"), u.Query().Get("sslpassword")} {
+		if secret != "" && !strings.Contains(secret, variable) {
+			return true
+		}
+	}
+	return false
 }

@@ -110,7 +110,7 @@ func (s *Settings) answers(h *Handler) bool {
 
 // check validates settings outside producers and handlers.
 func (s *Settings) check() usage.Errors {
-	found := s.checkPorts()
+	found := append(s.checkPorts(), checkACME(s)...)
 	if s.Via != "" && (!verify.IsToken(s.Via) || len(s.Via) > receiver.MaxVia) {
 		found.Add(s.Place("via"), "write a name that no other hop has, as in via: eyelet-berlin",
 			"via is not a token of at most %d characters", receiver.MaxVia)
@@ -121,15 +121,8 @@ func (s *Settings) check() usage.Errors {
 	if _, err := s.LogLevel(); err != nil {
 		found.Add(s.Log.Node.place("level"), "", "log.level is not debug, info, warn or error")
 	}
-	kind, _, err := s.StoreKind()
-	if err != nil {
-		found.Add(s.Place("store"), "write badger:./data, or memory: for trying out", "%v", err)
-	}
+	found = append(append(found, s.checkStore()...), checkRefused(s)...)
 	l := s.Limits
-	if kind == "memory" && (l.BacklogBytes > 0 || l.BacklogEvents > 0 || l.MinFree > 0) {
-		found.Add(l.Node.at, "leave them out, or write store: badger:DIR",
-			"backlog_bytes, backlog_events and min_free have no meaning for a store in memory")
-	}
 	notNegative := func(name string, value int) {
 		if value < 0 {
 			found.Add(l.Node.place(name), "", "limits.%s is less than 0", name)

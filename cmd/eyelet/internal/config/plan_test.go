@@ -43,7 +43,8 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 	const shop = "producers:\n  shop:\n    scheme: rfc9421\n" +
 		"    keys: [{id: k, alg: hmac-sha256, secret: 0123456789abcdefghij}]\nurl: http://x\n"
 	const beyond = "e.yaml:6: deliveries would come over HTTP without TLS from beyond this machine | " +
-		"add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true on a private network"
+		"add tls: {cert_file: ..., key_file: ...}, or acme: {hosts: [...]}, or trusted_proxies, " +
+		"or insecure_http: true on a private network"
 	const operationsBeyond = "e.yaml:6: the token and the events of the operations port would go over HTTP " +
 		"without TLS beyond this machine | " +
 		"add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true on a private network"
@@ -168,7 +169,8 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 		"addresses": {shop + "listen: 0.0.0.0:80\noperations: nowhere\nstore: bager:x\n" +
 			"log: {format: xml, level: loud}\n", beyond + "\n" +
 			"e.yaml:7: operations is not an address: nowhere | write 127.0.0.1:8081, unix:eyelet.sock, or off\n" +
-			"e.yaml:8: store is neither badger:DIR nor memory | write badger:./data, or memory: for trying out\n" +
+			"e.yaml:8: store is neither badger:DIR, postgres://..., nor memory | " +
+			"write badger:./data, postgres://user@host/database, or memory: for trying out\n" +
 			"e.yaml:9: log.format is neither text nor json\n" +
 			"e.yaml:9: log.level is not debug, info, warn or error"},
 		"open to all":            {shop + "listen: :8080\n", beyond},

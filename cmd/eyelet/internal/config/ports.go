@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,14 +24,23 @@ const (
 	operationsOff  = "off" // the value of operations for no operations port
 )
 
+var prefixForm = regexp.MustCompile(`^(?:/[A-Za-z0-9_-]+)+$`)
+
+// operationsPaths are the first segments of the other paths of the operations port.
+var operationsPaths = map[string]bool{
+	"events": true, "tail": true, "targets": true, "store": true, "metrics": true, "healthz": true, "readyz": true,
+	"producers": true, "health": true, "jobs": true, "refused": true, "reload": true,
+}
+
 // checkPorts validates the addresses for deliveries and operations, and their TLS.
 func (s *Settings) checkPorts() (found usage.Errors) {
 	add := func(setting, hint, what string) { found.Add(s.Place(setting), hint, "%s", what) }
 	if !validAddress(s.Listen) {
 		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is not an address: "+s.Listen)
-	} else if s.TLS == nil && !s.InsecureHTTP && len(s.TrustedProxies) == 0 && !httpserver.IsLoopback(s.Listen) {
+	} else if !s.HasTLS() && !s.InsecureHTTP && len(s.TrustedProxies) == 0 && !httpserver.IsLoopback(s.Listen) {
 		add("listen",
-			"add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true on a private network",
+			"add tls: {cert_file: ..., key_file: ...}, or acme: {hosts: [...]}, or trusted_proxies, "+
+				"or insecure_http: true on a private network",
 			"deliveries would come over HTTP without TLS from beyond this machine")
 	}
 	if _, unix := s.UnixPath(s.Operations); !unix && s.Operations != operationsOff {
@@ -48,6 +58,10 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 	} else if s.OperationsTLS != nil {
 		add("operations_tls", "leave it out", "operations_tls has no meaning for operations: "+s.Operations)
 	}
+	if prefix := s.Inspector.Prefix; !prefixForm.MatchString(prefix) || operationsPaths[strings.Split(prefix, "/")[1]] {
+		found.Add(s.Inspector.Node.place("prefix"), "write a path such as /ui or /eyelet/ui",
+			"inspector.prefix is not a path of its own: %s", prefix)
+	}
 	for setting, t := range map[string]*TLS{"tls": s.TLS, "operations_tls": s.OperationsTLS} {
 		if t != nil && (t.CertFile == "" || t.KeyFile == "") {
 			add(setting, "", setting+" needs a cert_file and a key_file")
@@ -61,11 +75,14 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 		found.Add(t.Node.place("client_ca_file"), "leave it out, or give a producer scheme: mtls",
 			"tls.client_ca_file has no effect: no producer is authenticated by its certificate")
 	}
-	if s.HTTP2 && s.TLS == nil {
+	if s.HTTP2 && !s.HasTLS() {
 		add("http2", "leave it out: a proxy offers HTTP/2 to producers itself", "http2 has no meaning without tls")
 	}
 	return found
 }
+
+// HasTLS reports whether the port of deliveries has a certificate.
+func (s *Settings) HasTLS() bool { return s.TLS != nil || s.ACME != nil }
 
 // AsksForCertificates reports whether a producer is authenticated by the client certificate of its
 // connection.

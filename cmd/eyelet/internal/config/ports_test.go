@@ -63,6 +63,29 @@ func TestInvalidAddressesAreRefused(t *testing.T) {
 			"listen: 127.0.0.1:9\noperations: 127.0.0.1:9\n",
 			"e.yaml:7: listen and operations are the same address",
 		},
+		"a certificate from two sources": {
+			"tls: {cert_file: c.pem, key_file: k.pem}\nacme: {hosts: [a.example]}\n",
+			"e.yaml:7: tls and acme both have the certificate of listen",
+		},
+		"acme without a name": {"acme: {email: a@b.example}\n", "e.yaml:6: acme has no hosts"},
+		"acme for an address": {
+			"acme: {hosts: [192.0.2.1]}\n",
+			`e.yaml:6: acme.hosts: "192.0.2.1" is no name of a certificate`,
+		},
+		"acme for all names": {
+			"acme: {hosts: ['*.a.example']}\n",
+			`e.yaml:6: acme.hosts: "*.a.example" is no name of a certificate`,
+		},
+		"acme for a short name": {
+			"acme: {hosts: [localhost]}\n",
+			`e.yaml:6: acme.hosts: "localhost" is no name of a certificate`,
+		},
+		"acme beyond loopback": {"listen: :443\nacme: {hosts: [a.example]}\n", ""},
+		"acme with HTTP/2":     {"http2: true\nacme: {hosts: [a.example]}\n", ""},
+		"an authority without TLS": {
+			"acme: {hosts: [a.example], directory_url: 'http://ca.example'}\n",
+			"e.yaml:6: acme.directory_url is no https URL: http://ca.example",
+		},
 		"any port for both": {"listen: 127.0.0.1:0\noperations: 127.0.0.1:0\n", ""},
 	}
 	for name, tt := range tests {

@@ -22,8 +22,13 @@ type Settings struct {
 	// Defaults to 127.0.0.1:8081.
 	Operations string `conf:"operations"`
 	URL        string `conf:"url"` // the public base as producers call it
-	// Store is badger:DIR, relative to the file, or memory:. Defaults to badger:./data.
-	Store          string         `conf:"store"`
+	// Store is badger:DIR, relative to the file, postgres://..., or memory:. Defaults to
+	// badger:./data.
+	Store  string `conf:"store,dsn"`
+	Schema string `conf:"schema"` // of the tables in PostgreSQL; defaults to eyelet
+	// State is the folder of what belongs to this receiver alone. Defaults to the store's folder,
+	// to ./state beside the file for PostgreSQL, and to one in the user's cache for memory.
+	State          string         `conf:"state"`
 	AcceptLoss     bool           `conf:"accept_loss"`     // open a store that has lost acknowledged commits
 	AcceptClock    bool           `conf:"accept_clock"`    // open a store although the clock is before its last commit
 	InsecureHTTP   bool           `conf:"insecure_http"`   // allow HTTP without TLS beyond loopback
@@ -32,9 +37,14 @@ type Settings struct {
 	// Via is the name in the field Via of forwarded requests. Defaults to a stable pseudonym.
 	Via           string     `conf:"via"`
 	TLS           *TLS       `conf:"tls"`
+	ACME          *ACME      `conf:"acme"`
 	OperationsTLS *TLS       `conf:"operations_tls"`
 	HTTP2         bool       `conf:"http2"` // offered to producers; needs TLS
+	Inspector     Inspector  `conf:"inspector"`
 	Log           Log        `conf:"log"`
+	Refused       Refused    `conf:"refused"`
+	Redact        []string   `conf:"redact"`  // places of credentials, which nothing shows
+	Explain       string     `conf:"explain"` // log explains refused deliveries in the log; defaults to off
 	Limits        Limits     `conf:"limits"`
 	Producers     []Producer `conf:"producers"`
 	Handlers      []Handler  `conf:"handlers"`
@@ -50,6 +60,14 @@ type TLS struct {
 	CertFile     string `conf:"cert_file"`
 	KeyFile      string `conf:"key_file"`
 	ClientCAFile string `conf:"client_ca_file"` // the authorities of client certificates
+}
+
+// Inspector is the page on the operations port.
+type Inspector struct {
+	Node     *node
+	Off      bool   `conf:"off"`
+	ReadOnly bool   `conf:"read_only"`
+	Prefix   string `conf:"prefix"` // of its paths; defaults to /ui
 }
 
 // Log is the format and the level of the log, and what is left out of it.
@@ -100,6 +118,7 @@ const (
 	DefaultOperations    = "127.0.0.1:8081"
 	DefaultHead          = httpserver.DefaultHead
 	defaultStore         = "badger:./data"
+	defaultPrefix        = "/ui" // of the page
 	defaultHeaderTimeout = httpserver.DefaultHeaderTimeout
 	defaultIdleTimeout   = httpserver.DefaultIdleTimeout
 	defaultDrain         = httpserver.DefaultDrain // for work in flight when serve stops
@@ -109,8 +128,11 @@ func (s *Settings) setDefaults() {
 	s.Listen = cmp.Or(s.Listen, DefaultListen)
 	s.Operations = cmp.Or(s.Operations, DefaultOperations)
 	s.Store = cmp.Or(s.Store, defaultStore)
+	s.Inspector.Prefix = cmp.Or(s.Inspector.Prefix, defaultPrefix)
 	s.Log.Format = cmp.Or(s.Log.Format, "text")
 	s.Log.Level = cmp.Or(s.Log.Level, "info")
+	s.Refused.setDefaults()
+	s.Explain = cmp.Or(s.Explain, keepOff)
 	s.Limits.Drain = cmp.Or(s.Limits.Drain, defaultDrain)
 	s.Limits.HeaderTimeout = cmp.Or(s.Limits.HeaderTimeout, defaultHeaderTimeout)
 	s.Limits.IdleTimeout = cmp.Or(s.Limits.IdleTimeout, defaultIdleTimeout)

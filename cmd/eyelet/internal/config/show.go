@@ -17,6 +17,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/dedup/pgstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -80,8 +81,10 @@ func defaultRows(s *Settings) [][2]string {
 	limits := s.ConnectionLimits()
 	count, span, bytes := strconv.Itoa, FormatDuration, func(n int64) string { return strconv.FormatInt(n, 10) }
 	rows := [][2]string{
-		{"listen", s.Listen}, {"operations", s.Operations}, {"store", s.Store}, {"via", s.viaName()},
-		{"log.format", s.Log.Format}, {"log.level", s.Log.Level},
+		{"listen", s.Listen}, {"operations", s.Operations}, {"store", s.StoreName()}, {"via", s.viaName()},
+		{"inspector.prefix", s.Inspector.Prefix}, {"log.format", s.Log.Format}, {"log.level", s.Log.Level},
+		{"refused.keep", s.Refused.Keep}, {"refused.for", span(defaultRefusedFor)},
+		{"explain", s.Explain},
 		{"limits.max_body", bytes(receiver.DefaultMaxBody)}, {"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
 		{"limits.connections", count(limits.Connections)},
 		{"limits.connections_per_address", count(limits.PerAddress)},
@@ -96,15 +99,19 @@ func defaultRows(s *Settings) [][2]string {
 		{"limits.handler_timeout", span(receiver.DefaultHandlerTimeout)},
 		{"limits.answer_timeout", span(receiver.DefaultAnswerTimeout)},
 		{"limits.in_flight_wait", span(receiver.DefaultInFlightWait)}, {"limits.lease", span(receiver.DefaultLease)},
-		{"limits.orphan_after", span(receiver.DefaultOrphanAfterAlone)},
 		{"limits.retry_after", span(receiver.DefaultRetryAfter)}, {"limits.drain", span(s.Limits.Drain)},
 		{"limits.remember_signatures.for", span(dedup.DefaultRememberFor)},
 		{"limits.remember_signatures.max", count(dedup.DefaultRememberMax)},
 	}
-	if kind, _, err := s.StoreKind(); err == nil && kind != "memory" {
+	orphans := receiver.DefaultOrphanAfterAlone
+	switch kind, _, _ := s.StoreKind(); kind { // an invalid setting was reported
+	case "badger":
 		rows = append(rows, [2]string{"limits.backlog_events", bytes(badgerstore.DefaultBacklogRecords())})
+	case "postgres":
+		orphans = receiver.DefaultOrphanAfter
+		rows = append(rows, [2]string{"schema", cmp.Or(s.Schema, pgstore.DefaultSchema)})
 	}
-	return rows
+	return append(rows, [2]string{"limits.orphan_after", span(orphans)})
 }
 
 // addProducerDefaults adds what the scheme, the preset or the defaults say and the file does not.
@@ -159,11 +166,12 @@ const (
 	hidden            // a secret
 	elided            // shown like a secret, because it is long
 	host              // a URL, whose path and query may be secret
+	dsn               // perhaps a connection string, whose user, password and settings may be secret
 )
 
 // disclose marks a value by the option of its field's tag.
 func (n *node) disclose(option string) {
-	level := map[string]disclosure{"secret": hidden, "file": elided, "target": host}[option]
+	level := map[string]disclosure{"secret": hidden, "file": elided, "target": host, "dsn": dsn}[option]
 	if level == open {
 		return
 	}
@@ -200,6 +208,8 @@ func (n *node) redacted(written *node) string {
 	switch {
 	case n.shown == hidden || n.shown == elided:
 		return Hidden
+	case n.shown == dsn:
+		return storeName(n.text)
 	case n.shown == host && written.isVariable():
 		return written.text
 	case n.shown == host:

@@ -23,7 +23,7 @@ func (p *Plan) Warnings() usage.Errors {
 			found.Add(usage.Place{}, "", "%s", warning)
 		}
 	}
-	for _, warn := range []func(*Settings) usage.Errors{unhandled, unknownTypes, misplaced} {
+	for _, warn := range []func(*Settings) usage.Errors{unhandled, unknownTypes, misplaced, acmeWarnings} {
 		found = append(found, warn(p.settings)...)
 	}
 	return found

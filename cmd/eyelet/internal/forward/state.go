@@ -2,7 +2,6 @@ package forward
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,8 @@ import (
 )
 
 // State is what is known about targets: which are switched off, have moved or will end. One State
-// serves all targets of a process. Without a file ([State.Open]) it is lost with the process.
+// serves all targets of a process. Without a file ([State.Open]) or a store that several processes
+// share ([State.Share]) it is lost with the process.
 type State struct {
 	mu      sync.Mutex // held briefly: every delivery takes it
 	path    string     // "" before Open
@@ -30,6 +30,8 @@ type State struct {
 	disk    sync.Mutex // held while the file is written; taken before mu
 	written uint64     // the number of changes in the file
 	replace func(path, text string) error
+
+	shared sharedState
 }
 
 // Status is what is known about one target.
@@ -113,14 +115,15 @@ func readState(path string) ([]Status, error) {
 
 // List returns the status of all targets, by name.
 func (s *State) List() []Status {
+	s.refresh()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.SortedFunc(maps.Values(s.targets), func(a, b Status) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // SwitchOn makes the target accept events again and resets its count of Terminal outcomes. The
-// error is [ErrUnknownTarget], or says why the change is not on disk; it applies to this process
-// all the same.
+// error is [ErrUnknownTarget], or says why the change is not on disk, though it applies to this
+// process all the same, or why it is not made.
 func (s *State) SwitchOn(name string) error {
 	return s.toggle(name, func(st *Status) {
 		st.Off, st.Since, st.Reason, st.Terminals = false, time.Time{}, "", 0
@@ -151,6 +154,7 @@ func (s *State) register(name, configured string) error {
 }
 
 func (s *State) get(name string) Status {
+	s.refresh()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.targets[name]
@@ -159,6 +163,9 @@ func (s *State) get(name string) Status {
 // update applies a change and, if it changes anything, returns once it is on disk. A change that
 // cannot be written applies to this process, and is written with the next one.
 func (s *State) update(name string, change func(*Status)) error {
+	if s.shared.kept != nil {
+		return s.updateShared(name, false, change)
+	}
 	before, at, err := s.apply(name, change)
 	if err != nil || before == at {
 		return err
@@ -169,8 +176,17 @@ func (s *State) update(name string, change func(*Status)) error {
 // toggle is update for a person: it waits for the disk even if nothing changed, because an earlier
 // write of the same change may have failed or may not have ended.
 func (s *State) toggle(name string, change func(*Status)) error {
+	if s.shared.kept != nil {
+		return s.updateShared(name, true, change)
+	}
 	_, at, err := s.apply(name, change)
-	return cmp.Or(err, s.persist(name, at)) // persist has nothing to do after an error
+	if err != nil {
+		return err
+	}
+	if err := s.persist(name, at); err != nil {
+		return fmt.Errorf("it is done, but a restart would undo it: %w", err)
+	}
+	return nil
 }
 
 // apply applies a change and returns the number of changes before and after it.

@@ -178,7 +178,7 @@ func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 		return Result{Outcome: Terminal, Err: errors.New("the event has no idempotency key")}
 	}
 	now := t.cfg.Now()
-	known := t.cfg.State.get(t.cfg.Name)
+	known := t.cfg.State.get(t.cfg.Name) //nolint:contextcheck // it has its own time
 	if known.Off {
 		wait := offWait(now.Sub(known.Since))
 		return Result{Outcome: Deferred, NotBefore: wait, Err: fmt.Errorf("%w: %s", ErrOff, known.Reason)}
@@ -192,7 +192,7 @@ func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 	if s.status == 0 && errors.Is(ctx.Err(), context.Canceled) {
 		return Result{Outcome: Transient, Err: s.err}
 	}
-	return t.evaluate(ev, s, t.cfg.Now())
+	return t.evaluate(ev, s, t.cfg.Now()) //nolint:contextcheck // it has its own time
 }
 
 // offWait returns a random wait in the upper half of an eighth of the time off.

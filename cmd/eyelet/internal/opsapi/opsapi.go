@@ -11,13 +11,14 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
-// What the commands of this program need to find a running server and to know it: the two files
-// that it writes, the start of the address of a Unix socket, and the realm of its 401 responses.
+// What the commands of this program need to find a running server and to know it: the files that
+// it writes, the start of the address of a Unix socket, and the realm of its 401 responses.
 const (
-	TokenFile   = "operations.token"
-	AddressFile = "operations.addr"
-	UnixScheme  = "unix:"
-	Realm       = "eyelet operations"
+	TokenFile     = "operations.token"
+	ReadTokenFile = "operations.read.token" // for reading only
+	AddressFile   = "operations.addr"
+	UnixScheme    = "unix:"
+	Realm         = "eyelet operations"
 )
 
 // ReadState reads the address and the token that a server wrote to the folder.
@@ -34,7 +35,8 @@ func ReadState(dir string) (address, token string, err error) {
 // holds no payload and no text of a handler's error.
 type TailEntry struct {
 	Time     time.Time `json:"time"`
-	Kind     string    `json:"kind"` // delivery, attempt, hanging, or lost
+	Receiver string    `json:"receiver,omitempty"` // which one, where several share the store
+	Kind     string    `json:"kind"`               // delivery, attempt, hanging, or lost
 	Endpoint string    `json:"endpoint,omitempty"`
 	Type     string    `json:"type,omitempty"`
 	ID       string    `json:"id,omitempty"`

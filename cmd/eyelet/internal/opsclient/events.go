@@ -2,6 +2,7 @@ package opsclient
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +10,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -21,48 +24,102 @@ func eventPath(event string) string { return "/events/" + url.PathEscape(event) 
 
 // Each calls a function for each event of a list, with its line of JSON.
 func (c *Client) Each(ctx context.Context, q url.Values, do func(line []byte, e inspect.Event) error) error {
-	res, err := c.get(ctx, "/events?"+q.Encode())
+	_, err := c.Search(ctx, q, do)
+	return err
+}
+
+// Search is Each that reports how far a list with text looked; nil without text.
+func (c *Client) Search(ctx context.Context, q url.Values, do func(line []byte, e inspect.Event) error) (
+	*inspect.Searched, error) {
+	return each(ctx, c, "/events?"+q.Encode(), do)
+}
+
+// EachRefused calls a function for each refused delivery of a list, with its line of JSON.
+func (c *Client) EachRefused(ctx context.Context, q url.Values,
+	do func(line []byte, d inspect.Refused) error) error {
+	_, err := each(ctx, c, "/refused?"+q.Encode(), do)
+	return err
+}
+
+// each calls a function for each line of a list, as JSON and decoded. It returns how far a list
+// with text looked.
+func each[T any](ctx context.Context, c *Client, path string, do func(line []byte, v T) error) (
+	*inspect.Searched, error) {
+	res, err := c.get(ctx, path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer drain(res)
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
-		var line struct {
-			inspect.Event
-			Error string `json:"error"`
+		if end, ok := endOf(lines.Bytes()); ok {
+			if end.Searched == nil {
+				return nil, fmt.Errorf("the list is not complete: %s", end.Error)
+			}
+			return end.Searched, nil
 		}
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return errors.New("the response of the server is not a list of events")
+		var v T
+		if json.Unmarshal(lines.Bytes(), &v) != nil {
+			return nil, errors.New("the response of the server is not a list")
 		}
-		if line.Error != "" {
-			return fmt.Errorf("the list is not complete: %s", line.Error)
-		}
-		if err := do(lines.Bytes(), line.Event); err != nil {
-			return err
+		if err := do(lines.Bytes(), v); err != nil {
+			return nil, err
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("the list is not complete: %w", err)
+		return nil, fmt.Errorf("the list is not complete: %w", err)
 	}
-	return nil
+	return nil, nil
+}
+
+// listEnd is the last line of some lists.
+type listEnd struct {
+	Error    string            `json:"error"`
+	Searched *inspect.Searched `json:"searched"`
+}
+
+// endOf returns the end of a list, and whether the line is one.
+func endOf(line []byte) (end listEnd, ok bool) {
+	ok = bytes.HasPrefix(line, []byte(`{"error":`)) || bytes.HasPrefix(line, []byte(`{"searched":`))
+	if ok {
+		ok = json.Unmarshal(line, &end) == nil
+	}
+	return end, ok
 }
 
 // Event returns an event, and its JSON as received.
 func (c *Client) Event(ctx context.Context, event string) (d inspect.Detail, text []byte, err error) {
-	res, err := c.get(ctx, eventPath(event))
+	return one[inspect.Detail](ctx, c, eventPath(event))
+}
+
+// Refused returns a refused delivery, and its JSON as received.
+func (c *Client) Refused(ctx context.Context, number uint64) (d inspect.RefusedDetail, text []byte, err error) {
+	return one[inspect.RefusedDetail](ctx, c, refusedPath(number))
+}
+
+// ExplainRefused returns why a delivery was refused, as the server finds out.
+func (c *Client) ExplainRefused(ctx context.Context, number uint64) (explain.Report, error) {
+	report, _, err := one[explain.Report](ctx, c, refusedPath(number)+"/explain")
+	return report, err
+}
+
+func refusedPath(number uint64) string { return "/refused/" + strconv.FormatUint(number, 10) }
+
+// one returns a response, decoded and as received.
+func one[T any](ctx context.Context, c *Client, path string) (v T, text []byte, err error) {
+	res, err := c.get(ctx, path)
 	if err != nil {
-		return d, nil, err
+		return v, nil, err
 	}
 	defer drain(res)
 	if text, err = io.ReadAll(res.Body); err != nil {
-		return d, nil, fmt.Errorf("the response was cut: %w", err)
+		return v, nil, fmt.Errorf("the response was cut: %w", err)
 	}
-	if json.Unmarshal(text, &d) != nil {
-		return d, nil, errors.New("the response of the server is not an event")
+	if json.Unmarshal(text, &v) != nil {
+		return v, nil, errors.New("the response of the server cannot be read")
 	}
-	return d, text, nil
+	return v, text, nil
 }
 
 // Change requests a change of one event. path follows /events/EVENT; body is JSON or empty.
@@ -72,7 +129,16 @@ func (c *Client) Change(ctx context.Context, event, method, path string, body []
 
 // Raw returns the delivery of an event as an *.http file.
 func (c *Client) Raw(ctx context.Context, event string) ([]byte, error) {
-	res, err := c.get(ctx, eventPath(event)+"/raw")
+	return c.file(ctx, eventPath(event)+"/raw")
+}
+
+// RawRefused returns a refused delivery as an *.http file.
+func (c *Client) RawRefused(ctx context.Context, number uint64) ([]byte, error) {
+	return c.file(ctx, refusedPath(number)+".http")
+}
+
+func (c *Client) file(ctx context.Context, path string) ([]byte, error) {
+	res, err := c.get(ctx, path)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
@@ -21,6 +23,26 @@ func (c *Client) Targets(ctx context.Context) ([]opsapi.Target, error) {
 func (c *Client) SwitchTarget(ctx context.Context, name, to, reason string) error {
 	q := url.Values{"name": {name}, "switch": {to}, "reason": {reason}}
 	return c.send(ctx, http.MethodPost, "/targets?"+q.Encode(), nil)
+}
+
+// LoginURL returns an address that opens the page at its prefix and logs in. It works once, within
+// a minute.
+func (c *Client) LoginURL(ctx context.Context, prefix string) (string, error) {
+	t, ok := c.transport.(*serverTransport)
+	if !ok || t.unix {
+		return "", errors.New("a browser cannot reach the operations port: it is a Unix socket")
+	}
+	login, err := fetch[struct{ Path string }](ctx, c, http.MethodPost, prefix+"/code")
+	if err != nil {
+		return "", err
+	}
+	base := t.base
+	if host, port, err := net.SplitHostPort(base.Host); err == nil {
+		if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+			base.Host = net.JoinHostPort("localhost", port)
+		}
+	}
+	return base.String() + login.Path, nil
 }
 
 // Check checks the store.

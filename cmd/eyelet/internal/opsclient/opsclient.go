@@ -72,6 +72,19 @@ func (r Running) Connect(ctx context.Context) (*Client, error) {
 	return c, nil
 }
 
+// Probe asks a server at an address, in the form that servers write, for one of its probes: a path
+// that needs no token. It returns the text of the answer. An answer that is not 200 is an error.
+func (r Running) Probe(ctx context.Context, address, path string) (string, error) {
+	c := &Client{transport: r.transport(address, "")}
+	res, err := c.call(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return "", err
+	}
+	defer drain(res)
+	text, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	return usage.OneLine(string(text)), err
+}
+
 // transport reaches the address that the server wrote.
 func (r Running) transport(address, token string) http.RoundTripper {
 	t := &http.Transport{MaxIdleConnsPerHost: Workers, IdleConnTimeout: time.Second}
@@ -81,6 +94,7 @@ func (r Running) transport(address, token string) http.RoundTripper {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}
 		base.Host = "localhost"
+		return &serverTransport{Transport: t, base: base, token: token, unix: true}
 	} else if host, ok := strings.CutPrefix(address, "https://"); ok {
 		t.TLSClientConfig = &tls.Config{
 			MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: r.verify,
@@ -107,6 +121,7 @@ type serverTransport struct {
 	*http.Transport
 	base  url.URL
 	token string
+	unix  bool
 }
 
 // RoundTrip implements http.RoundTripper.

@@ -24,12 +24,24 @@ type KeyPair struct {
 	ClientCA   string
 }
 
+// certificates are those of a port.
+type certificates interface{ config() *tls.Config }
+
 // loadCertificates loads the certificates of deliveries and of operations; nil without TLS.
-func (s *Server) loadCertificates() (c [2]*certificateFiles, err error) {
-	if c[0], err = s.loadCertificate("tls", s.TLS); err == nil {
-		c[1], err = s.loadCertificate("operations_tls", s.OperationsTLS)
+func (s *Server) loadCertificates() (c [2]certificates, err error) {
+	for i, files := range []*KeyPair{s.TLS, s.OperationsTLS} {
+		if files == nil {
+			continue
+		}
+		if c[i], err = s.loadCertificate([]string{"tls", "operations_tls"}[i], files); err != nil {
+			return c, err
+		}
 	}
-	return c, err
+	if s.ACME != nil {
+		s.acme = newACMECertificates(s.ACME, s.Log.Logger)
+		c[0] = s.acme
+	}
+	return c, nil
 }
 
 // certificateFiles is a certificate that is reloaded when its files change, so that a renewed one

@@ -41,10 +41,12 @@ func operationsLimits(deliveries receiver.Limits) receiver.Limits {
 func (s *Server) listen(ctx context.Context, setting, address string, limits receiver.Limits) error {
 	var ln net.Listener
 	var err error
-	if path, ok := strings.CutPrefix(address, opsapi.UnixScheme); ok {
-		ln, err = listenUnix(ctx, path)
-	} else {
-		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if ln = s.sockets.take(address); ln == nil {
+		if path, ok := strings.CutPrefix(address, opsapi.UnixScheme); ok {
+			ln, err = listenUnix(ctx, path)
+		} else {
+			ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		}
 	}
 	if err == nil {
 		s.listeners = append(s.listeners, receiver.Listen(ln, limits))
@@ -135,15 +137,15 @@ func (s *Server) operationsAddress() string {
 }
 
 // newHTTPServer returns a server that terminates TLS where there is a certificate.
-func (s *Server) newHTTPServer(h http.Handler, certificate *certificateFiles) *http.Server {
-	c := s.Receiver
+func (s *Server) newHTTPServer(h http.Handler, c certificates) *http.Server {
+	rx := s.Receiver
 	o := httpserver.Options{
 		HeaderBytes: s.HeaderBytes, HeaderTimeout: s.HeaderTimeout, IdleTimeout: s.IdleTimeout, HTTP2: s.HTTP2,
-		Body:   cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout),
-		Answer: max(c.AnswerTimeout, receiver.DefaultAnswerTimeout), Log: s.Log.Logger,
+		Body:   cmp.Or(rx.BodyTimeout, receiver.DefaultBodyTimeout),
+		Answer: max(rx.AnswerTimeout, receiver.DefaultAnswerTimeout), Log: s.Log.Logger,
 	}
-	if certificate != nil {
-		o.TLS = certificate.config()
+	if c != nil {
+		o.TLS = c.config()
 	}
 	return httpserver.New(h, o)
 }
@@ -154,7 +156,7 @@ func (s *Server) requireTLS(next http.Handler) http.Handler {
 	if s.InsecureHTTP {
 		return next
 	}
-	return httpserver.RequireTLS(next, s.TLS != nil || s.Loopback, s.Receiver.TrustedProxies)
+	return httpserver.RequireTLS(next, s.TLS != nil || s.ACME != nil || s.Loopback, s.Receiver.TrustedProxies)
 }
 
 // Handler serves the receiver through Echo. The receiver also refuses the requests that match no

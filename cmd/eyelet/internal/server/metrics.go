@@ -5,6 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/metrics"
@@ -13,7 +14,8 @@ import (
 // newRegistry returns the metrics of the operations port: those of the library, of the targets,
 // of Go and of the process.
 func newRegistry(
-	c *metrics.Collector, store dedup.Store, targets *forward.State, listeners []*receiver.Listener,
+	c *metrics.Collector, store dedup.Store, targets *forward.State, ring *refused.Ring,
+	listeners []*receiver.Listener,
 ) *prometheus.Registry {
 	ports := map[string]*receiver.Listener{}
 	for i, ln := range listeners {
@@ -22,14 +24,42 @@ func newRegistry(
 	r := prometheus.NewRegistry()
 	r.MustRegister(c, metrics.Store(store), metrics.Connections(ports), targetMetrics{targets},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if ring != nil {
+		r.MustRegister(refusedMetrics{ring})
+	}
 	return r
+}
+
+// refusedMetrics counts the refused deliveries that are kept, and those that are not.
+type refusedMetrics struct{ ring *refused.Ring }
+
+var (
+	refusedKept = prometheus.NewDesc("eyelet_refused_kept",
+		"Refused deliveries that are kept for the operator.", nil, nil)
+	refusedDropped = prometheus.NewDesc("eyelet_refused_dropped_total",
+		"Refused deliveries that are not kept, or no longer, by reason.", []string{"reason"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (refusedMetrics) Describe(out chan<- *prometheus.Desc) {
+	out <- refusedKept
+	out <- refusedDropped
+}
+
+// Collect implements prometheus.Collector.
+func (m refusedMetrics) Collect(out chan<- prometheus.Metric) {
+	kept, dropped := m.ring.Counts()
+	out <- prometheus.MustNewConstMetric(refusedKept, prometheus.GaugeValue, float64(kept))
+	for reason, n := range dropped {
+		out <- prometheus.MustNewConstMetric(refusedDropped, prometheus.CounterValue, float64(n), reason)
+	}
 }
 
 // targetMetrics reads the state of the targets of forward handlers.
 type targetMetrics struct{ targets *forward.State }
 
-var targetOff = prometheus.NewDesc("eyelet_target_off",
-	"1 for a target that is switched off, and whose events wait; else 0.", []string{"target"}, nil)
+var targetOff = prometheus.NewDesc("eyelet_target_off", "1 for a target that is switched off, and whose "+
+	"events wait; else 0. Receivers that share a store agree.", []string{"target"}, nil)
 
 // Describe implements prometheus.Collector.
 func (targetMetrics) Describe(out chan<- *prometheus.Desc) { out <- targetOff }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/metrics"
@@ -26,7 +27,12 @@ func TestThePageNamesEveryMetric(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := metrics.New()
-	r := newRegistry(c, store, targets, []*receiver.Listener{receiver.Listen(nil, receiver.Limits{})})
+	ring, err := refused.New(refused.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRegistry(c, store, targets, ring,
+		[]*receiver.Listener{receiver.Listen(nil, receiver.Limits{})})
 	c.Observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", Code: "accepted"})
 	c.Observe(t.Context(), receiver.Observation{Kind: "attempt", Endpoint: "e", Handler: "h", State: dedup.Done})
 	families, err := r.Gather()

@@ -1,13 +1,15 @@
 package server
 
 import (
+	"cmp"
+	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -27,15 +29,53 @@ func (s *Server) operations() http.Handler {
 			return
 		}
 		_, _ = fmt.Fprintln(w, s.condition())
-		writeDisabledTargets(w, s.Targets)
+		writeDisabledTargets(w, s.Targets) //nolint:contextcheck // it has its own time
 	})
-	mux.Handle("/targets", s.state.authorized(s.logChanges(TargetsAPI(s.Targets))))
-	registry := newRegistry(s.metrics, s.store, s.Targets, s.listeners)
+	mux.Handle("/targets", s.state.authorized(s.logChanges(TargetsAPI(s.Targets)), true))
+	registry := newRegistry(s.metrics, s.store, s.Targets, s.ring, s.listeners)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("GET /tail", s.state.authorized(s.tail))
-	mux.Handle("/store/", s.state.authorized(s.logChanges(MaintenanceAPI(s.store, s.Log.Logger))))
-	mux.Handle("/", s.state.authorized(s.logChanges(inspect.API(s.store))))
+	mux.Handle("/refused", s.state.authorized(s.refusedAPI(), true))
+	mux.Handle("GET /refused/{number}/explain", s.state.authorized(s.explainAPI(), true))
+	mux.Handle("/refused/", s.state.authorized(s.refusedAPI(), true))
+	mux.Handle("GET /tail", s.state.authorized(s.tail, true))
+	mux.Handle("/store/", s.state.authorized(s.logChanges(MaintenanceAPI(s.store, s.Log.Logger)), false))
+	mux.Handle("/", s.state.authorized(s.logChanges(s.page.API()), true))
+	if !s.Inspector.Off {
+		prefix := cmp.Or(s.Inspector.Prefix, inspect.DefaultPrefix) + "/"
+		mux.Handle(prefix, s.page)
+		mux.Handle("GET /{$}", http.RedirectHandler(prefix, http.StatusSeeOther))
+	}
 	return sameSite(s.operationsHost(), mux)
+}
+
+// refusedAPI serves the refused deliveries that are kept.
+func (s *Server) refusedAPI() http.Handler {
+	if s.ring != nil {
+		return inspect.RefusedAPI(s.ring)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, http.StatusNotFound, errors.New("refused deliveries are not kept: the configuration of the "+
+			"server has refused: off"))
+	})
+}
+
+// newPage returns the inspector, whose API is served even if its page is not.
+func (s *Server) newPage() *inspect.Inspector {
+	o := inspect.Options{
+		Store: s.store, Token: s.state.token, ReadToken: s.state.readToken, ReadOnly: s.Inspector.ReadOnly,
+		Prefix: s.Inspector.Prefix, Producers: s.Receiver.Producers, URL: s.Receiver.URL, Log: s.Log.Logger,
+		Status: func(context.Context) inspect.Status {
+			st := inspect.Status{Version: s.Inspector.Version, Store: s.StoreName, Degraded: s.degraded()}
+			for _, t := range listTargets(s.Targets) { //nolint:contextcheck // it has its own time
+				st.Targets = append(st.Targets, inspect.Target{Name: t.Name, On: t.On, Reason: t.Reason})
+			}
+			return st
+		},
+	}
+	if s.ring != nil {
+		o.Refused = s.ring
+	}
+	return inspect.Page(o)
 }
 
 // startingOperations answers probes until the store is open: the process is alive but not ready.
@@ -44,7 +84,11 @@ func (s *Server) startingOperations() http.Handler {
 	mux.HandleFunc("GET /healthz", healthy)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "starting: the store is being opened", http.StatusServiceUnavailable)
+		text := "starting: the store is being opened"
+		if why := s.why(); why != "" {
+			text += ": " + why
+		}
+		http.Error(w, text, http.StatusServiceUnavailable)
 	})
 	return sameSite(s.operationsHost(), mux)
 }
@@ -62,7 +106,15 @@ func healthy(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "o
 
 // condition is the line of a server that is ready, with what is degraded.
 func (s *Server) condition() string {
-	var wrong []string
+	wrong := s.degraded()
+	if len(wrong) == 0 {
+		return "ready"
+	}
+	return "ready, degraded: " + strings.Join(wrong, "; ")
+}
+
+// degraded are problems with which deliveries are still accepted.
+func (s *Server) degraded() (wrong []string) {
 	if store, ok := s.store.(interface{ Degraded() error }); ok {
 		if err := store.Degraded(); err != nil {
 			wrong = append(wrong, usage.OneLine(err.Error())+"; see eyelet store check")
@@ -71,17 +123,16 @@ func (s *Server) condition() string {
 	if err := s.Log.failing(); err != nil {
 		wrong = append(wrong, usage.OneLine(err.Error()))
 	}
-	if len(wrong) == 0 {
-		return "ready"
-	}
-	return "ready, degraded: " + strings.Join(wrong, "; ")
+	return wrong
 }
 
-// authorized requires the token.
-func (s *stateFiles) authorized(next http.Handler) http.Handler {
+// authorized requires the token, or where readers may read the token for that.
+func (s *stateFiles) authorized(next http.Handler, readers bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) != 1 {
+		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		same := func(want string) bool { return subtle.ConstantTimeCompare([]byte(token), []byte(want)) == 1 }
+		reads := readers && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+		if !same(s.token) && (!reads || !same(s.readToken)) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="`+opsapi.Realm+`"`)
 			http.Error(w, "the token of "+opsapi.TokenFile+" is needed", http.StatusUnauthorized)
 			return
@@ -124,8 +175,14 @@ func ownHost(configured, host string) bool {
 	return address.IsLoopback() || configured == "" || err == nil && all.IsUnspecified()
 }
 
+// foreignOrigin goes by Sec-Fetch-Site where it is sent, which only the browser can set: a form of
+// a page with Referrer-Policy: no-referrer has the Origin null.
 func foreignOrigin(r *http.Request) bool {
-	if !slices.Contains([]string{"", "none", "same-origin"}, r.Header.Get("Sec-Fetch-Site")) {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin":
+		return false
+	case "", "none":
+	default:
 		return true
 	}
 	origin := r.Header.Get("Origin")

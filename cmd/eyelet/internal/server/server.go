@@ -17,9 +17,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/metrics"
@@ -31,15 +35,17 @@ const receiverEnd = 5 * time.Second
 // Off is the address of a disabled operations port.
 const Off = "off"
 
-// The files beside the store in its folder.
+// The files beside the store in its folder, or in that of the receiver's state.
 const (
-	peersFile   = "peers.json"   // networks that recently sent new events
-	targetsFile = "targets.json" // the state of the targets of forward handlers
+	peersFile   = "peers.json"    // networks that recently sent new events
+	targetsFile = "targets.json"  // the state of the targets of forward handlers
+	lockFile    = "receiver.lock" // locked while a receiver has the folder of its state
 )
 
 // Options configure a server. The configuration has been checked.
 type Options struct {
-	// Receiver configures the receiver; the server sets Store, Logger, Observe and PeersFile.
+	// Receiver configures the receiver; the server sets Store, Logger, Observe, Refused and
+	// PeersFile.
 	Receiver receiver.Config
 	// Targets are those of the forward handlers in Receiver.
 	Targets *forward.State
@@ -48,20 +54,31 @@ type Options struct {
 	Listen, Operations string
 	// TLS and OperationsTLS are the certificates of the two ports; nil serves plain HTTP.
 	TLS, OperationsTLS *KeyPair
-	HTTP2              bool
-	Loopback           bool // only this machine can reach Listen
-	InsecureHTTP       bool // accept deliveries without TLS from other machines
+	// ACME orders the certificates of Listen instead of TLS; nil orders none.
+	ACME         *ACME
+	HTTP2        bool
+	Loopback     bool // only this machine can reach Listen
+	InsecureHTTP bool // accept deliveries without TLS from other machines
 
 	Connections                receiver.Limits // of the port of deliveries
 	HeaderBytes                int             // http.Server.MaxHeaderBytes
 	HeaderTimeout, IdleTimeout time.Duration
 	Drain                      time.Duration // to finish running work once the context of [Server.Run] ends
 
-	// OpenStore opens the store, and StoreName is its name in the log.
-	OpenStore func(*slog.Logger) (dedup.Store, error)
+	// OpenStore opens the store, and StoreName is its name in the log. It is called again after
+	// [dedup.ErrUnavailable].
+	OpenStore func(context.Context, *slog.Logger) (dedup.Store, error)
 	StoreName string
 	StoreDir  string // empty for a store in memory
-	StateDir  string // for the token and the address of the operations port
+	StateDir  string // for what belongs to this receiver, such as the token of the operations port
+	LockState bool   // StateDir is not the store's folder: no other receiver may have it
+
+	// Refused configures the ring of refused deliveries; nil keeps none. The credentials of the
+	// producers are added to its rules.
+	Refused *refused.Options
+	// Explain logs why deliveries are refused, once a minute for each endpoint and code.
+	Explain   bool
+	Inspector Inspector
 
 	Log      *Log
 	Warnings []string // logged at the start
@@ -79,6 +96,13 @@ type Options struct {
 	Place func(setting string) usage.Place
 }
 
+// Inspector configures the page on the operations port.
+type Inspector struct {
+	Off, ReadOnly bool
+	Prefix        string // of its paths; defaults to [inspect.DefaultPrefix]
+	Version       string // of the program, which the page shows
+}
+
 // Server is a receiver with its store and its two listeners.
 type Server struct {
 	Options
@@ -86,12 +110,20 @@ type Server struct {
 	rx      *receiver.Receiver
 	metrics *metrics.Collector
 	tail    *tailHub
-	state   *stateFiles // nil without an operations port
+	ring    *refused.Ring // nil if refused deliveries are not kept
+	// explainer is nil if refused deliveries are not explained in the log.
+	explainer *explainer
+	state     *stateFiles        // nil without an operations port
+	page      *inspect.Inspector // nil without an operations port
+	lock      *os.File           // of the folder of the state; nil without LockState
+	acme      *acmeCertificates  // nil without ACME
 
+	sockets   inheritedSockets
 	listeners []*receiver.Listener
 	servers   []*http.Server
 	handlers  []*swapHandler
-	ended     chan error // why a server ended before its shutdown
+	ended     chan error             // why a server ended before its shutdown
+	waits     atomic.Pointer[string] // why the store was not opened yet; may be nil
 }
 
 // swapHandler is a handler that can be replaced while it serves.
@@ -124,43 +156,104 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.listen(ctx, "listen", s.Listen, s.Connections); err != nil {
+	if err := s.bind(ctx); err != nil {
 		return err
 	}
-	operations := s.Operations != Off
-	if operations {
-		if err := s.listen(ctx, "operations", s.Operations, operationsLimits(s.Connections)); err != nil {
-			return err
-		}
+	if err := s.sockets.unused(); err != nil {
+		return err
 	}
 	s.serveStarting(certificates)
-	if err := s.openStore(); err != nil { //nolint:contextcheck // a store is opened whole
+	certified := s.acme == nil || s.acme.keep(ctx, false)
+	if err := s.openStore(ctx); err != nil {
 		return err
 	}
-	if err := OpenTargets(s.Targets, s.StoreDir, s.Log.Logger); err != nil {
+	if !certified {
+		s.acme.keep(ctx, true)
+	}
+	if err := OpenTargets(ctx, s.Targets, s.store, s.StoreDir, s.Log.Logger); err != nil {
 		return err
 	}
-	s.metrics, s.tail = metrics.New(), newTailHub()
+	s.metrics, s.tail = metrics.New(), newTailHub(s.receiverName())
 	c := s.Receiver
 	c.Store, c.Logger, c.Observe = s.store, s.Log.Logger, s.observe
-	if s.StoreDir != "" {
-		c.PeersFile = filepath.Join(s.StoreDir, peersFile)
+	if s.StoreDir != "" || s.LockState {
+		c.PeersFile = filepath.Join(s.StateDir, peersFile)
+	}
+	if err := s.openRing(); err != nil {
+		return err
+	}
+	if s.Explain {
+		s.explainer = newExplainer(c) //nolint:contextcheck // it ends with the server, not with its opening
+	}
+	c.Refused = s.refusedHook()
+	if s.Operations != Off {
+		s.state = newState(s.StateDir)
+		s.page = s.newPage()
 	}
 	if s.rx, err = receiver.Open(c); err != nil {
 		return usage.Errorf("", "%v", err)
 	}
 	raiseProcs()
-	if operations {
-		if s.state, err = writeState(s.StateDir, s.operationsAddress()); err != nil {
+	return s.begin()
+}
+
+// begin accepts deliveries, and opens the operations port after that: its readiness says so.
+func (s *Server) begin() error {
+	if s.state == nil {
+		s.handlers[0].set(Handler(s.rx))
+		return nil
+	}
+	if err := s.state.write(s.operationsAddress()); err != nil {
+		return err
+	}
+	s.handlers[0].set(Handler(s.rx))
+	s.servers[1].RegisterOnShutdown(s.tail.close)
+	s.servers[1].RegisterOnShutdown(s.page.Stop)
+	s.handlers[1].set(s.operations())
+	return nil
+}
+
+// refusedDir is the folder in the state directory for files of refused deliveries.
+const refusedDir = "refused"
+
+// openRing opens the ring of refused deliveries, if they are kept. An unknown path has no producer,
+// and a credential may be at another producer's place: those of all of them are hidden everywhere.
+func (s *Server) openRing() (err error) {
+	if s.Refused == nil {
+		return nil
+	}
+	o := *s.Refused
+	o.Log = s.Log.Logger
+	if o.Max > 0 {
+		o.Dir = filepath.Join(s.StateDir, refusedDir)
+	}
+	for _, p := range s.Receiver.Producers {
+		p = p.WithDefaults()
+		o.Rules.Fields = append(o.Rules.Fields, p.SecretHeaders...)
+		o.Rules.Params = append(o.Rules.Params, p.SecretQuery...)
+	}
+	if s.ring, err = refused.New(o); err != nil {
+		return usage.Errorf("refused: {keep: memory} writes no files", "folder for refused deliveries: %s",
+			usage.RootCause(err))
+	}
+	return nil
+}
+
+// bind takes what only one receiver can have: the folder of its state, and the ports.
+func (s *Server) bind(ctx context.Context) (err error) {
+	if s.sockets, err = inheritSockets(); err != nil {
+		return err
+	}
+	if s.LockState {
+		if s.lock, err = lockState(s.StateDir, s.Place("state")); err != nil {
 			return err
 		}
 	}
-	s.handlers[0].set(Handler(s.rx))
-	if operations { // after the deliveries, which must be accepted once readiness says so
-		s.servers[1].RegisterOnShutdown(s.tail.close)
-		s.handlers[1].set(s.operations())
+	err = s.listen(ctx, "listen", s.Listen, s.Connections)
+	if err == nil && s.Operations != Off {
+		err = s.listen(ctx, "operations", s.Operations, operationsLimits(s.Connections))
 	}
-	return nil
+	return err
 }
 
 // leastProcs is the least number of goroutines that run at once.
@@ -175,8 +268,14 @@ func raiseProcs() {
 	}
 }
 
-// OpenTargets opens the file of the targets in the store's folder; "" is a store in memory.
-func OpenTargets(targets *forward.State, storeDir string, log *slog.Logger) error {
+// OpenTargets reads the state of the targets from a store that several receivers share, or from
+// the file in the store's folder; "" is a store in memory.
+func OpenTargets(
+	ctx context.Context, targets *forward.State, store dedup.Store, storeDir string, log *slog.Logger,
+) error {
+	if shared, ok := store.(forward.Shared); ok {
+		return targets.Share(ctx, shared, log)
+	}
 	file := ""
 	if storeDir != "" {
 		file = filepath.Join(storeDir, targetsFile)
@@ -190,7 +289,7 @@ func OpenTargets(targets *forward.State, storeDir string, log *slog.Logger) erro
 
 // serveStarting answers that the receiver is starting: opening a large store takes time, and
 // producers and probes should not wait for it.
-func (s *Server) serveStarting(certificates [2]*certificateFiles) {
+func (s *Server) serveStarting(certificates [2]certificates) {
 	deliveries := newSwapHandler(receiver.Starting(s.Receiver))
 	s.handlers = []*swapHandler{deliveries}
 	s.servers = []*http.Server{s.newHTTPServer(s.requireTLS(deliveries), certificates[0])}
@@ -221,29 +320,54 @@ func (s *Server) serve(srv *http.Server, ln net.Listener) {
 	}
 }
 
-// openingInterval is how often the log reports that the store is still being opened.
-const openingInterval = 5 * time.Second
+const (
+	openingInterval = 5 * time.Second // how often the log reports that the store is still being opened
+	reopenInterval  = time.Second     // how long after a failure the store is opened again
+)
 
 // openStore opens the store, and logs while that takes long.
-func (s *Server) openStore() error {
+func (s *Server) openStore(ctx context.Context) error {
 	began := time.Now()
 	tick := time.NewTicker(openingInterval)
 	defer tick.Stop()
 	opened := make(chan error)
-	go func() {
-		var err error
-		s.store, err = s.OpenStore(s.Log.Logger)
-		opened <- err
-	}()
+	go func() { opened <- s.openWhenAvailable(ctx) }()
 	for {
 		select {
 		case <-tick.C:
+			notifySystemd(sdStarting)
 			s.Log.Info("the store is being opened; deliveries are answered 503 until it is",
-				"store", s.StoreName, "since", time.Since(began).Round(time.Second))
+				"store", s.StoreName, "since", time.Since(began).Round(time.Second), "waits", s.why())
 		case err := <-opened:
 			return err
 		}
 	}
+}
+
+// openWhenAvailable opens the store. It waits for a database that cannot serve at the moment, until
+// ctx ends. Other stores are opened whole.
+func (s *Server) openWhenAvailable(ctx context.Context) (err error) {
+	for {
+		s.store, err = s.OpenStore(ctx, s.Log.Logger)
+		if _, ok := errors.AsType[*dedup.ErrUnavailable](err); !ok {
+			return err
+		}
+		why := usage.OneLine(err.Error())
+		s.waits.Store(&why)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(reopenInterval):
+		}
+	}
+}
+
+// why returns why the store could not be opened yet; "" if it was not tried or is being opened.
+func (s *Server) why() string {
+	if why := s.waits.Load(); why != nil {
+		return *why
+	}
+	return ""
 }
 
 // Run serves until ctx ends, or until the server cannot continue, and closes it.
@@ -257,9 +381,12 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.OnServing != nil {
 		s.OnServing(listen, operations)
 	}
+	notifySystemd(daemon.SdNotifyReady)
+	go feedWatchdog(ctx)
 	var err error
 	select {
 	case <-ctx.Done():
+		notifySystemd(daemon.SdNotifyStopping)
 		s.Log.Info("stopping: no new deliveries, running work is finished", "within", s.Drain)
 	case err = <-s.ended:
 		err = fmt.Errorf("the server ended: %w", err)
@@ -281,6 +408,20 @@ func (s *Server) addresses() (listen, operations string) {
 		operations = s.operationsAddress()
 	}
 	return s.listeners[0].Addr().String(), operations
+}
+
+// receiverName names this receiver among those that share its store: its machine and the port of
+// its deliveries; "" if it has its store alone.
+func (s *Server) receiverName() string {
+	if !s.store.Guarantees().Shared {
+		return ""
+	}
+	host, _ := os.Hostname() // if unknown, the port must do
+	at := s.listeners[0].Addr().String()
+	if _, port, err := net.SplitHostPort(at); err == nil {
+		at = port
+	}
+	return host + ":" + at
 }
 
 // storeFailed returns a channel that is closed when the store has failed for good; may be nil.
@@ -365,10 +506,22 @@ func (s *Server) close() error {
 		defer cancel()
 		errs = append(errs, s.rx.Shutdown(ctx))
 	}
+	if s.explainer != nil {
+		s.explainer.close()
+	}
+	if s.ring != nil {
+		errs = append(errs, s.ring.Close())
+	}
+	if s.page != nil {
+		s.page.Close()
+	}
 	if s.store != nil {
 		if err := s.store.Close(); err != nil && !errors.Is(err, dedup.ErrClosed) {
 			errs = append(errs, err)
 		}
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
 	}
 	if s.OnClose != nil {
 		errs = append(errs, s.OnClose())
@@ -380,6 +533,9 @@ func (s *Server) close() error {
 func (s *Server) observe(ctx context.Context, o receiver.Observation) {
 	s.metrics.Observe(ctx, o)
 	s.tail.observe(ctx, o)
+	if s.page != nil {
+		s.page.Observe(ctx, o)
+	}
 	if s.OnObserve != nil {
 		s.OnObserve(o)
 	}

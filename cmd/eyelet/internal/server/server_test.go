@@ -22,12 +22,8 @@ import (
 func TestAServerRemovesOnlyItsOwnStateFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := writeState(dir, "127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := writeState(dir, "127.0.0.1:2")
-	if err != nil {
+	first, second := newState(dir), newState(dir)
+	if err := errors.Join(first.write("127.0.0.1:1"), second.write("127.0.0.1:2")); err != nil {
 		t.Fatal(err)
 	}
 	first.remove()

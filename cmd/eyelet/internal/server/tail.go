@@ -23,6 +23,7 @@ const (
 
 // tailHub distributes observations of the receiver to readers.
 type tailHub struct {
+	name    string // of the receiver among others; may be empty
 	mu      sync.Mutex
 	readers map[*tailReader]bool
 	ended   chan struct{}
@@ -34,8 +35,8 @@ type tailReader struct {
 	lost  int // guarded by the tailHub's mutex
 }
 
-func newTailHub() *tailHub {
-	return &tailHub{readers: map[*tailReader]bool{}, ended: make(chan struct{})}
+func newTailHub(name string) *tailHub {
+	return &tailHub{name: name, readers: map[*tailReader]bool{}, ended: make(chan struct{})}
 }
 
 // close ends all readers, so that the server can stop.
@@ -49,9 +50,9 @@ func (f *tailHub) observe(_ context.Context, o receiver.Observation) {
 		return
 	}
 	h := opsapi.TailEntry{
-		Time: time.Now().UTC(), Kind: string(o.Kind), Endpoint: o.Endpoint, Type: o.Type, ID: o.ID, Event: o.Event,
-		Status: o.Status, Code: string(o.Code), Handler: o.Handler, Attempt: o.Attempt, Reason: o.Reason,
-		Took: o.Took.Seconds(),
+		Time: time.Now().UTC(), Receiver: f.name, Kind: string(o.Kind), Endpoint: o.Endpoint, Type: o.Type,
+		ID: o.ID, Event: o.Event, Status: o.Status, Code: string(o.Code), Handler: o.Handler, Attempt: o.Attempt,
+		Reason: o.Reason, Took: o.Took.Seconds(),
 	}
 	if o.Kind != receiver.KindDelivery {
 		h.State = o.State.String()
@@ -67,7 +68,7 @@ func (f *tailHub) observe(_ context.Context, o receiver.Observation) {
 func (r *tailReader) offer(h opsapi.TailEntry) {
 	if r.lost > 0 {
 		select {
-		case r.lines <- opsapi.TailEntry{Time: h.Time, Kind: "lost", Lost: r.lost}:
+		case r.lines <- opsapi.TailEntry{Time: h.Time, Receiver: h.Receiver, Kind: "lost", Lost: r.lost}:
 			r.lost = 0
 		default:
 		}

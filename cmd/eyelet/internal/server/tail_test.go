@@ -11,7 +11,7 @@ import (
 
 func TestASlowReaderGetsTheNumberOfLostLines(t *testing.T) {
 	t.Parallel()
-	f := newTailHub()
+	f := newTailHub("")
 	reader := f.add()
 	for range tailBacklog + 7 {
 		f.observe(context.Background(), observed("delivery"))

@@ -6,20 +6,27 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/dedup/pgstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -114,31 +121,95 @@ func (c *child) waitIdle(ctx context.Context) (bool, error) {
 	}
 }
 
-// Child is the process that is killed: a receiver whose handlers write each run to the effects
-// file. Tests insert a store that breaks the promise between the receiver and Badger.
+// settings say which store a child opens, and what its handlers do. The zero value is the store in
+// the directory.
+type settings struct {
+	DSN     string        `json:"dsn"`
+	Schema  string        `json:"schema"`
+	Effects string        `json:"effects"`
+	Lease   time.Duration `json:"lease"`
+	// Attempts are those of a task; zero is maxAttempts.
+	Attempts int `json:"attempts"`
+}
+
+func settingsFile(dir string) string { return filepath.Join(dir, "receivers.json") }
+
+func readSettings(dir string) (s settings, err error) {
+	text, err := os.ReadFile(settingsFile(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	return s, err
+}
+
+// Child is the process that is killed: a receiver whose handlers write each run to a log. Tests
+// insert a store that breaks the promise between the receiver and Badger.
 func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.Store) dedup.Store) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
-	var store dedup.Store
-	options := badgerstore.Options{Logger: log, RecoverWait: func(int) time.Duration { return 0 }}
-	store, err := badgerstore.Open(storeDir(dir), options)
+	set, err := readSettings(dir)
+	if err != nil {
+		return err
+	}
+	runs, err := openRuns(dir)
+	if err != nil {
+		return err
+	}
+	store, err := set.open(ctx, dir, runs, log)
 	if err != nil {
 		return err
 	}
 	if between != nil {
 		store = between(store)
 	}
-	file, err := openEffects(effects(dir))
-	if err != nil {
-		return err
+	h := &handling{log: runs, settings: set}
+	if set.DSN != "" {
+		if h.pool, err = pgxpool.New(ctx, set.DSN); err != nil {
+			return err
+		}
+		defer h.pool.Close()
 	}
 	rx, err := receiver.Open(receiver.Config{
-		Store: store, Producers: []producer.Producer{preset.GitHub(secret)}, Handlers: handlers(file), Logger: log,
-		Attempts: maxAttempts, BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond,
-		InFlightWait: 100 * time.Millisecond,
+		Store: store, Producers: []producer.Producer{preset.GitHub(secret)}, Handlers: h.handlers(), Logger: log,
+		Attempts: cmp.Or(set.Attempts, maxAttempts), BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond,
+		InFlightWait: 100 * time.Millisecond, Lease: set.Lease, RetryAfter: time.Second,
 	})
 	if err != nil {
 		return err
 	}
+	if err := serve(ctx, out, rx, store); err != nil {
+		return err
+	}
+	return errors.Join(rx.Close(), store.Close(), runs.file.Close())
+}
+
+// open opens the store. A database that is not there is waited for.
+func (s settings) open(ctx context.Context, dir string, runs *runLog, log *slog.Logger) (dedup.Store, error) {
+	if s.DSN == "" {
+		return badgerstore.Open(storeDir(dir), badgerstore.Options{
+			Logger: log, RecoverWait: func(int) time.Duration { return 0 },
+		})
+	}
+	for {
+		store, err := pgstore.Open(ctx, s.DSN, pgstore.Options{Schema: s.Schema})
+		if err == nil {
+			return &witness{Store: store, log: runs, leased: map[leaseKey]run{}}, nil
+		}
+		if _, unavailable := errors.AsType[*dedup.ErrUnavailable](err); !unavailable {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// serve serves deliveries until standard input ends. It prints its address first.
+func serve(ctx context.Context, out io.Writer, rx *receiver.Receiver, store dedup.Store) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -162,92 +233,102 @@ func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.St
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return errors.Join(rx.Close(), store.Close(), file.Close())
+	return nil
 }
 
-// handlers are two tasks of one event, a task in a lane, an Answer handler, and a crasher.
-func handlers(file *os.File) []receiver.Handler {
+type event = receiver.Event[[]byte]
+
+// handling is what the handlers need.
+type handling struct {
+	log      *runLog
+	settings settings
+	pool     *pgxpool.Pool // nil without a database
+}
+
+// handlers are two tasks of one event, a task in a lane, a slow task, an Answer handler, and a
+// crasher.
+func (h *handling) handlers() []receiver.Handler {
 	return []receiver.Handler{
-		receiver.On("github", "push", effect(file, "first")).Named("first"),
-		receiver.On("github", "push*", effect(file, "second")).Named("second"),
-		receiver.On("github", typeLane, failsFirst(effect(file, "laned"))).Lane(producer.JSON("lane")).Named("laned"),
-		receiver.Answer("github", typeAsk, answers(file)).Named("ask"),
-		receiver.On("github", typeCrash, effect(file, "beside")).Named("beside"),
-		receiver.On("github", typeCrash, crasher(file)).Named("crasher"),
+		h.on("push", "first"),
+		h.on("push*", "second"),
+		h.on(typeLane, "laned").Lane(producer.JSON("lane")),
+		h.on(typeSlow, "slow"),
+		h.answer(typeAsk, "ask"),
+		h.on(typeCrash, "beside"),
+		receiver.On("github", typeCrash, h.crash).Named("crasher"),
 	}
 }
 
 // The types of events with handlers of their own.
 const (
 	typeLane  = "lane"
+	typeSlow  = "slow"
 	typeAsk   = "ask"
 	typeCrash = "crash"
 )
 
-type handlerFunc = func(context.Context, receiver.Event[[]byte]) error
-
-// failsFirst makes the first attempt of every fourth event fail.
-func failsFirst(next handlerFunc) handlerFunc {
-	return func(ctx context.Context, ev receiver.Event[[]byte]) error {
-		if ev.Attempt == 1 && sha256.Sum256(ev.Body)[0]%4 == 0 {
-			return errors.New("the first attempt fails")
-		}
-		return next(ctx, ev)
+// run is one run of a handler. The first attempt of every fourth event of a lane or with an answer
+// fails; the effect is undone then if there is a transaction, else there was none.
+func (h *handling) run(_ context.Context, name string, ev *event, effect func() error) error {
+	r := run{
+		kind: kindStart, handler: name, event: ev.EventID, vendor: ev.VendorID, attempt: ev.Attempt,
 	}
-}
-
-// answers is a handler that gives every run another response, so that a repeated run shows. The
-// first attempt of every fourth event fails, and the producer has to retry.
-func answers(file *os.File) func(context.Context, receiver.Event[[]byte]) (receiver.Response, error) {
-	run := failsFirst(effect(file, "ask"))
-	return func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
-		if err := run(ctx, ev); err != nil {
-			return receiver.Response{}, err
-		}
-		return receiver.Response{Status: http.StatusOK, Body: []byte(ev.EventID + " " + rand.Text())}, nil
-	}
-}
-
-// lineEnd ends a complete line of effects. A kill may cut a line at a page boundary of the file;
-// its handler has not returned then, and runs again.
-const lineEnd = " ."
-
-// openEffects opens the file for appending whole lines: a line that a kill cut gets its newline.
-func openEffects(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err != nil || info.Size() == 0 {
-		return file, err
-	}
-	last := make([]byte, 1)
-	if _, err = file.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
-		_, err = file.WriteString("\n")
-	}
-	return file, err
-}
-
-// effect is a handler that writes one line per run: the handler, the event, its identifier and the
-// digest of its payload.
-func effect(file *os.File, name string) handlerFunc {
-	return func(_ context.Context, ev receiver.Event[[]byte]) error {
-		_, err := fmt.Fprintf(file, "%s %s %s %x%s\n", name, ev.EventID, ev.VendorID, sha256.Sum256(ev.Body), lineEnd)
+	if err := h.log.write(r); err != nil {
 		return err
 	}
+	err := h.effect(ev, effect)
+	if r.kind, r.detail = kindEnd, digest(ev.Body); err != nil {
+		r.kind = kindFailed
+	}
+	return errors.Join(err, h.log.write(r))
 }
 
-// crasher is a handler that kills its process in each run.
-func crasher(file *os.File) handlerFunc {
-	return func(_ context.Context, ev receiver.Event[[]byte]) error {
-		if _, err := fmt.Fprintf(file, "crash %s %s %d%s\n", ev.EventID, ev.VendorID, ev.Attempt, lineEnd); err != nil {
-			return err
-		}
-		self, err := os.FindProcess(os.Getpid())
-		if err != nil {
-			return err
-		}
-		return self.Kill()
+// effect has the effect of a handler.
+func (h *handling) effect(ev *event, effect func() error) error {
+	fails := ev.Attempt == 1 && sha256.Sum256(ev.Body)[0]%4 == 0 && (ev.Type == typeLane || ev.Type == typeAsk)
+	if fails && !once(h.settings.Effects) {
+		return errFirst
 	}
+	if err := effect(); err != nil {
+		return err
+	}
+	if fails {
+		return errFirst
+	}
+	if ev.Type == typeSlow {
+		time.Sleep(slowest/4 + mathrand.N(slowest*3/4))
+	}
+	return nil
+}
+
+// slowest is how long a slow handler takes at most. It is often paused in the middle.
+const slowest = time.Second
+
+var errFirst = errors.New("the first attempt fails")
+
+// unique is another answer in every run.
+func unique(ev event) receiver.Response {
+	return receiver.Response{Status: http.StatusOK, Body: []byte(ev.EventID + " " + rand.Text())}
+}
+
+// crash is a handler that kills its process in each of maxAttempts runs.
+func (h *handling) crash(_ context.Context, ev event) error {
+	kind := kindStart
+	if ev.Attempt > maxAttempts {
+		kind = kindFailed
+	}
+	err := h.log.write(run{
+		kind: kind, handler: "crasher", event: ev.EventID, vendor: ev.VendorID, attempt: ev.Attempt,
+	})
+	if err != nil {
+		return err
+	}
+	if ev.Attempt > maxAttempts {
+		return receiver.Reject(errors.New("it would kill another process"))
+	}
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return err
+	}
+	return self.Kill()
 }

@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -11,10 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,21 +19,22 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
 // oracle records what the receiver promised: the payload of every delivery and, once one was read,
 // its first response.
 type oracle struct {
-	progress io.Writer
-	mu       sync.Mutex
-	sent     map[string]*sent
-	order    []string // identifiers in the order of sending
-	unknown  int
-	dups     int
-	wrong    int
-	events   map[string]bool // event ids before the last duplicates
-	loaded   bool            // the load has ended: every further response is a replay
+	progress  io.Writer
+	mu        sync.Mutex
+	sent      map[string]*sent
+	order     []string // identifiers in the order of sending
+	unknown   int
+	dups      int
+	transient int
+	wrong     int
+	events    map[string]bool // event ids before the last duplicates
+	loaded    bool            // the load has ended: every further response is a replay
+	once      bool            // every effect happens once
 }
 
 type sent struct {
@@ -44,6 +42,8 @@ type sent struct {
 	lane   string
 	body   []byte
 	answer string // status and body of the first response; empty without one
+
+	began, answered time.Time // of the first delivery, and of the first response
 }
 
 func newOracle(progress io.Writer) *oracle {
@@ -55,7 +55,8 @@ func (o *oracle) counts() Tally {
 	acknowledged := len(o.ids(true))
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return Tally{Acknowledged: acknowledged, Duplicates: o.dups, Unknown: o.unknown, Wrong: o.wrong}
+	return Tally{Acknowledged: acknowledged, Duplicates: o.dups, Unknown: o.unknown, Wrong: o.wrong,
+		Transient: o.transient}
 }
 
 // ids returns the events with a response, or those without one, in the order of sending.
@@ -78,47 +79,87 @@ func (o *oracle) violation(count *int, format string, args ...any) {
 	}
 }
 
+// broken is violation for a caller without the lock.
+func (o *oracle) broken(count *int, format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.violation(count, format, args...)
+}
+
+// acknowledged reports whether an event has a response.
+func (o *oracle) acknowledged(id string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sent[id].answer != ""
+}
+
 // load sends deliveries from several clients until ctx ends. Every fifth one is a duplicate, of
 // this round or an earlier one.
 func (o *oracle) load(ctx context.Context, url string, clients int, seed uint64, withCrasher bool) {
 	if url == "" {
 		return
 	}
+	clientsOf(ctx, clients, seed, func(rng *rand.Rand, client *http.Client, n int) bool {
+		if n == 0 && withCrasher {
+			withCrasher = false // no other client reads it
+			o.send(ctx, client, url, o.create(rng, typeCrash))
+		}
+		return o.send(ctx, client, url, o.next(rng, "push", "push", typeLane, typeAsk)) // else the receiver is gone
+	})
+}
+
+// clientsOf runs several clients until ctx ends, or their deliver returns false.
+func clientsOf(ctx context.Context, clients int, seed uint64, deliver func(*rand.Rand, *http.Client, int) bool) {
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: transport, Timeout: patience}
 	var wg sync.WaitGroup
 	for n := range clients {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(n)))
-			if withCrasher && n == 0 {
-				o.send(ctx, client, url, o.create(rng, typeCrash))
-			}
-			for ctx.Err() == nil {
-				id := o.pickSent(rng)
-				if id == "" || rng.IntN(5) > 0 {
-					id = o.create(rng, [...]string{"push", "push", typeLane, typeAsk}[rng.IntN(4)])
-				}
-				if !o.send(ctx, client, url, id) {
-					return // the receiver is gone
-				}
+			for ctx.Err() == nil && deliver(rng, client, n) {
 			}
 		})
 	}
 	wg.Wait()
 }
 
+// patience is how long a client waits. It is longer than a receiver waits for its store.
+const patience = 40 * time.Second
+
+// next returns the identifier of a new event of one of the types, or for every fifth call of one
+// that was sent.
+func (o *oracle) next(rng *rand.Rand, types ...string) string {
+	if id := o.pickSent(rng); id != "" && rng.IntN(5) == 0 {
+		return id
+	}
+	return o.create(rng, types[rng.IntN(len(types))])
+}
+
 // create makes a new event. The payload is known before anything is sent.
 func (o *oracle) create(rng *rand.Rand, typ string) string {
-	id := fmt.Sprintf("%s-%016x%016x", typ, rng.Uint64(), rng.Uint64())
-	s := &sent{typ: typ, body: make([]byte, 200+rng.IntN(1800))}
-	for i := range s.body {
-		s.body[i] = byte(rng.Uint32())
-	}
 	if typ == typeLane {
-		s.lane = strconv.Itoa(rng.IntN(5))
-		s.body = fmt.Appendf(nil, `{"lane":"%s","pad":"%x"}`, s.lane, s.body)
+		return o.createIn(rng, strconv.Itoa(rng.IntN(5)))
 	}
+	return o.add(rng, &sent{typ: typ, body: randomBody(rng)})
+}
+
+// createIn makes a new event of a lane.
+func (o *oracle) createIn(rng *rand.Rand, lane string) string {
+	body := fmt.Appendf(nil, `{"lane":"%s","pad":"%x"}`, lane, randomBody(rng))
+	return o.add(rng, &sent{typ: typeLane, lane: lane, body: body})
+}
+
+func randomBody(rng *rand.Rand) []byte {
+	body := make([]byte, 200+rng.IntN(1800))
+	for i := range body {
+		body[i] = byte(rng.Uint32())
+	}
+	return body
+}
+
+func (o *oracle) add(rng *rand.Rand, s *sent) (id string) {
+	id = fmt.Sprintf("%s-%016x%016x", s.typ, rng.Uint64(), rng.Uint64())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sent[id] = s
@@ -143,6 +184,9 @@ func (o *oracle) pickSent(rng *rand.Rand) string {
 // send delivers an event and records the response. It returns false if none could be read.
 func (o *oracle) send(ctx context.Context, client *http.Client, url, id string) bool {
 	o.mu.Lock()
+	if o.sent[id].began.IsZero() {
+		o.sent[id].began = time.Now()
+	}
 	s := *o.sent[id]
 	o.mu.Unlock()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/webhooks/github", bytes.NewReader(s.body))
@@ -155,43 +199,49 @@ func (o *oracle) send(ctx context.Context, client *http.Client, url, id string) 
 	req.Header.Set("X-GitHub-Event", s.typ)
 	req.Header.Set("X-GitHub-Delivery", id)
 	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-	status, body, replayed, err := exchange(client, req)
+	got, err := exchange(client, req)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
 		o.unknown++
 		return false
 	}
-	o.recordAnswer(id, status, body, replayed)
+	o.recordAnswer(id, got)
 	return true
 }
 
-func exchange(client *http.Client, req *http.Request) (status int, body []byte, replayed bool, err error) {
+// response is what a client reads.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func exchange(client *http.Client, req *http.Request) (r response, err error) {
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, nil, false, err
+		return r, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err = io.ReadAll(resp.Body)
-	return resp.StatusCode, body, resp.Header.Get("Idempotency-Replayed") == "true", err
+	body, err := io.ReadAll(resp.Body)
+	return response{resp.StatusCode, resp.Header, body}, err
 }
 
 // recordAnswer compares a response with the earlier ones; the oracle's lock is held. The responses
 // to two concurrent deliveries of one event may be read in either order, so during the load only
 // their content is compared. After the load every response must be marked as a replay.
-func (o *oracle) recordAnswer(id string, status int, body []byte, replayed bool) {
-	if status == http.StatusServiceUnavailable {
-		return // transient: nothing was promised
-	}
-	s, answer := o.sent[id], fmt.Sprintf("%d %s", status, body)
+func (o *oracle) recordAnswer(id string, got response) {
+	s, answer := o.sent[id], fmt.Sprintf("%d %s", got.status, got.body)
 	switch {
-	case status != http.StatusOK:
+	case got.status == http.StatusServiceUnavailable && got.header.Get("Retry-After") != "":
+		o.transient++ // nothing was promised
+	case got.status != http.StatusOK:
 		o.violation(&o.wrong, "%s: answered %s", id, answer)
 	case s.answer == "":
-		s.answer = answer
+		s.answer, s.answered = answer, time.Now()
 	case s.answer != answer:
 		o.violation(&o.wrong, "%s: first answered %q, then %q", id, s.answer, answer)
-	case o.loaded && !replayed:
+	case o.loaded && got.header.Get("Idempotency-Replayed") != "true":
 		o.violation(&o.wrong, "%s: a duplicate's answer is not marked as a replay", id)
 	default:
 		o.dups++
@@ -199,14 +249,12 @@ func (o *oracle) recordAnswer(id string, status int, body []byte, replayed bool)
 }
 
 // duplicates sends every acknowledged event once more: each must get its first response.
-func (o *oracle) duplicates(ctx context.Context, url string) {
+func (o *oracle) duplicates(ctx context.Context, url func() string) {
 	o.mu.Lock()
 	o.loaded = true
 	o.mu.Unlock()
 	for _, id := range o.deliver(ctx, url, o.ids(true)) {
-		o.mu.Lock()
-		o.violation(&o.wrong, "%s: no answer to the last duplicate", id)
-		o.mu.Unlock()
+		o.broken(&o.wrong, "%s: no answer to the last duplicate", id)
 	}
 }
 
@@ -216,7 +264,7 @@ func (o *oracle) retry(ctx context.Context, url string) error {
 	const tries = 10
 	for range tries {
 		ids := o.ids(false)
-		if len(ids) == 0 || len(o.deliver(ctx, url, ids)) > 0 {
+		if len(ids) == 0 || len(o.deliver(ctx, func() string { return url }, ids)) > 0 {
 			return nil
 		}
 	}
@@ -224,80 +272,70 @@ func (o *oracle) retry(ctx context.Context, url string) error {
 }
 
 // deliver sends events, several at a time, and returns those that got no response.
-func (o *oracle) deliver(ctx context.Context, url string, all []string) (silent []string) {
-	if url == "" {
-		return all
-	}
-	const clients = 16
-	transport := &http.Transport{MaxIdleConnsPerHost: clients}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+func (o *oracle) deliver(ctx context.Context, url func() string, all []string) (silent []string) {
 	ids := make(chan string, len(all))
 	for _, id := range all {
 		ids <- id
 	}
 	close(ids)
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for range clients {
-		wg.Go(func() {
-			for id := range ids {
-				if !o.send(ctx, client, url, id) {
-					mu.Lock()
-					silent = append(silent, id)
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
+	clientsOf(ctx, 16, 0, func(_ *rand.Rand, client *http.Client, _ int) bool {
+		id, more := <-ids
+		if more && !o.send(ctx, client, url(), id) {
+			mu.Lock()
+			silent = append(silent, id)
+			mu.Unlock()
+		}
+		return more
+	})
 	return silent
 }
 
-// check compares the store and the effects with what was promised.
-func (o *oracle) check(ctx context.Context, dir string) (Tally, error) {
+// lister calls f for every record of a store.
+type lister func(ctx context.Context, f func(dedup.Record)) error
+
+// check compares the store and the effects with what was promised. It returns the records by the
+// identifiers of their senders.
+func (o *oracle) check(ctx context.Context, each lister, runs *effectLog) (Tally, map[string]dedup.Record, error) {
 	sent := o.counts()
-	t := Tally{Acknowledged: sent.Acknowledged, Unknown: sent.Unknown}
+	t := Tally{Acknowledged: sent.Acknowledged, Unknown: sent.Unknown, Transient: sent.Transient}
 	records := map[string]dedup.Record{}
-	err := eachRecord(ctx, dir, func(r dedup.Record) {
+	err := each(ctx, func(r dedup.Record) {
 		if _, twice := records[r.Payload.VendorID]; twice || r.Generation != 1 {
 			o.violation(&t.Doubled, "%s: accepted twice", r.Payload.VendorID)
 		}
+		o.checkStored(&t, &r)
 		records[r.Payload.VendorID] = r
 		o.events[r.Event] = true
 	})
-	if err != nil {
-		return t, err
-	}
-	runs, err := readEffects(effects(dir))
-	if err != nil {
-		return t, err
-	}
 	t.Runs, t.Crashes, t.Laned = runs.lines, runs.crashes, len(runs.laned)
 	for id, s := range o.sent {
 		o.checkEvent(&t, id, s, records, runs)
 	}
-	o.checkLanes(&t, records, runs)
-	return t, nil
+	return t, records, err
+}
+
+// checkStored compares the payload of a record with what was sent, and forgets it.
+func (o *oracle) checkStored(t *Tally, r *dedup.Record) {
+	if s := o.sent[r.Payload.VendorID]; s != nil && !bytes.Equal(r.Payload.Body, s.body) {
+		o.violation(&t.Damaged, "%s: stored with another payload", r.Payload.VendorID)
+	}
+	r.Payload.Body = nil
 }
 
 // checkAgain adds the results of the last duplicates: their responses, and their records.
-func (o *oracle) checkAgain(ctx context.Context, dir string, t *Tally) error {
+func (o *oracle) checkAgain(ctx context.Context, each lister, t *Tally) error {
 	sent := o.counts()
 	t.Duplicates, t.Wrong = sent.Duplicates, t.Wrong+sent.Wrong
-	return eachRecord(ctx, dir, func(r dedup.Record) {
+	return each(ctx, func(r dedup.Record) {
 		if !o.events[r.Event] {
 			o.violation(&t.Doubled, "%s: accepted twice, the second time as its last duplicate", r.Payload.VendorID)
 		}
 	})
 }
 
-// eachRecord calls f for every record of the store that a child left.
-func eachRecord(ctx context.Context, dir string, f func(dedup.Record)) error {
-	store, err := badgerstore.Open(storeDir(dir), badgerstore.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
+// listStore calls f for every record of a store, and closes it.
+func listStore(ctx context.Context, store dedup.Store, f func(dedup.Record)) error {
 	for r, err := range store.List(ctx, dedup.Filter{Body: true}) {
 		if err != nil {
 			return errors.Join(err, store.Close())
@@ -314,9 +352,6 @@ func (o *oracle) checkEvent(t *Tally, id string, s *sent, records map[string]ded
 			o.violation(&t.Lost, "%s: acknowledged and gone", id)
 		}
 		return
-	}
-	if !bytes.Equal(r.Payload.Body, s.body) {
-		o.violation(&t.Damaged, "%s: stored with another payload", id)
 	}
 	if s.answer != "" && !strings.Contains(s.answer, r.Event) {
 		o.violation(&t.Wrong, "%s: the answer %q does not name the event %s", id, s.answer, r.Event)
@@ -358,11 +393,12 @@ func (o *oracle) checkLanes(t *Tally, records map[string]dedup.Record, runs *eff
 
 // handlersOf lists the handlers that must have run, by event type.
 var handlersOf = map[string][]string{
-	"push": {"first", "second"}, typeLane: {"laned"}, typeAsk: {"ask"}, typeCrash: {"beside"},
+	"push": {"first", "second"}, typeLane: {"laned"}, typeSlow: {"slow"}, typeAsk: {"ask"}, typeCrash: {"beside"},
 }
 
 // checkRuns requires that each handler of a stored event ran with the stored payload under one
-// event id, and that a crasher ran at most as often as it has attempts.
+// event id, once if effects happen once, and that a crasher ran at most as often as it has
+// attempts.
 func (o *oracle) checkRuns(t *Tally, id string, s *sent, r dedup.Record, runs *effectLog) {
 	sum := sha256.Sum256(s.body)
 	if n := runs.crashesOf[id]; n > maxAttempts {
@@ -373,6 +409,11 @@ func (o *oracle) checkRuns(t *Tally, id string, s *sent, r dedup.Record, runs *e
 		if len(got) == 0 && (s.typ != typeAsk || s.answer != "") {
 			o.violation(&t.Unhandled, "%s: handler %s never ran (state %s)", id, h, r.State())
 		}
+		if extra := len(got) - 1; extra > 0 && o.once {
+			o.violation(&t.Repeated, "%s: handler %s has %d effects", id, h, len(got))
+		} else if extra > 0 {
+			t.Repeated++
+		}
 		for _, run := range got {
 			if run != r.Event+" "+hex.EncodeToString(sum[:]) {
 				o.violation(&t.Damaged, "%s: handler %s ran with another event or payload", id, h)
@@ -381,7 +422,7 @@ func (o *oracle) checkRuns(t *Tally, id string, s *sent, r dedup.Record, runs *e
 	}
 }
 
-// effectLog is the parsed effects file.
+// effectLog are the effects of handlers.
 type effectLog struct {
 	lines, crashes int
 	of             map[string][]string // "handler id" -> "event payload-digest" of each run
@@ -389,34 +430,35 @@ type effectLog struct {
 	crashesOf      map[string]int
 }
 
-func readEffects(path string) (*effectLog, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+func newEffectLog() *effectLog {
+	return &effectLog{of: map[string][]string{}, crashesOf: map[string]int{}}
+}
+
+func readEffects(dir string) (*effectLog, error) {
+	log := newEffectLog()
+	return log, readRuns(dir, func(r run) {
+		log.crash(r)
+		log.add(r)
+	})
+}
+
+// crash counts the starts of crashers.
+func (log *effectLog) crash(r run) {
+	if r.kind == kindStart && r.handler == "crasher" {
+		log.crashes++
+		log.crashesOf[r.vendor]++
 	}
-	defer func() { _ = f.Close() }()
-	log := &effectLog{of: map[string][]string{}, crashesOf: map[string]int{}}
-	scan := bufio.NewScanner(f)
-	for scan.Scan() {
-		line, whole := strings.CutSuffix(scan.Text(), lineEnd)
-		if !whole {
-			continue
-		}
-		part := strings.Fields(line)
-		if len(part) != 4 {
-			return nil, fmt.Errorf("%s: not a line of effects: %q", path, scan.Text())
-		}
-		log.lines++
-		if part[0] == "crash" {
-			log.crashes++
-			log.crashesOf[part[2]]++
-			continue
-		}
-		if part[0] == "laned" {
-			log.laned = append(log.laned, part[2])
-		}
-		key := part[0] + " " + part[2]
-		log.of[key] = append(log.of[key], part[1]+" "+part[3])
+}
+
+// add adds the effect of a handler.
+func (log *effectLog) add(r run) {
+	if r.kind != kindEnd {
+		return
 	}
-	return log, scan.Err()
+	log.lines++
+	if r.handler == "laned" {
+		log.laned = append(log.laned, r.vendor)
+	}
+	key := r.handler + " " + r.vendor
+	log.of[key] = append(log.of[key], r.event+" "+r.detail)
 }

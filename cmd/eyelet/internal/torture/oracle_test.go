@@ -1,28 +1,33 @@
 package torture
 
 import (
-	"path/filepath"
 	"testing"
 )
 
 func TestACutLineOfEffectsIsIgnored(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "effects.log")
-	for _, text := range []string{"first e1 id1 aa" + lineEnd + "\nsecond e1 id1 a", "second e1 id1 aa" + lineEnd +
-		"\n"} {
-		file, err := openEffects(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := file.WriteString(text); err != nil {
-			t.Fatal(err)
-		}
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
-		}
+	dir := t.TempDir()
+	log, err := openRuns(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	log, err := readEffects(path)
-	if err != nil || log.lines != 2 || len(log.of["first id1"]) != 1 || len(log.of["second id1"]) != 1 {
-		t.Errorf("%+v, %v", log, err)
+	first := run{kind: kindEnd, handler: "first", event: "e1", vendor: "id 1", detail: "aa"}
+	if err := log.write(first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.file.WriteString("\nend second e1 \"id"); err != nil {
+		t.Fatal(err)
+	}
+	second := first
+	second.handler = "second"
+	if err := log.write(second); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	effects, err := readEffects(dir)
+	if err != nil || effects.lines != 2 || len(effects.of["first id 1"]) != 1 || len(effects.of["second id 1"]) != 1 {
+		t.Errorf("%+v, %v", effects, err)
 	}
 }

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
 // Harness kills a receiver again and again under signed load and checks the promise. Every
@@ -47,10 +51,18 @@ type Tally struct {
 	Unhandled    int `json:"unhandled"`
 	Disordered   int `json:"out_of_order"` // lanes
 	Damaged      int `json:"damaged"`
+	Transient    int `json:"answered_503"`
+	// Repeated counts the tasks with more than one complete run of their handler, or, where
+	// effects are rows of a table, with more than one effect.
+	Repeated int `json:"repeated"`
+	// Fleet holds the counts of several receivers, nil for one.
+	Fleet *FleetTally `json:"fleet,omitempty"`
 }
 
 // Broken reports whether the promise was broken.
-func (t Tally) Broken() bool { return t.Lost+t.Doubled+t.Wrong+t.Unhandled+t.Disordered+t.Damaged > 0 }
+func (t Tally) Broken() bool {
+	return t.Lost+t.Doubled+t.Wrong+t.Unhandled+t.Disordered+t.Damaged > 0 || t.Fleet != nil && t.Fleet.broken(t)
+}
 
 // maxAttempts is the number of attempts of the child's handlers. Our kills interrupt harmless
 // tasks too; this is enough that chance does not exhaust them.
@@ -80,17 +92,22 @@ func (t *Harness) Run(ctx context.Context) (Tally, error) {
 		return sum, fmt.Errorf("after the last kill: %w", err)
 	}
 	t.printf("checking %d events", len(o.ids(true)))
-	check, err := o.check(ctx, t.Dir)
+	runs, err := readEffects(t.Dir)
 	if err != nil {
 		return sum, err
 	}
+	check, records, err := o.check(ctx, t.list, runs)
+	if err != nil {
+		return sum, err
+	}
+	o.checkLanes(&check, records, runs)
 	check.Rounds = sum.Rounds
 	// This comes last, because delivering a lost event would restore it.
 	t.printf("sending all of them once more")
 	if err := t.resendAll(ctx, o); err != nil {
 		return sum, fmt.Errorf("while every event is sent once more: %w", err)
 	}
-	return check, o.checkAgain(ctx, t.Dir, &check)
+	return check, o.checkAgain(ctx, t.list, &check)
 }
 
 // round starts a receiver, loads it, and kills it at a random moment. Every third of the first
@@ -157,7 +174,7 @@ func (t *Harness) resendAll(ctx context.Context, o *oracle) error {
 	if err != nil {
 		return err
 	}
-	o.duplicates(ctx, c.url)
+	o.duplicates(ctx, func() string { return c.url })
 	// killed by a crasher that ran again, which the oracle has recorded
 	if err := c.stop(); err != nil && !killed(err) {
 		return err
@@ -171,8 +188,15 @@ func (t *Harness) printf(format string, args ...any) {
 	}
 }
 
-// The child's handlers write one line per run to effects, and storeDir holds its store.
-func effects(dir string) string  { return filepath.Join(dir, "effects.log") }
+// list calls f for every record of the store that a child left.
+func (t *Harness) list(ctx context.Context, f func(dedup.Record)) error {
+	store, err := badgerstore.Open(storeDir(t.Dir), badgerstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	return listStore(ctx, store, f)
+}
+
 func storeDir(dir string) string { return filepath.Join(dir, "store") }
 
 func (t *Harness) check() error {

@@ -1,8 +1,10 @@
 package kv
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -199,6 +201,113 @@ func TestLinesOfBadgerThatAreFinal(t *testing.T) {
 			t.Errorf("%v: final is %v", tc.err, final)
 		}
 		_ = o.Close()
+	}
+}
+
+// TestATableThatBadgerIgnoresIsDamage opens a directory in which Badger has found another table.
+func TestATableThatBadgerIgnoresIsDamage(t *testing.T) {
+	t.Parallel()
+	log := &logger{slog: slog.New(slog.DiscardHandler)}
+	log.Errorf("Ignoring table %s", "000007.sst")
+	_, err := openBadger(badger.DefaultOptions(t.TempDir()).WithLogger(nil), log)
+	if !IsDamage(err) || !strings.Contains(err.Error(), "000007.sst") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestAStartWritesTheCheckpointAgain opens a database that was closed. After a failed flush only
+// the page cache may have the name of its checkpoint, so a start flushes a new one.
+func TestAStartWritesTheCheckpointAgain(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	o.load(t, rand.New(rand.NewPCG(29, 30)), 20)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(o.dir, storedir.CheckpointFile)
+	before, err := os.Open(name) // so that its inode is not used again
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = before.Close() }()
+	old, err := before.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := reopen(t, o.dir, tiny(t), o.n, o.want)
+	if info, err := os.Stat(name); err != nil || os.SameFile(info, old) {
+		t.Errorf("the file is the one of before: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNoCheckpointFollowsAFailure notes a failure, such as Badger's log lines have.
+func TestNoCheckpointFollowsAFailure(t *testing.T) {
+	t.Parallel()
+	options, _ := failing(t)
+	options.Segment = 1 << 20 // so that no checkpoint is due
+	o := create(t, options)
+	o.load(t, rand.New(rand.NewPCG(27, 28)), 20)
+	noted, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.fail("by this test", syscall.EIO)
+	if err := o.Checkpoint(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a checkpoint: %v", err)
+	}
+	_ = o.Close() // with the failure, or without
+	if now, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
+		t.Errorf("a checkpoint was noted after the failure: %v", err)
+	}
+}
+
+// TestAnErrorOfTheApplierIsFinal lets the device of the value files fail. No checkpoint follows.
+func TestAnErrorOfTheApplierIsFinal(t *testing.T) {
+	t.Parallel()
+	options, reasons := failing(t)
+	disk := &full{}
+	options.OpenValues, options.Segment = disk.open, 1<<20 // so that no checkpoint is due
+	o := create(t, options)
+	r := rand.New(rand.NewPCG(25, 26))
+	o.load(t, r, 50)
+	if err := o.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	noted, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.load(t, r, 1) // with a commit that is at rest and not in the checkpoint
+	if err := o.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	broken := error(syscall.EIO)
+	disk.err.Store(&broken)
+	o.commit(t, Entry{Key: keyOf('e', 1), Content: valueOf(r, 1000), Value: []byte("v")})
+	select {
+	case reason := <-reasons:
+		if !strings.Contains(reason, "writes could not be applied") {
+			t.Error(reason)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("no failure is reported")
+	}
+	disk.err.Store(nil)
+	if err := o.checkpoint.run(); err == nil {
+		t.Error("a checkpoint follows")
+	}
+	_ = o.Close() // with the failure, or without
+	if now, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
+		t.Errorf("a checkpoint was noted after the failure: %v", err)
+	}
+	options.OpenValues, options.Fail = nil, tiny(t).Fail
+	again := reopen(t, o.dir, options, o.n, o.want)
+	again.check(t)
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

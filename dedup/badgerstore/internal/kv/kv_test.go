@@ -563,3 +563,21 @@ func TestAMarkIsNoCommit(t *testing.T) {
 		}
 	}
 }
+
+func TestWritesAreNotLogged(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	options := tiny(t)
+	options.Logger = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o := create(t, options)
+	o.load(t, rand.New(rand.NewPCG(1, 1)), 100)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(lines.Bytes(), []byte("badger")) {
+		t.Error("nothing of Badger is logged at debug level")
+	}
+	if bytes.Contains(lines.Bytes(), []byte("entries written")) {
+		t.Errorf("writes are logged:\n%s", lines.Bytes())
+	}
+}

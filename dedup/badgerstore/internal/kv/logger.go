@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -103,11 +104,19 @@ func exhausted(text string) bool {
 // Infof implements badger.Logger. Badger's information is logged at debug level.
 func (l *logger) Infof(format string, args ...any) { l.debug(format, args) }
 
+// everyWrite are the formats of Badger's lines about each single write, which are not logged.
+var everyWrite = []string{
+	"writeRequests called. Writing to value log", "Writing to memtable", "Sending updates to subscribers",
+	"%d entries written",
+}
+
 // Debugf implements badger.Logger.
 func (l *logger) Debugf(format string, args ...any) {
 	l.spare.onLogLine(format)
 	l.tables.onLogLine(format, args)
-	l.debug(format, args)
+	if !slices.Contains(everyWrite, format) {
+		l.debug(format, args)
+	}
 }
 
 func (l *logger) debug(format string, args []any) {

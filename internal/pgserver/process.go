@@ -1,4 +1,4 @@
-package pgtest
+package pgserver
 
 import (
 	"os"
@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// process is a running server.
-type process struct {
+// Process is a running server.
+type Process struct {
 	cmd   *exec.Cmd
 	log   string
 	ended chan struct{}
 }
 
-// launch starts a server that ends with this process. Its output goes to a file in dir.
-func launch(dir, program string, args ...string) (*process, error) {
+// Launch starts a server that ends with this process. Its output goes to a file in dir.
+func Launch(dir, program string, args ...string) (*Process, error) {
 	log, err := os.Create(filepath.Join(dir, filepath.Base(program)+".log"))
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: command(program, args...), log: log.Name(), ended: make(chan struct{})}
+	p := &Process{cmd: command(program, args...), log: log.Name(), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	started := make(chan error)
 	go func() {
@@ -42,19 +42,24 @@ func launch(dir, program string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// stop ends the server: at once if it does not end orderly.
-func (p *process) stop() {
+// Stop ends the server: at once if it does not end orderly.
+func (p *Process) Stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGINT)
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
-		_ = p.cmd.Process.Kill()
-		<-p.ended
+		p.kill()
 	}
 }
 
+// kill ends the server like a crash.
+func (p *Process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
 // output returns what the server wrote.
-func (p *process) output() []byte {
+func (p *Process) output() []byte {
 	out, _ := os.ReadFile(p.log)
 	return out
 }

@@ -1,7 +1,6 @@
-package pgtest
+package pgserver
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"os/user"
@@ -13,7 +12,7 @@ import (
 // command returns a command that ends with the thread that starts it. The programs of PostgreSQL
 // refuse to run as root, so root runs them as another user.
 func command(program string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(context.Background(), program, args...)
+	cmd := exec.Command(program, args...) //nolint:noctx // it outlives the call that starts it
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}
 	if uid, gid := account(); uid != 0 {
@@ -22,8 +21,8 @@ func command(program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// giveAway makes a directory that of the user who runs the programs.
-func giveAway(dir string) error {
+// GiveAway makes a directory that of the user who runs the programs.
+func GiveAway(dir string) error {
 	if uid, gid := account(); uid != 0 {
 		return os.Chown(dir, int(uid), int(gid))
 	}
@@ -49,9 +48,9 @@ func account() (uid, gid uint32) {
 	return 65534, 65534
 }
 
-// alive reports whether a process exists. One that ended but was not waited for does not, see
+// Alive reports whether a process exists. One that ended but was not waited for does not, see
 // proc(5).
-func alive(pid int) bool {
+func Alive(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	_, state, _ := strings.Cut(string(stat), ") ")
 	return err == nil && !strings.HasPrefix(state, "Z")

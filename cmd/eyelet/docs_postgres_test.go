@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/eyelet-dev/eyelet/internal/pgtest"
+)
+
+// TestThePostgresTutorialRunsAsWritten runs the first section of docs/postgres.md with a server of
+// the tests.
+func TestThePostgresTutorialRunsAsWritten(t *testing.T) {
+	t.Parallel()
+	admin := serverURL(t, "postgres", "")
+	if _, err := exec.LookPath("psql"); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile("../../docs/postgres.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(raw), "\n## Two receivers and an exact counter\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := unusedAddress(t), unusedAddress(t)
+	section = strings.NewReplacer("127.0.0.1:8091", one, "127.0.0.1:8092", two,
+		"sudo -u postgres psql", "psql '"+admin+"'", "examples/postgres/run.sh", root+"/examples/postgres/run.sh",
+		"postgres://payments:choose-one@127.0.0.1/payments", serverURL(t, "payments", "payments"),
+	).Replace(section)
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/receiver", "./examples/postgres")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() { dropPayments(t, admin) })
+	_, portOne, _ := strings.Cut(unusedAddress(t), ":")
+	_, portTwo, _ := strings.Cut(unusedAddress(t), ":")
+	tut := &tutorial{t: t, dir: t.TempDir(), environ: append(os.Environ(), "PORT_ONE="+portOne, "PORT_TWO="+portTwo,
+		"PATH="+bin+":"+filepath.Dir(realProgram(t))+":"+os.Getenv("PATH"))}
+	runPostgresSection(t, tut, section)
+	if tut.commands != 12 {
+		t.Errorf("%d commands were run, want 12", tut.commands)
+	}
+}
+
+func runPostgresSection(t *testing.T, tut *tutorial, section string) {
+	t.Helper()
+	program, err := os.ReadFile("../../examples/postgres/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range strings.Split(section, "\n```")[1:] {
+		language, content, _ := strings.Cut(block, "\n")
+		switch language {
+		case "yaml":
+			tut.write("eyelet.yaml", content)
+		case "go":
+			if !strings.Contains(string(program), content) {
+				t.Errorf("the example does not contain %s", content)
+			}
+		case "console":
+			tut.session(content)
+		}
+	}
+}
+
+// startReceiver starts the example until the end of the test, and waits until it listens.
+func (tut *tutorial) startReceiver(address string) {
+	tut.t.Helper()
+	c := exec.CommandContext(tut.t.Context(), "sh", "-c", "exec receiver "+address)
+	c.Dir, c.Env = tut.dir, tut.environ
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	c.WaitDelay = 30 * time.Second
+	if err := c.Start(); err != nil {
+		tut.t.Fatal(err)
+	}
+	tut.t.Cleanup(func() { _ = c.Wait() })
+	for {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // until it listens
+	}
+}
+
+// serverURL returns the address of a database of the server of the tests, for a user of it.
+func serverURL(t *testing.T, database, user string) string {
+	t.Helper()
+	u, err := url.Parse(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Path = "/" + database; user != "" {
+		u.User = url.UserPassword(user, "choose-one")
+	}
+	return u.String()
+}
+
+// dropPayments removes what the page creates.
+func dropPayments(t *testing.T, admin string) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	for _, statement := range []string{
+		"DROP DATABASE IF EXISTS payments WITH (FORCE)", "DROP ROLE IF EXISTS payments",
+	} {
+		if _, err := c.Exec(ctx, statement); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/explain"
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+func explainCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "explain FILE.http|NUMBER|-", Short: "Find out why a delivery was refused", Args: cobra.ExactArgs(1),
+		Long: "Finds out why a delivery was refused: it changes one thing of the configuration or of the\n" +
+			"delivery, or two, and verifies it again. A cause is proved if the delivery verifies then. The\n" +
+			"delivery is a recorded one, one that the running server refused (by its number in eyelet events\n" +
+			"refused), or read from standard input. The server knows the credentials of the deliveries that it\n" +
+			"refused; recordings hide them. Exits 0 when a cause was found or nothing is wrong, and 1 when not.",
+		Example: "  eyelet explain refused.http\n" +
+			"  eyelet explain 17\n" +
+			"  eyelet explain --try-secret-file new.txt refused.http",
+	}
+	file, format := configFlag(c), outputFlag(c)
+	name := c.Flags().String("producer", "", "producer (default: the note of the delivery)")
+	now := c.Flags().String("now", "", "unix time of arrival (default: the note of the delivery, else the present)")
+	try := c.Flags().StringArray("try-secret-file", nil, "file with a secret that the sender may have; repeatable")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		number, bad := strconv.ParseUint(args[0], 10, 64)
+		if bad == nil && len(*try) == 0 && *name == "" && *now == "" {
+			client, err := p.running(c, *file)
+			if err != nil {
+				return err
+			}
+			report, err := client.ExplainRefused(c.Context(), number)
+			if err != nil {
+				return refusedError(err)
+			}
+			return printCauses(p, report, &httpfile.File{}, *format)
+		}
+		rec, err := refusedRecording(p, c, *file, args[0])
+		if err != nil {
+			return err
+		}
+		at, err := arrival(rec, *now)
+		if err != nil {
+			return err
+		}
+		secrets, err := readSecrets(*try)
+		if err != nil {
+			return err
+		}
+		_, plan, err := buildPlan(c.Context(), p.source(c, *file), true)
+		if err != nil {
+			return err
+		}
+		defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
+		report, err := explainRecording(c.Context(), plan, rec, cmp.Or(*name, rec.Note("producer")), at, secrets)
+		if err != nil {
+			return err
+		}
+		return printCauses(p, report, rec, *format)
+	}
+	return c
+}
+
+// refusedRecording reads the delivery of the argument: a file, a number, or standard input.
+func refusedRecording(p *program, c *cobra.Command, file, arg string) (*httpfile.File, error) {
+	if arg == "-" {
+		data, err := io.ReadAll(io.LimitReader(p.In, maxRecording+1))
+		switch {
+		case err != nil:
+			return nil, err
+		case len(data) > maxRecording:
+			return nil, usage.Errorf("", "standard input is longer than %d MiB", maxRecording>>20)
+		}
+		return parseRecording("standard input", data)
+	}
+	number, err := strconv.ParseUint(arg, 10, 64)
+	if err != nil {
+		return readRecording(arg)
+	}
+	client, err := p.running(c, file)
+	if err != nil {
+		return nil, err
+	}
+	data, err := client.RawRefused(c.Context(), number)
+	if err != nil {
+		return nil, refusedError(err)
+	}
+	return parseRecording(arg, data)
+}
+
+const (
+	maxRecording  = 64 << 20 // bytes of a recording on standard input
+	maxSecretFile = 64 << 10 // bytes of a file with a secret
+)
+
+// readSecrets reads the secrets that are tried. A finding names them by their file.
+func readSecrets(files []string) (offers []verify.Offer, err error) {
+	for _, name := range files {
+		info, err := os.Stat(name)
+		switch {
+		case err != nil:
+			return nil, usage.Errorf("", "%s: %s", name, usage.Cause(err))
+		case !info.Mode().IsRegular():
+			return nil, usage.Errorf("name a file with one secret in it", "%s is not a file", name)
+		case info.Size() > maxSecretFile:
+			return nil, usage.Errorf("name a file with one secret in it", "%s is larger than %d KiB", name,
+				maxSecretFile>>10)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, usage.Errorf("", "%s: %s", name, usage.Cause(err))
+		}
+		secret := strings.TrimRight(string(text), "\r\n")
+		if strings.TrimSpace(secret) == "" {
+			return nil, usage.Errorf("name a file with one secret in it", "%s is empty", name)
+		}
+		offers = append(offers, verify.Offer{Name: "the secret of " + filepath.Base(name),
+			Secret: verify.Secret(secret)})
+	}
+	return offers, nil
+}
+
+// explainRecording explains a recorded delivery.
+func explainRecording(
+	ctx context.Context, p *config.Plan, rec *httpfile.File, name string, now time.Time, secrets []verify.Offer,
+) (explain.Report, error) {
+	from, err := producerOf(p, rec, name)
+	if err != nil {
+		return explain.Report{}, err
+	}
+	d, err := deliveryOf(p, rec, from)
+	if err != nil {
+		return explain.Report{}, err
+	}
+	declared := int64(-1)
+	if text := rec.Header().Get("Content-Length"); text != "" {
+		if declared, err = strconv.ParseInt(text, 10, 64); err != nil {
+			declared = -1
+		}
+	}
+	state, _, _ := strings.Cut(rec.Note("body"), ",")
+	return explain.New(p.Producers).Explain(ctx, explain.Delivery{
+		Endpoint: name, Request: d.Request, Body: d.Body, Unread: state == "unread", Declared: declared,
+		Code: verify.Code(rec.Note("code")), Now: now, Secrets: secrets,
+	}), nil
+}
+
+// printCauses prints what was found; nothing is an error without a message.
+func printCauses(p *program, report explain.Report, rec *httpfile.File, format string) error {
+	if format == "json" {
+		e := json.NewEncoder(p.Out)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(report); err != nil {
+			return err
+		}
+	} else {
+		printText(p, report, rec)
+	}
+	if len(report.Findings) == 0 && report.Code != "" {
+		return &failure{}
+	}
+	return nil
+}
+
+func printText(p *program, report explain.Report, rec *httpfile.File) {
+	if report.Code == "" && len(report.Findings) == 0 {
+		p.printf("nothing is wrong with the signature and its time\n")
+	} else {
+		p.printf("refused: %s\n", cmp.Or(string(report.Code), sanitize(rec.Note("code"))))
+		printFindings(p, report.Findings)
+	}
+	if report.Code != "" && len(report.Findings) == 0 {
+		p.printf("no cause was found: offer other secrets with --try-secret-file, and compare the URL and the\n" +
+			"body with those of the sender\n")
+	}
+	if hidden(rec) {
+		p.printf("credentials of this recording are hidden, so they could not be compared\n")
+	}
+	end := ""
+	if !report.Complete {
+		end = "; a limit ended the search"
+	}
+	p.printf("%s%s\n", count(report.Trials, "trial"), end)
+}
+
+// hidden reports whether the recording lacks credentials or parts of its body.
+func hidden(rec *httpfile.File) bool {
+	if strings.Contains(rec.Note("body"), "redacted") {
+		return true
+	}
+	for _, f := range rec.Fields {
+		if strings.HasPrefix(f.Value, "REDACTED(") {
+			return true
+		}
+	}
+	return false
+}
+
+func printFindings(p *program, findings []explain.Finding) {
+	for _, f := range findings {
+		word := "likely"
+		if f.Proved {
+			word = "proved"
+		}
+		p.printf("%s: %s\n", word, f.Cause.Sentence())
+		p.printf("  %-20s  %s\n", f.Cause, sanitize(f.Detail))
+		if f.Signed != f.Came {
+			p.printf("  %-20s  %s\n", "signed", sanitize(f.Signed))
+			p.printf("  %-20s  %s\n", "came", sanitize(f.Came))
+			if f.At > 0 {
+				p.printf("  %-20s  %s\n", "differ at byte", fmt.Sprint(f.At))
+			}
+		}
+		p.printf("  %-20s  %s\n", "what to do", f.Cause.Remedy())
+	}
+}

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+)
+
+// Refused are the settings of the ring of refused deliveries.
+type Refused struct {
+	Node *node
+	Keep string        `conf:"keep"` // memory, disk or off
+	Max  size          `conf:"max"`  // of the files
+	For  time.Duration `conf:"for"`
+}
+
+const (
+	keepMemory = "memory"
+	keepDisk   = "disk"
+	keepOff    = "off"
+
+	defaultRefusedFor = 24 * time.Hour
+	defaultRefusedMax = 64 << 20
+	minRefusedMax     = 4 << 20
+)
+
+// ExplainLog is the value of the setting explain that explains refused deliveries in the log.
+const ExplainLog = "log"
+
+// short makes `refused: off` the setting keep.
+func (r *Refused) short() any { return &r.Keep }
+
+func (r *Refused) setDefaults() {
+	r.Keep = cmp.Or(r.Keep, keepMemory)
+	r.For = cmp.Or(r.For, defaultRefusedFor)
+}
+
+// checkRefused checks the settings of refused deliveries, and those of redact.
+func checkRefused(s *Settings) (found usage.Errors) {
+	r := &s.Refused
+	switch {
+	case r.Keep != keepMemory && r.Keep != keepDisk && r.Keep != keepOff:
+		found.Add(s.Place("refused"), "", "refused.keep is not memory, disk or off")
+	case r.Max != 0 && r.Keep != keepDisk:
+		found.Add(r.Node.place("max"), "leave it out, or write keep: disk", "refused.max is for files")
+	case r.Max != 0 && r.Max < minRefusedMax:
+		found.Add(r.Node.place("max"), "", "refused.max is less than 4MiB")
+	}
+	if s.Explain != ExplainLog && s.Explain != keepOff {
+		found.Add(s.Place("explain"), "", "explain is neither log nor off")
+	}
+	for _, rule := range s.Redact {
+		if err := (&refused.Options{}).Rules.Add(rule); err != nil {
+			found.Add(s.Place("redact"), "write header:X-Token, query:token or json:card.number", "redact: %v", err)
+		}
+	}
+	return found
+}
+
+// RefusedOptions returns the options of the ring of refused deliveries, or nil if none are kept:
+// without an operations port nothing could read those in memory. Max is 0 unless files are
+// written.
+func RefusedOptions(s *Settings) *refused.Options {
+	r := s.Refused
+	if r.Keep == keepOff || r.Keep == keepMemory && s.Operations == operationsOff {
+		return nil
+	}
+	o := &refused.Options{For: r.For}
+	if r.Keep == keepDisk {
+		o.Max = int64(cmp.Or(r.Max, defaultRefusedMax))
+	}
+	for _, rule := range s.Redact {
+		_ = o.Rules.Add(rule) // was checked
+	}
+	return o
+}

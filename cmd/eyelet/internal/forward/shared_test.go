@@ -1,0 +1,93 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// sharedTexts is a Shared in memory.
+type sharedTexts struct {
+	mu    sync.Mutex
+	texts map[string]string
+	fails error
+}
+
+func (m *sharedTexts) Targets(context.Context) (map[string]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.texts), m.fails
+}
+
+func (m *sharedTexts) ChangeTarget(_ context.Context, key string, change func(string) (string, error)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	text, err := change(m.texts[key])
+	if err == nil && m.fails == nil {
+		m.texts[key] = text
+	}
+	return errors.Join(err, m.fails)
+}
+
+// shared makes a target that shares its state, and forgets when it was read.
+func shared(t *testing.T, address string, with *sharedTexts, change func(*Config)) (*Target, *State) {
+	t.Helper()
+	target := to(t, address, change)
+	if err := target.cfg.State.Share(t.Context(), with, nil); err != nil {
+		t.Fatal(err)
+	}
+	return target, target.cfg.State
+}
+
+func (s *State) age() { s.shared.read = time.Time{} }
+
+func TestWhatProcessesShareIsKnownToAll(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(404), says(404), says(404), says(200))
+	with := &sharedTexts{texts: map[string]string{}}
+	limit := func(c *Config) { c.TerminalLimit = 3 }
+	a, stateA := shared(t, f.URL, with, limit)
+	b, stateB := shared(t, f.URL, with, limit)
+	want(t, deliver(t, a, "1"), Terminal, 404)
+	want(t, deliver(t, b, "2"), Terminal, 404)
+	want(t, deliver(t, a, "3"), Terminal, 404) // the third in a row, of both together
+	want(t, deliver(t, a, "4"), Deferred, 0)
+	stateB.age()
+	want(t, deliver(t, b, "4"), Deferred, 0)
+	c, _ := shared(t, f.URL, with, limit) // a start
+	want(t, deliver(t, c, "4"), Deferred, 0)
+	other, _ := shared(t, f.URL+"/other", with, limit) // a receiver whose configuration is newer
+	if other.cfg.State.List()[0].Off {
+		t.Error("the state of one URL is that of another")
+	}
+	if err := stateB.SwitchOn("shop"); err != nil {
+		t.Fatal(err)
+	}
+	stateA.age()
+	want(t, deliver(t, a, "5"), Accepted, 200)
+}
+
+func TestAChangeThatIsNotSharedIsNotMade(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(200))
+	with := &sharedTexts{texts: map[string]string{}}
+	target, state := shared(t, f.URL, with, nil)
+	with.fails = errors.New("the database is gone")
+	if err := state.SwitchOff("shop", "", time.Now()); err == nil || !strings.Contains(err.Error(), "it is not done") {
+		t.Errorf("switched off: %v", err)
+	}
+	state.age()
+	want(t, deliver(t, target, "1"), Accepted, 200) // by what was known before
+	with.fails = nil
+	if err := state.SwitchOff("none", "", time.Now()); !errors.Is(err, ErrUnknownTarget) {
+		t.Errorf("an unknown target: %v", err)
+	}
+	if err := state.SwitchOff("shop", "", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, deliver(t, target, "2"), Deferred, 0)
+}

@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/explain"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// explainer logs why deliveries are refused: of the first one of each endpoint and code in a
+// minute. One worker does it, after the response.
+type explainer struct {
+	explain *explain.Explainer
+	log     *slog.Logger
+	work    chan receiver.Refused
+	stop    context.CancelFunc
+	stopped chan struct{}
+
+	mu   sync.Mutex
+	last map[refusal]time.Time // endpoints and codes are closed sets
+}
+
+// refusal is what is explained once in a minute.
+type refusal struct {
+	endpoint string
+	code     verify.Code
+}
+
+const (
+	explainEvery = time.Minute
+	explainQueue = 4 // deliveries with their bodies; others are not explained
+)
+
+func newExplainer(c receiver.Config) *explainer {
+	ctx, stop := context.WithCancel(context.Background())
+	e := &explainer{
+		explain: explain.New(c.Producers), log: c.Logger, work: make(chan receiver.Refused, explainQueue),
+		stop: stop, stopped: make(chan struct{}), last: map[refusal]time.Time{},
+	}
+	go e.run(ctx)
+	return e
+}
+
+// add takes a delivery if it is the first one of its kind. It does not block.
+func (e *explainer) add(f receiver.Refused) {
+	if f.Endpoint == "" {
+		return
+	}
+	kind := refusal{f.Endpoint, f.Code}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if at, known := e.last[kind]; known && f.Time.Sub(at) < explainEvery {
+		return
+	}
+	select {
+	case e.work <- f:
+		e.last[kind] = f.Time
+	default:
+	}
+}
+
+// run explains deliveries until the context ends.
+func (e *explainer) run(ctx context.Context) {
+	defer close(e.stopped)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case f := <-e.work:
+			e.write(ctx, f)
+		}
+	}
+}
+
+// deliveryOf returns what explain needs of a refused delivery. A body of which a part is missing
+// counts as unread, unless the client sent no more.
+func deliveryOf(f receiver.Refused) explain.Delivery {
+	return explain.Delivery{
+		Endpoint: f.Endpoint, Request: f.Request, Body: f.Body, Unread: f.BodyRead != receiver.BodyWhole,
+		Declared: f.Declared, Code: f.Code, Now: f.Time,
+	}
+}
+
+// explainAPI serves GET /refused/NUMBER/explain: the cause of a refused delivery that is kept.
+func (s *Server) explainAPI() http.Handler {
+	e := explain.New(s.Receiver.Producers)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		number, err := strconv.ParseUint(r.PathValue("number"), 10, 64)
+		if err != nil {
+			writeProblem(w, http.StatusBadRequest, errors.New("that is not the number of a refused delivery"))
+			return
+		}
+		f, ok := receiver.Refused{}, false
+		if s.ring != nil {
+			f, ok = s.ring.Kept(number)
+		}
+		if !ok {
+			writeProblem(w, http.StatusNotFound, fmt.Errorf("no refused delivery %d is kept", number))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(e.Explain(r.Context(), deliveryOf(f)))
+	})
+}
+
+func (e *explainer) write(ctx context.Context, f receiver.Refused) {
+	report := e.explain.Explain(ctx, deliveryOf(f))
+	for _, found := range report.Findings {
+		e.log.LogAttrs(ctx, slog.LevelWarn, "refused delivery explained", slog.String("endpoint", f.Endpoint),
+			slog.String("code", string(f.Code)), slog.String("cause", string(found.Cause)),
+			slog.Bool("proved", found.Proved), slog.String("detail", found.Detail),
+			slog.String("remedy", found.Cause.Remedy()))
+	}
+}
+
+// close ends the worker.
+func (e *explainer) close() {
+	e.stop()
+	<-e.stopped
+}
+
+// refusedHook returns the function that gets refused deliveries, or nil.
+func (s *Server) refusedHook() func(context.Context, receiver.Refused) {
+	ring, why := s.ring, s.explainer
+	switch {
+	case why == nil && ring == nil:
+		return nil
+	case why == nil:
+		return ring.Add
+	}
+	return func(ctx context.Context, f receiver.Refused) {
+		if ring != nil {
+			ring.Add(ctx, f)
+		}
+		why.add(f)
+	}
+}

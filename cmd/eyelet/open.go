@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+)
+
+func openCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "open", Short: "Open the page of the running server in a browser", Args: cobra.NoArgs,
+		Long: "Asks the running server for a login code, and opens its page in the browser. The address works once,\n" +
+			"within a minute.",
+	}
+	file := configFlag(c)
+	show := c.Flags().Bool("print", false, "print the address instead")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		s, err := p.loadOutline(c, *file)
+		if err != nil {
+			return err
+		}
+		client, err := connect(c.Context(), s)
+		if err != nil {
+			return err
+		}
+		if client == nil {
+			return usage.Errorf("start one: eyelet serve --config "+s.File, "no server runs")
+		}
+		if s.Inspector.Off {
+			return &usage.Error{
+				At: s.Place("inspector"), What: "the page is off", Hint: "leave out inspector: {off: true}",
+			}
+		}
+		address, err := client.LoginURL(c.Context(), s.Inspector.Prefix)
+		if err != nil {
+			return err
+		}
+		if !*show && browse(c.Context(), address) {
+			p.eprintf("opened the page in the browser; eyelet open --print prints its address\n")
+			return nil
+		}
+		p.printf("%s\n", address)
+		return nil
+	}
+	return c
+}
+
+// browse opens an address with the program of the system for that, and reports whether it did.
+func browse(ctx context.Context, address string) bool {
+	name, args := "xdg-open", []string{address}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
+	}
+	return exec.CommandContext(ctx, name, args...).Run() == nil //nolint:gosec // the address of the running server
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/dedup/pgstore"
+)
+
+func storeMigrateCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "migrate", Short: "Make or change the tables of a store in PostgreSQL", Args: cobra.NoArgs,
+		Long: "Makes the tables of a store in PostgreSQL, or changes those of an older version, in one transaction.\n" +
+			"serve never does. It needs the right to create a schema, or tables in one that exists: set\n" +
+			"EYELET_STORE to connect as another user than serve. It may run while servers do, and twice.\n\n" +
+			"With --print it prints the statements instead and connects to nothing.",
+	}
+	file := configFlag(c)
+	printed := c.Flags().Bool("print", false, "print the statements instead of running them")
+	from := c.Flags().Int("from", 0, "with --print: the version of the tables that exist")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		set, err := p.loadOutline(c, *file)
+		if err != nil {
+			return err
+		}
+		kind, _, err := storeKind(set)
+		switch {
+		case err != nil:
+			return err
+		case kind != "postgres":
+			return &usage.Error{At: set.Place("store"), What: "only a store in PostgreSQL has tables",
+				Hint: "`eyelet store convert` converts a store in files"}
+		case *from < 0 || *from > pgstore.Version:
+			return usage.Errorf("", "--from is not between 0 and %d", pgstore.Version)
+		case *printed:
+			p.printf("%s", pgstore.MigrationSQL(set.Schema, *from))
+			return nil
+		}
+		if err := set.MigrateStore(c.Context()); err != nil {
+			return err
+		}
+		p.printf("%s: the tables have version %d\n", set.StoreName(), pgstore.Version)
+		return nil
+	}
+	return c
+}
+
+// storeKind returns the kind of the configured store, and its directory if it is in files.
+func storeKind(set *config.Settings) (kind, dir string, err error) {
+	if kind, dir, err = set.StoreKind(); err != nil {
+		return "", "", &usage.Error{At: set.Place("store"), What: err.Error()}
+	}
+	return kind, dir, nil
+}
+
+// postgres returns the settings if they name a store in PostgreSQL, and --dir no other one.
+func (s storeSource) postgres(p *program, c *cobra.Command) (*config.Settings, error) {
+	if *s.dir != "" {
+		return nil, nil
+	}
+	set, err := p.loadOutline(c, *s.config)
+	if err != nil {
+		return nil, err
+	}
+	if kind, _, err := storeKind(set); err != nil || kind != "postgres" {
+		return nil, err
+	}
+	return set, nil
+}
+
+// notInFiles returns the error of a command that a store in PostgreSQL has not, with what to do
+// instead.
+func notInFiles(command string, set *config.Settings) error {
+	name := cmp.Or(set.Schema, pgstore.DefaultSchema)
+	e := &usage.Error{At: set.Place("store"), What: "PostgreSQL makes the backups of this store",
+		Hint: fmt.Sprintf("pg_dump --username=USER --format=custom --schema=%s --file=FILE %s",
+			quoted(`"`+strings.ReplaceAll(name, `"`, `""`)+`"`), quoted(set.StoreName()))}
+	switch command {
+	case "check":
+		e.What = "the tables of a store in PostgreSQL are not repaired"
+		e.Hint = "restore a backup with pg_restore, and see docs/postgres.md for what comes after"
+	case "convert":
+		e.What = "a store in PostgreSQL is not converted"
+		e.Hint = "eyelet store migrate --config " + set.File
+	}
+	return e
+}
+
+// quoted returns a word for a shell.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// checkPostgres prints what is wrong in the tables.
+func checkPostgres(ctx context.Context, w io.Writer, set *config.Settings, format string) error {
+	r, err := set.CheckStore(ctx)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		_ = json.NewEncoder(w).Encode(r) // the exit code has the result
+	} else if err := printTables(w, &r); err != nil {
+		return err
+	}
+	if !r.Sound() {
+		return failf("the store is damaged")
+	}
+	return nil
+}
+
+func printTables(w io.Writer, r *pgstore.Report) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintf(t, "schema\t%s, version %d\n", sanitize(r.Schema), r.Version)
+	_, _ = fmt.Fprintf(t, "records\t%d, %d of them older generations\n", r.Events, r.Older)
+	_, _ = fmt.Fprintf(t, "tasks\t%d pending, %d running, %d done, %d dead\n", r.Pending, r.Running, r.Done, r.Dead)
+	_, _ = fmt.Fprintf(t, "others\t%s, %d remembered keys\n", count(int(r.Aliases), "alias"), r.Traces)
+	_, _ = fmt.Fprintf(t, "broken\t%s\n", count(len(r.Broken), "promise"))
+	if len(r.Broken) > 0 {
+		_, _ = fmt.Fprintf(t, "\nBROKEN\tTIMES\tEVENTS\n")
+	}
+	for _, b := range r.Broken {
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\n", b.What, b.Count, strings.Join(b.Events, " "))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,79 @@
+package pgstore
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// rowOf returns the row of an event of another store.
+func rowOf(item *dedup.Item) *row {
+	r := item.Record
+	hash := r.Key.Hash()
+	w := &row{rec: r, seq: int64(r.Seq), hash: hash[:], current: !item.Older, size: len(r.Payload.Body)}
+	if r.Shared {
+		w.keeper = seqOf(r.Original)
+	}
+	w.cut()
+	return w
+}
+
+// cut changes the record to what the tables can hold: times in microseconds, and a window that ends
+// a fixed time after the last outcome. It may become longer, but not shorter.
+func (w *row) cut() {
+	r := &w.rec
+	if r.Response.Status == 0 {
+		r.Response = dedup.Response{}
+	}
+	if freed := r.Hold && len(r.Tasks) == 1 && r.Tasks[0].State == dedup.Pending; freed {
+		r.Tasks[0].Ended = r.Finished // the end of the lease, not when the store noticed it
+	}
+	cutTimes(&r.Accepted)
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		cutTimes(&t.Due, &t.Started, &t.Ended, &t.Until)
+		for i := range t.History {
+			cutTimes(&t.History[i].Started, &t.History[i].Ended)
+		}
+	}
+	ends := r.Expires
+	r.Window, r.Finished, r.Expires = micros(r.Window), time.Time{}, time.Time{}
+	if w.settle(); !ends.IsZero() {
+		r.Window = max(r.Window, micros(ends.Sub(r.Finished)))
+		w.settle()
+	}
+}
+
+func cutTimes(times ...*time.Time) {
+	for _, t := range times {
+		*t = t.Truncate(time.Microsecond).UTC()
+	}
+}
+
+// same reports whether a stored event is the one that a copy has written.
+func same(want, have *row) bool {
+	return have != nil && want.current == have.current && want.keeper == have.keeper && want.size == have.size &&
+		reflect.DeepEqual(bare(want.rec), bare(have.rec))
+}
+
+// bare returns a record in which what is empty is nil.
+func bare(r dedup.Record) dedup.Record {
+	r = r.Clone()
+	r.Aliases, r.Tasks, r.Sharers = unempty(r.Aliases), unempty(r.Tasks), unempty(r.Sharers)
+	r.Response.Body, r.Payload.Body = unempty(r.Response.Body), unempty(r.Payload.Body)
+	for i := range r.Tasks {
+		r.Tasks[i].History = unempty(r.Tasks[i].History)
+	}
+	if len(r.Payload.Attributes) == 0 {
+		r.Payload.Attributes = nil
+	}
+	return r
+}
+
+func unempty[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}

@@ -1,0 +1,228 @@
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+// TestOddTextsAreKept has texts that columns, indexes and connection settings of PostgreSQL do not
+// take as they are.
+func TestOddTextsAreKept(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t, "", Options{})
+	for i, odd := range []string{
+		"\x00", "\xff\xfe", "\x01AA==", strings.Repeat("☃", 1024), strings.Repeat("\xff", 4096),
+		`'; DROP TABLE "event" --`,
+		"{{schema}}", "$1", `\`, "\u2028\u202e",
+	} {
+		c := event(odd, odd)
+		c.Key.Principal, c.Key.Space = odd, odd
+		c.Aliases = []dedup.Key{{Principal: odd, Endpoint: odd, Space: odd, ID: odd + "alias"}}
+		p := &c.Payload
+		p.Producer, p.Endpoint, p.Type, p.VendorID, p.KeyField, p.Method, p.Target = odd, odd, odd, odd, odd, odd, odd
+		p.Header, p.Attributes = map[string][]string{odd: {odd, ""}}, map[string]string{odd: odd}
+		c.Tasks[0].Lane = odd
+		d := claim(t, s, c, dedup.New)
+		again := claim(t, s, c, dedup.Known)
+		w, err := s.Take(t.Context(), dedup.Want{Tasks: 1, Lease: time.Minute, Handlers: []string{odd}})
+		if err != nil {
+			t.Fatalf("take %d: %v", i, err)
+		}
+		r := w[0].Record
+		if r.Event != d.Record.Event || again.Record.Event != r.Event || r.Key != c.Key ||
+			!reflect.DeepEqual(r.Payload, c.Payload) ||
+			w[0].Task().Lane != odd || w[0].Task().Handler != odd || !reflect.DeepEqual(r.Aliases, c.Aliases) {
+			t.Errorf("%d: %+v, want %+v", i, r, c)
+		}
+		result := dedup.Result{Kind: dedup.ResultDead, Reason: odd, Err: odd}
+		if err := s.Finish(t.Context(), w[0].Lease, result); err != nil {
+			t.Fatalf("finish %d: %v", i, err)
+		}
+		n := 0
+		for r, err := range s.List(t.Context(), dedup.Filter{
+			ID: odd, Producer: odd, Endpoint: odd, Type: odd, Handler: odd, Reason: odd,
+			States: []dedup.State{dedup.Dead},
+		}) {
+			if n++; err != nil || r.Tasks[0].Err != odd || r.Tasks[0].Reason != odd {
+				t.Errorf("%d: %+v, %v", i, r.Tasks, err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d is listed %d times", i, n)
+		}
+	}
+}
+
+func TestSizesAreBounded(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t, "", Options{})
+	for i, size := range []int{0, 25 << 20} {
+		c := event(fmt.Sprint("size ", size), "ship")
+		c.Payload.Body = bytes.Repeat([]byte{0xfe}, size)
+		claim(t, s, c, dedup.New)
+		w := takeOne(t, s)
+		if !bytes.Equal(w.Record.Payload.Body, c.Payload.Body) {
+			t.Errorf("a body of %d bytes is %d", size, len(w.Record.Payload.Body))
+		}
+		result := done
+		result.Err = strings.Repeat("x", maxResult+i)
+		if err := s.Finish(t.Context(), w.Lease, result); errors.Is(err, dedup.ErrTooLarge) != (i > 0) {
+			t.Errorf("a result of %d bytes: %v", len(result.Err), err)
+		}
+	}
+	batch := make([]dedup.Claim, maxClaims+1)
+	for i := range batch {
+		batch[i] = event(fmt.Sprint("k", i), "ship")
+	}
+	if _, err := s.Claim(t.Context(), batch...); !errors.Is(err, dedup.ErrTooLarge) {
+		t.Errorf("%d claims: %v", len(batch), err)
+	}
+	for _, want := range []dedup.Verdict{dedup.New, dedup.Known} {
+		ds, err := s.Claim(t.Context(), batch[1:]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range ds {
+			if d.Verdict != want || i > 0 && d.Record.Seq <= ds[i-1].Record.Seq {
+				t.Fatalf("claim %d: %v after %d", i, d.Verdict, d.Record.Seq)
+			}
+		}
+	}
+	large := event("large")
+	large.Payload.Body = make([]byte, maxBytes+1)
+	if _, err := s.Claim(t.Context(), large); !errors.Is(err, dedup.ErrTooLarge) {
+		t.Errorf("%d bytes: %v", maxBytes+1, err)
+	}
+}
+
+// TestForeignLeasesAndEventsAreUnknown uses those of another store, and what no store ever made.
+func TestForeignLeasesAndEventsAreUnknown(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t, "", Options{})
+	other, _ := newStore(t, "", Options{})
+	for i := range 9 {
+		claim(t, other, event(fmt.Sprint("other ", i), "ship"), dedup.New)
+		claim(t, s, event(fmt.Sprint("own ", i), "ship"), dedup.New)
+	}
+	own, foreign := takeOne(t, s), takeOne(t, other)
+	names := []string{
+		foreign.Record.Event, own.Record.Event[:17] + "zzzzzz", own.Record.Event[:17] + "-1", own.Record.Event + "\x00",
+		foreign.Record.Event[:16] + own.Record.Event[16:], // the number of an event of this store
+		strings.ToUpper(own.Record.Event), "", "-",
+		strings.Repeat("0", 16) + "-zzzzzzzzzzzzzzzzzzzz", strings.Repeat("\xff", 1024),
+	}
+	for _, name := range names {
+		l := own.Lease
+		l.Event = name
+		for call, err := range map[string]error{
+			"finish": s.Finish(t.Context(), l, done),
+			"retry":  s.Finish(t.Context(), l, dedup.Result{Kind: dedup.ResultRetry}),
+			"extend": s.Extend(t.Context(), l, time.Hour),
+			"transaction": s.InTx(t.Context(), l, txTypes["pgx"], func(context.Context, any) (dedup.Result, error) {
+				return done, nil
+			}),
+		} {
+			if !errors.Is(err, dedup.ErrLeaseLost) {
+				t.Errorf("%s of %q: %v", call, name, err)
+			}
+		}
+		_, get := s.Get(t.Context(), name)
+		_, reopen := s.Reopen(t.Context(), name)
+		_, run := s.RunNow(t.Context(), name)
+		purge := s.Purge(t.Context(), name)
+		for call, err := range map[string]error{"get": get, "reopen": reopen, "run": run, "purge": purge} {
+			if !errors.Is(err, dedup.ErrNotFound) {
+				t.Errorf("%s of %q: %v", call, name, err)
+			}
+		}
+		for r := range s.List(t.Context(), dedup.Filter{Event: name}) {
+			if name != "" {
+				t.Errorf("%q lists %s", name, r.Event)
+			}
+		}
+	}
+	for _, task := range []int{-1, 1, 1 << 15, 1 << 31} {
+		l := own.Lease
+		l.Task = task
+		if err := s.Finish(t.Context(), l, done); !errors.Is(err, dedup.ErrLeaseLost) {
+			t.Errorf("task %d: %v", task, err)
+		}
+	}
+	if err := s.Finish(t.Context(), own.Lease, done); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnEventThatIsGoneIsReadOnce has a claim that refers to an event that was purged, beside one
+// that needs more than was read at first.
+func TestAnEventThatIsGoneIsReadOnce(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t, "", Options{})
+	original := claim(t, s, event("a"), dedup.New).Record.Event
+	if err := s.Purge(t.Context(), original); err != nil {
+		t.Fatal(err)
+	}
+	replayed, occurring := event("replayed"), occurs(event("b"), "first", 2)
+	replayed.Key.Space = dedup.SpaceQuarantine
+	replayed.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: original, Max: 9, Share: true}
+	occurring.Occurrence.Slots = []dedup.Key{{Space: dedup.SpaceSlot, ID: "1"}, {Space: dedup.SpaceSlot, ID: "2"}}
+	ds, err := s.Claim(t.Context(), replayed, occurring)
+	if err != nil || ds[0].Verdict != dedup.New || ds[1].Verdict != dedup.New {
+		t.Errorf("%+v, %v", ds, err)
+	}
+}
+
+// TestTimeIsThatOfTheDatabase has a database whose clock is ahead of this machine, and behind.
+func TestTimeIsThatOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	for _, off := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
+		dsn, schema := newSchema(t)
+		clock := deduptest.NewClock()
+		clock.Advance(off)
+		one, two := openAt(t, dsn, schema, clock), openAt(t, dsn, schema, clock)
+		t.Cleanup(func() {
+			if err := errors.Join(one.Close(), two.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		held := event("held", "ship")
+		held.Hold, held.Lease = true, time.Minute
+		claim(t, one, held, dedup.New)
+		claim(t, one, event("a", "ship"), dedup.New)
+		// Receivers may have leases of different lengths.
+		w, err := one.Take(t.Context(), dedup.Want{Tasks: 1, Lease: 5 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := clock.Now()
+		if r := w[0].Record; !r.Accepted.Equal(now) || !w[0].Lease.Until.Equal(now.Add(5*time.Minute)) {
+			t.Errorf("accepted %v, leased until %v; now %v", r.Accepted, w[0].Lease.Until, now)
+		}
+		clock.Advance(time.Minute)
+		claim(t, two, held, dedup.New) // its lease ended
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err = two.Take(short, dedup.Want{Tasks: 1, Lease: time.Minute})
+		if cancel(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a longer lease is over: %v", err)
+		}
+		clock.Advance(4 * time.Minute)
+		again := takeOne(t, two)
+		if err := one.Finish(t.Context(), w[0].Lease, done); !errors.Is(err, dedup.ErrLeaseLost) {
+			t.Errorf("%v", err)
+		}
+		if err := two.Finish(t.Context(), again.Lease, done); err != nil {
+			t.Error(err)
+		}
+		clock.Advance(time.Hour)
+		claim(t, one, event("a", "ship"), dedup.New)
+	}
+}

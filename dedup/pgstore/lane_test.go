@@ -1,0 +1,85 @@
+package pgstore
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// TestALaneThatEmptiesIsNotLost finishes the last task of a lane in one store while the other
+// accepts the next one for it.
+func TestALaneThatEmptiesIsNotLost(t *testing.T) {
+	t.Parallel()
+	stores, _ := two(t)
+	rounds := 100
+	if os.Getenv("EYELET_LARGE") != "" {
+		rounds = 10_000
+	}
+	next := func(i int) dedup.Claim {
+		c := event(fmt.Sprint("k", i), "ship")
+		c.Tasks[0].Lane = "l"
+		return c
+	}
+	claim(t, stores[0], next(0), dedup.New)
+	for i := range rounds {
+		w := takeOne(t, stores[i%2]) // it fails if the lane is forgotten
+		if id := fmt.Sprint("k", i); w.Record.Key.ID != id {
+			t.Fatalf("%s is taken, want %s", w.Record.Key.ID, id)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := stores[i%2].Finish(t.Context(), w.Lease, done); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() { claim(t, stores[1-i%2], next(i+1), dedup.New) })
+		wg.Wait()
+	}
+}
+
+// TestALateTaskOfALaneWaits stores the task with the smaller number after another one was taken.
+func TestALateTaskOfALaneWaits(t *testing.T) {
+	t.Parallel()
+	name := fmt.Sprint("late-", schemas.Add(1))
+	s, dsn := newStore(t, " application_name="+name, Options{})
+	exec := admin(t, s, dsn)
+	in := func(id string) dedup.Claim {
+		c := event(id, "ship")
+		c.Tasks[0].Lane = "l"
+		return c
+	}
+	late := in("late")
+	hash := late.Key.Hash()
+	// Another program inserts the same key and rolls back. The number is drawn before.
+	exec(fmt.Sprintf(`BEGIN; INSERT INTO {{schema}}.event (seq, hash, current, generation, accepted, win, tasks, hold, drop_body,
+  newest, producer, endpoint, type, key, about, size) VALUES (-1, '\x%x', true, 1, now(), 1, 0, false, false, false,
+  '', '', '', '', '', 0)`, hash))
+	stored := make(chan dedup.Decision, 1)
+	go func() { stored <- claim(t, s, late, dedup.New) }()
+	awaitLock(t, s, name)
+	early := claim(t, s, in("early"), dedup.New)
+	w := takeOne(t, s)
+	exec("ROLLBACK")
+	if d := <-stored; d.Record.Seq >= early.Record.Seq || w.Record.Event != early.Record.Event {
+		t.Fatalf("numbers %d and %d, %s is taken", d.Record.Seq, early.Record.Seq, w.Record.Event)
+	}
+	var running int
+	for range 20 { // it must start nothing
+		tasks, err := s.take.try(t.Context(), s.ctx, &dedup.Want{Tasks: 9, Bytes: 1 << 20, Lease: 1 << 40})
+		if running += len(tasks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if running > 0 {
+		t.Errorf("%d tasks of the lane run beside the first", running)
+	}
+	if err := s.Finish(t.Context(), w.Lease, done); err != nil {
+		t.Error(err)
+	}
+	if w := takeOne(t, s); w.Record.Key.ID != "late" {
+		t.Errorf("%s is next", w.Record.Key.ID)
+	}
+}

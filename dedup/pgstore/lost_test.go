@@ -1,0 +1,247 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+// cutPair opens a store behind a cutter, and one that is connected directly.
+func cutPair(t *testing.T, reaches bool) (p *cutter, cut, direct *Store, clock *deduptest.Clock) {
+	t.Helper()
+	dsn, schema := newSchema(t)
+	p, clock = newCutter(t, dsn, reaches), deduptest.NewClock()
+	direct, cut = openAt(t, dsn, schema, clock), openAt(t, p.dsn, schema, clock)
+	t.Cleanup(func() {
+		if err := errors.Join(direct.Close(), cut.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, cut, direct, clock
+}
+
+func wantUnavailable(t *testing.T, what string, err error) *dedup.ErrUnavailable {
+	t.Helper()
+	unavailable := new(dedup.ErrUnavailable)
+	if !errors.As(err, &unavailable) || unavailable.RetryAfter <= 0 {
+		t.Fatalf("%s: %v, want ErrUnavailable and when to come back", what, err)
+	}
+	return unavailable
+}
+
+// eachCut runs a test with a connection that is cut before and after the commit.
+func eachCut(t *testing.T, test func(t *testing.T, reaches bool)) {
+	t.Helper()
+	for _, reaches := range []bool{true, false} {
+		t.Run(fmt.Sprint("reaches=", reaches), func(t *testing.T) {
+			t.Parallel()
+			test(t, reaches)
+		})
+	}
+}
+
+// TestAClaimWhoseAnswerIsLostIsAcceptedOnce delivers again what got no answer, as producers do.
+func TestAClaimWhoseAnswerIsLostIsAcceptedOnce(t *testing.T) {
+	t.Parallel()
+	aliased, held := event("aliased", "ship"), event("held", "ship")
+	aliased.Aliases = []dedup.Key{{Principal: "shop", Space: dedup.SpaceNonce, ID: "n"}}
+	held.Hold, held.Lease = true, time.Minute
+	occurring := occurs(event("occurring", "ship"), "first", 3)
+	eachCut(t, func(t *testing.T, reaches bool) {
+		p, s, direct, clock := cutPair(t, reaches)
+		for _, c := range []dedup.Claim{event("plain", "ship"), aliased, held, occurring} {
+			p.arm(string(c.Payload.Body))
+			_, err := s.Claim(t.Context(), c)
+			wantUnavailable(t, c.Key.ID, err)
+			want := dedup.New
+			if reaches {
+				want = dedup.Known
+			}
+			d := claim(t, direct, c, want)
+			if again := claim(t, s, c, dedup.Known); again.Record.Event != d.Record.Event {
+				t.Errorf("%s: event %s, then %s", c.Key.ID, d.Record.Event, again.Record.Event)
+			}
+			if c.Hold { // its lease is lost, so it has to end
+				clock.Advance(2 * time.Minute)
+				if d := claim(t, direct, c, dedup.New); d.Record.Tasks[0].Attempt != 2 {
+					t.Errorf("%+v", d.Record.Tasks)
+				}
+			}
+			n := 0
+			for r, err := range direct.List(t.Context(), dedup.Filter{ID: c.Key.ID}) {
+				if n++; err != nil || r.Generation != 1 {
+					t.Errorf("%s: generation %d, %v", c.Key.ID, r.Generation, err)
+				}
+			}
+			if n != 1 {
+				t.Errorf("%s: %d records", c.Key.ID, n)
+			}
+		}
+		if n := p.cuts.Load(); n != 4 {
+			t.Errorf("%d connections were cut", n)
+		}
+	})
+}
+
+func TestATakeWhoseAnswerIsLostIsTakenOverWhenItsLeaseEnds(t *testing.T) {
+	t.Parallel()
+	eachCut(t, func(t *testing.T, reaches bool) {
+		p, s, direct, clock := cutPair(t, reaches)
+		claim(t, direct, event("a", "ship"), dedup.New)
+		const mark = "marker" // in an argument: 8 bytes, the first two of which are zero
+		var orphans int64     // microseconds
+		for _, b := range []byte(mark) {
+			orphans = orphans<<8 | int64(b)
+		}
+		p.arm(mark)
+		want := dedup.Want{Tasks: 1, Lease: time.Minute, OrphanAfter: time.Duration(orphans * 1000)}
+		_, err := s.Take(t.Context(), want)
+		wantUnavailable(t, "take", err)
+		attempt := 1
+		if reaches {
+			short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, err := direct.Take(short, dedup.Want{Tasks: 1, Lease: time.Minute})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("while the lease lasts: %v", err)
+			}
+			clock.Advance(time.Minute)
+			attempt = 2
+		}
+		if w := takeOne(t, direct); w.Task().Attempt != attempt {
+			t.Errorf("%+v", w.Task())
+		}
+	})
+}
+
+func TestAResultWhoseAnswerIsLostCountsOnce(t *testing.T) {
+	t.Parallel()
+	eachCut(t, func(t *testing.T, reaches bool) {
+		p, s, direct, _ := cutPair(t, reaches)
+		for i, r := range []dedup.Result{
+			{Kind: dedup.ResultDone, Reason: "mark of a plain result"},
+			{Kind: dedup.ResultDead, Reason: "mark of a dead letter"},
+			{Kind: dedup.ResultRetry, After: time.Hour, Err: "mark of a retry"},
+		} {
+			claim(t, direct, event(fmt.Sprint("k", i), "ship"), dedup.New)
+			l := takeOne(t, direct).Lease
+			p.arm(r.Reason + r.Err)
+			wantUnavailable(t, "finish", s.Finish(t.Context(), l, r))
+			err := s.Finish(t.Context(), l, r)
+			if reaches && !errors.Is(err, dedup.ErrLeaseLost) || !reaches && err != nil {
+				t.Errorf("%s, once more: %v", r.Reason+r.Err, err)
+			}
+			state := []dedup.State{dedup.Done, dedup.Dead, dedup.Pending}[i]
+			if rec := wantState(t, direct, l, state); rec.Tasks[0].Attempt != 1 {
+				t.Errorf("%+v", rec.Tasks)
+			}
+		}
+	})
+}
+
+// TestStatementsAreNotCanceled ends the time of a statement: the server goes on with it, as with a
+// commit that waits for a synchronous standby. Handlers' statements are canceled.
+func TestStatementsAreNotCanceled(t *testing.T) {
+	t.Parallel()
+	s, dsn := newStore(t, "", Options{})
+	exec := admin(t, s, dsn)
+	exec("CREATE SEQUENCE {{schema}}.canceled; CREATE SEQUENCE {{schema}}.completed")
+	late := func(c *pgx.Conn, sequence string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		sql := s.db.sql("DO 'BEGIN PERFORM pg_sleep(1); PERFORM nextval(''{{schema}}." + sequence + "''); END'")
+		if _, err := c.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err == nil {
+			t.Error("the statement ended in time")
+		}
+	}
+	for pool, sequence := range map[*pgxpool.Pool]string{s.txs: "canceled", s.db.pool: "completed"} {
+		c, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		late(c.Conn(), sequence)
+		c.Release()
+	}
+	called := func(sequence string) (called bool) {
+		sql := s.db.sql("SELECT is_called FROM {{schema}}." + sequence)
+		if err := s.db.pool.QueryRow(t.Context(), sql).Scan(&called); err != nil {
+			t.Fatal(err)
+		}
+		return called
+	}
+	eventually(t, func() bool { return called("completed") })
+	if called("canceled") {
+		t.Error("a handler's statement was completed")
+	}
+}
+
+// TestAServerThatVanishesCostsSeconds lets packets disappear: no connection is closed.
+func TestAServerThatVanishesCostsSeconds(t *testing.T) {
+	t.Parallel()
+	dsn, schema := newSchema(t)
+	p := newCutter(t, dsn, true)
+	name := fmt.Sprint("vanish-", schemas.Add(1))
+	s, err := Open(t.Context(), p.dsn+" application_name="+name, Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	claim(t, s, event("before", "ship"), dedup.New)
+	l := takeOne(t, s).Lease
+	ctx, cancel := context.WithTimeout(t.Context(), 2*stepTimeout)
+	defer cancel()
+	exec := admin(t, s, dsn)
+	exec("BEGIN; LOCK TABLE {{schema}}.event")
+	inFlight := make(chan error, 1)
+	go func() {
+		_, err := s.Claim(ctx, event("in flight", "ship"))
+		inFlight <- err
+	}()
+	awaitLock(t, s, name)
+	p.swallow.Lock()
+	exec("ROLLBACK")
+	calls := map[string]func() error{
+		"claim in flight": func() error { return <-inFlight },
+		"claim":           func() error { _, err := s.Claim(ctx, event("during", "ship")); return err },
+		"finish":          func() error { return s.Finish(ctx, l, done) },
+		"take":            func() error { _, err := s.Take(ctx, dedup.Want{Tasks: 1, Lease: time.Minute}); return err },
+		"run":             func() error { _, err := s.RunNow(ctx, l.Event); return err },
+	}
+	type result struct {
+		call string
+		err  error
+	}
+	results := make(chan result, len(calls))
+	for name, call := range calls {
+		go func() { results <- result{name, call()} }()
+	}
+	for range calls {
+		r := <-results
+		wantUnavailable(t, r.call, r.err)
+	}
+	p.swallow.Unlock()
+	for tries := 0; ; tries++ { // connections of before are closed, others are made
+		ds, err := s.Claim(t.Context(), event("after", "ship"))
+		if err == nil {
+			if ds[0].Verdict != dedup.New {
+				t.Errorf("%+v", ds[0])
+			}
+			break
+		}
+		if wantUnavailable(t, "claim", err); tries == 20 {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Finish(t.Context(), l, done); err != nil {
+		t.Errorf("the result, once more: %v", err)
+	}
+}

@@ -1,0 +1,156 @@
+package explain
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// proved returns the findings of a state that holds. Of the URL and the body it shows where what
+// was signed differs from what came.
+//
+// Where a signature binds only some members of a body, or a form of it, another body may verify
+// too: the cause is then likely.
+func (s *search) proved(st state, o outcome) []Finding {
+	var found []Finding
+	for _, c := range st.changes {
+		f := Finding{Cause: c.cause, Proved: true, Detail: c.detail, Signed: c.signed, Came: c.came}
+		switch c.cause.text().group {
+		case groupURL:
+			signed, came := shownURL(st.request.URL), shownURL(s.d.Request.URL)
+			f.Signed, f.Came, f.At = signed, came, differ(signed, came)
+		case groupBody:
+			f.At, f.Proved = differ(st.body, s.d.Body), !o.id.Malleable && !o.id.Covers("@items")
+			f.Signed, f.Came = s.excerpt(st.body, f.At), s.excerpt(s.d.Body, f.At)
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// differ returns the offset of the first byte that differs.
+func differ[T string | []byte](a, b T) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// shownURL returns the URL without the values of its query, which may be credentials.
+func shownURL(u *url.URL) string {
+	text := u.Scheme + "://" + u.Host + u.EscapedPath()
+	if u.RawQuery == "" {
+		return text
+	}
+	parts := strings.Split(u.RawQuery, "&")
+	for i, part := range parts {
+		if name, _, found := strings.Cut(part, "="); found {
+			parts[i] = name + "=…"
+		}
+	}
+	return text + "?" + strings.Join(parts[:min(len(parts), 2*maxOrdered)], "&")
+}
+
+// Bytes of an excerpt before and after the first difference.
+const (
+	excerptBefore = 16
+	excerptAfter  = 32
+)
+
+// excerpt returns the bytes around an offset, with secrets masked.
+func (s *search) excerpt(b []byte, at int) string {
+	from, to := max(0, at-excerptBefore), min(len(b), at+excerptAfter)
+	if from >= to {
+		return ""
+	}
+	shown := bytes.Clone(b[from:to])
+	for _, secret := range s.hidden {
+		mask(shown, b, from, secret)
+	}
+	text := string(shown)
+	if from > 0 {
+		text = "…" + text
+	}
+	if to < len(b) {
+		text += "…"
+	}
+	return text
+}
+
+// mask overwrites what the excerpt holds of a secret that is in the body.
+func mask(shown, b []byte, from int, secret string) {
+	start := max(0, from-len(secret)+1)
+	window := b[start:min(len(b), from+len(shown)+len(secret)-1)]
+	for {
+		i := bytes.Index(window, []byte(secret))
+		if i < 0 {
+			return
+		}
+		for j := range len(secret) {
+			if at := start + i + j - from; at >= 0 && at < len(shown) {
+				shown[at] = '*'
+			}
+		}
+		start += i + 1
+		window = window[i+1:]
+	}
+}
+
+// plain returns text that is safe on a terminal and in HTML: control characters, marks of
+// direction, invalid UTF-8, and the characters that begin a tag or an entity are escaped.
+func plain(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		switch _, size := utf8.DecodeRuneInString(text[i:]); {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '<' || r == '>' || r == '&' || !strconv.IsPrint(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// clean makes a finding safe to show: it bounds and masks its texts.
+func (s *search) clean(f *Finding) {
+	for _, text := range []*string{&f.Detail, &f.Signed, &f.Came} {
+		for _, secret := range s.hidden {
+			*text = strings.ReplaceAll(*text, secret, "[secret]")
+		}
+		if len(*text) > maxText {
+			*text = strings.ToValidUTF8((*text)[:maxText], "") + "…"
+		}
+		*text = plain(*text)
+	}
+}
+
+// minHidden is the length of the shortest text that is masked. Shorter ones occur by chance.
+const minHidden = 4
+
+// hide adds secrets, and the forms in which an output may hold them.
+func (s *search) hide(offers []verify.Offer) {
+	for _, o := range offers {
+		text := string(o.Secret)
+		_, bare, _ := strings.Cut(text, "_")
+		for _, form := range []string{text, strconv.Quote(text), plain(text), url.PathEscape(text),
+			url.QueryEscape(text), bare} {
+			form = strings.Trim(form, `"`)
+			if len(form) >= minHidden && !slices.Contains(s.hidden, form) {
+				s.hidden = append(s.hidden, form)
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Facts need no trial: the request shows them.
+
+// The receiver's codes for bodies that ended before their declared length.
+const (
+	codeBodyCut      verify.Code = "body_incomplete"
+	codeBodyConsumed verify.Code = "body_consumed"
+)
+
+// incomplete finds a body that is shorter than declared, of which no form can verify.
+func (s *search) incomplete() (Finding, bool) {
+	n := int64(len(s.d.Body))
+	ended := s.d.Code == codeBodyCut || s.d.Code == codeBodyConsumed
+	if s.d.Unread && !ended || s.d.Declared <= n {
+		return Finding{}, false
+	}
+	f := Finding{Cause: bodyCut, Proved: true, Detail: fmt.Sprintf("%d of %d bytes", n, s.d.Declared)}
+	if n == 0 {
+		f.Cause = bodyConsumed
+	}
+	return f, true
+}
+
+// facts explains a delivery with which no trial succeeded. Certain ones come first.
+func (s *search) facts(start state, first outcome) []Finding {
+	var e *verify.Error
+	if !errors.As(first.err, &e) {
+		e = &verify.Error{}
+	}
+	var found []Finding
+	certain := func(c Cause, detail string) { found = append(found, Finding{Cause: c, Proved: true, Detail: detail}) }
+	likely := func(c Cause, detail string) { found = append(found, Finding{Cause: c, Detail: detail}) }
+	switch e.Code {
+	case verify.SignatureMissing, verify.CredentialsMissing, verify.TokenMissing:
+		s.missing(e, certain, likely)
+	case verify.KeyUnknown:
+		certain(keyUnknown, s.unknownKey(start, e))
+	case verify.AlgorithmMismatch, verify.AlgorithmNotAllowed:
+		certain(Cause(verify.AlgorithmDiffers), s.algorithm(start, e))
+	case verify.InsufficientCoverage:
+		certain(Cause(verify.CoverageDiffers), quoted(e.Component))
+	case verify.TimestampMissing:
+		certain(noTime, quoted(e.Component))
+	case verify.DigestMissing, verify.BodyHashMismatch:
+		certain(noDigest, quoted(e.Component))
+	case verify.AmbiguousField:
+		certain(headerRepeated, quoted(e.Component))
+	case verify.TopicUnexpected:
+		likely(Cause(verify.TopicDiffers), quoted(e.Component))
+	case verify.SignatureMismatch:
+		if e.Component != "" && e.Err != nil && strings.Contains(e.Err.Error(), "covered but absent") {
+			likely(headerRemoved, quoted(e.Component))
+		}
+	}
+	if coding := s.d.Request.Header.Get("Content-Encoding"); strings.EqualFold(coding, "gzip") && !s.d.Unread &&
+		len(s.d.Body) > 0 && !isGzip(s.d.Body) {
+		likely(bodyDecompressed, "")
+	}
+	if e.Code == verify.SignatureMismatch && !s.d.Unread {
+		if what := looksRewritten(s.d.Body); what != "" {
+			likely(bodyRewritten, what)
+		}
+		if e.Component != "" && len(found) == 0 {
+			likely(Cause(verify.OtherSecret), "none of the known secrets made it")
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int {
+		switch {
+		case a.Proved == b.Proved:
+			return 0
+		case a.Proved:
+			return -1
+		}
+		return 1
+	})
+	return found
+}
+
+// missing explains a request without a signature or credential.
+func (s *search) missing(e *verify.Error, certain, likely func(Cause, string)) {
+	if name := renamedField(s.d.Request, append(signatureFields(&s.own), e.Component, "Signature-Input")); name != "" {
+		likely(headerRenamed, fmt.Sprintf("%q looks like it", name))
+		return
+	}
+	if vendor := s.otherVendor(); vendor != "" {
+		likely(otherVendor, "preset "+vendor)
+		return
+	}
+	certain(unsigned, quoted(e.Component))
+}
+
+// unknownKey names the key of the request and those of the endpoint.
+func (s *search) unknownKey(start state, e *verify.Error) string {
+	id := e.KeyID
+	for _, c := range verify.ClaimedIn(start.scheme, start.request, s.d.Body) {
+		if id == "" {
+			id = c.KeyID
+		}
+	}
+	var own []string
+	for _, o := range offersOf(s.ctx, s.own.Scheme) {
+		own = append(own, o.Name)
+	}
+	detail := quoted(id)
+	if len(own) > 0 {
+		detail += "; configured: " + strings.Join(own[:min(len(own), 8)], ", ")
+	}
+	return detail
+}
+
+func (s *search) algorithm(start state, e *verify.Error) string {
+	for _, c := range verify.ClaimedIn(start.scheme, start.request, s.d.Body) {
+		if c.Alg != "" {
+			return quoted(c.Alg)
+		}
+	}
+	return quoted(e.Component)
+}
+
+func quoted(text string) string {
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf("%q", text)
+}

@@ -1,0 +1,185 @@
+package explain
+
+import (
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// headers yields the state with one change of the fields or the method.
+func headers(st state, yield func(state) bool) bool {
+	for _, rule := range renames {
+		if next, ok := st.renamed(rule); ok && !yield(next) {
+			return false
+		}
+	}
+	return st.repeats(yield) && st.values(yield) && st.methods(yield)
+}
+
+// rename returns the name that a field had before a proxy or gateway renamed it, or "".
+type rename struct {
+	detail string
+	before func(name string) string
+}
+
+var renames = []rename{
+	{"underscores in place of hyphens", func(n string) string { return hyphens(n) }},
+	{"HTTP_ before its name", func(n string) string { return cut(hyphens(n), "Http-") }},
+	{"X-Original- before its name", func(n string) string { return cut(n, "X-Original-") }},
+	{"X-Forwarded- before its name", func(n string) string { return cut(n, "X-Forwarded-") }},
+	{"X-Amzn-Remapped- before its name", func(n string) string { return cut(n, "X-Amzn-Remapped-") }},
+	{"X- before its name", func(n string) string { return cut(n, "X-") }},
+	{"without X- before its name", func(n string) string {
+		if strings.HasPrefix(n, "X-") {
+			return ""
+		}
+		return "X-" + n
+	}},
+}
+
+func hyphens(name string) string {
+	if !strings.Contains(name, "_") {
+		return ""
+	}
+	return strings.ReplaceAll(name, "_", "-")
+}
+
+func cut(name, prefix string) string {
+	if len(name) <= len(prefix) || !strings.EqualFold(name[:len(prefix)], prefix) {
+		return ""
+	}
+	return name[len(prefix):]
+}
+
+// renamed undoes a rename of all fields.
+func (st state) renamed(rule rename) (state, bool) {
+	header, changed := st.request.Header.Clone(), false
+	for name, lines := range st.request.Header {
+		before := textproto.CanonicalMIMEHeaderKey(rule.before(name))
+		if before != "" && st.request.Header[before] == nil {
+			header[before], changed = lines, true
+		}
+	}
+	next := st.with(change{cause: headerRenamed, detail: rule.detail})
+	next.request = withHeader(st.request, header)
+	return next, changed
+}
+
+func withHeader(r *http.Request, h http.Header) *http.Request {
+	changed := r.WithContext(r.Context()) // a shallow copy
+	changed.Header = h
+	return changed
+}
+
+// repeats keeps one line of a field that is there more than once.
+func (st state) repeats(yield func(state) bool) bool {
+	for name, lines := range st.request.Header {
+		if len(lines) < 2 {
+			continue
+		}
+		for i, which := range []string{"the first line", "the last line"} {
+			header := st.request.Header.Clone()
+			header[name] = []string{lines[i*(len(lines)-1)]}
+			next := st.with(change{cause: headerRepeated, detail: quoted(name) + ", " + which + " is signed"})
+			next.request = withHeader(st.request, header)
+			if !yield(next) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// values undoes changes of values that proxies and libraries make.
+func (st state) values(yield func(state) bool) bool {
+	set := func(name string, values ...string) bool {
+		came := st.request.Header.Get(name)
+		for i, v := range values {
+			if v == came || slices.Contains(values[:i], v) || v == "" && came == "" {
+				continue
+			}
+			header := st.request.Header.Clone()
+			header.Set(name, v)
+			cause := headerChanged
+			if came == "" {
+				cause = headerRemoved
+			}
+			next := st.with(change{cause: cause, detail: name, signed: v, came: came})
+			next.request = withHeader(st.request, header)
+			if !yield(next) {
+				return false
+			}
+		}
+		return true
+	}
+	media := st.request.Header.Get("Content-Type")
+	bare, _, _ := strings.Cut(media, ";")
+	bare = strings.TrimRight(bare, " ")
+	if !set("Content-Type", bare, strings.ToLower(bare), bare+"; charset=utf-8", bare+"; charset=UTF-8",
+		bare+";charset=utf-8",
+		bare+";charset=UTF-8", "application/json", "application/json; charset=utf-8", "text/plain") {
+		return false
+	}
+	if key := st.request.Header.Get("Idempotency-Key"); key != "" &&
+		!set("Idempotency-Key", strings.Trim(key, `"`), `"`+strings.Trim(key, `"`)+`"`) {
+		return false
+	}
+	if coding := st.request.Header.Get("Content-Encoding"); coding != "" &&
+		!set("Content-Encoding", "identity", strings.ToLower(coding)) {
+		return false
+	}
+	return true
+}
+
+// methods tries the methods that redirects and gateways change.
+func (st state) methods(yield func(state) bool) bool {
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet} {
+		if method == st.request.Method {
+			continue
+		}
+		next := st.with(change{cause: methodChanged, signed: method, came: st.request.Method})
+		next.request = withHeader(st.request, st.request.Header)
+		next.request.Method = method
+		if !yield(next) {
+			return false
+		}
+	}
+	return true
+}
+
+// renamedField returns a field that a rename of one of the wanted fields made, or "".
+func renamedField(r *http.Request, wanted []string) string {
+	for name := range r.Header {
+		for _, rule := range renames {
+			before := rule.before(name)
+			same := func(w string) bool { return strings.EqualFold(w, before) }
+			if before != "" && slices.ContainsFunc(wanted, same) && !same(name) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// signsURL reports whether the scheme signs any part of the URL.
+func signsURL(scheme verify.Scheme) bool {
+	one, ok := scheme.(interface{ SignsURL() bool })
+	if ok && one.SignsURL() {
+		return true
+	}
+	binder, ok := scheme.(verify.Binder)
+	return ok && slices.ContainsFunc(binder.Binds().Covered, func(name string) bool {
+		return name == "@path" || name == "@query" || name == "@target-uri"
+	})
+}
+
+// withURL returns the request with another URL, whose target is that of the URL.
+func withURL(r *http.Request, u *url.URL) *http.Request {
+	changed := r.WithContext(r.Context()) // a shallow copy
+	changed.URL, changed.RequestURI = u, u.RequestURI()
+	return changed
+}

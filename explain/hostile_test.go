@@ -1,0 +1,242 @@
+package explain_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/explain"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// hostileConfig has an endpoint of each kind.
+func hostileConfig(t testing.TB) []producer.Producer {
+	t.Helper()
+	addressed := custom(func(h *verify.HMAC) { h.Content = "{url}\n{body}" })
+	addressed.Name = "x"
+	key, err := verify.NewHMACKey("h1", []byte(hexSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	adyen, _ := preset.Find("adyen")
+	sns, _ := preset.Find("aws-sns")
+	paypal, _ := preset.Find("paypal")
+	all := []producer.Producer{
+		preset.Stripe("whsec_live_live_live", "whsec_older_older_older"), preset.GitHub("s3cr3t-s3cr3t-s3cr3t"),
+		preset.StandardWebhooks("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), preset.Square("", "sq-key-sq-key-sq-key"),
+		preset.Twilio("12345678901234567890123456789012"),
+		adyen.Open(preset.Settings{Secrets: []string{strings.Repeat("ab", 32)}}),
+		sns.Open(preset.Settings{Topics: []string{"arn:aws:sns:us-east-1:1:x"}}),
+		paypal.Open(preset.Settings{WebhookID: "WH-1"}),
+		addressed, static(verify.BearerToken("tok_0123456789")), producer.Signed("shop", verify.StaticKeys(key)),
+	}
+	for _, p := range all {
+		if p.Err != nil {
+			t.Fatal(p.Err)
+		}
+	}
+	return all
+}
+
+// signatures are fields of every endpoint, well formed and wrong.
+func signatures() http.Header {
+	h := http.Header{}
+	h.Set("Stripe-Signature", "t=1795319382,v1="+strings.Repeat("0", 64))
+	h.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
+	h.Set("Webhook-Id", "msg_1")
+	h.Set("Webhook-Timestamp", "1795319382")
+	h.Set("Webhook-Signature", "v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+	h.Set("X-Square-Hmacsha256-Signature", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+	h.Set("X-Twilio-Signature", "AAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+	h.Set("X-Sig", strings.Repeat("0", 64))
+	h.Set("Authorization", "Bearer nothing")
+	h.Set("Content-Type", "application/json")
+	h.Set("Signature-Input", `sig1=("@method" "@target-uri" "content-type");created=1795319382;keyid="h1"`)
+	h.Set("Signature", "sig1=:AAAA:")
+	return h
+}
+
+func hostile(t testing.TB, config []producer.Producer, target string, h http.Header, body []byte) {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		return
+	}
+	e := explain.New(config)
+	for _, p := range config {
+		d := explain.Delivery{Endpoint: p.Name, Body: body, Declared: int64(len(body)), Now: signedAt,
+			Request: &http.Request{
+				Method: http.MethodPost, URL: u, RequestURI: u.RequestURI(), Host: u.Host, Header: h.Clone(),
+				Body: http.NoBody,
+			}}
+		start := time.Now()
+		report := e.Explain(t.Context(), d)
+		if took := time.Since(start); took > tooLong() {
+			t.Errorf("%s: %v, %d trials", p.Name, took, report.Trials)
+		}
+		if report.Trials > explain.MaxTrials {
+			t.Errorf("%s: %d trials", p.Name, report.Trials)
+		}
+		checkReport(t, config, report)
+	}
+}
+
+// tooLong is the longest run. Under load a run takes longer than it computes.
+func tooLong() time.Duration {
+	if os.Getenv("EYELET_LARGE") != "" {
+		return 2 * time.Second
+	}
+	return 20 * time.Second
+}
+
+func TestHostileDeliveriesAreBounded(t *testing.T) {
+	t.Parallel()
+	config := hostileConfig(t)
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	zeros := make([]byte, 1<<20)
+	for range 64 {
+		_, _ = z.Write(zeros)
+	}
+	_ = z.Close()
+	for name, body := range map[string]string{
+		"500,000 brackets":  strings.Repeat("[", 500_000),
+		"closed brackets":   strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000),
+		"nested to 64":      strings.Repeat("[", 64) + strings.Repeat("1,", 100_000) + "1" + strings.Repeat("]", 64),
+		"1 MiB of members":  strings.Repeat(`{"a":`, (1<<20)/5),
+		"many short values": "[" + strings.Repeat("1,", 400_000) + "1]",
+		"a gzip bomb":       bomb.String(),
+		"not UTF-8":         strings.Repeat("\xff\xfe", 1000),
+		"NUL":               "{\"a\":\"\x00\"}",
+		"a long string":     `"` + strings.Repeat(`\u003c`, 150_000) + `"`,
+		"many quotes":       strings.Repeat(`\"`, 500_000),
+		"empty":             "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hostile(t, config, public+"/webhooks/x?a=1&b=2&c=3&d=4", signatures(), []byte(body))
+		})
+	}
+}
+
+func TestHostileFieldsAreShownSafely(t *testing.T) {
+	t.Parallel()
+	config := hostileConfig(t)
+	for _, text := range []string{
+		strings.Repeat("a", 12<<10), "<script>alert(1)</script>", "\x1b[2J\x1b]0;x\a", "\u202eevil\u202c", "\xff\xfe",
+		"a\x00b", "&lt;",
+	} {
+		h := signatures()
+		for _, name := range []string{"Content-Type", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Amz-Sns-Topic-Arn",
+			"Forwarded",
+			"Idempotency-Key", "X_Sig", "Date"} {
+			h[name] = []string{text}
+		}
+		hostile(t, config, public+"/webhooks/x", h, []byte(`{"id":"`+text+`"}`))
+		for _, name := range []string{"Stripe-Signature", "X-Hub-Signature-256", "Authorization", "Signature-Input",
+			"X-Sig"} {
+			h[name] = []string{text}
+		}
+		hostile(t, config, public+"/webhooks/x", h, nil)
+	}
+}
+
+// checkReport is checkShown for fuzzing.
+func checkReport(t testing.TB, config []producer.Producer, report explain.Report) {
+	t.Helper()
+	for _, f := range report.Findings {
+		text := fmt.Sprint(f)
+		if strings.ContainsFunc(text, func(r rune) bool {
+			return r < ' ' || r == 0x7f || r == '<' || r == '>' || r == '&' || r >= 0x202a && r <= 0x202e
+		}) {
+			t.Errorf("unsafe text %q", text)
+		}
+		for _, secret := range secretsOf(config) {
+			if strings.Contains(text, secret) {
+				t.Errorf("a secret in %q", text)
+			}
+		}
+		if !slices.Contains(explain.Causes(), f.Cause) {
+			t.Errorf("%q is not in the closed set", f.Cause)
+		}
+	}
+}
+
+func secretsOf(config []producer.Producer) (all []string) {
+	for _, p := range config {
+		if one, ok := p.Scheme.(verify.Alternator); ok {
+			for _, o := range one.Offers(context.Background()) {
+				if o.Secret != "" {
+					all = append(all, string(o.Secret))
+				}
+			}
+		}
+	}
+	return all
+}
+
+func FuzzExplain(f *testing.F) {
+	h := signatures()
+	for name := range h {
+		f.Add("/webhooks/x?a=1", name, h.Get(name), "X-Forwarded-Host", "tunnel.example", []byte(doc))
+	}
+	f.Add("/webhooks/x", "Authorization", "Basic c2hvcDpwYXNz", "X_Sig", "00", []byte(strings.Repeat("[", 5000)))
+	f.Add("/a%2Fb/", "Authorization", "Bearer tok_0123456789x", "X-Original-Uri", "/tok_0123456789",
+		[]byte("payload=%7B%7D"))
+	f.Add("/", "X-Sig", hexSecret, "Forwarded", `host="a";proto=http`, []byte("\x1f\x8b\x08\x00"))
+	config := hostileConfig(f)
+	f.Fuzz(func(t *testing.T, target, name1, value1, name2, value2 string, body []byte) {
+		if !strings.HasPrefix(target, "/") || len(body) > 1<<20 {
+			return
+		}
+		h := signatures()
+		h[http.CanonicalHeaderKey(name1)] = []string{value1}
+		h[http.CanonicalHeaderKey(name2)] = []string{value2}
+		hostile(t, config, public+target, h, body)
+	})
+}
+
+func TestTheContextEndsARun(t *testing.T) {
+	t.Parallel()
+	config := hostileConfig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	u, _ := url.Parse(public + "/webhooks/stripe")
+	report := explain.New(config).Explain(ctx, explain.Delivery{Endpoint: "stripe", Body: []byte(doc), Now: signedAt,
+		Request: &http.Request{Method: http.MethodPost, URL: u, Header: signatures()}})
+	if report.Complete || report.Trials > 0 || len(report.Findings) > 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// TestTheDocumentListsEveryCause holds docs/explain.md and the closed set together.
+func TestTheDocumentListsEveryCause(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../docs/explain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([a-z_0-9]+)` \\| (.+) \\| (.+) \\|$").FindAllStringSubmatch(string(raw), -1)
+	var listed []explain.Cause
+	for _, row := range rows {
+		c := explain.Cause(row[1])
+		listed = append(listed, c)
+		if c.Sentence() != row[2] || c.Remedy() != row[3] {
+			t.Errorf("docs/explain.md: %s is %q, %q; want %q, %q", c, row[2], row[3], c.Sentence(), c.Remedy())
+		}
+	}
+	if !slices.Equal(listed, explain.Causes()) {
+		t.Errorf("docs/explain.md lists %v, want %v", listed, explain.Causes())
+	}
+}

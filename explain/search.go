@@ -1,0 +1,307 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// search is one run.
+type search struct {
+	ctx     context.Context
+	d       Delivery
+	own     producer.Producer
+	others  []producer.Producer
+	offered []verify.Offer // secrets and keys of others
+	hidden  []string       // secrets, which no output may hold
+
+	trials int
+	hashed int
+	spent  bool // a bound ended the search
+}
+
+// state is a delivery and a scheme with some changes.
+type state struct {
+	scheme  verify.Scheme
+	request *http.Request
+	body    []byte
+	changes []change
+}
+
+// change is one change of a hypothesis.
+type change struct {
+	cause        Cause
+	detail       string
+	signed, came string // of fields; those of URL and body are compared at the end
+}
+
+// with returns the state with one more change.
+func (st state) with(c change) state {
+	st.changes = append(st.changes[:len(st.changes):len(st.changes)], c)
+	return st
+}
+
+// last returns the group of the last change.
+func (st *state) last() group {
+	if len(st.changes) == 0 {
+		return groupNone
+	}
+	return st.changes[len(st.changes)-1].cause.text().group
+}
+
+// newSearch returns nil if the endpoint is not known, or has no scheme.
+func newSearch(ctx context.Context, producers []producer.Producer, d Delivery) *search {
+	s := &search{ctx: ctx, d: d}
+	found := false
+	for _, p := range producers {
+		p.Scheme = offline(p.Scheme)
+		if p.Name == d.Endpoint && p.Scheme != nil {
+			s.own, found = p, true
+			s.hide(offersOf(ctx, p.Scheme))
+		} else if p.Scheme != nil {
+			s.others = append(s.others, p)
+		}
+	}
+	if !found {
+		return nil
+	}
+	for _, p := range s.others {
+		for _, o := range offersOf(ctx, p.Scheme) {
+			o.Name = fmt.Sprintf("%s of producer %q", o.Name, p.Name)
+			s.offered = append(s.offered, o)
+		}
+	}
+	s.offered = append(s.offered, d.Secrets...)
+	s.hide(s.offered)
+	return s
+}
+
+func offersOf(ctx context.Context, scheme verify.Scheme) []verify.Offer {
+	if one, ok := scheme.(verify.Alternator); ok {
+		return one.Offers(ctx)
+	}
+	return nil
+}
+
+func (s *search) start() state {
+	r := s.d.Request.WithContext(s.ctx) // a shallow copy
+	r.Body = http.NoBody
+	return state{scheme: s.own.Scheme, request: r, body: s.d.Body}
+}
+
+// outcome is the result of a trial.
+type outcome struct {
+	id    verify.Identity
+	err   error
+	asked bool // the scheme asked for the body
+	held  bool // the signature is proved
+}
+
+// errUnread is the error of a body that was not read.
+var errUnread = errors.New("the body was not read")
+
+// try asks the scheme of the state. Once a bound is reached, nothing holds.
+func (s *search) try(st state) (o outcome) {
+	if s.trials >= MaxTrials || s.hashed >= MaxHashed || s.ctx.Err() != nil {
+		s.spent = true
+		return outcome{err: context.Canceled}
+	}
+	s.trials++
+	s.hashed += trialBytes
+	o.id, o.err = st.scheme.Verify(st.request, func() ([]byte, error) {
+		o.asked = true
+		s.hashed += len(st.body)
+		if s.d.Unread {
+			return nil, errUnread
+		}
+		return st.body, nil
+	})
+	o.held = o.err == nil
+	if errors.Is(o.err, errUnread) && headFirst(st.scheme) {
+		o.held = true
+		for _, c := range verify.ClaimedIn(st.scheme, st.request, nil) {
+			o.id.SignedAt, o.id.Expires, o.id.KeyID = c.SignedAt, c.Expires, c.KeyID
+		}
+	}
+	return o
+}
+
+const trialBytes = 512 // hashed in a trial besides the body
+
+// headFirst reports whether the scheme asks for the body only after it verified the head.
+func headFirst(scheme verify.Scheme) bool {
+	switch s := scheme.(type) {
+	case *verify.RFC9421, *verify.Static, *verify.MutualTLS:
+		return true
+	case verify.All:
+		for _, one := range s {
+			if !headFirst(one) {
+				return false
+			}
+		}
+		return true
+	case verify.Any:
+		return headFirst(s[0]) && headFirst(s[1])
+	}
+	return false
+}
+
+// run finds the causes.
+func (s *search) run() Report {
+	start := s.start()
+	first := s.try(start)
+	report := Report{Code: verify.CodeOf(first.err)}
+	switch {
+	case first.held:
+		report.Findings = s.timeFindings(first.id)
+		report.Code = verify.CodeOf(s.own.Tolerance.Check(first.id, s.d.Now))
+	case report.Code == verify.KeysUnavailable || report.Code == "" && !errors.Is(first.err, errUnread):
+	default:
+		report.Findings = s.causes(start, first)
+	}
+	for i := range report.Findings {
+		s.clean(&report.Findings[i])
+	}
+	report.Trials, report.Complete = s.trials, !s.spent
+	return report
+}
+
+// causes explains a delivery whose signature does not hold.
+func (s *search) causes(start state, first outcome) []Finding {
+	if f, found := s.incomplete(); found {
+		return []Finding{f}
+	}
+	if f, found := s.otherEndpoint(start, first); found {
+		return []Finding{f}
+	}
+	f := &finder{search: s, first: first}
+	f.one(start)
+	if !f.found && s.d.Unread && len(f.reached) > 0 {
+		return f.readable()
+	}
+	if !f.found {
+		f.two(start)
+	}
+	if f.found {
+		return append(s.proved(f.state, f.outcome), s.timeFindings(f.outcome.id)...)
+	}
+	return s.facts(start, first)
+}
+
+// finder looks for the smallest set of changes with which the signature holds: one, else two of
+// different groups.
+type finder struct {
+	*search
+	first   outcome
+	found   bool
+	state   state
+	outcome outcome
+	// reached are states in which the scheme asks for the body, where it did not at first: the rest
+	// of the cause is in the body.
+	reached []state
+}
+
+// holds reports whether the search ends, because the state holds or a bound is reached.
+func (f *finder) holds(st state) bool {
+	o := f.try(st)
+	switch {
+	case o.held:
+		f.found, f.state, f.outcome = true, st, o
+	case o.asked && !f.first.asked:
+		f.reached = append(f.reached, st)
+	}
+	return f.found || f.spent
+}
+
+func (f *finder) one(start state) {
+	if !f.heads(start, f.keepOn) {
+		return
+	}
+	if f.first.asked && f.inBody(start) {
+		return
+	}
+	for _, st := range f.reached {
+		if !f.d.Unread && f.inBody(st) {
+			return
+		}
+	}
+}
+
+// readable returns the changes with which the scheme can read the head, where the body that would
+// prove them was not read.
+func (f *finder) readable() (likely []Finding) {
+	for _, st := range f.reached {
+		one := f.proved(st, outcome{})[0]
+		one.Proved = false
+		same := func(f Finding) bool { return f.Cause == one.Cause }
+		if !slices.ContainsFunc(likely, same) && len(likely) < maxLikely {
+			likely = append(likely, one)
+		}
+	}
+	return likely
+}
+
+const maxLikely = 3 // causes that are reported without a proof
+
+// keepOn tries a state and reports whether the search continues.
+func (f *finder) keepOn(st state) bool { return !f.holds(st) }
+
+// inBody tries the forms of the body. A signed digest of another body proves the rest.
+func (f *finder) inBody(st state) bool {
+	if !bodies(f.search, st, true, f.keepOn) {
+		return true
+	}
+	if o := f.try(st); verify.CodeOf(o.err) == verify.DigestMismatch {
+		f.found, f.outcome = true, o
+		f.state = st.with(change{cause: bodyDigest})
+		for _, c := range verify.ClaimedIn(st.scheme, st.request, st.body) {
+			f.outcome.id = verify.Identity{SignedAt: c.SignedAt, Expires: c.Expires}
+		}
+	}
+	return f.found
+}
+
+func (f *finder) two(start state) {
+	f.reached = nil
+	second := func(st state) bool {
+		return f.heads(st, func(two state) bool {
+			if two.last() <= st.last() {
+				return true
+			}
+			return !f.holds(two)
+		})
+	}
+	if f.first.asked && !bodies(f.search, start, false, func(st state) bool { return f.heads(st, f.keepOn) }) {
+		return
+	}
+	if !f.heads(start, second) {
+		return
+	}
+	for _, st := range f.reached {
+		if len(st.changes) == 2 && verify.CodeOf(f.try(st).err) == verify.DigestMismatch && f.inBody(st) {
+			return
+		}
+	}
+}
+
+// heads yields the state with one change of anything but the body.
+func (s *search) heads(st state, yield func(state) bool) bool {
+	if one, ok := st.scheme.(verify.Alternator); ok {
+		for alt := range one.Alternatives(st.request, s.offered) {
+			next := st.with(change{cause: Cause(alt.Mistake), detail: alt.Detail})
+			next.scheme = alt.Scheme
+			if alt.Request != nil {
+				next.request = alt.Request
+			}
+			if s.spent || !yield(next) {
+				return false
+			}
+		}
+	}
+	return headers(st, yield) && (!signsURL(st.scheme) || urls(st, yield))
+}

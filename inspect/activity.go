@@ -1,0 +1,193 @@
+package inspect
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+const (
+	maxSeen         = 1024 // deliveries without an event of their own that are remembered
+	maxReaders      = 16
+	readerBacklog   = 256 // rows that a slow reader may be behind; it loses those beyond
+	maxEndpoints    = 512 // endpoints come from the configuration
+	minutesInAnHour = 60
+)
+
+// seen is a delivery or an attempt.
+type seen struct {
+	at time.Time
+	receiver.Observation
+}
+
+// Minute counts the deliveries of one minute.
+type Minute struct {
+	Accepted int `json:"accepted"`
+	Repeated int `json:"repeated"`
+	Refused  int `json:"refused"`
+}
+
+// activity is what the receiver did recently, in memory. New events are in the store; duplicates
+// and refused deliveries are nowhere else.
+type activity struct {
+	mu      sync.Mutex
+	seen    []seen // newest last
+	minutes [minutesInAnHour]Minute
+	minute  int64 // of the newest of minutes, in minutes of unix time
+	traffic map[string]*Traffic
+	readers map[chan seen]bool
+}
+
+// Traffic is what came to an endpoint since the start of the process.
+type Traffic struct {
+	Accepted int `json:"accepted"`
+	Repeated int `json:"repeated"`
+	Refused  int `json:"refused"`
+	// Last is the time of the last verified delivery, LastAccepted that of the last new event,
+	// and LastRefused that of the last refusal, with its status and precise code.
+	Last          *time.Time `json:"last,omitempty"`
+	LastAccepted  *time.Time `json:"last_accepted,omitempty"`
+	LastRefused   *time.Time `json:"last_refused,omitempty"`
+	RefusedStatus int        `json:"refused_status,omitempty"`
+	RefusedCode   string     `json:"refused_code,omitempty"`
+}
+
+func newActivity() *activity {
+	return &activity{traffic: map[string]*Traffic{}, readers: map[chan seen]bool{}}
+}
+
+// observe never blocks.
+func (a *activity) observe(_ context.Context, o receiver.Observation) {
+	if o.Kind != receiver.KindDelivery && o.Kind != receiver.KindAttempt {
+		return
+	}
+	s := seen{time.Now().UTC(), o}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if o.Kind == receiver.KindDelivery {
+		a.count(s)
+		if s.verdict() == repeated || s.verdict() == refused {
+			if len(a.seen) == maxSeen {
+				a.seen = slices.Delete(a.seen, 0, maxSeen/4)
+			}
+			a.seen = append(a.seen, s)
+		}
+	}
+	for r := range a.readers {
+		select {
+		case r <- s:
+		default:
+		}
+	}
+}
+
+// verdict is the result of a delivery.
+type verdict string
+
+const (
+	accepted    verdict = "accepted"
+	repeated    verdict = "repeated"
+	quarantined verdict = "quarantined"
+	handshake   verdict = "handshake"
+	refused     verdict = "refused"
+)
+
+func (s *seen) verdict() verdict {
+	switch {
+	case s.Status >= 400:
+		return refused
+	case s.Code == "replayed":
+		return repeated
+	case s.Code == "kept_aside":
+		return quarantined
+	case s.Code == "accepted" || s.Code == "answered":
+		return accepted
+	}
+	return handshake
+}
+
+// count adds a delivery to its minute and its endpoint.
+func (a *activity) count(s seen) {
+	a.turn(s.at)
+	m := &a.minutes[minutesInAnHour-1]
+	h := a.traffic[s.Endpoint]
+	if h == nil {
+		if h = (&Traffic{}); len(a.traffic) < maxEndpoints {
+			a.traffic[s.Endpoint] = h
+		}
+	}
+	switch s.verdict() {
+	case refused:
+		m.Refused++
+		h.Refused++
+		h.LastRefused, h.RefusedStatus, h.RefusedCode = &s.at, s.Status, string(s.Code)
+		return
+	case accepted:
+		m.Accepted++
+		h.Accepted++
+		h.LastAccepted = &s.at
+	case repeated, quarantined:
+		m.Repeated++
+		h.Repeated++
+	case handshake:
+	}
+	h.Last = &s.at
+}
+
+// turn makes the minute of a time the newest.
+func (a *activity) turn(t time.Time) {
+	minute := t.Unix() / 60
+	if by := int(min(minute-a.minute, minutesInAnHour)); by > 0 {
+		copy(a.minutes[:], a.minutes[by:])
+		clear(a.minutes[minutesInAnHour-by:])
+		a.minute = minute
+	}
+}
+
+// hour returns the minutes of the last hour, oldest first.
+func (a *activity) hour() [minutesInAnHour]Minute {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn(time.Now())
+	return a.minutes
+}
+
+// recent returns the duplicates and refused deliveries that are remembered, newest first.
+func (a *activity) recent() []seen {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := slices.Clone(a.seen)
+	slices.Reverse(out)
+	return out
+}
+
+// of returns the traffic of an endpoint.
+func (a *activity) of(endpoint string) Traffic {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h := a.traffic[endpoint]; h != nil {
+		return *h
+	}
+	return Traffic{}
+}
+
+// add adds a reader; nil if there are too many.
+func (a *activity) add() chan seen {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.readers) >= maxReaders {
+		return nil
+	}
+	r := make(chan seen, readerBacklog)
+	a.readers[r] = true
+	return r
+}
+
+func (a *activity) remove(r chan seen) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.readers, r)
+}

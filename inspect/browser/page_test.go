@@ -1,0 +1,318 @@
+package browser_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+const pushBody = `{"ref":"refs/heads/main","repository":{"full_name":"tea/kettle","private":true,"stars":42},
+"commits":[{"id":"b7a1c9e","message":"Describe the whistle"}],"pusher":{"name":"Rosa Müller"}}`
+
+// many is how many dead letters one job reopens.
+const many = 500
+
+// TestPage drives the page through what an operator does. Its parts share a server.
+func TestPage(t *testing.T) {
+	b := newBrowser(t)
+	s := serve(t)
+	for i := range 6 {
+		s.deliver(t, fmt.Sprint("push-", i), "push", pushBody+strings.Repeat(" ", i), true, 200)
+	}
+	s.deliver(t, "push-1", "push", pushBody+" ", true, 200)
+	s.deliver(t, "issue-1", "issues", `{"action":"opened","issue":{"number":4711}}`, true, 200)
+	s.deliver(t, "forged-1", "push", pushBody, false, 401)
+	s.deliver(t, "push-copied", "push", pushBody, true, 200)
+	for i := range 3 {
+		s.deliver(t, fmt.Sprint("release-", i), "release", fmt.Sprintf(`{"release":{"id":%d}}`, i), true, 200)
+	}
+	eventually(t, "all have an outcome", func() bool {
+		return s.output(t, "events", "list", "--state", "pending,running") == ""
+	})
+	for _, part := range []struct {
+		name string
+		run  func(*tab, *server)
+	}{
+		{"Views", views},
+		{"LoginByCodeAndToken", logins},
+		{"RowsComeByThemselves", liveRows},
+		{"FilterAndSearch", filters},
+		{"Event", event},
+		{"Refused", refused},
+		{"Keyboard", keyboard},
+		{"WithoutJavaScript", withoutScripts},
+		{"ReadOnly", readOnly},
+		{"ReopenOne", reopenOne},
+		{"ReopenMany", reopenMany},
+		{"ChosenTheme", chosenTheme},
+		{"TextsOfOthers", textsOfOthers},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.run(b.open(t, s), s) })
+	}
+}
+
+// views looks at every view in both themes and widths.
+func views(x *tab, s *server) {
+	x.login(s)
+	x.visit("/ui/?state=dead")
+	dead := eval[string](x, `document.querySelector("a.row").getAttribute("href")`)
+	for _, theme := range []string{"light", "dark"} {
+		x.theme(theme)
+		for _, width := range []int64{1280, 360} {
+			x.size(width, 800)
+			for name, path := range map[string]string{
+				"deliveries": "/ui/", "refused": "/ui/?show=refused", "search": "/ui/?q=kettle",
+				"nothing": "/ui/?q=nothing+has+this", "event": dead, "dead": "/ui/dead",
+				"producers": "/ui/producers", "health": "/ui/health", "none": "/ui/nowhere",
+			} {
+				if name == "none" {
+					x.expect("404")
+				}
+				x.visit(path)
+				what := fmt.Sprintf("%s-%s-%d", name, theme, width)
+				x.audit(what)
+				x.picture(what)
+			}
+		}
+	}
+}
+
+func logins(x *tab, s *server) {
+	x.visit("/ui/")
+	x.sees("eyelet open")
+	x.audit("login")
+	x.picture("login-light-1280")
+	x.expect("401")
+	x.types("#token", "wrong"+kb.Enter)
+	x.sees("That is not the token")
+	x.types("#token", s.token(x.T, "operations.token")+kb.Enter)
+	x.waits("the deliveries are shown", `!!document.querySelector("#rows")`)
+	x.click(`[aria-label="Log out"]`)
+	x.sees("eyelet open")
+	x.visit("/ui/dead")
+	x.sees("eyelet open")
+
+	address := strings.TrimPrefix(s.output(x.T, "open", "--print"), x.base)
+	x.visit(address)
+	x.waits("the code logs in", `location.pathname === "/ui/" && !!document.querySelector("#rows")`)
+	x.visit(address)
+	x.sees("This link was used already")
+}
+
+func liveRows(x *tab, s *server) {
+	x.login(s)
+	x.waits("the list is live", `document.querySelector("#live.on") !== null`)
+	s.deliver(x.T, "live-1", "push", `{"live":1}`, true, 200)
+	x.waits("the row comes and its state follows",
+		`document.querySelector("#rows li").innerText.includes("live-1") &&
+			document.querySelector("#rows li em").innerText === "handled"`)
+	s.deliver(x.T, "live-1", "push", `{"live":1}`, true, 200)
+	x.waits("the duplicate comes", `document.querySelector("#rows li .chip").innerText === "repeated"`)
+	s.deliver(x.T, "forged", "push", `{"live":2}`, false, 401)
+	x.waits("the refused delivery comes", `document.querySelector("#rows li .chip").innerText === "refused"`)
+	x.audit("live rows")
+}
+
+func filters(x *tab, s *server) {
+	x.login(s)
+	rows := func(what, holds string) {
+		x.Helper()
+		x.waits(what, `(() => {
+			const rows = [...document.querySelectorAll("#rows li")].map((r) => r.innerText);
+			return rows.length > 0 && `+holds+`;
+		})()`)
+	}
+	x.click(`.seg a:nth-child(4)`)
+	rows("only refused deliveries", `location.search.includes("refused") && rows.every((r) => r.includes("refused"))`)
+	x.click(`.seg a:nth-child(3)`)
+	rows("only duplicates", `location.search.includes("repeated") && rows.every((r) => r.includes("repeated"))`)
+	x.click(`.seg a:nth-child(1)`)
+	x.types("#q", "4711"+kb.Enter)
+	rows("the event with the text in its body", `rows.length === 1 && rows[0].includes("issue-1")`)
+	x.sees("Searched")
+	x.visit("/ui/?endpoint=stripe")
+	x.sees("Nothing here matches")
+	x.visit("/ui/?state=dead")
+	rows("dead letters", `rows.every((r) => r.includes("dead letter") || r.includes("quarantined"))`)
+}
+
+func event(x *tab, s *server) {
+	x.login(s)
+	x.visit("/ui/?q=issue-1")
+	x.click("a.row")
+	x.waits("the event is beside the list",
+		`document.querySelector("main.open .pane h1").innerText === "issues" && location.pathname.includes("/events/")`)
+	for _, text := range []string{
+		"Verified and stored", "Answered 200", "Attempt 1", "Attempt 3", "dial ledger:5432: connection refused",
+		"Dead letter",
+	} {
+		x.sees(text)
+	}
+	for _, form := range []struct{ label, text string }{
+		{"v2", `{"action":"opened","issue":{"number":4711}}`}, {"v3", "7b 22 61 63 74 69 6f 6e"},
+		{"v4", "X-Github-Delivery"}, {"v1", "number"},
+	} {
+		x.click("[for=" + form.label + "]")
+		x.waits("the body as "+form.label, fmt.Sprintf(`[...document.querySelectorAll(".view")]
+			.some((v) => getComputedStyle(v).display !== "none" && v.innerText.includes(%q))`, form.text))
+	}
+	x.audit("event")
+	x.run(chromedp.NavigateBack())
+	x.waits("back to the list", `!location.pathname.includes("/events/") && !document.querySelector("main.open")`)
+}
+
+func refused(x *tab, s *server) {
+	x.login(s)
+	x.visit("/ui/?show=refused")
+	x.click("a.row")
+	x.waits("the refused delivery is beside the list",
+		`document.querySelector("main.open .pane h1").innerText === "Signature mismatch"`)
+	x.sees("from 127.0.0.1")
+	x.sees("/webhooks/gh")
+	x.audit("a refused delivery")
+	x.picture("refused-detail-light-1280")
+}
+
+func keyboard(x *tab, s *server) {
+	x.login(s)
+	press := func(key string) { x.Helper(); x.run(chromedp.KeyEvent(key)) }
+	press("/")
+	x.waits("the search has the focus", `document.activeElement.id === "q"`)
+	press(kb.Escape)
+	x.waits("it has lost it", `document.activeElement.id !== "q"`)
+	press("j")
+	press("j")
+	press("k")
+	x.waits("the first row is marked", `document.querySelector("a.row").getAttribute("aria-current") === "true"`)
+	press(kb.Enter)
+	x.waits("the event is open", `document.querySelector("main.open .pane h1") !== null`)
+	press(kb.Escape)
+	x.waits("it is closed", `document.readyState === "complete" && !document.querySelector("main.open")`)
+	press("?")
+	x.waits("the keys are shown", `document.querySelector("#help").open`)
+	x.audit("keys")
+	press(kb.Escape)
+	x.waits("they are gone", `!document.querySelector("#help").open`)
+	for key, title := range map[string]string{"2": "Dead letters", "3": "Producers", "4": "Health", "1": "Deliveries"} {
+		press(key)
+		x.waits("the view "+title,
+			fmt.Sprintf(`document.readyState === "complete" && document.title.startsWith(%q)`, title))
+	}
+}
+
+func withoutScripts(x *tab, s *server) {
+	call(x, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	x.login(s)
+	if text := x.text(); strings.Contains(text, "Copy as curl") || !strings.Contains(text, "Repeated") {
+		x.Errorf("the page without JavaScript is %s", text)
+	}
+	x.types("#q", "release-0"+kb.Enter)
+	x.sees("Searched")
+	x.click("a.row")
+	x.sees("What happened")
+	x.click("[for=v3]")
+	x.sees("7b 22 72 65 6c")
+	x.click("form[action$='/reopen'] button")
+	x.sees("Reopened.")
+	x.visit("/ui/dead")
+	x.click("button[name=all]")
+	x.sees("Done.")
+}
+
+func readOnly(x *tab, s *server) {
+	x.visit("/ui/")
+	x.types("#token", s.token(x.T, "operations.read.token")+kb.Enter)
+	x.sees("read-only")
+	x.visit("/ui/dead")
+	if text := x.text(); strings.Contains(text, "Reopen") || !strings.Contains(text, "gh/issues/exec") {
+		x.Errorf("a reader sees %s", text)
+	}
+	x.visit("/ui/?state=dead")
+	x.click("a.row")
+	x.sees("What happened")
+	if text := x.text(); strings.Contains(text, "Reopen\n") || strings.Contains(text, "Forget") {
+		x.Errorf("a reader sees %s", text)
+	}
+}
+
+func reopenOne(x *tab, s *server) {
+	s.deliver(x.T, "one-1", "release", `{"one":1}`, true, 200)
+	eventually(x.T, "it is dead", func() bool { return s.output(x.T, "dead", "list", "--id", "one-1") != "" })
+	x.login(s)
+	x.visit("/ui/?q=one-1")
+	x.click("a.row")
+	x.sees("no such project")
+	x.click("form[action$='/reopen'] button")
+	x.sees("Reopened.")
+	x.sees("Attempt 2")
+}
+
+func reopenMany(x *tab, s *server) {
+	for i := range many {
+		s.deliver(x.T, fmt.Sprint("many-", i), "release", fmt.Sprintf(`{"many":%d}`, i), true, 200)
+	}
+	x.login(s)
+	eventually(x.T, "all are dead", func() bool {
+		return strings.Contains(s.output(x.T, "dead", "list", "--all", "--handler", "gh/release/exec"), "many-0") &&
+			strings.Count(s.output(x.T, "dead", "list", "--all", "--handler", "gh/release/exec"), "many-") == many
+	})
+	if err := os.WriteFile(filepath.Join(s.dir, "fixed"), nil, 0o600); err != nil {
+		x.Fatal(err)
+	}
+	x.visit("/ui/dead?handler=gh/release/exec&reason=rejected")
+	x.picture("reopen-light-1280")
+	x.click("button[name=all]")
+	x.waits("there is progress", `document.querySelector("progress") !== null`)
+	x.audit("job")
+	x.sees("Done.")
+	x.picture("job-light-1280")
+	found := regexp.MustCompile(`(\d+) of (\d+) reopened`).FindStringSubmatch(x.text())
+	if len(found) != 3 || found[1] != found[2] || len(found[1]) < 3 {
+		x.Errorf("the job reports %v", found)
+	}
+	eventually(x.T, "all are handled", func() bool {
+		return s.output(x.T, "dead", "list", "--handler", "gh/release/exec") == ""
+	})
+}
+
+func chosenTheme(x *tab, s *server) {
+	x.theme("light")
+	x.login(s)
+	ink := func() string {
+		return eval[string](x, `getComputedStyle(document.documentElement).backgroundColor`)
+	}
+	light := ink()
+	x.click("#theme")
+	dark := ink()
+	x.visit("/ui/health")
+	if light == dark || ink() != dark {
+		x.Errorf("light is %s, dark %s, and after loading %s", light, dark, ink())
+	}
+}
+
+func textsOfOthers(x *tab, s *server) {
+	long := strings.Repeat("x", 10_000)
+	body := `{"html":"<img src=x onerror=alert(1)><script>alert(2)</script>","bidi":"\u202egnp.exe",` +
+		`"ansi":"\u001b[31m","long":"` + long + `"}`
+	s.deliver(x.T, "<b>bold</b>", "push", body, true, 200)
+	s.deliver(x.T, "deep-1", "push", strings.Repeat("[", 9_000)+strings.Repeat("]", 9_000), true, 200)
+	s.deliver(x.T, "unclosed-1", "push", strings.Repeat("[", 500_000), true, 200)
+	x.login(s)
+	for _, id := range []string{"bold", "deep-1", "unclosed-1"} {
+		for _, width := range []int64{1280, 360} {
+			x.size(width, 800)
+			x.visit("/ui/?q=" + id)
+			x.click("a.row")
+			x.sees("What happened")
+			x.audit(id)
+			x.picture(fmt.Sprintf("hostile-%s-%d", id, width))
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+const (
+	maxDead     = 20_000 // dead letters that the view looks at; a job takes all
+	maxDeadRows = 20     // rows of a group, or maxGroupRows if it is the only one shown
+	maxDeadPage = 200
+)
+
+// deadGroup are dead letters with one handler and one reason. Their remedy is the same.
+type deadGroup struct{ Handler, Reason string }
+
+// groupOf returns the group of a dead letter, that of its first dead task. False is a quarantined
+// delivery, or an event that is not dead.
+func groupOf(r *dedup.Record) (deadGroup, bool) {
+	if r.Quarantined() {
+		return deadGroup{}, false
+	}
+	for _, t := range r.Tasks {
+		if t.State == dedup.Dead {
+			return deadGroup{t.Handler, t.Reason}, true
+		}
+	}
+	return deadGroup{}, false
+}
+
+// deadLetter is a row.
+type deadLetter struct {
+	Event   Event
+	Attempt int
+	Error   string
+}
+
+// deadList is a group with its newest rows.
+type deadList struct {
+	deadGroup
+	Count int
+	Rows  []deadLetter
+}
+
+// deadView is the view of dead letters.
+type deadView struct {
+	Only        deadGroup // the group that alone is shown
+	Groups      []*deadList
+	Quarantined []*deadList // by endpoint and reason
+	Cut         bool
+	Jobs        []Job
+	Error       string
+}
+
+// deadLetters shows dead letters in groups.
+func (p *Inspector) deadLetters(w http.ResponseWriter, r *http.Request, s *session) {
+	v := deadView{Only: deadGroup{r.FormValue("handler"), r.FormValue("reason")}, Jobs: p.jobs.list()}
+	v.Jobs = v.Jobs[:min(len(v.Jobs), 5)]
+	groups, kept, n := map[deadGroup]*deadList{}, map[deadGroup]*deadList{}, 0
+	rows := maxDeadRows
+	if v.Only != (deadGroup{}) {
+		rows = maxDeadPage
+	}
+	filter := dedup.Filter{States: []dedup.State{dedup.Dead}, Handler: v.Only.Handler, Limit: maxDead}
+	for rec, err := range p.o.Store.List(r.Context(), filter) {
+		if err != nil {
+			v.Error = err.Error()
+			break
+		}
+		n++
+		group, ok := groupOf(&rec)
+		into := groups
+		if !ok {
+			group, into = deadGroup{rec.Payload.Endpoint, rec.QuarantineReason}, kept
+		}
+		if v.Only != (deadGroup{}) && (!ok || group != v.Only) {
+			continue
+		}
+		list := into[group]
+		if list == nil {
+			list = &deadList{deadGroup: group}
+			into[group] = list
+		}
+		if list.Count++; len(list.Rows) < rows {
+			list.Rows = append(list.Rows, newDeadLetter(&rec))
+		}
+	}
+	v.Cut, v.Groups, v.Quarantined = n == maxDead, inOrder(groups), inOrder(kept)
+	p.show(w, r, s, http.StatusOK, "dead", shell{Title: "Dead letters", Tab: "dead", View: v})
+}
+
+func newDeadLetter(r *dedup.Record) deadLetter {
+	d := deadLetter{Event: Summary(*r)}
+	for _, t := range r.Tasks {
+		if t.State == dedup.Dead {
+			d.Attempt, d.Error = t.Attempt, t.Err
+			break
+		}
+	}
+	return d
+}
+
+// deadRows are the rows of a group, for their template.
+type deadRows struct {
+	Rows   []deadLetter
+	Pick   bool // they can be chosen
+	Prefix string
+}
+
+func rowsOf(rows []deadLetter, pick bool, prefix string) deadRows {
+	return deadRows{rows, pick, prefix}
+}
+
+// inOrder returns the groups, the largest first.
+func inOrder(groups map[deadGroup]*deadList) []*deadList {
+	return slices.SortedFunc(maps.Values(groups), func(a, b *deadList) int {
+		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Reason, b.Reason))
+	})
+}
+
+// reopenDead starts a job: for the chosen events, or for all of a group.
+func (p *Inspector) reopenDead(w http.ResponseWriter, r *http.Request, _ *session) {
+	group := deadGroup{r.PostFormValue("handler"), r.PostFormValue("reason")}
+	what := fmt.Sprintf("all of %s, %s", group.Handler, words(group.Reason))
+	selected := dead(p.o.Store, group.Handler, group.Reason)
+	if r.PostFormValue("all") == "" {
+		events := r.PostForm["event"]
+		if len(events) == 0 {
+			p.back(w, r, "/dead", "Nothing was chosen.")
+			return
+		}
+		what = fmt.Sprintf("%d chosen of %s, %s", len(events), group.Handler, words(group.Reason))
+		selected = p.chosen(events)
+	}
+	job, err := p.jobs.start(what, selected)
+	if err != nil {
+		p.back(w, r, "/dead", words(err.Error())+".")
+		return
+	}
+	p.o.Log.Info("change from the page", "action", "reopen", "job", job.ID, "what", what)
+	http.Redirect(w, r, p.o.Prefix+"/jobs/"+job.ID, http.StatusSeeOther)
+}
+
+// chosen selects events by their ids, the oldest first. Those that are gone remain, to be refused.
+func (p *Inspector) chosen(events []string) selection {
+	return func(ctx context.Context) ([]dedup.Record, error) {
+		var found []dedup.Record
+		for _, event := range events {
+			rec, err := p.o.Store.Get(ctx, event)
+			if _, ok := refusalOf(err); ok {
+				rec = dedup.Record{Event: event}
+			} else if err != nil {
+				return nil, err
+			}
+			found = append(found, rec)
+		}
+		slices.SortStableFunc(found, func(a, b dedup.Record) int { return cmp.Compare(a.Seq, b.Seq) })
+		return found, nil
+	}
+}
+
+// job shows one job.
+func (p *Inspector) job(w http.ResponseWriter, r *http.Request, s *session) {
+	job, ok := p.jobs.find(r.PathValue("job"))
+	if !ok {
+		p.unknown(w, r, s)
+		return
+	}
+	p.show(w, r, s, http.StatusOK, "job",
+		shell{Title: "Reopening", Tab: "dead", Refresh: job.Ended == nil, View: job})
+}
+
+func (p *Inspector) stopJob(w http.ResponseWriter, r *http.Request, _ *session) {
+	p.jobs.stop(r.PathValue("job"))
+	p.back(w, r, "/jobs/"+r.PathValue("job"), "")
+}

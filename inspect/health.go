@@ -1,0 +1,166 @@
+package inspect
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// Status describes the process to the view of its health.
+type Status struct {
+	// Version is that of the program.
+	Version string `json:"version,omitempty"`
+	// Store is the name of the store, without credentials.
+	Store string `json:"store,omitempty"`
+	// Degraded are problems with which deliveries are still accepted.
+	Degraded []string `json:"degraded,omitempty"`
+	// Targets are those of forward handlers.
+	Targets []Target `json:"targets,omitempty"`
+}
+
+// Target is the state of a target of a forward handler.
+type Target struct {
+	Name   string `json:"name"`
+	On     bool   `json:"on"`
+	Reason string `json:"reason,omitempty"` // of one that is off
+}
+
+// Health is the state of the receiver and its store.
+type Health struct {
+	Status
+	// Accepting is whether deliveries are accepted, and Problem why not.
+	Accepting bool      `json:"accepting"`
+	Problem   string    `json:"problem,omitempty"`
+	Started   time.Time `json:"started"`
+	// The counts are those of [dedup.Stats]. Sizes are in bytes; Free is -1 if it is unknown.
+	Records int64 `json:"records"`
+	Pending int64 `json:"pending"`
+	Running int64 `json:"running"`
+	Dead    int64 `json:"dead"`
+	Backlog int64 `json:"backlog_bytes"`
+	Bytes   int64 `json:"bytes"`
+	Free    int64 `json:"free_bytes"`
+	// Oldest is when the oldest event that waits for handlers was accepted.
+	Oldest *time.Time `json:"oldest,omitempty"`
+	// Durability is what an acknowledged event survives: none, process, machine or replicated.
+	Durability string `json:"durability"`
+	Shared     bool   `json:"shared"` // by several processes
+	// Hour has the deliveries of each minute of the last hour, the oldest first.
+	Hour []Minute `json:"hour"`
+}
+
+// Health returns the state of the receiver and its store.
+func (p *Inspector) Health(ctx context.Context) (Health, error) {
+	st, err := p.o.Store.Stats(ctx)
+	if err != nil {
+		return Health{}, err
+	}
+	minutes := p.activity.hour()
+	h := Health{
+		Accepting: true, Started: p.began, Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead,
+		Backlog: st.Backlog, Bytes: st.Bytes, Free: st.Free, Oldest: timePtr(st.Oldest),
+		Durability: p.o.Store.Guarantees().Durability.String(), Shared: p.o.Store.Guarantees().Shared, Hour: minutes[:],
+	}
+	if p.o.Status != nil {
+		h.Status = p.o.Status(ctx)
+	}
+	if err := p.o.Store.Health(ctx); err != nil {
+		h.Accepting, h.Problem = false, err.Error()
+	}
+	return h, nil
+}
+
+// ProducerState is a producer with what came from it since the start of the process.
+type ProducerState struct {
+	Name   string `json:"name"`
+	Preset string `json:"preset,omitempty"`
+	// URL is the address that the producer calls.
+	URL string `json:"url,omitempty"`
+	// Window is how long its keys are remembered, in seconds.
+	Window float64 `json:"window"`
+	Traffic
+}
+
+// ProducerStates returns the producers of the receiver, in the order of its configuration.
+func (p *Inspector) ProducerStates() []ProducerState {
+	all := []ProducerState{}
+	for _, one := range p.o.Producers {
+		s := ProducerState{Name: one.Name, Preset: one.Preset, URL: one.URL, Window: one.Window.Seconds(),
+			Traffic: p.activity.of(one.Name)}
+		if s.URL == "" && p.o.URL != "" {
+			s.URL = p.o.URL + "/webhooks/" + one.Name
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// API serves the JSON of the page, beside [API], which it includes. Every response has the field
+// Eyelet-API: 1.
+//
+//	GET /producers   an array of [ProducerState]
+//	GET /health      the [Health]
+//	GET /jobs        an array of [Job], newest first
+//
+// It asks for no token: put it behind authentication.
+func (p *Inspector) API() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /producers", func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, p.ProducerStates(), nil)
+	})
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
+		h, err := p.Health(r.Context())
+		respond(w, h, err)
+	})
+	mux.HandleFunc("GET /jobs", func(w http.ResponseWriter, _ *http.Request) { respond(w, p.jobs.list(), nil) })
+	mux.Handle("/", API(p.o.Store))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Eyelet-API", "1")
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// Forget erases an event, and first the deliveries that were quarantined because of it: one of them
+// may share its body. Nothing is erased while the event is open ([dedup.ErrOpen]).
+func Forget(ctx context.Context, store dedup.Store, event string) error {
+	rec, err := store.Get(ctx, event)
+	if err != nil {
+		return err
+	}
+	if rec.Open() {
+		return dedup.ErrOpen
+	}
+	var copies []string
+	for r, err := range store.List(ctx, dedup.Filter{Quarantined: true}) {
+		if err != nil {
+			return err
+		}
+		if r.Original == event {
+			copies = append(copies, r.Event)
+		}
+	}
+	for _, one := range copies {
+		if err := store.Purge(ctx, one); err != nil {
+			if row, ok := refusalOf(err); !ok || row.status != http.StatusNotFound {
+				return err
+			}
+		}
+	}
+	return store.Purge(ctx, event)
+}
+
+func (p *Inspector) producers(w http.ResponseWriter, r *http.Request, s *session) {
+	p.show(w, r, s, http.StatusOK, "producers",
+		shell{Title: "Producers", Tab: "producers", View: p.ProducerStates()})
+}
+
+func (p *Inspector) health(w http.ResponseWriter, r *http.Request, s *session) {
+	h, err := p.Health(r.Context())
+	if err != nil {
+		p.showError(w, r, s, err)
+		return
+	}
+	p.show(w, r, s, http.StatusOK, "health", shell{Title: "Health", Tab: "health", View: h})
+}

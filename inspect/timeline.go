@@ -1,0 +1,322 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/replay"
+)
+
+// moment is an entry of the timeline of an event.
+type moment struct {
+	Time                     time.Time
+	Sign                     string // ok, dup, wait or bad
+	Title, Note, Error, Link string // Link is the path of another event
+	Took                     time.Duration
+}
+
+// eventView is an event with everything that the store keeps of it.
+type eventView struct {
+	Event    Event
+	State    string
+	Key      string
+	Target   string
+	Moments  []moment
+	Body     bodyView
+	Fields   []replay.Field
+	Facts    []replay.Field // attributes
+	Answer   *Response
+	Curl     string
+	Raw      bool // there is an *.http file
+	Waits    bool // it can be run now
+	Dead     bool
+	Finished bool // it can be forgotten
+	List     string
+}
+
+// Word, Mood and Sign describe the state as in a row.
+func (v *eventView) Word() string {
+	if v.Event.QuarantineReason != "" && v.State == "dead" {
+		return "quarantined"
+	}
+	return stateWords[v.State]
+}
+
+// Mood is the color of the state.
+func (v *eventView) Mood() string {
+	if v.Word() == "quarantined" {
+		return "wait"
+	}
+	return stateMoods[v.State]
+}
+
+// event shows one event beside the list.
+func (p *Inspector) event(w http.ResponseWriter, r *http.Request, s *session) {
+	rec, err := p.o.Store.Get(r.Context(), r.PathValue("event"))
+	if err != nil {
+		p.showError(w, r, s, err)
+		return
+	}
+	v := shell{Title: short(cmp.Or(rec.Payload.Type, "Event")), Tab: "deliveries"}
+	detail := p.newEventView(&rec)
+	detail.List = string(queryOf(r).URL())
+	if r.Header.Get("Eyelet-Part") != "" {
+		v.View = &deliveryList{Detail: detail}
+	} else {
+		list := p.list(r, "/events/"+rec.Event)
+		list.Detail = detail
+		v.View = list
+	}
+	p.show(w, r, s, http.StatusOK, "deliveries", v)
+}
+
+func (p *Inspector) newEventView(r *dedup.Record) *eventView {
+	v := &eventView{
+		Event: Summary(*r), State: stateName(r), Key: r.Key.ID, Moments: p.moments(r),
+		Body: newBodyView(r.Payload.Body, r.Payload.Header.Get("Content-Type")), Fields: fieldsOf(r.Payload.Header),
+		Answer: Details(*r).Response, Waits: waits(r), Dead: r.State() == dedup.Dead, Finished: !r.Open(),
+		Target: r.Payload.Target,
+	}
+	v.Body.Dropped = r.Dropped() && len(r.Payload.Body) == 0
+	if r.Quarantined() {
+		v.State = "dead"
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Payload.Attributes)) {
+		v.Facts = append(v.Facts, replay.Field{Name: name, Value: r.Payload.Attributes[name]})
+	}
+	if _, err := replay.Export(*r); err == nil {
+		v.Raw, v.Curl = true, curl(p.o.URL, r)
+	}
+	return v
+}
+
+// fieldsOf returns the lines of a header, sorted by their names.
+func fieldsOf(h http.Header) (fields []replay.Field) {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		for _, value := range h[name] {
+			fields = append(fields, replay.Field{Name: name, Value: value})
+		}
+	}
+	return fields
+}
+
+// waits reports whether a task waits for a later time.
+func waits(r *dedup.Record) bool {
+	return !r.Hold && slices.ContainsFunc(r.Tasks, func(t dedup.Task) bool {
+		return t.State == dedup.Pending && t.Due.After(time.Now())
+	})
+}
+
+// moments returns the timeline, the oldest entry first.
+func (p *Inspector) moments(r *dedup.Record) []moment {
+	all := []moment{{
+		Time: r.Accepted, Sign: "ok", Title: "Verified and stored",
+		Note: "from " + r.Key.Principal + ", at endpoint " + r.Payload.Endpoint,
+	}}
+	if r.QuarantineReason != "" {
+		all[0].Sign = "wait"
+		all[0].Title, all[0].Note = "Quarantined: "+words(r.QuarantineReason), "stored, but not run"
+		if r.Original != "" {
+			all[0].Note, all[0].Link = "stored, but not run: it resembles event "+r.Original, r.Original
+		}
+	}
+	if r.Response.Status != 0 {
+		m := moment{Time: r.Accepted, Sign: "ok", Title: fmt.Sprint("Answered ", r.Response.Status),
+			Note: "duplicates get this response again"}
+		if r.Hold {
+			m.Time = r.Finished
+		}
+		all = append(all, m)
+	}
+	for _, s := range p.activity.recent() {
+		if s.Event == r.Event && s.verdict() == repeated {
+			all = append(all, moment{
+				Time: s.at, Sign: "dup", Title: fmt.Sprint("Delivered again, answered ", s.Status),
+				Note: "a duplicate: no handler ran",
+			})
+		}
+	}
+	for i := range r.Tasks {
+		all = append(all, taskMoments(&r.Tasks[i])...)
+	}
+	if len(r.Tasks) == 0 && r.Note != "" {
+		all = append(all, moment{Time: r.Accepted, Sign: "wait", Title: words(r.Note)})
+	}
+	slices.SortStableFunc(all, func(a, b moment) int { return a.Time.Compare(b.Time) })
+	if end := r.Ends(); !end.IsZero() && !r.Open() {
+		all = append(all, moment{
+			Time: end, Title: "Its key is forgotten on " + end.UTC().Format("2 January, 15:04") + " UTC",
+			Note: "until then a repetition is a duplicate",
+		})
+	}
+	return all
+}
+
+// taskMoments returns the attempts of a task and what follows them.
+func taskMoments(t *dedup.Task) []moment {
+	var all []moment
+	attempts := t.Attempts()
+	for _, a := range attempts {
+		m := moment{Time: a.Started, Note: t.Handler, Error: a.Err}
+		if !a.Ended.IsZero() {
+			m.Took = a.Ended.Sub(a.Started)
+		}
+		m.Title = fmt.Sprintf("Attempt %d", a.Number)
+		switch a.State {
+		case dedup.Done:
+			m.Sign, m.Title = "ok", m.Title+": handled"
+		case dedup.Running:
+			m.Sign, m.Title = "dup", m.Title+": running"
+		default:
+			m.Sign, m.Title = "bad", m.Title+": "+cmp.Or(strings.ReplaceAll(a.Reason, "_", " "), "failed")
+		}
+		all = append(all, m)
+	}
+	switch {
+	case t.State == dedup.Pending && t.Due.After(time.Now()):
+		all = append(all, moment{Time: t.Due, Sign: "wait", Title: "Next attempt", Note: t.Handler})
+	case t.State == dedup.Pending:
+		all = append(all, moment{Time: t.Due, Sign: "wait", Title: "Due: waits for a worker", Note: t.Handler})
+	case t.State == dedup.Dead && len(attempts) > 0:
+		all = append(all, moment{Time: t.Ended, Sign: "bad", Title: "Dead letter: no further attempt", Note: t.Handler})
+	}
+	return all
+}
+
+// maxCurl is the length of a body that a command holds, in bytes.
+const maxCurl = 16 << 10
+
+// curl returns a command that sends the delivery again, as it was. Of a longer or binary body it
+// names a file.
+func curl(base string, r *dedup.Record) string {
+	var b strings.Builder
+	b.WriteString("curl -X " + quoted(cmp.Or(r.Payload.Method, http.MethodPost)) + " " + quoted(base+r.Payload.Target))
+	for _, name := range slices.Sorted(maps.Keys(r.Payload.Header)) {
+		for _, value := range r.Payload.Header[name] {
+			b.WriteString(" \\\n  -H " + quoted(name+": "+value))
+		}
+	}
+	body := string(r.Payload.Body)
+	if len(body) > maxCurl || strings.IndexFunc(body, hides) >= 0 || strings.HasPrefix(body, "@") {
+		body = "@body-of-" + r.Event
+	}
+	b.WriteString(" \\\n  --data-binary " + quoted(body))
+	return b.String()
+}
+
+// quoted is a word of a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// refusedView is a refused delivery.
+type refusedView struct {
+	RefusedDetail
+	Body   bodyView
+	Fields []replay.Field
+	Raw    bool // there is an *.http file
+	List   string
+}
+
+// refused shows one refused delivery beside the list.
+func (p *Inspector) refused(w http.ResponseWriter, r *http.Request, s *session) {
+	d, ok := p.findRefused(r)
+	if !ok {
+		p.showFault(w, r, s, http.StatusNotFound,
+			"There is no such refused delivery. The oldest are dropped when newer ones need their place.")
+		return
+	}
+	detail := &refusedView{RefusedDetail: d, Fields: fieldsOf(d.Header), List: string(queryOf(r).URL())}
+	detail.Body = newBodyView(append([]byte(d.Text), d.Base64...), d.Header.Get("Content-Type"))
+	_, err := d.Recording()
+	detail.Raw = err == nil
+	list := &deliveryList{Refusal: detail}
+	if r.Header.Get("Eyelet-Part") == "" {
+		list = p.list(r, "/refused/"+r.PathValue("number"))
+		list.Refusal = detail
+	}
+	p.show(w, r, s, http.StatusOK, "deliveries", shell{Title: words(d.Code), Tab: "deliveries", View: list})
+}
+
+func (p *Inspector) findRefused(r *http.Request) (RefusedDetail, bool) {
+	number, err := strconv.ParseUint(r.PathValue("number"), 10, 64)
+	if err != nil || p.o.Refused == nil {
+		return RefusedDetail{}, false
+	}
+	return p.o.Refused.RefusedDetail(number)
+}
+
+// refusedRaw returns a refused delivery as a file.
+func (p *Inspector) refusedRaw(w http.ResponseWriter, r *http.Request, s *session) {
+	d, ok := p.findRefused(r)
+	if !ok {
+		p.unknown(w, r, s)
+		return
+	}
+	file, err := d.Recording()
+	if err != nil {
+		p.showFault(w, r, s, http.StatusConflict, "It cannot be written as a file: "+err.Error())
+		return
+	}
+	writeFile(w, file)
+}
+
+func (p *Inspector) refusedRow(r *Refused) row {
+	sub := []string{cmp.Or(r.Endpoint, r.Target), strconv.Itoa(r.Status)}
+	if r.Peer != "" {
+		sub = append(sub, "from "+r.Peer)
+	}
+	if r.More > 0 {
+		sub = append(sub, "and "+grouped(r.More)+" more like it")
+	}
+	return row{
+		Href: p.o.Prefix + "/refused/" + strconv.FormatUint(r.Number, 10), Time: r.Time, Verdict: refused,
+		Head: words(r.Code), Sub: strings.Join(sub, " · "),
+	}
+}
+
+// eventRaw returns the delivery as a file.
+func (p *Inspector) eventRaw(w http.ResponseWriter, r *http.Request, _ *session) {
+	(&api{store: p.o.Store}).raw(w, r)
+}
+
+// changeEvent reopens, retries or forgets an event.
+func (p *Inspector) changeEvent(w http.ResponseWriter, r *http.Request, s *session) {
+	ctx, event, action := r.Context(), r.PathValue("event"), r.PathValue("action")
+	path := "/events/" + event
+	var flash string
+	var err error
+	switch action {
+	case "reopen":
+		flash = "Reopened. Its handlers run it again."
+		_, err = p.o.Store.Reopen(ctx, event)
+	case "retry":
+		flash = "Made due. It runs as soon as a worker is free."
+		if store, ok := p.o.Store.(dedup.Expediter); ok {
+			_, err = store.RunNow(ctx, event)
+		} else {
+			flash = "This store cannot make waiting tasks due."
+		}
+	case "forget":
+		path, flash = "/", "Forgotten, with its payload and its key."
+		err = Forget(ctx, p.o.Store, event)
+	default:
+		p.unknown(w, r, s)
+		return
+	}
+	p.o.Log.Info("change from the page", "action", action, "event", event, "error", err)
+	if row, ok := refusalOf(err); ok && row.status == http.StatusConflict {
+		p.back(w, r, "/events/"+event, words(row.err.Error())+".")
+		return
+	}
+	if err != nil {
+		p.showError(w, r, s, err)
+		return
+	}
+	p.back(w, r, path, flash)
+}

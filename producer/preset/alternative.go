@@ -1,0 +1,207 @@
+package preset
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// This file has the methods of [verify.Alternator] of the schemes of this package, and Offline of
+// those that fetch certificates.
+
+// Alternatives implements [verify.Alternator].
+func (t *twilioScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+	return verify.MapAlternatives(t.hmac.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
+		changed, _ := s.(*verify.HMAC)
+		return &twilioScheme{hmac: changed}
+	})
+}
+
+// Offers implements [verify.Alternator].
+func (t *twilioScheme) Offers(ctx context.Context) []verify.Offer { return t.hmac.Offers(ctx) }
+
+// Alternatives implements [verify.Alternator].
+func (b *bodyTimed) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+	return verify.MapAlternatives(b.HMAC.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
+		changed, _ := s.(*verify.HMAC)
+		return &bodyTimed{HMAC: changed, member: b.member}
+	})
+}
+
+// Alternatives implements [verify.Alternator].
+func (s docuSignScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+	return verify.MapAlternatives(s.HMAC.Alternatives(r, offered), func(one verify.Scheme) verify.Scheme {
+		changed, _ := one.(*verify.HMAC)
+		return docuSignScheme{changed}
+	})
+}
+
+// Alternatives implements [verify.Alternator]: those of the subscription that the request names.
+func (b bySubscription) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+	scheme, id, err := b.of(r)
+	if err != nil {
+		return none
+	}
+	return verify.MapAlternatives(scheme.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
+		changed, _ := s.(*verify.HMAC)
+		return bySubscription{id: changed}
+	})
+}
+
+// Offers implements [verify.Alternator].
+func (b bySubscription) Offers(ctx context.Context) (all []verify.Offer) {
+	for _, id := range slices.Sorted(maps.Keys(b)) {
+		all = append(all, named(ctx, b[id], "subscription", id)...)
+	}
+	return all
+}
+
+// Alternatives implements [verify.Alternator]: those of the topic that the request names.
+func (t *topics) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+	topic, err := producer.Link("self").Extract(&producer.Delivery{Request: r})
+	if err != nil {
+		return none
+	}
+	scheme, _ := t.of(topic)
+	if one, ok := scheme.(verify.Alternator); ok {
+		return one.Alternatives(r, offered)
+	}
+	return none
+}
+
+// Offers implements [verify.Alternator].
+func (t *topics) Offers(ctx context.Context) (all []verify.Offer) {
+	for _, topic := range slices.Sorted(maps.Keys(t.byTopic)) {
+		if one, ok := t.byTopic[topic].(verify.Alternator); ok {
+			all = append(all, named(ctx, one, "topic", topic)...)
+		}
+	}
+	if t.other != nil {
+		all = append(all, t.other.Offers(ctx)...)
+	}
+	return all
+}
+
+// named adds the owner to the names of offers.
+func named(ctx context.Context, of verify.Alternator, what, owner string) []verify.Offer {
+	offers := of.Offers(ctx)
+	for i := range offers {
+		offers[i].Name += fmt.Sprintf(" of %s %q", what, owner)
+	}
+	return offers
+}
+
+func none(func(verify.Alternative) bool) {}
+
+// Alternatives implements [verify.Alternator].
+func (a *adyenScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+	return func(yield func(verify.Alternative) bool) {
+		if a.err != nil {
+			return
+		}
+		for alt, raw := range verify.AlternativeSecrets(a.Offers(r.Context()), offered, verify.Hex) {
+			alt.Scheme = newAdyenScheme(hex.EncodeToString(raw))
+			if !yield(alt) {
+				return
+			}
+		}
+	}
+}
+
+// Offers implements [verify.Alternator].
+func (a *adyenScheme) Offers(context.Context) []verify.Offer { return verify.SecretOffers(a.secrets()) }
+
+// Alternatives implements [verify.Alternator].
+func (s *swtScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+	return func(yield func(verify.Alternative) bool) {
+		if s.Check() != nil {
+			return
+		}
+		if s.jwt != nil {
+			for alt := range s.jwt.Alternatives(r, offered) {
+				changed, _ := alt.Scheme.(*verify.JWT)
+				alt.Scheme = &swtScheme{Issuers: s.Issuers, jwt: changed}
+				if !yield(alt) {
+					return
+				}
+			}
+			return
+		}
+		for alt, raw := range verify.AlternativeSecrets(s.Offers(r.Context()), offered, verify.Raw) {
+			alt.Scheme = &swtScheme{Issuers: s.Issuers, Secrets: []verify.Secret{verify.Secret(raw)}}
+			if !yield(alt) {
+				return
+			}
+		}
+	}
+}
+
+// Offers implements [verify.Alternator].
+func (s *swtScheme) Offers(context.Context) []verify.Offer { return verify.SecretOffers(s.Secrets) }
+
+// Alternatives implements [verify.Alternator]: other topics, as the fields of SNS name them, and
+// older versions.
+func (s *snsScheme) Alternatives(r *http.Request, _ []verify.Offer) iter.Seq[verify.Alternative] {
+	return func(yield func(verify.Alternative) bool) {
+		if s.Check() != nil {
+			return
+		}
+		offline := s.certs.offline()
+		if topic := r.Header.Get("X-Amz-Sns-Topic-Arn"); topic != "" && !slices.Contains(s.topics, topic) {
+			detail := fmt.Sprintf("%q is not among topics", topic[:min(len(topic), 256)])
+			other := &snsScheme{certs: offline, topics: []string{topic}, minVersion: s.minVersion}
+			if !yield(verify.Alternative{Mistake: verify.TopicDiffers, Detail: detail, Scheme: other}) {
+				return
+			}
+		}
+		if s.minVersion > 1 {
+			other := &snsScheme{certs: offline, topics: s.topics, minVersion: 1}
+			yield(verify.Alternative{Mistake: verify.VersionDiffers, Detail: "1, and 2 is required", Scheme: other})
+		}
+	}
+}
+
+// Offers implements [verify.Alternator]: certificates are public.
+func (s *snsScheme) Offers(context.Context) []verify.Offer { return nil }
+
+// Offline returns the scheme with the certificates that were fetched before.
+func (s *snsScheme) Offline() verify.Scheme {
+	return &snsScheme{certs: s.certs.offline(), topics: s.topics, minVersion: s.minVersion}
+}
+
+// Alternatives implements [verify.Alternator]. The signed webhook id is not in a delivery, so no
+// other can be tried.
+func (p *payPalScheme) Alternatives(*http.Request, []verify.Offer) iter.Seq[verify.Alternative] {
+	return none
+}
+
+// Offers implements [verify.Alternator]: certificates are public.
+func (p *payPalScheme) Offers(context.Context) []verify.Offer { return nil }
+
+// Offline returns the scheme with the certificates that were fetched before.
+func (p *payPalScheme) Offline() verify.Scheme {
+	return &payPalScheme{webhookID: p.webhookID, certs: p.certs.offline()}
+}
+
+var errOffline = errors.New("certificates are not fetched to explain a refusal")
+
+// offline returns a copy of the store that fetches nothing.
+func (c *certStore) offline() *certStore {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &certStore{
+		Fetch: func(context.Context, string) ([]byte, error) { return nil, errOffline },
+		Roots: c.Roots, SkipChain: c.SkipChain, Pinned: c.Pinned, Now: c.Now, cache: maps.Clone(c.cache),
+	}
+}

@@ -1,0 +1,224 @@
+package verify
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Mistake is a way in which a sender and the configuration of a scheme can differ. The set is
+// closed; each is a cause of package explain.
+type Mistake string
+
+// The mistakes that schemes list in their [Alternator].
+const (
+	OtherSecret       Mistake = "other_secret"      // another secret than the configured ones
+	SecretEncoding    Mistake = "secret_encoding"   // the secret, read in another encoding
+	SecretCharacters  Mistake = "secret_characters" // the secret with characters more, fewer or changed
+	OtherKey          Mistake = "other_key"         // another key than the one that the request names
+	KeyIDDiffers      Mistake = "key_id"            // a known key under another id
+	AlgorithmDiffers  Mistake = "algorithm"         // a key used with another algorithm
+	LabelDiffers      Mistake = "label"             // a signature with another label or tag
+	CoverageDiffers   Mistake = "not_covered"       // a signature that leaves out required components
+	HashDiffers       Mistake = "hash"              // another hash function
+	EncodingDiffers   Mistake = "encoding"          // the signature in another encoding
+	ContentDiffers    Mistake = "content"           // other signed content than the template
+	OverHash          Mistake = "over_hash"         // a digest of the body in place of the body
+	SignatureWrapped  Mistake = "signature_form"    // prefix, quotes, padding or alphabet of the signature
+	CredentialWrapped Mistake = "credential_form"   // a shared credential in another form or place
+	UserDiffers       Mistake = "user_name"         // the right password for another user name
+	AudienceDiffers   Mistake = "audience"          // a good token for another audience
+	IssuerDiffers     Mistake = "issuer"            // a good token of another issuer
+	ClaimDiffers      Mistake = "claim"             // a good token with another value of a claim
+	TopicDiffers      Mistake = "topic"             // a good delivery of another topic or webhook
+	CertificateNamed  Mistake = "certificate_name"  // a client certificate with other names
+	VersionDiffers    Mistake = "signature_version" // a signature of another version
+)
+
+// Alternative is a scheme with one thing changed, as a sender may have it. It serves to explain
+// why a delivery was refused, by verifying the delivery with it. No delivery is accepted by it.
+type Alternative struct {
+	Mistake Mistake
+	Detail  string // what is changed, for the operator: names and positions, never a secret
+	Scheme  Scheme
+	// Request, if not nil, replaces the request: a field of it is changed and not the scheme.
+	Request *http.Request
+}
+
+// Offer is a credential that is not the scheme's own: of another producer, or one that the
+// operator suspects. Either Secret or Key is set.
+type Offer struct {
+	Name   string // as findings show it, such as `secret 2 of 3 of producer "shop"`
+	Secret Secret
+	Key    *Key
+}
+
+// Alternator is an optional interface of schemes whose refusals can be explained. All schemes of
+// this package have it.
+type Alternator interface {
+	// Alternatives yields the scheme with one thing changed, the likely mistakes first. A change
+	// that changes nothing is left out. It makes no network request.
+	Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative]
+	// Offers returns the scheme's own credentials, for other endpoints to try. Their names are
+	// positions, such as "secret 1 of 2".
+	Offers(ctx context.Context) []Offer
+}
+
+// Alternatives implements [Alternator]: one of the schemes is changed.
+func (a All) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
+	return func(yield func(Alternative) bool) {
+		for i, one := range a {
+			changed, ok := one.(Alternator)
+			if !ok {
+				continue
+			}
+			for alt := range changed.Alternatives(r, offered) {
+				rest := slices.Clone(a)
+				rest[i] = alt.Scheme
+				alt.Scheme = rest
+				if !yield(alt) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Offers implements [Alternator].
+func (a All) Offers(ctx context.Context) (all []Offer) {
+	for _, one := range a {
+		if s, ok := one.(Alternator); ok {
+			all = append(all, s.Offers(ctx)...)
+		}
+	}
+	return all
+}
+
+// Alternatives implements [Alternator]: one of the two schemes is changed.
+func (a Any) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
+	return MapAlternatives(All(a[:]).Alternatives(r, offered), func(s Scheme) Scheme {
+		changed, _ := s.(All)
+		return Any(changed)
+	})
+}
+
+// Offers implements [Alternator].
+func (a Any) Offers(ctx context.Context) []Offer { return All(a[:]).Offers(ctx) }
+
+// MapAlternatives returns the alternatives of a scheme that is wrapped in another one.
+func MapAlternatives(inner iter.Seq[Alternative], wrap func(Scheme) Scheme) iter.Seq[Alternative] {
+	return func(yield func(Alternative) bool) {
+		for alt := range inner {
+			alt.Scheme = wrap(alt.Scheme)
+			if !yield(alt) {
+				return
+			}
+		}
+	}
+}
+
+// SecretOffers returns secrets as offers, named by their position.
+func SecretOffers(secrets []Secret) []Offer {
+	offers := make([]Offer, len(secrets))
+	for i, s := range secrets {
+		offers[i] = Offer{Name: fmt.Sprintf("secret %d of %d", i+1, len(secrets)), Secret: s}
+	}
+	return offers
+}
+
+// AlternativeSecrets yields what a sender may use in place of the scheme's own secrets, which are
+// in an encoding: the bytes of each candidate, with its mistake and detail. Scheme is not set.
+func AlternativeSecrets(own, offered []Offer, as Encoding) iter.Seq2[Alternative, []byte] {
+	return func(yield func(Alternative, []byte) bool) {
+		seen := map[string]bool{}
+		for _, o := range own {
+			if raw, err := o.Secret.Decode(as); err == nil {
+				seen[string(raw)] = true
+			}
+		}
+		try := func(m Mistake, detail string, raw []byte) bool {
+			if len(raw) == 0 || seen[string(raw)] {
+				return true
+			}
+			seen[string(raw)] = true
+			return yield(Alternative{Mistake: m, Detail: detail}, raw)
+		}
+		for _, o := range own {
+			if !eachReading(o, as, try) || !eachVariant(o, try) {
+				return
+			}
+		}
+		for _, o := range offered {
+			foreign := func(_ Mistake, detail string, raw []byte) bool { return try(OtherSecret, detail, raw) }
+			raw, err := o.Secret.Decode(as)
+			if err == nil && !try(OtherSecret, o.Name, raw) || !eachReading(o, as, foreign) {
+				return
+			}
+		}
+	}
+}
+
+type trySecret = func(m Mistake, detail string, raw []byte) bool
+
+// eachReading tries the secret in each encoding but one.
+func eachReading(o Offer, but Encoding, try trySecret) bool {
+	for _, enc := range []Encoding{Raw, Whsec, Base64, Hex} {
+		raw, err := o.Secret.Decode(enc)
+		if enc != but && err == nil && !try(SecretEncoding, fmt.Sprintf("%s, read as %s", o.Name, enc), raw) {
+			return false
+		}
+	}
+	text := string(o.Secret)
+	bare := strings.TrimRight(strings.TrimPrefix(text, "whsec_"), "=")
+	raw, err := base64.RawURLEncoding.DecodeString(bare)
+	return err != nil || try(SecretEncoding, o.Name+", read as base64url", raw)
+}
+
+// eachVariant tries the text of a secret as it is copied, quoted and stored by mistake.
+func eachVariant(o Offer, try trySecret) bool {
+	text := string(o.Secret)
+	bare, short := text, text
+	if _, after, ok := strings.Cut(text, "_"); ok {
+		bare, short = after, text[strings.LastIndexByte(text, '_')+1:]
+	}
+	decoded, _ := url.QueryUnescape(text)
+	for _, v := range []struct{ what, text string }{
+		{"with a newline after it", text + "\n"},
+		{"with CRLF after it", text + "\r\n"},
+		{"with a space after it", text + " "},
+		{"with a space before it", " " + text},
+		{"in double quotes", `"` + text + `"`},
+		{"in single quotes", "'" + text + "'"},
+		{"without its prefix", bare},
+		{"without its prefix", short},
+		{"with the prefix whsec_", "whsec_" + text},
+		{"in lower case", strings.ToLower(text)},
+		{"in upper case", strings.ToUpper(text)},
+		{"percent-decoded", decoded},
+		{"percent-encoded", url.QueryEscape(text)},
+		{"encoded as base64", base64.StdEncoding.EncodeToString([]byte(text))},
+		{"encoded as hex", hex.EncodeToString([]byte(text))},
+		{"without its padding", strings.TrimRight(text, "=")},
+		{"after a byte order mark", "\ufeff" + text},
+		{"without its prefix, with a newline after it", bare + "\n"},
+	} {
+		if !try(SecretCharacters, o.Name+", "+v.what, []byte(v.text)) {
+			return false
+		}
+	}
+	return true
+}
+
+// withField returns the request with another value of a field.
+func withField(r *http.Request, name, value string) *http.Request {
+	changed := r.WithContext(r.Context()) // a shallow copy
+	changed.Header = r.Header.Clone()
+	changed.Header.Set(name, value)
+	return changed
+}

@@ -1,0 +1,172 @@
+package verify
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"encoding/asn1"
+	"fmt"
+	"iter"
+	"math/big"
+	"net/http"
+)
+
+// Alternatives implements [Alternator].
+func (s *RFC9421) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
+	return func(yield func(Alternative) bool) {
+		if s.Check() != nil {
+			return
+		}
+		own := s.allKeys(r.Context())
+		if !s.otherPolicies(yield) {
+			return
+		}
+		seen := map[string]bool{}
+		for _, id := range s.namedKeys(r) {
+			if !seen[id] && !s.keysUnder(id, own, offered, yield) {
+				return
+			}
+			seen[id] = true
+		}
+	}
+}
+
+// Offers implements [Alternator].
+func (s *RFC9421) Offers(ctx context.Context) []Offer {
+	var offers []Offer
+	for _, k := range s.allKeys(ctx) {
+		offers = append(offers, Offer{Name: fmt.Sprintf("key %q", truncate(k.ID)), Key: &k})
+	}
+	return offers
+}
+
+// allKeys returns the keys of the set that are known without an id.
+func (s *RFC9421) allKeys(ctx context.Context) []Key {
+	if s.Keys == nil {
+		return nil
+	}
+	keys, err := s.Keys.Key(ctx, "")
+	if err != nil {
+		return nil
+	}
+	return keys
+}
+
+// namedKeys returns the key ids of the signatures, with BoundKey for one that names none.
+func (s *RFC9421) namedKeys(r *http.Request) []string {
+	var ids []string
+	for _, sent := range SentSignatures(r.Header) {
+		if id := sent.KeyID(); id != "" {
+			ids = append(ids, id)
+		} else if s.BoundKey != "" {
+			ids = append(ids, s.BoundKey)
+		}
+	}
+	return ids[:min(len(ids), maxVerified)]
+}
+
+func (s *RFC9421) alter(change func(*RFC9421)) *RFC9421 {
+	c := &RFC9421{
+		Keys: s.Keys, Label: s.Label, Tag: s.Tag, BoundKey: s.BoundKey, Coverage: s.Coverage,
+		KeyRequired: s.KeyRequired, Algs: s.Algs, engine: s.engine,
+	}
+	change(c)
+	return c
+}
+
+// otherPolicies tries signatures with another label or tag, or with less coverage.
+func (s *RFC9421) otherPolicies(yield func(Alternative) bool) bool {
+	offer := func(m Mistake, detail string, change func(*RFC9421)) bool {
+		return yield(Alternative{Mistake: m, Detail: detail, Scheme: s.alter(change)})
+	}
+	if s.Label != "" && !offer(LabelDiffers, fmt.Sprintf("%q is configured", s.Label),
+		func(c *RFC9421) { c.Label = "" }) {
+		return false
+	}
+	if s.Tag != "" && !offer(LabelDiffers, fmt.Sprintf("the tag %q is configured", s.Tag),
+		func(c *RFC9421) { c.Tag = "" }) {
+		return false
+	}
+	if !offer(CoverageDiffers, "", func(c *RFC9421) { c.Coverage = Coverage{off: true} }) {
+		return false
+	}
+	return offer(AlgorithmDiffers, "the algorithm of the key is not among the accepted ones", func(c *RFC9421) {
+		c.Algs = append([]Alg{RSAv15SHA256}, defaultAlgs...)
+	})
+}
+
+// keysUnder tries other keys under the id that the request names.
+func (s *RFC9421) keysUnder(id string, own []Key, offered []Offer, yield func(Alternative) bool) bool {
+	use := func(m Mistake, detail string, k Key) bool {
+		k.ID = id
+		return yield(Alternative{Mistake: m, Detail: detail, Scheme: s.alter(func(c *RFC9421) {
+			c.Keys, c.Algs = StaticKeys(k), append([]Alg{RSAv15SHA256}, defaultAlgs...)
+		})})
+	}
+	m := KeyIDDiffers
+	for _, k := range own {
+		if k.ID == id {
+			m = OtherKey
+		}
+	}
+	for _, k := range own {
+		if k.ID != id && !use(m, fmt.Sprintf("key %q, under the id %q", truncate(k.ID), truncate(id)), k) ||
+			!otherAlgorithms(k, use) {
+			return false
+		}
+	}
+	var ownSecrets []Offer
+	for _, k := range own {
+		if k.material != nil && k.material.secret != nil {
+			name := fmt.Sprintf("the secret of key %q", truncate(k.ID))
+			ownSecrets = append(ownSecrets, Offer{Name: name, Secret: k.material.secret()})
+		}
+	}
+	var secrets []Offer
+	for _, o := range offered {
+		if o.Key == nil {
+			secrets = append(secrets, o)
+		} else if !use(OtherKey, o.Name, *o.Key) {
+			return false
+		}
+	}
+	for alt, raw := range AlternativeSecrets(ownSecrets, secrets, Raw) {
+		k := Key{Alg: HMACSHA256, material: &material{alg: HMACSHA256, check: newHMACPrimitive(raw)}}
+		if !use(alt.Mistake, alt.Detail, k) {
+			return false
+		}
+	}
+	return true
+}
+
+// otherAlgorithms tries an RSA key with its other algorithm, and an ECDSA signature in DER.
+func otherAlgorithms(k Key, use func(Mistake, string, Key) bool) bool {
+	switch public := k.Public().(type) {
+	case *rsa.PublicKey:
+		other := RSAv15SHA256
+		if k.Alg == other {
+			other = RSAPSSSHA512
+		}
+		changed, err := newPublicKey(k.ID, other, crypto.PublicKey(public))
+		detail := fmt.Sprintf("%s, and key %q is for %s", other, truncate(k.ID), k.Alg)
+		return err != nil || use(AlgorithmDiffers, detail, changed)
+	case *ecdsa.PublicKey:
+		changed := Key{ID: k.ID, Alg: k.Alg, material: &material{alg: k.Alg, public: public}}
+		size, check := (public.Params().N.BitLen()+7)/8, k.material.check
+		changed.material.check = func(base, signature []byte) bool {
+			var pair struct{ R, S *big.Int }
+			rest, err := asn1.Unmarshal(signature, &pair)
+			if err != nil || len(rest) > 0 || pair.R.Sign() <= 0 || pair.S.Sign() <= 0 ||
+				pair.R.BitLen() > 8*size || pair.S.BitLen() > 8*size {
+				return false
+			}
+			flat := make([]byte, 2*size)
+			pair.R.FillBytes(flat[:size])
+			pair.S.FillBytes(flat[size:])
+			return check(base, flat)
+		}
+		return use(EncodingDiffers, "DER (ASN.1), and RFC 9421 wants r and s one after the other", changed)
+	}
+	return true
+}
