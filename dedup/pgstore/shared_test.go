@@ -405,18 +405,10 @@ func TestTargetsAreChangedOneAtATime(t *testing.T) {
 	}
 }
 
-// TestARecordThatAppearsDuringALookIsFound lets an event be accepted while another process looks
-// for it, between its statements: they see different states of the tables. The trace of the event
-// must not look like that of one whose record is gone.
-func TestARecordThatAppearsDuringALookIsFound(t *testing.T) {
-	t.Parallel()
-	stores, clock := two(t)
-	_, other := newSchema(t)
-	source := openAt(t, pgtest.DSN(t), other, clock)
-	t.Cleanup(func() { _ = source.Close() })
-	c := occurs(event("one", "a"), "delivery", 1)
-	accepted := claim(t, source, c, dedup.New)
-
+// lookDuring claims while another process holds a table, which then makes its changes and lets go.
+// The statements of the claim before that table was needed see the state before them.
+func lookDuring(t *testing.T, s *Store, c dedup.Claim, table string, changes ...string) dedup.Decision {
+	t.Helper()
 	db, err := pgx.Connect(t.Context(), pgtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)
@@ -424,15 +416,14 @@ func TestARecordThatAppearsDuringALookIsFound(t *testing.T) {
 	defer db.Close(context.Background())
 	run := func(sql string) {
 		t.Helper()
-		sql = strings.ReplaceAll(inSchema(sql, stores[0].db.schema), "{{other}}", pgx.Identifier{other}.Sanitize())
-		if _, err := db.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := db.Exec(t.Context(), inSchema(sql, s.db.schema), pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
 	}
-	run("BEGIN; LOCK {{schema}}.trace")
+	run("BEGIN; LOCK {{schema}}." + table)
 	looked := make(chan dedup.Decision, 1)
 	go func() {
-		ds, err := stores[0].Claim(context.Background(), c)
+		ds, err := s.Claim(context.Background(), c)
 		if err != nil {
 			t.Error(err)
 			ds = make([]dedup.Decision, 1)
@@ -441,16 +432,52 @@ func TestARecordThatAppearsDuringALookIsFound(t *testing.T) {
 	}()
 	for waits := 0; waits == 0; time.Sleep(time.Millisecond) {
 		err := db.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::regclass",
-			pgx.Identifier{stores[0].db.schema, "trace"}.Sanitize()).Scan(&waits)
+			pgx.Identifier{s.db.schema, table}.Sanitize()).Scan(&waits)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, table := range []string{"event", "task", "alias", "trace"} {
-		run("INSERT INTO {{schema}}." + table + " SELECT * FROM {{other}}." + table)
+	for _, sql := range changes {
+		run(sql)
 	}
 	run("COMMIT")
-	if d := <-looked; d.Verdict != dedup.Known || d.Record.Event != accepted.Record.Event {
+	return <-looked
+}
+
+// TestARecordThatAppearsDuringALookIsFound lets an event be accepted while another process looks
+// for it, between its statements. The trace of the event must not look like that of one whose
+// record is gone.
+func TestARecordThatAppearsDuringALookIsFound(t *testing.T) {
+	t.Parallel()
+	stores, clock := two(t)
+	_, other := newSchema(t)
+	source := openAt(t, pgtest.DSN(t), other, clock)
+	t.Cleanup(func() { _ = source.Close() })
+	c := occurs(event("one", "a"), "delivery", 1)
+	accepted := claim(t, source, c, dedup.New)
+	var inserts []string
+	for _, table := range []string{"event", "task", "alias", "trace"} {
+		inserts = append(inserts, "INSERT INTO {{schema}}."+table+
+			" SELECT * FROM "+pgx.Identifier{other, table}.Sanitize())
+	}
+	d := lookDuring(t, stores[0], c, "trace", inserts...)
+	if d.Verdict != dedup.Known || d.Record.Event != accepted.Record.Event {
 		t.Errorf("%v of event %q, want the known one %q", d.Verdict, d.Record.Event, accepted.Record.Event)
+	}
+}
+
+// TestARecordThatVanishesDuringALookIsNew purges an event while another process looks for it,
+// after it read the trace.
+func TestARecordThatVanishesDuringALookIsNew(t *testing.T) {
+	t.Parallel()
+	stores, _ := two(t)
+	c := occurs(event("one"), "delivery", 1)
+	claim(t, stores[0], c, dedup.New)
+	var deletes []string
+	for _, table := range []string{"task", "alias", "event", "trace"} {
+		deletes = append(deletes, "DELETE FROM {{schema}}."+table)
+	}
+	if d := lookDuring(t, stores[1], c, "event", deletes...); d.Verdict != dedup.New {
+		t.Errorf("%v, want new", d.Verdict)
 	}
 }

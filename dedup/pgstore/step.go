@@ -14,7 +14,7 @@ type step struct {
 	accepted     int64
 }
 
-// claim decides one claim. Without locks it returns errWrites instead of changing a record.
+// claim decides one claim. Without locks it returns errWrites for one that needs them.
 func (s *step) claim(c dedup.Claim) (dedup.Decision, error) {
 	found, err := dedup.Resolve(c, dedup.Lookup{Key: s.lookup(s.key), Alias: s.lookup(s.alias)}, s.now)
 	if err != nil {
@@ -110,6 +110,9 @@ func (s *step) recall(old dedup.Record, c dedup.Claim) (dedup.Verdict, error) {
 	}
 	found(c.Key) // reads the first day too
 	v := dedup.Recall(old, c, found, retention.First(s.since, s.evicted, s.now), s.now)
+	if v == dedup.Seen && !s.locks && failed == nil {
+		failed = errWrites // the trace may be that of a record which was forgotten since
+	}
 	return v, failed
 }
 

@@ -110,11 +110,6 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 			return err
 		})
 	}
-	// Each statement sees what was committed before it. A trace must not be read after the records:
-	// it would be that of a record which came in between, and look like one that is forgotten.
-	if len(w.traces) > 0 {
-		v.queueTraces(b, w, suffix)
-	}
 	if v.locks {
 		b.Queue(sql(lockEventsSQL), w.keys, w.aliases, w.seqs).Query(func(rows pgx.Rows) error {
 			var seq int64
@@ -122,6 +117,12 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 			return err
 		})
 		b.Queue(sql(lockTasksSQL), w.keys, w.aliases, w.seqs)
+	}
+	// Each statement sees what was committed before it. A trace is read after the locks, which stop
+	// those who forget a record with its trace, and before the records: a record that comes after its
+	// trace was read is not taken for one that is forgotten.
+	if len(w.traces) > 0 {
+		v.queueTraces(b, w, suffix)
 	}
 	var read []*row
 	b.Queue(sql(readSQL), w.keys, w.aliases, w.seqs).Query(func(rows pgx.Rows) (err error) {
@@ -286,5 +287,5 @@ func (v *view) rows() []*row {
 	return out
 }
 
-// errWrites means that a claim changes records and needs a view with locks.
+// errWrites means that a claim changes records, or depends on a trace, and needs a view with locks.
 var errWrites = errors.New("the claim is not decided by reading alone")
