@@ -405,9 +405,10 @@ func TestTargetsAreChangedOneAtATime(t *testing.T) {
 	}
 }
 
-// lookDuring claims while another process holds a table, which then makes its changes and lets go.
-// The statements of the claim before that table was needed see the state before them.
-func lookDuring(t *testing.T, s *Store, c dedup.Claim, table string, changes ...string) dedup.Decision {
+// claimDuring claims while another process changes the tables in a transaction: first what the
+// claim will wait for, then the rest. Statements of the claim before it waits see the state before
+// both, later ones the state after them.
+func claimDuring(t *testing.T, s *Store, c dedup.Claim, first string, rest ...string) dedup.Decision {
 	t.Helper()
 	db, err := pgx.Connect(t.Context(), pgtest.DSN(t))
 	if err != nil {
@@ -420,64 +421,67 @@ func lookDuring(t *testing.T, s *Store, c dedup.Claim, table string, changes ...
 			t.Fatal(err)
 		}
 	}
-	run("BEGIN; LOCK {{schema}}." + table)
-	looked := make(chan dedup.Decision, 1)
+	run("BEGIN; " + first)
+	decided := make(chan dedup.Decision, 1)
 	go func() {
 		ds, err := s.Claim(context.Background(), c)
 		if err != nil {
 			t.Error(err)
 			ds = make([]dedup.Decision, 1)
 		}
-		looked <- ds[0]
+		decided <- ds[0]
 	}()
 	for waits := 0; waits == 0; time.Sleep(time.Millisecond) {
-		err := db.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::regclass",
-			pgx.Identifier{s.db.schema, table}.Sanitize()).Scan(&waits)
+		err := db.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0`, s.db.schema).Scan(&waits)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, sql := range changes {
+	for _, sql := range rest {
 		run(sql)
 	}
 	run("COMMIT")
-	return <-looked
+	return <-decided
 }
 
-// TestARecordThatAppearsDuringALookIsFound lets an event be accepted while another process looks
-// for it, between its statements. The trace of the event must not look like that of one whose
-// record is gone.
-func TestARecordThatAppearsDuringALookIsFound(t *testing.T) {
+// TestARecordThatAppearsDuringAClaimIsKnown lets an event be accepted while another process decides
+// about it, after that found no record and before it read the trace. The trace must not look like
+// that of a record which is gone.
+func TestARecordThatAppearsDuringAClaimIsKnown(t *testing.T) {
 	t.Parallel()
 	stores, clock := two(t)
 	_, other := newSchema(t)
 	source := openAt(t, pgtest.DSN(t), other, clock)
 	t.Cleanup(func() { _ = source.Close() })
-	c := occurs(event("one", "a"), "delivery", 1)
+	c := event("one", "a")
+	c.Remember = &dedup.Remember{Most: 2}
 	accepted := claim(t, source, c, dedup.New)
-	var inserts []string
-	for _, table := range []string{"event", "task", "alias", "trace"} {
-		inserts = append(inserts, "INSERT INTO {{schema}}."+table+
-			" SELECT * FROM "+pgx.Identifier{other, table}.Sanitize())
+	insert := func(table string) string {
+		return "INSERT INTO {{schema}}." + table + " SELECT * FROM " + pgx.Identifier{other, table}.Sanitize()
 	}
-	d := lookDuring(t, stores[0], c, "trace", inserts...)
+	if _, err := stores[0].db.pool.Exec(t.Context(), stores[0].db.sql(insert("trace"))); err != nil {
+		t.Fatal(err)
+	}
+	d := claimDuring(t, stores[0], c, "UPDATE {{schema}}.trace SET count = 2", insert("event"), insert("task"))
 	if d.Verdict != dedup.Known || d.Record.Event != accepted.Record.Event {
 		t.Errorf("%v of event %q, want the known one %q", d.Verdict, d.Record.Event, accepted.Record.Event)
 	}
 }
 
-// TestARecordThatVanishesDuringALookIsNew purges an event while another process looks for it,
-// after it read the trace.
-func TestARecordThatVanishesDuringALookIsNew(t *testing.T) {
+// TestARecordThatVanishesDuringAClaimIsNew purges an event while another process looks for it,
+// after that read the trace.
+func TestARecordThatVanishesDuringAClaimIsNew(t *testing.T) {
 	t.Parallel()
 	stores, _ := two(t)
 	c := occurs(event("one"), "delivery", 1)
 	claim(t, stores[0], c, dedup.New)
+	claim(t, stores[0], c, dedup.Known) // its statements are prepared: they wait when they run
 	var deletes []string
 	for _, table := range []string{"task", "alias", "event", "trace"} {
 		deletes = append(deletes, "DELETE FROM {{schema}}."+table)
 	}
-	if d := lookDuring(t, stores[1], c, "event", deletes...); d.Verdict != dedup.New {
+	if d := claimDuring(t, stores[0], c, "LOCK {{schema}}.event", deletes...); d.Verdict != dedup.New {
 		t.Errorf("%v, want new", d.Verdict)
 	}
 }
