@@ -20,6 +20,7 @@ import (
 // the tests.
 func TestThePostgresTutorialRunsAsWritten(t *testing.T) {
 	t.Parallel()
+	long(t)
 	admin := serverURL(t, "postgres", "")
 	if _, err := exec.LookPath("psql"); err != nil {
 		t.Fatal(err)

@@ -187,6 +187,7 @@ func TestStatementsAreNotCanceled(t *testing.T) {
 // TestAServerThatVanishesCostsSeconds lets packets disappear: no connection is closed.
 func TestAServerThatVanishesCostsSeconds(t *testing.T) {
 	t.Parallel()
+	long(t)
 	dsn, schema := newSchema(t)
 	p := newCutter(t, dsn, true)
 	name := fmt.Sprint("vanish-", schemas.Add(1))

@@ -219,6 +219,7 @@ func TestVersionsThatAProgramRunsOn(t *testing.T) {
 // TestAMigrationGivesWayToATransaction begins a migration while a backup reads the tables.
 func TestAMigrationGivesWayToATransaction(t *testing.T) {
 	t.Parallel()
+	long(t)
 	dsn, schema := pgtest.DSN(t), fmt.Sprintf("Busy %d-%d", os.Getpid(), schemas.Add(1))
 	s, _ := newStore(t, "", Options{}) // of another schema
 	exec := admin(t, s, dsn)
