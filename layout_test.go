@@ -48,7 +48,8 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/servertest": {}, // for tests
 	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward", "internal/strictjson"},
 	"cmd/eyelet/internal/torture": {
-		"dedup", "dedup/badgerstore", "dedup/pgstore", "producer", "producer/preset", "receiver", "internal/pgserver",
+		"dedup", "dedup/badgerstore", "dedup/pgstore", "once", "once/oncepgx", "producer", "producer/preset",
+		"receiver", "internal/pgserver",
 	},
 	"cmd/eyelet/internal/usage": {"internal/nearest"},
 	"cmd/loadbench":             {"verify"},

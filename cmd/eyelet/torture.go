@@ -61,14 +61,14 @@ func tortureCommand(p *program) *cobra.Command {
 	flags.Uint64Var(&f.Seed, "seed", 0, "of the random choices; 0 takes a random one")
 	flags.StringVar(&f.store, "store", "badger", "badger, postgres, or a connection string (postgres://...)")
 	flags.IntVar(&f.Receivers, "receivers", 3, "receivers on one database, with --store postgres")
-	flags.IntVar(&f.Stops, "stops", 0, "pauses of a receiver (SIGSTOP), with --store postgres")
-	flags.IntVar(&f.ServerKills, "server-kills", 0, "kills of the database, with --store postgres")
+	flags.IntVar(&f.Stops, "stops", 0, "pauses of a receiver (SIGSTOP)")
+	flags.IntVar(&f.ServerKills, "server-kills", 0, "kills of the database, with --store postgres or --handlers once")
 	flags.IntVar(&f.ServerStops, "server-stops", 0, "orderly stops of the database (pg_ctl stop -m fast)")
 	flags.IntVar(&f.ServerFreezes, "server-freezes", 0, "times that the database keeps its connections and is silent")
 	flags.IntVar(&f.FailOvers, "fail-overs", 0, "times that a synchronous standby replaces the database")
 	flags.DurationVar(&f.Outage, "outage", 3*time.Second, "length of each stop and freeze of the database")
 	flags.StringVar(&f.Effects, "handlers", torture.EffectsLogged,
-		"effects of handlers: log, or with --store postgres also tx, sql, plain")
+		"effects of handlers: log; rows of a database: plain, once; with --store postgres also tx, sql")
 	f.format = outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), p) }
 	return c
@@ -90,8 +90,8 @@ func (f *tortureFlags) run(ctx context.Context, p *program) error {
 	run := f.Harness.Run
 	switch f.store {
 	case "badger":
-		if f.Stops+f.ServerKills+f.ServerStops+f.ServerFreezes+f.FailOvers > 0 || f.Effects != torture.EffectsLogged {
-			return usage.Errorf("add --store postgres", "a receiver with a store of its own is only killed")
+		if f.ServerStops+f.ServerFreezes+f.FailOvers > 0 {
+			return usage.Errorf("add --store postgres", "that database can only be killed")
 		}
 	case "postgres":
 		f.MaxLife, run = longestGap, f.Run
@@ -151,6 +151,7 @@ func printTally(w io.Writer, sum torture.Tally) error {
 		{"deliveries without an answer", sum.Unknown}, {"answered 503", sum.Transient},
 		{"answered by a handler", sum.Answered}, {"runs of handlers", sum.Runs}, {"of these in lanes", sum.Laned},
 		{"kills by a handler", sum.Crashes}, {"tasks run more than once", sum.Repeated},
+		{"effects doubled", sum.Twice},
 		{"lost", sum.Lost}, {"accepted twice", sum.Doubled}, {"wrong answers", sum.Wrong},
 		{"without a run of a handler", sum.Unhandled}, {"lanes out of order", sum.Disordered}, {"damaged", sum.Damaged},
 	}

@@ -49,7 +49,7 @@ func tortureFleet(t *testing.T, f *torture.Fleet) torture.Tally {
 // TestSeveralReceiversLoseNothing kills and pauses receivers on one database, and kills that too.
 func TestSeveralReceiversLoseNothing(t *testing.T) {
 	for range 5 { // a kill may interrupt no task
-		sum := tortureFleet(t, &torture.Fleet{Harness: torture.Harness{Rounds: 6}, Stops: 3, ServerKills: 1})
+		sum := tortureFleet(t, &torture.Fleet{Harness: torture.Harness{Rounds: 6, Stops: 3, ServerKills: 1}})
 		if sum.Fleet.Takeovers.Count > 0 && sum.Fleet.Recoveries.Count == 1 {
 			return
 		}
@@ -73,6 +73,17 @@ func TestEffectsOfTransactionsHappenOnce(t *testing.T) {
 	}
 }
 
+// TestMarkedEffectsHappenOnce kills and pauses a receiver with a store of its own, and the database
+// of its handlers.
+func TestMarkedEffectsHappenOnce(t *testing.T) {
+	long(t)
+	pgtest.Programs(t)
+	h := &torture.Harness{Rounds: 12, Stops: 2, ServerKills: 2, Effects: torture.EffectsOnce}
+	if sum := tortureOne(t, h); sum.Runs == 0 {
+		t.Error("there were no effects")
+	}
+}
+
 // TestEffectsApartFromTheirOutcomesAreRepeated shows that the count notices repetitions. A machine
 // that is busy has few effects to repeat, and gets more time.
 func TestEffectsApartFromTheirOutcomesAreRepeated(t *testing.T) {
@@ -87,7 +98,7 @@ func TestEffectsApartFromTheirOutcomesAreRepeated(t *testing.T) {
 
 func repeatedEffects(t *testing.T, effects string) int {
 	t.Helper()
-	return tortureFleet(t, &torture.Fleet{Harness: torture.Harness{Rounds: 5}, Stops: 1, Effects: effects}).Repeated
+	return tortureFleet(t, &torture.Fleet{Harness: torture.Harness{Rounds: 5, Stops: 1, Effects: effects}}).Repeated
 }
 
 // TestAFailOverLosesNothing replaces the primary by its synchronous standby under load, and stops

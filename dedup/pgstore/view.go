@@ -119,8 +119,8 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 		b.Queue(sql(lockTasksSQL), w.keys, w.aliases, w.seqs)
 	}
 	// Each statement sees what was committed before it. A trace is read after the locks, which stop
-	// those who forget a record with its trace, and before the records: a record that comes after its
-	// trace was read is not taken for one that is forgotten.
+	// those who forget a record with its trace, and before the records: a record that comes after
+	// its trace was read is not taken for one that is forgotten.
 	if len(w.traces) > 0 {
 		v.queueTraces(b, w, suffix)
 	}

@@ -23,12 +23,10 @@ type FleetTally struct {
 	// deliveries. Stuck counts those of more than a minute.
 	Recoveries Times `json:"recoveries"`
 	Stuck      int   `json:"recovered_late"`
-
-	once bool
 }
 
-func (f *FleetTally) broken(t Tally) bool {
-	return f.Stale+f.Late+f.Stuck > 0 || f.once && t.Repeated > 0
+func (f *FleetTally) broken() bool {
+	return f.Stale+f.Late+f.Stuck > 0
 }
 
 // Times are durations in milliseconds.

@@ -22,11 +22,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/pgstore"
+	"github.com/eyelet-dev/eyelet/once"
+	"github.com/eyelet-dev/eyelet/once/oncepgx"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -124,8 +127,10 @@ func (c *child) waitIdle(ctx context.Context) (bool, error) {
 // settings say which store a child opens, and what its handlers do. The zero value is the store in
 // the directory.
 type settings struct {
-	DSN     string        `json:"dsn"`
-	Schema  string        `json:"schema"`
+	DSN    string `json:"dsn"`
+	Schema string `json:"schema"`
+	// Shared is set if the store is in the database too, and not only the effects.
+	Shared  bool          `json:"shared"`
 	Effects string        `json:"effects"`
 	Lease   time.Duration `json:"lease"`
 	// Attempts are those of a task; zero is maxAttempts.
@@ -143,6 +148,14 @@ func readSettings(dir string) (s settings, err error) {
 		err = json.Unmarshal(text, &s)
 	}
 	return s, err
+}
+
+func (s settings) write(dir string) error {
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = os.WriteFile(settingsFile(dir), text, 0o600)
+	}
+	return err
 }
 
 // Child is the process that is killed: a receiver whose handlers write each run to a log. Tests
@@ -170,6 +183,8 @@ func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.St
 			return err
 		}
 		defer h.pool.Close()
+		h.marks = oncepgx.Pool(h.pool)
+		h.marks.Logger = log
 	}
 	rx, err := receiver.Open(receiver.Config{
 		Store: store, Producers: []producer.Producer{preset.GitHub(secret)}, Handlers: h.handlers(), Logger: log,
@@ -187,7 +202,7 @@ func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.St
 
 // open opens the store. A database that is not there is waited for.
 func (s settings) open(ctx context.Context, dir string, runs *runLog, log *slog.Logger) (dedup.Store, error) {
-	if s.DSN == "" {
+	if !s.Shared {
 		return badgerstore.Open(storeDir(dir), badgerstore.Options{
 			Logger: log, RecoverWait: func(int) time.Duration { return 0 },
 		})
@@ -243,6 +258,7 @@ type handling struct {
 	log      *runLog
 	settings settings
 	pool     *pgxpool.Pool // nil without a database
+	marks    *once.Marks[pgx.Tx]
 }
 
 // handlers are two tasks of one event, a task in a lane, a slow task, an Answer handler, and a
@@ -286,7 +302,7 @@ func (h *handling) run(_ context.Context, name string, ev *event, effect func() 
 // effect has the effect of a handler.
 func (h *handling) effect(ev *event, effect func() error) error {
 	fails := ev.Attempt == 1 && sha256.Sum256(ev.Body)[0]%4 == 0 && (ev.Type == typeLane || ev.Type == typeAsk)
-	if fails && !once(h.settings.Effects) {
+	if fails && !exact(h.settings.Effects) {
 		return errFirst
 	}
 	if err := effect(); err != nil {

@@ -9,10 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/eyelet-dev/eyelet/once"
+	"github.com/eyelet-dev/eyelet/once/oncepgx"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// The ways in which handlers of several receivers leave their effects.
+// The ways in which handlers leave their effects.
 const (
 	// EffectsLogged writes a line to a file: at least one for each task.
 	EffectsLogged = "log"
@@ -24,10 +26,15 @@ const (
 	EffectsTx = "tx"
 	// EffectsSQL does so through a *sql.Tx.
 	EffectsSQL = "sql"
+	// EffectsOnce inserts a row with a mark of package once, whichever store has the events.
+	// Answers are lines of the log.
+	EffectsOnce = "once"
 )
 
-// once reports whether each effect must happen exactly once.
-func once(effects string) bool { return effects == EffectsTx || effects == EffectsSQL }
+// exact reports whether each effect must happen exactly once.
+func exact(effects string) bool {
+	return effects == EffectsTx || effects == EffectsSQL || effects == EffectsOnce
+}
 
 // effectTable is the table of the effects, beside those of the store.
 type effectTable struct{ name string }
@@ -39,6 +46,9 @@ func tableOf(schema string) effectTable {
 func (t effectTable) create(ctx context.Context, c *pgx.Conn) error {
 	_, err := c.Exec(ctx, "CREATE TABLE "+t.name+
 		" (id bigserial PRIMARY KEY, handler text, event text, vendor text, digest text)")
+	if err == nil {
+		_, err = c.Exec(ctx, oncepgx.Pool(nil).Schema())
+	}
 	return err
 }
 
@@ -79,6 +89,10 @@ func (h *handling) on(pattern, name string) receiver.Handler {
 		out = receiver.OnTx("github", pattern, func(ctx context.Context, tx *sql.Tx, ev event) error {
 			return h.run(ctx, name, &ev, func() error { return h.insertSQL(ctx, tx, name, &ev) })
 		})
+	case EffectsOnce:
+		out = once.On(h.marks, "github", pattern, func(ctx context.Context, tx pgx.Tx, ev event) error {
+			return h.run(ctx, name, &ev, func() error { return h.insert(ctx, tx, name, &ev) })
+		})
 	default:
 		out = receiver.On("github", pattern, func(ctx context.Context, ev event) error {
 			return h.run(ctx, name, &ev, func() error { return h.insert(ctx, h.pool, name, &ev) })
@@ -102,6 +116,10 @@ func (h *handling) answer(pattern, name string) receiver.Handler {
 			ctx context.Context, tx *sql.Tx, ev event,
 		) (receiver.Response, error) {
 			return unique(ev), h.run(ctx, name, &ev, func() error { return h.insertSQL(ctx, tx, name, &ev) })
+		})
+	case EffectsOnce:
+		out = receiver.Answer("github", pattern, func(ctx context.Context, ev event) (receiver.Response, error) {
+			return unique(ev), h.run(ctx, name, &ev, func() error { return nil })
 		})
 	default:
 		out = receiver.Answer("github", pattern, func(ctx context.Context, ev event) (receiver.Response, error) {

@@ -166,7 +166,7 @@ func (f *Fleet) outage(ctx context.Context, away, back func() error) error {
 }
 
 // wait waits, at most until ctx ends.
-func (f *Fleet) wait(ctx context.Context, long time.Duration) {
+func wait(ctx context.Context, long time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(long):
@@ -176,15 +176,22 @@ func (f *Fleet) wait(ctx context.Context, long time.Duration) {
 func (f *Fleet) killServer(ctx context.Context, rng *rand.Rand) error {
 	return f.outage(ctx, func() error {
 		f.db.primary.Kill()
-		f.wait(ctx, time.Duration(rng.Int64N(int64(time.Second))))
+		wait(ctx, time.Duration(rng.Int64N(int64(time.Second))))
 		return nil
 	}, func() error { return f.db.primary.Start(ctx) })
+}
+
+// restart kills the server and starts it again within a second.
+func (d *database) restart(ctx context.Context, rng *rand.Rand) error {
+	d.primary.Kill()
+	wait(ctx, time.Duration(rng.Int64N(int64(time.Second))))
+	return d.primary.Start(ctx)
 }
 
 func (f *Fleet) stopServer(ctx context.Context, _ *rand.Rand) error {
 	return f.outage(ctx, func() error {
 		f.db.primary.Stop()
-		f.wait(ctx, f.Outage)
+		wait(ctx, f.Outage)
 		return nil
 	}, func() error { return f.db.primary.Start(ctx) })
 }
@@ -193,7 +200,7 @@ func (f *Fleet) stopServer(ctx context.Context, _ *rand.Rand) error {
 func (f *Fleet) freezeServer(ctx context.Context, _ *rand.Rand) error {
 	return f.outage(ctx, func() error {
 		err := f.db.primary.Freeze()
-		f.wait(ctx, f.Outage)
+		wait(ctx, f.Outage)
 		return err
 	}, func() error { return f.db.primary.Thaw() })
 }
@@ -211,7 +218,7 @@ func (f *Fleet) failOver(ctx context.Context, rng *rand.Rand) error {
 		} else {
 			old.Kill()
 		}
-		f.wait(ctx, time.Duration(rng.Int64N(int64(time.Second))))
+		wait(ctx, time.Duration(rng.Int64N(int64(time.Second))))
 		return nil
 	}, func() error { return d.standby.Promote(ctx) })
 	if err != nil {
@@ -274,6 +281,9 @@ func (d *database) addStandby(ctx context.Context) (err error) {
 
 // close ends the servers. Their files stay.
 func (d *database) close() {
+	if d == nil {
+		return
+	}
 	for _, s := range []*pgserver.Server{d.standby, d.primary} {
 		if s != nil {
 			s.Stop()

@@ -3,12 +3,10 @@ package torture
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -31,16 +29,12 @@ type Fleet struct {
 	// in Dir.
 	DSN       string
 	Receivers int
-	// Stops is how often a receiver is paused for longer than its lease.
-	Stops int
-	// ServerKills, ServerStops, ServerFreezes and FailOvers are how often the server is killed, is
-	// stopped orderly, keeps its connections and does not answer, or is killed and replaced by its
-	// synchronous standby. They need a server of its own.
-	ServerKills, ServerStops, ServerFreezes, FailOvers int
+	// ServerStops, ServerFreezes and FailOvers are how often the server is stopped orderly, keeps
+	// its connections and does not answer, or is killed and replaced by its synchronous standby. As
+	// kills, they need a server of its own.
+	ServerStops, ServerFreezes, FailOvers int
 	// Outage is how long a stopped or frozen server is away.
 	Outage time.Duration
-	// Effects is how handlers leave their effects; empty is [EffectsLogged].
-	Effects string
 	// Lease is that of the receivers.
 	Lease time.Duration
 
@@ -54,9 +48,9 @@ type Fleet struct {
 	stuck       int
 }
 
-// fleetAttempts is the number of attempts of a task. Kills and pauses follow each other quickly, so
-// that some tasks are interrupted often.
-const fleetAttempts = 50
+// manyAttempts is the number of attempts of a task where a database is killed too. Kills and pauses
+// follow each other quickly, so that some tasks are interrupted often.
+const manyAttempts = 50
 
 // member is a receiver that is started again whenever it was killed.
 type member struct {
@@ -81,7 +75,7 @@ func (f *Fleet) Run(ctx context.Context) (sum Tally, err error) {
 		return sum, err
 	}
 	f.o = newOracle(f.Progress)
-	f.o.once = once(f.Effects)
+	f.o.effects = f.Effects
 	f.interrupted = map[int][]time.Time{}
 	if f.db, err = openDatabase(ctx, f); err != nil {
 		return sum, err
@@ -89,12 +83,9 @@ func (f *Fleet) Run(ctx context.Context) (sum Tally, err error) {
 	defer f.db.close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	set := settings{DSN: f.db.dsn, Schema: f.db.schema, Effects: f.Effects, Lease: f.Lease, Attempts: fleetAttempts}
-	text, err := json.Marshal(set)
-	if err == nil {
-		err = os.WriteFile(settingsFile(f.Dir), text, 0o600)
-	}
-	if err != nil {
+	set := f.db.settings(f.Effects)
+	set.Shared, set.Lease = true, f.Lease
+	if err := set.write(f.Dir); err != nil {
 		return sum, err
 	}
 	var wg sync.WaitGroup
@@ -125,7 +116,7 @@ func (f *Fleet) checkFleet() error {
 		return errors.New("the lease must be positive")
 	case f.DSN != "" && own > 0:
 		return errors.New("only a server of its own can be killed, stopped or replaced")
-	case !slices.Contains([]string{EffectsLogged, EffectsPlain, EffectsTx, EffectsSQL}, f.Effects):
+	case !slices.Contains([]string{EffectsLogged, EffectsPlain, EffectsTx, EffectsSQL, EffectsOnce}, f.Effects):
 		return fmt.Errorf("there are no handlers of the kind %q", f.Effects)
 	}
 	return f.check()
@@ -198,7 +189,7 @@ func (f *Fleet) load(ctx context.Context) {
 		if wg.Wait(); !f.o.acknowledged(ids[0]) {
 			rest += 100 * time.Millisecond
 		}
-		f.wait(ctx, rest)
+		wait(ctx, rest)
 		return true
 	})
 }
@@ -275,7 +266,7 @@ func (f *Fleet) drain(ctx context.Context) error {
 		}
 		f.printf("draining: %d events have no answer", len(ids))
 		f.o.deliver(ctx, f.anyURL, ids)
-		f.wait(ctx, 100*time.Millisecond)
+		wait(ctx, 100*time.Millisecond)
 	}
 	if n := len(f.o.ids(false)); n > 0 {
 		return fmt.Errorf("%d events get no answer, however often they are sent", n)
@@ -302,7 +293,7 @@ func (f *Fleet) anyURL() string { return f.url(rand.IntN, false) }
 func (f *Fleet) examine(ctx context.Context) (Tally, error) {
 	f.printf("checking %d events", len(f.o.ids(true)))
 	fleet := &FleetTally{
-		Receivers: f.Receivers, Faults: f.counts(), Effects: f.Effects, once: f.o.once, Stuck: f.stuck,
+		Receivers: f.Receivers, Faults: f.counts(), Effects: f.Effects, Stuck: f.stuck,
 		Recoveries: timesOf(f.recoveries),
 	}
 	var tally Tally
@@ -310,17 +301,7 @@ func (f *Fleet) examine(ctx context.Context) (Tally, error) {
 		o: f.o, tally: &tally, fleet: fleet, lease: f.Lease, interrupted: f.interrupted, outages: f.db.outages,
 		tasks: map[task]*taskRuns{}, lanes: map[string]string{}, ends: map[string]int{},
 	}
-	effects := newEffectLog()
-	err := readRuns(f.Dir, func(r run) {
-		j.read(r)
-		effects.crash(r)
-		if f.Effects == EffectsLogged {
-			effects.add(r)
-		}
-	})
-	if err == nil && f.Effects != EffectsLogged {
-		err = f.db.effects(ctx, effects.add)
-	}
+	effects, err := f.readEffects(ctx, f.db, j.read)
 	if err != nil {
 		return tally, err
 	}
@@ -350,16 +331,24 @@ type database struct {
 func openDatabase(ctx context.Context, f *Fleet) (d *database, err error) {
 	d = &database{dsn: f.DSN, schema: fmt.Sprintf("eyelet_torture_%x", f.Seed)}
 	if f.DSN == "" {
-		if err := d.startServers(ctx, f.Dir, f.FailOvers > 0); err != nil {
-			d.close()
-			return nil, err
-		}
+		err = d.startServers(ctx, f.Dir, f.FailOvers > 0)
 	}
-	if err := pgstore.Migrate(ctx, d.dsn, d.schema); err != nil {
+	if err == nil {
+		err = pgstore.Migrate(ctx, d.dsn, d.schema)
+	}
+	if err == nil {
+		err = d.with(ctx, func(c *pgx.Conn) error { return tableOf(d.schema).create(ctx, c) })
+	}
+	if err != nil {
 		d.close()
 		return nil, err
 	}
-	return d, d.with(ctx, func(c *pgx.Conn) error { return tableOf(d.schema).create(ctx, c) })
+	return d, nil
+}
+
+// settings returns those of a receiver whose handlers have effects in the database.
+func (d *database) settings(effects string) settings {
+	return settings{DSN: d.dsn, Schema: d.schema, Effects: effects, Attempts: manyAttempts}
 }
 
 func (d *database) with(ctx context.Context, f func(*pgx.Conn) error) error {

@@ -34,7 +34,7 @@ type oracle struct {
 	wrong     int
 	events    map[string]bool // event ids before the last duplicates
 	loaded    bool            // the load has ended: every further response is a replay
-	once      bool            // every effect happens once
+	effects   string          // of handlers
 }
 
 type sent struct {
@@ -409,9 +409,9 @@ func (o *oracle) checkRuns(t *Tally, id string, s *sent, r dedup.Record, runs *e
 		if len(got) == 0 && (s.typ != typeAsk || s.answer != "") {
 			o.violation(&t.Unhandled, "%s: handler %s never ran (state %s)", id, h, r.State())
 		}
-		if extra := len(got) - 1; extra > 0 && o.once {
-			o.violation(&t.Repeated, "%s: handler %s has %d effects", id, h, len(got))
-		} else if extra > 0 {
+		if len(got) > 1 && exact(o.effects) && (o.effects != EffectsOnce || s.typ != typeAsk) {
+			o.violation(&t.Twice, "%s: handler %s has %d effects", id, h, len(got))
+		} else if len(got) > 1 {
 			t.Repeated++
 		}
 		for _, run := range got {
@@ -434,12 +434,20 @@ func newEffectLog() *effectLog {
 	return &effectLog{of: map[string][]string{}, crashesOf: map[string]int{}}
 }
 
-func readEffects(dir string) (*effectLog, error) {
+// readEffects reads the effects, and calls each for every line of the log.
+func (t *Harness) readEffects(ctx context.Context, db *database, each func(run)) (*effectLog, error) {
 	log := newEffectLog()
-	return log, readRuns(dir, func(r run) {
+	err := readRuns(t.Dir, func(r run) {
+		each(r)
 		log.crash(r)
-		log.add(r)
+		if db == nil || t.Effects == EffectsLogged || t.Effects == EffectsOnce && r.handler == "ask" {
+			log.add(r)
+		}
 	})
+	if err == nil && db != nil && t.Effects != EffectsLogged {
+		err = db.effects(ctx, log.add)
+	}
+	return log, err
 }
 
 // crash counts the starts of crashers.

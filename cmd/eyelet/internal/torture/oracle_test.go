@@ -26,7 +26,8 @@ func TestACutLineOfEffectsIsIgnored(t *testing.T) {
 	if err := log.file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	effects, err := readEffects(dir)
+	h := &Harness{Dir: dir}
+	effects, err := h.readEffects(t.Context(), nil, func(run) {})
 	if err != nil || effects.lines != 2 || len(effects.of["first id 1"]) != 1 || len(effects.of["second id 1"]) != 1 {
 		t.Errorf("%+v, %v", effects, err)
 	}
