@@ -158,7 +158,7 @@ func TestStatementsAreNotCanceled(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		sql := s.db.sql("DO 'BEGIN PERFORM pg_sleep(1); PERFORM nextval(''{{schema}}." + sequence + "''); END'")
+		sql := s.db.sql("DO $$ BEGIN PERFORM pg_sleep(1); PERFORM nextval('{{schema}}." + sequence + "'); END $$")
 		if _, err := c.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err == nil {
 			t.Error("the statement ended in time")
 		}

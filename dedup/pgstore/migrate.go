@@ -113,7 +113,9 @@ func MigrationSQL(schema string, from int) string {
 
 // inSchema puts the name of the schema into statements.
 func inSchema(sql, schema string) string {
-	return strings.ReplaceAll(sql, "{{schema}}", pgx.Identifier{schemaName(schema)}.Sanitize())
+	name := pgx.Identifier{schemaName(schema)}.Sanitize()
+	sql = strings.ReplaceAll(sql, "'{{schema}}", "'"+strings.ReplaceAll(name, "'", "''")) // in a literal
+	return strings.ReplaceAll(sql, "{{schema}}", name)
 }
 
 func schemaName(schema string) string {

@@ -38,7 +38,7 @@ func newSchema(t testing.TB) (dsn, schema string) {
 	select {
 	case schema = <-emptied:
 	default:
-		schema = fmt.Sprintf("Test %d-%d", os.Getpid(), schemas.Add(1))
+		schema = fmt.Sprintf("Test's %d-%d", os.Getpid(), schemas.Add(1))
 		if err := Migrate(t.Context(), dsn, schema); err != nil {
 			t.Fatal(err)
 		}

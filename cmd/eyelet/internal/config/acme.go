@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
@@ -46,7 +45,7 @@ func checkACME(s *Settings) (found usage.Errors) {
 	if s.TLS != nil {
 		found.Add(s.Place("acme"), "leave one of them out", "tls and acme both have the certificate of listen")
 	}
-	if strings.HasPrefix(s.Store, "postgres") {
+	if isPostgres(s.Store) {
 		found.Add(s.Place("acme"), "let the load balancer before the receivers have the certificate, or write tls",
 			"acme with a store in PostgreSQL: each of several receivers would order, and the authority reaches one")
 	}

@@ -82,6 +82,10 @@ func TestInvalidAddressesAreRefused(t *testing.T) {
 		},
 		"acme beyond loopback": {"listen: :443\nacme: {hosts: [a.example]}\n", ""},
 		"acme with HTTP/2":     {"http2: true\nacme: {hosts: [a.example]}\n", ""},
+		"acme for several receivers": {
+			"store: postgres://db/x\nstate: s\nacme: {hosts: [a.example]}\n", "e.yaml:8: acme with a store in " +
+				"PostgreSQL: each of several receivers would order, and the authority reaches one",
+		},
 		"an authority without TLS": {
 			"acme: {hosts: [a.example], directory_url: 'http://ca.example'}\n",
 			"e.yaml:6: acme.directory_url is no https URL: http://ca.example",
