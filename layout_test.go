@@ -121,7 +121,7 @@ var confined = map[string][]string{
 	"github.com/dgraph-io/badger/v4":        {"dedup/badgerstore/"},
 	"github.com/KimMachineGun/automemlimit": {"dedup/badgerstore/"},
 	"github.com/jackc/pgx/v5": {
-		"dedup/pgstore/", "internal/pgserver/", "once/oncepgx/", "cmd/eyelet/internal/torture/",
+		"dedup/pgstore/", "internal/pgserver/", "internal/pgtest/", "once/oncepgx/", "cmd/eyelet/internal/torture/",
 	},
 	"github.com/yaronf/httpsign":          {"verify/rfc9421_engine.go"},
 	"github.com/lestrrat-go/jwx/v3":       {"verify/"},

@@ -35,6 +35,7 @@ var tables atomic.Int64
 // rig is a table of marks and a table of effects, through one driver.
 type rig struct {
 	t       *testing.T
+	dsn     string        // of the handlers
 	pool    *pgxpool.Pool // beside the handlers
 	effects string
 	wire    *wire
@@ -45,7 +46,7 @@ type rig struct {
 	sql   func() string // the statement that creates the table of marks
 }
 
-// each runs a test with each driver.
+// each runs a test with each driver, and through a pooler in transaction mode.
 func each(t *testing.T, test func(*rig)) {
 	t.Helper()
 	t.Run("sql", func(t *testing.T) {
@@ -58,21 +59,31 @@ func each(t *testing.T, test func(*rig)) {
 	})
 	t.Run("pgx", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t)
-		pool, err := pgxpool.NewWithConfig(t.Context(), r.config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
-		use(r, oncepgx.Pool(pool))
-		test(r)
+		overPgx(newRig(t), test)
 	})
+	t.Run("PgBouncer", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.dsn = pgtest.Pooler(t) + " default_query_exec_mode=exec"
+		overPgx(r, test)
+	})
+}
+
+func overPgx(r *rig, test func(*rig)) {
+	r.t.Helper()
+	pool, err := pgxpool.NewWithConfig(r.t.Context(), r.config())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(pool.Close)
+	use(r, oncepgx.Pool(pool))
+	test(r)
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, wire: &wire{}, effects: fmt.Sprint("effect", tables.Add(1))}
-	pool, err := pgxpool.New(t.Context(), pgtest.DSN(t))
+	r := &rig{t: t, dsn: pgtest.DSN(t), wire: &wire{}, effects: fmt.Sprint("effect", tables.Add(1))}
+	pool, err := pgxpool.New(t.Context(), r.dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +96,7 @@ func newRig(t *testing.T) *rig {
 // config is that of the handlers' connections.
 func (r *rig) config() *pgxpool.Config {
 	r.t.Helper()
-	config, err := pgxpool.ParseConfig(pgtest.DSN(r.t))
+	config, err := pgxpool.ParseConfig(r.dsn)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -109,6 +109,7 @@ func Check(ctx context.Context, dsn, schema string) (r Report, err error) {
 	if err != nil {
 		return r, err
 	}
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // also before a pooler
 	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return r, openError(err)
@@ -130,11 +131,11 @@ func Check(ctx context.Context, dsn, schema string) (r Report, err error) {
 	if r.Version, err = tablesOf(ctx, tx, schema); err != nil {
 		return r, openError(err)
 	}
-	row := tx.QueryRow(ctx, inSchema(countsSQL, schema), pgx.QueryExecModeExec)
+	row := tx.QueryRow(ctx, inSchema(countsSQL, schema))
 	if err := row.Scan(&r.Events, &r.Older, &r.Aliases, &r.Traces); err != nil {
 		return r, openError(err)
 	}
-	row = tx.QueryRow(ctx, inSchema(statesSQL, schema), pgx.QueryExecModeExec)
+	row = tx.QueryRow(ctx, inSchema(statesSQL, schema))
 	if err := row.Scan(&r.Pending, &r.Running, &r.Done, &r.Dead); err != nil {
 		return r, openError(err)
 	}
@@ -151,7 +152,7 @@ func Check(ctx context.Context, dsn, schema string) (r Report, err error) {
 }
 
 func broken(ctx context.Context, tx pgx.Tx, sql string) (b Broken, err error) {
-	rows, err := tx.Query(ctx, sql, pgx.QueryExecModeExec, maxExamples)
+	rows, err := tx.Query(ctx, sql, maxExamples)
 	if err != nil {
 		return b, err
 	}

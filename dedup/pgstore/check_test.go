@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
 // breaks are statements that break one invariant each. The first event has two tasks, one of them
@@ -51,6 +52,7 @@ body = body || '\x00' WHERE body IS NOT NULL`,
 // TestCheckFindsWhatIsBroken breaks each invariant by SQL, in a schema of its own.
 func TestCheckFindsWhatIsBroken(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	if len(breaks) != len(invariants) {
 		t.Errorf("%d of %d invariants are broken", len(breaks), len(invariants))
 	}
@@ -126,8 +128,19 @@ func checked(t *testing.T) (dsn, schema string) {
 	return dsn, schema
 }
 
+func TestCheckRunsBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	_, schema := newSchema(t)
+	for range 3 { // the same connection of the server serves all
+		if r, err := Check(t.Context(), pgtest.Pooler(t), schema); err != nil || len(r.Broken) > 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
 func TestCheckRefusesOtherTables(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	dsn, _ := newSchema(t)
 	if _, err := Check(t.Context(), dsn, "no such schema"); err == nil || !strings.Contains(err.Error(), "version 0") {
 		t.Error(err)
@@ -145,6 +158,7 @@ func TestCheckRefusesOtherTables(t *testing.T) {
 // TestNumbersAreSkippedAfterARestore runs the statement of docs/postgres.md.
 func TestNumbersAreSkippedAfterARestore(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	page, err := os.ReadFile("../../docs/postgres.md")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
 // newStore opens a store with the settings of receivers.
@@ -81,6 +82,7 @@ CREATE TRIGGER fail BEFORE INSERT OR UPDATE ON {{schema}}.task FOR EACH STATEMEN
 // the same calls succeed.
 func TestFaultsOfTheServerAreTemporary(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	name := fmt.Sprint("faults-", schemas.Add(1))
 	s, dsn := newStore(t, " application_name="+name, Options{})
 	exec := admin(t, s, dsn)
@@ -163,6 +165,7 @@ func TestOneCallDoesNotFailTheOthers(t *testing.T) {
 // TestALockThatIsNotReleasedIsAnError holds a lock as a careless administrator does.
 func TestALockThatIsNotReleasedIsAnError(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	s, dsn := newStore(t, "", Options{})
 	exec := admin(t, s, dsn)
 	claim(t, s, event("a", "ship"), dedup.New)
@@ -192,6 +195,7 @@ func TestALockThatIsNotReleasedIsAnError(t *testing.T) {
 // while the claim waits for what that program inserted.
 func TestADeadlockIsResolvedAndTheClaimRunsAgain(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	name := fmt.Sprint("deadlock-", schemas.Add(1))
 	// Of two that wait, the first to have waited for this time ends the deadlock.
 	s, dsn := newStore(t, " application_name="+name+" options='-c deadlock_timeout=3s'", Options{})
@@ -258,6 +262,7 @@ func eventually(t testing.TB, so func() bool) {
 // TestCallsOfOperatorsStarveNothing lets calls wait for a row until no connection is left for them.
 func TestCallsOfOperatorsStarveNothing(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	s, dsn := newStore(t, fmt.Sprint(" pool_max_conns=", ownConns+2), Options{})
 	exec := admin(t, s, dsn)
 	blocked := claim(t, s, event("blocked"), dedup.New).Record.Event
@@ -333,6 +338,7 @@ func TestHandlersThatHangStarveNothing(t *testing.T) {
 // TestAServerWithoutFreeConnectionsIsUnavailable opens a store as a role that may not connect.
 func TestAServerWithoutFreeConnectionsIsUnavailable(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	s, dsn := newStore(t, "", Options{})
 	role := fmt.Sprintf("crowded_%d_%d", os.Getpid(), schemas.Add(1))
 	admin(t, s, dsn)("CREATE ROLE " + role + " LOGIN CONNECTION LIMIT 0")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
 // TestALaneThatEmptiesIsNotLost finishes the last task of a lane in one store while the other
@@ -43,6 +44,7 @@ func TestALaneThatEmptiesIsNotLost(t *testing.T) {
 // TestALateTaskOfALaneWaits stores the task with the smaller number after another one was taken.
 func TestALateTaskOfALaneWaits(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	name := fmt.Sprint("late-", schemas.Add(1))
 	s, dsn := newStore(t, " application_name="+name, Options{})
 	exec := admin(t, s, dsn)

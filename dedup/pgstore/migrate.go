@@ -131,9 +131,11 @@ type rowQuerier interface {
 
 // tablesOf returns the version of the tables, 0 without any.
 func tablesOf(ctx context.Context, q rowQuerier, schema string) (version int, err error) {
+	// Reading the catalog, a connection notices tables that appeared while it waited for a lock.
+	const findSQL = `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n
+ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migration')`
 	found := false
-	name := pgx.Identifier{schemaName(schema), "migration"}.Sanitize()
-	if err := q.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", name).Scan(&found); err != nil || !found {
+	if err := q.QueryRow(ctx, findSQL, schemaName(schema)).Scan(&found); err != nil || !found {
 		return 0, err
 	}
 	sql := inSchema("SELECT coalesce(max(version), 0) FROM {{schema}}.migration", schema)

@@ -64,6 +64,7 @@ func TestServersThatBreakAPromiseAreRefused(t *testing.T) {
 
 func TestOpenChecksTheServerOfEveryConnection(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	dsn, schema := newSchema(t)
 	for setting, want := range map[string]string{
 		"synchronous_commit=off":                          "acknowledged events could be lost",
@@ -111,14 +112,9 @@ func TestErrorsOfOpenHaveNoPassword(t *testing.T) {
 	}
 }
 
-func TestMigrationsRunOnceAndOpenRefusesOtherVersions(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.DSN(t)
-	schema := fmt.Sprintf(`Migrated "%d"; it's`, os.Getpid())
-	_, err := Open(t.Context(), dsn, Options{Schema: schema})
-	if err == nil || !strings.Contains(err.Error(), "version 0") || !strings.Contains(err.Error(), "pgstore.Migrate") {
-		t.Errorf("without tables: %v", err)
-	}
+// migrateAtOnce lets four programs make the same tables.
+func migrateAtOnce(t *testing.T, dsn, schema string) {
+	t.Helper()
 	errs := make([]error, 4)
 	var wg sync.WaitGroup
 	for i := range errs {
@@ -128,6 +124,33 @@ func TestMigrationsRunOnceAndOpenRefusesOtherVersions(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestMigrationsBehindPgBouncerRunOnce lets programs migrate on connections that have looked for the
+// tables before.
+func TestMigrationsBehindPgBouncerRunOnce(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Pooler(t)
+	for range 8 {
+		schema := fmt.Sprintf("At once %d-%d", os.Getpid(), schemas.Add(1))
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() { _, _ = Open(t.Context(), dsn, Options{Schema: schema}) })
+		}
+		wg.Wait()
+		migrateAtOnce(t, dsn, schema)
+	}
+}
+
+func TestMigrationsRunOnceAndOpenRefusesOtherVersions(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	schema := fmt.Sprintf(`Migrated "%d-%d"; it's`, os.Getpid(), schemas.Add(1))
+	_, err := Open(t.Context(), dsn, Options{Schema: schema})
+	if err == nil || !strings.Contains(err.Error(), "version 0") || !strings.Contains(err.Error(), "pgstore.Migrate") {
+		t.Errorf("without tables: %v", err)
+	}
+	migrateAtOnce(t, dsn, schema)
 	s, err := Open(t.Context(), dsn, Options{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
@@ -172,6 +195,7 @@ func TestAPoolerIsRecognized(t *testing.T) {
 // also on tables of the next version.
 func TestAReceiverNeedsFewRights(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	dsn, schema := freshSchema(t)
 	c, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
@@ -227,6 +251,7 @@ func TestAReceiverNeedsFewRights(t *testing.T) {
 // used.
 func TestBrokenConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	dsn, schema := newSchema(t)
 	name := strings.ReplaceAll(schema, " ", "-")
 	s, err := Open(t.Context(), dsn+" application_name="+name, Options{Schema: schema})

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
 // fillSQL makes finished events, of which one in 200 has a dead task, a pending one, or one that
@@ -60,6 +61,7 @@ func fill(t *testing.T) (dsn, schema string) {
 // their connections, and with those behind a pooler, where plans are made for each call.
 func TestCallsReadFewRows(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	for name, settings := range map[string]string{"direct": "", "pooled": " default_query_exec_mode=cache_describe"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

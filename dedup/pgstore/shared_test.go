@@ -249,6 +249,7 @@ func TestTasksThatEndTogetherAreForgotten(t *testing.T) {
 // nearly empty. Tables with few rows may be read, and the traces are counted.
 func TestNoStatementReadsAWholeTable(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
 	stores, _ := two(t)
 	s := stores[0]
 	everything(t, s)
@@ -460,7 +461,8 @@ func TestARecordThatAppearsDuringAClaimIsKnown(t *testing.T) {
 	insert := func(table string) string {
 		return "INSERT INTO {{schema}}." + table + " SELECT * FROM " + pgx.Identifier{other, table}.Sanitize()
 	}
-	if _, err := stores[0].db.pool.Exec(t.Context(), stores[0].db.sql(insert("trace"))); err != nil {
+	_, err := stores[0].db.pool.Exec(t.Context(), stores[0].db.sql(insert("trace")), pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
 		t.Fatal(err)
 	}
 	d := claimDuring(t, stores[0], c, "UPDATE {{schema}}.trace SET count = 2", insert("event"), insert("task"))

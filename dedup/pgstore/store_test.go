@@ -10,10 +10,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
-	"github.com/jackc/pgx/v5"
 )
 
 func TestMain(m *testing.M) {

@@ -8,12 +8,15 @@ package pgtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/eyelet-dev/eyelet/internal/pgserver"
 )
@@ -31,6 +34,7 @@ var server struct {
 	pooler         *pgserver.Process
 	err            error
 	dsn, poolerDSN string
+	pooled         bool // the server is behind a pooler
 }
 
 // DSN returns the connection string of the server, which it starts for the first caller. The
@@ -40,7 +44,9 @@ func DSN(t testing.TB) string {
 	server.Lock()
 	defer server.Unlock()
 	if server.dsn == "" && server.err == nil {
-		if server.dsn = os.Getenv(existing); server.dsn == "" {
+		if given := os.Getenv(existing); given != "" {
+			server.dsn, server.pooled, server.err = use(given)
+		} else {
 			server.dsn, server.err = start()
 		}
 	}
@@ -48,13 +54,45 @@ func DSN(t testing.TB) string {
 	return server.dsn
 }
 
+// use returns a given connection string as name=value pairs, to which tests add others, and whether
+// a pooler in transaction mode is in between: it gives its clients process ids of its own.
+func use(given string) (dsn string, pooled bool, err error) {
+	config, err := pgx.ParseConfig(given)
+	if err != nil {
+		return "", false, err
+	}
+	dsn = given
+	if strings.Contains(given, "://") {
+		dsn = fmt.Sprintf("host=%s port=%d user=%s dbname=%s", config.Host, config.Port, config.User, config.Database)
+		if config.Password != "" {
+			dsn += " password=" + config.Password
+		}
+	}
+	c, err := pgx.ConnectConfig(context.Background(), config)
+	if err != nil {
+		return "", false, err
+	}
+	defer func() { _ = c.Close(context.Background()) }()
+	var pid uint32
+	err = c.QueryRow(context.Background(), "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
+	return dsn, c.PgConn().PID() != pid, err
+}
+
+// Direct skips a test that needs connections of its own to the server, if there is a pooler between.
+func Direct(t testing.TB) {
+	t.Helper()
+	DSN(t)
+	server.Lock()
+	defer server.Unlock()
+	if server.pooled {
+		t.Skip("it needs a server without a pooler before it in " + existing)
+	}
+}
+
 // URL returns the connection string of the server as a URL.
 func URL(t testing.TB) string {
 	t.Helper()
 	dsn := DSN(t)
-	if strings.Contains(dsn, "://") {
-		return dsn
-	}
 	u, q := url.URL{Scheme: "postgres", Path: "/"}, url.Values{}
 	for pair := range strings.FieldsSeq(dsn) {
 		switch name, value, _ := strings.Cut(pair, "="); name {
@@ -86,7 +124,10 @@ func Pooler(t testing.TB) string {
 	server.Lock()
 	defer server.Unlock()
 	var err error
-	if server.poolerDSN == "" {
+	switch {
+	case server.pooled:
+		return server.dsn
+	case server.poolerDSN == "":
 		server.poolerDSN, err = startPooler()
 	}
 	need(t, err)
