@@ -55,7 +55,7 @@ func DSN(t testing.TB) string {
 }
 
 // use returns a given connection string as name=value pairs, to which tests add others, and whether
-// a pooler in transaction mode is in between: it gives its clients process ids of its own.
+// a pooler is in between: it gives its clients process ids of its own.
 func use(given string) (dsn string, pooled bool, err error) {
 	config, err := pgx.ParseConfig(given)
 	if err != nil {
@@ -78,7 +78,7 @@ func use(given string) (dsn string, pooled bool, err error) {
 	return dsn, c.PgConn().PID() != pid, err
 }
 
-// Direct skips a test that needs connections of its own to the server, if there is a pooler between.
+// Direct skips a test that needs connections of its own to the server if there is a pooler.
 func Direct(t testing.TB) {
 	t.Helper()
 	DSN(t)
