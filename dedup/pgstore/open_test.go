@@ -126,8 +126,8 @@ func migrateAtOnce(t *testing.T, dsn, schema string) {
 	}
 }
 
-// TestMigrationsBehindPgBouncerRunOnce lets programs migrate on connections that have looked for the
-// tables before.
+// TestMigrationsBehindPgBouncerRunOnce lets programs migrate on connections that have looked for
+// the tables before.
 func TestMigrationsBehindPgBouncerRunOnce(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Pooler(t)
