@@ -105,7 +105,7 @@ var imports = map[string][]string{
 	"receiver/internal/deadline":  {},
 	"receiver/internal/executor":  {},
 	"receiver/internal/lazyctx":   {},
-	"receiver/metrics":            {"verify", "dedup", "receiver"},
+	"receiver/metrics":            {"verify", "dedup", "producer", "receiver"},
 	"receiver/receivertest": {
 		"dedup", "dedup/deduptest", "producer", "producer/preset", "receiver", "verify",
 	},

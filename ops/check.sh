@@ -29,6 +29,9 @@ echo "$((size / 1000000)) MB"
 step "Dockerfile"
 if command -v hadolint >/dev/null; then hadolint ops/Dockerfile; else skip hadolint; fi
 
+step "alerts"
+if command -v promtool >/dev/null; then promtool check rules ops/alerts.yaml; else skip promtool; fi
+
 step "kustomize"
 GITHUB_SECRET=not-a-real-secret "$dir/eyelet" config check --config ops/kustomize/eyelet.yaml
 if command -v kustomize >/dev/null; then kustomize build ops/kustomize >/dev/null; else skip kustomize; fi

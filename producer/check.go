@@ -94,6 +94,7 @@ func (p *Producer) checkWindow(m *mistakes) {
 	past, future := p.Tolerance.Past, p.Tolerance.Future
 	negative := p.Window < 0 || past < 0 || future < 0
 	m.addIf(negative, "window and tolerance must not be negative")
+	m.addIf(p.ExpectEvery < 0, "ExpectEvery must not be negative")
 	// A replay must fail verification before its record is deleted. Subtract: a sum could overflow.
 	m.addIf(!negative && (past > p.Window || future > p.Window-past),
 		"window %v is shorter than the tolerance (%s back, %s ahead): a replay would outlive its record",

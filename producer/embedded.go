@@ -142,7 +142,9 @@ func (e *Embedded) Verify(r *http.Request, body func() ([]byte, error)) (verify.
 	} else if err != nil {
 		return verify.Identity{}, err
 	}
-	return verify.Identity{KeyID: id.KeyID, SignedAt: id.SignedAt, Nonce: hex.EncodeToString(id.Signed)}, nil
+	return verify.Identity{
+		KeyID: id.KeyID, Secret: id.Secret, SignedAt: id.SignedAt, Nonce: hex.EncodeToString(id.Signed),
+	}, nil
 }
 
 // Alternatives implements [verify.Alternator]: other secrets, hashes and encodings.

@@ -203,6 +203,9 @@ type Producer struct {
 	// milliseconds since 1970. It decides how long an event is remembered beyond the window.
 	// Defaults to none.
 	EventTime Extractor
+	// ExpectEvery is how long the producer may send no new event before the metrics report it as
+	// silent. Nothing else depends on it. Defaults to no expectation.
+	ExpectEvery time.Duration
 	// Retire is when the endpoint ends. Until then every response announces it in the field
 	// Sunset (RFC 8594). From then on every request gets 410 without verification, duplicates
 	// included; nothing else answers 410.

@@ -54,6 +54,15 @@ type Observation struct {
 	// IDReused marks a delivery that was accepted under an unsigned identifier known with other
 	// content.
 	IDReused bool
+	// New marks a delivery with a new event, which was accepted or answered.
+	New bool
+	// Secret is which secret or key of the producer's scheme verified a delivery, from 1; 0 if that
+	// is not known, and for deliveries that were not verified ([verify.Identity.Secret]).
+	Secret int
+	// Signed reports whether a verified delivery has a signed time, and SignedAge how long before
+	// the delivery that was: negative if the sender's clock is ahead.
+	Signed    bool
+	SignedAge time.Duration
 	// Handler, Attempt, State and Reason describe an attempt and its outcome.
 	Handler string
 	Attempt int
@@ -81,11 +90,19 @@ func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply
 		}
 		rx.sampled.write(ctx, level, sampledKind{text: "delivery", endpoint: name, code: resp.code}, attrs...)
 	}
-	rx.cfg.observe(ctx, rx.log, Observation{
+	o := Observation{
 		Kind: KindDelivery, Endpoint: name, Type: d.typ, ID: d.id, Event: resp.event,
 		Status: resp.Status, Code: resp.code, Took: took, Err: observedError(resp.err),
 		SameBytes: d.sameBytes, IDReused: d.idReused,
-	})
+		New: resp.fresh,
+	}
+	if !d.verified.IsZero() {
+		o.Secret, o.Signed = d.Identity.Secret, !d.Identity.SignedAt.IsZero()
+	}
+	if o.Signed {
+		o.SignedAge = d.verified.Sub(d.Identity.SignedAt)
+	}
+	rx.cfg.observe(ctx, rx.log, o)
 }
 
 // observe calls Config.Observe and recovers its panics.

@@ -36,6 +36,8 @@ type delivery struct {
 	share  admission.Share
 	conn   connRequest
 	busy   error // of a slot after reading the body
+	// verified is when the delivery was verified, by Config.Clock; zero before.
+	verified time.Time
 	// received is the verified body with its content coding. Body is without.
 	received []byte
 	// stale is why an authentic delivery is too old to bring a new event. It may still be a
@@ -295,6 +297,7 @@ func (d *delivery) authenticate(ctx context.Context) error {
 		d.Body, err = d.body.read()
 	}
 	if err == nil {
+		d.verified = d.rx.cfg.Clock()
 		d.conn.authentic()
 	} else if refusal, ok := errors.AsType[*verify.Error](err); ok && refusal.Code != verify.KeysUnavailable {
 		d.permit.Debit()
@@ -415,7 +418,7 @@ func (d *delivery) checkContent() error {
 // data may not, because it could have been captured (RFC 8470 section 3).
 func (d *delivery) checkFreshness() error {
 	p := &d.ep.p
-	err := p.Tolerance.Check(d.Identity, d.rx.cfg.Clock())
+	err := p.Tolerance.Check(d.Identity, d.verified)
 	if verify.CodeOf(err) == verify.TimestampTooOld && p.StaleKnown && !d.early() && d.itemsErr == nil {
 		d.stale = err
 		return nil

@@ -191,13 +191,13 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 
 // identity returns the identity of the signer of the content.
 func (p *hmacPlan) identity(head signatureHead, sigs []signature, content segments) (Identity, error) {
-	kid, ok := p.match(sigs, content)
-	if !ok {
+	kid, secret := p.match(sigs, content)
+	if secret == 0 {
 		return Identity{}, &Error{Code: SignatureMismatch, Component: p.headers[head.header]}
 	}
 	signed := digestOf(content)
 	return Identity{
-		KeyID: kid, SignedAt: head.signedAt, Covered: p.covered[head.header],
+		KeyID: kid, Secret: secret, SignedAt: head.signedAt, Covered: p.covered[head.header],
 		Signed: signed, Stable: p.stable(content, signed), Malleable: p.isMalleable(),
 	}, nil
 }

@@ -247,13 +247,13 @@ func parseTimestamp(s string, unit time.Duration) (time.Time, bool) {
 	return time.Unix(n, 0), true
 }
 
-// match compares every signature with every key and returns the id of the key that made one. If
-// no key has the id of a signature, one MAC is computed anyway, so the time does not reveal
-// which keys exist.
-func (p *hmacPlan) match(sigs []signature, content segments) (string, bool) {
+// match compares every signature with every key. It returns the id and the position of the key that
+// made one, from 1; 0 if none did. If no key has the id of a signature, one MAC is computed anyway,
+// so the time does not reveal which keys exist.
+func (p *hmacPlan) match(sigs []signature, content segments) (string, int) {
 	var buf [sha512.Size]byte
 	computed := false
-	for _, k := range p.keys {
+	for at, k := range p.keys {
 		for _, h := range p.tried {
 			if !slices.ContainsFunc(sigs, func(x signature) bool { return x.hash == h && x.kid == k.id }) {
 				continue
@@ -263,7 +263,7 @@ func (p *hmacPlan) match(sigs []signature, content segments) (string, bool) {
 			for i := range sigs {
 				x := &sigs[i]
 				if x.hash == h && x.kid == k.id && x.length == len(sum) && hmac.Equal(x.bytes[:x.length], sum) {
-					return k.id, true
+					return k.id, at + 1
 				}
 			}
 		}
@@ -277,8 +277,9 @@ func (p *hmacPlan) match(sigs []signature, content segments) (string, bool) {
 // maxECDSA is the length of the longest signature with P-256: the DER of two integers of 33 bytes.
 const maxECDSA = 72
 
-// matchPublic reports whether one of the public keys made one of the signatures.
-func matchPublic(p *hmacPlan, sigs []signature, content segments) bool {
+// matchPublic returns the position of the public key of its kind that made one of the signatures,
+// from 1; 0 if none did.
+func matchPublic(p *hmacPlan, sigs []signature, content segments) int {
 	var joined, digest []byte
 	tried, most := 0, maxPublicChecks*(len(p.publicKeys)+len(p.ecdsaKeys))
 	for i := range sigs {
@@ -290,12 +291,12 @@ func matchPublic(p *hmacPlan, sigs []signature, content segments) bool {
 			if digest == nil {
 				digest = digestOf(content)
 			}
-			for _, k := range p.ecdsaKeys {
+			for at, k := range p.ecdsaKeys {
 				if tried++; tried > most {
-					return false
+					return 0
 				}
 				if ecdsa.VerifyASN1(k, digest, bytes.Clone(x.bytes[:x.length])) {
-					return true
+					return at + 1
 				}
 			}
 			continue
@@ -304,14 +305,14 @@ func matchPublic(p *hmacPlan, sigs []signature, content segments) bool {
 		case joined == nil:
 			joined = bytes.Join(content, nil)
 		}
-		for _, k := range p.publicKeys {
+		for at, k := range p.publicKeys {
 			if tried++; tried > most {
-				return false
+				return 0
 			}
 			if ed25519.Verify(k, joined, bytes.Clone(x.bytes[:x.length])) { // the copy keeps sigs off the heap
-				return true
+				return at + 1
 			}
 		}
 	}
-	return false
+	return 0
 }

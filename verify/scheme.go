@@ -149,6 +149,7 @@ func (a All) Binds() Binding {
 // and combines what two schemes proved of one request.
 func (id Identity) and(more Identity) Identity {
 	id.KeyID, id.Principal = cmp.Or(more.KeyID, id.KeyID), cmp.Or(more.Principal, id.Principal)
+	id.Secret = cmp.Or(more.Secret, id.Secret)
 	id.Label, id.Nonce = cmp.Or(more.Label, id.Label), cmp.Or(more.Nonce, id.Nonce)
 	if !more.SignedAt.IsZero() {
 		id.SignedAt = more.SignedAt

@@ -96,14 +96,14 @@ func (s *Static) Verify(r *http.Request, _ func() ([]byte, error)) (Identity, er
 	if s.In == InBasic {
 		before = s.Username + ":"
 	}
-	equal := 0
-	for _, v := range s.Secrets {
-		equal |= equalText(got, before+string(v))
+	secret := 0
+	for i, v := range s.Secrets {
+		secret = subtle.ConstantTimeSelect(equalText(got, before+string(v)), i+1, secret)
 	}
-	if equal == 0 {
+	if secret == 0 {
 		return Identity{}, &Error{Code: CredentialsMismatch, Component: s.component()}
 	}
-	return Identity{}, nil
+	return Identity{Secret: secret}, nil
 }
 
 // Sign sets the first secret on r.

@@ -39,6 +39,10 @@ type Identity struct {
 	Expires     time.Time // the earliest expiry of signature, token and certificate; zero if none expires
 	ExpiredCode Code      // the code of [Tolerance.Check] after Expires; defaults to token_expired
 	Nonce       string    // the signed nonce; empty if there is none
+	// Secret is which of the scheme's secrets or keys verified the request, from 1 in the order of
+	// the configuration, keys by id in the order of their ids; 0 if the scheme does not know it. It
+	// shows when an old secret is no longer used.
+	Secret int
 	// Covered lists what the signature binds: lower-case field names, derived components as RFC
 	// 9421 writes them ("@method", "@query", "@target-uri"), "@body" if the body is bound, and
 	// "@items" if only some members of each item in it are.

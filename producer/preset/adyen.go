@@ -129,8 +129,9 @@ type adyenScheme struct {
 // adyenMACs are MACs, one for each key, and space for a sum. They are pooled: keying one costs
 // two blocks of hashing.
 type adyenMACs struct {
-	all []hash.Hash
-	sum [sha256.Size]byte
+	all     []hash.Hash
+	matched int // the position of the key of the last item, from 1
+	sum     [sha256.Size]byte
 }
 
 // newAdyenScheme returns the scheme for keys in hex, of which any may match.
@@ -177,7 +178,11 @@ func (a *adyenScheme) Verify(_ *http.Request, body func() ([]byte, error)) (veri
 	}
 	macs := a.macs.Get().(*adyenMACs)
 	defer a.macs.Put(macs)
-	return verify.Identity{Covered: []string{"@items"}}, readAdyenItems(b, macs.verify)
+	macs.matched = 0
+	if err := readAdyenItems(b, macs.verify); err != nil {
+		return verify.Identity{}, err
+	}
+	return verify.Identity{Covered: []string{"@items"}, Secret: macs.matched}, nil
 }
 
 func (m *adyenMACs) verify(it adyenItem) error {
@@ -189,10 +194,11 @@ func (m *adyenMACs) verify(it adyenItem) error {
 	if !ok {
 		return &verify.Error{Code: verify.SignatureMalformed, Component: name}
 	}
-	for _, mac := range m.all {
+	for i, mac := range m.all {
 		mac.Reset()
 		mac.Write([]byte(it.signed))
 		if hmac.Equal(sig, mac.Sum(m.sum[:0])) {
+			m.matched = i + 1
 			return nil
 		}
 	}

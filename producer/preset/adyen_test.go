@@ -163,6 +163,18 @@ func TestAdyenKeysAreHex(t *testing.T) {
 	}
 }
 
+func TestAdyenNamesTheKeyByPosition(t *testing.T) {
+	t.Parallel()
+	signed, err := newAdyenScheme(adyenKey).SignBody(nil, []byte(adyenNotice("p1", "p2")), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := newAdyenScheme("00ff", adyenKey).Verify(nil, body(string(signed)))
+	if err != nil || id.Secret != 2 {
+		t.Errorf("key %d, %v; want 2", id.Secret, err)
+	}
+}
+
 func FuzzAdyen(f *testing.F) {
 	scheme := newAdyenScheme(adyenKey)
 	signed, err := scheme.SignBody(nil, []byte(adyenNotice("p1", "p2")), time.Time{})

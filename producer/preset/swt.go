@@ -152,13 +152,15 @@ func (s *swtScheme) authentic(r *http.Request, body func() ([]byte, error), sign
 	if alg, _ := head.Text("alg"); alg != "HS256" || head["crit"] != nil {
 		return verify.Identity{}, &verify.Error{Code: verify.AlgorithmNotAllowed}
 	}
-	good := false
-	for _, secret := range s.Secrets {
+	position := 0
+	for i, secret := range s.Secrets {
 		sum := hmac.New(sha256.New, []byte(secret))
 		sum.Write([]byte(signed))
-		good = hmac.Equal(sum.Sum(nil), mac) || good
+		if hmac.Equal(sum.Sum(nil), mac) {
+			position = i + 1
+		}
 	}
-	if !good {
+	if position == 0 {
 		return verify.Identity{}, &verify.Error{Code: verify.SignatureMismatch}
 	}
 	_, payload, _ := strings.Cut(signed, ".")
@@ -170,7 +172,7 @@ func (s *swtScheme) authentic(r *http.Request, body func() ([]byte, error), sign
 	if err != nil || !slices.Contains(s.Issuers, issuer) {
 		return verify.Identity{}, &verify.Error{Code: verify.IssuerMismatch, Component: "iss"}
 	}
-	return verify.Identity{Claims: claims}, nil
+	return verify.Identity{Claims: claims, Secret: position}, nil
 }
 
 // checkSWT checks the required claims and the digest of the body, and sets the times.

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -29,6 +30,7 @@ type Collector struct {
 	hanging    *prometheus.GaugeVec
 	sameBytes  *prometheus.CounterVec
 	idReused   *prometheus.CounterVec
+	senders    *senders
 	hang       sync.Map // the attempts that hang
 	hangs      atomic.Int64
 }
@@ -115,8 +117,15 @@ func New() *Collector {
 		"where no signed identifier names the event.", "endpoint", "outcome")
 	c.idReused = counter("id_reused_total", "Events accepted under an unsigned identifier that was used before "+
 		"with other content.", "endpoint")
+	c.senders = newSenders()
+	c.all = append(c.all, c.senders)
 	return c
 }
+
+// Expect sets the producers whose silence is reported: eyelet_silent is 1 for a producer that sent
+// no new event for longer than its ExpectEvery. The time before the first call for a producer does
+// not count. Each call replaces the producers of the previous one.
+func (c *Collector) Expect(producers []producer.Producer) { c.senders.expect(producers) }
 
 // Observe counts one observation. It is the function for receiver.Config.Observe, and does not
 // block.
@@ -124,6 +133,7 @@ func (c *Collector) Observe(_ context.Context, o receiver.Observation) {
 	switch o.Kind {
 	case receiver.KindDelivery:
 		c.deliveries.add(deliveryLabels{o.Endpoint, o.Code}, o.Took)
+		c.senders.observe(&o)
 		if o.SameBytes != "" {
 			c.sameBytes.WithLabelValues(o.Endpoint, string(o.SameBytes)).Inc()
 		}

@@ -6,11 +6,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/metrics"
 )
@@ -59,13 +61,18 @@ func newScraped(store dedup.Store) scraped {
 // has checks that the page of metrics has the lines.
 func (m scraped) has(t *testing.T, lines ...string) {
 	t.Helper()
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(m.pages, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	page := m.page()
 	for _, line := range lines {
-		if !strings.Contains(w.Body.String(), line+"\n") {
+		if !strings.Contains(page, line+"\n") {
 			t.Errorf("no line %s", line)
 		}
 	}
+}
+
+func (m scraped) page() string {
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(m.pages, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body.String()
 }
 
 func TestMetricsOfAttemptsAreCountedWithoutAllocating(t *testing.T) {
@@ -73,7 +80,9 @@ func TestMetricsOfAttemptsAreCountedWithoutAllocating(t *testing.T) {
 	defer store.Close() //nolint:errcheck // it never fails
 	m := newScraped(store)
 	done := receiver.Observation{Kind: "attempt", Endpoint: "gh", Handler: "h", Event: "e", State: dedup.Done}
-	answered := receiver.Observation{Kind: "delivery", Endpoint: "gh", Code: "accepted"}
+	answered := receiver.Observation{
+		Kind: "delivery", Endpoint: "gh", Code: "accepted", New: true, Secret: 1, Signed: true,
+	}
 	if n := testing.AllocsPerRun(100, func() {
 		m.Observe(context.Background(), done)
 		m.Observe(context.Background(), answered)
@@ -125,9 +134,51 @@ func TestAClosedStoreHasNoCounts(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	m.Observe(t.Context(), receiver.Observation{Kind: receiver.KindDelivery, Endpoint: "gh", Code: "accepted"})
+	m.Observe(t.Context(), receiver.Observation{
+		Kind: receiver.KindDelivery, Endpoint: "gh", Code: "accepted", New: true,
+	})
 	families, err := m.pages.Gather()
-	if err != nil || len(families) != 2 {
+	if err != nil || len(families) != 3 {
 		t.Errorf("%d families, %v; want those of the delivery", len(families), err)
+	}
+}
+
+func TestMetricsOfSenders(t *testing.T) {
+	t.Parallel()
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	defer store.Close() //nolint:errcheck // it never fails
+	m := newScraped(store)
+	m.Expect([]producer.Producer{
+		{Name: "quiet", ExpectEvery: time.Nanosecond}, {Name: "busy", ExpectEvery: time.Hour}, {Name: "any"},
+	})
+	verified := receiver.Observation{
+		Kind: receiver.KindDelivery, Endpoint: "busy", Code: "accepted", New: true, Secret: 2, Signed: true,
+		SignedAge: 3 * time.Second,
+	}
+	m.Observe(t.Context(), verified)
+	verified.New, verified.SignedAge = false, -10*time.Second
+	m.Observe(t.Context(), verified)
+	m.Observe(t.Context(), receiver.Observation{
+		Kind: receiver.KindDelivery, Endpoint: "any", Code: "signature_mismatch",
+	})
+	m.has(t,
+		`eyelet_secret_matches_total{endpoint="busy",secret="1"} 0`,
+		`eyelet_secret_matches_total{endpoint="busy",secret="2"} 2`,
+		`eyelet_signed_age_seconds_bucket{endpoint="busy",le="-60"} 0`,
+		`eyelet_signed_age_seconds_bucket{endpoint="busy",le="-5"} 1`,
+		`eyelet_signed_age_seconds_bucket{endpoint="busy",le="5"} 2`,
+		`eyelet_silent{endpoint="quiet"} 1`,
+		`eyelet_silent{endpoint="busy"} 0`,
+	)
+	page := m.page()
+	if n := strings.Count(page, "\neyelet_last_accepted_timestamp_seconds{"); n != 1 {
+		t.Errorf("%d endpoints have a time of the last new event, want that of busy", n)
+	}
+	if strings.Contains(page, `eyelet_silent{endpoint="any"}`) {
+		t.Error("silence is reported without an expectation")
+	}
+	m.Expect([]producer.Producer{{Name: "busy", ExpectEvery: time.Hour}})
+	if strings.Contains(m.page(), `eyelet_silent{endpoint="quiet"}`) {
+		t.Error("silence is reported of a producer that was removed")
 	}
 }

@@ -19,6 +19,7 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 	override(&made.MaxBody, int64(c.MaxBody))
 	override(&made.URL, c.URL)
 	override(&made.Window, c.Window)
+	override(&made.ExpectEvery, c.ExpectEvery)
 	override(&made.Tolerance.Past, c.Tolerance.Past)
 	override(&made.Tolerance.Future, c.Tolerance.Future)
 	override(&made.Accepted.Status, c.Accepted)

@@ -73,6 +73,8 @@ type commonSettings struct {
 	EventTime          string            `conf:"event_time"`          // extractor of the time of the event
 	DropBody           *bool             `conf:"drop_body"`
 
+	ExpectEvery time.Duration `conf:"expect_every"` // silence beyond it is reported by the metrics
+
 	// Lifetime of the endpoint: each a date (its start in UTC) or a time of RFC 3339.
 	Retire     string `conf:"retire"`
 	Deprecated string `conf:"deprecated"`

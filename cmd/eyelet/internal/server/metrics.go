@@ -1,6 +1,8 @@
 package server
 
 import (
+	"runtime"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -15,19 +17,27 @@ import (
 // of Go and of the process.
 func newRegistry(
 	c *metrics.Collector, store dedup.Store, targets *forward.State, ring *refused.Ring,
-	listeners []*receiver.Listener,
+	listeners []*receiver.Listener, version string,
 ) *prometheus.Registry {
 	ports := map[string]*receiver.Listener{}
 	for i, ln := range listeners {
 		ports[[]string{"deliveries", "operations"}[i]] = ln
 	}
 	r := prometheus.NewRegistry()
-	r.MustRegister(c, metrics.Store(store), metrics.Connections(ports), targetMetrics{targets},
+	r.MustRegister(buildInfo(version), c, metrics.Store(store), metrics.Connections(ports), targetMetrics{targets},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if ring != nil {
 		r.MustRegister(refusedMetrics{ring})
 	}
 	return r
+}
+
+// buildInfo is 1, with the version of the program as a label.
+func buildInfo(version string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "eyelet_build_info", Help: "1, with the versions of the program and of Go.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	}, func() float64 { return 1 })
 }
 
 // refusedMetrics counts the refused deliveries that are kept, and those that are not.

@@ -32,7 +32,7 @@ func (s *Server) operations() http.Handler {
 		writeDisabledTargets(w, s.Targets) //nolint:contextcheck // it has its own time
 	})
 	mux.Handle("/targets", s.state.authorized(s.logChanges(TargetsAPI(s.Targets)), true))
-	registry := newRegistry(s.metrics, s.store, s.Targets, s.ring, s.listeners)
+	registry := newRegistry(s.metrics, s.store, s.Targets, s.ring, s.listeners, s.Inspector.Version)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("/refused", s.state.authorized(s.refusedAPI(), true))
 	mux.Handle("GET /refused/{number}/explain", s.state.authorized(s.explainAPI(), true))

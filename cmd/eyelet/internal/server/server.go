@@ -174,6 +174,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.metrics, s.tail = metrics.New(), newTailHub(s.receiverName())
+	s.metrics.Expect(s.Receiver.Producers)
 	c := s.Receiver
 	c.Store, c.Logger, c.Observe = s.store, s.Log.Logger, s.observe
 	if s.StoreDir != "" || s.LockState {
