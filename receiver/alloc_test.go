@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
@@ -54,12 +57,14 @@ func (w *discard) SetReadDeadline(time.Time) error { return nil }
 
 // deliveryAllocations returns how many allocations a delivery needs before and after the store,
 // which answers with the verdict. The response has the status.
-func deliveryAllocations(t *testing.T, r *http.Request, body string, v dedup.Verdict, status int) float64 {
+func deliveryAllocations(
+	t *testing.T, tracer trace.Tracer, r *http.Request, body string, v dedup.Verdict, status int,
+) float64 {
 	t.Helper()
 	store, p := &instantStore{verdict: v}, preset.GitHub(testSecret)
 	rx, err := Open(Config{
 		Store: store, Producers: []producer.Producer{p}, Logger: slog.New(slog.DiscardHandler),
-		URL:      "https://hooks.example.com",
+		URL: "https://hooks.example.com", Tracer: tracer,
 		Handlers: []Handler{On(p.Name, "*", func(context.Context, Event[[]byte]) error { return nil })},
 	})
 	if err != nil {
@@ -113,10 +118,23 @@ func TestAllocationsOfADelivery(t *testing.T) {
 		{"known", testSecret, dedup.Known, 200, 15},
 		{"refused", "another secret of 24 bytes", 0, 401, 19},
 	} {
-		n := deliveryAllocations(t, gitHubRequest(row.secret, body), body, row.verdict, row.status)
+		n := deliveryAllocations(t, nil, gitHubRequest(row.secret, body), body, row.verdict, row.status)
 		if n > row.most {
 			t.Errorf("%s: %v allocations, want at most %v", row.name, n, row.most)
 		}
 		t.Log(row.name, n)
 	}
+}
+
+// TestTracerOff checks that a delivery without Config.Tracer allocates nothing for spans: one with
+// a tracer that does nothing allocates more. The bound is that of TestAllocationsOfADelivery.
+func TestTracerOff(t *testing.T) {
+	body := `{"action":"opened"}`
+	off := deliveryAllocations(t, nil, gitHubRequest(testSecret, body), body, dedup.New, 200)
+	none := noop.NewTracerProvider().Tracer("")
+	on := deliveryAllocations(t, none, gitHubRequest(testSecret, body), body, dedup.New, 200)
+	if off > 14 || on <= off {
+		t.Errorf("%v allocations without a tracer, want at most 14; %v with one", off, on)
+	}
+	t.Log(off, on)
 }

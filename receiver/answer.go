@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -143,6 +145,7 @@ type answerRun struct {
 	rec      dedup.Record
 	started  time.Time
 	accepted dedup.Response // to an event that no handler answers
+	span     trace.Span     // of the handler; nil without Config.Tracer
 }
 
 // runResult is the result of a run for the waiting delivery.
@@ -167,6 +170,9 @@ func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res run
 	}
 	r.end = cancel
 	r.rx.answers.add(&r.leasedRun, r.started)
+	if t := r.rx.cfg.Tracer; t != nil {
+		ctx, r.span = startAttempt(ctx, t, &r.rec, r.task())
+	}
 	came := <-start(func() returned {
 		return r.handler.runLeased(ctx, r.rx.answers, &r.leasedRun, &r.rec, func(came returned) dedup.Result {
 			result, _ := r.outcome(ctx, came)
@@ -176,11 +182,19 @@ func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res run
 	r.rx.answers.remove(&r.leasedRun)
 	if came.committed != nil {
 		defer r.rx.pending.notify(r.rec.Key.Hash())
+		r.endSpan(*came.committed, nil)
 		r.rx.reportAnswerRun(ctx, r, *came.committed, nil)
 		return r.recorded(*came.committed, runResult{})
 	}
 	result, res := r.outcome(ctx, came)
+	r.endSpan(result, came.err)
 	return r.finish(ctx, result, res, came.err)
+}
+
+func (r *answerRun) endSpan(result dedup.Result, cause error) {
+	if r.span != nil {
+		endAttempt(r.span, result, cause)
+	}
 }
 
 // timeout is the failure of a run that outlasts the wait of its producer. An Inline handler still

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/lazyctx"
@@ -61,6 +63,7 @@ type attempt struct {
 	stored  bool            // the handler's transaction recorded the result
 	result  dedup.Result    // once there is one
 	cause   error           // of the result
+	span    trace.Span      // of the handler; nil without Config.Tracer, and before it runs
 }
 
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
@@ -127,7 +130,11 @@ func (a *attempt) run() {
 		// Every attempt was interrupted, probably by a crash: do not run it again.
 		a.finish(dead(reasonExhausted, "no attempts left; the last error: "+a.task.Err), nil)
 	default:
-		a.conclude(h.runLeased(&a.ctx, a.d.watchdog, &a.leasedRun, &a.work.Record, func(r returned) dedup.Result {
+		var ctx context.Context = &a.ctx
+		if t := a.d.cfg.Tracer; t != nil {
+			ctx, a.span = startAttempt(ctx, t, &a.work.Record, a.task)
+		}
+		a.conclude(h.runLeased(ctx, a.d.watchdog, &a.leasedRun, &a.work.Record, func(r returned) dedup.Result {
 			return a.outcome(r, a.ctx.Cause())
 		}))
 	}
@@ -172,6 +179,9 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 	a.work.Record.Payload.Body = nil
 	a.d.prefetch.release(a.size)
 	a.result, a.cause = res, cause
+	if a.span != nil {
+		endAttempt(a.span, res, cause)
+	}
 	switch {
 	case !a.d.watchdog.finish(&a.leasedRun): // the dispatcher has stopped
 	case a.stored: // whatever an extension found

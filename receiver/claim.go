@@ -55,7 +55,13 @@ func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	decisions, err := rx.cfg.Store.Claim(rx.storing.Context(ctx), claims...)
+	var decisions []dedup.Decision
+	var err error
+	if rx.cfg.Tracer == nil {
+		decisions, err = rx.cfg.Store.Claim(rx.storing.Context(ctx), claims...)
+	} else {
+		decisions, err = claimInSpan(ctx, rx, claims)
+	}
 	if err != nil {
 		return nil, storeFailure(err)
 	}
@@ -106,7 +112,7 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 	} else {
 		kept.Body = payload.Body
 	}
-	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody(), form)
+	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody(), form, sampledTrace(d.span))
 	e.claim = dedup.Claim{
 		Key: key, Aliases: d.aliases(e.parts.aliases[:0], key), Payload: payload,
 		Window: p.Window, DropBody: p.DropBody, Note: it.Note,

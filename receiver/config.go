@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -120,6 +122,10 @@ type Config struct {
 	Clock func() time.Time
 	// Observe, if set, is called for every delivery and every attempt. It must not block.
 	Observe func(context.Context, Observation)
+	// Tracer, if set, makes spans of deliveries, of their durable steps and of attempts; see
+	// docs/tracing.md. Spans hold no payload and no credential. The traceparent of a sender is
+	// linked, and never decides what is sampled. Defaults to none, which costs nothing.
+	Tracer trace.Tracer
 	// Refused, if set, gets each request that is answered with a status of 400 or more, also those
 	// to unknown paths. It is called on the request's goroutine once the response is written and
 	// flushed, so a slow function occupies a connection, but delays no response. A panic in it is

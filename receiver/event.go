@@ -114,26 +114,29 @@ func (ev *Event[T]) describe() {
 	}
 }
 
-// The attributes that record what verification proved, and what the body is. The first is an
-// attribute for handlers, the others become [Event.SignedFields], [Event.SignatureLabel] and
-// [Event.FormMember]. No attribute of a CloudEvent can have their names, and attributes that an
-// event brings under them are dropped.
+// The attributes that record what verification proved, what the body is, and the trace of the
+// delivery. The first is an attribute for handlers, the next three become [Event.SignedFields],
+// [Event.SignatureLabel] and [Event.FormMember], and the last is for the spans of attempts. No
+// attribute of a CloudEvent can have their names, and attributes that an event brings under them
+// are dropped.
 const (
 	keyIDAttribute  = "keyid"           // the key that signed
 	signedAttribute = "signed_fields"   // the header fields whose values were signed, comma-separated
 	labelAttribute  = "signature_label" // the label of the signature (RFC 9421)
 	formAttribute   = "form_member"     // the only member of a form, which holds the event as JSON
+	traceAttribute  = "delivery_trace"  // the traceparent of the delivery's span, if it is sampled
 )
 
 // withProof returns the attributes of an event, with what verification proved. whole
 // means that header and body are stored as received, so the signature is about them. form is the
-// member of a form, if the body is one.
-func withProof(read map[string]string, id verify.Identity, whole bool, form string) map[string]string {
+// member of a form, if the body is one, and trace that of the delivery's span.
+func withProof(read map[string]string, id verify.Identity, whole bool, form, trace string) map[string]string {
 	proof := [...][2]string{
 		{keyIDAttribute, id.KeyID},
 		{signedAttribute, signedFields(id.Covered)},
 		{labelAttribute, id.Label},
 		{formAttribute, form},
+		{traceAttribute, trace},
 	}
 	if !whole {
 		proof[2][1] = ""
@@ -168,6 +171,7 @@ func (ev *Event[T]) extractProof() {
 	delete(ev.Attributes, signedAttribute)
 	delete(ev.Attributes, labelAttribute)
 	delete(ev.Attributes, formAttribute)
+	delete(ev.Attributes, traceAttribute)
 	ev.SignatureLabel, ev.FormMember = label, form
 	if signed != "" {
 		ev.SignedFields = strings.Split(signed, ",")

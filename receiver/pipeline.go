@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
@@ -56,6 +58,7 @@ type delivery struct {
 	// sameBytes and idReused are those of the [Observation].
 	sameBytes SameBytes
 	idReused  bool
+	span      trace.Span // nil without Config.Tracer
 }
 
 // ServeHTTP answers one delivery.
@@ -72,6 +75,10 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		from: r.Body, w: w, limit: ep.p.MaxBody, declared: r.ContentLength, permit: &d.permit,
 		timeout: rx.cfg.BodyTimeout,
 	}
+	if rx.cfg.Tracer != nil {
+		ctx = startDelivery(ctx, d)
+		defer d.span.End()
+	}
 	var resp *reply
 	if rx.inflight.Begin() {
 		defer rx.inflight.Done()
@@ -84,6 +91,9 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rx.endRequest(w, r, d.body.done)
 	d.endRefusals(w, resp)
 	resp.send(w)
+	if d.span != nil {
+		endDelivery(d, resp)
+	}
 	rx.reportDelivery(ctx, d, resp, time.Since(started))
 	d.reportRefused(ctx, w, resp)
 }
