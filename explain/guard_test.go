@@ -115,3 +115,15 @@ func TestExcerptsAreSafeToShow(t *testing.T) {
 		t.Errorf("%q", came)
 	}
 }
+
+// TestARunHashesLittle gives a search all the time it wants.
+func TestARunHashesLittle(t *testing.T) {
+	t.Parallel()
+	p := preset.Stripe("whsec_live_live_live")
+	d := signedDelivery(t, p.Scheme, "stripe", "{}", `{"a": "`+strings.Repeat("b", 1<<20)+`"}`)
+	s := newSearch(t.Context(), []producer.Producer{p.WithDefaults()}, d)
+	report := s.run()
+	if most := MaxHashed + maxGrown*len(d.Body); s.hashed > most || report.Complete || report.Trials > MaxTrials {
+		t.Errorf("%d bytes of %d hashed in %d trials, complete: %v", s.hashed, most, report.Trials, report.Complete)
+	}
+}

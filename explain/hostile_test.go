@@ -67,6 +67,7 @@ func signatures() http.Header {
 	return h
 }
 
+// hostile explains a delivery to each endpoint.
 func hostile(t testing.TB, config []producer.Producer, target string, h http.Header, body []byte) {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -75,21 +76,26 @@ func hostile(t testing.TB, config []producer.Producer, target string, h http.Hea
 	}
 	e := explain.New(config)
 	for _, p := range config {
-		d := explain.Delivery{Endpoint: p.Name, Body: body, Declared: int64(len(body)), Now: signedAt,
-			Request: &http.Request{
+		explained(t, e, config, explain.Delivery{
+			Endpoint: p.Name, Body: body, Declared: int64(len(body)), Now: signedAt, Request: &http.Request{
 				Method: http.MethodPost, URL: u, RequestURI: u.RequestURI(), Host: u.Host, Header: h.Clone(),
 				Body: http.NoBody,
-			}}
-		start := time.Now()
-		report := e.Explain(t.Context(), d)
-		if took := time.Since(start); took > tooLong() {
-			t.Errorf("%s: %v, %d trials", p.Name, took, report.Trials)
-		}
-		if report.Trials > explain.MaxTrials {
-			t.Errorf("%s: %d trials", p.Name, report.Trials)
-		}
-		checkReport(t, config, report)
+			}})
 	}
+}
+
+// explained checks the bounds and the texts of a run.
+func explained(t testing.TB, e *explain.Explainer, config []producer.Producer, d explain.Delivery) {
+	t.Helper()
+	start := time.Now()
+	report := e.Explain(t.Context(), d)
+	if took := time.Since(start); took > tooLong() {
+		t.Errorf("%s: %v, %d trials", d.Endpoint, took, report.Trials)
+	}
+	if report.Trials > explain.MaxTrials {
+		t.Errorf("%s: %d trials", d.Endpoint, report.Trials)
+	}
+	checkReport(t, config, report)
 }
 
 // tooLong is the longest run. Under load a run takes longer than it computes.
@@ -121,7 +127,9 @@ func TestHostileDeliveriesAreBounded(t *testing.T) {
 		"NUL":               "{\"a\":\"\x00\"}",
 		"a long string":     `"` + strings.Repeat(`\u003c`, 150_000) + `"`,
 		"many quotes":       strings.Repeat(`\"`, 500_000),
-		"empty":             "",
+		"long values": `{"id":"` + strings.Repeat("x", 12<<10) + `","type":"` +
+			strings.Repeat("\x1b[1m\u202e<b>", 1250) + `"}`,
+		"empty": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +142,8 @@ func TestHostileFieldsAreShownSafely(t *testing.T) {
 	t.Parallel()
 	config := hostileConfig(t)
 	for _, text := range []string{
-		strings.Repeat("a", 12<<10), "<script>alert(1)</script>", "\x1b[2J\x1b]0;x\a", "\u202eevil\u202c", "\xff\xfe",
+		strings.Repeat("a", 12<<10), strings.Repeat("<i>\x1b[7m\u202e\x00\xff", 1000),
+		"<script>alert(1)</script>", "\x1b[2J\x1b]0;x\a", "\u202eevil\u202c", "\xff\xfe",
 		"a\x00b", "&lt;",
 	} {
 		h := signatures()
@@ -186,24 +195,50 @@ func secretsOf(config []producer.Producer) (all []string) {
 	return all
 }
 
+// FuzzExplain explains deliveries to one endpoint. Where its scheme can sign, the first body is
+// signed, and the second one arrives.
 func FuzzExplain(f *testing.F) {
-	h := signatures()
-	for name := range h {
-		f.Add("/webhooks/x?a=1", name, h.Get(name), "X-Forwarded-Host", "tunnel.example", []byte(doc))
-	}
-	f.Add("/webhooks/x", "Authorization", "Basic c2hvcDpwYXNz", "X_Sig", "00", []byte(strings.Repeat("[", 5000)))
-	f.Add("/a%2Fb/", "Authorization", "Bearer tok_0123456789x", "X-Original-Uri", "/tok_0123456789",
-		[]byte("payload=%7B%7D"))
-	f.Add("/", "X-Sig", hexSecret, "Forwarded", `host="a";proto=http`, []byte("\x1f\x8b\x08\x00"))
 	config := hostileConfig(f)
-	f.Fuzz(func(t *testing.T, target, name1, value1, name2, value2 string, body []byte) {
-		if !strings.HasPrefix(target, "/") || len(body) > 1<<20 {
+	const spelt = "{\n \"id\": \"evt_1\",\n \"key\": \"" + hexSecret + "\"\n}"
+	for i := range config { // which, URL, two fields, both bodies, and the seconds between
+		f.Add(byte(i), "/webhooks/x?a=1&b=2", "X-Forwarded-Host", "tunnel.example", "Date", "",
+			[]byte(doc), []byte(spelt), 7)
+	}
+	for _, s := range []struct {
+		which          byte
+		url, name, its string
+		signed, came   string
+		late           int
+	}{
+		{0, "/webhooks/stripe", "Stripe-Signature", "t=1795319382,v1=" + hexSecret, doc, doc, 1},
+		{0, "/", "X-Original-Uri", "/a%2Fb?whsec_live_live_live", "{}", "{}\r\n", 3600},
+		{1, "/webhooks/github", "X-Hub-Signature", "sha1=00", doc, "payload=%7B%7D", -400},
+		{2, "/", "Webhook-Timestamp", "1795319382000", spelt, "\xef\xbb\xbf" + spelt, 1<<31 - 1},
+		{8, "/a%2Fb/", "X-Original-Uri", "/tok_0123456789", doc, "\"" + strings.Repeat(`\u003c`, 40) + "\"", 0},
+		{8, "/webhooks/x", "X_Sig", hexSecret, doc, strings.Repeat("[", 5000), 0},
+		{9, "/?token=tok_0123456789", "Authorization", "Basic tok_0123456789", "", doc, 0},
+		{10, "/webhooks/shop", "Signature-Input", `sig1=("@method");keyid="h1";created=x`, doc, "\x1f\x8b\x08\x00", 0},
+		{138, "/webhooks/shop", "Forwarded", `host="a";proto=http`, doc, "", 30000},
+	} {
+		f.Add(s.which, s.url, s.name, s.its, "Content-Type", "text/plain", []byte(s.signed), []byte(s.came), s.late)
+	}
+	f.Fuzz(func(t *testing.T, which byte, target, name1, its1, name2, its2 string, signed, came []byte, late int) {
+		u, err := url.Parse(public + target)
+		if err != nil || !strings.HasPrefix(target, "/") || len(signed)+len(came) > 1<<20 {
 			return
 		}
-		h := signatures()
-		h[http.CanonicalHeaderKey(name1)] = []string{value1}
-		h[http.CanonicalHeaderKey(name2)] = []string{value2}
-		hostile(t, config, public+target, h, body)
+		p := config[int(which&0x7f)%len(config)]
+		r := &http.Request{Method: http.MethodPost, URL: u, RequestURI: u.RequestURI(), Host: u.Host,
+			Header: signatures(), Body: http.NoBody}
+		if by, ok := p.Scheme.(signer); ok {
+			_ = by.Sign(r, signed, signedAt) // refused: the wrong signature stays
+		}
+		r.Header[http.CanonicalHeaderKey(name1)] = []string{its1}
+		r.Header[http.CanonicalHeaderKey(name2)] = []string{its2}
+		explained(t, explain.New(config), config, explain.Delivery{
+			Endpoint: p.Name, Request: r, Body: came, Unread: which > 0x7f, Declared: int64(len(came)),
+			Now: signedAt.Add(time.Duration(late) * time.Second), Offsets: []time.Duration{time.Second, -time.Hour},
+		})
 	})
 }
 
