@@ -70,7 +70,11 @@ func (s *search) facts(start state, first outcome) []Finding {
 		if what := looksRewritten(s.d.Body); what != "" {
 			likely(bodyRewritten, what)
 		}
-		if e.Component != "" && len(found) == 0 {
+		switch {
+		case e.Component == "" || len(found) > 0:
+		case s.own.Preset == "paypal":
+			likely(Cause(verify.WebhookDiffers), "none of the known ids; offer others with --try-secret-file")
+		default:
 			likely(Cause(verify.OtherSecret), "none of the known secrets made it")
 		}
 	}

@@ -116,6 +116,8 @@ func vendorPlants(t *testing.T) []plant {
 	v1 := snsHave
 	v1.MinVersion = 2
 	payPal := preset.Settings{WebhookID: "WH-1", SigningKey: private, PinnedKeys: pinnedBy(paypal, private)}
+	otherWebhook, simulated, inQuotes := payPal, payPal, payPal
+	otherWebhook.WebhookID, simulated.WebhookID, inQuotes.WebhookID = "WH-2", "WEBHOOK_ID", `"WH-1"`
 	adyenSet := preset.Settings{Secrets: []string{adyenKey}}
 	text := func(p preset.Preset, s preset.Settings, edit func([]byte) []byte) any {
 		by := signedBy(p, s)
@@ -135,6 +137,16 @@ func vendorPlants(t *testing.T) []plant {
 			snsHave)),
 			by: text(sns, snsHave, func(b []byte) []byte { return jsonText(string(b)) })},
 		{name: "a newline added", scheme: "paypal", want: causes{"body_newline"}, config: one(open(paypal, payPal)),
+			by: text(paypal, payPal, func(b []byte) []byte { return append(b, '\n') })},
+		{name: "another webhook id", scheme: "paypal", want: causes{"webhook_id"}, config: one(open(paypal, payPal)),
+			by: signedBy(paypal, otherWebhook)},
+		{name: "another webhook id that is offered", scheme: "paypal", want: causes{"webhook_id"},
+			config: one(open(paypal, payPal)), by: signedBy(paypal, otherWebhook),
+			secrets: []verify.Offer{{Name: "the secret of new.txt", Secret: "WH-2"}}},
+		{name: "an event of the simulator", scheme: "paypal", want: causes{"webhook_id"},
+			config: one(open(paypal, payPal)), by: signedBy(paypal, simulated)},
+		{name: "a webhook id in quotes, and a newline added", scheme: "paypal",
+			want: causes{"webhook_id", "body_newline"}, config: one(open(paypal, inQuotes)),
 			by: text(paypal, payPal, func(b []byte) []byte { return append(b, '\n') })},
 		{name: "the key as text", scheme: "adyen", want: causes{"secret_encoding"}, config: one(open(adyen, adyenSet)),
 			by: signedBy(adyen, preset.Settings{Secrets: []string{hex.EncodeToString([]byte(adyenKey))}})},

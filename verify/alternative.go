@@ -36,7 +36,8 @@ const (
 	AudienceDiffers   Mistake = "audience"          // a good token for another audience
 	IssuerDiffers     Mistake = "issuer"            // a good token of another issuer
 	ClaimDiffers      Mistake = "claim"             // a good token with another value of a claim
-	TopicDiffers      Mistake = "topic"             // a good delivery of another topic or webhook
+	TopicDiffers      Mistake = "topic"             // a good delivery of another topic
+	WebhookDiffers    Mistake = "webhook_id"        // another id of the webhook in the signed content
 	CertificateNamed  Mistake = "certificate_name"  // a client certificate with other names
 	VersionDiffers    Mistake = "signature_version" // a signature of another version
 )

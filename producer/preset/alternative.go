@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -177,10 +178,38 @@ func (s *snsScheme) Offline() verify.Scheme {
 	return &snsScheme{certs: s.certs.offline(), topics: s.topics, minVersion: s.minVersion}
 }
 
-// Alternatives implements [verify.Alternator]. The signed webhook id is not in a delivery, so no
-// other can be tried.
-func (p *payPalScheme) Alternatives(*http.Request, []verify.Offer) iter.Seq[verify.Alternative] {
-	return none
+// simulatorID is the webhook id that PayPal's simulator signs.
+const simulatorID = "WEBHOOK_ID"
+
+// Alternatives implements [verify.Alternator]: other ids of the webhook. A delivery does not have
+// it, so they are guesses: the configured id as it may have been copied, the simulator's, and the
+// texts that the operator offers.
+func (p *payPalScheme) Alternatives(_ *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+	return func(yield func(verify.Alternative) bool) {
+		if p.Check() != nil {
+			return
+		}
+		tried := map[string]bool{p.webhookID: true}
+		try := func(id, detail string) bool {
+			if tried[id] || id == "" {
+				return true
+			}
+			tried[id] = true
+			other := &payPalScheme{webhookID: id, certs: p.certs.offline()}
+			return yield(verify.Alternative{Mistake: verify.WebhookDiffers, Detail: detail, Scheme: other})
+		}
+		bare := strings.Trim(p.webhookID, " \t\r\n\"'")
+		if !try(bare, "the configured one, without white space and quotes") ||
+			!try(strings.ToUpper(bare), "the configured one, in capitals") ||
+			!try(simulatorID, "that of PayPal's simulator") {
+			return
+		}
+		for _, o := range offered {
+			if !try(string(o.Secret), o.Name) {
+				return
+			}
+		}
+	}
 }
 
 // Offers implements [verify.Alternator]: certificates are public.

@@ -20,6 +20,7 @@ import (
 // minute. One worker does it, after the response.
 type explainer struct {
 	explain *explain.Explainer
+	offsets offsetsOf
 	log     *slog.Logger
 	work    chan receiver.Refused
 	stop    context.CancelFunc
@@ -40,11 +41,15 @@ const (
 	explainQueue = 4 // deliveries with their bodies; others are not explained
 )
 
-func newExplainer(c receiver.Config) *explainer {
+// offsetsOf is the function for [explain.Delivery.Offsets]; see [signedTimes].
+type offsetsOf func(context.Context, *receiver.Refused) []time.Duration
+
+func newExplainer(c receiver.Config, offsets offsetsOf) *explainer {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &explainer{
-		explain: explain.New(c.Producers), log: c.Logger, work: make(chan receiver.Refused, explainQueue),
-		stop: stop, stopped: make(chan struct{}), last: map[refusal]time.Time{},
+		explain: explain.New(c.Producers), offsets: offsets, log: c.Logger,
+		work: make(chan receiver.Refused, explainQueue), stop: stop,
+		stopped: make(chan struct{}), last: map[refusal]time.Time{},
 	}
 	go e.run(ctx)
 	return e
@@ -83,16 +88,17 @@ func (e *explainer) run(ctx context.Context) {
 
 // deliveryOf returns what explain needs of a refused delivery. A body of which a part is missing
 // counts as unread, unless the client sent no more.
-func deliveryOf(f receiver.Refused) explain.Delivery {
+func deliveryOf(ctx context.Context, f receiver.Refused, offsets offsetsOf) explain.Delivery {
 	return explain.Delivery{
 		Endpoint: f.Endpoint, Request: f.Request, Body: f.Body, Unread: f.BodyRead != receiver.BodyWhole,
-		Declared: f.Declared, Code: f.Code, Now: f.Time,
+		Declared: f.Declared, Code: f.Code, Now: f.Time, Offsets: offsets(ctx, &f),
 	}
 }
 
 // explainAPI serves GET /refused/NUMBER/explain: the cause of a refused delivery that is kept.
 func (s *Server) explainAPI() http.Handler {
 	e := explain.New(s.Receiver.Producers)
+	times := newSignedTimes(s.store, s.ring, &s.Receiver)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.ParseUint(r.PathValue("number"), 10, 64)
 		if err != nil {
@@ -108,12 +114,12 @@ func (s *Server) explainAPI() http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(e.Explain(r.Context(), deliveryOf(f)))
+		_ = json.NewEncoder(w).Encode(e.Explain(r.Context(), deliveryOf(r.Context(), f, times.offsets)))
 	})
 }
 
 func (e *explainer) write(ctx context.Context, f receiver.Refused) {
-	report := e.explain.Explain(ctx, deliveryOf(f))
+	report := e.explain.Explain(ctx, deliveryOf(ctx, f, e.offsets))
 	for _, found := range report.Findings {
 		e.log.LogAttrs(ctx, slog.LevelWarn, "refused delivery explained", slog.String("endpoint", f.Endpoint),
 			slog.String("code", string(f.Code)), slog.String("cause", string(found.Cause)),

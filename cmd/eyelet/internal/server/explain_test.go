@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -42,7 +43,7 @@ func TestTheFirstRefusalIsExplained(t *testing.T) {
 	log := &lockedBuffer{}
 	e := newExplainer(receiver.Config{
 		Producers: []producer.Producer{{Name: "shop", Scheme: scheme}}, Logger: slog.New(slog.NewTextHandler(log, nil)),
-	})
+	}, func(context.Context, *receiver.Refused) []time.Duration { return nil })
 	u, _ := url.Parse("https://hooks.example/webhooks/shop")
 	r := &http.Request{Method: http.MethodPost, URL: u, Header: http.Header{}, Body: http.NoBody}
 	now := time.Now()

@@ -184,7 +184,8 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	if s.Explain {
-		s.explainer = newExplainer(c) //nolint:contextcheck // it ends with the server, not with its opening
+		times := newSignedTimes(s.store, s.ring, &c)
+		s.explainer = newExplainer(c, times.offsets) //nolint:contextcheck // ends with the server
 	}
 	c.Refused = s.refusedHook()
 	if s.Operations != Off {
