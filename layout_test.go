@@ -117,6 +117,7 @@ var imports = map[string][]string{
 // confined lists for each third-party module the folders whose code may import it.
 var confined = map[string][]string{
 	"github.com/labstack/echo/v4":           {"receiver/echov4/", "cmd/"},
+	"github.com/pires/go-proxyproto":        {"cmd/eyelet/internal/server/"},
 	"github.com/coreos/go-systemd/v22":      {"cmd/eyelet/internal/server/"},
 	"github.com/dgraph-io/badger/v4":        {"dedup/badgerstore/"},
 	"github.com/KimMachineGun/automemlimit": {"dedup/badgerstore/"},

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,13 +21,23 @@ func operationsPage(t *testing.T) string {
 	return string(text)
 }
 
-// TestThePagesCommandsExist finds every command on the page, with its flags.
+// taskPages are the pages about one task each.
+var taskPages = []string{"proxies.md"}
+
+// TestThePagesCommandsExist finds every command on the pages, with its flags.
 func TestThePagesCommandsExist(t *testing.T) {
 	t.Parallel()
 	root := (&program{}).command()
 	root.InitDefaultCompletionCmd()
-	seen := 0
-	for line := range strings.Lines(operationsPage(t)) {
+	seen, text := 0, operationsPage(t)
+	for _, name := range taskPages {
+		page, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(page)
+	}
+	for line := range strings.Lines(text) {
 		_, rest, ok := strings.Cut(line, "eyelet ")
 		if !ok || strings.HasPrefix(line, "|") || strings.Contains(line, "`eyelet") {
 			continue
@@ -50,6 +62,32 @@ func TestThePagesCommandsExist(t *testing.T) {
 		replay.FieldOriginalAttempt} {
 		if !strings.Contains(operationsPage(t), "`"+field+"`") {
 			t.Errorf("the page does not name the field %s", field)
+		}
+	}
+}
+
+// TestTheTasksConfigurationsAreGood checks each configuration on the pages.
+func TestTheTasksConfigurationsAreGood(t *testing.T) {
+	t.Parallel()
+	for _, name := range taskPages {
+		page, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, part := range strings.Split(string(page), "```yaml\n")[1:] {
+			example, _, _ := strings.Cut(part, "```")
+			file := filepath.Join(t.TempDir(), "eyelet.yaml")
+			if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var errs strings.Builder
+			check := &program{Out: io.Discard, Err: &errs, Environ: []string{
+				"GITHUB_SECRET=a-long-secret-0123", "GITHUB_OLD_SECRET=another-long-secret-0123",
+				"STRIPE_SECRET=whsec_a_long_secret_0123",
+			}}
+			if code := check.Run(t.Context(), "config", "check", "--config", file); code != exitOK {
+				t.Errorf("docs/%s, configuration %d: %s", name, i+1, &errs)
+			}
 		}
 	}
 }

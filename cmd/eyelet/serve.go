@@ -86,7 +86,8 @@ func portOptions(s *config.Settings) (o server.Options, err error) {
 	o = server.Options{
 		Listen: s.Listen, Operations: s.Operations, TLS: keyPair(s, s.TLS), OperationsTLS: keyPair(s, s.OperationsTLS),
 		Loopback: httpserver.IsLoopback(s.Listen), HTTP2: s.HTTP2, InsecureHTTP: s.InsecureHTTP,
-		Connections: s.ConnectionLimits(), HeaderBytes: s.HeaderBytes(),
+		ProxyProtocol: s.ProxyProtocol,
+		Connections:   s.ConnectionLimits(), HeaderBytes: s.HeaderBytes(),
 		HeaderTimeout: s.Limits.HeaderTimeout, IdleTimeout: s.Limits.IdleTimeout, Drain: s.Limits.Drain,
 		Inspector: server.Inspector{
 			Off: s.Inspector.Off, ReadOnly: s.Inspector.ReadOnly, Prefix: s.Inspector.Prefix, Version: version(),

@@ -173,7 +173,17 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 			"write badger:./data, postgres://user@host/database, or memory: for trying out\n" +
 			"e.yaml:9: log.format is neither text nor json\n" +
 			"e.yaml:9: log.level is not debug, info, warn or error"},
-		"open to all":            {shop + "listen: :8080\n", beyond},
+		"open to all": {shop + "listen: :8080\n", beyond},
+		"PROXY headers of anyone": {
+			shop + "proxy_protocol: true\n",
+			"e.yaml:6: proxy_protocol needs trusted_proxies: anyone else could claim any address | " +
+				"name the proxies, as in trusted_proxies: [10.0.0.5/32]",
+		},
+		"PROXY headers without TLS": {
+			shop + "proxy_protocol: true\ntrusted_proxies: [10.0.0.0/8]\nlisten: :8080\n",
+			"e.yaml:6: with proxy_protocol deliveries without TLS are those of clients, not of the proxy | " +
+				"add tls or acme and let the proxy pass TLS on, or insecure_http: true on a private network",
+		},
 		"operations open to all": {shop + "operations: 0.0.0.0:8081\n", operationsBeyond},
 		"operations by a name": {
 			shop + "trusted_proxies: [10.0.0.0/8]\noperations: eyelet.internal:8081\n",

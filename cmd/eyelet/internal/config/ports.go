@@ -43,6 +43,17 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 				"or insecure_http: true on a private network",
 			"deliveries would come over HTTP without TLS from beyond this machine")
 	}
+	if s.ProxyProtocol {
+		switch {
+		case len(s.TrustedProxies) == 0:
+			add("proxy_protocol", "name the proxies, as in trusted_proxies: [10.0.0.5/32]",
+				"proxy_protocol needs trusted_proxies: anyone else could claim any address")
+		case !s.HasTLS() && !s.InsecureHTTP && !httpserver.IsLoopback(s.Listen):
+			add("proxy_protocol",
+				"add tls or acme and let the proxy pass TLS on, or insecure_http: true on a private network",
+				"with proxy_protocol deliveries without TLS are those of clients, not of the proxy")
+		}
+	}
 	if _, unix := s.UnixPath(s.Operations); !unix && s.Operations != operationsOff {
 		switch {
 		case !validAddress(s.Operations):

@@ -33,6 +33,7 @@ type Settings struct {
 	AcceptClock    bool           `conf:"accept_clock"`    // open a store although the clock is before its last commit
 	InsecureHTTP   bool           `conf:"insecure_http"`   // allow HTTP without TLS beyond loopback
 	TrustedProxies []netip.Prefix `conf:"trusted_proxies"` // addresses whose X-Forwarded-* fields are trusted
+	ProxyProtocol  bool           `conf:"proxy_protocol"`  // they begin their connections with a PROXY header
 	Hosts          []string       `conf:"hosts"`
 	// Via is the name in the field Via of forwarded requests. Defaults to a stable pseudonym.
 	Via           string     `conf:"via"`

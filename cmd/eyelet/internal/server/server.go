@@ -59,6 +59,9 @@ type Options struct {
 	HTTP2        bool
 	Loopback     bool // only this machine can reach Listen
 	InsecureHTTP bool // accept deliveries without TLS from other machines
+	// ProxyProtocol means that the trusted proxies of Receiver begin their connections to Listen
+	// with a PROXY header.
+	ProxyProtocol bool
 
 	Connections                receiver.Limits // of the port of deliveries
 	HeaderBytes                int             // http.Server.MaxHeaderBytes
@@ -302,7 +305,11 @@ func (s *Server) serveStarting(certificates [2]certificates) {
 	}
 	s.ended = make(chan error, len(s.servers))
 	for i, srv := range s.servers {
-		go s.serve(srv, s.listeners[i])
+		var ln net.Listener = s.listeners[i]
+		if i == 0 && s.ProxyProtocol {
+			ln = behindProxies(ln, s.Receiver.TrustedProxies, s.HeaderTimeout)
+		}
+		go s.serve(srv, ln)
 	}
 	if s.OnStarting != nil {
 		s.OnStarting(s.addresses())
