@@ -1,43 +1,69 @@
 #!/usr/bin/env bash
-# Checks the packages: builds for other systems, a reproducible release build, the systemd unit and
-# its socket. A tool that is not installed is named as skipped: bash ops/check.sh
+# Checks the packages: builds for other systems, a reproducible release build, a snapshot of a
+# release, the alerts, the systemd unit and its socket. A tool that is not installed is named as
+# skipped. --short builds for this system alone: bash ops/check.sh [--short]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+short=${1:-}
+goreleaser=v2.15.1
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 step() { printf '\n== %s\n' "$*"; }
 skip() { printf 'skipped: %s is not installed\n' "$1"; }
+installed() { command -v "$1" >/dev/null; }
 release() { CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o "$1" ./cmd/eyelet; }
 
-step "builds for other systems"
-for system in windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64; do
-	GOOS=${system%/*} GOARCH=${system#*/} release "$dir/other"
-	echo "$system"
-done
+if [ "$short" != --short ]; then
+	step "builds for other systems"
+	for system in windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64; do
+		GOOS=${system%/*} GOARCH=${system#*/} release "$dir/other"
+		echo "$system"
+	done
+fi
 
 step "two release builds are equal"
 release "$dir/eyelet"
 mkdir "$dir/copy"
 git ls-files -coz --exclude-standard | xargs -0 cp --parents -t "$dir/copy"
-(cd "$dir/copy" && release "$dir/again")
+(
+	cd "$dir/copy"
+	if [ "$short" != --short ]; then export GOCACHE=$dir/cache; fi # compile all of it again
+	release "$dir/again"
+)
+sha256sum "$dir/eyelet" "$dir/again" | cut -d' ' -f1
 cmp "$dir/eyelet" "$dir/again"
 size=$(stat -c %s "$dir/eyelet")
-echo "$((size / 1000000)) MB"
+echo "$size bytes"
 [ "$size" -le 30000000 ] || { echo "more than 30 MB"; exit 1; }
 
+step "goreleaser"
+if ! installed goreleaser; then
+	skip "goreleaser (go install github.com/goreleaser/goreleaser/v2@$goreleaser)"
+elif [ "$short" = --short ]; then
+	goreleaser check --quiet
+else
+	without=()
+	installed syft || { skip syft && without=(--skip=sbom); }
+	goreleaser release --snapshot --clean --quiet "${without[@]}"
+	(cd dist && ls *.tar.gz *.zip *.deb *.rpm && sha256sum --check --quiet SHA256SUMS)
+fi
+
+step "alerts"
+if [ ! -f ops/alerts.yaml ]; then echo "there are none"; elif installed promtool; then promtool check rules ops/alerts.yaml; else skip promtool; fi
+
 step "Dockerfile"
-if command -v hadolint >/dev/null; then hadolint ops/Dockerfile; else skip hadolint; fi
+if installed hadolint; then hadolint ops/Dockerfile; else skip hadolint; fi
 
 step "alerts"
 if command -v promtool >/dev/null; then promtool check rules ops/alerts.yaml; else skip promtool; fi
 
 step "kustomize"
 GITHUB_SECRET=not-a-real-secret "$dir/eyelet" config check --config ops/kustomize/eyelet.yaml
-if command -v kustomize >/dev/null; then kustomize build ops/kustomize >/dev/null; else skip kustomize; fi
+if installed kustomize; then kustomize build ops/kustomize >/dev/null; else skip kustomize; fi
 
 step "systemd"
-if command -v systemd-analyze >/dev/null; then
+if installed systemd-analyze; then
 	sed "s|/usr/bin/eyelet|$dir/eyelet|" ops/eyelet.service >"$dir/eyelet.service"
 	cp ops/eyelet.socket "$dir"
 	systemd-analyze verify "$dir/eyelet.service" "$dir/eyelet.socket"
@@ -47,7 +73,7 @@ else
 fi
 
 step "a socket of systemd"
-if command -v systemd-socket-activate >/dev/null; then
+if installed systemd-socket-activate; then
 	cat >"$dir/eyelet.yaml" <<-'YAML'
 		listen: 127.0.0.1:18443
 		operations: "off"
@@ -57,8 +83,9 @@ if command -v systemd-socket-activate >/dev/null; then
 	YAML
 	systemd-socket-activate -l 127.0.0.1:18443 "$dir/eyelet" serve --config "$dir/eyelet.yaml" 2>"$dir/log" &
 	server=$!
-	for _ in $(seq 100); do
-		status=$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:18443/policy) && break
+	for _ in $(seq 300); do # 503 while the store is opened
+		status=$(curl -s -m 30 -o /dev/null -w '%{http_code}' http://127.0.0.1:18443/policy) || true
+		[ "$status" = 200 ] && break
 		sleep 0.1
 	done
 	kill $server && wait $server || { cat "$dir/log"; exit 1; }
