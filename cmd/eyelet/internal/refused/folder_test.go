@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 )
 
@@ -32,24 +32,6 @@ func written(t *testing.T, dir string) (contents [][]byte) {
 		}
 	}
 	return contents
-}
-
-// logBuffer is a log for one test.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *logBuffer) Write(line []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(line)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 func onDisk(dir string) Options {
@@ -127,7 +109,7 @@ func TestOldFilesAreDeleted(t *testing.T) {
 
 func TestAFailingFolderIsCountedAndLoggedOnce(t *testing.T) {
 	t.Parallel()
-	log := &logBuffer{}
+	log := &servertest.Buffer{}
 	o := onDisk(t.TempDir())
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	f := newFeedOf(o)

@@ -1,38 +1,19 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
-
-// lockedBuffer is a log that several goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // TestTheFirstRefusalIsExplained refuses deliveries whose body got a newline. The first of a minute
 // is explained.
@@ -40,7 +21,7 @@ func TestTheFirstRefusalIsExplained(t *testing.T) {
 	t.Parallel()
 	const secret = "0123456789abcdef0123456789abcdef"
 	scheme := &verify.HMAC{Headers: []string{"X-Sig"}, Encoding: verify.Hex, Secrets: verify.Secrets(secret)}
-	log := &lockedBuffer{}
+	log := &servertest.Buffer{}
 	e := newExplainer(receiver.Config{
 		Producers: []producer.Producer{{Name: "shop", Scheme: scheme}}, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	}, func(context.Context, *receiver.Refused) []time.Duration { return nil })
