@@ -42,6 +42,10 @@ type Options struct {
 	// Refused holds the refused deliveries. If it is nil the page has only the codes of the last
 	// ones.
 	Refused RefusedSource
+	// Explain finds out why the refused delivery with this number was refused. A secret that is
+	// not empty is one that the operator suspects: it is tried, too, and must not be kept or
+	// shown. ok is false if the delivery is not kept. If it is nil no cause is shown.
+	Explain func(ctx context.Context, number uint64, secret string) (why Explanation, ok bool)
 	// Status describes the process. May be nil.
 	Status func(context.Context) Status
 	// Log gets logins and changes. Defaults to discarding them.
@@ -53,6 +57,7 @@ type Inspector struct {
 	o        Options
 	access   access
 	activity *activity
+	causes   causes
 	jobs     *jobs
 	began    time.Time
 	handler  http.Handler
@@ -136,6 +141,7 @@ func (p *Inspector) routes() http.Handler {
 		"GET /events/{event}/raw":       p.eventRaw,
 		"POST /events/{event}/{action}": p.changeEvent,
 		"GET /refused/{number}":         p.refused,
+		"POST /refused/{number}":        p.refused,
 		"GET /refused/{number}/raw":     p.refusedRaw,
 		"GET /dead":                     p.deadLetters,
 		"POST /dead":                    p.reopenDead,

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -214,16 +215,7 @@ func curl(base string, r *dedup.Record) string {
 // quoted is a word of a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// refusedView is a refused delivery.
-type refusedView struct {
-	RefusedDetail
-	Body   bodyView
-	Fields []replay.Field
-	Raw    bool // there is an *.http file
-	List   string
-}
-
-// refused shows one refused delivery beside the list.
+// refused shows one refused delivery beside the list, with its cause. A POST tries a secret.
 func (p *Inspector) refused(w http.ResponseWriter, r *http.Request, s *session) {
 	d, ok := p.findRefused(r)
 	if !ok {
@@ -231,16 +223,32 @@ func (p *Inspector) refused(w http.ResponseWriter, r *http.Request, s *session) 
 			"There is no such refused delivery. The oldest are dropped when newer ones need their place.")
 		return
 	}
-	detail := &refusedView{RefusedDetail: d, Fields: fieldsOf(d.Header), List: string(queryOf(r).URL())}
-	detail.Body = newBodyView(append([]byte(d.Text), d.Base64...), d.Header.Get("Content-Type"))
-	_, err := d.Recording()
-	detail.Raw = err == nil
+	detail := newRefusedView(d, string(queryOf(r).URL()))
+	if p.o.Explain != nil {
+		secret := r.PostFormValue("secret")
+		detail.Explained, detail.Tried = p.explain(r.Context(), d.Number, secret), secret != ""
+	}
 	list := &deliveryList{Refusal: detail}
 	if r.Header.Get("Eyelet-Part") == "" {
 		list = p.list(r, "/refused/"+r.PathValue("number"))
 		list.Refusal = detail
 	}
 	p.show(w, r, s, http.StatusOK, "deliveries", shell{Title: words(d.Code), Tab: "deliveries", View: list})
+}
+
+// explain returns the causes of a refused delivery, and remembers the first one for the list. The
+// secret, if there is one, is tried and not kept.
+func (p *Inspector) explain(ctx context.Context, number uint64, secret string) *Explanation {
+	why, ok := p.o.Explain(ctx, number, secret)
+	if !ok {
+		return nil
+	}
+	if secret != "" {
+		p.o.Log.Info("a secret was tried on a refused delivery", "refused", number, "causes", len(why.Causes))
+	} else if len(why.Causes) > 0 {
+		p.causes.note(number, why.Causes[0].Sentence)
+	}
+	return &why
 }
 
 func (p *Inspector) findRefused(r *http.Request) (RefusedDetail, bool) {
@@ -276,7 +284,7 @@ func (p *Inspector) refusedRow(r *Refused) row {
 	}
 	return row{
 		Href: p.o.Prefix + "/refused/" + strconv.FormatUint(r.Number, 10), Time: r.Time, Verdict: refused,
-		Head: words(r.Code), Sub: strings.Join(sub, " · "),
+		Head: cmp.Or(p.causes.of(r.Number), words(r.Code)), Sub: strings.Join(sub, " · "),
 	}
 }
 

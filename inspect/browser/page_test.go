@@ -177,7 +177,24 @@ func refused(x *tab, s *server) {
 	x.sees("from 127.0.0.1")
 	x.sees("/webhooks/gh")
 	x.audit("a refused delivery")
+
+	s.deliverSigned(x.T, "newline-1", "push", pushBody+"\n", secret, pushBody, 401)
+	x.visit("/ui/?show=refused")
+	x.click("a.row")
+	x.sees("White space at an end of the body")
+	x.sees("proved")
+	x.audit("a refused delivery with its cause")
 	x.picture("refused-detail-light-1280")
+
+	const theirs = "a secret that the sender changed"
+	s.deliverSigned(x.T, "rotated-1", "push", pushBody, theirs, pushBody, 401)
+	x.visit("/ui/?show=refused")
+	x.click("a.row")
+	x.waits("the newest is open", `document.querySelector("main.open .try summary") !== null`)
+	x.click(".try summary")
+	x.types("#secret", theirs+kb.Enter)
+	x.sees("the secret that you tried")
+	x.audit("a tried secret")
 }
 
 func keyboard(x *tab, s *server) {
@@ -251,6 +268,9 @@ func reopenOne(x *tab, s *server) {
 	x.sees("no such project")
 	x.click("form[action$='/reopen'] button")
 	x.sees("Reopened.")
+	eventually(x.T, "it ran again", func() bool { return s.output(x.T, "dead", "list", "--id", "one-1") != "" })
+	x.visit("/ui/?q=one-1")
+	x.click("a.row")
 	x.sees("Attempt 2")
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/explain"
+	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -95,27 +96,58 @@ func deliveryOf(ctx context.Context, f receiver.Refused, offsets offsetsOf) expl
 	}
 }
 
+// explainRefused explains a refused delivery that is kept; ok is false for another. An excerpt of
+// a part that is redacted is left out. secret, if not empty, is tried, too.
+func (s *Server) explainRefused(ctx context.Context, number uint64, secret string) (report explain.Report, ok bool) {
+	if s.ring == nil {
+		return report, false
+	}
+	f, ok := s.ring.Kept(number)
+	shown, still := s.ring.RefusedDetail(number)
+	if !ok || !still {
+		return report, false
+	}
+	d := deliveryOf(ctx, f, s.times.offsets)
+	if secret != "" {
+		d.Secrets = []verify.Offer{{Name: "the secret that you tried", Secret: verify.Secret(secret)}}
+	}
+	report = s.explain.Explain(ctx, d)
+	for i := range report.Findings {
+		found := &report.Findings[i]
+		if shown.Hidden || shown.Header.Get(found.Detail) != f.Request.Header.Get(found.Detail) {
+			found.Signed, found.Came = "", ""
+		}
+	}
+	return report, true
+}
+
+// explanation is explainRefused for the page.
+func (s *Server) explanation(ctx context.Context, number uint64, secret string) (why inspect.Explanation, ok bool) {
+	report, ok := s.explainRefused(ctx, number, secret)
+	why.Verifies, why.Complete = report.Code == "", report.Complete
+	for _, f := range report.Findings {
+		why.Causes = append(why.Causes, inspect.Cause{
+			Sentence: f.Cause.Sentence(), Remedy: f.Cause.Remedy(), Proved: f.Proved, Detail: f.Detail,
+			Signed: f.Signed, Came: f.Came, At: f.At,
+		})
+	}
+	return why, ok
+}
+
 // explainAPI serves GET /refused/NUMBER/explain: the cause of a refused delivery that is kept.
-func (s *Server) explainAPI() http.Handler {
-	e := explain.New(s.Receiver.Producers)
-	times := newSignedTimes(s.store, s.ring, &s.Receiver)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		number, err := strconv.ParseUint(r.PathValue("number"), 10, 64)
-		if err != nil {
-			writeProblem(w, http.StatusBadRequest, errors.New("that is not the number of a refused delivery"))
-			return
-		}
-		f, ok := receiver.Refused{}, false
-		if s.ring != nil {
-			f, ok = s.ring.Kept(number)
-		}
-		if !ok {
-			writeProblem(w, http.StatusNotFound, fmt.Errorf("no refused delivery %d is kept", number))
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(e.Explain(r.Context(), deliveryOf(r.Context(), f, times.offsets)))
-	})
+func (s *Server) explainAPI(w http.ResponseWriter, r *http.Request) {
+	number, err := strconv.ParseUint(r.PathValue("number"), 10, 64)
+	if err != nil {
+		writeProblem(w, http.StatusBadRequest, errors.New("that is not the number of a refused delivery"))
+		return
+	}
+	report, ok := s.explainRefused(r.Context(), number, "")
+	if !ok {
+		writeProblem(w, http.StatusNotFound, fmt.Errorf("no refused delivery %d is kept", number))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(report)
 }
 
 func (e *explainer) write(ctx context.Context, f receiver.Refused) {

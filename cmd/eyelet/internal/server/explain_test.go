@@ -4,16 +4,56 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
+	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
+
+// TestAnExplanationShowsNothingThatIsRedacted explains two deliveries whose bodies got a newline.
+// One has a member that is redacted.
+func TestAnExplanationShowsNothingThatIsRedacted(t *testing.T) {
+	t.Parallel()
+	scheme := &verify.HMAC{
+		Headers: []string{"X-Sig"}, Encoding: verify.Hex, Secrets: verify.Secrets("0123456789abcdef"),
+	}
+	shop := []producer.Producer{{Name: "shop", Scheme: scheme}}
+	o := refused.Options{For: time.Hour}
+	if err := o.Rules.Add("json:card"); err != nil {
+		t.Fatal(err)
+	}
+	ring, err := refused.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{ring: ring, explain: explain.New(shop)}
+	for number, body := range []string{`{"note":"4111"}`, `{"card":"4111"}`} {
+		r := httptest.NewRequest(http.MethodPost, "https://hooks.example/webhooks/shop", http.NoBody)
+		if err := scheme.Sign(r, []byte(body), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		ring.Add(t.Context(), receiver.Refused{
+			Time: time.Now(), Endpoint: "shop", Request: r, Body: []byte(body + "\n"),
+			BodyRead: receiver.BodyWhole, Declared: int64(len(body) + 1), Code: verify.SignatureMismatch,
+		})
+		report, ok := s.explainRefused(t.Context(), uint64(number+1), "")
+		if !ok || len(report.Findings) != 1 || report.Findings[0].Cause != "body_newline" ||
+			strings.Contains(report.Findings[0].Came, "4111") != (number == 0) {
+			t.Errorf("%s: %v, %+v", body, ok, report)
+		}
+	}
+	if _, ok := s.explainRefused(t.Context(), 3, ""); ok {
+		t.Error("a delivery that is not kept is explained")
+	}
+}
 
 // TestTheFirstRefusalIsExplained refuses deliveries whose body got a newline. The first of a minute
 // is explained.
@@ -31,13 +71,13 @@ func TestTheFirstRefusalIsExplained(t *testing.T) {
 	if err := scheme.Sign(r, []byte(`{"a":1}`), now); err != nil {
 		t.Fatal(err)
 	}
-	refused := receiver.Refused{Time: now, Endpoint: "shop", Request: r, Body: []byte("{\"a\":1}\n"),
+	one := receiver.Refused{Time: now, Endpoint: "shop", Request: r, Body: []byte("{\"a\":1}\n"),
 		BodyRead: receiver.BodyWhole, Declared: 8, Code: verify.SignatureMismatch}
 	for i := range 5 {
-		refused.Time = now.Add(time.Duration(i) * 10 * time.Second)
-		e.add(refused)
+		one.Time = now.Add(time.Duration(i) * 10 * time.Second)
+		e.add(one)
 	}
-	later := refused
+	later := one
 	later.Time = now.Add(time.Minute)
 	e.add(later)
 	const line = `msg="refused delivery explained" endpoint=shop code=signature_mismatch cause=body_newline proved=true`

@@ -35,7 +35,7 @@ func (s *Server) operations() http.Handler {
 	registry := newRegistry(s.metrics, s.store, s.Targets, s.ring, s.listeners, s.Inspector.Version)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("/refused", s.state.authorized(s.refusedAPI(), true))
-	mux.Handle("GET /refused/{number}/explain", s.state.authorized(s.explainAPI(), true))
+	mux.Handle("GET /refused/{number}/explain", s.state.authorized(http.HandlerFunc(s.explainAPI), true))
 	mux.Handle("/refused/", s.state.authorized(s.refusedAPI(), true))
 	mux.Handle("GET /tail", s.state.authorized(s.tail, true))
 	mux.Handle("/store/", s.state.authorized(s.logChanges(MaintenanceAPI(s.store, s.Log.Logger)), false))
@@ -73,7 +73,7 @@ func (s *Server) newPage() *inspect.Inspector {
 		},
 	}
 	if s.ring != nil {
-		o.Refused = s.ring
+		o.Refused, o.Explain = s.ring, s.explanation
 	}
 	return inspect.Page(o)
 }

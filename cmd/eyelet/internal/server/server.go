@@ -23,6 +23,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -116,6 +117,8 @@ type Server struct {
 	ring    *refused.Ring // nil if refused deliveries are not kept
 	// explainer is nil if refused deliveries are not explained in the log.
 	explainer *explainer
+	explain   *explain.Explainer // for the operations port
+	times     *signedTimes       // of deliveries, for explanations
 	state     *stateFiles        // nil without an operations port
 	page      *inspect.Inspector // nil without an operations port
 	lock      *os.File           // of the folder of the state; nil without LockState
@@ -186,13 +189,13 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.openRing(); err != nil {
 		return err
 	}
+	s.times = newSignedTimes(s.store, s.ring, &c)
 	if s.Explain {
-		times := newSignedTimes(s.store, s.ring, &c)
-		s.explainer = newExplainer(c, times.offsets) //nolint:contextcheck // ends with the server
+		s.explainer = newExplainer(c, s.times.offsets) //nolint:contextcheck // ends with the server
 	}
 	c.Refused = s.refusedHook()
 	if s.Operations != Off {
-		s.state = newState(s.StateDir)
+		s.state, s.explain = newState(s.StateDir), explain.New(s.Receiver.Producers)
 		s.page = s.newPage()
 	}
 	if s.rx, err = receiver.Open(c); err != nil {
