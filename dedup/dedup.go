@@ -265,6 +265,8 @@ type Stats struct {
 	Oldest   time.Time // when the oldest event with an open task for workers was accepted; zero without any
 	Commits  int64     // durable steps of this process since it opened the store
 	Accepted int64     // records accepted by this process since it opened the store
+	// Flush is how long the last durable step of this process took; zero if that is unknown.
+	Flush time.Duration
 	// Quarantined counts the records that are [Record.Quarantined]. Groups without any are
 	// missing. The caller owns the map.
 	Quarantined map[QuarantineGroup]int64

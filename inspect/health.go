@@ -1,11 +1,15 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // Status describes the process to the view of its health.
@@ -44,11 +48,61 @@ type Health struct {
 	Free    int64 `json:"free_bytes"`
 	// Oldest is when the oldest event that waits for handlers was accepted.
 	Oldest *time.Time `json:"oldest,omitempty"`
+	// Flush is how long the last durable step took, in seconds; missing if that is unknown.
+	Flush float64 `json:"flush,omitempty"`
+	// Lanes are those with open events, the fullest first: at most 10, of the newest 1,000 open
+	// events.
+	Lanes []Lane `json:"lanes,omitempty"`
 	// Durability is what an acknowledged event survives: none, process, machine or replicated.
 	Durability string `json:"durability"`
 	Shared     bool   `json:"shared"` // by several processes
 	// Hour has the deliveries of each minute of the last hour, the oldest first.
 	Hour []Minute `json:"hour"`
+}
+
+// Lane is a lane with open events.
+type Lane struct {
+	Name string `json:"name"`
+	Open int    `json:"open"` // tasks
+	// Oldest is when the oldest of their events was accepted.
+	Oldest time.Time `json:"oldest"`
+}
+
+const (
+	maxLaneEvents = 1000
+	maxLanes      = 10
+)
+
+// lanes returns the lanes of open events, the fullest first.
+func lanes(ctx context.Context, store dedup.Store) ([]Lane, error) {
+	open := map[string]*Lane{}
+	f := dedup.Filter{States: []dedup.State{dedup.Pending, dedup.Running}, Limit: maxLaneEvents}
+	for rec, err := range store.List(ctx, f) {
+		if err != nil {
+			return nil, err
+		}
+		for i := range rec.Tasks {
+			t := &rec.Tasks[i]
+			if t.Lane == "" || !t.Open() {
+				continue
+			}
+			l := open[t.Lane]
+			if l == nil {
+				l = &Lane{Name: t.Lane}
+				open[t.Lane] = l
+			}
+			l.Open++
+			l.Oldest = rec.Accepted.UTC() // the list goes back in time
+		}
+	}
+	var all []Lane
+	for _, l := range open {
+		all = append(all, *l)
+	}
+	slices.SortFunc(all, func(a, b Lane) int {
+		return cmp.Or(b.Open-a.Open, a.Oldest.Compare(b.Oldest), cmp.Compare(a.Name, b.Name))
+	})
+	return all[:min(len(all), maxLanes)], nil
 }
 
 // Health returns the state of the receiver and its store.
@@ -60,8 +114,12 @@ func (p *Inspector) Health(ctx context.Context) (Health, error) {
 	minutes := p.activity.hour()
 	h := Health{
 		Accepting: true, Started: p.began, Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead,
-		Backlog: st.Backlog, Bytes: st.Bytes, Free: st.Free, Oldest: timePtr(st.Oldest),
+		Backlog: st.Backlog, Bytes: st.Bytes, Free: st.Free, Flush: st.Flush.Seconds(),
+		Oldest:     timePtr(st.Oldest),
 		Durability: p.o.Store.Guarantees().Durability.String(), Shared: p.o.Store.Guarantees().Shared, Hour: minutes[:],
+	}
+	if h.Lanes, err = lanes(ctx, p.o.Store); err != nil {
+		return Health{}, err
 	}
 	if p.o.Status != nil {
 		h.Status = p.o.Status(ctx)
@@ -80,15 +138,36 @@ type ProducerState struct {
 	URL string `json:"url,omitempty"`
 	// Window is how long its keys are remembered, in seconds.
 	Window float64 `json:"window"`
+	// Signature describes how it signs, and Keys name its secrets by their positions, and its keys.
+	// They are empty if the scheme does not say.
+	Signature string   `json:"signature,omitempty"`
+	Keys      []string `json:"keys,omitempty"`
+	// UniqueBy says what makes its events distinct, and Past and Future how far back and ahead a
+	// signed time is accepted, in seconds.
+	UniqueBy string  `json:"unique_by"`
+	Past     float64 `json:"past"`
+	Future   float64 `json:"future"`
+	// Retire is when its endpoint ends, if that is planned.
+	Retire *time.Time `json:"retire,omitempty"`
 	Traffic
 }
 
 // ProducerStates returns the producers of the receiver, in the order of its configuration.
-func (p *Inspector) ProducerStates() []ProducerState {
+func (p *Inspector) ProducerStates(ctx context.Context) []ProducerState {
 	all := []ProducerState{}
 	for _, one := range p.o.Producers {
+		one = one.WithDefaults()
 		s := ProducerState{Name: one.Name, Preset: one.Preset, URL: one.URL, Window: one.Window.Seconds(),
-			Traffic: p.activity.of(one.Name)}
+			UniqueBy: one.Class().UniqueBy(), Past: one.Tolerance.Past.Seconds(),
+			Future: one.Tolerance.Future.Seconds(), Retire: timePtr(one.Retire), Traffic: p.activity.of(one.Name)}
+		if scheme, ok := one.Scheme.(fmt.Stringer); ok {
+			s.Signature = scheme.String()
+		}
+		if scheme, ok := one.Scheme.(verify.Alternator); ok {
+			for _, offer := range scheme.Offers(ctx) {
+				s.Keys = append(s.Keys, offer.Name)
+			}
+		}
 		if s.URL == "" && p.o.URL != "" {
 			s.URL = p.o.URL + "/webhooks/" + one.Name
 		}
@@ -107,8 +186,8 @@ func (p *Inspector) ProducerStates() []ProducerState {
 // It asks for no token: put it behind authentication.
 func (p *Inspector) API() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /producers", func(w http.ResponseWriter, _ *http.Request) {
-		respond(w, p.ProducerStates(), nil)
+	mux.HandleFunc("GET /producers", func(w http.ResponseWriter, r *http.Request) {
+		respond(w, p.ProducerStates(r.Context()), nil)
 	})
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
 		h, err := p.Health(r.Context())
@@ -153,7 +232,7 @@ func Forget(ctx context.Context, store dedup.Store, event string) error {
 
 func (p *Inspector) producers(w http.ResponseWriter, r *http.Request, s *session) {
 	p.show(w, r, s, http.StatusOK, "producers",
-		shell{Title: "Producers", Tab: "producers", View: p.ProducerStates()})
+		shell{Title: "Producers", Tab: "producers", View: p.ProducerStates(r.Context())})
 }
 
 func (p *Inspector) health(w http.ResponseWriter, r *http.Request, s *session) {

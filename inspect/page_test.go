@@ -18,7 +18,9 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 const (
@@ -312,6 +314,35 @@ func TestThePageIsSmall(t *testing.T) {
 	}
 	if size > 64<<10 {
 		t.Errorf("page, style and script have %d bytes, want at most %d", size, 64<<10)
+	}
+}
+
+// TestProducersAndHealthAreDescribed has a producer with two secrets, and a lane with two events.
+func TestProducersAndHealthAreDescribed(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	for _, id := range []string{"a", "b"} {
+		if _, err := store.Claim(t.Context(), dedup.Claim{
+			Key:    dedup.Key{Principal: "shop", Endpoint: "shop", ID: id},
+			Tasks:  []dedup.NewTask{{Handler: "h", Lane: "c-7"}},
+			Window: time.Hour, Payload: dedup.Payload{Producer: "shop", Endpoint: "shop", Body: []byte("{}")},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const secret = "0123456789abcdef"
+	page := inspect.Page(inspect.Options{Store: store, Token: token, Producers: []producer.Producer{{
+		Name: "shop", Scheme: &verify.HMAC{Headers: []string{"X-Sig"}, Secrets: verify.Secrets(secret, secret+"2")},
+	}}})
+	t.Cleanup(page.Close)
+	cookie := enter(page, "POST", "/ui/login", "", "token="+token).Header().Get("Set-Cookie")
+	for path, want := range map[string]string{
+		"/ui/producers": "secret 1 of 2, secret 2 of 2", "/ui/health": "<dt>c-7</dt><dd>2 open",
+	} {
+		if text := enter(page, "GET", path, cookie, "").Body.String(); !strings.Contains(text, want) ||
+			strings.Contains(text, secret) {
+			t.Errorf("%s: %s", path, text)
+		}
 	}
 }
 

@@ -70,6 +70,9 @@ func span(d time.Duration) string {
 	return strconv.Itoa(int(max(d, 0)/time.Second)) + " s"
 }
 
+// asDuration is for the seconds of JSON.
+func asDuration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
 func duration(d time.Duration) string {
 	switch {
 	case d <= 0:

@@ -288,18 +288,20 @@ func (c *committer) commit(b *batch) error {
 	}
 	defer clear(c.writes) // they hold the bodies
 	c.announce(b)
+	began := time.Now()
 	if err := c.write(b.next.Commit); err != nil {
 		return err
 	}
 	c.unmarked = true
+	took := time.Since(began)
 	c.options.step(stepPublish)
-	c.publish(b)
+	c.publish(b, took)
 	c.removed.Store(c.meta.Removed)
 	c.reclaimed.Store(c.meta.Reclaimed.UnixNano())
 	return nil
 }
 
-func (c *committer) publish(b *batch) {
+func (c *committer) publish(b *batch, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.meta, c.inFlight = b.next, c.inFlight[:0]
@@ -325,6 +327,7 @@ func (c *committer) publish(b *batch) {
 	}
 	c.stats.Oldest, _ = c.tasks.Oldest()
 	c.stats.Commits++
+	c.stats.Flush = took
 	c.stats.Accepted += b.accepted
 	c.count(&c.meta.Counts)
 }

@@ -291,7 +291,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 			t.Errorf("%d keys of family %c are left", n, family)
 		}
 	}
-	if st, err := s.Stats(ctx); err != nil || st.Records != 0 || st.Backlog != 0 {
+	if st, err := s.Stats(ctx); err != nil || st.Records != 0 || st.Backlog != 0 || st.Flush <= 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 }
