@@ -78,7 +78,7 @@ var imports = map[string][]string{
 	"dedup/internal/history":               {"dedup"}, // for tests
 	"dedup/internal/taskqueue":             {},
 	"explain":                              {"verify", "producer", "producer/preset", "internal/strictjson"},
-	"inspect":                              {"dedup", "replay", "producer", "receiver", "verify"},
+	"inspect":                              {"dedup", "replay", "producer", "receiver", "verify", "internal/redact"},
 	"internal/descriptors":                 {},
 	"internal/httpfile":                    {},
 	"internal/nearest":                     {},

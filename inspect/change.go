@@ -98,6 +98,11 @@ func (a *api) raw(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
+	writeRaw(w, rec, false)
+}
+
+// writeRaw responds with the delivery of a record as a file, which may not have all of it.
+func writeRaw(w http.ResponseWriter, rec dedup.Record, hidden bool) {
 	file, err := replay.Export(rec)
 	switch {
 	case errors.Is(err, dedup.ErrNoPayload):
@@ -106,6 +111,9 @@ func (a *api) raw(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		fail(w, http.StatusConflict, err.Error())
 		return
+	}
+	if hidden {
+		file.SetNote("body", "redacted")
 	}
 	writeFile(w, file)
 }

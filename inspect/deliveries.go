@@ -65,6 +65,7 @@ type deliveryList struct {
 	Hour     hour
 	Names    []string // endpoints
 	Live     bool
+	Redacted bool // the search is for identifiers only
 	// Detail or Refusal is beside the list; both may be nil.
 	Detail  *eventView
 	Refusal *refusedView
@@ -108,7 +109,7 @@ func (p *Inspector) deliveries(w http.ResponseWriter, r *http.Request, s *sessio
 
 // list returns the list that a request asks for. current is the path of the delivery beside it.
 func (p *Inspector) list(r *http.Request, current string) *deliveryList {
-	v := &deliveryList{Query: queryOf(r), Hour: newHour(p.activity.hour())}
+	v := &deliveryList{Query: queryOf(r), Redacted: p.redaction.on, Hour: newHour(p.activity.hour())}
 	for _, one := range p.o.Producers {
 		v.Names = append(v.Names, one.Name)
 	}
@@ -142,6 +143,9 @@ func (p *Inspector) addEvents(r *http.Request, v *deliveryList) (oldest time.Tim
 	var searched dedup.Searched
 	f := dedup.Filter{
 		Limit: pageRows, Endpoint: v.Query.Endpoint, Text: v.Query.Text, Searched: &searched,
+	}
+	if p.redaction.on { // a search of bodies would find what is hidden
+		f.Text, f.Ref = "", v.Query.Text
 	}
 	f.Before, _ = strconv.ParseUint(v.Query.Before, 10, 64)
 	if v.Query.State != "" {
@@ -215,6 +219,7 @@ func (p *Inspector) addOthers(v *deliveryList, oldest time.Time) {
 	}
 	if p.o.Refused != nil && v.Query.Show != "repeated" {
 		for _, r := range p.o.Refused.Refused() {
+			r = p.redaction.line(r)
 			if v.Query.selects(r.Endpoint, r.Code, r.Why, r.Target, r.Peer) {
 				all = append(all, p.refusedRow(&r))
 			}

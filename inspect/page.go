@@ -46,6 +46,11 @@ type Options struct {
 	// not empty is one that the operator suspects: it is tried, too, and must not be kept or
 	// shown. ok is false if the delivery is not kept. If it is nil no cause is shown.
 	Explain func(ctx context.Context, number uint64, secret string) (why Explanation, ok bool)
+	// Redact are places in requests that the page does not show: header:NAME, query:NAME, or
+	// json:MEMBER.MEMBER. With json rules a body that is not JSON is not shown at all. The search
+	// is then for identifiers only, because one of bodies would find what is hidden. [Page] panics
+	// if a rule is invalid. The JSON of [API] shows everything.
+	Redact []string
 	// Status describes the process. May be nil.
 	Status func(context.Context) Status
 	// Log gets logins and changes. Defaults to discarding them.
@@ -54,13 +59,14 @@ type Options struct {
 
 // Inspector serves the page for people, and the JSON of its views.
 type Inspector struct {
-	o        Options
-	access   access
-	activity *activity
-	causes   causes
-	jobs     *jobs
-	began    time.Time
-	handler  http.Handler
+	o         Options
+	access    access
+	activity  *activity
+	causes    causes
+	redaction *redaction
+	jobs      *jobs
+	began     time.Time
+	handler   http.Handler
 }
 
 // Page returns an inspector, an http.Handler: the page below its prefix. It wants a login with a
@@ -78,7 +84,7 @@ func Page(o Options) *Inspector {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Inspector{o: o, activity: newActivity(), began: time.Now().UTC()}
+	p := &Inspector{o: o, redaction: newRedaction(o.Redact), activity: newActivity(), began: time.Now().UTC()}
 	p.access = access{
 		token: o.Token, readToken: o.ReadToken, readOnly: o.ReadOnly,
 		sessions: map[string]*session{}, codes: map[string]code{},

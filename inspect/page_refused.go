@@ -39,7 +39,7 @@ type refusedView struct {
 
 func newRefusedView(d RefusedDetail, list string) *refusedView {
 	v := &refusedView{RefusedDetail: d, Fields: fieldsOf(d.Header), List: list}
-	v.Body = newBodyView(append([]byte(d.Text), d.Base64...), d.Header.Get("Content-Type"))
+	v.Body = newBodyView(d.body(), d.Header.Get("Content-Type"))
 	_, err := d.Recording()
 	v.Raw = err == nil
 	return v

@@ -81,10 +81,7 @@ func (d *RefusedDetail) Recording() (*replay.Recording, error) {
 	rec := &replay.Recording{
 		Name: fmt.Sprintf("refused-%d.http", d.Number), Method: d.Method,
 		Target: strings.ReplaceAll(d.Target, " ", "%20"), // HTTP/2 may have spaces
-		Proto:  "HTTP/1.1", Body: []byte(d.Text),
-	}
-	if len(d.Base64) > 0 {
-		rec.Body = d.Base64
+		Proto:  "HTTP/1.1", Body: d.body(),
 	}
 	body := d.BodyRead
 	if d.Hidden {
@@ -110,6 +107,14 @@ func (d *RefusedDetail) Recording() (*replay.Recording, error) {
 		return nil, err
 	}
 	return rec, nil
+}
+
+// body is what is kept of the body.
+func (d *RefusedDetail) body() []byte {
+	if len(d.Base64) > 0 {
+		return d.Base64
+	}
+	return []byte(d.Text)
 }
 
 // isLineBreaking reports characters that no note may hold.

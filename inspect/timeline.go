@@ -39,6 +39,7 @@ type eventView struct {
 	Waits    bool // it can be run now
 	Dead     bool
 	Finished bool // it can be forgotten
+	Hidden   bool // something of it is not shown
 	List     string
 }
 
@@ -66,7 +67,7 @@ func (p *Inspector) event(w http.ResponseWriter, r *http.Request, s *session) {
 		return
 	}
 	v := shell{Title: short(cmp.Or(rec.Payload.Type, "Event")), Tab: "deliveries"}
-	detail := p.newEventView(&rec)
+	detail := p.newEventView(rec)
 	detail.List = string(queryOf(r).URL())
 	if r.Header.Get("Eyelet-Part") != "" {
 		v.View = &deliveryList{Detail: detail}
@@ -78,14 +79,16 @@ func (p *Inspector) event(w http.ResponseWriter, r *http.Request, s *session) {
 	p.show(w, r, s, http.StatusOK, "deliveries", v)
 }
 
-func (p *Inspector) newEventView(r *dedup.Record) *eventView {
+func (p *Inspector) newEventView(came dedup.Record) *eventView {
+	rec, hidden := p.redaction.record(came)
+	r := &rec
 	v := &eventView{
 		Event: Summary(*r), State: stateName(r), Key: r.Key.ID, Moments: p.moments(r),
 		Body: newBodyView(r.Payload.Body, r.Payload.Header.Get("Content-Type")), Fields: fieldsOf(r.Payload.Header),
 		Answer: Details(*r).Response, Waits: waits(r), Dead: r.State() == dedup.Dead, Finished: !r.Open(),
-		Target: r.Payload.Target,
+		Target: r.Payload.Target, Hidden: hidden,
 	}
-	v.Body.Dropped = r.Dropped() && len(r.Payload.Body) == 0
+	v.Body.Dropped = came.Dropped() && len(came.Payload.Body) == 0
 	if r.Quarantined() {
 		v.State = "dead"
 	}
@@ -223,10 +226,14 @@ func (p *Inspector) refused(w http.ResponseWriter, r *http.Request, s *session) 
 			"There is no such refused delivery. The oldest are dropped when newer ones need their place.")
 		return
 	}
-	detail := newRefusedView(d, string(queryOf(r).URL()))
+	shown := p.redaction.refused(d)
+	detail := newRefusedView(shown, string(queryOf(r).URL()))
 	if p.o.Explain != nil {
 		secret := r.PostFormValue("secret")
 		detail.Explained, detail.Tried = p.explain(r.Context(), d.Number, secret), secret != ""
+		if detail.Explained != nil {
+			p.redaction.explanation(detail.Explained, &d, &shown)
+		}
 	}
 	list := &deliveryList{Refusal: detail}
 	if r.Header.Get("Eyelet-Part") == "" {
@@ -266,6 +273,7 @@ func (p *Inspector) refusedRaw(w http.ResponseWriter, r *http.Request, s *sessio
 		p.unknown(w, r, s)
 		return
 	}
+	d = p.redaction.refused(d)
 	file, err := d.Recording()
 	if err != nil {
 		p.showFault(w, r, s, http.StatusConflict, "It cannot be written as a file: "+err.Error())
@@ -290,7 +298,13 @@ func (p *Inspector) refusedRow(r *Refused) row {
 
 // eventRaw returns the delivery as a file.
 func (p *Inspector) eventRaw(w http.ResponseWriter, r *http.Request, _ *session) {
-	(&api{store: p.o.Store}).raw(w, r)
+	rec, err := p.o.Store.Get(r.Context(), r.PathValue("event"))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	rec, hidden := p.redaction.record(rec)
+	writeRaw(w, rec, hidden)
 }
 
 // changeEvent reopens, retries or forgets an event.

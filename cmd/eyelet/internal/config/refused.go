@@ -51,11 +51,15 @@ func checkRefused(s *Settings) (found usage.Errors) {
 	if s.Explain != ExplainLog && s.Explain != keepOff {
 		found.Add(s.Place("explain"), "", "explain is neither log nor off")
 	}
-	for _, rule := range s.Redact {
-		if err := (&refused.Options{}).Rules.Add(rule); err != nil {
-			found.Add(s.Place("redact"), "write header:X-Token, query:token or json:card.number", "redact: %v", err)
+	checkRules := func(at usage.Place, setting string, rules []string) {
+		for _, rule := range rules {
+			if err := (&refused.Options{}).Rules.Add(rule); err != nil {
+				found.Add(at, "write header:X-Token, query:token or json:card.number", "%s: %v", setting, err)
+			}
 		}
 	}
+	checkRules(s.Place("redact"), "redact", s.Redact)
+	checkRules(s.Inspector.Node.place("redact"), "inspector.redact", s.Inspector.Redact)
 	return found
 }
 

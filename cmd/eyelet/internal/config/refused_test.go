@@ -21,6 +21,9 @@ func TestSettingsOfRefusedDeliveries(t *testing.T) {
 		"refused: {for: 0s}":              "e.yaml:3: refused.for is 0 | leave it out for its default",
 		"redact: [body:x]": `e.yaml:3: redact: "body:x" is neither header:NAME, query:NAME nor json:MEMBER | ` +
 			"write header:X-Token, query:token or json:card.number",
+		"inspector: {redact: [header:X-A, json:a.b]}": "",
+		"inspector:\n  redact: [card]": `e.yaml:4: inspector.redact: "card" names nothing | ` +
+			"write header:X-Token, query:token or json:card.number",
 		"redact: [\"json:a..b\"]": `e.yaml:3: redact: "json:a..b" names nothing | ` +
 			"write header:X-Token, query:token or json:card.number",
 	} {

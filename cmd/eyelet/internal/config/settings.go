@@ -69,6 +69,8 @@ type Inspector struct {
 	Off      bool   `conf:"off"`
 	ReadOnly bool   `conf:"read_only"`
 	Prefix   string `conf:"prefix"` // of its paths; defaults to /ui
+	// Redact are places in requests that the page does not show, in the form of Settings.Redact.
+	Redact []string `conf:"redact"`
 }
 
 // Log is the format and the level of the log, and what is left out of it.

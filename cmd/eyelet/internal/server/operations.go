@@ -63,7 +63,8 @@ func (s *Server) refusedAPI() http.Handler {
 func (s *Server) newPage() *inspect.Inspector {
 	o := inspect.Options{
 		Store: s.store, Token: s.state.token, ReadToken: s.state.readToken, ReadOnly: s.Inspector.ReadOnly,
-		Prefix: s.Inspector.Prefix, Producers: s.Receiver.Producers, URL: s.Receiver.URL, Log: s.Log.Logger,
+		Prefix: s.Inspector.Prefix, Redact: s.Inspector.Redact, Producers: s.Receiver.Producers, URL: s.Receiver.URL,
+		Log: s.Log.Logger,
 		Status: func(context.Context) inspect.Status {
 			st := inspect.Status{Version: s.Inspector.Version, Store: s.StoreName, Degraded: s.degraded()}
 			for _, t := range listTargets(s.Targets) { //nolint:contextcheck // it has its own time

@@ -105,6 +105,7 @@ type Inspector struct {
 	Off, ReadOnly bool
 	Prefix        string // of its paths; defaults to [inspect.DefaultPrefix]
 	Version       string // of the program, which the page shows
+	Redact        []string
 }
 
 // Server is a receiver with its store and its two listeners.
