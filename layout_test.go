@@ -42,7 +42,8 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/refused": {"verify", "receiver", "inspect", "internal/redact"},
 	"cmd/eyelet/internal/server": {
 		"dedup", "dedup/badgerstore", "receiver", "receiver/echov4", "receiver/metrics", "inspect", "explain", "verify",
-		"cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/opsapi",
+		"producer", "replay", "cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/forward",
+		"cmd/eyelet/internal/opsapi",
 		"cmd/eyelet/internal/refused", "cmd/eyelet/internal/usage", "internal/httpserver",
 	},
 	"cmd/eyelet/internal/servertest": {}, // for tests

@@ -22,7 +22,7 @@ import (
 const DefaultPrefix = "/ui"
 
 // maxForm bounds the body of a form, in bytes.
-const maxForm = 64 << 10
+const maxForm = 4 * maxEdited
 
 // Options configure the page.
 type Options struct {
@@ -51,6 +51,9 @@ type Options struct {
 	// is then for identifiers only, because one of bodies would find what is hidden. [Page] panics
 	// if a rule is invalid. The JSON of [API] shows everything.
 	Redact []string
+	// Send sends the delivery of an event with another body through the whole path of the receiver,
+	// signed again, with [FieldEdited]. If it is nil nothing can be sent from the page.
+	Send func(ctx context.Context, event dedup.Record, body []byte) (Sent, error)
 	// Status describes the process. May be nil.
 	Status func(context.Context) Status
 	// Log gets logins and changes. Defaults to discarding them.

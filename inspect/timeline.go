@@ -40,6 +40,8 @@ type eventView struct {
 	Dead     bool
 	Finished bool // it can be forgotten
 	Hidden   bool // something of it is not shown
+	Edit     bool // it can be edited and sent
+	Text     string
 	List     string
 }
 
@@ -88,6 +90,9 @@ func (p *Inspector) newEventView(came dedup.Record) *eventView {
 		Answer: Details(*r).Response, Waits: waits(r), Dead: r.State() == dedup.Dead, Finished: !r.Open(),
 		Target: r.Payload.Target, Hidden: hidden,
 	}
+	if text, ok := editable(&came); ok && p.o.Send != nil && !hidden {
+		v.Edit, v.Text = true, text
+	}
 	v.Body.Dropped = came.Dropped() && len(came.Payload.Body) == 0
 	if r.Quarantined() {
 		v.State = "dead"
@@ -130,6 +135,10 @@ func (p *Inspector) moments(r *dedup.Record) []moment {
 		if r.Original != "" {
 			all[0].Note, all[0].Link = "stored, but not run: it resembles event "+r.Original, r.Original
 		}
+	}
+	if original := r.Payload.Header.Get(replay.FieldOriginalEvent); r.Payload.Header.Get(FieldEdited) != "" {
+		all = append(all, moment{Time: r.Accepted, Sign: "wait", Title: "Edited and sent from the inspector",
+			Note: "it was event " + original, Link: original})
 	}
 	if r.Response.Status != 0 {
 		m := moment{Time: r.Accepted, Sign: "ok", Title: fmt.Sprint("Answered ", r.Response.Status),
@@ -327,6 +336,9 @@ func (p *Inspector) changeEvent(w http.ResponseWriter, r *http.Request, s *sessi
 	case "forget":
 		path, flash = "/", "Forgotten, with its payload and its key."
 		err = Forget(ctx, p.o.Store, event)
+	case "send":
+		p.send(w, r, s)
+		return
 	default:
 		p.unknown(w, r, s)
 		return
@@ -341,4 +353,32 @@ func (p *Inspector) changeEvent(w http.ResponseWriter, r *http.Request, s *sessi
 		return
 	}
 	p.back(w, r, path, flash)
+}
+
+// send sends the delivery of an event with the body of the form.
+func (p *Inspector) send(w http.ResponseWriter, r *http.Request, s *session) {
+	if p.o.Send == nil {
+		p.unknown(w, r, s)
+		return
+	}
+	event := r.PathValue("event")
+	rec, err := p.o.Store.Get(r.Context(), event)
+	if err != nil {
+		p.showError(w, r, s, err)
+		return
+	}
+	_, hidden := p.redaction.record(rec)
+	if _, ok := editable(&rec); !ok || hidden {
+		p.back(w, r, "/events/"+event,
+			"It cannot be edited here: its body is redacted, too large, not text, or not kept.")
+		return
+	}
+	sent, err := p.o.Send(r.Context(), rec, edited(&rec, r.PostFormValue("body")))
+	p.o.Log.Info("change from the page", "action", "send", "event", event, "status", sent.Status, "code", sent.Code,
+		"error", err)
+	if err != nil {
+		p.back(w, r, "/events/"+event, "Not sent: "+err.Error()+".")
+		return
+	}
+	p.back(w, r, "/", "Sent, and "+sent.String()+".")
 }

@@ -42,7 +42,7 @@ func (f *devCmd) serve(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	s.Log.Level, s.Explain = "warn", config.ExplainLog
+	s.Log.Level, s.Explain, s.Inspector.Send = "warn", config.ExplainLog, true
 	_, o, err := f.serverOptions(ctx, s)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error 
 	if f.listen != "" {
 		s.Listen = f.listen
 	}
-	s.Log.Level, s.Explain = "warn", config.ExplainLog
+	s.Log.Level, s.Explain, s.Inspector.Send = "warn", config.ExplainLog, true
 	_, o, err := f.serverOptions(ctx, s)
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func portOptions(s *config.Settings) (o server.Options, err error) {
 		HeaderTimeout: s.Limits.HeaderTimeout, IdleTimeout: s.Limits.IdleTimeout, Drain: s.Limits.Drain,
 		Inspector: server.Inspector{
 			Off: s.Inspector.Off, ReadOnly: s.Inspector.ReadOnly, Prefix: s.Inspector.Prefix, Version: version(),
-			Redact: s.Inspector.Redact,
+			Redact: s.Inspector.Redact, Send: s.Inspector.Send,
 		},
 		OpenStore: s.OpenStore, StoreName: s.StoreName(), Place: s.Place, Refused: config.RefusedOptions(s),
 		Explain: s.Explain == config.ExplainLog,

@@ -46,6 +46,7 @@ func TestPage(t *testing.T) {
 		{"FilterAndSearch", filters},
 		{"Event", event},
 		{"Refused", refused},
+		{"EditAndSend", editAndSend},
 		{"Keyboard", keyboard},
 		{"WithoutJavaScript", withoutScripts},
 		{"ReadOnly", readOnly},
@@ -195,6 +196,22 @@ func refused(x *tab, s *server) {
 	x.types("#secret", theirs+kb.Enter)
 	x.sees("the secret that you tried")
 	x.audit("a tried secret")
+}
+
+func editAndSend(x *tab, s *server) {
+	s.deliver(x.T, "edit-1", "push", `{"before":1}`, true, 200)
+	x.login(s)
+	x.visit("/ui/?q=edit-1")
+	x.click("a.row")
+	x.sees("What happened")
+	x.click(".wide-ask summary")
+	x.audit("a body that is edited")
+	x.types("#edited", kb.End+" ")
+	x.click(".wide-ask button")
+	x.sees("Sent, and answered 200.")
+	x.visit("/ui/?show=accepted")
+	x.click("a.row")
+	x.sees("Edited and sent from the inspector")
 }
 
 func keyboard(x *tab, s *server) {

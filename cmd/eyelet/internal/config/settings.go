@@ -71,6 +71,7 @@ type Inspector struct {
 	Prefix   string `conf:"prefix"` // of its paths; defaults to /ui
 	// Redact are places in requests that the page does not show, in the form of Settings.Redact.
 	Redact []string `conf:"redact"`
+	Send   bool     `conf:"send"` // deliveries can be edited and sent again; dev has it on
 }
 
 // Log is the format and the level of the log, and what is left out of it.

@@ -73,6 +73,9 @@ func (s *Server) newPage() *inspect.Inspector {
 			return st
 		},
 	}
+	if s.Inspector.Send {
+		o.Send = sender{s}.send
+	}
 	if s.ring != nil {
 		o.Refused, o.Explain = s.ring, s.explanation
 	}

@@ -106,6 +106,7 @@ type Inspector struct {
 	Prefix        string // of its paths; defaults to [inspect.DefaultPrefix]
 	Version       string // of the program, which the page shows
 	Redact        []string
+	Send          bool // deliveries can be edited and sent again
 }
 
 // Server is a receiver with its store and its two listeners.
