@@ -50,3 +50,18 @@ func printConfig(w io.Writer, n config.Shown, format string) error {
 	}
 	return e.Close()
 }
+
+func configSchemaCommand(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of the configuration, for editors", Args: cobra.NoArgs,
+		Long: "Prints a JSON Schema (draft 2020-12) of eyelet.yaml: the names of all settings and the forms of\n" +
+			"their values. Editors complete and check the file with it. `eyelet config check` finds more.",
+		Example: "  eyelet config schema > eyelet.schema.json\n" +
+			"  # yaml-language-server: $schema=eyelet.schema.json    (the first line of eyelet.yaml)",
+		RunE: func(*cobra.Command, []string) error {
+			e := json.NewEncoder(p.Out)
+			e.SetIndent("", " ")
+			return e.Encode(config.Schema())
+		},
+	}
+}
