@@ -214,6 +214,7 @@ func dead(store dedup.Store, handler, reason string) selection {
 				return nil, fmt.Errorf("the dead letters were not all read: %w", err)
 			}
 			if group, ok := groupOf(&r); ok && group == (deadGroup{handler, reason}) {
+				r.Payload, r.Response = dedup.Payload{}, dedup.Response{} // there may be very many
 				found = append(found, r)
 			}
 		}
