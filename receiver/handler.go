@@ -19,6 +19,7 @@ import (
 type Handler struct {
 	name, producer, pattern       string
 	answer, inline, other, yields bool
+	retired, orphaned             bool
 
 	lane producer.Extractor
 	with []func(Next) Next
@@ -157,6 +158,16 @@ func (h Handler) Otherwise() Handler { h.other = true; return h }
 // Named sets the stable name, under which tasks are stored. Defaults to producer and pattern
 // with a slash between them. A task whose name no handler has becomes a dead letter.
 func (h Handler) Named(name string) Handler { h.name = name; return h }
+
+// Retired makes the handler take no new events: it only runs the tasks that it has, until they have
+// their outcomes. Its producer need not exist any more. Use it to remove a handler without dead
+// letters: as retired first, and from the configuration once it has no tasks. An [Inline] handler
+// cannot be retired, because its route runs it.
+func (h Handler) Retired() Handler { h.retired = true; return h }
+
+// Orphaned is [Handler.Retired], but the tasks that the handler has become dead letters
+// (handler_gone) at once.
+func (h Handler) Orphaned() Handler { h.retired, h.orphaned = true, true; return h }
 
 // With wraps the handler in middleware, the first one outermost. [Open] calls each function
 // once. The Next that it returns is called for every attempt, concurrently.

@@ -130,6 +130,14 @@ func (l *Listener) Handler(next http.Handler) http.Handler {
 	})
 }
 
+// SetLimits sets other limits, with their defaults. They apply to connections from then on: those
+// that are open stay.
+func (l *Listener) SetLimits(limits Limits) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limits = limits.WithDefaults()
+}
+
 // Stats returns the counts of the listener.
 func (l *Listener) Stats() ListenerStats {
 	l.mu.Lock()
@@ -174,11 +182,11 @@ func (l *Listener) closeOldest() bool {
 func (l *Listener) admit(accepted net.Conn) *conn {
 	c := newConn(accepted, l)
 	peer := peerOf(accepted)
-	c.proxy = within(peer, l.limits.TrustedProxies)
 	var closing []*conn
 	defer func() { closeAll(closing) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	c.proxy = within(peer, l.limits.TrustedProxies)
 	if peer.IsValid() && !c.proxy {
 		network := admission.Network(peer)
 		address := l.addresses[network]

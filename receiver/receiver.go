@@ -50,7 +50,7 @@ type Receiver struct {
 	policy    *policy
 	policyURL string
 	limiter   *admission.Limiter // of unverified requests
-	pending   pendingAnswers     // duplicates that wait for Answer handlers
+	pending   *pendingAnswers    // duplicates that wait for Answer handlers
 	answers   *watchdog          // of the runs of Answer handlers
 	inflight  admission.InFlight
 	storing   *deadline.Timeouts // of StoreTimeout
@@ -63,6 +63,19 @@ type Receiver struct {
 // Open checks the configuration, reporting every error at once, resumes what a crash
 // interrupted, and starts the workers. The receiver must be closed.
 func Open(c Config) (*Receiver, error) {
+	rx, err := newReceiver(c)
+	if err != nil {
+		return nil, err
+	}
+	if rx.cfg.PeersFile != "" {
+		rx.loadPeers()
+	}
+	rx.start()
+	return rx, nil
+}
+
+// newReceiver returns a receiver that takes no tasks yet. It need not be closed before start.
+func newReceiver(c Config) (*Receiver, error) {
 	c = withDefaults(c)
 	handlers, err := check(c)
 	if err != nil {
@@ -71,13 +84,11 @@ func Open(c Config) (*Receiver, error) {
 	rx := &Receiver{
 		cfg: c, registry: handlers, log: c.Logger, sampled: newSampler(c.Logger), policyURL: c.PolicyURL,
 		storing: deadline.New(c.StoreTimeout), endpoints: map[string]*endpoint{},
-		pending: pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}},
+		pending: &pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}},
 	}
 	rx.answers = newWatchdog(context.Background(), &rx.cfg)
 	rx.ending, rx.end = context.WithCancel(context.Background())
-	largest := int64(0) // the largest body that any producer may send
 	for _, p := range c.Producers {
-		largest = max(largest, p.MaxBody)
 		rx.endpoints[p.Name] = newEndpoint(rx, p)
 		if route := handlers.inline[p.Name]; route != nil {
 			route.host = rx.endpoints[p.Name].host()
@@ -87,18 +98,64 @@ func Open(c Config) (*Receiver, error) {
 			rx.log.Warn(warning)
 		}
 	}
-	rx.limiter = admission.NewLimiter(c.BodyBudget, largest, len(c.Producers))
+	rx.limiter = admission.NewLimiter(rx.bounds())
 	if rx.policy, err = newPolicy(rx); err != nil {
 		rx.end()
 		return nil, err
 	}
-	if c.PeersFile != "" {
-		rx.loadPeers()
+	rx.workers = newDispatcher(rx.cfg, rx.registry, rx.log)
+	return rx, nil
+}
+
+// start starts the workers.
+func (rx *Receiver) start() {
+	if rx.cfg.PeersFile != "" {
 		go rx.keepPeers()
 	}
-	rx.workers = newDispatcher(rx.cfg, rx.registry, rx.log)
 	rx.workers.start()
-	return rx, nil
+}
+
+// Replace opens a receiver with another configuration in the place of rx, without a pause. The
+// store must be that of rx. After an error, which reports every mistake as that of [Open] does, rx
+// continues as before.
+//
+// When Replace returns, rx takes no more tasks, and the new receiver does. rx still answers
+// deliveries: route requests to the new receiver, wait for those that rx has, and then shut rx
+// down, which waits for the handlers that it runs. A receiver is replaced at most once.
+//
+// The new receiver carries over, by the names of the producers, what they used of their rate and
+// concurrency, and also the known peers, the bodies that are held, and duplicates that wait for a
+// response. Tasks of a handler that the new configuration does not have wait for a restart: keep
+// removed handlers as [Handler.Retired] or [Handler.Orphaned]. Routes behind [Receiver.Verified]
+// belong to one receiver.
+func (rx *Receiver) Replace(c Config) (*Receiver, error) {
+	if c.Store != rx.cfg.Store {
+		return nil, errors.New("store: a receiver that replaces another needs its store")
+	}
+	next, err := newReceiver(c)
+	if err != nil {
+		return nil, err
+	}
+	next.pending, next.limiter = rx.pending, rx.limiter
+	next.limiter.Resize(next.bounds())
+	for name, ep := range next.endpoints {
+		if old := rx.endpoints[name]; old != nil {
+			ep.quota = old.quota.Resize(admission.Rate(ep.p.Rate), ep.p.Concurrency)
+		}
+	}
+	rx.workers.stopTake()
+	<-rx.workers.taking
+	next.start()
+	return next, nil
+}
+
+// bounds are those of the limiter: the bytes of all bodies and of the largest one that any
+// producer may send, and the number of endpoints.
+func (rx *Receiver) bounds() (bodies, largest int64, endpoints int) {
+	for i := range rx.cfg.Producers {
+		largest = max(largest, rx.cfg.Producers[i].MaxBody)
+	}
+	return rx.cfg.BodyBudget, largest, len(rx.cfg.Producers)
 }
 
 // Starting returns a handler for the time until [Open] returns: a store with many events takes

@@ -22,6 +22,7 @@ type registry struct {
 	byProducer map[string][]*Handler
 	byName     map[string]*Handler
 	inline     map[string]*inlineRoute // by producers with Inline handlers
+	orphaned   []string                // names of handlers whose tasks become dead letters
 }
 
 // newRegistry checks the handlers and returns every error at once. decode decodes payloads for
@@ -49,9 +50,15 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 			h.route = r.routeOf(known[h.producer])
 			h.run = h.route.run
 		}
+		if h.orphaned {
+			r.orphaned = append(r.orphaned, h.name)
+			continue
+		}
 		h.compose(decode)
 		r.byName[h.name] = &h
-		r.byProducer[h.producer] = append(r.byProducer[h.producer], &h)
+		if !h.retired {
+			r.byProducer[h.producer] = append(r.byProducer[h.producer], &h)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.byProducer)) {
 		errs = append(errs, checkTogether(r.byProducer[name])...)
@@ -75,7 +82,8 @@ func checkHandler(h *Handler, known map[string]*producer.Producer) (errs faults)
 		errs.when(err != nil, "%w", err)
 	}
 	p := known[h.producer]
-	errs.when(p == nil, "unknown producer %q (there are: %s)",
+	errs.when(h.retired && h.inline, "an Inline handler cannot be retired")
+	errs.when(p == nil && !h.retired, "unknown producer %q (there are: %s)",
 		h.producer, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	errs.when(h.answer && p != nil && p.Split != nil,
 		"producer %q sends batches, whose items cannot be answered one by one: use On", h.producer)
@@ -141,9 +149,9 @@ func narrower(a, b string) string {
 	return a
 }
 
-// names returns the names of all handlers. It is never nil.
+// names returns the names of all handlers whose tasks are taken. It is never nil.
 func (r *registry) names() []string {
-	return slices.AppendSeq(make([]string, 0, len(r.byName)), maps.Keys(r.byName))
+	return slices.AppendSeq(append(make([]string, 0, len(r.byName)), r.orphaned...), maps.Keys(r.byName))
 }
 
 // match returns the handlers of an event: all matching On handlers in the order of the

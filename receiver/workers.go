@@ -51,6 +51,7 @@ type dispatcher struct {
 	watchdog *watchdog
 	reporter reporter
 	prefetch prefetcher
+	taking   chan struct{}  // closed once no task is taken any more
 	open     sync.WaitGroup // the taking goroutine and the tasks without an outcome
 	done     chan struct{}  // closed once open is done
 }
@@ -62,7 +63,7 @@ func newDispatcher(cfg Config, b *registry, log *slog.Logger) *dispatcher {
 			Lease: cfg.Lease, Handlers: b.names(), OrphanAfter: max(0, cfg.OrphanAfter),
 		},
 		prefetch: prefetcher{workers: cfg.Workers, freed: make(chan struct{}, 1)},
-		done:     make(chan struct{}),
+		taking:   make(chan struct{}), done: make(chan struct{}),
 	}
 	d.takeCtx, d.endTake = context.WithCancel(context.Background())
 	d.leaseCtx, d.stopLeases = context.WithCancel(context.Background())
@@ -81,7 +82,10 @@ func newDispatcher(cfg Config, b *registry, log *slog.Logger) *dispatcher {
 }
 
 func (d *dispatcher) start() {
-	d.open.Go(d.take)
+	d.open.Go(func() {
+		defer close(d.taking)
+		d.take()
+	})
 	go func() {
 		d.open.Wait()
 		d.stopTake()

@@ -109,14 +109,14 @@ type peer struct {
 
 // budget bounds bytes.
 type budget struct {
-	limit  int64
+	limit  atomic.Int64
 	used   atomic.Int64
 	parent *budget // the budget that it is a part of; nil for the whole
 }
 
 // take counts n more bytes, or returns false when they do not fit.
 func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > b.limit || b.parent != nil && !b.parent.take(n) {
+	if b.used.Add(n) > b.limit.Load() || b.parent != nil && !b.parent.take(n) {
 		b.used.Add(-n)
 		return false
 	}
@@ -152,15 +152,28 @@ func passed() time.Duration { return time.Since(processStart) }
 // bodies may be held at once. largest is the largest body that any producer may send; one
 // unknown peer may hold at least that.
 func NewLimiter(bodies, largest int64, endpoints int) *Limiter {
-	slots := max(8, slotsPerCPU*runtime.GOMAXPROCS(0))
-	all := &budget{limit: bodies}
-	largest++ // a buffer has one byte more than the body, to see its end
+	all := &budget{}
 	l := &Limiter{
-		bodies: all, unknown: &budget{limit: max(bodies/4*3, largest), parent: all}, perPeer: max(bodies/4, largest),
+		bodies: all, unknown: &budget{parent: all},
 		meter: threadMeter{}, peers: map[peerName]*peer{}, debts: map[netip.Prefix]int{},
 	}
-	l.setSlots(slots, slots/4, endpoints)
+	l.Resize(bodies, largest, endpoints)
 	return l
+}
+
+// Resize sets the bounds, which are those of NewLimiter. Requests that are admitted stay so.
+func (l *Limiter) Resize(bodies, largest int64, endpoints int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slots := max(8, slotsPerCPU*runtime.GOMAXPROCS(0))
+	largest++ // a buffer has one byte more than the body, to see its end
+	l.bodies.limit.Store(bodies)
+	l.unknown.limit.Store(max(bodies/4*3, largest))
+	l.perPeer = max(bodies/4, largest)
+	for _, p := range l.peers {
+		p.budget.limit.Store(l.perPeer)
+	}
+	l.setSlots(slots, slots/4, endpoints)
 }
 
 // setSlots sets the number of slots and how many of them are reserved for known peers.
@@ -203,7 +216,8 @@ func (l *Limiter) Admit(endpoint string, addr netip.Addr, now time.Time) Permit 
 }
 
 func (l *Limiter) newPeer(name peerName) *peer {
-	p := &peer{name: name, budget: budget{limit: l.perPeer, parent: l.unknown}}
+	p := &peer{name: name, budget: budget{parent: l.unknown}}
+	p.budget.limit.Store(l.perPeer)
 	l.peers[name] = p
 	return p
 }

@@ -37,6 +37,22 @@ func NewQuota(rate Rate, concurrency int) *Quota {
 	return &Quota{rate: rate, concurrency: concurrency, tokens: float64(rate.Burst)}
 }
 
+// Resize returns the quota with other bounds, or nil when nothing is limited any more. Events
+// and deliveries of before the change still count.
+func (q *Quota) Resize(rate Rate, concurrency int) *Quota {
+	if q == nil || rate.Events == 0 && concurrency == 0 {
+		return NewQuota(rate, concurrency)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.rate.Events == 0 {
+		q.tokens = float64(rate.Burst) // nothing was counted before
+	}
+	q.tokens = min(q.tokens, float64(rate.Burst))
+	q.rate, q.concurrency = rate, concurrency
+	return q
+}
+
 // Running returns the number of slots in use.
 func (q *Quota) Running() int {
 	q.mu.Lock()
@@ -61,6 +77,9 @@ func (q *Quota) Begin() (Share, bool) {
 func (q *Quota) take(n int, now time.Time) (wait time.Duration, left int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.rate.Events == 0 {
+		return 0, 0
+	}
 	if since := now.Sub(q.at); since > 0 && !q.at.IsZero() { // a clock that goes backwards adds no tokens
 		q.tokens = min(float64(q.rate.Burst), q.tokens+float64(q.rate.Events)*float64(since)/float64(q.rate.Per))
 	}
@@ -93,7 +112,7 @@ type Share struct {
 // takes none and returns how long until there are enough, and how many are left. A batch larger
 // than a burst costs a burst.
 func (s *Share) Take(n int, now time.Time) (wait time.Duration, left int) {
-	if s.quota == nil || s.quota.rate.Events == 0 {
+	if s.quota == nil {
 		return 0, 0
 	}
 	if wait, left = s.quota.take(n, now); wait == 0 {
