@@ -46,6 +46,17 @@ type code struct {
 	ends     time.Time
 }
 
+// setReadOnly lets no one change anything, or those with the token. If that is new, all logins end.
+func (a *access) setReadOnly(readOnly bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.readOnly != readOnly {
+		a.readOnly = readOnly
+		clear(a.sessions)
+		clear(a.codes)
+	}
+}
+
 // grant reports whether a token opens the page, and whether for reading only.
 func (a *access) grant(token string) (readOnly, ok bool) {
 	same := func(want string) bool {
@@ -57,12 +68,12 @@ func (a *access) grant(token string) (readOnly, ok bool) {
 
 // newCode returns a login code for a token.
 func (a *access) newCode(token string) (string, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	readOnly, ok := a.grant(token)
 	if !ok {
 		return "", false
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(a.codes, func(_ string, c code) bool { return !now.Before(c.ends) })
 	if len(a.codes) >= maxCodes {

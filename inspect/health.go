@@ -22,6 +22,23 @@ type Status struct {
 	Degraded []string `json:"degraded,omitempty"`
 	// Targets are those of forward handlers.
 	Targets []Target `json:"targets,omitempty"`
+	// Reload is the last reload of the configuration; nil if there was none.
+	Reload *Reload `json:"reload,omitempty"`
+	// Retiring are handlers that were removed and still have tasks.
+	Retiring []Retiring `json:"retiring,omitempty"`
+}
+
+// Reload is a reload of the configuration.
+type Reload struct {
+	Time    time.Time `json:"time"`
+	Applied bool      `json:"applied"`
+	Problem string    `json:"problem,omitempty"` // of one that was refused
+}
+
+// Retiring is a handler that was removed from the configuration and finishes its tasks.
+type Retiring struct {
+	Handler string `json:"handler"`
+	Tasks   int    `json:"tasks"` // that it still has; -1 if they are not counted yet
 }
 
 // Target is the state of a target of a forward handler.

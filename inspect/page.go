@@ -63,9 +63,9 @@ type Options struct {
 // Inspector serves the page for people, and the JSON of its views.
 type Inspector struct {
 	o         Options
-	access    access
+	access    *access
 	activity  *activity
-	causes    causes
+	causes    *causes
 	redaction *redaction
 	jobs      *jobs
 	began     time.Time
@@ -87,8 +87,10 @@ func Page(o Options) *Inspector {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Inspector{o: o, redaction: newRedaction(o.Redact), activity: newActivity(), began: time.Now().UTC()}
-	p.access = access{
+	p := &Inspector{
+		o: o, redaction: newRedaction(o.Redact), activity: newActivity(), causes: &causes{}, began: time.Now().UTC(),
+	}
+	p.access = &access{
 		token: o.Token, readToken: o.ReadToken, readOnly: o.ReadOnly,
 		sessions: map[string]*session{}, codes: map[string]code{},
 	}
@@ -96,6 +98,22 @@ func Page(o Options) *Inspector {
 	p.jobs.ctx, p.jobs.end = context.WithCancel(context.Background())
 	p.handler = http.NewCrossOriginProtection().Handler(p.routes())
 	return p
+}
+
+// Renewed returns an inspector with other options in the place of p, for a receiver that was
+// reloaded. Store and tokens must be those of p. Logins, jobs, and what was observed are shared:
+// observing, stopping or closing one of them does so for both. A change of ReadOnly ends all
+// logins.
+func (p *Inspector) Renewed(o Options) *Inspector {
+	o.Prefix = "/" + strings.Trim(cmp.Or(o.Prefix, DefaultPrefix), "/")
+	o.Log = cmp.Or(o.Log, p.o.Log)
+	next := &Inspector{
+		o: o, redaction: newRedaction(o.Redact), access: p.access, activity: p.activity, causes: p.causes,
+		jobs: p.jobs, began: p.began,
+	}
+	p.access.setReadOnly(o.ReadOnly)
+	next.handler = http.NewCrossOriginProtection().Handler(next.routes())
+	return next
 }
 
 // Observe is for [receiver.Config]: without it the page shows the store only.

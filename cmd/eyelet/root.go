@@ -25,6 +25,8 @@ type program struct {
 	Starting func(listen, operations string)
 	// Serving, when set, is called with the addresses once deliveries are accepted.
 	Serving func(listen, operations string)
+	// Hangups decides what a SIGHUP means; nil if the process does.
+	Hangups *hangups
 	// Executable is the path of this program, to start it again. Defaults to os.Executable.
 	Executable string
 }
@@ -100,7 +102,7 @@ func (p *program) command() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
-		serveCommand(p), devCommand(p), listenCommand(p), initCommand(p), sendCommand(p),
+		serveCommand(p), reloadCommand(p), devCommand(p), listenCommand(p), initCommand(p), sendCommand(p),
 		verifyCommand(p), explainCommand(p), eventsCommand(p), targetsCommand(p),
 		deadCommand(p), replayCommand(p),
 		openCommand(p), configCommand(p), keygenCommand(p), producersCommand(p), versionCommand(p),

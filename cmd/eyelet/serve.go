@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -18,9 +19,10 @@ import (
 func serveCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve", Short: "Receive deliveries", Args: cobra.NoArgs,
-		Long: "Receives deliveries as configured until Ctrl-C, SIGTERM or SIGHUP. It then refuses new deliveries\n" +
-			"and finishes running work; a second signal ends it at once. Exits 0 when everything ended within\n" +
-			"limits.drain, and 1 when work was left, which continues after the next start.",
+		Long: "Receives deliveries as configured until Ctrl-C or SIGTERM. It then refuses new deliveries and\n" +
+			"finishes running work; a second signal ends it at once. Exits 0 when everything ended within\n" +
+			"limits.drain, and 1 when work was left, which continues after the next start.\n\n" +
+			"SIGHUP reads the configuration again, as `eyelet reload` does. From a terminal it stops serve.",
 	}
 	file := configFlag(c)
 	c.Flags().String("listen", "", "address for deliveries")
@@ -34,21 +36,33 @@ func serveCommand(p *program) *cobra.Command {
 	c.Flags().Bool("accept-clock", false, "open a store although the clock is before its last commit")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ignoreSIGPIPE()
-		s, err := p.source(c, *file).Load()
+		src := p.source(c, *file)
+		s, err := src.Load()
 		if s == nil {
 			return err
 		}
-		_, o, err := p.serverOptions(c.Context(), s) // it reports the errors of Load, too
+		plan, o, err := p.serverOptions(c.Context(), s) // it reports the errors of Load, too
 		if err != nil {
 			return err
 		}
 		o.Warnings = append(config.ExposedSecrets(s), s.DescriptorWarnings(descriptors.Limit())...)
+		o.Reread = reloadFrom(p, src, s, plan, o.Log)
+		var running atomic.Pointer[server.Server]
+		p.Hangups.set(func() {
+			if srv := running.Load(); srv == nil {
+				o.Log.Warn("SIGHUP is ignored: the server is starting, with the configuration of its start")
+			} else {
+				_, _ = srv.Reload(context.WithoutCancel(c.Context()), false) // it logs the error
+			}
+		})
+		defer p.Hangups.set(nil)
 		srv, err := server.New(c.Context(), o)
 		if errors.Is(err, context.Canceled) && c.Context().Err() != nil {
 			return nil //nolint:nilerr // it was ended before there was anything to finish
 		} else if err != nil {
 			return err
 		}
+		running.Store(srv)
 		return srv.Run(c.Context())
 	}
 	return c
@@ -58,14 +72,21 @@ func serveCommand(p *program) *cobra.Command {
 // reports all errors at once, with those of Load and of the certificates.
 func (p *program) serverOptions(ctx context.Context, s *config.Settings) (*config.Plan, server.Options, error) {
 	level, _ := s.LogLevel() // a wrong one is reported by Build
-	log := server.NewLog(p.Err, s.Log.Format, level)
-	plan, err := s.Build(ctx, config.BuildOptions{Stdout: p.Out, Log: log.Logger})
+	return p.optionsAfter(ctx, s, nil, server.NewLog(p.Err, s.Log.Format, level))
+}
+
+// optionsAfter is serverOptions with a log, for a plan that replaces another one, if not nil.
+func (p *program) optionsAfter(
+	ctx context.Context, s *config.Settings, previous *config.Plan, log *server.Log,
+) (*config.Plan, server.Options, error) {
+	plan, err := s.Build(ctx, config.BuildOptions{Stdout: p.Out, Log: log.Logger, Previous: previous})
 	found, ok := usage.Find(err)
 	if err != nil && !ok {
 		return nil, server.Options{}, err
 	}
 	o, err := portOptions(s)
 	o.Log = log
+	o.LogLevel, _ = s.LogLevel()
 	found = append(found, o.CheckCertificates()...)
 	if len(found) > 0 {
 		err = found.Err() // that of the ports is among them, or follows
@@ -77,7 +98,7 @@ func (p *program) serverOptions(ctx context.Context, s *config.Settings) (*confi
 		return nil, server.Options{}, err
 	}
 	o.Receiver, o.Targets, o.StdoutGone, o.OnClose = plan.Config, plan.Targets, plan.Stdout.Gone(), plan.Close
-	o.OnStarting, o.OnServing = p.Starting, p.Serving
+	o.HandlerNames, o.OnStarting, o.OnServing = plan.HandlerNames, p.Starting, p.Serving
 	return plan, o, nil
 }
 

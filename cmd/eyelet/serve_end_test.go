@@ -153,7 +153,7 @@ func begun(t *testing.T, c *served, dir string) {
 
 func TestEverySignalToStopDrainsAndTheSecondEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
 			config := ending(t, `exec: [sh, -c, "touch began; sleep 1"]`, "40s", "")
@@ -191,19 +191,61 @@ func TestEverySignalToStopDrainsAndTheSecondEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTwoHangupsOfATerminalCountAsOne: the shell forwards the hangup of its terminal, and the
-// kernel sends another when the shell ends.
-func TestTwoHangupsOfATerminalCountAsOne(t *testing.T) {
+// TestAHangupReloads: without a terminal as standard input, SIGHUP reads the configuration again.
+func TestAHangupReloads(t *testing.T) {
 	t.Parallel()
 	config := ending(t, `exec: [sh, -c, "touch began; sleep 1"]`, "40s", "")
 	c := startServed(t, config)
 	begun(t, c, filepath.Dir(config))
-	if err := c.Process.Signal(syscall.SIGHUP); err != nil {
+	text, err := os.ReadFile(config)
+	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5 * time.Millisecond)
-	if code := c.end(t, syscall.SIGHUP); code != exitOK {
+	for _, row := range []struct{ more, want string }{
+		{"unknown: 1\n", "the configuration was not reloaded"},
+		{"hosts: [elsewhere]\n", "the configuration was reloaded"},
+	} {
+		if err := os.WriteFile(config, append(text, row.more...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, row.want, func() bool { return strings.Contains(c.log.String(), row.want) })
+	}
+	if status, _ := pushTo(http.DefaultClient, c.listen, "g-2"); status != http.StatusMisdirectedRequest {
+		t.Errorf("with the new configuration: status %d", status)
+	}
+	if code := c.end(t, syscall.SIGTERM); code != exitOK {
 		t.Errorf("exit %d: %s", code, c.log.String())
+	}
+	if got := listEvents(t, config)["slow"]; got != "done" {
+		t.Errorf("the running work is %q", got)
+	}
+}
+
+// TestAHangupOfATerminalStops: it has the decision, because a test has no terminal to close.
+func TestAHangupOfATerminalStops(t *testing.T) {
+	t.Parallel()
+	reloaded := make(chan bool, 1)
+	for _, tc := range []struct {
+		name string
+		h    *hangups
+		want bool
+	}{
+		{"a service", &hangups{}, true},
+		{"standard input is a terminal", &hangups{input: true}, false},
+		{"the controlling terminal is gone", &hangups{controlled: !hasTerminal()}, hasTerminal()},
+	} {
+		if tc.h.reload() {
+			t.Errorf("%s: reloaded without a server", tc.name)
+		}
+		tc.h.set(func() { reloaded <- true })
+		if got := tc.h.reload(); got != tc.want {
+			t.Errorf("%s: reload is %t", tc.name, got)
+		} else if got {
+			<-reloaded
+		}
 	}
 }
 

@@ -28,6 +28,9 @@ type BuildOptions struct {
 	// Log gets the standard error of programs that succeed, unless log.omit_errors is set. May be
 	// nil.
 	Log *slog.Logger
+	// Previous is the plan that the new one replaces in this process: standard output and fetched
+	// keys are shared with it. May be nil.
+	Previous *Plan
 }
 
 // Plan is a receiver's configuration without its store.
@@ -39,6 +42,7 @@ type Plan struct {
 
 	settings *Settings
 	closers  []io.Closer
+	fetched  map[string]*sharedKeys // by what they are fetched from
 }
 
 // Close stops fetching keys and closes the connections to targets.
@@ -54,9 +58,14 @@ func (p *Plan) Close() error {
 // those of Load and Parse. Of settings with errors it leaves out the producers and handlers that
 // have them.
 func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
-	p := &Plan{settings: s, Targets: forward.NewState(), Stdout: sink.NewOutput(o.Stdout)}
+	p := &Plan{settings: s, Targets: forward.NewState(), fetched: map[string]*sharedKeys{}}
+	producers := &producerBuilder{Settings: s, testKeys: o.TestKeys, fetched: p.fetched}
+	if o.Previous != nil {
+		p.Stdout, producers.previous = o.Previous.Stdout, o.Previous.fetched
+	} else {
+		p.Stdout = sink.NewOutput(o.Stdout)
+	}
 	p.Via = s.viaName()
-	producers := &producerBuilder{Settings: s, testKeys: o.TestKeys}
 	p.Producers = producers.build(ctx)
 	handlers := &handlerBuilder{Settings: s, options: o, plan: p, taken: map[string]usage.Place{}}
 	handlers.build()

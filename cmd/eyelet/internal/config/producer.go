@@ -21,7 +21,9 @@ type producerBuilder struct {
 	*Settings
 	testKeys bool        // accept published keys
 	closers  []io.Closer // key sets that fetch
-	errs     usage.Errors
+	// fetched are the key sets that fetch, and previous those of the plan that is replaced.
+	fetched, previous map[string]*sharedKeys
+	errs              usage.Errors
 }
 
 // addAll adds each of the errors that err joins.

@@ -1,11 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/testdata"
@@ -30,11 +34,11 @@ func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
 		}
 	}
 	if address := p.RFC9421.JWKSURL; address != "" {
-		set, err := verify.NewJWKS(verify.JWKSConfig{URL: address})
+		set, err := b.jwks(address)
 		if err != nil {
 			b.errs.Add(p.Node.place("jwks_url"), "", "%v", err)
 		} else {
-			sets, b.closers = append(sets, set), append(b.closers, set)
+			sets = append(sets, set)
 		}
 	}
 	if len(b.errs) > found {
@@ -56,16 +60,55 @@ func (b *producerBuilder) directories(p *Producer) verify.KeySet {
 				"%s and directories exclude each other: agents are known by their directories", other)
 		}
 	}
-	set, err := verify.NewDirectories(verify.DirectoriesConfig{
-		URLs: p.RFC9421.Directories, LegacyAgent: p.RFC9421.LegacyAgent,
+	from := fmt.Sprintf("directories %q %t", p.RFC9421.Directories, p.RFC9421.LegacyAgent)
+	set, err := fetch(b, from, func() (*verify.Directories, error) {
+		return verify.NewDirectories(verify.DirectoriesConfig{
+			URLs: p.RFC9421.Directories, LegacyAgent: p.RFC9421.LegacyAgent,
+		})
 	})
 	if err != nil {
 		b.errs.Add(p.Node.place("directories"), "list origins: [https://bot.example, ...]",
 			"%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return nil
 	}
-	b.closers = append(b.closers, set)
 	return set
+}
+
+// sharedKeys are keys that are fetched, which the plans before and after a reload share.
+type sharedKeys struct {
+	io.Closer
+	users atomic.Int32
+}
+
+// Close closes the keys if no other plan uses them.
+func (k *sharedKeys) Close() error {
+	if k.users.Add(-1) > 0 {
+		return nil
+	}
+	return k.Closer.Close()
+}
+
+// fetch returns the keys that an earlier producer or the plan before have from the same place, else
+// opens them.
+func fetch[T io.Closer](b *producerBuilder, from string, open func() (T, error)) (T, error) {
+	k := cmp.Or(b.fetched[from], b.previous[from])
+	if k == nil {
+		set, err := open()
+		if err != nil {
+			return set, err
+		}
+		k = &sharedKeys{Closer: set}
+	}
+	k.users.Add(1)
+	b.fetched[from], b.closers = k, append(b.closers, k)
+	return k.Closer.(T), nil
+}
+
+// jwks returns the JSON Web Key Set at an address.
+func (b *producerBuilder) jwks(address string) (*verify.JWKS, error) {
+	return fetch(b, "jwks "+address, func() (*verify.JWKS, error) {
+		return verify.NewJWKS(verify.JWKSConfig{URL: address})
+	})
 }
 
 // Algorithms returns those that a key of the configuration can have.

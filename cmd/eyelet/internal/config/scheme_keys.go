@@ -160,12 +160,11 @@ func (c *jwtSettings) keys(ctx context.Context, b *producerBuilder, p *Producer)
 		}
 		return nil
 	case c.JWKSURL != "":
-		set, err := verify.NewJWKS(verify.JWKSConfig{URL: c.JWKSURL})
+		set, err := b.jwks(c.JWKSURL)
 		if err != nil {
 			b.errs.Add(p.Node.place("jwks_url"), "", "%v", err)
 			return nil
 		}
-		b.closers = append(b.closers, set)
 		return set
 	}
 	set, err := verify.ParseTokenKeys([]byte(c.JWKS))

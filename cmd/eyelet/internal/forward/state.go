@@ -32,6 +32,7 @@ type State struct {
 	replace func(path, text string) error
 
 	shared sharedState
+	next   *State // serves the targets of this state, too; nil unless it was succeeded
 }
 
 // Status is what is known about one target.
@@ -156,8 +157,34 @@ func (s *State) register(name, configured string) error {
 func (s *State) get(name string) Status {
 	s.refresh()
 	s.mu.Lock()
+	known, next := s.targets[name], s.next
+	s.mu.Unlock()
+	if next != nil {
+		if now := next.get(name); now.Configured == known.Configured {
+			return now
+		}
+	}
+	return known
+}
+
+// Succeed copies the status of the targets of s and of the named ones from another state, with its
+// file or its store. Later changes by targets of the other state change s, too. A target with
+// another URL has a new status. Call it instead of [State.Open] and [State.Share].
+func (s *State) Succeed(old *State, keep ...string) {
+	old.disk.Lock() // no older state is written later
+	defer old.disk.Unlock()
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.targets[name]
+	for name, known := range old.targets {
+		if now, ok := s.targets[name]; ok && now.Configured == known.Configured || slices.Contains(keep, name) {
+			s.targets[name] = known
+		}
+	}
+	s.path, s.log, s.changes, s.written = old.path, old.log, old.changes+1, old.written
+	s.shared.kept, s.shared.ctx = old.shared.kept, old.shared.ctx
+	old.next, s.next = s, nil
 }
 
 // update applies a change and, if it changes anything, returns once it is on disk. A change that
@@ -194,6 +221,9 @@ func (s *State) apply(name string, change func(*Status)) (before, at uint64, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, ok := s.targets[name]
+	if ok && s.next != nil {
+		return s.next.applyTo(name, old.Configured, change)
+	}
 	if !ok {
 		return 0, 0, fmt.Errorf("%w: %q", ErrUnknownTarget, name)
 	}
@@ -205,6 +235,17 @@ func (s *State) apply(name string, change func(*Status)) (before, at uint64, err
 		s.logChange(old, next)
 	}
 	return before, s.changes, nil
+}
+
+// applyTo is apply, unless the target has another URL.
+func (s *State) applyTo(name, configured string, change func(*Status)) (before, at uint64, err error) {
+	s.mu.Lock()
+	same := s.targets[name].Configured == configured
+	s.mu.Unlock()
+	if !same {
+		return 0, 0, nil
+	}
+	return s.apply(name, change)
 }
 
 // logChange logs changes. URLs are not logged: they may hold credentials.
@@ -236,8 +277,11 @@ func (s *State) persist(name string, at uint64) error {
 		return nil
 	}
 	s.mu.Lock()
-	path, log, newest := s.path, s.log, s.changes
+	path, log, newest, next := s.path, s.log, s.changes, s.next
 	s.mu.Unlock()
+	if next != nil {
+		return next.persist(name, at)
+	}
 	if path == "" {
 		return nil
 	}

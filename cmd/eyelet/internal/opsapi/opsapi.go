@@ -64,6 +64,25 @@ type Target struct {
 	Legal     time.Time `json:"legal,omitzero"`
 }
 
+// Reload is the result of a reload of the configuration. It was refused if there are errors.
+type Reload struct {
+	Reloaded  bool      `json:"reloaded"`
+	Took      float64   `json:"took,omitempty"` // seconds
+	Producers int       `json:"producers,omitempty"`
+	Handlers  int       `json:"handlers,omitempty"`
+	Retired   []string  `json:"retired,omitempty"` // handlers that were removed and finish their tasks
+	Warnings  []string  `json:"warnings,omitempty"`
+	Errors    []Finding `json:"errors,omitempty"`
+}
+
+// Finding is a mistake in the configuration. File is a variable or a flag if Line is 0.
+type Finding struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
 // CheckReport is the report of a check, with what was repaired before it.
 type CheckReport struct {
 	badgerstore.Report

@@ -145,7 +145,7 @@ func (f *folder) report(err error) {
 
 // write writes an entry, after the oldest files have made room for it.
 func (f *folder) write(e *entry) error {
-	d := e.detail(&f.ring.Rules)
+	d := e.detail(f.ring.rules.Load())
 	rec, err := d.Recording()
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/inspect"
@@ -54,6 +55,7 @@ type Ring struct {
 	Options
 	started time.Time
 	folder  *folder // nil if no files are written
+	rules   atomic.Pointer[redact.Rules]
 
 	mu       sync.Mutex
 	number   uint64   // of the newest entry
@@ -80,6 +82,7 @@ func New(o Options) (*Ring, error) {
 		Options: o, started: time.Now(), networks: map[netip.Prefix]int64{}, groups: map[group]*kept{},
 		dropped: map[string]uint64{DroppedRate: 0, DroppedFull: 0}, by: map[netip.Prefix]int{},
 	}
+	r.rules.Store(&r.Rules)
 	if o.Dir == "" {
 		return r, nil
 	}
@@ -87,6 +90,24 @@ func New(o Options) (*Ring, error) {
 	var err error
 	r.folder, err = openFolder(r, o)
 	return r, err
+}
+
+// AddRules hides the places of credentials of more rules, also in what the ring has. Those of
+// before stay hidden.
+func (r *Ring) AddRules(more redact.Rules) {
+	rules := *r.rules.Load()
+	add := func(to, names []string) []string {
+		to = append(slices.Clone(to), names...)
+		slices.Sort(to)
+		return slices.Compact(to)
+	}
+	rules.Fields, rules.Params = add(rules.Fields, more.Fields), add(rules.Params, more.Params)
+	for _, path := range more.Members {
+		if !slices.ContainsFunc(rules.Members, func(known []string) bool { return slices.Equal(known, path) }) {
+			rules.Members = append(slices.Clone(rules.Members), path)
+		}
+	}
+	r.rules.Store(&rules)
 }
 
 // Close ends the writing of files. The ring can still be read.
@@ -211,7 +232,7 @@ func (r *Ring) Refused() []inspect.Refused {
 	entries, more := r.snapshot()
 	list := make([]inspect.Refused, 0, len(entries))
 	for _, e := range slices.Backward(entries) {
-		d := e.line(e.mask(&r.Rules))
+		d := e.line(e.mask(r.rules.Load()))
 		d.More = more[e.number]
 		list = append(list, d)
 	}
@@ -223,7 +244,7 @@ func (r *Ring) RefusedDetail(number uint64) (inspect.RefusedDetail, bool) {
 	entries, more := r.snapshot()
 	for _, e := range entries {
 		if e.number == number {
-			d := e.detail(&r.Rules)
+			d := e.detail(r.rules.Load())
 			d.More = more[number]
 			return d, true
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
@@ -24,8 +25,30 @@ type KeyPair struct {
 	ClientCA   string
 }
 
+// certificateSettings are the settings of the certificates of deliveries and of operations.
+var certificateSettings = [2]string{"tls", "operations_tls"}
+
 // certificates are those of a port.
 type certificates interface{ config() *tls.Config }
+
+// swapCertificates are certificate files that a reload can replace by others.
+type swapCertificates struct{ current atomic.Pointer[tls.Config] }
+
+// set makes files those of new connections. Without resumption across two of them, a client
+// certificate is checked as the newest ones say.
+func (s *swapCertificates) set(f *certificateFiles, http2 bool) {
+	c := f.config()
+	if c.NextProtos = []string{"http/1.1"}; http2 {
+		c.NextProtos = []string{"h2", "http/1.1"}
+	}
+	s.current.Store(c)
+}
+
+func (s *swapCertificates) config() *tls.Config {
+	c := s.current.Load().Clone()
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current.Load(), nil }
+	return c
+}
 
 // loadCertificates loads the certificates of deliveries and of operations; nil without TLS.
 func (s *Server) loadCertificates() (c [2]certificates, err error) {
@@ -33,9 +56,12 @@ func (s *Server) loadCertificates() (c [2]certificates, err error) {
 		if files == nil {
 			continue
 		}
-		if c[i], err = s.loadCertificate([]string{"tls", "operations_tls"}[i], files); err != nil {
+		loaded, err := s.loadCertificate(certificateSettings[i], files)
+		if err != nil {
 			return c, err
 		}
+		s.certificates[i].set(loaded, s.HTTP2)
+		c[i] = &s.certificates[i]
 	}
 	if s.ACME != nil {
 		s.acme = newACMECertificates(s.ACME, s.Log.Logger)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -107,11 +108,12 @@ func (s *Server) explainRefused(ctx context.Context, number uint64, secret strin
 	if !ok || !still {
 		return report, false
 	}
-	d := deliveryOf(ctx, f, s.times.offsets)
+	g := s.current.Load()
+	d := deliveryOf(ctx, f, g.times.offsets)
 	if secret != "" {
 		d.Secrets = []verify.Offer{{Name: "the secret that you tried", Secret: verify.Secret(secret)}}
 	}
-	report = s.explain.Explain(ctx, d)
+	report = g.explain.Explain(ctx, d)
 	for i := range report.Findings {
 		found := &report.Findings[i]
 		if shown.Hidden || shown.Header.Get(found.Detail) != f.Request.Header.Get(found.Detail) {
@@ -167,8 +169,7 @@ func (e *explainer) close() {
 }
 
 // refusedHook returns the function that gets refused deliveries, or nil.
-func (s *Server) refusedHook() func(context.Context, receiver.Refused) {
-	ring, why := s.ring, s.explainer
+func refusedHook(ring *refused.Ring, why *explainer) func(context.Context, receiver.Refused) {
 	switch {
 	case why == nil && ring == nil:
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -34,7 +35,9 @@ func TestAnExplanationShowsNothingThatIsRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{ring: ring, explain: explain.New(shop)}
+	s := &Server{ring: ring}
+	c := receiver.Config{Producers: shop, Store: dedup.NewMemory(dedup.MemoryOptions{})}
+	s.current.Store(&generation{explain: explain.New(shop), times: newSignedTimes(c.Store, ring, &c)})
 	for number, body := range []string{`{"note":"4111"}`, `{"card":"4111"}`} {
 		r := httptest.NewRequest(http.MethodPost, "https://hooks.example/webhooks/shop", http.NoBody)
 		if err := scheme.Sign(r, []byte(body), time.Now()); err != nil {

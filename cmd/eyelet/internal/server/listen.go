@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -138,25 +137,11 @@ func (s *Server) operationsAddress() string {
 
 // newHTTPServer returns a server that terminates TLS where there is a certificate.
 func (s *Server) newHTTPServer(h http.Handler, c certificates) *http.Server {
-	rx := s.Receiver
-	o := httpserver.Options{
-		HeaderBytes: s.HeaderBytes, HeaderTimeout: s.HeaderTimeout, IdleTimeout: s.IdleTimeout, HTTP2: s.HTTP2,
-		Body:   cmp.Or(rx.BodyTimeout, receiver.DefaultBodyTimeout),
-		Answer: max(rx.AnswerTimeout, receiver.DefaultAnswerTimeout), Log: s.Log.Logger,
-	}
+	o := s.httpOptions()
 	if c != nil {
 		o.TLS = c.config()
 	}
 	return httpserver.New(h, o)
-}
-
-// requireTLS refuses deliveries that crossed a network without TLS, unless the operator accepts
-// them.
-func (s *Server) requireTLS(next http.Handler) http.Handler {
-	if s.InsecureHTTP {
-		return next
-	}
-	return httpserver.RequireTLS(next, s.TLS != nil || s.ACME != nil || s.Loopback, s.Receiver.TrustedProxies)
 }
 
 // Handler serves the receiver through Echo. The receiver also refuses the requests that match no

@@ -12,14 +12,17 @@ import (
 // Log is a logger that knows whether its lines are lost. A failed write does not stop the server.
 type Log struct {
 	*slog.Logger
-	to   io.Writer
-	lost atomic.Pointer[error] // of the last write; nil when it succeeded
+	to io.Writer
+	// Level is the level of the lines that are written.
+	Level slog.LevelVar
+	lost  atomic.Pointer[error] // of the last write; nil when it succeeded
 }
 
 // NewLog returns a log that writes lines of a format, text or json, to w.
 func NewLog(w io.Writer, format string, level slog.Level) *Log {
 	l := &Log{to: w}
-	o := &slog.HandlerOptions{Level: level}
+	l.Level.Set(level)
+	o := &slog.HandlerOptions{Level: &l.Level}
 	l.Logger = slog.New(slog.NewTextHandler(l, o))
 	if format == "json" {
 		l.Logger = slog.New(slog.NewJSONHandler(l, o))

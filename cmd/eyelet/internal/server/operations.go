@@ -20,29 +20,31 @@ import (
 )
 
 // operations serves probes and metrics to every client, and the rest to those with the token.
-func (s *Server) operations() http.Handler {
+func (s *Server) operations(g *generation) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthy)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.rx.Ready(r.Context()); err != nil {
+		if err := g.rx.Ready(r.Context()); err != nil {
 			http.Error(w, usage.OneLine(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, s.condition())
-		writeDisabledTargets(w, s.Targets) //nolint:contextcheck // it has its own time
+		writeDisabledTargets(w, g.Targets) //nolint:contextcheck // it has its own time
 	})
-	mux.Handle("/targets", s.state.authorized(s.logChanges(TargetsAPI(s.Targets)), true))
-	registry := newRegistry(s.metrics, s.store, s.Targets, s.ring, s.listeners, s.Inspector.Version)
+	mux.Handle("/targets", s.state.authorized(s.logChanges(TargetsAPI(g.Targets)), true))
+	registry := newRegistry(s.metrics, s.store, g.Targets, s.ring, s.listeners, s.Inspector.Version)
+	registry.MustRegister(reloadMetrics{&s.reloads})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("/refused", s.state.authorized(s.refusedAPI(), true))
 	mux.Handle("GET /refused/{number}/explain", s.state.authorized(http.HandlerFunc(s.explainAPI), true))
 	mux.Handle("/refused/", s.state.authorized(s.refusedAPI(), true))
 	mux.Handle("GET /tail", s.state.authorized(s.tail, true))
 	mux.Handle("/store/", s.state.authorized(s.logChanges(MaintenanceAPI(s.store, s.Log.Logger)), false))
-	mux.Handle("/", s.state.authorized(s.logChanges(s.page.API()), true))
-	if !s.Inspector.Off {
-		prefix := cmp.Or(s.Inspector.Prefix, inspect.DefaultPrefix) + "/"
-		mux.Handle(prefix, s.page)
+	mux.Handle("/", s.state.authorized(s.logChanges(g.page.API()), true))
+	mux.Handle("POST /reload", s.state.authorized(s.logChanges(http.HandlerFunc(s.reloadAPI)), false))
+	if !g.Inspector.Off {
+		prefix := cmp.Or(g.Inspector.Prefix, inspect.DefaultPrefix) + "/"
+		mux.Handle(prefix, g.page)
 		mux.Handle("GET /{$}", http.RedirectHandler(prefix, http.StatusSeeOther))
 	}
 	return sameSite(s.operationsHost(), mux)
@@ -59,27 +61,28 @@ func (s *Server) refusedAPI() http.Handler {
 	})
 }
 
-// newPage returns the inspector, whose API is served even if its page is not.
-func (s *Server) newPage() *inspect.Inspector {
+// pageOptions are those of the inspector, whose API is served even if its page is not.
+func (s *Server) pageOptions(g *generation) inspect.Options {
 	o := inspect.Options{
-		Store: s.store, Token: s.state.token, ReadToken: s.state.readToken, ReadOnly: s.Inspector.ReadOnly,
-		Prefix: s.Inspector.Prefix, Redact: s.Inspector.Redact, Producers: s.Receiver.Producers, URL: s.Receiver.URL,
+		Store: s.store, Token: s.state.token, ReadToken: s.state.readToken, ReadOnly: g.Inspector.ReadOnly,
+		Prefix: g.Inspector.Prefix, Redact: g.Inspector.Redact, Producers: g.Receiver.Producers, URL: g.Receiver.URL,
 		Log: s.Log.Logger,
 		Status: func(context.Context) inspect.Status {
-			st := inspect.Status{Version: s.Inspector.Version, Store: s.StoreName, Degraded: s.degraded()}
-			for _, t := range listTargets(s.Targets) { //nolint:contextcheck // it has its own time
+			st := inspect.Status{Version: s.Inspector.Version, Store: s.StoreName, Degraded: s.degraded(),
+				Reload: s.lastReload(), Retiring: g.retiring()}
+			for _, t := range listTargets(g.Targets) { //nolint:contextcheck // it has its own time
 				st.Targets = append(st.Targets, inspect.Target{Name: t.Name, On: t.On, Reason: t.Reason})
 			}
 			return st
 		},
 	}
-	if s.Inspector.Send {
+	if g.Inspector.Send {
 		o.Send = sender{s}.send
 	}
 	if s.ring != nil {
 		o.Refused, o.Explain = s.ring, s.explanation
 	}
-	return inspect.Page(o)
+	return o
 }
 
 // startingOperations answers probes until the store is open: the process is alive but not ready.
@@ -126,6 +129,9 @@ func (s *Server) degraded() (wrong []string) {
 	}
 	if err := s.Log.failing(); err != nil {
 		wrong = append(wrong, usage.OneLine(err.Error()))
+	}
+	if last := s.lastReload(); last != nil && !last.Applied {
+		wrong = append(wrong, "the configuration was not reloaded: "+last.Problem)
 	}
 	return wrong
 }

@@ -18,13 +18,13 @@ type proxiedListener struct{ net.Listener }
 // behindProxies returns the connections of ln. Those of the proxies begin with a PROXY header,
 // which must arrive within the time, or they are closed. Those of others are left as they are: a
 // PROXY header is there neither HTTP nor TLS.
-func behindProxies(ln net.Listener, proxies []netip.Prefix, within time.Duration) net.Listener {
+func behindProxies(ln net.Listener, proxies func() []netip.Prefix, within time.Duration) net.Listener {
 	return &proxiedListener{&proxyproto.Listener{
 		Listener: ln, ReadHeaderTimeout: within,
 		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
 			peer, err := netip.ParseAddrPort(o.Upstream.String())
 			within := func(p netip.Prefix) bool { return p.Contains(peer.Addr().Unmap()) }
-			if err == nil && slices.ContainsFunc(proxies, within) {
+			if err == nil && slices.ContainsFunc(proxies(), within) {
 				return proxyproto.REQUIRE, nil
 			}
 			return proxyproto.SKIP, nil

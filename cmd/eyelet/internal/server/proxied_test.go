@@ -63,7 +63,7 @@ func serveProxied(t *testing.T, peer string, within time.Duration, config *tls.C
 		TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute,
 	}
 	bounded := behindProxies(receiver.Listen(portOf{ln, peer}, receiver.Limits{}),
-		[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, within)
+		func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }, within)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -67,12 +67,13 @@ type sender struct{ *Server }
 // send sends the delivery of an event with another body, signed again as its producer does.
 // An identifier in a field is a new one.
 func (s sender) send(ctx context.Context, rec dedup.Record, body []byte) (inspect.Sent, error) {
+	g := s.current.Load()
 	named := func(p producer.Producer) bool { return p.Name == rec.Payload.Endpoint }
-	i := slices.IndexFunc(s.Receiver.Producers, named)
+	i := slices.IndexFunc(g.Receiver.Producers, named)
 	if i < 0 {
 		return inspect.Sent{}, fmt.Errorf("there is no producer %q any more", rec.Payload.Endpoint)
 	}
-	signer, ok := s.Receiver.Producers[i].Scheme.(replay.Signer)
+	signer, ok := g.Receiver.Producers[i].Scheme.(replay.Signer)
 	if !ok {
 		return inspect.Sent{}, fmt.Errorf("producer %q cannot be signed for: only it has the key to sign with",
 			rec.Payload.Endpoint)
@@ -83,15 +84,15 @@ func (s sender) send(ctx context.Context, rec dedup.Record, body []byte) (inspec
 	if err != nil {
 		return inspect.Sent{}, err
 	}
-	public, err := url.Parse(s.Receiver.URL)
+	public, err := url.Parse(g.Receiver.URL)
 	if err != nil {
 		return inspect.Sent{}, errors.New("url of the configuration is invalid")
 	}
 	header := replay.Original(file)
 	header.Set(inspect.FieldEdited, "inspector")
 	r, err := replay.Send(ctx, file, replay.Options{
-		URL: public.Scheme + "://" + public.Host, SignedURL: s.Receiver.URL, Sign: signer, Header: header,
-		Client: &http.Client{Transport: inProcess{s.handlers[0]}},
+		URL: public.Scheme + "://" + public.Host, SignedURL: g.Receiver.URL, Sign: signer, Header: header,
+		Client: &http.Client{Transport: inProcess{Handler(g.rx)}},
 	})
 	return inspect.Sent{Status: r.Status, Code: r.Code}, err
 }

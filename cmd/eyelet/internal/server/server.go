@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,7 +24,6 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -48,8 +48,14 @@ type Options struct {
 	// Receiver configures the receiver; the server sets Store, Logger, Observe, Refused and
 	// PeersFile.
 	Receiver receiver.Config
+	// HandlerNames are those of Receiver.Handlers.
+	HandlerNames []string
 	// Targets are those of the forward handlers in Receiver.
 	Targets *forward.State
+	// Reread reads the configuration again, for a receiver in the place of this one, and reports
+	// what cannot change. Log, StdoutGone, the ports and the store are those of these options. May
+	// be nil.
+	Reread func(context.Context) (Options, error)
 
 	// Listen and Operations are the two addresses: HOST:PORT or unix:PATH, or [Off] for Operations.
 	Listen, Operations string
@@ -85,6 +91,7 @@ type Options struct {
 	Inspector Inspector
 
 	Log      *Log
+	LogLevel slog.Level
 	Warnings []string // logged at the start
 	// StdoutGone is closed when the reader of standard output is gone, which ends the server. May
 	// be nil.
@@ -94,7 +101,7 @@ type Options struct {
 	OnStarting, OnServing func(listen, operations string)
 	// OnObserve is called with each observation of the receiver. It must not block. May be nil.
 	OnObserve func(receiver.Observation)
-	// OnClose is called last when the server closes. May be nil.
+	// OnClose is called when neither Receiver nor its handlers are used any more. May be nil.
 	OnClose func() error
 	// Place returns where a setting was written, for errors.
 	Place func(setting string) usage.Place
@@ -111,20 +118,19 @@ type Inspector struct {
 
 // Server is a receiver with its store and its two listeners.
 type Server struct {
-	Options
+	Options // of the start
+	current atomic.Pointer[generation]
+	reloads reloads
 	store   dedup.Store
-	rx      *receiver.Receiver
 	metrics *metrics.Collector
 	tail    *tailHub
-	ring    *refused.Ring // nil if refused deliveries are not kept
-	// explainer is nil if refused deliveries are not explained in the log.
-	explainer *explainer
-	explain   *explain.Explainer // for the operations port
-	times     *signedTimes       // of deliveries, for explanations
-	state     *stateFiles        // nil without an operations port
-	page      *inspect.Inspector // nil without an operations port
-	lock      *os.File           // of the folder of the state; nil without LockState
-	acme      *acmeCertificates  // nil without ACME
+	ring    *refused.Ring      // nil if refused deliveries are not kept
+	state   *stateFiles        // nil without an operations port
+	page    *inspect.Inspector // the first one; nil without an operations port
+	lock    *os.File           // of the folder of the state; nil without LockState
+	acme    *acmeCertificates  // nil without ACME
+
+	certificates [2]swapCertificates
 
 	sockets   inheritedSockets
 	listeners []*receiver.Listener
@@ -134,25 +140,11 @@ type Server struct {
 	waits     atomic.Pointer[string] // why the store was not opened yet; may be nil
 }
 
-// swapHandler is a handler that can be replaced while it serves.
-type swapHandler struct{ current atomic.Pointer[http.Handler] }
-
-func newSwapHandler(h http.Handler) *swapHandler {
-	s := &swapHandler{}
-	s.set(h)
-	return s
-}
-
-func (s *swapHandler) set(h http.Handler) { s.current.Store(&h) }
-
-// ServeHTTP implements http.Handler.
-func (s *swapHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	(*s.current.Load()).ServeHTTP(w, r)
-}
-
 // New binds the ports and opens the store. After an error nothing is left open.
 func New(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{Options: o}
+	s.reloads.ended, s.reloads.end = context.WithCancel(context.Background())
+	s.current.Store(newGeneration(o))
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.close()) //nolint:contextcheck // closing takes its own time
 	}
@@ -183,52 +175,46 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.metrics, s.tail = metrics.New(), newTailHub(s.receiverName())
 	s.metrics.Expect(s.Receiver.Producers)
-	c := s.Receiver
-	c.Store, c.Logger, c.Observe = s.store, s.Log.Logger, s.observe
-	if s.StoreDir != "" || s.LockState {
-		c.PeersFile = filepath.Join(s.StateDir, peersFile)
-	}
-	if err := s.openRing(); err != nil {
+	g := s.current.Load()
+	if err := s.openRing(g); err != nil {
 		return err
 	}
-	s.times = newSignedTimes(s.store, s.ring, &c)
-	if s.Explain {
-		s.explainer = newExplainer(c, s.times.offsets) //nolint:contextcheck // ends with the server
-	}
-	c.Refused = s.refusedHook()
-	if s.Operations != Off {
-		s.state, s.explain = newState(s.StateDir), explain.New(s.Receiver.Producers)
-		s.page = s.newPage()
-	}
-	if s.rx, err = receiver.Open(c); err != nil {
+	rx, err := receiver.Open(g.receiverConfig(s)) //nolint:contextcheck // its explainer ends with the generation
+	if err != nil {
 		return usage.Errorf("", "%v", err)
 	}
+	g.serve(rx, s.servers[0].WriteTimeout)
+	s.reloads.success = time.Now()
+	if s.Operations != Off {
+		s.state = newState(s.StateDir)
+		s.page = inspect.Page(s.pageOptions(g))
+		g.page = s.page
+	}
 	raiseProcs()
-	return s.begin()
+	return s.begin(g)
 }
 
 // begin accepts deliveries, and opens the operations port after that: its readiness says so.
-func (s *Server) begin() error {
+func (s *Server) begin(g *generation) error {
 	if s.state == nil {
-		s.handlers[0].set(Handler(s.rx))
+		s.handlers[0].set(g.deliver)
 		return nil
 	}
 	if err := s.state.write(s.operationsAddress()); err != nil {
 		return err
 	}
-	s.handlers[0].set(Handler(s.rx))
+	s.handlers[0].set(g.deliver)
 	s.servers[1].RegisterOnShutdown(s.tail.close)
 	s.servers[1].RegisterOnShutdown(s.page.Stop)
-	s.handlers[1].set(s.operations())
+	s.handlers[1].set(s.operations(g))
 	return nil
 }
 
 // refusedDir is the folder in the state directory for files of refused deliveries.
 const refusedDir = "refused"
 
-// openRing opens the ring of refused deliveries, if they are kept. An unknown path has no producer,
-// and a credential may be at another producer's place: those of all of them are hidden everywhere.
-func (s *Server) openRing() (err error) {
+// openRing opens the ring of refused deliveries, if they are kept.
+func (s *Server) openRing(g *generation) (err error) {
 	if s.Refused == nil {
 		return nil
 	}
@@ -237,11 +223,7 @@ func (s *Server) openRing() (err error) {
 	if o.Max > 0 {
 		o.Dir = filepath.Join(s.StateDir, refusedDir)
 	}
-	for _, p := range s.Receiver.Producers {
-		p = p.WithDefaults()
-		o.Rules.Fields = append(o.Rules.Fields, p.SecretHeaders...)
-		o.Rules.Params = append(o.Rules.Params, p.SecretQuery...)
-	}
+	o.Rules = g.secretPlaces()
 	if s.ring, err = refused.New(o); err != nil {
 		return usage.Errorf("refused: {keep: memory} writes no files", "folder for refused deliveries: %s",
 			usage.RootCause(err))
@@ -300,9 +282,9 @@ func OpenTargets(
 // serveStarting answers that the receiver is starting: opening a large store takes time, and
 // producers and probes should not wait for it.
 func (s *Server) serveStarting(certificates [2]certificates) {
-	deliveries := newSwapHandler(receiver.Starting(s.Receiver))
+	deliveries := newSwapHandler(s.current.Load().requireTLS(receiver.Starting(s.Receiver)))
 	s.handlers = []*swapHandler{deliveries}
-	s.servers = []*http.Server{s.newHTTPServer(s.requireTLS(deliveries), certificates[0])}
+	s.servers = []*http.Server{s.newHTTPServer(deliveries, certificates[0])}
 	if len(s.listeners) > 1 {
 		operations := newSwapHandler(s.startingOperations())
 		s.handlers = append(s.handlers, operations)
@@ -312,7 +294,7 @@ func (s *Server) serveStarting(certificates [2]certificates) {
 	for i, srv := range s.servers {
 		var ln net.Listener = s.listeners[i]
 		if i == 0 && s.ProxyProtocol {
-			ln = behindProxies(ln, s.Receiver.TrustedProxies, s.HeaderTimeout)
+			ln = behindProxies(ln, s.trustedProxies, s.HeaderTimeout)
 		}
 		go s.serve(srv, ln)
 	}
@@ -320,6 +302,8 @@ func (s *Server) serveStarting(certificates [2]certificates) {
 		s.OnStarting(s.addresses())
 	}
 }
+
+func (s *Server) trustedProxies() []netip.Prefix { return s.current.Load().Receiver.TrustedProxies }
 
 // serve serves a listener until it is closed.
 func (s *Server) serve(srv *http.Server, ln net.Listener) {
@@ -401,7 +385,7 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		notifySystemd(daemon.SdNotifyStopping)
-		s.Log.Info("stopping: no new deliveries, running work is finished", "within", s.Drain)
+		s.Log.Info("stopping: no new deliveries, running work is finished", "within", s.current.Load().Drain)
 	case err = <-s.ended:
 		err = fmt.Errorf("the server ended: %w", err)
 	case <-s.StdoutGone:
@@ -460,7 +444,7 @@ func (s *Server) abandon() {
 		defer close(ended)
 		ctx, cancel := context.WithTimeout(context.Background(), abandonAnswers)
 		defer cancel()
-		if err := errors.Join(s.rx.Shutdown(ctx), s.close()); err != nil {
+		if err := errors.Join(s.shutdown(ctx), s.close()); err != nil {
 			s.Log.Warn("not everything was finished", "error", err)
 		}
 	}()
@@ -474,16 +458,32 @@ func (s *Server) abandon() {
 // drain finishes running work. Meanwhile new deliveries are answered 503. Work that is left at the
 // timeout is an error, even if it could be ended then.
 func (s *Server) drain() error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.Drain)
+	drain := s.current.Load().Drain
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
-	err := s.rx.Shutdown(ctx)
+	err := s.shutdown(ctx)
 	if ctx.Err() != nil {
-		err = drainTimeout(s.Drain, err)
+		err = drainTimeout(drain, err)
 	}
 	if err != nil {
 		s.Log.Warn("not everything was finished", "error", err)
 	}
 	httpserver.End(s.servers...)
+	return err
+}
+
+// shutdown refuses reloads, and finishes the work of all receivers until ctx ends.
+func (s *Server) shutdown(ctx context.Context) error {
+	s.reloads.turn.Lock()
+	s.reloads.stopping = true
+	s.reloads.turn.Unlock()
+	defer context.AfterFunc(ctx, s.reloads.end)()
+	g := s.current.Load()
+	for _, h := range g.retired {
+		h.end()
+	}
+	err := g.shutdown(ctx)
+	s.reloads.old.Wait()
 	return err
 }
 
@@ -515,14 +515,10 @@ func (s *Server) close() error {
 	if s.state != nil {
 		s.state.remove()
 	}
-	if s.rx != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), receiverEnd) // it was drained before
-		defer cancel()
-		errs = append(errs, s.rx.Shutdown(ctx))
-	}
-	if s.explainer != nil {
-		s.explainer.close()
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), receiverEnd) // they were drained before
+	defer cancel()
+	errs = append(errs, s.shutdown(ctx))
+	s.reloads.end()
 	if s.ring != nil {
 		errs = append(errs, s.ring.Close())
 	}
@@ -537,10 +533,7 @@ func (s *Server) close() error {
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
-	if s.OnClose != nil {
-		errs = append(errs, s.OnClose())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.current.Load().close())...)
 }
 
 // observe passes an observation to the metrics and the tail.

@@ -88,12 +88,12 @@ func TestOwnHosts(t *testing.T) {
 	}
 }
 
-// servedBy is a server with the ports of a configuration.
-func servedBy(c *config.Settings) *Server {
-	return &Server{Options: Options{
+// servedBy is a generation with the ports of a configuration.
+func servedBy(c *config.Settings) *generation {
+	return newGeneration(Options{
 		Loopback: httpserver.IsLoopback(c.Listen), InsecureHTTP: c.InsecureHTTP,
 		Receiver: receiver.Config{TrustedProxies: c.TrustedProxies},
-	}}
+	})
 }
 
 func TestDeliveriesWithoutTLSAreAcceptedFromTrustedProxiesOnly(t *testing.T) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -103,7 +104,8 @@ func TestSystemdIsNotified(t *testing.T) {
 		OpenStore: func(context.Context, *slog.Logger) (dedup.Store, error) {
 			return dedup.NewMemory(dedup.MemoryOptions{}), nil
 		},
-		Log: NewLog(&servertest.Buffer{}, "text", slog.LevelInfo),
+		Log:    NewLog(&servertest.Buffer{}, "text", slog.LevelInfo),
+		Reread: func(context.Context) (Options, error) { return Options{}, errors.New("a mistake") },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -119,12 +121,24 @@ func TestSystemdIsNotified(t *testing.T) {
 			t.Errorf("then %q", got)
 		}
 	}
-	stop()
-	got := next()
-	for got == "WATCHDOG=1" {
-		got = next()
+	other := func() string {
+		got := next()
+		for got == "WATCHDOG=1" {
+			got = next()
+		}
+		return got
 	}
-	if got != "STOPPING=1" {
+	if _, err := s.Reload(ctx, false); err == nil {
+		t.Error("the reload was not refused")
+	}
+	if got := other(); !strings.HasPrefix(got, "RELOADING=1\nMONOTONIC_USEC=") {
+		t.Errorf("at the reload %q", got)
+	}
+	if got := other(); got != "READY=1" {
+		t.Errorf("after the reload %q", got)
+	}
+	stop()
+	if got := other(); got != "STOPPING=1" {
 		t.Errorf("last %q", got)
 	}
 	if err := <-ended; err != nil {

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+)
+
+func reloadCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "reload", Short: "Let the running server read its configuration again", Args: cobra.NoArgs,
+		Long: "Asks the running server to read its configuration again, waits, and prints every mistake. All of it\n" +
+			"is applied, or nothing: after a mistake the server continues as before, and the exit code is 2.\n\n" +
+			"A handler that was removed finishes the tasks that it has. With -o json the result is one object.",
+	}
+	file, format := configFlag(c), outputFlag(c)
+	orphan := c.Flags().Bool("orphan", false, "make tasks of removed handlers dead letters instead")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		s, err := p.loadOutline(c, *file)
+		if err != nil {
+			return err
+		}
+		client, err := connect(c.Context(), s)
+		if err != nil {
+			return err
+		}
+		if client == nil {
+			return usage.Errorf("start one: eyelet serve --config "+s.File+"; a server whose store or state is "+
+				"another now must be restarted", "no server runs")
+		}
+		result, err := client.Reload(c.Context(), *orphan)
+		if err != nil {
+			return err
+		}
+		return printReload(p, result, *format)
+	}
+	return c
+}
+
+func printReload(p *program, result opsapi.Reload, format string) error {
+	if format == "json" {
+		if err := json.NewEncoder(p.Out).Encode(result); err != nil {
+			return err
+		}
+		if !result.Reloaded {
+			return &failure{code: exitUsage}
+		}
+		return nil
+	}
+	var found usage.Errors
+	for _, e := range result.Errors {
+		found.Add(usage.Place{File: e.File, Line: e.Line}, e.Hint, "%s", e.Message)
+	}
+	if len(found) > 0 {
+		p.eprintf("eyelet: the configuration was not reloaded, and the last one stays in use\n")
+		return found.Err()
+	}
+	for _, warning := range result.Warnings {
+		p.eprintf("eyelet: warning: %s\n", usage.OneLine(warning))
+	}
+	for _, name := range result.Retired {
+		p.eprintf("eyelet: the removed handler %q finishes the tasks that it has\n", name)
+	}
+	p.printf("reloaded: %s, %s\n", count(result.Producers, "producer"), count(result.Handlers, "handler"))
+	return nil
+}
+
+// reloadFrom returns what reads the configuration again, for the place of s and its plan.
+func reloadFrom(
+	p *program, src config.Source, used *config.Settings, plan *config.Plan, log *server.Log,
+) func(context.Context) (server.Options, error) {
+	return func(ctx context.Context) (server.Options, error) {
+		s, err := src.Load()
+		if s == nil {
+			return server.Options{}, err
+		}
+		next, o, err := p.optionsAfter(ctx, s, plan, log) // it reports the errors of Load, too
+		found, ok := usage.Find(err)
+		if err != nil && !ok {
+			return server.Options{}, err
+		}
+		if found = append(found, config.CheckReload(s, used)...); len(found) > 0 {
+			if next != nil {
+				err = next.Close()
+			}
+			return server.Options{}, errors.Join(found.Err(), err)
+		}
+		o.Warnings = config.ExposedSecrets(s)
+		o.Reread = reloadFrom(p, src, s, next, log)
+		return o, nil
+	}
+}
