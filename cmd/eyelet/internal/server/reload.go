@@ -58,7 +58,7 @@ func (s *Server) Reload(ctx context.Context, orphan bool) (opsapi.Reload, error)
 	o, err := old.Reread(ctx)
 	if err == nil {
 		g := newGeneration(o)
-		if err = s.replace(old, g, orphan); err == nil {
+		if err = s.replace(old, g, orphan); err == nil { //nolint:contextcheck // its explainer ends with the generation
 			result := opsapi.Reload{Reloaded: true, Took: time.Since(began).Seconds(), Warnings: o.Warnings,
 				Producers: len(o.Receiver.Producers), Handlers: len(o.HandlerNames), Retired: g.retiredNames()}
 			s.noteReload(nil)
