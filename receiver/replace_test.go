@@ -157,6 +157,11 @@ func TestReplaceHandsTheWorkersOver(t *testing.T) {
 			return nil
 		})}
 	})
+	select {
+	case <-old.workers.taking:
+	default:
+		t.Error("the old receiver still takes tasks")
+	}
 	for range 3 {
 		ran.await(t)
 	}
