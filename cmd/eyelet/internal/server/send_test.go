@@ -88,16 +88,17 @@ func TestAnEditedDeliveryIsSignedAndVerified(t *testing.T) {
 	}
 
 	// The receiver verifies it, whoever sends: with another secret it is refused.
-	s.Receiver.Producers = []producer.Producer{{Name: "shop", Scheme: scheme("fedcba9876543210")}}
+	g := s.current.Load()
+	g.Receiver.Producers = []producer.Producer{{Name: "shop", Scheme: scheme("fedcba9876543210")}}
 	if sent, err := (sender{s}).send(t.Context(), rec, []byte("{}")); err != nil || sent.Status != 401 {
 		t.Errorf("with another secret: %+v, %v", sent, err)
 	}
-	s.Receiver.Producers = []producer.Producer{{Name: "shop", Scheme: &verify.RFC9421{}}}
+	g.Receiver.Producers = []producer.Producer{{Name: "shop", Scheme: &verify.RFC9421{}}}
 	_, err = sender{s}.send(t.Context(), rec, []byte("{}"))
 	if err == nil || !strings.Contains(err.Error(), "only it has") {
 		t.Errorf("a producer with a private key: %v", err)
 	}
-	s.Receiver.Producers = nil
+	g.Receiver.Producers = nil
 	_, err = sender{s}.send(t.Context(), rec, []byte("{}"))
 	if err == nil || !strings.Contains(err.Error(), "no producer") {
 		t.Errorf("a producer that is gone: %v", err)
