@@ -99,16 +99,16 @@ func deliveryOf(ctx context.Context, f receiver.Refused, offsets offsetsOf) expl
 
 // explainRefused explains a refused delivery that is kept; ok is false for another. An excerpt of
 // a part that is redacted is left out. secret, if not empty, is tried, too.
-func (s *Server) explainRefused(ctx context.Context, number uint64, secret string) (report explain.Report, ok bool) {
-	if s.ring == nil {
+func (g *generation) explainRefused(ctx context.Context, number uint64, secret string) (report explain.Report, ok bool) {
+	ring := g.times.ring
+	if ring == nil {
 		return report, false
 	}
-	f, ok := s.ring.Kept(number)
-	shown, still := s.ring.RefusedDetail(number)
+	f, ok := ring.Kept(number)
+	shown, still := ring.RefusedDetail(number)
 	if !ok || !still {
 		return report, false
 	}
-	g := s.current.Load()
 	d := deliveryOf(ctx, f, g.times.offsets)
 	if secret != "" {
 		d.Secrets = []verify.Offer{{Name: "the secret that you tried", Secret: verify.Secret(secret)}}
@@ -124,8 +124,10 @@ func (s *Server) explainRefused(ctx context.Context, number uint64, secret strin
 }
 
 // explanation is explainRefused for the page.
-func (s *Server) explanation(ctx context.Context, number uint64, secret string) (why inspect.Explanation, ok bool) {
-	report, ok := s.explainRefused(ctx, number, secret)
+func (g *generation) explanation(
+	ctx context.Context, number uint64, secret string,
+) (why inspect.Explanation, ok bool) {
+	report, ok := g.explainRefused(ctx, number, secret)
 	why.Verifies, why.Complete = report.Code == "", report.Complete
 	for _, f := range report.Findings {
 		why.Causes = append(why.Causes, inspect.Cause{
@@ -137,13 +139,13 @@ func (s *Server) explanation(ctx context.Context, number uint64, secret string) 
 }
 
 // explainAPI serves GET /refused/NUMBER/explain: the cause of a refused delivery that is kept.
-func (s *Server) explainAPI(w http.ResponseWriter, r *http.Request) {
+func (g *generation) explainAPI(w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.ParseUint(r.PathValue("number"), 10, 64)
 	if err != nil {
 		writeProblem(w, http.StatusBadRequest, errors.New("that is not the number of a refused delivery"))
 		return
 	}
-	report, ok := s.explainRefused(r.Context(), number, "")
+	report, ok := g.explainRefused(r.Context(), number, "")
 	if !ok {
 		writeProblem(w, http.StatusNotFound, fmt.Errorf("no refused delivery %d is kept", number))
 		return

@@ -35,9 +35,8 @@ func TestAnExplanationShowsNothingThatIsRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{ring: ring}
 	c := receiver.Config{Producers: shop, Store: dedup.NewMemory(dedup.MemoryOptions{})}
-	s.current.Store(&generation{explain: explain.New(shop), times: newSignedTimes(c.Store, ring, &c)})
+	g := &generation{explain: explain.New(shop), times: newSignedTimes(c.Store, ring, &c)}
 	for number, body := range []string{`{"note":"4111"}`, `{"card":"4111"}`} {
 		r := httptest.NewRequest(http.MethodPost, "https://hooks.example/webhooks/shop", http.NoBody)
 		if err := scheme.Sign(r, []byte(body), time.Now()); err != nil {
@@ -47,13 +46,13 @@ func TestAnExplanationShowsNothingThatIsRedacted(t *testing.T) {
 			Time: time.Now(), Endpoint: "shop", Request: r, Body: []byte(body + "\n"),
 			BodyRead: receiver.BodyWhole, Declared: int64(len(body) + 1), Code: verify.SignatureMismatch,
 		})
-		report, ok := s.explainRefused(t.Context(), uint64(number+1), "")
+		report, ok := g.explainRefused(t.Context(), uint64(number+1), "")
 		if !ok || len(report.Findings) != 1 || report.Findings[0].Cause != "body_newline" ||
 			strings.Contains(report.Findings[0].Came, "4111") != (number == 0) {
 			t.Errorf("%s: %v, %+v", body, ok, report)
 		}
 	}
-	if _, ok := s.explainRefused(t.Context(), 3, ""); ok {
+	if _, ok := g.explainRefused(t.Context(), 3, ""); ok {
 		t.Error("a delivery that is not kept is explained")
 	}
 }

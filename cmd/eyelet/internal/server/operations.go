@@ -36,7 +36,7 @@ func (s *Server) operations(g *generation) http.Handler {
 	registry.MustRegister(reloadMetrics{&s.reloads})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("/refused", s.state.authorized(s.refusedAPI(), true))
-	mux.Handle("GET /refused/{number}/explain", s.state.authorized(http.HandlerFunc(s.explainAPI), true))
+	mux.Handle("GET /refused/{number}/explain", s.state.authorized(http.HandlerFunc(g.explainAPI), true))
 	mux.Handle("/refused/", s.state.authorized(s.refusedAPI(), true))
 	mux.Handle("GET /tail", s.state.authorized(s.tail, true))
 	mux.Handle("/store/", s.state.authorized(s.logChanges(MaintenanceAPI(s.store, s.Log.Logger)), false))
@@ -80,7 +80,7 @@ func (s *Server) pageOptions(g *generation) inspect.Options {
 		o.Send = sender{s}.send
 	}
 	if s.ring != nil {
-		o.Refused, o.Explain = s.ring, s.explanation
+		o.Refused, o.Explain = s.ring, g.explanation
 	}
 	return o
 }
