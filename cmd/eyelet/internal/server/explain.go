@@ -99,7 +99,9 @@ func deliveryOf(ctx context.Context, f receiver.Refused, offsets offsetsOf) expl
 
 // explainRefused explains a refused delivery that is kept; ok is false for another. An excerpt of
 // a part that is redacted is left out. secret, if not empty, is tried, too.
-func (g *generation) explainRefused(ctx context.Context, number uint64, secret string) (report explain.Report, ok bool) {
+func (g *generation) explainRefused(
+	ctx context.Context, number uint64, secret string,
+) (report explain.Report, ok bool) {
 	ring := g.times.ring
 	if ring == nil {
 		return report, false
