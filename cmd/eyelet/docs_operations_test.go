@@ -22,7 +22,7 @@ func operationsPage(t *testing.T) string {
 }
 
 // taskPages are the pages about one task each.
-var taskPages = []string{"proxies.md"}
+var taskPages = []string{"dead-letters.md", "missing-events.md", "proxies.md", "rotate.md", "tunnels.md"}
 
 // TestThePagesCommandsExist finds every command on the pages, with its flags.
 func TestThePagesCommandsExist(t *testing.T) {
