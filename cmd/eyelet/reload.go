@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -72,16 +75,74 @@ func printReload(p *program, result opsapi.Reload, format string) error {
 	return nil
 }
 
-// reloadFrom returns what reads the configuration again, for the place of s and its plan.
-func reloadFrom(
-	p *program, src config.Source, used *config.Settings, plan *config.Plan, log *server.Log,
+// reloader reads the configuration of a server again.
+type reloader struct {
+	*program
+	src config.Source
+	log *server.Log
+
+	mu    sync.Mutex
+	watch bool         // of the last configuration without mistakes
+	files config.Files // of the last attempt
+}
+
+// note remembers the files of settings, and those of the attempt before if these have mistakes.
+func (r *reloader) note(s *config.Settings, sound bool) {
+	files := s.Files()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if sound {
+		r.watch, r.files = s.Reload.Watch, files
+		return
+	}
+	maps.Copy(r.files, files)
+}
+
+// lookEvery is the time between two looks at the files of a configuration.
+const lookEvery = time.Second
+
+// watchFiles calls reload when two looks in a row agree that a file has changed, until ctx ends.
+// What was tried is not tried again.
+func (r *reloader) watchFiles(ctx context.Context, reload func()) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var last config.Files
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.mu.Lock()
+		var now config.Files
+		changed := false
+		if r.watch {
+			now = r.files.Look()
+			changed = !now.Equal(r.files)
+		}
+		again := changed && now.Equal(last)
+		if last = now; again {
+			maps.Copy(r.files, now)
+		}
+		r.mu.Unlock()
+		if again {
+			reload()
+		}
+	}
+}
+
+// from returns what reads the configuration again, for the place of these settings and their plan.
+func (r *reloader) from(
+	used *config.Settings, plan *config.Plan,
 ) func(context.Context) (server.Options, error) {
+	r.note(used, true)
 	return func(ctx context.Context) (server.Options, error) {
-		s, err := src.Load()
+		s, err := r.src.Load()
 		if s == nil {
 			return server.Options{}, err
 		}
-		next, o, err := p.optionsAfter(ctx, s, plan, log) // it reports the errors of Load, too
+		defer r.note(s, false)
+		next, o, err := r.optionsAfter(ctx, s, plan, r.log) // it reports the errors of Load, too
 		found, ok := usage.Find(err)
 		if err != nil && !ok {
 			return server.Options{}, err
@@ -93,7 +154,7 @@ func reloadFrom(
 			return server.Options{}, errors.Join(found.Err(), err)
 		}
 		o.Warnings = config.ExposedSecrets(s)
-		o.Reread = reloadFrom(p, src, s, next, log)
+		o.Reread = r.from(s, next)
 		return o, nil
 	}
 }

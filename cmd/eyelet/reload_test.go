@@ -202,6 +202,66 @@ func TestReloadRefusesMistakesAndWhatNeedsARestart(t *testing.T) {
 	}
 }
 
+// TestAChangedFileIsReloaded changes the file of a secret behind a link, and the configuration,
+// which has a mistake for a while. Then it stops watching.
+func TestAChangedFileIsReloaded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "eyelet.yaml")
+	secret := func(folder, text string) { // as a ConfigMap or a Secret is changed
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, folder, "secret"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(folder, filepath.Join(dir, "next")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "now")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret("one", "an-earlier-secret")
+	write := func(rest string) {
+		t.Helper()
+		text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\n" +
+			"producers:\n  gh: {preset: github, secrets_file: [now/secret]}\n" + rest
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("reload: {watch: true}\n")
+	r := launch(t, "serve", "--config", file)
+	reloads := func(result string, n int) {
+		t.Helper()
+		want := fmt.Sprintf("eyelet_reload_total{result=%q} %d\n", result, n)
+		eventually(t, want, func() bool {
+			_, body := get(t, r.operations+"/metrics")
+			return strings.Contains(body, want)
+		})
+	}
+	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != http.StatusUnauthorized {
+		t.Errorf("with the first secret: status %d", status)
+	}
+	secret("two", "octo-secret")
+	reloads("applied", 1)
+	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-2", "{}"); status != http.StatusOK {
+		t.Errorf("with the second secret: status %d", status)
+	}
+	write("reload: {watch: true}\nhandlers: [\n")
+	reloads("refused", 1)
+	write("reload: {watch: false}\n")
+	reloads("applied", 2)
+	time.Sleep(3 * lookEvery) // a mistake was not tried again, and nothing is watched any more
+	reloads("refused", 1)
+	reloads("applied", 2)
+	secret("three", "an-earlier-secret")
+	time.Sleep(4 * lookEvery)
+	reloads("applied", 2)
+}
+
 // TestReloadLetsARemovedHandlerFinish: its tasks are done, unless --orphan is given.
 func TestReloadLetsARemovedHandlerFinish(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,8 @@ func serveCommand(p *program) *cobra.Command {
 			return err
 		}
 		o.Warnings = append(config.ExposedSecrets(s), s.DescriptorWarnings(descriptors.Limit())...)
-		o.Reread = reloadFrom(p, src, s, plan, o.Log)
+		re := &reloader{program: p, src: src, log: o.Log}
+		o.Reread = re.from(s, plan)
 		var running atomic.Pointer[server.Server]
 		p.Hangups.set(func() {
 			if srv := running.Load(); srv == nil {
@@ -63,6 +64,8 @@ func serveCommand(p *program) *cobra.Command {
 			return err
 		}
 		running.Store(srv)
+		ctx := context.WithoutCancel(c.Context())
+		go re.watchFiles(c.Context(), func() { _, _ = srv.Reload(ctx, false) }) // it logs the error
 		return srv.Run(c.Context())
 	}
 	return c

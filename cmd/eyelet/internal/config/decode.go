@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -27,6 +26,7 @@ type decoder struct {
 	dir     string // of relative file names
 	errs    usage.Errors
 	secrets []string // files of secrets, as written
+	files   *filesRead
 }
 
 // field is a setting of a struct.
@@ -242,7 +242,7 @@ func appended(v reflect.Value) reflect.Value {
 
 // readFile returns the text of the file, or "" after reporting why there is none.
 func (d *decoder) readFile(at usage.Place, file string) string {
-	data, err := os.ReadFile(pathIn(d.dir, file))
+	data, err := d.files.read(pathIn(d.dir, file))
 	if err != nil {
 		d.errs.Add(at, "the name is relative to the configuration file", "secret file %s: %v", file, usage.Cause(err))
 		return ""

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -103,7 +102,7 @@ func (b *handlerBuilder) roots(h *Handler) *x509.CertPool {
 	if h.CAFile == "" {
 		return nil
 	}
-	text, err := os.ReadFile(b.Path(h.CAFile))
+	text, err := b.files.read(b.Path(h.CAFile))
 	if err != nil {
 		b.errs.Add(h.Node.place("ca_file"), "the name is relative to the configuration file",
 			"ca_file %s: %s", h.CAFile, usage.Cause(err))
@@ -184,7 +183,7 @@ func (b *handlerBuilder) signer(s *signSettings) (*verify.Signer, error) {
 		}
 		signer.Secret = []byte(text)
 	default:
-		text, err := os.ReadFile(b.Path(s.PrivateKeyFile))
+		text, err := b.files.read(b.Path(s.PrivateKeyFile))
 		if err != nil {
 			return nil, fmt.Errorf("sign: key file %s: %s", s.PrivateKeyFile, usage.Cause(err))
 		}
@@ -201,7 +200,7 @@ func (b *handlerBuilder) currentSecret(n *node, setting string, written verify.S
 	if file == "" {
 		return string(written), nil
 	}
-	data, err := os.ReadFile(b.Path(file))
+	data, err := b.files.read(b.Path(file))
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %s", setting, file, usage.Cause(err))
 	}

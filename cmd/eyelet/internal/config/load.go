@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -39,19 +38,24 @@ func (s Source) Lookup(name string) (string, bool) {
 // them with its own.
 func (s Source) Load() (*Settings, error) {
 	file := cmp.Or(s.File, DefaultFile)
-	data, err := os.ReadFile(file)
+	read := &filesRead{all: Files{}}
+	data, err := read.read(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, usage.Errorf("name another with --config, or try `eyelet dev`, which needs none",
 			"%s: there is no such file", file)
 	} else if err != nil {
 		return nil, usage.Errorf("", "%s: %v", file, usage.Cause(err))
 	}
-	return s.Parse(file, data)
+	return s.parse(file, data, read)
 }
 
 // Parse reads settings from data, the content of the file. The settings that it returns with errors
 // are for Build only, which reports them with its own.
 func (s Source) Parse(file string, data []byte) (*Settings, error) {
+	return s.parse(file, data, &filesRead{all: Files{}})
+}
+
+func (s Source) parse(file string, data []byte, read *filesRead) (*Settings, error) {
 	var except []string
 	if s.Outline {
 		except = []string{"producers", "handlers"}
@@ -62,8 +66,8 @@ func (s Source) Parse(file string, data []byte) (*Settings, error) {
 		return nil, found.Err()
 	}
 	found = append(found, s.applyOverrides(root)...)
-	set := &Settings{File: file}
-	d := &decoder{dir: filepath.Dir(file)}
+	set := &Settings{File: file, files: read}
+	d := &decoder{dir: filepath.Dir(file), files: read}
 	d.decode(root, reflect.ValueOf(set).Elem(), "")
 	set.confidential = d.secrets
 	set.setDefaults()

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
-	"go.yaml.in/yaml/v3"
 )
 
 func TestYAMLErrorsDoNotQuoteSecrets(t *testing.T) {

@@ -4,6 +4,7 @@ package config
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,7 @@ type Settings struct {
 	Refused       Refused    `conf:"refused"`
 	Redact        []string   `conf:"redact"`  // places of credentials, which nothing shows
 	Explain       string     `conf:"explain"` // log explains refused deliveries in the log; defaults to off
+	Reload        Reload     `conf:"reload"`
 	Limits        Limits     `conf:"limits"`
 	Producers     []Producer `conf:"producers"`
 	Handlers      []Handler  `conf:"handlers"`
@@ -53,6 +55,13 @@ type Settings struct {
 	File         string       // paths are relative to its folder
 	confidential []string     // files that secrets were read from, as written
 	unread       usage.Errors // about what could not be read
+	files        *filesRead
+}
+
+// Reload says when the configuration is read again, beside on demand.
+type Reload struct {
+	Node  *node
+	Watch bool `conf:"watch"` // when the content of a file that was read changed
 }
 
 // TLS names a certificate and its key.
@@ -144,6 +153,21 @@ func (s *Settings) setDefaults() {
 
 // Place returns where a top-level setting was written.
 func (s *Settings) Place(setting string) usage.Place { return s.Node.place(setting) }
+
+// Files returns the files that were read by Load, and then by Build, and those with the authorities
+// of client certificates. Key files and certificates are left out: they are read again by
+// themselves.
+func (s *Settings) Files() Files {
+	s.files.mu.Lock()
+	all := maps.Clone(s.files.all)
+	s.files.mu.Unlock()
+	for _, t := range []*TLS{s.TLS, s.OperationsTLS} {
+		if t != nil && t.ClientCAFile != "" {
+			_, _ = all.read(s.Path(t.ClientCAFile)) // its absence is noted, too
+		}
+	}
+	return all
+}
 
 // Path returns the file that a setting names, which may be relative to the configuration file.
 func (s *Settings) Path(name string) string { return pathIn(filepath.Dir(s.File), name) }
