@@ -60,7 +60,7 @@ func serveProxied(t *testing.T, peer string, within time.Duration, config *tls.C
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, "%s %T", r.RemoteAddr, r.Context().Value(http.LocalAddrContextKey))
 		}),
-		TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute,
+		TLSConfig: config.Clone(), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute,
 	}
 	bounded := behindProxies(receiver.Listen(portOf{ln, peer}, receiver.Limits{}),
 		func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }, within)
