@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -236,7 +237,7 @@ func TestASpanOfThisProcessIsTheParent(t *testing.T) {
 	for i, ctx := range []context.Context{ctx, trace.ContextWithRemoteSpanContext(t.Context(), remote)} {
 		r := s.request(req{id: `"a"`, typ: "t", body: "{}"})
 		r.RequestURI = "/webhooks/shop"
-		s.rx.Handler().ServeHTTP(&discard{header: http.Header{}}, r.WithContext(ctx))
+		s.rx.Handler().ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 		span := spans.named(t, "POST /webhooks/shop", i+1)[i]
 		if i == 0 && span.Parent.SpanID() != outer.SpanContext().SpanID() {
 			t.Errorf("parent %v, want the span of the middleware", span.Parent)

@@ -160,6 +160,10 @@ func (d *driver) claim() {
 	for i := range cs {
 		cs[i] = d.newClaim()
 	}
+	plain := func(c dedup.Claim) bool { return c.Quarantine == nil }
+	if quarantines := slices.DeleteFunc(slices.Clone(cs), plain); len(quarantines) > 0 {
+		cs = quarantines // a claim beside them may supersede the original, which may then be forgotten
+	}
 	got := d.claims(cs...)
 	for i, c := range cs {
 		d.decided(c, got[i])
