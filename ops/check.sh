@@ -35,7 +35,7 @@ sha256sum "$dir/eyelet" "$dir/again" | cut -d' ' -f1
 cmp "$dir/eyelet" "$dir/again"
 size=$(stat -c %s "$dir/eyelet")
 echo "$size bytes"
-[ "$size" -le 30000000 ] || { echo "more than 30 MB"; exit 1; }
+[ "$size" -le $((30 << 20)) ] || { echo "more than 30 MiB"; exit 1; }
 
 step "goreleaser"
 if ! installed goreleaser; then
