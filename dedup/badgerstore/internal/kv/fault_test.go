@@ -463,3 +463,26 @@ func TestACheckpointIsNotedAfterTheFlushes(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestStalledDoesNotWaitForBadger asks while a write of Badger does not return.
+func TestStalledDoesNotWaitForBadger(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	defer func() {
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	o.applier.gate.Lock()
+	defer o.applier.gate.Unlock()
+	answered := make(chan error)
+	go func() { answered <- o.Stalled() }()
+	select {
+	case err := <-answered:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("there is no answer")
+	}
+}

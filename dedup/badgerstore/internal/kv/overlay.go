@@ -156,6 +156,12 @@ func (o *overlay) stall(err error) {
 	o.room.Broadcast()
 }
 
+func (o *overlay) stalled() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stalls
+}
+
 func (o *overlay) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
