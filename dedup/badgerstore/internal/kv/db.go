@@ -198,8 +198,8 @@ func (d *DB) Newest() uint64 {
 	return d.applier.applied
 }
 
-// Stalled returns why commits cannot be put at rest at the moment, nil if they can. It does not wait
-// for Badger, which may not return from a write.
+// Stalled returns why commits cannot be put at rest at the moment, nil if they can. It does not
+// wait for Badger, which may not return from a write.
 func (d *DB) Stalled() error { return d.overlay.stalled() }
 
 // Lost reports whether Open has left out a damaged part of the log.
