@@ -218,15 +218,13 @@ func child(t *testing.T) {
 			t.Fatalf("delivery %d: %d %s", i, w.Code, w.Body)
 		}
 	}
-	for {
+	deadline := time.Now().Add(time.Minute)
+	for open := int64(1); open > 0; time.Sleep(5 * time.Millisecond) {
 		s, err := store.Stats(ctx)
-		if err != nil || s.Dead > 0 {
+		if err != nil || s.Dead > 0 || time.Now().After(deadline) {
 			t.Fatalf("%+v, %v", s, err)
 		}
-		if s.Pending+s.Running == 0 {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
+		open = s.Pending + s.Running
 	}
 	if err := rx.Close(); err != nil {
 		t.Fatal(err)

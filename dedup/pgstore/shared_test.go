@@ -432,13 +432,19 @@ func claimDuring(t *testing.T, s *Store, c dedup.Claim, first string, rest ...st
 		}
 		decided <- ds[0]
 	}()
-	for waits := 0; waits == 0; time.Sleep(time.Millisecond) {
-		err := db.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
-WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0`, s.db.schema).Scan(&waits)
-		if err != nil {
+	const waiting = `SELECT count(*) > 0 FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0`
+	eventually(t, func() (waits bool) {
+		select {
+		case d := <-decided:
+			t.Fatalf("decided without a wait: %+v", d)
+		default:
+		}
+		if err := db.QueryRow(t.Context(), waiting, s.db.schema).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return waits
+	})
 	for _, sql := range rest {
 		run(sql)
 	}
