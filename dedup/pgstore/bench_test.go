@@ -14,13 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
 // BenchmarkClaims makes claims of 1 KiB with one task and one alias from many goroutines: in
-// batches, one by one, and as the INSERT of event, alias and task that a program without a store
-// would write. Compare the lines of one run. server-us/op is the processor time of the server,
+// batches, one by one, as the three INSERTs of event, alias and task in a transaction that a
+// program without a store would write, and as one statement that does all three. Compare the lines of one run. server-us/op is the processor time of the server,
 // client-us/op that of this process, and wal-B/op what the server writes to its log. TMPDIR puts
 // the server on a disk, where a flush costs something.
 func BenchmarkClaims(b *testing.B) {
@@ -29,7 +31,7 @@ func BenchmarkClaims(b *testing.B) {
 		for _, way := range []struct {
 			name  string
 			batch int
-		}{{"batches", maxBatch}, {"one", 1}, {"insert", 0}} {
+		}{{"batches", maxBatch}, {"one", 1}, {"transaction", 0}, {"statement", 0}} {
 			b.Run(fmt.Sprint(way.name, "-", clients), func(b *testing.B) {
 				s, err := Open(b.Context(), dsn, Options{Schema: schema, batch: max(way.batch, 1)})
 				if err != nil {
@@ -37,8 +39,11 @@ func BenchmarkClaims(b *testing.B) {
 				}
 				defer s.Close()
 				call := s.accept
-				if way.batch == 0 {
-					call = s.insertByHand
+				switch way.name {
+				case "transaction":
+					call = s.insertInTransaction
+				case "statement":
+					call = s.insertInStatement
 				}
 				measure(b, s, clients, call)
 				if n := s.commits.Load(); way.batch > 0 {
@@ -81,6 +86,13 @@ func BenchmarkKinds(b *testing.B) {
 
 // BenchmarkLives claims, takes and finishes.
 func BenchmarkLives(b *testing.B) {
+	for _, clients := range []int{4, 64} {
+		b.Run(strconv.Itoa(clients), func(b *testing.B) { wholeLives(b, clients) })
+	}
+}
+
+func wholeLives(b *testing.B, clients int) {
+	b.Helper()
 	dsn, schema := newSchema(b)
 	s, err := Open(b.Context(), dsn, Options{Schema: schema})
 	if err != nil {
@@ -116,8 +128,9 @@ func BenchmarkLives(b *testing.B) {
 		}()
 	}
 	left.Store(int64(b.N))
-	measure(b, s, 64, s.accept)
+	measure(b, s, clients, s.accept)
 	<-finished
+	b.ReportMetric(float64(s.commits.Load())/float64(b.N), "commits/op")
 	cancel()
 }
 
@@ -146,20 +159,46 @@ func (s *Store) accept(ctx context.Context) error {
 	return err
 }
 
-// insertByHand stores the same rows with three statements in one transaction.
-func (s *Store) insertByHand(ctx context.Context) error {
-	c := benchClaim()
-	h := c.Key.Hash()
-	a := c.Aliases[0].Hash()
-	r := dedup.Accept(dedup.Record{}, c, "", 0, 0, time.Now())
-	_, err := s.db.pool.Exec(ctx, s.db.sql(`WITH e AS (INSERT INTO {{schema}}.event (seq, hash, current, generation, accepted, win, tasks,
+const (
+	insertEvent = `INSERT INTO {{schema}}.event (seq, hash, current, generation, accepted, win, tasks,
   hold, drop_body, newest, producer, endpoint, type, key, about, size, body)
-  VALUES (nextval('{{schema}}.seq'), $1, true, 1, now(), 1, 1, false, false, false, $2, $3, $4, $5, $6, 1024, $7) RETURNING seq),
+  VALUES (nextval('{{schema}}.seq'), $1, true, 1, now(), 1, 1, false, false, false, $2, $3, $4, $5, $6, 1024, $7) RETURNING seq`
+	insertTask = `INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postponed, size, token, win, due, handler, lanename,
+  reason, err) SELECT seq, 0, 1, false, false, 0, 0, 1024, 0, 1, now(), 'ship', '', '', '' FROM `
+)
+
+// handRow returns the columns of an event for insertEvent, and the hash of its alias.
+func handRow() (event []any, alias []byte) {
+	c := benchClaim()
+	h, a := c.Key.Hash(), c.Aliases[0].Hash()
+	r := dedup.Accept(dedup.Record{}, c, "", 0, 0, time.Now())
+	p := c.Payload
+	return []any{h[:], p.Producer, p.Endpoint, p.Type, c.Key.ID, packAbout(&r), p.Body}, a[:]
+}
+
+// insertInStatement stores the rows of a claim with one statement.
+func (s *Store) insertInStatement(ctx context.Context) error {
+	event, alias := handRow()
+	_, err := s.db.pool.Exec(ctx, s.db.sql(`WITH e AS (`+insertEvent+`),
 a AS (INSERT INTO {{schema}}.alias SELECT $8, seq FROM e)
-INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postponed, size, token, win, due, handler, lanename, reason, err)
-SELECT seq, 0, 1, false, false, 0, 0, 1024, 0, 1, now(), 'ship', '', '', '' FROM e`), h[:], c.Payload.Producer, c.Payload.Endpoint,
-		c.Payload.Type, c.Key.ID, packAbout(&r), c.Payload.Body, a[:])
+`+insertTask+`e`), append(event, alias)...)
 	return err
+}
+
+// insertInTransaction stores the rows of a claim with one statement each.
+func (s *Store) insertInTransaction(ctx context.Context) error {
+	event, alias := handRow()
+	return pgx.BeginFunc(ctx, s.db.pool, func(tx pgx.Tx) error {
+		var seq int64
+		if err := tx.QueryRow(ctx, s.db.sql(insertEvent), event...).Scan(&seq); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, s.db.sql(`INSERT INTO {{schema}}.alias VALUES ($1, $2)`), alias, seq); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, s.db.sql(insertTask+`(SELECT $1::int8 AS seq) AS e`), seq)
+		return err
+	})
 }
 
 // measure runs b.N calls from clients and reports processor times, and how much the server wrote
