@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -141,18 +142,28 @@ func (s *scanned) damaged(err error) error {
 	return fmt.Errorf("event %s: %w", eventID(s.seq, s.hash), err)
 }
 
-// collect reads rows of columns that are ordered by event and task.
+// collect reads rows of columns that are ordered by event and task. One that is damaged is an
+// error.
 func collect(rows pgx.Rows, body bool) ([]*row, error) {
+	out, damaged, err := collectSound(rows, body)
+	for _, why := range damaged {
+		err = errors.Join(err, why)
+	}
+	return out, err
+}
+
+// collectSound leaves out the events with a damaged row, and returns why.
+func collectSound(rows pgx.Rows, body bool) (out []*row, damaged map[int64]error, err error) {
 	defer rows.Close()
-	var out []*row
+	damaged = map[int64]error{}
 	for rows.Next() {
 		var s scanned
 		if err := rows.Scan(s.targets(body)...); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(out) == 0 || out[len(out)-1].seq != s.seq {
 			if err := s.record(); err != nil {
-				return nil, s.damaged(err)
+				damaged[s.seq] = s.damaged(err)
 			}
 			out = append(out, &s.row)
 		}
@@ -161,15 +172,16 @@ func collect(rows pgx.Rows, body bool) ([]*row, error) {
 		}
 		t, err := s.task()
 		if err != nil {
-			return nil, s.damaged(err)
+			damaged[s.seq] = s.damaged(err)
 		}
 		r := &out[len(out)-1].rec
 		r.Tasks = append(r.Tasks, t)
 	}
+	out = slices.DeleteFunc(out, func(w *row) bool { return damaged[w.seq] != nil })
 	for _, w := range out {
 		w.settle()
 	}
-	return out, rows.Err()
+	return out, damaged, rows.Err()
 }
 
 // settle computes what follows from the tasks and is therefore no column: when the last one

@@ -234,7 +234,7 @@ func (s *Store) finishRound(ctx context.Context, entries []*finishEntry) error {
 		left := slices.DeleteFunc(slices.Clone(entries), func(e *finishEntry) bool { return e.ended })
 		simple := slices.DeleteFunc(slices.Clone(left), func(e *finishEntry) bool { return !e.simple() })
 		if len(simple) > 0 {
-			if err := s.finishSimple(ctx, s.db.pool, simple); err != nil {
+			if err := s.finishSimple(ctx, s.db.pool, false, simple); err != nil {
 				return err
 			}
 		}
@@ -263,9 +263,11 @@ UPDATE {{schema}}.task t SET state = CASE WHEN v.extend > 0 THEN 2 ELSE 3 END,
 FROM v, n WHERE t.seq = v.seq AND t.idx = v.idx AND t.token = v.token AND t.state = 2
   AND (SELECT substr(e.hash, 1, 20) FROM {{schema}}.event e WHERE e.seq = t.seq) = v.tag
   AND (v.extend > 0 OR NOT t.drops) AND (t.expires IS NULL OR t.expires > n.now)
+  AND (NOT $9 OR ` + unchained + `)
 RETURNING v.ord`
 
-func (s *Store) finishSimple(ctx context.Context, q querier, entries []*finishEntry) error {
+// finishSimple stores simple results, those of handlers in the transactions that were lent to them.
+func (s *Store) finishSimple(ctx context.Context, q querier, lent bool, entries []*finishEntry) error {
 	slices.SortFunc(entries, func(a, b *finishEntry) int { // in one order, against deadlocks
 		return cmp.Or(cmp.Compare(a.seq, b.seq), a.lease.Task-b.lease.Task)
 	})
@@ -277,7 +279,7 @@ func (s *Store) finishSimple(ctx context.Context, q querier, entries []*finishEn
 		extend[i], reason[i], errText[i] = e.extend.Microseconds(), text(e.result.Reason), text(e.result.Err)
 		tag[i] = tagOf(e.lease.Event)
 	}
-	rows, err := q.Query(ctx, s.db.sql(finishSQL), s.db.now(), seq, idx, token, extend, reason, errText, tag)
+	rows, err := q.Query(ctx, s.db.sql(finishSQL), s.db.now(), seq, idx, token, extend, reason, errText, tag, lent)
 	if err != nil {
 		return err
 	}

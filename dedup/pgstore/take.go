@@ -66,6 +66,10 @@ const (
 const workSQL = `SELECT ` + columns + `, ` + bodyColumn + `
 FROM {{schema}}.event e JOIN {{schema}}.task t ON t.seq = e.seq WHERE e.seq = ANY($1::int8[]) ORDER BY e.seq, t.idx`
 
+// abandonSQL makes the tasks of a damaged event dead letters, so that the others go on.
+const abandonSQL = `UPDATE {{schema}}.task SET state = 4, reason = 'damaged', err = $3, ended = $1, until = NULL, expires = NULL
+WHERE seq = $2 AND state < 3`
+
 // take is the Take that looks for work. One of a process does at a time.
 type take struct {
 	db    *database
@@ -116,16 +120,19 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	if err != nil {
 		return nil, err
 	}
-	found, err := collect(rows, true)
+	found, damaged, err := collectSound(rows, true)
 	if err != nil {
 		return nil, err
 	}
 	work, tasks := t.start(picks, found, micros(want.Lease))
-	if ctx.Err() != nil || len(work) == 0 {
+	if ctx.Err() != nil || len(work)+len(damaged) == 0 {
 		return nil, ctx.Err()
 	}
 	b = &pgx.Batch{}
 	b.Queue(t.db.sql(updateTasksSQL), tasks.args()...)
+	for seq, why := range damaged {
+		b.Queue(t.db.sql(abandonSQL), t.now, seq, text(why.Error()))
+	}
 	if err := commit(steps, tx, b); err != nil {
 		return nil, err
 	}

@@ -69,20 +69,27 @@ func inTx(
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer cancel()
 	if err := fence(ctx, s, tx, newFinish(l, result)); err != nil {
-		return false, err
+		return errors.Is(err, errEnded), err
 	}
 	return false, tx.Commit(ctx)
 }
 
-const heldSQL = `SELECT EXISTS (SELECT 1 FROM {{schema}}.task t
-WHERE t.seq = $1 AND t.idx = $2 AND t.token = $3 AND t.state = 2)`
+const (
+	heldSQL = `SELECT EXISTS (SELECT 1 FROM {{schema}}.task t
+WHERE t.seq = $1 AND t.idx = $2 AND t.token = $3 AND t.state = 2), ` + unchained
+
+	// markSQL marks a transaction. The mark ends with it, so unchained finds out that a statement of
+	// the handler ended it and began the next one (COMMIT AND CHAIN).
+	markSQL   = `SET LOCAL eyelet.lent = 'yes'`
+	unchained = `coalesce(current_setting('eyelet.lent', true), '') = 'yes'`
+)
 
 // fence finishes the task in the handler's transaction. It is the last statement: the row of the
 // task is locked for moments only, so that leases are extended and taken over as for all handlers.
 // From here on a Finish of the same task waits for the end of the transaction.
 func fence(ctx context.Context, s *Store, tx pgx.Tx, e *finishEntry) error {
 	if e.simple() && !e.ended {
-		if err := s.finishSimple(ctx, tx, []*finishEntry{e}); err != nil {
+		if err := s.finishSimple(ctx, tx, true, []*finishEntry{e}); err != nil {
 			return err
 		}
 	}
@@ -91,12 +98,15 @@ func fence(ctx context.Context, s *Store, tx pgx.Tx, e *finishEntry) error {
 	}
 	// A statement that waited for a row and found it changed keeps its lock. The locks below come
 	// in another order, so a lease that is lost must be found out before.
-	var held bool
+	var held, whole bool
 	row := tx.QueryRow(ctx, s.db.sql(heldSQL), e.seq, e.lease.Task, int64(e.lease.Token))
-	if err := row.Scan(&held); err != nil {
+	if err := row.Scan(&held, &whole); err != nil {
 		return err
 	}
-	if !held {
+	switch {
+	case !whole:
+		return errEnded
+	case !held:
 		return dedup.ErrLeaseLost
 	}
 	v := newView(ctx, s.db, tx)
@@ -135,7 +145,7 @@ func (t *loan) begin(ctx context.Context, c *pgx.Conn) (err error) {
 	}
 	ms := (most + txGrace).Milliseconds()
 	t.Tx, err = c.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; "+
-		"SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL statement_timeout = %d", ms, ms)})
+		"SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL statement_timeout = %d; "+markSQL, ms, ms)})
 	return err
 }
 
