@@ -131,16 +131,16 @@ func runningServer(s *config.Settings, stateDir string) opsclient.Running {
 }
 
 // running returns a client of the running server, without which the command cannot do anything.
-func (p *program) running(c *cobra.Command, file string) (*opsclient.Client, error) {
+func (p *program) running(c *cobra.Command, file string) (*opsclient.Client, *config.Settings, error) {
 	s, err := p.loadOutline(c, file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := connect(c.Context(), s)
 	if err == nil && client == nil {
-		err = failf("no server runs; start one: eyelet serve --config %s", s.File)
+		err = failf("no server runs on this store and state; start one: eyelet serve --config %s", s.File)
 	}
-	return client, err
+	return client, s, err
 }
 
 // recentEvents returns the newest events of the running server with their types, for completion.

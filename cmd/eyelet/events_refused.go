@@ -57,7 +57,7 @@ func eventsRefusedCommand(p *program) *cobra.Command {
 			return usage.Errorf("write eyelet events refused 17 --save FILE.http",
 				"--save needs the number of a delivery")
 		}
-		client, err := p.running(c, *file)
+		client, _, err := p.running(c, *file)
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func eventsTailCommand(p *program) *cobra.Command {
 	c.Flags().IntVar(&f.limit, "limit", 0, "end after this many lines; 0 is no limit")
 	completeFlag(c, "kind", "delivery", "attempt", "hanging")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := p.running(c, *file)
+		client, _, err := p.running(c, *file)
 		if err != nil {
 			return err
 		}

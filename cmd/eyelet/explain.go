@@ -40,7 +40,7 @@ func explainCommand(p *program) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		number, bad := strconv.ParseUint(args[0], 10, 64)
 		if bad == nil && len(*try) == 0 && *name == "" && *now == "" {
-			client, err := p.running(c, *file)
+			client, _, err := p.running(c, *file)
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func refusedRecording(p *program, c *cobra.Command, file, arg string) (*httpfile
 	if err != nil {
 		return readRecording(arg)
 	}
-	client, err := p.running(c, file)
+	client, _, err := p.running(c, file)
 	if err != nil {
 		return nil, err
 	}

@@ -19,16 +19,9 @@ func openCommand(p *program) *cobra.Command {
 	file := configFlag(c)
 	show := c.Flags().Bool("print", false, "print the address instead")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		s, err := p.loadOutline(c, *file)
+		client, s, err := p.running(c, *file)
 		if err != nil {
 			return err
-		}
-		client, err := connect(c.Context(), s)
-		if err != nil {
-			return err
-		}
-		if client == nil {
-			return usage.Errorf("start one: eyelet serve --config "+s.File, "no server runs")
 		}
 		if s.Inspector.Off {
 			return &usage.Error{

@@ -26,17 +26,9 @@ func reloadCommand(p *program) *cobra.Command {
 	file, format := configFlag(c), outputFlag(c)
 	orphan := c.Flags().Bool("orphan", false, "make tasks of removed handlers dead letters instead")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		s, err := p.loadOutline(c, *file)
+		client, _, err := p.running(c, *file)
 		if err != nil {
 			return err
-		}
-		client, err := connect(c.Context(), s)
-		if err != nil {
-			return err
-		}
-		if client == nil {
-			return usage.Errorf("start one: eyelet serve --config "+s.File+"; a server whose store or state is "+
-				"another now must be restarted", "no server runs")
 		}
 		result, err := client.Reload(c.Context(), *orphan)
 		if err != nil {
