@@ -32,7 +32,7 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/config": {
 		"verify", "dedup", "dedup/badgerstore", "dedup/pgstore", "producer", "producer/preset", "receiver", "testdata",
 		"cmd/eyelet/internal/forward", "cmd/eyelet/internal/refused", "cmd/eyelet/internal/sink",
-		"cmd/eyelet/internal/usage", "internal/httpserver", "internal/nearest",
+		"cmd/eyelet/internal/tracing", "cmd/eyelet/internal/usage", "internal/httpserver", "internal/nearest",
 	},
 	"cmd/eyelet/internal/forward": {"verify", "internal/publicnet", "cmd/eyelet/internal/atomicfile"},
 	"cmd/eyelet/internal/opsapi":  {"dedup/badgerstore"},
@@ -43,8 +43,8 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/server": {
 		"dedup", "dedup/badgerstore", "receiver", "receiver/echov4", "receiver/metrics", "inspect", "explain", "verify",
 		"producer", "replay", "cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/forward",
-		"cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/refused", "cmd/eyelet/internal/usage",
-		"internal/httpserver", "internal/redact",
+		"cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/refused", "cmd/eyelet/internal/tracing",
+		"cmd/eyelet/internal/usage", "internal/httpserver", "internal/redact",
 	},
 	"cmd/eyelet/internal/servertest": {}, // for tests
 	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward", "internal/strictjson"},
@@ -52,9 +52,10 @@ var imports = map[string][]string{
 		"dedup", "dedup/badgerstore", "dedup/pgstore", "once", "once/oncepgx", "producer", "producer/preset",
 		"receiver", "internal/pgserver",
 	},
-	"cmd/eyelet/internal/usage": {"internal/nearest"},
-	"cmd/loadbench":             {"verify"},
-	"dedup":                     {"dedup/internal/taskqueue"},
+	"cmd/eyelet/internal/tracing": {"verify"},
+	"cmd/eyelet/internal/usage":   {"internal/nearest"},
+	"cmd/loadbench":               {"verify"},
+	"dedup":                       {"dedup/internal/taskqueue"},
 	"dedup/badgerstore": {
 		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/format2",
 		"dedup/badgerstore/internal/kv", "dedup/badgerstore/internal/record", "dedup/badgerstore/internal/redolog",

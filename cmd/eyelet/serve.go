@@ -22,7 +22,8 @@ func serveCommand(p *program) *cobra.Command {
 		Long: "Receives deliveries as configured until Ctrl-C or SIGTERM. It then refuses new deliveries and\n" +
 			"finishes running work; a second signal ends it at once. Exits 0 when everything ended within\n" +
 			"limits.drain, and 1 when work was left, which continues after the next start.\n\n" +
-			"SIGHUP reads the configuration again, as `eyelet reload` does. From a terminal it stops serve.",
+			"SIGHUP reads the configuration again, as `eyelet reload` does. From a terminal it stops serve.\n\n" +
+			"Spans are sent to a collector by the setting tracing or the variables of OpenTelemetry (OTEL_*).",
 	}
 	file := configFlag(c)
 	c.Flags().String("listen", "", "address for deliveries")
@@ -118,7 +119,7 @@ func portOptions(s *config.Settings) (o server.Options, err error) {
 			Redact: s.Inspector.Redact, Send: s.Inspector.Send,
 		},
 		OpenStore: s.OpenStore, StoreName: s.StoreName(), Place: s.Place, Refused: config.RefusedOptions(s),
-		Explain: s.Explain == config.ExplainLog,
+		Explain: s.Explain == config.ExplainLog, Tracing: config.TracingOptions(s),
 	}
 	if path, ok := s.UnixPath(s.Operations); ok {
 		if path, err = filepath.Abs(path); err != nil { // commands may run in another folder

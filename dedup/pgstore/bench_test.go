@@ -22,8 +22,9 @@ import (
 
 // BenchmarkClaims makes claims of 1 KiB with one task and one alias from many goroutines: in
 // batches, one by one, as the three INSERTs of event, alias and task in a transaction that a
-// program without a store would write, and as one statement that does all three. Compare the lines of one run. server-us/op is the processor time of the server,
-// client-us/op that of this process, and wal-B/op what the server writes to its log. TMPDIR puts
+// program without a store would write, and as one statement that does all three. Compare the lines
+// of one run. server-us/op is the processor time of the server, client-us/op that of this process,
+// and wal-B/op what the server writes to its log. TMPDIR puts
 // the server on a disk, where a flush costs something.
 func BenchmarkClaims(b *testing.B) {
 	dsn, schema := newSchema(b)
@@ -162,9 +163,10 @@ func (s *Store) accept(ctx context.Context) error {
 const (
 	insertEvent = `INSERT INTO {{schema}}.event (seq, hash, current, generation, accepted, win, tasks,
   hold, drop_body, newest, producer, endpoint, type, key, about, size, body)
-  VALUES (nextval('{{schema}}.seq'), $1, true, 1, now(), 1, 1, false, false, false, $2, $3, $4, $5, $6, 1024, $7) RETURNING seq`
-	insertTask = `INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postponed, size, token, win, due, handler, lanename,
-  reason, err) SELECT seq, 0, 1, false, false, 0, 0, 1024, 0, 1, now(), 'ship', '', '', '' FROM `
+  VALUES (nextval('{{schema}}.seq'), $1, true, 1, now(), 1, 1, false, false, false, $2, $3, $4, $5, $6, 1024, $7)
+  RETURNING seq`
+	insertTask = `INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postponed, size, token, win, due, handler,
+  lanename, reason, err) SELECT seq, 0, 1, false, false, 0, 0, 1024, 0, 1, now(), 'ship', '', '', '' FROM `
 )
 
 // handRow returns the columns of an event for insertEvent, and the hash of its alias.

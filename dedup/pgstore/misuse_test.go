@@ -61,8 +61,12 @@ func TestHandlersThatMisuseTheirTransactions(t *testing.T) {
 	}{
 		"commit":   {func(ctx context.Context, tx any) error { return exec(ctx, tx, "COMMIT") }, "must not end", 1},
 		"rollback": {func(ctx context.Context, tx any) error { return exec(ctx, tx, "ROLLBACK") }, "must not end", 0},
-		"chain":    {func(ctx context.Context, tx any) error { return exec(ctx, tx, "COMMIT AND CHAIN") }, "must not end", 1},
-		"undo":     {func(ctx context.Context, tx any) error { return exec(ctx, tx, "ROLLBACK AND CHAIN") }, "must not end", 0},
+		"commit and chain": {func(ctx context.Context, tx any) error {
+			return exec(ctx, tx, "COMMIT AND CHAIN")
+		}, "must not end", 1},
+		"rollback and chain": {func(ctx context.Context, tx any) error {
+			return exec(ctx, tx, "ROLLBACK AND CHAIN")
+		}, "must not end", 0},
 		"rows": {func(ctx context.Context, tx any) error {
 			if std, ok := tx.(*sql.Tx); ok {
 				const many = "SELECT generate_series(1, 100000)"

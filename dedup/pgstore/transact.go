@@ -78,8 +78,8 @@ const (
 	heldSQL = `SELECT EXISTS (SELECT 1 FROM {{schema}}.task t
 WHERE t.seq = $1 AND t.idx = $2 AND t.token = $3 AND t.state = 2), ` + unchained
 
-	// markSQL marks a transaction. The mark ends with it, so unchained finds out that a statement of
-	// the handler ended it and began the next one (COMMIT AND CHAIN).
+	// markSQL marks a transaction. The mark ends with it, so unchained finds out that a statement
+	// of the handler ended it and began the next one (COMMIT AND CHAIN).
 	markSQL   = `SET LOCAL eyelet.lent = 'yes'`
 	unchained = `coalesce(current_setting('eyelet.lent', true), '') = 'yes'`
 )

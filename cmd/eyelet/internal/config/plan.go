@@ -119,7 +119,7 @@ func (s *Settings) answers(h *Handler) bool {
 
 // check validates settings outside producers and handlers.
 func (s *Settings) check() usage.Errors {
-	found := append(s.checkPorts(), checkACME(s)...)
+	found := append(append(s.checkPorts(), checkACME(s)...), checkTracing(s)...)
 	if s.Via != "" && (!verify.IsToken(s.Via) || len(s.Via) > receiver.MaxVia) {
 		found.Add(s.Place("via"), "write a name that no other hop has, as in via: eyelet-berlin",
 			"via is not a token of at most %d characters", receiver.MaxVia)

@@ -28,6 +28,7 @@ func CheckReload(s, used *Settings) (found usage.Errors) {
 		{"operations_tls", at, s.OperationsTLS == nil, used.OperationsTLS == nil},
 		{"acme", at, acmeValues(s), acmeValues(used)},
 		{"refused", at, refusedValues(s), refusedValues(used)},
+		{"tracing", at, TracingOptions(s), TracingOptions(used)},
 		{"format", s.Log.Node.place, s.Log.Format, used.Log.Format},
 		{"head", limit, l.Head, was.Head},
 		{"header_timeout", limit, l.HeaderTimeout, was.HeaderTimeout},

@@ -48,6 +48,7 @@ type Settings struct {
 	Redact        []string   `conf:"redact"`  // places of credentials, which nothing shows
 	Explain       string     `conf:"explain"` // log explains refused deliveries in the log; defaults to off
 	Reload        Reload     `conf:"reload"`
+	Tracing       Tracing    `conf:"tracing"`
 	Limits        Limits     `conf:"limits"`
 	Producers     []Producer `conf:"producers"`
 	Handlers      []Handler  `conf:"handlers"`

@@ -47,6 +47,9 @@ type Event struct {
 	Method, Target string
 	// Body is the payload.
 	Body []byte
+	// Traceparent is the value of this field, for the attempt (W3C Trace Context); may be empty. A
+	// signed one of the producer is not replaced.
+	Traceparent string
 	// Accepted is when this receiver accepted the event. The total retry time begins then.
 	Accepted time.Time
 }

@@ -123,6 +123,9 @@ func (t *Target) header(ev Event, to *url.URL, ours string) http.Header {
 	if h.Get("User-Agent") == "" {
 		h.Set("User-Agent", "eyelet")
 	}
+	if h.Get("Traceparent") == "" && ev.Traceparent != "" {
+		h.Set("Traceparent", ev.Traceparent)
+	}
 	h.Set("Via", t.via(ev.Header.Values("Via")))
 	t.addProducerSignature(ev, h, to, ours)
 	return h

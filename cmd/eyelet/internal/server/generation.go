@@ -53,7 +53,7 @@ func newGeneration(o Options) *generation {
 // receiverConfig completes the configuration of the receiver.
 func (g *generation) receiverConfig(s *Server) receiver.Config {
 	c := g.Receiver
-	c.Store, c.Logger, c.Observe = s.store, s.Log.Logger, s.observe
+	c.Store, c.Logger, c.Observe, c.Tracer = s.store, s.Log.Logger, s.observe, s.traces.Tracer()
 	if s.StoreDir != "" || s.LockState {
 		c.PeersFile = filepath.Join(s.StateDir, peersFile)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/tracing"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
@@ -89,6 +90,8 @@ type Options struct {
 	// Explain logs why deliveries are refused, once a minute for each endpoint and code.
 	Explain   bool
 	Inspector Inspector
+	// Tracing says where spans go.
+	Tracing tracing.Options
 
 	Log      *Log
 	LogLevel slog.Level
@@ -129,6 +132,7 @@ type Server struct {
 	page    *inspect.Inspector // the first one; nil without an operations port
 	lock    *os.File           // of the folder of the state; nil without LockState
 	acme    *acmeCertificates  // nil without ACME
+	traces  *tracing.Provider  // nil if it is off
 
 	certificates [2]swapCertificates
 
@@ -172,6 +176,9 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	if err := OpenTargets(ctx, s.Targets, s.store, s.StoreDir, s.Log.Logger); err != nil {
 		return err
+	}
+	if s.traces, err = tracing.Open(s.Tracing, s.Inspector.Version, s.Log.Logger); err != nil {
+		return usage.Errorf("", "tracing: %v", err)
 	}
 	s.metrics, s.tail = metrics.New(), newTailHub(s.receiverName())
 	s.metrics.Expect(s.Receiver.Producers)
@@ -519,6 +526,7 @@ func (s *Server) close() error {
 	defer cancel()
 	errs = append(errs, s.shutdown(ctx))
 	s.reloads.end()
+	s.traces.Close()
 	if s.ring != nil {
 		errs = append(errs, s.ring.Close())
 	}

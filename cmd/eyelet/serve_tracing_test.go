@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// collected are the spans that a collector has, by name.
+type collected struct {
+	mu    sync.Mutex
+	spans map[string]collectedSpan
+	token string // of the last request
+	from  string // its resource
+}
+
+type collectedSpan struct {
+	TraceID, SpanID, ParentSpanID string
+	Kind                          int
+	Links                         []struct{ TraceID, SpanID string }
+}
+
+func (c *collected) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token = r.Header.Get("Authorization")
+	var request struct {
+		ResourceSpans []struct {
+			Resource   json.RawMessage
+			ScopeSpans []struct {
+				Spans []struct {
+					Name string
+					collectedSpan
+				}
+			}
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil || r.URL.Path != "/v1/traces" {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	for _, of := range request.ResourceSpans {
+		c.from = string(of.Resource)
+		for _, s := range of.ScopeSpans[0].Spans {
+			c.spans[s.Name] = s.collectedSpan
+		}
+	}
+}
+
+func (c *collected) has(names ...string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range names {
+		if c.spans[name].SpanID == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// TestSpansReachTheCollector follows a delivery to a target.
+func TestSpansReachTheCollector(t *testing.T) {
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+	c := &collected{spans: map[string]collectedSpan{}}
+	collector := httptest.NewServer(c)
+	defer collector.Close()
+	forwarded := make(chan string, 10)
+	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		forwarded <- r.Header.Get("Traceparent")
+	}))
+	defer target.Close()
+	file := configured(t, fmt.Sprintf("handlers:\n  - {producer: gh, type: push, forward: %s, name: ship}\n"+
+		"tracing: {endpoint: %s, bearer: s3cret}\n", target.URL, collector.URL))
+	r := launch(t, "serve", "--config", file)
+	const theirTrace, theirSpan = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	request := pushRequest(t, r.deliveries, "d1", "{}")
+	request.Header.Set("Traceparent", "00-"+theirTrace+"-"+theirSpan+"-01")
+	res, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	eventually(t, "spans", func() bool { return c.has("POST /webhooks/gh", "claim", "process ship") })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delivery, claim, attempt := c.spans["POST /webhooks/gh"], c.spans["claim"], c.spans["process ship"]
+	if len(delivery.Links) != 1 || delivery.Links[0].TraceID != theirTrace || delivery.Links[0].SpanID != theirSpan ||
+		delivery.TraceID == theirTrace || delivery.ParentSpanID != "" || delivery.Kind != 2 {
+		t.Errorf("delivery %+v", delivery)
+	}
+	if claim.TraceID != delivery.TraceID || claim.ParentSpanID != delivery.SpanID || claim.Kind != 1 {
+		t.Errorf("claim %+v", claim)
+	}
+	if len(attempt.Links) != 1 || attempt.Links[0].SpanID != delivery.SpanID || attempt.TraceID == delivery.TraceID ||
+		attempt.Kind != 5 {
+		t.Errorf("attempt %+v", attempt)
+	}
+	if got, want := <-forwarded, "00-"+attempt.TraceID+"-"+attempt.SpanID+"-01"; got != want {
+		t.Errorf("the target got %q, want %q", got, want)
+	}
+	if c.token != "Bearer s3cret" {
+		t.Errorf("token %q", c.token)
+	}
+	for _, want := range []string{`"service.name","value":{"stringValue":"eyelet"}`, "deployment.environment.name"} {
+		if !strings.Contains(c.from, want) {
+			t.Errorf("resource %s", c.from)
+		}
+	}
+	if strings.Contains(r.errs.String(), "s3cret") {
+		t.Error("the log has the token")
+	}
+}
+
+// TestASenderDoesNotSwitchSamplingOn sends the flag with every delivery of a receiver that samples
+// one of a billion, and then looks for spans that would have come first.
+func TestASenderDoesNotSwitchSamplingOn(t *testing.T) {
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+	c := &collected{spans: map[string]collectedSpan{}}
+	collector := httptest.NewServer(c)
+	defer collector.Close()
+	r := launch(t, "serve", "--config",
+		configured(t, "handlers:\n  - {producer: gh, type: push, stdout: true}\n"+
+			"tracing: {sample: 0.0000001%, endpoint: "+collector.URL+"}\n"))
+	for i, field := range []string{
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0-0-01", "ff", strings.Repeat("0", 10000),
+	} {
+		request := pushRequest(t, r.deliveries, fmt.Sprint("d", i), "{}")
+		request.Header.Set("Traceparent", field)
+		res, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%.60s: status %d", field, res.StatusCode)
+		}
+	}
+	if r.stop(); <-r.ended != 0 {
+		t.Error(r.errs.String())
+	}
+	if len(c.spans) > 0 {
+		t.Errorf("%+v", c.spans)
+	}
+}
+
+// TestNothingWaitsForTheCollector has collectors that do not take spans. One that hangs would hold
+// up a caller that waits for it for an hour.
+func TestNothingWaitsForTheCollector(t *testing.T) {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_BSP_EXPORT_TIMEOUT"} {
+		t.Setenv(name, "3600000")
+	}
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
+	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2")
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	release := make(chan struct{})
+	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer hangs.Close()
+	defer close(release)
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer busy.Close()
+	refuses := httptest.NewServer(http.NotFoundHandler())
+	defer refuses.Close()
+	for name, collector := range map[string]string{
+		"gone": gone.URL, "hangs": hangs.URL, "busy": busy.URL, "refuses": refuses.URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector)
+			file := configured(t, "handlers:\n  - {producer: gh, type: push, stdout: true}\n")
+			r := launch(t, "serve", "--config", file)
+			for i := range 20 {
+				status, _ := push(t, http.DefaultClient, r.deliveries, fmt.Sprint("d", i), "{}")
+				if status != http.StatusOK {
+					t.Errorf("status %d", status)
+				}
+			}
+			if r.stop(); <-r.ended != 0 {
+				t.Error(r.errs.String())
+			}
+		})
+	}
+}
