@@ -52,7 +52,7 @@ func eventsForgetCommand(p *program) *cobra.Command {
 			return usage.Errorf("write eyelet events forget EVENT...", "no events are named")
 		}
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
-			found, err := (&filters{}).selection(c.Context(), p, client, named)
+			found, err := (&filters{}).selection(c, p, client, named)
 			if err != nil {
 				return err
 			}

@@ -59,7 +59,11 @@ func listCommand(p *program, c *cobra.Command, state string) *cobra.Command {
 			return err
 		}
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
-			return printEvents(c.Context(), p, client, query, *format)
+			n, err := printEvents(c.Context(), p, client, query, *format)
+			if err == nil && n == 0 {
+				p.noteUnknown(c, query)
+			}
+			return err
 		})
 	}
 	return c
@@ -195,10 +199,12 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(*opsclient.C
 	return errors.Join(do(opsclient.New(inspect.API(store))), store.Close())
 }
 
-func printEvents(ctx context.Context, p *program, client *opsclient.Client, q url.Values, format string) error {
+// printEvents prints a list and returns its length.
+func printEvents(
+	ctx context.Context, p *program, client *opsclient.Client, q url.Values, format string,
+) (n int, err error) {
 	dead := q.Get("state") == dedup.Dead.String()
 	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-	n := 0
 	searched, err := client.Search(ctx, q, func(line []byte, e inspect.Event) error {
 		if n++; format == "json" {
 			_, err := fmt.Fprintf(p.Out, "%s\n", line)
@@ -221,7 +227,7 @@ func printEvents(ctx context.Context, p *program, client *opsclient.Client, q ur
 	if err == nil && searched != nil {
 		p.eprintf("%s\n", sayOf(*searched))
 	}
-	return err
+	return n, err
 }
 
 // sayOf says how far a search looked and how to continue it.

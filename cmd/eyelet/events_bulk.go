@@ -96,7 +96,7 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 		return err
 	}
 	return p.withEvents(c, f.config, func(client *opsclient.Client) error {
-		found, err := f.selection(c.Context(), p, client, named)
+		found, err := f.selection(c, p, client, named)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -86,8 +87,10 @@ type selected struct {
 
 // selection returns the named events, else those that match, the oldest first. It is complete
 // before anything is changed, so that changed events are not selected again.
-func (f *filters) selection(ctx context.Context, p *program, client *opsclient.Client,
-	named []string) ([]selected, error) {
+func (f *filters) selection(
+	c *cobra.Command, p *program, client *opsclient.Client, named []string,
+) ([]selected, error) {
+	ctx := c.Context()
 	var all []selected
 	if len(named) > 0 {
 		for _, ref := range named {
@@ -116,7 +119,30 @@ func (f *filters) selection(ctx context.Context, p *program, client *opsclient.C
 	for i, j := 0, len(all)-1; i < j; i, j = i+1, j-1 {
 		all[i], all[j] = all[j], all[i]
 	}
+	if err == nil && len(all) == 0 {
+		p.noteUnknown(c, q)
+	}
 	return all, err
+}
+
+// noteUnknown says which names in a filter that found nothing are not in the configuration. Events
+// of a producer that was removed are found by its name, so a name alone is no mistake.
+func (p *program) noteUnknown(c *cobra.Command, q url.Values) {
+	s := p.readable(c)
+	if s == nil {
+		return
+	}
+	for _, flag := range []string{"producer", "endpoint", "handler"} {
+		name, known := q.Get(flag), flagNames[flag](s)
+		if name == "" || slices.Contains(known, name) {
+			continue
+		}
+		hint := usage.DidYouMean(name, known)
+		if hint != "" {
+			hint = "; " + hint
+		}
+		p.eprintf("the configuration has no %s %q%s\n", flag, name, hint)
+	}
 }
 
 // matches reports whether one task has the state, the handler and the reason together: a done task

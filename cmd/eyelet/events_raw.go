@@ -48,7 +48,7 @@ func eventsRawCommand(p *program) *cobra.Command {
 				}
 				return printRaw(c.Context(), p.Out, client, event)
 			}
-			return exportTo(c.Context(), client, *dir, f, named, &bulkRun{program: p, done: "exported", format: *format,
+			return exportTo(c, client, *dir, f, named, &bulkRun{program: p, done: "exported", format: *format,
 				progress: *progress})
 		})
 	}
@@ -67,11 +67,11 @@ func printRaw(ctx context.Context, w io.Writer, client *opsclient.Client, event 
 }
 
 // exportTo writes the deliveries of events to files in a folder.
-func exportTo(ctx context.Context, client *opsclient.Client, dir string, f *filters, named []string, r *bulkRun) error {
+func exportTo(c *cobra.Command, client *opsclient.Client, dir string, f *filters, named []string, r *bulkRun) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return usage.Errorf("", "folder %s: %s", dir, usage.Cause(err))
 	}
-	found, err := f.selection(ctx, r.program, client, named)
+	found, err := f.selection(c, r.program, client, named)
 	if err != nil {
 		return err
 	}
@@ -87,5 +87,5 @@ func exportTo(ctx context.Context, client *opsclient.Client, dir string, f *filt
 		}
 		return file, nil
 	}
-	return r.run(ctx, found)
+	return r.run(c.Context(), found)
 }

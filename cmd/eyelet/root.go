@@ -126,20 +126,14 @@ func (p *program) command() *cobra.Command {
 func (p *program) completeNames(c *cobra.Command) {
 	complete := func(names func(context.Context, *config.Settings) []string) cobra.CompletionFunc {
 		return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			file, _ := c.Flags().GetString("config")
-			src := p.source(c, file)
-			src.Flags = nil    // filters, not settings
-			s, _ := src.Load() // as far as it can be read
+			s := p.readable(c)
 			if s == nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			return names(c.Context(), s), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
-	for flag, names := range map[string]func(*config.Settings) []string{
-		"producer": (*config.Settings).ProducerNames, "endpoint": (*config.Settings).ProducerNames,
-		"handler": (*config.Settings).HandlerNames, "type": (*config.Settings).EventTypes,
-	} {
+	for flag, names := range flagNames {
 		if f := c.Flags().Lookup(flag); f != nil && f.Value.Type() == "string" {
 			_ = c.RegisterFlagCompletionFunc(flag, complete(func(_ context.Context, s *config.Settings) []string {
 				return names(s)
@@ -149,6 +143,21 @@ func (p *program) completeNames(c *cobra.Command) {
 	if strings.Contains(c.Use, "EVENT") {
 		c.ValidArgsFunction = complete(recentEvents)
 	}
+}
+
+// flagNames are the flags that name something in the configuration.
+var flagNames = map[string]func(*config.Settings) []string{
+	"producer": (*config.Settings).ProducerNames, "endpoint": (*config.Settings).ProducerNames,
+	"handler": (*config.Settings).HandlerNames, "type": (*config.Settings).EventTypes,
+}
+
+// readable returns the configuration as far as it can be read, else nil.
+func (p *program) readable(c *cobra.Command) *config.Settings {
+	file, _ := c.Flags().GetString("config")
+	src := p.source(c, file)
+	src.Flags = nil // filters, not settings
+	s, _ := src.Load()
+	return s
 }
 
 func allCommands(c *cobra.Command) []*cobra.Command {
