@@ -61,7 +61,7 @@ func listCommand(p *program, c *cobra.Command, state string) *cobra.Command {
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
 			n, err := printEvents(c.Context(), p, client, query, *format)
 			if err == nil && n == 0 {
-				p.noteUnknown(c, query)
+				noteUnknown(c, p, query)
 			}
 			return err
 		})

@@ -120,14 +120,14 @@ func (f *filters) selection(
 		all[i], all[j] = all[j], all[i]
 	}
 	if err == nil && len(all) == 0 {
-		p.noteUnknown(c, q)
+		noteUnknown(c, p, q)
 	}
 	return all, err
 }
 
 // noteUnknown says which names in a filter that found nothing are not in the configuration. Events
 // of a producer that was removed are found by its name, so a name alone is no mistake.
-func (p *program) noteUnknown(c *cobra.Command, q url.Values) {
+func noteUnknown(c *cobra.Command, p *program, q url.Values) {
 	s := p.readable(c)
 	if s == nil {
 		return
