@@ -53,6 +53,43 @@ type Traffic struct {
 	LastRefused   *time.Time `json:"last_refused,omitempty"`
 	RefusedStatus int        `json:"refused_status,omitempty"`
 	RefusedCode   string     `json:"refused_code,omitempty"`
+	// Secrets are the secrets or keys that verified deliveries, in their order, where the scheme
+	// says which.
+	Secrets []SecretUse `json:"secrets,omitempty"`
+	// Age is how long before its arrival the last delivery with a signed time was signed, in
+	// seconds, and OldestAge the longest of all; negative if the clock of the sender is ahead.
+	Age       *float64 `json:"signed_age,omitempty"`
+	OldestAge *float64 `json:"signed_age_max,omitempty"`
+}
+
+// SecretUse is what a secret or key of a producer verified.
+type SecretUse struct {
+	Secret     int       `json:"secret"` // its position, from 1
+	Deliveries int       `json:"deliveries"`
+	Last       time.Time `json:"last"`
+}
+
+// maxSecrets bounds the secrets that are counted; their positions come from the configuration.
+const maxSecrets = 64
+
+// verified notes the secret and the signed time of a verified delivery.
+func (t *Traffic) verified(s seen) {
+	if s.Secret > 0 {
+		i, found := slices.BinarySearchFunc(t.Secrets, s.Secret, func(u SecretUse, n int) int { return u.Secret - n })
+		if !found && len(t.Secrets) < maxSecrets {
+			t.Secrets, found = slices.Insert(t.Secrets, i, SecretUse{Secret: s.Secret}), true
+		}
+		if found {
+			t.Secrets[i].Deliveries++
+			t.Secrets[i].Last = s.at
+		}
+	}
+	if s.Signed {
+		age := s.SignedAge.Seconds()
+		if t.Age = &age; t.OldestAge == nil || age > *t.OldestAge {
+			t.OldestAge = &age
+		}
+	}
 }
 
 func newActivity() *activity {
@@ -119,6 +156,7 @@ func (a *activity) count(s seen) {
 			a.traffic[s.Endpoint] = h
 		}
 	}
+	h.verified(s)
 	switch s.verdict() {
 	case refused:
 		m.Refused++
@@ -169,7 +207,9 @@ func (a *activity) of(endpoint string) Traffic {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if h := a.traffic[endpoint]; h != nil {
-		return *h
+		t := *h
+		t.Secrets = slices.Clone(t.Secrets)
+		return t
 	}
 	return Traffic{}
 }

@@ -268,6 +268,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"clean": clean, "clock": clock, "ago": ago, "bytes": byteSize, "took": duration, "short": short, "num": grouped,
 	"words": func(code string) string { return clean(words(code)) }, "rowsOf": rowsOf, "survives": survives,
 	"seconds":  func(s float64) string { return span(asDuration(s)) },
+	"age":      signedAge,
 	"fraction": func(s float64) string { return duration(asDuration(s)) },
 }).ParseFS(pageFiles, "page/*.html"))
 

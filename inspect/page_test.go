@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"html"
@@ -334,15 +335,34 @@ func TestProducersAndHealthAreDescribed(t *testing.T) {
 	const secret = "0123456789abcdef"
 	page := inspect.Page(inspect.Options{Store: store, Token: token, Producers: []producer.Producer{{
 		Name: "shop", Scheme: &verify.HMAC{Headers: []string{"X-Sig"}, Secrets: verify.Secrets(secret, secret+"2")},
-	}}})
+	}}, Status: func(context.Context) inspect.Status {
+		return inspect.Status{
+			Reload:   &inspect.Reload{Time: time.Now().Add(-2 * time.Hour), Problem: "e.yaml:3: <bad>"},
+			Retiring: []inspect.Retiring{{Handler: "old", Tasks: 7}, {Handler: "older", Tasks: -1}},
+		}
+	}})
+	for _, o := range []receiver.Observation{{Secret: 2, Signed: true, SignedAge: time.Minute}, {Secret: 2, Signed: true,
+		SignedAge: -2 * time.Second}, {Secret: 1}, {Status: 401, Code: "signature_mismatch"}} {
+		o.Kind, o.Endpoint = receiver.KindDelivery, "shop"
+		page.Observe(t.Context(), o)
+	}
 	t.Cleanup(page.Close)
 	cookie := enter(page, "POST", "/ui/login", "", "token="+token).Header().Get("Set-Cookie")
-	for path, want := range map[string]string{
-		"/ui/producers": "secret 1 of 2, secret 2 of 2", "/ui/health": "<dt>c-7</dt><dd>2 open",
+	for path, wants := range map[string][]string{
+		"/ui/producers": {
+			"secret 1 of 2, secret 2 of 2", "Secret 1 verified 1, ", "Secret 2 verified 2, ",
+			"last signature was 2.0 s ahead at its arrival, the oldest 1 minute old.",
+		},
+		"/ui/health": {
+			"<dt>c-7</dt><dd>2 open", "reload refused</em></dt><dd>2 hours ago: e.yaml:3: &lt;bad&gt;",
+			"<dt>old</dt><dd>removed, 7 tasks left", "<dt>older</dt><dd>removed, some tasks left",
+		},
 	} {
-		if text := enter(page, "GET", path, cookie, "").Body.String(); !strings.Contains(text, want) ||
-			strings.Contains(text, secret) {
-			t.Errorf("%s: %s", path, text)
+		text := enter(page, "GET", path, cookie, "").Body.String()
+		for _, want := range wants {
+			if !strings.Contains(text, want) || strings.Contains(text, secret) {
+				t.Errorf("%s has no %q: %s", path, want, text)
+			}
 		}
 	}
 }

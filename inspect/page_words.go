@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -54,6 +55,14 @@ func ago(t time.Time) string {
 		return "never"
 	}
 	return span(time.Since(t)) + " ago"
+}
+
+// signedAge says how old a signature was.
+func signedAge(seconds *float64) string {
+	if *seconds < 0 {
+		return duration(asDuration(-*seconds)) + " ahead"
+	}
+	return cmp.Or(duration(asDuration(*seconds)), "0 s") + " old"
 }
 
 func span(d time.Duration) string {

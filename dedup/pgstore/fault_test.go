@@ -359,7 +359,7 @@ func TestAlteredTablesAreAnError(t *testing.T) {
 		t.Errorf("get of a damaged row: %v", err)
 	}
 	lives(t, s) // those that are damaged do not block it
-	if st, err := s.Stats(t.Context()); err != nil || st.Dead != 2 {
+	if st, err := s.Stats(t.Context()); err != nil || st.Dead != 2 || st.Flush <= 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	exec(`ALTER TABLE {{schema}}.task RENAME postponed TO changed`)

@@ -80,6 +80,7 @@ type Store struct {
 	changed  signal // work may be due
 
 	commits, accepted atomic.Int64
+	flush             atomic.Int64 // how long the last statement with new events took
 	stats             cached[dedup.Stats]
 	health            cached[struct{}]
 }

@@ -186,6 +186,7 @@ func (s *Store) insert(ctx context.Context, items []*item) error {
 		in.add(&r, it.hash[:], 0, 0)
 		in.addAliases(r.Aliases)
 	}
+	began := time.Now()
 	rows, err := s.db.pool.Query(ctx, s.db.sql(insertSQL), in.args(s.db.now())...)
 	if err != nil {
 		return err
@@ -194,6 +195,7 @@ func (s *Store) insert(ctx context.Context, items []*item) error {
 	if err != nil {
 		return err
 	}
+	s.flush.Store(int64(time.Since(began)))
 	var accepted int64
 	for _, got := range all {
 		it := items[got.ord-1]

@@ -230,7 +230,7 @@ const quarantinedSQL = `SELECT e.endpoint, e.quarantine, count(*) FROM {{schema}
 AND NOT EXISTS (SELECT 1 FROM {{schema}}.task t WHERE t.seq = e.seq AND (t.state <> 4 OR t.reason <> e.quarantine)) GROUP BY 1, 2`
 
 // Stats implements [dedup.Store]. The counts may be a second old, and Records is an estimate above
-// 50,000. Commits and Accepted are those of this process.
+// 50,000. Commits, Accepted and Flush are those of this process.
 func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
 	end, err := s.begin(ctx)
 	if err != nil {
@@ -238,7 +238,7 @@ func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
 	}
 	defer end()
 	st, err := s.stats.get(s.options.fresh, func() (dedup.Stats, error) { return s.count(ctx) })
-	st.Commits, st.Accepted = s.commits.Load(), s.accepted.Load()
+	st.Commits, st.Accepted, st.Flush = s.commits.Load(), s.accepted.Load(), time.Duration(s.flush.Load())
 	st.Quarantined = maps.Clone(st.Quarantined)
 	return st, err
 }
