@@ -341,8 +341,10 @@ func TestProducersAndHealthAreDescribed(t *testing.T) {
 			Retiring: []inspect.Retiring{{Handler: "old", Tasks: 7}, {Handler: "older", Tasks: -1}},
 		}
 	}})
-	for _, o := range []receiver.Observation{{Secret: 2, Signed: true, SignedAge: time.Minute}, {Secret: 2, Signed: true,
-		SignedAge: -2 * time.Second}, {Secret: 1}, {Status: 401, Code: "signature_mismatch"}} {
+	for _, o := range []receiver.Observation{
+		{Secret: 2, Signed: true, SignedAge: time.Minute}, {Secret: 2, Signed: true, SignedAge: -2 * time.Second},
+		{Secret: 1}, {Status: 401, Code: "signature_mismatch"},
+	} {
 		o.Kind, o.Endpoint = receiver.KindDelivery, "shop"
 		page.Observe(t.Context(), o)
 	}

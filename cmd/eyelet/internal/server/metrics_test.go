@@ -99,6 +99,23 @@ func TestRulesAndDashboardNameMetricsThatExist(t *testing.T) {
 	}
 }
 
+// TestAlertsAreExplained compares the rules with the page about them.
+func TestAlertsAreExplained(t *testing.T) {
+	t.Parallel()
+	var rules []string
+	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(readText(t, "ops/alerts.yaml"), -1) {
+		rules = append(rules, m[1])
+	}
+	var explained []string
+	row := regexp.MustCompile("(?m)^\\| `(Eyelet\\w+)` \\|")
+	for _, m := range row.FindAllStringSubmatch(readText(t, "docs/alerts.md"), -1) {
+		explained = append(explained, m[1])
+	}
+	if len(rules) < 5 || !slices.Equal(rules, explained) {
+		t.Errorf("rules %q, explained %q", rules, explained)
+	}
+}
+
 func readText(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../../" + file)
