@@ -31,7 +31,8 @@ func devCommand(p *program) *cobra.Command {
 		Long: "Starts a receiver with a store of its own, sends it recorded deliveries over HTTP, each at the time\n" +
 			"of its recording, and prints the result of each. Exits 1 when a result is not the expected one, no\n" +
 			"endpoint received a delivery, or a handler of --config failed. Without --once it then continues\n" +
-			"to serve, with new keys.\n\n" +
+			"to serve, with new keys. On a terminal, e then explains the last refused delivery, o opens the page\n" +
+			"of eyelet open, and q ends.\n\n" +
 			payloadHelp + "\n\n" +
 			"With --config the producers and handlers are those of the file: the handlers run, and their output\n" +
 			"and outcome are shown. Afterwards its endpoints are served, with the temporary store.",

@@ -18,9 +18,9 @@ var devVendors = []struct{ name, prefix string }{{"github", ""}, {"stripe", "whs
 
 // serve serves until ctx ends, with new keys and the store of the deliveries before.
 func (f *devCmd) serve(ctx context.Context, dir string) error {
-	keys := filepath.Join(dir, "serve")
-	if err := os.Mkdir(keys, 0o700); err != nil {
-		return usage.Errorf("", "%s: %s", keys, usage.Cause(err))
+	keys, folder := newKeyboard(f.program), filepath.Join(dir, "serve")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return usage.Errorf("", "%s: %s", folder, usage.Cause(err))
 	}
 	listen, err := freeAddress(ctx, f.listen, config.DefaultListen)
 	if err != nil {
@@ -30,11 +30,11 @@ func (f *devCmd) serve(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	secrets, err := devKeys(keys)
+	secrets, err := devKeys(folder)
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(keys, "eyelet.yaml")
+	file := filepath.Join(folder, "eyelet.yaml")
 	if err := writeNewFile(file, []byte(devConfig(listen, operations))); err != nil {
 		return err
 	}
@@ -51,13 +51,14 @@ func (f *devCmd) serve(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	f.printCommands(listen, keys, secrets)
-	return srv.Run(ctx)
+	f.printCommands(listen, folder, secrets)
+	return keys.during(ctx, s, srv.Run)
 }
 
 // serveConfigured serves the endpoints of --config until ctx ends, with the store of the deliveries
 // before.
 func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error {
+	keys := newKeyboard(f.program)
 	if f.listen != "" {
 		s.Listen = f.listen
 	}
@@ -79,7 +80,7 @@ func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error 
 		f.printf("  %-20s  %s://%s/webhooks/%s\n", name, scheme, s.Listen, name)
 	}
 	f.printf("\n")
-	return srv.Run(ctx)
+	return keys.during(ctx, s, srv.Run)
 }
 
 // freeAddress returns the wanted address; without one the default, or one with a free port.

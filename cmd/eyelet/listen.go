@@ -45,8 +45,9 @@ func listenCommand(p *program) *cobra.Command {
 			"the one that the application has, so that the signature is valid there too; in single quotes,\n" +
 			"'stripe=${STRIPE_SECRET}' reads a variable of the environment.\n\n" +
 			"An event is accepted, and forwarded until the application takes it. With --relay the application's\n" +
-			"response is that of the delivery. On a terminal, r sends the last event to the application again, /\n" +
-			"shows only lines with a text, and q ends.",
+			"response is that of the delivery. On a terminal, r sends the last event to the application again, e\n" +
+			"explains the last refused delivery, o opens the page of eyelet open, / shows only lines with a text,\n" +
+			"and q ends.",
 		Example: "  eyelet listen 3000 github stripe\n  eyelet listen localhost:3000/hooks stripe --secret " +
 			"'stripe=${STRIPE_SECRET}'",
 	}
@@ -125,7 +126,12 @@ func (f *listenCmd) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text, shown, err := f.configuration(listen)
+	state, err := os.MkdirTemp("", "eyelet-listen-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(state) //nolint:errcheck // it is in the folder for temporary files
+	text, shown, err := f.configuration(listen, state)
 	if err != nil {
 		return err
 	}
@@ -138,6 +144,7 @@ func (f *listenCmd) run(ctx context.Context) error {
 		return err
 	}
 	screen := newListenScreen(f)
+	screen.settings = s
 	open := o.OpenStore
 	o.OpenStore = func(ctx context.Context, log *slog.Logger) (dedup.Store, error) {
 		store, err := open(ctx, log)
@@ -165,7 +172,7 @@ func (f *listenCmd) run(ctx context.Context) error {
 }
 
 // configuration returns the settings in YAML, and what a person must know.
-func (f *listenCmd) configuration(listen string) (text string, shown []string, err error) {
+func (f *listenCmd) configuration(listen, state string) (text string, shown []string, err error) {
 	given := map[string]string{}
 	for _, pair := range f.secrets {
 		name, value, ok := strings.Cut(pair, "=")
@@ -205,8 +212,9 @@ func (f *listenCmd) configuration(listen string) (text string, shown []string, e
 			f.targetOf(vendor.Name), mode)
 		shown = append(shown, fmt.Sprintf("  %-20s  %s/webhooks/%s  %s", vendor.Name, public, vendor.Name, known))
 	}
-	return fmt.Sprintf("listen: %s\noperations: \"off\"\nurl: %q\nstore: \"memory:\"\nlog: {level: error}\n"+
-		"producers:\n%shandlers:\n%s", listen, public, producers, handlers), shown, nil
+	return fmt.Sprintf("listen: %s\noperations: 127.0.0.1:0\nstate: %q\nurl: %q\nstore: \"memory:\"\n"+
+		"log: {level: error}\ninspector: {send: true}\nproducers:\n%shandlers:\n%s", listen, state, public, producers,
+		handlers), shown, nil
 }
 
 // targetOf returns the URL for the events of a producer.

@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/replay"
@@ -21,9 +19,10 @@ import (
 // listenScreen prints one line for each delivery, and reads keys on a terminal.
 type listenScreen struct {
 	*listenCmd
-	store  dedup.Store
-	seen   chan receiver.Observation
-	colour bool
+	settings *config.Settings
+	store    dedup.Store
+	seen     chan receiver.Observation
+	colour   bool
 
 	mu     sync.Mutex
 	out    io.Writer // with carriage returns while keys are read
@@ -177,20 +176,20 @@ func (s *listenScreen) again(ctx context.Context) {
 
 // keys reads keys if both ends are a terminal. The function that it returns ends that.
 func (s *listenScreen) keys(ctx context.Context, quit func()) (restore func() error) {
-	in, ok := s.In.(*os.File)
-	if !ok || !s.terminal(s.Out) || !term.IsTerminal(int(in.Fd())) {
+	in := terminalInput(s.program)
+	if in == nil {
 		return func() error { return nil }
 	}
-	state, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
+	if restore = rawTerminal(in); restore == nil {
 		return func() error { return nil }
 	}
 	s.mu.Lock()
 	s.out = returning{s.Out}
 	s.mu.Unlock()
-	s.say("r sends the last event again, / filters, q ends")
+	s.say("r sends the last event again, e explains the last refused delivery, o opens the page, / filters, " +
+		"q ends")
 	go s.readKeys(ctx, in, quit)
-	return func() error { return term.Restore(int(in.Fd()), state) }
+	return restore
 }
 
 // The keys of control characters.
@@ -204,15 +203,11 @@ const (
 // readKeys reads keys until quit. The goroutine may stay blocked in Read when the program ends.
 func (s *listenScreen) readKeys(ctx context.Context, in io.Reader, quit func()) {
 	typing, text := false, ""
-	key := make([]byte, 1)
-	for {
-		if _, err := in.Read(key); err != nil {
-			return
-		}
-		switch k := key[0]; {
+	readKeys(in, func(k byte) bool {
+		switch {
 		case k == keyInterrupt || k == keyEnd || k == 'q' && !typing:
 			quit()
-			return
+			return false
 		case !typing && k == 'r':
 			s.again(ctx)
 		case !typing && k == '/':
@@ -225,8 +220,13 @@ func (s *listenScreen) readKeys(ctx context.Context, in io.Reader, quit func()) 
 			text = text[:max(0, len(text)-1)]
 		case typing && k >= ' ':
 			text += string(rune(k))
+		case !typing:
+			if says, ok := pressed(ctx, s.program, s.settings, k); ok {
+				s.say("%s", strings.TrimSuffix(says, "\n"))
+			}
 		}
-	}
+		return true
+	})
 }
 
 func (s *listenScreen) setFilter(text string) {
