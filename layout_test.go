@@ -52,7 +52,7 @@ var imports = map[string][]string{
 		"dedup", "dedup/badgerstore", "dedup/pgstore", "once", "once/oncepgx", "producer", "producer/preset",
 		"receiver", "internal/pgserver",
 	},
-	"cmd/eyelet/internal/tracing": {"verify"},
+	"cmd/eyelet/internal/tracing": {"verify", "internal/httpserver"},
 	"cmd/eyelet/internal/usage":   {"internal/nearest"},
 	"cmd/loadbench":               {"verify"},
 	"dedup":                       {"dedup/internal/taskqueue"},

@@ -1,52 +1,45 @@
 package main
 
 import (
-	"encoding/json"
+	"bytes"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
+
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
 )
 
 // collected are the spans that a collector has, by name.
 type collected struct {
 	mu    sync.Mutex
-	spans map[string]collectedSpan
+	spans map[string]*otlp.Span
 	token string // of the last request
 	from  string // its resource
-}
-
-type collectedSpan struct {
-	TraceID, SpanID, ParentSpanID string
-	Kind                          int
-	Links                         []struct{ TraceID, SpanID string }
 }
 
 func (c *collected) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = r.Header.Get("Authorization")
-	var request struct {
-		ResourceSpans []struct {
-			Resource   json.RawMessage
-			ScopeSpans []struct {
-				Spans []struct {
-					Name string
-					collectedSpan
-				}
-			}
-		}
-	}
-	if err := json.NewDecoder(r.Body).Decode(&request); err != nil || r.URL.Path != "/v1/traces" {
+	body, err := io.ReadAll(r.Body)
+	var data otlp.TracesData
+	if err := errors.Join(err, proto.Unmarshal(body, &data)); err != nil || r.URL.Path != "/v1/traces" ||
+		r.Header.Get("Content-Type") != "application/x-protobuf" {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	for _, of := range request.ResourceSpans {
-		c.from = string(of.Resource)
+	for _, of := range data.ResourceSpans {
+		c.from = of.Resource.String()
 		for _, s := range of.ScopeSpans[0].Spans {
-			c.spans[s.Name] = s.collectedSpan
+			c.spans[s.Name] = s
 		}
 	}
 }
@@ -55,7 +48,7 @@ func (c *collected) has(names ...string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range names {
-		if c.spans[name].SpanID == "" {
+		if c.spans[name] == nil {
 			return false
 		}
 	}
@@ -66,7 +59,7 @@ func (c *collected) has(names ...string) bool {
 func TestSpansReachTheCollector(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-	c := &collected{spans: map[string]collectedSpan{}}
+	c := &collected{spans: map[string]*otlp.Span{}}
 	collector := httptest.NewServer(c)
 	defer collector.Close()
 	forwarded := make(chan string, 10)
@@ -89,27 +82,28 @@ func TestSpansReachTheCollector(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delivery, claim, attempt := c.spans["POST /webhooks/gh"], c.spans["claim"], c.spans["process ship"]
-	if len(delivery.Links) != 1 || delivery.Links[0].TraceID != theirTrace || delivery.Links[0].SpanID != theirSpan ||
-		delivery.TraceID == theirTrace || delivery.ParentSpanID != "" || delivery.Kind != 2 {
-		t.Errorf("delivery %+v", delivery)
+	if len(delivery.Links) != 1 || hex.EncodeToString(delivery.Links[0].TraceId) != theirTrace ||
+		hex.EncodeToString(delivery.Links[0].SpanId) != theirSpan || delivery.ParentSpanId != nil ||
+		hex.EncodeToString(delivery.TraceId) == theirTrace || delivery.Kind != otlp.Span_SPAN_KIND_SERVER {
+		t.Errorf("delivery %v", delivery)
 	}
-	if claim.TraceID != delivery.TraceID || claim.ParentSpanID != delivery.SpanID || claim.Kind != 1 {
-		t.Errorf("claim %+v", claim)
+	if !bytes.Equal(claim.TraceId, delivery.TraceId) || !bytes.Equal(claim.ParentSpanId, delivery.SpanId) ||
+		claim.Kind != otlp.Span_SPAN_KIND_INTERNAL {
+		t.Errorf("claim %v", claim)
 	}
-	if len(attempt.Links) != 1 || attempt.Links[0].SpanID != delivery.SpanID || attempt.TraceID == delivery.TraceID ||
-		attempt.Kind != 5 {
-		t.Errorf("attempt %+v", attempt)
+	if len(attempt.Links) != 1 || !bytes.Equal(attempt.Links[0].SpanId, delivery.SpanId) ||
+		bytes.Equal(attempt.TraceId, delivery.TraceId) || attempt.Kind != otlp.Span_SPAN_KIND_CONSUMER {
+		t.Errorf("attempt %v", attempt)
 	}
-	if got, want := <-forwarded, "00-"+attempt.TraceID+"-"+attempt.SpanID+"-01"; got != want {
+	if got, want := <-forwarded, fmt.Sprintf("00-%x-%x-01", attempt.TraceId, attempt.SpanId); got != want {
 		t.Errorf("the target got %q, want %q", got, want)
 	}
 	if c.token != "Bearer s3cret" {
 		t.Errorf("token %q", c.token)
 	}
-	for _, want := range []string{`"service.name","value":{"stringValue":"eyelet"}`, "deployment.environment.name"} {
-		if !strings.Contains(c.from, want) {
-			t.Errorf("resource %s", c.from)
-		}
+	resource := regexp.MustCompile(`deployment\.environment\.name.*"service\.name"\s+value:{string_value:"eyelet"}`)
+	if !resource.MatchString(c.from) {
+		t.Errorf("resource %s", c.from)
 	}
 	if strings.Contains(r.errs.String(), "s3cret") {
 		t.Error("the log has the token")
@@ -120,7 +114,7 @@ func TestSpansReachTheCollector(t *testing.T) {
 // one of a billion, and then looks for spans that would have come first.
 func TestASenderDoesNotSwitchSamplingOn(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-	c := &collected{spans: map[string]collectedSpan{}}
+	c := &collected{spans: map[string]*otlp.Span{}}
 	collector := httptest.NewServer(c)
 	defer collector.Close()
 	r := launch(t, "serve", "--config",

@@ -1,13 +1,11 @@
 package config
 
 import (
-	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/tracing"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -42,19 +40,7 @@ func checkTracing(s *Settings) (found usage.Errors) {
 		found.Add(t.Node.place("sample"), "write 10%, or leave it out for all",
 			"tracing.sample is not a share of deliveries")
 	}
-	u, err := url.Parse(t.Endpoint)
-	switch {
-	case t.Endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == ""):
-		found.Add(t.Node.place("endpoint"), "write http://localhost:4318",
-			"tracing.endpoint is not an http or https URL")
-		return found
-	case t.Bearer != "" && t.Endpoint == "":
-		found.Add(t.Node.place("bearer"), "write tracing.endpoint, or use OTEL_EXPORTER_OTLP_HEADERS",
-			"tracing.bearer without an endpoint")
-	case t.Bearer != "" && u.Scheme == "http" && !httpserver.IsLoopback(u.Hostname()+":1"):
-		found.Add(t.Node.place("bearer"), "write an https endpoint", "tracing.bearer would be sent without TLS")
-	}
-	if _, err := TracingOptions(s).Check(); err != nil {
+	if err := TracingOptions(s).Check(); err != nil {
 		found.Add(s.Place("tracing"), "", "tracing: %v", err)
 	}
 	return found

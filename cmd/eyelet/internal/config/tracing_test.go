@@ -16,11 +16,10 @@ func TestSettingsOfTracing(t *testing.T) {
 		"{sample: 0.1}":    share,
 		"{sample: NaN%}":   share,
 		"{sample: 100.1%}": share,
-		"{endpoint: localhost:4318}": "e.yaml:3: tracing.endpoint is not an http or https URL | " +
-			"write http://localhost:4318",
-		"{bearer: abc}": "e.yaml:3: tracing.bearer without an endpoint | write tracing.endpoint, or use " +
-			"OTEL_EXPORTER_OTLP_HEADERS",
-		"{endpoint: \"http://otlp.example\", bearer: abc}": "e.yaml:3: tracing.bearer would be sent without TLS | " +
+		"{endpoint: localhost:4318}": "e.yaml:3: tracing: the collector is not an http or https URL, such as " +
+			"http://localhost:4318",
+		"{bearer: abc}": "e.yaml:3: tracing: bearer without endpoint: write both, or use OTEL_EXPORTER_OTLP_HEADERS",
+		"{endpoint: \"http://otlp.example\", bearer: abc}": "e.yaml:3: tracing: bearer would be sent without TLS: " +
 			"write an https endpoint",
 	} {
 		dir := t.TempDir()

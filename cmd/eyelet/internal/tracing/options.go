@@ -1,4 +1,4 @@
-// Package tracing sends the spans of a receiver to a collector: OTLP over HTTP, in JSON.
+// Package tracing sends the spans of a receiver to a collector: OTLP over HTTP.
 package tracing
 
 import (
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -32,15 +33,15 @@ const defaultTimeout = 10 * time.Second
 
 // destination is the collector with what the environment says about it.
 type destination struct {
-	url     string
+	url     *url.URL
 	header  http.Header
 	timeout time.Duration
 }
 
-// Check returns what is wrong with the options or the environment, and whether there will be spans.
-func (o Options) Check() (on bool, err error) {
-	to, err := o.destination()
-	return to != nil, err
+// Check returns what is wrong with the options or the environment.
+func (o Options) Check() error {
+	_, err := o.destination()
+	return err
 }
 
 // destination returns nil if tracing is off. It reads the variables OTEL_SDK_DISABLED,
@@ -48,6 +49,9 @@ func (o Options) Check() (on bool, err error) {
 // PROTOCOL, and these for traces only (OpenTelemetry specification, environment variables). The SDK
 // reads those of the sampler, the resource and the batches.
 func (o Options) destination() (*destination, error) {
+	if o.Bearer != "" && o.Endpoint == "" {
+		return nil, errors.New("bearer without endpoint: write both, or use OTEL_EXPORTER_OTLP_HEADERS")
+	}
 	exporter := cmp.Or(os.Getenv("OTEL_TRACES_EXPORTER"), "otlp")
 	at := cmp.Or(o.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	if at == "" || exporter == "none" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
@@ -57,18 +61,21 @@ func (o Options) destination() (*destination, error) {
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER is %q, and there is only otlp", exporter)
 	}
 	protocol, name := variable("PROTOCOL")
-	if protocol != "" && protocol != "http/json" && protocol != "http/protobuf" {
-		return nil, fmt.Errorf("%s is %q, and spans are sent over HTTP: write http/json, and the collector's "+
+	if protocol != "" && protocol != "http/protobuf" && protocol != "http/json" {
+		return nil, fmt.Errorf("%s is %q, and spans are sent over HTTP: write http/protobuf, and the collector's "+
 			"port for HTTP, usually 4318, in the endpoint", name, protocol)
 	}
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("the collector is not an http or https URL, such as http://localhost:4318")
 	}
+	if o.Bearer != "" && u.Scheme == "http" && !httpserver.IsLoopback(u.Hostname()+":1") {
+		return nil, errors.New("bearer would be sent without TLS: write an https endpoint")
+	}
 	if o.Endpoint != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 		u = u.JoinPath("v1/traces")
 	}
-	to := &destination{url: u.String(), timeout: defaultTimeout}
+	to := &destination{url: u, timeout: defaultTimeout}
 	text, name := variable("TIMEOUT")
 	if text != "" {
 		ms, err := strconv.ParseUint(text, 10, 31)

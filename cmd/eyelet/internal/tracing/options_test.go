@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -49,10 +50,10 @@ func TestTheEnvironmentSaysWhereSpansGo(t *testing.T) {
 				return
 			}
 			if to == nil {
-				to = &destination{}
+				to = &destination{url: &url.URL{}}
 			}
 			header := []string{to.header.Get("X-Key"), to.header.Get("b"), to.header.Get("Authorization")}
-			if to.url != c.url || c.header != "" && strings.Join(header, ",") != c.header ||
+			if to.url.String() != c.url || c.header != "" && strings.Join(header, ",") != c.header ||
 				c.timeout != 0 && to.timeout != c.timeout {
 				t.Errorf("%+v", to)
 			}

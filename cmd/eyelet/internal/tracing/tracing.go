@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.39.0"
@@ -15,7 +16,7 @@ import (
 // Provider makes spans and sends them. Nil is off.
 type Provider struct {
 	provider *sdk.TracerProvider
-	exporter *exporter
+	client   *client
 	tracer   trace.Tracer
 }
 
@@ -35,17 +36,19 @@ func Open(o Options, version string, log *slog.Logger) (*Provider, error) {
 	if err != nil {
 		log.Warn("the resource of spans is incomplete", "error", err)
 	}
-	e := newExporter(to, log)
-	options := []sdk.TracerProviderOption{
-		sdk.WithResource(from), sdk.WithBatcher(e),
+	c := newClient(to, log)
+	exporter, err := otlptrace.New(context.Background(), c)
+	if err != nil {
+		return nil, err
 	}
+	options := []sdk.TracerProviderOption{sdk.WithResource(from), sdk.WithBatcher(exporter)}
 	if o.Sample > 0 {
 		options = append(options, sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Sample))))
 	}
-	p := &Provider{exporter: e, provider: sdk.NewTracerProvider(options...)}
+	p := &Provider{client: c, provider: sdk.NewTracerProvider(options...)}
 	p.tracer = p.provider.Tracer("github.com/eyelet-dev/eyelet", trace.WithInstrumentationVersion(version),
 		trace.WithSchemaURL(semconv.SchemaURL))
-	log.Info("tracing", "collector", to.host())
+	log.Info("tracing", "collector", to.url.Host)
 	return p, nil
 }
 
@@ -64,6 +67,6 @@ func (p *Provider) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	_ = p.provider.Shutdown(ctx) // the exporter has logged it
-	p.exporter.cancel()
+	_ = p.provider.Shutdown(ctx) // the client has logged it
+	p.client.cancel()
 }
