@@ -52,7 +52,7 @@ func (f *devCmd) serve(ctx context.Context, dir string) error {
 		return err
 	}
 	f.printCommands(listen, folder, secrets)
-	return keys.during(ctx, s, srv.Run)
+	return f.serveWithKeys(ctx, keys, s, srv)
 }
 
 // serveConfigured serves the endpoints of --config until ctx ends, with the store of the deliveries
@@ -80,7 +80,17 @@ func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error 
 		f.printf("  %-20s  %s://%s/webhooks/%s\n", name, scheme, s.Listen, name)
 	}
 	f.printf("\n")
-	return keys.during(ctx, s, srv.Run)
+	return f.serveWithKeys(ctx, keys, s, srv)
+}
+
+// serveWithKeys runs the server, with keys on a terminal.
+func (f *devCmd) serveWithKeys(ctx context.Context, keys *keyboard, s *config.Settings, srv *server.Server) error {
+	return keys.during(ctx, "e explains the last refused delivery, o opens the page",
+		func(ctx context.Context, key byte) bool {
+			says, _ := pressed(ctx, f.program, s, key)
+			f.eprintf("%s", says)
+			return key != 'q'
+		}, srv.Run)
 }
 
 // freeAddress returns the wanted address; without one the default, or one with a free port.

@@ -140,11 +140,17 @@ func (p *program) running(c *cobra.Command, file string) (*opsclient.Client, *co
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := connect(c.Context(), s)
+	client, err := connectRunning(c.Context(), s)
+	return client, s, err
+}
+
+// connectRunning is connect where nothing can be done without the server.
+func connectRunning(ctx context.Context, s *config.Settings) (*opsclient.Client, error) {
+	client, err := connect(ctx, s)
 	if err == nil && client == nil {
 		err = failf("no server runs on this store and state; start one: eyelet serve --config %s", s.File)
 	}
-	return client, s, err
+	return client, err
 }
 
 // recentEvents returns the newest events of the running server with their types, for completion.

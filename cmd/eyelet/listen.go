@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -145,6 +144,7 @@ func (f *listenCmd) run(ctx context.Context) error {
 	}
 	screen := newListenScreen(f)
 	screen.settings = s
+	keys := newKeyboard(f.program)
 	open := o.OpenStore
 	o.OpenStore = func(ctx context.Context, log *slog.Logger) (dedup.Store, error) {
 		store, err := open(ctx, log)
@@ -164,11 +164,11 @@ func (f *listenCmd) run(ctx context.Context) error {
 		defer close(ended)
 		screen.run(ctx)
 	}()
-	restore := screen.keys(ctx, cancel)
-	err = srv.Run(ctx)
+	const help = "r sends the last event again, e explains the last refused delivery, o opens the page, / filters"
+	err = keys.during(ctx, help, screen.press, srv.Run)
 	cancel()
 	<-ended
-	return errors.Join(err, restore())
+	return err
 }
 
 // configuration returns the settings in YAML, and what a person must know.

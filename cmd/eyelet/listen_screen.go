@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -24,8 +23,10 @@ type listenScreen struct {
 	seen     chan receiver.Observation
 	colour   bool
 
+	typing bool // a filter
+	text   string
+
 	mu     sync.Mutex
-	out    io.Writer // with carriage returns while keys are read
 	filter string
 	last   string // the event that r sends again
 }
@@ -50,8 +51,7 @@ type listenLine struct {
 const maxSeen = 1024
 
 func newListenScreen(f *listenCmd) *listenScreen {
-	return &listenScreen{listenCmd: f, seen: make(chan receiver.Observation, maxSeen), out: f.Out,
-		colour: f.terminal(f.Out)}
+	return &listenScreen{listenCmd: f, seen: make(chan receiver.Observation, maxSeen), colour: f.terminal(f.Out)}
 }
 
 // observe takes an observation of the receiver, and never waits.
@@ -118,7 +118,7 @@ func (s *listenScreen) line(l listenLine) {
 	if s.colour && (l.Status >= 400 || l.State == "dead" || l.Error != "") {
 		text = "\x1b[31m" + text + "\x1b[0m"
 	}
-	_, _ = fmt.Fprintf(s.out, "%s\n", text) // see [program.printf]
+	_, _ = fmt.Fprintf(s.Out, "%s\n", text) // see [program.printf]
 }
 
 func (l listenLine) text() string {
@@ -143,7 +143,7 @@ func (l listenLine) text() string {
 func (s *listenScreen) say(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = fmt.Fprintf(s.out, format+"\n", args...) // see [program.printf]
+	_, _ = fmt.Fprintf(s.Out, format+"\n", args...) // see [program.printf]
 }
 
 // again sends the last event to the application, as it was accepted.
@@ -174,59 +174,30 @@ func (s *listenScreen) again(ctx context.Context) {
 	s.say("sent again: %d in %v", r.Status, r.Took.Round(100*time.Microsecond))
 }
 
-// keys reads keys if both ends are a terminal. The function that it returns ends that.
-func (s *listenScreen) keys(ctx context.Context, quit func()) (restore func() error) {
-	in := terminalInput(s.program)
-	if in == nil {
-		return func() error { return nil }
-	}
-	if restore = rawTerminal(in); restore == nil {
-		return func() error { return nil }
-	}
-	s.mu.Lock()
-	s.out = returning{s.Out}
-	s.mu.Unlock()
-	s.say("r sends the last event again, e explains the last refused delivery, o opens the page, / filters, " +
-		"q ends")
-	go s.readKeys(ctx, in, quit)
-	return restore
-}
-
-// The keys of control characters.
-const (
-	keyInterrupt = 3
-	keyEnd       = 4
-	keyEscape    = 27
-	keyDelete    = 127
-)
-
-// readKeys reads keys until quit. The goroutine may stay blocked in Read when the program ends.
-func (s *listenScreen) readKeys(ctx context.Context, in io.Reader, quit func()) {
-	typing, text := false, ""
-	readKeys(in, func(k byte) bool {
-		switch {
-		case k == keyInterrupt || k == keyEnd || k == 'q' && !typing:
-			quit()
-			return false
-		case !typing && k == 'r':
-			s.again(ctx)
-		case !typing && k == '/':
-			typing, text = true, ""
-			s.say("show only lines with (Enter ends, empty shows all):")
-		case typing && (k == '\r' || k == '\n' || k == keyEscape):
-			typing = false
-			s.setFilter(text)
-		case typing && k == keyDelete:
-			text = text[:max(0, len(text)-1)]
-		case typing && k >= ' ':
-			text += string(rune(k))
-		case !typing:
-			if says, ok := pressed(ctx, s.program, s.settings, k); ok {
-				s.say("%s", strings.TrimSuffix(says, "\n"))
-			}
+// press does what a key means, and reports whether there are more.
+func (s *listenScreen) press(ctx context.Context, key byte) (more bool) {
+	switch {
+	case s.typing && (key == '\r' || key == '\n' || key == keyEscape):
+		s.typing = false
+		s.setFilter(s.text)
+	case s.typing && key == keyDelete:
+		s.text = s.text[:max(0, len(s.text)-1)]
+	case s.typing && key >= ' ':
+		s.text += string(rune(key))
+	case s.typing:
+	case key == 'q':
+		return false
+	case key == 'r':
+		s.again(ctx)
+	case key == '/':
+		s.typing, s.text = true, ""
+		s.say("show only lines with (Enter ends, empty shows all):")
+	default:
+		if says, ok := pressed(ctx, s.program, s.settings, key); ok {
+			s.say("%s", strings.TrimSuffix(says, "\n"))
 		}
-		return true
-	})
+	}
+	return true
 }
 
 func (s *listenScreen) setFilter(text string) {
@@ -237,12 +208,4 @@ func (s *listenScreen) setFilter(text string) {
 		text = "everything"
 	}
 	s.say("showing %s", sanitize(text))
-}
-
-// returning adds carriage returns, which a terminal in raw mode needs.
-type returning struct{ io.Writer }
-
-func (r returning) Write(data []byte) (int, error) {
-	_, err := io.WriteString(r.Writer, strings.ReplaceAll(string(data), "\n", "\r\n"))
-	return len(data), err
 }

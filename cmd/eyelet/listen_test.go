@@ -143,10 +143,9 @@ func TestKeysOfListen(t *testing.T) {
 	t.Parallel()
 	out := &servertest.Buffer{}
 	s := newListenScreen(&listenCmd{program: &program{Out: out}})
-	quit := false
-	s.readKeys(t.Context(), strings.NewReader("r/qrx\x7f\rq/never read"), func() { quit = true })
-	if !quit || s.filter != "qr" || !strings.Contains(out.String(), "there is no event yet") {
-		t.Errorf("quit %v, filter %q, %s", quit, s.filter, out)
+	readKeys(strings.NewReader("r/qrx\x7f\rq/never read\r"), func(key byte) bool { return s.press(t.Context(), key) })
+	if s.filter != "qr" || !strings.Contains(out.String(), "there is no event yet") {
+		t.Errorf("filter %q, %s", s.filter, out)
 	}
 	s.line(listenLine{Producer: "shown", Type: "a.QR.b"})
 	s.line(listenLine{Producer: "hidden", Type: "a.b"})

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
@@ -23,12 +25,7 @@ func openCommand(p *program) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if s.Inspector.Off {
-			return &usage.Error{
-				At: s.Place("inspector"), What: "the page is off", Hint: "leave out inspector: {off: true}",
-			}
-		}
-		address, err := client.LoginURL(c.Context(), s.Inspector.Prefix)
+		address, err := pageAddress(c.Context(), client, s)
 		if err != nil {
 			return err
 		}
@@ -40,6 +37,16 @@ func openCommand(p *program) *cobra.Command {
 		return nil
 	}
 	return c
+}
+
+// pageAddress returns the address of the page, with a login code.
+func pageAddress(ctx context.Context, client *opsclient.Client, s *config.Settings) (string, error) {
+	if s.Inspector.Off {
+		return "", &usage.Error{
+			At: s.Place("inspector"), What: "the page is off", Hint: "leave out inspector: {off: true}",
+		}
+	}
+	return client.LoginURL(ctx, s.Inspector.Prefix)
 }
 
 // browse opens an address with the program of the system for that, and reports whether it did.

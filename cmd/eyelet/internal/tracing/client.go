@@ -17,9 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// client sends spans to a collector, as otlptracehttp does, which would add gRPC to the program. One
-// call of UploadTraces runs at a time; meanwhile the SDK keeps as many spans as fit its queue, and
-// drops the others.
+// client sends spans to a collector, as otlptracehttp does, which would add gRPC to the program.
+// One call of UploadTraces runs at a time; meanwhile the SDK keeps as many spans as fit its queue,
+// and drops the others.
 type client struct {
 	to      *destination
 	http    *http.Client
@@ -48,8 +48,8 @@ func (c *client) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces implements [otlptrace.Client]. Spans that cannot be sent are dropped, which is logged
-// when it begins and when it ends.
+// UploadTraces implements [otlptrace.Client]. Spans that cannot be sent are dropped, which is
+// logged when it begins and when it ends.
 func (c *client) UploadTraces(ctx context.Context, spans []*otlp.ResourceSpans) error {
 	// The same bytes as those of the request of OTLP, whose package needs gRPC.
 	body, err := proto.Marshal(&otlp.TracesData{ResourceSpans: spans})
