@@ -46,7 +46,7 @@ func BenchmarkClaims(b *testing.B) {
 				case "statement":
 					call = s.insertInStatement
 				}
-				measure(b, s, clients, call)
+				measure(b, s, clients, call, nothing)
 				if n := s.commits.Load(); way.batch > 0 {
 					b.ReportMetric(float64(b.N)/float64(n), "claims/batch")
 				}
@@ -80,7 +80,7 @@ func BenchmarkKinds(b *testing.B) {
 				kind.change(&c)
 				_, err := s.Claim(ctx, c)
 				return err
-			})
+			}, nothing)
 		})
 	}
 }
@@ -129,8 +129,7 @@ func wholeLives(b *testing.B, clients int) {
 		}()
 	}
 	left.Store(int64(b.N))
-	measure(b, s, clients, s.accept)
-	<-finished
+	measure(b, s, clients, s.accept, func() { <-finished })
 	b.ReportMetric(float64(s.commits.Load())/float64(b.N), "commits/op")
 	cancel()
 }
@@ -203,9 +202,9 @@ func (s *Store) insertInTransaction(ctx context.Context) error {
 	})
 }
 
-// measure runs b.N calls from clients and reports processor times, and how much the server wrote
-// ahead.
-func measure(b *testing.B, s *Store, clients int, call func(context.Context) error) {
+// measure runs b.N calls from clients, then what is left, and reports processor times and how much
+// the server wrote ahead.
+func measure(b *testing.B, s *Store, clients int, call func(context.Context) error, left func()) {
 	b.Helper()
 	server, client, wal := serverTime(b), clientTime(), written(b, s)
 	var next atomic.Int64
@@ -227,11 +226,15 @@ func measure(b *testing.B, s *Store, clients int, call func(context.Context) err
 			b.Fatal(err)
 		}
 	}
+	left()
 	b.StopTimer()
 	b.ReportMetric(float64((serverTime(b)-server).Microseconds())/float64(b.N), "server-us/op")
 	b.ReportMetric(float64((clientTime()-client).Microseconds())/float64(b.N), "client-us/op")
 	b.ReportMetric((written(b, s)-wal)/float64(b.N), "wal-B/op")
 }
+
+// nothing is left to do.
+func nothing() {}
 
 // written returns the length of the write-ahead log in bytes.
 func written(b *testing.B, s *Store) (bytes float64) {
