@@ -152,9 +152,13 @@ func (f *Fleet) interrupt(c *child) {
 	f.interrupted[pid] = append(f.interrupted[pid], time.Now())
 }
 
+// faultStream is the stream of the seed for faults. The clients have those from 0 on: an event of a
+// fault must not have the content of theirs.
+const faultStream = 1 << 32
+
 // torture loads the receivers, does the faults, and checks.
 func (f *Fleet) torture(ctx context.Context) (Tally, error) {
-	rng := rand.New(rand.NewPCG(f.Seed, 1))
+	rng := rand.New(rand.NewPCG(f.Seed, faultStream))
 	if err := f.ready(ctx); err != nil {
 		return Tally{}, err
 	}
