@@ -340,7 +340,7 @@ func hashesOf[V any](m map[string]V) [][]byte {
 }
 
 const readCopiedSQL = `SELECT ` + columns + `, ` + bodyColumn + `
-FROM {{schema}}.event e LEFT JOIN {{schema}}.task t ON t.seq = e.seq WHERE e.seq = ANY($1::int8[]) ORDER BY e.seq, t.idx`
+FROM {{schema}}.event e` + withTasks + ` WHERE e.seq = ANY($1::int8[]) ORDER BY e.seq, t.idx`
 
 // compare compares items with what is stored.
 func (c *copier) compare(ctx context.Context, items []dedup.Item) error {

@@ -56,7 +56,7 @@ func long(t *testing.T) {
 }
 
 // execute runs a statement on a connection of its own.
-func execute(t testing.TB, dsn, schema, sql string) {
+func execute(t testing.TB, dsn, schema, sql string, args ...any) {
 	t.Helper()
 	ctx := context.Background()
 	c, err := pgx.Connect(ctx, dsn)
@@ -64,9 +64,9 @@ func execute(t testing.TB, dsn, schema, sql string) {
 		t.Fatal(err)
 	}
 	defer c.Close(ctx)
-	_, err = c.Exec(ctx, inSchema(sql, schema))
+	_, err = c.Exec(ctx, inSchema(sql, schema), args...)
 	for tries := 1; codeOf(err) == "40P01" && tries < 10; tries++ { // with a store that is still closing
-		_, err = c.Exec(ctx, inSchema(sql, schema))
+		_, err = c.Exec(ctx, inSchema(sql, schema), args...)
 	}
 	if err != nil {
 		t.Fatal(err)

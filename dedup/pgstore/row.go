@@ -70,6 +70,12 @@ const columns = `e.seq, e.hash, e.current, e.generation, e.fingerprint, e.accept
  t.idx, t.state, t.attempt, t.postponed, t.token, t.due, t.started, t.ended, t.until, t.handler, t.lanename,
  t.reason, t.err, t.history`
 
+// withTasks joins the tasks of e. OFFSET 0 makes the plan look them up for each event: one that was
+// made while the table was small would read all of it, and serve until there are statistics of a
+// larger one.
+const withTasks = `
+LEFT JOIN LATERAL (SELECT * FROM {{schema}}.task x WHERE x.seq = e.seq OFFSET 0) t ON true`
+
 // bodyColumn reads the body of the event or that of its keeper.
 const bodyColumn = `CASE WHEN e.keeper IS NULL THEN e.body
  ELSE (SELECT k.body FROM {{schema}}.event k WHERE k.seq = e.keeper) END`

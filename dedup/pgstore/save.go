@@ -22,7 +22,7 @@ UPDATE {{schema}}.event e SET body = k.body, size = k.size FROM k WHERE e.seq = 
 
 	insertAliasSQL = `INSERT INTO {{schema}}.alias (hash, seq) SELECT * FROM unnest($1::bytea[], $2::int8[])`
 	moveAliasSQL   = `UPDATE {{schema}}.alias a SET seq = v.seq FROM unnest($1::bytea[], $2::int8[]) AS v(hash, seq)
-  WHERE a.hash = v.hash`
+  WHERE a.hash = ANY($1) AND a.hash = v.hash`
 	deleteAliasSQL = `DELETE FROM {{schema}}.alias WHERE hash = ANY($1::bytea[]) AND seq = $2`
 
 	insertTraceSQL = `INSERT INTO {{schema}}.trace (hash, day, count) VALUES ($1, $2, $3)`
@@ -169,11 +169,11 @@ const (
   history = v.history`
 
 	updateTasksSQL = `WITH v AS (` + taskValues + ` AS v(` + taskNames + `))
-UPDATE {{schema}}.task t SET ` + taskChanges + ` FROM v WHERE t.seq = v.seq AND t.idx = v.idx`
+UPDATE {{schema}}.task t SET ` + taskChanges + ` FROM v WHERE t.seq = ANY($1) AND t.seq = v.seq AND t.idx = v.idx`
 
 	// upsertTasksSQL also adds the tasks that a reopened event did not have.
 	upsertTasksSQL = `WITH v AS (` + taskValues + ` AS v(` + taskNames + `)),
-u AS (UPDATE {{schema}}.task t SET ` + taskChanges + ` FROM v WHERE t.seq = v.seq AND t.idx = v.idx RETURNING t.seq, t.idx)
+u AS (UPDATE {{schema}}.task t SET ` + taskChanges + ` FROM v WHERE t.seq = ANY($1) AND t.seq = v.seq AND t.idx = v.idx RETURNING t.seq, t.idx)
 INSERT INTO {{schema}}.task (` + taskNames + `) SELECT * FROM v
 WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.seq = v.seq AND u.idx = v.idx)`
 )

@@ -144,7 +144,8 @@ const serverSQL = `SELECT current_setting('server_version_num')::int, current_se
   pg_is_in_recovery(), current_setting('transaction_read_only')`
 
 // sessionSQL bounds what a receiver that vanished can lock. Statements are planned once, and never
-// read a whole table: a plan that was made while the tables were empty serves for a long time.
+// read a whole table: a plan that was made while the tables were empty serves for a long time. So
+// they also name what they look up in a way that leaves no other index (see withTasks).
 const sessionSQL = `SET statement_timeout = '20s'; SET lock_timeout = '5s';
 SET idle_in_transaction_session_timeout = '30s'; SET enable_seqscan = off;
 SET plan_cache_mode = force_generic_plan; SET jit = off`

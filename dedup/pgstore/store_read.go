@@ -19,7 +19,7 @@ func (s *Store) read(ctx context.Context, body bool, rest string, args ...any) (
 	if body {
 		sql += ", " + bodyColumn
 	}
-	sql += " FROM {{schema}}.event e LEFT JOIN {{schema}}.task t ON t.seq = e.seq WHERE " + rest
+	sql += " FROM {{schema}}.event e" + withTasks + " WHERE " + rest
 	v := newView(ctx, s.db, s.db.pool)
 	var found []*row
 	b := &pgx.Batch{}

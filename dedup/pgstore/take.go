@@ -64,7 +64,7 @@ const (
 )
 
 const workSQL = `SELECT ` + columns + `, ` + bodyColumn + `
-FROM {{schema}}.event e JOIN {{schema}}.task t ON t.seq = e.seq WHERE e.seq = ANY($1::int8[]) ORDER BY e.seq, t.idx`
+FROM {{schema}}.event e` + withTasks + ` WHERE e.seq = ANY($1::int8[]) ORDER BY e.seq, t.idx`
 
 // abandonSQL makes the tasks of a damaged event dead letters, so that the others go on.
 const abandonSQL = `UPDATE {{schema}}.task SET state = 4, reason = 'damaged', err = $3, ended = $1, until = NULL, expires = NULL

@@ -84,7 +84,7 @@ const (
 	lockEventsSQL = `SELECT e.seq FROM {{schema}}.event e WHERE e.seq ` + selected + ` ORDER BY e.seq FOR UPDATE`
 	lockTasksSQL  = `SELECT t.seq FROM {{schema}}.task t WHERE t.seq ` + selected + `
 ORDER BY t.seq, t.idx FOR UPDATE`
-	readSQL = `SELECT ` + columns + ` FROM {{schema}}.event e LEFT JOIN {{schema}}.task t ON t.seq = e.seq
+	readSQL = `SELECT ` + columns + ` FROM {{schema}}.event e` + withTasks + `
 WHERE e.seq ` + selected + ` ORDER BY e.seq, t.idx`
 	aliasSQL = `SELECT hash, seq FROM {{schema}}.alias WHERE hash = ANY($1::bytea[]) ORDER BY hash`
 	traceSQL = `SELECT hash, day, count FROM {{schema}}.trace WHERE hash = ANY($1::bytea[]) ORDER BY hash`
