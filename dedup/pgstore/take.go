@@ -16,7 +16,8 @@ import (
 // its next task is locked, and an index refuses two that run. $3 is where the walk over the lanes
 // begins, and $4 how many it sees. $5 are the handlers of the caller, NULL for all, $6 those of its
 // process, and $7 for how long a handler is missing until anyone gets its tasks. $8 to $10 are the
-// interrupted task that runs in this process, and $11 when it no longer keeps others waiting.
+// interrupted task that runs in this process, and $11 when it no longer keeps others waiting. $12
+// and $13 are where the tasks of each handler, and the leases that ended, begin (see horizon).
 //
 // The walk does not say that lanes are not NULL: PostgreSQL would multiply the odds, expect a
 // single row, and sort all lanes in each step.
@@ -25,17 +26,18 @@ orphans AS MATERIALIZED (SELECT h.name FROM {{schema}}.handler h, n WHERE h.name
   AND greatest(h.noted, h.seen) + $7::int8 * interval '1 microsecond' <= n.now AND (h.seen IS NULL OR h.seen + interval '15 seconds' <= n.now)),
 free AS MATERIALIZED (SELECT $11::timestamptz <= n.now OR NOT EXISTS (SELECT 1 FROM {{schema}}.task t
   WHERE t.seq = $8 AND t.idx = $9 AND t.token = $10 AND t.state = 2 AND t.until > n.now) AS free FROM n),
-names AS ((SELECT t.handler FROM {{schema}}.task t WHERE ` + ordinary + ` ORDER BY t.handler LIMIT 1)
-  UNION ALL SELECT (SELECT t.handler FROM {{schema}}.task t WHERE ` + ordinary + ` AND t.handler > w.handler
-    ORDER BY t.handler LIMIT 1) FROM names w WHERE w.handler IS NOT NULL),
-due AS MATERIALIZED (SELECT d.*, false AS suspect FROM names x CROSS JOIN LATERAL (SELECT t.seq, t.idx, t.due AS at, t.size FROM {{schema}}.task t
-  WHERE ` + ordinary + ` AND t.handler = x.handler AND t.due <= (SELECT now FROM n)
-  ORDER BY t.due, t.seq, t.idx LIMIT $2 FOR UPDATE SKIP LOCKED) d WHERE x.handler IS NOT NULL AND ` + allowed + `),
-again AS MATERIALIZED (SELECT x.seq, x.idx, x.due AS at, x.size, true FROM {{schema}}.task x
+names AS MATERIALIZED (SELECT x.handler, coalesce(x.since, '-infinity') AS since FROM unnest($5::text[], $12::timestamptz[]) AS x(handler, since)
+  UNION ALL SELECT name, '-infinity' FROM orphans WHERE $5 IS NOT NULL
+  UNION ALL SELECT name, '-infinity' FROM {{schema}}.handler WHERE $5 IS NULL),
+due AS MATERIALIZED (SELECT d.*, false AS suspect, x.handler FROM names x CROSS JOIN LATERAL (
+  SELECT t.seq, t.idx, t.due AS at, t.size FROM {{schema}}.task t
+  WHERE ` + ordinary + ` AND t.handler = x.handler AND t.due >= x.since AND t.due <= (SELECT now FROM n)
+  ORDER BY t.due, t.seq, t.idx LIMIT $2 FOR UPDATE SKIP LOCKED) d),
+again AS MATERIALIZED (SELECT x.seq, x.idx, x.due AS at, x.size, true, NULL FROM {{schema}}.task x
   WHERE x.state = 1 AND x.lane IS NULL AND NOT x.hold AND x.reason = 'interrupted' AND x.due <= (SELECT now FROM n) AND ` + allowed + `
   AND (SELECT free FROM free) ORDER BY x.due, x.seq, x.idx LIMIT 1 FOR UPDATE SKIP LOCKED),
-lost AS MATERIALIZED (SELECT x.seq, x.idx, x.until AS at, x.size, true FROM {{schema}}.task x
-  WHERE x.state = 2 AND x.lane IS NULL AND NOT x.hold AND x.until <= (SELECT now FROM n) AND ` + allowed + `
+lost AS MATERIALIZED (SELECT x.seq, x.idx, x.until AS at, x.size, true, NULL FROM {{schema}}.task x
+  WHERE x.state = 2 AND x.lane IS NULL AND NOT x.hold AND x.until >= coalesce($13::timestamptz, '-infinity') AND x.until <= (SELECT now FROM n) AND ` + allowed + `
   AND (SELECT free FROM free) ORDER BY x.until LIMIT 1 FOR UPDATE SKIP LOCKED),
 walk AS ((SELECT t.lane FROM {{schema}}.task t WHERE t.state < 3 AND t.lane > $3::bytea ORDER BY t.lane LIMIT 1)
   UNION ALL SELECT (SELECT t.lane FROM {{schema}}.task t WHERE t.state < 3 AND t.lane > w.lane
@@ -51,10 +53,11 @@ heads AS MATERIALIZED (SELECT x.*, x.state = 2 OR x.reason = 'interrupted' AS su
   ) h ORDER BY h.state DESC LIMIT 1) x WHERE x.at <= (SELECT now FROM n) AND ` + allowed + `),
 chosen AS MATERIALIZED ((SELECT * FROM heads WHERE NOT suspect ORDER BY at LIMIT $2)
   UNION ALL (SELECT * FROM heads WHERE suspect AND (SELECT free FROM free) ORDER BY at LIMIT 1)),
-laned AS MATERIALIZED (SELECT t.seq, t.idx, h.at, t.size, h.suspect FROM chosen h JOIN {{schema}}.task t ON t.seq = h.seq AND t.idx = h.idx
+laned AS MATERIALIZED (SELECT t.seq, t.idx, h.at, t.size, h.suspect, NULL FROM chosen h JOIN {{schema}}.task t ON t.seq = h.seq AND t.idx = h.idx
   WHERE t.state = h.state AND CASE t.state WHEN 1 THEN t.due ELSE t.until END <= (SELECT now FROM n) FOR UPDATE OF t SKIP LOCKED)
 SELECT c.seq, c.idx, c.size, c.suspect, nextval('{{schema}}.token'), (SELECT count(*) FROM lanes),
-  (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1), n.now
+  (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1), n.now, c.at, c.handler,
+  (SELECT free FROM free) AND NOT EXISTS (SELECT 1 FROM lost)
 FROM n LEFT JOIN (SELECT * FROM due UNION ALL SELECT * FROM again UNION ALL SELECT * FROM lost UNION ALL SELECT * FROM laned) c ON true
 ORDER BY c.at, c.seq, c.idx`
 
@@ -82,6 +85,8 @@ type take struct {
 	free    time.Time
 	// named are the handlers of this process.
 	named []string
+
+	horizon horizon
 }
 
 // pick is a task that may be given out.
@@ -96,12 +101,14 @@ type pick struct {
 func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, error) {
 	steps, cancel := context.WithTimeout(steps, stepTimeout)
 	defer cancel()
+	look := t.horizon.look(texts(want.Handlers), min(want.Tasks, maxTake))
 	var picks []pick
 	b := &pgx.Batch{}
-	b.Queue(t.db.sql(dueSQL), t.db.now(), min(want.Tasks, maxTake), t.lanes, maxLanes, texts(want.Handlers), t.named,
-		want.OrphanAfter.Microseconds(), t.suspect.seq, t.suspect.idx, t.suspect.token, t.free).Query(
+	b.Queue(t.db.sql(dueSQL), t.db.now(), look.most, t.lanes, maxLanes, look.names, t.named,
+		want.OrphanAfter.Microseconds(), t.suspect.seq, t.suspect.idx, t.suspect.token, t.free,
+		look.since, moment(look.lost)).Query(
 		func(rows pgx.Rows) (err error) {
-			picks, err = t.picks(rows, want)
+			picks, err = t.picks(rows, want, look)
 			return err
 		})
 	tx, done, err := t.db.begin(steps, b)
@@ -109,6 +116,9 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 		return nil, err
 	}
 	defer done()
+	if look.took = time.Since(look.began); len(picks) == 0 {
+		t.horizon.looked(look, t.now)
+	}
 	if len(picks) == 0 || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -136,6 +146,7 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	if err := commit(steps, tx, b); err != nil {
 		return nil, err
 	}
+	t.horizon.looked(look, t.now)
 	for _, p := range picks {
 		if p.suspect {
 			t.suspect, t.free = p, t.now.Add(dedup.SuspectTime)
@@ -144,13 +155,14 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	return work, nil
 }
 
-// texts are the handlers as the tables have them, nil for nil.
+// texts are handlers as the tables have them, each once, nil for nil.
 func texts(names []string) []string {
 	out := slices.Clone(names)
 	for i := range out {
 		out[i] = text(out[i])
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 const (
@@ -159,7 +171,7 @@ const (
 )
 
 // picks reads what is due, and cuts it where the caller wants.
-func (t *take) picks(rows pgx.Rows, want *dedup.Want) ([]pick, error) {
+func (t *take) picks(rows pgx.Rows, want *dedup.Want, look *look) ([]pick, error) {
 	var out []pick
 	var seq *int64
 	var idx *int16
@@ -168,13 +180,22 @@ func (t *take) picks(rows pgx.Rows, want *dedup.Want) ([]pick, error) {
 	var token int64
 	var lanes int
 	var last []byte
+	var at *time.Time
+	var handler *string
 	left, full, suspects := want.Bytes, false, 0
-	_, err := pgx.ForEachRow(rows, []any{&seq, &idx, &size, &suspect, &token, &lanes, &last, &t.now}, func() error {
-		if seq == nil || full || *suspect && suspects > 0 {
+	columns := []any{&seq, &idx, &size, &suspect, &token, &lanes, &last, &t.now, &at, &handler, &look.none}
+	_, err := pgx.ForEachRow(rows, columns, func() error {
+		if seq == nil || *suspect && suspects > 0 {
 			return nil
 		}
-		left -= int64(*size)
-		if full = len(out) > 0 && left < 0 || len(out) == want.Tasks; full {
+		if !full {
+			left -= int64(*size)
+			full = len(out) > 0 && left < 0 || len(out) == want.Tasks
+		}
+		if handler != nil {
+			look.found(*handler, *at, full)
+		}
+		if full {
 			return nil
 		}
 		if *suspect {
