@@ -320,12 +320,12 @@ func (r *row) whole(in source, body bool) (dedup.Record, error) {
 
 func (r *row) body(in source) ([]byte, error) {
 	switch {
+	case r.event.Kind == record.BodyShared: // whatever the size of its own
+		return r.sharedBody(in)
 	case r.event.Kind == record.BodyDropped || r.event.Kind == record.BodyLost || r.event.Size == 0:
 		return nil, nil
 	case r.event.Kind == record.BodyInline:
 		return bytes.Clone(r.event.InlineBody()), nil
-	case r.event.Kind == record.BodyShared:
-		return r.sharedBody(in)
 	}
 	body := make([]byte, 0, r.event.Size)
 	for n := range record.ChunkCount(r.event.Size) {

@@ -33,7 +33,8 @@ var shareChecks = []check{
 			x.Errorf("original %s", text(bare(r)))
 		}
 	}},
-	{"ABodyOfAnotherLengthIsShared", shareOfAnotherLength},
+	{"ABodyOfAnotherLengthIsShared", func(x *rig) { shareInstead(x, []byte("short")) }},
+	{"ABodyIsSharedInsteadOfAnEmptyOne", func(x *rig) { shareInstead(x, nil) }},
 	{"AReopenedRecordRunsWithTheSharedBody", func(x *rig) {
 		original, sharers, body := shared(x, 2000, 1)
 		if r := x.reopenEvent(sharers[0]); !bytes.Equal(r.Payload.Body, body) {
@@ -93,11 +94,13 @@ var shareChecks = []check{
 	}},
 }
 
-// The deliveries of one signed content can differ in what is not signed.
-func shareOfAnotherLength(x *rig) {
+// shareInstead shares a body with a delivery that has another one: the deliveries of one signed
+// content can differ in what is not signed.
+func shareInstead(x *rig, other []byte) {
+	x.Helper()
 	original := x.finished(delivery("original"), done())
 	body := x.get(original).Payload.Body
-	sharer := x.accept(share(original, "copy", bytes.Repeat([]byte{'C'}, len(body)/2)))
+	sharer := x.accept(share(original, "copy", other))
 	x.body(sharer, body)
 	x.purge(original)
 	x.keepsBody(sharer, body)
