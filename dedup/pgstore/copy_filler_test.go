@@ -24,6 +24,7 @@ type filler struct {
 
 	copied   uint64                // the last event that was copied
 	verdicts map[dedup.Verdict]int // how many claims
+	shared   map[dedup.Key]bool    // events whose bodies others shared
 	late     bool                  // windows ended: one store has forgotten sharers of bodies already
 }
 

@@ -59,7 +59,7 @@ func TestACopyAnswersAsItsSource(t *testing.T) {
 // agree requires that a copy does what its source does.
 func (f *filler) agree(was, now dedup.Store) {
 	f.Helper()
-	f.verdicts = map[dedup.Verdict]int{}
+	f.verdicts, f.shared = map[dedup.Verdict]int{}, map[dedup.Key]bool{}
 	same := func(*dedup.Claim) {}
 	f.agreeOnRecords(was, now)
 	f.agreeOnStats(was, now)
@@ -71,6 +71,7 @@ func (f *filler) agree(was, now dedup.Store) {
 	}
 	f.agreeOnWork(was, now)
 	f.agreeOnClaims(was, now, same)
+	f.agreeOnRecords(was, now)
 	f.clock.Advance(25 * time.Hour)
 	f.late = true
 	f.claims = slices.DeleteFunc(f.claims, func(c dedup.Claim) bool { return c.Quarantine != nil })
@@ -126,7 +127,11 @@ func (f *filler) agreeOnRecords(was, now dedup.Store) {
 	var all [2][]dedup.Record
 	for i, s := range []dedup.Store{was, now} {
 		for r, err := range s.List(f.Context(), dedup.Filter{Body: true}) {
-			if f.must(err); !f.late || r.QuarantineReason == "" && len(r.Sharers) == 0 {
+			f.must(err)
+			if !f.late {
+				f.shared[r.Key] = f.shared[r.Key] || len(r.Sharers) > 0
+			}
+			if !f.late || r.QuarantineReason == "" && !f.shared[r.Key] {
 				all[i] = append(all[i], f.shown(r))
 			}
 		}
