@@ -144,6 +144,7 @@ func TestCallsReadFewRows(t *testing.T) {
 				call func(*testing.T, *Store)
 			}{
 				{"filters that few events pass", 2000, filters},
+				{"some of the dead letters", 40, deadLetters},
 				{"100 lanes or more that are not due", 10 * maxLanes, lives},
 				{"all events", 20 * int64(filled()), walk},
 				{"everything", 20 * int64(filled()), everything},
@@ -233,6 +234,21 @@ func filters(t *testing.T, s *Store) {
 		if n != row.want {
 			t.Errorf("%+v lists %d events, want %d", row.filter, n, row.want)
 		}
+	}
+}
+
+// deadLetters lists the newest of them.
+func deadLetters(t *testing.T, s *Store) {
+	t.Helper()
+	n := 0
+	f := dedup.Filter{States: []dedup.State{dedup.Dead}, Producer: "shop", Limit: 10}
+	for _, err := range s.List(t.Context(), f) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != f.Limit {
+		t.Errorf("%d events", n)
 	}
 }
 

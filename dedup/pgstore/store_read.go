@@ -107,14 +107,15 @@ func (s *Store) page(ctx context.Context, f *dedup.Filter, before int64, size in
 		return nil, nil, err
 	}
 	defer end()
-	where, args := conditions(f, s.db.now())
+	where, args := conditions(f, s.db.now(), size)
 	rest := fmt.Sprintf(`e.seq = ANY(ARRAY(SELECT e.seq FROM {{schema}}.event e WHERE e.seq < $1%s ORDER BY e.seq DESC LIMIT %d))
 ORDER BY e.seq DESC, t.idx`, where, size)
 	return s.read(ctx, f.Body, rest, append([]any{before}, args...)...)
 }
 
-// conditions are what the database checks of a filter. [dedup.Filter.Match] has the last word.
-func conditions(f *dedup.Filter, now *time.Time) (where string, args []any) {
+// conditions are what the database checks of a filter, for a page of a size. [dedup.Filter.Match]
+// has the last word.
+func conditions(f *dedup.Filter, now *time.Time, size int) (where string, args []any) {
 	add := func(condition string, values ...any) {
 		for i, value := range values {
 			args = append(args, value)
@@ -159,7 +160,7 @@ func conditions(f *dedup.Filter, now *time.Time) (where string, args []any) {
 	if f.Quarantined {
 		where += " AND e.quarantine IS NOT NULL"
 	}
-	if open, dead := statesOf(f.States); open || dead {
+	if open, dead := statesOf(f.States); (open || dead) && f.Event == "" && f.ID == "" {
 		var from []string
 		if open {
 			for _, branch := range openTasks {
@@ -167,8 +168,7 @@ func conditions(f *dedup.Filter, now *time.Time) (where string, args []any) {
 			}
 		}
 		if dead {
-			from = append(from, "SELECT x.seq FROM {{schema}}.task x WHERE x.state = 4 AND x.seq < $1",
-				"SELECT x.seq FROM {{schema}}.event x WHERE x.quarantine IS NOT NULL AND x.seq < $1")
+			from = append(from, fmt.Sprintf(deadSQL, where, size))
 		}
 		where += " AND e.seq = ANY(ARRAY(" + strings.Join(from, " UNION ALL ") + "))"
 	}
@@ -183,6 +183,14 @@ UNION ALL SELECT x.seq FROM {{schema}}.event x WHERE hashtextextended(x.vendor, 
 	// numberedSQL selects the events whose id begins in a way.
 	numberedSQL = `SELECT x.seq FROM unnest(?2::int8[], ?3::int8[]) r(low, high)
 JOIN {{schema}}.event x ON x.seq BETWEEN r.low AND r.high`
+
+	// deadSQL selects the newest dead letters that meet conditions. It goes from one to the next,
+	// so that it reads no more of them.
+	deadSQL = `(WITH RECURSIVE d AS (SELECT $1::int8 AS seq UNION ALL SELECT greatest(
+  (SELECT x.seq FROM {{schema}}.task x WHERE x.state = 4 AND x.seq < d.seq ORDER BY x.seq DESC LIMIT 1),
+  (SELECT x.seq FROM {{schema}}.event x WHERE x.quarantine IS NOT NULL AND x.seq < d.seq ORDER BY x.seq DESC LIMIT 1))
+  FROM d WHERE d.seq IS NOT NULL)
+SELECT e.seq FROM d CROSS JOIN LATERAL (SELECT * FROM {{schema}}.event x WHERE x.seq = d.seq OFFSET 0) e WHERE e.seq < $1%s LIMIT %d)`
 )
 
 // statesOf reports whether only events with open tasks or only dead ones can have the states.
