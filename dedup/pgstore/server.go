@@ -27,9 +27,9 @@ const (
 	keepInterval    = 5 * time.Second
 	keepCount       = 3
 	defaultMaxConns = 10
-	// ownConns is how many connections the steps of a store use at once: for claims and results two
-	// each, one to look for work, and one to sweep.
-	ownConns = 6
+	// ownConns is how many connections the steps of a store use at once: two for claims, one for
+	// results, one to look for work, and one to sweep.
+	ownConns = 5
 	// patience is how long a call waits for a free connection.
 	patience = time.Second
 	// lowestServer is the oldest version of PostgreSQL.

@@ -93,7 +93,7 @@ var (
 )
 
 // Open opens a store. dsn is a connection string as libpq takes it, with pool_max_conns (10
-// by default) for the number of connections. A busy store uses six for claims, takes, results and
+// by default) for the number of connections. A busy store uses five for claims, takes, results and
 // sweeping. The others are for Get, List, Stats and changes by operators: a call that finds none
 // free for a second gets [dedup.ErrUnavailable]. Handlers' transactions have connections of their
 // own ([Options.HandlerConns]).
@@ -153,7 +153,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	s.take = take{db: s.db, lanes: []byte{}}
 	s.handlers = handlers{noted: map[string]bool{}, named: []string{}}
 	s.claims.start(&s.wg, 2, o.batch*claimWeight, (*claimOp).weight, s.writeClaims)
-	s.finishes.start(&s.wg, 2, o.batch, (*finishOp).weight, s.writeFinishes)
+	s.finishes.start(&s.wg, 1, o.batch, (*finishOp).weight, s.writeFinishes)
 	s.wg.Go(s.sweepAlways)
 	return s, nil
 }

@@ -15,9 +15,13 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
+// pace is how long after a look that found less than was wanted the next one begins, so that each
+// finds more.
+const pace = 5 * time.Millisecond
+
 // Take implements [dedup.Store]. One Take of a process looks for work at a time. It looks at once
-// when this process stored some, and four times a second for that of others and for what became
-// due.
+// when this process stored some, unless the last look was less than 5 ms ago, and four times a
+// second for that of others and for what became due.
 func (s *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error) {
 	if err := want.Check(); err != nil {
 		return nil, err
@@ -40,8 +44,18 @@ func (s *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error)
 		return nil, fault(err)
 	}
 	for {
+		select {
+		case <-time.After(time.Until(t.next)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.done:
+			return nil, dedup.ErrClosed
+		}
 		changed := s.changed.wait()
 		work, err := t.try(ctx, s.ctx, &want)
+		if t.next = time.Now().Add(pace); len(t.lanes) > 0 || len(work) == want.Tasks {
+			t.next = time.Time{} // there is more
+		}
 		switch {
 		case err == nil && len(work) > 0:
 			s.commits.Add(1)

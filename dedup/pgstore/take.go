@@ -78,6 +78,7 @@ type take struct {
 	db    *database
 	lanes []byte // the lanes after this one are next
 	now   time.Time
+	next  time.Time // when the next look may begin
 
 	// suspect is the interrupted task that was given out last, and free when it no longer keeps
 	// others waiting.
