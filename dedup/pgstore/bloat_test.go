@@ -18,7 +18,7 @@ import (
 
 // TestTablesStopGrowing accepts, handles and forgets events for EYELET_BLOAT, such as 10m, with a
 // window of a tenth of that. From half of the time on, tables and indexes do not grow by more than
-// a quarter.
+// a quarter for each event that they had at most: the rate depends on what else the machine does.
 func TestTablesStopGrowing(t *testing.T) {
 	t.Parallel()
 	most := bloat(t)
@@ -28,25 +28,25 @@ func TestTablesStopGrowing(t *testing.T) {
 	exec("SELECT pg_reload_conf()")
 	l := loaded{store: s, window: most / 10}
 	l.run(t)
-	var half, highest int64
+	var records, bytes int64 // the most so far
+	var half, whole float64  // bytes for each record
 	for begin := time.Now(); time.Since(begin) < most; {
 		time.Sleep(most / 40)
 		st, err := s.count(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if elapsed := time.Since(begin); elapsed < most/2 {
-			half = max(half, st.Bytes)
-		} else {
-			highest = max(highest, st.Bytes)
+		records, bytes = max(records, st.Records), max(bytes, st.Bytes)
+		if whole = float64(bytes) / float64(records); time.Since(begin) < most/2 {
+			half = whole
 		}
 		t.Logf("%v: %d accepted, %d records, %d pending, the longest due since %v, %d MiB",
 			time.Since(begin).Round(time.Second), l.accepted.Load(), st.Records, st.Pending,
 			time.Since(st.Oldest).Round(time.Millisecond), st.Bytes>>20)
 	}
 	l.stop()
-	if highest > half+half/4 {
-		t.Errorf("%d bytes in the first half, then %d", half, highest)
+	if t.Logf("%.0f bytes for an event after half of the time, %.0f in the end", half, whole); whole > half*5/4 {
+		t.Error("the tables grow")
 	}
 }
 

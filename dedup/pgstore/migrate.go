@@ -71,6 +71,14 @@ const (
 )
 
 func migrate(ctx context.Context, tx pgx.Tx, schema string, statements func(from int) string) error {
+	var server serverSettings
+	const fitSQL = "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
+	if err := tx.QueryRow(ctx, fitSQL, pgx.QueryExecModeExec).Scan(&server.version, &server.encoding); err != nil {
+		return err
+	}
+	if err := server.unfit(); err != nil {
+		return err
+	}
 	// The lock is one for all schemas: migrations are rare.
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(7310871145)"); err != nil {
 		return err

@@ -62,6 +62,22 @@ func TestServersThatBreakAPromiseAreRefused(t *testing.T) {
 	}
 }
 
+// TestADatabaseOfAnotherEncodingIsRefused makes one.
+func TestADatabaseOfAnotherEncodingIsRefused(t *testing.T) {
+	t.Parallel()
+	pgtest.Direct(t)
+	dsn := pgtest.DSN(t)
+	execute(t, dsn, "", "CREATE DATABASE eyelet_latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+	defer execute(t, dsn, "", "DROP DATABASE eyelet_latin WITH (FORCE)")
+	latin := dsn + " dbname=eyelet_latin"
+	_, err := Open(t.Context(), latin, Options{})
+	for _, err := range []error{Migrate(t.Context(), latin, ""), err} {
+		if err == nil || !strings.Contains(err.Error(), "encoded in LATIN1: create it with ENCODING UTF8") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestOpenChecksTheServerOfEveryConnection(t *testing.T) {
 	t.Parallel()
 	pgtest.Direct(t)

@@ -185,15 +185,25 @@ func pooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	return c.PgConn().PID() != pid, err
 }
 
-func (s *serverSettings) refused() error {
-	lost := func(setting, value string) error {
-		return fmt.Errorf("%s is %s, so acknowledged events could be lost: set it to on", setting, value)
-	}
+// unfit returns an error if the tables cannot be in such a database.
+func (s *serverSettings) unfit() error {
 	switch {
 	case s.version < lowestServer:
 		return fmt.Errorf("the server has version %d of PostgreSQL: 15 is the lowest", s.version/10000)
 	case s.encoding != "UTF8":
 		return fmt.Errorf("the database is encoded in %s: create it with ENCODING UTF8", s.encoding)
+	}
+	return nil
+}
+
+func (s *serverSettings) refused() error {
+	if err := s.unfit(); err != nil {
+		return err
+	}
+	lost := func(setting, value string) error {
+		return fmt.Errorf("%s is %s, so acknowledged events could be lost: set it to on", setting, value)
+	}
+	switch {
 	case s.fsync != "on":
 		return lost("fsync", s.fsync)
 	case s.full != "on":
