@@ -24,8 +24,8 @@ import (
 // batches, one by one, as the three INSERTs of event, alias and task in a transaction that a
 // program without a store would write, and as one statement that does all three. Compare the lines
 // of one run. server-us/op is the processor time of the server, client-us/op that of this process,
-// and wal-B/op what the server writes to its log. TMPDIR puts
-// the server on a disk, where a flush costs something.
+// wal-B/op what the server writes to its log, and rss-MiB the most memory that this process had so
+// far. TMPDIR puts the server on a disk, where a flush costs something.
 func BenchmarkClaims(b *testing.B) {
 	dsn, schema := newSchema(b)
 	for _, clients := range []int{64, 256} {
@@ -231,6 +231,7 @@ func measure(b *testing.B, s *Store, clients int, call func(context.Context) err
 	b.ReportMetric(float64((serverTime(b)-server).Microseconds())/float64(b.N), "server-us/op")
 	b.ReportMetric(float64((clientTime()-client).Microseconds())/float64(b.N), "client-us/op")
 	b.ReportMetric((written(b, s)-wal)/float64(b.N), "wal-B/op")
+	b.ReportMetric(resident(), "rss-MiB")
 }
 
 // nothing is left to do.
@@ -244,6 +245,15 @@ func written(b *testing.B, s *Store) (bytes float64) {
 		b.Fatal(err)
 	}
 	return bytes
+}
+
+// resident returns the most memory that this process had, in MiB.
+func resident() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return float64(u.Maxrss) / 1024 // of Linux, in KiB
 }
 
 func clientTime() time.Duration {
