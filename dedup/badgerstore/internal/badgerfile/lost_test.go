@@ -44,6 +44,8 @@ func TestATableIsLostOnlyBehindTheCheckpoint(t *testing.T) {
 	if deletes := AppendDeletes(data, nil); len(deletes) != len(data) {
 		t.Error("no table is deleted, and a record is written")
 	}
+	rewrite(t, path, data) // nothing is behind a checkpoint
+	check(noted[0])
 	write(t, path, AppendDeletes(data, []uint64{2, 4}))
 	check(noted[0])
 	if err := CheckTables(dir, o); err != nil {

@@ -146,6 +146,26 @@ func TestEveryFlippedBitOfManifestIsDamage(t *testing.T) {
 	}
 }
 
+// TestAHeadThatIsLostIsDamage overwrites the head of a record: it reaches beyond the end, with
+// the checksum of nothing, as after a crash, but complete records follow.
+func TestAHeadThatIsLostIsDamage(t *testing.T) {
+	t.Parallel()
+	_, data, noted := grown(t)
+	ends := recordEnds(data)
+	for i, at := range ends[:len(ends)-2] {
+		bad := slices.Clone(data)
+		copy(bad[at:], "\x7f\xff\xff\xff\x01\x02\x03\x04")
+		if end, _, err := checkManifest(bad, Manifest{First: firstSum(bad)}); err == nil {
+			t.Errorf("record %d of %d: end %d, no error", i, len(ends)-1, end)
+		}
+	}
+	bad := slices.Clone(data)
+	copy(bad[ends[len(ends)-2]:], "\x7f\xff\xff\xff\x01\x02\x03\x04")
+	if end, _, err := checkManifest(bad, noted[2]); err != nil || end != int64(ends[len(ends)-2]) {
+		t.Errorf("the last record: end %d of %d, %v", end, ends[len(ends)-2], err)
+	}
+}
+
 // rewrite replaces MANIFEST as Badger does: by one record with the changes of all.
 func rewrite(t *testing.T, path string, data []byte) []byte {
 	t.Helper()
