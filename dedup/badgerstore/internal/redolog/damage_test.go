@@ -340,4 +340,14 @@ func TestAFrameIsValidOnlyInItsPlace(t *testing.T) {
 		}
 		undo()
 	}
+	store, h := [16]byte{1}, head{number: 2, salt: 3}
+	for what, other := range map[string]uint32{
+		"another store":      h.seed([16]byte{4}),
+		"another segment":    (&head{number: 4, salt: 3}).seed(store),
+		"another use of one": (&head{number: 2, salt: 4}).seed(store),
+	} {
+		if other == h.seed(store) {
+			t.Errorf("the checksums of %s begin alike", what)
+		}
+	}
 }

@@ -255,11 +255,3 @@ func TestOpenReplacesUnsuitableFiles(t *testing.T) {
 		t.Errorf("the log continues at %v", f.at)
 	}
 }
-
-func TestTheFileSystemOfProcDoesNotReserveSpace(t *testing.T) {
-	t.Parallel()
-	t.Logf("%s reserves space: %t", t.TempDir(), Reserves(t.TempDir()))
-	if Reserves("/proc") || Reserves("/does/not/exist") {
-		t.Error("a directory that cannot be written reserves space")
-	}
-}

@@ -2,7 +2,6 @@ package redolog
 
 import (
 	"errors"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,18 +17,6 @@ func (f osFile) Datasync() error {
 
 // allocate reserves the space of the file and sets its size.
 func (f osFile) allocate(size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
-
-// Reserves reports whether the file system of a directory keeps the space of a file that was
-// written once, so writing it again never fails for lack of space. That is known of ext4, XFS and
-// tmpfs. File systems that copy on write do not keep it.
-func Reserves(dir string) bool {
-	var st unix.Statfs_t
-	known := []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC}
-	if unix.Statfs(dir, &st) != nil {
-		return false
-	}
-	return slices.Contains(known, int64(st.Type)) //nolint:unconvert // of another size elsewhere
-}
 
 // noCopyOnWrite is FS_NOCOW_FL of linux/fs.h.
 const noCopyOnWrite = 0x00800000
