@@ -174,7 +174,7 @@ func (c *checkpointer) write(at redolog.Position, commit uint64) error {
 		return fmt.Errorf("MANIFEST: %w", err)
 	}
 	c.work.Begin()
-	if err := c.db.spare.open(func() error { return syncDir(c.db.indexDir()) }); err != nil {
+	if err := c.db.spare.open(func() error { return storedir.SyncDir(c.db.indexDir()) }); err != nil {
 		return err
 	}
 	c.work.Begin()
@@ -199,12 +199,4 @@ func (c *checkpointer) summarize(at uint64) {
 	if err != nil {
 		c.db.o.Logger.Warn("the summary for the next start could not be written", "dir", c.db.dir, "error", err)
 	}
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

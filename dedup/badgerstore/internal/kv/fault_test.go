@@ -216,7 +216,7 @@ func TestATableThatBadgerIgnoresIsDamage(t *testing.T) {
 }
 
 // TestAStartWritesTheCheckpointAgain opens a database that was closed. After a failed flush only
-// the page cache may have the name of its checkpoint, so a start flushes a new one.
+// the page cache may have the name of its checkpoint, or parts of MANIFEST. A start makes others.
 func TestAStartWritesTheCheckpointAgain(t *testing.T) {
 	t.Parallel()
 	o := create(t, tiny(t))
@@ -224,19 +224,25 @@ func TestAStartWritesTheCheckpointAgain(t *testing.T) {
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(o.dir, storedir.CheckpointFile)
-	before, err := os.Open(name) // so that its inode is not used again
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = before.Close() }()
-	old, err := before.Stat()
-	if err != nil {
-		t.Fatal(err)
+	old := map[string]fs.FileInfo{}
+	for _, name := range []string{storedir.CheckpointFile, filepath.Join(IndexDir, badger.ManifestFilename)} {
+		before, err := os.Open(filepath.Join(o.dir, name)) // so that its inode is not used again
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = before.Close() }()
+		if old[name], err = before.Stat(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	again := reopen(t, o.dir, tiny(t), o.n, o.want)
-	if info, err := os.Stat(name); err != nil || os.SameFile(info, old) {
-		t.Errorf("the file is the one of before: %v", err)
+	for name, before := range old {
+		if info, err := os.Stat(filepath.Join(o.dir, name)); err != nil || os.SameFile(info, before) {
+			t.Errorf("%s is the file of before: %v", name, err)
+		}
+	}
+	if at, err := storedir.ReadCheckpoint(o.dir); err != nil || at.Closed {
+		t.Errorf("an open database counts as closed: %v", err)
 	}
 	if err := again.Close(); err != nil {
 		t.Fatal(err)
@@ -259,6 +265,36 @@ func TestNoCheckpointFollowsAFailure(t *testing.T) {
 		t.Errorf("a checkpoint: %v", err)
 	}
 	_ = o.Close() // with the failure, or without
+	if now, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
+		t.Errorf("a checkpoint was noted after the failure: %v", err)
+	}
+}
+
+// writerFunc is a writer of lines.
+type writerFunc func(line []byte)
+
+func (f writerFunc) Write(line []byte) (int, error) { f(line); return len(line), nil }
+
+// TestAFailureDuringACloseIsFinal notes a failure while Badger closes, such as that of its last
+// memory table.
+func TestAFailureDuringACloseIsFinal(t *testing.T) {
+	t.Parallel()
+	options, _ := failing(t)
+	var o *opened
+	options.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {
+		if bytes.Contains(line, []byte("Closing database")) {
+			o.fail("by this test", syscall.EIO)
+		}
+	}), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o = create(t, options)
+	o.load(t, rand.New(rand.NewPCG(37, 38)), 20)
+	noted, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Close(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Close: %v", err)
+	}
 	if now, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
 		t.Errorf("a checkpoint was noted after the failure: %v", err)
 	}
@@ -298,6 +334,9 @@ func TestAnErrorOfTheApplierIsFinal(t *testing.T) {
 	disk.err.Store(nil)
 	if err := o.checkpoint.run(); err == nil {
 		t.Error("a checkpoint follows")
+	}
+	if err := o.Commit(o.n+1, []Entry{{Key: keyOf('e', 2), Value: []byte("v")}}); !errors.Is(err, broken) {
+		t.Errorf("a commit follows: %v", err)
 	}
 	_ = o.Close() // with the failure, or without
 	if now, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
@@ -444,6 +483,9 @@ func TestACheckpointIsNotedAfterTheFlushes(t *testing.T) {
 	now, err := storedir.ReadCheckpoint(o.dir)
 	if n, _ := o.log.Pressure(); err != nil || now.Log != o.log.End() || n >= used {
 		t.Errorf("the checkpoint is at %v, the end at %v; %d segments are used: %v", now.Log, o.log.End(), n, err)
+	}
+	if now.Manifest.Length <= before.Manifest.Length {
+		t.Errorf("%d bytes of MANIFEST are noted, as before", now.Manifest.Length)
 	}
 	check = func() error { return syscall.EIO }
 	o.load(t, r, 20)

@@ -217,7 +217,7 @@ func copyManifest(dir string, whole int64, lost []uint64) error {
 	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(path+".copy", path), syncDir(dir))
+	return errors.Join(os.Rename(path+".copy", path), storedir.SyncDir(dir))
 }
 
 // restore brings the database to the last commit, and the summary with it. A summary is not trusted

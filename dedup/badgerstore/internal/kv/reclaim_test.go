@@ -203,6 +203,31 @@ func TestAViewKeepsTheValuesThatAreReclaimed(t *testing.T) {
 	}
 }
 
+// TestNumbersOfValueFilesAreNotUsedAgain deletes all value files before a start.
+func TestNumbersOfValueFilesAreNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	o := sparse(t, 26)
+	for i := range 600 {
+		o.commit(t, Entry{Key: keyOf('e', i)})
+	}
+	err := o.Settle()
+	if err := errors.Join(err, o.index.values.Seal()); err != nil {
+		t.Fatal(err)
+	}
+	most := o.index.values.Active()
+	err = o.Reclaim(t.Context(), func([]Stored) error { return nil }, readable(t))
+	if err := errors.Join(err, o.Close()); err != nil {
+		t.Fatal(err)
+	}
+	again := reopen(t, o.dir, tiny(t), o.n, o.want)
+	if files, next := again.index.values.Files(), again.index.values.Active(); len(files) > 0 || next < most {
+		t.Errorf("files %v are left, and the next one is %d, before the start %d", files, next, most)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestCompactingDropsDeletedKeys compacts tables that are all in the newest level.
 func TestCompactingDropsDeletedKeys(t *testing.T) {
 	t.Parallel()
