@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/format2"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
@@ -196,6 +198,58 @@ func TestAConversionContinuesWhereItEnded(t *testing.T) {
 	}
 }
 
+// TestAConversionCountsWhatItCopied deletes a chunk, which no census counts, from what an
+// interrupted conversion has copied.
+func TestAConversionCountsWhatItCopied(t *testing.T) {
+	t.Parallel()
+	dir, _, o := oldStore(t, "format2-every-kind", "closed")
+	o.load = 1
+	var copied string
+	o.step = func(at step) {
+		if at != stepConvert || copied != "" {
+			return
+		}
+		copied = image(t, dir)
+		if !withoutChunk(t, copied) {
+			copied = ""
+		}
+	}
+	shut(t, open(t, dir, o))
+	if copied == "" {
+		t.Fatal("no chunk was copied")
+	}
+	o.step = nil
+	if _, err := Open(copied, o); err == nil || !strings.Contains(err.Error(), "keys were copied") {
+		t.Errorf("the conversion continues: %v", err)
+	}
+}
+
+// withoutChunk deletes a chunk from a database, and reports whether there was one.
+func withoutChunk(t *testing.T, dir string) (found bool) {
+	t.Helper()
+	if !kv.Exists(dir) {
+		return false
+	}
+	d, err := kv.Open(dir, kv.Options{Logger: slog.New(slog.DiscardHandler), Fail: func(string, error) {}})
+	if err != nil {
+		return false // it is being created
+	}
+	var chunk []byte
+	err = d.View(func(in *kv.View) error {
+		for item := range in.Items(record.FamilyChunk) {
+			chunk = item.KeyCopy()
+		}
+		return nil
+	})
+	if chunk != nil && err == nil {
+		err = d.Commit(d.Newest()+1, []kv.Entry{{Key: chunk}})
+	}
+	if err := errors.Join(err, d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return chunk != nil
+}
+
 // inOldStore writes to a store of an older format, as its program does.
 func inOldStore(t *testing.T, dir string, change func(*badger.Txn) error) {
 	t.Helper()
@@ -302,8 +356,8 @@ func TestAConversionThatCannotBeginLeavesTheStore(t *testing.T) {
 			if _, err := Open(dir, refused); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatal(err)
 			}
-			if v, err := storedir.ReadFormat(dir); err != nil || v != 2 {
-				t.Errorf("format %d, %v", v, err)
+			if v, err := storedir.ReadFormat(dir); err != nil || v != 2 || name != "space" && kv.Exists(dir) {
+				t.Errorf("format %d, and a new database is %v, %v", v, kv.Exists(dir), err)
 			}
 			if diff := cmp.Diff(before, oldContent(t, dir)); diff != "" {
 				t.Error(diff)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,36 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
+
+func TestATaskIsOnDiskBeforeItsHandlerStarts(t *testing.T) {
+	t.Parallel()
+	o := quiet()
+	var started, flushed atomic.Bool
+	armed := make(chan struct{}, 1)
+	o.step = func(at step) {
+		select {
+		case <-armed:
+		default:
+			return
+		}
+		if at != stepFlush {
+			armed <- struct{}{}
+			return
+		}
+		time.Sleep(50 * time.Millisecond) // long enough for a Take that was answered too early
+		if flushed.Store(true); started.Load() {
+			t.Error("Take returned before its commit was flushed")
+		}
+	}
+	s := open(t, t.TempDir(), o)
+	mustClaim(t, s, claimOf("a"), dedup.New)
+	armed <- struct{}{}
+	work, err := s.Take(t.Context(), dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Hour})
+	started.Store(true)
+	if err != nil || len(work) != 1 || !flushed.Load() {
+		t.Errorf("%d tasks, flushed %v, %v", len(work), flushed.Load(), err)
+	}
+}
 
 func TestAnInterruptedTaskHasUsedItsAttemptAndWaits(t *testing.T) {
 	t.Parallel()
