@@ -45,9 +45,10 @@ func convertInPlace(c *core, from int) (err error) {
 	return err
 }
 
-// convertTasks converts a store of format 4, whose tasks have no history: their values stay as they
-// are. It only makes the backup, if that was asked for.
-func convertTasks(c *core, from int) (err error) {
+// keepValues converts a store of format 4, whose tasks have no history, or 5, which has an entry
+// for each name of an occurrence: the values stay as they are. It only makes the backup, if one is
+// wanted.
+func keepValues(c *core, from int) (err error) {
 	if c.options.backup == "" || !kv.Exists(c.dir) {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package badgerstore
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,12 +11,22 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// TestFormat4IsConvertedWithoutRewriting: the backup is made first, whatever interrupts it, and the
-// format is the last step. Until then the older program opens the store.
-func TestFormat4IsConvertedWithoutRewriting(t *testing.T) {
+// TestFormats4And5AreConvertedWithoutRewriting: the backup is made first, whatever interrupts it,
+// and the format is the last step. Until then the older program opens the store.
+func TestFormats4And5AreConvertedWithoutRewriting(t *testing.T) {
 	t.Parallel()
+	for format := rowFormat; format < formatVersion; format++ {
+		t.Run(fmt.Sprint(format), func(t *testing.T) {
+			t.Parallel()
+			convertsWithoutRewriting(t, format)
+		})
+	}
+}
+
+func convertsWithoutRewriting(t *testing.T, format int) {
+	t.Helper()
 	for _, state := range []string{"closed", "crashed"} {
-		dir, want, o := oldStore(t, "format4-every-kind", state)
+		dir, want, o := oldStore(t, fmt.Sprintf("format%d-every-kind", format), state)
 		backup := filepath.Join(t.TempDir(), "backup")
 		var images []string
 		stopping := o
@@ -24,7 +35,7 @@ func TestFormat4IsConvertedWithoutRewriting(t *testing.T) {
 				images = append(images, image(t, dir))
 			}
 		}
-		if from, err := Convert(dir, stopping, backup); from != rowFormat || err != nil {
+		if from, err := Convert(dir, stopping, backup); from != format || err != nil {
 			t.Fatal(from, err)
 		}
 		if have, err := storedir.ReadFormat(dir); have != formatVersion || err != nil {
@@ -34,7 +45,7 @@ func TestFormat4IsConvertedWithoutRewriting(t *testing.T) {
 			t.Error("no steps")
 		}
 		for i, dir := range images {
-			if have, err := storedir.ReadFormat(dir); have != rowFormat || err != nil {
+			if have, err := storedir.ReadFormat(dir); have != format || err != nil {
 				t.Errorf("step %d: format %d, %v", i, have, err)
 			}
 			s := open(t, dir, o)

@@ -137,7 +137,7 @@ func (x *exporter) item(key []byte, at time.Time) (item dedup.Item, err error) {
 	}
 	item.Older = p.Older != 0
 	for _, name := range rec.Aliases {
-		owned, err := x.owned(name, record.Alias{Hash: p.Hash, Seq: rec.Seq})
+		owned, err := x.owned(name, r)
 		if err != nil {
 			return item, err
 		}
@@ -149,14 +149,18 @@ func (x *exporter) item(key []byte, at time.Time) (item dedup.Item, err error) {
 }
 
 // owned reports whether an alias belongs to an event.
-func (x *exporter) owned(name dedup.Key, event record.Alias) (bool, error) {
-	key := record.HashOf(name).Key(record.FamilyAlias)
+func (x *exporter) owned(alias dedup.Key, event *row) (bool, error) {
+	h := record.HashOf(alias)
+	if h.Name() == event.name {
+		return true, nil
+	}
+	key := h.Key(record.FamilyAlias)
 	value, err := readValue(x.in, key)
 	if value == nil || err != nil {
 		return false, err
 	}
 	a, err := record.DecodeAlias(key, value)
-	return a == event, err
+	return a == record.Alias{Hash: event.place.Hash, Seq: event.rec.Seq}, err
 }
 
 // remembered returns the day of a trace as it is for a store without gaps, for which days that do

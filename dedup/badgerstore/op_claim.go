@@ -13,6 +13,9 @@ import (
 type prepared struct {
 	claim    dedup.Claim
 	hash     record.Hash
+	names    []dedup.Key   // of the claim
+	hashes   []record.Hash // of the names
+	name     record.Name   // of its occurrence, if it is the first one
 	event    record.Event
 	unstored bool        // a large body is not stored: the claim can be answered, but not accepted
 	at       record.Hash // of the chunks of a large body, stored or not
@@ -43,6 +46,7 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 			p.hash = record.HashOf(claims[i].Key)
 		}
 		p.at = p.hash
+		p.setNames()
 		o.bytes += p.encode(0)
 		if n := answerSize(p.claim.Response) + len(p.claim.Note); n > stateMost {
 			return nil, fmt.Errorf("%w: a response and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
@@ -52,6 +56,41 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", dedup.ErrTooLarge, o.bytes, batchBytes)
 	}
 	return o, nil
+}
+
+// setNames hashes the names of the claim.
+func (p *prepared) setNames() {
+	p.names = p.claim.Names()
+	p.hashes = make([]record.Hash, len(p.names))
+	for i, k := range p.names {
+		p.hashes[i] = record.HashOf(k)
+	}
+	if named, ok := p.claim.Named(); ok {
+		p.name = p.hashOf(named).Name()
+	}
+}
+
+// settled returns the claim with the names of its occurrence among its aliases.
+func (p *prepared) settled() dedup.Claim {
+	c := p.claim
+	if c.Occurrence != nil {
+		c.Aliases, c.Occurrence = p.names, nil
+		if c.Series != (dedup.Key{}) {
+			c.Aliases = p.names[:len(p.names)-1]
+		}
+	}
+	return c
+}
+
+// hashOf returns the hash of a key, which is computed already if it is one of the claim.
+func (p *prepared) hashOf(k dedup.Key) record.Hash {
+	if k == p.claim.Key {
+		return p.hash
+	}
+	if i := slices.Index(p.names, k); i >= 0 {
+		return p.hashes[i]
+	}
+	return record.HashOf(k)
 }
 
 // encode encodes the event and returns its size. A large body without a number is unstored.
@@ -64,7 +103,8 @@ func (p *prepared) encode(number uint64) int {
 		kind = record.BodyChunks
 		p.unstored = number == 0 && !p.claim.OnlyKnown
 	}
-	p.event = record.NewEvent(&p.claim, kind, number)
+	c := p.settled()
+	p.event = record.NewEvent(&c, kind, number)
 	return p.event.EncodedSize() + 256
 }
 
@@ -73,12 +113,16 @@ func (p *prepared) resolved(c dedup.Claim) (*prepared, error) {
 	if p.claim.Occurrence == nil {
 		return p, nil
 	}
-	same := c.Key == p.claim.Key && len(c.Names()) == len(p.claim.Names())
-	if same {
+	names := len(c.Aliases)
+	if c.Series != (dedup.Key{}) {
+		names++
+	}
+	if c.Key == p.claim.Key && names == len(p.names) {
 		p.at = p.hash
 		return p, nil
 	}
 	q := &prepared{claim: c, hash: record.HashOf(c.Key), unstored: p.unstored, at: p.at}
+	q.setNames()
 	if p.event.Body != 0 && q.hash != p.at {
 		return nil, errBodyUnstored
 	}
@@ -112,7 +156,7 @@ func (o *claimOp) refused(b *batch) {
 }
 
 func (b *batch) claim(p *prepared) (dedup.Decision, error) {
-	found, err := dedup.Resolve(p.claim, b.lookup(), b.now)
+	found, err := dedup.Resolve(p.claim, b.lookup(p), b.now)
 	if err != nil {
 		return dedup.Decision{}, err
 	}
@@ -130,8 +174,8 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	return b.updateRelated(d, &found, q != p)
 }
 
-// lookup finds records as this batch has left them.
-func (b *batch) lookup() dedup.Lookup {
+// lookup finds records for a claim as this batch has left them.
+func (b *batch) lookup(p *prepared) dedup.Lookup {
 	described := func(r *row, err error) (dedup.Record, error) {
 		if r == nil || err != nil {
 			return dedup.Record{}, err
@@ -139,8 +183,16 @@ func (b *batch) lookup() dedup.Lookup {
 		return r.record()
 	}
 	return dedup.Lookup{
-		Key:   func(k dedup.Key) (dedup.Record, error) { return described(b.at(record.Place{Hash: record.HashOf(k)})) },
-		Alias: func(k dedup.Key) (dedup.Record, error) { return described(b.aliased(record.HashOf(k))) },
+		Key: func(k dedup.Key) (dedup.Record, error) { return described(b.at(record.Place{Hash: p.hashOf(k)})) },
+		Alias: func(k dedup.Key) (dedup.Record, error) {
+			h := p.hashOf(k)
+			if p.name != 0 && h.Name() == p.name {
+				if first, err := b.at(record.Place{Hash: p.hash}); err != nil || first != nil && first.name == p.name {
+					return described(first, err)
+				}
+			}
+			return described(b.aliased(h))
+		},
 	}
 }
 
@@ -197,7 +249,7 @@ func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 		rec, err := old.record()
 		return b.refuse(p, dedup.Decision{Verdict: v, Record: rec}), err
 	}
-	other, alias, err := b.aliasConflict(&p.claim)
+	other, alias, err := b.aliasConflict(p)
 	if err != nil {
 		return dedup.Decision{}, err
 	}
@@ -254,9 +306,9 @@ func (b *batch) admit(p *prepared) error {
 }
 
 // aliasConflict returns the live record of another key that has an alias of the claim, or nil.
-func (b *batch) aliasConflict(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
-	for _, alias := range c.Aliases {
-		r, err := b.aliased(record.HashOf(alias))
+func (b *batch) aliasConflict(p *prepared) (*dedup.Record, dedup.Key, error) {
+	for i, alias := range p.claim.Aliases { // the first names
+		r, err := b.aliased(p.hashes[i])
 		if err != nil {
 			return nil, alias, err
 		}
@@ -267,7 +319,7 @@ func (b *batch) aliasConflict(c *dedup.Claim) (*dedup.Record, dedup.Key, error) 
 		if err != nil {
 			return nil, alias, err
 		}
-		if dedup.AliasTaken(rec, alias, *c, b.now) {
+		if dedup.AliasTaken(rec, alias, p.claim, b.now) {
 			return &rec, alias, nil
 		}
 	}
@@ -323,7 +375,7 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 // of the key becomes an older generation if it is still needed, and is deleted otherwise.
 func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	c := &p.claim
-	next := &row{place: record.Place{Hash: p.hash}, event: p.event, fresh: true, dirty: true}
+	next := &row{place: record.Place{Hash: p.hash}, event: p.event, name: p.name, fresh: true, dirty: true}
 	var before dedup.Record
 	if old != nil {
 		described, err := old.record()
@@ -337,9 +389,9 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	} else if gone := b.rows[next.place]; gone != nil { // deleted in this batch, but still in the database
 		next.before = gone.before
 	}
-	rec := dedup.Accept(before, *c, record.EventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
+	rec := dedup.Accept(before, p.settled(), record.EventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
 	if old != nil {
-		if err := b.retire(old, next); err != nil {
+		if err := b.retire(old, next, before.Aliases); err != nil {
 			return dedup.Decision{}, err
 		}
 	}
@@ -352,13 +404,13 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 		d.Lease = b.lease(&rec)
 	}
 	b.window = max(b.window, rec.Window)
-	if err := b.supersede(c, p.hash, &rec); err != nil {
+	if err := b.supersede(p, &rec); err != nil {
 		return dedup.Decision{}, err
 	}
-	b.putAliases(p.hash, &rec)
+	b.putAliases(p, &rec, p.name)
 	next.rec = withoutDescription(rec)
 	if c.GivesPayload && !c.Hold && next.event.Kind == record.BodyInline {
-		next.given = c
+		next.given = p
 	}
 	b.put(next)
 	d.Record = next.rec
@@ -373,9 +425,12 @@ func (b *batch) lease(rec *dedup.Record) dedup.Lease {
 	return dedup.Lease{Event: rec.Event, Token: b.token, Until: rec.Tasks[0].Until}
 }
 
-func (b *batch) putAliases(h record.Hash, rec *dedup.Record) {
+// putAliases puts the aliases of a record, without the name that its row has.
+func (b *batch) putAliases(p *prepared, rec *dedup.Record, name record.Name) {
 	for _, a := range rec.Aliases {
-		b.putAlias(record.HashOf(a), record.Alias{Hash: h, Seq: rec.Seq})
+		if h := p.hashOf(a); h.Name() != name {
+			b.putAlias(h, record.Alias{Hash: p.hash, Seq: rec.Seq})
+		}
 	}
 }
 
@@ -392,7 +447,7 @@ func (b *batch) dropAliases(before, rec *dedup.Record) {
 // damaged: then the new claim, which has the same fingerprint, replaces it.
 func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decision, error) {
 	rec := dedup.Accept(before, p.claim, "", 0, b.token+1, b.now)
-	if err := b.supersede(&p.claim, p.hash, &rec); err != nil {
+	if err := b.supersede(p, &rec); err != nil {
 		return dedup.Decision{}, err
 	}
 	d := dedup.Decision{Verdict: dedup.New, Lease: b.lease(&rec)}
@@ -413,7 +468,7 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	}
 	if changed {
 		b.dropAliases(&before, &rec)
-		b.putAliases(p.hash, &rec)
+		b.putAliases(p, &rec, old.name)
 	}
 	b.put(next)
 	var err error
@@ -422,11 +477,12 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 }
 
 // supersede makes the record the newest of its series and marks the previous one as superseded.
-func (b *batch) supersede(c *dedup.Claim, h record.Hash, rec *dedup.Record) error {
+func (b *batch) supersede(p *prepared, rec *dedup.Record) error {
+	c, h := &p.claim, p.hash
 	if c.Series == (dedup.Key{}) {
 		return nil
 	}
-	series := record.HashOf(c.Series)
+	series := p.hashOf(c.Series)
 	before, err := b.aliased(series)
 	if err != nil {
 		return err
@@ -440,16 +496,22 @@ func (b *batch) supersede(c *dedup.Claim, h record.Hash, rec *dedup.Record) erro
 	return nil
 }
 
-// retire makes the current record of a key an older generation, or deletes it.
-func (b *batch) retire(old, next *row) error {
+// retire makes the current record of a key an older generation with an entry for each of its
+// aliases, or deletes it.
+func (b *batch) retire(old, next *row, aliases []dedup.Key) error {
 	if old.rec.Disposable(b.now) {
 		return b.remove(old)
 	}
 	older := old.edit()
 	older.place.Older = old.rec.Seq
-	older.fresh = true
+	older.fresh, older.name = true, 0
 	b.put(older)
 	b.noteRetired(older)
+	for _, a := range aliases {
+		if h := record.HashOf(a); old.name != 0 && h.Name() == old.name {
+			b.putAlias(h, record.Alias{Hash: older.place.Hash, Seq: old.rec.Seq})
+		}
+	}
 	next.before = tally{}
 	return nil
 }
@@ -459,7 +521,7 @@ func (b *batch) recall(old *dedup.Record, p *prepared) dedup.Verdict {
 	if p.claim.Remember == nil || b.c.options.Remember.Off() {
 		return dedup.New
 	}
-	trace := func(k dedup.Key) dedup.Trace { return b.trace(record.HashOf(k).TraceID()) }
+	trace := func(k dedup.Key) dedup.Trace { return b.trace(p.hashOf(k).TraceID()) }
 	return dedup.Recall(*old, p.claim, trace, b.firstDay(), b.now)
 }
 
@@ -469,7 +531,7 @@ func (b *batch) remember(p *prepared) {
 		return
 	}
 	for _, of := range p.claim.Traces() {
-		id := record.HashOf(of.Key).TraceID()
+		id := p.hashOf(of.Key).TraceID()
 		b.putTrace(id, b.trace(id).Again(dedup.DayOf(b.now), b.firstDay()))
 	}
 }

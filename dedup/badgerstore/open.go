@@ -234,7 +234,7 @@ func (c *core) openToRead() (finish func() error, err error) {
 }
 
 // formatVersion is the version of the directory format: keys, values, and the version of Badger.
-const formatVersion = 5
+const formatVersion = 6
 
 // rowFormat is the first format in which an event is one row.
 const rowFormat = 4
@@ -273,9 +273,8 @@ type upgrade struct {
 
 func ownFormats() formats {
 	copied, inPlace := upgrade{formatVersion, convert}, upgrade{formatVersion, convertInPlace}
-	return formats{formatVersion, map[int]upgrade{
-		1: copied, 2: copied, 3: inPlace, rowFormat: {formatVersion, convertTasks},
-	}}
+	same := upgrade{formatVersion, keepValues}
+	return formats{formatVersion, map[int]upgrade{1: copied, 2: copied, 3: inPlace, rowFormat: same, 5: same}}
 }
 
 // check reads the format of the store, upgrades an older one, and writes it for a new store. From

@@ -298,7 +298,7 @@ func readRow(in source, p record.Place) (*row, error) {
 func stateRow(key, value []byte) (*row, error) {
 	r := &row{place: record.PlaceOf(key), checksum: record.Checksum(value)}
 	o, err := record.DecodeState(key, value, &r.rec)
-	r.event.Size, r.rec.Payload.Endpoint = o.Size, o.Endpoint
+	r.event.Size, r.rec.Payload.Endpoint, r.name = o.Size, o.Endpoint, o.Name
 	return r, err
 }
 

@@ -167,9 +167,11 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 		return nil
 	}
 	b.uncounted = true // countOp recounts
-	next := &row{place: p, dirty: true, fresh: true}
 	rest := salvage(b.c.db, p)
-	next.rec = rest.rec
+	next := &row{place: p, rec: rest.rec, dirty: true, fresh: true}
+	if p.Older == 0 {
+		next.name = rest.name
+	}
 	switch {
 	case rest.event != nil:
 		next.event, o.repair.Done = *rest.event, repairedState
@@ -293,6 +295,7 @@ type salvaged struct {
 	event *record.Event // the event as claimed, if it is valid
 	state bool          // the state is valid
 	rec   dedup.Record  // the state; else its sequence, as far as it is known
+	name  record.Name   // the same
 	claim dedup.Claim   // key, aliases and description, as far as they are known
 }
 
@@ -314,7 +317,7 @@ func salvage(in source, p record.Place) (left salvaged) {
 		sound = false
 	}
 	if r, err := stateRow(key, value); err == nil {
-		left.state, left.rec = true, r.rec
+		left.state, left.rec, left.name = true, r.rec, r.name
 	} else if sound && event.Kind != record.BodyShared { // its original is not known
 		left.event = &event
 	}
@@ -322,6 +325,7 @@ func salvage(in source, p record.Place) (left salvaged) {
 }
 
 func (left *salvaged) known(r *dedup.Record) {
+	left.name = record.NameOf(r.Key, r.Aliases)
 	left.claim = dedup.Claim{Key: r.Key, Aliases: r.Aliases, Payload: dedup.Payload{
 		Producer: r.Payload.Producer, Endpoint: r.Payload.Endpoint, Type: r.Payload.Type,
 	}}

@@ -12,12 +12,13 @@ type row struct {
 	place    record.Place
 	rec      dedup.Record // without the description, which the event has
 	event    record.Event // not loaded if only the state was read
-	fresh    bool         // the event itself has to be written, not only the state
+	name     record.Name
+	fresh    bool // the event itself has to be written, not only the state
 	dirty    bool
-	gone     bool         // deleted
-	checksum uint32       // of the stored state; see record.Mark
-	before   tally        // of the stored record
-	given    *dedup.Claim // of a new event, until a worker gets its payload; else nil
+	gone     bool      // deleted
+	checksum uint32    // of the stored state; see record.Mark
+	before   tally     // of the stored record
+	given    *prepared // of a new event, until a worker gets its payload; else nil
 }
 
 // changed reports whether a batch has changed the row, instead of only reading it.
@@ -41,13 +42,13 @@ func (r *row) record() (dedup.Record, error) {
 // hand returns a copy of the record for a worker, with the body if its claim gave the payload away,
 // which can be handed on once.
 func (r *row) hand() (dedup.Record, error) {
-	c := r.given
-	if r.given = nil; c == nil {
+	p := r.given
+	if r.given = nil; p == nil {
 		return r.record()
 	}
 	rec := r.rec
 	rec.Tasks, rec.Response = dedup.CloneTasks(r.rec.Tasks), r.rec.Response.Clone()
-	rec.Key, rec.Aliases, rec.Payload = c.Key, slices.Clone(c.Names()), c.Payload
+	rec.Key, rec.Aliases, rec.Payload = p.claim.Key, slices.Clone(p.names), p.claim.Payload
 	return rec, nil
 }
 
@@ -66,7 +67,9 @@ func (r *row) write(g gaps) mutation {
 		return w
 	}
 	rec := g.stored(r.rec)
-	w.Value = record.EncodeState(w.Key, &rec, record.OutlineOf(&r.rec, r.event.Size))
+	o := record.OutlineOf(&r.rec, r.event.Size)
+	o.Name = r.name
+	w.Value = record.EncodeState(w.Key, &rec, o)
 	r.checksum = record.Checksum(w.Value)
 	if w.Keep = !r.fresh; r.fresh {
 		w.Content = r.event.Encode(w.Key, r.rec.Seq)

@@ -96,8 +96,8 @@ func (s *Store) known(ctx context.Context, c *dedup.Claim, h record.Hash) (d ded
 	if s.usable() != nil {
 		return d, false
 	}
-	rec, ok := s.finished(h)
-	if !ok || !s.names(c, record.Alias{Hash: h, Seq: rec.Seq}) || dedup.Decide(rec, *c, s.now()) != dedup.Known {
+	rec, name, ok := s.finished(h)
+	if !ok || !s.names(c, name, record.Alias{Hash: h, Seq: rec.Seq}) || dedup.Decide(rec, *c, s.now()) != dedup.Known {
 		return d, false
 	}
 	rec.Key = c.Key
@@ -106,27 +106,33 @@ func (s *Store) known(ctx context.Context, c *dedup.Claim, h record.Hash) (d ded
 
 // finished returns the newest event of a key without its description, if all its work is done.
 // Quarantined deliveries are left out: they are described by more than their state.
-func (s *Store) finished(h record.Hash) (rec dedup.Record, ok bool) {
-	value, err := s.db.Get(h.Key(record.FamilyEvent))
+func (s *Store) finished(h record.Hash) (rec dedup.Record, name record.Name, ok bool) {
+	key := h.Key(record.FamilyEvent)
+	value, err := s.db.Get(key)
 	if value == nil || err != nil {
-		return rec, false
+		return rec, 0, false
 	}
-	if _, err := record.DecodeState(h.Key(record.FamilyEvent), value, &rec); err != nil {
-		return rec, false
+	o, err := record.DecodeState(key, value, &rec)
+	if err != nil {
+		return rec, 0, false
 	}
 	s.gaps.extend(&rec)
 	rec.Event = record.EventID(h, rec.Seq)
-	return rec, rec.State() == dedup.Done && rec.QuarantineReason == ""
+	return rec, o.Name, rec.State() == dedup.Done && rec.QuarantineReason == ""
 }
 
 // names reports whether [dedup.Resolve] finds that a claim is about a live event of its key: the
 // claim has no name, or the name is one of that event.
-func (s *Store) names(c *dedup.Claim, event record.Alias) bool {
+func (s *Store) names(c *dedup.Claim, own record.Name, event record.Alias) bool {
 	name, named := c.Named()
 	if !named {
 		return true
 	}
-	key := record.HashOf(name).Key(record.FamilyAlias)
+	h := record.HashOf(name)
+	if h.Name() == own {
+		return true
+	}
+	key := h.Key(record.FamilyAlias)
 	value, err := s.db.Get(key)
 	if value == nil || err != nil {
 		return false
@@ -146,7 +152,7 @@ func (o *claimOp) answer() []dedup.Decision {
 		if d.Verdict != dedup.New || c.OnlyKnown || d.Record.Key != (dedup.Key{}) {
 			continue
 		}
-		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, c.Names(), c.Payload
+		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, slices.Clone(o.claims[i].names), c.Payload
 		d.Record.Payload.Body = nil
 		if c.GivesPayload {
 			d.Record.Payload.Header, d.Record.Payload.Attributes = nil, nil

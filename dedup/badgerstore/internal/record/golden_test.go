@@ -118,6 +118,7 @@ func golden() string {
 	tried.Tasks[0].History = []dedup.Attempt{failed, again, other}
 	tried.Tasks[1].History = []dedup.Attempt{failed}
 	line("state/history", EncodeState(newest.Key(), &tried, OutlineOf(&tried, inline.Size)))
+	line("state/named", EncodeState(newest.Key(), done, Outline{Name: h.Name()}))
 	line("state/empty", EncodeState(newest.Key(), &dedup.Record{}, Outline{}))
 	line("alias", Alias{Hash: h, Seq: 300}.Encode(h.Key(FamilyAlias)))
 	line("trace", EncodeTrace(h.TraceID().Key(), dedup.Trace{Day: 19000, Count: 3}))

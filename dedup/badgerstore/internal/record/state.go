@@ -4,16 +4,35 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// Outline is what a start needs of an open event, or one in quarantine, besides its state. It is
-// stored with the state: the start does not read the content.
+// Outline holds properties of an event that are needed without its content. It is stored with the
+// state. Size and Endpoint are those that a start needs.
 type Outline struct {
 	Size     int64  // length of the body, only if a task is open
 	Endpoint string // only if a task is in a lane or the delivery is quarantined
+	Name     Name   // since format 6
+}
+
+// Name identifies an alias by the start of its hash: the name of the first occurrence of a content.
+// The state of its event has it, instead of an entry of the alias. Zero means no name.
+type Name uint64
+
+// Name returns the name of an alias with the hash.
+func (h Hash) Name() Name { return Name(max(1, binary.BigEndian.Uint64(h[:8]))) }
+
+// NameOf returns the name of an event among its aliases.
+func NameOf(k dedup.Key, aliases []dedup.Key) Name {
+	for _, a := range aliases {
+		if content, ok := strings.CutPrefix(a.Space, dedup.SpaceOccurrence); ok && content == k.ID {
+			return HashOf(a).Name()
+		}
+	}
+	return 0
 }
 
 // OutlineOf returns the outline of a record with a body of size bytes.
@@ -159,6 +178,7 @@ func stateFields(f *fields, flags uint64, r *dedup.Record, o *Outline) {
 	f.string(9, &r.Note)
 	uintField(f, 60, &o.Size)
 	f.string(61, &o.Endpoint)
+	uintField(f, 62, &o.Name)
 }
 
 // derivedField is a time that is only stored if it is not the derived one.
