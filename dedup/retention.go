@@ -152,12 +152,13 @@ func (c *Claim) Traces() []Traced {
 // resolved returns the traces of a claim of an occurrence. again marks a further occurrence in
 // the window, which the bounds of the window have allowed.
 func (r *Remember) resolved(c Claim, again bool) *Remember {
-	if r == nil {
-		return nil
+	slots := c.Occurrence.Slots
+	if r == nil || !again && len(slots) == 0 { // the key's own
+		return r
 	}
 	out := *r
 	out.again, out.traces = again, []Traced{{c.Key, r.Most, !again}}
-	if slots := c.Occurrence.Slots; len(slots) > 0 {
+	if len(slots) > 0 {
 		out.traces = append(out.traces, Traced{slots[0], len(slots), false})
 	}
 	return &out

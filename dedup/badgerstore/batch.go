@@ -159,6 +159,10 @@ func (b *batch) at(p record.Place) (*row, error) {
 		if r := b.c.cache.get(p); r != nil {
 			return r, nil
 		}
+		if b.c.db.Lacks(p.Key()) {
+			b.rows[p] = nil
+			return nil, nil
+		}
 		var err error
 		if r, err = b.c.readRow(b.c.db, p); err != nil {
 			b.c.damage(err)
@@ -199,6 +203,10 @@ func (b *batch) alias(h record.Hash) (aliasEntry, error) {
 	if known {
 		return a, nil
 	}
+	if b.c.db.Lacks(h.Key(record.FamilyAlias)) {
+		b.aliases[h] = a
+		return a, nil
+	}
 	key := h.Key(record.FamilyAlias)
 	value, err := readValue(b.c.db, key)
 	if err == nil && value != nil {
@@ -234,6 +242,10 @@ func (b *batch) aliased(h record.Hash) (*row, error) {
 func (b *batch) trace(id record.TraceID) dedup.Trace {
 	if t, known := b.traces[id]; known {
 		return t.Trace
+	}
+	if b.c.db.Lacks(id.Key()) {
+		b.traces[id] = traceEntry{}
+		return dedup.Trace{}
 	}
 	t, err := readTrace(b.c.db, id.Key())
 	if err != nil {
@@ -347,10 +359,11 @@ func (b *batch) noteRetired(r *row) {
 
 // stage collects the writes in committer.writes. It reports false if there is nothing to write.
 func (b *batch) stage() bool {
-	writes := b.c.writes[:0]
+	writes, memory := b.c.writes[:0], &b.c.memory
+	memory.reset()
 	for _, r := range b.rows {
 		if r.changed() {
-			writes = append(writes, r.write(b.c.gaps))
+			writes = append(writes, r.write(b.c.gaps, memory))
 			b.change.add(r.tally(), 1)
 			b.change.add(r.before, -1)
 		}
@@ -358,16 +371,16 @@ func (b *batch) stage() bool {
 	var aliases record.Census
 	for h, a := range b.aliases {
 		if a.dirty {
-			writes = append(writes, a.mutation(h))
+			writes = append(writes, a.mutation(h, memory))
 			b.uncounted = b.uncounted || a.damaged
 			a.count(h, &aliases, writes[len(writes)-1].Value)
 		}
 	}
 	for id, t := range b.traces {
 		if t.dirty {
-			w := mutation{Key: id.Key()}
+			w := mutation{Key: memory.keep(id.AppendKey(memory.rest()))}
 			if !t.gone {
-				w.Value = record.EncodeTrace(w.Key, t.Trace)
+				w.Value = memory.keep(record.EncodeTrace(memory.rest(), w.Key, t.Trace))
 			}
 			writes = append(writes, w)
 		}
@@ -395,10 +408,10 @@ func (b *batch) unstaged(writes []mutation) []mutation {
 	return slices.DeleteFunc(b.moved, func(w mutation) bool { return staged[string(w.Key)] })
 }
 
-func (a *aliasEntry) mutation(h record.Hash) mutation {
-	w := mutation{Key: h.Key(record.FamilyAlias)}
+func (a *aliasEntry) mutation(h record.Hash, memory *arena) mutation {
+	w := mutation{Key: memory.keep(h.AppendKey(memory.rest(), record.FamilyAlias))}
 	if a.exists {
-		w.Value = a.Encode(w.Key)
+		w.Value = memory.keep(a.Encode(memory.rest(), w.Key))
 	}
 	return w
 }

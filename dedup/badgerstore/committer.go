@@ -30,6 +30,7 @@ type committer struct {
 	published uint64                 // the newest sequence that is in recent
 	unmarked  bool                   // no mark follows the last commit
 	writes    []mutation             // of the batch that is staged
+	memory    arena                  // of the writes
 	changes   changes                // of the batch
 }
 

@@ -13,9 +13,10 @@ import (
 type prepared struct {
 	claim    dedup.Claim
 	hash     record.Hash
-	names    []dedup.Key   // of the claim
-	hashes   []record.Hash // of the names
-	name     record.Name   // of its occurrence, if it is the first one
+	names    []dedup.Key    // of the claim
+	hashes   []record.Hash  // of the names
+	few      [3]record.Hash // memory for them
+	name     record.Name    // of its occurrence, if it is the first one
 	event    record.Event
 	unstored bool        // a large body is not stored: the claim can be answered, but not accepted
 	at       record.Hash // of the chunks of a large body, stored or not
@@ -25,6 +26,10 @@ type claimOp struct {
 	ticket
 	claims    []prepared
 	decisions []dedup.Decision
+	one       struct { // memory for the only claim
+		claim    [1]prepared
+		decision [1]dedup.Decision
+	}
 }
 
 var errBodyUnstored = errors.New("body is not stored yet")
@@ -32,13 +37,12 @@ var errBodyUnstored = errors.New("body is not stored yet")
 // prepare hashes and encodes the claims; first is the hash of the first key. It runs in the
 // goroutine of the caller.
 func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
-	o := &claimOp{
-		ticket:    ticket{eager: true, claim: true, done: make(chan struct{}, 1)},
-		claims:    make([]prepared, len(claims)),
-		decisions: make([]dedup.Decision, len(claims)),
-	}
 	if len(claims) > batchOps {
 		return nil, fmt.Errorf("%w: %d claims, at most %d", dedup.ErrTooLarge, len(claims), batchOps)
+	}
+	o := &claimOp{ticket: ticket{eager: true, claim: true, done: make(chan struct{}, 1)}}
+	if o.claims, o.decisions = o.one.claim[:], o.one.decision[:]; len(claims) > 1 {
+		o.claims, o.decisions = make([]prepared, len(claims)), make([]dedup.Decision, len(claims))
 	}
 	for i := range claims {
 		p := &o.claims[i]
@@ -61,9 +65,9 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 // setNames hashes the names of the claim.
 func (p *prepared) setNames() {
 	p.names = p.claim.Names()
-	p.hashes = make([]record.Hash, len(p.names))
-	for i, k := range p.names {
-		p.hashes[i] = record.HashOf(k)
+	p.hashes = p.few[:0]
+	for _, k := range p.names {
+		p.hashes = append(p.hashes, record.HashOf(k))
 	}
 	if named, ok := p.claim.Named(); ok {
 		p.name = p.hashOf(named).Name()

@@ -394,7 +394,7 @@ func TestValuesThatNoChecksumConfirmsAreLimited(t *testing.T) {
 			change(&other, &r)
 			key := record.HashOf(c.Key).Key(record.FamilyEvent)
 			content := record.NewEvent(&other, record.BodyInline, 0).Encode(key, r.Seq)
-			value := record.EncodeState(key, &r, record.Outline{})
+			value := record.EncodeState(nil, key, &r, record.Outline{})
 			content[len(content)-1] ^= 1
 			value[len(value)-1] ^= 1
 			if err := s.write(mutation{Key: key, Value: value, Content: content}); err != nil {

@@ -15,10 +15,11 @@ type row struct {
 	name     record.Name
 	fresh    bool // the event itself has to be written, not only the state
 	dirty    bool
-	gone     bool      // deleted
-	checksum uint32    // of the stored state; see record.Mark
-	before   tally     // of the stored record
-	given    *prepared // of a new event, until a worker gets its payload; else nil
+	gone     bool          // deleted
+	checksum uint32        // of the stored state; see record.Mark
+	before   tally         // of the stored record
+	given    *prepared     // of a new event, until a worker gets its payload; else nil
+	task     [1]dedup.Task // memory for the only task
 }
 
 // changed reports whether a batch has changed the row, instead of only reading it.
@@ -27,7 +28,7 @@ func (r *row) changed() bool { return r != nil && r.dirty }
 // edit returns a copy that may be changed and put into a batch.
 func (r *row) edit() *row {
 	next := *r
-	next.rec.Tasks = slices.Clone(r.rec.Tasks)
+	next.rec.Tasks = append(next.task[:0], r.rec.Tasks...)
 	next.dirty = true
 	return &next
 }
@@ -59,17 +60,17 @@ func withoutDescription(r dedup.Record) dedup.Record {
 	return r
 }
 
-// write returns what a dirty row writes. The content stays where it is while only the state
-// changes.
-func (r *row) write(g gaps) mutation {
-	w := mutation{Key: r.place.Key()}
+// write returns what a dirty row writes, in the memory of a batch. The content stays where it is
+// while only the state changes.
+func (r *row) write(g gaps, memory *arena) mutation {
+	w := mutation{Key: memory.keep(r.place.AppendKey(memory.rest()))}
 	if r.gone {
 		return w
 	}
 	rec := g.stored(r.rec)
 	o := record.OutlineOf(&r.rec, r.event.Size)
 	o.Name = r.name
-	w.Value = record.EncodeState(w.Key, &rec, o)
+	w.Value = memory.keep(record.EncodeState(memory.rest(), w.Key, &rec, o))
 	r.checksum = record.Checksum(w.Value)
 	if w.Keep = !r.fresh; r.fresh {
 		w.Content = r.event.Encode(w.Key, r.rec.Seq)

@@ -16,9 +16,18 @@ import (
 // the error is a [DamagedError]: only the damaged event waits.
 func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
 	decisions, err := s.claim(ctx, claims)
+	if err == nil {
+		return decisions, nil
+	}
+	return s.claimOthers(ctx, claims, err)
+}
+
+// claimOthers continues after an error of a claim: if that met a damaged record, it stores the
+// others.
+func (s *Store) claimOthers(ctx context.Context, claims []dedup.Claim, err error) ([]dedup.Decision, error) {
 	var met *damagedClaim
 	if !errors.As(err, &met) {
-		return decisions, err
+		return nil, err
 	}
 	for first := err; ; {
 		claims = slices.Concat(claims[:met.at], claims[met.at+1:])
@@ -107,6 +116,9 @@ func (s *Store) known(ctx context.Context, c *dedup.Claim, h record.Hash) (d ded
 // finished returns the newest event of a key without its description, if all its work is done.
 // Quarantined deliveries are left out: they are described by more than their state.
 func (s *Store) finished(h record.Hash) (rec dedup.Record, name record.Name, ok bool) {
+	if s.db.Lacks(h.Key(record.FamilyEvent)) {
+		return rec, 0, false
+	}
 	key := h.Key(record.FamilyEvent)
 	value, err := s.db.Get(key)
 	if value == nil || err != nil {

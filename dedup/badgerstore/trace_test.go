@@ -163,7 +163,7 @@ func BenchmarkTraceBytes(b *testing.B) {
 		var batch []mutation
 		for i := range keys {
 			key := record.HashOf(dedup.Key{Endpoint: "orders", ID: fmt.Sprint(i)}).TraceID().Key()
-			value := record.EncodeTrace(key, dedup.Trace{Day: 20_000, Count: 1})
+			value := record.EncodeTrace(nil, key, dedup.Trace{Day: 20_000, Count: 1})
 			batch = append(batch, mutation{Key: key, Value: value})
 		}
 		if err := s.write(batch...); err != nil {

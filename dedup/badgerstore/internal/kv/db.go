@@ -223,6 +223,13 @@ func (d *DB) Get(key []byte) ([]byte, error) {
 	return value, err
 }
 
+// Lacks reports that a key certainly has no committed value, without reading anything. It is subject
+// to the same restriction as Get.
+func (d *DB) Lacks(key []byte) bool {
+	_, found := d.overlay.get(key)
+	return !found && d.filter.lacks(key)
+}
+
 // Read is Get with the content, nil if there is none. If only the content cannot be read, it
 // returns the value, and the bytes of a damaged content, with the error.
 func (d *DB) Read(key []byte) (value, content []byte, err error) {
@@ -233,6 +240,7 @@ func (d *DB) Read(key []byte) (value, content []byte, err error) {
 	if !found && d.filter.lacks(key) {
 		return nil, nil, nil
 	}
+	key = bytes.Clone(key) // as in Get
 	if value, content, err = d.index.get(key, true); found {
 		value = w.value
 	}

@@ -109,7 +109,7 @@ type encoder struct {
 }
 
 func (e *encoder) entry(key string, w write) (entry badger.Entry, err error) {
-	entry.Key = e.keep([]byte(key))
+	entry.Key = e.keep(func(b []byte) []byte { return append(b, key...) })
 	if w.value == nil {
 		return entry, nil
 	}
@@ -125,18 +125,18 @@ func (e *encoder) entry(key string, w write) (entry badger.Entry, err error) {
 		content, err = e.part(entry.Key, w.content, refContent, &entry.UserMeta)
 	}
 	if entry.UserMeta&hasContent != 0 {
-		length := binary.AppendUvarint(nil, uint64(len(entry.Value)))
-		entry.Value = e.keep(length, entry.Value, content)
+		value := entry.Value
+		entry.Value = e.keep(func(b []byte) []byte {
+			return append(append(binary.AppendUvarint(b, uint64(len(value))), value...), content...)
+		})
 	}
 	return entry, err
 }
 
-// keep returns a copy of parts that follow each other.
-func (e *encoder) keep(parts ...[]byte) []byte {
+// keep returns what add appends.
+func (e *encoder) keep(add func([]byte) []byte) []byte {
 	from := len(e.arena)
-	for _, p := range parts {
-		e.arena = append(e.arena, p...)
-	}
+	e.arena = add(e.arena)
 	return e.arena[from:len(e.arena):len(e.arena)]
 }
 
@@ -147,7 +147,7 @@ func (e *encoder) part(key, b []byte, mark byte, marks *byte) ([]byte, error) {
 	}
 	ref, err := e.values.Append(key, b)
 	*marks |= mark
-	return e.keep(ref.AppendTo(nil)), err
+	return e.keep(ref.AppendTo), err
 }
 
 // atRest returns the content that a key has, as it is stored, and marks it. During a replay it may
@@ -162,7 +162,7 @@ func (e *encoder) atRest(entry *badger.Entry) (content []byte, err error) {
 	entry.UserMeta |= item.UserMeta() &^ refValue
 	err = item.Value(func(b []byte) error {
 		_, content, err = split(item.UserMeta(), b)
-		content = e.keep(content)
+		content = e.keep(func(to []byte) []byte { return append(to, content...) })
 		return err
 	})
 	return content, err

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
@@ -80,11 +81,17 @@ func (o *overlay) get(key []byte) (w write, found bool) {
 
 // add copies the writes of a commit, because their memory is used again.
 func (o *overlay) add(entries []Entry, n uint64, end redolog.Position) {
-	size := 0
+	size, names := 0, 0
 	for i := range entries {
 		size += len(entries[i].Value) + len(entries[i].Content)
+		names += len(entries[i].Key)
 	}
-	arena := make([]byte, 0, size)
+	arena, keys := make([]byte, 0, size), strings.Builder{}
+	keys.Grow(names)
+	for i := range entries {
+		keys.Write(entries[i].Key)
+	}
+	all := keys.String()
 	keep := func(b []byte) []byte {
 		if b == nil {
 			return nil
@@ -98,11 +105,13 @@ func (o *overlay) add(entries []Entry, n uint64, end redolog.Position) {
 	g := o.live
 	for i := range entries {
 		e := &entries[i]
+		key := all[:len(e.Key)]
+		all = all[len(e.Key):]
 		w := write{keep(e.Value), keep(e.Content), e.Keep}
-		if before, found := g.writes[string(e.Key)]; found {
+		if before, found := g.writes[key]; found {
 			w = w.over(before)
 		}
-		g.writes[string(e.Key)] = w
+		g.writes[key] = w
 		g.bytes += len(e.Key) + len(e.Value) + len(e.Content)
 	}
 	g.last, g.end = n, end

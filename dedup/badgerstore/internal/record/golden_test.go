@@ -104,9 +104,9 @@ func golden() string {
 	line("content/with", shared.WithBody([]byte("{}"), 0).Encode(newest.Key(), 300))
 	line("content/withchunks", shared.WithBody(nil, 77).Encode(newest.Key(), 300))
 	line("content/renamed", inline.WithAliases(&dedup.Record{Key: key, Payload: c.Payload}).Encode(newest.Key(), 300))
-	line("state", EncodeState(newest.Key(), r, OutlineOf(r, inline.Size)))
-	line("state/older", EncodeState(older.Key(), r, OutlineOf(r, inline.Size)))
-	line("state/done", EncodeState(newest.Key(), done, OutlineOf(done, inline.Size)))
+	line("state", EncodeState(nil, newest.Key(), r, OutlineOf(r, inline.Size)))
+	line("state/older", EncodeState(nil, older.Key(), r, OutlineOf(r, inline.Size)))
+	line("state/done", EncodeState(nil, newest.Key(), done, OutlineOf(done, inline.Size)))
 	failed := dedup.Attempt{
 		Number: 1, Started: at, Ended: at.Add(time.Second), State: dedup.Dead, Reason: "why", Err: "err",
 	}
@@ -117,11 +117,11 @@ func golden() string {
 	tried.Tasks = []dedup.Task{r.Tasks[0], {Handler: "i", State: dedup.Pending, Due: at}}
 	tried.Tasks[0].History = []dedup.Attempt{failed, again, other}
 	tried.Tasks[1].History = []dedup.Attempt{failed}
-	line("state/history", EncodeState(newest.Key(), &tried, OutlineOf(&tried, inline.Size)))
-	line("state/named", EncodeState(newest.Key(), done, Outline{Name: h.Name()}))
-	line("state/empty", EncodeState(newest.Key(), &dedup.Record{}, Outline{}))
-	line("alias", Alias{Hash: h, Seq: 300}.Encode(h.Key(FamilyAlias)))
-	line("trace", EncodeTrace(h.TraceID().Key(), dedup.Trace{Day: 19000, Count: 3}))
+	line("state/history", EncodeState(nil, newest.Key(), &tried, OutlineOf(&tried, inline.Size)))
+	line("state/named", EncodeState(nil, newest.Key(), done, Outline{Name: h.Name()}))
+	line("state/empty", EncodeState(nil, newest.Key(), &dedup.Record{}, Outline{}))
+	line("alias", Alias{Hash: h, Seq: 300}.Encode(nil, h.Key(FamilyAlias)))
+	line("trace", EncodeTrace(nil, h.TraceID().Key(), dedup.Trace{Day: 19000, Count: 3}))
 	line("chunk", EncodeChunk(h.ChunkKey(1, 0), []byte("piece")))
 	line("meta/empty", (&Meta{}).Encode())
 	line("meta", meta.Encode())

@@ -26,7 +26,7 @@ func TestAHistoryIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		back := dedup.Record{Event: "e", Generation: 1}
-		if _, err := DecodeState(key, EncodeState(key, &r, Outline{}), &back); err != nil {
+		if _, err := DecodeState(key, EncodeState(nil, key, &r, Outline{}), &back); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(r, back); diff != "" {
@@ -35,7 +35,7 @@ func TestAHistoryIsKept(t *testing.T) {
 	}
 	failed := dedup.Result{Kind: dedup.ResultRetry, Reason: "failed", Err: strings.Repeat("long ", 200)}
 	try(0, failed)
-	before := len(EncodeState(key, &r, Outline{}))
+	before := len(EncodeState(nil, key, &r, Outline{}))
 	for n := range 20 {
 		failed.Err = []string{"refused", "refused", "timeout"}[n%3]
 		try(0, failed)
@@ -51,7 +51,7 @@ func TestAHistoryIsKept(t *testing.T) {
 	if n := len(r.Tasks[0].History); n != dedup.HistoryFirst+dedup.HistoryLast || r.Tasks[1].History != nil {
 		t.Errorf("%d attempts", n)
 	}
-	if n := len(EncodeState(key, &r, Outline{})) - before; n > 15*30 {
+	if n := len(EncodeState(nil, key, &r, Outline{})) - before; n > 15*30 {
 		t.Errorf("15 attempts with short errors take %d bytes", n)
 	}
 }

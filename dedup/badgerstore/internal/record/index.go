@@ -12,11 +12,9 @@ type Alias struct {
 	Seq  uint64
 }
 
-// Encode returns the value of the alias.
-func (a Alias) Encode(key []byte) []byte {
-	b := make([]byte, 1, 1+hashSize+8+sumSize)
-	b[0] = version
-	b = append(b, a.Hash[:]...)
+// Encode returns the value of the alias, in the memory behind the empty slice if that is enough.
+func (a Alias) Encode(empty, key []byte) []byte {
+	b := append(append(empty, version), a.Hash[:]...)
 	return Seal(key, binary.LittleEndian.AppendUint64(b, a.Seq))
 }
 
@@ -29,11 +27,9 @@ func DecodeAlias(key, value []byte) (a Alias, err error) {
 	return Alias{Hash: Hash(content), Seq: binary.LittleEndian.Uint64(content[hashSize:])}, nil
 }
 
-// EncodeTrace returns the value of a trace.
-func EncodeTrace(key []byte, t dedup.Trace) []byte {
-	b := make([]byte, 1, 1+2+1+sumSize)
-	b[0] = version
-	b = binary.LittleEndian.AppendUint16(b, uint16(t.Day))
+// EncodeTrace returns the value of a trace, in the memory behind the empty slice if that is enough.
+func EncodeTrace(empty, key []byte, t dedup.Trace) []byte {
+	b := binary.LittleEndian.AppendUint16(append(empty, version), uint16(t.Day))
 	return Seal(key, append(b, t.Count))
 }
 

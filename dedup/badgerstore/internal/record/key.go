@@ -56,10 +56,10 @@ func HashOf(k dedup.Key) Hash {
 }
 
 // Key returns the key of a family that holds one value per hash: event or alias.
-func (h Hash) Key(family byte) []byte {
-	b := make([]byte, 0, KeySize)
-	return append(append(b, family), h[:]...)
-}
+func (h Hash) Key(family byte) []byte { return h.AppendKey(make([]byte, 0, KeySize), family) }
+
+// AppendKey appends what Key returns.
+func (h Hash) AppendKey(b []byte, family byte) []byte { return append(append(b, family), h[:]...) }
 
 // ChunkKey returns the key of chunk n of a large body.
 func (h Hash) ChunkKey(body uint64, n uint32) []byte {
@@ -80,10 +80,10 @@ type TraceID [traceIDSize]byte
 func (h Hash) TraceID() TraceID { return TraceID(h[:traceIDSize]) }
 
 // Key returns the key of the trace.
-func (id TraceID) Key() []byte {
-	b := make([]byte, 0, TraceKeySize)
-	return append(append(b, FamilyTrace), id[:]...)
-}
+func (id TraceID) Key() []byte { return id.AppendKey(make([]byte, 0, TraceKeySize)) }
+
+// AppendKey appends what Key returns.
+func (id TraceID) AppendKey(b []byte) []byte { return append(append(b, FamilyTrace), id[:]...) }
 
 // Place locates an event by its hash, and an older generation by its sequence (Older) as well.
 type Place struct {
@@ -109,13 +109,15 @@ func (p Place) Family() byte {
 }
 
 // Key returns the key of the event at the place.
-func (p Place) Key() []byte {
-	if p.Older == 0 {
-		return p.Hash.Key(FamilyEvent)
+func (p Place) Key() []byte { return p.AppendKey(make([]byte, 0, OlderKeySize)) }
+
+// AppendKey appends what Key returns.
+func (p Place) AppendKey(b []byte) []byte {
+	b = p.Hash.AppendKey(b, p.Family())
+	if p.Older != 0 {
+		b = binary.BigEndian.AppendUint64(b, p.Older)
 	}
-	b := make([]byte, 0, OlderKeySize)
-	b = append(append(b, FamilyOlder), p.Hash[:]...)
-	return binary.BigEndian.AppendUint64(b, p.Older)
+	return b
 }
 
 // KnownKey reports whether a key has the length that its family requires.

@@ -47,7 +47,7 @@ func Upgrade(p Place, event, state []byte) (value, content []byte, upgraded bool
 		return []byte{eventVersion}, content, true
 	}
 	r.Payload.Endpoint = o.Endpoint
-	return EncodeState(key, &r, OutlineOf(&r, o.Size)), content, true
+	return EncodeState(nil, key, &r, OutlineOf(&r, o.Size)), content, true
 }
 
 func decodeOldEvent(key, value []byte, r *dedup.Record) (Event, error) {

@@ -50,7 +50,7 @@ func TestStoredValuesComeBackWhole(t *testing.T) {
 	c, want := fullRecord()
 	key := HashOf(c.Key).Key(FamilyEvent)
 	content := NewEvent(&c, BodyInline, 0).Encode(key, 1<<40)
-	value := EncodeState(key, &want, Outline{Size: 1 << 40, Endpoint: "e"})
+	value := EncodeState(nil, key, &want, Outline{Size: 1 << 40, Endpoint: "e"})
 	var got dedup.Record
 	if o, err := DecodeState(key, value, &got); err != nil || o != (Outline{Size: 1 << 40, Endpoint: "e"}) {
 		t.Fatal(o, err)
@@ -112,7 +112,7 @@ func TestEveryStateComesBackWhole(t *testing.T) {
 		want := full.Clone()
 		change(&want)
 		key, got := []byte("ekey"), dedup.Record{Sharers: []string{"before"}, Tasks: make([]dedup.Task, 3)}
-		o, err := DecodeState(key, EncodeState(key, &want, Outline{}), &got)
+		o, err := DecodeState(key, EncodeState(nil, key, &want, Outline{}), &got)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil || o != (Outline{}) {
 			t.Errorf("change %d: %s, %v, %v", i, diff, o, err)
 		}
@@ -125,7 +125,7 @@ func TestAPartIsNotTakenForTheOther(t *testing.T) {
 	t.Parallel()
 	c, r := fullRecord()
 	key, another := HashOf(c.Key).Key(FamilyEvent), HashOf(c.Key).Key(FamilyAlias)
-	value, content := EncodeState(key, &r, Outline{}), NewEvent(&c, BodyInline, 0).Encode(key, 1)
+	value, content := EncodeState(nil, key, &r, Outline{}), NewEvent(&c, BodyInline, 0).Encode(key, 1)
 	var d *DamagedError
 	for _, err := range []error{
 		third(DecodeEvent(key, value)), third(DecodeEvent(another, content)),
@@ -155,7 +155,7 @@ func TestEverySingleByteOfAnEventIsChecked(t *testing.T) {
 			func(b []byte) error { return third(DecodeEvent(key, b)) },
 		},
 		"value": {
-			EncodeState(key, &rec, Outline{}),
+			EncodeState(nil, key, &rec, Outline{}),
 			func(b []byte) error { return second(DecodeState(key, b, &r)) },
 		},
 	} {
@@ -219,7 +219,7 @@ func FuzzDecodeEvent(f *testing.F) {
 func FuzzDecodeState(f *testing.F) {
 	_, rec := fullRecord()
 	key := []byte("ekey")
-	whole := EncodeState(key, &rec, Outline{Size: 7, Endpoint: "e"})
+	whole := EncodeState(nil, key, &rec, Outline{Size: 7, Endpoint: "e"})
 	f.Add(whole[:len(whole)-sumSize])
 	f.Add([]byte{eventVersion})
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -229,7 +229,7 @@ func FuzzDecodeState(f *testing.F) {
 			return
 		}
 		var again dedup.Record
-		if got, err := DecodeState(key, EncodeState(key, &r, o), &again); err != nil || got != o {
+		if got, err := DecodeState(key, EncodeState(nil, key, &r, o), &again); err != nil || got != o {
 			t.Fatalf("what was read cannot be read again: %v, %v", got, err)
 		}
 	})

@@ -93,10 +93,10 @@ func windowUnit(flags uint64) time.Duration {
 	return time.Second
 }
 
-// EncodeState returns the value of an event.
-func EncodeState(key []byte, r *dedup.Record, o Outline) []byte {
+// EncodeState returns the value of an event, in the memory behind the empty slice if that is enough.
+func EncodeState(empty, key []byte, r *dedup.Record, o Outline) []byte {
 	flags := stateFlags(r)
-	b := append(make([]byte, 0, 160), eventVersion)
+	b := append(empty, eventVersion)
 	b = binary.AppendUvarint(b, flags)
 	if flags&flagFingerprint != 0 {
 		b = append(b, r.Fingerprint[:]...)
