@@ -128,8 +128,9 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 	if o == nil {
 		return out, nil
 	}
-	out.Claim.Aliases, out.Claim.Occurrence = c.names(), nil
-	first, named, err := o.find(c, find, now)
+	names := c.names()
+	out.Claim.Aliases, out.Claim.Occurrence = names, nil
+	first, named, err := o.find(c, names[len(c.Aliases):], find, now)
 	if err != nil {
 		return out, err
 	}
@@ -165,13 +166,14 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 	return out, nil
 }
 
-// find returns the first record of the claim's content, and the one of its name.
-func (o *Occurrence) find(c Claim, find Lookup, now time.Time) (first, named Record, err error) {
+// find returns the first record of the claim's content, and the one of its name, which is the first
+// of names.
+func (o *Occurrence) find(c Claim, names []Key, find Lookup, now time.Time) (first, named Record, err error) {
 	if first, err = find.Key(c.Key); err != nil {
 		return first, named, err
 	}
-	if alias, ok := c.Named(); ok {
-		if named, err = find.Alias(alias); err != nil {
+	if len(names) > 0 {
+		if named, err = find.Alias(names[0]); err != nil {
 			return first, named, err
 		}
 	}

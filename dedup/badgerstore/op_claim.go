@@ -16,6 +16,7 @@ type prepared struct {
 	names    []dedup.Key    // of the claim
 	hashes   []record.Hash  // of the names
 	few      [3]record.Hash // memory for them
+	task     [1]dedup.Task  // memory for that of the decision
 	name     record.Name    // of its occurrence, if it is the first one
 	event    record.Event
 	unstored bool        // a large body is not stored: the claim can be answered, but not accepted
@@ -69,8 +70,8 @@ func (p *prepared) setNames() {
 	for _, k := range p.names {
 		p.hashes = append(p.hashes, record.HashOf(k))
 	}
-	if named, ok := p.claim.Named(); ok {
-		p.name = p.hashOf(named).Name()
+	if o := p.claim.Occurrence; o != nil && o.Name != "" {
+		p.name = p.hashes[len(p.claim.Aliases)].Name()
 	}
 }
 
@@ -138,11 +139,11 @@ func (p *prepared) resolved(c dedup.Claim) (*prepared, error) {
 func (o *claimOp) apply(b *batch) error {
 	for i := range o.claims {
 		d, err := b.claim(&o.claims[i])
-		var damage *DamagedError
-		if errors.As(err, &damage) {
-			return &damagedClaim{i, damage}
-		}
 		if err != nil {
+			var damage *DamagedError
+			if errors.As(err, &damage) {
+				return &damagedClaim{i, damage}
+			}
 			return err
 		}
 		o.decisions[i] = d
@@ -418,7 +419,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	}
 	b.put(next)
 	d.Record = next.rec
-	d.Record.Tasks = dedup.CloneTasks(rec.Tasks)
+	d.Record.Tasks = append(p.task[:0], rec.Tasks...) // which have no history yet
 	return d, nil
 }
 

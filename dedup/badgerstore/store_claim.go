@@ -164,7 +164,7 @@ func (o *claimOp) answer() []dedup.Decision {
 		if d.Verdict != dedup.New || c.OnlyKnown || d.Record.Key != (dedup.Key{}) {
 			continue
 		}
-		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, slices.Clone(o.claims[i].names), c.Payload
+		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, slices.Clip(o.claims[i].names), c.Payload
 		d.Record.Payload.Body = nil
 		if c.GivesPayload {
 			d.Record.Payload.Header, d.Record.Payload.Attributes = nil, nil

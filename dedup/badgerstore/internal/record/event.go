@@ -216,11 +216,18 @@ func appendDescription(b []byte, c *dedup.Claim) []byte {
 	return f.out
 }
 
-// descriptionSize estimates the length of the description, for the capacity of the value.
+func keySize(k dedup.Key) int {
+	return len(k.Principal) + len(k.Endpoint) + len(k.Space) + len(k.ID) + 8
+}
+
+// descriptionSize estimates the length of the description of a claim without an Occurrence, for the
+// capacity of the value.
 func descriptionSize(c *dedup.Claim) int {
 	p := &c.Payload
-	n := len(c.Key.Principal) + len(c.Key.Endpoint) + len(c.Key.ID) +
-		len(p.VendorID) + len(p.Target) + len(p.KeyField) + len(p.Type)
+	n := keySize(c.Key) + 2*len(p.Producer) + len(p.VendorID) + len(p.Target) + len(p.KeyField) + len(p.Type) + 64
+	for _, k := range c.Aliases {
+		n += keySize(k)
+	}
 	for k, vs := range p.Header {
 		n += len(k) + 4
 		for _, v := range vs {
