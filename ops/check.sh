@@ -49,14 +49,11 @@ else
 	(cd dist && ls *.tar.gz *.zip *.deb *.rpm && sha256sum --check --quiet SHA256SUMS)
 fi
 
-step "alerts"
-if [ ! -f ops/alerts.yaml ]; then echo "there are none"; elif installed promtool; then promtool check rules ops/alerts.yaml; else skip promtool; fi
-
 step "Dockerfile"
 if installed hadolint; then hadolint ops/Dockerfile; else skip hadolint; fi
 
 step "alerts"
-if command -v promtool >/dev/null; then promtool check rules ops/alerts.yaml; else skip promtool; fi
+if installed promtool; then promtool check rules ops/alerts.yaml; else skip promtool; fi
 
 step "kustomize"
 GITHUB_SECRET=not-a-real-secret "$dir/eyelet" config check --config ops/kustomize/eyelet.yaml

@@ -105,7 +105,7 @@ func (p *program) command() *cobra.Command {
 		serveCommand(p), reloadCommand(p), devCommand(p), listenCommand(p), initCommand(p), sendCommand(p),
 		verifyCommand(p), explainCommand(p), eventsCommand(p), targetsCommand(p),
 		deadCommand(p), replayCommand(p),
-		openCommand(p), configCommand(p), keygenCommand(p), producersCommand(p), versionCommand(p),
+		openCommand(p), configCommand(p), keygenCommand(p), producersCommand(p), manCommand(p), versionCommand(p),
 		healthcheckCommand(p),
 		storeCommand(p), tortureCommand(p), tortureChildCommand(p),
 	)
