@@ -76,6 +76,7 @@ type reloader struct {
 	mu    sync.Mutex
 	watch bool         // of the last configuration without mistakes
 	files config.Files // of the last attempt
+	seen  config.Files // by the last look
 }
 
 // note remembers the files of settings, and those of the attempt before if these have mistakes.
@@ -93,34 +94,38 @@ func (r *reloader) note(s *config.Settings, sound bool) {
 // lookEvery is the time between two looks at the files of a configuration.
 const lookEvery = time.Second
 
-// watchFiles calls reload when two looks in a row agree that a file has changed, until ctx ends.
-// What was tried is not tried again.
+// watchFiles calls reload when a file has changed, until ctx ends.
 func (r *reloader) watchFiles(ctx context.Context, reload func()) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	var last config.Files
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		r.mu.Lock()
-		var now config.Files
-		changed := false
-		if r.watch {
-			now = r.files.Look()
-			changed = !now.Equal(r.files)
-		}
-		again := changed && now.Equal(last)
-		if last = now; again {
-			maps.Copy(r.files, now)
-		}
-		r.mu.Unlock()
-		if again {
+		if r.look() {
 			reload()
 		}
 	}
+}
+
+// look reports whether this look and the last one agree that a file has changed. What was tried is
+// not tried again.
+func (r *reloader) look() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.seen
+	if r.seen = nil; !r.watch {
+		return false
+	}
+	now := r.files.Look()
+	r.seen = now
+	if now.Equal(r.files) || !now.Equal(last) {
+		return false
+	}
+	maps.Copy(r.files, now)
+	return true
 }
 
 // from returns what reads the configuration again, for the place of these settings and their plan.

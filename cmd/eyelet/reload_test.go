@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,13 +52,7 @@ func TestReload(t *testing.T) {
 		clients, reloads, pause = 64, 100, 300*time.Millisecond
 	}
 	var forwarded sync.Map // the bodies that the handler got that is added and removed
-	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if _, twice := forwarded.LoadOrStore(string(body), true); twice {
-			t.Errorf("%s was forwarded twice", body)
-		}
-	}))
-	defer target.Close()
+	target := countingTarget(t, &forwarded)
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	const handler = "{producer: gh, type: push, stdout: true}"
 	reloadable(t, file, "octo-secret", "handlers: ["+handler+"]\n")
@@ -86,7 +79,7 @@ func TestReload(t *testing.T) {
 		secrets, rest := "octo-secret", "handlers: ["+handler
 		if i%2 == 0 {
 			secrets = "octo-secret, the-next-secret"
-			rest += ", {producer: gh, type: \"*\", forward: \"" + target.URL + "\", mode: store}"
+			rest += ", {producer: gh, type: \"*\", forward: \"" + target + "\", mode: store}"
 		}
 		rest += "]\nlimits: {workers: " + fmt.Sprint(2+i%7) + "}\n"
 		want := exitOK
@@ -102,6 +95,19 @@ func TestReload(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d deliveries during %d reloads", sent.Load(), reloads)
 	eventually(t, "every event ran", func() bool { return openTasks(t, r) == 0 })
+	runs := printedOnce(t, r, sent.Load())
+	if forwards := countOf(&forwarded); forwards == 0 || forwards == runs {
+		t.Errorf("%d of %d events were forwarded", forwards, runs)
+	}
+	r.stop()
+	if code := <-r.ended; code != exitOK {
+		t.Errorf("exit %d: %s", code, r.errs.String())
+	}
+}
+
+// printedOnce requires that each event was printed, once, and returns their number.
+func printedOnce(t *testing.T, r *running, sent int64) int {
+	t.Helper()
 	runs := map[string]int{}
 	for line := range strings.Lines(r.out.String()) {
 		var ev struct {
@@ -114,16 +120,10 @@ func TestReload(t *testing.T) {
 			t.Errorf("%s was printed twice", ev.VendorID)
 		}
 	}
-	if int64(len(runs)) != sent.Load() {
-		t.Errorf("%d of %d events were printed", len(runs), sent.Load())
+	if int64(len(runs)) != sent {
+		t.Errorf("%d of %d events were printed", len(runs), sent)
 	}
-	if forwards := countOf(&forwarded); forwards == 0 || forwards == len(runs) {
-		t.Errorf("%d of %d events were forwarded", forwards, len(runs))
-	}
-	r.stop()
-	if code := <-r.ended; code != exitOK {
-		t.Errorf("exit %d: %s", code, r.errs.String())
-	}
+	return len(runs)
 }
 
 func countOf(m *sync.Map) (n int) {

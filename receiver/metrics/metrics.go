@@ -76,6 +76,13 @@ func (s *series[L]) add(labels L, took time.Duration) {
 	t.took.Observe(took.Seconds())
 }
 
+// forget looks the metrics of all labels up again: they may have been deleted.
+func (s *series[L]) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.found = nil
+}
+
 // attempt is one start of a task.
 type attempt struct {
 	event, handler string
@@ -126,6 +133,21 @@ func New() *Collector {
 // no new event for longer than its ExpectEvery. The time before the first call for a producer does
 // not count. Each call replaces the producers of the previous one.
 func (c *Collector) Expect(producers []producer.Producer) { c.senders.expect(producers) }
+
+// Forget deletes the series that have these labels, such as those of a handler that is gone. With the
+// label endpoint alone it also forgets when its last new event came.
+func (c *Collector) Forget(labels prometheus.Labels) {
+	c.deliveries.forget()
+	c.attempts.forget()
+	for _, one := range c.all {
+		if v, ok := one.(interface{ DeletePartialMatch(prometheus.Labels) int }); ok {
+			v.DeletePartialMatch(labels)
+		}
+	}
+	if endpoint, ok := labels["endpoint"]; ok && len(labels) == 1 {
+		c.senders.forget(endpoint)
+	}
+}
 
 // Observe counts one observation. It is the function for receiver.Config.Observe, and does not
 // block.

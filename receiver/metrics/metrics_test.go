@@ -181,4 +181,13 @@ func TestMetricsOfSenders(t *testing.T) {
 	if strings.Contains(m.page(), `eyelet_silent{endpoint="quiet"}`) {
 		t.Error("silence is reported of a producer that was removed")
 	}
+	m.Forget(prometheus.Labels{"handler": "h"})
+	m.has(t, `eyelet_deliveries_total{code="accepted",endpoint="busy"} 2`)
+	m.Forget(prometheus.Labels{"endpoint": "busy"})
+	if page := m.page(); strings.Contains(page, `endpoint="busy"`) || !strings.Contains(page, `endpoint="any"`) {
+		t.Errorf("forgot the wrong ones: %s", page)
+	}
+	m.Observe(t.Context(), verified)
+	m.has(t, `eyelet_deliveries_total{code="accepted",endpoint="busy"} 1`,
+		`eyelet_secret_matches_total{endpoint="busy",secret="2"} 1`)
 }

@@ -104,6 +104,15 @@ func (s *senders) expect(producers []producer.Producer) {
 	}
 }
 
+// forget deletes the series of an endpoint.
+func (s *senders) forget(endpoint string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, endpoint)
+	s.matches.DeletePartialMatch(prometheus.Labels{"endpoint": endpoint})
+	s.age.DeletePartialMatch(prometheus.Labels{"endpoint": endpoint})
+}
+
 // Describe implements prometheus.Collector.
 func (s *senders) Describe(out chan<- *prometheus.Desc) {
 	s.matches.Describe(out)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/producer"
 )
 
 // reloads is what a server knows of its reloads.
@@ -111,7 +113,11 @@ func (s *Server) replace(old, g *generation, orphan bool) error {
 		s.handlers[1].set(s.operations(g))
 	}
 	for _, h := range g.retired {
-		s.reloads.old.Go(func() { h.watch(s.store, s.Log.Logger) })
+		s.reloads.old.Go(func() {
+			if h.watch(s.store, s.Log.Logger) && !slices.Contains(s.current.Load().HandlerNames, h.name) {
+				s.metrics.Forget(prometheus.Labels{"handler": h.name})
+			}
+		})
 	}
 	s.finish(old, requests)
 	return nil
@@ -135,7 +141,19 @@ func (s *Server) finish(old *generation, requests *sync.WaitGroup) {
 		if err = errors.Join(err, old.close()); err != nil {
 			s.Log.Warn("a replaced configuration did not end in order", "error", err)
 		}
+		s.forgetProducers(old)
 	})
+}
+
+// forgetProducers deletes the metrics of the producers of a replaced generation that are gone.
+func (s *Server) forgetProducers(old *generation) {
+	now := s.current.Load().Receiver.Producers
+	for i := range old.Receiver.Producers {
+		name := old.Receiver.Producers[i].Name
+		if !slices.ContainsFunc(now, func(p producer.Producer) bool { return p.Name == name }) {
+			s.metrics.Forget(prometheus.Labels{"endpoint": name})
+		}
+	}
 }
 
 func (s *Server) countReplaced(n int) {

@@ -77,22 +77,23 @@ func (g *generation) retiring() (all []inspect.Retiring) {
 	return all
 }
 
-// watch counts the tasks of the handler until there are none, and logs how many are left.
-func (h *retiredHandler) watch(store dedup.Store, log *slog.Logger) {
+// watch counts the tasks of the handler until there are none, and logs how many are left. It returns
+// false if it ended earlier.
+func (h *retiredHandler) watch(store dedup.Store, log *slog.Logger) bool {
 	for {
 		before, now := h.tasks.Load(), h.count(store)
 		switch {
 		case now == 0:
 			log.Info("a removed handler has no tasks left", "handler", h.name)
 			h.tasks.Store(0)
-			return
+			return true
 		case now > 0 && now != before:
 			log.Info("a removed handler finishes its tasks", "handler", h.name, "tasks", now)
 			h.tasks.Store(now)
 		}
 		select {
 		case <-h.ctx.Done():
-			return
+			return false
 		case <-time.After(retireEvery):
 		}
 	}
