@@ -85,7 +85,7 @@ func TestAReloadDuringTheDrainIsRefused(t *testing.T) {
 	r.stop()
 	eventually(t, "the server stops", func() bool {
 		_, body := get(t, r.operations+"/readyz")
-		return strings.Contains(body, "stopping")
+		return strings.Contains(body, "shutting down")
 	})
 	reloadable(t, file, "octo-secret", "")
 	if code, _, errs := reloadNow(t, file); code == exitOK || !strings.Contains(errs, "the server is stopping") {
