@@ -80,7 +80,8 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 
 // Report is the result of a run.
 type Report struct {
-	// Code is why the scheme refuses the delivery now; empty if it does not.
+	// Code is why the scheme refuses the delivery now; empty if it does not. If no producer has the
+	// endpoint it is the code of the delivery.
 	Code verify.Code `json:"code"`
 	// Findings are the causes: the smallest set of changes that makes the delivery verify, or else
 	// those that are likely. Empty if none was found.
@@ -138,7 +139,7 @@ func (e *Explainer) Explain(ctx context.Context, d Delivery) Report {
 	}
 	s := newSearch(ctx, e.producers, d)
 	if s == nil {
-		return Report{Complete: true}
+		return Report{Code: d.Code, Complete: true} // no endpoint, or one that is gone
 	}
 	return s.run()
 }

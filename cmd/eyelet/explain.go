@@ -104,8 +104,9 @@ func refusedRecording(p *program, c *cobra.Command, file, arg string) (*httpfile
 }
 
 const (
-	maxRecording  = 64 << 20 // bytes of a recording on standard input
-	maxSecretFile = 64 << 10 // bytes of a file with a secret
+	codeNotFound  = "not_found" // of a delivery to an unknown path
+	maxRecording  = 64 << 20    // bytes of a recording on standard input
+	maxSecretFile = 64 << 10    // bytes of a file with a secret
 )
 
 // readSecrets reads the secrets that are tried. A finding names them by their file.
@@ -184,7 +185,11 @@ func printText(p *program, report explain.Report, rec *httpfile.File) {
 		p.printf("refused: %s\n", cmp.Or(string(report.Code), sanitize(rec.Note("code"))))
 		printFindings(p, report.Findings)
 	}
-	if report.Code != "" && len(report.Findings) == 0 {
+	switch {
+	case report.Code == codeNotFound:
+		p.printf("no endpoint has this path: compare it with the names of the producers, and with url;\n" +
+			"the log names the nearest one\n")
+	case report.Code != "" && len(report.Findings) == 0:
 		p.printf("no cause was found: offer other secrets with --try-secret-file, and compare the URL and the\n" +
 			"body with those of the sender\n")
 	}

@@ -147,6 +147,12 @@ func TestTheServerExplainsWhatItRefused(t *testing.T) {
 	if all := out + saved + s.errs.String(); strings.Contains(all, "octo-secret") {
 		t.Error("the secret is in an output")
 	}
+	refuse(t, s.deliveries+"/webhooks/g", "{}")
+	refusedLines(t, 2, "--config", file)
+	if out, _ := command(t, 1, "", "explain", "2", "--config", file); !strings.Contains(out,
+		"refused: not_found\nno endpoint has this path") {
+		t.Error(out)
+	}
 	if _, errs := command(t, 1, "", "explain", "99", "--config", file); !strings.Contains(errs,
 		"no refused delivery 99") {
 		t.Error(errs)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,9 +27,13 @@ func reloadCommand(p *program) *cobra.Command {
 	file, format := configFlag(c), outputFlag(c)
 	orphan := c.Flags().Bool("orphan", false, "make tasks of removed handlers dead letters instead")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, _, err := p.running(c, *file)
+		s, mistakes := p.loadOutline(c, *file) // the server reports them, with the others
+		if s == nil {
+			return mistakes
+		}
+		client, err := connectRunning(c.Context(), s)
 		if err != nil {
-			return err
+			return cmp.Or(mistakes, err)
 		}
 		result, err := client.Reload(c.Context(), *orphan)
 		if err != nil {

@@ -160,6 +160,7 @@ func TestReloadRefusesMistakesAndWhatNeedsARestart(t *testing.T) {
 		{"unknown: 1\nhandlers: [{producer: other, type: push, stdout: true}]\n", "unknown setting \"unknown\""},
 		{"handlers: [{producer: other, type: push, stdout: true}]\n", "unknown producer \"other\""},
 		{"handlers: [\n", "not YAML"},
+		{"expalin: log\nhandlers: [{producer: other, type: push, stdout: true}]\n", "unknown producer \"other\""},
 		{"tls: {cert_file: none.pem, key_file: none.pem}\n", "tls cannot change while the server runs"},
 		{"schema: other\n", "schema"},
 		{"limits: {head: 32KiB, min_free: 1GiB}\n", "limits.min_free cannot change while the server runs"},
@@ -185,7 +186,8 @@ func TestReloadRefusesMistakesAndWhatNeedsARestart(t *testing.T) {
 		t.Errorf("readiness: %s", body)
 	}
 	if _, body := get(t, r.operations+"/metrics"); !strings.Contains(body, "eyelet_reload_last_successful 0") ||
-		!strings.Contains(body, `eyelet_reload_total{result="applied"} 0`) {
+		!strings.Contains(body, `eyelet_reload_total{result="applied"} 0`) ||
+		!strings.Contains(body, `eyelet_reload_total{result="refused"} 7`) { // all but the one that is not YAML
 		t.Errorf("metrics: %s", body)
 	}
 	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != http.StatusOK {
