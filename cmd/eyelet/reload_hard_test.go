@@ -155,7 +155,7 @@ func TestTwoLooksMustAgree(t *testing.T) {
 		{func() {}, false},
 		{func() { write("t") }, false}, {func() { write("two, ha") }, false}, // half written
 		{func() { write("two") }, false}, {func() {}, true}, {func() {}, false},
-		{func() { _ = os.Remove(path) }, false}, {func() { write("two") }, false}, {func() {}, false}, // gone for one look
+		{func() { _ = os.Remove(path) }, false}, {func() { write("two") }, false}, {func() {}, false}, // gone once
 		{func() { write("three") }, false}, {func() { write("two") }, false}, // changed, and back
 		{func() { _ = os.Remove(path) }, false}, {func() {}, true}, {func() {}, false}, // gone
 		{func() { write("two") }, false}, {func() {}, true},
@@ -207,7 +207,8 @@ func TestReloadReplacesCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	with := func(name string) { // as both ports have it
-		reloadable(t, file, "octo-secret", fmt.Sprintf("tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem}\n", name))
+		reloadable(t, file, "octo-secret",
+			fmt.Sprintf("tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem}\n", name))
 	}
 	with("one")
 	r := launch(t, "serve", "--config", file)
@@ -248,7 +249,9 @@ func TestTheMetricsOfWhatIsGoneAreDeleted(t *testing.T) {
 		t.Fatal(status, body)
 	}
 	metrics := func() string { _, body := get(t, r.operations+"/metrics"); return body }
-	eventually(t, "the handler ran", func() bool { return strings.Contains(metrics(), `handler="removed",state="done"`) })
+	eventually(t, "the handler ran", func() bool {
+		return strings.Contains(metrics(), `handler="removed",state="done"`)
+	})
 	if !strings.Contains(metrics(), `endpoint="other"`) {
 		t.Error("there are no metrics of the producer")
 	}

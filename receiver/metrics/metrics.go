@@ -134,8 +134,8 @@ func New() *Collector {
 // not count. Each call replaces the producers of the previous one.
 func (c *Collector) Expect(producers []producer.Producer) { c.senders.expect(producers) }
 
-// Forget deletes the series that have these labels, such as those of a handler that is gone. With the
-// label endpoint alone it also forgets when its last new event came.
+// Forget deletes the series that have these labels, such as those of a handler that is gone. With
+// the label endpoint alone it also forgets when its last new event came.
 func (c *Collector) Forget(labels prometheus.Labels) {
 	c.deliveries.forget()
 	c.attempts.forget()

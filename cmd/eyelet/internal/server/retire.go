@@ -77,8 +77,8 @@ func (g *generation) retiring() (all []inspect.Retiring) {
 	return all
 }
 
-// watch counts the tasks of the handler until there are none, and logs how many are left. It returns
-// false if it ended earlier.
+// watch counts the tasks of the handler until there are none, and logs how many are left. It
+// returns false if it ended earlier.
 func (h *retiredHandler) watch(store dedup.Store, log *slog.Logger) bool {
 	for {
 		before, now := h.tasks.Load(), h.count(store)
