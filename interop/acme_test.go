@@ -45,8 +45,6 @@ func TestAnACMEAuthorityIssuesTheCertificate(t *testing.T) {
 operations: "off"
 url: https://%s
 store: badger:./data
-proxy_protocol: true
-trusted_proxies: [127.0.0.2/32]
 acme:
   hosts: [%[2]s]
   email: ops@example.test
@@ -94,14 +92,6 @@ producers:
 		t.Errorf("got %s", res.Status)
 	}
 	client.CloseIdleConnections()
-	proxied := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	if c, err := proxied.Dial("tcp", address); err != nil {
-		t.Error(err)
-	} else if _, err := io.WriteString(c, "PROXY TCP4 203.0.113.7 192.0.2.1 4711 443\r\n"); err != nil {
-		t.Error(err)
-	} else if err := tls.Client(c, trust).Handshake(); err != nil {
-		t.Errorf("behind a proxy: %v", err)
-	}
 	stop()
 	if info, err := os.Stat(filepath.Join(dir, "data", "acme")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder of the keys: %v, %v", info, err)

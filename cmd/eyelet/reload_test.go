@@ -160,7 +160,7 @@ func TestReloadRefusesMistakesAndWhatNeedsARestart(t *testing.T) {
 		{"unknown: 1\nhandlers: [{producer: other, type: push, stdout: true}]\n", "unknown setting \"unknown\""},
 		{"handlers: [{producer: other, type: push, stdout: true}]\n", "unknown producer \"other\""},
 		{"handlers: [\n", "not YAML"},
-		{"expalin: log\nhandlers: [{producer: other, type: push, stdout: true}]\n", "unknown producer \"other\""},
+		{"explains: log\nhandlers: [{producer: other, type: push, stdout: true}]\n", "unknown producer \"other\""},
 		{"tls: {cert_file: none.pem, key_file: none.pem}\n", "tls cannot change while the server runs"},
 		{"schema: other\n", "schema"},
 		{"limits: {head: 32KiB, min_free: 1GiB}\n", "limits.min_free cannot change while the server runs"},
