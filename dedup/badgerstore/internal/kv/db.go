@@ -223,8 +223,8 @@ func (d *DB) Get(key []byte) ([]byte, error) {
 	return value, err
 }
 
-// Lacks reports that a key certainly has no committed value, without reading anything. It is subject
-// to the same restriction as Get.
+// Lacks reports that a key certainly has no committed value, without reading anything. It is
+// subject to the same restriction as Get.
 func (d *DB) Lacks(key []byte) bool {
 	_, found := d.overlay.get(key)
 	return !found && d.filter.lacks(key)

@@ -93,7 +93,8 @@ func windowUnit(flags uint64) time.Duration {
 	return time.Second
 }
 
-// EncodeState returns the value of an event, in the memory behind the empty slice if that is enough.
+// EncodeState returns the value of an event, in the memory behind the empty slice if that is
+// enough.
 func EncodeState(empty, key []byte, r *dedup.Record, o Outline) []byte {
 	flags := stateFlags(r)
 	b := append(empty, eventVersion)
