@@ -233,8 +233,19 @@ func TestTextsOfOthersAreShownAsTheyAre(t *testing.T) {
 	s.login(token)
 	evil := "<script>alert(1)</script>\x1b[31m\u202egnp.exe\x00" + strings.Repeat("y", 10_000)
 	rec := claim(t, s.store, evil, evil, []byte(evil))
+	work, err := s.store.Take(t.Context(), dedup.Want{Tasks: 1, Lease: time.Hour})
+	if err != nil || len(work) != 1 {
+		t.Fatalf("took %v, %v", work, err)
+	}
+	if err := s.store.Finish(t.Context(), work[0].Lease, dedup.Result{
+		Kind: dedup.ResultDead, Reason: "exhausted", Err: evil,
+	}); err != nil {
+		t.Fatal(err)
+	}
 	brief := claim(t, s.store, "<b>\u202e", "<script>\u202egnp.exe", []byte(`{"<script>": "<script>"}`))
-	for _, path := range []string{"/ui/", "/ui/events/" + rec.Event, "/ui/events/" + brief.Event, "/ui/?q=script"} {
+	for _, path := range []string{
+		"/ui/", "/ui/events/" + rec.Event, "/ui/events/" + brief.Event, "/ui/?q=script", "/ui/dead",
+	} {
 		status, text := s.get(path)
 		if status != 200 || strings.Contains(text, "<script>") || strings.ContainsAny(text, "\x1b\x00\u202e") {
 			t.Errorf("%s: status %d, shown raw", path, status)
