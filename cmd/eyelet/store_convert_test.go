@@ -5,10 +5,15 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 )
 
 // oldStore unpacks a store that a program of format 2 wrote before it was killed.
@@ -69,5 +74,39 @@ func TestAnOldStoreIsConvertedByCommand(t *testing.T) {
 	_, said = eyelet(t, exitUsage, "store", "convert", "--dir", dir, "--backup", backup+"2")
 	if _, err := os.Stat(backup + "2"); err == nil || !strings.Contains(said, "has format 6 already") {
 		t.Error(said, err)
+	}
+}
+
+// TestThePageShowsAStoreOfAnOlderFormat starts serve with a store of format 2, which it converts.
+func TestThePageShowsAStoreOfAnOlderFormat(t *testing.T) {
+	t.Parallel()
+	dir := oldStore(t)
+	s := &shopper{t: t, dir: t.TempDir()}
+	file := filepath.Join(s.dir, "eyelet.yaml")
+	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nstore: \"badger:"+dir+
+		"\"\nlog: {level: error}\nproducers:\n  gh: {preset: github, secrets: [octo-secret]}\n"+
+		"handlers: [{producer: gh, type: \"*\", stdout: true}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, operations := s.start()
+	token, err := os.ReadFile(filepath.Join(dir, opsapi.TokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	login, err := browser.PostForm(operations+"/ui/login", url.Values{"token": {strings.TrimSpace(string(token))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(login.Body)
+	if err := errors.Join(err, login.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if login.StatusCode != http.StatusOK || !strings.Contains(string(text), "series now") {
+		t.Errorf("status %d, without the event: %s", login.StatusCode, text)
 	}
 }
