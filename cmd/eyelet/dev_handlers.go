@@ -125,7 +125,7 @@ func (r *devRun) sign(p payload, o *replay.Options) (rec *replay.Recording, prod
 // unexpected returns what is wrong with a result of which nothing was expected: no endpoint, or
 // a refusal of a payload, which was signed for this run.
 func (r *devRun) unexpected(o devResult, rec devRecording) []string {
-	if o.Code == "not_found" {
+	if o.Code == codeNotFound {
 		path, _, _ := strings.Cut(rec.Target, "?")
 		return []string{fmt.Sprintf("no endpoint has the path %s; there are: /webhooks/%s", path,
 			strings.Join(r.settings.ProducerNames(), ", /webhooks/"))}

@@ -71,7 +71,7 @@ func (p *prepared) setNames() {
 		p.hashes = append(p.hashes, record.HashOf(k))
 	}
 	if o := p.claim.Occurrence; o != nil && o.Name != "" {
-		p.name = p.hashes[len(p.claim.Aliases)].Name()
+		p.name = p.hashes[len(p.claim.Aliases)].Name() // that of Claim.Named follows the aliases
 	}
 }
 
@@ -512,9 +512,11 @@ func (b *batch) retire(old, next *row, aliases []dedup.Key) error {
 	older.fresh, older.name = true, 0
 	b.put(older)
 	b.noteRetired(older)
-	for _, a := range aliases {
-		if h := record.HashOf(a); old.name != 0 && h.Name() == old.name {
-			b.putAlias(h, record.Alias{Hash: older.place.Hash, Seq: old.rec.Seq})
+	if old.name != 0 {
+		for _, a := range aliases {
+			if h := record.HashOf(a); h.Name() == old.name {
+				b.putAlias(h, record.Alias{Hash: older.place.Hash, Seq: old.rec.Seq})
+			}
 		}
 	}
 	next.before = tally{}

@@ -49,7 +49,7 @@ func (r *row) hand() (dedup.Record, error) {
 	}
 	rec := r.rec
 	rec.Tasks, rec.Response = dedup.CloneTasks(r.rec.Tasks), r.rec.Response.Clone()
-	rec.Key, rec.Aliases, rec.Payload = p.claim.Key, slices.Clip(p.names), p.claim.Payload
+	rec.Key, rec.Aliases, rec.Payload = p.claim.Key, slices.Clone(p.names), p.claim.Payload
 	return rec, nil
 }
 

@@ -71,12 +71,11 @@ const (
 )
 
 func migrate(ctx context.Context, tx pgx.Tx, schema string, statements func(from int) string) error {
-	var server serverSettings
-	const fitSQL = "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
-	if err := tx.QueryRow(ctx, fitSQL, pgx.QueryExecModeExec).Scan(&server.version, &server.encoding); err != nil {
-		return err
+	server, err := settingsOf(ctx, tx)
+	if err == nil {
+		err = server.unfit()
 	}
-	if err := server.unfit(); err != nil {
+	if err != nil {
 		return err
 	}
 	// The lock is one for all schemas: migrations are rare.

@@ -159,12 +159,16 @@ type serverSettings struct {
 	readOnly                    string
 }
 
+func settingsOf(ctx context.Context, q rowQuerier) (s serverSettings, err error) {
+	err = q.QueryRow(ctx, serverSQL, pgx.QueryExecModeExec).Scan(&s.version, &s.encoding, &s.fsync, &s.full, &s.sync,
+		&s.standbys, &s.isolation, &s.recovers, &s.readOnly)
+	return s, err
+}
+
 // checkServer returns an error if the server would break the promises of the store, else what a
 // commit survives.
 func checkServer(ctx context.Context, c *pgx.Conn) (dedup.Durability, error) {
-	var s serverSettings
-	err := c.QueryRow(ctx, serverSQL, pgx.QueryExecModeExec).Scan(&s.version, &s.encoding, &s.fsync, &s.full, &s.sync,
-		&s.standbys, &s.isolation, &s.recovers, &s.readOnly)
+	s, err := settingsOf(ctx, c)
 	if err == nil {
 		err = s.refused()
 	}

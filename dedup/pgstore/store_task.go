@@ -44,12 +44,10 @@ func (s *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error)
 		return nil, fault(err)
 	}
 	for {
-		select {
-		case <-time.After(time.Until(t.next)):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-s.done:
-			return nil, dedup.ErrClosed
+		if wait := time.Until(t.next); wait > 0 {
+			if err := s.pause(ctx, wait, nil); err != nil {
+				return nil, err
+			}
 		}
 		changed := s.changed.wait()
 		work, err := t.try(ctx, s.ctx, &want)
@@ -67,15 +65,23 @@ func (s *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error)
 		case len(t.lanes) > 0: // there are more lanes
 			continue
 		}
-		select {
-		case <-changed:
-		case <-time.After(s.options.poll/2 + rand.N(s.options.poll)):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-s.done:
-			return nil, dedup.ErrClosed
+		if err := s.pause(ctx, s.options.poll/2+rand.N(s.options.poll), changed); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// pause waits, unless it is woken. It ends with ctx and with the store.
+func (s *Store) pause(ctx context.Context, wait time.Duration, woken <-chan struct{}) error {
+	select {
+	case <-woken:
+	case <-time.After(wait):
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.done:
+		return dedup.ErrClosed
+	}
+	return nil
 }
 
 // finishOp are the results or extensions of one call.

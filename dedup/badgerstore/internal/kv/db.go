@@ -224,7 +224,8 @@ func (d *DB) Get(key []byte) ([]byte, error) {
 }
 
 // Lacks reports that a key certainly has no committed value, without reading anything. It is
-// subject to the same restriction as Get.
+// subject to the same restriction as Get. A key that is made for the call needs no memory: most
+// keys of a claim are new, and are only looked up here.
 func (d *DB) Lacks(key []byte) bool {
 	_, found := d.overlay.get(key)
 	return !found && d.filter.lacks(key)
@@ -240,7 +241,6 @@ func (d *DB) Read(key []byte) (value, content []byte, err error) {
 	if !found && d.filter.lacks(key) {
 		return nil, nil, nil
 	}
-	key = bytes.Clone(key) // as in Get
 	if value, content, err = d.index.get(key, true); found {
 		value = w.value
 	}
