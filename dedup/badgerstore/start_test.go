@@ -71,7 +71,7 @@ const manifestPath = kv.IndexDir + "/" + badger.ManifestFilename
 
 func TestAFlippedBitInManifestLosesNothing(t *testing.T) {
 	t.Parallel()
-	bothEnds(t, 3000, func(t *testing.T, files, want map[string]string) {
+	bothEnds(t, 2300, func(t *testing.T, files, want map[string]string) {
 		whole := files[manifestPath]
 		at := records(t, whole)
 		refused := 0
@@ -94,7 +94,7 @@ func TestAFlippedBitInManifestLosesNothing(t *testing.T) {
 
 func TestAManifestThatIsCutOffLosesNothing(t *testing.T) {
 	t.Parallel()
-	bothEnds(t, 3000, func(t *testing.T, files, want map[string]string) {
+	bothEnds(t, 2300, func(t *testing.T, files, want map[string]string) {
 		whole := files[manifestPath]
 		refused := 0
 		for i, end := range records(t, whole) {
