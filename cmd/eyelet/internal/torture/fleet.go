@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -150,6 +151,17 @@ func (f *Fleet) interrupt(c *child) {
 	defer f.mu.Unlock()
 	pid := c.cmd.Process.Pid
 	f.interrupted[pid] = append(f.interrupted[pid], time.Now())
+}
+
+// interruptions returns a copy of what was noted: the receivers run on, and end, while it is read.
+func (f *Fleet) interruptions() map[int][]time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := maps.Clone(f.interrupted)
+	for pid, times := range all {
+		all[pid] = slices.Clone(times)
+	}
+	return all
 }
 
 // faultStream is the stream of the seed for faults. The clients have those from 0 on: an event of a
@@ -302,7 +314,7 @@ func (f *Fleet) examine(ctx context.Context) (Tally, error) {
 	}
 	var tally Tally
 	j := &audit{
-		o: f.o, tally: &tally, fleet: fleet, lease: f.Lease, interrupted: f.interrupted, outages: f.db.outages,
+		o: f.o, tally: &tally, fleet: fleet, lease: f.Lease, interrupted: f.interruptions(), outages: f.db.outages,
 		tasks: map[task]*taskRuns{}, lanes: map[string]string{}, ends: map[string]int{},
 	}
 	effects, err := f.readEffects(ctx, f.db, j.read)
