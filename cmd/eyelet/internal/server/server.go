@@ -186,17 +186,17 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.openRing(g); err != nil {
 		return err
 	}
+	if s.Operations != Off { // before the workers start: what they do is shown
+		s.state = newState(s.StateDir)
+		s.page = inspect.Page(s.pageOptions(g))
+		g.page = s.page
+	}
 	rx, err := receiver.Open(g.receiverConfig(s)) //nolint:contextcheck // its explainer ends with the generation
 	if err != nil {
 		return usage.Errorf("", "%v", err)
 	}
 	g.serve(rx, s.servers[0].WriteTimeout)
 	s.reloads.success = time.Now()
-	if s.Operations != Off {
-		s.state = newState(s.StateDir)
-		s.page = inspect.Page(s.pageOptions(g))
-		g.page = s.page
-	}
 	raiseProcs()
 	return s.begin(g)
 }
