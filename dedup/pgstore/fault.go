@@ -44,6 +44,8 @@ const (
 	codeLockTimeout   = "55P03"
 )
 
+const reasonLocked = "a lock of the database was not released in time"
+
 func codeOf(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -114,7 +116,7 @@ func fault(err error) error {
 	case code == codeReadOnly:
 		out.Reason, out.RetryAfter, out.Err = "the database is read-only: it may be a standby", later, nil
 	case code == codeLockTimeout:
-		out.Reason, out.Err = "a lock of the database was not released in time", nil
+		out.Reason, out.Err = reasonLocked, nil
 	case code != "":
 		var pg *pgconn.PgError
 		errors.As(err, &pg)

@@ -28,8 +28,8 @@ const (
 	keepCount       = 3
 	defaultMaxConns = 10
 	// ownConns is how many connections the steps of a store use at once: two for claims, one for
-	// results, one to look for work, and one to sweep.
-	ownConns = 5
+	// results and one for those that wait for a lock, one to look for work, and one to sweep.
+	ownConns = 6
 	// patience is how long a call waits for a free connection.
 	patience = time.Second
 	// lowestServer is the oldest version of PostgreSQL.

@@ -74,6 +74,7 @@ type Store struct {
 
 	claims   gatherer[*claimOp]
 	finishes gatherer[*finishOp]
+	blocked  sync.Mutex    // held by the result that waits for a lock
 	turn     chan struct{} // held by the Take that looks for work
 	take     take          // of the turn
 	handlers handlers
@@ -93,7 +94,7 @@ var (
 )
 
 // Open opens a store. dsn is a connection string as libpq takes it, with pool_max_conns (10
-// by default) for the number of connections. A busy store uses five for claims, takes, results and
+// by default) for the number of connections. A busy store uses six for claims, takes, results and
 // sweeping. The others are for Get, List, Stats and changes by operators: a call that finds none
 // free for a second gets [dedup.ErrUnavailable]. Handlers' transactions have connections of their
 // own ([Options.HandlerConns]).

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -87,6 +88,8 @@ func (s *Store) pause(ctx context.Context, wait time.Duration, woken <-chan stru
 // finishOp are the results or extensions of one call.
 type finishOp struct {
 	entries []*finishEntry
+	waits   bool        // for locks, see setAside
+	gone    atomic.Bool // nobody waits for it
 	done    chan struct{}
 }
 
@@ -107,7 +110,7 @@ const maxResult = 8 << 20
 
 // Finish implements [dedup.Store]. A result of more than 8 MiB is too large.
 func (s *Store) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
-	return s.FinishMany(ctx, dedup.LeaseResult{Lease: l, Result: r})[0]
+	return s.finishAll(ctx, true, newFinish(l, r))[0]
 }
 
 // Extend implements [dedup.Store]. It is durable.
@@ -115,16 +118,17 @@ func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) erro
 	if d <= 0 {
 		return fmt.Errorf("%w: extension by %v", dedup.ErrInvalid, d)
 	}
-	return s.finishAll(ctx, []*finishEntry{{seq: seqOf(l.Event), lease: l, extend: micros(d)}})[0]
+	return s.finishAll(ctx, true, &finishEntry{seq: seqOf(l.Event), lease: l, extend: micros(d)})[0]
 }
 
-// FinishMany implements [dedup.ManyFinisher].
+// FinishMany implements [dedup.ManyFinisher]. A result that would wait for a lock for more than a
+// quarter of a second gets [dedup.ErrUnavailable], so that the others need not wait. Finish waits.
 func (s *Store) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
 	entries := make([]*finishEntry, len(results))
 	for i, r := range results {
 		entries[i] = newFinish(r.Lease, r.Result)
 	}
-	return s.finishAll(ctx, entries)
+	return s.finishAll(ctx, false, entries...)
 }
 
 // TxTypes implements [dedup.Transactor]: pgx.Tx and *sql.Tx.
@@ -176,7 +180,7 @@ func newFinish(l dedup.Lease, r dedup.Result) *finishEntry {
 	return e
 }
 
-func (s *Store) finishAll(ctx context.Context, entries []*finishEntry) []error {
+func (s *Store) finishAll(ctx context.Context, waits bool, entries ...*finishEntry) []error {
 	all := func(err error) []error { return slices.Repeat([]error{err}, len(entries)) }
 	end, err := s.begin(ctx)
 	if err != nil {
@@ -186,13 +190,14 @@ func (s *Store) finishAll(ctx context.Context, entries []*finishEntry) []error {
 	if len(entries) == 0 {
 		return nil
 	}
-	op := &finishOp{entries: entries, done: make(chan struct{})}
+	op := &finishOp{entries: entries, waits: waits, done: make(chan struct{})}
 	if err := s.finishes.put(ctx, op); err != nil {
 		return all(err)
 	}
 	select {
 	case <-op.done:
 	case <-ctx.Done():
+		op.gone.Store(true)
 		return all(ctx.Err())
 	}
 	errs := make([]error, len(entries))
@@ -202,8 +207,33 @@ func (s *Store) finishAll(ctx context.Context, entries []*finishEntry) []error {
 	return errs
 }
 
-// writeFinishes stores the results of several calls.
+// writeFinishes stores the results of several calls, last those that have to wait for a lock.
 func (s *Store) writeFinishes(ops []*finishOp) {
+	s.writeEntries(ops, shortWait)
+	for _, op := range ops {
+		if slices.ContainsFunc(op.entries, (*finishEntry).open) {
+			s.wg.Go(func() { s.writeBlocked(op) })
+		} else {
+			close(op.done)
+		}
+	}
+}
+
+func (e *finishEntry) open() bool { return !e.ended }
+
+// writeBlocked stores what waits for locks, one call at a time.
+func (s *Store) writeBlocked(op *finishOp) {
+	s.blocked.Lock()
+	defer s.blocked.Unlock()
+	if !op.gone.Load() {
+		s.writeEntries([]*finishOp{op}, nil)
+	}
+	close(op.done)
+}
+
+// writeEntries stores what did not end. wait is how many milliseconds it waits for a lock, and then
+// leaves the results that are blocked. nil is the time of the session, after which they fail.
+func (s *Store) writeEntries(ops []*finishOp, wait *string) {
 	ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
 	defer cancel()
 	var left []*finishEntry
@@ -216,7 +246,14 @@ func (s *Store) writeFinishes(ops []*finishOp) {
 		if len(round) == 0 {
 			break
 		}
-		err := s.finishRound(ctx, round)
+		err := s.finishRound(ctx, round, wait)
+		if wait != nil && codeOf(err) == codeLockTimeout {
+			var blocked []int64
+			if blocked, err = blockedOf(ctx, s.db, round); err == nil {
+				left = setAside(ops, blocked)
+				continue
+			}
+		}
 		for _, e := range round {
 			if !e.ended {
 				e.ended, e.err = true, fault(err)
@@ -225,9 +262,6 @@ func (s *Store) writeFinishes(ops []*finishOp) {
 	}
 	s.commits.Add(1)
 	s.changed.wake() // lanes may be free, and tasks be due again
-	for _, op := range ops {
-		close(op.done)
-	}
 }
 
 // firstOfEach returns the first entry of each task.
@@ -249,17 +283,17 @@ func firstOfEach(entries []*finishEntry) []*finishEntry {
 
 // finishRound stores at most one result of each task. Most are Done, or extensions, which one
 // statement stores. The others, and those that it finds lost, are decided by the record.
-func (s *Store) finishRound(ctx context.Context, entries []*finishEntry) error {
+func (s *Store) finishRound(ctx context.Context, entries []*finishEntry, wait *string) error {
 	return retry(func() error {
 		left := slices.DeleteFunc(slices.Clone(entries), func(e *finishEntry) bool { return e.ended })
 		simple := slices.DeleteFunc(slices.Clone(left), func(e *finishEntry) bool { return !e.simple() })
 		if len(simple) > 0 {
-			if err := s.finishSimple(ctx, s.db.pool, false, simple); err != nil {
+			if err := s.finishSimple(ctx, s.db.pool, false, wait, simple); err != nil {
 				return err
 			}
 		}
 		left = slices.DeleteFunc(left, func(e *finishEntry) bool { return e.ended })
-		return s.finishByRecord(ctx, left)
+		return s.finishByRecord(ctx, left, wait)
 	})
 }
 
@@ -271,7 +305,8 @@ func (e *finishEntry) simple() bool {
 // finishSQL stores results and extensions of leases. The tag in the id of the event is compared
 // as well: sequence and tokens of a database that was restored begin again. The array of sequence
 // numbers is there so that no plan reads other tasks (see withTasks).
-const finishSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
+const finishSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now, 
+  set_config('lock_timeout', coalesce($10, current_setting('lock_timeout')), true)),
 v AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::int2[], $4::int8[], $5::int8[], $6::text[], $7::text[], $8::bytea[])
   WITH ORDINALITY AS v(seq, idx, token, extend, reason, err, tag, ord))
 UPDATE {{schema}}.task t SET state = CASE WHEN v.extend > 0 THEN 2 ELSE 3 END,
@@ -288,7 +323,9 @@ FROM v, n WHERE t.seq = ANY($2) AND t.seq = v.seq AND t.idx = v.idx AND t.token 
 RETURNING v.ord`
 
 // finishSimple stores simple results, those of handlers in the transactions that were lent to them.
-func (s *Store) finishSimple(ctx context.Context, q querier, lent bool, entries []*finishEntry) error {
+func (s *Store) finishSimple(
+	ctx context.Context, q querier, lent bool, wait *string, entries []*finishEntry,
+) error {
 	slices.SortFunc(entries, func(a, b *finishEntry) int { // in one order, against deadlocks
 		return cmp.Or(cmp.Compare(a.seq, b.seq), a.lease.Task-b.lease.Task)
 	})
@@ -300,7 +337,8 @@ func (s *Store) finishSimple(ctx context.Context, q querier, lent bool, entries 
 		extend[i], reason[i], errText[i] = e.extend.Microseconds(), text(e.result.Reason), text(e.result.Err)
 		tag[i] = tagOf(e.lease.Event)
 	}
-	rows, err := q.Query(ctx, s.db.sql(finishSQL), s.db.now(), seq, idx, token, extend, reason, errText, tag, lent)
+	rows, err := q.Query(ctx, s.db.sql(finishSQL),
+		s.db.now(), seq, idx, token, extend, reason, errText, tag, lent, wait)
 	if err != nil {
 		return err
 	}
@@ -315,7 +353,7 @@ func (s *Store) finishSimple(ctx context.Context, q querier, lent bool, entries 
 }
 
 // finishByRecord applies the results to the records, under their locks.
-func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry) error {
+func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry, wait *string) error {
 	w := &wanted{}
 	for _, e := range entries {
 		w.seqs = append(w.seqs, e.seq)
@@ -323,7 +361,9 @@ func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry) erro
 	if len(w.seqs) == 0 {
 		return nil
 	}
-	return s.edit(ctx, w, nil, func(v *view, _ *pgx.Batch) (func(), error) {
+	first := &pgx.Batch{}
+	first.Queue(waitSQL, wait)
+	return s.edit(ctx, w, first, func(v *view, _ *pgx.Batch) (func(), error) {
 		errs := make([]error, len(entries))
 		for i, e := range entries {
 			var err error

@@ -89,7 +89,7 @@ WHERE t.seq = $1 AND t.idx = $2 AND t.token = $3 AND t.state = 2), ` + unchained
 // From here on a Finish of the same task waits for the end of the transaction.
 func fence(ctx context.Context, s *Store, tx pgx.Tx, e *finishEntry) error {
 	if e.simple() && !e.ended {
-		if err := s.finishSimple(ctx, tx, true, []*finishEntry{e}); err != nil {
+		if err := s.finishSimple(ctx, tx, true, nil, []*finishEntry{e}); err != nil {
 			return err
 		}
 	}
