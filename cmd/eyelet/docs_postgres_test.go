@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -41,19 +42,33 @@ func TestThePostgresTutorialRunsAsWritten(t *testing.T) {
 		"postgres://payments:choose-one@127.0.0.1/payments", serverURL(t, "payments", "payments"),
 	).Replace(section)
 	bin := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/receiver", "./examples/postgres")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	buildAsWritten(t, section, root, bin)
 	t.Cleanup(func() { dropPayments(t, admin) })
 	_, portOne, _ := strings.Cut(unusedAddress(t), ":")
 	_, portTwo, _ := strings.Cut(unusedAddress(t), ":")
 	tut := &tutorial{t: t, dir: t.TempDir(), environ: append(os.Environ(), "PORT_ONE="+portOne, "PORT_TWO="+portTwo,
-		"PATH="+bin+":"+filepath.Dir(realProgram(t))+":"+os.Getenv("PATH"))}
+		"PATH="+bin+":"+os.Getenv("PATH"))}
 	runPostgresSection(t, tut, section)
 	if tut.commands != 12 {
 		t.Errorf("%d commands were run, want 12", tut.commands)
+	}
+}
+
+// buildAsWritten runs the first block of a section in the repository. Its programs are in a folder.
+func buildAsWritten(t *testing.T, section, root, bin string) {
+	t.Helper()
+	_, block, _ := strings.Cut(section, "\n```sh\n")
+	block, _, _ = strings.Cut(block, "\n```")
+	outputs := regexp.MustCompile(` -o (\S+)`)
+	for _, m := range outputs.FindAllStringSubmatch(block, -1) {
+		if info, err := os.Stat(filepath.Join(root, m[1])); err == nil && info.IsDir() {
+			t.Fatalf("%s is a folder: go build writes into it", m[1])
+		}
+	}
+	c := exec.CommandContext(t.Context(), "sh", "-ec", outputs.ReplaceAllString(block, " -o "+bin+"/$1"))
+	c.Dir = root
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", block, err, out)
 	}
 }
 
@@ -81,7 +96,7 @@ func runPostgresSection(t *testing.T, tut *tutorial, section string) {
 // startReceiver starts the example until the end of the test, and waits until it listens.
 func (tut *tutorial) startReceiver(address string) {
 	tut.t.Helper()
-	c := exec.CommandContext(tut.t.Context(), "sh", "-c", "exec receiver "+address)
+	c := exec.CommandContext(tut.t.Context(), "sh", "-c", "exec payments "+address)
 	c.Dir, c.Env = tut.dir, tut.environ
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	c.WaitDelay = 30 * time.Second

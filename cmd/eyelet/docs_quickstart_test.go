@@ -101,7 +101,7 @@ func (tut *tutorial) session(block string) {
 			tut.environ = append(tut.environ, setting)
 		} else if command == "eyelet serve" {
 			startServed(tut.t, "eyelet.yaml", func(c *exec.Cmd) { c.Dir, c.Env = tut.dir, tut.environ })
-		} else if address, ok := strings.CutPrefix(command, "receiver "); ok {
+		} else if address, ok := strings.CutPrefix(command, "payments "); ok {
 			tut.startReceiver(address)
 		} else if missing := missingProgram(command); missing != "" {
 			tut.t.Logf("there is no %s", missing)
