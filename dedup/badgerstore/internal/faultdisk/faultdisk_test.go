@@ -104,6 +104,20 @@ func TestAFailedWriteIsReportedOnceAndLostAtARemount(t *testing.T) {
 	}
 }
 
+// TestAFailureAtTheEndOfALongWriteIsReported writes more at once than FUSE passes on in one write.
+func TestAFailureAtTheEndOfALongWriteIsReported(t *testing.T) {
+	t.Parallel()
+	d := New(t, 64<<20)
+	marker := []byte("the bytes that fail")
+	data := append(bytes.Repeat([]byte("-"), 2*maxWrite-100), marker...)
+	if err := d.FailWrite(marker); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(t, filepath.Join(d.Dir, "file"), data, true); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("the flush returned %v", err)
+	}
+}
+
 // flushed opens a file or a directory, does something to it, and flushes it.
 func flushed(t *testing.T, path string, flag int, do func(f *os.File) error) {
 	t.Helper()

@@ -62,7 +62,7 @@ func serveDisk(text string) error {
 
 func mount(dir string, root fs.InodeEmbedder) (*fuse.Server, error) {
 	return fs.Mount(dir, root, &fs.Options{MountOptions: fuse.MountOptions{
-		DirectMountStrict: true, MaxWrite: 512 << 10, FsName: "faultdisk", Name: "faultdisk",
+		DirectMountStrict: true, MaxWrite: maxWrite, FsName: "faultdisk", Name: "faultdisk",
 	}})
 }
 
