@@ -4,17 +4,21 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"html/template"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
 const (
-	maxDead     = 20_000 // dead letters that the view looks at; a job takes all
-	maxDeadRows = 20     // rows of a group, or maxGroupRows if it is the only one shown
-	maxDeadPage = 200
+	maxDead     = 1000 // dead letters that a page of the view groups; a job takes all
+	maxDeadRows = 20   // rows of a group
+	maxDeadPage = 200  // dead letters that a page of one group looks at
 )
 
 // deadGroup are dead letters with one handler and one reason. Their remedy is the same.
@@ -52,28 +56,38 @@ type deadList struct {
 type deadView struct {
 	Only        deadGroup // the group that alone is shown
 	Groups      []*deadList
-	Quarantined []*deadList // by endpoint and reason
-	Cut         bool
+	Quarantined []*deadList  // by endpoint and reason
+	Looked      int          // dead letters of which this page is made
+	Back        time.Time    // when the oldest of them was accepted
+	Paged       bool         // there are newer or older ones than them
+	Older       template.URL // the query of the next page
 	Jobs        []Job
 	Error       string
 }
 
-// deadLetters shows dead letters in groups.
+// deadLetters shows dead letters in groups, page by page: the store may hold very many.
 func (p *Inspector) deadLetters(w http.ResponseWriter, r *http.Request, s *session) {
 	v := deadView{Only: deadGroup{r.FormValue("handler"), r.FormValue("reason")}, Jobs: p.jobs.list()}
 	v.Jobs = v.Jobs[:min(len(v.Jobs), 5)]
-	groups, kept, n := map[deadGroup]*deadList{}, map[deadGroup]*deadList{}, 0
+	f := dedup.Filter{
+		States: []dedup.State{dedup.Dead}, Handler: v.Only.Handler, Reason: v.Only.Reason, Limit: maxDead,
+	}
 	rows := maxDeadRows
 	if v.Only != (deadGroup{}) {
-		rows = maxDeadPage
+		f.Limit, rows = maxDeadPage, maxDeadPage
 	}
-	filter := dedup.Filter{States: []dedup.State{dedup.Dead}, Handler: v.Only.Handler, Limit: maxDead}
-	for rec, err := range p.o.Store.List(r.Context(), filter) {
+	f.Before, _ = strconv.ParseUint(r.FormValue("before"), 10, 64)
+	v.Paged = f.Before != 0
+	groups, kept := map[deadGroup]*deadList{}, map[deadGroup]*deadList{}
+	for rec, err := range p.o.Store.List(r.Context(), f) {
 		if err != nil {
 			v.Error = err.Error()
 			break
 		}
-		n++
+		v.Looked, v.Back = v.Looked+1, rec.Accepted
+		if v.Looked == f.Limit {
+			v.Paged, v.Older = true, v.older(rec.Seq)
+		}
 		group, ok := groupOf(&rec)
 		into := groups
 		if !ok {
@@ -91,8 +105,18 @@ func (p *Inspector) deadLetters(w http.ResponseWriter, r *http.Request, s *sessi
 			list.Rows = append(list.Rows, newDeadLetter(&rec))
 		}
 	}
-	v.Cut, v.Groups, v.Quarantined = n == maxDead, inOrder(groups), inOrder(kept)
+	v.Groups, v.Quarantined = inOrder(groups), inOrder(kept)
 	p.show(w, r, s, http.StatusOK, "dead", shell{Title: "Dead letters", Tab: "dead", View: v})
+}
+
+// older returns the query of the page after a record.
+func (v *deadView) older(seq uint64) template.URL {
+	q := url.Values{"before": {strconv.FormatUint(seq, 10)}}
+	if v.Only != (deadGroup{}) {
+		q.Set("handler", v.Only.Handler)
+		q.Set("reason", v.Only.Reason)
+	}
+	return template.URL(q.Encode()) //nolint:gosec // encoded
 }
 
 func newDeadLetter(r *dedup.Record) deadLetter {
