@@ -2,14 +2,20 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 )
 
 // TestServeBehindAProxyOfTCP: the address of a refused delivery is the one of the PROXY header.
@@ -22,7 +28,19 @@ func TestServeBehindAProxyOfTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := launch(t, "serve", "--config", file)
-	c, err := net.Dial("tcp", strings.TrimPrefix(r.deliveries, "http://"))
+	status := pushProxied(t, strings.TrimPrefix(r.deliveries, "http://"))
+	if lines := refusedLines(t, 1, "--config", file); status != 401 || lines[0].Peer != "2001:db8::7" {
+		t.Errorf("status %d from %q", status, lines[0].Peer)
+	}
+	if _, err := http.Get(r.deliveries + "/policy"); err == nil {
+		t.Error("a connection of the proxy without a header was served")
+	}
+}
+
+// pushProxied sends an unsigned delivery as a proxy does, and returns its status.
+func pushProxied(t *testing.T, address string) int {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +57,43 @@ func TestServeBehindAProxyOfTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = res.Body.Close()
-	if lines := refusedLines(t, 1, "--config", file); res.StatusCode != 401 || lines[0].Peer != "2001:db8::7" {
-		t.Errorf("%s from %q", res.Status, lines[0].Peer)
+	return res.StatusCode
+}
+
+// TestASocketOfSystemdBehindAProxyOfTCP: the socket was bound, and has connections, before the
+// process starts. They begin with a PROXY header.
+func TestASocketOfSystemdBehindAProxyOfTCP(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no systemd")
 	}
-	if _, err := http.Get(r.deliveries + "/policy"); err == nil {
-		t.Error("a connection of the proxy without a header was served")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ln.Addr().String()
+	socket, err := ln.(*net.TCPListener).File()
+	if err = errors.Join(err, ln.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "eyelet.yaml")
+	text := "listen: " + address + "\noperations: \"off\"\nstore: \"memory:\"\ntrusted_proxies: [127.0.0.0/8]\n" +
+		"proxy_protocol: true\nproducers:\n  gh: {preset: github, secrets: [octo-secret-0123456789]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log servertest.Buffer
+	c := exec.Command("sh", "-c", `LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"`, realProgram(t), "serve", "--config", file)
+	c.ExtraFiles, c.Stderr = []*os.File{socket}, &log // the first extra file is 3, as systemd has it
+	if err = errors.Join(c.Start(), socket.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill() })
+	eventually(t, "the delivery is refused", func() bool { return pushProxied(t, address) == 401 })
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil || !strings.Contains(log.String(), "peer=2001:db8::7") {
+		t.Errorf("%v: %s", err, log.String())
 	}
 }

@@ -1,12 +1,21 @@
 package server
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/acme"
 )
@@ -36,5 +45,67 @@ func TestClientsOrderNothing(t *testing.T) {
 	}
 	if n := asked.Load(); n > 0 {
 		t.Errorf("the authority was asked %d times", n)
+	}
+}
+
+// TestACMEBehindAProxyOfTCP: a PROXY header precedes the handshake, that of a client and that of the
+// authority, which looks for its challenge.
+func TestACMEBehindAProxyOfTCP(t *testing.T) {
+	t.Parallel()
+	const host, client = "hooks.example", "200 203.0.113.7:4711 receiver.connAddr"
+	folder := t.TempDir()
+	cacheCertificate(t, folder, host, host)
+	cacheCertificate(t, folder, host+"+token", host) // the answer to a challenge
+	a := newACMECertificates(&ACME{
+		Hosts: []string{host}, Directory: "http://127.0.0.1:1", Cache: folder,
+	}, slog.New(slog.DiscardHandler))
+	if err := a.look(host, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	proxy := serveProxied(t, theProxy, time.Minute, a.config())
+	trusting := &tls.Config{ServerName: host, InsecureSkipVerify: true} //nolint:gosec // it has signed itself
+	const header = "PROXY TCP4 203.0.113.7 192.0.2.1 4711 443\r\n"
+	if got := sendProxied(t, proxy, header, trusting); got != client {
+		t.Errorf("a client: %q, want %q", got, client)
+	}
+	if got := sendProxied(t, proxy, "", trusting); got != "" {
+		t.Errorf("without a header: %q", got)
+	}
+	challenge := trusting.Clone()
+	challenge.NextProtos = []string{acme.ALPNProto}
+	protocol := ""
+	challenge.VerifyConnection = func(s tls.ConnectionState) error {
+		protocol = s.NegotiatedProtocol
+		return nil
+	}
+	sendProxied(t, proxy, header, challenge)
+	if protocol != acme.ALPNProto {
+		t.Errorf("the authority negotiated %q", protocol)
+	}
+}
+
+// cacheCertificate writes a certificate of a host as the folder of autocert has it.
+func cacheCertificate(t *testing.T, folder, name, host string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{host},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(60 * 24 * time.Hour),
+	}
+	leaf, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := append(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf})...)
+	if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
