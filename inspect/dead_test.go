@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -109,5 +110,46 @@ func buryMany(t *testing.T, store dedup.Store, events int) {
 			}
 		}
 		left -= len(work)
+	}
+}
+
+// TestReopeningAllLeavesQuarantinedDeliveries: they have never run, and may be attacks.
+func TestReopeningAllLeavesQuarantinedDeliveries(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, newStore(t))
+	rec := buried(t, s.store, "k")
+	aside, err := s.store.Claim(t.Context(), dedup.Claim{
+		Key:        dedup.Key{Principal: "shop", Endpoint: "shop", Space: dedup.SpaceQuarantine + "1", ID: "k"},
+		Payload:    dedup.Payload{Producer: "shop", Endpoint: "shop", Body: []byte("{}")},
+		Tasks:      []dedup.NewTask{{Handler: "h"}},
+		Quarantine: &dedup.Quarantine{Reason: "conflict", Of: rec.Event},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.login(token)
+	reasons := []string{"exhausted", "conflict", ""}
+	for _, task := range aside[0].Record.Tasks {
+		reasons = append(reasons, task.Reason)
+	}
+	for _, handler := range []string{"h", "shop", ""} { // also a group as the page names it: endpoint and reason
+		for _, reason := range reasons {
+			_, text := s.post("/ui/dead", url.Values{"all": {"1"}, "handler": {handler}, "reason": {reason}})
+			job := regexp.MustCompile(`/ui/jobs/\d+`).FindString(text)
+			for n := 0; !strings.Contains(text, "data-ended"); n++ {
+				if n == 1000 || job == "" {
+					t.Fatalf("the job does not end: %s", text)
+				}
+				time.Sleep(10 * time.Millisecond)
+				_, text = s.get(job)
+			}
+		}
+	}
+	for event, want := range map[string]dedup.State{
+		rec.Event: dedup.Pending, aside[0].Record.Event: dedup.Dead,
+	} {
+		if got, err := s.store.Get(t.Context(), event); err != nil || got.State() != want {
+			t.Errorf("%s is %v, %v; want %v", event, got.State(), err, want)
+		}
 	}
 }

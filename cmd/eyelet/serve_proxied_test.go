@@ -83,7 +83,8 @@ func TestASocketOfSystemdBehindAProxyOfTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log servertest.Buffer
-	c := exec.Command("sh", "-c", `LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"`, realProgram(t), "serve", "--config", file)
+	const activate = `LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"`
+	c := exec.Command("sh", "-c", activate, realProgram(t), "serve", "--config", file)
 	c.ExtraFiles, c.Stderr = []*os.File{socket}, &log // the first extra file is 3, as systemd has it
 	if err = errors.Join(c.Start(), socket.Close()); err != nil {
 		t.Fatal(err)

@@ -48,8 +48,8 @@ func TestClientsOrderNothing(t *testing.T) {
 	}
 }
 
-// TestACMEBehindAProxyOfTCP: a PROXY header precedes the handshake, that of a client and that of the
-// authority, which looks for its challenge.
+// TestACMEBehindAProxyOfTCP: a PROXY header precedes the handshake of a client, and that of the
+// authority.
 func TestACMEBehindAProxyOfTCP(t *testing.T) {
 	t.Parallel()
 	const host, client = "hooks.example", "200 203.0.113.7:4711 receiver.connAddr"
