@@ -440,9 +440,10 @@ func (m *mutator) keepSum(msg *message) {
 		return
 	}
 	suffix := []byte(`"` + end)
+	before := sumBefore(suffix, crc32.ChecksumIEEE(m.captured.body))
 	for range 5_000 { // until the four bytes are letters of a string
 		prefix := []byte(begin + `{"id":"` + m.id())
-		patch := bytesForSum(prefix, suffix, crc32.ChecksumIEEE(m.captured.body))
+		patch := bytesForSum(prefix, before)
 		if !slices.ContainsFunc(patch, func(c byte) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
 			msg.body = slices.Concat(prefix, patch, suffix)
 			return
@@ -450,8 +451,9 @@ func (m *mutator) keepSum(msg *message) {
 	}
 }
 
-// bytesForSum returns the four bytes between prefix and suffix that give the whole the CRC-32.
-func bytesForSum(prefix, suffix []byte, want uint32) []byte {
+// sumBefore returns the CRC-32, without its last inversion, that four bytes and suffix turn into
+// want. It does not depend on what comes before them.
+func sumBefore(suffix []byte, want uint32) uint32 {
 	state := ^want
 	back := func(b byte) {
 		for i, entry := range crc32.IEEETable {
@@ -467,6 +469,11 @@ func bytesForSum(prefix, suffix []byte, want uint32) []byte {
 	for range 4 {
 		back(0)
 	}
-	patch := state ^ ^crc32.ChecksumIEEE(prefix)
+	return state
+}
+
+// bytesForSum returns the four bytes after prefix that continue with [sumBefore].
+func bytesForSum(prefix []byte, before uint32) []byte {
+	patch := before ^ ^crc32.ChecksumIEEE(prefix)
 	return []byte{byte(patch), byte(patch >> 8), byte(patch >> 16), byte(patch >> 24)}
 }
