@@ -30,8 +30,12 @@ func TestMain(m *testing.M) {
 type leakless struct{ *testing.M }
 
 func (l leakless) Run() int {
-	if signal.Ignored(syscall.SIGHUP) { // programs that the tests start would ignore it too
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	// Under nohup, or in the background of a script, programs that the tests start would ignore
+	// them too.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	code := l.M.Run()
 	pgtest.Stop()

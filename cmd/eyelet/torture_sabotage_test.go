@@ -169,7 +169,7 @@ func tortured(t *testing.T, wrong string) (said string, sum torture.Tally, code 
 	t.Helper()
 	var out, errs servertest.Buffer
 	p := &program{In: strings.NewReader(""), Out: &out, Err: &errs, Executable: childProgram(t, wrong)}
-	code = p.Run(t.Context(), "torture", "--rounds", "4", "--clients", "4", "--dir", t.TempDir(), "-o", "json")
+	code = p.Run(t.Context(), "torture", "--rounds", "2", "--clients", "4", "--dir", t.TempDir(), "-o", "json")
 	if err := json.Unmarshal([]byte(out.String()), &sum); err != nil {
 		t.Fatalf("exit %d, %v: %s", code, err, errs.String())
 	}
@@ -193,9 +193,9 @@ func TestTortureSeesEveryKindOfBrokenPromise(t *testing.T) {
 	} {
 		t.Run(tc.wrong, func(t *testing.T) {
 			t.Parallel()
-			// A busy machine does little in four rounds: a violation that needs chance, such as a
+			// A busy machine does little in two rounds: a violation that needs chance, such as a
 			// wrong order, gets more.
-			for try := range 8 {
+			for try := range 16 {
 				said, sum, code := tortured(t, tc.wrong)
 				if code == exitFailed && tc.of(sum) > 0 && strings.Contains(said, "the promise was broken") &&
 					strings.Contains(said, "BROKEN: ") && strings.Contains(said, tc.finding) {
