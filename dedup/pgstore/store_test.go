@@ -18,6 +18,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("EYELET_LONG") == "" && os.Getenv("EYELET_RUNS") == "" {
+		_ = os.Setenv("EYELET_RUNS", "2") // of the model; see package deduptest
+	}
 	code := m.Run()
 	pgtest.Stop()
 	if err := goleak.Find(); code == 0 && err != nil {
