@@ -121,13 +121,22 @@ func (h *HMAC) otherHashes(_ *http.Request, _ []Offer, yield func(Alternative) b
 		if slices.Contains(h.plan.tried, x) {
 			continue
 		}
-		detail := fmt.Sprintf("HMAC-%s, and %s is configured", strings.ToUpper(string(x)), own)
-		if !h.offer(HashDiffers, detail, yield, func(c *HMAC) {
+		name := "HMAC-" + strings.ToUpper(string(x))
+		if !h.offer(HashDiffers, fmt.Sprintf("%s, and %s is configured", name, own), yield, func(c *HMAC) {
 			c.Hash = x
 			if len(h.Hashes) > 0 {
 				c.Hash, c.Hashes = "", []Hash{x}
 			}
 		}) {
+			return false
+		}
+		if strings.Contains(strings.Join(h.Entries, " "), "{alg}") && // the field names a hash that it does not have
+			!h.offer(HashDiffers, fmt.Sprintf("%s, and the field names %s", name, own), yield, func(c *HMAC) {
+				c.Hash, c.Hashes, c.Entries = x, nil, nil
+				for _, e := range h.Entries {
+					c.Entries = append(c.Entries, strings.ReplaceAll(e, "{alg}", string(own)))
+				}
+			}) {
 			return false
 		}
 	}
@@ -278,10 +287,25 @@ func (h *HMAC) otherPrefixes(_, value string, edit func(detail, text string) boo
 			}
 		}
 	}
-	for _, prefix := range []string{"sha256=", "sha1=", "sha512=", "v1=", "v0=", "v1,", "Bearer ", "HMAC ", "hmac "} {
-		if bare, ok := strings.CutPrefix(value, prefix); ok && !edit("with the prefix "+prefix, bare) {
+	for _, prefix := range foreignPrefixes {
+		bare, ok := strings.CutPrefix(value, prefix)
+		if !ok {
+			continue
+		}
+		if !edit("with the prefix "+prefix, bare) {
 			return false
+		}
+		for _, e := range h.plan.entries {
+			whole := e.format(entry{sig: bare, ed25519: bare, ecdsa: bare, alg: string(h.plan.hash)})
+			if !e.holds(partTimestamp) && !e.holds(partKID) && !edit("with the prefix "+prefix, whole) {
+				return false
+			}
 		}
 	}
 	return true
+}
+
+// foreignPrefixes precede signatures of other senders.
+var foreignPrefixes = []string{
+	"sha256=", "sha1=", "sha512=", "v1=", "v0=", "v1,", "Bearer ", "HMAC ", "hmac ", "sha256:", "hmac-sha256=", "HMAC-SHA256 ",
 }
