@@ -130,7 +130,8 @@ func (h *HMAC) otherHashes(_ *http.Request, _ []Offer, yield func(Alternative) b
 		}) {
 			return false
 		}
-		if strings.Contains(strings.Join(h.Entries, " "), "{alg}") && // the field names a hash that it does not have
+		// The field names a hash that it does not have.
+		if strings.Contains(strings.Join(h.Entries, " "), "{alg}") &&
 			!h.offer(HashDiffers, fmt.Sprintf("%s, and the field names %s", name, own), yield, func(c *HMAC) {
 				c.Hash, c.Hashes, c.Entries = x, nil, nil
 				for _, e := range h.Entries {
@@ -307,5 +308,6 @@ func (h *HMAC) otherPrefixes(_, value string, edit func(detail, text string) boo
 
 // foreignPrefixes precede signatures of other senders.
 var foreignPrefixes = []string{
-	"sha256=", "sha1=", "sha512=", "v1=", "v0=", "v1,", "Bearer ", "HMAC ", "hmac ", "sha256:", "hmac-sha256=", "HMAC-SHA256 ",
+	"sha256=", "sha1=", "sha512=", "v1=", "v0=", "v1,", "Bearer ", "HMAC ", "hmac ", "sha256:", "hmac-sha256=",
+	"HMAC-SHA256 ",
 }

@@ -138,6 +138,7 @@ func (c *campaign) live(t *testing.T, life int, end string) {
 		// Content that only the page cache has is trusted once, and then it is gone.
 		c.warm++
 		c.child(t, name+"w", endKill)
+		c.must(t, errors.Join(c.disk.FailIn(0), c.disk.FailWrite(nil))) // if it did not fail yet, it is over
 		c.must(t, errors.Join(c.disk.Unmount(), c.disk.Mount()))
 	}
 	if end != endClose && c.chance.IntN(2) == 0 && c.dir != "" {
