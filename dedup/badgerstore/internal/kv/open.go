@@ -69,7 +69,9 @@ func Open(dir string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.closeFiles())
 	}
-	if commits > 0 || d.lost {
+	// The log keeps no segment behind that of the checkpoint: the last commit must be in that one.
+	moved := d.last != nil && d.last.At.Segment != at.Log.Segment
+	if commits > 0 || d.lost || moved {
 		if err := d.seal(); err != nil {
 			return nil, err
 		}

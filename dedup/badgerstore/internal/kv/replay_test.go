@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 )
 
 // TestAReplayPutsBackWhatIsAheadOfTheCheckpoint has tables with references to values behind the
@@ -115,5 +120,41 @@ func (o *opened) check1(t *testing.T, key []byte) {
 	value, content, err := o.Read(key)
 	if want := o.want[string(key)]; err != nil || !same(value, want.Value) || !same(content, want.Content) {
 		t.Fatalf("%.20q and %.20q, %v, want %.20q and %.20q", value, content, err, want.Value, want.Content)
+	}
+}
+
+// unwritable is a segment that cannot be written.
+type unwritable struct{ redolog.File }
+
+func (unwritable) WriteAt([]byte, int64) (int, error) { return 0, syscall.EIO }
+
+// TestAStartThatFailsLeavesTheLastCommit crashes when the log has one commit after the checkpoint,
+// in the next segment. The start after that fails to write the commit to the log again.
+func TestAStartThatFailsLeavesTheLastCommit(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(31, 32))
+	o := create(t, tiny(t))
+	o.commit(t, Entry{Key: keyOf('e', 1), Value: valueOf(r, 40<<10)})
+	if err := o.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	o.commit(t, Entry{Key: keyOf('e', 2), Value: valueOf(r, 40<<10)})
+	var dir string
+	o.still(func() { dir = o.crashed(t) })
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	broken := tiny(t)
+	broken.OpenSegment = func(name string, flag int, perm fs.FileMode) (redolog.File, error) {
+		f, err := redolog.OpenFile(name, flag, perm)
+		return unwritable{f}, err
+	}
+	if _, err := Open(dir, broken); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("the start ended with %v", err)
+	}
+	again := reopen(t, dir, tiny(t), o.n, o.want)
+	again.check(t)
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
