@@ -3,6 +3,7 @@ package kv
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -56,6 +57,8 @@ const (
 
 	tablePoll = 2 * time.Millisecond
 	sparePoll = 50 * time.Millisecond
+
+	settleLooks = 3
 )
 
 func (c *compactions) onLogLine(format string, args []any) {
@@ -170,6 +173,7 @@ func (c *compactions) look() error {
 				continue
 			}
 			c.created[n] = uint64(keys)
+			c.settle(table.NewFilename(n, c.dir))
 		}
 		left[c.created[n]]++
 	}
@@ -179,6 +183,20 @@ func (c *compactions) look() error {
 		}
 	}
 	return nil
+}
+
+// settle makes sure that the disk has a table. Badger leaves a table out whose flush has failed,
+// and its file looks whole. It looks again in case that another processor still saw the table grow.
+func (c *compactions) settle(path string) {
+	var err error
+	for range settleLooks {
+		err = c.spare.open(func() error { return badgerfile.OnDisk(path) })
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		time.Sleep(sparePoll)
+	}
+	c.stop(err)
 }
 
 // files returns the numbers of the table files.

@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 		blocked(dir)
 		return
 	}
+	if dir := os.Getenv(unflushedDirEnv); dir != "" {
+		unflushed(dir)
+		return
+	}
 	faultdisk.TempInMemory()
 	goleak.VerifyTestMain(m)
 }
