@@ -131,7 +131,7 @@ func (h *HMAC) otherHashes(_ *http.Request, _ []Offer, yield func(Alternative) b
 			return false
 		}
 		// The field names a hash that it does not have.
-		if strings.Contains(strings.Join(h.Entries, " "), "{alg}") &&
+		if h.plan.entriesHold(partAlg) &&
 			!h.offer(HashDiffers, fmt.Sprintf("%s, and the field names %s", name, own), yield, func(c *HMAC) {
 				c.Hash, c.Hashes, c.Entries = x, nil, nil
 				for _, e := range h.Entries {
