@@ -415,11 +415,16 @@ func TestTargetsAreChangedOneAtATime(t *testing.T) {
 // both, later ones the state after them.
 func claimDuring(t *testing.T, s *Store, c dedup.Claim, first string, rest ...string) dedup.Decision {
 	t.Helper()
-	db, err := pgx.Connect(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
+	connect := func() *pgx.Conn {
+		db, err := pgx.Connect(t.Context(), pgtest.DSN(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return db
 	}
+	db, observer := connect(), connect() // a transaction sees the activity as it was at its first look
 	defer db.Close(context.Background())
+	defer observer.Close(context.Background())
 	run := func(sql string) {
 		t.Helper()
 		if _, err := db.Exec(t.Context(), inSchema(sql, s.db.schema), pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -444,7 +449,7 @@ WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0`
 			t.Fatalf("decided without a wait: %+v", d)
 		default:
 		}
-		if err := db.QueryRow(t.Context(), waiting, s.db.schema).Scan(&waits); err != nil {
+		if err := observer.QueryRow(t.Context(), waiting, s.db.schema).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
 		return waits
