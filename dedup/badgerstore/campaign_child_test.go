@@ -299,10 +299,10 @@ func (c *campaignChild) over(ctx context.Context, err error) bool {
 		return false
 	case ctx.Err() != nil:
 		return true
-	case errors.As(err, &damage):
+	case errors.As(err, &damage) && !errors.Is(err, syscall.EIO):
 		c.tell("wrong %v", err)
 		return true
-	case errors.As(err, &unavailable):
+	case errors.As(err, &unavailable), errors.As(err, &damage): // the disk may be gone
 		c.tell("failed %v", err)
 		return true
 	case errors.Is(err, dedup.ErrClosed):
