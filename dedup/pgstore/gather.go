@@ -11,6 +11,8 @@ import (
 type gatherer[T any] struct {
 	queue chan T
 	turn  chan struct{} // held while a batch runs
+	// rest is how long after the beginning of a worker's batch its next one begins at the earliest.
+	rest time.Duration
 }
 
 // overlap is how long a batch runs until the next one begins beside it. Batches that take less,
@@ -25,8 +27,11 @@ func (g *gatherer[T]) start(wg *sync.WaitGroup, workers, most int, weigh func(T)
 	g.queue, g.turn = make(chan T, maxQueue), make(chan struct{}, 1)
 	for range workers {
 		wg.Go(func() {
+			var next time.Time
 			for op := range g.queue {
+				time.Sleep(time.Until(next))
 				free := g.enter()
+				next = time.Now().Add(g.rest)
 				run(g.gather(op, most, weigh))
 				free()
 			}

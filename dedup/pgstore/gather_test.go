@@ -43,3 +43,25 @@ func TestBatchesRunOneByOneUnlessOneTakesLong(t *testing.T) {
 		})
 	}
 }
+
+// TestBatchesRest lets operations come one by one: those of the rest go together.
+func TestBatchesRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var wg sync.WaitGroup
+		var lengths []int
+		g := gatherer[int]{rest: 9600 * time.Microsecond}
+		g.start(&wg, 1, 100, func(int) int { return 1 }, func(batch []int) { lengths = append(lengths, len(batch)) })
+		for range 31 {
+			if err := g.put(t.Context(), 0); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		g.stop()
+		wg.Wait()
+		if !slices.Equal(lengths, []int{1, 9, 10, 9, 2}) {
+			t.Errorf("batches of %v", lengths)
+		}
+	})
+}

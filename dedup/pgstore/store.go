@@ -154,6 +154,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	s.take = take{db: s.db, lanes: []byte{}}
 	s.handlers = handlers{noted: map[string]bool{}, named: []string{}}
 	s.claims.start(&s.wg, 2, o.batch*claimWeight, (*claimOp).weight, s.writeClaims)
+	s.finishes.rest = pace
 	s.finishes.start(&s.wg, 1, o.batch, (*finishOp).weight, s.writeFinishes)
 	s.wg.Go(s.sweepAlways)
 	return s, nil

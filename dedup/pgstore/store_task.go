@@ -16,8 +16,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// pace is how long after a look that found less than was wanted the next one begins, so that each
-// finds more.
+// pace is how long after a look that found less than was wanted the next one begins, and after a
+// batch of results the next one, so that each finds more.
 const pace = 5 * time.Millisecond
 
 // Take implements [dedup.Store]. One Take of a process looks for work at a time. It looks at once
