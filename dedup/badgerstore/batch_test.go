@@ -35,6 +35,7 @@ func openManual(t *testing.T, dir string, o Options) manualStore {
 		if err := s.Close(); err != nil && s.failure.Load() == nil {
 			t.Errorf("Close: %v", err)
 		}
+		s, c = nil, nil // as in open
 	})
 	return manualStore{s, c}
 }

@@ -2,6 +2,7 @@ package badgerstore
 
 import (
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -13,11 +14,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	faultdisk.SpendMemory()
 	if faultdisk.Main() || campaignMain() || childMain() || linearMain() || handlerMain() || starvedMain() ||
 		growthMain() {
 		return
 	}
 	faultdisk.TempInMemory()
+	if !faultdisk.Long() && os.Getenv("EYELET_RUNS") == "" {
+		_ = os.Setenv("EYELET_RUNS", "2") // of the model; see package deduptest
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -41,6 +46,7 @@ func open(t testing.TB, dir string, o Options) *Store {
 		if err := s.Close(); err != nil && s.failure.Load() == nil {
 			t.Errorf("Close: %v", err)
 		}
+		s = nil // package testing keeps this function, and with it the memory of the store
 	})
 	return s
 }

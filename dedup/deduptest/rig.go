@@ -33,6 +33,7 @@ func newRig(t *testing.T, h Harness) *rig {
 		if err := x.store.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
+		x.store, x.both = nil, nil // package testing keeps this function until all tests end
 	})
 	return x
 }
@@ -144,7 +145,10 @@ func (x *rig) stores() []dedup.Store {
 		if x.harness.Second != nil {
 			second := x.harness.Second(x.T, x.store, x.clock)
 			x.both = append(x.both, second)
-			x.Cleanup(func() { x.must(second.Close(), "Close of the second store") })
+			x.Cleanup(func() {
+				x.must(second.Close(), "Close of the second store")
+				second = nil
+			})
 		}
 	}
 	return x.both

@@ -28,6 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	faultdisk.SpendMemory()
 	if faultdisk.Main() {
 		return
 	}
