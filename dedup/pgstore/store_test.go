@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,9 +20,12 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("EYELET_LONG") == "" && os.Getenv("EYELET_RUNS") == "" {
-		_ = os.Setenv("EYELET_RUNS", "2") // of the model; see package deduptest
+		_ = os.Setenv("EYELET_RUNS", "1") // of the model; see package deduptest
 	}
 	code := m.Run()
+	if janitor.c != nil {
+		_ = janitor.c.Close(context.Background())
+	}
 	pgtest.Stop()
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Println(err)
@@ -51,6 +55,12 @@ func newSchema(t testing.TB) (dsn, schema string) {
 	return dsn, schema
 }
 
+// janitor is the connection that empties schemas: one for each would cost more than the statements.
+var janitor struct {
+	sync.Mutex
+	c *pgx.Conn
+}
+
 // empty leaves a schema for another test, which is faster than making the tables again.
 func empty(t testing.TB, dsn, schema string) {
 	t.Helper()
@@ -58,16 +68,20 @@ func empty(t testing.TB, dsn, schema string) {
 		return
 	}
 	ctx := context.Background()
-	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
+	janitor.Lock()
+	defer janitor.Unlock()
+	if janitor.c == nil || janitor.c.IsClosed() { // a test may have ended all connections
+		c, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		janitor.c = c
 	}
-	defer c.Close(ctx)
 	sql := "UPDATE {{schema}}.remembered SET evicted = 0;"
 	for _, table := range []string{"event", "task", "alias", "trace", "handler", "target"} {
 		sql += "DELETE FROM {{schema}}." + table + ";"
 	}
-	if _, err := c.Exec(ctx, inSchema(sql, schema), pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := janitor.c.Exec(ctx, inSchema(sql, schema), pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
 	emptied <- schema
