@@ -67,12 +67,12 @@ func signatures() http.Header {
 	return h
 }
 
-// some returns the endpoints of case number n: every third one, in turn, and all with EYELET_LONG.
+// some returns the endpoints of case number n: every sixth one, in turn, and all with EYELET_LONG.
 func some(config []producer.Producer, n int) (those []producer.Producer) {
 	if os.Getenv("EYELET_LONG") != "" || os.Getenv("EYELET_LARGE") != "" {
 		return config
 	}
-	for i := n % 3; i < len(config); i += 3 {
+	for i := n % 6; i < len(config); i += 6 {
 		those = append(those, config[i])
 	}
 	return those

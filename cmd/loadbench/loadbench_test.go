@@ -27,7 +27,11 @@ func TestMain(m *testing.M) {
 
 // short is a run that takes a second or less for each receiver.
 func short(t *testing.T, only string) settings {
-	return settings{rounds: 1, body: 512, time: 200 * time.Millisecond, dir: t.TempDir(), only: only, output: "json"}
+	length := 100 * time.Millisecond
+	if os.Getenv("EYELET_LONG") != "" {
+		length = 200 * time.Millisecond
+	}
+	return settings{rounds: 1, body: 512, time: length, dir: t.TempDir(), only: only, output: "json"}
 }
 
 func TestEveryReceiverHandlesEveryEvent(t *testing.T) {
