@@ -2,16 +2,22 @@ package explain
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
+	"compress/zlib"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"hash/maphash"
 	"io"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // maxGrown is how much longer than the body a form of it may be.
@@ -27,7 +33,8 @@ func bodies(s *search, st state, all bool, yield func(state) bool) bool {
 	f := &former{search: s, state: st, yield: yield, all: all, seed: maphash.MakeSeed(), seen: map[uint64]bool{}}
 	f.seen[maphash.Bytes(f.seed, st.body)] = true
 	for _, forms := range []func(*former) bool{
-		(*former).ends, (*former).rewritten, (*former).encoded, (*former).charsets, (*former).wrapped, (*former).packed,
+		(*former).ends, (*former).rewritten, (*former).encoded, (*former).charsets, (*former).wide,
+		(*former).normalized, (*former).wrapped, (*former).unpacked, (*former).packed,
 	} {
 		if !forms(f) {
 			return false
@@ -149,6 +156,56 @@ func (f *former) charsets() bool {
 	return f.form(bodyCharset, detail, wide)
 }
 
+// wide undoes and makes UTF-16, with and without a byte order mark.
+func (f *former) wide() bool {
+	for _, order := range []struct {
+		name string
+		binary.AppendByteOrder
+	}{{"UTF-16, little endian", binary.LittleEndian}, {"UTF-16, big endian", binary.BigEndian}} {
+		mark := order.AppendUint16(nil, 0xfeff)
+		if text, ok := fromUTF16(bytes.TrimPrefix(f.body, mark), order.AppendUint16(nil, 1)[0] == 0); ok &&
+			!f.form(bodyCharset, "it came as "+order.name, text) {
+			return false
+		}
+		if !f.all || !utf8.Valid(f.body) {
+			continue
+		}
+		var units []byte
+		for _, u := range utf16.Encode([]rune(string(f.body))) {
+			units = order.AppendUint16(units, u)
+		}
+		if !f.form(bodyCharset, "it was signed as "+order.name, units) ||
+			!f.form(bodyCharset, "it was signed as "+order.name+", with a byte order mark", append(mark, units...)) {
+			return false
+		}
+	}
+	return true
+}
+
+// fromUTF16 returns false for a body that is not ASCII or Latin-1 for the most part.
+func fromUTF16(b []byte, bigEndian bool) ([]byte, bool) {
+	if len(b) < 2 || len(b)%2 != 0 || bytes.Count(b, []byte{0}) < len(b)/4 {
+		return nil, false
+	}
+	units := make([]uint16, len(b)/2)
+	for i := range units {
+		units[i] = binary.LittleEndian.Uint16(b[2*i:])
+		if bigEndian {
+			units[i] = binary.BigEndian.Uint16(b[2*i:])
+		}
+	}
+	return []byte(string(utf16.Decode(units))), true
+}
+
+// normalized composes and decomposes characters (Unicode Standard Annex 15).
+func (f *former) normalized() bool {
+	if !f.all || !utf8.Valid(f.body) {
+		return true
+	}
+	return f.form(bodyCharset, "it was signed in the composed form of Unicode (NFC)", norm.NFC.Bytes(f.body)) &&
+		f.form(bodyCharset, "it was signed in the decomposed form of Unicode (NFD)", norm.NFD.Bytes(f.body))
+}
+
 // toLatin1 returns false for text that has no other form in Latin-1.
 func toLatin1(b []byte) (out []byte, ok bool) {
 	if !utf8.Valid(b) {
@@ -167,16 +224,25 @@ func toLatin1(b []byte) (out []byte, ok bool) {
 // wrapped undoes and makes strings and forms with JSON in them.
 func (f *former) wrapped() bool {
 	text := string(f.body)
-	var inner string
-	if len(f.body) > 0 && f.body[0] == '"' && json.Unmarshal(f.body, &inner) == nil &&
-		!f.form(bodyDoubleJSON, "it came as a string that holds JSON", []byte(inner)) {
-		return false
+	inner := text
+	for range maxTwice {
+		if inner == "" || inner[0] != '"' || json.Unmarshal([]byte(inner), &inner) != nil {
+			break
+		}
+		if !f.form(bodyDoubleJSON, "it came as a string that holds JSON", []byte(inner)) {
+			return false
+		}
 	}
 	trimmed := bytes.TrimSpace(f.body)
 	if len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') {
-		if !f.form(bodyDoubleJSON, "it was signed as a string that holds JSON", jsonString(f.body)) ||
-			!f.form(bodyForm, "it was signed as the member payload of a form",
-				[]byte("payload="+url.QueryEscape(text))) {
+		for _, style := range stringStyles {
+			if (f.all || style == jsonStyle{}) && !f.form(bodyDoubleJSON, "it was signed as a string that holds JSON",
+				style.quote(f.body)) {
+				return false
+			}
+		}
+		if !f.form(bodyForm, "it was signed as the member payload of a form",
+			[]byte("payload="+url.QueryEscape(text))) {
 			return false
 		}
 		return true
@@ -200,29 +266,63 @@ func (f *former) wrapped() bool {
 			[]byte("+")))
 }
 
-// jsonString writes text as a string, without escapes that are not needed.
-func jsonString(text []byte) []byte {
-	b, _ := jsonStyle{}.write(jsonValue{kind: '"', text: text}, maxGrown*len(text)+2)
+const maxTwice = 3 // strings in each other that are undone
+
+// stringStyles are how libraries write a string: with the escapes that are needed, as Go, as
+// Python, as PHP, and as .NET.
+var stringStyles = []jsonStyle{{}, {html: true}, {ascii: true}, {ascii: true, slash: true}, {slash: true},
+	{ascii: true, html: true, upper: true}}
+
+// quote writes text as a string.
+func (s jsonStyle) quote(text []byte) []byte {
+	b, _ := s.write(jsonValue{kind: '"', text: text}, maxGrown*len(text)+2)
 	return b
 }
 
 func isGzip(b []byte) bool { return len(b) > 2 && b[0] == 0x1f && b[1] == 0x8b }
 
-// packed undoes gzip, up to the largest body of the producer.
+func isZlib(b []byte) bool { return len(b) > 2 && b[0] == 0x78 && (int(b[0])<<8|int(b[1]))%31 == 0 }
+
+// unpacked undoes gzip and deflate, up to the largest body of the producer.
+func (f *former) unpacked() bool {
+	open := func(name string, r io.Reader, err error) bool {
+		if err != nil {
+			return true
+		}
+		most := f.own.MaxBody
+		plain, err := io.ReadAll(io.LimitReader(r, most+1))
+		if err != nil || int64(len(plain)) > most {
+			return true
+		}
+		next := f.with(change{cause: bodyCompressed, detail: "it was signed before it was compressed with " + name})
+		next.body = plain
+		return !f.spent && f.yield(next)
+	}
+	switch {
+	case isGzip(f.body):
+		r, err := gzip.NewReader(bytes.NewReader(f.body))
+		return open("gzip", r, err)
+	case isZlib(f.body):
+		r, err := zlib.NewReader(bytes.NewReader(f.body))
+		return open("zlib", r, err)
+	case strings.EqualFold(f.request.Header.Get("Content-Encoding"), "deflate"):
+		return open("deflate", flate.NewReader(bytes.NewReader(f.body)), nil)
+	}
+	return true
+}
+
+const maxPacked = 64 << 10 // bytes of a body that is compressed
+
+// packed compresses a short body, as Go does. Other libraries make other bytes.
 func (f *former) packed() bool {
-	if !isGzip(f.body) {
+	if !f.all || len(f.body) == 0 || len(f.body) > maxPacked || isGzip(f.body) || isZlib(f.body) {
 		return true
 	}
-	z, err := gzip.NewReader(bytes.NewReader(f.body))
-	if err != nil {
-		return true
+	var gz, z bytes.Buffer
+	for _, w := range []io.WriteCloser{gzip.NewWriter(&gz), zlib.NewWriter(&z)} {
+		_, _ = w.Write(f.body) // a buffer does not fail
+		_ = w.Close()
 	}
-	most := f.own.MaxBody
-	plain, err := io.ReadAll(io.LimitReader(z, most+1))
-	if errors.Is(err, io.ErrUnexpectedEOF) || err != nil || int64(len(plain)) > most {
-		return true
-	}
-	next := f.with(change{cause: bodyCompressed, detail: "it was signed before it was compressed with gzip"})
-	next.body = plain
-	return !f.spent && f.yield(next)
+	return f.form(bodyDecompressed, "it was signed compressed with gzip", gz.Bytes()) &&
+		f.form(bodyDecompressed, "it was signed compressed with zlib", z.Bytes())
 }

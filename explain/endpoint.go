@@ -56,20 +56,26 @@ func (s *search) otherVendor() string {
 		if n == 0 {
 			continue
 		}
-		for _, pattern := range made.OwnFields() {
-			prefix, wild := strings.CutSuffix(pattern, "*")
-			for name := range s.d.Request.Header {
-				if strings.EqualFold(name, prefix) || wild && len(name) > len(prefix) &&
-					strings.EqualFold(name[:len(prefix)], prefix) {
-					n++
-				}
-			}
-		}
+		n += ownFields(s.d.Request, &made)
 		if n > most {
 			best, most = one.Name, n
 		}
 	}
 	return best
+}
+
+// ownFields counts the fields of the request that the producer has for itself.
+func ownFields(r *http.Request, p *producer.Producer) (n int) {
+	for _, pattern := range p.OwnFields() {
+		prefix, wild := strings.CutSuffix(pattern, "*")
+		for name := range r.Header {
+			if strings.EqualFold(name, prefix) || wild && len(name) > len(prefix) &&
+				strings.EqualFold(name[:len(prefix)], prefix) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // signatureFields are the fields that carry the signatures of a producer.

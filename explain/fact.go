@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -62,13 +63,16 @@ func (s *search) facts(start state, first outcome) []Finding {
 			likely(headerRemoved, quoted(e.Component))
 		}
 	}
-	if coding := s.d.Request.Header.Get("Content-Encoding"); strings.EqualFold(coding, "gzip") && !s.d.Unread &&
-		len(s.d.Body) > 0 && !isGzip(s.d.Body) {
+	if coding := strings.ToLower(s.d.Request.Header.Get("Content-Encoding")); !s.d.Unread &&
+		(coding == "gzip" || coding == "deflate" || coding == "br" || coding == "zstd") && looksPlain(s.d.Body) {
 		likely(bodyDecompressed, "")
 	}
 	if e.Code == verify.SignatureMismatch && !s.d.Unread {
 		if what := looksRewritten(s.d.Body); what != "" {
 			likely(bodyRewritten, what)
+		}
+		if len(s.d.Body) == 0 {
+			likely(bodyConsumed, "")
 		}
 		switch {
 		case e.Component == "" || len(found) > 0:
@@ -90,10 +94,17 @@ func (s *search) facts(start state, first outcome) []Finding {
 	return found
 }
 
+// looksPlain reports whether a body is text, which no compression writes.
+func looksPlain(body []byte) bool { return len(body) > 0 && utf8.Valid(body) }
+
 // missing explains a request without a signature or credential.
 func (s *search) missing(e *verify.Error, certain, likely func(Cause, string)) {
 	if name := renamedField(s.d.Request, append(signatureFields(&s.own), e.Component, "Signature-Input")); name != "" {
 		likely(headerRenamed, fmt.Sprintf("%q looks like it", name))
+		return
+	}
+	if older := s.olderField(); older != "" {
+		likely(Cause(verify.HashDiffers), fmt.Sprintf("only %q is there, of SHA-1", older))
 		return
 	}
 	if vendor := s.otherVendor(); vendor != "" {
@@ -101,6 +112,17 @@ func (s *search) missing(e *verify.Error, certain, likely func(Cause, string)) {
 		return
 	}
 	certain(unsigned, quoted(e.Component))
+}
+
+// olderField returns the field of SHA-1 in a request that has other fields of the producer, or "".
+func (s *search) olderField() string {
+	for _, name := range signatureFields(&s.own) {
+		older, ok := strings.CutSuffix(name, "-256")
+		if ok && s.d.Request.Header.Get(older) != "" && ownFields(s.d.Request, &s.own) > 0 {
+			return older
+		}
+	}
+	return ""
 }
 
 // unknownKey names the key of the request and those of the endpoint.

@@ -16,14 +16,14 @@ var jsonLimits = strictjson.Limits{Depth: 64, Values: 200_000}
 
 // jsonValue is a JSON value whose members keep their order. Numbers keep their text.
 type jsonValue struct {
-	kind    byte // '{', '[', '"', or 0 for numbers and literals
-	text    []byte
-	members []jsonMember
+	kind      byte // '{', '[', '"', or 0 for numbers and literals
+	text, raw []byte
+	members   []jsonMember
 }
 
 type jsonMember struct {
-	name  []byte // decoded; unused in arrays
-	value jsonValue
+	name, raw []byte // decoded, and as it came; unused in arrays
+	value     jsonValue
 }
 
 // parseJSON returns false for a text that is not JSON, or is beyond the limits.
@@ -44,7 +44,7 @@ func (p *jsonParser) value() (v jsonValue, err error) {
 		err = p.Object(func(name []byte) error {
 			decoded, _ := strictjson.AppendString(nil, name)
 			one, err := p.value()
-			v.members = append(v.members, jsonMember{decoded, one})
+			v.members = append(v.members, jsonMember{decoded, name, one})
 			return err
 		})
 	case '[':
@@ -57,6 +57,7 @@ func (p *jsonParser) value() (v jsonValue, err error) {
 		raw, bad := p.Value()
 		if err = bad; err == nil {
 			v.text, _ = strictjson.AppendString(nil, raw)
+			v.raw = raw
 		}
 	default:
 		v.kind = 0
@@ -71,6 +72,8 @@ type jsonStyle struct {
 	item, key, indent  string
 	ascii, slash, html bool // escapes: beyond ASCII, "/", and "<", ">", "&"
 	sorted, newline    bool
+	crlf               bool // lines end with CRLF
+	verbatim           bool // strings are written as they came, with their escapes
 	upper              bool // hexadecimal digits of escapes
 	numbers            bool // in their shortest form
 	rare               bool // not combined with other changes
@@ -103,6 +106,19 @@ func jsonStyleList() []jsonStyle {
 			upper: true},
 	}
 	all := slices.Clone(base)
+	for _, s := range base {
+		if s.slash || s.ascii || s.html {
+			continue
+		}
+		s.name, s.verbatim, s.rare = s.name+", escapes as they came", true, true
+		all = append(all, s)
+	}
+	for _, s := range all {
+		if s.indent != "" {
+			s.name, s.crlf, s.rare = s.name+", lines ending with CRLF", true, true
+			all = append(all, s)
+		}
+	}
 	for _, change := range []func(*jsonStyle){
 		func(s *jsonStyle) { s.name, s.sorted = s.name+", keys sorted", true },
 		func(s *jsonStyle) { s.name, s.newline = s.name+", a newline after it", true },
@@ -142,7 +158,7 @@ func (w *jsonWriter) value(v *jsonValue, depth int) {
 	case v.kind == '{', v.kind == '[':
 		w.list(v, depth)
 	case v.kind == '"':
-		w.text(v.text)
+		w.text(v.text, v.raw)
 	case w.numbers:
 		if f, err := strconv.ParseFloat(string(v.text), 64); err == nil {
 			w.b.Write(strconv.AppendFloat(nil, f, 'f', -1, 64))
@@ -170,7 +186,7 @@ func (w *jsonWriter) list(v *jsonValue, depth int) {
 		}
 		w.line(depth + 1)
 		if v.kind == '{' {
-			w.text(members[i].name)
+			w.text(members[i].name, members[i].raw)
 			w.b.WriteString(w.key)
 		}
 		w.value(&members[i].value, depth+1)
@@ -183,6 +199,9 @@ func (w *jsonWriter) list(v *jsonValue, depth int) {
 
 func (w *jsonWriter) line(depth int) {
 	if w.indent != "" {
+		if w.crlf {
+			w.b.WriteByte('\r')
+		}
 		w.b.WriteByte('\n')
 		for range depth {
 			w.b.WriteString(w.indent)
@@ -195,7 +214,11 @@ var shortEscapes = map[rune]string{
 	'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`,
 }
 
-func (w *jsonWriter) text(text []byte) {
+func (w *jsonWriter) text(text, raw []byte) {
+	if w.verbatim {
+		w.b.Write(raw)
+		return
+	}
 	w.b.WriteByte('"')
 	for _, r := range string(text) {
 		short := shortEscapes[r]

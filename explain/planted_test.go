@@ -212,7 +212,7 @@ func (s *score) check(t *testing.T) {
 func TestPlanted(t *testing.T) {
 	s := &score{schemes: map[string]bool{}}
 	plants := slices.Concat(hmacPlants(t), secretPlants(t), urlPlants(t), bodyPlants(t), rfcPlants(t),
-		credentialPlants(t), vendorPlants(t), timePlants(t), pairPlants(t))
+		credentialPlants(t), vendorPlants(t), timePlants(t), variantPlants(t), pairPlants(t))
 	for i := range plants {
 		p := &plants[i]
 		f := p.refuse(t)

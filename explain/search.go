@@ -181,11 +181,11 @@ func (s *search) causes(start state, first outcome) []Finding {
 	}
 	f := &finder{search: s, first: first}
 	f.one(start)
+	if !f.found && (!s.d.Unread || len(f.reached) == 0) {
+		f.two(start)
+	}
 	if !f.found && s.d.Unread && len(f.reached) > 0 {
 		return f.readable()
-	}
-	if !f.found {
-		f.two(start)
 	}
 	if f.found {
 		return append(s.proved(f.state, f.outcome), s.timeFindings(f.outcome.id)...)
@@ -230,17 +230,22 @@ func (f *finder) one(start state) {
 			return
 		}
 	}
+	f.alternatives(start, true, f.keepOn)
 }
 
 // readable returns the changes with which the scheme can read the head, where the body that would
 // prove them was not read.
 func (f *finder) readable() (likely []Finding) {
 	for _, st := range f.reached {
-		one := f.proved(st, outcome{})[0]
-		one.Proved = false
-		same := func(f Finding) bool { return f.Cause == one.Cause }
-		if !slices.ContainsFunc(likely, same) && len(likely) < maxLikely {
-			likely = append(likely, one)
+		for _, one := range f.proved(st, outcome{}) {
+			one.Proved = false
+			same := func(f Finding) bool { return f.Cause == one.Cause }
+			if !slices.ContainsFunc(likely, same) && len(likely) < maxLikely {
+				likely = append(likely, one)
+			}
+		}
+		if len(st.changes) > 1 {
+			break // the first pair
 		}
 	}
 	return likely
@@ -258,7 +263,11 @@ func (f *finder) inBody(st state) bool {
 	}
 	if o := f.try(st); verify.CodeOf(o.err) == verify.DigestMismatch {
 		f.found, f.outcome = true, o
-		f.state = st.with(change{cause: bodyDigest})
+		c := change{cause: bodyDigest}
+		if len(st.body) == 0 {
+			c.detail = "the body is empty"
+		}
+		f.state = st.with(c)
 		for _, c := range verify.ClaimedIn(st.scheme, st.request, st.body) {
 			f.outcome.id = verify.Identity{SignedAt: c.SignedAt, Expires: c.Expires}
 		}
@@ -291,8 +300,20 @@ func (f *finder) two(start state) {
 
 // heads yields the state with one change of anything but the body.
 func (s *search) heads(st state, yield func(state) bool) bool {
+	return s.alternatives(st, false, yield) && headers(st, yield) && (!signsURL(st.scheme) || urls(st, yield))
+}
+
+// alternatives yields the state with each alternative of the scheme that is rare or, without rare,
+// that is not.
+func (s *search) alternatives(st state, rare bool, yield func(state) bool) bool {
 	if one, ok := st.scheme.(verify.Alternator); ok {
 		for alt := range one.Alternatives(st.request, s.offered) {
+			if alt.Rare && !rare {
+				break // the others are rare, too
+			}
+			if alt.Rare != rare {
+				continue
+			}
 			next := st.with(change{cause: Cause(alt.Mistake), detail: alt.Detail})
 			next.scheme = alt.Scheme
 			if alt.Request != nil {
@@ -303,5 +324,5 @@ func (s *search) heads(st state, yield func(state) bool) bool {
 			}
 		}
 	}
-	return headers(st, yield) && (!signsURL(st.scheme) || urls(st, yield))
+	return true
 }

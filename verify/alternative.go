@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -47,6 +49,7 @@ const (
 type Alternative struct {
 	Mistake Mistake
 	Detail  string // what is changed, for the operator: names and positions, never a secret
+	Rare    bool   // tried after all others, and not together with another change
 	Scheme  Scheme
 	// Request, if not nil, replaces the request: a field of it is changed and not the scheme.
 	Request *http.Request
@@ -63,8 +66,8 @@ type Offer struct {
 // Alternator is an optional interface of schemes whose refusals can be explained. All schemes of
 // this package have it.
 type Alternator interface {
-	// Alternatives yields the scheme with one thing changed, the likely mistakes first. A change
-	// that changes nothing is left out. It makes no network request.
+	// Alternatives yields the scheme with one thing changed, the likely mistakes first and the
+	// rare ones last. A change that changes nothing is left out. It makes no network request.
 	Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative]
 	// Offers returns the scheme's own credentials, for other endpoints to try. Their names are
 	// positions, such as "secret 1 of 2".
@@ -73,7 +76,7 @@ type Alternator interface {
 
 // Alternatives implements [Alternator]: one of the schemes is changed.
 func (a All) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
-	return func(yield func(Alternative) bool) {
+	return rareLast(func(yield func(Alternative) bool) {
 		for i, one := range a {
 			changed, ok := one.(Alternator)
 			if !ok {
@@ -84,6 +87,19 @@ func (a All) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative
 				rest[i] = alt.Scheme
 				alt.Scheme = rest
 				if !yield(alt) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// rareLast yields the rare alternatives after the others.
+func rareLast(all iter.Seq[Alternative]) iter.Seq[Alternative] {
+	return func(yield func(Alternative) bool) {
+		for _, rare := range []bool{false, true} {
+			for alt := range all {
+				if alt.Rare == rare && !yield(alt) {
 					return
 				}
 			}
@@ -143,53 +159,76 @@ func AlternativeSecrets(own, offered []Offer, as Encoding) iter.Seq2[Alternative
 				seen[string(raw)] = true
 			}
 		}
-		try := func(m Mistake, detail string, raw []byte) bool {
+		try := func(alt Alternative, raw []byte) bool {
 			if len(raw) == 0 || seen[string(raw)] {
 				return true
 			}
 			seen[string(raw)] = true
-			return yield(Alternative{Mistake: m, Detail: detail}, raw)
+			return yield(alt, raw)
 		}
 		for _, o := range own {
-			if !eachReading(o, as, try) || !eachVariant(o, try) {
+			if !eachReading(o, as, try) || !eachVariant(o, secretVariants, false, try) {
 				return
 			}
 		}
 		for _, o := range offered {
-			foreign := func(_ Mistake, detail string, raw []byte) bool { return try(OtherSecret, detail, raw) }
+			foreign := func(alt Alternative, raw []byte) bool {
+				alt.Mistake = OtherSecret
+				return try(alt, raw)
+			}
 			raw, err := o.Secret.Decode(as)
-			if err == nil && !try(OtherSecret, o.Name, raw) || !eachReading(o, as, foreign) {
+			if err == nil && !foreign(Alternative{Detail: o.Name}, raw) || !eachReading(o, as, foreign) {
+				return
+			}
+		}
+		for _, o := range own {
+			if !eachVariant(o, rareVariants, true, try) || !eachDigest(o, try) {
 				return
 			}
 		}
 	}
 }
 
-type trySecret = func(m Mistake, detail string, raw []byte) bool
+type trySecret = func(alt Alternative, raw []byte) bool
 
 // eachReading tries the secret in each encoding but one.
 func eachReading(o Offer, but Encoding, try trySecret) bool {
+	reading := func(as string) Alternative {
+		return Alternative{Mistake: SecretEncoding, Detail: o.Name + ", read as " + as}
+	}
 	for _, enc := range []Encoding{Raw, Whsec, Base64, Hex} {
 		raw, err := o.Secret.Decode(enc)
-		if enc != but && err == nil && !try(SecretEncoding, fmt.Sprintf("%s, read as %s", o.Name, enc), raw) {
+		if enc != but && err == nil && !try(reading(string(enc)), raw) {
 			return false
 		}
 	}
 	text := string(o.Secret)
 	bare := strings.TrimRight(strings.TrimPrefix(text, "whsec_"), "=")
 	raw, err := base64.RawURLEncoding.DecodeString(bare)
-	return err != nil || try(SecretEncoding, o.Name+", read as base64url", raw)
+	return err != nil || try(reading("base64url"), raw)
 }
 
+// variant is the text of a secret with a mistake.
+type variant struct{ what, text string }
+
 // eachVariant tries the text of a secret as it is copied, quoted and stored by mistake.
-func eachVariant(o Offer, try trySecret) bool {
-	text := string(o.Secret)
+func eachVariant(o Offer, of func(text string) []variant, rare bool, try trySecret) bool {
+	for _, v := range of(string(o.Secret)) {
+		alt := Alternative{Mistake: SecretCharacters, Detail: o.Name + ", " + v.what, Rare: rare}
+		if !try(alt, []byte(v.text)) {
+			return false
+		}
+	}
+	return true
+}
+
+func secretVariants(text string) []variant {
 	bare, short := text, text
 	if _, after, ok := strings.Cut(text, "_"); ok {
 		bare, short = after, text[strings.LastIndexByte(text, '_')+1:]
 	}
 	decoded, _ := url.QueryUnescape(text)
-	for _, v := range []struct{ what, text string }{
+	return []variant{
 		{"with a newline after it", text + "\n"},
 		{"with CRLF after it", text + "\r\n"},
 		{"with a space after it", text + " "},
@@ -208,8 +247,46 @@ func eachVariant(o Offer, try trySecret) bool {
 		{"without its padding", strings.TrimRight(text, "=")},
 		{"after a byte order mark", "\ufeff" + text},
 		{"without its prefix, with a newline after it", bare + "\n"},
+	}
+}
+
+func rareVariants(text string) []variant {
+	return []variant{
+		{"with a tab after it", text + "\t"},
+		{"with a tab before it", "\t" + text},
+		{"with a newline before it", "\n" + text},
+		{"with padding", text + strings.Repeat("=", (4-len(text)%4)%4)},
+		{"percent-encoded in lower case", lowerEscapes(url.QueryEscape(text))},
+		{"percent-encoded, as JavaScript writes it", javaScriptEscapes.Replace(url.QueryEscape(text))},
+	}
+}
+
+// lowerEscapes writes the hexadecimal digits of percent-encoded text in lower case.
+func lowerEscapes(text string) string {
+	b := []byte(text)
+	for i := range b {
+		if b[i] == '%' && i+2 < len(b) {
+			copy(b[i+1:], bytes.ToLower(b[i+1:i+3]))
+		}
+	}
+	return string(b)
+}
+
+// javaScriptEscapes makes the result of encodeURIComponent of that of url.QueryEscape.
+var javaScriptEscapes = strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
+
+// eachDigest tries the SHA-256 of the secret as the key.
+func eachDigest(o Offer, try trySecret) bool {
+	sum := sha256.Sum256([]byte(o.Secret))
+	for _, d := range []struct {
+		what string
+		key  []byte
+	}{
+		{"its SHA-256", sum[:]},
+		{"its SHA-256 in hex", hex.AppendEncode(nil, sum[:])},
+		{"its SHA-256 in base64", base64.StdEncoding.AppendEncode(nil, sum[:])},
 	} {
-		if !try(SecretCharacters, o.Name+", "+v.what, []byte(v.text)) {
+		if !try(Alternative{Mistake: SecretEncoding, Detail: o.Name + ", " + d.what, Rare: true}, d.key) {
 			return false
 		}
 	}

@@ -101,6 +101,7 @@ type HMAC struct {
 	Contents func(r *http.Request, body []byte) ([][][]byte, error)
 	Covers   []string // what Contents binds, for Identity.Covered
 
+	mac  newMAC // of an alternative; defaults to hmac.New
 	once sync.Once
 	plan *hmacPlan
 	err  error
@@ -242,10 +243,16 @@ type hmacKey struct {
 	pools map[Hash]*sync.Pool
 }
 
-func newHMACKey(id string, secret []byte, hashes []Hash) hmacKey {
+// newMAC returns a hash with a secret.
+type newMAC = func(of func() hash.Hash, secret []byte) hash.Hash
+
+func newHMACKey(id string, secret []byte, hashes []Hash, mac newMAC) hmacKey {
+	if mac == nil {
+		mac = hmac.New
+	}
 	k := hmacKey{id: id, pools: make(map[Hash]*sync.Pool, len(hashes))}
 	for _, h := range hashes {
-		k.pools[h] = &sync.Pool{New: func() any { return &keyedMAC{Hash: hmac.New(newHash[h], secret)} }}
+		k.pools[h] = &sync.Pool{New: func() any { return &keyedMAC{Hash: mac(newHash[h], secret)} }}
 	}
 	return k
 }

@@ -8,11 +8,13 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"iter"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Alternatives implements [Alternator].
@@ -22,7 +24,8 @@ func (h *HMAC) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternati
 			return
 		}
 		for _, some := range []func(*http.Request, []Offer, func(Alternative) bool) bool{
-			h.signatureForms, h.otherSecrets, h.otherHashes, h.otherContents,
+			h.signatureForms, h.olderField, h.otherSecrets, h.otherHashes, h.otherContents, h.rareSecrets,
+			h.withoutKey, h.rareContents,
 		} {
 			if !some(r, offered, yield) {
 				return
@@ -48,7 +51,7 @@ func (h *HMAC) alter(change func(*HMAC)) *HMAC {
 		PublicKeys: h.PublicKeys, ECDSAKeys: h.ECDSAKeys, TimestampHeaders: h.TimestampHeaders,
 		TimestampUnit: h.TimestampUnit, TimestampRFC3339: h.TimestampRFC3339, IDHeaders: h.IDHeaders,
 		Content: h.Content, Malleable: h.Malleable, URL: h.URL, Config: h.Config, Contents: h.Contents,
-		Covers: h.Covers,
+		Covers: h.Covers, mac: h.mac,
 	}
 	change(c)
 	if c.Check() != nil {
@@ -58,43 +61,62 @@ func (h *HMAC) alter(change func(*HMAC)) *HMAC {
 }
 
 func (h *HMAC) offer(m Mistake, detail string, yield func(Alternative) bool, change func(*HMAC)) bool {
+	return h.yield(Alternative{Mistake: m, Detail: detail}, yield, change)
+}
+
+// yield completes the alternative with a changed copy.
+func (h *HMAC) yield(alt Alternative, yield func(Alternative) bool, change func(*HMAC)) bool {
 	c := h.alter(change)
-	return c == nil || yield(Alternative{Mistake: m, Detail: detail, Scheme: c})
+	alt.Scheme = c
+	return c == nil || yield(alt)
 }
 
 // otherSecrets tries each candidate under every key id that is configured or named.
 func (h *HMAC) otherSecrets(r *http.Request, offered []Offer, yield func(Alternative) bool) bool {
-	if len(h.Secrets)+len(h.Keys) == 0 {
-		return true
-	}
-	use := func(m Mistake, detail string, raw []byte) bool {
-		secret := Secret(hex.EncodeToString(raw))
-		return h.offer(m, detail, yield, func(c *HMAC) {
-			c.SecretEncoding, c.Secrets = Hex, []Secret{secret}
-			if len(h.Keys) > 0 {
-				c.Secrets, c.Keys = nil, map[string]Secret{h.namedKey(r): secret}
-			}
-		})
-	}
 	as := cmp.Or(h.SecretEncoding, Raw)
 	if named := h.namedKey(r); len(h.Keys) > 0 {
 		for _, id := range slices.Sorted(maps.Keys(h.Keys)) {
 			raw, err := h.Keys[id].Decode(as)
-			m := OtherKey
+			alt := Alternative{Mistake: OtherKey, Detail: fmt.Sprintf("key %q, under the id %q", id, truncate(named))}
 			if h.Keys[named] == "" {
-				m = KeyIDDiffers
+				alt.Mistake = KeyIDDiffers
 			}
-			if err == nil && id != named && !use(m, fmt.Sprintf("key %q, under the id %q", id, truncate(named)), raw) {
+			if err == nil && id != named && !h.withSecret(r, alt, raw, yield) {
 				return false
 			}
 		}
 	}
-	for alt, raw := range AlternativeSecrets(h.Offers(r.Context()), offered, as) {
-		if !use(alt.Mistake, alt.Detail, raw) {
+	return h.candidates(r, offered, false, yield)
+}
+
+func (h *HMAC) rareSecrets(r *http.Request, offered []Offer, yield func(Alternative) bool) bool {
+	return h.candidates(r, offered, true, yield)
+}
+
+func (h *HMAC) candidates(r *http.Request, offered []Offer, rare bool, yield func(Alternative) bool) bool {
+	if len(h.Secrets)+len(h.Keys) == 0 {
+		return true
+	}
+	for alt, raw := range AlternativeSecrets(h.Offers(r.Context()), offered, cmp.Or(h.SecretEncoding, Raw)) {
+		if alt.Rare && !rare {
+			break // the others are rare, too
+		}
+		if alt.Rare == rare && !h.withSecret(r, alt, raw, yield) {
 			return false
 		}
 	}
 	return true
+}
+
+// withSecret tries one secret.
+func (h *HMAC) withSecret(r *http.Request, alt Alternative, raw []byte, yield func(Alternative) bool) bool {
+	secret := Secret(hex.EncodeToString(raw))
+	return h.yield(alt, yield, func(c *HMAC) {
+		c.SecretEncoding, c.Secrets = Hex, []Secret{secret}
+		if len(h.Keys) > 0 {
+			c.Secrets, c.Keys = nil, map[string]Secret{h.namedKey(r): secret}
+		}
+	})
 }
 
 // namedKey returns the key id in the request, or any id.
@@ -160,39 +182,98 @@ func (h *HMAC) otherContents(r *http.Request, _ []Offer, yield func(Alternative)
 			return false
 		}
 	}
-	values := map[string]string{"timestamp": head.timestamp, "id": head.id, "url": r.URL.String()}
+	values := map[string]string{"timestamp": head.timestamp, "id": head.id}
 	for _, form := range contentForms {
-		if form == cmp.Or(h.Content, "{body}") && h.Contents == nil {
-			continue
-		}
-		parts, err := parseTemplate(form)
-		if err != nil || slices.ContainsFunc(parts, func(p part) bool {
-			return p.kind != partText && p.kind != partBody && values[string(p.kind)] == ""
-		}) {
-			continue // the request has no such part
-		}
-		detail := fmt.Sprintf("%q, and %q is configured", form, cmp.Or(h.Content, "{body}"))
-		if h.Contents != nil {
-			detail = fmt.Sprintf("%q", form)
-		}
-		if !h.offer(ContentDiffers, detail, yield, func(c *HMAC) {
-			c.Content, c.Covers = "", []string{"@body"}
-			c.Contents = func(r *http.Request, body []byte) ([][][]byte, error) {
-				return [][][]byte{fillForm(parts, r, body, values)}, nil
-			}
-		}) {
+		if !h.withContent(Alternative{Detail: fmt.Sprintf("%q", form)}, form, values, yield) {
 			return false
 		}
 	}
 	return true
 }
 
+// rareContents tries templates with the method and the path, and times of fields that are not
+// configured.
+func (h *HMAC) rareContents(r *http.Request, _ []Offer, yield func(Alternative) bool) bool {
+	head, _, err := h.plan.read(r, nil)
+	if err != nil {
+		return true
+	}
+	for _, form := range rareForms {
+		if !h.withContent(Alternative{Detail: fmt.Sprintf("%q", form), Rare: true}, form, nil, yield) {
+			return false
+		}
+	}
+	if head.timestamp != "" {
+		return true
+	}
+	for _, name := range timeFields(r) {
+		values := map[string]string{"timestamp": r.Header.Get(name), "id": head.id}
+		for _, form := range contentForms {
+			alt := Alternative{Detail: fmt.Sprintf("%q with the time of %q", form, truncate(name)), Rare: true}
+			if strings.Contains(form, "{timestamp}") && !h.withContent(alt, form, values, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+const maxTimeFields = 4
+
+// timeFields returns the fields that may hold a time.
+func timeFields(r *http.Request) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		value := r.Header.Get(name)
+		_, number := parseTimestamp(value, time.Second)
+		_, date := parseDateTime(value)
+		if (number && len(value) >= 10 || date || name == "Date") && len(names) < maxTimeFields {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// withContent tries a template, unless it is the configured one or the request lacks a part of it.
+func (h *HMAC) withContent(alt Alternative, form string, values map[string]string,
+	yield func(Alternative) bool) bool {
+	own := cmp.Or(h.Content, "{body}")
+	if form == own && h.Contents == nil {
+		return true
+	}
+	parts, err := parseTemplate(form)
+	if err != nil || slices.ContainsFunc(parts, func(p part) bool {
+		return (p.kind == partTimestamp || p.kind == partID) && values[string(p.kind)] == ""
+	}) {
+		return true
+	}
+	alt.Mistake = ContentDiffers
+	if h.Contents == nil {
+		alt.Detail += fmt.Sprintf(", and %q is configured", own)
+	}
+	covers := []string{"@body"}
+	if strings.Contains(form, "{url}") || strings.Contains(form, "{path}") {
+		covers = append(covers, "@target-uri")
+	}
+	return h.yield(alt, yield, func(c *HMAC) {
+		c.Content, c.Covers = "", covers
+		c.Contents = func(r *http.Request, body []byte) ([][][]byte, error) {
+			return [][][]byte{fillForm(parts, r, body, values)}, nil
+		}
+	})
+}
+
 // contentForms are templates that senders use.
 var contentForms = []string{
 	"{body}", "{timestamp}.{body}", "{timestamp}{body}", "{id}.{timestamp}.{body}", "v0:{timestamp}:{body}",
 	"{timestamp}:{body}", "{body}{timestamp}", "{body}.{timestamp}", "{timestamp}\n{body}", "{id}.{body}",
-	"{url}{body}",
-	"{url}.{body}", "{body}{url}", "{timestamp}.{url}.{body}", "POST{url}{body}{timestamp}",
+	"{url}{body}", "{url}.{body}", "{body}{url}", "{timestamp}.{url}.{body}", "POST{url}{body}{timestamp}",
+}
+
+// rareForms are templates that fewer senders use.
+var rareForms = []string{
+	"{url}\n{body}", "{url}:{body}", "{url}|{body}", "{path}{body}", "{path}\n{body}", "{path}.{body}", "{body}{path}",
+	"{method}{path}{body}", "{method}\n{path}\n{body}", "{method} {path}\n{body}", "{method}{url}{body}",
+	"{method}\n{url}\n{body}",
 }
 
 func fillForm(parts []part, r *http.Request, body []byte, values map[string]string) segments {
@@ -205,6 +286,10 @@ func fillForm(parts []part, r *http.Request, body []byte, values map[string]stri
 			out = append(out, body)
 		case partURL:
 			out = append(out, []byte(r.URL.String()))
+		case "path":
+			out = append(out, []byte(r.URL.RequestURI()))
+		case "method":
+			out = append(out, []byte(r.Method))
 		default:
 			out = append(out, []byte(values[string(p.kind)]))
 		}
@@ -241,9 +326,13 @@ func (h *HMAC) signatureForms(r *http.Request, _ []Offer, yield func(Alternative
 	if err != nil || len(value) > maxSignatureField {
 		return true
 	}
-	name := h.plan.headers[s.header]
+	name, seen := h.plan.headers[s.header], map[string]bool{value: true}
 	edit := func(detail, text string) bool {
-		return text == value || yield(Alternative{Mistake: SignatureWrapped, Detail: detail, Scheme: h,
+		if seen[text] {
+			return true
+		}
+		seen[text] = true
+		return yield(Alternative{Mistake: SignatureWrapped, Detail: detail, Scheme: h,
 			Request: withField(r, name, text)})
 	}
 	for _, quote := range []string{`"`, "'"} {
@@ -261,8 +350,85 @@ func (h *HMAC) signatureForms(r *http.Request, _ []Offer, yield func(Alternative
 		if !edit(e.detail, e.text) {
 			return false
 		}
+		both := func(detail, text string) bool { return edit(e.detail+" and "+detail, text) }
+		if e.text != value && !h.otherPrefixes(e.text, both) {
+			return false
+		}
 	}
-	return h.otherPrefixes(name, value, edit)
+	return h.otherPrefixes(value, edit)
+}
+
+// olderField tries the field of SHA-1 beside that of SHA-256, such as X-Hub-Signature beside
+// X-Hub-Signature-256.
+func (h *HMAC) olderField(r *http.Request, _ []Offer, yield func(Alternative) bool) bool {
+	if _, _, err := h.plan.find(r); CodeOf(err) != SignatureMissing {
+		return true
+	}
+	for _, name := range h.plan.headers {
+		older, ok := strings.CutSuffix(name, "-256")
+		if !ok || r.Header.Get(older) == "" {
+			continue
+		}
+		detail := fmt.Sprintf("HMAC-SHA1 in %q, and %q is not there", older, name)
+		if !h.offer(HashDiffers, detail, yield, func(c *HMAC) {
+			c.Headers, c.Hash, c.Hashes, c.Entries = []string{older}, SHA1, nil, nil
+			for _, e := range h.Entries {
+				c.Entries = append(c.Entries, strings.ReplaceAll(e, "sha256", "sha1"))
+			}
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// withoutKey tries a hash in place of the HMAC.
+func (h *HMAC) withoutKey(_ *http.Request, _ []Offer, yield func(Alternative) bool) bool {
+	if len(h.Secrets)+len(h.Keys) == 0 {
+		return true
+	}
+	for _, form := range []struct {
+		of            string
+		before, after bool
+	}{
+		{of: "the content"}, {of: "a secret and the content", before: true},
+		{of: "the content and a secret", after: true},
+	} {
+		detail := fmt.Sprintf("%s of %s, which is not an HMAC", strings.ToUpper(string(h.plan.hash)), form.of)
+		if !h.yield(Alternative{Mistake: HashDiffers, Detail: detail, Rare: true}, yield, func(c *HMAC) {
+			c.mac = func(of func() hash.Hash, secret []byte) hash.Hash {
+				u := &unkeyed{Hash: of()}
+				if form.before {
+					u.before = secret
+				}
+				if form.after {
+					u.after = secret
+				}
+				return u
+			}
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// unkeyed is a hash with a text before or after the content. It is reset before and summed once.
+type unkeyed struct {
+	hash.Hash
+	before, after []byte
+}
+
+// Reset implements [hash.Hash].
+func (u *unkeyed) Reset() {
+	u.Hash.Reset()
+	u.Write(u.before)
+}
+
+// Sum implements [hash.Hash].
+func (u *unkeyed) Sum(b []byte) []byte {
+	u.Write(u.after)
+	return u.Hash.Sum(b)
 }
 
 // padded completes the padding of base64 at the end of a value.
@@ -274,7 +440,7 @@ func padded(value string) string {
 
 // otherPrefixes adds the literal text of an entry that holds only a signature, and removes a prefix
 // that no entry has.
-func (h *HMAC) otherPrefixes(_, value string, edit func(detail, text string) bool) bool {
+func (h *HMAC) otherPrefixes(value string, edit func(detail, text string) bool) bool {
 	for _, e := range h.plan.entries {
 		if e.holds(partTimestamp) || e.holds(partKID) {
 			continue

@@ -14,7 +14,7 @@ import (
 
 // Alternatives implements [Alternator].
 func (s *RFC9421) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
-	return func(yield func(Alternative) bool) {
+	return rareLast(func(yield func(Alternative) bool) {
 		if s.Check() != nil {
 			return
 		}
@@ -29,7 +29,7 @@ func (s *RFC9421) Alternatives(r *http.Request, offered []Offer) iter.Seq[Altern
 			}
 			seen[id] = true
 		}
-	}
+	})
 }
 
 // Offers implements [Alternator].
@@ -98,12 +98,14 @@ func (s *RFC9421) otherPolicies(yield func(Alternative) bool) bool {
 
 // keysUnder tries other keys under the id that the request names.
 func (s *RFC9421) keysUnder(id string, own []Key, offered []Offer, yield func(Alternative) bool) bool {
-	use := func(m Mistake, detail string, k Key) bool {
+	with := func(alt Alternative, k Key) bool {
 		k.ID = id
-		return yield(Alternative{Mistake: m, Detail: detail, Scheme: s.alter(func(c *RFC9421) {
+		alt.Scheme = s.alter(func(c *RFC9421) {
 			c.Keys, c.Algs = StaticKeys(k), append([]Alg{RSAv15SHA256}, defaultAlgs...)
-		})})
+		})
+		return yield(alt)
 	}
+	use := func(m Mistake, detail string, k Key) bool { return with(Alternative{Mistake: m, Detail: detail}, k) }
 	m := KeyIDDiffers
 	for _, k := range own {
 		if k.ID == id {
@@ -133,7 +135,7 @@ func (s *RFC9421) keysUnder(id string, own []Key, offered []Offer, yield func(Al
 	}
 	for alt, raw := range AlternativeSecrets(ownSecrets, secrets, Raw) {
 		k := Key{Alg: HMACSHA256, material: &material{alg: HMACSHA256, check: newHMACPrimitive(raw)}}
-		if !use(alt.Mistake, alt.Detail, k) {
+		if !with(alt, k) {
 			return false
 		}
 	}
