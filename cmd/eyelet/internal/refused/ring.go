@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -120,11 +119,6 @@ func (r *Ring) Close() error {
 
 // Add keeps a delivery if the bounds allow it. It is the function for [receiver.Config.Refused].
 func (r *Ring) Add(_ context.Context, f receiver.Refused) {
-	// Such a request is neither a delivery nor a challenge, and scanners send many.
-	if f.Endpoint == "" && f.Request.URL.RawQuery == "" &&
-		(f.Request.Method == http.MethodGet || f.Request.Method == http.MethodHead) {
-		return
-	}
 	if g := groupOf(&f); r.admit(g, f.Time) {
 		r.insert(newEntry(f, g))
 	}

@@ -181,23 +181,17 @@ func TestOldDeliveriesGo(t *testing.T) {
 	}
 }
 
-func TestScansAreNotKept(t *testing.T) {
+func TestRequestsToUnknownPathsAreKept(t *testing.T) {
 	t.Parallel()
 	f := newFeed()
-	for method, target := range map[string]string{"GET": "/.env", "HEAD": "/wp-login.php"} {
-		d := f.delivery("", "192.0.2.7", "")
-		d.Request = httptest.NewRequest(method, target, http.NoBody)
+	f.add(f.delivery("shop", "192.0.2.1", ""))
+	for i := range 100 { // a scan displaces only itself
+		d := f.delivery("", "198.51.100.7", "")
+		d.Code, d.Request = "not_found", httptest.NewRequest("GET", fmt.Sprintf("/%d.php", i), http.NoBody)
 		f.add(d)
 	}
-	if n := len(f.Refused()); n != 0 {
-		t.Fatalf("%d are kept", n)
-	}
-	for _, d := range []receiver.Refused{f.delivery("shop", "192.0.2.7", ""), f.delivery("", "192.0.2.7", "")} {
-		d.Request = httptest.NewRequest("GET", "/a?hub.challenge=1", http.NoBody)
-		f.add(d)
-	}
-	if n := len(f.Refused()); n != 2 {
-		t.Errorf("%d of a challenge and a GET of an endpoint are kept", n)
+	if n := f.byPeer(); n["192.0.2.1"] != 1 || n["198.51.100.7"] != alike {
+		t.Errorf("%v are kept, want 1 and %d", n, alike)
 	}
 }
 
