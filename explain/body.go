@@ -241,11 +241,8 @@ func (f *former) wrapped() bool {
 				return false
 			}
 		}
-		if !f.form(bodyForm, "it was signed as the member payload of a form",
-			[]byte("payload="+url.QueryEscape(text))) {
-			return false
-		}
-		return true
+		return f.form(bodyForm, "it was signed as the member payload of a form",
+			[]byte("payload="+url.QueryEscape(text)))
 	}
 	form, err := url.ParseQuery(text)
 	if err != nil {
