@@ -97,11 +97,17 @@ func (a All) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative
 // rareLast yields the rare alternatives after the others.
 func rareLast(all iter.Seq[Alternative]) iter.Seq[Alternative] {
 	return func(yield func(Alternative) bool) {
-		for _, rare := range []bool{false, true} {
-			for alt := range all {
-				if alt.Rare == rare && !yield(alt) {
-					return
-				}
+		var rare []Alternative
+		for alt := range all {
+			if alt.Rare {
+				rare = append(rare, alt)
+			} else if !yield(alt) {
+				return
+			}
+		}
+		for _, alt := range rare {
+			if !yield(alt) {
+				return
 			}
 		}
 	}
