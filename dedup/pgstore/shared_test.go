@@ -502,3 +502,28 @@ func TestARecordThatVanishesDuringAClaimIsNew(t *testing.T) {
 		t.Errorf("%v, want new", d.Verdict)
 	}
 }
+
+// TestALeaseThatWaitedForALockHasTheLargestToken lets another process run the task while a claim
+// waits to run it.
+func TestALeaseThatWaitedForALockHasTheLargestToken(t *testing.T) {
+	t.Parallel()
+	stores, _ := two(t)
+	c := event("one", "a")
+	c.Hold, c.Lease = true, time.Hour
+	for range 2 { // twice: the statements of the second kind of claim are prepared
+		l := claim(t, stores[0], c, dedup.New).Lease
+		if err := stores[0].Finish(t.Context(), l, dedup.Result{Kind: dedup.ResultRetry}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := claimDuring(t, stores[0], c, "SELECT FROM {{schema}}.event FOR UPDATE",
+		"UPDATE {{schema}}.task SET token = nextval('{{schema}}.token')")
+	var newest uint64
+	row := stores[1].db.pool.QueryRow(t.Context(), stores[1].db.sql("SELECT last_value FROM {{schema}}.token"))
+	if err := row.Scan(&newest); err != nil {
+		t.Fatal(err)
+	}
+	if d.Verdict != dedup.New || d.Lease.Token != newest {
+		t.Errorf("%v with token %d, want %d, after the other process took one", d.Verdict, d.Lease.Token, newest)
+	}
+}

@@ -267,6 +267,8 @@ func (s *Store) settle(ctx context.Context, items []*item) error {
 	v.locks = true
 	st := step{view: v}
 	b := &pgx.Batch{}
+	v.queue(b, foresee(items))
+	// After the locks: a token is larger than those of the tasks that are locked.
 	b.Queue(s.db.sql(numbersSQL), len(items)).Query(func(rows pgx.Rows) error {
 		var seq, token int64
 		_, err := pgx.ForEachRow(rows, []any{&seq, &token}, func() error {
@@ -275,7 +277,6 @@ func (s *Store) settle(ctx context.Context, items []*item) error {
 		})
 		return err
 	})
-	v.queue(b, foresee(items))
 	tx, done, err := s.db.begin(ctx, b)
 	if err != nil {
 		return err
