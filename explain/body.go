@@ -156,14 +156,19 @@ func (f *former) charsets() bool {
 	return f.form(bodyCharset, detail, wide)
 }
 
+type byteOrder interface {
+	binary.ByteOrder
+	binary.AppendByteOrder
+}
+
 // wide undoes and makes UTF-16, with and without a byte order mark.
 func (f *former) wide() bool {
 	for _, order := range []struct {
 		name string
-		binary.AppendByteOrder
+		byteOrder
 	}{{"UTF-16, little endian", binary.LittleEndian}, {"UTF-16, big endian", binary.BigEndian}} {
 		mark := order.AppendUint16(nil, 0xfeff)
-		if text, ok := fromUTF16(bytes.TrimPrefix(f.body, mark), order.AppendUint16(nil, 1)[0] == 0); ok &&
+		if text, ok := fromUTF16(bytes.TrimPrefix(f.body, mark), order); ok &&
 			!f.form(bodyCharset, "it came as "+order.name, text) {
 			return false
 		}
@@ -183,16 +188,13 @@ func (f *former) wide() bool {
 }
 
 // fromUTF16 returns false for a body that is not ASCII or Latin-1 for the most part.
-func fromUTF16(b []byte, bigEndian bool) ([]byte, bool) {
+func fromUTF16(b []byte, order binary.ByteOrder) ([]byte, bool) {
 	if len(b) < 2 || len(b)%2 != 0 || bytes.Count(b, []byte{0}) < len(b)/4 {
 		return nil, false
 	}
 	units := make([]uint16, len(b)/2)
 	for i := range units {
-		units[i] = binary.LittleEndian.Uint16(b[2*i:])
-		if bigEndian {
-			units[i] = binary.BigEndian.Uint16(b[2*i:])
-		}
+		units[i] = order.Uint16(b[2*i:])
 	}
 	return []byte(string(utf16.Decode(units))), true
 }
