@@ -15,7 +15,7 @@ type Lease struct {
 
 // Work is a leased task.
 type Work struct {
-	Record Record // with its payload
+	Record Record // with its payload; its response may be missing
 	Lease  Lease
 }
 

@@ -103,6 +103,7 @@ func (c *Claim) Names() []Key {
 type Lookup struct {
 	Key   func(Key) (Record, error) // the newest record of a key
 	Alias func(Key) (Record, error) // the record that has an alias
+	Names []Key                     // of the claim, see [Claim.Names]; nil computes them
 }
 
 // Resolution is which event a claim with an Occurrence is about.
@@ -128,7 +129,12 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 	if o == nil {
 		return out, nil
 	}
-	names := c.names()
+	names := find.Names
+	if names == nil {
+		names = c.names()
+	} else if c.Series != (Key{}) {
+		names = names[:len(names)-1] // it is the last one
+	}
 	out.Claim.Aliases, out.Claim.Occurrence = names, nil
 	first, named, err := o.find(c, names[len(c.Aliases):], find, now)
 	if err != nil {

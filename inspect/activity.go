@@ -48,11 +48,11 @@ type Traffic struct {
 	Refused  int `json:"refused"`
 	// Last is the time of the last verified delivery, LastAccepted that of the last new event,
 	// and LastRefused that of the last refusal, with its status and precise code.
-	Last          *time.Time `json:"last,omitempty"`
-	LastAccepted  *time.Time `json:"last_accepted,omitempty"`
-	LastRefused   *time.Time `json:"last_refused,omitempty"`
-	RefusedStatus int        `json:"refused_status,omitempty"`
-	RefusedCode   string     `json:"refused_code,omitempty"`
+	Last          time.Time `json:"last,omitzero"`
+	LastAccepted  time.Time `json:"last_accepted,omitzero"`
+	LastRefused   time.Time `json:"last_refused,omitzero"`
+	RefusedStatus int       `json:"refused_status,omitempty"`
+	RefusedCode   string    `json:"refused_code,omitempty"`
 	// Secrets are the secrets or keys that verified deliveries, in their order, where the scheme
 	// says which.
 	Secrets []SecretUse `json:"secrets,omitempty"`
@@ -161,18 +161,18 @@ func (a *activity) count(s seen) {
 	case refused:
 		m.Refused++
 		h.Refused++
-		h.LastRefused, h.RefusedStatus, h.RefusedCode = &s.at, s.Status, string(s.Code)
+		h.LastRefused, h.RefusedStatus, h.RefusedCode = s.at, s.Status, string(s.Code)
 		return
 	case accepted:
 		m.Accepted++
 		h.Accepted++
-		h.LastAccepted = &s.at
+		h.LastAccepted = s.at
 	case repeated, quarantined:
 		m.Repeated++
 		h.Repeated++
 	case handshake:
 	}
-	h.Last = &s.at
+	h.Last = s.at
 }
 
 // turn makes the minute of a time the newest.

@@ -134,9 +134,11 @@ func (a *attempt) run() {
 		if t := a.d.cfg.Tracer; t != nil {
 			ctx, a.span = startAttempt(ctx, t, &a.work.Record, a.task)
 		}
-		a.conclude(h.runLeased(ctx, a.d.watchdog, &a.leasedRun, &a.work.Record, func(r returned) dedup.Result {
-			return a.outcome(r, a.ctx.Cause())
-		}))
+		var decide func(returned) dedup.Result
+		if h.tx != nil {
+			decide = func(r returned) dedup.Result { return a.outcome(r, a.ctx.Cause()) }
+		}
+		a.conclude(h.runLeased(ctx, a.d.watchdog, &a.leasedRun, &a.work.Record, decide))
 	}
 }
 

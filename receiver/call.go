@@ -34,8 +34,8 @@ func start(call func() returned) <-chan returned {
 }
 
 // runLeased runs the handler of a leased task once, in a transaction if it joins one. The maps and
-// the body of the record become the handler's. decide returns the outcome of what the handler
-// returned.
+// the body of the record become the handler's. decide returns the outcome of what the
+// handler returned; only a transaction needs it.
 func (h *Handler) runLeased(
 	ctx context.Context, w *watchdog, l *leasedRun, rec *dedup.Record, decide func(returned) dedup.Result,
 ) returned {

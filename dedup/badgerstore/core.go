@@ -97,6 +97,7 @@ func (c *core) do(ctx context.Context, o op) error {
 	if err := c.push(ctx, hangs, o); err != nil {
 		return err
 	}
+	channels.Put(o.self().done) // nothing sends to it any more
 	return o.self().err
 }
 

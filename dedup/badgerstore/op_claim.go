@@ -41,7 +41,8 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 	if len(claims) > batchOps {
 		return nil, fmt.Errorf("%w: %d claims, at most %d", dedup.ErrTooLarge, len(claims), batchOps)
 	}
-	o := &claimOp{ticket: ticket{eager: true, claim: true, done: make(chan struct{}, 1)}}
+	o := &claimOp{ticket: newTicket(true)}
+	o.claim, o.bytes = true, 0
 	if o.claims, o.decisions = o.one.claim[:], o.one.decision[:]; len(claims) > 1 {
 		o.claims, o.decisions = make([]prepared, len(claims)), make([]dedup.Decision, len(claims))
 	}
@@ -188,7 +189,8 @@ func (b *batch) lookup(p *prepared) dedup.Lookup {
 		return r.record()
 	}
 	return dedup.Lookup{
-		Key: func(k dedup.Key) (dedup.Record, error) { return described(b.at(record.Place{Hash: p.hashOf(k)})) },
+		Names: p.names,
+		Key:   func(k dedup.Key) (dedup.Record, error) { return described(b.at(record.Place{Hash: p.hashOf(k)})) },
 		Alias: func(k dedup.Key) (dedup.Record, error) {
 			h := p.hashOf(k)
 			if p.name != 0 && h.Name() == p.name {

@@ -93,7 +93,10 @@ func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 		return nil
 	}
 	b.c.grace.note(o.want.Lease)
-	next := r.edit()
+	next := r
+	if !r.dirty || !r.fresh { // else nothing but this batch knows it, and no operation is left to fail
+		next = r.edit()
+	}
 	next.rec.Recover(task, b.now, 0)
 	b.token++
 	l := next.rec.Start(task, b.token, b.now, o.want.Lease)

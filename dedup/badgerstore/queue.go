@@ -47,8 +47,11 @@ func (t *ticket) answer(err error) {
 // ticketBytes is the size of an operation without data.
 const ticketBytes = 512
 
+// channels are those of operations that are done.
+var channels = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
+
 func newTicket(eager bool) ticket {
-	return ticket{eager: eager, bytes: ticketBytes, done: make(chan struct{}, 1)}
+	return ticket{eager: eager, bytes: ticketBytes, done: channels.Get().(chan struct{})}
 }
 
 type queue struct {

@@ -7,7 +7,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// row is a cached record, immutable once it is in a batch or the cache; edit returns a copy.
+// row is a cached record, immutable once it is in a batch or the cache; edit returns a copy. The
+// one of a new event may change until its batch is staged, see start.
 type row struct {
 	place    record.Place
 	rec      dedup.Record // without the description, which the event has
@@ -41,14 +42,14 @@ func (r *row) record() (dedup.Record, error) {
 }
 
 // hand returns a copy of the record for a worker, with the body if its claim gave the payload away,
-// which can be handed on once.
+// which can be handed on once. Then it comes without its response.
 func (r *row) hand() (dedup.Record, error) {
 	p := r.given
 	if r.given = nil; p == nil {
 		return r.record()
 	}
 	rec := r.rec
-	rec.Tasks, rec.Response = dedup.CloneTasks(r.rec.Tasks), r.rec.Response.Clone()
+	rec.Tasks, rec.Response = dedup.CloneTasks(r.rec.Tasks), dedup.Response{}
 	rec.Key, rec.Aliases, rec.Payload = p.claim.Key, slices.Clone(p.names), p.claim.Payload
 	return rec, nil
 }

@@ -12,7 +12,7 @@ import (
 
 // applyEvery is how long the applier gathers writes: a key that is written several times meanwhile,
 // such as the state of an event that is accepted and soon finished, is put at rest once.
-const applyEvery = 50 * time.Millisecond
+const applyEvery = 250 * time.Millisecond
 
 // applier puts the writes of the overlay at rest. Readers get transactions from it, between two
 // changesets, so that they see whole commits.
