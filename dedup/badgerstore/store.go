@@ -68,13 +68,13 @@ func (s *Store) Health(ctx context.Context) error {
 	if err := cmp.Or(s.usable(), ctx.Err(), s.corrupt.err(), s.heart.err()); err != nil {
 		return err
 	}
-	if err := cmp.Or(s.db.Descriptors(), s.db.Stalled()); err != nil {
+	if err := s.db.Descriptors(); err != nil {
 		return err
 	}
-	if d := s.disk.state(); d.low() {
+	if d := s.disk.state(); d.low() { // before what a full disk stalls
 		return d.err()
 	}
-	return s.backlog.err()
+	return cmp.Or(s.db.Stalled(), s.backlog.err())
 }
 
 // Guarantees implements [dedup.Store].
