@@ -45,7 +45,7 @@ elif [ "$short" = --short ]; then
 else
 	without=()
 	installed syft || { skip syft && without=(--skip=sbom); }
-	goreleaser release --snapshot --clean --quiet "${without[@]}"
+	goreleaser release --snapshot --clean "${without[@]}"
 	(cd dist && ls *.tar.gz *.zip *.deb *.rpm && sha256sum --check --quiet SHA256SUMS)
 fi
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -184,10 +186,10 @@ func TestStatementsAreNotCanceled(t *testing.T) {
 	}
 }
 
-// TestAServerThatVanishesCostsSeconds lets packets disappear: no connection is closed.
+// TestAServerThatVanishesCostsSeconds lets packets disappear: no connection is closed. Calls fail
+// before the time of their statements is over, unless there is a pooler between.
 func TestAServerThatVanishesCostsSeconds(t *testing.T) {
 	t.Parallel()
-	long(t)
 	dsn, schema := newSchema(t)
 	p := newCutter(t, dsn, true)
 	name := fmt.Sprint("vanish-", schemas.Add(1))
@@ -196,6 +198,10 @@ func TestAServerThatVanishesCostsSeconds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	between := s.db.pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheDescribe
+	if between {
+		long(t)
+	}
 	claim(t, s, event("before", "ship"), dedup.New)
 	l := takeOne(t, s).Lease
 	ctx, cancel := context.WithTimeout(t.Context(), 2*stepTimeout)
@@ -216,6 +222,9 @@ func TestAServerThatVanishesCostsSeconds(t *testing.T) {
 		"finish":          func() error { return s.Finish(ctx, l, done) },
 		"take":            func() error { _, err := s.Take(ctx, dedup.Want{Tasks: 1, Lease: time.Minute}); return err },
 		"run":             func() error { _, err := s.RunNow(ctx, l.Event); return err },
+		"handler": func() error {
+			return s.InTx(ctx, l, txTypes["pgx"], func(context.Context, any) (dedup.Result, error) { return done, nil })
+		},
 	}
 	type result struct {
 		call string
@@ -228,6 +237,9 @@ func TestAServerThatVanishesCostsSeconds(t *testing.T) {
 	for range calls {
 		r := <-results
 		wantUnavailable(t, r.call, r.err)
+		if !between && errors.Is(r.err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", r.call, r.err)
+		}
 	}
 	p.swallow.Unlock()
 	for tries := 0; ; tries++ { // connections of before are closed, others are made
@@ -246,3 +258,36 @@ func TestAServerThatVanishesCostsSeconds(t *testing.T) {
 		t.Errorf("the result, once more: %v", err)
 	}
 }
+
+// TestAServerThatAnswersIsNotCutOff fails the watch in each way.
+func TestAServerThatAnswersIsNotCutOff(t *testing.T) {
+	late := context.DeadlineExceeded
+	readOnly := error(&dedup.ErrUnavailable{Reason: "read-only"})
+	full := fmt.Errorf("connect: %w", &pgconn.PgError{Code: "53300"})
+	here, there := &net.UnixAddr{Name: "here"}, &net.UnixAddr{Name: "there"}
+	for _, c := range []struct {
+		err     error
+		from    net.Addr
+		ago     time.Duration
+		answers bool
+	}{
+		{late, here, 2 * time.Second, false}, {late, here, time.Second, true}, {late, there, 0, false},
+		{readOnly, here, 2 * time.Second, false}, {readOnly, here, 0, false},
+		{full, here, time.Hour, true},
+	} {
+		l := &line{Conn: address{of: c.from}}
+		l.received.Store(time.Now().Add(-c.ago).UnixNano())
+		w := watch{lines: lines{open: map[*line]bool{l: true}}}
+		if got := w.answers("here", c.err); got != c.answers {
+			t.Errorf("%v, %v sent something %v ago: answers %v", c.err, c.from, c.ago, got)
+		}
+	}
+}
+
+// address is a connection of which only the address of the other end is known.
+type address struct {
+	net.Conn
+	of net.Addr
+}
+
+func (a address) RemoteAddr() net.Addr { return a.of }

@@ -20,7 +20,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// The limits of connections. A primary that vanishes without a packet costs half a minute.
+// The limits of connections.
 const (
 	connectTimeout  = 3 * time.Second
 	keepIdle        = 10 * time.Second
@@ -92,6 +92,8 @@ func poolConfig(dsn string, checked func(dedup.Durability)) (*pgxpool.Config, er
 		return err.Code != codeReadOnly && fatal(pc, err)
 	}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, silence)
+		defer cancel()
 		durability, err := checkServer(ctx, conn)
 		if err != nil {
 			return err
@@ -132,6 +134,8 @@ func handlersConfig(steps *pgxpool.Config, conns int) *pgxpool.Config {
 	config.MinConns, config.MaxConns = 0, int32(conns)
 	config.BeforeConnect = nil // a handler that takes too long must not hold its locks
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, silence)
+		defer cancel()
 		_, err := checkServer(ctx, conn)
 		return err
 	}
@@ -178,14 +182,9 @@ func checkServer(ctx context.Context, c *pgx.Conn) (dedup.Durability, error) {
 // pooled reports whether there is a pooler between: PgBouncer gives its clients process ids of
 // its own. In transaction mode each transaction may run on another connection of the server, so
 // there must be no state beyond transactions.
-func pooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
-	c, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+func pooled(ctx context.Context, c *pgx.Conn) (bool, error) {
 	var pid uint32
-	err = c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
+	err := c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
 	return c.PgConn().PID() != pid, err
 }
 

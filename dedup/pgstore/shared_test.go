@@ -503,6 +503,25 @@ func TestARecordThatVanishesDuringAClaimIsNew(t *testing.T) {
 	}
 }
 
+// TestATokenIsNotSmallerThanAnEarlierOne decides a claim whose record was locked, as that of a late
+// occurrence, after its numbers were taken: another process had taken larger ones meanwhile.
+func TestATokenIsNotSmallerThanAnEarlierOne(t *testing.T) {
+	c, now := event("one", "a"), time.Now()
+	c.Hold, c.Lease = true, time.Hour
+	rec := dedup.Accept(dedup.Record{}, c, "e", 1, 4, now)
+	l := dedup.Lease{Event: "e", Token: 4}
+	if err := rec.Finish(l, dedup.Result{Kind: dedup.ResultRetry}, now); err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[int64]error{3: errConflict, 4: errConflict, 5: nil} {
+		s := step{view: &view{now: now}, seqs: []int64{2}, tokens: []int64{token}}
+		w, _, err := s.accept(&row{rec: rec.Clone()}, c)
+		if err != want || err == nil && w.rec.Tasks[0].Token != 5 {
+			t.Errorf("token %d after 4: %v, want %v", token, err, want)
+		}
+	}
+}
+
 // TestALeaseThatWaitedForALockHasTheLargestToken lets another process run the task while a claim
 // waits to run it.
 func TestALeaseThatWaitedForALockHasTheLargestToken(t *testing.T) {

@@ -167,6 +167,9 @@ func (s *step) accept(w *row, c dedup.Claim) (*row, dedup.Decision, error) {
 	s.seqs, s.tokens = s.seqs[1:], s.tokens[1:]
 	rec := dedup.Accept(before, c, eventID(seq, hash[:]), uint64(seq), uint64(token), s.now)
 	if rec.Event == old.Event {
+		if uint64(token) <= old.Tasks[0].Token { // w was locked after the numbers were taken
+			return nil, dedup.Decision{}, errConflict
+		}
 		w.rec = rec
 	} else {
 		if w != nil {

@@ -71,6 +71,7 @@ type Store struct {
 	closing    sync.RWMutex  // held for reading by every call
 	closed     bool
 	wg         sync.WaitGroup
+	watching   sync.WaitGroup // until the steps have ended
 
 	claims   gatherer[*claimOp]
 	finishes gatherer[*finishOp]
@@ -97,7 +98,9 @@ var (
 // by default) for the number of connections. A busy store uses six for claims, takes, results and
 // sweeping. The others are for Get, List, Stats and changes by operators: a call that finds none
 // free for a second gets [dedup.ErrUnavailable]. Handlers' transactions have connections of their
-// own ([Options.HandlerConns]).
+// own ([Options.HandlerConns]). On one more, the store asks every second whether the server
+// answers; if it does not for three seconds, all connections are closed. Behind a pooler, that is
+// the pooler's task.
 //
 // Open fails if the tables are missing or of another version ([VersionError]), and if the
 // database would break a promise: a server before version 15, an encoding other than UTF-8, fsync,
@@ -124,28 +127,44 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	between, err := pooled(ctx, config.ConnConfig)
+	w := &watch{config: config.ConnConfig.Copy(), lines: lines{open: map[*line]bool{}}}
+	config.ConnConfig.DialFunc = w.lines.dial(config.ConnConfig.DialFunc)
+	c, err := w.connect(ctx)
 	if err != nil {
 		return nil, openError(err)
+	}
+	if err := s.open(ctx, w, c, config); err != nil {
+		_ = c.Close(context.WithoutCancel(ctx))
+		return nil, openError(err)
+	}
+	return s, nil
+}
+
+// open opens the pools, and starts what runs beside the calls. The watch begins on c.
+func (s *Store) open(ctx context.Context, w *watch, c *pgx.Conn, config *pgxpool.Config) error {
+	between, err := pooled(ctx, c)
+	if err != nil {
+		return err
 	}
 	if between {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
+	o := s.options
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
-		return nil, openError(err)
+		return err
 	}
 	if err = migrated(ctx, pool, o.Schema); err == nil {
 		err = unfinished(ctx, pool, o.Schema)
 	}
 	if err != nil {
 		pool.Close()
-		return nil, openError(err)
+		return err
 	}
 	s.txs, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), handlersConfig(config, o.HandlerConns))
 	if err != nil {
 		pool.Close()
-		return nil, openError(err)
+		return err
 	}
 	s.db = &database{pool: pool, schema: o.Schema, remember: o.Remember, clock: o.clock}
 	s.callers, s.lent = make(slots, max(1, config.MaxConns-ownConns)), make(slots, o.HandlerConns)
@@ -157,7 +176,12 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	s.finishes.rest = pace
 	s.finishes.start(&s.wg, 1, o.batch, (*finishOp).weight, s.writeFinishes)
 	s.wg.Go(s.sweepAlways)
-	return s, nil
+	w.pools = []*pgxpool.Pool{pool, s.txs}
+	if between { // a pooler lets the watch wait for a connection of the server
+		return c.Close(ctx)
+	}
+	s.watching.Go(func() { w.run(s.ctx, c) })
+	return nil
 }
 
 // openError returns an error of Open: that of the contract if the server cannot be reached, or
@@ -206,6 +230,7 @@ func (s *Store) Close() error {
 	s.finishes.stop()
 	s.wg.Wait()
 	s.cancel()
+	s.watching.Wait()
 	s.db.pool.Close()
 	closeTxs(s.txs)
 	return nil
@@ -225,12 +250,7 @@ func (s *Store) Health(ctx context.Context) error {
 	}
 	defer end()
 	_, err = s.health.get(s.options.fresh, func() (none struct{}, err error) {
-		var readOnly string
-		err = s.db.pool.QueryRow(ctx, "SELECT current_setting('transaction_read_only')").Scan(&readOnly)
-		if err == nil && readOnly != "off" {
-			err = &dedup.ErrUnavailable{Reason: "the database is a standby or read-only", RetryAfter: later}
-		}
-		return none, fault(err)
+		return none, fault(primary(ctx, s.db.pool))
 	})
 	return err
 }
