@@ -103,8 +103,11 @@ func (q listQuery) URL() template.URL {
 
 // deliveries shows the list.
 func (p *Inspector) deliveries(w http.ResponseWriter, r *http.Request, s *session) {
-	p.show(w, r, s, http.StatusOK, "deliveries",
-		shell{Title: "Deliveries", Tab: "deliveries", View: p.list(r, "")})
+	v := shell{Title: "Deliveries", Tab: "deliveries", View: p.list(r, "")}
+	if queryOf(r).Show == string(refused) {
+		v.Title, v.Tab = "Refused deliveries", "refused"
+	}
+	p.show(w, r, s, http.StatusOK, "deliveries", v)
 }
 
 // list returns the list that a request asks for. current is the path of the delivery beside it.

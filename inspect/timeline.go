@@ -249,7 +249,7 @@ func (p *Inspector) refused(w http.ResponseWriter, r *http.Request, s *session) 
 		list = p.list(r, "/refused/"+r.PathValue("number"))
 		list.Refusal = detail
 	}
-	p.show(w, r, s, http.StatusOK, "deliveries", shell{Title: words(d.Code), Tab: "deliveries", View: list})
+	p.show(w, r, s, http.StatusOK, "deliveries", shell{Title: words(d.Code), Tab: "refused", View: list})
 }
 
 // explain returns the causes of a refused delivery, and remembers the first one for the list. The

@@ -234,7 +234,9 @@ func keyboard(x *tab, s *server) {
 	x.audit("keys")
 	press(kb.Escape)
 	x.waits("they are gone", `!document.querySelector("#help").open`)
-	for key, title := range map[string]string{"2": "Dead letters", "3": "Producers", "4": "Health", "1": "Deliveries"} {
+	for key, title := range map[string]string{
+		"1": "Deliveries", "2": "Refused deliveries", "3": "Dead letters", "4": "Producers", "5": "Health",
+	} {
 		press(key)
 		x.waits("the view "+title,
 			fmt.Sprintf(`document.readyState === "complete" && document.title.startsWith(%q)`, title))

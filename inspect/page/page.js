@@ -158,7 +158,7 @@
       else if (e.key === 'k') step(-1);
       else if (e.key === 'Enter' && e.target.matches('a.row')) { e.preventDefault(); open(e.target.href, true, true); }
       else if (e.key === '?') $('#help')?.showModal();
-      else if ('1234'.includes(e.key)) all('.top nav a')[e.key - 1]?.click();
+      else if ('12345'.includes(e.key)) all('.top nav a')[e.key - 1]?.click();
     });
   }
 })();
