@@ -234,7 +234,7 @@ func (g *growth) mib(kib []string) {
 // child runs a child with the store, and returns the first line that it prints.
 func (g *growth) child(b *testing.B, what string, kill bool) (line string, err error) {
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), growthChildEnv+"="+what, growthDirEnv+"="+filepath.Join(g.dir, "big"))
+	c.Env = append(os.Environ(), "GOGC=100", growthChildEnv+"="+what, growthDirEnv+"="+filepath.Join(g.dir, "big"))
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err == nil {
