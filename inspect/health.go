@@ -55,6 +55,8 @@ type Health struct {
 	Accepting bool      `json:"accepting"`
 	Problem   string    `json:"problem,omitempty"`
 	Started   time.Time `json:"started"`
+	// Receiver is its name among those that share the store.
+	Receiver string `json:"receiver,omitempty"`
 	// The counts are those of [dedup.Stats]. Sizes are in bytes; Free is -1 if it is unknown.
 	Records int64 `json:"records"`
 	Pending int64 `json:"pending"`
@@ -130,7 +132,8 @@ func (p *Inspector) Health(ctx context.Context) (Health, error) {
 	}
 	minutes := p.activity.hour()
 	h := Health{
-		Accepting: true, Started: p.began, Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead,
+		Accepting: true, Started: p.began, Receiver: p.o.Receiver,
+		Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead,
 		Backlog: st.Backlog, Bytes: st.Bytes, Free: st.Free, Flush: st.Flush.Seconds(),
 		Oldest:     timePtr(st.Oldest),
 		Durability: p.o.Store.Guarantees().Durability.String(), Shared: p.o.Store.Guarantees().Shared, Hour: minutes[:],

@@ -39,6 +39,8 @@ type Options struct {
 	Producers []producer.Producer
 	// URL is the public base of the receiver, as in [receiver.Config].
 	URL string
+	// Receiver names this one among those that share the store: every view shows it. May be empty.
+	Receiver string
 	// Refused holds the refused deliveries. If it is nil the page has only the codes of the last
 	// ones.
 	Refused RefusedSource
@@ -282,12 +284,13 @@ type shell struct {
 	Dead               int64 // dead letters
 	Fault              string
 	State              string // of the receiver
+	Receiver           string
 	View               any
 }
 
 // show renders a view, or only its part for the script: that replaces the part in the page.
 func (p *Inspector) show(w http.ResponseWriter, r *http.Request, s *session, status int, name string, v shell) {
-	v.Prefix, v.Form, v.ReadOnly = p.o.Prefix, s.form, s.readOnly
+	v.Prefix, v.Form, v.ReadOnly, v.Receiver = p.o.Prefix, s.form, s.readOnly, p.o.Receiver
 	w.Header().Set("Vary", "Eyelet-Part")
 	if part := r.Header.Get("Eyelet-Part"); part != "" {
 		p.render(w, status, name+"-"+part, v)

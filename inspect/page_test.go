@@ -346,7 +346,7 @@ func TestProducersAndHealthAreDescribed(t *testing.T) {
 	const secret = "0123456789abcdef"
 	page := inspect.Page(inspect.Options{Store: store, Token: token, Producers: []producer.Producer{{
 		Name: "shop", Scheme: &verify.HMAC{Headers: []string{"X-Sig"}, Secrets: verify.Secrets(secret, secret+"2")},
-	}}, Status: func(context.Context) inspect.Status {
+	}}, Receiver: "a&b:8080", Status: func(context.Context) inspect.Status {
 		return inspect.Status{
 			Reload:   &inspect.Reload{Time: time.Now().Add(-2 * time.Hour), Problem: "e.yaml:3: <bad>"},
 			Retiring: []inspect.Retiring{{Handler: "old", Tasks: 7}, {Handler: "older", Tasks: -1}},
@@ -364,11 +364,12 @@ func TestProducersAndHealthAreDescribed(t *testing.T) {
 	for path, wants := range map[string][]string{
 		"/ui/producers": {
 			"secret 1 of 2, secret 2 of 2", "Secret 1 verified 1, ", "Secret 2 verified 2, ",
-			"last signature was 2.0 s ahead at its arrival, the oldest 1 minute old.",
+			"last signature was 2.0 s ahead at its arrival, the oldest 1 minute old.", ">a&amp;b:8080</span>",
 		},
 		"/ui/health": {
 			"<dt>c-7</dt><dd>2 open", "reload refused</em></dt><dd>2 hours ago: e.yaml:3: &lt;bad&gt;",
 			"<dt>old</dt><dd>removed, 7 tasks left", "<dt>older</dt><dd>removed, some tasks left",
+			">a&amp;b:8080</span>",
 		},
 	} {
 		text := enter(page, "GET", path, cookie, "").Body.String()

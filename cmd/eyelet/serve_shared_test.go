@@ -93,7 +93,8 @@ func TestReceiversOfADatabaseAreOne(t *testing.T) {
 	}
 }
 
-func TestTheTailNamesItsReceiver(t *testing.T) {
+// The page is that of one receiver, as the tail is: it has its duplicates and what it refused.
+func TestTheTailAndThePageNameTheirReceiver(t *testing.T) {
 	t.Parallel()
 	a, b, fileA, fileB := receivers(t, "handlers: [{producer: gh, type: \"*\", stdout: true}]\n")
 	for file, r := range map[string]*running{fileA: a, fileB: b} {
@@ -120,6 +121,10 @@ func TestTheTailNamesItsReceiver(t *testing.T) {
 		})
 		if !strings.Contains(text, "Z "+host+":"+port+" delivery gh ") {
 			t.Errorf("of %s: %s", r.deliveries, text)
+		}
+		page := loggedIn(t, r.operations, filepath.Join(filepath.Dir(file), "state"))
+		if !strings.Contains(page, ">"+host+":"+port+"<") {
+			t.Errorf("the page of %s has no name: %s", r.deliveries, page)
 		}
 	}
 }

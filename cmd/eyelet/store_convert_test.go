@@ -89,6 +89,14 @@ func TestThePageShowsAStoreOfAnOlderFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, operations := s.start()
+	if text := loggedIn(t, operations, dir); !strings.Contains(text, "series now") {
+		t.Errorf("without the event: %s", text)
+	}
+}
+
+// loggedIn returns the first view of the page after a login with the token in a folder.
+func loggedIn(t *testing.T, operations, dir string) string {
+	t.Helper()
 	token, err := os.ReadFile(filepath.Join(dir, opsapi.TokenFile))
 	if err != nil {
 		t.Fatal(err)
@@ -103,10 +111,8 @@ func TestThePageShowsAStoreOfAnOlderFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(login.Body)
-	if err := errors.Join(err, login.Body.Close()); err != nil {
-		t.Fatal(err)
+	if err := errors.Join(err, login.Body.Close()); err != nil || login.StatusCode != http.StatusOK {
+		t.Fatalf("the login got %d, %v: %s", login.StatusCode, err, text)
 	}
-	if login.StatusCode != http.StatusOK || !strings.Contains(string(text), "series now") {
-		t.Errorf("status %d, without the event: %s", login.StatusCode, text)
-	}
+	return string(text)
 }
