@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -116,4 +117,96 @@ func TestReceiversMayDiffer(t *testing.T) {
 	if len(runs) != events || fresh != events || by["fast"]+by["slow"]+by["true"] != events || len(by) < 2 {
 		t.Errorf("%d events, %d accepted, %d were handled: %v", events, fresh, len(runs), by)
 	}
+}
+
+// TestReceiversHaveDifferentHandlers runs receivers on one database that have one handler each.
+// Tasks wait for a receiver with their handler, also while there is none, for an hour.
+func TestReceiversHaveDifferentHandlers(t *testing.T) {
+	t.Parallel()
+	dsn, schema := newSchema(t)
+	open := func(handler string, run func(context.Context) error) *receivertest.Receiver {
+		t.Helper()
+		s, err := Open(t.Context(), dsn, Options{Schema: schema})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return receivertest.New(t, receiver.Config{
+			Store: s, Producers: []producer.Producer{preset.GitHub("a long secret")}, Workers: 1,
+			Handlers: []receiver.Handler{receiver.On("github", "push",
+				func(ctx context.Context, _ receiver.Event[[]byte]) error { return run(ctx) }).Named(handler)},
+		})
+	}
+	waits := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	works := func(context.Context) error { return nil }
+	ship, mail, bill := open("ship", waits), open("mail", waits), open("bill", works)
+	n := 0
+	deliver := func(rx *receivertest.Receiver) {
+		t.Helper()
+		for range 3 {
+			n++
+			if d := rx.Deliver("github", "push", fmt.Sprintf(`{"n": %d}`, n)); d.Status != 200 {
+				t.Fatalf("%d %s", d.Status, d.Body)
+			}
+		}
+	}
+	states := func() map[string]int { // of tasks, by handler, state and reason
+		t.Helper()
+		all := map[string]int{}
+		for r, err := range bill.Store.List(t.Context(), dedup.Filter{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, task := range r.Tasks {
+				switch {
+				case task.State == dedup.Dead:
+					all[task.Handler+" "+task.Reason]++
+				case task.Open():
+					all[task.Handler+" open"]++
+				default:
+					all[task.Handler+" done"]++
+				}
+			}
+		}
+		return all
+	}
+	become := func(want map[string]int) {
+		t.Helper()
+		var got map[string]int
+		eventually(t, func() bool {
+			got = states()
+			return got["bill done"] >= want["bill done"] && got["ship done"] >= want["ship done"] &&
+				got["mail handler_gone"] >= want["mail handler_gone"]
+		})
+		if !maps.Equal(got, want) {
+			t.Errorf("the tasks are %v, want %v", got, want)
+		}
+	}
+	missing := func(handler, since string) {
+		t.Helper()
+		execute(t, dsn, schema, fmt.Sprintf("UPDATE {{schema}}.handler SET noted = noted - interval '%s', "+
+			"seen = seen - interval '%[1]s' WHERE name = '%s'", since, handler))
+	}
+	deliver(ship)
+	deliver(mail)
+	deliver(bill) // which looks at the tasks of the others
+	become(map[string]int{"ship open": 3, "mail open": 3, "bill done": 3})
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, rx := range []*receivertest.Receiver{ship, mail} {
+		_ = rx.Shutdown(over) // in the middle of a handler
+		_ = rx.Store.Close()
+	}
+	missing("ship", "50min")
+	missing("mail", "50min")
+	deliver(bill)
+	become(map[string]int{"ship open": 3, "mail open": 3, "bill done": 6})
+	open("ship", works)
+	become(map[string]int{"ship done": 3, "mail open": 3, "bill done": 6})
+	missing("mail", "11min")
+	become(map[string]int{"ship done": 3, "mail handler_gone": 3, "bill done": 6})
 }

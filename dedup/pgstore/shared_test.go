@@ -449,7 +449,7 @@ WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0`
 			t.Fatalf("decided without a wait: %+v", d)
 		default:
 		}
-		if err := observer.QueryRow(t.Context(), waiting, s.db.schema).Scan(&waits); err != nil {
+		if err := observer.QueryRow(t.Context(), waiting, pgx.QueryExecModeExec, s.db.schema).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
 		return waits
