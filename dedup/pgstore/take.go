@@ -69,6 +69,10 @@ const (
 const workSQL = `SELECT ` + columns + `, ` + bodyColumn + `
 FROM {{schema}}.event e` + withTasks + ` WHERE e.seq = ANY($1::int8[]) ORDER BY e.seq, t.idx`
 
+// startSQL starts tasks for the first time: the other columns stay.
+const startSQL = `UPDATE {{schema}}.task t SET state = 2, attempt = 1, token = v.token, started = $4, until = $5
+FROM unnest($1::int8[], $2::int2[], $3::int8[]) AS v(seq, idx, token) WHERE t.seq = ANY($1) AND t.seq = v.seq AND t.idx = v.idx`
+
 // abandonSQL makes the tasks of a damaged event dead letters, so that the others go on.
 const abandonSQL = `UPDATE {{schema}}.task SET state = 4, reason = 'damaged', err = $3, ended = $1, until = NULL, expires = NULL
 WHERE seq = $2 AND state < 3`
@@ -135,12 +139,11 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	if err != nil {
 		return nil, err
 	}
-	work, tasks := t.start(picks, found, micros(want.Lease))
+	b = &pgx.Batch{}
+	work := t.start(b, picks, found, micros(want.Lease))
 	if ctx.Err() != nil || len(work)+len(damaged) == 0 {
 		return nil, ctx.Err()
 	}
-	b = &pgx.Batch{}
-	b.Queue(t.db.sql(updateTasksSQL), tasks.args()...)
 	for seq, why := range damaged {
 		b.Queue(t.db.sql(abandonSQL), t.now, seq, text(why.Error()))
 	}
@@ -212,25 +215,37 @@ func (t *take) picks(rows pgx.Rows, want *dedup.Want, look *look) ([]pick, error
 	return out, err
 }
 
-// start starts the tasks.
-func (t *take) start(picks []pick, found []*row, lease time.Duration) ([]dedup.Work, *taskColumns) {
+// start starts the tasks. b gets the statements.
+func (t *take) start(b *pgx.Batch, picks []pick, found []*row, lease time.Duration) (work []dedup.Work) {
 	bySeq := map[int64]*row{}
 	for _, w := range found {
 		bySeq[w.seq] = w
 	}
-	var work []dedup.Work
-	var tasks taskColumns
+	var seqs, tokens []int64 // of those that start for the first time
+	var indexes []int16
+	var others taskColumns
 	for _, p := range picks {
 		w, i := bySeq[p.seq], int(p.idx)
 		if w == nil || i >= len(w.rec.Tasks) {
 			continue
 		}
+		first := w.rec.Tasks[i].State == dedup.Pending && w.rec.Tasks[i].Attempt == 0
 		w.rec.Recover(i, t.now, 0) // still running only if its lease ended
 		l := w.rec.Start(i, uint64(p.token), t.now, lease)
-		tasks.add(w, i)
+		if first {
+			seqs, indexes, tokens = append(seqs, p.seq), append(indexes, p.idx), append(tokens, p.token)
+		} else {
+			others.add(w, i)
+		}
 		work = append(work, dedup.Work{Record: w.rec.Clone(), Lease: l})
 	}
-	return work, &tasks
+	if len(seqs) > 0 {
+		b.Queue(t.db.sql(startSQL), seqs, indexes, tokens, t.now, t.now.Add(lease))
+	}
+	if len(others.seq) > 0 {
+		b.Queue(t.db.sql(updateTasksSQL), others.args()...)
+	}
+	return work
 }
 
 const (
