@@ -14,13 +14,14 @@ import (
 
 func TestADeliveryToAnUnknownPathIsLoggedWithTheNearestEndpoint(t *testing.T) {
 	t.Parallel()
-	log := &syncBuffer{}
+	log, all := &syncBuffer{}, &syncBuffer{}
 	store := dedup.NewMemory(dedup.MemoryOptions{})
 	shop, other := apiProducer(), apiProducer()
 	other.Name = "github"
 	rx, err := Open(Config{
 		Store: store, Producers: []producer.Producer{shop, other}, URL: "https://hooks.example",
-		Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Logger: slog.New(slog.NewMultiHandler(slog.NewTextHandler(log, nil),
+			slog.NewTextHandler(all, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -54,5 +55,8 @@ func TestADeliveryToAnUnknownPathIsLoggedWithTheNearestEndpoint(t *testing.T) {
 	if n := strings.Count(text, "unknown path"); n != sampledLines+1 || strings.Contains(text, "favicon") ||
 		strings.Contains(text, "s3cret") || !strings.Contains(text, "more=14 ") {
 		t.Errorf("%d lines:\n%s", n, text)
+	}
+	if !strings.Contains(all.String(), "method=GET path=/favicon.ico") || strings.Contains(all.String(), "s3cret") {
+		t.Errorf("at level DEBUG:\n%s", all)
 	}
 }

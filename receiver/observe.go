@@ -156,17 +156,21 @@ func (rx *Receiver) misplaced(at target) error {
 const maxLoggedPath = 128
 
 // logNotFound logs a delivery to a path without an endpoint, so that a wrong URL at a sender is
-// noticed. A GET without a query is no delivery and no challenge. The query is not logged, because
-// it may hold a credential.
+// noticed. A GET without a query is no delivery and no challenge, but often of a scanner: it is
+// logged at level DEBUG. The query is not logged, because it may hold a credential.
 func (rx *Receiver) logNotFound(r *http.Request, at target) {
+	level := slog.LevelInfo
 	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.RawQuery == "" {
+		level = slog.LevelDebug
+	}
+	if !rx.log.Enabled(r.Context(), level) {
 		return
 	}
 	path := at.path[:min(len(at.path), maxLoggedPath)]
 	attrs := append(requestAttrs(r, clientAddr(r, rx.cfg.TrustedProxies), path),
 		slog.Int64("size", r.ContentLength), slog.Any("nearest", nearestEndpoint{rx, path}))
 	kind := sampledKind{text: "delivery to an unknown path", code: codeNotFound}
-	rx.sampled.write(r.Context(), slog.LevelInfo, kind, attrs...)
+	rx.sampled.write(r.Context(), level, kind, attrs...)
 }
 
 // maxLoggedMethod bounds the logged method of a request, in bytes.
