@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
+	"github.com/eyelet-dev/eyelet/internal/pgserver"
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
@@ -201,4 +205,105 @@ func TestServeRefusesADatabaseThatLosesEvents(t *testing.T) {
 	if code := <-ended; code != exitOK {
 		t.Errorf("exit %d", code)
 	}
+}
+
+// TestServeWaitsForAStandbyToBecomeThePrimary serves on the primary and on its synchronous standby,
+// which takes over.
+func TestServeWaitsForAStandbyToBecomeThePrimary(t *testing.T) {
+	t.Parallel()
+	long(t)
+	primary, standby, urls := primaryAndStandby(t)
+	file := migrated(t, urls[0], "handlers: [{producer: gh, type: \"*\", stdout: true}]\n")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := configured(t, "")
+	if err := os.WriteFile(other, []byte(strings.ReplaceAll(string(text), urls[0], urls[1])), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := launch(t, "serve", "--config", file)
+	if status, _ := pushOwn(t, r, "g-1"); status != 200 {
+		t.Errorf("the primary: %d", status)
+	}
+	if _, _, policy := fetch(t, getRequest(t, r.deliveries+"/policy")); !strings.Contains(policy, "the loss of one") {
+		t.Errorf("with a synchronous standby: %s", policy)
+	}
+	eventually(t, "the event is done", func() bool { return state(t, file, "g-1") == "done 1" })
+	eventually(t, "the standby has it", func() bool {
+		_, out, _ := run(t, "store", "check", "--config", other)
+		return strings.Contains(out, "1 done, 0 dead") && strings.HasSuffix(out, "0 promises\n")
+	})
+
+	ctx, cancel := context.WithCancel(t.Context())
+	up, ended := make(chan [2]string, 2), make(chan int, 1)
+	began := func(l, o string) { up <- [2]string{"http://" + l, "http://" + o} }
+	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Starting: began, Serving: began}
+	go func() { ended <- p.Run(ctx, "serve", "--config", other) }()
+	defer func() {
+		cancel()
+		if code := <-ended; code != exitOK {
+			t.Errorf("exit %d", code)
+		}
+	}()
+	at := <-up
+	eventually(t, "it waits", func() bool {
+		status, after, body := fetch(t, getRequest(t, at[1]+"/readyz"))
+		return status == 503 && after != "" && strings.HasPrefix(body, "starting: ") &&
+			strings.Contains(body, "standby")
+	})
+	deliver := func(id string) (status int, after string) {
+		status, after, _ = fetch(t, pushRequest(t, at[0], id, `{"id":"`+id+`"}`))
+		return status, after
+	}
+	if status, after := deliver("g-2"); status != 503 || after == "" {
+		t.Errorf("the standby: %d, Retry-After %q", status, after)
+	}
+	r.stop()
+	<-r.ended
+	primary.Kill()
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-up
+	for _, id := range []string{"g-1", "g-2"} { // the first one is a duplicate
+		if status, _ := deliver(id); status != 200 {
+			t.Errorf("%s at the new primary: %d", id, status)
+		}
+		eventually(t, id+" is done", func() bool { return state(t, other, id) == "done 1" })
+	}
+	if _, _, policy := fetch(t, getRequest(t, at[0]+"/policy")); !strings.Contains(policy, "a power cut") {
+		t.Errorf("without a standby: %s", policy)
+	}
+}
+
+// primaryAndStandby starts two servers until the end of the test.
+func primaryAndStandby(t *testing.T) (primary, standby *pgserver.Server, urls [2]string) {
+	t.Helper()
+	pgtest.Programs(t)
+	dir, err := pgserver.TempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for i, name := range []string{"a", "b"} {
+		sockets := filepath.Join(dir, name)
+		if err := errors.Join(os.Mkdir(sockets, 0o755), pgserver.GiveAway(sockets)); err != nil {
+			t.Fatal(err)
+		}
+		urls[i] = "postgres://" + pgserver.User + "@/postgres?host=" + sockets
+	}
+	if primary, err = pgserver.New(filepath.Join(dir, "data-a"), filepath.Join(dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(primary.Stop)
+	if err := primary.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	standby, err = primary.Standby(t.Context(), filepath.Join(dir, "data-b"), filepath.Join(dir, "b"))
+	t.Cleanup(standby.Stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return primary, standby, urls
 }
