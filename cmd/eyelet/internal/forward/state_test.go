@@ -205,3 +205,33 @@ func TestTargetsOfOneStateAreIndependent(t *testing.T) {
 		t.Error("two targets have one name")
 	}
 }
+
+// TestANewStateSucceedsAnOldOne, as at a reload: a target that is switched off stays so, unless its
+// URL is another, and what the old target finds applies to the new one and its file.
+func TestANewStateSucceedsAnOldOne(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(410), says(200))
+	file := stateFileOf(t)
+	old := opened(t, f.URL, file, nil)
+	want(t, deliver(t, old, "1"), Terminal, 410)
+	same := to(t, f.URL, nil)
+	same.cfg.State.Succeed(old.cfg.State)
+	want(t, deliver(t, same, "2"), Deferred, 0)
+	if err := old.cfg.State.SwitchOn("shop"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, deliver(t, same, "2"), Accepted, 200)
+	want(t, deliver(t, opened(t, f.URL, file, nil), "2"), Accepted, 200)
+	if err := old.cfg.State.SwitchOff("shop", "by hand", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, deliver(t, same, "3"), Deferred, 0)
+	moved := to(t, f.URL+"/moved", nil)
+	moved.cfg.State.Succeed(same.cfg.State)
+	want(t, deliver(t, moved, "3"), Accepted, 200)
+	removed := NewState()
+	removed.Succeed(same.cfg.State, "shop")
+	if list := removed.List(); len(list) != 1 || list[0].Name != "shop" {
+		t.Errorf("a target that still has work is lost: %+v", list)
+	}
+}
