@@ -54,3 +54,35 @@ func TestConfiguredDirectoriesAreFetchedFromPublicAddressesOnly(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 }
+
+// TestFetchedKeysSurviveAReload: the next plan has the keys of the one before, whose end does not
+// end them.
+func TestFetchedKeysSurviveAReload(t *testing.T) {
+	t.Parallel()
+	keys := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(keys.Close)
+	s, err := Source{}.Parse("e.yaml", fmt.Appendf(nil,
+		"url: https://hooks.example\nproducers:\n  shop: {scheme: rfc9421, jwks_url: %q}\n", keys.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plans [2]*Plan
+	for i := range plans {
+		if plans[i], err = s.Build(t.Context(), BuildOptions{Stdout: io.Discard, Previous: plans[0]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := "jwks " + keys.URL
+	next := plans[1].fetched[from]
+	if next == nil || next != plans[0].fetched[from] {
+		t.Fatal("the keys are not those of the plan before")
+	}
+	for i, users := range []int32{1, 0} {
+		if err := plans[i].Close(); err != nil {
+			t.Error(err)
+		}
+		if n := next.users.Load(); n != users {
+			t.Errorf("%d users after the end of plan %d", n, i)
+		}
+	}
+}
