@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -23,6 +24,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("EYELET_LONG") == "" {
+		_ = flag.Set("test.parallel", "8") // unless -parallel is given; most of the time they wait
+	}
 	testscript.Main(leakless{m}, map[string]func(){"eyelet": main})
 }
 
