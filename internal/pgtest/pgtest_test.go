@@ -3,7 +3,9 @@ package pgtest
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -66,5 +68,27 @@ func TestDirectoriesOfKilledProcessesAreRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(server.dir); err != nil {
 		t.Error("the directory of this process was removed: ", err)
+	}
+}
+
+// TestAMissingServerSkipsUnlessItIsRequired runs a test without a server: EYELET_TEST_POSTGRES
+// names one that cannot be reached.
+func TestAMissingServerSkipsUnlessItIsRequired(t *testing.T) {
+	if _, err := pgserver.Find("no-such-program"); err == nil ||
+		err.Error() != "no-such-program was not found: "+pgserver.Install {
+		t.Errorf("a missing program: %v", err)
+	}
+	for _, require := range []string{"", "1"} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestDirectoriesOfKilledProcesses", "-test.v")
+		cmd.Env = append(os.Environ(), existing+"=host="+t.TempDir()+" user=nobody", required+"="+require)
+		out, err := cmd.CombinedOutput()
+		want := "--- SKIP"
+		if require == "1" {
+			want = "--- FAIL"
+		}
+		if (err != nil) != (require == "1") || !strings.Contains(string(out), want) ||
+			!strings.Contains(string(out), existing) && require == "" {
+			t.Errorf("required %q: %v: %s", require, err, out)
+		}
 	}
 }
