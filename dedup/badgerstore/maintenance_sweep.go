@@ -35,31 +35,63 @@ func swept(r *dedup.Record, now time.Time, slack time.Duration) bool {
 	return r.Disposable(now.Add(-min(slack, r.Window)))
 }
 
+// sweepStep is how many records the sweep finds before it deletes them, so that its memory does not
+// depend on how many windows have ended.
+const sweepStep = 10_000
+
 // sweep deletes the records whose windows have ended (see swept). It does not use Badger's expiry,
 // which follows the system clock: a clock that jumps ahead would end every window.
 func (m *maintenance) sweep(slack time.Duration) error {
 	if m.gaps.holdsSweep(m.now()) {
 		return nil
 	}
+	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
+		for from := []byte{family}; from != nil; {
+			ended, next, err := m.ended(family, from, slack)
+			if err == nil {
+				err = m.delete(ended, slack)
+			}
+			if err != nil {
+				return err
+			}
+			from = next
+		}
+	}
+	return nil
+}
+
+// ended returns up to sweepStep records that can be deleted, and the key at which the next ones
+// begin; nil at the end of the family.
+func (m *maintenance) ended(
+	family byte, from []byte, slack time.Duration,
+) (ended []record.Place, next []byte, err error) {
 	now := m.now()
-	var ended []record.Place
-	err := m.view(func(in *kv.View) error {
-		for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
-			for item := range in.Items(family) {
-				var r *row
-				value, err := item.Value()
-				if err = unreadable(item.Key(), err); err == nil {
-					r, err = m.stateRow(item.Key(), value)
-				}
-				if err != nil {
-					m.damage(err)
-				} else if swept(&r.rec, now, slack) {
-					ended = append(ended, r.place)
-				}
+	err = m.view(func(in *kv.View) error {
+		it := in.Keys(family)
+		defer it.Close()
+		for it.Seek(from); it.Valid(); it.Next() {
+			if len(ended) == sweepStep {
+				next = it.KeyCopy()
+				return nil
+			}
+			var r *row
+			value, err := it.Value()
+			if err = unreadable(it.Key(), err); err == nil {
+				r, err = m.stateRow(it.Key(), value)
+			}
+			if err != nil {
+				m.damage(err)
+			} else if swept(&r.rec, now, slack) {
+				ended = append(ended, r.place)
 			}
 		}
 		return nil
 	})
+	return ended, next, err
+}
+
+// delete deletes records, unless they changed.
+func (m *maintenance) delete(ended []record.Place, slack time.Duration) (err error) {
 	for most := 256; err == nil && len(ended) > 0; {
 		n := min(len(ended), most)
 		o := &sweepOp{ticket: newTicket(false), places: ended[:n], slack: slack}

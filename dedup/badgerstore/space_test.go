@@ -131,6 +131,31 @@ func TestALowDiskReclaimsSpaceWhileItCan(t *testing.T) {
 	}
 }
 
+// TestASweepOfManyRecordsGoesOnBehindEachStep ends more windows than one step of the sweep finds.
+func TestASweepOfManyRecordsGoesOnBehindEachStep(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	const many = 2*sweepStep + 1
+	for from := 0; from < many; from += fillStep {
+		if err := s.submit(&fillOp{newTicket(true), from, min(from+fillStep, many)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.Advance(26 * time.Hour)
+	mustClaim(t, s, claimOf("new"), dedup.New)
+	for _, want := range []int64{many + 1, 1} {
+		if st, err := s.Stats(t.Context()); err != nil || st.Records != want {
+			t.Errorf("%d records, want %d, %v", st.Records, want, err)
+		}
+		if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shut(t, s)
+}
+
 // TestWhatWasDeletedIsRememberedOverARestart runs processes that each live less than a day.
 func TestWhatWasDeletedIsRememberedOverARestart(t *testing.T) {
 	t.Parallel()
