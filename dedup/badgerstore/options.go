@@ -92,7 +92,7 @@ func ownRhythm() rhythm {
 
 const (
 	verifyEvery = 24 * time.Hour
-	memTable    = 16 << 20
+	memTable    = 8 << 20
 )
 
 func (o Options) withDefaults() Options {

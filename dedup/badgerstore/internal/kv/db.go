@@ -53,7 +53,7 @@ type Options struct {
 	// Summary is kept with the checkpoints; nil for none.
 	Summary Summary
 
-	// Sizes in bytes: of a memory table (default 16 MiB), a segment of the log (16 MiB), a value
+	// Sizes in bytes: of a memory table (default 8 MiB), a segment of the log (16 MiB), a value
 	// file (64 MiB), and Badger's cache of blocks (64 MiB).
 	MemTable, Segment, ValueFile, BlockCache int64
 	// Segments is the number of segments of the log; at least 3, by default 16.

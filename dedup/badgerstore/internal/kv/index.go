@@ -32,7 +32,7 @@ const (
 	hasContent = 1 << 1
 	refContent = 1 << 2
 
-	memTable   = 16 << 20
+	memTable   = 8 << 20
 	cacheBytes = 64 << 20
 )
 
