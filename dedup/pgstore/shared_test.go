@@ -516,7 +516,7 @@ func TestATokenIsNotSmallerThanAnEarlierOne(t *testing.T) {
 	for token, want := range map[int64]error{3: errConflict, 4: errConflict, 5: nil} {
 		s := step{view: &view{now: now}, seqs: []int64{2}, tokens: []int64{token}}
 		w, _, err := s.accept(&row{rec: rec.Clone()}, c)
-		if err != want || err == nil && w.rec.Tasks[0].Token != 5 {
+		if !errors.Is(err, want) || err == nil && w.rec.Tasks[0].Token != 5 {
 			t.Errorf("token %d after 4: %v, want %v", token, err, want)
 		}
 	}
