@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 )
 
@@ -303,4 +305,46 @@ func TestReloadLetsARemovedHandlerFinish(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestReloadKeepsRefusedDeliveries changes what a log and a page show, and nothing that was kept.
+func TestReloadKeepsRefusedDeliveries(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "eyelet.yaml")
+	reloadable(t, file, "another-secret", "store: badger:"+dir+"/data\n")
+	r := launch(t, "serve", "--config", file)
+	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != http.StatusUnauthorized {
+		t.Fatalf("status %d", status)
+	}
+	kept := refusedLines(t, 1, "--config", file)
+	if log := r.errs.String(); log != "" {
+		t.Errorf("at level error: %s", log)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte("level: error"), []byte("level: debug"), 1)
+	text = append(text, "inspector: {read_only: true}\n"...)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if page := loggedIn(t, r.operations, dir+"/data"); strings.Contains(page, ">read-only<") {
+		t.Errorf("before: %s", page)
+	}
+	if code, _, errs := reloadNow(t, file); code != exitOK {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	if page := loggedIn(t, r.operations, dir+"/data"); !strings.Contains(page, ">read-only<") {
+		t.Errorf("with read_only: %s", page)
+	}
+	if diff := cmp.Diff(kept, refusedLines(t, 1, "--config", file)); diff != "" {
+		t.Error(diff)
+	}
+	push(t, http.DefaultClient, r.deliveries, "g-2", "{}")
+	refusedLines(t, 2, "--config", file)
+	eventually(t, "the next one is logged", func() bool {
+		return strings.Contains(r.errs.String(), "signature_mismatch")
+	})
 }
