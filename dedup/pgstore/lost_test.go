@@ -93,6 +93,15 @@ func TestAClaimWhoseAnswerIsLostIsAcceptedOnce(t *testing.T) {
 	})
 }
 
+func wantNothingDue(t *testing.T, s *Store) {
+	t.Helper()
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.Take(short, dedup.Want{Tasks: 1, Lease: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the lease lasts: %v", err)
+	}
+}
+
 func TestATakeWhoseAnswerIsLostIsTakenOverWhenItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	eachCut(t, func(t *testing.T, reaches bool) {
@@ -109,12 +118,7 @@ func TestATakeWhoseAnswerIsLostIsTakenOverWhenItsLeaseEnds(t *testing.T) {
 		wantUnavailable(t, "take", err)
 		attempt := 1
 		if reaches {
-			short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			_, err := direct.Take(short, dedup.Want{Tasks: 1, Lease: time.Minute})
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("while the lease lasts: %v", err)
-			}
+			wantNothingDue(t, direct)
 			clock.Advance(time.Minute)
 			attempt = 2
 		}
@@ -145,6 +149,56 @@ func TestAResultWhoseAnswerIsLostCountsOnce(t *testing.T) {
 			if rec := wantState(t, direct, l, state); rec.Tasks[0].Attempt != 1 {
 				t.Errorf("%+v", rec.Tasks)
 			}
+		}
+	})
+}
+
+// TestAChangeWhoseAnswerIsLostIsMadeOnce repeats what got no answer.
+func TestAChangeWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	eachCut(t, func(t *testing.T, reaches bool) {
+		p, s, direct, clock := cutPair(t, reaches)
+		for _, c := range []struct {
+			handler string
+			before  dedup.Result
+			change  func(event string) (dedup.Record, error)
+			already error // of the second call, if the first one changed the event
+		}{
+			{"reopened", dedup.Result{Kind: dedup.ResultDead},
+				func(event string) (dedup.Record, error) { return s.Reopen(t.Context(), event) }, dedup.ErrNotDead},
+			{"run now", dedup.Result{Kind: dedup.ResultRetry, After: time.Hour},
+				func(event string) (dedup.Record, error) { return s.RunNow(t.Context(), event) }, dedup.ErrNotWaiting},
+		} {
+			claim(t, direct, event(c.handler, c.handler), dedup.New)
+			l := takeOne(t, direct).Lease
+			if err := direct.Finish(t.Context(), l, c.before); err != nil {
+				t.Fatal(err)
+			}
+			p.arm(c.handler)
+			_, err := c.change(l.Event)
+			wantUnavailable(t, c.handler, err)
+			if _, err := c.change(l.Event); reaches && !errors.Is(err, c.already) || !reaches && err != nil {
+				t.Errorf("%s, once more: %v", c.handler, err)
+			}
+			w := takeOne(t, direct)
+			if w.Record.Event != l.Event {
+				t.Errorf("%s: the task of %s is due, want %s", c.handler, w.Record.Event, l.Event)
+			}
+			p.arm(string(tagOf(l.Event)))
+			wantUnavailable(t, "extend", s.Extend(t.Context(), w.Lease, time.Hour))
+			if reaches { // the lease lasts for an hour
+				clock.Advance(2 * time.Minute)
+				wantNothingDue(t, direct)
+			}
+			if err := s.Extend(t.Context(), w.Lease, time.Hour); err != nil {
+				t.Errorf("extend, once more: %v", err)
+			}
+			if err := direct.Finish(t.Context(), w.Lease, done); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := p.cuts.Load(); n != 4 {
+			t.Errorf("%d connections were cut", n)
 		}
 	})
 }
