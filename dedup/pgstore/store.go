@@ -178,7 +178,8 @@ func (s *Store) open(ctx context.Context, w *watch, c *pgx.Conn, config *pgxpool
 	s.wg.Go(s.sweepAlways)
 	w.pools = []*pgxpool.Pool{pool, s.txs}
 	if between { // a pooler lets the watch wait for a connection of the server
-		return c.Close(ctx)
+		_ = c.Close(ctx)
+		return nil
 	}
 	s.watching.Go(func() { w.run(s.ctx, c) })
 	return nil
