@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/internal/nearest"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -133,7 +132,7 @@ func levelOf(resp *reply) slog.Level {
 func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request, at target) {
 	resp := rx.problemReply(&producer.Producer{}, fail(codeNotFound, rx.misplaced(at)))
 	resp.send(w)
-	rx.logNotFound(r, at)
+	rx.logUnknown(r, at)
 	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: KindDelivery, Status: resp.Status, Code: resp.code})
 	rx.reportRefused(r.Context(), w, r, resp)
 }
@@ -150,27 +149,6 @@ func (rx *Receiver) misplaced(at target) error {
 	}
 	return verify.Public(fmt.Sprintf("%s is served here, without %s before it; the program or proxy in front must "+
 		"remove the prefix, in Go with http.StripPrefix(%q, rx.Handler())", own, prefix, prefix))
-}
-
-// maxLoggedPath bounds the logged path of a delivery that no endpoint gets, in bytes.
-const maxLoggedPath = 128
-
-// logNotFound logs a delivery to a path without an endpoint, so that a wrong URL at a sender is
-// noticed. A GET without a query is no delivery and no challenge, but often of a scanner: it is
-// logged at level DEBUG. The query is not logged, because it may hold a credential.
-func (rx *Receiver) logNotFound(r *http.Request, at target) {
-	level := slog.LevelInfo
-	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.RawQuery == "" {
-		level = slog.LevelDebug
-	}
-	if !rx.log.Enabled(r.Context(), level) {
-		return
-	}
-	path := at.path[:min(len(at.path), maxLoggedPath)]
-	attrs := append(requestAttrs(r, clientAddr(r, rx.cfg.TrustedProxies), path),
-		slog.Int64("size", r.ContentLength), slog.Any("nearest", nearestEndpoint{rx, path}))
-	kind := sampledKind{text: "delivery to an unknown path", code: codeNotFound}
-	rx.sampled.write(r.Context(), level, kind, attrs...)
 }
 
 // maxLoggedMethod bounds the logged method of a request, in bytes.
@@ -275,28 +253,6 @@ func (rx *Receiver) callRefused(ctx context.Context, w http.ResponseWriter, resp
 func flush(w http.ResponseWriter) {
 	defer func() { _ = recover() }()
 	_ = http.NewResponseController(w).Flush()
-}
-
-// nearestEndpoint is the path of the endpoint that a path probably means. It is searched only if
-// its line is written.
-type nearestEndpoint struct {
-	rx   *Receiver
-	path string
-}
-
-// LogValue implements slog.LogValuer. An endpoint whose name ends the path is the nearest.
-func (n nearestEndpoint) LogValue() slog.Value {
-	best, least := "", -1
-	for name := range n.rx.endpoints {
-		distance := 0
-		if !strings.HasSuffix(n.path, "/"+name) {
-			distance = 1 + nearest.Distance(n.path, webhooksPath+name)
-		}
-		if least < 0 || distance < least || distance == least && name < best {
-			best, least = name, distance
-		}
-	}
-	return slog.StringValue(webhooksPath + best)
 }
 
 // observedError is the cause for observers, reduced to its type if a handler returned it.

@@ -44,6 +44,7 @@ type Receiver struct {
 	registry *registry
 	log      *slog.Logger
 	sampled  *sampler // for log lines that clients cause
+	unknown  *unknownPaths
 	workers  *dispatcher
 
 	endpoints map[string]*endpoint // by the producer's name
@@ -82,7 +83,8 @@ func newReceiver(c Config) (*Receiver, error) {
 		return nil, err
 	}
 	rx := &Receiver{
-		cfg: c, registry: handlers, log: c.Logger, sampled: newSampler(c.Logger), policyURL: c.PolicyURL,
+		cfg: c, registry: handlers, log: c.Logger, sampled: newSampler(c.Logger),
+		unknown: &unknownPaths{log: c.Logger}, policyURL: c.PolicyURL,
 		storing: deadline.New(c.StoreTimeout), endpoints: map[string]*endpoint{},
 		pending: &pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}},
 	}
@@ -250,7 +252,8 @@ func (rx *Receiver) Shutdown(ctx context.Context) error {
 	err := rx.inflight.Drain(ctx)
 	rx.savePeers()
 	rx.end()
-	rx.answers.stop()        // Answer handlers that outlast ctx
+	rx.answers.stop() // Answer handlers that outlast ctx
+	defer rx.unknown.close()
 	defer rx.sampled.close() //nolint:contextcheck // the counts are written even after ctx
 	return errors.Join(err, <-stopped)
 }
