@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/nearest"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -151,6 +152,22 @@ func (rx *Receiver) misplaced(at target) error {
 		"remove the prefix, in Go with http.StripPrefix(%q, rx.Handler())", own, prefix, prefix))
 }
 
+// maxLoggedPath bounds the logged path of a request, in bytes.
+const maxLoggedPath = 128
+
+// logUnknown logs a request to a path without an endpoint. The query is not logged, because it may
+// hold a credential.
+func (rx *Receiver) logUnknown(r *http.Request, at target) {
+	if !rx.log.Enabled(r.Context(), slog.LevelInfo) {
+		return
+	}
+	path := at.path[:min(len(at.path), maxLoggedPath)]
+	attrs := append(requestAttrs(r, clientAddr(r, rx.cfg.TrustedProxies), path),
+		slog.String("code", string(codeNotFound)), slog.Int64("size", r.ContentLength),
+		slog.Any("nearest", nearestEndpoint{rx, path}))
+	rx.unknown.write(r.Context(), path, attrs...)
+}
+
 // maxLoggedMethod bounds the logged method of a request, in bytes.
 const maxLoggedMethod = 32
 
@@ -253,6 +270,28 @@ func (rx *Receiver) callRefused(ctx context.Context, w http.ResponseWriter, resp
 func flush(w http.ResponseWriter) {
 	defer func() { _ = recover() }()
 	_ = http.NewResponseController(w).Flush()
+}
+
+// nearestEndpoint is the path of the endpoint that a path probably means. It is searched only if
+// its line is written.
+type nearestEndpoint struct {
+	rx   *Receiver
+	path string
+}
+
+// LogValue implements slog.LogValuer. An endpoint whose name ends the path is the nearest.
+func (n nearestEndpoint) LogValue() slog.Value {
+	best, least := "", -1
+	for name := range n.rx.endpoints {
+		distance := 0
+		if !strings.HasSuffix(n.path, "/"+name) {
+			distance = 1 + nearest.Distance(n.path, webhooksPath+name)
+		}
+		if least < 0 || distance < least || distance == least && name < best {
+			best, least = name, distance
+		}
+	}
+	return slog.StringValue(webhooksPath + best)
 }
 
 // observedError is the cause for observers, reduced to its type if a handler returned it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,4 +106,96 @@ func (k sampledKind) attrs() []slog.Attr {
 		attrs = append(attrs, slog.String("reason", k.reason))
 	}
 	return attrs
+}
+
+// unknownLines bounds the lines about unknown paths in each sampledFor: clients can invent paths.
+const unknownLines = 100
+
+// unknownPaths logs the requests that no endpoint gets, so that a wrong URL at a sender is noticed:
+// each path at most once a second, with the number of requests since its last line. Those that have
+// no line are counted in one at the end of the minute. At level DEBUG each request has a line.
+type unknownPaths struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	minute *unknownMinute // nil without a request
+}
+
+type unknownMinute struct {
+	paths map[string]*unknownPath // at most unknownLines
+	lines int
+	more  int // requests to other paths
+	end   *time.Timer
+}
+
+type unknownPath struct {
+	last  time.Time
+	count int // requests since then
+}
+
+const unknownText = "delivery to an unknown path"
+
+// write logs a request to a path, or only counts it. attrs describe the request.
+func (u *unknownPaths) write(ctx context.Context, path string, attrs ...slog.Attr) {
+	level := slog.LevelInfo
+	count := u.count(path) //nolint:contextcheck // the minute outlasts the request
+	if count == 0 {
+		level, count = slog.LevelDebug, 1
+	}
+	u.log.LogAttrs(ctx, level, unknownText, append(attrs, slog.Int("count", count))...)
+}
+
+// count counts a request, and returns the count of a line to write now; 0 is none.
+func (u *unknownPaths) count(path string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	m := u.minute
+	if m == nil {
+		m = &unknownMinute{paths: map[string]*unknownPath{}}
+		m.end = time.AfterFunc(sampledFor, func() { u.end(m) })
+		u.minute = m
+	}
+	now, p := time.Now(), m.paths[path]
+	if p == nil {
+		if m.lines == unknownLines {
+			m.more++
+			return 0
+		}
+		p = &unknownPath{}
+		m.paths[strings.Clone(path)] = p // a path in a request keeps all of its head
+	}
+	p.count++
+	if m.lines == unknownLines || now.Sub(p.last) < time.Second {
+		return 0
+	}
+	count := p.count
+	p.last, p.count = now, 0
+	m.lines++
+	return count
+}
+
+// end ends a minute: its requests without a line are counted in one.
+func (u *unknownPaths) end(m *unknownMinute) {
+	u.mu.Lock()
+	if m == nil || u.minute != m { // close was earlier
+		u.mu.Unlock()
+		return
+	}
+	u.minute = nil
+	u.mu.Unlock()
+	m.end.Stop()
+	more := m.more
+	for _, p := range m.paths {
+		more += p.count
+	}
+	if more > 0 {
+		u.log.Info(unknownText, "more", more, "within", sampledFor)
+	}
+}
+
+func (u *unknownPaths) close() {
+	u.mu.Lock()
+	m := u.minute
+	u.mu.Unlock()
+	u.end(m)
 }

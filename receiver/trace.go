@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// The attributes of spans: those of the OpenTelemetry semantic conventions 1.39.0, in which HTTP
+// The attributes of spans: those of the OpenTelemetry semantic conventions 1.43.0, in which HTTP
 // is stable and messaging is in development, and our own. None has text of an unverified request.
 const (
 	attrMethod      = attribute.Key("http.request.method")
@@ -45,20 +45,20 @@ const (
 )
 
 // startDelivery starts the span of a delivery. It continues a span of this process, such as that of
-// middleware. The sender's trace is only linked: otherwise any client could choose the trace of a
-// delivery, and force it to be sampled.
+// middleware, which gets the route. The sender's trace is only linked: otherwise any client could
+// choose the trace of a delivery, and force it to be sampled.
 func startDelivery(ctx context.Context, d *delivery) context.Context {
 	method := d.r.Method
 	if !slices.Contains(d.ep.p.Methods, method) {
 		method = "_OTHER"
 	}
 	route := webhooksPath + d.ep.p.Name
-	options := []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(attrMethod.String(method), attrRoute.String(route)),
-	}
-	if here := trace.SpanContextFromContext(ctx); !here.IsValid() || here.IsRemote() {
-		options = append(options, trace.WithNewRoot())
+	options := []trace.SpanStartOption{trace.WithAttributes(attrMethod.String(method), attrRoute.String(route))}
+	here := trace.SpanFromContext(ctx)
+	if at := here.SpanContext(); at.IsValid() && !at.IsRemote() {
+		here.SetAttributes(attrRoute.String(route))
+	} else {
+		options = append(options, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindServer))
 	}
 	if lines := d.r.Header["Traceparent"]; len(lines) == 1 {
 		options = appendLink(options, lines[0])

@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -38,8 +41,10 @@ func (c *collected) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, of := range data.ResourceSpans {
 		c.from = of.Resource.String()
-		for _, s := range of.ScopeSpans[0].Spans {
-			c.spans[s.Name] = s
+		for _, scope := range of.ScopeSpans {
+			for _, s := range scope.Spans {
+				c.spans[s.Name] = s
+			}
 		}
 	}
 }
@@ -71,20 +76,29 @@ func TestSpansReachTheCollector(t *testing.T) {
 		"tracing: {endpoint: %s, bearer: s3cret}\n", target.URL, collector.URL))
 	r := launch(t, "serve", "--config", file)
 	const theirTrace, theirSpan = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-	request := pushRequest(t, r.deliveries, "d1", "{}")
-	request.Header.Set("Traceparent", "00-"+theirTrace+"-"+theirSpan+"-01")
-	res, err := http.DefaultClient.Do(request)
+	push := pushRequest(t, r.deliveries, "d1", "{}")
+	push.Header.Set("Traceparent", "00-"+theirTrace+"-"+theirSpan+"-01")
+	res, err := http.DefaultClient.Do(push)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = res.Body.Close()
-	eventually(t, "spans", func() bool { return c.has("POST /webhooks/gh", "claim", "process ship") })
+	eventually(t, "spans", func() bool { return c.has("POST", "POST /webhooks/gh", "claim", "process ship") })
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delivery, claim, attempt := c.spans["POST /webhooks/gh"], c.spans["claim"], c.spans["process ship"]
-	if len(delivery.Links) != 1 || hex.EncodeToString(delivery.Links[0].TraceId) != theirTrace ||
-		hex.EncodeToString(delivery.Links[0].SpanId) != theirSpan || delivery.ParentSpanId != nil ||
-		hex.EncodeToString(delivery.TraceId) == theirTrace || delivery.Kind != otlp.Span_SPAN_KIND_SERVER {
+	request, delivery, claim, attempt := c.spans["POST"], c.spans["POST /webhooks/gh"], c.spans["claim"],
+		c.spans["process ship"]
+	for _, s := range []*otlp.Span{request, delivery} {
+		if len(s.Links) != 1 || hex.EncodeToString(s.Links[0].TraceId) != theirTrace ||
+			hex.EncodeToString(s.Links[0].SpanId) != theirSpan || hex.EncodeToString(s.TraceId) == theirTrace {
+			t.Errorf("trace %x, links %v", s.TraceId, s.Links)
+		}
+	}
+	if request.ParentSpanId != nil || request.Kind != otlp.Span_SPAN_KIND_SERVER ||
+		attributesOf(request)["http.route"] != "/webhooks/gh" {
+		t.Errorf("request %v", request)
+	}
+	if !bytes.Equal(delivery.ParentSpanId, request.SpanId) || delivery.Kind != otlp.Span_SPAN_KIND_INTERNAL {
 		t.Errorf("delivery %v", delivery)
 	}
 	if !bytes.Equal(claim.TraceId, delivery.TraceId) || !bytes.Equal(claim.ParentSpanId, delivery.SpanId) ||
@@ -107,6 +121,67 @@ func TestSpansReachTheCollector(t *testing.T) {
 	}
 	if strings.Contains(r.errs.String(), "s3cret") {
 		t.Error("the log has the token")
+	}
+}
+
+func attributesOf(s *otlp.Span) map[string]string {
+	all := map[string]string{}
+	for _, a := range s.Attributes {
+		all[a.Key] = cmp.Or(a.Value.GetStringValue(), strconv.FormatInt(a.Value.GetIntValue(), 10))
+	}
+	return all
+}
+
+// TestEveryRequestHasASpanWithoutTextOfItsClient sends what no endpoint gets.
+func TestEveryRequestHasASpanWithoutTextOfItsClient(t *testing.T) {
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+	c := &collected{spans: map[string]*otlp.Span{}}
+	collector := httptest.NewServer(c)
+	defer collector.Close()
+	r := launch(t, "serve", "--config", configured(t, "handlers:\n  - {producer: gh, type: push, stdout: true}\n"+
+		"tracing: {endpoint: "+collector.URL+"}\n"))
+	send := func(method, path string) {
+		request, err := http.NewRequestWithContext(t.Context(), method, r.deliveries+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"User-Agent", "X-Forwarded-For", "Tracestate", "Traceparent", "Baggage"} {
+			request.Header.Set(name, "s3cret=1")
+		}
+		request.Host = "s3cret.example"
+		res, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+	}
+	send(http.MethodPut, "/s3cret?key=s3cret")
+	send("S3CRET", "/webhooks/gh")
+	eventually(t, "spans", func() bool { return c.has("PUT", "HTTP", "_OTHER /webhooks/gh") })
+	if r.stop(); <-r.ended != 0 {
+		t.Error(r.errs.String())
+	}
+	host, port, _ := net.SplitHostPort(strings.TrimPrefix(r.deliveries, "http://"))
+	for name, want := range map[string]map[string]string{
+		"PUT":  {"http.request.method": "PUT", "http.response.status_code": "404"},
+		"HTTP": {"http.request.method": "_OTHER", "http.response.status_code": "405", "http.route": "/webhooks/gh"},
+	} {
+		span := c.spans[name]
+		got := attributesOf(span)
+		want["server.address"], want["server.port"] = host, port
+		for key, value := range want {
+			if got[key] != value {
+				t.Errorf("%s: %s is %q, want %q", name, key, got[key], value)
+			}
+		}
+		if span.Kind != otlp.Span_SPAN_KIND_SERVER || len(span.Links) > 0 {
+			t.Errorf("%s: %v, links %v", name, span.Kind, span.Links)
+		}
+	}
+	for _, span := range c.spans {
+		if text := strings.ToLower(span.String()); strings.Contains(text, "s3cret") {
+			t.Error(text)
+		}
 	}
 }
 

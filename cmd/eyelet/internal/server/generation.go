@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/tracing"
 	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
@@ -69,13 +70,13 @@ func (g *generation) receiverConfig(s *Server) receiver.Config {
 }
 
 // serve makes the handler of deliveries. written is how long the server lets a response take.
-func (g *generation) serve(rx *receiver.Receiver, written time.Duration) {
+func (g *generation) serve(rx *receiver.Receiver, written time.Duration, traces *tracing.Provider) {
 	g.rx = rx
 	next := Handler(rx)
 	if own := httpserver.New(nil, g.httpOptions()).WriteTimeout; own > written {
 		next = extended(next, own)
 	}
-	g.deliver = g.requireTLS(next)
+	g.deliver = traces.Handler(g.requireTLS(next))
 }
 
 // extended gives the responses of a handler more time than its server does.

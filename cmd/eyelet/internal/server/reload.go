@@ -96,7 +96,7 @@ func (s *Server) replace(old, g *generation, orphan bool) error {
 	if err != nil {
 		return usage.Errorf("", "%v", err)
 	}
-	g.serve(rx, s.servers[0].WriteTimeout)
+	g.serve(rx, s.servers[0].WriteTimeout, s.traces)
 	for i, f := range loaded {
 		if f != nil {
 			s.certificates[i].set(f, s.HTTP2)

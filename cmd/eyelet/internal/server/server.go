@@ -195,7 +195,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return usage.Errorf("", "%v", err)
 	}
-	g.serve(rx, s.servers[0].WriteTimeout)
+	g.serve(rx, s.servers[0].WriteTimeout, s.traces)
 	s.reloads.success = time.Now()
 	raiseProcs()
 	return s.begin(g)
