@@ -50,7 +50,13 @@ else
 fi
 
 step "Dockerfile"
-if installed hadolint; then hadolint ops/Dockerfile; else skip hadolint; fi
+if installed hadolint; then
+	hadolint ops/Dockerfile
+elif installed npx; then
+	npx --yes dockerfile-utils@0.16.3 lint ops/Dockerfile
+else
+	skip "hadolint, or npx for dockerfile-utils"
+fi
 
 step "alerts"
 if installed promtool; then promtool check rules ops/alerts.yaml; else skip promtool; fi
