@@ -3,6 +3,8 @@ package receiver
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -81,6 +83,33 @@ func TestReplaceCarriesOverWhatSendersUsed(t *testing.T) {
 	send("5", http.StatusOK)
 	if next.endpoints["shop"].quota != nil {
 		t.Error("a rate that was removed still counts")
+	}
+}
+
+// TestReplaceKeepsTheBudgetOfBodiesInUse holds most of the budget in the old receiver.
+func TestReplaceKeepsTheBudgetOfBodiesInUse(t *testing.T) {
+	t.Parallel()
+	p := apiProducer()
+	s := serve(t, p, func(c *Config) { c.BodyBudget = 1 << 20 })
+	conn, err := net.Dial("tcp", s.srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	part := head("/webhooks/shop", "Content-Length: 1000000", "", strings.Repeat("x", 900_000))
+	if _, err := io.WriteString(conn, part); err != nil {
+		t.Fatal(err)
+	}
+	next := s.replace(func(c *Config) { c.MaxBody = 1 << 20 })
+	waitFor(t, func() bool { return next.limiter.Usage().Bodies > 900_000 })
+	large := req{id: "k1", body: strings.Repeat("x", 500_000)}
+	if g := s.send(large); g.status != http.StatusServiceUnavailable {
+		t.Errorf("beside a body of the old receiver: %+v", g)
+	}
+	_ = conn.Close()
+	waitFor(t, func() bool { return next.limiter.Usage().Bodies == 0 })
+	if g := s.send(large); g.status != http.StatusAccepted {
+		t.Errorf("afterwards: %+v", g)
 	}
 }
 
