@@ -34,6 +34,19 @@ func cpuTime(pid int) time.Duration {
 	return time.Duration(own.Nano()) + time.Duration(user+system)*10*time.Millisecond
 }
 
+// anonymousMemory returns the resident bytes of a process that are not of files, or 0 if it has
+// ended.
+func anonymousMemory(pid int) float64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "RssAnon:" {
+			kib, _ := strconv.ParseFloat(f[1], 64)
+			return kib * 1024
+		}
+	}
+	return 0
+}
+
 // flushes returns how many flush requests the device under dir has completed, from /proc/diskstats,
 // or 0 where that is unknown. Flushes of other programs on the device count too.
 func flushes(dir string) int64 {

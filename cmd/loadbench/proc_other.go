@@ -11,6 +11,9 @@ import (
 // cpuTime is supported on Linux only.
 func cpuTime(int) time.Duration { return 0 }
 
+// anonymousMemory is supported on Linux only.
+func anonymousMemory(int) float64 { return 0 }
+
 // flushes is supported on Linux only.
 func flushes(string) int64 { return 0 }
 

@@ -19,11 +19,15 @@ var soaked = []struct {
 	title, metric string
 	slack         float64
 }{
-	{"memory, bytes", "process_resident_memory_bytes", 0},
+	{"memory without pages of files, bytes", anonymous, 0},
 	{"open files", "process_open_fds", 16},
 	{"goroutines", "go_goroutines", 64},
 	{"disk, bytes", "eyelet_store_bytes", 0},
 }
+
+// anonymous is the memory that the system cannot take back. Pages of the store's files are not in
+// it: how many are resident follows the size of the disk's cache.
+const anonymous = "anonymous memory"
 
 // maxGrowth is the largest ratio of the last quarter of a soak to its second quarter. The store
 // deletes expired records every ten minutes and rewrites its files every hour: a soak of less than
@@ -107,6 +111,7 @@ func sampleUntil(
 			if err != nil {
 				return nil, err
 			}
+			m[anonymous] = anonymousMemory(r.process.Process.Pid)
 			for i, s := range soaked {
 				series[i] = append(series[i], m[s.metric])
 				_, _ = fmt.Fprintf(progress, "%s %.0f  ", s.title, m[s.metric])
