@@ -36,7 +36,6 @@ const (
 // The classes and codes of errors, see appendix A of the manual of PostgreSQL,
 // https://www.postgresql.org/docs/15/errcodes-appendix.html (read 2026-11-23).
 const (
-	codeDivision      = "22012" // the guard of insertSQL
 	codeReadOnly      = "25006"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -68,7 +67,7 @@ func passes(code string) bool {
 // raced reports whether the step that failed should start again.
 func raced(err error) bool {
 	switch codeOf(err) {
-	case codeDivision, codeUnique, codeSerialization, codeDeadlock:
+	case codeUnique, codeSerialization, codeDeadlock:
 		return true
 	}
 	return errors.Is(err, errConflict)

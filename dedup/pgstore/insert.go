@@ -12,13 +12,15 @@ import (
 // record, or of which an alias has one: their rows come back without a generation. The sequence
 // numbers follow the order of the claims; rows are inserted in the order of the hashes, so that two
 // statements cannot wait for each other. If another process takes an alias at the same moment, the
-// last column divides by zero, and nothing is stored.
+// statement fails by the index of aliases, and nothing is stored.
 //
-// The look-up of an alias is a scalar subquery, because a plan that was made while the table was
-// empty would scan it on every call.
+// What must be looked up is looked up for all claims at once, and no subquery reads the rows of
+// another one for each claim: batches are large.
 const insertSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
-a AS MATERIALIZED (SELECT x.ord, x.hash, (SELECT o.seq FROM {{schema}}.alias o WHERE o.hash = x.hash) AS owner
-  FROM unnest($2::int8[], $3::bytea[]) AS x(ord, hash)),
+a AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::bytea[]) AS a(ord, hash)),
+taken AS MATERIALIZED (SELECT o.hash FROM {{schema}}.alias o WHERE o.hash = ANY($3)),
+older AS MATERIALIZED (SELECT o.hash, max(o.generation) AS generation FROM {{schema}}.event o
+  WHERE o.hash = ANY($5::bytea[]) AND NOT o.current GROUP BY o.hash),
 c AS MATERIALIZED (SELECT x.*, coalesce(x.given, nextval('{{schema}}.seq')) AS seq FROM (
   SELECT * FROM unnest($4::int8[], $5::bytea[], $6::bytea[], $7::int8[], $8::bool[], $9::bool[], $10::bool[], $11::int8[], $12::text[],
     $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::bytea[], $20::bytea[], $21::bytea[], $22::int2[], $23::int4[])
@@ -26,15 +28,13 @@ c AS MATERIALIZED (SELECT x.*, coalesce(x.given, nextval('{{schema}}.seq')) AS s
     vendor, about, extra, response, body, tasks, size, ord) ORDER BY ord) x),
 e AS (INSERT INTO {{schema}}.event (seq, hash, current, generation, fingerprint, accepted, win, expires, tasks, hold, drop_body,
     newest, keeper, quarantine, producer, endpoint, type, key, vendor, about, extra, response, size, body)
-  SELECT c.seq, c.hash, true, 1 + coalesce((SELECT max(o.generation) FROM {{schema}}.event o WHERE o.hash = c.hash AND NOT o.current), 0),
-    c.fingerprint, n.now, c.win,
+  SELECT c.seq, c.hash, true, 1 + coalesce(o.generation, 0), c.fingerprint, n.now, c.win,
     CASE WHEN c.tasks = 0 AND c.quarantine IS NULL AND NOT c.newest THEN n.now + c.win * interval '1 microsecond' END,
     c.tasks, c.hold, c.drop_body, c.newest, c.keeper, c.quarantine, c.producer, c.endpoint, c.type, c.key, c.vendor, c.about,
     c.extra, c.response, c.size, c.body
-  FROM c, n WHERE NOT EXISTS (SELECT 1 FROM a WHERE a.ord = c.ord AND a.owner IS NOT NULL) ORDER BY c.hash
+  FROM n, c LEFT JOIN older o USING (hash) WHERE c.ord NOT IN (SELECT a.ord FROM a JOIN taken USING (hash)) ORDER BY c.hash
   ON CONFLICT (hash) WHERE current DO NOTHING RETURNING seq, generation),
-l AS (INSERT INTO {{schema}}.alias (hash, seq) SELECT a.hash, c.seq FROM a JOIN c USING (ord) JOIN e USING (seq) ORDER BY a.hash
-  ON CONFLICT DO NOTHING RETURNING 1),
+l AS (INSERT INTO {{schema}}.alias (hash, seq) SELECT a.hash, c.seq FROM a JOIN c USING (ord) JOIN e USING (seq) ORDER BY a.hash),
 k AS MATERIALIZED (SELECT x.*, c.seq, CASE WHEN x.lease > 0 THEN coalesce(x.given, nextval('{{schema}}.token')) ELSE 0 END AS token,
     c.hold, c.drop_body, c.win, c.size
   FROM unnest($24::int8[], $25::int2[], $26::int2[], $27::int8[], $28::int8[], $29::text[], $30::text[], $31::bytea[], $32::text[])
@@ -47,9 +47,8 @@ t AS (INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postpo
     CASE WHEN k.lease > 0 THEN n.now + (k.lease + k.win) * interval '1 microsecond' END,
     k.handler, k.lanename, k.lane, k.reason, ''
   FROM k, n)
-SELECT c.ord, c.seq, e.generation, n.now, (SELECT k.token FROM k WHERE k.seq = c.seq AND k.token > 0),
-  1 / (CASE WHEN (SELECT count(*) FROM l) = (SELECT count(*) FROM a JOIN c USING (ord) JOIN e USING (seq)) THEN 1 ELSE 0 END)
-FROM n, c LEFT JOIN e USING (seq) ORDER BY c.ord`
+SELECT c.ord, c.seq, e.generation, n.now, k.token
+FROM n, c LEFT JOIN e USING (seq) LEFT JOIN k ON k.seq = c.seq AND k.token > 0`
 
 // insertion are the new events of one statement, one array a column.
 type insertion struct {
@@ -161,14 +160,13 @@ type inserted struct {
 	ord, seq   int64
 	generation *int
 	now        time.Time
-	token      *int64
-	guard      int
+	token      *int64 // of a held claim
 }
 
 func collectInserted(rows pgx.Rows) ([]inserted, error) {
 	var all []inserted
 	var one inserted
-	targets := []any{&one.ord, &one.seq, &one.generation, &one.now, &one.token, &one.guard}
+	targets := []any{&one.ord, &one.seq, &one.generation, &one.now, &one.token}
 	_, err := pgx.ForEachRow(rows, targets, func() error {
 		one.now = one.now.UTC()
 		all = append(all, one)

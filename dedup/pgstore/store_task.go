@@ -308,7 +308,8 @@ func (e *finishEntry) simple() bool {
 const finishSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now, 
   set_config('lock_timeout', coalesce($10, current_setting('lock_timeout')), true)),
 v AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::int2[], $4::int8[], $5::int8[], $6::text[], $7::text[], $8::bytea[])
-  WITH ORDINALITY AS v(seq, idx, token, extend, reason, err, tag, ord))
+  WITH ORDINALITY AS v(seq, idx, token, extend, reason, err, tag, ord)),
+e AS MATERIALIZED (SELECT e.seq, substr(e.hash, 1, 20) AS tag FROM {{schema}}.event e WHERE e.seq = ANY($2))
 UPDATE {{schema}}.task t SET state = CASE WHEN v.extend > 0 THEN 2 ELSE 3 END,
   until = CASE WHEN v.extend > 0 THEN n.now + v.extend * interval '1 microsecond' END,
   ended = CASE WHEN v.extend > 0 THEN t.ended ELSE n.now END,
@@ -316,8 +317,7 @@ UPDATE {{schema}}.task t SET state = CASE WHEN v.extend > 0 THEN 2 ELSE 3 END,
   err = CASE WHEN v.extend > 0 THEN t.err ELSE v.err END,
   expires = CASE WHEN v.extend = 0 THEN n.now + t.win * interval '1 microsecond'
     WHEN t.hold THEN n.now + (v.extend + t.win) * interval '1 microsecond' END
-FROM v, n WHERE t.seq = ANY($2) AND t.seq = v.seq AND t.idx = v.idx AND t.token = v.token AND t.state = 2
-  AND (SELECT substr(e.hash, 1, 20) FROM {{schema}}.event e WHERE e.seq = t.seq) = v.tag
+FROM v JOIN e USING (seq, tag), n WHERE t.seq = ANY($2) AND t.seq = v.seq AND t.idx = v.idx AND t.token = v.token AND t.state = 2
   AND (v.extend > 0 OR NOT t.drops) AND (t.expires IS NULL OR t.expires > n.now)
   AND (NOT $9 OR ` + unchained + `)
 RETURNING v.ord`
