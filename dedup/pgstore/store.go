@@ -7,6 +7,7 @@
 package pgstore
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,7 @@ type Store struct {
 	blocked  sync.Mutex    // held by the result that waits for a lock
 	turn     chan struct{} // held by the Take that looks for work
 	take     take          // of the turn
+	kept     kept
 	handlers handlers
 	changed  signal // work may be due
 
@@ -170,7 +172,8 @@ func (s *Store) open(ctx context.Context, w *watch, c *pgx.Conn, config *pgxpool
 	s.callers, s.lent = make(slots, max(1, config.MaxConns-ownConns)), make(slots, o.HandlerConns)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.changed.c = make(chan struct{})
-	s.take = take{db: s.db, lanes: []byte{}}
+	s.kept.events = map[int64]*list.Element{}
+	s.take = take{db: s.db, kept: &s.kept, lanes: []byte{}}
 	s.handlers = handlers{noted: map[string]bool{}, named: []string{}}
 	s.claims.start(&s.wg, 2, o.batch*claimWeight, (*claimOp).weight, s.writeClaims)
 	s.finishes.rest = pace

@@ -203,6 +203,8 @@ func (s *Store) insert(ctx context.Context, items []*item) error {
 			continue
 		}
 		it.decision, it.decided = newDecision(it, &got), true
+		i := got.ord - 1
+		s.kept.add(it.decision.Record, it.claim.Payload.Body, in.about[i], in.extra[i], in.response[i])
 		accepted++
 	}
 	s.stored(accepted)

@@ -30,13 +30,13 @@ names AS MATERIALIZED (SELECT x.handler, coalesce(x.since, '-infinity') AS since
   UNION ALL SELECT name, '-infinity' FROM orphans WHERE $5 IS NOT NULL
   UNION ALL SELECT name, '-infinity' FROM {{schema}}.handler WHERE $5 IS NULL),
 due AS MATERIALIZED (SELECT d.*, false AS suspect, x.handler FROM names x CROSS JOIN LATERAL (
-  SELECT t.seq, t.idx, t.due AS at, t.size FROM {{schema}}.task t
+  SELECT t.seq, t.idx, t.due AS at, t.size, t.token = 0 AS fresh FROM {{schema}}.task t
   WHERE ` + ordinary + ` AND t.handler = x.handler AND t.due >= x.since AND t.due <= (SELECT now FROM n)
   ORDER BY t.due, t.seq, t.idx LIMIT $2 FOR UPDATE SKIP LOCKED) d),
-again AS MATERIALIZED (SELECT x.seq, x.idx, x.due AS at, x.size, true, NULL FROM {{schema}}.task x
+again AS MATERIALIZED (SELECT x.seq, x.idx, x.due AS at, x.size, false, true, NULL FROM {{schema}}.task x
   WHERE x.state = 1 AND x.lane IS NULL AND NOT x.hold AND x.reason = 'interrupted' AND x.due <= (SELECT now FROM n) AND ` + allowed + `
   AND (SELECT free FROM free) ORDER BY x.due, x.seq, x.idx LIMIT 1 FOR UPDATE SKIP LOCKED),
-lost AS MATERIALIZED (SELECT x.seq, x.idx, x.until AS at, x.size, true, NULL FROM {{schema}}.task x
+lost AS MATERIALIZED (SELECT x.seq, x.idx, x.until AS at, x.size, false, true, NULL FROM {{schema}}.task x
   WHERE x.state = 2 AND x.lane IS NULL AND NOT x.hold AND x.until >= coalesce($13::timestamptz, '-infinity') AND x.until <= (SELECT now FROM n) AND ` + allowed + `
   AND (SELECT free FROM free) ORDER BY x.until LIMIT 1 FOR UPDATE SKIP LOCKED),
 walk AS ((SELECT t.lane FROM {{schema}}.task t WHERE t.state < 3 AND t.lane > $3::bytea ORDER BY t.lane LIMIT 1)
@@ -53,9 +53,9 @@ heads AS MATERIALIZED (SELECT x.*, x.state = 2 OR x.reason = 'interrupted' AS su
   ) h ORDER BY h.state DESC LIMIT 1) x WHERE x.at <= (SELECT now FROM n) AND ` + allowed + `),
 chosen AS MATERIALIZED ((SELECT * FROM heads WHERE NOT suspect ORDER BY at LIMIT $2)
   UNION ALL (SELECT * FROM heads WHERE suspect AND (SELECT free FROM free) ORDER BY at LIMIT 1)),
-laned AS MATERIALIZED (SELECT t.seq, t.idx, h.at, t.size, h.suspect, NULL FROM chosen h JOIN {{schema}}.task t ON t.seq = h.seq AND t.idx = h.idx
+laned AS MATERIALIZED (SELECT t.seq, t.idx, h.at, t.size, false, h.suspect, NULL FROM chosen h JOIN {{schema}}.task t ON t.seq = h.seq AND t.idx = h.idx
   WHERE t.state = h.state AND CASE t.state WHEN 1 THEN t.due ELSE t.until END <= (SELECT now FROM n) FOR UPDATE OF t SKIP LOCKED)
-SELECT c.seq, c.idx, c.size, c.suspect, nextval('{{schema}}.token'), (SELECT count(*) FROM lanes),
+SELECT c.seq, c.idx, c.size, c.suspect, c.fresh, nextval('{{schema}}.token'), (SELECT count(*) FROM lanes),
   (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1), n.now, c.at, c.handler,
   (SELECT free FROM free) AND NOT EXISTS (SELECT 1 FROM lost)
 FROM n LEFT JOIN (SELECT * FROM due UNION ALL SELECT * FROM again UNION ALL SELECT * FROM lost UNION ALL SELECT * FROM laned) c ON true
@@ -80,6 +80,7 @@ WHERE seq = $2 AND state < 3`
 // take is the Take that looks for work. One of a process does at a time.
 type take struct {
 	db    *database
+	kept  *kept
 	lanes []byte // the lanes after this one are next
 	now   time.Time
 	next  time.Time // when the next look may begin
@@ -99,6 +100,8 @@ type pick struct {
 	seq, token int64
 	idx        int16
 	suspect    bool
+	fresh      bool // never started
+	due        time.Time
 }
 
 // try gives out tasks that are due, none if there are none. If ctx ends, it gives out none: what
@@ -127,15 +130,7 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	if len(picks) == 0 || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	var seqs []int64
-	for _, p := range picks {
-		seqs = append(seqs, p.seq)
-	}
-	rows, err := tx.Query(steps, t.db.sql(workSQL), seqs)
-	if err != nil {
-		return nil, err
-	}
-	found, damaged, err := collectSound(rows, true)
+	found, damaged, err := t.records(steps, tx, picks)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +154,33 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	return work, nil
 }
 
+// records returns the records of tasks by their numbers, and why some cannot be read.
+func (t *take) records(
+	ctx context.Context, q querier, picks []pick,
+) (found map[int64]*row, damaged map[int64]error, err error) {
+	found = make(map[int64]*row, len(picks))
+	var seqs []int64
+	for _, p := range picks {
+		if w := t.kept.take(&p); w != nil {
+			found[p.seq] = w
+		} else {
+			seqs = append(seqs, p.seq)
+		}
+	}
+	if len(seqs) == 0 {
+		return found, nil, nil
+	}
+	rows, err := q.Query(ctx, t.db.sql(workSQL), seqs)
+	if err != nil {
+		return nil, nil, err
+	}
+	read, damaged, err := collectSound(rows, true)
+	for _, w := range read {
+		found[w.seq] = w
+	}
+	return found, damaged, err
+}
+
 // texts are handlers as the tables have them, each once, nil for nil.
 func texts(names []string) []string {
 	out := slices.Clone(names)
@@ -180,14 +202,14 @@ func (t *take) picks(rows pgx.Rows, want *dedup.Want, look *look) ([]pick, error
 	var seq *int64
 	var idx *int16
 	var size *int32
-	var suspect *bool
+	var suspect, fresh *bool
 	var token int64
 	var lanes int
 	var last []byte
 	var at *time.Time
 	var handler *string
 	left, full, suspects := want.Bytes, false, 0
-	columns := []any{&seq, &idx, &size, &suspect, &token, &lanes, &last, &t.now, &at, &handler, &look.none}
+	columns := []any{&seq, &idx, &size, &suspect, &fresh, &token, &lanes, &last, &t.now, &at, &handler, &look.none}
 	_, err := pgx.ForEachRow(rows, columns, func() error {
 		if seq == nil || *suspect && suspects > 0 {
 			return nil
@@ -205,7 +227,7 @@ func (t *take) picks(rows pgx.Rows, want *dedup.Want, look *look) ([]pick, error
 		if *suspect {
 			suspects++
 		}
-		out = append(out, pick{*seq, token, *idx, *suspect})
+		out = append(out, pick{*seq, token, *idx, *suspect, *fresh, at.UTC()})
 		return nil
 	})
 	if t.now = t.now.UTC(); lanes < maxLanes {
@@ -216,16 +238,14 @@ func (t *take) picks(rows pgx.Rows, want *dedup.Want, look *look) ([]pick, error
 }
 
 // start starts the tasks. b gets the statements.
-func (t *take) start(b *pgx.Batch, picks []pick, found []*row, lease time.Duration) (work []dedup.Work) {
-	bySeq := map[int64]*row{}
-	for _, w := range found {
-		bySeq[w.seq] = w
-	}
+func (t *take) start(
+	b *pgx.Batch, picks []pick, found map[int64]*row, lease time.Duration,
+) (work []dedup.Work) {
 	var seqs, tokens []int64 // of those that start for the first time
 	var indexes []int16
 	var others taskColumns
 	for _, p := range picks {
-		w, i := bySeq[p.seq], int(p.idx)
+		w, i := found[p.seq], int(p.idx)
 		if w == nil || i >= len(w.rec.Tasks) {
 			continue
 		}
@@ -237,7 +257,11 @@ func (t *take) start(b *pgx.Batch, picks []pick, found []*row, lease time.Durati
 		} else {
 			others.add(w, i)
 		}
-		work = append(work, dedup.Work{Record: w.rec.Clone(), Lease: l})
+		rec := w.rec
+		if len(rec.Tasks) > 1 { // another one may start too
+			rec = rec.Clone()
+		}
+		work = append(work, dedup.Work{Record: rec, Lease: l})
 	}
 	if len(seqs) > 0 {
 		b.Queue(t.db.sql(startSQL), seqs, indexes, tokens, t.now, t.now.Add(lease))
