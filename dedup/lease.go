@@ -15,7 +15,9 @@ type Lease struct {
 
 // Work is a leased task.
 type Work struct {
-	Record Record // with its payload; its response may be missing
+	// Record has its payload. Its response may be missing, and what later claims noted at it, such
+	// as that its identifier was reused.
+	Record Record
 	Lease  Lease
 }
 

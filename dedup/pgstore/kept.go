@@ -18,7 +18,8 @@ const (
 
 // kept are new events of this process whose tasks were not given out yet. The Take need not read
 // from the tables what the claim wrote there. Events with several tasks or with a lane are not
-// kept, and if there are too many, the oldest are left out.
+// kept, and if there are too many, the oldest are left out. What later claims noted at an event is
+// not in its record, see [dedup.Work].
 type kept struct {
 	mu     sync.Mutex
 	events map[int64]*list.Element
