@@ -27,18 +27,13 @@ import (
 // wal-B/op what the server writes to its log, and rss-MiB the most memory that this process had so
 // far. TMPDIR puts the server on a disk, where a flush costs something.
 func BenchmarkClaims(b *testing.B) {
-	dsn, schema := newSchema(b)
 	for _, clients := range []int{64, 256} {
 		for _, way := range []struct {
 			name  string
 			batch int
 		}{{"batches", maxBatch}, {"one", 1}, {"transaction", 0}, {"statement", 0}} {
 			b.Run(fmt.Sprint(way.name, "-", clients), func(b *testing.B) {
-				s, err := Open(b.Context(), dsn, Options{Schema: schema, batch: max(way.batch, 1)})
-				if err != nil {
-					b.Fatal(err)
-				}
-				defer s.Close()
+				s := benchStore(b, max(way.batch, 1))
 				call := s.accept
 				switch way.name {
 				case "transaction":
@@ -58,12 +53,6 @@ func BenchmarkClaims(b *testing.B) {
 // BenchmarkKinds makes claims that look further than at their key: of content that may occur
 // several times, of the same key again, and into lanes.
 func BenchmarkKinds(b *testing.B) {
-	dsn, schema := newSchema(b)
-	s, err := Open(b.Context(), dsn, Options{Schema: schema})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
 	again := benchClaim()
 	for _, kind := range []struct {
 		name   string
@@ -75,6 +64,7 @@ func BenchmarkKinds(b *testing.B) {
 		{"duplicate", func(c *dedup.Claim) { *c = again }},
 	} {
 		b.Run(kind.name, func(b *testing.B) {
+			s := benchStore(b, maxBatch)
 			measure(b, s, 64, func(ctx context.Context) error {
 				c := benchClaim()
 				kind.change(&c)
@@ -94,12 +84,7 @@ func BenchmarkLives(b *testing.B) {
 
 func wholeLives(b *testing.B, clients int) {
 	b.Helper()
-	dsn, schema := newSchema(b)
-	s, err := Open(b.Context(), dsn, Options{Schema: schema})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
+	s := benchStore(b, maxBatch)
 	ctx, cancel := context.WithCancel(b.Context())
 	var left atomic.Int64
 	finished := make(chan struct{})
@@ -132,6 +117,24 @@ func wholeLives(b *testing.B, clients int) {
 	measure(b, s, clients, s.accept, func() { <-finished })
 	b.ReportMetric(float64(s.commits.Load())/float64(b.N), "commits/op")
 	cancel()
+}
+
+// benchStore opens a store on tables of its own, which are dropped: the server would vacuum them
+// beside the next benchmark.
+func benchStore(b *testing.B, batch int) *Store {
+	b.Helper()
+	dsn, schema := freshSchema(b)
+	s, err := Open(b.Context(), dsn, Options{Schema: schema, batch: batch})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+		execute(b, dsn, schema, "DROP SCHEMA {{schema}} CASCADE")
+	})
+	return s
 }
 
 var claimed atomic.Int64

@@ -37,7 +37,7 @@ func newProgram(t *testing.T, s *Store) {
 }
 
 // freshSchema is one that no other test gets, because its tables change.
-func freshSchema(t *testing.T) (dsn, schema string) {
+func freshSchema(t testing.TB) (dsn, schema string) {
 	t.Helper()
 	dsn, schema = pgtest.DSN(t), fmt.Sprintf("Version %d-%d", os.Getpid(), schemas.Add(1))
 	if err := Migrate(t.Context(), dsn, schema); err != nil {
