@@ -546,3 +546,30 @@ func TestALeaseThatWaitedForALockHasTheLargestToken(t *testing.T) {
 		t.Errorf("%v with token %d, want %d, after the other process took one", d.Verdict, d.Lease.Token, newest)
 	}
 }
+
+// TestATakenAliasLeavesTheOtherClaimsOfABatchAlone has a name that is taken, which is no reason to
+// store the other claims in another way.
+func TestATakenAliasLeavesTheOtherClaimsOfABatchAlone(t *testing.T) {
+	t.Parallel()
+	stores, _ := two(t)
+	s := stores[0]
+	named := func(id string) dedup.Claim {
+		c := event(id, "ship")
+		c.Aliases = []dedup.Key{{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceNonce, ID: "taken"}}
+		return c
+	}
+	claim(t, stores[1], named("first"), dedup.New)
+	op, err := newClaimOp([]dedup.Claim{event("before", "ship"), named("second"), event("after", "ship")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.insert(t.Context(), op.items); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{true, false, true} {
+		if it := op.items[i]; it.decided != want {
+			t.Errorf("%s: decided %v", it.claim.Key.ID, it.decided)
+		}
+	}
+	claim(t, s, named("second"), dedup.Aliased)
+}
