@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -13,12 +12,10 @@ import (
 // that of array_recv in src/backend/utils/adt/arrayfuncs.c of PostgreSQL.
 type byteaArrays struct{ pgtype.Codec }
 
-// registerByteaArrays makes a connection use byteaArrays.
-func registerByteaArrays(conn *pgx.Conn) {
-	plain, _ := conn.TypeMap().TypeForOID(pgtype.ByteaArrayOID)
-	conn.TypeMap().RegisterType(&pgtype.Type{
-		Name: plain.Name, OID: plain.OID, Codec: byteaArrays{plain.Codec},
-	})
+// registerByteaArrays makes the types of a connection use byteaArrays.
+func registerByteaArrays(m *pgtype.Map) {
+	plain, _ := m.TypeForOID(pgtype.ByteaArrayOID)
+	m.RegisterType(&pgtype.Type{Name: plain.Name, OID: plain.OID, Codec: byteaArrays{plain.Codec}})
 }
 
 // PlanEncode implements pgtype.Codec.

@@ -12,8 +12,7 @@ import (
 func TestArraysOfByteaAreThoseOfPgx(t *testing.T) {
 	t.Parallel()
 	plain, own := pgtype.NewMap(), pgtype.NewMap()
-	typ, _ := own.TypeForOID(pgtype.ByteaArrayOID)
-	own.RegisterType(&pgtype.Type{Name: typ.Name, OID: typ.OID, Codec: byteaArrays{typ.Codec}})
+	registerByteaArrays(own)
 	for _, all := range [][][]byte{
 		nil, {}, {nil}, {{}}, {[]byte("a")}, {nil, {}, []byte("a\x00b"), bytes.Repeat([]byte{255}, 70_000)},
 	} {
@@ -35,7 +34,7 @@ func TestArraysOfByteaAreThoseOfPgx(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(t.Context())
-	registerByteaArrays(c)
+	registerByteaArrays(c.TypeMap())
 	var got [][]byte
 	sent := [][]byte{nil, {}, []byte("a\x00b")}
 	if err := c.QueryRow(t.Context(), "SELECT $1::bytea[]", sent).Scan(&got); err != nil {

@@ -68,17 +68,9 @@ func TestOnlyUnchangedTasksOfThisProcessAreNotRead(t *testing.T) {
 		s.db.texts.Store(workSQL, text)
 	}
 	want := dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Minute}
-	take := func(s *Store) dedup.Work {
-		t.Helper()
-		works, err := s.Take(t.Context(), want)
-		if err != nil || len(works) != 1 {
-			t.Fatalf("%d tasks, %v", len(works), err)
-		}
-		return works[0]
-	}
 	unread(true)
 	claim(t, s, event("own", "ship"), dedup.New)
-	if w := take(s); w.Record.Key.ID != "own" {
+	if w := takeOne(t, s); w.Record.Key.ID != "own" {
 		t.Errorf("took %q", w.Record.Key.ID)
 	}
 	for name, c := range map[string]dedup.Claim{
@@ -88,7 +80,7 @@ func TestOnlyUnchangedTasksOfThisProcessAreNotRead(t *testing.T) {
 		claim(t, s, c, dedup.New)
 		if name == "given back" {
 			later := dedup.Result{Kind: dedup.ResultRetry, After: time.Second}
-			if err := stores[1].Finish(t.Context(), take(stores[1]).Lease, later); err != nil {
+			if err := stores[1].Finish(t.Context(), takeOne(t, stores[1]).Lease, later); err != nil {
 				t.Fatal(err)
 			}
 			clock.Advance(2 * time.Second)
@@ -98,7 +90,7 @@ func TestOnlyUnchangedTasksOfThisProcessAreNotRead(t *testing.T) {
 		}
 		unread(false)
 		for range c.Tasks {
-			if err := s.Finish(t.Context(), take(s).Lease, done); err != nil {
+			if err := s.Finish(t.Context(), takeOne(t, s).Lease, done); err != nil {
 				t.Error(err)
 			}
 		}

@@ -99,7 +99,7 @@ func poolConfig(dsn string, checked func(dedup.Durability)) (*pgxpool.Config, er
 			return err
 		}
 		checked(durability)
-		registerByteaArrays(conn)
+		registerByteaArrays(conn.TypeMap())
 		if c.DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe { // there is no pooler between
 			_, err = conn.Exec(ctx, sessionSQL, pgx.QueryExecModeSimpleProtocol)
 		}
