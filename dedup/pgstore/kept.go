@@ -56,8 +56,8 @@ func (k *kept) add(r dedup.Record, body, about, extra, response []byte) {
 }
 
 // take removes an event and returns it, nil if it is not kept, or if its task was changed: then it
-// was started before, or is due at another time. The time also tells apart two events of one
-// number, of a database that was restored from a backup.
+// was started before, or is due at another time. The time also distinguishes two events with one
+// number, in a database that was restored from a backup.
 func (k *kept) take(p *pick) *row {
 	k.mu.Lock()
 	defer k.mu.Unlock()

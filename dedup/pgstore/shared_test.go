@@ -547,8 +547,8 @@ func TestALeaseThatWaitedForALockHasTheLargestToken(t *testing.T) {
 	}
 }
 
-// TestATakenAliasLeavesTheOtherClaimsOfABatchAlone has a name that is taken, which is no reason to
-// store the other claims in another way.
+// TestATakenAliasLeavesTheOtherClaimsOfABatchAlone has one claim with a name that is taken. The
+// others are stored by the same statement.
 func TestATakenAliasLeavesTheOtherClaimsOfABatchAlone(t *testing.T) {
 	t.Parallel()
 	stores, _ := two(t)
