@@ -9,7 +9,7 @@ const (
 	// prefetchFor is how long prefetched tasks may take to start, by the estimate, and
 	// prefetchMax bounds their number. A crash counts an attempt of each.
 	prefetchFor = 50 * time.Millisecond
-	prefetchMax = 256
+	prefetchMax = 512
 	// prefetchBytes bounds the payloads of all running and prefetched tasks, give or take one:
 	// a handful of the largest bodies that presets allow (25 MiB).
 	prefetchBytes = 128 << 20
@@ -37,8 +37,19 @@ type prefetcher struct {
 func (p *prefetcher) capacity() (tasks int, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	tasks = min(p.workers+p.estimate.ahead(p.workers)-p.tasks, p.workers+unrecordedMax-p.open)
-	return max(0, tasks), max(0, prefetchBytes-p.bytes)
+	return p.free(), max(0, prefetchBytes-p.bytes)
+}
+
+// free returns how many more tasks may be taken. While all workers are busy it is zero until half
+// of what may be prefetched is free: a Take of a few tasks costs as much as one of many, and lets
+// the others wait for the next.
+func (p *prefetcher) free() int {
+	ahead := p.estimate.ahead(p.workers)
+	n := min(p.workers+ahead-p.tasks, p.workers+unrecordedMax-p.open)
+	if p.tasks >= p.workers && 2*n < ahead {
+		return 0
+	}
+	return max(0, n)
 }
 
 // unfinished returns the number of tasks without a recorded outcome.
@@ -88,6 +99,9 @@ func (p *prefetcher) observeWait(waited time.Duration) {
 }
 
 func (p *prefetcher) signal() {
+	if p.free() == 0 {
+		return
+	}
 	select {
 	case p.freed <- struct{}{}:
 	default:

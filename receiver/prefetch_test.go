@@ -141,6 +141,38 @@ func TestTasksArePrefetchedForFastHandlersOnly(t *testing.T) {
 	}
 }
 
+func TestBusyWorkersTakeManyTasksAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		run               time.Duration
+		tasks, unrecorded int
+		want              int
+	}{
+		{time.Millisecond, 0, 0, 4 + 200}, {time.Millisecond, 3, 0, 1 + 200}, // a worker is idle
+		{time.Millisecond, 3, unrecordedMax, 1}, {time.Millisecond, 3, unrecordedMax + 1, 0},
+		{time.Millisecond, 4, 0, 200}, {time.Millisecond, 104, 0, 100}, {time.Millisecond, 105, 0, 0},
+		{time.Millisecond, 4, unrecordedMax - 100, 100}, {time.Millisecond, 4, unrecordedMax - 99, 0},
+		{time.Second, 3, 0, 1}, {time.Second, 4, 0, 0},
+	} {
+		p := prefetcher{workers: 4, freed: make(chan struct{}, 1)}
+		p.observeRun(c.run)
+		for i := range c.tasks + c.unrecorded {
+			if p.add(1); i < c.unrecorded {
+				p.release(1)
+			}
+		}
+		if got, _ := p.capacity(); got != c.want {
+			t.Errorf("%v, %d tasks, %d outcomes: may take %d, want %d", c.run, c.tasks, c.unrecorded, got, c.want)
+		}
+		select {
+		case <-p.freed:
+		default:
+		}
+		if p.release(0); c.tasks > 0 && p.free() > 0 && len(p.freed) == 0 {
+			t.Errorf("%v, %d tasks: not signalled", c.run, c.tasks)
+		}
+	}
+}
+
 // Handlers become slow after tasks were prefetched for fast ones.
 func TestTasksThatFindNoWorkerAreReleased(t *testing.T) {
 	var runs, long atomic.Int64
