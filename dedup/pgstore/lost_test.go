@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -197,7 +198,17 @@ func TestAChangeWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if n := p.cuts.Load(); n != 4 {
+		gone := claim(t, direct, event("purged", "purged"), dedup.New).Record.Event
+		if err := direct.Finish(t.Context(), takeOne(t, direct).Lease, done); err != nil {
+			t.Fatal(err)
+		}
+		p.arm(string(binary.BigEndian.AppendUint64([]byte{0, 0, 0, 8}, uint64(seqOf(gone))))) // an argument
+		wantUnavailable(t, "purge", s.Purge(t.Context(), gone))
+		if err := s.Purge(t.Context(), gone); reaches && !errors.Is(err, dedup.ErrNotFound) || !reaches && err != nil {
+			t.Errorf("purge, once more: %v", err)
+		}
+		claim(t, direct, event("purged", "purged"), dedup.New)
+		if n := p.cuts.Load(); n != 5 {
 			t.Errorf("%d connections were cut", n)
 		}
 	})
