@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -82,7 +83,8 @@ func (x *index) put(version uint64, g *changeset) error {
 // the processor meanwhile.
 const txnKeys = 256
 
-// entries writes the larger parts and returns what goes to Badger.
+// entries writes the larger parts and returns what goes to Badger, in the order of a memory table:
+// the place of each entry there is found near that of the one before.
 func (x *index) entries(g *changeset) ([]badger.Entry, error) {
 	size := 0
 	for k, w := range g.writes {
@@ -98,6 +100,7 @@ func (x *index) entries(g *changeset) ([]badger.Entry, error) {
 		}
 		entries = append(entries, entry)
 	}
+	slices.SortFunc(entries, func(a, b badger.Entry) int { return bytes.Compare(a.Key, b.Key) })
 	return entries, x.values.Write()
 }
 

@@ -422,6 +422,9 @@ func openBadger(o badger.Options, log *logger) (db *badger.DB, err error) {
 	return db, nil
 }
 
+// levelZero is the number of tables that memory tables become before they are compacted.
+const levelZero = 8
+
 // badgerOptions keep every value in the tables: none is as large as the threshold, except filler,
 // so the value log stays empty.
 func (d *DB) badgerOptions() badger.Options {
@@ -433,6 +436,9 @@ func (d *DB) badgerOptions() badger.Options {
 		WithNumVersionsToKeep(1).
 		WithMemTableSize(table).
 		WithNumMemtables(3).
+		// A compaction of level 0 rewrites the next level: it has as much to add as that has.
+		WithNumLevelZeroTables(levelZero).
+		WithBaseLevelSize(levelZero * table).
 		WithNumCompactors(2).
 		WithValueThreshold(fillerSize(table) + 1).
 		WithValueLogFileSize(1 << 20). // the smallest
