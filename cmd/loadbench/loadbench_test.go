@@ -249,6 +249,8 @@ func TestGrowthIsThatBetweenTheSecondAndTheLastQuarter(t *testing.T) {
 		{[]float64{1, 2, 3, 4, 5, 6, 7, 8}, 0, false},
 		{[]float64{1, 2, 3, 4, 5, 6, 7, 8}, 4, true},
 		{[]float64{9, 8, 7, 7, 4, 4, 4, 4}, 0, true},
+		{[]float64{0, 0, 0, 0, 9, 5, 5, 5, 0, 0, 0, 0, 5, 9, 5, 9}, 0, true}, // half is during sweeps
+		{[]float64{0, 0, 0, 0, 9, 5, 5, 5, 0, 0, 0, 0, 6, 9, 6, 6}, 0, false},
 	} {
 		if g := growthOf("x", c.samples, c.slack); g.Flat != c.flat {
 			t.Errorf("%v: %+v, want flat %v", c.samples, g, c.flat)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -34,7 +35,8 @@ const anonymous = "anonymous memory"
 // two hours always shows growth of the disk.
 const maxGrowth = 1.1
 
-// growth is one size in a soak. Early and Late are medians of its second and its last quarter.
+// growth is one size in a soak. Early and Late are what three of four samples of its second and its
+// last quarter are not below: a sweep raises the memory for a minute, and what is lost raises all.
 type growth struct {
 	Title string  `json:"title"`
 	Early float64 `json:"early"`
@@ -46,8 +48,13 @@ type growth struct {
 // growthOf returns the growth of a series of samples.
 func growthOf(title string, samples []float64, slack float64) growth {
 	n := len(samples)
-	early, late := spreadOf(samples[n/4:n/2]).Median, spreadOf(samples[n-n/4:]).Median
+	early, late := lowerQuartile(samples[n/4:n/2]), lowerQuartile(samples[n-n/4:])
 	return growth{title, early, late, spreadOf(samples).Max, late <= maxGrowth*early+slack}
+}
+
+func lowerQuartile(samples []float64) float64 {
+	sorted := slices.Sorted(slices.Values(samples))
+	return sorted[len(sorted)/4]
 }
 
 // soakWindow is how long events are remembered in a soak: short enough that most of a soak deletes
