@@ -70,7 +70,7 @@ func Decide(old Record, c Claim, now time.Time) Verdict {
 	if !old.live(now) {
 		return New
 	}
-	if old.Fingerprint != (Fingerprint{}) && c.Fingerprint != (Fingerprint{}) && old.Fingerprint != c.Fingerprint {
+	if old.Fingerprint.conflicts(c.Fingerprint) {
 		return Conflict
 	}
 	if Continues(old, c, now) {

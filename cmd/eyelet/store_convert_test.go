@@ -72,7 +72,7 @@ func TestAnOldStoreIsConvertedByCommand(t *testing.T) {
 		t.Errorf("%s of the backup, %s were converted", out, records)
 	}
 	_, said = eyelet(t, exitUsage, "store", "convert", "--dir", dir, "--backup", backup+"2")
-	if _, err := os.Stat(backup + "2"); err == nil || !strings.Contains(said, "has format 6 already") {
+	if _, err := os.Stat(backup + "2"); err == nil || !strings.Contains(said, "has format 7 already") {
 		t.Error(said, err)
 	}
 }

@@ -130,7 +130,7 @@ var marked = `{"marker":"` + strings.Repeat("spoil me ", 60) + `"}`
 // spoilMarked changes a byte of that payload.
 func spoilMarked(t *testing.T, data string) {
 	t.Helper()
-	logs, err := filepath.Glob(filepath.Join(data, "values", "*.val"))
+	logs, err := filepath.Glob(filepath.Join(data, "values", "*.values"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,9 +45,9 @@ func convertInPlace(c *core, from int) (err error) {
 	return err
 }
 
-// keepValues converts a store of format 4, whose tasks have no history, or 5, which has an entry
-// for each name of an occurrence: the values stay as they are. It only makes the backup, if one is
-// wanted.
+// keepValues converts a store of format 4, whose tasks have no history, 5, which has an entry for
+// each name of an occurrence, or 6, whose contents have no words and whose value files name keys:
+// the values stay as they are. It only makes the backup, if one is wanted.
 func keepValues(c *core, from int) (err error) {
 	if c.options.backup == "" || !kv.Exists(c.dir) {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// TestFormats4And5AreConvertedWithoutRewriting: the backup is made first, whatever interrupts it,
+// TestFormats4To6AreConvertedWithoutRewriting: the backup is made first, whatever interrupts it,
 // and the format is the last step. Until then the older program opens the store.
-func TestFormats4And5AreConvertedWithoutRewriting(t *testing.T) {
+func TestFormats4To6AreConvertedWithoutRewriting(t *testing.T) {
 	t.Parallel()
 	for format := rowFormat; format < formatVersion; format++ {
 		t.Run(fmt.Sprint(format), func(t *testing.T) {

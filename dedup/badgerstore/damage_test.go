@@ -174,7 +174,7 @@ func TestCheckOnOpenFindsADamagedBody(t *testing.T) {
 	c.Tasks = nil
 	event := mustClaim(t, s, c, dedup.New).Record.Event
 	shut(t, s)
-	for _, f := range logs(t, s.dir, ".val") {
+	for _, f := range logs(t, s.dir, ".values") {
 		flip(t, f, 200)
 	}
 	o := quiet()

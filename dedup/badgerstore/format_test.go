@@ -77,8 +77,8 @@ func TestAStoreOfAnOlderFormatIsOpenedWhole(t *testing.T) {
 }
 
 // TestAStoreWithEveryKindOfRecordIsOpenedWhole opens stores with every kind of record of the
-// formats 2 to 5, and backups of them. The golden stores of the formats are older and lack some.
-// Those of the formats 3 to 5 were converted from the one before by the last program of their
+// formats 2 to 6, and backups of them. The golden stores of the formats are older and lack some.
+// Those of the formats 3 to 6 were converted from the one before by the last program of their
 // format, which then wrote to them.
 func TestAStoreWithEveryKindOfRecordIsOpenedWhole(t *testing.T) {
 	t.Parallel()

@@ -234,7 +234,7 @@ func (c *core) openToRead() (finish func() error, err error) {
 }
 
 // formatVersion is the version of the directory format: keys, values, and the version of Badger.
-const formatVersion = 6
+const formatVersion = 7
 
 // rowFormat is the first format in which an event is one row.
 const rowFormat = 4
@@ -274,7 +274,7 @@ type upgrade struct {
 func ownFormats() formats {
 	copied, inPlace := upgrade{formatVersion, convert}, upgrade{formatVersion, convertInPlace}
 	same := upgrade{formatVersion, keepValues}
-	return formats{formatVersion, map[int]upgrade{1: copied, 2: copied, 3: inPlace, rowFormat: same, 5: same}}
+	return formats{formatVersion, map[int]upgrade{1: copied, 2: copied, 3: inPlace, rowFormat: same, 5: same, 6: same}}
 }
 
 // check reads the format of the store, upgrades an older one, and writes it for a new store. From

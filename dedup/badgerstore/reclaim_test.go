@@ -46,7 +46,7 @@ func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 // valueFiles returns the value files of a store.
 func valueFiles(t *testing.T, dir string) []string {
 	t.Helper()
-	return logs(t, filepath.Join(dir, "values"), ".val")
+	return logs(t, filepath.Join(dir, "values"), ".values")
 }
 
 func sameBodies(t *testing.T, s *Store, kept map[string]dedup.Claim) {

@@ -476,7 +476,7 @@ func TestAPayloadDamagedInItsFileLeavesTheRestOfItsEvent(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 3, mediumClaim)
 	shut(t, s)
-	for _, f := range logs(t, s.dir, ".val") {
+	for _, f := range logs(t, s.dir, ".values") {
 		flip(t, f, 1000)
 	}
 	done, r, err := RepairDir(t.Context(), s.dir, quiet())

@@ -132,9 +132,9 @@ func TestAMissingFileIsRefused(t *testing.T) {
 		}
 		// The log is at rest after a clean close; before the first checkpoint it has all values and
 		// the content of all tables.
-		excused := map[string]string{".log": "closed", ".val": "crashed", ".sst": "crashed",
+		excused := map[string]string{".log": "closed", ".values": "crashed", ".sst": "crashed",
 			storedir.CheckpointFile: "-"}
-		for _, kind := range []string{".sst", ".log", ".val", storedir.CheckpointFile} {
+		for _, kind := range []string{".sst", ".log", ".values", storedir.CheckpointFile} {
 			if refused[kind] == 0 && !strings.HasSuffix(t.Name(), excused[kind]) {
 				t.Errorf("without a file %s: %v are refused", kind, refused)
 			}

@@ -11,7 +11,9 @@ func key(id string) dedup.Key {
 	return dedup.Key{Principal: "shop", Endpoint: "orders", ID: id}
 }
 
-func fingerprint(b byte) dedup.Fingerprint { return dedup.Fingerprint{0: 1, 31: b} }
+func fingerprint(b byte) dedup.Fingerprint {
+	return dedup.Fingerprint{0: 1, dedup.FingerprintLeast - 1: b}
+}
 
 // delivery is an ordinary event with one task.
 func delivery(id string) dedup.Claim {

@@ -207,7 +207,7 @@ func TestACrashAfterAnyFlushLosesNothing(t *testing.T) {
 // cache, is answered: it survives every crash.
 func TestAFailedFlushOfAnyFileLosesNothing(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{".log", ".val", ".sst", IndexDir + "/MANIFEST"} {
+	for _, file := range []string{".log", ".values", ".sst", IndexDir + "/MANIFEST"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			s, r := newStrict(t, 16), rand.New(rand.NewPCG(33, 34)) // no checkpoint is needed

@@ -68,7 +68,7 @@ func (d *DB) valueFiles(ctx context.Context) (map[uint64]*valueFile, error) {
 	return files, d.eachRef(ctx, func(s Stored, refs []valuefile.Ref) error {
 		for _, ref := range refs {
 			if f := files[ref.File]; f != nil {
-				f.live += ref.Space(s.Key)
+				f.live += ref.Space()
 			}
 		}
 		return nil

@@ -13,11 +13,6 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendKey(b []byte, k dedup.Key) []byte {
-	b = appendString(appendString(b, k.Principal), k.Endpoint)
-	return appendString(appendString(b, k.Space), k.ID)
-}
-
 // endOfTime is the latest time that is stored, in 2262. Later ones would overflow into the past.
 var endOfTime = time.Unix(0, math.MaxInt64)
 
@@ -39,12 +34,12 @@ func appendSince(b []byte, since, t time.Time) []byte {
 	return binary.AppendVarint(b, nanoseconds(t)-nanoseconds(since))
 }
 
-func appendHeader(b []byte, h http.Header) []byte {
+func appendHeader(b []byte, h http.Header, str func(b []byte, s string) []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(h)))
 	for k, vs := range h {
-		b = binary.AppendUvarint(appendString(b, k), uint64(len(vs)))
+		b = binary.AppendUvarint(str(b, k), uint64(len(vs)))
 		for _, v := range vs {
-			b = appendString(b, v)
+			b = str(b, v)
 		}
 	}
 	return b
@@ -52,8 +47,9 @@ func appendHeader(b []byte, h http.Header) []byte {
 
 // decoder reads what the append functions wrote. After an error it returns zeros; end reports it.
 type decoder struct {
-	s   string
-	bad bool
+	s     string
+	bad   bool
+	words *words // of strings that may refer to them, else nil
 }
 
 // whole reports whether everything was read without an error.
@@ -113,7 +109,12 @@ func (d *decoder) count() int {
 	return int(n)
 }
 
-func (d *decoder) str() string { return d.take(d.count()) }
+func (d *decoder) str() string {
+	if d.words != nil {
+		return d.words.of(d)
+	}
+	return d.take(d.count())
+}
 
 func (d *decoder) key() dedup.Key {
 	return dedup.Key{Principal: d.str(), Endpoint: d.str(), Space: d.str(), ID: d.str()}

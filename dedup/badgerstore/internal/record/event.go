@@ -46,13 +46,14 @@ func NewEvent(c *dedup.Claim, kind BodyKind, number uint64) Event {
 		body = nil
 	}
 	b := make([]byte, maxHead, maxHead+descriptionSize(c)+len(body)+tailRoom)
-	return Event{Kind: kind, Body: number, Size: int64(len(c.Payload.Body))}.encoded(appendDescription(b, c), body)
+	e := Event{Kind: kind, Body: number, Size: int64(len(c.Payload.Body))}
+	return e.encoded(eventVersion, appendDescription(b, c), body)
 }
 
 // encoded returns the event with a description that follows maxHead unused bytes of b, and a body.
-func (e Event) encoded(b, body []byte) Event {
+func (e Event) encoded(version byte, b, body []byte) Event {
 	var room [maxHead]byte
-	head := append(room[:0], eventVersion, byte(e.Kind))
+	head := append(room[:0], version, byte(e.Kind))
 	head = binary.AppendUvarint(head, uint64(e.Size)) //nolint:gosec // a length
 	if e.Kind == BodyChunks {
 		head = binary.AppendUvarint(head, e.Body)
@@ -88,14 +89,14 @@ func (e Event) HasBody() bool { return e.Kind == BodyInline || e.Kind == BodyChu
 
 // WithoutBody returns the event without its body; kind is BodyDropped, BodyLost or BodyShared.
 func (e Event) WithoutBody(kind BodyKind) Event {
-	return Event{Kind: kind, Size: e.Size}.encoded(e.described(0), nil)
+	return Event{Kind: kind, Size: e.Size}.encoded(e.raw[0], e.described(0), nil)
 }
 
 // WithAliases returns the event with the aliases of the otherwise unchanged record.
 func (e Event) WithAliases(r *dedup.Record) Event {
 	b := make([]byte, maxHead, maxHead+len(e.raw)+tailRoom)
 	b = appendDescription(b, &dedup.Claim{Key: r.Key, Aliases: r.Aliases, Payload: r.Payload})
-	return e.encoded(b, e.InlineBody())
+	return e.encoded(eventVersion, b, e.InlineBody())
 }
 
 // WithBody returns the event with a body of its own: inline, or in chunks if number is not zero.
@@ -104,7 +105,7 @@ func (e Event) WithBody(body []byte, number uint64) Event {
 	if number != 0 {
 		kind, body = BodyChunks, nil
 	}
-	return Event{Kind: kind, Body: number, Size: e.Size}.encoded(e.described(len(body)), body)
+	return Event{Kind: kind, Body: number, Size: e.Size}.encoded(e.raw[0], e.described(len(body)), body)
 }
 
 // Encode returns the content of the event with a sequence. It shares the event's memory.
@@ -128,7 +129,7 @@ func DecodeEvent(key, content []byte) (e Event, seq uint64, err error) {
 	switch {
 	case contentSum(crc32.Checksum(b, castagnoli), key) != Checksum(content):
 		return e, 0, Damaged(key, "the checksum of its content does not match", nil)
-	case b[0] != eventVersion:
+	case b[0] != eventVersion && b[0] != rowVersion:
 		return e, 0, Damaged(key, fmt.Sprintf("version %d of its content is not known", b[0]), nil)
 	}
 	d := decoder{s: string(b[:min(len(b), maxHead)])}
@@ -168,6 +169,9 @@ func ResealContent(key, content []byte) []byte {
 // Describe decodes key, aliases and payload, without the body, into r.
 func (e Event) Describe(p Place, r *dedup.Record) error {
 	d := decoder{s: string(e.raw[e.description:e.body])}
+	if e.raw[0] != rowVersion {
+		d.words = &words{}
+	}
 	r.Key = d.key()
 	r.Aliases = nil
 	for range d.count() {
@@ -186,9 +190,13 @@ func (e Event) Describe(p Place, r *dedup.Record) error {
 			to.Attributes[k] = d.str()
 		}
 	}
-	f := fields{in: &d}
-	f.string(1, &to.VendorID)
-	f.end()
+	if d.words != nil {
+		to.VendorID = d.str()
+	} else {
+		f := fields{in: &d}
+		f.string(1, &to.VendorID)
+		f.end()
+	}
 	if !d.whole() {
 		return d.end(p.Key())
 	}
@@ -196,24 +204,23 @@ func (e Event) Describe(p Place, r *dedup.Record) error {
 }
 
 func appendDescription(b []byte, c *dedup.Claim) []byte {
-	b = appendKey(b, c.Key)
+	var w words
+	b = w.appendKey(b, c.Key)
 	aliases := c.Names()
 	b = binary.AppendUvarint(b, uint64(len(aliases)))
 	for _, a := range aliases {
-		b = appendKey(b, a)
+		b = w.appendKey(b, a)
 	}
 	p := &c.Payload
 	for _, s := range [...]string{p.Producer, p.Endpoint, p.Type, p.KeyField, p.Method, p.Target} {
-		b = appendString(b, s)
+		b = w.append(b, s)
 	}
-	b = appendHeader(b, p.Header)
+	b = appendHeader(b, p.Header, w.append)
 	b = binary.AppendUvarint(b, uint64(len(p.Attributes)))
 	for k, v := range p.Attributes {
-		b = appendString(appendString(b, k), v)
+		b = w.append(w.append(b, k), v)
 	}
-	f := fields{out: b}
-	f.string(1, &p.VendorID)
-	return f.out
+	return w.append(b, p.VendorID)
 }
 
 func keySize(k dedup.Key) int {

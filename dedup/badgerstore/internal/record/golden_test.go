@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -129,9 +130,9 @@ func golden() string {
 	return out.String()
 }
 
-// TestOlderEventsAreUpgraded reads what programs of the formats 1 to 3 have written.
-func TestOlderEventsAreUpgraded(t *testing.T) {
-	t.Parallel()
+// older returns what programs of earlier formats have written.
+func older(t *testing.T) map[string][]byte {
+	t.Helper()
 	text, err := os.ReadFile("testdata/older.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +144,109 @@ func TestOlderEventsAreUpgraded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return old
+}
+
+// TestContentsWithoutWordsAreRead reads the contents that programs of the formats 4 to 6 have
+// written, and what becomes of them.
+func TestContentsWithoutWordsAreRead(t *testing.T) {
+	t.Parallel()
+	old := older(t)
+	c, _ := goldenEvent()
+	p := Place{Hash: HashOf(c.Key)}
+	for name, body := range map[string]string{
+		"content/inline": "{}", "content/older": "{}", "content/chunks": "", "content/without": "",
+		"content/with": "{}", "content/withchunks": "", "content/renamed": "{}",
+	} {
+		place := p
+		if name == "content/older" {
+			place.Older = 300
+		}
+		e, seq, err := DecodeEvent(place.Key(), old[name])
+		if err != nil || seq != 300 || old[name][0] != rowVersion {
+			t.Fatalf("%s: event %d, %v", name, seq, err)
+		}
+		content := e.WithoutBody(BodyShared).WithBody([]byte("[]"), 0).Encode(place.Key(), 300)
+		again, _, err := DecodeEvent(place.Key(), content)
+		if err != nil || string(again.InlineBody()) != "[]" {
+			t.Fatalf("%s again: %v", name, err)
+		}
+		want := dedup.Record{Key: c.Key, Aliases: c.Aliases, Payload: c.Payload}
+		want.Payload.Body = nil
+		if name == "content/renamed" {
+			want.Aliases = nil
+		}
+		for _, e := range []Event{e, again, e.WithAliases(&want)} {
+			var got dedup.Record
+			if err := e.Describe(place, &got); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+		if string(e.InlineBody()) != body {
+			t.Errorf("%s: body %q", name, e.InlineBody())
+		}
+	}
+}
+
+// TestStatesWithWholeFingerprintsAreRead reads the states that programs of the formats 4 to 6 have
+// written.
+func TestStatesWithWholeFingerprintsAreRead(t *testing.T) {
+	t.Parallel()
+	old := older(t)
+	c, want := goldenEvent()
+	want.Fingerprint[31] = 9
+	p := Place{Hash: HashOf(c.Key)}
+	for _, name := range []string{"row-state", "row-state/older"} {
+		place := p
+		if name == "row-state/older" {
+			place.Older = 300
+		}
+		value := old[name]
+		if value[0] != rowVersion {
+			t.Fatalf("version %d", value[0])
+		}
+		at := bytes.Index(value, []byte{1, 2, 3})
+		value[at+31] = 9
+		value = Seal(place.Key(), value[:len(value)-sumSize])
+		var got dedup.Record
+		o, err := DecodeState(place.Key(), value, &got)
+		got.Payload.Endpoint = o.Endpoint
+		if err != nil || o.Size != 2 {
+			t.Errorf("%s: %+v, %v", name, o, err)
+		}
+		if diff := cmp.Diff(*want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if _, err := DecodeState(place.Key(), EncodeState(nil, place.Key(), &got, o), &got); err != nil {
+			t.Errorf("%s again: %v", name, err)
+		}
+		if got.Fingerprint != (dedup.Fingerprint{1, 2, 3}) {
+			t.Errorf("%s again: fingerprint %x", name, got.Fingerprint)
+		}
+	}
+}
+
+func TestAnAliasOfAnEarlierFormatIsRead(t *testing.T) {
+	t.Parallel()
+	c, _ := goldenEvent()
+	h := HashOf(c.Key)
+	key, old := h.Key(FamilyAlias), older(t)["alias"]
+	if a, err := DecodeAlias(key, old); err != nil || old[0] != version || a != (Alias{Hash: h, Seq: 300}) {
+		t.Errorf("%+v, %v", a, err)
+	}
+	short := Seal(key, old[:len(old)-sumSize-1])
+	if a, err := DecodeAlias(key, short); err == nil {
+		t.Errorf("a short one is %+v", a)
+	}
+}
+
+// TestOlderEventsAreUpgraded reads what programs of the formats 1 to 3 have written.
+func TestOlderEventsAreUpgraded(t *testing.T) {
+	t.Parallel()
+	old := older(t)
 	c, r := goldenEvent()
 	r.Payload = dedup.Payload{Endpoint: "orders"}
 	p := Place{Hash: HashOf(c.Key)}

@@ -14,17 +14,24 @@ type Alias struct {
 
 // Encode returns the value of the alias, in the memory behind the empty slice if that is enough.
 func (a Alias) Encode(empty, key []byte) []byte {
-	b := append(append(empty, version), a.Hash[:]...)
-	return Seal(key, binary.LittleEndian.AppendUint64(b, a.Seq))
+	b := append(append(empty, aliasVersion), a.Hash[:]...)
+	return Seal(key, binary.AppendUvarint(b, a.Seq))
 }
 
 // DecodeAlias checks and decodes the value of an alias.
 func DecodeAlias(key, value []byte) (a Alias, err error) {
-	content, err := unsealSize(key, value, hashSize+8)
+	content, err := unseal(key, value)
 	if err != nil {
 		return a, err
 	}
-	return Alias{Hash: Hash(content), Seq: binary.LittleEndian.Uint64(content[hashSize:])}, nil
+	d := decoder{s: string(content[1:])}
+	a.Hash = d.hash()
+	if content[0] == aliasVersion {
+		a.Seq = d.uvarint()
+	} else if seq := d.take(8); seq != "" {
+		a.Seq = binary.LittleEndian.Uint64([]byte(seq))
+	}
+	return a, d.end(key)
 }
 
 // EncodeTrace returns the value of a trace, in the memory behind the empty slice if that is enough.

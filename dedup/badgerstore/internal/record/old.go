@@ -26,7 +26,7 @@ const (
 // is not of an older format.
 func Upgrade(p Place, event, state []byte) (value, content []byte, upgraded bool) {
 	key, stateKey := p.Key(), p.Hash.Key(FamilyState)
-	if event != nil && Verify(key, event) == nil && event[0] == eventVersion {
+	if event != nil && Verify(key, event) == nil && event[0] >= rowVersion {
 		return nil, nil, false
 	}
 	var r, described dedup.Record
@@ -55,7 +55,7 @@ func decodeOldEvent(key, value []byte, r *dedup.Record) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}
-	if len(b) < oldHead+4 || b[0] >= eventVersion {
+	if len(b) < oldHead+4 || b[0] >= rowVersion {
 		return Event{}, Damaged(key, "too short", nil)
 	}
 	u32 := func(at int) int64 { return int64(binary.LittleEndian.Uint32(b[at:])) }
@@ -71,7 +71,7 @@ func decodeOldEvent(key, value []byte, r *dedup.Record) (Event, error) {
 	}
 	r.Shared = e.Kind == BodyShared
 	body := b[oldHead+description:][:inline]
-	e = e.encoded(append(make([]byte, maxHead), b[oldHead:oldHead+description]...), body)
+	e = e.encoded(rowVersion, append(make([]byte, maxHead), b[oldHead:oldHead+description]...), body)
 	return e, decodeOldState(key, b[0], b[tail-state:tail], r, nil)
 }
 

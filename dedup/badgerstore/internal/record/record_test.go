@@ -29,7 +29,7 @@ func fullRecord() (dedup.Claim, dedup.Record) {
 	}
 	r := dedup.Record{
 		Key: c.Key, Aliases: c.Aliases, Payload: c.Payload,
-		Event: "e", Fingerprint: dedup.Fingerprint{1, 31: 2}, Generation: 3, Seq: 1 << 40,
+		Event: "e", Fingerprint: dedup.Fingerprint{1, 15: 2}, Generation: 3, Seq: 1 << 40,
 		Accepted: at, Finished: at.Add(1),
 		Window: time.Hour, Expires: at.Add(time.Hour), Hold: true, DropBody: true,
 		QuarantineReason: "conflict", Original: "o",

@@ -47,6 +47,9 @@ func OutlineOf(r *dedup.Record, size int64) (o Outline) {
 	return o
 }
 
+// printSize is how many bytes of a fingerprint are stored. Those of the formats before 7 are whole.
+const printSize = dedup.FingerprintLeast
+
 // The flags of a state.
 const (
 	flagHold = 1 << iota
@@ -100,14 +103,14 @@ func EncodeState(empty, key []byte, r *dedup.Record, o Outline) []byte {
 	b := append(empty, eventVersion)
 	b = binary.AppendUvarint(b, flags)
 	if flags&flagFingerprint != 0 {
-		b = append(b, r.Fingerprint[:]...)
+		b = append(b, r.Fingerprint[:printSize]...)
 	}
 	b = binary.AppendUvarint(b, r.Seq)
 	b = appendTime(b, r.Accepted)
 	b = binary.AppendVarint(b, int64(r.Window/windowUnit(flags)))
 	if flags&flagResponse != 0 {
 		b = binary.AppendVarint(b, int64(r.Response.Status))
-		b = appendHeader(b, r.Response.Header)
+		b = appendHeader(b, r.Response.Header, appendString)
 		b = append(binary.AppendUvarint(b, uint64(len(r.Response.Body))), r.Response.Body...)
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.Tasks)))
@@ -125,7 +128,7 @@ func DecodeState(key, value []byte, r *dedup.Record) (o Outline, err error) {
 	if err != nil {
 		return o, err
 	}
-	if content[0] != eventVersion {
+	if content[0] != eventVersion && content[0] != rowVersion {
 		return o, Damaged(key, fmt.Sprintf("version %d is not that of an event", content[0]), nil)
 	}
 	d := decoder{s: string(content[1:])}
@@ -134,7 +137,11 @@ func DecodeState(key, value []byte, r *dedup.Record) (o Outline, err error) {
 	r.Hold, r.DropBody, r.Newest = flags&flagHold != 0, flags&flagDropBody != 0, flags&flagNewest != 0
 	r.Fingerprint = dedup.Fingerprint{}
 	if flags&flagFingerprint != 0 {
-		copy(r.Fingerprint[:], d.take(len(r.Fingerprint)))
+		size := printSize
+		if content[0] == rowVersion {
+			size = len(r.Fingerprint)
+		}
+		copy(r.Fingerprint[:], d.take(size))
 	}
 	r.Seq, r.Accepted, r.Window = d.uvarint(), d.time(), time.Duration(d.varint())*windowUnit(flags)
 	r.Response = dedup.Response{}

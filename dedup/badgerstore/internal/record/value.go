@@ -10,10 +10,12 @@
 // The content is what the claim provided and hardly ever changes; the state is what happens to the
 // event. The checksum is a CRC-32C over the bytes and the key, which also detects a value stored
 // under the wrong key. Fixed-width numbers are little-endian, others are varints; strings and
-// lists are prefixed with their length. State and description end with optional fields.
+// lists are prefixed with their length. The state ends with optional fields, and the strings of the
+// description are [words].
 //
-// Events have version 3. The other values are as in version 2, which introduced optional fields;
-// version 1 of them is read.
+// Events have version 4, which introduced words and cut fingerprints; version 3 of them is read.
+// Aliases have version 3, whose sequence is a varint, and the other values version 2, which introduced
+// optional fields; the versions before are read.
 package record
 
 import (
@@ -23,7 +25,9 @@ import (
 )
 
 const (
-	eventVersion  = 3
+	eventVersion  = 4
+	rowVersion    = 3 // of events in the formats 4 to 6
+	aliasVersion  = 3
 	version       = 2 // of other values
 	oldestVersion = 1
 	sumSize       = 4
@@ -86,8 +90,11 @@ func unseal(key, value []byte) ([]byte, error) {
 		return nil, Damaged(key, "its checksum does not match", nil)
 	}
 	newest := byte(version)
-	if key[0] == FamilyEvent || key[0] == FamilyOlder {
+	switch key[0] {
+	case FamilyEvent, FamilyOlder:
 		newest = eventVersion
+	case FamilyAlias:
+		newest = aliasVersion
 	}
 	if b[0] < oldestVersion || b[0] > newest {
 		return nil, Damaged(key, fmt.Sprintf("version %d is not known", b[0]), nil)

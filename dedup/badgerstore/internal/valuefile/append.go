@@ -11,10 +11,7 @@ import (
 	"syscall"
 )
 
-const (
-	maxKey = math.MaxUint8
-	gather = 1 << 20 // bytes of entries that are written at once
-)
+const gather = 1 << 20 // bytes of entries that are written at once
 
 // NotWrittenError reports that the file system has no space, or the process no descriptor.
 // Everything appended since the last successful Write is void, and can be appended again.
@@ -26,18 +23,17 @@ func (e *NotWrittenError) Error() string { return "values are not written: " + e
 // Unwrap returns the error of the file system.
 func (e *NotWrittenError) Unwrap() error { return e.Err }
 
-// Append adds a value and returns its place, which can be read after the next Write. A key has at
-// most 255 bytes. After a [*NotWrittenError] the places since the last Write are void; any other
-// error is final.
+// Append adds a value and returns its place, which can be read after the next Write. After a
+// [*NotWrittenError] the places since the last Write are void; any other error is final.
 func (s *Set) Append(key, value []byte) (Ref, error) {
-	if len(key) > maxKey || uint64(len(value)) > math.MaxUint32 {
-		return Ref{}, fmt.Errorf("a key of %d or a value of %d bytes is too large", len(key), len(value))
+	if uint64(len(value)) > math.MaxUint32 {
+		return Ref{}, fmt.Errorf("a value of %d bytes is too large", len(value))
 	}
 	if err := s.failed(); err != nil {
 		return Ref{}, err
 	}
-	size := uint32(len(value))
-	if f := s.active; f != nil && s.end()+entryLength(key, size) > s.s.FileSize {
+	r := Ref{Size: uint32(len(value))}
+	if f := s.active; f != nil && s.end()+r.Space() > s.s.FileSize {
 		if err := s.Seal(); err != nil {
 			return Ref{}, err
 		}
@@ -51,7 +47,7 @@ func (s *Set) Append(key, value []byte) (Ref, error) {
 			return Ref{}, s.abandon(err)
 		}
 	}
-	r := Ref{s.active.number, s.end(), size}
+	r.File, r.Offset = s.active.number, s.end()
 	s.buffer = appendEntry(s.buffer, s.active.seed, r.Offset, key, value)
 	return r, nil
 }
@@ -62,21 +58,22 @@ func (s *Set) end() int64 { return s.active.length + int64(len(s.buffer)) }
 // begin creates a file.
 func (s *Set) begin() error {
 	number := s.Active()
-	f, err := s.s.OpenFile(s.name(number), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	name := s.name(number, extension)
+	f, err := s.s.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.active = s.newFile(f, number)
+	s.active = s.newFile(f, number, name)
 	s.next, s.renamed = number+1, true
 	return nil
 }
 
-func (s *Set) newFile(f File, number uint64) *file {
+func (s *Set) newFile(f File, number uint64, name string) *file {
 	seed := crc32.Checksum(s.s.Store[:], castagnoli)
 	seed = crc32.Update(seed, castagnoli, binary.LittleEndian.AppendUint64(nil, number))
-	return &file{File: f, number: number, seed: seed}
+	return &file{File: f, name: name, number: number, seed: seed}
 }
 
 // Write writes the appended entries. Then [Set.Read] finds them, but only [Set.Sync] makes them
@@ -115,7 +112,7 @@ func (s *Set) abandon(err error) error {
 		return s.err
 	}
 	if f := s.active; f != nil && f.length == 0 {
-		_, _ = f.Close(), os.Remove(s.name(f.number)) // else the next start deletes it
+		_, _ = f.Close(), os.Remove(f.name) // else the next start deletes it
 	}
 	s.active = nil
 	return &NotWrittenError{err}

@@ -3,7 +3,6 @@ package valuefile
 import (
 	"bytes"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,7 +31,7 @@ func TestEveryFlippedBitIsDamageOfItsValueOnly(t *testing.T) {
 	s := Settings{Dir: t.TempDir(), Store: [16]byte{1}}
 	all, files := closed(t, s)
 	set := open(t, s, files, 1)
-	good, err := os.ReadFile(set.name(1))
+	good, err := os.ReadFile(path(set, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,23 +40,13 @@ func TestEveryFlippedBitIsDamageOfItsValueOnly(t *testing.T) {
 		if _, err := set.files[1].WriteAt([]byte{good[at] ^ 1<<(bit%8)}, at); err != nil {
 			t.Fatal(err)
 		}
-		inHead := false
 		for _, v := range all {
 			from := at - v.ref.Offset
-			hit := from >= 0 && from < entryLength(v.key, v.ref.Size)
-			inHead = inHead || hit && from < headSize+int64(len(v.key)) && from/4 != 1 // not the sum of the value
+			hit, inValue := from >= 0 && from < v.ref.Space(), from >= sumSize
 			got, err := set.Read(v.key, v.ref)
-			if hit != isDamaged(err, 1) || !hit && !bytes.Equal(got, v.value) {
+			if hit != isDamaged(err, 1) || bytes.Equal(got, v.value) != (!hit || !inValue) {
 				t.Fatalf("bit %d: %s is %q, error %v", bit, v.key, got, err)
 			}
-		}
-		keys, err := scan(set, 1)
-		want := len(all)
-		if inHead {
-			want--
-		}
-		if len(keys) != want || inHead != isDamaged(err, 1) {
-			t.Fatalf("bit %d: scan finds %v, error %v", bit, keys, err)
 		}
 		if _, err := set.files[1].WriteAt(good[at:at+1], at); err != nil {
 			t.Fatal(err)
@@ -65,42 +54,11 @@ func TestEveryFlippedBitIsDamageOfItsValueOnly(t *testing.T) {
 	}
 }
 
-// scan returns the keys of a file.
-func scan(set *Set, number uint64) (keys []string, err error) {
-	err = set.Scan(number, func(key []byte, r Ref) error {
-		keys = append(keys, string(key))
-		return nil
-	})
-	return keys, err
-}
-
-func TestScanFindsWhatReadFinds(t *testing.T) {
-	t.Parallel()
-	set := open(t, Settings{Dir: t.TempDir()}, nil, 0)
-	all := fill(t, set, 50, 3000)
-	var found []Ref
-	err := set.Scan(1, func(key []byte, r Ref) error {
-		found = append(found, r)
-		_, err := set.Read(key, r)
-		return err
-	})
-	if err != nil || len(found) != len(all) || found[49] != all[49].ref {
-		t.Errorf("%d places, the last %+v, error %v", len(found), found[len(found)-1], err)
-	}
-	stop := errors.New("enough")
-	if err := set.Scan(1, func([]byte, Ref) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("the visit's error is %v", err)
-	}
-	if err := set.Scan(2, nil); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("a file that does not exist: %v", err)
-	}
-}
-
 func TestAFileThatWasCutIsRefused(t *testing.T) {
 	t.Parallel()
 	s := Settings{Dir: t.TempDir()}
 	all, files := closed(t, s)
-	path := filepath.Join(s.Dir, fileName(1))
+	path := filepath.Join(s.Dir, digits(1)+extension)
 	for n := files[0].Length - 1; n >= 0; n-- {
 		if err := os.Truncate(path, n); err != nil {
 			t.Fatal(err)
@@ -117,12 +75,6 @@ func TestAFileThatWasCutIsRefused(t *testing.T) {
 				t.Errorf("a lost value: %v", err)
 			}
 		}
-		if n == all[2].ref.Offset-1 { // the head of its last value is intact
-			keys, err := scan(open(t, s, []FileState{{1, n}}, 1), 1)
-			if len(keys) != 1 || !isDamaged(err, 1) {
-				t.Errorf("scan finds %v, error %v", keys, err)
-			}
-		}
 	}
 }
 
@@ -130,15 +82,12 @@ func TestAFileThatIsCutWhileOpenIsDamaged(t *testing.T) {
 	t.Parallel()
 	set := open(t, Settings{Dir: t.TempDir()}, nil, 0)
 	all := fill(t, set, 4, 2000)
-	if err := os.Truncate(set.name(1), all[2].ref.Offset+5); err != nil {
+	if err := os.Truncate(path(set, 1), all[2].ref.Offset+5); err != nil {
 		t.Fatal(err)
 	}
 	mustRead(t, set, all[:2])
 	if _, err := set.Read(all[2].key, all[2].ref); !isDamaged(err, 1) {
 		t.Errorf("read: %v", err)
-	}
-	if _, err := scan(set, 1); !isDamaged(err, 1) {
-		t.Errorf("scan: %v", err)
 	}
 }
 
@@ -147,17 +96,17 @@ func TestARefusedOpenChangesNoFile(t *testing.T) {
 	s := Settings{Dir: t.TempDir()}
 	_, files := closed(t, s)
 	behind := FileState{Number: 1, Length: files[0].Length - 10}
-	if err := os.WriteFile(filepath.Join(s.Dir, fileName(5)), []byte("later"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.Dir, digits(5)+extension), []byte("later"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(s, []FileState{behind, {Number: 3, Length: 1}}, 3); !isDamaged(err, 3) {
 		t.Errorf("a missing file: %v", err)
 	}
-	info, err := os.Stat(filepath.Join(s.Dir, fileName(1)))
+	info, err := os.Stat(filepath.Join(s.Dir, digits(1)+extension))
 	if err != nil || info.Size() != files[0].Length {
 		t.Errorf("the other file has %d bytes, error %v", info.Size(), err)
 	}
-	if _, err := os.Stat(filepath.Join(s.Dir, fileName(5))); err != nil {
+	if _, err := os.Stat(filepath.Join(s.Dir, digits(5)+extension)); err != nil {
 		t.Error(err)
 	}
 }
@@ -183,11 +132,11 @@ func TestOpenCutsAndRemovesWhatTheCheckpointDoesNotKnow(t *testing.T) {
 	if got := set.Files(); !slices.Equal(got, files) {
 		t.Errorf("files %v, want %v", got, files)
 	}
-	if info, err := os.Stat(set.name(1)); err != nil || info.Size() != files[0].Length {
+	if info, err := os.Stat(path(set, 1)); err != nil || info.Size() != files[0].Length {
 		t.Errorf("%d bytes, want %d, error %v", info.Size(), files[0].Length, err)
 	}
 	names, err := filepath.Glob(filepath.Join(s.Dir, "*"))
-	if err != nil || !slices.Equal(names, []string{set.name(1), other}) {
+	if err != nil || !slices.Equal(names, []string{path(set, 1), other}) {
 		t.Errorf("files %v, error %v", names, err)
 	}
 	if set.Active() <= last {
@@ -204,11 +153,11 @@ func TestValuesOfAnotherPlaceAreDamage(t *testing.T) {
 	other := open(t, s, files, 1)
 	s.Store[15]--
 	set := open(t, s, files, 1)
-	bytes, err := os.ReadFile(set.name(1))
+	bytes, err := os.ReadFile(path(set, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(set.name(2), bytes, 0o600); err != nil {
+	if err := os.WriteFile(path(set, 2), bytes, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	copied := open(t, s, []FileState{files[0], {Number: 2, Length: files[0].Length}}, 2)
@@ -235,27 +184,23 @@ func TestValuesOfAnotherPlaceAreDamage(t *testing.T) {
 	}
 }
 
-func FuzzScan(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(appendEntry(nil, 0, 0, []byte("key"), []byte("value")))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s := Settings{Dir: t.TempDir()}
-		if err := os.WriteFile(filepath.Join(s.Dir, fileName(1)), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		set := open(t, s, []FileState{{1, int64(len(data))}}, 1)
-		defer func() { _ = set.Close() }()
-		at := int64(-1)
-		err := set.Scan(1, func(key []byte, r Ref) error {
-			if r.Offset <= at || r.Offset+entryLength(key, r.Size) > int64(len(data)) {
-				t.Errorf("%q at %+v of %d bytes", key, r, len(data))
+func FuzzRead(f *testing.F) {
+	f.Add([]byte{}, int64(0), uint32(0))
+	f.Add(appendEntry(nil, 0, 0, []byte("key"), []byte("value")), int64(0), uint32(5))
+	f.Fuzz(func(t *testing.T, data []byte, offset int64, size uint32) {
+		for _, ext := range []string{extension, keyedExtension} {
+			s := Settings{Dir: t.TempDir()}
+			if err := os.WriteFile(filepath.Join(s.Dir, digits(1)+ext), data, 0o600); err != nil {
+				t.Fatal(err)
 			}
-			at = r.Offset
-			_, _ = set.Read(key, r)
-			return nil
-		})
-		if err != nil && !isDamaged(err, 1) {
-			t.Error(err)
+			set := open(t, s, []FileState{{1, int64(len(data))}}, 1)
+			value, err := set.Read([]byte("key"), Ref{1, offset, size})
+			if !isDamaged(err, 1) && (err != nil || !bytes.HasSuffix(data[:offset+sumSize+int64(size)], value)) {
+				t.Errorf("%q, error %v", value, err)
+			}
+			if err := set.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

@@ -8,15 +8,11 @@ import (
 	"math"
 )
 
-// A file is a sequence of entries, with integers in little-endian order:
-//
-//	head checksum (4) | value checksum (4) | value length (4) | key length (1) | key | value
-//
-// The head checksum is the CRC-32C of the identity of the store, the number of the file, both
-// lengths and the key, combined with the offset of the entry. The value checksum continues it. So
-// an entry of another place, file or store does not pass, and an entry with a damaged value still
-// shows where the next one begins.
-const headSize = 13
+// A file is a sequence of values, each behind its checksum (4 bytes, little-endian): the CRC-32C of
+// the identity of the store, the number of the file, the key and the value, combined with the
+// offset of the entry. So a value of another place, file, store or key does not pass. Where a value
+// begins and how long it is, only its [Ref] says.
+const sumSize = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -56,8 +52,9 @@ func ParseRef(b []byte) (Ref, error) {
 
 var errNoRef = errors.New("this is not a reference to a value file")
 
-// Space returns how many bytes the entry of a key and the value occupies.
-func (r Ref) Space(key []byte) int64 { return entryLength(key, r.Size) }
+// Space returns how many bytes the value occupies with its checksum. In a file of an older format
+// (see [file]) it occupies some more.
+func (r Ref) Space() int64 { return sumSize + int64(r.Size) }
 
 // DamagedError reports a file that is not as it was written.
 type DamagedError struct {
@@ -68,40 +65,48 @@ type DamagedError struct {
 
 // Error names the file and the byte.
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("value file %s is damaged at byte %d: %s", fileName(e.File), e.Offset, e.Reason)
+	return fmt.Sprintf("value file %s is damaged at byte %d: %s", digits(e.File), e.Offset, e.Reason)
 }
-
-func entryLength(key []byte, size uint32) int64 { return headSize + int64(len(key)) + int64(size) }
 
 // appendEntry appends the entry at an offset of a file to b. seed is the checksum of the store
 // and the file.
 func appendEntry(b []byte, seed uint32, offset int64, key, value []byte) []byte {
-	at := len(b)
-	b = append(b, make([]byte, 8)...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(value))) //nolint:gosec // checked by Append
-	b = append(append(b, byte(len(key))), key...)
-	head := headSum(seed, offset, b[at:])
-	binary.LittleEndian.PutUint32(b[at:], head)
-	binary.LittleEndian.PutUint32(b[at+4:], crc32.Update(head, castagnoli, value))
-	return append(b, value...)
+	return append(binary.LittleEndian.AppendUint32(b, entrySum(seed, offset, key, value)), value...)
 }
 
-func headSum(seed uint32, offset int64, head []byte) uint32 {
-	return crc32.Update(seed, castagnoli, head[8:]) ^ uint32(offset) ^ uint32(offset>>32) //nolint:gosec // both halves
-}
-
-// parseHead returns the key and the length of the value of the entry that b begins with, if its
-// head is intact.
-func parseHead(seed uint32, offset int64, b []byte) (key []byte, size uint32, ok bool) {
-	if len(b) < headSize || len(b) < headSize+int(b[headSize-1]) {
-		return nil, 0, false
+func entrySum(seed uint32, offset int64, parts ...[]byte) uint32 {
+	for _, p := range parts {
+		seed = crc32.Update(seed, castagnoli, p)
 	}
-	b = b[:headSize+int(b[headSize-1])]
-	return b[headSize:], binary.LittleEndian.Uint32(b[8:]), headSum(seed, offset, b) == binary.LittleEndian.Uint32(b)
+	return seed ^ uint32(offset) ^ uint32(offset>>32) //nolint:gosec // both halves
 }
 
-// intact reports whether the value of an entry with an intact head is intact.
-func intact(entry, value []byte) bool {
-	head, want := binary.LittleEndian.Uint32(entry), binary.LittleEndian.Uint32(entry[4:])
-	return crc32.Update(head, castagnoli, value) == want
+// The entries of the formats 3 to 6 name their key:
+//
+//	head checksum (4) | value checksum (4) | value length (4) | key length (1) | key | value
+//
+// The head checksum is that of the store, the file, both lengths and the key, combined with the
+// offset; the value checksum continues it.
+const keyedHead = 4 + 4 + 4 + 1
+
+// value returns the value of an entry, and whether it is intact.
+func (f *file) value(offset int64, key, entry []byte) (value []byte, intact bool) {
+	if !f.keyed {
+		value = entry[sumSize:]
+		return value, entrySum(f.seed, offset, key, value) == binary.LittleEndian.Uint32(entry)
+	}
+	at := keyedHead + len(key)
+	value = entry[at:]
+	head := entrySum(f.seed, offset, entry[8:at])
+	return value, head == binary.LittleEndian.Uint32(entry) &&
+		crc32.Update(head, castagnoli, value) == binary.LittleEndian.Uint32(entry[4:]) &&
+		int(binary.LittleEndian.Uint32(entry[8:])) == len(value) && string(entry[keyedHead:at]) == string(key)
+}
+
+// space returns how many bytes an entry occupies.
+func (f *file) space(key []byte, r Ref) int64 {
+	if f.keyed {
+		return keyedHead + int64(len(key)) + int64(r.Size)
+	}
+	return r.Space()
 }

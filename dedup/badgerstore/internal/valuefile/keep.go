@@ -65,7 +65,7 @@ func (s *Set) Retire(number uint64) error {
 	defer s.mu.Unlock()
 	f := s.files[number]
 	if f == nil || f == s.active {
-		return fmt.Errorf("value file %s is not complete", fileName(number))
+		return fmt.Errorf("value file %s is not complete", digits(number))
 	}
 	f.retired = true
 	return nil
@@ -78,9 +78,9 @@ func (s *Set) Remove(number uint64) error {
 	defer s.mu.Unlock()
 	f := s.files[number]
 	if f == nil || !f.passed {
-		return fmt.Errorf("value file %s is not out of the checkpoint", fileName(number))
+		return fmt.Errorf("value file %s is not out of the checkpoint", digits(number))
 	}
-	if err := os.Remove(s.name(number)); err != nil {
+	if err := os.Remove(f.name); err != nil {
 		return err
 	}
 	s.renamed = true

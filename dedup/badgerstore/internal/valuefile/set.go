@@ -71,6 +71,8 @@ type Set struct {
 // file is in Set.files from its first complete write on.
 type file struct {
 	File
+	name    string
+	keyed   bool // of a format before 7
 	number  uint64
 	seed    uint32 // checksum of store and number
 	length  int64
@@ -113,14 +115,20 @@ func Open(s Settings, files []FileState, after uint64) (_ *Set, err error) {
 
 // openListed opens a file of the checkpoint.
 func (s *Set) openListed(state FileState) error {
-	f, err := s.s.OpenFile(s.name(state.Number), os.O_RDWR, 0)
+	name := s.name(state.Number, extension)
+	f, err := s.s.OpenFile(name, os.O_RDWR, 0)
+	keyed := errors.Is(err, fs.ErrNotExist)
+	if keyed {
+		name = s.name(state.Number, keyedExtension)
+		f, err = s.s.OpenFile(name, os.O_RDWR, 0)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return &DamagedError{state.Number, 0, "the file is missing"}
 	} else if err != nil {
 		return err
 	}
-	opened := s.newFile(f, state.Number)
-	opened.length = state.Length
+	opened := s.newFile(f, state.Number, name)
+	opened.keyed, opened.length = keyed, state.Length
 	s.files[state.Number] = opened
 	info, err := f.Stat()
 	if err != nil {
@@ -142,25 +150,33 @@ func (s *Set) removeOthers() error {
 			continue
 		}
 		s.next = max(s.next, number+1)
-		if s.files[number] == nil {
+		name := filepath.Join(s.s.Dir, e.Name())
+		if f := s.files[number]; f == nil || f.name != name {
 			s.renamed = true
-			err = errors.Join(err, os.Remove(s.name(number)))
+			err = errors.Join(err, os.Remove(name))
 		}
 	}
 	return err
 }
 
-const extension = ".val"
+// The extensions of the files, and of those of a format before 7.
+const (
+	extension      = ".values"
+	keyedExtension = ".val"
+)
 
-func fileName(number uint64) string { return fmt.Sprintf("%010d%s", number, extension) }
+func digits(number uint64) string { return fmt.Sprintf("%010d", number) }
 
+// parseName returns the number in the name of a value file of any format.
 func parseName(name string) (number uint64, ok bool) {
-	digits, ok := strings.CutSuffix(name, extension)
-	number, err := strconv.ParseUint(digits, 10, 64)
-	return number, ok && err == nil && fileName(number) == name
+	ext := filepath.Ext(name)
+	number, err := strconv.ParseUint(strings.TrimSuffix(name, ext), 10, 64)
+	return number, err == nil && (ext == extension || ext == keyedExtension) && digits(number)+ext == name
 }
 
-func (s *Set) name(number uint64) string { return filepath.Join(s.s.Dir, fileName(number)) }
+func (s *Set) name(number uint64, extension string) string {
+	return filepath.Join(s.s.Dir, digits(number)+extension)
+}
 
 // Files returns the files with values, oldest first, without retired ones.
 func (s *Set) Files() []FileState {
