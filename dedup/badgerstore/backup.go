@@ -134,7 +134,7 @@ func (s *snapshot) write(ctx context.Context, in *kv.View, w io.Writer, since Po
 	}
 	head := backupHead{
 		Format: s.options.formats.current, Store: s.identity,
-		Since: since.Version, Version: in.Version(), Commit: m.Commit,
+		Since: since.Version, Version: in.Commit(), Commit: m.Commit,
 	}
 	if err := s.after(since, head.at()); err != nil {
 		return none, err

@@ -174,7 +174,7 @@ func (v *conversion) open() (last []byte, err error) {
 	if kv.Exists(v.dir) {
 		if v.db, err = kv.Open(v.dir, v.kvOptions()); err == nil {
 			err = v.db.View(func(in *kv.View) error {
-				version = in.Version()
+				version = in.Commit()
 				last, err = in.Get(cursorKey)
 				return err
 			})

@@ -68,7 +68,7 @@ func backUpWhole(c *core, in *kv.View, from int) error {
 	if err != nil {
 		return err
 	}
-	head := backupHead{Format: from, Version: in.Version(), Commit: m.Commit}
+	head := backupHead{Format: from, Version: in.Commit(), Commit: m.Commit}
 	return backUp(c, head, func(out *backupWriter) error {
 		return (&snapshot{c}).all(context.Background(), in, out, Position{})
 	})
@@ -187,7 +187,7 @@ func (w *rewriter) run() error {
 		if w.meta, err = readMeta(in); err != nil {
 			return err
 		}
-		w.commit = max(w.commit, w.meta.Commit, in.Version())
+		w.commit = max(w.commit, w.meta.Commit, in.Commit())
 		w.mark = func([]byte) mutation {
 			w.meta.Commit = w.commit + 1
 			return mutation{Key: record.MetaKey, Value: w.meta.Encode()}

@@ -28,7 +28,7 @@ func inFormat3(t *testing.T, dir string, change func(in *kv.View) []mutation) {
 	var writes []mutation
 	err = s.db.View(func(in *kv.View) error {
 		writes = change(in)
-		return s.db.Commit(in.Version()+1, writes)
+		return s.db.Commit(in.Commit()+1, writes)
 	})
 	if err := errors.Join(err, finish()); err != nil {
 		t.Fatal(err)

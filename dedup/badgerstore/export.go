@@ -72,7 +72,7 @@ func (x *exporter) source(ctx context.Context) (*dedup.Source, error) {
 	}
 	m := &x.meta
 	return &dedup.Source{
-		State: Position{Store: identity, Version: x.in.Version()}.String(), Now: x.now(), Events: r.Records,
+		State: Position{Store: identity, Version: x.in.Commit()}.String(), Now: x.now(), Events: r.Records,
 		Seq: m.Seq, Token: m.Token, Since: dedup.Day(m.Since), Evicted: dedup.Day(m.Evicted), //nolint:gosec // days
 		Items: x.items,
 	}, nil

@@ -26,6 +26,8 @@ type applier struct {
 	changed sync.Cond  // applied, err
 	applied uint64     // number of the last commit at rest
 	at      redolog.Position
+	version uint64         // Badger's, of the last changeset of which something may be at rest
+	visible uint64         // of the last whole one
 	views   map[uint64]int // open transactions by their version
 	err     error          // final
 	stalls  error          // why nothing can be put at rest at the moment
@@ -36,8 +38,10 @@ type applier struct {
 }
 
 func newApplier(o *overlay, x *index, fail func(string, error), probe func() error) *applier {
+	newest := x.badger.MaxVersion()
 	a := &applier{
-		overlay: o, index: x, fail: fail, probe: probe, applied: o.last, at: o.end, views: map[uint64]int{},
+		overlay: o, index: x, fail: fail, probe: probe, applied: o.last, at: o.end,
+		version: newest, visible: newest, views: map[uint64]int{},
 		hurry: make(chan struct{}, 1), ending: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	a.changed.L = &a.gate
@@ -98,12 +102,13 @@ func (a *applier) apply() (ok, stalled bool) {
 	if err != nil {
 		err = &valuefile.NotWrittenError{Err: err}
 	} else {
-		err = a.index.put(g.last, g)
+		a.version = max(g.last, a.version+1) // backups take a version for at least a number of a commit
+		err = a.index.put(a.version, g)
 	}
 	switch {
 	case err == nil:
 		a.overlay.drop()
-		a.applied, a.at, a.stalls = g.last, g.end, nil
+		a.applied, a.at, a.visible, a.stalls = g.last, g.end, a.version, nil
 	case errors.As(err, new(*valuefile.NotWrittenError)):
 		// Writes of the changeset that are in Badger have a version that no view reads yet.
 		a.stalls = &dedup.ErrUnavailable{Reason: "the store's file system cannot be written",

@@ -37,8 +37,8 @@ const (
 	cacheBytes = 64 << 20
 )
 
-// put writes a changeset at a version: the number of its last commit. A value file is written
-// before the references to it.
+// put writes a changeset at a version that nothing at rest has: of two writes of a key at one version
+// Badger may return either. A value file is written before the references to it.
 func (x *index) put(version uint64, g *changeset) error {
 	x.work.Begin()
 	defer x.work.End()
@@ -58,6 +58,9 @@ func (x *index) put(version uint64, g *changeset) error {
 	next := func() error {
 		err := commit()
 		txn = x.badger.NewTransactionAt(math.MaxUint64, true)
+		return err
+	}
+	if err := txn.Set(reachedKey, binary.AppendUvarint(nil, g.last)); err != nil { // before any of the writes
 		return err
 	}
 	for i := range entries {
@@ -246,10 +249,30 @@ func (x *index) load(key, stored []byte, isRef bool) ([]byte, error) {
 	return x.values.Read(key, ref)
 }
 
-// fillerKey is the key of filler, which has no meaning: it only fills a memory table.
-var fillerKey = []byte{'z', 0, 0, 0, 0}
+// The keys of the index itself, which no view shows. Filler has no meaning: it only fills a memory
+// table. What is reached is the number of the last commit of which something is at rest.
+var (
+	fillerKey  = []byte{'z', 0, 0, 0, 0}
+	reachedKey = []byte{'y'}
+)
 
-func isFiller(key []byte) bool { return bytes.HasPrefix(key, fillerKey[:1]) }
+func isOwn(key []byte) bool {
+	return bytes.HasPrefix(key, fillerKey[:1]) || bytes.HasPrefix(key, reachedKey)
+}
+
+// reached returns the number of the last commit of which something is at rest. Before format 7 it
+// is the highest version.
+func (x *index) reached() (commit uint64, err error) {
+	value, _, err := x.get(reachedKey, false)
+	if err != nil || value == nil {
+		return x.badger.MaxVersion(), err
+	}
+	commit, n := binary.Uvarint(value)
+	if n != len(value) {
+		return 0, errors.New("the number of the last commit at rest is damaged")
+	}
+	return commit, nil
+}
 
 func fillerSize(memTable int64) int64 { return min(memTable/16, 1<<20-1) }
 

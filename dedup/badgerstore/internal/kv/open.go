@@ -259,12 +259,15 @@ const (
 )
 
 // replay applies the commits after a checkpoint, except the last one, which carry writes to the log
-// again, and returns their number. Their version is at
-// least that of everything at rest: tables may be ahead of the checkpoint, and a changeset there
-// may have ended with a later commit. A log that ends before what is at rest is damaged, because
-// commits are flushed before they are applied.
+// again, and returns their number. Tables may be ahead of the checkpoint: the replay writes over
+// them. A log that ends before what is at rest is damaged, because commits are flushed before they
+// are applied.
 func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
-	ahead, last := d.Badger().MaxVersion(), at.Commit
+	last := at.Commit
+	ahead, err := d.index.reached()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errDamaged, err)
+	}
 	apply := func() error {
 		if ok, stalled := d.applier.apply(); ok && !stalled {
 			return nil
@@ -281,7 +284,7 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 			return nil
 		}
 		commits++
-		d.overlay.add(f.Entries, max(f.Group, ahead, d.overlay.last), f.End)
+		d.overlay.add(f.Entries, max(f.Group, d.overlay.last), f.End)
 		if g := d.overlay.live; len(g.writes) < replayKeys && g.bytes < replayBytes {
 			return nil
 		}
@@ -331,9 +334,9 @@ func (d *DB) carry() error {
 	if err != nil {
 		return err
 	}
-	n := max(d.last.Group, d.Badger().MaxVersion(), d.overlay.last)
+	n := max(d.last.Group, d.overlay.last)
 	d.overlay.add(d.last.Entries, n, end)
-	d.applier.applied, d.last = n-1, nil // tables may have been ahead
+	d.applier.applied, d.last = n-1, nil // it may be at rest already
 	return nil
 }
 

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // TestAReplayPutsBackWhatIsAheadOfTheCheckpoint has tables with references to values behind the
@@ -29,10 +32,7 @@ func TestAReplayPutsBackWhatIsAheadOfTheCheckpoint(t *testing.T) {
 	}
 	o.applier.gate.Unlock()
 	large := o.n
-	inTables := func() bool {
-		return slices.ContainsFunc(o.Badger().Tables(), func(i badger.TableInfo) bool { return i.MaxVersion > large })
-	}
-	for n := 0; !inTables(); n++ {
+	for n := 0; !inTables(o.DB, large+1); n++ {
 		o.commit(t, Entry{Key: keyOf('s', n), Value: make([]byte, 200)})
 	}
 	var dir string
@@ -41,6 +41,114 @@ func TestAReplayPutsBackWhatIsAheadOfTheCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = reopen(t, dir, options, o.n, o.want)
+	o.check(t)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAReplayIsKilledAndBegunAgain: what it has put at rest has higher versions than the commits of
+// the log, and the next one puts everything above it.
+func TestAReplayIsKilledAndBegunAgain(t *testing.T) {
+	t.Parallel()
+	options := tiny(t)
+	options.Segment, options.ValueFile = 8<<20, 1<<20
+	o := create(t, options)
+	for n := range 4 * replayBytes / 5000 {
+		o.commit(t, Entry{Key: keyOf('e', n%1000), Value: bytes.Repeat([]byte{byte(n)}, 4000)},
+			Entry{Key: keyOf('s', n), Value: make([]byte, 100)})
+	}
+	if err := o.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	var dir string
+	o.still(func() { dir = o.crashed(t) })
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	killed := errors.New("the process ends")
+	for try := range 3 {
+		at, err := storedir.ReadCheckpoint(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		puts, failing := 0, options
+		failing.Probe = func() error {
+			if puts++; puts > 2 {
+				return killed
+			}
+			return nil
+		}
+		half, err := openAtRest(dir, failing, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := half.replay(at); !errors.Is(err, killed) || puts != 3 {
+			t.Fatalf("a replay: %v", err)
+		}
+		if version := half.Badger().MaxVersion(); version < o.n+uint64(try) || half.applier.version != version {
+			t.Errorf("try %d: version %d after %d commits", try, version, o.n)
+		}
+		for !inTables(half, half.applier.version) { // as a memory table that became full
+			if err := half.index.fill(half.applier.version, fillerSize(half.Badger().Opts().MemTableSize)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dir = (&opened{DB: half}).crashed(t)
+		if err := half.closeFiles(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := reopen(t, dir, options, o.n, o.want)
+	again.check(t)
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inTables reports whether a table has a version.
+func inTables(d *DB, version uint64) bool {
+	return slices.ContainsFunc(d.Badger().Tables(), func(i badger.TableInfo) bool { return i.MaxVersion >= version })
+}
+
+// TestAChangesetThatStallsIsPutAtAnotherVersion: some of it may be at rest, with references that
+// the next try replaces.
+func TestAChangesetThatStallsIsPutAtAnotherVersion(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	rooms, full := 0, false
+	enough := o.index.room
+	o.applier.gate.Lock()
+	o.index.room = func() error {
+		if rooms++; rooms == 2 {
+			full = true
+			return syscall.EMFILE
+		}
+		return enough()
+	}
+	var entries []Entry
+	for n := range txnKeys + 10 {
+		entries = append(entries, Entry{Key: keyOf('s', n), Value: []byte("value")})
+	}
+	o.commit(t, entries...)
+	o.applier.gate.Unlock()
+	for o.Settle() != nil || !full {
+		time.Sleep(10 * time.Millisecond)
+	}
+	txn := o.Badger().NewTransactionAt(math.MaxUint64, false)
+	options := badger.DefaultIteratorOptions
+	options.AllVersions = true
+	it := txn.NewIterator(options)
+	var versions []uint64
+	first := slices.MinFunc(entries, func(a, b Entry) int { return bytes.Compare(a.Key, b.Key) }).Key
+	for it.Seek(first); it.Valid() && bytes.Equal(it.Item().Key(), first); it.Next() {
+		versions = append(versions, it.Item().Version())
+	}
+	it.Close()
+	txn.Discard()
+	if len(versions) != 2 || versions[0] <= versions[1] {
+		t.Errorf("the first key has the versions %v", versions)
+	}
 	o.check(t)
 	if err := o.Close(); err != nil {
 		t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 
 // View is the database as one commit has left it.
 type View struct {
-	index   *index
-	txn     *badger.Txn
-	version uint64
+	index  *index
+	txn    *badger.Txn
+	commit uint64
 }
 
 // View calls read with everything committed before the call. Meanwhile values stay readable.
@@ -21,8 +21,9 @@ func (d *DB) View(read func(*View) error) error {
 	}
 	a := d.applier
 	a.gate.Lock()
-	v := &View{index: d.index, txn: d.Badger().NewTransactionAt(a.applied, false), version: a.applied}
-	a.views[v.version]++
+	at := a.visible
+	v := &View{index: d.index, txn: d.Badger().NewTransactionAt(at, false), commit: a.applied}
+	a.views[at]++
 	release := d.index.values.Hold()
 	a.gate.Unlock()
 	defer func() {
@@ -30,8 +31,8 @@ func (d *DB) View(read func(*View) error) error {
 		release()
 		a.gate.Lock()
 		defer a.gate.Unlock()
-		if a.views[v.version]--; a.views[v.version] == 0 {
-			delete(a.views, v.version)
+		if a.views[at]--; a.views[at] == 0 {
+			delete(a.views, at)
 		}
 	}()
 	return read(v)
@@ -41,15 +42,15 @@ func (d *DB) View(read func(*View) error) error {
 func (a *applier) oldestView() uint64 {
 	a.gate.Lock()
 	defer a.gate.Unlock()
-	oldest := a.applied
+	oldest := a.visible
 	for version := range a.views {
 		oldest = min(oldest, version)
 	}
 	return oldest
 }
 
-// Version returns the number of the last commit in the view.
-func (v *View) Version() uint64 { return v.version }
+// Commit returns the number of the last commit in the view.
+func (v *View) Commit() uint64 { return v.commit }
 
 // Get returns a copy of the value of a key, nil if the key does not exist.
 func (v *View) Get(key []byte) ([]byte, error) {
@@ -100,7 +101,7 @@ func (i *Iterator) Next() {
 }
 
 func (i *Iterator) skip() {
-	for i.it.Valid() && isFiller(i.it.Item().Key()) {
+	for i.it.Valid() && isOwn(i.it.Item().Key()) {
 		i.it.Next()
 	}
 }

@@ -22,7 +22,7 @@ import (
 //	c hash body n     chunk n of a large body
 //	r hash            the trace of a key beyond its window; only the first 16 bytes of the hash
 //	m                 the counters and the clock of the last commit
-//	z n               filler without meaning
+//	y, z n            of the index itself
 const (
 	FamilyEvent = 'e'
 	FamilyOlder = 'o'
