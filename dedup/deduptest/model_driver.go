@@ -183,8 +183,8 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 		want, e = m.verdict(c)
 	}
 	d.note("claim %s/%s%s fp=%x hold=%t only=%t quarantine=%+v aliases=%d tasks=%d: %v %s",
-		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[dedup.FingerprintLeast-1], c.Hold, c.OnlyKnown, c.Quarantine,
-		len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
+		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[dedup.FingerprintLeast-1], c.Hold, c.OnlyKnown,
+		c.Quarantine, len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
 	if got.Verdict != want {
 		d.Fatalf("claim of %+v: %v, want %v", c, got.Verdict, want)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -37,8 +38,8 @@ const (
 	cacheBytes = 64 << 20
 )
 
-// put writes a changeset at a version that nothing at rest has: of two writes of a key at one version
-// Badger may return either. A value file is written before the references to it.
+// put writes a changeset at a version that nothing at rest has: of two writes of a key at the same
+// version Badger may return either. A value file is written before the references to it.
 func (x *index) put(version uint64, g *changeset) error {
 	x.work.Begin()
 	defer x.work.End()
@@ -250,7 +251,7 @@ func (x *index) load(key, stored []byte, isRef bool) ([]byte, error) {
 }
 
 // The keys of the index itself, which no view shows. Filler has no meaning: it only fills a memory
-// table. What is reached is the number of the last commit of which something is at rest.
+// table. The other one holds the number of the last commit of which something is at rest.
 var (
 	fillerKey  = []byte{'z', 0, 0, 0, 0}
 	reachedKey = []byte{'y'}
@@ -269,7 +270,7 @@ func (x *index) reached() (commit uint64, err error) {
 	}
 	commit, n := binary.Uvarint(value)
 	if n != len(value) {
-		return 0, errors.New("the number of the last commit at rest is damaged")
+		return 0, fmt.Errorf("%w: the number of the last commit at rest", errDamaged)
 	}
 	return commit, nil
 }

@@ -266,7 +266,7 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 	last := at.Commit
 	ahead, err := d.index.reached()
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errDamaged, err)
+		return 0, err
 	}
 	apply := func() error {
 		if ok, stalled := d.applier.apply(); ok && !stalled {
@@ -290,13 +290,7 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 		}
 		return apply()
 	}
-	var end redolog.Position
-	var damage []*redolog.DamagedError
-	if d.o.AcceptLoss {
-		end, damage, err = redolog.ReplayDamaged(d.logSettings(at), at.Log, visit)
-	} else {
-		end, err = redolog.Replay(d.logSettings(at), at.Log, visit)
-	}
+	end, damage, err := d.readLog(at, visit)
 	if err == nil {
 		err = apply()
 	}
@@ -322,6 +316,16 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 	d.lost = true
 	d.applier.at, d.applier.applied = end, max(d.applier.applied, ahead)
 	return commits, nil
+}
+
+func (d *DB) readLog(at storedir.Checkpoint, visit func(redolog.Frame) error) (
+	end redolog.Position, damage []*redolog.DamagedError, err error,
+) {
+	if d.o.AcceptLoss {
+		return redolog.ReplayDamaged(d.logSettings(at), at.Log, visit)
+	}
+	end, err = redolog.Replay(d.logSettings(at), at.Log, visit)
+	return end, nil, err
 }
 
 // carry commits the last frame of the log again, in a new segment. Its old place counts until the

@@ -47,8 +47,8 @@ func TestAReplayPutsBackWhatIsAheadOfTheCheckpoint(t *testing.T) {
 	}
 }
 
-// TestAReplayIsKilledAndBegunAgain: what it has put at rest has higher versions than the commits of
-// the log, and the next one puts everything above it.
+// TestAReplayIsKilledAndBegunAgain: its writes have higher versions than the commits of the log,
+// and the next replay writes above them.
 func TestAReplayIsKilledAndBegunAgain(t *testing.T) {
 	t.Parallel()
 	options := tiny(t)
@@ -116,11 +116,11 @@ func inTables(d *DB, version uint64) bool {
 func TestAChangesetThatStallsIsPutAtAnotherVersion(t *testing.T) {
 	t.Parallel()
 	o := create(t, tiny(t))
-	rooms, full := 0, false
+	calls, full := 0, false
 	enough := o.index.room
 	o.applier.gate.Lock()
 	o.index.room = func() error {
-		if rooms++; rooms == 2 {
+		if calls++; calls == 2 {
 			full = true
 			return syscall.EMFILE
 		}

@@ -148,7 +148,7 @@ func older(t *testing.T) map[string][]byte {
 }
 
 // TestContentsWithoutWordsAreRead reads the contents that programs of the formats 4 to 6 have
-// written, and what becomes of them.
+// written, and writes them with another body.
 func TestContentsWithoutWordsAreRead(t *testing.T) {
 	t.Parallel()
 	old := older(t)

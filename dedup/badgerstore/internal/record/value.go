@@ -14,8 +14,8 @@
 // description are [words].
 //
 // Events have version 4, which introduced words and cut fingerprints; version 3 of them is read.
-// Aliases have version 3, whose sequence is a varint, and the other values version 2, which introduced
-// optional fields; the versions before are read.
+// Aliases have version 3, whose sequence is a varint, and the other values version 2, which
+// introduced optional fields; the versions before are read.
 package record
 
 import (
