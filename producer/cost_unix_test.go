@@ -124,6 +124,11 @@ func costTargets(t *testing.T) []costTarget {
 			t.Fatal(err)
 		}
 		add(name, "hmac", vendor.Open(good), r, body)
+		if name == "twilio" { // three variants of the query, each with two ports
+			r = r.Clone(t.Context())
+			r.URL.RawQuery = "it's=%7E"
+			add("twilio's queries", "hmac", vendor.Open(good), r, body)
+		}
 	}
 	for name, primitive := range map[string]string{
 		"aws-sns": "rsa", "google-eventarc": "rsa", "google-pubsub": "rsa", "openbanking-uk": "rsa", "paypal": "rsa",
@@ -150,7 +155,7 @@ func costTargets(t *testing.T) []costTarget {
 // of the test, the others get two bodies.
 var readsContent = map[string]bool{
 	"adyen": true, "aws-sns": true, "interledger-rafiki": true, "openbanking-uk": true, "twilio": true,
-	"yandex-pay": true, "twilio-event-streams": true,
+	"twilio's queries": true, "yandex-pay": true, "twilio-event-streams": true,
 }
 
 // signedTarget returns an RFC 9421 endpoint and a delivery signed with another key of the same
@@ -322,6 +327,7 @@ func costHeads() map[string]func(r *http.Request) int {
 		"many entries":         repeated(",", 1<<10),
 		"parameters":           query("&%d=1"),
 		"escaped parameters":   query("&%%61=%%62"),
+		"quoted parameters":    query("&'%%7e=''"),
 		"Link fields": func(r *http.Request) int {
 			r.Header["Link"] = []string{string(fill(size, "<a>", `,<%d>;rel="a b c"`, ""))}
 			return size

@@ -146,6 +146,9 @@ type Producer struct {
 	QueryScope bool
 	// ScopeIgnores are query parameters outside the scope: credentials and attempt counters.
 	ScopeIgnores []string
+	// ScopeQuery returns the query in the scope, for a signature that fits several encodings of
+	// one query: all of them must have one result. Defaults to the query octet for octet.
+	ScopeQuery func(query string) string
 	// Sending reads the identifier that retries of one sending share, where Key reads one that
 	// several events share. It matters only where the signature covers neither. Defaults to Key.
 	Sending Extractor

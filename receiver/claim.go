@@ -204,7 +204,8 @@ func (d *delivery) lane(h *Handler, it producer.Item) string {
 }
 
 // scope is where identifiers are unique: the endpoint, and the other parts of the URL that the
-// signature binds, octet for octet. A client without a key can change neither.
+// signature binds, octet for octet or as ScopeQuery has them. A client without a key can change
+// neither.
 func (d *delivery) scope() string {
 	p, at := &d.ep.p, d.target
 	scope := p.Name
@@ -215,7 +216,11 @@ func (d *delivery) scope() string {
 		scope += at.path
 	}
 	if d.Identity.Covers("@query") {
-		if query := at.without(p.ScopeIgnores); query != "" {
+		query := at.without(p.ScopeIgnores)
+		if p.ScopeQuery != nil {
+			query = p.ScopeQuery(query)
+		}
+		if query != "" {
 			scope += "?" + query
 		}
 	}

@@ -102,6 +102,21 @@ func TestScopeHoldsOnlyWhatIsSigned(t *testing.T) {
 	}
 }
 
+func TestScopeHasTheQueryInOneForm(t *testing.T) {
+	t.Parallel()
+	p := producer.Producer{Name: "shop", QueryScope: true, ScopeIgnores: []string{"key"}, ScopeQuery: strings.ToLower}
+	for query, want := range map[string]string{"": "shop", "?key=S": "shop", "?T=A&key=S&u": "shop?t=a&u"} {
+		at, _ := parseTarget("/webhooks/shop" + query)
+		d := &delivery{
+			Delivery: producer.Delivery{Identity: verify.Identity{Covered: []string{"@query"}}},
+			ep:       newEndpoint(&Receiver{}, p), target: at,
+		}
+		if got := d.scope(); got != want {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+}
+
 func TestSecretsOfTheQueryAreNotStored(t *testing.T) {
 	t.Parallel()
 	at, _ := parseTarget("/a?x=1&secret=s&%73ecret=t&secret&y")

@@ -323,3 +323,43 @@ func TestStandardWebhooksNeedEveryField(t *testing.T) {
 		t.Errorf("one good signature among others: %+v", g)
 	}
 }
+
+// A client without the token can encode the query of a captured delivery in other ways, under which
+// the signature is valid.
+func TestTwilioEventsAreKnownUnderEveryEncodingOfTheQuery(t *testing.T) {
+	t.Parallel()
+	const body = `[{"specversion":"1.0","id":"e1","type":"t","source":"/s"},` +
+		`{"specversion":"1.0","id":"e2","type":"t","source":"/s"}]`
+	s := serve(t, preset.TwilioEventStreams("twilio-token"), nil,
+		On("twilio-event-streams", "*", func(context.Context, Event[[]byte]) error { return nil }))
+	signed := func(query string) req {
+		const path = "/webhooks/twilio-event-streams?"
+		r := httptest.NewRequest(http.MethodPost, "https://hooks.example"+path+query, nil)
+		r.Header.Set("Content-Type", "application/json")
+		scheme := s.p.Scheme.(interface {
+			Sign(r *http.Request, body []byte, now time.Time) error
+		})
+		if err := scheme.Sign(r, []byte(body), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return req{path: r.URL.RequestURI(), body: body, header: r.Header}
+	}
+	events := 0
+	for query, others := range map[string][]string{
+		"name=it%27s": {"name=it's"},
+		"name=Its":    {"%6eame=Its", "&name=%49ts"},
+	} {
+		first := signed(query)
+		events += 2
+		if g := s.send(first); g.status != 200 || len(s.records()) != events {
+			t.Fatalf("%s: got %+v, %d events", query, g, len(s.records()))
+		}
+		for _, other := range others {
+			again := first
+			again.path = strings.Replace(first.path, query, other, 1)
+			if g := s.send(again); g.status != 200 || len(s.records()) != events {
+				t.Errorf("%s as %s: got %+v, %d events, want %d", query, other, g, len(s.records()), events)
+			}
+		}
+	}
+}

@@ -22,7 +22,9 @@ import (
 // so the receiver must know its public one, and the names and values of a form. A body that is
 // not a form is bound by the SHA-256 in bodySHA256, a parameter of the URL; one that nothing
 // binds is refused (body_hash_mismatch). Names and values are joined without a separator, so
-// "ab=c" and "a=bc" have one signature, which no receiver can distinguish.
+// "ab=c" and "a=bc" have one signature, which no receiver can distinguish. Twilio may sign a
+// query in another encoding than it sends: the query is verified as it is, then with its names
+// and values encoded anew, and with %27 for an apostrophe, as the vendor's Node.js library does.
 //
 // The identifier I-Twilio-Idempotency-Token is not signed, so a digest of URL and parameters
 // identifies the event. Requests of a running call may be equal in both: up to 256 with
@@ -61,6 +63,7 @@ func buildTwilio(p *producer.Producer, s Settings) {
 	p.Type = producer.First(append(types, producer.JSON("type"))...)
 	p.Methods = []string{http.MethodPost, http.MethodGet}
 	p.SignsURL, p.QueryScope, p.ScopeIgnores = true, true, []string{bodyHashParam}
+	p.ScopeQuery = twilioScope
 	p.Window = day + time.Hour
 }
 
@@ -91,7 +94,8 @@ const bodyHashParam = "bodySHA256"
 
 // twilioScheme verifies X-Twilio-Signature: base64 of an HMAC-SHA1 over the URL as configured
 // at Twilio and, for forms, the names and values in the order of the names. It tries the URL
-// with and without its port, because proxies change it. See [Twilio].
+// with and without its port, because proxies change it, and the variants of its query. See
+// [Twilio].
 type twilioScheme struct{ hmac *verify.HMAC } // a pointer: fmt prints private fields without the methods of Secret
 
 // newTwilioScheme returns the scheme for auth tokens, of which any may match.
@@ -173,9 +177,14 @@ func twilioContents(r *http.Request, body []byte) ([][][]byte, error) {
 			return nil, &verify.Error{Code: verify.EventMalformed, Component: "@body"}
 		}
 	}
+	addresses := portVariants(r.URL)
+	_, query, _ := strings.Cut(addresses[0], "?")
 	var out [][][]byte
-	for _, u := range portVariants(r.URL) {
-		out = append(out, [][]byte{[]byte(u), form})
+	for _, q := range queryVariants(query) {
+		for _, u := range addresses {
+			before := strings.TrimSuffix(u, query) // ends with the question mark, if there is one
+			out = append(out, [][]byte{[]byte(before), q, form})
+		}
 	}
 	return out, nil
 }
