@@ -99,7 +99,7 @@ func fromJWK(raw jwk.Key) (JSONWebKey, error) {
 	if err != nil {
 		return JSONWebKey{}, errors.New("the key is incomplete or of an unknown kind")
 	}
-	if _, err := algsOf(public); err != nil { // as for a []byte, which is a symmetric key
+	if err := checkTokenKey(public); err != nil { // as for a []byte, which is a symmetric key
 		return JSONWebKey{}, err
 	}
 	k := JSONWebKey{Public: public}

@@ -1,9 +1,15 @@
 package verify
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -346,6 +352,43 @@ func TestJWKSTakesOnlySignatureKeys(t *testing.T) {
 	clock.Add(jwksPause)
 	if _, err := j.PublicKeys(t.Context(), "secret"); CodeOf(err) != KeyUnknown {
 		t.Errorf("the symmetric key: %v", err)
+	}
+}
+
+// RFC 9421 has no algorithm for P-521, and RFC 7518 has ES512.
+func TestKeysOfP521AreForTokensOnly(t *testing.T) {
+	t.Parallel()
+	private, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, plain := jwkOf(t, "named", "ES512", private.Public()), jwkWith(t, private.Public(), `"kid":"plain"`)
+	x := base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{1}, 66))
+	outside := `{"kty":"EC","crv":"P-521","kid":"outside","x":"` + x + `","y":"` + x + `"}` // not on the curve
+	text := []byte(`{"keys":[` + string(named) + "," + string(plain) + "," + outside + `]}`)
+	public, keys, err := parseSignatureKeys(text)
+	if err != nil || len(public) != 2 || len(keys) != 0 {
+		t.Errorf("%d keys for tokens and %d for HTTP signatures, %v", len(public), len(keys), err)
+	}
+	if checkTokenKey(&ecdsa.PublicKey{Curve: elliptic.P521(), X: big.NewInt(1), Y: big.NewInt(1)}) == nil {
+		t.Error("a point that is not on the curve")
+	}
+	set, err := ParseTokenKeys(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kid := range []string{"named", "plain"} {
+		scheme := bearerScheme()
+		scheme.Keys, scheme.Algorithms = set, []string{"ES512"}
+		token := signWith(t, private, "ES512", kid, nil, goodClaims())
+		if _, err := scheme.Verify(bearer(token), noBody); err != nil {
+			t.Errorf("a token under key %q: %v", kid, err)
+		}
+	}
+	for _, one := range [][]byte{named, plain} {
+		if _, err := parseJWKText("k", "", one); err == nil {
+			t.Errorf("a key for HTTP signatures: %s", one)
+		}
 	}
 }
 

@@ -141,6 +141,20 @@ func algsOf(public crypto.PublicKey) ([]Alg, error) {
 	return nil, fmt.Errorf("keys of type %T are not supported: RSA, ECDSA and Ed25519 public keys are", public)
 }
 
+// checkTokenKey checks the strength of a public key for tokens: one for HTTP signatures, or one of
+// P-521, which only tokens use (ES512, RFC 7518 section 3.4).
+func checkTokenKey(public crypto.PublicKey) error {
+	ec, ok := public.(*ecdsa.PublicKey)
+	if !ok || ec == nil || ec.Curve != elliptic.P521() {
+		_, err := algsOf(public)
+		return err
+	}
+	if _, err := ec.ECDH(); err != nil {
+		return errors.New("the EC key is not a point of its curve")
+	}
+	return nil
+}
+
 // encodedKey describes a secret that is an encoded key, or returns "".
 func encodedKey(secret []byte) string {
 	text := bytes.TrimSpace(secret)
