@@ -27,7 +27,8 @@ import (
 // checked, credentials_mismatch for another client. Its validity period is in the identity.
 type MutualTLS struct {
 	// Names are the accepted DNS or URI names of the certificate, or its common name if it has
-	// no alternative name.
+	// no alternative name. DNS names are equal without regard to case (RFC 9525 section 6.3),
+	// the others octet for octet.
 	Names []string
 	// Fingerprints are accepted SHA-256 digests of the certificate in hex. Names or Fingerprints
 	// are required.
@@ -80,14 +81,17 @@ func (m *MutualTLS) fingerprint(cert *x509.Certificate) (digits string, pinned b
 }
 
 func (m *MutualTLS) named(cert *x509.Certificate) bool {
-	names := slices.Clone(cert.DNSNames)
+	for _, name := range cert.DNSNames {
+		if slices.ContainsFunc(m.Names, func(n string) bool { return strings.EqualFold(n, name) }) {
+			return true
+		}
+	}
 	for _, uri := range cert.URIs {
-		names = append(names, uri.String())
+		if slices.Contains(m.Names, uri.String()) {
+			return true
+		}
 	}
-	if len(names) == 0 {
-		names = []string{cert.Subject.CommonName}
-	}
-	return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(m.Names, n) })
+	return len(cert.DNSNames)+len(cert.URIs) == 0 && slices.Contains(m.Names, cert.Subject.CommonName)
 }
 
 func (m *MutualTLS) client(r *http.Request) (*x509.Certificate, error) {

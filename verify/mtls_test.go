@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/hex"
 	"net/http"
@@ -60,6 +61,46 @@ func TestMutualTLS(t *testing.T) {
 			if late := (Tolerance{}).Check(id, cert.NotAfter.Add(time.Second)); CodeOf(late) != CertExpired {
 				t.Errorf("%s: after the certificate's end: %v", c.name, late)
 			}
+		}
+	}
+}
+
+// DNS names have no case (RFC 9525 section 6.3); a path of a URI has.
+func TestMutualTLSComparesNamesByTheirKind(t *testing.T) {
+	t.Parallel()
+	uri := func(text string) []*url.URL {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*url.URL{u}
+	}
+	common := pkix.Name{CommonName: "Client.example"}
+	for _, c := range []struct {
+		name     string
+		accepted string
+		cert     x509.Certificate
+		code     Code
+	}{
+		{"DNS, capitals in the certificate", "client.example",
+			x509.Certificate{DNSNames: []string{"Client.Example"}}, ""},
+		{"DNS, capitals in the setting", "CLIENT.example",
+			x509.Certificate{DNSNames: []string{"x", "client.example"}}, ""},
+		{"another DNS name", "client.example", x509.Certificate{DNSNames: []string{"clients.example"}},
+			CredentialsMismatch},
+		{"URI", "spiffe://example/Client", x509.Certificate{URIs: uri("spiffe://example/Client")}, ""},
+		{"URI in another case", "spiffe://example/client", x509.Certificate{URIs: uri("spiffe://example/Client")},
+			CredentialsMismatch},
+		{"common name", "Client.example", x509.Certificate{Subject: common}, ""},
+		{"common name in another case", "client.example", x509.Certificate{Subject: common}, CredentialsMismatch},
+		{"common name beside another name", "Client.example",
+			x509.Certificate{Subject: common, DNSNames: []string{"other.example"}}, CredentialsMismatch},
+	} {
+		r := bearer("")
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{&c.cert},
+			VerifiedChains: [][]*x509.Certificate{{&c.cert}}}
+		if _, err := (&MutualTLS{Names: []string{c.accepted}}).Verify(r, noBody); CodeOf(err) != c.code {
+			t.Errorf("%s: %v, want %q", c.name, err, c.code)
 		}
 	}
 }
