@@ -94,8 +94,11 @@ type HMAC struct {
 	Malleable bool
 	// URL, if set, is the only accepted value of {url}, with its query, as registered with the
 	// producer. Requests to another URL are refused (signature_mismatch). Defaults to any URL.
-	URL    string
-	Config map[string]string // the values of {config:NAME}
+	URL string
+	// OtherURL returns another form of {url}, for vendors that may sign the URL decoded. It is
+	// tried once, if it differs and no signature matches the URL as called. Defaults to none.
+	OtherURL func(address string) string
+	Config   map[string]string // the values of {config:NAME}
 	// Contents replaces Content if no template describes the signed bytes. It returns 1 to 8
 	// candidates for the signed content, each as parts, which avoids copies of the body.
 	Contents func(r *http.Request, body []byte) ([][][]byte, error)
@@ -175,7 +178,13 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 		if err != nil {
 			return Identity{}, err
 		}
-		return p.identity(head, sigs, content)
+		id, err := p.identity(head, sigs, content)
+		if CodeOf(err) == SignatureMismatch && p.withOtherURL(content) {
+			if other, wrong := p.identity(head, sigs, content); wrong == nil {
+				return other, nil
+			}
+		}
+		return id, err
 	}
 	contents, err := p.contents(r, b, head)
 	if err != nil {

@@ -50,8 +50,8 @@ func (h *HMAC) alter(change func(*HMAC)) *HMAC {
 		Encoding: h.Encoding, Secrets: h.Secrets, Keys: h.Keys, SecretEncoding: h.SecretEncoding,
 		PublicKeys: h.PublicKeys, ECDSAKeys: h.ECDSAKeys, TimestampHeaders: h.TimestampHeaders,
 		TimestampUnit: h.TimestampUnit, TimestampRFC3339: h.TimestampRFC3339, IDHeaders: h.IDHeaders,
-		Content: h.Content, Malleable: h.Malleable, URL: h.URL, Config: h.Config, Contents: h.Contents,
-		Covers: h.Covers, mac: h.mac,
+		Content: h.Content, Malleable: h.Malleable, URL: h.URL, OtherURL: h.OtherURL, Config: h.Config,
+		Contents: h.Contents, Covers: h.Covers, mac: h.mac,
 	}
 	change(c)
 	if c.Check() != nil {

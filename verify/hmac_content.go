@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
@@ -124,6 +126,22 @@ func (p *hmacPlan) signedURL(i int, r *http.Request) (string, error) {
 		return "", &Error{Code: ComponentUnsupported, Component: "@query", Err: why}
 	}
 	return u, p.checkValue(i, "@target-uri", u)
+}
+
+// withOtherURL puts the other form of the URL into the content. It reports false if there is
+// none, or if it is ambiguous where the URL as called is not.
+func (p *hmacPlan) withOtherURL(content segments) bool {
+	i := slices.IndexFunc(p.template, func(q part) bool { return q.kind == partURL })
+	if i < 0 || p.otherURL == nil {
+		return false
+	}
+	called := string(content[i])
+	other := p.otherURL(called)
+	if other == called || p.openEndedURL() && strings.Contains(other, "?") || p.checkValue(i, "", other) != nil {
+		return false
+	}
+	content[i] = []byte(other)
+	return true
 }
 
 func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {

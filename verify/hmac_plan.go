@@ -40,6 +40,7 @@ type hmacPlan struct {
 	malleable        []string   // parts without one
 	config           map[string]string
 	url              string
+	otherURL         func(address string) string
 	custom           func(*http.Request, []byte) ([][][]byte, error)
 	covered          [][]string // one per header
 }
@@ -49,6 +50,7 @@ func newHMACPlan(h *HMAC) (*hmacPlan, error) {
 	p := &hmacPlan{
 		separator: h.Separator, encoding: h.Encoding, config: h.Config,
 		custom: h.Contents, publicKeys: h.PublicKeys, ecdsaKeys: h.ECDSAKeys, url: h.URL, rfc3339: h.TimestampRFC3339,
+		otherURL: h.OtherURL,
 	}
 	err := errors.Join(
 		p.setFields(h), p.setHashes(h), p.setEntries(h), p.setTemplate(h), p.setTimestamp(h), p.setKeys(h))

@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -9,7 +10,9 @@ import (
 
 // HubSpot receives webhooks of HubSpot apps by their signature of version 3. A secret is the app's
 // client secret. The signed content holds the URL as registered with HubSpot: set the public URL,
-// or notification_url where the registered one has a query.
+// or notification_url where the registered one has a query. HubSpot documents that some escapes of
+// the URL are decoded before it signs, and its libraries do not decode them: the URL is verified
+// as it is, then decoded.
 //
 // A body is an array of up to 100 events, in any order. HubSpot does not promise that eventId is
 // unique, so eventId, subscriptionId and occurredAt together identify an event; attemptNumber
@@ -37,7 +40,7 @@ var hubSpot = Preset{
 		signedByHMAC(p, &verify.HMAC{
 			Headers: []string{"X-HubSpot-Signature-v3"}, TimestampHeaders: []string{"X-HubSpot-Request-Timestamp"},
 			TimestampUnit: time.Millisecond, Encoding: verify.Base64, Content: "POST{url}{body}{timestamp}",
-			Malleable: true, URL: s.NotificationURL,
+			Malleable: true, URL: s.NotificationURL, OtherURL: hubSpotDecoded.Replace,
 		}, s.Secrets)
 		p.SignsURL, p.KeyRequired = true, true
 		p.Split = batch{
@@ -50,3 +53,9 @@ var hubSpot = Preset{
 		body: `[{"eventId":{n},"subscriptionId":17,"portalId":1700,"appId":17,"occurredAt":{unix}000,` +
 			`"subscriptionType":"{type}","attemptNumber":0,{data}}]`},
 }
+
+// hubSpotDecoded decodes the escapes that HubSpot's page on validating requests lists.
+var hubSpotDecoded = strings.NewReplacer(
+	"%3A", ":", "%2F", "/", "%3F", "?", "%40", "@", "%21", "!", "%24", "$", "%27", "'", "%28", "(", "%29", ")",
+	"%2A", "*", "%2C", ",", "%3B", ";",
+	"%3a", ":", "%2f", "/", "%3f", "?", "%2a", "*", "%2c", ",", "%3b", ";")
