@@ -77,6 +77,8 @@ func (b *body) readAll() ([]byte, error) {
 		switch {
 		case int64(len(buf)) > b.limit:
 			return buf, fail(codeBodyTooLarge, nil)
+		case b.declared > 0 && int64(len(buf)) > b.declared:
+			return buf, b.changed(len(buf))
 		case err == io.EOF:
 			b.setDeadline(time.Time{})
 			_ = b.from.Close() // net/http would look for the rest of an open one
@@ -95,7 +97,11 @@ func (b *body) changed(length int) error {
 	if b.declared <= 0 || int64(length) == b.declared {
 		return nil
 	}
-	return fail(codeBodyConsumed, verify.Public(fmt.Sprintf("%d of %d bytes were left", length, b.declared)))
+	what := fmt.Sprintf("%d of %d bytes were left", length, b.declared)
+	if int64(length) > b.declared { // the rest is not read
+		what = fmt.Sprintf("it is longer than its Content-Length of %d", b.declared)
+	}
+	return fail(codeBodyConsumed, verify.Public(what))
 }
 
 // setDeadline sets the read deadline of the connection. Writers without deadlines (in-process

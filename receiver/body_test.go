@@ -206,7 +206,7 @@ func TestABodyThatWasConsumedIsReportedAsTheCause(t *testing.T) {
 		"closed": {func(r *http.Request) { _ = r.Body.Close() }, "it was closed"},
 		"none":   {func(r *http.Request) { r.Body = http.NoBody }, "0 of 11 bytes were left"},
 		"longer": {func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader("decompressed")) },
-			"12 of 11 bytes were left"},
+			"it is longer than its Content-Length of 11"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,6 +224,22 @@ func TestABodyThatWasConsumedIsReportedAsTheCause(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A buffer that grew with the body would grow byte by byte beyond the declared length.
+func TestABodyIsNotReadBeyondItsDeclaredLength(t *testing.T) {
+	t.Parallel()
+	for _, declared := range []int64{1, 100, firstBuffer, 3 * firstBuffer} {
+		from := strings.NewReader(strings.Repeat("x", 32<<10))
+		b, used := newTestBody(from, declared, 1<<21, 4<<20)
+		if _, err := b.read(); failureOf(err).code != codeBodyConsumed {
+			t.Errorf("declared %d: %v", declared, err)
+		}
+		if read := from.Size() - int64(from.Len()); read > declared+1 || used() > declared+1 {
+			t.Errorf("declared %d: %d bytes were read, and %d are held", declared, read, used())
+		}
+		b.permit.Settle()
 	}
 }
 
