@@ -88,7 +88,7 @@ type Config struct {
 	// Workers is how many handlers of tasks run at once. Defaults to 4 per CPU, which suits
 	// handlers that compute. Handlers that wait for others (with calls of 50 ms a worker runs 20
 	// a second) need more. A worker is free once its handler has returned; recording the outcome
-	// does not occupy it. Up to 256 tasks are prefetched, as many as start within 50 ms.
+	// does not occupy it. Up to 512 tasks are prefetched, as many as start within 50 ms.
 	Workers int
 	// RetryAfter is the mean Retry-After of transient responses, jittered by ±50 %. Defaults to
 	// 5 seconds.
