@@ -45,8 +45,8 @@ type Options struct {
 	// Sign signs the request again, without the recorded signature. Defaults to sending it as it
 	// was recorded, with its Host.
 	Sign Signer
-	// SignedURL is the public base URL of the producer, if it is not URL. It is used with Sign
-	// only.
+	// SignedURL is the public base URL of the producer, if it is not URL. The path and the query
+	// follow its path, with their escaped octets. It is used with Sign only.
 	SignedURL string
 	// Now is the time of a fresh signature. Defaults to the present.
 	Now time.Time
@@ -203,7 +203,10 @@ func sign(req *http.Request, body []byte, o Options) error {
 			return errors.New("signed URL is not absolute, as in https://hooks.example")
 		}
 		called.Scheme, called.Host = public.Scheme, public.Host
-		called.Path = strings.TrimSuffix(public.Path, "/") + called.Path
+		called.RawPath = strings.TrimSuffix(public.EscapedPath(), "/") + called.EscapedPath()
+		if called.Path, err = url.PathUnescape(called.RawPath); err != nil {
+			return fmt.Errorf("signed URL: %w", err)
+		}
 	}
 	signed := req.Clone(req.Context())
 	signed.URL, signed.Host, signed.RequestURI = &called, called.Host, called.RequestURI()

@@ -135,6 +135,40 @@ func TestAFreshSignatureVerifiesForThePublicURL(t *testing.T) {
 	}
 }
 
+// urlSeen records the URL that a signer gets.
+type urlSeen struct{ url string }
+
+func (s *urlSeen) Sign(r *http.Request, _ []byte, _ time.Time) error {
+	s.url = r.URL.String()
+	if path := r.URL.RequestURI(); path != r.RequestURI || !strings.HasSuffix(s.url, path) {
+		return fmt.Errorf("the request target is %s, the URL %s", r.RequestURI, s.url)
+	}
+	return nil
+}
+
+func TestASignedURLKeepsTheEscapedOctets(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ signed, target, want string }{
+		{"https://hooks.example", "/in/a%2Fb", "https://hooks.example/in/a%2Fb"},
+		{"https://hooks.example/api", "/in/a%2Fb?c=%2F", "https://hooks.example/api/in/a%2Fb?c=%2F"},
+		{"https://hooks.example/api/", "/in/a%2fb", "https://hooks.example/api/in/a%2fb"},
+		{"https://hooks.example/t%2F1", "/in", "https://hooks.example/t%2F1/in"},
+		{"https://hooks.example/t%2F", "/in/a%20b", "https://hooks.example/t%2F/in/a%20b"},
+	} {
+		address, got := raw(t)
+		seen := &urlSeen{}
+		_, err := replay.Send(context.Background(), recording(t, "POST "+row.target+" HTTP/1.1\nHost: h\n\n{}"),
+			replay.Options{URL: address, SignedURL: row.signed, Sign: seen})
+		if err != nil || seen.url != row.want {
+			t.Errorf("%s below %s: signed %s, want %s: %v", row.target, row.signed, seen.url, row.want, err)
+			continue
+		}
+		if head := <-got; !strings.HasPrefix(head, "POST "+row.target+" HTTP/1.1\r\n") {
+			t.Errorf("request is\n%s", head)
+		}
+	}
+}
+
 func TestProblemsAndRedirectsAreResults(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
