@@ -64,7 +64,7 @@ func (d *delivery) answer(ctx context.Context, e *entry) (*reply, error) {
 func resumable(rec dedup.Record) bool { return inFlight(rec) && rec.Tasks[0].State == dedup.Pending }
 
 // resume claims such an event for a delivery that matches no Answer handler: the type need not
-// be signed, and the handlers may have changed since.
+// be signed, and the handlers or the producer may have changed since.
 func (d *delivery) resume(ctx context.Context, e *entry, rec dedup.Record) (*reply, error) {
 	e.claim.Tasks = []dedup.NewTask{{Handler: rec.Tasks[0].Handler}}
 	e.claim.Response = dedup.Response{}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -100,4 +102,50 @@ func TestFailedAnswerResumesUnderAnotherConfiguration(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The producer of a retired Answer handler may begin to send batches. The first run of the event
+// failed before, and the second one fails in the batch.
+func TestFailedAnswerIsResumedInABatch(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		var runs atomic.Int32
+		answer := Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) {
+			switch runs.Add(1) {
+			case 1:
+				return Response{}, errors.New("not yet")
+			case 2:
+				return Response{Status: http.StatusBadGateway}, nil
+			}
+			return Response{Body: []byte("real")}, nil
+		}).Named("relay")
+		s := serve(t, p, nil, answer)
+		wantProblem(t, s.send(req{id: "k1", body: "k1"}), 503, "answer_failed")
+		others := newCounter()
+		s.p.Split, s.p.Key, s.p.KeyRequired = splitLines, nil, false
+		s.replace(func(c *Config) {
+			c.Handlers = []Handler{answer.Retired(), On("shop", "*", func(context.Context, Event[[]byte]) error {
+				others.add()
+				return nil
+			}).Named("batches")}
+		})
+		if g := s.send(req{body: "k2\nk1"}); g.status != http.StatusBadGateway || runs.Load() != 2 {
+			t.Errorf("%d runs, %+v", runs.Load(), g)
+		}
+		for i := range 2 {
+			g := s.send(req{body: "k2\nk1"})
+			if g.status/100 != 2 || !strings.Contains(g.body, `"events":2`) || g.replayed() != (i == 1) {
+				t.Errorf("%d: %+v", i, g)
+			}
+		}
+		others.await(t)
+		for _, rec := range s.records() {
+			if rec.Key.ID == "k1" && (rec.State() != dedup.Done || string(rec.Response.Body) != "real") {
+				t.Errorf("record %+v", rec)
+			}
+		}
+		if runs.Load() != 3 || others.count() != 1 {
+			t.Errorf("%d runs, %d of the other handler", runs.Load(), others.count())
+		}
+	})
 }

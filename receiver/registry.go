@@ -85,7 +85,7 @@ func checkHandler(h *Handler, known map[string]*producer.Producer) (errs faults)
 	errs.when(h.retired && h.inline, "an Inline handler cannot be retired")
 	errs.when(p == nil && !h.retired, "unknown producer %q (there are: %s)",
 		h.producer, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-	errs.when(h.answer && p != nil && p.Split != nil,
+	errs.when(h.answer && !h.retired && p != nil && p.Split != nil,
 		"producer %q sends batches, whose items cannot be answered one by one: use On", h.producer)
 	errs.when(h.answer && h.lane != nil, "an Answer handler must not have a lane: its producer waits for it")
 	errs.when(h.yields && h.lane == nil, "LaneYields without a lane: set one with Lane")

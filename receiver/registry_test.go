@@ -70,6 +70,7 @@ func TestRegistryRefusesErrors(t *testing.T) {
 		{"answer beside on of another type", []Handler{Answer("gh", "a", say), On("gh", "b*", do)}, ""},
 		{"answer beside on of another producer", []Handler{Answer("gh", "a", say), On("grid", "a", do)}, ""},
 		{"answer for a producer of batches", []Handler{Answer("grid", "a", say)}, `sends batches`},
+		{"retired answer for a producer of batches", []Handler{Answer("grid", "a", say).Retired(), On("grid", "*", do)}, ""},
 		{"answer in a lane", []Handler{Answer("gh", "a", say).Lane(header("X"))}, `must not have a lane`},
 		{"answer beside what takes the rest", []Handler{Answer("gh", "a", say), On("gh", "*", do).Otherwise()}, ""},
 		{"answer that takes the rest", []Handler{On("gh", "a", do), Answer("gh", "*", say).Otherwise()}, ""},

@@ -52,7 +52,8 @@ func (d *delivery) quarantineForgotten(ctx context.Context, e *entry, decision d
 	return d.quarantine(ctx, e, c, decision.Record)
 }
 
-// conclude turns decisions into the reply.
+// conclude turns decisions into the reply. A batch resumes the runs of an earlier configuration's
+// Answer handler that ended without a response: the sender may send their events in batches only.
 func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []dedup.Decision) (*reply, error) {
 	if len(decisions) == 1 {
 		return d.concludeOne(ctx, &entries[0], decisions[0])
@@ -63,6 +64,12 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 	for i, decision := range decisions {
 		switch {
 		case decision.Verdict == dedup.New:
+			fresh++
+		case decision.Verdict == dedup.Known && resumable(decision.Record):
+			resp, err := d.resume(ctx, &entries[i], decision.Record)
+			if err != nil || transient(resp.Status) {
+				return resp, err
+			}
 			fresh++
 		case decision.Verdict == dedup.Known && inFlight(decision.Record):
 			return nil, fail(codeInFlight, nil)
