@@ -187,6 +187,23 @@ func (s *State) Succeed(old *State, keep ...string) {
 	old.next, s.next = s, nil
 }
 
+// Withdraw undoes [State.Succeed] of another state, which has its targets to itself again, with what
+// changed meanwhile. s is not used after it.
+func (s *State) Withdraw(old *State) {
+	old.disk.Lock() // in the order of Succeed, and of the changes that old passes on
+	defer old.disk.Unlock()
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, known := range old.targets {
+		if now := s.targets[name]; now.Configured == known.Configured {
+			old.targets[name] = now
+		}
+	}
+	old.changes, old.written, old.next = s.changes, s.written, nil
+}
+
 // update applies a change and, if it changes anything, returns once it is on disk. A change that
 // cannot be written applies to this process, and is written with the next one.
 func (s *State) update(name string, change func(*Status)) error {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -233,5 +234,79 @@ func TestANewStateSucceedsAnOldOne(t *testing.T) {
 	removed.Succeed(same.cfg.State, "shop")
 	if list := removed.List(); len(list) != 1 || list[0].Name != "shop" {
 		t.Errorf("a target that still has work is lost: %+v", list)
+	}
+}
+
+// TestAWithdrawnStateLeavesItsTargetsToTheOldOne, as a reload that is refused: what changed before it
+// and after it applies to the old state, to its file, and to the state of a later reload.
+func TestAWithdrawnStateLeavesItsTargetsToTheOldOne(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(410), says(410), says(200))
+	file := stateFileOf(t)
+	old := opened(t, f.URL, file, nil)
+	for _, when := range []string{"meanwhile", "afterwards"} {
+		refused := to(t, f.URL, nil)
+		refused.cfg.State.Succeed(old.cfg.State)
+		if when == "meanwhile" {
+			want(t, deliver(t, old, when), Terminal, 410)
+		}
+		refused.cfg.State.Withdraw(old.cfg.State)
+		if when == "afterwards" {
+			want(t, deliver(t, old, when), Terminal, 410)
+		}
+		want(t, deliver(t, old, "waits"), Deferred, 0)
+		if list := old.cfg.State.List(); len(list) != 1 || !list[0].Off {
+			t.Errorf("%s: the list is %+v", when, list)
+		}
+		want(t, deliver(t, opened(t, f.URL, file, nil), "waits"), Deferred, 0)
+		next := to(t, f.URL, nil)
+		next.cfg.State.Succeed(old.cfg.State)
+		want(t, deliver(t, next, "waits"), Deferred, 0)
+		if err := next.cfg.State.SwitchOn("shop"); err != nil {
+			t.Fatal(err)
+		}
+		old = next
+	}
+	moved := to(t, f.URL+"/moved", nil)
+	moved.cfg.State.Succeed(old.cfg.State)
+	if err := moved.cfg.State.SwitchOff("shop", "by hand", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	moved.cfg.State.Withdraw(old.cfg.State)
+	want(t, deliver(t, old, "again"), Accepted, 200) // the status of another URL is not its own
+}
+
+// TestTargetsChangeWhileAStateIsWithdrawn: no change is lost, and neither side waits for the other for
+// good.
+func TestTargetsChangeWhileAStateIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	old := to(t, "http://h.example/", nil).cfg.State
+	var changes sync.WaitGroup
+	var changed atomic.Int64
+	stop := make(chan struct{})
+	for range 2 {
+		changes.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := old.update("shop", func(st *Status) { st.Terminals++ }); err != nil {
+					t.Error(err)
+				}
+				changed.Add(1)
+			}
+		})
+	}
+	for range 2000 {
+		refused := to(t, "http://h.example/", nil).cfg.State
+		refused.Succeed(old)
+		refused.Withdraw(old)
+	}
+	close(stop)
+	changes.Wait()
+	if now := old.List()[0]; int64(now.Terminals) != changed.Load() {
+		t.Errorf("%d changes of %d are known", now.Terminals, changed.Load())
 	}
 }

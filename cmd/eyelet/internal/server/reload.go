@@ -91,9 +91,10 @@ func (s *Server) replace(old, g *generation, orphan bool) error {
 	if s.ring != nil {
 		s.ring.AddRules(g.secretPlaces())
 	}
-	g.Targets.Succeed(old.Targets, g.retiredNames()...)
+	g.Targets.Succeed(old.Targets, g.retiredNames()...) // before its workers start
 	rx, err := old.rx.Replace(g.receiverConfig(s))
 	if err != nil {
+		g.Targets.Withdraw(old.Targets)
 		return usage.Errorf("", "%v", err)
 	}
 	g.serve(rx, s.servers[0].WriteTimeout, s.traces)
