@@ -75,7 +75,7 @@ type named interface {
 
 // decode fills v, which is settable, from n. path names the setting in messages.
 func (d *decoder) decode(n *node, v reflect.Value, path string) {
-	if n == nil || n.kind == empty || n.broken {
+	if n == nil || n.kind == empty || len(n.errs) > 0 {
 		return
 	}
 	if own, ok := v.Addr().Interface().(selfDecoding); ok {
@@ -187,7 +187,7 @@ func (d *decoder) requireText(n *node, path string) {
 		}
 		return
 	}
-	if !n.broken && (n.kind == empty || n.kind == scalar && strings.TrimSpace(n.text) == "") {
+	if len(n.errs) == 0 && (n.kind == empty || n.kind == scalar && strings.TrimSpace(n.text) == "") {
 		d.errs.Add(n.at, "write it as ${NAME} and set the variable, or name a file", "%s is empty", path)
 	}
 }

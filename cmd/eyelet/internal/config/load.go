@@ -66,6 +66,7 @@ func (s Source) parse(file string, data []byte, read *filesRead) (*Settings, err
 		return nil, found.Err()
 	}
 	found = append(found, s.applyOverrides(root)...)
+	found = append(found, root.variableErrors()...)
 	set := &Settings{File: file, files: read}
 	d := &decoder{dir: filepath.Dir(file), files: read}
 	d.decode(root, reflect.ValueOf(set).Elem(), "")
@@ -95,7 +96,7 @@ func (s Source) PresetSettings(vendor string, pairs []string) (set preset.Settin
 		}
 		all.names, all.inner[name], all.where[name] = append(all.names, name), value, at
 	}
-	d, into := &decoder{dir: "."}, &Producer{}
+	d, into := &decoder{dir: ".", errs: all.variableErrors()}, &Producer{}
 	into.decodeNode(d, all, "")
 	return into.PresetSettings, d.errs.Err()
 }

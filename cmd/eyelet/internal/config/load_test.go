@@ -187,6 +187,32 @@ func TestEnvironmentErrorsNameTheVariable(t *testing.T) {
 	}
 }
 
+func TestAnOverriddenValueNeedsNoVariables(t *testing.T) {
+	t.Parallel()
+	const missing = "eyelet.yaml:1: variable PASSWORD is not set | " +
+		"set it in the environment of eyelet: export PASSWORD=..."
+	for name, tt := range map[string]struct{ yaml, override, want string }{
+		"unset":      {"store: postgres://u:${PASSWORD}@h/db\n", "EYELET_STORE=badger:x", ""},
+		"empty":      {"store: postgres://u:${EMPTY}@h/db\n", "EYELET_STORE=badger:x", ""},
+		"no name":    {"store: postgres://u:${A B}@h/db\n", "EYELET_STORE=badger:x", ""},
+		"its file":   {"store_file: ${PASSWORD}\n", "EYELET_STORE=badger:x", ""},
+		"in section": {"log: {level: \"${PASSWORD}\"}\n", "EYELET_LOG_LEVEL=warn", ""},
+		"another":    {"{store: \"${PASSWORD}\", url: \"${PASSWORD}\"}\n", "EYELET_STORE=badger:x", missing},
+		"by nothing": {"store: postgres://u:${PASSWORD}@h/db\n", "EYELET_STORE=", missing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := parse(t, tt.yaml, "EMPTY=", tt.override)
+			if got := withHints(err); err != nil && got != tt.want || err == nil && tt.want != "" {
+				t.Errorf("errors %s, want %q", got, tt.want)
+			}
+			if strings.HasSuffix(tt.override, ":x") && c.Store != "badger:x" {
+				t.Errorf("store is %s", c.Store)
+			}
+		})
+	}
+}
+
 func TestVariablesCannotChangeTheStructure(t *testing.T) {
 	t.Parallel()
 	c, err := parse(t, "url: ${U}\nlisten: \"$${U}\"\n", "U=a\nlisten: evil # {")

@@ -56,6 +56,31 @@ func TestShownConfigurationLoads(t *testing.T) {
 	}
 }
 
+func TestASettingIsShownAsItIsOverridden(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "eyelet.yaml")
+	text := "store: postgres://u:${A B}@h/db\nproducers:\n  gh: {preset: github, secret: octo-secret}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Source{File: file, Environ: []string{"EYELET_STORE=badger:x"}}.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := c.Build(t.Context(), BuildOptions{Stdout: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plan.Close() //nolint:errcheck // it holds no key set that fetches
+	shown, err := c.Effective(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := shown.JSON().(map[string]any)["store"]; got != "badger:x" { //nolint:forcetypeassert // a mapping
+		t.Errorf("store is shown as %v", got)
+	}
+}
+
 func TestDefaultsOfLimitsAreShown(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../../docs/config.md")

@@ -24,8 +24,8 @@ type node struct {
 	where map[string]usage.Place // of the names of a mapping
 	items []*node                // of a sequence
 
-	broken bool       // it has an unusable variable, which is reported already
-	shown  disclosure // set by decoding
+	errs  usage.Errors // about the variables of a scalar; reported unless it is overridden
+	shown disclosure   // set by decoding
 }
 
 type nodeKind int
@@ -44,6 +44,18 @@ func (k nodeKind) String() string {
 
 func newMapping() *node {
 	return &node{kind: mapping, inner: map[string]*node{}, where: map[string]usage.Place{}}
+}
+
+// variableErrors returns the errors about variables in the value.
+func (n *node) variableErrors() usage.Errors {
+	found := slices.Clone(n.errs)
+	for _, item := range n.items {
+		found = append(found, item.variableErrors()...)
+	}
+	for _, name := range n.names {
+		found = append(found, n.inner[name].variableErrors()...)
+	}
+	return found
 }
 
 // isNone reports whether a mapping is missing or has no members.
@@ -78,7 +90,8 @@ type treeBuilder struct {
 }
 
 // parseTree reads YAML, without the top-level settings in except. It expands variables (${NAME})
-// after parsing and in values only, so a variable cannot change the structure of the file.
+// after parsing and in values only, so a variable cannot change the structure of the file. Errors
+// about variables are in the nodes, because a value with one may be overridden.
 func parseTree(file string, data []byte, lookup func(string) (string, bool), except ...string) (*node, error) {
 	fail := func(line int, hint, what string) (*node, error) {
 		return nil, &usage.Error{At: usage.Place{File: file, Line: line}, What: what, Hint: hint}
@@ -145,9 +158,8 @@ func (b *treeBuilder) node(y *yaml.Node, depth int) *node {
 		}
 	default:
 		if y.Tag != "!!null" {
-			found := len(b.errs)
-			n.kind, n.text = scalar, b.expand(n.at, y.Value)
-			n.broken = len(b.errs) > found
+			n.kind = scalar
+			n.expand(y.Value, b.lookup)
 		}
 	}
 	return n
@@ -179,22 +191,23 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// expand replaces variables. Messages quote no value and no malformed name: both may be secret.
-func (b *treeBuilder) expand(at usage.Place, text string) string {
-	return variable.ReplaceAllStringFunc(text, func(m string) string {
+// expand sets the text, with its variables replaced. Messages quote no value and no malformed name:
+// both may be secret.
+func (n *node) expand(text string, lookup func(string) (string, bool)) {
+	n.text = variable.ReplaceAllStringFunc(text, func(m string) string {
 		if strings.HasPrefix(m, "$$") {
 			return m[1:]
 		}
 		name := strings.TrimSuffix(m[2:], "}")
 		if !strings.HasSuffix(m, "}") || !variableName.MatchString(name) {
-			b.errs.Add(at, "write ${NAME}, or $${ for a literal ${", "${ is not followed by a name and }")
+			n.errs.Add(n.at, "write ${NAME}, or $${ for a literal ${", "${ is not followed by a name and }")
 			return ""
 		}
-		value, ok := b.lookup(name)
+		value, ok := lookup(name)
 		if !ok {
-			b.errs.Add(at, "set it in the environment of eyelet: export "+name+"=...", "variable %s is not set", name)
+			n.errs.Add(n.at, "set it in the environment of eyelet: export "+name+"=...", "variable %s is not set", name)
 		} else if value == "" {
-			b.errs.Add(at, "give it a value: export "+name+"=...", "variable %s is set, but empty", name)
+			n.errs.Add(n.at, "give it a value: export "+name+"=...", "variable %s is set, but empty", name)
 		}
 		return value
 	})
