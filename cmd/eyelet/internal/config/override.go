@@ -12,11 +12,35 @@ import (
 
 const envPrefix = "EYELET_"
 
+// newValue is a value from a variable or a flag.
+type newValue struct {
+	path, value string
+	at          usage.Place
+}
+
 // applyOverrides overlays environment variables, if not empty, and flags on the file.
-func (s Source) applyOverrides(root *node) (found usage.Errors) {
-	paths := settingPaths(reflect.TypeFor[Settings](), "")
+func (s Source) applyOverrides(root *node) usage.Errors {
+	known := overridable{short: map[string]string{}}
+	known.add(reflect.TypeFor[Settings](), "")
+	values, found := s.overridingVariables(known)
+	if s.Flags != nil {
+		s.Flags.Visit(func(f *pflag.Flag) {
+			path := strings.Replace(strings.ReplaceAll(f.Name, "-", "_"), "log_", "log.", 1)
+			if slices.Contains(known.paths, path) {
+				values = append(values, newValue{path, f.Value.String(), usage.Place{File: "--" + f.Name}})
+			}
+		})
+	}
+	for _, one := range values {
+		known.apply(root, one)
+	}
+	return found
+}
+
+// overridingVariables returns the values of variables, those of whole sections first.
+func (s Source) overridingVariables(known overridable) (values []newValue, found usage.Errors) {
 	byVariable, words := map[string]string{}, []string{}
-	for _, path := range paths {
+	for _, path := range known.paths {
 		word := strings.ReplaceAll(path, ".", "_")
 		byVariable[envPrefix+strings.ToUpper(word)], words = path, append(words, word)
 	}
@@ -27,57 +51,85 @@ func (s Source) applyOverrides(root *node) (found usage.Errors) {
 			continue
 		}
 		if path, ok := byVariable[name]; ok {
-			root.override(path, value, usage.Place{File: name})
+			values = append(values, newValue{path, value, usage.Place{File: name}})
 		} else if near := usage.Nearest(strings.ToLower(word), words); near != "" {
 			found.Add(usage.Place{File: "environment"}, "did you mean "+envPrefix+strings.ToUpper(near)+"?",
 				"unknown variable %s", name)
 		}
 	}
-	if s.Flags != nil {
-		s.Flags.Visit(func(f *pflag.Flag) {
-			path := strings.Replace(strings.ReplaceAll(f.Name, "-", "_"), "log_", "log.", 1)
-			if slices.Contains(paths, path) {
-				root.override(path, f.Value.String(), usage.Place{File: "--" + f.Name})
-			}
-		})
-	}
-	return found
+	slices.SortStableFunc(values, func(a, b newValue) int {
+		return strings.Count(a.path, ".") - strings.Count(b.path, ".")
+	})
+	return values, found
 }
 
-// override sets a value. Of a setting and its variant with a file the later one counts.
-func (n *node) override(path, value string, at usage.Place) {
-	n.set(path, value, at)
-	for _, other := range []string{path + "_file", strings.TrimSuffix(path, "_file")} {
-		if other != path && n.inner[other] != nil {
-			delete(n.inner, other)
-			n.names = slices.DeleteFunc(slices.Clone(n.names), func(name string) bool { return name == other })
-		}
-	}
+// overridable are the settings that variables and flags may override: not lists, and not producers
+// and handlers.
+type overridable struct {
+	paths []string
+	// short are the sections that may be a single value, with the member that it means; "" if it
+	// means none.
+	short map[string]string
 }
 
-// settingPaths returns the paths of single values: not lists, and not producers and handlers.
-func settingPaths(t reflect.Type, prefix string) []string {
-	var paths []string
+// add adds the settings of a struct.
+func (o *overridable) add(t reflect.Type, section string) {
 	for i := range t.NumField() {
-		f := t.Field(i)
-		name, option, _ := strings.Cut(f.Tag.Get("conf"), ",")
+		name, option, _ := strings.Cut(t.Field(i).Tag.Get("conf"), ",")
 		if name == "" {
 			continue
 		}
-		if option == "dsn" {
-			paths = append(paths, prefix+name+"_file")
-		}
-		inner := f.Type
+		path, inner := join(section, name), t.Field(i).Type
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
 		switch inner.Kind() {
 		case reflect.Struct:
-			paths = append(paths, settingPaths(inner, prefix+name+".")...)
+			if member, ok := shortMember(inner); ok {
+				o.paths, o.short[path] = append(o.paths, path), member
+			}
+			o.add(inner, path)
 		case reflect.Slice:
 		default:
-			paths = append(paths, prefix+name)
+			o.paths = append(o.paths, path)
+			if (field{option: option}).inFile() {
+				o.paths = append(o.paths, path+"_file")
+			}
 		}
 	}
-	return paths
+}
+
+// shortMember returns the member of a section that a single value means. ok is false if the section
+// cannot be a single value.
+func shortMember(section reflect.Type) (member string, ok bool) {
+	v := reflect.New(section)
+	switch one := v.Interface().(type) {
+	case shorthand:
+		for name, f := range fieldsOf(v.Elem()) {
+			if f.value.Addr().Interface() == one.short() {
+				return name, true
+			}
+		}
+	case selfDecoding: // such as remember_signatures: off
+		return "", true
+	}
+	return "", false
+}
+
+// apply sets a value. A section that is a single value becomes a mapping before. Of a setting and
+// its variant with a file the later one counts.
+func (o *overridable) apply(root *node, one newValue) {
+	section, name := "", one.path
+	if i := strings.LastIndex(one.path, "."); i >= 0 {
+		section, name = one.path[:i], one.path[i+1:]
+	}
+	if member, ok := o.short[section]; ok {
+		root.find(section).spellOut(member)
+	}
+	root.set(one.path, one.value, one.at)
+	for _, other := range []string{name + "_file", strings.TrimSuffix(name, "_file")} {
+		if other != name && slices.Contains(o.paths, join(section, other)) {
+			root.find(section).remove(other)
+		}
+	}
 }

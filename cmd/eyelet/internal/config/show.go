@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -127,8 +126,7 @@ func addProducerDefaults(n *node, p producer.Producer, maxBody int64) {
 	}
 	addMember := func(name, member string, value time.Duration) {
 		if old := n.inner[name]; old != nil && old.kind != mapping {
-			delete(n.inner, name) // tolerance: 10m is its past
-			n.names = slices.DeleteFunc(slices.Clone(n.names), func(other string) bool { return other == name })
+			n.remove(name) // tolerance: 10m is its past
 		}
 		if n.inner[name].member(member) == nil {
 			n.set(name+"."+member, FormatDuration(value), usage.Place{})

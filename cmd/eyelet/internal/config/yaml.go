@@ -269,3 +269,34 @@ func (n *node) set(path, value string, at usage.Place) {
 	}
 	n.inner[name] = &node{at: at, kind: scalar, text: value}
 }
+
+// find returns the value at a dotted path, or nil. The empty path is n itself.
+func (n *node) find(path string) *node {
+	for name := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '.' }) {
+		n = n.member(name)
+	}
+	return n
+}
+
+// spellOut makes a single value a mapping, in which it is the named member. It is dropped if the
+// name is empty.
+func (n *node) spellOut(member string) {
+	if n == nil || n.kind != scalar {
+		return
+	}
+	value := *n
+	*n = *newMapping()
+	n.at = value.at
+	if member != "" {
+		n.names, n.inner[member], n.where[member] = []string{member}, &value, value.at
+	}
+}
+
+// remove removes the named member of a mapping.
+func (n *node) remove(name string) {
+	if n.member(name) == nil {
+		return
+	}
+	delete(n.inner, name)
+	n.names = slices.DeleteFunc(slices.Clone(n.names), func(other string) bool { return other == name })
+}
