@@ -127,3 +127,49 @@ func TestDevServesTheConfigurationAfterwards(t *testing.T) {
 		t.Errorf("exit %d: %s", code, r.errs.String())
 	}
 }
+
+// TestDevLeavesTheConfiguredStoreAlone: a database that does not exist, and the state directory, in
+// which refused deliveries would be.
+func TestDevLeavesTheConfiguredStoreAlone(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "store: postgres://eyelet@127.0.0.1:1/none\nschema: hooks\nstate: state\nrefused: disk\n"+
+		"handlers: [{producer: gh, type: \"*\", stdout: true}]\n")
+	payload := filepath.Join(filepath.Dir(file), "gh-push.json")
+	if err := os.WriteFile(payload, []byte(`{"ref":"refs/heads/first"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := launch(t, "dev", "--config", file, "--serve-at", "127.0.0.1:0", payload)
+	unsigned, err := http.Post(r.deliveries+"/webhooks/gh", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unsigned.Body.Close()
+	if unsigned.StatusCode != http.StatusUnauthorized {
+		t.Errorf("status %d", unsigned.StatusCode)
+	}
+	r.stop()
+	if code := <-r.ended; code != exitOK {
+		t.Errorf("exit %d: %s", code, r.errs.String())
+	}
+	if entries, err := os.ReadDir(filepath.Dir(file)); err != nil || len(entries) != 2 {
+		t.Errorf("beside the two files: %v %v", entries, err)
+	}
+}
+
+func TestDevKeepsNothingOfTheConfiguredStore(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "store: badger:data\nstate: state\naccept_loss: true\naccept_clock: true\n"+
+		"limits: {min_free: 1GiB, workers: 3}\n")
+	dir := t.TempDir()
+	s, err := (&devCmd{program: &program{}, senderFlags: senderFlags{config: file}}).settings(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := s.StateDir()
+	if want := filepath.Join(dir, "store"); err != nil || state != want || s.Store != "badger:"+want {
+		t.Errorf("the store is %s, and the state in %s (%v), want both in %s", s.Store, state, err, want)
+	}
+	if s.AcceptLoss || s.AcceptClock || s.Limits.MinFree != 0 || s.Limits.Workers != 3 {
+		t.Errorf("settings are %v, %v, %+v", s.AcceptLoss, s.AcceptClock, s.Limits)
+	}
+}
