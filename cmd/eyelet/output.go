@@ -64,12 +64,12 @@ func printable(r rune) rune {
 	return r
 }
 
-// count returns "1 event", "2 events", "2 deliveries" or "2 aliases".
+// count returns "1 event", "2 events", "2 deliveries", "2 keys" or "2 aliases".
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	if stem, ok := strings.CutSuffix(what, "y"); ok {
+	if stem, ok := strings.CutSuffix(what, "y"); ok && !strings.ContainsAny(stem[len(stem)-1:], "aeiou") {
 		what = stem + "ie"
 	} else if strings.HasSuffix(what, "s") {
 		what += "e"

@@ -120,7 +120,7 @@ func printTables(w io.Writer, r *pgstore.Report) error {
 	_, _ = fmt.Fprintf(t, "schema\t%s, version %d\n", sanitize(r.Schema), r.Version)
 	_, _ = fmt.Fprintf(t, "records\t%d, %d of them older generations\n", r.Events, r.Older)
 	_, _ = fmt.Fprintf(t, "tasks\t%d pending, %d running, %d done, %d dead\n", r.Pending, r.Running, r.Done, r.Dead)
-	_, _ = fmt.Fprintf(t, "others\t%s, %d remembered keys\n", count(int(r.Aliases), "alias"), r.Traces)
+	_, _ = fmt.Fprintf(t, "others\t%s, %s\n", count(int(r.Aliases), "alias"), count(int(r.Traces), "remembered key"))
 	_, _ = fmt.Fprintf(t, "broken\t%s\n", count(len(r.Broken), "promise"))
 	if len(r.Broken) > 0 {
 		_, _ = fmt.Fprintf(t, "\nBROKEN\tTIMES\tEVENTS\n")
