@@ -13,8 +13,12 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 )
+
+// tailKinds are the kinds of entries that the tail can be limited to.
+var tailKinds = []string{"delivery", "attempt", "hanging"}
 
 // tailFilter selects entries of the tail.
 type tailFilter struct {
@@ -37,8 +41,11 @@ func eventsTailCommand(p *program) *cobra.Command {
 	c.Flags().StringVar(&f.typ, "type", "", `event type, or "prefix*"`)
 	c.Flags().StringVar(&f.handler, "handler", "", "name of a handler")
 	c.Flags().IntVar(&f.limit, "limit", 0, "end after this many lines; 0 is no limit")
-	completeFlag(c, "kind", "delivery", "attempt", "hanging")
+	completeFlag(c, "kind", tailKinds...)
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
 		client, _, err := p.running(c, *file)
 		if err != nil {
 			return err
@@ -62,6 +69,16 @@ func tail(ctx context.Context, w io.Writer, client *opsclient.Client, f tailFilt
 		_, err := fmt.Fprintln(w, text)
 		return f.limit == 0 || n < f.limit, err
 	})
+}
+
+func (f tailFilter) check() error {
+	switch {
+	case f.kind != "" && !slices.Contains(tailKinds, f.kind):
+		return usage.Errorf("write delivery, attempt or hanging", "--kind is %q", f.kind)
+	case f.limit < 0:
+		return usage.Errorf("leave it out to follow without a limit", "--limit is less than 0")
+	}
+	return nil
 }
 
 func (f tailFilter) matches(e opsapi.TailEntry) bool {
