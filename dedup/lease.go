@@ -38,7 +38,8 @@ type Want struct {
 	Handlers []string
 	// OrphanAfter is how long a handler must be missing until its tasks are leased to any caller,
 	// for example to become dead letters. A handler is missing while no process that named it in a
-	// Want has the store open; a store that is not shared counts from its opening. Zero leases
+	// Want has the store open. The store counts from its opening at the earliest, and again after
+	// an outage of what processes share, when others could not name theirs either. Zero leases
 	// them as soon as their handler is missing.
 	OrphanAfter time.Duration
 }

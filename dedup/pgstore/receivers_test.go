@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,9 +125,11 @@ func TestReceiversMayDiffer(t *testing.T) {
 func TestReceiversHaveDifferentHandlers(t *testing.T) {
 	t.Parallel()
 	dsn, schema := newSchema(t)
+	var later atomic.Int64 // the clock of the database
+	clock := func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	open := func(handler string, run func(context.Context) error) *receivertest.Receiver {
 		t.Helper()
-		s, err := Open(t.Context(), dsn, Options{Schema: schema})
+		s, err := Open(t.Context(), dsn, Options{Schema: schema, clock: clock})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,11 +189,6 @@ func TestReceiversHaveDifferentHandlers(t *testing.T) {
 			t.Errorf("the tasks are %v, want %v", got, want)
 		}
 	}
-	missing := func(handler, since string) {
-		t.Helper()
-		execute(t, dsn, schema, fmt.Sprintf("UPDATE {{schema}}.handler SET noted = noted - interval '%s', "+
-			"seen = seen - interval '%[1]s' WHERE name = '%s'", since, handler))
-	}
 	deliver(ship)
 	deliver(mail)
 	deliver(bill) // which looks at the tasks of the others
@@ -201,12 +199,11 @@ func TestReceiversHaveDifferentHandlers(t *testing.T) {
 		_ = rx.Shutdown(over) // in the middle of a handler
 		_ = rx.Store.Close()
 	}
-	missing("ship", "50min")
-	missing("mail", "50min")
+	later.Add(int64(50 * time.Minute))
 	deliver(bill)
 	become(map[string]int{"ship open": 3, "mail open": 3, "bill done": 6})
 	open("ship", works)
 	become(map[string]int{"ship done": 3, "mail open": 3, "bill done": 6})
-	missing("mail", "11min")
+	later.Add(int64(11 * time.Minute))
 	become(map[string]int{"ship done": 3, "mail handler_gone": 3, "bill done": 6})
 }

@@ -156,8 +156,13 @@ func (s *Store) open(ctx context.Context, w *watch, c *pgx.Conn, config *pgxpool
 	if err != nil {
 		return err
 	}
+	s.db = &database{pool: pool, schema: o.Schema, remember: o.Remember, clock: o.clock}
+	s.handlers.noted, s.handlers.named = map[string]bool{}, []string{}
 	if err = migrated(ctx, pool, o.Schema); err == nil {
 		err = unfinished(ctx, pool, o.Schema)
+	}
+	if err == nil {
+		err = s.handlers.see(ctx, s.db)
 	}
 	if err != nil {
 		pool.Close()
@@ -168,17 +173,16 @@ func (s *Store) open(ctx context.Context, w *watch, c *pgx.Conn, config *pgxpool
 		pool.Close()
 		return err
 	}
-	s.db = &database{pool: pool, schema: o.Schema, remember: o.Remember, clock: o.clock}
 	s.callers, s.lent = make(slots, max(1, config.MaxConns-ownConns)), make(slots, o.HandlerConns)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.changed.c = make(chan struct{})
 	s.kept.events = map[int64]*list.Element{}
-	s.take = take{db: s.db, kept: &s.kept, lanes: []byte{}}
-	s.handlers = handlers{noted: map[string]bool{}, named: []string{}}
+	s.take = take{db: s.db, kept: &s.kept, lanes: []byte{}, seen: &s.handlers.seen}
 	s.claims.start(&s.wg, 2, o.batch*claimWeight, (*claimOp).weight, s.writeClaims)
 	s.finishes.rest = pace
 	s.finishes.start(&s.wg, 1, o.batch, (*finishOp).weight, s.writeFinishes)
 	s.wg.Go(s.sweepAlways)
+	s.wg.Go(func() { s.handlers.seeAlways(s.ctx, s.db, s.done) })
 	w.pools = []*pgxpool.Pool{pool, s.txs}
 	if between { // a pooler lets the watch wait for a connection of the server
 		_ = c.Close(ctx)

@@ -233,8 +233,8 @@ func (s *Store) ChangeTarget(ctx context.Context, key string, change func(text s
 // sweepAlways forgets events whose windows ended, and keys beyond the retention, until the store
 // is closed. Every receiver does, and none waits for another.
 func (s *Store) sweepAlways() {
-	const pruneEvery, seeEvery = 5 * time.Minute, 5 * time.Second
-	pruned, seen := time.Time{}, time.Time{}
+	const pruneEvery = 5 * time.Minute
+	pruned := time.Time{}
 	for {
 		select {
 		case <-s.done:
@@ -246,9 +246,6 @@ func (s *Store) sweepAlways() {
 			if err != nil || n < sweepBatch || isClosed(s.done) {
 				break // the next sweep tries again
 			}
-		}
-		if time.Since(seen) > seeEvery && s.handlers.see(s.ctx, s.db) == nil {
-			seen = time.Now()
 		}
 		if time.Since(pruned) > pruneEvery && s.prune(s.ctx) == nil {
 			pruned = time.Now()

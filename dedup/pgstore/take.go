@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,13 +16,17 @@ import (
 // begins, and $4 how many it sees. $5 are the handlers of the caller, NULL for all, $6 those of its
 // process, and $7 for how long a handler is missing until anyone gets its tasks. $8 to $10 are the
 // interrupted task that runs in this process, and $11 when it no longer keeps others waiting. $12
-// and $13 are where the tasks of each handler, and the leases that ended, begin (see horizon).
+// and $13 are where the tasks of each handler, and the leases that ended, begin (see horizon). $14
+// and $15 are the first and the last sighting of this process without a gap (see sightings): after
+// a gap no handler is missing, because other processes could not report theirs either.
 //
 // The walk does not say that lanes are not NULL: PostgreSQL would multiply the odds, expect a
 // single row, and sort all lanes in each step.
 const dueSQL = `WITH RECURSIVE n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
 orphans AS MATERIALIZED (SELECT h.name FROM {{schema}}.handler h, n WHERE h.name <> ALL($6::text[])
-  AND greatest(h.noted, h.seen) + $7::int8 * interval '1 microsecond' <= n.now AND (h.seen IS NULL OR h.seen + interval '15 seconds' <= n.now)),
+  AND greatest(h.noted, h.seen, $14) + $7::int8 * interval '1 microsecond' <= n.now
+  AND (h.seen IS NULL OR greatest(h.seen, $14::timestamptz) + interval '15 seconds' <= n.now)
+  AND now() BETWEEN $15::timestamptz - interval '15 seconds' AND $15::timestamptz + interval '15 seconds'),
 free AS MATERIALIZED (SELECT $11::timestamptz <= n.now OR NOT EXISTS (SELECT 1 FROM {{schema}}.task t
   WHERE t.seq = $8 AND t.idx = $9 AND t.token = $10 AND t.state = 2 AND t.until > n.now) AS free FROM n),
 names AS MATERIALIZED (SELECT x.handler, coalesce(x.since, '-infinity') AS since FROM unnest($5::text[], $12::timestamptz[]) AS x(handler, since)
@@ -89,8 +92,9 @@ type take struct {
 	// others waiting.
 	suspect pick
 	free    time.Time
-	// named are the handlers of this process.
+	// named are the handlers of this process, and seen when it reported them.
 	named []string
+	seen  *sightings
 
 	horizon horizon
 }
@@ -110,11 +114,12 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	steps, cancel := context.WithTimeout(steps, stepTimeout)
 	defer cancel()
 	look := t.horizon.look(texts(want.Handlers), min(want.Tasks, maxTake))
+	first, last := t.seen.unbroken()
 	var picks []pick
 	b := &pgx.Batch{}
 	b.Queue(t.db.sql(dueSQL), t.db.now(), look.most, t.lanes, maxLanes, look.names, t.named,
 		want.OrphanAfter.Microseconds(), t.suspect.seq, t.suspect.idx, t.suspect.token, t.free,
-		look.since, moment(look.lost)).Query(
+		look.since, moment(look.lost), moment(first), moment(last)).Query(
 		func(rows pgx.Rows) (err error) {
 			picks, err = t.picks(rows, want, look)
 			return err
@@ -270,67 +275,4 @@ func (t *take) start(
 		b.Queue(t.db.sql(updateTasksSQL), others.args()...)
 	}
 	return work
-}
-
-const (
-	// noteSQL notes that there are tasks of handlers, once for each of them.
-	noteSQL = `INSERT INTO {{schema}}.handler (name, noted)
-SELECT name, coalesce($1::timestamptz, now()) FROM unnest($2::text[]) AS name ORDER BY name ON CONFLICT DO NOTHING`
-
-	// seeSQL says that a receiver has handlers.
-	seeSQL = `INSERT INTO {{schema}}.handler (name, noted, seen)
-SELECT name, n, n FROM unnest($2::text[]) AS name, coalesce($1::timestamptz, now()) AS n ORDER BY name
-ON CONFLICT (name) DO UPDATE SET seen = excluded.seen`
-)
-
-// handlers are the names of handlers that a process knows.
-type handlers struct {
-	mu    sync.Mutex
-	noted map[string]bool // in tasks
-	named []string        // of its own; a longer list replaces it
-}
-
-// note stores the handlers that were not noted before.
-func (h *handlers) note(ctx context.Context, db *database, names []string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	fresh := slices.DeleteFunc(texts(names), func(name string) bool { return h.noted[name] })
-	if len(fresh) == 0 {
-		return nil
-	}
-	_, err := db.pool.Exec(ctx, db.sql(noteSQL), db.now(), fresh)
-	for _, name := range fresh {
-		h.noted[name] = err == nil
-	}
-	return err
-}
-
-// name adds handlers of this process and returns all of them. It says so at once if there are new
-// ones.
-func (h *handlers) name(ctx context.Context, db *database, names []string) ([]string, error) {
-	h.mu.Lock()
-	before := len(h.named)
-	for _, name := range names {
-		if name = text(name); !slices.Contains(h.named, name) {
-			h.named = append(slices.Clone(h.named), name)
-		}
-	}
-	all := h.named
-	h.mu.Unlock()
-	if len(all) == before {
-		return all, nil
-	}
-	return all, h.see(ctx, db)
-}
-
-// see says that this process has its handlers.
-func (h *handlers) see(ctx context.Context, db *database) error {
-	h.mu.Lock()
-	all := h.named
-	h.mu.Unlock()
-	if len(all) == 0 {
-		return nil
-	}
-	_, err := db.pool.Exec(ctx, db.sql(seeSQL), db.now(), all)
-	return err
 }
