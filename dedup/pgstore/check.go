@@ -99,11 +99,18 @@ const countsSQL = `SELECT count(*), count(*) FILTER (WHERE NOT current), (SELECT
 const statesSQL = `SELECT count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 2),
 count(*) FILTER (WHERE state = 3), count(*) FILTER (WHERE state = 4) FROM {{schema}}.task`
 
-// Check looks for what is wrong in the tables of a store: tasks without events, two running tasks
-// of a lane, and whatever else they promise. It changes nothing and may run while receivers do,
-// also on a standby. It reads all rows, but not the bodies, as they were at one moment; until it
-// ends, the server cannot reuse the space of rows that were changed since. dsn and schema are
-// those of [Open], whose errors for tables and servers it returns.
+// unreadable is what the tables break by an event that no Take can read.
+const unreadable = "an event cannot be read"
+
+// packedSQL returns what is packed in the columns of events and their tasks.
+const packedSQL = `SELECT e.seq, e.hash, e.about, e.extra, e.response,
+ARRAY(SELECT t.history FROM {{schema}}.task t WHERE t.seq = e.seq AND t.history IS NOT NULL) FROM {{schema}}.event e ORDER BY e.seq`
+
+// Check looks for what is wrong in the tables of a store: events that cannot be read, tasks without
+// events, two running tasks of a lane, and whatever else they promise. It changes nothing and may
+// run while receivers do, also on a standby. It reads all rows, but not the bodies, as they were at
+// one moment; until it ends, the server cannot reuse the space of rows that were changed since. dsn
+// and schema are those of [Open], whose errors for tables and servers it returns.
 func Check(ctx context.Context, dsn, schema string) (r Report, err error) {
 	config, err := poolConfig(dsn, nil)
 	if err != nil {
@@ -148,7 +155,43 @@ func Check(ctx context.Context, dsn, schema string) (r Report, err error) {
 			r.Broken = append(r.Broken, b)
 		}
 	}
+	b, err := unreadableOf(ctx, tx, schema)
+	if err != nil {
+		return r, openError(err)
+	}
+	if b.Count > 0 {
+		r.Broken = append(r.Broken, b)
+	}
 	return r, nil
+}
+
+// unreadableOf decodes what a Take decodes.
+func unreadableOf(ctx context.Context, tx pgx.Tx, schema string) (Broken, error) {
+	b := Broken{What: unreadable}
+	rows, err := tx.Query(ctx, inSchema(packedSQL, schema))
+	if err != nil {
+		return b, err
+	}
+	var seq int64
+	var hash, about, extra, response []byte
+	var histories [][]byte
+	_, err = pgx.ForEachRow(rows, []any{&seq, &hash, &about, &extra, &response, &histories}, func() error {
+		var r dedup.Record
+		_, err := unpackResponse(response)
+		err = errors.Join(err, unpackAbout(about, &r), unpackExtra(extra, &r))
+		for _, history := range histories {
+			_, bad := unpackHistory(history)
+			err = errors.Join(err, bad)
+		}
+		if err == nil {
+			return nil
+		}
+		if b.Count++; b.Count <= maxExamples {
+			b.Events = append(b.Events, eventID(seq, hash))
+		}
+		return nil
+	})
+	return b, err
 }
 
 func broken(ctx context.Context, tx pgx.Tx, sql string) (b Broken, err error) {

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -44,6 +45,33 @@ type database struct {
 	remember dedup.Retention
 	clock    func() time.Time // nil is the clock of the server
 	texts    sync.Map         // statements with the name of the schema
+	log      *slog.Logger
+	reported reported
+}
+
+// maxReported is how many damaged events are distinguished, and so logged only once.
+const maxReported = 1000
+
+// reported are the damaged events that were logged.
+type reported struct {
+	mu   sync.Mutex
+	seqs map[int64]bool
+}
+
+// report logs records that cannot be read.
+func (d *database) report(damaged []*row) {
+	if len(damaged) == 0 {
+		return
+	}
+	d.reported.mu.Lock()
+	defer d.reported.mu.Unlock()
+	for _, w := range damaged {
+		if n := len(d.reported.seqs); d.reported.seqs[w.seq] || n == maxReported {
+			continue
+		}
+		d.reported.seqs[w.seq] = true
+		d.log.Error("stored event is damaged", "event", w.rec.Event, "error", w.damage)
+	}
 }
 
 // sql puts the name of the schema into a statement.

@@ -20,9 +20,10 @@ type row struct {
 	current bool
 	keeper  int64 // the event whose body this one reads
 	size    int
-	fresh   bool // not inserted yet
-	deleted bool // to be deleted
-	swept   bool // when to sweep its tasks is computed again
+	fresh   bool  // not inserted yet
+	deleted bool  // to be deleted
+	swept   bool  // when to sweep its tasks is computed again
+	damage  error // why it cannot be read; then only what is a column of its own is known
 	// What is stored: the columns that change, the tasks, and the aliases.
 	stored  state
 	tasks   []dedup.Task
@@ -144,46 +145,54 @@ func (s *scanned) task() (dedup.Task, error) {
 	}, err
 }
 
-func (s *scanned) damaged(err error) error {
-	return fmt.Errorf("event %s: %w", eventID(s.seq, s.hash), err)
+// spoil notes that a part of the row cannot be read.
+func (w *row) spoil(err error) {
+	if err != nil {
+		w.damage = fmt.Errorf("event %s: %w", eventID(w.seq, w.hash), err)
+	}
 }
 
 // collect reads rows of columns that are ordered by event and task. One that is damaged is an
 // error.
 func collect(rows pgx.Rows, body bool) ([]*row, error) {
 	out, damaged, err := collectSound(rows, body)
-	for _, why := range damaged {
-		err = errors.Join(err, why)
-	}
-	return out, err
+	return out, errors.Join(err, damageOf(damaged))
 }
 
-// collectSound leaves out the events with a damaged row, and returns why.
-func collectSound(rows pgx.Rows, body bool) (out []*row, damaged map[int64]error, err error) {
+// damageOf returns why records cannot be read, nil for none.
+func damageOf(damaged []*row) (err error) {
+	for _, w := range damaged {
+		err = errors.Join(err, w.damage)
+	}
+	return err
+}
+
+// collectSound returns the events with a damaged row apart.
+func collectSound(rows pgx.Rows, body bool) (out, damaged []*row, err error) {
 	defer rows.Close()
-	damaged = map[int64]error{}
 	for rows.Next() {
 		var s scanned
 		if err := rows.Scan(s.targets(body)...); err != nil {
 			return nil, nil, err
 		}
 		if len(out) == 0 || out[len(out)-1].seq != s.seq {
-			if err := s.record(); err != nil {
-				damaged[s.seq] = s.damaged(err)
-			}
+			s.spoil(s.record())
 			out = append(out, &s.row)
 		}
 		if s.idx == nil {
 			continue
 		}
+		w := out[len(out)-1]
 		t, err := s.task()
-		if err != nil {
-			damaged[s.seq] = s.damaged(err)
-		}
-		r := &out[len(out)-1].rec
-		r.Tasks = append(r.Tasks, t)
+		w.spoil(err)
+		w.rec.Tasks = append(w.rec.Tasks, t)
 	}
-	out = slices.DeleteFunc(out, func(w *row) bool { return damaged[w.seq] != nil })
+	out = slices.DeleteFunc(out, func(w *row) bool {
+		if w.damage != nil {
+			damaged = append(damaged, w)
+		}
+		return w.damage != nil
+	})
 	for _, w := range out {
 		w.settle()
 	}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"runtime"
 	"strings"
@@ -41,6 +42,8 @@ type Options struct {
 	// made when they are needed. A handler that finds none free for a second is postponed, or its
 	// delivery gets 503.
 	HandlerConns int
+	// Logger logs each event that cannot be read, once. Defaults to slog.Default().
+	Logger *slog.Logger
 
 	clock func() time.Time // of tests; nil is the clock of the server
 	poll  time.Duration    // how often a Take that waits looks
@@ -124,6 +127,9 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.HandlerConns <= 0 {
 		o.HandlerConns = 4 * runtime.GOMAXPROCS(0)
 	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
 	s := &Store{options: o, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	config, err := poolConfig(dsn, func(d dedup.Durability) { s.durability.Store(int64(d)) })
 	if err != nil {
@@ -156,7 +162,10 @@ func (s *Store) open(ctx context.Context, w *watch, c *pgx.Conn, config *pgxpool
 	if err != nil {
 		return err
 	}
-	s.db = &database{pool: pool, schema: o.Schema, remember: o.Remember, clock: o.clock}
+	s.db = &database{
+		pool: pool, schema: o.Schema, remember: o.Remember, clock: o.clock, log: o.Logger,
+		reported: reported{seqs: map[int64]bool{}},
+	}
 	s.handlers.noted, s.handlers.named = map[string]bool{}, []string{}
 	if err = migrated(ctx, pool, o.Schema); err == nil {
 		err = unfinished(ctx, pool, o.Schema)

@@ -97,16 +97,21 @@ func (s *Store) writeClaims(ops []*claimOp) {
 		items = append(items, op.items...)
 	}
 	err := s.decide(ctx, items)
-	if code := codeOf(err); code != "" && !passes(code) && len(ops) > 1 { // one call must not fail the others
-		for _, op := range ops {
+	code := codeOf(err)
+	again := len(ops) > 1 && (code != "" && !passes(code) || errors.Is(err, errDamaged))
+	for _, op := range ops { // one must not fail the others
+		switch {
+		case !slices.ContainsFunc(op.items, (*item).open):
+			op.done <- nil // what was decided is stored
+		case again:
 			op.done <- fault(s.decide(ctx, op.items))
+		default:
+			op.done <- fault(err)
 		}
-		return
-	}
-	for _, op := range ops {
-		op.done <- fault(err)
 	}
 }
+
+func (it *item) open() bool { return !it.decided }
 
 // decide decides claims: first the plain ones, which are probably new, in one statement. Then
 // those that are not are read, and most are duplicates. What is left changes records that exist,
@@ -125,12 +130,13 @@ func (s *Store) decideOnce(ctx context.Context, items []*item) error {
 			return err
 		}
 	}
-	rest := slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.decided })
+	decided := func(it *item) bool { return it.decided }
+	rest := slices.DeleteFunc(slices.Clone(items), decided)
 	if len(rest) > 0 {
 		if err := s.look(ctx, rest); err != nil {
 			return err
 		}
-		rest = slices.DeleteFunc(rest, func(it *item) bool { return it.decided })
+		rest = slices.DeleteFunc(rest, decided)
 	}
 	if len(rest) == 0 {
 		return nil

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -18,7 +19,7 @@ func (s *Store) edit(
 	ctx context.Context, w *wanted, first *pgx.Batch, change func(*view, *pgx.Batch) (func(), error),
 ) error {
 	v := newView(ctx, s.db, nil)
-	v.locks = true
+	v.locks, v.tolerant = true, true
 	if first == nil {
 		first = &pgx.Batch{}
 	}
@@ -73,7 +74,7 @@ func (s *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) 
 func (s *Store) editEvent(
 	ctx context.Context, event string, change func(*dedup.Record, time.Time) error,
 ) (out dedup.Record, err error) {
-	err = s.withEvent(ctx, event, func(v *view, w *row, _ *pgx.Batch) error {
+	err = s.withEvent(ctx, event, (*view).event, func(v *view, w *row, _ *pgx.Batch) error {
 		if err := change(&w.rec, v.now); err != nil {
 			return err
 		}
@@ -91,8 +92,11 @@ func (s *Store) editEvent(
 	return out, nil
 }
 
-// withEvent runs a change of one event.
-func (s *Store) withEvent(ctx context.Context, event string, change func(*view, *row, *pgx.Batch) error) error {
+// withEvent runs a change of one event, which find returns.
+func (s *Store) withEvent(
+	ctx context.Context, event string, find func(*view, string) (*row, error),
+	change func(*view, *row, *pgx.Batch) error,
+) error {
 	end, err := s.begin(ctx)
 	if err != nil {
 		return err
@@ -107,7 +111,7 @@ func (s *Store) withEvent(ctx context.Context, event string, change func(*view, 
 	defer cancel()
 	err = retry(func() error {
 		return s.edit(ctx, &wanted{seqs: []int64{seqOf(event)}}, nil, func(v *view, after *pgx.Batch) (func(), error) {
-			w, err := v.event(event)
+			w, err := find(v, event)
 			if err == nil && w == nil {
 				err = dedup.ErrNotFound
 			}
@@ -124,14 +128,15 @@ func (s *Store) withEvent(ctx context.Context, event string, change func(*view, 
 	return nil
 }
 
-// Purge implements [dedup.Store].
+// Purge implements [dedup.Store]. An event that cannot be read is deleted, too.
 func (s *Store) Purge(ctx context.Context, event string) error {
-	return s.withEvent(ctx, event, func(v *view, w *row, after *pgx.Batch) error {
-		if w.rec.Open() {
+	return s.withEvent(ctx, event, (*view).remnant, func(v *view, w *row, after *pgx.Batch) error {
+		lapsed := w.damage != nil && w.rec.Hold && !w.rec.Held(v.now) // no delivery can free or finish it
+		if w.rec.Open() && !lapsed {
 			return dedup.ErrOpen
 		}
 		if w.current {
-			t, err := v.trace(w.rec.Key)
+			t, err := v.traceAt(traceHash(w.hash[:16]))
 			if err != nil {
 				return err
 			}
@@ -141,11 +146,49 @@ func (s *Store) Purge(ctx context.Context, event string) error {
 	})
 }
 
+// relativesSQL returns the events that share a body with an event: the one whose body it reads,
+// and those that read its own, which are quarantined.
+const relativesSQL = `SELECT x.seq, x.hash, false FROM {{schema}}.event e JOIN {{schema}}.event x ON x.seq = e.keeper WHERE e.seq = $1
+UNION ALL SELECT x.seq, x.hash, true FROM {{schema}}.event x WHERE x.keeper = $1 AND x.quarantine IS NOT NULL ORDER BY 1`
+
+// remnant returns the record of an event. Of a damaged one it has what can be read.
+func (v *view) remnant(event string) (*row, error) {
+	found, err := v.event(event)
+	w := v.damaged[seqOf(event)]
+	if !errors.Is(err, errDamaged) || w == nil {
+		return found, err
+	}
+	w.rec.Original, w.rec.Sharers = "", nil
+	rows, err := v.q.Query(v.ctx, v.db.sql(relativesSQL), w.seq)
+	if err != nil {
+		return nil, err
+	}
+	var seq int64
+	var hash []byte
+	var sharer bool
+	_, err = pgx.ForEachRow(rows, []any{&seq, &hash, &sharer}, func() error {
+		if sharer {
+			w.rec.Sharers = append(w.rec.Sharers, eventID(seq, hash))
+		} else {
+			w.rec.Original = eventID(seq, hash)
+		}
+		return nil
+	})
+	return w, err
+}
+
 // drop deletes a record. A body that others share moves to the oldest of them.
 func (v *view) drop(b *pgx.Batch, w *row) error {
 	w.deleted = true
+	related := func(event string) (*row, error) {
+		other, err := v.related(event)
+		if w.damage != nil && errors.Is(err, errDamaged) { // else neither could be deleted
+			return nil, nil
+		}
+		return other, err
+	}
 	if w.rec.Shared {
-		keeper, err := v.related(w.rec.Original)
+		keeper, err := related(w.rec.Original)
 		if err != nil {
 			return err
 		}
@@ -156,7 +199,7 @@ func (v *view) drop(b *pgx.Batch, w *row) error {
 	var heirs []*row
 	var records []*dedup.Record
 	for _, event := range w.rec.Sharers {
-		other, err := v.related(event)
+		other, err := related(event)
 		if err != nil {
 			return err
 		}
@@ -276,6 +319,11 @@ SELECT e.seq FROM {{schema}}.event e WHERE e.seq = ANY(ARRAY(SELECT seq FROM d U
   SELECT x.seq FROM {{schema}}.event x WHERE x.expires IS NOT NULL AND x.expires <= (SELECT now FROM n) ORDER BY x.expires LIMIT $2
 ))) AND e.seq NOT IN (SELECT seq FROM o) FOR UPDATE SKIP LOCKED`
 
+// sweepLaterSQL lets events that cannot be read wait for a day, so that the others are swept.
+const sweepLaterSQL = `WITH t AS (UPDATE {{schema}}.task SET expires = $2::timestamptz + interval '1 day'
+  WHERE seq = ANY($1::int8[]) AND expires <= $2)
+UPDATE {{schema}}.event SET expires = $2 + interval '1 day' WHERE seq = ANY($1) AND expires <= $2`
+
 // sweep forgets a batch of events and returns how many it looked at.
 func (s *Store) sweep(ctx context.Context) (looked int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
@@ -293,8 +341,15 @@ func (s *Store) sweep(ctx context.Context) (looked int, err error) {
 		if err := v.load(&wanted{seqs: seqs}); err != nil {
 			return nil, err
 		}
+		var later []int64
 		for _, seq := range seqs {
 			w := v.bySeq[seq]
+			if sound, err := v.sound(w); err != nil {
+				return nil, err
+			} else if !sound || v.damaged[seq] != nil {
+				later = append(later, seq)
+				continue
+			}
 			switch {
 			case w == nil || w.deleted:
 			case w.rec.Disposable(v.now):
@@ -305,9 +360,24 @@ func (s *Store) sweep(ctx context.Context) (looked int, err error) {
 				w.swept = true
 			}
 		}
+		if len(later) > 0 {
+			after.Queue(s.db.sql(sweepLaterSQL), later, v.now)
+		}
 		return nil, nil
 	})
 	return len(seqs), err
+}
+
+// sound reports whether the record whose body w reads can be changed, if w is to be forgotten.
+func (v *view) sound(w *row) (bool, error) {
+	if w == nil || !w.rec.Shared || !w.rec.Disposable(v.now) {
+		return true, nil
+	}
+	_, err := v.related(w.rec.Original)
+	if errors.Is(err, errDamaged) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // forget deletes a record whose window ended. A held claim without an outcome was never accepted.

@@ -13,28 +13,29 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// read returns the records that a condition selects, and the time.
-func (s *Store) read(ctx context.Context, body bool, rest string, args ...any) ([]*row, *view, error) {
+// read returns the records that a condition selects, those that are damaged, and the time.
+func (s *Store) read(
+	ctx context.Context, body bool, rest string, args ...any,
+) (found, damaged []*row, now time.Time, err error) {
 	sql := "SELECT " + columns
 	if body {
 		sql += ", " + bodyColumn
 	}
 	sql += " FROM {{schema}}.event e" + withTasks + " WHERE " + rest
-	v := newView(ctx, s.db, s.db.pool)
-	var found []*row
 	b := &pgx.Batch{}
 	b.Queue(s.db.sql(sql), args...).Query(func(rows pgx.Rows) (err error) {
-		found, err = collect(rows, body)
+		found, damaged, err = collectSound(rows, body)
 		return err
 	})
-	b.Queue(nowSQL, s.db.now()).QueryRow(func(r pgx.Row) error { return r.Scan(&v.now) })
+	b.Queue(nowSQL, s.db.now()).QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
 	free, err := s.callers.enter(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, now, err
 	}
 	defer free()
 	err = s.db.pool.SendBatch(ctx, b).Close()
-	return found, v, fault(err)
+	s.db.report(damaged)
+	return found, damaged, now, fault(err)
 }
 
 // Get implements [dedup.Store].
@@ -44,11 +45,13 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 		return dedup.Record{}, err
 	}
 	defer end()
-	found, v, err := s.read(ctx, true, "e.seq = $1 ORDER BY e.seq, t.idx", seqOf(event))
+	found, damaged, now, err := s.read(ctx, true, "e.seq = $1 ORDER BY e.seq, t.idx", seqOf(event))
 	switch {
 	case err != nil:
 		return dedup.Record{}, err
-	case len(found) == 0 || found[0].rec.Event != event || found[0].rec.Disposable(v.now):
+	case len(damaged) > 0 && damaged[0].rec.Event == event:
+		return dedup.Record{}, fault(damaged[0].damage)
+	case len(found) == 0 || found[0].rec.Event != event || found[0].rec.Disposable(now):
 		return dedup.Record{}, fmt.Errorf("event %q: %w", event, dedup.ErrNotFound)
 	}
 	return found[0].rec, nil
@@ -58,7 +61,7 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 const pageSize = 100
 
 // List implements [dedup.Store]. It reads page after page, so a slow reader holds back neither the
-// database nor Close.
+// database nor Close. Events that cannot be read are left out and logged.
 func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record, error] {
 	if f.Text != "" {
 		return f.Search(func(f dedup.Filter) iter.Seq2[dedup.Record, error] { return s.List(ctx, f) })
@@ -75,14 +78,17 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 			before = int64(f.Before)
 		}
 		for n := 0; ; {
-			page, v, err := s.page(ctx, &f, before, size)
+			page, damaged, now, err := s.page(ctx, &f, before, size)
 			if err != nil {
 				yield(dedup.Record{}, err)
 				return
 			}
+			for _, w := range damaged {
+				before = min(before, w.seq)
+			}
 			for _, w := range page {
-				before = w.seq
-				if w.rec.Disposable(v.now) || !f.Match(&w.rec, v.now) {
+				before = min(before, w.seq)
+				if w.rec.Disposable(now) || !f.Match(&w.rec, now) {
 					continue
 				}
 				if err := ctx.Err(); err != nil {
@@ -93,7 +99,7 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 					return
 				}
 			}
-			if len(page) < size {
+			if len(page)+len(damaged) < size {
 				return
 			}
 		}
@@ -101,10 +107,12 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 }
 
 // page returns the newest records before a sequence number that the filter may select.
-func (s *Store) page(ctx context.Context, f *dedup.Filter, before int64, size int) ([]*row, *view, error) {
+func (s *Store) page(
+	ctx context.Context, f *dedup.Filter, before int64, size int,
+) (found, damaged []*row, now time.Time, err error) {
 	end, err := s.begin(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, now, err
 	}
 	defer end()
 	where, args := conditions(f, s.db.now(), size)

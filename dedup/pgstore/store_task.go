@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -382,6 +383,8 @@ func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry, wait
 // apply applies the result to its record, which may refuse it.
 func (e *finishEntry) apply(v *view) (refused, err error) {
 	switch found, err := v.event(e.lease.Event); {
+	case errors.Is(err, errDamaged): // the others of the round are not
+		return fault(err), nil
 	case err != nil:
 		return nil, err
 	case found == nil:

@@ -144,8 +144,8 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	if ctx.Err() != nil || len(work)+len(damaged) == 0 {
 		return nil, ctx.Err()
 	}
-	for seq, why := range damaged {
-		b.Queue(t.db.sql(abandonSQL), t.now, seq, text(why.Error()))
+	for _, w := range damaged {
+		b.Queue(t.db.sql(abandonSQL), t.now, w.seq, text(w.damage.Error()))
 	}
 	if err := commit(steps, tx, b); err != nil {
 		return nil, err
@@ -159,10 +159,10 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	return work, nil
 }
 
-// records returns the records of tasks by their numbers, and why some cannot be read.
+// records returns the records of tasks by their numbers, and those that cannot be read.
 func (t *take) records(
 	ctx context.Context, q querier, picks []pick,
-) (found map[int64]*row, damaged map[int64]error, err error) {
+) (found map[int64]*row, damaged []*row, err error) {
 	found = make(map[int64]*row, len(picks))
 	var seqs []int64
 	for _, p := range picks {
@@ -180,6 +180,7 @@ func (t *take) records(
 		return nil, nil, err
 	}
 	read, damaged, err := collectSound(rows, true)
+	t.db.report(damaged)
 	for _, w := range read {
 		found[w.seq] = w
 	}

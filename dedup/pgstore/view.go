@@ -34,12 +34,15 @@ type view struct {
 	q     querier
 	ctx   context.Context
 	locks bool // it is in a transaction
+	// tolerant leaves out damaged records, which are errors only where they are asked for.
+	tolerant bool
 
 	now     time.Time
 	byKey   map[keyHash]*row // the record that decides; nil for none
 	byAlias map[keyHash]*row
 	owners  map[keyHash]int64 // of aliases as stored; 0 for none
 	bySeq   map[int64]*row
+	damaged map[int64]*row  // if it is tolerant
 	older   map[keyHash]int // the newest generation that does not decide
 	traces  map[traceHash]*traceRow
 	since   dedup.Day
@@ -50,7 +53,7 @@ func newView(ctx context.Context, db *database, q querier) *view {
 	return &view{
 		db: db, q: q, ctx: ctx,
 		byKey: map[keyHash]*row{}, byAlias: map[keyHash]*row{}, owners: map[keyHash]int64{},
-		bySeq: map[int64]*row{}, older: map[keyHash]int{}, traces: map[traceHash]*traceRow{},
+		bySeq: map[int64]*row{}, damaged: map[int64]*row{}, older: map[keyHash]int{}, traces: map[traceHash]*traceRow{},
 	}
 }
 
@@ -126,7 +129,7 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 	}
 	var read []*row
 	b.Queue(sql(readSQL), w.keys, w.aliases, w.seqs).Query(func(rows pgx.Rows) (err error) {
-		read, err = collect(rows, false)
+		read, err = v.collect(rows)
 		return err
 	})
 	owners := map[keyHash]int64{}
@@ -150,6 +153,19 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 			return err
 		})
 	}
+}
+
+// collect reads records.
+func (v *view) collect(rows pgx.Rows) ([]*row, error) {
+	read, damaged, err := collectSound(rows, false)
+	v.db.report(damaged)
+	if !v.tolerant {
+		return read, errors.Join(err, damageOf(damaged))
+	}
+	for _, w := range damaged {
+		v.damaged[w.seq] = w
+	}
+	return read, err
 }
 
 // add notes the records that were read, and which names have none. A record that appeared after
@@ -256,6 +272,9 @@ func (v *view) related(event string) (*row, error) {
 			return nil, err
 		}
 	}
+	if w := v.damaged[seq]; w != nil && w.rec.Event == event {
+		return nil, w.damage
+	}
 	if r := v.bySeq[seq]; r != nil && r.rec.Event == event && !r.deleted {
 		return r, nil
 	}
@@ -263,12 +282,11 @@ func (v *view) related(event string) (*row, error) {
 }
 
 // trace returns the trace of a key.
-func (v *view) trace(k dedup.Key) (*traceRow, error) {
-	h := traceOf(k)
+func (v *view) trace(k dedup.Key) (*traceRow, error) { return v.traceAt(traceOf(k)) }
+
+func (v *view) traceAt(h traceHash) (*traceRow, error) {
 	if v.traces[h] == nil {
-		w := &wanted{}
-		w.trace(k)
-		if err := v.load(w); err != nil {
+		if err := v.load(&wanted{traces: [][]byte{h[:]}}); err != nil {
 			return nil, err
 		}
 	}

@@ -123,7 +123,7 @@ func (s *Settings) OpenStore(ctx context.Context, log *slog.Logger) (dedup.Store
 	case "memory":
 		return dedup.NewMemory(dedup.MemoryOptions{Remember: remember}), nil
 	case "postgres":
-		store, err := pgstore.Open(ctx, s.Store, pgstore.Options{Schema: s.Schema, Remember: remember})
+		store, err := pgstore.Open(ctx, s.Store, pgstore.Options{Schema: s.Schema, Remember: remember, Logger: log})
 		if err != nil {
 			return nil, s.PostgresError(err)
 		}
