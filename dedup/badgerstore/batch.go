@@ -23,6 +23,7 @@ type batch struct {
 	forgotten []*row     // deleted; their place may have a new row
 	early     []*row     // new, and already in the task queue
 	retired   generations
+	started   int       // tasks
 	always    bool      // commit even without changes
 	reclaimed time.Time // when space was reclaimed, if it was
 	recount   *survey

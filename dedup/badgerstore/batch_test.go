@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -228,6 +229,98 @@ func TestTakesThatTogetherAreTooLargeAreServed(t *testing.T) {
 	}
 	if len(tokens) != takes*batchOps || s.stats.Running != takes*batchOps {
 		t.Errorf("%d tasks were given out, %d run; want %d", len(tokens), s.stats.Running, takes*batchOps)
+	}
+}
+
+// largeState is a claim whose response is a tenth of a commit of a quiet store.
+func largeState(id string) dedup.Claim {
+	c := claimOf(id)
+	c.Response = dedup.Response{Status: 200, Body: make([]byte, 200<<10)}
+	return c
+}
+
+// TestTakesOfLargeStatesAreServedInSeveralCommits assigns tasks whose states do not fit one commit,
+// alone and in batches with claims.
+func TestTakesOfLargeStatesAreServedInSeveralCommits(t *testing.T) {
+	t.Parallel()
+	const events = 20
+	for _, takes := range []int{1, events} {
+		for _, claims := range []int{0, 1, 2} {
+			t.Run(fmt.Sprintf("%d Takes and %d claims", takes, claims), func(t *testing.T) {
+				t.Parallel()
+				s := openManual(t, t.TempDir(), quiet())
+				for i := range events {
+					together(t, s, claimOpOf(t, largeState(fmt.Sprint(i))))
+				}
+				for round, taken := 0, 0; taken < events; round++ {
+					var ops []op
+					for i := range claims {
+						c := claimOf(fmt.Sprint("later", round, i))
+						c.Tasks = nil
+						ops = append(ops, claimOpOf(t, c))
+					}
+					for range takes {
+						ops = append(ops, takeOpOf(events/takes))
+					}
+					together(t, s, ops...)
+					before := taken
+					for _, o := range s.given(ops) {
+						taken += len(o.work)
+					}
+					if taken == before || s.stats.Running != int64(taken) {
+						t.Fatalf("%d of %d tasks were given out, %d run", taken, events, s.stats.Running)
+					}
+					s.writer.dropParked(nil)
+				}
+			})
+		}
+	}
+}
+
+// given returns the Takes among operations that were answered.
+func (s manualStore) given(ops []op) (takes []*takeOp) {
+	for _, o := range ops {
+		if take, ok := o.(*takeOp); ok && len(take.done) > 0 {
+			takes = append(takes, take)
+		}
+	}
+	return takes
+}
+
+// TestATaskWhoseStateFitsNoCommitIsLeftOut fills the state of an event until its second task cannot
+// start. Tasks of other events do, and the store reports it.
+func TestATaskWhoseStateFitsNoCommitIsLeftOut(t *testing.T) {
+	t.Parallel()
+	o := quiet()
+	o.segment = 64 << 10
+	dir := t.TempDir()
+	s := openManual(t, dir, o)
+	full := claimOf("full")
+	full.Tasks = []dedup.NewTask{{Handler: "one"}, {Handler: "two"}}
+	together(t, s, claimOpOf(t, full))
+	take := takeOpOf(1)
+	together(t, s, take)
+	for size := int(o.segment); ; size -= 4 {
+		finish := newFinish(take.work[0].Lease, dedup.Result{Kind: dedup.ResultDead, Err: strings.Repeat("e", size)},
+			make(chan struct{}, 1))
+		if s.writer.process([]op{&finish}); finish.err == nil {
+			break
+		} else if !errors.Is(finish.err, dedup.ErrTooLarge) {
+			t.Fatal(finish.err)
+		}
+	}
+	for round := range 2 {
+		other, next := claimOpOf(t, claimOf(fmt.Sprint("other", round))), takeOpOf(2)
+		together(t, s, other, next)
+		for tries := 0; len(next.done) == 0 && tries < 3; tries++ {
+			s.writer.process(nil)
+		}
+		if len(next.work) != 1 || next.work[0].Record.Event != other.decisions[0].Record.Event {
+			t.Errorf("round %d: the Take got %v", round, next.work)
+		}
+	}
+	if s.Degraded() == nil {
+		t.Error("nothing is reported")
 	}
 }
 

@@ -25,6 +25,7 @@ type committer struct {
 	older     generations
 	grace     grace
 	parked    []*takeOp              // Takes that wait for tasks
+	most      int                    // tasks that a batch may start: fewer after one that was too large
 	unqueued  map[uint64]record.Hash // other events with open tasks, by sequence
 	inFlight  []record.Place         // of the rows that the commit in progress changes
 	published uint64                 // the newest sequence that is in recent
@@ -37,8 +38,8 @@ type committer struct {
 func newCommitter(c *core) *committer {
 	return &committer{
 		core: c, tasks: taskqueue.New[record.Hash](), older: generations{}, changes: newChanges(),
-		unqueued: map[uint64]record.Hash{},
-		cache:    rowCache{rows: map[record.Place]*row{}, max: c.options.CacheBytes},
+		unqueued: map[uint64]record.Hash{}, most: startsMost,
+		cache: rowCache{rows: map[record.Place]*row{}, max: c.options.CacheBytes},
 	}
 }
 
@@ -160,16 +161,22 @@ func (c *committer) process(ops []op) (eager int) {
 	default:
 		c.options.step(stepAnswer)
 		for _, o := range ops {
-			if _, isTake := o.(*takeOp); !isTake {
+			if !isTake(o) {
 				o.self().done <- struct{}{}
 			}
 		}
 		for _, o := range served {
 			o.answer(nil)
 		}
+		if b.started > 0 {
+			c.most = min(2*c.most, startsMost)
+		}
 	}
 	return eager
 }
+
+// startsMost bounds the tasks that one batch starts.
+const startsMost = 64 * batchOps
 
 // serveTakes assigns due tasks to the parked Takes, in order of their arrival.
 func (c *committer) serveTakes(b *batch) (served []*takeOp) {
@@ -177,7 +184,7 @@ func (c *committer) serveTakes(b *batch) (served []*takeOp) {
 	for _, o := range c.parked {
 		switch {
 		case o.state.Load() == takeGone:
-		case b.disk.frozen() || !b.anyDue(o):
+		case b.disk.frozen() || b.started >= c.most || !b.anyDue(o):
 			waiting = append(waiting, o)
 		case !o.state.CompareAndSwap(takeWaits, takeServed):
 		case b.serve(o):
@@ -218,30 +225,58 @@ func (c *committer) unscheduleEarly(b *batch) {
 	}
 }
 
-// split processes the operations of a batch that was too large one by one. Its Takes are served
-// in later batches, which have room for them.
+// split commits what a batch that was too large contains in smaller ones: each operation alone, and
+// then half of the tasks.
 func (c *committer) split(b *batch, ops []op, served []*takeOp) {
 	c.makeDue(b, served)
+	ops = slices.DeleteFunc(slices.Clone(ops), isTake)
+	switch {
+	case len(ops) == 1 && b.started == 0:
+		c.answerAll(ops, fmt.Errorf("%w: %w", dedup.ErrTooLarge, kv.ErrTooLarge))
+	case len(ops) == 0 && b.started == 1:
+		c.abandon(served[0].was[0], served[0].work[0].Lease.Task)
+	}
 	for _, o := range served {
 		o.work, o.rows, o.was = nil, nil, nil
 		o.state.Store(takeWaits)
 		c.parked = append(c.parked, o)
 	}
-	if len(ops) == 1 && len(served) == 0 {
-		c.answerAll(ops, fmt.Errorf("%w: %w", dedup.ErrTooLarge, kv.ErrTooLarge))
+	if len(ops)+b.started < 2 {
 		return
 	}
+	most := c.most
+	c.most = 0
 	for _, o := range ops {
-		if _, isTake := o.(*takeOp); !isTake {
-			c.heart.work.Begin() // one of several commits
-			c.process([]op{o})
-		}
+		c.heart.work.Begin() // one of several commits
+		c.process([]op{o})
 	}
+	if c.most = most; b.started > 0 {
+		c.most = max(1, b.started/2)
+		c.heart.work.Begin()
+		c.process(nil)
+	}
+}
+
+func isTake(o op) bool {
+	_, take := o.(*takeOp)
+	return take
+}
+
+// abandon removes a task from the queue whose state is as large as a commit can be. The next start
+// queues it again.
+func (c *committer) abandon(r *row, task int) {
+	c.tooLarge(r)
+	c.unqueue(taskqueue.Item[record.Hash]{Event: r.place.Hash, Seq: r.rec.Seq, Task: task})
+}
+
+// tooLarge reports an event that cannot be changed, because no commit has room for its state.
+func (c *committer) tooLarge(r *row) {
+	c.damage(record.Damaged(r.place.Key(), "its state is too large to be written again", kv.ErrTooLarge))
 }
 
 func (c *committer) answerAll(ops []op, err error) {
 	for _, o := range ops {
-		if _, isTake := o.(*takeOp); !isTake {
+		if !isTake(o) {
 			o.self().answer(err)
 		}
 	}

@@ -62,7 +62,9 @@ func (o *takeOp) apply(*batch) error { return nil }
 // serve assigns due tasks to a Take. It reports whether there were any.
 func (b *batch) serve(o *takeOp) bool {
 	for {
-		items := b.c.tasks.Take(b.now, b.c.wanted(o), b.now.Add(o.want.Lease))
+		want := b.c.wanted(o)
+		want.Tasks = min(want.Tasks, b.c.most-b.started)
+		items := b.c.tasks.Take(b.now, want, b.now.Add(o.want.Lease))
 		if len(items) == 0 {
 			return len(o.work) > 0
 		}
@@ -107,6 +109,7 @@ func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 	b.put(next)
 	o.work = append(o.work, dedup.Work{Record: rec, Lease: l})
 	o.rows, o.was = append(o.rows, next), append(o.was, r)
+	b.started++
 	return nil
 }
 

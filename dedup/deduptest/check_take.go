@@ -116,6 +116,24 @@ var takeChecks = []check{
 		}
 		x.idle("all tasks are running")
 	}},
+	{"ManyTasksOfLargeRecordsAreTaken", func(x *rig) {
+		const events = 12
+		for i := range events {
+			x.accept(bulky(fmt.Sprint("k", i)))
+		}
+		var leases []dedup.Lease
+		for len(leases) < events {
+			for _, w := range x.takeUpTo(events, 1<<30, minute) {
+				leases = append(leases, w.Lease)
+			}
+			x.want(dedup.Known, bulky("k0"))
+			x.accept(delivery(fmt.Sprint("later", len(leases))))
+			x.finish(x.take().Lease, done())
+		}
+		for _, l := range leases {
+			x.finish(l, done())
+		}
+	}},
 	{"TheLongestDueComesFirst", func(x *rig) {
 		var events []string
 		for i := range 4 {

@@ -1,6 +1,7 @@
 package deduptest
 
 import (
+	"bytes"
 	"net/http"
 	"time"
 
@@ -54,6 +55,13 @@ func brief(id string) dedup.Claim { return windowed(handled(id), hour) }
 
 func windowed(c dedup.Claim, window time.Duration) dedup.Claim {
 	c.Window = window
+	return c
+}
+
+// bulky is an ordinary event with a large response.
+func bulky(id string) dedup.Claim {
+	c := delivery(id)
+	c.Response.Body = bytes.Repeat([]byte("a response "), 15<<10)
 	return c
 }
 
