@@ -1,6 +1,7 @@
 package badgerstore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -198,30 +199,43 @@ func (v *recovery) run() error {
 // resumeTasks makes interrupted tasks wait for their next attempt, and others no longer than they
 // had to before the clock was set back. It commits at least once, so that every start has a number.
 func (v *recovery) resumeTasks() error {
-	rows := v.running
-	for first := true; first || len(rows) > 0; first = false {
-		n := min(len(rows), batchOps)
+	rows, most := v.running, batchOps
+	for committed := false; !committed || len(rows) > 0; {
+		n := min(len(rows), most)
 		err := v.commitDirect(func(b *batch) {
 			for _, r := range rows[:n] {
-				r.before = r.tally()
-				next := r.edit()
-				shortenWaits(&next.rec, b.now, v.behind)
-				for i, t := range next.rec.Tasks {
-					wait := v.options.RecoverWait(t.Attempt)
-					if next.rec.Hold {
-						wait = 0 // the next delivery runs it
-					}
-					next.rec.Recover(i, b.now, wait)
-				}
-				b.put(next)
+				v.resume(b, r)
 			}
 		})
-		if err != nil {
+		switch {
+		case err == nil:
+			committed = true
+		case !errors.Is(err, kv.ErrTooLarge) || n == 0:
 			return err
+		case n > 1:
+			most = n / 2
+			continue
+		default:
+			v.tooLarge(rows[0])
+			v.unqueued[rows[0].rec.Seq] = rows[0].place.Hash
 		}
 		rows = rows[n:]
 	}
 	return nil
+}
+
+func (v *recovery) resume(b *batch, r *row) {
+	r.before = r.tally()
+	next := r.edit()
+	shortenWaits(&next.rec, b.now, v.behind)
+	for i, t := range next.rec.Tasks {
+		wait := v.options.RecoverWait(t.Attempt)
+		if next.rec.Hold {
+			wait = 0 // the next delivery runs it
+		}
+		next.rec.Recover(i, b.now, wait)
+	}
+	b.put(next)
 }
 
 // sweepChunks deletes the chunks that earlier processes left without a record.
