@@ -222,6 +222,7 @@ func (out *Resolution) number(most int, first Record, find Lookup, now time.Time
 
 // slot gives the claim the first free slot, if there are slots.
 func (out *Resolution) slot(slots []Key, find Lookup, now time.Time) error {
+	var first Record
 	for i, slot := range slots {
 		taken, err := find.Alias(slot)
 		if err != nil {
@@ -232,10 +233,12 @@ func (out *Resolution) slot(slots []Key, find Lookup, now time.Time) error {
 			return nil
 		}
 		if i == 0 {
-			out.Of = taken
+			first = taken
 		}
 	}
-	out.Repeated = len(slots) > 0
+	if len(slots) > 0 {
+		out.Of, out.Repeated = first, true
+	}
 	return nil
 }
 

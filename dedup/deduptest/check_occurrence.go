@@ -156,13 +156,8 @@ var occurrenceChecks = []check{
 	}},
 	{"SlotsBoundTheKeysThatShareThem", func(x *rig) {
 		slotted := func(topic string) dedup.Claim {
-			c := digested("d;"+topic, topic, 0)
+			c := slotted(digested("d;"+topic, topic, 0), 3)
 			c.Tasks, c.Window = nil, hour
-			for n := range 3 {
-				slot := key(fmt.Sprint("d;", n))
-				slot.Space = dedup.SpaceSlot
-				c.Occurrence.Slots = append(c.Occurrence.Slots, slot)
-			}
 			return c
 		}
 		first := x.accept(slotted("a"))
@@ -177,6 +172,18 @@ var occurrenceChecks = []check{
 		x.want(dedup.Repeated, slotted("g"))
 		x.advance(hour - minute)
 		x.accept(slotted("g"))
+	}},
+	{"OccurrencesWithSlotsAreCountedWithTheirOwnContent", func(x *rig) {
+		a := x.accept(slotted(digested("d;a", "1", 2), 5))
+		b := x.accept(slotted(digested("d;b", "2", 2), 5))
+		x.accept(slotted(digested("d;b", "3", 2), 5))
+		equal(x, "occurrences of a", x.get(a).Occurrences, 0)
+		equal(x, "occurrences of b", x.get(b).Occurrences, 2)
+		x.accept(slotted(digested("d;a", "4", 2), 5))
+		x.about(dedup.Repeated, a, slotted(digested("d;a", "5", 2), 5))
+		x.about(dedup.Repeated, b, slotted(digested("d;b", "5", 2), 5))
+		x.accept(slotted(digested("d;c", "6", 2), 5))
+		x.about(dedup.Repeated, a, slotted(digested("d;e", "7", 2), 5)) // every slot is taken
 	}},
 	{"TheRecordOfAnOlderProgramIsTheFirstOccurrence", func(x *rig) {
 		event := x.accept(formerly("a", "d"))
@@ -234,6 +241,16 @@ func digested(digest, name string, most int) dedup.Claim {
 	c := delivery(digest)
 	c.Payload.VendorID = name
 	c.Occurrence = &dedup.Occurrence{Name: name, Max: most}
+	return c
+}
+
+// slotted is the claim of an occurrence that takes one of n slots.
+func slotted(c dedup.Claim, n int) dedup.Claim {
+	for i := range n {
+		slot := key(fmt.Sprint("d;", i))
+		slot.Space = dedup.SpaceSlot
+		c.Occurrence.Slots = append(c.Occurrence.Slots, slot)
+	}
 	return c
 }
 
