@@ -509,6 +509,9 @@ func (b *batch) retire(old, next *row, aliases []dedup.Key) error {
 	if old.rec.Disposable(b.now) {
 		return b.remove(old)
 	}
+	if old.rec.Unaccepted() {
+		b.forget(old, dedup.Trace.Without)
+	}
 	older := old.edit()
 	older.place.Older = old.rec.Seq
 	older.fresh, older.name = true, 0
@@ -534,7 +537,7 @@ func (b *batch) recall(old *dedup.Record, p *prepared) dedup.Verdict {
 	return dedup.Recall(*old, p.claim, trace, b.firstDay(), b.now)
 }
 
-// remember records that a claim was accepted. The previous record of its key has been removed.
+// remember records that a claim was accepted. The previous record of its key has been retired.
 func (b *batch) remember(p *prepared) {
 	if b.c.options.Remember.Off() {
 		return
