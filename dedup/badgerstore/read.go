@@ -244,17 +244,37 @@ func readEvent(in source, event string) (*row, error) {
 	return readRow(in, record.Place{Hash: h, Older: seq})
 }
 
-// body returns a copy of the body of a row, nil if it was dropped or is empty.
+// body returns a copy of the body of a row, nil if it was dropped or is empty. The row may be older
+// than the database: a purge moves shared bodies.
 func (c *core) body(r *row) ([]byte, error) {
 	if r.event.Kind != record.BodyChunks && r.event.Kind != record.BodyShared {
 		return r.body(nil)
 	}
 	var body []byte
 	err := c.view(func(in *kv.View) (err error) {
-		body, err = r.body(in)
+		if body, err = r.body(in); err != nil {
+			body, err = movedBody(in, r, err)
+		}
 		return err
 	})
 	return body, err
+}
+
+// movedBody returns the body of the newest row of an event. err is why that of an earlier row cannot
+// be read; it is returned if the newest one has no other place for it.
+func movedBody(in source, r *row, err error) ([]byte, error) {
+	newest, damage := readEvent(in, r.rec.Event)
+	switch {
+	case damage != nil:
+		return nil, damage
+	case newest == nil:
+		return nil, fmt.Errorf("event %q: %w", r.rec.Event, dedup.ErrNotFound)
+	case newest.event.Kind == r.event.Kind && newest.event.Body == r.event.Body && newest.rec.Original == r.rec.Original:
+		return nil, err
+	case newest.event.Kind != record.BodyShared && !newest.event.HasBody():
+		return nil, fmt.Errorf("event %q: %w", r.rec.Event, dedup.ErrNoPayload)
+	}
+	return newest.body(in)
 }
 
 // readRow returns the row at a place with its effective window, nil if there is none.

@@ -47,7 +47,7 @@ func (s *Store) bodies(o *takeOp) []dedup.Work {
 		if err != nil {
 			s.damage(err)
 			res := dedup.Result{Kind: dedup.ResultDead, Reason: reasonDamaged, Err: err.Error()}
-			if !errors.As(err, new(*DamagedError)) { // the store is closing, which is unrelated to the task
+			if !errors.As(err, new(*DamagedError)) { // the store is closing, or the lease is lost
 				res = dedup.Result{Kind: dedup.ResultRelease}
 			}
 			finish := newFinish(w.Lease, res, make(chan struct{}, 1))
