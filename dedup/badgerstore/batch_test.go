@@ -611,7 +611,7 @@ func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
 	fs, o := diskOf(10 << 30)
 	s := open(t, t.TempDir(), o)
 	claim := claimOpOf(t, largeClaim("a", 2*record.ChunkSize))
-	if err := s.storeBodies(context.Background(), claim, []dedup.Decision{{Verdict: dedup.New}}); err != nil {
+	if err := s.storeBodies(context.Background(), claim, []record.Hash{claim.claims[0].hash}); err != nil {
 		t.Fatal(err)
 	}
 	if n := storedChunks(t, s); n != 2 {

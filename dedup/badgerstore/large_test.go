@@ -15,6 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
 func largeClaim(id string, size int) dedup.Claim {
@@ -133,6 +134,40 @@ func TestALargeBodyGoesWithItsEvent(t *testing.T) {
 	}
 }
 
+// TestALargeBodyFollowsItsOccurrence stores a body under the key of the second occurrence. The window
+// of the first one ends before the claim is decided, which is then under its key.
+func TestALargeBodyFollowsItsOccurrence(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	first := claimOf("digest")
+	first.Tasks, first.Window, first.Occurrence = nil, time.Hour, &dedup.Occurrence{Name: "a", Max: 2}
+	mustClaim(t, s, first, dedup.New)
+	second := largeClaim("digest", 3*record.ChunkSize)
+	second.Occurrence = &dedup.Occurrence{Name: "b", Max: 2}
+	var commits atomic.Int32
+	s.options.flush = func(l *redolog.Log) error {
+		if commits.Add(1) == 3 {
+			clock.Advance(2 * time.Hour)
+		}
+		return l.Flush()
+	}
+	d := mustClaim(t, s, second, dedup.New)
+	if d.Record.Key != first.Key {
+		t.Errorf("the key is %v", d.Record.Key)
+	}
+	r, err := s.Get(t.Context(), d.Record.Event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBody(t, r.Payload.Body, second.Payload.Body)
+	mustClaim(t, s, claimOf("later"), dedup.New)
+	if n := storedChunks(t, s); n != 3 {
+		t.Errorf("%d chunks are stored", n)
+	}
+}
+
 func TestChunksWithoutARecordAreDeletedAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -141,7 +176,7 @@ func TestChunksWithoutARecordAreDeletedAtTheNextStart(t *testing.T) {
 	event := mustClaim(t, s, kept, dedup.New).Record.Event
 	o := claimOpOf(t, largeClaim("orphan", 3*record.ChunkSize))
 	// The process dies between the chunks and the record.
-	if err := s.storeBodies(context.Background(), o, []dedup.Decision{{Verdict: dedup.New}}); err != nil {
+	if err := s.storeBodies(context.Background(), o, []record.Hash{o.claims[0].hash}); err != nil {
 		t.Fatal(err)
 	}
 	if n := storedChunks(t, s); n != 5 {

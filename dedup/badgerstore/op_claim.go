@@ -20,7 +20,8 @@ type prepared struct {
 	name     record.Name    // of its occurrence, if it is the first one
 	event    record.Event
 	unstored bool        // a large body is not stored: the claim can be answered, but not accepted
-	at       record.Hash // of the chunks of a large body, stored or not
+	at       record.Hash // of the chunks of a large body
+	missing  record.Hash // under which a large body was missing, if it was
 }
 
 type claimOp struct {
@@ -115,27 +116,25 @@ func (p *prepared) encode(number uint64) int {
 }
 
 // resolved returns the claim as it is decided: an occurrence may get another key or more aliases.
-func (p *prepared) resolved(c dedup.Claim) (*prepared, error) {
+func (p *prepared) resolved(c dedup.Claim) *prepared {
 	if p.claim.Occurrence == nil {
-		return p, nil
+		return p
 	}
 	names := len(c.Aliases)
 	if c.Series != (dedup.Key{}) {
 		names++
 	}
 	if c.Key == p.claim.Key && names == len(p.names) {
-		p.at = p.hash
-		return p, nil
+		return p
 	}
 	q := &prepared{claim: c, hash: record.HashOf(c.Key), unstored: p.unstored, at: p.at}
 	q.setNames()
-	if p.event.Body != 0 && q.hash != p.at {
-		return nil, errBodyUnstored
-	}
-	p.at, q.at = q.hash, q.hash
 	q.event = record.NewEvent(&c, p.event.Kind, p.event.Body)
-	return q, nil
+	return q
 }
+
+// bodyStored reports whether a large body is stored under the hash of the claim's record.
+func (p *prepared) bodyStored() bool { return !p.unstored && (p.event.Body == 0 || p.at == p.hash) }
 
 func (o *claimOp) apply(b *batch) error {
 	for i := range o.claims {
@@ -169,12 +168,13 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	if found.Repeated {
 		return b.refuse(p, dedup.Decision{Verdict: dedup.Repeated, Record: found.Of}), nil
 	}
-	q, err := p.resolved(found.Claim)
-	if err != nil {
-		return dedup.Decision{}, err
-	}
+	q := p.resolved(found.Claim)
 	d, err := b.decideClaim(q)
-	if err != nil || d.Verdict != dedup.New || q.claim.OnlyKnown {
+	if probed := d.Verdict == dedup.New && q.claim.OnlyKnown; probed || errors.Is(err, errBodyUnstored) {
+		p.missing = q.hash
+		return d, err
+	}
+	if err != nil || d.Verdict != dedup.New {
 		return d, err
 	}
 	return b.updateRelated(d, &found, q != p)
@@ -279,7 +279,7 @@ func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 	if p.claim.Quarantine != nil {
 		return b.quarantine(p)
 	}
-	if p.unstored {
+	if !p.bodyStored() {
 		return dedup.Decision{}, errBodyUnstored
 	}
 	return b.accept(p, old)

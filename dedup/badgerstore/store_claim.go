@@ -196,24 +196,25 @@ func probesOf(claims []dedup.Claim) []dedup.Claim {
 }
 
 // claimLarge stores claims with large bodies. It asks first which are new: duplicates cost nothing.
-// It writes the chunks in commits of their own; the record, written last, makes them visible.
+// It writes the chunks in commits of their own; the record, written last, makes them visible. The step
+// may decide otherwise than the question did, because its claims see each other. Then it says which
+// body is missing, and is tried again: at most once for each claim, unless other calls change its keys.
 func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim, first record.Hash) ([]dedup.Decision, error) {
+	probe, err := prepare(probesOf(claims), first)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.do(ctx, probe); err != nil {
+		return nil, err
+	}
+	places := make([]record.Hash, len(claims))
+	claims = probe.missing(claims, places)
 	for {
-		probe, err := prepare(probesOf(claims), first)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.do(ctx, probe); err != nil {
-			return nil, err
-		}
 		o, err := prepare(claims, first)
 		if err != nil {
 			return nil, err
 		}
-		for i := range o.claims {
-			o.claims[i].at = probe.claims[i].at
-		}
-		if err := s.storeBodies(ctx, o, probe.decisions); err != nil {
+		if err := s.storeBodies(ctx, o, places); err != nil {
 			s.dropBodies(o)
 			return nil, err
 		}
@@ -228,19 +229,36 @@ func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim, first reco
 		if !errors.Is(err, errBodyUnstored) {
 			return nil, err
 		}
-		claims = withOwnBodies(claims)
+		claims = o.missing(claims, places)
 	}
 }
 
-func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decision) error {
+// missing notes in places under which hashes bodies are missing. It returns the claims, without shared
+// bodies if the one to share was missing.
+func (o *claimOp) missing(claims []dedup.Claim, places []record.Hash) []dedup.Claim {
 	for i := range o.claims {
 		p := &o.claims[i]
-		if !p.unstored || asked[i].Verdict != dedup.New {
+		if p.missing == (record.Hash{}) {
+			continue
+		}
+		if places[i] = p.missing; !p.claim.OnlyKnown && p.event.Kind == record.BodyShared {
+			claims = withOwnBodies(claims)
+		}
+	}
+	return claims
+}
+
+// storeBodies stores the large bodies that have a place.
+func (s *Store) storeBodies(ctx context.Context, o *claimOp, places []record.Hash) error {
+	for i := range o.claims {
+		p := &o.claims[i]
+		if !p.unstored || places[i] == (record.Hash{}) {
 			continue
 		}
 		if waits(&p.claim) && s.backlog.err() != nil {
 			return s.backlog.err()
 		}
+		p.at = places[i]
 		p.encode(s.bodyNumber())
 		if err := s.storeBody(ctx, p.at, p.event.Body, p.claim.Payload.Body); err != nil {
 			return err

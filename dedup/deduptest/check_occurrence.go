@@ -115,6 +115,21 @@ var occurrenceChecks = []check{
 		x.body(a, large("").Payload.Body)
 		x.body(b, large("").Payload.Body)
 	}},
+	{"ALargeBodyOccursAgainInOneCall", func(x *rig) {
+		large := func(name string) dedup.Claim {
+			c := digested("d", name, 3)
+			c.Payload.Body = bytes.Repeat([]byte{'L'}, 3<<19)
+			return c
+		}
+		ds := x.claims(large("a"), large("b"), large("a"), large("c"), large("e"), large("b"))
+		x.verdicts(ds, dedup.New, dedup.New, dedup.Known, dedup.New, dedup.Repeated, dedup.Known)
+		for i, id := range []string{0: "d", 1: "d;2", 3: "d;3"} {
+			if id != "" {
+				equal(x, "key", ds[i].Record.Key.ID, id)
+				x.body(ds[i].Record.Event, large("").Payload.Body)
+			}
+		}
+	}},
 	{"InOneCallClaimsSeeEachOther", func(x *rig) {
 		a, b, c := digested("d", "a", 2), digested("d", "b", 2), digested("d", "c", 2)
 		ds := x.claims(a, b, a, c, b)

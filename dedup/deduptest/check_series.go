@@ -1,6 +1,7 @@
 package deduptest
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -35,6 +36,20 @@ var seriesChecks = []check{
 		x.accept(content("b", "s"))
 		x.want(dedup.New, content("a", "s"))
 		x.want(dedup.Superseded, content("b", "s"))
+	}},
+	{"ALargeBodyIsNewInTheStepThatReplacesItsEvent", func(x *rig) {
+		large := func(id string) dedup.Claim {
+			c := content(id, "s")
+			c.Payload.Body = bytes.Repeat([]byte{'L'}, 3<<19)
+			return c
+		}
+		x.accept(large("a"))
+		x.advance(100 * hour)
+		ds := x.claims(large("b"), large("a"))
+		x.verdicts(ds, dedup.New, dedup.New)
+		for _, d := range ds {
+			x.body(d.Record.Event, large("").Payload.Body)
+		}
 	}},
 	{"OneStepSeesTheSeries", func(x *rig) {
 		ds := x.claims(content("a", "s"), content("b", "s"), content("a", "s"), content("b", "s"))
