@@ -180,8 +180,8 @@ func (b *backupReader) sized() ([]byte, error) {
 	return p, nil
 }
 
-// next returns the next key, and what it holds unless the key is old. io.EOF ends a complete
-// backup.
+// next returns the next key, with its value and content unless the key is old. io.EOF ends a
+// complete backup.
 func (b *backupReader) next() (e mutation, old bool, err error) {
 	kind, err := b.ReadByte()
 	if err != nil {

@@ -407,7 +407,7 @@ func readMeta(in source) (m record.Meta, err error) {
 	return record.DecodeMeta(value)
 }
 
-// source is what is read from: the state after one commit. See [kv.DB.Get] and [kv.DB.Read].
+// source has the state after one commit. See [kv.DB.Get] and [kv.DB.Read].
 type source interface {
 	Get(key []byte) ([]byte, error)
 	Read(key []byte) (value, content []byte, err error)
