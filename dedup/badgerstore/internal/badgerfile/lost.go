@@ -10,7 +10,9 @@ import (
 	"slices"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
+	"google.golang.org/protobuf/proto"
 )
 
 // LostTables returns the tables that MANIFEST adds to level 0 behind the part of a checkpoint, and
@@ -29,48 +31,21 @@ func LostTables(dir string, m Manifest) (lost []uint64, err error) {
 	}
 	for at := max(firstRecord, int(m.Length)); at < int(end); {
 		next := at + manifestHead + int(binary.BigEndian.Uint32(data[at:]))
-		eachChange(data[at+manifestHead:next], func(id, operation, level uint64) {
-			switch _, err := os.Stat(table.NewFilename(id, dir)); {
-			case operation == changeDelete:
-				lost = slices.DeleteFunc(lost, func(other uint64) bool { return other == id })
-			case level == 0 && errors.Is(err, fs.ErrNotExist):
-				lost = append(lost, id)
+		var record pb.ManifestChangeSet
+		if err := proto.Unmarshal(data[at+manifestHead:next], &record); err != nil {
+			return nil, err
+		}
+		for _, c := range record.Changes {
+			switch _, err := os.Stat(table.NewFilename(c.Id, dir)); {
+			case c.Op == pb.ManifestChange_DELETE:
+				lost = slices.DeleteFunc(lost, func(other uint64) bool { return other == c.Id })
+			case c.Level == 0 && errors.Is(err, fs.ErrNotExist):
+				lost = append(lost, c.Id)
 			}
-		})
+		}
 		at = next
 	}
 	return lost, nil
-}
-
-// The fields of a change in a record of MANIFEST, all varints, and the operation that deletes.
-const (
-	changeID = iota + 1
-	changeOperation
-	changeLevel
-
-	changeDelete = 1
-)
-
-// eachChange decodes a record of MANIFEST, a protocol buffer with a list of changes.
-func eachChange(record []byte, visit func(id, operation, level uint64)) {
-	for len(record) > 0 && record[0] == 1<<3|2 {
-		size, n := binary.Uvarint(record[1:])
-		if n <= 0 || size > uint64(len(record)-1-n) {
-			return
-		}
-		change := record[1+n:][:size]
-		record = record[1+n+int(size):]
-		var fields [8]uint64
-		for len(change) > 0 {
-			value, n := binary.Uvarint(change[1:])
-			if n <= 0 {
-				return
-			}
-			fields[change[0]>>3&7] = value
-			change = change[1+n:]
-		}
-		visit(fields[changeID], fields[changeOperation], fields[changeLevel])
-	}
 }
 
 // AppendDeletes appends a record that deletes tables to those of a MANIFEST.
@@ -78,12 +53,11 @@ func AppendDeletes(manifest []byte, tables []uint64) []byte {
 	if len(tables) == 0 {
 		return manifest
 	}
-	var record []byte
+	var changes pb.ManifestChangeSet
 	for _, id := range tables {
-		change := binary.AppendUvarint([]byte{changeID << 3}, id)
-		change = append(change, changeOperation<<3, changeDelete)
-		record = append(append(record, 1<<3|2, byte(len(change))), change...)
+		changes.Changes = append(changes.Changes, &pb.ManifestChange{Id: id, Op: pb.ManifestChange_DELETE})
 	}
+	record, _ := proto.Marshal(&changes)                                    // never fails
 	manifest = binary.BigEndian.AppendUint32(manifest, uint32(len(record))) //nolint:gosec // short
 	manifest = binary.BigEndian.AppendUint32(manifest, crc32.Checksum(record, castagnoli))
 	return append(manifest, record...)

@@ -18,6 +18,7 @@ import (
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
+	"google.golang.org/protobuf/proto"
 )
 
 // CheckTables verifies MANIFEST to its last byte, and every table in it except some, which are lost
@@ -159,35 +160,14 @@ func tableIndex(data []byte) ([]byte, error) {
 	if !ok {
 		return nil, short
 	}
-	want, ok := tableSum(sum)
-	if !ok {
+	var want pb.Checksum
+	err := proto.Unmarshal(sum, &want)
+	if _, known := pb.Checksum_Algorithm_name[int32(want.Algo)]; err != nil || !known {
 		return nil, errors.New("unreadable checksum of the index")
 	}
 	index, ok := cut()
 	if !ok || len(index) == 0 {
 		return nil, short
 	}
-	return index, y.VerifyChecksum(index, want)
-}
-
-// tableSum decodes Badger's Checksum message: field 1 is the algorithm, 2 the sum, both varints.
-func tableSum(b []byte) (*pb.Checksum, bool) {
-	out := &pb.Checksum{}
-	for len(b) > 0 {
-		field := b[0]
-		n, size := binary.Uvarint(b[1:])
-		if size <= 0 {
-			return nil, false
-		}
-		switch {
-		case field == 1<<3 && n <= uint64(pb.Checksum_XXHash64):
-			out.Algo = pb.Checksum_Algorithm(n) //nolint:gosec // bounded
-		case field == 2<<3:
-			out.Sum = n
-		default:
-			return nil, false
-		}
-		b = b[1+size:]
-	}
-	return out, true
+	return index, y.VerifyChecksum(index, &want)
 }
