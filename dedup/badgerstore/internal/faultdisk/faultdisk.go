@@ -52,12 +52,7 @@ const maxWrite = 512 << 10
 func New(t testing.TB, size int64) *Disk {
 	t.Helper()
 	d, err := start(t.TempDir(), size)
-	switch {
-	case err != nil && Long():
-		t.Fatalf("the fault disk cannot be used: %v", err)
-	case err != nil:
-		t.Skipf("skipped: the fault disk cannot be used: %v", err)
-	}
+	require(t, err)
 	t.Cleanup(d.close)
 	_, err = run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", d.file)
 	if err == nil {
@@ -67,6 +62,17 @@ func New(t testing.TB, size int64) *Disk {
 		t.Fatal(err)
 	}
 	return d
+}
+
+// require skips a test that cannot use a disk or a [Strict] file system, or fails it with Long.
+func require(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case err != nil && Long():
+		t.Fatalf("faultdisk cannot be used: %v", err)
+	case err != nil:
+		t.Skipf("skipped: faultdisk cannot be used: %v", err)
+	}
 }
 
 // start starts the server of a disk under dir.
@@ -88,7 +94,7 @@ func start(dir string, size int64) (*Disk, error) {
 		return nil, err
 	}
 	var err error
-	d.server, err = startServer(fmt.Sprintf("%s=%d %s", serverEnv, size, d.fuse))
+	d.server, err = startServer(fmt.Sprintf("disk %d %s", size, d.fuse))
 	return d, err
 }
 
@@ -133,22 +139,24 @@ func (d *Disk) Unmount() error {
 }
 
 // Seed makes later power cuts reproducible.
-func (d *Disk) Seed(seed uint64) error { return d.send("seed", seed) }
+func (d *Disk) Seed(seed uint64) error { return d.server.send("seed", seed) }
 
 // Cut cuts the power. Unflushed writes are kept, dropped or torn at random, and all users of the
 // file system get errors. Unmount and Mount restart the disk.
-func (d *Disk) Cut() error { return d.send("cut") }
+func (d *Disk) Cut() error { return d.server.send("cut") }
 
 // CutIn cuts the power at the nth write from now, or at the first later one with depth writes
 // that are not flushed.
-func (d *Disk) CutIn(n, depth int) error { return d.send("cutin", n, depth) }
+func (d *Disk) CutIn(n, depth int) error { return d.server.send("cutin", n, depth) }
 
 // FailWrite makes the next write that contains the marker fail once with EIO. Repeating the
 // write succeeds.
-func (d *Disk) FailWrite(marker []byte) error { return d.send("fail", hex.EncodeToString(marker)) }
+func (d *Disk) FailWrite(marker []byte) error {
+	return d.server.send("fail", hex.EncodeToString(marker))
+}
 
 // FailIn makes the nth write from now fail once with EIO.
-func (d *Disk) FailIn(n int) error { return d.send("failin", n) }
+func (d *Disk) FailIn(n int) error { return d.server.send("failin", n) }
 
 // Stats returns the counts so far.
 func (d *Disk) Stats() (Stats, error) {
@@ -158,12 +166,6 @@ func (d *Disk) Stats() (Stats, error) {
 		return s, err
 	}
 	return s, json.Unmarshal([]byte(line), &s)
-}
-
-// send sends a command that has no reply.
-func (d *Disk) send(command ...any) error {
-	_, err := d.server.ask(command...)
-	return err
 }
 
 // close stops everything. It ignores errors, because the test is over.

@@ -21,19 +21,20 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// serverEnv makes a process a disk server: "SIZE DIR".
+// serverEnv makes a process the server of a disk, "disk SIZE DIR", or of a [Strict] file system,
+// "strict DIR".
 const serverEnv = "EYELET_FAULTDISK"
 
 // Main serves a disk or a [Strict] file system if this process was started as its server, and
 // reports whether it was. A test binary calls it first in TestMain.
 func Main() bool {
-	disk, strict := os.Getenv(serverEnv), os.Getenv(strictEnv)
+	kind, text, _ := strings.Cut(os.Getenv(serverEnv), " ")
 	var err error
-	switch {
-	case disk != "":
-		err = serveDisk(disk)
-	case strict != "":
-		err = serveStrict(strict)
+	switch kind {
+	case "disk":
+		err = serveDisk(text)
+	case "strict":
+		err = serveStrict(text)
 	default:
 		return false
 	}
@@ -52,24 +53,21 @@ func serveDisk(text string) error {
 		return err
 	}
 	d := newDevice(size)
-	mounted, err := mount(dir, &folder{device: d})
+	return serve(dir, &folder{device: d}, d.execute)
+}
+
+// serve serves a file system, and executes commands until standard input ends. It replies to each
+// line with one line.
+func serve(dir string, root fs.InodeEmbedder, execute func(line string) (string, error)) error {
+	mounted, err := fs.Mount(dir, root, &fs.Options{MountOptions: fuse.MountOptions{
+		DirectMountStrict: true, MaxWrite: maxWrite, FsName: "faultdisk", Name: "faultdisk",
+	}})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = mounted.Unmount() }()
-	return obey(d.execute)
-}
-
-func mount(dir string, root fs.InodeEmbedder) (*fuse.Server, error) {
-	return fs.Mount(dir, root, &fs.Options{MountOptions: fuse.MountOptions{
-		DirectMountStrict: true, MaxWrite: maxWrite, FsName: "faultdisk", Name: "faultdisk",
-	}})
-}
-
-// obey executes commands until standard input ends. It replies to each line with one line.
-func obey(execute func(line string) (string, error)) error {
 	lines := bufio.NewScanner(os.Stdin)
-	_, err := fmt.Println("ready")
+	_, err = fmt.Println("ready")
 	for err == nil && lines.Scan() {
 		reply, failed := execute(lines.Text())
 		if failed != nil {
@@ -87,10 +85,10 @@ type server struct {
 	out     *bufio.Reader
 }
 
-// startServer starts this program as a server, as a variable of its environment describes it.
-func startServer(variable string) (*server, error) {
+// startServer starts this program as a server, as serverEnv describes it.
+func startServer(text string) (*server, error) {
 	process := exec.CommandContext(context.Background(), os.Args[0])
-	process.Env, process.Stderr = append(os.Environ(), variable), os.Stderr
+	process.Env, process.Stderr = append(os.Environ(), serverEnv+"="+text), os.Stderr
 	in, err1 := process.StdinPipe()
 	out, err2 := process.StdoutPipe()
 	if err := errors.Join(err1, err2); err != nil {
@@ -121,6 +119,12 @@ func (s *server) ask(command ...any) (string, error) {
 		return "", fmt.Errorf("faultdisk: %v: %s", command, problem)
 	}
 	return line, nil
+}
+
+// send sends a command that has no reply.
+func (s *server) send(command ...any) error {
+	_, err := s.ask(command...)
+	return err
 }
 
 // close ends the process. It ignores errors, because the test is over.
@@ -172,9 +176,9 @@ var (
 	_ fs.NodeOpener    = (*node)(nil)
 	_ fs.NodeGetattrer = (*node)(nil)
 	_ fs.NodeSetattrer = (*node)(nil)
-	_ fs.FileReader    = (*handle)(nil)
-	_ fs.FileWriter    = (*handle)(nil)
-	_ fs.FileFsyncer   = (*handle)(nil)
+	_ fs.NodeReader    = (*node)(nil)
+	_ fs.NodeWriter    = (*node)(nil)
+	_ fs.NodeFsyncer   = (*node)(nil)
 )
 
 // Lookup finds the file of an epoch.
@@ -207,27 +211,24 @@ func (n *node) Setattr(ctx context.Context, f fs.FileHandle, _ *fuse.SetAttrIn, 
 
 // Open opens the file without a page cache, so every write arrives immediately.
 func (n *node) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	return &handle{n.device, n.epoch}, fuse.FOPEN_DIRECT_IO, 0
-}
-
-type handle struct {
-	device *device
-	epoch  int
+	return nil, fuse.FOPEN_DIRECT_IO, 0
 }
 
 // Read reads what was written.
-func (h *handle) Read(_ context.Context, to []byte, at int64) (fuse.ReadResult, syscall.Errno) {
-	n, errno := h.device.read(h.epoch, to, at)
-	return fuse.ReadResultData(to[:n]), errno
+func (n *node) Read(_ context.Context, _ fs.FileHandle, to []byte, at int64) (fuse.ReadResult, syscall.Errno) {
+	size, errno := n.device.read(n.epoch, to, at)
+	return fuse.ReadResultData(to[:size]), errno
 }
 
 // Write writes into the volatile cache.
-func (h *handle) Write(_ context.Context, data []byte, at int64) (uint32, syscall.Errno) {
-	if errno := h.device.write(h.epoch, data, at); errno != 0 {
+func (n *node) Write(_ context.Context, _ fs.FileHandle, data []byte, at int64) (uint32, syscall.Errno) {
+	if errno := n.device.write(n.epoch, data, at); errno != 0 {
 		return 0, errno
 	}
 	return uint32(len(data)), 0
 }
 
 // Fsync makes all writes durable.
-func (h *handle) Fsync(context.Context, uint32) syscall.Errno { return h.device.flush(h.epoch) }
+func (n *node) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
+	return n.device.flush(n.epoch)
+}

@@ -3,7 +3,6 @@
 package faultdisk
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,14 +28,9 @@ func NewStrict(t testing.TB) *Strict {
 	s := &Strict{Dir: filepath.Join(t.TempDir(), "strict")}
 	err := os.Mkdir(s.Dir, 0o700)
 	if err == nil {
-		s.server, err = startServer(strictEnv + "=" + s.Dir)
+		s.server, err = startServer("strict " + s.Dir)
 	}
-	switch {
-	case err != nil && Long():
-		t.Fatalf("the strict file system cannot be used: %v", err)
-	case err != nil:
-		t.Skipf("skipped: the strict file system cannot be used: %v", err)
-	}
+	require(t, err)
 	t.Cleanup(func() {
 		s.server.close()
 		_, _ = run("umount", "-l", s.Dir)
@@ -60,15 +54,9 @@ func (s *Strict) Flushed() ([]string, error) {
 }
 
 // Image writes what a crash after n flushes leaves into a new directory.
-func (s *Strict) Image(n int, dir string) error {
-	_, err := s.server.ask("image", n, dir)
-	return err
-}
+func (s *Strict) Image(n int, dir string) error { return s.server.send("image", n, dir) }
 
 // FailFlush makes the next flush of a file fail, to which a path ends. As in Linux its pages count
 // as clean then: they can be read, but later flushes do not write them. Each descriptor that was
 // open is notified once.
-func (s *Strict) FailFlush(path string) error {
-	_, err := s.server.ask("fail", fmt.Sprintf("%q", path))
-	return err
-}
+func (s *Strict) FailFlush(path string) error { return s.server.send("fail", strconv.Quote(path)) }

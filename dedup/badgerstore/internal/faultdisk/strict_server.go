@@ -16,9 +16,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// strictEnv makes a process the server of a [Strict] file system at a directory.
-const strictEnv = "EYELET_STRICTFS"
-
 // strictFS is the state that its nodes share.
 type strictFS struct {
 	mu      sync.Mutex
@@ -67,12 +64,7 @@ var (
 func serveStrict(dir string) error {
 	s := &strictFS{}
 	s.root = &strictNode{fs: s, keptNames: map[string]*strictNode{}}
-	mounted, err := mount(dir, s.root)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = mounted.Unmount() }()
-	return obey(s.execute)
+	return serve(dir, s.root, s.execute)
 }
 
 // execute executes a command: flushes, flushed, image N DIR or fail PATH.
