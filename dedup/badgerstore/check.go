@@ -13,7 +13,6 @@ import (
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/table"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
@@ -217,13 +216,12 @@ func (x *examination) one(in source, key []byte) {
 func (x *examination) alias(in source, key []byte) {
 	x.report.Aliases++
 	value, err := readVerified(in, key)
-	checksum := record.Checksum(value)
 	if err != nil {
 		x.damaged(err, "", "")
 		x.unread++
-		checksum = 0
+		value = nil
 	}
-	x.census.Add(1, record.Mark(record.FamilyAlias, record.PlaceOf(key), checksum))
+	x.census.Add(1, record.Mark(record.FamilyAlias, record.PlaceOf(key), record.Checksum(value)))
 }
 
 func (x *examination) event(in source, p record.Place) {
@@ -235,21 +233,14 @@ func (x *examination) event(in source, p record.Place) {
 		x.damaged(err, event, state)
 		return
 	}
-	x.census.Add(1, r.mark())
 	_, err = r.body(in)
 	x.damaged(err, r.rec.Event, r.rec.State().String())
-	for i := range r.rec.Tasks {
-		switch r.rec.Tasks[i].State {
-		case dedup.Pending:
-			x.report.Pending++
-		case dedup.Running:
-			x.report.Running++
-		case dedup.Done:
-			x.report.Done++
-		case dedup.Dead:
-			x.report.Dead++
-		}
-	}
+	t := r.tally()
+	x.census.Add(1, t.sum)
+	x.report.Pending += t.Pending
+	x.report.Running += t.Running
+	x.report.Dead += t.Dead
+	x.report.Done += int64(len(r.rec.Tasks)) - t.Pending - t.Running - t.Dead
 }
 
 // known returns the id, the state and the mark of a damaged event, as far as they are known.

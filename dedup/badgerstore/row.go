@@ -174,12 +174,7 @@ func (g generations) note(r *row) {
 	if seq == 0 {
 		return
 	}
-	var left []generation
-	for _, old := range g[h] {
-		if old.seq != seq {
-			left = append(left, old)
-		}
-	}
+	left := slices.DeleteFunc(g[h], func(old generation) bool { return old.seq == seq })
 	if !r.gone {
 		left = append(left, generation{seq, r.rec.Generation})
 	}

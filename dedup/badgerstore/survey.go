@@ -149,17 +149,16 @@ func (s *scanner) state(key, value []byte, err error) {
 
 func (s *scanner) aliases() {
 	s.each(record.FamilyAlias, record.KeySize, func(item *kv.Iterator) {
-		key, checksum := item.Key(), uint32(0)
 		value, err := item.Value()
 		if err == nil {
-			checksum, err = record.Checksum(value), record.Verify(key, value)
+			err = record.Verify(item.Key(), value)
 		}
 		if err != nil {
 			s.damage(err)
-			checksum = 0
 			s.found.damaged++
+			value = nil
 		}
-		s.found.census.Add(1, record.Mark(record.FamilyAlias, record.PlaceOf(key), checksum))
+		s.found.census.Add(1, record.Mark(record.FamilyAlias, record.PlaceOf(item.Key()), record.Checksum(value)))
 	})
 }
 
