@@ -1,6 +1,7 @@
 package badgerstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,8 @@ func (e *ChainError) Error() string {
 	switch {
 	case !e.Restoring && e.Have.Store != e.From.Store && e.From.Store != "":
 		return fmt.Sprintf("the earlier backup belongs to another store (%s), or to this one (%s) before it was "+
-			"restored or lost commits; make a full backup", e.From.Store, orUnknown(e.Have.Store))
+			"restored or lost commits; make a full backup", e.From.Store,
+			cmp.Or(e.Have.Store, "which has no identity yet"))
 	case !e.Restoring:
 		return fmt.Sprintf("the store is at version %d, before %d: that backup belongs to another store, or to "+
 			"this one before it was restored; make a full backup", e.Have.Version, e.From.Version)
@@ -84,13 +86,6 @@ func (e *ChainError) Error() string {
 	}
 	return fmt.Sprintf("%s, but follows one of version %d; pass the missing increment after version %d",
 		begins, e.Have.Version, e.Have.Version)
-}
-
-func orUnknown(identity string) string {
-	if identity == "" {
-		return "which has no identity yet"
-	}
-	return identity
 }
 
 // BackupPosition reads the position of a backup, after which the next increment starts.

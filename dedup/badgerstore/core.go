@@ -55,10 +55,7 @@ type core struct {
 	recent recent
 }
 
-var (
-	errQueueClosed = dedup.ErrClosed
-	errQueueFull   = &dedup.ErrUnavailable{Reason: "write queue full", RetryAfter: time.Second}
-)
+var errQueueFull = &dedup.ErrUnavailable{Reason: "write queue full", RetryAfter: time.Second}
 
 // outage holds why something does not work, nil while it does.
 type outage struct {
@@ -191,17 +188,17 @@ func (c *core) damage(err error) {
 // damageLog counts the damaged values that were read.
 type damageLog struct {
 	mu   sync.Mutex
-	read int64               // how often
 	keys map[string]struct{} // which, up to maxDamagedKeys
+	read atomic.Int64        // how often
 }
 
 // maxDamagedKeys is how many damaged values are distinguished, and so logged only once.
 const maxDamagedKeys = 1000
 
 func (l *damageLog) add(key string) bool {
+	l.read.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.read++
 	_, known := l.keys[key]
 	if !known && len(l.keys) < maxDamagedKeys {
 		l.keys[key] = struct{}{}
@@ -219,12 +216,6 @@ func (l *damageLog) replace(found map[string]Damage) {
 			l.keys[key] = struct{}{}
 		}
 	}
-}
-
-func (l *damageLog) count() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.read
 }
 
 func (l *damageLog) err() error {

@@ -3,6 +3,8 @@ package badgerstore
 import (
 	"sync"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
 )
 
 // The bounds of a batch and of the queue in front of it.
@@ -73,12 +75,12 @@ func newQueue() *queue {
 	return &queue{wake: make(chan struct{}, 1), want: 1, timer: t}
 }
 
-// push adds operations, or returns errQueueClosed or errQueueFull and adds none.
+// push adds operations, or returns dedup.ErrClosed or errQueueFull and adds none.
 func (q *queue) push(ops ...op) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return errQueueClosed
+		return dedup.ErrClosed
 	}
 	for _, o := range ops {
 		t := o.self()

@@ -263,12 +263,10 @@ func (v *recovery) sweepChunks() error {
 	if err != nil {
 		return err
 	}
-	for len(orphans) > 0 {
-		n := min(len(orphans), batchOps)
-		if err := v.commitDirect(func(b *batch) { b.chunks = orphans[:n] }); err != nil {
+	for some := range slices.Chunk(orphans, batchOps) {
+		if err := v.commitDirect(func(b *batch) { b.chunks = some }); err != nil {
 			return err
 		}
-		orphans = orphans[n:]
 	}
 	return nil
 }

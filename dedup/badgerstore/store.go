@@ -61,7 +61,7 @@ func (s *Store) Degraded() error {
 }
 
 // Damaged returns how often a damaged value was read since the store was opened.
-func (s *Store) Damaged() int64 { return s.damages.count() }
+func (s *Store) Damaged() int64 { return s.damages.read.Load() }
 
 // Health implements [dedup.Store].
 func (s *Store) Health(ctx context.Context) error {
