@@ -291,15 +291,18 @@ func (v *conversion) compare() error {
 // removeOld deletes what a conversion has left of the old store. The converted one is not the store
 // of the earlier backups.
 func removeOld(c *core) error {
-	if names, err := format2.Names(c.dir); err != nil || len(names) == 0 {
+	names, err := format2.Names(c.dir)
+	if err != nil || len(names) == 0 {
 		return err
 	}
 	if _, err := storedir.NewIdentity(c.dir); err != nil {
 		return err
 	}
 	c.options.step(stepConvert)
-	if _, err := format2.Remove(c.dir); err != nil {
-		return err
+	for _, name := range names {
+		if err := os.RemoveAll(filepath.Join(c.dir, name)); err != nil {
+			return err
+		}
 	}
 	c.log.Info("the store was converted, and its old files are deleted: start with a full backup", "dir", c.dir,
 		"format", formatVersion)

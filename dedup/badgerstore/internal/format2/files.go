@@ -29,15 +29,6 @@ func isTableOrLog(name string) bool {
 	return slices.Contains([]string{".sst", ".vlog", ".mem"}, filepath.Ext(name))
 }
 
-// Remove deletes the files of a store that was converted, and reports whether there were any.
-func Remove(dir string) (found bool, err error) {
-	names, err := Names(dir)
-	for _, name := range names {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
-	}
-	return len(names) > 0, err
-}
-
 // Names returns the entries of a directory that only stores of these formats have.
 func Names(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)

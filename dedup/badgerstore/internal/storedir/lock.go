@@ -42,7 +42,8 @@ func LockDir(dir string) (*DirLock, error) {
 		case !errors.Is(err, errLocked):
 			return nil, errors.Join(fmt.Errorf("store %s cannot be locked: %w", dir, err), d.Close())
 		case time.Since(begun) > lockPatience:
-			return nil, errors.Join(inUse(dir), d.Close())
+			err = fmt.Errorf("store %s is in use by another process: stop it, or use its API%s", dir, lockOwner(dir))
+			return nil, errors.Join(err, d.Close())
 		}
 	}
 }
@@ -61,10 +62,6 @@ func (l *DirLock) Release() error {
 	_ = os.Remove(l.path())
 	_ = l.owner.Close() // nobody needs its content
 	return l.dir.Close()
-}
-
-func inUse(dir string) error {
-	return fmt.Errorf("store %s is in use by another process: stop it, or use its API%s", dir, lockOwner(dir))
 }
 
 // lockOwner returns the process in the lock file, as text for people.
