@@ -116,10 +116,10 @@ func (a *applier) apply() (ok, stalled bool) {
 		if isExhausted(err) {
 			a.stalls = errNoDescriptors
 		}
-		a.overlay.stall(a.stalls)
+		a.overlay.stop(nil, a.stalls)
 	default:
 		a.err = err
-		a.overlay.fail(err)
+		a.overlay.stop(err, nil)
 		a.fail("writes could not be applied", err)
 	}
 	a.changed.Broadcast()
@@ -149,11 +149,11 @@ func (a *applier) failed() error {
 	return a.err
 }
 
-// position returns the end of the last commit at rest.
-func (a *applier) position() redolog.Position {
+// newest returns the number and the end of the newest commit at rest.
+func (a *applier) newest() (n uint64, end redolog.Position) {
 	a.gate.Lock()
 	defer a.gate.Unlock()
-	return a.at
+	return a.applied, a.at
 }
 
 // pass notes that no commit follows up to a position of the log, only marks.

@@ -193,9 +193,8 @@ func (w *Work) Piece() (n uint64, working bool) { n = w.n.Load(); return n, n&1 
 
 // Newest returns the number of the newest commit at rest. After a loss it may be one that is lost.
 func (d *DB) Newest() uint64 {
-	d.applier.gate.Lock()
-	defer d.applier.gate.Unlock()
-	return d.applier.applied
+	n, _ := d.applier.newest()
+	return n
 }
 
 // Stalled returns why commits cannot be put at rest at the moment, nil if they can. It does not
@@ -249,7 +248,10 @@ func (d *DB) Read(key []byte) (value, content []byte, err error) {
 
 // Settle waits until everything committed is at rest. The error is a [dedup.ErrUnavailable] while
 // the file system has no space for it.
-func (d *DB) Settle() error { return d.applier.await(d.overlay.committed()) }
+func (d *DB) Settle() error {
+	n, _ := d.overlay.newest()
+	return d.applier.await(n)
+}
 
 // Checkpoint makes everything committed before the call durable at rest.
 func (d *DB) Checkpoint() error {

@@ -367,7 +367,8 @@ func (d *DB) Close() error {
 	<-d.applier.stopped
 	close(d.quit)
 	d.background.Wait()
-	if d.applier.position() == d.overlay.position() {
+	_, committed := d.overlay.newest()
+	if _, applied := d.applier.newest(); applied == committed {
 		d.applier.pass(d.log.End())
 	}
 	err := d.log.Close()
@@ -382,7 +383,8 @@ func (d *DB) seal() error {
 	err := cmp.Or(d.closeBadger(), d.failed())
 	if err == nil {
 		d.checkpoint.last.Closed = true
-		err = d.checkpoint.write(d.applier.position(), d.applier.applied)
+		n, end := d.applier.newest()
+		err = d.checkpoint.write(end, n)
 	}
 	d.spare.close()
 	return errors.Join(err, d.index.values.Close(), d.manifest.Close())

@@ -157,11 +157,11 @@ func (o *overlay) drop() {
 	o.frozen, o.stalls = nil, nil
 }
 
-// stall lets commits that wait for the applier fail until it continues.
-func (o *overlay) stall(err error) {
+// stop lets commits that wait for the applier fail: for good, or while it stalls.
+func (o *overlay) stop(failed, stalls error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stalls = err
+	o.failed, o.stalls = failed, stalls
 	o.room.Broadcast()
 }
 
@@ -171,13 +171,6 @@ func (o *overlay) stalled() error {
 	return o.stalls
 }
 
-func (o *overlay) fail(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.failed = err
-	o.room.Broadcast()
-}
-
 // full reports whether commits wait for the applier.
 func (o *overlay) full() bool {
 	o.mu.Lock()
@@ -185,16 +178,9 @@ func (o *overlay) full() bool {
 	return o.live.full()
 }
 
-// committed returns the number of the newest commit.
-func (o *overlay) committed() uint64 {
+// newest returns the number and the end of the newest commit.
+func (o *overlay) newest() (n uint64, end redolog.Position) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.last
-}
-
-// position returns the end of the newest commit.
-func (o *overlay) position() redolog.Position {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.end
+	return o.last, o.end
 }
