@@ -132,11 +132,7 @@ func (c *checkpointer) fill() error {
 // memTables returns the number of the newest memory table, and whether all are gone that are not
 // newer than one, or one that is newer.
 func (c *checkpointer) memTables(than uint64) (newest uint64, passed bool, err error) {
-	var entries []os.DirEntry
-	err = c.db.spare.open(func() (err error) {
-		entries, err = os.ReadDir(c.db.indexDir())
-		return err
-	})
+	entries, err := openWith(c.db.spare, func() ([]os.DirEntry, error) { return os.ReadDir(c.db.indexDir()) })
 	newer, passed := uint64(0), true
 	for _, e := range entries {
 		digits, ok := strings.CutSuffix(e.Name(), memTableExt)

@@ -164,16 +164,14 @@ func (c *compactions) look() error {
 			continue
 		}
 		if c.created[n] == 0 {
-			var keys uint32
-			if err := c.spare.open(func() (err error) {
-				keys, err = badgerfile.TableKeys(table.NewFilename(n, c.dir))
-				return err
-			}); err != nil {
+			path := table.NewFilename(n, c.dir)
+			keys, err := openWith(c.spare, func() (uint32, error) { return badgerfile.TableKeys(path) })
+			if err != nil {
 				unread = err
 				continue
 			}
 			c.created[n] = uint64(keys)
-			c.settle(table.NewFilename(n, c.dir))
+			c.settle(path)
 		}
 		left[c.created[n]]++
 	}
@@ -201,11 +199,7 @@ func (c *compactions) settle(path string) {
 
 // files returns the numbers of the table files.
 func (c *compactions) files() (map[uint64]bool, error) {
-	var entries []os.DirEntry
-	err := c.spare.open(func() (err error) {
-		entries, err = os.ReadDir(c.dir)
-		return err
-	})
+	entries, err := openWith(c.spare, func() ([]os.DirEntry, error) { return os.ReadDir(c.dir) })
 	numbers := make(map[uint64]bool, len(entries))
 	for _, e := range entries {
 		if n, ok := table.ParseFileID(e.Name()); ok {

@@ -351,14 +351,12 @@ func (d *DB) logSettings(at storedir.Checkpoint) redolog.Settings {
 	}
 }
 
-func (d *DB) openSegment(name string, flag int, perm fs.FileMode) (f redolog.File, err error) {
-	err = d.spare.open(func() error { f, err = d.o.OpenSegment(name, flag, perm); return err })
-	return f, err
+func (d *DB) openSegment(name string, flag int, perm fs.FileMode) (redolog.File, error) {
+	return openWith(d.spare, func() (redolog.File, error) { return d.o.OpenSegment(name, flag, perm) })
 }
 
-func (d *DB) openValues(name string, flag int, perm fs.FileMode) (f valuefile.File, err error) {
-	err = d.spare.open(func() error { f, err = d.o.OpenValues(name, flag, perm); return err })
-	return f, err
+func (d *DB) openValues(name string, flag int, perm fs.FileMode) (valuefile.File, error) {
+	return openWith(d.spare, func() (valuefile.File, error) { return d.o.OpenValues(name, flag, perm) })
 }
 
 // Close puts everything at rest, and notes a checkpoint unless the database has failed.

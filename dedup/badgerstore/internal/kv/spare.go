@@ -95,6 +95,15 @@ func (s *spare) open(open func() error) error {
 	return err
 }
 
+// openWith is open with a result.
+func openWith[T any](s *spare, open func() (T, error)) (v T, err error) {
+	err = s.open(func() (err error) {
+		v, err = open()
+		return err
+	})
+	return v, err
+}
+
 // close gives all descriptors back.
 func (s *spare) close() {
 	s.mu.Lock()
