@@ -409,10 +409,9 @@ const (
 )
 
 // notWritten reports a batch that was not tried or whose write the file system refused.
-type notWritten struct{ err error }
+type notWritten struct{ error }
 
-func (e *notWritten) Error() string { return e.err.Error() }
-func (e *notWritten) Unwrap() error { return e.err }
+func (e *notWritten) Unwrap() error { return e.error }
 
 // write makes the staged writes durable as commit n. kv.ErrTooLarge and notWritten leave everything
 // as it was; any other error is final.

@@ -121,9 +121,8 @@ func (v *conversion) accept() (err error) {
 		return nil
 	}
 	if !v.options.AcceptLoss {
-		return fmt.Errorf("it lost acknowledged data, or may have: %s. Its files are unchanged; restore a backup, or "+
-			"accept the loss (AcceptLoss, --accept-loss): lost events are gone, and a repeated delivery of one is new",
-			lost)
+		return fmt.Errorf("it lost acknowledged data, or may have: %s. Its files are unchanged; %s", lost,
+			restoreOrAccept)
 	}
 	v.log.Warn("opened with lost commits (accept-loss)", "dir", v.dir, "last", v.meta.Commit, "reason", lost)
 	v.meta.Commit = max(v.meta.Commit, mark)

@@ -148,10 +148,9 @@ func (c *core) view(read func(in *kv.View) error) error {
 func (c *core) reads() bool { return c.readers.TryRLock() }
 
 // fatal is the cause of a failure that lasts until the store is opened again.
-type fatal struct{ err error }
+type fatal struct{ error }
 
-func (f *fatal) Error() string        { return f.err.Error() }
-func (f *fatal) Unwrap() error        { return f.err }
+func (f *fatal) Unwrap() error        { return f.error }
 func (f *fatal) Is(target error) bool { return target == dedup.ErrFailed }
 
 // fail makes the store unusable until it is opened again. After a failed commit it is unknown

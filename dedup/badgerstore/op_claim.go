@@ -142,7 +142,7 @@ func (o *claimOp) apply(b *batch) error {
 		if err != nil {
 			var damage *DamagedError
 			if errors.As(err, &damage) {
-				return &damagedClaim{i, damage}
+				return &damagedClaim{damage, i}
 			}
 			return err
 		}

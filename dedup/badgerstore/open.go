@@ -127,8 +127,7 @@ func (c *core) create() error {
 func (c *core) cannotOpen(err error) error {
 	switch {
 	case errors.As(err, new(*redolog.DamagedError)):
-		return fmt.Errorf("store %s lost acknowledged data: %w; restore a backup, or accept the loss (AcceptLoss, "+
-			"--accept-loss): lost events are gone, and a repeated delivery of one is new", c.dir, err)
+		return fmt.Errorf("store %s lost acknowledged data: %w; %s", c.dir, err, restoreOrAccept)
 	case kv.IsDamage(err):
 		return fmt.Errorf("store %s: %w; restore a backup", c.dir, err)
 	}

@@ -285,10 +285,13 @@ func difference(want, have record.Census) string {
 	return fmt.Sprintf("its last commit counted %d events and aliases, and %d are there", want.Entries, have.Entries)
 }
 
+// restoreOrAccept is what to do about a loss.
+const restoreOrAccept = "restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, " +
+	"and a repeated delivery of one is new"
+
 func errMissing(dir string, want, have record.Census) error {
-	return fmt.Errorf("store %s lost acknowledged data: %s. Its files are unchanged; "+
-		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, and a repeated "+
-		"delivery of one is new", dir, difference(want, have))
+	return fmt.Errorf("store %s lost acknowledged data: %s. Its files are unchanged; %s", dir, difference(want, have),
+		restoreOrAccept)
 }
 
 // bodyOwner returns the event, of any generation, that has a large body; nil if there is none.

@@ -42,12 +42,11 @@ func (s *Store) claimOthers(ctx context.Context, claims []dedup.Claim, err error
 
 // damagedClaim reports which of several claims met a damaged record.
 type damagedClaim struct {
-	at  int
-	err *DamagedError
+	*DamagedError
+	at int
 }
 
-func (e *damagedClaim) Error() string { return e.err.Error() }
-func (e *damagedClaim) Unwrap() error { return e.err }
+func (e *damagedClaim) Unwrap() error { return e.DamagedError }
 
 // held reports whether a claim is held. Its caller must get the lease.
 func held(claims []dedup.Claim) bool {
