@@ -378,7 +378,7 @@ func TestATaskWhosePayloadIsNotReadBecauseTheStoreClosesIsKept(t *testing.T) {
 	}
 }
 
-// TestASharedBodyThatMovesIsRead purges the original of shared bodies after tasks were taken, and an
+// TestASharedBodyThatMovesIsRead purges the original of shared bodies after tasks were taken and an
 // event was reopened, and before their bodies are read.
 func TestASharedBodyThatMovesIsRead(t *testing.T) {
 	t.Parallel()
@@ -423,7 +423,7 @@ func TestASharedBodyThatMovesIsRead(t *testing.T) {
 	}
 }
 
-// TestABodyThatIsGoneIsNotDamaged deletes events whose tasks were taken before their bodies are read.
+// TestABodyThatIsGoneIsNotDamaged ends events whose tasks were taken before their bodies are read.
 func TestABodyThatIsGoneIsNotDamaged(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())

@@ -25,7 +25,7 @@ type committer struct {
 	older     generations
 	grace     grace
 	parked    []*takeOp              // Takes that wait for tasks
-	most      int                    // tasks that a batch may start: fewer after one that was too large
+	most      int                    // tasks that a batch may start; see split
 	unqueued  map[uint64]record.Hash // other events with open tasks, by sequence
 	inFlight  []record.Place         // of the rows that the commit in progress changes
 	published uint64                 // the newest sequence that is in recent

@@ -134,8 +134,8 @@ func TestALargeBodyGoesWithItsEvent(t *testing.T) {
 	}
 }
 
-// TestALargeBodyFollowsItsOccurrence stores a body under the key of the second occurrence. The window
-// of the first one ends before the claim is decided, which is then under its key.
+// TestALargeBodyFollowsItsOccurrence stores a body under the key of the second occurrence. The
+// window of the first one ends before the claim is decided, which is then under its key.
 func TestALargeBodyFollowsItsOccurrence(t *testing.T) {
 	t.Parallel()
 	clock, o := deduptest.NewClock(), quiet()

@@ -260,8 +260,8 @@ func (c *core) body(r *row) ([]byte, error) {
 	return body, err
 }
 
-// movedBody returns the body of the newest row of an event. err is why that of an earlier row cannot
-// be read; it is returned if the newest one has no other place for it.
+// movedBody returns the body of the newest row of an event. err is why that of an earlier row
+// cannot be read; it is returned if the newest one has no other place for it.
 func movedBody(in source, r *row, err error) ([]byte, error) {
 	newest, damage := readEvent(in, r.rec.Event)
 	switch {
@@ -269,10 +269,11 @@ func movedBody(in source, r *row, err error) ([]byte, error) {
 		return nil, damage
 	case newest == nil:
 		return nil, fmt.Errorf("event %q: %w", r.rec.Event, dedup.ErrNotFound)
-	case newest.event.Kind == r.event.Kind && newest.event.Body == r.event.Body && newest.rec.Original == r.rec.Original:
-		return nil, err
 	case newest.event.Kind != record.BodyShared && !newest.event.HasBody():
 		return nil, fmt.Errorf("event %q: %w", r.rec.Event, dedup.ErrNoPayload)
+	case newest.event.Kind == r.event.Kind && newest.event.Body == r.event.Body &&
+		newest.rec.Original == r.rec.Original:
+		return nil, err
 	}
 	return newest.body(in)
 }

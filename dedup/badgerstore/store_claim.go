@@ -195,9 +195,10 @@ func probesOf(claims []dedup.Claim) []dedup.Claim {
 }
 
 // claimLarge stores claims with large bodies. It asks first which are new: duplicates cost nothing.
-// It writes the chunks in commits of their own; the record, written last, makes them visible. The step
-// may decide otherwise than the question did, because its claims see each other. Then it says which
-// body is missing, and is tried again: at most once for each claim, unless other calls change its keys.
+// It writes the chunks in commits of their own; the record, written last, makes them visible. The
+// step may decide otherwise than the question did, because its claims see each other. Then it
+// reports which body is missing, and is tried again: at most once for each claim, unless other
+// calls change its keys.
 func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim, first record.Hash) ([]dedup.Decision, error) {
 	probe, err := prepare(probesOf(claims), first)
 	if err != nil {
@@ -232,8 +233,8 @@ func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim, first reco
 	}
 }
 
-// missing notes in places under which hashes bodies are missing. It returns the claims, without shared
-// bodies if the one to share was missing.
+// missing notes in places under which hashes bodies are missing. It returns the claims, without
+// shared bodies if the one to share was missing.
 func (o *claimOp) missing(claims []dedup.Claim, places []record.Hash) []dedup.Claim {
 	for i := range o.claims {
 		p := &o.claims[i]
