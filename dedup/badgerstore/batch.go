@@ -289,12 +289,7 @@ func (b *batch) remove(r *row) error {
 	if rec.Unaccepted() {
 		b.forget(r, dedup.Trace.Without)
 	}
-	for _, k := range rec.Aliases {
-		h := record.HashOf(k)
-		if a, err := b.alias(h); err == nil && a.exists && a.Alias == (record.Alias{Hash: r.place.Hash, Seq: rec.Seq}) {
-			b.dropAlias(h)
-		}
-	}
+	b.dropAliases(record.Alias{Hash: r.place.Hash, Seq: rec.Seq}, rec.Aliases)
 	b.removed += r.event.Size
 	return b.unshare(&rec)
 }

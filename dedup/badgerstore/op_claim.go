@@ -434,20 +434,27 @@ func (b *batch) lease(rec *dedup.Record) dedup.Lease {
 
 // putAliases puts the aliases of a record, without the name that its row has.
 func (b *batch) putAliases(p *prepared, rec *dedup.Record, name record.Name) {
-	for _, a := range rec.Aliases {
-		if h := p.hashOf(a); h.Name() != name {
-			b.putAlias(h, record.Alias{Hash: p.hash, Seq: rec.Seq})
+	owner := record.Alias{Hash: p.hash, Seq: rec.Seq}
+	for _, k := range rec.Aliases {
+		if h := p.hashOf(k); h.Name() != name && !b.owns(owner, h) {
+			b.putAlias(h, owner)
 		}
 	}
 }
 
-// dropAliases deletes the aliases that a record no longer has.
-func (b *batch) dropAliases(before, rec *dedup.Record) {
-	for _, a := range before.Aliases {
-		if !slices.Contains(rec.Aliases, a) {
-			b.dropAlias(record.HashOf(a))
+// dropAliases deletes the aliases of an event, except those that another event has taken over.
+func (b *batch) dropAliases(owner record.Alias, aliases []dedup.Key) {
+	for _, k := range aliases {
+		if h := record.HashOf(k); b.owns(owner, h) {
+			b.dropAlias(h)
 		}
 	}
+}
+
+// owns reports whether an alias belongs to an event.
+func (b *batch) owns(owner record.Alias, h record.Hash) bool {
+	a, err := b.alias(h)
+	return err == nil && a.exists && a.Alias == owner
 }
 
 // resume gives a free held claim to its next claimer. It only adds aliases, unless the data was
@@ -473,10 +480,9 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	default:
 		b.dropUnused(p)
 	}
-	if changed {
-		b.dropAliases(&before, &rec)
-		b.putAliases(p, &rec, old.name)
-	}
+	kept := func(k dedup.Key) bool { return slices.Contains(rec.Aliases, k) }
+	b.dropAliases(record.Alias{Hash: p.hash, Seq: rec.Seq}, slices.DeleteFunc(slices.Clone(before.Aliases), kept))
+	b.putAliases(p, &rec, old.name) // also those that another event took over
 	b.put(next)
 	var err error
 	d.Record, err = next.record()

@@ -237,6 +237,29 @@ var occurrenceChecks = []check{
 		x.about(dedup.Known, a, digested("d", "a", 0))
 		equal(x, "reused by another occurrence", x.want(dedup.New, digested("d", "g", 9)).Reused, "")
 	}},
+	{"AReleasedClaimTakesItsIdentifierBack", func(x *rig) {
+		run := func(digest string, window time.Duration) dedup.Decision {
+			d := x.want(dedup.New, windowed(heldDigest(digest, "a", 1), window))
+			x.finish(d.Lease, release())
+			return d
+		}
+		first := run("d", day)
+		equal(x, "reused by the second", run("e", hour).Reused, first.Record.Event)
+		x.continues(run("d", day), first)
+		x.advance(3 * hour)
+		equal(x, "reused by the third", run("f", hour).Reused, first.Record.Event)
+	}},
+	{"AnIdentifierThatIsNoLongerKeptStaysWithItsLaterEvent", func(x *rig) {
+		first := x.want(dedup.New, heldDigest("d", "a", 1))
+		x.finish(first.Lease, release())
+		second := x.accept(digested("e", "a", 1))
+		again := heldDigest("d", "", 1)
+		for i := range 70 { // more aliases than a record keeps
+			again.Aliases = append(again.Aliases, nonce(fmt.Sprint(i)))
+		}
+		x.continues(x.want(dedup.New, again), first)
+		equal(x, "reused by the third", x.want(dedup.New, digested("f", "a", 1)).Reused, second)
+	}},
 	{"TheVendorsIdentifierFindsTheEvent", func(x *rig) {
 		a := x.accept(digested("d", "a", 0))
 		b := x.accept(digested("e", "a", 0))
