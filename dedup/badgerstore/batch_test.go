@@ -702,6 +702,23 @@ func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
 	}
 }
 
+// TestRefusedCommitsUseNoMemory refuses many commits: only the events of the last one are noted.
+func TestRefusedCommitsUseNoMemory(t *testing.T) {
+	t.Parallel()
+	s := openManual(t, t.TempDir(), quiet())
+	unwritable(t, s.Store, func() {
+		for i := range 10 {
+			refused := claimOpOf(t, claimOf(fmt.Sprint(i)))
+			s.writer.process([]op{refused})
+			unavailable(t, refused.err, "cannot be written")
+			s.disk.recheck()
+		}
+	})
+	if n := len(s.writer.inFlight); n != 1 {
+		t.Errorf("%d events are noted", n)
+	}
+}
+
 // TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne refuses an event whose sequence the next one
 // gets.
 func TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne(t *testing.T) {

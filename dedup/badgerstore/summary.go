@@ -83,6 +83,7 @@ func (s *summary) follow(c *committer) {
 func (c *committer) announce(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.inFlight = c.inFlight[:0] // a refused commit leaves its own
 	for _, r := range b.rows {
 		if r.changed() {
 			c.inFlight = append(c.inFlight, r.place)
