@@ -87,7 +87,7 @@ func (s *Server) replace(old, g *generation, orphan bool) error {
 			return err
 		}
 	}
-	g.retire(old, s.replacing(), orphan)
+	g.retire(old, s.store, s.replacing(), orphan)
 	if s.ring != nil {
 		s.ring.AddRules(g.secretPlaces())
 	}

@@ -1,9 +1,19 @@
 package server
 
 import (
+	"bufio"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,5 +90,101 @@ func TestARefusedReloadLeavesTheTargetsAsTheyAre(t *testing.T) {
 	attempts = 1
 	if _, err := s.Reload(t.Context(), false); err != nil || !off() {
 		t.Errorf("after the next one: off %t, %v", off(), err)
+	}
+}
+
+// TestARemovedHandlerFinishesWhatCameLate: a delivery whose body takes long is accepted by the replaced
+// receiver, after the tasks of the removed handler were counted. The handler is kept at the next
+// reload.
+func TestARemovedHandlerFinishesWhatCameLate(t *testing.T) {
+	t.Parallel()
+	store, log := dedup.NewMemory(dedup.MemoryOptions{}), &servertest.Buffer{}
+	var fixed atomic.Bool
+	removed := receiver.On("github", "push", func(context.Context, receiver.Event[[]byte]) error {
+		if !fixed.Load() {
+			return errors.New("not yet")
+		}
+		return nil
+	}).Named("removed")
+	handlers := []receiver.Handler{removed}
+	s := reloading(t, func() Options {
+		o := quietOptions(store)
+		o.Log, o.Receiver.Handlers = NewLog(log, "text", slog.LevelInfo), handlers
+		for range handlers {
+			o.HandlerNames = append(o.HandlerNames, "removed")
+		}
+		o.Receiver.BackoffBase, o.Receiver.BackoffCap, o.Receiver.OrphanAfter = time.Millisecond, time.Millisecond, -1
+		o.Receiver.Attempts = 1_000_000
+		return o
+	})
+	late := beginDelivery(t, s, `{"n":1}`)
+	handlers = nil
+	reload := func() {
+		t.Helper()
+		if _, err := s.Reload(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload()
+	eventually(t, func() bool { return strings.Contains(log.String(), "a removed handler has no tasks left") })
+	if status := late(); status != http.StatusOK {
+		t.Fatalf("status %d", status)
+	}
+	eventually(t, func() bool { return !s.replacing() })
+	reload()
+	fixed.Store(true)
+	var state dedup.State
+	eventually(t, func() bool {
+		for rec, err := range store.List(t.Context(), dedup.Filter{ID: "late"}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			state = rec.State()
+		}
+		return state == dedup.Done || state == dedup.Dead
+	})
+	if state != dedup.Done {
+		t.Errorf("the event is %s", state)
+	}
+}
+
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not happen")
+		}
+	}
+}
+
+// beginDelivery sends a push without its body and returns once the receiver reads it. The function sends
+// the body and returns the status.
+func beginDelivery(t *testing.T, s *Server, body string) (end func() int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.listeners[0].Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	mac := hmac.New(sha256.New, []byte("of-this-test"))
+	mac.Write([]byte(body))
+	fmt.Fprintf(conn, "POST /webhooks/github HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
+		"X-GitHub-Event: push\r\nX-GitHub-Delivery: late\r\nX-Hub-Signature-256: sha256=%x\r\n"+
+		"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n", mac.Sum(nil), len(body))
+	r := bufio.NewReader(conn)
+	status := func() int {
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		return res.StatusCode
+	}
+	if got := status(); got != http.StatusContinue {
+		t.Fatalf("status %d", got)
+	}
+	return func() int {
+		_, _ = io.WriteString(conn, body)
+		return status()
 	}
 }

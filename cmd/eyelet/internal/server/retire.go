@@ -33,8 +33,9 @@ type retiredHandler struct {
 
 // retire keeps the handlers of an earlier generation that this one does not have. Those that
 // retired before and have no tasks left are gone, unless an earlier receiver may still accept
-// events for them. With orphan their tasks become dead letters.
-func (g *generation) retire(old *generation, accepting, orphan bool) {
+// events for them. They are counted again: such a receiver may have accepted some since they had
+// none. With orphan their tasks become dead letters.
+func (g *generation) retire(old *generation, store dedup.Store, accepting, orphan bool) {
 	keep := func(name string, h receiver.Handler, of *resources) {
 		of.users.Add(1)
 		r := &retiredHandler{name: name, handler: h.Retired(), of: of, orphan: orphan}
@@ -51,7 +52,10 @@ func (g *generation) retire(old *generation, accepting, orphan bool) {
 		}
 	}
 	for _, h := range old.retired {
-		if !slices.Contains(g.HandlerNames, h.name) && !h.orphan && (accepting || h.tasks.Load() != 0) {
+		if slices.Contains(g.HandlerNames, h.name) || h.orphan {
+			continue
+		}
+		if accepting || h.tasks.Load() != 0 || h.count(store) != 0 {
 			keep(h.name, h.handler, h.of)
 		}
 	}
