@@ -103,13 +103,20 @@ func migrate(ctx context.Context, tx pgx.Tx, schema string, statements func(from
 	return err
 }
 
+// makeSchemaSQL makes the schema. With IF NOT EXISTS alone, the owner of one that exists would need
+// the right to create schemas, which PostgreSQL checks first.
+const makeSchemaSQL = `DO $make$ BEGIN
+  IF to_regnamespace('{{schema}}') IS NULL THEN CREATE SCHEMA {{schema}}; END IF;
+END $make$;
+`
+
 // MigrationSQL returns the statements with which [Migrate] changes the tables of a version to
 // [Version], so that an administrator can read them or run them in one transaction. Version 0
 // has no tables.
 func MigrationSQL(schema string, from int) string {
 	var b strings.Builder
 	if from == 0 {
-		b.WriteString("CREATE SCHEMA IF NOT EXISTS {{schema}};\n" +
+		b.WriteString(makeSchemaSQL +
 			"CREATE TABLE {{schema}}.migration (version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());\n")
 	}
 	for v := from; v < Version; v++ {

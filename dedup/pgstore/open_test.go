@@ -205,6 +205,34 @@ func TestAPoolerIsRecognized(t *testing.T) {
 	}
 }
 
+// TestTheOwnerOfASchemaMigrates connects as a role that may not create schemas.
+func TestTheOwnerOfASchemaMigrates(t *testing.T) {
+	t.Parallel()
+	pgtest.Direct(t)
+	dsn := pgtest.DSN(t)
+	c, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	role := fmt.Sprintf("owner_%d_%d", os.Getpid(), schemas.Add(1))
+	schema := "Schema of the " + role
+	sql := inSchema("CREATE ROLE "+role+" LOGIN; CREATE SCHEMA {{schema}} AUTHORIZATION "+role, schema)
+	if _, err := c.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	dsn += " user=" + role
+	if err := errors.Join(Migrate(t.Context(), dsn, schema), Migrate(t.Context(), dsn, schema)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Check(t.Context(), dsn, schema); err != nil || !r.Sound() {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := Migrate(t.Context(), dsn, schema+"'s"); codeOf(err) != "42501" {
+		t.Errorf("a schema that does not exist: %v", err)
+	}
+}
+
 // TestAReceiverNeedsFewRights uses a store as a role with the rights that docs/postgres.md grants,
 // also on tables of the next version.
 func TestAReceiverNeedsFewRights(t *testing.T) {
