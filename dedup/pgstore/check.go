@@ -40,7 +40,7 @@ type Broken struct {
 const maxExamples = 5
 
 // invariants are what the tables promise: each query returns the numbers of events for which it
-// does not hold.
+// does not hold. Receivers may not select from sequences.
 var invariants = []struct{ what, sql string }{
 	{"a task has no event",
 		`SELECT t.seq FROM {{schema}}.task t WHERE NOT EXISTS (SELECT 1 FROM {{schema}}.event e WHERE e.seq = t.seq)`},
@@ -82,9 +82,11 @@ AND EXISTS (SELECT 1 FROM {{schema}}.task t WHERE t.seq = e.seq AND t.state IN (
 	{"the handler of an open task was not noted", `SELECT t.seq FROM {{schema}}.task t WHERE t.state IN (1, 2)
 AND NOT EXISTS (SELECT 1 FROM {{schema}}.handler h WHERE h.name = t.handler)`},
 	{"an event has a number that will be used again",
-		`SELECT e.seq FROM {{schema}}.event e WHERE e.seq > (SELECT last_value FROM {{schema}}.seq)`},
+		`SELECT e.seq FROM {{schema}}.event e
+WHERE e.seq > (SELECT coalesce(pg_sequence_last_value('{{schema}}.seq'), 0))`},
 	{"a lease has a token that will be used again",
-		`SELECT t.seq FROM {{schema}}.task t WHERE t.token > (SELECT last_value FROM {{schema}}.token)`},
+		`SELECT t.seq FROM {{schema}}.task t
+WHERE t.token > (SELECT coalesce(pg_sequence_last_value('{{schema}}.token'), 0))`},
 	{"the days that are remembered are not one row",
 		`SELECT 0::int8 FROM {{schema}}.remembered HAVING count(*) <> 1`},
 }

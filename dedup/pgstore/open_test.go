@@ -287,6 +287,9 @@ func TestAReceiverNeedsFewRights(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+	if r, err := Check(t.Context(), dsn+" user="+role, schema); err != nil || !r.Sound() {
+		t.Errorf("check: %+v, %v", r, err)
+	}
 }
 
 // TestBrokenConnectionsAreReplaced ends all connections of a store, again and again, while it is
