@@ -100,6 +100,7 @@ func TestAStoreIsCheckedAndBackedUpWhileItIsServedAndAfter(t *testing.T) {
 	if !strings.Contains(said, "start with a full backup") {
 		t.Error(said)
 	}
+	eyelet(t, exitOK, "store", "restore", "--dir", filepath.Join(dir, "x"), whole)
 	_, said = eyelet(t, exitUsage, "store", "backup", filepath.Join(dir, "y"), "--dir",
 		filepath.Join(dir, "restored-6"), "--since", inc)
 	if !strings.Contains(said, "another store") || !strings.Contains(said, "make a full backup") {

@@ -175,7 +175,10 @@ func makeDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("store directory %s cannot be read: %w; choose another one", dir, err)
 	}
-	if name := foreign(entries); name != "" {
+	if name := foreign(entries); name == storedir.RestoreFailedFile {
+		return fmt.Errorf("a restore into directory %s failed; restore again, or remove the file %s for a new store",
+			dir, name)
+	} else if name != "" {
 		return fmt.Errorf("directory %s is not a store and not empty (%s): use an empty directory, or one that "+
 			"does not exist", dir, name)
 	}

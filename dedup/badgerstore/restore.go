@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
@@ -14,10 +17,11 @@ import (
 )
 
 // Restore creates a store in dir from a full backup and the increments after it, in their order,
-// and returns the number of its keys. dir must be empty or not exist. A directory in which Restore
-// failed cannot be opened. The error is a [ChainError] if a backup does not continue the previous
-// one: it belongs to another store, repeated or out of order, or one is missing between them.
-// Backups of earlier programs do not name their store; they are accepted with a warning in the log.
+// and returns the number of its keys. dir must be empty or not exist. If Restore fails, it removes
+// what it has made except the file restore-failed: the directory cannot be opened, and Restore can
+// be repeated. The error is a [ChainError] if a backup does not continue the previous one: it
+// belongs to another store, repeated or out of order, or one is missing between them. Backups of
+// earlier programs do not name their store; they are accepted with a warning in the log.
 //
 // The new store has an identity of its own: its backups start with a full one.
 //
@@ -27,7 +31,10 @@ func Restore(ctx context.Context, dir string, o Options, backups ...io.Reader) (
 	if len(backups) == 0 {
 		return 0, errors.New("there is no backup to restore")
 	}
-	if err := restoreInto(dir); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return 0, fmt.Errorf("directory %s cannot be created: %w; choose another one", dir, err)
+	}
+	if err := checkEmpty(dir); err != nil {
 		return 0, err
 	}
 	s := restorer{core: newStore(dir, o).core}
@@ -35,26 +42,24 @@ func Restore(ctx context.Context, dir string, o Options, backups ...io.Reader) (
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.lock.Release()) }()
+	if err := checkEmpty(dir, storedir.LockFile); err != nil { // another process was faster
+		return 0, err
+	}
 	if err := s.restore(ctx, backups); err != nil {
-		return 0, err
+		return 0, errors.Join(err, s.remove())
 	}
-	if _, err := storedir.NewIdentity(dir); err != nil {
-		return 0, err
-	}
-	return s.keys, storedir.WriteFormat(dir, formatVersion)
+	return s.keys, nil
 }
 
-// restoreInto creates the directory. Without the format file it is not a store yet.
-func restoreInto(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("directory %s cannot be created: %w; choose another one", dir, err)
-	}
+// checkEmpty checks that a directory has no files but those named, and that of a failed restore.
+func checkEmpty(dir string, names ...string) error {
+	names = append(names, "lost+found", storedir.RestoreFailedFile)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("directory %s cannot be read: %w; choose another one", dir, err)
 	}
 	for _, e := range entries {
-		if e.Name() != "lost+found" {
+		if !slices.Contains(names, e.Name()) {
 			return fmt.Errorf("directory %s is not empty (%s); restore into an empty one, or one that does "+
 				"not exist", dir, e.Name())
 		}
@@ -70,8 +75,41 @@ type restorer struct {
 	keys  int
 }
 
-// restore makes a database of the backups, and closes it.
-func (r *restorer) restore(ctx context.Context, backups []io.Reader) (err error) {
+// restore makes a store of the backups. Without the format file, which is the last, it is not a
+// store yet.
+func (r *restorer) restore(ctx context.Context, backups []io.Reader) error {
+	if err := r.makeDatabase(ctx, backups); err != nil {
+		return err
+	}
+	if err := storedir.ForgetFailedRestore(r.dir); err != nil {
+		return err
+	}
+	if _, err := storedir.NewIdentity(r.dir); err != nil {
+		return err
+	}
+	return storedir.WriteFormat(r.dir, formatVersion)
+}
+
+// remove removes the files of a restore that failed. The checkpoint is removed last, so that the
+// directory is refused at every moment, even if the disk is full.
+func (r *restorer) remove() error {
+	entries, err := os.ReadDir(r.dir)
+	errs := []error{err}
+	for _, e := range entries {
+		name := e.Name()
+		if kv.IsPart(name) && name != storedir.CheckpointFile || name == storedir.IdentityFile ||
+			name == storedir.FormatFile || strings.HasPrefix(name, storedir.TempPrefix) {
+			errs = append(errs, os.RemoveAll(filepath.Join(r.dir, name)))
+		}
+	}
+	if err := errors.Join(append(errs, storedir.NoteFailedRestore(r.dir))...); err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(r.dir, storedir.CheckpointFile))
+}
+
+// makeDatabase makes a database of the backups, and closes it.
+func (r *restorer) makeDatabase(ctx context.Context, backups []io.Reader) (err error) {
 	if err := kv.Create(r.dir); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -35,6 +36,9 @@ func Create(dir string) error {
 
 // parts are what a database has in the directory of its store.
 var parts = [...]string{storedir.CheckpointFile, storedir.SummaryFile, logDir, valuesDir, IndexDir}
+
+// IsPart reports whether a file or folder in the directory of a store is of its database.
+func IsPart(name string) bool { return slices.Contains(parts[:], name) }
 
 // Exists reports whether a directory has a database, or a part of one.
 func Exists(dir string) bool {

@@ -17,7 +17,8 @@ import (
 // renames files before Badger opens them.
 type DirLock struct{ dir, owner *os.File }
 
-const lockName = "LOCK"
+// LockFile has the process id of the holder, for people to read.
+const LockFile = "LOCK"
 
 // errLocked is the error of take while another process has the lock.
 var errLocked = errors.New("another process has the lock")
@@ -48,7 +49,7 @@ func LockDir(dir string) (*DirLock, error) {
 	}
 }
 
-func (l *DirLock) path() string { return filepath.Join(l.dir.Name(), lockName) }
+func (l *DirLock) path() string { return filepath.Join(l.dir.Name(), LockFile) }
 
 // Probe returns why the file system takes no writes, nil if it does. It writes one byte to the page
 // cache.
@@ -66,7 +67,7 @@ func (l *DirLock) Release() error {
 
 // lockOwner returns the process in the lock file, as text for people.
 func lockOwner(dir string) string {
-	b, err := os.ReadFile(filepath.Join(dir, lockName))
+	b, err := os.ReadFile(filepath.Join(dir, LockFile))
 	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
 		return " (process " + pid + ")"
 	}

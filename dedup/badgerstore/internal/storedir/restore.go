@@ -1,0 +1,26 @@
+package storedir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// RestoreFailedFile is in a directory in which a restore has failed. A start refuses such a directory:
+// a new store there would accept the events of the backup again.
+const RestoreFailedFile = "restore-failed"
+
+// NoteFailedRestore writes the file.
+func NoteFailedRestore(dir string) error {
+	return writeWhole(dir, RestoreFailedFile, []byte("restore this store again, or remove this file for a new one\n"))
+}
+
+// ForgetFailedRestore removes the file, if it is there.
+func ForgetFailedRestore(dir string) error {
+	err := os.Remove(filepath.Join(dir, RestoreFailedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, SyncDir(dir))
+}
