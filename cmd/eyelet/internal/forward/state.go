@@ -187,8 +187,8 @@ func (s *State) Succeed(old *State, keep ...string) {
 	old.next, s.next = s, nil
 }
 
-// Withdraw undoes [State.Succeed] of another state, which has its targets to itself again, with what
-// changed meanwhile. s is not used after it.
+// Withdraw undoes [State.Succeed] of another state: the changes since are copied to that state, and
+// later ones do not reach s. s is not used after it.
 func (s *State) Withdraw(old *State) {
 	old.disk.Lock() // in the order of Succeed, and of the changes that old passes on
 	defer old.disk.Unlock()

@@ -237,8 +237,8 @@ func TestANewStateSucceedsAnOldOne(t *testing.T) {
 	}
 }
 
-// TestAWithdrawnStateLeavesItsTargetsToTheOldOne, as a reload that is refused: what changed before it
-// and after it applies to the old state, to its file, and to the state of a later reload.
+// TestAWithdrawnStateLeavesItsTargetsToTheOldOne, as a reload that is refused: what changed before
+// it and after it applies to the old state, to its file, and to the state of a later reload.
 func TestAWithdrawnStateLeavesItsTargetsToTheOldOne(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(410), says(410), says(200))
@@ -276,8 +276,7 @@ func TestAWithdrawnStateLeavesItsTargetsToTheOldOne(t *testing.T) {
 	want(t, deliver(t, old, "again"), Accepted, 200) // the status of another URL is not its own
 }
 
-// TestTargetsChangeWhileAStateIsWithdrawn: no change is lost, and neither side waits for the other for
-// good.
+// TestTargetsChangeWhileAStateIsWithdrawn: no change is lost, and there is no deadlock.
 func TestTargetsChangeWhileAStateIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	old := to(t, "http://h.example/", nil).cfg.State

@@ -62,8 +62,8 @@ func quietOptions(store dedup.Store) Options {
 	}
 }
 
-// TestARefusedReloadLeavesTheTargetsAsTheyAre: the receiver refuses the second configuration. A target
-// that is switched off after it is listed, and is off after the next reload.
+// TestARefusedReloadLeavesTheTargetsAsTheyAre: the receiver refuses the second configuration. A
+// target that is switched off after it is listed, and is off after the next reload.
 func TestARefusedReloadLeavesTheTargetsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	store := dedup.NewMemory(dedup.MemoryOptions{})
@@ -78,7 +78,8 @@ func TestARefusedReloadLeavesTheTargetsAsTheyAre(t *testing.T) {
 		return o
 	})
 	off := func() bool {
-		return slices.ContainsFunc(listTargets(s.current.Load().Targets), func(target opsapi.Target) bool { return !target.On })
+		targets := listTargets(s.current.Load().Targets)
+		return slices.ContainsFunc(targets, func(target opsapi.Target) bool { return !target.On })
 	}
 	attempts = -1
 	if _, err := s.Reload(t.Context(), false); err == nil {
@@ -93,9 +94,9 @@ func TestARefusedReloadLeavesTheTargetsAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestARemovedHandlerFinishesWhatCameLate: a delivery whose body takes long is accepted by the replaced
-// receiver, after the tasks of the removed handler were counted. The handler is kept at the next
-// reload.
+// TestARemovedHandlerFinishesWhatCameLate: a delivery whose body takes long is accepted by the
+// replaced receiver, after the tasks of the removed handler were counted. The handler is kept at the
+// next reload.
 func TestARemovedHandlerFinishesWhatCameLate(t *testing.T) {
 	t.Parallel()
 	store, log := dedup.NewMemory(dedup.MemoryOptions{}), &servertest.Buffer{}
@@ -157,8 +158,8 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
-// beginDelivery sends a push without its body and returns once the receiver reads it. The function sends
-// the body and returns the status.
+// beginDelivery sends a push without its body and returns once the receiver reads it. The function
+// sends the body and returns the status.
 func beginDelivery(t *testing.T, s *Server, body string) (end func() int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.listeners[0].Addr().String())
