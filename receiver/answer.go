@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -131,8 +132,11 @@ func (d *delivery) run(ctx context.Context, e *entry, decision dedup.Decision) (
 	case res := <-done:
 		return res.reply, res.err
 	default:
-		return nil, run.timeout(context.Cause(ctx))
 	}
+	if err := run.storeErr.Load(); err != nil {
+		return nil, storeFailure(*err)
+	}
+	return nil, run.timeout(context.Cause(ctx))
 }
 
 // answerRun is one run of an Answer handler, which holds the lease.
@@ -144,8 +148,9 @@ type answerRun struct {
 	handler  *Handler
 	rec      dedup.Record
 	started  time.Time
-	accepted dedup.Response // to an event that no handler answers
-	span     trace.Span     // of the handler; nil without Config.Tracer
+	accepted dedup.Response        // to an event that no handler answers
+	span     trace.Span            // of the handler; nil without Config.Tracer
+	storeErr atomic.Pointer[error] // why the result is not recorded yet; nil before
 }
 
 // runResult is the result of a run for the waiting delivery.
@@ -164,12 +169,14 @@ func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res run
 			res = runResult{err: fail(codeInternal, nil)}
 		}
 	}()
+	r.end = cancel
+	r.rx.answers.add(&r.leasedRun, r.started)
+	defer r.rx.answers.remove(&r.leasedRun) // once the result is recorded
 	if r.handler == nil {
+		r.rx.answers.finish(&r.leasedRun)
 		gone := dedup.Result{Kind: dedup.ResultDead, Reason: reasonGone, Err: errGone, Response: r.accepted}
 		return r.finish(ctx, gone, runResult{}, nil)
 	}
-	r.end = cancel
-	r.rx.answers.add(&r.leasedRun, r.started)
 	if t := r.rx.cfg.Tracer; t != nil {
 		ctx, r.span = startAttempt(ctx, t, &r.rec, r.task())
 	}
@@ -179,7 +186,7 @@ func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res run
 			return result
 		})
 	})
-	r.rx.answers.remove(&r.leasedRun)
+	r.rx.answers.finish(&r.leasedRun)
 	if came.committed != nil {
 		defer r.rx.pending.notify(r.rec.Key.Hash())
 		r.endSpan(*came.committed, nil)
@@ -208,7 +215,7 @@ func (r *answerRun) timeout(cause error) *failure {
 }
 
 func (r *answerRun) log() *slog.Logger {
-	return r.rx.log.With("handler", r.handler.name, "event", r.rec.Event)
+	return r.rx.log.With("handler", r.task().Handler, "event", r.rec.Event)
 }
 
 func (r *answerRun) cancel(cause error) {
@@ -221,16 +228,38 @@ func (r *answerRun) cancel(cause error) {
 // hung is never called: the producer's wait is bounded, and the handler occupies no worker.
 func (r *answerRun) hung() {}
 
-// finish records the result before it reaches the waiting delivery and the duplicates.
+// finish records the result before it reaches the waiting delivery and the duplicates. While the
+// store does not record it, the run keeps its lease: the next delivery must not start a second one.
 func (r *answerRun) finish(ctx context.Context, result dedup.Result, res runResult, cause error) runResult {
 	defer r.rx.pending.notify(r.rec.Key.Hash())
 	r.rx.reportAnswerRun(ctx, r, result, cause)
+	err := r.record(ctx, result)
+	if err != nil {
+		err = unrecorded{
+			lease: r.rx.cfg.Lease, ended: r.rx.ending.Done(), random: r.rx.workers.random, log: r.log,
+			record: func() error { return r.record(ctx, result) },
+		}.settle(err)
+	}
+	switch {
+	case err == nil:
+		return r.recorded(result, res)
+	case errors.Is(err, dedup.ErrLeaseLost):
+		r.log().Warn("the lease was lost: the result of this run is discarded, unless it was recorded before")
+	default:
+		r.log().Error("the outcome could not be recorded: the handler runs again after the lease", "err", err)
+	}
+	return runResult{err: storeFailure(err)}
+}
+
+// record records the result. The waiting delivery gets its error if it waits no longer.
+func (r *answerRun) record(ctx context.Context, result dedup.Result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.rx.cfg.StoreTimeout)
 	defer cancel()
-	if err := r.rx.cfg.Store.Finish(ctx, r.lease, result); err != nil {
-		return runResult{err: storeFailure(err)}
+	err := r.rx.cfg.Store.Finish(ctx, r.lease, result)
+	if err != nil {
+		r.storeErr.Store(&err)
 	}
-	return r.recorded(result, res)
+	return err
 }
 
 // recorded adds the stored response.

@@ -393,14 +393,22 @@ func TestProducerThatHangsUpCancelsNothing(t *testing.T) {
 func TestAnswerIsDurableBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
-		broken := &brokenStore{finish: errors.New("disk gone")}
-		s := serve(t, p, func(c *Config) { broken.Store, c.Store = c.Store, broken },
-			Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) {
+		for _, row := range []struct {
+			err    error
+			status int
+			code   string
+		}{
+			{errors.New("disk gone"), 503, "store_unavailable"}, {dedup.ErrLeaseLost, inFlightStatus(p), "in_flight"},
+			{&dedup.ErrUnavailable{Reason: "a test", Err: dedup.ErrFailed}, 503, "store_unavailable"},
+		} {
+			s := serve(t, p, func(c *Config) {
+				c.Store = &brokenStore{Store: c.Store, finish: row.err}
+				c.AnswerTimeout, c.Lease = 50*time.Millisecond, time.Second
+			}, Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) {
 				return Response{Body: []byte("1")}, nil
 			}))
-		wantProblem(t, s.send(req{id: "k1"}), 503, "store_unavailable")
-		broken.finish = dedup.ErrLeaseLost
-		wantProblem(t, s.send(req{id: "k2", body: "2"}), inFlightStatus(p), "in_flight")
+			wantProblem(t, s.send(req{id: "k1"}), row.status, row.code)
+		}
 	})
 }
 
