@@ -35,8 +35,8 @@ func devCommand(p *program) *cobra.Command {
 			"of eyelet open, and q ends.\n\n" +
 			payloadHelp + "\n\n" +
 			"With --config the producers and handlers are those of the file: the handlers run, and their output\n" +
-			"and outcome are shown. Afterwards its endpoints are served, with the temporary store; the store and the\n" +
-			"state directory of the file are neither read nor written.",
+			"and outcome are shown. Afterwards its endpoints are served, with the temporary store; the store and\n" +
+			"the state directory of the file are neither read nor written.",
 		Example: "  eyelet dev --once\n  eyelet dev --once testdata/shop/*.http\n  eyelet dev fixtures/\n" +
 			"  eyelet dev --config eyelet.yaml --watch fixtures/",
 	}

@@ -64,7 +64,8 @@ func TestAFailedRestoreCanBeRepeated(t *testing.T) {
 			if _, err := Open(dir, quiet()); err == nil || !strings.Contains(err.Error(), "restore again") {
 				t.Errorf("the directory is opened: %v", err)
 			}
-			if keys, err := Restore(context.Background(), dir, quiet(), bytes.NewReader(whole)); err != nil || keys == 0 {
+			keys, err := Restore(context.Background(), dir, quiet(), bytes.NewReader(whole))
+			if err != nil || keys == 0 {
 				t.Errorf("a good backup afterwards: %d keys, %v", keys, err)
 			}
 			if _, err := os.Lstat(filepath.Join(dir, storedir.RestoreFailedFile)); err == nil {
@@ -108,8 +109,8 @@ func TestAFailedRestoreLeavesTheFilesOfOthers(t *testing.T) {
 	checkNames(t, dir, "notes", storedir.RestoreFailedFile)
 }
 
-// TestRestoreLeavesAStoreThatWasMadeMeanwhile: another restore ends between the look at the directory
-// and the lock.
+// TestRestoreLeavesAStoreThatWasMadeMeanwhile: another restore ends between the look at the
+// directory and the lock.
 func TestRestoreLeavesAStoreThatWasMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	whole, _ := twoBackups(t)

@@ -104,8 +104,9 @@ func TestOfASecretAndItsFileTheOverrideCounts(t *testing.T) {
 func TestAnOverrideHidesNoMistake(t *testing.T) {
 	t.Parallel()
 	for yaml, want := range map[string]string{
-		"log: text\n":       "eyelet.yaml:1: log is a single value, want a mapping",
-		"tls: {cert: x}\n":  `eyelet.yaml:1: unknown setting "cert" in tls | known here: cert_file, client_ca_file, key_file`,
+		"log: text\n": "eyelet.yaml:1: log is a single value, want a mapping",
+		"tls: {cert: x}\n": `eyelet.yaml:1: unknown setting "cert" in tls` +
+			` | known here: cert_file, client_ca_file, key_file`,
 		"refused: [disk]\n": "eyelet.yaml:1: refused is a list, want a mapping",
 	} {
 		_, err := parse(t, yaml, "EYELET_LOG_LEVEL=warn", "EYELET_TLS_CERT_FILE=y", "EYELET_REFUSED_KEEP=off",

@@ -95,8 +95,8 @@ func TestARefusedReloadLeavesTheTargetsAsTheyAre(t *testing.T) {
 }
 
 // TestARemovedHandlerFinishesWhatCameLate: a delivery whose body takes long is accepted by the
-// replaced receiver, after the tasks of the removed handler were counted. The handler is kept at the
-// next reload.
+// replaced receiver, after the tasks of the removed handler were counted. The next reload keeps the
+// handler.
 func TestARemovedHandlerFinishesWhatCameLate(t *testing.T) {
 	t.Parallel()
 	store, log := dedup.NewMemory(dedup.MemoryOptions{}), &servertest.Buffer{}

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// RestoreFailedFile is in a directory in which a restore has failed. A start refuses such a directory:
-// a new store there would accept the events of the backup again.
+// RestoreFailedFile is in a directory in which a restore has failed. A start refuses such a
+// directory: a new store there would accept the events of the backup again.
 const RestoreFailedFile = "restore-failed"
 
 // NoteFailedRestore writes the file.
