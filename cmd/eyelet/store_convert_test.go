@@ -61,10 +61,10 @@ func TestAnOldStoreIsConvertedByCommand(t *testing.T) {
 		t.Error(said)
 	}
 	out, said := eyelet(t, exitOK, "store", "convert", "--dir", dir, "--backup", backup)
-	if !strings.Contains(out, "converted from format 2 to 6, ") || !strings.Contains(said, "start with a full backup") {
+	if !strings.Contains(out, "converted from format 2 to 7, ") || !strings.Contains(said, "start with a full backup") {
 		t.Error(out, said)
 	}
-	_, records, _ := strings.Cut(strings.TrimSpace(out), "to 6, ")
+	_, records, _ := strings.Cut(strings.TrimSpace(out), "to 7, ")
 	eyelet(t, exitOK, "store", "check", "--dir", dir)
 	restored := filepath.Join(t.TempDir(), "restored")
 	out, _ = eyelet(t, exitOK, "store", "restore", "--dir", restored, backup)
