@@ -61,6 +61,11 @@ func TestAReplayIsKilledAndBegunAgain(t *testing.T) {
 	if err := o.Settle(); err != nil {
 		t.Fatal(err)
 	}
+	for !inTables(o.DB, o.n) {
+		if err := o.checkpoint.fill(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var dir string
 	o.still(func() { dir = o.crashed(t) })
 	if err := o.Close(); err != nil {
