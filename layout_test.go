@@ -22,7 +22,8 @@ var imports = map[string][]string{
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "dedup/pgstore", "producer", "producer/preset", "receiver", "replay",
 		"inspect", "explain",
-		"internal/descriptors", "internal/httpfile", "internal/httpserver", "internal/strictjson", "testdata",
+		"internal/descriptors", "internal/httpfile", "internal/httpserver", "internal/publicurl",
+		"internal/strictjson", "testdata",
 		"cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/config", "cmd/eyelet/internal/forward",
 		"cmd/eyelet/internal/opsapi",
 		"cmd/eyelet/internal/opsclient", "cmd/eyelet/internal/server", "cmd/eyelet/internal/torture",
@@ -88,6 +89,7 @@ var imports = map[string][]string{
 	"internal/pgserver":                    {},
 	"internal/pgtest":                      {"internal/pgserver"}, // for tests
 	"internal/publicnet":                   {},
+	"internal/publicurl":                   {},
 	"internal/redact":                      {"internal/strictjson"},
 	"internal/strictjson":                  {},
 	"once":                                 {"receiver"},
@@ -111,7 +113,7 @@ var imports = map[string][]string{
 	"receiver/receivertest": {
 		"dedup", "dedup/deduptest", "producer", "producer/preset", "receiver", "verify",
 	},
-	"replay":   {"dedup", "internal/httpfile"},
+	"replay":   {"dedup", "internal/httpfile", "internal/publicurl"},
 	"testdata": {},
 	"verify":   {"internal/publicnet", "internal/strictjson"},
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/internal/publicurl"
 )
 
 // Recording is a recorded delivery: an *.http file.
@@ -196,20 +197,16 @@ func sign(req *http.Request, body []byte, o Options) error {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	called := *req.URL
+	called := req.URL
 	if o.SignedURL != "" {
 		public, err := url.Parse(o.SignedURL)
 		if err != nil || public.Host == "" {
 			return errors.New("signed URL is not absolute, as in https://hooks.example")
 		}
-		called.Scheme, called.Host = public.Scheme, public.Host
-		called.RawPath = strings.TrimSuffix(public.EscapedPath(), "/") + called.EscapedPath()
-		if called.Path, err = url.PathUnescape(called.RawPath); err != nil {
-			return fmt.Errorf("signed URL: %w", err)
-		}
+		called = publicurl.Of(public, called)
 	}
 	signed := req.Clone(req.Context())
-	signed.URL, signed.Host, signed.RequestURI = &called, called.Host, called.RequestURI()
+	signed.URL, signed.Host, signed.RequestURI = called, called.Host, called.RequestURI()
 	if err := o.Sign.Sign(signed, body, now); err != nil {
 		return err
 	}

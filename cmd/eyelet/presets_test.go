@@ -221,6 +221,7 @@ func TestSamplesAreSignedForTheURLOfTheVendor(t *testing.T) {
 		{"http://127.0.0.1:1/webhooks/p?a=1", "", "", "http://127.0.0.1:1/webhooks/p?a=1"},
 		{"http://127.0.0.1:1/webhooks/p?a=1", "https://hooks.example", "", "https://hooks.example/webhooks/p?a=1"},
 		{"http://127.0.0.1:1/webhooks/p", "https://hooks.example/pre/", "", "https://hooks.example/pre/webhooks/p"},
+		{"http://127.0.0.1:1/in/a%2Fb", "https://hooks.example/c%2Fd", "", "https://hooks.example/c%2Fd/in/a%2Fb"},
 		{"http://127.0.0.1:1/webhooks/p", "https://hooks.example", "https://own.example/x", "https://own.example/x"},
 	} {
 		to, err := url.Parse(tt.to)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/publicurl"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/replay"
 )
@@ -77,10 +78,7 @@ func vendorURL(to *url.URL, from *sender) string {
 	if from.signedURL == "" || err != nil || public.Host == "" {
 		return to.String()
 	}
-	address := *to
-	address.Scheme, address.Host, address.Path = public.Scheme, public.Host,
-		strings.TrimSuffix(public.Path, "/")+to.Path
-	return address.String()
+	return publicurl.Of(public, to).String()
 }
 
 // sampleSettings returns the settings of the producer in the configuration, or of the flags.
