@@ -12,6 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/format2"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
@@ -164,7 +165,7 @@ func backUp(c *core, head backupHead, fill func(*backupWriter) error) (err error
 		return err
 	}
 	c.log.Info("the store was backed up before its conversion", "dir", c.dir, "file", path)
-	return storedir.SyncDir(filepath.Dir(path))
+	return redolog.SyncDir(filepath.Dir(path))
 }
 
 // open opens the new database, and returns the last key in it: nil if the conversion begins.

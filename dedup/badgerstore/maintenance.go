@@ -185,9 +185,11 @@ func (m *maintenance) reclaim(ctx context.Context) error {
 }
 
 // checkReclaimSpace returns why there is not enough space to reclaim: it first needs space for
-// two memory tables, a value file, and tables that are rewritten before the old ones go.
+// two memory tables, a value file, and the tables that the largest compaction rewrites before the
+// old ones go: those of level 0 and of the next level.
 func (m *maintenance) checkReclaimSpace() error {
-	need := m.disk.state().hard + 2*m.disk.memTable + m.options.valueFile + m.meter.usage().tables
+	tables := min(m.meter.usage().tables, kv.MostCompacted*m.disk.memTable)
+	need := m.disk.state().hard + 2*m.disk.memTable + m.options.valueFile + tables
 	if free := m.disk.state().free; free >= 0 && free < need {
 		return fmt.Errorf("reclaiming space needs %s, and %s are free", mib(need), mib(free))
 	}

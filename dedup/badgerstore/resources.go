@@ -104,6 +104,7 @@ func measure(dir string) (u usage, err error) {
 		if e.IsDir() {
 			if below, err := measure(filepath.Join(dir, e.Name())); err == nil {
 				u.all += below.all
+				u.tables += below.tables
 			}
 			continue
 		}

@@ -114,13 +114,17 @@ func TestALowDiskReclaimsSpaceWhileItCan(t *testing.T) {
 	s := open(t, t.TempDir(), o)
 	mustClaim(t, s, claimOf("a"), dedup.New)
 	for _, tc := range []struct {
-		free int64
-		left int64 // bytes removed after it
+		free, tables int64
+		left         int64 // bytes removed after it
 	}{
-		{100 << 20, 1},
-		{400 << 20, 0},
+		{100 << 20, 0, 1},
+		{140 << 20, 0, 0},
+		{140 << 20, 100 << 20, 1},
+		{200 << 20, 1 << 40, 1}, // they are not rewritten all at once
+		{400 << 20, 1 << 40, 0},
 	} {
 		s.removed.Store(1)
+		s.meter.last, s.meter.at = usage{tables: tc.tables}, time.Now()
 		fs.leave(s, tc.free)
 		if !s.disk.state().low() || s.disk.state().frozen() {
 			t.Fatal("the disk is not low, or too full")
@@ -209,6 +213,9 @@ func TestTheSizeOfAStoreIsThatOfItsFiles(t *testing.T) {
 	log, err := measure(filepath.Join(s.dir, "redo"))
 	if err != nil || st.Bytes < log.all+3<<20 || st.Bytes > log.all+5<<20 {
 		t.Errorf("%d bytes, of three bodies of 1 MiB and a log of %d, %v", st.Bytes, log.all, err)
+	}
+	if tables := s.meter.usage().tables; tables == 0 || tables > st.Bytes-log.all-3<<20 {
+		t.Errorf("%d bytes are in tables", tables)
 	}
 	// Beyond the size of the store only the option or the default is required.
 	if got := s.disk.size(); got != st.Bytes {

@@ -170,7 +170,7 @@ func (c *checkpointer) write(at redolog.Position, commit uint64) error {
 		return fmt.Errorf("MANIFEST: %w", err)
 	}
 	c.work.Begin()
-	if err := c.db.spare.open(func() error { return storedir.SyncDir(c.db.indexDir()) }); err != nil {
+	if err := c.db.spare.open(func() error { return redolog.SyncDir(c.db.indexDir()) }); err != nil {
 		return err
 	}
 	c.work.Begin()

@@ -223,7 +223,7 @@ func copyManifest(dir string, whole int64, lost []uint64) error {
 	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(path+".copy", path), storedir.SyncDir(dir))
+	return errors.Join(os.Rename(path+".copy", path), redolog.SyncDir(dir))
 }
 
 // restore brings the database to the last commit, and the summary with it. A summary is not trusted
@@ -435,6 +435,9 @@ func openBadger(o badger.Options, log *logger) (db *badger.DB, err error) {
 
 // levelZero is the number of tables that memory tables become before they are compacted.
 const levelZero = 8
+
+// MostCompacted is the size of the tables that a compaction rewrites at most, in memory tables.
+const MostCompacted = 2 * levelZero
 
 // badgerOptions keep every value in the tables: none is as large as the threshold, except filler,
 // so the value log stays empty.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ func Open(s Settings, after Position) (*Log, error) {
 	}
 	l := &Log{settings: s, buf: make([]byte, headSize), end: after, done: make(chan struct{})}
 	l.changed = sync.NewCond(&l.mu)
-	if err := errors.Join(l.openFiles(after.Segment), syncDir(s.Dir)); err != nil {
+	if err := errors.Join(l.openFiles(after.Segment), SyncDir(s.Dir)); err != nil {
 		return nil, errors.Join(err, l.closeFiles())
 	}
 	go l.prepareFreed()
@@ -113,7 +114,7 @@ func (l *Log) prepareFreed() {
 		}
 		s := l.free[0]
 		l.mu.Unlock()
-		err := errors.Join(l.fill(s), l.prepare(s), syncDir(l.settings.Dir))
+		err := errors.Join(l.fill(s), l.prepare(s), SyncDir(l.settings.Dir))
 		if isNoSpace(err) {
 			time.Sleep(retryAfter)
 		} else if err != nil {
@@ -224,10 +225,14 @@ func makeDir(dir string) error {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(filepath.Dir(dir)) // also of a directory that a crash left
+	return SyncDir(filepath.Dir(dir)) // also of a directory that a crash left
 }
 
-func syncDir(dir string) error {
+// SyncDir makes the names in a directory durable. Windows cannot flush a directory.
+func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

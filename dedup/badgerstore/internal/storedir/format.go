@@ -6,9 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 )
 
 const (
@@ -45,7 +46,7 @@ func WriteFormat(dir string, version int) error {
 	if err := writeWhole(dir, FormatFile, formatText(version)); err != nil || !Converting(dir) {
 		return err
 	}
-	return errors.Join(os.Remove(filepath.Join(dir, convertingFile)), SyncDir(dir))
+	return errors.Join(os.Remove(filepath.Join(dir, convertingFile)), redolog.SyncDir(dir))
 }
 
 func formatText(version int) []byte { return fmt.Appendf(nil, "%s%d\n", formatPrefix, version) }
@@ -80,17 +81,5 @@ func writeWhole(dir, name string, text []byte) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(temp, filepath.Join(dir, name)), SyncDir(dir))
-}
-
-// SyncDir makes the names in a directory durable. Windows cannot flush a directory.
-func SyncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(os.Rename(temp, filepath.Join(dir, name)), redolog.SyncDir(dir))
 }

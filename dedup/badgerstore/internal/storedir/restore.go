@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 )
 
 // RestoreFailedFile is in a directory in which a restore has failed. A start refuses such a
@@ -22,5 +24,5 @@ func ForgetFailedRestore(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, SyncDir(dir))
+	return errors.Join(err, redolog.SyncDir(dir))
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 )
 
 // Summary is what a start needs to know of the whole store, besides the checkpoint. It covers every
@@ -57,5 +59,5 @@ func RemoveSummary(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, SyncDir(dir))
+	return errors.Join(err, redolog.SyncDir(dir))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"sync"
 )
 
@@ -48,7 +49,11 @@ func (s *Set) snapshot() (states []FileState, dirty []*file, renamed bool, err e
 	return s.states(), dirty, renamed, s.err
 }
 
+// syncDir makes the names of the files durable. Windows cannot flush a directory.
 func (s *Set) syncDir() error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	d, err := s.s.OpenFile(s.s.Dir, os.O_RDONLY, 0)
 	if err != nil {
 		return err
