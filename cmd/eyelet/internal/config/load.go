@@ -60,26 +60,26 @@ func (s Source) parse(file string, data []byte, read *filesRead) (*Settings, err
 	if s.Outline {
 		except = []string{"producers", "handlers"}
 	}
-	root, err := parseTree(file, data, s.Lookup, except...)
+	used := variables{}
+	root, err := parseTree(file, data, used.noting(s.Lookup), except...)
 	found, _ := usage.Find(err)
 	if root == nil || root.kind != mapping {
 		return nil, found.Err()
 	}
 	found = append(found, s.applyOverrides(root)...)
 	found = append(found, root.variableErrors()...)
-	set := &Settings{File: file, files: read}
+	set := &Settings{File: file, files: read, variables: used}
 	d := &decoder{dir: filepath.Dir(file), files: read}
 	d.decode(root, reflect.ValueOf(set).Elem(), "")
 	set.confidential = d.secrets
 	set.setDefaults()
-	found = append(found, d.errs...)
-	set.unread = found
-	return set, found.Err()
+	set.unread = append(found, d.errs...)
+	return set, used.asWritten(set.unread).Err()
 }
 
 // PresetSettings reads the settings of a preset from pairs NAME=VALUE.
 func (s Source) PresetSettings(vendor string, pairs []string) (set preset.Settings, err error) {
-	all := newMapping()
+	all, used := newMapping(), variables{}
 	for _, pair := range append([]string{"preset=" + vendor}, pairs...) {
 		name, text, ok := strings.Cut(pair, "=")
 		at := usage.Place{File: "--set " + name}
@@ -88,7 +88,7 @@ func (s Source) PresetSettings(vendor string, pairs []string) (set preset.Settin
 		}
 		value := &node{at: at, kind: scalar, text: text}
 		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
-			tree, err := parseTree(at.File, []byte("value: "+text), s.Lookup)
+			tree, err := parseTree(at.File, []byte("value: "+text), used.noting(s.Lookup))
 			if err != nil {
 				return set, err
 			}
@@ -98,5 +98,5 @@ func (s Source) PresetSettings(vendor string, pairs []string) (set preset.Settin
 	}
 	d, into := &decoder{dir: ".", errs: all.variableErrors()}, &Producer{}
 	into.decodeNode(d, all, "")
-	return into.PresetSettings, d.errs.Err()
+	return into.PresetSettings, used.asWritten(d.errs).Err()
 }

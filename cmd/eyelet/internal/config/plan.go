@@ -76,7 +76,7 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 		found = p.validate() //nolint:contextcheck // closing has its own timeout
 	}
 	if len(found) > 0 {
-		return nil, errors.Join(found.Err(), p.Close())
+		return nil, errors.Join(s.variables.asWritten(found).Err(), p.Close())
 	}
 	return p, nil
 }

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -107,6 +109,71 @@ func TestErrorsDoNotQuoteSecrets(t *testing.T) {
 			t.Errorf("%s: %s", key, text)
 		}
 	}
+}
+
+// TestASecretAtAWrongPlaceIsNotQuoted puts the variable of a secret in place of each value of the
+// examples of the documentation.
+func TestASecretAtAWrongPlaceIsNotQuoted(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile("../../../../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(docs, -1)
+	for _, value := range []string{
+		"s3cret-Zz%~\x07 not=any:  form/\"x\"", "https://s3cret.example/a?b", "s3cret0123456789abcdef",
+	} {
+		for _, block := range blocks {
+			for i := 0; ; i++ {
+				text, replaced := withVariable(t, block[1], i)
+				if !replaced {
+					break
+				}
+				err := buildText(t, t.TempDir(), text, "GITHUB_SECRET="+value)
+				if err == nil {
+					continue
+				}
+				if got := withHints(err); strings.Contains(got, "s3cret") {
+					t.Errorf("%s\n%s", text, got)
+				} else if strings.Contains(got, "${GITHUB_SECRET}") {
+					named++
+				}
+			}
+		}
+	}
+	if named < 40 {
+		t.Errorf("%d errors name the variable", named)
+	}
+}
+
+// withVariable returns YAML with a variable in place of its value i.
+func withVariable(t *testing.T, text []byte, i int) (replaced string, ok bool) {
+	t.Helper()
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var visit func(n *yaml.Node)
+	visit = func(n *yaml.Node) {
+		for k, inner := range n.Content {
+			if n.Kind != yaml.MappingNode || k%2 == 1 {
+				visit(inner)
+			}
+		}
+		if n.Kind == yaml.ScalarNode {
+			if i--; i == -1 {
+				*n = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Value: "${GITHUB_SECRET}"}
+				ok = true
+			}
+		}
+	}
+	visit(&doc)
+	out, err := yaml.Marshal(&doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out), ok
 }
 
 // settingTypes are the structs whose fields may be secret.

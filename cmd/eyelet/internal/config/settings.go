@@ -57,6 +57,7 @@ type Settings struct {
 	confidential []string     // files that secrets were read from, as written
 	unread       usage.Errors // about what could not be read
 	files        *filesRead
+	variables    variables
 }
 
 // Reload says when the configuration is read again, beside on demand.

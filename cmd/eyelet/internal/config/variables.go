@@ -1,0 +1,50 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+)
+
+// variables are the environment variables that a configuration uses: the names by the values.
+type variables map[string]string
+
+// noting returns a lookup that notes the variables that it finds.
+func (v variables) noting(lookup func(string) (string, bool)) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := lookup(name)
+		v[value] = name
+		return value, ok
+	}
+}
+
+// leastHidden is the length in bytes of the shortest value that may be a secret. Errors about
+// shorter ones, such as a port, show them.
+const leastHidden = 6
+
+// asWritten returns the errors with ${NAME} in place of values of variables: a value may be a
+// secret at a wrong place.
+func (v variables) asWritten(found usage.Errors) usage.Errors {
+	values := make([]string, 0, len(v))
+	for value := range v {
+		if len(value) >= leastHidden {
+			values = append(values, value)
+		}
+	}
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, value := range values {
+		quoted := strings.Trim(strconv.Quote(value), `"`)
+		for _, form := range []string{value, usage.OneLine(value), usage.OneLine(quoted)} {
+			pairs = append(pairs, form, "${"+v[value]+"}")
+		}
+	}
+	replacer := strings.NewReplacer(pairs...)
+	written := make(usage.Errors, len(found))
+	for i, e := range found {
+		written[i] = &usage.Error{At: e.At, What: replacer.Replace(e.What), Hint: replacer.Replace(e.Hint)}
+	}
+	return written
+}
