@@ -124,7 +124,9 @@ func TestALowDiskReclaimsSpaceWhileItCan(t *testing.T) {
 		{400 << 20, 1 << 40, 0},
 	} {
 		s.removed.Store(1)
+		s.meter.mu.Lock()
 		s.meter.last, s.meter.at = usage{tables: tc.tables}, time.Now()
+		s.meter.mu.Unlock()
 		fs.leave(s, tc.free)
 		if !s.disk.state().low() || s.disk.state().frozen() {
 			t.Fatal("the disk is not low, or too full")

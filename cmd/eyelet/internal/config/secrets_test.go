@@ -122,7 +122,7 @@ func TestASecretAtAWrongPlaceIsNotQuoted(t *testing.T) {
 	named := 0
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(docs, -1)
 	for _, value := range []string{
-		"s3cret-Zz%~\x07 not=any:  form/\"x\"", "https://s3cret.example/a?b", "s3cret0123456789abcdef",
+		"s3cret-Zz%~\x07 not=any:  form/\"x\"", "https://s3cret.example/a?b", "s3cret0123456789abcdef", "        ",
 	} {
 		for _, block := range blocks {
 			for i := 0; ; i++ {
@@ -134,7 +134,7 @@ func TestASecretAtAWrongPlaceIsNotQuoted(t *testing.T) {
 				if err == nil {
 					continue
 				}
-				if got := withHints(err); strings.Contains(got, "s3cret") {
+				if got := withHints(err); strings.Contains(got, "s3cret") || strings.Count(got, "${G") > 9 {
 					t.Errorf("%s\n%s", text, got)
 				} else if strings.Contains(got, "${GITHUB_SECRET}") {
 					named++

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,18 +28,15 @@ const leastHidden = 6
 // asWritten returns the errors with ${NAME} in place of values of variables: a value may be a
 // secret at a wrong place.
 func (v variables) asWritten(found usage.Errors) usage.Errors {
-	values := make([]string, 0, len(v))
-	for value := range v {
-		if len(value) >= leastHidden {
-			values = append(values, value)
-		}
-	}
+	values := slices.Collect(maps.Keys(v))
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, value := range values {
-		quoted := strings.Trim(strconv.Quote(value), `"`)
-		for _, form := range []string{value, usage.OneLine(value), usage.OneLine(quoted)} {
-			pairs = append(pairs, form, "${"+v[value]+"}")
+		quoted := strconv.Quote(value)
+		for _, form := range []string{value, usage.OneLine(value), usage.OneLine(quoted[1 : len(quoted)-1])} {
+			if len(strings.TrimSpace(form)) >= leastHidden {
+				pairs = append(pairs, form, "${"+v[value]+"}")
+			}
 		}
 	}
 	replacer := strings.NewReplacer(pairs...)
