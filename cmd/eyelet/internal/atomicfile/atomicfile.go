@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // Write writes a file that only its owner can read. Once it returns the file survives a power cut.
@@ -32,7 +33,11 @@ func Write(path string, write func(io.Writer) error) error {
 	return syncDir(filepath.Dir(path))
 }
 
+// syncDir makes the names in a directory durable. Windows cannot flush a directory.
 func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
