@@ -175,6 +175,7 @@ func TestAPauseIsNotAHangingDisk(t *testing.T) {
 	d := openStuck(t)
 	defer shut(t, d.Store)
 	claimed, release := d.hang(claimOf("slow"))
+	d.pass(d.Store, beatEvery) // it has seen the commit begin
 	d.past.Add(int64(time.Hour))
 	d.beat(d.Store)
 	if err := d.Health(context.Background()); err != nil {
