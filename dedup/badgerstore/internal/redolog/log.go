@@ -31,9 +31,10 @@ type Log struct {
 	ready   []*segment // prepared, in the order of their numbers
 	free    []*segment // to be prepared
 	next    uint64     // number that no segment had yet
+	begun   uint64     // number of the newest segment that was ever active
 	end     Position
 	noSpace bool // to prepare a segment
-	loaded  bool // enough was written that filling segments with zeros pays
+	loaded  bool // enough was written that filling the next segment with zeros pays
 	failed  error
 	done    chan struct{} // closed when the preparing goroutine has ended
 }
@@ -42,7 +43,7 @@ type Log struct {
 type segment struct {
 	number uint64
 	file   File
-	raw    bool // its space is reserved, but was never written
+	raw    bool // its space is reserved, but nothing was ever written there
 }
 
 // ofSegment names the segment in an error. The name in a *fs.PathError is that of a former use.
@@ -132,7 +133,7 @@ func (l *Log) Carry(group uint64, entries []Entry) (end Position, err error) {
 	return l.end, nil
 }
 
-// loadedAfter is the offset in a segment behind which it pays to fill the others with zeros.
+// loadedAfter is the offset in a segment behind which it pays to fill the next one with zeros.
 const loadedAfter = 1 << 20
 
 // load starts the filling of segments with zeros.
@@ -157,6 +158,7 @@ func (l *Log) begin() error {
 		return ErrFull
 	}
 	l.active, l.ready = l.ready[0], l.ready[1:]
+	l.active.raw, l.begun = false, l.active.number
 	l.used = append(l.used, l.active)
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails

@@ -24,7 +24,7 @@ const retryAfter = 200 * time.Millisecond
 // numbers. The space of missing files is reserved, so writes into them need none.
 //
 // Writing to reserved space for the first time makes a flush slower, because it changes metadata.
-// So segments are filled with zeros ahead of use, but not in a log that is hardly written.
+// So the next segment is filled with zeros ahead of use, but not in a log that is hardly written.
 func Open(s Settings, after Position) (*Log, error) {
 	if err := s.complete(); err != nil {
 		return nil, err
@@ -107,41 +107,49 @@ func (l *Log) prepareFreed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.failed == nil {
-		l.unprepareRaw()
-		if len(l.free) == 0 {
+		switch {
+		case len(l.free) > 0:
+			l.prepareFirst()
+		case l.loaded && len(l.ready) > 1 && l.ready[0].raw:
+			l.fillNext()
+		default:
 			l.changed.Wait()
-			continue
 		}
-		s := l.free[0]
-		l.mu.Unlock()
-		err := errors.Join(l.fill(s), l.prepare(s), SyncDir(l.settings.Dir))
-		if isNoSpace(err) {
-			time.Sleep(retryAfter)
-		} else if err != nil {
-			_ = l.fail(err)
-		}
-		l.mu.Lock()
-		if l.noSpace = isNoSpace(err); err == nil {
-			l.free, l.ready = l.free[1:], append(l.ready, s)
-		}
-		l.changed.Broadcast()
 	}
 }
 
-// unprepareRaw takes back the next segment, to fill it, if another one is prepared.
-func (l *Log) unprepareRaw() {
-	if l.loaded && len(l.free) == 0 && len(l.ready) > 1 && l.ready[0].raw {
-		l.free, l.ready = append(l.free, l.ready[0]), l.ready[1:]
+// prepareFirst prepares the first free segment; l.mu is held.
+func (l *Log) prepareFirst() {
+	s := l.free[0]
+	l.mu.Unlock()
+	err := errors.Join(l.prepare(s), SyncDir(l.settings.Dir))
+	if isNoSpace(err) {
+		time.Sleep(retryAfter)
+	} else if err != nil {
+		_ = l.fail(err)
 	}
+	l.mu.Lock()
+	if l.noSpace = isNoSpace(err); err == nil {
+		l.free, l.ready = l.free[1:], append(l.ready, s)
+	}
+	l.changed.Broadcast()
 }
 
-// fill writes zeros to a segment that was never written.
-func (l *Log) fill(s *segment) error {
-	if !s.raw || s.file == nil {
-		return nil
+// fillNext fills the next segment with zeros; l.mu is held. If the log has gone on to a later one
+// meanwhile, it is prepared again. Without space to fill it, it stays as it is.
+func (l *Log) fillNext() {
+	s := l.ready[0]
+	l.ready = l.ready[1:]
+	l.mu.Unlock()
+	if err := writeZeros(s.file, l.settings.SegmentSize); err != nil && !isNoSpace(err) {
+		_ = l.fail(err)
 	}
-	s.raw = false
-	return writeZeros(s.file, l.settings.SegmentSize)
+	l.mu.Lock()
+	if s.raw = false; l.begun > s.number {
+		l.free = append(l.free, s)
+	} else {
+		l.ready = slices.Insert(l.ready, 0, s)
+	}
 }
 
 // prepare gives a segment the next number. Its file is created if it has none.

@@ -1,8 +1,11 @@
 package redolog
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -231,30 +234,84 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestSegmentsAreFilledUnderLoad writes until segments that were only reserved are filled with
-// zeros, under new numbers, and checks that the log is whole.
-func TestSegmentsAreFilledUnderLoad(t *testing.T) {
-	t.Parallel()
-	s := Settings{Dir: t.TempDir() + "/redo", SegmentSize: 2 << 20, Segments: 4}
-	l := open(t, s, Position{})
-	random := rand.New(rand.NewPCG(1, 2))
-	var want []frame
-	for n := uint64(1); n <= 75; n++ {
-		for n == 40 && !filled(l) {
-			time.Sleep(time.Millisecond)
+// filling is a file whose zeros wait.
+type filling struct {
+	osFile
+	begun, goes chan struct{}
+}
+
+func (f *filling) WriteAt(b []byte, at int64) (int, error) {
+	if bytes.Count(b, []byte{0}) == len(b) {
+		select {
+		case f.begun <- struct{}{}:
+		default:
 		}
-		want = append(want, write(t, l, n, Entry{Key: []byte("key"), Value: randomBytes(random, 64<<10)}))
+		<-f.goes
 	}
-	got, end := readAll(t, s, Position{})
-	checkFrames(t, got, want)
-	if end != l.End() {
-		t.Errorf("the log ends at %v, want %v", end, l.End())
+	return f.osFile.WriteAt(b, at)
+}
+
+// TestTheNextSegmentIsFilledUnderLoad writes while the next segment, which was only reserved, is
+// filled with zeros. It keeps its number, or gets a new one if the log does not wait for it.
+func TestTheNextSegmentIsFilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	for what, row := range map[string]struct {
+		frames  int    // written meanwhile
+		segment uint64 // of the last one
+		number  uint64 // that the filled segment gets
+	}{"kept": {4, 1, 2}, "overtaken": {40, 3, 5}} {
+		t.Run(what, func(t *testing.T) {
+			begun, goes := make(chan struct{}, 1), make(chan struct{})
+			fill := sync.OnceFunc(func() { close(goes) })
+			defer fill() // else Close waits for it
+			s := Settings{Dir: t.TempDir() + "/redo", SegmentSize: 2 << 20, Segments: 4}
+			s.OpenFile = func(name string, flag int, perm fs.FileMode) (File, error) {
+				f, err := os.OpenFile(name, flag, perm)
+				return &filling{osFile{f}, begun, goes}, err
+			}
+			l := open(t, s, Position{})
+			random := rand.New(rand.NewPCG(1, 2))
+			var want []frame
+			add := func(n int) {
+				for range n {
+					e := Entry{Key: []byte("key"), Value: randomBytes(random, 64<<10)}
+					want = append(want, write(t, l, uint64(len(want)+1), e))
+				}
+			}
+			add(14)
+			select {
+			case <-begun:
+				t.Fatal("a segment is filled although little was written")
+			case <-time.After(10 * time.Millisecond):
+			}
+			add(6) // beyond loadedAfter
+			<-begun
+			add(row.frames)
+			if at := l.End().Segment; at != row.segment {
+				t.Fatalf("the log is in segment %d", at)
+			}
+			fill()
+			for deadline := time.Now().Add(10 * time.Second); !filled(l, row.number); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("segment %d is not filled", row.number)
+				}
+			}
+			add(50)
+			got, end := readAll(t, s, Position{})
+			checkFrames(t, got, want)
+			if end != l.End() {
+				t.Errorf("the log ends at %v, want %v", end, l.End())
+			}
+		})
 	}
 }
 
-// filled reports whether a segment beyond the first four numbers is prepared and was filled.
-func filled(l *Log) bool {
+// filled reports whether the segment with a number is prepared and was filled, and whether it is
+// where its number belongs.
+func filled(l *Log, number uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.ready, func(s *segment) bool { return s.number > 4 && !s.raw })
+	has := func(s *segment) bool { return s.number == number && !s.raw }
+	return slices.ContainsFunc(l.ready, has) &&
+		slices.IsSortedFunc(l.ready, func(a, b *segment) int { return cmp.Compare(a.number, b.number) })
 }
