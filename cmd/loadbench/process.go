@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 // running is a receiver that accepts deliveries, with its services.
 type running struct {
 	dir     string // its files
+	sockets string // its sockets, whose paths may have about 100 bytes; "" without any
 	address string // of deliveries
 	metrics string // URL of its metrics; "" without any
 	profile string // address of its profiles, if it was built with them
@@ -63,6 +65,9 @@ func (r *running) stop() {
 	}
 	if r.target != nil {
 		_ = r.target.Close()
+	}
+	if r.sockets != "" {
+		_ = os.RemoveAll(r.sockets)
 	}
 }
 

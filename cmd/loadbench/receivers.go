@@ -74,7 +74,10 @@ func (rs receivers) startChild(ctx context.Context, r *running, name, dir string
 	if err != nil {
 		return err
 	}
-	socket := filepath.Join(dir, "redis.sock")
+	if r.sockets, err = os.MkdirTemp("", "redis"); err != nil {
+		return err
+	}
+	socket := filepath.Join(r.sockets, "s")
 	if name != "bare" {
 		cmd := exec.CommandContext(ctx, rs.binaries[name], "--port", "0", "--unixsocket", socket, "--dir", dir,
 			"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxclients", "1024")
