@@ -291,7 +291,7 @@ func TestTheNextSegmentIsFilledUnderLoad(t *testing.T) {
 				t.Fatalf("the log is in segment %d", at)
 			}
 			fill()
-			for deadline := time.Now().Add(10 * time.Second); !filled(l, row.number); time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); !filled(l, row.number); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("segment %d is not filled", row.number)
 				}
