@@ -30,6 +30,7 @@ type Log struct {
 	used    []*segment // with frames that no checkpoint has passed, oldest first
 	ready   []*segment // prepared, in the order of their numbers
 	free    []*segment // to be prepared
+	filling bool       // another one, which is neither ready nor free meanwhile
 	next    uint64     // number that no segment had yet
 	begun   uint64     // number of the newest segment that was ever active
 	end     Position
@@ -148,7 +149,7 @@ func (l *Log) load() {
 func (l *Log) begin() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.ready) == 0 && len(l.free) > 0 && !l.noSpace && l.failed == nil {
+	for len(l.ready) == 0 && (l.filling || len(l.free) > 0 && !l.noSpace) && l.failed == nil {
 		l.changed.Wait()
 	}
 	switch {

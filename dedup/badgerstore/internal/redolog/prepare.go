@@ -139,17 +139,18 @@ func (l *Log) prepareFirst() {
 // meanwhile, it is prepared again. Without space to fill it, it stays as it is.
 func (l *Log) fillNext() {
 	s := l.ready[0]
-	l.ready = l.ready[1:]
+	l.ready, l.filling = l.ready[1:], true
 	l.mu.Unlock()
 	if err := writeZeros(s.file, l.settings.SegmentSize); err != nil && !isNoSpace(err) {
 		_ = l.fail(err)
 	}
 	l.mu.Lock()
-	if s.raw = false; l.begun > s.number {
+	if s.raw, l.filling = false, false; l.begun > s.number {
 		l.free = append(l.free, s)
 	} else {
 		l.ready = slices.Insert(l.ready, 0, s)
 	}
+	l.changed.Broadcast()
 }
 
 // prepare gives a segment the next number. Its file is created if it has none.

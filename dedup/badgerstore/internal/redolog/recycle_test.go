@@ -252,14 +252,16 @@ func (f *filling) WriteAt(b []byte, at int64) (int, error) {
 }
 
 // TestTheNextSegmentIsFilledUnderLoad writes while the next segment, which was only reserved, is
-// filled with zeros. It keeps its number, or gets a new one if the log does not wait for it.
+// filled with zeros. It keeps its number, or gets a new one if the log has gone past it. The log
+// waits for it once there is no other one.
 func TestTheNextSegmentIsFilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	for what, row := range map[string]struct {
 		frames  int    // written meanwhile
 		segment uint64 // of the last one
-		number  uint64 // that the filled segment gets
-	}{"kept": {4, 1, 2}, "overtaken": {40, 3, 5}} {
+		more    int    // that wait for the filled segment
+		number  uint64 // that it gets; 0 is that of the last frame
+	}{"kept": {4, 1, 0, 2}, "overtaken": {40, 3, 0, 5}, "awaited": {73, 4, 1, 0}} {
 		t.Run(what, func(t *testing.T) {
 			begun, goes := make(chan struct{}, 1), make(chan struct{})
 			fill := sync.OnceFunc(func() { close(goes) })
@@ -290,13 +292,18 @@ func TestTheNextSegmentIsFilledUnderLoad(t *testing.T) {
 			if at := l.End().Segment; at != row.segment {
 				t.Fatalf("the log is in segment %d", at)
 			}
-			fill()
-			for deadline := time.Now().Add(time.Minute); !filled(l, row.number); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
+			time.AfterFunc(10*time.Millisecond, fill)
+			add(row.more)
+			for begin := time.Now(); row.number > 0 && !filled(l, row.number); time.Sleep(time.Millisecond) {
+				if time.Since(begin) > time.Minute {
 					t.Fatalf("segment %d is not filled", row.number)
 				}
 			}
-			add(50)
+			if row.number > 0 {
+				add(50)
+			} else if at := l.End().Segment; at != 5 {
+				t.Errorf("the log is in segment %d", at)
+			}
 			got, end := readAll(t, s, Position{})
 			checkFrames(t, got, want)
 			if end != l.End() {
