@@ -72,7 +72,7 @@ func Tables(dir string, o badger.Options) (map[uint64]table.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	manifest, _, err := badger.ReplayManifestFile(f, 0, o)
+	manifest, err := readManifest(f, o)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("%s: %w", badger.ManifestFilename, err)
 	}
@@ -81,6 +81,27 @@ func Tables(dir string, o badger.Options) (map[uint64]table.Options, error) {
 		tables[id] = table.Options{BlockSize: o.BlockSize, Compression: t.Compression}
 	}
 	return tables, nil
+}
+
+// readManifest reads MANIFEST again if it grew meanwhile: Badger calls a record damaged that is
+// longer than the file was.
+func readManifest(f *os.File, o badger.Options) (badger.Manifest, error) {
+	for {
+		before, err := f.Stat()
+		if err != nil {
+			return badger.Manifest{}, err
+		}
+		manifest, _, err := badger.ReplayManifestFile(f, 0, o)
+		if err == nil {
+			return manifest, nil
+		}
+		if after, statErr := f.Stat(); statErr != nil || after.Size() == before.Size() {
+			return badger.Manifest{}, err
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return badger.Manifest{}, err
+		}
+	}
 }
 
 // CheckTable verifies the index and the blocks of one table.
