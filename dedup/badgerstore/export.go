@@ -91,9 +91,9 @@ func (x *exporter) items(ctx context.Context, at time.Time, after string) iter.S
 			from = append(last, 0)
 		}
 		x.gaps, _ = gaps(x.meta.Gaps).at(at, x.meta.Wall, max(x.meta.Window, dedup.DefaultWindow))
-		it := x.in.Keys()
+		it := x.in.Keys(from)
 		defer it.Close()
-		for it.Seek(from); it.Valid() && it.Key()[0] <= record.FamilyTrace; it.Next() {
+		for ; it.Valid() && it.Key()[0] <= record.FamilyTrace; it.Next() {
 			if it.Key()[0] == record.FamilyMeta {
 				continue
 			}

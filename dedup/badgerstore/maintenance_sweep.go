@@ -67,9 +67,9 @@ func (m *maintenance) ended(
 ) (ended []record.Place, next []byte, err error) {
 	now := m.now()
 	err = m.view(func(in *kv.View) error {
-		it := in.Keys(family)
+		it := in.Keys(from, family)
 		defer it.Close()
-		for it.Seek(from); it.Valid(); it.Next() {
+		for ; it.Valid(); it.Next() {
 			if len(ended) == sweepStep {
 				next = it.KeyCopy()
 				return nil

@@ -201,9 +201,9 @@ func eachPlace(ctx context.Context, in *kv.View, visit func(record.Place)) error
 // eachPlaceFrom visits up to pageSize events of a family. It returns the next key, nil at the end.
 func eachPlaceFrom(in *kv.View, family byte, from []byte, visit func(*kv.View, record.Place)) (next []byte) {
 	n := pageSize
-	it := in.Keys(family)
+	it := in.Keys(from, family)
 	defer it.Close()
-	for it.Seek(from); it.Valid(); it.Next() {
+	for ; it.Valid(); it.Next() {
 		key := it.Key()
 		if n--; n < 0 {
 			return bytes.Clone(key)

@@ -142,7 +142,7 @@ func (r *restorer) load(ctx context.Context, before *kv.View, from io.Reader) er
 	if err != nil {
 		return err
 	}
-	it := before.Keys()
+	it := before.Keys(nil)
 	defer it.Close()
 	var last []byte
 	for {

@@ -104,9 +104,9 @@ type scanner struct {
 
 // each calls f for every key of a family with a length of size.
 func (s *scanner) each(family byte, size int, f func(item *kv.Iterator)) {
-	it := s.in.Keys(family)
+	it := s.in.Keys(s.part.first(family), family)
 	defer it.Close()
-	for it.Seek(s.part.first(family)); it.Valid() && s.part.has(it.Key()); it.Next() {
+	for ; it.Valid() && s.part.has(it.Key()); it.Next() {
 		if len(it.Key()) == size {
 			f(it)
 		}

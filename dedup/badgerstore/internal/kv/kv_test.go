@@ -252,7 +252,7 @@ func TestSegmentsGoRoundWhileAReaderStays(t *testing.T) {
 	o.load(t, r, 100)
 	before := len(o.want)
 	err := o.View(func(v *View) error {
-		it := v.Keys()
+		it := v.Keys(nil)
 		defer it.Close()
 		n := 0
 		for ; it.Valid(); it.Next() {
