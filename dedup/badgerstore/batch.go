@@ -208,17 +208,23 @@ func (b *batch) alias(h record.Hash) (aliasEntry, error) {
 		b.aliases[h] = a
 		return a, nil
 	}
-	key := h.Key(record.FamilyAlias)
-	value, err := readValue(b.c.db, key)
-	if err == nil && value != nil {
-		a.exists, a.stored, a.checksum = true, true, record.Checksum(value)
-		a.Alias, err = record.DecodeAlias(key, value)
-	}
+	a, err := readAlias(b.c.db, h)
 	if err != nil {
 		return aliasEntry{damaged: true}, err
 	}
 	b.aliases[h] = a
 	return a, nil
+}
+
+// readAlias returns an alias as it is stored.
+func readAlias(in source, h record.Hash) (a aliasEntry, err error) {
+	key := h.Key(record.FamilyAlias)
+	value, err := readValue(in, key)
+	if err == nil && value != nil {
+		a.exists, a.stored, a.checksum = true, true, record.Checksum(value)
+		a.Alias, err = record.DecodeAlias(key, value)
+	}
+	return a, err
 }
 
 func (b *batch) putAlias(h record.Hash, a record.Alias) { b.setAlias(h, a, true) }
@@ -279,7 +285,12 @@ func (b *batch) remove(r *row) error {
 	if err != nil {
 		return err
 	}
-	next := r.edit()
+	return b.removeWith(r, rec.Aliases)
+}
+
+// removeWith removes a row with those of its aliases that it still owns.
+func (b *batch) removeWith(r *row, aliases []dedup.Key) error {
+	rec, next := &r.rec, r.edit()
 	next.gone = true
 	b.put(next)
 	n := len(b.forgotten)
@@ -289,9 +300,9 @@ func (b *batch) remove(r *row) error {
 	if rec.Unaccepted() {
 		b.forget(r, dedup.Trace.Without)
 	}
-	b.dropAliases(record.Alias{Hash: r.place.Hash, Seq: rec.Seq}, rec.Aliases)
+	b.dropAliases(record.Alias{Hash: r.place.Hash, Seq: rec.Seq}, aliases)
 	b.removed += r.event.Size
-	return b.unshare(&rec)
+	return b.unshare(rec)
 }
 
 // unshare removes a deleted record from those that share the body of its original.

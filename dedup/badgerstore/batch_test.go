@@ -81,7 +81,7 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 		"purged": func(_ *Store, event string) []op { return []op{&purgeOp{ticket: newTicket(true), event: event}} },
 		"swept": func(_ *Store, event string) []op {
 			h, _, _ := record.ParseEventID(event)
-			return []op{&sweepOp{ticket: newTicket(false), places: []record.Place{{Hash: h}},
+			return []op{&sweepOp{ticket: newTicket(false), found: []ended{{row: &row{place: record.Place{Hash: h}}}},
 				slack: -1000 * time.Hour}}
 		},
 	} {
@@ -575,14 +575,15 @@ func TestAnAnswerThatIsTooLargeFailsAloneAndNotTheStore(t *testing.T) {
 	}
 }
 
-// TestASweepOfEventsWithManyNamesEnds deletes more at once than a transaction takes.
+// TestASweepOfEventsWithManyNamesEnds deletes more at once than a transaction takes, and than a
+// step of the sweep reads.
 func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewSteppedClock()
 	o := quiet()
 	o.Clock = clock
 	s := open(t, t.TempDir(), o)
-	for c := range 4 {
+	for c := range 5 {
 		claims := make([]dedup.Claim, 64)
 		for i := range claims {
 			claims[i] = dedup.Claim{Key: dedup.Key{ID: fmt.Sprint(c, "-", i)}, Window: time.Minute}
@@ -596,6 +597,10 @@ func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 		}
 	}
 	clock.Set(time.Hour)
+	found, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, 0)
+	if err != nil || next == nil {
+		t.Errorf("a step reads all %d records, %v", len(found), err)
+	}
 	if err := s.maintenance.sweep(0); err != nil {
 		t.Errorf("%.200v", err)
 	}

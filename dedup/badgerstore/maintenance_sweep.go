@@ -9,21 +9,40 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
+// ended is a record to delete with its aliases, as a sweep has read them.
+type ended struct {
+	row     *row
+	names   []dedup.Key // of its aliases
+	hashes  []record.Hash
+	aliases []aliasEntry // of the hashes
+}
+
+// sweepOp deletes records, except those that have changed and are needed again.
 type sweepOp struct {
 	ticket
-	places []record.Place
-	slack  time.Duration
-	done   int
+	found []ended
+	slack time.Duration
+	swept int
 }
 
 func (o *sweepOp) apply(b *batch) error {
 	if b.disk.frozen() {
 		return b.disk.err()
 	}
-	for _, p := range o.places {
-		r, err := b.at(p) // damage was logged; it must not block the others
-		if err == nil && r != nil && swept(&r.rec, b.now, o.slack) && b.remove(r) == nil {
-			o.done++
+	for i := range o.found {
+		e := &o.found[i]
+		b.adopt(e)
+		r, err := b.at(e.row.place) // damage was logged; it must not block the others
+		if err != nil || r == nil || !swept(&r.rec, b.now, o.slack) {
+			continue
+		}
+		if r == e.row {
+			err = b.removeWith(r, e.names)
+		} else {
+			err = b.remove(r)
+		}
+		if err == nil {
+			o.swept++
 		}
 	}
 	return nil
@@ -35,9 +54,66 @@ func swept(r *dedup.Record, now time.Time, slack time.Duration) bool {
 	return r.Disposable(now.Add(-min(slack, r.Window)))
 }
 
-// sweepStep is how many records the sweep finds before it deletes them, so that its memory does not
-// depend on how many windows have ended.
-const sweepStep = 10_000
+// watch is what commits have changed since a sweep began to read. The sweep reads what it deletes,
+// so that claims do not wait for that; the committer reads again what is in the watch.
+type watch struct {
+	rows    map[record.Place]struct{}
+	aliases map[record.Hash]struct{}
+}
+
+// watchOp begins a watch, or ends it.
+type watchOp struct {
+	ticket
+	watch *watch
+}
+
+func newWatch() *watchOp {
+	return &watchOp{newTicket(false), &watch{map[record.Place]struct{}{}, map[record.Hash]struct{}{}}}
+}
+
+func (o *watchOp) apply(b *batch) error {
+	b.c.watch = o.watch
+	return nil
+}
+
+// note adds what a batch has changed.
+func (w *watch) note(b *batch) {
+	for p, r := range b.rows {
+		if r.changed() {
+			w.rows[p] = struct{}{}
+		}
+	}
+	for h, a := range b.aliases {
+		if a.dirty {
+			w.aliases[h] = struct{}{}
+		}
+	}
+}
+
+// adopt puts what a sweep has read into the batch, as far as it is still true.
+func (b *batch) adopt(e *ended) {
+	w := b.c.watch
+	if w == nil {
+		return
+	}
+	_, known := b.rows[e.row.place]
+	if _, changed := w.rows[e.row.place]; !known && !changed {
+		b.rows[e.row.place] = e.row
+	}
+	for i, h := range e.hashes {
+		_, known := b.aliases[h]
+		if _, changed := w.aliases[h]; !known && !changed {
+			b.aliases[h] = e.aliases[i]
+		}
+	}
+}
+
+// The most records, and bytes of them, that the sweep reads before it deletes them: its memory does
+// not depend on how many windows have ended.
+const (
+	sweepStep  = 4000
+	sweepBytes = 8 << 20
+)
 
 // sweep deletes the records whose windows have ended (see swept). It does not use Badger's expiry,
 // which follows the system clock: a clock that jumps ahead would end every window.
@@ -47,61 +123,96 @@ func (m *maintenance) sweep(slack time.Duration) error {
 	}
 	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
-			ended, next, err := m.ended(family, from, slack)
-			if err == nil {
-				err = m.delete(ended, slack)
-			}
+			err := m.submit(newWatch())
 			if err != nil {
 				return err
 			}
-			from = next
+			var found []ended
+			if found, from, err = m.ended(family, from, slack); err == nil {
+				err = m.delete(found, slack)
+			}
+			if err := errors.Join(err, m.submit(&watchOp{ticket: newTicket(false)})); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// ended returns up to sweepStep records that can be deleted, and the key at which the next ones
-// begin; nil at the end of the family.
+// ended returns records that can be deleted, up to the bounds of a step, and the key at which the
+// next ones begin; nil at the end of the family.
 func (m *maintenance) ended(
 	family byte, from []byte, slack time.Duration,
-) (ended []record.Place, next []byte, err error) {
+) (found []ended, next []byte, err error) {
 	now := m.now()
 	err = m.view(func(in *kv.View) error {
+		bytes := int64(0)
 		it := in.Keys(from, family)
 		defer it.Close()
 		for ; it.Valid(); it.Next() {
-			if len(ended) == sweepStep {
+			if len(found) == sweepStep || bytes >= sweepBytes {
 				next = it.KeyCopy()
 				return nil
 			}
-			var r *row
-			value, err := it.Value()
-			if err = unreadable(it.Key(), err); err == nil {
-				r, err = m.stateRow(it.Key(), value)
-			}
-			if err != nil {
+			if e, err := m.endedAt(in, it, now, slack); err != nil {
 				m.damage(err)
-			} else if swept(&r.rec, now, slack) {
-				ended = append(ended, r.place)
+			} else if e.row != nil {
+				found = append(found, e)
+				bytes += e.row.event.Memory() + int64(len(e.aliases))*aliasBytes
 			}
 		}
 		return nil
 	})
-	return ended, next, err
+	return found, next, err
+}
+
+// aliasBytes is about the memory of an alias of a record that was read, with its name.
+const aliasBytes = 256
+
+// endedAt reads a record with its aliases if it can be deleted; otherwise there is no row. A
+// damaged alias is left to the committer.
+func (m *maintenance) endedAt(in *kv.View, it *kv.Iterator, now time.Time, slack time.Duration) (e ended, err error) {
+	value, err := it.Value()
+	if err != nil {
+		return e, unreadable(it.Key(), err)
+	}
+	state, err := m.stateRow(it.Key(), value)
+	if err != nil || !swept(&state.rec, now, slack) {
+		return e, err
+	}
+	value, content, broken := it.Read()
+	r, err := wholeRow(state.place, value, content, broken)
+	if err != nil {
+		return e, err
+	}
+	m.gaps.extend(&r.rec)
+	r.before = r.tally()
+	rec, err := r.record()
+	if err != nil {
+		return e, err
+	}
+	e.row, e.names = r, rec.Aliases
+	for _, k := range e.names {
+		h := record.HashOf(k)
+		if a, err := readAlias(in, h); err == nil {
+			e.hashes, e.aliases = append(e.hashes, h), append(e.aliases, a)
+		}
+	}
+	return e, nil
 }
 
 // delete deletes records, unless they changed.
-func (m *maintenance) delete(ended []record.Place, slack time.Duration) (err error) {
-	for most := 256; err == nil && len(ended) > 0; {
-		n := min(len(ended), most)
-		o := &sweepOp{ticket: newTicket(false), places: ended[:n], slack: slack}
+func (m *maintenance) delete(found []ended, slack time.Duration) (err error) {
+	for most := 256; err == nil && len(found) > 0; {
+		n := min(len(found), most)
+		o := &sweepOp{ticket: newTicket(false), found: found[:n], slack: slack}
 		o.bytes = n * 64
 		err = m.submit(o)
 		if errors.Is(err, dedup.ErrTooLarge) && n > 1 { // they have many aliases or chunks
 			most, err = n/2, nil
 			continue
 		}
-		ended = ended[n:]
+		found = found[n:]
 	}
 	return err
 }
@@ -142,7 +253,7 @@ func (o *pruneOp) apply(b *batch) error {
 // The number of traces that one pass and one commit delete.
 const (
 	pruneMost = 200_000
-	pruneStep = 2_000
+	pruneStep = 250
 )
 
 // prune forgets expired days and, beyond Max keys, the oldest days. It counts the keys per day each

@@ -289,8 +289,14 @@ func (c *core) readRow(in source, p record.Place) (*row, error) {
 
 // readRow returns the row at a place as it is stored, nil if there is none.
 func readRow(in source, p record.Place) (*row, error) {
+	value, content, broken := in.Read(p.Key())
+	return wholeRow(p, value, content, broken)
+}
+
+// wholeRow returns the row of a stored value and content, nil if there is none. broken is the error
+// of reading them.
+func wholeRow(p record.Place, value, content []byte, broken error) (*row, error) {
 	key := p.Key()
-	value, content, broken := in.Read(key)
 	if value == nil {
 		return nil, unreadable(key, broken)
 	}

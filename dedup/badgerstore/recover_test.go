@@ -286,10 +286,12 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	sweep(5, 2)
 	clock.Advance(2 * time.Minute)
 	// An event that was queued for deletion but is needed again stays.
-	o2 := &sweepOp{ticket: newTicket(true), places: []record.Place{{Hash: record.HashOf(claimOf("dead").Key)},
-		{Hash: record.HashOf(claimOf("pending").Key)}}}
-	if err := s.do(ctx, o2); err != nil || o2.done != 0 {
-		t.Errorf("%d swept, %v", o2.done, err)
+	o2 := &sweepOp{ticket: newTicket(true), found: []ended{
+		{row: &row{place: record.Place{Hash: record.HashOf(claimOf("dead").Key)}}},
+		{row: &row{place: record.Place{Hash: record.HashOf(claimOf("pending").Key)}}},
+	}}
+	if err := s.do(ctx, o2); err != nil || o2.swept != 0 {
+		t.Errorf("%d swept, %v", o2.swept, err)
 	}
 	sweep(2, 1) // the pending event, and the dead letter with its alias
 	mustClaim(t, s, claimOf("done"), dedup.New)

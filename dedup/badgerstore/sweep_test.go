@@ -1,0 +1,133 @@
+package badgerstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+// withAlias is a claim without a task, whose record ends with its window.
+func withAlias(id, alias string) dedup.Claim {
+	c := claimOf(id)
+	c.Tasks, c.Aliases = nil, []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: alias}}
+	return c
+}
+
+// readAhead begins a watch and returns what has ended.
+func readAhead(t *testing.T, s *Store, watch func(op)) []ended {
+	t.Helper()
+	watch(newWatch())
+	found, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, ownRhythm().slack)
+	if err != nil || next != nil {
+		t.Fatal(next, err)
+	}
+	return found
+}
+
+// TestASweepDeletesNothingThatChangedSinceItWasRead accepts a key again, and gives an alias to
+// another event, between the reading of what has ended and its deletion.
+func TestASweepDeletesNothingThatChangedSinceItWasRead(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	mustClaim(t, s, withAlias("again", "1"), dedup.New)
+	mustClaim(t, s, withAlias("robbed", "2"), dedup.New)
+	mustClaim(t, s, withAlias("plain", "3"), dedup.New)
+	clock.Advance(26 * time.Hour)
+	found := readAhead(t, s, func(o op) {
+		if err := s.submit(o); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if len(found) != 3 {
+		t.Fatalf("%d have ended, want 3", len(found))
+	}
+	again := mustClaim(t, s, withAlias("again", "1"), dedup.New)
+	robber := mustClaim(t, s, withAlias("robber", "2"), dedup.New)
+	if err := s.maintenance.delete(found, ownRhythm().slack); err != nil {
+		t.Fatal(err)
+	}
+	for alias, d := range map[string]dedup.Decision{"1": again, "2": robber} {
+		if _, err := s.Get(t.Context(), d.Record.Event); err != nil {
+			t.Errorf("event %s: %v", d.Record.Event, err)
+		}
+		err := s.view(func(in *kv.View) error {
+			a, err := readAlias(in, record.HashOf(withAlias("", alias).Aliases[0]))
+			if !a.exists || a.Seq != d.Record.Seq {
+				t.Errorf("alias %s is of event %d, want %d", alias, a.Seq, d.Record.Seq)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if e, a := stored(t, s, record.FamilyEvent), stored(t, s, record.FamilyAlias); e != 2 || a != 2 {
+		t.Errorf("%d events and %d aliases are left, want 2 and 2", e, a)
+	}
+	if diff := s.differs(); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestASweepPrefersItsBatchToWhatItRead accepts a key again, and gives an alias to another
+// event, in the commit that would delete the events before.
+func TestASweepPrefersItsBatchToWhatItRead(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := openManual(t, t.TempDir(), o)
+	together(t, s, claimOpOf(t, withAlias("again", "1"), withAlias("robbed", "2"), withAlias("plain", "3")))
+	clock.Advance(26 * time.Hour)
+	found := readAhead(t, s.Store, func(o op) { together(t, s, o) })
+	if len(found) != 3 {
+		t.Fatalf("%d have ended, want 3", len(found))
+	}
+	again := claimOpOf(t, withAlias("again", "1"), withAlias("robber", "2"))
+	o2 := &sweepOp{ticket: newTicket(false), found: found, slack: ownRhythm().slack}
+	together(t, s, again, o2)
+	if o2.swept != 2 || s.stats.Records != 2 {
+		t.Errorf("%d swept, %d left, want 2 and 2", o2.swept, s.stats.Records)
+	}
+	for i, alias := range []string{"1", "2"} {
+		want := again.decisions[i].Record
+		if r, err := s.writer.newBatch().event(want.Event); err != nil || r == nil {
+			t.Errorf("event %s: %v, %v", want.Event, r, err)
+		}
+		h := record.HashOf(withAlias("", alias).Aliases[0])
+		if a, err := s.writer.newBatch().alias(h); err != nil || a.Seq != want.Seq {
+			t.Errorf("alias %s is of event %d, want %d, %v", alias, a.Seq, want.Seq, err)
+		}
+	}
+}
+
+// TestTheCommitterReadsNothingOfASweep finds in a batch what a sweep has read, as long as it is
+// watched.
+func TestTheCommitterReadsNothingOfASweep(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := openManual(t, t.TempDir(), o)
+	together(t, s, claimOpOf(t, withAlias("a", "1")))
+	clock.Advance(26 * time.Hour)
+	found := readAhead(t, s.Store, func(o op) { together(t, s, o) })
+	if len(found) != 1 || len(found[0].hashes) != 1 {
+		t.Fatalf("found %+v", found)
+	}
+	for _, watched := range []bool{true, false} {
+		b := s.writer.newBatch()
+		b.adopt(&found[0])
+		if _, knows := b.aliases[found[0].hashes[0]]; knows != watched {
+			t.Errorf("watched %t: the batch knows the alias: %t", watched, knows)
+		}
+		if r, err := b.at(found[0].row.place); err != nil || (r == found[0].row) != watched {
+			t.Errorf("watched %t: the batch has the row of the sweep: %t, %v", watched, r == found[0].row, err)
+		}
+		together(t, s, &watchOp{ticket: newTicket(false)})
+	}
+}
