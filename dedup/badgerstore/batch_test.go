@@ -597,7 +597,7 @@ func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 		}
 	}
 	clock.Set(time.Hour)
-	found, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, 0)
+	found, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, 0, nil)
 	if err != nil || next == nil {
 		t.Errorf("a step reads all %d records, %v", len(found), err)
 	}

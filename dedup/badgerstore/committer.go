@@ -33,7 +33,6 @@ type committer struct {
 	writes    []mutation             // of the batch that is staged
 	memory    arena                  // of the writes
 	changes   changes                // of the batch
-	watch     *watch                 // of a sweep; nil without one
 }
 
 func newCommitter(c *core) *committer {
@@ -356,9 +355,6 @@ func (c *committer) publish(b *batch, took time.Duration) {
 		if r.rec.Seq > c.published {
 			added = append(added, listed{r.rec.Seq, r.place})
 		}
-	}
-	if c.watch != nil {
-		c.watch.note(b)
 	}
 	slices.SortFunc(added, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
 	c.published = b.seq

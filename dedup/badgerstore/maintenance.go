@@ -206,17 +206,11 @@ func (o *moveOp) apply(b *batch) error {
 	if b.disk.frozen() {
 		return b.disk.err() // it needs space before it frees some
 	}
-	var moved []mutation
-	for _, v := range o.values {
-		same, err := b.c.db.Unchanged(v)
-		if err != nil {
-			return err
-		}
-		if same {
-			moved = append(moved, v.Entry)
+	for i := range o.values {
+		if v := &o.values[i]; v.Unchanged() {
+			b.moved = append(b.moved, v.Entry)
 		}
 	}
-	b.moved = append(b.moved, moved...)
 	return nil
 }
 

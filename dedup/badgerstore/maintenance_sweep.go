@@ -15,6 +15,7 @@ type ended struct {
 	names   []dedup.Key // of its aliases
 	hashes  []record.Hash
 	aliases []aliasEntry // of the hashes
+	watch   *kv.Watch    // nil: all is read again
 }
 
 // sweepOp deletes records, except those that have changed and are needed again.
@@ -54,55 +55,18 @@ func swept(r *dedup.Record, now time.Time, slack time.Duration) bool {
 	return r.Disposable(now.Add(-min(slack, r.Window)))
 }
 
-// watch is what commits have changed since a sweep began to read. The sweep reads what it deletes,
-// so that claims do not wait for that; the committer reads again what is in the watch.
-type watch struct {
-	rows    map[record.Place]struct{}
-	aliases map[record.Hash]struct{}
-}
-
-// watchOp begins a watch, or ends it.
-type watchOp struct {
-	ticket
-	watch *watch
-}
-
-func newWatch() *watchOp {
-	return &watchOp{newTicket(false), &watch{map[record.Place]struct{}{}, map[record.Hash]struct{}{}}}
-}
-
-func (o *watchOp) apply(b *batch) error {
-	b.c.watch = o.watch
-	return nil
-}
-
-// note adds what a batch has changed.
-func (w *watch) note(b *batch) {
-	for p, r := range b.rows {
-		if r.changed() {
-			w.rows[p] = struct{}{}
-		}
-	}
-	for h, a := range b.aliases {
-		if a.dirty {
-			w.aliases[h] = struct{}{}
-		}
-	}
-}
-
-// adopt puts what a sweep has read into the batch, as far as it is still true.
+// adopt puts what a sweep has read into the batch, as far as it is still true: claims do not wait
+// for reading it.
 func (b *batch) adopt(e *ended) {
-	w := b.c.watch
-	if w == nil {
+	if e.watch == nil {
 		return
 	}
-	_, known := b.rows[e.row.place]
-	if _, changed := w.rows[e.row.place]; !known && !changed {
-		b.rows[e.row.place] = e.row
+	p := e.row.place
+	if _, known := b.rows[p]; !known && !e.watch.Changed(p.Key()) {
+		b.rows[p] = e.row
 	}
 	for i, h := range e.hashes {
-		_, known := b.aliases[h]
-		if _, changed := w.aliases[h]; !known && !changed {
+		if _, known := b.aliases[h]; !known && !e.watch.Changed(h.Key(record.FamilyAlias)) {
 			b.aliases[h] = e.aliases[i]
 		}
 	}
@@ -123,15 +87,14 @@ func (m *maintenance) sweep(slack time.Duration) error {
 	}
 	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
-			err := m.submit(newWatch())
-			if err != nil {
+			err := m.db.Watch(func(w *kv.Watch) error {
+				found, next, err := m.ended(family, from, slack, w)
+				if from = next; err == nil {
+					err = m.delete(found, slack)
+				}
 				return err
-			}
-			var found []ended
-			if found, from, err = m.ended(family, from, slack); err == nil {
-				err = m.delete(found, slack)
-			}
-			if err := errors.Join(err, m.submit(&watchOp{ticket: newTicket(false)})); err != nil {
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -142,7 +105,7 @@ func (m *maintenance) sweep(slack time.Duration) error {
 // ended returns records that can be deleted, up to the bounds of a step, and the key at which the
 // next ones begin; nil at the end of the family.
 func (m *maintenance) ended(
-	family byte, from []byte, slack time.Duration,
+	family byte, from []byte, slack time.Duration, watch *kv.Watch,
 ) (found []ended, next []byte, err error) {
 	now := m.now()
 	err = m.view(func(in *kv.View) error {
@@ -157,6 +120,7 @@ func (m *maintenance) ended(
 			if e, err := m.endedAt(in, it, now, slack); err != nil {
 				m.damage(err)
 			} else if e.row != nil {
+				e.watch = watch
 				found = append(found, e)
 				bytes += e.row.event.Memory() + int64(len(e.aliases))*aliasBytes
 			}

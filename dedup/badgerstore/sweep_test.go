@@ -17,15 +17,20 @@ func withAlias(id, alias string) dedup.Claim {
 	return c
 }
 
-// readAhead begins a watch and returns what has ended.
-func readAhead(t *testing.T, s *Store, watch func(op)) []ended {
+// readAhead calls remove with what has ended, while that is watched.
+func readAhead(t *testing.T, s *Store, remove func(found []ended)) {
 	t.Helper()
-	watch(newWatch())
-	found, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, ownRhythm().slack)
-	if err != nil || next != nil {
-		t.Fatal(next, err)
+	err := s.db.Watch(func(w *kv.Watch) error {
+		found, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, ownRhythm().slack, w)
+		if next != nil {
+			t.Error("there is more")
+		}
+		remove(found)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return found
 }
 
 // TestASweepDeletesNothingThatChangedSinceItWasRead accepts a key again, and gives an alias to
@@ -39,19 +44,17 @@ func TestASweepDeletesNothingThatChangedSinceItWasRead(t *testing.T) {
 	mustClaim(t, s, withAlias("robbed", "2"), dedup.New)
 	mustClaim(t, s, withAlias("plain", "3"), dedup.New)
 	clock.Advance(26 * time.Hour)
-	found := readAhead(t, s, func(o op) {
-		if err := s.submit(o); err != nil {
+	var again, robber dedup.Decision
+	readAhead(t, s, func(found []ended) {
+		if len(found) != 3 {
+			t.Fatalf("%d have ended, want 3", len(found))
+		}
+		again = mustClaim(t, s, withAlias("again", "1"), dedup.New)
+		robber = mustClaim(t, s, withAlias("robber", "2"), dedup.New)
+		if err := s.maintenance.delete(found, ownRhythm().slack); err != nil {
 			t.Fatal(err)
 		}
 	})
-	if len(found) != 3 {
-		t.Fatalf("%d have ended, want 3", len(found))
-	}
-	again := mustClaim(t, s, withAlias("again", "1"), dedup.New)
-	robber := mustClaim(t, s, withAlias("robber", "2"), dedup.New)
-	if err := s.maintenance.delete(found, ownRhythm().slack); err != nil {
-		t.Fatal(err)
-	}
 	for alias, d := range map[string]dedup.Decision{"1": again, "2": robber} {
 		if _, err := s.Get(t.Context(), d.Record.Event); err != nil {
 			t.Errorf("event %s: %v", d.Record.Event, err)
@@ -84,16 +87,17 @@ func TestASweepPrefersItsBatchToWhatItRead(t *testing.T) {
 	s := openManual(t, t.TempDir(), o)
 	together(t, s, claimOpOf(t, withAlias("again", "1"), withAlias("robbed", "2"), withAlias("plain", "3")))
 	clock.Advance(26 * time.Hour)
-	found := readAhead(t, s.Store, func(o op) { together(t, s, o) })
-	if len(found) != 3 {
-		t.Fatalf("%d have ended, want 3", len(found))
-	}
 	again := claimOpOf(t, withAlias("again", "1"), withAlias("robber", "2"))
-	o2 := &sweepOp{ticket: newTicket(false), found: found, slack: ownRhythm().slack}
-	together(t, s, again, o2)
-	if o2.swept != 2 || s.stats.Records != 2 {
-		t.Errorf("%d swept, %d left, want 2 and 2", o2.swept, s.stats.Records)
-	}
+	readAhead(t, s.Store, func(found []ended) {
+		if len(found) != 3 {
+			t.Fatalf("%d have ended, want 3", len(found))
+		}
+		sweep := &sweepOp{ticket: newTicket(false), found: found, slack: ownRhythm().slack}
+		together(t, s, again, sweep)
+		if sweep.swept != 2 || s.stats.Records != 2 {
+			t.Errorf("%d swept, %d left, want 2 and 2", sweep.swept, s.stats.Records)
+		}
+	})
 	for i, alias := range []string{"1", "2"} {
 		want := again.decisions[i].Record
 		if r, err := s.writer.newBatch().event(want.Event); err != nil || r == nil {
@@ -115,19 +119,24 @@ func TestTheCommitterReadsNothingOfASweep(t *testing.T) {
 	s := openManual(t, t.TempDir(), o)
 	together(t, s, claimOpOf(t, withAlias("a", "1")))
 	clock.Advance(26 * time.Hour)
-	found := readAhead(t, s.Store, func(o op) { together(t, s, o) })
-	if len(found) != 1 || len(found[0].hashes) != 1 {
-		t.Fatalf("found %+v", found)
-	}
-	for _, watched := range []bool{true, false} {
+	check := func(e *ended, watched bool) {
+		t.Helper()
 		b := s.writer.newBatch()
-		b.adopt(&found[0])
-		if _, knows := b.aliases[found[0].hashes[0]]; knows != watched {
+		b.adopt(e)
+		if _, knows := b.aliases[e.hashes[0]]; knows != watched {
 			t.Errorf("watched %t: the batch knows the alias: %t", watched, knows)
 		}
-		if r, err := b.at(found[0].row.place); err != nil || (r == found[0].row) != watched {
-			t.Errorf("watched %t: the batch has the row of the sweep: %t, %v", watched, r == found[0].row, err)
+		if r, err := b.at(e.row.place); err != nil || (r == e.row) != watched {
+			t.Errorf("watched %t: the batch has the row of the sweep: %t, %v", watched, r == e.row, err)
 		}
-		together(t, s, &watchOp{ticket: newTicket(false)})
 	}
+	var left *ended
+	readAhead(t, s.Store, func(found []ended) {
+		if len(found) != 1 || len(found[0].hashes) != 1 {
+			t.Fatalf("found %+v", found)
+		}
+		left = &found[0]
+		check(left, true)
+	})
+	check(left, false)
 }

@@ -100,6 +100,7 @@ type DB struct {
 	manifest   *badgerfile.ManifestFile
 	index      *index
 	overlay    *overlay
+	watches    watches
 	filter     keyFilter
 	applier    *applier
 	checkpoint *checkpointer
@@ -142,6 +143,7 @@ func (d *DB) Commit(n uint64, entries []Entry) error {
 		return err
 	}
 	d.overlay.add(entries, n, end)
+	d.watches.note(entries)
 	if d.filter.begun.Load() != filters { // the new one may have been filled without this commit
 		d.filter.add(entries)
 	}

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math"
 	"slices"
-
-	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
 )
@@ -17,28 +14,11 @@ type Stored struct {
 	Entry
 	marks byte
 	raw   []byte
+	watch *Watch
 }
 
-// Unchanged reports whether an entry is still stored as it was read. Only the goroutine of Commit
-// calls it.
-func (d *DB) Unchanged(s Stored) (same bool, err error) {
-	if _, found := d.overlay.get(s.Key); found {
-		return false, nil
-	}
-	txn := d.Badger().NewTransactionAt(math.MaxUint64, false)
-	defer txn.Discard()
-	item, err := txn.Get(s.Key)
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		return false, nil
-	} else if err != nil {
-		return false, err
-	}
-	err = item.Value(func(raw []byte) error {
-		same = item.UserMeta() == s.marks && bytes.Equal(raw, s.raw)
-		return nil
-	})
-	return same, err
-}
+// Unchanged reports whether an entry is still stored as it was read.
+func (s *Stored) Unchanged() bool { return !s.watch.Changed(s.Key) }
 
 // valueFile is a complete value file. live is the size of the entries that keys refer to.
 type valueFile struct{ length, live int64 }
@@ -65,7 +45,7 @@ func (d *DB) valueFiles(ctx context.Context) (map[uint64]*valueFile, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
-	return files, d.eachRef(ctx, func(s Stored, refs []valuefile.Ref) error {
+	return files, d.eachRef(ctx, nil, func(s Stored, refs []valuefile.Ref) error {
 		for _, ref := range refs {
 			if f := files[ref.File]; f != nil {
 				f.live += ref.Space()
@@ -75,10 +55,12 @@ func (d *DB) valueFiles(ctx context.Context) (map[uint64]*valueFile, error) {
 	})
 }
 
-// eachRef visits the keys with parts in value files, and their places.
-func (d *DB) eachRef(ctx context.Context, visit func(s Stored, refs []valuefile.Ref) error) error {
+// eachRef visits the keys from one on that have parts in value files, and their places.
+func (d *DB) eachRef(ctx context.Context, from []byte, visit func(s Stored, refs []valuefile.Ref) error) error {
 	return d.View(func(v *View) error {
-		for item := range v.Items() {
+		item := v.Keys(from)
+		defer item.Close()
+		for ; item.Valid(); item.Next() {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -117,8 +99,13 @@ func (s *Stored) refs() (refs []valuefile.Ref, err error) {
 	return refs, err
 }
 
-// reclaimBytes bounds the values that are put again at once.
-const reclaimBytes = 1 << 20
+// The bounds of reclaiming: the values that are put again at once, in bytes, how many of those are
+// read before, and the keys that are read for them.
+const (
+	reclaimBytes = 256 << 10
+	reclaimAhead = 4
+	reclaimKeys  = 100_000
+)
 
 // Reclaim deletes the complete value files of which less than half is live. put commits the
 // values that are live in them again, unless they were changed (see Unchanged). damaged is called
@@ -152,39 +139,62 @@ func (d *DB) Reclaim(ctx context.Context, put func([]Stored) error, damaged func
 // moveOut puts the values again that are live in some files.
 func (d *DB) moveOut(ctx context.Context, files map[uint64]*valueFile, put func([]Stored) error,
 	damaged func(key []byte, err error)) error {
-	var entries []Stored
-	size, most := 0, min(reclaimBytes, int(d.log.MaxFrame()/4))
-	flush := func() (err error) {
-		if len(entries) > 0 {
-			err = put(entries)
+	most := min(reclaimBytes, int(d.log.MaxFrame()/4))
+	var next []byte
+	move := func(watch *Watch) error {
+		values, then, err := d.readOut(ctx, next, files, reclaimAhead*most, damaged)
+		for len(values) > 0 && err == nil {
+			n := 0
+			for size := 0; n < len(values) && size < most; n++ {
+				values[n].watch = watch
+				size += len(values[n].Value) + len(values[n].Content)
+			}
+			err, values = put(values[:n]), values[n:]
 		}
-		entries, size = nil, 0
+		next = then
 		return err
 	}
-	err := d.eachRef(ctx, func(s Stored, refs []valuefile.Ref) (err error) {
+	err := d.Watch(move)
+	for err == nil && next != nil {
+		err = d.Watch(move)
+	}
+	return err
+}
+
+// errEnough ends a reading.
+var errEnough = errors.New("enough was read")
+
+// readOut reads about most bytes of the values that are live in some files, from a key on. next is
+// the key of the next ones, nil if there are none.
+func (d *DB) readOut(ctx context.Context, from []byte, files map[uint64]*valueFile, most int,
+	damaged func(key []byte, err error)) (values []Stored, next []byte, err error) {
+	size, keys := 0, 0
+	err = d.eachRef(ctx, from, func(s Stored, refs []valuefile.Ref) (err error) {
+		if keys++; size >= most || keys > reclaimKeys {
+			next = bytes.Clone(s.Key)
+			return errEnough
+		}
 		if !slices.ContainsFunc(refs, func(r valuefile.Ref) bool { return files[r.File] != nil }) {
 			return nil
 		}
-		s.Key, s.raw = bytes.Clone(s.Key), bytes.Clone(s.raw)
+		s.Key = bytes.Clone(s.Key)
 		if s.Value, s.Content, err = d.index.decode(s.Key, s.marks, s.raw, true); err != nil {
 			damaged(s.Key, err)
 			return nil
 		}
-		entries = append(entries, s)
-		if size += len(s.Value) + len(s.Content); size >= most {
-			return flush()
-		}
+		s.raw = nil
+		values, size = append(values, s), size+len(s.Value)+len(s.Content)
 		return nil
 	})
-	if err != nil {
-		return err
+	if errors.Is(err, errEnough) {
+		err = nil
 	}
-	return flush()
+	return values, next, err
 }
 
 // keepEmpty removes the files from the map that a key refers to.
 func (d *DB) keepEmpty(ctx context.Context, files map[uint64]*valueFile) error {
-	return d.eachRef(ctx, func(_ Stored, refs []valuefile.Ref) error {
+	return d.eachRef(ctx, nil, func(_ Stored, refs []valuefile.Ref) error {
 		for _, ref := range refs {
 			delete(files, ref.File)
 		}
