@@ -72,9 +72,10 @@ func (b *batch) adopt(e *ended) {
 	}
 }
 
-// The most records, and bytes of them, that the sweep reads before it deletes them: its memory does
-// not depend on how many windows have ended.
+// The bounds of a step of the sweep: the records that it reads, those of them that it deletes, and
+// their bytes. Its memory does not depend on how many windows have ended.
 const (
+	sweepReads = 100_000
 	sweepStep  = 4000
 	sweepBytes = 8 << 20
 )
@@ -109,14 +110,15 @@ func (m *maintenance) ended(
 ) (found []ended, next []byte, err error) {
 	now := m.now()
 	err = m.view(func(in *kv.View) error {
-		bytes := int64(0)
+		reads, bytes := 0, int64(0)
 		it := in.Keys(from, family)
 		defer it.Close()
 		for ; it.Valid(); it.Next() {
-			if len(found) == sweepStep || bytes >= sweepBytes {
+			if reads == sweepReads || len(found) == sweepStep || bytes >= sweepBytes {
 				next = it.KeyCopy()
 				return nil
 			}
+			reads++
 			if e, err := m.endedAt(in, it, now, slack); err != nil {
 				m.damage(err)
 			} else if e.row != nil {
