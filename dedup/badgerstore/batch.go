@@ -24,6 +24,7 @@ type batch struct {
 	early     []*row     // new, and already in the task queue
 	retired   generations
 	started   int       // tasks
+	reads     int       // of events, to start their tasks
 	always    bool      // commit even without changes
 	reclaimed time.Time // when space was reclaimed, if it was
 	recount   *survey

@@ -232,6 +232,42 @@ func TestTakesThatTogetherAreTooLargeAreServed(t *testing.T) {
 	}
 }
 
+// TestABatchReadsFewEventsToStartTheirTasks takes the tasks of a backlog that is not in memory, and
+// then of one that is.
+func TestABatchReadsFewEventsToStartTheirTasks(t *testing.T) {
+	t.Parallel()
+	const many = 3 * readsMost
+	claims := func(from int) (all []dedup.Claim) {
+		for i := range many {
+			all = append(all, claimOf(fmt.Sprint(from+i)))
+		}
+		return all
+	}
+	dir := t.TempDir()
+	before := open(t, dir, quiet())
+	if _, err := before.Claim(t.Context(), claims(0)...); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, before)
+	s := openManual(t, dir, quiet())
+	first, second, third := takeOpOf(many), takeOpOf(many), takeOpOf(many)
+	together(t, s, first, second)
+	if len(first.work) != 1+readsMost || len(second.work) != 0 {
+		t.Errorf("two Takes got %d and %d tasks, want %d and none", len(first.work), len(second.work), 1+readsMost)
+	}
+	together(t, s) // the second still waits
+	together(t, s, third)
+	if n := len(first.work) + len(second.work) + len(third.work); n != many {
+		t.Errorf("three Takes got %d tasks, want %d", n, many)
+	}
+	fourth := takeOpOf(many)
+	together(t, s, claimOpOf(t, claims(many)...))
+	together(t, s, fourth)
+	if len(fourth.work) != many {
+		t.Errorf("%d of %d tasks were taken whose events are in memory", len(fourth.work), many)
+	}
+}
+
 // largeState is a claim whose response is a tenth of a commit of a quiet store.
 func largeState(id string) dedup.Claim {
 	c := claimOf(id)

@@ -184,7 +184,7 @@ func (c *committer) serveTakes(b *batch) (served []*takeOp) {
 	for _, o := range c.parked {
 		switch {
 		case o.state.Load() == takeGone:
-		case b.disk.frozen() || b.started >= c.most || !b.anyDue(o):
+		case b.disk.frozen() || b.started >= c.most || b.reads > readsMost || !b.anyDue(o):
 			waiting = append(waiting, o)
 		case !o.state.CompareAndSwap(takeWaits, takeServed):
 		case b.serve(o):

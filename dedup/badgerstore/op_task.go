@@ -64,7 +64,7 @@ func (b *batch) serve(o *takeOp) bool {
 	for {
 		want := b.c.wanted(o)
 		want.Tasks = min(want.Tasks, b.c.most-b.started)
-		items := b.c.tasks.Take(b.now, want, b.now.Add(o.want.Lease))
+		items := b.c.tasks.TakeWhile(b.now, want, b.now.Add(o.want.Lease), b.startsWith)
 		if len(items) == 0 {
 			return len(o.work) > 0
 		}
@@ -78,6 +78,24 @@ func (b *batch) serve(o *takeOp) bool {
 			return true
 		}
 	}
+}
+
+// readsMost bounds the events that a batch reads to start their tasks: claims wait for that.
+const readsMost = 64
+
+// startsWith reports whether the batch starts a task: its event is in memory, or one of a few.
+func (b *batch) startsWith(it taskqueue.Item[record.Hash]) bool {
+	for _, p := range [...]record.Place{{Hash: it.Event}, {Hash: it.Event, Older: it.Seq}} {
+		r := b.rows[p]
+		if r == nil {
+			r = b.c.cache.get(p)
+		}
+		if r != nil && r.rec.Seq == it.Seq {
+			return true
+		}
+	}
+	b.reads++
+	return b.reads <= readsMost
 }
 
 // start starts a task unless this batch, of which the task queue does not know yet, has changed it.

@@ -61,6 +61,11 @@ func (q *Queue[E]) of(w *Want) []*handler[E] {
 // Take returns tasks that are due at now, at least one if there is any, and marks them as running
 // until a time after now. A running task whose time has passed is due again.
 func (q *Queue[E]) Take(now time.Time, w Want, until time.Time) []Item[E] {
+	return q.TakeWhile(now, w, until, func(Item[E]) bool { return true })
+}
+
+// TakeWhile is Take up to the first task, but the first of all, that does not fit.
+func (q *Queue[E]) TakeWhile(now time.Time, w Want, until time.Time, fits func(Item[E]) bool) []Item[E] {
 	var out []Item[E]
 	bytes := max(w.Bytes, 0) // far below it the sum would overflow
 	at := nanos(now)
@@ -71,8 +76,12 @@ func (q *Queue[E]) Take(now time.Time, w Want, until time.Time) []Item[E] {
 		if e == nil || len(out) > 0 && bytes < int64(e.bytes) {
 			break
 		}
-		bytes -= int64(e.bytes)
-		out = append(out, Item[E]{Event: e.event, Seq: e.seq, Task: int(e.task), Bytes: int64(e.bytes)})
+		it := Item[E]{Event: e.event, Seq: e.seq, Task: int(e.task), Bytes: int64(e.bytes)}
+		if len(out) > 0 && !fits(it) {
+			break
+		}
+		bytes -= it.Bytes
+		out = append(out, it)
 		if e.suspect {
 			q.suspect, q.suspectUntil = e, nanos(now.Add(SuspectTime))
 		}

@@ -50,6 +50,27 @@ func TestTheLongestDueComesFirstAndTiesInAcceptedOrder(t *testing.T) {
 	}
 }
 
+func TestTakeWhileEndsAtATaskThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	q := New[string]()
+	for i, name := range []string{"a", "b", "c", "d"} {
+		q.Schedule(item(name, uint64(i), "", 0))
+	}
+	var asked string
+	fits := func(it Item[string]) bool {
+		asked += it.Event
+		return it.Event == "b"
+	}
+	for _, want := range []string{"ab", "c", "d", ""} {
+		if got := events(q.TakeWhile(at(0), Want{Tasks: 9, Bytes: 1000}, at(60), fits)); got != want {
+			t.Errorf("took %q, want %q", got, want)
+		}
+	}
+	if asked != "bcd" {
+		t.Errorf("asked for %q, want bcd", asked)
+	}
+}
+
 func TestTheBytesBoundAllButTheFirst(t *testing.T) {
 	t.Parallel()
 	q := New[string]()
