@@ -38,11 +38,7 @@ const (
 // a start after a clean stop and after a kill, the memory under load, and the space that is given
 // back when the windows have ended.
 func BenchmarkGrowth(b *testing.B) {
-	keys, err := strconv.Atoi(cmp.Or(os.Getenv(growthKeysEnv), "20000"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	g := &growth{dir: b.TempDir(), keys: keys}
+	g := &growth{dir: b.TempDir(), keys: growthKeys(b)}
 	b.Run("fill", g.once(g.fill))
 	b.Run("disk", g.once(g.disk))
 	b.Run("start", g.once(func(b *testing.B) { g.start(b, "cpu-us/event") }))
@@ -50,6 +46,14 @@ func BenchmarkGrowth(b *testing.B) {
 	b.Run("load", g.once(g.load))
 	b.Run("crash", g.once(func(b *testing.B) { g.start(b, "cpu-us/event") }))
 	b.Run("space", g.once(g.space))
+}
+
+func growthKeys(b *testing.B) int {
+	keys, err := strconv.Atoi(cmp.Or(os.Getenv(growthKeysEnv), "20000"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return keys
 }
 
 type growth struct {

@@ -80,7 +80,8 @@ func (b *batch) serve(o *takeOp) bool {
 	}
 }
 
-// readsMost bounds the events that a batch reads to start their tasks: claims wait for that.
+// readsMost bounds the events that a batch reads to start their tasks, beside the first of each
+// Take: claims wait for that.
 const readsMost = 64
 
 // startsWith reports whether the batch starts a task: its event is in memory, or one of a few.
