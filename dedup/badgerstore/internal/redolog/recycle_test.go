@@ -263,7 +263,7 @@ func TestTheNextSegmentIsFilledUnderLoad(t *testing.T) {
 		segment uint64 // of the last one
 		more    int    // that wait for the filled segment
 		number  uint64 // that it gets; 0 is that of the last frame
-	}{"kept": {21, 1, 0, 2}, "overtaken": {57, 3, 0, 5}, "awaited": {90, 4, 1, 0}} {
+	}{"kept": {4, 1, 0, 2}, "overtaken": {40, 3, 0, 5}, "awaited": {73, 4, 1, 0}} {
 		t.Run(what, func(t *testing.T) {
 			var opened atomic.Bool
 			begun, goes := make(chan struct{}, 1), make(chan struct{})
@@ -286,13 +286,13 @@ func TestTheNextSegmentIsFilledUnderLoad(t *testing.T) {
 					want = append(want, write(t, l, uint64(len(want)+1), e))
 				}
 			}
-			add(2)
+			add(14)
 			select {
 			case <-begun:
 				t.Fatal("a segment is filled although little was written")
 			case <-time.After(10 * time.Millisecond):
 			}
-			add(1) // behind loadedPart
+			add(6) // beyond loadedAfter
 			<-begun
 			add(row.frames)
 			if at := l.End().Segment; at != row.segment {
