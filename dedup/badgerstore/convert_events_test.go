@@ -115,7 +115,7 @@ func TestAConversionInPlaceHasANewIdentity(t *testing.T) {
 func TestAConversionInPlaceRefusesWhatTheOlderProgramWould(t *testing.T) {
 	t.Parallel()
 	first := func(in *kv.View, family byte) []byte {
-		it := in.Keys([]byte{family}, family)
+		it := in.Keys(nil, family)
 		defer it.Close()
 		return it.KeyCopy()
 	}

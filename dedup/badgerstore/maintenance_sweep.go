@@ -142,16 +142,14 @@ func (m *maintenance) endedAt(in *kv.View, it *kv.Iterator, now time.Time, slack
 	if err != nil {
 		return e, unreadable(it.Key(), err)
 	}
-	state, err := m.stateRow(it.Key(), value)
-	if err != nil || !swept(&state.rec, now, slack) {
+	r, err := m.stateRow(it.Key(), value)
+	if err != nil || !swept(&r.rec, now, slack) {
 		return e, err
 	}
-	value, content, broken := it.Read()
-	r, err := wholeRow(state.place, value, content, broken)
-	if err != nil {
+	_, content, broken := it.Read()
+	if err := r.load(content, broken); err != nil {
 		return e, err
 	}
-	m.gaps.extend(&r.rec)
 	r.before = r.tally()
 	rec, err := r.record()
 	if err != nil {

@@ -289,36 +289,44 @@ func (c *core) readRow(in source, p record.Place) (*row, error) {
 
 // readRow returns the row at a place as it is stored, nil if there is none.
 func readRow(in source, p record.Place) (*row, error) {
-	value, content, broken := in.Read(p.Key())
-	return wholeRow(p, value, content, broken)
-}
-
-// wholeRow returns the row of a stored value and content, nil if there is none. broken is the error
-// of reading them.
-func wholeRow(p record.Place, value, content []byte, broken error) (*row, error) {
 	key := p.Key()
+	value, content, broken := in.Read(key)
 	if value == nil {
 		return nil, unreadable(key, broken)
 	}
 	r, err := stateRow(key, value)
-	if err = cmp.Or(err, unreadable(key, broken)); err != nil {
+	if err == nil {
+		err = r.load(content, broken)
+	}
+	if err != nil {
 		return nil, err
 	}
+	return r, nil
+}
+
+// load adds the event to a row of which only the state was read. broken is the error of reading its
+// content.
+func (r *row) load(content []byte, broken error) error {
+	key := r.place.Key()
+	if broken != nil {
+		return unreadable(key, broken)
+	}
 	var claimed uint64
+	var err error
 	if r.event, claimed, err = record.DecodeEvent(key, content); err != nil {
-		return nil, err
+		return err
 	}
 	if r.rec.Seq != claimed {
 		reason := fmt.Sprintf("its state belongs to event %d, its content to event %d", r.rec.Seq, claimed)
-		return nil, record.Damaged(key, reason, nil)
+		return record.Damaged(key, reason, nil)
 	}
-	r.rec.Event, r.rec.Shared = record.EventID(p.Hash, r.rec.Seq), r.event.Kind == record.BodyShared
+	r.rec.Event, r.rec.Shared = record.EventID(r.place.Hash, r.rec.Seq), r.event.Kind == record.BodyShared
 	described := r.rec
-	if err := r.event.Describe(p, &described); err != nil {
-		return nil, err
+	if err := r.event.Describe(r.place, &described); err != nil {
+		return err
 	}
 	r.rec.Payload.Endpoint = described.Payload.Endpoint
-	return r, nil
+	return nil
 }
 
 // stateRow returns the row of a stored value, without the event.

@@ -154,11 +154,12 @@ func (d *DB) moveOut(ctx context.Context, files map[uint64]*valueFile, put func(
 		next = then
 		return err
 	}
-	err := d.Watch(move)
-	for err == nil && next != nil {
-		err = d.Watch(move)
+	for more := true; more; more = next != nil {
+		if err := d.Watch(move); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // errEnough ends a reading.

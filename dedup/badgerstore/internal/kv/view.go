@@ -72,8 +72,8 @@ func (v *View) Read(key []byte) (value, content []byte, err error) {
 }
 
 // Keys returns an iterator over the keys with a prefix, in order, at the first one that is not
-// before from. Close it. Reading on in pages skips nothing twice: where much was deleted, even the
-// way to the first key is long.
+// before from; nil is before all. Close it. Reading on in pages skips nothing twice: where much was
+// deleted, even the way to the first key is long.
 func (v *View) Keys(from []byte, prefix ...byte) *Iterator {
 	o := badger.DefaultIteratorOptions
 	o.PrefetchValues, o.Prefix = false, prefix
@@ -86,7 +86,7 @@ func (v *View) Keys(from []byte, prefix ...byte) *Iterator {
 // Items returns the items with a prefix, in order. An item is valid until the next one.
 func (v *View) Items(prefix ...byte) iter.Seq[*Iterator] {
 	return func(yield func(*Iterator) bool) {
-		it := v.Keys(prefix, prefix...)
+		it := v.Keys(nil, prefix...)
 		defer it.Close()
 		for ; it.Valid() && yield(it); it.Next() {
 		}
