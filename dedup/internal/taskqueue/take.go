@@ -64,7 +64,7 @@ func (q *Queue[E]) Take(now time.Time, w Want, until time.Time) []Item[E] {
 	return q.TakeWhile(now, w, until, func(Item[E]) bool { return true })
 }
 
-// TakeWhile is Take up to the first task, but the first of all, that does not fit.
+// TakeWhile is Take that ends before a task that does not fit. The first one always fits.
 func (q *Queue[E]) TakeWhile(now time.Time, w Want, until time.Time, fits func(Item[E]) bool) []Item[E] {
 	var out []Item[E]
 	bytes := max(w.Bytes, 0) // far below it the sum would overflow
