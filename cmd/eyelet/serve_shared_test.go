@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -226,7 +227,7 @@ func TestTheTasksOfAKilledReceiverEndAtAnother(t *testing.T) {
 	began, second := filepath.Join(dir, "began"), filepath.Join(dir, "second")
 	file := migrated(t, pgtest.URL(t), "limits: {lease: 2s, handler_timeout: 5m}\n"+
 		"handlers: [{producer: gh, type: \"*\", exec: [sh, -c, \"test -f "+second+
-		" && exit 0; touch "+began+"; sleep 300\"]}]\n")
+		" && exit 0; echo $$ >"+began+"; exec sleep 300\"]}]\n")
 	killed := startServed(t, file, func(c *exec.Cmd) { c.Env = append(c.Env, "EYELET_LOG_LEVEL=info") })
 	if status, _ := push(t, http.DefaultClient, "http://"+killed.listen, "g-1", "{}"); status != 200 {
 		t.Fatalf("status %d", status)
@@ -241,5 +242,26 @@ func TestTheTasksOfAKilledReceiverEndAtAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = killed.Wait()
+	endOrphan(t, began)
 	eventually(t, "the other receiver ends it", func() bool { return state(t, fileB, "g-1") == "done 2" })
+}
+
+// endOrphan kills the program of a killed receiver, which wrote its process ID to the file.
+func endOrphan(t *testing.T, file string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Kill(); err != nil {
+		t.Error(err)
+	}
 }
