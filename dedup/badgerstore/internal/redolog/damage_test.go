@@ -163,6 +163,27 @@ func (s *sample) checkTolerant(t testing.TB, place string, at Position) {
 	}
 }
 
+func TestSearchMissesNoHeadBehindZeros(t *testing.T) {
+	const size = 3 * len(zeros)
+	for word := range size / align {
+		b := make([]byte, size)
+		b[word*align] = 1
+		w := window{file: bytes.NewReader(b), limit: int64(size)}
+		for from := range size / align {
+			want := from * align
+			for size-want >= frameHead && !isPossible(b[want:], int64(size-want)) {
+				want += align
+			}
+			if size-want < frameHead {
+				want = size
+			}
+			if got, err := w.search(int64(from * align)); got != int64(want) || err != nil {
+				t.Fatalf("word %d, from %d: %d, want %d; %v", word, from*align, got, want, err)
+			}
+		}
+	}
+}
+
 func TestALostPageIsNeverSilent(t *testing.T) {
 	t.Parallel()
 	s := newSample(t)

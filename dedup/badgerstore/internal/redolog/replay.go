@@ -309,17 +309,23 @@ func (w *window) bytes(at, n int64) ([]byte, error) {
 	return w.buf[at-w.at:][:n], nil
 }
 
+var zeros [512]byte
+
 // search returns the next offset at which the head of a frame is possible, or the limit.
 func (w *window) search(at int64) (int64, error) {
 	for w.limit-at >= frameHead {
 		if _, err := w.bytes(at, frameHead); err != nil {
 			return 0, err
 		}
-		for b := w.buf[at-w.at:]; len(b) >= frameHead; b = b[align:] {
+		for b, step := w.buf[at-w.at:], 0; len(b) >= frameHead; b = b[step:] {
 			if isPossible(b, w.limit-at) {
 				return at, nil
 			}
-			at += align
+			step = align
+			if b[0] == 0 && bytes.HasPrefix(b, zeros[:]) {
+				step += len(zeros) - frameHead // as no head begins in zeros, unless it ends behind them
+			}
+			at += int64(step)
 		}
 	}
 	return w.limit, nil
