@@ -391,7 +391,7 @@ func (p *Inspector) streamed(filter *deliveryList, s *seen) string {
 		v.Href = p.o.Prefix + "/?show=refused"
 	}
 	var b bytes.Buffer
-	if err := pages.ExecuteTemplate(&b, "row", v); err != nil {
+	if err := pages().ExecuteTemplate(&b, "row", v); err != nil {
 		p.o.Log.Error("a row could not be made", "error", err)
 		return ""
 	}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -266,13 +267,16 @@ func (p *Inspector) logout(w http.ResponseWriter, r *http.Request, _ *session) {
 //go:embed page
 var pageFiles embed.FS
 
-var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"clean": clean, "clock": clock, "ago": ago, "bytes": byteSize, "took": duration, "short": short, "num": grouped,
-	"words": func(code string) string { return clean(words(code)) }, "rowsOf": rowsOf, "survives": survives,
-	"seconds":  func(s float64) string { return span(asDuration(s)) },
-	"age":      signedAge,
-	"fraction": func(s float64) string { return duration(asDuration(s)) },
-}).ParseFS(pageFiles, "page/*.html"))
+// pages are parsed by the first view, as most commands have none.
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"clean": clean, "clock": clock, "ago": ago, "bytes": byteSize, "took": duration, "short": short, "num": grouped,
+		"words": func(code string) string { return clean(words(code)) }, "rowsOf": rowsOf, "survives": survives,
+		"seconds":  func(s float64) string { return span(asDuration(s)) },
+		"age":      signedAge,
+		"fraction": func(s float64) string { return duration(asDuration(s)) },
+	}).ParseFS(pageFiles, "page/*.html"))
+})
 
 // shell is what every view has.
 type shell struct {
@@ -307,10 +311,10 @@ func (p *Inspector) show(w http.ResponseWriter, r *http.Request, s *session, sta
 
 func (p *Inspector) render(w http.ResponseWriter, status int, name string, v shell) {
 	var b bytes.Buffer
-	if pages.Lookup(name) == nil {
+	if pages().Lookup(name) == nil {
 		name, status = "empty", http.StatusNotFound
 	}
-	if err := pages.ExecuteTemplate(&b, name, v); err != nil {
+	if err := pages().ExecuteTemplate(&b, name, v); err != nil {
 		p.o.Log.Error("the page could not be made", "template", name, "error", err)
 		http.Error(w, "the page could not be made", http.StatusInternalServerError)
 		return
