@@ -2,6 +2,7 @@ package badgerstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -237,7 +238,7 @@ func TestADamagedTableIsAnErrorWhereverItIsDamaged(t *testing.T) {
 		if err := os.WriteFile(table, whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := badgerfile.CheckTables(filepath.Dir(table), badger.DefaultOptions("")); err == nil {
+		if err := checkTables(filepath.Dir(table)); err == nil {
 			t.Errorf("a table of %d of %d bytes passes", n, len(whole))
 		}
 	}
@@ -251,6 +252,11 @@ func TestADamagedTableIsAnErrorWhereverItIsDamaged(t *testing.T) {
 	}
 }
 
+func checkTables(dir string) error {
+	manifest, err := badgerfile.ReadManifest(dir)
+	return errors.Join(err, badgerfile.CheckTables(dir, badger.DefaultOptions(""), manifest))
+}
+
 func opensDamaged(t *testing.T, dir, table string, whole []byte, at int64) int {
 	t.Helper()
 	bad := append([]byte(nil), whole...)
@@ -258,7 +264,7 @@ func opensDamaged(t *testing.T, dir, table string, whole []byte, at int64) int {
 	if err := os.WriteFile(table, bad, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := badgerfile.CheckTables(filepath.Dir(table), badger.DefaultOptions("")); err == nil {
+	if err := checkTables(filepath.Dir(table)); err == nil {
 		t.Logf("byte %d of %d: the content is the same", at, len(whole))
 		return 1
 	}

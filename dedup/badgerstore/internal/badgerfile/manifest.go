@@ -28,8 +28,9 @@ type Manifest struct {
 // that a crash tore. It truncates the file there without an error and deletes every table that is
 // not in the rest. One flipped bit in a length looks just like that.
 const (
-	firstRecord  = 8 // the offset of the first record
-	manifestHead = 8 // the size of the head of a record
+	manifestStart = "Bdgr\x00\x00\x00\x08" // Badger's name and versions
+	firstRecord   = len(manifestStart)     // the offset of the first record
+	manifestHead  = 8                      // the size of the head of a record
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -58,14 +59,15 @@ func OpenManifest(dir string) (*ManifestFile, error) {
 }
 
 // Sync makes MANIFEST durable and returns what it covers. Each call reads only what was appended
-// since the one before. An error is final.
+// since the one before. An error is final, unless the file could not be opened.
 func (m *ManifestFile) Sync() (Manifest, error) {
-	if m.err == nil {
-		m.err = m.reopen()
+	if m.err != nil {
+		return m.at, m.err
 	}
-	if m.err == nil {
-		m.err = m.sync()
+	if err := m.reopen(); err != nil {
+		return m.at, err
 	}
+	m.err = m.sync()
 	return m.at, m.err
 }
 
@@ -101,10 +103,10 @@ func (m *ManifestFile) reopen() error {
 		return err
 	}
 	if m.file != nil {
-		err = errors.Join(m.flush(m.file), m.file.Close())
+		m.err = errors.Join(m.flush(m.file), m.file.Close())
 	}
 	m.file, m.at = f, Manifest{}
-	return err
+	return m.err
 }
 
 // Close closes the file without flushing it.
@@ -115,21 +117,10 @@ func (m *ManifestFile) Close() error {
 	return m.file.Close()
 }
 
-// CheckManifest verifies MANIFEST at a path against a checkpoint. What follows the noted part must
-// be whole, except a last record that a crash tore: end is the length of the whole records.
+// checkManifest verifies the content of MANIFEST against a checkpoint. What follows the noted part
+// must be whole, except a last record that a crash tore: end is the length of the whole records.
 // rewritten reports that Badger has replaced the file since, so that nothing shows whether all
-// tables of the checkpoint are named. Any other difference is an error. Without a noted part the
-// file may be missing.
-func CheckManifest(path string, m Manifest) (end int64, rewritten bool, err error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) && m.Length == 0 {
-		return 0, false, nil
-	} else if err != nil {
-		return 0, false, err
-	}
-	return checkManifest(data, m)
-}
-
+// tables of the checkpoint are named. Any other difference is an error.
 func checkManifest(data []byte, m Manifest) (end int64, rewritten bool, err error) {
 	from := firstRecord
 	if m.Length <= int64(len(data)) && crc32.Checksum(data[:m.Length], castagnoli) == m.Sum {

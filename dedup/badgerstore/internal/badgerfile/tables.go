@@ -11,30 +11,30 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/fb"
+	"github.com/dgraph-io/badger/v4/options"
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
 	"google.golang.org/protobuf/proto"
 )
 
-// CheckTables verifies MANIFEST to its last byte, and every table in it except some, which are lost
-// or were verified, before Badger opens them: Badger opens tables in its own goroutines, where a
-// damaged one ends the process.
-func CheckTables(dir string, o badger.Options, except ...uint64) error {
-	if _, _, err := CheckManifest(filepath.Join(dir, badger.ManifestFilename), Manifest{}); err != nil {
-		return err
-	}
-	tables, err := Tables(dir, o)
-	if errors.Is(err, fs.ErrNotExist) {
+// CheckTables verifies every table in a MANIFEST that was verified, except some that were verified
+// before. Badger opens tables in its own goroutines, where a damaged one ends the process. manifest
+// is nil if there is none.
+func CheckTables(dir string, o badger.Options, manifest []byte, except ...uint64) error {
+	if manifest == nil {
 		if files, _ := filepath.Glob(filepath.Join(dir, "*.sst")); len(files) > 0 {
 			return fmt.Errorf("%s is missing", badger.ManifestFilename)
 		}
 		return nil // a new database
-	} else if err != nil {
+	}
+	tables, err := tablesOf(manifest, o)
+	if err != nil {
 		return err
 	}
 	// Badger leaks goroutines if it cannot read the key registry.
@@ -66,42 +66,47 @@ func CheckTables(dir string, o badger.Options, except ...uint64) error {
 	return errors.Join(errs...)
 }
 
-// Tables returns how the tables in MANIFEST are read. Badger may append to it meanwhile.
+// ReadManifest verifies MANIFEST and returns its whole records, nil if there is none. Badger may
+// append to it meanwhile.
+func ReadManifest(dir string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	end, _, err := checkManifest(data, Manifest{})
+	return data[:end], err
+}
+
+// Tables returns how the tables in MANIFEST are read.
 func Tables(dir string, o badger.Options) (map[uint64]table.Options, error) {
-	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	manifest, err := ReadManifest(dir)
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := readManifest(f, o)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("%s: %w", badger.ManifestFilename, err)
-	}
-	tables := make(map[uint64]table.Options, len(manifest.Tables))
-	for id, t := range manifest.Tables {
-		tables[id] = table.Options{BlockSize: o.BlockSize, Compression: t.Compression}
-	}
-	return tables, nil
+	return tablesOf(manifest, o)
 }
 
-// readManifest reads MANIFEST again if it grew meanwhile: Badger calls a record damaged that is
-// longer than the file was.
-func readManifest(f *os.File, o badger.Options) (badger.Manifest, error) {
-	for {
-		before, err := f.Stat()
-		if err != nil {
-			return badger.Manifest{}, err
+func tablesOf(manifest []byte, o badger.Options) (map[uint64]table.Options, error) {
+	if !strings.HasPrefix(string(manifest), manifestStart) {
+		return nil, fmt.Errorf("%s does not begin as one of this version of Badger", badger.ManifestFilename)
+	}
+	records, err := parseRecords(manifest, firstRecord)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", badger.ManifestFilename, err)
+	}
+	tables := map[uint64]table.Options{}
+	for _, r := range records {
+		deleted, created := r.split()
+		for _, c := range created {
+			tables[c.Id] = table.Options{BlockSize: o.BlockSize, Compression: options.CompressionType(c.Compression)}
 		}
-		manifest, _, err := badger.ReplayManifestFile(f, 0, o)
-		if err == nil {
-			return manifest, nil
-		}
-		if after, statErr := f.Stat(); statErr != nil || after.Size() == before.Size() {
-			return badger.Manifest{}, err
-		}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return badger.Manifest{}, err
+		for _, c := range deleted {
+			delete(tables, c.Id)
 		}
 	}
+	return tables, nil
 }
 
 // CheckTable verifies the index and the blocks of one table.

@@ -49,7 +49,11 @@ func Open(dir string) (s *Store, err error) {
 		WithMemTableSize(16 << 20).
 		WithValueThreshold(256).
 		WithBlockCacheSize(64 << 20)
-	if err := badgerfile.CheckTables(s.mirror, o); err != nil {
+	manifest, err := badgerfile.ReadManifest(s.mirror)
+	if err == nil {
+		err = badgerfile.CheckTables(s.mirror, o, manifest)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("it is damaged: %w", err)
 	}
 	s.db, err = badger.Open(o)

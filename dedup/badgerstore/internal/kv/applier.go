@@ -68,7 +68,9 @@ func (a *applier) run() {
 		case <-fresh:
 			a.gather(pause)
 		case <-a.ending:
-			_, _ = a.apply()
+			if _, stalled := a.apply(); !stalled {
+				_, _ = a.apply() // what was written behind a changeset that had stalled
+			}
 			return
 		}
 	}

@@ -4,11 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
@@ -93,7 +98,9 @@ func (c *checkpointer) pass() (at redolog.Position, commit uint64, err error) {
 	at, commit = a.at, a.applied
 	before, _, err := c.memTables(0)
 	a.gate.Unlock()
-	c.db.Badger().SetDiscardTs(a.oldestView())
+	if c.discards() {
+		c.db.Badger().SetDiscardTs(a.oldestView())
+	}
 	last, began := before, time.Now()
 	for turned := began; err == nil; {
 		newest, passed, err := c.memTables(before)
@@ -121,6 +128,15 @@ func (c *checkpointer) pass() (at redolog.Position, commit uint64, err error) {
 	return at, commit, err
 }
 
+// discards reports that compactions may drop deletions. Badger may merge new tables of level 0 while
+// it compacts the older ones: it drops deletions that those need, unless a lower level has a key in
+// between. Once one has tables it has reachedKey, which every changeset writes again.
+func (c *checkpointer) discards() bool {
+	return slices.ContainsFunc(c.db.Badger().Levels(), func(l badger.LevelInfo) bool {
+		return l.Level > 0 && l.NumTables > 0
+	})
+}
+
 // fill writes filler between two changesets, until Badger begins a new memory table.
 func (c *checkpointer) fill() error {
 	a := c.db.applier
@@ -133,7 +149,7 @@ func (c *checkpointer) fill() error {
 // newer than one, or one that is newer.
 func (c *checkpointer) memTables(than uint64) (newest uint64, passed bool, err error) {
 	entries, err := openWith(c.db.spare, func() ([]os.DirEntry, error) { return os.ReadDir(c.db.indexDir()) })
-	newer, passed := uint64(0), true
+	passed = true
 	for _, e := range entries {
 		digits, ok := strings.CutSuffix(e.Name(), memTableExt)
 		n, err := strconv.ParseUint(digits, 10, 64)
@@ -141,13 +157,14 @@ func (c *checkpointer) memTables(than uint64) (newest uint64, passed bool, err e
 			continue
 		}
 		newest = max(newest, n)
-		if n > than {
-			newer++
-		} else {
-			passed = false
-		}
+		passed = passed && n > than
 	}
-	return newest, newest > than && (passed || newer < newest-than), err
+	// A table that began while the directory was read may be missing in it, but not a later one.
+	for n := than + 1; n < newest && !passed && err == nil; n++ {
+		_, statErr := os.Lstat(filepath.Join(c.db.indexDir(), fmt.Sprintf("%05d%s", n, memTableExt)))
+		passed = errors.Is(statErr, fs.ErrNotExist)
+	}
+	return newest, newest > than && passed, err
 }
 
 const memTableExt = ".mem"
@@ -166,7 +183,7 @@ func (c *checkpointer) write(at redolog.Position, commit uint64) error {
 	next.Log, next.Commit = at, commit
 	next.Values, next.NextValue = values, max(next.NextValue, c.db.index.values.Active()+1)
 	c.work.Begin()
-	if next.Manifest, err = c.db.manifest.Sync(); err != nil {
+	if next.Manifest, err = openWith(c.db.spare, c.db.manifest.Sync); err != nil {
 		return fmt.Errorf("MANIFEST: %w", err)
 	}
 	c.work.Begin()

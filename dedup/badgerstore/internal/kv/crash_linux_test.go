@@ -245,6 +245,42 @@ func TestAFailedFlushOfAnyFileLosesNothing(t *testing.T) {
 	}
 }
 
+// TestACompactionThatIsNotFlushedLosesNothing fails the flush of MANIFEST in a compaction. Badger
+// deletes its tables, but the record of them is in the file.
+func TestACompactionThatIsNotFlushedLosesNothing(t *testing.T) {
+	t.Parallel()
+	s, r := newStrict(t, 16), rand.New(rand.NewPCG(37, 38))
+	for round := range 4 { // a level below, and a table above it
+		s.load(t, r, 25)
+		if err := s.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		if round == 2 {
+			if err := s.Compact(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ended := s.tables.ended
+	if err := s.FailFlush(IndexDir + "/MANIFEST"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Badger().Flatten(1); err == nil || s.reported() == "" || s.tables.ended > ended {
+		t.Fatalf("a compaction ends: %v, %s", err, s.reported())
+	}
+	_ = s.Close()
+	from, err := s.Flushes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(t)
+	s.load(t, r, 10)
+	if err := s.Close(); err != nil || s.reported() != "" {
+		t.Fatal(err, s.reported())
+	}
+	s.crashes(t, from)
+}
+
 // TestACrashDuringAStartLosesNothing ends the process with several segments to replay, and cuts the
 // power after each flush of the next start.
 func TestACrashDuringAStartLosesNothing(t *testing.T) {

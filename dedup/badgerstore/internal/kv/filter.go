@@ -3,7 +3,11 @@ package kv
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"sync/atomic"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
 )
 
 // filter is a Bloom filter over the keys that may exist. Most keys that a commit asks for are new:
@@ -122,10 +126,17 @@ func (d *DB) keepFilter() {
 			}
 			return nil
 		})
-		if size = f.added.Load(); err != nil {
+		size = f.added.Load()
+		switch {
+		case errors.As(err, new(*dedup.ErrUnavailable)): // nothing can be put at rest now
+			select {
+			case <-d.quit:
+				return
+			case <-time.After(retryAfter):
+			}
+		case err != nil:
 			return // the database has failed, or is closing
-		}
-		if size < f.capacity {
+		case size < f.capacity:
 			d.filter.current.Store(f)
 			d.filter.next.Store(nil)
 			select {

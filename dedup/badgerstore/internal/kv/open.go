@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -134,7 +133,7 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 	d.filter.full = make(chan struct{}, 1)
 	d.tables = newCompactions(d)
 	d.logger = &logger{slog: o.Logger, spare: d.spare, tables: d.tables, fail: d.fail}
-	whole, lost, err := d.verify(at)
+	manifest, err := d.verify(at)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +143,7 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.clear(whole, lost); err != nil {
+	if err := d.clear(manifest); err != nil {
 		return nil, errors.Join(err, values.Close())
 	}
 	if d.manifest, err = badgerfile.OpenManifest(d.indexDir()); err != nil {
@@ -162,23 +161,20 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 	return d, nil
 }
 
-// verify reads the tables, their list and the log, and changes nothing. It returns the length of
-// the whole records of the list, and the tables in them whose content only the log has.
-func (d *DB) verify(at storedir.Checkpoint) (whole int64, lost []uint64, err error) {
+// verify reads the tables, their list and the log, and changes nothing. It returns the list without
+// what did not take effect, nil if there is none.
+func (d *DB) verify(at storedir.Checkpoint) (manifest []byte, err error) {
 	dir := d.indexDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	whole, rewritten, err := badgerfile.CheckManifest(filepath.Join(dir, badger.ManifestFilename), at.Manifest)
-	d.trusted = at.Manifest.Length > 0 && !rewritten && (!at.Closed || whole == at.Manifest.Length)
+	manifest, end, rewritten, err := badgerfile.MendManifest(dir, at.Manifest)
+	d.trusted = at.Manifest.Length > 0 && !rewritten && (!at.Closed || end == at.Manifest.Length)
 	if err == nil {
-		lost, err = badgerfile.LostTables(dir, at.Manifest)
-	}
-	if err == nil {
-		err = badgerfile.CheckTables(dir, d.badgerOptions(), append(d.o.verified, lost...)...)
+		err = badgerfile.CheckTables(dir, d.badgerOptions(), manifest, d.o.verified...)
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("%w: %w", errDamaged, err)
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if !d.o.AcceptLoss {
 		_, err = redolog.Replay(d.logSettings(at), at.Log, func(f redolog.Frame) error {
@@ -186,44 +182,23 @@ func (d *DB) verify(at storedir.Checkpoint) (whole int64, lost []uint64, err err
 			return nil
 		})
 	}
-	return whole, lost, err
+	return manifest, err
 }
 
 // clear deletes the files of Badger that are neither tables nor their list. The right to delete its
-// write-ahead log comes from the checkpoint: the redo log has what is in it.
-func (d *DB) clear(whole int64, lost []uint64) (err error) {
+// write-ahead log comes from the checkpoint: the redo log has what is in it. The list is written
+// again: after a failed flush the kernel takes pages for clean that are not on disk.
+func (d *DB) clear(manifest []byte) (err error) {
 	for _, pattern := range [...]string{"*" + memTableExt, "*.vlog", "DISCARD", badger.KeyRegistryFileName} {
 		paths, _ := filepath.Glob(filepath.Join(d.indexDir(), pattern)) // only a wrong pattern is an error
 		for _, path := range paths {
 			err = errors.Join(err, os.Remove(path))
 		}
 	}
-	return errors.Join(err, copyManifest(d.indexDir(), whole, lost))
-}
-
-// copyManifest replaces MANIFEST by a flushed copy of its whole records, which deletes lost tables.
-// After a failed flush the kernel takes pages for clean that are not on disk, and nothing writes
-// them again.
-func copyManifest(dir string, whole int64, lost []uint64) error {
-	path := filepath.Join(dir, badger.ManifestFilename)
-	in, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
+	if err != nil || manifest == nil {
 		return err
 	}
-	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(path+".copy", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err1 := io.Copy(out, io.LimitReader(in, whole))
-	_, err = out.Write(badgerfile.AppendDeletes(nil, lost))
-	err = errors.Join(err1, err)
-	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
-		return err
-	}
-	return errors.Join(os.Rename(path+".copy", path), redolog.SyncDir(dir))
+	return storedir.WriteWhole(d.indexDir(), badger.ManifestFilename, manifest)
 }
 
 // restore brings the database to the last commit, and the summary with it. A summary is not trusted

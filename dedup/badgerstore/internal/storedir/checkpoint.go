@@ -48,7 +48,7 @@ func WriteCheckpoint(dir string, c Checkpoint) error {
 	content := hex.EncodeToString(c.Store[:]) + " " + string(object)
 	block := fmt.Sprintf("%s%08x %s", checkpointPrefix, crc32.Checksum([]byte(content), castagnoli), content)
 	block += strings.Repeat(" ", checkpointPage-1-len(block)%checkpointPage) + "\n"
-	return writeWhole(dir, CheckpointFile, []byte(block+block))
+	return WriteWhole(dir, CheckpointFile, []byte(block+block))
 }
 
 // ReadCheckpoint returns the checkpoint of the store in dir, and fs.ErrNotExist if there is none.

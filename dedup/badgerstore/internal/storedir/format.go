@@ -43,7 +43,7 @@ func ReadFormat(dir string) (int, error) {
 
 // WriteFormat sets the format of the store in dir, and ends a conversion.
 func WriteFormat(dir string, version int) error {
-	if err := writeWhole(dir, FormatFile, formatText(version)); err != nil || !Converting(dir) {
+	if err := WriteWhole(dir, FormatFile, formatText(version)); err != nil || !Converting(dir) {
 		return err
 	}
 	return errors.Join(os.Remove(filepath.Join(dir, convertingFile)), redolog.SyncDir(dir))
@@ -54,10 +54,10 @@ func formatText(version int) []byte { return fmt.Appendf(nil, "%s%d\n", formatPr
 // BeginConversion notes that the store in dir is converted in place, until WriteFormat. Programs of
 // its format refuse it from then on.
 func BeginConversion(dir string, from, to int) error {
-	if err := writeWhole(dir, convertingFile, formatText(from)); err != nil {
+	if err := WriteWhole(dir, convertingFile, formatText(from)); err != nil {
 		return err
 	}
-	return writeWhole(dir, FormatFile, formatText(to))
+	return WriteWhole(dir, FormatFile, formatText(to))
 }
 
 // Converting reports whether a conversion of the store in dir has begun.
@@ -66,9 +66,9 @@ func Converting(dir string) bool {
 	return err == nil
 }
 
-// writeWhole writes a file completely or not at all. A crash leaves at most one temporary
+// WriteWhole writes a file completely or not at all. A crash leaves at most one temporary
 // file of each name.
-func writeWhole(dir, name string, text []byte) error {
+func WriteWhole(dir, name string, text []byte) error {
 	temp := filepath.Join(dir, TempPrefix+name)
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -52,5 +52,5 @@ func NewIdentity(dir string) (string, error) {
 	var b [identityDigits / 2]byte
 	_, _ = rand.Read(b[:]) // never fails
 	identity := hex.EncodeToString(b[:])
-	return identity, writeWhole(dir, IdentityFile, []byte(IdentityPrefix+identity+"\n"))
+	return identity, WriteWhole(dir, IdentityFile, []byte(IdentityPrefix+identity+"\n"))
 }

@@ -15,7 +15,7 @@ const RestoreFailedFile = "restore-failed"
 
 // NoteFailedRestore writes the file.
 func NoteFailedRestore(dir string) error {
-	return writeWhole(dir, RestoreFailedFile, []byte("restore this store again, or remove this file for a new one\n"))
+	return WriteWhole(dir, RestoreFailedFile, []byte("restore this store again, or remove this file for a new one\n"))
 }
 
 // ForgetFailedRestore removes the file, if it is there.

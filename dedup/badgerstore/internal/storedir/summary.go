@@ -37,7 +37,7 @@ func WriteSummary(dir string, s Summary) error {
 	b = append(binary.LittleEndian.AppendUint64(b, s.Commit), s.Content...)
 	sum := b[len(summaryPrefix):]
 	binary.LittleEndian.PutUint32(sum, crc32.Checksum(sum[4:], castagnoli))
-	return writeWhole(dir, SummaryFile, b)
+	return WriteWhole(dir, SummaryFile, b)
 }
 
 // ReadSummary returns the summary of the store in dir. ok is false if there is no whole one.

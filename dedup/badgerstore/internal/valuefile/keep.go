@@ -1,6 +1,7 @@
 package valuefile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +13,8 @@ import (
 // Sync makes everything written before the call durable, and returns the files for a checkpoint,
 // oldest first, without retired ones. It flushes through the descriptors that have written: a new
 // one may not be notified of an earlier failure. An error is final, because the kernel drops the
-// pages that it could not write, and another flush would succeed without them.
+// pages that it could not write, and another flush would succeed without them. Only if the directory
+// cannot be opened, another call may succeed.
 func (s *Set) Sync() ([]FileState, error) {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -20,14 +22,15 @@ func (s *Set) Sync() ([]FileState, error) {
 	for _, f := range dirty {
 		err = errors.Join(err, f.Sync())
 	}
+	var unopened error
 	if renamed && err == nil {
-		err = s.syncDir()
+		unopened, err = s.syncDir()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		s.err = err
-		return nil, err
+	if s.err = cmp.Or(s.err, err); s.err != nil || unopened != nil {
+		s.renamed = s.renamed || unopened != nil
+		return nil, cmp.Or(s.err, unopened)
 	}
 	for _, f := range s.files {
 		f.passed = f.retired
@@ -46,19 +49,19 @@ func (s *Set) snapshot() (states []FileState, dirty []*file, renamed bool, err e
 		f.dirty = false
 	}
 	renamed, s.renamed = s.renamed, false
-	return s.states(), dirty, renamed, s.err
+	return s.states(func(f *file) bool { return !f.retired }), dirty, renamed, s.err
 }
 
 // syncDir makes the names of the files durable. Windows cannot flush a directory.
-func (s *Set) syncDir() error {
+func (s *Set) syncDir() (unopened, err error) {
 	if runtime.GOOS == "windows" {
-		return nil
+		return nil, nil
 	}
 	d, err := s.s.OpenFile(s.s.Dir, os.O_RDONLY, 0)
 	if err != nil {
-		return err
+		return err, nil
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil, errors.Join(d.Sync(), d.Close())
 }
 
 // Retire leaves a complete file out of the checkpoints that follow. Its values can be read until
@@ -88,7 +91,7 @@ func (s *Set) Remove(number uint64) error {
 	if err := os.Remove(f.name); err != nil {
 		return err
 	}
-	s.renamed = true
+	f.removed, s.renamed = true, true
 	s.eras[len(s.eras)-1].removed = f
 	s.eras = append(s.eras, &era{})
 	return s.closeUnheld()

@@ -79,6 +79,7 @@ type file struct {
 	dirty   bool // written since the last Sync
 	retired bool // left out of the next Sync
 	passed  bool // left out of the last Sync
+	removed bool // read by holds only
 }
 
 // Open opens the files of a checkpoint. It cuts each one at its noted length, and deletes files
@@ -178,17 +179,17 @@ func (s *Set) name(number uint64, extension string) string {
 	return filepath.Join(s.s.Dir, digits(number)+extension)
 }
 
-// Files returns the files with values, oldest first, without retired ones.
+// Files returns the files with values, oldest first, without removed ones.
 func (s *Set) Files() []FileState {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.states()
+	return s.states(func(f *file) bool { return !f.removed })
 }
 
-func (s *Set) states() []FileState {
+func (s *Set) states(listed func(*file) bool) []FileState {
 	states := make([]FileState, 0, len(s.files))
 	for _, f := range s.files {
-		if !f.retired {
+		if listed(f) {
 			states = append(states, FileState{f.number, f.length})
 		}
 	}

@@ -1,0 +1,122 @@
+package badgerfile
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/pb"
+	"github.com/dgraph-io/badger/v4/table"
+	"google.golang.org/protobuf/proto"
+)
+
+// MendManifest verifies MANIFEST against a checkpoint, and returns its records without what never
+// took effect behind the noted part. end is the length of the whole records. rewritten reports that
+// Badger has replaced the file since: then it is as it is. mended is nil if there is no file, and
+// there need not be.
+//
+// Badger flushes a record before it deletes the tables that the record deletes, and deletes those
+// that it creates if the flush fails. So:
+//
+//   - A compaction never took effect if a table is missing that it created, and those are there
+//     that it read. Its record is left out.
+//   - A table that was added to level 0 alone is lost if it is missing. It holds only commits after
+//     the checkpoint, and is deleted. Badger names it before its directory is flushed, too.
+//
+// Any other missing table is damage, which [CheckTables] finds.
+func MendManifest(dir string, m Manifest) (mended []byte, end int64, rewritten bool, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, fs.ErrNotExist) && m.Length == 0 {
+		return nil, 0, false, nil
+	} else if err != nil {
+		return nil, 0, false, err
+	}
+	end, rewritten, err = checkManifest(data, m)
+	if data = data[:end]; err != nil || rewritten {
+		return data, end, rewritten, err
+	}
+	noted := min(max(firstRecord, int(m.Length)), len(data))
+	records, err := parseRecords(data, noted)
+	if err != nil {
+		return nil, end, false, err
+	}
+	var lost []uint64
+	deleted := map[uint64]bool{} // by later records that took effect
+	missing := func(c *pb.ManifestChange) bool {
+		_, err := os.Stat(table.NewFilename(c.Id, dir))
+		return !deleted[c.Id] && errors.Is(err, fs.ErrNotExist)
+	}
+	for i, r := range slices.Backward(records) {
+		read, created := r.split()
+		created = slices.DeleteFunc(created, func(c *pb.ManifestChange) bool { return !missing(c) })
+		if len(created) > 0 && len(read) > 0 && !slices.ContainsFunc(read, missing) {
+			records = slices.Delete(records, i, i+1)
+			continue
+		}
+		for _, c := range created {
+			if len(read) == 0 && c.Level == 0 {
+				lost = append(lost, c.Id)
+			}
+		}
+		for _, c := range read {
+			deleted[c.Id] = true
+		}
+	}
+	mended = slices.Clone(data[:noted])
+	for _, r := range records {
+		mended = append(mended, r.raw...)
+	}
+	return appendDeletes(mended, lost), end, false, nil
+}
+
+// record is one record of MANIFEST: a change of Badger as a whole.
+type record struct {
+	raw     []byte
+	changes []*pb.ManifestChange
+}
+
+// split returns the tables that a record deletes, and those that it creates.
+func (r record) split() (deleted, created []*pb.ManifestChange) {
+	for _, c := range r.changes {
+		if c.Op == pb.ManifestChange_DELETE {
+			deleted = append(deleted, c)
+		} else {
+			created = append(created, c)
+		}
+	}
+	return deleted, created
+}
+
+// parseRecords decodes whole records from a position on.
+func parseRecords(data []byte, at int) (records []record, err error) {
+	for at < len(data) {
+		next := at + manifestHead + int(binary.BigEndian.Uint32(data[at:]))
+		var set pb.ManifestChangeSet
+		if err := proto.Unmarshal(data[at+manifestHead:next], &set); err != nil {
+			return nil, err
+		}
+		records = append(records, record{data[at:next], set.Changes})
+		at = next
+	}
+	return records, nil
+}
+
+// appendDeletes appends a record that deletes tables to those of a MANIFEST.
+func appendDeletes(manifest []byte, tables []uint64) []byte {
+	if len(tables) == 0 {
+		return manifest
+	}
+	var changes pb.ManifestChangeSet
+	for _, id := range tables {
+		changes.Changes = append(changes.Changes, &pb.ManifestChange{Id: id, Op: pb.ManifestChange_DELETE})
+	}
+	content, _ := proto.Marshal(&changes)                                    // never fails
+	manifest = binary.BigEndian.AppendUint32(manifest, uint32(len(content))) //nolint:gosec // short
+	manifest = binary.BigEndian.AppendUint32(manifest, crc32.Checksum(content, castagnoli))
+	return append(manifest, content...)
+}
