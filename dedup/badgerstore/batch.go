@@ -6,6 +6,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
 // batch is a set of operations that become durable together. Each sees the effects of those before
@@ -33,6 +34,8 @@ type batch struct {
 	// Results of stage.
 	next   record.Meta
 	change tally
+
+	passed []taskqueue.Item[record.Hash] // taken, but not started, because the batch has changed them
 }
 
 // batchTotals add up over the operations of a batch; a failed operation does not count.

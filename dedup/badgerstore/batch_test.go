@@ -778,3 +778,27 @@ func TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne(t *testing.T) {
 		t.Errorf("the oldest event was accepted %v, want %v", s.stats.Oldest, want)
 	}
 }
+
+// TestATaskOfABatchThatWasRefusedIsDue passes over a task whose result, too late, is in the same
+// batch, and writes nothing.
+func TestATaskOfABatchThatWasRefusedIsDue(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := openManual(t, t.TempDir(), o)
+	together(t, s, claimOpOf(t, claimOf("a")))
+	first := takeOpOf(1)
+	first.want.Lease = time.Minute
+	together(t, s, first)
+	clock.Advance(2 * time.Minute)
+	late, take := finishOf(first.work[0].Lease, dedup.ResultDone), takeOpOf(1)
+	unwritable(t, s.Store, func() { s.writer.process([]op{late, take}) })
+	s.writer.dropParked(nil)
+	if late.err == nil {
+		t.Fatal("the batch was written")
+	}
+	again := takeOpOf(1)
+	if together(t, s, again); len(again.work) != 1 {
+		t.Error("the task waits for a lease that nobody has")
+	}
+}

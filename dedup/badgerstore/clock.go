@@ -139,11 +139,18 @@ func (gaps) move(r *dedup.Record, by time.Duration) {
 // wall. window is the longest of any claim.
 func (g gaps) at(now, wall time.Time, window time.Duration) (all gaps, found *record.Gap) {
 	sum := time.Duration(0)
+	if idle := now.Sub(wall); !wall.IsZero() && idle > longestIdle {
+		sum = idle // the new one extends the same windows
+	}
 	for i := len(g) - 1; i >= 0; i-- {
 		one := g[i]
+		if one.End().After(now.Add(clockSlack)) { // the clock was wrong then: what is left is right now
+			if one.Rest = now.Sub(one.From) - max(0, wall.Sub(one.End())); one.Rest <= longestIdle {
+				continue
+			}
+		}
 		sum += one.Rest
 		switch {
-		case one.End().After(now.Add(clockSlack)): // the clock was wrong then
 		case now.After(one.From.Add(window + sum)): // every window that it extended has ended
 		default:
 			all = append(gaps{one}, all...)
@@ -158,6 +165,11 @@ func (g gaps) at(now, wall time.Time, window time.Duration) (all gaps, found *re
 		all = all[1:]
 	}
 	return all, found
+}
+
+// covers reports whether a time is in the last gap.
+func (g gaps) covers(t time.Time) bool {
+	return len(g) > 0 && t.After(g[len(g)-1].From) && !t.After(g[len(g)-1].End())
 }
 
 func (g gaps) all() (sum time.Duration) {

@@ -297,6 +297,9 @@ func (c *committer) dropParked(err error) {
 func (c *committer) makeDue(b *batch, served []*takeOp) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, it := range b.passed {
+		c.tasks.Extend(it.Seq, it.Task, b.now)
+	}
 	for _, o := range served {
 		for i, w := range o.work {
 			if o.was[i].dirty { // its lease has to count as expired

@@ -192,6 +192,79 @@ func TestAClockThatWasFarAheadAndIsSetRightForgetsNothing(t *testing.T) {
 	mustClaim(t, s, answered("before", 0), dedup.New)
 }
 
+// TestTwoOutagesInOneWindow is off for three days, on for a minute, and off again.
+func TestTwoOutagesInOneWindow(t *testing.T) {
+	t.Parallel()
+	for _, second := range []time.Duration{0, 23 * hour, 48 * hour, 400 * hour} {
+		s, clock, _, o := timed(t)
+		mustClaim(t, s, answered("a", 0), dedup.New)
+		for _, off := range []time.Duration{72 * hour, second} {
+			clock.Advance(time.Minute)
+			shut(t, s)
+			clock.Advance(off)
+			s = open(t, s.dir, o)
+		}
+		counts := 2 * time.Minute
+		if second <= longestIdle {
+			counts += second
+		}
+		clock.Advance(24*hour - counts - time.Second)
+		mustClaim(t, s, answered("a", 0), dedup.Known)
+		clock.Advance(2 * time.Second)
+		mustClaim(t, s, answered("a", 0), dedup.New)
+	}
+}
+
+// TestAClockThatIsCorrectedAfterAnOutage starts it ahead, after three days.
+func TestAClockThatIsCorrectedAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{0, 2 * hour, 71 * hour} {
+		s, clock, _, o := timed(t)
+		mustClaim(t, s, answered("a", 0), dedup.New)
+		clock.Advance(hour)
+		shut(t, s)
+		clock.Advance(72*hour + ahead)
+		s = open(t, s.dir, o)
+		mustClaim(t, s, answered("a", 0), dedup.Known)
+		clock.Advance(10 * time.Minute)
+		shut(t, s)
+		clock.Advance(-ahead)
+		o.AcceptClock = true
+		s = open(t, s.dir, o)
+		clock.Advance(22*hour + 49*time.Minute)
+		mustClaim(t, s, answered("a", 0), dedup.Known)
+		clock.Advance(2 * time.Minute)
+		mustClaim(t, s, answered("a", 0), dedup.New)
+	}
+}
+
+// TestAHeldClaimContinuesAfterAnOutage ends the process while a claim is held. Its lease ends in the
+// outage or before.
+func TestAHeldClaimContinuesAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{10 * time.Second, 10 * time.Minute} {
+		for _, off := range []time.Duration{2 * hour, 72 * hour} {
+			s, clock, _, o := timed(t)
+			held := claimOf("held")
+			held.Hold, held.Lease, held.Response, held.Window = true, time.Minute, dedup.Response{}, 24*hour
+			held.Fingerprint = dedup.Fingerprint{1}
+			other := held
+			other.Fingerprint = dedup.Fingerprint{2}
+			event := mustClaim(t, s, held, dedup.New).Record.Event
+			clock.Advance(after)
+			mustClaim(t, s, claimOf("other"), dedup.New)
+			dir := left(t, s, true)
+			clock.Advance(off)
+			s = open(t, dir, o)
+			mustClaim(t, s, other, dedup.Conflict)
+			if d := mustClaim(t, s, held, dedup.New); d.Record.Event != event || d.Record.Tasks[0].Attempt != 2 {
+				t.Errorf("after %v, off for %v: attempt %d, another event: %v", after, off, d.Record.Tasks[0].Attempt,
+					d.Record.Event != event)
+			}
+		}
+	}
+}
+
 func TestGapsAddUpAndEnd(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

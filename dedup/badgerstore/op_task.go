@@ -107,6 +107,7 @@ func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 	}
 	task := it.Task
 	if r == nil || task >= len(r.rec.Tasks) || r.rec.Hold || !ready(r.rec.Tasks[task], b.now) {
+		b.passed = append(b.passed, it)
 		return nil
 	}
 	if t := r.rec.Tasks[task]; t.State == dedup.Running && b.c.grace.spares(t.Until, b.now) {

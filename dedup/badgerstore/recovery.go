@@ -232,8 +232,14 @@ func (v *recovery) resume(b *batch, r *row) {
 		wait := v.options.RecoverWait(t.Attempt)
 		if next.rec.Hold {
 			wait = 0 // the next delivery runs it
+			if t.State == dedup.Running && v.gaps.covers(t.Until) {
+				next.rec.Tasks[i].Until = b.now // its lease ended in a time that does not count
+			}
 		}
 		next.rec.Recover(i, b.now, wait)
+		if next.rec.Hold && t.State == dedup.Running {
+			v.gaps.extend(&next.rec)
+		}
 	}
 	b.put(next)
 }
