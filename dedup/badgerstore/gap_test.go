@@ -238,8 +238,8 @@ func TestAClockThatIsCorrectedAfterAnOutage(t *testing.T) {
 	}
 }
 
-// TestAHeldClaimContinuesAfterAnOutage ends the process while a claim is held. Its lease ends in the
-// outage or before.
+// TestAHeldClaimContinuesAfterAnOutage ends the process while a claim is held. Its lease ends in
+// the outage or before.
 func TestAHeldClaimContinuesAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{10 * time.Second, 10 * time.Minute} {

@@ -276,6 +276,10 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 	if err != nil {
 		return commits, err
 	}
+	if ahead < at.Commit {
+		damage = append(damage, &redolog.DamagedError{Segment: at.Log.Segment, Offset: at.Log.Offset,
+			Reason: fmt.Sprintf("the tables end with commit %d, and had commit %d", ahead, at.Commit)})
+	}
 	if last < ahead {
 		damage = append(damage, &redolog.DamagedError{Segment: end.Segment, Offset: end.Offset,
 			Reason: fmt.Sprintf("it ends with commit %d, and commit %d is at rest", last, ahead)})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
 )
 
@@ -97,8 +98,8 @@ func TestFilesOfAReclaimThatFailedAreDeletedByTheNextOne(t *testing.T) {
 	}
 }
 
-// TestTheApplierEndsWithEverythingAtRest closes a database when one changeset has stalled, more was written
-// since, and there is space again.
+// TestTheApplierEndsWithEverythingAtRest closes a database when one changeset has stalled, more was
+// written since, and there is space again.
 func TestTheApplierEndsWithEverythingAtRest(t *testing.T) {
 	t.Parallel()
 	options, full := fullDisk(t)
@@ -269,6 +270,34 @@ func TestADeletedKeyStaysDeletedBesideASlowCompaction(t *testing.T) {
 	}
 	o.check(t)
 	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTablesThatLackCommitsOfTheCheckpointAreDamage notes a commit that the tables do not have.
+func TestTablesThatLackCommitsOfTheCheckpointAreDamage(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	o.load(t, rand.New(rand.NewPCG(1, 2)), 20)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	at, err := storedir.ReadCheckpoint(o.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Commit++
+	if err := storedir.WriteCheckpoint(o.dir, at); err != nil {
+		t.Fatal(err)
+	}
+	options := tiny(t)
+	if _, err := Open(o.dir, options); !IsDamage(err) {
+		t.Errorf("the database opens: %v", err)
+	}
+	options.AcceptLoss = true
+	again := reopen(t, o.dir, options, o.n, o.want)
+	again.check(t)
+	if err := again.Close(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // Sync makes everything written before the call durable, and returns the files for a checkpoint,
 // oldest first, without retired ones. It flushes through the descriptors that have written: a new
 // one may not be notified of an earlier failure. An error is final, because the kernel drops the
-// pages that it could not write, and another flush would succeed without them. Only if the directory
+// pages that it could not write, and another flush would succeed without them. If the directory
 // cannot be opened, another call may succeed.
 func (s *Set) Sync() ([]FileState, error) {
 	s.syncing.Lock()
