@@ -142,7 +142,9 @@ type Producer struct {
 	// FingerprintBody.
 	Fingerprint FingerprintFunc
 	// QueryScope makes the signed query, less ScopeIgnores, part of the scope of identifiers:
-	// two deliveries share a scope if and only if endpoint and effective URL are equal.
+	// two deliveries share a scope if and only if endpoint and effective URL are equal. Where a
+	// malleable signature covers neither identifier nor time, the digest of the signed content,
+	// which has the query, identifies the event at the endpoint.
 	QueryScope bool
 	// ScopeIgnores are query parameters outside the scope: credentials and attempt counters.
 	ScopeIgnores []string

@@ -275,6 +275,12 @@ func presetCaptures(t *testing.T) map[string]capture {
 		vendor, _, _ := strings.Cut(name, ",")
 		add(name, vendor, settings[vendor], "", withBody(t, openPreset(t, vendor, settings[vendor]), body))
 	}
+	for name, sent := range urlAndForm {
+		add(name, "twilio", settings["twilio"], "", func(msg *message) {
+			msg.method, msg.target = sent.method, msg.target+sent.query
+			withBody(t, openPreset(t, "twilio", settings["twilio"]), sent.body)(msg)
+		})
+	}
 	add("adyen, two items", "adyen", settings["adyen"], "", twoItems(t, settings["adyen"], now))
 	batch := settings["cloudevents"]
 	batch.Batch = true
@@ -314,6 +320,12 @@ var repeatable = map[string]string{
 		`"organization":{"id":1}}`,
 	"twilio, a running call": `CallSid=CA17&CallStatus=in-progress&Digits=1&From=%2B15550017`,
 	"shopify, shop/redact":   `{"shop_id":17,"shop_domain":"teapots.myshopify.com"}`,
+}
+
+// urlAndForm are deliveries of Twilio with a query, whose end can be moved into the form.
+var urlAndForm = map[string]struct{ method, query, body string }{
+	"twilio, a query and a form": {http.MethodPost, "?flow=1705", "AccountSid=AC17&MessageSid=SM17&MessageStatus=sent"},
+	"twilio, a GET":              {http.MethodGet, "?AccountSid=AC17&MessageSid=SM17&MessageStatus=sent", ""},
 }
 
 // withBody replaces and signs the body of a message.

@@ -142,6 +142,10 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 func (d *delivery) nameByContent(e *entry, it producer.Item) {
 	c, o, former := &e.claim, &e.parts.sighting, &e.parts.former
 	e.occurrence, c.Key.ID = o, o.ID
+	if d.Identity.Malleable {
+		// Bytes can be moved between the query and the body. The digest covers both.
+		c.Key.Endpoint = d.ep.p.Name
+	}
 	c.Aliases = slices.DeleteFunc(c.Aliases, func(k dedup.Key) bool {
 		if k.Space == dedup.SpaceSigned {
 			former.Alias = k
@@ -205,7 +209,7 @@ func (d *delivery) lane(h *Handler, it producer.Item) string {
 
 // scope is where identifiers are unique: the endpoint, and the other parts of the URL that the
 // signature binds, octet for octet or as ScopeQuery has them. A client without a key can change
-// neither.
+// neither, unless the signature is malleable: see nameByContent.
 func (d *delivery) scope() string {
 	p, at := &d.ep.p, d.target
 	scope := p.Name

@@ -21,8 +21,9 @@ import (
 // Twilio receives webhooks of Twilio. A secret is the account's auth token. Signed are the URL,
 // so the receiver must know its public one, and the names and values of a form. A body that is
 // not a form is bound by the SHA-256 in bodySHA256, a parameter of the URL; one that nothing
-// binds is refused (body_hash_mismatch). Names and values are joined without a separator, so
-// "ab=c" and "a=bc" have one signature, which no receiver can distinguish. Twilio may sign a
+// binds is refused (body_hash_mismatch). The URL, names and values are joined without a separator:
+// "ab=c" and "a=bc" have one signature, as have a query and a form that share their bytes in
+// another way. No receiver can distinguish these, so they are one event. Twilio may sign a
 // query in another encoding than it sends: the query is verified as it is, then with its names
 // and values encoded anew, and with %27 for an apostrophe, as the vendor's Node.js library does.
 //
