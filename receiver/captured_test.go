@@ -2,6 +2,7 @@ package receiver_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -463,6 +464,15 @@ func later(anyID bool) int {
 // asAPI sets the API contract.
 func asAPI(p *producer.Producer) { p.Contract = producer.API }
 
+// gzipped is a text coded with gzip.
+func gzipped(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write([]byte(text))
+	_ = w.Close()
+	return b.String()
+}
+
 // ownProducers use the templates of the scheme hmac, and shared credentials.
 func ownProducers() map[string]own {
 	template := func(content string) *verify.HMAC {
@@ -478,6 +488,7 @@ func ownProducers() map[string]own {
 	}
 	id := map[string]string{"X-Event-Id": "evt-17"}
 	byField, byBody := producer.Header("X-Event-Id"), producer.JSON("id")
+	zipped := map[string]string{"Content-Encoding": "gzip"}
 	fixed := template("{url}{body}")
 	fixed.URL = publicBase + "/webhooks/own?a=1"
 	malleable := template("{url}{body}")
@@ -491,7 +502,11 @@ func ownProducers() map[string]own {
 		"hmac, body, id in a field":            {scheme: template("{body}"), key: byField, fields: id},
 		"hmac, body, id in a field, as an API": {scheme: template("{body}"), key: byField, fields: id, change: asAPI},
 		"hmac, body, id in the body":           {scheme: template("{body}"), key: byBody},
-		"hmac, body, no id":                    {scheme: template("{body}"), key: producer.BodyDigest()},
+		"hmac, body, id in a gzip body": {scheme: template("{body}"), key: byBody, fields: zipped,
+			body: gzipped(ownBody)},
+		"hmac, time and body, id in a gzip body": {scheme: template("{timestamp}.{body}"), key: byBody,
+			fields: zipped, body: gzipped(ownBody)},
+		"hmac, body, no id": {scheme: template("{body}"), key: producer.BodyDigest()},
 		"hmac, id, time and body": {scheme: template("{id}.{timestamp}.{body}"), key: byField,
 			fields: id},
 		"hmac, a field and the body": {scheme: template("{header:X-Event-Id}.{body}"), key: byField,

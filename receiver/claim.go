@@ -263,8 +263,12 @@ func (d *delivery) fingerprint(it producer.Item) [32]byte {
 }
 
 // bindsKey reports whether identifier and signed bytes determine each other. A malleable
-// signature fits several bodies, which conflict with each other.
-func (d *delivery) bindsKey() bool { return d.signsKey() && !d.Identity.Malleable }
+// signature fits several bodies, which conflict with each other. So does one that leaves open
+// whether the body is coded.
+func (d *delivery) bindsKey() bool {
+	settled := d.Identity.Covers("content-encoding") || !mayBeCoded(d.r.Header, d.received)
+	return d.signsKey() && !d.Identity.Malleable && settled
+}
 
 // signsKey reports whether the signature covers everything that the identifier is read from.
 func (d *delivery) signsKey() bool {

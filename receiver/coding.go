@@ -47,6 +47,20 @@ func codingOf(h http.Header) (coding string, ok bool) {
 	return "", false
 }
 
+// mayBeCoded reports whether the body has a content coding, or would be read as something else
+// with one.
+func mayBeCoded(h http.Header, body []byte) bool {
+	if coding, _ := codingOf(h); coding != "" {
+		return true
+	}
+	if len(body) < 2 {
+		return false
+	}
+	gzipped := body[0] == 0x1f && body[1] == 0x8b                           // RFC 1952 section 2.3.1
+	deflated := body[0]&0x0f == 8 && (int(body[0])<<8|int(body[1]))%31 == 0 // RFC 1950 section 2.2
+	return gzipped || deflated
+}
+
 // errInflates is the error of a body that is too large once decoded.
 var errInflates = errors.New("the decoded body is too large")
 
