@@ -37,7 +37,7 @@ func (d *delivery) answer(ctx context.Context, e *entry) (*reply, error) {
 	timeout := time.NewTimer(max(0, d.rx.cfg.InFlightWait))
 	defer timeout.Stop()
 	for {
-		stored := watch.next()
+		stored, asked := watch.next(), time.Now()
 		decisions, err := d.rx.claim(ctx, e.claim)
 		if err != nil {
 			return nil, err
@@ -46,7 +46,7 @@ func (d *delivery) answer(ctx context.Context, e *entry) (*reply, error) {
 		switch {
 		case decision.Verdict == dedup.New:
 			d.logNew(ctx, e, decision)
-			return d.run(ctx, e, decision)
+			return d.run(ctx, e, decision, asked)
 		case decision.Verdict != dedup.Known || !inFlight(decision.Record):
 			return d.concludeOne(ctx, e, decision)
 		}
@@ -105,12 +105,14 @@ func (d *delivery) begin(ctx context.Context, e *entry, decision dedup.Decision)
 }
 
 // run runs the handler and waits for it as long as the producer does. A slower handler continues,
-// and its result is stored for the next delivery: no second run starts beside it.
-func (d *delivery) run(ctx context.Context, e *entry, decision dedup.Decision) (*reply, error) {
+// and its result is stored for the next delivery: no second run starts beside it. The store was
+// asked for the claim at the given time. It may have answered long after the lease began.
+func (d *delivery) run(ctx context.Context, e *entry, decision dedup.Decision, asked time.Time) (*reply, error) {
 	run, err := d.begin(ctx, e, decision)
 	if err != nil {
 		return nil, err
 	}
+	run.leased = asked
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
 	done := make(chan runResult, 1)
 	d.rx.inflight.Add()
@@ -148,6 +150,7 @@ type answerRun struct {
 	handler  *Handler
 	rec      dedup.Record
 	started  time.Time
+	leased   time.Time             // when its claim was asked for: the lease began later
 	accepted dedup.Response        // to an event that no handler answers
 	span     trace.Span            // of the handler; nil without Config.Tracer
 	storeErr atomic.Pointer[error] // why the result is not recorded yet; nil before
@@ -170,7 +173,7 @@ func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res run
 		}
 	}()
 	r.end = cancel
-	r.rx.answers.add(&r.leasedRun, r.started)
+	r.rx.answers.add(&r.leasedRun, r.leased)
 	defer r.rx.answers.remove(&r.leasedRun) // once the result is recorded
 	if r.handler == nil {
 		r.rx.answers.finish(&r.leasedRun)

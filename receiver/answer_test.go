@@ -342,6 +342,42 @@ func TestTimedOutAnswerContinuesAndItsResultIsRecorded(t *testing.T) {
 	})
 }
 
+// slowStore acknowledges claims late, as a database does during a failover.
+type slowStore struct {
+	dedup.Store
+	asked chan time.Time
+}
+
+func (s *slowStore) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	s.asked <- time.Now()
+	decisions, err := s.Store.Claim(ctx, claims...)
+	time.Sleep(20 * time.Millisecond)
+	return decisions, err
+}
+
+// Otherwise the lease ends before it is extended, and a second run starts beside the first.
+func TestTheLeaseOfAnAnswerCountsFromBeforeItsClaim(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		store := &slowStore{Store: dedup.NewMemory(dedup.MemoryOptions{}), asked: make(chan time.Time, 1)}
+		t.Cleanup(func() { _ = store.Close() })
+		leased := make(chan time.Time, 1)
+		var s *site
+		s = serve(t, p, func(c *Config) { c.Store = store },
+			Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) {
+				w := s.rx.answers
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				leased <- w.runs[0].extendAt.Add(-w.length / 3)
+				return Response{}, nil
+			}))
+		s.send(req{id: "k1", body: "1"})
+		if from, asked := <-leased, <-store.asked; from.After(asked) {
+			t.Errorf("the lease counts from %s after the claim", from.Sub(asked))
+		}
+	})
+}
+
 func TestAnswerThatObeysItsContextFreesTheEvent(t *testing.T) {
 	t.Parallel()
 	runs := newCounter()
