@@ -106,7 +106,7 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 	}
 	var exit *exec.ExitError
 	switch {
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("%s was killed: %w: %s", s.Argv[0], context.Cause(ctx), end.text("it wrote no error"))
 	case err == nil && stdout.over:
 		return nil, fmt.Errorf("%s wrote more than %d bytes", s.Argv[0], maxExecStdout)

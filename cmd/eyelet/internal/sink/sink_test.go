@@ -426,6 +426,30 @@ func TestAProgramThatLeavesAChildBehindIsDone(t *testing.T) {
 	}
 }
 
+// Its timeout may end while the child still holds its outputs open.
+func TestAProgramThatExitedBeforeItsTimeoutIsDone(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := shell(t, "echo $$ > pid; (while [ -e pid ]; do sleep 0.1; done) & exit 0")
+	file := filepath.Join(s.Dir, "pid")
+	defer func() { _ = os.Remove(file) }() // the child ends with it
+	go func() {
+		defer cancel()
+		for range 1_000 {
+			data, _ := os.ReadFile(file)
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && gone(pid) {
+				time.Sleep(200 * time.Millisecond) // until its end was noticed
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if err := s.Deliver(ctx, order("{}")); err != nil {
+		t.Errorf("exit 0 is %v", err)
+	}
+}
+
 // TestARetryAfterIsPassedToTheWorkers: if only the target held it, a worker would wake for
 // nothing.
 func TestARetryAfterIsPassedToTheWorkers(t *testing.T) {
