@@ -47,8 +47,10 @@ type Options struct {
 // New returns a server that is not started.
 func New(h http.Handler, o Options) *http.Server {
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: cmp.Or(o.HeaderTimeout, DefaultHeaderTimeout),
-		WriteTimeout: o.Answer + o.Body + answerSlack, IdleTimeout: cmp.Or(o.IdleTimeout, DefaultIdleTimeout),
+		// net/http would answer OPTIONS * itself, and wait for its body without a limit.
+		Handler: limitBody(h, o.Body), DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout: cmp.Or(o.HeaderTimeout, DefaultHeaderTimeout),
+		WriteTimeout:      o.Answer + o.Body + answerSlack, IdleTimeout: cmp.Or(o.IdleTimeout, DefaultIdleTimeout),
 		MaxHeaderBytes: cmp.Or(o.HeaderBytes, DefaultHead-HeadSlack), TLSConfig: o.TLS,
 		ErrorLog: log.New(connectionLog{o.Log}, "", 0), Protocols: new(http.Protocols),
 		// Bounds the memory and the streams of one connection.
@@ -60,6 +62,18 @@ func New(h http.Handler, o Options) *http.Server {
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(o.HTTP2)
 	return srv
+}
+
+// limitBody limits the time in which a body arrives: net/http waits for one that no handler reads,
+// before it sends the response. A handler may set another limit. None is left once the body has
+// come.
+func limitBody(next http.Handler, limit time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 && limit > 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(limit))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // End waits a few seconds until the connections are idle, and closes them. The receiver has been
