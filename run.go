@@ -105,7 +105,8 @@ func (rx *Receiver) listen(ctx context.Context, address string) (*http.Server, n
 	}
 	srv := httpserver.New(httpserver.RequireTLS(rx.Handler(), local, proxies), httpserver.Options{
 		Body:   cmp.Or(rx.config.BodyTimeout, receiver.DefaultBodyTimeout),
-		Answer: max(rx.config.AnswerTimeout, receiver.DefaultAnswerTimeout), Log: rx.logger(),
+		Answer: max(rx.config.AnswerTimeout, receiver.DefaultAnswerTimeout) + max(0, rx.config.InFlightWait),
+		Log:    rx.logger(),
 	})
 	return srv, receiver.Listen(ln, receiver.Limits{TrustedProxies: proxies}), nil
 }

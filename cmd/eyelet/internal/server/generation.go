@@ -92,8 +92,9 @@ func (o Options) httpOptions() httpserver.Options {
 	rx := o.Receiver
 	return httpserver.Options{
 		HeaderBytes: o.HeaderBytes, HeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, HTTP2: o.HTTP2,
-		Body:   cmp.Or(rx.BodyTimeout, receiver.DefaultBodyTimeout),
-		Answer: max(rx.AnswerTimeout, receiver.DefaultAnswerTimeout), Log: o.Log.Logger,
+		Body: cmp.Or(rx.BodyTimeout, receiver.DefaultBodyTimeout),
+		// A duplicate may wait for a run without a response, and then run the handler itself.
+		Answer: max(rx.AnswerTimeout, receiver.DefaultAnswerTimeout) + max(0, rx.InFlightWait), Log: o.Log.Logger,
 	}
 }
 

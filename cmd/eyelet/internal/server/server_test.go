@@ -36,6 +36,25 @@ func TestAServerRemovesOnlyItsOwnStateFiles(t *testing.T) {
 	}
 }
 
+// Otherwise a duplicate that waited for the first delivery gets no response.
+func TestAResponseMayTakeAsLongAsADuplicateWaits(t *testing.T) {
+	t.Parallel()
+	written := func(answer, wait time.Duration) time.Duration {
+		o := Options{Log: NewLog(io.Discard, "text", slog.LevelInfo)}
+		o.Receiver.AnswerTimeout, o.Receiver.InFlightWait = answer, wait
+		return httpserver.New(nil, o.httpOptions()).WriteTimeout
+	}
+	base := written(0, 0)
+	for _, row := range []struct{ answer, wait, more time.Duration }{
+		{0, -1, 0}, {0, 5 * time.Minute, 5 * time.Minute},
+		{time.Minute, 5 * time.Minute, 6*time.Minute - receiver.DefaultAnswerTimeout},
+	} {
+		if got := written(row.answer, row.wait); got != base+row.more {
+			t.Errorf("in_flight_wait %s, answer_timeout %s: %s, want %s", row.wait, row.answer, got, base+row.more)
+		}
+	}
+}
+
 func TestAPanicIsLoggedAsAnError(t *testing.T) {
 	t.Parallel()
 	log := &servertest.Buffer{}
