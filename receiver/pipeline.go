@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/sender"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -34,7 +35,8 @@ type delivery struct {
 	// permit is what it uses until it is verified, share what it uses of its producer's quota
 	// afterwards. An Answer handler that outlasts the delivery takes over its slot.
 	permit admission.Permit
-	peer   netip.Addr // the client
+	peer   netip.Addr     // the client
+	sender sender.Context // of request
 	share  admission.Share
 	conn   connRequest
 	busy   error // of a slot after reading the body
@@ -252,7 +254,8 @@ func (d *delivery) resolveURL() (err error) {
 	if d.url, err = d.ep.publicURL(d.r, d.target); err != nil {
 		return fail(codeTargetMalformed, nil) // the error quotes the URL, which may hold a credential
 	}
-	d.request = *d.r
+	d.sender = sender.Context{Context: d.r.Context(), Addr: d.peer}
+	d.request = *d.r.WithContext(&d.sender)
 	d.request.URL, d.request.Body = &d.url, http.NoBody
 	d.Request = &d.request
 	return nil

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -541,5 +544,43 @@ func TestUnsignedChallengesEchoTextOnly(t *testing.T) {
 	}
 	if n := len(h.records()); n != 0 {
 		t.Errorf("%d records", n)
+	}
+}
+
+// A client that names certificates of its own invention keeps nobody else from having one fetched,
+// also behind a proxy.
+func TestForgedCertificateURLsOfOneClientAreFew(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	p := openPreset(t, "paypal", preset.Settings{WebhookID: "WH-17",
+		Fetch: func(_ context.Context, address string) ([]byte, error) {
+			asked = append(asked, address)
+			return nil, errors.New("status 404")
+		}})
+	rx, err := receiver.Open(receiver.Config{
+		Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{p}, URL: publicBase,
+		Logger: slog.New(slog.DiscardHandler), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		Handlers: []receiver.Handler{
+			receiver.On("paypal", "*", func(context.Context, receiver.Event[[]byte]) error { return nil }),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rx.Close() }()
+	send := func(client, name string) {
+		r := request(http.MethodPost, "/webhooks/paypal", "{}", "Content-Type", "application/json",
+			"Paypal-Transmission-Sig", "AAAA", "Paypal-Auth-Algo", "SHA256withRSA", "Paypal-Transmission-Id", "1",
+			"Paypal-Transmission-Time", "2026-11-27T00:00:00Z", "Paypal-Cert-Url", "https://api.paypal.com/"+name)
+		r.RemoteAddr = "192.0.2.1:1234"
+		r.Header.Set("X-Forwarded-For", client)
+		rx.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	}
+	for i := range 30 {
+		send("203.0.113.7", fmt.Sprint(i))
+	}
+	forged := len(asked)
+	if send("198.51.100.1", "real"); len(asked) != forged+1 || forged > 10 {
+		t.Errorf("%d fetches for one client, %d more for another", forged, len(asked)-forged)
 	}
 }

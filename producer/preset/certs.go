@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/eyelet-dev/eyelet/internal/publicnet"
+	"github.com/eyelet-dev/eyelet/internal/sender"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -29,6 +31,7 @@ const (
 	certCacheSize   = 32               // certificates
 	certCacheAge    = 12 * time.Hour   // until a certificate is fetched again
 	certFetchBudget = 20               // fetches within certFetchSpan
+	certFetchShare  = 5                // of them for one network
 	certFetchSpan   = time.Minute      //
 	certRetryAfter  = 10 * time.Second // the Retry-After while a certificate is unavailable
 	certMaxURL      = 512              // bytes
@@ -60,7 +63,13 @@ type certStore struct {
 	mu      sync.Mutex
 	fetches singleflight.Group
 	cache   map[string]cachedCert
-	recent  []time.Time // starts of the last fetches
+	recent  []certFetch // the last ones
+}
+
+// certFetch is when a fetch began, and the network whose delivery caused it.
+type certFetch struct {
+	at time.Time
+	by netip.Prefix // zero if it is not known
 }
 
 // cachedCert is a valid certificate. It is proven once a delivery verified with it: an
@@ -181,16 +190,22 @@ func (c *certStore) leastNeeded() string {
 	return least
 }
 
-// mayFetch reports whether the budget allows a fetch, and takes it.
-func (c *certStore) mayFetch() bool {
+// mayFetch reports whether the budget allows a fetch, and takes it. A network has a share only: a
+// client that names many URLs must not keep the vendor's certificate from being fetched.
+func (c *certStore) mayFetch(by netip.Prefix) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.now()
-	c.recent = slices.DeleteFunc(c.recent, func(t time.Time) bool { return now.Sub(t) >= certFetchSpan })
-	if len(c.recent) >= certFetchBudget {
+	now, own := c.now(), 0
+	c.recent = slices.DeleteFunc(c.recent, func(f certFetch) bool { return now.Sub(f.at) >= certFetchSpan })
+	for _, f := range c.recent {
+		if f.by == by && by.IsValid() {
+			own++
+		}
+	}
+	if own >= certFetchShare || len(c.recent) >= certFetchBudget {
 		return false
 	}
-	c.recent = append(c.recent, now)
+	c.recent = append(c.recent, certFetch{now, by})
 	return true
 }
 
@@ -198,7 +213,7 @@ func (c *certStore) fetch(ctx context.Context, address string, isVendor certFunc
 	if cert := c.cached(address); cert != nil {
 		return cert, nil // another fetch ended in between
 	}
-	if !c.mayFetch() {
+	if !c.mayFetch(sender.Network(ctx)) {
 		err := errors.New("too many fetches of certificates")
 		return nil, &verify.Error{Code: verify.KeysUnavailable, RetryAfter: certFetchSpan, Err: err}
 	}

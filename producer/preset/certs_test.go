@@ -9,12 +9,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/sender"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -134,6 +136,45 @@ func TestForgedDeliveriesCauseFewFetches(t *testing.T) {
 	if _, err := certs.find(t.Context(), "https://a/new.pem", anyName); verify.CodeOf(err) != verify.KeysUnavailable ||
 		fetches != before+1 {
 		t.Errorf("after a minute: %d fetches more, %v", fetches-before, err)
+	}
+}
+
+// One network cannot keep a certificate from being fetched, which another one needs.
+func TestForgedDeliveriesOfOneNetworkLeaveFetchesToOthers(t *testing.T) {
+	t.Parallel()
+	now, fetches := time.Unix(tokenNow, 0), 0
+	certs := &certStore{Now: func() time.Time { return now }, Fetch: func(context.Context, string) ([]byte, error) {
+		fetches++
+		return nil, errors.New("status 404")
+	}}
+	urls := 0
+	from := func(addr string) (n int) {
+		before := fetches
+		for range 3 * certFetchBudget {
+			urls++
+			ctx := &sender.Context{Context: t.Context(), Addr: netip.MustParseAddr(addr)}
+			_, err := certs.find(ctx, fmt.Sprintf("https://a/%d.pem", urls), anyName)
+			if verify.CodeOf(err) != verify.KeysUnavailable {
+				t.Fatal(err)
+			}
+		}
+		return fetches - before
+	}
+	for _, row := range []struct {
+		addr string
+		want int
+	}{
+		{"203.0.113.7", certFetchShare}, {"203.0.113.7", 0}, {"203.0.113.8", certFetchShare},
+		{"2001:db8::1", certFetchShare}, {"2001:db8::2", 0}, {"2001:db8:0:1::1", certFetchShare},
+		{"192.0.2.1", 0}, // all networks together
+	} {
+		if n := from(row.addr); n != row.want {
+			t.Errorf("%s causes %d fetches, want %d", row.addr, n, row.want)
+		}
+	}
+	now = now.Add(certFetchSpan)
+	if n := from("203.0.113.7"); n != certFetchShare {
+		t.Errorf("a minute later: %d fetches", n)
 	}
 }
 
