@@ -130,7 +130,7 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 		return nil, err
 	}
 	// 2. Which URL did the producer call?
-	if err := d.resolveURL(); err != nil {
+	if err := d.resolveURL(ctx); err != nil {
 		return nil, err
 	}
 	// 3. Unsigned handshakes, answered only where they are configured.
@@ -246,7 +246,7 @@ func (d *delivery) loops() bool {
 func (d *delivery) early() bool { return len(d.r.Header["Early-Data"]) > 0 }
 
 // resolveURL sets the URL that the producer called.
-func (d *delivery) resolveURL() (err error) {
+func (d *delivery) resolveURL(ctx context.Context) (err error) {
 	var ok bool
 	if d.target, ok = parseTarget(requestTarget(d.r)); !ok {
 		return fail(codeTargetMalformed, nil)
@@ -254,8 +254,8 @@ func (d *delivery) resolveURL() (err error) {
 	if d.url, err = d.ep.publicURL(d.r, d.target); err != nil {
 		return fail(codeTargetMalformed, nil) // the error quotes the URL, which may hold a credential
 	}
-	d.sender = sender.Context{Context: d.r.Context(), Addr: d.peer}
-	d.request = *d.r.WithContext(&d.sender)
+	d.sender = sender.Context{Context: ctx, Addr: d.peer}
+	d.request = *d.r.WithContext(&d.sender) //nolint:contextcheck // it is ctx, with the address
 	d.request.URL, d.request.Body = &d.url, http.NoBody
 	d.Request = &d.request
 	return nil

@@ -317,15 +317,15 @@ func (w *window) search(at int64) (int64, error) {
 		if _, err := w.bytes(at, frameHead); err != nil {
 			return 0, err
 		}
-		for b, step := w.buf[at-w.at:], 0; len(b) >= frameHead; b = b[step:] {
+		for b := w.buf[at-w.at:]; len(b) >= frameHead; {
 			if isPossible(b, w.limit-at) {
 				return at, nil
 			}
-			step = align
+			step := align
 			if b[0] == 0 && bytes.HasPrefix(b, zeros[:]) {
 				step += len(zeros) - frameHead // as no head begins in zeros, unless it ends behind them
 			}
-			at += int64(step)
+			b, at = b[step:], at+int64(step)
 		}
 	}
 	return w.limit, nil
