@@ -802,3 +802,37 @@ func TestATaskOfABatchThatWasRefusedIsDue(t *testing.T) {
 		t.Error("the task waits for a lease that nobody has")
 	}
 }
+
+// TestADueTaskCostsOneFlush waits for tasks whose lease ends. The mark of the commit that starts one
+// may wait for another commit.
+func TestADueTaskCostsOneFlush(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	c, want := claimOf("a"), dedup.Want{Tasks: 1, Lease: time.Hour}
+	for unmarked, n := false, 0; !unmarked; n++ { // a slow machine may mark each one after a while
+		if n == 20 {
+			t.Fatal("each commit is marked at once")
+		}
+		c.Key.ID = fmt.Sprint(n)
+		mustClaim(t, s, c, dedup.New)
+		if _, err := s.Take(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		again := make(chan []dedup.Work, 1)
+		go func() {
+			work, _ := s.Take(t.Context(), want)
+			again <- work
+		}()
+		for parked := false; !parked; {
+			onCommitter(t, s, func(c *committer) { parked = len(c.parked) > 0 })
+		}
+		clock.Advance(time.Hour)
+		work := <-again
+		onCommitter(t, s, func(c *committer) { unmarked = c.unmarked })
+		if err := s.Finish(t.Context(), work[0].Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -52,7 +52,8 @@ func (c *committer) run() {
 		ops, closed = c.queue.wait(ops, last, due, alarm)
 		stop()
 		c.heart.work.Begin()
-		if last = c.process(ops); len(ops) == 0 && c.unmarked {
+		commits := c.stats.Commits
+		if last = c.process(ops); len(ops) == 0 && c.unmarked && c.stats.Commits == commits {
 			c.mark()
 		}
 		c.heart.work.End()
