@@ -803,8 +803,8 @@ func TestATaskOfABatchThatWasRefusedIsDue(t *testing.T) {
 	}
 }
 
-// TestADueTaskCostsOneFlush waits for tasks whose lease ends. The mark of the commit that starts one
-// may wait for another commit.
+// TestADueTaskCostsOneFlush waits for tasks whose lease ends. The mark of the commit that starts
+// one may wait for another commit.
 func TestADueTaskCostsOneFlush(t *testing.T) {
 	t.Parallel()
 	clock, o := deduptest.NewClock(), quiet()
