@@ -105,7 +105,7 @@ var imports = map[string][]string{
 		"receiver/internal/executor", "receiver/internal/lazyctx",
 	},
 	"receiver/echov4":             {"receiver"},
-	"receiver/internal/admission": {},
+	"receiver/internal/admission": {"internal/sender"},
 	"receiver/internal/capture":   {},
 	"receiver/internal/deadline":  {},
 	"receiver/internal/executor":  {},

@@ -266,8 +266,8 @@ func (d *delivery) fingerprint(it producer.Item) [32]byte {
 // signature fits several bodies, which conflict with each other. So does one that leaves open
 // whether the body is coded.
 func (d *delivery) bindsKey() bool {
-	settled := d.Identity.Covers("content-encoding") || !mayBeCoded(d.r.Header, d.received)
-	return d.signsKey() && !d.Identity.Malleable && settled
+	return d.signsKey() && !d.Identity.Malleable &&
+		(d.Identity.Covers("content-encoding") || !mayBeCoded(d.r.Header, d.received))
 }
 
 // signsKey reports whether the signature covers everything that the identifier is read from.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/eyelet-dev/eyelet/internal/descriptors"
-	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
+	"github.com/eyelet-dev/eyelet/internal/sender"
 )
 
 // Limits bounds the connections of a [Listener]. Fields of zero or less have their defaults.
@@ -188,7 +188,7 @@ func (l *Listener) admit(accepted net.Conn) *conn {
 	defer l.mu.Unlock()
 	c.proxy = within(peer, l.limits.TrustedProxies)
 	if peer.IsValid() && !c.proxy {
-		network := admission.Network(peer)
+		network := sender.Network(peer)
 		address := l.addresses[network]
 		if address == nil {
 			address = &group{network: network}

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/sender"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
 // knows returns the credit of the address at an endpoint.
 func knows(rx *Receiver, endpoint, addr string) (credit int) {
 	for _, p := range rx.limiter.Known(time.Now()) {
-		if p.Endpoint == endpoint && p.Network == admission.Network(netip.MustParseAddr(addr)) {
+		if p.Endpoint == endpoint && p.Network == sender.Network(netip.MustParseAddr(addr)) {
 			return p.Credit
 		}
 	}

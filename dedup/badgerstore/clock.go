@@ -140,7 +140,7 @@ func (gaps) move(r *dedup.Record, by time.Duration) {
 func (g gaps) at(now, wall time.Time, window time.Duration) (all gaps, found *record.Gap) {
 	sum := time.Duration(0)
 	if idle := now.Sub(wall); !wall.IsZero() && idle > longestIdle {
-		sum = idle // the new one extends the same windows
+		found, sum = &record.Gap{From: wall, Rest: idle}, idle // it extends the same windows
 	}
 	for i := len(g) - 1; i >= 0; i-- {
 		one := g[i]
@@ -150,16 +150,13 @@ func (g gaps) at(now, wall time.Time, window time.Duration) (all gaps, found *re
 			}
 		}
 		sum += one.Rest
-		switch {
-		case now.After(one.From.Add(window + sum)): // every window that it extended has ended
-		default:
+		if !now.After(one.From.Add(window + sum)) { // else every window that it extended has ended
 			all = append(gaps{one}, all...)
 		}
 	}
-	if wall.IsZero() || now.Sub(wall) <= longestIdle {
+	if found == nil {
 		return all, nil
 	}
-	found = &record.Gap{From: wall, Rest: now.Sub(wall)}
 	if all = append(all, *found); len(all) > gapsMax {
 		all[1] = record.Gap{From: all[1].From, Rest: all[0].Rest + all[1].Rest}
 		all = all[1:]

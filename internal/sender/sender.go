@@ -1,5 +1,5 @@
-// Package sender passes the address of a request's client to what verifies the request, which may
-// limit what one client causes. It is not r.RemoteAddr behind a proxy.
+// Package sender says which addresses count as one client, and passes the address of a request's
+// client to what verifies the request. It is not r.RemoteAddr behind a proxy.
 package sender
 
 import (
@@ -24,10 +24,15 @@ func (c *Context) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Network returns the network of the client of a context: its IPv4 address, or its IPv6 /64. It is
-// the zero prefix if the client is not known.
-func Network(ctx context.Context) netip.Prefix {
+// NetworkOf returns the [Network] of a context's client, the zero prefix if it is not known.
+func NetworkOf(ctx context.Context) netip.Prefix {
 	addr, _ := ctx.Value(addrKey{}).(netip.Addr)
+	return Network(addr)
+}
+
+// Network returns what counts as one client: an IPv4 address, or an IPv6 /64. It is the zero
+// prefix for the zero address.
+func Network(addr netip.Addr) netip.Prefix {
 	bits := 32
 	if addr.Is6() {
 		bits = 64

@@ -213,7 +213,7 @@ func (c *certStore) fetch(ctx context.Context, address string, isVendor certFunc
 	if cert := c.cached(address); cert != nil {
 		return cert, nil // another fetch ended in between
 	}
-	if !c.mayFetch(sender.Network(ctx)) {
+	if !c.mayFetch(sender.NetworkOf(ctx)) {
 		err := errors.New("too many fetches of certificates")
 		return nil, &verify.Error{Code: verify.KeysUnavailable, RetryAfter: certFetchSpan, Err: err}
 	}

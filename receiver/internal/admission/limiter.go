@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/sender"
 )
 
 // The bounds of the limiter. Verification is mostly arithmetic, so more than a few at once for
@@ -201,7 +203,7 @@ func (l *Limiter) Usage() Usage {
 // Admit registers a request; [Permit.Release] must follow. The permit must not be copied once it
 // is used.
 func (l *Limiter) Admit(endpoint string, addr netip.Addr, now time.Time) Permit {
-	name := peerName{endpoint, Network(addr)}
+	name := peerName{endpoint, sender.Network(addr)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.peers[name]

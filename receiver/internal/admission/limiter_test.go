@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/sender"
 )
 
 // testLimiter has 8 slots, 2 of them reserved for known peers, and 1,000 bytes. Verifications
@@ -354,14 +356,14 @@ func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 	verify("2001:db8::1", time.Hour) // it is known now
 	verify("2001:db8::1", time.Hour)
 	if line := lineOf("2001:db8::2"); line != lineMore ||
-		l.debts[Network(netip.MustParseAddr("2001:db8::3"))] != debtMax-1 {
+		l.debts[sender.Network(netip.MustParseAddr("2001:db8::3"))] != debtMax-1 {
 		t.Errorf("the network owes %v, and is in line %d", l.debts, line)
 	}
 	if line, _, _ := l.at("other", "2001:db8::1").line(); line != lineMore {
 		t.Error("the debt ends at another endpoint")
 	}
 	for i := range maxPeers + 10 {
-		l.owe(Network(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), 1)
+		l.owe(sender.Network(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), 1)
 	}
 	if len(l.debts) > maxPeers {
 		t.Errorf("%d debts are remembered", len(l.debts))
@@ -373,7 +375,7 @@ func TestAPeerThatOwesWaitsBehindOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := testLimiter(1)
-		l.owe(Network(netip.MustParseAddr("203.0.113.7")), 2)
+		l.owe(sender.Network(netip.MustParseAddr("203.0.113.7")), 2)
 		inside, _ := acquireAll(l, 6, "198.51.100.1")
 		_, owing := acquireAll(l, 1, "203.0.113.7")
 		_, honest := acquireAll(l, 1, "192.0.2.1")

@@ -20,17 +20,6 @@ const (
 	maxPeersFile = 1 << 20 // bytes that are read of it
 )
 
-// Network returns what counts as one client: an IPv4 address, or an IPv6 /64. It is the zero
-// prefix for the zero address.
-func Network(addr netip.Addr) netip.Prefix {
-	bits := 32
-	if addr.Is6() {
-		bits = 64
-	}
-	network, _ := addr.Prefix(bits)
-	return network
-}
-
 // KnownPeer is a line of the file of known peers: a network that recently sent new events to an
 // endpoint.
 type KnownPeer struct {

@@ -6,10 +6,8 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
-	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"google.golang.org/protobuf/proto"
@@ -30,14 +28,8 @@ import (
 //
 // Any other missing table is damage, which [CheckTables] finds.
 func MendManifest(dir string, m Manifest) (mended []byte, end int64, rewritten bool, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, badger.ManifestFilename))
-	if errors.Is(err, fs.ErrNotExist) && m.Length == 0 {
-		return nil, 0, false, nil
-	} else if err != nil {
-		return nil, 0, false, err
-	}
-	end, rewritten, err = checkManifest(data, m)
-	if data = data[:end]; err != nil || rewritten {
+	data, rewritten, err := readManifest(dir, m)
+	if end = int64(len(data)); err != nil || rewritten || data == nil {
 		return data, end, rewritten, err
 	}
 	noted := min(max(firstRecord, int(m.Length)), len(data))

@@ -69,14 +69,21 @@ func CheckTables(dir string, o badger.Options, manifest []byte, except ...uint64
 // ReadManifest verifies MANIFEST and returns its whole records, nil if there is none. Badger may
 // append to it meanwhile.
 func ReadManifest(dir string) ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(dir, badger.ManifestFilename))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	data, _, err := readManifest(dir, Manifest{})
+	return data, err
+}
+
+// readManifest verifies MANIFEST against a checkpoint and returns its whole records, nil if there
+// is no file and there need not be.
+func readManifest(dir string, m Manifest) (data []byte, rewritten bool, err error) {
+	data, err = os.ReadFile(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, fs.ErrNotExist) && m.Length == 0 {
+		return nil, false, nil
 	} else if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	end, _, err := checkManifest(data, Manifest{})
-	return data[:end], err
+	end, rewritten, err := checkManifest(data, m)
+	return data[:end], rewritten, err
 }
 
 // Tables returns how the tables in MANIFEST are read.

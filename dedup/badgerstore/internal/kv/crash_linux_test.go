@@ -181,6 +181,21 @@ func (s *strict) crash(t *testing.T, n int, least uint64) {
 	}
 }
 
+// recovers starts a closed database, which then survives every crash.
+func (s *strict) recovers(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	from, err := s.Flushes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(t)
+	s.load(t, r, 10)
+	if err := s.Close(); err != nil || s.reported() != "" {
+		t.Fatal(err, s.reported())
+	}
+	s.crashes(t, from)
+}
+
 // TestACrashAfterAnyFlushLosesNothing keeps of a database only what each flush has made durable. So
 // it fails without the flush of a file or a directory, and in another order.
 func TestACrashAfterAnyFlushLosesNothing(t *testing.T) {
@@ -231,16 +246,7 @@ func TestAFailedFlushOfAnyFileLosesNothing(t *testing.T) {
 				file != ".log" && !bytes.Equal(after, before) {
 				t.Errorf("the checkpoint has changed, %v", err)
 			}
-			from, err := s.Flushes()
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.start(t)
-			s.load(t, r, 10)
-			if err := s.Close(); err != nil || s.reported() != "" {
-				t.Fatal(err, s.reported())
-			}
-			s.crashes(t, from)
+			s.recovers(t, r)
 		})
 	}
 }
@@ -269,16 +275,7 @@ func TestACompactionThatIsNotFlushedLosesNothing(t *testing.T) {
 		t.Fatalf("a compaction ends: %v, %s", err, s.reported())
 	}
 	_ = s.Close()
-	from, err := s.Flushes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.start(t)
-	s.load(t, r, 10)
-	if err := s.Close(); err != nil || s.reported() != "" {
-		t.Fatal(err, s.reported())
-	}
-	s.crashes(t, from)
+	s.recovers(t, r)
 }
 
 // TestACrashDuringAStartLosesNothing ends the process with several segments to replay, and cuts the
