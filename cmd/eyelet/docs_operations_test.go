@@ -31,7 +31,7 @@ func TestThePagesCommandsExist(t *testing.T) {
 	root.InitDefaultCompletionCmd()
 	seen, text := 0, operationsPage(t)
 	for _, name := range taskPages {
-		page, err := os.ReadFile("../../docs/" + name)
+		page, err := os.ReadFile("../../docs/howto/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestThePagesCommandsExist(t *testing.T) {
 func TestTheTasksConfigurationsAreGood(t *testing.T) {
 	t.Parallel()
 	for _, name := range taskPages {
-		page, err := os.ReadFile("../../docs/" + name)
+		page, err := os.ReadFile("../../docs/howto/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestTheTasksConfigurationsAreGood(t *testing.T) {
 				"STRIPE_SECRET=whsec_a_long_secret_0123",
 			}}
 			if code := check.Run(t.Context(), "config", "check", "--config", file); code != exitOK {
-				t.Errorf("docs/%s, configuration %d: %s", name, i+1, &errs)
+				t.Errorf("docs/howto/%s, configuration %d: %s", name, i+1, &errs)
 			}
 		}
 	}

@@ -163,7 +163,7 @@ func TestTheSchemaAcceptsEveryExample(t *testing.T) {
 	settings := fieldsOf(reflect.ValueOf(Settings{}))
 	texts := map[string]string{}
 	const up = "../../../../"
-	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md"} {
 		files, _ := filepath.Glob(up + pattern)
 		for _, file := range files {
 			page, err := os.ReadFile(file)

@@ -108,7 +108,7 @@ func TestAlertsAreExplained(t *testing.T) {
 	}
 	var explained []string
 	row := regexp.MustCompile("(?m)^\\| `(Eyelet\\w+)` \\|")
-	for _, m := range row.FindAllStringSubmatch(readText(t, "docs/alerts.md"), -1) {
+	for _, m := range row.FindAllStringSubmatch(readText(t, "docs/howto/alerts.md"), -1) {
 		explained = append(explained, m[1])
 	}
 	if len(rules) < 5 || !slices.Equal(rules, explained) {
