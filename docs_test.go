@@ -71,7 +71,7 @@ func anchor(title string) string {
 	}, title)
 }
 
-// TestPagesNameTestsThatExist covers the pages beside docs/requirements.md, whose test is
+// TestPagesNameTestsThatExist covers the pages beside docs/dev/requirements.md, whose test is
 // stricter. CHANGELOG keeps the names of its time.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// requirementRow is one line of the table in docs/requirements.md: the number, the requirement,
+// requirementRow is one line of the table in docs/dev/requirements.md: the number, the requirement,
 // and the tests that show it.
 var requirementRow = regexp.MustCompile(`^\| (R\d{3}) \| [^|]+ \| ([^|]+) \|$`)
 
@@ -61,7 +61,7 @@ func allTests(t *testing.T) testNames {
 
 func TestRequirementsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("docs/requirements.md")
+	text, err := os.ReadFile("docs/dev/requirements.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestRequirementsNameTestsThatExist(t *testing.T) {
 	}
 	for n := 1; n <= requirements; n++ {
 		if id := fmt.Sprintf("R%03d", n); !rows[id] {
-			t.Errorf("%s is missing from docs/requirements.md", id)
+			t.Errorf("%s is missing from docs/dev/requirements.md", id)
 		}
 	}
 	if len(rows) != requirements {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/interop.md")
+var update = flag.Bool("update", false, "write docs/dev/interop.md")
 
-const page = "../docs/interop.md"
+const page = "../docs/dev/interop.md"
 
 // row is a line of the page.
 type row struct {
@@ -78,11 +78,11 @@ func checkPage(t *testing.T, lines [2][]string, complete bool) {
 	}
 	for line := range strings.Lines(text) {
 		if !bytes.Contains(written, []byte(line)) {
-			t.Errorf("docs/interop.md lacks a line (go test -C interop ./... -update writes it):\n%s", line)
+			t.Errorf("docs/dev/interop.md lacks a line (go test -C interop ./... -update writes it):\n%s", line)
 		}
 	}
 	if complete && len(written) != len(text) && !t.Failed() {
-		t.Error("docs/interop.md has lines of no library (go test -C interop ./... -update writes it)")
+		t.Error("docs/dev/interop.md has lines of no library (go test -C interop ./... -update writes it)")
 	}
 }
 
