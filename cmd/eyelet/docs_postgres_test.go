@@ -22,6 +22,7 @@ import (
 func TestThePostgresTutorialRunsAsWritten(t *testing.T) {
 	t.Parallel()
 	long(t)
+	pgtest.Programs(t)
 	admin := serverURL(t, "postgres", "")
 	if _, err := exec.LookPath("psql"); err != nil {
 		t.Fatal(err)

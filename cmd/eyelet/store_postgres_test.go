@@ -189,7 +189,8 @@ func TestTheLineForABackupWorks(t *testing.T) {
 	dsn := pgtest.URL(t)
 	program, err := pgserver.Find("pg_dump")
 	if err != nil {
-		t.Skip(err)
+		pgtest.Programs(t)
+		t.Fatal(err)
 	}
 	file := migrated(t, dsn, "")
 	_, _, errs := run(t, "store", "backup", "-", "--config", file)

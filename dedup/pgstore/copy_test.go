@@ -121,11 +121,11 @@ func TestACopiedStoreKeepsTheContract(t *testing.T) {
 
 func TestACopyGoesThroughPgBouncer(t *testing.T) {
 	t.Parallel()
+	dsn := pgtest.Pooler(t)
 	dir, clock := t.TempDir(), deduptest.NewClock()
 	f := newFiller(t, openBadger(t, dir, clock), clock)
 	f.fill(300)
 	f.close()
-	dsn := pgtest.Pooler(t)
 	_, schema := copyTarget(t)
 	err := exported(t, dir, clock, func(from *dedup.Source) error {
 		_, err := Copy(t.Context(), dsn, schema, from, nil)

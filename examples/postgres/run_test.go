@@ -7,17 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/internal/pgserver"
+	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
 // TestTheScriptCountsEveryPaymentOnce runs the script, which starts a server of its own.
 func TestTheScriptCountsEveryPaymentOnce(t *testing.T) {
-	if _, err := pgserver.Find("initdb"); err != nil {
-		if os.Getenv("EYELET_REQUIRE_POSTGRES") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	pgtest.Programs(t)
 	cmd := exec.CommandContext(t.Context(), "bash", "run.sh", "15")
 	cmd.Env = append(os.Environ(), "DATABASE_URL=")
 	for _, name := range []string{"PORT_ONE", "PORT_TWO"} {

@@ -1,13 +1,12 @@
 // Package pgtest runs a PostgreSQL server for the tests of one package.
 //
-// The server is that of EYELET_TEST_POSTGRES, a connection string, or a new one of the programs
-// on this machine. Without either, tests that need it are skipped, or fail if
-// EYELET_REQUIRE_POSTGRES is 1. Call [Stop] from TestMain after the tests.
+// The server is that of EYELET_TEST_POSTGRES, a connection string. If EYELET_REQUIRE_POSTGRES is 1,
+// it is a new one of the programs on this machine, which must be there. Without either, tests that
+// need a server are skipped, whatever is installed. Call [Stop] from TestMain after the tests.
 package pgtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -41,6 +40,9 @@ var server struct {
 // database is called postgres and belongs to the user. Each test should use a schema of its own.
 func DSN(t testing.TB) string {
 	t.Helper()
+	if os.Getenv(existing) == "" && os.Getenv(required) != "1" {
+		t.Skip("it needs PostgreSQL: set " + required + "=1, or " + existing + " to a connection string")
+	}
 	server.Lock()
 	defer server.Unlock()
 	if server.dsn == "" && server.err == nil {
@@ -50,7 +52,9 @@ func DSN(t testing.TB) string {
 			server.dsn, server.err = start()
 		}
 	}
-	need(t, server.err)
+	if server.err != nil {
+		t.Fatal(server.err)
+	}
 	return server.dsn
 }
 
@@ -108,42 +112,34 @@ func URL(t testing.TB) string {
 	return u.String()
 }
 
-// Programs returns if the programs of PostgreSQL are installed, for tests that start servers of
-// their own. They are missing like a server.
+// Programs skips a test that starts servers of its own, unless EYELET_REQUIRE_POSTGRES is 1.
 func Programs(t testing.TB) {
 	t.Helper()
-	_, err := pgserver.Find("initdb")
-	need(t, err)
+	if os.Getenv(required) != "1" {
+		t.Skip("it starts PostgreSQL: set " + required + "=1")
+	}
 }
 
 // Pooler returns the connection string of a PgBouncer in transaction mode before the server. It
-// is missing, like a missing server, if PgBouncer is not installed or the server is not ours.
+// skips the test if the server is not ours and has none.
 func Pooler(t testing.TB) string {
 	t.Helper()
 	DSN(t)
 	server.Lock()
 	defer server.Unlock()
-	var err error
 	switch {
 	case server.pooled:
 		return server.dsn
+	case server.dir == "":
+		t.Skipf("it needs a pooler before the server in %s, or none there and %s=1", existing, required)
 	case server.poolerDSN == "":
-		server.poolerDSN, err = startPooler()
+		dsn, err := startPooler()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.poolerDSN = dsn
 	}
-	need(t, err)
 	return server.poolerDSN
-}
-
-// need skips the test, or fails it if the server is required.
-func need(t testing.TB, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case os.Getenv(required) == "1":
-		t.Fatalf("%s=1, but %v", required, err)
-	default:
-		t.Skipf("%v, or set %s", err, existing)
-	}
 }
 
 // Stop stops the servers that were started and removes their files.
@@ -187,9 +183,6 @@ func start() (dsn string, err error) {
 
 // startPooler runs PgBouncer.
 func startPooler() (dsn string, err error) {
-	if server.dir == "" {
-		return "", errors.New("PgBouncer runs before a server of these tests only: unset " + existing)
-	}
 	program, err := pgserver.Find("pgbouncer")
 	if err != nil {
 		return "", err

@@ -1,10 +1,13 @@
 package pgtest
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -71,24 +74,65 @@ func TestDirectoriesOfKilledProcessesAreRemoved(t *testing.T) {
 	}
 }
 
-// TestAMissingServerSkipsUnlessItIsRequired runs a test without a server: EYELET_TEST_POSTGRES
-// names one that cannot be reached.
-func TestAMissingServerSkipsUnlessItIsRequired(t *testing.T) {
+// TestNothingIsStartedUnlessItIsRequired runs the other tests beside programs that only leave a
+// mark: all are skipped, or fail where a server is required.
+func TestNothingIsStartedUnlessItIsRequired(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	mark := filepath.Join(bin, "mark")
+	for _, program := range []string{"initdb", "postgres", "pgbouncer"} {
+		script := "#!/bin/sh\necho " + program + " >>" + mark + "\nexit 1\n"
+		if err := os.WriteFile(filepath.Join(bin, program), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chmod(bin, 0o777), os.Chmod(filepath.Dir(bin), 0o755)); err != nil { // not as root
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ require, dsn, outcome string }{
+		{"", "", "SKIP"}, {"0", "", "SKIP"}, {"1", "", "FAIL"}, {"", "host=" + t.TempDir() + " user=nobody", "FAIL"},
+	} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestTheServer|^TestDirectories")
+		cmd.Env = append(os.Environ(), existing+"="+row.dsn, required+"="+row.require, "PATH="+bin)
+		out, err := cmd.CombinedOutput()
+		tests, outcomes := strings.Count(string(out), "=== RUN"), strings.Count(string(out), "--- "+row.outcome)
+		if (err != nil) != (row.outcome == "FAIL") || tests < 3 || outcomes != tests {
+			t.Errorf("%+v: %v: %s", row, err, out)
+		}
+		if n := strings.Count(string(out), required+"=1, or "+existing); (n == tests) != (row.outcome == "SKIP") {
+			t.Errorf("%+v: the line names the variables %d times: %s", row, n, out)
+		}
+		ran, _ := os.ReadFile(mark)
+		if (len(ran) > 0) != (row.require == "1") {
+			t.Errorf("%+v: these were started: %q", row, ran)
+		}
+		_ = os.Remove(mark)
+	}
 	if _, err := pgserver.Find("no-such-program"); err == nil ||
 		err.Error() != "no-such-program was not found: "+pgserver.Install {
 		t.Errorf("a missing program: %v", err)
 	}
-	for _, require := range []string{"", "1"} {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestDirectoriesOfKilledProcesses", "-test.v")
-		cmd.Env = append(os.Environ(), existing+"=host="+t.TempDir()+" user=nobody", required+"="+require)
-		out, err := cmd.CombinedOutput()
-		want := "--- SKIP"
-		if require == "1" {
-			want = "--- FAIL"
+}
+
+// TestServersAreStartedByTestsThatAskForPrograms reads the tests of all packages. One that starts
+// servers past this package calls Programs.
+func TestServersAreStartedByTestsThatAskForPrograms(t *testing.T) {
+	t.Parallel()
+	starts := regexp.MustCompile(`pgserver\.(New|Launch)\(|initdb"|pgbouncer"|torture\.Fleet|run\.sh"`)
+	found := 0
+	err := filepath.WalkDir(filepath.Join("..", ".."), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "pgtest_test.go" {
+			return err
 		}
-		if (err != nil) != (require == "1") || !strings.Contains(string(out), want) ||
-			!strings.Contains(string(out), existing) && require == "" {
-			t.Errorf("required %q: %v: %s", require, err, out)
+		text, err := os.ReadFile(path)
+		if err == nil && starts.Match(text) {
+			if found++; !strings.Contains(string(text), "pgtest.Programs(") {
+				t.Errorf("%s: %s", path, starts.Find(text))
+			}
 		}
+		return err
+	})
+	if err != nil || found < 2 {
+		t.Errorf("%d files, %v", found, err)
 	}
 }
