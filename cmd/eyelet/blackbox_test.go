@@ -44,13 +44,9 @@ type shopper struct {
 func serveForShop(t *testing.T, handlers string) *shopper {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	s := &shopper{t: t, private: private, secret: []byte(rand.Text()), dir: t.TempDir()}
 	files := map[string]string{
 		"shop.pub.pem": string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
@@ -63,9 +59,7 @@ func serveForShop(t *testing.T, handlers string) *shopper {
 			"  gh: {preset: github, secrets: [\"" + string(s.secret) + "\"]}\nhandlers:\n" + handlers,
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600))
 	}
 	s.base, _ = s.start()
 	return s
@@ -125,9 +119,7 @@ func (s *shopper) request(d blackDelivery) *http.Request {
 		body = io.MultiReader(body) // net/http does not know the length
 	}
 	r, err := http.NewRequest(d.method, s.base+d.path, body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check(s.t, err)
 	r.Header.Set("Content-Type", "application/json")
 	for name, values := range d.header {
 		r.Header[name] = values
@@ -233,9 +225,7 @@ func (s *shopper) events() map[string]map[string]any {
 	all := map[string]map[string]any{}
 	for line := range strings.Lines(out.String()) {
 		var e map[string]any
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			s.t.Fatal(err)
-		}
+		check(s.t, json.Unmarshal([]byte(line), &e))
 		id := fmt.Sprint(e["id"])
 		if vendor := e["vendor_id"]; vendor != nil {
 			id = fmt.Sprint(vendor)
@@ -361,21 +351,15 @@ func TestACutDeliveryIsNotAccepted(t *testing.T) {
 	s := serveForShop(t, "  - {producer: shop, type: \"*\", stdout: true}\n")
 	r := s.request(s.fresh())
 	var head bytes.Buffer
-	if err := r.Write(&head); err != nil {
-		t.Fatal(err)
-	}
+	check(t, r.Write(&head))
 	whole := head.Bytes()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer conn.Close()
 	if _, err := conn.Write(whole[:len(whole)-5]); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, conn.(*net.TCPConn).CloseWrite())
 	res, err := http.ReadResponse(bufio.NewReader(conn), r)
 	if err == nil {
 		defer res.Body.Close()
@@ -405,9 +389,7 @@ func TestAnAnswerRunsOnceForConcurrentDeliveries(t *testing.T) {
 		}
 		s.resolves(got)
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600))
 	first := <-answers
 	if first.status != 200 || first.body != d.body {
 		t.Errorf("the answer is %+v", first)
@@ -478,9 +460,7 @@ func TestACapturedWebhookNeverRunsTwice(t *testing.T) {
 	mac.Write([]byte(body))
 	capture := func(change func(*http.Request)) *http.Request {
 		r, err := http.NewRequest(http.MethodPost, s.base+"/webhooks/gh", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("X-GitHub-Event", "push")
 		r.Header.Set("X-GitHub-Delivery", "guid-1")

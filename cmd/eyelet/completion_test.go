@@ -18,15 +18,11 @@ func TestNamesAreCompleted(t *testing.T) {
 	push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":1}`)
 	event := counted(t, file, "done", 1)[0].Event
 	broken := filepath.Join(t.TempDir(), "broken.yaml") // one without the secret can be completed, too
-	if err := os.WriteFile(broken, []byte("producers:\n  pay: {preset: stripe, secret: \"${EYELET_UNSET}\"}\n  x: ["),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(broken, []byte("producers:\n  pay: {preset: stripe, secret: \"${EYELET_UNSET}\"}\n  x: ["),
+		0o600))
 	unset := filepath.Join(t.TempDir(), "unset.yaml")
-	if err := os.WriteFile(unset, []byte("producers:\n  pay: {preset: stripe, secret: \"${EYELET_UNSET}\"}\n"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(unset, []byte("producers:\n  pay: {preset: stripe, secret: \"${EYELET_UNSET}\"}\n"),
+		0o600))
 	for words, want := range map[string][]string{
 		"events list --config " + file + " --producer ":   {"gh"},
 		"events tail --config " + file + " --endpoint ":   {"gh"},

@@ -16,9 +16,7 @@ func TestConfigCheckLoadsTheCertificate(t *testing.T) {
 	file := filepath.Join(dir, "e.yaml")
 	text := "producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: hmac-sha256, secret: " +
 		"0123456789abcdefghij}]\nurl: http://x\n" + "tls: {cert_file: none.pem, key_file: none.pem}\nlog: {format: x}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	var out, errs bytes.Buffer
 	p := &program{In: strings.NewReader(""), Out: &out, Err: &errs}
 	code := p.Run(t.Context(), "config", "check", "--config", file)
@@ -43,9 +41,7 @@ func checked(t *testing.T, text string, args ...string) (code int, out, errs str
 func overFile(t *testing.T, text string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "e.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	var stdout, stderr bytes.Buffer
 	p := &program{In: strings.NewReader(""), Out: &stdout, Err: &stderr}
 	code = p.Run(t.Context(), append(args, "--config", file)...)

@@ -32,9 +32,7 @@ func withSecrets(t *testing.T) (dir string) {
 		"one.secret": "octo-secret-one\n", "two.secret": "octo-secret-two\n", "bearer": "token\n",
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -65,9 +63,7 @@ func TestASecretFileThatOthersCanReadIsAWarning(t *testing.T) {
 	chmod := func(mode fs.FileMode, names ...string) {
 		t.Helper()
 		for _, name := range names {
-			if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Chmod(filepath.Join(dir, name), mode))
 		}
 	}
 	chmod(0o644, "cert.pem", "shop.pub.pem", "eyelet.yaml")
@@ -117,10 +113,8 @@ func TestAConfigurationWithALiteralSecretThatOthersCanReadIsAWarning(t *testing.
 	} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "eyelet.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		check := func() string {
+		check(t, os.WriteFile(file, []byte(text), 0o600))
+		shown := func() string {
 			var out, errs bytes.Buffer
 			p := &program{Out: &out, Err: &errs, Environ: []string{"A=octo-secret-of-variables"}}
 			if code := p.Run(t.Context(), "config", "check", "--config", file); code != exitOK {
@@ -128,14 +122,12 @@ func TestAConfigurationWithALiteralSecretThatOthersCanReadIsAWarning(t *testing.
 			}
 			return errs.String()
 		}
-		if got := check(); strings.Contains(got, "chmod") {
+		if got := shown(); strings.Contains(got, "chmod") {
 			t.Errorf("for its owner only: %s", got)
 		}
-		if err := os.Chmod(file, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chmod(file, 0o644))
 		warning := "eyelet: warning: " + file + " holds a secret, and its mode 0644 "
-		if got := check(); strings.Contains(got, warning) != want || strings.Contains(got, "octo") {
+		if got := shown(); strings.Contains(got, warning) != want || strings.Contains(got, "octo") {
 			t.Errorf("%s\ngives %s", text, got)
 		}
 	}
@@ -147,9 +139,7 @@ func TestServeWarnsAboutASecretFileThatOthersCanRead(t *testing.T) {
 		t.Skip("skipped: there are no modes on Windows")
 	}
 	config := ending(t, "exec: [/bin/true]", "20s", "")
-	if err := os.Chmod(config, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(config, 0o644))
 	c := startServed(t, config)
 	if code := c.end(t, syscall.SIGTERM); code != exitOK {
 		t.Errorf("exit %d", code)

@@ -16,9 +16,7 @@ func TestSameSignedIsASetting(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "eyelet.yaml")
 		config := "producers:\n  own:\n    scheme: hmac\n    header: X-Sig\n    encoding: hex\n    secrets: " +
 			"[0123456789abcdef-own]\n    key: header:X-Id\n" + settings
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(file, []byte(config), 0o600))
 		var out bytes.Buffer
 		p := &program{In: strings.NewReader(""), Out: &out, Err: &out}
 		code = p.Run(t.Context(), append(command, "--config", file)...)

@@ -21,12 +21,8 @@ func fewFiles(t *testing.T, n int) func(*exec.Cmd) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "eyelet") // the test binary runs eyelet under that name
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, binary); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.Symlink(self, binary))
 	return func(c *exec.Cmd) {
 		c.Path = "/bin/sh"
 		c.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, n), binary}, c.Args[1:]...)
@@ -75,9 +71,7 @@ func TestFewDescriptorsAndIdleConnectionsStopNoDelivery(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nstore: badger:./data\nproducers:\n  gh: {preset: github, " +
 		"secrets: [another-long-secret]}\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(config, []byte(text), 0o600))
 	c := startServed(t, config, fewFiles(t, 300))
 	if log := c.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log,
 		"may have 300 files open, and so 75 connections") {

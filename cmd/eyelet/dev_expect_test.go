@@ -22,9 +22,7 @@ func TestEveryByteOfARecordingCounts(t *testing.T) {
 	t.Parallel()
 	for _, name := range testdata.Deliveries() {
 		data, err := fs.ReadFile(testdata.Files(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if why := tampered(data, true); why != "" {
 			t.Fatalf("%s: %s", name, why)
 		}
@@ -85,9 +83,7 @@ func TestTheGeneratorWritesTheBundledRecordings(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if n != len(testdata.Deliveries())+9 {
 		t.Errorf("the generator wrote %d files, and %d recordings are bundled", n, len(testdata.Deliveries()))
 	}
@@ -108,9 +104,7 @@ func TestInvalidExpectationsAreErrors(t *testing.T) {
 		"# weather: fine\n":  "<nil>",
 	} {
 		rec, err := httpfile.Parse("f.http", []byte(notes+"POST / HTTP/1.1\n\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_, err = expectationOf(rec)
 		if diff := cmp.Diff(want, withHints(err)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", notes, diff)
@@ -156,17 +150,13 @@ func TestAChangedRecordingFailsAndIsNamed(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(unpacked(t), "github", "01-push-new.http")
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			i := strings.Index(string(data), old)
 			if i < 0 {
 				t.Fatalf("%q is not in the file", old)
 			}
 			data[i+len(old)-1] ^= 1
-			if err := os.WriteFile(file, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(file, data, 0o600))
 			var out, errs strings.Builder
 			p := &program{In: strings.NewReader(""), Out: &out, Err: &errs}
 			if code := p.Run(context.Background(), "dev", "--once", file); code != 1 ||

@@ -17,14 +17,10 @@ import (
 func bundledRun(t *testing.T) *devRun {
 	t.Helper()
 	s, err := config.Source{File: filepath.Join(unpacked(t), "eyelet.yaml")}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
 	run, err := newDevRun(context.Background(), p, s, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() {
 		if err := run.close(); err != nil {
 			t.Error(err)
@@ -37,23 +33,17 @@ func TestThePublicKeysAreAcceptedForOurOwnDeliveriesOnly(t *testing.T) {
 	t.Parallel()
 	run := bundledRun(t)
 	recs, err := devRecordings(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, pass := range [][]string{nil, {""}, {"guess"}} {
 		r, err := http.NewRequest(http.MethodPost, run.address+"/webhooks/shop",
 			strings.NewReader(string(recs[0].Body)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for _, f := range recs[0].Fields[1:] {
 			r.Header.Set(f.Name, f.Value)
 		}
 		r.Header[passHeader] = pass
 		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusForbidden {
 			t.Errorf("pass %q: status %d", pass, res.StatusCode)
@@ -72,9 +62,7 @@ func TestTheStoreIsComparedWithTheAnswers(t *testing.T) {
 			Key:     dedup.Key{Principal: "shop", Endpoint: "shop", ID: id},
 			Payload: dedup.Payload{Producer: "shop", Endpoint: "shop"},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 	}
 	claim("a")
 	claim("b")
@@ -93,9 +81,7 @@ func TestTheStoreIsComparedWithTheAnswers(t *testing.T) {
 		{[]string{"a", "b", "c"}, `"shop c" of c.http was accepted and is not in the store`},
 	} {
 		wrongs, _, err := run.compare(context.Background(), accepted(tt.ids...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if got := strings.Join(wrongs, "; "); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.ids, got, tt.want)
 		}
@@ -107,9 +93,7 @@ func TestDevServesTheConfigurationAfterwards(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers: [{producer: gh, type: \"*\", stdout: true}]\n")
 	payload := filepath.Join(filepath.Dir(file), "gh-push.json")
-	if err := os.WriteFile(payload, []byte(`{"ref":"refs/heads/first"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(payload, []byte(`{"ref":"refs/heads/first"}`), 0o600))
 	r := launch(t, "dev", "--config", file, "--serve-at", "127.0.0.1:0", payload)
 	if out := r.out.String(); !strings.Contains(out, "serving as configured in "+file) ||
 		!strings.Contains(out, "refs/heads/first") {
@@ -135,14 +119,10 @@ func TestDevLeavesTheConfiguredStoreAlone(t *testing.T) {
 	file := configured(t, "store: postgres://eyelet@127.0.0.1:1/none\nschema: hooks\nstate: state\nrefused: disk\n"+
 		"handlers: [{producer: gh, type: \"*\", stdout: true}]\n")
 	payload := filepath.Join(filepath.Dir(file), "gh-push.json")
-	if err := os.WriteFile(payload, []byte(`{"ref":"refs/heads/first"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(payload, []byte(`{"ref":"refs/heads/first"}`), 0o600))
 	r := launch(t, "dev", "--config", file, "--serve-at", "127.0.0.1:0", payload)
 	unsigned, err := http.Post(r.deliveries+"/webhooks/gh", "application/json", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = unsigned.Body.Close()
 	if unsigned.StatusCode != http.StatusUnauthorized {
 		t.Errorf("status %d", unsigned.StatusCode)
@@ -162,9 +142,7 @@ func TestDevKeepsNothingOfTheConfiguredStore(t *testing.T) {
 		"limits: {min_free: 1GiB, workers: 3}\n")
 	dir := t.TempDir()
 	s, err := (&devCmd{program: &program{}, senderFlags: senderFlags{config: file}}).settings(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	state, err := s.StateDir()
 	if want := filepath.Join(dir, "store"); err != nil || state != want || s.Store != "badger:"+want {
 		t.Errorf("the store is %s, and the state in %s (%v), want both in %s", s.Store, state, err, want)

@@ -27,9 +27,7 @@ func mounted(t *testing.T, args ...string) string {
 		t.Skip("skipped: mounting a file system needs root")
 	}
 	dir := filepath.Join(t.TempDir(), "mnt")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(dir, 0o700))
 	if out, err := exec.Command("mount", append(args, dir)...).CombinedOutput(); err != nil {
 		t.Skipf("skipped: no mounts on this machine: %v: %s", err, out)
 	}
@@ -41,12 +39,8 @@ func mounted(t *testing.T, args ...string) string {
 func ext4Image(t *testing.T, size int64) string {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(image, size); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(image, nil, 0o600))
+	check(t, os.Truncate(image, size))
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "has_journal", "-m", "0",
 		image).CombinedOutput(); err != nil {
 		t.Skipf("skipped: no mkfs.ext4 on this machine: %v: %s", err, out)
@@ -72,21 +66,13 @@ func serveProcess(t *testing.T, dir string) *servedProcess {
 	file := configured(t, fmt.Sprintf("store: \"badger:%s\"\nhandlers:\n  - {producer: gh, type: nothing, stdout: "+
 		"true}\n", dir))
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: info, format: json", 1)),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: info, format: json", 1)),
+		0o600))
 	s := &servedProcess{cmd: exec.Command(realProgram(t), "serve", "--config", file), ended: make(chan error, 1)}
 	logs, err := s.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, s.cmd.Start())
 	up := make(chan struct{})
 	go func() {
 		lines := bufio.NewScanner(logs)
@@ -156,14 +142,10 @@ func replayedOf(t *testing.T, s *servedProcess, id, body string) bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.deliveries+"/webhooks/gh",
 		strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	signGitHub(req, id, body)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = res.Body.Close() }()
 	_, _ = io.Copy(io.Discard, res.Body)
 	return res.StatusCode == http.StatusOK && res.Header.Get("Idempotency-Replayed") == "true"
@@ -183,14 +165,10 @@ func notReady(t *testing.T, s *servedProcess, reason string) {
 func fill(t *testing.T, dir string, leave int64) (file string) {
 	t.Helper()
 	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Statfs(dir, &st))
 	file = filepath.Join(dir, "ballast")
 	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = f.Close() }()
 	_, err = io.CopyN(f, endless{}, int64(st.Bavail)*st.Bsize-leave)
 	if err != nil && leave > 0 {
@@ -225,9 +203,7 @@ func TestAFullDiskRefusesAndResumes(t *testing.T) {
 				if n := pushes(t, s, fmt.Sprint("full-", leave), 20, accepted); n != 20 {
 					t.Errorf("with %d bytes left %d of 20 were accepted", leave, 20-n)
 				}
-				if err := os.Remove(ballast); err != nil {
-					t.Fatal(err)
-				}
+				check(t, os.Remove(ballast))
 				eventually(t, "the receiver is ready again", func() bool {
 					status, _ := get(t, s.operations+"/readyz")
 					return status == http.StatusOK

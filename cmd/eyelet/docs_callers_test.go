@@ -128,13 +128,9 @@ func documentedCallers(t *testing.T) (file string, private ed25519.PrivateKey, s
 	}
 	file = documented(t, "producers.md", "## Systems that send an identifier with API calls", secrets)
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	authority = issueClient(t, "ca.example", nil)
 	for name, text := range map[string][]byte{
 		"wallet.pub.pem": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}),
@@ -142,9 +138,7 @@ func documentedCallers(t *testing.T) (file string, private ed25519.PrivateKey, s
 		"jwks.json": fmt.Appendf(nil, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k1","use":"sig","x":%q}]}`,
 			base64.RawURLEncoding.EncodeToString(public)),
 	} {
-		if err := os.WriteFile(filepath.Join(filepath.Dir(file), name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(filepath.Dir(file), name), text, 0o600))
 	}
 	return file, private, servertest.Issue(t, filepath.Dir(file), 1), authority
 }
@@ -153,18 +147,12 @@ func documentedCallers(t *testing.T) (file string, private ed25519.PrivateKey, s
 func checkTable(t *testing.T, file string) {
 	t.Helper()
 	s, err := config.Source{File: file}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	plan, err := s.Build(t.Context(), config.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer plan.Close() //nolint:errcheck // it holds no key set that fetches
 	page, err := os.ReadFile("../../docs/producers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, table, _ := strings.Cut(string(page), "<!-- callers: ")
 	table, _, _ = strings.Cut(table, "<!-- end of callers -->")
 	var rows [][]string
@@ -214,9 +202,7 @@ func TestDocumentedCallers(t *testing.T) {
 			body := fmt.Sprintf(c.body, in)
 			address := "https://hooks.example/webhooks/" + name
 			req, err := http.NewRequest(http.MethodPost, address, strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			req.Header.Set("Content-Type", "application/json")
 			if c.field != "" && id != "" {
 				req.Header[c.field] = []string{id} // octet for octet

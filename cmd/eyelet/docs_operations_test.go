@@ -15,9 +15,7 @@ import (
 func operationsPage(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(text)
 }
 
@@ -32,9 +30,7 @@ func TestThePagesCommandsExist(t *testing.T) {
 	seen, text := 0, operationsPage(t)
 	for _, name := range taskPages {
 		page, err := os.ReadFile("../../docs/howto/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		text += string(page)
 	}
 	for line := range strings.Lines(text) {
@@ -71,15 +67,11 @@ func TestTheTasksConfigurationsAreGood(t *testing.T) {
 	t.Parallel()
 	for _, name := range taskPages {
 		page, err := os.ReadFile("../../docs/howto/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for i, part := range strings.Split(string(page), "```yaml\n")[1:] {
 			example, _, _ := strings.Cut(part, "```")
 			file := filepath.Join(t.TempDir(), "eyelet.yaml")
-			if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(file, []byte(example), 0o600))
 			var errs strings.Builder
 			check := &program{Out: io.Discard, Err: &errs, Environ: []string{
 				"GITHUB_SECRET=a-long-secret-0123", "GITHUB_OLD_SECRET=another-long-secret-0123",

@@ -40,16 +40,12 @@ func TestProducersSignAsWritten(t *testing.T) {
 func runPage(t *testing.T, page string, least int) {
 	t.Helper()
 	raw, err := os.ReadFile("../../docs/" + page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	listen, operations := unusedAddress(t), unusedAddress(t)
 	text := strings.ReplaceAll(string(raw), "127.0.0.1:8080", listen)
 	tut := &tutorial{t: t, dir: t.TempDir(), environ: append(os.Environ(), "EYELET_LISTEN="+listen,
 		"EYELET_OPERATIONS="+operations, "PATH="+filepath.Dir(realProgram(t))+":"+os.Getenv("PATH"))}
-	if err := os.CopyFS(filepath.Join(tut.dir, "testdata"), bundled.Files()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.CopyFS(filepath.Join(tut.dir, "testdata"), bundled.Files()))
 	for _, block := range strings.Split(text, "\n```")[1:] {
 		language, content, _ := strings.Cut(block, "\n")
 		switch {
@@ -77,18 +73,14 @@ func runPage(t *testing.T, page string, least int) {
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer ln.Close()
 	return ln.Addr().String()
 }
 
 func (tut *tutorial) write(name, content string) {
 	tut.t.Helper()
-	if err := os.WriteFile(filepath.Join(tut.dir, name), []byte(content+"\n"), 0o600); err != nil {
-		tut.t.Fatal(err)
-	}
+	check(tut.t, os.WriteFile(filepath.Join(tut.dir, name), []byte(content+"\n"), 0o600))
 }
 
 // session runs the commands of a block, each with the output below it.

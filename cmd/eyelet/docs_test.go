@@ -10,9 +10,7 @@ import (
 func TestTheReferencesExampleIsGood(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/config.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, rest, _ := strings.Cut(string(text), "```yaml\n")
 	example, _, ok := strings.Cut(rest, "```")
 	if !ok {
@@ -24,14 +22,10 @@ func TestTheReferencesExampleIsGood(t *testing.T) {
 		t.Fatalf("keygen: %s", keygen.Err)
 	}
 	for _, script := range []string{"quote.sh", "record.sh"} {
-		if err := os.WriteFile(dir+"/"+script, []byte("#!/bin/sh\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(dir+"/"+script, []byte("#!/bin/sh\n"), 0o700))
 	}
 	file := dir + "/eyelet.yaml"
-	if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(example), 0o600))
 	check := &program{Out: &strings.Builder{}, Err: &strings.Builder{}, Environ: []string{
 		"SHOP_SECRET=0123456789abcdef0123456789abcdef", "GITHUB_SECRET=another-long-secret",
 		"PAYMENTS_SECRET=a-third-long-secret",

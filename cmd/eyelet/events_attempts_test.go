@@ -32,9 +32,7 @@ func TestATimelineShowsWhatHappened(t *testing.T) {
 		{Handler: "d", State: "pending"},
 	}}}
 	var b strings.Builder
-	if err := writeAttempts(&b, d); err != nil {
-		t.Fatal(err)
-	}
+	check(t, writeAttempts(&b, d))
 	want := `
 ATTEMPTS of a
   1  2026-11-23T08:00:00Z  1s  done  -

@@ -43,9 +43,7 @@ func listed(t *testing.T, file string, args ...string) []inspect.Event {
 	lines := json.NewDecoder(strings.NewReader(out))
 	for lines.More() {
 		var e inspect.Event
-		if err := lines.Decode(&e); err != nil {
-			t.Fatal(err)
-		}
+		check(t, lines.Decode(&e))
 		events = append(events, e)
 	}
 	return events
@@ -76,17 +74,13 @@ const fallible = `handlers:
 func runs(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "runs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
 func heal(t *testing.T, file string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "good"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "good"), nil, 0o600))
 }
 
 func TestAReopenedDeadLetterKeepsItsAnswer(t *testing.T) {
@@ -133,15 +127,11 @@ func TestAReopenedDeadLetterKeepsItsAnswer(t *testing.T) {
 func answerTo(t *testing.T, base, id, body string) string {
 	t.Helper()
 	res, err := http.DefaultClient.Do(pushRequest(t, base, id, body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer res.Body.Close()
 	var b bytes.Buffer
 	res.Header.Del("Date")
-	if err := res.Write(&b); err != nil {
-		t.Fatal(err)
-	}
+	check(t, res.Write(&b))
 	return b.String()
 }
 
@@ -342,13 +332,9 @@ func TestAnExportIsReplayedOctetForOctetWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, stdout: true}\n")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: debug"), 1),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: debug"), 1),
+		0o600))
 	r := launch(t, "serve", "--config", file)
 	sent := credentialed(t, r.deliveries)
 	res, err := http.DefaultClient.Do(sent)
@@ -410,9 +396,7 @@ func everything(t *testing.T, dir string) string {
 		all.Write(bytes.TrimRight(data, "\x00"))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return all.String()
 }
 
@@ -464,13 +448,9 @@ func TestAReplayIsSignedAfreshForAnotherReceiver(t *testing.T) {
 	}
 	other := configured(t, fallible)
 	text, err := os.ReadFile(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(other, bytes.Replace(text, []byte("octo-secret"), []byte("another-secret"), 1),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.WriteFile(other, bytes.Replace(text, []byte("octo-secret"), []byte("another-secret"), 1),
+		0o600))
 	second := launch(t, "serve", "--config", other)
 	if out, _ := command(t, 1, "", "replay", name, "--to", second.deliveries); !strings.HasPrefix(out,
 		name+": 401 terminal: signature_invalid") {
@@ -517,9 +497,7 @@ func TestTailFollowsDeliveriesAndAttempts(t *testing.T) {
 	}()
 	eventually(t, "the reason of a refusal is followed", func() bool {
 		resp, err := http.Post(r.deliveries+"/webhooks/gh", "application/json", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_ = resp.Body.Close()
 		return strings.Contains(text.String(), ` delivery gh - 401 signature_missing - -: signature missing: "X-Hub-`)
 	})
@@ -550,34 +528,24 @@ func TestChangesNeedTheTokenAndOurOwnSite(t *testing.T) {
 	t.Parallel()
 	file := configured(t, fallible)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: info"), 1),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: info"), 1),
+		0o600))
 	r := launch(t, "serve", "--config", file)
 	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
 	event := counted(t, file, "dead", 1)[0].Event
 	token, err := os.ReadFile(filepath.Join(filepath.Dir(file), "data", opsapi.TokenFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	bearer := "Bearer " + strings.TrimSpace(string(token))
 	try := func(method, path string, header map[string]string, body string) int {
 		t.Helper()
 		req, err := http.NewRequest(method, r.operations+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for name, value := range header {
 			req.Header.Set(name, value)
 		}
 		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer res.Body.Close()
 		return res.StatusCode
 	}
@@ -622,9 +590,7 @@ func TestAStoppedRunReportsItsProgress(t *testing.T) {
 	<-r.ended
 	// A port that answers lists only.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -635,9 +601,7 @@ func TestAStoppedRunReportsItsProgress(t *testing.T) {
 	defer srv.Close()
 	go func() { _ = srv.Serve(ln) }()
 	for name, text := range map[string]string{opsapi.TokenFile: "t", opsapi.AddressFile: ln.Addr().String()} {
-		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "data", name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "data", name), []byte(text), 0o600))
 	}
 	if _, errs := command(t, 1, "", "dead", "reopen", "--all", "--config", file); !strings.Contains(errs,
 		"stopped after 0 of 1: Service Unavailable") {

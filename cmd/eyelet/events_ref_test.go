@@ -34,9 +34,7 @@ func memoryClient(t *testing.T) (client *opsclient.Client, accept func(dedup.Cla
 		if err == nil {
 			err = store.Finish(t.Context(), w[0].Lease, r)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 	}
 	return opsclient.New(inspect.API(store)), accept, end
 }
@@ -99,9 +97,7 @@ func TestForgettingErasesTheQuarantinedCopies(t *testing.T) {
 	}
 	end(dedup.Result{Kind: dedup.ResultDone})
 	other := accept(refClaim("shop", "order-2", ""))
-	if err := forget(t.Context(), client, event); err != nil {
-		t.Fatal(err)
-	}
+	check(t, forget(t.Context(), client, event))
 	var left []string
 	err := client.Each(t.Context(), nil, func(_ []byte, e inspect.Event) error {
 		left = append(left, e.Event)

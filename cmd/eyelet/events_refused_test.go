@@ -17,16 +17,12 @@ import (
 func refuse(t *testing.T, target, body string, header ...string) int {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodPost, target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = res.Body.Close()
 	return res.StatusCode
 }
@@ -93,9 +89,7 @@ func TestRefusedDeliveriesAreShown(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	text, err := os.ReadFile(saved)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	outputs += string(text) + scraped(t, s) + everything(t, filepath.Dir(file)) + s.errs.String() + s.out.String()
 	if strings.Contains(outputs, "s3cr3t") {
 		t.Error("a credential is in an output")

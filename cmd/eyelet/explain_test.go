@@ -22,24 +22,16 @@ func TestPlantedRecordings(t *testing.T) {
 		t.Fatalf("%s: no *.http files, %v", dir, err)
 	}
 	_, plan, err := buildPlan(t.Context(), config.Source{File: filepath.Join(dir, "eyelet.yaml")}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer plan.Close()
 	named, first := 0, 0
 	for _, file := range files {
 		rec, err := readRecording(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		at, err := arrival(rec, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		report, err := explainRecording(t.Context(), plan, rec, rec.Note("producer"), at, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var got []string
 		for _, f := range report.Findings {
 			got = append(got, string(f.Cause))
@@ -62,14 +54,10 @@ func TestPlantedRecordings(t *testing.T) {
 func TestARecordingThatIsCutIsAnErrorOrExplained(t *testing.T) {
 	t.Parallel()
 	_, plan, err := buildPlan(t.Context(), config.Source{File: "testdata/planted/eyelet.yaml"}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer plan.Close()
 	whole, err := os.ReadFile("testdata/planted/rewritten.http")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	explained := 0
 	for n := range whole {
 		rec, err := parseRecording("cut.http", whole[:n])
@@ -77,9 +65,7 @@ func TestARecordingThatIsCutIsAnErrorOrExplained(t *testing.T) {
 			continue
 		}
 		at, err := arrival(rec, "1795319382")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if n%16 != 0 && os.Getenv("EYELET_LARGE") == "" {
 			continue
 		}
@@ -102,9 +88,7 @@ func TestSecretFilesAreChecked(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, text []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, text, 0o600))
 		return path
 	}
 	for path, want := range map[string]string{

@@ -28,9 +28,7 @@ func newSecond(t *testing.T) *second {
 	t.Helper()
 	s := &second{finish: make(chan struct{})}
 	key, err := verify.NewHMACKey("hop", []byte(hopSecret))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	srv := httptest.NewUnstartedServer(nil)
 	s.url = "http://" + srv.Listener.Addr().String()
 	rx, err := receiver.Open(receiver.Config{
@@ -49,9 +47,7 @@ func newSecond(t *testing.T) *second {
 			}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	srv.Config.Handler = rx.HTTP("shop")
 	srv.Start()
 	t.Cleanup(func() { srv.Close(); _ = rx.Close() })

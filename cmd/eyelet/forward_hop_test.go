@@ -34,9 +34,7 @@ func TestALoopEndsAtOurOwnName(t *testing.T) {
 		"  - {producer: gh, type: push, mode: relay, forward: \""+proxy.URL+"/webhooks/gh\"}\n")
 	r := launch(t, "serve", "--config", file)
 	u, err := url.Parse(r.deliveries)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	back.Store(u)
 	status, _, problem := fetch(t, pushRequest(t, r.deliveries, "g-1", `{"id":"g-1"}`))
 	if status != 400 || !strings.Contains(problem, `#target_refused"`) || !strings.Contains(problem, "status 400") {
@@ -52,13 +50,9 @@ func TestALoopEndsAtOurOwnName(t *testing.T) {
 func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	pem, err := verify.MarshalPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	a := newAim(t, 200)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "eyelet.yaml")
@@ -69,16 +63,12 @@ func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 		"handlers:\n  - {producer: shop, type: \"*\", forward: \"" + a.url +
 		"/in\", forward_headers: [X-Region, X-Trace-*], sign: {id: hop, secret: " + hopSecret + "}}\n"
 	for name, content := range map[string]string{file: text, filepath.Join(dir, "k.pem"): string(pem)} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 	r := launch(t, "serve", "--config", file)
 	body := `{"type":"order.paid"}`
 	req, err := http.NewRequest(http.MethodPost, r.deliveries+"/webhooks/shop", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "X-Order": "7", "X-Kind": "paid", "X-Region": "eu", "X-Trace-Id": "1",
 		"X-Original-URL": "/admin", "X-User": "root", "Via": "1.1 lb",
@@ -92,9 +82,7 @@ func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 		signed := req.Clone(context.Background())
 		signed.URL, signed.Host = &url.URL{Scheme: "http", Host: "hooks.example", Path: "/webhooks/shop"},
 			"hooks.example"
-		if err := s.Sign(signed, []byte(body), time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, s.Sign(signed, []byte(body), time.Now()))
 		req.Header = signed.Header
 	}
 	if status, _, text := fetch(t, req); status != 200 {
@@ -111,13 +99,9 @@ func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 		}
 	}
 	key, err := verify.NewPublicKey("k1", verify.Ed25519, public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	own, err := verify.NewHMACKey("hop", []byte(hopSecret))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	a.last.URL.Scheme, a.last.URL.Host = "http", a.last.Host
 	for _, scheme := range []*verify.RFC9421{
 		{Keys: verify.StaticKeys(key), Label: "end", Coverage: verify.Coverage{Exactly: components}},

@@ -178,9 +178,7 @@ func TestATargetIsSwitchedWithoutAServer(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v (%v)", info, err)
 	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "data", "targets.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "data", "targets.json"), []byte("{"), 0o600))
 	if code, _, errs := run(t, "serve", "--config", file); code != 2 || !strings.Contains(errs, "damaged") {
 		t.Errorf("serve with a damaged state: %d %s", code, errs)
 	}
@@ -216,9 +214,7 @@ func TestTargetsAreSwitchedWithTheTokenOnly(t *testing.T) {
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \"http://127.0.0.1:1/\", name: deploy}\n")
 	r := launch(t, "serve", "--config", file)
 	token, err := os.ReadFile(filepath.Join(filepath.Dir(file), "data", opsapi.TokenFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, tt := range []struct {
 		method, query, token string
 		status               int
@@ -229,16 +225,12 @@ func TestTargetsAreSwitchedWithTheTokenOnly(t *testing.T) {
 		{"POST", "name=nobody&switch=on", string(token), 404}, {"DELETE", "name=deploy", string(token), 405},
 	} {
 		req, err := http.NewRequest(tt.method, r.operations+"/targets?"+tt.query, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if tt.token != "" {
 			req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(tt.token))
 		}
 		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_ = res.Body.Close()
 		if res.StatusCode != tt.status {
 			t.Errorf("%+v: %d", tt, res.StatusCode)
@@ -321,19 +313,13 @@ func TestTheHopIsSignedWithTheConfiguredKey(t *testing.T) {
 	pems := map[string][]byte{}
 	for _, name := range []string{"old", "new"} {
 		_, private, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		der, err := x509.MarshalPKCS8PrivateKey(private)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		keys[name], pems[name] = private, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	}
 	good, err := verify.NewPublicKey("hop", verify.Ed25519, keys["new"].Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	scheme := &verify.RFC9421{Keys: verify.StaticKeys(good), KeyRequired: true}
 	var file string
 	var calls atomic.Int32
@@ -351,9 +337,7 @@ func TestTheHopIsSignedWithTheConfiguredKey(t *testing.T) {
 	t.Cleanup(srv.Close)
 	file = configured(t, "handlers:\n  - producer: gh\n    type: push\n    mode: relay\n"+
 		"    forward: \""+srv.URL+"\"\n    sign: {id: hop, private_key_file: hop.pem}\n")
-	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "hop.pem"), pems["old"], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "hop.pem"), pems["old"], 0o600))
 	r := launch(t, "serve", "--config", file)
 	for _, id := range []string{"g-1", "g-2"} {
 		if status, _ := pushOwn(t, r, id); status != 200 {
@@ -372,17 +356,13 @@ func TestARetiredEndpointInTheConfiguration(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "eyelet.yaml")
 		text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\nstore: \"memory:\"\nproducers:\n" +
 			"  gh: {preset: github, secrets: [octo-secret], retire: " + date + ", deprecated: 2019-01-01}\n"
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(file, []byte(text), 0o600))
 		r := launch(t, "serve", "--config", file)
 		if got, _ := pushOwn(t, r, "g-1"); got != status {
 			t.Errorf("%s: %d, want %d", date, got, status)
 		}
 		res, err := http.Get(r.deliveries + "/webhooks/gh")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_ = res.Body.Close()
 		if status == 200 && (res.Header.Get("Sunset") != "Sat, 31 Jan 2037 00:00:00 GMT" ||
 			res.Header.Get("Deprecation") != "@1546300800") {
@@ -452,13 +432,9 @@ func TestASecretInTheURLOfATargetIsNeverShown(t *testing.T) {
 		"  - {producer: gh, type: push, forward: \""+a.url+"/s3cret?key=s3cret\"}\n"+
 		"  - {producer: gh, type: push, name: moved, forward: \""+moved.url+"/s3cret\"}\n")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: debug", 1)),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: debug", 1)),
+		0o600))
 	r := launch(t, "serve", "--config", file)
 	if status, _ := pushOwn(t, r, "g-1"); status != 200 {
 		t.Fatalf("status %d", status)

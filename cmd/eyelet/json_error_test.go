@@ -49,14 +49,10 @@ func TestAMissedExpectationIsNotOKInJSON(t *testing.T) {
 	dir := unpacked(t)
 	file := filepath.Join(dir, "shop", "12-unsigned.http")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for want, body := range map[bool]string{true: string(text), false: strings.Replace(string(text),
 		"signature_missing", "signature_invalid", 1)} {
-		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(file, []byte(body), 0o600))
 		code := exitOK
 		if !want {
 			code = exitFailed

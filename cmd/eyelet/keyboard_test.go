@@ -17,9 +17,7 @@ func TestKeysExplainAndOpen(t *testing.T) {
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, stdout: true}\n")
 	r := launch(t, "serve", "--config", file)
 	s, err := config.Source{File: file}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p := &program{Out: io.Discard, Err: io.Discard}
 	press := func(key byte, want string) {
 		t.Helper()
@@ -32,9 +30,7 @@ func TestKeysExplainAndOpen(t *testing.T) {
 	request := pushRequest(t, r.deliveries, "d1", "{}")
 	request.Body, request.ContentLength = io.NopCloser(strings.NewReader("{}\n")), 3
 	res, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusUnauthorized {
 		t.Fatal(res.Status)

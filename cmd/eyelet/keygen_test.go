@@ -13,9 +13,7 @@ func TestAKeyWithoutItsOtherHalfIsRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	public := filepath.Join(dir, "shop.pub.pem")
-	if err := os.WriteFile(public, []byte("another"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(public, []byte("another"), 0o600))
 	var out, errs bytes.Buffer
 	p := &program{Out: &out, Err: &errs}
 	if code := p.Run(t.Context(), "keygen", "--dir", dir); code != exitUsage {

@@ -61,9 +61,7 @@ func TestListenForwardsToAnApplication(t *testing.T) {
 		"stripe=${SECRET}")
 	file := filepath.Join(home, "eyelet", "listen", "github.txt")
 	kept, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
@@ -73,9 +71,7 @@ func TestListenForwardsToAnApplication(t *testing.T) {
 	secret := strings.Trim(strings.TrimPrefix(strings.TrimSpace(string(kept)), "secret: "), `"`)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"gh": secret, "st": "from-the-environment-17"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	code, _, errs := run(t, "send", "github", "issues", "--id", "d-17", "--secret-file",
 		filepath.Join(dir, "gh"), "--url",
@@ -108,9 +104,7 @@ func TestListenRelaysTheResponse(t *testing.T) {
 	t.Cleanup(app.Close)
 	home := t.TempDir()
 	secret := filepath.Join(home, "secret")
-	if err := os.WriteFile(secret, []byte("from-the-environment-17"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(secret, []byte("from-the-environment-17"), 0o600))
 	at, wait := startListen(t, home, app.URL+"/hooks", "github", "--relay", "--listen", "127.0.0.1:0", "-o", "json",
 		"--secret", "github=${SECRET}")
 	code, out, errs := run(t, "send", "github", "--secret-file", secret, "--url", at.deliveries+"/webhooks/github")

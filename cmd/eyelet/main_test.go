@@ -157,3 +157,11 @@ func awaitDead(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Fatalf("never %s dead letters", args[0])
 }
+
+// check ends the test when there is an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

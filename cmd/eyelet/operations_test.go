@@ -14,13 +14,9 @@ func TestTheOperationsPortIsForUs(t *testing.T) {
 	t.Parallel()
 	s := serveForShop(t, "  - {producer: shop, type: \"*\", stdout: true}\n")
 	token, err := os.ReadFile(filepath.Join(s.dir, "data", opsapi.TokenFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	address, err := os.ReadFile(filepath.Join(s.dir, "data", opsapi.AddressFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, name := range []string{opsapi.TokenFile, opsapi.AddressFile} {
 		info, err := os.Stat(filepath.Join(s.dir, "data", name))
 		if err != nil || info.Mode().Perm() != 0o600 {
@@ -65,9 +61,7 @@ func TestTheOperationsPortIsForUs(t *testing.T) {
 			tt.method = http.MethodGet
 		}
 		r, err := http.NewRequest(tt.method, "http://"+strings.TrimSpace(string(address))+tt.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		r.Host = tt.host
 		for name, values := range tt.header {
 			r.Header[name] = values
@@ -85,8 +79,6 @@ func TestTheOperationsPortIsForUs(t *testing.T) {
 func mustRequest(t *testing.T, address string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return r
 }

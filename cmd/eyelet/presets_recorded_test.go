@@ -22,9 +22,7 @@ func TestRecordedDeliveriesOfPresetsAreAccepted(t *testing.T) {
 	dir := filepath.Join("..", "..", "testdata", "presets")
 	file := filepath.Join(dir, "eyelet.yaml")
 	s, err := config.Source{File: file}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	settings := map[string]preset.Settings{}
 	for i := range s.Producers {
 		settings[s.Producers[i].Name] = s.Producers[i].PresetSettings
@@ -39,9 +37,7 @@ func TestRecordedDeliveriesOfPresetsAreAccepted(t *testing.T) {
 			continue
 		}
 		found, err := filepath.Glob(filepath.Join(dir, vendor.Name, "*.http"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if len(found) == 0 && os.Getenv("EYELET_RECORD") != "" {
 			recordSample(t, dir, vendor, set)
 		} else if len(found) == 0 {
@@ -59,9 +55,7 @@ func recordSample(t *testing.T, dir string, vendor preset.Preset, set preset.Set
 	t.Helper()
 	kind := vendor.Types()[0]
 	r, body, err := vendor.Sample(set, "https://hooks.example/webhooks/"+vendor.Name, kind, "1700000000017", recordedAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	rec := recordingOf(vendor.Name, r.URL.RequestURI(), r, body)
 	for _, note := range [][2]string{
 		{"about", "a sample of " + vendor.Name}, {"producer", vendor.Name},
@@ -72,12 +66,8 @@ func recordSample(t *testing.T, dir string, vendor preset.Preset, set preset.Set
 	}
 	name := strings.NewReplacer("/", "-", ":", "-", " ", "-").Replace(kind)
 	path := filepath.Join(dir, vendor.Name, strings.ReplaceAll(name, "--", "-")+".http")
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, rec.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(filepath.Dir(path), 0o750))
+	check(t, os.WriteFile(path, rec.Bytes(), 0o600))
 }
 
 // acceptedStatus is the status with which the vendor's deliveries are accepted.

@@ -74,9 +74,7 @@ func settingsFolder(t *testing.T) string {
 		"plain.txt": "the-kettle-is-on-17\n", "hex.txt": strings.Repeat("0b", 32) + "\n", "empty.txt": "\n",
 		"roots.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -199,9 +197,7 @@ func TestAnswerHandlersAndBatchesExcludeEachOther(t *testing.T) {
 		s, err := config.Source{}.Parse(filepath.Join(settingsFolder(t), "eyelet.yaml"),
 			[]byte("url: https://hooks.example\nproducers:\n  p: {"+settings+
 				"}\nhandlers:\n  - {producer: p, type: a, exec: [cat], answer: true}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		p, err := s.Build(t.Context(), config.BuildOptions{})
 		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "sends batches") {
 			t.Errorf("%s: %v", settings, err)
@@ -225,9 +221,7 @@ func TestSamplesAreSignedForTheURLOfTheVendor(t *testing.T) {
 		{"http://127.0.0.1:1/webhooks/p", "https://hooks.example", "https://own.example/x", "https://own.example/x"},
 	} {
 		to, err := url.Parse(tt.to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		as := &sender{signedURL: tt.signed, producer: &producer.Producer{URL: tt.own}}
 		if got := vendorURL(to, as); got != tt.want {
 			t.Errorf("%+v: signed for %s", tt, got)
@@ -249,14 +243,10 @@ func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
 			dir := settingsFolder(t)
 			settings := "preset: " + vendor.Name + ", " + cmp.Or(all[vendor.Name], "secret_file: plain.txt")
 			p, _, err := planOf(t, dir, settings)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			config := filepath.Join(dir, "eyelet.yaml")
-			if err := os.WriteFile(config, []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"),
-				0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(config, []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"),
+				0o600))
 			arrived := make(chan error, 1)
 			srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				arrived <- verifiesAs(&p.Producers[0], r)

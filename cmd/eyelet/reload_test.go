@@ -27,12 +27,8 @@ func reloadable(t *testing.T, file, secrets, rest string) {
 	next := file + ".next"
 	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\nproducers:\n  gh: {preset: github, " +
 		"secrets: [" + secrets + "]}\n" + rest
-	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, file); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(next, []byte(text), 0o600))
+	check(t, os.Rename(next, file))
 }
 
 // reloadNow runs eyelet reload.
@@ -155,9 +151,7 @@ func TestReloadRefusesMistakesAndWhatNeedsARestart(t *testing.T) {
 	reloadable(t, file, "octo-secret", "")
 	r := launch(t, "serve", "--config", file)
 	good, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, tc := range []struct{ rest, want string }{
 		{"unknown: 1\nhandlers: [{producer: other, type: push, stdout: true}]\n", "unknown setting \"unknown\""},
 		{"handlers: [{producer: other, type: push, stdout: true}]\n", "unknown producer \"other\""},
@@ -195,9 +189,7 @@ func TestReloadRefusesMistakesAndWhatNeedsARestart(t *testing.T) {
 	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != http.StatusOK {
 		t.Errorf("with the old configuration: status %d", status)
 	}
-	if err := os.WriteFile(file, good, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, good, 0o600))
 	if code, out, errs := reloadNow(t, file); code != exitOK || out != "reloaded: 1 producer, 0 handlers\n" {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
@@ -214,27 +206,17 @@ func TestAChangedFileIsReloaded(t *testing.T) {
 	file := filepath.Join(dir, "eyelet.yaml")
 	secret := func(folder, text string) { // as a ConfigMap or a Secret is changed
 		t.Helper()
-		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, folder, "secret"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(folder, filepath.Join(dir, "next")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "now")); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Mkdir(filepath.Join(dir, folder), 0o700))
+		check(t, os.WriteFile(filepath.Join(dir, folder, "secret"), []byte(text), 0o600))
+		check(t, os.Symlink(folder, filepath.Join(dir, "next")))
+		check(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "now")))
 	}
 	secret("one", "an-earlier-secret")
 	write := func(rest string) {
 		t.Helper()
 		text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\n" +
 			"producers:\n  gh: {preset: github, secrets_file: [now/secret]}\n" + rest
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("reload: {watch: true}\n")
 	r := launch(t, "serve", "--config", file)
@@ -291,9 +273,7 @@ func TestReloadLetsARemovedHandlerFinish(t *testing.T) {
 			}
 			push(t, http.DefaultClient, r.deliveries, "g-2", "{}")
 			if !orphan { // else an attempt that had begun would succeed
-				if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				check(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 			}
 			var out bytes.Buffer
 			defer func() { t.Logf("the event: %s; the log: %s", out.String(), r.errs.String()) }()
@@ -322,14 +302,10 @@ func TestReloadKeepsRefusedDeliveries(t *testing.T) {
 		t.Errorf("at level error: %s", log)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	text = bytes.Replace(text, []byte("level: error"), []byte("level: debug"), 1)
 	text = append(text, "inspector: {read_only: true}\n"...)
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, text, 0o600))
 	if page := loggedIn(t, r.operations, dir+"/data"); strings.Contains(page, ">read-only<") {
 		t.Errorf("before: %s", page)
 	}

@@ -33,9 +33,7 @@ func serveOnTheWire(t *testing.T, more string) *wireServer {
 		"debug}\nproducers:\n" +
 		"  gh: {preset: github, secrets: [octo-secret-0123456789]}\n  ce: {preset: cloudevents, bearer: " + wireToken +
 		"}\n" + more
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	r := launch(t, "serve", "--config", file)
 	return &wireServer{running: r, t: t, address: strings.TrimPrefix(r.deliveries, "http://")}
 }
@@ -45,9 +43,7 @@ func serveOnTheWire(t *testing.T, more string) *wireServer {
 func (s *wireServer) says(send string, shut bool) string {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check(s.t, err)
 	defer func() { _ = conn.Close() }()
 	if _, err := io.WriteString(conn, send); err != nil {
 		s.t.Fatal(err)
@@ -55,9 +51,7 @@ func (s *wireServer) says(send string, shut bool) string {
 	if shut {
 		_ = conn.(*net.TCPConn).CloseWrite() // the server may have closed it
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		s.t.Fatal(err)
-	}
+	check(s.t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 	answer, err := io.ReadAll(conn)
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -175,13 +169,9 @@ func TestContinueIsSentOnlyIfTheBodyIsReadOnTheWire(t *testing.T) {
 		}
 	}
 	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	if _, err := io.WriteString(conn, expecting("POST /webhooks/gh HTTP/1.1",
 		append(signedLines("{}"), "Content-Length: 2")...)); err != nil {
 		t.Fatal(err)

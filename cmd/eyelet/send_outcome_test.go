@@ -23,10 +23,8 @@ func TestSendAndReplayReportTheOutcome(t *testing.T) {
 	dir := t.TempDir()
 	keyed, bare := filepath.Join(dir, "keyed.http"), filepath.Join(dir, "bare.http")
 	for name, field := range map[string]string{keyed: "idempotency-key: \"k\"\n", bare: ""} {
-		if err := os.WriteFile(name, []byte("POST /hooks HTTP/1.1\nHost: h.example\n"+field+"Content-Type: "+
-			"application/json\n\n{}"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(name, []byte("POST /hooks HTTP/1.1\nHost: h.example\n"+field+"Content-Type: "+
+			"application/json\n\n{}"), 0o600))
 	}
 	for _, tt := range []struct {
 		file    string
@@ -69,10 +67,8 @@ func TestTheWorstOutcomeOfAReplayIsItsExitCode(t *testing.T) {
 	var files []string
 	for _, status := range []int{200, 503, 422} {
 		name := filepath.Join(dir, fmt.Sprint(status)+".http")
-		if err := os.WriteFile(name, fmt.Appendf(nil, "POST /%d HTTP/1.1\nHost: h.example\n\n", status),
-			0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(name, fmt.Appendf(nil, "POST /%d HTTP/1.1\nHost: h.example\n\n", status),
+			0o600))
 		files = append(files, name)
 	}
 	for n, want := range map[int]int{1: 0, 2: 75, 3: 1} {

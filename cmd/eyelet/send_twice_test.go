@@ -48,9 +48,7 @@ func TestEveryTypeSentTwiceIsTwoEvents(t *testing.T) {
 		}
 	}
 	file := filepath.Join(dir, "eyelet.yaml")
-	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text.String()), 0o600))
 	at := launch(t, "serve", "--config", file)
 	for _, vendor := range preset.All() {
 		if slices.Contains(atVendors, vendor.Name) {
@@ -70,9 +68,7 @@ func TestEveryTypeSentTwiceIsTwoEvents(t *testing.T) {
 		_, list, errs := run(t, "events", "list", "--config", file, "--producer", vendor.Name, "--all", "-o", "json")
 		for _, kind := range kinds {
 			want, err := json.Marshal(map[string]string{"type": kind})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if n := strings.Count(list, strings.Trim(string(want), "{}")); n != 2 {
 				t.Errorf("%s %s: %d events, want 2: %s", vendor.Name, kind, n, errs)
 			}
@@ -98,18 +94,12 @@ func sendTwice(t *testing.T, args ...string) (printed string) {
 func TestTypesOfVendorsWithCertificatesSentTwiceAreTwoEvents(t *testing.T) {
 	t.Parallel()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	file := filepath.Join(t.TempDir(), "key.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	if err := os.WriteFile(file, block, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, block, 0o600))
 	pinned := map[string]crypto.PublicKey{
 		"https://sns.us-east-1.amazonaws.com/SimpleNotificationService-sample.pem": key.Public(),
 		"https://api.paypal.com/v1/notifications/certs/CERT-sample":                key.Public(),
@@ -127,9 +117,7 @@ func TestTypesOfVendorsWithCertificatesSentTwiceAreTwoEvents(t *testing.T) {
 			Handlers: []receiver.Handler{receiver.On(name, "*",
 				func(context.Context, receiver.Event[[]byte]) error { return nil })},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		t.Cleanup(func() { _ = rx.Close() })
 		srv := httptest.NewServer(rx.HTTP(name))
 		t.Cleanup(srv.Close)
@@ -148,34 +136,22 @@ func TestTypesOfVendorsWithCertificatesSentTwiceAreTwoEvents(t *testing.T) {
 func keySettings(t *testing.T, dir string) (settings, keys map[string]string) {
 	t.Helper()
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	public, edKey, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	files := map[string]string{}
 	for name, key := range map[string]any{"rsa": rsaKey, "ec": ecKey, "ed": edKey} {
 		der, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		files[name] = filepath.Join(dir, name+".pem")
 		block := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-		if err := os.WriteFile(files[name], block, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(files[name], block, 0o600))
 	}
 	b64 := base64.RawURLEncoding.EncodeToString
 	point, err := ecKey.PublicKey.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	rsaJWK := map[string]string{"kty": "RSA", "kid": "k1", "n": b64(rsaKey.N.Bytes()), "e": "AQAB"}
 	ecJWK := map[string]string{"kty": "EC", "kid": "k1", "crv": "P-256", "x": b64(point[1:33]), "y": b64(point[33:])}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -189,9 +165,7 @@ func keySettings(t *testing.T, dir string) (settings, keys map[string]string) {
 	settings["square"] = "secret_file: plain.txt"
 	settings["discord"] = "secret: " + hex.EncodeToString(public)
 	spki, err := x509.MarshalPKIXPublicKey(ecKey.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	settings["sendgrid"] = "secret: " + base64.StdEncoding.EncodeToString(spki)
 	google := "audience: https://hooks.example, email: a@b.example, jwks_url: " + srv.URL + "/rsa"
 	settings["google-eventarc"], settings["google-pubsub"] = google, google

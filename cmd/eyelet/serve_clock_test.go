@@ -45,24 +45,14 @@ func leftBy(t *testing.T, off time.Duration) (file string) {
 		Clock: shifted(off), AcceptClock: true, Logger: slog.New(slog.DiscardHandler),
 		RecoverWait: func(int) time.Duration { return 0 },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultRetry, After: time.Second / 2}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultRetry, After: time.Second / 2}))
+	check(t, s.Close())
+	check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "go"), nil, 0o600))
 	return file
 }
 
@@ -70,9 +60,7 @@ func leftBy(t *testing.T, off time.Duration) (file string) {
 func (r *running) continues(t *testing.T, file string) {
 	t.Helper()
 	res, err := http.DefaultClient.Do(pushRequest(t, r.deliveries, "g-1", "{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, _ = io.Copy(io.Discard, res.Body)
 	_ = res.Body.Close()
 	if res.StatusCode != 200 || res.Header.Get("Idempotency-Replayed") != "true" {

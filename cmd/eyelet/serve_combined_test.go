@@ -20,9 +20,7 @@ import (
 func documented(t *testing.T, page, heading string, values map[string]string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, rest, found := strings.Cut(string(text), "\n"+heading+"\n")
 	_, rest, _ = strings.Cut(rest, "```yaml\n")
 	yaml, _, ok := strings.Cut(rest, "```")
@@ -34,9 +32,7 @@ func documented(t *testing.T, page, heading string, values map[string]string) st
 	}
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	appended := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\n" + yaml
-	if err := os.WriteFile(file, []byte(appended), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(appended), 0o600))
 	return file
 }
 
@@ -50,9 +46,7 @@ func macOf(secret, content string) []byte {
 func (r *running) send(t *testing.T, at, media, body string, fields ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, r.deliveries+"/webhooks/"+at, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	req.Header.Set("Content-Type", media)
 	for i := 0; i+1 < len(fields); i += 2 {
 		if fields[i+1] != "" {

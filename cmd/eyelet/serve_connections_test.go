@@ -26,18 +26,14 @@ func serveGitHub(t *testing.T, limits string) *running {
 	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nlog: {level: error}\nlimits: {" + limits +
 		"}\n" +
 		"producers:\n  gh: {preset: github, secrets: [another-long-secret], max_body: 64KiB}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	return launch(t, "serve", "--config", file)
 }
 
 func (r *running) dial(t testing.TB) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.deliveries, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -54,9 +50,7 @@ func headOf(n int) string {
 // statuses reads until the server closes the connection and returns the statuses.
 func statuses(t *testing.T, conn net.Conn) string {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 	var found []string
 	br := bufio.NewReader(conn)
 	for {
@@ -178,13 +172,9 @@ func TestHTTP2HasSmallBounds(t *testing.T) {
 	c := client.Transport.(*http.Transport).TLSClientConfig.Clone()
 	c.NextProtos = []string{"h2"}
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(r.deliveries, "http://"), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	if _, err := io.WriteString(conn, preface); err != nil {
 		t.Fatal(err)

@@ -18,9 +18,7 @@ func TestADescribedProducerNeedsOnlyItsFieldAndItsSecret(t *testing.T) {
 	request := pushRequest(t, r.deliveries, "g-1", "{}")
 	request.URL.Path = "/webhooks/pay"
 	res, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		t.Errorf("status %d", res.StatusCode)
@@ -31,8 +29,6 @@ func TestADescribedProducerNeedsOnlyItsFieldAndItsSecret(t *testing.T) {
 func unpacked(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, testdata.Files()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.CopyFS(dir, testdata.Files()))
 	return dir
 }

@@ -25,9 +25,7 @@ func ending(t *testing.T, handler, drain, more string) string {
 		", attempts: 1, handler_timeout: 1h}\n" +
 		"producers:\n  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n  - {producer: gh, type: " +
 		"\"*\", " + handler + "}\n" + more
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(config, []byte(text), 0o600))
 	return config
 }
 
@@ -35,9 +33,7 @@ func ending(t *testing.T, handler, drain, more string) string {
 func piped(t *testing.T) (give func(*exec.Cmd), reader *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() {
 		_ = r.Close()
 		_ = w.Close()
@@ -49,16 +45,12 @@ func piped(t *testing.T) (give func(*exec.Cmd), reader *os.File) {
 func half(t *testing.T, c *served) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", c.listen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = fmt.Fprint(conn, "POST /webhooks/gh HTTP/1.1\r\nHost: here\r\nContent-Type: "+
 		"application/json\r\nX-GitHub-Delivery: half\r\n"+
 		"X-GitHub-Event: push\r\nX-Hub-Signature-256: sha256=00\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	const begun = "HTTP/1.1 100 Continue\r\n\r\n" // is sent when the body is read
 	got := make([]byte, len(begun))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != begun {
@@ -118,9 +110,7 @@ func TestServeEndsByOneRule(t *testing.T) {
 			if tc.begin != nil {
 				tc.begin(t, c, dir)
 			}
-			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			check(t, c.Process.Signal(syscall.SIGTERM))
 			if tc.after != nil {
 				stopping(t, c)
 				tc.after(t, c, dir)
@@ -170,9 +160,7 @@ func TestEverySignalToStopDrainsAndTheSecondEndsAtOnce(t *testing.T) {
 			t.Parallel()
 			c := startServed(t, ending(t, "exec: [/bin/true]", "1h", ""))
 			half(t, c)
-			if err := c.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
+			check(t, c.Process.Signal(sig))
 			stopping(t, c)
 			ended := make(chan int, 1)
 			go func() { ended <- c.wait() }()
@@ -198,19 +186,13 @@ func TestAHangupReloads(t *testing.T) {
 	c := startServed(t, config)
 	begun(t, c, filepath.Dir(config))
 	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, row := range []struct{ more, want string }{
 		{"unknown: 1\n", "the configuration was not reloaded"},
 		{"hosts: [elsewhere]\n", "the configuration was reloaded"},
 	} {
-		if err := os.WriteFile(config, append(text, row.more...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(config, append(text, row.more...), 0o600))
+		check(t, c.Process.Signal(syscall.SIGHUP))
 		eventually(t, row.want, func() bool { return strings.Contains(c.log.String(), row.want) })
 	}
 	if status, _ := pushTo(http.DefaultClient, c.listen, "g-2"); status != http.StatusMisdirectedRequest {
@@ -262,9 +244,7 @@ func TestAHangupThatNohupIgnoresIsIgnored(t *testing.T) {
 		c.Path = shell
 	})
 	for i := range 3 {
-		if err := c.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.Process.Signal(syscall.SIGHUP))
 		time.Sleep(20 * time.Millisecond)
 		if status, _ := pushTo(http.DefaultClient, c.listen, fmt.Sprint("id-", i)); status != http.StatusOK {
 			t.Fatalf("status %d after a hangup: %s", status, c.log.String())
@@ -282,17 +262,11 @@ func TestAClosedStandardOutputEndsServeInOrder(t *testing.T) {
 	config := ending(t, "stdout: true", "20s", "  - {producer: gh, type: push, exec: [sh, -c, \"touch began; sleep "+
 		"1; touch finished\"]}\n")
 	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, []byte(strings.Replace(string(text), `"*"`, "ping", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.WriteFile(config, []byte(strings.Replace(string(text), `"*"`, "ping", 1)), 0o600))
 	give, reader := piped(t)
 	c := startServed(t, config, give)
-	if err := reader.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, reader.Close())
 	begun(t, c, filepath.Dir(config))
 	if status, _ := pushTyped(http.DefaultClient, c.listen, "unread", "ping"); status != http.StatusOK {
 		t.Fatalf("status %d", status)
@@ -311,9 +285,7 @@ func TestAClosedStandardOutputEndsServeInOrder(t *testing.T) {
 	}
 	give, reader = piped(t)
 	next := startServed(t, config, give)
-	if err := reader.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, reader.SetReadDeadline(time.Now().Add(30*time.Second)))
 	lines := bufio.NewScanner(reader)
 	if !lines.Scan() || !strings.Contains(lines.Text(), `"vendor_id":"unread"`) {
 		t.Errorf("printed after the next start: %s", lines.Text())
@@ -329,23 +301,15 @@ func TestALogWithoutAReaderEndsNothing(t *testing.T) {
 	t.Parallel()
 	config := ending(t, `exec: [sh, -c, "touch began; sleep 1"]`, "20s", "log: {level: debug}\n")
 	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, []byte(strings.Replace(string(text), `"off"`, "127.0.0.1:0", 1)),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.WriteFile(config, []byte(strings.Replace(string(text), `"off"`, "127.0.0.1:0", 1)),
+		0o600))
 	c := startServed(t, config)
-	if err := c.stderr.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.stderr.Close())
 	dir := filepath.Dir(config)
 	begun(t, c, dir)
 	operations, err := os.ReadFile(filepath.Join(dir, "data", opsapi.AddressFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	eventually(t, "readiness reports it", func() bool {
 		status, body := get(t, "http://"+strings.TrimSpace(string(operations))+"/readyz")
 		return status == http.StatusOK && strings.Contains(body, "degraded: the log cannot be written")

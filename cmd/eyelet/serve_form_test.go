@@ -43,9 +43,7 @@ func TestAFormStaysAsItWasSigned(t *testing.T) {
 			t.Errorf("the export ends otherwise than the form:\n%s", raw)
 		}
 		recording := filepath.Join(t.TempDir(), "form.http")
-		if err := os.WriteFile(recording, []byte(raw), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(recording, []byte(raw), 0o600))
 		command(t, 0, "", "verify", recording, "--config", config)
 	}
 }

@@ -18,9 +18,7 @@ import (
 func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *running {
 	t.Helper()
 	s, err := config.Source{File: file}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	r := &running{errs: &servertest.Buffer{}, out: &servertest.Buffer{}}
 	up := make(chan [2]string, 1)
 	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) {
@@ -28,14 +26,10 @@ func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *run
 	}}
 	s.Log.Level, s.Log.OmitErrors = "debug", true
 	_, o, err := p.serverOptions(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	o.Receiver.Handlers = append(o.Receiver.Handlers, handlers...)
 	srv, err := server.New(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Run(ctx) }()
@@ -54,14 +48,10 @@ func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *run
 func (r *running) reads(t *testing.T, path string) (status int, text string) {
 	t.Helper()
 	res, err := http.Get(r.operations + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return res.StatusCode, string(body)
 }
 

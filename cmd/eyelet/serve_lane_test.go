@@ -44,9 +44,7 @@ func TestAFailingTaskBlocksItsLaneUnlessConfigured(t *testing.T) {
 			} else {
 				eventually(t, "the later ones of the lane are done", func() bool { return done("a1") && done("a2") })
 			}
-			if err := os.WriteFile(filepath.Join(filepath.Dir(file), "go"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "go"), nil, 0o600))
 			eventually(t, "all are done", func() bool {
 				return strings.HasPrefix(state(t, file, "a0"), "done") && done("a2")
 			})
@@ -59,9 +57,7 @@ func TestAFailingTaskBlocksItsLaneUnlessConfigured(t *testing.T) {
 func wantRuns(t *testing.T, file string, holds bool) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ran := slices.DeleteFunc(strings.Fields(string(text)), func(id string) bool { return id[0] != 'a' })
 	want := []string{"a0", "a1", "a2"}
 	if !holds {

@@ -24,9 +24,7 @@ func memoryServed(t *testing.T, operations string) (file string) {
 	file = filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\n" + operations +
 		"store: \"memory:\"\nlog: {level: error}\nproducers:\n  gh: {preset: github, secrets: [octo-secret]}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -47,9 +45,7 @@ func TestOperationsOverTLS(t *testing.T) {
 	r := launch(t, "serve", "--config", file)
 	address := strings.TrimPrefix(r.operations, "http://")
 	res, err := client.Get(address + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		t.Error(res.Status)
@@ -75,9 +71,7 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 	servertest.Issue(t, theirs, 1)
 	servertest.Issue(t, ours, 2)
 	pair, err := tls.LoadX509KeyPair(filepath.Join(theirs, "cert.pem"), filepath.Join(theirs, "key.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	asked := make(chan string, 8)
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -87,18 +81,14 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 		ErrorLog:  log.New(io.Discard, "", 0),
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.ServeTLS(ln, "", "") }()
 	defer func() { _ = srv.Close(); <-done }()
 	for dir, want := range map[string]int{theirs: 1, ours: 0} {
 		for name, text := range map[string]string{opsapi.AddressFile: "https://" + ln.Addr().String(),
 			opsapi.TokenFile: "t"} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 		r := opsclient.Running{StateDir: dir, CertFile: filepath.Join(dir, "cert.pem"),
 			KeyFile: filepath.Join(dir, "key.pem")}
@@ -121,9 +111,7 @@ func TestASocketHasAnAbsoluteAddress(t *testing.T) {
 	t.Parallel()
 	s := &config.Settings{File: filepath.Join("sub", "eyelet.yaml"), Store: "memory", Operations: "unix:ops.sock"}
 	o, err := portOptions(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if path := strings.TrimPrefix(o.Operations, opsapi.UnixScheme); !filepath.IsAbs(path) ||
 		!strings.HasSuffix(path, "/sub/ops.sock") {
 		t.Errorf("the address is %s", o.Operations)
@@ -135,9 +123,7 @@ func TestOperationsOnASocket(t *testing.T) {
 	file := memoryServed(t, "operations: unix:ops.sock\n")
 	socket := filepath.Join(filepath.Dir(file), "ops.sock")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"}) // of a process that was killed
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	left.SetUnlinkOnClose(false)
 	_ = left.Close()
 	r := launch(t, "serve", "--config", file)
@@ -189,14 +175,10 @@ func TestMetricsCountConnections(t *testing.T) {
 		t.Fatal("the first connection got a response")
 	}
 	res, err := http.Get(r.operations + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, line := range []string{
 		`eyelet_connections{port="deliveries"} 1`,
 		`eyelet_connections_closed_total{limit="connections",port="deliveries"} 1`,

@@ -13,9 +13,7 @@ import (
 func TestTheLogHasWhatHandlersSay(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = closed.Close()
 	handlers := "limits: {backoff_base: 1ms, attempts: 2}\nhandlers:\n" +
 		"  - {producer: gh, type: push, name: greet, exec: [sh, -c, \"echo hello you >&2\"]}\n" +
@@ -23,13 +21,9 @@ func TestTheLogHasWhatHandlersSay(t *testing.T) {
 	for rest, wants := range map[string]bool{"": true, "log: {omit_errors: true}\n": false} {
 		file := configured(t, handlers)
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		changed := strings.Replace(string(text), "log: {level: error}\n", rest, 1)
-		if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(file, []byte(changed), 0o600))
 		r := launch(t, "serve", "--config", file)
 		push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":1}`)
 		counted(t, file, "dead", 1)

@@ -24,9 +24,7 @@ func TestServeBehindAProxyOfTCP(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nstore: \"memory:\"\ntrusted_proxies: [127.0.0.0/8]\n" +
 		"proxy_protocol: true\nproducers:\n  gh: {preset: github, secrets: [octo-secret-0123456789]}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	r := launch(t, "serve", "--config", file)
 	status := pushProxied(t, strings.TrimPrefix(r.deliveries, "http://"))
 	if lines := refusedLines(t, 1, "--config", file); status != 401 || lines[0].Peer != "2001:db8::7" {
@@ -41,21 +39,15 @@ func TestServeBehindAProxyOfTCP(t *testing.T) {
 func pushProxied(t *testing.T, address string) int {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	_, err = io.WriteString(c, "PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n"+
 		"POST /webhooks/gh HTTP/1.1\r\nHost: h\r\n"+
 		"Content-Type: application/json\r\nX-GitHub-Delivery: 1\r\nX-GitHub-Event: push\r\nContent-Length: 2\r\n\r\n{}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = res.Body.Close()
 	return res.StatusCode
 }
@@ -68,32 +60,22 @@ func TestASocketOfSystemdBehindAProxyOfTCP(t *testing.T) {
 		t.Skip("there is no systemd")
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	address := ln.Addr().String()
 	socket, err := ln.(*net.TCPListener).File()
-	if err = errors.Join(err, ln.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(err, ln.Close()))
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: " + address + "\noperations: \"off\"\nstore: \"memory:\"\ntrusted_proxies: [127.0.0.0/8]\n" +
 		"proxy_protocol: true\nproducers:\n  gh: {preset: github, secrets: [octo-secret-0123456789]}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	var log servertest.Buffer
 	const activate = `LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"`
 	c := exec.Command("sh", "-c", activate, realProgram(t), "serve", "--config", file)
 	c.ExtraFiles, c.Stderr = []*os.File{socket}, &log // the first extra file is 3, as systemd has it
-	if err = errors.Join(c.Start(), socket.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(c.Start(), socket.Close()))
 	t.Cleanup(func() { _ = c.Process.Kill() })
 	eventually(t, "the delivery is refused", func() bool { return pushProxied(t, address) == 401 })
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Process.Signal(syscall.SIGTERM))
 	if err := c.Wait(); err != nil || !strings.Contains(log.String(), "peer=2001:db8::7") {
 		t.Errorf("%v: %s", err, log.String())
 	}

@@ -78,30 +78,18 @@ func fixedSenders() map[string]schemeCaller {
 func keyedSenders(t *testing.T, dir string) map[string]schemeCaller {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, unknown, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	der, err := x509.MarshalPKIXPublicKey(curve.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	jwks := fmt.Sprintf(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k1","use":"sig","x":%q}]}`,
 		base64.RawURLEncoding.EncodeToString(public))
-	if err := os.WriteFile(filepath.Join(dir, "jwks.json"), []byte(jwks), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(dir, "jwks.json"), []byte(jwks), 0o600))
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, jwks)
 	}))
@@ -185,9 +173,7 @@ func TestEverySchemeInTheFile(t *testing.T) {
 				t.Helper()
 				address := r.deliveries + "/webhooks/" + name
 				req, err := http.NewRequest(http.MethodPost, address, strings.NewReader(sentBody))
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("Idempotency-Key", `"`+id+`"`)
 				s.dress(req, body, wrong, at)
@@ -221,13 +207,9 @@ func TestEverySchemeInTheFile(t *testing.T) {
 func answered(t *testing.T, client *http.Client, r *http.Request) *http.Response {
 	t.Helper()
 	res, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = res.Body.Close()
 	res.Body = io.NopCloser(strings.NewReader(string(body)))
 	return res
@@ -239,18 +221,14 @@ func appendTo(t *testing.T, file, text string) {
 	if err == nil {
 		err = os.WriteFile(file, append(old, text...), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 }
 
 // issueClient makes a client certificate for a name, signed by the authority or by itself.
 func issueClient(t *testing.T, name string, by *tls.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	made := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: by == nil,
@@ -262,13 +240,9 @@ func issueClient(t *testing.T, name string, by *tls.Certificate) tls.Certificate
 		parent, signer = by.Leaf, by.PrivateKey
 	}
 	der, err := x509.CreateCertificate(rand.Reader, made, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
@@ -294,9 +268,7 @@ func TestClientCertificatesInTheFile(t *testing.T) {
 				"handlers: [{producer: bank, type: \"*\", stdout: true}]\n")
 			server := servertest.Issue(t, filepath.Dir(file), 1)
 			ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate[0]})
-			if err := os.WriteFile(filepath.Join(filepath.Dir(file), "ca.pem"), ca, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "ca.pem"), ca, 0o600))
 			r := launch(t, "serve", "--config", file)
 			post := func(with *tls.Certificate, id string) *http.Response {
 				client := trusting(server)
@@ -306,9 +278,7 @@ func TestClientCertificatesInTheFile(t *testing.T) {
 				}
 				address := strings.Replace(r.deliveries, "http:", "https:", 1) + "/webhooks/bank"
 				req, err := http.NewRequest(http.MethodPost, address, strings.NewReader(`{"type":"paid"}`))
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				req.Header.Set("Idempotency-Key", `"`+id+`"`)
 				return answered(t, client, req)
 			}
@@ -352,9 +322,7 @@ func TestChallengesInTheFile(t *testing.T) {
 		{"without the field", "POST", "asana", `{}`, "", 401, ""},
 	} {
 		req, err := http.NewRequest(c.method, r.deliveries+"/webhooks/"+c.at, strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		if c.field != "" {
 			req.Header.Set(c.field, "00aa17")
@@ -390,9 +358,7 @@ func TestAStrictProducerWantsQuotedKeys(t *testing.T) {
 		{`"k-1"`, `{"id":2}`, 422}, {``, `{"id":1}`, 400},
 	} {
 		req, err := http.NewRequest(http.MethodPost, r.deliveries+"/webhooks/strict", strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		req.Header.Set("Authorization", "Bearer kettle-token")
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Idempotency-Key", c.key)

@@ -38,22 +38,16 @@ var listening = regexp.MustCompile(`msg="accepting deliveries" listen=(\S+)`)
 func startServed(t *testing.T, config string, change ...func(*exec.Cmd)) *served {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	c := &served{Cmd: &exec.Cmd{Path: self, Args: []string{"eyelet", "serve", "--config", config}, Env: os.Environ()},
 		log: &servertest.Buffer{}, logged: make(chan struct{})}
 	for _, f := range change {
 		f(c.Cmd)
 	}
 	stderr, err := c.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	c.stderr = stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Start())
 	t.Cleanup(func() { _ = c.Process.Kill() })
 	up := make(chan string, 1)
 	go func() {
@@ -138,9 +132,7 @@ func TestTermDuringLoadDrains(t *testing.T) {
 	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: badger:./data\nlimits: {drain: 20s}\nproducers:\n" +
 		"  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n  - {producer: gh, type: \"*\", exec: " +
 		"[/bin/sleep, \"0.3\"]}\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(config, []byte(text), 0o600))
 	c := startServed(t, config)
 	seen := &answersSeen{counts: map[int]int{}}
 	stop := make(chan struct{})
@@ -167,9 +159,7 @@ func TestTermDuringLoadDrains(t *testing.T) {
 	for seen.count(http.StatusOK) < 100 {
 		time.Sleep(5 * time.Millisecond)
 	}
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Process.Signal(syscall.SIGTERM))
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	select {
@@ -215,9 +205,7 @@ func TestTermWaitsNoLongerThanItsDeadline(t *testing.T) {
 		"handler_timeout: 1h}\nproducers:\n" +
 		"  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n" +
 		"  - {producer: gh, type: \"*\", exec: [sh, -c, \"touch began; test -f go || exec sleep 3000; touch ended\"]}\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(config, []byte(text), 0o600))
 	c := startServed(t, config)
 	if status, _ := pushTo(http.DefaultClient, c.listen, "slow"); status != http.StatusOK {
 		t.Fatalf("status %d", status)
@@ -232,9 +220,7 @@ func TestTermWaitsNoLongerThanItsDeadline(t *testing.T) {
 	if got := listEvents(t, config)["slow"]; got != "pending" {
 		t.Errorf("the unfinished work is %q", got)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 	next := startServed(t, config)
 	eventually(t, "the handler runs to its end", func() bool { return exists(filepath.Join(dir, "ended")) })
 	next.term(t)
@@ -254,9 +240,7 @@ func (c *served) term(t *testing.T) {
 // end sends a signal and returns the exit code; -1 for a process that the signal killed.
 func (c *served) end(t *testing.T, sig os.Signal) int {
 	t.Helper()
-	if err := c.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Process.Signal(sig))
 	return c.wait()
 }
 
@@ -283,9 +267,7 @@ func listEvents(t *testing.T, config string) map[string]string {
 			ID, State string
 			VendorID  string `json:"vendor_id"`
 		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal([]byte(line), &e))
 		states[cmp.Or(e.VendorID, e.ID)] = e.State
 	}
 	return states

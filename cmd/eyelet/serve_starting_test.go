@@ -16,23 +16,17 @@ func fetch(t *testing.T, r *http.Request) (status int, retryAfter, body string) 
 	t.Helper()
 	r.Close = true
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return res.StatusCode, res.Header.Get("Retry-After"), string(text)
 }
 
 func getRequest(t *testing.T, url string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return r
 }
 
@@ -88,9 +82,7 @@ func TestAServerReportsThatItIsStarting(t *testing.T) {
 func TestAStoreThatDoesNotOpenLeavesNothingServing(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "store: badger:./data\nhandlers: [{producer: gh, type: \"*\", stdout: true}]\n")
-	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "data"), []byte("a file"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "data"), []byte("a file"), 0o600))
 	var errs bytes.Buffer
 	var operator string
 	client := &http.Client{Transport: &http.Transport{}} // with a kept connection

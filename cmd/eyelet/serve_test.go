@@ -66,9 +66,7 @@ func configured(t *testing.T, rest string) string {
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\nproducers:\n  gh: {preset: github, " +
 		"secrets: [octo-secret]}\n" + rest
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -76,9 +74,7 @@ func configured(t *testing.T, rest string) string {
 func pushRequest(t *testing.T, base, id, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodPost, base+"/webhooks/gh", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	signGitHub(r, id, body)
 	return r
 }
@@ -237,9 +233,7 @@ func TestStoppingFinishesRunningWorkAndRefusesTheRest(t *testing.T) {
 	if status, after := push(t, warm, r.deliveries, "g-2", "{}"); status != 503 || after == "" {
 		t.Errorf("while stopping: status %d, Retry-After %q", status, after)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 	if status := <-first; status != 200 {
 		t.Errorf("the delivery under way was answered %d", status)
 	}
@@ -263,27 +257,21 @@ func (f failing) Failed() <-chan struct{} { return f.failed }
 func failingServer(t *testing.T, p *program, s *config.Settings, failed chan struct{}) *server.Server {
 	t.Helper()
 	_, o, err := p.serverOptions(context.Background(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	open := o.OpenStore
 	o.OpenStore = func(ctx context.Context, log *slog.Logger) (dedup.Store, error) {
 		store, err := open(ctx, log)
 		return failing{store, failed}, err
 	}
 	srv, err := server.New(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return srv
 }
 
 func TestAStoreThatFailsEndsTheServer(t *testing.T) {
 	t.Parallel()
 	s, err := config.Source{File: configured(t, "store: memory\n")}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
 	failed := make(chan struct{})
 	p.Serving = func(string, string) { close(failed) }
@@ -300,9 +288,7 @@ func TestAFailedStoreIsNotDrained(t *testing.T) {
 	s, err := config.Source{File: configured(t, "store: memory\nlimits: {drain: 1h, handler_timeout: 1h}\n"+
 		"handlers: [{producer: gh, type: \"*\", exec: "+
 		"[sh, -c, \"trap '' TERM; touch "+began+"; sleep 300\"]}]\n")}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
 	var listen string
 	p.Starting = func(l, _ string) { listen = l }
@@ -347,15 +333,11 @@ func TestAProducerOfYourOwnNeedsNoGo(t *testing.T) {
 		mac := hmac.New(sha256.New, []byte(secret))
 		mac.Write([]byte(at + "." + body))
 		req, err := http.NewRequest(http.MethodPost, r.deliveries+"/webhooks/pay", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		req.Header.Set("X-Pay-Signature", "t="+at+",v1=00,v2="+hex.EncodeToString(mac.Sum(nil)))
 		req.Header.Set("Idempotency-Key", "p-1")
 		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer res.Body.Close()
 		return res.StatusCode
 	}
@@ -388,9 +370,7 @@ func TestServingOverTLS(t *testing.T) {
 				t.Errorf("status is %d", status)
 			}
 			res, err := client.Get(secure + "/policy")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			_ = res.Body.Close()
 			if res.ProtoMajor != row.major {
 				t.Errorf("the protocol is %s", res.Proto)

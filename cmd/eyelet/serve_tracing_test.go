@@ -79,9 +79,7 @@ func TestSpansReachTheCollector(t *testing.T) {
 	push := pushRequest(t, r.deliveries, "d1", "{}")
 	push.Header.Set("Traceparent", "00-"+theirTrace+"-"+theirSpan+"-01")
 	res, err := http.DefaultClient.Do(push)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = res.Body.Close()
 	eventually(t, "spans", func() bool { return c.has("POST", "POST /webhooks/gh", "claim", "process ship") })
 	c.mu.Lock()
@@ -142,17 +140,13 @@ func TestEveryRequestHasASpanWithoutTextOfItsClient(t *testing.T) {
 		"tracing: {endpoint: "+collector.URL+"}\n"))
 	send := func(method, path string) {
 		request, err := http.NewRequestWithContext(t.Context(), method, r.deliveries+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for _, name := range []string{"User-Agent", "X-Forwarded-For", "Tracestate", "Traceparent", "Baggage"} {
 			request.Header.Set(name, "s3cret=1")
 		}
 		request.Host = "s3cret.example"
 		res, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_ = res.Body.Close()
 	}
 	send(http.MethodPut, "/s3cret?key=s3cret")
@@ -201,9 +195,7 @@ func TestASenderDoesNotSwitchSamplingOn(t *testing.T) {
 		request := pushRequest(t, r.deliveries, fmt.Sprint("d", i), "{}")
 		request.Header.Set("Traceparent", field)
 		res, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusOK {
 			t.Errorf("%.60s: status %d", field, res.StatusCode)

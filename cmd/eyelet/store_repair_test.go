@@ -34,9 +34,7 @@ func TestARepairByCommandReadsTheStoreTwice(t *testing.T) {
 	const values = 200
 	dir := filepath.Join(t.TempDir(), "data")
 	store, err := badgerstore.Open(dir, quietOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for i := range values {
 		body := []byte(`{}`)
 		if i == 7 {
@@ -51,9 +49,7 @@ func TestARepairByCommandReadsTheStoreTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, store.Close())
 	spoilMarked(t, dir)
 	for _, tc := range []struct {
 		how           string

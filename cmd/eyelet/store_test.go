@@ -31,9 +31,7 @@ func eyelet(t *testing.T, want int, args ...string) (out, errs string) {
 func get(t *testing.T, address string) (status int, body string) {
 	t.Helper()
 	res, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = res.Body.Close() }()
 	var b bytes.Buffer
 	if _, err := b.ReadFrom(res.Body); err != nil {
@@ -132,21 +130,15 @@ var marked = `{"marker":"` + strings.Repeat("spoil me ", 60) + `"}`
 func spoilMarked(t *testing.T, data string) {
 	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(data, "values", "*.values"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	spoiled := 0
 	for _, name := range logs {
 		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if at := bytes.Index(b, []byte("spoil me")); at >= 0 {
 			spoiled++
 			b[at] ^= 1
-			if err := os.WriteFile(name, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(name, b, 0o600))
 		}
 	}
 	if spoiled == 0 {
@@ -288,9 +280,7 @@ func TestLimitsOfAStoreOnDiskAreRefusedInMemory(t *testing.T) {
 func realProgram(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	name := filepath.Join(t.TempDir(), "eyelet")
 	if err := os.Symlink(self, name); err != nil {
 		t.Skip("skipped: no symbolic links here: ", err)

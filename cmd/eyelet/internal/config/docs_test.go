@@ -18,9 +18,7 @@ import (
 func TestEverySettingIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/config.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	seen := map[string]bool{}
 	var walk func(v any)
 	walk = func(v any) {
@@ -56,9 +54,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 func TestDocumentedHMACProducerVerifies(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/producers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, rest, _ := strings.Cut(string(text), "## A producer that has no preset")
 	_, rest, _ = strings.Cut(rest, "```yaml\n")
 	example, _, ok := strings.Cut(rest, "```")
@@ -68,13 +64,9 @@ func TestDocumentedHMACProducerVerifies(t *testing.T) {
 	s, err := Source{
 		Environ: []string{"TABAPAY_SECRET=new-0123456789abcdef", "TABAPAY_OLD_SECRET=old-0123456789abcdef"},
 	}.Parse("e.yaml", []byte(example))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer p.Close() //nolint:errcheck // it holds no key set that fetches
 	const body = `{"eventType":"transaction.completed"}`
 	for _, version := range []string{"v1=new", "v2=old", "v3=new", "v1=bad"} {

@@ -134,9 +134,7 @@ handlers:
   - {producer: shop, type: "order.*", stdout: true}
   - {producer: shop, type: quote, exec: [./quote.sh], answer: true}
 `, "SHOP_SECRET=first", "SHOP_SECRET=0123456789abcdef", "GITHUB_SECRET=s3cret")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	shop, gh := c.Producers[0], c.Producers[1]
 	keys, secrets := shop.RFC9421.Keys, gh.PresetSettings.Secrets
 	got := []any{
@@ -160,17 +158,13 @@ func TestEnvironmentAndFlagsOverrideTheFile(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.String("listen", "", "")
 	flags.String("log-level", "", "")
-	if err := flags.Parse([]string{"--log-level", "debug"}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, flags.Parse([]string{"--log-level", "debug"}))
 	s := Source{
 		Flags:   flags,
 		Environ: []string{"EYELET_LISTEN=:1", "EYELET_LOG_LEVEL=warn", "EYELET_LIMITS_WORKERS=3", "EYELET_VECTORS=/x"},
 	}
 	c, err := s.Parse("f", []byte("listen: a\nurl: b\nlimits: {lease: 1m}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	got := []any{c.Listen, c.URL, c.Log.Level, c.Limits.Workers, c.Limits.Lease}
 	if diff := cmp.Diff([]any{":1", "b", "debug", 3, time.Minute}, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -216,9 +210,7 @@ func TestAnOverriddenValueNeedsNoVariables(t *testing.T) {
 func TestVariablesCannotChangeTheStructure(t *testing.T) {
 	t.Parallel()
 	c, err := parse(t, "url: ${U}\nlisten: \"$${U}\"\n", "U=a\nlisten: evil # {")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if c.URL != "a\nlisten: evil # {" || c.Listen != "${U}" {
 		t.Errorf("url is %q, listen is %q", c.URL, c.Listen)
 	}
@@ -241,13 +233,9 @@ func TestPathsAreRelativeToTheFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "e.yaml")
-	if err := os.WriteFile(file, []byte("url: x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte("url: x\n"), 0o600))
 	c, err := Source{File: file}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if got := c.Path("./data"); got != filepath.Join(dir, "data") {
 		t.Errorf("path is %s", got)
 	}
@@ -279,4 +267,12 @@ func FuzzParseSettings(f *testing.F) {
 			}
 		}
 	})
+}
+
+// check ends the test when there is an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

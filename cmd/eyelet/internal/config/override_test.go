@@ -39,9 +39,7 @@ func TestVariablesOverrideSectionsThatAreOneValue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, err := parse(t, tt.yaml, tt.environ...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if diff := cmp.Diff(tt.want, kept{c.Refused.Keep, c.Refused.Max, c.Refused.For}); diff != "" {
 				t.Errorf("refused (-want +got):\n%s", diff)
 			}
@@ -66,9 +64,7 @@ func TestVariablesOverrideWhatIsRemembered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, err := parse(t, tt.yaml, "EYELET_LIMITS_REMEMBER_SIGNATURES"+tt.variable)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if got := c.Limits.RememberSignatures.retention(); got != tt.want {
 				t.Errorf("retention is %+v, want %+v", got, tt.want)
 			}
@@ -80,9 +76,7 @@ func TestOfASecretAndItsFileTheOverrideCounts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"first": "of-first", "second": "of-second"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	for _, tt := range []struct{ yaml, variable, want string }{
 		{"tracing: {bearer_file: first}\n", "EYELET_TRACING_BEARER=x", "x"},

@@ -20,9 +20,7 @@ import (
 func unpacked(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, testdata.Files()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.CopyFS(dir, testdata.Files()))
 	return dir
 }
 
@@ -275,9 +273,7 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 			t.Parallel()
 			dir := unpacked(t)
 			for file, text := range map[string]string{"bad.pem": "nonsense", "empty": " \n"} {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				check(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 			}
 			err := buildText(t, dir, tt.yaml)
 			got := strings.ReplaceAll(withHints(err), dir+string(filepath.Separator), "")
@@ -302,9 +298,7 @@ func TestPresetsNeedTheirSecret(t *testing.T) {
 func TestInFlightWaitOfZeroDoesNotWait(t *testing.T) {
 	t.Parallel()
 	c, err := parse(t, "limits: {in_flight_wait: 0s}\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var rc receiver.Config
 	if c.applyLimits(&rc); rc.InFlightWait >= 0 {
 		t.Errorf("in_flight_wait: 0s waits: %v, which is the default %v "+
@@ -318,9 +312,7 @@ func TestOrphanAfterOfZeroDoesNotWait(t *testing.T) {
 		"limits: {orphan_after: 0s}\n": -1, "limits: {orphan_after: 2h}\n": 2 * time.Hour, "limits: {attempts: 3}\n": 0,
 	} {
 		c, err := parse(t, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var rc receiver.Config
 		if c.applyLimits(&rc); rc.OrphanAfter != want {
 			t.Errorf("%q waits %v, want %v", text, rc.OrphanAfter, want)
@@ -332,9 +324,7 @@ func TestErrorsOfHandlersCanBeLeftOutOfTheLog(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{"log: {level: info}\n": false, "log: {omit_errors: true}\n": true} {
 		c, err := parse(t, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var rc receiver.Config
 		if c.applyLimits(&rc); rc.OmitErrors != want {
 			t.Errorf("%q: OmitErrors is %v", text, rc.OmitErrors)

@@ -39,13 +39,9 @@ func TestViaNameIsStableAndUnique(t *testing.T) {
 // loadText writes a configuration to the file and loads it.
 func loadText(t *testing.T, file, text string) *Settings {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	s, err := Source{File: file}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return s
 }
 

@@ -26,26 +26,18 @@ func TestConfiguredDirectoriesAreFetchedFromPublicAddressesOnly(t *testing.T) {
 	t.Cleanup(server.Close)
 	s, err := Source{}.Parse("e.yaml", fmt.Appendf(nil,
 		"url: https://hooks.example\nproducers:\n  bots: {scheme: rfc9421, directories: [%q]}\n", server.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { p.Close() }) //nolint:errcheck // no fetch is in flight
 	private, err := verify.GenerateKey(verify.Ed25519)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	id := sha256.Sum256([]byte("any key"))
 	signer := verify.Signer{KeyID: base64.RawURLEncoding.EncodeToString(id[:]), Private: private, Tag: "web-bot-auth",
 		Components: []string{"@method", "@target-uri", `signature-agent;key="sig1"`}}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/bots", nil)
 	r.Header.Set("Signature-Agent", fmt.Sprintf("sig1=%q", server.URL))
-	if err := signer.Sign(r, nil, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, signer.Sign(r, nil, time.Now()))
 	_, err = p.Producers[0].Scheme.Verify(r, func() ([]byte, error) { return nil, nil })
 	if verify.CodeOf(err) != verify.KeysUnavailable || !strings.Contains(err.Error(), "inside a network") {
 		t.Errorf("got %v", err)
@@ -63,9 +55,7 @@ func TestFetchedKeysSurviveAReload(t *testing.T) {
 	t.Cleanup(keys.Close)
 	s, err := Source{}.Parse("e.yaml", fmt.Appendf(nil,
 		"url: https://hooks.example\nproducers:\n  shop: {scheme: rfc9421, jwks_url: %q}\n", keys.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var plans [2]*Plan
 	for i := range plans {
 		if plans[i], err = s.Build(t.Context(), BuildOptions{Stdout: io.Discard, Previous: plans[0]}); err != nil {

@@ -51,9 +51,7 @@ func TestOptionsOfRefusedDeliveries(t *testing.T) {
 		"refused: {keep: memory}\nhosts: [a.io]": {true, 0, 24 * time.Hour},
 	} {
 		s, err := parse(t, text+"\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		o := RefusedOptions(s)
 		if (o != nil) != want.kept || o != nil && (o.Max != want.max || o.For != want.age) {
 			t.Errorf("%s: %+v", text, o)

@@ -14,9 +14,7 @@ func TestWhatNeedsARestartIsNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	const producers = "producers:\n  gh: {preset: github, secrets: [octo-secret]}\n"
 	page, err := os.ReadFile("../../../../docs/reload.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	documented := strings.Join(regexp.MustCompile(`(?m)\|[^|]*\|$`).FindAllString(string(page), -1), "\n")
 	used := loadText(t, file, producers)
 	if found := CheckReload(loadText(t, file, producers), used); len(found) != 0 {

@@ -146,12 +146,8 @@ func parsed(text string) (v any, ok bool) {
 func schemaAsJSON(t *testing.T) (root map[string]any) {
 	t.Helper()
 	data, err := json.Marshal(Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &root); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, json.Unmarshal(data, &root))
 	return root
 }
 
@@ -167,9 +163,7 @@ func TestTheSchemaAcceptsEveryExample(t *testing.T) {
 		files, _ := filepath.Glob(up + pattern)
 		for _, file := range files {
 			page, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			for i, block := range strings.Split(string(page), "```yaml\n")[1:] {
 				text, _, _ := strings.Cut(block, "```")
 				texts[fmt.Sprintf("%s, example %d", file, i+1)] = text
@@ -183,9 +177,7 @@ func TestTheSchemaAcceptsEveryExample(t *testing.T) {
 		files, _ := filepath.Glob(up + pattern)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			texts[file] = string(text)
 		}
 	}

@@ -213,22 +213,14 @@ func TestSchemesAreShownWithoutSecrets(t *testing.T) {
 		"  c: {scheme: hmac, header: X-S, secret: tea-is-ready, challenge: {query: hello}}\n" +
 		"  d: {scheme: all, schemes: [{scheme: bearer, secret: tea-is-ready}, " +
 		"{scheme: hmac, header: X-S, secret: x}]}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	s, err := Source{File: file}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	plan, err := s.Build(t.Context(), BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer plan.Close() //nolint:errcheck // it holds no key set that fetches
 	shown, err := s.Effective(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	got, _ := shown.JSON().(map[string]any)["producers"].(map[string]any)
 	want := map[string]map[string]any{
 		"a": {"scheme": "basic", "username": "kettle", "password": Hidden, "contract": "api", "key": "idempotency-key"},

@@ -116,9 +116,7 @@ func TestErrorsDoNotQuoteSecrets(t *testing.T) {
 func TestASecretAtAWrongPlaceIsNotQuoted(t *testing.T) {
 	t.Parallel()
 	docs, err := os.ReadFile("../../../../docs/config.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	named := 0
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(docs, -1)
 	for _, value := range []string{
@@ -151,9 +149,7 @@ func TestASecretAtAWrongPlaceIsNotQuoted(t *testing.T) {
 func withVariable(t *testing.T, text []byte, i int) (replaced string, ok bool) {
 	t.Helper()
 	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
+	check(t, yaml.Unmarshal(text, &doc))
 	var visit func(n *yaml.Node)
 	visit = func(n *yaml.Node) {
 		for k, inner := range n.Content {
@@ -170,9 +166,7 @@ func withVariable(t *testing.T, text []byte, i int) (replaced string, ok bool) {
 	}
 	visit(&doc)
 	out, err := yaml.Marshal(&doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(out), ok
 }
 
@@ -208,14 +202,10 @@ func TestSecretsAreHiddenInEveryForm(t *testing.T) {
 			for _, form := range []string{"s3cret", "[s3cret]", "[[s3cret]]", "{k: s3cret}"} {
 				seen++
 				n, err := parseTree("x", []byte("{"+name+": "+form+"}"), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				(&decoder{}).object(n, reflect.New(typ).Elem(), "")
 				text, err := yaml.Marshal(redact(n, nil).yaml())
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				if strings.Contains(string(text), "s3cret") || !strings.Contains(string(text), Hidden) {
 					t.Errorf("%s.%s: %s is shown as\n%s", typ.Name(), name, form, text)
 				}

@@ -33,18 +33,12 @@ func TestShownConfigurationLoads(t *testing.T) {
 	c := loadText(t, filepath.Join(t.TempDir(), "eyelet.yaml"), "limits: {max_body: 2MiB}\nproducers:\n"+
 		"  gh: {preset: github, secrets: [octo-secret]}\nhandlers:\n  - {producer: gh, type: \"*\", stdout: true}\n")
 	plan, err := c.Build(t.Context(), BuildOptions{Stdout: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer plan.Close() //nolint:errcheck // it holds no key set that fetches
 	shown, err := c.Effective(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	first, err := yaml.Marshal(shown.YAML())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	again := strings.ReplaceAll(string(first), Hidden, "octo-secret")
 	s, err := Source{}.Parse("shown", []byte(again))
 	if err != nil {
@@ -60,22 +54,14 @@ func TestASettingIsShownAsItIsOverridden(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "store: postgres://u:${A B}@h/db\nproducers:\n  gh: {preset: github, secret: octo-secret}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	c, err := Source{File: file, Environ: []string{"EYELET_STORE=badger:x"}}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	plan, err := c.Build(t.Context(), BuildOptions{Stdout: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer plan.Close() //nolint:errcheck // it holds no key set that fetches
 	shown, err := c.Effective(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if got := shown.JSON().(map[string]any)["store"]; got != "badger:x" { //nolint:forcetypeassert // a mapping
 		t.Errorf("store is shown as %v", got)
 	}
@@ -84,9 +70,7 @@ func TestASettingIsShownAsItIsOverridden(t *testing.T) {
 func TestDefaultsOfLimitsAreShown(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../../docs/config.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, limits, _ := strings.Cut(string(doc), "## Limits")
 	limits, _, _ = strings.Cut(limits, "###")
 	shown := map[string]bool{}

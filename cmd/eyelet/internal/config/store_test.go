@@ -16,13 +16,9 @@ func TestStoreOptions(t *testing.T) {
 	t.Parallel()
 	set, err := Source{}.Parse("eyelet.yaml", []byte("limits: {backlog_events: 3, backlog_bytes: 2MiB, "+
 		"min_free: 1GiB}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	none, err := Source{}.Parse("eyelet.yaml", []byte("limits: {backlog_events: 0}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if o := none.storeOptions(nil); o.MaxBacklogRecords >= 0 {
 		t.Errorf("backlog_events: 0 is %d", o.MaxBacklogRecords)
 	}
@@ -61,9 +57,7 @@ func TestAStoreInPostgreSQLIsShownWithoutItsPassword(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "eyelet.yaml")
 		text := tt.text + "producers: {gh: {preset: github, secrets: [octo-secret]}}\n"
 		for name, text := range map[string]string{file: text, filepath.Join(filepath.Dir(file), "dsn"): tt.file} {
-			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(name, []byte(text), 0o600))
 		}
 		s, err := Source{File: file, Environ: tt.environ}.Load()
 		if err != nil {
@@ -71,21 +65,13 @@ func TestAStoreInPostgreSQLIsShownWithoutItsPassword(t *testing.T) {
 			continue
 		}
 		plan, err := s.Build(t.Context(), BuildOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		shown, err := s.Effective(plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		asJSON, err := json.Marshal(shown.JSON())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		lines, err := yaml.Marshal(shown.YAML())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if s.StoreName() != tt.want || !strings.Contains(s.Store, planted) {
 			t.Errorf("in %s: the store is %s", where, s.StoreName())
 		}
@@ -110,14 +96,10 @@ func TestAPasswordInTheConfigurationIsNoticed(t *testing.T) {
 		"store: badger:./data":                       false,
 	} {
 		file := filepath.Join(t.TempDir(), "eyelet.yaml")
-		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
 		environ := []string{"PASSWORD=p", "HOST=h", "PORT=1", "STORE=postgres://u:hunter2@h/db"}
 		s, err := Source{File: file, Environ: environ}.Load()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if got := containsSecret(s); got != want {
 			t.Errorf("%s: a password in the file: %t", text, got)
 		}

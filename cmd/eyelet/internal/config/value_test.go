@@ -100,9 +100,7 @@ func TestDurationsAreShort(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"0s", "500ms", "30s", "1m", "1m30s", "10m", "1h", "1h5m", "24h", "1h0m5s"} {
 		d, err := ParseDuration(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		back, err := ParseDuration(FormatDuration(d))
 		if err != nil || back != d || len(FormatDuration(d)) > len(text) {
 			t.Errorf("%s is shown as %q", text, FormatDuration(d))
@@ -113,9 +111,7 @@ func TestDurationsAreShort(t *testing.T) {
 func TestSecretsAreNeverPrinted(t *testing.T) {
 	t.Parallel()
 	c, err := parse(t, "producers:\n  gh: {scheme: hmac, secrets: [s3cret-one], secret: s3cret-two}\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		hmac, _ := c.Producers[0].settings.(*hmacSettings)
 		text := fmt.Sprintf(verb, hmac.Secrets) + fmt.Sprintf(verb, hmac)

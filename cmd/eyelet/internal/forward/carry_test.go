@@ -35,10 +35,8 @@ func signedEvent(t *testing.T, private ed25519.PrivateKey, components []string) 
 func signDelivery(t *testing.T, ev *Event, s *verify.Signer) {
 	t.Helper()
 	u := &url.URL{Scheme: "https", Host: "hooks.example", Path: "/webhooks/shop", RawQuery: "a=1"}
-	if err := s.Sign(&http.Request{Method: ev.Method, URL: u, Host: u.Host, Header: ev.Header}, ev.Body,
-		time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Sign(&http.Request{Method: ev.Method, URL: u, Host: u.Host, Header: ev.Header}, ev.Body,
+		time.Now()))
 }
 
 // TestAProducersSignatureIsForwardedWhereItIsValid: a target that knows the producer's key
@@ -46,13 +44,9 @@ func signDelivery(t *testing.T, ev *Event, s *verify.Signer) {
 func TestAProducersSignatureIsForwardedWhereItIsValid(t *testing.T) {
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	key, err := verify.NewPublicKey("origin", verify.Ed25519, public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	all := []string{"@method", "content-digest", "content-type", "idempotency-key", "x-kind"}
 	second := func(keyID string) func(*Event) { // adds a signature that does not cover our URL
 		return func(ev *Event) {
@@ -137,9 +131,7 @@ func count(b bool) int {
 func verifies(t *testing.T, name, base string, key verify.Key, got request, components []string) {
 	t.Helper()
 	u, err := url.Parse(base + got.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	r := &http.Request{Method: got.method, URL: u, Host: u.Host, Header: got.header, RequestURI: got.path}
 	scheme := &verify.RFC9421{Keys: verify.StaticKeys(key), Coverage: verify.Coverage{Exactly: components}}
 	id, err := scheme.Verify(r, func() ([]byte, error) { return []byte(got.body), nil })

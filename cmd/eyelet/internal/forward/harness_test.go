@@ -112,9 +112,7 @@ func to(t *testing.T, address string, change func(*Config)) *Target {
 		change(&c)
 	}
 	made, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() {
 		if err := made.Close(); err != nil {
 			t.Error(err)
@@ -148,9 +146,7 @@ func want(t *testing.T, r Result, outcome Outcome, status int) {
 func raw(t *testing.T, reply string, reset bool) (address string, served func() int) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var mu sync.Mutex
 	n := 0
 	var wg sync.WaitGroup
@@ -184,4 +180,12 @@ func ids(prefix string, n int) []string {
 		all = append(all, fmt.Sprintf("%s%d", prefix, i))
 	}
 	return all
+}
+
+// check ends the test when there is an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

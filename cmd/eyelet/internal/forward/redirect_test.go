@@ -129,9 +129,7 @@ func TestAllowedRedirects(t *testing.T) {
 		{"https://h/a", "/" + strings.Repeat("x", maxLocation), "", nil},
 	} {
 		from, err := url.Parse(tt.from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		target := &Target{cfg: Config{AllowHosts: tt.allow}}
 		got, err := target.redirectTarget(from, http.Header{"Location": {tt.location}})
 		if tt.want == "" {

@@ -99,13 +99,9 @@ func TestADigestIsForwardedWhereItMatches(t *testing.T) {
 	t.Parallel()
 	ev := event("1")
 	right, err := verify.ContentDigest(ev.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	wrong, err := verify.ContentDigest([]byte("of the whole batch"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for digest, want := range map[string]string{right: right, wrong: "", "sha-256=:AAAA:": "", "md5=:AAAA:": "", right +
 		"," + wrong: ""} {
 		f := plain(t, says(200))
@@ -164,13 +160,9 @@ func TestEveryRequestCarriesVia(t *testing.T) {
 func TestEveryHopIsSignedAfresh(t *testing.T) {
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	key, err := verify.NewPublicKey("hop", verify.Ed25519, public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	scheme := &verify.RFC9421{Keys: verify.StaticKeys(key), KeyRequired: true}
 	var verified atomic.Int32
 	check := func(status int, fields ...string) http.HandlerFunc {

@@ -37,9 +37,7 @@ func (m *sharedTexts) ChangeTarget(_ context.Context, key string, change func(st
 func shared(t *testing.T, address string, with *sharedTexts, change func(*Config)) (*Target, *State) {
 	t.Helper()
 	target := to(t, address, change)
-	if err := target.cfg.State.Share(t.Context(), with, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, target.cfg.State.Share(t.Context(), with, nil))
 	return target, target.cfg.State
 }
 
@@ -64,9 +62,7 @@ func TestWhatProcessesShareIsKnownToAll(t *testing.T) {
 	if other.cfg.State.List()[0].Off {
 		t.Error("the state of one URL is that of another")
 	}
-	if err := stateB.SwitchOn("shop"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, stateB.SwitchOn("shop"))
 	stateA.age()
 	want(t, deliver(t, a, "5"), Accepted, 200)
 }
@@ -86,8 +82,6 @@ func TestAChangeThatIsNotSharedIsNotMade(t *testing.T) {
 	if err := state.SwitchOff("none", "", time.Now()); !errors.Is(err, ErrUnknownTarget) {
 		t.Errorf("an unknown target: %v", err)
 	}
-	if err := state.SwitchOff("shop", "", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, state.SwitchOff("shop", "", time.Now()))
 	want(t, deliver(t, target, "2"), Deferred, 0)
 }

@@ -21,13 +21,9 @@ func onSlowDisk(t *testing.T) (*State, *slowDisk, string) {
 	t.Helper()
 	s, d, file := NewState(), &slowDisk{make(chan string), make(chan error)}, stateFileOf(t)
 	for _, name := range []string{"a", "b"} {
-		if err := s.register(name, "u"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, s.register(name, "u"))
 	}
-	if err := s.Open(file, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Open(file, nil))
 	s.replace = func(path, text string) error {
 		d.begun <- text
 		if err := <-d.goOn; err != nil {
@@ -59,9 +55,7 @@ func off(s *State, name, why string) <-chan error {
 func kept(t *testing.T, file string) map[string]Status {
 	t.Helper()
 	all, err := readState(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	out := map[string]Status{}
 	for _, st := range all {
 		out[st.Name] = st
@@ -163,9 +157,7 @@ func TestASwitchWithoutAChangeWaitsForTheDisk(t *testing.T) {
 func TestConcurrentChangesAreAllOnDisk(t *testing.T) {
 	t.Parallel()
 	s, file := NewState(), stateFileOf(t)
-	if err := errors.Join(s.register("a", "u"), s.Open(file, nil)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(s.register("a", "u"), s.Open(file, nil)))
 	var writes atomic.Int64
 	s.replace = func(path, text string) error {
 		if writes.Add(1) > 1 {

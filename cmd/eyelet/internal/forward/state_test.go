@@ -17,9 +17,7 @@ import (
 func opened(t *testing.T, address, file string, change func(*Config)) *Target {
 	t.Helper()
 	target := to(t, address, change)
-	if err := target.cfg.State.Open(file, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, target.cfg.State.Open(file, nil))
 	return target
 }
 
@@ -43,9 +41,7 @@ func TestRepeatedTerminalOutcomesSwitchTheTargetOff(t *testing.T) {
 	if n := len(f.requests()); n != DefaultTerminalLimit {
 		t.Errorf("%d requests, want %d", n, DefaultTerminalLimit)
 	}
-	if err := again.cfg.State.SwitchOn("shop"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, again.cfg.State.SwitchOn("shop"))
 	// The count starts at zero: one more refusal does not switch it off again, also after another
 	// restart.
 	last := opened(t, f.URL, file, nil)
@@ -61,9 +57,7 @@ func TestA410SwitchesTheTargetOffAtOnce(t *testing.T) {
 	want(t, deliver(t, opened(t, f.URL, file, nil), "1"), Terminal, 410)
 	target := opened(t, f.URL, file, nil)
 	want(t, deliver(t, target, "2"), Deferred, 0)
-	if err := target.cfg.State.SwitchOn("shop"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, target.cfg.State.SwitchOn("shop"))
 	want(t, deliver(t, target, "2"), Accepted, 200)
 	if n := len(f.requests()); n != 2 {
 		t.Errorf("%d requests", n)
@@ -94,9 +88,7 @@ func TestA451IsReported(t *testing.T) {
 	var log bytes.Buffer
 	f := plain(t, says(451))
 	target := to(t, f.URL+"/?token=s3cret", nil)
-	if err := target.cfg.State.Open(stateFileOf(t), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
-		t.Fatal(err)
-	}
+	check(t, target.cfg.State.Open(stateFileOf(t), slog.New(slog.NewTextHandler(&log, nil))))
 	want(t, deliver(t, target, "1"), Terminal, 451)
 	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "451") ||
 		!strings.Contains(log.String(), "target=shop") {
@@ -130,21 +122,15 @@ func TestSwitchingByHand(t *testing.T) {
 	}
 	f := plain(t, says(200))
 	target := to(t, f.URL, func(c *Config) { c.State = s })
-	if err := s.SwitchOff("shop", "maintenance", newClock().Now()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.SwitchOff("shop", "maintenance", newClock().Now()))
 	if r := deliver(t, target, "1"); r.Outcome != Deferred || !strings.Contains(r.Err.Error(), "maintenance") {
 		t.Errorf("%v: %v", r.Outcome, r.Err)
 	}
-	if err := s.SwitchOff("shop", "another reason", newClock().Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.SwitchOff("shop", "another reason", newClock().Now().Add(time.Hour)))
 	if st := s.List()[0]; st.Reason != "maintenance" || !st.Since.Equal(newClock().Now()) {
 		t.Errorf("the first reason is gone: %+v", st)
 	}
-	if err := s.SwitchOn("shop"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.SwitchOn("shop"))
 	want(t, deliver(t, target, "1"), Accepted, 200)
 }
 
@@ -153,9 +139,7 @@ func TestAnUnreadableStateIsAnError(t *testing.T) {
 	for text, why := range map[string]string{"{": "damaged", "": "damaged", "{}": "damaged",
 		`{"format":2,"targets":[]}`: "format 2"} {
 		file := stateFileOf(t)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(file, []byte(text), 0o600))
 		if err := NewState().Open(file, nil); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: error is %v", text, err)
 		}
@@ -175,9 +159,7 @@ func TestAnUnwritableStateAppliesToTheProcess(t *testing.T) {
 	if err := target.cfg.State.SwitchOn("shop"); err == nil {
 		t.Error("a change that is not on disk is no error")
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(dir, 0o700))
 	if err := target.cfg.State.SwitchOff("shop", "x", time.Now()); err != nil {
 		t.Error(err)
 	}
@@ -218,14 +200,10 @@ func TestANewStateSucceedsAnOldOne(t *testing.T) {
 	same := to(t, f.URL, nil)
 	same.cfg.State.Succeed(old.cfg.State)
 	want(t, deliver(t, same, "2"), Deferred, 0)
-	if err := old.cfg.State.SwitchOn("shop"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, old.cfg.State.SwitchOn("shop"))
 	want(t, deliver(t, same, "2"), Accepted, 200)
 	want(t, deliver(t, opened(t, f.URL, file, nil), "2"), Accepted, 200)
-	if err := old.cfg.State.SwitchOff("shop", "by hand", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, old.cfg.State.SwitchOff("shop", "by hand", time.Now()))
 	want(t, deliver(t, same, "3"), Deferred, 0)
 	moved := to(t, f.URL+"/moved", nil)
 	moved.cfg.State.Succeed(same.cfg.State)
@@ -262,16 +240,12 @@ func TestAWithdrawnStateLeavesItsTargetsToTheOldOne(t *testing.T) {
 		next := to(t, f.URL, nil)
 		next.cfg.State.Succeed(old.cfg.State)
 		want(t, deliver(t, next, "waits"), Deferred, 0)
-		if err := next.cfg.State.SwitchOn("shop"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, next.cfg.State.SwitchOn("shop"))
 		old = next
 	}
 	moved := to(t, f.URL+"/moved", nil)
 	moved.cfg.State.Succeed(old.cfg.State)
-	if err := moved.cfg.State.SwitchOff("shop", "by hand", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, moved.cfg.State.SwitchOff("shop", "by hand", time.Now()))
 	moved.cfg.State.Withdraw(old.cfg.State)
 	want(t, deliver(t, old, "again"), Accepted, 200) // the status of another URL is not its own
 }

@@ -31,9 +31,7 @@ func TestATargetThatSwitchesProtocolsIsTransient(t *testing.T) {
 func holds101(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -20,9 +20,7 @@ func TestAFullDiskIsCounted(t *testing.T) {
 	for i := range 20 {
 		f.add(f.delivery("shop", fmt.Sprintf("198.51.%d.1", i), strings.Repeat("x", 7<<10)))
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, f.Close())
 	files := written(t, o.Dir)
 	_, dropped := f.Counts()
 	if len(files) < 4 || len(files)+int(dropped[DroppedDisk]) != 20 {

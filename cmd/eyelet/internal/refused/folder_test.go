@@ -18,9 +18,7 @@ import (
 func written(t *testing.T, dir string) (contents [][]byte) {
 	t.Helper()
 	found, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, entry := range found {
 		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
 		info, infoErr := entry.Info()
@@ -62,18 +60,14 @@ func TestFilesAreBoundedAndTheOldestAreDeletedFirst(t *testing.T) {
 			t.Fatal(info, err)
 		}
 		if process == 0 {
-			if err := os.WriteFile(filepath.Join(dir, "mine.http"), make([]byte, 1<<20), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(filepath.Join(dir, "mine.http"), make([]byte, 1<<20), 0o600))
 		}
 		for i := range 100 {
 			f.now = time.Now().Add(time.Duration(process*100+i) * time.Second)
 			body := fmt.Sprintf("%d-%d %s", process, i, strings.Repeat("x", 9<<10))
 			f.add(f.delivery("shop", fmt.Sprintf("198.51.%d.1", i), body))
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, f.Close())
 	}
 	files := written(t, dir)
 	const each = 12 << 10 // three blocks
@@ -96,15 +90,11 @@ func TestOldFilesAreDeleted(t *testing.T) {
 	dir := t.TempDir()
 	for n, age := range []time.Duration{25 * time.Hour, time.Hour} {
 		name := fmt.Sprintf("%s-%d.http", time.Now().UTC().Add(-age).Format(nameTime), n)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600))
 	}
 	f := newFeedOf(onDisk(dir))
 	f.settled(t, 1, 0)
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, f.Close())
 }
 
 func TestAFailingFolderIsCountedAndLoggedOnce(t *testing.T) {
@@ -114,9 +104,7 @@ func TestAFailingFolderIsCountedAndLoggedOnce(t *testing.T) {
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	f := newFeedOf(o)
 	moved := o.Dir + "-moved"
-	if err := os.Rename(o.Dir, moved); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Rename(o.Dir, moved))
 	for i := range 5 {
 		f.add(f.delivery("shop", "198.51.100.1", fmt.Sprint(i)))
 	}
@@ -126,9 +114,7 @@ func TestAFailingFolderIsCountedAndLoggedOnce(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := os.Rename(moved, o.Dir); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Rename(moved, o.Dir))
 	f.add(f.delivery("shop", "198.51.100.1", "5"))
 	f.settled(t, 1, 5)
 	if kept, _ := f.Counts(); kept != 6 || strings.Count(log.String(), "level=WARN") != 1 {
@@ -142,9 +128,7 @@ func TestAFailingFolderIsCountedAndLoggedOnce(t *testing.T) {
 func TestAFolderThatCannotBeMadeIsAnError(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, nil, 0o600))
 	if _, err := New(onDisk(filepath.Join(file, "refused"))); err == nil {
 		t.Error("no error")
 	}
@@ -154,9 +138,7 @@ func TestAFolderThatCannotBeMadeIsAnError(t *testing.T) {
 func TestDisplacedDeliveriesAreCountedAsLost(t *testing.T) {
 	t.Parallel()
 	r, err := New(Options{For: 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	f := &feed{r, r.started}
 	for i := range 2 * alike {
 		f.add(f.delivery("shop", "198.51.100.1", fmt.Sprint(i)))
@@ -165,9 +147,7 @@ func TestDisplacedDeliveriesAreCountedAsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.folder.notify()
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, r.Close())
 	bodies := slices.Collect(func(yield func(string) bool) {
 		for _, text := range written(t, r.folder.dir) {
 			rec, _ := httpfile.Parse("r", text)

@@ -348,9 +348,7 @@ func TestCredentialsAreInNoOutput(t *testing.T) {
 	o := Options{For: time.Hour}
 	o.Rules.Fields, o.Rules.Params = []string{"X-Gitlab-Token"}, []string{"hub.verify_token"}
 	for _, rule := range []string{"header:X-Mine", "query:k", "json:user.password"} {
-		if err := o.Rules.Add(rule); err != nil {
-			t.Fatal(err)
-		}
+		check(t, o.Rules.Add(rule))
 	}
 	const secret = "s3cr3t-credential"
 	for name, change := range map[string]func(*receiver.Refused){
@@ -412,3 +410,11 @@ func TestCredentialsAreInNoOutput(t *testing.T) {
 }
 
 var _ inspect.RefusedSource = (*Ring)(nil)
+
+// check ends the test when there is an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

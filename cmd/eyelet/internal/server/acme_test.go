@@ -59,9 +59,7 @@ func TestACMEBehindAProxyOfTCP(t *testing.T) {
 	a := newACMECertificates(&ACME{
 		Hosts: []string{host}, Directory: "http://127.0.0.1:1", Cache: folder,
 	}, slog.New(slog.DiscardHandler))
-	if err := a.look(host, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, a.look(host, time.Now()))
 	proxy := serveProxied(t, theProxy, time.Minute, a.config())
 	trusting := &tls.Config{ServerName: host, InsecureSkipVerify: true} //nolint:gosec // it has signed itself
 	const header = "PROXY TCP4 203.0.113.7 192.0.2.1 4711 443\r\n"
@@ -88,24 +86,16 @@ func TestACMEBehindAProxyOfTCP(t *testing.T) {
 func cacheCertificate(t *testing.T, folder, name, host string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{host},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(60 * 24 * time.Hour),
 	}
 	leaf, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	content := append(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf})...)
-	if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
 }

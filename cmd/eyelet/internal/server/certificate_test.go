@@ -20,17 +20,13 @@ func TestARenewedCertificateNeedsNoRestart(t *testing.T) {
 	s := &Server{Options: Options{Log: NewLog(&log, "text", slog.LevelInfo)}}
 	f, err := s.loadCertificate("tls", &KeyPair{Cert: filepath.Join(dir, "cert.pem"),
 		Key: filepath.Join(dir, "key.pem")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	now := time.Now()
 	f.now = func() time.Time { return now }
 	serial := func() int64 {
 		t.Helper()
 		used, err := f.get(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return used.Leaf.SerialNumber.Int64()
 	}
 	if serial() != 1 {
@@ -45,9 +41,7 @@ func TestARenewedCertificateNeedsNoRestart(t *testing.T) {
 		t.Errorf("certificate %d is in use; %s", got, log.String())
 	}
 	// A certificate without its key leaves the last pair in use, with one line in the log.
-	if err := os.WriteFile(filepath.Join(dir, "key.pem"), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(dir, "key.pem"), []byte("half"), 0o600))
 	for range 3 {
 		now = now.Add(certificateCheck)
 		if got := serial(); got != 2 {
@@ -62,9 +56,7 @@ func TestARenewedCertificateNeedsNoRestart(t *testing.T) {
 	if got := serial(); got != 3 {
 		t.Errorf("certificate %d is in use", got)
 	}
-	if err := os.Remove(filepath.Join(dir, "cert.pem")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(filepath.Join(dir, "cert.pem")))
 	now = now.Add(certificateCheck)
 	if got := serial(); got != 3 {
 		t.Errorf("certificate %d is in use", got)

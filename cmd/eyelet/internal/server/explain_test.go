@@ -28,20 +28,14 @@ func TestAnExplanationShowsNothingThatIsRedacted(t *testing.T) {
 	}
 	shop := []producer.Producer{{Name: "shop", Scheme: scheme}}
 	o := refused.Options{For: time.Hour}
-	if err := o.Rules.Add("json:card"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, o.Rules.Add("json:card"))
 	ring, err := refused.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	c := receiver.Config{Producers: shop, Store: dedup.NewMemory(dedup.MemoryOptions{})}
 	g := &generation{explain: explain.New(shop), times: newSignedTimes(c.Store, ring, &c)}
 	for number, body := range []string{`{"note":"4111"}`, `{"card":"4111"}`} {
 		r := httptest.NewRequest(http.MethodPost, "https://hooks.example/webhooks/shop", http.NoBody)
-		if err := scheme.Sign(r, []byte(body), time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, scheme.Sign(r, []byte(body), time.Now()))
 		ring.Add(t.Context(), receiver.Refused{
 			Time: time.Now(), Endpoint: "shop", Request: r, Body: []byte(body + "\n"),
 			BodyRead: receiver.BodyWhole, Declared: int64(len(body) + 1), Code: verify.SignatureMismatch,
@@ -70,9 +64,7 @@ func TestTheFirstRefusalIsExplained(t *testing.T) {
 	u, _ := url.Parse("https://hooks.example/webhooks/shop")
 	r := &http.Request{Method: http.MethodPost, URL: u, Header: http.Header{}, Body: http.NoBody}
 	now := time.Now()
-	if err := scheme.Sign(r, []byte(`{"a":1}`), now); err != nil {
-		t.Fatal(err)
-	}
+	check(t, scheme.Sign(r, []byte(`{"a":1}`), now))
 	one := receiver.Refused{Time: now, Endpoint: "shop", Request: r, Body: []byte("{\"a\":1}\n"),
 		BodyRead: receiver.BodyWhole, Declared: 8, Code: verify.SignatureMismatch}
 	for i := range 5 {

@@ -35,9 +35,7 @@ func metricNames(t *testing.T) (names []string) {
 	}
 	c := metrics.New()
 	ring, err := refused.New(refused.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	r := newRegistry(c, store, targets, ring, []*receiver.Listener{receiver.Listen(nil, receiver.Limits{})}, "v1")
 	c.Expect([]producer.Producer{{Name: "e", ExpectEvery: time.Hour}})
 	c.Observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", Code: "accepted",
@@ -45,9 +43,7 @@ func metricNames(t *testing.T) (names []string) {
 	c.Observe(t.Context(), receiver.Observation{Kind: "attempt", Endpoint: "e", Handler: "h", State: dedup.Done})
 	c.Observe(t.Context(), receiver.Observation{Kind: "hanging", Endpoint: "e", Handler: "h"})
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, f := range families {
 		if !strings.HasPrefix(f.GetName(), "eyelet_") {
 			continue
@@ -119,8 +115,6 @@ func TestAlertsAreExplained(t *testing.T) {
 func readText(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../../" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(text)
 }

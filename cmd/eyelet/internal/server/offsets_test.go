@@ -24,9 +24,7 @@ func TestOffsetsOfOtherDeliveries(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	p := preset.Stripe("whsec_live_live_live")
 	ring, err := refused.New(refused.Options{For: time.Hour, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer ring.Close() //nolint:errcheck // it has no files
 	c := receiver.Config{
 		Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{p}, Refused: ring.Add,
@@ -35,9 +33,7 @@ func TestOffsetsOfOtherDeliveries(t *testing.T) {
 	}
 	s := newSignedTimes(c.Store, ring, &c)
 	rx, err := receiver.Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer s.store.Close() //nolint:errcheck // it never fails
 	defer rx.Close()      //nolint:errcheck // nothing runs
 	signer, _ := p.Scheme.(interface {
@@ -48,9 +44,7 @@ func TestOffsetsOfOtherDeliveries(t *testing.T) {
 		body := `{"id":"` + id + `","type":"invoice.paid"}`
 		r := httptest.NewRequest(http.MethodPost, "https://hooks.example/webhooks/stripe", strings.NewReader(sent+body))
 		r.Header.Set("Content-Type", "application/json")
-		if err := signer.Sign(r, []byte(body), now.Add(-age)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, signer.Sign(r, []byte(body), now.Add(-age)))
 		w := httptest.NewRecorder()
 		rx.Handler().ServeHTTP(w, r)
 		return w.Code

@@ -53,9 +53,7 @@ func (c connOf) RemoteAddr() net.Addr { return c.peer }
 func serveProxied(t *testing.T, peer string, within time.Duration, config *tls.Config) (address string) {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, "%s %T", r.RemoteAddr, r.Context().Value(http.LocalAddrContextKey))
@@ -81,9 +79,7 @@ func serveProxied(t *testing.T, peer string, within time.Duration, config *tls.C
 func sendProxied(t *testing.T, address, head string, config *tls.Config) string {
 	t.Helper()
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer c.Close() //nolint:errcheck // nothing is lost
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(c, head) // it may be refused before it was read
@@ -118,9 +114,7 @@ func TestOnlyTrustedProxiesNameTheClient(t *testing.T) {
 	dir := t.TempDir()
 	servertest.Issue(t, dir, 1)
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	const v1, client = "PROXY TCP4 203.0.113.7 192.0.2.1 4711 443\r\n", "200 203.0.113.7:4711 receiver.connAddr"
 	v2, local := proxyHeader(t, proxyproto.PROXY), proxyHeader(t, proxyproto.LOCAL)
 	for _, config := range []*tls.Config{nil, {Certificates: []tls.Certificate{pair}}} {
@@ -130,9 +124,7 @@ func TestOnlyTrustedProxiesNameTheClient(t *testing.T) {
 		}
 		proxy := serveProxied(t, theProxy, 2*time.Minute, config)
 		silent, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", proxy) // it makes no other one wait
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer silent.Close() //nolint:errcheck // nothing was sent
 		unknown := serveProxied(t, anUnknownPeer, time.Minute, config)
 		for _, c := range []struct{ name, address, head, want string }{
@@ -159,9 +151,7 @@ func TestOnlyTrustedProxiesNameTheClient(t *testing.T) {
 func TestASlowPROXYHeaderEnds(t *testing.T) {
 	t.Parallel()
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", serveProxied(t, theProxy, 50*time.Millisecond, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer c.Close() //nolint:errcheck // the server closed it
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	_, _ = io.WriteString(c, "PROXY TCP4 203.0.")

@@ -37,9 +37,7 @@ func reloading(t *testing.T, next func() Options) *Server {
 		return again, nil
 	}
 	s, err := New(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -71,9 +69,7 @@ func TestARefusedReloadLeavesTheTargetsAsTheyAre(t *testing.T) {
 	s := reloading(t, func() Options {
 		o := quietOptions(store)
 		target, err := forward.New(forward.Config{Name: "deploy", URL: "http://h.example/", State: o.Targets})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		o.Receiver.Attempts, o.OnClose = attempts, target.Close
 		return o
 	})
@@ -137,9 +133,7 @@ func TestARemovedHandlerFinishesWhatCameLate(t *testing.T) {
 	var state dedup.State
 	eventually(t, func() bool {
 		for rec, err := range store.List(t.Context(), dedup.Filter{ID: "late"}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			state = rec.State()
 		}
 		return state == dedup.Done || state == dedup.Dead
@@ -163,9 +157,7 @@ func eventually(t *testing.T, holds func() bool) {
 func beginDelivery(t *testing.T, s *Server, body string) (end func() int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.listeners[0].Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	mac := hmac.New(sha256.New, []byte("of-this-test"))
 	mac.Write([]byte(body))
@@ -175,9 +167,7 @@ func beginDelivery(t *testing.T, s *Server, body string) (end func() int) {
 	r := bufio.NewReader(conn)
 	status := func() int {
 		res, err := http.ReadResponse(r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_ = res.Body.Close()
 		return res.StatusCode
 	}

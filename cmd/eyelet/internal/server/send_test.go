@@ -24,9 +24,7 @@ func sendServer(t *testing.T, scheme *verify.HMAC) (*Server, dedup.Record) {
 		Producers: []producer.Producer{{Name: "shop", Scheme: scheme, Key: producer.Header("X-Id")}},
 	}}}
 	rx, err := receiver.Open(s.Receiver)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() {
 		if err := rx.Shutdown(t.Context()); err != nil {
 			t.Log(err) // the context may have ended
@@ -37,9 +35,7 @@ func sendServer(t *testing.T, scheme *verify.HMAC) (*Server, dedup.Record) {
 	r.Header.Set("X-Id", "order-17")
 	r.Header.Set("Content-Type", "application/json")
 	const body = `{"total":5}`
-	if err := scheme.Sign(r, []byte(body), time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, scheme.Sign(r, []byte(body), time.Now()))
 	first := httptest.NewRequest(http.MethodPost, "http://hooks.example/webhooks/shop", strings.NewReader(body))
 	first.Header = r.Header
 	w := httptest.NewRecorder()
@@ -54,9 +50,7 @@ func sendServer(t *testing.T, scheme *verify.HMAC) (*Server, dedup.Record) {
 func newest(t *testing.T, store dedup.Store) dedup.Record {
 	t.Helper()
 	for rec, err := range store.List(t.Context(), dedup.Filter{Limit: 1}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if rec, err = store.Get(t.Context(), rec.Event); err != nil {
 			t.Fatal(err)
 		}

@@ -23,9 +23,7 @@ func TestAServerRemovesOnlyItsOwnStateFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, second := newState(dir), newState(dir)
-	if err := errors.Join(first.write("127.0.0.1:1"), second.write("127.0.0.1:2")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(first.write("127.0.0.1:1"), second.write("127.0.0.1:2")))
 	first.remove()
 	if address, token, err := opsapi.ReadState(dir); err != nil || address != "127.0.0.1:2" || token != second.token {
 		t.Errorf("the files of the other server: %q, %v", address, err)
@@ -119,9 +117,7 @@ func TestDeliveriesWithoutTLSAreAcceptedFromTrustedProxiesOnly(t *testing.T) {
 	t.Parallel()
 	c, err := config.Source{}.Parse("eyelet.yaml",
 		[]byte("listen: 0.0.0.0:8080\ntrusted_proxies: [192.0.2.0/24, \"2001:db8::1\"]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	h := servedBy(c).requireTLS(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "in")
 	}))
@@ -162,9 +158,7 @@ func TestDeliveriesThatAProxyReceivedWithoutTLSAreRefused(t *testing.T) {
 		{"listen: 0.0.0.0:8080\ninsecure_http: true\n", "192.0.2.9:1", []string{"http"}, 200},
 	} {
 		c, err := config.Source{}.Parse("eyelet.yaml", []byte(tt.config+proxies))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		h := servedBy(c).requireTLS(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "in")
 		}))
@@ -195,5 +189,13 @@ func TestFewProcessorsRunFourGoroutines(t *testing.T) { //nolint:paralleltest //
 	runtime.GOMAXPROCS(8)
 	if raiseProcs(); runtime.GOMAXPROCS(0) != 8 {
 		t.Errorf("%d, want 8", runtime.GOMAXPROCS(0))
+	}
+}
+
+// check ends the test when there is an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

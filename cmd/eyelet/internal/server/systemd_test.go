@@ -23,9 +23,7 @@ func TestASocketServesTheSettingWithItsAddress(t *testing.T) {
 	t.Parallel()
 	tcp := func(s string) net.Addr {
 		a, err := net.ResolveTCPAddr("tcp", s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return a
 	}
 	for _, tc := range []struct {
@@ -58,9 +56,7 @@ func TestASocketServesTheSettingWithItsAddress(t *testing.T) {
 func TestASocketThatNoSettingNamesIsRefused(t *testing.T) {
 	t.Parallel()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	sockets := inheritedSockets{ln}
 	if got := sockets.take("127.0.0.1:1"); got != nil {
 		t.Errorf("got %v", got.Addr())
@@ -76,14 +72,10 @@ func TestASocketThatNoSettingNamesIsRefused(t *testing.T) {
 // TestSystemdIsNotified plays systemd: it reads the messages of a server.
 func TestSystemdIsNotified(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sd") // a short name, because sockets have a limit
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: filepath.Join(dir, "n")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = socket.Close() }()
 	t.Setenv("NOTIFY_SOCKET", socket.LocalAddr().String())
 	t.Setenv("WATCHDOG_USEC", "20000")
@@ -91,9 +83,7 @@ func TestSystemdIsNotified(t *testing.T) {
 		b := make([]byte, 100)
 		_ = socket.SetReadDeadline(time.Now().Add(time.Minute))
 		n, err := socket.Read(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return string(b[:n])
 	}
 	s, err := New(t.Context(), Options{
@@ -107,9 +97,7 @@ func TestSystemdIsNotified(t *testing.T) {
 		Log:    NewLog(&servertest.Buffer{}, "text", slog.LevelInfo),
 		Reread: func(context.Context) (Options, error) { return Options{}, errors.New("a mistake") },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

@@ -56,9 +56,7 @@ func TestAProgramGetsThePayloadAndTheMetadata(t *testing.T) {
 	s := shell(t, "cat; env | sort")
 	s.Pass = []string{"EYELET_TEST_PASSED"}
 	r, err := s.Answer(context.Background(), order("{}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, want := range []string{
 		"{}\n", "EYELET_EVENT_ID=k-1\n", "EYELET_EVENT_EVENT=e-1\n", "EYELET_EVENT_PRODUCER=shop\n",
 		"EYELET_EVENT_TYPE=order.paid\n",
@@ -208,13 +206,9 @@ func TestAProgramThatTakesTooLongIsKilledWithItsChildren(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 	data, err := os.ReadFile(filepath.Join(s.Dir, "child"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for range 200 {
 		if gone(pid) {
 			return
@@ -263,9 +257,7 @@ func target(t *testing.T, status int, header http.Header, body string) (*Forward
 func sinkTo(t *testing.T, address string) *Forward {
 	t.Helper()
 	made, err := forward.New(forward.Config{Name: "shop", URL: address})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = made.Close() })
 	return &Forward{made}
 }
@@ -313,9 +305,7 @@ func TestForwardingKeepsTheKeyOctetForOctet(t *testing.T) {
 		s, last := target(t, 200, nil, "")
 		ev := order("{}")
 		ev.KeyField = field
-		if err := s.Deliver(context.Background(), ev); err != nil {
-			t.Fatal(err)
-		}
+		check(t, s.Deliver(context.Background(), ev))
 		if got := last.Header["Idempotency-Key"]; len(got) != 1 || got[0] != want {
 			t.Errorf("key field %q was forwarded as %q, want %q", field, got, want)
 		}
@@ -326,13 +316,9 @@ func TestForwardingSendsNoMoreThanTheTargetNeeds(t *testing.T) {
 	t.Parallel()
 	s, last := target(t, 200, http.Header{"Content-Type": {"application/json"}, "Set-Cookie": {"a=b"}}, `{"ok":true}`)
 	r, err := s.Answer(context.Background(), order(`{"a":1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	body, err := io.ReadAll(last.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if last.Method != http.MethodPost || last.RequestURI != "/deploy?x=1" || string(body) != `{"a":1}` {
 		t.Errorf("request is %s %s %s", last.Method, last.RequestURI, body)
 	}
@@ -357,9 +343,7 @@ func TestACutOrMissingResponseIsTransient(t *testing.T) {
 		"half a body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
 	} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		go func() {
 			for {
 				conn, err := ln.Accept()
@@ -460,5 +444,13 @@ func TestARetryAfterIsPassedToTheWorkers(t *testing.T) {
 	err := s.Deliver(context.Background(), ev)
 	if want := receiver.RetryAfter(time.Hour, nil).Error(); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error is %v, want %q", err, want)
+	}
+}
+
+// check ends the test when there is an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -112,9 +112,7 @@ func TestEventsArePrintedAsLines(t *testing.T) {
 		"{\"a\":\n1}": `"data":{"a":1}`, "a=b&c": `"text":"a=b\u0026c"`, "\xff": `"body":"/w=="`, "": `"attempt":2`,
 	} {
 		var out bytes.Buffer
-		if err := (Stdout{&Output{w: &out}}).Deliver(context.Background(), order(body)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, (Stdout{&Output{w: &out}}).Deliver(context.Background(), order(body)))
 		line := out.String()
 		if strings.Count(line, "\n") != 1 || !strings.Contains(line, want) || !json.Valid([]byte(line)) {
 			t.Errorf("%q is printed as %s", body, line)
@@ -153,9 +151,7 @@ func TestALineAfterATornOneIsWhole(t *testing.T) {
 		t.Fatalf("error is %v", err)
 	}
 	for range 2 {
-		if err := s.Deliver(t.Context(), order(`{}`)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, s.Deliver(t.Context(), order(`{}`)))
 	}
 	lines := strings.Split(w.String(), "\n")
 	if len(lines) != 4 || !strings.HasPrefix(lines[1], `{"id"`) || lines[1] != lines[2] {
@@ -205,9 +201,7 @@ func deliverTogether(t *testing.T, g *gate, n int) <-chan error {
 		}
 	}
 	g.open <- struct{}{}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	check(t, <-done)
 	<-g.entered
 	return done
 }
@@ -224,9 +218,7 @@ func TestWaitingLinesAreWrittenTogether(t *testing.T) {
 	}
 	g.open <- struct{}{}
 	for range n - 1 {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		check(t, <-done)
 	}
 	if len(g.calls) != 2 || strings.Count(g.calls[1], "\n") != n-1 {
 		t.Errorf("calls are %q", g.calls)
@@ -297,15 +289,11 @@ func TestLinesOfManyHandlersAreWhole(t *testing.T) {
 func TestLinesInAPipeStayInOnePiece(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer r.Close() //nolint:errcheck // a pipe
 	defer w.Close() //nolint:errcheck // a pipe
 	f, err := os.Create(filepath.Join(t.TempDir(), "events"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer f.Close() //nolint:errcheck // empty
 	if pipe, file := NewOutput(w).most, NewOutput(f).most; pipe != pipeBuf || file != maxTogether {
 		t.Errorf("a pipe takes %d bytes together, a file %d", pipe, file)
@@ -326,9 +314,7 @@ func BenchmarkLine(b *testing.B) {
 		b.ReportAllocs()
 		s := Stdout{NewOutput(io.Discard)}
 		for range b.N {
-			if err := s.Deliver(context.Background(), ev); err != nil {
-				b.Fatal(err)
-			}
+			check(b, s.Deliver(context.Background(), ev))
 		}
 	})
 }
