@@ -104,12 +104,15 @@ func New() *Collector {
 		c.all = append(c.all, v)
 		return v
 	}
-	deliveries := counter("deliveries_total", "Deliveries answered, by endpoint and outcome.", "endpoint", "code")
+	deliveries := counter("deliveries_total", "Deliveries answered, by result: accepted, answered, replayed "+
+		"(a duplicate), kept_aside (quarantined), empty_batch, handshake, or the code of the problem.",
+		"endpoint", "code")
 	answering := seconds("delivery_seconds", "Time from the head of a delivery to its response.", "endpoint")
 	c.deliveries.find = func(l deliveryLabels) timed {
 		return timed{deliveries.WithLabelValues(l.endpoint, string(l.code)), answering.WithLabelValues(l.endpoint)}
 	}
-	attempts := counter("attempts_total", "Attempts of handlers, by the state of the task after them.",
+	attempts := counter("attempts_total", "Attempts of handlers, by the state of the task after them: "+
+		"done, pending (to be retried) or dead.",
 		"endpoint", "handler", "state")
 	running := seconds("attempt_seconds", "Duration of attempts.", "endpoint", "handler")
 	c.attempts.find = func(l attemptLabels) timed {
@@ -117,11 +120,11 @@ func New() *Collector {
 			running.WithLabelValues(l.endpoint, l.handler)}
 	}
 	c.hanging = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "eyelet_handlers_hanging",
-		Help: "Handlers that run beyond their timeout, each of which occupies a worker.",
+		Help: "Handlers that run beyond their timeout, each of which keeps a worker.",
 	}, []string{"endpoint", "handler"})
 	c.all = append(c.all, c.hanging)
-	c.sameBytes = counter("same_bytes_total", "Deliveries whose signed content was accepted before, "+
-		"where no signed identifier names the event.", "endpoint", "outcome")
+	c.sameBytes = counter("same_bytes_total", "Deliveries whose signed content was accepted before, where no signed "+
+		"identifier names the event: known, again (it runs), quarantined or refused.", "endpoint", "outcome")
 	c.idReused = counter("id_reused_total", "Events accepted under an unsigned identifier that was used before "+
 		"with other content.", "endpoint")
 	c.senders = newSenders()

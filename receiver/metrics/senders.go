@@ -32,19 +32,20 @@ type sender struct {
 
 var (
 	lastAccepted = prometheus.NewDesc("eyelet_last_accepted_timestamp_seconds",
-		"When the last new event was accepted, since 1970."+ofProcess, []string{"endpoint"}, nil)
+		"When the last new event was accepted, in seconds since 1970; absent before the first."+ofProcess,
+		[]string{"endpoint"}, nil)
 	silent = prometheus.NewDesc("eyelet_silent",
-		"1 for an endpoint that got no new event for longer than expected, else 0."+ofProcess,
+		"1 for an endpoint that got no new event for longer than its expect_every, else 0."+ofProcess,
 		[]string{"endpoint"}, nil)
 )
 
 func newSenders() *senders {
 	return &senders{
 		matches: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "eyelet_secret_matches_total",
-			Help: "Verified deliveries, by the position of the secret or key that verified them.",
+			Help: "Verified deliveries, by the position of the secret or key that verified them, from 1.",
 		}, []string{"endpoint", "secret"}),
 		age: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "eyelet_signed_age_seconds",
-			Help:    "Age of the signed time of verified deliveries; negative if the sender's clock is ahead.",
+			Help:    "Age of the signed time of verified and stale deliveries; negative if it is in the future.",
 			Buckets: []float64{-60, -5, 0, 1, 5, 15, 60, 150, 300, 900, 3600, 21600, 86400},
 		}, []string{"endpoint"}),
 		all: map[string]*sender{},

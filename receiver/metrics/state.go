@@ -65,13 +65,13 @@ func storeCounts(s dedup.Stats) []prometheus.Metric {
 		metric(counter, "commits_total", "Durable steps since the start."+ofProcess, float64(s.Commits)),
 		metric(counter, "accepted_total", "Events accepted since the start."+ofProcess, float64(s.Accepted)),
 		metric(gauge, "records", "Records in the store."+ofStore, float64(s.Records)),
-		metric(gauge, "tasks_pending", "Tasks that are waiting."+ofStore, float64(s.Pending)),
+		metric(gauge, "tasks_pending", "Tasks that are waiting, also for a later attempt."+ofStore, float64(s.Pending)),
 		metric(gauge, "tasks_running", "Tasks that are running."+ofStore, float64(s.Running)),
-		metric(gauge, "tasks_dead", "Tasks that failed for good."+ofStore, float64(s.Dead)),
+		metric(gauge, "tasks_dead", "Dead letters."+ofStore, float64(s.Dead)),
 		metric(gauge, "backlog_bytes", "Payload of events with open tasks."+ofStore, float64(s.Backlog)),
 		metric(gauge, "bytes", "Bytes on disk."+ofStore, float64(s.Bytes)),
 		metric(gauge, "free_bytes", "Bytes free on the disk; -1 where unknown."+ofStore, float64(s.Free)),
-		metric(gauge, "oldest_seconds", "Age of the oldest open task; 0 without one."+ofStore, oldest),
+		metric(gauge, "oldest_seconds", "Age of the oldest event with an open task; 0 without one."+ofStore, oldest),
 	}
 }
 
@@ -84,7 +84,8 @@ type connections map[string]*receiver.Listener
 var (
 	openConnections   = prometheus.NewDesc("eyelet_connections", "Open connections.", []string{"port"}, nil)
 	closedConnections = prometheus.NewDesc("eyelet_connections_closed_total",
-		"Connections closed because of a limit.", []string{"port", "limit"}, nil)
+		"Connections closed at a limit: connections, connections_per_address, head_budget or descriptors.",
+		[]string{"port", "limit"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -47,7 +47,7 @@ var (
 	refusedKept = prometheus.NewDesc("eyelet_refused_kept",
 		"Refused deliveries that are kept for the operator.", nil, nil)
 	refusedDropped = prometheus.NewDesc("eyelet_refused_dropped_total",
-		"Refused deliveries that are not kept, or no longer, by reason.", []string{"reason"}, nil)
+		"Refused deliveries that are not kept, or no longer, by reason: rate, full or disk.", []string{"reason"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -2,6 +2,8 @@ package server
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -17,8 +19,13 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver/metrics"
 )
 
-// metricNames returns the names of Eyelet's own metrics, once each of them has a value.
-func metricNames(t *testing.T) (names []string) {
+var update = flag.Bool("update", false, "write the table of metrics in docs/operations.md")
+
+// metricFamily is a metric with its labels.
+type metricFamily struct{ name, labels, kind, help string }
+
+// metricFamilies returns Eyelet's own metrics, once each of them has a value.
+func metricFamilies(t *testing.T) (own []metricFamily) {
 	t.Helper()
 	store := dedup.NewMemory(dedup.MemoryOptions{})
 	defer store.Close()
@@ -37,6 +44,7 @@ func metricNames(t *testing.T) (names []string) {
 	ring, err := refused.New(refused.Options{})
 	check(t, err)
 	r := newRegistry(c, store, targets, ring, []*receiver.Listener{receiver.Listen(nil, receiver.Limits{})}, "v1")
+	r.MustRegister(reloadMetrics{&reloads{}})
 	c.Expect([]producer.Producer{{Name: "e", ExpectEvery: time.Hour}})
 	c.Observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", Code: "accepted",
 		SameBytes: "known", IDReused: true, New: true, Secret: 1, Signed: true})
@@ -48,37 +56,71 @@ func metricNames(t *testing.T) (names []string) {
 		if !strings.HasPrefix(f.GetName(), "eyelet_") {
 			continue
 		}
-		names = append(names, f.GetName())
-		if f.GetMetric()[0].GetHistogram() != nil {
-			names = append(names, f.GetName()+"_bucket", f.GetName()+"_sum", f.GetName()+"_count")
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
 		}
+		own = append(own, metricFamily{f.GetName(), strings.Join(labels, ","),
+			strings.ToLower(f.GetType().String()), f.GetHelp()})
 	}
-	if len(names) < 30 {
-		t.Fatalf("only %d metrics", len(names))
+	if len(own) < 30 {
+		t.Fatalf("only %d metrics", len(own))
 	}
-	return names
+	return own
 }
 
-var partOfHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
+// metricTable lists the metrics as docs/operations.md has them.
+func metricTable(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("| metric | type | meaning |\n|---|---|---|\n")
+	for _, f := range metricFamilies(t) {
+		name := f.name
+		if f.labels != "" {
+			name += "{" + f.labels + "}"
+		}
+		for _, scope := range []string{" Of the store:", " Of this process.", " Receivers that share"} {
+			f.help, _, _ = strings.Cut(f.help, scope) // the page says it once
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, f.kind, strings.TrimSuffix(f.help, "."))
+	}
+	return b.String()
+}
 
-// TestThePageNamesEveryMetric compares docs/operations.md with the metrics.
-func TestThePageNamesEveryMetric(t *testing.T) {
+// TestThePageListsTheMetrics compares the table of docs/operations.md with the metrics, or writes
+// it with -update.
+func TestThePageListsTheMetrics(t *testing.T) {
 	t.Parallel()
-	page := readText(t, "docs/operations.md")
-	for _, name := range metricNames(t) {
-		if partOfHistogram.MatchString(name) {
-			continue
-		}
-		if !strings.Contains(page, "`"+name+"`") && !strings.Contains(page, "`"+name+"{") {
-			t.Errorf("the page lacks the metric %s", name)
-		}
+	const begin = "<!-- metrics: written by go test ./cmd/eyelet/internal/server -update -->\n"
+	const end, file = "<!-- end of metrics -->", "docs/operations.md"
+	page := readText(t, file)
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		t.Fatal("the page has no place for the metrics")
+	}
+	want := before + begin + metricTable(t) + end + after
+	if want == page {
+		return
+	}
+	if !*update {
+		t.Fatal("the page lists other metrics: go test ./cmd/eyelet/internal/server -update writes them")
+	}
+	if err := os.WriteFile("../../../../"+file, []byte(want), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // TestRulesAndDashboardNameMetricsThatExist compares ops/ with the metrics.
 func TestRulesAndDashboardNameMetricsThatExist(t *testing.T) {
 	t.Parallel()
-	names := metricNames(t)
+	var names []string
+	for _, f := range metricFamilies(t) {
+		names = append(names, f.name)
+		if f.kind == "histogram" {
+			names = append(names, f.name+"_bucket", f.name+"_sum", f.name+"_count")
+		}
+	}
 	for _, file := range []string{"ops/alerts.yaml", "ops/grafana.json"} {
 		used := regexp.MustCompile(`eyelet_\w+`).FindAllString(readText(t, file), -1)
 		if len(used) < 8 {
