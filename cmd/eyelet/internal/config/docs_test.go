@@ -3,23 +3,29 @@ package config
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"io"
 	"net/http/httptest"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// TestEverySettingIsDocumented takes the settings from the schema. Those with _file follow from
-// their own.
-func TestEverySettingIsDocumented(t *testing.T) {
+var update = flag.Bool("update", false, "write the tables of docs/config.md")
+
+// described is a setting in the schema.
+type described struct{ name, sentence string }
+
+// TestEverySettingIsDescribed compares settings.txt with the schema. Settings that have members are
+// described by these.
+func TestEverySettingIsDescribed(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../../docs/config.md")
-	check(t, err)
-	seen := map[string]bool{}
+	seen := map[described]bool{}
 	var walk func(v any)
 	walk = func(v any) {
 		switch v := v.(type) {
@@ -29,8 +35,14 @@ func TestEverySettingIsDocumented(t *testing.T) {
 			}
 		case map[string]any:
 			settings, _ := v["properties"].(map[string]any)
-			for name := range settings {
-				seen[name] = true
+			for name, form := range settings {
+				mapping, _ := form.(map[string]any)
+				sentence, _ := mapping["description"].(string)
+				seen[described{name, sentence}] = true
+				nested := members(form) != nil || mapping["additionalProperties"] != nil || mapping["items"] != nil
+				if sentence == "" && !nested && name != "preset" && name != "scheme" {
+					t.Errorf("settings.txt does not describe %s", name)
+				}
 			}
 			for _, one := range v {
 				walk(one)
@@ -38,16 +50,69 @@ func TestEverySettingIsDocumented(t *testing.T) {
 		}
 	}
 	walk(schemaAsJSON(t))
-	for name := range seen {
-		base := strings.TrimSuffix(strings.TrimSuffix(name, "s"), "_file")
-		if !strings.Contains(string(text), "`"+name+"`") && !strings.Contains(string(text), name+":") &&
-			(base == name || !seen[base]) {
-			t.Errorf("docs/config.md does not name the setting %q", name)
-		}
-	}
 	if len(seen) < 150 {
 		t.Fatalf("only %d settings found", len(seen))
 	}
+	for section, rows := range settingRows() {
+		for _, row := range rows {
+			if !strings.HasSuffix(row.sentence, ".") || strings.Contains(row.sentence, ". ") {
+				t.Errorf("[%s] %v: %q is not one sentence", section, row.names, row.sentence)
+			}
+			for _, name := range row.names {
+				if !seen[described{name[strings.LastIndex(name, ".")+1:], row.sentence}] {
+					t.Errorf("[%s] describes %s, which is not a setting", section, name)
+				}
+			}
+		}
+	}
+}
+
+// settingsTable is a place for the table of a section on the page.
+var settingsTable = regexp.MustCompile(`(?s)(<!-- settings of ([\w. ]+) -->\n).*?(<!-- end -->)`)
+
+// TestTheTablesOfThePageAreTheSettings compares the tables of docs/config.md with settings.txt, or
+// writes them with -update.
+func TestTheTablesOfThePageAreTheSettings(t *testing.T) {
+	t.Parallel()
+	const file = "../../../../docs/config.md"
+	page, err := os.ReadFile(file)
+	check(t, err)
+	sections, shown := settingRows(), map[string]bool{}
+	want := settingsTable.ReplaceAllStringFunc(string(page), func(place string) string {
+		part := settingsTable.FindStringSubmatch(place)
+		shown[part[2]] = true
+		return part[1] + tableOf(sections[part[2]]) + part[3]
+	})
+	for section := range sections {
+		if !shown[section] {
+			t.Errorf("docs/config.md has no place for the settings of %s", section)
+		}
+	}
+	if want == string(page) {
+		return
+	}
+	if !*update {
+		t.Fatal("docs/config.md differs from settings.txt: go test ./cmd/eyelet/internal/config -update writes it")
+	}
+	check(t, os.WriteFile(file, []byte(want), 0o600))
+}
+
+// tableOf returns the table of a section.
+func tableOf(rows []settingRow) string {
+	var b strings.Builder
+	defaults := slices.ContainsFunc(rows, func(r settingRow) bool { return r.fallback != "" })
+	if b.WriteString("setting | what\n---|---\n"); defaults {
+		b.Reset()
+		b.WriteString("setting | default | what\n---|---|---\n")
+	}
+	for _, row := range rows {
+		cells := []string{"`" + strings.Join(row.names, "`, `") + "`", row.sentence}
+		if defaults {
+			cells = slices.Insert(cells, 1, row.fallback)
+		}
+		b.WriteString(strings.ReplaceAll(strings.Join(cells, " | "), "|  |", "| |") + "\n")
+	}
+	return b.String()
 }
 
 // TestDocumentedHMACProducerVerifies signs with both secrets of the producer in docs/producers.md.

@@ -12,8 +12,9 @@ import (
 // settings and the forms of their values, and less than `config check`: which settings go together
 // is not in it.
 func Schema() map[string]any {
-	s := &schema{defs: scalars()}
+	s := &schema{defs: scalars(), rows: settingRows()}
 	root := s.of(reflect.TypeFor[Settings]())
+	delete(members(members(root)["operations_tls"]), "client_ca_file") // clients have tokens there
 	maps.Copy(root, object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "eyelet.yaml", "$defs": s.defs,
 	})
@@ -23,7 +24,10 @@ func Schema() map[string]any {
 type object = map[string]any
 
 // schema collects definitions that several settings share.
-type schema struct{ defs object }
+type schema struct {
+	defs object
+	rows map[string][]settingRow
+}
 
 // fromVariable is a value that an environment variable has. Any single value may be one.
 var fromVariable = object{"type": "string", "pattern": `\$\{[A-Za-z_][A-Za-z0-9_]*\}`}
@@ -114,6 +118,9 @@ func (s *schema) structs(types ...reflect.Type) object {
 			}
 		}
 	}
+	for _, t := range types {
+		s.describe(settings, t)
+	}
 	return object{"type": []any{"object", "null"}, "additionalProperties": false, "properties": settings}
 }
 
@@ -133,6 +140,7 @@ func (s *schema) producer() object {
 	}]()
 	vendor := s.structs(reflect.TypeFor[preset.Settings](), first, reflect.TypeFor[kindSettings](), common)
 	vendor["properties"].(object)["preset"] = object{"enum": names}
+	delete(vendor["properties"].(object), "name") // the word before the settings
 	vendor["required"] = []any{"preset"}
 	s.defs["preset"] = vendor
 	form["if"], form["then"] = object{"required": []any{"preset"}}, ref("preset")

@@ -23,7 +23,7 @@ func violation(t *testing.T, root, form map[string]any, v any, path string) stri
 	for _, key := range slices.Sorted(maps.Keys(form)) {
 		bad := ""
 		switch arg := form[key]; key {
-		case "$schema", "title", "$defs", "then", "else":
+		case "$schema", "title", "description", "$defs", "then", "else":
 		case "$ref":
 			name := strings.TrimPrefix(arg.(string), "#/$defs/")
 			bad = check(root["$defs"].(map[string]any)[name], v, path)
