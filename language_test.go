@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,11 +29,12 @@ const maxPhrases = 1
 type phrase struct {
 	form   *regexp.Regexp
 	unless *regexp.Regexp // matches idiomatic uses, with some context around the form
+	needs  []string       // a sentence without any of these, in lower case, does not match; none: all may
 	better string
 }
 
 func avoid(form, unless, better string) phrase {
-	p := phrase{form: regexp.MustCompile(form), better: better}
+	p := phrase{form: regexp.MustCompile(form), needs: literalsOf(form), better: better}
 	if unless != "" {
 		p.unless = regexp.MustCompile(unless)
 	}
@@ -131,11 +133,62 @@ var unidiomatic = []phrase{
 	avoid(`(?i)\bso that\b[^.;:]*\bso that\b`, ``, "two sentences"),
 }
 
+// literalsOf returns texts of which every match of the form holds one.
+func literalsOf(form string) []string {
+	parsed, err := syntax.Parse(form, syntax.Perl)
+	if err != nil {
+		panic(err)
+	}
+	return literals(parsed.Simplify())
+}
+
+func literals(re *syntax.Regexp) []string {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return []string{strings.ToLower(string(re.Rune))}
+	case syntax.OpCapture:
+		return literals(re.Sub[0])
+	case syntax.OpConcat: // the longest of what every match holds
+		var best []string
+		for _, sub := range re.Sub {
+			if found := literals(sub); found != nil && (best == nil || shortest(found) > shortest(best)) {
+				best = found
+			}
+		}
+		return best
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range re.Sub {
+			found := literals(sub)
+			if found == nil {
+				return nil
+			}
+			all = append(all, found...)
+		}
+		return all
+	}
+	return nil
+}
+
+func shortest(texts []string) int {
+	return len(slices.MinFunc(texts, func(a, b string) int { return len(a) - len(b) }))
+}
+
+func (p *phrase) mayMatch(lower string) bool {
+	return p.needs == nil || slices.ContainsFunc(p.needs, func(text string) bool {
+		return strings.Contains(lower, text)
+	})
+}
+
 // unidiomaticIn returns the phrases of a paragraph.
 func unidiomaticIn(paragraph string) []string {
 	var found []string
 	for sentence := range strings.SplitSeq(sentences.ReplaceAllString(paragraph, "$1\x00"), "\x00") {
+		lower := strings.ToLower(sentence)
 		for _, p := range unidiomatic {
+			if !p.mayMatch(lower) {
+				continue
+			}
 			for _, at := range p.form.FindAllStringIndex(sentence, -1) {
 				around := sentence[max(0, at[0]-16):min(len(sentence), at[1]+24)]
 				if p.unless == nil || !p.unless.MatchString(around) {

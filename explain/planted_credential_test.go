@@ -2,8 +2,6 @@ package explain_test
 
 import (
 	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
 	"encoding/asn1"
 	"encoding/base64"
 	"encoding/hex"
@@ -85,7 +83,7 @@ func credentialPlants(*testing.T) []plant {
 
 func vendorPlants(t *testing.T) []plant {
 	const topic = "arn:aws:sns:us-east-1:123456789012:orders"
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	private, err := rsaKey()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +158,7 @@ func vendorPlants(t *testing.T) []plant {
 }
 
 // pinnedBy returns the key of the address that samples of a preset name for their certificate.
-func pinnedBy(p preset.Preset, private *rsa.PrivateKey) map[string]crypto.PublicKey {
+func pinnedBy(p preset.Preset, private crypto.Signer) map[string]crypto.PublicKey {
 	address := "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-sample.pem"
 	if p.Name == "paypal" {
 		address = "https://api.paypal.com/v1/notifications/certs/CERT-sample"

@@ -4,6 +4,7 @@ import (
 	"crypto"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,12 +29,19 @@ func newPair(t *testing.T, id string, alg verify.Alg) keyPair {
 	if alg == verify.HMACSHA256 {
 		return secretPair(t, id, string(verify.GenerateSecret()))
 	}
-	private, err := verify.GenerateKey(alg)
+	generate := func() (crypto.Signer, error) { return verify.GenerateKey(alg) }
+	if alg == verify.RSAPSSSHA512 || alg == verify.RSAv15SHA256 {
+		generate = rsaKey
+	}
+	private, err := generate()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return publicPair(t, id, alg, private)
 }
+
+// rsaKey is the key of all RSA pairs, because it takes long to find one.
+var rsaKey = sync.OnceValues(func() (crypto.Signer, error) { return verify.GenerateKey(verify.RSAPSSSHA512) })
 
 func publicPair(t *testing.T, id string, alg verify.Alg, private crypto.Signer) keyPair {
 	t.Helper()

@@ -202,8 +202,8 @@ func sameJSON(a, b []byte) bool {
 
 func TestNoWrongCause(t *testing.T) {
 	t.Parallel()
-	n := 300
-	if os.Getenv("EYELET_LARGE") != "" {
+	n := 75
+	if os.Getenv("EYELET_LONG") != "" {
 		n = 10_000
 	}
 	seed := rand.Uint64()

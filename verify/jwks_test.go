@@ -254,13 +254,15 @@ func TestJWKSHasOneFetchAtATime(t *testing.T) {
 	s, clock := newKeyServer(t), newFakeClock()
 	j := s.open(t, clock)
 	a := edJWK(t, "a")
+	var wg, calling sync.WaitGroup
+	calling.Add(16)
 	s.answer(func(w http.ResponseWriter, _ *http.Request) {
-		time.Sleep(20 * time.Millisecond)
+		calling.Wait()
 		fmt.Fprintf(w, `{"keys":[%s]}`, a)
 	})
-	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
+			calling.Done()
 			if got := idsOf(t, j, "a"); got != "a" {
 				t.Error(got)
 			}

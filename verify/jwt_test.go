@@ -36,7 +36,8 @@ type issuer struct {
 var newIssuer = sync.OnceValue(func() *issuer {
 	var i issuer
 	var errs [4]error
-	i.rsa, errs[0] = rsa.GenerateKey(rand.Reader, 2048)
+	shared, err := rsaKey()
+	i.rsa, errs[0] = shared.(*rsa.PrivateKey), err
 	i.other, errs[1] = rsa.GenerateKey(rand.Reader, 2048)
 	i.ec, errs[2] = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	_, i.ed, errs[3] = ed25519.GenerateKey(rand.Reader)

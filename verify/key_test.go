@@ -309,10 +309,7 @@ func jwkWith(t testing.TB, public crypto.PublicKey, members string) []byte {
 func TestPrivateKeysAreReadInEveryForm(t *testing.T) {
 	t.Parallel()
 	for _, alg := range []Alg{Ed25519, ECDSAP256SHA256, ECDSAP384SHA384, RSAPSSSHA512} {
-		private, err := GenerateKey(alg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		private := newPair(t, "k", alg).signer.Private
 		text, err := MarshalPrivateKey(private)
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package verify
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,7 +34,11 @@ func newPair(t testing.TB, id string, alg Alg) testPair {
 		}
 		return testPair{key, Signer{KeyID: id, Secret: secret}}
 	}
-	private, err := GenerateKey(alg)
+	generate := func() (crypto.Signer, error) { return GenerateKey(alg) }
+	if alg == RSAPSSSHA512 || alg == RSAv15SHA256 {
+		generate = rsaKey
+	}
+	private, err := generate()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +48,9 @@ func newPair(t testing.TB, id string, alg Alg) testPair {
 	}
 	return testPair{key, Signer{KeyID: id, Alg: alg, Private: private}}
 }
+
+// rsaKey is the key of all RSA pairs, because it takes long to find one.
+var rsaKey = sync.OnceValues(func() (crypto.Signer, error) { return GenerateKey(RSAPSSSHA512) })
 
 const testBody = `{"type":"order.created","n":1}`
 
