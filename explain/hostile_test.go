@@ -67,7 +67,7 @@ func signatures() http.Header {
 	return h
 }
 
-// long runs every case against every endpoint, and limits times, for which the machine must be idle.
+// long runs every case against every endpoint and limits times. The machine must be idle.
 var long = os.Getenv("EYELET_LONG") != ""
 
 // some returns the endpoints of case number n: one, in turn, or all.

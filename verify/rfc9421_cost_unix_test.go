@@ -105,9 +105,9 @@ func hostileHeads(t testing.TB) map[string]*http.Request {
 	}
 }
 
-// TestHostileHeadsAreCheap bounds what a head of 32 KiB makes the receiver compute and allocate: two
-// signature primitives and, apart from them, 100 kB and with EYELET_LONG the processor time of 1 MiB
-// of SHA-256 in the same run (1 ms or less on machines with instructions for it).
+// TestHostileHeadsAreCheap bounds what a head of 32 KiB makes the receiver compute and allocate:
+// two signature primitives and, apart from them, 100 kB and with EYELET_LONG the processor time of
+// 1 MiB of SHA-256 in the same run (1 ms or less on machines with instructions for it).
 func TestHostileHeadsAreCheap(t *testing.T) {
 	timed := os.Getenv("EYELET_LONG") != "" && !raceDetector // which slows our code but not hashing
 	rounds, calls, hashing := 3, 2, time.Duration(0)
