@@ -58,13 +58,12 @@ var imports = map[string][]string{
 	"cmd/loadbench":               {"verify"},
 	"dedup":                       {"dedup/internal/taskqueue"},
 	"dedup/badgerstore": {
-		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/format2",
-		"dedup/badgerstore/internal/kv", "dedup/badgerstore/internal/record", "dedup/badgerstore/internal/redolog",
+		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/kv",
+		"dedup/badgerstore/internal/record", "dedup/badgerstore/internal/redolog",
 		"dedup/badgerstore/internal/storedir", "dedup/internal/taskqueue",
 	},
 	"dedup/badgerstore/internal/badgerfile": {},
 	"dedup/badgerstore/internal/faultdisk":  {}, // for tests
-	"dedup/badgerstore/internal/format2":    {"dedup/badgerstore/internal/badgerfile"},
 	"dedup/badgerstore/internal/kv": {
 		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/redolog",
 		"dedup/badgerstore/internal/storedir", "dedup/badgerstore/internal/valuefile",

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -323,4 +326,27 @@ func TestReloadKeepsRefusedDeliveries(t *testing.T) {
 	eventually(t, "the next one is logged", func() bool {
 		return strings.Contains(r.errs.String(), "signature_mismatch")
 	})
+}
+
+// loggedIn returns the first view of the page after a login with the token in a folder.
+func loggedIn(t *testing.T, operations, dir string) string {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(dir, opsapi.TokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	login, err := browser.PostForm(operations+"/ui/login", url.Values{"token": {strings.TrimSpace(string(token))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(login.Body)
+	if err := errors.Join(err, login.Body.Close()); err != nil || login.StatusCode != http.StatusOK {
+		t.Fatalf("the login got %d, %v: %s", login.StatusCode, err, text)
+	}
+	return string(text)
 }

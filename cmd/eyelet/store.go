@@ -24,12 +24,12 @@ import (
 
 func storeCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "store", Short: "Check, repair, back up, restore, convert, migrate and copy the store", Args: cobra.NoArgs,
+		Use: "store", Short: "Check, repair, back up, restore, migrate and copy the store", Args: cobra.NoArgs,
 		Long: "Maintains the store. For a store in files the running server is asked through its operations port;\n" +
 			"when none runs, the store is opened for reading. A database is asked itself.",
 	}
-	c.AddCommand(storeCheckCommand(p), storeBackupCommand(p), storeRestoreCommand(p), storeConvertCommand(p),
-		storeMigrateCommand(p), storeCopyCommand(p))
+	c.AddCommand(storeCheckCommand(p), storeBackupCommand(p), storeRestoreCommand(p), storeMigrateCommand(p),
+		storeCopyCommand(p))
 	return c
 }
 
@@ -297,49 +297,6 @@ func storeRestoreCommand(p *program) *cobra.Command {
 		_, _ = fmt.Fprintf(p.Out, "%s: restored %s\n", *dir, count(int(r.Records), "record"))
 		if !r.Sound() {
 			return errors.Join(failf("the backup was made of a damaged store"), printReport(p.Out, r))
-		}
-		return nil
-	}
-	return c
-}
-
-func storeConvertCommand(p *program) *cobra.Command {
-	c := &cobra.Command{
-		Use: "convert", Short: "Convert a store of an older program", Args: cobra.NoArgs,
-		Long: "Converts a store that an older program wrote, as the first start of a server with it does, and\n" +
-			"writes a backup before: the older program can restore it, but cannot open a converted store. The\n" +
-			"server must be stopped. The conversion needs as much free space as the store has. When it was\n" +
-			"interrupted, run it again: it continues.",
-	}
-	from := storeFlags(c)
-	backup := c.Flags().String("backup", "", "new file for a backup of the store before its conversion")
-	loss := c.Flags().Bool("accept-loss", false, "convert a store although acknowledged events are missing")
-	clock := c.Flags().Bool("accept-clock", false, "convert a store although the clock is before its last commit")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, dir, err := from.find(p, c)
-		if err != nil {
-			return err
-		}
-		if client != nil {
-			return usage.Errorf("stop the server first", "the store is in use by a running server")
-		}
-		o := loggedOptions(p.Err, slog.LevelInfo)
-		o.AcceptLoss, o.AcceptClock = *loss, *clock
-		was, err := badgerstore.Convert(dir, o, *backup)
-		if err != nil {
-			return config.StoreError(usage.Place{}, err)
-		}
-		r, err := badgerstore.Check(c.Context(), dir, quietOptions())
-		if err != nil {
-			return config.StoreError(usage.Place{}, err)
-		}
-		if was == r.Format {
-			return usage.Errorf("use `eyelet store backup`", "%s has format %d already, nothing was written", dir, was)
-		}
-		_, _ = fmt.Fprintf(p.Out, "%s: converted from format %d to %d, %s\n", dir, was, r.Format,
-			count(int(r.Records), "record"))
-		if !r.Sound() {
-			return errors.Join(failf("the store is damaged"), printReport(p.Out, r))
 		}
 		return nil
 	}

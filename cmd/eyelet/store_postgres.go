@@ -38,7 +38,7 @@ func storeMigrateCommand(p *program) *cobra.Command {
 			return err
 		case kind != "postgres":
 			return &usage.Error{At: set.Place("store"), What: "only a store in PostgreSQL has tables",
-				Hint: "`eyelet store convert` converts a store in files"}
+				Hint: "a store in files needs none: `eyelet serve` creates it"}
 		case *from < 0 || *from > pgstore.Version:
 			return usage.Errorf("", "--from is not between 0 and %d", pgstore.Version)
 		case *printed:
@@ -84,13 +84,9 @@ func notInFiles(command string, set *config.Settings) error {
 	e := &usage.Error{At: set.Place("store"), What: "PostgreSQL makes the backups of this store",
 		Hint: fmt.Sprintf("pg_dump --username=USER --format=custom --schema=%s --file=FILE %s",
 			quoted(`"`+strings.ReplaceAll(name, `"`, `""`)+`"`), quoted(set.StoreName()))}
-	switch command {
-	case "check":
+	if command == "check" {
 		e.What = "the tables of a store in PostgreSQL are not repaired"
 		e.Hint = "restore a backup with pg_restore, and see docs/postgres.md for what comes after"
-	case "convert":
-		e.What = "a store in PostgreSQL is not converted"
-		e.Hint = "eyelet store migrate --config " + set.File
 	}
 	return e
 }

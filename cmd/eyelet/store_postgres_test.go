@@ -76,7 +76,7 @@ func TestServeNeedsMigratedTables(t *testing.T) {
 func TestOnlyPostgreSQLIsMigrated(t *testing.T) {
 	t.Parallel()
 	code, _, errs := run(t, "store", "migrate", "--config", configured(t, "store: badger:./data\n"))
-	if code != exitUsage || !strings.Contains(errs, "eyelet store convert") {
+	if code != exitUsage || !strings.Contains(errs, "a store in files needs none") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
 }
@@ -111,7 +111,7 @@ func TestNoOutputHasThePassword(t *testing.T) {
 		ran := 0
 		for _, args := range [][]string{
 			{"config", "check"}, {"config", "show"}, {"config", "show", "-o", "json"}, {"store", "migrate"},
-			{"store", "migrate", "--print"}, {"store", "check"}, {"store", "backup", "-"}, {"store", "convert"},
+			{"store", "migrate", "--print"}, {"store", "check"}, {"store", "backup", "-"},
 			{"events", "list"}, {"dead", "list"}, {"targets", "list"}, {"events", "tail"},
 		} {
 			_, out, errs := run(t, append(args, "--config", file)...)
@@ -169,7 +169,6 @@ func TestStoreCommandsKnowPostgreSQL(t *testing.T) {
 	}
 	for hint, args := range map[string][]string{
 		"restore a backup with pg_restore": {"store", "check", "--repair"},
-		"eyelet store migrate --config":    {"store", "convert"},
 		"pg_dump --username=USER":          {"store", "backup", "x"},
 	} {
 		code, _, errs := run(t, append(args, "--config", file)...)

@@ -16,8 +16,8 @@ import (
 
 // Position identifies the state of a store that a backup holds. The zero Position precedes all.
 type Position struct {
-	// Store is the identity of the store, 32 hexadecimal digits. It is empty in backups of earlier
-	// programs, and for a store that only those opened.
+	// Store is the identity of the store, 32 hexadecimal digits. It is empty if the
+	// file with it was lost or damaged when the store was backed up.
 	Store string
 	// Version counts the writes to the store.
 	Version uint64
@@ -100,7 +100,7 @@ func BackupPosition(r io.Reader) (Position, error) {
 // BackupDir is Backup for the store in dir, which no process may have open.
 func BackupDir(ctx context.Context, dir string, o Options, w io.Writer, since Position) (at Position, err error) {
 	s := newStore(dir, o)
-	if _, err := s.existing(); err != nil {
+	if err := s.existing(); err != nil {
 		return Position{}, err
 	}
 	finish, err := s.openToRead()
@@ -128,7 +128,7 @@ func (s *snapshot) write(ctx context.Context, in *kv.View, w io.Writer, since Po
 		return none, fmt.Errorf("store %s: %w", s.dir, err)
 	}
 	head := backupHead{
-		Format: s.options.formats.current, Store: s.identity,
+		Format: formatVersion, Store: s.identity,
 		Since: since.Version, Version: in.Commit(), Commit: m.Commit,
 	}
 	if err := s.after(since, head.at()); err != nil {

@@ -148,9 +148,9 @@ func newBackupReader(r io.Reader) (*backupReader, error) {
 	if b.head.Store != "" && !storedir.IsIdentity(b.head.Store) {
 		return nil, fmt.Errorf("%w: the identity in its head is invalid", errBackup)
 	}
-	if b.head.Format < 1 || b.head.Format > formatVersion {
-		return nil, fmt.Errorf("the backup has store format %d, this program knows formats up to %d: restore it "+
-			"with the program that made it", b.head.Format, formatVersion)
+	if b.head.Format != formatVersion {
+		return nil, fmt.Errorf("the backup has store format %d, and this version reads only format %d: restore it "+
+			"with the version that made it", b.head.Format, formatVersion)
 	}
 	return b, nil
 }

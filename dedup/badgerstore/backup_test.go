@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -157,6 +156,12 @@ func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
 	}
 }
 
+// ofFormat returns a backup whose head names another format.
+func ofFormat(backup []byte, format int) []byte {
+	head := fmt.Appendf(nil, `"format":%d`, formatVersion)
+	return bytes.Replace(backup, head, fmt.Appendf(nil, `"format":%d`, format), 1)
+}
+
 func TestRestoreRefusesABrokenChain(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
@@ -182,8 +187,8 @@ func TestRestoreRefusesABrokenChain(t *testing.T) {
 		"two whole ones":           {"it is a full one", [][]byte{whole, whole}},
 		"cut off":                  {"not a complete backup", [][]byte{whole[:len(whole)-40]}},
 		"without its sum":          {"not a complete backup", [][]byte{whole[:len(whole)-1]}},
-		"a newer format": {"format 9", [][]byte{bytes.Replace(whole, fmt.Appendf(nil, `"format":%d`, formatVersion),
-			[]byte(`"format":9`), 1)}},
+		"a newer format":           {"format 8, and this version reads only format 7", [][]byte{ofFormat(whole, 8)}},
+		"an older format":          {"format 6, and this version reads only format 7", [][]byte{ofFormat(whole, 6)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -300,59 +305,4 @@ func TestDamageSurvivesABackup(t *testing.T) {
 	_, err := again.Get(context.Background(), event)
 	damagedIs(t, err, "Get from the restored store")
 	mustClaim(t, again, claimOf("good"), dedup.Known)
-}
-
-// TestABackupOfTheFirstFormatIsRestored reads a backup of an earlier program: later programs
-// must read its keys and values, whatever they change. EYELET_WRITE_FIXTURE writes the file,
-// for a new format only.
-func TestABackupOfTheFirstFormatIsRestored(t *testing.T) {
-	t.Parallel()
-	const file = "testdata/format1.backup"
-	if _, err := os.Stat(file); err != nil && os.Getenv("EYELET_WRITE_FIXTURE") != "" {
-		writeFixture(t, file)
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := Restore(context.Background(), dir, quiet(), bytes.NewReader(data)); err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, dir, quiet())
-	states := map[string]string{}
-	for _, r := range everything(t, s) {
-		states[r.Key.ID] = fmt.Sprint(r.State(), " ", len(r.Payload.Body), " ", r.Response.Status)
-	}
-	want := map[string]string{"done": "done 1024 202", "dead": "dead 1024 202", "waits": "pending 1024 202",
-		"large": "pending 525288 202"}
-	if diff := cmp.Diff(want, states); diff != "" {
-		t.Error(diff)
-	}
-	if r, err := s.Check(context.Background()); err != nil || !r.Sound() || r.Records != 4 {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-func writeFixture(t *testing.T, file string) {
-	t.Helper()
-	s := open(t, t.TempDir(), quiet())
-	for _, kind := range []dedup.Kind{dedup.ResultDone, dedup.ResultDead} {
-		id := map[dedup.Kind]string{dedup.ResultDone: "done", dedup.ResultDead: "dead"}[kind]
-		mustClaim(t, s, claimOf(id), dedup.New)
-		finishNext(t, s, 1, dedup.Result{Kind: kind})
-	}
-	c := claimOf("waits")
-	c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: "n"}}
-	mustClaim(t, s, c, dedup.New)
-	large := claimOf("large")
-	large.Payload.Body = bytes.Repeat([]byte("eyelet! "), (record.ChunkSize+1000)/8)
-	mustClaim(t, s, large, dedup.New)
-	data, _ := backup(t, s, Position{})
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
 }

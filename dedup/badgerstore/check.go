@@ -70,7 +70,7 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 	if err := c.usable(); err != nil {
 		return r, err
 	}
-	r.Format = c.options.formats.current
+	r.Format = formatVersion
 	x := examination{report: &r, pause: pause, note: c.damage, found: map[string]Damage{}}
 	err = c.view(func(in *kv.View) error {
 		if err := c.verify(); err != nil {
@@ -90,9 +90,10 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 	s := newStore(dir, o)
 	r.Damaged = []Damage{}
-	if r.Format, err = s.existing(); err != nil {
+	if err := s.existing(); err != nil {
 		return r, err
 	}
+	r.Format = formatVersion
 	finish, err := s.openToRead()
 	if kv.IsDamage(err) {
 		r.Tables = err.Error()

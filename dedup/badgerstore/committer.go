@@ -408,8 +408,6 @@ const (
 	stepPublish
 	stepAnswer
 	stepEnd
-
-	stepConvert // before each step of a conversion of the store
 )
 
 // notWritten reports a batch that was not tried or whose write the file system refused.

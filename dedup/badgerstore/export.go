@@ -18,12 +18,12 @@ import (
 // into a store of another kind. Nothing is written, except that after a crash the redo log is
 // applied first, as by [Check].
 //
-// It refuses a store that Check finds damaged or incomplete, one of an older format, and one whose
+// It refuses a store that Check finds damaged or incomplete, one of another format, and one whose
 // last commit is later than the clock ([Options.AcceptClock]). Of the other options it uses the
 // logger and the clock.
 func Export(ctx context.Context, dir string, o Options, use func(*dedup.Source) error) (err error) {
 	c := newStore(dir, o).core
-	if _, err := c.existing(); err != nil {
+	if err := c.existing(); err != nil {
 		return err
 	}
 	finish, err := c.openToRead()

@@ -277,7 +277,7 @@ func TestDirectoriesThatCannotBeAStoreAreRefused(t *testing.T) {
 		name, want string
 		make       func(t *testing.T, dir string)
 	}{
-		{"newer format", "use the newer program", func(t *testing.T, dir string) {
+		{"another format", "use the version that wrote it", func(t *testing.T, dir string) {
 			write(t, dir, "format", fmt.Sprintf("eyelet store %d\n", formatVersion+1))
 		}},
 		{"not a format", "is this the right directory", func(t *testing.T, dir string) {

@@ -99,3 +99,20 @@ func opensDamagedOrNot(t *testing.T, what string, files map[string]string,
 	}
 	return "told"
 }
+
+// sameContents compares files without the zeros at their ends, with which Badger extends logs.
+func sameContents(t *testing.T, what string, before, after map[string]string) {
+	t.Helper()
+	for name, text := range before {
+		if now, there := after[name]; !there {
+			t.Errorf("%s: %s is gone", what, name)
+		} else if strings.TrimRight(now, "\x00") != strings.TrimRight(text, "\x00") {
+			t.Errorf("%s: %s has changed: %d bytes, were %d", what, name, len(now), len(text))
+		}
+	}
+	for name := range after {
+		if _, there := before[name]; !there {
+			t.Errorf("%s: %s is new", what, name)
+		}
+	}
+}

@@ -168,8 +168,7 @@ func TestAStoreKeepsItsIdentity(t *testing.T) {
 	}
 }
 
-// TestAStoreWithoutAnIdentityGetsOne opens a store of an earlier program, and one whose file
-// was damaged or lost.
+// TestAStoreWithoutAnIdentityGetsOne opens a store whose file was lost or damaged.
 func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(file string) error{
@@ -238,7 +237,7 @@ func TestANamelessIncrementBelongsToTheStoreOfItsChain(t *testing.T) {
 	t.Parallel()
 	one := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b")
 	two := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b")
-	one.store.identity = "" // as an earlier program writes it
+	one.store.identity = "" // its file is lost
 	var b bytes.Buffer
 	if _, err := one.store.Backup(context.Background(), &b, Position{Version: one.at[0].Version}); err != nil {
 		t.Fatal(err)

@@ -114,25 +114,3 @@ func TestAnOlderGenerationKeepsItsName(t *testing.T) {
 	}
 	mustClaim(t, s, namedClaim("third"), dedup.New)
 }
-
-// TestNamesOfFormat5AreKnown: each had an entry.
-func TestNamesOfFormat5AreKnown(t *testing.T) {
-	t.Parallel()
-	dir, want, o := oldStore(t, "format5-every-kind", "closed")
-	s := open(t, dir, o)
-	found := 0
-	for _, g := range want.Records {
-		if g.Record.Payload.VendorID != "5 a" && g.Record.Payload.VendorID != "5 b" {
-			continue
-		}
-		c := namedClaim(g.Record.Payload.VendorID)
-		c.Key.ID, c.Tasks = "5 content", nil
-		if d := mustClaim(t, s, c, dedup.Known); d.Record.Event != g.Record.Event {
-			t.Errorf("%s is of event %s, want %s", c.Occurrence.Name, d.Record.Event, g.Record.Event)
-		}
-		found++
-	}
-	if found != 2 {
-		t.Errorf("%d events", found)
-	}
-}

@@ -16,12 +16,10 @@ import (
 // Open opens the store in dir, and creates it if it does not exist. It recovers from a crash: tasks
 // that were running have used up that attempt and wait for the next one, and held claims are free.
 //
-// It refuses a directory that another process uses, a newer format, a damaged store, one that lost
-// acknowledged commits (see AcceptLoss), one whose last commit is later than the clock (see
-// AcceptClock), and a full disk. A refused store keeps its content. The store must be closed.
-//
-// A store of an older format is converted, which takes as much free space as the store has; see
-// [Convert].
+// It refuses a directory that another process uses, another format (see [FormatError]), a damaged
+// store, one that lost acknowledged commits (see AcceptLoss), one whose last commit is later than
+// the clock (see AcceptClock), and a full disk. A refused store keeps its content. The store must
+// be closed.
 func Open(dir string, o Options) (*Store, error) {
 	if dir == "" {
 		return nil, errors.New("store has no directory: name one")
@@ -78,7 +76,7 @@ func (c *core) openLocked() (w *committer, err error) {
 	if d := c.disk.look(); d.frozen() {
 		return nil, fmt.Errorf("store %s cannot be opened: %w", c.dir, d.err())
 	}
-	if err := c.options.formats.check(c); err != nil {
+	if err := c.checkFormat(); err != nil {
 		return nil, err
 	}
 	if err := c.create(); err != nil {
@@ -111,9 +109,6 @@ func (c *core) openLocked() (w *committer, err error) {
 
 // create makes the database of a new store. Its format is written first, its identity last.
 func (c *core) create() error {
-	if err := removeOld(c); err != nil {
-		return fmt.Errorf("store %s: the files of its old format: %w", c.dir, err)
-	}
 	identity, _, err := storedir.ReadIdentity(c.dir)
 	if err == nil && identity == "" && !kv.Exists(c.dir) {
 		err = kv.Create(c.dir)
@@ -206,19 +201,16 @@ func foreign(entries []os.DirEntry) (name string) {
 	return name
 }
 
-// existing returns the format of the store, which must exist and have the current format.
-func (c *core) existing() (int, error) {
+// existing checks that the store exists and has the format of this program.
+func (c *core) existing() error {
 	version, err := storedir.ReadFormat(c.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 0, fmt.Errorf("there is no store in %s; use the directory of one", c.dir)
-	case err == nil && version > c.options.formats.current:
-		return version, &FormatError{Dir: c.dir, Format: version, Known: c.options.formats.current}
-	case err == nil && version < c.options.formats.current:
-		return version, fmt.Errorf("store %s has format %d: convert it to format %d (eyelet store convert), or start "+
-			"the program with it once", c.dir, version, c.options.formats.current)
+		return fmt.Errorf("there is no store in %s; use the directory of one", c.dir)
+	case err == nil && version != formatVersion:
+		return &FormatError{Dir: c.dir, Format: version, Known: formatVersion}
 	}
-	return version, err
+	return err
 }
 
 // openToRead opens the database of a store that is not in use. finish closes it.
@@ -226,10 +218,7 @@ func (c *core) openToRead() (finish func() error, err error) {
 	if c.lock, err = storedir.LockDir(c.dir); err != nil {
 		return nil, err
 	}
-	if err = removeOld(c); err == nil {
-		c.db, err = kv.Open(c.dir, c.kvOptions())
-	}
-	if err != nil {
+	if c.db, err = kv.Open(c.dir, c.kvOptions()); err != nil {
 		return nil, errors.Join(err, c.lock.Release())
 	}
 	return func() error { return errors.Join(c.db.Close(), c.lock.Release()) }, nil
@@ -238,72 +227,30 @@ func (c *core) openToRead() (finish func() error, err error) {
 // formatVersion is the version of the directory format: keys, values, and the version of Badger.
 const formatVersion = 7
 
-// rowFormat is the first format in which an event is one row.
-const rowFormat = 4
-
-// FormatError reports a store with a newer format than this program opens, or one too old to be
-// upgraded. The directory was not changed.
+// FormatError reports a store of another format than the one that this program reads and writes.
+// The directory was not changed.
 type FormatError struct {
 	// Dir is the directory of the store.
 	Dir string
-	// Format is the format of the store, Known the newest that this program opens.
+	// Format is the format of the store, Known the only one that this program opens.
 	Format, Known int
 }
 
 // Error names both formats and the program that opens the store.
 func (e *FormatError) Error() string {
-	if e.Format > e.Known {
-		return fmt.Sprintf("store %s has format %d, this program knows formats up to %d: use the newer program "+
-			"that wrote it", e.Dir, e.Format, e.Known)
-	}
-	return fmt.Sprintf("store %s has format %d, which this program (format %d) no longer opens: upgrade it with "+
-		"an older program first", e.Dir, e.Format, e.Known)
+	return fmt.Sprintf("store %s has format %d, and this version reads only format %d (nothing was changed); use "+
+		"the version that wrote it", e.Dir, e.Format, e.Known)
 }
 
-// formats are the formats that a program opens: its own, and older ones, each with the step to a
-// newer one. A step may run again after a crash.
-type formats struct {
-	current int
-	steps   map[int]upgrade // by the format that they start from
-}
-
-// upgrade is a step from an older format. It leaves the format file alone.
-type upgrade struct {
-	to  int
-	run func(c *core, from int) error
-}
-
-func ownFormats() formats {
-	copied, inPlace := upgrade{formatVersion, convert}, upgrade{formatVersion, convertInPlace}
-	same := upgrade{formatVersion, keepValues}
-	return formats{formatVersion, map[int]upgrade{1: copied, 2: copied, 3: inPlace, rowFormat: same, 5: same, 6: same}}
-}
-
-// check reads the format of the store, upgrades an older one, and writes it for a new store. From
-// its file an older program recognizes a newer store before it touches the database.
-func (f formats) check(c *core) error {
+// checkFormat refuses a store of another format, before anything touches the database, and writes
+// the format of a new store.
+func (c *core) checkFormat() error {
 	version, err := storedir.ReadFormat(c.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return storedir.WriteFormat(c.dir, f.current)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return storedir.WriteFormat(c.dir, formatVersion)
+	case err == nil && version != formatVersion:
+		return &FormatError{Dir: c.dir, Format: version, Known: formatVersion}
 	}
-	if err != nil {
-		return err
-	}
-	if version > f.current {
-		return &FormatError{Dir: c.dir, Format: version, Known: f.current}
-	}
-	for version < f.current {
-		step := f.steps[version]
-		if step.run == nil {
-			return &FormatError{Dir: c.dir, Format: version, Known: f.current}
-		}
-		if err := step.run(c, version); err != nil {
-			return fmt.Errorf("store %s: upgrading format %d: %w", c.dir, version, err)
-		}
-		version = step.to
-		if err := storedir.WriteFormat(c.dir, version); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }

@@ -52,12 +52,9 @@ type Options struct {
 	// Remember bounds the keys remembered beyond their windows, of about 40 bytes each.
 	Remember dedup.Retention
 
-	statfs  func(dir string) (free, total int64, err error)
-	flush   func(*redolog.Log) error // makes a commit durable
-	step    func(step)               // called before each step of a commit
-	formats formats
-	backup  string // file for a backup before a conversion; empty for none
-	load    int    // bytes per commit of a restore or a conversion; 0 is the default
+	statfs func(dir string) (free, total int64, err error)
+	flush  func(*redolog.Log) error // makes a commit durable
+	step   func(step)               // called before each step of a commit
 	// Sizes of files in bytes; 0 is the default.
 	segment    int64 // of a segment of the redo log
 	valueFile  int64 // of a value file
@@ -123,9 +120,6 @@ func (o Options) withDefaults() Options {
 	o.rhythm, o.valueFile = cmp.Or(o.rhythm, ownRhythm()), cmp.Or(o.valueFile, 64<<20)
 	if o.now == nil {
 		o.now = time.Now
-	}
-	if o.formats.current == 0 {
-		o.formats = ownFormats()
 	}
 	return o
 }

@@ -2,6 +2,7 @@ package badgerstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 // what it has made except the file restore-failed: the directory cannot be opened, and Restore can
 // be repeated. The error is a [ChainError] if a backup does not continue the previous one: it
 // belongs to another store, repeated or out of order, or one is missing between them. Backups of
-// earlier programs do not name their store; they are accepted with a warning in the log.
+// a store without an identity do not name it; they are accepted with a warning in the log.
 //
 // The new store has an identity of its own: its backups start with a full one.
 //
@@ -69,10 +70,12 @@ func checkEmpty(dir string, names ...string) error {
 
 type restorer struct {
 	*core
-	loader
-	have  Position // of the last backup
-	older bool     // some have events that are not one row
-	keys  int
+	have Position // of the last backup
+	keys int
+
+	commit uint64 // number of the last commit
+	writes []mutation
+	bytes  int64 // of the writes
 }
 
 // restore makes a store of the backups. Without the format file, which is the last, it is not a
@@ -117,16 +120,10 @@ func (r *restorer) makeDatabase(ctx context.Context, backups []io.Reader) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, r.db.Close()) }()
-	r.loader = newLoader(r.core, 0)
 	for i, from := range backups {
 		err := r.db.View(func(before *kv.View) error { return r.load(ctx, before, from) })
 		if err != nil {
 			return fmt.Errorf("backup %d: %w", i+1, err)
-		}
-	}
-	if r.older {
-		if err := newRewriter(r.core, r.commit).run(); err != nil {
-			return err
 		}
 	}
 	return r.restoreMeta()
@@ -174,7 +171,7 @@ func (r *restorer) load(ctx context.Context, before *kv.View, from io.Reader) er
 			}
 		}
 	}
-	r.have, r.older = end, r.older || in.head.Format < rowFormat
+	r.have = end
 	return errors.Join(r.deleteUntil(it, nil), r.flush())
 }
 
@@ -187,7 +184,7 @@ func (r *restorer) follow(head backupHead) (Position, error) {
 	}
 	end := head.at()
 	if !first && (have.Store == "" || end.Store == "") {
-		r.log.Warn("backups of an earlier program do not name their store: whether the increment continues the "+
+		r.log.Warn("backups without an identity do not name their store: whether the increment continues the "+
 			"previous backup is unknown", "dir", r.dir, "since", from.Version)
 	}
 	if end.Store == "" {
@@ -203,6 +200,29 @@ func (r *restorer) deleteUntil(it *kv.Iterator, key []byte) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// put adds a change, which it keeps, to the next commit. A commit is about an eighth of a segment.
+func (r *restorer) put(e mutation) error {
+	r.writes = append(r.writes, e)
+	r.bytes += int64(len(e.Key) + len(e.Value) + len(e.Content))
+	if r.bytes < cmp.Or(r.options.segment, segmentSize)/8 {
+		return nil
+	}
+	return r.flush()
+}
+
+func (r *restorer) flush() error {
+	if len(r.writes) == 0 {
+		return nil
+	}
+	r.commit++
+	if err := r.db.Commit(r.commit, r.writes); err != nil {
+		return err
+	}
+	clear(r.writes)
+	r.writes, r.bytes = r.writes[:0], 0
 	return nil
 }
 

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 func quiet() Options {
 	return Options{
 		Logger: slog.New(slog.DiscardHandler), RecoverWait: func(int) time.Duration { return 0 },
-		beats: make(chan time.Time), segment: 2 << 20, memTable: 1 << 20, load: 1 << 20,
+		beats: make(chan time.Time), segment: 2 << 20, memTable: 1 << 20,
 		statfs: func(string) (free, total int64, err error) { return 1 << 30, 2 << 30, nil },
 	}
 }

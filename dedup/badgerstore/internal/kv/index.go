@@ -261,8 +261,8 @@ func isOwn(key []byte) bool {
 	return bytes.HasPrefix(key, fillerKey[:1]) || bytes.HasPrefix(key, reachedKey)
 }
 
-// reached returns the number of the last commit of which something is at rest. Before format 7 it
-// is the highest version.
+// reached returns the number of the last commit of which something is at rest: the
+// highest version if no changeset is.
 func (x *index) reached() (commit uint64, err error) {
 	value, _, err := x.get(reachedKey, false)
 	if err != nil || value == nil {

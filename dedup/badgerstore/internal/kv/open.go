@@ -420,7 +420,7 @@ const MostCompacted = 2 * levelZero
 
 // badgerOptions keep every value in the tables: none is as large as the threshold, except filler,
 // so the value log stays empty. Blocks of 16 KiB by Zstandard take an eighth less space than those
-// of 4 KiB by Snappy that tables of older formats have.
+// of 4 KiB by Snappy.
 func (d *DB) badgerOptions() badger.Options {
 	table := cmp.Or(d.o.MemTable, memTable)
 	return badger.DefaultOptions(d.indexDir()).

@@ -6,7 +6,7 @@ import "encoding/binary"
 // it with what it reads. This detects a missing table, a log damaged in its middle and a state that
 // is not the newest one. Without the census, the event of a lost key would be accepted as new.
 type Census struct {
-	Known   bool   // false in stores of format 1 and during a repair
+	Known   bool   // false during a repair
 	Entries uint64 // events of every generation, and aliases
 	Sum     uint64 // of the marks of all entries, modulo 2^64
 }

@@ -47,13 +47,13 @@ func NewEvent(c *dedup.Claim, kind BodyKind, number uint64) Event {
 	}
 	b := make([]byte, maxHead, maxHead+descriptionSize(c)+len(body)+tailRoom)
 	e := Event{Kind: kind, Body: number, Size: int64(len(c.Payload.Body))}
-	return e.encoded(eventVersion, appendDescription(b, c), body)
+	return e.encoded(appendDescription(b, c), body)
 }
 
 // encoded returns the event with a description that follows maxHead unused bytes of b, and a body.
-func (e Event) encoded(version byte, b, body []byte) Event {
+func (e Event) encoded(b, body []byte) Event {
 	var room [maxHead]byte
-	head := append(room[:0], version, byte(e.Kind))
+	head := append(room[:0], eventVersion, byte(e.Kind))
 	head = binary.AppendUvarint(head, uint64(e.Size)) //nolint:gosec // a length
 	if e.Kind == BodyChunks {
 		head = binary.AppendUvarint(head, e.Body)
@@ -89,14 +89,14 @@ func (e Event) HasBody() bool { return e.Kind == BodyInline || e.Kind == BodyChu
 
 // WithoutBody returns the event without its body; kind is BodyDropped, BodyLost or BodyShared.
 func (e Event) WithoutBody(kind BodyKind) Event {
-	return Event{Kind: kind, Size: e.Size}.encoded(e.raw[0], e.described(0), nil)
+	return Event{Kind: kind, Size: e.Size}.encoded(e.described(0), nil)
 }
 
 // WithAliases returns the event with the aliases of the otherwise unchanged record.
 func (e Event) WithAliases(r *dedup.Record) Event {
 	b := make([]byte, maxHead, maxHead+len(e.raw)+tailRoom)
 	b = appendDescription(b, &dedup.Claim{Key: r.Key, Aliases: r.Aliases, Payload: r.Payload})
-	return e.encoded(eventVersion, b, e.InlineBody())
+	return e.encoded(b, e.InlineBody())
 }
 
 // WithBody returns the event with a body of its own: inline, or in chunks if number is not zero.
@@ -105,7 +105,7 @@ func (e Event) WithBody(body []byte, number uint64) Event {
 	if number != 0 {
 		kind, body = BodyChunks, nil
 	}
-	return Event{Kind: kind, Body: number, Size: e.Size}.encoded(e.raw[0], e.described(len(body)), body)
+	return Event{Kind: kind, Body: number, Size: e.Size}.encoded(e.described(len(body)), body)
 }
 
 // Encode returns the content of the event with a sequence. It shares the event's memory.
@@ -129,7 +129,7 @@ func DecodeEvent(key, content []byte) (e Event, seq uint64, err error) {
 	switch {
 	case contentSum(crc32.Checksum(b, castagnoli), key) != Checksum(content):
 		return e, 0, Damaged(key, "the checksum of its content does not match", nil)
-	case b[0] != eventVersion && b[0] != rowVersion:
+	case b[0] != eventVersion:
 		return e, 0, Damaged(key, fmt.Sprintf("version %d of its content is not known", b[0]), nil)
 	}
 	d := decoder{s: string(b[:min(len(b), maxHead)])}
@@ -168,10 +168,7 @@ func ResealContent(key, content []byte) []byte {
 
 // Describe decodes key, aliases and payload, without the body, into r.
 func (e Event) Describe(p Place, r *dedup.Record) error {
-	d := decoder{s: string(e.raw[e.description:e.body])}
-	if e.raw[0] != rowVersion {
-		d.words = &words{}
-	}
+	d := decoder{s: string(e.raw[e.description:e.body]), words: &words{}}
 	r.Key = d.key()
 	r.Aliases = nil
 	for range d.count() {
@@ -182,7 +179,7 @@ func (e Event) Describe(p Place, r *dedup.Record) error {
 		*s = d.str()
 	}
 	to.Header = d.header()
-	to.Attributes, to.VendorID = nil, ""
+	to.Attributes = nil
 	if n := d.count(); n > 0 {
 		to.Attributes = make(map[string]string, n)
 		for range n {
@@ -190,13 +187,7 @@ func (e Event) Describe(p Place, r *dedup.Record) error {
 			to.Attributes[k] = d.str()
 		}
 	}
-	if d.words != nil {
-		to.VendorID = d.str()
-	} else {
-		f := fields{in: &d}
-		f.string(1, &to.VendorID)
-		f.end()
-	}
+	to.VendorID = d.str()
 	if !d.whole() {
 		return d.end(p.Key())
 	}

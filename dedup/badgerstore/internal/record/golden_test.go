@@ -1,22 +1,22 @@
 package record
 
 import (
-	"bytes"
 	"encoding/hex"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
+var update = flag.Bool("update", false, "write testdata/golden.txt")
+
 // TestTheBytesOnDiskDoNotChange encodes a key and a value of every family. A difference means
-// that stores written by earlier programs can no longer be read: give the format a new version
-// instead of changing the file.
+// that stores written by earlier programs can no longer be read: give the format a new number,
+// then -update writes the file.
 func TestTheBytesOnDiskDoNotChange(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile("testdata/golden.txt")
@@ -30,7 +30,7 @@ func TestTheBytesOnDiskDoNotChange(t *testing.T) {
 			t.Errorf("line %d is %s", i+1, line)
 		}
 	}
-	if os.Getenv("EYELET_WRITE_FIXTURE") != "" {
+	if *update {
 		err = os.WriteFile("testdata/golden.txt", []byte(got), 0o644)
 	}
 	if len(got) != len(want) || err != nil {
@@ -128,178 +128,4 @@ func golden() string {
 	line("meta", meta.Encode())
 	line("mark", fmt.Append(nil, Mark(FamilyOlder, older, 99)))
 	return out.String()
-}
-
-// older returns what programs of earlier formats have written.
-func older(t *testing.T) map[string][]byte {
-	t.Helper()
-	text, err := os.ReadFile("testdata/older.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := map[string][]byte{}
-	for line := range strings.Lines(string(text)) {
-		name, digits, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if old[name], err = hex.DecodeString(digits); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return old
-}
-
-// TestContentsWithoutWordsAreRead reads the contents that programs of the formats 4 to 6 have
-// written, and writes them with another body.
-func TestContentsWithoutWordsAreRead(t *testing.T) {
-	t.Parallel()
-	old := older(t)
-	c, _ := goldenEvent()
-	p := Place{Hash: HashOf(c.Key)}
-	for name, body := range map[string]string{
-		"content/inline": "{}", "content/older": "{}", "content/chunks": "", "content/without": "",
-		"content/with": "{}", "content/withchunks": "", "content/renamed": "{}",
-	} {
-		place := p
-		if name == "content/older" {
-			place.Older = 300
-		}
-		e, seq, err := DecodeEvent(place.Key(), old[name])
-		if err != nil || seq != 300 || old[name][0] != rowVersion {
-			t.Fatalf("%s: event %d, %v", name, seq, err)
-		}
-		content := e.WithoutBody(BodyShared).WithBody([]byte("[]"), 0).Encode(place.Key(), 300)
-		again, _, err := DecodeEvent(place.Key(), content)
-		if err != nil || string(again.InlineBody()) != "[]" {
-			t.Fatalf("%s again: %v", name, err)
-		}
-		want := dedup.Record{Key: c.Key, Aliases: c.Aliases, Payload: c.Payload}
-		want.Payload.Body = nil
-		if name == "content/renamed" {
-			want.Aliases = nil
-		}
-		for _, e := range []Event{e, again, e.WithAliases(&want)} {
-			var got dedup.Record
-			if err := e.Describe(place, &got); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s: %s", name, diff)
-			}
-		}
-		if string(e.InlineBody()) != body {
-			t.Errorf("%s: body %q", name, e.InlineBody())
-		}
-	}
-}
-
-// TestStatesWithWholeFingerprintsAreRead reads the states that programs of the formats 4 to 6 have
-// written.
-func TestStatesWithWholeFingerprintsAreRead(t *testing.T) {
-	t.Parallel()
-	old := older(t)
-	c, want := goldenEvent()
-	want.Fingerprint[31] = 9
-	p := Place{Hash: HashOf(c.Key)}
-	for _, name := range []string{"row-state", "row-state/older"} {
-		place := p
-		if name == "row-state/older" {
-			place.Older = 300
-		}
-		value := old[name]
-		if value[0] != rowVersion {
-			t.Fatalf("version %d", value[0])
-		}
-		at := bytes.Index(value, []byte{1, 2, 3})
-		value[at+31] = 9
-		value = Seal(place.Key(), value[:len(value)-sumSize])
-		var got dedup.Record
-		o, err := DecodeState(place.Key(), value, &got)
-		got.Payload.Endpoint = o.Endpoint
-		if err != nil || o.Size != 2 {
-			t.Errorf("%s: %+v, %v", name, o, err)
-		}
-		if diff := cmp.Diff(*want, got); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
-		if _, err := DecodeState(place.Key(), EncodeState(nil, place.Key(), &got, o), &got); err != nil {
-			t.Errorf("%s again: %v", name, err)
-		}
-		if got.Fingerprint != (dedup.Fingerprint{1, 2, 3}) {
-			t.Errorf("%s again: fingerprint %x", name, got.Fingerprint)
-		}
-	}
-}
-
-func TestAnAliasOfAnEarlierFormatIsRead(t *testing.T) {
-	t.Parallel()
-	c, _ := goldenEvent()
-	h := HashOf(c.Key)
-	key, old := h.Key(FamilyAlias), older(t)["alias"]
-	if a, err := DecodeAlias(key, old); err != nil || old[0] != version || a != (Alias{Hash: h, Seq: 300}) {
-		t.Errorf("%+v, %v", a, err)
-	}
-	short := Seal(key, old[:len(old)-sumSize-1])
-	if a, err := DecodeAlias(key, short); err == nil {
-		t.Errorf("a short one is %+v", a)
-	}
-}
-
-// TestOlderEventsAreUpgraded reads what programs of the formats 1 to 3 have written.
-func TestOlderEventsAreUpgraded(t *testing.T) {
-	t.Parallel()
-	old := older(t)
-	c, r := goldenEvent()
-	r.Payload = dedup.Payload{Endpoint: "orders"}
-	p := Place{Hash: HashOf(c.Key)}
-	for _, tc := range []struct {
-		event, state string
-		place        Place
-		want         *dedup.Record // nil is a damaged state
-		body         string        // "-" is a damaged content
-	}{
-		{"event/inline", "state", p, r, "{}"},
-		{"event/inline", "", p, r, "{}"},
-		{"event/inline", "state/empty", p, &dedup.Record{}, "{}"},
-		{"event/empty", "state", p, r, "{}"},
-		{"event/older", "", Place{p.Hash, 300}, r, "{}"},
-		{"event/chunks", "state", p, r, ""},
-		{"event/without", "state", p, r, ""},
-		{"damaged", "state", p, r, "-"},
-		{"", "state", p, r, "-"},
-		{"event/inline", "damaged", p, nil, "{}"},
-		{"damaged", "", p, nil, "-"},
-	} {
-		value, content, upgraded := Upgrade(tc.place, old[tc.event], old[tc.state])
-		if tc.event == "damaged" {
-			value, content, upgraded = Upgrade(tc.place, []byte{}, old[tc.state])
-		} else if tc.state == "damaged" {
-			value, content, upgraded = Upgrade(tc.place, old[tc.event], []byte("no state"))
-		}
-		var got dedup.Record
-		o, err := DecodeState(tc.place.Key(), value, &got)
-		got.Payload.Endpoint = o.Endpoint
-		switch {
-		case !upgraded:
-			t.Errorf("%s and %s are not upgraded", tc.event, tc.state)
-		case (err != nil) != (tc.want == nil):
-			t.Errorf("%s and %s: %v", tc.event, tc.state, err)
-		case err == nil:
-			if diff := cmp.Diff(*tc.want, got); diff != "" {
-				t.Errorf("%s and %s: %s", tc.event, tc.state, diff)
-			}
-		}
-		e, seq, err := DecodeEvent(tc.place.Key(), content)
-		if (err != nil) != (tc.body == "-") {
-			t.Errorf("%s and %s: %v", tc.event, tc.state, err)
-		} else if err == nil && (string(e.InlineBody()) != tc.body || tc.event != "event/empty" && seq != 300) {
-			t.Errorf("%s: body %q of event %d", tc.event, e.InlineBody(), seq)
-		}
-		if err == nil && tc.want != nil {
-			if _, _, again := Upgrade(tc.place, value, nil); again {
-				t.Errorf("%s is upgraded twice", tc.event)
-			}
-			if err := e.Describe(tc.place, &got); err != nil || got.Key != c.Key || got.Payload.VendorID != "v1" {
-				t.Errorf("%s: %+v, %v", tc.event, got, err)
-			}
-		}
-	}
 }

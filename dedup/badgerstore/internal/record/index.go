@@ -26,11 +26,7 @@ func DecodeAlias(key, value []byte) (a Alias, err error) {
 	}
 	d := decoder{s: string(content[1:])}
 	a.Hash = d.hash()
-	if content[0] == aliasVersion {
-		a.Seq = d.uvarint()
-	} else if seq := d.take(8); seq != "" {
-		a.Seq = binary.LittleEndian.Uint64([]byte(seq))
-	}
+	a.Seq = d.uvarint()
 	return a, d.end(key)
 }
 

@@ -46,9 +46,6 @@ func DecodeMeta(value []byte) (m Meta, err error) {
 	if err != nil {
 		return m, err
 	}
-	if content[0] == 1 {
-		return decodeMeta1(content)
-	}
 	d := decoder{s: string(content[1:])}
 	f := fields{in: &d}
 	m.fields(&f)
@@ -78,16 +75,4 @@ func (m *Meta) fields(f *fields) {
 	f.time(30, &m.Reclaimed)
 	uintField(f, 31, &m.Removed)
 	m.Counts.fields(f)
-}
-
-// decodeMeta1 decodes version 1: five numbers of eight bytes and the time.
-func decodeMeta1(content []byte) (m Meta, err error) {
-	if len(content) < 1+5*8 {
-		return m, Damaged(MetaKey, "too short", nil)
-	}
-	n := func(i int) uint64 { return binary.LittleEndian.Uint64(content[1+8*i:]) }
-	m = Meta{Commit: n(0), Seq: n(1), Token: n(2), Boot: n(3), Window: time.Duration(n(4))}
-	d := decoder{s: string(content[1+5*8:])}
-	m.Wall = d.time()
-	return m, d.end(MetaKey)
 }

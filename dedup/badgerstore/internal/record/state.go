@@ -2,7 +2,6 @@ package record
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,7 @@ import (
 type Outline struct {
 	Size     int64  // length of the body, only if a task is open
 	Endpoint string // only if a task is in a lane or the delivery is quarantined
-	Name     Name   // since format 6
+	Name     Name
 }
 
 // Name identifies an alias by the start of its hash: the name of the first occurrence of a content.
@@ -47,7 +46,7 @@ func OutlineOf(r *dedup.Record, size int64) (o Outline) {
 	return o
 }
 
-// printSize is how many bytes of a fingerprint are stored. Those of the formats before 7 are whole.
+// printSize is how many bytes of a fingerprint are stored.
 const printSize = dedup.FingerprintLeast
 
 // The flags of a state.
@@ -128,20 +127,13 @@ func DecodeState(key, value []byte, r *dedup.Record) (o Outline, err error) {
 	if err != nil {
 		return o, err
 	}
-	if content[0] != eventVersion && content[0] != rowVersion {
-		return o, Damaged(key, fmt.Sprintf("version %d is not that of an event", content[0]), nil)
-	}
 	d := decoder{s: string(content[1:])}
 	flags := d.uvarint()
 	d.bad = d.bad || flags >= flagsEnd
 	r.Hold, r.DropBody, r.Newest = flags&flagHold != 0, flags&flagDropBody != 0, flags&flagNewest != 0
 	r.Fingerprint = dedup.Fingerprint{}
 	if flags&flagFingerprint != 0 {
-		size := printSize
-		if content[0] == rowVersion {
-			size = len(r.Fingerprint)
-		}
-		copy(r.Fingerprint[:], d.take(size))
+		copy(r.Fingerprint[:], d.take(printSize))
 	}
 	r.Seq, r.Accepted, r.Window = d.uvarint(), d.time(), time.Duration(d.varint())*windowUnit(flags)
 	r.Response = dedup.Response{}
@@ -211,7 +203,7 @@ const (
 	taskLane
 	taskPostponed
 	taskReason
-	taskHistory // since format 5
+	taskHistory
 	taskFlagsEnd
 )
 

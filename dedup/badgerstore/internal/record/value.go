@@ -13,9 +13,7 @@
 // lists are prefixed with their length. The state ends with optional fields, and the strings of the
 // description are [words].
 //
-// Events have version 4, which introduced words and cut fingerprints; version 3 of them is read.
-// Aliases have version 3, whose sequence is a varint, and the other values version 2, which
-// introduced optional fields; the versions before are read.
+// Events have version 4, aliases version 3, and the other values version 2. No other is read.
 package record
 
 import (
@@ -25,12 +23,10 @@ import (
 )
 
 const (
-	eventVersion  = 4
-	rowVersion    = 3 // of events in the formats 4 to 6
-	aliasVersion  = 3
-	version       = 2 // of other values
-	oldestVersion = 1
-	sumSize       = 4
+	eventVersion = 4
+	aliasVersion = 3
+	version      = 2 // of other values
+	sumSize      = 4
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -89,14 +85,14 @@ func unseal(key, value []byte) ([]byte, error) {
 	if sum != Checksum(value) {
 		return nil, Damaged(key, "its checksum does not match", nil)
 	}
-	newest := byte(version)
+	known := byte(version)
 	switch key[0] {
 	case FamilyEvent, FamilyOlder:
-		newest = eventVersion
+		known = eventVersion
 	case FamilyAlias:
-		newest = aliasVersion
+		known = aliasVersion
 	}
-	if b[0] < oldestVersion || b[0] > newest {
+	if b[0] != known {
 		return nil, Damaged(key, fmt.Sprintf("version %d is not known", b[0]), nil)
 	}
 	return b, nil

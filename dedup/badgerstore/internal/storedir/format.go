@@ -16,19 +16,13 @@ const (
 	// FormatFile is the file with the version of the format.
 	FormatFile   = "format"
 	formatPrefix = "eyelet store "
-	// convertingFile has the format of a store that is being converted in place.
-	convertingFile = "converting"
 	// TempPrefix starts the names of temporary files, which a crash may leave.
 	TempPrefix = "eyelet-new-"
 )
 
-// ReadFormat returns the format of the store in dir, fs.ErrNotExist if there is none. A store that
-// is being converted has the format that it is converted from.
+// ReadFormat returns the format of the store in dir, fs.ErrNotExist if there is none.
 func ReadFormat(dir string) (int, error) {
-	text, err := os.ReadFile(filepath.Join(dir, convertingFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		text, err = os.ReadFile(filepath.Join(dir, FormatFile))
-	}
+	text, err := os.ReadFile(filepath.Join(dir, FormatFile))
 	if err != nil {
 		return 0, err
 	}
@@ -41,29 +35,9 @@ func ReadFormat(dir string) (int, error) {
 	return version, nil
 }
 
-// WriteFormat sets the format of the store in dir, and ends a conversion.
+// WriteFormat sets the format of the store in dir.
 func WriteFormat(dir string, version int) error {
-	if err := WriteWhole(dir, FormatFile, formatText(version)); err != nil || !Converting(dir) {
-		return err
-	}
-	return errors.Join(os.Remove(filepath.Join(dir, convertingFile)), redolog.SyncDir(dir))
-}
-
-func formatText(version int) []byte { return fmt.Appendf(nil, "%s%d\n", formatPrefix, version) }
-
-// BeginConversion notes that the store in dir is converted in place, until WriteFormat. Programs of
-// its format refuse it from then on.
-func BeginConversion(dir string, from, to int) error {
-	if err := WriteWhole(dir, convertingFile, formatText(from)); err != nil {
-		return err
-	}
-	return WriteWhole(dir, FormatFile, formatText(to))
-}
-
-// Converting reports whether a conversion of the store in dir has begun.
-func Converting(dir string) bool {
-	_, err := os.Lstat(filepath.Join(dir, convertingFile))
-	return err == nil
+	return WriteWhole(dir, FormatFile, fmt.Appendf(nil, "%s%d\n", formatPrefix, version))
 }
 
 // WriteWhole writes a file completely or not at all. A crash leaves at most one temporary

@@ -58,7 +58,7 @@ func (s *Set) end() int64 { return s.active.length + int64(len(s.buffer)) }
 // begin creates a file.
 func (s *Set) begin() error {
 	number := s.Active()
-	name := s.name(number, extension)
+	name := s.name(number)
 	f, err := s.s.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

@@ -52,8 +52,7 @@ func ParseRef(b []byte) (Ref, error) {
 
 var errNoRef = errors.New("this is not a reference to a value file")
 
-// Space returns how many bytes the value occupies with its checksum. In a file of an older format
-// (see [file]) it occupies some more.
+// Space returns how many bytes the value occupies with its checksum.
 func (r Ref) Space() int64 { return sumSize + int64(r.Size) }
 
 // DamagedError reports a file that is not as it was written.
@@ -81,32 +80,8 @@ func entrySum(seed uint32, offset int64, parts ...[]byte) uint32 {
 	return seed ^ uint32(offset) ^ uint32(offset>>32) //nolint:gosec // both halves
 }
 
-// The entries of the formats 3 to 6 name their key:
-//
-//	head checksum (4) | value checksum (4) | value length (4) | key length (1) | key | value
-//
-// The head checksum is that of the store, the file, both lengths and the key, combined with the
-// offset; the value checksum continues it.
-const keyedHead = 4 + 4 + 4 + 1
-
 // value returns the value of an entry, and whether it is intact.
 func (f *file) value(offset int64, key, entry []byte) (value []byte, intact bool) {
-	if !f.keyed {
-		value = entry[sumSize:]
-		return value, entrySum(f.seed, offset, key, value) == binary.LittleEndian.Uint32(entry)
-	}
-	at := keyedHead + len(key)
-	value = entry[at:]
-	head := entrySum(f.seed, offset, entry[8:at])
-	return value, head == binary.LittleEndian.Uint32(entry) &&
-		crc32.Update(head, castagnoli, value) == binary.LittleEndian.Uint32(entry[4:]) &&
-		int(binary.LittleEndian.Uint32(entry[8:])) == len(value) && string(entry[keyedHead:at]) == string(key)
-}
-
-// space returns how many bytes an entry occupies.
-func (f *file) space(key []byte, r Ref) int64 {
-	if f.keyed {
-		return keyedHead + int64(len(key)) + int64(r.Size)
-	}
-	return r.Space()
+	value = entry[sumSize:]
+	return value, entrySum(f.seed, offset, key, value) == binary.LittleEndian.Uint32(entry)
 }

@@ -16,7 +16,7 @@ func (s *Set) Read(key []byte, r Ref) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := f.space(key, r)
+	size := r.Space()
 	if r.Offset < 0 || size > length-r.Offset {
 		return nil, &DamagedError{r.File, r.Offset, "the value would reach beyond the end"}
 	}

@@ -72,7 +72,6 @@ type Set struct {
 type file struct {
 	File
 	name    string
-	keyed   bool // of a format before 7
 	number  uint64
 	seed    uint32 // checksum of store and number
 	length  int64
@@ -116,20 +115,15 @@ func Open(s Settings, files []FileState, after uint64) (_ *Set, err error) {
 
 // openListed opens a file of the checkpoint.
 func (s *Set) openListed(state FileState) error {
-	name := s.name(state.Number, extension)
+	name := s.name(state.Number)
 	f, err := s.s.OpenFile(name, os.O_RDWR, 0)
-	keyed := errors.Is(err, fs.ErrNotExist)
-	if keyed {
-		name = s.name(state.Number, keyedExtension)
-		f, err = s.s.OpenFile(name, os.O_RDWR, 0)
-	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return &DamagedError{state.Number, 0, "the file is missing"}
 	} else if err != nil {
 		return err
 	}
 	opened := s.newFile(f, state.Number, name)
-	opened.keyed, opened.length = keyed, state.Length
+	opened.length = state.Length
 	s.files[state.Number] = opened
 	info, err := f.Stat()
 	if err != nil {
@@ -151,31 +145,26 @@ func (s *Set) removeOthers() error {
 			continue
 		}
 		s.next = max(s.next, number+1)
-		name := filepath.Join(s.s.Dir, e.Name())
-		if f := s.files[number]; f == nil || f.name != name {
+		if s.files[number] == nil {
 			s.renamed = true
-			err = errors.Join(err, os.Remove(name))
+			err = errors.Join(err, os.Remove(filepath.Join(s.s.Dir, e.Name())))
 		}
 	}
 	return err
 }
 
-// The extensions of the files, and of those of a format before 7.
-const (
-	extension      = ".values"
-	keyedExtension = ".val"
-)
+const extension = ".values" // of the files
 
 func digits(number uint64) string { return fmt.Sprintf("%010d", number) }
 
-// parseName returns the number in the name of a value file of any format.
+// parseName returns the number in the name of a value file.
 func parseName(name string) (number uint64, ok bool) {
 	ext := filepath.Ext(name)
 	number, err := strconv.ParseUint(strings.TrimSuffix(name, ext), 10, 64)
-	return number, err == nil && (ext == extension || ext == keyedExtension) && digits(number)+ext == name
+	return number, err == nil && ext == extension && digits(number)+ext == name
 }
 
-func (s *Set) name(number uint64, extension string) string {
+func (s *Set) name(number uint64) string {
 	return filepath.Join(s.s.Dir, digits(number)+extension)
 }
 

@@ -26,7 +26,7 @@ func open(t *testing.T, s Settings, files []FileState, after uint64) *Set {
 	return set
 }
 
-func path(s *Set, number uint64) string { return s.name(number, extension) }
+func path(s *Set, number uint64) string { return s.name(number) }
 
 // fill appends n values and writes them.
 func fill(t *testing.T, set *Set, n, size int) []stored {
