@@ -3,12 +3,15 @@ package preset
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -82,15 +85,20 @@ func signsTime(p *producer.Producer) bool {
 	return ok && scheme.Binds().Time
 }
 
-// capturedTable lists how often a handler for every type may run for a captured delivery.
+// capturedTable lists how often a handler for every type may run for a captured delivery, with the
+// presets of each case.
 func capturedTable(t *testing.T) string {
 	t.Helper()
-	var b strings.Builder
-	b.WriteString("| Preset | Class | Window | Within the window | After it |\n| --- | --- | --- | --- | --- |\n")
+	presets := map[string][]string{}
 	for _, preset := range All() {
 		p := preset.described()
-		fmt.Fprintf(&b, "| %s | %s | %d h | %s | %s |\n", preset.Name, p.Class(), int(p.Window.Hours()),
-			capturedWithin(t, &p), capturedAfter(&p))
+		result := fmt.Sprintf("| %s | %s | %s |", p.Class(), capturedWithin(t, &p), capturedAfter(&p))
+		presets[result] = append(presets[result], preset.Name)
+	}
+	var b strings.Builder
+	b.WriteString("| Class | Within the window | After it | Presets |\n| --- | --- | --- | --- |\n")
+	for _, result := range slices.Sorted(maps.Keys(presets)) {
+		fmt.Fprintf(&b, "%s %s |\n", result, strings.Join(presets[result], ", "))
 	}
 	return b.String()
 }
@@ -133,8 +141,11 @@ func capturedAfter(p *producer.Producer) string {
 	case p.Series != nil:
 		return "once in each window, where the topic has moved on"
 	case signsTime(p):
-		past := strings.TrimSuffix(strings.TrimSuffix(p.Tolerance.WithDefaults().Past.String(), "0s"), "0m")
-		return fmt.Sprintf("refused: its signed time may be %s old", past)
+		past := p.Tolerance.WithDefaults().Past
+		if past%time.Hour == 0 {
+			return fmt.Sprintf("refused: its signed time may be %d h old", past/time.Hour)
+		}
+		return fmt.Sprintf("refused: its signed time may be %d min old", past/time.Minute)
 	case p.Forgets:
 		return "again, once in each window"
 	}
