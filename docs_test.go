@@ -12,6 +12,8 @@ import (
 var (
 	linkTarget = regexp.MustCompile(`\]\(([^)]+)\)`)
 	heading    = regexp.MustCompile("(?m)^#+ (.+)$")
+	goDoc      = regexp.MustCompile("`go doc github.com/eyelet-dev/eyelet(?:/([a-z0-9/]+))?((?: [A-Za-z0-9.]+)?)`")
+	symbol     = regexp.MustCompile(`^[A-Za-z0-9]+`)
 	pathSpan   = regexp.MustCompile("`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+|[a-z0-9_]+\\.go)`")
 )
 
@@ -109,5 +111,36 @@ func TestContributingNamesFilesThatExist(t *testing.T) {
 	_, questions, _ := strings.Cut(text, "## Where does a change belong?")
 	if n := strings.Count(questions, "\n| "); n < 11 { // a head and ten questions
 		t.Errorf("CONTRIBUTING answers %d questions, want 10", n-1)
+	}
+}
+
+// TestPagesNameSymbolsThatExist finds the package and the symbol of each `go doc` command.
+func TestPagesNameSymbolsThatExist(t *testing.T) {
+	t.Parallel()
+	symbols := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.isTest() {
+			continue
+		}
+		symbols[s.dir] = true
+		for _, line := range apiOf(s.file) {
+			_, name, _ := strings.Cut(line, " ") // such as func Zoom(secrets ...string) producer.Producer
+			symbols[s.dir+" "+symbol.FindString(name)] = true
+		}
+	}
+	found := 0
+	for page, text := range pages(t) {
+		for _, m := range goDoc.FindAllStringSubmatch(text, -1) {
+			found++
+			if !symbols[path.Join(".", m[1])+m[2]] {
+				t.Errorf("%s names %s, and there is no such symbol", page, m[0])
+			}
+		}
+		if strings.Count(text, "`go doc ") != len(goDoc.FindAllString(text, -1)) {
+			t.Errorf("%s has a `go doc` command of another form", page)
+		}
+	}
+	if found < 2 {
+		t.Errorf("only %d commands found", found)
 	}
 }

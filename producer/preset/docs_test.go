@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -23,7 +24,7 @@ var update = flag.Bool("update", false, "write the tables of docs/producers.md a
 // them with -update.
 func TestDocumentedTablesMatchThePresets(t *testing.T) {
 	t.Parallel()
-	documentTables(t, "producers.md", map[string]string{"presets": presetTable(), "identities": identityTable()})
+	documentTables(t, "producers.md", map[string]string{"presets": presetTable(), "identities": identityList()})
 	documentTables(t, "security.md", map[string]string{"captured": capturedTable(t)})
 }
 
@@ -55,14 +56,21 @@ func documentTables(t *testing.T, name string, tables map[string]string) {
 	}
 }
 
-// identityTable lists what identifies the events of each preset, and the result of a
-// redelivery.
-func identityTable() string {
+// identityList groups the presets by the result of a redelivery.
+func identityList() string {
 	var b strings.Builder
-	b.WriteString("| Preset | Class | When the vendor redelivers what was accepted |\n| --- | --- | --- |\n")
+	var results []string
+	presets := map[string][]string{}
 	for _, preset := range All() {
 		p := preset.described()
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", preset.Name, p.Class(), redelivered(&p))
+		result := redelivered(&p)
+		if presets[result] == nil {
+			results = append(results, result)
+		}
+		presets[result] = append(presets[result], preset.Name)
+	}
+	for _, result := range results {
+		fmt.Fprintf(&b, "- %s: %s.\n", result, strings.Join(presets[result], ", "))
 	}
 	return b.String()
 }
@@ -70,13 +78,13 @@ func identityTable() string {
 func redelivered(p *producer.Producer) string {
 	switch {
 	case p.Series != nil:
-		return "known while it is the newest content; after the window it runs again"
+		return "Known while it is the newest content; after the window it runs again"
 	case p.Class() == producer.ClassUnsigned:
-		return "known within the window under the same identifier; later it runs again"
+		return "Known within the window under the same identifier; later it runs again (nothing of the event is signed)"
 	case signsTime(p):
-		return "known within the window; signed again later, it runs again"
+		return "Known within the window; signed again later, it runs again"
 	}
-	return "known within the window; later quarantined (`seen_before`): `eyelet dead reopen EVENT` runs it"
+	return "Known within the window; later quarantined (`seen_before`), and run by `eyelet dead reopen EVENT`"
 }
 
 // signsTime reports whether the producer signs a time.
@@ -154,23 +162,16 @@ func capturedAfter(p *producer.Producer) string {
 
 func presetTable() string {
 	var b strings.Builder
-	b.WriteString("| Preset | Authentication | Identifier | Window | Answer within | What counts as received; how " +
-		"long it tries | Types: where they are, and the first | Settings |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("Preset | Authentication | Identifier | Window | Answer within | Received, for how long | " +
+		"A type | Settings\n")
+	b.WriteString("---|---|---|---|---|---|---|---\n")
 	for _, p := range All() {
-		deadline := p.Deadline
-		if deadline == "" {
-			deadline = "not known"
-		}
-		settings := "`allowed_ips`"
+		settings := "-"
 		if len(p.Uses) > 0 {
 			settings = "`" + strings.Join(p.Uses, "`, `") + "`"
 		}
-		types := p.Types()[:min(3, len(p.Types()))]
-		from := strings.ReplaceAll(p.TypeFrom(), "|", `\|`)
-		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %d h | %s | %s | `%s`: [`%s`](%s) | %s |\n",
-			p.Name, p.Docs, p.Auth, p.ID, int(p.Window().Hours()), deadline, p.Wants, from,
-			strings.Join(types, "`, `"), p.TypesDocs(), settings)
+		fmt.Fprintf(&b, "[%s](%s) | %s | %s | %d h | %s | %s | [`%s`](%s) | %s\n", p.Name, p.Docs, p.Auth, p.ID,
+			int(p.Window().Hours()), cmp.Or(p.Deadline, "-"), p.Wants, p.Types()[0], p.TypesDocs(), settings)
 	}
 	return b.String()
 }
