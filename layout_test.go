@@ -13,9 +13,15 @@ import (
 
 const module = "github.com/eyelet-dev/eyelet"
 
-// imports lists for each package the packages of this module that its code may import. Test
+// imports lists for each package the packages of this repository that its code may import. Test
 // files may also import what drives them, but never a package that imports theirs.
 var imports = map[string][]string{
+	"bench":   {"verify", "internal/workdir"},
+	"torture": {"dedup", "internal/workdir", "torture/internal/campaign"},
+	"torture/internal/campaign": {
+		"dedup", "dedup/badgerstore", "dedup/pgstore", "once", "once/oncepgx", "producer", "producer/preset",
+		"receiver", "internal/pgserver",
+	},
 	".": {
 		"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "internal/httpserver",
 	},
@@ -26,8 +32,7 @@ var imports = map[string][]string{
 		"internal/strictjson", "testdata",
 		"cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/config", "cmd/eyelet/internal/forward",
 		"cmd/eyelet/internal/opsapi",
-		"cmd/eyelet/internal/opsclient", "cmd/eyelet/internal/server", "cmd/eyelet/internal/torture",
-		"cmd/eyelet/internal/usage",
+		"cmd/eyelet/internal/opsclient", "cmd/eyelet/internal/server", "cmd/eyelet/internal/usage",
 	},
 	"cmd/eyelet/internal/atomicfile": {},
 	"cmd/eyelet/internal/config": {
@@ -49,14 +54,9 @@ var imports = map[string][]string{
 	},
 	"cmd/eyelet/internal/servertest": {}, // for tests
 	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward", "internal/strictjson"},
-	"cmd/eyelet/internal/torture": {
-		"dedup", "dedup/badgerstore", "dedup/pgstore", "once", "once/oncepgx", "producer", "producer/preset",
-		"receiver", "internal/pgserver",
-	},
-	"cmd/eyelet/internal/tracing": {"verify", "internal/httpserver"},
-	"cmd/eyelet/internal/usage":   {"internal/nearest"},
-	"cmd/loadbench":               {"verify"},
-	"dedup":                       {"dedup/internal/taskqueue"},
+	"cmd/eyelet/internal/tracing":    {"verify", "internal/httpserver"},
+	"cmd/eyelet/internal/usage":      {"internal/nearest"},
+	"dedup":                          {"dedup/internal/taskqueue"},
 	"dedup/badgerstore": {
 		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/kv",
 		"dedup/badgerstore/internal/record", "dedup/badgerstore/internal/redolog",
@@ -92,6 +92,7 @@ var imports = map[string][]string{
 	"internal/redact":                      {"internal/strictjson"},
 	"internal/sender":                      {},
 	"internal/strictjson":                  {},
+	"internal/workdir":                     {}, // for modules of their own
 	"once":                                 {"receiver"},
 	"once/oncepgx":                         {"once"},
 	"producer":                             {"verify", "dedup", "internal/strictjson"},
@@ -118,15 +119,21 @@ var imports = map[string][]string{
 	"verify":   {"internal/publicnet", "internal/strictjson"},
 }
 
+// notReleased are packages that start, pause and kill servers, or are for tests.
+var notReleased = []string{
+	"dedup/badgerstore/internal/faultdisk", "dedup/deduptest", "dedup/internal/history", "internal/pgserver",
+	"internal/pgtest", "internal/workdir", "receiver/receivertest",
+}
+
 // confined lists for each third-party module the folders whose code may import it.
 var confined = map[string][]string{
-	"github.com/labstack/echo/v4":           {"receiver/echov4/", "cmd/"},
+	"github.com/labstack/echo/v4":           {"receiver/echov4/", "cmd/", "bench/"},
 	"github.com/pires/go-proxyproto":        {"cmd/eyelet/internal/server/"},
 	"github.com/coreos/go-systemd/v22":      {"cmd/eyelet/internal/server/"},
 	"github.com/dgraph-io/badger/v4":        {"dedup/badgerstore/"},
 	"github.com/KimMachineGun/automemlimit": {"dedup/badgerstore/"},
 	"github.com/jackc/pgx/v5": {
-		"dedup/pgstore/", "internal/pgserver/", "internal/pgtest/", "once/oncepgx/", "cmd/eyelet/internal/torture/",
+		"dedup/pgstore/", "internal/pgserver/", "internal/pgtest/", "once/oncepgx/", "torture/",
 	},
 	"go.opentelemetry.io/otel/sdk":        {"cmd/eyelet/internal/tracing/"},
 	"go.opentelemetry.io/otel/exporters":  {"cmd/eyelet/internal/tracing/"},
@@ -134,8 +141,8 @@ var confined = map[string][]string{
 	"github.com/yaronf/httpsign":          {"verify/rfc9421_engine.go"},
 	"github.com/lestrrat-go/jwx/v3":       {"verify/"},
 	"github.com/go-json-experiment/json":  {"cmd/eyelet/internal/sink/"},
-	"github.com/prometheus/client_golang": {"receiver/metrics/", "cmd/"},
-	"github.com/redis/go-redis/v9":        {"cmd/loadbench/"},
+	"github.com/prometheus/client_golang": {"receiver/metrics/", "cmd/", "bench/"},
+	"github.com/redis/go-redis/v9":        {"bench/"},
 	"golang.org/x/crypto/acme":            {"cmd/eyelet/internal/server/"},
 	"golang.org/x/text":                   {"explain/"},
 	"github.com/hanwen/go-fuse/v2":        {"dedup/badgerstore/internal/faultdisk/"},
@@ -151,7 +158,7 @@ const (
 
 // filesAllowed are packages with a limit of their own.
 var filesAllowed = map[string]int{
-	"cmd/eyelet":      48,          // one file for each command
+	"cmd/eyelet":      47,          // one file for each command
 	"producer/preset": math.MaxInt, // one file for each vendor
 	"receiver":        31,          // the spans of all its steps are in trace.go
 	"verify":          36,          // the alternatives of each scheme are beside it
@@ -239,6 +246,28 @@ func directImports(t *testing.T) map[string]map[string]bool {
 		}
 	}
 	return direct
+}
+
+// TestTheBinaryStopsNoServers follows all imports from the released binary.
+func TestTheBinaryStopsNoServers(t *testing.T) {
+	t.Parallel()
+	direct := directImports(t)
+	linked, next := map[string]bool{}, []string{"cmd/eyelet"}
+	for len(next) > 0 {
+		dir := next[0]
+		if next = next[1:]; !linked[dir] {
+			linked[dir] = true
+			next = slices.AppendSeq(next, maps.Keys(direct[dir]))
+		}
+	}
+	if !linked["receiver"] {
+		t.Error("the binary links no receiver: this test follows the wrong imports")
+	}
+	for dir := range linked {
+		if slices.Contains(notReleased, dir) || ownModule(dir) != "" {
+			t.Errorf("the binary links %q", dir)
+		}
+	}
 }
 
 func TestImportChainsStayShort(t *testing.T) {

@@ -13,26 +13,32 @@ step() { printf '\n== %s\n' "$*"; }
 skip() { printf 'skipped: %s is not installed\n' "$1"; }
 installed() { command -v "$1" >/dev/null; }
 release() { CGO_ENABLED=0 GOFLAGS=$(<ops/goflags) go build -buildvcs=false -o "$1" ./cmd/eyelet; }
+torture() { CGO_ENABLED=0 GOFLAGS=$(<ops/goflags) go build -C torture -buildvcs=false -o "$1" .; }
 
 if [ "$short" != --short ]; then
 	step "builds for other systems"
 	for system in windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64; do
 		GOOS=${system%/*} GOARCH=${system#*/} release "$dir/other"
+		GOOS=${system%/*} GOARCH=${system#*/} torture "$dir/other-torture"
 		echo "$system"
 	done
 fi
 
 step "two release builds are equal"
 release "$dir/eyelet"
+torture "$dir/eyelet-torture"
 mkdir "$dir/copy"
 git ls-files -coz --exclude-standard | xargs -0 cp --parents -t "$dir/copy"
 (
 	cd "$dir/copy"
 	if [ "$short" != --short ]; then export GOCACHE=$dir/cache; fi # compile all of it again
 	release "$dir/again"
+	torture "$dir/again-torture"
 )
 sha256sum "$dir/eyelet" "$dir/again" | cut -d' ' -f1
 cmp "$dir/eyelet" "$dir/again"
+cmp "$dir/eyelet-torture" "$dir/again-torture"
+"$dir/eyelet-torture" --rounds 1 --dir "$dir" >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
 size=$(stat -c %s "$dir/eyelet")
 echo "$size bytes"
 [ "$size" -le 30000000 ] || { echo "more than 30 MB"; exit 1; }

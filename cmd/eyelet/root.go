@@ -27,8 +27,6 @@ type program struct {
 	Serving func(listen, operations string)
 	// Hangups decides what a SIGHUP means; nil if the process does.
 	Hangups *hangups
-	// Executable is the path of this program, to start it again. Defaults to os.Executable.
-	Executable string
 }
 
 // The exit codes.
@@ -107,7 +105,7 @@ func (p *program) command() *cobra.Command {
 		deadCommand(p), replayCommand(p),
 		openCommand(p), configCommand(p), keygenCommand(p), producersCommand(p), manCommand(p), versionCommand(p),
 		healthcheckCommand(p),
-		storeCommand(p), tortureCommand(p), tortureChildCommand(p),
+		storeCommand(p), tortureCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	for _, c := range append(allCommands(root), root) {
@@ -119,6 +117,17 @@ func (p *program) command() *cobra.Command {
 		}
 	}
 	return root
+}
+
+// tortureCommand names the program that kills receivers, whatever its arguments are.
+func tortureCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "torture", Short: "Name the program that kills receivers", Hidden: true, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return usage.Errorf("run eyelet-torture --dir DIR, which the archive of a release has, "+
+				"or in a clone: go run -C torture . --dir DIR", "torture is a program of its own")
+		},
+	}
 }
 
 // completeNames completes the flags and arguments that are names in the configuration, and events

@@ -307,3 +307,11 @@ func primaryAndStandby(t *testing.T) (primary, standby *pgserver.Server, urls [2
 	}
 	return primary, standby, urls
 }
+
+// long skips a test without EYELET_LONG.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("EYELET_LONG") == "" {
+		t.Skip("it takes half a minute: set EYELET_LONG=1")
+	}
+}

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/torture"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
@@ -286,34 +285,4 @@ func realProgram(t *testing.T) string {
 		t.Skip("skipped: no symbolic links here: ", err)
 	}
 	return name
-}
-
-func TestTortureIsACommand(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	var out, errs bytes.Buffer
-	p := &program{In: strings.NewReader(""), Out: &out, Err: &errs, Executable: realProgram(t)}
-	if code := p.Run(t.Context(), "torture", "--rounds", "3", "--dir", dir, "-o", "json"); code != exitOK {
-		t.Fatalf("exit %d: %s", code, errs.String())
-	}
-	var sum torture.Tally
-	if err := json.Unmarshal(out.Bytes(), &sum); err != nil || sum.Rounds != 3 || sum.Acknowledged == 0 ||
-		sum.Broken() {
-		t.Errorf("%s: %v", out.String(), err)
-	}
-	if !strings.Contains(errs.String(), "round 3 of 3") || !strings.Contains(errs.String(), "seed ") {
-		t.Errorf("progress: %s", errs.String())
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-	for _, args := range [][]string{{"torture"}, {"torture", "--dir", dir, "--rounds", "0"}} {
-		eyelet(t, exitUsage, args...)
-	}
-	broken := &program{Out: &out, Err: &errs}
-	out.Reset()
-	if err := printTally(broken.Out, torture.Tally{Rounds: 7, Lost: 1}); err != nil ||
-		!strings.Contains(out.String(), "lost  1") {
-		t.Errorf("the table: %q, %v", out.String(), err)
-	}
 }

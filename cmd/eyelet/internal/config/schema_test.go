@@ -172,7 +172,7 @@ func TestTheSchemaAcceptsEveryExample(t *testing.T) {
 	}
 	for _, pattern := range []string{
 		"examples/*/eyelet.yaml", "testdata/*.yaml", "testdata/presets/*.yaml", "ops/kustomize/eyelet.yaml",
-		"cmd/eyelet/testdata/planted/*.yaml", "cmd/loadbench/*.yaml",
+		"cmd/eyelet/testdata/planted/*.yaml", "bench/*.yaml",
 	} {
 		files, _ := filepath.Glob(up + pattern)
 		for _, file := range files {
