@@ -3,9 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/pem"
-	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -185,31 +182,6 @@ func TestPresetsRefuseInvalidSettings(t *testing.T) {
 	}
 }
 
-// TestAnswerHandlersAndBatchesExcludeEachOther, in the configuration as in the library.
-func TestAnswerHandlersAndBatchesExcludeEachOther(t *testing.T) {
-	t.Parallel()
-	for settings, good := range map[string]bool{
-		"preset: cloudevents, bearer: the-kettle-is-on-17":              true,
-		"preset: cloudevents, bearer: the-kettle-is-on-17, batch: true": false,
-		"preset: twilio, secret: the-kettle-is-on-17":                   true,
-		"preset: adyen, secrets_file: hex.txt":                          false,
-	} {
-		s, err := config.Source{}.Parse(filepath.Join(settingsFolder(t), "eyelet.yaml"),
-			[]byte("url: https://hooks.example\nproducers:\n  p: {"+settings+
-				"}\nhandlers:\n  - {producer: p, type: a, exec: [cat], answer: true}\n"))
-		check(t, err)
-		p, err := s.Build(t.Context(), config.BuildOptions{})
-		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "sends batches") {
-			t.Errorf("%s: %v", settings, err)
-		}
-		if p != nil {
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-}
-
 // TestSamplesAreSignedForTheURLOfTheVendor, which a proxy may have changed.
 func TestSamplesAreSignedForTheURLOfTheVendor(t *testing.T) {
 	t.Parallel()
@@ -227,71 +199,4 @@ func TestSamplesAreSignedForTheURLOfTheVendor(t *testing.T) {
 			t.Errorf("%+v: signed for %s", tt, got)
 		}
 	}
-}
-
-// TestSendSignsEveryPresetThatCanBeSigned sends a sample of each to an arbitrary URL, where it
-// verifies like the vendor's.
-func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
-	t.Parallel()
-	vendorsOnly := []string{"aws-sns", "discord", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal",
-		"sendgrid", "yandex-pay"}
-	all := presetSettings()
-	all["azure-event-grid"] = "query: code, value_file: plain.txt" // not the token, which Microsoft signs
-	for _, vendor := range preset.All() {
-		t.Run(vendor.Name, func(t *testing.T) {
-			t.Parallel()
-			dir := settingsFolder(t)
-			settings := "preset: " + vendor.Name + ", " + cmp.Or(all[vendor.Name], "secret_file: plain.txt")
-			p, _, err := planOf(t, dir, settings)
-			check(t, err)
-			config := filepath.Join(dir, "eyelet.yaml")
-			check(t, os.WriteFile(config, []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"),
-				0o600))
-			arrived := make(chan error, 1)
-			srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				arrived <- verifiesAs(&p.Producers[0], r)
-			}))
-			defer srv.Close()
-			// Square signs its notification_url
-			path := "/webhooks/" + map[string]string{"square": "square"}[vendor.Name]
-			client := &program{Out: &strings.Builder{}, Err: &strings.Builder{}}
-			code := client.Run(t.Context(), "send", vendor.Name, "--config", config, "--producer", "p", "--url",
-				srv.URL+path)
-			if slices.Contains(vendorsOnly, vendor.Name) {
-				if code != exitUsage || !strings.Contains(fmt.Sprint(client.Err), "only the vendor can sign") {
-					t.Errorf("exit %d: %v", code, client.Err)
-				}
-				return
-			}
-			if code != exitOK {
-				t.Fatalf("exit %d: %v %v", code, client.Out, client.Err)
-			}
-			if err := <-arrived; err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// verifiesAs verifies a request like the receiver at https://hooks.example.
-func verifiesAs(p *producer.Producer, r *http.Request) error {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return err
-	}
-	if r.URL, err = url.Parse("https://hooks.example" + r.RequestURI); err != nil {
-		return err
-	}
-	d := &producer.Delivery{Request: r, Body: body}
-	if p.Scheme != nil {
-		if d.Identity, err = p.Scheme.Verify(r, func() ([]byte, error) { return body, nil }); err != nil {
-			return err
-		}
-	}
-	items, err := p.Items(d)
-	if err == nil && (len(items) != 1 || items[0].Type == "" || r.Method != http.MethodPost ||
-		!strings.HasPrefix(r.URL.Path, "/webhooks/")) {
-		err = fmt.Errorf("%s %s: %+v", r.Method, r.URL, items)
-	}
-	return err
 }
