@@ -40,7 +40,8 @@ func TestRecordedDeliveriesMeetTheirExpectations(t *testing.T) {
 	}
 }
 
-// TestEveryPresetHasARecordedDelivery, unless only the vendor has its key: those are vectors. EYELET_RECORD=1 writes missing ones.
+// TestEveryPresetHasARecordedDelivery, unless only the vendor has its key: those are vectors.
+// EYELET_RECORD=1 writes missing ones.
 func TestEveryPresetHasARecordedDelivery(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "..", "testdata", "presets")
