@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -52,6 +53,39 @@ func (r *results) Receivers() [][]string {
 				break
 			}
 		}
+	}
+	return rows
+}
+
+// Medians returns the medians of all workloads as one table, without the time of Redis and of the
+// drain.
+func (r *results) Medians() [][]string {
+	var rows [][]string
+	for _, m := range r.Workloads {
+		if len(m.Rounds) == 0 {
+			continue
+		}
+		for i, row := range m.Table() {
+			title := m.Title
+			switch {
+			case i == 0 && len(rows) > 0:
+				continue
+			case i == 0:
+				title = "workload"
+			case i > 1:
+				title = ""
+			}
+			rows = append(rows, append([]string{title}, slices.Concat(row[:5], row[6:8])...))
+		}
+	}
+	return rows
+}
+
+// Goals returns the goals without the stretch goals.
+func (r *results) Goals() [][]string {
+	rows := r.GoalRows()
+	for i, row := range rows {
+		rows[i] = row[:4]
 	}
 	return rows
 }
