@@ -135,15 +135,24 @@ func (v verifier) accepts(t *testing.T, deliveries ...signed) (verdicts, string)
 	return verdicts{all[0], all[1], all[2]}, stderr
 }
 
-// line is a line of the page.
+// line is a line of the page. It names the verdicts that are not as they should be.
 func (v verifier) line(version string, got verdicts) string {
-	language := "Go"
-	if v.node != "" {
-		language = "Node"
+	var notes []string
+	for _, one := range []struct {
+		unusual bool
+		what    string
+	}{
+		{!got.genuine, "refuses what was sent"}, {got.tampered, "accepts a changed body"},
+		{got.wrongSecret, "accepts another secret"},
+	} {
+		if one.unusual {
+			notes = append(notes, one.what)
+		}
 	}
-	word := map[bool]string{true: "accepts", false: "refuses"}
-	return fmt.Sprintf("| `%s` | %s | %s | `eyelet send %s` | %s | %s | %s | %s |\n", v.library, version, language,
-		v.signs, word[got.genuine], word[got.tampered], word[got.wrongSecret], v.note)
+	if v.note != "" {
+		notes = append(notes, v.note)
+	}
+	return fmt.Sprintf("`%s` | %s | `eyelet send %s` | %s\n", v.library, version, v.signs, strings.Join(notes, "; "))
 }
 
 // request returns the delivery as an http.Request.
