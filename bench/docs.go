@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,8 +56,8 @@ func (r *results) Receivers() [][]string {
 	return rows
 }
 
-// Medians returns the medians of all workloads as one table, without the time of Redis and of the
-// drain.
+// Medians returns the medians of all workloads as one table, without the time of Redis, the
+// allocations and the time of the drain.
 func (r *results) Medians() [][]string {
 	var rows [][]string
 	for _, m := range r.Workloads {
@@ -75,7 +74,7 @@ func (r *results) Medians() [][]string {
 			case i > 1:
 				title = ""
 			}
-			rows = append(rows, append([]string{title}, slices.Concat(row[:5], row[6:8])...))
+			rows = append(rows, append([]string{title}, slices.Concat(row[:5], row[7:8])...))
 		}
 	}
 	return rows
@@ -94,9 +93,12 @@ func (r *results) Goals() [][]string {
 func markdown(rows [][]string) string {
 	var b strings.Builder
 	for i, row := range rows {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		if row[0] == "" {
+			b.WriteString("| ")
+		}
+		b.WriteString(strings.Join(row, " | ") + "\n")
 		if i == 0 {
-			b.WriteString("|" + strings.Repeat("---|", len(row)) + "\n")
+			b.WriteString("---" + strings.Repeat("|---", len(row)-1) + "\n")
 		}
 	}
 	return b.String()

@@ -100,13 +100,13 @@ func capturedTable(t *testing.T) string {
 	presets := map[string][]string{}
 	for _, preset := range All() {
 		p := preset.described()
-		result := fmt.Sprintf("| %s | %s | %s |", p.Class(), capturedWithin(t, &p), capturedAfter(&p))
+		result := fmt.Sprintf("%s | %s | %s", p.Class(), capturedWithin(t, &p), capturedAfter(&p))
 		presets[result] = append(presets[result], preset.Name)
 	}
 	var b strings.Builder
-	b.WriteString("| Class | Within the window | After it | Presets |\n| --- | --- | --- | --- |\n")
+	b.WriteString("Class | Within the window | After it | Presets\n---|---|---|---\n")
 	for _, result := range slices.Sorted(maps.Keys(presets)) {
-		fmt.Fprintf(&b, "%s %s |\n", result, strings.Join(presets[result], ", "))
+		fmt.Fprintf(&b, "%s | %s\n", result, strings.Join(presets[result], ", "))
 	}
 	return b.String()
 }

@@ -15,7 +15,7 @@ func TestWhatNeedsARestartIsNamed(t *testing.T) {
 	const producers = "producers:\n  gh: {preset: github, secrets: [octo-secret]}\n"
 	page, err := os.ReadFile("../../../../docs/reload.md")
 	check(t, err)
-	documented := strings.Join(regexp.MustCompile(`(?m)\|[^|]*\|$`).FindAllString(string(page), -1), "\n")
+	documented := strings.Join(regexp.MustCompile(`(?m)\|[^|]*$`).FindAllString(string(page), -1), "\n")
 	used := loadText(t, file, producers)
 	if found := CheckReload(loadText(t, file, producers), used); len(found) != 0 {
 		t.Errorf("nothing changed: %v", found.Err())

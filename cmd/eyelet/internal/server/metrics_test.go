@@ -73,7 +73,7 @@ func metricFamilies(t *testing.T) (own []metricFamily) {
 func metricTable(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("| metric | type | meaning |\n|---|---|---|\n")
+	b.WriteString("metric | type | meaning\n---|---|---\n")
 	for _, f := range metricFamilies(t) {
 		name := f.name
 		if f.labels != "" {
@@ -82,7 +82,7 @@ func metricTable(t *testing.T) string {
 		for _, scope := range []string{" Of the store:", " Of this process.", " Receivers that share"} {
 			f.help, _, _ = strings.Cut(f.help, scope) // the page says it once
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, f.kind, strings.TrimSuffix(f.help, "."))
+		fmt.Fprintf(&b, "`%s` | %s | %s\n", name, f.kind, strings.TrimSuffix(f.help, "."))
 	}
 	return b.String()
 }
@@ -145,7 +145,7 @@ func TestAlertsAreExplained(t *testing.T) {
 		rules = append(rules, m[1])
 	}
 	var explained []string
-	row := regexp.MustCompile("(?m)^\\| `(Eyelet\\w+)` \\|")
+	row := regexp.MustCompile("(?m)^`(Eyelet\\w+)` \\|")
 	for _, m := range row.FindAllStringSubmatch(readText(t, "docs/howto/alerts.md"), -1) {
 		explained = append(explained, m[1])
 	}
