@@ -62,6 +62,7 @@ var imports = map[string][]string{
 		"dedup/badgerstore/internal/record", "dedup/badgerstore/internal/redolog",
 		"dedup/badgerstore/internal/storedir", "dedup/internal/taskqueue",
 	},
+	"dedup/badgerstore/faultdisk":           {"dedup/badgerstore/internal/faultdisk"}, // a module of its own, for tests
 	"dedup/badgerstore/internal/badgerfile": {},
 	"dedup/badgerstore/internal/faultdisk":  {}, // for tests
 	"dedup/badgerstore/internal/kv": {
@@ -145,7 +146,7 @@ var confined = map[string][]string{
 	"github.com/redis/go-redis/v9":        {"bench/"},
 	"golang.org/x/crypto/acme":            {"cmd/eyelet/internal/server/"},
 	"golang.org/x/text":                   {"explain/"},
-	"github.com/hanwen/go-fuse/v2":        {"dedup/badgerstore/internal/faultdisk/"},
+	"github.com/hanwen/go-fuse/v2":        {"dedup/badgerstore/faultdisk/"},
 	"github.com/cloudevents/sdk-go/v2":    {}, // an oracle for tests only
 }
 

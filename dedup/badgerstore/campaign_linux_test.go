@@ -40,14 +40,10 @@ var campaignEnds = []string{endKill, endPower, endOpen, endMarked, endStep, endP
 // windows swept. No acknowledged event may be lost, accepted twice or changed, and no start may
 // refuse what the machine did.
 //
-// It takes EYELET_LONG, as in CI, or EYELET_CAMPAIGN_LIVES, the number of lives (one of
-// each end by default).
+// It takes EYELET_LONG; EYELET_CAMPAIGN_LIVES is the number of lives, one of each end by default.
 // EYELET_CAMPAIGN_SEED repeats the random choices of a campaign.
 func TestCampaign(t *testing.T) {
 	t.Parallel()
-	if !faultdisk.Long() && os.Getenv("EYELET_CAMPAIGN_LIVES") == "" {
-		t.Skip("set EYELET_LONG=1 to run it")
-	}
 	lives, seed := len(campaignEnds), rand.Uint64()
 	if n, err := strconv.Atoi(os.Getenv("EYELET_CAMPAIGN_LIVES")); err == nil {
 		lives = n

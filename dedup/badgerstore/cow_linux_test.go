@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 )
 
 // TestAFullFileSystemThatCopiesOnWriteLosesNothing takes the last block of a Btrfs file system from
@@ -25,11 +23,7 @@ func TestAFullFileSystemThatCopiesOnWriteLosesNothing(t *testing.T) {
 	c := &campaign{ends: map[string]int{}, chance: rand.New(rand.NewPCG(1, 2))}
 	c.dir, c.ledger = filepath.Join(l.dir, "store"), newLedger()
 	filler := filepath.Join(l.dir, "filler")
-	lives := 2
-	if faultdisk.Long() {
-		lives = 4
-	}
-	for life := range lives {
+	for life := range 4 {
 		filled := make(chan error, 1)
 		go func() {
 			time.Sleep(time.Duration(200+life*300) * time.Millisecond)

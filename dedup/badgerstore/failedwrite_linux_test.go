@@ -14,9 +14,6 @@ import (
 // commit fails and the store ends, as it must. A start over the same page cache finds the event
 // whole; its answers must still hold after a start that reads the disk.
 func TestWhatOnlyThePageCacheHasIsNotAcknowledged(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped: a file system of its own takes long")
-	}
 	t.Parallel()
 	for name, repeat := range map[string]int{
 		"of a large body":  800,
@@ -82,9 +79,6 @@ func storeOnFaultdisk(t *testing.T, o Options) (disk *faultdisk.Disk, dir string
 // when a checkpoint flushes it. The checkpoint fails and the store ends. The log still has the
 // body: a start over the same page cache, and one from the disk, find it.
 func TestACheckpointDoesNotPassAFailedWrite(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped: a file system of its own takes long")
-	}
 	t.Parallel()
 	disk, dir, s := storeOnFaultdisk(t, cramped())
 	marker := []byte("the body whose value is not written ")

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 )
 
 // shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h). shutdownNoFlush is its
@@ -21,21 +23,11 @@ const (
 // loopFS is a file system in a file.
 type loopFS struct{ image, dir string }
 
-// newLoopFS creates and mounts a file system with a command and its options, or skips the test
-// where that is not permitted.
+// newLoopFS creates and mounts a file system with a command and its options. It skips the test
+// without EYELET_LONG, and then needs root and the tools.
 func newLoopFS(t *testing.T, size int64, mkfs ...string) *loopFS {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("skipped: a file system of its own takes long")
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: mounting a file system needs root")
-	}
-	for _, tool := range []string{mkfs[0], "mount", "umount"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("skipped: %s is not here", tool)
-		}
-	}
+	faultdisk.NeedLong(t)
 	l := &loopFS{image: filepath.Join(t.TempDir(), "image"), dir: filepath.Join(t.TempDir(), "mnt")}
 	if err := os.Mkdir(l.dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -48,12 +40,12 @@ func newLoopFS(t *testing.T, size int64, mkfs ...string) *loopFS {
 	}
 	//nolint:gosec // of this file
 	if out, err := exec.Command(mkfs[0], append(mkfs[1:], l.image)...).CombinedOutput(); err != nil {
-		t.Skipf("skipped: %s: %v: %s", mkfs[0], err, out)
+		t.Fatalf("%s: %v: %s", mkfs[0], err, out)
 	}
+	faultdisk.UnmountAtEnd(t, l.dir)
 	if err := l.mount(); err != nil {
-		t.Skipf("skipped: no loop mount on this machine: %v", err)
+		t.Fatalf("no loop mount on this machine: %v", err)
 	}
-	t.Cleanup(func() { _ = exec.Command("umount", "-l", l.dir).Run() })
 	return l
 }
 
@@ -102,7 +94,7 @@ func TestAPowerCutLosesNothingAcknowledged(t *testing.T) {
 			_ = p.Kill()
 		})
 		if failed != nil {
-			t.Skipf("skipped: the file system cannot be shut down: %v", failed)
+			t.Fatalf("the file system cannot be shut down: %v", failed)
 		}
 		l.unmount(t)
 		if err := l.mount(); err != nil {

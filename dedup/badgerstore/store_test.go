@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	faultdisk.SpendMemory()
-	if faultdisk.Main() || campaignMain() || childMain() || linearMain() || handlerMain() || starvedMain() ||
+	if campaignMain() || childMain() || linearMain() || handlerMain() || starvedMain() ||
 		growthMain() {
 		return
 	}

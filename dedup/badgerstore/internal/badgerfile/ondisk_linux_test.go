@@ -12,13 +12,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 )
 
-func TestMain(m *testing.M) {
-	if faultdisk.Main() {
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // TestAFlushOfOthersThatFailedIsNoticed looks at files of several lengths, with and without a
 // failed flush.
 func TestAFlushOfOthersThatFailedIsNoticed(t *testing.T) {

@@ -3,8 +3,9 @@
 // Package faultdisk is a disk for tests with a volatile write cache. Its power can be cut and
 // its writes can fail. Tests use the file system on it, or a [Strict] one without a disk.
 //
-// The disk is a file of a FUSE file system behind a loop device. A separate process serves it,
-// because a process that serves a disk must not wait for that disk.
+// The disk is a file of a FUSE file system behind a loop device. A program serves it, which is a
+// module of its own (dedup/badgerstore/faultdisk): a process that serves a disk must not wait for
+// that disk, and the library does not depend on FUSE.
 package faultdisk
 
 import (
@@ -43,16 +44,18 @@ type Stats struct {
 	Failed int
 }
 
-// maxWrite is the length of the longest write, in bytes.
-const maxWrite = 512 << 10
+// MaxWrite is the length of the longest write, in bytes.
+const MaxWrite = 512 << 10
 
-// New makes a disk of size bytes with an empty, mounted file system. It needs root, /dev/fuse,
-// loop devices and mkfs.ext4. Without them it skips the test, or fails it with Long. The test
-// binary must call Main.
+// New makes a disk of size bytes with an empty, mounted file system. It skips the test without
+// Long. It needs root, /dev/fuse, loop devices and mkfs.ext4.
 func New(t testing.TB, size int64) *Disk {
 	t.Helper()
-	d, err := start(t.TempDir(), size)
-	require(t, err)
+	NeedLong(t)
+	d, err := start(t, size)
+	if err != nil {
+		t.Fatalf("faultdisk cannot be used: %v", err)
+	}
 	t.Cleanup(d.close)
 	_, err = run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", d.file)
 	if err == nil {
@@ -64,19 +67,8 @@ func New(t testing.TB, size int64) *Disk {
 	return d
 }
 
-// require skips a test that cannot use a disk or a [Strict] file system, or fails it with Long.
-func require(t testing.TB, err error) {
-	t.Helper()
-	switch {
-	case err != nil && Long():
-		t.Fatalf("faultdisk cannot be used: %v", err)
-	case err != nil:
-		t.Skipf("skipped: faultdisk cannot be used: %v", err)
-	}
-}
-
-// start starts the server of a disk under dir.
-func start(dir string, size int64) (*Disk, error) {
+// start starts the server of a disk.
+func start(t testing.TB, size int64) (*Disk, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("mounting a file system needs root")
 	}
@@ -88,13 +80,15 @@ func start(dir string, size int64) (*Disk, error) {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		return nil, err
 	}
+	dir := t.TempDir()
 	d := &Disk{Dir: filepath.Join(dir, "mnt"), fuse: filepath.Join(dir, "fuse")}
 	d.file = filepath.Join(d.fuse, "0")
 	if err := errors.Join(os.Mkdir(d.Dir, 0o700), os.Mkdir(d.fuse, 0o700)); err != nil {
 		return nil, err
 	}
+	UnmountAtEnd(t, d.Dir, d.fuse)
 	var err error
-	d.server, err = startServer(fmt.Sprintf("disk %d %s", size, d.fuse))
+	d.server, err = startServer("disk", strconv.FormatInt(size, 10), d.fuse)
 	return d, err
 }
 
@@ -110,7 +104,8 @@ func (d *Disk) Mount() error {
 			if err = d.limitRequests(); err == nil {
 				_, err = run("mount", "-o", "noatime", d.loop, d.Dir)
 			}
-			return err
+			_, detached := run("losetup", "--detach", d.loop) // when it is unmounted, whoever does that
+			return errors.Join(err, detached)
 		}
 	}
 	return err
@@ -120,7 +115,7 @@ func (d *Disk) Mount() error {
 // may fail: then FUSE reports a short write, which the loop device takes for a success.
 func (d *Disk) limitRequests() error {
 	limit := filepath.Join("/sys/block", filepath.Base(d.loop), "queue/max_sectors_kb")
-	return os.WriteFile(limit, []byte(strconv.Itoa(maxWrite>>10)), 0)
+	return os.WriteFile(limit, []byte(strconv.Itoa(MaxWrite>>10)), 0)
 }
 
 // Unmount unmounts the file system. It waits up to ten seconds for a killed process to release
@@ -129,9 +124,8 @@ func (d *Disk) Unmount() error {
 	var err error
 	for range 500 {
 		if _, err = run("umount", d.Dir); err == nil {
-			_, err = run("losetup", "--detach", d.loop)
 			d.loop = ""
-			return err
+			return nil
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -172,7 +166,6 @@ func (d *Disk) Stats() (Stats, error) {
 func (d *Disk) close() {
 	if d.loop != "" {
 		_, _ = run("umount", "-l", d.Dir)
-		_, _ = run("losetup", "--detach", d.loop)
 	}
 	d.server.close()
 	_, _ = run("umount", "-l", d.fuse)

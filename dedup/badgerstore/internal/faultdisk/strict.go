@@ -21,16 +21,20 @@ type Strict struct {
 	server *server
 }
 
-// NewStrict mounts an empty file system. It needs root and /dev/fuse. Without them it skips the
-// test, or fails it with Long. The test binary must call Main.
+// NewStrict mounts an empty file system. It skips the test without Long. It needs root and
+// /dev/fuse.
 func NewStrict(t testing.TB) *Strict {
 	t.Helper()
+	NeedLong(t)
 	s := &Strict{Dir: filepath.Join(t.TempDir(), "strict")}
 	err := os.Mkdir(s.Dir, 0o700)
 	if err == nil {
-		s.server, err = startServer("strict " + s.Dir)
+		UnmountAtEnd(t, s.Dir)
+		s.server, err = startServer("strict", s.Dir)
 	}
-	require(t, err)
+	if err != nil {
+		t.Fatalf("faultdisk cannot be used: %v", err)
+	}
 	t.Cleanup(func() {
 		s.server.close()
 		_, _ = run("umount", "-l", s.Dir)

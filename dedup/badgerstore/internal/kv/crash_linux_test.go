@@ -107,7 +107,7 @@ func (s *strict) start(t *testing.T) {
 }
 
 // crashes opens what a crash would have left after each flush from one on. The flushes of segments
-// are many, and alike: one of twenty counts. Without EYELET_LONG, so does one of two others.
+// are many, and alike: one of twenty counts.
 func (s *strict) crashes(t *testing.T, from int) {
 	t.Helper()
 	of, err := s.Flushed()
@@ -116,7 +116,7 @@ func (s *strict) crashes(t *testing.T, from int) {
 	}
 	for n := from; n <= len(of) && !t.Failed(); n++ {
 		segment := strings.HasSuffix(of[n-1], ".log")
-		if segment && n%20 > 0 || !faultdisk.Long() && n%2 > 0 && n > from && n < len(of) {
+		if segment && n%20 > 0 {
 			continue
 		}
 		least := uint64(0)

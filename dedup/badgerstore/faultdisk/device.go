@@ -1,6 +1,6 @@
 //go:build linux
 
-package faultdisk
+package main
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"syscall"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 )
 
 const (
@@ -32,7 +34,7 @@ type device struct {
 	cutIn   int             // countdown to the write that cuts the power,
 	depth   int             // once so many writes are not flushed
 	chance  *rand.Rand      // source of what a power cut loses
-	stats   Stats
+	stats   faultdisk.Stats
 }
 
 type write struct {

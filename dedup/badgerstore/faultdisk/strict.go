@@ -1,6 +1,6 @@
 //go:build linux
 
-package faultdisk
+package main
 
 import (
 	"context"
@@ -60,11 +60,11 @@ var (
 	_ fs.NodeStatfser  = (*strictNode)(nil)
 )
 
-// serveStrict serves an empty file system at a directory.
-func serveStrict(dir string) error {
+// newStrict returns an empty file system.
+func newStrict() *strictFS {
 	s := &strictFS{}
 	s.root = &strictNode{fs: s, keptNames: map[string]*strictNode{}}
-	return serve(dir, s.root, s.execute)
+	return s
 }
 
 // execute executes a command: flushes, flushed, image N DIR or fail PATH.

@@ -1,6 +1,6 @@
 //go:build linux
 
-package faultdisk
+package main
 
 import (
 	"bytes"
@@ -10,14 +10,9 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-)
 
-func TestMain(m *testing.M) {
-	if Main() {
-		return
-	}
-	os.Exit(m.Run())
-}
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+)
 
 // writeFile writes a file and flushes it if sync is set.
 func writeFile(t *testing.T, path string, data []byte, sync bool) error {
@@ -46,7 +41,7 @@ func syncDir(t *testing.T, dir string) {
 
 func TestAPowerCutKeepsWhatWasFlushed(t *testing.T) {
 	t.Parallel()
-	d := New(t, 64<<20)
+	d := faultdisk.New(t, 64<<20)
 	data := bytes.Repeat([]byte("flushed."), 1<<14)
 	lost := 0
 	for seed := range uint64(4) {
@@ -82,7 +77,7 @@ func TestAPowerCutKeepsWhatWasFlushed(t *testing.T) {
 
 func TestAFailedWriteIsReportedOnceAndLostAtARemount(t *testing.T) {
 	t.Parallel()
-	d := New(t, 64<<20)
+	d := faultdisk.New(t, 64<<20)
 	path, data := filepath.Join(d.Dir, "file"), bytes.Repeat([]byte("the payload that fails\n"), 400)
 	if err := d.FailWrite([]byte("payload that fails")); err != nil {
 		t.Fatal(err)
@@ -107,9 +102,9 @@ func TestAFailedWriteIsReportedOnceAndLostAtARemount(t *testing.T) {
 // TestAFailureAtTheEndOfALongWriteIsReported writes more at once than FUSE passes on in one write.
 func TestAFailureAtTheEndOfALongWriteIsReported(t *testing.T) {
 	t.Parallel()
-	d := New(t, 64<<20)
+	d := faultdisk.New(t, 64<<20)
 	marker := []byte("the bytes that fail")
-	data := append(bytes.Repeat([]byte("-"), 2*maxWrite-100), marker...)
+	data := append(bytes.Repeat([]byte("-"), 2*faultdisk.MaxWrite-100), marker...)
 	if err := d.FailWrite(marker); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +128,7 @@ func flushed(t *testing.T, path string, flag int, do func(f *os.File) error) {
 // TestAStrictFileSystemKeepsWhatWasFlushed flushes a file and its directory in both orders.
 func TestAStrictFileSystemKeepsWhatWasFlushed(t *testing.T) {
 	t.Parallel()
-	s := NewStrict(t)
+	s := faultdisk.NewStrict(t)
 	path, nothing := filepath.Join(s.Dir, "file"), func(*os.File) error { return nil }
 	flushed(t, path, os.O_CREATE|os.O_RDWR, func(f *os.File) error {
 		_, err := f.WriteString("flushed")
@@ -173,7 +168,7 @@ func TestAStrictFileSystemKeepsWhatWasFlushed(t *testing.T) {
 // no other.
 func TestAStrictFileSystemForgetsPagesAfterAFailedFlush(t *testing.T) {
 	t.Parallel()
-	s := NewStrict(t)
+	s := faultdisk.NewStrict(t)
 	path := filepath.Join(s.Dir, "file")
 	var files [2]*os.File
 	for i := range files {
