@@ -111,7 +111,7 @@ func (r row) line(version string) string {
 	}
 	producer := producerName.FindStringSubmatch(r.settings)
 	cells := []string{"`" + r.library + "`", version, how, "`" + producer[1] + ": " + producer[2] + "`", timed}
-	return strings.Join(append(cells, strings.Join(notes, "; ")), " | ") + "\n"
+	return strings.TrimRight(strings.Join(append(cells, strings.Join(notes, "; ")), " | "), " ") + "\n"
 }
 
 // libraryVersions returns the versions of go.mod and package.json.

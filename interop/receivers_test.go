@@ -152,7 +152,8 @@ func (v verifier) line(version string, got verdicts) string {
 	if v.note != "" {
 		notes = append(notes, v.note)
 	}
-	return fmt.Sprintf("`%s` | %s | `eyelet send %s` | %s\n", v.library, version, v.signs, strings.Join(notes, "; "))
+	line := fmt.Sprintf("`%s` | %s | `eyelet send %s` | %s", v.library, version, v.signs, strings.Join(notes, "; "))
+	return strings.TrimRight(line, " ") + "\n"
 }
 
 // request returns the delivery as an http.Request.

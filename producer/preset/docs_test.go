@@ -162,16 +162,15 @@ func capturedAfter(p *producer.Producer) string {
 
 func presetTable() string {
 	var b strings.Builder
-	b.WriteString("Preset | Authentication | Identifier | Window | Answer within | Received, for how long | " +
-		"A type | Settings\n")
-	b.WriteString("---|---|---|---|---|---|---|---\n")
+	b.WriteString("Preset | Authentication | Identifier | Window | Answer within | Received, for how long | Settings\n")
+	b.WriteString("---|---|---|---|---|---|---\n")
 	for _, p := range All() {
-		settings := "-"
+		settings := "`allowed_ips`"
 		if len(p.Uses) > 0 {
 			settings = "`" + strings.Join(p.Uses, "`, `") + "`"
 		}
-		fmt.Fprintf(&b, "[%s](%s) | %s | %s | %d h | %s | %s | [`%s`](%s) | %s\n", p.Name, p.Docs, p.Auth, p.ID,
-			int(p.Window().Hours()), cmp.Or(p.Deadline, "-"), p.Wants, p.Types()[0], p.TypesDocs(), settings)
+		fmt.Fprintf(&b, "[%s](%s) | %s | %s | %d h | %s | %s | %s\n", p.Name, p.Docs, p.Auth, p.ID,
+			int(p.Window().Hours()), cmp.Or(p.Deadline, "-"), p.Wants, settings)
 	}
 	return b.String()
 }
