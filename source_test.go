@@ -66,7 +66,9 @@ var parseOnce = sync.OnceValues(func() ([]source, error) {
 
 // modules are the folders of the repository with a go.mod of their own. The limits of code, words
 // and sizes are theirs too. They export nothing.
-var modules = []string{"bench", "examples/routers", "inspect/browser", "interop", "torture"}
+var modules = []string{
+	"bench", "dedup/badgerstore/faultdisk", "examples/routers", "inspect/browser", "interop", "torture",
+}
 
 // ownModule returns the module of a folder, "" for that of the root.
 func ownModule(dir string) string {

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
-	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 )
 
@@ -31,8 +30,7 @@ func (p *Provider) Handler(next http.Handler) http.Handler {
 		r := shown.Context().Value(requestKey{}).(*http.Request)
 		next.ServeHTTP(w, r.WithContext(shown.Context()))
 	}), "",
-		otelhttp.WithTracerProvider(p.provider), otelhttp.WithMeterProvider(noop.NewMeterProvider()),
-		otelhttp.WithPropagators(propagation.TraceContext{}),
+		otelhttp.WithTracerProvider(p.provider), otelhttp.WithPropagators(propagation.TraceContext{}),
 		otelhttp.WithPublicEndpointFn(func(*http.Request) bool { return true }))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		traced.ServeHTTP(w, shownRequest(r))
