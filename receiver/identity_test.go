@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -105,31 +106,19 @@ func identityVectors(t *testing.T) []identityVector {
 	return vectors
 }
 
-// TestIdentityVectors delivers each vector to a receiver over either store.
+// TestIdentityVectors delivers each vector to a receiver.
 func TestIdentityVectors(t *testing.T) {
 	t.Parallel()
-	stores := map[string]func(*testing.T, dedup.Clock) dedup.Store{
-		"memory": func(_ *testing.T, clock dedup.Clock) dedup.Store {
-			return dedup.NewMemory(dedup.MemoryOptions{Clock: clock})
-		},
-		"badger": func(t *testing.T, clock dedup.Clock) dedup.Store {
-			t.Helper()
-			s, err := badgerstore.Open(t.TempDir(),
-				badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		},
-	}
-	for name, open := range stores {
-		for _, v := range identityVectors(t) {
-			t.Run(name+"/"+v.Name, func(t *testing.T) {
-				t.Parallel()
+	for _, v := range identityVectors(t) {
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				clock := deduptest.NewClock()
-				newIdentityRun(t, v, clock, open(t, clock)).run()
+				r := newIdentityRun(t, v, clock, dedup.NewMemory(dedup.MemoryOptions{Clock: clock}))
+				r.wait = synctest.Wait
+				r.run()
 			})
-		}
+		})
 	}
 }
 
@@ -146,6 +135,11 @@ func TestQuarantinedDeliveriesOnDiskKeepNoBody(t *testing.T) {
 		Body: `{"ref":"main","workflow":"a.yml","inputs":{"n":"` + mark + strings.Repeat("17", 4<<10) + `"}}`}
 	v := identityVector{Producer: "github", Handlers: []string{"*"}, Runs: 16, Quarantined: 16}
 	r := newIdentityRun(t, v, clock, store)
+	r.wait = func() {
+		receiver.WaitFor(t, func() bool {
+			return !slices.ContainsFunc(recordsOf(t, store), func(rec dedup.Record) bool { return rec.Open() })
+		})
+	}
 	deliver := func(from, to int, want string) (copies int) {
 		t.Helper()
 		for n := from; n < to; n++ {
@@ -154,7 +148,7 @@ func TestQuarantinedDeliveriesOnDiskKeepNoBody(t *testing.T) {
 				t.Fatalf("delivery %d: %s, want %s", n, outcome, want)
 			}
 		}
-		r.settle()
+		r.wait()
 		files, err := filepath.Glob(filepath.Join(dir, "redo", "*")) // everything is in the log first
 		if err != nil {
 			t.Fatal(err)
@@ -171,7 +165,8 @@ func TestQuarantinedDeliveriesOnDiskKeepNoBody(t *testing.T) {
 	if all := deliver(16, 32, "quarantined"); all != run {
 		t.Errorf("%d copies of the body, and %d before 16 deliveries were quarantined", all, run)
 	}
-	r.check(r.settle())
+	r.wait()
+	r.check()
 }
 
 // beginning returns the first 4 MiB of a file. The rest of a file in a small store is zeros.
@@ -197,6 +192,7 @@ type identityRun struct {
 	store dedup.Store
 	p     producer.Producer
 	h     http.Handler
+	wait  func() // until every event has its outcome
 
 	id, typ, sending string
 
@@ -226,20 +222,8 @@ func newIdentityRun(t *testing.T, v identityVector, clock *deduptest.Clock, stor
 				return nil
 			}))
 	}
-	rx, err := receiver.Open(receiver.Config{
-		Store: store, Producers: []producer.Producer{r.p}, Handlers: handlers, URL: publicBase, Clock: clock.Now,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := rx.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
+	rx := opened(t, receiver.Config{
+		Store: store, Producers: []producer.Producer{r.p}, Handlers: handlers, Clock: clock.Now,
 	})
 	r.h = rx.Handler()
 	return r
@@ -265,14 +249,15 @@ func (r *identityRun) run() {
 			}
 		}
 	}
-	r.check(r.settle())
+	r.wait()
+	r.check()
 }
 
 // deliver sends a step and returns its outcome.
 func (r *identityRun) deliver(step identityStep) (outcome, body string) {
 	r.t.Helper()
 	if step.After != "" {
-		r.settle() // no lease may run out under a handler
+		r.wait() // no lease may run out under a handler
 		r.clock.Advance(duration(r.t, step.After))
 	}
 	kind := "application/json"
@@ -288,17 +273,15 @@ func (r *identityRun) deliver(step identityStep) (outcome, body string) {
 	for name, value := range step.Header {
 		req.Header.Set(name, value)
 	}
-	signer := r.p
+	by := r.p
 	if step.Secret > 0 {
-		signer, _, _, _ = identityProducer(r.t, r.v.Producer, identitySecrets[step.Secret])
+		by, _, _, _ = identityProducer(r.t, r.v.Producer, identitySecrets[step.Secret])
 	}
 	at := r.clock.Now()
 	if step.Signed != "" {
 		at = at.Add(-duration(r.t, step.Signed))
 	}
-	if err := signer.Scheme.(interface {
-		Sign(r *http.Request, body []byte, now time.Time) error
-	}).Sign(req, []byte(step.Body), at); err != nil {
+	if err := by.Scheme.(signer).Sign(req, []byte(step.Body), at); err != nil {
 		r.t.Fatal(err)
 	}
 	if step.Former {
@@ -358,31 +341,10 @@ func duration(t *testing.T, text string) time.Duration {
 	return d
 }
 
-// settle waits until every event has its outcome, and returns all records.
-func (r *identityRun) settle() []dedup.Record {
-	r.t.Helper()
-	for range 2000 {
-		var all []dedup.Record
-		open := false
-		for rec, err := range r.store.List(r.t.Context(), dedup.Filter{Body: true}) {
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			open = open || rec.Open()
-			all = append(all, rec)
-		}
-		if !open {
-			return all
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	r.t.Fatal("some events never got an outcome")
-	return nil
-}
-
 // check compares the runs and the records with the vector.
-func (r *identityRun) check(records []dedup.Record) {
+func (r *identityRun) check() {
 	r.t.Helper()
+	records := recordsOf(r.t, r.store)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	quarantined, noted := 0, 0

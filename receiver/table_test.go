@@ -616,15 +616,17 @@ func TestEventWithoutAHandlerIsStoredWithANote(t *testing.T) {
 	})
 }
 
-// waitFor polls a condition.
+// waitFor polls a condition. WaitFor is for the tests outside of the package.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the condition was never true")
 		}
 	}
 }
+
+var WaitFor = waitFor
 
 // An unusable type is refused where the sender reads the response, and dropped where the sender
 // would drop the event.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -24,23 +25,33 @@ func TestUnsignedChallengesAreSmallAndWithoutACredential(t *testing.T) {
 			return &dedup.Response{Body: body}
 		},
 	}
-	h := openDiskSite(t, time.Now(), []producer.Producer{p})
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	rx := opened(t, receiver.Config{Store: store, Producers: []producer.Producer{p}})
 	const limit = producer.MaxChallengeBody
 	for _, size := range []int{2, limit} {
-		if got := h.expect(post("shop", strings.Repeat("a", size)), 200, false); len(got.body) != size {
-			t.Errorf("%d bytes come back for %d", len(got.body), size)
+		w := answer(rx, post("shop", strings.Repeat("a", size)))
+		if w.Code != http.StatusOK || w.Body.Len() != size {
+			t.Errorf("%d, %d bytes come back for %d", w.Code, w.Body.Len(), size)
 		}
 		if got := <-seen; got != size {
 			t.Errorf("it sees %d bytes of %d", got, size)
 		}
 	}
-	h.expect(post("shop", strings.Repeat("a", limit+1)), 401, false)
-	h.expect(post("shop", "aa", "X-Sig", "00"), 401, false)
-	h.expect(h.signed(p, post("shop", "aa")), 200, false)
+	signed := post("shop", "aa")
+	if err := p.Scheme.(signer).Sign(signed, []byte("aa"), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for r, want := range map[*http.Request]int{
+		post("shop", strings.Repeat("a", limit+1)): 401, post("shop", "aa", "X-Sig", "00"): 401, signed: 200,
+	} {
+		if w := answer(rx, r); w.Code != want {
+			t.Errorf("got %d, want %d: %s", w.Code, want, w.Body)
+		}
+	}
 	if len(seen) > 0 {
 		t.Errorf("it sees %d bytes of another request", <-seen)
 	}
-	if n := len(h.records()); n != 1 {
+	if n := len(recordsOf(t, store)); n != 1 {
 		t.Errorf("%d events, want the signed one", n)
 	}
 }
