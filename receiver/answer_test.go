@@ -220,7 +220,7 @@ func (s *site) sendAtOnce(n int, a req, meanwhile func()) []got {
 
 func TestReleasedClaimGoesToExactlyOneWaitingDelivery(t *testing.T) {
 	t.Parallel()
-	contracts(t, func(t *testing.T, p producer.Producer) {
+	inBubbles(t, func(t *testing.T, p producer.Producer) {
 		runs := newCounter()
 		var inside, most atomic.Int32
 		s := serve(t, p, nil, Answer("shop", "*", func(_ context.Context, ev Event[raw]) (Response, error) {
@@ -255,7 +255,7 @@ func TestReleasedClaimGoesToExactlyOneWaitingDelivery(t *testing.T) {
 
 func TestDuplicateThatWaitedLongEnoughGetsRetryAfter(t *testing.T) {
 	t.Parallel()
-	contracts(t, func(t *testing.T, p producer.Producer) {
+	inBubbles(t, func(t *testing.T, p producer.Producer) {
 		for _, wait := range []time.Duration{-1, 50 * time.Millisecond} {
 			runs, release := newCounter(), make(chan struct{})
 			s := serve(t, p, func(c *Config) { c.InFlightWait = wait },
@@ -319,17 +319,17 @@ func TestInFlightStatusIsTheProducers(t *testing.T) {
 
 func TestTimedOutAnswerContinuesAndItsResultIsRecorded(t *testing.T) {
 	t.Parallel()
-	contracts(t, func(t *testing.T, p producer.Producer) {
+	inBubbles(t, func(t *testing.T, p producer.Producer) {
 		runs, release := newCounter(), make(chan struct{})
 		s := serve(t, p, func(c *Config) {
-			c.AnswerTimeout, c.InFlightWait, c.Lease = 50*time.Millisecond, -1, 1200*time.Millisecond
+			c.AnswerTimeout, c.InFlightWait = 50*time.Millisecond, -1
 		}, Answer("shop", "*", func(ctx context.Context, _ Event[raw]) (Response, error) {
 			runs.add()
 			<-release // ignores its context
 			return Response{Body: []byte("real")}, nil
 		}))
 		wantProblem(t, s.send(req{id: "k1", body: "1"}), 503, "answer_timeout")
-		time.Sleep(1500 * time.Millisecond) // longer than the lease, which is extended
+		time.Sleep(3 * DefaultLease) // which is extended
 		wantProblem(t, s.send(req{id: "k1", body: "1"}), inFlightStatus(p), "in_flight")
 		close(release)
 		waitFor(t, func() bool { return s.records()[0].Response.Status == 200 })
@@ -358,7 +358,7 @@ func (s *slowStore) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 // Otherwise the lease ends before it is extended, and a second run starts beside the first.
 func TestTheLeaseOfAnAnswerCountsFromBeforeItsClaim(t *testing.T) {
 	t.Parallel()
-	contracts(t, func(t *testing.T, p producer.Producer) {
+	inBubbles(t, func(t *testing.T, p producer.Producer) {
 		store := &slowStore{Store: dedup.NewMemory(dedup.MemoryOptions{}), asked: make(chan time.Time, 1)}
 		t.Cleanup(func() { _ = store.Close() })
 		leased := make(chan time.Time, 1)
@@ -380,17 +380,19 @@ func TestTheLeaseOfAnAnswerCountsFromBeforeItsClaim(t *testing.T) {
 
 func TestAnswerThatObeysItsContextFreesTheEvent(t *testing.T) {
 	t.Parallel()
-	runs := newCounter()
-	s := serve(t, apiProducer(), func(c *Config) { c.AnswerTimeout = 30 * time.Millisecond },
-		Answer("shop", "*", func(ctx context.Context, ev Event[raw]) (Response, error) {
-			if runs.add() > 1 {
-				return Response{}, nil
-			}
-			<-ctx.Done()
-			return Response{}, ctx.Err()
-		}))
-	wantProblem(t, s.send(req{id: "k1"}), 503, "answer_timeout")
-	waitFor(t, func() bool { return s.send(req{id: "k1"}).status == 204 })
+	inBubbles(t, func(t *testing.T, p producer.Producer) {
+		runs := newCounter()
+		s := serve(t, p, func(c *Config) { c.AnswerTimeout = 30 * time.Millisecond },
+			Answer("shop", "*", func(ctx context.Context, ev Event[raw]) (Response, error) {
+				if runs.add() > 1 {
+					return Response{}, nil
+				}
+				<-ctx.Done()
+				return Response{}, ctx.Err()
+			}))
+		wantProblem(t, s.send(req{id: "k1"}), 503, "answer_timeout")
+		waitFor(t, func() bool { return s.send(req{id: "k1"}).status/100 == 2 })
+	})
 }
 
 func TestProducerThatHangsUpCancelsNothing(t *testing.T) {
@@ -402,11 +404,18 @@ func TestProducerThatHangsUpCancelsNothing(t *testing.T) {
 		saw <- ctx.Err()
 		return Response{Body: []byte("kept")}, nil
 	}))
+	noticed := make(chan struct{})
+	s.srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Hangs-Up") != "" {
+			defer context.AfterFunc(r.Context(), func() { close(noticed) })()
+		}
+		s.rx.Handler().ServeHTTP(w, r)
+	})
 	ctx, hangUp := context.WithCancel(t.Context())
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		resp, err := client.Do(s.request(req{id: "k1"}).WithContext(ctx))
+		resp, err := client.Do(s.request(req{id: "k1", header: http.Header{"Hangs-Up": {"1"}}}).WithContext(ctx))
 		if err == nil {
 			_ = resp.Body.Close()
 			t.Error("the client got a response")
@@ -415,7 +424,7 @@ func TestProducerThatHangsUpCancelsNothing(t *testing.T) {
 	runs.await(t)
 	hangUp()
 	<-gone
-	time.Sleep(50 * time.Millisecond) // the server detects it
+	<-noticed // by the server
 	close(release)
 	if err := <-saw; err != nil {
 		t.Error("the handler's context:", err)

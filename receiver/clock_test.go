@@ -2,11 +2,9 @@ package receiver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -50,41 +48,32 @@ type clocked struct {
 	waiting  map[string]int // runs of waiting handlers
 }
 
-// serveClocked opens a receiver over a Badger store. With own, the store uses the same clock,
-// else its default.
+// serveClocked opens a receiver. With own, it has a store on disk that uses the same clock, else one
+// in memory with its default.
 func serveClocked(t *testing.T, p producer.Producer, own bool) *clocked {
 	t.Helper()
 	c := &clocked{clock: deduptest.NewSteppedClock(), release: make(chan struct{}), stop: make(chan struct{}),
 		done: map[string]int{}, accepted: map[string]bool{}, waiting: map[string]int{}}
 	c.free = sync.OnceFunc(func() { close(c.release) })
 	c.end = sync.OnceFunc(func() { close(c.stop); c.loads.Wait() })
-	options := badgerstore.Options{Logger: slog.New(slog.DiscardHandler)}
+	c.watched = &watchedStore{Store: dedup.NewMemory(dedup.MemoryOptions{})}
 	if own {
-		options.Clock = c.clock
+		store, err := badgerstore.Open(t.TempDir(),
+			badgerstore.Options{Logger: slog.New(slog.DiscardHandler), Clock: c.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.watched.Store = store
 	}
-	store, err := badgerstore.Open(t.TempDir(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.watched = &watchedStore{Store: store}
-	rx, err := Open(Config{
-		Store: c.watched, Producers: []producer.Producer{p}, URL: "https://hooks.example", Clock: c.clock.Now,
-		Handlers: []Handler{On("shop", "t", c.second), On("shop", "long", c.long), Answer("shop", "ask", c.ask)},
-		Logger:   slog.New(slog.DiscardHandler), BackoffBase: 20 * time.Millisecond, BackoffCap: 50 * time.Millisecond,
-		Lease: 2 * time.Second, InFlightWait: 10 * time.Millisecond, Workers: 4,
-		AnswerTimeout: time.Minute, HandlerTimeout: 5 * time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.site = &site{t: t, rx: rx, srv: httptest.NewServer(rx.Handler()), p: p}
+	c.site = serve(t, p, func(config *Config) {
+		config.Store, config.Clock = c.watched, c.clock.Now
+		config.BackoffBase, config.BackoffCap = 20*time.Millisecond, 50*time.Millisecond
+		config.Lease, config.InFlightWait, config.Workers = 2*time.Second, 10*time.Millisecond, 4
+		config.AnswerTimeout, config.HandlerTimeout = time.Minute, 5*time.Minute
+	}, On("shop", "t", c.second), On("shop", "long", c.long), Answer("shop", "ask", c.ask))
 	t.Cleanup(func() {
 		c.end()
 		c.free()
-		c.srv.Close()
-		if err := errors.Join(rx.Close(), store.Close()); err != nil {
-			t.Error(err)
-		}
 	})
 	return c
 }
@@ -158,6 +147,7 @@ func (c *clocked) load(worker int) {
 			return
 		default:
 		}
+		time.Sleep(20 * time.Millisecond)
 		id := fmt.Sprintf("load%d-%d", worker, i)
 		known := false
 		for range 2 {
@@ -240,7 +230,7 @@ func (c *clocked) settled(extra int, once bool) {
 
 func TestStepsOfTheMachinesClockDoubleNothingAndHoldUpNothing(t *testing.T) {
 	t.Parallel()
-	contracts(t, func(t *testing.T, p producer.Producer) {
+	inBubbles(t, func(t *testing.T, p producer.Producer) {
 		c := serveClocked(t, p, false)
 		first := c.accept("first")
 		if g := c.send(at(c.clock.Now(), "l1", "long")); g.status/100 != 2 {

@@ -29,10 +29,13 @@ func inlineSite(
 	s := serve(t, p, change, Inline("shop", "*"))
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders/{id}", s.rx.Verified("shop")(fn))
-	s.srv.Close()
-	s.srv = httptest.NewServer(mux)
+	s.router = mux
 	if outer != nil {
-		s.srv.Config.Handler = outer(mux)
+		s.router = outer(mux)
+	}
+	if s.srv != nil {
+		s.srv.Close()
+		s.srv = httptest.NewServer(s.router)
 	}
 	return s
 }
@@ -345,6 +348,10 @@ func TestAReopenedEventRunsTheInlineFunctionAgain(t *testing.T) {
 // An event that waits for its route is neither lost nor counted as failed.
 func TestAReopenedEventWaitsForItsRoute(t *testing.T) {
 	t.Parallel()
+	bubble(t, aReopenedEventWaitsForItsRoute)
+}
+
+func aReopenedEventWaitsForItsRoute(t *testing.T) {
 	reject := func(_ http.ResponseWriter, r *http.Request) { Respond(r, Response{}, Reject(nil)) }
 	s := inlineSite(t, apiProducer(), nil, reject, nil)
 	wantProblem(t, s.send(toRoute("k1", `{}`)), 422, "rejected")

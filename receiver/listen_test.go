@@ -143,13 +143,7 @@ func listening(t *testing.T, l Limits, h http.Handler) (*wires, *Listener) {
 // waitOpen waits for a number of open connections, and of closed ones by bound.
 func waitOpen(t *testing.T, ln *Listener, open int, closed ClosedConnections) {
 	t.Helper()
-	for range 2000 {
-		if got := ln.Stats(); got.Open == open && got.Closed == closed {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("%+v; want %d open and closed %+v", ln.Stats(), open, closed)
+	waitFor(t, func() bool { got := ln.Stats(); return got.Open == open && got.Closed == closed })
 }
 
 func TestAtTheBoundTheConnectionThatWaitsLongestIsClosed(t *testing.T) {

@@ -3,14 +3,13 @@ package receiver
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -23,50 +22,23 @@ type later struct {
 	kept  dedup.Store
 }
 
-// overStores runs a test over each kind of store.
-func overStores(t *testing.T, p producer.Producer, f func(l *later)) {
+// laterSite runs a test in a bubble.
+func laterSite(t *testing.T, p producer.Producer, f func(l *later)) {
 	t.Helper()
-	for name, open := range map[string]func(*testing.T, *deduptest.Clock) dedup.Store{
-		"memory": func(_ *testing.T, clock *deduptest.Clock) dedup.Store {
-			return dedup.NewMemory(dedup.MemoryOptions{Clock: clock})
-		},
-		"badger": func(t *testing.T, clock *deduptest.Clock) dedup.Store {
-			s, err := badgerstore.Open(t.TempDir(),
-				badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			return s
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := &later{clock: deduptest.NewClock(), runs: newCounter()}
-			l.kept = open(t, l.clock)
-			l.site = serve(t, p, func(c *Config) { c.Store = l.kept },
-				On(p.Name, "*", func(context.Context, Event[[]byte]) error { l.runs.add(); return nil }))
-			f(l)
-		})
-	}
+	bubble(t, func(t *testing.T) {
+		l := &later{clock: deduptest.NewClock(), runs: newCounter()}
+		l.kept = dedup.NewMemory(dedup.MemoryOptions{Clock: l.clock})
+		l.site = serve(t, p, func(c *Config) { c.Store = l.kept },
+			On(p.Name, "*", func(context.Context, Event[[]byte]) error { l.runs.add(); return nil }))
+		f(l)
+	})
 }
 
 // ran waits for a run and its outcome, with which the window begins.
 func (l *later) ran() {
 	l.t.Helper()
 	l.runs.await(l.t)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if stats, err := l.kept.Stats(l.t.Context()); err == nil && stats.Pending+stats.Running == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.t.Fatal("the outcome is not recorded")
-		}
-	}
+	synctest.Wait()
 }
 
 // runTwice sends a delivery and, after 60 days, again. It runs each time.
@@ -103,7 +75,7 @@ var noTime = http.Header{"Signed-At": nil}
 
 func TestACapturedDeliveryDoesNotRunAgainAfterTheWindow(t *testing.T) {
 	t.Parallel()
-	overStores(t, timeless(), func(l *later) {
+	laterSite(t, timeless(), func(l *later) {
 		a := req{id: "e1", typ: "paid", body: `{"amount":1}`, header: noTime}
 		l.send(a)
 		l.ran()
@@ -133,7 +105,7 @@ func TestACapturedDeliveryDoesNotRunAgainAfterTheWindow(t *testing.T) {
 
 func TestEventFromBeforeTheRememberedDaysIsQuarantined(t *testing.T) {
 	t.Parallel()
-	overStores(t, timeless(), func(l *later) {
+	laterSite(t, timeless(), func(l *later) {
 		body := func(at time.Time) string { return fmt.Sprintf(`{"at":%q}`, at.Format(time.RFC3339)) }
 		began := l.clock.Now()
 		l.send(req{id: "young", body: body(began.Add(-500 * 24 * time.Hour)),
@@ -161,7 +133,7 @@ func TestSeenEventIsRefusedUnderTheAPIContract(t *testing.T) {
 	t.Parallel()
 	p := timeless()
 	p.Contract = producer.API
-	overStores(t, p, func(l *later) {
+	laterSite(t, p, func(l *later) {
 		a := req{id: "e1", body: `{}`, header: noTime}
 		l.send(a)
 		l.ran()
@@ -177,7 +149,7 @@ func TestWithoutMemoryAWindowEnds(t *testing.T) {
 	t.Parallel()
 	p := timeless()
 	p.Forgets = true
-	overStores(t, p, func(l *later) {
+	laterSite(t, p, func(l *later) {
 		a := req{id: "e1", body: `{}`, header: noTime}
 		l.runTwice(a)
 	})
@@ -185,7 +157,7 @@ func TestWithoutMemoryAWindowEnds(t *testing.T) {
 
 func TestASignedTimeNeedsNoMemory(t *testing.T) {
 	t.Parallel()
-	overStores(t, timeless(), func(l *later) {
+	laterSite(t, timeless(), func(l *later) {
 		a := req{id: "e1", body: `{}`} // signed now, with the key
 		l.runTwice(a)
 	})
@@ -193,7 +165,7 @@ func TestASignedTimeNeedsNoMemory(t *testing.T) {
 
 func TestAPurgedEventIsNotRemembered(t *testing.T) {
 	t.Parallel()
-	overStores(t, timeless(), func(l *later) {
+	laterSite(t, timeless(), func(l *later) {
 		a := req{id: "e1", body: `{}`, header: noTime}
 		l.send(a)
 		l.ran()
@@ -220,7 +192,7 @@ func TestAnItemOfABatchThatWasSeenBeforeIsQuarantinedAlone(t *testing.T) {
 		}
 		return items, nil
 	}
-	overStores(t, p, func(l *later) {
+	laterSite(t, p, func(l *later) {
 		l.send(req{body: "a b", header: noTime})
 		l.runs.await(l.t)
 		l.ran()

@@ -50,7 +50,7 @@ func (l *later) reasons() map[string]int {
 func TestRazorpayBytesThatRepeat(t *testing.T) {
 	t.Parallel()
 	older, newer := preset.Razorpay("the old secret of 17"), preset.Razorpay("the new secret of 17")
-	overStores(t, preset.Razorpay("the new secret of 17", "the old secret of 17"), func(l *later) {
+	laterSite(t, preset.Razorpay("the new secret of 17", "the old secret of 17"), func(l *later) {
 		const body, late = `{"event":"payment.captured","created_at":1,"id":1}`, `{"event":"payment.captured",` +
 			`"created_at":1,"id":2}`
 		l.signed(older, body, "X-Razorpay-Event-Id", "a")
@@ -81,7 +81,7 @@ func TestRazorpayBytesThatRepeat(t *testing.T) {
 func TestGitHubBodiesThatOccurAgainAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	p := preset.GitHub("the secret of 17")
-	overStores(t, p, func(l *later) {
+	laterSite(t, p, func(l *later) {
 		const dispatch = `{"workflow":"a.yml","inputs":null,"ref":"refs/heads/main"}`
 		const push = `{"ref":"refs/heads/main","after":"1"}`
 		send := func(body, kind, id string) got {
@@ -109,7 +109,7 @@ func TestGitHubBodiesThatOccurAgainAfterTheWindow(t *testing.T) {
 func TestATwilioCallDoesNotRunAgainAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	p := preset.Twilio("the token of 17")
-	overStores(t, p, func(l *later) {
+	laterSite(t, p, func(l *later) {
 		send := func(token string) got {
 			a := req{path: "/webhooks/twilio?CallSid=CA1&Digits=1", header: http.Header{"Sig": nil, "Signed-At": nil}}
 			r := l.request(a)
@@ -142,7 +142,7 @@ func TestATwilioCallDoesNotRunAgainAfterTheWindow(t *testing.T) {
 func TestAPurgedGitHubDeliveryRunsAgain(t *testing.T) {
 	t.Parallel()
 	p := preset.GitHub("the secret of 17")
-	overStores(t, p, func(l *later) {
+	laterSite(t, p, func(l *later) {
 		const push = `{"ref":"refs/heads/main","after":"1"}`
 		l.signed(p, push, "X-GitHub-Event", "push", "X-GitHub-Delivery", "a")
 		l.ran()

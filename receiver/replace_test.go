@@ -47,15 +47,6 @@ func (s *site) state(id string) string {
 	return "unknown"
 }
 
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not happen:", what)
-		}
-	}
-}
-
 func TestReplaceCarriesOverWhatSendersUsed(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
@@ -142,7 +133,7 @@ func TestReplaceMakesTasksOfOrphanedHandlersDeadLetters(t *testing.T) {
 	s := serve(t, webhookProducer(), nil, fails)
 	s.send(req{id: "1", body: "1"})
 	s.replace(func(c *Config) { c.Handlers = []Handler{fails.Orphaned()} })
-	until(t, "a dead letter", func() bool { return s.state("1") == "dead "+reasonGone })
+	waitFor(t, func() bool { return s.state("1") == "dead "+reasonGone })
 	s.send(req{id: "2", body: "2"})
 	for _, r := range s.records() {
 		if r.Key.ID == "2" && len(r.Tasks) != 0 {
@@ -174,7 +165,7 @@ func TestReplaceHandsTheWorkersOver(t *testing.T) {
 	}, slow, removed)
 	old := s.rx
 	s.send(req{id: "fails", body: "fails", typ: "removed"})
-	until(t, "it failed", func() bool { return strings.HasSuffix(s.state("fails"), reasonFailed) })
+	waitFor(t, func() bool { return strings.HasSuffix(s.state("fails"), reasonFailed) })
 	s.send(req{id: "first", body: "first", typ: "slow"})
 	<-began
 	for i := range 3 {
@@ -199,7 +190,7 @@ func TestReplaceHandsTheWorkersOver(t *testing.T) {
 		t.Errorf("the running handler: %s", got)
 	}
 	fails.Store(false)
-	until(t, "the removed handler finished", func() bool { return s.state("fails") == "done " })
+	waitFor(t, func() bool { return s.state("fails") == "done " })
 	s.send(req{id: "later", body: "later", typ: "removed"})
 	for _, r := range s.records() {
 		if r.Key.ID == "later" && len(r.Tasks) != 0 {

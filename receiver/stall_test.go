@@ -27,7 +27,7 @@ func (s *stallingStore) Claim(ctx context.Context, claims ...dedup.Claim) ([]ded
 
 func TestStalledStoreIs503AndTheRetryGetsTheOutcome(t *testing.T) {
 	t.Parallel()
-	contracts(t, func(t *testing.T, p producer.Producer) {
+	inBubbles(t, func(t *testing.T, p producer.Producer) {
 		stalling := &stallingStore{}
 		s := serve(t, p, func(c *Config) {
 			stalling.Store, c.Store = c.Store, stalling

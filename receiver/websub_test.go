@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -24,17 +25,20 @@ type hubs struct {
 
 const feedA, feedB = "https://a.example/feed", "https://b.example/feed"
 
-func serveHubs(t *testing.T) *hubs {
+// serveHubs runs a test in a bubble.
+func serveHubs(t *testing.T, f func(t *testing.T, h *hubs)) {
 	t.Helper()
-	h := &hubs{clock: deduptest.NewClock(), runs: newCounter()}
-	store := dedup.NewMemory(dedup.MemoryOptions{Clock: h.clock})
-	p := preset.WebSub(
-		preset.Subscription{Topic: feedA, Secret: "secret of " + feedA, Token: webSubToken},
-		preset.Subscription{Topic: feedB, Secret: "secret of " + feedB, Token: webSubToken})
-	h.site = serve(t, p, func(c *Config) { c.Store = store },
-		On("websub", "*", func(context.Context, Event[[]byte]) error { h.runs.add(); return nil }))
-	h.store = store
-	return h
+	bubble(t, func(t *testing.T) {
+		h := &hubs{clock: deduptest.NewClock(), runs: newCounter()}
+		store := dedup.NewMemory(dedup.MemoryOptions{Clock: h.clock})
+		p := preset.WebSub(
+			preset.Subscription{Topic: feedA, Secret: "secret of " + feedA, Token: webSubToken},
+			preset.Subscription{Topic: feedB, Secret: "secret of " + feedB, Token: webSubToken})
+		h.site = serve(t, p, func(c *Config) { c.Store = store },
+			On("websub", "*", func(context.Context, Event[[]byte]) error { h.runs.add(); return nil }))
+		h.store = store
+		f(t, h)
+	})
 }
 
 // deliver sends content as the hub of a topic does.
@@ -65,18 +69,7 @@ func (h *hubs) deliverAndRun(topic, content string) {
 func (h *hubs) ran() {
 	h.t.Helper()
 	h.runs.await(h.t)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		open := false
-		for _, r := range h.records() {
-			open = open || r.Open()
-		}
-		switch {
-		case !open:
-			return
-		case time.Now().After(deadline):
-			h.t.Fatal("the outcome is not recorded")
-		}
-	}
+	synctest.Wait()
 }
 
 // quarantined counts the quarantined deliveries by reason.
@@ -93,74 +86,79 @@ func (h *hubs) quarantined() map[string]int {
 
 func TestTheHubOfOneTopicDoesNotSilenceAnother(t *testing.T) {
 	t.Parallel()
-	h := serveHubs(t)
-	h.deliverAndRun(feedA, "<what b will publish/>")
-	if g := h.deliver(feedB, "<what b will publish/>"); g.replayed() {
-		t.Errorf("the content of b is known from a: %+v", g)
-	}
-	h.ran()
-	if g := h.deliver(feedB, "<what b will publish/>"); !g.replayed() {
-		t.Errorf("a duplicate is not known: %+v", g)
-	}
+	serveHubs(t, func(t *testing.T, h *hubs) {
+		h.deliverAndRun(feedA, "<what b will publish/>")
+		if g := h.deliver(feedB, "<what b will publish/>"); g.replayed() {
+			t.Errorf("the content of b is known from a: %+v", g)
+		}
+		h.ran()
+		if g := h.deliver(feedB, "<what b will publish/>"); !g.replayed() {
+			t.Errorf("a duplicate is not known: %+v", g)
+		}
+	})
 }
 
 func TestContentThatATopicReturnsToAfterTheWindowRunsAgain(t *testing.T) {
 	t.Parallel()
-	h := serveHubs(t)
-	h.deliverAndRun(feedA, "A")
-	h.clock.Advance(10 * time.Minute)
-	h.deliverAndRun(feedA, "B")
-	h.clock.Advance(60 * time.Minute)
-	if g := h.deliver(feedA, "A"); g.replayed() {
-		t.Errorf("A after 70 minutes: %+v", g)
-	}
-	h.ran()
-	if n, q := h.runs.count(), h.quarantined(); n != 3 || len(q) > 0 {
-		t.Errorf("%d runs, quarantined %v", n, q)
-	}
+	serveHubs(t, func(t *testing.T, h *hubs) {
+		h.deliverAndRun(feedA, "A")
+		h.clock.Advance(10 * time.Minute)
+		h.deliverAndRun(feedA, "B")
+		h.clock.Advance(60 * time.Minute)
+		if g := h.deliver(feedA, "A"); g.replayed() {
+			t.Errorf("A after 70 minutes: %+v", g)
+		}
+		h.ran()
+		if n, q := h.runs.count(), h.quarantined(); n != 3 || len(q) > 0 {
+			t.Errorf("%d runs, quarantined %v", n, q)
+		}
+	})
 }
 
 func TestContentThatATopicReturnsToWithinTheWindowIsQuarantined(t *testing.T) {
 	t.Parallel()
-	h := serveHubs(t)
-	h.deliverAndRun(feedA, "A")
-	h.clock.Advance(10 * time.Minute)
-	h.deliverAndRun(feedA, "B")
-	h.clock.Advance(10 * time.Minute)
-	for range 2 {
-		if g := h.deliver(feedA, "A"); g.replayed() {
-			t.Errorf("A after B: %+v", g)
+	serveHubs(t, func(t *testing.T, h *hubs) {
+		h.deliverAndRun(feedA, "A")
+		h.clock.Advance(10 * time.Minute)
+		h.deliverAndRun(feedA, "B")
+		h.clock.Advance(10 * time.Minute)
+		for range 2 {
+			if g := h.deliver(feedA, "A"); g.replayed() {
+				t.Errorf("A after B: %+v", g)
+			}
 		}
-	}
-	if n, q := h.runs.count(), h.quarantined(); n != 2 || q["superseded"] != 1 {
-		t.Errorf("%d runs, quarantined %v", n, q)
-	}
-	if g := h.deliver(feedA, "B"); !g.replayed() {
-		t.Errorf("B is the newest: %+v", g)
-	}
+		if n, q := h.runs.count(), h.quarantined(); n != 2 || q["superseded"] != 1 {
+			t.Errorf("%d runs, quarantined %v", n, q)
+		}
+		if g := h.deliver(feedA, "B"); !g.replayed() {
+			t.Errorf("B is the newest: %+v", g)
+		}
+	})
 }
 
 func TestTheNewestContentOfATopicStaysKnown(t *testing.T) {
 	t.Parallel()
-	h := serveHubs(t)
-	h.deliverAndRun(feedA, "A")
-	h.clock.Advance(100 * time.Hour)
-	if g := h.deliver(feedA, "A"); !g.replayed() || h.runs.count() != 1 {
-		t.Errorf("%d runs: %+v", h.runs.count(), g)
-	}
+	serveHubs(t, func(t *testing.T, h *hubs) {
+		h.deliverAndRun(feedA, "A")
+		h.clock.Advance(100 * time.Hour)
+		if g := h.deliver(feedA, "A"); !g.replayed() || h.runs.count() != 1 {
+			t.Errorf("%d runs: %+v", h.runs.count(), g)
+		}
+	})
 }
 
 func TestAHubThatWasNotGivenTheCallbackIsNotConfirmed(t *testing.T) {
 	t.Parallel()
-	h := serveHubs(t)
-	check := func(query string) got {
-		return h.send(req{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?" + query +
-			"hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(feedA)})
-	}
-	for _, query := range []string{"", "token=&", "token=callback-token-16&"} {
-		wantProblem(t, check(query), 404, "challenge_unexpected")
-	}
-	if g := check("token=" + webSubToken + "&"); g.status != 200 || g.body != "x17" {
-		t.Errorf("%+v", g)
-	}
+	serveHubs(t, func(t *testing.T, h *hubs) {
+		check := func(query string) got {
+			return h.send(req{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?" + query +
+				"hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(feedA)})
+		}
+		for _, query := range []string{"", "token=&", "token=callback-token-16&"} {
+			wantProblem(t, check(query), 404, "challenge_unexpected")
+		}
+		if g := check("token=" + webSubToken + "&"); g.status != 200 || g.body != "x17" {
+			t.Errorf("%+v", g)
+		}
+	})
 }
