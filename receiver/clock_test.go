@@ -48,8 +48,8 @@ type clocked struct {
 	waiting  map[string]int // runs of waiting handlers
 }
 
-// serveClocked opens a receiver. With own, it has a store on disk that uses the same clock, else one
-// in memory with its default.
+// serveClocked opens a receiver. With own, it has a store on disk that uses the same clock, else
+// one in memory with its default.
 func serveClocked(t *testing.T, p producer.Producer, own bool) *clocked {
 	t.Helper()
 	c := &clocked{clock: deduptest.NewSteppedClock(), release: make(chan struct{}), stop: make(chan struct{}),

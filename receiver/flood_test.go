@@ -19,7 +19,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// alone runs the test in a process of its own, whose memory it measures, and reports whether this is it.
+// alone runs the test in a process of its own, whose memory it measures, and reports whether this
+// is that process.
 func alone(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv("EYELET_ALONE") == t.Name() {

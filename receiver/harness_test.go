@@ -87,8 +87,8 @@ func contracts(t *testing.T, f func(t *testing.T, p producer.Producer)) {
 	}
 }
 
-// bubbled has the tests that run in a bubble of testing/synctest, where time passes at once when all
-// goroutines wait.
+// bubbled has the tests that run in a bubble of testing/synctest, where time passes at once when
+// all goroutines wait.
 var bubbled sync.Map
 
 // bubble runs a test in a bubble.

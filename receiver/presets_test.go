@@ -148,14 +148,15 @@ func (c capture) reachesItsHandlerOnce(t *testing.T) {
 		t.Errorf("%d records, %d events handled", len(records), len(handled))
 	}
 	for range len(handled) {
-		if ev := <-handled; ev.ID == "" || ev.Producer != c.producer.Name || len(ev.Body) == 0 && len(c.message.body) > 0 ||
+		if ev := <-handled; ev.ID == "" || ev.Producer != c.producer.Name ||
+			len(ev.Body) == 0 && len(c.message.body) > 0 ||
 			ev.Type == "" && c.producer.Preset != "" && c.message.method == http.MethodPost {
 			t.Errorf("event %+v", ev)
 		}
 	}
 }
 
-// opened opens a receiver whose log is discarded. It is closed with its store at the end of the test.
+// opened opens a receiver whose log is discarded. It is closed with its store after the test.
 func opened(t *testing.T, c receiver.Config) *receiver.Receiver {
 	t.Helper()
 	c.URL, c.Logger = publicBase, slog.New(slog.DiscardHandler)
