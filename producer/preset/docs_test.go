@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the tables of docs/producers.md a
 // them with -update.
 func TestDocumentedTablesMatchThePresets(t *testing.T) {
 	t.Parallel()
-	documentTables(t, "producers.md", map[string]string{"presets": presetTable(), "identities": identityList()})
+	documentTables(t, "producers.md", map[string]string{"presets": presetTable()})
 	documentTables(t, "security.md", map[string]string{"captured": capturedTable(t)})
 }
 
@@ -54,37 +54,6 @@ func documentTables(t *testing.T, name string, tables map[string]string) {
 	if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// identityList groups the presets by the result of a redelivery.
-func identityList() string {
-	var b strings.Builder
-	var results []string
-	presets := map[string][]string{}
-	for _, preset := range All() {
-		p := preset.described()
-		result := redelivered(&p)
-		if presets[result] == nil {
-			results = append(results, result)
-		}
-		presets[result] = append(presets[result], preset.Name)
-	}
-	for _, result := range results {
-		fmt.Fprintf(&b, "- %s: %s.\n", result, strings.Join(presets[result], ", "))
-	}
-	return b.String()
-}
-
-func redelivered(p *producer.Producer) string {
-	switch {
-	case p.Series != nil:
-		return "Known while it is the newest content; after the window it runs again"
-	case p.Class() == producer.ClassUnsigned:
-		return "Known within the window under the same identifier; later it runs again (nothing of the event is signed)"
-	case signsTime(p):
-		return "Known within the window; signed again later, it runs again"
-	}
-	return "Known within the window; later quarantined (`seen_before`), and run by `eyelet dead reopen EVENT`"
 }
 
 // signsTime reports whether the producer signs a time.
