@@ -8,9 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
@@ -90,22 +88,12 @@ func TestAJobStopsAndNamesWhatRefused(t *testing.T) {
 	s.login(token)
 	s.in(second(s.post("/ui/dead", url.Values{"event": {"gone"}, "handler": {"h"}})), "1 chosen of h")
 	store.permits <- struct{}{}
-	ended := func(path string) string {
-		for range 1000 {
-			if _, text := s.get(path); strings.Contains(text, "data-ended") {
-				return text
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Fatalf("%s does not end", path)
-		return ""
-	}
-	s.in(ended("/ui/jobs/1"), "<b>1</b> refused", "no such event", "/ui/events/gone")
+	s.in(s.ended("/ui/jobs/1"), "<b>1</b> refused", "no such event", "/ui/events/gone")
 	s.in(second(s.post("/ui/dead", url.Values{"handler": {"h"}})), "Nothing was chosen")
 	all := url.Values{"all": {"1"}, "handler": {"h"}, "reason": {"exhausted"}}
 	s.post("/ui/dead", all)
 	s.post("/ui/dead", all)
 	s.in(second(s.post("/ui/dead", all)), "Two other jobs are running")
 	s.post("/ui/jobs/2/stop", nil)
-	s.in(ended("/ui/jobs/2"), "Ended early: stopped")
+	s.in(s.ended("/ui/jobs/2"), "Ended early: stopped")
 }

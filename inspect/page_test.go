@@ -113,6 +113,18 @@ func (s *site) login(token string) {
 	}
 }
 
+// ended returns the page of a job that has ended.
+func (s *site) ended(job string) string {
+	s.Helper()
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if _, text := s.get(job); strings.Contains(text, "data-ended") {
+			return text
+		}
+	}
+	s.Fatalf("%s does not end", job)
+	return ""
+}
+
 // in requires that a page has each text.
 func (s *site) in(page string, texts ...string) {
 	s.Helper()

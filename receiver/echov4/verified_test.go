@@ -267,7 +267,7 @@ func TestAReopenedEventRunsTheRouteAgain(t *testing.T) {
 			t.Errorf("%q, at first %q", got, first)
 		}
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		rec, err := store.Get(t.Context(), event)
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("%+v, %v", rec, err)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -276,6 +277,10 @@ func unknownHandler(t *testing.T) {
 // TestWaitWaitsForObservations observes slowly: an attempt is recorded before it is observed.
 func TestWaitWaitsForObservations(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, waitWaitsForObservations)
+}
+
+func waitWaitsForObservations(t *testing.T) {
 	attempts := 0
 	rx := receivertest.New(t, receiver.Config{
 		Producers: []producer.Producer{preset.Stripe(secret)},
@@ -283,7 +288,7 @@ func TestWaitWaitsForObservations(t *testing.T) {
 			func(context.Context, receiver.Event[order]) error { return nil })},
 		Observe: func(_ context.Context, o receiver.Observation) {
 			if o.Kind == receiver.KindAttempt {
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(time.Second)
 				attempts++
 			}
 		},
