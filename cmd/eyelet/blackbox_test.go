@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/ed25519"
@@ -10,12 +9,10 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -344,160 +341,4 @@ func TestInvalidDeliveriesAreRefusedAndNotKept(t *testing.T) {
 	if all := s.events(); len(all) != 0 {
 		t.Errorf("the store holds %v", all)
 	}
-}
-
-func TestACutDeliveryIsNotAccepted(t *testing.T) {
-	t.Parallel()
-	s := serveForShop(t, "  - {producer: shop, type: \"*\", stdout: true}\n")
-	r := s.request(s.fresh())
-	var head bytes.Buffer
-	check(t, r.Write(&head))
-	whole := head.Bytes()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
-	check(t, err)
-	defer conn.Close()
-	if _, err := conn.Write(whole[:len(whole)-5]); err != nil {
-		t.Fatal(err)
-	}
-	check(t, conn.(*net.TCPConn).CloseWrite())
-	res, err := http.ReadResponse(bufio.NewReader(conn), r)
-	if err == nil {
-		defer res.Body.Close()
-		if res.StatusCode < 400 {
-			t.Errorf("status is %d", res.StatusCode)
-		}
-	}
-	if all := s.events(); len(all) != 0 {
-		t.Errorf("the store holds %v", all)
-	}
-}
-
-func TestAnAnswerRunsOnceForConcurrentDeliveries(t *testing.T) {
-	t.Parallel()
-	s := serveForShop(t, `  - {producer: shop, type: "*", exec: [sh, -c, "echo $EYELET_EVENT_ID >> runs; while [ ! `+
-		`-f go ]; do sleep 0.02; done; cat"], answer: true}`+"\n")
-	d := s.fresh()
-	answers := make(chan answer, 32)
-	for range 32 {
-		r := s.request(d)
-		go func() { answers <- s.do(r) }()
-	}
-	for range 31 { // the others are refused while it runs
-		got := <-answers
-		if got.status != 409 || got.header.Get("Retry-After") == "" {
-			t.Errorf("while it runs: %+v", got)
-		}
-		s.resolves(got)
-	}
-	check(t, os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600))
-	first := <-answers
-	if first.status != 200 || first.body != d.body {
-		t.Errorf("the answer is %+v", first)
-	}
-	again := s.send(d)
-	if again.status != 200 || again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("the repeated answer is %+v", again)
-	}
-	runs, err := os.ReadFile(filepath.Join(s.dir, "runs"))
-	if err != nil || string(runs) != "order-1\n" {
-		t.Errorf("runs are %q (%v)", runs, err)
-	}
-}
-
-// resolves follows the link to the policy, through the actual address of the receiver.
-func (s *shopper) resolves(a answer) {
-	s.t.Helper()
-	link, rest, _ := strings.Cut(strings.TrimPrefix(a.header.Get("Link"), "<"), ">")
-	path, ok := strings.CutPrefix(link, "https://hooks.example")
-	if !ok || !strings.Contains(rest, `rel="describedby"`) {
-		s.t.Errorf("link of %d is %q", a.status, a.header.Get("Link"))
-		return
-	}
-	res, err := http.Get(s.base + path)
-	if err != nil {
-		s.t.Error(err)
-		return
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK || !bytes.Contains(text, []byte("shop")) {
-		s.t.Errorf("%s is answered %d (%v)", link, res.StatusCode, err)
-	}
-	var problem struct{ Type string }
-	if err := json.Unmarshal([]byte(a.body), &problem); err != nil {
-		s.t.Error(err)
-	}
-	_, anchor, ok := strings.Cut(problem.Type, "#")
-	if !ok || !bytes.Contains(text, []byte(`id="`+anchor+`"`)) {
-		s.t.Errorf("the policy has no anchor %q", problem.Type)
-	}
-}
-
-func TestProblemsLinkToThePolicy(t *testing.T) {
-	t.Parallel()
-	s := serveForShop(t, "  - {producer: shop, type: \"*\", stdout: true}\n")
-	d := s.fresh()
-	s.send(d)
-	conflict, nameless := d, s.fresh()
-	conflict.body, nameless.key = "{}", ""
-	for _, want := range []struct {
-		d      blackDelivery
-		status int
-	}{{conflict, 422}, {nameless, 400}} {
-		got := s.send(want.d)
-		if got.status != want.status {
-			t.Errorf("status is %d, want %d", got.status, want.status)
-		}
-		s.resolves(got)
-	}
-}
-
-func TestACapturedWebhookNeverRunsTwice(t *testing.T) {
-	t.Parallel()
-	s := serveForShop(t, `  - {producer: gh, type: "*", exec: [sh, -c, "echo $EYELET_EVENT_VENDOR_ID >> runs"]}`+"\n")
-	body := `{"ref":"refs/heads/main"}`
-	mac := hmac.New(sha256.New, s.secret)
-	mac.Write([]byte(body))
-	capture := func(change func(*http.Request)) *http.Request {
-		r, err := http.NewRequest(http.MethodPost, s.base+"/webhooks/gh", strings.NewReader(body))
-		check(t, err)
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("X-GitHub-Event", "push")
-		r.Header.Set("X-GitHub-Delivery", "guid-1")
-		r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-		change(r)
-		return r
-	}
-	if got := s.do(capture(func(*http.Request) {})); got.status != 200 {
-		t.Fatalf("first: %+v", got)
-	}
-	for name, change := range map[string]func(*http.Request){
-		"the same":       func(*http.Request) {},
-		"another Host":   func(r *http.Request) { r.Host = "evil.example" },
-		"another query":  func(r *http.Request) { r.URL.RawQuery = "a=b" },
-		"another syntax": func(r *http.Request) { r.URL.Opaque = "/webhooks/%67h" },
-		"another id":     func(r *http.Request) { r.Header.Set("X-GitHub-Delivery", "guid-2") },
-		"another type":   func(r *http.Request) { r.Header.Set("X-GitHub-Event", "ping") },
-	} {
-		if got := s.do(capture(change)); got.status >= 300 && got.status < 400 || got.status >= 500 {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-	s.eventually(func() bool { return s.events()["guid-1"]["state"] == "done" })
-	runs, err := os.ReadFile(filepath.Join(s.dir, "runs"))
-	if err != nil || string(runs) != "guid-1\n" {
-		t.Errorf("runs are %q (%v)", runs, err)
-	}
-}
-
-// eventually waits for an effect.
-func (s *shopper) eventually(done func() bool) {
-	s.t.Helper()
-	for range 500 {
-		if done() {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	s.t.Error("it did not happen")
 }

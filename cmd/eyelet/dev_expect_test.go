@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -134,51 +132,6 @@ func TestEachPartOfAnExpectationCounts(t *testing.T) {
 	}
 	if got := (expectation{}).misses(good); got != nil {
 		t.Errorf("without an expectation it misses %v", got)
-	}
-}
-
-// TestAChangedRecordingFailsAndIsNamed changes a byte in each part of a recording: notes, request
-// line, signed and unsigned fields, signature and body.
-func TestAChangedRecordingFailsAndIsNamed(t *testing.T) {
-	t.Parallel()
-	for _, old := range []string{
-		"about: a", "producer: gi", "now: 17", "expect: n", "id: 7", "sha256: ", "POST", "HTTP/1", "X-GitHub-Event: p",
-		"Delivery: 7",
-		"sha256=", "6113728f", "\r\n\r\n", "# producer",
-	} {
-		t.Run(old, func(t *testing.T) {
-			t.Parallel()
-			file := filepath.Join(unpacked(t), "github", "01-push-new.http")
-			data, err := os.ReadFile(file)
-			check(t, err)
-			i := strings.Index(string(data), old)
-			if i < 0 {
-				t.Fatalf("%q is not in the file", old)
-			}
-			data[i+len(old)-1] ^= 1
-			check(t, os.WriteFile(file, data, 0o600))
-			var out, errs strings.Builder
-			p := &program{In: strings.NewReader(""), Out: &out, Err: &errs}
-			if code := p.Run(context.Background(), "dev", "--once", file); code != 1 ||
-				!strings.Contains(errs.String(), file) {
-				t.Errorf("exit %d, stderr %s", code, errs.String())
-			}
-		})
-	}
-}
-
-func TestTheBundledDeliveriesMeetTheirExpectations(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	p := &program{In: strings.NewReader(""), Out: &out, Err: io.Discard}
-	if code := p.Run(context.Background(), "dev", "--once"); code != 0 {
-		t.Errorf("exit %d\n%s", code, out.String())
-	}
-	if n := strings.Count(out.String(), "ok   testdata/"); n != len(testdata.Deliveries()) {
-		t.Errorf("%d of %d deliveries are good:\n%s", n, len(testdata.Deliveries()), out.String())
-	}
-	if !strings.Contains(out.String(), "the store holds exactly the 7 accepted events, and 1 quarantined\n") {
-		t.Errorf("output ends\n%s", out.String())
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -166,38 +165,6 @@ func TestAQuarantinedDeliveryRunsOnceWithItsPayload(t *testing.T) {
 	}
 }
 
-func TestEventsAreReopenedWithoutAServer(t *testing.T) {
-	t.Parallel()
-	file := configured(t, fallible)
-	r := launch(t, "serve", "--config", file)
-	for i := range 20 {
-		push(t, http.DefaultClient, r.deliveries, fmt.Sprint("g-", i), fmt.Sprintf(`{"n":%d}`, i))
-	}
-	dead := counted(t, file, "dead", 20)
-	r.stop()
-	<-r.ended
-	heal(t, file)
-	out, errs := command(t, 0, "", "dead", "reopen", "--all", "--progress", "--config", file)
-	if out != "reopened 20 events\n" || !regexp.MustCompile(`(?m)^reopened 20 of 20 \(\d+/s\)$`).MatchString(errs) ||
-		!strings.HasSuffix(errs, "no server runs: they are run when serve starts\n") {
-		t.Errorf("output %q, %q", out, errs)
-	}
-	var named []string
-	for _, e := range dead {
-		named = append(named, e.Event)
-	}
-	out, errs = command(t, 1, strings.Join(named, "\n")+"\n", "dead", "reopen", "-", "nobody", "--config", file)
-	if out != "reopened 0 events\n" || strings.Count(errs, "refused: event has nothing to reopen") != 20 ||
-		!strings.Contains(errs, "eyelet: nobody: refused: no such event\n") {
-		t.Errorf("again: output %q, %q", out, errs)
-	}
-	launch(t, "serve", "--config", file)
-	counted(t, file, "done", 20)
-	if n := len(runs(t, file)); n != 40 {
-		t.Errorf("%d runs, want two for each", n)
-	}
-}
-
 func TestEventsOfALaneAreReopenedInOrder(t *testing.T) {
 	t.Parallel()
 	file := configured(t, strings.Replace(fallible, "type: push,", "type: push, lane: header:X-GitHub-Event,", 1))
@@ -215,105 +182,6 @@ func TestEventsOfALaneAreReopenedInOrder(t *testing.T) {
 		if want := fmt.Sprint("1 g-", i%30, " "); !strings.HasPrefix(line, want) {
 			t.Fatalf("run %d is %q, want one of %q", i, line, want)
 		}
-	}
-}
-
-func TestOnlyTheDeadTaskOfTheNamedHandlerIsReopened(t *testing.T) {
-	t.Parallel()
-	file := configured(t, "handlers:\n  - {producer: gh, type: push, name: bad, exec: [sh, -c, \"exit 65\"]}\n  - "+
-		"{producer: gh, type: \"*\", name: good, stdout: true}\n")
-	r := launch(t, "serve", "--config", file)
-	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
-	counted(t, file, "dead", 1)
-	eventually(t, "the other task is done", func() bool { return strings.Contains(r.out.String(), "g-1") })
-	for _, args := range [][]string{{"--handler", "good"}, {"--reason", "exhausted"},
-		{"--handler", "bad", "--reason", "exhausted"}, {"--producer", "shop"}, {"--since", "1ms"}} {
-		if out, _ := command(t, 0, "", append([]string{"dead", "reopen", "--dry-run", "--config", file},
-			args...)...); out != "would reopen 0 events\n" {
-			t.Errorf("%v: %q", args, out)
-		}
-	}
-	if out, _ := command(t, 0, "", "dead", "reopen", "--dry-run", "--config", file, "--handler", "bad", "--reason",
-		"rejected", "--since", "1h", "--id", "g-1"); !strings.HasSuffix(out, "would reopen 1 event\n") {
-		t.Errorf("output %q", out)
-	}
-}
-
-func TestATaskIsAddedForALaterHandler(t *testing.T) {
-	t.Parallel()
-	file := configured(t, "handlers:\n  - {producer: gh, type: ping, name: late, stdout: true}\n")
-	r := launch(t, "serve", "--config", file)
-	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
-	event := counted(t, file, "done", 1)[0]
-	out, _ := command(t, 0, "", "events", "list", "--config", file)
-	if !strings.Contains(out, "  done (no handler)  ") {
-		t.Errorf("listed as\n%s", out)
-	}
-	if event.Note != "no handler" {
-		t.Errorf("event is %+v", event)
-	}
-	if _, errs := command(t, 2, "", "events", "reopen", event.Event, "--add", "lat", "--config",
-		file); !strings.Contains(errs, `unknown handler "lat"`) || !strings.Contains(errs, `did you mean "late"?`) {
-		t.Errorf("a misspelt handler: %q", errs)
-	}
-	command(t, 0, "", "events", "reopen", event.Event, "--add", "late", "--config", file)
-	eventually(t, "the handler runs", func() bool { return strings.Contains(r.out.String(), `"vendor_id":"g-1"`) })
-}
-
-func TestPurgeByFilterNeedsYes(t *testing.T) {
-	t.Parallel()
-	file := configured(t, fallible)
-	r := launch(t, "serve", "--config", file)
-	for _, id := range []string{"g-1", "g-2", "g-3"} {
-		push(t, http.DefaultClient, r.deliveries, id, `{"id":"`+id+`"}`)
-	}
-	dead := counted(t, file, "dead", 3)
-	_, errs := command(t, 2, "", "dead", "purge", "--producer", "gh", "--config", file)
-	if !strings.Contains(errs, "this would purge 3 events for good\n  hint: look at them with --dry-run, then write "+
-		"--yes") {
-		t.Errorf("without --yes: %q", errs)
-	}
-	command(t, 0, "", "dead", "purge", "--all", "--dry-run", "--yes", "--config", file)
-	counted(t, file, "dead", 3)
-	if out, _ := command(t, 0, "", "dead", "purge", dead[0].Event, "--config", file); out != "purged 1 event\n" {
-		t.Errorf("one that is named: %q", out)
-	}
-	heal(t, file)
-	command(t, 0, "", "dead", "reopen", dead[1].Event, "--config", file)
-	counted(t, file, "done", 1)
-	if _, errs := command(t, 1, "", "dead", "purge", dead[1].Event, "--config", file); !strings.Contains(errs,
-		"it is not dead: it is done") {
-		t.Errorf("one that is done: %q", errs)
-	}
-	if out, _ := command(t, 0, "", "dead", "purge", "--all", "--yes", "--config", file); out != "purged 1 event\n" {
-		t.Errorf("the rest: %q", out)
-	}
-	if left := listed(t, file); len(left) != 1 || left[0].Event != dead[1].Event {
-		t.Errorf("left are %+v", left)
-	}
-	if answer := answerTo(t, r.deliveries, dead[0].VendorID, `{"id":"`+dead[0].VendorID+`"}`); strings.Contains(answer,
-		"Idempotency-Replayed") {
-		t.Errorf("the purged event is still known:\n%s", answer)
-	}
-}
-
-func TestAWaitingEventRunsNow(t *testing.T) {
-	t.Parallel()
-	address, calls := flaky(t, 1, "")
-	file := configured(t, "limits: {backoff_base: 8760h, backoff_cap: 8760h}\nhandlers:\n  - {producer: gh, type: "+
-		"push, forward: \""+address+"\"}\n")
-	r := launch(t, "serve", "--config", file)
-	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
-	eventually(t, "the first attempt failed", func() bool {
-		return state(t, file, "g-1") == "pending 1" && calls.Load() == 1
-	})
-	if out, _ := command(t, 0, "", "events", "retry", "--all", "--config", file); out != "made due 1 event\n" {
-		t.Errorf("output %q", out)
-	}
-	eventually(t, "the second attempt succeeds", func() bool { return state(t, file, "g-1") == "done 2" })
-	if _, errs := command(t, 1, "", "events", "retry", listed(t, file)[0].Event, "--config",
-		file); !strings.Contains(errs, "no waiting task") {
-		t.Errorf("an event that is done: %q", errs)
 	}
 }
 
@@ -429,52 +297,6 @@ func checkReplays(t *testing.T, name, event string, rec *httpfile.File) {
 		if diff := cmp.Diff(want, r.Header); diff != "" || <-bodies != string(rec.Body) || r.RequestURI != rec.Target {
 			t.Errorf("replayed (-want +got):\n%s", diff)
 		}
-	}
-}
-
-func TestAReplayIsSignedAfreshForAnotherReceiver(t *testing.T) {
-	t.Parallel()
-	first := configured(t, fallible)
-	r := launch(t, "serve", "--config", first)
-	push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":1}`)
-	event := counted(t, first, "dead", 1)[0].Event
-	dir := t.TempDir()
-	command(t, 0, "", "events", "raw", "--dir", dir, event, "--config", first)
-	name := filepath.Join(dir, event+".http")
-
-	if out, _ := command(t, 0, "", "replay", name, "--to", r.deliveries); !strings.HasPrefix(out,
-		name+": 200 duplicate") {
-		t.Errorf("to the receiver that knows it: %q", out)
-	}
-	other := configured(t, fallible)
-	text, err := os.ReadFile(other)
-	check(t, err)
-	check(t, os.WriteFile(other, bytes.Replace(text, []byte("octo-secret"), []byte("another-secret"), 1),
-		0o600))
-	second := launch(t, "serve", "--config", other)
-	if out, _ := command(t, 1, "", "replay", name, "--to", second.deliveries); !strings.HasPrefix(out,
-		name+": 401 terminal: signature_invalid") {
-		t.Errorf("as recorded, to a receiver with another secret: %q", out)
-	}
-	if out, _ := command(t, 0, "", "replay", name, "--to", second.deliveries, "--sign", "--config",
-		other); !strings.HasPrefix(out, name+": 200 accepted") {
-		t.Errorf("signed afresh: %q", out)
-	}
-	if got := counted(t, other, "dead", 1)[0]; got.VendorID != "g-1" {
-		t.Errorf("the other receiver has %+v", got)
-	}
-	shown, _ := command(t, 0, "", "dead", "show", listed(t, other)[0].Event, "-o", "json", "--config", other)
-	if !strings.Contains(shown, `"Eyelet-Original-Event"`) || !strings.Contains(shown, event) {
-		t.Errorf("the handler does not see the original:\n%s", shown)
-	}
-
-	heal(t, first)
-	if out, _ := command(t, 0, "", "replay", name, "--handlers", "--config", first); out != "reopened 1 event\n" {
-		t.Errorf("to the handlers: %q", out)
-	}
-	counted(t, first, "done", 1)
-	if got := runs(t, first); len(got) != 2 || got[0] != got[1] {
-		t.Errorf("runs are %q", got)
 	}
 }
 

@@ -257,28 +257,6 @@ func TestARelayHidesAndHoldsARetryAfter(t *testing.T) {
 	}
 }
 
-// TestARelayToATargetThatIsOffIsTransient: the producer keeps the event.
-func TestARelayToATargetThatIsOffIsTransient(t *testing.T) {
-	t.Parallel()
-	a := newAim(t, 410)
-	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", mode: relay, name: "+
-		"deploy}\n")
-	r := launch(t, "serve", "--config", file)
-	if status, _ := pushOwn(t, r, "g-1"); status != 422 {
-		t.Errorf("a 410 of the target is %d upstream, want 422: no endpoint of ours is retired", status)
-	}
-	if status, after := pushOwn(t, r, "g-2"); status != 503 || after == "" {
-		t.Errorf("off: %d with Retry-After %q", status, after)
-	}
-	a.status.Store(200)
-	if code, _, errs := run(t, "targets", "on", "deploy", "--config", file); code != 0 {
-		t.Error(errs)
-	}
-	if status, _ := pushOwn(t, r, "g-2"); status != 200 {
-		t.Errorf("on again: %d", status)
-	}
-}
-
 // TestAStoredEventWaitsForTheRetryAfter is rows R169 and R175: accepted from the producer, because
 // of the mode, and with a wait above the cap of the backoff.
 func TestAStoredEventWaitsForTheRetryAfter(t *testing.T) {
@@ -346,53 +324,6 @@ func TestTheHopIsSignedWithTheConfiguredKey(t *testing.T) {
 	}
 	if n := calls.Load(); n != 3 {
 		t.Errorf("%d requests, want a refused one, its repetition and one with the new key", n)
-	}
-}
-
-// TestARetiredEndpointInTheConfiguration is rows R046 and R047 from outside.
-func TestARetiredEndpointInTheConfiguration(t *testing.T) {
-	t.Parallel()
-	for date, status := range map[string]int{"2037-01-31": 200, "2037-01-31T01:00:00+01:00": 200, "2020-01-31": 410} {
-		file := filepath.Join(t.TempDir(), "eyelet.yaml")
-		text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\nstore: \"memory:\"\nproducers:\n" +
-			"  gh: {preset: github, secrets: [octo-secret], retire: " + date + ", deprecated: 2019-01-01}\n"
-		check(t, os.WriteFile(file, []byte(text), 0o600))
-		r := launch(t, "serve", "--config", file)
-		if got, _ := pushOwn(t, r, "g-1"); got != status {
-			t.Errorf("%s: %d, want %d", date, got, status)
-		}
-		res, err := http.Get(r.deliveries + "/webhooks/gh")
-		check(t, err)
-		_ = res.Body.Close()
-		if status == 200 && (res.Header.Get("Sunset") != "Sat, 31 Jan 2037 00:00:00 GMT" ||
-			res.Header.Get("Deprecation") != "@1546300800") {
-			t.Errorf("%s: header is %v", date, res.Header)
-		}
-	}
-}
-
-// TestAForwardedKeyIsTheProducersOctetForOctet is row R167 from outside, quoted and bare. The mode
-// is the default of rfc9421 (row R169): nothing is accepted before the target has it.
-func TestAForwardedKeyIsTheProducersOctetForOctet(t *testing.T) {
-	t.Parallel()
-	a := newAim(t, 503)
-	s := serveForShop(t, "  - {producer: shop, type: \"*\", forward: \""+a.url+"\"}\n")
-	for i, key := range []string{`"quoted key"`, "bare-key", `"with\"escapes"`, `"with";parameters=1`} {
-		a.status.Store(503)
-		d := blackDelivery{body: fmt.Sprintf(`{"type":"order.paid","n":%d}`, i), key: key}
-		if got := s.send(d); got.status != 503 {
-			t.Errorf("%s: %d while the target fails", key, got.status)
-		}
-		a.status.Store(201)
-		if got := s.send(d); got.status != 201 {
-			t.Errorf("%s: %d %s, want the target's", key, got.status, got.body)
-		}
-		a.mu.Lock()
-		lines := a.last.Header["Idempotency-Key"]
-		a.mu.Unlock()
-		if len(lines) != 1 || lines[0] != key {
-			t.Errorf("%s was forwarded as %q", key, lines)
-		}
 	}
 }
 

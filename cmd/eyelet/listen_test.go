@@ -114,24 +114,6 @@ func TestListenRelaysTheResponse(t *testing.T) {
 	wait(`"producer":"github","type":"push"`)
 }
 
-func TestListenRefusesWrongArguments(t *testing.T) {
-	t.Parallel()
-	for want, args := range map[string][]string{
-		`"a b" is not a target`:          {"a b"},
-		`"localhost" is not a target`:    {"localhost"},
-		`unknown preset "gitub"`:         {"3000", "gitub"},
-		`preset "github" is there twice`: {"3000", "github", "github"},
-		"that preset is not served":      {"3000", "github", "--secret", "stripe=a"},
-		"--secret is not PRESET=VALUE":   {"3000", "github", "--secret", "github"},
-		"needs more than a secret":       {"3000", "paypal", "--listen", "127.0.0.1:0"},
-	} {
-		code, _, errs := run(t, append([]string{"listen"}, args...)...)
-		if code != exitUsage || !strings.Contains(errs, want) {
-			t.Errorf("%v: exit %d, %s, want %q", args, code, errs, want)
-		}
-	}
-}
-
 // TestKeysOfListen: a filter hides lines, its letters are no commands, and q ends.
 func TestKeysOfListen(t *testing.T) {
 	t.Parallel()

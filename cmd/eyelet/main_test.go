@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,7 +59,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ready": ready, "occupy": occupy,
-			"flip": flip, "dead": awaitDead},
+			"flip": flip, "dead": awaitDead, "until": until},
 		Setup: setup,
 	})
 }
@@ -102,17 +103,14 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: ready PORT")
 	}
-	for range 400 {
+	awaited(ts, "no server at port "+args[0], func() bool {
 		res, err := http.Get("http://127.0.0.1:" + args[0] + "/readyz")
-		if err == nil {
-			_ = res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return
-			}
+		if err != nil {
+			return false
 		}
-		time.Sleep(25 * time.Millisecond)
-	}
-	ts.Fatalf("no server at port %s", args[0])
+		_ = res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
 }
 
 // occupy takes a port until the script ends.
@@ -148,14 +146,32 @@ func awaitDead(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: dead COUNT")
 	}
-	for range 400 {
+	awaited(ts, "never "+args[0]+" dead letters", func() bool {
 		ts.Check(ts.Exec("eyelet", "dead", "list", "-o", "json"))
-		if strconv.Itoa(strings.Count(ts.ReadFile("stdout"), "\n")) == args[0] {
-			return
-		}
-		time.Sleep(25 * time.Millisecond)
+		return strconv.Itoa(strings.Count(ts.ReadFile("stdout"), "\n")) == args[0]
+	})
+}
+
+// until runs a command until its output matches: until 'done +1' eyelet events list.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until REGEXP COMMAND ...")
 	}
-	ts.Fatalf("never %s dead letters", args[0])
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	awaited(ts, "never "+args[0], func() bool {
+		_ = ts.Exec(args[1], args[2:]...) // it may fail until then
+		return want.MatchString(ts.ReadFile("stdout"))
+	})
+}
+
+// awaited waits for what nothing signals.
+func awaited(ts *testscript.TestScript, otherwise string, done func() bool) {
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(25 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("%s", otherwise)
+		}
+	}
 }
 
 // check ends the test when there is an error.

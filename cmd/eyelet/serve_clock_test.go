@@ -94,12 +94,6 @@ func TestAClockAnHourBehindIsRefusedUntilItIsAccepted(t *testing.T) {
 	launch(t, "serve", "--config", file, "--accept-clock").continues(t, file)
 }
 
-func TestAClockAnHourAheadContinues(t *testing.T) {
-	t.Parallel()
-	file := leftBy(t, -time.Hour)
-	launch(t, "serve", "--config", file).continues(t, file)
-}
-
 func TestAStoreThatWasOffForDaysContinues(t *testing.T) {
 	t.Parallel()
 	file := leftBy(t, -100*time.Hour)

@@ -98,24 +98,6 @@ func TestSlowConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-func TestBodyWithoutEndIsRefusedAtTheLimit(t *testing.T) {
-	t.Parallel()
-	r := serveGitHub(t, "body_timeout: 10s")
-	conn := r.dial(t)
-	go func() {
-		_, _ = io.WriteString(conn, unsignedHead+"Transfer-Encoding: chunked\r\n\r\n")
-		chunk := "1000\r\n" + strings.Repeat("x", 4096) + "\r\n"
-		for {
-			if _, err := io.WriteString(conn, chunk); err != nil {
-				return
-			}
-		}
-	}()
-	if got := statuses(t, conn); got != "413" {
-		t.Errorf("%q", got)
-	}
-}
-
 // TestConnectionsCostABoundedAmount opens 1,000 connections, or EYELET_CONNECTIONS, that wait in
 // every possible state, and measures their memory: at most 32 KiB each, both ends in this process.
 func TestConnectionsCostABoundedAmount(t *testing.T) { //nolint:paralleltest // it measures the memory of the process

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -178,28 +177,6 @@ func TestARelayedEventIsAnsweredByTheTarget(t *testing.T) {
 	}
 }
 
-func TestEachHandlerOfAnEventHasItsOwnOutcome(t *testing.T) {
-	t.Parallel()
-	file := configured(t, "limits: {backoff_base: 1ms, attempts: 3}\nhandlers:\n"+
-		"  - {producer: gh, type: push, exec: [\"false\"]}\n  - {producer: gh, type: \"*\", stdout: true}\n"+
-		"  - {producer: gh, type: \"pu*\", exec: [sh, -c, \"echo broken >&2; exit 65\"]}\n")
-	r := launch(t, "serve", "--config", file)
-	push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":1}`)
-	eventually(t, "the line on stdout", func() bool { return strings.Contains(r.out.String(), `"data":{"n":1}`) })
-	for _, want := range []string{
-		`"handler":"gh/push/exec","state":"dead","attempt":3`, `"reason":"exhausted"`,
-		`"handler":"gh/*/stdout","state":"done","attempt":1`,
-		`"handler":"gh/pu*/exec","state":"dead","attempt":1`, `"reason":"rejected","error":"rejected: broken"`,
-	} {
-		eventually(t, want, func() bool {
-			var out bytes.Buffer
-			p := &program{In: strings.NewReader(""), Out: &out, Err: io.Discard}
-			code := p.Run(context.Background(), "events", "list", "--state", "dead", "-o", "json", "--config", file)
-			return code == 0 && strings.Contains(out.String(), want)
-		})
-	}
-}
-
 func TestStoppingFinishesRunningWorkAndRefusesTheRest(t *testing.T) {
 	t.Parallel()
 	file := configured(t, `handlers: [{producer: gh, type: "*", exec: [sh, -c, "touch began; while [ ! -f go ]; do `+
@@ -309,48 +286,6 @@ func TestAFailedStoreIsNotDrained(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the server waits for what the store cannot record")
 	}
-}
-
-func TestAProducerOfYourOwnNeedsNoGo(t *testing.T) {
-	t.Parallel()
-	file := configured(t, `  pay:
-    scheme: hmac
-    header: X-Pay-Signature
-    separator: ","
-    pattern: ["t={timestamp}", "v1={sig}", "v2={sig}"]
-    encoding: hex
-    template: "{timestamp}.{body}"
-    secret: the-new-secret
-    key: header:Idempotency-Key
-    key_required: true
-    type: json:event.name
-    tolerance: 5m
-`+"handlers: [{producer: pay, type: \"card.*\", stdout: true}]\n")
-	r := launch(t, "serve", "--config", file)
-	send := func(secret string) int {
-		body := `{"event":{"name":"card.charged"}}`
-		at := fmt.Sprint(time.Now().Unix())
-		mac := hmac.New(sha256.New, []byte(secret))
-		mac.Write([]byte(at + "." + body))
-		req, err := http.NewRequest(http.MethodPost, r.deliveries+"/webhooks/pay", strings.NewReader(body))
-		check(t, err)
-		req.Header.Set("X-Pay-Signature", "t="+at+",v1=00,v2="+hex.EncodeToString(mac.Sum(nil)))
-		req.Header.Set("Idempotency-Key", "p-1")
-		res, err := http.DefaultClient.Do(req)
-		check(t, err)
-		defer res.Body.Close()
-		return res.StatusCode
-	}
-	if status := send("another-secret"); status != 401 {
-		t.Errorf("with another secret: %d", status)
-	}
-	if status := send("the-new-secret"); status != 200 {
-		t.Errorf("with the secret: %d", status)
-	}
-	eventually(t, "the event is printed", func() bool {
-		return strings.Contains(r.out.String(), `"id":"p-1"`) && strings.Contains(r.out.String(),
-			`"type":"card.charged"`)
-	})
 }
 
 func TestServingOverTLS(t *testing.T) {

@@ -179,36 +179,6 @@ func TestEveryRequestHasASpanWithoutTextOfItsClient(t *testing.T) {
 	}
 }
 
-// TestASenderDoesNotSwitchSamplingOn sends the flag with every delivery of a receiver that samples
-// one of a billion, and then looks for spans that would have come first.
-func TestASenderDoesNotSwitchSamplingOn(t *testing.T) {
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-	c := &collected{spans: map[string]*otlp.Span{}}
-	collector := httptest.NewServer(c)
-	defer collector.Close()
-	r := launch(t, "serve", "--config",
-		configured(t, "handlers:\n  - {producer: gh, type: push, stdout: true}\n"+
-			"tracing: {sample: 0.0000001%, endpoint: "+collector.URL+"}\n"))
-	for i, field := range []string{
-		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0-0-01", "ff", strings.Repeat("0", 10000),
-	} {
-		request := pushRequest(t, r.deliveries, fmt.Sprint("d", i), "{}")
-		request.Header.Set("Traceparent", field)
-		res, err := http.DefaultClient.Do(request)
-		check(t, err)
-		_ = res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			t.Errorf("%.60s: status %d", field, res.StatusCode)
-		}
-	}
-	if r.stop(); <-r.ended != 0 {
-		t.Error(r.errs.String())
-	}
-	if len(c.spans) > 0 {
-		t.Errorf("%+v", c.spans)
-	}
-}
-
 // TestNothingWaitsForTheCollector has collectors that do not take spans. One that hangs would hold
 // up a caller that waits for it for an hour.
 func TestNothingWaitsForTheCollector(t *testing.T) {

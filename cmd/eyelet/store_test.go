@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,89 +36,6 @@ func get(t *testing.T, address string) (status int, body string) {
 		t.Fatal(err)
 	}
 	return res.StatusCode, b.String()
-}
-
-func TestAStoreIsCheckedAndBackedUpWhileItIsServedAndAfter(t *testing.T) {
-	t.Parallel()
-	file := configured(t, "handlers:\n  - {producer: gh, type: nothing, stdout: true}\n")
-	dir := filepath.Dir(file)
-	r := launch(t, "serve", "--config", file)
-	for i := range 5 {
-		if status, _ := push(t, http.DefaultClient, r.deliveries, "id-"+strconv.Itoa(i), `{}`); status != 200 {
-			t.Fatalf("status %d", status)
-		}
-	}
-	check := func(want int64, args ...string) {
-		t.Helper()
-		out, _ := eyelet(t, exitOK, append([]string{"store", "check", "-o", "json"}, args...)...)
-		var report badgerstore.Report
-		if err := json.Unmarshal([]byte(out), &report); err != nil || report.Records != want || !report.Sound() {
-			t.Errorf("%s: %v", out, err)
-		}
-	}
-	check(5, "--config", file)
-	whole, inc := filepath.Join(dir, "whole.backup"), filepath.Join(dir, "inc.backup")
-	_, said := eyelet(t, exitOK, "store", "backup", whole, "--config", file)
-	if !strings.Contains(said, "the next increment is --since ") {
-		t.Error(said)
-	}
-	push(t, http.DefaultClient, r.deliveries, "later", `{}`)
-	eyelet(t, exitOK, "store", "backup", inc, "--config", file, "--since", whole)
-	_, said = eyelet(t, exitUsage, "store", "check", "--dir", filepath.Join(dir, "data"))
-	if !strings.Contains(said, "in use by another process") {
-		t.Error(said)
-	}
-	r.stop()
-	<-r.ended
-	check(6, "--config", file)
-	check(6, "--dir", filepath.Join(dir, "data"))
-	text, _ := eyelet(t, exitOK, "store", "check", "--config", file)
-	if !strings.Contains(text, "6, 0 of them older") || !strings.Contains(text, "0 values") {
-		t.Error(text)
-	}
-	stdout, _ := eyelet(t, exitOK, "store", "backup", "-", "--config", file)
-	if !strings.HasPrefix(stdout, "eyelet backup 1\n") {
-		t.Errorf("%.40q", stdout)
-	}
-	for want, backups := range map[int64][]string{5: {whole}, 6: {whole, inc}} {
-		to := filepath.Join(dir, "restored-"+strconv.FormatInt(want, 10))
-		out, _ := eyelet(t, exitOK, append([]string{"store", "restore", "--dir", to}, backups...)...)
-		if !strings.Contains(out, "restored "+strconv.FormatInt(want, 10)+" records") {
-			t.Error(out)
-		}
-		check(want, "--dir", to)
-	}
-	_, said = eyelet(t, exitUsage, "store", "restore", "--dir", dir, whole)
-	if !strings.Contains(said, "is not empty") {
-		t.Error(said)
-	}
-	_, said = eyelet(t, exitUsage, "store", "restore", "--dir", filepath.Join(dir, "x"), inc)
-	if !strings.Contains(said, "start with a full backup") {
-		t.Error(said)
-	}
-	eyelet(t, exitOK, "store", "restore", "--dir", filepath.Join(dir, "x"), whole)
-	_, said = eyelet(t, exitUsage, "store", "backup", filepath.Join(dir, "y"), "--dir",
-		filepath.Join(dir, "restored-6"), "--since", inc)
-	if !strings.Contains(said, "another store") || !strings.Contains(said, "make a full backup") {
-		t.Error(said)
-	}
-	mine := filepath.Join(dir, "mine.backup")
-	_, said = eyelet(t, exitOK, "store", "backup", mine, "--dir", filepath.Join(dir, "restored-6"))
-	at := strings.Fields(said)[1]
-	if !regexp.MustCompile(`^\d+@[0-9a-f]{32};$`).MatchString(at) {
-		t.Error(said)
-	}
-	eyelet(t, exitOK, "store", "backup", "-", "--dir", filepath.Join(dir, "restored-6"), "--since",
-		strings.TrimSuffix(at, ";"))
-	number, _, _ := strings.Cut(at, "@")
-	_, said = eyelet(t, exitOK, "store", "backup", filepath.Join(dir, "z"), "--dir", filepath.Join(dir, "restored-6"),
-		"--since", number)
-	if !strings.Contains(said, "WARN") || !strings.Contains(said, "does not name its store") {
-		t.Error(said)
-	}
-	if info, err := os.Stat(whole); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
 }
 
 // marked is a payload that can be found in the files of the store.

@@ -240,3 +240,45 @@ func TestSchemesAreShownWithoutSecrets(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatEqualContentMeans: the policy for equal content, and what is remembered of one producer.
+func TestWhatEqualContentMeans(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string]string{
+		"contract: api, same_signed: aside":                 "under the API contract",
+		"contract: api, same_signed_types: {a: aside}":      "under the API contract",
+		"same_signed: sometimes":                            `e.yaml:3: same_signed is "sometimes"`,
+		"same_signed_types: {a: off}":                       `e.yaml:3: same_signed_types is "off"`,
+		"contract: webhook, same_signed_types: {a: x}":      `same_signed_types is "x"`,
+		"same_signed_max: -1":                               "must not be negative",
+		`fingerprint: ["nothing:x"]`:                        "e.yaml:3: fingerprint",
+		"same_signed: run, same_signed_type: {a: run}":      `unknown setting "same_signed_type"`,
+		"contract: webhook, remember_signatures: never":     "remember_signatures",
+		"contract: webhook, remember_signatures: off":       "",
+		"contract: webhook, event_time: json:payload.at":    "",
+		"contract: webhook, same_signed: run":               "",
+		"contract: webhook, same_signed_types: {a: run}":    "",
+		`contract: webhook, fingerprint: ["json:id"]`:       "",
+		"contract: webhook, same_signed_max: 3, window: 1h": "",
+	} {
+		s, err := Source{}.Parse("e.yaml", []byte("url: https://hooks.example\nproducers:\n  x: {scheme: hmac, "+
+			"header: X-Sig, secret: 0123456789abcdef-own, key: header:X-Id, "+settings+"}\n"))
+		var plan *Plan
+		if err == nil {
+			plan, err = s.Build(t.Context(), BuildOptions{})
+		}
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", settings, err, want)
+			}
+			continue
+		}
+		check(t, err)
+		p := plan.Producers[0]
+		if p.Forgets != strings.HasSuffix(settings, "off") ||
+			(p.EventTime != nil) != strings.Contains(settings, "event_time") {
+			t.Errorf("%s: %+v", settings, p)
+		}
+		check(t, plan.Close())
+	}
+}
