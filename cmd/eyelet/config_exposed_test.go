@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
 )
 
 func TestAConfigurationWithALiteralSecretThatOthersCanReadIsAWarning(t *testing.T) {

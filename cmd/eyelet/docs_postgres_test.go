@@ -37,7 +37,7 @@ func TestThePostgresTutorialRunsAsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, two := unusedAddress(t), unusedAddress(t)
+	one, two := unusedAddress(), unusedAddress()
 	section = strings.NewReplacer("127.0.0.1:8091", one, "127.0.0.1:8092", two,
 		"sudo -u postgres psql", "psql '"+admin+"'", "examples/postgres/run.sh", root+"/examples/postgres/run.sh",
 		"postgres://payments:choose-one@127.0.0.1/payments", serverURL(t, "payments", "payments"),
@@ -45,8 +45,8 @@ func TestThePostgresTutorialRunsAsWritten(t *testing.T) {
 	bin := t.TempDir()
 	buildAsWritten(t, section, root, bin)
 	t.Cleanup(func() { dropPayments(t, admin) })
-	_, portOne, _ := strings.Cut(unusedAddress(t), ":")
-	_, portTwo, _ := strings.Cut(unusedAddress(t), ":")
+	_, portOne, _ := strings.Cut(unusedAddress(), ":")
+	_, portTwo, _ := strings.Cut(unusedAddress(), ":")
 	tut := &tutorial{t: t, dir: t.TempDir(), environ: append(os.Environ(), "PORT_ONE="+portOne, "PORT_TWO="+portTwo,
 		"PATH="+bin+":"+os.Getenv("PATH"))}
 	runPostgresSection(t, tut, section)

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +41,7 @@ func runPage(t *testing.T, page string, least int) {
 	t.Helper()
 	raw, err := os.ReadFile("../../docs/" + page)
 	check(t, err)
-	listen, operations := unusedAddress(t), unusedAddress(t)
+	listen, operations := unusedAddress(), unusedAddress()
 	text := strings.ReplaceAll(string(raw), "127.0.0.1:8080", listen)
 	tut := &tutorial{t: t, dir: t.TempDir(), environ: append(os.Environ(), "EYELET_LISTEN="+listen,
 		"EYELET_OPERATIONS="+operations, "PATH="+filepath.Dir(realProgram(t))+":"+os.Getenv("PATH"))}
@@ -70,13 +70,7 @@ func runPage(t *testing.T, page string, least int) {
 	}
 }
 
-func unusedAddress(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	defer ln.Close()
-	return ln.Addr().String()
-}
+func unusedAddress() string { return "127.0.0.1:" + strconv.Itoa(freePort()) }
 
 func (tut *tutorial) write(name, content string) {
 	tut.t.Helper()

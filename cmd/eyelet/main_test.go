@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -66,18 +69,34 @@ func TestScripts(t *testing.T) {
 
 func setup(env *testscript.Env) error {
 	for _, name := range []string{"PORT", "OPS", "OTHER"} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		env.Setenv(name, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port))
-		if err := ln.Close(); err != nil {
-			return err
-		}
+		env.Setenv(name, strconv.Itoa(freePort()))
 	}
 	env.Setenv("HOME", env.WorkDir)
 	return errors.Join(os.CopyFS(filepath.Join(env.WorkDir, "bundled"), bundled.Files()),
 		os.CopyFS(filepath.Join(env.WorkDir, "planted"), os.DirFS("testdata/planted")))
+}
+
+// portsOf returns the listener at the first port of a block that only this process uses. The system
+// gives ports of this range to nobody, as it would those that are free for a moment.
+var portsOf = sync.OnceValue(func() *net.TCPListener {
+	for {
+		ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10_000 + rand.N(200)*100})
+		if err == nil {
+			return ln // until the process ends
+		}
+	}
+})
+
+var portsTaken atomic.Int32
+
+// freePort returns a port of the block that nothing listens on, each once before it begins again.
+func freePort() int {
+	for {
+		port := portsOf().Addr().(*net.TCPAddr).Port + 1 + int(portsTaken.Add(1))%99
+		if ln, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil && ln.Close() == nil {
+			return port
+		}
+	}
 }
 
 // exits runs a command and compares its exit code: exits 2 eyelet serve.
