@@ -168,7 +168,6 @@ func goSenders() []sender {
 			one.want.resigned, one.quarantined = "200 quarantined", []string{"quarantined: conflict"}
 		}
 		one.settings = cmp.Or(one.settings, preset("cloudevents"))
-		one.note += "; a bearer token, nothing is signed"
 		all = append(all, one)
 	}
 	for _, alg := range []string{algEd25519, algP256, algRSAPSS} {
@@ -233,9 +232,9 @@ var nodeSenders = []sender{
 	{name: "adyen-platform", library: "@adyen/api-library", settings: preset("adyen-platform"), key: hexKey,
 		noClock: true, node: "adyen-platform"},
 	{name: "cloudevents-binary", library: "cloudevents", settings: preset("cloudevents"), noClock: true,
-		node: "cloudevents-binary", want: bearer, note: "binary mode; a bearer token, nothing is signed"},
+		node: "cloudevents-binary", want: bearer, note: "binary mode"},
 	{name: "cloudevents-structured", library: "cloudevents", settings: preset("cloudevents"), noClock: true,
-		node: "cloudevents-structured", want: bearer, note: "structured mode; a bearer token, nothing is signed"},
+		node: "cloudevents-structured", want: bearer, note: "structured mode"},
 	{name: "line", library: "@line/bot-sdk", verifies: true, settings: preset("line"), noClock: true, node: "line"},
 	{name: "paddle", library: "@paddle/paddle-node-sdk", verifies: true, settings: preset("paddle"), node: "paddle"},
 	{name: "workos", library: "@workos-inc/node", settings: preset("workos"), node: "workos"},
