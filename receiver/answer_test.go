@@ -437,7 +437,7 @@ func TestProducerThatHangsUpCancelsNothing(t *testing.T) {
 
 func TestAnswerIsDurableBeforeItIsSent(t *testing.T) {
 	t.Parallel()
-	contracts(t, func(t *testing.T, p producer.Producer) {
+	inBubbles(t, func(t *testing.T, p producer.Producer) {
 		for _, row := range []struct {
 			err    error
 			status int

@@ -113,7 +113,11 @@ func inBubbles(t *testing.T, f func(t *testing.T, p producer.Producer)) {
 type direct struct{ s *site }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
-	in := r.Clone(r.Context())
+	h := d.s.router
+	if h == nil {
+		h = d.s.rx.Handler()
+	}
+	in := r.Clone(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{Handler: h})) //nolint:gosec // unused
 	in.RequestURI, in.RemoteAddr = r.URL.RequestURI(), "127.0.0.1:1234"
 	if in.Host == "" {
 		in.Host = r.URL.Host
@@ -122,10 +126,6 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 		in.Body = http.NoBody
 	}
 	w := httptest.NewRecorder()
-	h := d.s.router
-	if h == nil {
-		h = d.s.rx.Handler()
-	}
 	h.ServeHTTP(w, in)
 	return w.Result(), nil
 }
@@ -189,7 +189,7 @@ func serve(t *testing.T, p producer.Producer, change func(*Config), handlers ...
 	c := Config{
 		Store: s.store, Producers: []producer.Producer{p}, Handlers: handlers, URL: "https://hooks.example",
 		Logger:  slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Observe: s.seen.add, InFlightWait: 5 * time.Second, Workers: 2,
+		Observe: s.seen.add, InFlightWait: time.Minute, Workers: 2,
 	}
 	if change != nil {
 		change(&c)

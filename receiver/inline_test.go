@@ -431,6 +431,10 @@ func TestARequestMadeAgainIsNoDelivery(t *testing.T) {
 
 func TestMiddlewareThatEndsEarlyDoesNotHideTheResult(t *testing.T) {
 	t.Parallel()
+	bubble(t, middlewareThatEndsEarly)
+}
+
+func middlewareThatEndsEarly(t *testing.T) {
 	runs := newCounter()
 	s := inlineSite(t, apiProducer(), func(c *Config) { c.BackoffCap = time.Millisecond },
 		func(_ http.ResponseWriter, r *http.Request) {

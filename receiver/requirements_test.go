@@ -162,40 +162,6 @@ func TestStandardWebhooksAreRememberedForTheWholeSchedule(t *testing.T) {
 	}
 }
 
-func TestCapturedDeliveryWithoutASignedTimeIsKnownForTheWindowAndSeenAfterIt(t *testing.T) {
-	t.Parallel()
-	p := preset.GitHub("0123456789abcdef0123")
-	window := p.WithDefaults().Window
-	s, clock := serveAt(t, p)
-	send := func(id string) got {
-		return s.webhookAt(clock, http.Header{"X-Github-Delivery": {id}, "X-Github-Event": {"push"}}, `{"n":1}`)
-	}
-	if g := send("d1"); g.status != 200 || g.replayed() {
-		t.Fatalf("%+v", g)
-	}
-	clock.Advance(window - time.Second)
-	if g := send("d1"); !g.replayed() || len(s.records()) != 1 {
-		t.Errorf("within the window: %+v", g)
-	}
-	send("d2") // the same signed bytes under another identifier
-	events := 0
-	for _, rec := range s.records() {
-		if rec.QuarantineReason == "" {
-			events++
-		}
-	}
-	if events != 1 {
-		t.Errorf("%d events within the window", events)
-	}
-	clock.Advance(2 * time.Second)
-	if g := send("d1"); g.replayed() {
-		t.Errorf("after the window: %+v", g)
-	}
-	if n := len(s.records()); n == 0 || s.records()[0].QuarantineReason != reasonSeenBefore {
-		t.Errorf("after the window it is not quarantined: %d records", n)
-	}
-}
-
 func TestEndpointsAreSeparate(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {

@@ -162,50 +162,6 @@ func TestSubscriptionsOfCloudEventsAreGrantedOrRefused(t *testing.T) {
 	}
 }
 
-func TestWebSubHubIsAnswered(t *testing.T) {
-	t.Parallel()
-	const topic, other = "https://blog.example/feed", "https://other.example/feed"
-	runs := newCounter()
-	s := serve(t, preset.WebSub(preset.Subscription{Topic: topic, Secret: "secret of the hub 17", Token: webSubToken}),
-		nil,
-		On("websub", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
-	check := func(topic string) got {
-		return s.send(req{method: "GET", header: http.Header{"Sig": nil},
-			path: "/webhooks/websub?token=" + webSubToken + "&hub.mode=subscribe&hub.challenge=x17" +
-				"&hub.lease_seconds=1&hub.topic=" + url.QueryEscape(topic)})
-	}
-	g := check(topic)
-	if g.status != 200 || g.body != "x17" || !strings.HasPrefix(g.header.Get("Content-Type"), "text/plain") ||
-		g.header.Get("X-Content-Type-Options") != "nosniff" {
-		t.Errorf("%+v", g)
-	}
-	if g := check(other); strings.Contains(g.body, "x17") {
-		t.Errorf("%+v", g)
-	} else {
-		wantProblem(t, g, 404, "challenge_unexpected")
-	}
-	deliver := func(secret, link string) got {
-		a := req{body: "<feed/>", header: http.Header{"Link": {`<` + link + `>; rel="self"`}}}
-		r := s.request(a)
-		hub := &verify.HMAC{Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"},
-			Encoding: verify.Hex, Secrets: verify.Secrets(secret)}
-		if err := hub.Sign(r, []byte(a.body), time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		a.header = r.Header
-		return s.send(a)
-	}
-	wantProblem(t, deliver("another secret of 17", topic), 401, "signature_invalid")
-	wantProblem(t, deliver("secret of the hub 17", other), 403, "topic_unexpected")
-	if n := len(s.records()); n != 0 {
-		t.Errorf("%d records", n)
-	}
-	if g := deliver("secret of the hub 17", topic); g.status != 200 {
-		t.Errorf("%+v", g)
-	}
-	runs.await(t)
-}
-
 // It sends right and wrong credentials in the query, with the log at level DEBUG.
 func TestCredentialsOfTheQueryAreStoredNowhere(t *testing.T) {
 	t.Parallel()
