@@ -117,7 +117,8 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	if h == nil {
 		h = d.s.rx.Handler()
 	}
-	in := r.Clone(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{Handler: h})) //nolint:gosec // unused
+	server := &http.Server{Handler: h} //nolint:gosec // is not started
+	in := r.Clone(context.WithValue(r.Context(), http.ServerContextKey, server))
 	in.RequestURI, in.RemoteAddr = r.URL.RequestURI(), "127.0.0.1:1234"
 	if in.Host == "" {
 		in.Host = r.URL.Host

@@ -84,6 +84,28 @@ func TestNewPayloadUnderAKnownIdentifierIsQuarantinedOnce(t *testing.T) {
 	}
 }
 
+func TestCapturedCloudEventUnderAnotherIDIsNotANewEvent(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Key, p.Type, p.Split, p.LooseBinary = nil, nil, producer.SplitCloudEvents, true
+	s := serve(t, p, nil)
+	event := func(id string) req {
+		return req{body: "{}", header: http.Header{
+			"Ce-Id": {id}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"},
+		}}
+	}
+	if g := s.send(event("1")); g.status != 200 || g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	if g := s.send(event("1")); g.status != 200 || !g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	s.send(event("2"))
+	if got := s.byReason(); got[""] != 1 || got["replayed"] != 1 {
+		t.Errorf("stored %v, want one event and one quarantined", got)
+	}
+}
+
 // abortingScheme reads the body and aborts the request with http.ErrAbortHandler.
 type abortingScheme struct{}
 
