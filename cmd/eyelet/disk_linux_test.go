@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,21 +18,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounted mounts a file system for the test, or skips the test if the machine does not allow it.
+// needsMounts skips a test that mounts file systems, which needs root, unless EYELET_LONG is set.
+func needsMounts(t *testing.T) {
+	t.Helper()
+	if os.Getenv("EYELET_LONG") == "" {
+		t.Skip("EYELET_LONG=1 runs it, as root")
+	}
+}
+
+// mounted mounts a file system for the test.
 func mounted(t *testing.T, args ...string) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("skipped: a file system of its own takes long")
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: mounting a file system needs root")
-	}
 	dir := filepath.Join(t.TempDir(), "mnt")
 	check(t, os.Mkdir(dir, 0o700))
 	if out, err := exec.Command("mount", append(args, dir)...).CombinedOutput(); err != nil {
-		t.Skipf("skipped: no mounts on this machine: %v: %s", err, out)
+		t.Fatalf("no mounts on this machine: %v: %s", err, out)
 	}
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
+	// It is unmounted also if the test is killed.
+	guard := exec.Command("setsid", "sh", "-c", `while kill -0 "$0"; do sleep 1; done 2>/dev/null; umount -l "$1"`,
+		strconv.Itoa(os.Getpid()), dir)
+	check(t, guard.Start())
+	t.Cleanup(func() { _ = guard.Process.Kill(); _ = guard.Wait() })
 	return dir
 }
 
@@ -43,7 +51,7 @@ func ext4Image(t *testing.T, size int64) string {
 	check(t, os.Truncate(image, size))
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "has_journal", "-m", "0",
 		image).CombinedOutput(); err != nil {
-		t.Skipf("skipped: no mkfs.ext4 on this machine: %v: %s", err, out)
+		t.Fatalf("no mkfs.ext4 on this machine: %v: %s", err, out)
 	}
 	return image
 }
@@ -185,6 +193,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 // refuses events, and to the last byte.
 func TestAFullDiskRefusesAndResumes(t *testing.T) {
 	t.Parallel()
+	needsMounts(t)
 	for name, mount := range map[string]func(t *testing.T) string{
 		"tmpfs": func(t *testing.T) string { return mounted(t, "-t", "tmpfs", "-o", "size=400m", "none") },
 		"ext4":  func(t *testing.T) string { return mounted(t, "-o", "loop", ext4Image(t, 600<<20)) },
@@ -229,6 +238,7 @@ const shutdownIoctl = 0x8004587d
 // read-only, as after a disk error, or every access is an I/O error.
 func TestAFailingFileSystemRefuses(t *testing.T) {
 	t.Parallel()
+	needsMounts(t)
 	for name, fail := range map[string]func(t *testing.T, dir string) error{
 		"read-only": func(t *testing.T, dir string) error {
 			return os.WriteFile("/sys/fs/ext4/"+loopName(t, dir)+"/trigger_fs_error", []byte("the disk failed\n"), 0)
@@ -251,7 +261,7 @@ func TestAFailingFileSystemRefuses(t *testing.T) {
 			accepted := map[string]string{}
 			pushes(t, s, "before", 50, accepted)
 			if err := fail(t, dir); err != nil {
-				t.Skipf("skipped: no way to make a file system fail here: %v", err)
+				t.Fatalf("no way to make a file system fail here: %v", err)
 			}
 			if n := pushes(t, s, "failing", 20, accepted); n != 20 {
 				t.Errorf("%d of 20 were accepted", 20-n)
@@ -278,7 +288,7 @@ func loopName(t *testing.T, dir string) string {
 	t.Helper()
 	out, err := exec.Command("findmnt", "-n", "-o", "SOURCE", dir).Output()
 	if err != nil {
-		t.Skipf("skipped: findmnt: %v", err)
+		t.Fatal(err)
 	}
 	return filepath.Base(strings.TrimSpace(string(out)))
 }

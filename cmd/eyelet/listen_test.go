@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 )
@@ -31,14 +30,8 @@ func startListen(t *testing.T, home string, args ...string) (*running, func(want
 		t.Fatalf("ended with %d: %s", code, r.errs.String())
 	}
 	return r, func(want string) string {
-		for range 500 {
-			if strings.Contains(r.out.String(), want) {
-				return r.out.String()
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Fatalf("no %q in %q %s", want, r.out.String(), r.errs.String())
-		return ""
+		eventually(t, want, func() bool { return strings.Contains(r.out.String(), want) })
+		return r.out.String()
 	}
 }
 

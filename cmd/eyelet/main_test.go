@@ -31,7 +31,20 @@ func TestMain(m *testing.M) {
 	if os.Getenv("EYELET_LONG") == "" {
 		_ = flag.Set("test.parallel", "8") // unless -parallel is given; most of the time they wait
 	}
-	testscript.Main(leakless{m}, map[string]func(){"eyelet": main})
+	testscript.Main(leakless{m}, map[string]func(){"eyelet": child})
+}
+
+// child is the program in a process of its own, which ends when the tests are killed.
+func child() {
+	parent := os.Getppid()
+	go func() {
+		for range time.Tick(200 * time.Millisecond) {
+			if os.Getppid() != parent {
+				os.Exit(1)
+			}
+		}
+	}()
+	main()
 }
 
 // leakless fails the tests when a goroutine is left behind.

@@ -101,13 +101,17 @@ const lookEvery = time.Second
 
 // watchFiles calls reload when a file has changed, until ctx ends.
 func (r *reloader) watchFiles(ctx context.Context, reload func()) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	looks := r.Looks
+	if looks == nil {
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		looks = tick.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-looks:
 		}
 		if r.look() {
 			reload()

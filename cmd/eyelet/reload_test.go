@@ -48,9 +48,8 @@ func reloadNow(t *testing.T, file string, args ...string) (code int, out, errs s
 func TestReload(t *testing.T) {
 	t.Parallel()
 	clients, reloads := 8, 15
-	pause := 20 * time.Millisecond
 	if os.Getenv("EYELET_LONG") != "" {
-		clients, reloads, pause = 64, 100, 300*time.Millisecond
+		clients, reloads = 64, 100
 	}
 	var forwarded sync.Map // the bodies that the handler got that is added and removed
 	target := countingTarget(t, &forwarded)
@@ -60,6 +59,7 @@ func TestReload(t *testing.T) {
 	r := launch(t, "serve", "--config", file)
 	load, stop := context.WithCancel(t.Context())
 	var sent atomic.Int64
+	answered := make(chan struct{}, clients)
 	var wg sync.WaitGroup
 	for c := range clients {
 		wg.Go(func() {
@@ -72,11 +72,17 @@ func TestReload(t *testing.T) {
 					t.Errorf("%s was answered %d", id, status)
 				}
 				sent.Add(1)
+				select {
+				case answered <- struct{}{}:
+				default: // a reload is under way
+				}
 			}
 		})
 	}
 	for i := range reloads {
-		time.Sleep(rand.N(pause))
+		for range rand.N(2 * clients) {
+			<-answered
+		}
 		secrets, rest := "octo-secret", "handlers: ["+handler
 		if i%2 == 0 {
 			secrets = "octo-secret, the-next-secret"
@@ -222,14 +228,20 @@ func TestAChangedFileIsReloaded(t *testing.T) {
 		check(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("reload: {watch: true}\n")
-	r := launch(t, "serve", "--config", file)
+	looks := make(chan time.Time)
+	r := (&program{Looks: looks}).launch(t, "serve", "--config", file)
+	look := func() { // two must agree, and a third begins after their reload
+		for range 3 {
+			looks <- time.Time{}
+		}
+	}
 	reloads := func(result string, n int) {
 		t.Helper()
+		look()
 		want := fmt.Sprintf("eyelet_reload_total{result=%q} %d\n", result, n)
-		eventually(t, want, func() bool {
-			_, body := get(t, r.operations+"/metrics")
-			return strings.Contains(body, want)
-		})
+		if _, body := get(t, r.operations+"/metrics"); !strings.Contains(body, want) {
+			t.Fatalf("no %s in %s", want, body)
+		}
 	}
 	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != http.StatusUnauthorized {
 		t.Errorf("with the first secret: status %d", status)
@@ -241,12 +253,10 @@ func TestAChangedFileIsReloaded(t *testing.T) {
 	}
 	write("reload: {watch: true}\nhandlers: [\n")
 	reloads("refused", 1)
-	time.Sleep(3 * lookEvery)
 	reloads("refused", 1) // the mistake is not tried again
 	write("reload: {watch: false}\n")
 	reloads("applied", 2)
 	secret("three", "an-earlier-secret")
-	time.Sleep(4 * lookEvery)
 	reloads("applied", 2)
 }
 

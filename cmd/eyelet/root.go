@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,6 +26,8 @@ type program struct {
 	Starting func(listen, operations string)
 	// Serving, when set, is called with the addresses once deliveries are accepted.
 	Serving func(listen, operations string)
+	// Looks, when set, says when to look for changed files of the configuration.
+	Looks <-chan time.Time
 	// Hangups decides what a SIGHUP means; nil if the process does.
 	Hangups *hangups
 }

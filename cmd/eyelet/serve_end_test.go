@@ -72,13 +72,14 @@ func TestServeEndsByOneRule(t *testing.T) {
 		name, handler, drain string
 		want                 int
 		begin                func(t *testing.T, c *served, dir string)
-		after                func(t *testing.T, c *served, dir string) // once it stops
+		finish               bool // a delivery, once it stops
 	}{
 		{name: "nothing runs", handler: quick, drain: "20s", want: exitOK},
 		{name: "a handler ends in time", handler: `exec: [sh, -c, "touch began; sleep 1"]`, drain: "20s", want: exitOK,
 			begin: begun},
-		{name: "a handler is cancelled", handler: `exec: [sh, -c, "touch began; exec sleep 300"]`, drain: "1s",
-			want: exitFailed, begin: begun},
+		{name: "a handler is cancelled", drain: "1s", want: exitFailed,
+			handler: `exec: [sh, -c, "touch began; while kill -0 $PPID; do sleep 0.1; done"]`,
+			begin:   begun},
 		{name: "a handler never returns", handler: "stdout: true", drain: "1s", want: exitFailed,
 			begin: func(t *testing.T, c *served, _ string) {
 				t.Helper()
@@ -87,10 +88,7 @@ func TestServeEndsByOneRule(t *testing.T) {
 				}
 			}},
 		{name: "a delivery ends in time", handler: quick, drain: "20s", want: exitOK,
-			after: func(t *testing.T, c *served, _ string) {
-				t.Helper()
-				time.Sleep(300 * time.Millisecond)
-			}},
+			finish: true},
 		{name: "a delivery is in flight", handler: quick, drain: "1s", want: exitFailed,
 			begin: func(t *testing.T, c *served, _ string) {
 				t.Helper()
@@ -104,16 +102,15 @@ func TestServeEndsByOneRule(t *testing.T) {
 			c := startServed(t, config, give)
 			dir := filepath.Dir(config)
 			var conn net.Conn
-			if tc.after != nil {
+			if tc.finish {
 				conn = half(t, c)
 			}
 			if tc.begin != nil {
 				tc.begin(t, c, dir)
 			}
 			check(t, c.Process.Signal(syscall.SIGTERM))
-			if tc.after != nil {
+			if tc.finish {
 				stopping(t, c)
-				tc.after(t, c, dir)
 				_, _ = io.WriteString(conn, "}")
 				if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil ||
 					res.StatusCode != http.StatusUnauthorized {
@@ -245,7 +242,6 @@ func TestAHangupThatNohupIgnoresIsIgnored(t *testing.T) {
 	})
 	for i := range 3 {
 		check(t, c.Process.Signal(syscall.SIGHUP))
-		time.Sleep(20 * time.Millisecond)
 		if status, _ := pushTo(http.DefaultClient, c.listen, fmt.Sprint("id-", i)); status != http.StatusOK {
 			t.Fatalf("status %d after a hangup: %s", status, c.log.String())
 		}

@@ -1,19 +1,12 @@
 package config
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"flag"
-	"fmt"
-	"io"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/eyelet-dev/eyelet/producer"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/config.md")
@@ -113,46 +106,4 @@ func tableOf(rows []settingRow) string {
 		b.WriteString(strings.ReplaceAll(strings.Join(cells, " | "), "|  |", "| |") + "\n")
 	}
 	return b.String()
-}
-
-// TestDocumentedHMACProducerVerifies signs with both secrets of the producer in docs/producers.md.
-func TestDocumentedHMACProducerVerifies(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../../../docs/producers.md")
-	check(t, err)
-	_, rest, _ := strings.Cut(string(text), "## A producer that has no preset")
-	_, rest, _ = strings.Cut(rest, "```yaml\n")
-	example, _, ok := strings.Cut(rest, "```")
-	if !ok {
-		t.Fatal("docs/producers.md has no example")
-	}
-	s, err := Source{
-		Environ: []string{"TABAPAY_SECRET=new-0123456789abcdef", "TABAPAY_OLD_SECRET=old-0123456789abcdef"},
-	}.Parse("e.yaml", []byte(example))
-	check(t, err)
-	p, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
-	check(t, err)
-	defer p.Close() //nolint:errcheck // it holds no key set that fetches
-	const body = `{"eventType":"transaction.completed"}`
-	for _, version := range []string{"v1=new", "v2=old", "v3=new", "v1=bad"} {
-		name, secret, _ := strings.Cut(version, "=")
-		mac := hmac.New(sha256.New, []byte(secret+"-0123456789abcdef"))
-		mac.Write([]byte("1784000000." + body))
-		r := httptest.NewRequest("POST", "https://hooks.example/webhooks/tabapay", nil)
-		r.Header.Set("Idempotency-Key", "tp-17")
-		r.Header.Set("X-HMAC-Signature", fmt.Sprintf("t=1784000000,%s=%x", name, mac.Sum(nil)))
-		made := &p.Producers[0]
-		id, err := made.Scheme.Verify(r, func() ([]byte, error) { return []byte(body), nil })
-		if good := version == "v1=new" || version == "v2=old"; (err == nil) != good {
-			t.Errorf("%s: %v", version, err)
-			continue
-		} else if !good {
-			continue
-		}
-		items, err := made.Items(&producer.Delivery{Request: r, Body: []byte(body), Identity: id})
-		if err != nil || items[0].ID != "tp-17" || items[0].Type != "transaction.completed" ||
-			id.SignedAt.Unix() != 1784000000 {
-			t.Errorf("%s: %+v, %v", version, items, err)
-		}
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -298,20 +297,6 @@ func TestTheOutcomeOfEachStatusOfATarget(t *testing.T) {
 	}
 }
 
-func TestForwardingKeepsTheKeyOctetForOctet(t *testing.T) {
-	t.Parallel()
-	for field, want := range map[string]string{`"k-1"`: `"k-1"`, "k-1": "k-1", `"k\"1";a=b`: `"k\"1";a=b`,
-		"": `"k-1"`} {
-		s, last := target(t, 200, nil, "")
-		ev := order("{}")
-		ev.KeyField = field
-		check(t, s.Deliver(context.Background(), ev))
-		if got := last.Header["Idempotency-Key"]; len(got) != 1 || got[0] != want {
-			t.Errorf("key field %q was forwarded as %q, want %q", field, got, want)
-		}
-	}
-}
-
 func TestForwardingSendsNoMoreThanTheTargetNeeds(t *testing.T) {
 	t.Parallel()
 	s, last := target(t, 200, http.Header{"Content-Type": {"application/json"}, "Set-Cookie": {"a=b"}}, `{"ok":true}`)
@@ -336,62 +321,12 @@ func TestForwardingSendsNoMoreThanTheTargetNeeds(t *testing.T) {
 	}
 }
 
-func TestACutOrMissingResponseIsTransient(t *testing.T) {
-	t.Parallel()
-	for name, response := range map[string]string{
-		"nothing": "", "half a head": "HTTP/1.1 200 OK\r\nContent-",
-		"half a body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
-	} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		check(t, err)
-		go func() {
-			for {
-				conn, err := ln.Accept()
-				if err != nil {
-					return
-				}
-				_, _ = conn.Read(make([]byte, 4096))
-				_, _ = io.WriteString(conn, response)
-				_ = conn.Close()
-			}
-		}()
-		s := sinkTo(t, "http://user:s3cret@"+ln.Addr().String()+"/?token=s3cret")
-		_, relayed := s.Answer(context.Background(), order("{}"))
-		for _, err := range []error{s.Deliver(context.Background(), order("{}")), relayed} {
-			if err == nil || rejected(err) || strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("%s: error is %v", name, err)
-			}
-		}
-		if err := ln.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestAHugeResponseIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	s, _ := target(t, 200, nil, strings.Repeat("x", forward.MaxResponse+1))
 	r, err := s.Answer(context.Background(), order("{}"))
 	if err != nil || r.Status != 200 || len(r.Body) != 0 {
 		t.Errorf("response is %d with %d bytes (%v)", r.Status, len(r.Body), err)
-	}
-}
-
-func TestKeysThatNoFieldCanHoldAreDigested(t *testing.T) {
-	t.Parallel()
-	for id, want := range map[string]string{
-		"a": `"a"`, `a"\`: `"a\"\\"`, "ü": "its digest",
-	} {
-		got := forward.Key("", id)
-		if id == "ü" {
-			if !strings.HasPrefix(got, `"sha-256:`) || len(got) != 74 {
-				t.Errorf("%q is sent as %s", id, got)
-			}
-			continue
-		}
-		if got != want {
-			t.Errorf("%q is sent as %s, want %s", id, got, want)
-		}
 	}
 }
 
