@@ -10,4 +10,4 @@ require (
 	github.com/hanwen/go-fuse/v2 v2.12.1
 )
 
-require golang.org/x/sys v0.49.0 // indirect
+require golang.org/x/sys v0.50.0 // indirect
