@@ -2,7 +2,6 @@ package receiver
 
 import (
 	"bufio"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
-	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // wire sends text octet for octet and returns everything until the connection ends, which it
@@ -219,55 +217,4 @@ func sign(secret, body string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(body))
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
-}
-
-func TestCapturedGitHubDeliveryNeverRunsTwice(t *testing.T) {
-	t.Parallel()
-	p := preset.GitHub("0123456789abcdef0123")
-	runs := newCounter()
-	s := serve(t, p, nil, On("github", "push", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
-	const body = `{"ref":"refs/heads/main"}`
-	again := func(target, host, id string, more ...string) int {
-		lines := []string{
-			"POST " + target + " HTTP/1.1", "Host: " + host, "Content-Type: application/json", "Connection: close",
-			"X-GitHub-Event: push", "X-GitHub-Delivery: " + id,
-			"X-Hub-Signature-256: " + sign("0123456789abcdef0123", body),
-		}
-		lines = append(append(lines, more...), fmt.Sprintf("Content-Length: %d", len(body)), "", body)
-		return parseAnswer(t, s.wire(strings.Join(lines, "\r\n"), true)).StatusCode
-	}
-	if status := again("/webhooks/github", "hooks.example", "guid-1"); status != 200 {
-		t.Fatal(status)
-	}
-	runs.await(t)
-	for _, target := range []string{
-		"/webhooks/github", "/webhooks/github?x=1", "/webhooks/github?", "/webhooks/github/", "//webhooks/github",
-		"/webhooks/%67ithub", "http://evil.example/webhooks/github", "http://evil.example/webhooks/github?y",
-		"/WEBHOOKS/github",
-		"/webhooks/./github",
-	} {
-		for _, host := range []string{"hooks.example", "evil.example", "hooks.example:8080"} {
-			for _, id := range []string{"guid-1", "guid-2", "guid-3"} {
-				if status := again(target, host, id, "X-Forwarded-Host: evil.example",
-					"X-Forwarded-Proto: http"); status != 200 && status != 404 {
-					t.Errorf("%s at %s as %s: %d", target, host, id, status)
-				}
-			}
-		}
-	}
-	if status := again("/webhooks/github", "hooks.example", "guid-1\r\nX-GitHub-Delivery: guid-9"); status != 400 {
-		t.Errorf("two identifiers: %d", status)
-	}
-	if runs.count() != 1 {
-		t.Errorf("%d runs", runs.count())
-	}
-	events := 0
-	for _, rec := range s.records() {
-		if rec.QuarantineReason == "" {
-			events++
-		}
-	}
-	if events != 1 {
-		t.Errorf("%d events", events)
-	}
 }
