@@ -64,22 +64,6 @@ var parseOnce = sync.OnceValues(func() ([]source, error) {
 	return all, err
 })
 
-// modules are the folders of the repository with a go.mod of their own. The limits of code, words
-// and sizes are theirs too. They export nothing.
-var modules = []string{
-	"bench", "dedup/badgerstore/faultdisk", "examples/routers", "inspect/browser", "interop", "torture",
-}
-
-// ownModule returns the module of a folder, "" for that of the root.
-func ownModule(dir string) string {
-	for _, m := range modules {
-		if dir == m || strings.HasPrefix(dir, m+"/") {
-			return m
-		}
-	}
-	return ""
-}
-
 // walk calls visit for every file of the repository whose name ends in suffix, also those of its
 // other modules. Hidden folders are skipped.
 func walk(suffix string, visit func(name string) error) error {
