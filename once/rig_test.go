@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
-	"go.uber.org/goleak"
 
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
 	"github.com/eyelet-dev/eyelet/once"
@@ -20,15 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	pgtest.Stop()
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Println(err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 var tables atomic.Int64
 

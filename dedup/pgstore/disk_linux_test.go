@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,42 +15,49 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
-// TestAFullDiskOfTheServer fills the disk that the events are on, and makes it larger.
+// TestAFullDiskOfTheServer fills the disk that the events are on, and makes it larger. The disk is
+// mounted for a child only, which has a server of its own: both end with it.
 func TestAFullDiskOfTheServer(t *testing.T) {
 	t.Parallel()
-	dsn, schema := freshSchema(t)
-	if os.Geteuid() != 0 || pgtest.PID() == 0 {
-		t.Skip("mounting a disk needs root and a server of this test")
+	const child, disk = "EYELET_FULL_DISK_CHILD", "/mnt"
+	long(t)
+	pgtest.Programs(t)
+	if os.Getenv(child) == "" {
+		if os.Geteuid() != 0 {
+			t.Skip("mounting a disk needs root")
+		}
+		runtime.LockOSThread() // else the child could end with the thread
+		defer runtime.UnlockOSThread()
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), child+"=1", "EYELET_TEST_POSTGRES=")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
 	}
+	dsn, schema := freshSchema(t)
 	s, err := Open(t.Context(), dsn, Options{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer s.Close()
 	exec := admin(t, s, dsn)
 	var data string
 	if err := s.db.pool.QueryRow(t.Context(), "SHOW data_directory").Scan(&data); err != nil {
 		t.Fatal(err)
 	}
-	disk := fmt.Sprintf("%s-disk-%d", data, schemas.Add(1))
 	info, err := os.Stat(data)
-	if err := errors.Join(err, os.Mkdir(disk, 0o755)); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	owner := info.Sys().(*syscall.Stat_t)
 	settings := fmt.Sprintf("mode=700,uid=%d,gid=%d,size=", owner.Uid, owner.Gid)
 	if err := syscall.Mount("none", disk, "tmpfs", 0, settings+"16m"); err != nil {
-		t.Skipf("mount: %v", err)
+		t.Fatal(err)
 	}
-	space := fmt.Sprintf("small_%d", schemas.Add(1))
-	exec("CREATE TABLESPACE " + space + " LOCATION '" + disk + "'")
-	defer func() {
-		exec("DROP SCHEMA {{schema}} CASCADE")
-		exec("DROP TABLESPACE " + space)
-		if err := errors.Join(syscall.Unmount(disk, 0), os.Remove(disk), s.Close()); err != nil {
-			t.Error(err)
-		}
-	}()
-	exec("ALTER TABLE {{schema}}.event SET TABLESPACE " + space)
+	exec("CREATE TABLESPACE small LOCATION '" + disk + "'")
+	exec("ALTER TABLE {{schema}}.event SET TABLESPACE small")
 	large := func(i int) dedup.Claim {
 		c := event(fmt.Sprint("large ", i), "ship")
 		c.Payload.Body = make([]byte, 1<<20)

@@ -20,7 +20,7 @@ import (
 // cutPair opens a store behind a cutter, and one that is connected directly.
 func cutPair(t *testing.T, reaches bool) (p *cutter, cut, direct *Store, clock *deduptest.Clock) {
 	t.Helper()
-	dsn, schema := newSchema(t)
+	dsn, schema := freshSchema(t)
 	p, clock = newCutter(t, dsn, reaches), deduptest.NewClock()
 	direct, cut = openAt(t, dsn, schema, clock), openAt(t, p.dsn, schema, clock)
 	t.Cleanup(func() {
@@ -255,7 +255,7 @@ func TestStatementsAreNotCanceled(t *testing.T) {
 // before the time of their statements is over, unless there is a pooler between.
 func TestAServerThatVanishesCostsSeconds(t *testing.T) {
 	t.Parallel()
-	dsn, schema := newSchema(t)
+	dsn, schema := freshSchema(t)
 	p := newCutter(t, dsn, true)
 	name := fmt.Sprint("vanish-", schemas.Add(1))
 	s, err := Open(t.Context(), p.dsn+" application_name="+name, Options{Schema: schema})

@@ -36,7 +36,8 @@ func newProgram(t *testing.T, s *Store) {
 	s.db.texts.Store(insertSQL, inSchema(text, s.db.schema))
 }
 
-// freshSchema is one that no other test gets, because its tables change.
+// freshSchema is one that no other test gets, because its tables change, or because statements
+// whose connection was cut may still run. It is left to the server.
 func freshSchema(t testing.TB) (dsn, schema string) {
 	t.Helper()
 	dsn, schema = pgtest.DSN(t), fmt.Sprintf("Version %d-%d", os.Getpid(), schemas.Add(1))

@@ -297,7 +297,7 @@ func TestAReceiverNeedsFewRights(t *testing.T) {
 func TestBrokenConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	pgtest.Direct(t)
-	dsn, schema := newSchema(t)
+	dsn, schema := freshSchema(t)
 	name := strings.ReplaceAll(schema, " ", "-")
 	s, err := Open(t.Context(), dsn+" application_name="+name, Options{Schema: schema})
 	if err != nil {

@@ -1,15 +1,11 @@
 package pgstore
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,16 +18,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("EYELET_LONG") == "" && os.Getenv("EYELET_RUNS") == "" {
 		_ = os.Setenv("EYELET_RUNS", "1") // of the model; see package deduptest
 	}
-	code := m.Run()
-	if janitor.c != nil {
-		_ = janitor.c.Close(context.Background())
-	}
-	pgtest.Stop()
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Println(err)
-		code = 1
-	}
-	os.Exit(code)
+	pgtest.Main(m)
 }
 
 var (
@@ -55,42 +42,25 @@ func newSchema(t testing.TB) (dsn, schema string) {
 	return dsn, schema
 }
 
-// janitor is the connection that empties schemas: one for each would cost more than the statements.
-var janitor struct {
-	sync.Mutex
-	c *pgx.Conn
-}
-
-// empty leaves a schema for another test, which is faster than making the tables again.
+// empty leaves a schema for another test, which is faster than making the tables again. Its stores
+// are closed, and no statement of theirs runs any more.
 func empty(t testing.TB, dsn, schema string) {
 	t.Helper()
 	if t.Failed() {
 		return
 	}
-	ctx := context.Background()
-	janitor.Lock()
-	defer janitor.Unlock()
-	if janitor.c == nil || janitor.c.IsClosed() { // a test may have ended all connections
-		c, err := pgx.Connect(ctx, dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		janitor.c = c
-	}
 	sql := "UPDATE {{schema}}.remembered SET evicted = 0;"
 	for _, table := range []string{"event", "task", "alias", "trace", "handler", "target"} {
 		sql += "DELETE FROM {{schema}}." + table + ";"
 	}
-	if _, err := janitor.c.Exec(ctx, inSchema(sql, schema), pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, dsn, schema, sql, pgx.QueryExecModeSimpleProtocol)
 	emptied <- schema
 }
 
 // openAt opens a store on the clock of a test.
 func openAt(t testing.TB, dsn, schema string, clock *deduptest.Clock) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), dsn, Options{Schema: schema, clock: clock.Now, poll: 5 * time.Millisecond})
+	s, err := Open(t.Context(), dsn, Options{Schema: schema, clock: clock.Now, poll: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -359,7 +359,7 @@ func TestALostAnswerToACommitIsFoundOut(t *testing.T) {
 	t.Parallel()
 	eachTx(t, func(t *testing.T, as reflect.Type) {
 		for _, reaches := range []bool{true, false} {
-			dsn, schema := newSchema(t)
+			dsn, schema := freshSchema(t)
 			p := newCutter(t, dsn, reaches)
 			direct, err := Open(t.Context(), dsn, Options{Schema: schema})
 			if err != nil {

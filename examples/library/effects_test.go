@@ -14,10 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-func TestMain(m *testing.M) {
-	defer pgtest.Stop()
-	m.Run()
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func TestAPaymentIsCreditedOnce(t *testing.T) {
 	config, err := pgx.ParseConfig(pgtest.DSN(t))

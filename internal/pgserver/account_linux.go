@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"os/user"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -18,6 +17,13 @@ func command(program string, args ...string) *exec.Cmd {
 	if uid, gid := account(); uid != 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: gid}
 	}
+	return cmd
+}
+
+// detached returns a command that no signal to this process, or to its group, reaches.
+func detached(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...) //nolint:noctx // it outlives this process
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }
 
@@ -46,12 +52,4 @@ func account() (uid, gid uint32) {
 		}
 	}
 	return 65534, 65534
-}
-
-// Alive reports whether a process exists. One that ended but was not waited for does not, see
-// proc(5).
-func Alive(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return err == nil && !strings.HasPrefix(state, "Z")
 }

@@ -43,3 +43,17 @@ func (s *Server) PIDs() []int {
 	}
 	return pids
 }
+
+// removeMemory removes the shared memory of a server that was killed: it is named in the lock file,
+// see postmaster.pid in the documentation of PostgreSQL.
+func (s *Server) removeMemory() {
+	text, err := os.ReadFile(filepath.Join(s.data, "postmaster.pid"))
+	lines := strings.Split(string(text), "\n")
+	if err != nil || len(lines) < 7 {
+		return // it ended orderly
+	}
+	_, last, _ := strings.Cut(strings.TrimSpace(lines[6]), " ") // after the key
+	if id, err := strconv.Atoi(strings.TrimSpace(last)); err == nil {
+		_, _, _ = syscall.Syscall(syscall.SYS_SHMCTL, uintptr(id), 0, 0) // IPC_RMID
+	}
+}

@@ -12,3 +12,6 @@ func Resume(...int) error { return errors.ErrUnsupported }
 
 // PIDs returns the process id of the server.
 func (s *Server) PIDs() []int { return []int{s.PID()} }
+
+// removeMemory works on Linux only.
+func (s *Server) removeMemory() {}

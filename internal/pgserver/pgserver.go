@@ -4,13 +4,16 @@ package pgserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -64,7 +67,7 @@ func (s *Server) Start(ctx context.Context) error {
 	args := []string{"-D", s.data, "-k", s.sockets}
 	for _, setting := range []string{
 		"listen_addresses=", "max_connections=200", "shared_buffers=64MB", "log_min_messages=fatal",
-		"log_statement=none", "log_min_error_statement=panic", "max_wal_size=4GB",
+		"log_statement=none", "log_min_error_statement=panic", "max_wal_size=4GB", "dynamic_shared_memory_type=mmap",
 	} {
 		args = append(args, "-c", setting)
 	}
@@ -82,16 +85,26 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 }
 
-// Stop stops the server. Its connections end at once, without a crash.
+// Stop stops the server. Its connections end at once, without a crash. Of one that was killed, it
+// removes the shared memory.
 func (s *Server) Stop() {
 	if s.process != nil {
 		s.process.Stop()
+		s.removeMemory()
 	}
 }
 
 // run runs a program until it exits.
-func (s *Server) run(program string, args ...string) error {
-	if out, err := command(filepath.Join(s.bin, program), args...).CombinedOutput(); err != nil {
+func (s *Server) run(program string, args ...string) (err error) {
+	cmd := command(filepath.Join(s.bin, program), args...)
+	ended := make(chan []byte)
+	go func() {
+		runtime.LockOSThread() // as in Launch
+		var out []byte
+		out, err = cmd.CombinedOutput()
+		ended <- out
+	}()
+	if out := <-ended; err != nil {
 		return fmt.Errorf("%s: %w: %s", program, err, out)
 	}
 	return nil
@@ -149,28 +162,49 @@ func (p *Process) Reachable(ctx context.Context, dsn string) error {
 }
 
 // TempDir makes a directory for sockets, and for the files of a server that is not needed for
-// long: in memory if possible, where a flush costs nothing, unless TMPDIR is set. It removes those
-// of processes that were killed.
-func TempDir() (string, error) {
+// long: in memory if possible, where a flush costs nothing, unless TMPDIR is set. It is removed
+// when this process has ended, whatever ended it.
+func TempDir() (dir string, err error) {
 	parents := []string{os.TempDir()}
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() && os.Getenv("TMPDIR") == "" {
 		parents = []string{"/dev/shm", os.TempDir()}
 	}
-	var dir string
-	var err error
 	for _, parent := range parents {
-		left, _ := filepath.Glob(filepath.Join(parent, prefix+"*"))
-		for _, dir := range left {
-			pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
-			if n, err := strconv.Atoi(pid); err == nil && !Alive(n) {
-				_ = os.RemoveAll(dir)
-			}
-		}
-		if dir, err = os.MkdirTemp(parent, prefix+strconv.Itoa(os.Getpid())+"-"); err == nil {
-			return dir, GiveAway(dir)
+		if dir, err = os.MkdirTemp(parent, "eyelet-postgres-"); err == nil {
+			return dir, errors.Join(GiveAway(dir), removeLater(dir))
 		}
 	}
 	return "", err
 }
 
-const prefix = "eyelet-postgres-"
+// remover runs until the end of its standard input, that of this process, and removes a directory,
+// and the shared memory of servers that were killed. It may have to wait for those that run.
+const remover = `cat >/dev/null
+for lock in "$1"/*/postmaster.pid; do
+	[ -f "$lock" ] && ipcrm -m "$(sed -n '7s/.* //p' "$lock")"
+done
+for try in 1 2 3 4 5 6 7 8 9; do rm -rf "$1" && break; sleep "$try"; done`
+
+// lifelines are the standard inputs of removers.
+var lifelines struct {
+	sync.Mutex
+	open []*os.File
+}
+
+// removeLater starts the process that removes a directory.
+func removeLater(dir string) error {
+	end, lifeline, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer end.Close() //nolint:errcheck // it was not written
+	cmd := detached("sh", "-c", remover, "sh", dir)
+	cmd.Dir, cmd.Stdin = "/", end
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, lifeline.Close())
+	}
+	lifelines.Lock()
+	defer lifelines.Unlock()
+	lifelines.open = append(lifelines.open, lifeline)
+	return nil
+}

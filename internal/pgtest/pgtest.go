@@ -2,7 +2,7 @@
 //
 // The server is that of EYELET_TEST_POSTGRES, a connection string. If EYELET_REQUIRE_POSTGRES is 1,
 // it is a new one of the programs on this machine, which must be there. Without either, tests that
-// need a server are skipped, whatever is installed. Call [Stop] from TestMain after the tests.
+// need a server are skipped, whatever is installed. Call [Main] from TestMain.
 package pgtest
 
 import (
@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
 
 	"github.com/eyelet-dev/eyelet/internal/pgserver"
 )
@@ -140,6 +141,17 @@ func Pooler(t testing.TB) string {
 		server.poolerDSN = dsn
 	}
 	return server.poolerDSN
+}
+
+// Main runs the tests of a package, stops the servers, and fails if goroutines are left.
+func Main(m *testing.M) {
+	code := m.Run()
+	Stop()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // Stop stops the servers that were started and removes their files.

@@ -2,7 +2,6 @@ package pgtest
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,25 +11,11 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/goleak"
 
 	"github.com/eyelet-dev/eyelet/internal/pgserver"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	dir, pid := server.dir, PID()
-	Stop()
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Println(err)
-		code = 1
-	}
-	if _, err := os.Stat(dir); dir != "" && err == nil || pid != 0 && pgserver.Alive(pid) {
-		fmt.Printf("the server %d or its directory %s is left\n", pid, dir)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { Main(m) }
 
 func TestTheServerFlushesAndIsInUTF8(t *testing.T) {
 	for name, dsn := range map[string]string{"direct": DSN(t), "pooled": Pooler(t) + " default_query_exec_mode=exec"} {
@@ -54,26 +39,6 @@ func TestTheServerFlushesAndIsInUTF8(t *testing.T) {
 	}
 }
 
-func TestDirectoriesOfKilledProcessesAreRemoved(t *testing.T) {
-	DSN(t)
-	gone := filepath.Join(filepath.Dir(server.dir), "eyelet-postgres-999999999-1")
-	if err := os.Mkdir(gone, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	dir, err := pgserver.TempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	if _, err := os.Stat(gone); err == nil {
-		t.Error("the directory of a process that does not exist is left")
-		_ = os.RemoveAll(gone)
-	}
-	if _, err := os.Stat(server.dir); err != nil {
-		t.Error("the directory of this process was removed: ", err)
-	}
-}
-
 // TestNothingIsStartedUnlessItIsRequired runs the other tests beside programs that only leave a
 // mark: all are skipped, or fail where a server is required.
 func TestNothingIsStartedUnlessItIsRequired(t *testing.T) {
@@ -89,18 +54,19 @@ func TestNothingIsStartedUnlessItIsRequired(t *testing.T) {
 	if err := errors.Join(os.Chmod(bin, 0o777), os.Chmod(filepath.Dir(bin), 0o755)); err != nil { // not as root
 		t.Fatal(err)
 	}
-	for _, row := range []struct{ require, dsn, outcome string }{
-		{"", "", "SKIP"}, {"0", "", "SKIP"}, {"1", "", "FAIL"}, {"", "host=" + t.TempDir() + " user=nobody", "FAIL"},
-	} {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestTheServer|^TestDirectories")
-		cmd.Env = append(os.Environ(), existing+"="+row.dsn, required+"="+row.require, "PATH="+bin)
+	for _, row := range []struct {
+		require, dsn    string
+		failed, skipped int
+	}{{"", "", 0, 2}, {"0", "", 0, 2}, {"1", "", 2, 0}, {"", "host=" + t.TempDir() + " user=nobody", 1, 1}} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestTheServer|^TestNothingIsLeft")
+		cmd.Env = append(os.Environ(), existing+"="+row.dsn, required+"="+row.require, "PATH="+bin+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
-		tests, outcomes := strings.Count(string(out), "=== RUN"), strings.Count(string(out), "--- "+row.outcome)
-		if (err != nil) != (row.outcome == "FAIL") || tests < 3 || outcomes != tests {
-			t.Errorf("%+v: %v: %s", row, err, out)
-		}
-		if n := strings.Count(string(out), required+"=1, or "+existing); (n == tests) != (row.outcome == "SKIP") {
-			t.Errorf("%+v: the line names the variables %d times: %s", row, n, out)
+		for text, want := range map[string]int{
+			"--- FAIL": row.failed, "--- SKIP": row.skipped, "set " + required + "=1": row.skipped,
+		} {
+			if n := strings.Count(string(out), text); n != want || (err != nil) != (row.failed > 0) {
+				t.Errorf("%+v: %q comes %d times, want %d, %v: %s", row, text, n, want, err, out)
+			}
 		}
 		ran, _ := os.ReadFile(mark)
 		if (len(ran) > 0) != (row.require == "1") {
