@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
