@@ -18,7 +18,7 @@ import (
 // compares what both stores do from then on.
 func TestACopyAnswersAsItsSource(t *testing.T) {
 	t.Parallel()
-	n := 2000
+	n := 1400
 	if os.Getenv("EYELET_LARGE") != "" {
 		n = 110_000
 	}

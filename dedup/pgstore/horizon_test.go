@@ -19,9 +19,10 @@ func TestTakesPassFewEntriesUnderAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	pgtest.Direct(t)
 	dsn, schema := freshSchema(t)
-	const ended, takes = 10_000, 50
-	open := func() *Store {
-		s, err := Open(t.Context(), fmt.Sprintf("%s application_name='%s'", dsn, schema), Options{Schema: schema})
+	const ended, takes = 5000, 50
+	open := func(ahead time.Duration) *Store {
+		s, err := Open(t.Context(), fmt.Sprintf("%s application_name='%s'", dsn, schema),
+			Options{Schema: schema, clock: func() time.Time { return time.Now().Add(ahead) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,7 @@ func TestTakesPassFewEntriesUnderAnOldSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := open()
+	s := open(0)
 	for n := range ended / 1000 {
 		var claims []dedup.Claim
 		for i := range 1000 {
@@ -65,7 +66,6 @@ func TestTakesPassFewEntriesUnderAnOldSnapshot(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(lag)
 	passed := func() (n int64) {
 		reads(t, dsn, schema) // waits for the end of connections
 		if err := c.QueryRow(t.Context(), `SELECT pg_stat_clear_snapshot()`).Scan(nil); err != nil {
@@ -79,7 +79,7 @@ WHERE schemaname = $1 AND indexrelname IN ('task_due')`, schema).Scan(&n)
 		return n
 	}
 	before := passed()
-	s = open()
+	s = open(lag)
 	began := time.Now()
 	for i := range takes {
 		shipOne(t, s, fmt.Sprint(i))

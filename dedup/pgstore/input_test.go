@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,54 +12,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
-
-// TestOddTextsAreKept has texts that columns, indexes and connection settings of PostgreSQL do not
-// take as they are.
-func TestOddTextsAreKept(t *testing.T) {
-	t.Parallel()
-	s, _ := newStore(t, "", Options{})
-	for i, odd := range []string{
-		"\x00", "\xff\xfe", "\x01AA==", strings.Repeat("☃", 1024), strings.Repeat("\xff", 4096),
-		`'; DROP TABLE "event" --`,
-		"{{schema}}", "$1", `\`, "\u2028\u202e",
-	} {
-		c := event(odd, odd)
-		c.Key.Principal, c.Key.Space = odd, odd
-		c.Aliases = []dedup.Key{{Principal: odd, Endpoint: odd, Space: odd, ID: odd + "alias"}}
-		p := &c.Payload
-		p.Producer, p.Endpoint, p.Type, p.VendorID, p.KeyField, p.Method, p.Target = odd, odd, odd, odd, odd, odd, odd
-		p.Header, p.Attributes = map[string][]string{odd: {odd, ""}}, map[string]string{odd: odd}
-		c.Tasks[0].Lane = odd
-		d := claim(t, s, c, dedup.New)
-		again := claim(t, s, c, dedup.Known)
-		w, err := s.Take(t.Context(), dedup.Want{Tasks: 1, Lease: time.Minute, Handlers: []string{odd}})
-		if err != nil {
-			t.Fatalf("take %d: %v", i, err)
-		}
-		r := w[0].Record
-		if r.Event != d.Record.Event || again.Record.Event != r.Event || r.Key != c.Key ||
-			!reflect.DeepEqual(r.Payload, c.Payload) ||
-			w[0].Task().Lane != odd || w[0].Task().Handler != odd || !reflect.DeepEqual(r.Aliases, c.Aliases) {
-			t.Errorf("%d: %+v, want %+v", i, r, c)
-		}
-		result := dedup.Result{Kind: dedup.ResultDead, Reason: odd, Err: odd}
-		if err := s.Finish(t.Context(), w[0].Lease, result); err != nil {
-			t.Fatalf("finish %d: %v", i, err)
-		}
-		n := 0
-		for r, err := range s.List(t.Context(), dedup.Filter{
-			ID: odd, Producer: odd, Endpoint: odd, Type: odd, Handler: odd, Reason: odd,
-			States: []dedup.State{dedup.Dead},
-		}) {
-			if n++; err != nil || r.Tasks[0].Err != odd || r.Tasks[0].Reason != odd {
-				t.Errorf("%d: %+v, %v", i, r.Tasks, err)
-			}
-		}
-		if n != 1 {
-			t.Errorf("%d is listed %d times", i, n)
-		}
-	}
-}
 
 func TestSizesAreBounded(t *testing.T) {
 	t.Parallel()

@@ -51,6 +51,7 @@ func freshSchema(t testing.TB) (dsn, schema string) {
 // events, and then replaces them, one after the other, by a program of that version.
 func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
+	long(t)
 	dsn, schema := freshSchema(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

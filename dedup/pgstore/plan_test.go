@@ -135,6 +135,9 @@ func TestCallsReadFewRows(t *testing.T) {
 	for name, settings := range map[string]string{"direct": "", "pooled": " default_query_exec_mode=cache_describe"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if settings != "" {
+				long(t)
+			}
 			dsn, schema := freshSchema(t)
 			fill(t, dsn, schema)
 			execute(t, dsn, schema, analyzeSQL)

@@ -66,7 +66,7 @@ func (s *Server) PID() int {
 func (s *Server) Start(ctx context.Context) error {
 	args := []string{"-D", s.data, "-k", s.sockets}
 	for _, setting := range []string{
-		"listen_addresses=", "max_connections=200", "shared_buffers=64MB", "log_min_messages=fatal",
+		"listen_addresses=", "max_connections=200", "shared_buffers=16MB", "log_min_messages=fatal",
 		"log_statement=none", "log_min_error_statement=panic", "max_wal_size=4GB", "dynamic_shared_memory_type=mmap",
 	} {
 		args = append(args, "-c", setting)
@@ -170,7 +170,7 @@ func TempDir() (dir string, err error) {
 		parents = []string{"/dev/shm", os.TempDir()}
 	}
 	for _, parent := range parents {
-		if dir, err = os.MkdirTemp(parent, "eyelet-postgres-"); err == nil {
+		if dir, err = os.MkdirTemp(parent, "eyelet-pgserver-"); err == nil {
 			return dir, errors.Join(GiveAway(dir), removeLater(dir))
 		}
 	}

@@ -59,7 +59,8 @@ func TestNothingIsStartedUnlessItIsRequired(t *testing.T) {
 		failed, skipped int
 	}{{"", "", 0, 2}, {"0", "", 0, 2}, {"1", "", 2, 0}, {"", "host=" + t.TempDir() + " user=nobody", 1, 1}} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestTheServer|^TestNothingIsLeft")
-		cmd.Env = append(os.Environ(), existing+"="+row.dsn, required+"="+row.require, "PATH="+bin+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), existing+"="+row.dsn, required+"="+row.require,
+			"PATH="+bin+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		for text, want := range map[string]int{
 			"--- FAIL": row.failed, "--- SKIP": row.skipped, "set " + required + "=1": row.skipped,
