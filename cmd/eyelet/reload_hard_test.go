@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
@@ -127,7 +126,8 @@ func TestReloadWithPostgreSQL(t *testing.T) {
 		if code, _, errs := reloadNow(t, file); code != exitOK {
 			t.Errorf("exit %d: %s", code, errs)
 		}
-		time.Sleep(50 * time.Millisecond)
+		printed := strings.Count(r.out.String(), "\n")
+		eventually(t, "events run with it", func() bool { return strings.Count(r.out.String(), "\n") > printed+8 })
 	}
 	stop()
 	clients.Wait()
