@@ -97,9 +97,14 @@ func runPostgresSection(t *testing.T, tut *tutorial, section string) {
 // startReceiver starts the example until the end of the test, and waits until it listens.
 func (tut *tutorial) startReceiver(address string) {
 	tut.t.Helper()
-	c := exec.CommandContext(tut.t.Context(), "sh", "-c", "exec payments "+address)
+	const untilTheEnd = "payments $0 & cat >/dev/null; kill $!; wait" // also of a test that is killed
+	c := exec.CommandContext(tut.t.Context(), "sh", "-c", untilTheEnd, address)
 	c.Dir, c.Env = tut.dir, tut.environ
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	lifeline, err := c.StdinPipe()
+	if err != nil {
+		tut.t.Fatal(err)
+	}
+	c.Cancel = lifeline.Close
 	c.WaitDelay = 30 * time.Second
 	if err := c.Start(); err != nil {
 		tut.t.Fatal(err)
