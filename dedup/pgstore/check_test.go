@@ -86,12 +86,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 // checked returns the schema of a store with events in many states, which is sound.
 func checked(t *testing.T) (dsn, schema string) {
 	t.Helper()
-	dsn, _ = newSchema(t)
-	schema = "check " + strings.ReplaceAll(t.Name(), "/", " ")
-	schema = schema[len(schema)-min(60, len(schema)):] // PostgreSQL cuts at 63 bytes
-	if err := Migrate(t.Context(), dsn, schema); err != nil {
-		t.Fatal(err)
-	}
+	dsn, schema = freshSchema(t)
 	s, err := Open(t.Context(), dsn, Options{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
