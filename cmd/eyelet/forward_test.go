@@ -331,3 +331,25 @@ func TestASecretInTheURLOfATargetIsNeverShown(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// TestARelayToATargetThatIsOffIsTransient: the producer keeps the event.
+func TestARelayToATargetThatIsOffIsTransient(t *testing.T) {
+	t.Parallel()
+	a := newAim(t, 410)
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", mode: relay, name: "+
+		"deploy}\n")
+	r := launch(t, "serve", "--config", file)
+	if status, _ := pushOwn(t, r, "g-1"); status != 422 {
+		t.Errorf("a 410 of the target is %d upstream, want 422: no endpoint of ours is retired", status)
+	}
+	if status, after := pushOwn(t, r, "g-2"); status != 503 || after == "" {
+		t.Errorf("off: %d with Retry-After %q", status, after)
+	}
+	a.status.Store(200)
+	if code, _, errs := run(t, "targets", "on", "deploy", "--config", file); code != 0 {
+		t.Error(errs)
+	}
+	if status, _ := pushOwn(t, r, "g-2"); status != 200 {
+		t.Errorf("on again: %d", status)
+	}
+}

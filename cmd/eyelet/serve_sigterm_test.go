@@ -48,7 +48,10 @@ func startServed(t *testing.T, config string, change ...func(*exec.Cmd)) *served
 	check(t, err)
 	c.stderr = stderr
 	check(t, c.Start())
-	t.Cleanup(func() { _ = c.Process.Kill() })
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // unless the test has waited
+	})
 	up := make(chan string, 1)
 	go func() {
 		defer close(c.logged)

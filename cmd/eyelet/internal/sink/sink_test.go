@@ -297,6 +297,20 @@ func TestTheOutcomeOfEachStatusOfATarget(t *testing.T) {
 	}
 }
 
+func TestForwardingKeepsTheKeyOctetForOctet(t *testing.T) {
+	t.Parallel()
+	for field, want := range map[string]string{`"k-1"`: `"k-1"`, "k-1": "k-1", `"k\"1";a=b`: `"k\"1";a=b`,
+		"": `"k-1"`} {
+		s, last := target(t, 200, nil, "")
+		ev := order("{}")
+		ev.KeyField = field
+		check(t, s.Deliver(context.Background(), ev))
+		if got := last.Header["Idempotency-Key"]; len(got) != 1 || got[0] != want {
+			t.Errorf("key field %q was forwarded as %q, want %q", field, got, want)
+		}
+	}
+}
+
 func TestForwardingSendsNoMoreThanTheTargetNeeds(t *testing.T) {
 	t.Parallel()
 	s, last := target(t, 200, http.Header{"Content-Type": {"application/json"}, "Set-Cookie": {"a=b"}}, `{"ok":true}`)
