@@ -24,7 +24,8 @@ func TestAPaymentIsCreditedOnce(t *testing.T) {
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	for _, statement := range []string{
-		once.SQL(db).Schema(), "CREATE TABLE account (id text, cents int8)", "INSERT INTO account VALUES ('a', 100)",
+		once.SQL(db).Schema(), "DROP TABLE IF EXISTS account", "CREATE TABLE account (id text, cents int8)",
+		"INSERT INTO account VALUES ('a', 100)",
 	} {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
