@@ -13,23 +13,24 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 )
 
 // TestAFlippedBitAnywhereIsNoticed flips random bits in all files of a store, one at a time,
-// after a crash and after a clean close, 30 each by default; EYELET_FLIPS sets the number and
-// EYELET_SEED the seed. A store with a flipped bit may be refused, and then its files are
+// after a crash and after a clean close, 6 each or 30 with EYELET_LONG; EYELET_FLIPS sets the number
+// and EYELET_SEED the seed. A store with a flipped bit may be refused, and then its files are
 // unchanged. One that is opened never accepts a known key as new and never returns another
 // payload or state, unless it reports which value is damaged.
 func TestAFlippedBitAnywhereIsNoticed(t *testing.T) {
 	t.Parallel()
-	flips, seed := 30, rand.Uint64()
+	flips, seed := faultdisk.Count(6, 30), rand.Uint64()
 	if n, err := strconv.Atoi(os.Getenv("EYELET_FLIPS")); err == nil {
 		flips = n
 	}
 	if n, err := strconv.ParseUint(os.Getenv("EYELET_SEED"), 10, 64); err == nil {
 		seed = n
 	}
-	bothEnds(t, 500, func(t *testing.T, files, _ map[string]string) {
+	bothEnds(t, 800, func(t *testing.T, files, _ map[string]string) {
 		s := open(t, copyDir(t, files), small())
 		want := everything(t, s)
 		shut(t, s)
@@ -37,8 +38,8 @@ func TestAFlippedBitAnywhereIsNoticed(t *testing.T) {
 		names = slices.DeleteFunc(names, func(name string) bool { return strings.Trim(files[name], "\x00") == "" })
 		chance, found := rand.New(rand.NewPCG(seed, uint64(len(t.Name())))), map[string]int{}
 		t.Logf("seed %d, %d files", seed, len(names))
-		for n := range flips {
-			name := names[n%len(names)]
+		for range flips {
+			name := names[chance.IntN(len(names))]
 			text := []byte(files[name])
 			end := len(bytes.TrimRight(text, "\x00"))
 			at, bit := chance.IntN(end), chance.IntN(8)

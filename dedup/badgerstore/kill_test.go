@@ -145,10 +145,7 @@ func newKilled() *killed { return &killed{events: map[string]string{}, done: map
 
 func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 	t.Parallel()
-	rounds := 6
-	if faultdisk.Long() {
-		rounds = 25
-	}
+	rounds := faultdisk.Count(2, 25)
 	dir := t.TempDir()
 	k := newKilled()
 	for round := range rounds {
@@ -176,7 +173,8 @@ func (k *killed) child(t *testing.T, dir string, round int, env ...string) {
 	k.run(t, dir, round, env, func(p *os.Process) { _ = p.Kill() })
 }
 
-// run runs a child and ends it at some moment.
+// run runs a child and ends it after some of its acknowledgements, of which one is of a finished
+// event. A child that ends itself, as env says, is given a minute.
 func (k *killed) run(t *testing.T, dir string, round int, env []string, end func(*os.Process)) {
 	t.Helper()
 	var ids []string
@@ -187,7 +185,9 @@ func (k *killed) run(t *testing.T, dir string, round int, env []string, end func
 	if err := os.WriteFile(acked, []byte(strings.Join(ids, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), killDirEnv+"="+dir, killRoundEnv+"="+strconv.Itoa(round), killFileEnv+"="+acked)
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
@@ -198,9 +198,8 @@ func (k *killed) run(t *testing.T, dir string, round int, env []string, end func
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewReader(out)
-	first, ended := true, make(chan struct{})
-	for {
+	lines, done, ended := bufio.NewReader(out), len(k.done), len(env) > 0
+	for left := 20 + rand.IntN(500); ; left-- {
 		line, err := lines.ReadString('\n')
 		if err != nil { // a line without its end does not count
 			if !errors.Is(err, io.EOF) {
@@ -212,21 +211,17 @@ func (k *killed) run(t *testing.T, dir string, round int, env []string, end func
 			k.late++
 			continue
 		}
-		if first { // the store is open: it may be killed from now on
-			first = false
-			wait := 500 * time.Millisecond // for a child that kills itself
-			if len(env) > 0 {
-				wait = 10 * time.Second
-			}
-			time.AfterFunc(rand.N(wait*3/5), func() { end(cmd.Process); close(ended) })
-		}
 		k.record(t, strings.Fields(line))
+		if !ended && left <= 0 && len(k.done) > done {
+			ended = true
+			end(cmd.Process)
+		}
 	}
 	if err := cmd.Wait(); err == nil && !k.cut.Load() { // a store without a disk may end it first
 		t.Fatal("the child ended by itself")
 	}
-	if len(env) == 0 && !first {
-		<-ended
+	if ctx.Err() != nil {
+		t.Fatal("the child did not end")
 	}
 }
 

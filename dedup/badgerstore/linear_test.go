@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/internal/history"
 )
 
@@ -54,7 +55,7 @@ func recorder(s *Store) *history.Recorder {
 
 func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
-	for round := range 5 {
+	for round := range faultdisk.Count(2, 5) {
 		s := open(t, t.TempDir(), quiet())
 		ops, err := recorder(s).History(t.Context(), linearClients, 60, rand.Uint64())
 		if err != nil {
@@ -73,7 +74,7 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 // again. Calls in flight may have happened before the restart, or not at all.
 func TestHistoriesAcrossKillsAreLinearizable(t *testing.T) {
 	t.Parallel()
-	for range 3 {
+	for range faultdisk.Count(1, 3) {
 		dir := t.TempDir()
 		var all []history.Operation
 		whole, cut := 0, 0
@@ -115,7 +116,7 @@ func oneLife(t *testing.T, dir string, life int) []history.Operation {
 	}
 	begun := map[int64]history.Operation{}
 	ops := []history.Operation{{Client: life * 100, Call: history.Call{Restart: true}, Began: started}}
-	lines := bufio.NewScanner(out)
+	lines, last := bufio.NewScanner(out), 40+rand.IntN(60)
 	for n := 0; lines.Scan(); n++ {
 		var o history.Operation
 		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
@@ -123,7 +124,9 @@ func oneLife(t *testing.T, dir string, life int) []history.Operation {
 		}
 		if n == 0 {
 			ops[0].Ended = o.Began - 1
-			time.AfterFunc(20*time.Millisecond+rand.N(60*time.Millisecond), func() { _ = cmd.Process.Kill() })
+		}
+		if n == last {
+			_ = cmd.Process.Kill()
 		}
 		o.Client += life*100 + 1
 		switch {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
@@ -18,6 +19,7 @@ import (
 // compared with an empty one. The backlog has 40,000 events, or EYELET_BACKLOG_EVENTS. It runs
 // alone, because the heap is that of the process.
 func TestTheMemoryOfAWaitingEvent(t *testing.T) { //nolint:paralleltest // see above
+	faultdisk.NeedLong(t)
 	events := 40_000
 	o := roomy()
 	o.CheckEvery, o.CacheBytes, o.blockCache = -1, 1, 1<<20 // the caches have bounds of their own

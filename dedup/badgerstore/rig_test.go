@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,12 +129,24 @@ func bothEnds(t *testing.T, events int, test func(t *testing.T, files, want map[
 	for _, end := range []string{"crashed", "closed"} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
-			s := grown(t, events)
-			want := belief(t, s)
-			dir := left(t, s, end == "crashed")
-			test(t, contents(t, dir), want)
+			once, _ := endedStores.LoadOrStore(fmt.Sprint(events, end), &endedStore{})
+			e := once.(*endedStore)
+			e.made.Do(func() {
+				s := grown(t, events)
+				e.want = belief(t, s)
+				e.files = contents(t, left(t, s, end == "crashed"))
+			})
+			test(t, maps.Clone(e.files), e.want)
 		})
 	}
+}
+
+// endedStores are the stores of bothEnds, by their size and end: several tests use the same.
+var endedStores sync.Map
+
+type endedStore struct {
+	made        sync.Once
+	files, want map[string]string
 }
 
 // copyDir writes files into a new directory.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
@@ -33,8 +34,8 @@ func liveBytes(t *testing.T, s *Store) (n int64) {
 	return n
 }
 
-// TestSpaceIsReclaimedOverDailyRestarts runs ten days of eight hours, each in a process of its
-// own: eight value files of events per day. One event in sixteen is a dead letter that stays;
+// TestSpaceIsReclaimedOverDailyRestarts runs four days of eight hours, ten with EYELET_LONG, each in
+// a process of its own: eight value files of events per day. One event in sixteen is a dead letter that stays;
 // the others are forgotten after a day.
 func TestSpaceIsReclaimedOverDailyRestarts(t *testing.T) {
 	t.Parallel()
@@ -45,7 +46,7 @@ func TestSpaceIsReclaimedOverDailyRestarts(t *testing.T) {
 	o.rhythm = ownRhythm()
 	o.rhythm.look = time.Hour // due work is started by hand
 	id := 0
-	for day := range 10 {
+	for day := range faultdisk.Count(4, 10) {
 		s := open(t, dir, o)
 		for range 4 {
 			for range 16 {
