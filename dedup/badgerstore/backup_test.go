@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -63,7 +62,7 @@ func TestABackupUnderLoadHasEverythingAcknowledgedBeforeIt(t *testing.T) {
 	s := open(t, t.TempDir(), quiet())
 	var acked sync.Map // id -> event
 	var n atomic.Int64
-	stop := make(chan struct{})
+	stop, loaded := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	for c := range 8 {
 		wg.Go(func() {
@@ -80,13 +79,13 @@ func TestABackupUnderLoadHasEverythingAcknowledgedBeforeIt(t *testing.T) {
 					return
 				}
 				acked.Store(id, ds[0].Record.Event)
-				n.Add(1)
+				if n.Add(1) == 500 {
+					close(loaded)
+				}
 			}
 		})
 	}
-	for n.Load() < 500 {
-		time.Sleep(time.Millisecond)
-	}
+	<-loaded
 	before := map[string]string{}
 	acked.Range(func(id, event any) bool { before[id.(string)] = event.(string); return true })
 	data, _ := backup(t, s, Position{})

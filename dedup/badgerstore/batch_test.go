@@ -504,13 +504,8 @@ func TestCloseDoesNotWaitForAList(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() { closed <- s.Close() }()
-		select {
-		case err := <-closed:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatal("Close waits for the List")
+		if err := <-closed; err != nil { // it does not wait for the List
+			t.Error(err)
 		}
 		if _, err := s.Get(context.Background(), r.Event); !errors.Is(err, dedup.ErrClosed) {
 			t.Errorf("%v, want that the store is closed", err)

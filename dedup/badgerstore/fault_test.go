@@ -398,40 +398,46 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestConcurrentClaimsShareCommits has a disk that needs two milliseconds for a flush.
+// TestConcurrentClaimsShareCommits sends claims while the commit of another one is flushed: they
+// are one commit.
 func TestConcurrentClaimsShareCommits(t *testing.T) {
 	t.Parallel()
 	o := quiet()
+	var hangs atomic.Bool
+	began, ends := make(chan struct{}), make(chan struct{})
 	o.flush = func(l *redolog.Log) error {
-		time.Sleep(2 * time.Millisecond)
+		if hangs.CompareAndSwap(true, false) {
+			began <- struct{}{}
+			<-ends
+		}
 		return l.Flush()
 	}
 	s := open(t, t.TempDir(), o)
-	var wg sync.WaitGroup
-	for c := range 64 {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(c), 3))
-			for i := range 100 {
-				if _, err := s.Claim(context.Background(), benchClaim(r, fmt.Sprintf("%d-%d", c, i))); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	st, err := s.Stats(context.Background())
+	before, err := s.Stats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Accepted != 6400 || st.Records != 6400 || st.Pending != 6400 {
-		t.Errorf("stats %+v", st)
+	const clients = 64
+	var wg sync.WaitGroup
+	claim := func(id int) {
+		wg.Go(func() { mustClaimInLoop(t, s, claimOf(fmt.Sprint(id))) })
 	}
-	// A commit is at most two flushes of the device, so 16 claims per commit are 8 per flush.
-	if share := float64(st.Accepted) / float64(st.Commits); share < 16 {
-		t.Errorf("%.1f claims a commit, want at least 16", share)
-	} else {
-		t.Logf("%.1f claims a commit", share)
+	hangs.Store(true)
+	claim(0)
+	<-began
+	for id := 1; id < clients; id++ {
+		claim(id)
+	}
+	eventually(t, "the others wait", func() bool {
+		s.queue.mu.Lock()
+		defer s.queue.mu.Unlock()
+		return len(s.queue.ops) == clients-1
+	})
+	close(ends)
+	wg.Wait()
+	st, err := s.Stats(t.Context())
+	if err != nil || st.Accepted-before.Accepted != clients || st.Pending != clients || st.Commits-before.Commits != 2 {
+		t.Errorf("stats %+v, before %+v, %v", st, before, err)
 	}
 }
 
@@ -445,7 +451,9 @@ func TestCloseWakesBlockedTakes(t *testing.T) {
 			errs <- err
 		}()
 	}
-	time.Sleep(50 * time.Millisecond) // they should be blocked by now
+	for blocked := 0; blocked < cap(errs); {
+		onCommitter(t, s, func(c *committer) { blocked = len(c.parked) })
+	}
 	shut(t, s)
 	for range cap(errs) {
 		if err := <-errs; !errors.Is(err, dedup.ErrClosed) {

@@ -239,12 +239,7 @@ func TestAMemoryTableThatIsNotWrittenForAMinuteEndsTheStore(t *testing.T) {
 		s.db.Logger().Errorf("error flushing memtable to disk: %v, retrying", syscall.EMFILE)
 		p.pass(s, beatEvery)
 		if n == 0 {
-			for range 1000 { // the beat may still be under way
-				if s.Health(t.Context()) != nil {
-					break
-				}
-				time.Sleep(time.Millisecond)
-			}
+			eventually(t, "the beat ends", func() bool { return s.Health(t.Context()) != nil })
 			unavailable(t, s.Health(t.Context()), "the disk does not respond")
 		}
 	}
@@ -267,15 +262,7 @@ func TestAWorkerThatHangsIsNoticed(t *testing.T) {
 		}
 		w.End()
 		p.pass(s, 2*beatEvery)
-		for range 1000 { // the beat may still be under way
-			if s.Health(t.Context()) == nil {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
-		if err := s.Health(t.Context()); err != nil {
-			t.Errorf("it does not hang any more: %v", err)
-		}
+		eventually(t, "it does not hang any more", func() bool { return s.Health(t.Context()) == nil })
 		p.hang(t, s, w, func() bool { return s.failure.Load() != nil })
 		<-s.Failed()
 	}

@@ -121,7 +121,7 @@ func TestAStartReadsNoEvents(t *testing.T) {
 	if st, err := again.Stats(context.Background()); err != nil || st.Pending != 20 || st.Backlog == 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { // all are damaged, so the Take keeps waiting
 		for again.Degraded() == nil && ctx.Err() == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,7 +31,9 @@ func TestATaskIsOnDiskBeforeItsHandlerStarts(t *testing.T) {
 			armed <- struct{}{}
 			return
 		}
-		time.Sleep(50 * time.Millisecond) // long enough for a Take that was answered too early
+		for range 10_000 { // for a Take that was answered too early
+			runtime.Gosched()
+		}
 		if flushed.Store(true); started.Load() {
 			t.Error("Take returned before its commit was flushed")
 		}

@@ -164,10 +164,41 @@ func copyDir(t *testing.T, from map[string]string) string {
 	return dir
 }
 
-// copyStore copies an open store as a crash would leave it.
+// copyStore copies an open store as a crash would leave it: between two changes of its files, not
+// during one, of which the copy would have a part.
 func copyStore(t *testing.T, dir string) string {
 	t.Helper()
-	return copyDir(t, contents(t, dir))
+	for {
+		before := stamps(t, dir)
+		copied := contents(t, dir)
+		if maps.Equal(stamps(t, dir), before) {
+			return copyDir(t, copied)
+		}
+	}
+}
+
+// stamps returns the size and the last change of every file of a directory and below.
+func stamps(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && e.IsDir() {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			out[path] = fmt.Sprint(info.Size(), info.ModTime())
+		} else if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // contents returns every file of a directory and below by its path there, except the lock and the

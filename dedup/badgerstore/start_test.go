@@ -153,7 +153,7 @@ func TestADamagedLogIsRefused(t *testing.T) {
 	s := grown(t, 200)
 	want := belief(t, s)
 	identity := s.identity
-	files := contents(t, s.dir)
+	files := contents(t, copyStore(t, s.dir))
 	if err := opensWholeOrNot(t, "undamaged", copyDir(t, files), want, small()); err != nil {
 		t.Fatal(err)
 	}

@@ -21,18 +21,18 @@ func TestMain(m *testing.M) {
 	}
 	faultdisk.TempInMemory()
 	if !faultdisk.Long() && os.Getenv("EYELET_RUNS") == "" {
-		_ = os.Setenv("EYELET_RUNS", "2") // of the model; see package deduptest
+		_ = os.Setenv("EYELET_RUNS", "1") // of the model; see package deduptest
 	}
 	goleak.VerifyTestMain(m)
 }
 
 // quiet returns the default options of tests: nothing is logged, commits may take as long as a busy
-// machine needs, and files are small, which makes Open cheap: eight segments as on a disk of 2 GiB.
+// machine needs, and files are small, which makes Open cheap: four segments as on a disk of 1 GiB.
 func quiet() Options {
 	return Options{
 		Logger: slog.New(slog.DiscardHandler), RecoverWait: func(int) time.Duration { return 0 },
 		beats: make(chan time.Time), segment: 2 << 20, memTable: 1 << 20,
-		statfs: func(string) (free, total int64, err error) { return 1 << 30, 2 << 30, nil },
+		statfs: func(string) (free, total int64, err error) { return 1 << 30, 1 << 30, nil },
 	}
 }
 

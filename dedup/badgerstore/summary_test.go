@@ -217,7 +217,7 @@ func TestASummaryIsOnlyUsedWithItsStore(t *testing.T) {
 	if err := errors.Join(s.db.Checkpoint(), s.db.Checkpoint()); err != nil {
 		t.Fatal(err)
 	}
-	crashed := contents(t, s.dir)
+	crashed := contents(t, copyStore(t, s.dir))
 	change(t, s, 2)
 	shut(t, s)
 	closed := contents(t, s.dir)
