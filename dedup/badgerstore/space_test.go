@@ -34,9 +34,9 @@ func liveBytes(t *testing.T, s *Store) (n int64) {
 	return n
 }
 
-// TestSpaceIsReclaimedOverDailyRestarts runs four days of eight hours, ten with EYELET_LONG, each in
-// a process of its own: eight value files of events per day. One event in sixteen is a dead letter that stays;
-// the others are forgotten after a day.
+// TestSpaceIsReclaimedOverDailyRestarts runs four days of eight hours, ten with EYELET_LONG, each
+// in a process of its own: eight value files of events per day. One event in sixteen is a dead
+// letter that stays; the others are forgotten after a day.
 func TestSpaceIsReclaimedOverDailyRestarts(t *testing.T) {
 	t.Parallel()
 	const valueFile = 1 << 20
