@@ -194,9 +194,10 @@ func TestADamagedTableOfARunningStoreRefusesWhatIsNew(t *testing.T) {
 	shut(t, s)
 	o := quiet()
 	o.CheckEvery = 50 * time.Millisecond
+	tables := logs(t, s.dir, ".sst") // whole ones: a running store may be writing another
 	again := open(t, s.dir, o)
 	mustClaim(t, again, claimOf("before"), dedup.New)
-	for _, f := range logs(t, s.dir, ".sst") {
+	for _, f := range tables {
 		flip(t, f, 500)
 	}
 	ctx := context.Background()

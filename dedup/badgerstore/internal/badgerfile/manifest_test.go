@@ -1,6 +1,7 @@
 package badgerfile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -51,19 +53,36 @@ func mustSync(t *testing.T, m *ManifestFile) Manifest {
 // each table.
 func grown(t *testing.T) (path string, data []byte, noted []Manifest) {
 	t.Helper()
+	grownOnce.Do(func() {
+		dir := t.TempDir()
+		m := openManifest(t, dir)
+		for range 4 {
+			grow(t, dir)
+			grownNoted = append(grownNoted, mustSync(t, m))
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if grownFiles[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 	dir := t.TempDir()
-	m := openManifest(t, dir)
-	for range 4 {
-		grow(t, dir)
-		noted = append(noted, mustSync(t, m))
+	for name, text := range grownFiles {
+		write(t, filepath.Join(dir, name), text)
 	}
-	path = filepath.Join(dir, badger.ManifestFilename)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path, data, noted
+	return filepath.Join(dir, badger.ManifestFilename), bytes.Clone(grownFiles[badger.ManifestFilename]), grownNoted
 }
+
+// What grown returns: the files of a database of four tables, and its MANIFEST after each.
+var (
+	grownOnce  sync.Once
+	grownFiles = map[string][]byte{}
+	grownNoted []Manifest
+)
 
 // recordEnds returns where the records of a whole MANIFEST end, beginning with its head.
 func recordEnds(data []byte) []int {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 )
 
 // sample is a closed log of three segments whose last frame is a mark.
@@ -106,8 +108,11 @@ func TestAFlippedBitIsNeverSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = f.Close() }()
-		for _, at := range s.interesting(segment) {
+		for n, at := range s.interesting(segment) {
 			for bit := range 8 {
+				if bit != n%8 && !faultdisk.Long() {
+					continue // one of each byte
+				}
 				flip(t, f, at, bit)
 				place := fmt.Sprintf("bit %d of byte %d of segment %d", bit, at, segment)
 				got, end, err := tryRead(s.Settings, Position{})
@@ -132,7 +137,7 @@ func TestAFlippedBitIsNeverSilent(t *testing.T) {
 			}
 		}
 	}
-	if refused < 1000 {
+	if refused < faultdisk.Count(125, 1000) {
 		t.Errorf("only %d flipped bits were found", refused)
 	}
 }
