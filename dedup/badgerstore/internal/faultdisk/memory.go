@@ -42,4 +42,4 @@ func TempInMemory() {
 }
 
 // keepTemp is never called, but the guard ends with the last reference to it.
-var keepTemp func()
+var keepTemp func() //nolint:unused // the reference counts
