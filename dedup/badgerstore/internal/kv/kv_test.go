@@ -452,7 +452,7 @@ func TestAFailedFlushIsTheEnd(t *testing.T) {
 func TestDamageIsRefused(t *testing.T) {
 	t.Parallel()
 	options, summary := tiny(t), &lastSummary{}
-	options.Summary = summary
+	options.Summary, options.Segments = summary, 64 // no other checkpoint is due
 	o := create(t, options)
 	r := rand.New(rand.NewPCG(9, 10))
 	o.load(t, r, 300)
