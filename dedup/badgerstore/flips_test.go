@@ -17,13 +17,13 @@ import (
 )
 
 // TestAFlippedBitAnywhereIsNoticed flips random bits in all files of a store, one at a time,
-// after a crash and after a clean close, 6 each or 30 with EYELET_LONG; EYELET_FLIPS sets the
+// after a crash and after a clean close, 4 each or 30 with EYELET_LONG; EYELET_FLIPS sets the
 // number and EYELET_SEED the seed. A store with a flipped bit may be refused, and then its files
 // are unchanged. One that is opened never accepts a known key as new and never returns another
 // payload or state, unless it reports which value is damaged.
 func TestAFlippedBitAnywhereIsNoticed(t *testing.T) {
 	t.Parallel()
-	flips, seed := faultdisk.Count(6, 30), rand.Uint64()
+	flips, seed := faultdisk.Count(4, 30), rand.Uint64()
 	if n, err := strconv.Atoi(os.Getenv("EYELET_FLIPS")); err == nil {
 		flips = n
 	}

@@ -34,7 +34,7 @@ func liveBytes(t *testing.T, s *Store) (n int64) {
 	return n
 }
 
-// TestSpaceIsReclaimedOverDailyRestarts runs four days of eight hours, ten with EYELET_LONG, each
+// TestSpaceIsReclaimedOverDailyRestarts runs three days of eight hours, ten with EYELET_LONG, each
 // in a process of its own: eight value files of events per day. One event in sixteen is a dead
 // letter that stays; the others are forgotten after a day.
 func TestSpaceIsReclaimedOverDailyRestarts(t *testing.T) {
@@ -46,7 +46,7 @@ func TestSpaceIsReclaimedOverDailyRestarts(t *testing.T) {
 	o.rhythm = ownRhythm()
 	o.rhythm.look = time.Hour // due work is started by hand
 	id := 0
-	for day := range faultdisk.Count(4, 10) {
+	for day := range faultdisk.Count(3, 10) {
 		s := open(t, dir, o)
 		for range 4 {
 			for range 16 {

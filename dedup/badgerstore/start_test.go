@@ -101,7 +101,7 @@ func TestAManifestThatIsCutOffLosesNothing(t *testing.T) {
 		refused := 0
 		for i, end := range records(t, whole) {
 			for _, cut := range []int{end, end - 3} {
-				if cut < 0 || cut == len(whole) || i%2 == 1 && cut != end || i%faultdisk.Count(4, 1) > 0 {
+				if cut < 0 || cut == len(whole) || i%2 == 1 && cut != end || i%faultdisk.Count(6, 1) > 0 {
 					continue
 				}
 				files[manifestPath] = whole[:cut]
@@ -127,7 +127,7 @@ func TestAMissingFileIsRefused(t *testing.T) {
 		refused, tried := map[string]int{}, map[string]int{}
 		for name, text := range files {
 			kind := cmp.Or(filepath.Ext(name), name)
-			if tried[kind]++; tried[kind] > faultdisk.Count(4, 1000) {
+			if tried[kind]++; tried[kind] > faultdisk.Count(2, 1000) {
 				continue
 			}
 			if delete(files, name); opensWholeOrNot(t, "without "+name, copyDir(t, files), want, small()) != nil {
