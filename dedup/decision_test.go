@@ -3,7 +3,6 @@ package dedup_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -48,112 +47,6 @@ func made(t *testing.T, change func(*dedup.Claim), results ...dedup.Result) dedu
 
 func result(k dedup.Kind) dedup.Result { return dedup.Result{Kind: k} }
 
-type decideRow struct {
-	name   string
-	record dedup.Record
-	// at once; just before and at the end of the lease; just before and at the end of the window
-	// after the outcome; just before and at the end of the window after the lease
-	want [7]dedup.Verdict
-}
-
-// decideRows returns every state of a record, with the verdict for each of decideTimes. The
-// effect of fingerprints is the same for all.
-func decideRows(t *testing.T) []decideRow {
-	t.Helper()
-	const (
-		known = dedup.Known
-		fresh = dedup.New
-	)
-	allNew := [...]dedup.Verdict{fresh, fresh, fresh, fresh, fresh, fresh, fresh}
-	allKnown := [...]dedup.Verdict{known, known, known, known, known, known, known}
-	untilHour := [...]dedup.Verdict{known, known, known, known, fresh, fresh, fresh}
-	answered := dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{Status: 200}}
-	refused := dedup.Result{Kind: dedup.ResultDead, Response: dedup.Response{Status: 422}}
-	quarantine := func(c *dedup.Claim) { c.Quarantine = &dedup.Quarantine{Reason: "conflict"} }
-	twoTasks := func(c *dedup.Claim) { c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill"}) }
-	running := made(t, nil)
-	running.Start(0, 2, t0, time.Minute)
-	half := made(t, twoTasks, result(dedup.ResultDone))
-	recovered := made(t, hold)
-	recovered.Recover(0, t0, 0)
-	reopened := made(t, nil, result(dedup.ResultDead))
-	if err := reopened.Reopen(nil, t0); err != nil {
-		t.Fatal(err)
-	}
-	return []decideRow{
-		{"no record", dedup.Record{}, allNew},
-		{"pending", made(t, nil), allKnown},
-		{"running", running, allKnown},
-		{"waits for a retry", made(t, nil, result(dedup.ResultRetry)), allKnown},
-		{"released", made(t, nil, result(dedup.ResultRelease)), allKnown},
-		{"one of two done", half, allKnown},
-		{"reopened", reopened, allKnown},
-		{"done", made(t, nil, result(dedup.ResultDone)), untilHour},
-		{"dead", made(t, nil, result(dedup.ResultDead)), untilHour},
-		{"no tasks", made(t, func(c *dedup.Claim) { c.Tasks = nil }), untilHour},
-		{"quarantined", made(t, quarantine), untilHour},
-		{"held", made(t, hold), [7]dedup.Verdict{known, known, fresh, fresh, fresh, fresh, fresh}},
-		{"held, answered", made(t, hold, answered), untilHour},
-		{"held, done without an answer", made(t, hold, result(dedup.ResultDone)), untilHour},
-		{"held, refused", made(t, hold, refused), untilHour},
-		{"held, dead without an answer", made(t, hold, result(dedup.ResultDead)), untilHour},
-		{"held, released", made(t, hold, result(dedup.ResultRelease)), allNew},
-		{"held, retried", made(t, hold, result(dedup.ResultRetry)), allNew},
-		{"held, its process died", recovered, allNew},
-	}
-}
-
-func decideTimes() [7]time.Duration {
-	const moment = time.Nanosecond
-	return [...]time.Duration{
-		0, time.Minute - moment, time.Minute, time.Hour - moment, time.Hour,
-		time.Hour + time.Minute - moment, time.Hour + time.Minute,
-	}
-}
-
-func TestDecideForEveryStateFingerprintAndTime(t *testing.T) {
-	t.Parallel()
-	// live reports whether the record is in force, so that another payload conflicts.
-	live := func(r dedup.Record, i int) bool {
-		switch {
-		case r.Event == "":
-			return false
-		case r.Hold && r.Tasks[0].State == dedup.Running:
-			return i < 6 // the window after the lease
-		case r.Open() && !r.Hold:
-			return true
-		}
-		return i < 4
-	}
-	prints := []dedup.Fingerprint{{}, {1}, {2}}
-	for _, row := range decideRows(t) {
-		for i, after := range decideTimes() {
-			for _, old := range prints {
-				for _, now := range prints {
-					for _, holds := range []bool{false, true} {
-						record := row.record
-						record.Fingerprint = old
-						c := claimOf(func(c *dedup.Claim) {
-							c.Fingerprint, c.Hold, c.Lease = now, holds, time.Minute
-						})
-						want := row.want[i]
-						if want == dedup.New && live(record, i) && !holds {
-							want = dedup.Known // it was freed, and only a claim with hold continues it
-						}
-						if live(record, i) && old != prints[0] && now != prints[0] && old != now {
-							want = dedup.Conflict
-						}
-						if got := dedup.Decide(record, c, t0.Add(after)); got != want {
-							t.Errorf("%s, %v later, payload %d after %d, hold %t: %v, want %v",
-								row.name, after, now[0], old[0], holds, got, want)
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
 // TestFingerprintsAreComparedAsFarAsTheStoreKeepsThem: a store may keep the first bytes only.
 func TestFingerprintsAreComparedAsFarAsTheStoreKeepsThem(t *testing.T) {
 	t.Parallel()
@@ -180,31 +73,6 @@ func TestFingerprintsAreComparedAsFarAsTheStoreKeepsThem(t *testing.T) {
 		record.Fingerprint, c.Fingerprint = whole, row.f
 		if got := dedup.Decide(record, c, t0); got != row.want {
 			t.Errorf("%s is claimed: %v, want %v", row.name, got, row.want)
-		}
-	}
-}
-
-func TestAliasTakenForEveryOwner(t *testing.T) {
-	t.Parallel()
-	c := claimOf(nil)
-	same, other := made(t, nil), made(t, func(c *dedup.Claim) { c.Key.ID = "other" })
-	old := made(t, func(c *dedup.Claim) { c.Key.ID, c.Tasks = "other", nil })
-	for _, row := range []struct {
-		name  string
-		owner dedup.Record
-		after time.Duration
-		want  bool
-	}{
-		{"no record", dedup.Record{}, 0, false},
-		{"the key itself", same, 0, false},
-		{"another key", other, 0, true},
-		{"another key, open for long", other, 100 * time.Hour, true},
-		{"another key in its window", old, time.Hour - 1, true},
-		{"another key after its window", old, time.Hour, false},
-	} {
-		alias := dedup.Key{Space: dedup.SpaceNonce}
-		if got := dedup.AliasTaken(row.owner, alias, c, t0.Add(row.after)); got != row.want {
-			t.Errorf("%s: %t, want %t", row.name, got, row.want)
 		}
 	}
 }
@@ -248,56 +116,6 @@ func TestAcceptContinuesAFreedClaim(t *testing.T) {
 	if after.Event != "e2" || after.Seq != 2 || after.Generation != 2 || after.Tasks[0].Attempt != 1 ||
 		len(after.Aliases) != 2 {
 		t.Errorf("after the window: %+v", after)
-	}
-}
-
-func TestAcceptKeepsTheNewestAliases(t *testing.T) {
-	t.Parallel()
-	r := made(t, hold, result(dedup.ResultRelease))
-	for i := range 200 {
-		c := claimOf(func(c *dedup.Claim) {
-			hold(c)
-			c.Aliases = []dedup.Key{{Space: dedup.SpaceNonce, ID: fmt.Sprint(i)}}
-		})
-		r = dedup.Accept(r, c, "", 0, uint64(i+2), t0)
-		lease := dedup.Lease{Event: "e1", Token: uint64(i + 2)}
-		if err := r.Finish(lease, result(dedup.ResultRelease), t0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(r.Aliases); n != 64 || r.Aliases[n-1].ID != "199" || r.Aliases[0].ID != "136" {
-		t.Errorf("%d aliases: %v", n, r.Aliases)
-	}
-	if r.Tasks[0].Attempt != 201 {
-		t.Errorf("attempt %d, want 201", r.Tasks[0].Attempt)
-	}
-}
-
-func TestAcceptIsDoneAtOnceOrDeadOrPending(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name   string
-		change func(*dedup.Claim)
-		state  dedup.State
-		ended  bool
-		window time.Duration
-	}{
-		{"ordinary", nil, dedup.Pending, false, time.Hour},
-		{"default window", func(c *dedup.Claim) { c.Window = 0 }, dedup.Pending, false, 24 * time.Hour},
-		{"negative window", func(c *dedup.Claim) { c.Window = -1 }, dedup.Pending, false, 24 * time.Hour},
-		{"no tasks", func(c *dedup.Claim) { c.Tasks = nil }, dedup.Done, true, time.Hour},
-		{"quarantined", func(c *dedup.Claim) {
-			c.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: "e0"}
-		}, dedup.Dead, true, time.Hour},
-		{"held", hold, dedup.Running, false, time.Hour},
-	} {
-		r := made(t, row.change)
-		if r.State() != row.state || r.Finished.IsZero() == row.ended || r.Window != row.window {
-			t.Errorf("%s: %v, finished %v, window %v", row.name, r.State(), r.Finished, r.Window)
-		}
-		if row.ended && !r.Expires.Equal(t0.Add(row.window)) {
-			t.Errorf("%s: expires %v", row.name, r.Expires)
-		}
 	}
 }
 
@@ -411,53 +229,6 @@ func TestRecoverCountsTheAttemptAndFreesAHeldClaimFromTheEndOfItsLease(t *testin
 		h.Recover(0, t0.Add(after), 0)
 		if !h.Finished.Equal(t0.Add(want)) || !h.Expires.Equal(t0.Add(want+time.Hour)) {
 			t.Errorf("recovered after %v: finished %v", after, h.Finished)
-		}
-	}
-}
-
-func TestReopenForEveryState(t *testing.T) {
-	t.Parallel()
-	twice := func(c *dedup.Claim) { c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill"}) }
-	drop := func(c *dedup.Claim) { c.DropBody = true }
-	bill := []dedup.NewTask{{Handler: "bill", Lane: "l"}}
-	const pending, done = dedup.Pending, dedup.Done
-	isDone, isDead := result(dedup.ResultDone), result(dedup.ResultDead)
-	for _, row := range []struct {
-		name   string
-		record dedup.Record
-		tasks  []dedup.NewTask
-		want   error
-		states []dedup.State
-	}{
-		{"pending", made(t, nil), nil, dedup.ErrNotDead, []dedup.State{pending}},
-		{"pending, its own handler", made(t, twice), bill, dedup.ErrNotDead, []dedup.State{pending, pending}},
-		{"pending, another handler", made(t, nil), bill, nil, []dedup.State{pending, pending}},
-		{"done", made(t, nil, isDone), nil, dedup.ErrNotDead, []dedup.State{done}},
-		{"done, another handler", made(t, nil, isDone), bill, nil, []dedup.State{done, pending}},
-		{"done and dropped", made(t, drop, isDone), nil, dedup.ErrNotDead, []dedup.State{done}},
-		{"done and dropped, another handler", made(t, drop, isDone), bill, dedup.ErrNoPayload, []dedup.State{done}},
-		{"dead", made(t, nil, isDead), nil, nil, []dedup.State{pending}},
-		{"dead, another handler", made(t, drop, isDead), bill, nil, []dedup.State{pending, pending}},
-		{"dead beside pending", made(t, twice, isDead), nil, nil, []dedup.State{pending, pending}},
-		{"held", made(t, hold), bill, dedup.ErrNotDead, []dedup.State{dedup.Running}},
-		{"released", made(t, hold, result(dedup.ResultRelease)), bill, dedup.ErrNotDead, []dedup.State{pending}},
-		{"held and dead", made(t, hold, isDead), nil, nil, []dedup.State{pending}},
-		{"held and done", made(t, hold, isDone), bill, nil, []dedup.State{done, pending}},
-	} {
-		r := row.record.Clone()
-		err := r.Reopen(row.tasks, t0.Add(time.Minute))
-		var states []dedup.State
-		for _, task := range r.Tasks {
-			states = append(states, task.State)
-		}
-		if !errors.Is(err, row.want) || !slices.Equal(states, row.states) {
-			t.Errorf("%s: %v, %v; want %v, %v", row.name, err, states, row.want, row.states)
-		}
-		switch diff := cmp.Diff(row.record, r); {
-		case err != nil && diff != "":
-			t.Errorf("%s: an error changed the record:\n%s", row.name, diff)
-		case err == nil && (r.Hold || !r.Finished.IsZero() || !r.Ends().IsZero()):
-			t.Errorf("%s: record %+v", row.name, r)
 		}
 	}
 }

@@ -2,13 +2,11 @@ package dedup_test
 
 import (
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -78,59 +76,6 @@ func TestStateSummarizesTheTasks(t *testing.T) {
 		if record.State() != row.want || record.Open() != row.open {
 			t.Errorf("%v: %v, open %t", row.tasks, record.State(), record.Open())
 		}
-	}
-}
-
-func TestOnlyDeadLettersAndOpenWorkOutliveTheirWindow(t *testing.T) {
-	t.Parallel()
-	const long = 1000 * time.Hour
-	drop := func(c *dedup.Claim) { c.DropBody = true }
-	for _, row := range []struct {
-		name    string
-		record  dedup.Record
-		ends    bool // disposable after its window
-		dropped bool
-	}{
-		{"pending", made(t, drop), false, false},
-		{"done", made(t, drop, result(dedup.ResultDone)), true, true},
-		{"done, body kept", made(t, nil, result(dedup.ResultDone)), true, false},
-		{"dead", made(t, drop, result(dedup.ResultDead)), false, false},
-		{"no tasks", made(t, func(c *dedup.Claim) { c.DropBody, c.Tasks = true, nil }), true, false},
-		{"released", made(t, hold, result(dedup.ResultRelease)), true, false},
-		{"held and never finished", made(t, hold), true, false},
-	} {
-		r := row.record
-		if r.Disposable(t0) || r.Disposable(t0.Add(long)) != row.ends {
-			t.Errorf("%s: disposable at once %t, later %t", row.name, r.Disposable(t0), r.Disposable(t0.Add(long)))
-		}
-		if r.Dropped() != row.dropped || (r.Payload.Body == nil) != row.dropped {
-			t.Errorf("%s: dropped %t, body %q", row.name, r.Dropped(), r.Payload.Body)
-		}
-	}
-}
-
-func TestACloneSharesNothing(t *testing.T) {
-	t.Parallel()
-	full := func() dedup.Record {
-		return dedup.Record{
-			Aliases:  []dedup.Key{{ID: "a"}},
-			Tasks:    []dedup.Task{{Handler: "h"}},
-			Response: dedup.Response{Status: 200, Header: http.Header{"A": {"1"}}, Body: []byte("response")},
-			Payload: dedup.Payload{
-				Header: http.Header{"B": {"2"}}, Attributes: map[string]string{"c": "3"}, Body: []byte("payload"),
-			},
-		}
-	}
-	r := full()
-	c := r.Clone()
-	if diff := cmp.Diff(r, c); diff != "" {
-		t.Fatalf("the clone differs:\n%s", diff)
-	}
-	c.Aliases[0].ID, c.Tasks[0].Handler = "x", "x"
-	c.Response.Header["A"][0], c.Response.Body[0] = "x", 'x'
-	c.Payload.Header["B"][0], c.Payload.Attributes["c"], c.Payload.Body[0] = "x", "x", 'x'
-	if diff := cmp.Diff(full(), r); diff != "" {
-		t.Errorf("changing the clone changed the record:\n%s", diff)
 	}
 }
 

@@ -5,14 +5,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
@@ -152,39 +150,6 @@ func TestAYoungMemoryLogsItsStart(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), since); n != 2 {
 		t.Errorf("it is logged %d times, want at the two starts within 90 days:\n%s", n, log.String())
-	}
-}
-
-// BenchmarkTraceBytes measures the size of a remembered key on disk in compacted tables.
-func BenchmarkTraceBytes(b *testing.B) {
-	const keys = 200_000
-	for b.Loop() {
-		s := open(b, b.TempDir(), quiet())
-		var batch []mutation
-		for i := range keys {
-			key := record.HashOf(dedup.Key{Endpoint: "orders", ID: fmt.Sprint(i)}).TraceID().Key()
-			value := record.EncodeTrace(nil, key, dedup.Trace{Day: 20_000, Count: 1})
-			batch = append(batch, mutation{Key: key, Value: value})
-		}
-		if err := s.write(batch...); err != nil {
-			b.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
-		files, err := filepath.Glob(filepath.Join(s.dir, kv.IndexDir, "*.sst"))
-		if err != nil {
-			b.Fatal(err)
-		}
-		size := int64(0)
-		for _, name := range files {
-			info, err := os.Stat(name)
-			if err != nil {
-				b.Fatal(err)
-			}
-			size += info.Size()
-		}
-		b.ReportMetric(float64(size)/keys, "B/key")
 	}
 }
 

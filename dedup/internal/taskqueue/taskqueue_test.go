@@ -28,28 +28,6 @@ func events(items []Item[string]) string {
 	return s
 }
 
-func TestTheLongestDueComesFirstAndTiesInAcceptedOrder(t *testing.T) {
-	t.Parallel()
-	q := New[string]()
-	for _, it := range []Item[string]{
-		item("c", 3, "", 1), item("d", 4, "", 1), item("b", 2, "", 5), item("a", 1, "", 9),
-	} {
-		q.Schedule(it)
-	}
-	if got := events(q.Take(at(5), Want{Tasks: 9, Bytes: 1000}, at(60))); got != "cdb" {
-		t.Errorf("due %q, want cdb", got)
-	}
-	if next, ok := q.NextDue(at(5), Want{}); !ok || !next.Equal(at(9)) {
-		t.Errorf("next due %v, %t", next, ok)
-	}
-	if open, running := q.Len(); open != 4 || running != 3 {
-		t.Errorf("open %d, running %d", open, running)
-	}
-	if got := events(q.Take(at(59), Want{Tasks: 9, Bytes: 1000}, at(90))); got != "a" {
-		t.Errorf("due %q, want a", got)
-	}
-}
-
 func TestTakeWhileEndsAtATaskThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	q := New[string]()
@@ -71,23 +49,6 @@ func TestTakeWhileEndsAtATaskThatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestTheBytesBoundAllButTheFirst(t *testing.T) {
-	t.Parallel()
-	q := New[string]()
-	for i := range uint64(5) {
-		q.Schedule(item(fmt.Sprint(i), i, "", 0))
-	}
-	for _, row := range []struct {
-		n     int
-		bytes int64
-		want  string
-	}{{9, 1, "0"}, {9, 25, "12"}, {1, 1000, "3"}, {0, 1000, ""}, {9, 1000, "4"}, {9, 1000, ""}} {
-		if got := events(q.Take(at(0), Want{Tasks: row.n, Bytes: row.bytes}, at(60))); got != row.want {
-			t.Errorf("%d tasks of %d bytes: %q, want %q", row.n, row.bytes, got, row.want)
-		}
-	}
-}
-
 func TestWithoutBytesOneTaskIsTaken(t *testing.T) {
 	t.Parallel()
 	for _, bytes := range []int64{0, -1, math.MinInt64, math.MinInt64 + 5} {
@@ -98,28 +59,6 @@ func TestWithoutBytesOneTaskIsTaken(t *testing.T) {
 		if got := events(q.Take(at(0), Want{Tasks: 9, Bytes: bytes}, at(60))); got != "0" {
 			t.Errorf("%d bytes: %q", bytes, got)
 		}
-	}
-}
-
-func TestARunningTaskIsTheFirstOfItsLane(t *testing.T) {
-	t.Parallel()
-	q := New[string]()
-	q.Schedule(item("c", 3, "l", 0))
-	if got := events(q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(60))); got != "c" {
-		t.Fatalf("%q runs, want c", got)
-	}
-	q.Schedule(item("a", 1, "l", 0)) // reopened, as is b
-	q.Schedule(item("b", 2, "l", 0))
-	if got := q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(90)); len(got) != 0 {
-		t.Errorf("%q runs beside c", events(got))
-	}
-	q.Schedule(item("z", 0, "l", 0)) // reopened
-	q.Remove(3, 0)
-	for seq, want := range []string{"z", "a", "b", ""} {
-		if got := events(q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(90))); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-		q.Remove(uint64(seq), 0)
 	}
 }
 

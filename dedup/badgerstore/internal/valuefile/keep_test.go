@@ -386,26 +386,3 @@ func TestReadersAppenderAndCheckpointsAtOnce(t *testing.T) {
 	close(done)
 	running.Wait()
 }
-
-func BenchmarkAppendAndRead(b *testing.B) {
-	set, err := Open(Settings{Dir: b.TempDir()}, nil, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = set.Close() }()
-	key, value := []byte("0123456789012345678901234567"), make([]byte, 1024)
-	b.ReportAllocs()
-	b.SetBytes(int64(len(value)))
-	for b.Loop() {
-		ref, err := set.Append(key, value)
-		if err == nil {
-			err = set.Write()
-		}
-		if err == nil {
-			_, err = set.Read(key, ref)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-}
