@@ -76,7 +76,7 @@ func TestHouse(t *testing.T) {
 		n, atMost int
 	}{
 		{"words on pages", wordsOnPages(t), maxWords},
-		{"direct requirements", len(requirementsOf(t, "go.mod")), maxRequirements},
+		{"direct requirements", len(directRequirements(t)), maxRequirements},
 		{"commands", commands(t), maxCommands},
 	}
 	for _, c := range counted {
@@ -168,23 +168,6 @@ func wordsOnPages(t *testing.T) int {
 		n += len(strings.Fields(text))
 	}
 	return n
-}
-
-// requirementsOf returns the modules that a go.mod requires directly.
-func requirementsOf(t *testing.T, file string) []string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var direct []string
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(strings.TrimPrefix(line, "require "))
-		if len(fields) > 1 && strings.HasPrefix(fields[1], "v") && !strings.Contains(line, "// indirect") {
-			direct = append(direct, fields[0])
-		}
-	}
-	return direct
 }
 
 // commands counts the commands that the code of the binary defines.
