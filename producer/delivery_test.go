@@ -1,9 +1,6 @@
 package producer
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
 func TestExtractorsShareTheJSONCheckOfTheBody(t *testing.T) {
 	t.Parallel()
@@ -25,22 +22,5 @@ func TestExtractorsShareTheJSONCheckOfTheBody(t *testing.T) {
 	d.Body = nil
 	if got, err := JSON("a").Extract(d); got != "" || err != nil {
 		t.Errorf("no body: got %q, %v", got, err)
-	}
-}
-
-// BenchmarkThreeMembersOfABody reads what a typical producer reads: identifier, type and one
-// attribute.
-func BenchmarkThreeMembersOfABody(b *testing.B) {
-	body := []byte(`{"id":"evt_1","type":"invoice.paid","created":1700000000,"data":"` + strings.Repeat("x", 1024) +
-		`"}`)
-	members := []Extractor{JSON("id"), JSON("type"), JSON("created")}
-	b.ReportAllocs()
-	for b.Loop() {
-		d := &Delivery{Body: body}
-		for _, member := range members {
-			if v, err := member.Extract(d); v == "" || err != nil {
-				b.Fatal(v, err)
-			}
-		}
 	}
 }

@@ -532,27 +532,6 @@ func FuzzHMACFields(f *testing.F) {
 	})
 }
 
-func BenchmarkHMAC(b *testing.B) {
-	for _, size := range []int{256, 4 << 10, 64 << 10} {
-		body := bytes.Repeat([]byte("t"), size)
-		h := timedScheme()
-		r := request()
-		if err := h.Sign(r, body, time.Unix(1_700_000_000, 0)); err != nil {
-			b.Fatal(err)
-		}
-		read := func() ([]byte, error) { return body, nil }
-		b.Run(fmt.Sprintf("%d", size), func(b *testing.B) {
-			b.ReportAllocs()
-			b.SetBytes(int64(size))
-			for b.Loop() {
-				if _, err := h.Verify(r, read); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // A producer without a preset is described by what its documentation says.
 func ExampleHMAC() {
 	tabapay := &HMAC{

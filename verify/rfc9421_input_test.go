@@ -273,21 +273,3 @@ func compareList(t *testing.T, text string, m sfMember, list httpsfv.InnerList) 
 		t.Fatalf("%q: keyid %q, want %v", text, in.keyID, keyID)
 	}
 }
-
-// BenchmarkHostileHead verifies a head with as many components as fit.
-func BenchmarkHostileHead(b *testing.B) {
-	for name, list := range map[string]string{
-		"1500 components": strings.Repeat(`"a" `, 1500), "as many as fit": expand(`{500 distinct}`),
-	} {
-		h := http.Header{"Signature-Input": {"sig1=(" + list + ")"}, "Signature": {"sig1=:AAAA:"}}
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				found, err := readFields(h)
-				if err == nil && found[0].refusal == nil {
-					b.Fatal("accepted")
-				}
-			}
-		})
-	}
-}

@@ -2,13 +2,17 @@ package preset
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
@@ -17,6 +21,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/sender"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -26,61 +31,56 @@ func serve(text []byte) func(context.Context, string) ([]byte, error) {
 	return func(context.Context, string) ([]byte, error) { return text, nil }
 }
 
-func TestCertificatesAreChecked(t *testing.T) {
+// rsaKey is the key of all certificates and samples that need one of RSA.
+var rsaKey = sync.OnceValue(func() *rsa.PrivateKey {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	return key
+})
+
+// certificate returns a certificate in PEM that is signed by its own key.
+func certificate(t *testing.T, key crypto.Signer, name string) []byte {
+	t.Helper()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// The recorded messages of SNS and PayPal have other chains, names and dates.
+func TestCertificatesAreOfAnRSAKey(t *testing.T) {
 	t.Parallel()
-	a := newAuthority()
-	leaf := a.leaf(&a.key.PublicKey, "sns.amazonaws.com")
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := &certAuthority{begin: a.begin, end: a.end}
-	other.rootKey, other.root = other.makeCA("Other Root", nil, nil, a.begin, a.end)
-	other.mid, other.midKey = other.root, other.rootKey
-	isVendor := func(c *x509.Certificate) bool {
-		return namedAs(c, func(n string) bool { return n == "sns.amazonaws.com" })
+	der, err := x509.MarshalPKIXPublicKey(rsaKey().Public())
+	if err != nil {
+		t.Fatal(err)
 	}
-	cases := []struct {
-		name  string
-		text  []byte
-		chain bool
-		code  verify.Code
-	}{
-		{"chain", pemOf(leaf, a.mid), true, ""},
-		{"without the intermediate", pemOf(leaf), true, verify.CertUntrusted},
-		{"without the intermediate, chain not wanted", pemOf(leaf), false, ""},
-		{"another root", pemOf(other.leaf(&a.key.PublicKey, "sns.amazonaws.com")), true, verify.CertUntrusted},
-		{"another name", pemOf(a.leaf(&a.key.PublicKey, "sns.amazonaws.com.evil.example"), a.mid), true,
-			verify.CertUntrusted},
-		{"another name, chain not wanted", pemOf(a.leaf(&a.key.PublicKey, "evil.example")), false,
-			verify.CertUntrusted},
-		{"an EC key", pemOf(a.leaf(&ec.PublicKey, "sns.amazonaws.com"), a.mid), true, verify.CertUntrusted},
-		{"the wrong order", pemOf(a.mid, leaf), true, verify.CertUntrusted},
-		{"nothing", nil, true, verify.CertUntrusted},
-		{"no PEM", []byte("<html>"), true, verify.CertUntrusted},
-		{"a broken certificate", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte{1}}), true,
-			verify.CertUntrusted},
-		{"a bare public key", publicPEM(t, &a.key.PublicKey), false, verify.CertUntrusted},
-	}
-	for _, c := range cases {
-		certs := &certStore{Roots: a.roots(), SkipChain: !c.chain, Fetch: serve(c.text)}
-		cert, err := certs.find(t.Context(), "https://x/y.pem", isVendor)
-		if verify.CodeOf(err) != c.code || (err == nil) != (c.code == "") {
-			t.Errorf("%s: %v, want %q", c.name, err, c.code)
-		}
-		if err == nil && c.chain && !cert.notAfter.Equal(a.mid.NotAfter) {
-			t.Errorf("%s: valid until %v, but the intermediate ends %v", c.name, cert.notAfter, a.mid.NotAfter)
+	for name, text := range map[string][]byte{
+		"an EC key": certificate(t, ec, "x.example"), "no PEM": []byte("<html>"),
+		"a broken certificate": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte{1}}),
+		"a bare public key":    pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}),
+	} {
+		certs := &certStore{SkipChain: true, Fetch: serve(text)}
+		_, err := certs.find(t.Context(), "https://x/y.pem", anyName)
+		if verify.CodeOf(err) != verify.CertUntrusted {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func TestCertificatesAreFetchedOnceAndAgainAfterHalfADay(t *testing.T) {
 	t.Parallel()
-	a := newAuthority()
-	text := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
+	text := certificate(t, rsaKey(), "x.example")
 	var fetches atomic.Int32
-	now := time.Unix(tokenNow, 0)
-	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now },
+	now := testNow
+	certs := &certStore{SkipChain: true, Now: func() time.Time { return now },
 		Fetch: func(context.Context, string) ([]byte, error) {
 			fetches.Add(1)
 			return text, nil
@@ -106,10 +106,9 @@ func TestCertificatesAreFetchedOnceAndAgainAfterHalfADay(t *testing.T) {
 // TestForgedDeliveriesCauseFewFetches requests many URLs.
 func TestForgedDeliveriesCauseFewFetches(t *testing.T) {
 	t.Parallel()
-	a := newAuthority()
-	good := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
-	fetches, now := 0, time.Unix(tokenNow, 0)
-	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now },
+	good := certificate(t, rsaKey(), "x.example")
+	fetches, now := 0, testNow
+	certs := &certStore{SkipChain: true, Now: func() time.Time { return now },
 		Fetch: func(_ context.Context, address string) ([]byte, error) {
 			if fetches++; address == "https://a/good.pem" {
 				return good, nil
@@ -142,7 +141,7 @@ func TestForgedDeliveriesCauseFewFetches(t *testing.T) {
 // One network cannot keep a certificate from being fetched, which another one needs.
 func TestForgedDeliveriesOfOneNetworkLeaveFetchesToOthers(t *testing.T) {
 	t.Parallel()
-	now, fetches := time.Unix(tokenNow, 0), 0
+	now, fetches := testNow, 0
 	certs := &certStore{Now: func() time.Time { return now }, Fetch: func(context.Context, string) ([]byte, error) {
 		fetches++
 		return nil, errors.New("status 404")
@@ -180,7 +179,7 @@ func TestForgedDeliveriesOfOneNetworkLeaveFetchesToOthers(t *testing.T) {
 
 func TestCertificateCacheIsBounded(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(tokenNow, 0)
+	now := testNow
 	certs := &certStore{Now: func() time.Time { return now }}
 	for i := range 3 * certCacheSize {
 		now = now.Add(time.Second)
@@ -192,39 +191,29 @@ func TestCertificateCacheIsBounded(t *testing.T) {
 	}
 }
 
+// The recorded messages of both vendors have other addresses.
 func TestCertificateAddressesAreTheVendors(t *testing.T) {
 	t.Parallel()
+	const host = "https://sns.us-east-1.amazonaws.com"
 	for address, ok := range map[string]bool{
-		"https://sns.us-east-1.amazonaws.com/a.pem":                       true,
-		"https://sns.us-east-1.amazonaws.com:443/a.pem":                   true,
-		"https://sns.cn-north-1.amazonaws.com.cn/a.pem":                   true,
-		"http://sns.us-east-1.amazonaws.com/a.pem":                        false,
-		"https://sns.us-east-1.amazonaws.com:8443/a.pem":                  false,
-		"https://sns.us-east-1.amazonaws.com.evil.example/a.pem":          false,
-		"https://sns.us-east-1.amazonaws.com@evil.example/a.pem":          false,
-		"https://evil.example/sns.us-east-1.amazonaws.com/a.pem":          false,
-		"https://evil.example\\@sns.us-east-1.amazonaws.com/a.pem":        false,
-		"https://user@sns.us-east-1.amazonaws.com/a.pem":                  false,
-		"https://sns.amazonaws.com/a.pem":                                 false,
-		"https://xsns.us-east-1.amazonaws.com/a.pem":                      false,
-		"https://SNS.us-east-1.amazonaws.com/a.pem":                       false,
-		"https://sns.us-east-1.amazonaws.com/a.pem#x":                     false,
-		"https://sns.us-east-1.amazonaws.com /a.pem":                      false,
-		"//sns.us-east-1.amazonaws.com/a.pem":                             false,
-		"":                                                                false,
-		"https://sns.us-east-1.amazonaws.com/" + strings.Repeat("a", 600): false,
+		host + "/a.pem": true, host + "/SimpleNotificationService-7506a1e3.pem": true,
+		host + "/a.pem?": false, host + "/b/../a.pem": false, host + "//a.pem": false, host + "/%61.pem": false,
+		host + "/b/a.pem": false, host + "/.pem": false, host + "/a.pem/": false, host + " /a.pem": false,
+		host + "/" + strings.Repeat("a", 600) + ".pem":             false,
+		"https://evil.example\\@sns.us-east-1.amazonaws.com/a.pem": false,
+		"https://sns.amazonaws.com/a.pem":                          false,
+		"https://SNS.us-east-1.amazonaws.com/a.pem":                false,
 	} {
-		if isSNSURL(address) != ok {
+		if isSNSCertURL(address) != ok {
 			t.Errorf("%q: %v", address, !ok)
 		}
 	}
-	for host, ok := range map[string]bool{
-		"api.paypal.com": true, "api.sandbox.paypal.com": true, "paypal.com": false, "notpaypal.com": false,
-		"paypal.com.evil.example": false,
-		"a..paypal.com":           false,
+	for address, ok := range map[string]bool{
+		"https://api.sandbox.paypal.com/c": true, "https://a..paypal.com/c": false, "https://api.paypal.com/c#x": false,
+		"https://api.paypal.com/c d": false,
 	} {
-		if isVendorURL("https://"+host+"/c", isPayPalHost) != ok {
-			t.Errorf("%q: %v", host, !ok)
+		if isVendorURL(address, isPayPalHost) != ok {
+			t.Errorf("%q: %v", address, !ok)
 		}
 	}
 }
@@ -233,10 +222,9 @@ func TestCertificateAddressesAreTheVendors(t *testing.T) {
 // and uses up the budget of fetches.
 func TestForgedDeliveriesDoNotEvictACertificateInUse(t *testing.T) {
 	t.Parallel()
-	a := newAuthority()
-	now, down := time.Unix(tokenNow, 0), false
-	good := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
-	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now },
+	now, down := testNow, false
+	good := certificate(t, rsaKey(), "x.example")
+	certs := &certStore{SkipChain: true, Now: func() time.Time { return now },
 		Fetch: func(context.Context, string) ([]byte, error) {
 			if down {
 				return nil, errors.New("status 503")
@@ -271,15 +259,83 @@ func TestForgedDeliveriesDoNotEvictACertificateInUse(t *testing.T) {
 	}
 }
 
-func TestTheCertificateOfSNSHasOneAddress(t *testing.T) {
+// sampleOf returns a signed sample, its settings and its preset.
+func sampleOf(t testing.TB, name string) (producer.Producer, *http.Request, []byte) {
+	t.Helper()
+	p, _ := Find(name)
+	s := sampleSettings(t)[name]
+	r, body, err := p.Sample(s, testHook, "", "m1", testNow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Open(s), r, body
+}
+
+func TestMessagesOfSNSHaveOneReading(t *testing.T) {
 	t.Parallel()
-	const host = "https://sns.us-east-1.amazonaws.com"
-	for address, ok := range map[string]bool{
-		"/SimpleNotificationService-7506a1e3.pem": true, "/a.pem?": false, "/a.pem?x=1": false, "/b/../a.pem": false,
-		"//a.pem": false, "/%61.pem": false, "/b/a.pem": false, "/.pem": false, "/a.pem/": false, ":443/a.pem": true,
+	sns, r, signed := sampleOf(t, "aws-sns")
+	for name, c := range map[string]struct {
+		old, replacement string
+		code             verify.Code
+	}{
+		"as it is":                     {"", "", ""},
+		"an id twice":                  {`"MessageId":`, `"MessageId":"m2","MessageId":`, verify.EventMalformed},
+		"a line feed in the id":        {`"m1"`, `"m1\nSubject\nx"`, verify.EventMalformed},
+		"a line feed in the signature": {`"Signature":"`, `"Signature":"\n`, verify.SignatureMalformed},
 	} {
-		if isSNSCertURL(host+address) != ok {
-			t.Errorf("%s: %t", address, !ok)
+		text := strings.Replace(string(signed), c.old, c.replacement, 1)
+		_, id, err := receive(sns, r, []byte(text), testNow)
+		if verify.CodeOf(err) != c.code || err == nil && !id.Covers("@body") {
+			t.Errorf("%s: %+v, %v, want %q", name, id, err, c.code)
 		}
 	}
+	topics := []string{"t"}
+	for _, s := range []*snsScheme{{topics: topics}, {topics: topics, certs: &certStore{}, minVersion: 3}} {
+		if _, err := s.Verify(r, body("{}")); verify.CodeOf(err) != verify.KeysUnavailable {
+			t.Errorf("%+v verifies with %v", s, err)
+		}
+	}
+}
+
+// The body is bound by its CRC-32 only, so the identity does not cover it.
+func TestFieldsOfPayPalHaveOneReading(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		field  string
+		values []string
+		code   verify.Code
+	}{
+		"algorithm in small letters": {"Paypal-Auth-Algo", []string{"sha256withrsa"}, ""},
+		"id with the separator":      {"Paypal-Transmission-Id", []string{"t1|x"}, verify.SignatureMalformed},
+		"two ids":                    {"Paypal-Transmission-Id", []string{"t1", "t1"}, verify.AmbiguousField},
+	} {
+		p, r, body := sampleOf(t, "paypal")
+		r.Header[c.field] = c.values
+		if _, id, err := receive(p, r, body, testNow); verify.CodeOf(err) != c.code || id.Covers("@body") {
+			t.Errorf("%s: %+v, %v, want %q", name, id, err, c.code)
+		}
+	}
+}
+
+func TestPayPalNeedsASourceOfCertificates(t *testing.T) {
+	t.Parallel()
+	if (&payPalScheme{webhookID: "x"}).Check() == nil {
+		t.Error("accepted")
+	}
+}
+
+// FuzzSNS checks that no body passes without our key, and that every error is typed.
+func FuzzSNS(f *testing.F) {
+	sns, r, _ := sampleOf(f, "aws-sns")
+	f.Add(`{"Type":"Notification","MessageId":"m","TopicArn":"arn:aws:sns:us-east-1:123456789012:tea","Message":"x",` +
+		`"Timestamp":"2023-11-14T22:13:20Z","SignatureVersion":"2","Signature":"AAAA","SigningCertURL":"` +
+		snsSampleCert + `"}`)
+	f.Add(`{"Type":"SubscriptionConfirmation"}`)
+	f.Add(`[]`)
+	f.Add(`{"Signature":1}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := sns.Scheme.Verify(r, body(text)); verify.CodeOf(err) == "" {
+			t.Fatalf("%q: %v", text, err)
+		}
+	})
 }

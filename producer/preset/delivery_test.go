@@ -23,3 +23,8 @@ func equalJSON(a, b []byte) bool {
 	var x, y any
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
+
+// body returns text as the body of a delivery.
+func body(text string) func() ([]byte, error) {
+	return func() ([]byte, error) { return []byte(text), nil }
+}

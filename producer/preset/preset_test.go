@@ -1,11 +1,9 @@
 package preset
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -228,134 +226,17 @@ func TestUnusedSettingsAreRefused(t *testing.T) {
 	})
 }
 
-// mutation is a request with one changed byte.
-type mutation struct {
-	what string
-	r    *http.Request
-	body []byte
-}
-
-// mutations changes each byte of the body, of the covered parts and of the signature.
-func mutations(r *http.Request, body []byte, covered []string, signature string) []mutation {
-	var all []mutation
-	flips := []byte{1, 0x20, 0x80} // the next character, the other case, not ASCII
-	for n := range 3 * len(body) {
-		changed := slices.Clone(body)
-		changed[n/3] ^= flips[n%3]
-		all = append(all, mutation{fmt.Sprintf("body[%d] ^ %#x", n/3, flips[n%3]), r, changed})
-	}
-	for _, name := range append(slices.Clone(covered), signature) {
-		value := r.Header.Get(name)
-		for n := range 3 * len(value) {
-			changed := r.Clone(r.Context())
-			b := []byte(value)
-			b[n/3] ^= flips[n%3]
-			changed.Header.Set(name, string(b))
-			all = append(all, mutation{fmt.Sprintf("%s[%d] ^ %#x", name, n/3, flips[n%3]), changed, body})
-		}
-	}
-	if slices.Contains(covered, "@target-uri") {
-		for _, u := range []string{testHook + "x", testHook + "?a=1", "https://hooks2.example/webhooks/in",
-			"http://hooks.example/webhooks/in"} {
-			changed := r.Clone(r.Context())
-			changed.URL, _ = url.Parse(u)
-			all = append(all, mutation{"url " + u, changed, body})
-		}
-	}
-	return all
-}
-
-// signatureFields are the fields of signatures, by preset. Missing presets sign no bytes: adyen
-// signs eight members of the body, aws-eventbridge, azure-event-grid, chargebee, cloudevents,
-// gitlab, mailgun, okta, telegram and webengage send credentials, and yookassa has only addresses.
-var signatureFields = map[string]string{
-	"adyen-platform": "HmacSignature", "datatrans": "Datatrans-Signature", "dwolla": "X-Request-Signature-SHA-256",
-	"github": "X-Hub-Signature-256", "interledger-rafiki": "Rafiki-Signature", "meta": "X-Hub-Signature-256",
-	"razorpay": "X-Razorpay-Signature", "shopify": "X-Shopify-Hmac-Sha256", "shopify-events": "Shopify-Hmac-Sha256",
-	"slack": "X-Slack-Signature", "square": "x-square-hmacsha256-signature", "standard-webhooks": "webhook-signature",
-	"stripe": "Stripe-Signature", "svix": "svix-signature", "twilio": "X-Twilio-Signature", "websub": "X-Hub-Signature",
-	"worldpay": "Event-Signature", "zoom": "x-zm-signature", "calendly": "Calendly-Webhook-Signature",
-	"gitlab-signed": "webhook-signature", "intercom": "X-Hub-Signature", "line": "X-Line-Signature",
-	"linear": "Linear-Signature", "paddle": "Paddle-Signature", "typeform": "Typeform-Signature",
-	"workos": "WorkOS-Signature", "mcp-events": "webhook-signature", "zendesk": "X-Zendesk-Webhook-Signature",
-	"twitch": "Twitch-Eventsub-Message-Signature", "twilio-event-streams": "X-Twilio-Signature",
-	"hubspot": "X-HubSpot-Signature-v3", "docusign": "X-DocuSign-Signature-1",
-}
-
-func TestEveryChangeOfASignedByteIsRefused(t *testing.T) {
-	t.Parallel()
-	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
-		field, ok := signatureFields[p.Name]
-		if !ok {
-			t.Skip("no byte is signed")
-		}
-		made := p.Open(s)
-		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, id, err := receive(made, r, body, testNow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range mutations(r, body, id.Covered, field) {
-			_, changed, err := receive(made, m.r, m.body, testNow)
-			if err == nil && !sameSignature(p.Name, field, r, m, changed, id) {
-				t.Errorf("%s: accepted", m.what)
-			}
-			if err != nil && verify.CodeOf(err) == "" {
-				t.Errorf("%s: untyped error %v", m.what, err)
-			}
-		}
-	})
-}
-
-// sameSignature reports whether an accepted change left the signed content and the decoded
-// signature as they were: the case of a hexadecimal digit or of the name of a hash.
-func sameSignature(preset, field string, r *http.Request, m mutation, a, b verify.Identity) bool {
-	if string(a.Signed) != string(b.Signed) || a.KeyID != b.KeyID {
-		return false
-	}
-	if preset == "twilio" && strings.HasPrefix(m.what, "body") {
-		return true // "+" and " " are the same in a form
-	}
-	return strings.HasPrefix(m.what, field) && strings.EqualFold(m.r.Header.Get(field), r.Header.Get(field))
-}
-
-func TestErrorsAndFormattingRevealNoSecret(t *testing.T) {
+// Errors of recorded deliveries are searched by package producer.
+func TestFormattingAPresetRevealsNoSecret(t *testing.T) {
 	t.Parallel()
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s)
-		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var private []string
-		for _, v := range append(slices.Clone(s.Secrets), s.Value, s.Password, s.SecretKey, testSecret, testHex,
+		text := fmt.Sprintf("%v %+v %#v %v", made, made.Scheme, made.Scheme,
+			p.Open(Settings{Secrets: []string{testSecret + "\n"}}).Err)
+		for _, secret := range append(slices.Clone(s.Secrets), s.Value, s.Password, s.SecretKey, testSecret, testHex,
 			s.VerifyToken) {
-			if v != "" {
-				private = append(private, v)
-			}
-		}
-		field := signatureFields[p.Name]
-		if v := r.Header.Get(field); v != "" {
-			private = append(private, v, v[len(v)-20:])
-		}
-		texts := []string{fmt.Sprintf("%v %+v %#v", made, made.Scheme, made.Scheme),
-			fmt.Sprint(p.Open(Settings{Secrets: []string{testSecret + "\n"}}).Err)}
-		for _, m := range mutations(r, body, []string{"Authorization", "X-Api-Key", "X-Gitlab-Token"}, field) {
-			_, _, err := receive(made, m.r, m.body, testNow)
-			texts = append(texts, fmt.Sprintf("%v", err))
-			var refusal *verify.Error
-			if errors.As(err, &refusal) {
-				texts = append(texts, fmt.Sprintf("%+v", *refusal))
-			}
-		}
-		for _, text := range texts {
-			for _, secret := range private {
-				if strings.Contains(text, secret) {
-					t.Fatalf("%q reveals %q", text, secret)
-				}
+			if secret != "" && strings.Contains(text, secret) {
+				t.Errorf("%q reveals %q", text, secret)
 			}
 		}
 	})

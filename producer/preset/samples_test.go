@@ -23,13 +23,9 @@ import (
 )
 
 // sampleSettings are presetSettings, and settings with keys for the vendors that sign with one.
-func sampleSettings(t *testing.T) map[string]Settings {
+func sampleSettings(t testing.TB) map[string]Settings {
 	t.Helper()
 	all := presetSettings()
-	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -38,12 +34,12 @@ func sampleSettings(t *testing.T) map[string]Settings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pinned := map[string]crypto.PublicKey{snsSampleCert: rsaKey.Public(), payPalSampleCert: rsaKey.Public()}
-	google := Settings{Audience: []string{"https://hooks.example"}, Email: "a@b.example", SigningKey: rsaKey,
-		SigningKeyID: "k1", TokenKeys: tokenKeySet(t, "RS256", rsaKey.Public())}
+	pinned := map[string]crypto.PublicKey{snsSampleCert: rsaKey().Public(), payPalSampleCert: rsaKey().Public()}
+	google := Settings{Audience: []string{"https://hooks.example"}, Email: "a@b.example", SigningKey: rsaKey(),
+		SigningKeyID: "k1", TokenKeys: tokenKeySet(t, "RS256", rsaKey().Public())}
 	bank := google
 	bank.Email, bank.Issuers = "", []string{"https://bank.example"}
-	bank.TokenKeys = tokenKeySet(t, "PS256", rsaKey.Public())
+	bank.TokenKeys = tokenKeySet(t, "PS256", rsaKey().Public())
 	all["discord"] = Settings{Secrets: []string{hex.EncodeToString(public)}, SigningKey: edKey}
 	der, err := x509.MarshalPKIXPublicKey(ecKey.Public())
 	if err != nil {
@@ -53,14 +49,14 @@ func sampleSettings(t *testing.T) map[string]Settings {
 	all["google-eventarc"], all["google-pubsub"], all["openbanking-uk"] = google, google, bank
 	all["yandex-pay"] = Settings{MerchantID: "m-17", SigningKey: ecKey, SigningKeyID: "k1",
 		TokenKeys: tokenKeySet(t, "ES256", ecKey.Public())}
-	all["aws-sns"] = Settings{Topics: []string{"arn:aws:sns:us-east-1:123456789012:tea"}, SigningKey: rsaKey,
+	all["aws-sns"] = Settings{Topics: []string{"arn:aws:sns:us-east-1:123456789012:tea"}, SigningKey: rsaKey(),
 		PinnedKeys: pinned}
-	all["paypal"] = Settings{WebhookID: "17", SigningKey: rsaKey, PinnedKeys: pinned}
+	all["paypal"] = Settings{WebhookID: "17", SigningKey: rsaKey(), PinnedKeys: pinned}
 	return all
 }
 
 // tokenKeySet is the key as an issuer publishes it (RFC 7517).
-func tokenKeySet(t *testing.T, alg string, key crypto.PublicKey) verify.TokenKeySet {
+func tokenKeySet(t testing.TB, alg string, key crypto.PublicKey) verify.TokenKeySet {
 	t.Helper()
 	b64 := base64.RawURLEncoding.EncodeToString
 	jwk := map[string]string{"kid": "k1", "alg": alg, "use": "sig"}

@@ -111,162 +111,68 @@ func emptied(list []string) []string {
 	return []string{""}
 }
 
-// TestSNSConfirmsOnlyAtSNS treats deliveries with a SubscribeURL elsewhere as verified.
-func TestSNSConfirmsOnlyAtSNS(t *testing.T) {
+func TestASubscriptionToSNSIsConfirmedByAFetch(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name, kind, address string
-		status              int // 0: refused
-		fetched             bool
-		code                verify.Code
-	}{
-		{"good", "SubscriptionConfirmation", "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=1",
-			200, true, ""},
-		{"the end of a subscription", "UnsubscribeConfirmation",
-			"https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription", 200, false, ""},
-		{"another address", "SubscriptionConfirmation", "https://169.254.169.254/latest", 0, false,
-			verify.ChallengeUnexpected},
-		{"a similar host", "SubscriptionConfirmation", "https://sns.eu-west-1.amazonaws.com.evil.example/",
-			0, false, verify.ChallengeUnexpected},
-		{"plain http", "SubscriptionConfirmation", "http://sns.eu-west-1.amazonaws.com/", 0, false,
-			verify.ChallengeUnexpected},
-		{"no address", "SubscriptionConfirmation", "", 0, false, verify.ChallengeUnexpected},
-		{"a host that is down", "SubscriptionConfirmation", "https://sns.down-1.amazonaws.com/", 0, true,
-			verify.KeysUnavailable},
-	} {
-		fetched := false
-		p := awsSNS.producer(Settings{Topics: []string{"t"},
-			Fetch: func(_ context.Context, address string) ([]byte, error) {
-				if fetched = true; strings.Contains(address, "down") {
-					return nil, errors.New("down")
-				}
-				return nil, nil
-			}})
-		d := newDelivery(testHook, fmt.Sprintf(`{"Type":%q,"SubscribeURL":%q}`, c.kind, c.address))
-		reply, err := p.Handshake(t.Context(), d)
-		if verify.CodeOf(err) != c.code || (reply == nil) != (c.status == 0) || reply != nil &&
-			reply.Status != c.status || fetched != c.fetched {
-			t.Errorf("%s: %+v, %v, fetched %v", c.name, reply, err, fetched)
-		}
-	}
-	p := AWSSNS("t")
-	if reply, err := p.Handshake(t.Context(), newDelivery(testHook, `{"Type":"Notification"}`)); reply != nil ||
-		err != nil {
-		t.Errorf("a notification is a handshake: %v, %v", reply, err)
+	p := awsSNS.producer(Settings{Topics: []string{"t"}, Fetch: func(context.Context, string) ([]byte, error) {
+		return nil, errors.New("down")
+	}})
+	reply, err := p.Handshake(t.Context(), newDelivery(testHook,
+		`{"Type":"SubscriptionConfirmation","SubscribeURL":"https://sns.eu-west-1.amazonaws.com/"}`))
+	if reply != nil || verify.CodeOf(err) != verify.KeysUnavailable {
+		t.Errorf("a host that is down: %+v, %v", reply, err)
 	}
 }
 
-func TestEventGridAnswersItsValidationOnly(t *testing.T) {
+// The recorded deliveries have other events, topics and validations.
+func TestEventGridReadsListedTopicsOnly(t *testing.T) {
 	t.Parallel()
-	p := AzureEventGrid(Settings{Query: "code", Value: "0123456789"})
-	const event = `[{"id":"1","eventType":"Microsoft.EventGrid.SubscriptionValidationEvent","data":` +
-		`{"validationCode":"<b>\"x"}}]`
-	reply, err := p.Handshake(t.Context(), newDelivery(testHook, event, "aeg-event-type", "SubscriptionValidation"))
-	if err != nil || reply.Header.Get("Content-Type") != "application/json" ||
-		!equalJSON(reply.Body, []byte(`{"validationResponse":"<b>\"x"}`)) ||
-		strings.Contains(string(reply.Body), "<") {
-		t.Errorf("got %+v, %v", reply, err)
-	}
-	if reply, err := p.Handshake(t.Context(), newDelivery(testHook, event, "aeg-event-type",
-		"Notification")); reply != nil || err != nil {
-		t.Errorf("a notification is a handshake: %+v, %v", reply, err)
-	}
-	for _, body := range []string{
-		`[]`, `{}`, `x`, `[{"id":"1","eventType":"Other","data":{"validationCode":"x"}}]`, `[{"id":"1","eventType":"` +
-			validationEvent + `"}]`,
-	} {
-		if reply, err := p.Handshake(t.Context(), newDelivery(testHook, body, "aeg-event-type",
-			"SubscriptionValidation")); reply != nil || err == nil {
-			t.Errorf("%s: %+v, %v", body, reply, err)
-		}
-	}
-}
-
-func TestEventGridBatches(t *testing.T) {
-	t.Parallel()
-	one := `{"id":"1","eventType":"a","topic":"/t","subject":"s"}`
-	many := "[" + strings.TrimSuffix(strings.Repeat(one+",", maxGridEvents+1), ",") + "]"
-	for name, c := range map[string]struct {
-		body  string
-		items int
-		code  verify.Code
-	}{
-		"two":           {"[" + one + "," + strings.Replace(one, `"1"`, `"2"`, 1) + "]", 2, ""},
-		"none":          {"[]", 0, ""},
-		"over 5,000":    {many, 0, verify.EventMalformed},
-		"not an array":  {one, 0, verify.EventMalformed},
-		"not JSON":      {"[", 0, verify.EventMalformed},
-		"without id":    {`[{"eventType":"a"}]`, 0, verify.EventMalformed},
-		"without type":  {`[{"id":"1"}]`, 0, verify.EventMalformed},
-		"id twice":      {`[{"id":"1","id":"2","eventType":"a"}]`, 0, verify.AmbiguousField},
-		"not an object": {`[1]`, 0, verify.EventMalformed},
-	} {
-		items, err := eventGrid{}.split(newDelivery(testHook, c.body, "Content-Type", "application/json"))
-		if len(items) != c.items || verify.CodeOf(err) != c.code {
-			t.Errorf("%s: %d items, %v", name, len(items), err)
-		}
-	}
-}
-
-func TestEventGridAcceptsListedTopicsOnly(t *testing.T) {
-	t.Parallel()
-	p := AzureEventGrid(Settings{Query: "code", Value: "0123456789", Topics: []string{"/subscriptions/S/topics/a"}})
-	event := func(topic string) string {
-		return `{"id":"1","eventType":"` + validationEvent + `","topic":"` + topic + `","data":{"validationCode":"x"}}`
+	p := AzureEventGrid(Settings{Query: "code", Value: "0123456789", Topics: []string{"/a"}})
+	event := func(topic, kind string) string {
+		return `{"id":"1","eventType":"` + kind + `","topic":"` + topic + `","data":{"validationCode":"<b>"}}`
 	}
 	const source = `{"specversion":"1.0","id":"1","type":"t","source":"`
+	many := "[" + strings.TrimSuffix(strings.Repeat(event("/a", "t")+",", maxGridEvents+1), ",") + "]"
 	for name, c := range map[string]struct {
 		body, media string
 		code        verify.Code
 	}{
-		"listed": {"[" + event("/subscriptions/s/topics/A") + "]", "application/json", ""},
-		"another": {"[" + event("/subscriptions/s/topics/b") + "]", "application/json",
-			verify.TopicUnexpected},
-		"one of two": {"[" + event("/subscriptions/s/topics/a") + "," + event("/b") + "]",
-			"application/json", verify.TopicUnexpected},
-		"none":                    {"[" + event("") + "]", "application/json", verify.TopicUnexpected},
-		"CloudEvent":              {source + `/subscriptions/s/topics/a"}`, producer.MediaCloudEvent, ""},
+		"over 5,000":              {many, "application/json", verify.EventMalformed},
+		"id twice":                {`[{"id":"1","id":"2","eventType":"a"}]`, "application/json", verify.AmbiguousField},
+		"CloudEvent":              {source + `/a"}`, producer.MediaCloudEvent, ""},
 		"CloudEvent from another": {source + `/b"}`, producer.MediaCloudEvent, verify.TopicUnexpected},
 	} {
-		d := newDelivery(testHook, c.body, "Content-Type", c.media, "aeg-event-type", "SubscriptionValidation")
-		if _, err := p.Items(d); verify.CodeOf(err) != c.code {
+		if _, err := p.Items(newDelivery(testHook, c.body, "Content-Type", c.media)); verify.CodeOf(err) != c.code {
 			t.Errorf("%s: %v, want %q", name, err, c.code)
 		}
-		if reply, err := p.Handshake(t.Context(), d); c.media != producer.MediaCloudEvent &&
-			(verify.CodeOf(err) != c.code || (reply == nil) != (c.code != "")) {
-			t.Errorf("%s, as a validation: %+v, %v", name, reply, err)
+	}
+	for body, code := range map[string]verify.Code{
+		event("/a", validationEvent): "", event("/b", validationEvent): verify.TopicUnexpected,
+		event("/a", "Other"): verify.EventMalformed,
+	} {
+		reply, err := p.Handshake(t.Context(), newDelivery(testHook, "["+body+"]", "aeg-event-type",
+			"SubscriptionValidation"))
+		if verify.CodeOf(err) != code || (reply != nil) != (code == "") ||
+			reply != nil && strings.Contains(string(reply.Body), "<") {
+			t.Errorf("%s, as a validation: %+v, %v", body, reply, err)
 		}
 	}
 }
 
-// TestYandexPayIdentifiesEveryKindOfEvent: claims give the identifier, not the signature of the
-// token.
-func TestYandexPayIdentifiesEveryKindOfEvent(t *testing.T) {
+// The identifier of an event without a name is that of its claims, not of the token's signature.
+func TestEqualClaimsOfYandexPayAreOneEvent(t *testing.T) {
 	t.Parallel()
 	p := YandexPay("m1")
-	for claims, want := range map[string]string{
-		`{"event":"ORDER","eventTime":"T","order":{"orderId":"o","paymentStatus":"S"}}`: "o:ORDER:S:T",
-		`{"event":"OPERATION","eventTime":"T","operation":{"operationId":"x","status":` +
-			`"SUCCESS"}}`: "x:OPERATION:SUCCESS:T",
-	} {
-		d := newDelivery(testHook, "token")
-		d.Identity.Claims = []byte(claims)
-		items, err := p.Items(d)
-		if err != nil || items[0].ID != want || string(items[0].Body) != claims {
-			t.Errorf("%s: %+v, %v", claims, items, err)
-		}
-	}
-	ids := map[string]bool{}
-	for _, token := range []string{"first", "second"} {
-		d := newDelivery(testHook, token)
+	var ids [2]string
+	for i := range ids {
+		d := newDelivery(testHook, fmt.Sprint("token ", i))
 		d.Identity.Claims = []byte(`{"event":"OTHER"}`)
 		items, err := p.Items(d)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || string(items[0].Body) != `{"event":"OTHER"}` {
+			t.Fatal(items, err)
 		}
-		ids[items[0].ID] = true
+		ids[i] = items[0].ID
 	}
-	if len(ids) != 1 {
-		t.Error("the same claims in another token are another event")
+	if ids[0] != ids[1] {
+		t.Errorf("the same claims in another token are another event: %q", ids)
 	}
 }
