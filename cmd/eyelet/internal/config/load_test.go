@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,100 +16,6 @@ import (
 func parse(t *testing.T, yaml string, environ ...string) (*Settings, error) {
 	t.Helper()
 	return Source{Environ: environ}.Parse("eyelet.yaml", []byte(yaml))
-}
-
-func TestFileErrorsNameTheirLine(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct{ yaml, want string }{
-		"misspelt setting": {"listn: x\n", `eyelet.yaml:1: unknown setting "listn" | did you mean "listen"?`},
-		"misspelt setting of a producer": {
-			"producers:\n  shop:\n    sceme: rfc9421\n",
-			`eyelet.yaml:3: unknown setting "sceme" in producers.shop | did you mean "scheme"?`,
-		},
-		"misspelt setting in a flow": {
-			"handlers:\n  - {producer: a,\n     tpye: b}\n",
-			`eyelet.yaml:3: unknown setting "tpye" in handlers[0] | did you mean "type"?`,
-		},
-		"unset variable": {
-			"producers:\n  gh:\n    {preset: github, secrets: [\"${GH_SECRET}\"]}\n",
-			"eyelet.yaml:3: variable GH_SECRET is not set | set it in the environment of eyelet: export GH_SECRET=...",
-		},
-		"empty secret": {
-			"producers:\n  gh: {preset: github, secret: \"\"}\n",
-			"eyelet.yaml:2: producers.gh.secret is empty | write it as ${NAME} and set the variable, or name a file",
-		},
-		"no variable": {
-			"url: http://${A B}\n",
-			"eyelet.yaml:1: ${ is not followed by a name and } | write ${NAME}, or $${ for a literal ${",
-		},
-		"wrong kinds": {
-			"listen: [a]\nhandlers: x\nlog: text\n",
-			"eyelet.yaml:1: listen is a list, want a single value\n" +
-				"eyelet.yaml:2: handlers is a single value, want a list\n" +
-				"eyelet.yaml:3: log is a single value, want a mapping",
-		},
-		"wrong numbers": {
-			"limits:\n  workers: many\n  max_body: 1XB\n  lease: 5\ninsecure_http: maybe\n",
-			"eyelet.yaml:2: limits.workers is \"many\", want a whole number\n" +
-				"eyelet.yaml:3: limits.max_body is \"1XB\", want a number of bytes | write 65536, 64KiB or 1MiB\n" +
-				"eyelet.yaml:4: limits.lease is \"5\", want a duration | write 30s, 5m, 24h or 7d\n" +
-				"eyelet.yaml:5: insecure_http is \"maybe\", want true or false",
-		},
-		"twice": {
-			"url: a\nlisten: b\nurl: c\n",
-			`eyelet.yaml:3: "url" is set twice, first in line 1 | remove one of them`,
-		},
-		"not YAML": {
-			"url: a\n  b: c\n",
-			"eyelet.yaml:2: not YAML: mapping values are not allowed in this context | values with special " +
-				"characters need quotes, as in store: \"memory:\", and indentation is by spaces",
-		},
-		"a tab": {
-			"url:\n\ta: b\n",
-			"eyelet.yaml:2: not YAML: found character that cannot start any token | values with special " +
-				"characters need quotes, as in store: \"memory:\", and indentation is by spaces",
-		},
-		"two documents": {
-			"url: a\n---\nurl: b\n",
-			"eyelet.yaml:2: a second document in the file | remove the line \"---\"",
-		},
-		"empty file": {
-			"",
-			"eyelet.yaml:1: file holds no settings | run `eyelet keygen --help` for a first producer",
-		},
-		"a list":      {"- a\n", "eyelet.yaml:1: the file is a list, want a mapping of settings"},
-		"no settings": {"producers:\n  shop:\n", "eyelet.yaml:2: producers.shop has no settings"},
-		"producers in a list": {
-			"producers:\n  - name: shop\n", "eyelet.yaml:2: producers is a list, want a mapping | write each " +
-				"under its name",
-		},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := parse(t, tt.yaml)
-			if diff := cmp.Diff(tt.want, withHints(err)); diff != "" {
-				t.Errorf("errors (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// withHints returns a line for each error: ERROR | HINT.
-func withHints(err error) string {
-	ms, ok := usage.Find(err)
-	if !ok {
-		return fmt.Sprint(err)
-	}
-	var lines []string
-	for _, m := range ms {
-		line := m.Error()
-		if m.Hint != "" {
-			line += " | " + m.Hint
-		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "\n")
 }
 
 func TestLoadExample(t *testing.T) {

@@ -1,39 +1,10 @@
 package config
 
 import (
-	"cmp"
 	"strings"
 	"testing"
 	"time"
 )
-
-func TestSettingsOfRefusedDeliveries(t *testing.T) {
-	t.Parallel()
-	const base = "producers:\n  gh: {preset: github, secret: 0123456789abcdef}\n"
-	for text, want := range map[string]string{
-		"":               "",
-		"refused: disk":  "",
-		"refused: off\n": "",
-		"refused: {keep: disk, max: 4MiB, for: 7d}\nredact: [header:X-A, query:k, json:a.b]": "",
-		"refused: paper":                  "e.yaml:3: refused.keep is not memory, disk or off",
-		"refused: {max: 64MiB}":           "e.yaml:3: refused.max is for files | leave it out, or write keep: disk",
-		"refused: {keep: disk, max: 1kB}": "e.yaml:3: refused.max is less than 4MiB",
-		"refused: {for: 0s}":              "e.yaml:3: refused.for is 0 | leave it out for its default",
-		"redact: [body:x]": `e.yaml:3: redact: "body:x" is neither header:NAME, query:NAME nor json:MEMBER | ` +
-			"write header:X-Token, query:token or json:card.number",
-		"inspector: {redact: [header:X-A, json:a.b]}": "",
-		"inspector:\n  redact: [card]": `e.yaml:4: inspector.redact: "card" names nothing | ` +
-			"write header:X-Token, query:token or json:card.number",
-		"redact: [\"json:a..b\"]": `e.yaml:3: redact: "json:a..b" names nothing | ` +
-			"write header:X-Token, query:token or json:card.number",
-	} {
-		dir := t.TempDir()
-		got := strings.ReplaceAll(withHints(buildText(t, dir, base+text)), dir+"/", "")
-		if got != cmp.Or(want, "<nil>") {
-			t.Errorf("%s: %s\nwant %s", text, got, want)
-		}
-	}
-}
 
 func TestOptionsOfRefusedDeliveries(t *testing.T) {
 	t.Parallel()
