@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -88,7 +87,7 @@ func TestEncodedKeysAreNotSecrets(t *testing.T) {
 		"DER":                   block.Bytes,
 		"DER in base64":         []byte(base64.StdEncoding.EncodeToString(block.Bytes)),
 		"a private key":         private,
-		"a certificate":         certificate(t, p),
+		"a certificate":         certificate(t, p, "host.example").Raw,
 		"a JSON Web Key":        []byte(`{"kty":"OKP","crv":"Ed25519","x":"AAAA"}`),
 		"a JSON Web Key Set":    []byte(`{"keys": []}` + strings.Repeat(" ", 16)),
 		"PEM after other text ": append([]byte("key:\n"), text...),
@@ -105,18 +104,21 @@ func TestEncodedKeysAreNotSecrets(t *testing.T) {
 	}
 }
 
-// certificate returns a certificate of the key, in DER.
-func certificate(t *testing.T, p testPair) []byte {
+// certificate returns a certificate of the key for a host.
+func certificate(t *testing.T, p testPair, host string) *x509.Certificate {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: testNow, NotAfter: testNow.Add(time.Hour),
+		SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotBefore: testNow, NotAfter: testNow.Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, p.signer.Private.Public(), p.signer.Private)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return der
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
 }
 
 func TestSecretsOfAnyLengthMakeTheSameMAC(t *testing.T) {
@@ -208,7 +210,7 @@ func TestPublicKeysAreReadInEveryForm(t *testing.T) {
 		t.Fatal("no RSA key")
 	}
 	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(rsaKey)})
-	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate(t, p)})
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate(t, p, "host.example").Raw})
 	for name, c := range map[string]struct {
 		text []byte
 		want Key

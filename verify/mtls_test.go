@@ -7,6 +7,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/pem"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,15 +17,14 @@ import (
 
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
-	a := newAuthority()
-	cert := a.leaf(&a.key.PublicKey, "client.example")
-	other := a.leaf(&a.key.PublicKey, "other.example")
+	p := newPair(t, "k", Ed25519)
+	cert, other := certificate(t, p, "client.example"), certificate(t, p, "other.example")
 	sum := sha256.Sum256(cert.Raw)
 	fingerprint := strings.ToUpper(hex.EncodeToString(sum[:]))
 	connection := func(c *x509.Certificate, checked bool) *tls.ConnectionState {
 		state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}}
 		if checked {
-			state.VerifiedChains = [][]*x509.Certificate{{c, a.mid, a.root}}
+			state.VerifiedChains = [][]*x509.Certificate{{c}}
 		}
 		return state
 	}
@@ -107,13 +107,16 @@ func TestMutualTLSComparesNamesByTheirKind(t *testing.T) {
 
 func TestMutualTLSThroughATrustedProxyOnly(t *testing.T) {
 	t.Parallel()
-	a := newAuthority()
-	cert := a.leaf(&a.key.PublicKey, "client.example")
+	p := newPair(t, "k", Ed25519)
+	cert := certificate(t, p, "client.example")
+	text := func(c *x509.Certificate) string {
+		return url.PathEscape(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})))
+	}
 	scheme := &MutualTLS{
 		Names: []string{"client.example"}, ProxyHeader: "Client-Cert",
 		Trusted: func(r *http.Request) bool { return r.RemoteAddr == "192.0.2.10:443" },
 	}
-	escaped := url.PathEscape(string(pemOf(cert)))
+	escaped := text(cert)
 	for name, c := range map[string]struct {
 		from, value string
 		code        Code
@@ -124,7 +127,7 @@ func TestMutualTLSThroughATrustedProxyOnly(t *testing.T) {
 		"nothing":              {"192.0.2.10:443", "", CredentialsMissing},
 		"no certificate":       {"192.0.2.10:443", ":AAAA:", CertUntrusted},
 		"too long":             {"192.0.2.10:443", escaped + strings.Repeat("x", maxProxiedCert), CertUntrusted},
-		"another client":       {"192.0.2.10:443", url.PathEscape(string(pemOf(a.mid))), CredentialsMismatch},
+		"another client":       {"192.0.2.10:443", text(certificate(t, p, "other.example")), CredentialsMismatch},
 		"an invalid escape":    {"192.0.2.10:443", "%zz", CertUntrusted},
 	} {
 		r := bearer("")

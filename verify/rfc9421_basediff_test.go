@@ -137,7 +137,16 @@ func FuzzBase(f *testing.F) {
 			return
 		}
 		list += `;created=1700000000;keyid="k"`
-		components, ok := oracleComponents(list)
+		dict, err := httpsfv.UnmarshalDictionary([]string{"sig=" + list})
+		if err != nil {
+			return
+		}
+		member, _ := dict.Get("sig")
+		inner, ok := member.(httpsfv.InnerList)
+		if !ok {
+			return
+		}
+		components, ok := oracleComponents(inner)
 		if !ok {
 			return
 		}
@@ -161,17 +170,8 @@ func foldsOnly(value string) bool {
 	return !strings.ContainsAny(rest, "\r\n")
 }
 
-// oracleComponents reads the list with a library that the parser does not use.
-func oracleComponents(list string) ([]oracleComponent, bool) {
-	dict, err := httpsfv.UnmarshalDictionary([]string{"sig=" + list})
-	if err != nil {
-		return nil, false
-	}
-	member, _ := dict.Get("sig")
-	inner, ok := member.(httpsfv.InnerList)
-	if !ok {
-		return nil, false
-	}
+// oracleComponents are those of a list as a library reads it that the parser does not use.
+func oracleComponents(inner httpsfv.InnerList) ([]oracleComponent, bool) {
 	var out []oracleComponent
 	for _, item := range inner.Items {
 		name, ok := item.Value.(string)

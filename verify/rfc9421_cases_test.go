@@ -220,8 +220,8 @@ func inputRequest(t *testing.T, input string) (*http.Request, string) {
 	return r, body
 }
 
-// signByHand signs every label of the input over a base built from httpsfv's reading of it. If
-// httpsfv cannot read it, any signature will do.
+// signByHand signs every label of the input over the base of the oracle, from httpsfv's reading of
+// the list. If either cannot read it, any signature will do.
 func signByHand(t *testing.T, r *http.Request, input string) {
 	t.Helper()
 	r.Header.Set("Signature-Input", input)
@@ -230,12 +230,18 @@ func signByHand(t *testing.T, r *http.Request, input string) {
 		r.Header.Set("Signature", "sig1=:AAAA:")
 		return
 	}
+	o := oracleRequest{method: r.Method, scheme: r.URL.Scheme, host: r.URL.Host, target: r.RequestURI}
+	for name, lines := range r.Header {
+		o.fields = append(o.fields, [2]string{name, lines[0]})
+	}
 	var members []string
 	for _, label := range dict.Names() {
 		member, _ := dict.Get(label)
 		signature := ":AAAA:"
 		if list, ok := member.(httpsfv.InnerList); ok {
-			if base, ok := handBaseOf(r, list); ok {
+			params, marshalled := httpsfv.Marshal(list)
+			components, known := oracleComponents(list)
+			if base, err := o.base(components, params); known && marshalled == nil && err == nil {
 				signature = handSignature(base)
 			}
 		}
@@ -248,67 +254,6 @@ func handSignature(base string) string {
 	mac := hmac.New(sha256.New, inputSecret)
 	mac.Write([]byte(base))
 	return ":" + base64.StdEncoding.EncodeToString(mac.Sum(nil)) + ":"
-}
-
-// handBaseOf builds a base of the components that have a value. It returns false for a value
-// without canonical text.
-func handBaseOf(r *http.Request, list httpsfv.InnerList) (string, bool) {
-	var b strings.Builder
-	for _, item := range list.Items {
-		id, err := httpsfv.Marshal(item)
-		if err != nil {
-			return "", false
-		}
-		name, _ := item.Value.(string)
-		value := r.Header.Get(name)
-		switch name {
-		case "@method":
-			value = r.Method
-		case "@target-uri":
-			value = r.URL.String()
-		case "@path":
-			value = r.URL.EscapedPath()
-		case "@authority":
-			value = r.URL.Host
-		case "@query":
-			value = "?" + r.URL.RawQuery
-		case "@scheme":
-			value = r.URL.Scheme
-		case "@query-param":
-			param, _ := item.Params.Get("name")
-			part, _ := param.(string)
-			value = r.URL.Query().Get(part)
-		}
-		if part, ok := handPart(r, name, item.Params); ok {
-			value = part
-		}
-		b.WriteString(id + ": " + value + "\n")
-	}
-	params, err := httpsfv.Marshal(list)
-	return b.String() + `"@signature-params": ` + params, err == nil
-}
-
-// handPart returns a field signed as bytes, as a structure, or in part (RFC 9421 section 2.1).
-func handPart(r *http.Request, name string, params *httpsfv.Params) (string, bool) {
-	if _, bs := params.Get("bs"); bs {
-		return ":" + base64.StdEncoding.EncodeToString([]byte(r.Header.Get(name))) + ":", true
-	}
-	_, sf := params.Get("sf")
-	key, keyed := params.Get("key")
-	dict, err := httpsfv.UnmarshalDictionary(r.Header.Values(name))
-	if err != nil || !sf && !keyed {
-		return "", false
-	}
-	var value httpsfv.StructuredFieldValue = dict
-	if member, ok := key.(string); ok {
-		found, there := dict.Get(member)
-		if !there {
-			return "", false
-		}
-		value = found
-	}
-	text, err := httpsfv.Marshal(value)
-	return text, err == nil
 }
 
 // fieldInput returns the list and parameters of a field case. A name may have parameters.
