@@ -14,7 +14,7 @@ import (
 func TestLanesKeepTheirOrderOverARestartThatInterrupts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	o := Options{RecoverWait: func(int) time.Duration { return 0 }}
+	o := quiet()
 	s, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)

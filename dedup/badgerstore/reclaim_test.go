@@ -37,6 +37,9 @@ func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 			kept[event] = c
 		}
 	}
+	if err := s.db.Checkpoint(); err != nil { // the values are in files before they are deleted
+		t.Fatal(err)
+	}
 	clock.Advance(26 * time.Hour)
 	if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
 		t.Fatal(err)
