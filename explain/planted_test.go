@@ -223,7 +223,7 @@ func TestPlanted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { report = e.Explain(t.Context(), d) }) // without a limit of time
 		s.add(t, p.name, p.scheme, p.want, report)
 		checkMinimal(t, p, report)
-		checkShown(t, p.config, report)
+		checkReport(t, p.config, report)
 	}
 	s.check(t)
 	if s.all < 80 || len(s.schemes) < 12 || s.pairs < 15 {
@@ -242,34 +242,6 @@ func checkMinimal(t *testing.T, p *plant, report explain.Report) {
 	}
 	if proved > len(p.want) {
 		t.Errorf("%s: %d changes for %d mistakes: %+v", p.name, proved, len(p.want), report.Findings)
-	}
-}
-
-// checkShown checks that a report holds no secret and nothing that steers a terminal or a page.
-func checkShown(t *testing.T, config []producer.Producer, report explain.Report) {
-	t.Helper()
-	for _, f := range report.Findings {
-		for _, text := range []string{f.Detail, f.Signed, f.Came} {
-			if i := strings.IndexFunc(text, func(r rune) bool {
-				return r < ' ' || r == 0x7f || r == '<' || r == '>' || r == '&' || r >= 0x202a && r <= 0x202e
-			}); i >= 0 {
-				t.Errorf("%s: unsafe text %q", f.Cause, text)
-			}
-			for _, p := range config {
-				one, ok := p.Scheme.(verify.Alternator)
-				if !ok {
-					continue
-				}
-				for _, o := range one.Offers(t.Context()) {
-					if len(o.Secret) >= 4 && strings.Contains(text, string(o.Secret)) {
-						t.Errorf("%s: a secret in %q", f.Cause, text)
-					}
-				}
-			}
-		}
-		if f.Cause.Sentence() == "" || f.Cause.Remedy() == "" {
-			t.Errorf("%q is not in the closed set", f.Cause)
-		}
 	}
 }
 

@@ -234,7 +234,7 @@ func TestNoWrongCause(t *testing.T) {
 					x.signed.Header)
 			}
 		}
-		checkShown(t, p.config, report)
+		checkReport(t, p.config, report)
 	}
 	t.Logf("%d tamperings of %d schemes, %d refused, %d causes proved", n, len(all), refused, proved)
 	if proved == 0 || refused < n/4 {

@@ -140,6 +140,7 @@ func TestRefusalsAreProblems(t *testing.T) {
 		{"reopen nobody", "POST", "/events/nobody/reopen", "", 404, "no such event"},
 		{"retry nobody", "POST", "/events/nobody/retry", "", 404, "no such event"},
 		{"purge nobody", "DELETE", "/events/nobody", "", 404, "no such event"},
+		{"get nobody", "GET", "/events/nobody", "", 404, "no such event"},
 		{"raw nobody", "GET", "/events/nobody/raw", "", 404, "no such event"},
 		{"reopen what is done", "POST", "/events/" + done + "/reopen", "", 409, "nothing to reopen"},
 		{"retry what is done", "POST", "/events/" + done + "/retry", "", 409, "no waiting task"},

@@ -184,19 +184,6 @@ func TestDetailsHoldTheBodyAsTextOrBytes(t *testing.T) {
 	}
 }
 
-func TestUnknownEventsAndMethodsAreRefused(t *testing.T) {
-	t.Parallel()
-	store := newStore(t)
-	if w := get(t, store, "/events/none"); w.Code != 404 {
-		t.Errorf("status is %d, want 404", w.Code)
-	}
-	w := httptest.NewRecorder()
-	inspect.API(store).ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/events", nil))
-	if w.Code != 405 {
-		t.Errorf("status is %d, want 405", w.Code)
-	}
-}
-
 // broken is a store that fails in the middle of a list.
 type broken struct{ dedup.Store }
 

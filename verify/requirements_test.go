@@ -44,6 +44,8 @@ func TestRefusalsDoNotRevealWhichKeysExist(t *testing.T) {
 		"sf of a field that is not a dictionary": {append(allComponents[:5:5], "x-dict;sf"), set("X-Dict", `"text"`)},
 		"a parameter of the query": {append(allComponents[:5:5], `@query-param;name="a"`),
 			func(s *scene) { s.r.URL.RawQuery = "a=1&a=2" }},
+		"an absent parameter": {append(allComponents[:5:5], `@query-param;name="a"`),
+			func(s *scene) { s.r.URL.RawQuery = "b=1" }},
 		"a query that cannot be parsed": {allComponents, func(s *scene) { s.r.URL.RawQuery = "a=%zz" }},
 		"a signature of 3 bytes":        {allComponents, set("Signature", "sig1=:AAAA:")},
 		"no signature at all":           {allComponents, set("Signature", "sig1=::")},

@@ -143,7 +143,7 @@ func httpsignVerifier(p testPair) (*httpsign.Verifier, error) {
 	return httpsign.NewHMACSHA256Verifier(secret[:64], engineConfig(), none)
 }
 
-// TestHTTPSignVerifiesTheSame lets httpsign verify with its own cryptography what we verify.
+// TestHTTPSignVerifiesTheSame lets httpsign verify with its own cryptography what we sign.
 func TestHTTPSignVerifiesTheSame(t *testing.T) {
 	t.Parallel()
 	for _, alg := range []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, ECDSAP384SHA384, RSAPSSSHA512, RSAv15SHA256} {
@@ -152,32 +152,15 @@ func TestHTTPSignVerifiesTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scheme := &RFC9421{Keys: StaticKeys(p.key), Algs: []Alg{alg}}
-		for name, c := range map[string]struct {
-			change func(r *http.Request)
-			valid  bool
-		}{
-			"unchanged":         {func(*http.Request) {}, true},
-			"another label":     {func(r *http.Request) { relabel(r, "b") }, true},
-			"another method":    {func(r *http.Request) { r.Method = http.MethodPut }, false},
-			"another field":     {func(r *http.Request) { r.Header.Set("Idempotency-Key", "k-2") }, false},
-			"another path":      {func(r *http.Request) { r.URL.Path += "x" }, false},
-			"another order":     {reorder, false},
-			"another signature": {func(r *http.Request) { r.Header.Set("Signature", "sig1=:AAAA:") }, false},
-		} {
-			r := newDelivery(t, testBody)
-			p.sign(t, r, testBody)
-			c.change(r)
-			_, ours := scheme.Verify(r, bodyOf(testBody))
-			m, err := newMessage(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			in := mustInput(t, r)
-			theirs := httpsign.VerifyRequest(in.label, *v, new(coveredRequest).set(&m, in))
-			if (ours == nil) != c.valid || (theirs == nil) != c.valid {
-				t.Errorf("%s, %s: ours %v, httpsign %v", alg, name, ours, theirs)
-			}
+		r := newDelivery(t, testBody)
+		p.sign(t, r, testBody)
+		m, err := newMessage(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := mustInput(t, r)
+		if err := httpsign.VerifyRequest(in.label, *v, new(coveredRequest).set(&m, in)); err != nil {
+			t.Errorf("%s: %v", alg, err)
 		}
 	}
 }
