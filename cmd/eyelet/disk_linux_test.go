@@ -169,67 +169,6 @@ func notReady(t *testing.T, s *servedProcess, reason string) {
 	})
 }
 
-// fill writes a file that leaves a number of bytes free.
-func fill(t *testing.T, dir string, leave int64) (file string) {
-	t.Helper()
-	var st syscall.Statfs_t
-	check(t, syscall.Statfs(dir, &st))
-	file = filepath.Join(dir, "ballast")
-	f, err := os.Create(file)
-	check(t, err)
-	defer func() { _ = f.Close() }()
-	_, err = io.CopyN(f, endless{}, int64(st.Bavail)*st.Bsize-leave)
-	if err != nil && leave > 0 {
-		t.Fatal(err)
-	}
-	return file
-}
-
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
-
-// TestAFullDiskRefusesAndResumes fills the file system of a store in two steps: until the store
-// refuses events, and to the last byte.
-func TestAFullDiskRefusesAndResumes(t *testing.T) {
-	t.Parallel()
-	needsMounts(t)
-	for name, mount := range map[string]func(t *testing.T) string{
-		"tmpfs": func(t *testing.T) string { return mounted(t, "-t", "tmpfs", "-o", "size=400m", "none") },
-		"ext4":  func(t *testing.T) string { return mounted(t, "-o", "loop", ext4Image(t, 600<<20)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := mount(t)
-			s := serveProcess(t, filepath.Join(dir, "store"))
-			accepted := map[string]string{}
-			if n := pushes(t, s, "before", 50, accepted); n > 0 {
-				t.Fatalf("%d of 50 refused on an empty disk", n)
-			}
-			for _, leave := range []int64{30 << 20, 0} {
-				ballast := fill(t, dir, leave)
-				notReady(t, s, "disk low")
-				if n := pushes(t, s, fmt.Sprint("full-", leave), 20, accepted); n != 20 {
-					t.Errorf("with %d bytes left %d of 20 were accepted", leave, 20-n)
-				}
-				check(t, os.Remove(ballast))
-				eventually(t, "the receiver is ready again", func() bool {
-					status, _ := get(t, s.operations+"/readyz")
-					return status == http.StatusOK
-				})
-				if n := pushes(t, s, fmt.Sprint("after-", leave), 20, accepted); n > 0 {
-					t.Errorf("%d of 20 refused after space came back", n)
-				}
-			}
-			if !s.alive() {
-				t.Fatal("the process died")
-			}
-			repeated(t, s, accepted)
-			s.stop(t)
-		})
-	}
-}
-
 // shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h): afterwards every access
 // is an I/O error.
 const shutdownIoctl = 0x8004587d

@@ -346,62 +346,6 @@ func TestTailFollowsDeliveriesAndAttempts(t *testing.T) {
 	}
 }
 
-func TestChangesNeedTheTokenAndOurOwnSite(t *testing.T) {
-	t.Parallel()
-	file := configured(t, fallible)
-	text, err := os.ReadFile(file)
-	check(t, err)
-	check(t, os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: info"), 1),
-		0o600))
-	r := launch(t, "serve", "--config", file)
-	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
-	event := counted(t, file, "dead", 1)[0].Event
-	token, err := os.ReadFile(filepath.Join(filepath.Dir(file), "data", opsapi.TokenFile))
-	check(t, err)
-	bearer := "Bearer " + strings.TrimSpace(string(token))
-	try := func(method, path string, header map[string]string, body string) int {
-		t.Helper()
-		req, err := http.NewRequest(method, r.operations+path, strings.NewReader(body))
-		check(t, err)
-		for name, value := range header {
-			req.Header.Set(name, value)
-		}
-		res, err := http.DefaultClient.Do(req)
-		check(t, err)
-		defer res.Body.Close()
-		return res.StatusCode
-	}
-	for _, path := range [][2]string{{"POST", "/events/" + event + "/reopen"}, {"POST", "/events/" + event + "/retry"},
-		{"DELETE", "/events/" + event}, {"GET", "/events/" + event + "/raw"}, {"GET", "/tail"}} {
-		for want, header := range map[int]map[string]string{
-			401: {},
-			403: {"Authorization": bearer, "Origin": "https://evil.example"},
-		} {
-			if got := try(path[0], path[1], header, ""); got != want {
-				t.Errorf("%s with %v: status %d, want %d", path, header, got, want)
-			}
-		}
-		if got := try(path[0], path[1], map[string]string{"Authorization": bearer, "Sec-Fetch-Site": "cross-site"},
-			""); got != 403 {
-			t.Errorf("%s from another site: status %d", path, got)
-		}
-	}
-	if got := try("POST", "/events/"+event+"/reopen", map[string]string{"Authorization": bearer,
-		"Content-Type": "application/json"}, strings.Repeat(" ", 65<<10)); got != 413 {
-		t.Errorf("a large body: status %d", got)
-	}
-	if e := listed(t, file); len(e) != 1 || e[0].State != "dead" {
-		t.Errorf("one of them changed the event: %+v", e)
-	}
-	if got := try("DELETE", "/events/"+event, map[string]string{"Authorization": bearer}, ""); got != 204 {
-		t.Errorf("purge with the token: status %d", got)
-	}
-	if log := r.errs.String(); !strings.Contains(log, "change through the operations port") ||
-		!strings.Contains(log, "method=DELETE path=/events/"+event+" status=204") {
-		t.Errorf("the log lacks the purge:\n%s", log)
-	}
-}
-
 func TestAStoppedRunReportsItsProgress(t *testing.T) {
 	t.Parallel()
 	file := configured(t, fallible)

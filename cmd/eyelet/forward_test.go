@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -165,36 +164,6 @@ func TestAMovedTargetIsReported(t *testing.T) {
 	defer a.mu.Unlock()
 	if got := a.last.URL.RequestURI(); got != "/s3cret/new?token=s3cret" {
 		t.Errorf("the request went to %s", got)
-	}
-}
-
-// TestTargetsAreSwitchedWithTheTokenOnly: the operations port refuses other clients.
-func TestTargetsAreSwitchedWithTheTokenOnly(t *testing.T) {
-	t.Parallel()
-	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \"http://127.0.0.1:1/\", name: deploy}\n")
-	r := launch(t, "serve", "--config", file)
-	token, err := os.ReadFile(filepath.Join(filepath.Dir(file), "data", opsapi.TokenFile))
-	check(t, err)
-	for _, tt := range []struct {
-		method, query, token string
-		status               int
-	}{
-		{"POST", "name=deploy&switch=off", "", 401}, {"GET", "", "", 401}, {"GET", "", string(token), 200},
-		{"POST", "name=deploy&switch=off", string(token), 204}, {"POST", "name=deploy&switch=maybe", string(token),
-			400},
-		{"POST", "name=nobody&switch=on", string(token), 404}, {"DELETE", "name=deploy", string(token), 405},
-	} {
-		req, err := http.NewRequest(tt.method, r.operations+"/targets?"+tt.query, nil)
-		check(t, err)
-		if tt.token != "" {
-			req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(tt.token))
-		}
-		res, err := http.DefaultClient.Do(req)
-		check(t, err)
-		_ = res.Body.Close()
-		if res.StatusCode != tt.status {
-			t.Errorf("%+v: %d", tt, res.StatusCode)
-		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,20 +25,6 @@ func objects(t *testing.T, out string) (all []map[string]any) {
 		all = append(all, o)
 	}
 	return all
-}
-
-func TestSendingToAClosedPortIsJSONToo(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(unpacked(t), "shop", "12-unsigned.http")
-	out, errs := command(t, exitTransient, "", "send", file, "--url", "http://127.0.0.1:1/s3cret", "-o", "json")
-	all := objects(t, out)
-	if len(all) != 1 || all[0]["verdict"] != "failed" || all[0]["outcome"] != "transient" ||
-		!strings.Contains(all[0]["error"].(string), "no answer") {
-		t.Errorf("%s%s", out, errs)
-	}
-	if strings.Contains(out+errs, "s3cret") {
-		t.Errorf("%s%s", out, errs)
-	}
 }
 
 func TestADryRunReportsUnknownEventsInJSON(t *testing.T) {

@@ -1,84 +1,107 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 )
 
+// TestTheOperationsPortIsForUs: clients without the token, of other hosts and of other sites get
+// nothing and change nothing.
 func TestTheOperationsPortIsForUs(t *testing.T) {
 	t.Parallel()
-	s := serveForShop(t, "  - {producer: shop, type: \"*\", stdout: true}\n")
-	token, err := os.ReadFile(filepath.Join(s.dir, "data", opsapi.TokenFile))
+	file := configured(t, fallible+"  - {producer: gh, type: ping, forward: \"http://127.0.0.1:1/\", name: deploy}\n")
+	text, err := os.ReadFile(file)
 	check(t, err)
-	address, err := os.ReadFile(filepath.Join(s.dir, "data", opsapi.AddressFile))
-	check(t, err)
+	check(t, os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: info", 1)), 0o600))
+	r := launch(t, "serve", "--config", file)
+	state := map[string]string{}
 	for _, name := range []string{opsapi.TokenFile, opsapi.AddressFile} {
-		info, err := os.Stat(filepath.Join(s.dir, "data", name))
+		path := filepath.Join(filepath.Dir(file), "data", name)
+		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has the mode %v (%v)", name, info.Mode(), err)
 		}
-	}
-	s.send(s.fresh())
-	bearer := http.Header{"Authorization": {"Bearer " + strings.TrimSpace(string(token))}}
-	tests := map[string]struct {
-		method, path, host string
-		header             http.Header
-		status             int
-		holds              string
-	}{
-		"health":    {path: "/healthz", status: 200, holds: "ok"},
-		"readiness": {path: "/readyz", status: 200, holds: "ready"},
-		"metrics": {path: "/metrics", status: 200,
-			holds: `eyelet_deliveries_total{code="accepted",endpoint="shop"} 1`},
-		"metrics of the store": {path: "/metrics", status: 200, holds: "eyelet_store_accepted_total 1"},
-		"no token":             {path: "/events", status: 401, holds: opsapi.TokenFile},
-		"another token":        {path: "/events", header: http.Header{"Authorization": {"Bearer x"}}, status: 401},
-		"basic":                {path: "/events", header: http.Header{"Authorization": {"Basic x"}}, status: 401},
-		"unknown path":         {path: "/nothing", status: 401},
-		"the token":            {path: "/events", header: bearer, status: 200, holds: `"id":"order-1"`},
-		"a wrong parameter":    {path: "/events?stat=dead", header: bearer, status: 400, holds: "stat"},
-		"a foreign host":       {path: "/healthz", host: "evil.example", status: 421},
-		"the page":             {path: "/ui/login", status: 200, holds: "Eyelet"},
-		"the page, foreign":    {path: "/ui/login", host: "evil.example", status: 421},
-		"its rows, foreign":    {path: "/ui/", host: "evil.example", status: 421},
-		"localhost":            {path: "/healthz", host: "localhost:1", status: 200},
-		"a foreign address":    {path: "/healthz", host: "192.0.2.7", status: 421},
-		"a foreign origin": {path: "/healthz", header: http.Header{"Origin": {"https://evil.example"}},
-			status: 403},
-		"an opaque origin": {path: "/healthz", header: http.Header{"Origin": {"null"}}, status: 403},
-		"another site":     {path: "/healthz", header: http.Header{"Sec-Fetch-Site": {"cross-site"}}, status: 403},
-		"our own origin": {path: "/healthz",
-			header: http.Header{"Origin": {"http://" + strings.TrimSpace(string(address))}}, status: 200},
-		"a change": {method: http.MethodPost, path: "/events", header: bearer, status: 405},
-	}
-	for name, tt := range tests {
-		if tt.method == "" {
-			tt.method = http.MethodGet
-		}
-		r, err := http.NewRequest(tt.method, "http://"+strings.TrimSpace(string(address))+tt.path, nil)
+		text, err := os.ReadFile(path)
 		check(t, err)
-		r.Host = tt.host
-		for name, values := range tt.header {
-			r.Header[name] = values
+		state[name] = strings.TrimSpace(string(text))
+	}
+	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
+	event := "/events/" + counted(t, file, "dead", 1)[0].Event
+	const ours, evil = "the token", "https://evil.example"
+	for _, tt := range []struct {
+		method, path, token, host, origin, site string
+		status                                  int
+		holds                                   string
+	}{
+		{path: "/healthz", status: 200, holds: "ok"},
+		{path: "/readyz", status: 200, holds: "ready"},
+		{path: "/metrics", status: 200, holds: `eyelet_deliveries_total{code="accepted",endpoint="gh"} 1`},
+		{path: "/metrics", status: 200, holds: "eyelet_store_accepted_total 1"},
+		{path: "/healthz", host: "localhost:1", status: 200},
+		{path: "/healthz", host: "evil.example", status: 421},
+		{path: "/healthz", host: "192.0.2.7", status: 421},
+		{path: "/healthz", origin: evil, status: 403},
+		{path: "/healthz", origin: "null", status: 403},
+		{path: "/healthz", origin: "http://" + state[opsapi.AddressFile], status: 200},
+		{path: "/healthz", site: "cross-site", status: 403},
+		{path: "/ui/login", status: 200, holds: "Eyelet"},
+		{path: "/ui/login", host: "evil.example", status: 421},
+		{path: "/ui/", host: "evil.example", status: 421},
+		{path: "/nothing", status: 401},
+		{path: "/events", status: 401, holds: opsapi.TokenFile},
+		{path: "/events", token: "Bearer x", status: 401},
+		{path: "/events", token: "Basic x", status: 401},
+		{path: "/events", token: ours, status: 200, holds: `"vendor_id":"g-1"`},
+		{path: "/events?stat=dead", token: ours, status: 400, holds: "stat"},
+		{method: "POST", path: "/events", token: ours, status: 405},
+		{method: "POST", path: event + "/reopen", status: 401},
+		{method: "POST", path: event + "/reopen", token: ours, origin: evil, status: 403},
+		{method: "POST", path: event + "/reopen", token: ours, site: "cross-site", status: 403},
+		{method: "POST", path: event + "/retry", status: 401},
+		{path: event + "/raw", status: 401},
+		{path: "/tail", status: 401},
+		{path: "/targets", status: 401},
+		{path: "/targets", token: ours, status: 200, holds: "deploy"},
+		{method: "POST", path: "/targets?name=deploy&switch=off", status: 401},
+		{method: "POST", path: "/targets?name=deploy&switch=off", token: ours, status: 204},
+		{method: "POST", path: "/targets?name=deploy&switch=maybe", token: ours, status: 400},
+		{method: "POST", path: "/targets?name=nobody&switch=on", token: ours, status: 404},
+		{method: "DELETE", path: "/targets?name=deploy", token: ours, status: 405},
+		{method: "DELETE", path: event, status: 401},
+		{method: "DELETE", path: event, token: ours, origin: evil, status: 403},
+		{path: "/events", token: ours, status: 200, holds: `"state":"dead"`},
+		{method: "DELETE", path: event, token: ours, status: 204},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // an open tail does not end
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, tt.method, r.operations+tt.path, http.NoBody)
+		check(t, err)
+		req.Host = tt.host
+		fields := map[string]string{"Authorization": tt.token, "Origin": tt.origin, "Sec-Fetch-Site": tt.site}
+		if tt.token == ours {
+			fields["Authorization"] = "Bearer " + state[opsapi.TokenFile]
 		}
-		got := s.do(r)
-		if got.status != tt.status || !strings.Contains(got.body, tt.holds) {
-			t.Errorf("%s: status %d, want %d with %q:\n%.400s", name, got.status, tt.status, tt.holds, got.body)
+		for name, value := range fields {
+			if value != "" {
+				req.Header.Set(name, value)
+			}
+		}
+		if status, _, body := fetch(t, req); status != tt.status || !strings.Contains(body, tt.holds) {
+			t.Errorf("%+v: status %d\n%.400s", tt, status, body)
 		}
 	}
-	if got := s.do(mustRequest(t, s.base+"/metrics")); got.status != 404 {
-		t.Errorf("metrics at the port of deliveries: %d", got.status)
+	if log := r.errs.String(); !strings.Contains(log, "change through the operations port") ||
+		!strings.Contains(log, "method=DELETE path="+event+" status=204") {
+		t.Errorf("the log lacks the purge:\n%s", log)
 	}
-}
-
-func mustRequest(t *testing.T, address string) *http.Request {
-	t.Helper()
-	r, err := http.NewRequest(http.MethodGet, address, nil)
-	check(t, err)
-	return r
+	if status, _ := get(t, r.deliveries+"/metrics"); status != http.StatusNotFound {
+		t.Errorf("metrics at the port of deliveries: %d", status)
+	}
 }

@@ -168,29 +168,6 @@ func TestTwoLooksMustAgree(t *testing.T) {
 	}
 }
 
-// TestAConfigurationThatIsGoneChangesNothing removes the file that is watched.
-func TestAConfigurationThatIsGoneChangesNothing(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "eyelet.yaml")
-	reloadable(t, file, "octo-secret", "reload: {watch: true}\n")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := launch(t, "serve", "--config", file)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	reloadsOf(t, r, "refused", 1)
-	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != http.StatusOK {
-		t.Errorf("status %d", status)
-	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	reloadsOf(t, r, "applied", 1)
-}
-
 // TestReloadReplacesCertificates: new connections get the new one, and a pair that cannot be used
 // is refused.
 func TestReloadReplacesCertificates(t *testing.T) {

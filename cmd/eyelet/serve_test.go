@@ -11,11 +11,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,20 +104,6 @@ func signGitHub(r *http.Request, id, body string) {
 	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 }
 
-// flaky is a target that answers 503 with a Retry-After for a number of failures, and then 200.
-func flaky(t *testing.T, failures int32, retryAfter string) (address string, calls *atomic.Int32) {
-	t.Helper()
-	calls = &atomic.Int32{}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if calls.Add(1) <= failures {
-			w.Header().Set("Retry-After", retryAfter)
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	t.Cleanup(srv.Close)
-	return srv.URL, calls
-}
-
 // state returns the state of an event as the binary lists it.
 func state(t *testing.T, file, id string) string {
 	t.Helper()
@@ -143,40 +127,6 @@ func eventually(t *testing.T, what string, done func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("it did not happen: %s", what)
 		}
-	}
-}
-
-func TestAStoredEventIsForwardedUntilTheTargetAcceptsIt(t *testing.T) {
-	t.Parallel()
-	address, calls := flaky(t, 2, "0")
-	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms}\nhandlers:\n  - {producer: gh, type: push, "+
-		"forward: \""+address+"\"}\n")
-	r := launch(t, "serve", "--config", file)
-	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != 200 {
-		t.Errorf("status is %d, want 200 before the target accepted it", status)
-	}
-	eventually(t, "three attempts", func() bool { return state(t, file, "g-1") == "done 3" })
-	if n := calls.Load(); n != 3 {
-		t.Errorf("the target was called %d times, want 3", n)
-	}
-}
-
-func TestARelayedEventIsAnsweredByTheTarget(t *testing.T) {
-	t.Parallel()
-	address, calls := flaky(t, 1, "0")
-	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+address+"\", mode: relay}\n")
-	r := launch(t, "serve", "--config", file)
-	status, after := push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
-	if status != 503 || after == "" || after == "0" {
-		t.Errorf("status is %d with Retry-After %q, want 503 with our own", status, after)
-	}
-	for range 2 {
-		if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status/100 != 2 {
-			t.Errorf("status is %d, want the target's", status)
-		}
-	}
-	if n := calls.Load(); n != 2 {
-		t.Errorf("the target was called %d times, want 2: the duplicate is answered from the store", n)
 	}
 }
 
@@ -246,18 +196,6 @@ func failingServer(t *testing.T, p *program, s *config.Settings, failed chan str
 	srv, err := server.New(context.Background(), o)
 	check(t, err)
 	return srv
-}
-
-func TestAStoreThatFailsEndsTheServer(t *testing.T) {
-	t.Parallel()
-	s, err := config.Source{File: configured(t, "store: memory\n")}.Load()
-	check(t, err)
-	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	failed := make(chan struct{})
-	p.Serving = func(string, string) { close(failed) }
-	if code := p.explain(failingServer(t, p, s, failed).Run(context.Background())); code != exitFailed {
-		t.Errorf("exit %d, want %d", code, exitFailed)
-	}
 }
 
 // TestAFailedStoreIsNotDrained runs a handler that outlasts any test, with an hour to drain.

@@ -180,17 +180,6 @@ func TestAFullBacklogIsTransientOnTheWire(t *testing.T) {
 	}
 }
 
-func TestLimitsOfAStoreOnDiskAreRefusedInMemory(t *testing.T) {
-	t.Parallel()
-	for _, limit := range []string{"backlog_events: 3", "backlog_bytes: 1MiB", "min_free: 1GiB"} {
-		file := configured(t, "store: \"memory:\"\nlimits: {"+limit+"}\n")
-		if _, said := eyelet(t, exitUsage, "config", "check", "--config", file); !strings.Contains(said,
-			"have a meaning for a store in files only") {
-			t.Errorf("%s: %s", limit, said)
-		}
-	}
-}
-
 // realProgram returns this test binary, under the name by which it runs the program.
 func realProgram(t *testing.T) string {
 	t.Helper()

@@ -107,13 +107,6 @@ func TestATargetThatNeverAnswersIsTransient(t *testing.T) {
 	}
 }
 
-func TestARefusedConnectionIsTransient(t *testing.T) {
-	t.Parallel()
-	f := plain(t, says(200))
-	f.Close()
-	want(t, deliver(t, to(t, f.URL, nil), "1"), Transient, 0)
-}
-
 // TestA401IsRepeatedOnceWithFreshCredentials is row R172.
 func TestA401IsRepeatedOnceWithFreshCredentials(t *testing.T) {
 	t.Parallel()

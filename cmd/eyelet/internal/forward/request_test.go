@@ -69,10 +69,10 @@ func TestFieldsOfOneHopAreNotForwarded(t *testing.T) {
 		"X-Github-Other": {"1"},
 		"X-Signed":       {"a", "b"}, "X-Unsigned": {"1"}, "X-Named": {"1"},
 		"Connection":   {"close, X-Github-Hop", "x-too"},
-		"X-Github-Hop": {"1"}, "X-Too": {"1"},
+		"X-Github-Hop": {"1"}, "X-Too": {"1"}, "Early-Data": {"1"},
 		"X-Forwarded-For": {"1"}, "X-Forwarded-User": {"root"}, "x-forwarded-email": {"root"}, "User-Agent": {"curl"},
 	}
-	ev.Signed = []string{"x-signed", "x-too", "x-forwarded-for", "x-forwarded-email"}
+	ev.Signed = []string{"x-signed", "x-too", "early-data", "x-forwarded-for", "x-forwarded-email"}
 	for _, name := range neverSent {
 		ev.Signed = append(ev.Signed, strings.ToLower(name))
 		if ev.Header.Get(name) == "" {

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"context"
 	"crypto/x509"
 	"strings"
 	"testing"
@@ -37,19 +36,6 @@ func TestCertificatesAreValidated(t *testing.T) {
 	// A trusted certificate for another name is refused too.
 	other := strings.Replace(f.URL, "127.0.0.1", "localhost", 1)
 	want(t, deliver(t, to(t, other, func(c *Config) { c.Roots = roots }), "1"), Transient, 0)
-}
-
-// TestNothingIsSentAsEarlyData is row R178 (section 9.9): crypto/tls has no early data for
-// clients, so the test only checks that requests do not claim it.
-func TestNothingIsSentAsEarlyData(t *testing.T) {
-	t.Parallel()
-	f := plain(t, says(200))
-	ev := event("1")
-	ev.Header.Set("Early-Data", "1")
-	want(t, to(t, f.URL, nil).Deliver(context.Background(), ev), Accepted, 200)
-	if got := f.requests()[0].header.Values("Early-Data"); len(got) != 0 {
-		t.Errorf("Early-Data is %v", got)
-	}
 }
 
 // TestDenyPrivateRefusesPrivateAddresses: checked when the connection is made, not by name.

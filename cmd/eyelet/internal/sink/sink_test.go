@@ -274,7 +274,7 @@ func TestTheOutcomeOfEachStatusOfATarget(t *testing.T) {
 		500: {"again", "again"}, 502: {"again", "again"}, 503: {"again", "again"}, 511: {"again", "again"},
 		599: {"again", "again"},
 	} {
-		header := http.Header{"Retry-After": {"77"}, "Location": {"http://127.0.0.1:1/"}}
+		header := http.Header{"Location": {"http://127.0.0.1:1/"}}
 		s, _ := target(t, status, header, "")
 		stored := "done"
 		if err := s.Deliver(context.Background(), order("{}")); rejected(err) {
@@ -282,6 +282,7 @@ func TestTheOutcomeOfEachStatusOfATarget(t *testing.T) {
 		} else if err != nil {
 			stored = "again"
 		}
+		header.Set("Retry-After", "77")
 		s, _ = target(t, status, header, "") // a target without state
 		relayed := "again"
 		r, err := s.Answer(context.Background(), order("{}"))
@@ -297,24 +298,12 @@ func TestTheOutcomeOfEachStatusOfATarget(t *testing.T) {
 	}
 }
 
-func TestForwardingKeepsTheKeyOctetForOctet(t *testing.T) {
-	t.Parallel()
-	for field, want := range map[string]string{`"k-1"`: `"k-1"`, "k-1": "k-1", `"k\"1";a=b`: `"k\"1";a=b`,
-		"": `"k-1"`} {
-		s, last := target(t, 200, nil, "")
-		ev := order("{}")
-		ev.KeyField = field
-		check(t, s.Deliver(context.Background(), ev))
-		if got := last.Header["Idempotency-Key"]; len(got) != 1 || got[0] != want {
-			t.Errorf("key field %q was forwarded as %q, want %q", field, got, want)
-		}
-	}
-}
-
 func TestForwardingSendsNoMoreThanTheTargetNeeds(t *testing.T) {
 	t.Parallel()
 	s, last := target(t, 200, http.Header{"Content-Type": {"application/json"}, "Set-Cookie": {"a=b"}}, `{"ok":true}`)
-	r, err := s.Answer(context.Background(), order(`{"a":1}`))
+	ev := order(`{"a":1}`)
+	ev.KeyField = "k-1" // without quotes, as it came
+	r, err := s.Answer(context.Background(), ev)
 	check(t, err)
 	body, err := io.ReadAll(last.Body)
 	check(t, err)
@@ -322,7 +311,7 @@ func TestForwardingSendsNoMoreThanTheTargetNeeds(t *testing.T) {
 		t.Errorf("request is %s %s %s", last.Method, last.RequestURI, body)
 	}
 	want := http.Header{
-		"Content-Type": {"application/json"}, "Idempotency-Key": {`"k-1"`}, "User-Agent": {"eyelet"},
+		"Content-Type": {"application/json"}, "Idempotency-Key": {"k-1"}, "User-Agent": {"eyelet"},
 		"Via":            {"1.1 eyelet"},
 		"Content-Length": {"7"},
 	}
@@ -332,15 +321,6 @@ func TestForwardingSendsNoMoreThanTheTargetNeeds(t *testing.T) {
 	if diff := cmp.Diff(receiver.Response{Status: 200, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: []byte(`{"ok":true}`)}, r); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
-	}
-}
-
-func TestAHugeResponseIsNotPassedOn(t *testing.T) {
-	t.Parallel()
-	s, _ := target(t, 200, nil, strings.Repeat("x", forward.MaxResponse+1))
-	r, err := s.Answer(context.Background(), order("{}"))
-	if err != nil || r.Status != 200 || len(r.Body) != 0 {
-		t.Errorf("response is %d with %d bytes (%v)", r.Status, len(r.Body), err)
 	}
 }
 
