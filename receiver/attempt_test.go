@@ -370,14 +370,6 @@ func TestEveryHandlerHasItsOwnOutcome(t *testing.T) {
 	})
 }
 
-func TestRejectedEventIsDeadAtOnce(t *testing.T) {
-	onFixture(t, []Handler{script(returns(fmt.Errorf("order 7: %w", Reject(errBoom))))}, nil, func(f *fixture) {
-		r := f.outcome(f.accept("1", "x"))
-		f.ends(r, dedup.Dead, reasonRejected, 1)
-		f.same("text", "order 7: rejected: boom", r.Tasks[0].Err)
-	})
-}
-
 func TestPostponementsAreNotFailedAttempts(t *testing.T) {
 	later := returns(Postpone(time.Hour, nil))
 	steps := []func(context.Context) error{}
@@ -424,56 +416,34 @@ func TestUndecodablePayloadIsDeadWithoutRetries(t *testing.T) {
 	})
 }
 
-func TestTaskOfAMissingHandlerIsADeadLetter(t *testing.T) {
-	onFixture(t, []Handler{script()}, nil, func(f *fixture) {
-		r := f.outcome(f.accept("1", "x", dedup.NewTask{Handler: "gh/old"}, dedup.NewTask{Handler: "gh/*"}))
-		f.ends(r, dedup.Dead, reasonGone, 1)
-		f.same("the other task", dedup.Done, r.Tasks[1].State)
-	})
-}
-
 // The lease of a task runs out each time, as when the event crashes the process.
 func TestInterruptedAttemptsUseUpTheBudget(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		runs := 0
-		f := newFixture(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })},
-			nil)
-		event := f.accept("1", "x")
-		for range f.d.cfg.Attempts {
-			want := dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Second}
-			if _, err := f.store.Memory.Take(t.Context(), want); err != nil {
-				t.Fatal(err)
+	for left, want := range []struct {
+		state  dedup.State
+		reason string
+		runs   int
+	}{{dedup.Dead, reasonExhausted, 0}, {dedup.Done, "", 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			runs := 0
+			h := On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })
+			f := newFixture(t, []Handler{h}, nil)
+			event, interrupted := f.accept("1", "x"), f.d.cfg.Attempts-left
+			for range interrupted {
+				want := dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Second}
+				if _, err := f.store.Memory.Take(t.Context(), want); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second)
 			}
-			time.Sleep(2 * time.Second)
-		}
-		f.d.start()
-		f.ends(f.outcome(event), dedup.Dead, reasonExhausted, 5)
-		f.same("runs", 0, runs)
-		if err := f.d.stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestLastAttemptOfTheBudgetRuns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, []Handler{script()}, nil)
-		event := f.accept("1", "x")
-		for range f.d.cfg.Attempts - 1 {
-			want := dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Second}
-			if _, err := f.store.Memory.Take(t.Context(), want); err != nil {
-				t.Fatal(err)
+			f.d.start()
+			f.ends(f.outcome(event), want.state, want.reason, interrupted+1)
+			f.same("runs", want.runs, runs)
+			if err := f.d.stop(t.Context()); err != nil {
+				t.Error(err)
 			}
-			time.Sleep(2 * time.Second)
-		}
-		f.d.start()
-		f.ends(f.outcome(event), dedup.Done, "", 4)
-		if err := f.d.stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+		})
+	}
 }
 
 func TestReopenedAnswerIsClassifiedByItsResponse(t *testing.T) {
@@ -566,17 +536,6 @@ func TestPayloadsStayOutOfLogs(t *testing.T) {
 		observed.Range(func(o, _ any) bool { logs += o.(string); return true })
 		if strings.Contains(logs, digits) {
 			t.Errorf("the payload is in the log:\n%s", logs)
-		}
-	})
-}
-
-func TestPanicOfTheObserverIsLogged(t *testing.T) {
-	onFixture(t, []Handler{script()}, func(c *Config) {
-		c.Observe = func(context.Context, Observation) { panic("observer") }
-	}, func(f *fixture) {
-		f.ends(f.outcome(f.accept("1", "x")), dedup.Done, "", 1)
-		if !strings.Contains(f.logs.String(), "Config.Observe panicked") {
-			t.Error("nothing is in the log")
 		}
 	})
 }

@@ -2,7 +2,6 @@ package receiver
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -55,21 +54,4 @@ func TestBackoffIsFullJitter(t *testing.T) {
 			t.Fatalf("uniform in [0, %v], want [0, %v]", time.Duration(asked-1), time.Duration(most))
 		}
 	})
-}
-
-// With a fixed seed, each quarter of the range gets about its share.
-func TestBackoffUsesTheWholeRange(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2))
-	var quarters [4]int
-	const draws = 4000
-	for range draws {
-		d := backoff(time.Second, time.Hour, 3, r.Int64N)
-		quarters[min(3, int(d*4/(8*time.Second)))]++
-	}
-	for i, n := range quarters {
-		if n < draws/4*9/10 || n > draws/4*11/10 {
-			t.Errorf("quarter %d of the range got %d of %d draws", i, n, draws)
-		}
-	}
 }

@@ -234,31 +234,6 @@ func TestHandlersSeeTheWholeEvent(t *testing.T) {
 	}
 }
 
-// One handler of an event changes its maps before the other reads its own.
-func TestHandlersDoNotShareMaps(t *testing.T) {
-	var seen []string
-	first := On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
-		ev.Header.Set("Content-Type", "changed")
-		ev.Attributes["source"] = "changed"
-		return nil
-	}).Named("first")
-	second := On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
-		seen = append(seen, ev.Header.Get("Content-Type"), ev.Attributes["source"])
-		return nil
-	}).Named("second")
-	onFixture(t, []Handler{first, second}, func(c *Config) { c.Workers = 1 }, func(f *fixture) {
-		c := f.claim("1", "x", dedup.NewTask{Handler: "first"}, dedup.NewTask{Handler: "second"})
-		c.Payload.Header = http.Header{"Content-Type": {"text/plain"}}
-		c.Payload.Attributes = map[string]string{"source": "here"}
-		event := f.acceptAll(c)[0]
-		f.outcome(event)
-		f.same("seen", []string{"text/plain", "here"}, seen)
-		rec := f.record(event)
-		f.same("kept", []string{"text/plain", "here"},
-			[]string{rec.Payload.Header.Get("Content-Type"), rec.Payload.Attributes["source"]})
-	})
-}
-
 func TestMiddlewareRunsFromTheFirstInwards(t *testing.T) {
 	t.Parallel()
 	var trace []string

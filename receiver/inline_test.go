@@ -168,13 +168,14 @@ func TestOutcomesOfInlineFunctionsAreThoseOfAnswerHandlers(t *testing.T) {
 func TestInlineResponsesCannotBeFlushedOrHijacked(t *testing.T) {
 	t.Parallel()
 	s := inlineSite(t, apiProducer(), nil, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "/orders/7")
 		c := http.NewResponseController(w)
 		_, _, hijack := c.Hijack()
 		if flush := c.Flush(); !errors.Is(flush, http.ErrNotSupported) || !errors.Is(hijack, http.ErrNotSupported) {
 			t.Errorf("%v, %v", flush, hijack)
 		}
 	}, nil)
-	if g := s.send(toRoute("k1", `{}`)); g.status != 204 {
+	if g := s.send(toRoute("k1", `{}`)); g.status != 204 || g.header.Get("Location") != "/orders/7" {
 		t.Errorf("%+v", g)
 	}
 }

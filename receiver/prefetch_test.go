@@ -3,6 +3,7 @@ package receiver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -86,7 +87,12 @@ func TestStopCountsOutcomesThatTheStoreDidNotRecord(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
+		began := time.Now()
 		f.same("error", "tasks without an outcome, which run again after the next start: 7", fmt.Sprint(f.d.stop(ctx)))
+		if took := time.Since(began); took > time.Second+2*stopGrace {
+			t.Errorf("it took %v", took)
+		}
+		f.same("attempts", slices.Repeat([]string{"attempt gh/* 1 pending unrecorded"}, 7), f.attempts())
 	})
 }
 

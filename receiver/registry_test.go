@@ -98,25 +98,6 @@ func TestRegistryRefusesErrors(t *testing.T) {
 	}
 }
 
-func TestRegistryReportsEveryErrorAtOnce(t *testing.T) {
-	t.Parallel()
-	_, err := newRegistry([]Handler{
-		On("hg", "a*b", do),
-		Answer[[]byte]("grid", "*", nil).Lane(header("X")),
-		Answer("gh", "x", say),
-		On("gh", "*", do),
-	}, twoProducers, decodeJSON)
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, want := range []string{"unknown producer", "bad pattern", "is nil", "sends batches", "must not have a lane",
-		"alone"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in:\n%v", want, err)
-		}
-	}
-}
-
 func TestRegistryMatches(t *testing.T) {
 	t.Parallel()
 	b, err := newRegistry([]Handler{

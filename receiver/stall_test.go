@@ -44,27 +44,3 @@ func TestStalledStoreIs503AndTheRetryGetsTheOutcome(t *testing.T) {
 		}
 	})
 }
-
-func TestClockThatJumpsRefusesAndRecovers(t *testing.T) {
-	t.Parallel()
-	var ahead atomic.Int64
-	s := serve(t, apiProducer(), func(c *Config) {
-		c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	})
-	for i, row := range []struct {
-		ahead time.Duration
-		code  string
-	}{{0, ""}, {time.Hour, "timestamp_too_old"}, {0, ""}, {-time.Hour, "timestamp_too_new"}, {0, ""}} {
-		ahead.Store(int64(row.ahead))
-		a := req{id: "k1"}
-		g := s.send(a)
-		if row.code != "" {
-			wantProblem(t, g, 401, row.code)
-		} else if g.status != 202 || g.replayed() != (i > 0) {
-			t.Errorf("step %d: %+v", i, g)
-		}
-	}
-	if n := len(s.records()); n != 1 {
-		t.Errorf("%d records", n)
-	}
-}

@@ -3,7 +3,6 @@ package receiver
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,22 +142,6 @@ func TestTheNewestContentOfATopicStaysKnown(t *testing.T) {
 		h.clock.Advance(100 * time.Hour)
 		if g := h.deliver(feedA, "A"); !g.replayed() || h.runs.count() != 1 {
 			t.Errorf("%d runs: %+v", h.runs.count(), g)
-		}
-	})
-}
-
-func TestAHubThatWasNotGivenTheCallbackIsNotConfirmed(t *testing.T) {
-	t.Parallel()
-	serveHubs(t, func(t *testing.T, h *hubs) {
-		check := func(query string) got {
-			return h.send(req{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?" + query +
-				"hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(feedA)})
-		}
-		for _, query := range []string{"", "token=&", "token=callback-token-16&"} {
-			wantProblem(t, check(query), 404, "challenge_unexpected")
-		}
-		if g := check("token=" + webSubToken + "&"); g.status != 200 || g.body != "x17" {
-			t.Errorf("%+v", g)
 		}
 	})
 }

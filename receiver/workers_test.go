@@ -37,38 +37,6 @@ func waits(g *gate, polite bool) func(context.Context, Event[[]byte]) error {
 	}
 }
 
-func TestLaneRunsInAcceptedOrderBehindAFailingHead(t *testing.T) {
-	var mu sync.Mutex
-	var order []string
-	failed := map[string]int{}
-	h := On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
-		mu.Lock()
-		defer mu.Unlock()
-		order = append(order, fmt.Sprintf("%s%d", ev.ID, ev.Attempt))
-		if ev.ID == "a" && failed["a"] < 2 {
-			failed["a"]++
-			return errBoom
-		}
-		return nil
-	}).Lane(bodyText{})
-	onFixture(t, []Handler{h}, nil, func(f *fixture) {
-		events := []string{f.accept("a", "lane 1"), f.accept("b", "lane 1"), f.accept("c", "lane 1")}
-		other := f.accept("x", "lane 2")
-		synctest.Wait()
-		f.same("the other lane is not held up", dedup.Done, f.record(other).Tasks[0].State)
-		for _, e := range events {
-			f.ends(f.outcome(e), dedup.Done, "", 1+failed[f.record(e).Key.ID])
-		}
-		var lane []string
-		for _, o := range order {
-			if !strings.HasPrefix(o, "x") {
-				lane = append(lane, o)
-			}
-		}
-		f.same("order", []string{"a1", "a2", "a3", "b1", "c1"}, lane)
-	})
-}
-
 func TestHandlersRunAtOnceUpToTheNumberOfWorkers(t *testing.T) {
 	g := &gate{}
 	var now, most atomic.Int64
@@ -324,20 +292,25 @@ func TestFailedStoreIsNotCalledAgain(t *testing.T) {
 	})
 }
 
-func TestAFailedStoreEndsTheWorkers(t *testing.T) {
+func TestAStoreThatIsOverEndsTheWorkers(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, []Handler{script()}, nil)
-		f.store.failTake = func() error {
-			return &dedup.ErrUnavailable{Reason: "a commit failed",
-				Err: dedup.ErrFailed}
-		}
-		f.d.start()
-		<-f.d.done
-		if !strings.Contains(f.logs.String(), "the store has failed") {
-			t.Error("nothing is in the log")
-		}
-	})
+	for text, err := range map[string]error{
+		"the store has failed":       &dedup.ErrUnavailable{Reason: "a commit failed", Err: dedup.ErrFailed},
+		"closed before the receiver": dedup.ErrClosed,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, []Handler{script()}, nil)
+			f.store.failTake = func() error { return err }
+			f.d.start()
+			<-f.d.done
+			if !strings.Contains(f.logs.String(), text) {
+				t.Errorf("no %q in the log", text)
+			}
+			if err := f.d.stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 func TestOutageOfTakeIsLoggedOnceAndEnds(t *testing.T) {
@@ -359,24 +332,6 @@ func TestOutageOfTakeIsLoggedOnceAndEnds(t *testing.T) {
 		f.outcome(third)
 		f.same("failures in the log", 1, strings.Count(f.logs.String(), "returns no tasks"))
 		f.same("recoveries in the log", 1, strings.Count(f.logs.String(), "returns tasks again"))
-	})
-}
-
-func TestClosedStoreEndsTheWorkers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, []Handler{script()}, nil)
-		f.d.start()
-		if err := f.store.Close(); err != nil {
-			t.Fatal(err)
-		}
-		<-f.d.done
-		if !strings.Contains(f.logs.String(), "closed before the receiver") {
-			t.Error("nothing is in the log")
-		}
-		if err := f.d.stop(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -439,27 +394,6 @@ func TestStopAbandonsAHungHandler(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.same("extensions after the end", before, f.store.extended)
 		close(g.open)
-	})
-}
-
-func TestStopDoesNotWaitForAStoreThatFails(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, []Handler{script()}, nil)
-		f.store.failFinish = func() error { return &dedup.ErrUnavailable{Reason: "test"} }
-		f.accept("1", "x")
-		f.d.start()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		start := time.Now()
-		if err := f.d.stop(ctx); err == nil {
-			t.Error("no error, although an outcome is not recorded")
-		}
-		if took := time.Since(start); took > 5*time.Second+2*stopGrace {
-			t.Errorf("it took %v", took)
-		}
-		f.same("attempts", []string{"attempt gh/* 1 pending unrecorded"}, f.attempts())
 	})
 }
 

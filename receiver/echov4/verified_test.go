@@ -171,35 +171,6 @@ func TestErrorsOfFunctionsBecomeProblems(t *testing.T) {
 	}
 }
 
-func TestPanicsFlushesAndUnverifiedDeliveriesNeverAnswerFor(t *testing.T) {
-	t.Parallel()
-	e, runs := echo.New(), atomic.Int32{}
-	e.Use(middleware.Recover())
-	rx := inline(t, nil)
-	e.POST("/", func(c echo.Context) error {
-		switch runs.Add(1) {
-		case 1:
-			panic("private")
-		case 2:
-			c.Response().Flush() // panics
-		}
-		return c.NoContent(204)
-	}, echov4.Verified(rx, "github"))
-	srv := serve(t, e)
-	for i, want := range []int{503, 503, 204} {
-		if resp, body := deliver(t, srv, "/", "1", `{}`); resp.StatusCode != want || strings.Contains(body, "private") {
-			t.Errorf("%d: %v %s", i, resp, body)
-		}
-	}
-	resp, err := srv.Client().Post(srv.URL+"/", "application/json", strings.NewReader("{}"))
-	if err != nil || resp.StatusCode != 401 || runs.Load() != 3 {
-		t.Fatalf("%v, %v, %d runs", resp, err, runs.Load())
-	}
-	if err := resp.Body.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // A group with middleware answers unknown paths itself: that must not become the event's response.
 func TestAGroupStoresNothingForPathsWithoutARoute(t *testing.T) {
 	t.Parallel()
@@ -221,60 +192,6 @@ func TestAGroupStoresNothingForPathsWithoutARoute(t *testing.T) {
 	}
 	if resp, body := deliver(t, srv, "/in/push", "1", `{}`); resp.StatusCode != 200 || body != "push" {
 		t.Errorf("%v %s", resp, body)
-	}
-}
-
-func TestAReopenedEventRunsTheRouteAgain(t *testing.T) {
-	t.Parallel()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
-	defer func() { _ = store.Close() }()
-	rx := inline(t, func(c *receiver.Config) { c.Store = store })
-	e, seen := echo.New(), make(chan string, 10)
-	e.Use(middleware.Recover())
-	var runs atomic.Int32
-	e.POST("/in/:tenant", func(c echo.Context) error {
-		var bound push
-		if err := c.Bind(&bound); err != nil {
-			return err
-		}
-		ev, err := echov4.EventOf[push](c)
-		if err != nil {
-			return err
-		}
-		seen <- fmt.Sprint(c.Param("tenant"), " ", bound.Ref, " ", ev.Data.Ref, " ", ev.EventID)
-		switch runs.Add(1) {
-		case 1:
-			return receiver.Reject(nil)
-		case 2:
-			panic("Recover must not hide it")
-		}
-		return c.NoContent(204)
-	}, echov4.Verified(rx, "github"))
-	if err := rx.Bind(e); err != nil {
-		t.Fatal(err)
-	}
-	srv := serve(t, e)
-	if resp, body := deliver(t, srv, "/in/a", "1", `{"ref":"main"}`); resp.StatusCode != 422 {
-		t.Fatalf("%v %s", resp, body)
-	}
-	first := <-seen
-	event := first[strings.LastIndex(first, " ")+1:]
-	if _, err := store.Reopen(t.Context(), event); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if got := <-seen; got != first || !strings.HasPrefix(got, "a main main ") {
-			t.Errorf("%q, at first %q", got, first)
-		}
-	}
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
-		rec, err := store.Get(t.Context(), event)
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("%+v, %v", rec, err)
-		}
-		if rec.State() == dedup.Done {
-			break
-		}
 	}
 }
 
