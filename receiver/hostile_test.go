@@ -118,3 +118,70 @@ func TestStaleEmptyBatchIsRefused(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 }
+
+func TestCapturedCloudEventUnderAnotherIDIsNotANewEvent(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Key, p.Type, p.Split, p.LooseBinary = nil, nil, producer.SplitCloudEvents, true
+	s := serve(t, p, nil)
+	event := func(id string) req {
+		return req{body: "{}", header: http.Header{
+			"Ce-Id": {id}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"},
+		}}
+	}
+	if g := s.send(event("1")); g.status != 200 || g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	if g := s.send(event("1")); g.status != 200 || !g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	s.send(event("2"))
+	if got := s.byReason(); got[""] != 1 || got["replayed"] != 1 {
+		t.Errorf("stored %v, want one event and one quarantined", got)
+	}
+}
+
+// A signature of the body does not cover the fields beside it.
+func TestCapturedBatchIsNotAnEventInBinaryMode(t *testing.T) {
+	t.Parallel()
+	const batch = `[{"specversion":"1.0","id":"1","source":"/shop","type":"order"},{"specversion":"1.0","id":"2",` +
+		`"source":"/shop","type":"order"}]`
+	binary := http.Header{"Ce-Id": {"9"}, "Ce-Source": {"/bank"}, "Ce-Type": {"transfer"}, "Ce-Specversion": {"1.0"}}
+	for name, change := range map[string]func(*producer.Producer){
+		"split": func(p *producer.Producer) { p.Key, p.Type, p.Split = nil, nil, producer.SplitCloudEvents },
+		"extractor": func(p *producer.Producer) {
+			p.Key = mustExtract(t, "cloudevent:id")
+			p.Type = mustExtract(t, "cloudevent:type")
+		},
+	} {
+		p := webhookProducer()
+		change(&p)
+		s := serve(t, p, nil)
+		sent := 0
+		if p.Split != nil {
+			if g := s.send(req{body: batch,
+				header: http.Header{"Content-Type": {"application/cloudevents-batch+json"}}}); g.status != 200 {
+				t.Fatalf("%s: %+v", name, g)
+			}
+			sent = 2
+		}
+		wantProblem(t, s.send(req{body: batch, header: binary}), 401, "insufficient_coverage")
+		if n := len(s.records()); n != sent {
+			t.Errorf("%s: %d records", name, n)
+		}
+		// Signed attributes come from the producer.
+		p.Scheme = testScheme{covered: []string{"ce-id", "ce-source", "ce-type", "ce-specversion"}}
+		if g := serve(t, p, nil).send(req{body: "{}", header: binary}); g.status != 200 {
+			t.Errorf("%s, covered: %+v", name, g)
+		}
+	}
+}
+
+func mustExtract(t *testing.T, source string) producer.Extractor {
+	t.Helper()
+	x, err := producer.ParseExtractor(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}

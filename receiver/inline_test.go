@@ -93,7 +93,9 @@ func TestOutcomesOfInlineFunctionsAreThoseOfAnswerHandlers(t *testing.T) {
 	write := func(status, size int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
-			_, _ = w.Write(make([]byte, size))
+			if _, err := w.Write(make([]byte, size)); (err != nil) != (size > 1<<20) {
+				t.Errorf("%d bytes: %v", size, err)
+			}
 		}
 	}
 	panics := func(v any) http.HandlerFunc {

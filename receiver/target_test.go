@@ -60,10 +60,9 @@ func TestPublicURLIsBaseAndTarget(t *testing.T) {
 		if !ok {
 			t.Fatal(row.target)
 		}
-		u, err := ep.publicURL(&http.Request{Host: "peer.example", RemoteAddr: "127.0.0.1:1",
-			Header: http.Header{
-				"X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"evil.example"}, "Forwarded": {"host=evil.example"},
-			}}, at)
+		u, err := ep.publicURL(&http.Request{Host: "peer.example", RemoteAddr: "127.0.0.1:1", Header: http.Header{
+			"X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"evil.example"}, "Forwarded": {"host=evil.example"},
+		}}, at)
 		if err != nil || u.String() != row.want {
 			t.Errorf("%s: %v, %v, want %s", row.target, &u, err, row.want)
 		}
