@@ -177,15 +177,3 @@ func TestOutcomesHaveNames(t *testing.T) {
 		}
 	}
 }
-
-// TestAConflictIsTransientOnlyUnderAKey: the idempotency draft's 409 applies to requests with the
-// field.
-func TestAConflictIsTransientOnlyUnderAKey(t *testing.T) {
-	t.Parallel()
-	if got := Classify(409, true); got != Transient {
-		t.Errorf("with a key: %v", got)
-	}
-	if got := Classify(409, false); got != Terminal {
-		t.Errorf("without a key: %v", got)
-	}
-}
