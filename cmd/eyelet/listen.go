@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
@@ -28,7 +30,8 @@ type listenCmd struct {
 
 	target  *url.URL
 	vendors []preset.Preset
-	folder  string // of the kept secrets
+	given   map[string]string // secrets by preset
+	folder  string            // of [listenFolder]
 }
 
 func listenCommand(p *program) *cobra.Command {
@@ -40,9 +43,10 @@ func listenCommand(p *program) *cobra.Command {
 			"and forwards what it accepts to TARGET: a port, HOST:PORT or a URL. Without a path in TARGET, an\n" +
 			"event goes to the path of its endpoint, as in http://localhost:3000/webhooks/stripe. Each delivery\n" +
 			"is one line.\n\n" +
-			"Secrets are made once and kept in eyelet/listen below the user's configuration folder. --secret uses\n" +
-			"the one that the application has, so that the signature is valid there too; in single quotes,\n" +
-			"'stripe=${STRIPE_SECRET}' reads a variable of the environment.\n\n" +
+			"`eyelet send PRESET TYPE` in another terminal then signs a sample and sends it here, without flags.\n" +
+			"Secrets are made once and kept in eyelet/listen below the user's configuration folder, as they are.\n" +
+			"--secret uses the one that the application has, so that the signature is valid there too; in single\n" +
+			"quotes, 'stripe=${STRIPE_SECRET}' reads a variable of the environment.\n\n" +
 			"An event is accepted, and forwarded until the application takes it. With --relay the application's\n" +
 			"response is that of the delivery. On a terminal, r sends the last event to the application again, e\n" +
 			"explains the last refused delivery, o opens the page of eyelet open, / shows only lines with a text,\n" +
@@ -101,20 +105,10 @@ func (f *listenCmd) parse(args []string) error {
 		}
 		f.vendors = append(f.vendors, vendor)
 	}
-	home, err := f.configFolder()
-	if err != nil {
+	if f.folder, err = listenFolder(f.Environ); err != nil {
 		return usage.Errorf("set HOME or XDG_CONFIG_HOME", "no folder for secrets: %v", err)
 	}
-	f.folder = filepath.Join(home, "eyelet", "listen")
 	return nil
-}
-
-// configFolder is the user's configuration folder.
-func (f *listenCmd) configFolder() (string, error) {
-	if dir, ok := (config.Source{Environ: f.Environ}).Lookup("XDG_CONFIG_HOME"); ok && filepath.IsAbs(dir) {
-		return dir, nil
-	}
-	return os.UserConfigDir()
 }
 
 // run serves until ctx ends, or a person presses q.
@@ -159,6 +153,8 @@ func (f *listenCmd) run(ctx context.Context) error {
 	for _, line := range shown {
 		f.eprintf("%s\n", line)
 	}
+	f.eprintf("from another terminal: %s send %s\n", goRun(), f.vendors[0].Name+" "+f.vendors[0].Types()[0])
+	defer f.forgetGiven()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -173,6 +169,10 @@ func (f *listenCmd) run(ctx context.Context) error {
 
 // configuration returns the settings in YAML, and what a person must know.
 func (f *listenCmd) configuration(listen, state string) (text string, shown []string, err error) {
+	if err := os.MkdirAll(f.folder, 0o700); err != nil {
+		return "", nil, usage.Errorf("set XDG_CONFIG_HOME to a folder that is writable", "%s: %s", f.folder,
+			usage.Cause(err))
+	}
 	given := map[string]string{}
 	for _, pair := range f.secrets {
 		name, value, ok := strings.Cut(pair, "=")
@@ -188,10 +188,8 @@ func (f *listenCmd) configuration(listen, state string) (text string, shown []st
 		}
 		given[name] = value
 	}
-	public := f.public
-	if public == "" {
-		public = "http://" + listen
-	}
+	f.given = given
+	public := cmp.Or(f.public, "http://"+listen)
 	producers, handlers := "", ""
 	mode := "store"
 	if f.relay {
@@ -199,15 +197,20 @@ func (f *listenCmd) configuration(listen, state string) (text string, shown []st
 	}
 	shown = append(shown, fmt.Sprintf("forwarding to %s; Ctrl-C ends", f.target.Redacted()))
 	for _, vendor := range f.vendors {
-		settings := settingList{{"secret", strconv.Quote(given[vendor.Name])}}.yaml()
+		settings := settingList{{"secret", strconv.Quote(given[vendor.Name])}}
 		known := "the secret of --secret"
 		if given[vendor.Name] == "" {
 			if settings, err = f.kept(vendor); err != nil {
 				return "", nil, err
 			}
-			known = settings
+			known = settings.text()
 		}
-		producers += fmt.Sprintf("  %s: {preset: %s, %s}\n", vendor.Name, vendor.Name, settings)
+		own := fmt.Sprintf("  %s: {preset: %s, %s}\n", vendor.Name, vendor.Name, settings.yaml())
+		sends := fmt.Sprintf("listen: %s\nurl: %q\nproducers:\n%s", listen, public, own)
+		if err := atomicfile.WriteText(f.sendsFrom(vendor.Name), sends); err != nil {
+			return "", nil, usage.Errorf("set XDG_CONFIG_HOME to a folder that is writable", "%v", err)
+		}
+		producers += own
 		handlers += fmt.Sprintf("  - {producer: %s, type: \"*\", forward: %q, mode: %s}\n", vendor.Name,
 			f.targetOf(vendor.Name), mode)
 		shown = append(shown, fmt.Sprintf("  %-20s  %s/webhooks/%s  %s", vendor.Name, public, vendor.Name, known))
@@ -226,20 +229,27 @@ func (f *listenCmd) targetOf(name string) string {
 	return to.String()
 }
 
-// kept returns the settings that were made for the preset at the first call.
-func (f *listenCmd) kept(vendor preset.Preset) (string, error) {
+// kept returns the settings of a preset with the secret that was made for it at the first call.
+func (f *listenCmd) kept(vendor preset.Preset) (settingList, error) {
 	file := filepath.Join(f.folder, vendor.Name+".txt")
 	text, err := os.ReadFile(file)
-	if err == nil {
-		return strings.TrimSpace(string(text)), nil
-	}
-	settings, err := freshSettings(vendor)
+	secret := strings.TrimSpace(string(text))
 	if err != nil {
-		return "", err
+		secret = freshSecret(vendor)
 	}
-	if err := os.MkdirAll(f.folder, 0o700); err != nil {
-		return "", usage.Errorf("set XDG_CONFIG_HOME to a folder that is writable", "%s: %s", f.folder,
-			usage.Cause(err))
+	settings, invalid := settingsWith(vendor, secret)
+	if invalid != nil || err == nil {
+		return settings, invalid
 	}
-	return settings.yaml(), writeNewFile(file, []byte(settings.yaml()+"\n"))
+	return settings, writeNewFile(file, []byte(secret+"\n"))
+}
+
+// sendsFrom is the file with the settings of a preset for send.
+func (f *listenCmd) sendsFrom(name string) string { return filepath.Join(f.folder, name+".yaml") }
+
+// forgetGiven removes the settings that have the secrets of --secret.
+func (f *listenCmd) forgetGiven() {
+	for name := range f.given {
+		_ = os.Remove(f.sendsFrom(name)) // best effort: only the user can read it
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // startListen runs `eyelet listen` with secrets in home, and returns it with a function that waits
@@ -61,13 +62,7 @@ func TestListenForwardsToAnApplication(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(home, "eyelet", "listen", "stripe.txt")); err == nil {
 		t.Error("a given secret is kept")
 	}
-	secret := strings.Trim(strings.TrimPrefix(strings.TrimSpace(string(kept)), "secret: "), `"`)
-	dir := t.TempDir()
-	for name, text := range map[string]string{"gh": secret, "st": "from-the-environment-17"} {
-		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	code, _, errs := run(t, "send", "github", "issues", "--id", "d-17", "--secret-file",
-		filepath.Join(dir, "gh"), "--url",
+	code, _, errs := run(t, "send", "github", "issues", "--id", "d-17", "--secret-file", file, "--url",
 		at.deliveries+"/webhooks/github")
 	if code != exitOK {
 		t.Fatal(code, errs)
@@ -78,7 +73,7 @@ func TestListenForwardsToAnApplication(t *testing.T) {
 	if line := wait("forwarded"); !strings.Contains(line, "github") || !strings.Contains(line, "d-17") {
 		t.Error(line)
 	}
-	run(t, "send", "stripe", "--secret-file", filepath.Join(dir, "gh"), "--url", at.deliveries+"/webhooks/stripe")
+	run(t, "send", "stripe", "--secret-file", file, "--url", at.deliveries+"/webhooks/stripe")
 	wait("401 signature mismatch")
 	if all := at.out.String() + at.errs.String(); strings.Contains(all, "from-the-environment-17") {
 		t.Errorf("a given secret is shown: %s", all)
@@ -87,6 +82,38 @@ func TestListenForwardsToAnApplication(t *testing.T) {
 	if again, err := os.ReadFile(file); err != nil || !bytes.Equal(again, kept) {
 		t.Errorf("the secret was %s and is %s, %v", kept, again, err)
 	}
+}
+
+// TestSendSignsForListen without any flag, for every preset that listen serves, and for files.
+func TestSendSignsForListen(t *testing.T) {
+	t.Parallel()
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(app.Close)
+	home, dir := t.TempDir(), t.TempDir()
+	send := func(t *testing.T, args ...string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		p := &program{In: strings.NewReader(""), Out: &out, Err: &errs, Environ: []string{"XDG_CONFIG_HOME=" + home,
+			"SECRET=from-the-environment-17"}}
+		if code := p.Run(t.Context(), append([]string{"send"}, args...)...); code != exitOK {
+			t.Errorf("%v: exit %d: %s%s", args, code, out.String(), errs.String())
+		}
+	}
+	var names []string
+	for _, vendor := range preset.All() {
+		if _, err := freshSettings(vendor); err == nil && vendor.Name != "gitlab" {
+			names = append(names, vendor.Name)
+		}
+	}
+	startListen(t, home, append([]string{app.URL, "--listen", "127.0.0.1:0"}, names...)...)
+	startListen(t, home, app.URL, "gitlab", "--listen", "127.0.0.1:0", "--secret", "gitlab=${SECRET}")
+	for _, name := range append(names, "gitlab") {
+		send(t, name)
+	}
+	for _, name := range []string{"github-push.json", "stripe.json"} {
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(`{"id":"evt_17","type":"invoice.paid"}`), 0o600))
+	}
+	t.Run("folder", func(t *testing.T) { send(t, dir) })
 }
 
 func TestListenRelaysTheResponse(t *testing.T) {

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("EYELET_LONG") == "" {
 		_ = flag.Set("test.parallel", "8") // unless -parallel is given; most of the time they wait
 	}
+	_ = os.Setenv("XDG_CONFIG_HOME", os.DevNull) // no secrets of the user's own `eyelet listen`
 	testscript.Main(leakless{m}, map[string]func(){"eyelet": child})
 }
 

@@ -27,6 +27,7 @@ type replayCmd struct {
 	sign, asRecorded, plain bool
 	progress                bool
 	set                     []string // settings of presets, from `send`
+	anywhere                bool     // --url of `send` is not given
 }
 
 // payloadHelp says what commands do with folders and JSON.
@@ -253,6 +254,12 @@ func (f *replayCmd) sender(c *cobra.Command, name string, signers map[string]*se
 	}
 	flags := f.senderFlags
 	flags.url, flags.producer = f.to, ""
+	if f.anywhere {
+		flags.url = ""
+	}
+	if !exists(cmp.Or(f.source(c, f.config).File, config.DefaultFile)) && len(f.set) == 0 {
+		flags = flags.orListening(f.Environ, name)
+	}
 	if f.config != "" || f.key == "" && f.secretFile == "" && len(f.set) == 0 {
 		flags.producer = name
 	}

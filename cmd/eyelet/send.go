@@ -38,8 +38,9 @@ func sendCommand(p *program) *cobra.Command {
 			"other FILE (\"-\" is standard input) is a payload that is signed and sent. The name of a PRESET\n" +
 			"sends a sample of that vendor, of the given or a usual TYPE, to any URL; every sample is a new event,\n" +
 			"unless --id and --now say otherwise. `eyelet producers PRESET` lists types.\n\n" + payloadHelp + "\n\n" +
-			"The key is that of --key (a private key in PEM), --secret-file, or a producer in --config. --set\n" +
-			"gives further settings of a preset, as in eyelet.yaml. Exits 0 when the delivery was accepted (a\n" +
+			"The key is that of --key (a private key in PEM), --secret-file, or a producer in --config; without\n" +
+			"one, `eyelet listen` has it, and gets the delivery. --set gives further settings of a preset, as in\n" +
+			"eyelet.yaml. Exits 0 when the delivery was accepted (a\n" +
 			"duplicate is), 75 when it may be accepted later (transient: 503, 409 to an Idempotency-Key, no\n" +
 			"answer, ...), and 1 when it never will be as it is (terminal).",
 		Example: "  eyelet send order.json --key shop.pem --keyid shop --url http://127.0.0.1:8080/webhooks/shop\n" +
@@ -85,6 +86,9 @@ func sendCommand(p *program) *cobra.Command {
 func (f *sendCmd) run(c *cobra.Command, args []string) error {
 	if f.several(args) {
 		return f.sendAll(c, args)
+	}
+	if _, ok := preset.Find(args[0]); ok && len(f.set) == 0 {
+		f.senderFlags = f.orListening(f.Environ, args[0])
 	}
 	from, err := newSender(c, f.program, f.senderFlags)
 	if err != nil {
@@ -155,7 +159,8 @@ func (f *sendCmd) sendAll(c *cobra.Command, paths []string) error {
 		return err
 	}
 	all := &replayCmd{program: f.program, senderFlags: f.senderFlags, to: to.url, output: f.output, plain: true,
-		sign: f.fresh || f.key != "" || f.secretFile != "", set: f.set}
+		anywhere: f.url == "" && f.config == "",
+		sign:     f.fresh || f.key != "" || f.secretFile != "", set: f.set}
 	send := func(paths []string) error {
 		some, err := readDeliveries(paths)
 		if err != nil {

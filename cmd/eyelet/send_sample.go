@@ -96,7 +96,8 @@ func (f *sendCmd) sampleSettings(vendor preset.Preset, from *sender) (preset.Set
 		return set, nil
 	}
 	if len(f.set) == 0 && from.secret == "" && (from.private == nil || !vendor.KeySigned()) {
-		hint := "give --secret-file, --set, or --config with --producer; " + sampleHint(vendor)
+		hint := "run `eyelet listen 3000 " + vendor.Name + "`, or give --secret-file, --set, or --config with " +
+			"--producer; " + sampleHint(vendor)
 		return preset.Settings{}, usage.Errorf(hint, "there is no secret to sign with")
 	}
 	set, err := config.Source{Environ: f.Environ}.PresetSettings(vendor.Name, f.set)
