@@ -159,6 +159,8 @@ func (w *watchdog) watch() {
 	}
 }
 
+// due returns the runs that need something. A look that is later than a grace follows a pause of
+// the process, which ended contexts too: handlers then get another grace.
 func (w *watchdog) due(now time.Time) (extend, hung []*leasedRun) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,6 +178,9 @@ func (w *watchdog) due(now time.Time) (extend, hung []*leasedRun) {
 		}
 		if passed(&run.extendAt) {
 			extend = append(extend, run)
+		}
+		if late := now.Sub(run.hungAt); !run.hungAt.IsZero() && late > hungGrace {
+			run.hungAt = now.Add(hungGrace)
 		}
 		if passed(&run.hungAt) {
 			hung = append(hung, run)

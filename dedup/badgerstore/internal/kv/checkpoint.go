@@ -88,6 +88,16 @@ const (
 	passPatience = time.Minute
 )
 
+// looks measures a lack of progress by the waits between two looks, not by the clock: that also
+// counts a pause of the process, in which nothing can progress.
+type looks struct{ waited time.Duration }
+
+// next returns a channel that receives when the next look is due.
+func (l *looks) next(wait time.Duration) <-chan time.Time {
+	l.waited += wait
+	return time.After(wait)
+}
+
 // pass waits until everything at rest now is in tables, and returns its end. That is so when the
 // memory tables that existed before are gone, or a later one is: they go in order, but a reader
 // keeps those that it began with. It may keep the next one too, so another one begins after a
@@ -101,28 +111,28 @@ func (c *checkpointer) pass() (at redolog.Position, commit uint64, err error) {
 	if c.discards() {
 		c.db.Badger().SetDiscardTs(a.oldestView())
 	}
-	last, began := before, time.Now()
-	for turned := began; err == nil; {
+	last, looks, turned := before, looks{}, time.Duration(0)
+	for err == nil {
 		newest, passed, err := c.memTables(before)
 		switch {
 		case err != nil || passed:
 			return at, commit, err
-		case time.Since(began) > c.db.o.patience:
+		case looks.waited > c.db.o.patience:
 			return at, commit, errors.New("a memory table is not deleted")
 		case newest == last:
 			if err := c.fill(); err != nil {
 				return at, commit, err
 			}
-			turned = time.Now()
+			turned = looks.waited
 			continue
-		case time.Since(turned) > passAgain:
+		case looks.waited-turned > passAgain:
 			last = newest
 			continue
 		}
 		select {
 		case <-c.db.quit:
 			return at, commit, errClosing
-		case <-time.After(passPoll):
+		case <-looks.next(passPoll):
 		}
 	}
 	return at, commit, err

@@ -128,17 +128,17 @@ func (c *compactions) build(keys uint64) {
 func (c *compactions) await() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	pause := tablePoll
-	for began := time.Now(); c.running; pause = min(2*pause, sparePoll) {
+	var looks looks
+	for pause := tablePoll; c.running; pause = min(2*pause, sparePoll) {
 		err := c.look()
 		if err == nil {
 			return
 		}
-		if time.Since(began) > c.patience {
+		if looks.waited > c.patience {
 			c.stop(err)
 		}
 		c.mu.Unlock()
-		time.Sleep(pause)
+		<-looks.next(pause)
 		c.mu.Lock()
 	}
 }

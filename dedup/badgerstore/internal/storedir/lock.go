@@ -24,8 +24,12 @@ const LockFile = "LOCK"
 var errLocked = errors.New("another process has the lock")
 
 // lockPatience is how long to wait for a lock whose holder has ended. A child process that this
-// process, or the holder, was just starting inherits the lock and keeps it until it executes.
-const lockPatience = time.Second
+// process, or the holder, was just starting inherits the lock and keeps it until it executes. Only
+// waits between looks count, not a pause of the process.
+const (
+	lockPatience = time.Second
+	lockPoll     = 5 * time.Millisecond
+)
 
 // LockDir takes the lock and writes the process id beside it, for people to read.
 func LockDir(dir string) (*DirLock, error) {
@@ -33,7 +37,7 @@ func LockDir(dir string) (*DirLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store directory %s cannot be read: %w", dir, err)
 	}
-	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+	for left := lockPatience / lockPoll; ; left-- {
 		l := &DirLock{dir: d}
 		err = l.take()
 		switch {
@@ -42,10 +46,11 @@ func LockDir(dir string) (*DirLock, error) {
 			return l, nil
 		case !errors.Is(err, errLocked):
 			return nil, errors.Join(fmt.Errorf("store %s cannot be locked: %w", dir, err), d.Close())
-		case time.Since(begun) > lockPatience:
+		case left <= 0:
 			err = fmt.Errorf("store %s is in use by another process: stop it, or use its API%s", dir, lockOwner(dir))
 			return nil, errors.Join(err, d.Close())
 		}
+		time.Sleep(lockPoll)
 	}
 }
 
