@@ -21,11 +21,14 @@ import (
 	"errors"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/receiver/metrics"
 )
 
 // peersFile is the file beside the store with the networks that recently sent new events.
@@ -85,6 +88,26 @@ func StandardWebhooks(secrets ...string) Part { return From(preset.StandardWebho
 
 // Stripe adds the producer "stripe", with the endpoint's secrets ("whsec_...").
 func Stripe(secrets ...string) Part { return From(preset.Stripe(secrets...)) }
+
+// Metrics registers the metrics of the receiver and of its store for Prometheus, when the receiver
+// is opened ([metrics.Register]). A function in receiver.Config.Observe gets everything as before.
+// Metrics panics if r is nil.
+func Metrics(r prometheus.Registerer) Part {
+	if r == nil {
+		panic("eyelet: Metrics(nil): pass prometheus.DefaultRegisterer, or a registry")
+	}
+	return func(c *receiver.Config) {
+		before := c.Opening
+		c.Opening = func(c *receiver.Config) error {
+			if before != nil {
+				if err := before(c); err != nil {
+					return err
+				}
+			}
+			return metrics.Register(r, c)
+		}
+	}
+}
 
 // URL sets the public base, as producers call it ("https://hooks.example"). Producers whose
 // signatures cover the URL require it.

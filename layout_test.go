@@ -23,7 +23,8 @@ var imports = map[string][]string{
 		"receiver", "internal/pgserver",
 	},
 	".": {
-		"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "internal/httpserver",
+		"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "receiver/metrics",
+		"internal/httpserver",
 	},
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "dedup/pgstore", "producer", "producer/preset", "receiver", "replay",
@@ -142,7 +143,7 @@ var confined = map[string][]string{
 	"github.com/yaronf/httpsign":          {"verify/rfc9421_engine.go"},
 	"github.com/lestrrat-go/jwx/v3":       {"verify/"},
 	"github.com/go-json-experiment/json":  {"cmd/eyelet/internal/sink/"},
-	"github.com/prometheus/client_golang": {"receiver/metrics/", "cmd/", "bench/"},
+	"github.com/prometheus/client_golang": {"eyelet.go", "receiver/metrics/", "cmd/", "bench/"},
 	"github.com/redis/go-redis/v9":        {"bench/"},
 	"golang.org/x/crypto/acme":            {"cmd/eyelet/internal/server/"},
 	"golang.org/x/text":                   {"explain/"},

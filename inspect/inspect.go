@@ -49,7 +49,12 @@ const NDJSON = "application/x-ndjson"
 // Errors are problems (RFC 9457): 400 for an invalid request, 404 for an unknown event, 409 for an
 // event in another state, 413 for a body of more than 64 KiB, 501 for an optional interface that
 // the store lacks, and 503 if the store fails. Reopening never changes the stored response.
+//
+// API panics if the store is nil.
 func API(store dedup.Store) http.Handler {
+	if store == nil {
+		panic("inspect: API(nil): open the store first")
+	}
 	a := &api{store: store}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /events", a.list)

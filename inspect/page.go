@@ -27,7 +27,7 @@ const maxForm = 4 * maxEdited
 
 // Options configure the page.
 type Options struct {
-	// Store holds the events. Required.
+	// Store holds the events. Required: [Page] panics without it.
 	Store dedup.Store
 	// Token opens the page, and ReadToken opens it for reading only. Without either
 	// no login succeeds. They should be random, with at least 128 bits.
@@ -86,6 +86,9 @@ type Inspector struct {
 // The page is for the port of operators. Requests from other sites are refused by their Origin and
 // Sec-Fetch-Site, but the Host is for the server to check.
 func Page(o Options) *Inspector {
+	if o.Store == nil {
+		panic("inspect: Options.Store is nil: open the store first")
+	}
 	o.Prefix = "/" + strings.Trim(cmp.Or(o.Prefix, DefaultPrefix), "/")
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

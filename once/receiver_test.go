@@ -86,7 +86,7 @@ func TestOnIsAHandlerWithATransaction(t *testing.T) {
 
 func TestAHandlerWithoutAFunctionIsRefused(t *testing.T) {
 	t.Parallel()
-	h := once.On[pgx.Tx, order](oncepgx.Pool(nil), "github", "*", nil)
+	h := once.On[pgx.Tx, order](oncepgx.Pool(new(pgxpool.Pool)), "github", "*", nil)
 	_, err := receiver.Open(receiver.Config{Handlers: []receiver.Handler{h}})
 	if err == nil || !strings.Contains(err.Error(), "the function is nil") {
 		t.Error(err)

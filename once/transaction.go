@@ -76,7 +76,13 @@ func (t *transaction[Tx]) release() {
 // SQL returns the marks in a database of database/sql. It is tested with the driver of pgx. Another
 // one must accept parameters as $1, and its errors need a method SQLState() string: without it, a
 // transaction that the database undid does not run again at once.
-func SQL(db *sql.DB) *Marks[*sql.Tx] { return New(sqlDatabase{db}) }
+// SQL panics if db is nil.
+func SQL(db *sql.DB) *Marks[*sql.Tx] {
+	if db == nil {
+		panic("once: SQL(nil): open the database first")
+	}
+	return New(sqlDatabase{db})
+}
 
 type sqlDatabase struct{ db *sql.DB }
 

@@ -122,6 +122,10 @@ type Config struct {
 	Clock func() time.Time
 	// Observe, if set, is called for every delivery and every attempt. It must not block.
 	Observe func(context.Context, Observation)
+	// Opening, if set, is called by [Open] and [Receiver.Replace] with the checked configuration,
+	// its defaults and its store, before anything runs. It may set Observe, and nothing else. Its
+	// error is that of Open.
+	Opening func(*Config) error
 	// Tracer, if set, makes spans of deliveries, of their durable steps and of attempts; see
 	// docs/tracing.md. Spans hold no payload and no credential. The traceparent of a sender is
 	// linked, and never decides what is sampled. Defaults to none, which costs nothing.

@@ -105,6 +105,12 @@ func newReceiver(c Config) (*Receiver, error) {
 		rx.end()
 		return nil, err
 	}
+	if c.Opening != nil {
+		if err := c.Opening(&rx.cfg); err != nil {
+			rx.end()
+			return nil, err
+		}
+	}
 	rx.workers = newDispatcher(rx.cfg, rx.registry, rx.log)
 	return rx, nil
 }

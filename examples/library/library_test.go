@@ -15,6 +15,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -142,24 +143,35 @@ func TestHandlersRunInASpan(t *testing.T) {
 	}
 }
 
-func TestTheMetricsAreRegistered(t *testing.T) {
-	c, pages := config(), prometheus.NewPedanticRegistry()
-	c.Store = dedup.NewMemory(dedup.MemoryOptions{})
-	if err := withMetrics(&c, pages); err != nil {
-		t.Fatal(err)
-	}
-	receivertest.New(t, c).Deliver("github", "push", nil).Wait()
-	families, err := pages.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, f := range families {
-		names = append(names, f.GetName())
-	}
-	for _, want := range []string{"eyelet_attempts_total", "eyelet_deliveries_total", "eyelet_store_records"} {
-		if !slices.Contains(names, want) {
-			t.Errorf("no metric %s among %v", want, names)
+// TestTheMetricsAreScraped opens the program of the page twice: as after a restart in one process.
+func TestTheMetricsAreScraped(t *testing.T) {
+	pages, dir := prometheus.NewPedanticRegistry(), t.TempDir()
+	for _, accepted := range []string{"1", "2"} {
+		rx, err := measured(dir, "a long secret", pages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unsigned := preset.Unsigned{
+			URL: "http://127.0.0.1/webhooks/github", Type: "push", ID: accepted, Body: []byte(`{"ref":"` + accepted +
+				`"}`),
+		}
+		r, _, err := unsigned.SignedBy(preset.GitHub("a long secret"), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rx.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		w := httptest.NewRecorder()
+		promhttp.HandlerFor(pages, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		for _, line := range []string{
+			`eyelet_deliveries_total{code="accepted",endpoint="github"} ` + accepted,
+			"eyelet_store_records " + accepted, "eyelet_store_accepted_total 1",
+		} {
+			if !strings.Contains(w.Body.String(), line+"\n") {
+				t.Errorf("status %d, no line %s", w.Code, line)
+			}
+		}
+		if err := rx.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -2,22 +2,27 @@ package library
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/eyelet-dev/eyelet"
 	"github.com/eyelet-dev/eyelet/receiver"
-	"github.com/eyelet-dev/eyelet/receiver/metrics"
 )
 
-// withMetrics registers the metrics of a receiver, before it is opened.
-func withMetrics(c *receiver.Config, r prometheus.Registerer) error {
-	counts := metrics.New()
-	c.Observe = counts.Observe
-	return errors.Join(r.Register(counts), r.Register(metrics.Store(c.Store)))
+// measured opens a receiver whose metrics are registered.
+func measured(dir, secret string, r prometheus.Registerer) (*eyelet.Receiver, error) {
+	return eyelet.Open(dir, eyelet.GitHub(secret), eyelet.On("github", "push", onPush), eyelet.Metrics(r))
+}
+
+type pushed struct{ Ref string }
+
+func onPush(_ context.Context, ev eyelet.Event[pushed]) error {
+	slog.Info("pushed", "ref", ev.Data.Ref)
+	return nil
 }
 
 // traced runs each attempt of a handler in a span. It continues the producer's trace only where

@@ -19,7 +19,13 @@ import (
 )
 
 // Pool returns the marks in the database of a pool. Each handler that runs needs a connection.
-func Pool(pool *pgxpool.Pool) *once.Marks[pgx.Tx] { return once.New(database{pool}) }
+// Pool panics if pool is nil.
+func Pool(pool *pgxpool.Pool) *once.Marks[pgx.Tx] {
+	if pool == nil {
+		panic("oncepgx: Pool(nil): open the pool first")
+	}
+	return once.New(database{pool})
+}
 
 type database struct{ pool *pgxpool.Pool }
 

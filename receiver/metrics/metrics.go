@@ -1,9 +1,9 @@
 // Package metrics counts for Prometheus what a receiver does. The binary serves the same metrics;
 // docs/operations.md lists them.
 //
-// [New] makes a [Collector], whose Observe belongs in receiver.Config. [Store] and [Connections]
-// read the state of a store and of listeners when they are scraped. Register all three with a
-// prometheus.Registerer.
+// [Register] is all that most programs need, as receiver.Config.Opening or by eyelet.Metrics. Its
+// parts are a [Collector], whose Observe belongs in receiver.Config, and [Store]. [Connections]
+// reads the state of listeners.
 //
 // Labels are configured names and closed sets of codes, never text that a client sends.
 package metrics

@@ -20,8 +20,14 @@ const (
 )
 
 // Store returns a collector of the counts of a store (eyelet_store_* and eyelet_quarantined). A
-// store that does not respond within 2 seconds has no counts in that scrape.
-func Store(s dedup.Store) prometheus.Collector { return storeState{s} }
+// store that does not respond within 2 seconds has no counts in that scrape. Store panics if s is
+// nil: a store must be open, as it is in receiver.Config.Opening.
+func Store(s dedup.Store) prometheus.Collector {
+	if s == nil {
+		panic("metrics: Store(nil): the store is not open yet; eyelet.Metrics registers it once it is")
+	}
+	return storeState{s}
+}
 
 type storeState struct{ store dedup.Store }
 
@@ -76,8 +82,15 @@ func storeCounts(s dedup.Stats) []prometheus.Metric {
 }
 
 // Connections returns a collector of the connections of listeners (eyelet_connections*), by the
-// name of their port.
-func Connections(ports map[string]*receiver.Listener) prometheus.Collector { return connections(ports) }
+// name of their port. It panics if a listener is nil.
+func Connections(ports map[string]*receiver.Listener) prometheus.Collector {
+	for port, ln := range ports {
+		if ln == nil {
+			panic("metrics: Connections: the listener of port " + port + " is nil")
+		}
+	}
+	return connections(ports)
+}
 
 type connections map[string]*receiver.Listener
 
