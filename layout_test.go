@@ -106,7 +106,7 @@ var imports = map[string][]string{
 		"internal/strictjson", "receiver/internal/admission", "receiver/internal/capture", "receiver/internal/deadline",
 		"receiver/internal/executor", "receiver/internal/lazyctx",
 	},
-	"receiver/echov4":             {"receiver"},
+	"receiver/echov4":             {"receiver", "receiver/internal/capture"},
 	"receiver/internal/admission": {"internal/sender"},
 	"receiver/internal/capture":   {},
 	"receiver/internal/deadline":  {},

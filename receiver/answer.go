@@ -286,10 +286,15 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, r
 	case errorPostponed:
 		return r.release(codePostponed, min(max(wait, time.Second), r.rx.cfg.PostponeMax), came.err)
 	case errorPanic, errorOther:
+		code := codeAnswerFailed
 		if ctx.Err() != nil {
-			return r.release(codeAnswerTimeout, wait, came.err)
+			code = codeAnswerTimeout
 		}
-		return r.release(codeAnswerFailed, wait, came.err)
+		result, res := r.release(code, wait, came.err)
+		if own, ok := r.own(came, transient); ok && wait == 0 {
+			res = runResult{reply: r.transientReply(own)}
+		}
+		return result, res
 	}
 	if came.response != nil && came.response.Refusal != nil && isRefusal(came.response.Status) {
 		came.response = r.rx.refusalResponse(r.p, came.response)
@@ -313,14 +318,27 @@ func (r *answerRun) release(code verify.Code, after time.Duration, err error) (d
 
 // reject stores the refusal that came with the error, or the problem for it.
 func (r *answerRun) reject(came returned) (dedup.Result, runResult) {
-	if came.response == nil || came.response.Refusal == nil || !isRefusal(came.response.Status) {
-		return r.refuse(codeRejected, came.err)
+	resp, ok := r.own(came, isRefusal)
+	if !ok {
+		if came.response == nil || came.response.Refusal == nil || !isRefusal(came.response.Status) {
+			return r.refuse(codeRejected, came.err)
+		}
+		refusal := r.rx.refusalResponse(r.p, came.response)
+		resp = dedup.Response{Status: refusal.Status, Header: refusal.Header, Body: refusal.Body}
 	}
-	refusal := r.rx.refusalResponse(r.p, came.response)
-	resp := dedup.Response{Status: refusal.Status, Header: refusal.Header, Body: refusal.Body}
 	return dedup.Result{
 		Kind: dedup.ResultDead, Reason: reasonRejected, Err: errText(came.err), Response: resp,
 	}, runResult{}
+}
+
+// own returns the response with a status and a body that came with the error, if its status fits.
+func (r *answerRun) own(came returned, fits func(status int) bool) (dedup.Response, bool) {
+	own := came.response
+	if own == nil || own.Status == 0 || len(own.Body) == 0 || own.Refusal != nil || !fits(own.Status) {
+		return dedup.Response{}, false
+	}
+	resp, err := responseOf(r.p, own)
+	return resp, err == nil
 }
 
 // refuse stores a terminal refusal.

@@ -31,10 +31,13 @@ const (
 //
 // The function gets the request with the verified body, without its content coding, and with the
 // stored header fields: no Authorization and no Cookie. It reads the event with [EventOf]. The
-// response is held in memory: at most 1 MiB, without Flush and Hijack. A panic counts as an error.
+// response is held in memory: at most 1 MiB, without Flush and Hijack. It has the header fields
+// that middleware set, of which only those that the function changes are stored. A panic counts as
+// an error.
 //
 // A later run of the same event gets the same request, made again from the stored delivery and
-// sent through the whole router, where Verified lets it pass. Until the routes exist and the
+// sent through the whole router, where Verified lets it pass. It has no credentials: middleware
+// that asks for some lets it pass too if [IsRerun] says so. Until the routes exist and the
 // first request or [Receiver.Bind] shows the router, such events wait, and deliveries that do not
 // come through Verified get 503: none is lost.
 func Inline(producer, pattern string) Handler {
@@ -73,7 +76,7 @@ func (rx *Receiver) Verified(name string) func(http.Handler) http.Handler {
 			case runOf(r.Context()) == run: // Verified is in front of the function twice
 				next.ServeHTTP(w, r)
 			default:
-				run.serve(next, r)
+				run.serve(next, w.Header(), r)
 			}
 		})
 	}
@@ -107,6 +110,14 @@ func EventOf[T any](r *http.Request) (Event[T], error) {
 		return Event[T]{}, errors.New("the request has no event: the route is not behind Verified")
 	}
 	return decodeEvent[T](run.event, run.decode)
+}
+
+// IsRerun reports whether the receiver made the request again from a stored delivery, for a later
+// run of an [Inline] handler. It was verified then, and has no credentials for other middleware. No
+// client can make such a request.
+func IsRerun(r *http.Request) bool {
+	run := passing(r.Context())
+	return run != nil && run.again
 }
 
 // Respond ends a function behind [Receiver.Verified] with what an [Answer] handler would return,
@@ -166,7 +177,7 @@ func (b *inlineRoute) receive(ep *endpoint, next http.Handler, w http.ResponseWr
 	} else if ok {
 		b.show(http.DefaultServeMux)
 	}
-	call := &inlineCall{route: b, next: next, r: r}
+	call := &inlineCall{route: b, next: next, header: w.Header().Clone(), r: r}
 	defer call.turn.close(func() { _ = http.NewResponseController(w).Flush() })
 	ep.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, call)))
 }
@@ -181,13 +192,14 @@ func (b *inlineRoute) run(ctx context.Context, ev Event[any], decode decodeFunc)
 	run := &inlineRun{route: b, event: ev, decode: decode, w: capture.New(maxResponse)}
 	if call := callOf(ctx, b); call != nil && ev.Attempt == 1 && call.turn.enter() {
 		defer call.turn.leave()
-		run.serve(call.next, run.fill(call.r.WithContext(ctx), body))
+		run.serve(call.next, call.header, run.fill(call.r.WithContext(ctx), body))
 		return run.result()
 	}
 	router := b.find(ctx)
 	if router == nil {
 		return nil, Postpone(bindingPause, errNoRouter)
 	}
+	run.again = true
 	again, err := b.again(context.WithValue(ctx, passKey{}, run), &ev)
 	if err != nil {
 		return nil, Reject(err)
@@ -235,10 +247,11 @@ func checkRoute(ctx context.Context, entries []entry) error {
 
 // inlineCall is a request on its way through the endpoint.
 type inlineCall struct {
-	route *inlineRoute
-	next  http.Handler
-	r     *http.Request
-	turn  turnstile
+	route  *inlineRoute
+	next   http.Handler
+	header http.Header // of the response, by middleware in front
+	r      *http.Request
+	turn   turnstile
 }
 
 // inlineRun is one run of a function behind Verified.
@@ -247,6 +260,7 @@ type inlineRun struct {
 	event  Event[any]
 	decode decodeFunc
 	w      *capture.Writer
+	again  bool // the request is made again
 	turn   turnstile
 
 	// These belong to the holder of the turnstile.
@@ -274,13 +288,14 @@ func (run *inlineRun) fill(r *http.Request, body []byte) *http.Request {
 	return r
 }
 
-// serve runs the function, once.
-func (run *inlineRun) serve(next http.Handler, r *http.Request) {
+// serve runs the function, once. Its response has the header that middleware set.
+func (run *inlineRun) serve(next http.Handler, header http.Header, r *http.Request) {
 	if !run.turn.enter() {
 		return
 	}
 	defer run.turn.leave()
 	run.reached = true
+	run.w.Inside(header)
 	defer func() { // here, because middleware in front of Verified would recover it
 		if v := recover(); v != nil {
 			run.err = newPanic(v)

@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,7 @@ func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply
 		if resp.err != nil && !fromHandler(resp.err) { // a handler's error is stored with the event instead
 			attrs = append(attrs, slog.String("why", resp.err.Error()))
 		}
+		attrs = append(attrs, requestIDAttr(ctx))
 		rx.sampled.write(ctx, level, sampledKind{text: "delivery", endpoint: name, code: resp.code}, attrs...)
 	}
 	o := Observation{
@@ -133,7 +135,7 @@ func levelOf(resp *reply) slog.Level {
 func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request, at target) {
 	resp := rx.problemReply(&producer.Producer{}, fail(codeNotFound, rx.misplaced(at)))
 	resp.send(w)
-	rx.logUnknown(r, at)
+	rx.logUnknown(withRequestID(r.Context(), w, r), r, at)
 	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: KindDelivery, Status: resp.Status, Code: resp.code})
 	rx.reportRefused(r.Context(), w, r, resp)
 }
@@ -157,15 +159,42 @@ const maxLoggedPath = 128
 
 // logUnknown logs a request to a path without an endpoint. The query is not logged, because it may
 // hold a credential.
-func (rx *Receiver) logUnknown(r *http.Request, at target) {
-	if !rx.log.Enabled(r.Context(), slog.LevelInfo) {
+func (rx *Receiver) logUnknown(ctx context.Context, r *http.Request, at target) {
+	if !rx.log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
 	path := at.path[:min(len(at.path), maxLoggedPath)]
 	attrs := append(requestAttrs(r, clientAddr(r, rx.cfg.TrustedProxies), path),
 		slog.String("code", string(codeNotFound)), slog.Int64("size", r.ContentLength),
-		slog.Any("nearest", nearestEndpoint{rx, path}))
-	rx.unknown.write(r.Context(), path, attrs...)
+		slog.Any("nearest", nearestEndpoint{rx, path}), requestIDAttr(ctx))
+	rx.unknown.write(ctx, path, attrs...)
+}
+
+// requestIDField is where middleware, or a proxy in front, puts the id of a request.
+const requestIDField = "X-Request-Id"
+
+// maxLoggedID bounds the logged id of a request, in bytes.
+const maxLoggedID = 128
+
+type requestIDKey struct{} // of a context: the id of the request
+
+// withRequestID returns a context with the id of the request: that of middleware in front, which is
+// in the response, or else that of the request.
+func withRequestID(ctx context.Context, w http.ResponseWriter, r *http.Request) context.Context {
+	id := cmp.Or(w.Header().Get(requestIDField), r.Header.Get(requestIDField))
+	if id == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, requestIDKey{}, id[:min(len(id), maxLoggedID)])
+}
+
+// requestIDAttr is the id of the request in the log; loggers leave out an empty attribute.
+func requestIDAttr(ctx context.Context) slog.Attr {
+	id, ok := ctx.Value(requestIDKey{}).(string)
+	if !ok {
+		return slog.Attr{}
+	}
+	return slog.String("request_id", id)
 }
 
 // maxLoggedMethod bounds the logged method of a request, in bytes.
@@ -337,7 +366,7 @@ func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result de
 	handler, attempt := r.task().Handler, r.task().Attempt
 	if state != dedup.Done {
 		args := append(eventAttrs(&r.rec), "handler", handler, "attempt", attempt, "reason", result.Reason,
-			"took", took, rx.cfg.errorAttr(cause))
+			"took", took, rx.cfg.errorAttr(cause), requestIDAttr(ctx))
 		if p, ok := errors.AsType[*panicked](cause); ok {
 			args = append(args, "panic", panicText(p.value), "stack", p.stack)
 		}

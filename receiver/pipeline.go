@@ -66,6 +66,7 @@ type delivery struct {
 // ServeHTTP answers one delivery.
 func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started, rx, ctx := time.Now(), ep.rx, r.Context()
+	ctx = withRequestID(ctx, w, r)
 	r = verify.Normalize(r)
 	d := &delivery{
 		rx: rx, ep: ep, r: r, conn: trackRequest(ctx), peer: clientAddr(r, rx.cfg.TrustedProxies),

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strconv"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -44,7 +45,11 @@ type reply struct {
 // send writes the reply. It is the only place that writes a status.
 func (a *reply) send(w http.ResponseWriter) {
 	header := w.Header()
+	cookies := header["Set-Cookie"] // of middleware
 	maps.Copy(header, a.Header)
+	if own := a.Header["Set-Cookie"]; len(cookies) > 0 && len(own) > 0 {
+		header["Set-Cookie"] = slices.Concat(cookies, own)
+	}
 	a.setField(header, 0, "X-Content-Type-Options", "nosniff")
 	if a.replayed {
 		a.setField(header, 1, replayedField, "true")

@@ -32,3 +32,9 @@ func mountRoute(e *echo.Echo, rx *receiver.Receiver, onOrder echo.HandlerFunc) e
 	e.POST("/orders", onOrder, echov4.Verified(rx, "warehouse"))
 	return rx.Bind(e) // events that wait for their route run now
 }
+
+// mountProtected asks the producer for a key too, and shows errors as Echo does.
+func mountProtected(e *echo.Echo, rx *receiver.Receiver, onOrder echo.HandlerFunc, valid middleware.KeyAuthValidator) {
+	auth := middleware.KeyAuthWithConfig(middleware.KeyAuthConfig{Skipper: echov4.IsRerun, Validator: valid})
+	e.POST("/orders", onOrder, auth, echov4.Verified(rx, "warehouse"), echov4.RenderErrors)
+}

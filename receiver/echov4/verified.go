@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/receiver/internal/capture"
 )
 
 // Verified returns middleware for the routes that receive the events of a producer, which has a
@@ -25,7 +26,7 @@ import (
 // does: [receiver.Reject] and an [echo.HTTPError] of 400 to 499 refuse the event finally, the
 // latter with its status and message; any other error is 503, and the next delivery runs the
 // function again. 408, 425 and 429 are not final. As in Echo, a wrapped HTTPError is an error like
-// any other.
+// any other. [RenderErrors] passes errors to the HTTPErrorHandler of Echo.
 //
 // Requests for which the group or Echo has no route get 404 and are not stored. Verified panics as
 // [receiver.Receiver.Verified] does.
@@ -47,6 +48,10 @@ func Verified(rx *receiver.Receiver, name string) echo.MiddlewareFunc {
 func EventOf[T any](c echo.Context) (receiver.Event[T], error) {
 	return receiver.EventOf[T](c.Request())
 }
+
+// IsRerun reports whether the receiver made the request again ([receiver.IsRerun]). It is the
+// Skipper of middleware that asks for credentials, or limits clients.
+func IsRerun(c echo.Context) bool { return receiver.IsRerun(c.Request()) }
 
 // isRoute reports whether the request matched a route. Groups with middleware also match requests
 // that they answer with 404. known holds the routes that were found, because Echo copies all of
@@ -80,23 +85,56 @@ func handlerOf(c echo.Context, next echo.HandlerFunc) http.Handler {
 		c.SetRequest(r)
 		c.SetResponse(echo.NewResponse(w, c.Echo()))
 		if err := next(c); err != nil {
-			refuse(r, err)
+			refuse(r, receiver.Response{}, err)
 		}
 	})
 }
 
-// refuse ends the function with its error.
-func refuse(r *http.Request, err error) {
+// maxRendered bounds the body of an error that RenderErrors makes the response, in bytes.
+const maxRendered = 64 << 10
+
+// RenderErrors is middleware between [Verified] and a function whose errors then look as those of
+// the program's other routes: the body of the response is what the HTTPErrorHandler of Echo writes.
+//
+//	e.POST("/orders", onOrder, echov4.Verified(rx, "shop"), echov4.RenderErrors)
+//
+// An error has the same effect on the event as without it. If the status of the response
+// contradicts the error, the problem is sent: if it is final, such as 418, for an error that a retry
+// may cure, or 500 for [receiver.Reject].
+func RenderErrors(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		err := next(c)
+		if err == nil {
+			return nil
+		}
+		written, outer := capture.New(maxRendered), c.Response()
+		c.SetResponse(echo.NewResponse(written, c.Echo()))
+		c.Error(err)
+		c.SetResponse(outer)
+		status, header, body, failed := written.Result()
+		if failed != nil {
+			status = 0
+		}
+		refuse(c.Request(), receiver.Response{Status: status, Header: header, Body: body}, err)
+		return nil
+	}
+}
+
+// refuse ends the function with its error, and with the response to it, if there is one.
+func refuse(r *http.Request, own receiver.Response, err error) {
 	refused, ok := err.(*echo.HTTPError) //nolint:errorlint // see Verified
-	if !ok || !isFinal(refused.Code) {
-		receiver.Respond(r, receiver.Response{}, err)
-		return
+	switch {
+	case !ok || !isFinal(refused.Code):
+		receiver.Respond(r, own, err)
+	case isFinal(own.Status) && len(own.Body) > 0:
+		receiver.Respond(r, own, receiver.Reject(err))
+	default:
+		response := receiver.Response{Status: refused.Code, Refusal: &receiver.Refusal{}}
+		if refused.Message != nil {
+			response.Refusal.Detail = fmt.Sprint(refused.Message)
+		}
+		receiver.Respond(r, response, receiver.Reject(err))
 	}
-	response := receiver.Response{Status: refused.Code, Refusal: &receiver.Refusal{}}
-	if refused.Message != nil {
-		response.Refusal.Detail = fmt.Sprint(refused.Message)
-	}
-	receiver.Respond(r, response, receiver.Reject(err))
 }
 
 func isFinal(status int) bool {

@@ -1,14 +1,17 @@
 package echov4_test
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -245,5 +248,105 @@ func TestMountServesBelowAGroup(t *testing.T) {
 		if !strings.HasPrefix(answer, "HTTP/1.1 "+row.status) {
 			t.Errorf("%s %s: %.80q, want %s", row.method, row.target, answer, row.status)
 		}
+	}
+}
+
+// TestFunctionsFindTheHeaderOfMiddleware: it is theirs to read and to change, but each response has
+// that of its own request. Requests that are made again pass middleware that knows them.
+func TestFunctionsFindTheHeaderOfMiddleware(t *testing.T) {
+	t.Parallel()
+	e, runs, requests, log := echo.New(), 0, 0, &bytes.Buffer{}
+	e.Use(middleware.RequestIDWithConfig(middleware.RequestIDConfig{Generator: func() string {
+		requests++
+		return fmt.Sprint("request-", requests)
+	}}), func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Response().Header().Set("Vary", "Origin")
+			c.Response().Header().Set("Set-Cookie", "outer=1")
+			if !echov4.IsRerun(c) && c.Request().Header.Get("Authorization") == "" {
+				return echo.ErrUnauthorized
+			}
+			return next(c)
+		}
+	})
+	rx := inline(t, func(c *receiver.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	e.POST("/", func(c echo.Context) error {
+		runs++
+		if again := echov4.IsRerun(c); again != (runs > 1) {
+			t.Errorf("run %d is made again: %t", runs, again)
+		}
+		if runs == 1 {
+			return errors.New("the printer is off")
+		}
+		h := c.Response().Header()
+		h.Set("X-Seen", h.Get(echo.HeaderXRequestID))
+		h.Add("Vary", "Accept")
+		h.Add("Set-Cookie", "inner=1")
+		return c.String(200, "ok")
+	}, echov4.Verified(rx, "github"))
+	srv := serve(t, e)
+	for i, want := range []string{
+		"503 request-1  [Origin] [outer=1]",
+		"200 request-2 request-3 [Origin Accept] [outer=1 inner=1]",
+		"200 request-4 request-3 [Origin Accept] [outer=1 inner=1]",
+	} {
+		resp, body := deliver(t, srv, "/", "1", `{}`)
+		h := resp.Header
+		got := fmt.Sprint(resp.StatusCode, " ", h.Get("X-Request-Id"), " ", h.Get("X-Seen"), " ", h["Vary"], " ",
+			h["Set-Cookie"])
+		if got != want {
+			t.Errorf("%d: %s, want %s: %s", i, got, want, body)
+		}
+	}
+	for _, want := range []string{`msg="answer handler failed" .* request_id=request-1\n`,
+		`msg=delivery .*code=answer_failed .*request_id=request-1\n`, `code=replayed .*request_id=request-4\n`} {
+		if !regexp.MustCompile(want).MatchString(log.String()) {
+			t.Errorf("no line %s in\n%s", want, log)
+		}
+	}
+}
+
+// TestRenderErrorsAsksTheErrorHandler, whose body is the response if its status means the same.
+func TestRenderErrorsAsksTheErrorHandler(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		err    error
+		shown  int // by the error handler
+		status int
+		ours   bool
+		runs   int32
+	}{
+		"refused":         {echo.NewHTTPError(422, "no ref"), 418, 418, true, 1},
+		"rejected":        {receiver.Reject(errors.New("private")), 418, 418, true, 1},
+		"shown as retry":  {receiver.Reject(errors.New("private")), 500, 422, false, 1},
+		"refused, as 500": {echo.NewHTTPError(422, "no ref"), 500, 422, false, 1},
+		"transient":       {errors.New("private"), 500, 500, true, 2},
+		"shown as final":  {errors.New("private"), 418, 503, false, 2},
+		"later":           {receiver.RetryAfter(time.Hour, nil), 500, 503, false, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, runs := echo.New(), atomic.Int32{}
+			e.HTTPErrorHandler = func(err error, c echo.Context) {
+				_ = c.JSON(row.shown, echo.Map{"house": "style"})
+			}
+			e.POST("/", func(echo.Context) error {
+				runs.Add(1)
+				return row.err
+			}, echov4.Verified(inline(t, nil), "github"), echov4.RenderErrors)
+			srv := serve(t, e)
+			for range 2 {
+				resp, body := deliver(t, srv, "/", "1", `{}`)
+				if resp.StatusCode != row.status || strings.Contains(body, "house") != row.ours ||
+					(row.runs == 2) != (resp.Header.Get("Retry-After") != "") {
+					t.Errorf("%v %s", resp, body)
+				}
+			}
+			if runs.Load() != row.runs {
+				t.Errorf("%d runs", runs.Load())
+			}
+		})
 	}
 }
