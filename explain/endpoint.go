@@ -2,10 +2,10 @@ package explain
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -13,30 +13,60 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// otherEndpoint asks the schemes of the other endpoints. One that accepts an empty request proves
+// otherEndpoint asks the schemes of the other endpoints. One that accepts a blank request proves
 // nothing.
-//
-// If the body was not read, a scheme that can read the head, where the endpoint's own cannot, is
-// likely.
-func (s *search) otherEndpoint(start state, first outcome) (likely Finding, found bool) {
+func (s *search) otherEndpoint(start state) (Finding, bool) {
+	for i := range s.others {
+		st := start
+		st.scheme = s.others[i].Scheme
+		if s.try(st).held && !s.try(s.blank(st)).held {
+			return Finding{Cause: otherEndpoint, Proved: true, Detail: named(s.others[i : i+1])}, true
+		}
+	}
+	return Finding{}, false
+}
+
+// readers are the other endpoints whose schemes can read the head of the request, where the
+// endpoint's own cannot.
+func (s *search) readers(start state, first outcome) []Finding {
+	var readers []producer.Producer
 	for _, p := range s.others {
 		st := start
 		st.scheme = p.Scheme
-		o := s.try(st)
-		if s.d.Unread && o.asked && !first.asked {
-			likely, found = Finding{Cause: otherEndpoint, Detail: fmt.Sprintf("producer %q", p.Name)}, true
-		}
-		if !o.held {
-			continue
-		}
-		blank := &http.Request{Method: http.MethodPost, URL: &url.URL{Scheme: "https", Host: "blank.example"},
-			Header: http.Header{}, Body: http.NoBody}
-		st.request, st.body = blank.WithContext(s.ctx), nil
-		if !s.try(st).held {
-			return Finding{Cause: otherEndpoint, Proved: true, Detail: fmt.Sprintf("producer %q", p.Name)}, true
+		if !first.asked && s.reads(st) {
+			readers = append(readers, p)
 		}
 	}
-	return likely, found
+	if len(readers) == 0 {
+		return nil
+	}
+	return []Finding{{Cause: otherEndpoint, Detail: named(readers)}}
+}
+
+// reads reports whether the scheme of the state asks for the body because of what the request
+// says: a scheme whose signature is in the body asks for that of a blank request, too.
+func (s *search) reads(st state) bool { return s.try(st).asked && !s.try(s.blank(st)).asked }
+
+// blank returns the state with a request that says nothing but which content it has.
+func (s *search) blank(st state) state {
+	header := http.Header{}
+	for _, name := range []string{"Content-Type", "Content-Encoding"} {
+		if lines := st.request.Header[name]; lines != nil {
+			header[name] = lines
+		}
+	}
+	blank := &http.Request{Method: st.request.Method, URL: &url.URL{Scheme: "https", Host: "blank.example"},
+		Header: header, Body: http.NoBody}
+	st.request, st.body = blank.WithContext(s.ctx), nil
+	return st
+}
+
+func named(producers []producer.Producer) string {
+	names := make([]string, len(producers))
+	for i := range producers {
+		names[i] = strconv.Quote(producers[i].Name)
+	}
+	return "producer " + strings.Join(names, " or ")
 }
 
 // otherVendor returns the preset whose fields the request has, or "".

@@ -10,7 +10,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Facts need no trial: the request shows them.
+// Facts need no trial. A part that is missing or there twice is proved by the request. A claim of
+// the request, such as the id of a key, is likely, because anyone can write it.
 
 // The receiver's codes for bodies that ended before their declared length.
 const (
@@ -32,24 +33,29 @@ func (s *search) incomplete() (Finding, bool) {
 	return f, true
 }
 
-// facts explains a delivery with which no trial succeeded. Certain ones come first.
-func (s *search) facts(start state, first outcome) []Finding {
+// facts explains a delivery with which no trial succeeded, and for which some causes are likely.
+// Certain ones come first.
+func (s *search) facts(start state, first outcome, found []Finding) []Finding {
 	var e *verify.Error
 	if !errors.As(first.err, &e) {
 		e = &verify.Error{}
 	}
-	var found []Finding
-	certain := func(c Cause, detail string) { found = append(found, Finding{Cause: c, Proved: true, Detail: detail}) }
+	certain := func(c Cause, detail string) {
+		found = slices.DeleteFunc(found, func(f Finding) bool { return f.Cause == c })
+		found = append(found, Finding{Cause: c, Proved: true, Detail: detail})
+	}
 	likely := func(c Cause, detail string) { found = append(found, Finding{Cause: c, Detail: detail}) }
 	switch e.Code {
 	case verify.SignatureMissing, verify.CredentialsMissing, verify.TokenMissing:
-		s.missing(e, certain, likely)
+		if len(found) == 0 {
+			s.missing(e, certain, likely)
+		}
 	case verify.KeyUnknown:
-		certain(keyUnknown, s.unknownKey(start, e))
+		likely(keyUnknown, s.unknownKey(start, e))
 	case verify.AlgorithmMismatch, verify.AlgorithmNotAllowed:
-		certain(Cause(verify.AlgorithmDiffers), s.algorithm(start, e))
+		likely(Cause(verify.AlgorithmDiffers), s.algorithm(start, e))
 	case verify.InsufficientCoverage:
-		certain(Cause(verify.CoverageDiffers), quoted(e.Component))
+		likely(Cause(verify.CoverageDiffers), quoted(e.Component))
 	case verify.TimestampMissing:
 		certain(noTime, quoted(e.Component))
 	case verify.DigestMissing, verify.BodyHashMismatch:
@@ -58,28 +64,22 @@ func (s *search) facts(start state, first outcome) []Finding {
 		certain(headerRepeated, quoted(e.Component))
 	case verify.TopicUnexpected:
 		likely(Cause(verify.TopicDiffers), quoted(e.Component))
+	case verify.SignatureMalformed:
+		detail := quoted(e.Component)
+		if e.Err != nil {
+			detail = e.Err.Error()
+		}
+		likely(Cause(verify.SignatureWrapped), detail)
 	case verify.SignatureMismatch:
 		if e.Component != "" && e.Err != nil && strings.Contains(e.Err.Error(), "covered but absent") {
 			likely(headerRemoved, quoted(e.Component))
 		}
 	}
-	if coding := strings.ToLower(s.d.Request.Header.Get("Content-Encoding")); !s.d.Unread &&
-		(coding == "gzip" || coding == "deflate" || coding == "br" || coding == "zstd") && looksPlain(s.d.Body) {
-		likely(bodyDecompressed, "")
-	}
-	if e.Code == verify.SignatureMismatch && !s.d.Unread {
-		if what := looksRewritten(s.d.Body); what != "" {
-			likely(bodyRewritten, what)
-		}
-		if len(s.d.Body) == 0 {
-			likely(bodyConsumed, "")
-		}
-		switch {
-		case e.Component == "" || len(found) > 0:
-		case s.own.Preset == "paypal":
-			likely(Cause(verify.WebhookDiffers), "none of the known ids; offer others with --try-secret-file")
-		default:
-			likely(Cause(verify.OtherSecret), "none of the known secrets made it")
+	s.unpacked(likely)
+	if e.Code == verify.SignatureMismatch {
+		s.mismatched(likely)
+		if len(found) == 0 {
+			s.otherInputs(e, likely)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Finding) int {
@@ -92,6 +92,48 @@ func (s *search) facts(start state, first outcome) []Finding {
 		return 1
 	})
 	return found
+}
+
+// unpacked finds a body that is not in the coding of its field.
+func (s *search) unpacked(likely func(Cause, string)) {
+	if coding := strings.ToLower(s.d.Request.Header.Get("Content-Encoding")); !s.d.Unread &&
+		(coding == "gzip" || coding == "deflate" || coding == "br" || coding == "zstd") && looksPlain(s.d.Body) {
+		likely(bodyDecompressed, "")
+	}
+}
+
+// mismatched finds what in a body may be why its signature does not match.
+func (s *search) mismatched(likely func(Cause, string)) {
+	if s.d.Unread {
+		return
+	}
+	if what := looksRewritten(s.d.Body); what != "" {
+		likely(bodyRewritten, what)
+	}
+	if len(s.d.Body) == 0 {
+		likely(bodyConsumed, "")
+	}
+}
+
+// otherInputs lists what else a signature depends on, if nothing in the request shows a reason.
+// The sender and the configuration agree on a secret more often than on the URL.
+func (s *search) otherInputs(e *verify.Error, likely func(Cause, string)) {
+	if signsURL(s.own.Scheme) {
+		likely(urlHost, "perhaps; it was verified as "+shownURL(s.d.Request.URL))
+	}
+	shared := false
+	for _, o := range offersOf(s.ctx, s.own.Scheme) {
+		shared = shared || o.Secret != "" || o.Key != nil && o.Key.Public() == nil
+	}
+	switch {
+	case s.own.Preset == "paypal":
+		likely(Cause(verify.WebhookDiffers), "none of the known ids; offer others with --try-secret-file")
+	case shared:
+		likely(Cause(verify.OtherSecret), "nothing known explains it; compare the sender's secret, or offer it with "+
+			"--try-secret-file")
+	default:
+		likely(Cause(verify.OtherKey), fmt.Sprintf("nothing known explains it; the request names %q", e.KeyID))
+	}
 }
 
 // looksPlain reports whether a body is text, which no compression writes.

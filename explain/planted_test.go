@@ -209,21 +209,23 @@ func (s *score) check(t *testing.T) {
 	}
 }
 
+// TestPlanted has all plants in one configuration with ten producers.
 func TestPlanted(t *testing.T) {
-	s := &score{schemes: map[string]bool{}}
+	s, beside := &score{schemes: map[string]bool{}}, besides(t)
 	plants := slices.Concat(hmacPlants(t), secretPlants(t), urlPlants(t), bodyPlants(t), rfcPlants(t),
 		credentialPlants(t), vendorPlants(t), timePlants(t), variantPlants(t), pairPlants(t))
 	for i := range plants {
 		p := &plants[i]
 		f := p.refuse(t)
-		e := explain.New(p.config)
+		config := slices.Concat(beside[:5], p.config, beside[5:])
+		e := explain.New(config)
 		d := delivery(&f, signedAt.Add(p.late))
 		d.Secrets = p.secrets
 		var report explain.Report
 		synctest.Test(t, func(t *testing.T) { report = e.Explain(t.Context(), d) }) // without a limit of time
 		s.add(t, p.name, p.scheme, p.want, report)
 		checkMinimal(t, p, report)
-		checkReport(t, p.config, report)
+		checkReport(t, config, report)
 	}
 	s.check(t)
 	if s.all < 80 || len(s.schemes) < 12 || s.pairs < 15 {

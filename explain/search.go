@@ -156,7 +156,10 @@ func (s *search) run() Report {
 	start := s.start()
 	first := s.try(start)
 	report := Report{Code: verify.CodeOf(first.err)}
+	elsewhere, found := refusedElsewhere(&s.d, &s.own, report.Code)
 	switch {
+	case found:
+		report.Code, report.Findings = s.d.Code, []Finding{elsewhere}
 	case first.held:
 		report.Findings = s.timeFindings(first.id)
 		report.Code = verify.CodeOf(s.own.Tolerance.Check(first.id, s.d.Now))
@@ -176,7 +179,7 @@ func (s *search) causes(start state, first outcome) []Finding {
 	if f, found := s.incomplete(); found {
 		return []Finding{f}
 	}
-	if f, found := s.otherEndpoint(start, first); found {
+	if f, found := s.otherEndpoint(start); found {
 		return []Finding{f}
 	}
 	f := &finder{search: s, first: first}
@@ -184,13 +187,19 @@ func (s *search) causes(start state, first outcome) []Finding {
 	if !f.found && (!s.d.Unread || len(f.reached) == 0) {
 		f.two(start)
 	}
-	if !f.found && s.d.Unread && len(f.reached) > 0 {
-		return f.readable()
-	}
 	if f.found {
 		return append(s.proved(f.state, f.outcome), s.timeFindings(f.outcome.id)...)
 	}
-	return s.facts(start, first)
+	if !s.d.Unread {
+		return s.facts(start, first, nil)
+	}
+	likely, elsewhere := f.readable(), s.readers(start, first)
+	if ownFields(s.d.Request, &s.own) > 0 {
+		likely = append(likely, elsewhere...)
+	} else {
+		likely = append(elsewhere, likely...)
+	}
+	return s.facts(start, first, likely)
 }
 
 // finder looks for the smallest set of changes with which the signature holds: one, else two of
@@ -237,6 +246,9 @@ func (f *finder) one(start state) {
 // prove them was not read.
 func (f *finder) readable() (likely []Finding) {
 	for _, st := range f.reached {
+		if !f.reads(st) {
+			continue
+		}
 		for _, one := range f.proved(st, outcome{}) {
 			one.Proved = false
 			same := func(f Finding) bool { return f.Cause == one.Cause }

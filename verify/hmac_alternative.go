@@ -355,7 +355,34 @@ func (h *HMAC) signatureForms(r *http.Request, _ []Offer, yield func(Alternative
 			return false
 		}
 	}
-	return h.otherPrefixes(value, edit)
+	return h.otherPrefixes(value, edit) && h.renamedEntries(value, edit)
+}
+
+// renamedEntries gives an entry of a list, which has a name that is not configured, the name of a
+// signature.
+func (h *HMAC) renamedEntries(value string, edit func(detail, text string) bool) bool {
+	if h.plan.separator == "" {
+		return true
+	}
+	entries := strings.Split(value, h.plan.separator)
+	for i, came := range entries[:min(len(entries), maxNames)] {
+		name := entryName(TrimOWS(came))
+		if _, known := h.plan.parse(TrimOWS(came)); known || name == "" {
+			continue
+		}
+		for _, e := range h.plan.entries {
+			wanted := entryName(e[0].literal)
+			if wanted == "" || e.holds(partTimestamp) {
+				continue
+			}
+			all := slices.Clone(entries)
+			all[i] = e[0].literal + TrimOWS(came)[len(name)+1:]
+			if !edit(fmt.Sprintf("named %s in place of %s", name, wanted), strings.Join(all, h.plan.separator)) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // olderField tries the field of SHA-1 beside that of SHA-256, such as X-Hub-Signature beside

@@ -110,9 +110,9 @@ func (p *hmacPlan) readEntries(s *signatureHead, value string, sigs []signature)
 		return nil, 0, p.malformed(s)
 	}
 	stamps, entries, code := 0, 0, SignatureMalformed
-	for more := true; more; {
+	for rest, more := value, true; more; {
 		var text string
-		if text, value, more = p.cut(value); entries == maxEntries {
+		if text, rest, more = p.cut(rest); entries == maxEntries {
 			return nil, 0, p.malformed(s)
 		}
 		entries++
@@ -135,9 +135,48 @@ func (p *hmacPlan) readEntries(s *signatureHead, value string, sigs []signature)
 	case stamps > 1:
 		return nil, 0, p.malformed(s)
 	case len(sigs) == 0:
-		return nil, 0, &Error{Code: code, Component: p.headers[s.header]}
+		return nil, 0, &Error{Code: code, Component: p.headers[s.header], Err: p.otherNames(value)}
 	}
 	return sigs, stamps, nil
+}
+
+// otherNames says that a list has none of the names of signatures, or returns nil.
+func (p *hmacPlan) otherNames(value string) error {
+	var wanted, has []string
+	for _, e := range p.entries {
+		if name := entryName(e[0].literal); name != "" && !e.holds(partTimestamp) {
+			wanted = append(wanted, name)
+		}
+	}
+	for more := p.separator != "" && len(wanted) > 0; more && len(has) < maxNames; {
+		var text string
+		text, value, more = p.cut(value)
+		if name := entryName(TrimOWS(text)); slices.Contains(wanted, name) {
+			return nil
+		} else if name != "" {
+			has = append(has, name)
+		}
+	}
+	if len(has) == 0 {
+		return nil
+	}
+	return reason("no " + strings.Join(wanted, " or ") + " in the field; it has " + strings.Join(has, ", "))
+}
+
+const (
+	maxNames = 8 // of entries in an error
+	maxName  = 8 // bytes of one; a longer one may be a part of a signature
+)
+
+// entryName returns the name before the value of an entry, such as v1 in "v1=...", or "".
+func entryName(text string) string {
+	i := strings.IndexAny(text, "=,:")
+	if i <= 0 || i > maxName || strings.IndexFunc(text[:i], func(r rune) bool {
+		return (r|0x20 < 'a' || r|0x20 > 'z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	}) >= 0 {
+		return ""
+	}
+	return text[:i]
 }
 
 func (p *hmacPlan) malformed(s *signatureHead) *Error {
