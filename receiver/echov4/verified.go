@@ -99,8 +99,8 @@ const maxRendered = 64 << 10
 //	e.POST("/orders", onOrder, echov4.Verified(rx, "shop"), echov4.RenderErrors)
 //
 // An error has the same effect on the event as without it. If the status of the response
-// contradicts the error, the problem is sent: if it is final, such as 418, for an error that a retry
-// may cure, or 500 for [receiver.Reject].
+// contradicts the error, the problem is sent: if it is final, such as 418, for an error that a
+// retry may cure, or 500 for [receiver.Reject].
 func RenderErrors(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
