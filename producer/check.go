@@ -22,12 +22,13 @@ func (p *Producer) Check() []error {
 	if p.Echo != nil {
 		own := p.Challenge != nil || p.UnsignedChallenge != nil || p.Handshake != nil
 		m.addIf(own, "the preset has a handshake of its own, so a challenge cannot be set")
-		m.add(p.Echo.check(d.Methods))
+		m.add(p.Echo.check())
 	}
 	d.checkIdentity(m)
 	d.checkWindow(m)
 	d.checkAnswers(m)
 	d.checkRequests(m)
+	checkPings(p, m)
 	d.checkAmbiguous(m)
 	d.checkCoverage(m)
 	m.add(d.Err)

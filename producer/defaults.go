@@ -27,6 +27,7 @@ func (p Producer) WithDefaults() Producer {
 	}
 	p.Window, p.MaxBody = cmp.Or(p.Window, DefaultWindow), cmp.Or(p.MaxBody, DefaultMaxBody)
 	p.Rate = p.Rate.WithDefaults()
+	p.Methods = slices.DeleteFunc(slices.Clone(p.Methods), func(m string) bool { return m == http.MethodHead })
 	if len(p.Methods) == 0 {
 		p.Methods = []string{http.MethodPost}
 	}
@@ -44,6 +45,7 @@ func (p Producer) WithDefaults() Producer {
 	if p.Echo != nil {
 		p = p.Echo.install(p)
 	}
+	p = withPings(p)
 	for _, name := range p.SecretQuery {
 		p.ScopeIgnores = including(p.ScopeIgnores, name)
 	}

@@ -1,9 +1,11 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,102 +24,163 @@ const maxEcho = 1 << 10
 // Echo describes a handshake whose sender wants a value of its request back, as most do that check
 // an endpoint before they send events. Exactly one of Query, Member and Field is set.
 //
-// The value has at most 1,024 bytes and is returned as text or JSON, which no browser runs. It is
-// neither stored nor logged.
+// The value has at most 1,024 characters of printable ASCII and is returned as text, JSON or a
+// field, which no browser runs. It is neither stored nor logged.
 type Echo struct {
-	// Query is a parameter of a GET request. Its value is returned as text.
+	// Query is a parameter of the URL. A delivery with a credential and a body is not a challenge.
 	Query string
-	// Member is the only member of a JSON object in the body of a delivery. The object is returned.
+	// Member is a member of a JSON object in the body of a delivery. The other members are, in a
+	// delivery with a credential, those of Members; in one without, any but objects and arrays.
 	Member string
-	// Field is a header field of a delivery without a credential, which the response repeats.
+	// Field is a header field of a delivery without a credential.
 	Field string
-	// Text returns the value of Member as text.
-	Text bool
+	// Members are further members of the object.
+	Members []string
+	// Methods are those of requests with Query or Field. Defaults to GET for Query, and to the
+	// methods of deliveries for Field.
+	Methods []string
+	// Reply is how the value is returned: "text", "json" (the only member of an object) or
+	// "header". Defaults to "json" for Member, "header" for Field and "text" for Query, but "json"
+	// for hub.challenge: Strava wants that, and the senders that want text have presets.
+	Reply string
+	// As is the name of the value in the response. Defaults to its name in the request.
+	As string
 }
 
-func (e *Echo) check(methods []string) error {
+// The values of Reply.
+const (
+	replyText  = "text"
+	replyJSON  = "json"
+	replyField = "header"
+)
+
+// errEcho is why a value is not returned.
+var errEcho = verify.Public("the value is not 1 to 1,024 characters of printable ASCII") // maxEcho
+
+func (e *Echo) check() error {
 	set := slices.DeleteFunc([]string{e.Query, e.Member, e.Field}, func(s string) bool { return s == "" })
+	allowed := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch}
+	refused := slices.DeleteFunc(slices.Clone(e.Methods), func(m string) bool { return slices.Contains(allowed, m) })
 	switch {
 	case len(set) != 1:
 		return errors.New("challenge: set exactly one of a query parameter, a JSON member and a header field")
-	case e.Field != "" && !verify.IsToken(e.Field):
+	case e.reply() == replyField && !verify.IsToken(e.name()) || e.Field != "" && !verify.IsToken(e.Field):
 		return errors.New("challenge: the name of the header field is not one")
-	case e.Text && e.Member == "":
-		return errors.New("challenge: only a JSON member is returned as JSON or as text")
-	case e.Query != "" && slices.Contains(methods, http.MethodGet):
-		return errors.New("challenge: GET is a method of deliveries, so it cannot be one of challenges")
+	case !slices.Contains([]string{replyText, replyJSON, replyField}, e.reply()):
+		return fmt.Errorf("challenge: reply is %q, want text, json or header", e.Reply)
+	case len(e.Members) > 0 && e.Member == "":
+		return errors.New("challenge: further members are for a JSON member")
+	case len(e.Methods) > 0 && e.Member != "":
+		return errors.New("challenge: methods are for a query parameter or a header field")
+	case len(refused) > 0:
+		return fmt.Errorf("challenge: %q is not a method of challenges, which are GET, POST, PUT and PATCH", refused[0])
 	}
 	return nil
 }
 
-// install sets the functions of the producer that the handshake needs.
+func (e *Echo) reply() string {
+	switch {
+	case e.Reply != "":
+		return e.Reply
+	case e.Member != "", e.Query == "hub.challenge":
+		return replyJSON
+	case e.Field != "":
+		return replyField
+	}
+	return replyText
+}
+
+func (e *Echo) name() string { return cmp.Or(e.As, e.Query, e.Member, e.Field) }
+
+// install sets the functions of the producer that the handshake needs: Challenge for methods
+// without deliveries, the others for those with them.
 func (e *Echo) install(p Producer) Producer {
 	p.Echo = nil
-	switch {
-	case e.Query != "":
-		p.Challenge, p.ChallengeMethods = e.answerQuery, []string{http.MethodGet}
-	case e.Member != "":
-		p.UnsignedChallenge = func(_ *http.Request, body []byte) *dedup.Response { return e.answerMember(body) }
-		p.Handshake = func(_ context.Context, d *Delivery) (*dedup.Response, error) {
-			return e.answerMember(d.Body), nil
+	methods := e.Methods
+	if len(methods) == 0 && e.Query != "" {
+		methods = []string{http.MethodGet}
+	} else if len(methods) == 0 {
+		methods = p.Methods
+	}
+	var delivers []string
+	for _, m := range methods {
+		if slices.Contains(p.Methods, m) {
+			delivers = append(delivers, m)
+		} else {
+			p.ChallengeMethods = append(p.ChallengeMethods, m)
 		}
-	case e.Field != "":
-		p.UnsignedChallenge = func(r *http.Request, _ []byte) *dedup.Response { return e.answerField(r) }
+	}
+	p.Challenge = func(r *http.Request) (*dedup.Response, error) { return e.answer(r, nil, false) }
+	if len(delivers) == 0 {
+		return p
+	}
+	p.UnsignedChallenge = func(r *http.Request, body []byte) *dedup.Response {
+		if !slices.Contains(delivers, r.Method) {
+			return nil
+		}
+		resp, _ := e.answer(r, body, false) // else the delivery is refused for its credential
+		return resp
+	}
+	if e.Field == "" {
+		p.Handshake = func(_ context.Context, d *Delivery) (*dedup.Response, error) {
+			if !slices.Contains(delivers, d.Request.Method) || e.Query != "" && len(d.Body) > 0 {
+				return nil, nil
+			}
+			return e.answer(d.Request, d.Body, true)
+		}
 	}
 	return p
 }
 
-func (e *Echo) answerQuery(r *http.Request) (*dedup.Response, error) {
-	if r.Method != http.MethodGet {
-		return nil, nil
+// answer returns nil for a request that is not a challenge.
+func (e *Echo) answer(r *http.Request, body []byte, signed bool) (*dedup.Response, error) {
+	var value string
+	var err error
+	switch d := (&Delivery{Request: r}); {
+	case e.Query != "":
+		value, err = Query(e.Query).Extract(d)
+	case e.Field != "":
+		value, err = Header(e.Field).Extract(d)
+	default:
+		value = e.member(body, signed)
 	}
-	value, err := Query(e.Query).Extract(&Delivery{Request: r})
-	if err == nil && value == "" {
-		return nil, nil
-	}
-	if err == nil && !echoes(value) {
-		err = &verify.Error{Code: verify.ChallengeUnexpected, Component: e.Query}
-	}
-	if err != nil {
+	if value == "" || err != nil {
 		return nil, err
 	}
-	return echoed("text/plain", []byte(value)), nil
+	hidden := func(r rune) bool { return r < ' ' || r > '~' }
+	if len(value) > maxEcho || strings.ContainsFunc(value, hidden) {
+		return nil, &verify.Error{Code: verify.ChallengeUnexpected, Component: e.name(), Err: errEcho}
+	}
+	switch e.reply() {
+	case replyText:
+		return echoed("text/plain", []byte(value)), nil
+	case replyField:
+		resp := echoed("text/plain", nil)
+		resp.Header.Set(e.name(), value)
+		return resp, nil
+	}
+	text, err := json.Marshal(map[string]string{e.name(): value})
+	return echoed("application/json", text), err
 }
 
-// answerMember returns nil unless the body is an object with this one member.
-func (e *Echo) answerMember(body []byte) *dedup.Response {
+// member returns the value of Member if the body is a challenge. A signed event may have a member
+// of that name, so its other members must be those of Members.
+func (e *Echo) member(body []byte, signed bool) string {
 	if len(body) > MaxChallengeBody {
-		return nil
+		return ""
 	}
 	object, err := strictjson.ParseObject(body)
 	value, isText := object.Text(e.Member)
-	if err != nil || len(object) != 1 || !isText || !echoes(value) {
-		return nil
+	if err != nil || !isText {
+		return ""
 	}
-	if e.Text {
-		return echoed("text/plain", []byte(value))
+	for name, raw := range object {
+		nested := len(raw) > 0 && (raw[0] == '{' || raw[0] == '[')
+		if name != e.Member && !slices.Contains(e.Members, name) && (signed || nested) {
+			return ""
+		}
 	}
-	text, err := json.Marshal(map[string]string{e.Member: value})
-	if err != nil {
-		return nil
-	}
-	return echoed("application/json", text)
-}
-
-func (e *Echo) answerField(r *http.Request) *dedup.Response {
-	value, err := Header(e.Field).Extract(&Delivery{Request: r})
-	if err != nil || !echoes(value) {
-		return nil
-	}
-	resp := echoed("text/plain", nil)
-	resp.Header.Set(e.Field, value)
-	return resp
-}
-
-// echoes reports whether the value may be returned: visible ASCII of a moderate length.
-func echoes(value string) bool {
-	hidden := func(r rune) bool { return r <= ' ' || r > '~' }
-	return value != "" && len(value) <= maxEcho && !strings.ContainsFunc(value, hidden)
+	return value
 }
 
 func echoed(media string, body []byte) *dedup.Response {

@@ -72,13 +72,22 @@ type Producer struct {
 	// Echo describes a handshake as data. It cannot go with the functions of this section, which
 	// it sets. May be nil.
 	Echo *Echo
+	// Pings are requests that check the URL and bring no event. They get an empty 200, with a
+	// credential or without, and are neither stored nor handled: "GET" is any request of that
+	// method without a challenge, an extractor in the syntax of [ParseExtractor] any delivery in
+	// which it finds a value, or the one value after "=", as in
+	// "header:X-Event-Key=diagnostics:ping". Without a credential the body has at most
+	// [MaxChallengeBody] bytes. Every endpoint answers HEAD so. Defaults to what WooCommerce and
+	// Bitbucket send, for a scheme without a preset that reads their signature field.
+	Pings []string
 	// Handshake answers signed requests of a subscription handshake. It returns nil for a
 	// delivery of events. May be nil.
 	Handshake func(context.Context, *Delivery) (*dedup.Response, error)
 
 	// Requests and limits.
 
-	// Methods are the methods of deliveries. Defaults to POST.
+	// Methods are the methods of deliveries. HEAD, which only checks the URL, may be listed and has
+	// no effect. Defaults to POST.
 	Methods []string
 	// MediaTypes, when not empty, are the only media types accepted (415 for others);
 	// "application/*" works.

@@ -42,7 +42,7 @@ func TestUnsignedChallengeIsAnsweredOnlyWhereConfigured(t *testing.T) {
 		t.Errorf("the reason is not in the log: %v\n%s", codes, s.log)
 	}
 	g = s.send(req{method: "GET"})
-	if wantProblem(t, g, 405, "method_not_allowed"); g.header.Get("Allow") != "GET, OPTIONS, POST" {
+	if wantProblem(t, g, 405, "method_not_allowed"); g.header.Get("Allow") != "GET, HEAD, OPTIONS, POST" {
 		t.Error(g.header.Get("Allow"))
 	}
 	wantProblem(t, s.send(req{method: "DELETE", path: "/webhooks/shop?mode=subscribe"}), 405, "method_not_allowed")

@@ -346,6 +346,13 @@ func TestTheFourthRefusalInARowEndsTheConnection(t *testing.T) {
 		t.Error("the fourth refusal in a row did not close the connection")
 	}
 	c.closed()
+	checks := w.dial(t, "192.0.2.2:1")
+	for i := range maxRefusals {
+		checks.send("HEAD /webhooks/shop HTTP/1.1\r\nHost: hooks.example\r\n\r\n")
+		if status, end := checks.answer(); status != http.StatusOK || end != (i == maxRefusals-1) {
+			t.Errorf("check %d of the URL: %d, closed %v", i, status, end)
+		}
+	}
 	proxy := w.dial(t, "198.51.100.7:1")
 	for range 6 {
 		if ends(proxy, "signature_mismatch") {

@@ -388,6 +388,10 @@ func (d *delivery) unread() error {
 func (d *delivery) extractEvents() error {
 	p := &d.ep.p
 	if err := d.checkContent(); err != nil {
+		if failureOf(err).code == codeBodyMissing && p.Handshake != nil {
+			d.itemsErr = err
+			return nil
+		}
 		return err
 	}
 	items, err := p.Items(&d.Delivery)
@@ -491,10 +495,11 @@ func (d *delivery) recordOutcome(resp *reply) {
 	}
 }
 
-// endRefusals closes a connection after several unauthenticated deliveries in a row. For HTTP/2,
-// net/http turns the field into GOAWAY.
+// endRefusals closes a connection after several unauthenticated requests in a row, refused or
+// answered as pings and challenges. For HTTP/2, net/http turns the field into GOAWAY.
 func (d *delivery) endRefusals(w http.ResponseWriter, resp *reply) {
-	unauthentic := resp.Status == http.StatusUnauthorized || resp.Status == http.StatusBadRequest
+	unauthentic := resp.Status == http.StatusUnauthorized || resp.Status == http.StatusBadRequest ||
+		resp.code == codeHandshake
 	if unauthentic && !d.conn.isVerified && d.conn.refused() {
 		w.Header().Set("Connection", "close")
 	}

@@ -204,7 +204,7 @@ var problems = []problem{
 	{Code: verify.TopicUnexpected, Status: 403, Title: "Topic not expected",
 		Detail: "The topic is not on the list of this endpoint."},
 	{Code: verify.ChallengeUnexpected, Status: 403, Title: "Challenge not expected",
-		Detail: "This subscription was not requested."},
+		Detail: "The endpoint does not answer this challenge: nothing expects it."},
 
 	{Code: codeKeyMissing, Status: 400, Title: "Idempotency key missing", NameComponent: true,
 		Detail: "Deliveries to this endpoint must identify their event, as the policy describes."},

@@ -27,9 +27,12 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 	override(&made.EarlyData, c.EarlyData)
 	override(&made.FormMember, c.FormMember)
 	if e := c.Challenge; e != nil {
-		reply := choose(b, p, "challenge", e.Reply, map[string]bool{"json": false, "text": true})
-		made.Echo = &producer.Echo{Query: e.Query, Member: e.JSON, Field: e.Header, Text: reply}
+		made.Echo = &producer.Echo{
+			Query: e.Query, Member: e.JSON, Field: e.Header, Members: e.Members, Methods: e.Methods,
+			Reply: e.Reply, As: e.As,
+		}
 	}
+	made.Pings = c.Pings
 	overrideBool(&made.EmptyBody, c.EmptyBody)
 	overrideBool(&made.LooseBinary, c.LooseBinary)
 	overrideBool(&made.QueryScope, c.QueryScope)

@@ -51,6 +51,7 @@ type commonSettings struct {
 	LooseBinary *bool    `conf:"loose_binary"`
 
 	Challenge *challengeSettings `conf:"challenge"`
+	Pings     []string           `conf:"pings"`
 
 	// Quota.
 	Rate        rateSetting `conf:"rate"` // 100/s, 6000/m, 3600/h

@@ -140,8 +140,11 @@ func (b *producerBuilder) secrets(p *Producer, one verify.Secret, more []verify.
 
 // challengeSettings describe a handshake, in the terms of producer.Echo.
 type challengeSettings struct {
-	Query  string `conf:"query"`
-	JSON   string `conf:"json"`
-	Header string `conf:"header"`
-	Reply  string `conf:"reply"` // of json: json or text
+	Query   string   `conf:"query"`
+	JSON    string   `conf:"json"`
+	Header  string   `conf:"header"`
+	Members []string `conf:"members"` // beside json
+	Methods []string `conf:"methods"`
+	Reply   string   `conf:"reply"` // text, json or header
+	As      string   `conf:"as"`
 }
