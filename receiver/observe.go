@@ -308,12 +308,13 @@ type nearestEndpoint struct {
 	path string
 }
 
-// LogValue implements slog.LogValuer. An endpoint whose name ends the path is the nearest.
+// LogValue implements slog.LogValuer. An endpoint whose name ends the path is the nearest, in any
+// letter case.
 func (n nearestEndpoint) LogValue() slog.Value {
 	best, least := "", -1
 	for name := range n.rx.endpoints {
 		distance := 0
-		if !strings.HasSuffix(n.path, "/"+name) {
+		if at := len(n.path) - len("/"+name); at < 0 || !strings.EqualFold(n.path[at:], "/"+name) {
 			distance = 1 + nearest.Distance(n.path, webhooksPath+name)
 		}
 		if least < 0 || distance < least || distance == least && name < best {

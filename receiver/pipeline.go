@@ -71,6 +71,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := &delivery{
 		rx: rx, ep: ep, r: r, conn: trackRequest(ctx), peer: clientAddr(r, rx.cfg.TrustedProxies),
 	}
+	d.target, _ = parseTarget(requestTarget(r))
 	d.permit = rx.limiter.Admit(ep.p.Name, d.peer, started)
 	defer d.permit.Release()
 	defer d.conn.end()
@@ -248,8 +249,7 @@ func (d *delivery) early() bool { return len(d.r.Header["Early-Data"]) > 0 }
 
 // resolveURL sets the URL that the producer called.
 func (d *delivery) resolveURL(ctx context.Context) (err error) {
-	var ok bool
-	if d.target, ok = parseTarget(requestTarget(d.r)); !ok {
+	if d.target.path == "" {
 		return fail(codeTargetMalformed, nil)
 	}
 	if d.url, err = d.ep.publicURL(d.r, d.target); err != nil {

@@ -142,14 +142,31 @@ func TestAWriterThatCannotFlushStillReports(t *testing.T) {
 
 func TestTheLineOfADeliveryNamesItsClient(t *testing.T) {
 	t.Parallel()
-	log := &syncBuffer{}
-	rx := openQuiet(t, nil, log)
-	r := httptest.NewRequest(http.MethodPost, "/webhooks/shop?key=s3cret", strings.NewReader("{}"))
-	r.RemoteAddr = "203.0.113.9:1"
-	rx.Handler().ServeHTTP(httptest.NewRecorder(), r)
-	const want = "code=signature_missing peer=203.0.113.9 method=POST path=/webhooks/shop size=2 status=401"
-	if text := log.String(); !strings.Contains(text, want) || strings.Contains(text, "s3cret") {
-		t.Errorf("no %q in\n%s", want, text)
+	for want, change := range map[string]func(*http.Request){
+		"code=signature_missing peer=203.0.113.9 method=POST path=/webhooks/shop size=2 status=401": func(*http.Request) {
+		},
+		"code=method_not_allowed peer=203.0.113.9 method=HEAD path=/webhooks/shop size=2": func(r *http.Request) {
+			r.Method = http.MethodHead
+		},
+		"code=early_data peer=203.0.113.9 method=POST path=/webhooks/shop size=2 status=425": func(r *http.Request) {
+			r.Header.Set("Early-Data", "1")
+		},
+		"code=content_coding_unsupported peer=203.0.113.9 method=POST path=/webhooks/shop": func(r *http.Request) {
+			r.Header.Set("Content-Encoding", "br")
+		},
+		"code=body_too_large peer=203.0.113.9 method=POST path=/webhooks/shop": func(r *http.Request) {
+			r.ContentLength = 1 << 40
+		},
+	} {
+		log := &syncBuffer{}
+		rx := openQuiet(t, nil, log)
+		r := httptest.NewRequest(http.MethodPost, "/webhooks/shop?key=s3cret", strings.NewReader("{}"))
+		r.RemoteAddr = "203.0.113.9:1"
+		change(r)
+		rx.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		if text := log.String(); !strings.Contains(text, want) || strings.Contains(text, "s3cret") {
+			t.Errorf("no %q in\n%s", want, text)
+		}
 	}
 }
 

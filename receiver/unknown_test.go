@@ -37,8 +37,9 @@ func TestARequestToAnUnknownPathIsLoggedWithTheNearestEndpoint(t *testing.T) {
 		}
 	}
 	for target, want := range map[string]string{
-		"/webhooks/githb?key=s3cret": "/webhooks/github", "/api/webhooks/shop": "/webhooks/shop",
-		"/webhook/shop": "/webhooks/shop", "/" + strings.Repeat("x", 9000): "/webhooks/",
+		"/webhooks/githb?key=s3cret": "/webhooks/github", "/api/webhooks/shop": "/webhooks/shop", "/webhooks/SHOP": "/webhooks/shop",
+		"/Webhooks/GitHb": "/webhooks/github",
+		"/webhook/shop":   "/webhooks/shop", "/" + strings.Repeat("x", 9000): "/webhooks/",
 	} {
 		send(http.MethodPost, target)
 		path, _, _ := strings.Cut(target[:min(len(target), maxLoggedPath)], "?")

@@ -10,16 +10,17 @@ import (
 func Word(word string, known []string) string {
 	best, least := "", 1+max(1, len(word)/3)
 	for _, k := range slices.Sorted(slices.Values(known)) {
-		if d := Distance(strings.ToLower(word), k); d < least {
+		if d := Distance(word, k); d < least {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// Distance counts the letters to insert, delete, replace or swap to get from a to b. It takes time
-// proportional to the product of their lengths.
+// Distance counts the letters to insert, delete, replace or swap to get from a to b, in any letter
+// case. It takes time proportional to the product of their lengths.
 func Distance(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
 	before, last := []int(nil), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j
