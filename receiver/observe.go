@@ -90,7 +90,9 @@ func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply
 			attrs = append(attrs, slog.String("why", resp.err.Error()))
 		}
 		attrs = append(attrs, requestIDAttr(ctx))
-		rx.sampled.write(ctx, level, sampledKind{text: "delivery", endpoint: name, code: resp.code}, attrs...)
+		rx.sampled.write(ctx, level, sampledKind{
+			text: "delivery", endpoint: name, code: resp.code, known: resp.code != "" && d.permit.Known(),
+		}, attrs...)
 	}
 	o := Observation{
 		Kind: KindDelivery, Endpoint: name, Type: d.typ, ID: d.id, Event: resp.event,
@@ -234,8 +236,10 @@ type Refused struct {
 	Body     []byte
 	BodyRead BodyRead
 	Declared int64
-	// Peer is the client, behind a trusted proxy too. The zero address is unknown.
-	Peer netip.Addr
+	// Peer is the client, behind a trusted proxy too. The zero address is unknown. Known reports
+	// that it has recently sent new events to the endpoint.
+	Peer  netip.Addr
+	Known bool
 	// Code is the precise reason, which the response may not reveal, and Err its cause, reduced
 	// to its type if a handler returned it. Err may be nil.
 	Code verify.Code
@@ -253,7 +257,8 @@ func (d *delivery) reportRefused(ctx context.Context, w http.ResponseWriter, res
 	if request == nil { // refused before its URL was located
 		request = d.r
 	}
-	out := Refused{Endpoint: d.ep.p.Name, Request: request, Body: d.body.buf, BodyRead: BodyUnread, Peer: d.peer}
+	out := Refused{Endpoint: d.ep.p.Name, Request: request, Body: d.body.buf, BodyRead: BodyUnread, Peer: d.peer,
+		Known: d.permit.Known()}
 	if d.body.err != nil && len(d.body.part) > 0 {
 		out.Body, out.BodyRead = d.body.part, BodyPartial
 	} else if d.body.done && d.body.err == nil || d.body.declared == 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -20,6 +21,37 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
+
+// TestRefusalsOfKnownPeersAreNotHidden refuses many clients, then one that has sent an event.
+func TestRefusalsOfKnownPeersAreNotHidden(t *testing.T) {
+	t.Parallel()
+	kept, log := &refusals{}, &syncBuffer{}
+	rx := openQuiet(t, kept.add, log)
+	send := func(peer, sig string) {
+		r := httptest.NewRequest(http.MethodPost, "/webhooks/shop", strings.NewReader("{}"))
+		r.RemoteAddr = peer + ":1"
+		for name, value := range map[string]string{
+			"Content-Type": "application/json", "Sig": sig, "Idempotency-Key": `"a"`,
+			"Signed-At": strconv.FormatInt(time.Now().Unix(), 10),
+		} {
+			r.Header.Set(name, value)
+		}
+		rx.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	}
+	send("203.0.113.9", "good")
+	for i := range 2 * sampledLines {
+		send(fmt.Sprintf("198.51.%d.1", i), "signature_mismatch")
+	}
+	send("203.0.113.9", "signature_mismatch")
+	for i, f := range kept.all {
+		if f.Known != (i == 2*sampledLines) {
+			t.Errorf("refusal %d of %v: known is %t", i, f.Peer, f.Known)
+		}
+	}
+	if n := strings.Count(log.String(), "peer=203.0.113.9"); n != 1 || len(kept.all) != 2*sampledLines+1 {
+		t.Errorf("%d refusals, %d lines of the known peer in the log:\n%s", len(kept.all), n, log)
+	}
+}
 
 // refusals collects what Config.Refused gets.
 type refusals struct {

@@ -29,11 +29,12 @@ type sampler struct {
 
 // sampledKind is what is counted together: lines with the same text about an endpoint, for the
 // same code or reason, of which a line has at most one. These are closed sets, so clients cannot
-// make kinds.
+// make kinds. Refusals of known peers are kinds of their own.
 type sampledKind struct {
 	text, endpoint string
 	code           verify.Code
 	reason         string
+	known          bool
 }
 
 type sampledMinute struct {

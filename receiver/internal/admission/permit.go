@@ -40,6 +40,9 @@ func (p *Permit) Release() {
 	}
 }
 
+// Known reports whether the peer recently sent new events to the endpoint.
+func (p *Permit) Known() bool { return p.known }
+
 // Settle frees the slot and the bytes: the delivery was refused, or it is verified and no longer
 // counts as unauthenticated.
 func (p *Permit) Settle() {

@@ -32,12 +32,7 @@ type group struct {
 }
 
 func groupOf(f *receiver.Refused) group {
-	bits := 64
-	if f.Peer.Is4() {
-		bits = 24
-	}
-	network, _ := f.Peer.Prefix(bits) // the zero value for the zero address
-	return group{f.Endpoint, f.Code, network}
+	return group{f.Endpoint, f.Code, prefix(f.Peer, 64)}
 }
 
 // entry is a refused delivery in the ring. It shares nothing with the connection that it came on,
@@ -50,6 +45,7 @@ type entry struct {
 	size   int64    // of the body as read, else as declared
 	digest [32]byte // of the body as read, if less is kept
 	charge int64    // bytes
+	part   *part    // of the ring's space
 }
 
 // newEntry returns a delivery as it is kept. It does not need the ring's lock.

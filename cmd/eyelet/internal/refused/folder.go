@@ -27,7 +27,6 @@ var fileName = regexp.MustCompile(`^(\d{8}T\d{6}\.\d{3}Z)-\d+\.http$`)
 type folder struct {
 	ring  *Ring
 	dir   string
-	most  int64 // bytes
 	log   *slog.Logger
 	added chan struct{} // has an element when there may be entries to write
 	end   chan struct{}
@@ -35,22 +34,22 @@ type folder struct {
 
 	// Only the goroutine uses these.
 	files   []file // the oldest first
-	bytes   int64
+	space   space
 	next    uint64 // the number to write
 	failing bool   // the last file could not be written, and this was logged
 }
 
 // file is one of our files.
 type file struct {
-	name  string
-	time  time.Time
-	bytes int64 // whole blocks
+	name string
+	time time.Time
+	part *part // in whole blocks
 }
 
 // openFolder makes the folder, finds the files in it, and starts the goroutine.
 func openFolder(r *Ring, o Options) (*folder, error) {
 	f := &folder{
-		ring: r, dir: o.Dir, most: o.Max, log: o.Log, next: 1,
+		ring: r, dir: o.Dir, space: newSpace(o.Max), log: o.Log, next: 1,
 		added: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
@@ -68,7 +67,8 @@ func openFolder(r *Ring, o Options) (*folder, error) {
 		at, err := time.Parse(nameTime, m[1])
 		info, infoErr := entry.Info()
 		if err == nil && infoErr == nil {
-			f.remember(file{entry.Name(), at, blocks(info.Size())})
+			// Those of earlier processes are as of one network.
+			f.files = append(f.files, file{entry.Name(), at, f.space.add(group{}, rankEndpoint, blocks(info.Size()))})
 		}
 	}
 	go f.run()
@@ -76,11 +76,6 @@ func openFolder(r *Ring, o Options) (*folder, error) {
 }
 
 func blocks(size int64) int64 { return max(1, (size+block-1)/block) * block }
-
-func (f *folder) remember(written file) {
-	f.files = append(f.files, written)
-	f.bytes += written.bytes
-}
 
 // notify reports that there are entries to write. It never blocks.
 func (f *folder) notify() {
@@ -106,7 +101,7 @@ func (f *folder) run() {
 	sweep := time.NewTicker(sweepInterval)
 	defer sweep.Stop()
 	for {
-		f.report(f.sweep(time.Now(), 0))
+		f.report(f.sweep(time.Now()))
 		select {
 		case <-f.added:
 			f.writeAll()
@@ -143,7 +138,7 @@ func (f *folder) report(err error) {
 	}
 }
 
-// write writes an entry, after the oldest files have made room for it.
+// write writes an entry, after other files have made room for it.
 func (f *folder) write(e *entry) error {
 	d := e.detail(f.ring.rules.Load())
 	rec, err := d.Recording()
@@ -151,14 +146,18 @@ func (f *folder) write(e *entry) error {
 		return err
 	}
 	data := rec.Bytes()
-	written := file{fmt.Sprintf("%s-%d.http", d.Time.Format(nameTime), d.Number), d.Time, blocks(int64(len(data)))}
-	if err := f.sweep(e.Time, written.bytes); err != nil {
+	written := file{
+		fmt.Sprintf("%s-%d.http", d.Time.Format(nameTime), d.Number), d.Time,
+		f.space.add(e.group, rankOf(&e.Refused), blocks(int64(len(data)))),
+	}
+	if err = f.sweep(e.Time); err == nil {
+		err = writeNew(filepath.Join(f.dir, written.name), data)
+	}
+	if err != nil {
+		f.space.remove(written.part)
 		return err
 	}
-	if err := writeNew(filepath.Join(f.dir, written.name), data); err != nil {
-		return err
-	}
-	f.remember(written)
+	f.files = append(f.files, written)
 	return nil
 }
 
@@ -175,23 +174,24 @@ func writeNew(path string, data []byte) error {
 	return err
 }
 
-// sweep deletes files that are too old, and the oldest until there is space for more bytes.
-func (f *folder) sweep(now time.Time, more int64) error {
-	n := 0
-	for ; n < len(f.files); n++ {
-		oldest := f.files[n]
-		if f.bytes+more <= f.most && now.Sub(oldest.time) <= f.ring.For {
-			break
+// sweep deletes files that are too old, and others while they use too much.
+func (f *folder) sweep(now time.Time) error {
+	for len(f.files) > 0 {
+		i := 0
+		if now.Sub(f.files[0].time) <= f.ring.For {
+			if f.space.bytes <= f.space.most {
+				return nil
+			}
+			i = f.space.victim(len(f.files), func(i int) *part { return f.files[i].part })
 		}
-		if err := os.Remove(filepath.Join(f.dir, oldest.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			f.files = slices.Delete(f.files, 0, n)
+		if err := os.Remove(filepath.Join(f.dir, f.files[i].name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		f.bytes -= oldest.bytes
+		f.space.remove(f.files[i].part)
+		f.files = slices.Delete(f.files, i, i+1)
 	}
-	f.files = slices.Delete(f.files, 0, n)
-	if f.bytes+more > f.most {
-		return fmt.Errorf("a delivery of %d bytes is larger than refused.max", more)
+	if f.space.bytes > f.space.most {
+		return fmt.Errorf("a delivery of %d bytes is larger than refused.max", f.space.bytes)
 	}
 	return nil
 }

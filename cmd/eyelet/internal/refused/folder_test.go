@@ -12,6 +12,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // written returns the contents of our files in a folder, the oldest first.
@@ -65,7 +66,9 @@ func TestFilesAreBoundedAndTheOldestAreDeletedFirst(t *testing.T) {
 		for i := range 100 {
 			f.now = time.Now().Add(time.Duration(process*100+i) * time.Second)
 			body := fmt.Sprintf("%d-%d %s", process, i, strings.Repeat("x", 9<<10))
-			f.add(f.delivery("shop", fmt.Sprintf("198.51.%d.1", i), body))
+			d := f.delivery("shop", "198.51.100.1", body)
+			d.Code = verify.Code(fmt.Sprint(i))
+			f.add(d)
 		}
 		close(f.folder.end)
 		<-f.folder.ended // close waits for a slow disk only so long
@@ -75,14 +78,37 @@ func TestFilesAreBoundedAndTheOldestAreDeletedFirst(t *testing.T) {
 	if len(files) != 1<<20/each {
 		t.Errorf("%d files of %d bytes", len(files), each)
 	}
-	for i, text := range files {
+	left := map[int]int{} // the newest of each process
+	for i, text := range slices.Backward(files) {
 		rec, err := httpfile.Parse("r", text)
-		if want := fmt.Sprintf("2-%d ", 100-len(files)+i); err != nil || !strings.HasPrefix(string(rec.Body), want) {
-			t.Errorf("file %d: %v, %.60s, want %s", i, err, rec.Body, want)
+		var process, number int
+		_, scanErr := fmt.Sscanf(string(rec.Body), "%d-%d ", &process, &number)
+		if left[process]++; err != nil || scanErr != nil || number != 100-left[process] {
+			t.Errorf("file %d: %v, %v, %.60s, want number %d", i, err, scanErr, rec.Body, 100-left[process])
 		}
+	}
+	if n := len(files); left[2] < n/2-1 || left[2] > n/2+1 {
+		t.Errorf("files of each process: %v, want half of them of the last", left)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "mine.http")); err != nil {
 		t.Error("a file of another origin was deleted:", err)
+	}
+}
+
+func TestAFloodLeavesTheFilesOfOthers(t *testing.T) {
+	t.Parallel()
+	o := onDisk(t.TempDir())
+	f := newFeedOf(o)
+	f.add(f.delivery("shop", "203.0.113.9", "honest"))
+	for i := range 500 {
+		d := f.delivery("", fmt.Sprintf("198.%d.%d.1", i>>8, i&255), strings.Repeat("x", 9<<10))
+		d.Code = "not_found"
+		f.add(d)
+	}
+	close(f.folder.end)
+	<-f.folder.ended
+	if files := written(t, o.Dir); len(files) == 0 || !strings.Contains(string(files[0]), "honest") {
+		t.Errorf("the first of %d files is gone", len(files))
 	}
 }
 

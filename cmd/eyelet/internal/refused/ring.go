@@ -22,15 +22,14 @@ const (
 	floor   = memory / 512
 	largest = memory / 4 // bytes of an entry; larger ones, which have huge heads, are not kept
 
-	alike      = 32 // entries of one group
-	perSecond  = 50 // new entries
-	perNetwork = perSecond / 2
+	alike     = 32 // entries of one group
+	perSecond = 50 // new entries
 )
 
 // The reasons for which deliveries are not kept, or no longer, as labels of a metric.
 const (
-	DroppedRate = "rate" // more than 50 came in a second, or 25 from one network
-	DroppedFull = "full" // it was too large, or newer ones took its place
+	DroppedRate = "rate" // more came in a second than the share of its rank and network
+	DroppedFull = "full" // it was too large, or others took its place
 	DroppedDisk = "disk" // its file could not be written
 )
 
@@ -48,38 +47,39 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Ring keeps the newest refused deliveries, within fixed bounds. A client cannot displace the
-// deliveries of others: the network with the most bytes makes room.
+// Ring keeps the newest refused deliveries, within fixed bounds. What clients cannot choose shares
+// them: endpoints have a reserve before unknown paths, known peers before others, and networks that
+// send less before those that send more.
 type Ring struct {
 	Options
 	started time.Time
 	folder  *folder // nil if no files are written
 	rules   atomic.Pointer[redact.Rules]
 
-	mu       sync.Mutex
-	number   uint64   // of the newest entry
-	entries  []*entry // the oldest first
-	bytes    int64    // charged
-	networks map[netip.Prefix]int64
-	groups   map[group]*kept
-	dropped  map[string]uint64
+	mu      sync.Mutex
+	number  uint64   // of the newest entry
+	entries []*entry // the oldest first
+	space   space
+	groups  map[group]*kept
+	dropped map[string]uint64
 
 	second   int64 // since the start, to which the following belong
-	inSecond int
-	by       map[netip.Prefix]int
+	inSecond [ranks]int64
+	by       map[netip.Prefix]int64
 }
 
 // kept describes a group with entries.
 type kept struct {
 	entries int
 	more    uint64 // deliveries that are not kept
+	known   bool   // one came from a known peer, which too many refusals make unknown
 }
 
 // New returns an empty ring. The error is that of the folder.
 func New(o Options) (*Ring, error) {
 	r := &Ring{
-		Options: o, started: time.Now(), networks: map[netip.Prefix]int64{}, groups: map[group]*kept{},
-		dropped: map[string]uint64{DroppedRate: 0, DroppedFull: 0}, by: map[netip.Prefix]int{},
+		Options: o, started: time.Now(), space: newSpace(memory), groups: map[group]*kept{},
+		dropped: map[string]uint64{DroppedRate: 0, DroppedFull: 0}, by: map[netip.Prefix]int64{},
 	}
 	r.rules.Store(&r.Rules)
 	if o.Dir == "" {
@@ -119,25 +119,36 @@ func (r *Ring) Close() error {
 
 // Add keeps a delivery if the bounds allow it. It is the function for [receiver.Config.Refused].
 func (r *Ring) Add(_ context.Context, f receiver.Refused) {
-	if g := groupOf(&f); r.admit(g, f.Time) {
+	if g := groupOf(&f); r.admit(&f, g) {
 		r.insert(newEntry(f, g))
 	}
 }
 
-// admit reports whether the rate allows another entry, and counts it.
-func (r *Ring) admit(g group, now time.Time) bool {
+// admit reports whether the rate allows another entry, and counts it. A network gets at most as
+// much as it leaves to the others, so n busy ones leave one part of n+1.
+func (r *Ring) admit(f *receiver.Refused, g group) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if second := int64(now.Sub(r.started) / time.Second); second != r.second {
-		r.second, r.inSecond = second, 0
+	if second := int64(f.Time.Sub(r.started) / time.Second); second != r.second {
+		r.second, r.inSecond = second, [ranks]int64{}
 		clear(r.by)
 	}
-	if r.inSecond >= perSecond || r.by[g.network] >= perNetwork {
+	if k := r.groups[g]; k != nil {
+		f.Known = f.Known || k.known
+	}
+	left, used := int64(perSecond), int64(0)
+	for rank, n := range r.inSecond {
+		if used += n; rank >= rankOf(f) {
+			left = min(left, limit(rank, perSecond)-used)
+		}
+	}
+	network := Network(f.Peer)
+	if r.by[network] >= left {
 		r.drop(g, DroppedRate)
 		return false
 	}
-	r.inSecond++
-	r.by[g.network]++
+	r.inSecond[rankOf(f)]++
+	r.by[network]++
 	return true
 }
 
@@ -160,8 +171,9 @@ func (r *Ring) insert(e *entry) {
 	if k := r.groups[e.group]; k != nil && k.entries == alike {
 		r.evict(slices.IndexFunc(r.entries, func(old *entry) bool { return old.group == e.group }))
 	}
-	for r.bytes+e.charge > memory {
-		r.evict(r.victim(e))
+	e.part = r.space.add(e.group, rankOf(&e.Refused), e.charge)
+	for r.space.bytes > memory {
+		r.evict(r.space.victim(len(r.entries), func(i int) *part { return r.entries[i].part }))
 	}
 	k := r.groups[e.group]
 	if k == nil {
@@ -169,29 +181,13 @@ func (r *Ring) insert(e *entry) {
 		r.groups[e.group] = k
 	}
 	k.entries++
+	k.known = k.known || e.Known
 	r.number++
 	e.number = r.number
 	r.entries = append(r.entries, e)
-	r.bytes += e.charge
-	r.networks[e.group.network] += e.charge
 	if r.folder != nil {
 		r.folder.notify()
 	}
-}
-
-// victim returns the oldest entry of the network that has most bytes once the newcomer is there.
-func (r *Ring) victim(newcomer *entry) int {
-	worst, most := 0, int64(-1)
-	for i, e := range r.entries {
-		n := r.networks[e.group.network]
-		if e.group.network == newcomer.group.network {
-			n += newcomer.charge
-		}
-		if n > most {
-			worst, most = i, n
-		}
-	}
-	return worst
 }
 
 // evict makes room for a newer entry.
@@ -203,10 +199,7 @@ func (r *Ring) evict(i int) {
 func (r *Ring) remove(i int) {
 	e := r.entries[i]
 	r.entries = slices.Delete(r.entries, i, i+1)
-	r.bytes -= e.charge
-	if r.networks[e.group.network] -= e.charge; r.networks[e.group.network] == 0 {
-		delete(r.networks, e.group.network)
-	}
+	r.space.remove(e.part)
 	if k := r.groups[e.group]; k.entries == 1 {
 		delete(r.groups, e.group)
 	} else {

@@ -94,8 +94,8 @@ func TestAFloodDisplacesOnlyItself(t *testing.T) {
 	if first := f.Refused()[0]; first.Peer != "203.0.113.1" {
 		t.Errorf("the newest is %+v", first)
 	}
-	if f.bytes > memory || len(f.entries) > memory/floor {
-		t.Errorf("%d entries with %d bytes", len(f.entries), f.bytes)
+	if f.space.bytes > memory || len(f.entries) > memory/floor {
+		t.Errorf("%d entries with %d bytes", len(f.entries), f.space.bytes)
 	}
 	if f.Refused()[1].More == 0 {
 		t.Error("the flood has no number of those that are not kept")
@@ -121,34 +121,95 @@ func TestNetworksAre24And64Bits(t *testing.T) {
 	}
 }
 
+// TestTheRateIsBounded adds deliveries of one second. A network gets as much as it leaves.
 func TestTheRateIsBounded(t *testing.T) {
 	t.Parallel()
-	f := newFeed()
-	for i := range 1000 {
-		f.Add(t.Context(), f.delivery(fmt.Sprint(i%10), fmt.Sprintf("198.51.%d.1", i%4), ""))
+	for name, tc := range map[string]struct {
+		networks int
+		known    bool
+		endpoint string
+		want     int
+	}{
+		"paths":                       {1000, false, "", perSecond / 4},
+		"endpoints":                   {1000, false, "shop", perSecond * 3 / 4},
+		"known peers":                 {1000, true, "shop", perSecond},
+		"one network":                 {1, false, "shop", 19}, // of 37
+		"one network of a known peer": {1, true, "shop", perSecond / 2},
+		"four networks":               {4, true, "shop", 40},
+	} {
+		f := newFeed()
+		add := func(i int) {
+			d := f.delivery(tc.endpoint, fmt.Sprintf("198.%d.%d.1", i%tc.networks>>8, i%tc.networks&255), "")
+			d.Known = tc.known
+			f.Add(t.Context(), d)
+		}
+		for i := range 1000 {
+			add(i)
+		}
+		kept, dropped := f.Counts()
+		if kept != min(tc.want, alike*tc.networks) || dropped[DroppedRate] != uint64(1000-tc.want) {
+			t.Errorf("%s: %d kept, want %d; dropped %v", name, kept, tc.want, dropped)
+		}
+		f.now = f.now.Add(time.Second)
+		add(0)
+		if more, _ := f.Counts(); more != kept+1 {
+			t.Errorf("%s: the next second admits none", name)
+		}
 	}
-	if n := len(f.Refused()); n != perSecond {
-		t.Errorf("%d were kept in a second", n)
+}
+
+// TestEvidenceSurvivesFloods refuses a sender 40 times in 14 s, beside a flood.
+func TestEvidenceSurvivesFloods(t *testing.T) {
+	t.Parallel()
+	ipv4 := func(networks int) func(int) string {
+		return func(i int) string { return fmt.Sprintf("198.%d.%d.%d", i%networks>>8, i%networks&255, i%250) }
 	}
-	one := newFeed()
-	for i := range 1000 {
-		one.Add(t.Context(), one.delivery(fmt.Sprint(i%10), "198.51.100.1", ""))
-	}
-	if n := len(one.Refused()); n != perNetwork {
-		t.Errorf("%d of one network were kept in a second", n)
-	}
-	kept, dropped := one.Counts()
-	more := uint64(0)
-	for _, d := range one.Refused() {
-		more += d.More
-	}
-	if kept != perNetwork || dropped[DroppedRate] != 1000-perNetwork || more != dropped[DroppedRate] {
-		t.Errorf("%d kept, dropped %v, %d more", kept, dropped, more)
-	}
-	one.now = one.now.Add(time.Second)
-	one.Add(t.Context(), one.delivery("a", "198.51.100.1", ""))
-	if kept, _ := one.Counts(); kept != perNetwork+1 {
-		t.Error("the next second admits none")
+	ipv6 := func(i int) string { return fmt.Sprintf("2001:db8:1:%x::1", i&0xffff) }
+	for name, tc := range map[string]struct {
+		endpoint string
+		peer     func(int) string
+		rate     int // of the flood in a second
+		known    bool
+		want     int // of the deliveries that one group may have
+	}{
+		"two networks, paths":            {"", ipv4(2), 300, false, alike},
+		"two networks":                   {"shop", ipv4(2), 300, false, alike},
+		"four networks, paths":           {"", ipv4(4), 400, false, alike},
+		"four networks":                  {"shop", ipv4(4), 400, false, alike},
+		"ten networks":                   {"shop", ipv4(10), 400, false, alike * 3 / 4},
+		"IPv6, paths":                    {"", ipv6, 50, false, alike},
+		"IPv6":                           {"shop", ipv6, 50, false, alike},
+		"IPv6, fast":                     {"shop", ipv6, 400, false, alike},
+		"many networks, paths":           {"", ipv4(1 << 15), 50, false, alike},
+		"many networks, paths, fast":     {"", ipv4(1 << 15), 400, false, alike},
+		"many networks, other endpoint":  {"mail", ipv4(1 << 15), 50, false, alike / 2},
+		"many networks":                  {"shop", ipv4(1 << 15), 50, false, 1},
+		"many networks, a known peer":    {"shop", ipv4(1 << 15), 400, true, alike},
+		"many networks of known peers":   {"", ipv4(1 << 15), 400, true, alike},
+		"two networks, several in a row": {"mail", func(i int) string { return ipv4(2)(i / 1000) }, 300, false, alike},
+	} {
+		f, n := newFeed(), 0
+		flood := func(d time.Duration) {
+			d /= time.Duration(tc.rate)
+			for range tc.rate * 14 / 40 {
+				f.now = f.now.Add(d)
+				f.Add(t.Context(), f.delivery(tc.endpoint, tc.peer(n), ""))
+				n++
+			}
+		}
+		const honest = "203.0.113.9"
+		for i := range 40 {
+			flood(time.Second)
+			d := f.delivery("shop", honest, "")
+			d.Known = tc.known && i < alike/2 // too many refusals make it unknown
+			f.Add(t.Context(), d)
+		}
+		for range 40 {
+			flood(time.Second)
+		}
+		if got := f.byPeer()[honest]; got < tc.want {
+			t.Errorf("%s: %d are kept, want %d", name, got, tc.want)
+		}
 	}
 }
 
@@ -176,8 +237,8 @@ func TestOldDeliveriesGo(t *testing.T) {
 	f := newFeedOf(Options{For: time.Hour})
 	f.now = time.Now().Add(-2 * time.Hour)
 	f.add(f.delivery("shop", "192.0.2.7", ""))
-	if list := f.Refused(); len(list) != 0 || f.bytes != 0 || len(f.networks)+len(f.groups) != 0 {
-		t.Errorf("%d deliveries, %d bytes", len(list), f.bytes)
+	if list := f.Refused(); len(list) != 0 || f.space.bytes != 0 || len(f.space.uses)+len(f.groups) != 0 {
+		t.Errorf("%d deliveries, %d bytes", len(list), f.space.bytes)
 	}
 }
 
@@ -285,7 +346,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			f.add(d)
 		}
 		took := heap() - before
-		t.Logf("%s: %d entries, charged %d KiB, in memory %d KiB", name, len(f.entries), f.bytes>>10, took>>10)
+		t.Logf("%s: %d entries, charged %d KiB, in memory %d KiB", name, len(f.entries), f.space.bytes>>10, took>>10)
 		if took > memory+memory/4 {
 			t.Errorf("%s: %d KiB of memory", name, took>>10)
 		}
@@ -337,8 +398,8 @@ func TestManyAtOnce(t *testing.T) {
 	for _, e := range f.entries {
 		total += e.charge
 	}
-	if total != f.bytes || len(f.entries) == 0 {
-		t.Errorf("%d entries with %d bytes, counted %d", len(f.entries), total, f.bytes)
+	if total != f.space.bytes || len(f.entries) == 0 {
+		t.Errorf("%d entries with %d bytes, counted %d", len(f.entries), total, f.space.bytes)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,8 +20,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// explainer logs why deliveries are refused: of the first one of each endpoint and code in a
-// minute. One worker does it, after the response.
+// explainer logs why deliveries are refused: for each endpoint and code in a minute, the first one
+// of each of four networks, and of four networks of known peers. One worker does it, after the
+// response.
 type explainer struct {
 	explain *explain.Explainer
 	offsets offsetsOf
@@ -28,19 +31,27 @@ type explainer struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
 
-	mu   sync.Mutex
-	last map[refusal]time.Time // endpoints and codes are closed sets
+	mu      sync.Mutex
+	minutes map[refusal]explained // endpoints and codes are closed sets
 }
 
-// refusal is what is explained once in a minute.
+// refusal is what networks share.
 type refusal struct {
 	endpoint string
 	code     verify.Code
+	known    bool
+}
+
+// explained are the networks of deliveries that were explained, in the minute that began at since.
+type explained struct {
+	since    time.Time
+	networks []netip.Prefix
 }
 
 const (
-	explainEvery = time.Minute
-	explainQueue = 4 // deliveries with their bodies; others are not explained
+	explainEvery    = time.Minute
+	explainNetworks = 4
+	explainQueue    = 4 // deliveries with their bodies, half of them for known peers; others are not explained
 )
 
 // offsetsOf is the function for [explain.Delivery.Offsets]; see [signedTimes].
@@ -51,26 +62,32 @@ func newExplainer(c receiver.Config, offsets offsetsOf) *explainer {
 	e := &explainer{
 		explain: explain.New(c.Producers), offsets: offsets, log: c.Logger,
 		work: make(chan receiver.Refused, explainQueue), stop: stop,
-		stopped: make(chan struct{}), last: map[refusal]time.Time{},
+		stopped: make(chan struct{}), minutes: map[refusal]explained{},
 	}
 	go e.run(ctx)
 	return e
 }
 
-// add takes a delivery if it is the first one of its kind. It does not block.
+// add takes a delivery if it is one of the first of its kind. It does not block.
 func (e *explainer) add(f receiver.Refused) {
 	if f.Endpoint == "" {
 		return
 	}
-	kind := refusal{f.Endpoint, f.Code}
+	kind, network := refusal{f.Endpoint, f.Code, f.Known}, refused.Network(f.Peer)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if at, known := e.last[kind]; known && f.Time.Sub(at) < explainEvery {
+	m := e.minutes[kind]
+	if f.Time.Sub(m.since) >= explainEvery {
+		m = explained{since: f.Time}
+	}
+	if len(m.networks) == explainNetworks || slices.Contains(m.networks, network) ||
+		!f.Known && len(e.work) >= explainQueue/2 {
 		return
 	}
 	select {
 	case e.work <- f:
-		e.last[kind] = f.Time
+		m.networks = append(m.networks, network)
+		e.minutes[kind] = m
 	default:
 	}
 }

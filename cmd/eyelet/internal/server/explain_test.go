@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,5 +87,44 @@ func TestTheFirstRefusalIsExplained(t *testing.T) {
 	e.close()
 	if n := strings.Count(log.String(), line); n != 2 || strings.Contains(log.String(), secret) {
 		t.Errorf("%d lines: %s", n, log)
+	}
+}
+
+// TestExplanationsAreSharedByNetworks refuses many clients of an endpoint, and then two others.
+func TestExplanationsAreSharedByNetworks(t *testing.T) {
+	t.Parallel()
+	e := &explainer{work: make(chan receiver.Refused, explainQueue), minutes: map[refusal]explained{}}
+	now, taken := time.Now(), []string(nil)
+	add := func(peer string, known bool) {
+		e.add(receiver.Refused{
+			Time: now, Endpoint: "shop", Code: verify.SignatureMismatch, Peer: netip.MustParseAddr(peer), Known: known,
+		})
+		for len(e.work) > 0 {
+			taken = append(taken, (<-e.work).Peer.String())
+		}
+	}
+	for i := range 100 {
+		add(fmt.Sprintf("198.51.100.%d", i), false)
+		add(fmt.Sprintf("2001:db8:1:%x::1", i), false)
+	}
+	add("203.0.113.9", false)
+	for i := range 100 {
+		add(fmt.Sprintf("198.51.%d.1", i), false)
+	}
+	add("192.0.2.1", true)
+	add("192.0.2.2", true)
+	now = now.Add(explainEvery)
+	add("192.0.2.3", true)
+	want := []string{"198.51.100.0", "2001:db8:1::1", "203.0.113.9", "198.51.0.1", "192.0.2.1", "192.0.2.3"}
+	if !slices.Equal(taken, want) {
+		t.Errorf("explained %v, want %v", taken, want)
+	}
+	for range explainQueue { // the worker is busy
+		now = now.Add(explainEvery)
+		e.add(receiver.Refused{Time: now, Endpoint: "shop"})
+	}
+	e.add(receiver.Refused{Time: now, Endpoint: "shop", Known: true})
+	if len(e.work) != explainQueue/2+1 {
+		t.Errorf("%d of %d wait, want room for known peers", len(e.work), explainQueue)
 	}
 }
