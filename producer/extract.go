@@ -141,15 +141,22 @@ func (c constant) Extract(*Delivery) (string, error) { return string(c), nil }
 func (c constant) Consumes() []string                { return nil }
 func (c constant) String() string                    { return "const:" + string(c) }
 
-// BodyDigest returns "sha256:" and the SHA-256 of the body as received, in hex. It identifies
-// events of senders without identifiers.
+// BodyDigest returns "sha256:" and the SHA-256 of the body as received, in hex, or of the signed
+// content where other bodies have the same signature. It identifies events of senders without
+// identifiers.
 func BodyDigest() Extractor { return bodyDigest{} }
 
 type bodyDigest struct{}
 
-func (bodyDigest) Extract(d *Delivery) (string, error) { return digestID(d.Body), nil }
-func (bodyDigest) Consumes() []string                  { return []string{"@body"} }
-func (bodyDigest) String() string                      { return "digest:body" }
+func (bodyDigest) Extract(d *Delivery) (string, error) {
+	if d.Identity.Malleable && d.Identity.Stable != nil {
+		return sha256ID(d.Identity.Stable), nil
+	}
+	return digestID(d.Body), nil
+}
+
+func (bodyDigest) Consumes() []string { return []string{"@body"} }
+func (bodyDigest) String() string     { return "digest:body" }
 
 func digestID(b []byte) string {
 	sum := sha256.Sum256(b)

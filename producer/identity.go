@@ -70,7 +70,7 @@ func (p *Producer) Class() Class {
 
 // ClassOf returns the class of a verified delivery.
 func (p *Producer) ClassOf(id verify.Identity) Class {
-	return p.classOf(id.Signed != nil, !id.SignedAt.IsZero(), id)
+	return p.classOf(id.Signed != nil, id.Timed(), id)
 }
 
 func (p *Producer) classOf(signed, timed bool, id verify.Identity) Class {
@@ -175,7 +175,7 @@ func contentID(d *Delivery) string {
 	switch id := d.Identity; {
 	case id.Stable != nil:
 		return sha256ID(id.Stable)
-	case id.Signed != nil && id.SignedAt.IsZero():
+	case id.Signed != nil && !id.Timed():
 		return sha256ID(id.Signed)
 	}
 	return digestID(d.Body)
@@ -218,7 +218,7 @@ func positionID(body []byte, position int) string {
 // credential does not cover content.
 func (p *Producer) Remembers(id verify.Identity) bool {
 	covered := id.Signed != nil || id.Covers("@body") || id.Covers("@items")
-	return covered && id.SignedAt.IsZero() && !p.Forgets && p.Series == nil
+	return covered && !id.Timed() && !p.Forgets && p.Series == nil
 }
 
 // HappenedAt returns when the event of a delivery happened, as EventTime reads it. The time is

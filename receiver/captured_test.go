@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -55,6 +56,10 @@ type capture struct {
 	anyID bool
 	// refused means that Open refuses the producer, because its signature is ambiguous.
 	refused bool
+	// credentials remove one of several credentials.
+	credentials []func(http.Header)
+	// next are producers that replace this one, in turn, before its window ends.
+	next []producer.Producer
 }
 
 // runs counts runs by handler and identifier.
@@ -99,6 +104,7 @@ func TestACapturedDeliveryRunsOnceHoweverItIsSentAgain(t *testing.T) {
 	t.Parallel()
 	all := presetCaptures(t)
 	maps.Copy(all, ownCaptures(t))
+	maps.Copy(all, combinedCaptures(t))
 	for name := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,13 +130,21 @@ func (c capture) attack(t *testing.T) {
 		return
 	}
 	rx := opened(t, config)
-	m := newMutator(1, c.message)
+	m := newMutator(1, c)
 	if status := give(rx, c.message); status/100 != 2 {
 		t.Fatalf("the captured delivery gets %d", status)
 	}
 	kinds := c.mutate(t, rx, m, mutations)
 	synctest.Wait()
 	seen.check(t, c, c.most)
+	for _, p := range c.next {
+		config.Producers = []producer.Producer{p}
+		rx = replaced(t, rx, config)
+		give(rx, c.message)
+		c.mutate(t, rx, m, mutations/5)
+		synctest.Wait()
+		seen.check(t, c, c.most)
+	}
 	if c.producer.Window == 0 || t.Failed() {
 		return
 	}
@@ -356,6 +370,91 @@ func ownCaptures(t *testing.T) map[string]capture {
 	return all
 }
 
+// combinedCaptures are deliveries with the credentials of two schemes. Either is enough, or both
+// are needed.
+func combinedCaptures(t *testing.T) map[string]capture {
+	t.Helper()
+	now := time.Now().Truncate(time.Second)
+	forms := []string{"{body}", "{jcs}", "{timestamp}.{body}", "{body}.{clock}", "{id}.{timestamp}.{body}",
+		"{header:X-Event-Id}.{body}", "rfc9421", "bearer"}
+	keys := map[string]producer.Extractor{
+		"id in a field": producer.Header("X-Event-Id"), "id in the body": producer.JSON("id"),
+		"no id": producer.BodyDigest(),
+	}
+	all := map[string]capture{}
+	for i, one := range forms {
+		for _, other := range forms {
+			for id, key := range keys {
+				a, b := combinedScheme(t, one, 1), combinedScheme(t, other, 2)
+				fields := map[string]string{"X-Event-Id": "evt-17", "Content-Type": "application/json"}
+				o := own{key: key, fields: fields, anyID: one == "bearer" || other == "bearer"}
+				add := func(kind string, scheme verify.Scheme) {
+					o.scheme = scheme
+					c := o.captureBy(t, now, func(r *http.Request, body []byte) error {
+						return errors.Join(a.sign(r, body, now), b.sign(r, body, now))
+					})
+					c.credentials = []func(http.Header){a.remove, b.remove}
+					all[fmt.Sprintf("%s %s, %s, %s", kind, one, other, id)] = c
+				}
+				if one == other && one == "bearer" {
+					continue
+				}
+				if add("any", verify.Any{a.scheme, b.scheme}); i%2 == 0 {
+					o.anyID = one == "bearer" && other == "bearer"
+					add("all", verify.All{a.scheme, b.scheme})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// combined is one scheme of two, what removes its credential, and its sender.
+type combined struct {
+	scheme verify.Scheme
+	remove func(http.Header)
+	sign   func(*http.Request, []byte, time.Time) error
+}
+
+// combinedScheme returns scheme number n, with secrets and fields of its own.
+func combinedScheme(t *testing.T, form string, n int) combined {
+	t.Helper()
+	secret := fmt.Sprint(secret17, n)
+	switch form {
+	case "rfc9421":
+		key, s := ed25519Pair(t)
+		s.Label = fmt.Sprint("sig", n)
+		s.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "x-event-id"}
+		return combined{&verify.RFC9421{Keys: verify.StaticKeys(key), Label: s.Label}, func(h http.Header) {
+			for _, name := range []string{"Signature", "Signature-Input"} {
+				of := func(member string) bool { return strings.HasPrefix(member, s.Label) }
+				members := strings.Split(strings.Join(h[name], ", "), ", ")
+				if h.Set(name, strings.Join(slices.DeleteFunc(members, of), ", ")); h.Get(name) == "" {
+					h.Del(name)
+				}
+			}
+		}, s.Sign}
+	case "bearer":
+		s := verify.BearerToken(secret)
+		return combined{s, func(h http.Header) { h.Del("Authorization") }, s.Sign}
+	}
+	field := fmt.Sprint("X-Signature-", n)
+	h := &verify.HMAC{
+		Headers: []string{field}, Encoding: verify.Hex, Content: strings.ReplaceAll(form, "{clock}", "{timestamp}"),
+		Secrets: verify.Secrets(secret),
+	}
+	switch {
+	case strings.Contains(form, "{clock}"):
+		h.TimestampHeaders = []string{fmt.Sprint("X-Clock-", n)}
+	case strings.Contains(form, "{timestamp}"):
+		h.TimestampHeaders = []string{"X-Time"}
+	}
+	if strings.Contains(form, "{id}") {
+		h.IDHeaders = []string{"X-Event-Id"}
+	}
+	return combined{h, func(h http.Header) { h.Del(field) }, h.Sign}
+}
+
 func ed25519Pair(t *testing.T) (verify.Key, verify.Signer) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -456,7 +555,8 @@ func ownProducers() map[string]own {
 			body: gzipped(ownBody)},
 		"hmac, time and body, id in a gzip body": {scheme: template("{timestamp}.{body}"), key: byBody,
 			fields: zipped, body: gzipped(ownBody)},
-		"hmac, body, no id": {scheme: template("{body}"), key: producer.BodyDigest()},
+		"hmac, body, no id":           {scheme: template("{body}"), key: producer.BodyDigest()},
+		"hmac, canonical body, no id": {scheme: template("{jcs}"), key: producer.BodyDigest()},
 		"hmac, id, time and body": {scheme: template("{id}.{timestamp}.{body}"), key: byField,
 			fields: id},
 		"hmac, a field and the body": {scheme: template("{header:X-Event-Id}.{body}"), key: byField,

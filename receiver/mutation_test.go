@@ -81,12 +81,14 @@ var mediaTypes = []string{
 // mutator derives messages from a captured one, without the secret that signed it.
 type mutator struct {
 	*rand.Rand
-	captured message
-	moves    []func(*message)
+	captured    message
+	credentials []func(http.Header) // each removes one, if there are several
+	moves       []func(*message)
 }
 
-func newMutator(seed uint64, captured message) *mutator {
-	m := &mutator{Rand: rand.New(rand.NewPCG(seed, 17)), captured: captured} //nolint:gosec // a seeded test
+func newMutator(seed uint64, c capture) *mutator {
+	//nolint:gosec // a seeded test
+	m := &mutator{Rand: rand.New(rand.NewPCG(seed, 17)), captured: c.message, credentials: c.credentials}
 	m.moves = m.allMoves()
 	return m
 }
@@ -105,6 +107,12 @@ func (m *mutator) mutate(i int) (string, message) {
 		{"body rewritten", m.rewriteBody}, {"bytes moved", m.move}, {"field replaced", m.replaceField},
 		{"items", m.changeItems}, {"sum kept", m.keepSum},
 	}
+	if m.credentials != nil {
+		kinds = append(kinds, kinds...)
+		for i := 0; i < len(kinds); i += 2 { // each kind once, because their number is odd
+			kinds[i].name, kinds[i].do = "credential removed and "+kinds[i].name, m.withoutCredential(kinds[i].do)
+		}
+	}
 	kind := kinds[i%len(kinds)]
 	kind.do(&out)
 	if m.IntN(3) == 0 {
@@ -113,6 +121,16 @@ func (m *mutator) mutate(i int) (string, message) {
 		kind.name += " and " + also.name
 	}
 	return kind.name, out
+}
+
+// withoutCredential removes one of the credentials before a mutation.
+func (m *mutator) withoutCredential(do func(*message)) func(*message) {
+	return func(msg *message) {
+		pick(m, m.credentials)(msg.header)
+		if m.IntN(4) > 0 {
+			do(msg)
+		}
+	}
 }
 
 // id is a new identifier.

@@ -172,6 +172,22 @@ func opened(t *testing.T, c receiver.Config) *receiver.Receiver {
 	return rx
 }
 
+// replaced replaces the configuration of a receiver that [opened] opened.
+func replaced(t *testing.T, rx *receiver.Receiver, c receiver.Config) *receiver.Receiver {
+	t.Helper()
+	c.URL, c.Logger = publicBase, slog.New(slog.DiscardHandler)
+	next, err := rx.Replace(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := next.Close(); err != nil {
+			t.Error("close:", err)
+		}
+	})
+	return next
+}
+
 // answer returns the response to a request.
 func answer(rx *receiver.Receiver, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()

@@ -134,15 +134,25 @@ func (h *HMAC) Ambiguous() []string {
 
 // Binds implements [Binder]. It needs no secret.
 func (h *HMAC) Binds() Binding {
-	p := &hmacPlan{custom: h.Contents, config: h.Config, url: h.URL, rfc3339: h.TimestampRFC3339}
-	if p.setFields(h) != nil || p.setEntries(h) != nil && len(p.entries) == 0 || len(p.headers) == 0 {
-		return Binding{}
+	err := h.Check()
+	p := h.plan
+	if err != nil {
+		p = &hmacPlan{custom: h.Contents, config: h.Config, url: h.URL, rfc3339: h.TimestampRFC3339}
+		if p.setFields(h) != nil || p.setEntries(h) != nil && len(p.entries) == 0 || len(p.headers) == 0 {
+			return Binding{}
+		}
+		_ = p.setTemplate(h) // Check reports its errors
+		p.setCovered(h)
 	}
-	_ = p.setTemplate(h) // Check reports its errors
-	p.setCovered(h)
 	b := Binding{
 		Content: true, Time: p.templateHolds(partTimestamp), Malleable: p.isMalleable(),
 		Covered: slices.Clone(p.covered[0]),
+	}
+	if fields := p.timestampHeaders; len(fields) > 0 && len(slices.Compact(slices.Clone(fields))) == 1 {
+		b.TimeField = strings.ToLower(fields[0])
+	}
+	if p.templateHolds(partJCS) && p.malleable == nil {
+		b.Form = canonicalForm
 	}
 	for _, covered := range p.covered[1:] { // each signature field has its own
 		b.Covered = slices.DeleteFunc(b.Covered, func(part string) bool {

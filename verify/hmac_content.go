@@ -57,6 +57,14 @@ func (p *hmacPlan) stable(content segments, signed []byte) []byte {
 	return d.Sum(nil)
 }
 
+// canonicalForm returns the canonical form of JSON, and anything else as it is.
+func canonicalForm(body []byte) []byte {
+	if canonical, err := strictjson.Canonical(body); err == nil {
+		return canonical
+	}
+	return body
+}
+
 func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]segments, error) {
 	if p.custom == nil {
 		content, err := p.fill(nil, r, body, s)

@@ -342,5 +342,15 @@ func (j *JWT) Binds() Binding {
 	if !j.Body {
 		return Binding{}
 	}
-	return Binding{Content: true, Time: true, Malleable: true, Covered: []string{"@body"}}
+	return Binding{
+		Content: true, Time: true, Malleable: true, Covered: []string{"@body"}, Form: signedToken,
+	}
+}
+
+// signedToken returns what is signed of a body that is a token, and any other body as it is.
+func signedToken(body []byte) []byte {
+	if t, err := parseToken(bytes.Trim(body, " \t\r\n")); err == nil {
+		return t.signed
+	}
+	return body
 }

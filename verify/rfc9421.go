@@ -98,7 +98,12 @@ func (s *RFC9421) SignsURL() bool {
 
 // Binds implements [Binder].
 func (s *RFC9421) Binds() Binding {
-	covered := []string{"@body", "@target-uri"}
+	covered := append([]string{"@body", "@target-uri"}, s.Coverage.Required...)
+	for i := range defaultCoverage {
+		if rule := &defaultCoverage[i]; len(rule.AnyOf) == 1 {
+			covered = append(covered, rule.AnyOf[0]...)
+		}
+	}
 	if exactly := s.Coverage.Exactly; len(exactly) > 0 {
 		covered = slices.Clone(exactly)
 		if slices.Contains(exactly, "content-digest") {

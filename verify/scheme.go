@@ -12,10 +12,38 @@ import (
 
 // Binding is what every signature of a scheme binds, as far as the configuration determines it.
 type Binding struct {
-	Content   bool     // identities have a digest of the signed content (Identity.Signed)
-	Time      bool     // signatures have a signed time
-	Covered   []string // what is bound, as in Identity.Covered
-	Malleable bool     // different deliveries can share a signature (Identity.Malleable)
+	Content bool // identities have a digest of the signed content (Identity.Signed)
+	Time    bool // signatures have a signed time
+	// TimeField is the field with the signed time, in lower case; "" if it is elsewhere.
+	TimeField string
+	// Covered is what is bound, as in Identity.Covered. "x-*" is every field with this prefix.
+	Covered   []string
+	Malleable bool // different deliveries can share a signature (Identity.Malleable)
+	// Form returns the form of a body that all bodies with one signature share, if only the body
+	// makes the scheme malleable; nil if it does not, or if there is no such form.
+	Form func(body []byte) []byte
+}
+
+// bindingOf returns the binding of a scheme. One that is not a Binder binds nothing.
+func bindingOf(s Scheme) Binding {
+	if b, ok := s.(Binder); ok {
+		return b.Binds()
+	}
+	return Binding{}
+}
+
+func (b Binding) covers(part string) bool {
+	return (Identity{Covered: b.Covered}).Covers(part) || slices.ContainsFunc(b.Covered, func(name string) bool {
+		prefix, many := strings.CutSuffix(name, "*")
+		return many && strings.HasPrefix(part, prefix)
+	})
+}
+
+func (b Binding) form(body []byte) []byte {
+	if b.Form == nil {
+		return body
+	}
+	return b.Form(body)
 }
 
 // Binder is an optional interface of schemes. All schemes of this package have it.
@@ -51,7 +79,8 @@ func PublishedAlgorithms(scheme Scheme) []string {
 }
 
 // All requires that every scheme accepts the request, such as basic authentication and a signature.
-// The identity combines what the schemes prove; of conflicting values the last counts.
+// The identity combines what the schemes prove. Of conflicting values the last counts, of digests
+// the last one with a time.
 type All []Scheme
 
 // Check reports all errors of the schemes.
@@ -129,21 +158,27 @@ func (a All) String() string {
 	return strings.Join(parts, ", and ")
 }
 
-// Binds implements [Binder]. It combines the bindings of the schemes; one that is not a Binder
-// binds nothing.
+// Binds implements [Binder]. It combines the bindings of the schemes as Verify combines what they
+// prove.
 func (a All) Binds() Binding {
 	var all Binding
 	for _, s := range a {
-		b, ok := s.(Binder)
-		if !ok {
-			continue
+		one := bindingOf(s)
+		if takesContent(all.Content, all.Time, one.Content, one.Time) {
+			all.Content, all.Malleable, all.Form = true, one.Malleable, one.Form
 		}
-		one := b.Binds()
-		all.Content, all.Time = all.Content || one.Content, all.Time || one.Time
-		all.Malleable = all.Malleable || one.Malleable
+		if one.Time {
+			all.Time, all.TimeField = true, one.TimeField
+		}
 		all.Covered = append(all.Covered, one.Covered...)
 	}
 	return all
+}
+
+// takesContent reports whether the digest of the second of two schemes counts: the last one, but
+// none without a time beside one with a time, because it cannot tell two equal messages apart.
+func takesContent(content, timed, moreContent, moreTimed bool) bool {
+	return moreContent && (moreTimed || !timed || !content)
 }
 
 // and combines what two schemes proved of one request.
@@ -151,9 +186,6 @@ func (id Identity) and(more Identity) Identity {
 	id.KeyID, id.Principal = cmp.Or(more.KeyID, id.KeyID), cmp.Or(more.Principal, id.Principal)
 	id.Secret = cmp.Or(more.Secret, id.Secret)
 	id.Label, id.Nonce = cmp.Or(more.Label, id.Label), cmp.Or(more.Nonce, id.Nonce)
-	if !more.SignedAt.IsZero() {
-		id.SignedAt = more.SignedAt
-	}
 	if more.NotBefore.After(id.NotBefore) {
 		id.NotBefore = more.NotBefore
 	}
@@ -161,8 +193,11 @@ func (id Identity) and(more Identity) Identity {
 		id.Expires, id.ExpiredCode = more.Expires, more.ExpiredCode
 	}
 	id.Covered = append(slices.Clone(id.Covered), more.Covered...)
-	if more.Signed != nil {
+	if takesContent(id.Signed != nil, id.Timed(), more.Signed != nil, more.Timed()) {
 		id.Signed, id.Stable, id.Malleable = more.Signed, more.Stable, more.Malleable
+	}
+	if more.Timed() || !more.SignedAt.IsZero() && !id.Timed() {
+		id.SignedAt, id.OwnTime = more.SignedAt, more.OwnTime
 	}
 	if more.Claims != nil {
 		id.Claims = more.Claims

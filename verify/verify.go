@@ -35,6 +35,7 @@ type Identity struct {
 	Principal   string    // the authenticated identity of the key; empty means the producer's name
 	Label       string    // of the verified signature (RFC 9421 section 4); empty for other schemes
 	SignedAt    time.Time // the signed time; zero if the scheme signs none
+	OwnTime     bool      // SignedAt limits the age of the request and does not identify its message ([Any])
 	NotBefore   time.Time // from when the credential is valid; zero if it has no such time
 	Expires     time.Time // the earliest expiry of signature, token and certificate; zero if none expires
 	ExpiredCode Code      // the code of [Tolerance.Check] after Expires; defaults to token_expired
@@ -61,6 +62,9 @@ type Identity struct {
 	// Claims is the JSON of the claims of a verified token; nil for other schemes.
 	Claims []byte
 }
+
+// Timed reports whether the signature has a time that identifies its message.
+func (id Identity) Timed() bool { return !id.SignedAt.IsZero() && !id.OwnTime }
 
 // Covers reports whether the signature binds the component or field (lower case). "@target-uri"
 // includes the parts of the URL.
