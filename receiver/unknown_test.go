@@ -37,7 +37,8 @@ func TestARequestToAnUnknownPathIsLoggedWithTheNearestEndpoint(t *testing.T) {
 		}
 	}
 	for target, want := range map[string]string{
-		"/webhooks/githb?key=s3cret": "/webhooks/github", "/api/webhooks/shop": "/webhooks/shop", "/webhooks/SHOP": "/webhooks/shop",
+		"/webhooks/githb?key=s3cret": "/webhooks/github", "/api/webhooks/shop": "/webhooks/shop",
+		"/webhooks/SHOP":  "/webhooks/shop",
 		"/Webhooks/GitHb": "/webhooks/github",
 		"/webhook/shop":   "/webhooks/shop", "/" + strings.Repeat("x", 9000): "/webhooks/",
 	} {

@@ -12,7 +12,9 @@ func TestWord(t *testing.T) {
 			t.Errorf("%q is nearest to %q, want %q", word, got, want)
 		}
 	}
-	for pair, want := range map[[2]string]int{{"ab", "ba"}: 1, {"", "abc"}: 3, {"kitten", "sitting"}: 3, {"/webhooks/GH", "/webhooks/gh"}: 0} {
+	for pair, want := range map[[2]string]int{
+		{"ab", "ba"}: 1, {"", "abc"}: 3, {"kitten", "sitting"}: 3, {"/webhooks/GH", "/webhooks/gh"}: 0,
+	} {
 		if got := Distance(pair[0], pair[1]); got != want {
 			t.Errorf("from %q to %q: %d, want %d", pair[0], pair[1], got, want)
 		}
