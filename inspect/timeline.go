@@ -132,6 +132,9 @@ func (p *Inspector) moments(r *dedup.Record) []moment {
 	if r.QuarantineReason != "" {
 		all[0].Sign = "wait"
 		all[0].Title, all[0].Note = "Quarantined: "+words(r.QuarantineReason), "stored, but not run"
+		if r.Note != "" {
+			all[0].Note += ": " + r.Note
+		}
 		if r.Original != "" {
 			all[0].Note, all[0].Link = "stored, but not run: it resembles event "+r.Original, r.Original
 		}

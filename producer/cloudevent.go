@@ -28,6 +28,8 @@ const (
 // the scheme covers no field: a bearer token authenticates every field alike. The item's
 // attributes are the context attributes, including id, source and extensions.
 //
+// An event of a batch that has no id or is malformed has its error in [Item.Err].
+//
 // Errors are event_malformed, ambiguous_field, media_type_unsupported for event formats other
 // than JSON, and insufficient_coverage for binary mode under a signature that does not cover
 // the attributes (see [Producer.LooseBinary]).
@@ -38,7 +40,10 @@ func SplitCloudEvents(d *Delivery) ([]Item, error) {
 	}
 	items := make([]Item, len(events))
 	for i, e := range events {
-		items[i] = Item{ID: JoinID(e.source, e.id), Type: e.kind, Body: e.body, Attributes: e.attributes}
+		items[i] = Item{Type: e.kind, Body: e.body, Attributes: e.attributes, Err: e.err}
+		if e.id != "" {
+			items[i].ID = JoinID(e.source, e.id)
+		}
 	}
 	key := IdempotencyKey{}
 	if len(items) == 1 && (d.Identity.Covers(strings.ToLower(key.field())) || d.coversNothing()) {
@@ -170,7 +175,7 @@ func (d *Delivery) cloudEvent() (cloudEvent, error) {
 	if err != nil {
 		return cloudEvent{}, err
 	}
-	return events[0], nil
+	return events[0], events[0].err
 }
 
 // checkMode refuses binary mode under a signature that covers the body but not the attributes: an

@@ -3,7 +3,6 @@ package producer
 import (
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"strings"
@@ -19,6 +18,7 @@ type cloudEvent struct {
 	attributes       map[string]string // all context attributes by name, including extensions
 	body             []byte            // the event's own bytes
 	data             []byte            // its data, decoded
+	err              error             // of an event in a batch
 }
 
 // parseCloudEvents reads the events of a delivery.
@@ -173,20 +173,18 @@ func parseBatch(doc *document) ([]cloudEvent, error) {
 		return nil, err
 	}
 	events := []cloudEvent{}
-	err = strictjson.EachElement(array, func(value []byte) error {
-		if value[0] != '{' {
-			return malformed(fmt.Sprintf("event %d", len(events)), strictjson.ErrSyntax)
-		}
-		e, err := parseEvent(value)
-		if err != nil {
-			return err
+	_ = strictjson.EachElement(array, func(value []byte) error {
+		e := cloudEvent{body: value, err: malformed("", verify.Public("not an object"))}
+		if value[0] == '{' {
+			var err error
+			if e, err = parseEvent(value); e.kind != "" && e.id == "" {
+				err = &verify.Error{Code: verify.IDMissing, Component: "id"}
+			}
+			e.err = err
 		}
 		events = append(events, e)
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
 	return events, nil
 }
 
@@ -280,14 +278,12 @@ func isJSONMedia(kind string) bool {
 	return sub == "json" || strings.HasSuffix(sub, "+json")
 }
 
-// checked returns the event if it has the required attributes.
+// checked returns the event if it has the required attributes. With an error it returns one whose
+// type is set if only the id is missing.
 func (e cloudEvent) checked() (cloudEvent, error) {
-	for _, name := range []string{"id", "source", "type", "specversion"} {
-		if e.attributes[name] == "" {
-			return e, malformed(name, errors.New("a required attribute is missing or empty"))
-		}
-		if len(e.attributes[name]) > maxValue {
-			return e, malformed(name, errTooLong)
+	for _, name := range []string{"source", "type", "specversion"} {
+		if err := e.has(name); err != nil {
+			return e, err
 		}
 	}
 	if e.attributes["specversion"] != "1.0" {
@@ -296,7 +292,18 @@ func (e cloudEvent) checked() (cloudEvent, error) {
 	e.id, e.source, e.kind = e.attributes["id"], e.attributes["source"], e.attributes["type"]
 	delete(e.attributes, "type")
 	delete(e.attributes, "specversion")
-	return e, nil
+	return e, e.has("id")
+}
+
+// has checks a required attribute.
+func (e cloudEvent) has(name string) error {
+	switch value := e.attributes[name]; {
+	case value == "":
+		return malformed(name, errors.New("a required attribute is missing or empty"))
+	case len(value) > maxValue:
+		return malformed(name, errTooLong)
+	}
+	return nil
 }
 
 // shortName limits a name from an unverified body.

@@ -28,8 +28,8 @@ type Delivery struct {
 
 // Item is one event of a delivery.
 type Item struct {
-	// ID is the idempotency identifier. Split may leave it empty unless KeyRequired is set: a
-	// digest replaces it.
+	// ID is the idempotency identifier. Split may leave it empty: a digest replaces it, or with
+	// KeyRequired the item is at fault.
 	ID string
 	// Unnamed means that the sender gave no identifier and ID is a digest. Set by [Producer.Items].
 	Unnamed bool
@@ -37,12 +37,18 @@ type Item struct {
 	Type string
 	// Body is the event's own bytes.
 	Body []byte
+	// Content is what identifies an item without an identifier, where Body has more, such as the
+	// number of the attempt. Defaults to Body.
+	Content []byte
+	// Err is why an item of a batch cannot be used. It is quarantined, while the others run. Split
+	// may set it; id_missing counts with KeyRequired only, and then names the member.
+	Err error
 	// FromForm means that Body is the JSON in a form ([Producer.FormMember]), which is stored as
 	// received. Set by [Producer.Items].
 	FromForm bool
 	// Attributes are facts about the event. Do not change the map: several readers may share it.
 	Attributes map[string]string
-	// Note lists what was left out of the event because it exceeded a limit, or "". Set by
+	// Note is Err, or lists what was left out of the event because it exceeded a limit. Set by
 	// [Producer.Items].
 	Note string
 }

@@ -46,7 +46,7 @@ func FingerprintBody(d *Delivery, it Item) [32]byte {
 // FingerprintBody.
 func FingerprintCloudEvent(d *Delivery, it Item) [32]byte {
 	events, err := d.cloudEvents()
-	if err != nil || len(events) != 1 || len(d.Request.Header.Values(defaultKeyField)) == 0 {
+	if err != nil || len(events) != 1 || events[0].err != nil || len(d.Request.Header.Values(defaultKeyField)) == 0 {
 		return FingerprintBody(d, it)
 	}
 	h := newDigest()

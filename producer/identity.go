@@ -2,7 +2,6 @@ package producer
 
 import (
 	"cmp"
-	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -202,14 +201,6 @@ func (p *Producer) SameSignedOf(typ string) SameSigned {
 		return s
 	}
 	return p.SameSigned
-}
-
-// positionID identifies an item of a batch by its bytes and its position, from 0.
-func positionID(body []byte, position int) string {
-	if position == 0 {
-		return digestID(body)
-	}
-	return fmt.Sprintf("%s;%d", digestID(body), position+1)
 }
 
 // Remembers reports whether the events of a verified delivery are remembered beyond their

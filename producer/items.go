@@ -10,47 +10,94 @@ import (
 
 // Items returns the events of a verified delivery: one, or the items of a batch. An item
 // without an identifier gets a digest, unless KeyRequired is set: of the signed content, or of
-// the item's body and its position in the batch.
+// the item's content and its number among equal items of the batch. A retry may so group and order
+// the items of a batch in another way.
 //
 // Errors are *verify.Error: id_missing, ambiguous_field, event_malformed or
-// media_type_unsupported. They are permanent, 4xx: no retry succeeds.
+// media_type_unsupported. They are permanent, 4xx: no retry succeeds. An item of a batch that is
+// at fault has its error in [Item.Err], and does not affect the others. Under the API contract a
+// batch of such items only is an error.
 func (p *Producer) Items(d *Delivery) ([]Item, error) {
 	d.looseBinary, d.formMember = p.LooseBinary, p.FormMember
 	items, err := p.split(d)
 	if err != nil {
 		return nil, err
 	}
+	if p.Split == nil {
+		err = p.identify(d, &items[0])
+		return items, err
+	}
+	faulty, equal := 0, make(map[string]int, len(items))
 	for i := range items {
-		if err := p.clamp(&items[i]); err != nil {
-			return nil, err
+		it := &items[i]
+		if err := p.identify(d, it); err != nil {
+			faulty++
+			it.Err = atItem(i, err)
+			it.Note = it.Err.Error()
+			it.Unnamed, it.ID = true, p.digestFor(d, *it)
 		}
-		if items[i].ID == "" && p.KeyRequired {
-			return nil, p.missingID(d)
-		}
-		if items[i].ID == "" {
-			items[i].Unnamed = true
-			items[i].ID = p.digestFor(d, items[i], i)
+		if !it.Unnamed {
 			continue
 		}
-		if p.KeyFormat == nil {
-			continue
+		if equal[it.ID]++; equal[it.ID] > 1 {
+			it.ID = fmt.Sprintf("%s;%d", it.ID, equal[it.ID])
 		}
-		if err := p.KeyFormat.Check(items[i].ID); err != nil {
-			return nil, malformed(component(p.Key, "id"), err)
-		}
+	}
+	if p.Contract == API && faulty > 0 && faulty == len(items) {
+		return nil, items[0].Err
 	}
 	return items, nil
 }
 
+// identify checks what the item says and names it if the sender did not.
+func (p *Producer) identify(d *Delivery, it *Item) error {
+	err := p.clamp(it)
+	unnamed := verify.CodeOf(it.Err) == verify.IDMissing
+	if it.Err != nil && (!unnamed || p.KeyRequired && it.ID == "") {
+		return it.Err
+	}
+	it.Err = nil
+	switch {
+	case err != nil:
+		return err
+	case it.ID == "" && p.KeyRequired:
+		return p.missingID(d)
+	case it.ID == "":
+		it.Unnamed, it.ID = true, p.digestFor(d, *it)
+	case p.KeyFormat != nil:
+		if err := p.KeyFormat.Check(it.ID); err != nil {
+			return malformed(component(p.Key, "id"), err)
+		}
+	}
+	return nil
+}
+
+// atItem returns the error of an item with its position.
+func atItem(i int, err error) error {
+	refusal := verify.Error{Code: verify.EventMalformed, Err: err}
+	if coded, ok := errors.AsType[*verify.Error](err); ok {
+		refusal = *coded
+	}
+	where := fmt.Sprintf("item %d", i+1)
+	if refusal.Component != "" {
+		where += ", " + refusal.Component
+	}
+	refusal.Component = where
+	return &refusal
+}
+
 // digestFor returns the identifier of an item that has none: the digest of the signed content
-// where that identifies events, and else of the item's body and position.
-func (p *Producer) digestFor(d *Delivery, it Item, position int) string {
-	class, body := p.ClassOf(d.Identity), it.Body
-	if it.FromForm {
-		body = d.Body
+// where that identifies events, and else of the item's content.
+func (p *Producer) digestFor(d *Delivery, it Item) string {
+	class, content := p.ClassOf(d.Identity), it.Body
+	switch {
+	case it.FromForm:
+		content = d.Body
+	case it.Content != nil:
+		content = it.Content
 	}
 	if p.Split != nil || p.Payload != nil || class == ClassIDSigned || class == ClassUnsigned {
-		return positionID(body, position)
+		return digestID(content)
 	}
 	return contentID(d)
 }
@@ -107,25 +154,21 @@ func component(x Extractor, without string) string {
 	return x.String()
 }
 
-// clamp enforces the limits of identifier, type and attributes. Under the API contract an
-// invalid identifier or type is an error. Senders of webhooks would drop the event on that, and
-// truncation could make two names equal: there a digest replaces the identifier and the type is
-// dropped, so only handlers of all types get the event. Invalid attributes are dropped under
-// both contracts. Note lists what was dropped.
-func (p *Producer) clamp(it *Item) error {
-	if err := textError(it.ID, MaxKey, errKeyLong); err != nil {
-		if p.Contract == API {
-			return malformed(component(p.Key, "id"), err)
-		}
-		it.ID = digestID([]byte(it.ID))
-	}
+// clamp enforces the limits of identifier, type and attributes. An identifier over them is
+// replaced by a digest, because truncation could make two equal, and a type is dropped, so only
+// handlers of all types get the event: senders of webhooks would drop the event on an error, which
+// it is under the API contract. Invalid attributes are dropped under both. Note lists what was
+// dropped.
+func (p *Producer) clamp(it *Item) (refused error) {
 	var notes []string
 	if err := textError(it.Type, MaxType, errTypeLong); err != nil {
-		if p.Contract == API {
-			return malformed(component(p.Type, "type"), err)
-		}
+		refused = malformed(component(p.Type, "type"), err)
 		it.Type = ""
 		notes = append(notes, "the type was left out: "+err.Error())
+	}
+	if err := textError(it.ID, MaxKey, errKeyLong); err != nil {
+		refused = malformed(component(p.Key, "id"), err)
+		it.ID = digestID([]byte(it.ID))
 	}
 	kept := withinLimits(it.Attributes)
 	if left := len(it.Attributes) - len(kept); left > 0 {
@@ -133,5 +176,8 @@ func (p *Producer) clamp(it *Item) error {
 		it.Attributes = kept
 	}
 	it.Note = strings.Join(notes, "; ")
+	if p.Contract == API {
+		return refused
+	}
 	return nil
 }

@@ -108,7 +108,8 @@ type Producer struct {
 
 	// Events.
 
-	// Split returns the events of a batch. Nil means that a delivery is one event.
+	// Split returns the events of a batch. An error refuses them all; that of one event belongs in
+	// [Item.Err]. Nil means that a delivery is one event.
 	Split func(*Delivery) ([]Item, error)
 	// Payload returns the bytes that handlers and the store get in place of an enveloping body.
 	// Defaults to the body as received.
@@ -120,8 +121,8 @@ type Producer struct {
 	FormMember string
 	// Key extracts the idempotency identifier. Required, unless Split is set.
 	Key Extractor
-	// KeyRequired refuses deliveries without an identifier (400). Otherwise a digest identifies
-	// them.
+	// KeyRequired refuses deliveries without an identifier (400), and quarantines such items of a
+	// batch. Otherwise a digest identifies them.
 	KeyRequired bool
 	// KeyFormat refuses identifiers of another form (400) and is published in the policy.
 	// Defaults to any text of 1 to 1,024 characters.

@@ -168,6 +168,11 @@ func verdictOf(t *testing.T, c *vectorCase) (got verdict) {
 	if unnamed != nil && got.handshake == nil {
 		return refuse(unnamed)
 	}
+	for _, it := range items { // a receiver quarantines it
+		if it.Err != nil {
+			return refuse(it.Err)
+		}
+	}
 	got.items = items
 	return got
 }

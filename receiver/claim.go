@@ -132,6 +132,11 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 		}
 	}
 	d.assign(e, it)
+	if it.Err != nil {
+		e.claim = d.quarantineClaim(e, reasonMalformed, "")
+		e.claim.Key.Space = dedup.SpaceQuarantine + reasonMalformed
+		return
+	}
 	if p.KeyedByType && e.occurrence != nil && !d.rx.registry.namesType(p.Name, it.Type) {
 		e.claim.Occurrence.Slots = slotsOf(e.claim.Key, e.occurrence.Digest, len(e.claim.Tasks) > 0)
 	}
@@ -252,11 +257,12 @@ func (d *delivery) aliases(out []dedup.Key, key dedup.Key) []dedup.Key {
 }
 
 // fingerprint is compared when the identifier is used again. Only signed identifiers may do
-// without: under an unsigned one, a captured delivery would count as that event and get its
-// response.
+// without, as those of a batch are, less what LooseBinary reads: under an unsigned one, a captured
+// delivery would count as that event and get its response.
 func (d *delivery) fingerprint(it producer.Item) [32]byte {
-	digest := d.ep.p.Fingerprint(&d.Delivery, it)
-	if digest == ([32]byte{}) && d.Identity.Signed != nil && !d.signsKey() {
+	digest, p := d.ep.p.Fingerprint(&d.Delivery, it), &d.ep.p
+	signed := d.signsKey() || p.Split != nil && !p.LooseBinary && d.Identity.Covers("@body")
+	if digest == ([32]byte{}) && d.Identity.Signed != nil && !signed {
 		return producer.FingerprintBody(&d.Delivery, it)
 	}
 	return digest

@@ -184,6 +184,9 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 	if err := checkRoute(ctx, entries); err != nil {
 		return nil, err
 	}
+	if len(entries) == 1 && entries[0].claim.Quarantine != nil {
+		return d.quarantine(ctx, &entries[0], entries[0].claim, dedup.Record{})
+	}
 	if len(entries) == 1 && entries[0].answer != nil {
 		return d.answer(ctx, &entries[0])
 	}

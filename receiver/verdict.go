@@ -13,8 +13,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// The reasons why deliveries are quarantined. The last two come from what is remembered beyond
-// the window.
+// The reasons why deliveries are quarantined. Seen before and too old come from what
+// is remembered beyond the window.
 const (
 	reasonConflict   = "conflict"        // another payload under a known identifier
 	reasonReplayed   = "replayed"        // signed bytes, with a time, known under another identifier
@@ -22,6 +22,7 @@ const (
 	reasonSuperseded = "superseded"      // older content of a series
 	reasonSeenBefore = "seen_before"     // an accepted event whose outcome is no longer stored
 	reasonTooOld     = "too_old_to_tell" // an event from before the remembered days
+	reasonMalformed  = "malformed"       // an item of a batch that cannot be used
 )
 
 // remember sets what the store remembers of the event beyond its window, if anything.
@@ -58,11 +59,14 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 	if len(decisions) == 1 {
 		return d.concludeOne(ctx, &entries[0], decisions[0])
 	}
-	fresh, known := 0, 0
+	fresh, known, malformed := 0, 0, 0
 	var quarantined []dedup.Claim
 	var originals []dedup.Record
 	for i, decision := range decisions {
 		switch {
+		case decision.Verdict == dedup.New && entries[i].claim.Quarantine != nil:
+			malformed++
+			d.logQuarantine(ctx, entries[i].claim, decision, dedup.Record{})
 		case decision.Verdict == dedup.New:
 			fresh++
 		case decision.Verdict == dedup.Known && resumable(decision.Record):
@@ -89,6 +93,9 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 		d.logQuarantine(ctx, quarantined[i], kept[i], originals[i])
 	}
 	body := fmt.Appendf(nil, "{\"events\":%d,\"status\":\"accepted\"}\n", len(entries))
+	if n := len(quarantined) + malformed; n > 0 {
+		body = fmt.Appendf(nil, "{\"events\":%d,\"quarantined\":%d,\"status\":\"accepted\"}\n", len(entries), n)
+	}
 	resp := acceptanceReply(&d.ep.p, codeAccepted, body)
 	resp.fresh, resp.refund = fresh > 0, fresh == 0
 	switch {
@@ -281,7 +288,7 @@ func (d *delivery) logQuarantine(ctx context.Context, c dedup.Claim, decision de
 		slog.String("event", event), slog.String("original", of.Event),
 		slog.String("vendor_id", vendorID(&c.Payload, c.Key.ID)),
 		slog.String("original_vendor_id", vendorID(&of.Payload, of.Key.ID)),
-		slog.String("type", c.Payload.Type))
+		slog.String("type", c.Payload.Type), slog.String("note", c.Note))
 }
 
 // vendorID is the identifier that the sender chose.

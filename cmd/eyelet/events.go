@@ -257,10 +257,19 @@ const (
 	deadHeads  = eventHeads + "\tWHY"
 )
 
+// quarantineText says why a delivery was quarantined, and of which event it is.
+func quarantineText(e inspect.Event) string {
+	text := "quarantined: " + e.QuarantineReason
+	if e.Original != "" {
+		text += " of " + sanitize(e.Original)
+	}
+	return text
+}
+
 func eventRow(e inspect.Event) string {
 	state := e.State
 	if e.QuarantineReason != "" {
-		state += " (quarantined: " + e.QuarantineReason + " of " + sanitize(e.Original) + ")"
+		state += " (" + quarantineText(e) + ")"
 	} else if e.Note != "" && len(e.Tasks) == 0 { // no handler
 		state += " (" + sanitize(e.Note) + ")"
 	} else if why := reasons(e); len(why) > 0 {

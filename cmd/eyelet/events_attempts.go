@@ -101,5 +101,8 @@ func whyOf(e inspect.Event) string {
 	if len(all) == 0 {
 		all = append(all, e.QuarantineReason)
 	}
+	if e.QuarantineReason == "malformed" {
+		all = append(all, e.Note)
+	}
 	return brief(strings.Join(all, "; "))
 }

@@ -111,7 +111,7 @@ func writeContent(b *strings.Builder, header http.Header, text string) {
 func detailRows(d inspect.Detail) [][2]string {
 	state := d.State
 	if d.QuarantineReason != "" {
-		state += ", quarantined: " + d.QuarantineReason + " of " + d.Original
+		state += ", " + quarantineText(d.Event)
 	}
 	answer := ""
 	if d.Response != nil {

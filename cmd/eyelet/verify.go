@@ -93,7 +93,7 @@ func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.T
 		return v, nil
 	}
 	for _, it := range items {
-		v.Events = append(v.Events, verdictEvent{it.ID, it.Type})
+		v.Events = append(v.Events, verdictEvent{it.ID, it.Type, it.Note})
 	}
 	return v, nil
 }
@@ -221,6 +221,8 @@ type claimed struct {
 type verdictEvent struct {
 	ID   string `json:"id"`
 	Type string `json:"type"`
+	// Note says why it would be quarantined, or what was left out of it.
+	Note string `json:"note,omitempty"`
 }
 
 // describe adds what the verification found out, however it ended.
@@ -268,6 +270,9 @@ func (v verdict) text(p *program) {
 	}
 	for _, e := range v.Events {
 		p.printf("  event: id %s, type %s\n", sanitize(e.ID), sanitize(e.Type))
+		if e.Note != "" {
+			p.printf("    %s\n", sanitize(e.Note))
+		}
 	}
 	line := func(name, text string) {
 		if text != "" {

@@ -31,7 +31,8 @@ import (
 // HMAC-SHA256 over eight of its members joined by colons, and is the event
 // pspReference:eventCode:success. Other members (reason, paymentMethod, eventDate, ...) are not
 // signed: a holder of a signed item can change them. One item that does not verify refuses
-// the request. Adyen wants 2xx or "[accepted]" within 10 seconds.
+// the request, because nothing says who added it. An item without pspReference or eventCode is
+// identified by a digest of its signed members. Adyen wants 2xx or "[accepted]" within 10 seconds.
 //
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
 func Adyen(keys ...string) producer.Producer { return adyen.producer(Settings{Secrets: keys}) }
@@ -75,8 +76,10 @@ func splitAdyen(d *producer.Delivery) ([]producer.Item, error) {
 	}
 	items := make([]producer.Item, len(parts))
 	for i, it := range parts {
-		id := producer.JoinID(it.pspReference, it.eventCode, it.success)
-		items[i] = producer.Item{ID: id, Type: it.eventCode, Body: it.body}
+		items[i] = producer.Item{Type: it.eventCode, Body: it.body, Content: []byte(it.signed)}
+		if it.pspReference != "" && it.eventCode != "" {
+			items[i].ID = producer.JoinID(it.pspReference, it.eventCode, it.success)
+		}
 	}
 	return items, nil
 }

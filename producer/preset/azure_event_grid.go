@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -60,7 +59,6 @@ func buildEventGrid(p *producer.Producer, s Settings) {
 	default:
 		signedByEntra(p, s)
 	}
-	p.KeyRequired = true
 	grid := eventGrid{topics: s.Topics}
 	p.Split = grid.split
 	p.Handshake = grid.validate
@@ -90,76 +88,38 @@ func signedByEntra(p *producer.Producer, s Settings) {
 	})
 }
 
-const (
-	validationEvent = "Microsoft.EventGrid.SubscriptionValidationEvent"
-	maxGridEvents   = 5000
-)
+const validationEvent = "Microsoft.EventGrid.SubscriptionValidationEvent"
+
+// gridSchema reads Event Grid's own schema.
+var gridSchema = batch{
+	id: producer.JSON("id"), kind: producer.JSON("eventType"), typed: true,
+	own: map[string]producer.Extractor{
+		"source": producer.JSON("topic"), "subject": producer.JSON("subject"), "time": producer.JSON("eventTime"),
+		"dataversion": producer.JSON("dataVersion"),
+	},
+}
 
 // eventGrid reads deliveries of the listed topics, or of all if there are none.
 type eventGrid struct{ topics []string }
 
+// split reads Event Grid's own schema, or CloudEvents.
 func (g eventGrid) split(d *producer.Delivery) ([]producer.Item, error) {
-	items, err := splitGridSchemas(d)
+	read := gridSchema.split
+	if producer.IsCloudEvent(d.Request.Header) {
+		read = producer.SplitCloudEvents
+	}
+	items, err := read(d)
 	if err != nil || len(g.topics) == 0 {
 		return items, err
 	}
 	for _, it := range items {
 		// Names of Azure resources are case-insensitive.
 		isSource := func(topic string) bool { return strings.EqualFold(topic, it.Attributes["source"]) }
-		if !slices.ContainsFunc(g.topics, isSource) {
+		if verify.CodeOf(it.Err) != verify.EventMalformed && !slices.ContainsFunc(g.topics, isSource) {
 			return nil, &verify.Error{Code: verify.TopicUnexpected, Component: "topic"}
 		}
 	}
 	return items, nil
-}
-
-// splitGridSchemas reads an array of Event Grid's own schema, or CloudEvents.
-func splitGridSchemas(d *producer.Delivery) ([]producer.Item, error) {
-	if producer.IsCloudEvent(d.Request.Header) {
-		return producer.SplitCloudEvents(d)
-	}
-	doc, err := d.JSON()
-	if err == nil && doc[0] != '[' {
-		err = errors.New("not an array of events")
-	}
-	if err != nil {
-		return nil, malformed("body", err)
-	}
-	items := []producer.Item{}
-	err = strictjson.EachElement(doc, func(value []byte) error {
-		if len(items) == maxGridEvents {
-			return malformed("body", errors.New("over 5000 events"))
-		}
-		it, err := gridItem(d, value)
-		items = append(items, it)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-var gridAttributes = attributes(map[string]producer.Extractor{
-	"source": producer.JSON("topic"), "subject": producer.JSON("subject"), "time": producer.JSON("eventTime"),
-	"dataversion": producer.JSON("dataVersion"),
-})
-
-func gridItem(d *producer.Delivery, event []byte) (producer.Item, error) {
-	one := &producer.Delivery{Request: d.Request, Body: event, Identity: d.Identity}
-	it := producer.Item{Body: event}
-	var err error
-	if it.ID, err = producer.JSON("id").Extract(one); err != nil {
-		return it, err
-	}
-	if it.Type, err = producer.JSON("eventType").Extract(one); err != nil {
-		return it, err
-	}
-	if it.ID == "" || it.Type == "" {
-		return it, malformed("body", errors.New("an event without id or eventType"))
-	}
-	it.Attributes, err = gridAttributes(one)
-	return it, err
 }
 
 // validate answers the validation of a subscription with its code, as JSON.

@@ -1,8 +1,10 @@
 package preset
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"strconv"
 
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -18,6 +20,8 @@ type batch struct {
 	id, kind producer.Extractor            // of an event, read from its element
 	own      map[string]producer.Extractor // attributes of an event, read from its element
 	common   map[string]producer.Extractor // attributes of all events, read from the body
+	varies   string                        // member of an event that differs between attempts
+	typed    bool                          // an event without a type is malformed
 }
 
 // split implements the Split of a [producer.Producer].
@@ -33,31 +37,50 @@ func (b batch) split(d *producer.Delivery) ([]producer.Item, error) {
 		return nil, malformed("body", verify.Public("not an array of events"))
 	}
 	common, _ := attributes(b.common)(d) // it never fails
-	own := attributes(b.own)
 	items := []producer.Item{}
 	err = strictjson.EachElement(array, func(event []byte) error {
 		if len(items) == maxBatch {
 			return malformed("body", verify.Public(fmt.Sprintf("over %d events", maxBatch)))
 		}
-		it := producer.Item{Body: event}
-		one := &producer.Delivery{Request: d.Request, Body: event, Identity: d.Identity}
-		var err error
-		if it.ID, err = b.id.Extract(one); err != nil {
-			return err
-		}
-		if it.Type, err = b.kind.Extract(one); err != nil {
-			return err
-		}
-		if it.Attributes, err = own(one); it.Attributes == nil {
-			it.Attributes = common
-		} else {
-			maps.Copy(it.Attributes, common)
+		it := producer.Item{Body: event, Attributes: common, Err: malformed("", verify.Public("not an object"))}
+		if event[0] == '{' {
+			b.read(&it, &producer.Delivery{Request: d.Request, Body: event, Identity: d.Identity})
 		}
 		items = append(items, it)
-		return err
+		return nil
 	})
-	if err != nil {
-		return nil, err
+	return items, err
+}
+
+// read reads an event. Its errors are of the item only.
+func (b batch) read(it *producer.Item, event *producer.Delivery) {
+	var badID, badKind error
+	it.ID, badID = b.id.Extract(event)
+	it.Type, badKind = b.kind.Extract(event)
+	it.Err = cmp.Or(badID, badKind)
+	if it.Err == nil && it.Type == "" && b.typed {
+		it.Err = malformed(b.kind.String(), verify.Public("missing"))
 	}
-	return items, nil
+	if it.Err == nil && it.ID == "" {
+		it.Err = &verify.Error{Code: verify.IDMissing, Component: b.id.String()}
+		if b.varies != "" {
+			it.Content = without(event.Body, b.varies)
+		}
+	}
+	if own, _ := attributes(b.own)(event); own != nil {
+		maps.Copy(own, it.Attributes)
+		it.Attributes = own
+	}
+}
+
+// without returns the members of a checked object, less one.
+func without(object []byte, name string) (rest []byte) {
+	name = strconv.Quote(name)
+	_ = strictjson.EachMember(object, func(key, value []byte) error {
+		if string(key) != name {
+			rest = append(append(append(append(rest, key...), ':'), value...), ',')
+		}
+		return nil
+	})
+	return rest
 }

@@ -47,7 +47,7 @@ func buildCloudEvents(p *producer.Producer, s Settings) {
 		p.Err = errors.Join(p.Err, errors.New("cloudevents: no bearer token; set one, or allowed_ips"))
 	}
 	p.AllowedIPs = s.AllowedIPs
-	p.KeyRequired, p.Fingerprint = true, producer.FingerprintCloudEvent
+	p.KeyRequired, p.Fingerprint = !s.Batch, producer.FingerprintCloudEvent
 	p.EmptyBody = true // an event in binary mode need not have data
 	if s.Batch {
 		p.Split = producer.SplitCloudEvents

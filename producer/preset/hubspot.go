@@ -42,10 +42,10 @@ var hubSpot = Preset{
 			TimestampUnit: time.Millisecond, Encoding: verify.Base64, Content: "POST{url}{body}{timestamp}",
 			Malleable: true, URL: s.NotificationURL, OtherURL: hubSpotDecoded.Replace,
 		}, s.Secrets)
-		p.SignsURL, p.KeyRequired = true, true
+		p.SignsURL = true
 		p.Split = batch{
 			id:   producer.Join(producer.JSON("eventId"), producer.JSON("subscriptionId"), producer.JSON("occurredAt")),
-			kind: producer.JSON("subscriptionType"),
+			kind: producer.JSON("subscriptionType"), varies: "attemptNumber",
 		}.split
 	},
 	typeFrom: "json:*.subscriptionType",

@@ -24,9 +24,9 @@ var line = Preset{
 	eventTime: producer.JSON("events.0.timestamp"), fingerprint: producer.FingerprintNone, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Line-Signature"}, Encoding: verify.Base64}, s.Secrets)
-		p.KeyRequired = true
 		p.Split = batch{
 			path: []string{"events"}, id: producer.JSON("webhookEventId"), kind: producer.JSON("type"),
+			varies: "deliveryContext",
 			common: map[string]producer.Extractor{"destination": producer.JSON("destination")},
 		}.split
 	},

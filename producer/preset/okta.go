@@ -29,7 +29,6 @@ var okta = Preset{
 	build: func(p *producer.Producer, s Settings) {
 		credential := verify.HeaderValue(cmp.Or(s.Header, "Authorization"), s.Secrets...)
 		withCredential(p, credential)
-		p.KeyRequired = true
 		p.Split = batch{
 			path: []string{"data", "events"}, id: producer.JSON("uuid"), kind: producer.JSON("eventType"),
 			own: map[string]producer.Extractor{"time": producer.JSON("published")},

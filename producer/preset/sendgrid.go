@@ -45,7 +45,6 @@ var sendGrid = Preset{
 			scheme.ECDSAKeys = append(scheme.ECDSAKeys, key)
 		}
 		signedBy(p, scheme)
-		p.KeyRequired = true
 		p.Split = batch{id: producer.JSON("sg_event_id"), kind: producer.JSON("event")}.split
 	},
 	typeFrom: "json:*.event",

@@ -131,17 +131,22 @@ func TestEventGridReadsListedTopicsOnly(t *testing.T) {
 		return `{"id":"1","eventType":"` + kind + `","topic":"` + topic + `","data":{"validationCode":"<b>"}}`
 	}
 	const source = `{"specversion":"1.0","id":"1","type":"t","source":"`
-	many := "[" + strings.TrimSuffix(strings.Repeat(event("/a", "t")+",", maxGridEvents+1), ",") + "]"
+	many := "[" + strings.TrimSuffix(strings.Repeat(event("/a", "t")+",", maxBatch+1), ",") + "]"
 	for name, c := range map[string]struct {
 		body, media string
 		code        verify.Code
 	}{
-		"over 5,000":              {many, "application/json", verify.EventMalformed},
-		"id twice":                {`[{"id":"1","id":"2","eventType":"a"}]`, "application/json", verify.AmbiguousField},
+		"over 5,000": {many, "application/json", verify.EventMalformed},
+		"id twice": {`[{"id":"1","id":"2","eventType":"a","topic":"/a"}]`, "application/json",
+			verify.AmbiguousField},
 		"CloudEvent":              {source + `/a"}`, producer.MediaCloudEvent, ""},
 		"CloudEvent from another": {source + `/b"}`, producer.MediaCloudEvent, verify.TopicUnexpected},
 	} {
-		if _, err := p.Items(newDelivery(testHook, c.body, "Content-Type", c.media)); verify.CodeOf(err) != c.code {
+		items, err := p.Items(newDelivery(testHook, c.body, "Content-Type", c.media))
+		if err == nil {
+			err = items[0].Err
+		}
+		if verify.CodeOf(err) != c.code {
 			t.Errorf("%s: %v, want %q", name, err, c.code)
 		}
 	}

@@ -31,7 +31,7 @@ var twilioEventStreams = Preset{
 		p.Err = checkText(s.Secrets)
 		signedBy(p, newTwilioScheme(s.Secrets...))
 		p.SignsURL, p.QueryScope, p.ScopeIgnores = true, true, []string{bodyHashParam}
-		p.ScopeQuery, p.KeyRequired = twilioScope, true
+		p.ScopeQuery = twilioScope
 		p.Split = batch{
 			id: producer.JSON("id"), kind: producer.JSON("type"),
 			own: map[string]producer.Extractor{

@@ -121,6 +121,27 @@ func TestAdyenBatchesAreSplit(t *testing.T) {
 	}
 }
 
+// Members that are not signed may change, so they do not make another event.
+func TestAdyenItemsWithoutAReferenceAreNamedBySignedMembers(t *testing.T) {
+	t.Parallel()
+	ids := map[string]bool{}
+	for _, members := range []string{`"reason":"1"`, `"pspReference":null,"reason":"2"`, `"pspReference":""`} {
+		body, err := newAdyenScheme(testHex).SignBody(nil, []byte(`{"notificationItems":[{"NotificationRequestItem":{`+
+			`"eventCode":"CAPTURE","success":"true",`+members+`}}]}`), testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items, _, err := receive(Adyen(testHex), fields(t, http.MethodPost, testHook), body, testNow)
+		if err != nil || !items[0].Unnamed {
+			t.Fatalf("%s: %+v, %v", members, items, err)
+		}
+		ids[items[0].ID] = true
+	}
+	if len(ids) != 1 {
+		t.Errorf("got %v", ids)
+	}
+}
+
 func TestWorldpayBase64Setting(t *testing.T) {
 	t.Parallel()
 	p, _ := Find("worldpay")
