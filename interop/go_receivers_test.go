@@ -18,13 +18,17 @@ import (
 	remitly "github.com/remitly-oss/httpsig-go"
 	"github.com/remitly-oss/httpsig-go/keyman"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-	"github.com/stripe/stripe-go/v83/webhook"
+	"github.com/stripe/stripe-go/v85/webhook"
 	svix "github.com/svix/svix-webhooks/go"
 	"github.com/yaronf/httpsign"
 )
 
 func verifyStripe(d signed) error {
-	return webhook.ValidatePayload([]byte(d.Body), d.Header["stripe-signature"], d.Secret)
+	ev, err := webhook.ConstructEvent([]byte(d.Body), d.Header["stripe-signature"], d.Secret)
+	if err == nil && !strings.HasPrefix(ev.ID, "evt_") {
+		return fmt.Errorf("the event is %q", ev.ID)
+	}
+	return err
 }
 
 func verifySvix(d signed) error {
@@ -54,8 +58,11 @@ func verifyStandard(d signed, w interface {
 }
 
 func verifyGitHub(d signed) error {
-	_, err := github.ValidatePayloadFromBody(d.Header["content-type"], strings.NewReader(d.Body),
+	payload, err := github.ValidatePayloadFromBody(d.Header["content-type"], strings.NewReader(d.Body),
 		d.Header["x-hub-signature-256"], []byte(d.Secret))
+	if err == nil {
+		_, err = github.ParseWebHook(d.Header["x-github-event"], payload)
+	}
 	return err
 }
 

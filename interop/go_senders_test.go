@@ -24,7 +24,7 @@ import (
 	remitly "github.com/remitly-oss/httpsig-go"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	webhook82 "github.com/stripe/stripe-go/v82/webhook"
-	"github.com/stripe/stripe-go/v83/webhook"
+	"github.com/stripe/stripe-go/v85/webhook"
 	svix "github.com/svix/svix-webhooks/go"
 	"github.com/yaronf/httpsign"
 )

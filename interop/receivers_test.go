@@ -174,7 +174,7 @@ var errNotValid = errors.New("the signature is not valid")
 func verifiers() []verifier {
 	adyen := [2]string{`"value":`, `"value":1`}
 	all := []verifier{
-		{library: "github.com/stripe/stripe-go/v83", signs: "stripe invoice.paid", verify: verifyStripe},
+		{library: "github.com/stripe/stripe-go/v85", signs: "stripe invoice.paid", verify: verifyStripe},
 		{library: "github.com/svix/svix-webhooks", signs: "svix order.created", key: whsec, verify: verifySvix},
 		{library: "github.com/standard-webhooks/standard-webhooks/libraries", signs: "standard-webhooks order.created",
 			key: whsec, verify: verifyStandardWebhooks},

@@ -143,7 +143,7 @@ func goSenders() []sender {
 	all := []sender{
 		{name: "stripe-go-82", library: "github.com/stripe/stripe-go/v82", settings: preset("stripe"),
 			sign: signStripe82},
-		{name: "stripe-go", library: "github.com/stripe/stripe-go/v83", settings: preset("stripe"), sign: signStripe},
+		{name: "stripe-go", library: "github.com/stripe/stripe-go/v85", settings: preset("stripe"), sign: signStripe},
 		{name: "svix-go", library: "github.com/svix/svix-webhooks", settings: preset("svix"), key: whsec,
 			sign: signSvix},
 		{name: "standard-webhooks-go", library: "github.com/standard-webhooks/standard-webhooks/libraries",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -108,6 +109,9 @@ func (f *sendCmd) print(rec *httpfile.File, r replay.Result, s sendOutcome, now 
 		if len(advice) > 0 {
 			line["fields"] = advice
 		}
+		if hint := versionHint(rec, r); hint != "" {
+			line["hint"] = hint
+		}
 		if dated {
 			line["receiver_clock_offset"] = offset.Seconds()
 		}
@@ -131,7 +135,32 @@ func (f *sendCmd) print(rec *httpfile.File, r replay.Result, s sendOutcome, now 
 	if s.outcome != forward.Accepted {
 		f.printRefusal(r, now, offset)
 	}
+	if hint := versionHint(rec, r); hint != "" {
+		f.printf("hint: %s\n", hint)
+	}
 	return exitWith(exitOf(s.outcome), "")
+}
+
+var (
+	versionMember = regexp.MustCompile(`"((?:api|event)_?[vV]ersion)":"([^"]+)"`)
+	datedVersion  = regexp.MustCompile(`\b20\d\d-\d\d-\d\d(?:\.\w+)?`)
+)
+
+// versionHint says how to send another version of the vendor's API, if an application that is not a
+// receiver of ours refused a delivery that has one: libraries of vendors compare it with theirs.
+func versionHint(rec *httpfile.File, r replay.Result) string {
+	sent := versionMember.FindSubmatch(rec.Body)
+	if sent == nil || r.Code != "" || r.Status < 400 || r.Status > 499 {
+		return ""
+	}
+	wanted := "VERSION"
+	for _, other := range datedVersion.FindAllString(string(r.Body), -1) {
+		if other != string(sent[2]) {
+			wanted = other
+		}
+	}
+	return fmt.Sprintf("the delivery has %s %s; if the application wants another: --override %s=%s", sent[1], sent[2],
+		sent[1], wanted)
 }
 
 // printRefusal prints what a refusal says about the next attempt, and the times.

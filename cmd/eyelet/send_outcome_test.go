@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/replay"
 )
 
 // TestSendAndReplayReportTheOutcome: the exit code separates transient from terminal, and a 207 is
@@ -78,5 +80,26 @@ func TestTheWorstOutcomeOfAReplayIsItsExitCode(t *testing.T) {
 	}
 	if code, _, _ := run(t, "replay", "--to", "http://127.0.0.1:1", files[0]); code != 75 {
 		t.Errorf("without an answer: exit %d, want 75", code)
+	}
+}
+
+func TestARefusedVersionHasAHint(t *testing.T) {
+	t.Parallel()
+	const wanted = "Received event with API version 2026-07-29.dahlia, but stripe-go expects 2025-08-27.basil."
+	for _, tt := range []struct {
+		body, answer, code, want string
+		status                   int
+	}{
+		{`{"id":"a","api_version":"2026-07-29.dahlia"}`, wanted, "", "--override api_version=2025-08-27.basil", 400},
+		{`{"apiVersion":"v2.1"}`, "no", "", "--override apiVersion=VERSION", 400},
+		{`{"api_version":"2026-07-29.dahlia"}`, wanted, "signature_mismatch", "", 401},
+		{`{"api_version":"2026-07-29.dahlia"}`, wanted, "", "", 500},
+		{`{}`, wanted, "", "", 400},
+	} {
+		r := replay.Result{Status: tt.status, Body: []byte(tt.answer), Code: tt.code}
+		if got := versionHint(&replay.Recording{Body: []byte(tt.body)}, r); !strings.HasSuffix(got, tt.want) ||
+			tt.want == "" && got != "" {
+			t.Errorf("%+v: %q", tt, got)
+		}
 	}
 }

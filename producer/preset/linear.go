@@ -36,6 +36,6 @@ var linear = Preset{
 		p.Attributes = attributes(map[string]producer.Extractor{"action": producer.JSON("action")})
 	},
 	sample: sample{header: map[string]string{"Linear-Delivery": "{id}", "Linear-Event": "{type}"},
-		body: `{"action":"create","type":"{type}","createdAt":"{time}","organizationId":"org-17","data":{{data}},` +
-			`"webhookTimestamp":{unix}000,"webhookId":"hook-17"}`},
+		body: `{"action":"create","type":"{type}","createdAt":"{time}","organizationId":"{uuid}","data":{{data}},` +
+			`"webhookTimestamp":{unix}000,"webhookId":"{uuid}"}`},
 }

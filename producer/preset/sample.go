@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,13 +39,13 @@ func (p Preset) Sample(s Settings, address, kind, id string, now time.Time) (*ht
 }
 
 // Draft returns a delivery of the vendor before it is signed by [Preset.Sign], so that it can be
-// changed. An empty kind is the first of [Preset.Types], an empty id a random one. The body is
-// that of the type; two drafts of a type differ unless they have the same id and time.
+// changed. An empty kind is the first of [Preset.Types], an empty id a new one as the vendor's are.
+// The body is that of the type; two drafts of a type differ unless they have the same id and time.
 func (p Preset) Draft(s Settings, address, kind, id string, now time.Time) (*http.Request, []byte, error) {
 	if p.sample.body == "" {
 		return nil, nil, fmt.Errorf("preset %s: only the vendor can sign its deliveries", p.Name)
 	}
-	kind, id = cmp.Or(kind, p.usualType()), cmp.Or(id, rand.Text())
+	kind, id = cmp.Or(kind, p.usualType()), cmp.Or(id, p.samples().newID(now))
 	if strings.ContainsAny(kind+id, "\r\n") {
 		return nil, nil, errors.New("sample: type and id are one line each")
 	}

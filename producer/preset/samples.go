@@ -1,12 +1,19 @@
 package preset
 
 import (
+	"cmp"
+	"crypto/rand"
 	"crypto/sha256"
 	_ "embed" // samples.txt
+	"encoding/base32"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 //go:embed samples.txt
@@ -18,6 +25,7 @@ type typeSample struct{ name, data string }
 // typeSamples are the documented types of a preset.
 type typeSamples struct {
 	docs   string // the page that documents them
+	id     string // the form of an identifier
 	types  []typeSample
 	others []typeSample // of other types, by the prefix of their names
 }
@@ -34,6 +42,10 @@ var allSamples = sync.OnceValue(func() map[string]*typeSamples {
 		if name, docs, ok := strings.Cut(strings.TrimPrefix(line, "["), "] "); ok && line[0] == '[' {
 			section = &typeSamples{docs: docs}
 			all[name] = section
+			continue
+		}
+		if form, ok := strings.CutPrefix(line, "= "); ok {
+			section.id = form
 			continue
 		}
 		kind, data, _ := strings.Cut(line, ": ")
@@ -104,6 +116,28 @@ func (p Preset) TypeFrom() string {
 // KeySigned reports whether the vendor signs with a private key, so that a sample needs one of
 // yours ([Settings.SigningKey]) and a receiver that trusts it.
 func (p Preset) KeySigned() bool { return p.signWith != nil }
+
+// idParts are the parts of an identifier that have a length.
+var idParts = regexp.MustCompile(`\{[AD][0-9]+\}`)
+
+// newID returns an identifier of the form that the vendor's have, or random text.
+func (s *typeSamples) newID(now time.Time) string {
+	random, stamp := rand.Text(), make([]byte, 8)
+	binary.BigEndian.PutUint64(stamp, uint64(now.UnixMilli())<<14) //nolint:gosec // the next 46 bits
+	ulid := crockford.EncodeToString(stamp)[:10] + crockford.EncodeToString([]byte(random))[:16]
+	made := append(madeFrom(random), "{ulid}", ulid, "{unix}", strconv.FormatInt(now.Unix(), 10))
+	form := idParts.ReplaceAllStringFunc(s.id, func(part string) string {
+		n, _ := strconv.Atoi(part[2 : len(part)-1])
+		if part[1] == 'A' {
+			return rand.Text()[:n]
+		}
+		return madeFrom(rand.Text())[1][:n]
+	})
+	return cmp.Or(strings.NewReplacer(made...).Replace(form), random)
+}
+
+// crockford is the alphabet of ULIDs.
+var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
 // madeFrom returns the placeholders made from the identifier, so that another identifier is another
 // body. {n} is the identifier itself if that is a number.

@@ -132,6 +132,47 @@ func TestEveryDocumentedTypeIsAcceptedAsThatType(t *testing.T) {
 	}
 }
 
+// Forms of identifiers that vendors document.
+const (
+	uuidForm = `[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`
+	ulidForm = `[0-7][0-9A-HJKMNP-TV-Z]{25}`
+)
+
+// TestIdentifiersOfSamplesHaveTheirVendorsForm. Only senders of the last group choose their own.
+func TestIdentifiersOfSamplesHaveTheirVendorsForm(t *testing.T) {
+	t.Parallel()
+	forms := map[string]string{
+		"adyen": `"pspReference":"[A-Z0-9]{16}"`, "chargebee": `"id":"ev_[A-Z0-9]{16}"`,
+		"datatrans": `"transactionId":"\d{18}"`, "google-eventarc": `\b\d{18}\b`,
+		"google-pubsub": `"messageId":"\d{18}"`,
+		"hubspot":       `"eventId":\d+,`, "intercom": `"id":"notif_` + uuidForm, "line": `"webhookEventId":"` + ulidForm,
+		"mailgun": `"id":"[\w-]{22}"`, "paddle": `"event_id":"evt_` + ulidForm,
+		"paypal":   `"id":"WH-[A-Z0-9]{17}-[A-Z0-9]{17}"`,
+		"razorpay": `X-Razorpay-Event-Id:\[[A-Z0-9]{14}\]`, "sendgrid": `"sg_event_id":"[\w-]{22}"`,
+		"slack": `"event_id":"Ev[A-Z0-9]{10}"`, "standard-webhooks": `Webhook-Id:\[msg_`, "svix": `Svix-Id:\[msg_`,
+		"stripe": `"id":"evt_[A-Z0-9]{24}".*"id":"pi_\d+"`, "telegram": `"update_id":\d+,`,
+		"twilio-event-streams": `"id":"EZ[0-9a-f]{32}"`, "typeform": `"event_id":"` + ulidForm,
+		"workos": `"id":"event_` + ulidForm, "zendesk": `X-Zendesk-Webhook-Invocation-Id:\[` + ulidForm,
+		"adyen-platform": "", "discord": "", "mcp-events": "", "meta": "", "webengage": "", "websub": "", "zoom": "",
+	}
+	all := sampleSettings(t)
+	for _, p := range All() {
+		form, ok := forms[p.Name]
+		if !ok {
+			form = uuidForm
+		}
+		for range 20 {
+			r, body, err := p.Sample(all[p.Name], testHook, "", "", testNow)
+			if text := fmt.Sprint(r.Header, string(body)); err != nil || !regexp.MustCompile(form).MatchString(text) {
+				if strings.Count(string(body), ".") == 2 && !strings.Contains(string(body), " ") {
+					break // a token
+				}
+				t.Fatalf("%s: no %s, %v: %s", p.Name, form, err, text)
+			}
+		}
+	}
+}
+
 // TestSectionsOfSamplesArePresets finds a misspelt name.
 func TestSectionsOfSamplesArePresets(t *testing.T) {
 	t.Parallel()
