@@ -199,8 +199,9 @@ func TestAStoredEventWaitsForTheRetryAfter(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	eventually(t, "both attempts", func() bool { return a.calls.Load() > 0 && b.calls.Load() > 0 })
-	eventually(t, "a dead letter beyond the total retry time", func() bool {
-		return strings.HasPrefix(state(t, file, "g-1"), "dead")
+	eventually(t, "a dead letter beyond the total retry time, and a task that waits", func() bool {
+		tasks := listed(t, file)[0].Tasks
+		return tasks[0].State == "pending" && tasks[1].State == "dead"
 	})
 	if due := listed(t, file)[0].Tasks[0].Due; due == nil || time.Until(*due) < 50*time.Minute {
 		t.Errorf("the next attempt is due at %v", due)
