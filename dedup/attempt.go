@@ -18,6 +18,9 @@ type Attempt struct {
 	State State
 	// Reason is a short code, and Err the text of the error, at most [MaxAttemptErr] bytes.
 	Reason, Err string
+	// Reopened is when an operator had the task run again after this attempt, by [Store.Reopen] or
+	// [Store.Rerun]; zero without that.
+	Reopened time.Time
 }
 
 // The bounds of [Task.History]: the first attempts of a task, and the last ones.
@@ -56,13 +59,23 @@ func (t *Task) attempt() Attempt {
 
 // note adds the attempt that just ended to the history. A record shares the history with older
 // copies of itself, so it is replaced.
-func (t *Task) note() {
-	a, kept := t.attempt(), t.History
-	if len(kept) < HistoryFirst+HistoryLast {
-		t.History = slices.Concat(kept, []Attempt{a})
-		return
+func (t *Task) note() { t.History = bounded(slices.Concat(t.History, []Attempt{t.attempt()})) }
+
+// bounded leaves out attempts beyond the bounds of a history, which it may change.
+func bounded(all []Attempt) []Attempt {
+	if more := len(all) - HistoryFirst - HistoryLast; more > 0 {
+		return slices.Delete(all, HistoryFirst, HistoryFirst+more)
 	}
-	t.History = slices.Concat(kept[:HistoryFirst], kept[HistoryFirst+1:], []Attempt{a})
+	return all
+}
+
+// again makes the task pending, with its attempts counted from zero, and keeps its history.
+func (t *Task) again(now time.Time) {
+	kept := bounded(t.Attempts())
+	if n := len(kept); n > 0 {
+		kept[n-1].Reopened = now
+	}
+	*t = Task{Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now, Token: t.Token, History: kept}
 }
 
 // attemptErr shortens the text of an error in its middle.

@@ -8,7 +8,7 @@
 // To write your own store, implement [Store] with the pure functions of this package and run
 // the suite of package deduptest. [Resolve], [Decide], [AliasTaken] and [Recall] decide a claim
 // in this order; [Accept] makes its record; [Record.Start], [Record.Extend], [Record.Finish],
-// [Record.Recover], [Record.Reopen] and [Record.RunNow] change it.
+// [Record.Recover], [Record.Reopen], [Record.Rerun] and [Record.RunNow] change it.
 //
 // # The life of a record
 //
@@ -19,6 +19,8 @@
 //	                      ^                   |  Finish Dead
 //	                      +------ dead <------+
 //	                        Reopen
+//
+// An operator can have a done task run again, too: Rerun makes it pending.
 //
 // A claim with Hold, whose handler answers the request itself, starts as running: the claimer
 // has the lease. Finish with Done stores the response. Release or an expired lease frees the
@@ -113,6 +115,14 @@ type Store interface {
 	// ErrInvalid for a task without a handler.
 	Reopen(ctx context.Context, event string, tasks ...NewTask) (Record, error)
 
+	// Rerun is a new run of a stored event: it makes its tasks pending again, or only those of the
+	// given handlers, whether they are done or dead, and resets their attempts. Their history is
+	// kept, and so is the stored response. Effects that an earlier run had can happen again.
+	// ErrNotFound for an unknown event, ErrOpen if one of these tasks is open, ErrNoTask without
+	// any task or without one of a handler, ErrNoPayload if the payload was dropped, ErrQuarantined
+	// for a delivery that only Reopen may run.
+	Rerun(ctx context.Context, event string, handlers ...string) (Record, error)
+
 	// Purge deletes the record of an event, its key, its aliases (unless a newer record has
 	// them) and the trace of the key (see [Remember]). ErrNotFound for an unknown event,
 	// ErrOpen unless all tasks are done or dead. The next event of the key gets a new id and a
@@ -184,14 +194,16 @@ var (
 	ErrClosed    = errors.New("store is closed")
 	// ErrFailed is the cause of an [ErrUnavailable] that no retry can clear. The store must be
 	// opened again, best by a new process.
-	ErrFailed     = errors.New("store has failed and must be opened again")
-	ErrNotFound   = errors.New("no such event")
-	ErrNotDead    = errors.New("event has nothing to reopen")
-	ErrNoPayload  = errors.New("payload is no longer kept")
-	ErrNotWaiting = errors.New("event has no waiting task")
-	ErrOpen       = errors.New("event has open tasks")
-	ErrTooLarge   = errors.New("claims are too large for one durable step")
-	ErrInvalid    = errors.New("invalid")
+	ErrFailed      = errors.New("store has failed and must be opened again")
+	ErrNotFound    = errors.New("no such event")
+	ErrNotDead     = errors.New("event has nothing to reopen")
+	ErrNoTask      = errors.New("event has no task of the handler to run again")
+	ErrQuarantined = errors.New("delivery is quarantined, and only reopening runs it")
+	ErrNoPayload   = errors.New("payload is no longer kept")
+	ErrNotWaiting  = errors.New("event has no waiting task")
+	ErrOpen        = errors.New("event has open tasks")
+	ErrTooLarge    = errors.New("claims are too large for one durable step")
+	ErrInvalid     = errors.New("invalid")
 )
 
 // ErrUnavailable reports that a store cannot work at the moment. Deliveries are answered 503.

@@ -291,6 +291,11 @@ func (m *Memory) Reopen(ctx context.Context, event string, tasks ...NewTask) (Re
 	return m.change(ctx, event, func(r *Record, now time.Time) error { return r.Reopen(tasks, now) })
 }
 
+// Rerun implements [Store].
+func (m *Memory) Rerun(ctx context.Context, event string, handlers ...string) (Record, error) {
+	return m.change(ctx, event, func(r *Record, now time.Time) error { return r.Rerun(handlers, now) })
+}
+
 // RunNow implements [Expediter].
 func (m *Memory) RunNow(ctx context.Context, event string) (Record, error) {
 	return m.change(ctx, event, (*Record).RunNow)

@@ -118,15 +118,39 @@ func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
 	}
 	for i := range r.Tasks {
 		if t := &r.Tasks[i]; t.State == Dead {
-			*t = Task{
-				Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now, Token: t.Token,
-				History: t.Attempts(),
-			}
+			t.again(now)
 		}
 	}
 	for _, n := range tasks {
 		if !r.has(n.Handler) {
 			r.Tasks = append(r.Tasks, Task{Handler: n.Handler, Lane: n.Lane, State: Pending, Due: now})
+		}
+	}
+	r.Hold = false
+	r.settle(now)
+	return nil
+}
+
+// Rerun makes the tasks of the handlers pending, or all tasks without any handlers, whether they
+// are done or dead. It resets their attempts and keeps their history. See [Store.Rerun] for its
+// errors, which leave the record unchanged.
+func (r *Record) Rerun(handlers []string, now time.Time) error {
+	selected := func(t Task) bool { return len(handlers) == 0 || slices.Contains(handlers, t.Handler) }
+	unknown := func(handler string) bool { return !r.has(handler) }
+	opens := func(t Task) bool { return selected(t) && t.Open() }
+	switch {
+	case r.Quarantined():
+		return ErrQuarantined
+	case len(r.Tasks) == 0 || slices.ContainsFunc(handlers, unknown):
+		return ErrNoTask
+	case slices.ContainsFunc(r.Tasks, opens):
+		return ErrOpen
+	case r.Dropped():
+		return ErrNoPayload
+	}
+	for i := range r.Tasks {
+		if selected(r.Tasks[i]) {
+			r.Tasks[i].again(now)
 		}
 	}
 	r.Hold = false

@@ -207,6 +207,23 @@ func TestChangesWantTheFormOfTheirSession(t *testing.T) {
 	s.in(second(s.post(path, nil)), "Event has nothing to reopen")
 }
 
+func TestTheButtonRunsAHandledEventAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, newStore(t))
+	event := claim(t, s.store, "k", "order.paid", []byte("{}")).Event
+	s.login(token)
+	path := "/ui/events/" + event
+	if _, text := s.get(path); strings.Contains(text, "Run again") {
+		t.Error("an open event can run again")
+	}
+	end(t, s.store, dedup.Result{Kind: dedup.ResultDone})
+	s.in(second(s.get(path)), `id="rerun"`, "happens a second time")
+	s.in(second(s.post(path+"/rerun", url.Values{"handler": {"nobody"}})), "no task of the handler")
+	s.in(second(s.post(path+"/rerun", nil)), "It runs again.", "An operator runs it again", "Due: waits for a worker")
+	end(t, s.store, dedup.Result{Kind: dedup.ResultDone})
+	s.in(second(s.get(path)), "Attempt 1: handled", "An operator runs it again", "Attempt 2: handled")
+}
+
 func second(_ int, text string) string { return text }
 
 func TestAReaderChangesNothing(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 
@@ -31,14 +32,19 @@ type NewTask struct {
 	Lane    string `json:"lane,omitempty"`
 }
 
+// RerunRequest is the optional body of a request to run an event again.
+type RerunRequest struct {
+	// Handlers are those that run again. Defaults to all of the event.
+	Handlers []string `json:"handlers,omitempty"`
+}
+
 func (a *api) reopen(w http.ResponseWriter, r *http.Request) {
-	order, err := readReopen(w, r)
+	order, err := readRequest[ReopenRequest](w, r)
+	if err == nil && slices.ContainsFunc(order.Tasks, func(t NewTask) bool { return t.Handler == "" }) {
+		err = errors.New("a task without a handler")
+	}
 	if err != nil {
-		status := http.StatusBadRequest
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			status = http.StatusRequestEntityTooLarge
-		}
-		fail(w, status, err.Error())
+		failRequest(w, err)
 		return
 	}
 	var tasks []dedup.NewTask
@@ -49,10 +55,27 @@ func (a *api) reopen(w http.ResponseWriter, r *http.Request) {
 	respond(w, Summary(rec), err)
 }
 
-// readReopen reads the body. It refuses unknown members, and forms, because browsers send those
+func (a *api) rerun(w http.ResponseWriter, r *http.Request) {
+	order, err := readRequest[RerunRequest](w, r)
+	if err != nil {
+		failRequest(w, err)
+		return
+	}
+	rec, err := a.store.Rerun(r.Context(), r.PathValue("event"), order.Handlers...)
+	respond(w, Summary(rec), err)
+}
+
+func failRequest(w http.ResponseWriter, err error) {
+	status := http.StatusBadRequest
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		status = http.StatusRequestEntityTooLarge
+	}
+	fail(w, status, err.Error())
+}
+
+// readRequest reads the body. It refuses unknown members, and forms, because browsers send those
 // across sites.
-func readReopen(w http.ResponseWriter, r *http.Request) (ReopenRequest, error) {
-	var o ReopenRequest
+func readRequest[T any](w http.ResponseWriter, r *http.Request) (o T, err error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBody))
 	if err != nil || len(body) == 0 {
 		return o, err
@@ -63,13 +86,10 @@ func readReopen(w http.ResponseWriter, r *http.Request) (ReopenRequest, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&o); err != nil {
-		return o, fmt.Errorf("the body is not a reopen request: %w", err)
+		return o, fmt.Errorf("the body is not a %s request: %w", path.Base(r.URL.Path), err)
 	}
 	if d.More() {
 		return o, errors.New("the body holds more than one request")
-	}
-	if slices.ContainsFunc(o.Tasks, func(t NewTask) bool { return t.Handler == "" }) {
-		return o, errors.New("a task without a handler")
 	}
 	return o, nil
 }
@@ -147,7 +167,8 @@ func refusalOf(err error) (refusal, bool) {
 	for _, row := range []refusal{
 		{dedup.ErrNotFound, http.StatusNotFound}, {dedup.ErrNotDead, http.StatusConflict},
 		{dedup.ErrNotWaiting, http.StatusConflict}, {dedup.ErrNoPayload, http.StatusConflict},
-		{dedup.ErrOpen, http.StatusConflict},
+		{dedup.ErrOpen, http.StatusConflict}, {dedup.ErrNoTask, http.StatusConflict},
+		{dedup.ErrQuarantined, http.StatusConflict},
 	} {
 		if errors.Is(err, row.err) {
 			return row, true

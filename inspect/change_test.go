@@ -74,6 +74,36 @@ func TestADeadLetterIsReopenedAndKeepsItsAnswer(t *testing.T) {
 	}
 }
 
+func TestAHandledEventRunsAgain(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	event := claim(t, store, "k", "order.paid", []byte("{}")).Event
+	path := "/events/" + event + "/rerun"
+	if w := ask(store, http.MethodPost, path, ""); w.Code != http.StatusConflict {
+		t.Errorf("an open event: status %d", w.Code)
+	}
+	end(t, store, dedup.Result{Kind: dedup.ResultDone})
+	for body, status := range map[string]int{`{"handlers":["nobody"]}`: 409, `{"handler":"ship"}`: 400, "x": 400} {
+		if w := ask(store, http.MethodPost, path, body); w.Code != status {
+			t.Errorf("%s: status %d: %s", body, w.Code, w.Body)
+		}
+	}
+	w := ask(store, http.MethodPost, path, "")
+	var line inspect.Event
+	if err := json.Unmarshal(w.Body.Bytes(), &line); err != nil || line.State != "pending" || line.Status != 202 {
+		t.Fatalf("status %d: %s (%v)", w.Code, w.Body, err)
+	}
+	end(t, store, dedup.Result{Kind: dedup.ResultDone})
+	r, err := store.Get(t.Context(), event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := inspect.Details(r).Tasks[0].Attempts
+	if len(all) != 2 || all[0].State != "done" || all[0].Reopened == nil || all[1].Reopened != nil {
+		t.Errorf("attempts: %+v", all)
+	}
+}
+
 func TestATaskIsAddedToAnEventWithoutAHandler(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
@@ -138,6 +168,7 @@ func TestRefusalsAreProblems(t *testing.T) {
 		holds                    string
 	}{
 		{"reopen nobody", "POST", "/events/nobody/reopen", "", 404, "no such event"},
+		{"rerun nobody", "POST", "/events/nobody/rerun", "", 404, "no such event"},
 		{"retry nobody", "POST", "/events/nobody/retry", "", 404, "no such event"},
 		{"purge nobody", "DELETE", "/events/nobody", "", 404, "no such event"},
 		{"get nobody", "GET", "/events/nobody", "", 404, "no such event"},

@@ -45,6 +45,8 @@ type Event struct {
 	// Occurrences is the number of accepted events with the same signed content, if there are
 	// several.
 	Occurrences int `json:"occurrences,omitempty"`
+	// Dropped is true if the payload is no longer kept, so that the event cannot run again.
+	Dropped bool `json:"dropped,omitempty"`
 	// Note explains an unusual outcome.
 	Note string `json:"note,omitempty"`
 	// Tasks are one for each handler.
@@ -76,6 +78,8 @@ type Attempt struct {
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"` // at most 512 bytes of it
+	// Reopened is when an operator had the task run again after it.
+	Reopened *time.Time `json:"reopened,omitempty"`
 }
 
 // Detail is an event with its payload and its response.
@@ -109,7 +113,7 @@ func Summary(r dedup.Record) Event {
 		Accepted: r.Accepted.UTC(), Finished: timePtr(r.Finished), Expires: timePtr(r.Expires),
 		Seq: r.Seq, Generation: r.Generation, Status: r.Response.Status,
 		QuarantineReason: r.QuarantineReason, Original: r.Original, QuarantineCount: r.QuarantineCount,
-		Occurrences: r.Occurrences, Note: r.Note,
+		Occurrences: r.Occurrences, Dropped: r.Dropped(), Note: r.Note,
 		Tasks: []Task{},
 	}
 	for _, t := range r.Tasks {
@@ -137,7 +141,7 @@ func Details(r dedup.Record) Detail {
 		for _, a := range r.Tasks[i].Attempts() {
 			d.Tasks[i].Attempts = append(d.Tasks[i].Attempts, Attempt{
 				Number: a.Number, Started: timePtr(a.Started), Ended: timePtr(a.Ended), State: a.State.String(),
-				Reason: a.Reason, Error: a.Err,
+				Reason: a.Reason, Error: a.Err, Reopened: timePtr(a.Reopened),
 			})
 		}
 	}

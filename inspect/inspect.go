@@ -34,6 +34,8 @@ const NDJSON = "application/x-ndjson"
 //	GET /events/EVENT/raw                 the delivery as an *.http file
 //	POST /events/EVENT/reopen             runs dead tasks again, and those of the handlers in a
 //	                                      [ReopenRequest]; returns the [Event]
+//	POST /events/EVENT/rerun              runs its tasks again, also done ones, or those of the
+//	                                      handlers in a [RerunRequest]; returns the [Event]
 //	POST /events/EVENT/retry              runs waiting tasks now; returns the [Event]
 //	DELETE /events/EVENT                  forgets the event and its key; 204
 //
@@ -48,7 +50,7 @@ const NDJSON = "application/x-ndjson"
 //
 // Errors are problems (RFC 9457): 400 for an invalid request, 404 for an unknown event, 409 for an
 // event in another state, 413 for a body of more than 64 KiB, 501 for an optional interface that
-// the store lacks, and 503 if the store fails. Reopening never changes the stored response.
+// the store lacks, and 503 if the store fails. No run changes the stored response.
 //
 // API panics if the store is nil.
 func API(store dedup.Store) http.Handler {
@@ -61,6 +63,7 @@ func API(store dedup.Store) http.Handler {
 	mux.HandleFunc("GET /events/{event}", a.show)
 	mux.HandleFunc("GET /events/{event}/raw", a.raw)
 	mux.HandleFunc("POST /events/{event}/reopen", a.reopen)
+	mux.HandleFunc("POST /events/{event}/rerun", a.rerun)
 	mux.HandleFunc("POST /events/{event}/retry", a.retry)
 	mux.HandleFunc("DELETE /events/{event}", a.purge)
 	return mux

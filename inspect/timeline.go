@@ -38,9 +38,10 @@ type eventView struct {
 	Raw      bool // there is an *.http file
 	Waits    bool // it can be run now
 	Dead     bool
-	Finished bool // it can be forgotten
-	Hidden   bool // something of it is not shown
-	Edit     bool // it can be edited and sent
+	Again    []string // the handlers that can run again, unless one of them is open
+	Finished bool     // it can be forgotten
+	Hidden   bool     // something of it is not shown
+	Edit     bool     // it can be edited and sent
 	Text     string
 	List     string
 }
@@ -96,6 +97,10 @@ func (p *Inspector) newEventView(came dedup.Record) *eventView {
 	v.Body.Dropped = came.Dropped() && len(came.Payload.Body) == 0
 	if r.Quarantined() {
 		v.State = "dead"
+	} else if v.Finished && !came.Dropped() {
+		for _, t := range r.Tasks {
+			v.Again = append(v.Again, t.Handler)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Payload.Attributes)) {
 		v.Facts = append(v.Facts, replay.Field{Name: name, Value: r.Payload.Attributes[name]})
@@ -194,6 +199,11 @@ func taskMoments(t *dedup.Task) []moment {
 			m.Sign, m.Title = "bad", m.Title+": "+cmp.Or(strings.ReplaceAll(a.Reason, "_", " "), "failed")
 		}
 		all = append(all, m)
+		if !a.Reopened.IsZero() {
+			all = append(all, moment{
+				Time: a.Reopened, Sign: "wait", Title: "An operator runs it again", Note: t.Handler,
+			})
+		}
 	}
 	switch {
 	case t.State == dedup.Pending && t.Due.After(time.Now()):
@@ -319,7 +329,7 @@ func (p *Inspector) eventRaw(w http.ResponseWriter, r *http.Request, _ *session)
 	writeRaw(w, rec, hidden)
 }
 
-// changeEvent reopens, retries or forgets an event.
+// changeEvent reopens, reruns, retries or forgets an event.
 func (p *Inspector) changeEvent(w http.ResponseWriter, r *http.Request, s *session) {
 	ctx, event, action := r.Context(), r.PathValue("event"), r.PathValue("action")
 	path := "/events/" + event
@@ -329,6 +339,13 @@ func (p *Inspector) changeEvent(w http.ResponseWriter, r *http.Request, s *sessi
 	case "reopen":
 		flash = "Reopened. Its handlers run it again."
 		_, err = p.o.Store.Reopen(ctx, event)
+	case "rerun":
+		flash = "It runs again."
+		var handlers []string
+		if one := r.PostFormValue("handler"); one != "" {
+			handlers = append(handlers, one)
+		}
+		_, err = p.o.Store.Rerun(ctx, event, handlers...)
 	case "retry":
 		flash = "Made due. It runs as soon as a worker is free."
 		if store, ok := p.o.Store.(dedup.Expediter); ok {

@@ -60,7 +60,7 @@ func TestOnIsAHandlerWithATransaction(t *testing.T) {
 				once.On(marks, "github", "ping", handler).With(replaces),
 			},
 		})
-		rx.Deliver("github", "push", order{3})
+		pushed := rx.Deliver("github", "push", order{3})
 		for range 3 { // more than the attempts
 			rx.Step(time.Minute)
 		}
@@ -72,6 +72,11 @@ func TestOnIsAHandlerWithATransaction(t *testing.T) {
 		if n := r.count("SELECT count(*) FROM " + r.effects + own); n != 2 {
 			r.t.Errorf("%d effects are those of the event", n)
 		}
+		if _, err := rx.Store.Rerun(r.t.Context(), pushed.Event); err != nil {
+			r.t.Fatal(err)
+		}
+		rx.Step(time.Minute)
+		r.want(2) // the marks are of the event
 		if dead := rx.Dead(); len(dead) != 0 {
 			r.t.Errorf("%v", dead)
 		}

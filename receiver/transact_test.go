@@ -198,6 +198,19 @@ func TestTransactionThatDoesNotBeginIsNoFailedAttempt(t *testing.T) {
 	})
 }
 
+// A new run of an event is another one for the database too.
+func TestANewRunHasItsEffectAgain(t *testing.T) {
+	txFixture(t, txScript(), func(f *fixture, s *txStore) {
+		event := f.accept("1", "x")
+		f.ends(f.outcome(event), dedup.Done, "", 1)
+		if _, err := f.store.Rerun(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+		f.ends(f.outcome(event), dedup.Done, "", 1)
+		f.same("effects", []string{"1 1", "1 1"}, s.effects)
+	})
+}
+
 func TestMiddlewareThatReplacesTheContextIsAnError(t *testing.T) {
 	replaces := func(next Next) Next {
 		return func(_ context.Context, ev Event[any]) (*Response, error) { return next(context.Background(), ev) }

@@ -35,7 +35,7 @@ func eventsCommand(p *program) *cobra.Command {
 	c.AddCommand(
 		eventsListCommand(p), showCommand(p, "Show one event with its payload", ""), eventsRawCommand(p),
 		eventsTailCommand(p), eventsRefusedCommand(p),
-		bulkCommand(p, retrying), bulkCommand(p, reopening), eventsForgetCommand(p),
+		bulkCommand(p, retrying), bulkCommand(p, reopening), bulkCommand(p, rerunning), eventsForgetCommand(p),
 	)
 	return c
 }

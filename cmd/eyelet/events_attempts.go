@@ -25,11 +25,11 @@ func writeAttempts(w io.Writer, d inspect.Detail) error {
 			if left := a.Number - before.Number - 1; left > 0 {
 				_, _ = fmt.Fprintf(t, "  :\t%s more\n", count(left, "attempt"))
 			}
-			if before.State == "dead" {
-				_, _ = fmt.Fprintf(t, "  :\treopened\n")
-			}
 			_, _ = fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", a.Number, timeText(a.Started), tookText(a), outcomeText(a),
 				brief(taskReason(inspect.Task{Reason: a.Reason, Error: a.Error})))
+			if a.Reopened != nil {
+				_, _ = fmt.Fprintf(t, "  :\t%s\trun again by an operator\n", timeText(a.Reopened))
+			}
 			before = a
 		}
 		if task.Due != nil && before.State == "pending" {

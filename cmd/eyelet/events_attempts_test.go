@@ -23,7 +23,8 @@ func TestATimelineShowsWhatHappened(t *testing.T) {
 		}},
 		{Handler: "b", State: "pending", Due: at(50), Reason: "failed", Error: long, Attempts: []inspect.Attempt{
 			{Number: 1, Started: at(0), Ended: at(2), State: "pending", Reason: "timeout", Error: "deadline exceeded"},
-			{Number: 9, Started: at(3), Ended: at(3), State: "dead", Reason: "exhausted", Error: "no"},
+			{Number: 9, Started: at(3), Ended: at(3), State: "dead", Reason: "exhausted", Error: "no",
+				Reopened: at(8)},
 			{Number: 10, Started: at(9), Ended: at(10), State: "pending", Reason: "failed", Error: long},
 		}},
 		{Handler: "c", State: "running", Attempt: 1, Attempts: []inspect.Attempt{
@@ -41,7 +42,7 @@ ATTEMPTS of b
   1   2026-11-23T08:00:00Z  2s  again  timeout: deadline exceeded
   :   7 attempts more
   9   2026-11-23T08:00:03Z  0s  dead  exhausted: no
-  :   reopened
+  :   2026-11-23T08:00:08Z  run again by an operator
   10  2026-11-23T08:00:09Z  1s  again  ` + brief("failed: "+long) + `
   :   2026-11-23T08:00:50Z  next
 

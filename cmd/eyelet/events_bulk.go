@@ -1,19 +1,25 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -29,6 +35,7 @@ type bulkAction struct {
 	adds             bool   // --add adds tasks for further handlers
 	careful          bool   // selects quarantined deliveries only if a flag asks for them
 	destroys         bool   // needs --yes, and applies to events in the state only
+	again            bool   // asks unless --yes is given; --handler limits it to the task of a handler
 }
 
 var (
@@ -40,6 +47,15 @@ var (
 		verb: "reopen", done: "reopened", state: "dead", method: http.MethodPost, path: "/reopen", adds: true,
 		careful: true,
 	}
+	rerunning = bulkAction{
+		use: "rerun", short: "Run events again, also those that were handled",
+		long: "Makes the tasks of events pending again, whether they are done or dead: a new run of the stored\n" +
+			"event, with its attempts counted from zero. Earlier attempts stay in the history, and the stored\n" +
+			"response for duplicates does not change. --handler runs the task of this handler alone. Refused are\n" +
+			"events with an open task or without their payload, and quarantined deliveries, which reopen runs.\n\n" +
+			rerunEffects + "\nIt asks before, and --yes answers; without a terminal it needs --yes.",
+		verb: "rerun", done: "rerun", method: http.MethodPost, path: "/rerun", careful: true, again: true,
+	}
 	retrying = bulkAction{
 		use: "retry", short: "Run waiting events now",
 		long: "Makes tasks that wait for their next attempt due now. Their attempts are not reset. For dead\n" +
@@ -48,12 +64,18 @@ var (
 	}
 )
 
+// rerunEffects says what a second run does.
+const rerunEffects = "The handlers have their effects again, also in transactions of the store. Effects that\n" +
+	"the package once has marked do not happen again: the mark is of the event, so those handlers\n" +
+	"end without a run."
+
 // bulkFlags are the flags of a bulk action.
 type bulkFlags struct {
 	config, format string
 	dryRun, yes    bool
 	progress       bool
 	add            []string
+	only           string // the handler that runs again; all if empty
 	*filters
 }
 
@@ -73,6 +95,9 @@ func bulkCommand(p *program, action bulkAction) *cobra.Command {
 	if action.destroys {
 		c.Flags().BoolVar(&f.yes, "yes", false, "purge selected events without --dry-run")
 	}
+	if action.again {
+		c.Flags().BoolVar(&f.yes, "yes", false, "run them again without asking")
+	}
 	if action.adds {
 		c.Flags().StringArrayVar(&f.add, "add", nil, "handler, by name, to add a task for")
 	}
@@ -88,10 +113,16 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 	if err != nil {
 		return err
 	}
+	if action.again {
+		f.only = *f.values["handler"]
+		if len(args) > 0 {
+			*f.values["handler"] = "" // it selects no events
+		}
+	}
 	if err := f.check(named, args); err != nil {
 		return err
 	}
-	body, err := reopenRequest(c, p, f, len(named) > 0)
+	body, err := f.request(c, p, len(named) > 0)
 	if err != nil {
 		return err
 	}
@@ -110,8 +141,13 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 			return usage.Errorf("look at them with --dry-run, then write --yes", "this would %s %s for good",
 				action.verb, count(len(found), "event"))
 		}
-		r := &bulkRun{program: p, done: action.done, format: f.format, progress: f.progress, lenient: len(named) == 0,
-			inOrder: mayHaveLanes(found)}
+		if action.again && !f.yes {
+			if err := confirmRerun(p, len(found)); err != nil {
+				return err
+			}
+		}
+		r := &bulkRun{program: p, done: action.done, format: f.format, progress: f.progress,
+			lenient: len(named) == 0 && !action.again, inOrder: mayHaveLanes(found)}
 		r.apply = func(ctx context.Context, e selected) (string, error) {
 			return "", action.apply(ctx, client, e, body)
 		}
@@ -136,8 +172,12 @@ func mayHaveLanes(found []selected) bool {
 	return false
 }
 
-// reopenRequest returns the request body: the handlers to add, which must be configured.
-func reopenRequest(c *cobra.Command, p *program, f *bulkFlags, named bool) ([]byte, error) {
+// request returns the body of the requests: the handler that runs again, or the handlers to add,
+// which must be configured.
+func (f *bulkFlags) request(c *cobra.Command, p *program, named bool) ([]byte, error) {
+	if f.only != "" {
+		return json.Marshal(inspect.RerunRequest{Handlers: []string{f.only}})
+	}
 	if len(f.add) == 0 {
 		return nil, nil
 	}
@@ -183,23 +223,28 @@ func dryRun(ctx context.Context, p *program, client *opsclient.Client, action bu
 	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 	lines := json.NewEncoder(p.Out)
 	for _, e := range found {
-		line := e.line
+		line, why := e.line, ""
 		if line == nil {
 			d, _, err := client.Event(ctx, e.event)
 			if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok {
-				missing++
-				p.eprintf("eyelet: %s: %s\n", sanitize(e.event), refusal.Title)
-				if f.format == "json" {
-					if err := lines.Encode(actionResult{Event: e.event, Result: "refused",
-						Error: refusal.Title}); err != nil {
-						return err
-					}
-				}
-				continue
+				why = refusal.Title
 			} else if err != nil {
 				return err
 			}
 			line = &d.Event
+		}
+		if why == "" && action.again {
+			why = f.refuses(line)
+		}
+		if why != "" {
+			missing++
+			p.eprintf("eyelet: %s: %s\n", sanitize(e.event), why)
+			if f.format == "json" {
+				if err := lines.Encode(actionResult{Event: e.event, Result: "refused", Error: why}); err != nil {
+					return err
+				}
+			}
+			continue
 		}
 		if n++; n == 1 && f.format == "text" {
 			_, _ = fmt.Fprintln(t, eventHeads)
@@ -222,6 +267,53 @@ func dryRun(ctx context.Context, p *program, client *opsclient.Client, action bu
 		return &failure{}
 	}
 	return nil
+}
+
+// refuses returns why the event cannot run again, or "".
+func (f *bulkFlags) refuses(e *inspect.Event) string {
+	chosen := slices.DeleteFunc(slices.Clone(e.Tasks), func(t inspect.Task) bool {
+		return f.only != "" && t.Handler != f.only
+	})
+	open := func(t inspect.Task) bool { return t.State == "pending" || t.State == "running" }
+	err := dedup.ErrNoTask
+	switch {
+	case len(chosen) == 0:
+	case slices.ContainsFunc(chosen, open):
+		err = dedup.ErrOpen
+	case e.Dropped:
+		err = dedup.ErrNoPayload
+	default:
+		return ""
+	}
+	return err.Error()
+}
+
+// confirmRerun asks whether events may run again.
+func confirmRerun(p *program, events int) error {
+	in, ok := p.In.(*os.File)
+	switch {
+	case events == 0:
+		return nil
+	case !ok || !term.IsTerminal(int(in.Fd())):
+		return usage.Errorf("look at them with --dry-run, then write --yes",
+			"this runs the handlers of %s again, with their effects, and there is no terminal to ask",
+			count(events, "event"))
+	}
+	p.eprintf("%s\n\nRun %s again? [y/N] ", rerunEffects, count(events, "event"))
+	return confirmed(in)
+}
+
+// confirmed reads the answer to a question: nil is yes.
+func confirmed(in io.Reader) error {
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // ReadString never wraps it
+		return err
+	}
+	return failf("nothing was changed")
 }
 
 // actionResult is the result for one event. Error is why it was refused.

@@ -23,7 +23,7 @@ type replayCmd struct {
 	*program
 	senderFlags
 	to, output              string
-	handlers                bool
+	handlers, yes           bool
 	sign, asRecorded, plain bool
 	progress                bool
 	set                     []string // settings of presets, from `send`
@@ -40,7 +40,7 @@ func replayCommand(p *program) *cobra.Command {
 		Use: "replay FILE|DIR...", Short: "Send recorded deliveries again", Args: cobra.MinimumNArgs(1),
 		Long: "Sends recorded deliveries (FILE.http, as `eyelet events raw` writes them) again, in the order of\n" +
 			"the arguments: to a URL with --to, as they were recorded or with --sign signed afresh; or with\n" +
-			"--handlers to the handlers of their events, which are reopened.\n\n" + payloadHelp + "\n\n" +
+			"--handlers to the handlers of their events, as `eyelet events rerun` does.\n\n" + payloadHelp + "\n\n" +
 			"A delivery to a URL carries the fields " + replay.FieldOriginalEvent + ",\n" +
 			replay.FieldOriginalAccepted + " and " + replay.FieldOriginalAttempt + ", which no signature\n" +
 			"covers. A receiver that knows the event answers from its store; one that checks the time of\n" +
@@ -55,6 +55,7 @@ func replayCommand(p *program) *cobra.Command {
 	flags.StringVar(&f.config, "config", "", "configuration file with the store (--handlers) or the keys (--sign)")
 	flags.StringVar(&f.to, "to", "", "URL to send to; without a path the recorded targets are used")
 	flags.BoolVar(&f.handlers, "handlers", false, "run the handlers of the stored events again")
+	flags.BoolVar(&f.yes, "yes", false, "run the handlers without asking")
 	flags.BoolVar(&f.sign, "sign", false, "sign afresh, with the key of the producer in --config, --key or "+
 		"--secret-file")
 	flags.BoolVar(&f.asRecorded, "as-recorded", false, "send as recorded, octet for octet (the default)")
@@ -142,7 +143,7 @@ func readDeliveries(paths []string) ([]outgoing, error) {
 	return all, found.Err()
 }
 
-// toHandlers reopens the events of the recordings.
+// toHandlers runs the events of the recordings again.
 func (f *replayCmd) toHandlers(c *cobra.Command, all []outgoing) error {
 	var events []selected
 	for _, d := range all {
@@ -158,9 +159,14 @@ func (f *replayCmd) toHandlers(c *cobra.Command, all []outgoing) error {
 		events = append(events, selected{event: event})
 	}
 	return f.withEvents(c, f.config, func(client *opsclient.Client) error {
-		r := &bulkRun{program: f.program, done: reopening.done, format: f.output, progress: f.progress}
+		if !f.yes {
+			if err := confirmRerun(f.program, len(events)); err != nil {
+				return err
+			}
+		}
+		r := &bulkRun{program: f.program, done: rerunning.done, format: f.output, progress: f.progress, inOrder: true}
 		r.apply = func(ctx context.Context, e selected) (string, error) {
-			return "", reopening.apply(ctx, client, e, nil)
+			return "", rerunning.apply(ctx, client, e, nil)
 		}
 		return r.run(c.Context(), events)
 	})

@@ -132,6 +132,11 @@ func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask
 	return s.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Reopen(tasks, now) })
 }
 
+// Rerun implements [dedup.Store].
+func (s *Store) Rerun(ctx context.Context, event string, handlers ...string) (dedup.Record, error) {
+	return s.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Rerun(handlers, now) })
+}
+
 // RunNow implements [dedup.Expediter].
 func (s *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) {
 	return s.edit(ctx, event, (*dedup.Record).RunNow)

@@ -23,6 +23,7 @@ var closeChecks = []check{
 			"Finish": func() error { return x.store.Finish(x.ctx, w.Lease, done()) },
 			"Get":    func() error { _, err := x.store.Get(x.ctx, event); return err },
 			"Reopen": func() error { _, err := x.store.Reopen(x.ctx, event); return err },
+			"Rerun":  func() error { _, err := x.store.Rerun(x.ctx, event); return err },
 			"Purge":  func() error { return x.store.Purge(x.ctx, event) },
 			"Stats":  func() error { _, err := x.store.Stats(x.ctx); return err },
 			"Health": func() error { return x.store.Health(x.ctx) },

@@ -139,6 +139,139 @@ var reopenChecks = []check{
 	}},
 }
 
+var rerunChecks = []check{
+	{"ADoneTaskRunsAgainWithTheStoredPayload", func(x *rig) {
+		event := x.finished(delivery("a"), retry(0))
+		x.run(done(), event)
+		r := x.rerunEvent(event)
+		stored := x.get(event)
+		x.same(bare(stored), bare(r), "returned and stored record")
+		task := stored.Tasks[0]
+		if task.State != dedup.Pending || task.Attempt != 0 || !stored.Finished.IsZero() || !stored.Expires.IsZero() {
+			x.Errorf("run again: %s", text(stored))
+		}
+		x.failsRerun(dedup.ErrOpen, event)
+		w := x.takeOf(event)
+		if w.Task().Attempt != 1 || string(w.Record.Payload.Body) != "body of a" {
+			x.Errorf("work: %s", text(w.Record))
+		}
+		x.failsRerun(dedup.ErrOpen, event)
+		x.responds(x.want(dedup.Known, delivery("a")), 202, "accepted")
+		x.finish(w.Lease, done())
+		attempts(x, event, "1 pending failed connection refused", "2 done", "3 done")
+		x.idle("it is done again")
+		if r := x.get(event); r.Expires.IsZero() || r.Generation != stored.Generation {
+			x.Errorf("after the second run: %s", text(r))
+		}
+	}},
+	{"ItSurvivesARestart", func(x *rig) {
+		event := x.finished(delivery("a"), done())
+		r := x.rerunEvent(event)
+		x.reopen()
+		x.same(bare(x.get(event)), bare(r), "record")
+		x.run(done(), event)
+		x.reopen()
+		attempts(x, event, "1 done", "2 done")
+		x.idle("it is done again")
+	}},
+	{"EveryRunIsInTheHistoryWithTheTimeOfItsOrder", func(x *rig) {
+		event := x.finished(delivery("a"), done())
+		for n := range dedup.HistoryFirst + dedup.HistoryLast + 2 {
+			x.rerunEvent(event)
+			x.run(done(), event)
+			all := x.get(event).Tasks[0].Attempts()
+			if last := all[len(all)-1]; last.Number != n+2 || !last.Reopened.IsZero() {
+				x.Fatalf("the last attempt is %+v", last)
+			}
+			for _, a := range all[:len(all)-1] {
+				if a.State != dedup.Done || a.Reopened.Before(a.Ended) {
+					x.Fatalf("attempt %+v", a)
+				}
+			}
+		}
+		if n := len(x.get(event).Tasks[0].History); n != dedup.HistoryFirst+dedup.HistoryLast {
+			x.Errorf("%d attempts are kept", n)
+		}
+	}},
+	{"OnlyTheTasksOfTheHandlersRun", func(x *rig) {
+		event, runs := x.oneOfEach()
+		before := x.get(event)
+		x.failsRerun(dedup.ErrOpen, event)
+		x.failsRerun(dedup.ErrNoTask, event, "done", "unknown")
+		x.same(x.get(event), before, "record")
+		x.rerunEvent(event, "done", "dead")
+		after := x.get(event)
+		equal(x, "state of the done task", after.Tasks[0].State, dedup.Pending)
+		equal(x, "state of the dead task", after.Tasks[1].State, dedup.Pending)
+		after.Tasks[0], after.Tasks[1] = before.Tasks[0], before.Tasks[1]
+		x.same(after, before, "the other tasks")
+		x.finish(runs, done())
+		x.run(done(), event, event)
+		x.idle("the last task waits an hour")
+	}},
+	{"WhatCannotRunAgainIsRefused", func(x *rig) {
+		dropping := delivery("dropped")
+		dropping.DropBody = true
+		dropped := x.finished(dropping, done())
+		original := x.finished(delivery("original"), done())
+		claimed := x.want(dedup.New, held("held"))
+		for _, row := range []struct {
+			event string
+			want  error
+		}{
+			{"unknown", dedup.ErrNotFound}, {x.accept(handled("none")), dedup.ErrNoTask},
+			{x.finished(delivery("waits"), retry(hour)), dedup.ErrOpen}, {claimed.Record.Event, dedup.ErrOpen},
+			{x.accept(quarantineOf(x.get(original), 2, 0)), dedup.ErrQuarantined}, {dropped, dedup.ErrNoPayload},
+		} {
+			x.failsRerun(row.want, row.event)
+		}
+		x.finish(claimed.Lease, release())
+		x.failsRerun(dedup.ErrOpen, claimed.Record.Event)
+		x.idle("nothing runs")
+		x.rerunEvent(original)
+		x.takeOf(original)
+	}},
+	{"AnAnsweredEventIsRunByWorkersAndKeepsItsResponse", func(x *rig) {
+		d := x.want(dedup.New, held("a"))
+		x.finish(d.Lease, answer(201, "first"))
+		x.rerunEvent(d.Record.Event)
+		x.responds(x.want(dedup.Known, held("a")), 201, "first")
+		x.run(done(), d.Record.Event)
+		x.responds(x.want(dedup.Known, held("a")), 201, "first")
+	}},
+	{"LanesKeepTheirOrder", func(x *rig) {
+		a := x.finished(laned("a", "l"), done())
+		b := x.finished(laned("b", "l"), done())
+		c := x.accept(laned("c", "l"))
+		x.rerunEvent(a)
+		x.rerunEvent(b)
+		x.run(done(), a, b, c)
+		x.rerunEvent(b)
+		w := x.takeOf(b)
+		x.rerunEvent(a)
+		x.idle("the lane runs one task at a time")
+		x.finish(w.Lease, done())
+		x.run(done(), a)
+	}},
+	{"OfConcurrentRerunsOneChangesTheEvent", func(x *rig) {
+		event := x.finished(delivery("a"), done())
+		good := 0
+		for _, err := range together(8, func(int) error {
+			_, err := x.store.Rerun(x.ctx, event)
+			return err
+		}) {
+			if err == nil {
+				good++
+				continue
+			}
+			x.fails(err, dedup.ErrOpen, "the other Reruns")
+		}
+		equal(x, "effective Reruns", good, 1)
+		x.run(done(), event)
+		x.idle("it ran once more")
+	}},
+}
+
 // runNowChecks are skipped for stores that are not a [dedup.Expediter].
 var runNowChecks = []check{
 	{"AWaitingTaskRunsAtOnceWithItsAttemptsKept", func(x *rig) {

@@ -85,6 +85,7 @@ func Run(t *testing.T, h Harness) {
 		{"FinishMany", finishManyChecks},
 		{"Window", windowChecks},
 		{"Reopen", reopenChecks},
+		{"Rerun", rerunChecks},
 		{"History", historyChecks},
 		{"RunNow", runNowChecks},
 		{"Purge", purgeChecks},

@@ -365,6 +365,7 @@ func note(t *dedup.Task, s dedup.State, reason, err string) {
 func modelHistory(all []dedup.Attempt) (out []dedup.Attempt) {
 	for i, a := range all {
 		if i < dedup.HistoryFirst || i >= len(all)-dedup.HistoryLast {
+			a.Reopened = time.Time{}
 			if a.Started, a.Ended = (time.Time{}), (time.Time{}); a.Reason == dedup.ReasonInterrupted {
 				a.Err = ""
 			}
@@ -412,6 +413,37 @@ func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
 		}
 	}
 	e.Tasks = append(e.Tasks, fresh...)
+	e.Hold = false
+	m.settle(e)
+	return nil
+}
+
+// rerun returns the error of Rerun, or changes the event.
+func (m *model) rerun(e *modelEvent, handlers []string) error {
+	var chosen []int
+	for i, t := range e.Tasks {
+		if len(handlers) == 0 || slices.Contains(handlers, t.Handler) {
+			chosen = append(chosen, i)
+		}
+	}
+	open := func(i int) bool { return e.Tasks[i].State == dedup.Pending || e.Tasks[i].State == dedup.Running }
+	switch {
+	case e.Quarantined():
+		return dedup.ErrQuarantined
+	case len(chosen) == 0 || len(chosen) < len(handlers):
+		return dedup.ErrNoTask
+	case slices.ContainsFunc(chosen, open):
+		return dedup.ErrOpen
+	case e.DropBody && e.count(dedup.Done) == len(e.Tasks):
+		return dedup.ErrNoPayload
+	}
+	for _, i := range chosen {
+		t := &e.Tasks[i]
+		if t.State == dedup.Done {
+			note(t, dedup.Done, t.Reason, t.Err)
+		}
+		*t = dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: m.now, History: t.History}
+	}
 	e.Hold = false
 	m.settle(e)
 	return nil

@@ -70,8 +70,10 @@ func (d *driver) step() {
 		d.finish()
 	case n < 80:
 		d.extend()
-	case n < 84:
+	case n < 82:
 		d.reopenEvent()
+	case n < 84:
+		d.rerunEvent()
 	case n < 86:
 		d.purge()
 	case n < 88:
@@ -417,18 +419,36 @@ func (d *driver) reopenEvent() {
 	}
 	got, err := d.store.Reopen(d.ctx, e.Event, tasks...)
 	d.note("reopen %s with %v: %v", e.Event, tasks, err)
+	d.ordered(e, "Reopen", got, err, func() error { return d.model.reopen(e, tasks) })
+}
+
+func (d *driver) rerunEvent() {
+	d.Helper()
+	e := d.event()
+	if e == nil || d.model.forgettable(e) {
+		return
+	}
+	handlers := pick(d.Rand, nil, nil, []string{"ship"}, []string{"ship", "bill"})
+	got, err := d.store.Rerun(d.ctx, e.Event, handlers...)
+	d.note("rerun %s for %v: %v", e.Event, handlers, err)
+	d.ordered(e, "Rerun", got, err, func() error { return d.model.rerun(e, handlers) })
+}
+
+// ordered compares the result of what an operator ordered.
+func (d *driver) ordered(e *modelEvent, what string, got dedup.Record, err error, order func() error) {
+	d.Helper()
 	want := dedup.ErrNotFound
 	if !e.purged {
-		want = d.model.reopen(e, tasks)
+		want = order()
 	}
 	if want != nil {
-		d.fails(err, want, "Reopen")
+		d.fails(err, want, what)
 		return
 	}
 	if err != nil {
-		d.Fatalf("Reopen of %s: %v", modelText(e.Record), err)
+		d.Fatalf("%s of %s: %v", what, modelText(e.Record), err)
 	}
-	d.agree("reopened", bare(got), bare(e.Record))
+	d.agree(what, bare(got), bare(e.Record))
 	d.compareEvent(e)
 }
 

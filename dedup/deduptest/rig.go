@@ -279,6 +279,13 @@ func (x *rig) reopenEvent(event string, tasks ...dedup.NewTask) dedup.Record {
 	return r
 }
 
+func (x *rig) rerunEvent(event string, handlers ...string) dedup.Record {
+	x.Helper()
+	r, err := x.store.Rerun(x.ctx, event, handlers...)
+	x.must(err, "Rerun")
+	return r
+}
+
 func (x *rig) extend(l dedup.Lease, d time.Duration) {
 	x.Helper()
 	x.must(x.store.Extend(x.ctx, l, d), "Extend")

@@ -152,6 +152,13 @@ func (x *rig) failsReopen(want error, event string, tasks ...dedup.NewTask) {
 	x.fails(err, want, fmt.Sprintf("Reopen of %q with %v", event, tasks))
 }
 
+// failsRerun requires that Rerun fails with an error.
+func (x *rig) failsRerun(want error, event string, handlers ...string) {
+	x.Helper()
+	_, err := x.store.Rerun(x.ctx, event, handlers...)
+	x.fails(err, want, fmt.Sprintf("Rerun of %q for %v", event, handlers))
+}
+
 // failsRunNow requires that RunNow fails with an error.
 func (x *rig) failsRunNow(want error, event, what string) {
 	x.Helper()

@@ -303,6 +303,7 @@ func packHistory(all []dedup.Attempt) []byte {
 		p.time(a.Ended)
 		p.str(a.Reason)
 		p.str(a.Err)
+		p.time(a.Reopened)
 	}
 	return p
 }
@@ -317,6 +318,7 @@ func unpackHistory(b []byte) ([]dedup.Attempt, error) {
 		all[i] = dedup.Attempt{
 			Number: int(u.num()), State: dedup.State(u.num()),
 			Started: u.time(), Ended: u.time(), Reason: u.str(), Err: u.str(),
+			Reopened: u.time(),
 		}
 	}
 	return all, u.err()

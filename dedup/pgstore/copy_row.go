@@ -34,7 +34,7 @@ func (w *row) cut() {
 		t := &r.Tasks[i]
 		cutTimes(&t.Due, &t.Started, &t.Ended, &t.Until)
 		for i := range t.History {
-			cutTimes(&t.History[i].Started, &t.History[i].Ended)
+			cutTimes(&t.History[i].Started, &t.History[i].Ended, &t.History[i].Reopened)
 		}
 	}
 	ends := r.Expires

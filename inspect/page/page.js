@@ -157,6 +157,7 @@
       else if (e.key === 'j') step(1);
       else if (e.key === 'k') step(-1);
       else if (e.key === 'Enter' && e.target.matches('a.row')) { e.preventDefault(); open(e.target.href, true, true); }
+      else if (e.key === 'r' && $('#rerun')) { $('#rerun').open = true; $('#rerun button').focus(); }
       else if (e.key === '?') $('#help')?.showModal();
       else if ('12345'.includes(e.key)) all('.top nav a')[e.key - 1]?.click();
     });

@@ -9,9 +9,10 @@ import (
 
 // The flags of an attempt in a history: the state after it, and the parts that are stored.
 const (
-	attemptState  = 1<<3 - 1
-	attemptNumber = 1 << (iota + 2) // it is not one less than that of the attempt after it
-	attemptText                     // reason and error are not those of the attempt after it
+	attemptState    = 1<<3 - 1
+	attemptNumber   = 1 << (iota + 2) // it is not one less than that of the attempt after it
+	attemptText                       // reason and error are not those of the attempt after it
+	attemptReopened                   // an operator had the task run again after it
 	attemptFlagsEnd
 
 	maxHistory = 1 << 10 // attempts
@@ -31,6 +32,9 @@ func appendHistory(b []byte, t *dedup.Task, accepted time.Time) []byte {
 		if a.Reason != next.Reason || a.Err != next.Err {
 			flags |= attemptText
 		}
+		if !a.Reopened.IsZero() {
+			flags |= attemptReopened
+		}
 		b = appendSince(binary.AppendUvarint(b, flags), next.Started, a.Started)
 		b = appendSince(b, a.Started, a.Ended)
 		if flags&attemptNumber != 0 {
@@ -38,6 +42,9 @@ func appendHistory(b []byte, t *dedup.Task, accepted time.Time) []byte {
 		}
 		if flags&attemptText != 0 {
 			b = appendString(appendString(b, a.Reason), a.Err)
+		}
+		if flags&attemptReopened != 0 {
+			b = appendSince(b, a.Ended, a.Reopened)
 		}
 		next = *a
 	}
@@ -66,6 +73,9 @@ func (d *decoder) history(t *dedup.Task, accepted time.Time) {
 		}
 		if flags&attemptText != 0 {
 			a.Reason, a.Err = d.str(), d.str()
+		}
+		if flags&attemptReopened != 0 {
+			a.Reopened = d.since(a.Ended)
 		}
 		t.History[i], next = a, a
 	}
