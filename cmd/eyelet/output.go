@@ -86,7 +86,22 @@ type progress struct {
 	printed time.Time
 	every   time.Duration
 	rewrite bool // on a terminal: overwrite the line
-	shown   bool
+	shown   bool // the terminal shows the line
+	out     [2]io.Writer
+}
+
+// clearing removes the line of a progress before other text is printed.
+type clearing struct {
+	io.Writer
+	bar *progress
+}
+
+func (c clearing) Write(data []byte) (int, error) {
+	if c.bar.shown {
+		_, _ = io.WriteString(c.bar.out[1], "\r\x1b[K")
+		c.bar.shown = false
+	}
+	return c.Writer.Write(data)
 }
 
 // newProgress returns a progress on a terminal, or if --progress asks for it; else nil.
@@ -96,8 +111,10 @@ func newProgress(p *program, asked bool, verb string, total int) *progress {
 		return nil
 	}
 	g := &progress{program: p, verb: verb, total: total, began: time.Now(), every: time.Second}
+	g.out = [2]io.Writer{p.Out, p.Err}
 	if onTerminal {
 		g.rewrite, g.every = true, 100*time.Millisecond
+		p.Out, p.Err = clearing{p.Out, g}, clearing{p.Err, g}
 	}
 	g.printed = g.began
 	return g
@@ -112,9 +129,13 @@ func (g *progress) at(n int) {
 	g.line(n)
 }
 
-// end prints the last count.
+// end prints the last count, of a command that took long enough to show one.
 func (g *progress) end(n int) {
-	if g == nil || g.rewrite && !g.shown {
+	if g == nil {
+		return
+	}
+	g.program.Out, g.program.Err = g.out[0], g.out[1]
+	if g.rewrite && g.printed.Equal(g.began) {
 		return
 	}
 	g.line(n)
@@ -128,7 +149,7 @@ func (g *progress) line(n int) {
 	rate := float64(n) / max(time.Since(g.began).Seconds(), 1e-3)
 	text := fmt.Sprintf("%s %d of %d (%.0f/s)", g.verb, n, g.total, rate)
 	if g.rewrite {
-		g.program.eprintf("\r\x1b[K%s", text)
+		_, _ = fmt.Fprintf(g.out[1], "\r\x1b[K%s", text)
 		return
 	}
 	g.program.eprintf("%s\n", text)

@@ -1,6 +1,13 @@
 package main
 
-import "testing"
+import (
+	"bytes"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
 
 func TestCountsHaveTheirPlural(t *testing.T) {
 	t.Parallel()
@@ -16,6 +23,47 @@ func TestCountsHaveTheirPlural(t *testing.T) {
 	} {
 		if got := count(tt.n, tt.what); got != tt.want {
 			t.Errorf("%d of %q is %q, want %q", tt.n, tt.what, got, tt.want)
+		}
+	}
+}
+
+// TestTextDoesNotFollowTheLineOfAProgress on a terminal: the line is removed first.
+func TestTextDoesNotFollowTheLineOfAProgress(t *testing.T) {
+	t.Parallel()
+	screen := &bytes.Buffer{}
+	p := &program{Out: screen, Err: screen}
+	g := &progress{program: p, verb: "sent", total: 2, rewrite: true, out: [2]io.Writer{screen, screen}}
+	p.Out, p.Err = clearing{screen, g}, clearing{screen, g}
+	g.at(1)
+	p.printf("a.http: 200\n")
+	p.eprintf("eyelet: refused\n")
+	g.at(2)
+	g.end(2)
+	p.printf("done\n")
+	text := regexp.MustCompile(` \(\d+/s\)`).ReplaceAllString(screen.String(), "")
+	const clear = "\r\x1b[K"
+	if want := clear + "sent 1 of 2" + clear + "a.http: 200\neyelet: refused\n" + clear + "sent 2 of 2" + clear +
+		"sent 2 of 2\ndone\n"; text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+}
+
+// TestCommandsAreInGroups, and names of other programs lead to ours.
+func TestCommandsAreInGroups(t *testing.T) {
+	t.Parallel()
+	for _, c := range (&program{}).command().Commands() {
+		others := []string{"version", "man", "completion", "help"}
+		if c.GroupID == "" && !c.Hidden && !slices.Contains(others, c.Name()) {
+			t.Errorf("%s has no group", c.Name())
+		}
+	}
+	for args, want := range map[string]string{
+		"logs": "hint: write eyelet events tail", "tail": "hint: write eyelet events tail",
+		"sent": `did you mean "send"?`,
+		"trigger stripe invoice.paid --url http://127.0.0.1:9": "hint: run `eyelet listen 3000 stripe`",
+	} {
+		if code, _, errs := run(t, strings.Fields(args)...); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d, %s", args, code, errs)
 		}
 	}
 }

@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
+	"mime"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/replay"
 )
@@ -76,6 +80,9 @@ func readPayloads(path string) ([]payload, error) {
 		return nil, usage.Errorf("", "%s: %s", path, usage.Cause(err))
 	}
 	if filepath.Ext(path) != ".ndjson" {
+		if err := checkPayload(path, text); err != nil {
+			return nil, err
+		}
 		if !json.Valid(text) {
 			return nil, usage.Errorf("another payload is sent alone: eyelet send FILE", "%s is not JSON", path)
 		}
@@ -98,11 +105,96 @@ func readPayloads(path string) ([]payload, error) {
 	return all, found.Err()
 }
 
+// foreign are files that hold something else than a payload, by their first bytes or, of JSON, by
+// their members.
+var foreign = []struct {
+	is         *regexp.Regexp
+	members    []string // all at the top, or below the first
+	what, hint string
+}{
+	{what: "a HAR file", members: []string{"log", "entries"},
+		hint: "take a body out of it: jq -j '.log.entries[0].request.postData.text' FILE > body.json"},
+	{what: "a fixture of the Stripe CLI", members: []string{"_meta", "fixtures"},
+		hint: "it has calls of the API; `eyelet send stripe TYPE` sends an event, --override changes its members"},
+	{what: "a Postman collection", members: []string{"info", "_postman_id"}, hint: "export the body of one request"},
+	{what: "a curl command", is: regexp.MustCompile(`^(?:\$ ?)?curl(?:\.exe)?\s`),
+		hint: "run it to send it as it is; to sign its body, write the text after --data into a file"},
+	{what: "a script", is: regexp.MustCompile(`^#!`), hint: "run it, and pass its output: SCRIPT | eyelet send -"},
+	{what: "a recorded request", is: regexp.MustCompile(`^[A-Z]+ \S+ HTTP/[0-9.]+\r?\n`),
+		hint: "name it FILE.http"},
+	{what: "a key in PEM", is: regexp.MustCompile(`^-----BEGIN [A-Z ]*KEY-----`), hint: "give it to --key"},
+}
+
+// checkPayload refuses by name what people have where they want a payload.
+func checkPayload(name string, body []byte) error {
+	text := bytes.TrimSpace(body)
+	for bytes.HasPrefix(text, []byte("#")) && bytes.Contains(text, []byte("\ncurl ")) { // comments before a command
+		_, text, _ = bytes.Cut(text, []byte("\n"))
+	}
+	var top, below map[string]json.RawMessage
+	_ = json.Unmarshal(text, &top) // nil for anything else
+	for _, f := range foreign {
+		if f.is != nil && f.is.Match(text) {
+			return usage.Errorf(f.hint, "%s is %s, not a payload", name, f.what)
+		}
+		if f.is != nil || top[f.members[0]] == nil {
+			continue
+		}
+		below = nil
+		_ = json.Unmarshal(top[f.members[0]], &below)
+		if top[f.members[1]] != nil || below[f.members[1]] != nil {
+			return usage.Errorf(f.hint, "%s is %s, not a payload", name, f.what)
+		}
+	}
+	return nil
+}
+
+// doubts returns what is probably wrong with a delivery that is sent to try a receiver: a body that
+// is not what its media type says, and a type that the preset does not list.
+func doubts(rec *replay.Recording, vendor preset.Preset, set preset.Settings) (all []string) {
+	h := rec.Header()
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	isJSON := media == "application/json" || strings.HasSuffix(media, "+json")
+	if isJSON && h.Get("Content-Encoding") == "" && !json.Valid(rec.Body) {
+		all = append(all, "the body is not JSON, and its media type is "+media)
+	}
+	r, err := rec.Request()
+	if err != nil || vendor.Name == "" {
+		return all
+	}
+	kind, err := typeOf(vendor.Open(set).WithDefaults(), &producer.Delivery{Request: r, Body: rec.Body})
+	switch {
+	case err != nil:
+	case kind == "" && strings.HasPrefix(vendor.TypeFrom(), "header:"):
+		all = append(all, "the delivery has no type in "+strings.TrimPrefix(vendor.TypeFrom(), "header:")+
+			"; --type gives one")
+	case kind != "" && !vendor.Lists(kind):
+		hint := "`eyelet producers " + vendor.Name + "` lists them"
+		if near := usage.Nearest(kind, vendor.Types()); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		all = append(all, fmt.Sprintf("%s is not one of the common types of %s; %s", kind, vendor.Name, hint))
+	}
+	return all
+}
+
+// typeOf returns the type of a delivery, which may lack an identifier; of a batch, the first.
+func typeOf(p producer.Producer, d *producer.Delivery) (string, error) {
+	if p.Split == nil && p.Type != nil {
+		return p.Type.Extract(d)
+	}
+	items, err := p.Items(d)
+	if err != nil || len(items) == 0 {
+		return "", err
+	}
+	return items[0].Type, nil
+}
+
 // origin returns the producer of a payload and its type, as far as the path has them. The producer
 // is that of the flag, else the innermost folder with the name of a producer, else the beginning
 // of the file's name. What follows is the type: github/push.json, shopify/orders/create.json,
 // stripe-refund.json. A number before it is skipped, as in github/01-push.json.
-func (p payload) origin(flag string, known []string) (producer, kind string) {
+func (p payload) origin(flag string, known []string) (name, kind string) {
 	parts := strings.Split(filepath.ToSlash(filepath.Clean(p.path)), "/")
 	last := len(parts) - 1
 	parts[last] = strings.TrimSuffix(parts[last], filepath.Ext(parts[last]))

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/producer/preset"
@@ -67,5 +70,63 @@ func TestWatchSendsWhatChanges(t *testing.T) {
 	})
 	if !slices.Equal(seen, []string{"b.json", "c.http"}) {
 		t.Errorf("sent %v", seen)
+	}
+}
+
+// TestWhatIsNotAPayloadIsRefusedByName, in a file and from standard input.
+func TestWhatIsNotAPayloadIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"log":{"version":"1.2","entries":[{"request":{"method":"POST"}}]}}`: "a HAR file",
+		`{"_meta":{"template_version":0},"fixtures":[{"name":"a"}]}`:          "a fixture of the Stripe CLI",
+		`{"info":{"_postman_id":"17","name":"tea"},"item":[]}`:                "a Postman collection",
+		"curl -X POST http://127.0.0.1:8080 --data '{}'":                      "a curl command",
+		"$ curl \\\n  http://127.0.0.1":                                       "a curl command",
+		"#!/bin/sh\n# tea\ncurl http://127.0.0.1\n":                           "a curl command",
+		"#!/bin/sh\nexec ./hook\n":                                            "a script",
+		"POST /hooks HTTP/1.1\r\nHost: a.example\r\n\r\n{}":                   "a recorded request",
+		"-----BEGIN PRIVATE KEY-----\nMC4=\n":                                 "a key in PEM",
+		`{"log":"entries"}`:                                                   "",
+		`{"fixtures":[]}`:                                                     "",
+		`[{"log":{"entries":[]}}]`:                                            "",
+		"curling=1&info=_postman_id":                                          "",
+		`{"info":{"name":"tea"}}`:                                             "",
+		"plain text about POST / HTTP/1":                                      "",
+	} {
+		err := checkPayload("a.json", []byte(body))
+		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: %v, want %q", body, err, want)
+		}
+		p := &program{In: strings.NewReader(body), Out: io.Discard, Err: io.Discard}
+		code := p.Run(t.Context(), "send", "-", "--secret-file", os.DevNull, "--url", "http://127.0.0.1:9")
+		if want != "" && code != exitUsage {
+			t.Errorf("%s: exit %d", body, code)
+		}
+	}
+}
+
+func TestDoubtsAboutADelivery(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ preset, head, body, want string }{
+		{"github", "X-GitHub-Event: push", "{}", "[]"},
+		{"github", "X-GitHub-Event: pussh", "{}",
+			"[pussh is not one of the common types of github; did you mean push?]"},
+		{"github", "X-A: b", "{}", "[the delivery has no type in X-GitHub-Event; --type gives one]"},
+		{"github", "X-GitHub-Event: push", "curl", "[the body is not JSON, and its media type is application/json]"},
+		{"stripe", "X-A: b", `{"id":"evt_1","type":"invoice.payd"}`,
+			"[invoice.payd is not one of the common types of stripe; did you mean invoice.paid?]"},
+		{"stripe", "X-A: b", `{"id":"evt_1","type":"tax.rate"}`,
+			"[tax.rate is not one of the common types of stripe; `eyelet producers stripe` lists them]"},
+		{"svix", "svix-id: 1", `{"type":"made.up"}`, "[]"},
+		{"", "X-A: b", "text", "[the body is not JSON, and its media type is application/json]"},
+		{"", "Content-Encoding: gzip", "text", "[]"},
+	} {
+		rec, err := parseRecording("a.http", []byte("POST / HTTP/1.1\nContent-Type: application/json; charset=utf-8\n"+
+			tt.head+"\n\n"+tt.body))
+		check(t, err)
+		vendor, _ := preset.Find(tt.preset)
+		if got := fmt.Sprint(doubts(rec, vendor, preset.Settings{})); got != tt.want {
+			t.Errorf("%s %s %s: %s, want %s", tt.preset, tt.head, tt.body, got, tt.want)
+		}
 	}
 }

@@ -309,6 +309,11 @@ func (f *replayCmd) signed(c *cobra.Command, p payload, signers map[string]*send
 		}
 	}
 	rec, base, unsigned, err := from.delivery(p, kind)
+	if vendor, ok := preset.Find(from.config.Preset); ok && err == nil {
+		for _, doubt := range doubts(rec, vendor, from.config.PresetSettings) {
+			f.eprintf("warning: %s: %s\n", rec.Name, doubt)
+		}
+	}
 	o := replay.Options{URL: base, SignedURL: from.signedURL}
 	if unsigned {
 		o.Sign = from.sign

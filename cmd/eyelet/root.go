@@ -102,14 +102,20 @@ func (p *program) command() *cobra.Command {
 		Version: versionLine(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(
-		serveCommand(p), reloadCommand(p), devCommand(p), listenCommand(p), initCommand(p), sendCommand(p),
-		verifyCommand(p), explainCommand(p), eventsCommand(p), targetsCommand(p),
-		deadCommand(p), replayCommand(p),
-		openCommand(p), configCommand(p), keygenCommand(p), producersCommand(p), manCommand(p), versionCommand(p),
-		healthcheckCommand(p),
-		storeCommand(p), tortureCommand(),
-	)
+	group := func(id, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: id, Title: title})
+		for _, c := range commands {
+			c.GroupID = id
+			root.AddCommand(c)
+		}
+	}
+	group("try", "Try:", devCommand(p), listenCommand(p), sendCommand(p), replayCommand(p), verifyCommand(p),
+		producersCommand(p))
+	group("run", "Run:", initCommand(p), keygenCommand(p), configCommand(p), serveCommand(p), reloadCommand(p),
+		healthcheckCommand(p))
+	group("look", "Look:", openCommand(p), eventsCommand(p), explainCommand(p))
+	group("repair", "Repair:", deadCommand(p), targetsCommand(p), storeCommand(p))
+	root.AddCommand(manCommand(p), versionCommand(p), tortureCommand())
 	root.InitDefaultCompletionCmd()
 	for _, c := range append(allCommands(root), root) {
 		c.SetFlagErrorFunc(flagError)
@@ -193,6 +199,13 @@ func flagError(c *cobra.Command, err error) error {
 	return usage.Errorf(hint, "%v", err)
 }
 
+// otherNames are the commands that other programs have under these names.
+var otherNames = map[string]string{
+	"resend": "replay", "logs": "events tail", "log": "events tail",
+	"tail": "events tail", "forward": "listen TARGET", "start": "serve", "run": "serve", "status": "healthcheck",
+	"ls": "events list", "list": "events list", "retry": "events retry",
+}
+
 func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > 0 && c.HasSubCommands() {
@@ -202,7 +215,11 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 					known = append(known, inner.Name())
 				}
 			}
-			return usage.Errorf(usage.DidYouMean(args[0], known), "unknown command %q for %s", args[0], c.CommandPath())
+			hint := usage.DidYouMean(args[0], known)
+			if other := otherNames[args[0]]; other != "" && !c.HasParent() {
+				hint = "write eyelet " + other
+			}
+			return usage.Errorf(hint, "unknown command %q for %s", args[0], c.CommandPath())
 		}
 		if check == nil || check(c, args) == nil {
 			return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -26,18 +27,20 @@ type sendCmd struct {
 	*program
 	senderFlags
 	bodyEdits
-	id, contentType, output string
-	fresh, watch, form      bool
-	header, set             []string
+	id, kind, contentType, output string
+	fresh, watch, form            bool
+	header, set                   []string
 }
 
 func sendCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "send FILE | DIR... | PRESET [TYPE]", Short: "Sign a delivery and send it", Args: cobra.MinimumNArgs(1),
+		Use: "send FILE | DIR... | PRESET [TYPE] [FILE]", Aliases: []string{"trigger"},
+		Short: "Sign a delivery and send it", Args: cobra.MinimumNArgs(1),
 		Long: "Sends a recorded delivery (FILE.http) as it is, or signed afresh if there is a key or --sign. Any\n" +
 			"other FILE (\"-\" is standard input) is a payload that is signed and sent. The name of a PRESET\n" +
 			"sends a sample of that vendor, of the given or a usual TYPE, to any URL; every sample is a new event,\n" +
-			"unless --id and --now say otherwise. `eyelet producers PRESET` lists types.\n\n" + payloadHelp + "\n\n" +
+			"unless --id and --now say otherwise. A FILE after it is the body of the sample. `eyelet producers\n" +
+			"PRESET` lists types.\n\n" + payloadHelp + "\n\n" +
 			"The key is that of --key (a private key in PEM), --secret-file, or a producer in --config; without\n" +
 			"one, `eyelet listen` has it, and gets the delivery. --set gives further settings of a preset, as in\n" +
 			"eyelet.yaml. Exits 0 when the delivery was accepted (a\n" +
@@ -48,6 +51,7 @@ func sendCommand(p *program) *cobra.Command {
 			"  eyelet send stripe charge.refunded --secret-file stripe.secret --url http://127.0.0.1:9000/hooks\n" +
 			"  eyelet send chargebee --set username=kettle --set password_file=p.txt --url http://127.0.0.1:9000/\n" +
 			"  eyelet send github push --config eyelet.yaml --producer gh\n" +
+			"  eyelet send github push body.json --secret-file github.secret\n" +
 			"  eyelet send stripe invoice.paid --override data.object.amount_paid=5 --secret-file stripe.secret\n" +
 			"  eyelet send fixtures/ --watch --config eyelet.yaml\n" +
 			"  eyelet send testdata/github/01-push-new.http --url http://127.0.0.1:8080",
@@ -66,6 +70,7 @@ func sendCommand(p *program) *cobra.Command {
 	flags.StringVar(&f.id, "id", "", "idempotency identifier of a payload that has none (default: a new one)")
 	flags.StringVar(&f.signedURL, "signed-url", "",
 		"public base that is signed, if it is not --url (default: the configuration's url)")
+	flags.StringVar(&f.kind, "type", "", "event type of a payload, where its producer reads it")
 	flags.StringVar(&f.contentType, "content-type", "application/json", "media type of a payload")
 	flags.StringVar(&f.at, "now", "", "unix time of the signature (default: the present)")
 	flags.BoolVar(&f.fresh, "sign", false, "sign a recording afresh")
@@ -106,6 +111,7 @@ func (f *sendCmd) run(c *cobra.Command, args []string) error {
 		}
 		o.Sign = from.sign
 	}
+	f.warn(rec, args[0], from)
 	r, err := replay.Send(c.Context(), rec, o)
 	if err != nil {
 		s := outcomeOf(rec, r, err)
@@ -119,6 +125,18 @@ func (f *sendCmd) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	return f.print(rec, r, outcomeOf(rec, r, nil), from.now)
+}
+
+// warn prints the [doubts] about a delivery.
+func (f *sendCmd) warn(rec *replay.Recording, name string, from *sender) {
+	set := preset.Settings{}
+	if from.config != nil {
+		name, set = from.config.Preset, from.config.PresetSettings
+	}
+	vendor, _ := preset.Find(name)
+	for _, doubt := range doubts(rec, vendor, set) {
+		f.eprintf("warning: %s\n", doubt)
+	}
 }
 
 // serverOf returns scheme and host of a URL, whose other parts may be secret.
@@ -144,6 +162,9 @@ func completeSend(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 // several reports whether the arguments are files of several deliveries.
 func (f *sendCmd) several(args []string) bool {
 	info, err := os.Stat(args[0])
+	if _, ok := preset.Find(args[0]); ok && err != nil && !f.watch {
+		return false // PRESET TYPE FILE
+	}
 	return f.watch || len(args) > 2 || filepath.Ext(args[0]) == ".ndjson" || err == nil && info.IsDir() ||
 		len(args) == 2 && err == nil && exists(args[1])
 }
@@ -190,7 +211,12 @@ func (f *sendCmd) delivery(c *cobra.Command, args []string, from *sender) (rec *
 	err error) {
 	file := args[0]
 	if vendor, ok := preset.Find(file); ok && !exists(file) {
-		rec, err = f.sample(c.Context(), vendor, append(args, "")[1], from)
+		rec, err = f.presetDelivery(c.Context(), vendor, args[1:], from)
+		return rec, false, err
+	}
+	vendor, ok := preset.Find(from.presetName())
+	if ok && f.kind != "" && !strings.HasSuffix(file, ".http") {
+		rec, err = f.sample(c.Context(), vendor, f.kind, file, from)
 		return rec, false, err
 	}
 	if len(f.set) > 0 || f.form {
@@ -217,6 +243,32 @@ func (f *sendCmd) delivery(c *cobra.Command, args []string, from *sender) (rec *
 	return rec, fresh, err
 }
 
+// presetDelivery makes a delivery of PRESET [TYPE] [FILE], whose file is its body.
+func (f *sendCmd) presetDelivery(ctx context.Context, vendor preset.Preset, args []string, from *sender) (
+	*replay.Recording, error) {
+	kind, file := f.kind, ""
+	if n := len(args) - 1; n >= 0 && (n > 0 || args[n] == "-" || exists(args[n])) {
+		file, args = args[n], args[:n]
+	}
+	if len(args) > 0 {
+		if kind != "" {
+			return nil, usage.Errorf("leave out one", "TYPE and --type are both given")
+		}
+		kind, args = args[0], args[1:]
+	}
+	if len(args) > 0 {
+		return nil, usage.Errorf("write eyelet send PRESET [TYPE] [FILE]", "%q is one argument too many", args[0])
+	}
+	if file != "" && kind == "" {
+		kind = typeIn(vendor, afterNumber(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))))
+		if !vendor.Lists(kind) && strings.HasPrefix(vendor.TypeFrom(), "header:") {
+			return nil, usage.Errorf("write eyelet send "+vendor.Name+" TYPE "+file, "%s has its type in %s, and %s "+
+				"names none", vendor.Name, strings.TrimPrefix(vendor.TypeFrom(), "header:"), file)
+		}
+	}
+	return f.sample(ctx, vendor, kind, file, from)
+}
+
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
@@ -228,6 +280,27 @@ func (f *sendCmd) payload(file string, from *sender) (*replay.Recording, error) 
 	if err != nil {
 		return nil, err
 	}
+	header, err := f.fields()
+	if err != nil {
+		return nil, err
+	}
+	if header.Get("Content-Type") == "" {
+		header.Set("Content-Type", f.contentType)
+	}
+	if f.kind != "" {
+		if from.producer == nil || from.producer.Type == nil {
+			return nil, usage.Errorf("give --config with --producer; -H adds a field", "nothing says where the type is")
+		}
+		r := &http.Request{URL: &url.URL{}, Header: header}
+		if body = preset.Place(r, body, from.producer.Type, f.kind); r.URL.RawQuery != "" {
+			return nil, usage.Errorf("write it into --url", "producer %q reads the type in the URL", from.producer.Name)
+		}
+	}
+	return payloadRecording(file, f.producer, from.producer, header, body, f.id), nil
+}
+
+// fields returns the fields of -H.
+func (f *sendCmd) fields() (http.Header, error) {
 	header := http.Header{}
 	for _, line := range f.header {
 		name, value, ok := strings.Cut(line, ":")
@@ -236,10 +309,7 @@ func (f *sendCmd) payload(file string, from *sender) (*replay.Recording, error) 
 		}
 		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	if header.Get("Content-Type") == "" {
-		header.Set("Content-Type", f.contentType)
-	}
-	return payloadRecording(file, f.producer, from.producer, header, body, f.id), nil
+	return header, nil
 }
 
 // payloadRecording returns a payload as a delivery that is signed afterwards, with an identifier
@@ -263,13 +333,13 @@ func (f *sendCmd) readPayload(file string) ([]byte, error) {
 		if err != nil {
 			return nil, usage.Errorf("", "standard input: %v", err)
 		}
-		return body, nil
+		return body, checkPayload("standard input", body)
 	}
 	body, err := os.ReadFile(file)
 	if err != nil {
 		return nil, usage.Errorf(presetHint(file), "payload %s: %s", file, usage.Cause(err))
 	}
-	return body, nil
+	return body, checkPayload(file, body)
 }
 
 // presetHint suggests a preset for a file that does not exist.

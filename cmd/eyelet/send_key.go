@@ -70,6 +70,14 @@ func newSender(c *cobra.Command, p *program, f senderFlags) (*sender, error) {
 	return from, nil
 }
 
+// presetName is the preset of the producer in the configuration, or "".
+func (from *sender) presetName() string {
+	if from.config == nil {
+		return ""
+	}
+	return from.config.Preset
+}
+
 // keyFlag returns the flag that gives a key, or "".
 func (f senderFlags) keyFlag() string {
 	switch {

@@ -16,8 +16,9 @@ import (
 
 // sample makes a delivery like the vendor's, signed for the URL that the vendor would call. It
 // moves the path of from.url into the recording.
-func (f *sendCmd) sample(ctx context.Context, vendor preset.Preset, kind string, from *sender) (*replay.Recording,
-	error) {
+// Its body is that of the file, if there is one.
+func (f *sendCmd) sample(ctx context.Context, vendor preset.Preset, kind, file string, from *sender) (
+	*replay.Recording, error) {
 	set, err := f.sampleSettings(vendor, from)
 	if err != nil {
 		return nil, err
@@ -27,7 +28,14 @@ func (f *sendCmd) sample(ctx context.Context, vendor preset.Preset, kind string,
 		f.eprintf("a receiver refuses this sample unless it trusts your key in place of the certificate of %s, "+
 			"which Eyelet reads only from the vendor's hosts\n", vendor.Name)
 	}
-	change := func(body []byte) ([]byte, error) { return f.apply(ctx, f.program, body) }
+	change := func(body []byte) ([]byte, error) {
+		if file != "" {
+			if body, err = f.readPayload(file); err != nil {
+				return nil, err
+			}
+		}
+		return f.apply(ctx, f.program, body)
+	}
 	rec, base, err := from.vendorDelivery(vendor, set, kind, f.id, change) //nolint:contextcheck // nothing is sent
 	if err == nil {
 		from.url = base

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ type typeSample struct{ name, data string }
 type typeSamples struct {
 	docs   string // the page that documents them
 	id     string // the form of an identifier
+	open   bool   // senders choose types of their own
 	types  []typeSample
 	others []typeSample // of other types, by the prefix of their names
 }
@@ -42,6 +44,10 @@ var allSamples = sync.OnceValue(func() map[string]*typeSamples {
 		if name, docs, ok := strings.Cut(strings.TrimPrefix(line, "["), "] "); ok && line[0] == '[' {
 			section = &typeSamples{docs: docs}
 			all[name] = section
+			continue
+		}
+		if line == "..." {
+			section.open = true
 			continue
 		}
 		if form, ok := strings.CutPrefix(line, "= "); ok {
@@ -92,6 +98,15 @@ func (p Preset) Types() []string {
 		names = append(names, known.name)
 	}
 	return names
+}
+
+// Lists reports whether the type is one of [Preset.Types], has their documented form, or may be of
+// the sender's own choice.
+func (p Preset) Lists(kind string) bool {
+	s := p.samples()
+	is := func(known typeSample) bool { return known.name == kind }
+	begins := func(known typeSample) bool { return known.name != "" && strings.HasPrefix(kind, known.name) }
+	return s.open || slices.ContainsFunc(s.types, is) || slices.ContainsFunc(s.others, begins)
 }
 
 // usualType is the type of a sample without one; "" for a preset whose types are unknown.
