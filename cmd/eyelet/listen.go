@@ -169,10 +169,6 @@ func (f *listenCmd) run(ctx context.Context) error {
 
 // configuration returns the settings in YAML, and what a person must know.
 func (f *listenCmd) configuration(listen, state string) (text string, shown []string, err error) {
-	if err := os.MkdirAll(f.folder, 0o700); err != nil {
-		return "", nil, usage.Errorf("set XDG_CONFIG_HOME to a folder that is writable", "%s: %s", f.folder,
-			usage.Cause(err))
-	}
 	given := map[string]string{}
 	for _, pair := range f.secrets {
 		name, value, ok := strings.Cut(pair, "=")
@@ -189,6 +185,10 @@ func (f *listenCmd) configuration(listen, state string) (text string, shown []st
 		given[name] = value
 	}
 	f.given = given
+	if err := os.MkdirAll(f.folder, 0o700); err != nil {
+		return "", nil, usage.Errorf("set XDG_CONFIG_HOME to a folder that is writable", "%s: %s", f.folder,
+			usage.Cause(err))
+	}
 	public := cmp.Or(f.public, "http://"+listen)
 	producers, handlers := "", ""
 	mode := "store"

@@ -86,6 +86,7 @@ func setup(env *testscript.Env) error {
 		env.Setenv(name, strconv.Itoa(freePort()))
 	}
 	env.Setenv("HOME", env.WorkDir)
+	env.Setenv("XDG_CONFIG_HOME", "")
 	return errors.Join(os.CopyFS(filepath.Join(env.WorkDir, "bundled"), bundled.Files()),
 		os.CopyFS(filepath.Join(env.WorkDir, "planted"), os.DirFS("testdata/planted")))
 }
