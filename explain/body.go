@@ -36,7 +36,7 @@ func bodies(s *search, st state, all bool, yield func(state) bool) bool {
 		(*former).ends, (*former).rewritten, (*former).encoded, (*former).charsets, (*former).wide,
 		(*former).normalized, (*former).wrapped, (*former).unpacked, (*former).packed,
 	} {
-		if !forms(f) {
+		if !s.made(0) || !forms(f) {
 			return false
 		}
 	}
@@ -53,8 +53,11 @@ type former struct {
 	seen  map[uint64]bool
 }
 
-// form yields one form.
+// form yields one form that was made.
 func (f *former) form(cause Cause, detail string, body []byte) bool {
+	if !f.made(len(body)) {
+		return false
+	}
 	if len(body) > maxGrown*len(f.body)+len("payload=")+2 {
 		return true
 	}
@@ -63,12 +66,9 @@ func (f *former) form(cause Cause, detail string, body []byte) bool {
 		return true
 	}
 	f.seen[sum] = true
-	if f.ctx.Err() != nil {
-		f.spent = true
-	}
 	next := f.with(change{cause: cause, detail: detail})
 	next.body = body
-	return !f.spent && f.yield(next)
+	return f.yield(next)
 }
 
 var bom = []byte("\xef\xbb\xbf")
@@ -92,16 +92,27 @@ func (f *former) ends() bool {
 
 // rewritten writes the JSON as the usual libraries do.
 func (f *former) rewritten() bool {
-	v, ok := parseJSON(f.body)
+	v, ok := f.parse()
 	if !ok {
-		return true
+		return !f.spent
 	}
+	var ordered *jsonValue
 	for _, style := range jsonStyles {
 		if style.rare && !f.all {
 			continue
 		}
-		text, short := style.write(v, maxGrown*len(f.body))
-		if short && !f.form(bodyRewritten, "it was signed "+style.name, text) {
+		if !f.made(0) {
+			return false
+		}
+		of := v
+		if style.sorted {
+			if ordered == nil {
+				ordered = new(v.sorted())
+			}
+			of = *ordered
+		}
+		text, short := style.write(of, min(maxGrown*len(f.body), MaxHashed-f.hashed))
+		if !short && !f.made(len(text)) || short && !f.form(bodyRewritten, "it was signed "+style.name, text) {
 			return false
 		}
 	}
@@ -288,16 +299,21 @@ func (f *former) unpacked() bool {
 		if err != nil {
 			return true
 		}
-		most := f.own.MaxBody
+		most := min(f.own.MaxBody, int64(MaxHashed-f.hashed))
 		plain, err := io.ReadAll(io.LimitReader(r, most+1))
+		if !f.made(len(plain)) {
+			return false
+		}
 		if err != nil || int64(len(plain)) > most {
 			return true
 		}
 		next := f.with(change{cause: bodyCompressed, detail: "it was signed before it was compressed with " + name})
 		next.body = plain
-		return !f.spent && f.yield(next)
+		return f.yield(next)
 	}
 	switch {
+	case !f.made(0):
+		return false
 	case isGzip(f.body):
 		r, err := gzip.NewReader(bytes.NewReader(f.body))
 		return open("gzip", r, err)

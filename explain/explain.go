@@ -25,7 +25,7 @@ import (
 // The bounds of one run. An unauthenticated client chooses the delivery.
 const (
 	MaxTrials = 6000        // hypotheses that are tried
-	MaxHashed = 128 << 20   // bytes that are hashed
+	MaxHashed = 128 << 20   // bytes that are hashed, and of forms of the body that are made
 	MaxTime   = time.Second // that a run takes
 	maxText   = 300         // bytes of a text of a finding
 )

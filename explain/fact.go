@@ -107,8 +107,10 @@ func (s *search) mismatched(likely func(Cause, string)) {
 	if s.d.Unread {
 		return
 	}
-	if what := looksRewritten(s.d.Body); what != "" {
-		likely(bodyRewritten, what)
+	if v, ok := s.parse(); ok {
+		if what := v.looksRewritten(); what != "" {
+			likely(bodyRewritten, what)
+		}
 	}
 	if len(s.d.Body) == 0 {
 		likely(bodyConsumed, "")

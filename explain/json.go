@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 
 // jsonLimits bound a body that is written again: indented forms grow with the square of its
 // nesting.
-var jsonLimits = strictjson.Limits{Depth: 64, Values: 200_000}
+var jsonLimits = strictjson.Limits{Depth: 64, Values: 100_000}
 
 // jsonValue is a JSON value whose members keep their order. Numbers keep their text.
 type jsonValue struct {
@@ -26,19 +27,35 @@ type jsonMember struct {
 	value     jsonValue
 }
 
-// parseJSON returns false for a text that is not JSON, or is beyond the limits.
-func parseJSON(text []byte) (v jsonValue, ok bool) {
+// parseJSON returns false for a text that is not JSON, is beyond the limits, or takes longer than
+// the function allows.
+func parseJSON(text []byte, more func(n int) bool) (v jsonValue, ok bool) {
 	if !utf8.Valid(text) { // no library writes it so
 		return v, false
 	}
-	p := jsonParser{strictjson.NewScanner(text, jsonLimits)}
+	p := jsonParser{Scanner: strictjson.NewScanner(text, jsonLimits), more: more}
 	v, err := p.value()
 	return v, err == nil && p.End() == nil
 }
 
-type jsonParser struct{ strictjson.Scanner }
+type jsonParser struct {
+	strictjson.Scanner
+	more func(n int) bool
+	read int // bytes in memory since the last call of more
+}
+
+const (
+	valueBytes = 128      // that a value takes in memory
+	lookEvery  = 64 << 10 // of them
+)
 
 func (p *jsonParser) value() (v jsonValue, err error) {
+	if p.read += valueBytes; p.read > lookEvery {
+		if !p.more(p.read) {
+			return v, context.DeadlineExceeded
+		}
+		p.read = 0
+	}
 	switch v.kind = p.Next(); v.kind {
 	case '{':
 		err = p.Object(func(name []byte) error {
@@ -58,6 +75,7 @@ func (p *jsonParser) value() (v jsonValue, err error) {
 		if err = bad; err == nil {
 			v.text, _ = strictjson.AppendString(nil, raw)
 			v.raw = raw
+			p.read += len(raw)
 		}
 	default:
 		v.kind = 0
@@ -136,9 +154,22 @@ func jsonStyleList() []jsonStyle {
 	return all
 }
 
+// sorted returns the value with the keys of every object in order.
+func (v jsonValue) sorted() jsonValue {
+	v.members = slices.Clone(v.members)
+	for i := range v.members {
+		v.members[i].value = v.members[i].value.sorted()
+	}
+	if v.kind == '{' {
+		slices.SortStableFunc(v.members, func(a, b jsonMember) int { return bytes.Compare(a.name, b.name) })
+	}
+	return v
+}
+
 // write returns the value in the style, or false if it is longer than the limit.
 func (s jsonStyle) write(v jsonValue, limit int) ([]byte, bool) {
 	w := &jsonWriter{jsonStyle: s, limit: limit}
+	w.b.Grow(max(0, limit/maxGrown)) // about the length of the body
 	w.value(&v, 0)
 	if s.newline {
 		w.b.WriteByte('\n')
@@ -172,10 +203,6 @@ func (w *jsonWriter) value(v *jsonValue, depth int) {
 
 func (w *jsonWriter) list(v *jsonValue, depth int) {
 	members := v.members
-	if w.sorted && v.kind == '{' {
-		members = slices.Clone(members)
-		slices.SortStableFunc(members, func(a, b jsonMember) int { return bytes.Compare(a.name, b.name) })
-	}
 	w.b.WriteByte(v.kind)
 	for i := range members {
 		if w.b.Len() > w.limit {
@@ -223,6 +250,8 @@ func (w *jsonWriter) text(text, raw []byte) {
 	for _, r := range string(text) {
 		short := shortEscapes[r]
 		switch {
+		case w.b.Len() > w.limit:
+			return
 		case r == '/' && w.slash:
 			w.b.WriteString(`\/`)
 		case short != "":
@@ -251,11 +280,7 @@ func (w *jsonWriter) unit(r rune) {
 
 // looksRewritten reports what in a body betrays a program that wrote it: every object has its
 // keys in alphabetical order, as maps of Go and jq -S write them. Few keys show nothing.
-func looksRewritten(body []byte) string {
-	v, ok := parseJSON(body)
-	if !ok {
-		return ""
-	}
+func (v jsonValue) looksRewritten() string {
 	if pairs, sorted := v.order(); sorted && pairs >= 4 {
 		return "its keys are in alphabetical order; their order before is lost"
 	}

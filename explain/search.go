@@ -21,8 +21,9 @@ type search struct {
 	hidden  []string       // secrets, which no output may hold
 
 	trials int
-	hashed int
-	spent  bool // a bound ended the search
+	hashed int     // bytes that were hashed or made
+	spent  bool    // a bound ended the search
+	json   *parsed // the body
 }
 
 // state is a delivery and a scheme with some changes.
@@ -107,7 +108,7 @@ var errUnread = errors.New("the body was not read")
 
 // try asks the scheme of the state. Once a bound is reached, nothing holds.
 func (s *search) try(st state) (o outcome) {
-	if s.trials >= MaxTrials || s.hashed >= MaxHashed || s.ctx.Err() != nil {
+	if s.trials >= MaxTrials || !s.made(0) {
 		s.spent = true
 		return outcome{err: context.Canceled}
 	}
@@ -132,6 +133,30 @@ func (s *search) try(st state) (o outcome) {
 }
 
 const trialBytes = 512 // hashed in a trial besides the body
+
+// made counts bytes that were made, and reports whether the search may go on.
+func (s *search) made(n int) bool {
+	s.hashed += n
+	s.spent = s.spent || s.hashed >= MaxHashed || s.ctx.Err() != nil
+	return !s.spent
+}
+
+// parse parses the body of the delivery once, and a long one only within the bounds.
+func (s *search) parse() (jsonValue, bool) {
+	if s.json == nil {
+		if n := len(s.d.Body); n > lookEvery && !s.made(n) {
+			return jsonValue{}, false
+		}
+		v, ok := parseJSON(s.d.Body, s.made)
+		s.json = &parsed{v, ok}
+	}
+	return s.json.jsonValue, s.json.ok
+}
+
+type parsed struct {
+	jsonValue
+	ok bool
+}
 
 // headFirst reports whether the scheme asks for the body only after it verified the head.
 func headFirst(scheme verify.Scheme) bool {
@@ -184,7 +209,7 @@ func (s *search) causes(start state, first outcome) []Finding {
 	}
 	f := &finder{search: s, first: first}
 	f.one(start)
-	if !f.found && (!s.d.Unread || len(f.reached) == 0) {
+	if !f.found && !f.spent && (!s.d.Unread || len(f.reached) == 0) {
 		f.two(start)
 	}
 	if f.found {
