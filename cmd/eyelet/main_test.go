@@ -31,7 +31,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv("EYELET_LONG") == "" {
 		_ = flag.Set("test.parallel", "8") // unless -parallel is given; most of the time they wait
 	}
-	_ = os.Setenv("XDG_CONFIG_HOME", os.DevNull) // no secrets of the user's own `eyelet listen`
 	testscript.Main(leakless{m}, map[string]func(){"eyelet": child})
 }
 
@@ -59,6 +58,7 @@ func (l leakless) Run() int {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
+	_ = os.Setenv("XDG_CONFIG_HOME", os.DevNull) // no secrets of the user's own `eyelet listen`
 	code := l.M.Run()
 	pgtest.Stop()
 	http.DefaultClient.CloseIdleConnections()
@@ -86,7 +86,6 @@ func setup(env *testscript.Env) error {
 		env.Setenv(name, strconv.Itoa(freePort()))
 	}
 	env.Setenv("HOME", env.WorkDir)
-	env.Setenv("XDG_CONFIG_HOME", "")
 	return errors.Join(os.CopyFS(filepath.Join(env.WorkDir, "bundled"), bundled.Files()),
 		os.CopyFS(filepath.Join(env.WorkDir, "planted"), os.DirFS("testdata/planted")))
 }
