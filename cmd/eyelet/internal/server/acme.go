@@ -41,7 +41,8 @@ const (
 const renewalLate = 21 * 24 * time.Hour
 
 // acmeCertificates has an ECDSA certificate for each host. One goroutine orders them: a client
-// that connects orders nothing, because authorities count failed orders.
+// that connects orders nothing, because authorities count failed orders. The manager never gets
+// what a client sent.
 type acmeCertificates struct {
 	manager autocert.Manager
 	folder  string
@@ -73,8 +74,8 @@ func (a *acmeCertificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, er
 	if !slices.Contains(a.hosts, host) {
 		return nil, fmt.Errorf("no certificate is configured for the name %q", hello.ServerName)
 	}
-	if slices.Contains(hello.SupportedProtos, acme.ALPNProto) {
-		return a.manager.GetCertificate(hello) // the answer to a challenge
+	if challenge := []string{acme.ALPNProto}; slices.Equal(hello.SupportedProtos, challenge) {
+		return a.manager.GetCertificate(&tls.ClientHelloInfo{ServerName: host, SupportedProtos: challenge})
 	}
 	a.mu.Lock()
 	_, ordered := a.expiry[host]

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/crypto/acme"
 )
 
-// TestClientsOrderNothing connects with every kind of name before a certificate is there.
+// TestClientsOrderNothing connects with every kind of hello before a certificate is there.
 func TestClientsOrderNothing(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -33,13 +33,19 @@ func TestClientsOrderNothing(t *testing.T) {
 		Hosts: []string{"hooks.example"}, Directory: authority.URL, Cache: filepath.Join(t.TempDir(), "acme"),
 	}, nil)
 	for _, name := range []string{"", "hooks.example", "HOOKS.example.", "other.example", "../../etc/passwd"} {
-		for _, protocols := range [][]string{nil, {acme.ALPNProto}, {"h2", "http/1.1"}} {
-			c, err := a.get(&tls.ClientHelloInfo{
-				ServerName: name, SupportedProtos: protocols,
-				CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256},
-			})
-			if err == nil {
-				t.Errorf("%q, %q: got a certificate %v", name, protocols, c)
+		for _, protocols := range [][]string{
+			nil, {acme.ALPNProto}, {"h2", "http/1.1"}, {acme.ALPNProto, "http/1.1"}, {"h2", acme.ALPNProto},
+			{acme.ALPNProto, acme.ALPNProto}, {acme.ALPNProto, ""}, {"ACME-TLS/1"},
+		} {
+			for _, suite := range []uint16{
+				tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_AES_128_GCM_SHA256,
+			} {
+				c, err := a.get(&tls.ClientHelloInfo{
+					ServerName: name, SupportedProtos: protocols, CipherSuites: []uint16{suite},
+				})
+				if err == nil {
+					t.Errorf("%q, %q: got a certificate %v", name, protocols, c)
+				}
 			}
 		}
 	}
