@@ -159,7 +159,7 @@ func (r *reloader) from(
 			}
 			return server.Options{}, errors.Join(found.Err(), err)
 		}
-		o.Warnings = config.ExposedSecrets(s)
+		o.Warnings = config.Exposed(s)
 		o.Reread = r.from(s, next)
 		return o, nil
 	}

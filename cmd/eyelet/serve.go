@@ -46,7 +46,7 @@ func serveCommand(p *program) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		o.Warnings = append(config.ExposedSecrets(s), s.DescriptorWarnings(descriptors.Limit())...)
+		o.Warnings = append(config.Exposed(s), s.DescriptorWarnings(descriptors.Limit())...)
 		re := &reloader{program: p, src: src, log: o.Log}
 		o.Reread = re.from(s, plan)
 		var running atomic.Pointer[server.Server]

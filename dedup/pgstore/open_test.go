@@ -338,3 +338,36 @@ func TestOpenWaitsForAServerThatEndsUnderIt(t *testing.T) {
 		t.Error("a server that would break a promise is not waited for")
 	}
 }
+
+func TestTLSOfServersBeyondThisMachineIsVerified(t *testing.T) {
+	for _, name := range []string{"PGHOST", "PGSSLMODE", "PGSSLROOTCERT"} {
+		t.Setenv(name, "")
+	}
+	for dsn, want := range map[string]string{
+		"postgres://u@db.example/d":                                     "db.example", // may continue in plain text
+		"postgres://u@db.example/d?sslmode=disable":                     "db.example",
+		"postgres://u@db.example/d?sslmode=allow":                       "db.example",
+		"postgres://u@db.example/d?sslmode=require":                     "db.example",
+		"postgres://u@db.example/d?sslmode=verify-ca":                   "",
+		"postgres://u@db.example/d?sslmode=verify-full":                 "",
+		"host=db.example dbname=d":                                      "db.example",
+		"postgres://u@a.example,b.example/d?sslmode=prefer":             "a.example b.example",
+		"postgres://u@127.0.0.1,b.example/d":                            "b.example",
+		"postgres://u@localhost/d":                                      "",
+		"postgres://u@[::1]:5433/d":                                     "",
+		"postgres://u@/d?host=/run/postgresql":                          "",
+		"postgres://u@a.example,b.example/d?sslmode=verify-full&port=1": "",
+	} {
+		if hosts, err := Unverified(dsn); err != nil || strings.Join(hosts, " ") != want {
+			t.Errorf("%s: %q, %v, want %q", dsn, hosts, err, want)
+		}
+	}
+	t.Setenv("PGSSLMODE", "verify-full")
+	if hosts, err := Unverified("postgres://u@db.example/d"); err != nil || len(hosts) > 0 {
+		t.Errorf("PGSSLMODE=verify-full: %q, %v", hosts, err)
+	}
+	if _, err := Unverified("postgres://u:secret@db.example/d?sslmode=strict"); err == nil ||
+		strings.Contains(err.Error(), "secret") {
+		t.Errorf("a wrong sslmode: %v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -44,22 +45,44 @@ func Name(dsn string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := config.ConnConfig
 	var hosts []string
-	add := func(host string, port uint16) {
+	for _, way := range ways(config.ConnConfig) {
+		host := way.Host
 		if strings.HasPrefix(host, "/") {
 			host = url.PathEscape(host) // a folder of sockets, as libpq takes it
 		}
-		host = net.JoinHostPort(host, strconv.Itoa(int(port)))
+		host = net.JoinHostPort(host, strconv.Itoa(int(way.Port)))
 		if !slices.Contains(hosts, host) { // it is repeated for each way to encrypt
 			hosts = append(hosts, host)
 		}
 	}
-	add(c.Host, c.Port)
-	for _, f := range c.Fallbacks {
-		add(f.Host, f.Port)
+	return "postgres://" + strings.Join(hosts, ",") + "/" + url.PathEscape(config.ConnConfig.Database), nil
+}
+
+// ways returns the ways to connect, in the order in which they are tried.
+func ways(c *pgx.ConnConfig) []*pgconn.FallbackConfig {
+	return append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
+}
+
+// Unverified returns the hosts of a connection string beyond this machine to which a connection may
+// go without TLS, or with a server that no certificate verifies. Only sslmode verify-full and
+// verify-ca prevent that: the default of libpq continues in plain text when TLS is refused. It
+// connects to nothing.
+func Unverified(dsn string) (hosts []string, err error) {
+	config, err := poolConfig(dsn, nil)
+	if err != nil {
+		return nil, err
 	}
-	return "postgres://" + strings.Join(hosts, ",") + "/" + url.PathEscape(c.Database), nil
+	for _, way := range ways(config.ConnConfig) {
+		addr, err := netip.ParseAddr(way.Host)
+		local := strings.HasPrefix(way.Host, "/") || way.Host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+		verified := way.TLSConfig != nil &&
+			(!way.TLSConfig.InsecureSkipVerify || way.TLSConfig.VerifyPeerCertificate != nil)
+		if !local && !verified && !slices.Contains(hosts, way.Host) {
+			hosts = append(hosts, way.Host)
+		}
+	}
+	return hosts, nil
 }
 
 // poolConfig returns the settings of the connections of steps. checked is called for each new one

@@ -2,20 +2,49 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/eyelet-dev/eyelet/dedup/pgstore"
+	"github.com/eyelet-dev/eyelet/internal/httpserver"
 )
 
 // othersRead are the mode bits with which the group and others can read a file.
 const othersRead = 0o044
 
-// ExposedSecrets returns a warning for each file with a secret that its group or others can
+// Exposed returns a warning for each secret that others may read, in a file or on a network.
+func Exposed(s *Settings) []string { return append(exposedFiles(s), exposedSockets(s)...) }
+
+// exposedSockets returns a warning for each connection of this process that leaves the machine
+// without verified TLS, and carries events or a secret. Ports that listen are refused instead.
+func exposedSockets(s *Settings) (warnings []string) {
+	if isPostgres(s.Store) {
+		hosts, _ := pgstore.Unverified(s.Store) // a wrong store is an error of its own
+		for _, host := range hosts {
+			warnings = append(warnings, fmt.Sprintf("store: events may cross the network to %s without TLS, or to "+
+				"an unverified server: add sslmode=verify-full (and sslrootcert=FILE) to the connection string", host))
+		}
+	}
+	for i := range s.Handlers {
+		h := &s.Handlers[i]
+		u, err := url.Parse(h.Forward)
+		if err == nil && u.Scheme == "http" && (h.Bearer != "" || u.User != nil) && !s.InsecureHTTP &&
+			!httpserver.IsLoopback(net.JoinHostPort(u.Hostname(), "1")) {
+			warnings = append(warnings, fmt.Sprintf("%s: a credential is sent to %s without TLS: write an https URL, "+
+				"or insecure_http: true on a private network", h.Node.place("forward"), u.Host))
+		}
+	}
+	return warnings
+}
+
+// exposedFiles returns a warning for each file with a secret that its group or others can
 // read: the files that settings name, and the configuration if it contains a secret. On
 // Windows, where modes do not say who can read a file, there are no warnings.
-func ExposedSecrets(s *Settings) []string {
+func exposedFiles(s *Settings) []string {
 	if runtime.GOOS == "windows" {
 		return nil
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +82,34 @@ func TestAStoreInPostgreSQLIsShownWithoutItsPassword(t *testing.T) {
 		}
 		if dir, err := s.StateDir(); err != nil || dir != filepath.Join(filepath.Dir(file), "state") {
 			t.Errorf("in %s: the state is in %s, %v", where, dir, err)
+		}
+	}
+}
+
+// TestSocketsBeyondThisMachineAreVerified: ports that listen are refused, see ports_test.go.
+func TestSocketsBeyondThisMachineAreVerified(t *testing.T) {
+	t.Parallel()
+	const forward = `handlers: [{producer: gh, type: "*", bearer: t0ken, forward: "%s"}]` + "\n"
+	for text, want := range map[string]string{
+		"store: postgres://u@db.example/events\n":                               "db.example",
+		"store: postgresql://u@10.0.0.5/events?sslmode=require\n":               "10.0.0.5",
+		"store: postgres://u@db.example/events?sslmode=verify-full\n":           "",
+		"store: postgres://u@localhost/events\n":                                "",
+		fmt.Sprintf(forward, "http://target.example/a"):                         "target.example",
+		fmt.Sprintf(forward, "https://target.example/a"):                        "",
+		fmt.Sprintf(forward, "http://[::1]:9000/a"):                             "",
+		"insecure_http: true\n" + fmt.Sprintf(forward, "http://target.example"): "",
+		`handlers: [{producer: gh, forward: "http://u:p@target.example/a"}]`:    "target.example",
+		`handlers: [{producer: gh, forward: "http://target.example/a"}]`:        "",
+	} {
+		file := filepath.Join(t.TempDir(), "eyelet.yaml")
+		check(t, os.WriteFile(file, []byte("producers: {gh: {preset: github, secrets: [octo-secret]}}\n"+text), 0o600))
+		s, err := Source{File: file}.Load()
+		check(t, err)
+		found := Exposed(s)
+		if want == "" && len(found) > 0 || want != "" && (len(found) != 1 || !strings.Contains(found[0], want)) ||
+			strings.Contains(fmt.Sprint(found), "u:p") {
+			t.Errorf("%s\nthe warnings are %q, want one of %q", text, found, want)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // Warnings returns what serve accepts and is probably a mistake.
 func (p *Plan) Warnings() usage.Errors {
 	var found usage.Errors
-	for _, warning := range ExposedSecrets(p.settings) {
+	for _, warning := range Exposed(p.settings) {
 		found.Add(usage.Place{}, "", "%s", warning)
 	}
 	for i := range p.Producers {

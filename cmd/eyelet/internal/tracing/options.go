@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -69,7 +70,7 @@ func (o Options) destination() (*destination, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("the collector is not an http or https URL, such as http://localhost:4318")
 	}
-	if o.Bearer != "" && u.Scheme == "http" && !httpserver.IsLoopback(u.Hostname()+":1") {
+	if o.Bearer != "" && u.Scheme == "http" && !httpserver.IsLoopback(net.JoinHostPort(u.Hostname(), "1")) {
 		return nil, errors.New("bearer would be sent without TLS: write an https endpoint")
 	}
 	if o.Endpoint != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
