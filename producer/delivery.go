@@ -82,7 +82,8 @@ func (d *Delivery) document() *document {
 
 // event returns the bytes of the event: the body, or the JSON of a form.
 func (d *Delivery) event() (text []byte, fromForm bool) {
-	if d.formMember == "" || !bytes.HasPrefix(d.Body, []byte(d.formMember+"=")) {
+	if d.formMember == "" || !bytes.HasPrefix(d.Body, []byte(d.formMember+"=")) &&
+		!bytes.HasPrefix(d.Body, []byte("--")) {
 		return d.Body, false
 	}
 	if doc := d.document(); doc.fromForm {
@@ -91,10 +92,14 @@ func (d *Delivery) event() (text []byte, fromForm bool) {
 	return d.Body, false
 }
 
-// FormValue returns the decoded value of a form with this one member; false for any other body,
-// and for an empty name. Only the body decides what is read, because a signature of the body does
-// not cover its Content-Type.
+// FormValue returns the decoded value of a form with this one member, or of the member of a
+// multipart form; false for any other body, and for an empty name. Only the body decides what is
+// read, because a signature of the body does not cover its Content-Type.
 func FormValue(body []byte, member string) ([]byte, bool) {
+	if first, _, ok := bytes.Cut(body, []byte("\r\n")); ok && member != "" && bytes.HasPrefix(first, []byte("--")) {
+		value, err := multipartValue(body, string(first[2:]), member)
+		return value, value != nil && err == nil
+	}
 	name, value, _ := bytes.Cut(body, []byte("="))
 	if member == "" || string(name) != member || bytes.ContainsAny(value, "&;") {
 		return nil, false

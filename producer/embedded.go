@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -117,7 +118,7 @@ func (e *Embedded) Verify(r *http.Request, body func() ([]byte, error)) (verify.
 		return verify.Identity{}, withCode(err)
 	}
 	if signature == "" { // the other values cost more
-		return verify.Identity{}, &verify.Error{Code: verify.SignatureMissing, Component: e.Signature.String()}
+		return verify.Identity{}, e.missing(d)
 	}
 	stamp, content, err := e.content(d)
 	if err != nil {
@@ -145,6 +146,31 @@ func (e *Embedded) Verify(r *http.Request, body func() ([]byte, error)) (verify.
 	return verify.Identity{
 		KeyID: id.KeyID, Secret: id.Secret, SignedAt: id.SignedAt, Nonce: hex.EncodeToString(id.Signed),
 	}, nil
+}
+
+// missing is the refusal of a delivery without a signature, or with a body that is none of those of
+// which it is read.
+func (e *Embedded) missing(d *Delivery) error {
+	accepted := e.MediaTypes()
+	kind, _ := mediaType(d)
+	if isJSON := d.document().err == nil; len(accepted) == 0 || len(d.Body) == 0 || kind == "" ||
+		slices.Contains(accepted, kind) || isJSON && slices.Contains(accepted, jsonMedia) {
+		return &verify.Error{Code: verify.SignatureMissing, Component: e.Signature.String()}
+	}
+	return &verify.Error{Code: verify.MediaTypeUnsupported, Component: "content-type",
+		Err: verify.Public("the signature is in the body, which is none of " + strings.Join(accepted, ", "))}
+}
+
+// MediaTypes lists the media types of the bodies of which the signature is read.
+func (e *Embedded) MediaTypes() []string {
+	var types []string
+	if strings.Contains(e.Signature.String(), "json:") {
+		types = append(types, jsonMedia)
+	}
+	if strings.Contains(e.Signature.String(), "form:") {
+		types = append(types, formMedia, multipartMedia)
+	}
+	return types
 }
 
 // Alternatives implements [verify.Alternator]: other secrets, hashes and encodings.

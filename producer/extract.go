@@ -84,29 +84,38 @@ func (q queryParam) Extract(d *Delivery) (string, error) {
 func (q queryParam) Consumes() []string { return []string{"@query"} }
 func (q queryParam) String() string     { return "query:" + string(q) }
 
-// Form reads a member of an application/x-www-form-urlencoded body; other bodies have none. A
-// member that occurs twice is refused (ambiguous_field).
+// Form reads a member of a form: of an application/x-www-form-urlencoded body, or one that is no
+// file of a multipart/form-data body (RFC 7578) of at most 256 parts. Other bodies have none. A
+// member that occurs twice or is a file is refused (ambiguous_field), and so is a multipart body
+// that is not a form (media_type_unsupported).
 func Form(name string) Extractor { return formMember(name) }
 
 type formMember string
 
 func (f formMember) Extract(d *Delivery) (string, error) {
-	if mediaType(d) != "application/x-www-form-urlencoded" {
-		return "", nil
+	switch kind, params := mediaType(d); kind {
+	case formMedia:
+		return singleParam(string(d.Body), string(f))
+	case multipartMedia:
+		value, err := multipartValue(d.Body, params["boundary"], string(f))
+		if err == nil && len(value) > maxValue {
+			err = &verify.Error{Code: verify.EventMalformed, Component: string(f), Err: errTooLong}
+		}
+		return string(value), err
 	}
-	return singleParam(string(d.Body), string(f))
+	return "", nil
 }
 
 func (f formMember) Consumes() []string { return []string{"content-type", "@body"} }
 func (f formMember) String() string     { return "form:" + string(f) }
 
-// mediaType returns the media type of the body in lower case without parameters, or "".
-func mediaType(d *Delivery) string {
-	kind, _, err := mime.ParseMediaType(d.Request.Header.Get("Content-Type"))
+// mediaType returns the media type of the body in lower case and its parameters, or "".
+func mediaType(d *Delivery) (kind string, params map[string]string) {
+	kind, params, err := mime.ParseMediaType(d.Request.Header.Get("Content-Type"))
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-		return ""
+		return "", nil
 	}
-	return kind
+	return kind, params
 }
 
 // singleParam finds one parameter of a query or form without a map of all.

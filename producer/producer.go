@@ -114,10 +114,11 @@ type Producer struct {
 	// Payload returns the bytes that handlers and the store get in place of an enveloping body.
 	// Defaults to the body as received.
 	Payload func(*Delivery) ([]byte, error)
-	// FormMember is the only member of an application/x-www-form-urlencoded body that holds the
-	// event as JSON, such as "payload". Extractors of JSON and the Data of handlers then come from
-	// this JSON; the form is stored, and digests of the body are those of the form. Other bodies
-	// are read as they are. Defaults to none.
+	// FormMember is the member of a form that holds the event as JSON, such as "payload": the only
+	// one of an application/x-www-form-urlencoded body, or one of a multipart/form-data body.
+	// Extractors of JSON and the Data of handlers then come from this JSON; the form is stored,
+	// files included, and digests of the body are those of the form. Other bodies are read as they
+	// are. Defaults to none.
 	FormMember string
 	// Key extracts the idempotency identifier. Required, unless Split is set.
 	Key Extractor
@@ -291,12 +292,21 @@ const (
 	SameSignedRun
 )
 
-// AcceptedMediaTypes lists the media types for a 415: MediaTypes, or those of CloudEvents,
-// whose reader is the only one that refuses a media type itself.
+// AcceptedMediaTypes lists the media types for a 415: MediaTypes, those of which a signature in
+// the body is read, or those of CloudEvents.
 func (p *Producer) AcceptedMediaTypes() []string {
+	var read []string
+	eachScheme(p.Scheme, func(s interface {
+		verify.Scheme
+		MediaTypes() []string
+	}) {
+		read = append(read, s.MediaTypes()...)
+	})
 	switch {
 	case len(p.MediaTypes) > 0:
 		return p.MediaTypes
+	case len(read) > 0:
+		return read
 	case p.Split != nil:
 		return []string{MediaCloudEvent, MediaCloudEventBatch}
 	}

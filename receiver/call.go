@@ -1,10 +1,14 @@
 package receiver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"mime"
+	"mime/multipart"
 	"net/url"
 	"runtime"
 	"strings"
@@ -150,7 +154,7 @@ func decodeInto[T any](to *T, contentType string, body []byte, decode decodeFunc
 		*to = body
 		return nil
 	case *url.Values:
-		form, err := url.ParseQuery(string(body))
+		form, err := parseForm(contentType, body)
 		*to = form
 		return err
 	}
@@ -162,6 +166,18 @@ func decodeInto[T any](to *T, contentType string, body []byte, decode decodeFunc
 	err = decode(contentType, body, data)
 	*to = *data
 	return err
+}
+
+// parseForm reads a form, of a multipart one without its files.
+func parseForm(contentType string, body []byte) (url.Values, error) {
+	if kind, params, _ := mime.ParseMediaType(contentType); kind == "multipart/form-data" {
+		form, err := multipart.NewReader(bytes.NewReader(body), params["boundary"]).ReadForm(math.MaxInt64) // no file
+		if err != nil {
+			return nil, err
+		}
+		return form.Value, nil
+	}
+	return url.ParseQuery(string(body))
 }
 
 // decodeJSON is the default of Config.Decode. Handlers of strings get text as it is.

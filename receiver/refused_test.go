@@ -177,8 +177,8 @@ func TestTheLineOfADeliveryNamesItsClient(t *testing.T) {
 	for want, change := range map[string]func(*http.Request){
 		"code=signature_missing peer=203.0.113.9 method=POST path=/webhooks/shop size=2": func(*http.Request) {
 		},
-		"code=method_not_allowed peer=203.0.113.9 method=HEAD path=/webhooks/shop size=2": func(r *http.Request) {
-			r.Method = http.MethodHead
+		"code=method_not_allowed peer=203.0.113.9 method=GET path=/webhooks/shop size=2": func(r *http.Request) {
+			r.Method = http.MethodGet
 		},
 		"code=early_data peer=203.0.113.9 method=POST path=/webhooks/shop size=2 status=425": func(r *http.Request) {
 			r.Header.Set("Early-Data", "1")

@@ -14,8 +14,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Mailgun receives webhooks of Mailgun, and messages that its routes forward as
-// application/x-www-form-urlencoded. A key is the account's webhook signing key.
+// Mailgun receives webhooks of Mailgun, and messages that its routes forward as forms, with
+// attachments as multipart/form-data. A key is the account's webhook signing key.
 //
 // The body carries a time, a token and their HMAC. The signature does not cover anything else:
 // whoever captured one could send another event with it. A token is therefore accepted with one
