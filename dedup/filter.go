@@ -10,7 +10,7 @@ import (
 type Filter struct {
 	Event       string        // id of the record
 	ID          string        // identifier of the key, or the one that the sender gave
-	Ref         string        // ID, the id of the record, or at least the first 4 characters of that
+	Ref         string        // ID, the id of the record, its number, or at least its first 4 characters
 	Producer    string        //
 	Endpoint    string        //
 	Type        string        // exact, or "prefix*"
@@ -47,9 +47,12 @@ func (f *Filter) Match(r *Record, now time.Time) bool {
 // minRef is the length of the shortest beginning of an event id that names an event.
 const minRef = 4
 
+// matchRef compares the reference with the names of the record. The number of an event is the
+// beginning of its id, before the hyphen.
 func (f *Filter) matchRef(r *Record) bool {
+	number, _, _ := strings.Cut(r.Event, "-")
 	return f.Ref == r.Event || f.Ref == r.Key.ID || f.Ref == r.Payload.VendorID ||
-		len(f.Ref) >= minRef && strings.HasPrefix(r.Event, f.Ref)
+		strings.TrimSuffix(f.Ref, "-") == number || len(f.Ref) >= minRef && strings.HasPrefix(r.Event, f.Ref)
 }
 
 // matchTask reports whether one task has both the handler and the reason. A quarantined

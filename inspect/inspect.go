@@ -40,9 +40,9 @@ const NDJSON = "application/x-ndjson"
 //	DELETE /events/EVENT                  forgets the event and its key; 204
 //
 // The parameters of a list are event, id (the idempotency identifier, or the sender's), ref
-// (either, or at least the first 4 characters of an event), producer, endpoint, type (also
-// "prefix*"), handler, reason (of a task, which is that of the handler if one is given, or of a
-// quarantine), state (several, or separated by commas), since (a duration, such as 1h), aside
+// (either, or the number or at least the first 4 characters of an event), producer, endpoint, type
+// (also "prefix*"), handler, reason (of a task, which is that of the handler if one is given, or of
+// a quarantine), state (several, or separated by commas), since (a duration, such as 1h), aside
 // (true: quarantined), text (in an identifier, the type, an attribute or the body), before (a seq,
 // the cursor of the next page) and limit (0 is no limit). An unknown parameter is 400. A list that
 // the store cannot finish ends with a line {"error": "..."}, and any other list with text with a

@@ -201,15 +201,15 @@ func (f *filters) check(named []string, args []string) error {
 }
 
 // refHelp explains the arguments that name events.
-const refHelp = "EVENT is an id as in lists, at least its first 4 characters if no other event begins with\n" +
-	"them, or the sender's identifier if no other event has it."
+const refHelp = "EVENT is an id as in lists, the number that it begins with, at least its first 4 characters if\n" +
+	"no other event begins with them, or the sender's identifier if no other event has it."
 
 // maxCandidates is how many events an ambiguous name lists.
 const maxCandidates = 10
 
-// resolve returns the event that a name means: its id, the beginning of that, or the sender's
-// identifier. Of several those in the state are preferred, if there is one. Without any it returns
-// the name, which is then unknown.
+// resolve returns the event that a name means: its id, its number, the beginning of the id, or the
+// sender's identifier. Of several those in the state are preferred, if there is one. Without any it
+// returns the name, which is then unknown.
 func resolve(ctx context.Context, p *program, client *opsclient.Client, ref, state string) (string, error) {
 	for _, q := range []url.Values{{"event": {ref}}, {"ref": {ref}, "state": {state}}, {"ref": {ref}}} {
 		if q.Has("state") && state == "" {

@@ -43,6 +43,10 @@ func showCommand(p *program, short, state string) *cobra.Command {
 func printEvent(ctx context.Context, w io.Writer, client *opsclient.Client, event, state, format string) error {
 	d, text, err := client.Event(ctx, event)
 	if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok && refusal.Status == http.StatusNotFound {
+		if len(event) < 4 {
+			return failf("no such event: %s; of an id write the number before the hyphen, or at least 4 characters",
+				sanitize(event))
+		}
 		return failf("no such event: %s", sanitize(event))
 	} else if err != nil {
 		return err

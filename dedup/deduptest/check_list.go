@@ -42,7 +42,9 @@ var listChecks = []check{
 			{dedup.Filter{Ref: "dea"}, ""},
 			{dedup.Filter{Ref: events["running"]}, "running"},
 			{dedup.Filter{Ref: events["running"][:12]}, "running"},
-			{dedup.Filter{Ref: events["running"][:3]}, ""},
+			{dedup.Filter{Ref: events["running"][1:4]}, ""},
+			{dedup.Filter{Ref: number(events["running"])}, "running"},
+			{dedup.Filter{Ref: number(events["running"]) + "-"}, "running"},
 			{dedup.Filter{Ref: "unknown"}, ""},
 			{dedup.Filter{Producer: "github"}, "pending"},
 			{dedup.Filter{Endpoint: "hooks"}, "pending"},
@@ -227,4 +229,10 @@ func listed(x *rig) map[string]string {
 	events["aside"] = x.accept(aside)
 	events["held"] = x.accept(typed(held("held"), "order"))
 	return events
+}
+
+// number returns the part of an event id that is short enough to type.
+func number(event string) string {
+	short, _, _ := strings.Cut(event, "-")
+	return short
 }
