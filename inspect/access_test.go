@@ -101,6 +101,12 @@ func TestALoginCodeWorksOnceWithinAMinute(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, newStore(t))
 	path := s.code(token)
+	for range 20 { // a check of a link uses up no code, and is not a wrong token
+		res, err := s.browser.Head(s.server.URL + path)
+		if _, text := s.read(res, err); res.StatusCode != 200 {
+			t.Fatalf("HEAD gets %d: %s", res.StatusCode, text)
+		}
+	}
 	if status, text := s.get(path); status != 200 || !strings.Contains(text, `id="rows"`) {
 		t.Fatalf("the code: status %d: %s", status, text)
 	}

@@ -215,9 +215,9 @@ func (p *Inspector) member(serve func(http.ResponseWriter, *http.Request, *sessi
 
 // login takes the form with the token, or the link with a login code.
 func (p *Inspector) login(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet {
+	if r.Method != http.MethodPost {
 		text := r.FormValue("code")
-		if text == "" {
+		if text == "" || r.Method == http.MethodHead { // a look uses up no code
 			p.showLogin(w, http.StatusOK, "")
 			return
 		}

@@ -316,7 +316,7 @@ func TestTheTimelineOfAnEvent(t *testing.T) {
 		}
 		text = rest
 	}
-	s.in(text, "curl -X &#39;POST&#39; &#39;https://hooks.example/webhooks/shop&#39;")
+	s.in(text, "curl -g -X &#39;POST&#39; &#39;https://hooks.example/webhooks/shop&#39;")
 	status, raw := s.get("/ui/events/" + rec.Event + "/raw")
 	if status != 200 || !strings.Contains(raw, "POST /webhooks/shop HTTP/1.1") {
 		t.Errorf("status %d: %s", status, raw)

@@ -223,7 +223,7 @@ const maxCurl = 16 << 10
 // names a file.
 func curl(base string, r *dedup.Record) string {
 	var b strings.Builder
-	b.WriteString("curl -X " + quoted(cmp.Or(r.Payload.Method, http.MethodPost)) + " " + quoted(base+r.Payload.Target))
+	b.WriteString("curl -g -X " + quoted(cmp.Or(r.Payload.Method, http.MethodPost)) + " " + quoted(base+r.Payload.Target))
 	for _, name := range slices.Sorted(maps.Keys(r.Payload.Header)) {
 		for _, value := range r.Payload.Header[name] {
 			b.WriteString(" \\\n  -H " + quoted(name+": "+value))

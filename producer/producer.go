@@ -318,6 +318,9 @@ func (p *Producer) AcceptedMediaTypes() []string {
 // and the fields that Key, Type and Reads name. A name that ends with a star is a prefix.
 func (p *Producer) OwnFields() []string {
 	fields := slices.Concat(p.Fields, p.consumed())
+	if slices.Contains(fields, "ce-type") { // it reads CloudEvents, also in binary mode
+		fields = append(fields, "ce-*")
+	}
 	eachScheme(p.Scheme, func(h *verify.HMAC) {
 		fields = slices.Concat(fields, h.Headers, h.TimestampHeaders, h.IDHeaders)
 	})

@@ -31,8 +31,8 @@ func CloudEvents(s Settings) producer.Producer { return cloudEvents.producer(s) 
 var cloudEvents = Preset{
 	Name: "cloudevents", Docs: "https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/http-webhook.md",
 	Auth: "bearer token", ID: "Idempotency-Key, or source and id", Wants: "2xx; the sender's matter",
-	Uses:  []string{"bearer", "secrets", "batch", "origins", "rate"},
-	build: buildCloudEvents,
+	Uses:   []string{"bearer", "secrets", "batch", "origins", "rate"},
+	fields: []string{"ce-*"}, build: buildCloudEvents,
 	sample: sample{media: producer.MediaCloudEvent,
 		body: `{"specversion":"1.0","id":"{id}","source":"/shop/orders","type":"{type}","time":"{time}",` +
 			`"datacontenttype":"application/json","data":{{data}}}`},

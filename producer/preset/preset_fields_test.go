@@ -26,10 +26,15 @@ func TestOwnFieldsAreThoseOfTheVendor(t *testing.T) {
 	}
 	github := GitHub("0123456789abcdef")
 	stripe := Stripe("whsec_0123456789abcdef")
+	events := CloudEvents(Settings{Bearer: "0123456789abcdef"})
+	batches := CloudEvents(Settings{Bearer: "0123456789abcdef", Batch: true})
+	if slices.ContainsFunc(github.OwnFields(), func(field string) bool { return strings.HasPrefix(field, "ce-") }) {
+		t.Error("GitHub sends no CloudEvents")
+	}
 	for _, tt := range []struct {
 		p    *producer.Producer
 		want string
-	}{{&github, "X-Hub-Signature-256"}, {&github, "x-github-delivery"}, {&stripe, "Stripe-Signature"}} {
+	}{{&events, "ce-*"}, {&batches, "ce-*"}, {&github, "X-Hub-Signature-256"}, {&github, "x-github-delivery"}, {&stripe, "Stripe-Signature"}} {
 		if got := tt.p.OwnFields(); !slices.Contains(got, tt.want) {
 			t.Errorf("%s: %s is not among %q", tt.p.Name, tt.want, got)
 		}

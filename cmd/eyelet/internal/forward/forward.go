@@ -33,7 +33,7 @@ type Event struct {
 	// Required: an event without one is Terminal and not sent (section 9.4).
 	Key string
 	// Header holds the fields of the delivery as received. Forwarded are those that describe the
-	// content, the attributes of a CloudEvent (ce-*), and those in Signed and in [Config.Fields].
+	// content, and those in Signed and in [Config.Fields].
 	// Fields of one connection, credentials and what proxies report about the client are never
 	// forwarded.
 	Header http.Header

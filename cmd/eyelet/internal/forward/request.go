@@ -38,10 +38,7 @@ var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 // contentFields describe the content (RFC 9110 section 8). A wrong Content-Digest is dropped.
 var contentFields = []string{"Content-Type", "Content-Encoding", "Content-Language", "Content-Digest"}
 
-const (
-	attributePrefix = "Ce-"          // CloudEvents in binary mode (HTTP protocol binding section 3.1.3)
-	proxyPrefix     = "X-Forwarded-" // what proxies report about the client
-)
+const proxyPrefix = "X-Forwarded-" // what proxies report about the client
 
 // neverSent are fields that are never forwarded, even if they were signed: those of one connection
 // (RFC 9110 section 7.6.1), those that the request itself sets, credentials, facts about the
@@ -98,7 +95,7 @@ func parseFields(fields []string) ([]fieldPattern, error) {
 
 // isForwarded takes a canonical name.
 func (t *Target) isForwarded(name string, signed []string) bool {
-	return !isNeverSent(name) && (slices.Contains(contentFields, name) || strings.HasPrefix(name, attributePrefix) ||
+	return !isNeverSent(name) && (slices.Contains(contentFields, name) ||
 		slices.ContainsFunc(signed, func(s string) bool { return http.CanonicalHeaderKey(s) == name }) ||
 		slices.ContainsFunc(t.fields, func(p fieldPattern) bool { return p.matches(name) }))
 }
