@@ -25,6 +25,8 @@ type Claim struct {
 	// Superseded while the window lasts. All claims of a key must name the same series. Its
 	// Space is SpaceSeries. It becomes an alias of the record, but never makes a claim Aliased.
 	Series Key
+	// Former, if not nil, is how another configuration of the producer named the event.
+	Former *Former
 	// Occurrence, if not nil, marks a key that is a digest of content which may occur more than
 	// once.
 	Occurrence *Occurrence
@@ -87,6 +89,11 @@ func (c *Claim) Check() error {
 	check(c.Series != (Key{}) && (c.Series.Space != SpaceSeries || c.Quarantine != nil),
 		"series of another space, or of a quarantined delivery")
 	check(c.Quarantine != nil && c.Occurrence != nil, "occurrence of a quarantined delivery")
+	check(c.Quarantine != nil && c.Former != nil, "former name of a quarantined delivery")
+	if f := c.Former; f != nil {
+		wrong := f.Name.Space != "" && f.Name.Space != SpaceSent || (f.Name.Space == "") != (c.Occurrence != nil)
+		check(wrong, "former name in another space")
+	}
 	check(c.Occurrence != nil && c.Key.Space != "", "occurrence of a key in another space")
 	for i, t := range c.Tasks {
 		check(t.Handler == "", "task without a handler")

@@ -14,7 +14,8 @@ import (
 //
 // Claims of a key are decided in this order:
 //
-//  1. The name belongs to a known occurrence: the claim is about that one.
+//  1. The name belongs to a known occurrence, or to the event with the former name: the claim is
+//     about that one.
 //  2. The key has no live record: the claim is New under the key itself.
 //  3. It has no name: the claim is about the record of the key.
 //  4. The type is that of the key's record, and the bounds allow another occurrence: the claim
@@ -32,19 +33,28 @@ type Occurrence struct {
 	// live record has, as an alias. If all are taken, the verdict is Repeated with the record
 	// of the first slot. Their Space is SpaceSlot.
 	Slots []Key
-	// Former finds the record of the same content that an older program stored under the
-	// identifier.
-	Former *Former
 }
 
-// Former is how a record was named before the key became a digest of the content.
+// Former is the name of an event under another configuration of its producer, whose signatures
+// bind something else. It is only looked up: if nothing live has the key of a claim, or the name of
+// its occurrence, a live record with the former name and the same payload is that of the event.
 type Former struct {
-	// Alias is the digest of the signed content, in SpaceSigned.
-	Alias Key
-	// ID is the identifier that was the key of the same occurrence.
-	ID string
-	// Type, unless empty, is the only type of records that match.
-	Type string
+	// Name is a key for the claim of an Occurrence, else the identifier of one, in SpaceSent.
+	Name Key
+	// Fingerprint is compared with that of the record. A key also matches a record without one: its
+	// signed identifier is the event whatever the payload.
+	Fingerprint Fingerprint
+}
+
+// matches reports whether the record is the event.
+func (f *Former) matches(r Record, now time.Time) bool {
+	if !r.live(now) || r.Key.Space != "" {
+		return false
+	}
+	if r.Fingerprint == (Fingerprint{}) {
+		return f.Name.Space == ""
+	}
+	return f.Fingerprint != Fingerprint{} && !f.Fingerprint.conflicts(r.Fingerprint)
 }
 
 // Occurrence returns the key of occurrence n of the content that k is a digest of. The first
@@ -106,7 +116,7 @@ type Lookup struct {
 	Names []Key                     // of the claim, see [Claim.Names]; nil computes them
 }
 
-// Resolution is which event a claim with an Occurrence is about.
+// Resolution is which event a claim with an Occurrence or a former name is about.
 type Resolution struct {
 	// Claim is the claim to decide, without its Occurrence: with the key and the aliases of the
 	// event that it is about.
@@ -127,7 +137,7 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 	out := Resolution{Claim: c}
 	o := c.Occurrence
 	if o == nil {
-		return out, nil
+		return out, out.rename(find, now)
 	}
 	names := find.Names
 	if names == nil {
@@ -183,16 +193,43 @@ func (o *Occurrence) find(c Claim, names []Key, find Lookup, now time.Time) (fir
 			return first, named, err
 		}
 	}
-	if o.Former == nil || first.live(now) || named.live(now) {
+	if named.live(now) || c.Former == nil {
 		return first, named, nil
 	}
-	former, err := find.Alias(o.Former.Alias)
-	if err == nil && former.live(now) && (o.Former.Type == "" || o.Former.Type == former.Payload.Type) {
-		if first = former; o.Former.ID != "" && former.Key.ID == o.Former.ID {
-			named = former
-		}
+	former, err := c.former(find, now)
+	if former.Event != "" {
+		named = former
 	}
 	return first, named, err
+}
+
+// former returns the record with the former name of the claim, or the zero Record.
+func (c *Claim) former(find Lookup, now time.Time) (Record, error) {
+	by := find.Key
+	if c.Former.Name.Space != "" {
+		by = find.Alias
+	}
+	r, err := by(c.Former.Name)
+	if err != nil || !c.Former.matches(r, now) {
+		return Record{}, err
+	}
+	return r, nil
+}
+
+// rename gives the claim the key of the record with its former name, if its own has none.
+func (out *Resolution) rename(find Lookup, now time.Time) error {
+	c := &out.Claim
+	if c.Former == nil {
+		return nil
+	}
+	if r, err := find.Key(c.Key); err != nil || r.live(now) {
+		return err
+	}
+	r, err := c.former(find, now)
+	if r.Event != "" {
+		c.Key = r.Key
+	}
+	return err
 }
 
 // allows reports whether the claim may be another occurrence of first.

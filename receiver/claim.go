@@ -20,6 +20,7 @@ const (
 	maxHeader     = 64 << 10     // bytes of the stored header fields of a delivery
 	maxTypes      = 9            // types under which handlers of several types get the same signed content
 	noteNoHandler = "no handler" // marks events without a handler
+	digestPrefix  = "sha256:"    // of names that are digests
 )
 
 // entry is one item of a delivery, ready to be claimed.
@@ -123,9 +124,8 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 	var ok bool
 	if e.parts.sighting, ok = p.OccurrenceOf(&d.Delivery, it); ok {
 		d.nameByContent(e, it)
-	} else {
-		e.claim.Fingerprint = d.fingerprint(kept)
 	}
+	d.compare(e, it, kept, key)
 	if p.Series != nil {
 		if id := p.Series(&d.Delivery); id != "" {
 			e.claim.Series = dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceSeries, ID: id}
@@ -142,31 +142,43 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 	}
 }
 
-// nameByContent names the event by its signed content. It needs no fingerprint, because the key is
-// a digest of the content.
+// compare sets what must be equal in other deliveries of the event, and the name that it has if
+// another configuration named events by what this one does not: its identifier, or its content.
+// Malleable content has no fingerprint, because its key is the same for several bodies.
+func (d *delivery) compare(e *entry, it, kept producer.Item, key dedup.Key) {
+	c, f := &e.claim, &e.parts.former
+	f.Fingerprint = d.fingerprint(kept)
+	if e.occurrence == nil || !d.Identity.Malleable {
+		c.Fingerprint = f.Fingerprint
+	}
+	if it.Unnamed || d.ep.p.Split != nil || strings.HasPrefix(it.ID, digestPrefix) {
+		return
+	}
+	if f.Fingerprint == (dedup.Fingerprint{}) {
+		f.Fingerprint = producer.FingerprintBody(&d.Delivery, kept)
+	}
+	if f.Name = key; e.occurrence == nil {
+		f.Name.Space = dedup.SpaceSent
+	}
+	c.Former = f
+}
+
+// nameByContent names the event by its signed content.
 func (d *delivery) nameByContent(e *entry, it producer.Item) {
-	c, o, former := &e.claim, &e.parts.sighting, &e.parts.former
+	c, o := &e.claim, &e.parts.sighting
 	e.occurrence, c.Key.ID = o, o.ID
 	if d.Identity.Malleable {
 		// Bytes can be moved between the query and the body. The digest covers both.
 		c.Key.Endpoint = d.ep.p.Name
 	}
-	c.Aliases = slices.DeleteFunc(c.Aliases, func(k dedup.Key) bool {
-		if k.Space == dedup.SpaceSigned {
-			former.Alias = k
-		}
-		return k.Space == dedup.SpaceSigned
-	})
+	c.Aliases = slices.DeleteFunc(c.Aliases, func(k dedup.Key) bool { return k.Space == dedup.SpaceSigned })
 	if !it.Unnamed {
-		c.Payload.VendorID, former.ID = it.ID, it.ID
-	}
-	if d.ep.p.KeyedByType {
-		former.Type = it.Type
+		c.Payload.VendorID = it.ID
 	}
 	if c.Remember != nil && o.Repeats.Within == 0 { // else content does not repeat after its window
 		c.Remember.Most = o.Repeats.Max
 	}
-	e.parts.occurrence = dedup.Occurrence{Name: o.Name, Max: o.Repeats.Max, Within: o.Repeats.Within, Former: former}
+	e.parts.occurrence = dedup.Occurrence{Name: o.Name, Max: o.Repeats.Max, Within: o.Repeats.Within}
 	c.Occurrence = &e.parts.occurrence
 }
 

@@ -3,7 +3,6 @@ package receiver_test
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -48,7 +47,6 @@ type identityStep struct {
 	Header                  map[string]string
 	Times, Secret           int
 	After, Signed           string // how far the clock advances before it, and the age of its signature
-	Former                  bool   // stored as format 1 did, with the identifier as the key
 	Outcome                 string // new, known, quarantined or refused
 	Answer                  *string
 }
@@ -286,9 +284,6 @@ func (r *identityRun) deliver(step identityStep) (outcome, body string) {
 	if err := by.Scheme.(signer).Sign(req, []byte(step.Body), at); err != nil {
 		r.t.Fatal(err)
 	}
-	if step.Former {
-		return r.storeFormer(req, step), ""
-	}
 	w := httptest.NewRecorder()
 	r.h.ServeHTTP(w, req.WithContext(r.t.Context()))
 	body = w.Body.String()
@@ -304,34 +299,6 @@ func (r *identityRun) deliver(step identityStep) (outcome, body string) {
 		return "quarantined", body
 	}
 	return "new", body
-}
-
-// storeFormer claims a delivery as a program of format 1 did.
-func (r *identityRun) storeFormer(req *http.Request, step identityStep) string {
-	r.t.Helper()
-	body := []byte(step.Body)
-	id, err := r.p.Scheme.Verify(req, func() ([]byte, error) { return body, nil })
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	handler := r.v.Producer + "/" + r.v.Handlers[0]
-	decisions, err := r.store.Claim(r.t.Context(), dedup.Claim{
-		Key: dedup.Key{Principal: r.v.Producer, Endpoint: r.v.Producer, ID: step.ID},
-		Aliases: []dedup.Key{{
-			Principal: r.v.Producer, Endpoint: r.v.Producer, Space: dedup.SpaceSigned,
-			ID: hex.EncodeToString(id.Signed),
-		}},
-		Fingerprint: producer.FingerprintBody(&producer.Delivery{Request: req, Identity: id},
-			producer.Item{Body: body}),
-		Payload:  dedup.Payload{Producer: r.v.Producer, Endpoint: r.v.Producer, Type: step.Type, Body: body},
-		Response: dedup.Response{Status: http.StatusOK},
-		Tasks:    []dedup.NewTask{{Handler: handler}},
-		Window:   r.p.Window,
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return decisions[0].Verdict.String()
 }
 
 func duration(t *testing.T, text string) time.Duration {

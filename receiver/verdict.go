@@ -239,6 +239,7 @@ func (d *delivery) quarantineConflict(ctx context.Context, e *entry, of dedup.Re
 func (d *delivery) quarantineClaim(e *entry, reason, of string) dedup.Claim {
 	c := e.claim
 	c.Key.Space = dedup.SpaceQuarantine + hex.EncodeToString(c.Fingerprint[:])
+	c.Former = nil
 	c.Aliases, c.Occurrence, c.Series, c.Remember, c.Hold, c.Lease = nil, nil, dedup.Key{}, nil, false, 0
 	c.Response = d.ep.accepted
 	c.Quarantine = &dedup.Quarantine{Reason: reason, Of: of, Max: maxReplayed}

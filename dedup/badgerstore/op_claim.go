@@ -117,9 +117,6 @@ func (p *prepared) encode(number uint64) int {
 
 // resolved returns the claim as it is decided: an occurrence may get another key or more aliases.
 func (p *prepared) resolved(c dedup.Claim) *prepared {
-	if p.claim.Occurrence == nil {
-		return p
-	}
 	names := len(c.Aliases)
 	if c.Series != (dedup.Key{}) {
 		names++

@@ -200,27 +200,45 @@ var occurrenceChecks = []check{
 		x.accept(slotted(digested("d;c", "6", 2), 5))
 		x.about(dedup.Repeated, a, slotted(digested("d;e", "7", 2), 5)) // every slot is taken
 	}},
-	{"TheRecordOfAnOlderProgramIsTheFirstOccurrence", func(x *rig) {
-		event := x.accept(formerly("a", "d"))
-		x.about(dedup.Known, event, upgraded("d", "a", 0))
-		x.about(dedup.Known, event, upgraded("d", "", 0))
-		x.about(dedup.Repeated, event, upgraded("d", "b", 0))
-		second := x.get(x.accept(upgraded("d", "b", 2)))
-		equal(x, "key of the second", second.Key.ID, "d;2")
-		x.about(dedup.Repeated, event, upgraded("d", "c", 2))
-		x.about(dedup.Known, second.Event, upgraded("d", "b", 2))
-		x.accept(upgraded("e", "a", 0))
-		x.fails(x.store.Purge(x.ctx, x.take().Record.Event), dedup.ErrOpen, "Purge of an open event")
+	{"AnEventHasTheNameOfAFormerConfiguration", func(x *rig) {
+		byID := func(id string) dedup.Claim { return renamed(delivery(id), dedup.SpaceSent, id) }
+		byDigest := func(digest, id string) dedup.Claim { return renamed(digested(digest, id, 0), "", id) }
+		a, b := x.accept(byID("a")), x.accept(byDigest("d", "b"))
+		for range 2 {
+			x.about(dedup.Known, a, byDigest("e", "a"))
+			x.about(dedup.Known, b, byID("b"))
+		}
+		x.about(dedup.Known, b, asking(byID("b")))
+		x.count(2)
+		x.want(dedup.Repeated, byDigest("d", "c")) // a name that is not theirs, in either way
+		other := altered(byID("b"))
+		other.Former.Fingerprint = other.Fingerprint
+		x.accept(other)
+		other = altered(byDigest("f", "a"))
+		other.Former.Fingerprint = other.Fingerprint
+		x.accept(other)
+		x.about(dedup.New, "", asking(byID("c")))
 	}},
-	{"AFormerRecordOfAnotherTypeDoesNotCount", func(x *rig) {
-		event := x.accept(formerly("a", "d"))
-		c := upgraded("d", "b", 0)
-		c.Key.ID, c.Payload.Type = "d;other", "other"
-		c.Occurrence.Former.Type = "other"
-		x.accept(c)
-		same := upgraded("d", "b", 0)
-		same.Key.ID, same.Occurrence.Former.Type = "d;order.paid", same.Payload.Type
-		x.about(dedup.Repeated, event, same)
+	{"AnEventWithoutAFingerprintHasItsFormerKey", func(x *rig) {
+		plain := delivery("a")
+		plain.Fingerprint = dedup.Fingerprint{}
+		event := x.accept(plain)
+		x.about(dedup.Known, event, renamed(digested("d", "a", 0), "", "a"))
+		unknown := digested("e", "b", 0)
+		unknown.Fingerprint = dedup.Fingerprint{}
+		x.accept(unknown)
+		x.accept(renamed(delivery("b"), dedup.SpaceSent, "b"))
+	}},
+	{"AReleasedEventContinuesUnderItsFormerName", func(x *rig) {
+		first := x.want(dedup.New, heldDigest("d", "a", 1))
+		x.finish(first.Lease, release())
+		x.continues(x.want(dedup.New, renamed(held("a"), dedup.SpaceSent, "a")), first)
+	}},
+	{"AFormerNameEndsWithItsWindow", func(x *rig) {
+		old := brief("a")
+		x.accept(old)
+		x.advance(hour)
+		x.accept(renamed(digested("d", "a", 0), "", "a"))
 	}},
 	{"OtherContentUnderAKnownNameIsNewAndNoted", func(x *rig) {
 		a := x.accept(digested("d", "a", 0))
@@ -298,14 +316,9 @@ func heldDigest(digest, name string, most int) dedup.Claim {
 	return c
 }
 
-// formerly is a claim as an older program made it, with the identifier as the key.
-func formerly(id, digest string) dedup.Claim {
-	return aliased(id, signed(digest))
-}
-
-func upgraded(digest, name string, most int) dedup.Claim {
-	c := digested(digest, name, most)
-	c.Fingerprint = fingerprint(1)
-	c.Occurrence.Former = &dedup.Former{Alias: signed(digest), ID: name}
+// renamed is a claim of an event that another configuration may have named otherwise.
+func renamed(c dedup.Claim, space, id string) dedup.Claim {
+	c.Former = &dedup.Former{Name: key(id), Fingerprint: c.Fingerprint}
+	c.Former.Name.Space = space
 	return c
 }

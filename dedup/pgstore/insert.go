@@ -9,15 +9,15 @@ import (
 )
 
 // insertSQL stores new events with their aliases and tasks. It leaves out those whose key has a
-// record, or of which an alias has one: their rows come back without a generation. The sequence
-// numbers follow the order of the claims; rows are inserted in the order of the hashes, so that two
-// statements cannot wait for each other. If another process takes an alias at the same moment, the
-// statement fails by the index of aliases, and nothing is stored.
+// record, or of which an alias or the former name has one: their rows come back without a
+// generation. The sequence numbers follow the order of the claims; rows are inserted in the order
+// of the hashes, so that two statements cannot wait for each other. If another process takes an
+// alias at the same moment, the statement fails by the index of aliases, and nothing is stored.
 //
 // What must be looked up is looked up for all claims at once, and no subquery reads the rows of
 // another one for each claim: batches are large.
 const insertSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
-a AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::bytea[]) AS a(ord, hash)),
+a AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::bytea[], $33::bool[]) AS a(ord, hash, own)),
 taken AS MATERIALIZED (SELECT o.hash FROM {{schema}}.alias o WHERE o.hash = ANY($3)),
 older AS MATERIALIZED (SELECT o.hash, max(o.generation) AS generation FROM {{schema}}.event o
   WHERE o.hash = ANY($5::bytea[]) AND NOT o.current GROUP BY o.hash),
@@ -34,7 +34,8 @@ e AS (INSERT INTO {{schema}}.event (seq, hash, current, generation, fingerprint,
     c.extra, c.response, c.size, c.body
   FROM n, c LEFT JOIN older o USING (hash) WHERE c.ord NOT IN (SELECT a.ord FROM a JOIN taken USING (hash)) ORDER BY c.hash
   ON CONFLICT (hash) WHERE current DO NOTHING RETURNING seq, generation),
-l AS (INSERT INTO {{schema}}.alias (hash, seq) SELECT a.hash, c.seq FROM a JOIN c USING (ord) JOIN e USING (seq) ORDER BY a.hash),
+l AS (INSERT INTO {{schema}}.alias (hash, seq) SELECT a.hash, c.seq FROM a JOIN c USING (ord) JOIN e USING (seq)
+  WHERE a.own ORDER BY a.hash),
 k AS MATERIALIZED (SELECT x.*, c.seq, CASE WHEN x.lease > 0 THEN coalesce(x.given, nextval('{{schema}}.token')) ELSE 0 END AS token,
     c.hold, c.drop_body, c.win, c.size
   FROM unnest($24::int8[], $25::int2[], $26::int2[], $27::int8[], $28::int8[], $29::text[], $30::text[], $31::bytea[], $32::text[])
@@ -54,6 +55,7 @@ FROM n, c LEFT JOIN e USING (seq) LEFT JOIN k ON k.seq = c.seq AND k.token > 0`
 type insertion struct {
 	aliasOrd                        []int64
 	aliasHash                       [][]byte
+	aliasOwn                        []bool
 	given                           []*int64
 	hash, fingerprint, about, extra [][]byte
 	response, body                  [][]byte
@@ -136,12 +138,14 @@ func (in *insertion) addTask(r *dedup.Record, i int, numbered bool) {
 // push appends a value to a column.
 func push[T any](column *[]T, value T) { *column = append(*column, value) }
 
-// addAliases adds the aliases of the record that was added last, which nothing else may have.
-func (in *insertion) addAliases(names []dedup.Key) {
+// addAliases adds the aliases of the record that was added last, which nothing else may have, or
+// names that are not its own.
+func (in *insertion) addAliases(names []dedup.Key, own bool) {
 	for _, name := range names {
 		h := name.Hash()
 		push(&in.aliasOrd, int64(len(in.hash)))
 		push(&in.aliasHash, h[:])
+		push(&in.aliasOwn, own)
 	}
 }
 
@@ -152,6 +156,7 @@ func (in *insertion) args(now *time.Time) []any {
 		in.producer, in.endpoint, in.kind, in.key, in.vendor, in.about, in.extra, in.response,
 		in.body, in.tasks, in.size,
 		in.taskOrd, in.idx, in.state, in.lease, in.token, in.handler, in.lanename, in.lane, in.reason,
+		in.aliasOwn,
 	}
 }
 

@@ -241,9 +241,13 @@ func foresee(items []*item) *wanted {
 			for _, slot := range o.Slots {
 				w.alias(slot)
 			}
-			if o.Former != nil {
-				w.alias(o.Former.Alias)
-			}
+		}
+		switch f := c.Former; {
+		case f == nil:
+		case f.Name.Space == "":
+			w.key(f.Name)
+		default:
+			w.alias(f.Name)
 		}
 		if c.Remember != nil {
 			w.trace(c.Key)

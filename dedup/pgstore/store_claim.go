@@ -190,7 +190,10 @@ func (s *Store) insert(ctx context.Context, items []*item) error {
 	for _, it := range items {
 		r := dedup.Accept(dedup.Record{}, it.claim, "", 0, 0, time.Unix(0, 0))
 		in.add(&r, it.hash[:], 0, 0)
-		in.addAliases(r.Aliases)
+		in.addAliases(r.Aliases, true)
+		if it.claim.Former != nil {
+			in.addAliases([]dedup.Key{it.claim.Former.Name}, false)
+		}
 	}
 	began := time.Now()
 	rows, err := s.db.pool.Query(ctx, s.db.sql(insertSQL), in.args(s.db.now())...)
