@@ -92,6 +92,7 @@ var unidiomatic = []phrase{
 	avoid(`(?i)\b(?:chores?|fates?|happenings?|veil\w*|twins?|agendas?)\b`, ``,
 		"bulk action, result, entry, redact, variant, queue"),
 	avoid(`(?i)\b(?:kept|keeps?|keeping|keep|puts?) (?:it |them |\w+ )?aside\b`, ``, "quarantined"),
+	avoid(`\bkept_aside\b|--aside\b`, ``, "quarantined"),
 	avoid(`(?i)\bhasten\w*`, ``, "run now"),
 	avoid(`(?i)\bloose\b`, ``, "malleable"),
 	avoid(`(?i)\b(?:a|this|optional|these|further) powers?\b|\bpowers? of (?:a |the )?stores?\b`,

@@ -138,7 +138,7 @@ func (s *seen) verdict() verdict {
 		return refused
 	case s.Code == "replayed":
 		return repeated
-	case s.Code == "kept_aside":
+	case s.Code == "quarantined":
 		return quarantined
 	case s.Code == "accepted" || s.Code == "answered":
 		return accepted

@@ -39,9 +39,9 @@ type Event struct {
 	// QuarantineReason is why the delivery was quarantined instead of run, and Original the event
 	// that it resembles. QuarantineCount is the number of deliveries that were quarantined because
 	// of this event.
-	QuarantineReason string `json:"aside,omitempty"`
+	QuarantineReason string `json:"quarantined,omitempty"`
 	Original         string `json:"original,omitempty"`
-	QuarantineCount  int    `json:"asides,omitempty"`
+	QuarantineCount  int    `json:"quarantined_count,omitempty"`
 	// Occurrences is the number of accepted events with the same signed content, if there are
 	// several.
 	Occurrences int `json:"occurrences,omitempty"`

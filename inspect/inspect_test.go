@@ -70,7 +70,7 @@ func TestAListHasALineForEachMatchingEvent(t *testing.T) {
 		"/events?state=dead&state=pending":   {"k4", "k3", "k2", "k1", "k0"},
 		"/events?producer=shop&endpoint=x":   nil,
 		"/events?handler=h&since=1h&limit=1": {"k4"},
-		"/events?aside=true":                 nil,
+		"/events?quarantined=true":           nil,
 	}
 	for target, want := range tests {
 		w := get(t, store, target)
@@ -143,14 +143,14 @@ func TestTheFieldsOfALine(t *testing.T) {
 func TestWrongParametersAreNamed(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]string{
-		"stat=dead":       `parameter "stat": unknown`,
-		"state=gone":      `parameter "state": "gone" is not a state: pending, running, done or dead`,
-		"limit=-1":        `parameter "limit": "-1" is not a number of events`,
-		"since=-1h":       `parameter "since": "-1h" is not a past duration, such as 1h`,
-		"type=a&type=b":   `parameter "type" is given twice`,
-		"before=x":        `parameter "before": "x" is not a seq of a list`,
-		"aside=perhaps":   `parameter "aside": "perhaps" is neither true nor false`,
-		"limit=1&limit=2": `parameter "limit" is given twice`,
+		"stat=dead":           `parameter "stat": unknown`,
+		"state=gone":          `parameter "state": "gone" is not a state: pending, running, done or dead`,
+		"limit=-1":            `parameter "limit": "-1" is not a number of events`,
+		"since=-1h":           `parameter "since": "-1h" is not a past duration, such as 1h`,
+		"type=a&type=b":       `parameter "type" is given twice`,
+		"before=x":            `parameter "before": "x" is not a seq of a list`,
+		"quarantined=perhaps": `parameter "quarantined": "perhaps" is neither true nor false`,
+		"limit=1&limit=2":     `parameter "limit" is given twice`,
 	} {
 		q, err := url.ParseQuery(query)
 		if err != nil {

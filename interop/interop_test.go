@@ -190,7 +190,7 @@ func (s *server) post(t *testing.T, from sender, m message) string {
 	if res.StatusCode < 300 {
 		var receipt struct{ Status string }
 		_ = json.Unmarshal(body, &receipt) // other responses are not JSON
-		if receipt.Status == "kept_aside" {
+		if receipt.Status == "quarantined" {
 			return fmt.Sprintf("%d quarantined", res.StatusCode)
 		}
 		return fmt.Sprint(res.StatusCode)

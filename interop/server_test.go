@@ -115,7 +115,7 @@ func (s *server) stop(t *testing.T) {
 func (s *server) events(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
-	for _, flags := range [][]string{nil, {"--aside"}} {
+	for _, flags := range [][]string{nil, {"--quarantined"}} {
 		out, err := s.command(append([]string{"events", "list", "--all", "-o", "json"}, flags...)...).Output()
 		if err != nil {
 			t.Fatalf("eyelet events list: %v", err)
@@ -123,7 +123,7 @@ func (s *server) events(t *testing.T) map[string][]string {
 		for line := range bytes.Lines(out) {
 			var e struct {
 				Endpoint, State string
-				Reason          string `json:"aside"`
+				Reason          string `json:"quarantined"`
 			}
 			if err := json.Unmarshal(line, &e); err != nil {
 				t.Fatal(err)

@@ -128,10 +128,10 @@ func (p *Producer) checkSameSigned(m *mistakes) {
 	quarantines := p.SameSigned == SameSignedQuarantine
 	for typ, s := range p.SameSignedTypes {
 		m.addIf(s < SameSignedQuarantine || s > SameSignedRun,
-			"same-signed policy of type %q: want aside, refuse or run", typ)
+			"same-signed policy of type %q: want quarantine, refuse or run", typ)
 		quarantines = quarantines || s == SameSignedQuarantine
 	}
-	m.addIf(quarantines && p.Contract == API, "same-signed policy aside: under the API contract a 2xx means "+
+	m.addIf(quarantines && p.Contract == API, "same-signed policy quarantine: under the API contract a 2xx means "+
 		"that the event is processed; use refuse, run or off")
 	m.addIf(p.SameSignedMax < 0, "the number of occurrences must not be negative")
 }

@@ -287,7 +287,7 @@ func (r *identityRun) deliver(step identityStep) (outcome, body string) {
 	w := httptest.NewRecorder()
 	r.h.ServeHTTP(w, req.WithContext(r.t.Context()))
 	body = w.Body.String()
-	quarantined := strings.Contains(body, "kept_aside") || r.v.Answer && body == ""
+	quarantined := strings.Contains(body, "quarantined") || r.v.Answer && body == ""
 	switch {
 	case w.Code == http.StatusUnauthorized:
 		return "refused", body

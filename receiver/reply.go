@@ -19,7 +19,7 @@ const (
 	codeAccepted    verify.Code = "accepted"
 	codeAnswered    verify.Code = "answered"
 	codeRepeated    verify.Code = "replayed"
-	codeQuarantined verify.Code = "kept_aside"
+	codeQuarantined verify.Code = "quarantined"
 	codeEmptyBatch  verify.Code = "empty_batch"
 	codeHandshake   verify.Code = "handshake"
 )

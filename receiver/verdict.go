@@ -266,7 +266,7 @@ func (d *delivery) quarantine(ctx context.Context, e *entry, c dedup.Claim, of d
 			d.sameBytes = SameQuarantined
 		}
 	}
-	resp := acceptanceReply(&d.ep.p, codeQuarantined, acknowledgement("", "kept_aside"))
+	resp := acceptanceReply(&d.ep.p, codeQuarantined, acknowledgement("", "quarantined"))
 	resp.refund = true
 	if e.answer != nil {
 		resp.Body = nil

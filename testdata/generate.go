@@ -300,7 +300,7 @@ func github() []delivery {
 		push(guid, "push", other).at(now+3601).
 			as("push-other-hook", "new 200", "another hook's payload under the same delivery id: a separate event"),
 		push("7d3162e0-cc78-11e3-81ab-4c9367dc0958", "push", body).at(now+3602).
-			as("push-replayed", "aside 200", "captured bytes under the attacker's own id: quarantined, not run"),
+			as("push-replayed", "quarantined 200", "captured bytes under the attacker's own id: quarantined, not run"),
 		push("aa3162e0-cc78-11e3-81ab-4c9367dc0958", "push", body).
 			as("tampered", "refused 401 signature_mismatch", "the branch changed in transit").tampered("main", "evil"),
 		unsigned.as("unsigned", "refused 401 signature_missing", "no signature at all"),

@@ -17,15 +17,16 @@ import (
 
 // The verdicts on a delivery.
 const (
-	verdictNew       = "new"
-	verdictDuplicate = "duplicate"
-	verdictConflict  = "conflict"
-	verdictAside     = "aside" // quarantined: kept, but not run
-	verdictRefused   = "refused"
-	verdictFailed    = "failed"
+	verdictNew         = "new"
+	verdictDuplicate   = "duplicate"
+	verdictConflict    = "conflict"
+	verdictQuarantined = "quarantined" // kept, but not run
+	verdictRefused     = "refused"
+	verdictFailed      = "failed"
 )
 
-var verdicts = []string{verdictNew, verdictDuplicate, verdictConflict, verdictAside, verdictRefused, verdictFailed}
+var verdicts = []string{verdictNew, verdictDuplicate, verdictConflict, verdictQuarantined, verdictRefused,
+	verdictFailed}
 
 // verdictFor classifies the response to a delivery.
 func verdictFor(status int, code string) string {
@@ -34,8 +35,8 @@ func verdictFor(status int, code string) string {
 		return verdictNew
 	case "replayed":
 		return verdictDuplicate
-	case "kept_aside":
-		return verdictAside
+	case "quarantined":
+		return verdictQuarantined
 	case "idempotency_key_reused":
 		return verdictConflict
 	}

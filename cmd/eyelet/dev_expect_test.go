@@ -91,9 +91,9 @@ func TestInvalidExpectationsAreErrors(t *testing.T) {
 	t.Parallel()
 	const hint = ` | write "# expect: new 202" or "# expect: refused 401 digest_mismatch"`
 	for notes, want := range map[string]string{
-		"# expect: good 200\n": "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, " +
+		"# expect: good 200\n": "f.http:1: an expectation is a verdict (new, duplicate, conflict, quarantined, " +
 			"refused, failed), a status and an optional code" + hint,
-		"# expect: new\n": "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, " +
+		"# expect: new\n": "f.http:1: an expectation is a verdict (new, duplicate, conflict, quarantined, " +
 			"refused, failed), a status and an optional code" + hint,
 		"# a: b\n# expect: new x\n": `f.http:2: "x" is not a status` + hint,
 		"# now: soon\n": `f.http:1: "soon" is not a unix time | a recording is notes ("# now: ` +
@@ -118,11 +118,11 @@ func TestEachPartOfAnExpectationCounts(t *testing.T) {
 		t.Errorf("misses %v", got)
 	}
 	for want, change := range map[string]func(*devResult){
-		"expected verdict new, got duplicate":    func(o *devResult) { o.Verdict = verdictDuplicate },
-		"expected status 202, got 200":           func(o *devResult) { o.Status = 200 },
-		"expected code accepted, got kept_aside": func(o *devResult) { o.Code = "kept_aside" },
-		"expected id k, got l":                   func(o *devResult) { o.ID = "l" },
-		"expected type a, got -":                 func(o *devResult) { o.Type = "" },
+		"expected verdict new, got duplicate":     func(o *devResult) { o.Verdict = verdictDuplicate },
+		"expected status 202, got 200":            func(o *devResult) { o.Status = 200 },
+		"expected code accepted, got quarantined": func(o *devResult) { o.Code = "quarantined" },
+		"expected id k, got l":                    func(o *devResult) { o.ID = "l" },
+		"expected type a, got -":                  func(o *devResult) { o.Type = "" },
 	} {
 		o := good
 		change(&o)

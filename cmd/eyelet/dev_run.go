@@ -297,7 +297,7 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, erro
 }
 
 // stored counts the records of the store.
-type stored struct{ events, aside int }
+type stored struct{ events, quarantined int }
 
 // compare checks that the store holds exactly the accepted events, each once.
 func (r *devRun) compare(ctx context.Context, outcomes []devResult) (wrongs []string, h stored, err error) {
@@ -312,7 +312,7 @@ func (r *devRun) compare(ctx context.Context, outcomes []devResult) (wrongs []st
 			return nil, h, err
 		}
 		if rec.QuarantineReason != "" {
-			h.aside++
+			h.quarantined++
 			continue
 		}
 		h.events++

@@ -28,7 +28,7 @@ func (f *devCmd) newScreen(recs []devRecording) *devScreen {
 
 // The colours of verdicts, as SGR codes.
 var colours = map[string]string{
-	verdictNew: "32", verdictDuplicate: "36", verdictConflict: "33", verdictAside: "33", verdictRefused: "35",
+	verdictNew: "32", verdictDuplicate: "36", verdictConflict: "33", verdictQuarantined: "33", verdictRefused: "35",
 	verdictFailed: "31",
 }
 
@@ -54,8 +54,8 @@ func (s *devScreen) delivery(o devResult) {
 	if !o.OK {
 		mark = s.paint("31", "FAIL")
 	}
-	s.printf("%s %-*s  %s %d  %s\n", mark, s.width, o.File, s.paint(colours[o.Verdict], fmt.Sprintf("%-9s", o.Verdict)),
-		o.Status, sanitize(why))
+	verdict := s.paint(colours[o.Verdict], fmt.Sprintf("%-11s", o.Verdict))
+	s.printf("%s %-*s  %s %d  %s\n", mark, s.width, o.File, verdict, o.Status, sanitize(why))
 	for _, miss := range o.Misses {
 		s.printf("       %s\n", sanitize(miss))
 	}
@@ -81,8 +81,9 @@ func (s *devScreen) summary(outcomes []devResult, wrongs []string, h stored) {
 		good = good && o.OK
 	}
 	if s.json {
-		line := map[string]any{"deliveries": len(outcomes), "verdicts": n, "events": h.events, "aside": h.aside,
-			"ok": len(wrongs) == 0 && good}
+		line := map[string]any{"deliveries": len(outcomes), "verdicts": n, "events": h.events,
+			"quarantined": h.quarantined,
+			"ok":          len(wrongs) == 0 && good}
 		if len(wrongs) > 0 {
 			line["wrong"] = wrongs
 		}
@@ -100,5 +101,5 @@ func (s *devScreen) summary(outcomes []devResult, wrongs []string, h stored) {
 		s.printf("%s\n", s.paint("31", "the store does not hold exactly what was accepted"))
 		return
 	}
-	s.printf("the store holds exactly the %s, and %d quarantined\n", count(h.events, "accepted event"), h.aside)
+	s.printf("the store holds exactly the %s, and %d quarantined\n", count(h.events, "accepted event"), h.quarantined)
 }

@@ -76,7 +76,7 @@ func eventsQuery(filters map[string]*string, quarantined bool, limit int, all bo
 		return nil, err
 	}
 	if quarantined {
-		q.Set("aside", "true")
+		q.Set("quarantined", "true")
 	}
 	if _, err := inspect.ParseFilter(q); err != nil {
 		return nil, usage.Errorf("", "%v", err)

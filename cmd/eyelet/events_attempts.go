@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -93,16 +94,21 @@ func brief(why string) string {
 // whyOf returns why an event is a dead letter: the errors of its dead tasks.
 func whyOf(e inspect.Event) string {
 	var all []string
+	add := func(why string) {
+		if !slices.Contains(all, why) {
+			all = append(all, why)
+		}
+	}
 	for _, t := range e.Tasks {
 		if t.State == "dead" {
-			all = append(all, taskReason(t))
+			add(taskReason(t))
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, e.QuarantineReason)
+		add(e.QuarantineReason)
 	}
 	if e.QuarantineReason == "malformed" {
-		all = append(all, e.Note)
+		add(e.Note)
 	}
 	return brief(strings.Join(all, "; "))
 }

@@ -42,8 +42,8 @@ var (
 	reopening = bulkAction{
 		use: "reopen", short: "Run dead letters and quarantined deliveries",
 		long: "Makes the dead tasks of events pending again, with their attempts counted from zero. A quarantined\n" +
-			"delivery runs once with its own payload; only --aside and --reason select it. The stored response\n" +
-			"for duplicates does not change.",
+			"delivery runs once with its own payload; only --quarantined and --reason select it. The stored\n" +
+			"response for duplicates does not change.",
 		verb: "reopen", done: "reopened", state: "dead", method: http.MethodPost, path: "/reopen", adds: true,
 		careful: true,
 	}
@@ -132,7 +132,7 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 			return err
 		}
 		if f.skipped > 0 {
-			p.eprintf("skipped %s in quarantine; --aside selects those\n", count(f.skipped, "delivery"))
+			p.eprintf("skipped %s in quarantine; --quarantined selects those\n", count(f.skipped, "delivery"))
 		}
 		if f.dryRun {
 			return dryRun(c.Context(), p, client, action, f, found)

@@ -149,7 +149,8 @@ func TestAQuarantinedDeliveryRunsOnceWithItsPayload(t *testing.T) {
 		t.Fatalf("quarantined: %+v, runs %q", aside, runs(t, file))
 	}
 	for range 2 {
-		out, _ := command(t, 0, "", "dead", "reopen", "--aside", "--reason", "same_bytes", "-o", "json", "--config",
+		out, _ := command(t, 0, "", "dead", "reopen", "--quarantined", "--reason", "same_bytes", "-o", "json",
+			"--config",
 			file)
 		if want := `{"event":"` + aside.Event + `","result":"reopened"}` + "\n"; out != want && out != "" {
 			t.Errorf("output %q", out)

@@ -51,7 +51,9 @@ func addFilterFlags(c *cobra.Command, state string) *filters {
 		completeFlag(c, "state", "pending", "running", "done", "dead")
 	}
 	if state != "pending" {
-		c.Flags().BoolVar(&f.quarantined, "aside", false, "only quarantined deliveries")
+		c.Flags().BoolVar(&f.quarantined, "quarantined", false, "only quarantined deliveries")
+		c.Flags().BoolVar(&f.quarantined, "aside", false, "the same")
+		_ = c.Flags().MarkHidden("aside") // it exists
 	}
 	return f
 }

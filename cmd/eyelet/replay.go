@@ -335,7 +335,7 @@ func (f *replayCmd) print(line replayed) error {
 		f.printf("%s: %s: %s\n", line.File, line.Verdict, usage.OneLine(line.Error))
 		return nil
 	}
-	f.printf("%s: %d %s", line.File, line.Status, verdictText(line.Verdict))
+	f.printf("%s: %d %s", line.File, line.Status, line.Verdict)
 	if line.Code != "" {
 		f.printf(": %s", sanitize(line.Code))
 	}

@@ -19,14 +19,9 @@ import (
 type sendOutcome struct {
 	// outcome is that of the delivery draft (section 6.2), as forward handlers classify it.
 	outcome forward.Outcome
-	// verdict is the outcome in words. An accepted delivery is accepted, duplicate or kept aside
-	// (quarantined); one without an answer failed.
+	// verdict is the outcome in words. An accepted delivery is accepted, duplicate or quarantined;
+	// one without an answer failed.
 	verdict string
-}
-
-// verdictText returns a verdict in the terms of the other commands. The one in JSON is stable.
-func verdictText(verdict string) string {
-	return strings.Replace(verdict, "kept aside", "quarantined", 1)
 }
 
 // outcomeOf classifies the response to a delivery, or the error that replay.Send returned without
@@ -46,8 +41,8 @@ func outcomeOf(rec *replay.Recording, r replay.Result, err error) sendOutcome {
 		s.verdict = s.outcome.String() + ", as before"
 	case s.outcome != forward.Accepted:
 		s.verdict = s.outcome.String()
-	case receipt.Status == "kept_aside":
-		s.verdict = "kept aside"
+	case receipt.Status == "quarantined":
+		s.verdict = verdictQuarantined
 	case r.Replayed:
 		s.verdict = "duplicate"
 	default:
@@ -122,7 +117,7 @@ func (f *sendCmd) print(rec *httpfile.File, r replay.Result, s sendOutcome, now 
 		}
 		return exitWith(exitOf(s.outcome), "")
 	}
-	f.printf("%d %s", r.Status, verdictText(s.verdict))
+	f.printf("%d %s", r.Status, s.verdict)
 	if r.Code != "" {
 		f.printf(": %s", sanitize(r.Code))
 	}
@@ -134,6 +129,10 @@ func (f *sendCmd) print(rec *httpfile.File, r replay.Result, s sendOutcome, now 
 	}
 	if s.outcome != forward.Accepted {
 		f.printRefusal(r, now, offset)
+	}
+	if s.verdict == verdictQuarantined {
+		f.printf("hint: its signed bytes or its identifier are known, so it may be a replay: change them, such as\n" +
+			"with --override; or read it (eyelet dead list --quarantined), and run it with eyelet dead reopen\n")
 	}
 	if hint := versionHint(rec, r); hint != "" {
 		f.printf("hint: %s\n", hint)

@@ -105,7 +105,7 @@ func New() *Collector {
 		return v
 	}
 	deliveries := counter("deliveries_total", "Deliveries answered, by result: accepted, answered, replayed "+
-		"(a duplicate), kept_aside (quarantined), empty_batch, handshake, or the code of the problem.",
+		"(a duplicate), quarantined, empty_batch, handshake, or the code of the problem.",
 		"endpoint", "code")
 	answering := seconds("delivery_seconds", "Time from the head of a delivery to its response.", "endpoint")
 	c.deliveries.find = func(l deliveryLabels) timed {

@@ -102,7 +102,7 @@ type Delivery struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	// Code is the result: "accepted", "replayed", "kept_aside", or the reason of a refusal, which
+	// Code is the result: "accepted", "replayed", "quarantined", or the reason of a refusal, which
 	// the response may not reveal.
 	Code verify.Code
 	// Event is the receiver's own id of the event; empty if there is none.

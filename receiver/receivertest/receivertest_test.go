@@ -194,7 +194,7 @@ func TestDeadListsQuarantinedDeliveries(t *testing.T) {
 	t.Parallel()
 	rx := receivertest.New(t, receiver.Config{Producers: []producer.Producer{preset.GitHub(secret)}})
 	rx.Deliver("github", "push", "{}")
-	if d := rx.Deliver("github", "push", "{}"); d.Status != http.StatusOK || d.Code != "kept_aside" {
+	if d := rx.Deliver("github", "push", "{}"); d.Status != http.StatusOK || d.Code != "quarantined" {
 		t.Errorf("the same body under another identifier: %d %s", d.Status, d.Code)
 	}
 	if dead := rx.Dead(); len(dead) != 1 || dead[0].Reason == "" || dead[0].Type != "push" || dead[0].Attempts != 0 {

@@ -126,7 +126,7 @@ func (b *producerBuilder) applyRate(p *Producer, made *producer.Producer) {
 func (b *producerBuilder) applySameSigned(p *Producer, made *producer.Producer) {
 	c := &p.common
 	words := map[string]producer.SameSigned{
-		"aside": producer.SameSignedQuarantine, "refuse": producer.SameSignedRefuse, "run": producer.SameSignedRun,
+		"quarantine": producer.SameSignedQuarantine, "refuse": producer.SameSignedRefuse, "run": producer.SameSignedRun,
 	}
 	for typ, word := range c.SameSignedTypes {
 		if made.SameSignedTypes == nil {

@@ -65,7 +65,7 @@ type commonSettings struct {
 	Accepted   int              `conf:"accepted"` // status of an accepted event
 	InFlight   int              `conf:"in_flight"`
 	StaleKnown *bool            `conf:"stale_known"`
-	SameSigned string           `conf:"same_signed"` // off, aside, refuse or run
+	SameSigned string           `conf:"same_signed"` // off, quarantine, refuse or run
 
 	SameSignedMax      int               `conf:"same_signed_max"`     // occurrences
 	SameSignedTypes    map[string]string `conf:"same_signed_types"`   // same_signed by event type

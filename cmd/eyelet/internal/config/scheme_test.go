@@ -49,8 +49,8 @@ func TestSchemesAreShownWithoutSecrets(t *testing.T) {
 func TestWhatEqualContentMeans(t *testing.T) {
 	t.Parallel()
 	for settings, want := range map[string]string{
-		"contract: api, same_signed: aside":                 "under the API contract",
-		"contract: api, same_signed_types: {a: aside}":      "under the API contract",
+		"contract: api, same_signed: quarantine":            "under the API contract",
+		"contract: api, same_signed_types: {a: quarantine}": "under the API contract",
 		"same_signed: sometimes":                            `e.yaml:3: same_signed is "sometimes"`,
 		"same_signed_types: {a: off}":                       `e.yaml:3: same_signed_types is "off"`,
 		"contract: webhook, same_signed_types: {a: x}":      `same_signed_types is "x"`,

@@ -144,7 +144,7 @@ func addProducerDefaults(n *node, p producer.Producer, maxBody int64) {
 	}
 	add("remember_signatures", remembers)
 	add("same_signed", cmp.Or(map[producer.SameSigned]string{producer.SameSignedOff: "off",
-		producer.SameSignedQuarantine: "aside", producer.SameSignedRun: "run"}[p.SameSigned], "refuse"))
+		producer.SameSignedQuarantine: "quarantine", producer.SameSignedRun: "run"}[p.SameSigned], "refuse"))
 	if p.SameSignedMax > 0 {
 		add("same_signed_max", strconv.Itoa(p.SameSignedMax))
 	}
