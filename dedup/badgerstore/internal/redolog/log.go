@@ -161,6 +161,7 @@ func (l *Log) begin() error {
 	l.active, l.ready = l.ready[0], l.ready[1:]
 	l.active.raw, l.begun = false, l.active.number
 	l.used = append(l.used, l.active)
+	l.changed.Broadcast() // the one behind it may have to be filled
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails
 	h := head{l.active.number, binary.LittleEndian.Uint64(salt[:]), l.settings.SegmentSize, l.end}
