@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -27,7 +26,7 @@ func healthcheckCommand(p *program) *cobra.Command {
 			"With --ready it asks /readyz: a server that is starting, stopping or without its store is alive,\n" +
 			"and not ready. Restarting it would not help.",
 	}
-	file := configFlag(c)
+	file, format := configFlag(c), outputFlag(c)
 	c.Flags().String("operations", "", "address of the operations port, instead of the configuration's")
 	ready := c.Flags().Bool("ready", false, "ask whether it accepts deliveries")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -51,8 +50,7 @@ func healthcheckCommand(p *program) *cobra.Command {
 		if err != nil {
 			return failf("%s: %v", s.Operations, err)
 		}
-		_, err = fmt.Fprintln(p.Out, answer)
-		return err
+		return p.result(*format, map[string]any{"path": path, "answer": answer}, "%s\n", answer)
 	}
 	return c
 }

@@ -20,12 +20,14 @@ import (
 type initCmd struct {
 	*program
 	file, url, listen, store string
+	operations, output       string
 	forward, command         string
+	secrets                  map[string]string // the files by preset
 	force                    bool
 }
 
 func initCommand(p *program) *cobra.Command {
-	f := &initCmd{program: p}
+	f := &initCmd{program: p, secrets: map[string]string{}}
 	c := &cobra.Command{
 		Use: "init [PRESET...]", Short: "Write a configuration file",
 		Long: "Writes eyelet.yaml for the given senders, and a file with a new secret for each, which only its\n" +
@@ -40,6 +42,8 @@ func initCommand(p *program) *cobra.Command {
 	flags.StringVar(&f.url, "url", "", "public base, as senders call it (default: http:// and the address)")
 	flags.StringVar(&f.listen, "listen", config.DefaultListen, "address for deliveries")
 	flags.StringVar(&f.store, "store", "badger:./data", "badger:DIR or memory:")
+	flags.StringVar(&f.operations, "operations", "", "address for probes, metrics and events, or off")
+	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
 	flags.StringVar(&f.forward, "forward", "", "URL to forward events to")
 	flags.StringVar(&f.command, "exec", "", "program to run for each event, with arguments after spaces")
 	flags.BoolVar(&f.force, "force", false, "overwrite the file")
@@ -83,10 +87,15 @@ func (f *initCmd) run(ctx context.Context, names []string) error {
 	if err := writeNewFile(f.file, []byte(f.text(vendors, settings))); err != nil {
 		return err
 	}
-	f.printf("wrote %s\n", f.file)
-	f.printf("next: %s serve --config %s\nand from another terminal: %s send %s --config %s --producer %s\n", goRun(),
-		f.file, goRun(), vendors[0].Name, f.file, vendors[0].Name)
-	return nil
+	text := ""
+	for _, vendor := range vendors {
+		if secret := f.secrets[vendor.Name]; secret != "" {
+			text += fmt.Sprintf("wrote %s, the secret for %s\n", secret, vendor.Name)
+		}
+	}
+	text += fmt.Sprintf("wrote %s\nnext: %s serve --config %s\nand from another terminal: %s send %s --config %s "+
+		"--producer %s\n", f.file, goRun(), f.file, goRun(), vendors[0].Name, f.file, vendors[0].Name)
+	return f.result(f.output, map[string]any{"config": f.file, "secrets": f.secrets}, "%s", text)
 }
 
 // ask asks for the senders and what happens to events. The end of the input answers nothing.
@@ -138,8 +147,12 @@ func (f *initCmd) text(vendors []preset.Preset, settings map[string]settingList)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Checked by `eyelet config check`; docs/config.md has every setting.\n")
-	fmt.Fprintf(&b, "listen: %s\nurl: %s   # public base, as senders call it\nstore: %q\n\nproducers:\n",
+	fmt.Fprintf(&b, "listen: %s\nurl: %s   # public base, as senders call it\nstore: %q\n",
 		strconv.Quote(f.listen), strconv.Quote(public), f.store)
+	if f.operations != "" {
+		fmt.Fprintf(&b, "operations: %q\n", f.operations)
+	}
+	b.WriteString("\nproducers:\n")
 	for _, vendor := range vendors {
 		fmt.Fprintf(&b, "  %s: {preset: %s, %s}   # POST %s/webhooks/%s\n", vendor.Name, vendor.Name,
 			settings[vendor.Name].yaml(), strings.TrimSuffix(public, "/"), vendor.Name)
@@ -155,10 +168,9 @@ func (f *initCmd) text(vendors []preset.Preset, settings map[string]settingList)
 		}
 		action = "exec: [" + strings.Join(words, ", ") + "]"
 	}
-	b.WriteString("\nhandlers:\n")
+	b.WriteString("\nhandlers:   # of all events; type: push, say, selects some: `eyelet producers PRESET`\n")
 	for _, vendor := range vendors {
-		fmt.Fprintf(&b, "  - {producer: %s, type: \"*\", %s}   # types: eyelet producers %s\n", vendor.Name, action,
-			vendor.Name)
+		fmt.Fprintf(&b, "  - {producer: %s, type: \"*\", %s}\n", vendor.Name, action)
 	}
 	return b.String()
 }
@@ -195,7 +207,7 @@ func (f *initCmd) secretsInFiles(name string, settings settingList) (settingList
 			if err := writeNewFile(path, []byte(secret+"\n")); err != nil {
 				return nil, err
 			}
-			f.printf("wrote %s, the secret for %s\n", path, name)
+			f.secrets[name] = path
 		}
 		moved = append(moved, presetSetting{one.name + "_file", strconv.Quote(file)})
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,14 +24,15 @@ func keygenCommand(p *program) *cobra.Command {
 	}
 	alg := c.Flags().String("alg", string(verify.Ed25519),
 		"algorithm: ed25519, hmac-sha256, ecdsa-p256-sha256, ecdsa-p384-sha384 or rsa-pss-sha512")
-	id := c.Flags().String("id", "", "id of the key (default NAME)")
+	id := c.Flags().String("keyid", "", "id of the key (default NAME)")
 	name := c.Flags().String("name", "shop", "name of the producer and of the files")
 	dir := c.Flags().String("dir", ".", "folder to write to")
+	format := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
 		if *id == "" {
 			*id = *name
 		}
-		return keygen(p, verify.Alg(*alg), *id, *name, *dir)
+		return keygen(p, verify.Alg(*alg), *id, *name, *dir, *format)
 	}
 	return c
 }
@@ -40,25 +40,24 @@ func keygenCommand(p *program) *cobra.Command {
 // plainWord matches names that need no quotes in YAML.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 
-func keygen(p *program, alg verify.Alg, id, name, dir string) error {
+func keygen(p *program, alg verify.Alg, id, name, dir, format string) error {
 	if !plainWord.MatchString(name) || !plainWord.MatchString(id) {
 		return usage.Errorf(`write letters, digits, "-", "_" and "."`, "a key needs a plain name and id, not %q and %q",
 			name, id)
 	}
-	line := fmt.Sprintf("      - {id: %s, alg: %s, public_key_file: %s.pub.pem}", id, alg, name)
-	secret := name + ".pem"
+	secret, setting, file := name+".pem", "public_key_file", name+".pub.pem"
 	if alg == verify.HMACSHA256 {
-		secret = name + ".secret"
-		line = fmt.Sprintf("      - {id: %s, alg: %s, secret_file: %s}", id, alg, secret)
+		secret, setting, file = name+".secret", "secret_file", name+".secret"
 		if err := writeNewFile(filepath.Join(dir, secret), append(verify.GenerateSecret(), '\n')); err != nil {
 			return err
 		}
 	} else if err := writeKeyPair(alg, filepath.Join(dir, name)); err != nil {
 		return err
 	}
-	p.printf("producers:\n  %s:\n    scheme: rfc9421\n    keys:\n%s\n", name, line)
 	p.eprintf("wrote %s, which the producer keeps secret\n", filepath.Join(dir, secret))
-	return nil
+	return p.result(format, map[string]any{"producer": name, "id": id, "alg": alg, setting: filepath.Join(dir, file),
+		"secret": filepath.Join(dir, secret)}, "producers:\n  %s:\n    scheme: rfc9421\n    keys:\n"+
+		"      - {id: %s, alg: %s, %s: %s}\n", name, id, alg, setting, file)
 }
 
 func writeKeyPair(alg verify.Alg, path string) error {

@@ -16,9 +16,9 @@ func openCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "open", Short: "Open the page of the running server in a browser", Args: cobra.NoArgs,
 		Long: "Asks the running server for a login code, and opens its page in the browser. The address works once,\n" +
-			"within a minute.",
+			"within a minute. With -o json it is printed.",
 	}
-	file := configFlag(c)
+	file, format := configFlag(c), outputFlag(c)
 	show := c.Flags().Bool("print", false, "print the address instead")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		client, s, err := p.running(c, *file)
@@ -29,12 +29,11 @@ func openCommand(p *program) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if !*show && browse(c.Context(), address) {
+		if !*show && *format != "json" && browse(c.Context(), address) {
 			p.eprintf("opened the page in the browser; eyelet open --print prints its address\n")
 			return nil
 		}
-		p.printf("%s\n", address)
-		return nil
+		return p.result(*format, map[string]any{"url": address}, "%s\n", address)
 	}
 	return c
 }

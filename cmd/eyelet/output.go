@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,17 @@ func (p *program) eprintf(format string, args ...any) { _, _ = fmt.Fprintf(p.Err
 // outputFlag adds -o.
 func outputFlag(c *cobra.Command) *string {
 	return c.Flags().StringP("output", "o", "text", "text or json")
+}
+
+// result prints the result of a command: the object in JSON, or the text.
+func (p *program) result(format string, object map[string]any, text string, args ...any) error {
+	if format != "json" {
+		_, err := fmt.Fprintf(p.Out, text, args...)
+		return err
+	}
+	e := json.NewEncoder(p.Out)
+	e.SetEscapeHTML(false)
+	return e.Encode(object)
 }
 
 // checkOutput checks -o of the commands that have it.

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,5 +67,33 @@ func TestCommandsAreInGroups(t *testing.T) {
 		if code, _, errs := run(t, strings.Fields(args)...); code != exitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d, %s", args, code, errs)
 		}
+	}
+}
+
+// TestCommandsPrintJSON: -o is missing only where the output is a text for another program.
+func TestCommandsPrintJSON(t *testing.T) {
+	t.Parallel()
+	texts := []string{"man", "serve", "torture", "config schema", "completion"}
+	for _, c := range allCommands((&program{}).command()) {
+		name := strings.TrimPrefix(c.CommandPath(), "eyelet ")
+		other := slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(name, text) })
+		if !c.HasSubCommands() && !other && c.Flags().Lookup("output") == nil {
+			t.Errorf("%s has no -o", name)
+		}
+	}
+	dir := t.TempDir()
+	other, file := filepath.Join(dir, "other.secret"), filepath.Join(dir, "eyelet.yaml")
+	for args, want := range map[string]string{
+		"version": `"go":"go1.`, "keygen --keyid k1 --dir " + dir: `"id":"k1"`,
+		"keygen --alg hmac-sha256 --name other --dir " + dir: `"secret":"` + other,
+		"init github --operations off --config " + file:      `"secrets":{"github":`,
+	} {
+		out, _ := command(t, exitOK, "", append(strings.Fields(args), "-o", "json")...)
+		if all := objects(t, out); len(all) != 1 || !strings.Contains(out, want) {
+			t.Errorf("%s: %s", args, out)
+		}
+	}
+	if text, err := os.ReadFile(file); !strings.Contains(string(text), `operations: "off"`) {
+		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -193,12 +193,15 @@ func storeBackupCommand(p *program) *cobra.Command {
 			"its file or its printed position; restore takes the full backup and the increments in their order.\n" +
 			"After a restore, begin with a full backup. A backup holds payloads: keep it as safe as the store.",
 	}
-	from := storeFlags(c)
+	from, format := storeFlags(c), outputFlag(c)
 	since := c.Flags().String("since", "", "an earlier backup: its file, or its printed position")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		after, err := backupSince(*since)
 		if err != nil {
 			return err
+		}
+		if args[0] == "-" && *format == "json" {
+			return usage.Errorf("name a FILE", "the backup and its position cannot both be standard output")
 		}
 		client, dir, err := from.find(p, c)
 		if err != nil {
@@ -221,7 +224,9 @@ func storeBackupCommand(p *program) *cobra.Command {
 		} else {
 			err = writeBackup(args[0], write)
 		}
-		if err == nil {
+		if err == nil && *format == "json" {
+			return p.result(*format, map[string]any{"file": args[0], "position": at.String()}, "")
+		} else if err == nil {
 			_, _ = fmt.Fprintf(p.Err, "position %s; the next increment is --since %s\n", at, at)
 		}
 		return err
@@ -268,7 +273,7 @@ func storeRestoreCommand(p *program) *cobra.Command {
 			"refused. Events that were accepted after the last backup are gone: a repeated delivery of one is\n" +
 			"new. The restored store is a new one: begin its backups with a full one.",
 	}
-	dir := c.Flags().String("dir", "", "directory to restore into")
+	dir, format := c.Flags().String("dir", "", "directory to restore into"), outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *dir == "" {
 			return usage.Errorf("name an empty directory; pg_restore restores a store in PostgreSQL",
@@ -294,11 +299,12 @@ func storeRestoreCommand(p *program) *cobra.Command {
 		if err != nil {
 			return config.StoreError(usage.Place{}, err)
 		}
-		_, _ = fmt.Fprintf(p.Out, "%s: restored %s\n", *dir, count(int(r.Records), "record"))
+		err = p.result(*format, map[string]any{"dir": *dir, "records": r.Records, "sound": r.Sound()},
+			"%s: restored %s\n", *dir, count(int(r.Records), "record"))
 		if !r.Sound() {
-			return errors.Join(failf("the backup was made of a damaged store"), printReport(p.Out, r))
+			return errors.Join(failf("the backup was made of a damaged store"), printReport(p.Err, r))
 		}
-		return nil
+		return err
 	}
 	return c
 }

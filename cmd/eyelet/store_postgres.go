@@ -24,7 +24,7 @@ func storeMigrateCommand(p *program) *cobra.Command {
 			"EYELET_STORE to connect as another user than serve. It may run while servers do, and twice.\n\n" +
 			"With --print it prints the statements instead and connects to nothing.",
 	}
-	file := configFlag(c)
+	file, format := configFlag(c), outputFlag(c)
 	printed := c.Flags().Bool("print", false, "print the statements instead of running them")
 	from := c.Flags().Int("from", 0, "with --print: the version of the tables that exist")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -48,8 +48,8 @@ func storeMigrateCommand(p *program) *cobra.Command {
 		if err := set.MigrateStore(c.Context()); err != nil {
 			return err
 		}
-		p.printf("%s: the tables have version %d\n", set.StoreName(), pgstore.Version)
-		return nil
+		return p.result(*format, map[string]any{"store": set.StoreName(), "version": pgstore.Version},
+			"%s: the tables have version %d\n", set.StoreName(), pgstore.Version)
 	}
 	return c
 }

@@ -49,22 +49,23 @@ func switchCommand(p *program, to, short string) *cobra.Command {
 	if to == "off" {
 		reason = c.Flags().String("reason", "a person switched it off", "why")
 	}
+	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return withTargets(c, p, *file, true, func(client *opsclient.Client) error {
-			return switchTarget(c.Context(), p, client, args[0], to, *reason)
+			return switchTarget(c.Context(), p, client, args[0], to, *reason, *format)
 		})
 	}
 	return c
 }
 
-func switchTarget(ctx context.Context, p *program, client *opsclient.Client, name, to, reason string) error {
+func switchTarget(ctx context.Context, p *program, client *opsclient.Client, name, to, reason, format string) error {
 	err := client.SwitchTarget(ctx, name, to, reason)
 	if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok && refusal.Status == http.StatusNotFound {
 		return usage.Errorf("`eyelet targets list` names them", "no target is called %q", name)
 	} else if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.Out, "target %s is switched %s\n", name, to)
+	err = p.result(format, map[string]any{"target": name, "on": to == "on"}, "target %s is switched %s\n", name, to)
 	if to == "on" {
 		p.eprintf("its events continue within %v; at once with: eyelet events retry --handler '%s'\n",
 			config.FormatDuration(forward.LongestOffWait), name)

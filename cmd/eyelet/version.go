@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -9,13 +8,13 @@ import (
 )
 
 func versionCommand(p *program) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.Out, versionLine())
-			return err
-		},
+	c := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs}
+	format := outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		return p.result(*format, map[string]any{"version": version(), "go": runtime.Version(), "os": runtime.GOOS,
+			"arch": runtime.GOARCH}, "%s\n", versionLine())
 	}
+	return c
 }
 
 // versionLine is the line of `eyelet version` and of --version.
