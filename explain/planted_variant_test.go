@@ -61,7 +61,10 @@ func bodyVariants(t *testing.T) []plant {
 		return plant{name: name, scheme: "github", want: causes{want}, config: one(gh), signed: signed, sent: sent,
 			fields: id}
 	}
-	coded := func(p plant, coding string) plant { p.after = set("Content-Encoding", coding); return p }
+	coded := func(p plant, coding string) plant {
+		p.after, p.config = set("Content-Encoding", coding), one(signsCoded(gh))
+		return p
+	}
 	emptied := func(by signer) func(*http.Request, []byte) []byte {
 		return func(r *http.Request, b []byte) []byte {
 			if err := by.Sign(r, b, signedAt); err != nil {

@@ -143,6 +143,12 @@ func (p *Producer) checkRequests(m *mistakes) {
 	m.addIf(p.Concurrency < 0, "concurrency must not be negative")
 	m.add(p.Rate.check())
 	allowed := []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodDelete}
+	m.addIf(p.SignedContent < SignedEither || p.SignedContent > SignedDecoded, "signed content %d is not known",
+		p.SignedContent)
+	eachScheme(p.Scheme, func(*verify.RFC9421) {
+		m.addIf(p.SignedContent == SignedDecoded, "signed: decoded is not for rfc9421, whose Content-Digest is of the "+
+			"coded body (RFC 9530); leave it out")
+	})
 	for _, method := range p.Methods {
 		m.addIf(!slices.Contains(allowed, method), "method %q cannot carry a delivery", method)
 	}

@@ -92,6 +92,9 @@ type Producer struct {
 	// MediaTypes, when not empty, are the only media types accepted (415 for others);
 	// "application/*" works.
 	MediaTypes []string
+	// SignedContent is what signatures of a body with a content coding are over. Defaults to
+	// SignedEither.
+	SignedContent SignedContent
 	// EmptyBody accepts deliveries that have neither a body nor a Content-Type, such as pings.
 	// By default they are refused (400) where the method has a body and Split does not read
 	// events from header fields.
@@ -270,6 +273,20 @@ const (
 	// NonceUnique refuses a nonce that was used with another event. The same nonce with the
 	// same event is a duplicate.
 	NonceUnique
+)
+
+// SignedContent is the form of a coded body (RFC 9110 section 8.4) that is signed.
+type SignedContent int
+
+// The forms of a signed body. Content that was signed before it was coded is identified, stored and
+// handled as if it had arrived without the coding.
+const (
+	// SignedEither tries the coded body, then the decoded one.
+	SignedEither SignedContent = iota
+	// SignedCoded is the body as received.
+	SignedCoded
+	// SignedDecoded is the decoded body. Not for RFC 9421: Content-Digest is of the coded one.
+	SignedDecoded
 )
 
 // SameSigned is the policy for the same signed bytes under another identifier.

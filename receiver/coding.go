@@ -10,12 +10,13 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Content codings (RFC 9110 section 8.4). Signatures and digests cover the coded bytes, which
-// are also stored and compared: nothing is decoded before the delivery is verified.
-// Identifiers, types and the Data of handlers come from the decoded bytes.
+// Content codings (RFC 9110 section 8.4). The bytes that are signed are stored and compared: the
+// coded ones, or what they decode to (verifyContent). Identifiers, types and the Data of handlers
+// come from the decoded bytes.
 
 // codings are the supported ones, for Accept-Encoding.
 const codings = "gzip, deflate, identity"
@@ -115,4 +116,115 @@ func readAtMost(r io.Reader, limit int64) ([]byte, error) {
 		}
 	}
 	return nil, errInflates
+}
+
+// What a body may decode to before it is verified: plainRatio times its size, and at least minPlain
+// bytes. Decoding that takes about as long as small requests of the same size together.
+const (
+	plainRatio = 32
+	minPlain   = 64 << 10
+)
+
+var errRatio = verify.Public("before it is verified, a body may decode to 64 KiB or 32 times its size")
+
+// budget counts the bytes of bodies that are not verified.
+type budget interface{ Hold(n int64) bool }
+
+// Authenticate verifies a delivery that was read whole, as the endpoint of the producer does, apart
+// from its limits of time and memory. Its Body becomes what events are read from, without a content
+// coding. The producer has its defaults, and a scheme.
+func Authenticate(p *producer.Producer, d *producer.Delivery) error {
+	id, content, err := verifyContent(p, d.Request, func() ([]byte, error) { return d.Body, nil }, unbounded{})
+	if err != nil {
+		return err
+	}
+	if d.Identity = id; content == nil {
+		content, err = decodedBody(d.Request.Header, d.Body, p.MaxBody)
+	}
+	d.Body = content
+	return err
+}
+
+type unbounded struct{}
+
+func (unbounded) Hold(int64) bool { return true }
+
+// verifyContent runs the scheme. The content is what the body decodes to, if that is signed; else
+// it is nil.
+func verifyContent(p *producer.Producer, r *http.Request, read func() ([]byte, error),
+	held budget) (id verify.Identity, content []byte, err error) {
+	if coding, ok := codingOf(r.Header); coding != "" && ok && p.SignedContent != producer.SignedCoded {
+		return verifyDecoded(p, r, read, held)
+	}
+	id, err = p.Scheme.Verify(r, read)
+	return id, nil, err
+}
+
+// verifyDecoded verifies a coded body that may have been signed before it was coded. The decoded
+// bytes are then the body, as if it had arrived without a coding: another coding of them is the
+// same event.
+func verifyDecoded(p *producer.Producer, r *http.Request, read func() ([]byte, error),
+	held budget) (id verify.Identity, content []byte, err error) {
+	var coded []byte
+	var refused, unread error
+	if p.SignedContent != producer.SignedDecoded {
+		id, err = p.Scheme.Verify(r, func() (body []byte, err error) {
+			coded, err = read()
+			return coded, err
+		})
+		if len(coded) == 0 || !mayBeSignedDecoded(err) {
+			return id, nil, err
+		}
+		refused, read = err, func() ([]byte, error) { return coded, nil }
+	}
+	other, err := p.Scheme.Verify(r, func() ([]byte, error) {
+		body, err := read()
+		if err == nil {
+			content, err = unverifiedPlain(r.Header, body, p.MaxBody, held)
+		}
+		unread = err
+		return content, err
+	})
+	switch {
+	case err == nil && unread == nil:
+		return other, content, nil
+	case refused != nil && !errors.Is(unread, errBudget):
+		return id, nil, refused
+	case unread != nil:
+		return id, nil, unread
+	}
+	return other, nil, err
+}
+
+// mayBeSignedDecoded reports whether a refusal may be due to the coding. A Content-Digest is of the
+// coded body (RFC 9530 section 2).
+func mayBeSignedDecoded(err error) bool {
+	refusal, ok := errors.AsType[*verify.Error](err)
+	return ok && refusal.Code != verify.KeysUnavailable && refusal.Code != verify.DigestMismatch
+}
+
+// unverifiedPlain decodes a body that is not verified.
+func unverifiedPlain(h http.Header, body []byte, maxBody int64, held budget) ([]byte, error) {
+	limit := min(maxBody, max(minPlain, plainRatio*int64(len(body))))
+	if !held.Hold(limit) {
+		return nil, fail(codeBusy, errBudget)
+	}
+	plain, err := decodedBody(h, body, limit)
+	switch {
+	case errors.Is(err, errInflates) && limit < maxBody:
+		return nil, fail(codeBodyTooLarge, errRatio)
+	case errors.Is(err, errInflates):
+		return nil, fail(codeBodyTooLarge, err)
+	case err != nil:
+		return nil, &verify.Error{Code: verify.SignatureMalformed, Component: "content-encoding", Err: err}
+	}
+	return plain, nil
+}
+
+// withoutCoding returns the request as it is without a content coding.
+func withoutCoding(r *http.Request) *http.Request {
+	plain := *r
+	plain.Header = r.Header.Clone()
+	plain.Header.Del("Content-Encoding")
+	return &plain
 }

@@ -332,16 +332,19 @@ func (d *delivery) verify(ctx context.Context) error {
 		return err
 	}
 	defer d.permit.Yield()
-	identity, err := d.ep.p.Scheme.Verify(d.Request, func() ([]byte, error) {
+	identity, content, err := verifyContent(&d.ep.p, d.Request, func() ([]byte, error) {
 		if !d.body.done {
 			d.busy = d.permit.Paused(ctx, d.body.load)
 		}
 		return d.body.buf, d.unread()
-	})
+	}, &d.permit)
 	if unread := d.unread(); unread != nil {
 		return unread // the scheme may have replaced it
 	}
-	d.Identity = identity
+	if d.Identity = identity; content != nil {
+		d.body.buf, d.r = content, withoutCoding(d.r)
+		d.request.Header = d.r.Header
+	}
 	if p := &d.ep.p; p.UnsignedChallenge != nil && withoutCredential(err) {
 		d.answerUnsigned(ctx)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -140,8 +141,7 @@ func authenticate(from *producer.Producer, d *producer.Delivery, now time.Time) 
 	var err error
 	whole := from.WithDefaults()
 	if whole.Scheme != nil {
-		d.Identity, err = whole.Scheme.Verify(d.Request, func() ([]byte, error) { return d.Body, nil })
-		if err != nil {
+		if err = receiver.Authenticate(&whole, d); err != nil {
 			return nil, err
 		}
 	}

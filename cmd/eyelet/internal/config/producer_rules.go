@@ -33,6 +33,9 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 		}
 	}
 	made.Pings = c.Pings
+	made.SignedContent = choose(b, p, "signed", c.Signed, map[string]producer.SignedContent{
+		"coded": producer.SignedCoded, "decoded": producer.SignedDecoded,
+	})
 	overrideBool(&made.EmptyBody, c.EmptyBody)
 	overrideBool(&made.LooseBinary, c.LooseBinary)
 	overrideBool(&made.QueryScope, c.QueryScope)

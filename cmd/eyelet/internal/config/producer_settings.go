@@ -42,6 +42,7 @@ type commonSettings struct {
 	Strict      bool     `conf:"strict"`     // the Idempotency-Key must be quoted
 	FormMember  string   `conf:"form_member"`
 	MaxBody     size     `conf:"max_body"`
+	Signed      string   `conf:"signed"` // decoded or coded
 	Methods     []string `conf:"methods"`
 	MediaTypes  []string `conf:"media_types"`
 	URL         string   `conf:"url"`
