@@ -209,7 +209,7 @@ var problems = []problem{
 	{Code: codeKeyMissing, Status: 400, Title: "Idempotency key missing", NameComponent: true,
 		Detail: "Deliveries to this endpoint must identify their event, as the policy describes."},
 	{Code: verify.EventMalformed, Status: 400, Title: "Event malformed", NameComponent: true,
-		Detail: "The delivery verified, but its event is malformed."},
+		Detail: "The body is not an event of the form that this endpoint expects."},
 	{Code: codeKeyReused, Status: 422, Title: "Idempotency key used for another payload", Refunds: true,
 		Detail: "The key was used with another payload, which stays as accepted."},
 	{Code: codeInFlight, Status: 409, Title: "Delivery in progress", Retryable: true, Refunds: true,

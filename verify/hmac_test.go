@@ -284,6 +284,9 @@ func TestWhsecSecretsNeedNeitherPrefixNorPadding(t *testing.T) {
 			t.Errorf("%q: got %d bytes, %v", s, len(got), err)
 		}
 	}
+	if _, err := Secret("v1,whsec_" + b64).Decode(Whsec); err == nil || !strings.Contains(err.Error(), `"v1,"`) {
+		t.Error(err) // as Supabase writes it
+	}
 	if _, err := Secret("whsec_no base64").Decode(Whsec); err == nil ||
 		!strings.Contains(err.Error(), `base64 after "whsec_"`) {
 		t.Errorf("got %v", err)

@@ -49,6 +49,9 @@ func (s Secret) Decode(enc Encoding) ([]byte, error) {
 	case Hex, Base64:
 		out, ok = enc.decode(nil, v)
 	case Whsec:
+		if strings.HasPrefix(v, "v1,") {
+			return nil, errors.New(`begins with "v1,", which belongs to a signature: leave it out`)
+		}
 		if strings.HasPrefix(v, "whpk_") || strings.HasPrefix(v, "whsk_") {
 			return nil, errors.New("is an Ed25519 key, not a shared secret")
 		}

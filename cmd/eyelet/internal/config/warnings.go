@@ -2,10 +2,13 @@ package config
 
 import (
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/nearest"
@@ -23,7 +26,7 @@ func (p *Plan) Warnings() usage.Errors {
 			found.Add(usage.Place{}, "", "%s", warning)
 		}
 	}
-	for _, warn := range []func(*Settings) usage.Errors{unhandled, unknownTypes, misplaced, acmeWarnings} {
+	for _, warn := range []func(*Settings) usage.Errors{unhandled, unknownTypes, misplaced, acmeWarnings, scripts} {
 		found = append(found, warn(p.settings)...)
 	}
 	return found
@@ -40,6 +43,27 @@ func unhandled(s *Settings) (found usage.Errors) {
 		if !slices.ContainsFunc(s.Handlers, func(h Handler) bool { return h.Producer == from.Name }) {
 			found.Add(from.at, "add a handler with producer: "+from.Name,
 				"producer %q has no handler: its events are accepted and kept, but not handled", from.Name)
+		}
+	}
+	return found
+}
+
+// scripts warns of programs that the system cannot run.
+func scripts(s *Settings) (found usage.Errors) {
+	for i := range s.Handlers {
+		h := &s.Handlers[i]
+		if len(h.Exec) == 0 {
+			continue
+		}
+		name := h.Exec[0]
+		if strings.ContainsRune(name, filepath.Separator) {
+			name = s.Path(name)
+		}
+		if full, err := exec.LookPath(name); err == nil {
+			name = full
+		}
+		if err := sink.CheckScript(name); err != nil {
+			found.Add(h.Node.place("exec"), "", "%s cannot run: %v", h.Exec[0], err)
 		}
 	}
 	return found

@@ -117,7 +117,10 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 		const none = "the event was rejected"
 		return nil, &rejection{firstLine(start.kept.String(), none), end.text(none)}
 	case errors.As(err, &exit):
-		return nil, fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState, end.text("it wrote no error"))
+		err = fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState, end.text("it wrote no error"))
+	}
+	if why := CheckScript(s.Argv[0]); why != nil {
+		return nil, fmt.Errorf("%s cannot run: %w (%w)", s.Argv[0], why, err)
 	}
 	return nil, err
 }
