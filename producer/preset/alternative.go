@@ -53,14 +53,14 @@ func (b bySubscription) Alternatives(r *http.Request, offered []verify.Offer) it
 	}
 	return verify.MapAlternatives(scheme.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
 		changed, _ := s.(*verify.HMAC)
-		return bySubscription{id: changed}
+		return bySubscription{schemes: map[string]*verify.HMAC{id: changed}}
 	})
 }
 
 // Offers implements [verify.Alternator].
 func (b bySubscription) Offers(ctx context.Context) (all []verify.Offer) {
-	for _, id := range slices.Sorted(maps.Keys(b)) {
-		all = append(all, named(ctx, b[id], "subscription", id)...)
+	for _, id := range slices.Sorted(maps.Keys(b.schemes)) {
+		all = append(all, named(ctx, b.schemes[id], "subscription", id)...)
 	}
 	return all
 }

@@ -15,8 +15,8 @@ import (
 // MCPEvents receives the webhooks of MCP Events, a draft of the Model Context Protocol: Standard
 // Webhooks with the secret ("whsec_" and base64) that the client gave when it subscribed. keys
 // are secrets by subscription id: a delivery must then name a listed one in
-// X-MCP-Subscription-Id, which chooses its secret and is the principal. For one secret of all
-// subscriptions, use the setting secrets.
+// X-MCP-Subscription-Id, which chooses its secret. It is not signed, so it is the principal only if
+// no other subscription has the secret. For one secret of all subscriptions, use secrets.
 //
 // The signed verification envelope with which a server checks a callback is answered with its
 // challenge. The event type is the name of the event, or the type of a control envelope: "gap"
@@ -48,12 +48,15 @@ func buildMCPEvents(p *producer.Producer, s Settings) {
 		if len(s.Secrets) > 0 {
 			p.Err = errors.New("set secrets or keys by subscription, not both")
 		}
-		chosen := bySubscription{}
+		chosen := bySubscription{schemes: map[string]*verify.HMAC{}, owners: owners{}}
 		for id, key := range s.Keys {
 			one := &producer.Producer{}
 			buildStandard(one, Settings{Secrets: []string{key}}, 0, "webhook")
 			p.Err = errors.Join(p.Err, one.Err)
-			chosen[id] = one.Scheme.(*verify.HMAC) //nolint:forcetypeassert // buildStandard sets it
+			chosen.schemes[id] = one.Scheme.(*verify.HMAC) //nolint:forcetypeassert // buildStandard sets it
+			if secret, err := verify.Secret(key).Decode(verify.Whsec); err == nil {
+				chosen.owners.add(id, secret)
+			}
 		}
 		p.Scheme = chosen
 	}
@@ -68,15 +71,18 @@ func buildMCPEvents(p *producer.Producer, s Settings) {
 
 // bySubscription verifies a delivery with the secret of the subscription that it names, so the
 // server of one cannot send for another.
-type bySubscription map[string]*verify.HMAC
+type bySubscription struct {
+	schemes map[string]*verify.HMAC
+	owners  owners
+}
 
 // of returns the scheme of the subscription that the request names.
 func (b bySubscription) of(r *http.Request) (*verify.HMAC, string, error) {
 	id, err := producer.Header(mcpSubscription).Extract(&producer.Delivery{Request: r})
-	if err == nil && b[id] == nil {
+	if err == nil && b.schemes[id] == nil {
 		err = &verify.Error{Code: verify.KeyUnknown, Component: mcpSubscription}
 	}
-	return b[id], id, err
+	return b.schemes[id], id, err
 }
 
 // Verify implements [verify.Scheme]. The principal is the subscription.
@@ -86,7 +92,7 @@ func (b bySubscription) Verify(r *http.Request, body func() ([]byte, error)) (ve
 		return verify.Identity{}, err
 	}
 	identity, err := scheme.Verify(r, body)
-	identity.Principal = id
+	identity.Principal = b.owners.proved(id)
 	return identity, err
 }
 
@@ -101,7 +107,7 @@ func (b bySubscription) Sign(r *http.Request, body []byte, now time.Time) error 
 
 // Binds implements [verify.Binder].
 func (b bySubscription) Binds() verify.Binding {
-	for _, one := range b {
+	for _, one := range b.schemes {
 		return one.Binds()
 	}
 	return verify.Binding{}

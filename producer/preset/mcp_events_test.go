@@ -30,6 +30,21 @@ func TestASubscriptionCannotSendForAnother(t *testing.T) {
 			t.Errorf("the principal is %q", id.Principal)
 		}
 	}
+	s.Keys["sub_20"], s.Keys["sub_16"] = second, testWhsec+"="
+	made = p.Open(s)
+	for _, sub := range []string{"sub_16", "sub_17", "sub_18"} {
+		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(mcpSubscription, sub)
+		if err := made.Scheme.(bySubscription).Sign(r, body, testNow); err != nil {
+			t.Fatal(err)
+		}
+		if _, id, err := receive(made, r, body, testNow); err != nil || id.Principal != "" {
+			t.Errorf("%s, which shares its secret: the principal is %q, %v", sub, id.Principal, err)
+		}
+	}
 	for name, s := range map[string]Settings{
 		"both":              {Keys: s.Keys, Secrets: []string{second}},
 		"another form":      {Keys: map[string]string{"sub_17": "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}},

@@ -2,10 +2,12 @@ package preset
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -163,6 +165,29 @@ type topics struct {
 	byTopic map[string]verify.Scheme
 	only    string       // the only topic, for deliveries that name none; "" if there are several
 	other   *verify.HMAC // for unlisted topics; nil refuses them
+	owners  owners       // of the secrets
+}
+
+// owners are the names that unsigned fields give for secrets, by a digest of these. Such a name is
+// proved only if its secret is that of no other one.
+type owners map[[sha256.Size]byte][]string
+
+// add adds an owner of a secret.
+func (o owners) add(name string, secret []byte) {
+	digest := sha256.Sum256(secret)
+	if !slices.Contains(o[digest], name) {
+		o[digest] = append(o[digest], name)
+	}
+}
+
+// proved returns the name, or "" if another owner has a secret of it.
+func (o owners) proved(name string) string {
+	for _, names := range o {
+		if len(names) > 1 && slices.Contains(names, name) {
+			return ""
+		}
+	}
+	return name
 }
 
 // Binds implements [verify.Binder].
@@ -175,7 +200,7 @@ func (t *topics) Binds() verify.Binding {
 var webSubTokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{16,}$`)
 
 func newTopics(set Settings) (*topics, error) {
-	t := &topics{byTopic: map[string]verify.Scheme{}}
+	t := &topics{byTopic: map[string]verify.Scheme{}, owners: owners{}}
 	hashes := hashes(set.Algs, verify.SHA256, verify.SHA384, verify.SHA512, verify.SHA1)
 	var errs []error
 	if len(set.Subscriptions) == 0 && len(set.Secrets) == 0 {
@@ -184,6 +209,9 @@ func newTopics(set Settings) (*topics, error) {
 	if len(set.Secrets) > 0 {
 		t.other = webSubScheme(hashes, set.Secrets...)
 		errs = append(errs, t.other.Check())
+		for _, secret := range set.Secrets {
+			t.owners.add("", []byte(secret))
+		}
 	}
 	for _, s := range set.Subscriptions {
 		if s.Topic == "" || s.Mode != "" && s.Mode != "subscribe" && s.Mode != "unsubscribe" {
@@ -196,7 +224,9 @@ func newTopics(set Settings) (*topics, error) {
 		if err := t.add(s, hashes, len(set.AllowedIPs) > 0); err != nil {
 			errs = append(errs, fmt.Errorf("subscription to %q: %w", s.Topic, err))
 		}
-		t.only = s.Topic
+		if t.only = s.Topic; s.Secret != "" {
+			t.owners.add(s.Topic, []byte(s.Secret))
+		}
 	}
 	if len(t.byTopic) != 1 {
 		t.only = ""
@@ -247,7 +277,8 @@ func (t *topics) of(topic string) (scheme verify.Scheme, listed string) {
 	return t.other, ""
 }
 
-// Verify implements [verify.Scheme]. The principal is the topic.
+// Verify implements [verify.Scheme]. The principal is the topic, unless it shares a secret: the
+// field that names it is not signed.
 func (t *topics) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
 	topic, err := producer.Link("self").Extract(&producer.Delivery{Request: r})
 	if err != nil {
@@ -258,7 +289,7 @@ func (t *topics) Verify(r *http.Request, body func() ([]byte, error)) (verify.Id
 		return verify.Identity{}, &verify.Error{Code: verify.TopicUnexpected, Component: "link"}
 	}
 	identity, err := scheme.Verify(r, body)
-	identity.Principal = listed
+	identity.Principal = t.owners.proved(listed)
 	return identity, err
 }
 
