@@ -3,6 +3,7 @@ package verify
 import (
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,14 +27,15 @@ var decodableContents = []string{
 	"{header:X-A} {body}", "{url}|{body}", "{url}\n{body}", "{config:sep}{body}",
 	"{header:X-A}{config:dot}{body}", "{body}.{timestamp}",
 	"{body}|{id}", "{id}.{body}.{header:X-A}", "{timestamp}::{jcs}", "{body} {url}", "{header:X-A}a{body}",
+	"{timestamp}{body}", "{timestamp}0{body}", "{body}{timestamp}", "{body}.{id}{timestamp}", "{body}1{timestamp}",
 }
 
 // ambiguousContents are templates in which bytes can move from one part to another.
 var ambiguousContents = []string{
-	"{url}{body}", "{header:X-A}{body}", "{id}{body}", "{timestamp}{body}", "{timestamp}0{body}",
+	"{url}{body}", "{header:X-A}{body}", "{id}{body}",
 	"{id}{timestamp}{body}", "{url}/{body}",
-	"{url}={body}", "{id}{header:X-A}.{body}", "{body}{timestamp}",
-	"{body}{id}", "{body}.{id}{timestamp}", "{body}1{timestamp}",
+	"{url}={body}", "{id}{header:X-A}.{body}",
+	"{body}{id}",
 	"{header:X-A}{jcs}", "{url}{config:dot}{body}",
 }
 
@@ -56,10 +58,12 @@ func TestSignedTemplatesMustBeUniquelyDecodable(t *testing.T) {
 		}
 	}
 	// The URL is configured, so nothing can move behind it.
-	h := boundaryScheme("{url}{body}")
-	h.URL = "https://hooks.example/in?a=1"
-	if err := h.Check(); err != nil {
-		t.Error(err)
+	for _, content := range []string{"{url}{body}", "POST{url}{body}{timestamp}"} {
+		h := boundaryScheme(content)
+		h.URL = "https://hooks.example/in?a=1"
+		if err := h.Check(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -70,7 +74,7 @@ func TestNoByteMovesBetweenSignedParts(t *testing.T) {
 	ambiguous := 0
 	for _, content := range append(append([]string{}, decodableContents...), ambiguousContents...) {
 		h := boundaryScheme(content)
-		h.Malleable = true
+		h.Malleable = slices.Contains(ambiguousContents, content)
 		signed := delivered("e1.2|x", "1700000000", "pa id", "https://hooks.example/in", "7.8|9 {\"n\":1}.3")
 		if strings.Contains(content, "{id}.") {
 			signed = delivered("e1", "1700000000", "pa id", "https://hooks.example/in", "7.8|9 {\"n\":1}.3")

@@ -32,6 +32,7 @@ type hmacPlan struct {
 	publicKeys       []ed25519.PublicKey
 	ecdsaKeys        []*ecdsa.PublicKey
 	unit             time.Duration
+	timeDigits       int  // of every timestamp; 0 is any number
 	rfc3339          bool // the time is a date-time, not a number
 	template         []part
 	constants        segments   // one per part of the template; nil for variable parts

@@ -246,6 +246,9 @@ func (p *hmacPlan) parseTime(s string) (time.Time, bool) {
 	if p.rfc3339 {
 		return parseDateTime(s)
 	}
+	if p.timeDigits > 0 && len(s) != p.timeDigits { // the content shows where it ends by its length
+		return time.Time{}, false
+	}
 	return parseTimestamp(s, p.unit)
 }
 

@@ -1,10 +1,13 @@
 package verify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // part is literal text of a template, or a placeholder with an argument ("header:X-Id").
@@ -177,7 +180,8 @@ func (p entryPattern) format(e entry) (text string) {
 //
 // Each variable part before the body must therefore be followed by text whose first character
 // the part cannot hold, and each one after the body preceded by text whose last character it
-// cannot hold. The body may hold anything.
+// cannot hold. The body may hold anything. A timestamp without such text has a fixed number of
+// digits instead.
 
 // boundary is the character that ends a variable part of the template.
 type boundary struct {
@@ -198,7 +202,7 @@ func (p *hmacPlan) setBoundaries(h *HMAC) error {
 		if q.kind == partConfig || q.isBody() || p.constant(q) != "" || p.isDateTime(q) {
 			continue
 		}
-		next, beside := i+1, "follows"
+		next, beside, instead := i+1, "follows", ""
 		if i > body {
 			next, beside = i-1, "precedes"
 		}
@@ -206,14 +210,24 @@ func (p *hmacPlan) setBoundaries(h *HMAC) error {
 			p.boundaries[i] = boundary{known: true, char: c}
 			continue
 		}
+		if q.kind == partTimestamp && !h.Malleable {
+			p.timeDigits = timeDigits(cmp.Or(h.TimestampUnit, time.Second))
+			continue
+		}
 		p.malleable = append(p.malleable, string(q.kind))
+		if q.kind == partURL {
+			instead = ", or pin the URL (signed_url)"
+		}
 		if !h.Malleable {
 			errs = append(errs, fmt.Errorf("{%s} has no boundary to what %s it: "+
-				"put text between them that it cannot hold, such as a line break", q.text(), beside))
+				"put text between them that it cannot hold, such as a line break%s", q.text(), beside, instead))
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// timeDigits is the number of digits of a time between 2001 and 2286.
+func timeDigits(unit time.Duration) int { return len(strconv.FormatInt(int64(1e18/unit), 10)) }
 
 // edge returns the first or last character of a constant part of the template.
 func (p *hmacPlan) edge(i int, first bool) (byte, bool) {
