@@ -21,6 +21,9 @@ type Attempt struct {
 	// Reopened is when an operator had the task run again after this attempt, by [Store.Reopen] or
 	// [Store.Rerun]; zero without that.
 	Reopened time.Time
+	// Reply is what the target of a handler answered to a failed attempt, at most [MaxReply] bytes
+	// of it ([Result]). It may have control characters.
+	Reply string
 }
 
 // The bounds of [Task.History]: the first attempts of a task, and the last ones.
@@ -30,6 +33,8 @@ const (
 	// MaxAttemptErr is the length of an error in a history, in bytes. Of a longer one the beginning
 	// and the end are kept, because programs end with what made them fail.
 	MaxAttemptErr = 512
+	// MaxReply is the length of a reply in a history, in bytes.
+	MaxReply = 2 << 10
 )
 
 // Attempts returns the history of the task and the attempt that runs or completed it. A store that
@@ -59,7 +64,11 @@ func (t *Task) attempt() Attempt {
 
 // note adds the attempt that just ended to the history. A record shares the history with older
 // copies of itself, so it is replaced.
-func (t *Task) note() { t.History = bounded(slices.Concat(t.History, []Attempt{t.attempt()})) }
+func (t *Task) note(reply string) {
+	a := t.attempt()
+	a.Reply = strings.ToValidUTF8(reply[:min(len(reply), MaxReply)], "")
+	t.History = bounded(slices.Concat(t.History, []Attempt{a}))
+}
 
 // bounded leaves out attempts beyond the bounds of a history, which it may change.
 func bounded(all []Attempt) []Attempt {

@@ -232,7 +232,7 @@ func size(r *Record) int64 {
 	n := 512 + 128*len(r.Tasks) + len(r.Payload.Body) + len(r.Response.Body) + r.Key.length()
 	for i := range r.Tasks {
 		for _, a := range r.Tasks[i].History {
-			n += 128 + len(a.Reason) + len(a.Err)
+			n += 128 + len(a.Reason) + len(a.Err) + len(a.Reply)
 		}
 	}
 	for _, a := range r.Aliases {

@@ -68,7 +68,7 @@ func (r *Record) Finish(l Lease, res Result, now time.Time) error {
 		}
 	}
 	if res.Kind == ResultRetry || res.Kind == ResultDead || res.Kind == ResultRelease && r.Hold {
-		t.note()
+		t.note(res.Reply)
 	}
 	if res.Response.Status != 0 && !t.Open() {
 		r.Response = res.Response
@@ -97,7 +97,7 @@ func (r *Record) Recover(i int, now time.Time, wait time.Duration) {
 func (t *Task) interrupt(now time.Time) {
 	t.State, t.Ended = Pending, now
 	t.Reason, t.Err = ReasonInterrupted, "the attempt was interrupted: its process ended or its lease ran out"
-	t.note()
+	t.note("")
 }
 
 // Reopen makes dead tasks pending, resets their attempts, keeps their history, and adds tasks of

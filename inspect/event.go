@@ -80,6 +80,8 @@ type Attempt struct {
 	Error  string `json:"error,omitempty"` // at most 512 bytes of it
 	// Reopened is when an operator had the task run again after it.
 	Reopened *time.Time `json:"reopened,omitempty"`
+	// Reply is what the target answered to a failed attempt, at most 2 KiB of it.
+	Reply string `json:"reply,omitempty"`
 }
 
 // Detail is an event with its payload and its response.
@@ -142,6 +144,7 @@ func Details(r dedup.Record) Detail {
 			d.Tasks[i].Attempts = append(d.Tasks[i].Attempts, Attempt{
 				Number: a.Number, Started: timePtr(a.Started), Ended: timePtr(a.Ended), State: a.State.String(),
 				Reason: a.Reason, Error: a.Err, Reopened: timePtr(a.Reopened),
+				Reply: a.Reply,
 			})
 		}
 	}

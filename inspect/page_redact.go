@@ -39,6 +39,14 @@ func (r *redaction) record(rec dedup.Record) (dedup.Record, bool) {
 	for name, value := range p.Attributes {
 		p.Attributes[name] = m.Text(value)
 	}
+	rec.Tasks = dedup.CloneTasks(rec.Tasks)
+	for i := range rec.Tasks {
+		for j := range rec.Tasks[i].History {
+			a := &rec.Tasks[i].History[j]
+			reply, _ := m.Body([]byte(a.Reply))
+			a.Reply = string(reply)
+		}
+	}
 	rec.Response.Body, _ = m.Body(rec.Response.Body)
 	rec.Response.Header = m.Header(rec.Response.Header)
 	return rec, p.Target != was.Target || !bytes.Equal(p.Body, was.Body) || !sameFields(p.Header, was.Header)

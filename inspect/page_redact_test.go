@@ -29,6 +29,8 @@ func TestTheViewsShowNothingThatIsRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	end(t, store, dedup.Result{Kind: dedup.ResultRetry, Reason: "failed", Reply: body})
+	end(t, store, dedup.Result{Kind: dedup.ResultDead, Reason: "rejected", Reply: "not JSON: " + hidden})
 	page := inspect.Page(inspect.Options{
 		Store: store, Token: token, Redact: []string{"json:card.number", "header:x-customer", "query:k"},
 		Refused: kept{inspect.RefusedDetail{

@@ -20,6 +20,7 @@ type moment struct {
 	Time                     time.Time
 	Sign                     string // ok, dup, wait or bad
 	Title, Note, Error, Link string // Link is the path of another event
+	Reply                    string
 	Took                     time.Duration
 }
 
@@ -185,7 +186,7 @@ func taskMoments(t *dedup.Task) []moment {
 	var all []moment
 	attempts := t.Attempts()
 	for _, a := range attempts {
-		m := moment{Time: a.Started, Note: t.Handler, Error: a.Err}
+		m := moment{Time: a.Started, Note: t.Handler, Error: a.Err, Reply: a.Reply}
 		if !a.Ended.IsZero() {
 			m.Took = a.Ended.Sub(a.Started)
 		}

@@ -312,7 +312,7 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, r
 }
 
 func (r *answerRun) release(code verify.Code, after time.Duration, err error) (dedup.Result, runResult) {
-	return dedup.Result{Kind: dedup.ResultRelease, Reason: string(code), Err: errText(err)},
+	return dedup.Result{Kind: dedup.ResultRelease, Reason: string(code), Err: errText(err), Reply: replyOf(err)},
 		runResult{err: &failure{code: code, after: after, err: err}}
 }
 
@@ -327,7 +327,8 @@ func (r *answerRun) reject(came returned) (dedup.Result, runResult) {
 		resp = dedup.Response{Status: refusal.Status, Header: refusal.Header, Body: refusal.Body}
 	}
 	return dedup.Result{
-		Kind: dedup.ResultDead, Reason: reasonRejected, Err: errText(came.err), Response: resp,
+		Kind: dedup.ResultDead, Reason: reasonRejected, Err: errText(came.err), Reply: replyOf(came.err),
+		Response: resp,
 	}, runResult{}
 }
 
@@ -344,7 +345,9 @@ func (r *answerRun) own(came returned, fits func(status int) bool) (dedup.Respon
 // refuse stores a terminal refusal.
 func (r *answerRun) refuse(code verify.Code, err error) (dedup.Result, runResult) {
 	resp := r.rx.problemReply(r.p, fail(code, err)).Response
-	return dedup.Result{Kind: dedup.ResultDead, Reason: string(code), Err: errText(err), Response: resp}, runResult{}
+	return dedup.Result{
+		Kind: dedup.ResultDead, Reason: string(code), Err: errText(err), Reply: replyOf(err), Response: resp,
+	}, runResult{}
 }
 
 // transientReply is the reply for a transient response, which is not stored.

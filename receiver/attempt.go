@@ -198,8 +198,14 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 // failures counts this attempt and the earlier ones that failed or were interrupted.
 func (a *attempt) failures() int { return a.task.Attempt - a.task.Postponed }
 
-// outcome classifies what the handler returned; ended is why its context ended.
+// outcome is the result of what the handler returned; ended is why its context ended.
 func (a *attempt) outcome(r returned, ended error) dedup.Result {
+	res := a.classified(r, ended)
+	res.Reply = replyOf(r.err)
+	return res
+}
+
+func (a *attempt) classified(r returned, ended error) dedup.Result {
 	err := r.err
 	if err == nil {
 		err = responseError(r.response)

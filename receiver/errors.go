@@ -34,6 +34,32 @@ func RetryAfter(d time.Duration, err error) error {
 	return &laterError{reason{fmt.Sprintf("not again within %v", d), err}, d}
 }
 
+// WithReply returns err with what the target of a handler answered: the store keeps the beginning
+// of it with the attempt ([dedup.Attempt]), for operators. Neither the text of the error nor the
+// log has it. It works wrapped in other errors, and with nil it returns nil.
+func WithReply(err error, reply string) error {
+	if err == nil || reply == "" {
+		return err
+	}
+	return &replied{err, reply}
+}
+
+type replied struct {
+	err   error
+	reply string
+}
+
+func (r *replied) Error() string { return r.err.Error() }
+func (r *replied) Unwrap() error { return r.err }
+
+// replyOf returns the reply that an error brings, or "".
+func replyOf(err error) string {
+	if r, ok := errors.AsType[*replied](err); ok {
+		return r.reply
+	}
+	return ""
+}
+
 // longestWait bounds RetryAfter: later times cannot be stored.
 const longestWait = 100 * 365 * 24 * time.Hour
 

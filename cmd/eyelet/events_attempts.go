@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -39,11 +40,28 @@ func writeAttempts(w io.Writer, d inspect.Detail) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		if err := writeError(w, task); err != nil {
+		if err := errors.Join(writeReplies(w, task), writeError(w, task)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeReplies writes what the target answered. Equal replies in a row are written once.
+func writeReplies(w io.Writer, task inspect.Task) error {
+	var b strings.Builder
+	before := ""
+	for _, a := range task.Attempts {
+		if a.Reply != "" && a.Reply != before {
+			fmt.Fprintf(&b, "\nRESPONSE to attempt %d of %s\n", a.Number, sanitize(task.Handler))
+			for line := range strings.Lines(a.Reply) {
+				fmt.Fprintf(&b, "  %s\n", strings.Map(printable, strings.TrimRight(line, "\r\n")))
+			}
+		}
+		before = a.Reply
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // outcomeText names what followed an attempt.

@@ -24,7 +24,7 @@ func TestATimelineShowsWhatHappened(t *testing.T) {
 		{Handler: "b", State: "pending", Due: at(50), Reason: "failed", Error: long, Attempts: []inspect.Attempt{
 			{Number: 1, Started: at(0), Ended: at(2), State: "pending", Reason: "timeout", Error: "deadline exceeded"},
 			{Number: 9, Started: at(3), Ended: at(3), State: "dead", Reason: "exhausted", Error: "no",
-				Reopened: at(8)},
+				Reopened: at(8), Reply: "locked\n\x1b[2Jby 7"},
 			{Number: 10, Started: at(9), Ended: at(10), State: "pending", Reason: "failed", Error: long},
 		}},
 		{Handler: "c", State: "running", Attempt: 1, Attempts: []inspect.Attempt{
@@ -45,6 +45,10 @@ ATTEMPTS of b
   :   2026-11-23T08:00:08Z  run again by an operator
   10  2026-11-23T08:00:09Z  1s  again  ` + brief("failed: "+long) + `
   :   2026-11-23T08:00:50Z  next
+
+RESPONSE to attempt 9 of b
+  locked
+   [2Jby 7
 
 LAST ERROR of b
   failed: /bin/sh: exit status 1: order 7

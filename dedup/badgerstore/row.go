@@ -149,7 +149,7 @@ func (r *row) weight() int64 {
 	n := r.event.Memory() + 768
 	for i := range r.rec.Tasks {
 		for _, a := range r.rec.Tasks[i].History {
-			n += 128 + int64(len(a.Reason)+len(a.Err))
+			n += 128 + int64(len(a.Reason)+len(a.Err)+len(a.Reply))
 		}
 	}
 	if r.given != nil {

@@ -107,7 +107,7 @@ func newFinish(l dedup.Lease, res dedup.Result, done chan struct{}) finishOp {
 	res.Response = res.Response.Clone()
 	return finishOp{lease: l, result: res, ticket: ticket{
 		eager: res.Response.Status != 0 || res.Kind == dedup.ResultRelease,
-		bytes: ticketBytes + answerSize(res.Response) + len(res.Reason) + len(res.Err),
+		bytes: ticketBytes + answerSize(res.Response) + len(res.Reason) + len(res.Err) + len(res.Reply),
 		done:  done,
 	}}
 }

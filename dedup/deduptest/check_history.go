@@ -74,6 +74,32 @@ var historyChecks = []check{
 			x.Errorf("%d bytes: %q", len(got), got)
 		}
 	}},
+	{"TheReplyOfAFailedAttemptIsKept", func(x *rig) {
+		long := "first\x00\x1b[1m" + strings.Repeat("ö", dedup.MaxReply)
+		event := x.accept(delivery("a"))
+		for _, reply := range []string{"same", "same", long, ""} {
+			r := retry(0)
+			r.Reply = reply
+			x.finish(x.takeOf(event).Lease, r)
+		}
+		w := x.takeOf(event)
+		x.finish(w.Lease, done())
+		check := func() {
+			x.Helper()
+			all := x.get(event).Tasks[0].Attempts()
+			if len(all) != 5 || all[0].Reply != "same" || all[1].Reply != "same" || all[3].Reply != "" ||
+				all[4].Reply != "" {
+				x.Fatalf("attempts %+v", all)
+			}
+			if got := all[2].Reply; len(got) < dedup.MaxReply-2 || len(got) > dedup.MaxReply ||
+				!strings.HasPrefix(long, got) {
+				x.Errorf("%d bytes are kept: %.40q", len(got), got)
+			}
+		}
+		check()
+		x.reopen()
+		check()
+	}},
 	{"AReleasedAttemptIsNotInIt", func(x *rig) {
 		event := x.finished(delivery("a"), retry(0))
 		x.run(release(), event, event)

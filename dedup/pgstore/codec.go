@@ -304,6 +304,7 @@ func packHistory(all []dedup.Attempt) []byte {
 		p.str(a.Reason)
 		p.str(a.Err)
 		p.time(a.Reopened)
+		p.str(a.Reply)
 	}
 	return p
 }
@@ -318,7 +319,7 @@ func unpackHistory(b []byte) ([]dedup.Attempt, error) {
 		all[i] = dedup.Attempt{
 			Number: int(u.num()), State: dedup.State(u.num()),
 			Started: u.time(), Ended: u.time(), Reason: u.str(), Err: u.str(),
-			Reopened: u.time(),
+			Reopened: u.time(), Reply: u.str(),
 		}
 	}
 	return all, u.err()

@@ -41,6 +41,7 @@ type forwardSettings struct {
 	TotalRetryTime time.Duration `conf:"total_retry_time"`
 	TerminalLimit  int           `conf:"terminal_limit"`
 	MaxConnections int           `conf:"max_connections"`
+	KeepResponse   *bool         `conf:"keep_response"` // of failed attempts; the default
 	CAFile         string        `conf:"ca_file"`
 	ForwardHeaders []string      `conf:"forward_headers"` // sent besides the producer's own and the signed fields
 }
@@ -48,7 +49,7 @@ type forwardSettings struct {
 func (b *handlerBuilder) refuseForwardSettings(h *Handler) {
 	for _, name := range []string{
 		"mode", "sign", "bearer", "bearer_file", "deny_private", "allow_hosts", "total_retry_time", "terminal_limit",
-		"max_connections", "ca_file", "forward_headers",
+		"max_connections", "keep_response", "ca_file", "forward_headers",
 	} {
 		b.refuseIf(h.Node.inner[name] != nil, h, name, "forward")
 	}
@@ -69,6 +70,7 @@ func (b *handlerBuilder) forward(h *Handler, name string) sink.Sink {
 		Name: name, URL: h.Forward, State: b.plan.Targets, AllowHosts: h.AllowHosts, DenyPrivate: h.DenyPrivate,
 		TotalRetryTime: h.TotalRetryTime, TerminalLimit: h.TerminalLimit, MaxConns: h.MaxConnections,
 		Roots: b.roots(h), Credentials: b.credentials(h), Timeout: b.timeout(h), Via: b.plan.Via, Fields: b.fields(h),
+		OmitReplies: h.KeepResponse != nil && !*h.KeepResponse,
 	})
 	if err != nil {
 		b.errs.Add(h.Node.place("forward"), "", "forward: %v", err)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ type response struct {
 	sunset      time.Time
 	contentType string
 	body        []byte
+	reply       string   // the beginning of the body as text, whatever its length
 	moved       *url.URL // the URL of a 308 from the stored target
 	ours        bool     // the attempt failed before the target was reached
 	err         error
@@ -100,23 +102,65 @@ func (t *Target) exchange(ctx context.Context, ev Event, to *url.URL, creds Cred
 		// Its body is the connection itself, which ctx does not end.
 		return response{err: errors.New("the target switched protocols (101), which was not requested")}, nil
 	}
-	return read(res), res.Header
+	s := read(res)
+	if s.reply != "" {
+		s.reply = t.withoutCredentials(s.reply, creds)
+	}
+	return s, res.Header
+}
+
+// maxReply is how much of a body is kept as text, in bytes: more than a store keeps, so that no
+// credential is cut in two before it is found.
+const maxReply = 8 << 10
+
+// withoutCredentials removes ours from the text of a target, which may echo the request.
+func (t *Target) withoutCredentials(text string, creds Credentials) string {
+	_, token, _ := strings.Cut(string(creds.Authorization), " ")
+	hidden := []string{string(creds.Authorization), token}
+	if name, password, ok := basicAuth(token); ok {
+		hidden = append(hidden, name+":"+password, password)
+	}
+	for _, values := range t.url.Query() {
+		hidden = append(hidden, values...)
+	}
+	for _, one := range hidden {
+		if len(one) >= 4 {
+			text = strings.ReplaceAll(text, one, "REDACTED")
+			text = strings.ReplaceAll(text, url.QueryEscape(one), "REDACTED")
+		}
+	}
+	return text
+}
+
+// basicAuth decodes the credentials of RFC 7617.
+func basicAuth(token string) (name, password string, ok bool) {
+	text, err := base64.StdEncoding.DecodeString(token)
+	name, password, ok = strings.Cut(string(text), ":")
+	return name, password, ok && err == nil
 }
 
 // read reads a response to its end, or to its limit.
 func read(res *http.Response) response {
 	var kept bytes.Buffer
 	n, err := io.Copy(&kept, io.LimitReader(res.Body, MaxResponse+1))
+	reply := ""
+	if res.Header.Get("Content-Encoding") == "" {
+		reply = strings.ToValidUTF8(string(kept.Bytes()[:min(kept.Len(), maxReply)]), "\uFFFD")
+	}
 	if err == nil && n > MaxResponse {
 		kept = bytes.Buffer{}
 		_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxDiscarded))
 	}
 	if err != nil {
 		err = redactError(err)
-		return response{err: fmt.Errorf("the target's response was cut, and its outcome is unknown: %w", err)}
+		err = fmt.Errorf("the target's response was cut, and its outcome is unknown: %w", err)
+		return response{err: err, reply: reply}
 	}
 	h := res.Header
-	s := response{status: res.StatusCode, retryAfter: h.Values("Retry-After"), sunset: parseSunset(h.Values("Sunset"))}
+	s := response{
+		status: res.StatusCode, reply: reply, retryAfter: h.Values("Retry-After"),
+		sunset: parseSunset(h.Values("Sunset")),
+	}
 	if h.Get("Content-Encoding") == "" && kept.Len() > 0 {
 		s.body, s.contentType = kept.Bytes(), h.Get("Content-Type")
 	}

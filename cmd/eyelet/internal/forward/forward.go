@@ -88,6 +88,9 @@ type Result struct {
 	// [MaxResponse] or has a content coding.
 	ContentType string
 	Body        []byte
+	// Reply is the beginning of what the target answered, unless the event was accepted: text
+	// without our credentials. It may have control characters, and parts of the payload.
+	Reply string
 	// NotBefore is the minimum wait before the next attempt, as the target asked (Transient), or
 	// before the next call (Deferred). Zero means none.
 	NotBefore time.Duration

@@ -13,6 +13,9 @@ import (
 func (t *Target) evaluate(ev Event, s response, now time.Time) Result {
 	r := Result{Outcome: Classify(s.status, true), Status: s.status, ContentType: s.contentType, Body: s.body,
 		Err: s.err}
+	if r.Outcome != Accepted && !t.cfg.OmitReplies {
+		r.Reply = s.reply
+	}
 	if s.status != 0 && r.Outcome != Accepted && r.Err == nil {
 		r.Err = fmt.Errorf("the target answered %d", s.status)
 	}

@@ -72,6 +72,8 @@ type Config struct {
 	// TerminalLimit is the number of consecutive Terminal outcomes that switch the target off.
 	// Defaults to 10.
 	TerminalLimit int
+	// OmitReplies leaves [Result.Reply] empty. Defaults to false.
+	OmitReplies bool
 	// Fields are header fields to forward beside those of [Event.Header]: names, or prefixes with
 	// a star ("X-Shop-*"). Defaults to none.
 	Fields []string

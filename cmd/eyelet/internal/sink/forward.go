@@ -26,6 +26,11 @@ func (s *Forward) send(ctx context.Context, ev receiver.Event[[]byte]) forward.R
 // attempt. Waiting for a target that is switched off uses no attempts.
 func (s *Forward) Deliver(ctx context.Context, ev receiver.Event[[]byte]) error {
 	r := s.send(ctx, ev)
+	return receiver.WithReply(errorOf(r), r.Reply)
+}
+
+// errorOf returns what the receiver does about an outcome.
+func errorOf(r forward.Result) error {
 	switch {
 	case r.Outcome == forward.Accepted:
 		return nil
@@ -60,7 +65,7 @@ func (s *Forward) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiv
 	case errors.Is(r.Err, forward.ErrOff):
 		return receiver.Response{}, receiver.Postpone(r.NotBefore, r.Err) // the receiver's wait, not the target's
 	}
-	return receiver.Response{}, r.Err
+	return receiver.Response{}, receiver.WithReply(r.Err, r.Reply)
 }
 
 // refusal returns the status for an event that the target refused. Statuses about the event are

@@ -13,6 +13,7 @@ const (
 	attemptNumber   = 1 << (iota + 2) // it is not one less than that of the attempt after it
 	attemptText                       // reason and error are not those of the attempt after it
 	attemptReopened                   // an operator had the task run again after it
+	attemptReply                      // its reply is not that of the attempt after it
 	attemptFlagsEnd
 
 	maxHistory = 1 << 10 // attempts
@@ -35,6 +36,9 @@ func appendHistory(b []byte, t *dedup.Task, accepted time.Time) []byte {
 		if !a.Reopened.IsZero() {
 			flags |= attemptReopened
 		}
+		if a.Reply != next.Reply {
+			flags |= attemptReply
+		}
 		b = appendSince(binary.AppendUvarint(b, flags), next.Started, a.Started)
 		b = appendSince(b, a.Started, a.Ended)
 		if flags&attemptNumber != 0 {
@@ -45,6 +49,9 @@ func appendHistory(b []byte, t *dedup.Task, accepted time.Time) []byte {
 		}
 		if flags&attemptReopened != 0 {
 			b = appendSince(b, a.Ended, a.Reopened)
+		}
+		if flags&attemptReply != 0 {
+			b = appendString(b, a.Reply)
 		}
 		next = *a
 	}
@@ -66,6 +73,7 @@ func (d *decoder) history(t *dedup.Task, accepted time.Time) {
 		a := dedup.Attempt{
 			Number: next.Number - 1, State: dedup.State(flags & attemptState), //nolint:gosec // masked
 			Started: d.since(next.Started), Reason: next.Reason, Err: next.Err,
+			Reply: next.Reply,
 		}
 		a.Ended = d.since(a.Started)
 		if flags&attemptNumber != 0 {
@@ -76,6 +84,9 @@ func (d *decoder) history(t *dedup.Task, accepted time.Time) {
 		}
 		if flags&attemptReopened != 0 {
 			a.Reopened = d.since(a.Ended)
+		}
+		if flags&attemptReply != 0 {
+			a.Reply = d.str()
 		}
 		t.History[i], next = a, a
 	}
