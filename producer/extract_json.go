@@ -47,13 +47,14 @@ func (c jwtClaim) Extract(d *Delivery) (string, error) {
 func (c jwtClaim) Consumes() []string { return nil }
 func (c jwtClaim) String() string     { return "jwt:" + c.path }
 
-// splitPath splits a path at its dots; `\.` is a dot within a name.
+// splitPath splits a path at its dots; `\.` is a dot within a name, as is any other character of a
+// path syntax.
 func splitPath(path string) []string {
 	var names []string
 	var name strings.Builder
 	for i := 0; i < len(path); i++ {
 		switch {
-		case path[i] == '\\' && i+1 < len(path) && (path[i+1] == '.' || path[i+1] == '\\'):
+		case path[i] == '\\' && i+1 < len(path) && strings.IndexByte(`.\*[$#/`, path[i+1]) >= 0:
 			i++
 			name.WriteByte(path[i])
 		case path[i] == '.':

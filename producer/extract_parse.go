@@ -2,6 +2,7 @@ package producer
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/verify"
@@ -102,6 +103,11 @@ func parseField(kind, name string) (Extractor, error) {
 }
 
 func parsePath(path string, build func(string) Extractor) (Extractor, error) {
+	if otherPath.MatchString(path) {
+		return nil, fmt.Errorf(`extractor path %q: names are separated by dots, as in data.items.0.id, and `+
+			`there is no wildcard: the events of a batch are read by presets only; `+
+			`a name with such characters is \* or \[0]`, path)
+	}
 	names := splitPath(path)
 	for _, name := range names {
 		if name == "" {
@@ -113,6 +119,10 @@ func parsePath(path string, build func(string) Extractor) (Extractor, error) {
 	}
 	return build(path), nil
 }
+
+// otherPath matches what means something in JSONPath, JSON Pointer and other syntaxes, and would be
+// the name of a member here.
+var otherPath = regexp.MustCompile(`^/|(?:^|\.)(?:\*+|#|\$)(?:\.|$)|(?:^|[^\\])\[[^\]]*\]`)
 
 // maxPath limits the names of a path: each takes a pass over the value before it.
 const maxPath = 16

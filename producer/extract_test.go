@@ -59,6 +59,8 @@ func TestExtractors(t *testing.T) {
 		{"json not JSON", "json:id", delivery(hook, `{"id":"e1"`), "", ""},
 		{"json two documents", "json:id", delivery(hook, `{"id":"e1"}{"id":"e2"}`), "", ""},
 		{"json empty", "json:id", delivery(hook, ``), "", ""},
+		{"json odd names", `json:a\*\[0].\*`, delivery(hook, `{"a*[0]":{"*":"e1"}}`), "e1", ""},
+		{"json index", "json:value.0.id", delivery(hook, `{"value":[{"id":"e1"}]}`), "e1", ""},
 		{"json duplicate", "json:id", delivery(hook, `{"id":"e1","id":"e1"}`), "", verify.AmbiguousField},
 		{"json duplicate under an escape", "json:id", delivery(hook, `{"id":"e1","i\u0064":"e2"}`), "",
 			verify.AmbiguousField},
@@ -140,6 +142,8 @@ func TestExtractorSyntaxRoundTrips(t *testing.T) {
 func TestInvalidExtractorsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
+		"json:value.*.id", "json:*", "json:data.** | json:id", "jwt:roles.*", "json:$.id", "json:items[0].id",
+		"json:items[*].id", "json:items.#.id", "json:/data/id",
 		"", "header", "header:", "header:X Id", "body:id", "json:", "json:a..b", "json:.a", "digest:header",
 		"cloudevent:time", "json:a + ", " | json:a",
 		"idempotency-key:X:Y", "json:" + strings.Repeat("a.", 20) + "a",

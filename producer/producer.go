@@ -200,6 +200,7 @@ type Producer struct {
 	// Contract selects the column of the table of responses. Defaults to API.
 	Contract Contract
 	// Accepted is the response to an accepted event. Defaults to 202 under API, 200 under Webhook.
+	// A nil Body is JSON that names the event; an empty one that is not nil is none.
 	Accepted dedup.Response
 	// InFlight is the status for a duplicate while the first delivery is in flight: 409, 429 or
 	// 503. Defaults to 409 under API, 503 under Webhook.

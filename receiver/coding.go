@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -25,6 +26,11 @@ const codings = "gzip, deflate, identity"
 // bounded it at acceptance.
 const maxPlain = 256 << 20
 
+// noCoding matches what some senders write for a body that is not coded: nothing, the name of a
+// character set, or a transfer encoding that changes nothing (RFC 2045 section 6.2).
+var noCoding = regexp.MustCompile(`^(|identity|none|[78]bit|binary|utf-?(8|16|32)|(us-)?ascii|` +
+	`iso-8859-\d+|windows-125\d)$`)
+
 // codingOf returns the one content coding of the fields in lower case, "" for none; false when
 // there are several, or an unknown one.
 func codingOf(h http.Header) (coding string, ok bool) {
@@ -32,7 +38,7 @@ func codingOf(h http.Header) (coding string, ok bool) {
 	for _, line := range h["Content-Encoding"] {
 		for item := range strings.SplitSeq(line, ",") {
 			item = strings.ToLower(verify.TrimOWS(item))
-			if item != "" && item != "identity" {
+			if !noCoding.MatchString(item) {
 				found = append(found, item)
 			}
 		}

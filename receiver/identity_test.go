@@ -222,6 +222,7 @@ func newIdentityRun(t *testing.T, v identityVector, clock *deduptest.Clock, stor
 				return nil
 			}))
 	}
+	r.p.Accepted = dedup.Response{} // its body tells what became of a delivery
 	rx := opened(t, receiver.Config{
 		Store: store, Producers: []producer.Producer{r.p}, Handlers: handlers, Clock: clock.Now,
 	})

@@ -97,7 +97,7 @@ func TestMultipartForms(t *testing.T) {
 	}{
 		"forged": {"own", multipartX, strings.Replace(own, "=id\r\n\r\n17", "=id\r\n\r\n18", 1), 401,
 			"signature_invalid"},
-		"twice":       {"mailgun", multipartX, multipartForm(append(mail, "token", token)...), 400, "ambiguous_field"},
+		"twice":       {"mailgun", multipartX, multipartForm(append(mail, "token", token)...), 401, "ambiguous_field"},
 		"cut":         {"mailgun", multipartX, own[:len(own)-6], 415, "media_type_unsupported"},
 		"no boundary": {"mailgun", "multipart/form-data", own, 415, "media_type_unsupported"},
 		"XML":         {"mailgun", "application/xml", "<a/>", 415, "media_type_unsupported"},

@@ -319,7 +319,7 @@ func (d *delivery) authenticate(ctx context.Context) error {
 	} else if refusal, ok := errors.AsType[*verify.Error](err); ok && refusal.Code != verify.KeysUnavailable {
 		d.permit.Debit()
 	}
-	return err
+	return unproven(&d.ep.p, err)
 }
 
 // verify runs the scheme. It releases its slot while reading the body, so a slow sender does not

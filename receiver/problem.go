@@ -95,7 +95,8 @@ const (
 	mismatchingDigests = "https://iana.org/assignments/http-problem-types#digest-mismatching-values"
 )
 
-// problems maps failures to responses. Only the status of in_flight depends on the producer.
+// problems maps failures to responses. The status of in_flight depends on the producer, and under
+// the webhook contract a 400 of a scheme is a 401, see unproven.
 // What is not an error for webhook senders (another payload under a known key, known signed
 // bytes) is not here: conclude decides it.
 //
@@ -268,6 +269,7 @@ func problemFor(code verify.Code) problem {
 type failure struct {
 	code   verify.Code
 	err    error         // the private cause
+	status int           // replaces that of its row, if not zero
 	after  time.Duration // lower bound of Retry-After; zero leaves it to the configuration
 	header http.Header   // fields that this failure adds
 }
@@ -276,6 +278,16 @@ func (f *failure) Error() string { return because(string(f.code), f.err) }
 func (f *failure) Unwrap() error { return f.err }
 
 func fail(code verify.Code, err error) *failure { return &failure{code: code, err: err} }
+
+// unproven is the failure of a delivery that a scheme refused. Vendors test an endpoint with a
+// signature that is not valid, which need not even decode, and expect 401.
+func unproven(p *producer.Producer, err error) error {
+	refusal, ok := errors.AsType[*verify.Error](err)
+	if !ok || p.Contract != producer.Webhook || problemFor(codeOf(refusal)).Status != http.StatusBadRequest {
+		return err
+	}
+	return &failure{code: codeOf(refusal), err: err, status: http.StatusUnauthorized}
+}
 
 // failureOf returns the failure of any error. Unexpected errors are internal_error.
 func failureOf(err error) *failure {
@@ -354,6 +366,7 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 	if row.Code == codeInFlight {
 		status = p.InFlight
 	}
+	status = cmp.Or(f.status, status)
 	header := http.Header{
 		"Content-Type":  {"application/problem+json"},
 		"Cache-Control": {"no-store"},

@@ -78,12 +78,12 @@ func bodyless(status int) bool {
 }
 
 // acceptance is the response that is stored with an event for On handlers. Unless the producer
-// requires its own body, the body names the event, whose id only the store knows. Such a
+// requires its own body or none, the body names the event, whose id only the store knows. Such a
 // response is stored without a body, and acknowledgement adds it every time it is sent.
 func acceptance(p *producer.Producer) dedup.Response {
 	want := p.Accepted
 	a := dedup.Response{Status: want.Status, Header: cloneHeader(want.Header), Body: want.Body}
-	if len(want.Body) == 0 && !bodyless(want.Status) && a.Header.Get("Content-Type") == "" {
+	if want.Body == nil && !bodyless(want.Status) && a.Header.Get("Content-Type") == "" {
 		a.Header.Set("Content-Type", jsonType)
 	}
 	return a

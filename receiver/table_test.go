@@ -121,6 +121,9 @@ func TestRefusedSignatureIsAnsweredByItsRow(t *testing.T) {
 		for code, want := range refusedSignatures {
 			g := s.send(req{id: "k1", header: http.Header{"Sig": {string(code)}}})
 			t.Log(code)
+			if p.Contract == producer.Webhook && want.status == 400 {
+				want.status = 401 // vendors test with a signature that does not even decode
+			}
 			wantProblem(t, g, want.status, want.code)
 			if (g.status == 401) != (g.header.Get("WWW-Authenticate") == `Signature realm="shop"`) {
 				t.Errorf("WWW-Authenticate %q", g.header.Get("WWW-Authenticate"))
@@ -517,6 +520,13 @@ func TestVendorsOwnResponseIsSentAndRepeated(t *testing.T) {
 		g := s.send(req{id: "k1"})
 		if g.status != 200 || g.body != "[accepted]" || g.header.Get("Content-Type") != "text/plain" ||
 			g.replayed() != (i == 1) {
+			t.Errorf("%+v", g)
+		}
+	}
+	p.Accepted = dedup.Response{Status: 200, Body: []byte{}}
+	s = serve(t, p, nil)
+	for range 2 {
+		if g := s.send(req{id: "k1"}); g.status != 200 || g.body != "" || g.header.Get("Content-Type") != "" {
 			t.Errorf("%+v", g)
 		}
 	}

@@ -77,11 +77,14 @@ func (p *hmacPlan) read(r *http.Request, buffer []signature) (signatureHead, []s
 // absent.
 func (p *hmacPlan) find(r *http.Request) (signatureHead, string, error) {
 	for i, name := range p.headers {
-		value, n, err := field(r, name)
+		value, _, err := field(r, name)
+		if lines := r.Header[name]; err != nil && p.separator != "" { // a list, which may be split over lines
+			value, err = strings.Join(slices.Compact(slices.Clone(lines)), p.separator), nil
+		}
 		if err != nil {
 			return signatureHead{}, "", err
 		}
-		if n > 0 && value != "" {
+		if value != "" {
 			return signatureHead{header: i}, value, nil
 		}
 	}

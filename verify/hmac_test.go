@@ -94,6 +94,11 @@ func TestHMACVerify(t *testing.T) {
 		{"a field of 9 KiB", bodyScheme(), []string{"X-Sig: " + strings.Repeat("a", 9<<10)}, "tea", SignatureMalformed},
 
 		{"timed", timedScheme(), []string{"X-Sig: t=1700000000,v1=" + timed}, "tea", ""},
+		{"a list on two lines", timedScheme(), []string{"X-Sig: t=1700000000", "X-Sig: v1=" + timed}, "tea", ""},
+		{"a list twice", timedScheme(),
+			[]string{"X-Sig: t=1700000000,v1=" + timed, "X-Sig: t=1700000000,v1=" + timed}, "tea", ""},
+		{"a list with another time", timedScheme(),
+			[]string{"X-Sig: t=1700000000,v1=" + timed, "X-Sig: t=1700000001,v1=" + timed}, "tea", SignatureMalformed},
 		{"spaces around entries", timedScheme(), []string{"X-Sig: t=1700000000 , v1=" + timed}, "tea", ""},
 		{"65 entries", timedScheme(), []string{"X-Sig: " + strings.Repeat("a,", 63) + "t=1700000000,v1=" + timed},
 			"tea", SignatureMalformed},

@@ -433,7 +433,11 @@ func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err 
 	var digest contentDigest
 	var refusal *Error
 	if covered {
-		digest, refusal = parseContentDigest(v.m.lines("content-digest"))
+		lines := v.m.lines("content-digest")
+		digest, refusal = parseContentDigest(lines)
+		if refusal != nil && errors.Is(refusal, ErrDigestSyntax) && len(lines) > 1 { // such as an algorithm on each
+			refusal = &Error{Code: AmbiguousField, Component: "content-digest"}
+		}
 	}
 	if refusal == nil {
 		body, err := v.body()

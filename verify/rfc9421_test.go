@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"crypto/sha512"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -174,6 +176,15 @@ var refusals = []struct {
 		s.r.Header.Del("Signature")
 		s.r.Header.Del("Signature-Input")
 	}, SignatureMissing},
+	{"digests on two lines", func(t *testing.T, s *scene) {
+		sum := sha512.Sum512([]byte(s.body))
+		s.r.Header.Add("Content-Digest", "sha-512=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
+		s.resign(t, allComponents...)
+	}, nil, ""},
+	{"a wrong digest on the second line", func(t *testing.T, s *scene) {
+		s.r.Header.Add("Content-Digest", "sha-512=:"+strings.Repeat("A", 86)+"==:")
+		s.resign(t, allComponents...)
+	}, nil, DigestMismatch},
 	{"another method", nil, func(_ *testing.T, s *scene) { s.r.Method = "PUT" }, SignatureMismatch},
 	{"the method in other letters", nil, func(_ *testing.T, s *scene) { s.r.Method = "pOST" }, SignatureMismatch},
 	{"another host", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "other.example" }, SignatureMismatch},

@@ -41,7 +41,7 @@ var openBankingUK = Preset{
 			"source": producer.JWT("iss"), "subject": producer.JWT("sub"), "transaction": producer.JWT("txn"),
 		})
 		p.Payload = claimsPayload
-		p.Accepted = dedup.Response{Status: http.StatusAccepted}
+		p.Accepted = dedup.Response{Status: http.StatusAccepted, Body: []byte{}}
 	},
 	signWith: signAsToken("PS256", false),
 	sample: sample{media: "application/jwt",

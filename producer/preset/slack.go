@@ -13,9 +13,10 @@ import (
 //
 // Events have a signed event_id. Commands and interactions are forms without an id, so a digest
 // of the body identifies them; it contains a trigger_id for each press of a button. Handlers get
-// the JSON of an interaction ("block_actions") in place of the form. Slack wants
-// a response within 3 seconds and resends the event at once, possibly while the first request
-// is in flight, then after 1 and 5 minutes (the schedule is from secondary sources).
+// the JSON of an interaction ("block_actions") in place of the form. Slack shows the body of a
+// response to its users, so it is empty. It wants one within 3 seconds and resends the event at
+// once, possibly while the first request is in flight, then after 1 and 5 minutes (the schedule is
+// from secondary sources).
 //
 // https://docs.slack.dev/authentication/verifying-requests-from-slack
 func Slack(secrets ...string) producer.Producer { return slack.producer(Settings{Secrets: secrets}) }
@@ -32,6 +33,7 @@ var slack = Preset{
 			Entries: []string{"v0={sig}"}, Encoding: verify.Hex, Content: "v0:{timestamp}:{body}",
 		}, s.Secrets)
 		p.Handshake, p.FormMember = echoesChallenge(producer.JSON("type"), "url_verification", echo), "payload"
+		p.Accepted.Body = []byte{}
 	},
 	sample: sample{
 		body: `{"type":"event_callback","team_id":"T17","event_id":"{id}","event_time":{unix},` +

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -30,9 +31,9 @@ import (
 // The identifier I-Twilio-Idempotency-Token is not signed, so a digest of URL and parameters
 // identifies the event. Requests of a running call may be equal in both: up to 256 with
 // different tokens are accepted within 24 hours of the first. Anything else that repeats under
-// another token is quarantined. The body of the response matters, it may be TwiML: use an
-// Answer handler, whose response duplicates get again. Twilio waits 15 seconds and retries
-// once, unless the URL's fragment configures otherwise. For Event Streams, whose bodies are
+// another token is quarantined. The body of the response is TwiML, which does nothing by
+// default: an Answer handler has its own, which duplicates get again. Twilio waits 15 seconds and
+// retries once, unless the URL's fragment configures otherwise. For Event Streams, whose bodies are
 // batches, use [TwilioEventStreams].
 //
 // https://www.twilio.com/docs/usage/webhooks/webhooks-security
@@ -66,6 +67,7 @@ func buildTwilio(p *producer.Producer, s Settings) {
 	p.SignsURL, p.QueryScope, p.ScopeIgnores = true, true, []string{bodyHashParam}
 	p.ScopeQuery = twilioScope
 	p.Window = day + time.Hour
+	p.Accepted = dedup.Response{Header: http.Header{"Content-Type": {"text/xml"}}, Body: []byte("<Response/>")}
 }
 
 // repeatsInCall allows equal requests of a running call: the same key may be pressed twice in a

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"encoding/json"
+	"net/http"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -9,6 +11,7 @@ import (
 // applyCommon sets what every producer can have. A setting in the file overrides the preset.
 func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 	c := &p.common
+	b.applyContract(p, made)
 	b.applyIdentity(p, made)
 	if len(c.Methods) > 0 {
 		made.Methods = c.Methods
@@ -22,7 +25,7 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 	override(&made.ExpectEvery, c.ExpectEvery)
 	override(&made.Tolerance.Past, c.Tolerance.Past)
 	override(&made.Tolerance.Future, c.Tolerance.Future)
-	override(&made.Accepted.Status, c.Accepted)
+	b.applyAccepted(p, made)
 	override(&made.InFlight, c.InFlight)
 	override(&made.EarlyData, c.EarlyData)
 	override(&made.FormMember, c.FormMember)
@@ -43,15 +46,56 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 	overrideBool(&made.DropBody, c.DropBody)
 	b.applyRate(p, made)
 	made.Retire, made.Deprecated = b.date(p, "retire", c.Retire), b.date(p, "deprecated", c.Deprecated)
-	if c.Contract != "" {
-		made.Contract = choose(b, p, "contract", c.Contract,
-			map[string]producer.Contract{"api": producer.API, "webhook": producer.Webhook})
-	}
 	if c.RememberSignatures != "" {
 		made.Forgets = choose(b, p, "remember_signatures", c.RememberSignatures,
 			map[string]bool{"off": true, "on": false})
 	}
 	b.applySameSigned(p, made)
+}
+
+// applyContract sets the contract, and moves what it decides to its defaults. A preset knows where
+// its vendor has identifier and type.
+func (b *producerBuilder) applyContract(p *Producer, made *producer.Producer) {
+	contract := choose(b, p, "contract", p.common.Contract,
+		map[string]producer.Contract{"api": producer.API, "webhook": producer.Webhook})
+	if p.common.Contract == "" || contract == made.Contract {
+		return
+	}
+	made.Contract, made.KeyRequired = contract, contract == producer.API
+	made.StaleKnown = contract == producer.Webhook
+	_, sent := made.Key.(producer.IdempotencyKey)
+	switch {
+	case p.Preset != "":
+	case contract == producer.API && made.Key == producer.BodyDigest():
+		made.Key, made.Type = producer.IdempotencyKey{}, producer.JSON("type")
+	case contract == producer.Webhook && sent:
+		made.Key, made.Type = producer.BodyDigest(), nil
+	}
+}
+
+// applyAccepted sets the response to an accepted event.
+func (b *producerBuilder) applyAccepted(p *Producer, made *producer.Producer) {
+	c := &p.common
+	override(&made.Accepted.Status, c.Accepted)
+	if c.AcceptedBody == "" {
+		return
+	}
+	if status := made.Accepted.Status; status == http.StatusNoContent || status == http.StatusResetContent {
+		b.errs.Add(p.Node.place("accepted_body"), "leave it out, or write accepted: 200",
+			"accepted_body: a response with status %d has no body", status)
+	}
+	made.Accepted.Body, made.Accepted.Header = []byte{}, nil
+	if c.AcceptedBody == "none" {
+		return
+	}
+	media := "text/plain; charset=utf-8"
+	switch made.Accepted.Body = []byte(c.AcceptedBody); {
+	case json.Valid(made.Accepted.Body):
+		media = "application/json"
+	case c.AcceptedBody[0] == '<':
+		media = "text/xml"
+	}
+	made.Accepted.Header = http.Header{"Content-Type": {media}}
 }
 
 // override sets a value that the file has.

@@ -60,13 +60,14 @@ type commonSettings struct {
 	Concurrency int         `conf:"concurrency"`
 
 	// Deduplication and responses.
-	Tolerance  toleranceSetting `conf:"tolerance"`
-	Window     time.Duration    `conf:"window"`
-	Contract   string           `conf:"contract"` // api or webhook
-	Accepted   int              `conf:"accepted"` // status of an accepted event
-	InFlight   int              `conf:"in_flight"`
-	StaleKnown *bool            `conf:"stale_known"`
-	SameSigned string           `conf:"same_signed"` // off, quarantine, refuse or run
+	Tolerance    toleranceSetting `conf:"tolerance"`
+	Window       time.Duration    `conf:"window"`
+	Contract     string           `conf:"contract"`      // api or webhook
+	Accepted     int              `conf:"accepted"`      // status of an accepted event
+	AcceptedBody string           `conf:"accepted_body"` // none, or the body
+	InFlight     int              `conf:"in_flight"`
+	StaleKnown   *bool            `conf:"stale_known"`
+	SameSigned   string           `conf:"same_signed"` // off, quarantine, refuse or run
 
 	SameSignedMax      int               `conf:"same_signed_max"`     // occurrences
 	SameSignedTypes    map[string]string `conf:"same_signed_types"`   // same_signed by event type

@@ -15,7 +15,8 @@ import (
 // buildRate returns a producer with these settings, or its errors.
 func buildRate(t *testing.T, lines string) (producer.Producer, string) {
 	t.Helper()
-	text := "store: \"memory:\"\nproducers:\n  p: {" + lines + "}\n"
+	text := "url: https://hooks.example\ntrusted_proxies: [192.0.2.1]\nstore: \"memory:\"\n" +
+		"producers:\n  p: {" + lines + "}\n"
 	s, err := Source{}.Parse(filepath.Join(t.TempDir(), "eyelet.yaml"), []byte(text))
 	if err != nil {
 		return producer.Producer{}, err.Error()
