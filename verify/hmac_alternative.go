@@ -183,7 +183,11 @@ func (h *HMAC) otherContents(r *http.Request, _ []Offer, yield func(Alternative)
 		}
 	}
 	values := map[string]string{"timestamp": head.timestamp, "id": head.id}
-	for _, form := range contentForms {
+	forms := contentForms
+	if own := h.Content; own != "" { // with another separator
+		forms = append(slices.Clone(forms), strings.ReplaceAll(own, ":", "."), strings.ReplaceAll(own, ".", ":"))
+	}
+	for _, form := range forms {
 		if !h.withContent(Alternative{Detail: fmt.Sprintf("%q", form)}, form, values, yield) {
 			return false
 		}
