@@ -252,8 +252,21 @@ func secretVariants(text string) []variant {
 		{"encoded as hex", hex.EncodeToString([]byte(text))},
 		{"without its padding", strings.TrimRight(text, "=")},
 		{"after a byte order mark", "\ufeff" + text},
+		{"in Latin-1", latin1(text)},
 		{"without its prefix, with a newline after it", bare + "\n"},
 	}
+}
+
+// latin1 returns the text in Latin-1, or unchanged if it has other characters.
+func latin1(text string) string {
+	var b []byte
+	for _, r := range text {
+		if r > 0xff {
+			return text
+		}
+		b = append(b, byte(r))
+	}
+	return string(b)
 }
 
 func rareVariants(text string) []variant {
