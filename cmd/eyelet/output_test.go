@@ -43,8 +43,8 @@ func TestTextDoesNotFollowTheLineOfAProgress(t *testing.T) {
 	g.end(2)
 	p.printf("done\n")
 	text := regexp.MustCompile(` \(\d+/s\)`).ReplaceAllString(screen.String(), "")
-	const clear = "\r\x1b[K"
-	if want := clear + "sent 1 of 2" + clear + "a.http: 200\neyelet: refused\n" + clear + "sent 2 of 2" + clear +
+	const erase = "\r\x1b[K"
+	if want := erase + "sent 1 of 2" + erase + "a.http: 200\neyelet: refused\n" + erase + "sent 2 of 2" + erase +
 		"sent 2 of 2\ndone\n"; text != want {
 		t.Errorf("%q, want %q", text, want)
 	}
