@@ -224,7 +224,8 @@ const maxCurl = 16 << 10
 // names a file.
 func curl(base string, r *dedup.Record) string {
 	var b strings.Builder
-	b.WriteString("curl -g -X " + quoted(cmp.Or(r.Payload.Method, http.MethodPost)) + " " + quoted(base+r.Payload.Target))
+	method, at := cmp.Or(r.Payload.Method, http.MethodPost), base+r.Payload.Target
+	b.WriteString("curl -g -X " + quoted(method) + " " + quoted(at))
 	for _, name := range slices.Sorted(maps.Keys(r.Payload.Header)) {
 		for _, value := range r.Payload.Header[name] {
 			b.WriteString(" \\\n  -H " + quoted(name+": "+value))

@@ -34,7 +34,10 @@ func TestOwnFieldsAreThoseOfTheVendor(t *testing.T) {
 	for _, tt := range []struct {
 		p    *producer.Producer
 		want string
-	}{{&events, "ce-*"}, {&batches, "ce-*"}, {&github, "X-Hub-Signature-256"}, {&github, "x-github-delivery"}, {&stripe, "Stripe-Signature"}} {
+	}{
+		{&events, "ce-*"}, {&batches, "ce-*"}, {&github, "X-Hub-Signature-256"}, {&github, "x-github-delivery"},
+		{&stripe, "Stripe-Signature"},
+	} {
 		if got := tt.p.OwnFields(); !slices.Contains(got, tt.want) {
 			t.Errorf("%s: %s is not among %q", tt.p.Name, tt.want, got)
 		}
