@@ -69,7 +69,8 @@ func credentialPlants(*testing.T) []plant {
 		elsewhere,
 		cred("user and password swapped", "basic", basic, "credential_form",
 			func(r *http.Request) { r.SetBasicAuth("pass-0123456789", "shop") }),
-		cred("a password in Latin-1", "basic", static(verify.Basic("shop", "p\u00e4ss-0123456789")), "secret_characters",
+		cred("a password in Latin-1", "basic", static(verify.Basic("shop", "p\u00e4ss-0123456789")),
+			"secret_characters",
 			func(r *http.Request) { r.SetBasicAuth("shop", "p\xe4ss-0123456789") }),
 		cred("another user name", "basic", basic, "user_name", func(r *http.Request) {
 			r.SetBasicAuth("admin",
