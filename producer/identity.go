@@ -140,12 +140,7 @@ func (p *Producer) OccurrenceOf(d *Delivery, it Item) (Occurrence, bool) {
 	if p.KeyedByType {
 		o.ID += ";" + strings.ReplaceAll(strings.ReplaceAll(it.Type, "%", "%25"), ";", "%3B")
 	}
-	switch {
-	case p.Sending != nil:
-		if name, err := p.Sending.Extract(d); err == nil {
-			o.Name = name
-		}
-	case !it.Unnamed:
+	if !it.Unnamed {
 		o.Name = it.ID
 	}
 	if len(o.Name) > MaxKey {

@@ -165,9 +165,6 @@ type Producer struct {
 	// ScopeQuery returns the query in the scope, for a signature that fits several encodings of
 	// one query: all of them must have one result. Defaults to the query octet for octet.
 	ScopeQuery func(query string) string
-	// Sending reads the identifier that retries of one sending share, where Key reads one that
-	// several events share. It matters only where the signature covers neither. Defaults to Key.
-	Sending Extractor
 	// StaleKnown answers an authentic but stale delivery of a known event with the stored
 	// response, for senders that resend the same bytes hours later. Set in presets.
 	StaleKnown bool

@@ -13,9 +13,10 @@ import (
 // X-Shopify-Event-Id, X-Shopify-Webhook-Id and the topic are not signed, and several topics can
 // have the same body: a digest of the body, with the topic, identifies the event. Each topic
 // with a handler of its own gets a body once; handlers of several topics ("orders/*", "*") get
-// it for at most 9 topics. The same topic with another Webhook-Id is quarantined, except
-// shop/redact, whose body has nothing of its own. Shopify wants 200 within 5 seconds, tries 8
-// times in 4 hours, and then removes a subscription that was made through its API.
+// it for at most 9 topics. The same topic with another Event-Id is quarantined, except shop/redact,
+// whose body has nothing of its own; with another Webhook-Id alone it is a duplicate. Shopify wants
+// 200 within 5 seconds, tries 8 times in 4 hours, and then removes a subscription that was made
+// through its API.
 //
 // https://shopify.dev/docs/apps/build/webhooks/subscribe/https
 func Shopify(secrets ...string) producer.Producer {
@@ -63,7 +64,6 @@ func shopifySample(prefix, id string) sample {
 func buildShopify(p *producer.Producer, s Settings, prefix string) {
 	signedByHMAC(p, &verify.HMAC{Headers: []string{prefix + "Hmac-Sha256"}, Encoding: verify.Base64}, s.Secrets)
 	p.Key = producer.First(producer.Header(prefix+"Event-Id"), producer.Header(prefix+"Webhook-Id"))
-	p.Sending = producer.Header(prefix + "Webhook-Id")
 	p.Type = producer.Header(prefix + "Topic")
 	p.EventTime = producer.JSON("updated_at")
 	p.KeyedByType = true
