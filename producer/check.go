@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"context"
 	"fmt"
 	"mime"
 	"net/http"
@@ -74,6 +75,33 @@ func (p *Producer) Warnings() []string {
 	if d.Preset == "" && d.Class() == ClassContentSigned {
 		warn("its signature covers neither id nor time: the same bytes under another id are either another event " +
 			"or a replay (same_signed decides)")
+	}
+	return found
+}
+
+// SharedSecrets describes producers with a secret of another one, where the signature does not cover
+// the URL: a captured delivery of one endpoint then verifies at the other one too.
+func SharedSecrets(producers []Producer) (found []string) {
+	first := map[verify.Secret]string{}
+	for i := range producers {
+		p := &producers[i]
+		scheme, ok := p.Scheme.(verify.Alternator)
+		url, signs := p.Scheme.(interface{ SignsURL() bool })
+		if !ok || signs && url.SignsURL() {
+			continue
+		}
+		var with []string
+		for _, offer := range scheme.Offers(context.Background()) {
+			if other := first[offer.Secret]; other != "" && other != p.Name && !slices.Contains(with, other) {
+				with = append(with, other)
+			} else if other == "" && offer.Secret != "" {
+				first[offer.Secret] = p.Name
+			}
+		}
+		for _, other := range with {
+			found = append(found, fmt.Sprintf("producers %q and %q share a secret, and their signatures do not cover the "+
+				"URL: a captured delivery of one runs at the other too; give each a secret of its own", other, p.Name))
+		}
 	}
 	return found
 }

@@ -100,6 +100,9 @@ func newReceiver(c Config) (*Receiver, error) {
 			rx.log.Warn(warning)
 		}
 	}
+	for _, warning := range producer.SharedSecrets(c.Producers) {
+		rx.log.Warn(warning)
+	}
 	rx.limiter = admission.NewLimiter(rx.bounds())
 	if rx.policy, err = newPolicy(rx); err != nil {
 		rx.end()

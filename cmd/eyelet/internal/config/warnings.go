@@ -12,6 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/nearest"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
@@ -25,6 +26,9 @@ func (p *Plan) Warnings() usage.Errors {
 		for _, warning := range p.Producers[i].Warnings() {
 			found.Add(usage.Place{}, "", "%s", warning)
 		}
+	}
+	for _, warning := range producer.SharedSecrets(p.Producers) {
+		found.Add(usage.Place{}, "", "%s", warning)
 	}
 	for _, warn := range []func(*Settings) usage.Errors{unhandled, unknownTypes, misplaced, acmeWarnings, scripts} {
 		found = append(found, warn(p.settings)...)

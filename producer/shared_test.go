@@ -1,0 +1,29 @@
+package producer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
+)
+
+func TestASharedSecretIsAWarning(t *testing.T) {
+	t.Parallel()
+	const secret, other = "one-secret-for-both-1", "another-secret-of-17"
+	named := func(name string, p producer.Producer) producer.Producer { p.Name = name; return p }
+	for name, tt := range map[string]struct {
+		producers []producer.Producer
+		want      int
+	}{
+		"one preset":  {[]producer.Producer{named("a", preset.GitHub(secret)), named("b", preset.GitHub(other, secret))}, 1},
+		"two presets": {[]producer.Producer{named("a", preset.GitHub(secret)), named("b", preset.Razorpay(secret))}, 1},
+		"none":        {[]producer.Producer{named("a", preset.GitHub(secret)), named("b", preset.GitHub(other))}, 0},
+		"the URL":     {[]producer.Producer{named("a", preset.Twilio(secret)), named("b", preset.Twilio(secret))}, 0},
+	} {
+		found := producer.SharedSecrets(tt.producers)
+		if len(found) != tt.want || strings.Contains(strings.Join(found, ""), secret) {
+			t.Errorf("%s: %q", name, found)
+		}
+	}
+}
