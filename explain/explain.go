@@ -13,6 +13,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -93,6 +94,8 @@ type Report struct {
 // Explainer explains deliveries of the producers of one configuration. It is safe for concurrent
 // use and runs one explanation at a time.
 type Explainer struct {
+	// Within is how long a run may take; zero is [MaxTime]. A person who asks may wait longer.
+	Within    time.Duration
 	producers []producer.Producer
 	running   chan struct{}
 }
@@ -124,7 +127,7 @@ func offline(s verify.Scheme) verify.Scheme {
 }
 
 // Explain looks for the cause. It waits for a run that has not ended, and ends with its context, or
-// after [MaxTrials], [MaxHashed] or [MaxTime]. It makes no network request for a certificate.
+// after [MaxTrials], [MaxHashed] or Within. It makes no network request for a certificate.
 func (e *Explainer) Explain(ctx context.Context, d Delivery) Report {
 	select {
 	case e.running <- struct{}{}:
@@ -132,7 +135,7 @@ func (e *Explainer) Explain(ctx context.Context, d Delivery) Report {
 	case <-ctx.Done():
 		return Report{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, MaxTime)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(e.Within, MaxTime))
 	defer cancel()
 	if d.Now.IsZero() {
 		d.Now = time.Now()

@@ -155,7 +155,9 @@ func explainRecording(
 		}
 	}
 	state, _, _ := strings.Cut(rec.Note("body"), ",")
-	return explain.New(p.Producers).Explain(ctx, explain.Delivery{
+	explainer := explain.New(p.Producers)
+	explainer.Within = time.Minute
+	return explainer.Explain(ctx, explain.Delivery{
 		Endpoint: name, Request: d.Request, Body: d.Body, Unread: state == "unread", Declared: declared,
 		Code: verify.Code(rec.Note("code")), Now: now, Secrets: secrets,
 	}), nil

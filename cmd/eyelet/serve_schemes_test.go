@@ -119,7 +119,8 @@ func TestChallengesInTheFile(t *testing.T) {
 		want                          string
 	}{
 		{"a query", "GET", "dropbox?challenge=tea-17", "", "", 200, "tea-17"},
-		{"markup in a query", "GET", "dropbox?challenge=%3Cscript%3E%20", "", "", 403, ""},
+		{"text in a query", "GET", "dropbox?challenge=%3Cscript%3E%20", "", "", 200, "<script> "},
+		{"a control character in a query", "GET", "dropbox?challenge=tea%0A17", "", "", 403, ""},
 		{"no challenge", "GET", "dropbox", "", "", 405, ""},
 		{"a member", "POST", "monday", `{"challenge":"tea-17"}`, "", 200, `{"challenge":"tea-17"}`},
 		{"a member beside another", "POST", "monday", `{"challenge":"tea-17","event":{}}`, "", 401, ""},

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -93,14 +92,6 @@ func pushBody(client *http.Client, base, id, event, body string) (status int, re
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
 	return resp.StatusCode, resp.Header.Get("Retry-After")
-}
-
-// term sends SIGTERM and expects exit 0, in a time far below that of the handler.
-func (c *served) term(t *testing.T) {
-	t.Helper()
-	if code := c.end(t, syscall.SIGTERM); code != exitOK {
-		t.Fatalf("the child ended with %d: %s", code, c.log.String())
-	}
 }
 
 // end sends a signal and returns the exit code; -1 for a process that the signal killed.

@@ -1,10 +1,8 @@
 package preset
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -17,11 +15,6 @@ func newDelivery(target, body string, header ...string) *producer.Delivery {
 		r.Header.Add(header[i], header[i+1])
 	}
 	return &producer.Delivery{Request: r, Body: []byte(body)}
-}
-
-func equalJSON(a, b []byte) bool {
-	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // body returns text as the body of a delivery.
