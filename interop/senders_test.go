@@ -134,9 +134,6 @@ const contentful = `{scheme: hmac, header: X-Contentful-Signature, timestamp_hea
 // bearer are the results of senders that sign nothing.
 var bearer = results{tampered: "200", wrongSecret: "401 credentials_mismatch"}
 
-// now is the note of libraries without a time to give.
-const now = "signs the present time only"
-
 var senders = slices.Concat(goSenders(), nodeSenders, nodeRFC9421())
 
 func goSenders() []sender {
@@ -171,16 +168,16 @@ func goSenders() []sender {
 		all = append(all, one)
 	}
 	for _, alg := range []string{algEd25519, algP256, algRSAPSS} {
-		all = append(all, byClock(rfc9421(httpsignGo, alg, now), signYaronf))
+		all = append(all, byClock(rfc9421(httpsignGo, alg), signYaronf))
 	}
 	for _, alg := range []string{algEd25519, algP256, algRSAPSS, algHMAC} {
-		all = append(all, byClock(rfc9421(remitlyGo, alg, "`@method`, `@authority`, `@path` and `@query`", now),
+		all = append(all, byClock(rfc9421(remitlyGo, alg, "`@method`, `@authority`, `@path` and `@query`"),
 			signRemitly(alg, "@method", "@authority", "@path", "@query")))
 	}
 	targetURI := byClock(rfc9421(remitlyGo, algHMAC,
 		"the library derives another `@target-uri` than RFC 9421 section 2.2.2"),
 		signRemitly(algHMAC, "@method", "@target-uri"))
-	digest := byClock(rfc9421(commonfateGo, algP256, "`Content-Digest` set by the caller", now), signCommonfate)
+	digest := byClock(rfc9421(commonfateGo, algP256, "`Content-Digest` set by the caller"), signCommonfate)
 	noDigest := byClock(rfc9421(commonfateGo, algP256,
 		"the library covers `Content-Digest` and does not send it (RFC 9421 section 2.1)"), signCommonfateWithoutDigest)
 	targetURI.name, noDigest.name = "remitly-target-uri", "common-fate-no-digest"

@@ -79,8 +79,8 @@ func (p *Producer) Warnings() []string {
 	return found
 }
 
-// SharedSecrets describes producers with a secret of another one, where the signature does not cover
-// the URL: a captured delivery of one endpoint then verifies at the other one too.
+// SharedSecrets describes producers with a secret of another one, where the signature does not
+// cover the URL: a captured delivery of one endpoint then verifies at the other one too.
 func SharedSecrets(producers []Producer) (found []string) {
 	first := map[verify.Secret]string{}
 	for i := range producers {
@@ -99,8 +99,9 @@ func SharedSecrets(producers []Producer) (found []string) {
 			}
 		}
 		for _, other := range with {
-			found = append(found, fmt.Sprintf("producers %q and %q share a secret, and their signatures do not cover the "+
-				"URL: a captured delivery of one runs at the other too; give each a secret of its own", other, p.Name))
+			found = append(found, fmt.Sprintf("producers %q and %q share a secret, and their signatures do not "+
+				"cover the URL: a captured delivery of one runs at the other too; give each a secret of its own",
+				other, p.Name))
 		}
 	}
 	return found

@@ -12,14 +12,15 @@ func TestASharedSecretIsAWarning(t *testing.T) {
 	t.Parallel()
 	const secret, other = "one-secret-for-both-1", "another-secret-of-17"
 	named := func(name string, p producer.Producer) producer.Producer { p.Name = name; return p }
+	type list []producer.Producer
 	for name, tt := range map[string]struct {
-		producers []producer.Producer
+		producers list
 		want      int
 	}{
-		"one preset":  {[]producer.Producer{named("a", preset.GitHub(secret)), named("b", preset.GitHub(other, secret))}, 1},
-		"two presets": {[]producer.Producer{named("a", preset.GitHub(secret)), named("b", preset.Razorpay(secret))}, 1},
-		"none":        {[]producer.Producer{named("a", preset.GitHub(secret)), named("b", preset.GitHub(other))}, 0},
-		"the URL":     {[]producer.Producer{named("a", preset.Twilio(secret)), named("b", preset.Twilio(secret))}, 0},
+		"one preset":  {list{named("a", preset.GitHub(secret)), named("b", preset.GitHub(other, secret))}, 1},
+		"two presets": {list{named("a", preset.GitHub(secret)), named("b", preset.Razorpay(secret))}, 1},
+		"none":        {list{named("a", preset.GitHub(secret)), named("b", preset.GitHub(other))}, 0},
+		"the URL":     {list{named("a", preset.Twilio(secret)), named("b", preset.Twilio(secret))}, 0},
 	} {
 		found := producer.SharedSecrets(tt.producers)
 		if len(found) != tt.want || strings.Contains(strings.Join(found, ""), secret) {
