@@ -52,7 +52,7 @@ func TestContentMayBeSignedBeforeItIsCoded(t *testing.T) {
 		{"decoded", plain, plain, "", 200},
 		{"decoded", packed, packed, "gzip", 401},
 		{"decoded", bomb, "other", "gzip", 413},
-		{"decoded", packed[:40], plain, "gzip", 400},
+		{"decoded", packed[:40], plain, "gzip", 401},
 		{"coded", packed, packed, "gzip", 200},
 		{"coded", packed, plain, "gzip", 401},
 	} {

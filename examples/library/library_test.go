@@ -102,6 +102,27 @@ func TestARouteOfEchoRunsOncePerEvent(t *testing.T) {
 	}
 }
 
+func TestAProtectedRouteWantsAKeyToo(t *testing.T) {
+	rx := receivertest.New(t, receiver.Config{
+		Producers: []producer.Producer{warehouse([]byte("a long secret"))},
+		Handlers:  []receiver.Handler{receiver.Inline("warehouse", "*")},
+	})
+	e, runs := echo.New(), 0
+	mountProtected(e, rx.Receiver, func(c echo.Context) error {
+		runs++
+		return c.NoContent(http.StatusCreated)
+	}, func(key string, _ echo.Context) (bool, error) { return key == "of the warehouse", nil })
+	for key, want := range map[string]int{"of another": 0, "of the warehouse": 1} {
+		r := rx.Request("warehouse", "", `{"number":"17"}`)
+		r.URL.Path = "/orders"
+		r.Header.Set("Authorization", "Bearer "+key)
+		if e.ServeHTTP(httptest.NewRecorder(), r); runs != want {
+			t.Errorf("%s: %d runs, want %d", key, runs, want)
+		}
+		runs = 0
+	}
+}
+
 // github returns a receiver of GitHub's events, with middleware around its handler.
 func github(t *testing.T, with ...func(receiver.Next) receiver.Next) *receivertest.Receiver {
 	t.Helper()

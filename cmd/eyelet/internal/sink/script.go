@@ -37,7 +37,7 @@ func CheckScript(name string) error {
 	}
 	words := strings.Fields(rest)
 	if len(words) == 0 {
-		return errors.New("its first line has no interpreter after #!")
+		return errors.New("its first line has #! and no interpreter")
 	}
 	if _, err := os.Stat(words[0]); err != nil {
 		return fmt.Errorf("its interpreter %s is not there", words[0])

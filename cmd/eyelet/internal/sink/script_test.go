@@ -21,9 +21,9 @@ func TestAScriptThatCannotRunIsExplained(t *testing.T) {
 		"#!/no/such/bash\nexit 0\n":     "its interpreter /no/such/bash is not there",
 		"#!/usr/bin/env no-such-word\n": "its interpreter no-such-word is not in PATH",
 		"!#/bin/sh\nexit 0\n":           "does not begin with #!",
-		"#!\nexit 0\n":                  "no interpreter after #!",
+		"#!\nexit 0\n":                  "#! and no interpreter",
 	} {
-		name := filepath.Join(t.TempDir(), "run.sh")
+		name := filepath.Join(t.TempDir(), "script.sh")
 		if err := os.WriteFile(name, []byte(text), 0o700); err != nil { //nolint:gosec // it is run
 			t.Fatal(err)
 		}
