@@ -27,6 +27,9 @@ func (p Producer) WithDefaults() Producer {
 	}
 	p.Window, p.MaxBody = cmp.Or(p.Window, DefaultWindow), cmp.Or(p.MaxBody, DefaultMaxBody)
 	p.Rate = p.Rate.WithDefaults()
+	if slices.Contains(p.Methods, http.MethodHead) {
+		p.Pings = append(slices.Clone(p.Pings), http.MethodHead)
+	}
 	p.Methods = slices.DeleteFunc(slices.Clone(p.Methods), func(m string) bool { return m == http.MethodHead })
 	if len(p.Methods) == 0 {
 		p.Methods = []string{http.MethodPost}

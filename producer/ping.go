@@ -55,18 +55,19 @@ func checkPings(p *Producer, m *mistakes) {
 	for _, text := range p.Pings {
 		one, err := parsePing(text)
 		m.add(err)
-		m.addIf(one.method != "" && slices.Contains(p.Methods, one.method), "pings: %s is a method of deliveries, "+
-			"so it cannot be one of pings", one.method)
+		m.addIf(one.method == http.MethodGet && slices.Contains(p.Methods, one.method),
+			"pings: GET is a method of deliveries, so it cannot be one of pings")
 	}
 }
 
-// withPings adds the answers to requests that only check the URL. HEAD always is one: it never
-// carries a delivery, and no redirect turns a POST into it.
+// withPings adds the answers to requests that only check the URL. HEAD is one, except at a preset
+// without pings, whose vendor sends none: it never carries a delivery, and no redirect turns a POST
+// into it.
 func withPings(p Producer) Producer {
-	if slices.Contains(p.ChallengeMethods, http.MethodHead) {
-		return p // has them
+	if slices.Contains(p.ChallengeMethods, http.MethodHead) || p.Preset != "" && len(p.Pings) == 0 {
+		return p // it has them, or none
 	}
-	if len(p.Pings) == 0 && p.Preset == "" {
+	if len(p.Pings) == 0 {
 		eachScheme(p.Scheme, func(h *verify.HMAC) {
 			for _, field := range h.Headers {
 				if known := knownPings[http.CanonicalHeaderKey(field)]; known != "" {
@@ -80,7 +81,7 @@ func withPings(p Producer) Producer {
 	for _, text := range p.Pings {
 		if one, err := parsePing(text); err == nil && one.from != nil {
 			pings = append(pings, one)
-		} else if err == nil {
+		} else if err == nil && one.method != http.MethodHead {
 			methods = append(methods, one.method)
 		}
 	}

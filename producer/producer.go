@@ -77,8 +77,9 @@ type Producer struct {
 	// method without a challenge, an extractor in the syntax of [ParseExtractor] any delivery in
 	// which it finds a value, or the one value after "=", as in
 	// "header:X-Event-Key=diagnostics:ping". Without a credential the body has at most
-	// [MaxChallengeBody] bytes. Every endpoint answers HEAD so. Defaults to what WooCommerce and
-	// Bitbucket send, for a scheme without a preset that reads their signature field.
+	// [MaxChallengeBody] bytes. "HEAD", also where it is one of Methods, is answered so without a
+	// preset, and by presets of vendors that send it. Defaults to what WooCommerce and Bitbucket
+	// send, for a scheme without a preset that reads their signature field.
 	Pings []string
 	// Handshake answers signed requests of a subscription handshake. It returns nil for a
 	// delivery of events. May be nil.

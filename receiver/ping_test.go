@@ -14,7 +14,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestChecksOfTheURLBringNoEvent: HEAD at every endpoint, and what the configuration lists.
+// TestChecksOfTheURLBringNoEvent: HEAD at own schemes and where a vendor sends it, and what the
+// configuration lists.
 func TestChecksOfTheURLBringNoEvent(t *testing.T) {
 	t.Parallel()
 	signed := func(name, field string, pings ...string) producer.Producer {
@@ -38,12 +39,18 @@ func TestChecksOfTheURLBringNoEvent(t *testing.T) {
 			producers = append(producers, p)
 		}
 	}
-	producers = append(producers, preset.Intercom(secret17), preset.Shopify(secret17), preset.Twilio(secret17))
+	checked := preset.GitHub(secret17)
+	checked.Name, checked.Methods = "checked", []string{"POST", "HEAD"}
+	producers = append(producers, checked, preset.Intercom(secret17), preset.Shopify(secret17), preset.Twilio(secret17))
 	store := dedup.NewMemory(dedup.MemoryOptions{})
 	rx := opened(t, receiver.Config{Store: store, Producers: producers, URL: "https://hooks.example"})
 	for _, p := range producers {
 		w := answer(rx, httptest.NewRequest(http.MethodHead, "/webhooks/"+p.Name, nil))
-		if w.Code != http.StatusOK || w.Body.Len() > 0 || w.Header().Get("Content-Length") != "0" {
+		if p.Preset != "" && p.Preset != "intercom" && p.Name != "checked" {
+			if w.Code != http.StatusMethodNotAllowed {
+				t.Errorf("%s: HEAD gets %d", p.Name, w.Code)
+			}
+		} else if w.Code != http.StatusOK || w.Body.Len() > 0 || w.Header().Get("Content-Length") != "0" {
 			t.Errorf("%s: %d %v %s", p.Name, w.Code, w.Header(), w.Body)
 		}
 	}

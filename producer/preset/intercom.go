@@ -1,6 +1,8 @@
 package preset
 
 import (
+	"net/http"
+
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -26,6 +28,7 @@ var intercom = Preset{
 	key: producer.JSON("id"), kind: producer.JSON("topic"), eventTime: producer.JSON("created_at"),
 	fingerprint: producer.FingerprintNone, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
+		p.Pings = []string{http.MethodHead} // it checks the URL before it is saved
 		signedByHMAC(p, &verify.HMAC{
 			Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha1={sig}"}, Hash: verify.SHA1,
 			Encoding: verify.Hex,

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -35,7 +36,7 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 			Reply: e.Reply, As: e.As,
 		}
 	}
-	made.Pings = c.Pings
+	made.Pings = append(slices.Clone(made.Pings), c.Pings...)
 	made.SignedContent = choose(b, p, "signed", c.Signed, map[string]producer.SignedContent{
 		"coded": producer.SignedCoded, "decoded": producer.SignedDecoded,
 	})
