@@ -381,6 +381,7 @@ func combinedCaptures(t *testing.T) map[string]capture {
 		"id in a field": producer.Header("X-Event-Id"), "id in the body": producer.JSON("id"),
 		"no id": producer.BodyDigest(),
 	}
+	bindsID := map[string]bool{"{id}.{timestamp}.{body}": true, "{header:X-Event-Id}.{body}": true, "rfc9421": true}
 	all := map[string]capture{}
 	for i, one := range forms {
 		for _, other := range forms {
@@ -394,6 +395,13 @@ func combinedCaptures(t *testing.T) map[string]capture {
 						return errors.Join(a.sign(r, body, now), b.sign(r, body, now))
 					})
 					c.credentials = []func(http.Header){a.remove, b.remove}
+					if kind == "any" && bindsID[other] && one != "{jcs}" { // the change to it is complete
+						p := c.producer
+						p.Scheme = b.scheme
+						if c.next = []producer.Producer{p}; other == "{header:X-Event-Id}.{body}" {
+							c.later++ // what is remembered beyond the window has the name of before
+						}
+					}
 					all[fmt.Sprintf("%s %s, %s, %s", kind, one, other, id)] = c
 				}
 				if one == other && one == "bearer" {
