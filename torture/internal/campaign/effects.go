@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/eyelet-dev/eyelet/once"
-	"github.com/eyelet-dev/eyelet/once/oncepgx"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -47,7 +46,7 @@ func (t effectTable) create(ctx context.Context, c *pgx.Conn) error {
 	_, err := c.Exec(ctx, "CREATE TABLE "+t.name+
 		" (id bigserial PRIMARY KEY, handler text, event text, vendor text, digest text)")
 	if err == nil {
-		_, err = c.Exec(ctx, oncepgx.Pool(nil).Schema())
+		_, err = c.Exec(ctx, once.New[pgx.Tx](nil).Schema())
 	}
 	return err
 }
