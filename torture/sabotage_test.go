@@ -72,7 +72,7 @@ func (b bent) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decisio
 		switch b.wrong {
 		case "always-new":
 			if !c.Hold { // those would always fail at their first attempt
-				c.Key.Space, c.Aliases, c.Occurrence = rand.Text(), nil, nil
+				c.Key.Space, c.Aliases, c.Occurrence, c.Former = rand.Text(), nil, nil, nil
 			}
 		case "other-payload":
 			c.Payload.Body = bytes.ToUpper(c.Payload.Body)
