@@ -115,6 +115,10 @@ func signatureFields(p *producer.Producer) []string {
 		return scheme.Headers
 	case *verify.RFC9421:
 		return []string{"Signature-Input"}
+	case *verify.JWT:
+		if scheme.Field != "" {
+			return []string{scheme.Field}
+		}
 	}
 	// The error of an empty request names the field.
 	if p.Scheme == nil {

@@ -59,7 +59,7 @@ func (s *search) facts(start state, first outcome, found []Finding) []Finding {
 	case verify.TimestampMissing:
 		certain(noTime, quoted(e.Component))
 	case verify.DigestMissing, verify.BodyHashMismatch:
-		certain(noDigest, quoted(e.Component))
+		certain(digestCause(e), quoted(e.Component))
 	case verify.AmbiguousField:
 		certain(headerRepeated, quoted(e.Component))
 	case verify.TopicUnexpected:
@@ -92,6 +92,13 @@ func (s *search) facts(start state, first outcome, found []Finding) []Finding {
 		return 1
 	})
 	return found
+}
+
+func digestCause(refusal error) Cause {
+	if otherBody(refusal) {
+		return bodyDigest
+	}
+	return noDigest
 }
 
 // unpacked finds a body that is not in the coding of its field.

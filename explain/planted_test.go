@@ -213,7 +213,7 @@ func (s *score) check(t *testing.T) {
 func TestPlanted(t *testing.T) {
 	s, beside := &score{schemes: map[string]bool{}}, besides(t)
 	plants := slices.Concat(hmacPlants(t), secretPlants(t), urlPlants(t), bodyPlants(t), rfcPlants(t),
-		credentialPlants(t), vendorPlants(t), timePlants(t), variantPlants(t), pairPlants(t))
+		credentialPlants(t), tokenPlants(t), vendorPlants(t), timePlants(t), variantPlants(t), pairPlants(t))
 	for i := range plants {
 		p := &plants[i]
 		f := p.refuse(t)

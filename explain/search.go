@@ -163,6 +163,8 @@ func headFirst(scheme verify.Scheme) bool {
 	switch s := scheme.(type) {
 	case *verify.RFC9421, *verify.Static, *verify.MutualTLS:
 		return true
+	case *verify.JWT:
+		return !s.Body
 	case verify.All:
 		for _, one := range s {
 			if !headFirst(one) {
@@ -298,7 +300,7 @@ func (f *finder) inBody(st state) bool {
 	if !bodies(f.search, st, true, f.keepOn) {
 		return true
 	}
-	if o := f.try(st); verify.CodeOf(o.err) == verify.DigestMismatch {
+	if o := f.try(st); otherBody(o.err) {
 		f.found, f.outcome = true, o
 		c := change{cause: bodyDigest}
 		if len(st.body) == 0 {
@@ -310,6 +312,12 @@ func (f *finder) inBody(st state) bool {
 		}
 	}
 	return f.found
+}
+
+// otherBody reports whether the signature is good and the body does not match the digest it covers.
+func otherBody(err error) bool {
+	code := verify.CodeOf(err)
+	return code == verify.DigestMismatch || code == verify.BodyHashMismatch && !errors.Is(err, verify.ErrNoBodyHash)
 }
 
 func (f *finder) two(start state) {
@@ -329,7 +337,7 @@ func (f *finder) two(start state) {
 		return
 	}
 	for _, st := range f.reached {
-		if len(st.changes) == 2 && verify.CodeOf(f.try(st).err) == verify.DigestMismatch && f.inBody(st) {
+		if len(st.changes) == 2 && otherBody(f.try(st).err) && f.inBody(st) {
 			return
 		}
 	}

@@ -132,6 +132,11 @@ func (p Producer) withCredentials() Producer {
 			p.SecretQuery = including(p.SecretQuery, scheme.Name)
 		}
 	})
+	eachScheme(p.Scheme, func(scheme *verify.JWT) {
+		if scheme.Field != "" && scheme.BodyClaim == "" { // the token is good for any body
+			p.SecretHeaders = including(p.SecretHeaders, scheme.Field)
+		}
+	})
 	return p
 }
 
@@ -152,7 +157,7 @@ func challenges(scheme verify.Scheme, realm string) string {
 func challenge(scheme verify.Scheme, realm string) string {
 	switch s := scheme.(type) {
 	case *verify.JWT:
-		if !s.Body {
+		if !s.Body && s.Field == "" {
 			return fmt.Sprintf("Bearer realm=%q", realm)
 		}
 	case *verify.Static:

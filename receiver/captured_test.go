@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -653,6 +654,11 @@ func tokenProducers(t *testing.T, now time.Time) map[string]own {
 	id := map[string]string{"X-Event-Id": "evt-17"}
 	authorize := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+bearer) }
 	asIs := func(*http.Request) {}
+	digest := &verify.JWT{Keys: keys, Algorithms: []string{"EdDSA"}, Field: "X-Token", BodyClaim: "body"}
+	inField := func(claim string) func(*http.Request) {
+		value := token(fmt.Sprintf(`"body":"%x",%s`, sha256.Sum256([]byte(ownBody)), claim))
+		return func(r *http.Request) { r.Header.Set("X-Token", value) }
+	}
 	return map[string]own{
 		"jwt, a bearer token, id in a field": {scheme: scheme(false), prove: authorize,
 			key: producer.Header("X-Event-Id"), fields: id, anyID: true},
@@ -664,6 +670,12 @@ func tokenProducers(t *testing.T, now time.Time) map[string]own {
 			fields: id, body: body, change: claimed},
 		"jwt, the body, no id": {scheme: scheme(true), prove: asIs, key: producer.BodyDigest(),
 			body: body, change: claimed},
+		"jwt, the digest of the body, id in a claim": {scheme: digest, prove: inField(`"jti":"evt-17"`),
+			key: producer.JWT("jti")},
+		"jwt, the digest of the body, id in a field": {scheme: digest, prove: inField(`"sub":"kettle"`),
+			key: producer.Header("X-Event-Id"), fields: id},
+		"jwt, the digest of the body, no id": {scheme: digest, prove: inField(`"sub":"kettle"`),
+			key: producer.BodyDigest()},
 	}
 }
 

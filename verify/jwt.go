@@ -2,12 +2,15 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,11 +32,12 @@ const (
 )
 
 // JWT verifies a signed token (RFC 7519, JWS compact form): the bearer token of the
-// Authorization field, or the whole body. It accepts only the listed algorithms, never "none"
-// or one with a shared key.
+// Authorization field, the value of another field, or the whole body. It accepts only the listed
+// algorithms, never "none" or one with a shared key.
 //
-// Refusals: token_missing, token_malformed, algorithm_not_allowed, key_unknown,
-// keys_unavailable, signature_mismatch, issuer_mismatch, audience_mismatch, subject_mismatch.
+// Refusals: token_missing, token_malformed, ambiguous_field, algorithm_not_allowed, key_unknown,
+// keys_unavailable, signature_mismatch, issuer_mismatch, audience_mismatch, subject_mismatch,
+// body_hash_mismatch.
 // [Tolerance.Check] checks the times of the token, which are in the identity.
 type JWT struct {
 	Keys TokenKeySet // of the issuer; required
@@ -42,14 +46,21 @@ type JWT struct {
 	Algorithms []string
 	// Body means that the body is the token. The signature then binds it, and "iat" is its signed
 	// time. A bearer token is used for many requests, so its "iat" is not the time of any of them.
-	Body        bool
+	Body bool
+	// Field is the field with the token and nothing else, such as "Plaid-Verification". Defaults to
+	// Authorization, with "Bearer" before the token.
+	Field string
+	// BodyClaim is the claim with the SHA-256 of the body in hexadecimal, such as
+	// "request_body_sha256". The signature then binds the body, "iat" is its signed time, and "exp"
+	// may be missing.
+	BodyClaim   string
 	HeaderTimes bool // "iat" and "exp" are in the JOSE header, as Yandex Pay writes them
 	NoExpiry    bool // accepts tokens without "exp" (security event tokens, RFC 8417 section 2.2)
 	// Issuers are the accepted values of "iss". Defaults to any, which is safe only if Keys
 	// belong to one issuer whose tokens have no "iss".
 	Issuers []string
 	// Audiences are the accepted values of "aud". Defaults to any; Claims must then restrict
-	// the audience.
+	// the audience, unless BodyClaim does: one who captures such a token has only its body.
 	Audiences []string
 	// Claims are rules for further claims; a token that breaks one is refused with
 	// subject_mismatch.
@@ -76,7 +87,12 @@ func (j *JWT) Check() error {
 			errs = append(errs, err)
 		}
 	}
-	errs.addIf(len(j.Audiences) == 0 && len(j.Claims) == 0,
+	if j.Field != "" && !IsToken(j.Field) {
+		errs = append(errs, fmt.Errorf("jwt: %q is not a field name", j.Field))
+	}
+	errs.addIf(j.Body && (j.Field != "" || j.BodyClaim != ""),
+		"jwt: a token that is the body is in no field, and has no digest of it")
+	errs.addIf(len(j.Audiences) == 0 && len(j.Claims) == 0 && j.BodyClaim == "",
 		"jwt: neither an audience nor a claim restricts tokens to us")
 	empty := slices.Contains(j.Audiences, "") || slices.Contains(j.Issuers, "")
 	errs.addIf(empty, "jwt: an audience or issuer is empty")
@@ -121,7 +137,36 @@ func (j *JWT) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 		refusal.KeyID = shortID(token.kid)
 		return Identity{}, refusal
 	}
-	return j.identity(token)
+	id, err := j.identity(token)
+	if err == nil && j.BodyClaim != "" {
+		err = j.checkBody(token, body)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	return id, nil
+}
+
+// ErrNoBodyHash is the cause of a body_hash_mismatch where the signature has no digest of the body.
+var ErrNoBodyHash = Public("no SHA-256 of the body in hexadecimal")
+
+// checkBody compares the body with the claim that has its digest.
+func (j *JWT) checkBody(t *parsedToken, body func() ([]byte, error)) error {
+	text, _ := t.claims.Text(j.BodyClaim)
+	refusal := &Error{Code: BodyHashMismatch, KeyID: shortID(t.kid), Component: j.BodyClaim}
+	want, err := hex.DecodeString(text)
+	if err != nil || len(want) != sha256.Size {
+		refusal.Err = ErrNoBodyHash
+		return refusal
+	}
+	b, err := body()
+	if err != nil {
+		return err
+	}
+	if sum := sha256.Sum256(b); subtle.ConstantTimeCompare(sum[:], want) == 0 {
+		return refusal
+	}
+	return nil
 }
 
 func (j *JWT) find(r *http.Request, body func() ([]byte, error)) ([]byte, error) {
@@ -138,15 +183,19 @@ func (j *JWT) find(r *http.Request, body func() ([]byte, error)) ([]byte, error)
 		}
 		return b, nil
 	}
+	name := cmp.Or(strings.ToLower(j.Field), "authorization")
 	token, err := authorization(r, "Bearer")
+	if j.Field != "" {
+		token, _, err = field(r, http.CanonicalHeaderKey(j.Field))
+	}
 	if err != nil {
-		return nil, &Error{Code: AmbiguousField, Component: "authorization"}
+		return nil, &Error{Code: AmbiguousField, Component: name}
 	}
 	if token == "" {
-		return nil, &Error{Code: TokenMissing, Component: "authorization"}
+		return nil, &Error{Code: TokenMissing, Component: name}
 	}
 	if len(token) > maxBearer {
-		return nil, &Error{Code: TokenMalformed, Component: "authorization"}
+		return nil, &Error{Code: TokenMalformed, Component: name}
 	}
 	return []byte(token), nil
 }
@@ -277,10 +326,10 @@ func (j *JWT) identity(t *parsedToken) (Identity, error) {
 	issued, err2 := numericDate(times, "iat")
 	notBefore, err3 := numericDate(times, "nbf")
 	err := errors.Join(err1, err2, err3)
-	if err == nil && expires.IsZero() && !j.NoExpiry {
+	if err == nil && expires.IsZero() && !j.NoExpiry && j.BodyClaim == "" {
 		err = errors.New("no exp: the token would never expire")
 	}
-	if err == nil && j.Body && issued.IsZero() {
+	if err == nil && j.bindsBody() && issued.IsZero() {
 		err = errors.New("no iat: the time of signing is unknown")
 	}
 	if err != nil {
@@ -293,13 +342,15 @@ func (j *JWT) identity(t *parsedToken) (Identity, error) {
 		expires = expires.Add(-time.Nanosecond)
 	}
 	id := Identity{KeyID: shortID(t.kid), NotBefore: notBefore, Expires: expires, Claims: t.payload}
-	if j.Body {
+	if j.bindsBody() {
 		sum := sha256.Sum256(t.signed)
 		id.SignedAt, id.Signed, id.Covered = issued, sum[:], []string{"@body"}
-		id.Malleable = true // white space around the token is not signed
+		id.Malleable = j.Body // white space around the token is not signed
 	}
 	return id, nil
 }
+
+func (j *JWT) bindsBody() bool { return j.Body || j.BodyClaim != "" }
 
 // claimValues returns the value of a claim that is a string or boolean, or the values of a
 // claim that may be a list of strings.
@@ -337,14 +388,16 @@ func numericDate(o strictjson.Object, name string) (time.Time, error) {
 // shortID bounds an unverified key id, for errors and logs.
 func shortID(id string) string { return id[:min(len(id), 64)] }
 
-// Binds implements [Binder]. A token that is not the body binds nothing of it.
+// Binds implements [Binder]. A token that is not the body and has no digest of it does not bind it.
 func (j *JWT) Binds() Binding {
-	if !j.Body {
+	if !j.bindsBody() {
 		return Binding{}
 	}
-	return Binding{
-		Content: true, Time: true, Malleable: true, Covered: []string{"@body"}, Form: signedToken,
+	b := Binding{Content: true, Time: true, Malleable: j.Body, Covered: []string{"@body"}}
+	if j.Body {
+		b.Form = signedToken
 	}
+	return b
 }
 
 // signedToken returns what is signed of a body that is a token, and any other body as it is.

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -36,25 +37,31 @@ func (j *JWT) alter(change func(*JWT)) *JWT {
 	return &c
 }
 
-// otherPlaces tries forms of the Authorization field that senders write by mistake.
+// otherPlaces tries forms of the field that senders write by mistake.
 func (j *JWT) otherPlaces(r *http.Request, yield func(Alternative) bool) bool {
-	value := r.Header.Get("Authorization")
+	name, before, bearer := cmp.Or(j.Field, "Authorization"), "Bearer ", "with Bearer twice"
+	if j.Field != "" {
+		before, bearer = "", "with Bearer before it"
+	}
+	value := r.Header.Get(name)
 	if j.Body || len(value) > maxBearer {
 		return true
 	}
 	token := cutFold(value, "Bearer ")
 	for _, form := range []sentForm{
-		{"without Bearer before it", "Bearer " + value}, {"in quotes", "Bearer " + strings.Trim(token, `"'`)},
-		{"with Bearer twice", token}, {"with Token before it", "Bearer " + cutFold(value, "Token ")},
-		{"with JWT before it", "Bearer " + cutFold(value, "JWT ")},
-		{"in the field X-Access-Token", "Bearer " + r.Header.Get("X-Access-Token")},
-		{"in the field X-Authorization", r.Header.Get("X-Authorization")},
-		{"in the field X-Forwarded-Authorization", r.Header.Get("X-Forwarded-Authorization")},
+		{"without Bearer before it", before + value}, {"in quotes", before + strings.Trim(token, `"'`)},
+		{bearer, token}, {"with Token before it", before + cutFold(value, "Token ")},
+		{"with JWT before it", before + cutFold(value, "JWT ")},
+		{"in the field Authorization", before + cutFold(r.Header.Get("Authorization"), "Bearer ")},
+		{"in the field X-Access-Token", before + r.Header.Get("X-Access-Token")},
+		{"in the field X-Authorization", before + cutFold(r.Header.Get("X-Authorization"), "Bearer ")},
+		{"in the field X-Forwarded-Authorization",
+			before + cutFold(r.Header.Get("X-Forwarded-Authorization"), "Bearer ")},
 	} {
-		if form.value == value || form.value == "" || form.value == "Bearer " {
+		if form.value == value || form.value == before {
 			continue
 		}
-		changed := withField(r, "Authorization", form.value)
+		changed := withField(r, name, form.value)
 		if !yield(Alternative{Mistake: CredentialWrapped, Detail: form.detail, Scheme: j, Request: changed}) {
 			return false
 		}

@@ -27,7 +27,7 @@ func TestRecordedDeliveriesMeetTheirExpectations(t *testing.T) {
 		least          int
 	}{
 		"presets": {presets, filepath.Join(presets, "eyelet.yaml"), 44},
-		"schemes": {"testdata/schemes", "testdata/schemes/eyelet.yaml", 61},
+		"schemes": {"testdata/schemes", "testdata/schemes/eyelet.yaml", 68},
 		"callers": {"testdata/callers", documentedCallers(t), 19},
 	} {
 		t.Run(name, func(t *testing.T) {

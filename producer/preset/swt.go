@@ -199,10 +199,15 @@ func checkSWT(id *verify.Identity, body []byte) error {
 	if claim("webhook.event") == "" || claim("jti") == "" {
 		return &verify.Error{Code: verify.TokenMalformed, Component: "webhook", Err: errSWT}
 	}
-	if digest := claim("webhook.hash"); len(body) == 0 && digest == "" || bodyHas(digest, body) {
+	digest := claim("webhook.hash")
+	if len(body) == 0 && digest == "" || bodyHas(digest, body) {
 		return nil
 	}
-	return &verify.Error{Code: verify.BodyHashMismatch, Component: "webhook.hash"}
+	refusal := &verify.Error{Code: verify.BodyHashMismatch, Component: "webhook.hash"}
+	if digest == "" {
+		refusal.Err = verify.ErrNoBodyHash
+	}
+	return refusal
 }
 
 // bodyHas reports whether the body has a digest of the form "sha-256:" and hexadecimal.

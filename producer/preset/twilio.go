@@ -139,7 +139,8 @@ func (t *twilioScheme) Verify(r *http.Request, body func() ([]byte, error)) (ver
 			return verify.Identity{}, &verify.Error{Code: verify.BodyHashMismatch, Component: bodyHashParam}
 		}
 	case len(b) > 0 && !isForm(r):
-		return verify.Identity{}, &verify.Error{Code: verify.BodyHashMismatch, Component: bodyHashParam}
+		return verify.Identity{}, &verify.Error{Code: verify.BodyHashMismatch, Component: bodyHashParam,
+			Err: verify.ErrNoBodyHash}
 	}
 	return id, nil
 }

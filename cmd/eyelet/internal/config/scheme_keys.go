@@ -120,7 +120,9 @@ type jwtSettings struct {
 	Algs       []string          `conf:"algs"`
 	JWKSURL    string            `conf:"jwks_url"`
 	JWKS       string            `conf:"jwks,file"` // the JSON Web Key Set itself
-	InBody     bool              `conf:"in_body"`   // the body is the token, else the bearer token is
+	Header     string            `conf:"header"`    // the field with the token alone, else Authorization
+	BodyClaim  string            `conf:"body_claim"`
+	InBody     bool              `conf:"in_body"`   // the body is the token
 	NoExpiry   bool              `conf:"no_expiry"` // accept tokens without exp
 	AllowedIPs []netip.Prefix    `conf:"allowed_ips"`
 }
@@ -128,7 +130,7 @@ type jwtSettings struct {
 func (c *jwtSettings) build(ctx context.Context, b *producerBuilder, p *Producer) producer.Producer {
 	scheme := &verify.JWT{
 		Keys: c.keys(ctx, b, p), Algorithms: c.Algs, Issuers: c.Issuers, Audiences: c.Audience,
-		Body: c.InBody, NoExpiry: c.NoExpiry,
+		Body: c.InBody, NoExpiry: c.NoExpiry, Field: c.Header, BodyClaim: c.BodyClaim,
 	}
 	if len(c.Algs) == 0 {
 		scheme.Algorithms = defaultTokenAlgs
@@ -139,10 +141,14 @@ func (c *jwtSettings) build(ctx context.Context, b *producerBuilder, p *Producer
 	if scheme.Keys == nil {
 		return producer.Producer{}
 	}
-	if len(c.Issuers) == 0 {
+	if len(c.Issuers) == 0 && c.BodyClaim == "" {
 		b.errs.Add(p.at, "add issuers: [https://login.example]", "producer %q names no issuer of its tokens", p.Name)
 	}
 	made := b.api(p, scheme, c.AllowedIPs)
+	if c.BodyClaim != "" {
+		made.Contract, made.StaleKnown, made.KeyRequired = producer.Webhook, true, false
+		made.Key, made.Type = producer.BodyDigest(), nil
+	}
 	if c.InBody {
 		made.Key, made.Type = producer.JWT("jti"), nil
 		made.Payload = func(d *producer.Delivery) ([]byte, error) { return d.Identity.Claims, nil }
