@@ -175,8 +175,8 @@ func (j *JWT) find(r *http.Request, body func() ([]byte, error)) ([]byte, error)
 		if err != nil {
 			return nil, err
 		}
-		if b = bytes.Trim(b, " \t\r\n"); len(b) == 0 {
-			return nil, &Error{Code: TokenMissing}
+		if b = bytes.Trim(b, " \t\r\n"); bytes.IndexByte(b, '.') < 0 || strings.IndexByte("{[", b[0]) >= 0 {
+			return nil, &Error{Code: TokenMissing, Component: "@body"} // JSON, or anything but a token
 		}
 		if len(b) > maxBodyToken {
 			return nil, &Error{Code: TokenMalformed}

@@ -183,19 +183,23 @@ func (a *adyenScheme) Verify(_ *http.Request, body func() ([]byte, error)) (veri
 	defer a.macs.Put(macs)
 	macs.matched = 0
 	if err := readAdyenItems(b, macs.verify); err != nil {
+		if verify.CodeOf(err) == verify.EventMalformed && !bytes.Contains(b, []byte("hmacSignature")) {
+			err = &verify.Error{Code: verify.SignatureMissing, Component: adyenSignature, Err: err}
+		}
 		return verify.Identity{}, err
 	}
 	return verify.Identity{Covered: []string{"@items"}, Secret: macs.matched}, nil
 }
 
+const adyenSignature = "additionalData.hmacSignature"
+
 func (m *adyenMACs) verify(it adyenItem) error {
-	const name = "additionalData.hmacSignature"
 	if it.signature == "" {
-		return &verify.Error{Code: verify.SignatureMissing, Component: name}
+		return &verify.Error{Code: verify.SignatureMissing, Component: adyenSignature}
 	}
 	sig, ok := decodeBase64Strict(it.signature)
 	if !ok {
-		return &verify.Error{Code: verify.SignatureMalformed, Component: name}
+		return &verify.Error{Code: verify.SignatureMalformed, Component: adyenSignature}
 	}
 	for i, mac := range m.all {
 		mac.Reset()
@@ -205,7 +209,7 @@ func (m *adyenMACs) verify(it adyenItem) error {
 			return nil
 		}
 	}
-	return &verify.Error{Code: verify.SignatureMismatch, Component: name}
+	return &verify.Error{Code: verify.SignatureMismatch, Component: adyenSignature}
 }
 
 // String describes the scheme for the policy.

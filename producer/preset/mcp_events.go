@@ -88,6 +88,9 @@ func (b bySubscription) of(r *http.Request) (*verify.HMAC, string, error) {
 // Verify implements [verify.Scheme]. The principal is the subscription.
 func (b bySubscription) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
 	scheme, id, err := b.of(r)
+	if verify.CodeOf(err) == verify.KeyUnknown && r.Header["Webhook-Signature"] == nil {
+		err = &verify.Error{Code: verify.SignatureMissing, Component: "Webhook-Signature"}
+	}
 	if err != nil {
 		return verify.Identity{}, err
 	}
