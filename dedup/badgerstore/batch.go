@@ -41,7 +41,7 @@ type batch struct {
 // batchTotals add up over the operations of a batch; a failed operation does not count.
 type batchTotals struct {
 	accepted              int64
-	removed               int64 // bytes of bodies that were deleted
+	removed               int64 // bytes of bodies and keys that were deleted
 	waiting, waitingBytes int64 // new events, for the bounds of the backlog
 	window                time.Duration
 	uncounted             bool // a damaged value is replaced: the census is unknown until everything is counted again
@@ -368,6 +368,9 @@ func (b *batch) noteRetired(r *row) {
 	b.undo = append(b.undo, func() { b.retired[r.place.Hash] = before })
 }
 
+// keyBytes is about what a deleted key takes in the tables, with its deletion.
+const keyBytes = 64
+
 // stage collects the writes in committer.writes. It reports false if there is nothing to write.
 func (b *batch) stage() bool {
 	writes, memory := b.c.writes[:0], &b.c.memory
@@ -401,6 +404,11 @@ func (b *batch) stage() bool {
 	b.c.writes = writes
 	if len(writes) == 0 && !b.always {
 		return false
+	}
+	for i := range writes {
+		if writes[i].Value == nil {
+			b.removed += keyBytes
+		}
 	}
 	b.next = b.meta(aliases)
 	b.c.writes = append(writes, mutation{Key: record.MetaKey, Value: b.next.Encode()})
@@ -442,9 +450,9 @@ func (b *batch) meta(aliases record.Census) record.Meta {
 	m := b.c.meta
 	m.Commit++
 	m.Seq, m.Token, m.Wall, m.Window, m.Evicted = b.seq, b.token, b.now, b.window, b.evicted
-	m.Removed += b.removed
+	m.Removed = max(0, m.Removed+b.removed)
 	if !b.reclaimed.IsZero() {
-		m.Reclaimed, m.Removed = b.reclaimed, b.removed
+		m.Reclaimed = b.reclaimed
 	}
 	if b.recount != nil {
 		m.Census, m.Counts = b.recount.census, b.recount.total.Counts

@@ -38,7 +38,7 @@ type core struct {
 	damages damageLog
 	summary *summary
 
-	removed   atomic.Int64 // bytes of bodies deleted since the last reclaim
+	removed   atomic.Int64 // bytes of bodies and keys deleted since the last reclaim
 	reclaimed atomic.Int64 // when that was, in nanoseconds since 1970
 
 	failure outage        // final

@@ -187,7 +187,8 @@ func growthWork(ctx context.Context, tb testing.TB, s *Store, tasks int) {
 func (g *growth) disk(b *testing.B) {
 	dir := filepath.Join(g.dir, "big")
 	s := open(b, dir, growthOptions())
-	if err := errors.Join(s.db.Compact(context.Background()), s.Close()); err != nil {
+	_, err := s.db.Compact(context.Background(), true)
+	if err := errors.Join(err, s.Close()); err != nil {
 		b.Fatal(err)
 	}
 	g.used = growthUsed(dir)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -162,12 +163,18 @@ func (m *maintenance) reclaimBeyond(ctx context.Context, waste int64) error {
 func (m *maintenance) reclaim(ctx context.Context) error {
 	m.reclaiming.Lock()
 	defer m.reclaiming.Unlock()
-	if err := m.checkReclaimSpace(); err != nil {
+	if err := m.checkReclaimSpace(kv.MostCompacted * m.disk.memTable); err != nil {
 		return err
 	}
-	if m.removed.Load() > 0 {
-		if err := m.db.Compact(ctx); err != nil {
+	removed := m.removed.Load()
+	if removed > 0 {
+		whole := m.checkReclaimSpace(math.MaxInt64) == nil
+		kept, err := m.db.Compact(ctx, whole)
+		if err != nil {
 			return err
+		}
+		if kept {
+			removed = 0 // some of it is left to do
 		}
 	}
 	err := m.db.Reclaim(ctx, func(values []kv.Stored) error {
@@ -181,14 +188,14 @@ func (m *maintenance) reclaim(ctx context.Context) error {
 		return err
 	}
 	m.meter.forget()
-	return m.submit(&reclaimedOp{newTicket(false)})
+	return m.submit(&reclaimedOp{newTicket(false), removed})
 }
 
 // checkReclaimSpace returns why there is not enough space to reclaim: it first needs space for
-// two memory tables, a value file, and the tables that the largest compaction rewrites before the
-// old ones go: those of level 0 and of the next level.
-func (m *maintenance) checkReclaimSpace() error {
-	tables := min(m.meter.usage().tables, kv.MostCompacted*m.disk.memTable)
+// two memory tables, a value file, and the tables, at most some bytes of them, that the largest
+// compaction rewrites before the old ones go: those of level 0 and of the next level.
+func (m *maintenance) checkReclaimSpace(most int64) error {
+	tables := min(m.meter.usage().tables, most)
 	need := m.disk.state().hard + 2*m.disk.memTable + m.options.valueFile + tables
 	if free := m.disk.state().free; free >= 0 && free < need {
 		return fmt.Errorf("reclaiming space needs %s, and %s are free", mib(need), mib(free))
@@ -214,12 +221,16 @@ func (o *moveOp) apply(b *batch) error {
 	return nil
 }
 
-type reclaimedOp struct{ ticket }
+// reclaimedOp notes that what had been removed by then is reclaimed.
+type reclaimedOp struct {
+	ticket
+	removed int64
+}
 
 func (o *reclaimedOp) apply(b *batch) error {
 	if b.disk.frozen() {
 		return b.disk.err()
 	}
-	b.always, b.reclaimed = true, b.now
+	b.always, b.reclaimed, b.removed = true, b.now, b.removed-o.removed
 	return nil
 }

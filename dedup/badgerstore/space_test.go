@@ -2,6 +2,7 @@ package badgerstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -184,8 +186,9 @@ func TestWhatWasDeletedIsRememberedOverARestart(t *testing.T) {
 	}
 	shut(t, s)
 	s = open(t, dir, o)
-	if s.removed.Load() != 5000 || s.reclaimed.Load() != made {
-		t.Errorf("%d bytes are removed since %d, want 5000 since %d", s.removed.Load(), s.reclaimed.Load(), made)
+	const gone = 5000 + keyBytes
+	if s.removed.Load() != gone || s.reclaimed.Load() != made {
+		t.Errorf("%d bytes are removed since %d, want %d since %d", s.removed.Load(), s.reclaimed.Load(), gone, made)
 	}
 	if err := s.maintenance.reclaimWhenDue(t.Context(), false); err != nil { // a day has passed
 		t.Fatal(err)
@@ -239,6 +242,76 @@ func TestTheLogIsSmallOnASmallFileSystem(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(s.dir, "redo", "*.log"))
 		if err != nil || len(files) != want {
 			t.Errorf("%d segments on a file system of %s, want %d: %v", len(files), mib(total), want, err)
+		}
+	}
+}
+
+// TestSpaceWithoutEventsIsGivenBack accepts events, and then none. One of them waits for ever, the
+// windows of the others end, and their keys are forgotten. A few days later the tables and value
+// files are about empty, also when a process ends or something is read in between.
+func TestSpaceWithoutEventsIsGivenBack(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name       string
+		events     int
+		size       int // of a body
+		remembered bool
+	}{
+		{"with bodies in the tables", 2000, 60, false},
+		{"with bodies in value files", 2000, 1000, false},
+		{"with bodies in chunks", 12, 2*record.ChunkSize + 1, false},
+		{"that are remembered for two days", 2000, 60, true},
+	} {
+		for _, during := range []string{"", "a restart", "a view"} {
+			t.Run(tc.name+" "+during, func(t *testing.T) {
+				t.Parallel()
+				clock, o := deduptest.NewClock(), quiet()
+				o.Clock, o.memTable, o.rhythm, o.Remember.For = clock, 256<<10, ownRhythm(), 48*time.Hour
+				o.rhythm.look = time.Hour // due work is started by hand
+				s := open(t, t.TempDir(), o)
+				kept, random := map[string]dedup.Claim{}, rand.New(rand.NewPCG(1, 2))
+				for i := range tc.events {
+					c := rememberedClaim(fmt.Sprint(i))
+					c.Payload.Body = randomBody(random, tc.size)
+					if !tc.remembered {
+						c.Remember = nil
+					}
+					if i == 0 {
+						c.Tasks = claimOf("").Tasks
+					}
+					if event := mustClaim(t, s, c, dedup.New).Record.Event; i == 0 {
+						kept[event] = c
+					}
+				}
+				pass := func(hours int) {
+					for range hours {
+						clock.Advance(time.Hour)
+						m := s.maintenance
+						err := errors.Join(m.noteTime(), m.sweep(o.rhythm.slack))
+						if err := errors.Join(err, m.reclaimWhenDue(t.Context(), false), m.prune()); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				switch during {
+				case "a restart":
+					pass(60)
+					shut(t, s)
+					s = open(t, s.dir, o)
+				case "a view":
+					err := s.view(func(*kv.View) error { pass(100); return nil })
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				pass(144)
+				used, err := measure(filepath.Join(s.dir, "index"))
+				values := dirSize(filepath.Join(s.dir, "values"))
+				if most := 3*int64(tc.size) + 32<<10; err != nil || used.tables+values > most {
+					t.Errorf("%d bytes of tables and %d of values are left, %v", used.tables, values, err)
+				}
+				sameBodies(t, s, kept)
+			})
 		}
 	}
 }

@@ -128,6 +128,23 @@ func (a *applier) apply() (ok, stalled bool) {
 	return a.err == nil, a.stalls != nil
 }
 
+// seal completes the value file that is written to.
+func (a *applier) seal() error {
+	a.gate.Lock()
+	defer a.gate.Unlock()
+	return a.index.values.Seal()
+}
+
+// span makes the present memory table, and the table that it becomes, overlap all others.
+func (a *applier) span() error {
+	a.gate.Lock()
+	defer a.gate.Unlock()
+	if err := a.probe(); err != nil {
+		return err
+	}
+	return a.index.fill(max(1, a.visible), 1, firstKey, fillerKey)
+}
+
 // await waits until commit n is at rest.
 func (a *applier) await(n uint64) error {
 	a.gate.Lock()

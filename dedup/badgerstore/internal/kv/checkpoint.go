@@ -152,7 +152,7 @@ func (c *checkpointer) fill() error {
 	a := c.db.applier
 	a.gate.Lock()
 	defer a.gate.Unlock()
-	return c.db.index.fill(max(1, a.visible), fillerSize(c.db.Badger().Opts().MemTableSize))
+	return c.db.index.fill(max(1, a.visible), fillerSize(c.db.Badger().Opts().MemTableSize), fillerKey)
 }
 
 // memTables returns the number of the newest memory table, and whether all are gone that are not

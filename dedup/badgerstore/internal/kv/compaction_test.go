@@ -24,7 +24,7 @@ func TestCompactionsWaitForTheirTables(t *testing.T) {
 	t.Parallel()
 	o := create(t, tiny(t))
 	o.load(t, rand.New(rand.NewPCG(19, 20)), 1000)
-	if err := o.Compact(t.Context()); err != nil {
+	if _, err := o.Compact(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	o.tables.mu.Lock()

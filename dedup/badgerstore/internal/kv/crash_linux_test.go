@@ -262,7 +262,7 @@ func TestACompactionThatIsNotFlushedLosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if round == 2 {
-			if err := s.Compact(t.Context()); err != nil {
+			if _, err := s.Compact(t.Context(), true); err != nil {
 				t.Fatal(err)
 			}
 		}

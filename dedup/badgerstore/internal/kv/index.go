@@ -250,15 +250,17 @@ func (x *index) load(key, stored []byte, isRef bool) ([]byte, error) {
 	return x.values.Read(key, ref)
 }
 
-// The keys of the index itself, which no view shows. Filler has no meaning: it only fills a memory
-// table. The other one holds the number of the last commit of which something is at rest.
+// The keys of the index itself, which no view shows. Filler, the last key, and the first key have
+// no meaning: they only fill a memory table. The other one holds the number of the last commit of
+// which something is at rest.
 var (
+	firstKey   = []byte{0}
 	fillerKey  = []byte{'z', 0, 0, 0, 0}
 	reachedKey = []byte{'y'}
 )
 
 func isOwn(key []byte) bool {
-	return bytes.HasPrefix(key, fillerKey[:1]) || bytes.HasPrefix(key, reachedKey)
+	return bytes.HasPrefix(key, firstKey) || bytes.HasPrefix(key, fillerKey[:1]) || bytes.HasPrefix(key, reachedKey)
 }
 
 // reached returns the number of the last commit of which something is at rest: the
@@ -277,17 +279,20 @@ func (x *index) reached() (commit uint64, err error) {
 
 func fillerSize(memTable int64) int64 { return min(memTable/16, 1<<20-1) }
 
-// fill writes filler to a memory table. It is overwritten, and expires, at once.
-func (x *index) fill(version uint64, size int64) error {
+// fill writes filler of some size at each key to one memory table. It is overwritten, and expires,
+// at once.
+func (x *index) fill(version uint64, size int64, keys ...[]byte) error {
 	if err := x.room(); err != nil {
 		return err
 	}
 	txn := x.badger.NewTransactionAt(math.MaxUint64, true)
 	defer txn.Discard()
-	e := badger.NewEntry(fillerKey, make([]byte, size))
-	e.ExpiresAt = 1
-	if err := txn.SetEntry(e); err != nil {
-		return err
+	for _, key := range keys {
+		e := badger.NewEntry(key, make([]byte, size))
+		e.ExpiresAt = 1
+		if err := txn.SetEntry(e); err != nil {
+			return err
+		}
 	}
 	return txn.CommitAt(version, nil)
 }

@@ -347,7 +347,7 @@ func TestAViewReadsWhatWasCommittedBefore(t *testing.T) {
 			}
 			o.commit(t, e)
 		}
-		if err := o.Compact(t.Context()); err != nil {
+		if _, err := o.Compact(t.Context(), true); err != nil {
 			return err
 		}
 		for i := range 500 {

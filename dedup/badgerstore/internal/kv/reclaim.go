@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -20,32 +21,37 @@ type Stored struct {
 // Unchanged reports whether an entry is still stored as it was read.
 func (s *Stored) Unchanged() bool { return !s.watch.Changed(s.Key) }
 
-// valueFile is a complete value file. live is the size of the entries that keys refer to.
+// valueFile is a value file. live is the size of the entries that keys refer to.
 type valueFile struct{ length, live int64 }
 
 func (f *valueFile) wasteful() bool { return 2*f.live < f.length }
 
-// Waste returns how many bytes the complete value files have beyond twice what is live in them.
-func (d *DB) Waste(ctx context.Context) (n int64, err error) {
-	files, err := d.valueFiles(ctx)
+// Waste returns how many bytes the value files, and the tables, have beyond twice what is live in
+// them.
+func (d *DB) Waste(ctx context.Context) (int64, error) {
+	files, keys, err := d.valueFiles(ctx)
+	values, tables, entries := int64(0), int64(0), int64(0)
 	for _, f := range files {
-		n += f.length - 2*f.live
+		values += f.length - 2*f.live
 	}
-	return n, err
+	for _, t := range d.Badger().Tables() {
+		tables, entries = tables+int64(t.OnDiskSize), entries+int64(t.KeyCount)
+	}
+	if entries > 0 {
+		tables -= 2 * keys * tables / entries
+	}
+	return max(values, 0) + max(tables, 0), err
 }
 
-// valueFiles reads all keys. The files are listed before: what refers to a complete file was
-// committed by then, so the view shows it.
-func (d *DB) valueFiles(ctx context.Context) (map[uint64]*valueFile, error) {
-	files := map[uint64]*valueFile{}
+// valueFiles reads all keys, and returns their number. The files are listed before: what refers to
+// a complete file was committed by then, so the view shows it.
+func (d *DB) valueFiles(ctx context.Context) (files map[uint64]*valueFile, keys int64, err error) {
+	files = map[uint64]*valueFile{}
 	for _, f := range d.index.values.Files() {
 		files[f.Number] = &valueFile{length: f.Length}
 	}
-	delete(files, d.index.values.Active())
-	if len(files) == 0 {
-		return nil, nil
-	}
-	return files, d.eachRef(ctx, nil, func(s Stored, refs []valuefile.Ref) error {
+	err = d.eachRef(ctx, nil, func(_ Stored, refs []valuefile.Ref) error {
+		keys++
 		for _, ref := range refs {
 			if f := files[ref.File]; f != nil {
 				f.live += ref.Space()
@@ -53,9 +59,10 @@ func (d *DB) valueFiles(ctx context.Context) (map[uint64]*valueFile, error) {
 		}
 		return nil
 	})
+	return files, keys, err
 }
 
-// eachRef visits the keys from one on that have parts in value files, and their places.
+// eachRef visits the keys from one on, with the places of their parts in value files.
 func (d *DB) eachRef(ctx context.Context, from []byte, visit func(s Stored, refs []valuefile.Ref) error) error {
 	return d.View(func(v *View) error {
 		item := v.Keys(from)
@@ -65,9 +72,6 @@ func (d *DB) eachRef(ctx context.Context, from []byte, visit func(s Stored, refs
 				return err
 			}
 			s := Stored{Entry: Entry{Key: item.Key()}, marks: item.it.Item().UserMeta()}
-			if s.marks&(refValue|refContent) == 0 {
-				continue
-			}
 			err := item.it.Item().Value(func(raw []byte) error {
 				s.raw = raw
 				refs, err := s.refs()
@@ -86,6 +90,9 @@ func (d *DB) eachRef(ctx context.Context, from []byte, visit func(s Stored, refs
 
 // refs returns the places of the parts in value files.
 func (s *Stored) refs() (refs []valuefile.Ref, err error) {
+	if s.marks&(refValue|refContent) == 0 {
+		return nil, nil
+	}
 	value, content, err := split(s.marks, s.raw)
 	add := func(mark byte, part []byte) {
 		if s.marks&mark != 0 && err == nil {
@@ -107,14 +114,21 @@ const (
 	reclaimKeys  = 100_000
 )
 
-// Reclaim deletes the complete value files of which less than half is live. put commits the
-// values that are live in them again, unless they were changed (see Unchanged). damaged is called
-// with values that cannot be read; their files stay.
+// Reclaim deletes the value files of which less than half is live. put commits the values that are
+// live in them again, unless they were changed (see Unchanged). damaged is called with values that
+// cannot be read; their files stay.
 //
 // A file is deleted after a second look has found no key that refers to it, and a checkpoint
 // without it is durable. A crash before leaves the file, and every value where it was or is.
 func (d *DB) Reclaim(ctx context.Context, put func([]Stored) error, damaged func(key []byte, err error)) error {
-	files, err := d.valueFiles(ctx)
+	files, _, err := d.valueFiles(ctx)
+	if f := files[d.index.values.Active()]; err == nil && f != nil && f.wasteful() {
+		if err := d.applier.seal(); err != nil {
+			return err
+		}
+		files, _, err = d.valueFiles(ctx)
+	}
+	delete(files, d.index.values.Active())
 	move := false
 	for n, f := range files {
 		if !f.wasteful() {
@@ -221,28 +235,30 @@ func (d *DB) removeFiles(files map[uint64]*valueFile) error {
 }
 
 // Compact drops what was deleted from the tables. Badger compacts nothing if all tables are in the
-// level of the newest, unless that level is full: each checkpoint adds a table to it.
-func (d *DB) Compact(ctx context.Context) error {
-	for range 2 * d.Badger().Opts().NumLevelZeroTables {
-		if err := errors.Join(d.Checkpoint(), ctx.Err()); err != nil {
-			return err
+// level of the newest, unless that level is full: each checkpoint adds a table to it, and allows
+// to drop deletions once there are tables below. A compaction leaves the tables that nothing above
+// overlaps: with whole the added table spans all keys. kept reports that a view may have kept
+// something.
+func (d *DB) Compact(ctx context.Context, whole bool) (kept bool, err error) {
+	below := false
+	for n := 2 * d.Badger().Opts().NumLevelZeroTables; n > 0 && !below; n-- {
+		below, kept = d.checkpoint.discards(), d.applier.viewed()
+		if whole {
+			err = d.applier.span()
 		}
-		levels := 0
-		for _, l := range d.Badger().Levels() {
-			if l.NumTables > 0 {
-				levels++
-			}
+		if err = cmp.Or(err, ctx.Err()); err == nil {
+			err = d.Checkpoint()
 		}
-		if levels > 1 {
-			break
+		if err != nil {
+			return kept, err
 		}
 	}
 	flattened := make(chan error, 1)
 	go func() { flattened <- d.Badger().Flatten(1) }()
 	select {
 	case err := <-flattened:
-		return err
+		return kept, err
 	case <-d.tables.stuck:
-		return d.failed()
+		return kept, d.failed()
 	}
 }

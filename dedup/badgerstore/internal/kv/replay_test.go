@@ -95,7 +95,8 @@ func TestAReplayIsKilledAndBegunAgain(t *testing.T) {
 			t.Errorf("try %d: version %d after %d commits", try, version, o.n)
 		}
 		for !inTables(half, half.applier.version) { // as a memory table that became full
-			if err := half.index.fill(half.applier.version, fillerSize(half.Badger().Opts().MemTableSize)); err != nil {
+			size := fillerSize(half.Badger().Opts().MemTableSize)
+			if err := half.index.fill(half.applier.version, size, fillerKey); err != nil {
 				t.Fatal(err)
 			}
 		}

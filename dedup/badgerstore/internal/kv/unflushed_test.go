@@ -38,7 +38,7 @@ func unflushed(dir string) {
 	}
 	fmt.Println("committed", err)
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
-	go func() { _ = d.Compact(context.Background()) }()
+	go func() { _, _ = d.Compact(context.Background(), true) }()
 	select {
 	case reason := <-reasons:
 		fmt.Println("failed", reason)

@@ -57,6 +57,13 @@ func (a *applier) oldestView() uint64 {
 	return oldest
 }
 
+// viewed reports whether there is a view.
+func (a *applier) viewed() bool {
+	a.gate.Lock()
+	defer a.gate.Unlock()
+	return len(a.views) > 0
+}
+
 // Commit returns the number of the last commit in the view.
 func (v *View) Commit() uint64 { return v.commit }
 

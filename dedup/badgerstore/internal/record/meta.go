@@ -21,7 +21,7 @@ type Meta struct {
 	Evicted uint64 // the first of those days that was not forgotten for lack of space; 0 for all
 
 	Reclaimed time.Time // when space was last reclaimed, or the store was created
-	Removed   int64     // bytes of bodies deleted since then
+	Removed   int64     // bytes of bodies and keys deleted since then
 }
 
 // Gap is a time between two commits that does not count for windows.
