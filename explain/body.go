@@ -141,32 +141,6 @@ func (f *former) encoded() bool {
 		f.form(bodyEscaped, "it was signed percent-encoded", []byte(url.QueryEscape(text)))
 }
 
-// charsets undoes conversions between UTF-8 and Latin-1.
-func (f *former) charsets() bool {
-	if latin, ok := toLatin1(f.body); ok {
-		detail := "it was signed as Latin-1 and came as UTF-8"
-		if utf8.Valid(latin) {
-			detail = "its UTF-8 was read as Latin-1 and encoded again"
-		}
-		if !f.form(bodyCharset, detail, latin) {
-			return false
-		}
-	}
-	high := slices.ContainsFunc(f.body, func(c byte) bool { return c >= utf8.RuneSelf })
-	if !high {
-		return true
-	}
-	wide := make([]byte, 0, 2*len(f.body))
-	for _, c := range f.body {
-		wide = utf8.AppendRune(wide, rune(c))
-	}
-	detail := "it was signed as UTF-8 and came as Latin-1"
-	if utf8.Valid(f.body) {
-		detail = "it was signed with its UTF-8 encoded twice"
-	}
-	return f.form(bodyCharset, detail, wide)
-}
-
 type byteOrder interface {
 	binary.ByteOrder
 	binary.AppendByteOrder
@@ -217,21 +191,6 @@ func (f *former) normalized() bool {
 	}
 	return f.form(bodyCharset, "it was signed in the composed form of Unicode (NFC)", norm.NFC.Bytes(f.body)) &&
 		f.form(bodyCharset, "it was signed in the decomposed form of Unicode (NFD)", norm.NFD.Bytes(f.body))
-}
-
-// toLatin1 returns false for text that has no other form in Latin-1.
-func toLatin1(b []byte) (out []byte, ok bool) {
-	if !utf8.Valid(b) {
-		return nil, false
-	}
-	for _, r := range string(b) {
-		if r > 0xff {
-			return nil, false
-		}
-		ok = ok || r >= utf8.RuneSelf
-		out = append(out, byte(r))
-	}
-	return out, ok
 }
 
 // wrapped undoes and makes strings and forms with JSON in them.

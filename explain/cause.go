@@ -45,7 +45,7 @@ const (
 
 	urlScheme Cause = "url_scheme"
 	urlHost   Cause = "url_host"
-	urlPort   Cause = "url_port"
+	urlPort   Cause = Cause(verify.PortDiffers)
 	urlPath   Cause = "url_path"
 	urlSlash  Cause = "url_slash"
 	urlCase   Cause = "url_case"
@@ -142,8 +142,8 @@ var causes = []causeText{
 		"Write the signature in the configured form at the sender, or set the pattern to the sender's form."},
 	{Cause(verify.CredentialWrapped), groupForm, "The right credential is in another form or place.",
 		"Send the credential as configured, or configure the place where the sender puts it."},
-	{Cause(verify.ContentDiffers), groupContent, "The signature is over other content than the template says.",
-		"Set the template to the signed content of the sender, if it holds the body and a time."},
+	{Cause(verify.ContentDiffers), groupContent, "The signature is over other content than the configuration says.",
+		"Sign what the scheme describes, or set the template to the content of the sender if it holds body and time."},
 	{Cause(verify.OverHash), groupContent, "The signature is over a digest of the body in place of the body.",
 		"Sign the body itself."},
 
@@ -165,7 +165,8 @@ var causes = []causeText{
 
 	{urlScheme, groupURL, "The sender signed http and https is configured, or the reverse.", callURL},
 	{urlHost, groupURL, "The sender signed another host.", callURL},
-	{urlPort, groupURL, "The sender signed the URL with another port, or with none.", callURL},
+	{urlPort, groupURL, "The sender signed the URL with another port, or with none.",
+		callURL + " RFC 9421 leaves a default port out."},
 	{urlPath, groupURL, "The sender signed another path: a proxy adds or removes a part of it.", callURL},
 	{urlSlash, groupURL, "The sender signed the path with a slash more or less at its end.", callURL},
 	{urlCase, groupURL, "The sender signed the URL in lower case.", callURL},

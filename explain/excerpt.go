@@ -16,7 +16,7 @@ import (
 // was signed differs from what came.
 //
 // Where a signature binds only some members of a body, or a form of it, another body may verify
-// too: the cause is then likely.
+// too: the cause is then likely. A charset is proved by the members.
 func (s *search) proved(st state, o outcome) []Finding {
 	var found []Finding
 	for _, c := range st.changes {
@@ -26,7 +26,8 @@ func (s *search) proved(st state, o outcome) []Finding {
 			signed, came := shownURL(st.request.URL), shownURL(s.d.Request.URL)
 			f.Signed, f.Came, f.At = signed, came, differ(signed, came)
 		case groupBody:
-			f.At, f.Proved = differ(st.body, s.d.Body), !o.id.Malleable && !o.id.Covers("@items")
+			whole := !o.id.Covers("@items") || c.cause == bodyCharset
+			f.At, f.Proved = differ(st.body, s.d.Body), whole && !o.id.Malleable
 			f.Signed, f.Came = s.excerpt(st.body, f.At), s.excerpt(s.d.Body, f.At)
 		}
 		found = append(found, f)

@@ -166,6 +166,18 @@ func (v jsonValue) sorted() jsonValue {
 	return v
 }
 
+// mapped returns the value with its strings changed, but not its keys.
+func (v jsonValue) mapped(change func(text []byte) []byte) jsonValue {
+	if v.kind == '"' {
+		v.text = change(v.text)
+	}
+	v.members = slices.Clone(v.members)
+	for i := range v.members {
+		v.members[i].value = v.members[i].value.mapped(change)
+	}
+	return v
+}
+
 // write returns the value in the style, or false if it is longer than the limit.
 func (s jsonStyle) write(v jsonValue, limit int) ([]byte, bool) {
 	w := &jsonWriter{jsonStyle: s, limit: limit}

@@ -41,7 +41,8 @@ func (k tokenKey) sign(t *testing.T, claims map[string]any) string {
 		sig, err3 = append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...), err
 	case *rsa.PrivateKey:
 		if k.alg == "PS256" {
-			sig, err3 = rsa.SignPSS(rand.Reader, private, crypto.SHA256, sum[:], nil)
+			sig, err3 = rsa.SignPSS(rand.Reader, private, crypto.SHA256, sum[:],
+				&rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash})
 			break
 		}
 		sig, err3 = rsa.SignPKCS1v15(nil, private, crypto.SHA256, sum[:])

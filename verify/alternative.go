@@ -42,6 +42,7 @@ const (
 	WebhookDiffers    Mistake = "webhook_id"        // another id of the webhook in the signed content
 	CertificateNamed  Mistake = "certificate_name"  // a client certificate with other names
 	VersionDiffers    Mistake = "signature_version" // a signature of another version
+	PortDiffers       Mistake = "url_port"          // a URL with the default port, which is not signed
 )
 
 // Alternative is a scheme with one thing changed, as a sender may have it. It serves to explain

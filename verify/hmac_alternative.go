@@ -3,6 +3,8 @@ package verify
 import (
 	"cmp"
 	"context"
+	"crypto/md5"  //nolint:gosec // senders sign it, which a finding says
+	"crypto/sha1" //nolint:gosec // likewise
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -173,16 +175,11 @@ func (h *HMAC) otherContents(r *http.Request, _ []Offer, yield func(Alternative)
 		return true
 	}
 	for _, d := range bodyDigests {
-		if !h.offer(OverHash, d.name, yield, func(c *HMAC) {
-			c.Content, c.Covers = "", []string{"@body"}
-			c.Contents = func(r *http.Request, body []byte) ([][][]byte, error) {
-				return h.plan.contents(r, d.of(body), head)
-			}
-		}) {
+		if !h.offer(OverHash, d.name, yield, func(c *HMAC) { h.overDigest(c, head, d.of) }) {
 			return false
 		}
 	}
-	values := map[string]string{"timestamp": head.timestamp, "id": head.id}
+	values := h.values(r, head)
 	forms := contentForms
 	if own := h.Content; own != "" { // with another separator
 		forms = append(slices.Clone(forms), strings.ReplaceAll(own, ":", "."), strings.ReplaceAll(own, ".", ":"))
@@ -195,6 +192,79 @@ func (h *HMAC) otherContents(r *http.Request, _ []Offer, yield func(Alternative)
 	return true
 }
 
+// overDigest makes the copy sign a digest in place of the body.
+func (h *HMAC) overDigest(c *HMAC, head signatureHead, of func(body []byte) []byte) {
+	c.Content, c.Covers = "", []string{"@body"}
+	c.Contents = func(r *http.Request, body []byte) ([][][]byte, error) {
+		return h.plan.contents(r, of(body), head)
+	}
+}
+
+// values are those of the parts of a template that the request and the configuration have.
+func (h *HMAC) values(r *http.Request, head signatureHead) map[string]string {
+	values := map[string]string{"timestamp": head.timestamp, "id": head.id}
+	for _, p := range h.plan.template {
+		switch p.kind {
+		case partConfig:
+			values[p.text()] = h.Config[p.arg]
+		case partHeader:
+			values[p.text()] = r.Header.Get(p.arg)
+		}
+	}
+	return values
+}
+
+// ownForms are the configured template with its parts in another order, with other text between
+// two of them, and the usual templates with the configured URL.
+func (h *HMAC) ownForms() (forms []string) {
+	var slots []int // places of placeholders
+	parts := h.plan.template
+	for i, p := range parts {
+		if p.kind != partText {
+			slots = append(slots, i)
+		}
+	}
+	if len(slots) < 2 || len(slots) > maxReordered {
+		return nil
+	}
+	write := func(order []int) {
+		text, n := "", 0
+		for _, p := range parts {
+			if p.kind != partText {
+				p, n = parts[order[n]], n+1
+				text += "{" + p.text() + "}"
+				continue
+			}
+			text += p.literal
+		}
+		forms = append(forms, text)
+	}
+	permute(slots, 0, write)
+	if len(slots) == 2 {
+		for _, form := range []string{"{a}{b}", "{a}.{b}", "{a}:{b}", "{a}\n{b}", "{a}|{b}"} {
+			for i := range slots {
+				a, b := parts[slots[i]].text(), parts[slots[1-i]].text()
+				forms = append(forms, strings.NewReplacer("{a}", "{"+a+"}", "{b}", "{"+b+"}").Replace(form))
+			}
+		}
+	}
+	return slices.Compact(forms)
+}
+
+const maxReordered = 4 // parts of a template
+
+func permute(list []int, from int, yield func([]int)) {
+	if from == len(list) {
+		yield(list)
+		return
+	}
+	for i := from; i < len(list); i++ {
+		list[from], list[i] = list[i], list[from]
+		permute(list, from+1, yield)
+		list[from], list[i] = list[i], list[from]
+	}
+}
+
 // rareContents tries templates with the method and the path, and times of fields that are not
 // configured.
 func (h *HMAC) rareContents(r *http.Request, _ []Offer, yield func(Alternative) bool) bool {
@@ -202,8 +272,15 @@ func (h *HMAC) rareContents(r *http.Request, _ []Offer, yield func(Alternative) 
 	if err != nil {
 		return true
 	}
-	for _, form := range rareForms {
-		if !h.withContent(Alternative{Detail: fmt.Sprintf("%q", form), Rare: true}, form, nil, yield) {
+	for _, d := range rareDigests {
+		alt := Alternative{Mistake: OverHash, Detail: d.name, Rare: true}
+		if !h.yield(alt, yield, func(c *HMAC) { h.overDigest(c, head, d.of) }) {
+			return false
+		}
+	}
+	for _, form := range slices.Concat(rareForms, h.ownForms()) {
+		alt := Alternative{Detail: fmt.Sprintf("%q", form), Rare: true}
+		if !h.withContent(alt, form, h.values(r, head), yield) {
 			return false
 		}
 	}
@@ -288,6 +365,8 @@ func fillForm(parts []part, r *http.Request, body []byte, values map[string]stri
 			out = append(out, []byte(p.literal))
 		case partBody:
 			out = append(out, body)
+		case partJCS:
+			out = append(out, canonicalForm(body))
 		case partURL:
 			out = append(out, []byte(r.URL.String()))
 		case "path":
@@ -295,33 +374,53 @@ func fillForm(parts []part, r *http.Request, body []byte, values map[string]stri
 		case "method":
 			out = append(out, []byte(r.Method))
 		default:
-			out = append(out, []byte(values[string(p.kind)]))
+			out = append(out, []byte(values[p.text()]))
 		}
 	}
 	return out
 }
 
-// bodyDigests are forms of a digest that senders sign in place of the body.
-var bodyDigests = []struct {
+// bodyDigest is a form of a digest that senders sign in place of the body.
+type bodyDigest struct {
 	name string
 	of   func([]byte) []byte
-}{
-	{"the SHA-256 of the body in hex", func(b []byte) []byte {
-		s := sha256.Sum256(b)
-		return hex.AppendEncode(nil,
-			s[:])
-	}},
-	{"the SHA-256 of the body", func(b []byte) []byte { s := sha256.Sum256(b); return s[:] }},
-	{"the SHA-256 of the body in base64", func(b []byte) []byte {
-		s := sha256.Sum256(b)
-		return base64.StdEncoding.AppendEncode(nil, s[:])
-	}},
-	{"the SHA-512 of the body in hex", func(b []byte) []byte {
-		s := sha512.Sum512(b)
-		return hex.AppendEncode(nil,
-			s[:])
-	}},
 }
+
+func digestForm(name string, of func() hash.Hash, write func(dst, sum []byte) []byte) bodyDigest {
+	return bodyDigest{"the " + name + " of the body", func(body []byte) []byte {
+		d := of()
+		d.Write(body)
+		return write(nil, d.Sum(nil))
+	}}
+}
+
+func rawDigest(dst, sum []byte) []byte { return append(dst, sum...) }
+
+func upperHex(dst, sum []byte) []byte { return fmt.Appendf(dst, "%X", sum) }
+
+// The usual digests, and those that fewer senders sign.
+var (
+	bodyDigests = []bodyDigest{
+		digestForm("SHA-256 in hex", sha256.New, hex.AppendEncode), digestForm("SHA-256", sha256.New, rawDigest),
+		digestForm("SHA-256 in base64", sha256.New, base64.StdEncoding.AppendEncode),
+		digestForm("SHA-512 in hex", sha512.New, hex.AppendEncode),
+	}
+	rareDigests = []bodyDigest{
+		digestForm("SHA-256 in capital hex", sha256.New, upperHex), digestForm("SHA-512", sha512.New, rawDigest),
+		digestForm("SHA-512 in base64", sha512.New, base64.StdEncoding.AppendEncode),
+		digestForm("SHA-384 in hex", sha512.New384, hex.AppendEncode),
+		digestForm("SHA-1 in hex", sha1.New, hex.AppendEncode), digestForm("SHA-1", sha1.New, rawDigest),
+		digestForm("SHA-1 in base64", sha1.New, base64.StdEncoding.AppendEncode),
+		digestForm("MD5 in hex", md5.New, hex.AppendEncode), digestForm("MD5", md5.New, rawDigest),
+		digestForm("MD5 in base64", md5.New, base64.StdEncoding.AppendEncode),
+		digestForm("SHA-256 with its name", sha256.New, func(dst, sum []byte) []byte {
+			return fmt.Appendf(dst, "sha256=%x", sum)
+		}),
+		digestForm("SHA-256 as in Content-Digest", sha256.New, func(dst, sum []byte) []byte {
+			return append(base64.StdEncoding.AppendEncode(append(dst, "sha-256=:"...), sum), ':')
+		}),
+	}
+)
 
 // signatureForms tries other forms of the signature field: without or with a prefix, in quotes, in
 // base64url, without padding.

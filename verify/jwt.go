@@ -65,6 +65,9 @@ type JWT struct {
 	// Claims are rules for further claims; a token that breaks one is refused with
 	// subject_mismatch.
 	Claims []ClaimRule
+
+	// as is the algorithm of an [Alternative], whatever the header and the key say; "" is theirs.
+	as string
 }
 
 // ClaimRule requires one of some values of a claim. Only "aud" and "roles" may be lists, which
@@ -106,15 +109,16 @@ func (j *JWT) Check() error {
 
 // publicAlgorithm returns an algorithm with a public key. "none" and HMAC are not among them.
 func publicAlgorithm(name string) (jwa.SignatureAlgorithm, bool) {
-	algs := []jwa.SignatureAlgorithm{
-		jwa.RS256(), jwa.RS384(), jwa.RS512(), jwa.PS256(), jwa.PS384(), jwa.PS512(),
-		jwa.ES256(), jwa.ES384(), jwa.ES512(), jwa.EdDSA(),
-	}
-	i := slices.IndexFunc(algs, func(alg jwa.SignatureAlgorithm) bool { return alg.String() == name })
+	i := slices.IndexFunc(publicAlgorithms, func(alg jwa.SignatureAlgorithm) bool { return alg.String() == name })
 	if i < 0 {
 		return jwa.SignatureAlgorithm{}, false
 	}
-	return algs[i], true
+	return publicAlgorithms[i], true
+}
+
+var publicAlgorithms = []jwa.SignatureAlgorithm{
+	jwa.RS256(), jwa.RS384(), jwa.RS512(), jwa.PS256(), jwa.PS384(), jwa.PS512(),
+	jwa.ES256(), jwa.ES384(), jwa.ES512(), jwa.EdDSA(),
 }
 
 // Verify implements [Scheme].
@@ -248,8 +252,9 @@ func parseToken(compact []byte) (*parsedToken, error) {
 }
 
 func (j *JWT) checkSignature(r *http.Request, t *parsedToken) error {
-	alg, ok := publicAlgorithm(t.alg)
-	if !ok || !slices.Contains(j.Algorithms, t.alg) {
+	name := cmp.Or(j.as, t.alg)
+	alg, ok := publicAlgorithm(name)
+	if !ok || j.as == "" && !slices.Contains(j.Algorithms, name) {
 		return &Error{Code: AlgorithmNotAllowed, KeyID: shortID(t.kid)}
 	}
 	keys, err := j.Keys.PublicKeys(r.Context(), t.kid)
@@ -262,7 +267,7 @@ func (j *JWT) checkSignature(r *http.Request, t *parsedToken) error {
 	}
 	tried := 0
 	for _, key := range keys {
-		if key.Alg != "" && key.Alg != t.alg || !fitsJOSE(t.alg, key.Public) {
+		if j.as == "" && key.Alg != "" && key.Alg != name || !fitsJOSE(name, key.Public) {
 			continue
 		}
 		if tried++; tried > maxSignatures {

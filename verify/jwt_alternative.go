@@ -14,16 +14,24 @@ import (
 // with the keys of this scheme.
 func (j *JWT) Alternatives(r *http.Request, _ []Offer) iter.Seq[Alternative] {
 	return func(yield func(Alternative) bool) {
-		if j.Check() != nil || !j.otherPlaces(r, yield) || j.Body {
-			return // the claims of a body are not known here
-		}
-		compact, err := j.find(r, nil)
-		if err != nil {
+		if j.Check() != nil || !j.otherPlaces(r, yield) {
 			return
 		}
-		t, err := parseToken(compact)
-		if err == nil {
-			j.otherClaims(t, yield)
+		if !j.Body { // else its claims are not known here
+			compact, err := j.find(r, nil)
+			if err != nil {
+				return
+			}
+			if t, err := parseToken(compact); err != nil || !j.otherClaims(t, yield) {
+				return
+			}
+		}
+		for _, alg := range publicAlgorithms {
+			detail := fmt.Sprintf("signed with %s, and %q is accepted", alg, j.Algorithms)
+			changed := j.alter(func(c *JWT) { c.as = alg.String() })
+			if !yield(Alternative{Mistake: AlgorithmDiffers, Detail: detail, Scheme: changed, Rare: true}) {
+				return
+			}
 		}
 	}
 }
@@ -70,7 +78,7 @@ func (j *JWT) otherPlaces(r *http.Request, yield func(Alternative) bool) bool {
 }
 
 // otherClaims tries the token with what it says itself, one claim at a time.
-func (j *JWT) otherClaims(t *parsedToken, yield func(Alternative) bool) {
+func (j *JWT) otherClaims(t *parsedToken, yield func(Alternative) bool) bool {
 	beside := func(came, wanted []string) string {
 		return truncate(fmt.Sprintf("%q, and %q is accepted", came, wanted))
 	}
@@ -81,11 +89,11 @@ func (j *JWT) otherClaims(t *parsedToken, yield func(Alternative) bool) {
 	audience, issuer := claimValues(t.claims, "aud"), claimValues(t.claims, "iss")
 	if len(audience) > 0 && !intersects(j.Audiences, audience) &&
 		!offer(AudienceDiffers, beside(audience, j.Audiences), func(c *JWT) { c.Audiences = audience }) {
-		return
+		return false
 	}
 	if len(issuer) > 0 && !intersects(j.Issuers, issuer) &&
 		!offer(IssuerDiffers, beside(issuer, j.Issuers), func(c *JWT) { c.Issuers = issuer }) {
-		return
+		return false
 	}
 	for i, rule := range j.Claims {
 		names := strings.Join(rule.Names, "/")
@@ -98,7 +106,7 @@ func (j *JWT) otherClaims(t *parsedToken, yield func(Alternative) bool) {
 				c.Claims = slices.Clone(j.Claims)
 				c.Claims[i].Values = came
 			}) {
-				return
+				return false
 			}
 		}
 	}
@@ -106,11 +114,11 @@ func (j *JWT) otherClaims(t *parsedToken, yield func(Alternative) bool) {
 		if !offer(AlgorithmDiffers, beside([]string{t.alg}, j.Algorithms), func(c *JWT) {
 			c.Algorithms = append(slices.Clone(j.Algorithms), t.alg)
 		}) {
-			return
+			return false
 		}
 	}
 	detail := fmt.Sprintf("a known key, under the id %q", shortID(t.kid))
-	offer(KeyIDDiffers, detail, func(c *JWT) { c.Keys = anyTokenKey{j.Keys} })
+	return offer(KeyIDDiffers, detail, func(c *JWT) { c.Keys = anyTokenKey{j.Keys} })
 }
 
 // anyTokenKey returns all keys of a set, whichever id a token names.

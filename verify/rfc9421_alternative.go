@@ -24,7 +24,7 @@ func (s *RFC9421) Alternatives(r *http.Request, offered []Offer) iter.Seq[Altern
 		}
 		seen := map[string]bool{}
 		for _, id := range s.namedKeys(r) {
-			if !seen[id] && !s.keysUnder(id, own, offered, yield) {
+			if !seen[id] && !s.keysUnder(r, id, own, offered, yield) {
 				return
 			}
 			seen[id] = true
@@ -97,11 +97,11 @@ func (s *RFC9421) otherPolicies(yield func(Alternative) bool) bool {
 }
 
 // keysUnder tries other keys under the id that the request names.
-func (s *RFC9421) keysUnder(id string, own []Key, offered []Offer, yield func(Alternative) bool) bool {
+func (s *RFC9421) keysUnder(r *http.Request, id string, own []Key, offered []Offer, yield func(Alternative) bool) bool {
 	with := func(alt Alternative, k Key) bool {
 		k.ID = id
 		alt.Scheme = s.alter(func(c *RFC9421) {
-			c.Keys, c.Algs = StaticKeys(k), append([]Alg{RSAv15SHA256}, defaultAlgs...)
+			c.Keys, c.Algs = StaticKeys(k), append([]Alg{RSAv15SHA256, k.material.alg}, defaultAlgs...)
 		})
 		return yield(alt)
 	}
@@ -133,6 +133,11 @@ func (s *RFC9421) keysUnder(id string, own []Key, offered []Offer, yield func(Al
 			return false
 		}
 	}
+	for _, k := range own {
+		if k.ID == id && !otherPrimitives(k, r, with) {
+			return false
+		}
+	}
 	for alt, raw := range AlternativeSecrets(ownSecrets, secrets, Raw) {
 		k := Key{Alg: HMACSHA256, material: &material{alg: HMACSHA256, check: newHMACPrimitive(raw)}}
 		if !with(alt, k) {
@@ -154,9 +159,8 @@ func otherAlgorithms(k Key, use func(Mistake, string, Key) bool) bool {
 		detail := fmt.Sprintf("%s, and key %q is for %s", other, truncate(k.ID), k.Alg)
 		return err != nil || use(AlgorithmDiffers, detail, changed)
 	case *ecdsa.PublicKey:
-		changed := Key{ID: k.ID, Alg: k.Alg, material: &material{alg: k.Alg, public: public}}
 		size, check := (public.Params().N.BitLen()+7)/8, k.material.check
-		changed.material.check = func(base, signature []byte) bool {
+		changed := k.checkedBy(k.Alg, func(base, signature []byte) bool {
 			var pair struct{ R, S *big.Int }
 			rest, err := asn1.Unmarshal(signature, &pair)
 			if err != nil || len(rest) > 0 || pair.R.Sign() <= 0 || pair.S.Sign() <= 0 ||
@@ -167,7 +171,7 @@ func otherAlgorithms(k Key, use func(Mistake, string, Key) bool) bool {
 			pair.R.FillBytes(flat[:size])
 			pair.S.FillBytes(flat[size:])
 			return check(base, flat)
-		}
+		})
 		return use(EncodingDiffers, "DER (ASN.1), and RFC 9421 wants r and s one after the other", changed)
 	}
 	return true
