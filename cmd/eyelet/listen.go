@@ -32,6 +32,7 @@ type listenCmd struct {
 	vendors []preset.Preset
 	given   map[string]string // secrets by preset
 	folder  string            // of [listenFolder]
+	screen  *listenScreen
 }
 
 func listenCommand(p *program) *cobra.Command {
@@ -48,9 +49,9 @@ func listenCommand(p *program) *cobra.Command {
 			"--secret uses the one that the application has, so that the signature is valid there too; in single\n" +
 			"quotes, 'stripe=${STRIPE_SECRET}' reads a variable of the environment.\n\n" +
 			"An event is accepted, and forwarded until the application takes it. With --relay the application's\n" +
-			"response is that of the delivery. On a terminal, r sends the last event to the application again, e\n" +
-			"explains the last refused delivery, o opens the page of eyelet open, / shows only lines with a text,\n" +
-			"and q ends.",
+			"response is that of the delivery. On a terminal, t sends a sample of the next PRESET here, r the last\n" +
+			"event to the application again, e explains the last refused delivery, o opens the page of eyelet\n" +
+			"open, / shows only lines with a text, and q ends.",
 		Example: "  eyelet listen 3000 github stripe\n  eyelet listen localhost:3000/hooks stripe --secret " +
 			"'stripe=${STRIPE_SECRET}'",
 	}
@@ -137,7 +138,7 @@ func (f *listenCmd) run(ctx context.Context) error {
 		return err
 	}
 	screen := newListenScreen(f)
-	screen.settings = s
+	f.screen, screen.settings = screen, s
 	keys := newKeyboard(f.program)
 	open := o.OpenStore
 	o.OpenStore = func(ctx context.Context, log *slog.Logger) (dedup.Store, error) {
@@ -160,7 +161,8 @@ func (f *listenCmd) run(ctx context.Context) error {
 		defer close(ended)
 		screen.run(ctx)
 	}()
-	const help = "r sends the last event again, e explains the last refused delivery, o opens the page, / filters"
+	const help = "t sends a sample, r the last event again, e explains the last refused delivery, o opens the page, " +
+		"/ filters"
 	err = keys.during(ctx, help, screen.press, srv.Run)
 	cancel()
 	<-ended

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -23,8 +24,9 @@ type listenScreen struct {
 	seen     chan receiver.Observation
 	colour   bool
 
-	typing bool // a filter
-	text   string
+	typing  bool // a filter
+	text    string
+	samples int // that were sent
 
 	mu     sync.Mutex
 	filter string
@@ -174,6 +176,18 @@ func (s *listenScreen) again(ctx context.Context) {
 	s.say("sent again: %d in %v", r.Status, r.Took.Round(100*time.Microsecond))
 }
 
+// sample sends a sample of the next preset, as send does.
+func (s *listenScreen) sample(ctx context.Context) {
+	name := s.vendors[s.samples%len(s.vendors)].Name
+	s.samples++
+	var text bytes.Buffer
+	quiet := *s.program
+	quiet.Out, quiet.Err = &text, &text
+	if quiet.Run(ctx, "send", name, "--config", s.sendsFrom(name), "--producer", name) != exitOK {
+		s.say("%s", strings.TrimSpace(text.String()))
+	}
+}
+
 // press does what a key means, and reports whether there are more.
 func (s *listenScreen) press(ctx context.Context, key byte) (more bool) {
 	switch {
@@ -189,6 +203,8 @@ func (s *listenScreen) press(ctx context.Context, key byte) (more bool) {
 		return false
 	case key == 'r':
 		s.again(ctx)
+	case key == 't':
+		s.sample(ctx)
 	case key == '/':
 		s.typing, s.text = true, ""
 		s.say("show only lines with (Enter ends, empty shows all):")

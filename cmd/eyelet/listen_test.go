@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -132,6 +133,45 @@ func TestListenRelaysTheResponse(t *testing.T) {
 		t.Errorf("exit %d: %s %s", code, out, errs)
 	}
 	wait(`"producer":"github","type":"push"`)
+}
+
+// TestSamplesAndEventsAreSentByAKey: t sends a sample of each preset in turn, and r the last event
+// again to the application, as it was.
+func TestSamplesAndEventsAreSentByAKey(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 10)
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		signature := r.Header.Get("X-Hub-Signature-256") + r.Header.Get("Stripe-Signature")
+		got <- r.URL.Path + " " + signature + string(body)
+	}))
+	t.Cleanup(app.Close)
+	out, up, ended := &servertest.Buffer{}, make(chan string, 1), make(chan error, 1)
+	f := &listenCmd{listen: "127.0.0.1:0", secrets: []string{"stripe=${SECRET}"}, program: &program{Out: out,
+		Err: io.Discard, Environ: []string{"XDG_CONFIG_HOME=" + t.TempDir(), "SECRET=from-the-environment-17"},
+		Serving: func(string, string) { up <- "" }}}
+	check(t, f.parse([]string{app.URL, "github", "stripe"}))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { ended <- f.run(ctx) }()
+	<-up
+	for _, want := range []string{"/webhooks/github sha256=", "/webhooks/stripe t=", "/webhooks/github sha256="} {
+		f.screen.press(ctx, 't')
+		first := <-got
+		if !strings.HasPrefix(first, want) {
+			t.Errorf("t sends %s, want %s...", first, want)
+		}
+		eventually(t, "its line", func() bool { return strings.Count(out.String(), "forwarded") == f.screen.samples })
+		f.screen.press(ctx, 'r')
+		if again := <-got; again != first {
+			t.Errorf("r sends %s, not %s", again, first)
+		}
+	}
+	cancel()
+	check(t, <-ended)
+	f.screen.press(t.Context(), 't')
+	if !strings.Contains(out.String(), "eyelet: ") {
+		t.Errorf("without a server t says nothing: %s", out)
+	}
 }
 
 // TestKeysOfListen: a filter hides lines, its letters are no commands, and q ends.
