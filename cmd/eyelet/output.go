@@ -132,6 +132,19 @@ func newProgress(p *program, asked bool, verb string, total int) *progress {
 	return g
 }
 
+// screenful is how many lines of successes a terminal gets.
+const screenful = 20
+
+// hides reports that lines of successes are left out: the terminal would show too many. The last
+// count is printed then.
+func (g *progress) hides() bool {
+	if g == nil || !g.rewrite || g.total <= screenful || !g.program.terminal(g.out[0]) {
+		return false
+	}
+	g.printed = time.Time{}
+	return true
+}
+
 // at reports that n are done, at most once per interval.
 func (g *progress) at(n int) {
 	if g == nil || time.Since(g.printed) < g.every {

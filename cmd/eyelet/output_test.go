@@ -50,6 +50,30 @@ func TestTextDoesNotFollowTheLineOfAProgress(t *testing.T) {
 	}
 }
 
+// TestSuccessesOfManyDeliveriesAreNotPrinted on a terminal, but what needs a look is.
+func TestSuccessesOfManyDeliveriesAreNotPrinted(t *testing.T) {
+	t.Parallel()
+	screen := &bytes.Buffer{}
+	f := &replayCmd{program: &program{Out: screen}, output: "text", failures: true}
+	for _, line := range []replayed{
+		{File: "a", Status: 202, Outcome: "accepted", Verdict: "accepted"},
+		{File: "b", Status: 200, Outcome: "accepted", Verdict: "duplicate"},
+		{File: "c", Status: 200, Outcome: "accepted", Verdict: verdictQuarantined},
+		{File: "d", Status: 401, Outcome: "terminal", Verdict: "terminal", Code: "signature_missing"},
+		{File: "e", Outcome: "transient", Verdict: "failed", Error: "no answer"},
+	} {
+		check(t, f.print(line))
+	}
+	const want = "c: 200 quarantined\nd: 401 terminal: signature_missing\ne: failed: no answer\n"
+	if screen.String() != want {
+		t.Errorf("%q, want %q", screen, want)
+	}
+	many := &progress{program: f.program, total: screenful + 1, rewrite: true, out: [2]io.Writer{screen, screen}}
+	if many.hides() {
+		t.Error("lines are missing in what is not a terminal")
+	}
+}
+
 // TestCommandsAreInGroups, and names of other programs lead to ours.
 func TestCommandsAreInGroups(t *testing.T) {
 	t.Parallel()

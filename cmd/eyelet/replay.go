@@ -25,7 +25,7 @@ type replayCmd struct {
 	to, output              string
 	handlers, yes           bool
 	sign, asRecorded, plain bool
-	progress                bool
+	progress, failures      bool     // failures: successes are not printed
 	set                     []string // settings of presets, from `send`
 	anywhere                bool     // --url of `send` is not given
 }
@@ -205,6 +205,7 @@ func (f *replayCmd) toURL(c *cobra.Command, all []outgoing) error {
 	client := replay.NewClient()
 	defer client.CloseIdleConnections()
 	bar := newProgress(f.program, f.progress, "sent", len(recs))
+	f.failures = bar.hides()
 	var outcomes []forward.Outcome
 	for i, rec := range recs {
 		options[i].Client = client
@@ -328,8 +329,11 @@ func noOrigin(p payload, known []string) error {
 }
 
 func (f *replayCmd) print(line replayed) error {
-	if f.output == "json" {
+	switch {
+	case f.output == "json":
 		return json.NewEncoder(f.Out).Encode(line)
+	case f.failures && line.Outcome == forward.Accepted.String() && line.Verdict != verdictQuarantined:
+		return nil
 	}
 	if line.Error != "" {
 		f.printf("%s: %s: %s\n", line.File, line.Verdict, usage.OneLine(line.Error))
