@@ -153,7 +153,9 @@ func (f *initCmd) text(vendors []preset.Preset, settings map[string]settingList)
 		fmt.Fprintf(&b, "operations: %q\n", f.operations)
 	}
 	b.WriteString("\nproducers:\n")
+	var names []string
 	for _, vendor := range vendors {
+		names = append(names, vendor.Name)
 		fmt.Fprintf(&b, "  %s: {preset: %s, %s}   # POST %s/webhooks/%s\n", vendor.Name, vendor.Name,
 			settings[vendor.Name].yaml(), strings.TrimSuffix(public, "/"), vendor.Name)
 	}
@@ -169,9 +171,11 @@ func (f *initCmd) text(vendors []preset.Preset, settings map[string]settingList)
 		action = "exec: [" + strings.Join(words, ", ") + "]"
 	}
 	b.WriteString("\nhandlers:   # of all events; type: push, say, selects some: `eyelet producers PRESET`\n")
-	for _, vendor := range vendors {
-		fmt.Fprintf(&b, "  - {producer: %s, type: \"*\", %s}\n", vendor.Name, action)
+	from := "producer: " + names[0]
+	if len(names) > 1 {
+		from = "producers: [" + strings.Join(names, ", ") + "]"
 	}
+	fmt.Fprintf(&b, "  - {%s, type: \"*\", %s}\n", from, action)
 	return b.String()
 }
 

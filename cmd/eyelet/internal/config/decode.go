@@ -112,8 +112,11 @@ func (d *decoder) decode(n *node, v reflect.Value, path string) {
 func (d *decoder) want(n *node, kind nodeKind, path string) bool {
 	if n.kind != kind {
 		hint := ""
-		if strings.HasSuffix(path, "].type") {
+		switch {
+		case strings.HasSuffix(path, "].type"):
 			hint = "write one handler for each type"
+		case strings.HasSuffix(path, "].producer"):
+			hint = "write producers: [a, b]"
 		}
 		d.errs.Add(n.at, hint, "%s is %s, want %s", path, n.kind, kind)
 	}

@@ -19,12 +19,13 @@ import (
 
 // Handler is a handler: exactly one of stdout, exec and forward.
 type Handler struct {
-	Node     *node
-	Producer string   `conf:"producer"`
-	Type     string   `conf:"type"` // exact, "prefix*" or "*"
-	Stdout   bool     `conf:"stdout"`
-	Exec     []string `conf:"exec"`
-	Forward  string   `conf:"forward,target"`
+	Node      *node
+	Producer  string   `conf:"producer"`
+	Producers []string `conf:"producers"` // see perProducer
+	Type      string   `conf:"type"`      // exact, "prefix*" or "*"
+	Stdout    bool     `conf:"stdout"`
+	Exec      []string `conf:"exec"`
+	Forward   string   `conf:"forward,target"`
 	forwardSettings
 	Answer    bool          `conf:"answer"` // of exec
 	Name      string        `conf:"name"`
@@ -68,6 +69,22 @@ func (h *Handler) event(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
 	return ev
 }
 
+// perProducer makes a handler of several producers one for each.
+func perProducer(handlers []Handler) (all []Handler) {
+	for _, h := range handlers {
+		names := h.Producers
+		if len(names) == 0 || h.Producer != "" || h.Name != "" { // or a mistake
+			all = append(all, h)
+			continue
+		}
+		for _, h.Producer = range names {
+			h.Producers = nil
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
 // handlerBuilder turns the settings of handlers into handlers.
 type handlerBuilder struct {
 	*Settings
@@ -104,15 +121,16 @@ func (b *handlerBuilder) build() {
 }
 
 func (b *handlerBuilder) checkProducer(h *Handler) {
-	if b.producer(h.Producer) != nil {
-		return
-	}
-	if h.Producer == "" {
+	switch {
+	case len(h.Producers) > 0:
+		b.errs.Add(h.Node.place("producers"), "leave them out, or write one handler for each",
+			"a handler of several producers has neither producer nor name")
+	case h.Producer == "":
 		b.errs.Add(h.Node.at, "", "a handler needs a producer")
-		return
+	case b.producer(h.Producer) == nil:
+		hint := usage.DidYouMean(h.Producer, b.ProducerNames())
+		b.errs.Add(h.Node.place("producer"), hint, "handler for the unknown producer %q", h.Producer)
 	}
-	hint := usage.DidYouMean(h.Producer, b.ProducerNames())
-	b.errs.Add(h.Node.place("producer"), hint, "handler for the unknown producer %q", h.Producer)
 }
 
 // checkKind refuses settings of another kind of handler.

@@ -72,6 +72,7 @@ func (s Source) parse(file string, data []byte, read *filesRead) (*Settings, err
 	d := &decoder{dir: filepath.Dir(file), files: read}
 	d.decode(root, reflect.ValueOf(set).Elem(), "")
 	set.confidential = d.secrets
+	set.Handlers = perProducer(set.Handlers)
 	set.setDefaults()
 	set.unread = append(found, d.errs...)
 	return set, used.asWritten(set.unread).Err()
