@@ -81,7 +81,7 @@ type Observation struct {
 func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply, took time.Duration) {
 	name := d.ep.p.Name
 	if level := levelOf(resp); rx.log.Enabled(ctx, level) {
-		attrs := append(requestAttrs(d.r, d.peer, d.target.path), slog.Int64("size", d.body.size()),
+		attrs := append(requestAttrs(d.r, d.peer, d.target.shown(d.r)), slog.Int64("size", d.body.size()),
 			slog.Int("status", resp.Status), slog.Duration("took", took))
 		if resp.event != "" {
 			attrs = append(attrs, slog.String("event", resp.event))
@@ -165,7 +165,7 @@ func (rx *Receiver) logUnknown(ctx context.Context, r *http.Request, at target) 
 	if !rx.log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	path := at.path[:min(len(at.path), maxLoggedPath)]
+	path := at.shown(r)
 	attrs := append(requestAttrs(r, clientAddr(r, rx.cfg.TrustedProxies), path),
 		slog.String("code", string(codeNotFound)), slog.Int64("size", r.ContentLength),
 		slog.Any("nearest", nearestEndpoint{rx, path}), requestIDAttr(ctx))
@@ -207,7 +207,7 @@ const maxLoggedMethod = 32
 func requestAttrs(r *http.Request, peer netip.Addr, path string) []slog.Attr {
 	return []slog.Attr{
 		slog.String("peer", peer.String()), slog.String("method", r.Method[:min(len(r.Method), maxLoggedMethod)]),
-		slog.String("path", path[:min(len(path), maxLoggedPath)]),
+		slog.String("path", path),
 	}
 }
 

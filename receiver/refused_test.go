@@ -189,6 +189,10 @@ func TestTheLineOfADeliveryNamesItsClient(t *testing.T) {
 		"code=body_too_large peer=203.0.113.9 method=POST path=/webhooks/shop": func(r *http.Request) {
 			r.ContentLength = 1 << 40
 		},
+		"peer=203.0.113.9 method=POST path=* code=not_found": func(r *http.Request) { r.RequestURI = "*" },
+		"peer=203.0.113.9 method=POST path=h/webhooks/shop code=not_found": func(r *http.Request) {
+			r.RequestURI = "gopher://u:s3cret@h/webhooks/shop?key=s3cret"
+		},
 	} {
 		log := &syncBuffer{}
 		rx := openQuiet(t, nil, log)

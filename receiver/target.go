@@ -51,6 +51,17 @@ func parseTarget(raw string) (target, bool) {
 
 func isScheme(s string) bool { return strings.EqualFold(s, "http") || strings.EqualFold(s, "https") }
 
+// shown returns the path for the log. One without a path is shown as received, without what may be
+// a credential: a query, or a user.
+func (t target) shown(r *http.Request) string {
+	path := t.path
+	if path == "" {
+		path, _, _ = strings.Cut(requestTarget(r), "?")
+		path = path[strings.LastIndexByte(path, '@')+1:]
+	}
+	return path[:min(len(path), maxLoggedPath)]
+}
+
 // withBase returns the URL that a producer called, given the public base ("https://hooks.example").
 func (t target) withBase(base string) (url.URL, error) {
 	// ParseRequestURI knows no fragments: "#" in a request target is an octet like any other.
