@@ -81,23 +81,25 @@ var imports = map[string][]string{
 	"dedup/pgstore":                        {"dedup"},
 	"dedup/internal/history":               {"dedup"}, // for tests
 	"dedup/internal/taskqueue":             {},
-	"explain":                              {"verify", "producer", "producer/preset", "internal/strictjson"},
-	"inspect":                              {"dedup", "replay", "producer", "receiver", "verify", "internal/redact"},
-	"internal/descriptors":                 {},
-	"internal/httpfile":                    {},
-	"internal/nearest":                     {},
-	"internal/httpserver":                  {},
-	"internal/pgserver":                    {},
-	"internal/pgtest":                      {"internal/pgserver"}, // for tests
-	"internal/publicnet":                   {},
-	"internal/publicurl":                   {},
-	"internal/redact":                      {"internal/strictjson"},
-	"internal/sender":                      {},
-	"internal/strictjson":                  {},
-	"internal/workdir":                     {}, // for modules of their own
-	"once":                                 {"receiver"},
-	"once/oncepgx":                         {"once"},
-	"producer":                             {"verify", "dedup", "internal/strictjson"},
+	"explain": {
+		"verify", "producer", "producer/preset", "internal/nearest", "internal/strictjson",
+	},
+	"inspect":              {"dedup", "replay", "producer", "receiver", "verify", "internal/redact"},
+	"internal/descriptors": {},
+	"internal/httpfile":    {},
+	"internal/nearest":     {},
+	"internal/httpserver":  {},
+	"internal/pgserver":    {},
+	"internal/pgtest":      {"internal/pgserver"}, // for tests
+	"internal/publicnet":   {},
+	"internal/publicurl":   {},
+	"internal/redact":      {"internal/strictjson"},
+	"internal/sender":      {},
+	"internal/strictjson":  {},
+	"internal/workdir":     {}, // for modules of their own
+	"once":                 {"receiver"},
+	"once/oncepgx":         {"once"},
+	"producer":             {"verify", "dedup", "internal/strictjson"},
 	"producer/preset": {
 		"producer", "verify", "dedup", "internal/publicnet", "internal/sender", "internal/strictjson",
 	},

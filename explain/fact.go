@@ -44,7 +44,11 @@ func (s *search) facts(start state, first outcome, found []Finding) []Finding {
 		found = slices.DeleteFunc(found, func(f Finding) bool { return f.Cause == c })
 		found = append(found, Finding{Cause: c, Proved: true, Detail: detail})
 	}
-	likely := func(c Cause, detail string) { found = append(found, Finding{Cause: c, Detail: detail}) }
+	likely := func(c Cause, detail string) {
+		if !slices.ContainsFunc(found, func(f Finding) bool { return f.Cause == c }) {
+			found = append(found, Finding{Cause: c, Detail: detail})
+		}
+	}
 	switch e.Code {
 	case verify.SignatureMissing, verify.CredentialsMissing, verify.TokenMissing:
 		if len(found) == 0 {
@@ -82,6 +86,10 @@ func (s *search) facts(start state, first outcome, found []Finding) []Finding {
 			s.otherInputs(e, likely)
 		}
 	}
+	return provedFirst(found)
+}
+
+func provedFirst(found []Finding) []Finding {
 	slices.SortStableFunc(found, func(a, b Finding) int {
 		switch {
 		case a.Proved == b.Proved:
@@ -150,7 +158,7 @@ func looksPlain(body []byte) bool { return len(body) > 0 && utf8.Valid(body) }
 
 // missing explains a request without a signature or credential.
 func (s *search) missing(e *verify.Error, certain, likely func(Cause, string)) {
-	if name := renamedField(s.d.Request, append(signatureFields(&s.own), e.Component, "Signature-Input")); name != "" {
+	if name := renamedField(s.d.Request, append(slices.Clone(s.fields), "Signature-Input")); name != "" {
 		likely(headerRenamed, fmt.Sprintf("%q looks like it", name))
 		return
 	}

@@ -1,12 +1,16 @@
 package explain
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/eyelet-dev/eyelet/internal/nearest"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -67,6 +71,59 @@ func (st state) renamed(rule rename) (state, bool) {
 	next := st.with(change{cause: headerRenamed, detail: rule.detail})
 	next.request = withHeader(st.request, header)
 	return next, changed
+}
+
+// near undoes misspelt names of the wanted fields that the request lacks.
+func (st state) near(wanted []string) (state, bool) {
+	header, details := st.request.Header.Clone(), []string(nil)
+	for _, name := range wanted {
+		if came := nearField(st.request.Header, name); came != "" {
+			header[name] = st.request.Header[came]
+			details = append(details, fmt.Sprintf("%q in place of %q", came, name))
+		}
+	}
+	next := st.with(change{cause: headerRenamed, detail: strings.Join(details, ", ")})
+	next.request = withHeader(st.request, header)
+	return next, details != nil
+}
+
+// wantedFields are the fields that a scheme reads, as far as they are known, and the one it missed.
+func wantedFields(p *producer.Producer, missed string) []string {
+	names := slices.Clone(signatureFields(p))
+	switch scheme := p.Scheme.(type) {
+	case *verify.HMAC:
+		names = slices.Concat(names, scheme.TimestampHeaders, scheme.IDHeaders)
+	case *verify.RFC9421:
+		names = append(names, "Signature", "Content-Digest", "Idempotency-Key")
+	}
+	if strings.Contains(missed, "-") {
+		names = append(names, missed)
+	}
+	for i, name := range names {
+		names[i] = textproto.CanonicalMIMEHeaderKey(name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// nearField returns the field whose name differs from that of a missing one in hyphens and one
+// letter at most, or "".
+func nearField(h http.Header, name string) string {
+	if len(h[name]) > 0 {
+		return ""
+	}
+	letters := strings.NewReplacer("-", "", "_", "")
+	wanted := letters.Replace(name)
+	for _, came := range slices.Sorted(maps.Keys(h)) {
+		if len(came) > 2*len(name) {
+			continue
+		}
+		bare := letters.Replace(came)
+		if more := len(bare) - len(wanted); -1 <= more && more <= 1 && nearest.Distance(bare, wanted) <= 1 {
+			return came
+		}
+	}
+	return ""
 }
 
 func withHeader(r *http.Request, h http.Header) *http.Request {
@@ -151,8 +208,14 @@ func (st state) methods(yield func(state) bool) bool {
 	return true
 }
 
-// renamedField returns a field that a rename of one of the wanted fields made, or "".
+// renamedField returns a field that a rename of one of the wanted fields made, or one whose name is
+// almost the wanted one, or "".
 func renamedField(r *http.Request, wanted []string) string {
+	for _, name := range wanted {
+		if came := nearField(r.Header, textproto.CanonicalMIMEHeaderKey(name)); came != "" {
+			return came
+		}
+	}
 	for name := range r.Header {
 		for _, rule := range renames {
 			before := rule.before(name)

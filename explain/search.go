@@ -24,6 +24,8 @@ type search struct {
 	hashed int     // bytes that were hashed or made
 	spent  bool    // a bound ended the search
 	json   *parsed // the body
+
+	fields []string // that the scheme reads
 }
 
 // state is a delivery and a scheme with some changes.
@@ -183,6 +185,11 @@ func (s *search) run() Report {
 	start := s.start()
 	first := s.try(start)
 	report := Report{Code: verify.CodeOf(first.err)}
+	missed := ""
+	if e, ok := errors.AsType[*verify.Error](first.err); ok {
+		missed = e.Component
+	}
+	s.fields = wantedFields(&s.own, missed)
 	elsewhere, found := refusedElsewhere(&s.d, &s.own, report.Code)
 	switch {
 	case found:
@@ -345,7 +352,13 @@ func (f *finder) two(start state) {
 
 // heads yields the state with one change of anything but the body.
 func (s *search) heads(st state, yield func(state) bool) bool {
-	return s.alternatives(st, false, yield) && headers(st, yield) && (!signsURL(st.scheme) || urls(st, yield))
+	if !s.alternatives(st, false, yield) || !headers(st, yield) {
+		return false
+	}
+	if next, ok := st.near(s.fields); ok && !yield(next) {
+		return false
+	}
+	return !signsURL(st.scheme) || urls(st, yield)
 }
 
 // alternatives yields the state with each alternative of the scheme that is rare or, without rare,

@@ -166,7 +166,7 @@ func (x *tampered) isTrue(f explain.Finding) bool {
 	case "header_changed", "header_removed":
 		return field && strings.EqualFold(f.Detail, x.part)
 	case "signature_form", "credential_form":
-		return field && (normal(before) == normal(came) || renamed(f.Detail, came) == before)
+		return field && (normal(before) == normal(came) || renamed(f.Detail, came, before))
 	case "secret_characters":
 		return field && strings.EqualFold(normal(before), normal(came))
 	case "user_name":
@@ -190,13 +190,14 @@ func (x *tampered) isTrue(f explain.Finding) bool {
 	return false
 }
 
-// renamed undoes the other name of an entry, which the detail has.
-func renamed(detail, came string) string {
+// renamed reports whether an entry came with the other name, or the prefix, that the detail has.
+func renamed(detail, came, before string) bool {
 	var name, wanted string
-	if n, err := fmt.Sscanf(detail, "named %s in place of %s", &name, &wanted); n < 2 || err != nil {
-		return ""
+	if _, err := fmt.Sscanf(detail, "named %s in place of %s", &name, &wanted); err == nil {
+		return strings.Replace(came, name, wanted, 1) == before
 	}
-	return strings.Replace(came, name, wanted, 1)
+	_, err := fmt.Sscanf(detail, "with the prefix %s", &name)
+	return err == nil && strings.HasSuffix(before, strings.TrimPrefix(came, name))
 }
 
 // normal returns a signature or credential without prefix, quotes, padding and white space.

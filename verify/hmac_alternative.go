@@ -475,12 +475,13 @@ func (h *HMAC) renamedEntries(value string, edit func(detail, text string) bool)
 		}
 		for _, e := range h.plan.entries {
 			wanted := entryName(e[0].literal)
-			if wanted == "" || e.holds(partTimestamp) {
+			if wanted == "" {
 				continue
 			}
 			all := slices.Clone(entries)
 			all[i] = e[0].literal + TrimOWS(came)[len(name)+1:]
-			if !edit(fmt.Sprintf("named %s in place of %s", name, wanted), strings.Join(all, h.plan.separator)) {
+			as := TrimOWS(came)[:len(name)+1]
+			if !edit(fmt.Sprintf("named %s in place of %s", as, e[0].literal), strings.Join(all, h.plan.separator)) {
 				return false
 			}
 		}
@@ -584,9 +585,9 @@ func (h *HMAC) otherPrefixes(value string, edit func(detail, text string) bool) 
 			}
 		}
 	}
-	for _, prefix := range foreignPrefixes {
+	for _, prefix := range append(slices.Clone(foreignPrefixes), entryPrefix(value)) {
 		bare, ok := strings.CutPrefix(value, prefix)
-		if !ok {
+		if !ok || prefix == "" {
 			continue
 		}
 		if !edit("with the prefix "+prefix, bare) {
@@ -600,6 +601,16 @@ func (h *HMAC) otherPrefixes(value string, edit func(detail, text string) bool) 
 		}
 	}
 	return true
+}
+
+// entryPrefix returns a short name before a signature, with the character after it, or "".
+func entryPrefix(value string) string {
+	const longest, least = 16, 16 // bytes of the name, and of what follows
+	name := entryName(value)
+	if name == "" || len(name) > longest || len(value)-len(name) < least {
+		return ""
+	}
+	return value[:len(name)+1]
 }
 
 // foreignPrefixes precede signatures of other senders.

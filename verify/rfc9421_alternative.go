@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -10,12 +11,16 @@ import (
 	"iter"
 	"math/big"
 	"net/http"
+	"strings"
 )
 
 // Alternatives implements [Alternator].
 func (s *RFC9421) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
 	return rareLast(func(yield func(Alternative) bool) {
 		if s.Check() != nil {
+			return
+		}
+		if !s.otherLabels(r, yield) {
 			return
 		}
 		own := s.allKeys(r.Context())
@@ -95,6 +100,27 @@ func (s *RFC9421) otherPolicies(yield func(Alternative) bool) bool {
 		c.Algs = append([]Alg{RSAv15SHA256}, defaultAlgs...)
 	})
 }
+
+// otherLabels tries one label, in lower case, for a signature whose two fields have different ones.
+func (s *RFC9421) otherLabels(r *http.Request, yield func(Alternative) bool) bool {
+	input, _, _ := strings.Cut(r.Header.Get("Signature-Input"), "=")
+	label, _, _ := strings.Cut(r.Header.Get("Signature"), "=")
+	same := label == input && label == strings.ToLower(label)
+	if same || label == "" || input == "" || len(label)+len(input) > maxLabelText {
+		return true
+	}
+	detail := fmt.Sprintf("%q in Signature and %q in Signature-Input", label, input)
+	for _, one := range []string{cmp.Or(s.Label, strings.ToLower(input)), strings.ToLower(label)} {
+		changed := withField(r, "Signature", one+strings.TrimPrefix(r.Header.Get("Signature"), label))
+		changed = withField(changed, "Signature-Input", one+strings.TrimPrefix(r.Header.Get("Signature-Input"), input))
+		if !yield(Alternative{Mistake: LabelDiffers, Detail: detail, Scheme: s, Request: changed}) {
+			return false
+		}
+	}
+	return true
+}
+
+const maxLabelText = 128 // bytes of two labels
 
 // keysUnder tries other keys under the id that the request names.
 func (s *RFC9421) keysUnder(r *http.Request, id string, own []Key, offered []Offer, yield func(Alternative) bool) bool {
