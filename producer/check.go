@@ -72,6 +72,14 @@ func (p *Producer) Warnings() []string {
 	if d.Scheme == nil {
 		warn("only addresses authenticate deliveries")
 	}
+	eachScheme(d.Scheme, func(s interface {
+		verify.Scheme
+		ShortSecrets() []string
+	}) {
+		for _, text := range s.ShortSecrets() {
+			warn("%s", text)
+		}
+	})
 	if d.Preset == "" && d.Class() == ClassContentSigned {
 		warn("its signature covers neither id nor time: the same bytes under another id are either another event " +
 			"or a replay (same_signed decides)")

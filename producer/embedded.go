@@ -190,6 +190,9 @@ func (e *Embedded) Alternatives(r *http.Request, offered []verify.Offer) iter.Se
 // Offers implements [verify.Alternator].
 func (e *Embedded) Offers(ctx context.Context) []verify.Offer { return e.HMAC.Offers(ctx) }
 
+// ShortSecrets describes secrets that can be guessed, for a warning.
+func (e *Embedded) ShortSecrets() []string { return e.HMAC.ShortSecrets() }
+
 // content returns the time as written, and the signed content.
 func (e *Embedded) content(d *Delivery) (stamp string, content []byte, err error) {
 	if stamp, err = e.Timestamp.Extract(d); err != nil {

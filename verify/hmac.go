@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/hmac"
@@ -16,6 +17,27 @@ import (
 	"sync"
 	"time"
 )
+
+// leastSecret is the length below which a decoded secret was cut, or is not one.
+const leastSecret = 16
+
+// ShortSecrets describes secrets that have so few bytes, decoded, that they can be guessed. The
+// length of a text shows nothing.
+func ShortSecrets(secrets []Offer, as Encoding) (found []string) {
+	for _, o := range secrets {
+		raw, err := o.Secret.Decode(as)
+		if err == nil && as != Raw && len(raw) < leastSecret {
+			found = append(found, fmt.Sprintf("%s has only %d bytes, decoded from %s: anyone can guess it; "+
+				"copy the whole secret", o.Name, len(raw), as))
+		}
+	}
+	return found
+}
+
+// ShortSecrets describes the scheme's secrets that can be guessed, for a warning.
+func (h *HMAC) ShortSecrets() []string {
+	return ShortSecrets(h.Offers(context.Background()), cmp.Or(h.SecretEncoding, Raw))
+}
 
 // Hash is the hash function of an HMAC.
 type Hash string

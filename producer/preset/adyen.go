@@ -2,6 +2,7 @@ package preset
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -164,6 +165,11 @@ func newAdyenScheme(secrets ...string) *adyenScheme {
 
 // Check reports every mistake of the keys.
 func (a *adyenScheme) Check() error { return a.err }
+
+// ShortSecrets describes keys that can be guessed, for a warning.
+func (a *adyenScheme) ShortSecrets() []string {
+	return verify.ShortSecrets(a.Offers(context.Background()), verify.Hex)
+}
 
 // Binds implements [verify.Binder]. Each item is signed with its identifier.
 func (a *adyenScheme) Binds() verify.Binding {

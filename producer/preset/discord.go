@@ -48,6 +48,9 @@ var discord = Preset{
 			}
 			scheme.PublicKeys = append(scheme.PublicKeys, key)
 		}
+		if p.Err != nil {
+			return
+		}
 		signedBy(p, scheme)
 		p.Handshake = discordHandshake
 	},

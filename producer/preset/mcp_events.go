@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -114,6 +115,11 @@ func (b bySubscription) Binds() verify.Binding {
 		return one.Binds()
 	}
 	return verify.Binding{}
+}
+
+// ShortSecrets describes secrets that can be guessed, for a warning.
+func (b bySubscription) ShortSecrets() []string {
+	return verify.ShortSecrets(b.Offers(context.Background()), verify.Whsec)
 }
 
 // String describes the scheme for the policy.

@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -213,6 +214,37 @@ func TestSecretsOfAnotherVendorAreRefused(t *testing.T) {
 		} else if strings.Contains(err.Error(), strings.TrimSpace(secret)) {
 			t.Errorf("%s: the error reveals the secret: %v", name, err)
 		}
+	}
+}
+
+// A key that cannot be read is not a missing one, and one of few bytes is a warning.
+func TestSecretsThatAreNotOnesAreNamed(t *testing.T) {
+	t.Parallel()
+	settings := sampleSettings(t)
+	for _, one := range All() {
+		for _, text := range []string{"not a key!", "whpk_!", "whsec_YWJj", "YWJj", "00aa"} {
+			s := settings[one.Name]
+			if len(s.Secrets) == 0 {
+				continue
+			}
+			s.Secrets = []string{text}
+			p := one.Open(s)
+			found, warned := errors.Join(p.Check()...), strings.Join(p.Warnings(), " ")
+			if found != nil && strings.Contains(found.Error(), "is set") {
+				t.Errorf("%s, %q: %v", one.Name, text, found)
+			}
+			decodes := slices.Contains([]string{"adyen", "adyen-platform", "datatrans", "standard-webhooks", "svix",
+				"gitlab-signed"}, one.Name)
+			if short := strings.Contains(warned, "bytes, decoded"); found == nil && short != decodes {
+				t.Errorf("%s, %q: warnings %q", one.Name, text, warned)
+			}
+		}
+	}
+	mcp := MCPEvents(map[string]string{"sub_17": "whsec_YWJj"})
+	want := `producer "mcp-events": secret 1 of 1 of subscription "sub_17" has only 3 bytes, decoded from whsec: ` +
+		"anyone can guess it; copy the whole secret"
+	if warned := mcp.Warnings(); !slices.Equal(warned, []string{want}) {
+		t.Errorf("%q", warned)
 	}
 }
 

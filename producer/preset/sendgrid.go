@@ -44,6 +44,9 @@ var sendGrid = Preset{
 			}
 			scheme.ECDSAKeys = append(scheme.ECDSAKeys, key)
 		}
+		if p.Err != nil {
+			return
+		}
 		signedBy(p, scheme)
 		p.Split = batch{id: producer.JSON("sg_event_id"), kind: producer.JSON("event")}.split
 	},

@@ -74,6 +74,9 @@ func buildStandard(p *producer.Producer, s Settings, window time.Duration, prefi
 		}
 		scheme.PublicKeys = append(scheme.PublicKeys, ed25519.PublicKey(key))
 	}
+	if p.Err != nil {
+		return
+	}
 	signedBy(p, scheme)
 	p.Tolerance = fiveMinutes
 	p.Key, p.KeyRequired = ids, true
