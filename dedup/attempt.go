@@ -21,7 +21,7 @@ type Attempt struct {
 	// Reopened is when an operator had the task run again after this attempt, by [Store.Reopen] or
 	// [Store.Rerun]; zero without that.
 	Reopened time.Time
-	// Reply is what the target of a handler answered to a failed attempt, at most [MaxReply] bytes
+	// Reply is what the target of a handler answered, unless it accepted: at most [MaxReply] bytes
 	// of it ([Result]). It may have control characters.
 	Reply string
 }
@@ -45,10 +45,17 @@ func (t *Task) Attempts() []Attempt {
 	case t.State == Running:
 		last.Ended, last.Reason, last.Err = time.Time{}, "", ""
 		return append(all, last)
-	case t.State == Done && !t.Started.IsZero(), len(all) == 0 && t.Attempt > 0 && !t.Ended.Before(t.Started):
+	case t.State == Done && !t.Started.IsZero() && !t.noted(),
+		len(all) == 0 && t.Attempt > 0 && !t.Ended.Before(t.Started):
 		return append(all, last)
 	}
 	return all
+}
+
+// noted reports that the history has the attempt that completed the task: its target answered.
+func (t *Task) noted() bool {
+	n := len(t.History)
+	return n > 0 && t.History[n-1].State == Done && t.History[n-1].Reopened.IsZero()
 }
 
 // attempt returns the last attempt as the task describes it.

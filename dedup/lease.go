@@ -78,8 +78,8 @@ type Result struct {
 	Postponed bool
 	// Reason is a short code, Err the text of the error.
 	Reason, Err string
-	// Reply is what the target of the handler answered, of a result that is a failure. The first
-	// [MaxReply] bytes are kept in the history.
+	// Reply is what the target of the handler answered, unless it accepted. The first [MaxReply]
+	// bytes are kept in the history.
 	Reply string
 	// Response is the response of a held claim.
 	Response Response

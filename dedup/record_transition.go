@@ -67,7 +67,8 @@ func (r *Record) Finish(l Lease, res Result, now time.Time) error {
 			t.Attempt--
 		}
 	}
-	if res.Kind == ResultRetry || res.Kind == ResultDead || res.Kind == ResultRelease && r.Hold {
+	if res.Kind == ResultDone && res.Reply != "" || res.Kind == ResultRetry || res.Kind == ResultDead ||
+		res.Kind == ResultRelease && r.Hold {
 		t.note(res.Reply)
 	}
 	if res.Response.Status != 0 && !t.Open() {

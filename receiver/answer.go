@@ -296,8 +296,9 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, r
 		}
 		return result, res
 	}
+	said := ""
 	if came.response != nil && came.response.Refusal != nil && isRefusal(came.response.Status) {
-		came.response = r.rx.refusalResponse(r.p, came.response)
+		said, came.response = came.response.Refusal.Reply, r.rx.refusalResponse(r.p, came.response)
 	}
 	resp, err := responseOf(r.p, came.response)
 	if err != nil {
@@ -308,7 +309,7 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, r
 		return dedup.Result{Kind: dedup.ResultRelease, Reason: "transient", Err: why},
 			runResult{reply: r.transientReply(resp)}
 	}
-	return dedup.Result{Kind: dedup.ResultDone, Response: resp}, runResult{}
+	return dedup.Result{Kind: dedup.ResultDone, Response: resp, Reply: said}, runResult{}
 }
 
 func (r *answerRun) release(code verify.Code, after time.Duration, err error) (dedup.Result, runResult) {

@@ -93,6 +93,8 @@ type Refusal struct {
 	ByTarget bool
 	// Detail explains the refusal to the producer. Defaults to the detail in the policy.
 	Detail string
+	// Reply is what the target answered, for operators, as with [WithReply].
+	Reply string
 }
 
 // describe sets the fields that come from the attributes.

@@ -14,11 +14,16 @@ func TestTheResponseOfAFailingTargetIsShown(t *testing.T) {
 		_, _ = w.Write([]byte("database is locked\n\x1b[2J{\"detail\": 7}"))
 	}))
 	defer target.Close()
-	for setting, shown := range map[string]bool{"": true, ", keep_response: false": false} {
+	for setting, shown := range map[string]bool{"": true, ", keep_response: false": false, ", mode: relay": true,
+		", mode: relay, keep_response: false": false} {
 		file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+target.URL+"\""+setting+"}\n")
 		r := launch(t, "serve", "--config", file)
 		push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":1}`)
-		event := counted(t, file, "dead", 1)[0].Event
+		state := "dead"
+		if strings.Contains(setting, "relay") {
+			state = "done" // it was answered
+		}
+		event := counted(t, file, state, 1)[0].Event
 		out, _ := command(t, 0, "", "events", "show", event, "--config", file)
 		if strings.Contains(out, "RESPONSE to attempt 1 of gh/push/forward\n  database is locked\n") != shown ||
 			strings.Contains(out, "\x1b") {

@@ -74,7 +74,7 @@ var historyChecks = []check{
 			x.Errorf("%d bytes: %q", len(got), got)
 		}
 	}},
-	{"TheReplyOfAFailedAttemptIsKept", func(x *rig) {
+	{"TheReplyOfAnAttemptIsKept", func(x *rig) {
 		long := "first\x00\x1b[1m" + strings.Repeat("ö", dedup.MaxReply)
 		event := x.accept(delivery("a"))
 		for _, reply := range []string{"same", "same", long, ""} {
@@ -82,13 +82,14 @@ var historyChecks = []check{
 			r.Reply = reply
 			x.finish(x.takeOf(event).Lease, r)
 		}
-		w := x.takeOf(event)
-		x.finish(w.Lease, done())
+		w, refused := x.takeOf(event), done()
+		refused.Reply = "refused"
+		x.finish(w.Lease, refused)
 		check := func() {
 			x.Helper()
 			all := x.get(event).Tasks[0].Attempts()
 			if len(all) != 5 || all[0].Reply != "same" || all[1].Reply != "same" || all[3].Reply != "" ||
-				all[4].Reply != "" {
+				all[4].Reply != "refused" || all[4].State != dedup.Done {
 				x.Fatalf("attempts %+v", all)
 			}
 			if got := all[2].Reply; len(got) < dedup.MaxReply-2 || len(got) > dedup.MaxReply ||

@@ -300,7 +300,7 @@ func (s *Store) finishRound(ctx context.Context, entries []*finishEntry, wait *s
 
 func (e *finishEntry) simple() bool {
 	return e.lease.Task >= 0 && e.lease.Task < 1<<15 &&
-		(e.extend > 0 || e.result.Kind == dedup.ResultDone && e.result.Response.Status == 0)
+		(e.extend > 0 || e.result.Kind == dedup.ResultDone && e.result.Response.Status == 0 && e.result.Reply == "")
 }
 
 // finishSQL stores results and extensions of leases. The tag in the id of the event is compared

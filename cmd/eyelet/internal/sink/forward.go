@@ -60,7 +60,7 @@ func (s *Forward) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiv
 		if r.Status != 0 {
 			detail = fmt.Sprintf("The target refused the event with status %d.", r.Status)
 		}
-		refused := &receiver.Refusal{ByTarget: true, Detail: detail}
+		refused := &receiver.Refusal{ByTarget: true, Detail: detail, Reply: r.Reply}
 		return receiver.Response{Status: refusal(r.Status), Refusal: refused}, nil
 	case errors.Is(r.Err, forward.ErrOff):
 		return receiver.Response{}, receiver.Postpone(r.NotBefore, r.Err) // the receiver's wait, not the target's
