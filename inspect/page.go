@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/subtle"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -202,7 +203,7 @@ func (p *Inspector) member(serve func(http.ResponseWriter, *http.Request, *sessi
 			p.showLogin(w, http.StatusUnauthorized, "")
 		case r.Method != http.MethodPost:
 			serve(w, r, &s)
-		case r.PostFormValue("form") != s.form:
+		case subtle.ConstantTimeCompare([]byte(r.PostFormValue("form")), []byte(s.form)) == 0:
 			p.showFault(w, r, &s, http.StatusForbidden,
 				"This form is from another login. Open the page again and repeat it.")
 		case s.readOnly && !strings.HasSuffix(r.URL.Path, "/logout"):
