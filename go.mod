@@ -8,10 +8,10 @@ require (
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/dgraph-io/badger/v4 v4.9.6
 	github.com/dunglas/httpsfv v1.1.2
-	github.com/go-json-experiment/json v1.27.2
 	github.com/google/go-cmp v0.7.0
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/labstack/echo/v4 v4.16.4
+	github.com/labstack/echo/v5 v5.4.5
 	github.com/lestrrat-go/jwx/v3 v3.4.0
 	github.com/pires/go-proxyproto v0.15.0 // later ones need go 1.26.9
 	github.com/prometheus/client_golang v1.25.0

@@ -108,9 +108,11 @@ var imports = map[string][]string{
 		"internal/strictjson", "receiver/internal/admission", "receiver/internal/capture", "receiver/internal/deadline",
 		"receiver/internal/executor", "receiver/internal/lazyctx",
 	},
-	"receiver/echov4":             {"receiver", "receiver/internal/capture"},
+	"receiver/echov4":             {"receiver", "receiver/internal/echocore"},
+	"receiver/echov5":             {"receiver", "receiver/internal/echocore"},
 	"receiver/internal/admission": {"internal/sender"},
 	"receiver/internal/capture":   {},
+	"receiver/internal/echocore":  {"receiver", "receiver/internal/capture"},
 	"receiver/internal/deadline":  {},
 	"receiver/internal/executor":  {},
 	"receiver/internal/lazyctx":   {},
@@ -132,6 +134,7 @@ var notReleased = []string{
 // confined lists for each third-party module the folders whose code may import it.
 var confined = map[string][]string{
 	"github.com/labstack/echo/v4":           {"receiver/echov4/", "cmd/", "bench/"},
+	"github.com/labstack/echo/v5":           {"receiver/echov5/"},
 	"github.com/pires/go-proxyproto":        {"cmd/eyelet/internal/server/"},
 	"github.com/coreos/go-systemd/v22":      {"cmd/eyelet/internal/server/"},
 	"github.com/dgraph-io/badger/v4":        {"dedup/badgerstore/"},
@@ -144,7 +147,6 @@ var confined = map[string][]string{
 	"go.opentelemetry.io/otel":            {"receiver/", "cmd/eyelet/internal/"},
 	"github.com/yaronf/httpsign":          {"verify/rfc9421_engine.go"},
 	"github.com/lestrrat-go/jwx/v3":       {"verify/"},
-	"github.com/go-json-experiment/json":  {"cmd/eyelet/internal/sink/"},
 	"github.com/prometheus/client_golang": {"eyelet.go", "receiver/metrics/", "cmd/", "bench/"},
 	"github.com/redis/go-redis/v9":        {"bench/"},
 	"golang.org/x/crypto/acme":            {"cmd/eyelet/internal/server/"},

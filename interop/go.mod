@@ -9,6 +9,7 @@ require (
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/common-fate/httpsig v0.2.1
 	github.com/eyelet-dev/eyelet v0.0.0
+	github.com/go-json-experiment/json v1.27.2
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-github/v74 v74.0.0
 	github.com/letsencrypt/pebble/v2 v2.10.1

@@ -24,7 +24,7 @@ const (
 )
 
 // Inline makes a handler whose function is an ordinary [http.Handler] of your router, behind the
-// middleware [Receiver.Verified] (for Echo: echov4.Verified). Otherwise it is an [Answer] handler:
+// middleware [Receiver.Verified] (echov4, echov5). Otherwise it is an [Answer] handler:
 // it runs while the producer waits, and what it writes is the response, stored and sent again to
 // duplicates. A status of 400 to 499 refuses the event finally; 408, 425, 429 and 5xx are not
 // stored, and the next delivery runs the function again.

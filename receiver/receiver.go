@@ -2,7 +2,7 @@
 // out.
 //
 // Most programs need two functions: [Open] a [Config] with a store, producers and handlers, and
-// mount [Receiver.HTTP] (or echov4.Mount).
+// mount [Receiver.HTTP] (or echov4.Mount, echov5.Mount).
 //
 // A handler is made by [On], which stores and acknowledges an event and then runs your function
 // until it succeeds, or by [Answer], whose result is the response; [Inline] is Answer for a route

@@ -1,7 +1,6 @@
 package library
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -70,34 +69,6 @@ func TestTheSchemeRefusesAnotherBody(t *testing.T) {
 		if d := rx.Send("warehouse", r); d.Status != http.StatusUnauthorized && code != "signature_malformed" ||
 			string(d.Code) != code {
 			t.Errorf("seal %q: %d %s, want %s", seal, d.Status, d.Code, code)
-		}
-	}
-}
-
-func TestARouteOfEchoRunsOncePerEvent(t *testing.T) {
-	rx := receivertest.New(t, receiver.Config{
-		Producers: []producer.Producer{warehouse([]byte("a long secret"))},
-		Handlers:  []receiver.Handler{receiver.Inline("warehouse", "*")},
-	})
-	e, runs := echo.New(), 0
-	if err := mountRoute(e, rx.Receiver, func(c echo.Context) error {
-		runs++
-		return c.String(http.StatusCreated, "order kept")
-	}); err != nil {
-		t.Fatal(err)
-	}
-	signed := rx.Request("warehouse", "", `{"number":"17"}`)
-	body, err := io.ReadAll(signed.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		r := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewReader(body))
-		r.Header = signed.Header.Clone()
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, r)
-		if w.Code != http.StatusCreated || w.Body.String() != "order kept" || runs != 1 {
-			t.Errorf("%d %s, after %d runs", w.Code, w.Body, runs)
 		}
 	}
 }

@@ -27,12 +27,6 @@ func mountEcho(e *echo.Echo, rx *receiver.Receiver) {
 	echov4.Mount(e, rx)
 }
 
-// mountRoute verifies events in front of an ordinary handler of Echo.
-func mountRoute(e *echo.Echo, rx *receiver.Receiver, onOrder echo.HandlerFunc) error {
-	e.POST("/orders", onOrder, echov4.Verified(rx, "warehouse"))
-	return rx.Bind(e) // events that wait for their route run now
-}
-
 // mountProtected asks the producer for a key too, and shows errors as Echo does.
 func mountProtected(e *echo.Echo, rx *receiver.Receiver, onOrder echo.HandlerFunc, valid middleware.KeyAuthValidator) {
 	auth := middleware.KeyAuthWithConfig(middleware.KeyAuthConfig{Skipper: echov4.IsRerun, Validator: valid})

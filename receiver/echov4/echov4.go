@@ -6,13 +6,10 @@
 package echov4
 
 import (
-	"net/http"
-	"net/url"
-	"strings"
-
 	"github.com/labstack/echo/v4"
 
 	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/receiver/internal/echocore"
 )
 
 // Router is an [echo.Echo] or an [echo.Group].
@@ -31,11 +28,11 @@ type Router interface {
 // body must not run here.
 func Mount(at Router, rx *receiver.Receiver) {
 	handler := rx.Handler()
-	for _, path := range []string{"/webhooks/*", "/policy"} {
+	for _, path := range echocore.Paths() {
 		serve := func(c echo.Context) error {
 			r := c.Request()
 			if c.Path() != path {
-				r = below(r, strings.TrimSuffix(path, "*")+c.Param("*"))
+				r = echocore.Below(r, path, c.Param("*"))
 			}
 			handler.ServeHTTP(c.Response(), r)
 			return nil
@@ -43,15 +40,6 @@ func Mount(at Router, rx *receiver.Receiver) {
 		at.Any(path, serve)
 		at.RouteNotFound(path, serve) // methods unknown to Echo
 	}
-}
-
-// below returns the request as http.StripPrefix does: the URL begins after the prefix of a group.
-func below(r *http.Request, path string) *http.Request {
-	out := r.WithContext(r.Context())
-	out.URL = new(url.URL)
-	*out.URL = *r.URL
-	out.URL.Path, out.URL.RawPath = path, ""
-	return out
 }
 
 // Handler serves the endpoint of the named producer, at any path. It panics for an unknown name.

@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/eyelet-dev/eyelet/receiver"
-	"github.com/eyelet-dev/eyelet/receiver/internal/capture"
+	"github.com/eyelet-dev/eyelet/receiver/internal/echocore"
 )
 
 // Verified returns middleware for the routes that receive the events of a producer, which has a
@@ -85,13 +85,10 @@ func handlerOf(c echo.Context, next echo.HandlerFunc) http.Handler {
 		c.SetRequest(r)
 		c.SetResponse(echo.NewResponse(w, c.Echo()))
 		if err := next(c); err != nil {
-			refuse(r, receiver.Response{}, err)
+			echocore.Refuse(r, receiver.Response{}, err, refusalOf(err))
 		}
 	})
 }
-
-// maxRendered bounds the body of an error that RenderErrors makes the response, in bytes.
-const maxRendered = 64 << 10
 
 // RenderErrors is middleware between [Verified] and a function whose errors then look as those of
 // the program's other routes: the body of the response is what the HTTPErrorHandler of Echo writes.
@@ -107,40 +104,24 @@ func RenderErrors(next echo.HandlerFunc) echo.HandlerFunc {
 		if err == nil {
 			return nil
 		}
-		written, outer := capture.New(maxRendered), c.Response()
-		c.SetResponse(echo.NewResponse(written, c.Echo()))
-		c.Error(err)
-		c.SetResponse(outer)
-		status, header, body, failed := written.Result()
-		if failed != nil {
-			status = 0
-		}
-		refuse(c.Request(), receiver.Response{Status: status, Header: header, Body: body}, err)
+		own := echocore.Rendered(func(w http.ResponseWriter) {
+			outer := c.Response()
+			c.SetResponse(echo.NewResponse(w, c.Echo()))
+			c.Error(err)
+			c.SetResponse(outer)
+		})
+		echocore.Refuse(c.Request(), own, err, refusalOf(err))
 		return nil
 	}
 }
 
-// refuse ends the function with its error, and with the response to it, if there is one.
-func refuse(r *http.Request, own receiver.Response, err error) {
-	refused, ok := err.(*echo.HTTPError) //nolint:errorlint // see Verified
-	switch {
-	case !ok || !isFinal(refused.Code):
-		receiver.Respond(r, own, err)
-	case isFinal(own.Status) && len(own.Body) > 0:
-		receiver.Respond(r, own, receiver.Reject(err))
-	default:
-		response := receiver.Response{Status: refused.Code, Refusal: &receiver.Refusal{}}
+// refusalOf reads an error of Echo, which must not be wrapped: see Verified.
+func refusalOf(err error) (r echocore.Refusal) {
+	if refused, ok := err.(*echo.HTTPError); ok { //nolint:errorlint // a wrapped one is not Echo's
+		r.Status = refused.Code
 		if refused.Message != nil {
-			response.Refusal.Detail = fmt.Sprint(refused.Message)
+			r.Detail = fmt.Sprint(refused.Message)
 		}
-		receiver.Respond(r, response, receiver.Reject(err))
 	}
-}
-
-func isFinal(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return false
-	}
-	return status >= 400 && status < 500
+	return r
 }

@@ -1,15 +1,15 @@
 package sink
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
 	"sync"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -85,18 +85,14 @@ func appendAttributes(b []byte, attributes map[string]string) []byte {
 	return append(b, '}')
 }
 
-// format makes JSON compact and escapes what HTML and JavaScript read differently, as
-// encoding/json does. It accepts what encoding/json accepts.
-var format = []jsontext.Options{
-	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true),
-	jsontext.EscapeForHTML(true), jsontext.EscapeForJS(true),
-}
-
-// appendBody appends a JSON payload as data, other text as text, and other bytes as body, in
-// base64.
+// appendBody appends a JSON payload as compact data, other text as text, and other bytes as body,
+// in base64.
 func appendBody(b, body []byte) []byte {
-	if data, err := jsontext.AppendFormat(append(b, `,"data":`...), body, format...); err == nil {
-		return data
+	var data bytes.Buffer
+	if json.Compact(&data, body) == nil {
+		line := bytes.NewBuffer(append(b, `,"data":`...))
+		json.HTMLEscape(line, data.Bytes())
+		return line.Bytes()
 	}
 	switch {
 	case len(body) == 0:

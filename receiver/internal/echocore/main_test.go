@@ -1,4 +1,4 @@
-package echov4_test
+package echocore_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package echov4_test
+package echocore_test
 
 import (
 	"context"
@@ -13,14 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
-
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
-	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
 
 const secret = "0123456789abcdef0123"
@@ -81,61 +77,67 @@ func wire(t *testing.T, srv *httptest.Server, method, target, body string, decla
 
 func TestMountedEndpointsAnswerAsTheyDoWithoutEcho(t *testing.T) {
 	t.Parallel()
-	e := echo.New()
-	e.Use(middleware.Recover())
-	echov4.Mount(e, open(t, nil))
-	srv := httptest.NewServer(e)
-	defer srv.Close()
-	for _, row := range []struct{ method, target, status string }{
-		{"POST", "/webhooks/github", "200"},
-		{"POST", "/webhooks/github?x=1", "200"},
-		{"POST", "http://evil.example/webhooks/github", "200"},
-		{"GET", "/policy", "200"},
-		{"HEAD", "/policy", "200"},
-		{"POST", "/policy", "405"},
-		{"GET", "/webhooks/github", "405"},
-		{"TRACE", "/webhooks/github", "405"},
-		{"FROBNICATE", "/webhooks/github", "405"},
-		{"POST", "/webhooks/github/", "404"},
-		{"POST", "/webhooks//github", "404"},
-		{"POST", "//webhooks/github", "404"},
-		{"POST", "/webhooks/%67ithub", "404"},
-		{"POST", "/webhooks/x/../github", "404"},
-		{"POST", "/webhooks/", "404"},
-		{"POST", "/webhooks/other", "404"},
-		{"POST", "/policy/", "404"},
-	} {
-		answer := wire(t, srv, row.method, row.target, "{}", "2")
-		if !strings.HasPrefix(answer, "HTTP/1.1 "+row.status) {
-			t.Errorf("%s %s: %.80q, want %s", row.method, row.target, answer, row.status)
+	each(t, func(t *testing.T, a adapter) {
+		e := a.echo()
+		e.Use(a.recovers)
+		e.Mount(open(t, nil))
+		srv := httptest.NewServer(e)
+		defer srv.Close()
+		for _, row := range []struct{ method, target, status string }{
+			{"POST", "/webhooks/github", "200"},
+			{"POST", "/webhooks/github?x=1", "200"},
+			{"POST", "http://evil.example/webhooks/github", "200"},
+			{"GET", "/policy", "200"},
+			{"HEAD", "/policy", "200"},
+			{"POST", "/policy", "405"},
+			{"GET", "/webhooks/github", "405"},
+			{"TRACE", "/webhooks/github", "405"},
+			{"FROBNICATE", "/webhooks/github", "405"},
+			{"POST", "/webhooks/github/", "404"},
+			{"POST", "/webhooks//github", "404"},
+			{"POST", "//webhooks/github", "404"},
+			{"POST", "/webhooks/%67ithub", "404"},
+			{"POST", "/webhooks/x/../github", "404"},
+			{"POST", "/webhooks/", "404"},
+			{"POST", "/webhooks/other", "404"},
+			{"POST", "/policy/", "404"},
+		} {
+			answer := wire(t, srv, row.method, row.target, "{}", "2")
+			if !strings.HasPrefix(answer, "HTTP/1.1 "+row.status) {
+				t.Errorf("%s %s: %.80q, want %s", row.method, row.target, answer, row.status)
+			}
+			if row.status == "405" && row.target != "/policy" && !strings.Contains(answer, "\r\nAllow: POST\r\n") {
+				t.Errorf("%s %s: no Allow: %q", row.method, row.target, answer)
+			}
 		}
-		if row.status == "405" && row.target != "/policy" && !strings.Contains(answer, "\r\nAllow: POST\r\n") {
-			t.Errorf("%s %s: no Allow: %q", row.method, row.target, answer)
-		}
-	}
+	})
 }
 
 func TestHandlerServesOneEndpointAtAnyPath(t *testing.T) {
 	t.Parallel()
-	e := echo.New()
-	e.Any("/in/:tenant", echov4.Handler(open(t, nil), "github"))
-	srv := httptest.NewServer(e)
-	defer srv.Close()
-	first := wire(t, srv, "POST", "/in/a", "{}", "2")
-	again := wire(t, srv, "POST", "/in/b", "{}", "2")
-	if !strings.HasPrefix(first, "HTTP/1.1 200") || strings.Contains(first, "Idempotency-Replayed") ||
-		!strings.Contains(again, "Idempotency-Replayed: true") {
-		t.Errorf("%q, %q", first, again)
-	}
+	each(t, func(t *testing.T, a adapter) {
+		e := a.echo()
+		e.Route("", "/in/:tenant", a.handler(open(t, nil), "github"))
+		srv := httptest.NewServer(e)
+		defer srv.Close()
+		first := wire(t, srv, "POST", "/in/a", "{}", "2")
+		again := wire(t, srv, "POST", "/in/b", "{}", "2")
+		if !strings.HasPrefix(first, "HTTP/1.1 200") || strings.Contains(first, "Idempotency-Replayed") ||
+			!strings.Contains(again, "Idempotency-Replayed: true") {
+			t.Errorf("%q, %q", first, again)
+		}
+	})
 }
 
 func TestDeadlinesReachTheConnectionThroughEcho(t *testing.T) {
 	t.Parallel()
-	e := echo.New()
-	echov4.Mount(e, open(t, func(c *receiver.Config) { c.BodyTimeout = 50 * time.Millisecond }))
-	srv := httptest.NewServer(e)
-	defer srv.Close()
-	if answer := wire(t, srv, "POST", "/webhooks/github", "{", "2"); !strings.HasPrefix(answer, "HTTP/1.1 408") {
-		t.Errorf("%q", answer)
-	}
+	each(t, func(t *testing.T, a adapter) {
+		e := a.echo()
+		e.Mount(open(t, func(c *receiver.Config) { c.BodyTimeout = 50 * time.Millisecond }))
+		srv := httptest.NewServer(e)
+		defer srv.Close()
+		if answer := wire(t, srv, "POST", "/webhooks/github", "{", "2"); !strings.HasPrefix(answer, "HTTP/1.1 408") {
+			t.Errorf("%q", answer)
+		}
+	})
 }

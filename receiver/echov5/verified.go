@@ -1,0 +1,124 @@
+package echov5
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/receiver/internal/echocore"
+)
+
+// Verified returns middleware for the routes that receive the events of a producer, which has a
+// [receiver.Inline] handler in the receiver's configuration:
+//
+//	e.POST("/orders", onOrder, echov5.Verified(rx, "shop"))
+//
+// The function behind it is an ordinary [echo.HandlerFunc] that sees verified events only, each
+// once. It reads the event with [EventOf] or c.Bind. What it writes is the response, which is
+// stored and sent again to duplicates. See [receiver.Inline] for its limits, and for the requests
+// that are made again, which run the middleware of Echo too.
+//
+// An error of the function becomes a problem instead, as that of an [receiver.Answer] handler
+// does: [receiver.Reject] and an error of package echo with a status of 400 to 499 refuse the
+// event finally, the latter with its status and message; any other error is 503, and the next
+// delivery runs the function again. 408, 425 and 429 are not final. Unlike in Echo, wrapped errors
+// and those of other packages that have a status, such as the errors of clients, are errors like
+// any other: they say too little to give an event up. [RenderErrors] passes errors to the
+// HTTPErrorHandler of Echo.
+//
+// Requests for which the group or Echo has no route get 404 and are not stored. Verified panics as
+// [receiver.Receiver.Verified] does.
+func Verified(rx *receiver.Receiver, name string) echo.MiddlewareFunc {
+	verified := rx.Verified(name)
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			if !isRoute(c.RouteInfo()) { // the response would be stored
+				return echo.ErrNotFound
+			}
+			verified(handlerOf(c, next)).ServeHTTP(c.Response(), c.Request())
+			return nil
+		}
+	}
+}
+
+// EventOf returns the event of a request behind [Verified], with its payload decoded. The
+// function should return its error, which refuses a payload that does not decode.
+func EventOf[T any](c *echo.Context) (receiver.Event[T], error) {
+	return receiver.EventOf[T](c.Request())
+}
+
+// IsRerun reports whether the receiver made the request again ([receiver.IsRerun]). It is the
+// Skipper of middleware that asks for credentials, or limits clients.
+func IsRerun(c *echo.Context) bool { return receiver.IsRerun(c.Request()) }
+
+// isRoute reports whether the request matched a route: Echo and its groups answer others with 404
+// or 405 behind the same middleware.
+func isRoute(route echo.RouteInfo) bool {
+	return route.Method != "" && route.Method != echo.RouteNotFound
+}
+
+// handlerOf runs the function with the context of Echo, whose request and response are those of
+// the event meanwhile.
+func handlerOf(c *echo.Context, next echo.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request, response := c.Request(), c.Response()
+		defer func() {
+			c.SetRequest(request)
+			c.SetResponse(response)
+		}()
+		c.SetRequest(r)
+		c.SetResponse(echo.NewResponse(w, c.Logger()))
+		if err := next(c); err != nil {
+			echocore.Refuse(r, receiver.Response{}, err, refusalOf(err))
+		}
+	})
+}
+
+// RenderErrors is middleware between [Verified] and a function whose errors then look as those of
+// the program's other routes: the body of the response is what the HTTPErrorHandler of Echo writes.
+//
+//	e.POST("/orders", onOrder, echov5.Verified(rx, "shop"), echov5.RenderErrors)
+//
+// An error has the same effect on the event as without it. If the status of the response
+// contradicts the error, the problem is sent: if it is final, such as 418, for an error that a
+// retry may cure, or 500 for [receiver.Reject].
+func RenderErrors(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) error {
+		err := next(c)
+		if err == nil {
+			return nil
+		}
+		own := echocore.Rendered(func(w http.ResponseWriter) {
+			outer := c.Response()
+			c.SetResponse(echo.NewResponse(w, c.Logger()))
+			c.Echo().HTTPErrorHandler(c, err)
+			c.SetResponse(outer)
+		})
+		echocore.Refuse(c.Request(), own, err, refusalOf(err))
+		return nil
+	}
+}
+
+// predefined are the final errors of Echo without a type of their own.
+var predefined = []error{
+	echo.ErrBadRequest, echo.ErrUnauthorized, echo.ErrForbidden, echo.ErrNotFound, echo.ErrMethodNotAllowed,
+	echo.ErrStatusRequestEntityTooLarge, echo.ErrUnsupportedMediaType,
+}
+
+// refusalOf reads an error of Echo, which must not be wrapped: see Verified.
+func refusalOf(err error) echocore.Refusal {
+	switch e := err.(type) { //nolint:errorlint // a wrapped one does not count
+	case *echo.HTTPError:
+		return echocore.Refusal{Status: e.Code, Detail: e.Message}
+	case *echo.BindingError:
+		return echocore.Refusal{Status: e.Code, Detail: e.Message}
+	case *echo.ProblemError:
+		return echocore.Refusal{Status: e.Status, Detail: e.Detail}
+	}
+	if slices.Contains(predefined, err) {
+		return echocore.Refusal{Status: echo.StatusCode(err), Detail: err.Error()}
+	}
+	return echocore.Refusal{}
+}
