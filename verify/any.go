@@ -14,8 +14,9 @@ import (
 // other. It is as weak as the weaker of them: remove that one once the sender has changed.
 //
 // Such a sender may sign with both, and a client can remove one of the credentials. So the identity
-// has only what both schemes bind, without a principal and a nonce, and its digests are the same
-// whichever scheme accepts. Its time is that of the first scheme that accepts.
+// has only what both schemes bind, without a principal, a nonce and the claims of a token that only
+// one of them reads, and its digests are the same whichever scheme accepts. Its time is that of the
+// first scheme that accepts.
 //
 // A refused request costs two verifications. Its error is that of the scheme whose credential the
 // request has, the first of several. A scheme that cannot tell (keys_unavailable) comes first,
@@ -116,6 +117,13 @@ func (a Any) Binds() Binding {
 	return b
 }
 
+// oneToken reports whether both schemes read the same token, as those of two issuers do.
+func (a Any) oneToken() bool {
+	one, ok1 := a[0].(*JWT)
+	other, ok2 := a[1].(*JWT)
+	return ok1 && ok2 && one.Body == other.Body && strings.EqualFold(one.Field, other.Field)
+}
+
 // shared returns what the identity of either scheme would prove of a request.
 func (a Any) shared(id Identity, body func() ([]byte, error), err error) (Identity, error) {
 	if err != nil {
@@ -125,6 +133,9 @@ func (a Any) shared(id Identity, body func() ([]byte, error), err error) (Identi
 	id.Principal, id.Nonce, id.Signed, id.Stable = "", "", nil, nil
 	id.Malleable, id.OwnTime = b.Malleable, !b.Time
 	id.Covered = slices.DeleteFunc(slices.Clone(id.Covered), func(part string) bool { return !b.covers(part) })
+	if !a.oneToken() { // who removes the token would name the event otherwise
+		id.Claims = nil
+	}
 	if !b.Content {
 		return id, nil
 	}

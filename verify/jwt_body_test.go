@@ -112,6 +112,29 @@ func confused(t *testing.T) string {
 	return text + "." + encode(string(mac.Sum(nil)))
 }
 
+// A client can remove the token, so its claims must not name the event of a request with both.
+func TestAnyHasNoClaimsThatOneSchemeReads(t *testing.T) {
+	t.Parallel()
+	token := newIssuer().sign(t, "ES256", "e", nil, map[string]any{"iat": tokenNow, "jti": "evt-17",
+		"request_body_sha256": hexSum(tokenBody)})
+	r := plaidRequest(token)
+	r.Header.Set("X-Key", "0123456789abcdef")
+	key, otherField := HeaderValue("X-Key", "0123456789abcdef"), plaid()
+	otherField.Field = "X-Token"
+	for name, c := range map[string]struct {
+		scheme Any
+		claims bool
+	}{
+		"the token first": {Any{plaid(), key}, false}, "the token second": {Any{key, plaid()}, false},
+		"two fields": {Any{otherField, plaid()}, false}, "two issuers": {Any{plaid(), plaid()}, true},
+	} {
+		id, err := c.scheme.Verify(r, func() ([]byte, error) { return []byte(tokenBody), nil })
+		if err != nil || (id.Claims != nil) != c.claims {
+			t.Errorf("%s: %v, claims %s", name, err, id.Claims)
+		}
+	}
+}
+
 func TestABodyIsReadAfterTheTokenIsVerified(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"a.b.c", confused(t),
