@@ -200,6 +200,8 @@ type Producer struct {
 	// Accepted is the response to an accepted event. Defaults to 202 under API, 200 under Webhook.
 	// A nil Body is JSON that names the event; an empty one that is not nil is none.
 	Accepted dedup.Response
+	// AcceptedTypes are the responses to accepted events of some types, in place of Accepted.
+	AcceptedTypes map[string]dedup.Response
 	// InFlight is the status for a duplicate while the first delivery is in flight: 409, 429 or
 	// 503. Defaults to 409 under API, 503 under Webhook.
 	InFlight int

@@ -79,7 +79,8 @@ func (d *delivery) resume(ctx context.Context, e *entry, rec dedup.Record) (*rep
 func (d *delivery) begin(ctx context.Context, e *entry, decision dedup.Decision) (*answerRun, error) {
 	cfg := &d.rx.cfg
 	run := &answerRun{
-		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, started: time.Now(), accepted: d.ep.accepted,
+		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, started: time.Now(),
+		accepted: d.ep.acceptance(e.claim.Payload.Type),
 	}
 	run.owner, run.lease = run, decision.Lease
 	task := run.task()

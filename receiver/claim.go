@@ -202,7 +202,7 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 		e.claim.Hold, e.claim.Lease = true, d.rx.cfg.Lease
 		return
 	}
-	e.claim.Response, e.claim.Tasks = d.ep.accepted, e.parts.tasks[:0]
+	e.claim.Response, e.claim.Tasks = d.ep.acceptance(it.Type), e.parts.tasks[:0]
 	for _, h := range on {
 		e.claim.Tasks = append(e.claim.Tasks, dedup.NewTask{Handler: h.name, Lane: d.lane(h, it)})
 	}

@@ -51,11 +51,19 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 		ep.origin = *origin
 	}
 	ep.secretHeaders = append([]string{"Authorization", "Proxy-Authorization", "Cookie"}, p.SecretHeaders...)
-	ep.accepted = acceptance(&p)
+	ep.accepted = acceptance(&p, "")
 	if p.Key != nil {
 		ep.keyParts = p.Key.Consumes()
 	}
 	return ep
+}
+
+// acceptance is the response that is stored with an event of a type.
+func (ep *endpoint) acceptance(kind string) dedup.Response {
+	if _, own := ep.p.AcceptedTypes[kind]; own {
+		return acceptance(&ep.p, kind)
+	}
+	return ep.accepted
 }
 
 // publicURL is the URL as the producer called it: the public base and the request target as

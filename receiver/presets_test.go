@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -134,12 +135,14 @@ func (c capture) reachesItsHandlerOnce(t *testing.T) {
 			again.header = r.Header
 		}
 	}
-	want := c.producer.WithDefaults().Accepted
+	p := c.producer.WithDefaults()
+	want := append(slices.Collect(maps.Values(p.AcceptedTypes)), p.Accepted)
 	for i, msg := range []message{c.message, again, c.message} {
 		w := answer(rx, msg.clone().request())
-		if w.Code != want.Status || isReplayed(w) != (i > 0) ||
-			want.Body != nil && w.Body.String() != string(want.Body) {
-			t.Errorf("response %d is %d %v %q, want %d %q", i, w.Code, w.Header(), w.Body, want.Status, want.Body)
+		if isReplayed(w) != (i > 0) || !slices.ContainsFunc(want, func(a dedup.Response) bool {
+			return w.Code == a.Status && (a.Body == nil || w.Body.String() == string(a.Body))
+		}) {
+			t.Errorf("response %d is %d %v %q, want one of %v", i, w.Code, w.Header(), w.Body, want)
 		}
 	}
 	synctest.Wait()

@@ -80,8 +80,11 @@ func bodyless(status int) bool {
 // acceptance is the response that is stored with an event for On handlers. Unless the producer
 // requires its own body or none, the body names the event, whose id only the store knows. Such a
 // response is stored without a body, and acknowledgement adds it every time it is sent.
-func acceptance(p *producer.Producer) dedup.Response {
-	want := p.Accepted
+func acceptance(p *producer.Producer, kind string) dedup.Response {
+	want, own := p.AcceptedTypes[kind]
+	if !own {
+		want = p.Accepted
+	}
 	a := dedup.Response{Status: want.Status, Header: cloneHeader(want.Header), Body: want.Body}
 	if want.Body == nil && !bodyless(want.Status) && a.Header.Get("Content-Type") == "" {
 		a.Header.Set("Content-Type", jsonType)
@@ -98,7 +101,7 @@ func acknowledges(a dedup.Response) bool {
 func storedReply(p *producer.Producer, rec *dedup.Record, replayed bool) reply {
 	a := rec.Response
 	if a.Status == 0 {
-		a = acceptance(p)
+		a = acceptance(p, rec.Payload.Type)
 	}
 	r := reply{Response: a, code: codeAccepted, event: rec.Event, fresh: !replayed, refund: replayed}
 	if acknowledges(a) {
@@ -114,8 +117,8 @@ func storedReply(p *producer.Producer, rec *dedup.Record, replayed bool) reply {
 }
 
 // acceptanceReply acknowledges a delivery with the body, unless the producer requires its own.
-func acceptanceReply(p *producer.Producer, code verify.Code, body []byte) *reply {
-	r := &reply{Response: acceptance(p), code: code}
+func acceptanceReply(p *producer.Producer, kind string, code verify.Code, body []byte) *reply {
+	r := &reply{Response: acceptance(p, kind), code: code}
 	if acknowledges(r.Response) {
 		r.Body = body
 	}

@@ -2,11 +2,14 @@ package receiver
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -102,6 +105,38 @@ func TestSubscriptionsOfCloudEventsAreGrantedOrRefused(t *testing.T) {
 	g = off.send(req{method: "OPTIONS", header: http.Header{"Webhook-Request-Origin": {"sender.example"}}})
 	if wantProblem(t, g, 405, "method_not_allowed"); g.header.Get("WebHook-Allowed-Origin") != "" {
 		t.Errorf("granted without configuration: %+v", g)
+	}
+}
+
+// TestInteractionsOfDiscordAreDeferred, each as Discord reads it, and events get no body. A
+// duplicate gets the same.
+func TestInteractionsOfDiscordAreDeferred(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, preset.Discord(hex.EncodeToString(public)), nil)
+	for body, want := range map[string]string{
+		`{"id":"1","type":1}`: `200 {"type":1}`,
+		`{"id":"2","type":2}`: `200 {"type":5}`,
+		`{"id":"3","type":3}`: `200 {"type":6}`,
+		`{"id":"4","type":4}`: `200 {"type":8,"data":{"choices":[]}}`,
+		`{"id":"5","type":5}`: `200 {"type":5}`,
+		`{"type":0}`:          "204 ",
+		`{"type":1,"event":{"type":"ENTITLEMENT_CREATE"}}`: "204 ",
+		`{"type":1,"event":{"type":"2.5"}}`:                "204 ",
+	} {
+		at := strconv.FormatInt(time.Now().Unix(), 10)
+		a := req{body: body, header: http.Header{"X-Signature-Timestamp": {at},
+			"X-Signature-Ed25519": {hex.EncodeToString(ed25519.Sign(private, []byte(at+body)))}}}
+		for range 2 {
+			g := s.send(a)
+			if got := fmt.Sprint(g.status, " ", g.body); got != want ||
+				g.body != "" && g.header.Get("Content-Type") != "application/json" {
+				t.Errorf("%s: %s %v, want %s", body, got, g.header, want)
+			}
+		}
 	}
 }
 

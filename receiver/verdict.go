@@ -96,7 +96,7 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 	if n := len(quarantined) + malformed; n > 0 {
 		body = fmt.Appendf(nil, "{\"events\":%d,\"quarantined\":%d,\"status\":\"accepted\"}\n", len(entries), n)
 	}
-	resp := acceptanceReply(&d.ep.p, codeAccepted, body)
+	resp := acceptanceReply(&d.ep.p, "", codeAccepted, body)
 	resp.fresh, resp.refund = fresh > 0, fresh == 0
 	switch {
 	case fresh > 0:
@@ -241,7 +241,7 @@ func (d *delivery) quarantineClaim(e *entry, reason, of string) dedup.Claim {
 	c.Key.Space = dedup.SpaceQuarantine + hex.EncodeToString(c.Fingerprint[:])
 	c.Former = nil
 	c.Aliases, c.Occurrence, c.Series, c.Remember, c.Hold, c.Lease = nil, nil, dedup.Key{}, nil, false, 0
-	c.Response = d.ep.accepted
+	c.Response = d.ep.acceptance(c.Payload.Type)
 	c.Quarantine = &dedup.Quarantine{Reason: reason, Of: of, Max: maxReplayed}
 	if reason == reasonConflict {
 		c.Quarantine.Max = 0
@@ -266,7 +266,7 @@ func (d *delivery) quarantine(ctx context.Context, e *entry, c dedup.Claim, of d
 			d.sameBytes = SameQuarantined
 		}
 	}
-	resp := acceptanceReply(&d.ep.p, codeQuarantined, acknowledgement("", "quarantined"))
+	resp := acceptanceReply(&d.ep.p, c.Payload.Type, codeQuarantined, acknowledgement("", "quarantined"))
 	resp.refund = true
 	if e.answer != nil {
 		resp.Body = nil

@@ -17,14 +17,18 @@ import (
 // application's public key, 64 hexadecimal digits. The signed pings with which Discord checks a
 // URL are answered: 204 for events, a pong for interactions.
 //
+// An event is answered with 204, and an interaction with a response that Discord reads: a command
+// or a form is deferred, so that a handler has 15 minutes to edit the response, a component leaves
+// its message as it is, and a completion offers nothing. An Answer handler, which has 3 seconds,
+// gives a response of its own.
+//
 // An interaction has an id; events have none, and a digest of the signed content identifies
 // them. The event type is event.type ("APPLICATION_AUTHORIZED"), or the number of an
 // interaction's type. Time and body are signed without a separator; moved digits leave no JSON
 // object, and are refused.
 //
-// Sources, read in November 2026: Discord's documentation of webhook events,
-// discord-interactions 4.4.0 and discordgo 0.29.0. The tolerance of 5 minutes is ours. That
-// Discord waits 3 seconds and tries for 10 minutes is general knowledge.
+// Sources, read in November 2026: Discord's documentation of webhook events and interactions,
+// discord-interactions 4.4.0 and discordgo 0.29.0. The tolerance of 5 minutes is ours.
 //
 // https://docs.discord.com/developers/events/webhook-events
 func Discord(keys ...string) producer.Producer { return discord.producer(Settings{Secrets: keys}) }
@@ -53,6 +57,11 @@ var discord = Preset{
 		}
 		signedBy(p, scheme)
 		p.Handshake = discordHandshake
+		p.Accepted.Status = http.StatusNoContent
+		p.AcceptedTypes = map[string]dedup.Response{ // by the type of an interaction
+			"2": discordReply(`{"type":5}`), "3": discordReply(`{"type":6}`),
+			"4": discordReply(`{"type":8,"data":{"choices":[]}}`), "5": discordReply(`{"type":5}`),
+		}
 	},
 	signWith: signDiscord,
 	sample: sample{
@@ -74,8 +83,13 @@ func discordHandshake(_ context.Context, d *producer.Delivery) (*dedup.Response,
 	case kind == "0":
 		return &dedup.Response{Status: http.StatusNoContent}, nil
 	case kind == "1" && event == nil:
-		header := http.Header{"Content-Type": {"application/json"}}
-		return &dedup.Response{Status: http.StatusOK, Header: header, Body: []byte(`{"type":1}`)}, nil
+		pong := discordReply(`{"type":1}`)
+		return &pong, nil
 	}
 	return nil, nil
+}
+
+func discordReply(text string) dedup.Response {
+	header := http.Header{"Content-Type": {"application/json"}}
+	return dedup.Response{Status: http.StatusOK, Header: header, Body: []byte(text)}
 }

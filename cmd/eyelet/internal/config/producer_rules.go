@@ -77,6 +77,9 @@ func (b *producerBuilder) applyContract(p *Producer, made *producer.Producer) {
 // applyAccepted sets the response to an accepted event.
 func (b *producerBuilder) applyAccepted(p *Producer, made *producer.Producer) {
 	c := &p.common
+	if c.Accepted != 0 || c.AcceptedBody != "" {
+		made.AcceptedTypes = nil
+	}
 	override(&made.Accepted.Status, c.Accepted)
 	if c.AcceptedBody == "" {
 		return
