@@ -51,6 +51,7 @@ func TestPage(t *testing.T) {
 		{"WithoutJavaScript", withoutScripts},
 		{"ReadOnly", readOnly},
 		{"ReopenOne", reopenOne},
+		{"RunAgain", runAgain},
 		{"ReopenMany", reopenMany},
 		{"ChosenTheme", chosenTheme},
 		{"TextsOfOthers", textsOfOthers},
@@ -276,6 +277,28 @@ func readOnly(x *tab, s *server) {
 	if text := x.text(); strings.Contains(text, "Reopen\n") || strings.Contains(text, "Forget") {
 		x.Errorf("a reader sees %s", text)
 	}
+}
+
+func runAgain(x *tab, s *server) {
+	s.deliver(x.T, "again-1", "push", `{"again":1}`, true, 200)
+	eventually(x.T, "it is handled", func() bool {
+		return s.output(x.T, "events", "list", "--id", "again-1", "--state", "done") != ""
+	})
+	x.login(s)
+	x.visit("/ui/?q=again-1")
+	x.click("a.row")
+	x.sees("Attempt 1: handled")
+	x.click("#rerun summary")
+	x.sees("happens a second time")
+	x.click("form[action$='/rerun'] button")
+	x.sees("It runs again.")
+	eventually(x.T, "it ran again", func() bool {
+		return s.output(x.T, "events", "list", "--id", "again-1", "--state", "done") != ""
+	})
+	x.visit("/ui/?q=again-1")
+	x.click("a.row")
+	x.sees("An operator runs it again")
+	x.sees("Attempt 2: handled")
 }
 
 func reopenOne(x *tab, s *server) {
