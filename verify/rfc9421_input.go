@@ -95,9 +95,10 @@ func (f *signatureFields) clear() {
 }
 
 // read reads both fields and pairs their members by label. No field at all is signature_missing;
-// anything but two well-formed Dictionaries with the same labels is signature_malformed as a
-// whole. Of the lists with this label, or with any if it is empty, the first ones up to the limit
-// are parsed; of the others only the syntax is checked.
+// anything but two well-formed Dictionaries, each label once, is signature_malformed as a whole. A
+// label in one of the fields refuses that signature alone (RFC 9421 section 3.2). Of the lists with
+// this label, or with any if it is empty, the first ones up to the limit are parsed; of the others
+// only the syntax is checked.
 func (f *signatureFields) read(h http.Header, label string, limit int) error {
 	inputs, signatures := h["Signature-Input"], h["Signature"]
 	if len(inputs) == 0 && len(signatures) == 0 {
@@ -115,13 +116,16 @@ func (f *signatureFields) read(h http.Header, label string, limit int) error {
 	if !f.readInputs(joinLines(inputs), label, limit) {
 		return malformed("signature-input", "not a dictionary with each label once")
 	}
-	switch n, ok := f.readSignatures(joinLines(signatures)); {
-	case !ok:
-		return malformed("signature", "not a dictionary with each label of signature-input once")
-	case n < len(f.inputs):
-		return malformed("signature", "a label is only in signature-input")
-	case n == 0:
+	if !f.readSignatures(joinLines(signatures)) {
+		return malformed("signature", "not a dictionary with each label once")
+	}
+	if len(f.inputs) == 0 {
 		return &Error{Code: SignatureMissing}
+	}
+	for i := range f.inputs {
+		if in := &f.inputs[i]; !in.paired {
+			in.refusal = malformed("signature", "the label is only in signature-input")
+		}
 	}
 	return nil
 }
@@ -167,19 +171,25 @@ func (f *signatureFields) readInputs(text, label string, limit int) bool {
 	}
 }
 
-// readSignatures pairs the members of Signature with the inputs, and returns their number.
-func (f *signatureFields) readSignatures(text string) (n int, ok bool) {
+// readSignatures pairs the members of Signature with the inputs. One without an input becomes one
+// that is refused.
+func (f *signatureFields) readSignatures(text string) bool {
 	p := sfScanner{s: text}
-	for ; ; n++ {
-		more, ok := p.nextMember(n == 0)
+	for first := true; ; first = false {
+		more, ok := p.nextMember(first)
 		if !more {
-			return n, ok
+			return ok
 		}
 		start := p.i
 		m, ok := p.member()
 		in := f.find(m.key)
-		if !ok || in == nil || in.paired {
-			return n, false
+		switch {
+		case !ok || in != nil && in.paired || in == nil && len(f.inputs) == maxLabels:
+			return false
+		case in == nil:
+			alone := malformed("signature-input", "the label is only in signature")
+			f.inputs = append(f.inputs, signatureInput{label: m.key, paired: true, refusal: alone})
+			continue
 		}
 		in.paired = true
 		if m.item.kind == sfBytes {

@@ -70,7 +70,7 @@ func (s *sectionRun) block(t *testing.T, name, block string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readFields(h.Header); CodeOf(err) != SignatureMalformed { // the other field is missing
+		if err := refusedFields(h.Header); CodeOf(err) != SignatureMalformed { // the other field is missing
 			t.Errorf("%s: %v", name, err)
 		}
 		s.checked++
