@@ -79,11 +79,7 @@ func (p Producer) withCoverage() Producer {
 		}
 		coverage := scheme.Coverage
 		coverage.Consumed = append(slices.Clone(coverage.Consumed), missing...)
-		// The scheme may be in use: return a changed copy.
-		return &verify.RFC9421{
-			Keys: scheme.Keys, Label: scheme.Label, Tag: scheme.Tag, BoundKey: scheme.BoundKey, Coverage: coverage,
-			KeyRequired: scheme.KeyRequired, Algs: scheme.Algs,
-		}
+		return scheme.WithCoverage(coverage)
 	})
 	return p
 }

@@ -43,6 +43,12 @@ type RFC9421 struct {
 	Coverage    Coverage // what a signature must cover; defaults to the profile of [Coverage.Rules]
 	KeyRequired bool     // refuses requests without an Idempotency-Key (id_missing)
 	Algs        []Alg    // the accepted algorithms; defaults to all but rsa-v1_5-sha256
+	// Encoding is that of the octets in Signature: Base64 (the default), with its padding or not
+	// (RFC 9651 section 4.2.7), or Base64URL. It holds for the Label only.
+	Encoding Encoding
+	// DER means that ECDSA signatures are a sequence of r and s in DER (RFC 3279 section 2.2.3),
+	// and not both side by side (RFC 9421 section 3.3.4).
+	DER bool
 
 	once   sync.Once
 	rules  []CoverageRule
@@ -80,11 +86,28 @@ func (s *RFC9421) check() error {
 		wrong := strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 		errs.addIf(wrong, "%q holds characters that no signature parameter can hold", text)
 	}
+	errs.addIf(s.Encoding != "" && s.Encoding != Base64 && s.Encoding != Base64URL,
+		"encoding %q is neither base64 nor base64url", s.Encoding)
 	for _, alg := range s.Algs {
 		known := alg == RSAv15SHA256 || slices.Contains(defaultAlgs, alg)
 		errs.addIf(!known, "algorithm %q is not known", alg)
 	}
 	return errors.Join(append(errs, s.Coverage.Check())...)
+}
+
+// copy returns a scheme with the same settings.
+func (s *RFC9421) copy() *RFC9421 {
+	return &RFC9421{
+		Keys: s.Keys, Label: s.Label, Tag: s.Tag, BoundKey: s.BoundKey, Coverage: s.Coverage,
+		KeyRequired: s.KeyRequired, Algs: s.Algs, Encoding: s.Encoding, DER: s.DER,
+	}
+}
+
+// WithCoverage returns a copy of the scheme, which may be in use, with another coverage.
+func (s *RFC9421) WithCoverage(c Coverage) *RFC9421 {
+	out := s.copy()
+	out.Coverage = c
+	return out
 }
 
 // SignsURL reports whether signatures bind the scheme or host of the URL. The receiver must
@@ -189,7 +212,7 @@ func (v *verification) reset() bool {
 }
 
 func (v *verification) run(s *RFC9421, r *http.Request, body func() ([]byte, error)) (Identity, error) {
-	if err := v.fields.read(r.Header, s.Label, maxSignatures); err != nil {
+	if err := v.fields.read(r.Header, s.Label, maxSignatures, s.Encoding); err != nil {
 		return Identity{}, err
 	}
 	m, err := newMessage(r)
@@ -296,6 +319,14 @@ func (v *verification) signature(in *signatureInput) []byte {
 	return v.lastOctets
 }
 
+// fitting returns the octets of a signature as the primitive of a key reads them.
+func (v *verification) fitting(key *Key, octets []byte) []byte {
+	if v.scheme.DER {
+		return sideBySide(key, octets)
+	}
+	return octets
+}
+
 // refuseUnknown refuses the signatures with unknown keys. It does the work of a signature with a
 // known key, within the same limit, so neither the refusal nor its timing reveals which keys exist.
 func (v *verification) refuseUnknown(ctx context.Context) {
@@ -309,7 +340,7 @@ func (v *verification) refuseUnknown(ctx context.Context) {
 			}
 			v.tried++
 			if decoy := v.decoy(ctx, u.in); decoy != nil {
-				decoy.material.check(base, v.signature(u.in))
+				decoy.material.check(base, v.fitting(decoy, v.signature(u.in)))
 			}
 		}
 		v.refuse(u.at, u.err)
@@ -398,8 +429,9 @@ func (v *verification) verify(keys []Key, base []byte, in *signatureInput) (*Key
 		if v.keysTried++; v.keysTried > maxSignatures {
 			return nil, tooMany(in)
 		}
-		if keys[i].material.check(base, signature) {
-			return v.confirm(&keys[i], base, signature, in)
+		octets := v.fitting(&keys[i], signature)
+		if keys[i].material.check(base, octets) {
+			return v.confirm(&keys[i], base, octets, in)
 		}
 	}
 	return nil, &Error{Code: SignatureMismatch, KeyID: in.keyID}
@@ -410,7 +442,7 @@ func (v *verification) confirm(key *Key, base, signature []byte, in *signatureIn
 	if !v.m.engineAgrees(in) {
 		return key, nil
 	}
-	switch err := v.scheme.engine.agrees(in.label, v.coverRequest.set(&v.m, in), base, signature); {
+	switch err := v.scheme.engine.agrees(in.label, v.coverRequest.set(&v.m, in, signature), base, signature); {
 	case err == nil:
 		return key, nil
 	case errors.Is(err, errBroken):

@@ -6,10 +6,8 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/rsa"
-	"encoding/asn1"
 	"fmt"
 	"iter"
-	"math/big"
 	"net/http"
 	"strings"
 )
@@ -72,10 +70,8 @@ func (s *RFC9421) namedKeys(r *http.Request) []string {
 }
 
 func (s *RFC9421) alter(change func(*RFC9421)) *RFC9421 {
-	c := &RFC9421{
-		Keys: s.Keys, Label: s.Label, Tag: s.Tag, BoundKey: s.BoundKey, Coverage: s.Coverage,
-		KeyRequired: s.KeyRequired, Algs: s.Algs, engine: s.engine,
-	}
+	c := s.copy()
+	c.engine = s.engine
 	change(c)
 	return c
 }
@@ -185,19 +181,8 @@ func otherAlgorithms(k Key, use func(Mistake, string, Key) bool) bool {
 		detail := fmt.Sprintf("%s, and key %q is for %s", other, truncate(k.ID), k.Alg)
 		return err != nil || use(AlgorithmDiffers, detail, changed)
 	case *ecdsa.PublicKey:
-		size, check := (public.Params().N.BitLen()+7)/8, k.material.check
-		changed := k.checkedBy(k.Alg, func(base, signature []byte) bool {
-			var pair struct{ R, S *big.Int }
-			rest, err := asn1.Unmarshal(signature, &pair)
-			if err != nil || len(rest) > 0 || pair.R.Sign() <= 0 || pair.S.Sign() <= 0 ||
-				pair.R.BitLen() > 8*size || pair.S.BitLen() > 8*size {
-				return false
-			}
-			flat := make([]byte, 2*size)
-			pair.R.FillBytes(flat[:size])
-			pair.S.FillBytes(flat[size:])
-			return check(base, flat)
-		})
+		check := k.material.check
+		changed := k.checkedBy(k.Alg, func(base, octets []byte) bool { return check(base, sideBySide(&k, octets)) })
 		return use(EncodingDiffers, "DER (ASN.1), and RFC 9421 wants r and s one after the other", changed)
 	}
 	return true

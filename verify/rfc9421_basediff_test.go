@@ -46,7 +46,7 @@ func compareBases(t *testing.T, o oracleRequest, components []oracleComponent, p
 		return false
 	}
 	if m.engineAgrees(in) {
-		covered := new(coveredRequest).set(&m, in)
+		covered := new(coveredRequest).set(&m, in, in.octets(nil))
 		if engines, err := engineBase("sig1", covered, nil, nil); err != nil || engines != string(ours) {
 			t.Fatalf("%s\nours:\n%s\nengine (%v):\n%s", text, ours, err, engines)
 		}

@@ -58,7 +58,8 @@ type signatureInput struct {
 	label      string
 	input      string // the label and the list of Signature-Input, as received; empty if it is not a list
 	signature  string // the label and the byte sequence of Signature; empty if it is not one
-	paired     bool   // the label is in both fields
+	encoding   *base64.Encoding
+	paired     bool // the label is in both fields
 	components []component
 	params     string // the list and its parameters in canonical form: the value of @signature-params
 	refusal    *Error // what is wrong with the two members
@@ -99,7 +100,10 @@ func (f *signatureFields) clear() {
 // label in one of the fields refuses that signature alone (RFC 9421 section 3.2). Of the lists with
 // this label, or with any if it is empty, the first ones up to the limit are parsed; of the others
 // only the syntax is checked.
-func (f *signatureFields) read(h http.Header, label string, limit int) error {
+//
+// The octets of these signatures are in the encoding: base64, with its padding or without (RFC 9651
+// section 4.2.7), or base64url.
+func (f *signatureFields) read(h http.Header, label string, limit int, encoding Encoding) error {
 	inputs, signatures := h["Signature-Input"], h["Signature"]
 	if len(inputs) == 0 && len(signatures) == 0 {
 		return &Error{Code: SignatureMissing}
@@ -116,7 +120,7 @@ func (f *signatureFields) read(h http.Header, label string, limit int) error {
 	if !f.readInputs(joinLines(inputs), label, limit) {
 		return malformed("signature-input", "not a dictionary with each label once")
 	}
-	if !f.readSignatures(joinLines(signatures)) {
+	if !f.readSignatures(joinLines(signatures), label, encoding) {
 		return malformed("signature", "not a dictionary with each label once")
 	}
 	if len(f.inputs) == 0 {
@@ -173,7 +177,7 @@ func (f *signatureFields) readInputs(text, label string, limit int) bool {
 
 // readSignatures pairs the members of Signature with the inputs. One without an input becomes one
 // that is refused.
-func (f *signatureFields) readSignatures(text string) bool {
+func (f *signatureFields) readSignatures(text, label string, encoding Encoding) bool {
 	p := sfScanner{s: text}
 	for first := true; ; first = false {
 		more, ok := p.nextMember(first)
@@ -181,19 +185,25 @@ func (f *signatureFields) readSignatures(text string) bool {
 			return ok
 		}
 		start := p.i
-		m, ok := p.member()
-		in := f.find(m.key)
+		key, ok := p.key()
+		p.octets = unpadded
+		if encoding == Base64URL && (label == "" || label == key) {
+			p.octets = unpaddedURL
+		}
+		var m sfMember
+		ok = ok && p.value(&m)
+		in := f.find(key)
 		switch {
 		case !ok || in != nil && in.paired || in == nil && len(f.inputs) == maxLabels:
 			return false
 		case in == nil:
 			alone := malformed("signature-input", "the label is only in signature")
-			f.inputs = append(f.inputs, signatureInput{label: m.key, paired: true, refusal: alone})
+			f.inputs = append(f.inputs, signatureInput{label: key, paired: true, refusal: alone})
 			continue
 		}
-		in.paired = true
+		in.paired, in.encoding = true, p.octets
 		if m.item.kind == sfBytes {
-			in.signature = text[start : start+len(m.key)+len("=")+len(m.item.text)]
+			in.signature = text[start : start+len(key)+len("=")+len(m.item.text)]
 		} else if in.input != "" {
 			in.refusal = malformed("signature", "the member is not a byte sequence")
 		}
@@ -431,7 +441,7 @@ type SentSignature struct{ in signatureInput }
 // Signature-Input. None of them is verified.
 func SentSignatures(h http.Header) []SentSignature {
 	var f signatureFields
-	if f.read(h, "", maxLabels) != nil {
+	if f.read(h, "", maxLabels, Base64) != nil {
 		return nil
 	}
 	var sent []SentSignature
@@ -470,6 +480,17 @@ func (s *SentSignature) AddTo(h http.Header, label string) {
 
 // octets decodes the signature into a buffer. Its text was checked by the parser.
 func (in *signatureInput) octets(buffer []byte) []byte {
-	octets, _ := base64.StdEncoding.AppendDecode(buffer[:0], []byte(strings.Trim(in.byteSequence(), ":")))
+	text := strings.TrimRight(strings.Trim(in.byteSequence(), ":"), "=")
+	octets, _ := in.encoding.AppendDecode(buffer[:0], []byte(text))
 	return octets
+}
+
+// canonicalSignature returns the member of Signature with octets as RFC 9421 writes them, for the
+// engine.
+func (in *signatureInput) canonicalSignature(octets []byte) string {
+	length := base64.StdEncoding.EncodedLen(len(octets)) + len("::")
+	if in.encoding == unpadded && len(in.byteSequence()) == length {
+		return in.signature
+	}
+	return in.label + "=:" + base64.StdEncoding.EncodeToString(octets) + ":"
 }

@@ -16,7 +16,7 @@ import (
 // readFields parses every signature of a header.
 func readFields(h http.Header) ([]signatureInput, error) {
 	var f signatureFields
-	err := f.read(h, "", maxLabels)
+	err := f.read(h, "", maxLabels, Base64)
 	return f.inputs, err
 }
 
@@ -178,7 +178,7 @@ func TestSignatureFieldsAcceptSeveralLines(t *testing.T) {
 		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AAAA:, b=:AAAA:, b=:AAAA:"}},
 		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AAB=:"}}, // stray bits
 		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AB==:"}}, // stray bits
-		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AAA:"}},  // no padding
+		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AA=:"}},  // half of its padding
 	} {
 		wantCode(t, refusedFields(h), SignatureMalformed)
 	}

@@ -188,13 +188,13 @@ type coveredRequest struct {
 	input, signature [1]string
 }
 
-// set fills the request with what the signature covers.
-func (c *coveredRequest) set(m *message, in *signatureInput) *http.Request {
+// set fills the request with what the signature covers, and its octets.
+func (c *coveredRequest) set(m *message, in *signatureInput, octets []byte) *http.Request {
 	c.clear()
 	if c.header == nil {
 		c.header = make(http.Header, len(in.components)+2)
 	}
-	c.input[0], c.signature[0] = in.input, in.signature
+	c.input[0], c.signature[0] = in.input, in.canonicalSignature(octets)
 	c.header["signature-input"], c.header["signature"] = c.input[:], c.signature[:]
 	c.url = m.url
 	query := false

@@ -9,6 +9,9 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"math/big"
+
+	"golang.org/x/crypto/cryptobyte"
+	"golang.org/x/crypto/cryptobyte/asn1"
 )
 
 // primitive reports whether one key made the signature over these octets (RFC 9421 section
@@ -66,4 +69,31 @@ func newECDSAPrimitive(alg Alg, public *ecdsa.PublicKey) primitive {
 		r, s := new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:])
 		return ecdsa.Verify(public, sum, r, s)
 	}
+}
+
+// sideBySide returns an ECDSA signature that is the DER of r and s (RFC 3279 section 2.2.3) as RFC
+// 9421 section 3.3.4 writes it. It is nil if the octets are anything else: other encodings of the
+// integers, something after them, or an r or s that is not in [1, n-1]. Signatures of other
+// algorithms are returned as they are.
+func sideBySide(k *Key, octets []byte) []byte {
+	public, ok := k.Public().(*ecdsa.PublicKey)
+	if !ok {
+		return octets
+	}
+	var pair cryptobyte.String
+	var r, s big.Int
+	der, n := cryptobyte.String(octets), public.Params().N
+	if !der.ReadASN1(&pair, asn1.SEQUENCE) || !der.Empty() ||
+		!pair.ReadASN1Integer(&r) || !pair.ReadASN1Integer(&s) || !pair.Empty() {
+		return nil
+	}
+	size := (n.BitLen() + 7) / 8
+	flat := make([]byte, 2*size)
+	for i, v := range []*big.Int{&r, &s} {
+		if v.Sign() <= 0 || v.Cmp(n) >= 0 {
+			return nil
+		}
+		v.FillBytes(flat[i*size : (i+1)*size])
+	}
+	return flat
 }

@@ -1,6 +1,9 @@
 package verify
 
-import "strings"
+import (
+	"encoding/base64"
+	"strings"
+)
 
 // The scanner reads structured fields (RFC 8941) of unauthenticated clients. It allocates only the
 // list of members, and strings with escapes. It is stricter than the RFC: every accepted value can
@@ -61,6 +64,9 @@ type sfScanner struct {
 	s     string
 	i     int
 	extra bool // spaces were skipped that the canonical form does not have
+	// octets is how Byte Sequences are written without padding, which is then optional. Nil is
+	// base64 with its padding: the canonical form.
+	octets *base64.Encoding
 }
 
 func (p *sfScanner) end() bool { return p.i == len(p.s) }
@@ -146,7 +152,7 @@ func (p *sfScanner) stringItem() sfKind {
 func (p *sfScanner) bytesItem() sfKind {
 	p.i++
 	n := strings.IndexByte(p.s[p.i:], ':')
-	if n < 0 || !isBase64(p.s[p.i:p.i+n]) {
+	if n < 0 || !p.isOctets(p.s[p.i:p.i+n]) {
 		return 0
 	}
 	p.i += n + 1
@@ -357,15 +363,30 @@ func isTokenChar(c byte) bool {
 	return isLower(c) || isUpper(c) || isDigit(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// isBase64 reports whether s is padded base64 (RFC 4648 section 4) without stray bits, so no other
-// text encodes the same bytes.
-func isBase64(s string) bool {
+// Base64 and base64url without padding and stray bits.
+var (
+	unpadded    = base64.RawStdEncoding.Strict()
+	unpaddedURL = base64.RawURLEncoding.Strict()
+)
+
+// isOctets reports whether s is what Byte Sequences hold, without stray bits, so no text with other
+// digits encodes the same bytes.
+func (p *sfScanner) isOctets(s string) bool {
+	encoding := strictBase64
+	if p.octets != nil {
+		encoding = p.octets
+		digits := strings.TrimRight(s, "=")
+		if len(digits) < len(s) && len(s)%4 != 0 || len(s)-len(digits) > 2 {
+			return false
+		}
+		s = digits
+	}
 	var buf [768]byte // 1,024 characters, decoded
 	for ; len(s) > 1024; s = s[1024:] {
-		if out, ok := decodeBase64(strictBase64, buf[:0], s[:1024]); !ok || len(out) < len(buf) {
+		if out, ok := decodeBase64(encoding, buf[:0], s[:1024]); !ok || len(out) < len(buf) {
 			return false
 		}
 	}
-	_, ok := decodeBase64(strictBase64, buf[:0], s)
+	_, ok := decodeBase64(encoding, buf[:0], s)
 	return ok || s == ""
 }

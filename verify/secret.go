@@ -86,6 +86,8 @@ const (
 	Raw    Encoding = "raw"    // the text itself
 	Hex    Encoding = "hex"    // hexadecimal of either case
 	Base64 Encoding = "base64" // RFC 4648 section 4 with its padding
+	// Base64URL is RFC 4648 section 5, with its padding or without. It is for [RFC9421] only.
+	Base64URL Encoding = "base64url"
 	// Whsec is the form of Standard Webhooks: an optional "whsec_" and base64, whose padding is
 	// optional and whose last bits may be left over. It is for secrets only.
 	Whsec Encoding = "whsec"

@@ -135,6 +135,9 @@ func (c *rfc9421Settings) build(ctx context.Context, b *producerBuilder, p *Prod
 	}
 	scheme.Label, scheme.Tag, scheme.Algs = c.Label, c.Tag, convert[verify.Alg](c.Algs)
 	scheme.Coverage.Required = c.Require
+	scheme.Encoding = choose(b, p, "encoding", c.Encoding,
+		map[string]verify.Encoding{"base64": verify.Base64, "base64url": verify.Base64URL})
+	scheme.DER = choose(b, p, "signature_encoding", c.ECDSA, map[string]bool{"raw": false, "der": true})
 	b.addAll(p, scheme.Check())
 	return made
 }

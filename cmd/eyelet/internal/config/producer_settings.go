@@ -89,11 +89,13 @@ type rfc9421Settings struct {
 	Tag         string         `conf:"tag"`
 	Keys        []Key          `conf:"keys"`
 	JWKSURL     string         `conf:"jwks_url"`
-	Directories []string       `conf:"directories"`  // of agents, in place of keys
-	LegacyAgent bool           `conf:"legacy_agent"` // accepts a Signature-Agent of one string
-	Algs        []string       `conf:"algs"`         // default to those of the profile
-	Require     []string       `conf:"require"`      // components beside those of the profile
-	Nonce       string         `conf:"nonce"`        // off, required or unique
+	Directories []string       `conf:"directories"`        // of agents, in place of keys
+	LegacyAgent bool           `conf:"legacy_agent"`       // accepts a Signature-Agent of one string
+	Algs        []string       `conf:"algs"`               // default to those of the profile
+	Require     []string       `conf:"require"`            // components beside those of the profile
+	Encoding    string         `conf:"encoding"`           // base64 or base64url
+	ECDSA       string         `conf:"signature_encoding"` // raw or der
+	Nonce       string         `conf:"nonce"`              // off, required or unique
 	AllowedIPs  []netip.Prefix `conf:"allowed_ips"`
 }
 
