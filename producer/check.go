@@ -94,8 +94,7 @@ func SharedSecrets(producers []Producer) (found []string) {
 	for i := range producers {
 		p := &producers[i]
 		scheme, ok := p.Scheme.(verify.Alternator)
-		url, signs := p.Scheme.(interface{ SignsURL() bool })
-		if !ok || signs && url.SignsURL() {
+		if binder, binds := p.Scheme.(verify.Binder); !ok || binds && bindsURL(binder.Binds()) {
 			continue
 		}
 		var with []string
@@ -113,6 +112,11 @@ func SharedSecrets(producers []Producer) (found []string) {
 		}
 	}
 	return found
+}
+
+// bindsURL reports whether every signature covers the path of the URL, which names the endpoint.
+func bindsURL(b verify.Binding) bool {
+	return verify.Identity{Covered: b.Covered}.Covers("@path")
 }
 
 func (p *Producer) checkIdentity(m *mistakes) {
