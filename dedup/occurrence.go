@@ -33,6 +33,8 @@ type Occurrence struct {
 	// live record has, as an alias. If all are taken, the verdict is Repeated with the record
 	// of the first slot. Their Space is SpaceSlot.
 	Slots []Key
+	// Spare means that the record needs no slot. It takes one if it can.
+	Spare bool
 }
 
 // Former is the name of an event under another configuration of its producer, whose signatures
@@ -167,7 +169,7 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 		}
 	}
 	out.Claim.Remember = c.Remember.resolved(c, out.Number > 0)
-	if err := out.slot(o.Slots, find, now); err != nil || out.Repeated {
+	if err := out.slot(o, find, now); err != nil || out.Repeated {
 		return out, err
 	}
 	if sent, ok := c.Sent(); ok {
@@ -258,9 +260,9 @@ func (out *Resolution) number(most int, first Record, find Lookup, now time.Time
 }
 
 // slot gives the claim the first free slot, if there are slots.
-func (out *Resolution) slot(slots []Key, find Lookup, now time.Time) error {
+func (out *Resolution) slot(o *Occurrence, find Lookup, now time.Time) error {
 	var first Record
-	for i, slot := range slots {
+	for i, slot := range o.Slots {
 		taken, err := find.Alias(slot)
 		if err != nil {
 			return err
@@ -273,7 +275,7 @@ func (out *Resolution) slot(slots []Key, find Lookup, now time.Time) error {
 			first = taken
 		}
 	}
-	if len(slots) > 0 {
+	if len(o.Slots) > 0 && !o.Spare {
 		out.Of, out.Repeated = first, true
 	}
 	return nil

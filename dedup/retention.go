@@ -158,8 +158,11 @@ func (r *Remember) resolved(c Claim, again bool) *Remember {
 	}
 	out := *r
 	out.again, out.traces = again, []Traced{{c.Key, r.Most, !again}}
-	if len(slots) > 0 {
-		out.traces = append(out.traces, Traced{slots[0], len(slots), false})
+	if most := len(slots); most > 0 {
+		if c.Occurrence.Spare {
+			most = maxCount
+		}
+		out.traces = append(out.traces, Traced{slots[0], most, false})
 	}
 	return &out
 }

@@ -137,7 +137,7 @@ func (p *Producer) OccurrenceOf(d *Delivery, it Item) (Occurrence, bool) {
 	}
 	digest, members := p.contentDigest(d, it)
 	o := Occurrence{ID: digest, Digest: digest, Members: members, Repeats: p.repeats(d, it.Type)}
-	if p.KeyedByType {
+	if p.KeyedByType != nil {
 		o.ID += ";" + strings.ReplaceAll(strings.ReplaceAll(it.Type, "%", "%25"), ";", "%3B")
 	}
 	if !it.Unnamed {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -182,11 +183,12 @@ type Producer struct {
 	// signature covers neither an identifier nor a time: more than once where two events can
 	// have the same signed content. It must read only what is signed. Defaults to once.
 	Repeatable func(*Delivery) Repeats
-	// KeyedByType makes signed content a separate event for each type, for senders that send
-	// equal bytes for several types. Each type that a handler names exactly counts once, all
-	// others together at most 9 times. It matters only where the signature covers neither an
+	// KeyedByType makes signed content a separate event for each type that matches, for senders
+	// that send equal bytes for several types. Each type that a handler names exactly counts once,
+	// all others together at most 9 times. A type that does not match, or is missing, makes an
+	// event only of content that is new. It matters only where the signature covers neither an
 	// identifier nor a time.
-	KeyedByType bool
+	KeyedByType *regexp.Regexp
 	// Series returns the state that a delivery updates, such as the topic of a feed, or ""
 	// where a delivery is an event of its own. Equal content is a duplicate while it is the
 	// newest of its series. Replaced content that returns is quarantined within Window and

@@ -137,8 +137,8 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 		e.claim.Key.Space = dedup.SpaceQuarantine + reasonMalformed
 		return
 	}
-	if p.KeyedByType && e.occurrence != nil && !d.rx.registry.namesType(p.Name, it.Type) {
-		e.claim.Occurrence.Slots = slotsOf(e.claim.Key, e.occurrence.Digest, len(e.claim.Tasks) > 0)
+	if p.KeyedByType != nil && e.occurrence != nil {
+		d.slots(e, it.Type)
 	}
 }
 
@@ -182,15 +182,18 @@ func (d *delivery) nameByContent(e *entry, it producer.Item) {
 	c.Occurrence = &e.parts.occurrence
 }
 
-// slotsOf bounds the types that no handler names, separately for those that run and those that
-// do not.
-func slotsOf(key dedup.Key, digest string, runs bool) []dedup.Key {
-	slots := make([]dedup.Key, maxTypes)
-	for i := range slots {
-		key.Space, key.ID = dedup.SpaceSlot, fmt.Sprintf("%s;%t;%d", digest, runs, i)
-		slots[i] = key
+// slots bounds the types that no handler names, separately for those that run and those that do
+// not. A type that the sender does not send has the slot of the first type only, which one that a
+// handler names takes if it is free.
+func (d *delivery) slots(e *entry, typ string) {
+	key, o, n := e.claim.Key, e.claim.Occurrence, maxTypes
+	if o.Spare = d.rx.registry.namesType(d.ep.p.Name, typ); o.Spare || !d.ep.p.KeyedByType.MatchString(typ) {
+		n = 1
 	}
-	return slots
+	for i := range n {
+		key.Space, key.ID = dedup.SpaceSlot, fmt.Sprintf("%s;%t;%d", e.occurrence.Digest, len(e.claim.Tasks) > 0, i)
+		o.Slots = append(o.Slots, key)
+	}
 }
 
 // assign adds a task per matching handler. A matching Answer handler makes the claim synchronous.

@@ -188,6 +188,21 @@ var occurrenceChecks = []check{
 		x.advance(hour - minute)
 		x.accept(slotted("g"))
 	}},
+	{"ARecordThatNeedsNoSlotTakesAFreeOne", func(x *rig) {
+		spare := func(topic string, spare bool) dedup.Claim {
+			c := slotted(digested("d;"+topic, topic, 0), 1)
+			c.Tasks, c.Window, c.Remember, c.Occurrence.Spare = nil, hour, &dedup.Remember{}, spare
+			return c
+		}
+		first := x.accept(spare("a", true))
+		x.accept(spare("b", true))
+		x.about(dedup.Repeated, first, spare("", false))
+		x.advance(hour)
+		x.accept(spare("c", true))
+		x.advance(hour)
+		x.want(dedup.Seen, spare("", false))
+		x.want(dedup.Seen, spare("a", true))
+	}},
 	{"OccurrencesWithSlotsAreCountedWithTheirOwnContent", func(x *rig) {
 		a := x.accept(slotted(digested("d;a", "1", 2), 5))
 		b := x.accept(slotted(digested("d;b", "2", 2), 5))

@@ -92,7 +92,7 @@ func capturedWithin(t *testing.T, p *producer.Producer) string {
 		return "any event under any new identifier: the credential is captured"
 	}
 	text := "once"
-	if p.KeyedByType {
+	if p.KeyedByType != nil {
 		text += " for each topic that a handler names, and under at most 9 others"
 	}
 	if p.Repeatable == nil {

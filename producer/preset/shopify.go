@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"regexp"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -61,12 +62,15 @@ func shopifySample(prefix, id string) sample {
 	}
 }
 
+// shopifyTopic is the form of all topics, such as orders/create.
+var shopifyTopic = regexp.MustCompile(`^[a-z0-9_]+/[a-z0-9_]+$`)
+
 func buildShopify(p *producer.Producer, s Settings, prefix string) {
 	signedByHMAC(p, &verify.HMAC{Headers: []string{prefix + "Hmac-Sha256"}, Encoding: verify.Base64}, s.Secrets)
 	p.Key = producer.First(producer.Header(prefix+"Event-Id"), producer.Header(prefix+"Webhook-Id"))
 	p.Type = producer.Header(prefix + "Topic")
 	p.EventTime = producer.JSON("updated_at")
-	p.KeyedByType = true
+	p.KeyedByType = shopifyTopic
 	shopRedact := []string{"shop_id", "shop_domain", "!customer", "!data_request", "!id"}
 	p.Repeatable = producer.Shapes(16, shopRedact)
 	p.Attributes = attributes(map[string]producer.Extractor{"shop": producer.Header(prefix + "Shop-Domain")})
