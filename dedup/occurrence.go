@@ -43,8 +43,8 @@ type Occurrence struct {
 type Former struct {
 	// Name is a key for the claim of an Occurrence, else the identifier of one, in SpaceSent.
 	Name Key
-	// Fingerprint is compared with that of the record. A key also matches a record without one: its
-	// signed identifier is the event whatever the payload.
+	// Fingerprint is compared with that of the record. A key also matches a record without one that
+	// is not named by its content: its signed identifier is the event whatever the payload.
 	Fingerprint Fingerprint
 }
 
@@ -54,7 +54,7 @@ func (f *Former) matches(r Record, now time.Time) bool {
 		return false
 	}
 	if r.Fingerprint == (Fingerprint{}) {
-		return f.Name.Space == ""
+		return f.Name.Space == "" && r.Payload.VendorID == ""
 	}
 	return f.Fingerprint != Fingerprint{} && !f.Fingerprint.conflicts(r.Fingerprint)
 }

@@ -151,7 +151,7 @@ func (d *delivery) compare(e *entry, it, kept producer.Item, key dedup.Key) {
 	if e.occurrence == nil || !d.Identity.Malleable {
 		c.Fingerprint = f.Fingerprint
 	}
-	if it.Unnamed || d.ep.p.Split != nil || strings.HasPrefix(it.ID, digestPrefix) {
+	if it.Unnamed || d.ep.p.Split != nil {
 		return
 	}
 	if f.Fingerprint == (dedup.Fingerprint{}) {

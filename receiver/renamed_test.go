@@ -85,6 +85,7 @@ func reconfigure(t *testing.T, before, after verify.Scheme, restarts bool, signe
 	rx := opened(t, config)
 	send(rx, "e1", `{"n":1}`, "new")
 	send(rx, "e2", `{"n":2}`, "new")
+	send(rx, "sha256:17", `{"n":17}`, "new")
 	config.Producers = of(after)
 	if restarts {
 		if err := rx.Close(); err != nil {
@@ -108,9 +109,10 @@ func reconfigure(t *testing.T, before, after verify.Scheme, restarts bool, signe
 	for range 2 {
 		send(rx, "e1", `{"n":1}`, "known")
 		send(rx, "e2", `{"n":2}`, "known")
+		send(rx, "sha256:17", `{"n":17}`, "known")
 	}
 	send(rx, "e3", `{"n":3}`, "new")
-	want := 3
+	want := 4
 	if config.Producers[0].Class() == producer.ClassIDSigned { // else it may be a replay
 		send(rx, "e4", `{"n":1}`, "new")
 		want++
