@@ -87,31 +87,45 @@ func (p *Producer) Warnings() []string {
 	return found
 }
 
-// SharedSecrets describes producers with a secret of another one, where the signature does not
-// cover the URL: a captured delivery of one endpoint then verifies at the other one too.
+// SharedSecrets describes producers with a secret or public key of another one, where the
+// signature does not cover the URL: a captured delivery of one endpoint then verifies at the other
+// one too. It compares bytes, however they are written, and fetches no keys.
 func SharedSecrets(producers []Producer) (found []string) {
-	first := map[verify.Secret]string{}
+	offline, cancel := context.WithCancel(context.Background())
+	cancel()
+	first := map[string]string{}
 	for i := range producers {
 		p := &producers[i]
-		scheme, ok := p.Scheme.(verify.Alternator)
-		if binder, binds := p.Scheme.(verify.Binder); !ok || binds && bindsURL(binder.Binds()) {
-			continue
-		}
 		var with []string
-		for _, offer := range scheme.Offers(context.Background()) {
-			if other := first[offer.Secret]; other != "" && other != p.Name && !slices.Contains(with, other) {
-				with = append(with, other)
-			} else if other == "" && offer.Secret != "" {
-				first[offer.Secret] = p.Name
+		for _, offer := range offersBesideURL(offline, p.Scheme) {
+			credential, what := offer.Fingerprint(), "secret"
+			if offer.Key != nil && offer.Key.Public() != nil {
+				what = "public key"
 			}
-		}
-		for _, other := range with {
-			found = append(found, fmt.Sprintf("producers %q and %q share a secret, and their signatures do not "+
-				"cover the URL: a captured delivery of one runs at the other too; give each a secret of its own",
-				other, p.Name))
+			if other := first[credential]; other != "" && other != p.Name && !slices.Contains(with, other) {
+				with = append(with, other)
+				found = append(found, fmt.Sprintf("producers %q and %q share a %s, and their signatures do not "+
+					"cover the URL: a captured delivery of one runs at the other too; give each a %s of its own",
+					other, p.Name, what, what))
+			} else if other == "" && credential != "" {
+				first[credential] = p.Name
+			}
 		}
 	}
 	return found
+}
+
+// offersBesideURL returns the credentials of a scheme whose signatures do not cover the URL. Each
+// of verify.Any is a scheme of its own.
+func offersBesideURL(ctx context.Context, s verify.Scheme) []verify.Offer {
+	if either, ok := s.(verify.Any); ok {
+		return append(offersBesideURL(ctx, either[0]), offersBesideURL(ctx, either[1])...)
+	}
+	scheme, ok := s.(verify.Alternator)
+	if binder, binds := s.(verify.Binder); !ok || binds && bindsURL(binder.Binds()) {
+		return nil
+	}
+	return scheme.Offers(ctx)
 }
 
 // bindsURL reports whether every signature covers the path of the URL, which names the endpoint.

@@ -20,7 +20,6 @@ const (
 	maxHeader     = 64 << 10     // bytes of the stored header fields of a delivery
 	maxTypes      = 9            // types under which handlers of several types get the same signed content
 	noteNoHandler = "no handler" // marks events without a handler
-	digestPrefix  = "sha256:"    // of names that are digests
 )
 
 // entry is one item of a delivery, ready to be claimed.

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -61,7 +62,21 @@ type Alternative struct {
 type Offer struct {
 	Name   string // as findings show it, such as `secret 2 of 3 of producer "shop"`
 	Secret Secret
+	As     Encoding // of the secret, as its scheme reads it
 	Key    *Key
+}
+
+// Fingerprint identifies the bytes of the credential, as [Key.Fingerprint] does. It is empty if its
+// scheme cannot read it.
+func (o Offer) Fingerprint() string {
+	if o.Key != nil {
+		return o.Key.Fingerprint()
+	}
+	raw, err := o.Secret.Decode(cmp.Or(o.As, Raw))
+	if err != nil {
+		return ""
+	}
+	return secretFingerprint(raw)
 }
 
 // Alternator is an optional interface of schemes whose refusals can be explained. All schemes of
@@ -71,7 +86,7 @@ type Alternator interface {
 	// rare ones last. A change that changes nothing is left out. It makes no network request.
 	Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative]
 	// Offers returns the scheme's own credentials, for other endpoints to try. Their names are
-	// positions, such as "secret 1 of 2".
+	// positions, such as "secret 1 of 2". It fetches no keys if the context has ended.
 	Offers(ctx context.Context) []Offer
 }
 
@@ -147,11 +162,11 @@ func MapAlternatives(inner iter.Seq[Alternative], wrap func(Scheme) Scheme) iter
 	}
 }
 
-// SecretOffers returns secrets as offers, named by their position.
-func SecretOffers(secrets []Secret) []Offer {
+// SecretOffers returns secrets in an encoding as offers, named by their position.
+func SecretOffers(secrets []Secret, as Encoding) []Offer {
 	offers := make([]Offer, len(secrets))
 	for i, s := range secrets {
-		offers[i] = Offer{Name: fmt.Sprintf("secret %d of %d", i+1, len(secrets)), Secret: s}
+		offers[i] = Offer{Name: fmt.Sprintf("secret %d of %d", i+1, len(secrets)), Secret: s, As: as}
 	}
 	return offers
 }

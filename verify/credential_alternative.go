@@ -30,7 +30,7 @@ func (s *Static) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alterna
 }
 
 // Offers implements [Alternator].
-func (s *Static) Offers(context.Context) []Offer { return SecretOffers(s.Secrets) }
+func (s *Static) Offers(context.Context) []Offer { return SecretOffers(s.Secrets, Raw) }
 
 // otherForms tries the credential of the request in another form, place or order.
 func (s *Static) otherForms(r *http.Request, yield func(Alternative) bool) bool {

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"cmp"
-	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/hmac"
@@ -36,7 +35,7 @@ func ShortSecrets(secrets []Offer, as Encoding) (found []string) {
 
 // ShortSecrets describes the scheme's secrets that can be guessed, for a warning.
 func (h *HMAC) ShortSecrets() []string {
-	return ShortSecrets(h.Offers(context.Background()), cmp.Or(h.SecretEncoding, Raw))
+	return ShortSecrets(h.secretOffers(), cmp.Or(h.SecretEncoding, Raw))
 }
 
 // Hash is the hash function of an HMAC.

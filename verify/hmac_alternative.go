@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"context"
+	"crypto"
 	"crypto/md5"  //nolint:gosec // senders sign it, which a finding says
 	"crypto/sha1" //nolint:gosec // likewise
 	"crypto/sha256"
@@ -38,9 +39,28 @@ func (h *HMAC) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternati
 
 // Offers implements [Alternator].
 func (h *HMAC) Offers(context.Context) []Offer {
-	offers := SecretOffers(h.Secrets)
+	offers := h.secretOffers()
+	var public []crypto.PublicKey
+	for _, k := range h.PublicKeys {
+		public = append(public, k)
+	}
+	for _, k := range h.ECDSAKeys {
+		public = append(public, k)
+	}
+	for i, k := range public {
+		name := fmt.Sprintf("public key %d of %d", i+1, len(public))
+		if key, err := NewPublicKey(name, "", k); err == nil {
+			offers = append(offers, Offer{Name: name, Key: &key})
+		}
+	}
+	return offers
+}
+
+func (h *HMAC) secretOffers() []Offer {
+	as := cmp.Or(h.SecretEncoding, Raw)
+	offers := SecretOffers(h.Secrets, as)
 	for _, id := range slices.Sorted(maps.Keys(h.Keys)) {
-		offers = append(offers, Offer{Name: fmt.Sprintf("the secret of key %q", id), Secret: h.Keys[id]})
+		offers = append(offers, Offer{Name: fmt.Sprintf("the secret of key %q", id), Secret: h.Keys[id], As: as})
 	}
 	return offers
 }
@@ -99,7 +119,7 @@ func (h *HMAC) candidates(r *http.Request, offered []Offer, rare bool, yield fun
 	if len(h.Secrets)+len(h.Keys) == 0 {
 		return true
 	}
-	for alt, raw := range AlternativeSecrets(h.Offers(r.Context()), offered, cmp.Or(h.SecretEncoding, Raw)) {
+	for alt, raw := range AlternativeSecrets(h.secretOffers(), offered, cmp.Or(h.SecretEncoding, Raw)) {
 		if alt.Rare && !rare {
 			break // the others are rare, too
 		}

@@ -212,12 +212,13 @@ func (j *JWKS) retryAfter() time.Duration {
 }
 
 // refresh fetches the set if due says so, and returns how many fetches had begun before.
-// Fetches do not overlap; a caller that needs the result waits for it or for the end of ctx.
+// Fetches do not overlap; a caller that needs the result waits for it or for the end of ctx, after
+// which none begins.
 func (j *JWKS) refresh(ctx context.Context, due func(now time.Time) (fetch, wait bool)) (before uint64) {
 	j.mu.Lock()
 	before = j.fetchCount
 	fetch, wait := due(j.cfg.Now())
-	if fetch && j.fetching == nil && j.ctx.Err() == nil {
+	if fetch && j.fetching == nil && j.ctx.Err() == nil && ctx.Err() == nil {
 		j.fetching = make(chan struct{})
 		j.lastFetch = j.cfg.Now()
 		j.fetchCount++

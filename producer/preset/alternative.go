@@ -118,7 +118,9 @@ func (a *adyenScheme) Alternatives(r *http.Request, offered []verify.Offer) iter
 }
 
 // Offers implements [verify.Alternator].
-func (a *adyenScheme) Offers(context.Context) []verify.Offer { return verify.SecretOffers(a.secrets()) }
+func (a *adyenScheme) Offers(context.Context) []verify.Offer {
+	return verify.SecretOffers(a.secrets(), verify.Hex)
+}
 
 // Alternatives implements [verify.Alternator].
 func (s *swtScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
@@ -146,7 +148,9 @@ func (s *swtScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.S
 }
 
 // Offers implements [verify.Alternator].
-func (s *swtScheme) Offers(context.Context) []verify.Offer { return verify.SecretOffers(s.Secrets) }
+func (s *swtScheme) Offers(context.Context) []verify.Offer {
+	return verify.SecretOffers(s.Secrets, verify.Raw)
+}
 
 // Alternatives implements [verify.Alternator]: other topics, as the fields of SNS name them, and
 // older versions.
