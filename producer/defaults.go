@@ -62,26 +62,42 @@ func byContract[T any](c Contract, api, webhook T) T {
 	return webhook
 }
 
-// withCoverage makes RFC 9421 schemes require that the consumed fields are covered.
+// withCoverage makes RFC 9421 schemes require what the endpoint reads, and not what it pins.
 func (p Producer) withCoverage() Producer {
+	consumed, pinned := p.consumed(), p.pinned()
 	// The default profile covers query and body.
-	consumed := slices.DeleteFunc(p.consumed(), func(part string) bool { return strings.HasPrefix(part, "@") })
+	consumed = slices.DeleteFunc(consumed, func(part string) bool { return strings.HasPrefix(part, "@") })
 	p.Scheme = mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
 		scheme, ok := s.(*verify.RFC9421)
 		if !ok || len(scheme.Coverage.Exactly) > 0 {
 			return s
 		}
-		missing := slices.DeleteFunc(slices.Clone(consumed), func(f string) bool {
-			return slices.Contains(scheme.Coverage.Consumed, f)
-		})
-		if len(missing) == 0 {
+		coverage := scheme.Coverage
+		coverage.Pinned, coverage.Consumed = pinned, slices.Clone(coverage.Consumed)
+		for _, field := range consumed {
+			coverage.Consumed = including(coverage.Consumed, field)
+		}
+		if coverage.Pinned == scheme.Coverage.Pinned && len(coverage.Consumed) == len(scheme.Coverage.Consumed) {
 			return s
 		}
-		coverage := scheme.Coverage
-		coverage.Consumed = append(slices.Clone(coverage.Consumed), missing...)
-		return scheme.WithCoverage(coverage)
+		return scheme.WithCoverage(coverage) // the scheme may be in use
 	})
 	return p
+}
+
+// pinned derives what the configuration leaves one value for. Functions may read all of a request.
+func (p *Producer) pinned() (out verify.Pinned) {
+	methods := slices.Concat(p.Methods, p.ChallengeMethods)
+	slices.Sort(methods)
+	methods = slices.DeleteFunc(methods, func(m string) bool { return m == http.MethodHead }) // brings no event
+	if methods = slices.Compact(methods); len(methods) == 1 {
+		out.Method = methods[0]
+	}
+	opaque := p.Split != nil || p.Attributes != nil || p.Payload != nil || p.Handshake != nil || p.Repeatable != nil ||
+		!sameFunc(p.Fingerprint, FingerprintBody)
+	readsQuery := slices.ContainsFunc(p.consumed(), func(part string) bool { return strings.HasPrefix(part, "@query") })
+	out.Query = !opaque && !readsQuery && !p.QueryScope && len(p.SecretQuery) == 0 && !strings.Contains(p.URL, "?")
+	return out
 }
 
 // mapScheme replaces a scheme, or each scheme of verify.All and verify.Any.

@@ -340,6 +340,7 @@ type own struct {
 	body    string
 	anyID   bool
 	refused bool
+	covered []string // by RFC 9421; nil is the default profile
 }
 
 // ownCaptures are deliveries of producers without a preset.
@@ -354,11 +355,13 @@ func ownCaptures(t *testing.T) map[string]capture {
 	for name, o := range signedProducers() {
 		o.scheme = &verify.RFC9421{Keys: verify.StaticKeys(key)}
 		all["rfc9421, "+name] = o.captureBy(t, now, func(r *http.Request, body []byte) error {
-			components := []string{"@method", "@target-uri", "content-digest"}
-			for field := range o.fields {
-				components = append(components, strings.ToLower(field))
+			signer.Components = o.covered
+			if o.covered == nil {
+				signer.Components = []string{"@method", "@target-uri", "content-digest"}
+				for field := range o.fields {
+					signer.Components = append(signer.Components, strings.ToLower(field))
+				}
 			}
-			signer.Components = components
 			return signer.Sign(r, body, now)
 		})
 	}
@@ -615,7 +618,14 @@ func signedProducers() map[string]own {
 		},
 		"id in the query": {key: producer.Query("id"), query: "?id=evt-17&b=2", fields: id,
 			change: byQuery},
-		"id in the body":           {key: producer.JSON("id"), fields: id},
+		"id in the body": {key: producer.JSON("id"), fields: id},
+		"method and query pinned": {
+			key: producer.JSON("id"), fields: id,
+			covered: []string{"@authority", "@path", "content-digest", "content-type"},
+		},
+		"method pinned, no id": {
+			key: producer.BodyDigest(), fields: id, covered: []string{"@target-uri", "content-digest", "content-type"},
+		},
 		"no id":                    {key: producer.BodyDigest(), fields: id},
 		"CloudEvents, binary mode": {fields: binary, change: cloudEvents},
 		"CloudEvents, structured mode": {fields: map[string]string{"Content-Type": "application/cloudevents+json"},

@@ -105,7 +105,7 @@ func (m *mutator) mutate(i int) (string, message) {
 		{"field replaced", m.replaceField}, {"member replaced", m.replaceMember}, {"media type", m.otherMedia},
 		{"query", m.changeQuery},
 		{"body rewritten", m.rewriteBody}, {"bytes moved", m.move}, {"field replaced", m.replaceField},
-		{"items", m.changeItems}, {"sum kept", m.keepSum},
+		{"items", m.changeItems}, {"sum kept", m.keepSum}, {"method", m.otherMethod}, {"field doubled", m.doubleField},
 	}
 	if m.credentials != nil {
 		kinds = append(kinds, kinds...)
@@ -348,6 +348,30 @@ func (m *mutator) otherMedia(msg *message) {
 		return
 	}
 	msg.header.Set("Content-Type", kind)
+}
+
+// otherMethod changes the method, or asks middleware to.
+func (m *mutator) otherMethod(msg *message) {
+	other := pick(m, []string{"GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "post", "POST"})
+	if m.IntN(3) > 0 {
+		msg.method = other
+		return
+	}
+	name := pick(m, []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"})
+	msg.header[name] = append(msg.header[name], other)
+}
+
+// doubleField removes a field, or gives it a second line.
+func (m *mutator) doubleField(msg *message) {
+	name := pick(m, fieldsOf(msg))
+	switch lines := msg.header[name]; m.IntN(3) {
+	case 0:
+		delete(msg.header, name)
+	case 1:
+		msg.header[name] = append(lines, lines...)
+	default:
+		msg.header[name] = append([]string{m.id()}, lines...)
+	}
 }
 
 func (m *mutator) changeQuery(msg *message) {

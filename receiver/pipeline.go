@@ -426,7 +426,7 @@ func (d *delivery) checkContent() error {
 		return fail(codeBodyMissing, nil)
 	}
 	d.received = d.Body
-	plain, err := decodedBody(d.r.Header, d.Body, p.MaxBody)
+	plain, err := readableBody(d.Identity, d.r.Header, d.Body, p.MaxBody)
 	switch {
 	case errors.Is(err, errInflates):
 		return fail(codeBodyTooLarge, err)

@@ -93,7 +93,7 @@ func TestAgentsSignWithTheirTag(t *testing.T) {
 		}
 	}
 	scheme := w.open(t, DirectoriesConfig{URLs: []string{"https://bot.example"}})
-	const want = `sig1=("@method" "@target-uri" "content-digest" "idempotency-key" "content-type" ` +
+	const want = `sig1=("@method" "@target-uri" "content-digest" "content-type" ` +
 		`"signature-agent";key="sig1");created;tag="web-bot-auth"`
 	if got := scheme.AcceptSignature(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -121,9 +121,12 @@ func (s *RFC9421) SignsURL() bool {
 
 // Binds implements [Binder].
 func (s *RFC9421) Binds() Binding {
-	covered := append([]string{"@body", "@target-uri"}, s.Coverage.Required...)
-	for i := range defaultCoverage {
-		if rule := &defaultCoverage[i]; len(rule.AnyOf) == 1 {
+	covered := append([]string{"@body", "@authority", "@path"}, s.Coverage.Required...)
+	if !s.Coverage.Pinned.Query {
+		covered = append(covered, "@target-uri")
+	}
+	for _, rule := range s.Coverage.Pinned.rules() {
+		if len(rule.AnyOf) == 1 && rule.When != WithoutBody {
 			covered = append(covered, rule.AnyOf[0]...)
 		}
 	}
@@ -266,7 +269,7 @@ func (v *verification) try(ctx context.Context, in *signatureInput) (Identity, b
 	if err := v.checkParams(in); err != nil {
 		return v.refuse(stageTag, err)
 	}
-	if err := checkCoverage(v.scheme.rules, &v.m, in); err != nil {
+	if err := checkCoverage(v.scheme.rules, v.scheme.Coverage.Pinned, &v.m, in); err != nil {
 		err.KeyID = in.keyID
 		return v.refuse(stageCoverage, err)
 	}
@@ -480,6 +483,9 @@ func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err 
 			refusal = digest.check(body)
 		case len(body) > 0:
 			refusal = uncoveredBody(&v.m)
+		}
+		if v.scheme.Coverage.Pinned.Method != "" && refusal == nil && len(body) == 0 && !in.covers("@method") {
+			refusal = uncovered("@method")
 		}
 	}
 	if refusal != nil {

@@ -17,6 +17,11 @@ const (
 	Always      When = "always"       // to every request
 	WithBody    When = "with a body"  // to requests with a non-empty body
 	WhenPresent When = "when present" // to requests that have the field
+
+	// These are for what is pinned.
+	WithoutBody  When = "without a signed body" // to requests whose body is empty, or not covered
+	WithQuery    When = "with a query"          // to requests with a query, or a lone "?"
+	WithoutQuery When = "without a query"       // to all others
 )
 
 // CoverageRule is one line of the profile that the policy page prints (RFC 9421 section 1.4
@@ -53,10 +58,46 @@ type Coverage struct {
 	// Exactly, if not empty, replaces all of the above: these components must be covered and
 	// nothing else. The body is then bound only if content-digest is among them.
 	Exactly []string
+	// Pinned is what need not be covered, because the configuration leaves one value for it.
+	Pinned Pinned
 
 	// off requires only that something is covered. It is unexported because only the examples
 	// of RFC 9421 need it; nothing that receives events does.
 	off bool
+}
+
+// Pinned is what the configuration of a receiver leaves one value for. A signature protects what is
+// not pinned. A package that makes an endpoint derives it; nothing else should set it.
+type Pinned struct {
+	// Method is the only method of requests, in capitals. It need not be covered where the body is
+	// not empty and its digest is covered, and no field asks for another method.
+	Method string
+	// Query means that nothing reads the query. It need not be covered where there is none.
+	Query bool
+}
+
+// methodFields are fields by which middleware replaces the method.
+var methodFields = []string{"x-http-method-override", "x-http-method", "x-method-override"}
+
+// rules returns the default rules, less what is pinned.
+func (p Pinned) rules() []CoverageRule {
+	rules := slices.Clone(defaultCoverage)
+	if p.Method != "" {
+		rules[0].When = WithoutBody
+	}
+	if p.Query {
+		target := rules[1]
+		rules[1].When = WithQuery
+		target.When, target.AnyOf = WithoutQuery, [][]string{{"@target-uri"}, {"@authority", "@path"}}
+		rules = slices.Insert(rules, 1, target)
+	}
+	return rules
+}
+
+// pinsMethod reports whether the method of a message need not be covered, as far as its head shows.
+func (p Pinned) pinsMethod(m *message, in *signatureInput) bool {
+	return m.request.Method == p.Method && in.coversDigest() &&
+		!slices.ContainsFunc(methodFields, func(name string) bool { return len(m.lines(name)) > 0 })
 }
 
 // Rules returns the rules in force.
@@ -73,7 +114,7 @@ func (c Coverage) Rules() []CoverageRule {
 	if add(Always, c.Exactly, "required by the configuration"); rules != nil {
 		return rules
 	}
-	rules = slices.Clone(defaultCoverage)
+	rules = c.Pinned.rules()
 	add(Always, c.Required, "required by the configuration")
 	add(WhenPresent, c.Consumed, "the receiver reads it")
 	return rules
@@ -119,6 +160,7 @@ func (in *signatureInput) coversDigest() bool {
 type coverageCheck struct {
 	m       *message
 	in      *signatureInput
+	pinned  Pinned
 	missing []string // what should be covered
 	instead []string // sets that would do instead of one of them
 }
@@ -126,8 +168,8 @@ type coverageCheck struct {
 // checkCoverage returns what the first rule that is not met finds: required components that are
 // missing, with those of all later rules, or a field with several lines, of which readers would
 // take one. Fields that may be split are exempt.
-func checkCoverage(rules []CoverageRule, m *message, in *signatureInput) *Error {
-	c := coverageCheck{m: m, in: in}
+func checkCoverage(rules []CoverageRule, pinned Pinned, m *message, in *signatureInput) *Error {
+	c := coverageCheck{m: m, in: in, pinned: pinned}
 	for i := range rules {
 		if err := c.rule(&rules[i]); err != nil && c.missing == nil {
 			return err
@@ -143,6 +185,14 @@ func (c *coverageCheck) rule(rule *CoverageRule) *Error {
 	switch rule.When {
 	case Always:
 		return c.always(rule)
+	case WithoutBody:
+		if !c.pinned.pinsMethod(c.m, c.in) {
+			return c.always(rule)
+		}
+	case WithQuery, WithoutQuery:
+		if c.m.hasQuery() == (rule.When == WithQuery) {
+			return c.always(rule)
+		}
 	case WhenPresent:
 		prefix, many := strings.CutSuffix(rule.AnyOf[0][0], "*")
 		if !many {
@@ -268,6 +318,9 @@ func needsBody(rules []CoverageRule) bool {
 func (s *RFC9421) AcceptSignature() string {
 	label := cmp.Or(s.Label, defaultLabel)
 	names := acceptComponents(s.Coverage.Rules())
+	if !s.KeyRequired && !slices.Contains(s.Coverage.Consumed, "idempotency-key") {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == `"idempotency-key"` })
+	}
 	if s.directories() != nil {
 		names = append(names, quote(agentField)+";key="+quote(label))
 	}
@@ -283,10 +336,13 @@ func (s *RFC9421) AcceptSignature() string {
 
 // acceptComponents returns the components that a request should sign to meet the rules, as in
 // Accept-Signature (RFC 9421 section 5.1). That field cannot express "when present", so the
-// components that deliveries seldom have are left out.
+// components that deliveries seldom have are left out. A delivery has a body and no query.
 func acceptComponents(rules []CoverageRule) []string {
 	var names []string
 	for i := range rules {
+		if rules[i].When == WithoutBody || rules[i].When == WithQuery {
+			continue
+		}
 		for _, name := range rules[i].AnyOf[0] {
 			if !strings.HasSuffix(name, "*") && name != "content-encoding" && !slices.Contains(names, `"`+name+`"`) {
 				names = append(names, `"`+name+`"`)

@@ -103,13 +103,16 @@ func isEncoded(s string) bool {
 
 func isHex(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' }
 
+// hasQuery reports whether there is a query, which may be empty.
+func (m *message) hasQuery() bool { return m.url.RawQuery != "" || m.url.ForceQuery }
+
 // appendQuery appends the query with its question mark (RFC 9421 section 2.2.7).
 func (m *message) appendQuery(b []byte) []byte { return append(append(b, '?'), m.url.RawQuery...) }
 
 func (m *message) appendTargetURI(b []byte) []byte {
 	b = append(append(b, m.url.Scheme...), "://"...)
 	b = append(append(b, m.authority...), m.path...)
-	if m.url.RawQuery != "" || m.url.ForceQuery {
+	if m.hasQuery() {
 		b = m.appendQuery(b)
 	}
 	return b

@@ -666,7 +666,10 @@ func TestCheckReportsEveryError(t *testing.T) {
 func TestAcceptSignatureNamesTheProfile(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]*RFC9421{
-		`sig1=("@method" "@target-uri" "content-digest" "idempotency-key" "content-type");created`: {},
+		`sig1=("@method" "@target-uri" "content-digest" "content-type");created`: {},
+		`sig1=("@target-uri" "content-digest" "idempotency-key" "content-type");created`: {
+			Coverage: Coverage{Consumed: []string{"idempotency-key"}, Pinned: Pinned{Method: "POST", Query: true}},
+		},
 		`s=("@method" "content-digest");created;keyid="k\"";tag="t"`: {
 			Label: "s", Tag: "t", BoundKey: `k"`, Coverage: Coverage{Exactly: []string{"@method", "content-digest"}},
 		},

@@ -240,7 +240,7 @@ func (v *verdict) describe(from *producer.Producer, d *producer.Delivery, now ti
 				timesOf(now, c.SignedAt, c.Expires, c.NotBefore), c.Covered})
 		}
 	}
-	if s, ok := from.Scheme.(interface{ AcceptSignature() string }); ok {
+	if s, ok := from.WithDefaults().Scheme.(interface{ AcceptSignature() string }); ok {
 		v.AcceptSignature = s.AcceptSignature()
 	}
 }
