@@ -284,6 +284,9 @@ func TestFunctionsFindTheHeaderOfMiddleware(t *testing.T) {
 			if again := a.isRerun(c); again != (runs > 1) {
 				t.Errorf("run %d is made again: %t", runs, again)
 			}
+			if a.header(c).Get("X-Request-Id") == "" {
+				t.Errorf("run %d does not find the header of the middleware", runs)
+			}
 			if runs == 1 {
 				return errors.New("the printer is off")
 			}
