@@ -243,7 +243,7 @@ var nodeSenders = []sender{
 	{name: "sendgrid", library: "@sendgrid/eventwebhook", verifies: true, settings: preset("sendgrid"),
 		key: sendGridPair, node: "sendgrid"},
 	{name: "discord", library: "discord-interactions", verifies: true, settings: preset("discord"), key: discordPair,
-		node: "discord"},
+		node: "discord", want: results{fresh: "204", duplicate: "204 replayed", resigned: "204 replayed"}},
 }
 
 // nodeRFC9421 are the rows of http-message-signatures.
