@@ -30,11 +30,7 @@ func Mount(at Router, rx *receiver.Receiver) {
 	handler := rx.Handler()
 	for _, path := range echocore.Paths() {
 		serve := func(c echo.Context) error {
-			r := c.Request()
-			if c.Path() != path {
-				r = echocore.Below(r, path, c.Param("*"))
-			}
-			handler.ServeHTTP(c.Response(), r)
+			echocore.Serve(handler, c.Response(), c.Request(), path, c.Path(), c.Param("*"))
 			return nil
 		}
 		at.Any(path, serve)
@@ -45,9 +41,5 @@ func Mount(at Router, rx *receiver.Receiver) {
 // Handler serves the endpoint of the named producer, at any path. It panics for an unknown name.
 // Register it for every method (e.Any): the endpoint itself refuses the wrong ones.
 func Handler(rx *receiver.Receiver, name string) echo.HandlerFunc {
-	handler := rx.HTTP(name)
-	return func(c echo.Context) error {
-		handler.ServeHTTP(c.Response(), c.Request())
-		return nil
-	}
+	return echo.WrapHandler(rx.HTTP(name))
 }

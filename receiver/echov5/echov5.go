@@ -29,11 +29,7 @@ func Mount(at Router, rx *receiver.Receiver) {
 	handler := rx.Handler()
 	for _, path := range echocore.Paths() {
 		at.Any(path, func(c *echo.Context) error {
-			r := c.Request()
-			if c.Path() != path {
-				r = echocore.Below(r, path, c.Param("*"))
-			}
-			handler.ServeHTTP(c.Response(), r)
+			echocore.Serve(handler, c.Response(), c.Request(), path, c.Path(), c.Param("*"))
 			return nil
 		})
 	}

@@ -63,17 +63,13 @@ func isRoute(route echo.RouteInfo) bool {
 // the event meanwhile.
 func handlerOf(c *echo.Context, next echo.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		request, response := c.Request(), c.Response()
-		defer func() {
-			c.SetRequest(request)
-			c.SetResponse(response)
-		}()
-		c.SetRequest(r)
-		c.SetResponse(echo.NewResponse(w, c.Logger()))
-		if err := next(c); err != nil {
-			echocore.Refuse(r, receiver.Response{}, err, refusalOf(err))
-		}
+		echocore.Run(c, r, responseOf(c)(w), func() error { return next(c) }, refusalOf)
 	})
+}
+
+// responseOf makes responses for a context.
+func responseOf(c *echo.Context) func(http.ResponseWriter) http.ResponseWriter {
+	return func(w http.ResponseWriter) http.ResponseWriter { return echo.NewResponse(w, c.Logger()) }
 }
 
 // RenderErrors is middleware between [Verified] and a function whose errors then look as those of
@@ -86,17 +82,9 @@ func handlerOf(c *echo.Context, next echo.HandlerFunc) http.Handler {
 // retry may cure, or 500 for [receiver.Reject].
 func RenderErrors(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
-		err := next(c)
-		if err == nil {
-			return nil
+		if err := next(c); err != nil {
+			echocore.Render(c, responseOf(c), func() { c.Echo().HTTPErrorHandler(c, err) }, err, refusalOf)
 		}
-		own := echocore.Rendered(func(w http.ResponseWriter) {
-			outer := c.Response()
-			c.SetResponse(echo.NewResponse(w, c.Logger()))
-			c.Echo().HTTPErrorHandler(c, err)
-			c.SetResponse(outer)
-		})
-		echocore.Refuse(c.Request(), own, err, refusalOf(err))
 		return nil
 	}
 }

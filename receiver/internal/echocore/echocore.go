@@ -13,28 +13,58 @@ import (
 // Paths are those that Mount registers: all endpoints, and the policy.
 func Paths() []string { return []string{"/webhooks/*", "/policy"} }
 
-// Below returns the request as http.StripPrefix does: the URL begins after the prefix of a group.
-// rest is the part of the path that "*" matched.
-func Below(r *http.Request, path, rest string) *http.Request {
-	out := r.WithContext(r.Context())
-	out.URL = new(url.URL)
-	*out.URL = *r.URL
-	out.URL.Path, out.URL.RawPath = strings.TrimSuffix(path, "*")+rest, ""
-	return out
+// Serve serves a request of one of the paths. matched is the path of the route, which has the
+// prefix of a group before it; the URL then begins after that, as with http.StripPrefix. rest is
+// the part of the path that "*" matched.
+func Serve(h http.Handler, w http.ResponseWriter, r *http.Request, path, matched, rest string) {
+	if matched != path {
+		below := r.WithContext(r.Context())
+		below.URL = new(url.URL)
+		*below.URL = *r.URL
+		below.URL.Path, below.URL.RawPath = strings.TrimSuffix(path, "*")+rest, ""
+		r = below
+	}
+	h.ServeHTTP(w, r)
+}
+
+// Context is a context of Echo, whose responses are of type W.
+type Context[W any] interface {
+	Request() *http.Request
+	SetRequest(r *http.Request)
+	Response() W
+	SetResponse(w W)
+}
+
+// Run runs a function with a context whose request and response are those of the event meanwhile.
+func Run[W any](c Context[W], r *http.Request, w W, next func() error, read func(error) Refusal) {
+	request, response := c.Request(), c.Response()
+	defer func() {
+		c.SetRequest(request)
+		c.SetResponse(response)
+	}()
+	c.SetRequest(r)
+	c.SetResponse(w)
+	if err := next(); err != nil {
+		refuse(r, receiver.Response{}, err, read(err))
+	}
 }
 
 // maxRendered bounds the body of an error that a program writes itself, in bytes.
 const maxRendered = 64 << 10
 
-// Rendered returns what write writes as a response, or none if it is longer than 64 KiB.
-func Rendered(write func(http.ResponseWriter)) receiver.Response {
-	written := capture.New(maxRendered)
-	write(written)
-	status, header, body, err := written.Result()
-	if err != nil {
+// Render ends the function with an error, and with what show writes to a response of this type as
+// the response to it, unless that is longer than 64 KiB.
+func Render[W any](c Context[W], response func(http.ResponseWriter) W, show func(), err error,
+	read func(error) Refusal) {
+	written, outer := capture.New(maxRendered), c.Response()
+	c.SetResponse(response(written))
+	show()
+	c.SetResponse(outer)
+	status, header, body, failed := written.Result()
+	if failed != nil {
 		status = 0
 	}
-	return receiver.Response{Status: status, Header: header, Body: body}
+	refuse(c.Request(), receiver.Response{Status: status, Header: header, Body: body}, err, read(err))
 }
 
 // Refusal is an error of Echo.
@@ -43,9 +73,9 @@ type Refusal struct {
 	Detail string
 }
 
-// Refuse ends the function with its error, and with its own response to it, if there is one. An
+// refuse ends the function with its error, and with its own response to it, if there is one. An
 // error of Echo whose status no retry changes refuses the event finally.
-func Refuse(r *http.Request, own receiver.Response, err error, refused Refusal) {
+func refuse(r *http.Request, own receiver.Response, err error, refused Refusal) {
 	switch {
 	case !isFinal(refused.Status):
 		receiver.Respond(r, own, err)

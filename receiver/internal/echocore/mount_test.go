@@ -75,6 +75,18 @@ func wire(t *testing.T, srv *httptest.Server, method, target, body string, decla
 	return string(answer)
 }
 
+type answered struct{ method, target, status string }
+
+// check sends a delivery and compares the status of its response, which is returned.
+func (row answered) check(t *testing.T, srv *httptest.Server) string {
+	t.Helper()
+	answer := wire(t, srv, row.method, row.target, "{}", "2")
+	if !strings.HasPrefix(answer, "HTTP/1.1 "+row.status) {
+		t.Errorf("%s %s: %.80q, want %s", row.method, row.target, answer, row.status)
+	}
+	return answer
+}
+
 func TestMountedEndpointsAnswerAsTheyDoWithoutEcho(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
@@ -83,7 +95,7 @@ func TestMountedEndpointsAnswerAsTheyDoWithoutEcho(t *testing.T) {
 		e.Mount(open(t, nil))
 		srv := httptest.NewServer(e)
 		defer srv.Close()
-		for _, row := range []struct{ method, target, status string }{
+		for _, row := range []answered{
 			{"POST", "/webhooks/github", "200"},
 			{"POST", "/webhooks/github?x=1", "200"},
 			{"POST", "http://evil.example/webhooks/github", "200"},
@@ -102,10 +114,7 @@ func TestMountedEndpointsAnswerAsTheyDoWithoutEcho(t *testing.T) {
 			{"POST", "/webhooks/other", "404"},
 			{"POST", "/policy/", "404"},
 		} {
-			answer := wire(t, srv, row.method, row.target, "{}", "2")
-			if !strings.HasPrefix(answer, "HTTP/1.1 "+row.status) {
-				t.Errorf("%s %s: %.80q, want %s", row.method, row.target, answer, row.status)
-			}
+			answer := row.check(t, srv)
 			if row.status == "405" && row.target != "/policy" && !strings.Contains(answer, "\r\nAllow: POST\r\n") {
 				t.Errorf("%s %s: no Allow: %q", row.method, row.target, answer)
 			}
