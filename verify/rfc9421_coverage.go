@@ -34,11 +34,8 @@ type CoverageRule struct {
 	Why   string // the attack that the rule prevents
 }
 
-// defaultCoverage is the profile for deliveries of events.
-var defaultCoverage = []CoverageRule{
-	{Always, [][]string{{"@method"}}, "the request cannot be repeated as another method"},
-	{Always, [][]string{{"@target-uri"}, {"@authority", "@path", "@query"}},
-		"the request cannot be repeated at another endpoint or with another query"},
+// contentCoverage is the profile for the content of deliveries.
+var contentCoverage = []CoverageRule{
 	{WithBody, [][]string{{"content-digest"}}, "the body cannot be replaced"},
 	{WhenPresent, [][]string{{"idempotency-key"}}, "the event cannot be repeated as another one"},
 	{WhenPresent, [][]string{{"content-type"}}, "the body cannot be read as something else"},
@@ -79,19 +76,19 @@ type Pinned struct {
 // methodFields are fields by which middleware replaces the method.
 var methodFields = []string{"x-http-method-override", "x-http-method", "x-method-override"}
 
-// rules returns the default rules, less what is pinned.
+// rules returns the profile for deliveries of events, less what is pinned.
 func (p Pinned) rules() []CoverageRule {
-	rules := slices.Clone(defaultCoverage)
+	const noOther = "the request cannot be repeated at another endpoint or with another query"
+	method := CoverageRule{Always, [][]string{{"@method"}}, "the request cannot be repeated as another method"}
 	if p.Method != "" {
-		rules[0].When = WithoutBody
+		method.When = WithoutBody
 	}
+	rules := []CoverageRule{method, {Always, [][]string{{"@target-uri"}, {"@authority", "@path", "@query"}}, noOther}}
 	if p.Query {
-		target := rules[1]
 		rules[1].When = WithQuery
-		target.When, target.AnyOf = WithoutQuery, [][]string{{"@target-uri"}, {"@authority", "@path"}}
-		rules = slices.Insert(rules, 1, target)
+		rules = append(rules, CoverageRule{WithoutQuery, [][]string{{"@target-uri"}, {"@authority", "@path"}}, noOther})
 	}
-	return rules
+	return append(rules, contentCoverage...)
 }
 
 // pinsMethod reports whether the method of a message need not be covered, as far as its head shows.

@@ -50,14 +50,8 @@ func newPublicPrimitive(alg Alg, public crypto.PublicKey) primitive {
 	return nil
 }
 
-// newECDSAPrimitive reads a signature as the integers r and s, each as long as the order of the
-// curve (RFC 9421 sections 3.3.4 and 3.3.5).
 func newECDSAPrimitive(alg Alg, public *ecdsa.PublicKey) primitive {
-	size := (public.Params().N.BitLen() + 7) / 8
 	return func(base, signature []byte) bool {
-		if len(signature) != 2*size {
-			return false
-		}
 		var buf [sha512.Size384]byte
 		sum := buf[:]
 		if alg == ECDSAP256SHA256 {
@@ -66,9 +60,19 @@ func newECDSAPrimitive(alg Alg, public *ecdsa.PublicKey) primitive {
 		} else {
 			buf = sha512.Sum384(base)
 		}
-		r, s := new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:])
-		return ecdsa.Verify(public, sum, r, s)
+		return checkECDSA(public, sum, signature)
 	}
+}
+
+// checkECDSA reads a signature as the integers r and s, each as long as the order of the curve (RFC
+// 9421 sections 3.3.4 and 3.3.5).
+func checkECDSA(public *ecdsa.PublicKey, sum, signature []byte) bool {
+	size := (public.Params().N.BitLen() + 7) / 8
+	if len(signature) != 2*size {
+		return false
+	}
+	r, s := new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:])
+	return ecdsa.Verify(public, sum, r, s)
 }
 
 // sideBySide returns an ECDSA signature that is the DER of r and s (RFC 3279 section 2.2.3) as RFC

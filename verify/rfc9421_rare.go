@@ -7,7 +7,6 @@ import (
 	"crypto/hmac"
 	"crypto/rsa"
 	"fmt"
-	"math/big"
 	"net/http"
 	"strings"
 )
@@ -82,13 +81,8 @@ func hashedWith(k Key, h crypto.Hash) []otherPrimitive {
 		}
 		return []otherPrimitive{pss, pkcs1}
 	case *ecdsa.PublicKey:
-		size := (public.Params().N.BitLen() + 7) / 8
 		return []otherPrimitive{{HashDiffers, "ECDSA", func(base, sig []byte) bool {
-			if len(sig) != 2*size {
-				return false
-			}
-			r, s := new(big.Int).SetBytes(sig[:size]), new(big.Int).SetBytes(sig[size:])
-			return ecdsa.Verify(public, sum(base), r, s)
+			return checkECDSA(public, sum(base), sig)
 		}}}
 	}
 	if k.material.secret == nil {
