@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,12 @@ type DirectoriesConfig struct {
 	// LegacyAgent also accepts a Signature-Agent that is one String, as deployed agents send it
 	// (section 5.2.1). The signature must cover the whole field.
 	LegacyAgent bool
+	// Field is the field that names the agent, in place of Signature-Agent, such as "UCP-Agent".
+	// Member is the member of the Dictionary in it, such as "profile"; without Member the field
+	// is the URL, as a String or as it is. The signature must cover the field or the member. URLs
+	// are then complete, and each is the address of a JSON Web Key Set, or of a JSON object with
+	// the member "signing_keys". No tag is required.
+	Field, Member string
 	// Client fetches the directories. Its timeout is replaced (5 seconds), and it follows no
 	// redirects. Defaults to one that uses no proxy and connects only to public addresses; the
 	// addresses that another one may reach are its own matter.
@@ -50,8 +57,9 @@ type DirectoriesConfig struct {
 // only for a signature that covers what it must.
 //
 // A key is found by its directory and the parameter keyid, its JWK thumbprint (RFC 7638, RFC
-// 8037), whatever the directory calls it. The principal is the directory: its origin, or its URL
-// without the well-known path. Directories are fetched and kept as by [JWKS], but over https
+// 8037), whatever the directory calls it; in a key set at another URL than the well-known one also
+// by its kid. The principal is the directory: its origin, or its complete URL. The type jwks_uri of
+// a member means a complete URL. Directories are fetched and kept as by [JWKS], but over https
 // only, without redirects, and with at most 100 keys; at the well-known path the media type must
 // be application/http-message-signatures-directory+json. Signatures of the directory itself are
 // not needed, because Eyelet fetches it over TLS (appendix B.1), and are ignored.
@@ -59,7 +67,9 @@ type DirectoriesConfig struct {
 // Do not combine it with other sets by [JoinKeys]: without a directory no key is found.
 type Directories struct {
 	legacy bool
-	sets   map[string]*JWKS // by the result of parseAgent
+	field  string           // in lower case
+	member string           // of a field other than Signature-Agent; "" is all of it
+	sets   map[string]*JWKS // by the result of identifier
 }
 
 // NewDirectories returns the keys of the listed directories, or all errors of the list. It does
@@ -74,19 +84,21 @@ func NewDirectories(cfg DirectoriesConfig) (*Directories, error) {
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	d := &Directories{legacy: cfg.LegacyAgent, sets: map[string]*JWKS{}}
-	var errs errorList
+	d.field, d.member = cmp.Or(strings.ToLower(cfg.Field), agentField), cfg.Member
+	errs := d.check()
 	errs.addIf(len(cfg.URLs) == 0, "no directory is listed")
 	for i, text := range cfg.URLs {
-		agent, err := parseAgent(text)
+		agent, err := d.identifier(text)
 		if err != nil { // not quoted: it may hold a credential
 			errs.addIf(true, "directory %d: %w", i+1, err)
 			continue
 		}
 		errs.addIf(d.sets[agent] != nil, "directory %d: %s is listed twice", i+1, agent)
-		kind := keySetKind{accept: directoryType + ", application/jwk-set+json", parse: parseDirectory}
+		kind := keySetKind{accept: "application/jwk-set+json, application/json", parse: parseAgentKeys}
 		address := agent
 		if strings.Count(agent, "/") == len("//") { // an origin
-			address, kind.mediaType = agent+directoryPath, directoryType
+			address = agent + directoryPath
+			kind = keySetKind{accept: directoryType, mediaType: directoryType, parse: parseDirectory}
 		}
 		d.sets[agent] = newJWKS(JWKSConfig{URL: address, Principal: agent, Now: cfg.Now}, kind, client)
 	}
@@ -120,27 +132,70 @@ func (d *Directories) fetched() []Key {
 	return nil
 }
 
-// parseAgent returns the identifier of a directory: its URL in normal form (RFC 3986 section
-// 6.2.3), without the well-known path. Drafts before -01 and deployed agents name the directory by
-// its origin, which is therefore the identifier for both. A URL with a query has no identifier
-// here, although the draft would drop the query: only listed URLs are fetched, and they have none.
+// check reports errors of the field and its member.
+func (d *Directories) check() (errs errorList) {
+	wrong := checkName(d.field) != nil || d.field[0] == '@'
+	errs.addIf(wrong, "a signature cannot cover the field %q", d.field)
+	key := &sfScanner{s: d.member}
+	_, ok := key.key()
+	errs.addIf(d.member != "" && (!ok || !key.end()), "%q is not a key of a dictionary", d.member)
+	errs.addIf(d.member != "" && d.field == agentField, "the member of Signature-Agent is that of the label")
+	errs.addIf(d.legacy && d.field != agentField, "only Signature-Agent has a form of the first drafts")
+	return errs
+}
+
+// identifier returns the identifier of a directory: its complete URL, and for Signature-Agent that
+// of parseAgent.
+func (d *Directories) identifier(text string) (string, error) {
+	if d.field == agentField {
+		return parseAgent(text)
+	}
+	u, err := parseKeyURL(text)
+	if err != nil {
+		return "", err
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return u.String(), nil
+}
+
+// parseAgent returns the identifier of a directory: its URL in normal form, without the well-known
+// path. Drafts before -01 and deployed agents name the directory by its origin, which is therefore
+// the identifier for both. A URL with a query has no identifier here, although the draft would drop
+// the query: only listed URLs are fetched, and they have none.
 func parseAgent(text string) (string, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Scheme != "https" || u.Opaque != "":
-		return "", errors.New("not an https URL")
-	case u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(text, "#"):
-		return "", errors.New("the URL must not have a user, query or fragment")
+	u, err := parseKeyURL(text)
+	if err != nil {
+		return "", err
 	}
-	host := authority(u.Scheme, u.Host)
-	if !isAuthority(host) || u.Hostname() == "" {
-		return "", errors.New("the URL needs a host")
+	if u.RawQuery != "" || u.ForceQuery {
+		return "", errors.New("the URL must not have a query")
 	}
-	path := (&url.URL{}).ResolveReference(u).EscapedPath() // without dot segments
+	path := u.EscapedPath()
 	if path == "/" || path == directoryPath {
 		path = ""
 	}
-	return "https://" + host + path, nil
+	return "https://" + u.Host + path, nil
+}
+
+// parseKeyURL parses the URL of published keys and returns its normal form (RFC 3986 section
+// 6.2.3).
+func parseKeyURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "https" || u.Opaque != "":
+		return nil, errors.New("not an https URL")
+	case u.User != nil || strings.Contains(text, "#"):
+		return nil, errors.New("the URL must not have a user or fragment")
+	}
+	host := authority(u.Scheme, u.Host)
+	if !isAuthority(host) || u.Hostname() == "" {
+		return nil, errors.New("the URL needs a host")
+	}
+	u = (&url.URL{}).ResolveReference(u) // without dot segments
+	u.Host = host
+	return u, nil
 }
 
 // directories returns the keys if they are those of directories, else nil.
@@ -150,7 +205,7 @@ func (s *RFC9421) directories() *Directories {
 }
 
 func (s *RFC9421) tag() string {
-	if s.Tag == "" && s.directories() != nil {
+	if d := s.directories(); s.Tag == "" && d != nil && d.field == agentField {
 		return agentTag
 	}
 	return s.Tag
@@ -203,42 +258,100 @@ func (v *verification) agent(in *signatureInput) (string, *Error) {
 	if d == nil {
 		return "", nil
 	}
-	text, refusal := d.agentOf(&v.m, in)
+	named, refusal := d.agentOf(&v.m, in)
 	if refusal == nil {
-		agent, err := parseAgent(text)
+		agent, err := d.identifier(named.url)
 		if err == nil {
+			if named.complete && strings.Count(agent, "/") == len("//") {
+				agent += "/" // not the directory of the origin
+			}
 			return agent, nil
 		}
-		refusal = malformed(agentField, err.Error())
+		refusal = malformed(d.field, err.Error())
 	}
 	refusal.KeyID = in.keyID
 	return "", refusal
 }
 
-// agentOf returns the String in Signature-Agent that a signature covers (section 5.2.1).
-func (d *Directories) agentOf(m *message, in *signatureInput) (string, *Error) {
-	field := TrimOWS(joinLines(m.lines(agentField)))
+// namedAgent is how a request names an agent.
+type namedAgent struct {
+	url      string
+	complete bool // of the type jwks_uri: the URL is not an origin
+}
+
+// agentOf returns the agent that a signature covers.
+func (d *Directories) agentOf(m *message, in *signatureInput) (named namedAgent, refusal *Error) {
+	field := TrimOWS(joinLines(m.lines(d.field)))
 	if len(field) > maxStructured {
-		return "", overLimit(agentField, "larger than 8 KiB")
+		return named, overLimit(d.field, "larger than 8 KiB")
 	}
-	var text string
-	var ok bool
+	if d.field != agentField {
+		return d.agentIn(field, m, in)
+	}
 	if d.legacy && strings.HasPrefix(field, `"`) {
-		p := sfScanner{s: field}
-		item, _ := p.bareItem()
-		text, ok = item.str()
-		ok = ok && p.end() && in.covers(agentField)
+		if text, ok := readString(field); ok && in.covers(agentField) {
+			return namedAgent{url: text}, nil
+		}
 	} else if members, _ := parseDictionary(nil, field, maxLabels); members != nil {
 		if member := findMember(members, in.agentMember()); member != nil {
-			text, ok = member.item.str()
-			ok = ok && member.value == member.item.text // a member with parameters is to be ignored
+			if named, ok := member.agent(); ok {
+				return named, nil
+			}
 		}
 	}
-	if !ok {
-		return "", &Error{Code: InsufficientCoverage, Component: agentField,
-			Err: Public("the signature must cover the member that names its directory, a string without parameters")}
+	return named, &Error{Code: InsufficientCoverage, Component: agentField,
+		Err: Public("the signature must cover the member that names its directory, a string without parameters")}
+}
+
+// agentIn returns the agent in a field other than Signature-Agent, of one line.
+func (d *Directories) agentIn(field string, m *message, in *signatureInput) (named namedAgent, refusal *Error) {
+	if err := checkOneLine(d.field, m.lines(d.field)); err != nil {
+		return named, err
 	}
-	return text, nil
+	covered, ok := in.covers(d.field), false
+	switch {
+	case d.member != "":
+		covered = covered || slices.ContainsFunc(in.components, func(c component) bool {
+			return c.name == d.field && c.keyed && c.key == d.member
+		})
+		members, _ := parseDictionary(nil, field, maxLabels)
+		if member := findMember(members, d.member); member != nil {
+			named.url, ok = member.item.str()
+		}
+	case strings.HasPrefix(field, `"`):
+		named.url, ok = readString(field)
+	default:
+		named.url, ok = field, field != ""
+	}
+	switch {
+	case !covered:
+		return named, uncovered(d.field)
+	case !ok:
+		return named, malformed(d.field, "it does not name the agent")
+	}
+	return named, nil
+}
+
+// agent returns the URL of a member of Signature-Agent (section 5.5). One with parameters that are
+// not known is to be ignored.
+func (m *sfMember) agent() (named namedAgent, ok bool) {
+	named.url, ok = m.item.str()
+	switch strings.TrimPrefix(canonical(m.value), m.item.text) {
+	case "", ";type=directory":
+	case ";type=jwks_uri":
+		named.complete = true
+	default:
+		ok = false
+	}
+	return named, ok
+}
+
+// readString reads a String without parameters (RFC 9651 section 3.3.3).
+func readString(field string) (string, bool) {
+	p := sfScanner{s: field}
+	item, _ := p.bareItem()
+	text, ok := item.str()
+	return text, ok && p.end()
 }
 
 // agentMember returns the key of the member of Signature-Agent that names the agent of the
@@ -262,6 +375,14 @@ func (in *signatureInput) agentMember() string {
 	return key
 }
 
+// component returns what a signature with this label should cover to name its agent.
+func (d *Directories) component(label string) string {
+	if d.field != agentField {
+		return quote(d.field)
+	}
+	return quote(agentField) + ";key=" + quote(label)
+}
+
 // parseDirectory reads the keys of a directory, whose ids are their thumbprints. It skips what
 // is not a public key for signatures.
 func parseDirectory(text []byte) ([]JSONWebKey, []Key, error) {
@@ -269,49 +390,78 @@ func parseDirectory(text []byte) ([]JSONWebKey, []Key, error) {
 	if err := json.Unmarshal(text, &shape); err != nil || shape.Keys == nil {
 		return nil, nil, errors.New("not a JSON Web Key Set")
 	}
-	if len(*shape.Keys) > maxDirectoryKeys {
-		return nil, nil, fmt.Errorf("more than %d keys", maxDirectoryKeys)
+	keys, err := parseDirectoryKeys(*shape.Keys, false)
+	return nil, keys, err
+}
+
+// parseAgentKeys reads a JSON Web Key Set whose keys are found by their kid too (section 5.5), or a
+// profile of the Universal Commerce Protocol, which before its member "keys" had "signing_keys".
+func parseAgentKeys(text []byte) ([]JSONWebKey, []Key, error) {
+	var shape struct {
+		jwkSet
+		SigningKeys *[]json.RawMessage `json:"signing_keys"`
+	}
+	err := json.Unmarshal(text, &shape)
+	list := cmp.Or(shape.Keys, shape.SigningKeys)
+	if err != nil || list == nil {
+		return nil, nil, errors.New("neither a JSON Web Key Set nor a profile with signing_keys")
+	}
+	keys, err := parseDirectoryKeys(*list, true)
+	return nil, keys, err
+}
+
+func parseDirectoryKeys(list []json.RawMessage, byKid bool) ([]Key, error) {
+	if len(list) > maxDirectoryKeys {
+		return nil, fmt.Errorf("more than %d keys", maxDirectoryKeys)
 	}
 	var keys []Key
-	for _, one := range *shape.Keys {
-		if k, err := parseDirectoryKey(one); err == nil {
+	for _, one := range list {
+		k, kid, err := parseDirectoryKey(one)
+		if err != nil {
+			continue
+		}
+		keys = append(keys, k)
+		if byKid && kid != "" && kid != k.ID {
+			k.ID = kid
 			keys = append(keys, k)
 		}
 	}
-	return nil, keys, nil
+	return keys, nil
 }
 
-// parseDirectoryKey reads one key. Its alg is a name of the HTTP Signature Algorithms registry
-// (section 5.5.1), which package jwk does not know, or of JOSE, as deployed directories have it.
-func parseDirectoryKey(text []byte) (Key, error) {
+// parseDirectoryKey reads one key, and its kid. Its alg is a name of the HTTP Signature Algorithms
+// registry (section 5.5.1), which package jwk does not know, or of JOSE, as deployed directories
+// have it.
+func parseDirectoryKey(text []byte) (key Key, kid string, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
-		return Key{}, err
+		return Key{}, "", err
 	}
 	var named string
 	if raw, ok := members["alg"]; ok {
 		if err := json.Unmarshal(raw, &named); err != nil {
-			return Key{}, err
+			return Key{}, "", err
 		}
 		delete(members, "alg")
 	}
 	rest, err := json.Marshal(members)
 	if err != nil {
-		return Key{}, err
+		return Key{}, "", err
 	}
 	raw, err := jwk.ParseKey(bytes.TrimSpace(rest))
 	if err != nil {
-		return Key{}, err
+		return Key{}, "", err
 	}
 	k, err := fromJWK(raw)
 	if err != nil {
-		return Key{}, err
+		return Key{}, "", err
 	}
 	id, err := thumbprint(k.Public)
 	if err != nil {
-		return Key{}, err
+		return Key{}, "", err
 	}
-	return newPublicKey(id, cmp.Or(joseAlgs[named], Alg(named)), k.Public)
+	key, err = newPublicKey(id, cmp.Or(joseAlgs[named], Alg(named)), k.Public)
+	return key, k.ID, err
 }
 
 // thumbprint returns the JWK thumbprint of a public key (RFC 7638 section 3, RFC 8037 appendix

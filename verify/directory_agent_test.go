@@ -40,7 +40,11 @@ func TestSignatureAgentMustBeCovered(t *testing.T) {
 		"two, one its own":            {`a="https://x.example", ` + bot, a + " " + own, ""},
 		"two, its own first":          {bot + `, a="https://x.example"`, own + " " + a, ""},
 		"two, none its own":           {both, a + " " + b, InsufficientCoverage},
-		"with parameters":             {bot + ";type=directory", own, InsufficientCoverage},
+		"of the type directory":       {bot + "; type=directory", own, ""},
+		"of the type jwks_uri":        {bot + ";type=jwks_uri", own, KeyUnknown}, // not the directory of the origin
+		"of the type cimd":            {bot + ";type=cimd", own, InsufficientCoverage},
+		"of two types":                {bot + ";type=cimd;type=directory", own, InsufficientCoverage},
+		"with parameters":             {bot + ";type=directory;a", own, InsufficientCoverage},
 		"a token":                     {`sig1=bot`, own, InsufficientCoverage},
 		"a list":                      {`sig1=("https://bot.example")`, own, InsufficientCoverage},
 		"one string":                  {text, field, InsufficientCoverage},

@@ -90,8 +90,7 @@ func fromJWK(raw jwk.Key) (JSONWebKey, error) {
 	if use, ok := raw.KeyUsage(); ok && use != "" && use != "sig" {
 		return JSONWebKey{}, errors.New("the key is not for signatures")
 	}
-	ops, ok := raw.KeyOps()
-	if ok && len(ops) > 0 && !slices.Contains(ops, jwk.KeyOpVerify) && !slices.Contains(ops, jwk.KeyOpSign) {
+	if ops, ok := raw.KeyOps(); ok && !slices.Contains(ops, jwk.KeyOpVerify) {
 		return JSONWebKey{}, errors.New("the key is not for verifying")
 	}
 	// Of a private key that was published by accident the public half is used.

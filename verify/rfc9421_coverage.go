@@ -318,8 +318,8 @@ func (s *RFC9421) AcceptSignature() string {
 	if !s.KeyRequired && !slices.Contains(s.Coverage.Consumed, "idempotency-key") {
 		names = slices.DeleteFunc(names, func(name string) bool { return name == `"idempotency-key"` })
 	}
-	if s.directories() != nil {
-		names = append(names, quote(agentField)+";key="+quote(label))
+	if d := s.directories(); d != nil {
+		names = append(names, d.component(label))
 	}
 	v := label + "=(" + strings.Join(names, " ") + ");created"
 	if s.BoundKey != "" {

@@ -18,7 +18,10 @@ import (
 
 // keys returns the key set of the producer, or nil after reporting errors.
 func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
-	if p.Node.inner["directories"] != nil {
+	switch {
+	case p.RFC9421.Agent != nil:
+		return b.agents(p)
+	case p.Node.inner["directories"] != nil:
 		return b.directories(p)
 	}
 	if p.RFC9421.LegacyAgent {
@@ -45,7 +48,7 @@ func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
 		return nil
 	}
 	if len(sets) == 0 {
-		b.errs.Add(p.at, "add keys: [{id: ..., alg: ..., public_key_file: ...}], a jwks_url, or directories",
+		b.errs.Add(p.at, "add keys: [{id: ..., alg: ..., public_key_file: ...}], a jwks_url, directories, or agent",
 			"producer %q has no keys", p.Name)
 		return nil
 	}
@@ -54,21 +57,41 @@ func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
 
 // directories returns the keys of the listed directories, or nil after reporting errors.
 func (b *producerBuilder) directories(p *Producer) verify.KeySet {
+	return b.published(p, "directories", "list origins: [https://bot.example, ...]", verify.DirectoriesConfig{
+		URLs: p.RFC9421.Directories, LegacyAgent: p.RFC9421.LegacyAgent,
+	})
+}
+
+// agents returns the keys at the complete URLs that a field of requests names, or nil after
+// reporting errors.
+func (b *producerBuilder) agents(p *Producer) verify.KeySet {
+	for _, other := range []string{"directories", "legacy_agent"} {
+		if p.Node.inner[other] != nil {
+			b.errs.Add(p.Node.place(other), "use another producer for it", "%s and agent exclude each other", other)
+		}
+	}
+	a := p.RFC9421.Agent
+	if a.Field == "" || strings.EqualFold(a.Field, "Signature-Agent") {
+		b.errs.Add(p.Node.place("agent"), "write field: UCP-Agent; Signature-Agent is that of directories",
+			"agent names no field")
+		return nil
+	}
+	return b.published(p, "agent", "write agent: {field: NAME, member: NAME, allow: [https://HOST/PATH, ...]}",
+		verify.DirectoriesConfig{URLs: a.Allow, Field: a.Field, Member: a.Member})
+}
+
+// published returns the keys that agents publish, or nil after reporting errors.
+func (b *producerBuilder) published(p *Producer, setting, hint string, cfg verify.DirectoriesConfig) verify.KeySet {
 	for _, other := range []string{"keys", "jwks_url"} {
 		if p.Node.inner[other] != nil {
 			b.errs.Add(p.Node.place(other), "use another producer for it",
-				"%s and directories exclude each other: agents are known by their directories", other)
+				"%s and %s exclude each other: agents are known by what they publish", other, setting)
 		}
 	}
-	from := fmt.Sprintf("directories %q %t", p.RFC9421.Directories, p.RFC9421.LegacyAgent)
-	set, err := fetch(b, from, func() (*verify.Directories, error) {
-		return verify.NewDirectories(verify.DirectoriesConfig{
-			URLs: p.RFC9421.Directories, LegacyAgent: p.RFC9421.LegacyAgent,
-		})
-	})
+	from := fmt.Sprintf("directories %+v", cfg)
+	set, err := fetch(b, from, func() (*verify.Directories, error) { return verify.NewDirectories(cfg) })
 	if err != nil {
-		b.errs.Add(p.Node.place("directories"), "list origins: [https://bot.example, ...]",
-			"%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		b.errs.Add(p.Node.place(setting), hint, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return nil
 	}
 	return set

@@ -16,31 +16,40 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// No setting lets a directory be fetched from within the network, over http or by a redirect.
-func TestConfiguredDirectoriesAreFetchedFromPublicAddressesOnly(t *testing.T) {
+// No setting lets published keys be fetched from within the network, over http or by a redirect.
+func TestConfiguredAgentsAreFetchedFromPublicAddressesOnly(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ConnState = func(net.Conn, http.ConnState) { connections.Add(1) }
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	s, err := Source{}.Parse("e.yaml", fmt.Appendf(nil,
-		"url: https://hooks.example\nproducers:\n  bots: {scheme: rfc9421, directories: [%q]}\n", server.URL))
-	check(t, err)
-	p, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
-	check(t, err)
-	t.Cleanup(func() { p.Close() }) //nolint:errcheck // no fetch is in flight
-	private, err := verify.GenerateKey(verify.Ed25519)
-	check(t, err)
-	id := sha256.Sum256([]byte("any key"))
-	signer := verify.Signer{KeyID: base64.RawURLEncoding.EncodeToString(id[:]), Private: private, Tag: "web-bot-auth",
-		Components: []string{"@method", "@target-uri", `signature-agent;key="sig1"`}}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/bots", nil)
-	r.Header.Set("Signature-Agent", fmt.Sprintf("sig1=%q", server.URL))
-	check(t, signer.Sign(r, nil, time.Now()))
-	_, err = p.Producers[0].Scheme.Verify(r, func() ([]byte, error) { return nil, nil })
-	if verify.CodeOf(err) != verify.KeysUnavailable || !strings.Contains(err.Error(), "inside a network") {
-		t.Errorf("got %v", err)
+	for setting, c := range map[string]struct{ field, value, component string }{
+		fmt.Sprintf("directories: [%q]", server.URL): {
+			"Signature-Agent", fmt.Sprintf("sig1=%q", server.URL), `signature-agent;key="sig1"`},
+		fmt.Sprintf("agent: {field: UCP-Agent, member: profile, allow: [%q]}", server.URL+"/ucp"): {
+			"UCP-Agent", fmt.Sprintf("profile=%q", server.URL+"/ucp"), "ucp-agent"},
+	} {
+		s, err := Source{}.Parse("e.yaml", fmt.Appendf(nil,
+			"url: https://hooks.example\nproducers:\n  bots: {scheme: rfc9421, %s}\n", setting))
+		check(t, err)
+		p, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
+		check(t, err)
+		t.Cleanup(func() { p.Close() }) //nolint:errcheck // no fetch is in flight
+		private, err := verify.GenerateKey(verify.Ed25519)
+		check(t, err)
+		id := sha256.Sum256([]byte("any key"))
+		signer := verify.Signer{
+			KeyID: base64.RawURLEncoding.EncodeToString(id[:]), Private: private, Tag: "web-bot-auth",
+			Components: []string{"@method", "@target-uri", c.component},
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/bots", nil)
+		r.Header.Set(c.field, c.value)
+		check(t, signer.Sign(r, nil, time.Now()))
+		_, err = p.Producers[0].Scheme.Verify(r, func() ([]byte, error) { return nil, nil })
+		if verify.CodeOf(err) != verify.KeysUnavailable || !strings.Contains(err.Error(), "inside a network") {
+			t.Errorf("%s: got %v", setting, err)
+		}
 	}
 	if n := connections.Load(); n != 0 {
 		t.Errorf("%d connections", n)

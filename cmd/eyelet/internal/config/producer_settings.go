@@ -91,12 +91,20 @@ type rfc9421Settings struct {
 	JWKSURL     string         `conf:"jwks_url"`
 	Directories []string       `conf:"directories"`        // of agents, in place of keys
 	LegacyAgent bool           `conf:"legacy_agent"`       // accepts a Signature-Agent of one string
+	Agent       *agentSettings `conf:"agent"`              // in another field, in place of directories
 	Algs        []string       `conf:"algs"`               // default to those of the profile
 	Require     []string       `conf:"require"`            // components beside those of the profile
 	Encoding    string         `conf:"encoding"`           // base64 or base64url
 	ECDSA       string         `conf:"signature_encoding"` // raw or der
 	Nonce       string         `conf:"nonce"`              // off, required or unique
 	AllowedIPs  []netip.Prefix `conf:"allowed_ips"`
+}
+
+// agentSettings say where requests name their agent, in the terms of verify.DirectoriesConfig.
+type agentSettings struct {
+	Field  string   `conf:"field"`
+	Member string   `conf:"member"`
+	Allow  []string `conf:"allow"` // complete URLs of keys
 }
 
 // Key is a key of scheme rfc9421.
