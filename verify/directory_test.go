@@ -165,7 +165,8 @@ func TestKeysOfADirectoryAreReadByTheirThumbprint(t *testing.T) {
 	for members, found := range map[string]bool{
 		`"kid":"any"`: true, `"alg":"ed25519"`: true, `"alg":"EdDSA"`: true, `"alg":"Ed25519"`: true,
 		`"alg":"ES256"`: false, `"alg":"hmac-sha256"`: false, `"alg":"future"`: false, `"alg":1`: false,
-		`"use":"enc"`: false, `"key_ops":["encrypt"]`: false, `"nbf":1712793600,"exp":1715385600`: true,
+		`"use":"enc"`: false, `"key_ops":["encrypt"]`: false, `"key_ops":["sign"]`: false, `"key_ops":[]`: false,
+		`"key_ops":["verify"]`: true, `"key_ops":["sign","verify"]`: true, `"nbf":1712793600,"exp":1715385600`: true,
 	} {
 		_, keys, err := parseDirectory([]byte(`{"keys":[1,{},` + string(jwkWith(t, ed.key.Public(), members)) + `]}`))
 		if err != nil || len(keys) > 0 != found || found && keys[0].ID != ed.signer.KeyID {
