@@ -65,7 +65,7 @@ func (c *checkpointer) run() error {
 	if err := c.db.failed(); err != nil {
 		return err
 	}
-	c.db.spare.provide(0)
+	c.db.spare.provide(spareOpens, 0)
 	at, commit, err := c.pass()
 	if err = cmp.Or(err, c.db.failed()); err == nil { // Badger continues after a failure
 		err = c.write(at, commit)

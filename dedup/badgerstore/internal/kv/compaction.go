@@ -26,6 +26,8 @@ type compactions struct {
 	patience time.Duration   // for a table that is not there
 	quit     <-chan struct{} // closed with the database
 
+	building sync.Mutex // one table at a time
+
 	mu      sync.Mutex
 	turn    sync.Cond
 	tables  func() []badger.TableInfo // that Badger reads; nil until it is open
@@ -98,6 +100,7 @@ func (c *compactions) begin(id int) {
 	if c.running {
 		return
 	}
+	c.spare.compacts(true)
 	c.running, c.id, c.built, c.created, c.before = true, id, nil, map[uint64]uint64{}, map[uint64]bool{}
 	names, err := c.files()
 	if err != nil {
@@ -108,9 +111,19 @@ func (c *compactions) begin(id int) {
 	}
 }
 
-// build waits until the files of a table can be opened.
+// build waits until the file of a table can be opened, and before that for the tables so far if
+// descriptors are short: whether there are enough cannot be seen while Badger opens one.
 func (c *compactions) build(keys uint64) {
-	for keep := spareLeast; !c.spare.provide(keep); {
+	c.building.Lock()
+	defer c.building.Unlock()
+	for keep := spareLeast; ; {
+		if c.spare.isTight() {
+			c.await()
+			c.spare.compacts(true)
+		}
+		if c.spare.provide(spareTables, keep) {
+			break
+		}
 		select {
 		case <-c.quit: // nothing else opens files any more
 			keep = 0
@@ -231,6 +244,7 @@ func (c *compactions) end(id int, done bool) {
 		c.ended++
 	}
 	c.running = false
+	c.spare.compacts(false)
 	c.turn.Broadcast()
 }
 

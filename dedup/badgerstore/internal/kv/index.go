@@ -21,6 +21,7 @@ type index struct {
 	badger *badger.DB
 	values *valuefile.Set
 	room   func() error // returns why Badger cannot open a file at the moment
+	opened func()       // is called when Badger has opened it
 	work   Work         // of put
 }
 
@@ -54,6 +55,7 @@ func (x *index) put(version uint64, g *changeset) error {
 		if err := x.room(); err != nil {
 			return &valuefile.NotWrittenError{Err: err}
 		}
+		defer x.opened()
 		return txn.CommitAt(version, nil)
 	}
 	next := func() error {
@@ -294,5 +296,6 @@ func (x *index) fill(version uint64, size int64, keys ...[]byte) error {
 			return err
 		}
 	}
+	defer x.opened()
 	return txn.CommitAt(version, nil)
 }

@@ -12,21 +12,26 @@ import (
 )
 
 // spare reserves file descriptors: other users (mostly connections) leave some for the files that
-// the database opens. Without a new memory table Badger cannot continue, so nothing is committed or
-// applied without descriptors for one.
+// the database opens. Badger ends the process if it has none for a memory table, and never repeats
+// a compaction that has none for a table. So these have descriptors before they are opened, and
+// nothing here takes those, not even to count them.
 type spare struct {
-	mu    sync.Mutex
-	files []*os.File
-	until time.Time // released descriptors are not reserved again before
+	mu      sync.Mutex
+	files   []*os.File
+	until   time.Time // released descriptors are not reserved again before
+	opening bool      // Badger opens a memory table
+	tables  bool      // a compaction creates tables
+	tight   bool      // and had to be given reserved descriptors
 }
 
 // The number of reserved descriptors, the least for a commit, the number that a file of the
-// database needs, and how long the database has to open it.
+// database needs, that for the tables of a compaction, and how long the database has to open a file.
 const (
-	spareFiles = 32
-	spareLeast = 12
-	spareOpens = 4
-	spareHold  = 500 * time.Millisecond
+	spareFiles  = 32
+	spareLeast  = 12
+	spareOpens  = 4
+	spareTables = spareFiles - spareLeast
+	spareHold   = 500 * time.Millisecond
 )
 
 var errNoDescriptors = &dedup.ErrUnavailable{
@@ -39,7 +44,7 @@ var errNoDescriptors = &dedup.ErrUnavailable{
 func (s *spare) reserve() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.files) < spareFiles && time.Now().After(s.until) {
+	if len(s.files) < spareFiles && !s.opening && !s.tables && time.Now().After(s.until) {
 		s.add(spareFiles)
 	}
 	if len(s.files) < spareLeast {
@@ -58,22 +63,49 @@ func (s *spare) add(upTo int) {
 	}
 }
 
-// provide makes sure that a file can be opened: without other descriptors it releases reserved
-// ones, except those to keep. It reports whether there are enough.
-func (s *spare) provide(keep int) bool {
+// provide makes sure that a file can be opened: without opens other descriptors it releases
+// reserved ones, except those to keep. It reports whether there are enough.
+func (s *spare) provide(opens, keep int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := len(s.files)
-	s.add(before + spareOpens)
-	if free := len(s.files) - before; free < spareOpens {
+	return s.release(opens, keep)
+}
+
+func (s *spare) release(opens, keep int) bool {
+	reserved := len(s.files)
+	if !s.opening && !s.tight {
+		s.add(reserved + opens)
+	}
+	if free := len(s.files) - reserved; free < opens {
 		if len(s.files) < keep+spareOpens {
 			s.drop(free)
 			return false
 		}
+		s.tight = s.tables
 		s.until = time.Now().Add(spareHold)
 	}
-	s.drop(spareOpens)
+	s.drop(min(opens, len(s.files)-keep))
 	return true
+}
+
+// compacts says whether a compaction creates tables; those that it has begun are there.
+func (s *spare) compacts(tables bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tables, s.tight = tables, false
+}
+
+func (s *spare) isTight() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tight
+}
+
+// written says that Badger has its memory table.
+func (s *spare) written() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening = false
 }
 
 func (s *spare) drop(n int) {
@@ -87,12 +119,13 @@ func (s *spare) drop(n int) {
 // open opens a file, with reserved descriptors if there are no others. open leaves nothing behind
 // if it fails.
 func (s *spare) open(open func() error) error {
-	err := open()
-	if isExhausted(err) {
-		s.provide(0)
-		err = open()
+	if err := open(); !isExhausted(err) {
+		return err
 	}
-	return err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(spareOpens, 0)
+	return open()
 }
 
 // openWith is open with a result.
@@ -122,8 +155,11 @@ const tablesRetry = 950 * time.Millisecond
 func (s *spare) onLogLine(line string) {
 	switch {
 	case strings.HasPrefix(line, "Flushing memtable, mt.size="):
-		s.provide(0) // it opens a new one next
+		s.mu.Lock() // it opens a new one next
+		defer s.mu.Unlock()
+		s.release(spareLeast, 0)
+		s.opening = true
 	case strings.HasPrefix(line, "error flushing memtable") && exhausted(line):
-		time.AfterFunc(tablesRetry, func() { s.provide(0) })
+		time.AfterFunc(tablesRetry, func() { s.provide(spareOpens, 0) })
 	}
 }
