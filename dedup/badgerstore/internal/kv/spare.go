@@ -25,7 +25,7 @@ type spare struct {
 }
 
 // The number of reserved descriptors, the least for a commit, the number that a file of the
-// database needs, that for the tables of a compaction, and how long the database has to open a file.
+// database needs, that of a compaction, and how long the database has to open a file.
 const (
 	spareFiles  = 32
 	spareLeast  = 12
