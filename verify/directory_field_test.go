@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 )
 
 const (
@@ -42,25 +41,25 @@ func shopKey(t *testing.T, kid string) (ed25519.PrivateKey, []byte) {
 
 // signedByHand is a delivery that names an agent, with a base that this test writes itself. The
 // last component is the field or the member that names it; its value is value.
-func signedByHand(private ed25519.PrivateKey, kid, agent, component, value string) *http.Request {
+func signedByHand(private ed25519.PrivateKey, kid, agent, component, value string, params ...string) *http.Request {
 	const body = `{"id":"order_1"}`
 	r := httptest.NewRequest(http.MethodPost, "https://hooks.example/orders", strings.NewReader(body))
 	r.RequestURI = "/orders"
 	sum := sha256.Sum256([]byte(body))
 	digest := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
-	params := fmt.Sprintf(`("@method" "@authority" "@path" "@query" "content-digest" "content-type" %s)`+
-		`;keyid=%q;created=%d`, component, kid, time.Now().Unix())
+	input := fmt.Sprintf(`("@method" "@authority" "@path" "@query" "content-digest" "content-type" %s)`+
+		`;keyid=%q;created=1776520800%s`, component, kid, strings.Join(params, ""))
 	base := "\"@method\": POST\n\"@authority\": hooks.example\n\"@path\": /orders\n\"@query\": ?\n" +
 		"\"content-digest\": " + digest + "\n\"content-type\": application/json\n"
 	if component != "" {
 		base += component + ": " + value + "\n"
 	} else {
-		params = strings.Replace(params, " )", ")", 1)
+		input = strings.Replace(input, " )", ")", 1)
 	}
-	signature := ed25519.Sign(private, []byte(base+"\"@signature-params\": "+params))
+	signature := ed25519.Sign(private, []byte(base+"\"@signature-params\": "+input))
 	for name, text := range map[string]string{
 		"Content-Type": "application/json", "Content-Digest": digest, "Ucp-Agent": agent,
-		"Signature-Input": "sig1=" + params, "Signature": "sig1=:" + base64.StdEncoding.EncodeToString(signature) + ":",
+		"Signature-Input": "sig1=" + input, "Signature": "sig1=:" + base64.StdEncoding.EncodeToString(signature) + ":",
 	} {
 		r.Header.Set(name, text)
 	}

@@ -49,6 +49,12 @@ type RFC9421 struct {
 	// DER means that ECDSA signatures are a sequence of r and s in DER (RFC 3279 section 2.2.3),
 	// and not both side by side (RFC 9421 section 3.3.4).
 	DER bool
+	// MaxAge is how long a signature may be valid. One that expires at its time or before, or more
+	// than MaxAge after it, is refused; one without expires ends MaxAge after its time. Defaults
+	// to no limit beside that of [Tolerance].
+	MaxAge time.Duration
+	// Params are further parameters that a signature must have: "alg", "expires" or "nonce".
+	Params []string
 
 	once   sync.Once
 	rules  []CoverageRule
@@ -88,6 +94,10 @@ func (s *RFC9421) check() error {
 	}
 	errs.addIf(s.Encoding != "" && s.Encoding != Base64 && s.Encoding != Base64URL,
 		"encoding %q is neither base64 nor base64url", s.Encoding)
+	errs.addIf(s.MaxAge < 0, "a negative age of signatures")
+	for _, name := range s.Params {
+		errs.addIf(!slices.Contains([]string{"alg", "expires", "nonce"}, name), "parameter %q cannot be required", name)
+	}
 	for _, alg := range s.Algs {
 		known := alg == RSAv15SHA256 || slices.Contains(defaultAlgs, alg)
 		errs.addIf(!known, "algorithm %q is not known", alg)
@@ -100,6 +110,7 @@ func (s *RFC9421) copy() *RFC9421 {
 	return &RFC9421{
 		Keys: s.Keys, Label: s.Label, Tag: s.Tag, BoundKey: s.BoundKey, Coverage: s.Coverage,
 		KeyRequired: s.KeyRequired, Algs: s.Algs, Encoding: s.Encoding, DER: s.DER,
+		MaxAge: s.MaxAge, Params: s.Params,
 	}
 }
 
@@ -376,7 +387,12 @@ func (v *verification) checkParams(in *signatureInput) *Error {
 		}
 		in.keyID = v.scheme.BoundKey
 	}
-	return nil
+	for _, name := range v.scheme.Params {
+		if !in.has(name) {
+			return &Error{Code: InsufficientCoverage, KeyID: in.keyID, Component: name}
+		}
+	}
+	return in.checkAge(v.scheme.MaxAge)
 }
 
 // keys finds the keys with the signature's id, of the agent if there is one, whose algorithm is
@@ -502,6 +518,8 @@ func (v *verification) identity(key *Key, in *signatureInput, base []byte, bound
 	}
 	if in.hasExpires {
 		id.Expires = time.Unix(in.expires, 0)
+	} else if age := v.scheme.MaxAge; age > 0 {
+		id.Expires, id.ExpiredCode = id.SignedAt.Add(age), TimestampTooOld
 	}
 	if bound || needsBody(v.scheme.rules) { // without a digest the body is empty
 		sum := sha256.Sum256(base)

@@ -322,6 +322,9 @@ func (s *RFC9421) AcceptSignature() string {
 		names = append(names, d.component(label))
 	}
 	v := label + "=(" + strings.Join(names, " ") + ");created"
+	if slices.Contains(s.Params, "expires") {
+		v += ";expires"
+	}
 	if s.BoundKey != "" {
 		v += ";keyid=" + quote(s.BoundKey)
 	}

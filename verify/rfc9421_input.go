@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -427,6 +428,23 @@ func (i sfItem) textTo(key string, to *string, has *bool) *Error {
 func (in *signatureInput) checkTimes() *Error {
 	if in.hasCreated && in.hasExpires && in.expires < in.created {
 		why := reason("it expires before it was created")
+		return &Error{Code: TokenExpired, KeyID: in.keyID, Component: "expires", Err: why}
+	}
+	return nil
+}
+
+// has reports whether the signature has one of the parameters of [RFC9421.Params].
+func (in *signatureInput) has(param string) bool {
+	return param == "alg" && in.hasAlg || param == "expires" && in.hasExpires || param == "nonce" && in.nonce != ""
+}
+
+// checkAge refuses a signature that is not valid after its time, or too long; 0 is no limit.
+func (in *signatureInput) checkAge(most time.Duration) *Error {
+	if most == 0 || !in.hasExpires {
+		return nil
+	}
+	if in.expires <= in.created || in.expires-in.created > int64(most/time.Second) {
+		why := Public("expires must be after created, and at most " + most.String() + " after it")
 		return &Error{Code: TokenExpired, KeyID: in.keyID, Component: "expires", Err: why}
 	}
 	return nil

@@ -134,7 +134,8 @@ func (c *rfc9421Settings) build(ctx context.Context, b *producerBuilder, p *Prod
 		return made // the errors of the keys are reported already
 	}
 	scheme.Label, scheme.Tag, scheme.Algs = c.Label, c.Tag, convert[verify.Alg](c.Algs)
-	scheme.Coverage.Required = c.Require
+	scheme.Coverage.Required, scheme.MaxAge = c.Require, c.MaxAge
+	made.Tolerance.Past = c.MaxAge
 	scheme.Encoding = choose(b, p, "encoding", c.Encoding,
 		map[string]verify.Encoding{"base64": verify.Base64, "base64url": verify.Base64URL})
 	scheme.DER = choose(b, p, "signature_encoding", c.ECDSA, map[string]bool{"raw": false, "der": true})

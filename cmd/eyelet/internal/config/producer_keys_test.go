@@ -56,6 +56,29 @@ func TestConfiguredAgentsAreFetchedFromPublicAddressesOnly(t *testing.T) {
 	}
 }
 
+// TestTheAgeOfSignaturesIsTheTolerance: and a tolerance beside it may be shorter.
+func TestTheAgeOfSignaturesIsTheTolerance(t *testing.T) {
+	t.Parallel()
+	for settings, want := range map[string]time.Duration{
+		"": 5 * time.Minute, ", max_age: 1h": time.Hour, ", max_age: 1m": time.Minute,
+		", max_age: 1h, tolerance: 2m": 2 * time.Minute,
+	} {
+		s, err := Source{}.Parse("e.yaml", fmt.Appendf(nil,
+			"url: https://hooks.example\nproducers:\n  shop: {scheme: rfc9421, jwks_url: 'https://a.example'%s}\n",
+			settings))
+		check(t, err)
+		p, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
+		check(t, err)
+		t.Cleanup(func() { p.Close() }) //nolint:errcheck // no fetch is in flight
+		made := p.Producers[0].WithDefaults()
+		scheme, ok := made.Scheme.(*verify.RFC9421)
+		limited := strings.Contains(settings, "max_age")
+		if !ok || made.Tolerance.Past != want || (scheme.MaxAge != 0) != limited {
+			t.Errorf("%q: a tolerance of %v, want %v", settings, made.Tolerance.Past, want)
+		}
+	}
+}
+
 // TestFetchedKeysSurviveAReload: the next plan has the keys of the one before, whose end does not
 // end them.
 func TestFetchedKeysSurviveAReload(t *testing.T) {

@@ -97,6 +97,7 @@ type rfc9421Settings struct {
 	Encoding    string         `conf:"encoding"`           // base64 or base64url
 	ECDSA       string         `conf:"signature_encoding"` // raw or der
 	Nonce       string         `conf:"nonce"`              // off, required or unique
+	MaxAge      time.Duration  `conf:"max_age"`            // of signatures, and until they expire
 	AllowedIPs  []netip.Prefix `conf:"allowed_ips"`
 }
 
