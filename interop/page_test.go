@@ -96,7 +96,7 @@ func (r row) line(version string) string {
 		how = "sends"
 	}
 	if r.got.stale == "-" {
-		timed = "-"
+		timed = ""
 	}
 	var notes []string
 	for i, c := range r.got.columns() {

@@ -41,6 +41,8 @@ func presetSettings() map[string]preset.Settings {
 		"meta":              {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
 		"square":            {Secrets: plain.Secrets, NotificationURL: testHook},
 		"standard-webhooks": standard, "svix": standard,
+		"vercel": plain, "webflow": plain, "elevenlabs": plain, "bitbucket": plain, "woocommerce": plain, "xero": plain,
+		"clerk": standard, "resend": standard, "openai": standard,
 		"webengage": {LicenseCode: "~17", SecretKey: testSecret},
 		"websub": {Subscriptions: []preset.Subscription{{Topic: "https://blog.example/feed", Secret: testSecret,
 			Token: testToken}}},

@@ -49,7 +49,7 @@ func (s settingList) text() string {
 // freshSecret returns a new secret in the form that the vendor's have.
 func freshSecret(vendor preset.Preset) string {
 	switch vendor.Name {
-	case "standard-webhooks", "svix", "gitlab-signed", "mcp-events":
+	case "clerk", "gitlab-signed", "mcp-events", "openai", "resend", "standard-webhooks", "svix":
 		return standardSecret()
 	case "stripe":
 		return "whsec_" + string(verify.GenerateSecret())

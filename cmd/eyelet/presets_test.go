@@ -23,6 +23,7 @@ import (
 func presetSettings() map[string]string {
 	const google = "audience: https://hooks.example, email: a@b.example, issuers: [https://accounts.google.com], " +
 		"jwks_url: https://keys.example/jwks"
+	const standard = "secret: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 	const topic = "arn:aws:sns:us-east-1:123456789012:MyTopic"
 	return map[string]string{
 		"adyen":           "secrets_files: [hex.txt, hex.txt], username: kettle, password_file: plain.txt",
@@ -42,7 +43,7 @@ func presetSettings() map[string]string {
 		"mcp-events":      "keys: {sub_17: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD}",
 		"github":          "secret_file: plain.txt, allow_sha1: true",
 		"gitlab":          "secrets_file: plain.txt",
-		"gitlab-signed":   "secret: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
+		"gitlab-signed":   standard,
 		"google-eventarc": google,
 		"google-pubsub":   google,
 		"meta":            "secret_file: plain.txt, verify_token_file: plain.txt",
@@ -50,9 +51,8 @@ func presetSettings() map[string]string {
 			"https://bank.example/jwks",
 		"paypal":            "webhook_id: 1JE4291016473214C, roots_file: roots.pem",
 		"square":            "secret_file: plain.txt, notification_url: https://hooks.example/webhooks/square",
-		"standard-webhooks": "secret: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
-		"svix":              "secret: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
-		"webengage":         `license_code: "~17", secret_key_file: plain.txt`,
+		"standard-webhooks": standard, "svix": standard, "clerk": standard, "openai": standard, "resend": standard,
+		"webengage": `license_code: "~17", secret_key_file: plain.txt`,
 		"websub": "subscriptions: [{topic: https://blog.example/feed, mode: subscribe, secret_file: " +
 			"plain.txt, token: callback-token-17}], algs: [sha256]",
 		"worldpay":   "keys: {k1_file: plain.txt}, encoding: base64",

@@ -1,7 +1,6 @@
 package preset
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -83,7 +82,7 @@ func capturedTable(t *testing.T) string {
 // repeatableBodies are signed bodies that two events may share, by preset.
 var repeatableBodies = map[string]string{
 	"github": `{"zen":"","hook_id":1}`, "twilio": "CallSid=CA17&Digits=1", "shopify": `{"shop_id":1,"shop_domain":"a"}`,
-	"shopify-events": `{"shop_id":1,"shop_domain":"a"}`,
+	"shopify-events": `{"shop_id":1,"shop_domain":"a"}`, "woocommerce": `{"id":1}`,
 }
 
 func capturedWithin(t *testing.T, p *producer.Producer) string {
@@ -134,12 +133,15 @@ func presetTable() string {
 	b.WriteString("Preset | Authentication | Identifier | Window | Answer within | Received, for how long | Settings\n")
 	b.WriteString("---|---|---|---|---|---|---\n")
 	for _, p := range All() {
-		settings := "`allowed_ips`"
-		if len(p.Uses) > 0 {
-			settings = "`" + strings.Join(p.Uses, "`, `") + "`"
+		settings := "`" + strings.Join(p.Uses, "`, `") + "`"
+		switch {
+		case len(p.Uses) == 0:
+			settings = "`allowed_ips`"
+		case settings == "`secrets`":
+			settings = ""
 		}
-		fmt.Fprintf(&b, "[%s](%s) | %s | %s | %d h | %s | %s | %s\n", p.Name, p.Docs, p.Auth, p.ID,
-			int(p.Window().Hours()), cmp.Or(p.Deadline, "-"), p.Wants, settings)
+		fmt.Fprintf(&b, "[%s](%s) | %s | %s | %dh | %s | %s | %s\n", p.Name, p.Docs, p.Auth, p.ID,
+			int(p.Window().Hours()), p.Deadline, p.Wants, settings)
 	}
 	return b.String()
 }

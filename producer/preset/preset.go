@@ -22,12 +22,13 @@ var fiveMinutes = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minut
 // All returns the presets in the order of their names.
 func All() []Preset {
 	return []Preset{
-		adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, calendly, chargebee, cloudEvents,
-		datatrans, discord, docuSign, dwolla, gitHub, gitLab, gitLabSigned, googleEventarc, googlePubSub, hubSpot,
-		intercom, interledgerRafiki, line, linear, mailgun, mcpEvents, meta, okta, openBankingUK, paddle,
-		payPal, razorpay, sendGrid, shopify, shopifyEvents, slack, square, standardWebhooks, stripe, svix, swt,
-		telegram, twilio, twilioEventStreams, twitch, typeform, webEngage, webSub, workOS, worldpay, yandexPay,
-		yooKassa, zendesk, zoom,
+		adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, bitbucket, calendly, chargebee, clerk,
+		cloudEvents, datatrans, discord, docuSign, dwolla, elevenLabs, gitHub, gitLab, gitLabSigned,
+		googleEventarc, googlePubSub, hubSpot, intercom, interledgerRafiki, line, linear, mailgun, mcpEvents,
+		meta, okta, openAI, openBankingUK, paddle, payPal, razorpay, resend, sendGrid, shopify, shopifyEvents,
+		slack, square, standardWebhooks, stripe, svix, swt, telegram, twilio, twilioEventStreams, twitch,
+		typeform, vercel, webEngage, webflow, webSub, wooCommerce, workOS, worldpay, xero, yandexPay, yooKassa,
+		zendesk, zoom,
 	}
 }
 

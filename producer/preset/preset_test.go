@@ -47,6 +47,8 @@ func presetSettings() map[string]Settings {
 		"meta":              {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
 		"square":            {Secrets: plain.Secrets, NotificationURL: testHook},
 		"standard-webhooks": standard, "svix": standard,
+		"vercel": plain, "webflow": plain, "elevenlabs": plain, "bitbucket": plain, "woocommerce": plain, "xero": plain,
+		"clerk": standard, "resend": standard, "openai": standard,
 		"webengage": {LicenseCode: "~17", SecretKey: testSecret},
 		"websub": {Subscriptions: []Subscription{{Topic: "https://blog.example/feed", Secret: testSecret,
 			Token: testToken}}},
@@ -234,7 +236,7 @@ func TestSecretsThatAreNotOnesAreNamed(t *testing.T) {
 				t.Errorf("%s, %q: %v", one.Name, text, found)
 			}
 			decodes := slices.Contains([]string{"adyen", "adyen-platform", "datatrans", "standard-webhooks", "svix",
-				"gitlab-signed"}, one.Name)
+				"gitlab-signed", "clerk", "resend", "openai"}, one.Name)
 			if short := strings.Contains(warned, "bytes, decoded"); found == nil && short != decodes {
 				t.Errorf("%s, %q: warnings %q", one.Name, text, warned)
 			}
@@ -297,6 +299,8 @@ func TestOldAndEarlySignaturesAreRefused(t *testing.T) {
 			past = 10 * time.Minute
 		case "mailgun":
 			past = 9 * time.Hour
+		case "elevenlabs":
+			past = 30 * time.Minute
 		}
 		for at, want := range map[time.Duration]verify.Code{
 			past: "", past + time.Second: verify.TimestampTooOld, -future: "",

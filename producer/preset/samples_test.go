@@ -154,6 +154,9 @@ func TestIdentifiersOfSamplesHaveTheirVendorsForm(t *testing.T) {
 		"stripe": `"id":"evt_[A-Z0-9]{24}".*"id":"pi_\d+"`, "telegram": `"update_id":\d+,`,
 		"twilio-event-streams": `"id":"EZ[0-9a-f]{32}"`, "typeform": `"event_id":"` + ulidForm,
 		"workos": `"id":"event_` + ulidForm, "zendesk": `X-Zendesk-Webhook-Invocation-Id:\[` + ulidForm,
+		"clerk": `Svix-Id:\[msg_`, "resend": `Svix-Id:\[msg_`, "openai": `Webhook-Id:\[wh_[0-9a-f]{32}`,
+		"woocommerce": `X-Wc-Webhook-Delivery-Id:\[[0-9a-f]{32}`,
+		"elevenlabs":  "", "vercel": "", "webflow": "",
 		"adyen-platform": "", "discord": "", "mcp-events": "", "meta": "", "webengage": "", "websub": "", "zoom": "",
 	}
 	all := sampleSettings(t)

@@ -49,6 +49,13 @@ var svix = Preset{
 		body: `{"type":"{type}","data":{{data}}}`},
 }
 
+// sentBy returns the preset for another sender that follows its scheme, with the sender's name,
+// documentation and form of a body.
+func (p Preset) sentBy(name, docs, body string) Preset {
+	p.Name, p.Docs, p.Auth, p.sample.body = name, docs, "that of "+p.Name, body
+	return p
+}
+
 func buildStandard(p *producer.Producer, s Settings, window time.Duration, prefixes ...string) {
 	scheme := &verify.HMAC{
 		Separator: " ", Entries: []string{"v1,{sig}", "v1a,{ed25519}"}, Encoding: verify.Base64,
