@@ -41,12 +41,15 @@ func TestChecksOfTheURLBringNoEvent(t *testing.T) {
 	}
 	checked := preset.GitHub(secret17)
 	checked.Name, checked.Methods = "checked", []string{"POST", "HEAD"}
-	producers = append(producers, checked, preset.Intercom(secret17), preset.Shopify(secret17), preset.Twilio(secret17))
+	cloud := preset.Bitbucket(secret17)
+	cloud.Name = "cloud"
+	producers = append(producers, checked, cloud, preset.WooCommerce(secret17), preset.Intercom(secret17), preset.Shopify(secret17), preset.Twilio(secret17))
 	store := dedup.NewMemory(dedup.MemoryOptions{})
 	rx := opened(t, receiver.Config{Store: store, Producers: producers, URL: "https://hooks.example"})
 	for _, p := range producers {
 		w := answer(rx, httptest.NewRequest(http.MethodHead, "/webhooks/"+p.Name, nil))
-		if p.Preset != "" && p.Preset != "intercom" && p.Name != "checked" {
+		if p.Preset != "" && !slices.Contains([]string{"intercom", "bitbucket", "woocommerce"}, p.Preset) &&
+			p.Name != "checked" {
 			if w.Code != http.StatusMethodNotAllowed {
 				t.Errorf("%s: HEAD gets %d", p.Name, w.Code)
 			}
@@ -66,6 +69,10 @@ func TestChecksOfTheURLBringNoEvent(t *testing.T) {
 		{"POST", "strict", "webhook_id=12", []string{"Content-Type", form}, 401},
 		{"POST", "bitbucket", `{"test": true}`, []string{key, "diagnostics:ping"}, 200},
 		{"POST", "bitbucket", `{"test": true}`, []string{key, "repo:push"}, 401},
+		{"POST", "woocommerce", "webhook_id=12", []string{"Content-Type", form}, 200},
+		{"POST", "woocommerce", `{"id":12}`, nil, 401},
+		{"POST", "cloud", `{"test": true}`, []string{key, "diagnostics:ping"}, 200},
+		{"POST", "cloud", `{"test": true}`, []string{key, "repo:push"}, 401},
 		{"POST", "own", `{"test":true}`, nil, 200},
 		{"POST", "own", `{"test":false}`, nil, 401},
 		{"POST", "own?check=1", "", nil, 200},
