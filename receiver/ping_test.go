@@ -43,7 +43,8 @@ func TestChecksOfTheURLBringNoEvent(t *testing.T) {
 	checked.Name, checked.Methods = "checked", []string{"POST", "HEAD"}
 	cloud := preset.Bitbucket(secret17)
 	cloud.Name = "cloud"
-	producers = append(producers, checked, cloud, preset.WooCommerce(secret17), preset.Intercom(secret17), preset.Shopify(secret17), preset.Twilio(secret17))
+	producers = append(producers, checked, cloud, preset.WooCommerce(secret17),
+		preset.Intercom(secret17), preset.Shopify(secret17), preset.Twilio(secret17))
 	store := dedup.NewMemory(dedup.MemoryOptions{})
 	rx := opened(t, receiver.Config{Store: store, Producers: producers, URL: "https://hooks.example"})
 	for _, p := range producers {
