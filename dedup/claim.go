@@ -91,8 +91,11 @@ func (c *Claim) Check() error {
 	check(c.Quarantine != nil && c.Occurrence != nil, "occurrence of a quarantined delivery")
 	check(c.Quarantine != nil && c.Former != nil, "former name of a quarantined delivery")
 	if f := c.Former; f != nil {
-		wrong := f.Name.Space != "" && f.Name.Space != SpaceSent || (f.Name.Space == "") != (c.Occurrence != nil)
-		check(wrong, "former name in another space")
+		wrong := func(k Key) bool { return k.Space != "" && k.Space != SpaceSent }
+		content := func(k Key) bool { return k.Space != "" }
+		check(slices.ContainsFunc(f.Names, wrong), "former name in another space")
+		check(slices.ContainsFunc(f.Contents, content), "former content in another space")
+		check(len(f.Contents) > 0 && c.Occurrence == nil, "former content without an occurrence")
 	}
 	check(c.Occurrence != nil && c.Key.Space != "", "occurrence of a key in another space")
 	for i, t := range c.Tasks {

@@ -37,26 +37,46 @@ type Occurrence struct {
 	Spare bool
 }
 
-// Former is the name of an event under another configuration of its producer, whose signatures
-// bind something else. It is only looked up: if nothing live has the key of a claim, or the name of
-// its occurrence, a live record with the former name and the same payload is that of the event.
+// Former has the names of an event under other configurations of its producer, whose signatures
+// bind something else. They are only looked up: if nothing live has the key of a claim, or the name
+// of its occurrence, a live record with a former name and the same payload is that of the event.
 type Former struct {
-	// Name is a key for the claim of an Occurrence, else the identifier of one, in SpaceSent.
-	Name Key
+	// Names are keys, and identifiers that came with content (SpaceSent). Of content they name the
+	// sending with the claim's identifier only.
+	Names []Key
+	// Contents are other keys of the content, for a claim with an Occurrence. It is decided under
+	// the first of them that has a live record with the same payload.
+	Contents []Key
 	// Fingerprint is compared with that of the record. A key also matches a record without one that
 	// is not named by its content: its signed identifier is the event whatever the payload.
 	Fingerprint Fingerprint
+	// Delivery, if not nil, compares records with the delivery of the claim.
+	Delivery FormerDelivery
 }
 
-// matches reports whether the record is the event.
-func (f *Former) matches(r Record, now time.Time) bool {
-	if !r.live(now) || r.Key.Space != "" {
+// FormerDelivery compares records with a delivery. Stores may call it from any goroutine while they
+// decide the claim.
+type FormerDelivery interface {
+	// SameScope reports whether the configuration gives the record's request the endpoint in the
+	// key of the claim. It is asked about records with another one.
+	SameScope(Record) bool
+	// SameContent reports whether the content of the delivery has the digest in the record's key.
+	// It is asked about records without a fingerprint.
+	SameContent(Record) bool
+}
+
+// matches reports whether the record of a name is the event of the claim.
+func (c *Claim) matches(r Record, name Key, now time.Time) bool {
+	f := c.Former
+	switch {
+	case !r.live(now) || r.Key.Space != "":
 		return false
+	case f.Delivery != nil && r.Key.Endpoint != c.Key.Endpoint && !f.Delivery.SameScope(r):
+		return false
+	case r.Fingerprint != Fingerprint{}:
+		return f.Fingerprint != Fingerprint{} && !f.Fingerprint.conflicts(r.Fingerprint)
 	}
-	if r.Fingerprint == (Fingerprint{}) {
-		return f.Name.Space == "" && r.Payload.VendorID == ""
-	}
-	return f.Fingerprint != Fingerprint{} && !f.Fingerprint.conflicts(r.Fingerprint)
+	return name.Space == "" && r.Payload.VendorID == "" || f.Delivery != nil && f.Delivery.SameContent(r)
 }
 
 // Occurrence returns the key of occurrence n of the content that k is a digest of. The first
@@ -147,8 +167,16 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 	} else if c.Series != (Key{}) {
 		names = names[:len(names)-1] // it is the last one
 	}
+	first, err := c.first(find, now)
+	if err != nil {
+		return out, err
+	}
+	if first.live(now) && first.Key != c.Key {
+		c.Key = first.Key
+		out.Claim.Key, names = c.Key, c.names()
+	}
 	out.Claim.Aliases, out.Claim.Occurrence = names, nil
-	first, named, err := o.find(c, names[len(c.Aliases):], find, now)
+	named, err := c.named(first, names[len(c.Aliases):], find, now)
 	if err != nil {
 		return out, err
 	}
@@ -184,38 +212,52 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 	return out, nil
 }
 
-// find returns the first record of the claim's content, and the one of its name, which is the first
-// of names.
-func (o *Occurrence) find(c Claim, names []Key, find Lookup, now time.Time) (first, named Record, err error) {
-	if first, err = find.Key(c.Key); err != nil {
-		return first, named, err
+// first returns the first record of the claim's content, under its own key or another one.
+func (c *Claim) first(find Lookup, now time.Time) (Record, error) {
+	first, err := find.Key(c.Key)
+	if err != nil || c.Former == nil || first.live(now) {
+		return first, err
 	}
-	if len(names) > 0 {
-		if named, err = find.Alias(names[0]); err != nil {
-			return first, named, err
-		}
+	other, err := c.find(c.Former.Contents, find, now)
+	if other.Event != "" {
+		return other, err
 	}
-	if named.live(now) || c.Former == nil {
-		return first, named, nil
-	}
-	former, err := c.former(find, now)
-	if former.Event != "" {
-		named = former
-	}
-	return first, named, err
+	return first, err
 }
 
-// former returns the record with the former name of the claim, or the zero Record.
-func (c *Claim) former(find Lookup, now time.Time) (Record, error) {
-	by := find.Key
-	if c.Former.Name.Space != "" {
-		by = find.Alias
+// named returns the record of the claim's name, which is the first of names. A store may keep the
+// name of the first record with that alone.
+func (c *Claim) named(first Record, names []Key, find Lookup, now time.Time) (Record, error) {
+	if len(names) > 0 {
+		if first.live(now) && slices.Contains(first.Aliases, names[0]) {
+			return first, nil
+		}
+		if named, err := find.Alias(names[0]); err != nil || named.live(now) {
+			return named, err
+		}
 	}
-	r, err := by(c.Former.Name)
-	if err != nil || !c.Former.matches(r, now) {
-		return Record{}, err
+	if c.Former == nil {
+		return Record{}, nil
 	}
-	return r, nil
+	r, err := c.find(c.Former.Names, find, now)
+	if r.Payload.VendorID != "" && r.Payload.VendorID != c.Occurrence.Name {
+		return Record{}, err // another sending of the content
+	}
+	return r, err
+}
+
+// find returns the first record that has one of these former names, or the zero Record.
+func (c *Claim) find(names []Key, find Lookup, now time.Time) (Record, error) {
+	for _, name := range names {
+		by := find.Key
+		if name.Space != "" {
+			by = find.Alias
+		}
+		if r, err := by(name); err != nil || c.matches(r, name, now) {
+			return r, err
+		}
+	}
+	return Record{}, nil
 }
 
 // rename gives the claim the key of the record with its former name, if its own has none.
@@ -227,7 +269,7 @@ func (out *Resolution) rename(find Lookup, now time.Time) error {
 	if r, err := find.Key(c.Key); err != nil || r.live(now) {
 		return err
 	}
-	r, err := c.former(find, now)
+	r, err := c.find(c.Former.Names, find, now)
 	if r.Event != "" {
 		c.Key = r.Key
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -136,10 +137,8 @@ func (p *Producer) OccurrenceOf(d *Delivery, it Item) (Occurrence, bool) {
 		return Occurrence{}, false
 	}
 	digest, members := p.contentDigest(d, it)
-	o := Occurrence{ID: digest, Digest: digest, Members: members, Repeats: p.repeats(d, it.Type)}
-	if p.KeyedByType != nil {
-		o.ID += ";" + strings.ReplaceAll(strings.ReplaceAll(it.Type, "%", "%25"), ";", "%3B")
-	}
+	o := Occurrence{Digest: digest, Members: members, Repeats: p.repeats(d, it.Type)}
+	o.ID = p.contentKey(digest, it.Type)
 	if !it.Unnamed {
 		o.Name = it.ID
 	}
@@ -147,6 +146,35 @@ func (p *Producer) OccurrenceOf(d *Delivery, it Item) (Occurrence, bool) {
 		o.Name = digestID([]byte(o.Name))
 	}
 	return o, true
+}
+
+// contentKey returns the identifier of content of a type.
+func (p *Producer) contentKey(digest, typ string) string {
+	if p.KeyedByType == nil {
+		return digest
+	}
+	return digest + ";" + strings.ReplaceAll(strings.ReplaceAll(typ, "%", "%25"), ";", "%3B")
+}
+
+// BodyIDs returns the identifiers of a delivery's body as content of a type: as it is, and in each
+// of the forms.
+func (p *Producer) BodyIDs(d *Delivery, typ string, forms []func([]byte) []byte) []string {
+	ids := []string{p.contentKey(digestID(d.Body), typ)}
+	for _, form := range forms {
+		ids = append(ids, p.contentKey(digestID(form(d.Body)), typ))
+	}
+	return ids
+}
+
+// NamesBody reports whether the identifier of content is that of a body, as it is or as canonical
+// JSON (RFC 8785).
+func NamesBody(id string, body []byte) bool {
+	content, _, _ := strings.Cut(id, ";")
+	if content == digestID(body) {
+		return true
+	}
+	canonical, err := strictjson.Canonical(body)
+	return err == nil && content == digestID(canonical)
 }
 
 // contentDigest digests the signed content, or the members that the fingerprint selects.

@@ -36,6 +36,8 @@ type claimParts struct {
 	sighting   producer.Occurrence
 	occurrence dedup.Occurrence
 	former     dedup.Former
+	names      [2]dedup.Key
+	scopes     [1]dedup.Key
 	remember   dedup.Remember
 	aliases    [2]dedup.Key
 	tasks      [1]dedup.NewTask
@@ -141,26 +143,125 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 	}
 }
 
-// compare sets what must be equal in other deliveries of the event, and the name that it has if
-// another configuration named events by what this one does not: its identifier, or its content.
-// Malleable content has no fingerprint, because its key is the same for several bodies.
+// compare sets what must be equal in other deliveries of the event. Malleable content has no
+// fingerprint, because its key is the same for several bodies.
 func (d *delivery) compare(e *entry, it, kept producer.Item, key dedup.Key) {
 	c, f := &e.claim, &e.parts.former
 	f.Fingerprint = d.fingerprint(kept)
 	if e.occurrence == nil || !d.Identity.Malleable {
 		c.Fingerprint = f.Fingerprint
 	}
-	if it.Unnamed || d.ep.p.Split != nil {
+	if d.ep.p.Split != nil {
 		return
 	}
 	if f.Fingerprint == (dedup.Fingerprint{}) {
 		f.Fingerprint = producer.FingerprintBody(&d.Delivery, kept)
 	}
-	if f.Name = key; e.occurrence == nil {
-		f.Name.Space = dedup.SpaceSent
+	if d.formerNames(e, it, key); len(f.Names)+len(f.Contents) > 0 {
+		c.Former, f.Delivery = f, d
 	}
-	c.Former = f
 }
+
+// formerNames sets the names that the event has if another configuration of the producer named it.
+// key has the identifier, or the digest of content where none was sent.
+func (d *delivery) formerNames(e *entry, it producer.Item, key dedup.Key) {
+	it.Unnamed = it.Unnamed || d.ep.former.byBody
+	f, own := &e.parts.former, e.claim.Key
+	f.Names, f.Contents = e.parts.names[:0], nil
+	add := func(to []dedup.Key, k dedup.Key, space, id string) []dedup.Key {
+		if k.Space, k.ID = space, id; k == own || slices.Contains(to, k) {
+			return to
+		}
+		return append(to, k)
+	}
+	same, named := d.contents(e, it)
+	for _, k := range d.formerScopes(e.parts.scopes[:0], own, key) {
+		switch {
+		case it.Unnamed && e.occurrence == nil:
+			f.Names = add(f.Names, k, "", own.ID)
+		case e.occurrence == nil:
+			f.Names = add(add(f.Names, k, "", own.ID), k, dedup.SpaceSent, own.ID)
+		default:
+			f.Contents = add(f.Contents, k, "", own.ID)
+			if !it.Unnamed {
+				f.Names = add(f.Names, k, "", it.ID)
+			}
+			if !it.Unnamed && d.bodyNames(e.occurrence) {
+				f.Names = add(f.Names, k, dedup.SpaceSent, it.ID)
+			}
+		}
+		for _, id := range same {
+			if e.occurrence != nil {
+				f.Contents = add(f.Contents, k, "", id)
+			} else {
+				f.Names = add(f.Names, k, "", id)
+			}
+		}
+		if named != "" {
+			f.Names = add(f.Names, k, "", named)
+		}
+	}
+}
+
+// formerScopes appends keys with the principals and endpoints that the event may have: those of the
+// claim, of its identifier, and of other configurations.
+func (d *delivery) formerScopes(to []dedup.Key, own, key dedup.Key) []dedup.Key {
+	endpoints := [...]string{own.Endpoint, key.Endpoint, own.Endpoint, own.Endpoint}
+	if d.target.query != "" || d.target.path != webhooksPath+d.ep.p.Name {
+		endpoints[2], endpoints[3] = d.ep.p.Name, d.ep.scopeOf(d.target, true, true)
+	}
+	for i, endpoint := range endpoints {
+		if slices.Contains(endpoints[:i], endpoint) {
+			continue
+		}
+		to = append(to, dedup.Key{Principal: own.Principal, Endpoint: endpoint})
+		for _, principal := range d.ep.former.principals {
+			to = append(to, dedup.Key{Principal: cmp.Or(principal, d.ep.p.Name), Endpoint: endpoint})
+		}
+	}
+	return to
+}
+
+// bodyNames reports whether the body alone decides the content of an occurrence. If another record
+// has the same body and sending, another configuration named it.
+func (d *delivery) bodyNames(o *producer.Occurrence) bool {
+	other := func(part string) bool { return part != "@body" && part != d.ep.former.timeField }
+	return d.ep.p.KeyedByType == nil && (o == nil || !o.Members) && !slices.ContainsFunc(d.Identity.Covered, other)
+}
+
+// contents returns other identifiers of the content that names the event: same if only the body
+// counts, in whatever form, and one in which the name of the sending counts too.
+func (d *delivery) contents(e *entry, it producer.Item) (same []string, named string) {
+	p, o, forms := &d.ep.p, e.occurrence, d.ep.former.forms
+	if o == nil && (!it.Unnamed || p.ClassOf(d.Identity) == producer.ClassIDSigned) || o != nil && o.Members {
+		return nil, ""
+	}
+	switch body := d.bodyNames(o); {
+	case body && d.Identity.Malleable:
+		return p.BodyIDs(&d.Delivery, it.Type, forms), ""
+	case body && len(forms) > 0:
+		return p.BodyIDs(&d.Delivery, it.Type, forms)[1:], ""
+	case !body && o != nil && !it.Unnamed:
+		return nil, p.BodyIDs(&d.Delivery, it.Type, nil)[0]
+	}
+	return nil, ""
+}
+
+// SameScope implements [dedup.FormerDelivery].
+func (d *delivery) SameScope(r dedup.Record) bool {
+	if !d.ep.p.QueryScope {
+		return true
+	}
+	path, query := d.Identity.Covers("@path"), d.Identity.Covers("@query")
+	scope := func(shown string) string {
+		at, _ := parseTarget(shown)
+		return d.ep.scopeOf(at, path, query)
+	}
+	return scope(r.Payload.Target) == scope(d.target.redacted(d.ep.p.SecretQuery))
+}
+
+// SameContent implements [dedup.FormerDelivery].
+func (d *delivery) SameContent(r dedup.Record) bool { return producer.NamesBody(r.Key.ID, d.Body) }
 
 // nameByContent names the event by its signed content.
 func (d *delivery) nameByContent(e *entry, it producer.Item) {
@@ -230,24 +331,10 @@ func (d *delivery) lane(h *Handler, it producer.Item) string {
 // signature binds, octet for octet or as ScopeQuery has them. A client without a key can change
 // neither, unless the signature is malleable: see nameByContent.
 func (d *delivery) scope() string {
-	p, at := &d.ep.p, d.target
-	scope := p.Name
-	if !p.QueryScope {
-		return scope
+	if !d.ep.p.QueryScope {
+		return d.ep.p.Name
 	}
-	if d.Identity.Covers("@path") && d.ep.url == nil && at.path != webhooksPath+p.Name {
-		scope += at.path
-	}
-	if d.Identity.Covers("@query") {
-		query := at.without(p.ScopeIgnores)
-		if p.ScopeQuery != nil {
-			query = p.ScopeQuery(query)
-		}
-		if query != "" {
-			scope += "?" + query
-		}
-	}
-	return scope
+	return d.ep.scopeOf(d.target, d.Identity.Covers("@path"), d.Identity.Covers("@query"))
 }
 
 // aliases are the other names of an event: its nonce where nonces are unique, and the signed

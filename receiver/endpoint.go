@@ -14,6 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // endpoint receives the deliveries of one producer.
@@ -34,6 +35,7 @@ type endpoint struct {
 	accepted      dedup.Response
 	secretHeaders []string // the fields that are never stored
 	keyParts      []string // the parts of a request that the identifier is read from
+	former        former
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
@@ -55,7 +57,62 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 	if p.Key != nil {
 		ep.keyParts = p.Key.Consumes()
 	}
+	ep.former = newFormer(&p, former{})
 	return ep
+}
+
+// scopeOf returns the endpoint with the parts of a target that a signature covers.
+func (ep *endpoint) scopeOf(at target, path, query bool) string {
+	scope := ep.p.Name
+	if path && ep.url == nil && at.path != webhooksPath+ep.p.Name {
+		scope += at.path
+	}
+	if query {
+		query := at.without(ep.p.ScopeIgnores)
+		if ep.p.ScopeQuery != nil {
+			query = ep.p.ScopeQuery(query)
+		}
+		if query != "" {
+			scope += "?" + query
+		}
+	}
+	return scope
+}
+
+// maxFormer bounds the principals, and the forms of content, of other configurations of a producer.
+const maxFormer = 8
+
+// former is what names the events of a producer under other configurations: those that its
+// scheme shows, and those from before reloads.
+type former struct {
+	proves     []string              // by this configuration; "" is the producer itself
+	principals []string              // that it does not prove
+	forms      []func([]byte) []byte // of bodies with the same content
+	timeField  string
+	byBody     bool // a digest of the body is the identifier
+}
+
+// newFormer returns the former of a producer that was configured otherwise before.
+func newFormer(p *producer.Producer, before former) former {
+	var b verify.Binding
+	if scheme, ok := p.Scheme.(verify.Binder); ok {
+		b = scheme.Binds()
+	}
+	f := former{proves: []string{""}, forms: before.forms, timeField: b.TimeField}
+	f.byBody = p.Key != nil && p.Key.String() == producer.BodyDigest().String()
+	if b.Principals != nil {
+		f.proves = b.Principals
+	}
+	for _, name := range slices.Concat([]string{""}, b.Unused, before.proves, before.principals) {
+		if !slices.Contains(f.proves, name) && !slices.Contains(f.principals, name) {
+			f.principals = append(f.principals, name)
+		}
+	}
+	f.principals = f.principals[:min(len(f.principals), maxFormer)]
+	if b.Form != nil {
+		f.forms = append([]func([]byte) []byte{b.Form}, before.forms[:min(len(before.forms), maxFormer-1)]...)
+	}
+	return f
 }
 
 // acceptance is the response that is stored with an event of a type.

@@ -152,6 +152,7 @@ func (rx *Receiver) Replace(c Config) (*Receiver, error) {
 	for name, ep := range next.endpoints {
 		if old := rx.endpoints[name]; old != nil {
 			ep.quota = old.quota.Resize(admission.Rate(ep.p.Rate), ep.p.Concurrency)
+			ep.former = newFormer(&ep.p, old.former)
 		}
 	}
 	rx.workers.stopTake()

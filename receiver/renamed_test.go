@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ func TestAnEventIsADuplicateAfterItsProducerIsConfiguredOtherwise(t *testing.T) 
 	t.Parallel()
 	forms := []string{
 		"{body}", "{timestamp}.{body}", "{id}.{timestamp}.{body}", "{header:X-Event-Id}.{body}", "rfc9421", "bearer",
+		"{jcs}",
 	}
 	var signers []combined
 	configured := map[string]verify.Scheme{}
@@ -45,79 +47,174 @@ func TestAnEventIsADuplicateAfterItsProducerIsConfiguredOtherwise(t *testing.T) 
 				}
 				t.Run(fmt.Sprintf("%s, %s, %s", how, before, after), func(t *testing.T) {
 					t.Parallel()
-					synctest.Test(t, func(t *testing.T) { reconfigure(t, old, scheme, how == "restart", signers) })
+					r := &renaming{target: "/webhooks/own", signers: signers}
+					synctest.Test(t, func(t *testing.T) { r.run(t, ownOf(old), ownOf(scheme), how == "restart") })
 				})
 			}
 		}
 	}
 }
 
-func reconfigure(t *testing.T, before, after verify.Scheme, restarts bool, signers []combined) {
+// ownOf is a producer of webhooks whose events are named by their identifiers.
+func ownOf(scheme verify.Scheme) producer.Producer {
+	return producer.Producer{
+		Name: "own", Scheme: scheme, Key: producer.Header("X-Event-Id"), Contract: producer.Webhook, SignsURL: true,
+	}
+}
+
+// TestTheScopeOfAnEventMayBeConfiguredOtherwise changes what else belongs to the name of an event:
+// the query, the principal, and the form of the content.
+func TestTheScopeOfAnEventMayBeConfiguredOtherwise(t *testing.T) {
+	t.Parallel()
+	key, signer := ed25519Pair(t)
+	signer.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "x-event-id"}
+	sign := combined{nil, func(h http.Header) { h.Del("Signature"); h.Del("Signature-Input") }, signer.Sign}
+	rfc := func(principal string) verify.Scheme {
+		k := key
+		k.Principal = principal
+		return &verify.RFC9421{Keys: verify.StaticKeys(k)}
+	}
+	form := func(text string, n int) combined { return combinedScheme(t, text, n) }
+	strong, timed, plain := form("{id}.{timestamp}.{body}", 1), form("{timestamp}.{body}", 2), form("{body}", 3)
+	jcs, timedJCS := form("{jcs}", 4), form("{timestamp}.{jcs}", 5)
+	scoped := func(scheme verify.Scheme) producer.Producer {
+		p := ownOf(scheme)
+		p.QueryScope = true
+		return p
+	}
+	unnamed := func(scheme verify.Scheme) producer.Producer {
+		p := ownOf(scheme)
+		p.Key = producer.BodyDigest()
+		return p
+	}
+	anyForm := verify.Any{jcs.scheme, timed.scheme}
+	either := func(principal string) verify.Scheme { return verify.Any{rfc(principal), strong.scheme} }
+	for name, c := range map[string]struct {
+		one, other producer.Producer
+		// reload means that a restart forgets what only the other configuration knows.
+		reload, back bool
+	}{
+		"the query counts":            {one: ownOf(rfc("")), other: scoped(rfc(""))},
+		"one scheme covers it":        {one: ownOf(timed.scheme), other: scoped(rfc(""))},
+		"the query counts alone":      {one: scoped(either("")), other: scoped(rfc(""))},
+		"a key has a principal":       {one: ownOf(rfc("")), other: ownOf(rfc("alice")), reload: true},
+		"one of two has a principal":  {one: ownOf(either("alice")), other: ownOf(rfc("alice"))},
+		"the new one has a principal": {one: ownOf(strong.scheme), other: scoped(rfc("alice")), reload: true},
+		"a principal is renamed":      {one: ownOf(rfc("alice")), other: ownOf(rfc("bob")), reload: true, back: true},
+		"content is in a form":        {one: unnamed(plain.scheme), other: unnamed(jcs.scheme), reload: true},
+		"timed content is in a form":  {one: unnamed(timed.scheme), other: unnamed(timedJCS.scheme), reload: true},
+		"named content is in a form":  {one: ownOf(plain.scheme), other: ownOf(anyForm)},
+	} {
+		for _, how := range []string{"reload", "restart", "reload back", "restart back"} {
+			before, after := c.one, c.other
+			if strings.HasSuffix(how, "back") {
+				before, after = after, before
+			}
+			if c.reload && (how == "restart back" || c.back && how == "restart") {
+				continue
+			}
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				r := &renaming{
+					target: "/webhooks/own?t=a", signers: []combined{sign, strong, timed, plain, jcs, timedJCS},
+				}
+				synctest.Test(t, func(t *testing.T) { r.run(t, before, after, strings.HasPrefix(how, "restart")) })
+			})
+		}
+	}
+}
+
+// renaming is a producer that is configured otherwise while its events are known.
+type renaming struct {
+	target  string
+	signers []combined
+
+	rx       *receiver.Receiver
+	clock    *deduptest.Clock
+	captured []message
+}
+
+// run delivers events before and after a reload or a restart with another producer.
+func (r *renaming) run(t *testing.T, before, after producer.Producer, restarts bool) {
 	clock, ran := deduptest.NewClock(), &runs{all: map[string]int{}, each: map[string]int{}}
 	config := receiver.Config{
 		Store: dedup.NewMemory(dedup.MemoryOptions{Clock: clock}), Clock: clock.Now,
-		Handlers: []receiver.Handler{ran.handler("own", "*")},
+		Handlers: []receiver.Handler{ran.handler("own", "*")}, Producers: []producer.Producer{before},
 	}
-	of := func(scheme verify.Scheme) []producer.Producer {
-		return []producer.Producer{{
-			Name: "own", Scheme: scheme, Key: producer.Header("X-Event-Id"), Contract: producer.Webhook, SignsURL: true,
-		}}
-	}
-	send := func(rx *receiver.Receiver, id, body, want string) {
-		t.Helper()
-		r := post("own", body, "Content-Type", "application/json", "X-Event-Id", id)
-		for _, s := range signers {
-			if err := s.sign(r, []byte(body), clock.Now()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w := answer(rx, r)
-		got := "new"
-		if w.Header().Get("Idempotency-Replayed") != "" {
-			got = "known"
-		}
-		if w.Code != http.StatusOK || got != want {
-			t.Errorf("%s, %s: %d, %s, want %s: %s", id, body, w.Code, got, want, w.Body)
-		}
-		synctest.Wait()
-	}
-	config.Producers = of(before)
-	rx := opened(t, config)
-	send(rx, "e1", `{"n":1}`, "new")
-	send(rx, "e2", `{"n":2}`, "new")
-	send(rx, "sha256:17", `{"n":17}`, "new")
-	config.Producers = of(after)
+	r.clock, r.rx = clock, opened(t, config)
+	r.send(t, "e1", `{"n": 1}`, "new")
+	r.send(t, "e2", `{"n": 2}`, "new")
+	r.send(t, "sha256:17", `{"n": 17}`, "new")
+	config.Producers = []producer.Producer{after}
 	if restarts {
-		if err := rx.Close(); err != nil {
-			t.Fatal(err)
-		}
-		config.URL = publicBase
-		next, err := receiver.Open(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := next.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		rx = next
+		r.restart(t, config)
 	} else {
-		rx = replaced(t, rx, config)
+		r.rx = replaced(t, r.rx, config)
 	}
 	clock.Advance(time.Minute)
 	for range 2 {
-		send(rx, "e1", `{"n":1}`, "known")
-		send(rx, "e2", `{"n":2}`, "known")
-		send(rx, "sha256:17", `{"n":17}`, "known")
+		r.send(t, "e1", `{"n": 1}`, "known")
+		r.send(t, "e2", `{"n": 2}`, "known")
+		r.send(t, "sha256:17", `{"n": 17}`, "known")
 	}
-	send(rx, "e3", `{"n":3}`, "new")
+	for _, msg := range r.captured[:3] {
+		for _, s := range r.signers {
+			stripped := msg.clone()
+			s.remove(stripped.header)
+			give(r.rx, stripped)
+		}
+	}
+	synctest.Wait()
+	r.send(t, "e3", `{"n": 3}`, "new")
 	want := 4
 	if config.Producers[0].Class() == producer.ClassIDSigned { // else it may be a replay
-		send(rx, "e4", `{"n":1}`, "new")
+		r.send(t, "e4", `{"n": 1}`, "new")
 		want++
 	}
 	if ran.all["*"] != want {
 		t.Errorf("%d runs, want %d", ran.all["*"], want)
 	}
+	if after.QueryScope && !before.QueryScope {
+		r.target = "/webhooks/own?t=b"
+		r.send(t, "e1", `{"n": 1}`, "new")
+	}
+}
+
+func (r *renaming) restart(t *testing.T, config receiver.Config) {
+	t.Helper()
+	if err := r.rx.Close(); err != nil {
+		t.Fatal(err)
+	}
+	config.URL = publicBase
+	next, err := receiver.Open(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := next.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.rx = next
+}
+
+// send delivers an event with all credentials.
+func (r *renaming) send(t *testing.T, id, body, want string) {
+	t.Helper()
+	req := request(http.MethodPost, r.target, body, "X-Event-Id", id)
+	for _, s := range r.signers {
+		if err := s.sign(req, []byte(body), r.clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.captured = append(r.captured, message{req.Method, r.target, req.Header.Clone(), []byte(body), nil})
+	w := answer(r.rx, req)
+	got := "new"
+	if w.Header().Get("Idempotency-Replayed") != "" {
+		got = "known"
+	}
+	if w.Code != http.StatusOK || got != want {
+		t.Errorf("%s, %s: %d, %s, want %s: %s", id, body, w.Code, got, want, w.Body)
+	}
+	synctest.Wait()
 }

@@ -100,6 +100,7 @@ func (a Any) Binds() Binding {
 		Content:   one.Content && other.Content && one.covers("@body") && other.covers("@body"),
 		Malleable: one.Malleable || other.Malleable,
 		Form:      func(body []byte) []byte { return other.form(one.form(body)) },
+		Unused:    slices.Concat(one.Principals, one.Unused, other.Principals, other.Unused),
 	}
 	if b.Time = one.Time && other.Time && one.TimeField != "" && one.TimeField == other.TimeField; b.Time {
 		b.TimeField = one.TimeField

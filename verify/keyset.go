@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -69,6 +71,31 @@ func (s joinedSet) Key(ctx context.Context, id string) ([]Key, error) {
 		return nil, refusal
 	}
 	return found, nil
+}
+
+// principalsOf returns the principals that keys of a set may have.
+func principalsOf(set KeySet) []string {
+	switch s := set.(type) {
+	case *staticSet:
+		var all []string
+		for _, k := range s.all {
+			all = append(all, k.Principal)
+		}
+		return all
+	case joinedSet:
+		var all []string
+		for _, one := range s {
+			all = append(all, principalsOf(one)...)
+		}
+		return all
+	case *FileKeys:
+		return []string{s.cfg.Principal}
+	case *JWKS:
+		return []string{s.cfg.Principal}
+	case *Directories:
+		return slices.Collect(maps.Keys(s.sets))
+	}
+	return []string{""} // unknown
 }
 
 // KeyFile describes a file with keys of a producer.

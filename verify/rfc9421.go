@@ -147,7 +147,9 @@ func (s *RFC9421) Binds() Binding {
 			covered = append(covered, "@body")
 		}
 	}
-	return Binding{Content: true, Time: true, Covered: append(covered, s.Coverage.Consumed...)}
+	return Binding{
+		Content: true, Time: true, Covered: append(covered, s.Coverage.Consumed...), Principals: principalsOf(s.Keys),
+	}
 }
 
 // stage is how far a signature came before it was refused. Of several refusals the furthest is

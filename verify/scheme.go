@@ -22,6 +22,17 @@ type Binding struct {
 	// Form returns the form of a body that all bodies with one signature share, if only the body
 	// makes the scheme malleable; nil if it does not, or if there is no such form.
 	Form func(body []byte) []byte
+	// Principals are the identities that signatures may prove, as in Identity.Principal; nil is the
+	// producer itself alone. Unused are those of its schemes that [Any] does not prove.
+	Principals, Unused []string
+}
+
+// proves returns Principals or its default.
+func (b Binding) proves() []string {
+	if b.Principals == nil {
+		return []string{""}
+	}
+	return b.Principals
 }
 
 // bindingOf returns the binding of a scheme. One that is not a Binder binds nothing.
@@ -171,6 +182,18 @@ func (a All) Binds() Binding {
 			all.Time, all.TimeField = true, one.TimeField
 		}
 		all.Covered = append(all.Covered, one.Covered...)
+		all.Unused = append(all.Unused, one.Unused...)
+		all.Principals = bothPrincipals(all.proves(), one.proves())
+	}
+	return all
+}
+
+// bothPrincipals returns what two schemes prove together: a principal of one of them, the producer
+// itself if neither has another.
+func bothPrincipals(a, b []string) []string {
+	all := slices.DeleteFunc(slices.Concat(a, b), func(name string) bool { return name == "" })
+	if slices.Contains(a, "") && slices.Contains(b, "") {
+		all = append(all, "")
 	}
 	return all
 }

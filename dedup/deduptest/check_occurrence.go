@@ -244,6 +244,52 @@ var occurrenceChecks = []check{
 		x.accept(unknown)
 		x.accept(renamed(delivery("b"), dedup.SpaceSent, "b"))
 	}},
+	{"ContentHasTheKeyOfAFormerConfiguration", func(x *rig) {
+		first := x.accept(digested("d", "a", 2))
+		x.about(dedup.Known, first, renamedContent(digested("e", "a", 2), "f", "d"))
+		x.about(dedup.Known, first, renamedContent(digested("e", "", 2), "d"))
+		again := x.accept(renamedContent(digested("e", "b", 2), "d"))
+		equal(x, "key", x.get(again).Key.ID, "d;2")
+		equal(x, "occurrences", x.get(first).Occurrences, 2)
+		x.about(dedup.Known, again, renamedContent(digested("e", "b", 2), "d"))
+		x.about(dedup.Repeated, first, renamedContent(digested("e", "c", 2), "d"))
+		other := altered(renamedContent(digested("e", "a", 2), "d"))
+		other.Former.Fingerprint = other.Fingerprint
+		own := x.accept(other)
+		equal(x, "key", x.get(own).Key.ID, "e")
+	}},
+	{"AFormerKeyOfContentIsOneSending", func(x *rig) {
+		first := x.accept(digested("d", "a", 2))
+		x.about(dedup.Known, first, renamed(digested("e", "a", 2), "", "d"))
+		x.accept(renamed(digested("e", "b", 2), "", "d"))
+	}},
+	{"AFormerEndpointIsComparedWithTheDelivery", func(x *rig) {
+		old := delivery("a")
+		old.Key.Endpoint = "shop?t=1"
+		event := x.accept(old)
+		plain := dedup.Claim{}
+		for _, same := range []bool{false, true} {
+			plain = delivery("a")
+			plain.Former = &dedup.Former{
+				Names: []dedup.Key{key("b"), old.Key}, Fingerprint: plain.Fingerprint, Delivery: comparing{scope: same},
+			}
+			if !same {
+				x.about(dedup.New, "", asking(plain))
+			}
+		}
+		x.about(dedup.Known, event, plain)
+		x.count(1)
+	}},
+	{"ARecordWithoutAFingerprintIsComparedWithTheDelivery", func(x *rig) {
+		unknown := digested("d", "a", 0)
+		unknown.Fingerprint = dedup.Fingerprint{}
+		event := x.accept(unknown)
+		c := renamed(delivery("a"), dedup.SpaceSent, "a")
+		c.Former.Delivery = comparing{}
+		x.about(dedup.New, "", asking(c))
+		c.Former.Delivery = comparing{content: true}
+		x.about(dedup.Known, event, c)
+	}},
 	{"AReleasedEventContinuesUnderItsFormerName", func(x *rig) {
 		first := x.want(dedup.New, heldDigest("d", "a", 1))
 		x.finish(first.Lease, release())
@@ -333,7 +379,23 @@ func heldDigest(digest, name string, most int) dedup.Claim {
 
 // renamed is a claim of an event that another configuration may have named otherwise.
 func renamed(c dedup.Claim, space, id string) dedup.Claim {
-	c.Former = &dedup.Former{Name: key(id), Fingerprint: c.Fingerprint}
-	c.Former.Name.Space = space
+	name := key(id)
+	name.Space = space
+	c.Former = &dedup.Former{Names: []dedup.Key{name}, Fingerprint: c.Fingerprint}
 	return c
 }
+
+// renamedContent is a claim of content that has other keys in other configurations.
+func renamedContent(c dedup.Claim, digests ...string) dedup.Claim {
+	c.Former = &dedup.Former{Fingerprint: c.Fingerprint}
+	for _, digest := range digests {
+		c.Former.Contents = append(c.Former.Contents, key(digest))
+	}
+	return c
+}
+
+// comparing is a delivery of which a record has the scope or the content.
+type comparing struct{ scope, content bool }
+
+func (c comparing) SameScope(dedup.Record) bool   { return c.scope }
+func (c comparing) SameContent(dedup.Record) bool { return c.content }

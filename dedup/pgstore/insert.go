@@ -9,7 +9,7 @@ import (
 )
 
 // insertSQL stores new events with their aliases and tasks. It leaves out those whose key has a
-// record, or of which an alias or the former name has one: their rows come back without a
+// record, or of which an alias or a former name has one: their rows come back without a
 // generation. The sequence numbers follow the order of the claims; rows are inserted in the order
 // of the hashes, so that two statements cannot wait for each other. If another process takes an
 // alias at the same moment, the statement fails by the index of aliases, and nothing is stored.
@@ -18,7 +18,8 @@ import (
 // another one for each claim: batches are large.
 const insertSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
 a AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::bytea[], $33::bool[]) AS a(ord, hash, own)),
-taken AS MATERIALIZED (SELECT o.hash FROM {{schema}}.alias o WHERE o.hash = ANY($3)),
+taken AS MATERIALIZED (SELECT o.hash FROM {{schema}}.alias o WHERE o.hash = ANY($3)
+  UNION ALL SELECT o.hash FROM {{schema}}.event o WHERE o.hash = ANY(ARRAY(SELECT a.hash FROM a WHERE NOT a.own)) AND o.current),
 older AS MATERIALIZED (SELECT o.hash, max(o.generation) AS generation FROM {{schema}}.event o
   WHERE o.hash = ANY($5::bytea[]) AND NOT o.current GROUP BY o.hash),
 c AS MATERIALIZED (SELECT x.*, coalesce(x.given, nextval('{{schema}}.seq')) AS seq FROM (

@@ -242,12 +242,14 @@ func foresee(items []*item) *wanted {
 				w.alias(slot)
 			}
 		}
-		switch f := c.Former; {
-		case f == nil:
-		case f.Name.Space == "":
-			w.key(f.Name)
-		default:
-			w.alias(f.Name)
+		if f := c.Former; f != nil {
+			for _, name := range slices.Concat(f.Names, f.Contents) {
+				if name.Space == "" {
+					w.key(name)
+				} else {
+					w.alias(name)
+				}
+			}
 		}
 		if c.Remember != nil {
 			w.trace(c.Key)

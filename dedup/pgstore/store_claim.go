@@ -192,7 +192,7 @@ func (s *Store) insert(ctx context.Context, items []*item) error {
 		in.add(&r, it.hash[:], 0, 0)
 		in.addAliases(r.Aliases, true)
 		if it.claim.Former != nil {
-			in.addAliases([]dedup.Key{it.claim.Former.Name}, false)
+			in.addAliases(it.claim.Former.Names, false)
 		}
 	}
 	began := time.Now()
