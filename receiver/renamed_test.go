@@ -76,6 +76,7 @@ func TestTheScopeOfAnEventMayBeConfiguredOtherwise(t *testing.T) {
 	}
 	form := func(text string, n int) combined { return combinedScheme(t, text, n) }
 	strong, timed, plain := form("{id}.{timestamp}.{body}", 1), form("{timestamp}.{body}", 2), form("{body}", 3)
+	typed := form("{header:Content-Type}.{body}", 6)
 	jcs, timedJCS := form("{jcs}", 4), form("{timestamp}.{jcs}", 5)
 	scoped := func(scheme verify.Scheme) producer.Producer {
 		p := ownOf(scheme)
@@ -103,6 +104,7 @@ func TestTheScopeOfAnEventMayBeConfiguredOtherwise(t *testing.T) {
 		"a principal is renamed":      {one: ownOf(rfc("alice")), other: ownOf(rfc("bob")), reload: true, back: true},
 		"content is in a form":        {one: unnamed(plain.scheme), other: unnamed(jcs.scheme), reload: true},
 		"timed content is in a form":  {one: unnamed(timed.scheme), other: unnamed(timedJCS.scheme), reload: true},
+		"a field is signed too":       {one: ownOf(plain.scheme), other: ownOf(typed.scheme)},
 		"named content is in a form":  {one: ownOf(plain.scheme), other: ownOf(anyForm)},
 	} {
 		for _, how := range []string{"reload", "restart", "reload back", "restart back"} {
@@ -116,7 +118,7 @@ func TestTheScopeOfAnEventMayBeConfiguredOtherwise(t *testing.T) {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
 				r := &renaming{
-					target: "/webhooks/own?t=a", signers: []combined{sign, strong, timed, plain, jcs, timedJCS},
+					target: "/webhooks/own?t=a", signers: []combined{sign, strong, timed, plain, typed, jcs, timedJCS},
 				}
 				synctest.Test(t, func(t *testing.T) { r.run(t, before, after, strings.HasPrefix(how, "restart")) })
 			})
