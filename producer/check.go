@@ -175,6 +175,7 @@ func (p *Producer) checkAnswers(m *mistakes) {
 	m.addIf(!p.Retire.IsZero() && p.Deprecated.After(p.Retire), // RFC 9745 section 4
 		"the endpoint is deprecated after it is retired")
 	m.addIf(p.Nonce < NonceOff || p.Nonce > NonceUnique, "nonce policy %d is not known", p.Nonce)
+	m.addIf(p.NonceRate.Limits() && p.Nonce == NonceOff, "a rate of nonces, which are ignored")
 }
 
 func (p *Producer) checkSameSigned(m *mistakes) {
@@ -197,6 +198,7 @@ func (p *Producer) checkRequests(m *mistakes) {
 		"another payload")
 	m.addIf(p.Concurrency < 0, "concurrency must not be negative")
 	m.add(p.Rate.check())
+	m.add(p.NonceRate.check())
 	allowed := []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodDelete}
 	m.addIf(p.SignedContent < SignedEither || p.SignedContent > SignedDecoded, "signed content %d is not known",
 		p.SignedContent)

@@ -132,7 +132,7 @@ func costTargets(t *testing.T) []costTarget {
 	}
 	for name, primitive := range map[string]string{
 		"aws-sns": "rsa", "google-eventarc": "rsa", "google-pubsub": "rsa", "openbanking-uk": "rsa", "paypal": "rsa",
-		"yandex-pay": "ecdsa",
+		"yandex-pay": "ecdsa", "adcp": "ed25519",
 	} {
 		c := validCases(t, name)[0]
 		var fetched []string

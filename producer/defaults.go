@@ -26,7 +26,7 @@ func (p Producer) WithDefaults() Producer {
 		p.Fingerprint = FingerprintBody
 	}
 	p.Window, p.MaxBody = cmp.Or(p.Window, DefaultWindow), cmp.Or(p.MaxBody, DefaultMaxBody)
-	p.Rate = p.Rate.WithDefaults()
+	p.Rate, p.NonceRate = p.Rate.WithDefaults(), p.NonceRate.WithDefaults()
 	if slices.Contains(p.Methods, http.MethodHead) {
 		p.Pings = append(slices.Clone(p.Pings), http.MethodHead)
 	}

@@ -44,6 +44,9 @@ type Producer struct {
 	Tolerance verify.Tolerance
 	// Nonce is the policy for signed nonces. Defaults to NonceOff.
 	Nonce NoncePolicy
+	// NonceRate limits the new nonces of each key, counted after verification: more get 429.
+	// Defaults to no limit.
+	NonceRate Rate
 	// AllowedIPs, when not empty, are the only client addresses accepted (403 for others).
 	AllowedIPs []netip.Prefix
 	// EarlyData accepts requests marked Early-Data: 1 (RFC 8470) while their signed time is fresh.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -217,7 +218,13 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 		s.Subscriptions = append(s.Subscriptions, preset.Subscription{Topic: sub.Topic, Mode: sub.Mode,
 			Secret: sub.Secret, Token: sub.Token})
 	}
-	if k.JWKS != nil {
+	if k.JWKS != nil && c.Scheme == "adcp" { // which reads the purposes of keys
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Write(k.JWKS) //nolint:errcheck // the client sees it
+		}))
+		t.Cleanup(server.Close)
+		s.JWKSURL = server.URL
+	} else if k.JWKS != nil {
 		s.TokenKeys = tokenKeysOf(t, k.JWKS)
 	}
 	s.Fetch = func(_ context.Context, address string) ([]byte, error) {

@@ -23,6 +23,8 @@ type endpoint struct {
 	p     producer.Producer // with its defaults
 	allow string            // the Allow field
 	quota *admission.Quota  // nil for none
+	// nonces are the quotas of nonces, by the key that signed them.
+	nonces *admission.Quotas
 	// base is the public scheme and authority, and the path prefix that a proxy removes; empty
 	// if not configured.
 	base   string
@@ -40,6 +42,7 @@ type endpoint struct {
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL, quota: admission.NewQuota(admission.Rate(p.Rate), p.Concurrency)}
+	ep.nonces = admission.NewQuotas(admission.Rate(p.NonceRate))
 	methods := slices.Clone(p.Methods)
 	if p.Challenge != nil {
 		methods = append(methods, p.ChallengeMethods...)

@@ -38,6 +38,7 @@ type delivery struct {
 	peer   netip.Addr     // the client
 	sender sender.Context // of request
 	share  admission.Share
+	nonce  admission.Share // of the key that signed it
 	conn   connRequest
 	busy   error // of a slot after reading the body
 	// verified is when the delivery was verified, by Config.Clock; zero before.
@@ -179,6 +180,12 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 	defer d.share.Release()
 	if wait, left := d.share.Take(len(d.items), time.Now()); wait > 0 { // by the monotonic clock
 		return nil, rateExceeded(d.ep.p.Rate, wait, left)
+	}
+	d.nonce, _ = d.ep.nonces.Of(d.Identity.Principal + " " + d.Identity.KeyID).Begin() // which has no slots
+	defer d.nonce.Release()
+	if wait, left := d.nonce.Take(1, time.Now()); wait > 0 {
+		d.share.Refund()
+		return nil, rateExceeded(d.ep.p.NonceRate, wait, left)
 	}
 	entries := d.entries()
 	if err := checkRoute(ctx, entries); err != nil {
@@ -498,6 +505,7 @@ func (d *delivery) recordOutcome(resp *reply) {
 	}
 	if resp.refund {
 		d.share.Refund()
+		d.nonce.Refund()
 	}
 }
 

@@ -2,6 +2,7 @@ package receiver_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -63,6 +64,7 @@ func sampled() map[string]preset.Settings {
 	hexed := preset.Settings{Secrets: []string{hexKey}}
 	standard := preset.Settings{Secrets: []string{whsecKey}}
 	return map[string]preset.Settings{
+		"adcp":  {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(adCPPublic())},
 		"adyen": hexed, "adyen-platform": hexed, "aws-eventbridge": {Header: "X-Api-Key", Value: secret17},
 		"azure-event-grid": {Query: "code", Value: secret17}, "chargebee": {Username: "kettle", Password: secret17},
 		"cloudevents": {Bearer: secret17}, "datatrans": hexed, "dwolla": text, "github": text, "gitlab": text,
@@ -273,6 +275,9 @@ func anotherSecret(s preset.Settings) preset.Settings {
 	if s.Subscriptions != nil {
 		s.Subscriptions = []preset.Subscription{{Topic: s.Subscriptions[0].Topic, Secret: other.Replace(secret17),
 			Token: s.Subscriptions[0].Token}}
+	}
+	if s.SigningKey != nil {
+		s.SigningKey = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	}
 	return s
 }

@@ -153,6 +153,7 @@ func (rx *Receiver) Replace(c Config) (*Receiver, error) {
 		if old := rx.endpoints[name]; old != nil {
 			ep.quota = old.quota.Resize(admission.Rate(ep.p.Rate), ep.p.Concurrency)
 			ep.former = newFormer(&ep.p, old.former)
+			ep.nonces = ep.nonces.Replaces(old.nonces)
 		}
 	}
 	rx.workers.stopTake()

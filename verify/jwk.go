@@ -84,6 +84,46 @@ func parseSignatureKeys(text []byte) (public []JSONWebKey, keys []Key, err error
 	return public, keys, err
 }
 
+// parsePurposes reads a JSON Web Key Set as parseSignatureKeys does, with the keys for HTTP
+// signatures that have the purposes of [JWKSConfig].
+func parsePurposes(text []byte, purposes map[string][]string) (public []JSONWebKey, keys []Key, err error) {
+	if public, err = parseJWKS(text); err != nil {
+		return nil, nil, err
+	}
+	var shape struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &shape); err != nil {
+		return nil, nil, err
+	}
+	shape.Keys = slices.DeleteFunc(shape.Keys, func(key json.RawMessage) bool { return !hasPurposes(key, purposes) })
+	if text, err = json.Marshal(shape); err != nil {
+		return nil, nil, err
+	}
+	_, keys, err = parseSignatureKeys(text)
+	return public, keys, err
+}
+
+func hasPurposes(key []byte, purposes map[string][]string) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(key, &members) != nil {
+		return false
+	}
+	for name, accepted := range purposes {
+		var one string
+		var list []string
+		if json.Unmarshal(members[name], &one) == nil {
+			list = []string{one}
+		} else if json.Unmarshal(members[name], &list) != nil {
+			return false
+		}
+		if !slices.ContainsFunc(list, func(v string) bool { return slices.Contains(accepted, v) }) {
+			return false
+		}
+	}
+	return true
+}
+
 // fromJWK returns the public key of a JSON Web Key that may verify signatures. Its errors
 // contain no key material.
 func fromJWK(raw jwk.Key) (JSONWebKey, error) {

@@ -37,6 +37,11 @@ type JWKSConfig struct {
 	Client    *http.Client
 	Principal string           // the identity that the keys prove; empty is the producer itself
 	Now       func() time.Time // the clock; defaults to time.Now
+	// Purposes are members that a key for HTTP signatures must have, each with one of these values
+	// or a list with one of them, such as {"key_ops": {"verify"}}. Other keys are skipped. Defaults
+	// to none: a key is skipped if it has a use (RFC 7517 section 4.2) other than "sig", or key_ops
+	// (section 4.3) without "verify".
+	Purposes map[string][]string
 }
 
 // JWKS is a [KeySet] that is fetched from a URL.
@@ -102,6 +107,9 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	}
 	client.CheckRedirect = sameOrigin
 	kind := keySetKind{accept: "application/jwk-set+json, application/json", parse: parseSignatureKeys}
+	if len(cfg.Purposes) > 0 {
+		kind.parse = func(text []byte) ([]JSONWebKey, []Key, error) { return parsePurposes(text, cfg.Purposes) }
+	}
 	return newJWKS(cfg, kind, client), nil
 }
 

@@ -55,6 +55,10 @@ type RFC9421 struct {
 	MaxAge time.Duration
 	// Params are further parameters that a signature must have: "alg", "expires" or "nonce".
 	Params []string
+	// NormalPath means that the path is signed in normal form: hexadecimal digits in capitals, and
+	// characters decoded that need no encoding (RFC 3986 section 6.2.2). It is for senders that do
+	// not sign the path as they send it.
+	NormalPath bool
 
 	once   sync.Once
 	rules  []CoverageRule
@@ -110,7 +114,7 @@ func (s *RFC9421) copy() *RFC9421 {
 	return &RFC9421{
 		Keys: s.Keys, Label: s.Label, Tag: s.Tag, BoundKey: s.BoundKey, Coverage: s.Coverage,
 		KeyRequired: s.KeyRequired, Algs: s.Algs, Encoding: s.Encoding, DER: s.DER,
-		MaxAge: s.MaxAge, Params: s.Params,
+		MaxAge: s.MaxAge, Params: s.Params, NormalPath: s.NormalPath,
 	}
 }
 
@@ -234,6 +238,9 @@ func (v *verification) run(s *RFC9421, r *http.Request, body func() ([]byte, err
 	m, err := newMessage(r)
 	if err != nil {
 		return Identity{}, err
+	}
+	if s.NormalPath {
+		m.normalizePath()
 	}
 	m.prefixed = v.prefixed
 	v.scheme, v.m, v.body = s, m, body

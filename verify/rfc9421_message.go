@@ -101,6 +101,32 @@ func isEncoded(s string) bool {
 	return true
 }
 
+// normalizePath writes the path in normal form (RFC 3986 sections 6.2.2.1 and 6.2.2.2).
+func (m *message) normalizePath() {
+	var b strings.Builder
+	for i := 0; i < len(m.path); i++ {
+		c := m.path[i]
+		if c != '%' {
+			b.WriteByte(c)
+			continue
+		}
+		code := strings.ToUpper(m.path[i : i+3]) // a path has no other percent signs
+		if octet, _ := url.PathUnescape(code); isUnreserved(octet[0]) {
+			b.WriteString(octet)
+		} else {
+			b.WriteString(code)
+		}
+		i += 2
+	}
+	m.path, m.url.RawPath = b.String(), b.String()
+	m.url.Path, _ = url.PathUnescape(m.path)
+}
+
+// isUnreserved reports whether a character needs no encoding (RFC 3986 section 2.3).
+func isUnreserved(c byte) bool {
+	return isLower(c) || isUpper(c) || isDigit(c) || strings.IndexByte("-._~", c) >= 0
+}
+
 func isHex(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' }
 
 // hasQuery reports whether there is a query, which may be empty.

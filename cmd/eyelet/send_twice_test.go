@@ -160,8 +160,10 @@ func keySettings(t *testing.T, dir string) (settings, keys map[string]string) {
 	check(t, err)
 	rsaJWK := map[string]string{"kty": "RSA", "kid": "k1", "n": b64(rsaKey.N.Bytes()), "e": "AQAB"}
 	ecJWK := map[string]string{"kty": "EC", "kid": "k1", "crv": "P-256", "x": b64(point[1:33]), "y": b64(point[33:])}
+	edJWK := map[string]any{"kty": "OKP", "kid": "k1", "crv": "Ed25519", "x": b64(public), "use": "sig",
+		"key_ops": []string{"verify"}, "adcp_use": "request-signing"}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		jwk := map[string]map[string]string{"/rsa": rsaJWK, "/ec": ecJWK}[r.URL.Path]
+		jwk := map[string]any{"/rsa": rsaJWK, "/ec": ecJWK, "/ed": edJWK}[r.URL.Path]
 		_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{jwk}}) // the client reports an error
 	}))
 	t.Cleanup(srv.Close)
@@ -176,8 +178,9 @@ func keySettings(t *testing.T, dir string) (settings, keys map[string]string) {
 	google := "audience: https://hooks.example, email: a@b.example, jwks_url: " + srv.URL + "/rsa"
 	settings["google-eventarc"], settings["google-pubsub"] = google, google
 	settings["openbanking-uk"] = "audience: [a], issuers: [https://bank.example], jwks_url: " + srv.URL + "/rsa"
+	settings["adcp"] = "jwks_url: " + srv.URL + "/ed"
 	settings["yandex-pay"] = "merchant_id: m-17, jwks_url: " + srv.URL + "/ec"
-	return settings, map[string]string{"discord": files["ed"], "google-eventarc": files["rsa"],
+	return settings, map[string]string{"adcp": files["ed"], "discord": files["ed"], "google-eventarc": files["rsa"],
 		"google-pubsub": files["rsa"], "openbanking-uk": files["rsa"], "sendgrid": files["ec"],
 		"yandex-pay": files["ec"]}
 }

@@ -22,7 +22,7 @@ var fiveMinutes = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minut
 // All returns the presets in the order of their names.
 func All() []Preset {
 	return []Preset{
-		adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, bitbucket, calendly, chargebee, clerk,
+		adCP, adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, bitbucket, calendly, chargebee, clerk,
 		cloudEvents, datatrans, discord, docuSign, dwolla, elevenLabs, gitHub, gitLab, gitLabSigned,
 		googleEventarc, googlePubSub, hubSpot, intercom, interledgerRafiki, line, linear, mailgun, mcpEvents,
 		meta, okta, openAI, openBankingUK, paddle, payPal, razorpay, resend, sendGrid, shopify, shopifyEvents,

@@ -40,6 +40,11 @@ func sampleSettings(t testing.TB) map[string]Settings {
 	bank := google
 	bank.Email, bank.Issuers = "", []string{"https://bank.example"}
 	bank.TokenKeys = tokenKeySet(t, "PS256", rsaKey().Public())
+	edPublic, err := verify.NewPublicKey("k1", verify.Ed25519, public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["adcp"] = Settings{SigningKey: edKey, MessageKeys: verify.StaticKeys(edPublic)}
 	all["discord"] = Settings{Secrets: []string{hex.EncodeToString(public)}, SigningKey: edKey}
 	der, err := x509.MarshalPKIXPublicKey(ecKey.Public())
 	if err != nil {

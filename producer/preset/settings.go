@@ -76,8 +76,10 @@ type Settings struct {
 
 	// The following fields are for programs and tests only.
 
-	// TokenKeys are the keys for tokens, in place of JWKSURL.
-	TokenKeys verify.TokenKeySet
+	// TokenKeys are the keys for tokens, and MessageKeys those for HTTP message signatures, in
+	// place of JWKSURL.
+	TokenKeys   verify.TokenKeySet
+	MessageKeys verify.KeySet
 	// Fetch gets the vendor's certificates and confirms subscriptions. Defaults to HTTPS to
 	// public addresses only, without redirects, within 5 seconds and 64 KiB.
 	Fetch func(ctx context.Context, address string) ([]byte, error)

@@ -14,7 +14,7 @@ import (
 // tokenPresetNames are the presets with certificates and tokens, for which only the vendor can
 // sign.
 func tokenPresetNames() []string {
-	return []string{"aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
+	return []string{"adcp", "aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
 }
 
 func TestFingerprintIgnoresPushCounters(t *testing.T) {
@@ -35,6 +35,7 @@ func TestFingerprintIgnoresPushCounters(t *testing.T) {
 func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 	t.Parallel()
 	full := map[string]Settings{
+		"adcp":            {JWKSURL: "https://seller.example/jwks"},
 		"aws-sns":         {Topics: []string{"arn:aws:sns:us-east-1:123456789012:t"}},
 		"google-eventarc": {Audience: []string{"https://a.example"}, Email: "a@b.example"},
 		"google-pubsub":   {Audience: []string{"https://a.example"}, Email: "a@b.example"},

@@ -100,6 +100,38 @@ func (q *Quota) refund(n int) {
 	q.tokens = min(float64(q.rate.Burst), q.tokens+float64(min(n, q.rate.Burst)))
 }
 
+// Quotas are quotas with the same rate, one for each name.
+type Quotas struct {
+	rate Rate
+
+	mu   sync.Mutex
+	each map[string]*Quota
+}
+
+// NewQuotas returns quotas for a limited number of names.
+func NewQuotas(rate Rate) *Quotas { return &Quotas{rate: rate, each: map[string]*Quota{}} }
+
+// Of returns the quota of a name, or nil when nothing is limited.
+func (q *Quotas) Of(name string) *Quota {
+	if q.rate.Events == 0 {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.each[name] == nil {
+		q.each[name] = NewQuota(q.rate, 0)
+	}
+	return q.each[name]
+}
+
+// Replaces returns the quotas before if their rate is the same: what was taken still counts.
+func (q *Quotas) Replaces(before *Quotas) *Quotas {
+	if q.rate == before.rate {
+		return before
+	}
+	return q
+}
+
 // Share is what one delivery uses of its producer's quota: a slot, and tokens. The zero value
 // uses nothing.
 type Share struct {

@@ -1,0 +1,102 @@
+package preset
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// AdCP receives webhooks of a seller that follows the Ad Context Protocol 3.x, signed by RFC 9421
+// under the profile adcp/webhook-signing/v1; jwksURL is the jwks_uri of the selling agent in its
+// brand.json. One preset is one seller.
+//
+// Signatures are in base64url, valid for at most 5 minutes, over a path in normal form, and carry a
+// nonce that no other event may have. A key counts only if its purpose is request-signing or, as
+// before, webhook-signing. With 100,000 nonces of one key in 6 minutes, further deliveries get 429.
+//
+// The identifier is "idempotency_key", and retries may write the same JSON in another way. Sellers
+// retry for 1 to 7 days, as they advertise.
+//
+// Read in November 2026, as of 22 August: docs/building/by-layer/L1/security.mdx and
+// L3/webhooks.mdx of github.com/adcontextprotocol/adcp.
+//
+// https://adcontextprotocol.org/docs/building/by-layer/L1/security#webhook-callbacks
+func AdCP(jwksURL string) producer.Producer { return adCP.producer(Settings{JWKSURL: jwksURL}) }
+
+var adCP = Preset{
+	Name: "adcp", Docs: "https://adcontextprotocol.org/docs/building/by-layer/L1/security",
+	Auth: "RFC 9421", ID: "body idempotency_key", Wants: "2xx; 1 to 7 days",
+	Uses: []string{"jwks_url"},
+	key:  producer.JSON("idempotency_key"),
+	kind: producer.First(producer.JSON("notification_type"), producer.JSON("event"), producer.JSON("task_type")),
+	fingerprint: func(d *producer.Delivery, it producer.Item) [32]byte {
+		if canonical, err := strictjson.Canonical(it.Body); err == nil {
+			it.Body = canonical
+		}
+		return producer.FingerprintBody(d, it)
+	},
+	tolerance: verify.Tolerance{Past: 5 * time.Minute, Future: time.Minute}, window: 8 * day,
+	build: func(p *producer.Producer, s Settings) {
+		p.SignsURL = true
+		p.Nonce, p.NonceRate = producer.NonceUnique, producer.Rate{Events: 100_000, Per: 6 * time.Minute}
+		signedByMessages(p, s, &verify.RFC9421{
+			Label: "sig1", Tag: "adcp/webhook-signing/v1", Algs: []verify.Alg{verify.Ed25519, verify.ECDSAP256SHA256},
+			Coverage: verify.Coverage{Required: adCPComponents}, Encoding: verify.Base64URL,
+			MaxAge: 5 * time.Minute, Params: []string{"alg", "expires", "nonce"}, NormalPath: true,
+		}, map[string][]string{
+			"use": {"sig"}, "key_ops": {"verify"}, "adcp_use": {"request-signing", "webhook-signing"},
+		})
+	},
+	signWith: signAdCP,
+	sample: sample{
+		body: `{"idempotency_key":"{id}","operation_id":"op_17","task_id":"task_17","task_type":"{type}",` +
+			`"status":"completed","timestamp":"{time}","result":{{data}}}`},
+}
+
+var adCPComponents = []string{"@method", "@target-uri", "@authority", "content-type", "content-digest"}
+
+// signedByMessages sets a scheme of RFC 9421 with the keys of the settings, or those with the
+// purposes that the sender publishes at jwks_url.
+func signedByMessages(p *producer.Producer, s Settings, scheme *verify.RFC9421, purposes map[string][]string) {
+	if scheme.Keys = s.MessageKeys; scheme.Keys == nil {
+		if s.JWKSURL == "" {
+			p.Err = errors.Join(p.Err, errors.New("set jwks_url: the sender publishes its keys there"))
+			return
+		}
+		keys, err := verify.NewJWKS(verify.JWKSConfig{URL: s.JWKSURL, Purposes: purposes})
+		if err != nil {
+			p.Err = errors.Join(p.Err, err)
+			return
+		}
+		scheme.Keys = keys
+	}
+	signedBy(p, scheme)
+}
+
+// signAdCP signs over the path as the request has it, which has no encoded characters.
+func signAdCP(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
+	nonce := make([]byte, 16)
+	rand.Read(nonce) //nolint:errcheck // never fails
+	signer := &verify.Signer{
+		KeyID: cmp.Or(s.SigningKeyID, "k1"), Private: s.SigningKey, Tag: "adcp/webhook-signing/v1", NameAlg: true,
+		Components: adCPComponents, Expires: 5 * time.Minute, Nonce: base64.RawURLEncoding.EncodeToString(nonce),
+	}
+	if err := signer.Sign(r, body, now); err != nil {
+		return nil, err
+	}
+	text := strings.Trim(strings.TrimPrefix(r.Header.Get("Signature"), "sig1="), ":")
+	octets, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Signature", "sig1=:"+base64.RawURLEncoding.EncodeToString(octets)+":")
+	return body, nil
+}

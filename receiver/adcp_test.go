@@ -1,0 +1,242 @@
+package receiver_test
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// adCPKey signs samples of AdCP.
+var adCPKey = ed25519.NewKeyFromSeed([]byte("thirty-two octets of a test's key"[:32]))
+
+func adCPPublic() verify.Key {
+	public, _ := adCPKey.Public().(ed25519.PublicKey)
+	key, err := verify.NewPublicKey("k1", verify.Ed25519, public)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+// adCPVector is a published vector, in the form of our other vectors.
+type adCPVector struct {
+	Name, Note, Method, URL, Body string
+	Headers                       map[string]string
+	Keys                          struct{ JWKS json.RawMessage }
+	Now                           int64
+	Private                       string // of the key, for deliveries before this one
+	// State is what the receiver knows before, as the vector names it.
+	State struct {
+		Replayed []struct{ Nonce string } `json:"replay_cache_entries"`
+		Revoked  []string                 `json:"revoked_kids"`
+		Filled   string                   `json:"per_keyid_cap_filled_for"`
+		Stale    int                      `json:"revocation_list_stale_seconds"`
+	}
+}
+
+// adCPCodes are our responses for the codes of AdCP. Which key of a sender is not accepted, and
+// why, is for the log alone.
+var adCPCodes = map[string]struct {
+	status int
+	codes  []string
+}{
+	"":                                    {http.StatusOK, []string{""}},
+	"webhook_signature_header_malformed":  {http.StatusUnauthorized, []string{"signature_malformed"}},
+	"webhook_signature_params_incomplete": {http.StatusUnauthorized, []string{"insufficient_coverage"}},
+	"webhook_signature_tag_invalid":       {http.StatusUnauthorized, []string{"insufficient_coverage"}},
+	"webhook_signature_alg_not_allowed":   {http.StatusUnauthorized, []string{"signature_invalid"}},
+	"webhook_signature_window_invalid":    {http.StatusUnauthorized, []string{"token_expired"}},
+	"webhook_signature_components_incomplete": {
+		http.StatusUnauthorized, []string{"insufficient_coverage", "digest_missing"},
+	},
+	"webhook_signature_key_unknown":         {http.StatusUnauthorized, []string{"signature_invalid"}},
+	"webhook_signature_key_purpose_invalid": {http.StatusUnauthorized, []string{"signature_invalid"}},
+	"webhook_signature_key_revoked":         {http.StatusUnauthorized, []string{"signature_invalid"}},
+	"webhook_signature_revocation_stale":    {http.StatusServiceUnavailable, []string{"keys_unavailable"}},
+	"webhook_signature_rate_abuse":          {http.StatusTooManyRequests, []string{"rate_limited"}},
+	"webhook_signature_invalid":             {http.StatusUnauthorized, []string{"signature_invalid"}},
+	"webhook_signature_digest_mismatch":     {http.StatusUnauthorized, []string{"digest_mismatch"}},
+	"webhook_signature_replayed":            {http.StatusUnauthorized, []string{"nonce_reused"}},
+}
+
+// missingForAdCP are the vectors that fail for lack of a capability.
+var missingForAdCP = map[string]string{
+	"invalid: revoked key":           "lists of revoked keys",
+	"invalid: revocations not known": "lists of revoked keys",
+}
+
+func adCPVectors(t *testing.T) (all []adCPVector) {
+	t.Helper()
+	for _, file := range []string{"producers/adcp.json", "adcp/stateful.json"} {
+		raw, err := os.ReadFile(filepath.Join("..", "testdata", "vectors", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var some []adCPVector
+		if err := json.Unmarshal(raw, &some); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, some...)
+	}
+	return all
+}
+
+// TestVectorsOfAdCP: each of the 29 gets the response of our table, by HTTP.
+func TestVectorsOfAdCP(t *testing.T) {
+	t.Parallel()
+	all := adCPVectors(t)
+	if len(all) != 29 {
+		t.Errorf("%d vectors", len(all))
+	}
+	for _, v := range all {
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			want, known := adCPCodes[v.Note]
+			if !known {
+				t.Fatalf("the code %q has no row", v.Note)
+			}
+			rx := v.receiver(t, 1)
+			v.prepare(t, rx)
+			w := answerAt(rx, v.request())
+			var problem struct{ Code string }
+			if w.Code != http.StatusOK {
+				if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
+					t.Fatal(err)
+				}
+			}
+			why, missing := missingForAdCP[v.Name]
+			if passes := w.Code == want.status && slices.Contains(want.codes, problem.Code); passes == missing {
+				t.Errorf("got %d %q, want %d %q; missing: %q", w.Code, problem.Code, want.status, want.codes, why)
+			}
+		})
+	}
+}
+
+// receiver returns a receiver that knows the keys of the vector, at its time. Where the vector is
+// about it, a key has so many nonces.
+func (v *adCPVector) receiver(t *testing.T, nonces int) *receiver.Receiver {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write(v.Keys.JWKS) //nolint:errcheck // the client sees it
+	}))
+	t.Cleanup(server.Close)
+	p := openPreset(t, "adcp", preset.Settings{JWKSURL: server.URL})
+	if v.State.Filled != "" {
+		p.NonceRate = producer.Rate{Events: nonces, Per: time.Hour}
+	}
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	rx, err := receiver.Open(receiver.Config{
+		Store: store, Producers: []producer.Producer{p}, URL: "https://buyer.example.com",
+		Clock: func() time.Time { return time.Unix(v.Now, 0) }, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if rx.Close() != nil || store.Close() != nil {
+			t.Error("close")
+		}
+	})
+	return rx
+}
+
+// prepare brings the receiver into the state before the vector: another event was accepted.
+func (v *adCPVector) prepare(t *testing.T, rx *receiver.Receiver) {
+	t.Helper()
+	nonce := nonceOf("sixteen octets 1")
+	switch {
+	case len(v.State.Replayed) > 0:
+		nonce = v.State.Replayed[0].Nonce
+	case v.State.Filled == "":
+		return
+	}
+	if w := answerAt(rx, v.other(t, nonce)); w.Code != http.StatusOK {
+		t.Fatalf("before: %d %s", w.Code, w.Body)
+	}
+}
+
+// other is another event, signed by the key of the vector without our own signer.
+func (v *adCPVector) other(t *testing.T, nonce string) *http.Request {
+	t.Helper()
+	seed, err := base64.RawURLEncoding.DecodeString(v.Private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := *v
+	o.Body = strings.Replace(v.Body, `"whk_`, `"other_`, 1)
+	r := o.request()
+	sum := sha256.Sum256([]byte(o.Body))
+	digest := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+	input := r.Header.Get("Signature-Input")
+	_, after, _ := strings.Cut(input, `nonce="`)
+	before, _, _ := strings.Cut(after, `"`)
+	input = strings.Replace(input, before, nonce, 1)
+	base := fmt.Sprintf("\"@method\": POST\n\"@target-uri\": %s\n\"@authority\": buyer.example.com\n"+
+		"\"content-type\": application/json\n\"content-digest\": %s\n\"@signature-params\": %s",
+		v.URL, digest, strings.TrimPrefix(input, "sig1="))
+	signature := ed25519.Sign(ed25519.NewKeyFromSeed(seed), []byte(base))
+	r.Header.Set("Content-Digest", digest)
+	r.Header.Set("Signature-Input", input)
+	r.Header.Set("Signature", "sig1=:"+base64.RawURLEncoding.EncodeToString(signature)+":")
+	return r
+}
+
+func (v *adCPVector) request() *http.Request {
+	r := httptest.NewRequest(v.Method, v.URL, strings.NewReader(v.Body))
+	r.RequestURI = r.URL.RequestURI()
+	for name, value := range v.Headers {
+		r.Header.Set(name, value)
+	}
+	return r
+}
+
+// answerAt returns the response of the endpoint at whatever address.
+func answerAt(rx *receiver.Receiver, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	rx.HTTP("adcp").ServeHTTP(w, r)
+	return w
+}
+
+func nonceOf(octets string) string { return base64.RawURLEncoding.EncodeToString([]byte(octets)) }
+
+// TestUnverifiedNoncesAreNotCounted: and duplicates take nothing.
+func TestUnverifiedNoncesAreNotCounted(t *testing.T) {
+	t.Parallel()
+	all := adCPVectors(t)
+	v := all[slices.IndexFunc(all, func(v adCPVector) bool { return v.State.Filled != "" })]
+	rx := v.receiver(t, 2)
+	expect := func(what string, r *http.Request, want int) {
+		t.Helper()
+		w := answerAt(rx, r)
+		if w.Code != want || (w.Header().Get("Retry-After") != "") != (want == http.StatusTooManyRequests) {
+			t.Errorf("%s: %d %v, want %d", what, w.Code, w.Header(), want)
+		}
+	}
+	for range 3 {
+		r := v.other(t, nonceOf("sixteen octets 1"))
+		r.Header.Set("Signature", "sig1=:"+nonceOf(strings.Repeat("s", 64))+":")
+		expect("another signature", r, http.StatusUnauthorized)
+	}
+	for range 3 {
+		expect("the first nonce", v.other(t, nonceOf("sixteen octets 1")), http.StatusOK)
+	}
+	expect("the second nonce", v.request(), http.StatusOK)
+	expect("the third nonce", v.other(t, nonceOf("sixteen octets 3")), http.StatusTooManyRequests)
+}
