@@ -167,20 +167,23 @@ func (v *adCPVector) prepare(t *testing.T, rx *receiver.Receiver) {
 	case v.State.Filled == "":
 		return
 	}
-	if w := answerAt(rx, v.other(t, nonce)); w.Code != http.StatusOK {
+	if w := answerAt(rx, v.other(t, otherBody(v.Body), nonce)); w.Code != http.StatusOK {
 		t.Fatalf("before: %d %s", w.Code, w.Body)
 	}
 }
 
-// other is another event, signed by the key of the vector without our own signer.
-func (v *adCPVector) other(t *testing.T, nonce string) *http.Request {
+// otherBody is a body under another key.
+func otherBody(body string) string { return strings.Replace(body, `"whk_`, `"other_`, 1) }
+
+// other is another delivery, signed by the key of the vector without our own signer.
+func (v *adCPVector) other(t *testing.T, body, nonce string) *http.Request {
 	t.Helper()
 	seed, err := base64.RawURLEncoding.DecodeString(v.Private)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := *v
-	o.Body = strings.Replace(v.Body, `"whk_`, `"other_`, 1)
+	o.Body = body
 	r := o.request()
 	sum := sha256.Sum256([]byte(o.Body))
 	digest := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
@@ -221,7 +224,7 @@ func TestUnverifiedNoncesAreNotCounted(t *testing.T) {
 	t.Parallel()
 	all := adCPVectors(t)
 	v := all[slices.IndexFunc(all, func(v adCPVector) bool { return v.State.Filled != "" })]
-	rx := v.receiver(t, 2)
+	rx, another := v.receiver(t, 2), otherBody(v.Body)
 	expect := func(what string, r *http.Request, want int) {
 		t.Helper()
 		w := answerAt(rx, r)
@@ -230,13 +233,47 @@ func TestUnverifiedNoncesAreNotCounted(t *testing.T) {
 		}
 	}
 	for range 3 {
-		r := v.other(t, nonceOf("sixteen octets 1"))
+		r := v.other(t, another, nonceOf("sixteen octets 1"))
 		r.Header.Set("Signature", "sig1=:"+nonceOf(strings.Repeat("s", 64))+":")
 		expect("another signature", r, http.StatusUnauthorized)
 	}
 	for range 3 {
-		expect("the first nonce", v.other(t, nonceOf("sixteen octets 1")), http.StatusOK)
+		expect("the first nonce", v.other(t, another, nonceOf("sixteen octets 1")), http.StatusOK)
 	}
 	expect("the second nonce", v.request(), http.StatusOK)
-	expect("the third nonce", v.other(t, nonceOf("sixteen octets 3")), http.StatusTooManyRequests)
+	expect("the third nonce", v.other(t, another, nonceOf("sixteen octets 3")), http.StatusTooManyRequests)
+}
+
+// TestRetriesOfAdCPAreDuplicates: a retry has a nonce of its own, and may write the JSON in another
+// way. Another label than sig1 does not count.
+func TestRetriesOfAdCPAreDuplicates(t *testing.T) {
+	t.Parallel()
+	all := adCPVectors(t)
+	v := all[slices.IndexFunc(all, func(v adCPVector) bool { return v.Private != "" })]
+	rx := v.receiver(t, 0)
+	const members = `"idempotency_key":"k1","task_type":"get_products"`
+	for i, c := range []struct {
+		body     string
+		replayed bool
+	}{
+		{`{` + members + `,"status":"completed"}`, false},
+		{`{"status": "completed", ` + members + `}`, true},
+		{`{` + members + `,"status":"failed"}`, false}, // quarantined
+	} {
+		w := answerAt(rx, v.other(t, c.body, nonceOf(fmt.Sprint("sixteen octets ", i))))
+		if w.Code != http.StatusOK || isReplayed(w) != c.replayed {
+			t.Errorf("%s: %d, replayed: %v", c.body, w.Code, isReplayed(w))
+		}
+	}
+	w := answerAt(rx, v.other(t, `{`+members+`}`, nonceOf("sixteen octets 9")))
+	if !strings.Contains(w.Body.String(), "quarantined") {
+		t.Errorf("another payload under a known key: %s", w.Body)
+	}
+	r := v.other(t, `{}`, nonceOf("sixteen octets 5"))
+	for _, field := range []string{"Signature", "Signature-Input"} {
+		r.Header.Set(field, strings.Replace(r.Header.Get(field), "sig1=", "sig2=", 1))
+	}
+	if w := answerAt(rx, r); w.Code != http.StatusUnauthorized {
+		t.Errorf("another label: %d", w.Code)
+	}
 }

@@ -475,3 +475,28 @@ func TestFetchErrorsDoNotRevealTheURL(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+// TestKeysMayNeedAPurpose: for HTTP signatures. Tokens keep theirs.
+func TestKeysMayNeedAPurpose(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, "k", Ed25519)
+	purposes := map[string][]string{"use": {"sig"}, "key_ops": {"verify"}, "own_use": {"a", "b"}}
+	const use, ops = `"use":"sig"`, `"key_ops":["verify"]`
+	for members, found := range map[string]bool{
+		use + `,` + ops + `,"own_use":"a"`: true, use + `,"key_ops":["x","verify"],"own_use":"b"`: true,
+		use + `,` + ops + `,"own_use":["c","b"]`: true, use + `,"key_ops":"verify","own_use":"b"`: false,
+		use + `,` + ops: false, use + `,` + ops + `,"own_use":"c"`: false, use + `,` + ops + `,"own_use":["c"]`: false,
+		use + `,` + ops + `,"own_use":null`: false, use + `,` + ops + `,"own_use":{"a":"a"}`: false,
+		use + `,"own_use":"a"`: false, ops + `,"own_use":"a"`: false, use + `,` + ops + `,"own_use":1`: false,
+	} {
+		set := `{"keys":[1,` + string(jwkWith(t, p.key.Public(), members)) + `]}`
+		_, keys, err := parsePurposes([]byte(set), purposes)
+		if err != nil || len(keys) > 0 != found {
+			t.Errorf("%s: %v, %v", members, keys, err)
+		}
+	}
+	public, _, err := parsePurposes([]byte(`{"keys":[`+string(jwkWith(t, p.key.Public(), use))+`]}`), purposes)
+	if err != nil || len(public) != 1 {
+		t.Errorf("%v, %v", public, err)
+	}
+}

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"crypto/ed25519"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +86,36 @@ func TestParametersMayBeRequired(t *testing.T) {
 	for _, want := range []string{"negative", `"created"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// TestPathsInNormalForm: cases of github.com/adcontextprotocol/adcp, canonicalization.json. Only where
+// it is configured, another form of a path has the same signature.
+func TestPathsInNormalForm(t *testing.T) {
+	t.Parallel()
+	for sent, signed := range map[string]string{
+		"/path%2fhere": "/path%2Fhere", "/a%3Ab%3Fc": "/a%3Ab%3Fc", "/%7Efoo": "/~foo", "/%41%42C": "/ABC",
+		"/a//b": "/a//b", "/%2e%2E/a": "/../a", "/%e2%98%83": "/%E2%98%83", "/%25%34%31": "/%2541", "/": "/",
+	} {
+		s := newScene(t)
+		u, err := url.Parse("https://hooks.example" + signed + "?a=%7e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.r.URL = u
+		s.pair.sign(t, s.r, s.body)
+		for _, at := range []string{sent, signed} {
+			for _, normal := range []bool{false, true} {
+				s.scheme = &RFC9421{Keys: s.scheme.Keys, NormalPath: normal}
+				if s.r.URL, err = url.Parse("https://hooks.example" + at + "?a=%7e"); err != nil {
+					t.Fatal(err)
+				}
+				s.r.RequestURI = s.r.URL.RequestURI()
+				if _, err := s.verify(); (err == nil) != (normal || at == signed) {
+					t.Errorf("%s, signed as %s, normal %v: %v", at, signed, normal, err)
+				}
+			}
 		}
 	}
 }
