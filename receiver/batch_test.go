@@ -60,7 +60,7 @@ func TestABatchLosesNoGoodEvent(t *testing.T) {
 	t.Parallel()
 	for _, p := range preset.All() {
 		_, tested := batches[p.Name]
-		// By item, by a key that is not here, by a credential of each item, and without identifiers.
+		// By item, by a key not here, by a credential of each item, and without identifiers.
 		signs := slices.Contains([]string{"adyen", "sendgrid", "graph", "mandrill"}, p.Name)
 		if splits := openPreset(t, p.Name, sampled()[p.Name]).Split != nil; splits && !tested && !signs {
 			t.Errorf("no batch of %s", p.Name)

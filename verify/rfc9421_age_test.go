@@ -90,8 +90,8 @@ func TestParametersMayBeRequired(t *testing.T) {
 	}
 }
 
-// TestPathsInNormalForm: cases of github.com/adcontextprotocol/adcp, canonicalization.json. Only where
-// it is configured, another form of a path has the same signature.
+// TestPathsInNormalForm: cases of github.com/adcontextprotocol/adcp, canonicalization.json. Only
+// where it is configured, another form of a path has the same signature.
 func TestPathsInNormalForm(t *testing.T) {
 	t.Parallel()
 	for sent, signed := range map[string]string{
