@@ -31,7 +31,6 @@ func (p *Producer) Check() []error {
 	d.checkRequests(m)
 	checkPings(p, m)
 	d.checkAmbiguous(m)
-	d.checkCoverage(m)
 	m.add(d.Err)
 	return m.found
 }
@@ -234,21 +233,4 @@ func (p *Producer) checkAmbiguous(m *mistakes) {
 			"signature does not separate the parts of a delivery, and only the digest of the signed content "+
 			"detects moved bytes")
 	})
-}
-
-// checkCoverage refuses an exact coverage that does not cover what identifies the event.
-func (p *Producer) checkCoverage(m *mistakes) {
-	var uncovered []string
-	eachScheme(p.Scheme, func(scheme *verify.RFC9421) {
-		bound := verify.Identity{Covered: slices.Clone(scheme.Coverage.Exactly)}
-		if len(bound.Covered) == 0 {
-			return
-		}
-		if bound.Covers("content-digest") {
-			bound.Covered = append(bound.Covered, "@body")
-		}
-		uncovered = append(uncovered, slices.DeleteFunc(p.consumed(), bound.Covers)...)
-	})
-	m.addIf(len(uncovered) > 0, "the coverage leaves out %s, from which the key or the type is read: "+
-		"an attacker could change it", strings.Join(uncovered, ", "))
 }

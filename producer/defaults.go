@@ -69,7 +69,7 @@ func (p Producer) withCoverage() Producer {
 	consumed = slices.DeleteFunc(consumed, func(part string) bool { return strings.HasPrefix(part, "@") })
 	p.Scheme = mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
 		scheme, ok := s.(*verify.RFC9421)
-		if !ok || len(scheme.Coverage.Exactly) > 0 {
+		if !ok {
 			return s
 		}
 		coverage := scheme.Coverage
@@ -95,9 +95,24 @@ func (p *Producer) pinned() (out verify.Pinned) {
 	}
 	opaque := p.Split != nil || p.Attributes != nil || p.Payload != nil || p.Handshake != nil || p.Repeatable != nil ||
 		!sameFunc(p.Fingerprint, FingerprintBody)
-	readsQuery := slices.ContainsFunc(p.consumed(), func(part string) bool { return strings.HasPrefix(part, "@query") })
-	out.Query = !opaque && !readsQuery && !p.QueryScope && len(p.SecretQuery) == 0 && !strings.Contains(p.URL, "?")
+	consumed := p.consumed()
+	reads := func(prefix string) bool {
+		return slices.ContainsFunc(consumed, func(part string) bool { return strings.HasPrefix(part, prefix) })
+	}
+	out.Query = !opaque && !reads("@query") && !p.QueryScope && len(p.SecretQuery) == 0 && !strings.Contains(p.URL, "?")
+	if !opaque && len(p.MediaTypes) == 1 && p.FormMember == "" && !reads("content-type") {
+		if kind := strings.ToLower(p.MediaTypes[0]); !strings.ContainsAny(kind, "*;") {
+			out.MediaType = kind
+		}
+	}
 	return out
+}
+
+// PinnedType returns the media type, in lower case, of deliveries whose signature does not cover
+// Content-Type: the only one that is accepted, under RFC 9421. It is "" if there is none.
+func (p *Producer) PinnedType() (kind string) {
+	eachScheme(p.Scheme, func(*verify.RFC9421) { kind = p.pinned().MediaType })
+	return kind
 }
 
 // mapScheme replaces a scheme, or each scheme of verify.All and verify.Any.

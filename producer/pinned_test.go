@@ -13,6 +13,7 @@ func TestOnlyWhatNothingReadsIsPinned(t *testing.T) {
 	t.Parallel()
 	both := verify.Pinned{Method: "POST", Query: true}
 	put := verify.Pinned{Method: "PUT", Query: true}
+	typed := verify.Pinned{Method: "POST", Query: true, MediaType: "application/json"}
 	token := &verify.Static{Name: "t", In: verify.InQuery}
 	method, query := verify.Pinned{Method: "POST"}, verify.Pinned{Query: true}
 	for name, row := range map[string]struct {
@@ -36,6 +37,14 @@ func TestOnlyWhatNothingReadsIsPinned(t *testing.T) {
 		"a payload":              {func(p *Producer) { p.Payload = noPayload }, method},
 		"a fingerprint":          {func(p *Producer) { p.Fingerprint = FingerprintNone }, method},
 		"repeats":                {func(p *Producer) { p.Repeatable = noRepeats }, method},
+		"a media type":           {func(p *Producer) { p.MediaTypes = []string{"Application/JSON"} }, typed},
+		"two media types":        {func(p *Producer) { p.MediaTypes = []string{"a/b", "a/c"} }, both},
+		"any media type":         {func(p *Producer) { p.MediaTypes = []string{"application/*"} }, both},
+		"a form":                 {withJSON(func(p *Producer) { p.FormMember = "payload" }), both},
+		"a key in a form":        {withJSON(func(p *Producer) { p.Key = mustParse("form:id") }), both},
+		"a read media type":      {withJSON(func(p *Producer) { p.Reads = []string{"content-type"} }), both},
+		"a CloudEvent":           {withJSON(func(p *Producer) { p.Key = mustParse("cloudevent:id") }), both},
+		"items of a type":        {withJSON(func(p *Producer) { p.Split = SplitCloudEvents }), method},
 		"a handshake of its own": {func(p *Producer) { p.Handshake = noHandshake }, method},
 	} {
 		p := Producer{Name: "own", Scheme: &verify.RFC9421{}, Key: JSON("id")}
@@ -53,3 +62,18 @@ func noHandshake(context.Context, *Delivery) (*dedup.Response, error) { return n
 func noAttributes(*Delivery) (map[string]string, error) { return nil, nil }
 func noPayload(*Delivery) ([]byte, error)               { return nil, nil }
 func noRepeats(*Delivery) Repeats                       { return Repeats{} }
+
+func withJSON(change func(*Producer)) func(*Producer) {
+	return func(p *Producer) {
+		p.MediaTypes = []string{"application/json"}
+		change(p)
+	}
+}
+
+func mustParse(text string) Extractor {
+	x, err := ParseExtractor(text)
+	if err != nil {
+		panic(err)
+	}
+	return x
+}

@@ -44,9 +44,11 @@ func TestASharedSecretIsAWarning(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = jwks.Close() }()
-	signs := func(keys verify.KeySet, exactly ...string) producer.Producer {
-		return producer.Producer{Scheme: &verify.RFC9421{Keys: keys, Coverage: verify.Coverage{Exactly: exactly}}}
+	signs := func(keys verify.KeySet, pinned ...verify.Pinned) producer.Producer {
+		coverage := verify.Coverage{Pinned: append(pinned, verify.Pinned{})[0]}
+		return producer.Producer{Scheme: &verify.RFC9421{Keys: keys, Coverage: coverage}}
 	}
+	url := verify.Pinned{URL: true}
 	discord := preset.Discord(hex.EncodeToString(public.Public().(ed25519.PublicKey)))
 	type list []producer.Producer
 	for name, tt := range map[string]struct {
@@ -63,10 +65,10 @@ func TestASharedSecretIsAWarning(t *testing.T) {
 		"one text, two keys": {list{named("a", written(verify.Hex, inHex)), named("b", written(verify.Raw, inHex))}, 0},
 		"one public key":     {list{named("a", discord), named("b", discord)}, 1},
 		"one public key in two schemes": {list{named("a", discord),
-			named("b", signs(verify.StaticKeys(public), "@method", "content-digest"))}, 1},
+			named("b", signs(verify.StaticKeys(public), url))}, 1},
 		"one public key, the URL": {list{named("a", signs(verify.StaticKeys(public))),
 			named("b", signs(verify.StaticKeys(public)))}, 0},
-		"keys of a server": {list{named("a", signs(jwks, "@method")), named("b", signs(jwks, "@method"))}, 0},
+		"keys of a server": {list{named("a", signs(jwks, url)), named("b", signs(jwks, url))}, 0},
 		"one of any":       {list{named("a", either(secret)), named("b", either(secret))}, 1},
 	} {
 		found := producer.SharedSecrets(tt.producers)

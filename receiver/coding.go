@@ -163,6 +163,7 @@ func Authenticate(p *producer.Producer, d *producer.Delivery) error {
 	if err != nil {
 		return err
 	}
+	d.Request = asSigned(p.PinnedType(), d.Request, id, false)
 	if d.Identity = id; content == nil {
 		content, err = readableBody(id, d.Request.Header, d.Body, p.MaxBody)
 	}
@@ -246,10 +247,20 @@ func unverifiedPlain(h http.Header, body []byte, maxBody int64, held budget) ([]
 	return plain, nil
 }
 
-// withoutCoding returns the request as it is without a content coding.
-func withoutCoding(r *http.Request) *http.Request {
-	plain := *r
-	plain.Header = r.Header.Clone()
-	plain.Header.Del("Content-Encoding")
-	return &plain
+// asSigned returns the request as its signature leaves it: without its content coding if the
+// decoded body was signed, and with the pinned media type where Content-Type was not covered.
+func asSigned(pinned string, r *http.Request, id verify.Identity, decoded bool) *http.Request {
+	retype := pinned != "" && !id.Covers("content-type") && r.Header.Get("Content-Type") != pinned
+	if !decoded && !retype {
+		return r
+	}
+	signed := *r
+	signed.Header = r.Header.Clone()
+	if decoded {
+		signed.Header.Del("Content-Encoding")
+	}
+	if retype {
+		signed.Header.Set("Content-Type", pinned)
+	}
+	return &signed
 }

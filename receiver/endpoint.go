@@ -36,12 +36,14 @@ type endpoint struct {
 	// be changed.
 	accepted      dedup.Response
 	secretHeaders []string // the fields that are never stored
+	pinnedType    string   // see [producer.Producer.PinnedType]
 	keyParts      []string // the parts of a request that the identifier is read from
 	former        former
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
-	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL, quota: admission.NewQuota(admission.Rate(p.Rate), p.Concurrency)}
+	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL, pinnedType: p.PinnedType()}
+	ep.quota = admission.NewQuota(admission.Rate(p.Rate), p.Concurrency)
 	ep.nonces = admission.NewQuotas(admission.Rate(p.NonceRate))
 	methods := slices.Clone(p.Methods)
 	if p.Challenge != nil {

@@ -349,7 +349,10 @@ func (d *delivery) verify(ctx context.Context) error {
 		return unread // the scheme may have replaced it
 	}
 	if d.Identity = identity; content != nil {
-		d.body.buf, d.r = content, withoutCoding(d.r)
+		d.body.buf = content
+	}
+	if err == nil {
+		d.r = asSigned(d.ep.pinnedType, d.r, identity, content != nil)
 		d.request.Header = d.r.Header
 	}
 	if p := &d.ep.p; p.UnsignedChallenge != nil && withoutCredential(err) {

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +48,17 @@ type RFC9421 struct {
 	// Encoding is that of the octets in Signature: Base64 (the default), with its padding or not
 	// (RFC 9651 section 4.2.7), or Base64URL. It holds for the Label only.
 	Encoding Encoding
+	// TimestampHeader is the field with the time of signing, for senders that sign no created. It
+	// must be covered, on one line, and in the form that TimestampUnit (time.Second, the default,
+	// or time.Millisecond since 1970) or TimestampRFC3339 (a date-time in UTC) says. Defaults to
+	// none: created is then required.
+	TimestampHeader  string
+	TimestampUnit    time.Duration
+	TimestampRFC3339 bool
+	// NoTime means that the sender signs no time that identifies a message. Identity.SignedAt is
+	// then zero for all of its deliveries, and Identity.Stable names them, so that another
+	// signature of the same message is no other event.
+	NoTime bool
 	// DER means that ECDSA signatures are a sequence of r and s in DER (RFC 3279 section 2.2.3),
 	// and not both side by side (RFC 9421 section 3.3.4).
 	DER bool
@@ -77,7 +90,7 @@ var (
 // request.
 func (s *RFC9421) Check() error {
 	s.once.Do(func() {
-		s.rules = s.Coverage.Rules()
+		s.rules = s.coverageRules()
 		s.err = s.check()
 		if s.engine == nil && s.err == nil {
 			s.engine, s.err = newHTTPSignEngine()
@@ -102,6 +115,14 @@ func (s *RFC9421) check() error {
 	for _, name := range s.Params {
 		errs.addIf(!slices.Contains([]string{"alg", "expires", "nonce"}, name), "parameter %q cannot be required", name)
 	}
+	errs.addIf(s.TimestampHeader != "" && !IsToken(s.TimestampHeader), "%q is not a field name", s.TimestampHeader)
+	errs.addIf(s.TimestampHeader == "" && (s.TimestampUnit != 0 || s.TimestampRFC3339),
+		"the form of a time without the field that has it")
+	errs.addIf(s.NoTime && s.MaxAge != 0, "an age of signatures that have no time")
+	errs.addIf(s.TimestampHeader != "" && s.NoTime, "both a field with the time and no time")
+	errs.addIf(s.TimestampUnit != 0 && s.TimestampRFC3339, "timestamp: both a unit and RFC 3339")
+	errs.addIf(s.TimestampUnit != 0 && s.TimestampUnit != time.Second && s.TimestampUnit != time.Millisecond,
+		"timestamp unit %v is neither a second nor a millisecond", s.TimestampUnit)
 	for _, alg := range s.Algs {
 		known := alg == RSAv15SHA256 || slices.Contains(defaultAlgs, alg)
 		errs.addIf(!known, "algorithm %q is not known", alg)
@@ -114,8 +135,19 @@ func (s *RFC9421) copy() *RFC9421 {
 	return &RFC9421{
 		Keys: s.Keys, Label: s.Label, Tag: s.Tag, BoundKey: s.BoundKey, Coverage: s.Coverage,
 		KeyRequired: s.KeyRequired, Algs: s.Algs, Encoding: s.Encoding, DER: s.DER,
-		MaxAge: s.MaxAge, Params: s.Params, NormalPath: s.NormalPath,
+		MaxAge: s.MaxAge, Params: s.Params, NormalPath: s.NormalPath, NoTime: s.NoTime,
+		TimestampHeader: s.TimestampHeader, TimestampUnit: s.TimestampUnit, TimestampRFC3339: s.TimestampRFC3339,
 	}
+}
+
+// coverageRules returns the rules in force: those of the coverage, and that of the time.
+func (s *RFC9421) coverageRules() []CoverageRule {
+	rules := s.Coverage.Rules()
+	if s.TimestampHeader != "" {
+		names := [][]string{{strings.ToLower(s.TimestampHeader)}}
+		rules = append(rules, CoverageRule{Always, names, "the request cannot be repeated later"})
+	}
+	return rules
 }
 
 // WithCoverage returns a copy of the scheme, which may be in use, with another coverage.
@@ -127,32 +159,31 @@ func (s *RFC9421) WithCoverage(c Coverage) *RFC9421 {
 
 // SignsURL reports whether signatures bind the scheme or host of the URL. The receiver must
 // then know its public URL: the connection only has what an unauthenticated client claims.
-func (s *RFC9421) SignsURL() bool {
-	exactly := s.Coverage.Exactly
-	return len(exactly) == 0 || slices.ContainsFunc(exactly, func(name string) bool {
-		return name == "@target-uri" || name == "@authority" || name == "@scheme" || name == "host"
-	})
-}
+func (s *RFC9421) SignsURL() bool { return !s.Coverage.Pinned.URL }
 
 // Binds implements [Binder].
 func (s *RFC9421) Binds() Binding {
-	covered := append([]string{"@body", "@authority", "@path"}, s.Coverage.Required...)
-	if !s.Coverage.Pinned.Query {
-		covered = append(covered, "@target-uri")
+	covered := append([]string{"@body"}, s.Coverage.Required...)
+	switch pinned := s.Coverage.Pinned; {
+	case pinned.URL && !pinned.Query:
+		covered = append(covered, "@query")
+	case pinned.URL:
+	case pinned.Query:
+		covered = append(covered, "@authority", "@path")
+	default:
+		covered = append(covered, "@authority", "@path", "@target-uri")
 	}
 	for _, rule := range s.Coverage.Pinned.rules() {
-		if len(rule.AnyOf) == 1 && rule.When != WithoutBody {
+		if len(rule.AnyOf) == 1 && rule.When != WithoutBody && rule.When != OtherType {
 			covered = append(covered, rule.AnyOf[0]...)
 		}
 	}
-	if exactly := s.Coverage.Exactly; len(exactly) > 0 {
-		covered = slices.Clone(exactly)
-		if slices.Contains(exactly, "content-digest") {
-			covered = append(covered, "@body")
-		}
+	if s.TimestampHeader != "" {
+		covered = append(covered, strings.ToLower(s.TimestampHeader))
 	}
 	return Binding{
-		Content: true, Time: true, Covered: append(covered, s.Coverage.Consumed...), Principals: principalsOf(s.Keys),
+		Content: true, Time: !s.NoTime, TimeField: strings.ToLower(s.TimestampHeader),
+		Covered: append(covered, s.Coverage.Consumed...), Principals: principalsOf(s.Keys),
 	}
 }
 
@@ -322,7 +353,11 @@ func (v *verification) try(ctx context.Context, in *signatureInput) (Identity, b
 	if v.scheme.KeyRequired && len(v.m.lines("idempotency-key")) == 0 {
 		return v.refuse(stageBody, &Error{Code: IDMissing, KeyID: in.keyID, Component: "idempotency-key"})
 	}
-	return v.identity(key, in, base, bound), true
+	id, at, err := v.identity(key, in, base, bound)
+	if err != nil {
+		return v.refuse(at, err)
+	}
+	return id, true
 }
 
 // base returns the signature base, which is valid until the next call.
@@ -387,8 +422,10 @@ func (v *verification) checkParams(in *signatureInput) *Error {
 	if tag := v.scheme.tag(); tag != "" && (!in.hasTag || in.tag != tag) {
 		return &Error{Code: InsufficientCoverage, KeyID: in.keyID, Component: "tag"}
 	}
-	if !in.hasCreated {
-		return &Error{Code: TimestampMissing, KeyID: in.keyID, Component: "created"}
+	var refusal *Error
+	if in.signedAt, refusal = v.signedAt(in); refusal != nil {
+		refusal.KeyID = in.keyID
+		return refusal
 	}
 	if !in.hasKeyID {
 		if v.scheme.BoundKey == "" {
@@ -402,6 +439,35 @@ func (v *verification) checkParams(in *signatureInput) *Error {
 		}
 	}
 	return in.checkAge(v.scheme.MaxAge)
+}
+
+// signedAt returns the time that the scheme reads; the zero time if it reads none.
+func (v *verification) signedAt(in *signatureInput) (at time.Time, refusal *Error) {
+	s := v.scheme
+	switch name := strings.ToLower(s.TimestampHeader); {
+	case s.NoTime:
+		return time.Time{}, nil
+	case name == "" && !in.hasCreated:
+		return at, &Error{Code: TimestampMissing, Component: "created"}
+	case name == "":
+		return time.Unix(in.created, 0), nil
+	default:
+		lines := v.m.lines(name)
+		if len(lines) == 0 {
+			return at, &Error{Code: TimestampMissing, Component: name}
+		}
+		text := TrimOWS(lines[0])
+		var ok bool
+		if s.TimestampRFC3339 {
+			at, ok = parseDateTime(text)
+		} else {
+			at, ok = parseTimestamp(text, s.TimestampUnit)
+		}
+		if !ok {
+			return at, &Error{Code: TimestampMalformed, Component: name}
+		}
+		return at, nil
+	}
 }
 
 // keys finds the keys with the signature's id, of the agent if there is one, whose algorithm is
@@ -509,8 +575,12 @@ func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err 
 		case len(body) > 0:
 			refusal = uncoveredBody(&v.m)
 		}
-		if v.scheme.Coverage.Pinned.Method != "" && refusal == nil && len(body) == 0 && !in.covers("@method") {
+		switch {
+		case refusal != nil:
+		case v.scheme.Coverage.Pinned.Method != "" && len(body) == 0 && !in.covers("@method"):
 			refusal = uncovered("@method")
+		case needsBody(v.scheme.rules) && beginsCoded(body) && len(v.m.lines("content-encoding")) == 0:
+			refusal = uncovered("content-encoding") // whose line was removed
 		}
 	}
 	if refusal != nil {
@@ -520,21 +590,77 @@ func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err 
 	return covered, 0, nil
 }
 
-func (v *verification) identity(key *Key, in *signatureInput, base []byte, bound bool) Identity {
+// beginsCoded reports whether a body begins as the codings that HTTP has in use do (RFC 1952
+// section 2.3.1, RFC 1950 section 2.2 with its usual window), which text does not.
+func beginsCoded(body []byte) bool {
+	zlib := len(body) > 1 && body[0] == 0x78 && slices.Contains([]byte{0x01, 0x5e, 0x9c, 0xda}, body[1])
+	return zlib || bytes.HasPrefix(body, []byte{0x1f, 0x8b, 8})
+}
+
+// identity returns what the signature proves, or an error as checkBody does.
+func (v *verification) identity(key *Key, in *signatureInput, base []byte, bound bool) (Identity, stage, error) {
 	id := Identity{
 		KeyID: cmp.Or(key.ID, in.keyID), Principal: key.Principal, Label: in.label, Nonce: in.nonce,
-		SignedAt: time.Unix(in.created, 0), Covered: coveredNames(in, bound),
+		SignedAt: in.signedAt, Covered: coveredNames(in, bound),
 	}
 	if in.hasExpires {
 		id.Expires = time.Unix(in.expires, 0)
 	} else if age := v.scheme.MaxAge; age > 0 {
 		id.Expires, id.ExpiredCode = id.SignedAt.Add(age), TimestampTooOld
 	}
+	if v.scheme.NoTime || v.scheme.TimestampHeader != "" {
+		id.Created = unixTime(in.created, in.hasCreated)
+	}
+	if v.scheme.NoTime {
+		body, err := v.body()
+		if err != nil {
+			return Identity{}, stageBodyUnread, err
+		}
+		id.Stable = v.stable(body)
+		id.Signed = id.Stable
+		return id, 0, nil
+	}
 	if bound || needsBody(v.scheme.rules) { // without a digest the body is empty
 		sum := sha256.Sum256(base)
 		id.Signed = sum[:]
 	}
-	return id
+	return id, 0, nil
+}
+
+// stable digests the body and what the configuration always demands. Parameters of the signature,
+// the form of the digest, what is pinned, and what only some signatures cover name no event: a
+// client can leave them out where a request has two signatures.
+func (v *verification) stable(body []byte) []byte {
+	h := sha256.New()
+	part := func(b []byte) { h.Write(append(strconv.AppendInt(nil, int64(len(b)), 10), ':')); h.Write(b) }
+	sum := sha256.Sum256(body)
+	part(sum[:])
+	coverage := &v.scheme.Coverage
+	names := slices.Clone(coverage.Required)
+	if coverage.Pinned.Method == "" {
+		names = append(names, "@method")
+	}
+	if !coverage.Pinned.URL {
+		names = append(names, "@authority", "@path")
+	}
+	if !coverage.Pinned.Query {
+		names = append(names, "@query")
+	}
+	for _, name := range names {
+		if slices.Contains([]string{"content-digest", "content-length", "date"}, name) {
+			continue // named by the body, or a time
+		}
+		c := component{name: name, lines: v.m.lines(name)}
+		var value []byte
+		if name[0] == '@' {
+			value, _ = v.m.appendDerived(nil, &c)
+		} else {
+			value, _ = appendField(nil, &c)
+		}
+		part([]byte(name))
+		part(value)
+	}
+	return h.Sum(nil)
 }
 
 // coveredNames lists what the signature binds: the name of a component of which it binds every

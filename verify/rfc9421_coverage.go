@@ -22,6 +22,7 @@ const (
 	WithoutBody  When = "without a signed body" // to requests whose body is empty, or not covered
 	WithQuery    When = "with a query"          // to requests with a query, or a lone "?"
 	WithoutQuery When = "without a query"       // to all others
+	OtherType    When = "of another media type" // to requests with another Content-Type than the pinned one
 )
 
 // CoverageRule is one line of the profile that the policy page prints (RFC 9421 section 1.4
@@ -52,14 +53,11 @@ type Coverage struct {
 	// Consumed are header fields that extractors or handlers read. They must be covered if
 	// present. "x-shop-*" is every field with this prefix.
 	Consumed []string
-	// Exactly, if not empty, replaces all of the above: these components must be covered and
-	// nothing else. The body is then bound only if content-digest is among them.
-	Exactly []string
 	// Pinned is what need not be covered, because the configuration leaves one value for it.
 	Pinned Pinned
 
-	// off requires only that something is covered. It is unexported because only the examples
-	// of RFC 9421 need it; nothing that receives events does.
+	// off leaves out the profile. It is unexported because only examples of RFC 9421 need it;
+	// nothing that receives events does.
 	off bool
 }
 
@@ -71,6 +69,13 @@ type Pinned struct {
 	Method string
 	// Query means that nothing reads the query. It need not be covered where there is none.
 	Query bool
+	// URL means that only one endpoint accepts the requests, wherever they are sent: a signed value
+	// names it. Then neither host nor path need be covered.
+	URL bool
+	// MediaType is the only media type of requests, in lower case. Content-Type need not be covered
+	// where it is one line with this type, without parameters or with charset=utf-8. Whoever reads
+	// the type then takes this value.
+	MediaType string
 }
 
 // methodFields are fields by which middleware replaces the method.
@@ -83,12 +88,36 @@ func (p Pinned) rules() []CoverageRule {
 	if p.Method != "" {
 		method.When = WithoutBody
 	}
-	rules := []CoverageRule{method, {Always, [][]string{{"@target-uri"}, {"@authority", "@path", "@query"}}, noOther}}
-	if p.Query {
+	url := [][]string{{"@target-uri"}, {"@authority", "@path", "@query"}}
+	rules := []CoverageRule{method, {Always, url, noOther}}
+	switch {
+	case p.URL && p.Query:
+		rules[1] = CoverageRule{WithQuery, [][]string{{"@target-uri"}, {"@query"}}, noOther}
+	case p.URL:
+		rules[1].AnyOf = [][]string{{"@target-uri"}, {"@query"}}
+	case p.Query:
 		rules[1].When = WithQuery
 		rules = append(rules, CoverageRule{WithoutQuery, [][]string{{"@target-uri"}, {"@authority", "@path"}}, noOther})
 	}
-	return append(rules, contentCoverage...)
+	for _, rule := range contentCoverage {
+		if rule.AnyOf[0][0] == "content-type" && p.MediaType != "" {
+			rule.When = OtherType
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+// pinsType reports whether the Content-Type of a message need not be covered.
+func (p Pinned) pinsType(m *message) bool {
+	lines := m.lines("content-type")
+	if len(lines) != 1 {
+		return false
+	}
+	kind, param, more := strings.Cut(lines[0], ";")
+	charset, text, _ := strings.Cut(TrimOWS(param), "=")
+	return strings.EqualFold(TrimOWS(kind), p.MediaType) &&
+		(!more || strings.EqualFold(charset, "charset") && strings.EqualFold(strings.Trim(text, `"`), "utf-8"))
 }
 
 // pinsMethod reports whether the method of a message need not be covered, as far as its head shows.
@@ -99,19 +128,15 @@ func (p Pinned) pinsMethod(m *message, in *signatureInput) bool {
 
 // Rules returns the rules in force.
 func (c Coverage) Rules() []CoverageRule {
-	if c.off {
-		return nil
-	}
 	var rules []CoverageRule
+	if !c.off {
+		rules = c.Pinned.rules()
+	}
 	add := func(when When, names []string, why string) {
 		for _, name := range names {
 			rules = append(rules, CoverageRule{when, [][]string{{name}}, why})
 		}
 	}
-	if add(Always, c.Exactly, "required by the configuration"); rules != nil {
-		return rules
-	}
-	rules = c.Pinned.rules()
 	add(Always, c.Required, "required by the configuration")
 	add(WhenPresent, c.Consumed, "the receiver reads it")
 	return rules
@@ -120,7 +145,7 @@ func (c Coverage) Rules() []CoverageRule {
 // Check reports every name that signatures cannot cover.
 func (c Coverage) Check() error {
 	var errs errorList
-	for _, name := range slices.Concat(c.Required, c.Exactly) {
+	for _, name := range c.Required {
 		wrong := checkName(name) != nil || name == "@query-param"
 		errs.addIf(wrong, "coverage: a request cannot be required to sign %q", name)
 	}
@@ -189,6 +214,10 @@ func (c *coverageCheck) rule(rule *CoverageRule) *Error {
 	case WithQuery, WithoutQuery:
 		if c.m.hasQuery() == (rule.When == WithQuery) {
 			return c.always(rule)
+		}
+	case OtherType:
+		if !c.pinned.pinsType(c.m) {
+			return c.field("content-type", c.m.lines("content-type"))
 		}
 	case WhenPresent:
 		prefix, many := strings.CutSuffix(rule.AnyOf[0][0], "*")
@@ -314,14 +343,17 @@ func needsBody(rules []CoverageRule) bool {
 // signature (RFC 9421 section 5.1).
 func (s *RFC9421) AcceptSignature() string {
 	label := cmp.Or(s.Label, defaultLabel)
-	names := acceptComponents(s.Coverage.Rules())
+	names := acceptComponents(s.coverageRules())
 	if !s.KeyRequired && !slices.Contains(s.Coverage.Consumed, "idempotency-key") {
 		names = slices.DeleteFunc(names, func(name string) bool { return name == `"idempotency-key"` })
 	}
 	if d := s.directories(); d != nil {
 		names = append(names, d.component(label))
 	}
-	v := label + "=(" + strings.Join(names, " ") + ");created"
+	v := label + "=(" + strings.Join(names, " ") + ")"
+	if s.TimestampHeader == "" && !s.NoTime {
+		v += ";created"
+	}
 	if slices.Contains(s.Params, "expires") {
 		v += ";expires"
 	}
@@ -340,7 +372,7 @@ func (s *RFC9421) AcceptSignature() string {
 func acceptComponents(rules []CoverageRule) []string {
 	var names []string
 	for i := range rules {
-		if rules[i].When == WithoutBody || rules[i].When == WithQuery {
+		if slices.Contains([]When{WithoutBody, WithQuery, OtherType}, rules[i].When) {
 			continue
 		}
 		for _, name := range rules[i].AnyOf[0] {

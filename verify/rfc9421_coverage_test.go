@@ -32,28 +32,6 @@ func TestTheDefaultProfileCanBePrinted(t *testing.T) {
 	}
 }
 
-func TestExactlyReplacesTheProfile(t *testing.T) {
-	t.Parallel()
-	rules := Coverage{Exactly: []string{"@method", "content-digest"},
-		Required: []string{"date"}, Consumed: []string{"x"}}.Rules()
-	if len(rules) != 2 || rules[0].AnyOf[0][0] != "@method" ||
-		rules[1].AnyOf[0][0] != "content-digest" || rules[1].When != Always {
-		t.Errorf("%+v", rules)
-	}
-	s := newScene(t)
-	s.scheme.Coverage.Exactly = []string{"@method", "content-digest"}
-	s.resign(t, "@method", "content-digest")
-	if id, err := s.verify(); err != nil || !id.Covers("@body") || id.Signed == nil {
-		t.Errorf("%+v, %v", id, err)
-	}
-	s.resign(t, "content-digest")
-	_, err := s.verify()
-	wantCode(t, err, InsufficientCoverage)
-	s.resign(t, "@method")
-	_, err = s.verify()
-	wantCode(t, err, InsufficientCoverage)
-}
-
 // An Idempotency-Key is a String, whose canonical form is the only one that is accepted.
 func TestAStructuredIdempotencyKeyIsCovered(t *testing.T) {
 	t.Parallel()

@@ -65,6 +65,7 @@ type signatureInput struct {
 	params     string // the list and its parameters in canonical form: the value of @signature-params
 	refusal    *Error // what is wrong with the two members
 
+	signedAt                                         time.Time // as the scheme reads it
 	created, expires                                 int64
 	keyID, nonce, alg, tag                           string
 	hasCreated, hasExpires, hasKeyID, hasAlg, hasTag bool
@@ -443,8 +444,8 @@ func (in *signatureInput) checkAge(most time.Duration) *Error {
 	if most == 0 || !in.hasExpires {
 		return nil
 	}
-	if in.expires <= in.created || in.expires-in.created > int64(most/time.Second) {
-		why := Public("expires must be after created, and at most " + most.String() + " after it")
+	if lasts := time.Unix(in.expires, 0).Sub(in.signedAt); lasts <= 0 || lasts > most {
+		why := Public("expires must be after the time of signing, and at most " + most.String() + " after it")
 		return &Error{Code: TokenExpired, KeyID: in.keyID, Component: "expires", Err: why}
 	}
 	return nil

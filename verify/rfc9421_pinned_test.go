@@ -12,6 +12,9 @@ func TestWhatIsPinnedNeedsNoCoverage(t *testing.T) {
 	method, query := Pinned{Method: "POST"}, Pinned{Query: true}
 	withoutMethod := []string{"@target-uri", "content-digest", "content-type", "idempotency-key"}
 	withoutQuery := []string{"@method", "@authority", "@path", "content-digest", "content-type", "idempotency-key"}
+	withoutURL := []string{"@method", "content-digest", "content-type", "idempotency-key"}
+	withoutType := []string{"@method", "@target-uri", "content-digest", "idempotency-key"}
+	json := Pinned{MediaType: "application/json"}
 	withQuery := append([]string{"@query"}, withoutQuery...)
 	for name, row := range map[string]struct {
 		pinned  Pinned
@@ -41,6 +44,20 @@ func TestWhatIsPinnedNeedsNoCoverage(t *testing.T) {
 		"query, covered":      {query, withQuery, target("?a=1"), nil, ""},
 		"query, no path":      {query, []string{"@method", "@authority", "content-digest"}, nil, nil, "@target-uri"},
 		"query, no host":      {query, []string{"@method", "@path", "content-digest"}, nil, nil, "@target-uri"},
+		"URL":                 {Pinned{URL: true, Query: true}, withoutURL, nil, nil, ""},
+		"URL, a query":        {Pinned{URL: true, Query: true}, withoutURL, nil, target("?a=1"), "@target-uri"},
+		"URL, not the query":  {Pinned{URL: true}, withoutURL, nil, nil, "@target-uri"},
+		"type":                {json, withoutType, nil, nil, ""},
+		"type, its charset": {json, withoutType,
+			withLine("Content-Type", `Application/JSON; charset="UTF-8"`), nil, ""},
+		"type, another": {json, withoutType, nil, withLine("Content-Type", "text/plain"), "content-type"},
+		"type, parameters": {json, withoutType, nil,
+			withLine("Content-Type", "application/json; a=b"), "content-type"},
+		"type, two lines": {json, withoutType, nil, twoTypes, "content-type"},
+		"type, two parameters": {json, withoutType, nil,
+			withLine("Content-Type", "application/json; charset=utf-8; charset=utf-8"), "content-type"},
+		"type, not pinned": {query, withoutType, nil, nil, "content-type"},
+		"coding, removed":  {json, withoutType, coded, nil, "content-encoding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,4 +106,13 @@ func componentOf(err error) string {
 		return refusal.Component
 	}
 	return ""
+}
+
+func twoTypes(s *scene) { s.r.Header.Add("Content-Type", "application/json") }
+
+// coded is a request whose Content-Encoding was removed.
+func coded(s *scene) {
+	s.body = "\x1f\x8b\x08\x00"
+	s.r.ContentLength = int64(len(s.body))
+	s.r.Header.Del("Content-Digest")
 }

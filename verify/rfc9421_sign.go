@@ -18,6 +18,7 @@ import (
 	"math/big"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -29,36 +30,85 @@ type Signer struct {
 	Secret  []byte        // the shared secret of hmac-sha256
 	Private crypto.Signer // the private key of the other algorithms
 	Label   string        // of the signature; defaults to "sig1"
-	// Components are covered. Defaults to those of the default profile that the request has.
+	// Components are covered. Defaults to those of the profile that the request has.
 	Components []string
 	Expires    time.Duration // the lifetime of the signature, if not zero
 	Nonce, Tag string        // are signed if not empty
 	NameAlg    bool          // adds the alg parameter
 	Digests    []string      // the algorithms of Content-Digest; defaults to sha-256
+	// Like is the scheme that shall verify the requests. Its label, tag, time and encodings are
+	// those of the signatures, and Components default to what it demands. Defaults to none.
+	Like *RFC9421
 }
 
-// defaultComponents returns the components of the default profile that a request has: @method,
-// @target-uri, content-digest, and the fields of the profile.
-func defaultComponents(r *http.Request) []string {
-	names := []string{"@method", "@target-uri"}
-	for _, name := range []string{"content-digest", "content-type", "content-encoding", "idempotency-key"} {
-		if r.Header.Get(name) != "" {
+// like returns the scheme of Like, or one without settings.
+func (s *Signer) like() *RFC9421 {
+	if s.Like == nil {
+		return &RFC9421{}
+	}
+	return s.Like
+}
+
+// demanded returns the components of a request that the rules demand. Of several sets it takes one
+// that is required anyway, else the first.
+func (s *RFC9421) demanded(m *message) (names []string) {
+	add := func(name string) {
+		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
-	ce := 0
-	for field := range r.Header {
-		if name := strings.ToLower(field); strings.HasPrefix(name, "ce-") {
-			ce++
-			names = append(names, name)
+	hasBody := len(m.lines("content-digest")) > 0
+	for _, rule := range s.coverageRules() {
+		set := rule.AnyOf[0]
+		for _, other := range rule.AnyOf {
+			required := func(name string) bool { return slices.Contains(s.Coverage.Required, name) }
+			if !slices.ContainsFunc(other, func(name string) bool { return !required(name) }) {
+				set = other
+			}
+		}
+		prefix, many := strings.CutSuffix(set[0], "*")
+		demands := true
+		switch rule.When {
+		case WithoutBody:
+			demands = !hasBody || m.request.Method != s.Coverage.Pinned.Method
+		case WithBody:
+			demands = hasBody
+		case WithQuery, WithoutQuery:
+			demands = m.hasQuery() == (rule.When == WithQuery)
+		case OtherType:
+			demands = len(m.lines("content-type")) > 0 && !s.Coverage.Pinned.pinsType(m)
+		case WhenPresent:
+			if demands = !many && len(m.lines(prefix)) > 0; many {
+				for _, field := range m.fieldsWithPrefix(prefix) {
+					add(field.name)
+				}
+			}
+		}
+		if demands {
+			for _, name := range set {
+				add(name)
+			}
 		}
 	}
-	slices.Sort(names[len(names)-ce:])
 	return names
 }
 
-// Sign sets Content-Digest (if there is a body and the field is absent), Signature-Input and
-// Signature on r. Existing signatures with other labels stay.
+// stamp sets the field with the time of signing, if the scheme reads one.
+func (s *RFC9421) stamp(h http.Header, now time.Time) {
+	switch name := s.TimestampHeader; {
+	case name == "":
+	case s.TimestampRFC3339:
+		h.Set(name, now.UTC().Format("2006-01-02T15:04:05Z"))
+	case s.TimestampUnit == time.Millisecond:
+		h.Set(name, strconv.FormatInt(now.UnixMilli(), 10))
+	default:
+		h.Set(name, strconv.FormatInt(now.Unix(), 10))
+	}
+}
+
+// Sign sets Content-Digest (if there is a body and the field is absent), the field with the time if
+// the scheme of Like reads one, Signature-Input and Signature on r. Existing signatures with other
+// labels stay.
 //
 // The URL of r is absolute, or r is the request of a server, as httptest.NewRequest makes it: it
 // is then signed for its Host, over https if it has TLS. An absolute request target is replaced
@@ -71,11 +121,13 @@ func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 		}
 		r.Header.Set("Content-Digest", digest)
 	}
-	in, err := s.input(r, now)
+	like := s.like()
+	like.stamp(r.Header, now)
+	m, err := newMessage(asCalled(r))
 	if err != nil {
 		return err
 	}
-	m, err := newMessage(asCalled(r))
+	in, err := s.input(&m, now)
 	if err != nil {
 		return err
 	}
@@ -88,7 +140,11 @@ func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 		return err
 	}
 	setMember(r.Header, "Signature-Input", in.label, in.member())
-	setMember(r.Header, "Signature", in.label, ":"+base64.StdEncoding.EncodeToString(signature)+":")
+	encoding := base64.StdEncoding
+	if like.Encoding == Base64URL {
+		encoding = base64.RawURLEncoding
+	}
+	setMember(r.Header, "Signature", in.label, ":"+encoding.EncodeToString(signature)+":")
 	return nil
 }
 
@@ -116,10 +172,10 @@ func asCalled(r *http.Request) *http.Request {
 }
 
 // input writes the member of Signature-Input and parses it as a receiver would.
-func (s *Signer) input(r *http.Request, now time.Time) (*signatureInput, error) {
-	names := s.Components
+func (s *Signer) input(m *message, now time.Time) (*signatureInput, error) {
+	names, like := s.Components, s.like()
 	if names == nil {
-		names = defaultComponents(r)
+		names = like.demanded(m)
 	}
 	var ids []string
 	for _, name := range names {
@@ -129,7 +185,10 @@ func (s *Signer) input(r *http.Request, now time.Time) (*signatureInput, error) 
 		}
 		ids = append(ids, quote(base)+params)
 	}
-	member := fmt.Sprintf("(%s);created=%d", strings.Join(ids, " "), now.Unix())
+	member := fmt.Sprintf("(%s)", strings.Join(ids, " "))
+	if like.TimestampHeader == "" && !like.NoTime {
+		member += fmt.Sprintf(";created=%d", now.Unix())
+	}
 	if s.Expires != 0 {
 		member += fmt.Sprintf(";expires=%d", now.Add(s.Expires).Unix())
 	}
@@ -141,12 +200,13 @@ func (s *Signer) input(r *http.Request, now time.Time) (*signatureInput, error) 
 		}
 		alg = string(a)
 	}
-	for _, p := range [][2]string{{"keyid", s.KeyID}, {"alg", alg}, {"nonce", s.Nonce}, {"tag", s.Tag}} {
+	tag := cmp.Or(s.Tag, like.Tag)
+	for _, p := range [][2]string{{"keyid", s.KeyID}, {"alg", alg}, {"nonce", s.Nonce}, {"tag", tag}} {
 		if p[1] != "" {
 			member += ";" + p[0] + "=" + quote(p[1])
 		}
 	}
-	label := cmp.Or(s.Label, defaultLabel)
+	label := cmp.Or(s.Label, like.Label, defaultLabel)
 	in, ok := parseInput(label + "=" + member)
 	switch {
 	case !ok:
@@ -232,8 +292,8 @@ func (s *Signer) sign(base []byte) ([]byte, error) {
 // writes ASN.1.
 func (s *Signer) signECDSA(sum []byte, hash crypto.Hash, n int) ([]byte, error) {
 	der, err := s.Private.Sign(rand.Reader, sum, hash)
-	if err != nil {
-		return nil, err
+	if err != nil || s.like().DER {
+		return der, err
 	}
 	var pair struct{ R, S *big.Int }
 	if _, err := asn1.Unmarshal(der, &pair); err != nil {

@@ -222,6 +222,9 @@ func (id Identity) and(more Identity) Identity {
 	if more.Timed() || !more.SignedAt.IsZero() && !id.Timed() {
 		id.SignedAt, id.OwnTime = more.SignedAt, more.OwnTime
 	}
+	if id.Created.IsZero() || !more.Created.IsZero() && more.Created.Before(id.Created) {
+		id.Created = more.Created
+	}
 	if more.Claims != nil {
 		id.Claims = more.Claims
 	}

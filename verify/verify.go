@@ -35,6 +35,7 @@ type Identity struct {
 	Principal   string    // the authenticated identity of the key; empty means the producer's name
 	Label       string    // of the verified signature (RFC 9421 section 4); empty for other schemes
 	SignedAt    time.Time // the signed time; zero if the scheme signs none
+	Created     time.Time // another time of the signature, checked as SignedAt is; zero if there is none
 	OwnTime     bool      // SignedAt limits the age of the request and does not identify its message ([Any])
 	NotBefore   time.Time // from when the credential is valid; zero if it has no such time
 	Expires     time.Time // the earliest expiry of signature, token and certificate; zero if none expires
@@ -127,19 +128,24 @@ func (t Tolerance) Check(id Identity, now time.Time) error {
 		}
 		return &Error{Code: code, KeyID: id.KeyID}
 	}
-	if id.SignedAt.IsZero() {
+	return cmp.Or(t.check(id.SignedAt, id.KeyID, now), t.check(id.Created, id.KeyID, now))
+}
+
+// check checks one time. The zero time passes.
+func (t Tolerance) check(at time.Time, keyID string, now time.Time) error {
+	if at.IsZero() {
 		return nil
 	}
 	// Times are compared, because a duration between far times saturates, and the lowest
 	// duration has no negative.
-	if t.Past != NoLimit && id.SignedAt.Before(now.Add(-t.Past)) {
-		return &Error{Code: TimestampTooOld, KeyID: id.KeyID,
-			Err: fmt.Errorf("signed %v ago, at most %v are allowed", now.Sub(id.SignedAt).Round(time.Second), t.Past)}
+	if t.Past != NoLimit && at.Before(now.Add(-t.Past)) {
+		return &Error{Code: TimestampTooOld, KeyID: keyID,
+			Err: fmt.Errorf("signed %v ago, at most %v are allowed", now.Sub(at).Round(time.Second), t.Past)}
 	}
-	if t.Future != NoLimit && id.SignedAt.After(now.Add(t.Future)) {
-		return &Error{Code: TimestampTooNew, KeyID: id.KeyID,
+	if t.Future != NoLimit && at.After(now.Add(t.Future)) {
+		return &Error{Code: TimestampTooNew, KeyID: keyID,
 			Err: fmt.Errorf("signed %v ahead of the clock here, at most %v are allowed",
-				id.SignedAt.Sub(now).Round(time.Second), t.Future)}
+				at.Sub(now).Round(time.Second), t.Future)}
 	}
 	return nil
 }

@@ -154,8 +154,7 @@ func (from *sender) become(s *config.Settings, plan *config.Plan, f senderFlags,
 		}
 		from.sign = own
 	}
-	signer.Label = cmp.Or(signer.Label, from.config.RFC9421.Label)
-	signer.Tag = from.config.RFC9421.Tag
+	signer.Like, _ = from.producer.Scheme.(*verify.RFC9421)
 	return chooseKey(signer, matchingKeys(s, signer, from.config.RFC9421.Keys))
 }
 

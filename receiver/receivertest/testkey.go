@@ -26,12 +26,10 @@ func withTestKey(p producer.Producer) (opened, signing producer.Producer, err er
 	if err != nil {
 		return opened, signing, err
 	}
-	signer.Label, signer.Tag = scheme.Label, scheme.Tag
-	opened.Scheme = &verify.RFC9421{
-		Keys: verify.JoinKeys(scheme.Keys, verify.StaticKeys(key)), Label: scheme.Label, Tag: scheme.Tag,
-		BoundKey: scheme.BoundKey, Coverage: scheme.Coverage, KeyRequired: scheme.KeyRequired, Algs: scheme.Algs,
-	}
-	signing.Scheme = testSigner{opened.Scheme, signer, scheme.Coverage, p.Nonce != producer.NonceOff}
+	both := scheme.WithCoverage(scheme.Coverage)
+	both.Keys = verify.JoinKeys(scheme.Keys, verify.StaticKeys(key))
+	signer.Like, opened.Scheme = both, both
+	signing.Scheme = testSigner{both, signer, p.Nonce != producer.NonceOff}
 	return opened, signing, nil
 }
 
@@ -55,27 +53,23 @@ func newTestKey(algs []verify.Alg) (verify.Signer, verify.Key, error) {
 // testSigner is a scheme that also signs, and covers all that a receiver may require.
 type testSigner struct {
 	verify.Scheme
-	signer   verify.Signer
-	coverage verify.Coverage
-	nonce    bool
+	signer verify.Signer
+	nonce  bool
 }
 
 // Sign signs r with the key of the test.
 func (s testSigner) Sign(r *http.Request, body []byte, now time.Time) error {
 	signer := s.signer
-	signer.Components = s.coverage.Exactly
-	if len(signer.Components) == 0 {
-		signer.Components = []string{"@method", "@target-uri"}
-		if len(body) > 0 {
-			signer.Components = append(signer.Components, "content-digest")
-		}
-		for name := range r.Header {
-			signer.Components = append(signer.Components, strings.ToLower(name))
-		}
-		signer.Components = append(signer.Components, s.coverage.Required...)
-		slices.Sort(signer.Components)
-		signer.Components = slices.Compact(signer.Components)
+	signer.Components = []string{"@method", "@target-uri"}
+	if len(body) > 0 {
+		signer.Components = append(signer.Components, "content-digest")
 	}
+	for name := range r.Header {
+		signer.Components = append(signer.Components, strings.ToLower(name))
+	}
+	signer.Components = append(signer.Components, signer.Like.Coverage.Required...)
+	slices.Sort(signer.Components)
+	signer.Components = slices.Compact(signer.Components)
 	if s.nonce {
 		signer.Nonce = rand.Text()
 	}

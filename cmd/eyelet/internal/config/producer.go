@@ -134,14 +134,45 @@ func (c *rfc9421Settings) build(ctx context.Context, b *producerBuilder, p *Prod
 		return made // the errors of the keys are reported already
 	}
 	scheme.Label, scheme.Tag, scheme.Algs = c.Label, c.Tag, convert[verify.Alg](c.Algs)
-	scheme.Coverage.Required, scheme.MaxAge = c.Require, c.MaxAge
-	made.Tolerance.Past = c.MaxAge
+	scheme.MaxAge, made.Tolerance.Past = c.MaxAge, c.MaxAge
+	made.QueryScope = c.cover(&scheme.Coverage)
+	c.setTime(b, p, scheme)
 	scheme.Encoding = choose(b, p, "encoding", c.Encoding,
 		map[string]verify.Encoding{"base64": verify.Base64, "base64url": verify.Base64URL})
 	scheme.DER = choose(b, p, "signature_encoding", c.ECDSA, map[string]bool{"raw": false, "der": true})
 	b.addAll(p, scheme.Check())
 	return made
 }
+
+// cover sets what signatures must cover, and reports whether they may cover the query.
+func (c *rfc9421Settings) cover(coverage *verify.Coverage) (query bool) {
+	query = len(c.Covers) == 0
+	for _, name := range c.Covers {
+		query = query || name == "@target-uri" || name == "@query"
+		if name, present := strings.CutSuffix(name, "?"); present {
+			coverage.Consumed = append(coverage.Consumed, name)
+		} else {
+			coverage.Required = append(coverage.Required, name)
+		}
+	}
+	return query
+}
+
+// setTime sets where the time of signing is.
+func (c *rfc9421Settings) setTime(b *producerBuilder, p *Producer, scheme *verify.RFC9421) {
+	field, header := strings.CutPrefix(c.Time, "header:")
+	if header {
+		scheme.TimestampHeader, scheme.TimestampRFC3339 = field, c.TimeUnit == "rfc3339"
+		scheme.TimestampUnit = choose(b, p, "timestamp_unit", c.TimeUnit, timeUnits)
+		return
+	}
+	scheme.NoTime = choose(b, p, "time", c.Time, map[string]bool{"created": false, "none": true, "header:NAME": false})
+	if c.TimeUnit != "" {
+		b.errs.Add(p.Node.place("timestamp_unit"), "write time: header:NAME", "timestamp_unit without a field")
+	}
+}
+
+var timeUnits = map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "rfc3339": 0}
 
 // build returns a producer from the description of its HMAC.
 func (c *hmacSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
@@ -158,8 +189,7 @@ func (c *contentSettings) describe(b *producerBuilder, p *Producer) *verify.HMAC
 		Headers: c.Header, Separator: c.Separator, Encoding: verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))),
 		TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader, Content: c.Template, URL: c.SignedURL,
 		Malleable: c.Malleable, TimestampRFC3339: c.TimestampUnit == "rfc3339",
-		TimestampUnit: choose(b, p, "timestamp_unit", c.TimestampUnit,
-			map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "rfc3339": 0}),
+		TimestampUnit: choose(b, p, "timestamp_unit", c.TimestampUnit, timeUnits),
 	}
 }
 

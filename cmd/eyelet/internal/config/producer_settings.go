@@ -93,7 +93,9 @@ type rfc9421Settings struct {
 	LegacyAgent bool           `conf:"legacy_agent"`       // accepts a Signature-Agent of one string
 	Agent       *agentSettings `conf:"agent"`              // in another field, in place of directories
 	Algs        []string       `conf:"algs"`               // default to those of the profile
-	Require     []string       `conf:"require"`            // components beside those of the profile
+	Covers      []string       `conf:"covers"`             // what the sender signs
+	Time        string         `conf:"time"`               // created, header:NAME or none
+	TimeUnit    string         `conf:"timestamp_unit"`     // s, ms or rfc3339
 	Encoding    string         `conf:"encoding"`           // base64 or base64url
 	ECDSA       string         `conf:"signature_encoding"` // raw or der
 	Nonce       string         `conf:"nonce"`              // off, required or unique

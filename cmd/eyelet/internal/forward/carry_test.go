@@ -133,7 +133,9 @@ func verifies(t *testing.T, name, base string, key verify.Key, got request, comp
 	u, err := url.Parse(base + got.path)
 	check(t, err)
 	r := &http.Request{Method: got.method, URL: u, Host: u.Host, Header: got.header, RequestURI: got.path}
-	scheme := &verify.RFC9421{Keys: verify.StaticKeys(key), Coverage: verify.Coverage{Exactly: components}}
+	scheme := &verify.RFC9421{Keys: verify.StaticKeys(key), Coverage: verify.Coverage{
+		Pinned:   verify.Pinned{Method: got.method, Query: true, URL: true, MediaType: "application/json"},
+		Required: components}}
 	id, err := scheme.Verify(r, func() ([]byte, error) { return []byte(got.body), nil })
 	if err != nil || id.KeyID != "origin" {
 		t.Errorf("%s: the producer's signature does not verify at the target: %v, %s", name, err,
