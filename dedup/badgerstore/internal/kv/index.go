@@ -21,8 +21,8 @@ type index struct {
 	badger *badger.DB
 	values *valuefile.Set
 	room   func() error // returns why Badger cannot open a file at the moment
-	opened func()       // is called when Badger has opened it
-	work   Work         // of put
+	write  func() (end func())
+	work   Work // of put
 }
 
 const (
@@ -55,7 +55,7 @@ func (x *index) put(version uint64, g *changeset) error {
 		if err := x.room(); err != nil {
 			return &valuefile.NotWrittenError{Err: err}
 		}
-		defer x.opened()
+		defer x.write()()
 		return txn.CommitAt(version, nil)
 	}
 	next := func() error {
@@ -296,6 +296,6 @@ func (x *index) fill(version uint64, size int64, keys ...[]byte) error {
 			return err
 		}
 	}
-	defer x.opened()
+	defer x.write()()
 	return txn.CommitAt(version, nil)
 }

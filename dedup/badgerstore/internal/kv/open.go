@@ -149,7 +149,7 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 	if d.manifest, err = badgerfile.OpenManifest(d.indexDir()); err != nil {
 		return nil, errors.Join(err, values.Close())
 	}
-	d.index = &index{values: values, room: d.spare.reserve, opened: d.spare.written}
+	d.index = &index{values: values, room: d.spare.reserve, write: d.spare.write}
 	if d.index.badger, err = openBadger(d.badgerOptions(), d.logger); err != nil {
 		return nil, errors.Join(err, values.Close(), d.manifest.Close())
 	}

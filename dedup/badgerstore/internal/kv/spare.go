@@ -19,7 +19,8 @@ type spare struct {
 	mu      sync.Mutex
 	files   []*os.File
 	until   time.Time // released descriptors are not reserved again before
-	opening bool      // Badger opens a memory table
+	writes  int       // writes of Badger in progress
+	opening bool      // one of them opens a memory table
 	tables  bool      // a compaction creates tables
 	tight   bool      // and had to be given reserved descriptors
 }
@@ -44,13 +45,27 @@ var errNoDescriptors = &dedup.ErrUnavailable{
 func (s *spare) reserve() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.files) < spareFiles && !s.opening && !s.tables && time.Now().After(s.until) {
-		s.add(spareFiles)
+	if len(s.files) < spareFiles && !s.opening && !s.tight && time.Now().After(s.until) {
+		s.refill()
 	}
 	if len(s.files) < spareLeast {
 		return errNoDescriptors
 	}
 	return nil
+}
+
+// refill takes none of the descriptors that a compaction may need for its tables.
+func (s *spare) refill() {
+	if !s.tables {
+		s.add(spareFiles)
+		return
+	}
+	reserved := len(s.files)
+	if s.add(spareFiles + spareTables); len(s.files) == spareFiles+spareTables {
+		s.drop(spareTables)
+	} else {
+		s.drop(len(s.files) - reserved)
+	}
 }
 
 func (s *spare) add(upTo int) {
@@ -64,11 +79,12 @@ func (s *spare) add(upTo int) {
 }
 
 // provide makes sure that a file can be opened: without opens other descriptors it releases
-// reserved ones, except those to keep. It reports whether there are enough.
+// reserved ones, except those to keep. It reports whether there are enough, which cannot be seen
+// while Badger opens a memory table.
 func (s *spare) provide(opens, keep int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.release(opens, keep)
+	return !s.opening && s.release(opens, keep)
 }
 
 func (s *spare) release(opens, keep int) bool {
@@ -101,11 +117,17 @@ func (s *spare) isTight() bool {
 	return s.tight
 }
 
-// written says that Badger has its memory table.
-func (s *spare) written() {
+// write begins a write of Badger. The function ends it: Badger has its memory table.
+func (s *spare) write() (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opening = false
+	s.writes++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.writes--
+		s.opening = s.opening && s.writes > 0
+	}
 }
 
 func (s *spare) drop(n int) {
@@ -158,7 +180,7 @@ func (s *spare) onLogLine(line string) {
 		s.mu.Lock() // it opens a new one next
 		defer s.mu.Unlock()
 		s.release(spareLeast, 0)
-		s.opening = true
+		s.opening = s.writes > 0
 	case strings.HasPrefix(line, "error flushing memtable") && exhausted(line):
 		time.AfterFunc(tablesRetry, func() { s.provide(spareOpens, 0) })
 	}

@@ -101,6 +101,14 @@ func TestATableOfACompactionHasADescriptor(t *testing.T) {
 			t.Errorf("%d descriptors are reserved: %v", len(s.files), err)
 		}
 	}
+	s.drop(spareTables) // just enough for a table
+	c := newCompactions(d)
+	c.begin(1)
+	c.build(1)
+	if err := s.reserve(); err != nil {
+		t.Fatal("a commit:", err)
+	}
+	canOpen(t)
 }
 
 // TestDescriptorsOfAMemoryTableAreNotCounted asks for room and opens files side by side, between
@@ -111,6 +119,7 @@ func TestDescriptorsOfAMemoryTableAreNotCounted(t *testing.T) {
 	}
 	s := newSpare(t)
 	for range 20 {
+		end := s.write()
 		s.onLogLine("Flushing memtable, mt.size=%d")
 		var others sync.WaitGroup
 		stop := make(chan struct{})
@@ -135,10 +144,43 @@ func TestDescriptorsOfAMemoryTableAreNotCounted(t *testing.T) {
 		}
 		close(stop)
 		others.Wait()
-		s.written()
+		end()
 		s.until = time.Time{}
 		if err := s.reserve(); err != nil || len(s.files) < spareFiles {
 			t.Fatalf("%d descriptors are reserved: %v", len(s.files), err)
 		}
 	}
+}
+
+// TestDescriptorsAreNotShortWhereThereAreMany uses the reserve as a compaction beside many writes
+// does, in a process with enough descriptors.
+func TestDescriptorsAreNotShortWhereThereAreMany(t *testing.T) {
+	t.Parallel()
+	d := &DB{dir: t.TempDir(), spare: &spare{}}
+	if err := os.Mkdir(d.indexDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := newCompactions(d)
+	defer d.spare.close()
+	if err := d.spare.reserve(); err != nil {
+		t.Fatal(err)
+	}
+	c.begin(1)
+	for range 20 {
+		end := d.spare.write()
+		d.spare.onLogLine("Flushing memtable, mt.size=%d")
+		d.spare.provide(spareOpens, 0)
+		if err := d.spare.open(func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.spare.reserve(); err != nil {
+			t.Fatal("a commit beside a flush:", err)
+		}
+		end()
+		c.build(1)
+		if err := d.spare.reserve(); err != nil || len(d.spare.files) < spareFiles {
+			t.Fatalf("a commit beside a compaction: %d are reserved, %v", len(d.spare.files), err)
+		}
+	}
+	c.end(1, false)
 }
