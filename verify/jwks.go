@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,6 +44,11 @@ type JWKSConfig struct {
 	// to none: a key is skipped if it has a use (RFC 7517 section 4.2) other than "sig", or key_ops
 	// (section 4.3) without "verify".
 	Purposes map[string][]string
+	// Revoked is the address of the list of revoked keys that the producer publishes and signs with
+	// a key of the set, as the Ad Context Protocol has it: https, or http on a loopback address. A
+	// key on the list is unknown. Without a list that is up to date all keys are unavailable.
+	// Defaults to none.
+	Revoked string
 }
 
 // JWKS is a [KeySet] that is fetched from a URL.
@@ -60,6 +67,7 @@ type JWKS struct {
 	cfg     JWKSConfig
 	kind    keySetKind
 	client  *http.Client
+	revoked *JWKS // the list of revoked keys; nil if there is none
 	ctx     context.Context
 	cancel  context.CancelFunc
 	fetches sync.WaitGroup
@@ -77,6 +85,7 @@ type keySetKind struct {
 	accept    string
 	mediaType string // of responses; "" is any
 	parse     func(text []byte) ([]JSONWebKey, []Key, error)
+	list      func(text []byte, now time.Time) (*jwksSet, error) // of revoked keys, in place of parse
 }
 
 type jwksSet struct {
@@ -85,6 +94,8 @@ type jwksSet struct {
 	fetch   uint64 // the number of the fetch, from 1
 	fetched time.Time
 	expires time.Time
+	stale   time.Time       // not used afterwards
+	revoked map[string]bool // ids of a list of revoked keys
 }
 
 // NewJWKS returns the set at cfg.URL. It does not fetch yet.
@@ -110,7 +121,23 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	if len(cfg.Purposes) > 0 {
 		kind.parse = func(text []byte) ([]JSONWebKey, []Key, error) { return parsePurposes(text, cfg.Purposes) }
 	}
-	return newJWKS(cfg, kind, client), nil
+	j := newJWKS(cfg, kind, client)
+	if cfg.Revoked != "" {
+		if u, err = url.Parse(cfg.Revoked); err != nil {
+			return nil, errors.New("the URL of revoked keys cannot be parsed")
+		}
+		if err := checkKeyURL(u); err != nil {
+			return nil, fmt.Errorf("revoked keys: %w", err)
+		}
+		origin := u.Scheme + "://" + u.Host
+		j.revoked = newJWKS(JWKSConfig{URL: cfg.Revoked, Client: cfg.Client, Now: cfg.Now}, keySetKind{
+			accept: "application/jose+json, application/json",
+			list: func(text []byte, now time.Time) (*jwksSet, error) {
+				return parseRevoked(j.ctx, text, origin, j, now)
+			},
+		}, client)
+	}
+	return j, nil
 }
 
 func newJWKS(cfg JWKSConfig, kind keySetKind, client *http.Client) *JWKS {
@@ -121,6 +148,9 @@ func newJWKS(cfg JWKSConfig, kind keySetKind, client *http.Client) *JWKS {
 
 // Close cancels a fetch in flight and waits for it. No fetch starts afterwards.
 func (j *JWKS) Close() error {
+	if j.revoked != nil {
+		_ = j.revoked.Close() // always nil
+	}
 	j.cancel()
 	j.fetches.Wait()
 	if j.cfg.Client == nil {
@@ -157,6 +187,15 @@ func sameOrigin(r *http.Request, via []*http.Request) error {
 
 // Key implements [KeySet]. It may wait for a fetch, at most 5 seconds.
 func (j *JWKS) Key(ctx context.Context, id string) ([]Key, error) {
+	if j.revoked != nil && id != "" {
+		found, err := lookup(ctx, j.revoked, id, func(s *jwksSet) ([]bool, error) { return []bool{s.revoked[id]}, nil })
+		if err != nil {
+			return nil, err
+		}
+		if found[0] {
+			return nil, &Error{Code: KeyUnknown, KeyID: id, Err: reason("the key is revoked")}
+		}
+	}
 	return lookup(ctx, j, id, func(s *jwksSet) ([]Key, error) { return s.keys.Key(ctx, id) })
 }
 
@@ -194,7 +233,7 @@ func lookup[K any](ctx context.Context, j *JWKS, id string, find func(*jwksSet) 
 func (j *JWKS) current() (*jwksSet, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.set == nil || j.cfg.Now().Sub(j.set.fetched) > jwksStale {
+	if j.set == nil || j.cfg.Now().After(j.set.stale) {
 		return nil, j.err
 	}
 	return j.set, j.err
@@ -291,6 +330,10 @@ func (j *JWKS) get() (*jwksSet, error) {
 	if len(text) > jwksMaxBytes {
 		return nil, errors.New("the set is larger than 1 MiB")
 	}
+	now := j.cfg.Now()
+	if j.kind.list != nil {
+		return j.kind.list(text, now)
+	}
 	public, keys, err := j.kind.parse(text)
 	if err != nil {
 		return nil, err
@@ -299,10 +342,67 @@ func (j *JWKS) get() (*jwksSet, error) {
 	for i := range keys {
 		keys[i].Principal = j.cfg.Principal
 	}
-	now := j.cfg.Now()
 	return &jwksSet{
-		public: public, keys: newStaticSet(keys), fetched: now, expires: now.Add(cacheAge(resp.Header)),
+		public: public, keys: newStaticSet(keys),
+		fetched: now, expires: now.Add(cacheAge(resp.Header)), stale: now.Add(jwksStale),
 	}, nil
+}
+
+// Bounds of the time until a list of revoked keys is fetched again.
+const (
+	revokedMin   = time.Minute
+	revokedMax   = 30 * time.Minute
+	revokedGrace = 4 // such times after its next update a list is not used
+)
+
+// parseRevoked reads a list of revoked keys: a JWS, in JSON with one signature or compact (RFC 7515
+// section 7), signed with a key of the producer.
+func parseRevoked(ctx context.Context, text []byte, issuer string, keys TokenKeySet, now time.Time) (*jwksSet, error) {
+	type signature struct{ Protected, Signature string }
+	var sent struct {
+		Payload string
+		signature
+		Signatures []signature
+	}
+	compact := bytes.TrimSpace(text)
+	if json.Unmarshal(compact, &sent) == nil {
+		if len(sent.Signatures) > 0 {
+			sent.signature = sent.Signatures[0]
+		}
+		compact = []byte(sent.Protected + "." + sent.Payload + "." + sent.Signature)
+	}
+	t, err := parseToken(compact)
+	if err != nil {
+		return nil, fmt.Errorf("revoked keys: %w", err)
+	}
+	by := &JWT{Keys: keys, Algorithms: []string{"EdDSA", "ES256"}}
+	if err := by.checkSignature(ctx, t); err != nil {
+		return nil, fmt.Errorf("revoked keys: %w", err)
+	}
+	var list struct {
+		Issuer     string
+		Updated    time.Time
+		NextUpdate time.Time `json:"next_update"`
+		Kids       []string  `json:"revoked_kids"`
+	}
+	kind, _ := t.header.Text("typ")
+	if err := json.Unmarshal(t.payload, &list); err != nil || kind != "adcp-gov-revocation+jws" || list.Issuer != issuer {
+		return nil, fmt.Errorf("revoked keys: not a list of %s", issuer)
+	}
+	pause := min(max(list.NextUpdate.Sub(list.Updated), revokedMin), revokedMax)
+	next := list.NextUpdate
+	if most := now.Add(revokedMax); next.After(most) {
+		next = most
+	}
+	set := &jwksSet{fetched: now, stale: next.Add(revokedGrace * pause), revoked: map[string]bool{}}
+	if now.After(set.stale) {
+		return nil, errors.New("revoked keys: the list is out of date")
+	}
+	for _, kid := range list.Kids {
+		set.revoked[kid] = true
+	}
+	set.expires = now.Add(max(next.Sub(now), revokedMin))
+	return set, nil
 }
 
 // cacheAge returns how long the set is fresh (RFC 9111 section 5.2.2), within our bounds.

@@ -2,8 +2,10 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/base64"
@@ -498,5 +500,102 @@ func TestKeysMayNeedAPurpose(t *testing.T) {
 	public, _, err := parsePurposes([]byte(`{"keys":[`+string(jwkWith(t, p.key.Public(), use))+`]}`), purposes)
 	if err != nil || len(public) != 1 {
 		t.Errorf("%v, %v", public, err)
+	}
+}
+
+// revokedCase is a list of revoked keys with the key "b".
+type revokedCase struct {
+	issuer, head, next string
+	by                 ed25519.PrivateKey
+	after              time.Duration // of a look-up, after updated
+	code               Code          // of a key that is not listed; "" finds it
+}
+
+// lists returns the list in each form of a JWS.
+func (c revokedCase) lists(t *testing.T, origin string, updated time.Time) []string {
+	t.Helper()
+	next, err := time.ParseDuration(c.next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	protected, payload := encode([]byte(c.head)), encode(fmt.Appendf(nil,
+		`{"issuer":%q,"updated":%q,"next_update":%q,"revoked_kids":["b"]}`,
+		cmp.Or(c.issuer, origin), updated.Format(time.RFC3339), updated.Add(next).Format(time.RFC3339)))
+	signature := encode(ed25519.Sign(c.by, []byte(protected+"."+payload)))
+	return []string{
+		protected + "." + payload + "." + signature,
+		fmt.Sprintf(`{"payload":%q,"protected":%q,"signature":%q}`, payload, protected, signature),
+		fmt.Sprintf(`{"payload":%q,"signatures":[{"protected":%q,"signature":%q}]}`, payload, protected, signature),
+	}
+}
+
+// check looks up both keys of a set with this list.
+func (c revokedCase) check(t *testing.T, name string, public ed25519.PublicKey) {
+	t.Helper()
+	clock := newFakeClock()
+	var text atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/revoked" {
+			fmt.Fprint(w, text.Load())
+			return
+		}
+		fmt.Fprintf(w, `{"keys":[%s,%s]}`, jwkWith(t, public, `"kid":"a"`), jwkWith(t, public, `"kid":"b"`))
+	}))
+	defer server.Close()
+	for _, list := range c.lists(t, server.URL, clock.Now()) {
+		text.Store(list)
+		set, err := NewJWKS(JWKSConfig{URL: server.URL, Revoked: server.URL + "/revoked", Now: clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.after > 0 { // it was up to date, and cannot be fetched again
+			if _, err := set.Key(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			text.Store("")
+			clock.Add(c.after)
+		}
+		_, err = set.Key(t.Context(), "a")
+		_, revoked := set.Key(t.Context(), "b")
+		if CodeOf(err) != c.code || CodeOf(revoked) != cmp.Or(c.code, KeyUnknown) {
+			t.Errorf("%s: %v, revoked: %v", name, err, revoked)
+		}
+		if set.Close() != nil {
+			t.Error("close")
+		}
+		clock.Add(-c.after)
+	}
+}
+
+// TestListsOfRevokedKeysAreChecked: the list is that of the origin, up to date, and signed with a
+// key of the set. Without one there are no keys.
+func TestListsOfRevokedKeysAreChecked(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	const good = `{"alg":"EdDSA","kid":"a","typ":"adcp-gov-revocation+jws"}`
+	for name, c := range map[string]revokedCase{
+		"up to date":          {"", good, "15m", private, 0, ""},
+		"in its grace":        {"", good, "15m", private, 75 * time.Minute, ""},
+		"after its grace":     {"", good, "15m", private, 75*time.Minute + time.Second, KeysUnavailable},
+		"for a year":          {"", good, "8760h", private, 150 * time.Minute, ""},
+		"for a year, later":   {"", good, "8760h", private, 150*time.Minute + time.Second, KeysUnavailable},
+		"out of date":         {"", good, "-2h", private, 0, KeysUnavailable},
+		"of another issuer":   {"https://other.example", good, "15m", private, 0, KeysUnavailable},
+		"by another key":      {"", good, "15m", other, 0, KeysUnavailable},
+		"of an unknown key":   {"", strings.Replace(good, `"a"`, `"x"`, 1), "15m", private, 0, KeysUnavailable},
+		"of another type":     {"", strings.Replace(good, "-gov", "", 1), "15m", private, 0, KeysUnavailable},
+		"without a signature": {"", strings.Replace(good, "EdDSA", "none", 1), "15m", private, 0, KeysUnavailable},
+	} {
+		c.check(t, name, public)
+	}
+	for _, address := range []string{"http://a.example/revoked", "https://user@a.example", ":"} {
+		if _, err := NewJWKS(JWKSConfig{URL: "https://a.example", Revoked: address}); err == nil {
+			t.Errorf("%q was accepted", address)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package verify
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -134,7 +135,7 @@ func (j *JWT) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	if err != nil {
 		return Identity{}, &Error{Code: TokenMalformed, Err: err}
 	}
-	if err := j.checkSignature(r, token); err != nil {
+	if err := j.checkSignature(r.Context(), token); err != nil {
 		return Identity{}, err
 	}
 	if refusal := j.checkClaims(token); refusal != nil {
@@ -251,13 +252,13 @@ func parseToken(compact []byte) (*parsedToken, error) {
 	return t, nil
 }
 
-func (j *JWT) checkSignature(r *http.Request, t *parsedToken) error {
+func (j *JWT) checkSignature(ctx context.Context, t *parsedToken) error {
 	name := cmp.Or(j.as, t.alg)
 	alg, ok := publicAlgorithm(name)
 	if !ok || j.as == "" && !slices.Contains(j.Algorithms, name) {
 		return &Error{Code: AlgorithmNotAllowed, KeyID: shortID(t.kid)}
 	}
-	keys, err := j.Keys.PublicKeys(r.Context(), t.kid)
+	keys, err := j.Keys.PublicKeys(ctx, t.kid)
 	if err != nil {
 		return err
 	}

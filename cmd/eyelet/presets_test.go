@@ -26,7 +26,7 @@ func presetSettings() map[string]string {
 	const standard = "secret: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 	const topic = "arn:aws:sns:us-east-1:123456789012:MyTopic"
 	return map[string]string{
-		"adcp":            "jwks_url: https://keys.example/jwks",
+		"adcp":            "jwks_url: https://keys.example/jwks, revoked_url: https://keys.example/revoked",
 		"adyen":           "secrets_files: [hex.txt, hex.txt], username: kettle, password_file: plain.txt",
 		"adyen-platform":  "secrets_file: hex.txt",
 		"aws-eventbridge": "header: X-Api-Key, value_file: plain.txt",

@@ -20,7 +20,7 @@ import (
 //
 // Signatures are in base64url, valid for at most 5 minutes, over a path in normal form, and carry a
 // nonce that no other event may have. A key counts only if its purpose is request-signing or, as
-// before, webhook-signing. With 100,000 nonces of one key in 6 minutes, further deliveries get 429.
+// before, webhook-signing, and if it is not on the list at the setting revoked_url. With 100,000 nonces of one key in 6 minutes, further deliveries get 429.
 //
 // The identifier is "idempotency_key", and retries may write the same JSON in another way. Sellers
 // retry for 1 to 7 days, as they advertise.
@@ -34,7 +34,7 @@ func AdCP(jwksURL string) producer.Producer { return adCP.producer(Settings{JWKS
 var adCP = Preset{
 	Name: "adcp", Docs: "https://adcontextprotocol.org/docs/building/by-layer/L1/security",
 	Auth: "RFC 9421", ID: "body idempotency_key", Wants: "2xx; 1 to 7 days",
-	Uses: []string{"jwks_url"},
+	Uses: []string{"jwks_url", "revoked_url"},
 	key:  producer.JSON("idempotency_key"),
 	kind: producer.First(producer.JSON("notification_type"), producer.JSON("event"), producer.JSON("task_type")),
 	fingerprint: func(d *producer.Delivery, it producer.Item) [32]byte {
@@ -71,7 +71,7 @@ func signedByMessages(p *producer.Producer, s Settings, scheme *verify.RFC9421, 
 			p.Err = errors.Join(p.Err, errors.New("set jwks_url: the sender publishes its keys there"))
 			return
 		}
-		keys, err := verify.NewJWKS(verify.JWKSConfig{URL: s.JWKSURL, Purposes: purposes})
+		keys, err := verify.NewJWKS(verify.JWKSConfig{URL: s.JWKSURL, Purposes: purposes, Revoked: s.RevokedURL})
 		if err != nil {
 			p.Err = errors.Join(p.Err, err)
 			return

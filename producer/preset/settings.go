@@ -68,6 +68,8 @@ type Settings struct {
 	Batch bool `conf:"batch"`
 	// JWKSURL is where keys are published, in place of the vendor's address.
 	JWKSURL string `conf:"jwks_url"`
+	// RevokedURL is where the vendor publishes a signed list of revoked keys (AdCP).
+	RevokedURL string `conf:"revoked_url"`
 	// CheckChain requires a chain to a root where the preset does not (SNS).
 	CheckChain bool `conf:"check_chain"`
 	// RootsPEM are the authorities of vendor certificates in PEM (RFC 7468). Defaults to the
