@@ -386,7 +386,8 @@ func parseRevoked(ctx context.Context, text []byte, issuer string, keys TokenKey
 		Kids       []string  `json:"revoked_kids"`
 	}
 	kind, _ := t.header.Text("typ")
-	if err := json.Unmarshal(t.payload, &list); err != nil || kind != "adcp-gov-revocation+jws" || list.Issuer != issuer {
+	err = json.Unmarshal(t.payload, &list)
+	if err != nil || kind != "adcp-gov-revocation+jws" || list.Issuer != issuer {
 		return nil, fmt.Errorf("revoked keys: not a list of %s", issuer)
 	}
 	pause := min(max(list.NextUpdate.Sub(list.Updated), revokedMin), revokedMax)

@@ -561,6 +561,9 @@ func (c revokedCase) check(t *testing.T, name string, public ed25519.PublicKey) 
 		if CodeOf(err) != c.code || CodeOf(revoked) != cmp.Or(c.code, KeyUnknown) {
 			t.Errorf("%s: %v, revoked: %v", name, err, revoked)
 		}
+		if name == "out of date" && !strings.Contains(err.Error(), name) {
+			t.Errorf("%v does not say why", err)
+		}
 		if set.Close() != nil {
 			t.Error("close")
 		}

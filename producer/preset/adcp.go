@@ -20,7 +20,8 @@ import (
 //
 // Signatures are in base64url, valid for at most 5 minutes, over a path in normal form, and carry a
 // nonce that no other event may have. A key counts only if its purpose is request-signing or, as
-// before, webhook-signing, and if it is not on the list at the setting revoked_url. With 100,000 nonces of one key in 6 minutes, further deliveries get 429.
+// before, webhook-signing, and if it is not on the list at the setting revoked_url. With 100,000
+// nonces of one key in 6 minutes, further deliveries get 429.
 //
 // The identifier is "idempotency_key", and retries may write the same JSON in another way. Sellers
 // retry for 1 to 7 days, as they advertise.
