@@ -38,7 +38,7 @@ var mutations = 100
 
 func init() {
 	if os.Getenv("EYELET_LONG") != "" {
-		mutations = 600
+		mutations = 1000
 	}
 }
 
@@ -134,6 +134,11 @@ func (c capture) attack(t *testing.T) {
 	m := newMutator(1, c)
 	if status := give(rx, c.message); status/100 != 2 {
 		t.Fatalf("the captured delivery gets %d", status)
+	}
+	if _, signed := c.producer.Scheme.(*verify.RFC9421); signed || mutations >= 1000 {
+		for _, msg := range m.each() {
+			give(rx, msg)
+		}
 	}
 	kinds := c.mutate(t, rx, m, mutations)
 	synctest.Wait()
@@ -331,16 +336,18 @@ const ownBody = `{"id":"e1","type":"paid","at":1700000000,"url":"a.b:c/d?e=1&f|g
 
 // own is a producer without a preset, and a delivery of it.
 type own struct {
-	scheme  verify.Scheme
-	prove   func(*http.Request) // sets the credentials for a scheme that does not sign
-	key     producer.Extractor
-	change  func(*producer.Producer)
-	fields  map[string]string
-	query   string
-	body    string
-	anyID   bool
-	refused bool
-	covered []string // by RFC 9421; nil is the default profile
+	scheme     verify.Scheme
+	prove      func(*http.Request) // sets the credentials for a scheme that does not sign
+	key        producer.Extractor
+	change     func(*producer.Producer)
+	fields     map[string]string
+	query      string
+	body       string
+	anyID      bool
+	refused    bool
+	covered    []string        // by RFC 9421; nil is the default profile
+	scheme9421 *verify.RFC9421 // without keys; nil is the default
+	second     []string        // covered by another signature of RFC 9421 beside the first one
 }
 
 // ownCaptures are deliveries of producers without a preset.
@@ -353,17 +360,31 @@ func ownCaptures(t *testing.T) map[string]capture {
 	}
 	key, signer := ed25519Pair(t)
 	for name, o := range signedProducers() {
-		o.scheme = &verify.RFC9421{Keys: verify.StaticKeys(key)}
-		all["rfc9421, "+name] = o.captureBy(t, now, func(r *http.Request, body []byte) error {
-			signer.Components = o.covered
+		scheme := o.scheme9421
+		if scheme == nil {
+			scheme = &verify.RFC9421{}
+		}
+		scheme.Keys = verify.StaticKeys(key)
+		o.scheme, signer.Like = scheme, scheme
+		c := o.captureBy(t, now, func(r *http.Request, body []byte) error {
+			signer.Label, signer.Components = "sig1", o.covered
 			if o.covered == nil {
 				signer.Components = []string{"@method", "@target-uri", "content-digest"}
 				for field := range o.fields {
 					signer.Components = append(signer.Components, strings.ToLower(field))
 				}
 			}
-			return signer.Sign(r, body, now)
+			if err := signer.Sign(r, body, now); err != nil || o.second == nil {
+				return err
+			}
+			other := signer
+			other.Label, other.Components, other.Nonce = "sig2", o.second, "n-2"
+			return other.Sign(r, body, now)
 		})
+		if o.second != nil {
+			c.credentials = []func(http.Header){withoutSignature("sig1"), withoutSignature("sig2")}
+		}
+		all["rfc9421, "+name] = c
 	}
 	for name, o := range tokenProducers(t, now) {
 		all[name] = o.capture(t, now)
@@ -437,15 +458,7 @@ func combinedScheme(t *testing.T, form string, n int) combined {
 		key, s := ed25519Pair(t)
 		s.Label = fmt.Sprint("sig", n)
 		s.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "x-event-id"}
-		return combined{&verify.RFC9421{Keys: verify.StaticKeys(key), Label: s.Label}, func(h http.Header) {
-			for _, name := range []string{"Signature", "Signature-Input"} {
-				of := func(member string) bool { return strings.HasPrefix(member, s.Label) }
-				members := strings.Split(strings.Join(h[name], ", "), ", ")
-				if h.Set(name, strings.Join(slices.DeleteFunc(members, of), ", ")); h.Get(name) == "" {
-					h.Del(name)
-				}
-			}
-		}, s.Sign}
+		return combined{&verify.RFC9421{Keys: verify.StaticKeys(key), Label: s.Label}, withoutSignature(s.Label), s.Sign}
 	case "bearer":
 		s := verify.BearerToken(secret)
 		return combined{s, func(h http.Header) { h.Del("Authorization") }, s.Sign}
@@ -465,6 +478,19 @@ func combinedScheme(t *testing.T, form string, n int) combined {
 		h.IDHeaders = []string{"X-Event-Id"}
 	}
 	return combined{h, func(h http.Header) { h.Del(field) }, h.Sign}
+}
+
+// withoutSignature removes the signature with a label.
+func withoutSignature(label string) func(http.Header) {
+	return func(h http.Header) {
+		for _, name := range []string{"Signature", "Signature-Input"} {
+			of := func(member string) bool { return strings.HasPrefix(member, label) }
+			members := strings.Split(strings.Join(h[name], ", "), ", ")
+			if h.Set(name, strings.Join(slices.DeleteFunc(members, of), ", ")); h.Get(name) == "" {
+				h.Del(name)
+			}
+		}
+	}
 }
 
 func ed25519Pair(t *testing.T) (verify.Key, verify.Signer) {
@@ -521,6 +547,9 @@ func later(anyID bool) int {
 	}
 	return 0
 }
+
+// onlyJSON accepts one media type.
+func onlyJSON(p *producer.Producer) { p.MediaTypes = []string{"application/json"} }
 
 // asAPI sets the API contract.
 func asAPI(p *producer.Producer) { p.Contract = producer.API }
@@ -625,6 +654,42 @@ func signedProducers() map[string]own {
 		},
 		"method pinned, no id": {
 			key: producer.BodyDigest(), fields: id, covered: []string{"@target-uri", "content-digest", "content-type"},
+		},
+		"media type pinned": {
+			key: producer.JSON("id"), fields: id, change: onlyJSON, covered: []string{"@target-uri", "content-digest"},
+		},
+		"media type pinned, no id": {
+			key: producer.BodyDigest(), fields: id, change: onlyJSON, covered: []string{"@target-uri", "content-digest"},
+		},
+		"time in a field": {
+			key: producer.JSON("id"), fields: id, scheme9421: &verify.RFC9421{TimestampHeader: "X-Time"},
+			covered: []string{"@target-uri", "content-digest", "content-type", "x-time"},
+		},
+		"time in a field, no id": {
+			key: producer.BodyDigest(), fields: id, scheme9421: &verify.RFC9421{TimestampHeader: "X-Time"},
+			covered: []string{"@target-uri", "content-digest", "content-type", "x-time"},
+		},
+		"no time": {key: producer.JSON("id"), fields: id, scheme9421: &verify.RFC9421{NoTime: true}},
+		"no time, id in a field": {
+			key: producer.Header("X-Event-Id"), fields: id, scheme9421: &verify.RFC9421{NoTime: true},
+		},
+		"no time, two signatures": {
+			key: producer.JSON("absent"), fields: id, scheme9421: &verify.RFC9421{NoTime: true}, change: onlyJSON,
+			second: []string{"@method", "@target-uri", "content-digest"},
+		},
+		"no time, two signatures, a query": {
+			key: producer.JSON("absent"), fields: id, scheme9421: &verify.RFC9421{NoTime: true}, change: onlyJSON,
+			query: "?a=1", covered: []string{"@target-uri", "content-digest"},
+			second: []string{"@authority", "@path", "content-digest"},
+		},
+		"no time, two signatures, a type in a field": {
+			key: producer.JSON("absent"), fields: id, scheme9421: &verify.RFC9421{NoTime: true},
+			change: func(p *producer.Producer) { p.Type = producer.Header("X-Type") },
+			second: []string{"@target-uri", "content-digest", "content-type"},
+		},
+		"no time, an id that is not there": {
+			key: producer.Header("X-Absent"), fields: id, scheme9421: &verify.RFC9421{NoTime: true}, change: onlyJSON,
+			second: []string{"@target-uri", "content-digest", "x-type"},
 		},
 		"no id":                    {key: producer.BodyDigest(), fields: id},
 		"CloudEvents, binary mode": {fields: binary, change: cloudEvents},

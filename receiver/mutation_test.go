@@ -123,6 +123,41 @@ func (m *mutator) mutate(i int) (string, message) {
 	return kind.name, out
 }
 
+// each returns the message with one change of each kind: each field removed, doubled and replaced,
+// fields of other methods and proxies added, the query removed and others added, other media types.
+// All of these are repeated without each of several credentials.
+func (m *mutator) each() (all []message) {
+	var changes []func(*message)
+	for _, name := range fieldsOf(&m.captured) {
+		changes = append(changes,
+			func(msg *message) { delete(msg.header, name) },
+			func(msg *message) { msg.header[name] = append(msg.header[name], msg.header[name]...) },
+			func(msg *message) { msg.header[name] = []string{"other"} },
+		)
+	}
+	for _, name := range append([]string{"X-Http-Method", "X-Method-Override", "Host", "X-More"}, readFields...) {
+		changes = append(changes, func(msg *message) { msg.header[name] = append(msg.header[name], "other") })
+	}
+	path, query, _ := strings.Cut(m.captured.target, "?")
+	for _, target := range []string{path, path + "?", path + "?b=1", path + "?" + query + "&b=1", path + "/"} {
+		changes = append(changes, func(msg *message) { msg.target = target })
+	}
+	for _, kind := range mediaTypes {
+		changes = append(changes, func(msg *message) { msg.header["Content-Type"] = []string{kind} })
+	}
+	for _, change := range changes {
+		msg := m.captured.clone()
+		change(&msg)
+		all = append(all, msg)
+		for _, remove := range m.credentials {
+			fewer := msg.clone()
+			remove(fewer.header)
+			all = append(all, fewer)
+		}
+	}
+	return all
+}
+
 // withoutCredential removes one of the credentials before a mutation.
 func (m *mutator) withoutCredential(do func(*message)) func(*message) {
 	return func(msg *message) {
