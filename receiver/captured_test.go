@@ -458,7 +458,8 @@ func combinedScheme(t *testing.T, form string, n int) combined {
 		key, s := ed25519Pair(t)
 		s.Label = fmt.Sprint("sig", n)
 		s.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "x-event-id"}
-		return combined{&verify.RFC9421{Keys: verify.StaticKeys(key), Label: s.Label}, withoutSignature(s.Label), s.Sign}
+		scheme := &verify.RFC9421{Keys: verify.StaticKeys(key), Label: s.Label}
+		return combined{scheme, withoutSignature(s.Label), s.Sign}
 	case "bearer":
 		s := verify.BearerToken(secret)
 		return combined{s, func(h http.Header) { h.Del("Authorization") }, s.Sign}
@@ -659,7 +660,8 @@ func signedProducers() map[string]own {
 			key: producer.JSON("id"), fields: id, change: onlyJSON, covered: []string{"@target-uri", "content-digest"},
 		},
 		"media type pinned, no id": {
-			key: producer.BodyDigest(), fields: id, change: onlyJSON, covered: []string{"@target-uri", "content-digest"},
+			key: producer.BodyDigest(), fields: id, change: onlyJSON,
+			covered: []string{"@target-uri", "content-digest"},
 		},
 		"time in a field": {
 			key: producer.JSON("id"), fields: id, scheme9421: &verify.RFC9421{TimestampHeader: "X-Time"},
