@@ -95,7 +95,7 @@ func (c *Claim) Check() error {
 		content := func(k Key) bool { return k.Space != "" }
 		check(slices.ContainsFunc(f.Names, wrong), "former name in another space")
 		check(slices.ContainsFunc(f.Contents, content), "former content in another space")
-		check(len(f.Contents) > 0 && c.Occurrence == nil, "former content without an occurrence")
+		check(len(f.Contents) > 0 && c.Occurrence == nil && f.Delivery == nil, "former content without its delivery")
 	}
 	check(c.Occurrence != nil && c.Key.Space != "", "occurrence of a key in another space")
 	for i, t := range c.Tasks {

@@ -33,8 +33,8 @@ func (m *Memory) newStep(now time.Time) *memoryStep {
 
 func (s *memoryStep) claim(c Claim) Decision {
 	found, _ := Resolve(c, s.lookup(), s.now) // the lookups return no errors
-	if found.Repeated {
-		return Decision{Verdict: Repeated, Record: found.Of.withoutBody()}
+	if found.Verdict != 0 {
+		return Decision{Verdict: found.Verdict, Record: found.Of.withoutBody(), Alias: found.Alias}
 	}
 	c = found.Claim
 	old := s.byKey(c.Key)

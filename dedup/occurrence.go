@@ -44,8 +44,9 @@ type Former struct {
 	// Names are keys, and identifiers that came with content (SpaceSent). Of content they name the
 	// sending with the claim's identifier only.
 	Names []Key
-	// Contents are other keys of the content, for a claim with an Occurrence. It is decided under
-	// the first of them that has a live record with the same payload.
+	// Contents are other keys of the content. A claim with an Occurrence is decided under the first
+	// of them that has a live record with the same payload. Any other claim is Aliased if such a
+	// record may be of the same signature.
 	Contents []Key
 	// Fingerprint is compared with that of the record. A key also matches a record without one that
 	// is not named by its content: its signed identifier is the event whatever the payload.
@@ -63,6 +64,9 @@ type FormerDelivery interface {
 	// SameContent reports whether the content of the delivery has the digest in the record's key.
 	// It is asked about records without a fingerprint.
 	SameContent(Record) bool
+	// SameSignature reports whether the record may be of the signature of the delivery, which has
+	// a time and no identifier.
+	SameSignature(Record) bool
 }
 
 // matches reports whether the record of a name is the event of the claim.
@@ -149,8 +153,10 @@ type Resolution struct {
 	Number int
 	// Reused is the record of other content that came under the same name, or the zero Record.
 	Reused Record
-	// Repeated means that the claim is not accepted. The verdict is Repeated with Of.
-	Repeated bool
+	// Verdict is Repeated or Aliased, with Of, if the claim is not accepted. Else it is zero.
+	Verdict Verdict
+	// Alias is the key under which a claim is Aliased.
+	Alias Key
 }
 
 // Resolve determines which event a claim is about and whether it may be another occurrence. All
@@ -189,15 +195,15 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 		out.Claim.Key = first.Key
 		return out, nil
 	case !o.allows(first, c, now):
-		out.Of, out.Repeated = first, true
+		out.Of, out.Verdict = first, Repeated
 		return out, nil
 	default:
-		if err := out.number(o.Max, first, find, now); err != nil || out.Repeated {
+		if err := out.number(o.Max, first, find, now); err != nil || out.Verdict != 0 {
 			return out, err
 		}
 	}
 	out.Claim.Remember = c.Remember.resolved(c, out.Number > 0)
-	if err := out.slot(o, find, now); err != nil || out.Repeated {
+	if err := out.slot(o, find, now); err != nil || out.Verdict != 0 {
 		return out, err
 	}
 	if sent, ok := c.Sent(); ok {
@@ -270,10 +276,24 @@ func (out *Resolution) rename(find Lookup, now time.Time) error {
 		return err
 	}
 	r, err := c.find(c.Former.Names, find, now)
+	if err != nil {
+		return err
+	}
 	if r.Event != "" {
 		c.Key = r.Key
+		return nil
 	}
-	return err
+	for _, content := range c.Former.Contents {
+		r, err := find.Key(content)
+		if err != nil {
+			return err
+		}
+		if c.matches(r, content, now) && c.Former.Delivery.SameSignature(r) {
+			out.Of, out.Verdict, out.Alias = r, Aliased, content
+			return nil
+		}
+	}
+	return nil
 }
 
 // allows reports whether the claim may be another occurrence of first.
@@ -297,7 +317,7 @@ func (out *Resolution) number(most int, first Record, find Lookup, now time.Time
 			return nil
 		}
 	}
-	out.Repeated = true
+	out.Verdict = Repeated
 	return nil
 }
 
@@ -318,7 +338,7 @@ func (out *Resolution) slot(o *Occurrence, find Lookup, now time.Time) error {
 		}
 	}
 	if len(o.Slots) > 0 && !o.Spare {
-		out.Of, out.Repeated = first, true
+		out.Of, out.Verdict = first, Repeated
 	}
 	return nil
 }

@@ -420,7 +420,8 @@ func combinedCaptures(t *testing.T) map[string]capture {
 						return errors.Join(a.sign(r, body, now), b.sign(r, body, now))
 					})
 					c.credentials = []func(http.Header){a.remove, b.remove}
-					if kind == "any" && bindsID[other] && one != "{jcs}" { // the change to it is complete
+					timed := id != "no id" && other == "{timestamp}.{body}"
+					if kind == "any" && (bindsID[other] || timed) { // the change to it is complete
 						p := c.producer
 						p.Scheme = b.scheme
 						if c.next = []producer.Producer{p}; other == "{header:X-Event-Id}.{body}" {

@@ -3,12 +3,15 @@ package receiver
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -18,6 +21,7 @@ import (
 const (
 	maxReplayed   = 16           // stored replays of signed bytes under other identifiers, for one event
 	maxHeader     = 64 << 10     // bytes of the stored header fields of a delivery
+	fastClock     = time.Hour    // that the clock of a sender is ahead at most
 	maxTypes      = 9            // types under which handlers of several types get the same signed content
 	noteNoHandler = "no handler" // marks events without a handler
 )
@@ -191,7 +195,7 @@ func (d *delivery) formerNames(e *entry, it producer.Item, key dedup.Key) {
 			}
 		}
 		for _, id := range same {
-			if e.occurrence != nil {
+			if e.occurrence != nil || !it.Unnamed {
 				f.Contents = add(f.Contents, k, "", id)
 			} else {
 				f.Names = add(f.Names, k, "", id)
@@ -233,10 +237,13 @@ func (d *delivery) bodyNames(o *producer.Occurrence) bool {
 // counts, in whatever form, and one in which the name of the sending counts too.
 func (d *delivery) contents(e *entry, it producer.Item) (same []string, named string) {
 	p, o, forms := &d.ep.p, e.occurrence, d.ep.former.forms
+	if o == nil && !it.Unnamed && d.mayBeOlder() {
+		return p.BodyIDs(&d.Delivery, it.Type, forms), ""
+	}
 	if o == nil && (!it.Unnamed || p.ClassOf(d.Identity) == producer.ClassIDSigned) || o != nil && o.Members {
 		return nil, ""
 	}
-	switch body := d.bodyNames(o); {
+	switch body := d.bodyNames(o) || d.ep.former.byBody; {
 	case body && d.Identity.Malleable:
 		return p.BodyIDs(&d.Delivery, it.Type, forms), ""
 	case body && len(forms) > 0:
@@ -245,6 +252,14 @@ func (d *delivery) contents(e *entry, it producer.Item) (same []string, named st
 		return nil, p.BodyIDs(&d.Delivery, it.Type, nil)[0]
 	}
 	return nil, ""
+}
+
+// mayBeOlder reports whether the signature may be of before the receiver had its configuration, and
+// the delivery have another identifier since.
+func (d *delivery) mayBeOlder() bool {
+	id := d.Identity
+	return id.Timed() && id.Signed != nil && id.SignedAt.Sub(d.rx.configured) < fastClock &&
+		d.ep.p.SameSigned != producer.SameSignedOff && !d.signsKey()
 }
 
 // SameScope implements [dedup.FormerDelivery].
@@ -262,6 +277,16 @@ func (d *delivery) SameScope(r dedup.Record) bool {
 
 // SameContent implements [dedup.FormerDelivery].
 func (d *delivery) SameContent(r dedup.Record) bool { return producer.NamesBody(r.Key.ID, d.Body) }
+
+// SameSignature implements [dedup.FormerDelivery]. A later signature is of another event, unless
+// the sender's clock was ahead when it made this one. What the record's request claims can only add
+// to what is refused.
+func (d *delivery) SameSignature(r dedup.Record) bool {
+	at := d.Identity.SignedAt
+	stored := &http.Request{Method: r.Payload.Method, URL: &url.URL{}, Header: r.Payload.Header}
+	return !at.After(r.Accepted) || slices.ContainsFunc(verify.ClaimedIn(d.ep.p.Scheme, stored, nil),
+		func(c verify.Claimed) bool { return c.SignedAt.Equal(at) })
+}
 
 // nameByContent names the event by its signed content.
 func (d *delivery) nameByContent(e *entry, it producer.Item) {
@@ -352,9 +377,24 @@ func (d *delivery) aliases(out []dedup.Key, key dedup.Key) []dedup.Key {
 		add(dedup.SpaceNonce, d.Identity.Nonce)
 	}
 	if p.SameSigned != producer.SameSignedOff && d.Identity.Signed != nil && !d.bindsKey() {
-		add(dedup.SpaceSigned, string(hex.AppendEncode(make([]byte, 0, 128), d.Identity.Signed)))
+		add(dedup.SpaceSigned, d.signedBytes())
 	}
 	return out
+}
+
+// signedBytes names what the signature covers. If that is the body and a time only, the name is the
+// same for every scheme that signs them.
+func (d *delivery) signedBytes() string {
+	id := d.Identity
+	if id.Timed() && d.bodyNames(nil) {
+		content := id.Stable
+		if content == nil {
+			sum := sha256.Sum256(d.Body)
+			content = sum[:]
+		}
+		return fmt.Sprintf("%x;%d", content, id.SignedAt.UnixNano())
+	}
+	return string(hex.AppendEncode(make([]byte, 0, 128), id.Signed))
 }
 
 // fingerprint is compared when the identifier is used again. Only signed identifiers may do

@@ -47,16 +47,17 @@ type Receiver struct {
 	unknown  *unknownPaths
 	workers  *dispatcher
 
-	endpoints map[string]*endpoint // by the producer's name
-	policy    *policy
-	policyURL string
-	limiter   *admission.Limiter // of unverified requests
-	pending   *pendingAnswers    // duplicates that wait for Answer handlers
-	answers   *watchdog          // of the runs of Answer handlers
-	inflight  admission.InFlight
-	storing   *deadline.Timeouts // of StoreTimeout
-	ending    context.Context
-	end       context.CancelFunc
+	endpoints  map[string]*endpoint // by the producer's name
+	configured time.Time            // when the receiver was made
+	policy     *policy
+	policyURL  string
+	limiter    *admission.Limiter // of unverified requests
+	pending    *pendingAnswers    // duplicates that wait for Answer handlers
+	answers    *watchdog          // of the runs of Answer handlers
+	inflight   admission.InFlight
+	storing    *deadline.Timeouts // of StoreTimeout
+	ending     context.Context
+	end        context.CancelFunc
 
 	refusedPanic sync.Once // logs the first panic of Config.Refused
 }
@@ -86,7 +87,7 @@ func newReceiver(c Config) (*Receiver, error) {
 		cfg: c, registry: handlers, log: c.Logger, sampled: newSampler(c.Logger),
 		unknown: &unknownPaths{log: c.Logger}, policyURL: c.PolicyURL,
 		storing: deadline.New(c.StoreTimeout), endpoints: map[string]*endpoint{},
-		pending: &pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}},
+		pending: &pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}}, configured: c.Clock(),
 	}
 	rx.answers = newWatchdog(context.Background(), &rx.cfg)
 	rx.ending, rx.end = context.WithCancel(context.Background())

@@ -162,8 +162,8 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	if err != nil {
 		return dedup.Decision{}, err
 	}
-	if found.Repeated {
-		return b.refuse(p, dedup.Decision{Verdict: dedup.Repeated, Record: found.Of}), nil
+	if found.Verdict != 0 {
+		return b.refuse(p, dedup.Decision{Verdict: found.Verdict, Record: found.Of, Alias: found.Alias}), nil
 	}
 	q := p.resolved(found.Claim)
 	d, err := b.decideClaim(q)

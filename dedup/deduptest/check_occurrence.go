@@ -258,6 +258,26 @@ var occurrenceChecks = []check{
 		own := x.accept(other)
 		equal(x, "key", x.get(own).Key.ID, "e")
 	}},
+	{"AClaimByAnIdentifierMayHaveASignatureOfBefore", func(x *rig) {
+		event := x.accept(digested("d", "a", 0))
+		signed := func(id string, same bool) dedup.Claim {
+			c := renamed(delivery(id), dedup.SpaceSent, id)
+			c.Former.Contents, c.Former.Delivery = []dedup.Key{key("e"), key("d")}, comparing{signature: same}
+			return c
+		}
+		x.about(dedup.Known, event, signed("a", true))
+		x.about(dedup.New, "", asking(signed("b", false)))
+		d := x.want(dedup.Aliased, signed("b", true))
+		if d.Record.Event != event || d.Alias != key("d") {
+			x.Errorf("decision %+v", d)
+		}
+		other := altered(signed("b", true))
+		other.Former.Fingerprint = other.Fingerprint
+		x.about(dedup.New, "", asking(other))
+		x.count(1)
+		x.accept(signed("b", false))
+		x.about(dedup.Aliased, event, signed("c", true))
+	}},
 	{"AFormerKeyOfContentIsOneSending", func(x *rig) {
 		first := x.accept(digested("d", "a", 2))
 		x.about(dedup.Known, first, renamed(digested("e", "a", 2), "", "d"))
@@ -395,7 +415,8 @@ func renamedContent(c dedup.Claim, digests ...string) dedup.Claim {
 }
 
 // comparing is a delivery of which a record has the scope or the content.
-type comparing struct{ scope, content bool }
+type comparing struct{ scope, content, signature bool }
 
-func (c comparing) SameScope(dedup.Record) bool   { return c.scope }
-func (c comparing) SameContent(dedup.Record) bool { return c.content }
+func (c comparing) SameScope(dedup.Record) bool     { return c.scope }
+func (c comparing) SameContent(dedup.Record) bool   { return c.content }
+func (c comparing) SameSignature(dedup.Record) bool { return c.signature }

@@ -20,8 +20,8 @@ func (s *step) claim(c dedup.Claim) (dedup.Decision, error) {
 	if err != nil {
 		return dedup.Decision{}, err
 	}
-	if found.Repeated {
-		return dedup.Decision{Verdict: dedup.Repeated, Record: shown(&found.Of)}, nil
+	if found.Verdict != 0 {
+		return dedup.Decision{Verdict: found.Verdict, Record: shown(&found.Of), Alias: found.Alias}, nil
 	}
 	c = found.Claim
 	w, err := s.key(c.Key)

@@ -193,6 +193,7 @@ func (s *Store) insert(ctx context.Context, items []*item) error {
 		in.addAliases(r.Aliases, true)
 		if it.claim.Former != nil {
 			in.addAliases(it.claim.Former.Names, false)
+			in.addAliases(it.claim.Former.Contents, false)
 		}
 	}
 	began := time.Now()
