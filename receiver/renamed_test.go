@@ -2,6 +2,7 @@ package receiver_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -220,4 +222,62 @@ func (r *renaming) send(t *testing.T, id, body, want string) {
 		t.Errorf("%s, %s: %d, %s, want %s: %s", id, body, w.Code, got, want, w.Body)
 	}
 	synctest.Wait()
+}
+
+// TestASignatureOfBeforeAReloadHasNoOtherIdentifier captures deliveries of two credentials, whose
+// signed content names the event, and sends them under another identifier after one credential was
+// removed, of which the signature has a time.
+func TestASignatureOfBeforeAReloadHasNoOtherIdentifier(t *testing.T) {
+	t.Parallel()
+	plain, timed := combinedScheme(t, "{body}", 1), combinedScheme(t, "{timestamp}.{body}", 2)
+	for name, c := range map[string]struct {
+		ahead    time.Duration // the clock of the sender
+		stripped bool          // the first delivery comes without the other credential
+	}{
+		"the clocks agree":             {},
+		"the sender's clock is ahead":  {ahead: 30 * time.Second},
+		"another credential was first": {stripped: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock, ran := deduptest.NewClock(), &runs{all: map[string]int{}, each: map[string]int{}}
+			store, err := badgerstore.Open(t.TempDir(),
+				badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := receiver.Config{
+				Store: store, Clock: clock.Now, Handlers: []receiver.Handler{ran.handler("own", "*")},
+				Producers: []producer.Producer{ownOf(verify.Any{plain.scheme, timed.scheme})},
+			}
+			rx := opened(t, config)
+			send := func(at time.Time, change func(http.Header)) string {
+				req := post("own", `{"n": 1}`, "X-Event-Id", "e1")
+				for _, s := range []combined{plain, timed} {
+					if err := s.sign(req, []byte(`{"n": 1}`), at); err != nil {
+						t.Fatal(err)
+					}
+				}
+				change(req.Header)
+				return answer(rx, req).Body.String()
+			}
+			first := clock.Now().Add(c.ahead)
+			send(first, func(h http.Header) {
+				if c.stripped {
+					timed.remove(h)
+					h.Del("X-Time")
+				}
+			})
+			config.Producers = []producer.Producer{ownOf(timed.scheme)}
+			rx = replaced(t, rx, config)
+			clock.Advance(time.Second)
+			other := func(h http.Header) { h.Set("X-Event-Id", "e2") }
+			if got := send(first, other); !strings.Contains(got, "quarantined") {
+				t.Error("the captured delivery:", got)
+			}
+			if got := send(clock.Now().Add(c.ahead), other); !strings.Contains(got, "accepted") {
+				t.Error("another event with the same body:", got)
+			}
+		})
+	}
 }
