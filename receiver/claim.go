@@ -382,11 +382,11 @@ func (d *delivery) aliases(out []dedup.Key, key dedup.Key) []dedup.Key {
 	return out
 }
 
-// signedBytes names what the signature covers. If that is the body and a time only, the name is the
-// same for every scheme that signs them.
+// signedBytes names what the signature covers. If that is the body and a field with the time only,
+// the name is the same for every scheme that signs them.
 func (d *delivery) signedBytes() string {
 	id := d.Identity
-	if id.Timed() && d.bodyNames(nil) {
+	if id.Timed() && d.ep.former.timeField != "" && d.bodyNames(nil) {
 		content := id.Stable
 		if content == nil {
 			sum := sha256.Sum256(d.Body)
