@@ -36,7 +36,7 @@ formula, and the library accepts the signature. One that "sends" builds the requ
 and a changed body is accepted. Libraries without a URL are for Node 20 or later; the test installs them with ` + "`npm`" + `,
 and without Node it skips them.
 
-Library | Version | Role | Producer | Time | Other results, and notes
+Library | Version | Role | Preset | Time | Other results, and notes
 ---|---|---|---|---|---
 `
 
@@ -112,7 +112,8 @@ func (r row) line(version string) string {
 		notes = append(notes, r.note)
 	}
 	producer := producerName.FindStringSubmatch(r.settings)
-	cells := []string{"`" + r.library + "`", version, how, "`" + producer[1] + ": " + producer[2] + "`", timed}
+	by := strings.TrimPrefix(producer[0], "preset: ")
+	cells := []string{"`" + r.library + "`", version, how, "`" + by + "`", timed}
 	return strings.TrimRight(strings.Join(append(cells, strings.Join(notes, "; ")), " | "), " ") + "\n"
 }
 

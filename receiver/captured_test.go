@@ -202,8 +202,8 @@ func messageOf(t *testing.T, name string, r *http.Request, body []byte) message 
 
 // unsignedPresets authenticate the sender, but not what it sends.
 var unsignedPresets = []string{
-	"aws-eventbridge", "azure-event-grid", "chargebee", "cloudevents", "gitlab", "google-eventarc", "google-pubsub",
-	"mailgun", "okta", "telegram", "webengage", "yookassa",
+	"aws-eventbridge", "azure-event-grid", "chargebee", "cloudevents", "deepgram", "gitlab", "google-eventarc",
+	"google-pubsub", "graph", "mailgun", "okta", "postmark", "strava", "telegram", "webengage", "yookassa",
 }
 
 // presetCaptures are deliveries of all presets.

@@ -2,7 +2,9 @@ package receiver_test
 
 import (
 	"context"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,4 +73,99 @@ func TestTheIntentToReceiveOfXeroIsAnswered(t *testing.T) {
 			t.Errorf("%d %q, want %d", w.Code, w.Body, want)
 		}
 	}
+}
+
+// bodySigner puts a signature or a credential in a body.
+type bodySigner interface {
+	SignBody(r *http.Request, body []byte, now time.Time) ([]byte, error)
+}
+
+// Vendors check an endpoint without a signature. That is answered, and is not an event.
+func TestChecksOfEndpointsByVendorsAreAnswered(t *testing.T) {
+	t.Parallel()
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	lark := preset.Lark("lark-token-17", secret17)
+	rx := opened(t, receiver.Config{Store: store, URL: publicBase, Producers: []producer.Producer{
+		lark, preset.Trello("", secret17), preset.Mandrill("", secret17), preset.MicrosoftGraph(secret17),
+		preset.Strava(preset.Settings{Query: "key", Value: secret17, VerifyToken: "strava-token-17"}),
+	}})
+	encrypted := func(text string) string {
+		body, err := lark.Scheme.(bodySigner).SignBody(post("lark", ""), []byte(text), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	const challenge = `{"challenge":"tea","token":"lark-token-17","type":"url_verification"}`
+	const hub = "&hub.mode=subscribe&hub.challenge=tea&hub.verify_token=strava-token-17"
+	for i, row := range []struct {
+		method, target, body string
+		want                 int
+		response             string
+	}{
+		{"HEAD", "trello", "", 200, ""}, {"HEAD", "mandrill", "", 200, ""}, {"GET", "trello", "", 405, ""},
+		{"POST", "graph?validationToken=tea%3A+17", "", 200, "tea: 17"},
+		{"POST", "graph", `{"value":[{"changeType":"created","clientState":"tea"}]}`, 401, ""},
+		{"POST", "graph", `{"value":[{"changeType":"created"}]}`, 401, ""},
+		{"POST", "lark", encrypted(challenge), 200, `{"challenge":"tea"}`},
+		{"POST", "lark", encrypted(strings.Replace(challenge, "token-17", "token-18", 1)), 401, ""},
+		{"POST", "lark", encrypted(strings.Replace(challenge, "url_verification", "event_callback", 1)), 401, ""},
+		{"POST", "lark", challenge, 401, ""},
+		{"GET", "strava?key=" + secret17 + hub, "", 200, `{"hub.challenge":"tea"}`},
+		{"GET", "strava?key=tea" + hub, "", 401, ""},
+		{"GET", "strava?" + hub[1:], "", 401, ""},
+		{"GET", "strava?key=" + secret17 + strings.Replace(hub, "token-17", "token-18", 1), "", 403, ""},
+	} {
+		r := post(row.target, row.body)
+		if r.Method = row.method; row.method != http.MethodPost {
+			r.Body, r.ContentLength = http.NoBody, 0
+		}
+		w := answer(rx, r)
+		if w.Code != row.want || row.want == 200 && w.Body.String() != row.response {
+			t.Errorf("row %d, %s %s: %d %s", i, row.method, row.target, w.Code, w.Body)
+		}
+	}
+	if records := recordsOf(t, store); len(records) > 0 {
+		t.Errorf("%d events", len(records))
+	}
+}
+
+// Handlers get neither the credential of a notification of Graph nor an encrypted event of Lark.
+func TestHandlersGetWhatIsInsideADelivery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var handled []string
+		producers := []producer.Producer{preset.MicrosoftGraph(secret17), preset.Lark("", secret17)}
+		keep := func(_ context.Context, ev receiver.Event[[]byte]) error {
+			handled = append(handled, string(ev.Data))
+			return nil
+		}
+		rx := opened(t, receiver.Config{
+			Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: producers, Workers: 1,
+			Clock:    func() time.Time { return time.Unix(1_795_000_000, 0) },
+			Handlers: []receiver.Handler{receiver.On("graph", "*", keep), receiver.On("lark", "*", keep)},
+		})
+		for i, text := range []string{
+			`{"value":[{"changeType":"created","clientState":"","resource":"me"}]}`,
+			`{"header":{"event_id":"e17","event_type":"tea"},"event":{"cups":2}}`,
+		} {
+			r := post(producers[i].Name, text)
+			body, err := producers[i].Scheme.(bodySigner).SignBody(r, []byte(text), time.Unix(1_795_000_000, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := message{method: r.Method, target: r.URL.RequestURI(), header: r.Header, body: body}
+			if w := answer(rx, m.request()); w.Code != 200 {
+				t.Errorf("%s: %d %s", producers[i].Name, w.Code, w.Body)
+			}
+			synctest.Wait()
+		}
+		want := []string{
+			`{"changeType":"created","resource":"me"}`,
+			`{"header":{"event_id":"e17","event_type":"tea"},"event":{"cups":2}}`,
+		}
+		if !slices.Equal(handled, want) {
+			t.Errorf("got %q, want %q", handled, want)
+		}
+	})
 }

@@ -74,8 +74,10 @@ func settingsWith(vendor preset.Preset, secret string) (settingList, error) {
 		return settingList{{"header", "X-Api-Key"}, {"value", quoted}}, nil
 	case "azure-event-grid":
 		return settingList{{"query", "code"}, {"value", quoted}}, nil
-	case "chargebee":
-		return settingList{{"username", "chargebee"}, {"password", quoted}}, nil
+	case "chargebee", "deepgram", "postmark":
+		return settingList{{"username", vendor.Name}, {"password", quoted}}, nil
+	case "strava":
+		return settingList{{"query", "key"}, {"value", quoted}}, nil
 	case "cloudevents":
 		return settingList{{"bearer", quoted}}, nil
 	case "swt":

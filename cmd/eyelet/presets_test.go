@@ -38,6 +38,11 @@ func presetSettings() map[string]string {
 		"datatrans":   "secret_file: hex.txt",
 		"discord":     "secret: " + strings.Repeat("0b", 32),
 		"dwolla":      "secrets_file: plain.txt",
+		"deepgram":    "username: kettle, password_file: plain.txt",
+		"postmark":    "header: X-Kettle, value_file: plain.txt",
+		"strava":      "query: key, value_file: plain.txt, verify_token_file: plain.txt",
+		"lark":        "secret_file: plain.txt, verify_token_file: plain.txt",
+		"mandrill":    "secret_file: plain.txt, notification_url: https://hooks.example/webhooks/mandrill",
 		"sendgrid": "secret: MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEDr2LjtURuePQzplybdC+u4CwrqDqBaWjcMMsTbhdbcw" +
 			"HBcepxo7yAQGhHPTnlvFYPAZFceEu/1FwCM/QmGUhA==",
 		"swt":             "secret_file: plain.txt, issuers: [https://shop.example]",

@@ -92,4 +92,4 @@ func printPresets(w io.Writer) error {
 }
 
 // hours formats a duration in whole hours.
-func hours(d time.Duration) string { return fmt.Sprintf("%d h", int(d.Hours())) }
+func hours(d time.Duration) string { return fmt.Sprintf("%dh", int(d.Hours())) }

@@ -40,7 +40,7 @@ func Adyen(keys ...string) producer.Producer { return adyen.producer(Settings{Se
 
 var adyen = Preset{
 	Name: "adyen", Docs: adyenDocs,
-	Auth: "HMAC-SHA256 of 8 members of each item", ID: "pspReference:eventCode:success", Deadline: "10 s",
+	Auth: "HMAC-SHA256 of 8 members of each item", ID: "pspReference:eventCode:success", Deadline: "10s",
 	Wants:       "2xx or [accepted]; 30 days",
 	Uses:        []string{"secrets", "username", "password"},
 	fingerprint: producer.FingerprintNone, window: adyenWindow,
@@ -97,7 +97,7 @@ func AdyenPlatform(keys ...string) producer.Producer {
 
 var adyenPlatform = Preset{
 	Name: "adyen-platform", Docs: adyenDocs,
-	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Deadline: "10 s", Wants: "2xx or [accepted]; 30 days",
+	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Deadline: "10s", Wants: "2xx or [accepted]; 30 days",
 	Uses: []string{"secrets"},
 	key:  producer.BodyDigest(), kind: producer.JSON("type"), eventTime: producer.JSON("timestamp"),
 	window: adyenWindow,

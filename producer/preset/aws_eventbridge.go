@@ -21,7 +21,7 @@ func EventBridge(credential *verify.Static) producer.Producer {
 
 var awsEventBridge = Preset{
 	Name: "aws-eventbridge", Docs: "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-api-destinations.html",
-	Auth: "API key, basic or bearer", ID: "body id", Deadline: "5 s", Wants: "2xx; 24 h",
+	Auth: "API key, basic or bearer", ID: "body id", Deadline: "5s", Wants: "2xx; 24h",
 	Uses: []string{"username", "password", "header", "query", "value", "bearer", "secrets"},
 	key:  producer.JSON("id"), kind: producer.JSON("detail-type"), window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {

@@ -32,7 +32,7 @@ func AzureEventGrid(s Settings) producer.Producer { return azureEventGrid.produc
 var azureEventGrid = Preset{
 	Name: "azure-event-grid", Docs: "https://learn.microsoft.com/azure/event-grid/webhook-event-delivery",
 	Auth: "key in the URL or a header, or an Entra token", ID: "each event's id",
-	Deadline: "30 s", Wants: "200-204; 24 hours",
+	Deadline: "30s", Wants: "200-204; 24h",
 	Uses: []string{
 		"query", "header", "value", "secrets", "audience", "issuers", "app_ids", "jwks_url", "algs", "origins", "rate",
 		"topics",

@@ -24,7 +24,7 @@ func Bitbucket(secrets ...string) producer.Producer {
 
 var bitbucket = Preset{
 	Name: "bitbucket", Docs: "https://support.atlassian.com/bitbucket-cloud/docs/manage-webhooks/",
-	Auth: "HMAC-SHA256 of the body", ID: "X-Request-UUID", Deadline: "10 s", Wants: "2xx; 2 retries",
+	Auth: "HMAC-SHA256 of the body", ID: "X-Request-UUID", Deadline: "10s", Wants: "2xx; 2 retries",
 	Uses: []string{"secrets"},
 	fields: []string{"X-Event-Key", "X-Hook-UUID", "X-Request-UUID", "X-Request-Id", "X-Attempt-Number",
 		"X-Hub-Signature"},

@@ -20,7 +20,7 @@ func Calendly(keys ...string) producer.Producer { return calendly.producer(Setti
 
 var calendly = Preset{
 	Name: "calendly", Docs: "https://developer.calendly.com/api-docs/overview/webhooks/webhook-signatures",
-	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "2xx; 24 h",
+	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "2xx; 24h",
 	Uses: []string{"secrets"}, fields: []string{"Calendly-*"},
 	key: producer.BodyDigest(), kind: producer.JSON("event"), tolerance: fiveMinutes, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {

@@ -35,7 +35,7 @@ func Discord(keys ...string) producer.Producer { return discord.producer(Setting
 
 var discord = Preset{
 	Name: "discord", Docs: "https://docs.discord.com/developers/events/webhook-events",
-	Auth: "Ed25519 of time and body", ID: "body id, or a digest", Deadline: "3 s", Wants: "2xx; 10 min",
+	Auth: "Ed25519 of time and body", ID: "body id, or a digest", Deadline: "3s", Wants: "2xx; 10m",
 	Uses: []string{"secrets"}, fields: []string{"X-Signature-*"},
 	key: producer.JSON("id"), kind: producer.First(producer.JSON("event.type"), producer.JSON("type")),
 	tolerance: fiveMinutes, window: day + time.Hour,

@@ -28,7 +28,7 @@ func DocuSign(keys ...string) producer.Producer { return docuSign.producer(Setti
 var docuSign = Preset{
 	Name: "docusign", Docs: "https://developers.docusign.com/platform/webhooks/connect/validate",
 	Auth: "HMAC-SHA256 of the body, one for each key", ID: "event, uri, recipient, configuration and time in the body",
-	Deadline: "100 s", Wants: "200; 15 days",
+	Deadline: "100s", Wants: "200; 15 days",
 	Uses: []string{"secrets"}, fields: []string{"X-DocuSign-*", "X-Authorization-Digest"},
 	key: producer.Join(producer.JSON("event"), producer.JSON("uri"), producer.JSON("generatedDateTime"),
 		producer.First(producer.JSON("data.recipientId"), producer.Const("0")),

@@ -14,7 +14,7 @@ func Dwolla(secrets ...string) producer.Producer { return dwolla.producer(Settin
 
 var dwolla = Preset{
 	Name: "dwolla", Docs: "https://developers.dwolla.com/docs/balance/webhooks/process-validate",
-	Auth: "HMAC-SHA256 of the body", ID: "body id", Deadline: "10 s", Wants: "2xx; 72 h",
+	Auth: "HMAC-SHA256 of the body", ID: "body id", Deadline: "10s", Wants: "2xx; 72h",
 	Uses: []string{"secrets"}, fields: []string{"X-Dwolla-*"},
 	key: producer.JSON("id"), kind: producer.JSON("topic"), eventTime: producer.JSON("timestamp"),
 	fingerprint: producer.FingerprintNone, window: 4 * day,

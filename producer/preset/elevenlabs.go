@@ -25,7 +25,7 @@ func ElevenLabs(secrets ...string) producer.Producer {
 
 var elevenLabs = Preset{
 	Name: "elevenlabs", Docs: "https://elevenlabs.io/docs/eleven-api/resources/webhooks",
-	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "200; 5 retries, if enabled",
+	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "200; 5 retries",
 	Uses: []string{"secrets"}, fields: []string{"ElevenLabs-*"},
 	key: producer.BodyDigest(), kind: producer.JSON("type"), window: 2 * day,
 	tolerance: verify.Tolerance{Past: 30 * time.Minute, Future: 5 * time.Minute},

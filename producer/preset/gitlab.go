@@ -20,7 +20,7 @@ func GitLab(tokens ...string) producer.Producer { return gitLab.producer(Setting
 
 var gitLab = Preset{
 	Name: "gitlab", Docs: "https://docs.gitlab.com/user/project/integrations/webhooks/",
-	Auth: "token in X-Gitlab-Token", ID: "Idempotency-Key", Deadline: "10 s", Wants: "2xx",
+	Auth: "token in X-Gitlab-Token", ID: "Idempotency-Key", Deadline: "10s", Wants: "2xx",
 	Uses:   []string{"secrets", "header", "value"},
 	fields: []string{"X-Gitlab-Event", "X-Gitlab-Event-UUID", "X-Gitlab-Webhook-UUID", "X-Gitlab-Instance"},
 	key:    producer.IdempotencyKey{}, kind: producer.Header("X-Gitlab-Event"), window: 2 * day,

@@ -22,7 +22,7 @@ func GitLabSigned(tokens ...string) producer.Producer {
 
 var gitLabSigned = Preset{
 	Name: "gitlab-signed", Docs: "https://docs.gitlab.com/user/project/integrations/webhooks/",
-	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Deadline: "10 s", Wants: "2xx",
+	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Deadline: "10s", Wants: "2xx",
 	Uses:   []string{"secrets"},
 	fields: append([]string{"Webhook-*"}, gitLab.fields...),
 	build: func(p *producer.Producer, s Settings) {

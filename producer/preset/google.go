@@ -24,7 +24,7 @@ func GoogleEventarc(audience, email string) producer.Producer {
 var googleEventarc = Preset{
 	Name: "google-eventarc", Docs: "https://cloud.google.com/eventarc/standard/docs/event-driven-applications",
 	Auth: "Google's token: audience and service account", ID: "CloudEvent source and id, or message id",
-	Wants: "102, 200, 201, 202, 204; 24 hours",
+	Wants: "102, 200, 201, 202, 204; 24h",
 	Uses:  []string{"audience", "email", "issuers", "jwks_url", "algs"},
 	key:   producer.First(producer.CloudEventID(), producer.JSON("message.messageId")),
 	kind:  producer.First(producer.CloudEventType(), producer.JSON("subscription")),
@@ -63,7 +63,7 @@ func GooglePubSub(audience, email string) producer.Producer {
 var googlePubSub = Preset{
 	Name: "google-pubsub", Docs: "https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions",
 	Auth: "Google's token: audience and service account", ID: "message.messageId",
-	Wants: "102, 200, 201, 202, 204; 24 hours",
+	Wants: "102, 200, 201, 202, 204; 24h",
 	Uses:  []string{"audience", "email", "issuers", "jwks_url", "algs"}, fields: []string{"X-Goog-Pubsub-*"},
 	key:  producer.First(producer.JSON("message.messageId"), producer.Header("X-Goog-Pubsub-Message-Id")),
 	kind: producer.First(producer.JSON("subscription"), producer.Header("X-Goog-Pubsub-Subscription-Name")),

@@ -32,7 +32,7 @@ func HubSpot(secrets ...string) producer.Producer {
 var hubSpot = Preset{
 	Name: "hubspot", Docs: "https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests",
 	Auth: "HMAC-SHA256 of URL, body and time", ID: "each event's eventId, subscriptionId and occurredAt",
-	Deadline: "5 s", Wants: "2xx; 24 h",
+	Deadline: "5s", Wants: "2xx; 24h",
 	Uses: []string{"secrets", "notification_url"}, fields: []string{"X-HubSpot-*"},
 	eventTime: producer.JSON("0.occurredAt"), fingerprint: producer.FingerprintNone,
 	tolerance: fiveMinutes, window: 2 * day,

@@ -23,7 +23,7 @@ func Intercom(secrets ...string) producer.Producer {
 
 var intercom = Preset{
 	Name: "intercom", Docs: "https://developers.intercom.com/docs/webhooks/setting-up-webhooks",
-	Auth: "HMAC-SHA1 of the body", ID: "body id", Deadline: "5 s", Wants: "200; 1 retry",
+	Auth: "HMAC-SHA1 of the body", ID: "body id", Deadline: "5s", Wants: "200; 1 retry",
 	Uses: []string{"secrets"}, fields: []string{"X-Hub-Signature", "Intercom-*"},
 	key: producer.JSON("id"), kind: producer.JSON("topic"), eventTime: producer.JSON("created_at"),
 	fingerprint: producer.FingerprintNone, window: 2 * day,

@@ -22,7 +22,7 @@ func Linear(secrets ...string) producer.Producer { return linear.producer(Settin
 
 var linear = Preset{
 	Name: "linear", Docs: "https://linear.app/developers/webhooks",
-	Auth: "HMAC-SHA256 of the body, with a time in it", ID: "Linear-Delivery", Deadline: "5 s", Wants: "200; 7 h",
+	Auth: "HMAC-SHA256 of the body, with a time in it", ID: "Linear-Delivery", Deadline: "5s", Wants: "200; 7h",
 	Uses: []string{"secrets"}, fields: []string{"Linear-*"},
 	key: producer.Header("Linear-Delivery"), keyRequired: true, kind: producer.JSON("type"),
 	fingerprint: producer.FingerprintFields(producer.JSON("type"), producer.JSON("action"),

@@ -31,7 +31,7 @@ func Mailgun(keys ...string) producer.Producer { return mailgun.producer(Setting
 
 var mailgun = Preset{
 	Name: "mailgun", Docs: "https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks",
-	Auth: "HMAC-SHA256 of time and token in the body", ID: "body event-data.id", Wants: "200; 8 h",
+	Auth: "HMAC-SHA256 of time and token in the body", ID: "body event-data.id", Wants: "200; 8h",
 	Uses: []string{"secrets"},
 	key:  producer.JSON("event-data.id"), kind: producer.JSON("event-data.event"),
 	tolerance: verify.Tolerance{Past: 9 * time.Hour, Future: 5 * time.Minute}, window: 2 * day,

@@ -24,14 +24,14 @@ func Meta(verifyToken string, secrets ...string) producer.Producer {
 
 var meta = Preset{
 	Name: "meta", Docs: "https://developers.facebook.com/docs/graph-api/webhooks/getting-started",
-	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Wants: "200; 36 h",
+	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Wants: "200; 36h",
 	Uses: []string{"secrets", "verify_token", "allow_sha1", "algs"},
 	key:  producer.BodyDigest(), kind: producer.JSON("object"), eventTime: producer.JSON("entry.0.time"),
 	window: 60 * time.Hour,
 	build: func(p *producer.Producer, s Settings) {
 		signedAsHub(p, s)
 		if s.VerifyToken != "" {
-			p.Challenge = func(r *http.Request) (*dedup.Response, error) { return metaChallenge(r, s.VerifyToken) }
+			p.Challenge = func(r *http.Request) (*dedup.Response, error) { return hubChallenge(r, s.VerifyToken) }
 			p.ChallengeMethods = []string{http.MethodGet}
 			p.SecretQuery = []string{"hub.verify_token"}
 		}
@@ -40,7 +40,8 @@ var meta = Preset{
 		body: `{"object":"{type}","entry":[{"id":"17","time":{unix},{data}}]}`},
 }
 
-func metaChallenge(r *http.Request, token string) (*dedup.Response, error) {
+// hubChallenge answers a subscription check that has the token with its challenge, as text.
+func hubChallenge(r *http.Request, token string) (*dedup.Response, error) {
 	if r.Method != http.MethodGet {
 		return nil, nil
 	}

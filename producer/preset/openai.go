@@ -17,7 +17,7 @@ func OpenAI(secrets ...string) producer.Producer { return openAI.producer(Settin
 
 var openAI = Preset{
 	Name: "openai", Docs: "https://developers.openai.com/api/docs/guides/webhooks",
-	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Deadline: "a few s", Wants: "2xx; 72 h",
+	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Deadline: "a few s", Wants: "2xx; 72h",
 	Uses: []string{"secrets"}, fields: []string{"Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 96*time.Hour, "webhook") },
 	sample: sample{header: map[string]string{"webhook-id": "{id}"},

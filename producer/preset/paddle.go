@@ -19,7 +19,7 @@ func Paddle(secrets ...string) producer.Producer { return paddle.producer(Settin
 
 var paddle = Preset{
 	Name: "paddle", Docs: "https://developer.paddle.com/webhooks/signature-verification",
-	Auth: "HMAC-SHA256 of time and body", ID: "body event_id", Deadline: "5 s", Wants: "2xx; 3 days",
+	Auth: "HMAC-SHA256 of time and body", ID: "body event_id", Deadline: "5s", Wants: "2xx; 3 days",
 	Uses: []string{"secrets"}, fields: []string{"Paddle-*"},
 	key: producer.JSON("event_id"), keyRequired: true, kind: producer.JSON("event_type"),
 	fingerprint: producer.FingerprintNone, tolerance: fiveMinutes, window: 4 * day,

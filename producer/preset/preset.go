@@ -22,13 +22,13 @@ var fiveMinutes = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minut
 // All returns the presets in the order of their names.
 func All() []Preset {
 	return []Preset{
-		adCP, adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, bitbucket, calendly, chargebee, clerk,
-		cloudEvents, datatrans, discord, docuSign, dwolla, elevenLabs, gitHub, gitLab, gitLabSigned,
-		googleEventarc, googlePubSub, hubSpot, intercom, interledgerRafiki, line, linear, mailgun, mcpEvents,
-		meta, okta, openAI, openBankingUK, paddle, payPal, razorpay, resend, sendGrid, shopify, shopifyEvents,
-		slack, square, standardWebhooks, stripe, svix, swt, telegram, twilio, twilioEventStreams, twitch,
-		typeform, vercel, webEngage, webflow, webSub, wooCommerce, workOS, worldpay, xero, yandexPay, yooKassa,
-		zendesk, zoom,
+		adCP, adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, bitbucket, calendly, chargebee,
+		clerk, cloudEvents, datatrans, deepgram, discord, docuSign, dwolla, elevenLabs, gitHub, gitLab,
+		gitLabSigned, googleEventarc, googlePubSub, microsoftGraph, hubSpot, intercom, interledgerRafiki, lark,
+		line, linear, mailgun, mandrill, mcpEvents, meta, okta, openAI, openBankingUK, paddle, payPal,
+		postmark, razorpay, resend, sendGrid, shopify, shopifyEvents, slack, square, standardWebhooks, strava,
+		stripe, svix, swt, telegram, trello, twilio, twilioEventStreams, twitch, typeform, vercel, webEngage,
+		webflow, webSub, wooCommerce, workOS, worldpay, xero, yandexPay, yooKassa, zendesk, zoom,
 	}
 }
 

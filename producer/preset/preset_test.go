@@ -44,8 +44,13 @@ func presetSettings() map[string]Settings {
 		"telegram": plain, "typeform": plain, "workos": plain, "gitlab-signed": standard,
 		"shopify":        plain,
 		"shopify-events": plain, "slack": plain, "twilio": plain, "zoom": plain, "stripe": plain,
-		"meta":              {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
-		"square":            {Secrets: plain.Secrets, NotificationURL: testHook},
+		"meta":     {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
+		"square":   {Secrets: plain.Secrets, NotificationURL: testHook},
+		"trello":   {Secrets: plain.Secrets, NotificationURL: testHook},
+		"mandrill": {Secrets: plain.Secrets, NotificationURL: testHook},
+		"postmark": {Username: "kettle", Password: testSecret}, "deepgram": {Username: "kettle", Password: testSecret},
+		"strava": {Query: "key", Value: testSecret, VerifyToken: "strava-" + testSecret},
+		"graph":  {Secrets: plain.Secrets}, "lark": {Secrets: plain.Secrets, VerifyToken: "lark-" + testSecret},
 		"standard-webhooks": standard, "svix": standard,
 		"vercel": plain, "webflow": plain, "elevenlabs": plain, "bitbucket": plain, "woocommerce": plain, "xero": plain,
 		"clerk": standard, "resend": standard, "openai": standard,
@@ -301,6 +306,8 @@ func TestOldAndEarlySignaturesAreRefused(t *testing.T) {
 			past = 9 * time.Hour
 		case "elevenlabs":
 			past = 30 * time.Minute
+		case "lark":
+			past = 8 * time.Hour
 		}
 		for at, want := range map[time.Duration]verify.Code{
 			past: "", past + time.Second: verify.TimestampTooOld, -future: "",

@@ -18,7 +18,7 @@ func Razorpay(secrets ...string) producer.Producer {
 
 var razorpay = Preset{
 	Name: "razorpay", Docs: "https://razorpay.com/docs/webhooks/validate-test/",
-	Auth: "HMAC-SHA256 of the body", ID: "x-razorpay-event-id", Deadline: "5 s", Wants: "2xx; 24 h",
+	Auth: "HMAC-SHA256 of the body", ID: "x-razorpay-event-id", Deadline: "5s", Wants: "2xx; 24h",
 	Uses: []string{"secrets"}, fields: []string{"X-Razorpay-*"},
 	key: producer.Header("x-razorpay-event-id"), kind: producer.JSON("event"), eventTime: producer.JSON("created_at"),
 	window: 9 * day,

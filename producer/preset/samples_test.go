@@ -161,7 +161,8 @@ func TestIdentifiersOfSamplesHaveTheirVendorsForm(t *testing.T) {
 		"workos": `"id":"event_` + ulidForm, "zendesk": `X-Zendesk-Webhook-Invocation-Id:\[` + ulidForm,
 		"clerk": `Svix-Id:\[msg_`, "resend": `Svix-Id:\[msg_`, "openai": `Webhook-Id:\[wh_[0-9a-f]{32}`,
 		"woocommerce": `X-Wc-Webhook-Delivery-Id:\[[0-9a-f]{32}`,
-		"elevenlabs":  "", "vercel": "", "webflow": "",
+		"trello":      `"id":"[0-9a-f]{32}"`, "deepgram": "", "lark": "", "mandrill": "", "postmark": "", "strava": "",
+		"elevenlabs": "", "vercel": "", "webflow": "",
 		"adyen-platform": "", "discord": "", "mcp-events": "", "meta": "", "webengage": "", "websub": "", "zoom": "",
 	}
 	all := sampleSettings(t)

@@ -26,7 +26,7 @@ func Shopify(secrets ...string) producer.Producer {
 
 var shopify = Preset{
 	Name: "shopify", Docs: "https://shopify.dev/docs/apps/build/webhooks/subscribe/https",
-	Auth: "HMAC-SHA256 of the body", ID: "X-Shopify-Event-Id", Deadline: "5 s", Wants: "200; 4 h",
+	Auth: "HMAC-SHA256 of the body", ID: "X-Shopify-Event-Id", Deadline: "5s", Wants: "200; 4h",
 	Uses: []string{"secrets"}, fields: []string{"X-Shopify-*"},
 	build:  func(p *producer.Producer, s Settings) { buildShopify(p, s, "X-Shopify-") },
 	sample: shopifySample("X-Shopify-", "Event-Id"),
@@ -42,7 +42,7 @@ func ShopifyEvents(secrets ...string) producer.Producer {
 
 var shopifyEvents = Preset{
 	Name: "shopify-events", Docs: "https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates",
-	Auth: "HMAC-SHA256 of the body", ID: "Shopify-Webhook-Id", Deadline: "5 s", Wants: "200; 4 h",
+	Auth: "HMAC-SHA256 of the body", ID: "Shopify-Webhook-Id", Deadline: "5s", Wants: "200; 4h",
 	Uses: []string{"secrets"}, fields: []string{"Shopify-*"},
 	build: func(p *producer.Producer, s Settings) {
 		buildShopify(p, s, "Shopify-")

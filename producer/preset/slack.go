@@ -23,7 +23,7 @@ func Slack(secrets ...string) producer.Producer { return slack.producer(Settings
 
 var slack = Preset{
 	Name: "slack", Docs: "https://docs.slack.dev/authentication/verifying-requests-from-slack",
-	Auth: "HMAC-SHA256 of time and body", ID: "body event_id", Deadline: "3 s", Wants: "2xx; 6 min",
+	Auth: "HMAC-SHA256 of time and body", ID: "body event_id", Deadline: "3s", Wants: "2xx; 6m",
 	Uses: []string{"secrets"}, fields: []string{"X-Slack-*"},
 	key: producer.JSON("event_id"), kind: producer.First(producer.JSON("event.type"), producer.JSON("type")),
 	fingerprint: producer.FingerprintNone, tolerance: fiveMinutes, window: day + time.Hour,

@@ -20,7 +20,7 @@ func Square(notificationURL string, keys ...string) producer.Producer {
 
 var square = Preset{
 	Name: "square", Docs: "https://developer.squareup.com/docs/webhooks/step3validate",
-	Auth: "HMAC-SHA256 of URL and body", ID: "body event_id", Deadline: "10 s", Wants: "2xx; 24 h",
+	Auth: "HMAC-SHA256 of URL and body", ID: "body event_id", Deadline: "10s", Wants: "2xx; 24h",
 	Uses: []string{"secrets", "notification_url"}, fields: []string{"Square-*", "X-Square-*"},
 	key: producer.JSON("event_id"), kind: producer.JSON("type"), eventTime: producer.JSON("created_at"),
 	fingerprint: producer.FingerprintNone, window: 4 * day,

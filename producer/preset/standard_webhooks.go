@@ -26,7 +26,7 @@ func StandardWebhooks(secrets ...string) producer.Producer {
 var standardWebhooks = Preset{
 	Name: "standard-webhooks", Docs: "https://www.standardwebhooks.com/",
 	Auth: "HMAC-SHA256 or Ed25519 of id, time and body", ID: "webhook-id",
-	Deadline: "15-30 s", Wants: "2xx; about 76 h",
+	Deadline: "15-30s", Wants: "2xx; about 76h",
 	Uses: []string{"secrets"}, fields: []string{"Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 100*time.Hour, "webhook") },
 	sample: sample{header: map[string]string{"webhook-id": "{id}"},
@@ -42,7 +42,7 @@ func Svix(secrets ...string) producer.Producer { return svix.producer(Settings{S
 var svix = Preset{
 	Name: "svix", Docs: "https://docs.svix.com/receiving/verifying-payloads/how-manual",
 	Auth: "HMAC-SHA256 or Ed25519 of id, time and body", ID: "svix-id or webhook-id",
-	Deadline: "15-30 s", Wants: "2xx; about 28 h",
+	Deadline: "15-30s", Wants: "2xx; about 28h",
 	Uses: []string{"secrets"}, fields: []string{"Svix-*", "Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 52*time.Hour, "svix", "webhook") },
 	sample: sample{header: map[string]string{"svix-id": "{id}"},

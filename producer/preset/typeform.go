@@ -18,7 +18,7 @@ func Typeform(secrets ...string) producer.Producer {
 
 var typeform = Preset{
 	Name: "typeform", Docs: "https://www.typeform.com/developers/webhooks/secure-your-webhooks/",
-	Auth: "HMAC-SHA256 of the body", ID: "body event_id", Deadline: "30 s", Wants: "2xx; 10 h",
+	Auth: "HMAC-SHA256 of the body", ID: "body event_id", Deadline: "30s", Wants: "2xx; 10h",
 	Uses: []string{"secrets"}, fields: []string{"Typeform-*"},
 	key: producer.JSON("event_id"), keyRequired: true, kind: producer.JSON("event_type"),
 	eventTime: producer.JSON("form_response.submitted_at"), fingerprint: producer.FingerprintNone, window: 2 * day,

@@ -17,7 +17,7 @@ func Vercel(secrets ...string) producer.Producer { return vercel.producer(Settin
 
 var vercel = Preset{
 	Name: "vercel", Docs: "https://vercel.com/docs/webhooks",
-	Auth: "HMAC-SHA1 of the body", ID: "body id", Deadline: "30 s", Wants: "2xx; 24 h",
+	Auth: "HMAC-SHA1 of the body", ID: "body id", Deadline: "30s", Wants: "2xx; 24h",
 	Uses: []string{"secrets"}, fields: []string{"X-Vercel-*"},
 	key: producer.JSON("id"), keyRequired: true, kind: producer.JSON("type"), eventTime: producer.JSON("createdAt"),
 	fingerprint: producer.FingerprintNone, window: 2 * day,

@@ -24,7 +24,7 @@ func Webflow(secrets ...string) producer.Producer {
 
 var webflow = Preset{
 	Name: "webflow", Docs: "https://developers.webflow.com/data/docs/working-with-webhooks",
-	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "200; 30 min",
+	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "200; 30m",
 	Uses: []string{"secrets"}, fields: []string{"X-Webflow-*"},
 	key: producer.BodyDigest(), kind: producer.JSON("triggerType"), tolerance: fiveMinutes, window: day + time.Hour,
 	build: func(p *producer.Producer, s Settings) {

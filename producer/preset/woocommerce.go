@@ -33,7 +33,7 @@ var wooTopic = regexp.MustCompile(`^[a-z0-9_]+\.[a-z0-9_]+$`)
 
 var wooCommerce = Preset{
 	Name: "woocommerce", Docs: "https://woocommerce.com/document/webhooks/",
-	Auth: "HMAC-SHA256 of the body", ID: "X-WC-Webhook-Delivery-ID", Deadline: "60 s", Wants: "2xx; tries once",
+	Auth: "HMAC-SHA256 of the body", ID: "X-WC-Webhook-Delivery-ID", Deadline: "60s", Wants: "2xx; tries once",
 	Uses: []string{"secrets"}, fields: []string{"X-WC-Webhook-*"},
 	key: producer.Header("X-WC-Webhook-Delivery-ID"), kind: producer.Header("X-WC-Webhook-Topic"), window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {

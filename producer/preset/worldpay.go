@@ -21,7 +21,7 @@ func Worldpay(keys map[string]string) producer.Producer {
 
 var worldpay = Preset{
 	Name: "worldpay", Docs: "https://developer.worldpay.com/products/access/events",
-	Auth: "HMAC-SHA256 of the body", ID: "body eventId", Deadline: "10 s", Wants: "200 only; 7 days",
+	Auth: "HMAC-SHA256 of the body", ID: "body eventId", Deadline: "10s", Wants: "200 only; 7 days",
 	Uses: []string{"keys", "encoding"},
 	key:  producer.JSON("eventId"), kind: producer.JSON("eventDetails.type"),
 	eventTime: producer.JSON("eventTimestamp"), fingerprint: producer.FingerprintNone, window: 8 * day,

@@ -21,8 +21,8 @@ func Xero(keys ...string) producer.Producer { return xero.producer(Settings{Secr
 
 var xero = Preset{
 	Name: "xero", Docs: "https://developer.xero.com/documentation/guides/webhooks/configuring-your-server/",
-	Auth: "HMAC-SHA256 of the body", ID: "each event's tenant, category, resource, type and time",
-	Deadline: "5 s", Wants: "200, empty; 24 h",
+	Auth: "HMAC-SHA256 of the body", ID: "tenant, category, resource, type and time",
+	Deadline: "5s", Wants: "200, empty; 24h",
 	Uses: []string{"secrets"}, fields: []string{"X-Xero-*"}, fingerprint: producer.FingerprintNone, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"x-xero-signature"}, Encoding: verify.Base64}, s.Secrets)

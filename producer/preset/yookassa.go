@@ -18,7 +18,7 @@ func YooKassa(allowed ...netip.Prefix) producer.Producer {
 
 var yooKassa = Preset{
 	Name: "yookassa", Docs: "https://yookassa.ru/developers/using-api/webhooks",
-	Auth: "none: addresses only", ID: "event and object id", Wants: "200; 24 h",
+	Auth: "none: addresses only", ID: "event and object id", Wants: "200; 24h",
 	key: producer.Join(producer.JSON("event"), producer.JSON("object.id")), kind: producer.JSON("event"),
 	window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {

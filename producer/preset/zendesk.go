@@ -23,7 +23,7 @@ func Zendesk(secrets ...string) producer.Producer {
 
 var zendesk = Preset{
 	Name: "zendesk", Docs: "https://developer.zendesk.com/documentation/webhooks/verifying/",
-	Auth: "HMAC-SHA256 of time and body", ID: "X-Zendesk-Webhook-Invocation-Id", Deadline: "12 s",
+	Auth: "HMAC-SHA256 of time and body", ID: "X-Zendesk-Webhook-Invocation-Id", Deadline: "12s",
 	Wants: "2xx; a few retries",
 	Uses:  []string{"secrets"}, fields: []string{"X-Zendesk-*"},
 	key: producer.Header("X-Zendesk-Webhook-Invocation-Id"), kind: producer.JSON("type"),

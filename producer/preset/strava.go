@@ -1,0 +1,53 @@
+package preset
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// Strava receives webhooks of a Strava application. Strava sends no credential with an event:
+// give the callback URL a parameter of your own, and name it in query, with its value. That
+// Strava calls the URL with it is assumed.
+//
+// The GET with which Strava checks a new callback is answered only if it has verifyToken and that
+// parameter. Events have no identifier; a digest of the body identifies one. The type is object
+// and aspect ("activity:create").
+//
+// Sources, read in November 2026: Strava's page on webhooks. It wants 200 within 2 seconds and
+// tries 3 times.
+//
+// https://developers.strava.com/docs/webhooks/
+func Strava(s Settings) producer.Producer { return strava.producer(s) }
+
+var strava = Preset{
+	Name: "strava", Docs: "https://developers.strava.com/docs/webhooks/",
+	Auth: "key in the URL", ID: "digest of the body", Deadline: "2s", Wants: "200; 3 times",
+	Uses: []string{"query", "value", "secrets", "verify_token"},
+	key:  producer.BodyDigest(), window: day + time.Hour,
+	kind: producer.First(producer.Join(producer.JSON("object_type"), producer.JSON("aspect_type")),
+		producer.JSON("aspect_type")),
+	build: func(p *producer.Producer, s Settings) {
+		credential := s.credential()
+		withCredential(p, credential)
+		if credential == nil || s.VerifyToken == "" {
+			return
+		}
+		p.SecretQuery = append(p.SecretQuery, "hub.verify_token")
+		p.ChallengeMethods = []string{http.MethodGet}
+		p.Challenge = func(r *http.Request) (*dedup.Response, error) {
+			resp, err := hubChallenge(r, s.VerifyToken)
+			if resp == nil || err != nil {
+				return resp, err
+			}
+			if _, err := credential.Verify(r, nil); err != nil {
+				return nil, err
+			}
+			return jsonResponse(map[string]string{"hub.challenge": string(resp.Body)})
+		}
+	},
+	sample: sample{
+		body: `{{data},"object_id":{n},"owner_id":17,"subscription_id":17,"event_time":{unix}}`},
+}
