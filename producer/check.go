@@ -83,7 +83,20 @@ func (p *Producer) Warnings() []string {
 		warn("its signature covers neither id nor time: the same bytes under another id are either another event " +
 			"or a replay (same_signed decides)")
 	}
+	if d.KeyRequired && d.claimLost() {
+		warn("no delivery has its key %s, and all are refused: one of two schemes has no such claim", d.Key)
+	}
 	return found
+}
+
+// claimLost reports whether the identifier is a claim that only one of two schemes reads.
+func (p *Producer) claimLost() bool {
+	either, ok := p.Scheme.(verify.Any)
+	_, claim := p.Key.(jwtClaim)
+	return ok && claim && slices.ContainsFunc(either[:], func(s verify.Scheme) bool {
+		_, token := s.(*verify.JWT)
+		return !token
+	})
 }
 
 // SharedSecrets describes producers with a secret or public key of another one, where the

@@ -101,6 +101,22 @@ func TestShortWindowIsAWarning(t *testing.T) {
 	}
 }
 
+func TestAClaimThatOneOfTwoSchemesReadsIsAWarning(t *testing.T) {
+	t.Parallel()
+	token := &verify.JWT{}
+	warned := func(key Extractor, required bool, either verify.Any) bool {
+		p := Producer{Name: "shop", Scheme: either, Key: key, KeyRequired: required, Contract: Webhook}
+		return strings.Contains(strings.Join(p.Warnings(), " "), "jwt:jti")
+	}
+	one, two := verify.Any{token, trusting{}}, verify.Any{token, token}
+	if !warned(JWT("jti"), true, one) {
+		t.Error("no warning")
+	}
+	if warned(JWT("jti"), false, one) || warned(JWT("jti"), true, two) || warned(Header("X-Id"), true, one) {
+		t.Error("a warning of what works")
+	}
+}
+
 func TestDefaultsFollowTheContract(t *testing.T) {
 	t.Parallel()
 	api := Producer{Name: "shop", SecretQuery: []string{"token"}, ScopeIgnores: []string{"retry"}}.WithDefaults()
