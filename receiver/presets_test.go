@@ -64,6 +64,7 @@ func sampled() map[string]preset.Settings {
 	hexed := preset.Settings{Secrets: []string{hexKey}}
 	standard := preset.Settings{Secrets: []string{whsecKey}}
 	return map[string]preset.Settings{
+		"ucp":   {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(adCPPublic())},
 		"adcp":  {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(adCPPublic())},
 		"adyen": hexed, "adyen-platform": hexed, "aws-eventbridge": {Header: "X-Api-Key", Value: secret17},
 		"azure-event-grid": {Query: "code", Value: secret17}, "chargebee": {Username: "kettle", Password: secret17},

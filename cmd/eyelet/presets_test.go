@@ -62,6 +62,7 @@ func presetSettings() map[string]string {
 		"websub": "subscriptions: [{topic: https://blog.example/feed, mode: subscribe, secret_file: " +
 			"plain.txt, token: callback-token-17}], algs: [sha256]",
 		"worldpay":   "keys: {k1_file: plain.txt}, encoding: base64",
+		"ucp":        "allow: [https://shop.example/.well-known/ucp]",
 		"yandex-pay": "merchant_id: m-17, jwks_url: https://keys.example/jwks",
 		"yookassa":   "allowed_ips: [192.0.2.0/24]",
 	}

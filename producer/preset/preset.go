@@ -27,8 +27,8 @@ func All() []Preset {
 		gitLabSigned, googleEventarc, googlePubSub, microsoftGraph, hubSpot, intercom, interledgerRafiki, lark,
 		line, linear, mailgun, mandrill, mcpEvents, meta, okta, openAI, openBankingUK, paddle, payPal,
 		postmark, razorpay, resend, sendGrid, shopify, shopifyEvents, slack, square, standardWebhooks, strava,
-		stripe, svix, swt, telegram, trello, twilio, twilioEventStreams, twitch, typeform, vercel, webEngage,
-		webflow, webSub, wooCommerce, workOS, worldpay, xero, yandexPay, yooKassa, zendesk, zoom,
+		stripe, svix, swt, telegram, trello, twilio, twilioEventStreams, twitch, typeform, ucp, vercel,
+		webEngage, webflow, webSub, wooCommerce, workOS, worldpay, xero, yandexPay, yooKassa, zendesk, zoom,
 	}
 }
 
@@ -109,7 +109,8 @@ func (p Preset) Class() producer.Class {
 // have a scheme only when they know what a token must contain.
 func (p Preset) described() producer.Producer {
 	token := []string{"any"}
-	return p.producer(Settings{MerchantID: "any", Audience: token, Issuers: token, JWKSURL: "https://keys.example"})
+	return p.producer(Settings{MerchantID: "any", Audience: token, Issuers: token, JWKSURL: "https://keys.example",
+		Allow: []string{"https://shop.example/.well-known/ucp"}})
 }
 
 // unused reports the settings that have no meaning for the preset.

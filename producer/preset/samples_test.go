@@ -44,6 +44,7 @@ func sampleSettings(t testing.TB) map[string]Settings {
 	if err != nil {
 		t.Fatal(err)
 	}
+	all["ucp"] = Settings{SigningKey: edKey, MessageKeys: verify.StaticKeys(edPublic)}
 	all["adcp"] = Settings{SigningKey: edKey, MessageKeys: verify.StaticKeys(edPublic)}
 	all["discord"] = Settings{Secrets: []string{hex.EncodeToString(public)}, SigningKey: edKey}
 	der, err := x509.MarshalPKIXPublicKey(ecKey.Public())
@@ -103,8 +104,8 @@ func TestEveryDocumentedTypeIsAcceptedAsThatType(t *testing.T) {
 			t.Errorf("%s: types documented at %q, read from %q", p.Name, p.TypesDocs(), p.TypeFrom())
 		}
 		for _, kind := range append(p.Types(), "another") {
-			if kind == "another" && slices.Contains([]string{"aws-sns", "websub"}, p.Name) {
-				continue // unsigned, and a topic without a subscription
+			if kind == "another" && slices.Contains([]string{"aws-sns", "ucp", "websub"}, p.Name) {
+				continue // unsigned, of one type, and a topic without a subscription
 			}
 			var ids []string
 			var signed []string
@@ -163,7 +164,8 @@ func TestIdentifiersOfSamplesHaveTheirVendorsForm(t *testing.T) {
 		"woocommerce": `X-Wc-Webhook-Delivery-Id:\[[0-9a-f]{32}`,
 		"trello":      `"id":"[0-9a-f]{32}"`, "deepgram": "", "lark": "", "mandrill": "", "postmark": "", "strava": "",
 		"elevenlabs": "", "vercel": "", "webflow": "",
-		"adyen-platform": "", "discord": "", "mcp-events": "", "meta": "", "webengage": "", "websub": "", "zoom": "",
+		"adyen-platform": "", "discord": "", "mcp-events": "", "meta": "", "ucp": `"event_id":"evt_[0-9a-f]{32}"`,
+		"webengage": "", "websub": "", "zoom": "",
 	}
 	all := sampleSettings(t)
 	for _, p := range All() {

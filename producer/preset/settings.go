@@ -68,6 +68,8 @@ type Settings struct {
 	Batch bool `conf:"batch"`
 	// JWKSURL is where keys are published, in place of the vendor's address.
 	JWKSURL string `conf:"jwks_url"`
+	// Allow are the complete URLs of the profiles that may send (UCP).
+	Allow []string `conf:"allow"`
 	// RevokedURL is where the vendor publishes a signed list of revoked keys (AdCP).
 	RevokedURL string `conf:"revoked_url"`
 	// CheckChain requires a chain to a root where the preset does not (SNS).

@@ -14,7 +14,7 @@ import (
 // tokenPresetNames are the presets with certificates and tokens, for which only the vendor can
 // sign.
 func tokenPresetNames() []string {
-	return []string{"adcp", "aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
+	return []string{"adcp", "aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "ucp", "yandex-pay"}
 }
 
 func TestFingerprintIgnoresPushCounters(t *testing.T) {
@@ -42,6 +42,7 @@ func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 		"openbanking-uk": {Audience: []string{"a"}, Issuers: []string{"https://bank.example/"},
 			JWKSURL: "https://bank.example/jwks"},
 		"paypal":     {WebhookID: "w1"},
+		"ucp":        {Allow: []string{"https://shop.example/.well-known/ucp"}},
 		"yandex-pay": {MerchantID: "m1"},
 	}
 	entra := Settings{Audience: []string{"api://app"}, Issuers: []string{"https://sts.windows.net/t/"}}
