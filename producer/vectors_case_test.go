@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -78,6 +79,7 @@ type vectorConfig struct {
 	Subscriptions   []struct{ Topic, Mode, Secret, Token string }
 	VerifyToken     string `json:"verify_token"`
 	MerchantID      string `json:"merchant_id"`
+	Allow           oneOrMore
 	Origins         oneOrMore
 	Rate            number
 }
@@ -224,6 +226,8 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 		}))
 		t.Cleanup(server.Close)
 		s.JWKSURL = server.URL
+	} else if k.JWKS != nil && c.Scheme == "ucp" {
+		s.MessageKeys = profilesOf(t, conf.Allow, k.JWKS)
 	} else if k.JWKS != nil {
 		s.TokenKeys = tokenKeysOf(t, k.JWKS)
 	}
@@ -239,6 +243,35 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 	}
 	s.Roots, s.PinnedKeys = roots(t, k.Roots), pinned(t, k.PublicKeys)
 	return s
+}
+
+// profilesOf is a profile at the first URL, as another web serves it.
+func profilesOf(t *testing.T, urls []string, text []byte) verify.KeySet {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if "https://"+r.Host+r.URL.Path == urls[0] {
+			w.Write(text) //nolint:errcheck // the client sees it
+		} else {
+			fmt.Fprint(w, `{"keys":[]}`)
+		}
+	}))
+	client := server.Client()
+	transport, _ := client.Transport.(*http.Transport)
+	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	transport.TLSClientConfig.ServerName = "example.com" // that of its certificate
+	profiles, err := verify.NewDirectories(verify.DirectoriesConfig{
+		URLs: urls, Field: "UCP-Agent", Member: "profile", Client: client,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		profiles.Close() //nolint:errcheck // always nil
+		server.Close()
+	})
+	return profiles
 }
 
 // tokenKeysOf parses a published key set. A set without a usable key knows no kid, like a

@@ -27,10 +27,11 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// atVendors are the presets whose certificates are only at the vendors' hosts.
-var atVendors = []string{"aws-sns", "paypal"}
+// atVendors are the presets whose certificates or keys are only at the vendors' hosts.
+var atVendors = []string{"aws-sns", "paypal", "ucp"}
 
 // TestASampleOfEveryPresetSentTwiceIsTwoEvents runs the same `eyelet send PRESET TYPE` twice for
 // every preset but atVendors, into one `eyelet serve`; with EYELET_LONG for every type. What only
@@ -110,14 +111,20 @@ func TestSamplesOfVendorsWithCertificatesSentTwiceAreTwoEvents(t *testing.T) {
 		"https://sns.us-east-1.amazonaws.com/SimpleNotificationService-sample.pem": key.Public(),
 		"https://api.paypal.com/v1/notifications/certs/CERT-sample":                key.Public(),
 	}
+	public, err := verify.NewPublicKey("k1", "", key.Public())
+	check(t, err)
 	topic := "arn:aws:sns:us-east-1:123456789012:tea"
 	settings := map[string]preset.Settings{
 		"aws-sns": {Topics: []string{topic}, PinnedKeys: pinned}, "paypal": {WebhookID: "17", PinnedKeys: pinned},
+		"ucp": {MessageKeys: verify.StaticKeys(public)},
 	}
-	set := map[string]string{"aws-sns": "topics=[" + topic + "]", "paypal": "webhook_id=17"}
+	set := map[string]string{"aws-sns": "topics=[" + topic + "]", "paypal": "webhook_id=17",
+		"ucp": "allow=[https://shop.example/.well-known/ucp]"}
 	for _, name := range atVendors {
 		vendor, _ := preset.Find(name)
+		srv := httptest.NewUnstartedServer(nil)
 		rx, err := receiver.Open(receiver.Config{
+			URL:       "http://" + srv.Listener.Addr().String(),
 			Store:     dedup.NewMemory(dedup.MemoryOptions{}),
 			Producers: []producer.Producer{vendor.Open(settings[name])},
 			Handlers: []receiver.Handler{receiver.On(name, "*",
@@ -125,12 +132,13 @@ func TestSamplesOfVendorsWithCertificatesSentTwiceAreTwoEvents(t *testing.T) {
 		})
 		check(t, err)
 		t.Cleanup(func() { _ = rx.Close() })
-		srv := httptest.NewServer(rx.HTTP(name))
+		srv.Config.Handler = rx.HTTP(name)
+		srv.Start()
 		t.Cleanup(srv.Close)
 		for _, kind := range vendor.Types() {
-			printed := sendTwice(t, name, kind, "--key", file, "--set", set[name], "--url",
+			printed := sendTwice(t, name, kind, "--key", file, "--keyid", "k1", "--set", set[name], "--url",
 				srv.URL+"/webhooks/"+name)
-			if !strings.Contains(printed, "a receiver refuses this sample unless it trusts your key") {
+			if name != "ucp" && !strings.Contains(printed, "a receiver refuses this sample unless it trusts your key") {
 				t.Errorf("send %s %s does not say that receivers refuse it: %q", name, kind, printed)
 			}
 		}

@@ -14,7 +14,8 @@ import (
 // tokenPresetNames are the presets with certificates and tokens, for which only the vendor can
 // sign.
 func tokenPresetNames() []string {
-	return []string{"adcp", "aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "ucp", "yandex-pay"}
+	return []string{"adcp", "aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "ucp",
+		"yandex-pay"}
 }
 
 func TestFingerprintIgnoresPushCounters(t *testing.T) {

@@ -11,16 +11,16 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// UCP receives order webhooks of businesses that follow the Universal Commerce Protocol, as platforms
-// do; profiles are the complete URLs of their profiles, such as
+// UCP receives order webhooks of businesses that follow the Universal Commerce Protocol, as
+// platforms do; profiles are the complete URLs of their profiles, such as
 // "https://shop.example/.well-known/ucp". Only these are fetched, and each is a principal.
 //
-// The field UCP-Agent names the profile. Unlike in the example of the order capability, the signature
-// must cover it. Keys are the profile's "keys", or "signing_keys" as until April 2026.
+// The field UCP-Agent names the profile. Unlike in the example of the order capability, the
+// signature must cover it. Keys are the profile's "keys", or "signing_keys" as until April 2026.
 //
 // Signatures need no time. An event is named by the Idempotency-Key, which is covered where it is
-// sent, or by the member "event_id", else by its content. Webhook-Id is not signed and not read. The
-// protocol recommends to remember keys for 48 hours.
+// sent, or by the member "event_id", else by its content. Webhook-Id is not signed and not read.
+// The protocol recommends to remember keys for 48 hours.
 //
 // Read in November 2026, as of 22 August: docs/specification/signatures.md and
 // shopping/order/index.md of github.com/Universal-Commerce-Protocol/ucp.
