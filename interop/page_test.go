@@ -2,7 +2,6 @@ package interop_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"os"
 	"regexp"
@@ -22,7 +21,7 @@ type row struct {
 
 const pageHead = `# Interoperability
 
-Libraries of vendors and of standards as senders. ` + "`go test -C interop ./... -update`" + ` writes this page: it sends
+Libraries of vendors and of standards, in the versions of go.mod and package.json, as senders. ` + "`go test -C interop ./... -update`" + ` writes this page: it sends
 deliveries that they sign through ` + "`eyelet serve`" + `, and checks the responses and the stored events. The usual results are:
 
 - a new event is accepted (200, or 202 under ` + "`scheme: rfc9421`" + `), and its handlers run once;
@@ -36,8 +35,8 @@ formula, and the library accepts the signature. One that "sends" builds the requ
 and a changed body is accepted. Libraries without a URL are for Node 20 or later; the test installs them with ` + "`npm`" + `,
 and without Node it skips them.
 
-Library | Version | Role | Preset | Time | Other results, and notes
----|---|---|---|---|---
+Library | Role | Preset | Time | Other results, and notes
+---|---|---|---|---
 `
 
 const pageMiddle = `
@@ -47,15 +46,25 @@ Real libraries verify what ` + "`eyelet send`" + ` signs. They accept the delive
 body, and with another secret or public key. ` + "`order.json`" + ` is signed by RFC 9421. Where a library leaves the comparison
 of Content-Digest to its caller, the test does it.
 
-Library | Version | Signed by | Other results, and notes
----|---|---|---
+Library | Signed by | Other results, and notes
+---|---|---
+`
+
+const pageEnd = `
+## Senders of RFC 9421 as they document themselves
+
+Signed by ` + "`http-message-signatures`" + ` with the components of the sender's documents. Keys are left out here.
+
+Sender | Signs | Producer
+---|---|---
 `
 
 // checkPage compares the lines of the tables with the page, or writes it. Rows that were skipped
 // are not compared.
-func checkPage(t *testing.T, lines [2][]string, complete bool) {
+func checkPage(t *testing.T, lines [3][]string, complete bool) {
 	t.Helper()
-	text := pageHead + strings.Join(lines[0], "") + pageMiddle + strings.Join(lines[1], "")
+	text := pageHead + strings.Join(lines[0], "") + pageMiddle + strings.Join(lines[1], "") + pageEnd +
+		strings.Join(lines[2], "")
 	if *update {
 		if !complete {
 			t.Fatal("the page needs all rows: install Node and npm, and run all subtests")
@@ -88,7 +97,11 @@ var usualResults = []struct{ column, pattern string }{
 	{"future", `^401 timestamp_too_new$|^-$`},
 }
 
-func (r row) line(version string) string {
+func (r row) line() string {
+	if r.documented != "" {
+		producer, _, _ := strings.Cut(strings.TrimPrefix(r.settings, "{"), ", keys:")
+		return strings.Join([]string{r.library, r.documented, "`" + producer + "`"}, " | ") + "\n"
+	}
 	how, timed := "signs", "yes"
 	if r.verifies {
 		how = "verifies"
@@ -113,28 +126,6 @@ func (r row) line(version string) string {
 	}
 	producer := producerName.FindStringSubmatch(r.settings)
 	by := strings.TrimPrefix(producer[0], "preset: ")
-	cells := []string{"`" + r.library + "`", version, how, "`" + by + "`", timed}
+	cells := []string{"`" + r.library + "`", how, "`" + by + "`", timed}
 	return strings.TrimRight(strings.Join(append(cells, strings.Join(notes, "; ")), " | "), " ") + "\n"
-}
-
-// libraryVersions returns the versions of go.mod and package.json.
-func libraryVersions(t *testing.T) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile("package.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var node struct{ Dependencies map[string]string }
-	if err := json.Unmarshal(text, &node); err != nil {
-		t.Fatal(err)
-	}
-	text, err = os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	versions := node.Dependencies
-	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v(\S+)`).FindAllStringSubmatch(string(text), -1) {
-		versions[m[1]] = m[2]
-	}
-	return versions
 }

@@ -259,6 +259,32 @@ async function httpbis(d, alg, ends) {
   return { header: signed.headers, body };
 }
 
+// documented are the components that senders sign by their own documents, with their fields and the
+// parameters of their signatures.
+const documented = {
+  ucp: (d) => ({ fields: ['@method', '@authority', '@path', 'content-digest', 'content-type', 'ucp-agent'],
+    header: { 'UCP-Agent': 'profile="https://shop.example/.well-known/ucp"' }, params: ['keyid'] }),
+  pawapay: (d) => ({ fields: ['@method', '@authority', '@path', 'signature-date', 'content-digest', 'content-type'],
+    header: { 'Signature-Date': new Date(d.at * 1000).toISOString() } }),
+  accessowl: (d) => ({ fields: ['@target-uri', 'content-digest', 'content-type', 'idempotency-key'],
+    header: { 'Idempotency-Key': d.id } }),
+  xsolla: (d) => ({ fields: ['@method', '@target-uri', 'content-digest', 'request-id'], header: { 'Request-Id': d.id } }),
+};
+
+for (const name of Object.keys(documented)) {
+  senders[`documented-${name}`] = async (d) => {
+    const { createSigner, httpbis: { signMessage } } = await import('http-message-signatures');
+    const { fields, header, params = ['created', 'keyid', 'alg'] } = documented[name](d);
+    const body = JSON.stringify({ type: 'order.created', id: d.id, city: 'Berlin' });
+    const digest = crypto.createHash('sha256').update(body).digest('base64');
+    const signed = await signMessage({
+      key: createSigner(d.secret, 'ecdsa-p256-sha256', 'k1'), name: 'sig1', params,
+      paramValues: { created: new Date(d.at * 1000) }, fields,
+    }, { method: 'POST', url: d.url, headers: { ...json, 'Content-Digest': `sha-256=:${digest}:`, ...header } });
+    return { header: signed.headers, body };
+  };
+}
+
 async function slack(d, type, body) {
   const { verifySlackRequest } = await import('@slack/bolt');
   const signature = 'v0=' + hmac(d.secret, `v0:${d.at}:${body}`);

@@ -25,6 +25,8 @@ type sender struct {
 	sign func(d delivery) (*http.Request, error) // of a Go library
 	node string                                  // of a Node library: the name in senders.mjs
 
+	documented string // what a sender of this name signs by its documents, for the third table
+
 	want        results  // where they differ from those of usual
 	quarantined []string // states of quarantined deliveries
 	note        string
@@ -134,7 +136,7 @@ const contentful = `{scheme: hmac, header: X-Contentful-Signature, timestamp_hea
 // bearer are the results of senders that sign nothing.
 var bearer = results{tampered: "200", wrongSecret: "401 credentials_mismatch"}
 
-var senders = slices.Concat(goSenders(), nodeSenders, nodeRFC9421())
+var senders = slices.Concat(goSenders(), nodeSenders, nodeRFC9421(), documentedSenders())
 
 func goSenders() []sender {
 	all := []sender{
@@ -257,4 +259,25 @@ func nodeRFC9421() (all []sender) {
 	expired.name, expired.noClock, expired.want = "expired", true, refused("401 token_expired")
 	expired.node = "http-message-signatures-expired"
 	return append(all, expired)
+}
+
+// documentedSenders sign what their own documents say. The receiver has keys of the test.
+func documentedSenders() (all []sender) {
+	for _, one := range []sender{
+		{name: "UCP", documented: "`@method @authority @path content-digest content-type ucp-agent`, no time",
+			noClock: true, settings: `covers: [ucp-agent], time: none, key_required: false`},
+		{name: "pawaPay", documented: "`@method @authority @path signature-date content-digest content-type`",
+			settings: `covers: [signature-date], key: json:id`},
+		{name: "AccessOwl", documented: "`@target-uri content-digest content-type idempotency-key`"},
+		{name: "Xsolla", documented: "`@method @target-uri content-digest request-id`",
+			settings: `media_types: [application/json], key: header:Request-Id`},
+	} {
+		one.library, one.key, one.want = one.name, p256Pair, own
+		one.name = strings.ToLower(one.name)
+		one.node = "documented-" + one.name
+		one.settings = strings.Replace("{scheme: rfc9421, "+one.settings+", ", ", , ", ", ", 1) +
+			"keys: [{id: k1, alg: ecdsa-p256-sha256, public_key: %s}]}"
+		all = append(all, one)
+	}
+	return all
 }
