@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/textproto"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -164,14 +163,7 @@ func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 		}
 		s.id = id
 	}
-	stamp := now.Unix()
-	if p.unit == time.Millisecond {
-		stamp = now.UnixMilli()
-	}
-	s.timestamp = strconv.FormatInt(stamp, 10)
-	if p.rfc3339 {
-		s.timestamp = now.UTC().Format(time.RFC3339)
-	}
+	s.timestamp = formatTime(now, p.unit, p.rfc3339)
 	contents, err := p.contents(r, body, s)
 	if err != nil {
 		return fmt.Errorf("sign: %w", err)

@@ -8,6 +8,7 @@ import (
 	"crypto/sha512"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -246,13 +247,29 @@ func (p *hmacPlan) readID(r *http.Request, name string) (string, error) {
 }
 
 func (p *hmacPlan) parseTime(s string) (time.Time, bool) {
-	if p.rfc3339 {
-		return parseDateTime(s)
-	}
-	if p.timeDigits > 0 && len(s) != p.timeDigits { // the content shows where it ends by its length
+	if !p.rfc3339 && p.timeDigits > 0 && len(s) != p.timeDigits { // the content shows where it ends by its length
 		return time.Time{}, false
 	}
-	return parseTimestamp(s, p.unit)
+	return readTime(s, p.unit, p.rfc3339)
+}
+
+// readTime reads a time as settings of a scheme say.
+func readTime(s string, unit time.Duration, rfc3339 bool) (time.Time, bool) {
+	if rfc3339 {
+		return parseDateTime(s)
+	}
+	return parseTimestamp(s, unit)
+}
+
+// formatTime writes a time as readTime reads it.
+func formatTime(at time.Time, unit time.Duration, rfc3339 bool) string {
+	switch {
+	case rfc3339:
+		return at.UTC().Format(time.RFC3339)
+	case unit == time.Millisecond:
+		return strconv.FormatInt(at.UnixMilli(), 10)
+	}
+	return strconv.FormatInt(at.Unix(), 10)
 }
 
 // maxDateTime is the length of a date-time with nanoseconds.

@@ -456,13 +456,7 @@ func (v *verification) signedAt(in *signatureInput) (at time.Time, refusal *Erro
 		if len(lines) == 0 {
 			return at, &Error{Code: TimestampMissing, Component: name}
 		}
-		text := TrimOWS(lines[0])
-		var ok bool
-		if s.TimestampRFC3339 {
-			at, ok = parseDateTime(text)
-		} else {
-			at, ok = parseTimestamp(text, s.TimestampUnit)
-		}
+		at, ok := readTime(TrimOWS(lines[0]), s.TimestampUnit, s.TimestampRFC3339)
 		if !ok {
 			return at, &Error{Code: TimestampMalformed, Component: name}
 		}

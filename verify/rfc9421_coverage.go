@@ -121,9 +121,23 @@ func (p Pinned) pinsType(m *message) bool {
 }
 
 // pinsMethod reports whether the method of a message need not be covered, as far as its head shows.
-func (p Pinned) pinsMethod(m *message, in *signatureInput) bool {
-	return m.request.Method == p.Method && in.coversDigest() &&
+func (p Pinned) pinsMethod(m *message, digest bool) bool {
+	return m.request.Method == p.Method && digest &&
 		!slices.ContainsFunc(methodFields, func(name string) bool { return len(m.lines(name)) > 0 })
+}
+
+// demands reports whether a rule is about a message, whose digest is covered or not: it has what
+// the rule is about, or something in place of what is pinned.
+func (p Pinned) demands(rule *CoverageRule, m *message, digest bool) bool {
+	switch rule.When {
+	case WithoutBody:
+		return !p.pinsMethod(m, digest)
+	case WithQuery, WithoutQuery:
+		return m.hasQuery() == (rule.When == WithQuery)
+	case OtherType:
+		return !p.pinsType(m) && len(m.lines("content-type")) > 0
+	}
+	return true
 }
 
 // Rules returns the rules in force.
@@ -183,6 +197,7 @@ type coverageCheck struct {
 	m       *message
 	in      *signatureInput
 	pinned  Pinned
+	digest  bool     // whether that of the body is covered
 	missing []string // what should be covered
 	instead []string // sets that would do instead of one of them
 }
@@ -191,7 +206,7 @@ type coverageCheck struct {
 // missing, with those of all later rules, or a field with several lines, of which readers would
 // take one. Fields that may be split are exempt.
 func checkCoverage(rules []CoverageRule, pinned Pinned, m *message, in *signatureInput) *Error {
-	c := coverageCheck{m: m, in: in, pinned: pinned}
+	c := coverageCheck{m: m, in: in, pinned: pinned, digest: in.coversDigest()}
 	for i := range rules {
 		if err := c.rule(&rules[i]); err != nil && c.missing == nil {
 			return err
@@ -204,21 +219,14 @@ func checkCoverage(rules []CoverageRule, pinned Pinned, m *message, in *signatur
 }
 
 func (c *coverageCheck) rule(rule *CoverageRule) *Error {
+	if !c.pinned.demands(rule, c.m, c.digest) {
+		return nil
+	}
 	switch rule.When {
-	case Always:
+	case Always, WithoutBody, WithQuery, WithoutQuery:
 		return c.always(rule)
-	case WithoutBody:
-		if !c.pinned.pinsMethod(c.m, c.in) {
-			return c.always(rule)
-		}
-	case WithQuery, WithoutQuery:
-		if c.m.hasQuery() == (rule.When == WithQuery) {
-			return c.always(rule)
-		}
 	case OtherType:
-		if !c.pinned.pinsType(c.m) {
-			return c.field("content-type", c.m.lines("content-type"))
-		}
+		return c.field("content-type", c.m.lines("content-type"))
 	case WhenPresent:
 		prefix, many := strings.CutSuffix(rule.AnyOf[0][0], "*")
 		if !many {
@@ -232,7 +240,7 @@ func (c *coverageCheck) rule(rule *CoverageRule) *Error {
 		}
 		slices.Sort(c.missing[known:])
 	case WithBody:
-		if c.m.request.ContentLength <= 0 || c.in.coversDigest() {
+		if c.m.request.ContentLength <= 0 || c.digest {
 			return nil
 		}
 		if err := uncoveredBody(c.m); c.missing == nil && err.Code == DigestMissing {
@@ -248,7 +256,7 @@ func (c *coverageCheck) always(rule *CoverageRule) *Error {
 sets:
 	for _, set := range rule.AnyOf {
 		for _, name := range set {
-			if c.in.covers(name) || name == "content-digest" && c.in.coversDigest() {
+			if c.in.covers(name) || name == "content-digest" && c.digest {
 				if err := checkOneLine(name, c.m.lines(name)); err != nil {
 					return err
 				}

@@ -18,7 +18,6 @@ import (
 	"math/big"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -67,43 +66,23 @@ func (s *RFC9421) demanded(m *message) (names []string) {
 			}
 		}
 		prefix, many := strings.CutSuffix(set[0], "*")
-		demands := true
-		switch rule.When {
-		case WithoutBody:
-			demands = !hasBody || m.request.Method != s.Coverage.Pinned.Method
-		case WithBody:
-			demands = hasBody
-		case WithQuery, WithoutQuery:
-			demands = m.hasQuery() == (rule.When == WithQuery)
-		case OtherType:
-			demands = len(m.lines("content-type")) > 0 && !s.Coverage.Pinned.pinsType(m)
-		case WhenPresent:
-			if demands = !many && len(m.lines(prefix)) > 0; many {
-				for _, field := range m.fieldsWithPrefix(prefix) {
-					add(field.name)
-				}
+		switch {
+		case !s.Coverage.Pinned.demands(&rule, m, hasBody), rule.When == WithBody && !hasBody:
+			continue
+		case rule.When == WhenPresent && many:
+			set = nil
+			for _, field := range m.fieldsWithPrefix(prefix) {
+				set = append(set, field.name)
 			}
+			slices.Sort(set)
+		case rule.When == WhenPresent && len(m.lines(prefix)) == 0:
+			continue
 		}
-		if demands {
-			for _, name := range set {
-				add(name)
-			}
+		for _, name := range set {
+			add(name)
 		}
 	}
 	return names
-}
-
-// stamp sets the field with the time of signing, if the scheme reads one.
-func (s *RFC9421) stamp(h http.Header, now time.Time) {
-	switch name := s.TimestampHeader; {
-	case name == "":
-	case s.TimestampRFC3339:
-		h.Set(name, now.UTC().Format("2006-01-02T15:04:05Z"))
-	case s.TimestampUnit == time.Millisecond:
-		h.Set(name, strconv.FormatInt(now.UnixMilli(), 10))
-	default:
-		h.Set(name, strconv.FormatInt(now.Unix(), 10))
-	}
 }
 
 // Sign sets Content-Digest (if there is a body and the field is absent), the field with the time if
@@ -122,7 +101,9 @@ func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 		r.Header.Set("Content-Digest", digest)
 	}
 	like := s.like()
-	like.stamp(r.Header, now)
+	if like.TimestampHeader != "" {
+		r.Header.Set(like.TimestampHeader, formatTime(now, like.TimestampUnit, like.TimestampRFC3339))
+	}
 	m, err := newMessage(asCalled(r))
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
@@ -49,7 +48,7 @@ var adCP = Preset{
 		p.SignsURL = true
 		p.Nonce, p.NonceRate = producer.NonceUnique, producer.Rate{Events: 100_000, Per: 6 * time.Minute}
 		signedByMessages(p, s, &verify.RFC9421{
-			Label: "sig1", Tag: "adcp/webhook-signing/v1", Algs: []verify.Alg{verify.Ed25519, verify.ECDSAP256SHA256},
+			Label: "sig1", Tag: adCPTag, Algs: []verify.Alg{verify.Ed25519, verify.ECDSAP256SHA256},
 			Coverage: verify.Coverage{Required: adCPComponents}, Encoding: verify.Base64URL,
 			MaxAge: 5 * time.Minute, Params: []string{"alg", "expires", "nonce"}, NormalPath: true,
 		}, map[string][]string{
@@ -61,6 +60,8 @@ var adCP = Preset{
 		body: `{"idempotency_key":"{id}","operation_id":"op_17","task_id":"task_17","task_type":"{type}",` +
 			`"status":"completed","timestamp":"{time}","result":{{data}}}`},
 }
+
+const adCPTag = "adcp/webhook-signing/v1"
 
 var adCPComponents = []string{"@method", "@target-uri", "@authority", "content-type", "content-digest"}
 
@@ -87,17 +88,9 @@ func signAdCP(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, 
 	nonce := make([]byte, 16)
 	rand.Read(nonce) //nolint:errcheck // never fails
 	signer := &verify.Signer{
-		KeyID: cmp.Or(s.SigningKeyID, "k1"), Private: s.SigningKey, Tag: "adcp/webhook-signing/v1", NameAlg: true,
+		KeyID: cmp.Or(s.SigningKeyID, "k1"), Private: s.SigningKey, Tag: adCPTag, NameAlg: true,
+		Like:       &verify.RFC9421{Encoding: verify.Base64URL},
 		Components: adCPComponents, Expires: 5 * time.Minute, Nonce: base64.RawURLEncoding.EncodeToString(nonce),
 	}
-	if err := signer.Sign(r, body, now); err != nil {
-		return nil, err
-	}
-	text := strings.Trim(strings.TrimPrefix(r.Header.Get("Signature"), "sig1="), ":")
-	octets, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Signature", "sig1=:"+base64.RawURLEncoding.EncodeToString(octets)+":")
-	return body, nil
+	return body, signer.Sign(r, body, now)
 }

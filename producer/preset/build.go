@@ -27,6 +27,18 @@ func signedByHMAC(p *producer.Producer, scheme *verify.HMAC, secrets []string) {
 	signedBy(p, scheme)
 }
 
+// signedWithURL sets a scheme whose content has {url}: the notification URL as it was registered,
+// or else the public URL of the endpoint.
+func signedWithURL(p *producer.Producer, s Settings, scheme *verify.HMAC) {
+	if s.NotificationURL == "" {
+		scheme.Malleable, p.SignsURL = true, true
+	} else {
+		scheme.Content = strings.Replace(scheme.Content, "{url}", "{config:notification_url}", 1)
+		scheme.Config = map[string]string{"notification_url": s.NotificationURL}
+	}
+	signedByHMAC(p, scheme, s.Secrets)
+}
+
 // checkText refuses secrets with a prefix of Stripe or Standard Webhooks, which belong to
 // another vendor.
 func checkText(secrets []string) error {

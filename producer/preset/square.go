@@ -25,15 +25,9 @@ var square = Preset{
 	key: producer.JSON("event_id"), kind: producer.JSON("type"), eventTime: producer.JSON("created_at"),
 	fingerprint: producer.FingerprintNone, window: 4 * day,
 	build: func(p *producer.Producer, s Settings) {
-		scheme := &verify.HMAC{
-			Headers: []string{"x-square-hmacsha256-signature"}, Encoding: verify.Base64,
-			Content: "{config:notification_url}{body}",
-			Config:  map[string]string{"notification_url": s.NotificationURL},
-		}
-		if s.NotificationURL == "" {
-			scheme.Content, scheme.Config, scheme.Malleable, p.SignsURL = "{url}{body}", nil, true, true
-		}
-		signedByHMAC(p, scheme, s.Secrets)
+		signedWithURL(p, s, &verify.HMAC{
+			Headers: []string{"x-square-hmacsha256-signature"}, Encoding: verify.Base64, Content: "{url}{body}",
+		})
 	},
 	sample: sample{
 		body: `{"merchant_id":"ML17","type":"{type}","event_id":"{id}","created_at":"{time}","data":{{data}}}`},

@@ -33,15 +33,9 @@ var trello = Preset{
 	eventTime: producer.JSON("action.date"), fingerprint: producer.FingerprintNone, window: day + time.Hour,
 	build: func(p *producer.Producer, s Settings) {
 		p.Pings = []string{http.MethodHead}
-		scheme := &verify.HMAC{
-			Headers: []string{"X-Trello-Webhook"}, Hash: verify.SHA1, Encoding: verify.Base64,
-			Content: "{body}{config:notification_url}",
-			Config:  map[string]string{"notification_url": s.NotificationURL},
-		}
-		if s.NotificationURL == "" {
-			scheme.Content, scheme.Config, scheme.Malleable, p.SignsURL = "{body}{url}", nil, true, true
-		}
-		signedByHMAC(p, scheme, s.Secrets)
+		signedWithURL(p, s, &verify.HMAC{
+			Headers: []string{"X-Trello-Webhook"}, Hash: verify.SHA1, Encoding: verify.Base64, Content: "{body}{url}",
+		})
 	},
 	sample: sample{
 		body: `{"action":{"id":"{id}","type":"{type}","date":"{time}","idMemberCreator":"{hex}","data":{{data}}},` +
