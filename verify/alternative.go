@@ -90,6 +90,30 @@ type Alternator interface {
 	Offers(ctx context.Context) []Offer
 }
 
+// alternatives passes alternatives on until no more are wanted. What is added then has no effect,
+// so that what a scheme tries is a list.
+type alternatives struct {
+	yield func(Alternative) bool
+	ended bool
+}
+
+func (to *alternatives) add(alt Alternative) {
+	if !to.ended {
+		to.ended = !to.yield(alt)
+	}
+}
+
+// listed returns the alternatives that list adds.
+func listed(list func(to *alternatives)) iter.Seq[Alternative] {
+	return func(yield func(Alternative) bool) { list(&alternatives{yield: yield}) }
+}
+
+// ListAlternatives returns the alternatives that list adds, for an [Alternator]. Once no more are
+// wanted, add has no effect.
+func ListAlternatives(list func(add func(Alternative))) iter.Seq[Alternative] {
+	return listed(func(to *alternatives) { list(to.add) })
+}
+
 // Alternatives implements [Alternator]: one of the schemes is changed.
 func (a All) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
 	return rareLast(func(yield func(Alternative) bool) {
@@ -112,21 +136,19 @@ func (a All) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative
 
 // rareLast yields the rare alternatives after the others.
 func rareLast(all iter.Seq[Alternative]) iter.Seq[Alternative] {
-	return func(yield func(Alternative) bool) {
+	return listed(func(to *alternatives) {
 		var rare []Alternative
 		for alt := range all {
 			if alt.Rare {
 				rare = append(rare, alt)
-			} else if !yield(alt) {
+			} else if to.add(alt); to.ended {
 				return
 			}
 		}
 		for _, alt := range rare {
-			if !yield(alt) {
-				return
-			}
+			to.add(alt)
 		}
-	}
+	})
 }
 
 // Offers implements [Alternator].
@@ -175,73 +197,65 @@ func SecretOffers(secrets []Secret, as Encoding) []Offer {
 // in an encoding: the bytes of each candidate, with its mistake and detail. Scheme is not set.
 func AlternativeSecrets(own, offered []Offer, as Encoding) iter.Seq2[Alternative, []byte] {
 	return func(yield func(Alternative, []byte) bool) {
-		seen := map[string]bool{}
+		seen, ended := map[string]bool{"": true}, false
 		for _, o := range own {
 			if raw, err := o.Secret.Decode(as); err == nil {
 				seen[string(raw)] = true
 			}
 		}
-		try := func(alt Alternative, raw []byte) bool {
-			if len(raw) == 0 || seen[string(raw)] {
-				return true
+		try := func(alt Alternative, raw []byte) {
+			if !ended && !seen[string(raw)] {
+				seen[string(raw)] = true
+				ended = !yield(alt, raw)
 			}
-			seen[string(raw)] = true
-			return yield(alt, raw)
+		}
+		foreign := func(alt Alternative, raw []byte) {
+			alt.Mistake = OtherSecret
+			try(alt, raw)
 		}
 		for _, o := range own {
-			if !eachReading(o, as, try) || !eachVariant(o, secretVariants, false, try) {
-				return
-			}
+			eachReading(o, as, try)
+			eachVariant(o, secretVariants, false, try)
 		}
 		for _, o := range offered {
-			foreign := func(alt Alternative, raw []byte) bool {
-				alt.Mistake = OtherSecret
-				return try(alt, raw)
+			if raw, err := o.Secret.Decode(as); err == nil {
+				foreign(Alternative{Detail: o.Name}, raw)
 			}
-			raw, err := o.Secret.Decode(as)
-			if err == nil && !foreign(Alternative{Detail: o.Name}, raw) || !eachReading(o, as, foreign) {
-				return
-			}
+			eachReading(o, as, foreign)
 		}
 		for _, o := range own {
-			if !eachVariant(o, rareVariants, true, try) || !eachDigest(o, try) {
-				return
-			}
+			eachVariant(o, rareVariants, true, try)
+			eachDigest(o, try)
 		}
 	}
 }
 
-type trySecret = func(alt Alternative, raw []byte) bool
+type trySecret = func(alt Alternative, raw []byte)
 
 // eachReading tries the secret in each encoding but one.
-func eachReading(o Offer, but Encoding, try trySecret) bool {
+func eachReading(o Offer, but Encoding, try trySecret) {
 	reading := func(as string) Alternative {
 		return Alternative{Mistake: SecretEncoding, Detail: o.Name + ", read as " + as}
 	}
 	for _, enc := range []Encoding{Raw, Whsec, Base64, Hex} {
-		raw, err := o.Secret.Decode(enc)
-		if enc != but && err == nil && !try(reading(string(enc)), raw) {
-			return false
+		if raw, err := o.Secret.Decode(enc); enc != but && err == nil {
+			try(reading(string(enc)), raw)
 		}
 	}
-	text := string(o.Secret)
-	bare := strings.TrimRight(strings.TrimPrefix(text, "whsec_"), "=")
-	raw, err := base64.RawURLEncoding.DecodeString(bare)
-	return err != nil || try(reading("base64url"), raw)
+	bare := strings.TrimRight(strings.TrimPrefix(string(o.Secret), "whsec_"), "=")
+	if raw, err := base64.RawURLEncoding.DecodeString(bare); err == nil {
+		try(reading("base64url"), raw)
+	}
 }
 
 // variant is the text of a secret with a mistake.
 type variant struct{ what, text string }
 
 // eachVariant tries the text of a secret as it is copied, quoted and stored by mistake.
-func eachVariant(o Offer, of func(text string) []variant, rare bool, try trySecret) bool {
+func eachVariant(o Offer, of func(text string) []variant, rare bool, try trySecret) {
 	for _, v := range of(string(o.Secret)) {
-		alt := Alternative{Mistake: SecretCharacters, Detail: o.Name + ", " + v.what, Rare: rare}
-		if !try(alt, []byte(v.text)) {
-			return false
-		}
+		try(Alternative{Mistake: SecretCharacters, Detail: o.Name + ", " + v.what, Rare: rare}, []byte(v.text))
 	}
-	return true
 }
 
 func secretVariants(text string) []variant {
@@ -311,21 +325,15 @@ func lowerEscapes(text string) string {
 var javaScriptEscapes = strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
 
 // eachDigest tries the SHA-256 of the secret as the key.
-func eachDigest(o Offer, try trySecret) bool {
+func eachDigest(o Offer, try trySecret) {
 	sum := sha256.Sum256([]byte(o.Secret))
-	for _, d := range []struct {
-		what string
-		key  []byte
-	}{
-		{"its SHA-256", sum[:]},
-		{"its SHA-256 in hex", hex.AppendEncode(nil, sum[:])},
-		{"its SHA-256 in base64", base64.StdEncoding.AppendEncode(nil, sum[:])},
+	for _, v := range []variant{
+		{"its SHA-256", string(sum[:])},
+		{"its SHA-256 in hex", hex.EncodeToString(sum[:])},
+		{"its SHA-256 in base64", base64.StdEncoding.EncodeToString(sum[:])},
 	} {
-		if !try(Alternative{Mistake: SecretEncoding, Detail: o.Name + ", " + d.what, Rare: true}, d.key) {
-			return false
-		}
+		try(Alternative{Mistake: SecretEncoding, Detail: o.Name + ", " + v.what, Rare: true}, []byte(v.text))
 	}
-	return true
 }
 
 // withField returns the request with another value of a field.

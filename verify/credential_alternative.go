@@ -15,44 +15,38 @@ import (
 
 // Alternatives implements [Alternator].
 func (s *Static) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
-	return func(yield func(Alternative) bool) {
-		if s.Check() != nil || !s.otherForms(r, yield) {
+	return listed(func(to *alternatives) {
+		if s.Check() != nil {
 			return
 		}
+		s.otherForms(r, to)
 		for alt, raw := range AlternativeSecrets(s.Offers(r.Context()), offered, Raw) {
 			c := &Static{In: s.In, Name: s.Name, Username: s.Username, Secrets: []Secret{Secret(raw)}}
-			alt.Scheme = c
-			if c.Check() == nil && !yield(alt) {
-				return
+			if alt.Scheme = c; c.Check() == nil {
+				to.add(alt)
 			}
 		}
-	}
+	})
 }
 
 // Offers implements [Alternator].
 func (s *Static) Offers(context.Context) []Offer { return SecretOffers(s.Secrets, Raw) }
 
 // otherForms tries the credential of the request in another form, place or order.
-func (s *Static) otherForms(r *http.Request, yield func(Alternative) bool) bool {
+func (s *Static) otherForms(r *http.Request, to *alternatives) {
 	if user, _, ok := r.BasicAuth(); ok && s.In == InBasic && user != s.Username && !strings.Contains(user, ":") {
 		c := &Static{In: s.In, Username: user, Secrets: s.Secrets}
 		detail := fmt.Sprintf("%q, and %q is configured", truncate(user), s.Username)
-		if !yield(Alternative{Mistake: UserDiffers, Detail: detail, Scheme: c}) {
-			return false
-		}
+		to.add(Alternative{Mistake: UserDiffers, Detail: detail, Scheme: c})
 	}
 	for _, form := range s.sentForms(r) {
 		fixed := r.WithContext(r.Context())
 		fixed.Header, fixed.URL = r.Header.Clone(), new(*r.URL)
 		c := &Static{In: s.In, Name: s.Name, Username: s.Username, Secrets: []Secret{Secret(form.value)}}
-		if c.Check() != nil || s.In == InQuery && form.value == "" || c.Sign(fixed, nil, time.Time{}) != nil {
-			continue
-		}
-		if !yield(Alternative{Mistake: CredentialWrapped, Detail: form.detail, Scheme: s, Request: fixed}) {
-			return false
+		if c.Sign(fixed, nil, time.Time{}) == nil {
+			to.add(Alternative{Mistake: CredentialWrapped, Detail: form.detail, Scheme: s, Request: fixed})
 		}
 	}
-	return true
 }
 
 // sentForm is a value of the request that may be the credential.

@@ -22,19 +22,23 @@ import (
 
 // Alternatives implements [Alternator].
 func (h *HMAC) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
-	return func(yield func(Alternative) bool) {
+	return listed(func(to *alternatives) {
 		if h.Check() != nil {
 			return
 		}
-		for _, some := range []func(*http.Request, []Offer, func(Alternative) bool) bool{
-			h.signatureForms, h.olderField, h.otherSecrets, h.otherHashes, h.otherContents, h.rareSecrets,
-			h.withoutKey, h.rareContents,
-		} {
-			if !some(r, offered, yield) {
-				return
-			}
+		h.signatureForms(r, to)
+		h.olderField(r, to)
+		h.otherKeys(r, to)
+		h.otherSecrets(r, offered, false, to)
+		h.otherHashes(to)
+		h.otherContents(r, to)
+		if to.ended {
+			return
 		}
-	}
+		h.otherSecrets(r, offered, true, to)
+		h.withoutKey(to)
+		h.rareContents(r, to)
+	})
 }
 
 // Offers implements [Alternator].
@@ -82,58 +86,51 @@ func (h *HMAC) alter(change func(*HMAC)) *HMAC {
 	return c
 }
 
-func (h *HMAC) offer(m Mistake, detail string, yield func(Alternative) bool, change func(*HMAC)) bool {
-	return h.yield(Alternative{Mistake: m, Detail: detail}, yield, change)
+// offer adds an alternative with a changed copy, unless that is not valid.
+func (h *HMAC) offer(to *alternatives, alt Alternative, change func(*HMAC)) {
+	if to.ended {
+		return
+	}
+	if c := h.alter(change); c != nil {
+		alt.Scheme = c
+		to.add(alt)
+	}
 }
 
-// yield completes the alternative with a changed copy.
-func (h *HMAC) yield(alt Alternative, yield func(Alternative) bool, change func(*HMAC)) bool {
-	c := h.alter(change)
-	alt.Scheme = c
-	return c == nil || yield(alt)
-}
-
-// otherSecrets tries each candidate under every key id that is configured or named.
-func (h *HMAC) otherSecrets(r *http.Request, offered []Offer, yield func(Alternative) bool) bool {
-	as := cmp.Or(h.SecretEncoding, Raw)
-	if named := h.namedKey(r); len(h.Keys) > 0 {
-		for _, id := range slices.Sorted(maps.Keys(h.Keys)) {
-			raw, err := h.Keys[id].Decode(as)
-			alt := Alternative{Mistake: OtherKey, Detail: fmt.Sprintf("key %q, under the id %q", id, truncate(named))}
-			if h.Keys[named] == "" {
-				alt.Mistake = KeyIDDiffers
-			}
-			if err == nil && id != named && !h.withSecret(r, alt, raw, yield) {
-				return false
-			}
+// otherKeys tries each secret under the key id that the request names.
+func (h *HMAC) otherKeys(r *http.Request, to *alternatives) {
+	named := h.namedKey(r)
+	for _, id := range slices.Sorted(maps.Keys(h.Keys)) {
+		raw, err := h.Keys[id].Decode(cmp.Or(h.SecretEncoding, Raw))
+		alt := Alternative{Mistake: OtherKey, Detail: fmt.Sprintf("key %q, under the id %q", id, truncate(named))}
+		if h.Keys[named] == "" {
+			alt.Mistake = KeyIDDiffers
+		}
+		if err == nil && id != named {
+			h.withSecret(r, alt, raw, to)
 		}
 	}
-	return h.candidates(r, offered, false, yield)
 }
 
-func (h *HMAC) rareSecrets(r *http.Request, offered []Offer, yield func(Alternative) bool) bool {
-	return h.candidates(r, offered, true, yield)
-}
-
-func (h *HMAC) candidates(r *http.Request, offered []Offer, rare bool, yield func(Alternative) bool) bool {
+// otherSecrets tries the candidates that are rare, or the others.
+func (h *HMAC) otherSecrets(r *http.Request, offered []Offer, rare bool, to *alternatives) {
 	if len(h.Secrets)+len(h.Keys) == 0 {
-		return true
+		return
 	}
 	for alt, raw := range AlternativeSecrets(h.secretOffers(), offered, cmp.Or(h.SecretEncoding, Raw)) {
-		if alt.Rare && !rare {
-			break // the others are rare, too
+		if to.ended || alt.Rare && !rare { // after it the others are rare, too
+			return
 		}
-		if alt.Rare == rare && !h.withSecret(r, alt, raw, yield) {
-			return false
+		if alt.Rare == rare {
+			h.withSecret(r, alt, raw, to)
 		}
 	}
-	return true
 }
 
 // withSecret tries one secret.
-func (h *HMAC) withSecret(r *http.Request, alt Alternative, raw []byte, yield func(Alternative) bool) bool {
+func (h *HMAC) withSecret(r *http.Request, alt Alternative, raw []byte, to *alternatives) {
 	secret := Secret(hex.EncodeToString(raw))
-	return h.yield(alt, yield, func(c *HMAC) {
+	h.offer(to, alt, func(c *HMAC) {
 		c.SecretEncoding, c.Secrets = Hex, []Secret{secret}
 		if len(h.Keys) > 0 {
 			c.Secrets, c.Keys = nil, map[string]Secret{h.namedKey(r): secret}
@@ -150,15 +147,15 @@ func (h *HMAC) namedKey(r *http.Request) string {
 }
 
 // otherHashes tries other hash functions and encodings, and both.
-func (h *HMAC) otherHashes(_ *http.Request, _ []Offer, yield func(Alternative) bool) bool {
+func (h *HMAC) otherHashes(to *alternatives) {
 	if len(h.Secrets)+len(h.Keys) == 0 {
-		return true
+		return
 	}
 	own := cmp.Or(h.Hash, orDefault(h.Hashes, SHA256)[0])
 	for _, enc := range []Encoding{Hex, Base64} {
-		detail := fmt.Sprintf("%s, and %s is configured", enc, h.Encoding)
-		if enc != h.Encoding && !h.offer(EncodingDiffers, detail, yield, func(c *HMAC) { c.Encoding = enc }) {
-			return false
+		if enc != h.Encoding {
+			detail := fmt.Sprintf("%s, and %s is configured", enc, h.Encoding)
+			h.offer(to, Alternative{Mistake: EncodingDiffers, Detail: detail}, func(c *HMAC) { c.Encoding = enc })
 		}
 	}
 	for _, x := range []Hash{SHA1, SHA512, SHA384, SHA256} {
@@ -166,38 +163,34 @@ func (h *HMAC) otherHashes(_ *http.Request, _ []Offer, yield func(Alternative) b
 			continue
 		}
 		name := "HMAC-" + strings.ToUpper(string(x))
-		if !h.offer(HashDiffers, fmt.Sprintf("%s, and %s is configured", name, own), yield, func(c *HMAC) {
+		detail := fmt.Sprintf("%s, and %s is configured", name, own)
+		h.offer(to, Alternative{Mistake: HashDiffers, Detail: detail}, func(c *HMAC) {
 			c.Hash = x
 			if len(h.Hashes) > 0 {
 				c.Hash, c.Hashes = "", []Hash{x}
 			}
-		}) {
-			return false
+		})
+		if !h.plan.entriesHold(partAlg) {
+			continue
 		}
-		// The field names a hash that it does not have.
-		if h.plan.entriesHold(partAlg) &&
-			!h.offer(HashDiffers, fmt.Sprintf("%s, and the field names %s", name, own), yield, func(c *HMAC) {
-				c.Hash, c.Hashes, c.Entries = x, nil, nil
-				for _, e := range h.Entries {
-					c.Entries = append(c.Entries, strings.ReplaceAll(e, "{alg}", string(own)))
-				}
-			}) {
-			return false
-		}
+		detail = fmt.Sprintf("%s, and the field names %s", name, own) // a hash that it does not have
+		h.offer(to, Alternative{Mistake: HashDiffers, Detail: detail}, func(c *HMAC) {
+			c.Hash, c.Hashes, c.Entries = x, nil, nil
+			for _, e := range h.Entries {
+				c.Entries = append(c.Entries, strings.ReplaceAll(e, "{alg}", string(own)))
+			}
+		})
 	}
-	return true
 }
 
 // otherContents tries templates that other senders use, and digests of the body in place of it.
-func (h *HMAC) otherContents(r *http.Request, _ []Offer, yield func(Alternative) bool) bool {
+func (h *HMAC) otherContents(r *http.Request, to *alternatives) {
 	head, _, err := h.plan.read(r, nil)
 	if err != nil {
-		return true
+		return
 	}
 	for _, d := range bodyDigests {
-		if !h.offer(OverHash, d.name, yield, func(c *HMAC) { h.overDigest(c, head, d.of) }) {
-			return false
-		}
+		h.overDigest(to, Alternative{Mistake: OverHash, Detail: d.name}, head, d.of)
 	}
 	values := h.values(r, head)
 	forms := contentForms
@@ -205,19 +198,18 @@ func (h *HMAC) otherContents(r *http.Request, _ []Offer, yield func(Alternative)
 		forms = append(slices.Clone(forms), strings.ReplaceAll(own, ":", "."), strings.ReplaceAll(own, ".", ":"))
 	}
 	for _, form := range forms {
-		if !h.withContent(Alternative{Detail: fmt.Sprintf("%q", form)}, form, values, yield) {
-			return false
-		}
+		h.withContent(to, Alternative{Detail: fmt.Sprintf("%q", form)}, form, values)
 	}
-	return true
 }
 
-// overDigest makes the copy sign a digest in place of the body.
-func (h *HMAC) overDigest(c *HMAC, head signatureHead, of func(body []byte) []byte) {
-	c.Content, c.Covers = "", []string{"@body"}
-	c.Contents = func(r *http.Request, body []byte) ([][][]byte, error) {
-		return h.plan.contents(r, of(body), head)
-	}
+// overDigest tries a digest in place of the body.
+func (h *HMAC) overDigest(to *alternatives, alt Alternative, head signatureHead, of func(body []byte) []byte) {
+	h.offer(to, alt, func(c *HMAC) {
+		c.Content, c.Covers = "", []string{"@body"}
+		c.Contents = func(r *http.Request, body []byte) ([][][]byte, error) {
+			return h.plan.contents(r, of(body), head)
+		}
+	})
 }
 
 // values are those of the parts of a template that the request and the configuration have.
@@ -287,36 +279,29 @@ func permute(list []int, from int, yield func([]int)) {
 
 // rareContents tries templates with the method and the path, and times of fields that are not
 // configured.
-func (h *HMAC) rareContents(r *http.Request, _ []Offer, yield func(Alternative) bool) bool {
+func (h *HMAC) rareContents(r *http.Request, to *alternatives) {
 	head, _, err := h.plan.read(r, nil)
 	if err != nil {
-		return true
+		return
 	}
 	for _, d := range rareDigests {
-		alt := Alternative{Mistake: OverHash, Detail: d.name, Rare: true}
-		if !h.yield(alt, yield, func(c *HMAC) { h.overDigest(c, head, d.of) }) {
-			return false
-		}
+		h.overDigest(to, Alternative{Mistake: OverHash, Detail: d.name, Rare: true}, head, d.of)
 	}
 	for _, form := range slices.Concat(rareForms, h.ownForms()) {
-		alt := Alternative{Detail: fmt.Sprintf("%q", form), Rare: true}
-		if !h.withContent(alt, form, h.values(r, head), yield) {
-			return false
-		}
+		h.withContent(to, Alternative{Detail: fmt.Sprintf("%q", form), Rare: true}, form, h.values(r, head))
 	}
 	if head.timestamp != "" {
-		return true
+		return
 	}
 	for _, name := range timeFields(r) {
 		values := map[string]string{"timestamp": r.Header.Get(name), "id": head.id}
 		for _, form := range contentForms {
-			alt := Alternative{Detail: fmt.Sprintf("%q with the time of %q", form, truncate(name)), Rare: true}
-			if strings.Contains(form, "{timestamp}") && !h.withContent(alt, form, values, yield) {
-				return false
+			if strings.Contains(form, "{timestamp}") {
+				detail := fmt.Sprintf("%q with the time of %q", form, truncate(name))
+				h.withContent(to, Alternative{Detail: detail, Rare: true}, form, values)
 			}
 		}
 	}
-	return true
 }
 
 const maxTimeFields = 4
@@ -335,17 +320,16 @@ func timeFields(r *http.Request) (names []string) {
 }
 
 // withContent tries a template, unless it is the configured one or the request lacks a part of it.
-func (h *HMAC) withContent(alt Alternative, form string, values map[string]string,
-	yield func(Alternative) bool) bool {
+func (h *HMAC) withContent(to *alternatives, alt Alternative, form string, values map[string]string) {
 	own := cmp.Or(h.Content, "{body}")
-	if form == own && h.Contents == nil {
-		return true
+	if to.ended || form == own && h.Contents == nil {
+		return
 	}
 	parts, err := parseTemplate(form)
 	if err != nil || slices.ContainsFunc(parts, func(p part) bool {
 		return (p.kind == partTimestamp || p.kind == partID) && values[string(p.kind)] == ""
 	}) {
-		return true
+		return
 	}
 	alt.Mistake = ContentDiffers
 	if h.Contents == nil {
@@ -355,7 +339,7 @@ func (h *HMAC) withContent(alt Alternative, form string, values map[string]strin
 	if strings.Contains(form, "{url}") || strings.Contains(form, "{path}") {
 		covers = append(covers, "@target-uri")
 	}
-	return h.yield(alt, yield, func(c *HMAC) {
+	h.offer(to, alt, func(c *HMAC) {
 		c.Content, c.Covers = "", covers
 		c.Contents = func(r *http.Request, body []byte) ([][][]byte, error) {
 			return [][][]byte{fillForm(parts, r, body, values)}, nil
@@ -444,24 +428,20 @@ var (
 
 // signatureForms tries other forms of the signature field: without or with a prefix, in quotes, in
 // base64url, without padding.
-func (h *HMAC) signatureForms(r *http.Request, _ []Offer, yield func(Alternative) bool) bool {
+func (h *HMAC) signatureForms(r *http.Request, to *alternatives) {
 	s, value, err := h.plan.find(r)
 	if err != nil || len(value) > maxSignatureField {
-		return true
+		return
 	}
 	name, seen := h.plan.headers[s.header], map[string]bool{value: true}
-	edit := func(detail, text string) bool {
-		if seen[text] {
-			return true
+	edit := func(detail, text string) {
+		if !seen[text] {
+			seen[text] = true
+			to.add(Alternative{Mistake: SignatureWrapped, Detail: detail, Scheme: h, Request: withField(r, name, text)})
 		}
-		seen[text] = true
-		return yield(Alternative{Mistake: SignatureWrapped, Detail: detail, Scheme: h,
-			Request: withField(r, name, text)})
 	}
 	for _, quote := range []string{`"`, "'"} {
-		if !edit("in quotes", strings.ReplaceAll(value, quote, "")) {
-			return false
-		}
+		edit("in quotes", strings.ReplaceAll(value, quote, ""))
 	}
 	for _, e := range []struct{ detail, text string }{
 		{"in base64url", strings.NewReplacer("-", "+", "_", "/").Replace(value)},
@@ -470,50 +450,45 @@ func (h *HMAC) signatureForms(r *http.Request, _ []Offer, yield func(Alternative
 		{"with white space in it", strings.Join(strings.Fields(value), "")},
 		{"percent-encoded", strings.NewReplacer("%2B", "+", "%2F", "/", "%3D", "=").Replace(value)},
 	} {
-		if !edit(e.detail, e.text) {
-			return false
-		}
-		both := func(detail, text string) bool { return edit(e.detail+" and "+detail, text) }
-		if e.text != value && !h.otherPrefixes(e.text, both) {
-			return false
+		edit(e.detail, e.text)
+		if e.text != value {
+			h.otherPrefixes(e.text, func(detail, text string) { edit(e.detail+" and "+detail, text) })
 		}
 	}
-	return h.otherPrefixes(value, edit) && h.renamedEntries(value, edit)
+	h.otherPrefixes(value, edit)
+	h.renamedEntries(value, edit)
 }
 
 // renamedEntries gives an entry of a list, which has a name that is not configured, the name of a
 // signature.
-func (h *HMAC) renamedEntries(value string, edit func(detail, text string) bool) bool {
+func (h *HMAC) renamedEntries(value string, edit func(detail, text string)) {
 	if h.plan.separator == "" {
-		return true
+		return
 	}
 	entries := strings.Split(value, h.plan.separator)
 	for i, came := range entries[:min(len(entries), maxNames)] {
-		name := entryName(TrimOWS(came))
-		if _, known := h.plan.parse(TrimOWS(came)); known || name == "" {
+		came = TrimOWS(came)
+		name := entryName(came)
+		if _, known := h.plan.parse(came); known || name == "" {
 			continue
 		}
 		for _, e := range h.plan.entries {
-			wanted := entryName(e[0].literal)
-			if wanted == "" {
+			if entryName(e[0].literal) == "" {
 				continue
 			}
 			all := slices.Clone(entries)
-			all[i] = e[0].literal + TrimOWS(came)[len(name)+1:]
-			as := TrimOWS(came)[:len(name)+1]
-			if !edit(fmt.Sprintf("named %s in place of %s", as, e[0].literal), strings.Join(all, h.plan.separator)) {
-				return false
-			}
+			all[i] = e[0].literal + came[len(name)+1:]
+			detail := fmt.Sprintf("named %s in place of %s", came[:len(name)+1], e[0].literal)
+			edit(detail, strings.Join(all, h.plan.separator))
 		}
 	}
-	return true
 }
 
 // olderField tries the field of SHA-1 beside that of SHA-256, such as X-Hub-Signature beside
 // X-Hub-Signature-256.
-func (h *HMAC) olderField(r *http.Request, _ []Offer, yield func(Alternative) bool) bool {
+func (h *HMAC) olderField(r *http.Request, to *alternatives) {
 	if _, _, err := h.plan.find(r); CodeOf(err) != SignatureMissing {
-		return true
+		return
 	}
 	for _, name := range h.plan.headers {
 		older, ok := strings.CutSuffix(name, "-256")
@@ -521,22 +496,19 @@ func (h *HMAC) olderField(r *http.Request, _ []Offer, yield func(Alternative) bo
 			continue
 		}
 		detail := fmt.Sprintf("HMAC-SHA1 in %q, and %q is not there", older, name)
-		if !h.offer(HashDiffers, detail, yield, func(c *HMAC) {
+		h.offer(to, Alternative{Mistake: HashDiffers, Detail: detail}, func(c *HMAC) {
 			c.Headers, c.Hash, c.Hashes, c.Entries = []string{older}, SHA1, nil, nil
 			for _, e := range h.Entries {
 				c.Entries = append(c.Entries, strings.ReplaceAll(e, "sha256", "sha1"))
 			}
-		}) {
-			return false
-		}
+		})
 	}
-	return true
 }
 
 // withoutKey tries a hash in place of the HMAC.
-func (h *HMAC) withoutKey(_ *http.Request, _ []Offer, yield func(Alternative) bool) bool {
+func (h *HMAC) withoutKey(to *alternatives) {
 	if len(h.Secrets)+len(h.Keys) == 0 {
-		return true
+		return
 	}
 	for _, form := range []struct {
 		of            string
@@ -546,7 +518,7 @@ func (h *HMAC) withoutKey(_ *http.Request, _ []Offer, yield func(Alternative) bo
 		{of: "the content and a secret", after: true},
 	} {
 		detail := fmt.Sprintf("%s of %s, which is not an HMAC", strings.ToUpper(string(h.plan.hash)), form.of)
-		if !h.yield(Alternative{Mistake: HashDiffers, Detail: detail, Rare: true}, yield, func(c *HMAC) {
+		h.offer(to, Alternative{Mistake: HashDiffers, Detail: detail, Rare: true}, func(c *HMAC) {
 			c.mac = func(of func() hash.Hash, secret []byte) hash.Hash {
 				u := &unkeyed{Hash: of()}
 				if form.before {
@@ -557,11 +529,8 @@ func (h *HMAC) withoutKey(_ *http.Request, _ []Offer, yield func(Alternative) bo
 				}
 				return u
 			}
-		}) {
-			return false
-		}
+		})
 	}
-	return true
 }
 
 // unkeyed is a hash with a text before or after the content. It is reset before and summed once.
@@ -591,18 +560,16 @@ func padded(value string) string {
 
 // otherPrefixes adds the literal text of an entry that holds only a signature, and removes a prefix
 // that no entry has.
-func (h *HMAC) otherPrefixes(value string, edit func(detail, text string) bool) bool {
-	for _, e := range h.plan.entries {
-		if e.holds(partTimestamp) || e.holds(partKID) {
-			continue
-		}
-		alg := string(h.plan.hash)
-		if whole := e.format(entry{sig: value, ed25519: value, ecdsa: value, alg: alg}); !strings.HasPrefix(value,
-			e[0].literal) ||
-			e.holds(partAlg) {
-			if !edit("without its prefix", whole) {
-				return false
-			}
+func (h *HMAC) otherPrefixes(value string, edit func(detail, text string)) {
+	whole := func(e entryPattern, sig string) string {
+		return e.format(entry{sig: sig, ed25519: sig, ecdsa: sig, alg: string(h.plan.hash)})
+	}
+	alone := slices.DeleteFunc(slices.Clone(h.plan.entries), func(e entryPattern) bool {
+		return e.holds(partTimestamp) || e.holds(partKID)
+	})
+	for _, e := range alone {
+		if !strings.HasPrefix(value, e[0].literal) || e.holds(partAlg) {
+			edit("without its prefix", whole(e, value))
 		}
 	}
 	for _, prefix := range append(slices.Clone(foreignPrefixes), entryPrefix(value)) {
@@ -610,17 +577,11 @@ func (h *HMAC) otherPrefixes(value string, edit func(detail, text string) bool) 
 		if !ok || prefix == "" {
 			continue
 		}
-		if !edit("with the prefix "+prefix, bare) {
-			return false
-		}
-		for _, e := range h.plan.entries {
-			whole := e.format(entry{sig: bare, ed25519: bare, ecdsa: bare, alg: string(h.plan.hash)})
-			if !e.holds(partTimestamp) && !e.holds(partKID) && !edit("with the prefix "+prefix, whole) {
-				return false
-			}
+		edit("with the prefix "+prefix, bare)
+		for _, e := range alone {
+			edit("with the prefix "+prefix, whole(e, bare))
 		}
 	}
-	return true
 }
 
 // entryPrefix returns a short name before a signature, with the character after it, or "".

@@ -17,7 +17,7 @@ func (k Key) checkedBy(alg Alg, check primitive) Key {
 }
 
 // otherPrimitives tries a key of the scheme with other hashes, and over other signature bases.
-func otherPrimitives(k Key, r *http.Request, with func(Alternative, Key) bool) bool {
+func otherPrimitives(k Key, r *http.Request, with func(Alternative, Key)) {
 	alg := k.Alg // or the one that the signature names, which may be none of the registry
 	for _, sent := range SentSignatures(r.Header) {
 		if sent.in.keyID == k.ID && sent.in.hasAlg {
@@ -27,10 +27,7 @@ func otherPrimitives(k Key, r *http.Request, with func(Alternative, Key) bool) b
 	for _, h := range []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA1} {
 		for _, other := range hashedWith(k, h) {
 			detail := fmt.Sprintf("%s with %s, and key %q is for %s", other.name, h, truncate(k.ID), k.Alg)
-			alt := Alternative{Mistake: other.mistake, Detail: detail, Rare: true}
-			if !with(alt, k.checkedBy(alg, other.check)) {
-				return false
-			}
+			with(Alternative{Mistake: other.mistake, Detail: detail, Rare: true}, k.checkedBy(alg, other.check))
 		}
 	}
 	for _, other := range otherBases(r) {
@@ -38,12 +35,8 @@ func otherPrimitives(k Key, r *http.Request, with func(Alternative, Key) bool) b
 			changed := other.edit(base)
 			return len(changed) != len(base) && k.material.check(changed, signature)
 		}
-		alt := Alternative{Mistake: other.mistake, Detail: other.detail, Rare: true}
-		if !with(alt, k.checkedBy(alg, check)) {
-			return false
-		}
+		with(Alternative{Mistake: other.mistake, Detail: other.detail, Rare: true}, k.checkedBy(alg, check))
 	}
-	return true
 }
 
 // otherPrimitive is a way to sign with a key.

@@ -104,17 +104,15 @@ func none(func(verify.Alternative) bool) {}
 
 // Alternatives implements [verify.Alternator].
 func (a *adyenScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
-	return func(yield func(verify.Alternative) bool) {
+	return verify.ListAlternatives(func(add func(verify.Alternative)) {
 		if a.err != nil {
 			return
 		}
 		for alt, raw := range verify.AlternativeSecrets(a.Offers(r.Context()), offered, verify.Hex) {
 			alt.Scheme = newAdyenScheme(hex.EncodeToString(raw))
-			if !yield(alt) {
-				return
-			}
+			add(alt)
 		}
-	}
+	})
 }
 
 // Offers implements [verify.Alternator].
@@ -124,27 +122,21 @@ func (a *adyenScheme) Offers(context.Context) []verify.Offer {
 
 // Alternatives implements [verify.Alternator].
 func (s *swtScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
-	return func(yield func(verify.Alternative) bool) {
-		if s.Check() != nil {
-			return
-		}
-		if s.jwt != nil {
-			for alt := range s.jwt.Alternatives(r, offered) {
-				changed, _ := alt.Scheme.(*verify.JWT)
-				alt.Scheme = &swtScheme{Issuers: s.Issuers, jwt: changed}
-				if !yield(alt) {
-					return
-				}
-			}
-			return
-		}
+	if s.Check() != nil {
+		return none
+	}
+	if s.jwt != nil {
+		return verify.MapAlternatives(s.jwt.Alternatives(r, offered), func(one verify.Scheme) verify.Scheme {
+			changed, _ := one.(*verify.JWT)
+			return &swtScheme{Issuers: s.Issuers, jwt: changed}
+		})
+	}
+	return verify.ListAlternatives(func(add func(verify.Alternative)) {
 		for alt, raw := range verify.AlternativeSecrets(s.Offers(r.Context()), offered, verify.Raw) {
 			alt.Scheme = &swtScheme{Issuers: s.Issuers, Secrets: []verify.Secret{verify.Secret(raw)}}
-			if !yield(alt) {
-				return
-			}
+			add(alt)
 		}
-	}
+	})
 }
 
 // Offers implements [verify.Alternator].
@@ -155,7 +147,7 @@ func (s *swtScheme) Offers(context.Context) []verify.Offer {
 // Alternatives implements [verify.Alternator]: other topics, as the fields of SNS name them, and
 // older versions.
 func (s *snsScheme) Alternatives(r *http.Request, _ []verify.Offer) iter.Seq[verify.Alternative] {
-	return func(yield func(verify.Alternative) bool) {
+	return verify.ListAlternatives(func(add func(verify.Alternative)) {
 		if s.Check() != nil {
 			return
 		}
@@ -163,15 +155,13 @@ func (s *snsScheme) Alternatives(r *http.Request, _ []verify.Offer) iter.Seq[ver
 		if topic := r.Header.Get("X-Amz-Sns-Topic-Arn"); topic != "" && !slices.Contains(s.topics, topic) {
 			detail := fmt.Sprintf("%q is not among topics", topic[:min(len(topic), 256)])
 			other := &snsScheme{certs: offline, topics: []string{topic}, minVersion: s.minVersion}
-			if !yield(verify.Alternative{Mistake: verify.TopicDiffers, Detail: detail, Scheme: other}) {
-				return
-			}
+			add(verify.Alternative{Mistake: verify.TopicDiffers, Detail: detail, Scheme: other})
 		}
 		if s.minVersion > 1 {
 			other := &snsScheme{certs: offline, topics: s.topics, minVersion: 1}
-			yield(verify.Alternative{Mistake: verify.VersionDiffers, Detail: "1, and 2 is required", Scheme: other})
+			add(verify.Alternative{Mistake: verify.VersionDiffers, Detail: "1, and 2 is required", Scheme: other})
 		}
-	}
+	})
 }
 
 // Offers implements [verify.Alternator]: certificates are public.
@@ -189,31 +179,26 @@ const simulatorID = "WEBHOOK_ID"
 // it, so they are guesses: the configured id as it may have been copied, the simulator's, and the
 // texts that the operator offers.
 func (p *payPalScheme) Alternatives(_ *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
-	return func(yield func(verify.Alternative) bool) {
+	return verify.ListAlternatives(func(add func(verify.Alternative)) {
 		if p.Check() != nil {
 			return
 		}
-		tried := map[string]bool{p.webhookID: true}
-		try := func(id, detail string) bool {
-			if tried[id] || id == "" {
-				return true
+		tried := map[string]bool{p.webhookID: true, "": true}
+		try := func(id, detail string) {
+			if !tried[id] {
+				tried[id] = true
+				other := &payPalScheme{webhookID: id, certs: p.certs.offline()}
+				add(verify.Alternative{Mistake: verify.WebhookDiffers, Detail: detail, Scheme: other})
 			}
-			tried[id] = true
-			other := &payPalScheme{webhookID: id, certs: p.certs.offline()}
-			return yield(verify.Alternative{Mistake: verify.WebhookDiffers, Detail: detail, Scheme: other})
 		}
 		bare := strings.Trim(p.webhookID, " \t\r\n\"'")
-		if !try(bare, "the configured one, without white space and quotes") ||
-			!try(strings.ToUpper(bare), "the configured one, in capitals") ||
-			!try(simulatorID, "that of PayPal's simulator") {
-			return
-		}
+		try(bare, "the configured one, without white space and quotes")
+		try(strings.ToUpper(bare), "the configured one, in capitals")
+		try(simulatorID, "that of PayPal's simulator")
 		for _, o := range offered {
-			if !try(string(o.Secret), o.Name) {
-				return
-			}
+			try(string(o.Secret), o.Name)
 		}
-	}
+	})
 }
 
 // Offers implements [verify.Alternator]: certificates are public.
