@@ -56,9 +56,6 @@ var adCP = Preset{
 		})
 	},
 	signWith: signAdCP,
-	sample: sample{
-		body: `{"idempotency_key":"{id}","operation_id":"op_17","task_id":"task_17","task_type":"{type}",` +
-			`"status":"completed","timestamp":"{time}","result":{{data}}}`},
 }
 
 const adCPTag = "adcp/webhook-signing/v1"

@@ -55,10 +55,6 @@ var adyen = Preset{
 		p.Accepted = adyenAccepted()
 	},
 	typeFrom: "json:notificationItems.*.NotificationRequestItem.eventCode",
-	sample: sample{
-		body: `{"live":"false","notificationItems":[{"NotificationRequestItem":{"amount":{"currency":"EUR",` +
-			`"value":2450},"eventCode":"{type}","eventDate":"{time}","merchantAccountCode":"EyeletTea",` +
-			`"merchantReference":"order-17","pspReference":"{id}","success":"true",{data}}}]}`},
 }
 
 const (
@@ -108,9 +104,6 @@ var adyenPlatform = Preset{
 		})
 		p.Accepted = adyenAccepted()
 	},
-	sample: sample{
-		body: `{"data":{"balancePlatform":"EyeletTea",{data}},"environment":"test",` +
-			`"timestamp":"{time}","type":"{type}"}`},
 }
 
 // Limits of an Adyen notification, which is parsed before it is verified.

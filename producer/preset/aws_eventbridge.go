@@ -30,7 +30,4 @@ var awsEventBridge = Preset{
 			"source": producer.JSON("source"), "time": producer.JSON("time"),
 		})
 	},
-	sample: sample{
-		body: `{"version":"0","id":"{id}","detail-type":"{type}","account":"111122223333","time":"{time}",` +
-			`"region":"eu-central-1",{data}}`},
 }

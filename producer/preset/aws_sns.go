@@ -46,9 +46,6 @@ var awsSNS = Preset{
 	Uses:  []string{"topics", "min_version", "check_chain", "roots"}, fields: []string{"X-Amz-Sns-*"},
 	build:    buildSNS,
 	signWith: signSNS,
-	sample: sample{media: "text/plain; charset=UTF-8",
-		body: `{"Type":"{type}","MessageId":"{id}","TopicArn":"{topic}",{data},"Timestamp":"{time}",` +
-			`"SignatureVersion":"2","Signature":"","SigningCertURL":"` + snsSampleCert + `"}`},
 }
 
 func buildSNS(p *producer.Producer, s Settings) {

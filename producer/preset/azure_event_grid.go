@@ -42,9 +42,6 @@ var azureEventGrid = Preset{
 	},
 	build:    buildEventGrid,
 	typeFrom: "json:*.eventType",
-	sample: sample{header: map[string]string{"aeg-event-type": "Notification"},
-		body: `[{"id":"{id}","eventType":"{type}","eventTime":"{time}","dataVersion":"1",{data},` +
-			`"topic":"/subscriptions/17/topics/shop","metadataVersion":"1"}]`},
 }
 
 func buildEventGrid(p *producer.Producer, s Settings) {

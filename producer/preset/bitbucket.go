@@ -36,10 +36,4 @@ var bitbucket = Preset{
 			Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Hex,
 		}, s.Secrets)
 	},
-	sample: sample{
-		header: map[string]string{
-			"X-Event-Key": "{type}", "X-Request-UUID": "{id}", "X-Hook-UUID": "{uuid}", "X-Attempt-Number": "1",
-		},
-		body: `{{data},"actor":{"type":"user","display_name":"Mallow","uuid":"{{uuid}}"},` +
-			`"repository":{"type":"repository","name":"teapot","full_name":"eyelet/teapot"}}`},
 }

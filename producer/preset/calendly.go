@@ -29,7 +29,4 @@ var calendly = Preset{
 			Entries: []string{"t={timestamp}", "v1={sig}"}, Encoding: verify.Hex, Content: "{timestamp}.{body}",
 		}, s.Secrets)
 	},
-	sample: sample{
-		body: `{"event":"{type}","created_at":"{time}","created_by":"https://api.calendly.com/users/U17",` +
-			`"payload":{{data}}}`},
 }

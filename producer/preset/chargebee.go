@@ -27,7 +27,4 @@ var chargebee = Preset{
 		withCredential(p, s.credential())
 		p.Fingerprint = producer.FingerprintFields(p.Key, p.Type, producer.JSON("occurred_at"))
 	},
-	sample: sample{
-		body: `{"id":"{id}","occurred_at":{unix},"source":"admin_console","object":"event","api_version":"v2",` +
-			`"content":{{data}},"event_type":"{type}","webhook_status":"scheduled"}`},
 }

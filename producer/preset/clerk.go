@@ -10,5 +10,4 @@ import "github.com/eyelet-dev/eyelet/producer"
 // https://clerk.com/docs/guides/development/webhooks/overview
 func Clerk(secrets ...string) producer.Producer { return clerk.producer(Settings{Secrets: secrets}) }
 
-var clerk = svix.sentBy("clerk", "https://clerk.com/docs/guides/development/webhooks/overview",
-	`{"data":{{data}},"object":"event","type":"{type}","timestamp":{unix}000,"instance_id":"ins_{n}"}`)
+var clerk = svix.sentBy("clerk", "https://clerk.com/docs/guides/development/webhooks/overview")

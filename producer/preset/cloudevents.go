@@ -33,9 +33,6 @@ var cloudEvents = Preset{
 	Auth: "bearer token", ID: "Idempotency-Key, or source and id", Wants: "2xx; the sender's matter",
 	Uses:   []string{"bearer", "secrets", "batch", "origins", "rate"},
 	fields: []string{"ce-*"}, build: buildCloudEvents,
-	sample: sample{media: producer.MediaCloudEvent,
-		body: `{"specversion":"1.0","id":"{id}","source":"/shop/orders","type":"{type}","time":"{time}",` +
-			`"datacontenttype":"application/json","data":{{data}}}`},
 }
 
 func buildCloudEvents(p *producer.Producer, s Settings) {

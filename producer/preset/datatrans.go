@@ -30,7 +30,4 @@ var datatrans = Preset{
 			Secrets: verify.Secrets(s.Secrets...), SecretEncoding: verify.Hex,
 		})
 	},
-	sample: sample{
-		body: `{"transactionId":"{id}","merchantId":"1100000017","type":"payment","status":"{type}","currency":"CHF",` +
-			`"refno":"order-17","paymentMethod":"TWI","detail":{{data}}}`},
 }

@@ -31,6 +31,4 @@ var deepgram = Preset{
 		withCredential(p, s.credential())
 		p.MaxBody = 25 << 20
 	},
-	sample: sample{
-		body: `{"type":"{type}",{data},"metadata":{"request_id":"{uuid}"}}`},
 }

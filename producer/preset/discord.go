@@ -64,9 +64,6 @@ var discord = Preset{
 		}
 	},
 	signWith: signDiscord,
-	sample: sample{
-		body: `{"version":1,"application_id":"17","type":1,"event":{"type":"{type}","timestamp":"{time}",` +
-			`"data":{{data}}}}`},
 }
 
 // discordHandshake answers pings. Type 0 is the ping of events; type 1 is that of interactions,

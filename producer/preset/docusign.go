@@ -40,11 +40,6 @@ var docuSign = Preset{
 		signedByHMAC(p, scheme, s.Secrets)
 		p.Scheme, p.MaxBody = docuSignScheme{scheme}, 25<<20 // a message may hold documents
 	},
-	sample: sample{
-		header: map[string]string{"X-Authorization-Digest": "HMACSHA256"},
-		body: `{"event":"{type}","apiVersion":"v2.1","uri":"/restapi/v2.1/accounts/tea17/envelopes/{id}",` +
-			`"retryCount":0,"configurationId":17,"generatedDateTime":"{time}",` +
-			`"data":{"accountId":"tea17","envelopeId":"{id}",{data}}}`},
 }
 
 // docuSignField is the canonical name of the fields with a signature, before their number.

@@ -21,7 +21,4 @@ var dwolla = Preset{
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Request-Signature-SHA-256"}, Encoding: verify.Hex}, s.Secrets)
 	},
-	sample: sample{
-		body: `{"id":"{id}","resourceId":"{uuid}","topic":"{type}","timestamp":"{time}","created":"{time}",` +
-			`"_links":{{data}}}`},
 }

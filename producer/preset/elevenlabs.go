@@ -36,6 +36,4 @@ var elevenLabs = Preset{
 			Encoding: verify.Hex, Content: "{timestamp}.{body}",
 		}, s.Secrets)
 	},
-	sample: sample{
-		body: `{"type":"{type}","event_timestamp":{unix},"data":{{data}}}`},
 }

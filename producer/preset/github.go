@@ -31,11 +31,6 @@ var gitHub = Preset{
 		p.Repeatable = producer.Shapes(16, gitHubShapes...)
 		p.MaxBody, p.FormMember = 25<<20, "payload"
 	},
-	sample: sample{header: map[string]string{
-		"X-GitHub-Event": "{type}", "X-GitHub-Delivery": "{id}", "User-Agent": "GitHub-Hookshot/sample",
-	},
-		body: `{{data},"repository":{"id":17,"name":"teapot","full_name":"eyelet/teapot","private":false,` +
-			`"default_branch":"main"},"sender":{"login":"mallow","id":17,"type":"User"}}`},
 }
 
 // gitHubShapes are the bodies that two events can share, by members of the vendor's schemas. Add a

@@ -28,6 +28,4 @@ var gitLab = Preset{
 		withCredential(p, verify.HeaderValue(cmp.Or(s.Header, "X-Gitlab-Token"), s.secretsAnd(s.Value)...))
 		p.MaxBody = 25 << 20
 	},
-	sample: sample{header: map[string]string{"X-Gitlab-Event": "{type}", "Idempotency-Key": "{id}"},
-		body: `{{data},"project":{"id":17,"name":"teapot","path_with_namespace":"eyelet/teapot"}}`},
 }

@@ -31,7 +31,4 @@ var gitLabSigned = Preset{
 		p.SecretHeaders = []string{"X-Gitlab-Token"}
 		p.MaxBody = 25 << 20
 	},
-	sample: sample{header: map[string]string{"webhook-id": "{id}", "X-Gitlab-Event": "{Type} Hook"},
-		body: `{"object_kind":"{type}",{data},` +
-			`"project":{"id":17,"name":"teapot","path_with_namespace":"eyelet/teapot"}}`},
 }

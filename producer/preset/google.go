@@ -39,12 +39,6 @@ var googleEventarc = Preset{
 		}
 	},
 	signWith: signBearer,
-	sample: sample{
-		header: map[string]string{
-			"ce-specversion": "1.0", "ce-id": "{id}", "ce-type": "{type}", "ce-time": "{time}",
-			"ce-source": "//storage.googleapis.com/projects/_/buckets/teapots",
-		},
-		body: `{{data}}`},
 }
 
 // GooglePubSub receives Pub/Sub push messages, wrapped or not, with a bearer token signed by
@@ -72,9 +66,6 @@ var googlePubSub = Preset{
 		p.MaxBody = 16 << 20 // a message has up to 10 MB, in base64
 	},
 	signWith: signBearer,
-	sample: sample{
-		body: `{"message":{"data":"{data}","messageId":"{id}","publishTime":"{time}","attributes":{}},` +
-			`"subscription":"{type}"}`},
 }
 
 func buildGoogle(p *producer.Producer, s Settings) {

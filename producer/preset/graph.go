@@ -57,9 +57,6 @@ var microsoftGraph = Preset{
 		}
 	},
 	typeFrom: "json:value.*.changeType",
-	sample: sample{
-		body: `{"value":[{"id":"{id}","subscriptionId":"{uuid}","changeType":"{type}",{data},` +
-			`"tenantId":"84bd8158-6d4d-4958-8b9f-9d6445542f95"}]}`},
 }
 
 // clientState is the member with the credential of a notification.

@@ -49,9 +49,6 @@ var hubSpot = Preset{
 		}.split
 	},
 	typeFrom: "json:*.subscriptionType",
-	sample: sample{
-		body: `[{"eventId":{n},"subscriptionId":17,"portalId":1700,"appId":17,"occurredAt":{unix}000,` +
-			`"subscriptionType":"{type}","attemptNumber":0,{data}}]`},
 }
 
 // hubSpotDecoded decodes the escapes that HubSpot's page on validating requests lists.

@@ -34,7 +34,4 @@ var intercom = Preset{
 			Encoding: verify.Hex,
 		}, s.Secrets)
 	},
-	sample: sample{
-		body: `{"type":"notification_event","id":"{id}","topic":"{type}","app_id":"tea17","created_at":{unix},` +
-			`"delivery_attempts":1,"data":{"type":"notification_event_data","item":{{data}}}}`},
 }

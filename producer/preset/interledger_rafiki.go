@@ -31,6 +31,4 @@ var interledgerRafiki = Preset{
 		}, s.Secrets)
 		p.MaxBody = 64 << 10 // the canonical form is computed before verification
 	},
-	sample: sample{
-		body: `{"id":"{id}","type":"{type}","data":{{data}}}`},
 }

@@ -63,9 +63,6 @@ var lark = Preset{
 		}
 	},
 	typeFrom: "json:header.event_type",
-	sample: sample{
-		body: `{"schema":"2.0","header":{"event_id":"{id}","event_type":"{type}","create_time":"{unix}000",` +
-			`"token":"","app_id":"cli_17","tenant_key":"tea17"},"event":{{data}}}`},
 }
 
 // larkScheme verifies and decrypts deliveries with encrypt keys, of which any may match.

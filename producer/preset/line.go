@@ -31,7 +31,4 @@ var line = Preset{
 		}.split
 	},
 	typeFrom: "json:events.*.type",
-	sample: sample{
-		body: `{"destination":"U17","events":[{"type":"{type}","timestamp":{unix}000,"webhookEventId":"{id}",` +
-			`"deliveryContext":{"isRedelivery":false},{data}}]}`},
 }

@@ -35,7 +35,4 @@ var linear = Preset{
 		}})
 		p.Attributes = attributes(map[string]producer.Extractor{"action": producer.JSON("action")})
 	},
-	sample: sample{header: map[string]string{"Linear-Delivery": "{id}", "Linear-Event": "{type}"},
-		body: `{"action":"create","type":"{type}","createdAt":"{time}","organizationId":"{uuid}","data":{{data}},` +
-			`"webhookTimestamp":{unix}000,"webhookId":"{uuid}"}`},
 }

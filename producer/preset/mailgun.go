@@ -40,9 +40,6 @@ var mailgun = Preset{
 		signedBy(p, newMailgunScheme(s.Secrets))
 		p.Nonce = producer.NonceUnique
 	},
-	sample: sample{
-		body: `{"signature":{},"event-data":{"event":"{type}",` +
-			`"id":"{id}","timestamp":{unix},"recipient":"mallow@example.com",{data}}}`},
 }
 
 // mailgunToken is the length of a token.

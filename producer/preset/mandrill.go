@@ -47,8 +47,6 @@ var mandrill = Preset{
 		}
 	},
 	typeFrom: "json:*.event",
-	sample: sample{
-		body: `[{"event":"{type}","_id":"{hex}","ts":{unix},{data}}]`},
 }
 
 // mandrillMember is the one member of the form.

@@ -36,8 +36,6 @@ var mcpEvents = Preset{
 	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Wants: "2xx; the server's matter",
 	Uses: []string{"secrets", "keys"}, fields: []string{"Webhook-*", mcpSubscription},
 	build: buildMCPEvents,
-	sample: sample{header: map[string]string{"webhook-id": "{id}", mcpSubscription: "sub_17"},
-		body: `{"eventId":"{id}","name":"{type}","timestamp":"{time}","data":{{data}},"cursor":null}`},
 }
 
 const mcpSubscription = "X-MCP-Subscription-Id"

@@ -36,8 +36,6 @@ var meta = Preset{
 			p.SecretQuery = []string{"hub.verify_token"}
 		}
 	},
-	sample: sample{
-		body: `{"object":"{type}","entry":[{"id":"17","time":{unix},{data}}]}`},
 }
 
 // hubChallenge answers a subscription check that has the token with its challenge, as text.

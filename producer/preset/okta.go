@@ -37,11 +37,6 @@ var okta = Preset{
 		p.ChallengeMethods = []string{http.MethodGet}
 	},
 	typeFrom: "json:data.events.*.eventType",
-	sample: sample{
-		body: `{"eventType":"com.okta.event_hook","eventTypeVersion":"1.0","cloudEventsVersion":"0.1",` +
-			`"source":"https://teapots.okta.com/api/v1/eventHooks/who17","eventId":"{uuid}","data":{"events":[` +
-			`{"uuid":"{id}","published":"{time}","eventType":"{type}","version":"0","severity":"INFO",` +
-			`"outcome":{"result":"SUCCESS"},{data}}]}}`},
 }
 
 func oktaChallenge(r *http.Request, credential verify.Scheme) (*dedup.Response, error) {

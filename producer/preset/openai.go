@@ -20,6 +20,4 @@ var openAI = Preset{
 	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Deadline: "a few s", Wants: "2xx; 72h",
 	Uses: []string{"secrets"}, fields: []string{"Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 96*time.Hour, "webhook") },
-	sample: sample{header: map[string]string{"webhook-id": "{id}"},
-		body: `{"object":"event","id":"evt_{hex}","type":"{type}","created_at":{unix},"data":{{data}}}`},
 }

@@ -44,9 +44,6 @@ var openBankingUK = Preset{
 		p.Accepted = dedup.Response{Status: http.StatusAccepted, Body: []byte{}}
 	},
 	signWith: signAsToken("PS256", false),
-	sample: sample{media: "application/jwt",
-		body: `{"iss":"{iss}","iat":{unix},"jti":"{id}","aud":"{aud}","sub":"https://bank.example/consents/17",` +
-			`"txn":"{uuid}","toe":{unix},"events":{"{type}":{"subject":{{data}}}}}`},
 }
 
 // securityEvent reads the name of the first event of a security event token (RFC 8417 section 2.2).

@@ -29,7 +29,4 @@ var paddle = Preset{
 			Encoding: verify.Hex, Content: "{timestamp}:{body}",
 		}, s.Secrets)
 	},
-	sample: sample{
-		body: `{"event_id":"{id}","event_type":"{type}","occurred_at":"{time}","notification_id":"ntf_{n}",` +
-			`"data":{{data}}}`},
 }

@@ -50,8 +50,6 @@ var payPal = Preset{
 		})
 	},
 	signWith: signPayPal,
-	sample: sample{
-		body: `{"id":"{id}","event_version":"1.0","create_time":"{time}","event_type":"{type}",{data}}`},
 }
 
 // payPalScheme verifies an RSA signature over the transmission's id and time, the webhook's id

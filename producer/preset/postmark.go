@@ -26,7 +26,4 @@ var postmark = Preset{
 		withCredential(p, s.credential())
 		p.MaxBody = 50 << 20
 	},
-	sample: sample{
-		body: `{"RecordType":"{type}","ServerID":17,"MessageStream":"outbound","MessageID":"{uuid}",{data},` +
-			`"Tag":"order","Metadata":{"order":"{id}"}}`},
 }

@@ -65,7 +65,7 @@ type Preset struct {
 	fields               []string // without credentials
 
 	build  func(*producer.Producer, Settings) // sets the scheme, and what a setting changes
-	sample sample                             // zero where only the vendor can sign
+	sample sample                             // where it is not in samples.txt
 
 	typeFrom string    // where the type is, for events of a batch
 	signWith keySigner // for vendors that sign with a private key

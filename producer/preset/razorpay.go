@@ -25,6 +25,4 @@ var razorpay = Preset{
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Razorpay-Signature"}, Encoding: verify.Hex}, s.Secrets)
 	},
-	sample: sample{header: map[string]string{"x-razorpay-event-id": "{id}"},
-		body: `{"entity":"event","account_id":"acc_17","event":"{type}",{data},"created_at":{unix}}`},
 }

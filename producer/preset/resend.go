@@ -10,5 +10,4 @@ import "github.com/eyelet-dev/eyelet/producer"
 // https://resend.com/docs/webhooks/retries-and-replays
 func Resend(secrets ...string) producer.Producer { return resend.producer(Settings{Secrets: secrets}) }
 
-var resend = svix.sentBy("resend", "https://resend.com/docs/webhooks/introduction",
-	`{"type":"{type}","created_at":"{time}","data":{{data}}}`)
+var resend = svix.sentBy("resend", "https://resend.com/docs/webhooks/introduction")

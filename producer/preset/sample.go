@@ -25,6 +25,22 @@ type sample struct {
 	body   string
 }
 
+// add adds a part of the sample: "NAME: VALUE" is a field, "?QUERY" the query, anything else the
+// body.
+func (f *sample) add(text string) {
+	name, value, ok := strings.Cut(text, ": ")
+	switch {
+	case ok && name == "Content-Type":
+		f.media = value
+	case ok && verify.IsToken(name):
+		f.header[name] = value
+	case text[0] == '?':
+		f.query = text[1:]
+	default:
+		f.body = text
+	}
+}
+
 // Sample returns a signed delivery of the vendor, to try a receiver out: a [Preset.Draft] that is
 // signed. Deliveries that only the vendor can sign are an error.
 func (p Preset) Sample(s Settings, address, kind, id string, now time.Time) (*http.Request, []byte, error) {
@@ -42,14 +58,14 @@ func (p Preset) Sample(s Settings, address, kind, id string, now time.Time) (*ht
 // changed. An empty kind is the first of [Preset.Types], an empty id a new one as the vendor's are.
 // The body is that of the type; two drafts of a type differ unless they have the same id and time.
 func (p Preset) Draft(s Settings, address, kind, id string, now time.Time) (*http.Request, []byte, error) {
-	if p.sample.body == "" {
+	f := p.form()
+	if f.body == "" {
 		return nil, nil, fmt.Errorf("preset %s: only the vendor can sign its deliveries", p.Name)
 	}
 	kind, id = cmp.Or(kind, p.usualType()), cmp.Or(id, p.samples().newID(now))
 	if strings.ContainsAny(kind+id, "\r\n") {
 		return nil, nil, errors.New("sample: type and id are one line each")
 	}
-	f := p.sample
 	data := p.samples().data(kind)
 	if whole, ok := strings.CutPrefix(data, "!"); ok {
 		f.body = whole

@@ -27,11 +27,8 @@ import (
 // returns the body.
 type keySigner func(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error)
 
-// The addresses that samples name as those of the vendors' certificates.
-const (
-	snsSampleCert    = "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-sample.pem"
-	payPalSampleCert = "https://api.paypal.com/v1/notifications/certs/CERT-sample"
-)
+// payPalSampleCert is the address that samples name as that of the vendor's certificate.
+const payPalSampleCert = "https://api.paypal.com/v1/notifications/certs/CERT-sample"
 
 func signDiscord(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
 	key, ok := s.SigningKey.(ed25519.PrivateKey)

@@ -26,6 +26,7 @@ type typeSample struct{ name, data string }
 // typeSamples are the documented types of a preset.
 type typeSamples struct {
 	docs   string // the page that documents them
+	form   sample
 	id     string // the form of an identifier
 	open   bool   // senders choose types of their own
 	types  []typeSample
@@ -42,12 +43,16 @@ var allSamples = sync.OnceValue(func() map[string]*typeSamples {
 			continue
 		}
 		if name, docs, ok := strings.Cut(strings.TrimPrefix(line, "["), "] "); ok && line[0] == '[' {
-			section = &typeSamples{docs: docs}
+			section = &typeSamples{docs: docs, form: sample{header: map[string]string{}}}
 			all[name] = section
 			continue
 		}
 		if line == "..." {
 			section.open = true
+			continue
+		}
+		if text, ok := strings.CutPrefix(line, "| "); ok {
+			section.form.add(text)
 			continue
 		}
 		if form, ok := strings.CutPrefix(line, "= "); ok {
@@ -70,6 +75,14 @@ func (p Preset) samples() *typeSamples {
 		return found
 	}
 	return &typeSamples{} // not for a preset of [All]
+}
+
+// form returns the sample of the preset.
+func (p Preset) form() sample {
+	if p.sample.body != "" {
+		return p.sample
+	}
+	return p.samples().form
 }
 
 // data returns what fills {data} for a type; without data for it, that of the first type.

@@ -22,6 +22,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
+// snsSampleCert is the address in the sample of SNS.
+const snsSampleCert = "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-sample.pem"
+
 // sampleSettings are presetSettings, and settings with keys for the vendors that sign with one.
 func sampleSettings(t testing.TB) map[string]Settings {
 	t.Helper()
@@ -272,9 +275,8 @@ func TestEveryIdentifierMakesPlaceholders(t *testing.T) {
 	if made := madeFrom("17"); made[1] != "17" {
 		t.Errorf("{n} is %q", made[1])
 	}
-	unknown := Preset{Name: "none", sample: sample{body: `{"type":"{type}","id":"{id}"}`}}
-	if _, body, err := unknown.Draft(Settings{}, testHook, "", "", testNow); err != nil ||
-		!strings.HasPrefix(string(body), `{"type":"","id":"`) {
-		t.Errorf("%s %v", body, err)
+	unknown := Preset{Name: "none"}
+	if _, body, err := unknown.Draft(Settings{}, testHook, "", "", testNow); err == nil {
+		t.Errorf("a preset without a section has the sample %s", body)
 	}
 }

@@ -52,9 +52,6 @@ var sendGrid = Preset{
 	},
 	typeFrom: "json:*.event",
 	signWith: signSendGrid,
-	sample: sample{
-		body: `[{"email":"mallow@example.com","timestamp":{unix},"event":"{type}","sg_event_id":"{id}",` +
-			`"sg_message_id":"{hex}.17",{data}}]`},
 }
 
 // ecdsaKey reads the base64 of a SubjectPublicKeyInfo (RFC 5280 section 4.1).

@@ -28,8 +28,7 @@ var shopify = Preset{
 	Name: "shopify", Docs: "https://shopify.dev/docs/apps/build/webhooks/subscribe/https",
 	Auth: "HMAC-SHA256 of the body", ID: "X-Shopify-Event-Id", Deadline: "5s", Wants: "200; 4h",
 	Uses: []string{"secrets"}, fields: []string{"X-Shopify-*"},
-	build:  func(p *producer.Producer, s Settings) { buildShopify(p, s, "X-Shopify-") },
-	sample: shopifySample("X-Shopify-", "Event-Id"),
+	build: func(p *producer.Producer, s Settings) { buildShopify(p, s, "X-Shopify-") },
 }
 
 // ShopifyEvents receives the preview of Shopify's new events. Their fields have no "X-", and
@@ -48,18 +47,6 @@ var shopifyEvents = Preset{
 		buildShopify(p, s, "Shopify-")
 		p.Key = producer.Header("Shopify-Webhook-Id")
 	},
-	sample: shopifySample("Shopify-", "Webhook-Id"),
-}
-
-func shopifySample(prefix, id string) sample {
-	return sample{
-		body: `{{data}}`,
-		header: map[string]string{
-			prefix + "Topic": "{type}", prefix + "Webhook-Id": "{uuid}", prefix + id: "{id}",
-			prefix + "Shop-Domain": "teapots.myshopify.com", prefix + "API-Version": "2026-07",
-			prefix + "Triggered-At": "{time}",
-		},
-	}
 }
 
 // shopifyTopic is the form of all topics, such as orders/create.

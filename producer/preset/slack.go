@@ -35,7 +35,4 @@ var slack = Preset{
 		p.Handshake, p.FormMember = echoesChallenge(producer.JSON("type"), "url_verification", echo), "payload"
 		p.Accepted.Body = []byte{}
 	},
-	sample: sample{
-		body: `{"type":"event_callback","team_id":"T17","event_id":"{id}","event_time":{unix},` +
-			`"event":{"type":"{type}",{data}}}`},
 }

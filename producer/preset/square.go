@@ -29,6 +29,4 @@ var square = Preset{
 			Headers: []string{"x-square-hmacsha256-signature"}, Encoding: verify.Base64, Content: "{url}{body}",
 		})
 	},
-	sample: sample{
-		body: `{"merchant_id":"ML17","type":"{type}","event_id":"{id}","created_at":"{time}","data":{{data}}}`},
 }

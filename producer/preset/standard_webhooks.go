@@ -29,8 +29,6 @@ var standardWebhooks = Preset{
 	Deadline: "15-30s", Wants: "2xx; about 76h",
 	Uses: []string{"secrets"}, fields: []string{"Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 100*time.Hour, "webhook") },
-	sample: sample{header: map[string]string{"webhook-id": "{id}"},
-		body: `{"type":"{type}","timestamp":"{time}","data":{{data}}}`},
 }
 
 // Svix receives webhooks sent through Svix: Standard Webhooks in svix-* fields, or webhook-* if
@@ -45,14 +43,12 @@ var svix = Preset{
 	Deadline: "15-30s", Wants: "2xx; about 28h",
 	Uses: []string{"secrets"}, fields: []string{"Svix-*", "Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 52*time.Hour, "svix", "webhook") },
-	sample: sample{header: map[string]string{"svix-id": "{id}"},
-		body: `{"type":"{type}","data":{{data}}}`},
 }
 
-// sentBy returns the preset for another sender that follows its scheme, with the sender's name,
-// documentation and form of a body.
-func (p Preset) sentBy(name, docs, body string) Preset {
-	p.Name, p.Docs, p.Auth, p.sample.body = name, docs, "that of "+p.Name, body
+// sentBy returns the preset for another sender that follows its scheme, with the sender's name and
+// documentation.
+func (p Preset) sentBy(name, docs string) Preset {
+	p.Name, p.Docs, p.Auth = name, docs, "that of "+p.Name
 	return p
 }
 

@@ -48,6 +48,4 @@ var strava = Preset{
 			return jsonResponse(map[string]string{"hub.challenge": string(resp.Body)})
 		}
 	},
-	sample: sample{
-		body: `{{data},"object_id":{n},"owner_id":17,"subscription_id":17,"event_time":{unix}}`},
 }

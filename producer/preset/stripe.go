@@ -38,8 +38,4 @@ var stripe = Preset{
 			}
 		}
 	},
-	sample: sample{
-		body: `{"id":"{id}","object":"event","created":{unix},"type":"{type}","livemode":false,` +
-			`"pending_webhooks":1,"api_version":"2026-07-29.dahlia","request":{"id":null,"idempotency_key":null},` +
-			`"data":{"object":{{data}}}}`},
 }

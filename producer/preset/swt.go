@@ -60,7 +60,6 @@ var swt = Preset{
 		}
 		signedBy(p, scheme)
 	},
-	sample: sample{body: `{"type":"{type}","id":"{id}",{data}}`},
 }
 
 // swtScheme verifies a token and the digest of the body in it.

@@ -28,8 +28,6 @@ var telegram = Preset{
 	build: func(p *producer.Producer, s Settings) {
 		withCredential(p, verify.HeaderValue("X-Telegram-Bot-Api-Secret-Token", s.Secrets...))
 	},
-	sample: sample{
-		body: `{"update_id":{n},"{type}":{{data}}}`},
 }
 
 // updateKind reads the name of the first member of an update other than update_id.

@@ -37,7 +37,4 @@ var trello = Preset{
 			Headers: []string{"X-Trello-Webhook"}, Hash: verify.SHA1, Encoding: verify.Base64, Content: "{body}{url}",
 		})
 	},
-	sample: sample{
-		body: `{"action":{"id":"{id}","type":"{type}","date":"{time}","idMemberCreator":"{hex}","data":{{data}}},` +
-			`"model":{"id":"4d5ea62fd76aa1136000000c","name":"Teapots"}}`},
 }

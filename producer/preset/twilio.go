@@ -45,9 +45,6 @@ var twilio = Preset{
 	Wants: "2xx, the body counts; 1 retry",
 	Uses:  []string{"secrets"}, fields: []string{"X-Twilio-*", "I-Twilio-*"},
 	build: buildTwilio,
-	sample: sample{media: formMedia,
-		header: map[string]string{"I-Twilio-Idempotency-Token": "{id}"},
-		body:   `{data}`},
 }
 
 func buildTwilio(p *producer.Producer, s Settings) {

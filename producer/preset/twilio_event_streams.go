@@ -40,7 +40,4 @@ var twilioEventStreams = Preset{
 		}.split
 	},
 	typeFrom: "json:*.type",
-	sample: sample{
-		body: `[{"specversion":"1.0","type":"{type}","source":"/kettle/17","id":"{id}","time":"{time}",` +
-			`"datacontenttype":"application/json","data":{{data}}}]`},
 }

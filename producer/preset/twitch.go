@@ -39,11 +39,6 @@ var twitch = Preset{
 		p.Handshake = echoesChallenge(
 			producer.JSON("subscription.status"), "webhook_callback_verification_pending", echo)
 	},
-	sample: sample{header: map[string]string{"Twitch-Eventsub-Message-Id": "{id}"},
-		body: `{"subscription":{"id":"f1c2a387-161a-49f9-a165-0f21d7a4e117","status":"enabled",` +
-			`"type":"{type}","version":"1",` +
-			`"condition":{"broadcaster_user_id":"17"},"created_at":"2026-06-28T08:30:00Z","cost":0,` +
-			`"transport":{"method":"webhook","callback":"https://hooks.example/twitch"}},"event":{{data}}}`},
 }
 
 // twitchKind reads the type of the subscription, or "revocation" if it has ended.

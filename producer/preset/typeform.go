@@ -27,6 +27,4 @@ var typeform = Preset{
 			Headers: []string{"Typeform-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Base64,
 		}, s.Secrets)
 	},
-	sample: sample{
-		body: `{"event_id":"{id}","event_type":"{type}","form_response":{"form_id":"tea17",{data}}}`},
 }

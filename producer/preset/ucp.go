@@ -55,9 +55,6 @@ var ucp = Preset{
 		signedBy(p, scheme)
 	},
 	signWith: signUCP,
-	sample: sample{
-		body: `{"ucp":{"version":"2026-04-08"},"event_id":"{id}","created_time":"{time}",` +
-			`"id":"order_17","checkout_id":"chk_17","permalink_url":"https://shop.example/orders/17",{data}}`},
 }
 
 func signUCP(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {

@@ -26,6 +26,4 @@ var vercel = Preset{
 			Headers: []string{"x-vercel-signature"}, Hash: verify.SHA1, Encoding: verify.Hex,
 		}, s.Secrets)
 	},
-	sample: sample{
-		body: `{"type":"{type}","id":"{id}","createdAt":{unix}000,"region":null,"payload":{{data}}}`},
 }

@@ -34,7 +34,4 @@ var webEngage = Preset{
 		}
 		p.SecretQuery = []string{"secret", "licenseCode"}
 	},
-	sample: sample{query: "eventType={type}",
-		header: map[string]string{"x-request-id": "{id}"},
-		body:   `{{data}}`},
 }

@@ -33,6 +33,4 @@ var webflow = Preset{
 			TimestampUnit: time.Millisecond, Encoding: verify.Hex, Content: "{timestamp}:{body}",
 		}, s.Secrets)
 	},
-	sample: sample{
-		body: `{"triggerType":"{type}","payload":{{data}}}`},
 }

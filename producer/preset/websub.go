@@ -64,11 +64,6 @@ var webSub = Preset{
 	Auth: "HMAC of the body", ID: "digest of the body", Wants: "2xx; up to the hub",
 	Uses: []string{"secrets", "subscriptions", "algs"}, fields: []string{"Link", "X-Hub-Signature"},
 	build: buildWebSub,
-	sample: sample{media: "application/atom+xml",
-		header: map[string]string{"Link": `<https://hub.example/>; rel="hub", <{type}>; rel="self"`},
-		body: `<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>Teapots</title>` +
-			`<id>urn:sample:17</id><updated>2026-06-28T08:30:00Z</updated>` +
-			`<author><name>Mallow</name></author>{data}</feed>`},
 }
 
 const (

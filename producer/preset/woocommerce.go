@@ -42,10 +42,4 @@ var wooCommerce = Preset{
 		p.Repeatable = producer.Shapes(16, []string{"id", "!date_created"}, []string{"action", "arg"})
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-WC-Webhook-Signature"}, Encoding: verify.Base64}, s.Secrets)
 	},
-	sample: sample{
-		header: map[string]string{
-			"X-WC-Webhook-Topic": "{type}", "X-WC-Webhook-Delivery-ID": "{id}", "X-WC-Webhook-ID": "17",
-			"X-WC-Webhook-Source": "https://teapots.example/",
-		},
-		body: `{{data}}`},
 }

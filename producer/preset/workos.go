@@ -30,6 +30,4 @@ var workOS = Preset{
 			TimestampUnit: time.Millisecond, Encoding: verify.Hex, Content: "{timestamp}.{body}",
 		}, s.Secrets)
 	},
-	sample: sample{
-		body: `{"object":"event","id":"{id}","event":"{type}","created_at":"{time}","data":{{data}}}`},
 }

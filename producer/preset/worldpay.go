@@ -36,7 +36,4 @@ var worldpay = Preset{
 			Encoding: cmp.Or(verify.Encoding(s.Encoding), verify.Hex),
 		})
 	},
-	sample: sample{
-		body: `{"eventId":"{id}","eventTimestamp":"{time}","eventDetails":{"classification":"payment",` +
-			`"transactionReference":"order-17","type":"{type}","date":"2026-06-28",{data}}}`},
 }

@@ -40,8 +40,4 @@ var xero = Preset{
 		}.split
 	},
 	typeFrom: "json:events.*.eventCategory:eventType",
-	sample: sample{
-		body: `{"events":[{"resourceUrl":"https://api.xero.com/api.xro/2.0/{id}","resourceId":"{id}",{data},` +
-			`"eventDateUtc":"{time}","tenantId":"c2cc9b6e-9458-4c7d-93cc-f02b81b0594f","tenantType":"ORGANISATION"}],` +
-			`"firstEventSequence":1,"lastEventSequence":1,"entropy":"{hex}"}`},
 }

@@ -55,8 +55,6 @@ var yandexPay = Preset{
 		p.Tolerance = verify.Tolerance{Past: day, Future: 5 * time.Minute} // the token's own end applies too
 	},
 	signWith: signAsToken("ES256", true),
-	sample: sample{media: "application/octet-stream",
-		body: `{"merchantId":"{merchant}","event":"{type}","eventTime":"{time}",{data}}`},
 }
 
 // claimsDigest identifies an event by its claims, which stay the same when the token is signed

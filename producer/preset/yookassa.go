@@ -27,6 +27,4 @@ var yooKassa = Preset{
 			p.Err = errors.New("notifications are not signed: allowed_ips must list the vendor's addresses")
 		}
 	},
-	sample: sample{
-		body: `{"type":"notification","event":"{type}","object":{"id":"{id}",{data}}}`},
 }

@@ -35,6 +35,4 @@ var zendesk = Preset{
 			Encoding: verify.Base64, Content: "{timestamp}{body}",
 		}, s.Secrets)
 	},
-	sample: sample{header: map[string]string{"X-Zendesk-Webhook-Invocation-Id": "{id}"},
-		body: `{"type":"{type}","id":"{uuid}","time":"{time}","account_id":17,{data}}`},
 }

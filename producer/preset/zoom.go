@@ -33,8 +33,6 @@ var zoom = Preset{
 			return zoomHandshake(d, verify.Secrets(s.Secrets...))
 		}
 	},
-	sample: sample{
-		body: `{"event":"{type}","event_ts":{unix}000,"payload":{"account_id":"A17","object":{{data}}}}`},
 }
 
 func zoomScheme(secrets ...verify.Secret) *verify.HMAC {
