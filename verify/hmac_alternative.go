@@ -69,9 +69,15 @@ func (h *HMAC) secretOffers() []Offer {
 	return offers
 }
 
-// alter returns a changed copy, or nil if it is not valid.
-func (h *HMAC) alter(change func(*HMAC)) *HMAC {
-	c := &HMAC{
+// WithSecrets returns a copy of the description, which may be in use, with other secrets.
+func (h *HMAC) WithSecrets(secrets []Secret) *HMAC {
+	c := h.copy()
+	c.Secrets = secrets
+	return c
+}
+
+func (h *HMAC) copy() *HMAC {
+	return &HMAC{
 		Headers: h.Headers, Separator: h.Separator, Entries: h.Entries, Hash: h.Hash, Hashes: h.Hashes,
 		Encoding: h.Encoding, Secrets: h.Secrets, Keys: h.Keys, SecretEncoding: h.SecretEncoding,
 		PublicKeys: h.PublicKeys, ECDSAKeys: h.ECDSAKeys, TimestampHeaders: h.TimestampHeaders,
@@ -79,6 +85,11 @@ func (h *HMAC) alter(change func(*HMAC)) *HMAC {
 		Content: h.Content, Malleable: h.Malleable, URL: h.URL, OtherURL: h.OtherURL, Config: h.Config,
 		Contents: h.Contents, Covers: h.Covers, mac: h.mac,
 	}
+}
+
+// alter returns a changed copy, or nil if it is not valid.
+func (h *HMAC) alter(change func(*HMAC)) *HMAC {
+	c := h.copy()
 	change(c)
 	if c.Check() != nil {
 		return nil

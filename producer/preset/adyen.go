@@ -36,7 +36,7 @@ import (
 // identified by a digest of its signed members. Adyen wants 2xx or "[accepted]" within 10 seconds.
 //
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
-func Adyen(keys ...string) producer.Producer { return adyen.producer(Settings{Secrets: keys}) }
+func Adyen(keys ...string) producer.Producer { return adyen.with(keys) }
 
 var adyen = Preset{
 	Name: "adyen", Docs: adyenDocs,
@@ -87,9 +87,7 @@ func splitAdyen(d *producer.Delivery) ([]producer.Item, error) {
 // confirmed by a sample repository and by users' code rather than by the documentation.
 //
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
-func AdyenPlatform(keys ...string) producer.Producer {
-	return adyenPlatform.producer(Settings{Secrets: keys})
-}
+func AdyenPlatform(keys ...string) producer.Producer { return adyenPlatform.with(keys) }
 
 var adyenPlatform = Preset{
 	Name: "adyen-platform", Docs: adyenDocs,
@@ -97,13 +95,8 @@ var adyenPlatform = Preset{
 	Uses: []string{"secrets"},
 	key:  producer.BodyDigest(), kind: producer.JSON("type"), eventTime: producer.JSON("timestamp"),
 	window: adyenWindow,
-	build: func(p *producer.Producer, s Settings) {
-		signedBy(p, &verify.HMAC{
-			Headers: []string{"HmacSignature"}, Encoding: verify.Base64,
-			Secrets: verify.Secrets(s.Secrets...), SecretEncoding: verify.Hex,
-		})
-		p.Accepted = adyenAccepted()
-	},
+	hmac:   &verify.HMAC{Headers: []string{"HmacSignature"}, Encoding: verify.Base64, SecretEncoding: verify.Hex},
+	build:  func(p *producer.Producer, _ Settings) { p.Accepted = adyenAccepted() },
 }
 
 // Limits of an Adyen notification, which is parsed before it is verified.

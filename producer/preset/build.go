@@ -27,16 +27,22 @@ func signedByHMAC(p *producer.Producer, scheme *verify.HMAC, secrets []string) {
 	signedBy(p, scheme)
 }
 
-// signedWithURL sets a scheme whose content has {url}: the notification URL as it was registered,
-// or else the public URL of the endpoint.
-func signedWithURL(p *producer.Producer, s Settings, scheme *verify.HMAC) {
-	if s.NotificationURL == "" {
+// signedLike sets a scheme with the secrets of the settings. {url} in its content is the
+// notification URL as it was registered, or else the public URL of the endpoint.
+func signedLike(p *producer.Producer, s Settings, like *verify.HMAC) {
+	scheme := like.WithSecrets(verify.Secrets(s.Secrets...))
+	switch {
+	case !strings.Contains(scheme.Content, "{url}"):
+	case s.NotificationURL == "":
 		scheme.Malleable, p.SignsURL = true, true
-	} else {
+	default:
 		scheme.Content = strings.Replace(scheme.Content, "{url}", "{config:notification_url}", 1)
 		scheme.Config = map[string]string{"notification_url": s.NotificationURL}
 	}
-	signedByHMAC(p, scheme, s.Secrets)
+	if scheme.SecretEncoding == "" {
+		p.Err = checkText(s.Secrets)
+	}
+	signedBy(p, scheme)
 }
 
 // checkText refuses secrets with a prefix of Stripe or Standard Webhooks, which belong to
@@ -65,6 +71,9 @@ func signedAsHub(p *producer.Producer, s Settings) {
 	}
 	signedByHMAC(p, scheme, s.Secrets)
 }
+
+// byCredential sets the shared credential of the settings as the scheme.
+func byCredential(p *producer.Producer, s Settings) { withCredential(p, s.credential()) }
 
 // withCredential sets a shared credential as the scheme and keeps it out of logs and stores.
 func withCredential(p *producer.Producer, c *verify.Static) {

@@ -31,7 +31,7 @@ import (
 // discord-interactions 4.4.0 and discordgo 0.29.0. The tolerance of 5 minutes is ours.
 //
 // https://docs.discord.com/developers/events/webhook-events
-func Discord(keys ...string) producer.Producer { return discord.producer(Settings{Secrets: keys}) }
+func Discord(keys ...string) producer.Producer { return discord.with(keys) }
 
 var discord = Preset{
 	Name: "discord", Docs: "https://docs.discord.com/developers/events/webhook-events",

@@ -23,7 +23,7 @@ import (
 //
 // https://developers.docusign.com/platform/webhooks/connect/validate
 // https://developers.docusign.com/platform/webhooks/connect/json-sim-event-model
-func DocuSign(keys ...string) producer.Producer { return docuSign.producer(Settings{Secrets: keys}) }
+func DocuSign(keys ...string) producer.Producer { return docuSign.with(keys) }
 
 var docuSign = Preset{
 	Name: "docusign", Docs: "https://developers.docusign.com/platform/webhooks/connect/validate",

@@ -17,7 +17,7 @@ import (
 // accepted up to 16 times with different identifiers. Any other repeated body is quarantined.
 //
 // https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
-func GitHub(secrets ...string) producer.Producer { return gitHub.producer(Settings{Secrets: secrets}) }
+func GitHub(secrets ...string) producer.Producer { return gitHub.with(secrets) }
 
 var gitHub = Preset{
 	Name: "github", Docs: "https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries",

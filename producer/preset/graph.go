@@ -27,7 +27,7 @@ import (
 //
 // https://learn.microsoft.com/graph/change-notifications-delivery-webhooks
 func MicrosoftGraph(clientStates ...string) producer.Producer {
-	return microsoftGraph.producer(Settings{Secrets: clientStates})
+	return microsoftGraph.with(clientStates)
 }
 
 var microsoftGraph = Preset{

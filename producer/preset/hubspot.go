@@ -25,9 +25,7 @@ import (
 // That HubSpot waits 5 seconds and tries 10 times in 24 hours is from secondary sources.
 //
 // https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests
-func HubSpot(secrets ...string) producer.Producer {
-	return hubSpot.producer(Settings{Secrets: secrets})
-}
+func HubSpot(secrets ...string) producer.Producer { return hubSpot.with(secrets) }
 
 var hubSpot = Preset{
 	Name: "hubspot", Docs: "https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests",

@@ -27,7 +27,7 @@ import (
 // Mailgun retries for 8 hours unless it gets 200 or 406 is general knowledge.
 //
 // https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks
-func Mailgun(keys ...string) producer.Producer { return mailgun.producer(Settings{Secrets: keys}) }
+func Mailgun(keys ...string) producer.Producer { return mailgun.with(keys) }
 
 var mailgun = Preset{
 	Name: "mailgun", Docs: "https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks",

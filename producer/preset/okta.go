@@ -20,7 +20,7 @@ import (
 // their verification, with the requests. Okta waits 3 seconds and tries once more.
 //
 // https://developer.okta.com/docs/concepts/event-hooks/
-func Okta(secrets ...string) producer.Producer { return okta.producer(Settings{Secrets: secrets}) }
+func Okta(secrets ...string) producer.Producer { return okta.with(secrets) }
 
 var okta = Preset{
 	Name: "okta", Docs: "https://developer.okta.com/docs/concepts/event-hooks/",

@@ -63,8 +63,13 @@ type Preset struct {
 	tolerance            verify.Tolerance
 	window               time.Duration
 	fields               []string // without credentials
+	pings                []string
+	maxBody              int64
+	attributes           map[string]producer.Extractor
+	split                func(*producer.Delivery) ([]producer.Item, error)
 
-	build  func(*producer.Producer, Settings) // sets the scheme, and what a setting changes
+	hmac   *verify.HMAC                       // the scheme, if the setting secrets has its secrets
+	build  func(*producer.Producer, Settings) // sets another scheme, and what a setting changes
 	sample sample                             // where it is not in samples.txt
 
 	typeFrom string    // where the type is, for events of a batch
@@ -90,10 +95,23 @@ func (p Preset) producer(s Settings) producer.Producer {
 	made := producer.Producer{
 		Name: p.Name, Preset: p.Name, Docs: p.Docs, Contract: producer.Webhook, StaleKnown: true, Fields: p.fields,
 		Key: p.key, KeyRequired: p.keyRequired, Type: p.kind, EventTime: p.eventTime, Fingerprint: p.fingerprint,
-		Tolerance: p.tolerance, Window: p.window,
+		Tolerance: p.tolerance, Window: p.window, Pings: p.pings, MaxBody: p.maxBody, Split: p.split,
 	}
-	p.build(&made, s)
+	if p.attributes != nil {
+		made.Attributes = attributes(p.attributes)
+	}
+	if p.hmac != nil {
+		signedLike(&made, s, p.hmac)
+	}
+	if p.build != nil {
+		p.build(&made, s)
+	}
 	return made
+}
+
+// with builds the producer of secrets alone.
+func (p Preset) with(secrets []string) producer.Producer {
+	return p.producer(Settings{Secrets: secrets})
 }
 
 // Window is how long the preset remembers identifiers: as long as the vendor retries, and a day.

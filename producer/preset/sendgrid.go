@@ -21,7 +21,7 @@ import (
 // the Event Webhook. How long it waits for a response, and the tolerance, are ours.
 //
 // https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/getting-started-event-webhook-security-features
-func SendGrid(keys ...string) producer.Producer { return sendGrid.producer(Settings{Secrets: keys}) }
+func SendGrid(keys ...string) producer.Producer { return sendGrid.with(keys) }
 
 var sendGrid = Preset{
 	Name: "sendgrid", Docs: "https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/" +

@@ -20,9 +20,7 @@ import (
 // through its API.
 //
 // https://shopify.dev/docs/apps/build/webhooks/subscribe/https
-func Shopify(secrets ...string) producer.Producer {
-	return shopify.producer(Settings{Secrets: secrets})
-}
+func Shopify(secrets ...string) producer.Producer { return shopify.with(secrets) }
 
 var shopify = Preset{
 	Name: "shopify", Docs: "https://shopify.dev/docs/apps/build/webhooks/subscribe/https",
@@ -35,9 +33,7 @@ var shopify = Preset{
 // the identifier is Shopify-Webhook-Id.
 //
 // https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates
-func ShopifyEvents(secrets ...string) producer.Producer {
-	return shopifyEvents.producer(Settings{Secrets: secrets})
-}
+func ShopifyEvents(secrets ...string) producer.Producer { return shopifyEvents.with(secrets) }
 
 var shopifyEvents = Preset{
 	Name: "shopify-events", Docs: "https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates",

@@ -19,9 +19,7 @@ import (
 // The window is the example of the specification, 75 hours and 35 minutes of attempts, and a day.
 //
 // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
-func StandardWebhooks(secrets ...string) producer.Producer {
-	return standardWebhooks.producer(Settings{Secrets: secrets})
-}
+func StandardWebhooks(secrets ...string) producer.Producer { return standardWebhooks.with(secrets) }
 
 var standardWebhooks = Preset{
 	Name: "standard-webhooks", Docs: "https://www.standardwebhooks.com/",
@@ -35,7 +33,7 @@ var standardWebhooks = Preset{
 // the sender removed the brand. Svix tries 8 times in 27.6 hours.
 //
 // https://docs.svix.com/receiving/verifying-payloads/how-manual
-func Svix(secrets ...string) producer.Producer { return svix.producer(Settings{Secrets: secrets}) }
+func Svix(secrets ...string) producer.Producer { return svix.with(secrets) }
 
 var svix = Preset{
 	Name: "svix", Docs: "https://docs.svix.com/receiving/verifying-payloads/how-manual",
@@ -50,6 +48,69 @@ var svix = Preset{
 func (p Preset) sentBy(name, docs string) Preset {
 	p.Name, p.Docs, p.Auth = name, docs, "that of "+p.Name
 	return p
+}
+
+// Clerk receives webhooks of Clerk, which sends them through Svix: see [Svix]. A secret is the
+// endpoint's signing secret ("whsec_" and base64).
+//
+// Sources, read in November 2026: Clerk's overview of webhooks and @clerk/backend 2.29.
+//
+// https://clerk.com/docs/guides/development/webhooks/overview
+func Clerk(secrets ...string) producer.Producer { return clerk.with(secrets) }
+
+var clerk = svix.sentBy("clerk", "https://clerk.com/docs/guides/development/webhooks/overview")
+
+// OpenAI receives webhooks of an OpenAI project, which follow Standard Webhooks: see
+// [StandardWebhooks]. A secret is the endpoint's signing secret ("whsec_" and base64). OpenAI wants
+// 2xx, takes a redirect for a failure, and tries for 72 hours with one webhook-id.
+//
+// Sources, read in November 2026: OpenAI's guide to webhooks.
+//
+// https://developers.openai.com/api/docs/guides/webhooks
+func OpenAI(secrets ...string) producer.Producer { return openAI.with(secrets) }
+
+var openAI = Preset{
+	Name: "openai", Docs: "https://developers.openai.com/api/docs/guides/webhooks",
+	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Deadline: "a few s", Wants: "2xx; 72h",
+	Uses: []string{"secrets"}, fields: []string{"Webhook-*"},
+	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 96*time.Hour, "webhook") },
+}
+
+// Resend receives webhooks of Resend, which sends them through Svix: see [Svix]. A secret is the
+// endpoint's signing secret ("whsec_" and base64). Resend documents the schedule of Svix.
+//
+// Sources, read in November 2026: Resend's page on retries and replays.
+//
+// https://resend.com/docs/webhooks/retries-and-replays
+func Resend(secrets ...string) producer.Producer { return resend.with(secrets) }
+
+var resend = svix.sentBy("resend", "https://resend.com/docs/webhooks/introduction")
+
+// GitLabSigned receives webhooks of GitLab that have a signing token: Standard Webhooks, with
+// the token ("whsec_" and base64) as the secret. [GitLab] is for webhooks that have a secret
+// token only, which is sent as it is; this preset ignores that token.
+//
+// The identifier webhook-id equals Idempotency-Key. The event type is the signed object_kind
+// ("push", "merge_request"), or event_name of system hooks; the field X-Gitlab-Event is not
+// signed.
+//
+// Sources, read in November 2026: GitLab's merge requests 230944 and 231325 (April 2026). The
+// limits are those of [GitLab].
+//
+// https://docs.gitlab.com/user/project/integrations/webhooks/
+func GitLabSigned(tokens ...string) producer.Producer { return gitLabSigned.with(tokens) }
+
+var gitLabSigned = Preset{
+	Name: "gitlab-signed", Docs: "https://docs.gitlab.com/user/project/integrations/webhooks/",
+	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Deadline: "10s", Wants: "2xx",
+	Uses:   []string{"secrets"},
+	fields: append([]string{"Webhook-*"}, gitLab.fields...),
+	build: func(p *producer.Producer, s Settings) {
+		buildStandard(p, s, 2*day, "webhook")
+		p.Type = producer.First(producer.JSON("object_kind"), producer.JSON("event_name"))
+		p.SecretHeaders = []string{"X-Gitlab-Token"}
+		p.MaxBody = 25 << 20
+	},
 }
 
 func buildStandard(p *producer.Producer, s Settings, window time.Duration, prefixes ...string) {

@@ -16,9 +16,7 @@ import (
 // Sources, read in November 2026: the description of setWebhook, as several libraries quote it.
 //
 // https://core.telegram.org/bots/api#setwebhook
-func Telegram(tokens ...string) producer.Producer {
-	return telegram.producer(Settings{Secrets: tokens})
-}
+func Telegram(tokens ...string) producer.Producer { return telegram.with(tokens) }
 
 var telegram = Preset{
 	Name: "telegram", Docs: "https://core.telegram.org/bots/api#setwebhook",

@@ -37,7 +37,7 @@ import (
 // batches, use [TwilioEventStreams].
 //
 // https://www.twilio.com/docs/usage/webhooks/webhooks-security
-func Twilio(tokens ...string) producer.Producer { return twilio.producer(Settings{Secrets: tokens}) }
+func Twilio(tokens ...string) producer.Producer { return twilio.with(tokens) }
 
 var twilio = Preset{
 	Name: "twilio", Docs: "https://www.twilio.com/docs/usage/webhooks/webhooks-security",

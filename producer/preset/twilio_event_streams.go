@@ -18,9 +18,7 @@ import (
 // duplication.
 //
 // https://www.twilio.com/docs/events/webhook-quickstart
-func TwilioEventStreams(tokens ...string) producer.Producer {
-	return twilioEventStreams.producer(Settings{Secrets: tokens})
-}
+func TwilioEventStreams(tokens ...string) producer.Producer { return twilioEventStreams.with(tokens) }
 
 var twilioEventStreams = Preset{
 	Name: "twilio-event-streams", Docs: "https://www.twilio.com/docs/events/webhook-quickstart",

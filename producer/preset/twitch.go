@@ -20,7 +20,7 @@ import (
 // message is not documented.
 //
 // https://dev.twitch.tv/docs/eventsub/handling-webhook-events
-func Twitch(secrets ...string) producer.Producer { return twitch.producer(Settings{Secrets: secrets}) }
+func Twitch(secrets ...string) producer.Producer { return twitch.with(secrets) }
 
 var twitch = Preset{
 	Name: "twitch", Docs: "https://dev.twitch.tv/docs/eventsub/handling-webhook-events",
@@ -29,13 +29,13 @@ var twitch = Preset{
 	key: producer.Header("Twitch-Eventsub-Message-Id"), keyRequired: true, kind: twitchKind{},
 	fingerprint: producer.FingerprintNone, window: 2 * day,
 	tolerance: verify.Tolerance{Past: 10 * time.Minute, Future: 5 * time.Minute},
-	build: func(p *producer.Producer, s Settings) {
-		signedByHMAC(p, &verify.HMAC{
-			Headers: []string{"Twitch-Eventsub-Message-Signature"}, Entries: []string{"sha256={sig}"},
-			IDHeaders:        []string{"Twitch-Eventsub-Message-Id"},
-			TimestampHeaders: []string{"Twitch-Eventsub-Message-Timestamp"}, TimestampRFC3339: true,
-			Encoding: verify.Hex, Content: "{id}{timestamp}{body}",
-		}, s.Secrets)
+	hmac: &verify.HMAC{
+		Headers: []string{"Twitch-Eventsub-Message-Signature"}, Entries: []string{"sha256={sig}"},
+		IDHeaders:        []string{"Twitch-Eventsub-Message-Id"},
+		TimestampHeaders: []string{"Twitch-Eventsub-Message-Timestamp"}, TimestampRFC3339: true,
+		Encoding: verify.Hex, Content: "{id}{timestamp}{body}",
+	},
+	build: func(p *producer.Producer, _ Settings) {
 		p.Handshake = echoesChallenge(
 			producer.JSON("subscription.status"), "webhook_callback_verification_pending", echo)
 	},

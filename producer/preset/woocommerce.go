@@ -24,9 +24,7 @@ import (
 // Sources, read in November 2026: class-wc-webhook.php of WooCommerce 11.2.
 //
 // https://woocommerce.com/document/webhooks/
-func WooCommerce(secrets ...string) producer.Producer {
-	return wooCommerce.producer(Settings{Secrets: secrets})
-}
+func WooCommerce(secrets ...string) producer.Producer { return wooCommerce.with(secrets) }
 
 // wooTopic is the form of all topics: a resource and what happened to it.
 var wooTopic = regexp.MustCompile(`^[a-z0-9_]+\.[a-z0-9_]+$`)
@@ -36,10 +34,10 @@ var wooCommerce = Preset{
 	Auth: "HMAC-SHA256 of the body", ID: "X-WC-Webhook-Delivery-ID", Deadline: "60s", Wants: "2xx; tries once",
 	Uses: []string{"secrets"}, fields: []string{"X-WC-Webhook-*"},
 	key: producer.Header("X-WC-Webhook-Delivery-ID"), kind: producer.Header("X-WC-Webhook-Topic"), window: 2 * day,
-	build: func(p *producer.Producer, s Settings) {
-		p.Pings = []string{"form:webhook_id"}
+	pings: []string{"form:webhook_id"},
+	hmac:  &verify.HMAC{Headers: []string{"X-WC-Webhook-Signature"}, Encoding: verify.Base64},
+	build: func(p *producer.Producer, _ Settings) {
 		p.KeyedByType = wooTopic
 		p.Repeatable = producer.Shapes(16, []string{"id", "!date_created"}, []string{"action", "arg"})
-		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-WC-Webhook-Signature"}, Encoding: verify.Base64}, s.Secrets)
 	},
 }

@@ -20,7 +20,7 @@ import (
 // tries 3 times is general knowledge.
 //
 // https://developers.zoom.us/docs/api/webhooks/
-func Zoom(secrets ...string) producer.Producer { return zoom.producer(Settings{Secrets: secrets}) }
+func Zoom(secrets ...string) producer.Producer { return zoom.with(secrets) }
 
 var zoom = Preset{
 	Name: "zoom", Docs: "https://developers.zoom.us/docs/api/webhooks/",
