@@ -52,6 +52,7 @@ func presetSettings() map[string]preset.Settings {
 		"websub": {Subscriptions: []preset.Subscription{{Topic: "https://blog.example/feed", Secret: testSecret,
 			Token: testToken}}},
 		"worldpay": {Keys: map[string]string{"1": testSecret, "2": "second-" + testSecret}},
+		"xsolla":   {Keys: map[string]string{"acc_123": testSecret, "acc_124": "second-" + testSecret}},
 		"yookassa": {AllowedIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 	}
 }

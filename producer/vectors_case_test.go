@@ -77,6 +77,7 @@ type vectorConfig struct {
 	AllowSHA1       bool   `json:"allow_sha1"`
 	Algs            oneOrMore
 	Subscriptions   []struct{ Topic, Mode, Secret, Token string }
+	Encoding        string `json:"signature_encoding"`
 	VerifyToken     string `json:"verify_token"`
 	MerchantID      string `json:"merchant_id"`
 	Allow           oneOrMore
@@ -104,7 +105,7 @@ func (k *vectorKeys) UnmarshalJSON(raw []byte) error {
 		"certs": &k.Certs, "public_keys": &k.PublicKeys, "roots": &k.Roots, "jwks": &k.JWKS, "header": &k.Header,
 		"query": &k.Query,
 		"value": &k.Value, "bearer": &k.Bearer, "username": &k.Username, "password": &k.Password,
-		"license_code": &k.LicenseCode, "secret_key": &k.SecretKey,
+		"by_id": &k.ByID, "license_code": &k.LicenseCode, "secret_key": &k.SecretKey,
 	}
 	k.ByID = map[string]string{}
 	for name, value := range members {
@@ -211,7 +212,7 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 		WebhookID: conf.WebhookID, Audience: conf.Audience, Issuers: conf.Issuers, Email: conf.Email,
 		AppIDs:     conf.AppIDs,
 		MerchantID: conf.MerchantID, Topics: conf.Topics, MinVersion: int(conf.MinVersion), Origins: conf.Origins,
-		Rate: int(conf.Rate), CheckChain: conf.CheckChain,
+		Rate: int(conf.Rate), CheckChain: conf.CheckChain, SignatureEncoding: conf.Encoding,
 	}
 	if len(s.Keys) == 0 {
 		s.Keys = nil

@@ -26,6 +26,9 @@ import (
 // adCPKey signs samples of AdCP.
 var adCPKey = ed25519.NewKeyFromSeed([]byte("thirty-two octets of a test's key"[:32]))
 
+// pawaPayKey signs samples of pawaPay.
+var pawaPayKey, _ = verify.GenerateKey(verify.ECDSAP256SHA256)
+
 func adCPPublic() verify.Key {
 	public, _ := adCPKey.Public().(ed25519.PublicKey)
 	key, err := verify.NewPublicKey("k1", verify.Ed25519, public)

@@ -2,6 +2,7 @@ package receiver_test
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/json"
@@ -64,7 +65,8 @@ func sampled() map[string]preset.Settings {
 	hexed := preset.Settings{Secrets: []string{hexKey}}
 	standard := preset.Settings{Secrets: []string{whsecKey}}
 	return map[string]preset.Settings{
-		"ucp":   {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(adCPPublic())},
+		"ucp":       {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(adCPPublic())},
+		"accessowl": {SigningKey: adCPKey}, "pawapay": {SigningKey: pawaPayKey},
 		"adcp":  {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(adCPPublic())},
 		"adyen": hexed, "adyen-platform": hexed, "aws-eventbridge": {Header: "X-Api-Key", Value: secret17},
 		"azure-event-grid": {Query: "code", Value: secret17}, "chargebee": {Username: "kettle", Password: secret17},
@@ -89,7 +91,8 @@ func sampled() map[string]preset.Settings {
 		"webengage": {LicenseCode: "~17", SecretKey: secret17},
 		"websub": {Subscriptions: []preset.Subscription{{Topic: "https://blog.example/feed", Secret: secret17,
 			Token: "callback-token-17"}}},
-		"worldpay": {Keys: map[string]string{"1": secret17}}, "zoom": text,
+		"worldpay": {Keys: map[string]string{"1": secret17}},
+		"xsolla":   {Keys: map[string]string{"1": secret17}}, "zoom": text,
 	}
 }
 
@@ -282,7 +285,9 @@ func anotherSecret(s preset.Settings) preset.Settings {
 		s.Subscriptions = []preset.Subscription{{Topic: s.Subscriptions[0].Topic, Secret: other.Replace(secret17),
 			Token: s.Subscriptions[0].Token}}
 	}
-	if s.SigningKey != nil {
+	if _, ok := s.SigningKey.(*ecdsa.PrivateKey); ok {
+		s.SigningKey, _ = verify.GenerateKey(verify.ECDSAP256SHA256)
+	} else if s.SigningKey != nil {
 		s.SigningKey = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	}
 	return s

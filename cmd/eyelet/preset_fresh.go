@@ -84,7 +84,7 @@ func settingsWith(vendor preset.Preset, secret string) (settingList, error) {
 		return settingList{{"secret", quoted}, {"issuers", "[https://shop.example]"}}, nil
 	case "webengage":
 		return settingList{{"license_code", "\"~17\""}, {"secret_key", quoted}}, nil
-	case "worldpay":
+	case "worldpay", "xsolla":
 		return settingList{{"keys", "{\"1\": " + quoted + "}"}}, nil
 	case "yookassa":
 		return settingList{{"allowed_ips", "[127.0.0.1/32]"}}, nil

@@ -18,6 +18,13 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
+// Public keys as senders publish them.
+const (
+	edJWK = `{"kty":"OKP","crv":"Ed25519","x":"fhlxm1r5-RppONn5lebZJ9TjJBLXj-lLV7NVkaPxESs"}`
+	ecJWK = `{"kty":"EC","crv":"P-256","x":"8zfmJ3iJHs1lQBppyCfXR9zBimol9cVgzJXywDsDehs",` +
+		`"y":"kDKlUB_x7bvqPHdm3JN4x8fTrog5yjjhVbjGKlAimj8"}`
+)
+
 // presetSettings has the settings of presets as users write them. Presets that are not listed need
 // only a secret.
 func presetSettings() map[string]string {
@@ -62,6 +69,9 @@ func presetSettings() map[string]string {
 		"websub": "subscriptions: [{topic: https://blog.example/feed, mode: subscribe, secret_file: " +
 			"plain.txt, token: callback-token-17}], algs: [sha256]",
 		"worldpay":   "keys: {k1_file: plain.txt}, encoding: base64",
+		"xsolla":     "keys: {acc_123_file: plain.txt}",
+		"accessowl":  "keys: {whsec_1: '" + edJWK + "'}",
+		"pawapay":    "keys: {'HTTP_EC_P256_KEY:1': '" + ecJWK + "'}, signature_encoding: raw",
 		"ucp":        "allow: [https://shop.example/.well-known/ucp]",
 		"yandex-pay": "merchant_id: m-17, jwks_url: https://keys.example/jwks",
 		"yookassa":   "allowed_ips: [192.0.2.0/24]",

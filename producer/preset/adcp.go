@@ -1,10 +1,8 @@
 package preset
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"net/http"
 	"time"
 
@@ -45,49 +43,26 @@ var adCP = Preset{
 	},
 	tolerance: verify.Tolerance{Past: 5 * time.Minute, Future: time.Minute}, window: 8 * day,
 	build: func(p *producer.Producer, s Settings) {
-		p.SignsURL = true
 		p.Nonce, p.NonceRate = producer.NonceUnique, producer.Rate{Events: 100_000, Per: 6 * time.Minute}
 		signedByMessages(p, s, &verify.RFC9421{
-			Label: "sig1", Tag: adCPTag, Algs: []verify.Alg{verify.Ed25519, verify.ECDSAP256SHA256},
+			Label: "sig1", Tag: "adcp/webhook-signing/v1", Algs: []verify.Alg{verify.Ed25519, verify.ECDSAP256SHA256},
 			Coverage: verify.Coverage{Required: adCPComponents}, Encoding: verify.Base64URL,
 			MaxAge: 5 * time.Minute, Params: []string{"alg", "expires", "nonce"}, NormalPath: true,
-		}, map[string][]string{
+		}, verify.JWKSConfig{Revoked: s.RevokedURL, Purposes: map[string][]string{
 			"use": {"sig"}, "key_ops": {"verify"}, "adcp_use": {"request-signing", "webhook-signing"},
-		})
+		}})
 	},
 	signWith: signAdCP,
 }
 
-const adCPTag = "adcp/webhook-signing/v1"
-
 var adCPComponents = []string{"@method", "@target-uri", "@authority", "content-type", "content-digest"}
-
-// signedByMessages sets a scheme of RFC 9421 with the keys of the settings, or those with the
-// purposes that the sender publishes at jwks_url.
-func signedByMessages(p *producer.Producer, s Settings, scheme *verify.RFC9421, purposes map[string][]string) {
-	if scheme.Keys = s.MessageKeys; scheme.Keys == nil {
-		if s.JWKSURL == "" {
-			p.Err = errors.Join(p.Err, errors.New("set jwks_url: the sender publishes its keys there"))
-			return
-		}
-		keys, err := verify.NewJWKS(verify.JWKSConfig{URL: s.JWKSURL, Purposes: purposes, Revoked: s.RevokedURL})
-		if err != nil {
-			p.Err = errors.Join(p.Err, err)
-			return
-		}
-		scheme.Keys = keys
-	}
-	signedBy(p, scheme)
-}
 
 // signAdCP signs over the path as the request has it, which has no encoded characters.
 func signAdCP(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
 	nonce := make([]byte, 16)
 	rand.Read(nonce) //nolint:errcheck // never fails
-	signer := &verify.Signer{
-		KeyID: cmp.Or(s.SigningKeyID, "k1"), Private: s.SigningKey, Tag: adCPTag, NameAlg: true,
-		Like:       &verify.RFC9421{Encoding: verify.Base64URL},
-		Components: adCPComponents, Expires: 5 * time.Minute, Nonce: base64.RawURLEncoding.EncodeToString(nonce),
-	}
-	return body, signer.Sign(r, body, now)
+	return signsMessages(verify.Signer{
+		NameAlg: true, Components: adCPComponents, Expires: 5 * time.Minute,
+		Nonce: base64.RawURLEncoding.EncodeToString(nonce),
+	})(s, r, body, now)
 }

@@ -13,7 +13,7 @@ import (
 func TestADeliveryIsOfTheClassOfItsPreset(t *testing.T) {
 	t.Parallel()
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
-		made := p.Open(s)
+		made := p.Open(s).WithDefaults()
 		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
 		if err != nil || made.Scheme == nil || p.Name == "slack" { // the class depends on the kind of delivery
 			return
@@ -127,7 +127,7 @@ func TestUnsignedEventTimeIsIgnored(t *testing.T) {
 func TestPresetsRememberedBeyondTheWindow(t *testing.T) {
 	t.Parallel()
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
-		made := p.Open(s)
+		made := p.Open(s).WithDefaults()
 		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
 		if err != nil {
 			t.Skip(err)

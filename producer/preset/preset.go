@@ -22,13 +22,14 @@ var fiveMinutes = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minut
 // All returns the presets in the order of their names.
 func All() []Preset {
 	return []Preset{
-		adCP, adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, bitbucket, calendly, chargebee,
-		clerk, cloudEvents, datatrans, deepgram, discord, docuSign, dwolla, elevenLabs, gitHub, gitLab,
-		gitLabSigned, googleEventarc, googlePubSub, microsoftGraph, hubSpot, intercom, interledgerRafiki, lark,
-		line, linear, mailgun, mandrill, mcpEvents, meta, okta, openAI, openBankingUK, paddle, payPal,
-		postmark, razorpay, resend, sendGrid, shopify, shopifyEvents, slack, square, standardWebhooks, strava,
-		stripe, svix, swt, telegram, trello, twilio, twilioEventStreams, twitch, typeform, ucp, vercel,
-		webEngage, webflow, webSub, wooCommerce, workOS, worldpay, xero, yandexPay, yooKassa, zendesk, zoom,
+		accessOwl, adCP, adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, bitbucket, calendly,
+		chargebee, clerk, cloudEvents, datatrans, deepgram, discord, docuSign, dwolla, elevenLabs, gitHub,
+		gitLab, gitLabSigned, googleEventarc, googlePubSub, microsoftGraph, hubSpot, intercom, interledgerRafiki,
+		lark, line, linear, mailgun, mandrill, mcpEvents, meta, okta, openAI, openBankingUK, paddle, pawaPay,
+		payPal, postmark, razorpay, resend, sendGrid, shopify, shopifyEvents, slack, square, standardWebhooks,
+		strava, stripe, svix, swt, telegram, trello, twilio, twilioEventStreams, twitch, typeform, ucp, vercel,
+		webEngage, webflow, webSub, wooCommerce, workOS, worldpay, xero, xsolla, yandexPay, yooKassa, zendesk,
+		zoom,
 	}
 }
 
@@ -74,6 +75,8 @@ type Preset struct {
 
 	typeFrom string    // where the type is, for events of a batch
 	signWith keySigner // for vendors that sign with a private key
+
+	sharedKeys bool // signWith uses the setting keys, which are shared secrets
 }
 
 // Open returns the producer, under the name of the settings if they have one. Settings that the

@@ -58,6 +58,7 @@ func presetSettings() map[string]Settings {
 		"websub": {Subscriptions: []Subscription{{Topic: "https://blog.example/feed", Secret: testSecret,
 			Token: testToken}}},
 		"worldpay": {Keys: map[string]string{"1": testSecret, "2": "second-" + testSecret}},
+		"xsolla":   {Keys: map[string]string{"acc_123": testSecret, "acc_124": "second-" + testSecret}},
 		"yookassa": {AllowedIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 	}
 }
@@ -326,7 +327,7 @@ func TestPayloadsAreComparedUnlessTheIdentifierIsSigned(t *testing.T) {
 		made := p.Open(s).WithDefaults()
 		d := &producer.Delivery{Request: fields(t, http.MethodPost, testHook), Body: []byte("{}")}
 		compared := made.Fingerprint(d, producer.Item{Body: d.Body}) != [32]byte{}
-		if compared == (p.Class() == producer.ClassIDSigned) {
+		if compared == (p.Class() == producer.ClassIDSigned && p.Name != "xsolla") { // its media type is pinned
 			t.Errorf("payloads are compared: %v", compared)
 		}
 	})

@@ -89,11 +89,12 @@ func (p Preset) Sign(s Settings, r *http.Request, body []byte, now time.Time) ([
 	if made.FormMember != "" && r.Header.Get("Content-Type") == formMedia && isJSONObject(body) {
 		body = []byte(made.FormMember + "=" + url.QueryEscape(string(body)))
 	}
+	s.scheme, _ = made.Scheme.(*verify.RFC9421)
 	var err error
 	switch {
 	case p.signWith == nil:
 		body, err = signBy(made.Scheme, r, body, now)
-	case s.SigningKey == nil:
+	case s.SigningKey == nil && p.KeySigned():
 		err = errors.New("only the vendor can sign its deliveries")
 	default:
 		body, err = p.signWith(s, r, body, now)

@@ -143,7 +143,7 @@ func (p Preset) TypeFrom() string {
 
 // KeySigned reports whether the vendor signs with a private key, so that a sample needs one of
 // yours ([Settings.SigningKey]) and a receiver that trusts it.
-func (p Preset) KeySigned() bool { return p.signWith != nil }
+func (p Preset) KeySigned() bool { return p.signWith != nil && !p.sharedKeys }
 
 // idParts are the parts of an identifier that have a length.
 var idParts = regexp.MustCompile(`\{[AD][0-9]+\}`)

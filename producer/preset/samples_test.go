@@ -47,6 +47,10 @@ func sampleSettings(t testing.TB) map[string]Settings {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"accessowl"} {
+		all[name] = Settings{SigningKey: edKey}
+	}
+	all["pawapay"] = Settings{SigningKey: ecKey}
 	all["ucp"] = Settings{SigningKey: edKey, MessageKeys: verify.StaticKeys(edPublic)}
 	all["adcp"] = Settings{SigningKey: edKey, MessageKeys: verify.StaticKeys(edPublic)}
 	all["discord"] = Settings{Secrets: []string{hex.EncodeToString(public)}, SigningKey: edKey}
@@ -107,7 +111,7 @@ func TestEveryDocumentedTypeIsAcceptedAsThatType(t *testing.T) {
 			t.Errorf("%s: types documented at %q, read from %q", p.Name, p.TypesDocs(), p.TypeFrom())
 		}
 		for _, kind := range append(p.Types(), "another") {
-			if kind == "another" && slices.Contains([]string{"aws-sns", "ucp", "websub"}, p.Name) {
+			if kind == "another" && slices.Contains([]string{"aws-sns", "ucp", "websub", "xsolla"}, p.Name) {
 				continue // unsigned, of one type, and a topic without a subscription
 			}
 			var ids []string
@@ -137,6 +141,32 @@ func TestEveryDocumentedTypeIsAcceptedAsThatType(t *testing.T) {
 			if len(ids) == 2 && (ids[0] == ids[1] || signed[0] == signed[1] && signed[0] != "") {
 				t.Errorf("%s %s: two samples are one event: %q", p.Name, kind, ids)
 			}
+		}
+	}
+}
+
+// TestSamplesOfMessagesAreSignedAsDocumented: label, components and parameters.
+func TestSamplesOfMessagesAreSignedAsDocumented(t *testing.T) {
+	t.Parallel()
+	all := sampleSettings(t)
+	values := regexp.MustCompile(`(created|expires)=\d+|(nonce)="[^"]*"`)
+	for name, want := range map[string]string{
+		"accessowl": `sig=("@target-uri" "content-digest" "content-type" "idempotency-key");created;keyid="k1"`,
+		"adcp": `sig1=("@method" "@target-uri" "@authority" "content-type" "content-digest");created;expires;` +
+			`keyid="k1";alg="ed25519";nonce;tag="adcp/webhook-signing/v1"`,
+		"pawapay": `sig-pp=("@method" "@authority" "@path" "signature-date" "content-digest" "content-type");created;` +
+			`expires;keyid="k1";alg="ecdsa-p256-sha256"`,
+		"ucp": `sig1=("@method" "@authority" "@path" "content-digest" "content-type" "ucp-agent");keyid="k1"`,
+		"xsolla": `sig1=("@method" "@target-uri" "content-digest" "request-id");created;expires;keyid="acc_123";` +
+			`alg="hmac-sha256"`,
+	} {
+		vendor, _ := Find(name)
+		r, _, err := vendor.Sample(all[name], testHook, "", "", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := values.ReplaceAllString(r.Header.Get("Signature-Input"), "$1$2"); got != want {
+			t.Errorf("%s: %s\nwant %s", name, got, want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ type Settings struct {
 	Name string `conf:"name"`
 	// Secrets are shared secrets, signing keys or tokens as the vendor writes them. Any may match.
 	Secrets []string `conf:"secrets,secret"`
-	// Keys are secrets by key id.
+	// Keys are secrets by key id, or public keys in PEM or as a JSON Web Key.
 	Keys map[string]string `conf:"keys,secret"`
 	// Username and Password are the credentials of basic authentication.
 	Username string `conf:"username"`
@@ -42,6 +42,8 @@ type Settings struct {
 	AllowSHA1 bool `conf:"allow_sha1"`
 	// Encoding of the signature, hex or base64, where the vendor does not document it (Worldpay).
 	Encoding string `conf:"encoding"`
+	// SignatureEncoding is der (the default) or raw, of ECDSA signatures (pawaPay).
+	SignatureEncoding string `conf:"signature_encoding"`
 	// Algs are the accepted algorithms, in place of the preset's.
 	Algs []string `conf:"algs"`
 	// Subscriptions are the wanted topics (WebSub).
@@ -96,7 +98,8 @@ type Settings struct {
 	// PinnedKeys are public keys by the address of their certificate, which is then not fetched.
 	PinnedKeys map[string]crypto.PublicKey
 
-	static *verify.Static // the credential, in place of Username, Header, Query and Bearer
+	static *verify.Static  // the credential, in place of Username, Header, Query and Bearer
+	scheme *verify.RFC9421 // for which a sample is signed
 }
 
 // roots returns the configured authorities, or nil for the system's.

@@ -14,9 +14,16 @@ import (
 // tokenPresetNames are the presets with certificates and tokens, for which only the vendor can
 // sign.
 func tokenPresetNames() []string {
-	return []string{"adcp", "aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "ucp",
-		"yandex-pay"}
+	return []string{"accessowl", "adcp", "aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "pawapay",
+		"paypal", "ucp", "yandex-pay"}
 }
+
+// Public keys as senders publish them.
+const (
+	edJWK = `{"kty":"OKP","crv":"Ed25519","x":"fhlxm1r5-RppONn5lebZJ9TjJBLXj-lLV7NVkaPxESs"}`
+	ecPEM = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEDr2LjtURuePQzplybdC+u4CwrqDqBaWjcMM\n" +
+		"sTbhdbcwHBcepxo7yAQGhHPTnlvFYPAZFceEu/1FwCM/QmGUhA==\n-----END PUBLIC KEY-----\n"
+)
 
 func TestFingerprintIgnoresPushCounters(t *testing.T) {
 	t.Parallel()
@@ -36,6 +43,8 @@ func TestFingerprintIgnoresPushCounters(t *testing.T) {
 func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 	t.Parallel()
 	full := map[string]Settings{
+		"accessowl":       {Keys: map[string]string{"whsec_1": edJWK}},
+		"pawapay":         {Keys: map[string]string{"HTTP_EC_P256_KEY:1": ecPEM}},
 		"adcp":            {JWKSURL: "https://seller.example/jwks"},
 		"aws-sns":         {Topics: []string{"arn:aws:sns:us-east-1:123456789012:t"}},
 		"google-eventarc": {Audience: []string{"https://a.example"}, Email: "a@b.example"},
@@ -101,6 +110,24 @@ func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 	for _, address := range []string{"", "http://bank.example/jwks", "not a URL"} {
 		if bad.JWKSURL = address; OpenBankingUK(bad).Err == nil {
 			t.Errorf("openbanking-uk opens with keys from %q", address)
+		}
+	}
+}
+
+// TestGivenKeysMustBeUsable: one has a private half that is published (RFC 9421 appendix B.1.4).
+func TestGivenKeysMustBeUsable(t *testing.T) {
+	t.Parallel()
+	published := strings.Replace(edJWK, "fhlxm1r5-RppONn5lebZJ9TjJBLXj-lLV7NVkaPxESs",
+		"JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs", 1)
+	for want, p := range map[string]producer.Producer{
+		"published for tests":    AccessOwl(map[string]string{"k": published}),
+		"neither PEM nor a JSON": AccessOwl(map[string]string{"k": "secret"}),
+		"does not fit":           AccessOwl(map[string]string{"k": ecPEM}),
+		"has 0 bytes":            Xsolla(map[string]string{"k": ""}),
+		"signature_encoding":     pawaPay.Open(Settings{Keys: map[string]string{"k": ecPEM}, SignatureEncoding: "hex"}),
+	} {
+		if p.Err == nil || !strings.Contains(p.Err.Error(), want) {
+			t.Errorf("got %v, want %q", p.Err, want)
 		}
 	}
 }

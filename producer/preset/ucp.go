@@ -1,7 +1,6 @@
 package preset
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -36,7 +35,6 @@ var ucp = Preset{
 	kind:      producer.Const("order"),
 	tolerance: verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute}, window: 3 * day,
 	build: func(p *producer.Producer, s Settings) {
-		p.SignsURL = true
 		scheme := &verify.RFC9421{Keys: s.MessageKeys, NoTime: true}
 		if s.MessageKeys == nil {
 			if len(s.Allow) == 0 {
@@ -63,8 +61,7 @@ func signUCP(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, e
 		profile = s.Allow[0]
 	}
 	r.Header.Set("UCP-Agent", fmt.Sprintf("profile=%q", profile))
-	signer := &verify.Signer{KeyID: cmp.Or(s.SigningKeyID, "k1"), Private: s.SigningKey, Components: []string{
+	return signsMessages(verify.Signer{Components: []string{
 		"@method", "@authority", "@path", "content-digest", "content-type", "ucp-agent",
-	}}
-	return body, signer.Sign(r, body, now)
+	}})(s, r, body, now)
 }
