@@ -105,23 +105,30 @@ func (p *Producer) claimLost() bool {
 func SharedSecrets(producers []Producer) (found []string) {
 	offline, cancel := context.WithCancel(context.Background())
 	cancel()
-	first := map[string]string{}
+	first := map[string]*Producer{}
 	for i := range producers {
 		p := &producers[i]
-		var with []string
+		var with []*Producer
 		for _, offer := range offersBesideURL(offline, p.Scheme) {
 			credential, what := offer.Fingerprint(), "secret"
 			if offer.Key != nil && offer.Key.Public() != nil {
 				what = "public key"
 			}
-			if other := first[credential]; other != "" && other != p.Name && !slices.Contains(with, other) {
+			other := first[credential]
+			named := other != nil && other.Audience != nil && p.Audience != nil && p.Audience.excludes(other.Audience)
+			if other == nil && credential != "" {
+				first[credential] = p
+			} else if other != nil && other != p && !slices.Contains(with, other) && !named {
 				with = append(with, other)
 				found = append(found, fmt.Sprintf("producers %q and %q share a %s, and their signatures do not "+
 					"cover the URL: a captured delivery of one runs at the other too; give each a %s of its own",
-					other, p.Name, what, what))
-			} else if other == "" && credential != "" {
-				first[credential] = p.Name
+					other.Name, p.Name, what, what))
 			}
+		}
+		if p.Audience != nil && !p.solely {
+			found = append(found, fmt.Sprintf("producer %q has an audience, and its signatures must cover host and "+
+				"path all the same: another producer may accept the same deliveries, or it does not sign with RFC 9421",
+				p.Name))
 		}
 	}
 	return found
@@ -152,6 +159,8 @@ func (p *Producer) checkIdentity(m *mistakes) {
 	if scheme, ok := p.Scheme.(interface{ Check() error }); ok && p.Err == nil {
 		m.add(scheme.Check())
 	}
+	m.addIf(p.Audience != nil && (p.Audience.From == nil || p.Audience.Is == ""), "an audience needs from and is")
+	m.addIf(p.Audience != nil && p.Handshake != nil, "a handshake names no audience")
 	m.addIf(p.Key == nil && p.Split == nil, "no key extractor; digest:body is one for senders without identifiers")
 	for _, prefix := range p.AllowedIPs {
 		m.addIf(!prefix.IsValid(), "an allowed address is not valid")

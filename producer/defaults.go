@@ -41,9 +41,6 @@ func (p Producer) WithDefaults() Producer {
 	if p.Deprecated.IsZero() {
 		p.Deprecated = p.Retire
 	}
-	if scheme, ok := p.Scheme.(interface{ SignsURL() bool }); ok && scheme.SignsURL() {
-		p.SignsURL = true
-	}
 	p = p.withCredentials()
 	if p.Echo != nil {
 		p = p.Echo.install(p)
@@ -52,7 +49,11 @@ func (p Producer) WithDefaults() Producer {
 	for _, name := range p.SecretQuery {
 		p.ScopeIgnores = including(p.ScopeIgnores, name)
 	}
-	return p.withCoverage()
+	p = p.withCoverage()
+	if scheme, ok := p.Scheme.(interface{ SignsURL() bool }); ok && scheme.SignsURL() {
+		p.SignsURL = true
+	}
+	return p
 }
 
 func byContract[T any](c Contract, api, webhook T) T {
@@ -93,14 +94,21 @@ func (p *Producer) pinned() (out verify.Pinned) {
 	if methods = slices.Compact(methods); len(methods) == 1 {
 		out.Method = methods[0]
 	}
-	opaque := p.Split != nil || p.Attributes != nil || p.Payload != nil || p.Handshake != nil || p.Repeatable != nil ||
-		!sameFunc(p.Fingerprint, FingerprintBody)
-	consumed := p.consumed()
-	reads := func(prefix string) bool {
-		return slices.ContainsFunc(consumed, func(part string) bool { return strings.HasPrefix(part, prefix) })
+	if p.Split != nil || p.Attributes != nil || p.Payload != nil || p.Handshake != nil || p.Repeatable != nil ||
+		!sameFunc(p.Fingerprint, FingerprintBody) {
+		return out
 	}
-	out.Query = !opaque && !reads("@query") && !p.QueryScope && len(p.SecretQuery) == 0 && !strings.Contains(p.URL, "?")
-	if !opaque && len(p.MediaTypes) == 1 && p.FormMember == "" && !reads("content-type") {
+	consumed := p.consumed()
+	reads := func(names ...string) bool {
+		return slices.ContainsFunc(consumed, func(part string) bool {
+			part, _, _ = strings.Cut(part, ";")
+			return slices.Contains(names, part)
+		})
+	}
+	out.Query = !reads("@query", "@query-param", "@target-uri") && !p.QueryScope && len(p.SecretQuery) == 0 &&
+		!strings.Contains(p.URL, "?")
+	out.URL = p.solely && !reads("@scheme", "@authority", "@path", "@target-uri")
+	if len(p.MediaTypes) == 1 && p.FormMember == "" && !reads("content-type") {
 		if kind := strings.ToLower(p.MediaTypes[0]); !strings.ContainsAny(kind, "*;") {
 			out.MediaType = kind
 		}
@@ -108,11 +116,11 @@ func (p *Producer) pinned() (out verify.Pinned) {
 	return out
 }
 
-// PinnedType returns the media type, in lower case, of deliveries whose signature does not cover
-// Content-Type: the only one that is accepted, under RFC 9421. It is "" if there is none.
-func (p *Producer) PinnedType() (kind string) {
-	eachScheme(p.Scheme, func(*verify.RFC9421) { kind = p.pinned().MediaType })
-	return kind
+// Pinned returns what the signatures of the producer need not cover by RFC 9421: MediaType is then
+// the type of deliveries whose signature does not cover Content-Type. It is zero for other schemes.
+func (p *Producer) Pinned() (out verify.Pinned) {
+	eachScheme(p.Scheme, func(*verify.RFC9421) { out = p.pinned() })
+	return out
 }
 
 // mapScheme replaces a scheme, or each scheme of verify.All and verify.Any.

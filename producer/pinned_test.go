@@ -2,6 +2,10 @@ package producer
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -56,6 +60,97 @@ func TestOnlyWhatNothingReadsIsPinned(t *testing.T) {
 		})
 	}
 }
+
+// TestHostAndPathArePinnedForOneEndpointOnly is about the first producer of each list.
+func TestHostAndPathArePinnedForOneEndpointOnly(t *testing.T) {
+	t.Parallel()
+	text := "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA=="
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyed := func(key verify.Key, err error) verify.KeySet {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verify.StaticKeys(key)
+	}
+	public := keyed(verify.NewPublicKey("k", verify.Ed25519, ed25519.NewKeyFromSeed(raw[:32]).Public()))
+	public2 := keyed(verify.NewPublicKey("k", verify.Ed25519, ed25519.NewKeyFromSeed(make([]byte, 32)).Public()))
+	secret := keyed(verify.NewHMACKey("a", raw))
+	other := keyed(verify.NewHMACKey("a", []byte("another-secret-of-32-octets-or-so")))
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := verify.OpenKeyFile(verify.KeyFile{Path: path, ID: "a", Alg: verify.HMACSHA256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := verify.NewJWKS(verify.JWKSConfig{URL: "https://keys.example/jwks"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	signed := func(keys verify.KeySet, audience ...string) Producer {
+		p := Producer{Scheme: &verify.RFC9421{Keys: keys}, Key: JSON("id")}
+		if audience != nil {
+			p.Audience = &Audience{From: JSON(audience[0]), Is: audience[1]}
+		}
+		return p
+	}
+	by := func(s verify.Scheme) Producer { return Producer{Scheme: s, Key: JSON("id")} }
+	hmac := func(text string, as verify.Encoding) verify.Scheme {
+		return &verify.HMAC{Secrets: verify.Secrets(text), SecretEncoding: as}
+	}
+	reading := func(part string, p Producer) Producer { p.Reads = []string{part}; return p }
+	foreign := hmac("x", verify.Raw)
+	type list []Producer
+	for name, tt := range map[string]struct {
+		all  list
+		want bool
+	}{
+		"a secret":                     {list{signed(secret)}, true},
+		"a public key":                 {list{signed(public)}, false},
+		"keys of a server":             {list{signed(server)}, false},
+		"a secret in a file":           {list{signed(file)}, false},
+		"a secret and a public key":    {list{signed(verify.JoinKeys(secret, public))}, false},
+		"a secret or a public key":     {list{by(verify.Any{signed(secret).Scheme, signed(public).Scheme})}, false},
+		"no scheme of RFC 9421":        {list{by(hmac(text, verify.Base64))}, false},
+		"two secrets":                  {list{signed(secret), signed(other)}, true},
+		"one secret twice":             {list{signed(secret), signed(secret)}, false},
+		"the same bytes, written":      {list{signed(secret), by(hmac(text, verify.Base64))}, false},
+		"the same text, other bytes":   {list{signed(secret), by(hmac(text, verify.Raw))}, true},
+		"the secret in any":            {list{signed(secret), by(verify.Any{foreign, signed(secret).Scheme})}, false},
+		"the secret in all":            {list{signed(secret), by(verify.All{foreign, signed(secret).Scheme})}, false},
+		"one of two secrets":           {list{signed(verify.JoinKeys(secret, other)), signed(other)}, false},
+		"beside keys of a server":      {list{signed(secret), signed(server)}, true},
+		"beside a secret in a file":    {list{signed(secret), signed(file)}, false},
+		"beside an unknown scheme":     {list{signed(secret), by(opaque{})}, false},
+		"a secret, and the path read":  {list{reading("@path", signed(secret))}, false},
+		"a secret, and the host read":  {list{reading("@authority", signed(secret))}, false},
+		"an audience":                  {list{signed(server, "to", "us")}, true},
+		"beside one without":           {list{signed(server, "to", "us"), signed(server)}, true},
+		"beside another":               {list{signed(server, "to", "us"), signed(server, "to", "them")}, true},
+		"beside the same":              {list{signed(server, "to", "us"), signed(server, "to", "us")}, false},
+		"beside one of another member": {list{signed(server, "to", "us"), signed(server, "at", "us")}, false},
+		"beside another of another":    {list{signed(server, "to", "us"), signed(server, "at", "them")}, false},
+		"with keys of a server":        {list{signed(public, "to", "us"), signed(server, "at", "us")}, false},
+		"with other keys":              {list{signed(public, "to", "us"), signed(public2, "at", "us")}, true},
+		"with the same keys":           {list{signed(public, "to", "us"), signed(public, "at", "us")}, false},
+	} {
+		PinURLs(tt.all)
+		p := tt.all[0].WithDefaults()
+		eachScheme(p.Scheme, func(s *verify.RFC9421) {
+			if got := s.Coverage.Pinned.URL; got != tt.want || p.SignsURL == tt.want {
+				t.Errorf("%s: pinned %t, signs the URL %t", name, got, p.SignsURL)
+			}
+		})
+	}
+}
+
+// opaque is a scheme of another package.
+type opaque struct{ verify.Scheme }
 
 func noHandshake(context.Context, *Delivery) (*dedup.Response, error) { return nil, nil }
 

@@ -54,6 +54,9 @@ type Producer struct {
 	// SignsURL means that the scheme signs the URL, so Open requires the public one. Set by default
 	// where the scheme has a method SignsURL that returns true, as those of package verify have.
 	SignsURL bool
+	// Audience, if set, refuses deliveries for another receiver, and stands for host and path in
+	// signatures by RFC 9421: see [PinURLs].
+	Audience *Audience
 	// SecretQuery are query parameters that hold credentials. They are redacted and not part of
 	// the scope.
 	SecretQuery []string
@@ -238,6 +241,8 @@ type Producer struct {
 	// Deprecated is the date of the field Deprecation (RFC 9745): producers should move away.
 	// It must not be after Retire. Defaults to Retire; the field is absent when both are zero.
 	Deprecated time.Time
+
+	solely bool // see [PinURLs]
 }
 
 // Signed describes a producer of your own. It signs requests with RFC 9421, identifies each
@@ -250,7 +255,7 @@ type Producer struct {
 // identifiers of its own.
 func Signed(name string, keys verify.KeySet) Producer {
 	return Producer{
-		Name: name, Scheme: &verify.RFC9421{Keys: keys}, Contract: API, SignsURL: true, QueryScope: true,
+		Name: name, Scheme: &verify.RFC9421{Keys: keys}, Contract: API, QueryScope: true,
 		Key: IdempotencyKey{}, KeyRequired: true, Type: JSON("type"),
 	}
 }
@@ -352,8 +357,11 @@ func (p *Producer) OwnFields() []string {
 
 // consumed lists the parts of the request that decide how an event is identified and handled.
 func (p *Producer) consumed() []string {
-	fields := slices.Clone(p.Reads)
-	for _, x := range []Extractor{p.Key, p.Type} {
+	fields, extractors := slices.Clone(p.Reads), []Extractor{p.Key, p.Type}
+	if p.Audience != nil {
+		extractors = append(extractors, p.Audience.From)
+	}
+	for _, x := range extractors {
 		if x != nil {
 			fields = append(fields, x.Consumes()...)
 		}

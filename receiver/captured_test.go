@@ -61,6 +61,8 @@ type capture struct {
 	credentials []func(http.Header)
 	// next are producers that replace this one, in turn, before its window ends.
 	next []producer.Producer
+	// beside is another producer, by the name "other"; nil for none.
+	beside *producer.Producer
 }
 
 // runs counts runs by handler and identifier.
@@ -77,7 +79,7 @@ func (r *runs) handler(p, pattern string) receiver.Handler {
 		r.all[pattern]++
 		r.each[pattern+" "+ev.ID]++
 		return nil
-	}).Named("takes " + pattern)
+	}).Named(p + " takes " + pattern)
 }
 
 // check compares the runs with the limits.
@@ -123,6 +125,10 @@ func (c capture) attack(t *testing.T) {
 		Store: dedup.NewMemory(dedup.MemoryOptions{Clock: clock}), Producers: []producer.Producer{c.producer},
 		Handlers: []receiver.Handler{seen.handler(c.producer.Name, "*"), seen.handler(c.producer.Name, "other-*")},
 		Clock:    func() time.Time { return c.now.Add(clock.Now().Sub(begin)) },
+	}
+	if c.beside != nil {
+		config.Producers = append(config.Producers, *c.beside)
+		config.Handlers = append(config.Handlers, seen.handler("other", "*"))
 	}
 	if c.refused {
 		if rx, err := receiver.Open(config); err == nil {
@@ -197,7 +203,7 @@ func messageOf(t *testing.T, name string, r *http.Request, body []byte) message 
 	if r.URL.RawQuery != "" {
 		target += "?" + r.URL.RawQuery
 	}
-	return message{r.Method, target, r.Header.Clone(), body, r.TLS}
+	return message{method: r.Method, target: target, header: r.Header.Clone(), body: body, connection: r.TLS}
 }
 
 // unsignedPresets authenticate the sender, but not what it sends.
@@ -348,6 +354,10 @@ type own struct {
 	covered    []string        // by RFC 9421; nil is the default profile
 	scheme9421 *verify.RFC9421 // without keys; nil is the default
 	second     []string        // covered by another signature of RFC 9421 beside the first one
+	secret     bool            // signs by a secret, which the other producer does not have
+	below      string          // the path under which the endpoint is mounted
+	// other changes the other producer, which has the same key but for a secret.
+	other func(*producer.Producer)
 }
 
 // ownCaptures are deliveries of producers without a preset.
@@ -365,6 +375,11 @@ func ownCaptures(t *testing.T) map[string]capture {
 			scheme = &verify.RFC9421{}
 		}
 		scheme.Keys = verify.StaticKeys(key)
+		signer := signer
+		if o.secret {
+			scheme.Keys = verify.StaticKeys(secretKey(t, "own"))
+			signer.Secret, signer.Private = []byte(secret17+"own"), nil
+		}
 		o.scheme, signer.Like = scheme, scheme
 		c := o.captureBy(t, now, func(r *http.Request, body []byte) error {
 			signer.Label, signer.Components = "sig1", o.covered
@@ -384,6 +399,13 @@ func ownCaptures(t *testing.T) map[string]capture {
 		if o.second != nil {
 			c.credentials = []func(http.Header){withoutSignature("sig1"), withoutSignature("sig2")}
 		}
+		other := c.producer
+		if other.Name = "other"; o.secret {
+			other.Scheme = &verify.RFC9421{Keys: verify.StaticKeys(secretKey(t, "other"))}
+		} else if o.other != nil {
+			o.other(&other)
+		}
+		c.beside = &other
 		all["rfc9421, "+name] = c
 	}
 	for name, o := range tokenProducers(t, now) {
@@ -495,6 +517,16 @@ func withoutSignature(label string) func(http.Header) {
 	}
 }
 
+// secretKey is the key of a producer that signs by RFC 9421 with a secret.
+func secretKey(t *testing.T, of string) verify.Key {
+	t.Helper()
+	key, err := verify.NewHMACKey("k1", []byte(secret17+of))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
 func ed25519Pair(t *testing.T) (verify.Key, verify.Signer) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -532,14 +564,16 @@ func (o own) captureBy(t *testing.T, now time.Time, sign func(*http.Request, []b
 	if o.body == "" {
 		body = []byte(ownBody)
 	}
-	r := request(http.MethodPost, "/webhooks/own"+o.query, string(body))
+	r := request(http.MethodPost, o.below+"/webhooks/own"+o.query, string(body))
 	for name, value := range o.fields {
 		r.Header.Set(name, value)
 	}
 	if err := sign(r, body); err != nil && !o.refused {
 		t.Fatal(err)
 	}
-	return capture{producer: p, message: messageOf(t, "own", r, body), now: now, most: 1, later: later(o.anyID),
+	msg := messageOf(t, "own", r, body)
+	msg.target = o.below + msg.target
+	return capture{producer: p, message: msg, now: now, most: 1, later: later(o.anyID),
 		anyID: o.anyID, refused: o.refused}
 }
 
@@ -552,6 +586,13 @@ func later(anyID bool) int {
 
 // onlyJSON accepts one media type.
 func onlyJSON(p *producer.Producer) { p.MediaTypes = []string{"application/json"} }
+
+// forAudience accepts deliveries of one type only.
+func forAudience(kind string) func(*producer.Producer) {
+	return func(p *producer.Producer) {
+		p.Audience = &producer.Audience{From: producer.JSON("type"), Is: kind}
+	}
+}
 
 // asAPI sets the API contract.
 func asAPI(p *producer.Producer) { p.Contract = producer.API }
@@ -694,7 +735,25 @@ func signedProducers() map[string]own {
 			key: producer.Header("X-Absent"), fields: id, scheme9421: &verify.RFC9421{NoTime: true}, change: onlyJSON,
 			second: []string{"@target-uri", "content-digest", "x-type"},
 		},
-		"no id":                    {key: producer.BodyDigest(), fields: id},
+		"no id": {key: producer.BodyDigest(), fields: id},
+		"host and path pinned by a secret": {
+			key: producer.JSON("id"), fields: id, secret: true, covered: []string{"content-digest", "content-type"},
+		},
+		"host and path pinned by a secret, two signatures": {
+			key: producer.JSON("id"), fields: id, secret: true, change: byQuery, below: prefix,
+			scheme9421: &verify.RFC9421{NoTime: true},
+			covered:    []string{"@target-uri", "content-digest", "content-type"},
+			second:     []string{"@query", "content-digest", "content-type"},
+		},
+		"host and path pinned by an audience": {
+			key: producer.JSON("id"), fields: id, covered: []string{"content-digest", "content-type"},
+			change: forAudience("paid"), other: forAudience("sold"),
+		},
+		"host and path pinned by an audience, no time and no id": {
+			key: producer.BodyDigest(), fields: id, scheme9421: &verify.RFC9421{NoTime: true},
+			covered: []string{"content-digest", "content-type"}, change: forAudience("paid"),
+			second: []string{"@target-uri", "content-digest", "content-type"},
+		},
 		"CloudEvents, binary mode": {fields: binary, change: cloudEvents},
 		"CloudEvents, structured mode": {fields: map[string]string{"Content-Type": "application/cloudevents+json"},
 			body: event, change: cloudEvents},

@@ -45,6 +45,7 @@ func withDefaults(c Config) Config {
 		c.Clock = time.Now
 	}
 	c.Producers = slices.Clone(c.Producers)
+	producer.PinURLs(c.Producers)
 	for i := range c.Producers {
 		if c.Producers[i].MaxBody == 0 {
 			c.Producers[i].MaxBody = c.MaxBody

@@ -163,7 +163,7 @@ func Authenticate(p *producer.Producer, d *producer.Delivery) error {
 	if err != nil {
 		return err
 	}
-	d.Request = asSigned(p.PinnedType(), d.Request, id, false)
+	d.Request = asSigned(p.Pinned().MediaType, d.Request, id, false)
 	if d.Identity = id; content == nil {
 		content, err = readableBody(id, d.Request.Header, d.Body, p.MaxBody)
 	}

@@ -36,13 +36,13 @@ type endpoint struct {
 	// be changed.
 	accepted      dedup.Response
 	secretHeaders []string // the fields that are never stored
-	pinnedType    string   // see [producer.Producer.PinnedType]
+	pinned        verify.Pinned
 	keyParts      []string // the parts of a request that the identifier is read from
 	former        former
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
-	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL, pinnedType: p.PinnedType()}
+	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL, pinned: p.Pinned()}
 	ep.quota = admission.NewQuota(admission.Rate(p.Rate), p.Concurrency)
 	ep.nonces = admission.NewQuotas(admission.Rate(p.NonceRate))
 	methods := slices.Clone(p.Methods)
@@ -69,7 +69,7 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 // scopeOf returns the endpoint with the parts of a target that a signature covers.
 func (ep *endpoint) scopeOf(at target, path, query bool) string {
 	scope := ep.p.Name
-	if path && ep.url == nil && at.path != webhooksPath+ep.p.Name {
+	if path && !ep.pinned.URL && ep.url == nil && at.path != webhooksPath+ep.p.Name {
 		scope += at.path
 	}
 	if query {

@@ -2,6 +2,7 @@ package receiver_test
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/tls"
 	"encoding/json"
@@ -21,10 +22,14 @@ type message struct {
 	header         http.Header
 	body           []byte
 	connection     *tls.ConnectionState // nil without TLS
+	host           string               // defaults to hooks.example
 }
 
+// prefix is a path under which the endpoints are mounted too.
+const prefix = "/shop-2"
+
 func (m message) clone() message {
-	return message{m.method, m.target, m.header.Clone(), bytes.Clone(m.body), m.connection}
+	return message{m.method, m.target, m.header.Clone(), bytes.Clone(m.body), m.connection, m.host}
 }
 
 // request is the message as net/http hands it to a handler, but with nothing refused or
@@ -34,8 +39,9 @@ func (m message) request() *http.Request {
 	if err != nil {
 		return nil
 	}
+	u.Path = strings.TrimPrefix(u.Path, prefix)
 	r := &http.Request{
-		Method: m.method, URL: u, RequestURI: m.target, Header: m.header, Host: "hooks.example",
+		Method: m.method, URL: u, RequestURI: m.target, Header: m.header, Host: cmp.Or(m.host, "hooks.example"),
 		RemoteAddr: "192.0.2.1:1234",
 		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody, ContentLength: int64(len(m.body)),
 		TLS: m.connection,
@@ -106,6 +112,7 @@ func (m *mutator) mutate(i int) (string, message) {
 		{"query", m.changeQuery},
 		{"body rewritten", m.rewriteBody}, {"bytes moved", m.move}, {"field replaced", m.replaceField},
 		{"items", m.changeItems}, {"sum kept", m.keepSum}, {"method", m.otherMethod}, {"field doubled", m.doubleField},
+		{"endpoint", otherEndpoint}, {"host", otherHost},
 	}
 	if m.credentials != nil {
 		kinds = append(kinds, kinds...)
@@ -142,6 +149,7 @@ func (m *mutator) each() (all []message) {
 	for _, target := range []string{path, path + "?", path + "?b=1", path + "?" + query + "&b=1", path + "/"} {
 		changes = append(changes, func(msg *message) { msg.target = target })
 	}
+	changes = append(changes, otherEndpoint, otherHost, func(msg *message) { otherEndpoint(msg); otherHost(msg) })
 	for _, kind := range mediaTypes {
 		changes = append(changes, func(msg *message) { msg.header["Content-Type"] = []string{kind} })
 	}
@@ -157,6 +165,14 @@ func (m *mutator) each() (all []message) {
 	}
 	return all
 }
+
+// otherEndpoint sends the message to the endpoint of a producer with the same credentials.
+func otherEndpoint(msg *message) {
+	msg.target = strings.Replace(msg.target, "/webhooks/own", "/webhooks/other", 1)
+}
+
+// otherHost sends the message to another of our hosts, under another path.
+func otherHost(msg *message) { msg.host, msg.target = "shop-2.example", prefix+msg.target }
 
 // withoutCredential removes one of the credentials before a mutation.
 func (m *mutator) withoutCredential(do func(*message)) func(*message) {

@@ -352,7 +352,7 @@ func (d *delivery) verify(ctx context.Context) error {
 		d.body.buf = content
 	}
 	if err == nil {
-		d.r = asSigned(d.ep.pinnedType, d.r, identity, content != nil)
+		d.r = asSigned(d.ep.pinned.MediaType, d.r, identity, content != nil)
 		d.request.Header = d.r.Header
 	}
 	if p := &d.ep.p; p.UnsignedChallenge != nil && withoutCredential(err) {

@@ -89,6 +89,7 @@ type policyEndpoint struct {
 	AtOnce    int    `json:"concurrency,omitempty"`
 	Signature string `json:"signature,omitempty"`
 	Coverage  string `json:"accept_signature,omitempty"`
+	Audience  string `json:"audience,omitempty"`
 	Fresh     string `json:"freshness"`
 	Nonce     string `json:"nonce"`
 	Success   int    `json:"success_status"`
@@ -178,7 +179,9 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 		e.Format = p.KeyFormat.String()
 	}
 	if p.QueryScope {
-		e.Scope += ", with the signed path and query"
+		if e.Scope += ", with the signed path and query"; p.Pinned().URL {
+			e.Scope = "the authenticated principal and this endpoint, with the signed query"
+		}
 		if len(p.ScopeIgnores) > 0 {
 			e.Scope += " less the parameters " + strings.Join(p.ScopeIgnores, ", ")
 		}
@@ -188,6 +191,9 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	}
 	if s, ok := p.Scheme.(fmt.Stringer); ok {
 		e.Signature = s.String()
+	}
+	if a := p.Audience; a != nil {
+		e.Audience = fmt.Sprintf("%s is %q", a.From, a.Is)
 	}
 	switch p.Nonce {
 	case producer.NonceRequired:

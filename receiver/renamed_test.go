@@ -212,7 +212,8 @@ func (r *renaming) send(t *testing.T, id, body, want string) {
 			t.Fatal(err)
 		}
 	}
-	r.captured = append(r.captured, message{req.Method, r.target, req.Header.Clone(), []byte(body), nil})
+	r.captured = append(r.captured, message{method: req.Method, target: r.target,
+		header: req.Header.Clone(), body: []byte(body)})
 	w := answer(r.rx, req)
 	got := "new"
 	if w.Header().Get("Idempotency-Replayed") != "" {

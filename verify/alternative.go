@@ -79,6 +79,65 @@ func (o Offer) Fingerprint() string {
 	return secretFingerprint(raw)
 }
 
+// Credentials are the secrets and keys by which a scheme accepts requests.
+type Credentials struct {
+	Known []string // their fingerprints, as of [Offer.Fingerprint]
+	// Public means that some are not secrets. MoreKeys and MoreSecrets mean that there may be
+	// others, in files or on servers, or in a scheme of another package that is no Alternator.
+	Public, MoreKeys, MoreSecrets bool
+}
+
+// CredentialsOf returns the credentials of a scheme, without reading files or asking anyone.
+func CredentialsOf(scheme Scheme) (c Credentials) {
+	offline, cancel := context.WithCancel(context.Background())
+	cancel()
+	switch s := scheme.(type) {
+	case All:
+		for _, one := range s {
+			more := CredentialsOf(one)
+			c.Known = append(c.Known, more.Known...)
+			c.Public, c.MoreKeys = c.Public || more.Public, c.MoreKeys || more.MoreKeys
+			c.MoreSecrets = c.MoreSecrets || more.MoreSecrets
+		}
+		return c
+	case Any:
+		return CredentialsOf(All(s[:]))
+	case *RFC9421:
+		c.MoreKeys, c.MoreSecrets = hasMore(s.Keys)
+	case nil:
+	case Alternator:
+		c.MoreKeys = true // of public keys
+	default:
+		c.MoreKeys, c.MoreSecrets = true, true
+	}
+	if s, ok := scheme.(Alternator); ok {
+		for _, offer := range s.Offers(offline) {
+			c.Known = append(c.Known, offer.Fingerprint())
+			c.Public = c.Public || offer.Key != nil && offer.Key.Public() != nil
+		}
+	}
+	return c
+}
+
+// hasMore reports whether a set may have keys or secrets that are not known without asking.
+func hasMore(set KeySet) (keys, secrets bool) {
+	switch s := set.(type) {
+	case *staticSet:
+	case joinedSet:
+		for _, one := range s {
+			moreKeys, moreSecrets := hasMore(one)
+			keys, secrets = keys || moreKeys, secrets || moreSecrets
+		}
+	case *JWKS, *Directories:
+		return true, false
+	case *FileKeys:
+		return true, s.cfg.Alg == HMACSHA256
+	default:
+		return true, true
+	}
+	return keys, secrets
+}
+
 // Alternator is an optional interface of schemes whose refusals can be explained. All schemes of
 // this package have it.
 type Alternator interface {

@@ -67,6 +67,7 @@ func (b *producerBuilder) build(ctx context.Context) []producer.Producer {
 		}
 		all = append(all, made)
 	}
+	producer.PinURLs(all) //nolint:contextcheck // it asks nobody
 	return all
 }
 
@@ -126,6 +127,9 @@ func (b *producerBuilder) refuseTestSecret(p *Producer, text string) {
 func (c *rfc9421Settings) build(ctx context.Context, b *producerBuilder, p *Producer) producer.Producer {
 	made := producer.Signed(p.Name, b.keys(ctx, p))
 	made.AllowedIPs = c.AllowedIPs
+	if a := c.Audience; a != nil {
+		made.Audience = &producer.Audience{From: b.extractor(p, "audience", a.From), Is: a.Is}
+	}
 	made.Nonce = choose(b, p, "nonce", c.Nonce, map[string]producer.NoncePolicy{
 		"off": producer.NonceOff, "required": producer.NonceRequired, "unique": producer.NonceUnique,
 	})

@@ -56,6 +56,27 @@ func TestConfiguredAgentsAreFetchedFromPublicAddressesOnly(t *testing.T) {
 	}
 }
 
+// TestAnAudienceStandsForHostAndPath: a URL is then not needed; a warning says where it does not.
+func TestAnAudienceStandsForHostAndPath(t *testing.T) {
+	t.Parallel()
+	const them = "  them: {scheme: rfc9421, jwks_url: 'https://a.example', audience: {from: 'json:at', is: m_1}}\n"
+	for more, warned := range map[string]bool{"": false, them: true} {
+		s, err := Source{}.Parse("e.yaml", []byte("url: https://hooks.example\nproducers:\n"+
+			"  shop: {scheme: rfc9421, jwks_url: 'https://a.example', audience: {from: 'json:to', is: m_1}}\n"+more))
+		check(t, err)
+		p, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
+		check(t, err)
+		t.Cleanup(func() { p.Close() }) //nolint:errcheck // no fetch is in flight
+		made := p.Producers[0].WithDefaults()
+		if a := made.Audience; a == nil || a.From.String() != "json:to" || a.Is != "m_1" || made.SignsURL != warned {
+			t.Errorf("%+v, signs the URL: %t", made.Audience, made.SignsURL)
+		}
+		if found := fmt.Sprint(p.Warnings()); strings.Contains(found, "has an audience") != warned {
+			t.Error(found)
+		}
+	}
+}
+
 // TestTheAgeOfSignaturesIsTheTolerance: and a tolerance beside it may be shorter.
 func TestTheAgeOfSignaturesIsTheTolerance(t *testing.T) {
 	t.Parallel()

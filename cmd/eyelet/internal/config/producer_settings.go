@@ -100,7 +100,11 @@ type rfc9421Settings struct {
 	ECDSA       string         `conf:"signature_encoding"` // raw or der
 	Nonce       string         `conf:"nonce"`              // off, required or unique
 	MaxAge      time.Duration  `conf:"max_age"`            // of signatures, and until they expire
-	AllowedIPs  []netip.Prefix `conf:"allowed_ips"`
+	Audience    *struct {
+		From string `conf:"from"` // extractor
+		Is   string `conf:"is"`
+	} `conf:"audience"`
+	AllowedIPs []netip.Prefix `conf:"allowed_ips"`
 }
 
 // agentSettings say where requests name their agent, in the terms of verify.DirectoriesConfig.
