@@ -27,13 +27,12 @@ deliveries that they sign through ` + "`eyelet serve`" + `, and checks the respo
 - a new event is accepted (200, or 202 under ` + "`scheme: rfc9421`" + `), and its handlers run once;
 - the same bytes again, and the same event signed a second later, get the stored response;
 - a changed body and another secret or key get 401, and nothing is stored;
-- "time": signatures of ten minutes ago and ten minutes ahead get 401. Without it no time is signed, or the library
-  signs the present time only.
+- "time": signatures of ten minutes ago and ten minutes ahead get 401. Without it no
+  time, or only the present one, is signed.
 
 A library that "signs" made the signature. One that "verifies" has no function for that: the test signs by the documented
 formula, and the library accepts the signature. One that "sends" builds the request with a bearer token: nothing is signed,
-and a changed body is accepted. Libraries without a URL are for Node 20 or later; the test installs them with ` + "`npm`" + `,
-and without Node it skips them.
+and a changed body is accepted. Those without a URL are for Node 20 or later, with ` + "`npm`" + `.
 
 Library | Role | Preset | Time | Other results, and notes
 ---|---|---|---|---
