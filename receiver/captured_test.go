@@ -267,6 +267,10 @@ func presetCaptures(t *testing.T) map[string]capture {
 	batch.Batch = true
 	add("cloudevents, batches", "cloudevents", batch, "", nil)
 	for name, c := range all {
+		if p := c.producer.WithDefaults(); p.SignsURL && p.URL == "" {
+			p = c.producer
+			p.Name, c.beside = "other", &p
+		}
 		all[name] = c.bounded(name)
 	}
 	return all

@@ -166,9 +166,11 @@ func (m *mutator) each() (all []message) {
 	return all
 }
 
+var endpointName = regexp.MustCompile(`/webhooks/[\w.-]+`)
+
 // otherEndpoint sends the message to the endpoint of a producer with the same credentials.
 func otherEndpoint(msg *message) {
-	msg.target = strings.Replace(msg.target, "/webhooks/own", "/webhooks/other", 1)
+	msg.target = endpointName.ReplaceAllString(msg.target, "/webhooks/other")
 }
 
 // otherHost sends the message to another of our hosts, under another path.
