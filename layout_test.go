@@ -105,7 +105,7 @@ var imports = map[string][]string{
 	"receiver": {
 		"verify", "dedup", "producer", "internal/descriptors", "internal/nearest", "internal/sender",
 		"internal/strictjson", "receiver/internal/admission", "receiver/internal/capture", "receiver/internal/deadline",
-		"receiver/internal/executor", "receiver/internal/lazyctx",
+		"receiver/internal/executor",
 	},
 	"receiver/echov4":             {"receiver", "receiver/internal/echocore"},
 	"receiver/echov5":             {"receiver", "receiver/internal/echocore"},
@@ -114,7 +114,6 @@ var imports = map[string][]string{
 	"receiver/internal/echocore":  {"receiver", "receiver/internal/capture"},
 	"receiver/internal/deadline":  {},
 	"receiver/internal/executor":  {},
-	"receiver/internal/lazyctx":   {},
 	"receiver/metrics":            {"verify", "dedup", "producer", "receiver"},
 	"receiver/receivertest": {
 		"dedup", "dedup/deduptest", "producer", "producer/preset", "receiver", "verify",

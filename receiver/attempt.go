@@ -16,7 +16,6 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
-	"github.com/eyelet-dev/eyelet/receiver/internal/lazyctx"
 )
 
 // Reasons why a task waits or is dead, as stored.
@@ -55,15 +54,16 @@ type attempt struct {
 	size    int64           // of the payload
 	taken   time.Time       // when the lease began
 	began   time.Time       // when its handler started, before that when it was taken
-	ctx     lazyctx.Context // of the handler
-	lost    atomic.Bool     // the lease was lost while the handler ran
-	working bool            // it occupies a worker
-	hanging sync.Mutex      // held by hung: observers see that a handler hangs before its outcome
-	over    bool            // its handler has returned
-	stored  bool            // the handler's transaction recorded the result
-	result  dedup.Result    // once there is one
-	cause   error           // of the result
-	span    trace.Span      // of the handler; nil without Config.Tracer, and before it runs
+	ctx     context.Context // of the handler; nil before it runs
+	end     context.CancelCauseFunc
+	lost    atomic.Bool  // the lease was lost while the handler ran
+	working bool         // it occupies a worker
+	hanging sync.Mutex   // held by hung: observers see that a handler hangs before its outcome
+	over    bool         // its handler has returned
+	stored  bool         // the handler's transaction recorded the result
+	result  dedup.Result // once there is one
+	cause   error        // of the result
+	span    trace.Span   // of the handler; nil without Config.Tracer, and before it runs
 }
 
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
@@ -101,7 +101,9 @@ func (a *attempt) cancel(cause error) {
 	if errors.Is(cause, dedup.ErrLeaseLost) {
 		a.lost.Store(true)
 	}
-	a.ctx.Cancel(cause)
+	if a.end != nil {
+		a.end(cause)
+	}
 }
 
 // hung records a handler that still runs after its context ended.
@@ -120,7 +122,10 @@ func (a *attempt) run() {
 	timeout := a.d.cfg.HandlerTimeout
 	a.working, a.began = true, time.Now()
 	a.hungAt = a.began.Add(timeout + hungGrace)
-	a.ctx.Start(timeout)
+	inner, end := context.WithCancelCause(context.Background())
+	ctx, stop := context.WithTimeout(inner, timeout)
+	defer stop()
+	a.ctx, a.end = ctx, end
 	a.d.watchdog.add(&a.leasedRun, a.taken)
 	h := a.d.registry.byName[a.task.Handler]
 	switch {
@@ -130,13 +135,12 @@ func (a *attempt) run() {
 		// Every attempt was interrupted, probably by a crash: do not run it again.
 		a.finish(dead(reasonExhausted, "no attempts left; the last error: "+a.task.Err), nil)
 	default:
-		var ctx context.Context = &a.ctx
 		if t := a.d.cfg.Tracer; t != nil {
 			ctx, a.span = startAttempt(ctx, t, &a.work.Record, a.task)
 		}
 		var decide func(returned) dedup.Result
 		if h.tx != nil {
-			decide = func(r returned) dedup.Result { return a.outcome(r, a.ctx.Cause()) }
+			decide = func(r returned) dedup.Result { return a.outcome(r, context.Cause(a.ctx)) }
 		}
 		a.conclude(h.runLeased(ctx, a.d.watchdog, &a.leasedRun, &a.work.Record, decide))
 	}
@@ -151,9 +155,9 @@ func (a *attempt) conclude(r returned) {
 	if a.stored = r.committed != nil; a.stored {
 		result = *r.committed
 	} else {
-		result = a.outcome(r, a.ctx.Cause())
+		result = a.outcome(r, context.Cause(a.ctx))
 	}
-	a.ctx.Cancel(nil)
+	a.end(nil)
 	if crash, ok := errors.AsType[*panicked](r.err); ok {
 		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)
 	}
