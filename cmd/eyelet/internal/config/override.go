@@ -119,10 +119,7 @@ func shortMember(section reflect.Type) (member string, ok bool) {
 // apply sets a value. A section that is a single value becomes a mapping before. Of a setting and
 // its variant with a file the later one counts.
 func (o *overridable) apply(root *node, one newValue) {
-	section, name := "", one.path
-	if i := strings.LastIndex(one.path, "."); i >= 0 {
-		section, name = one.path[:i], one.path[i+1:]
-	}
+	section, name := splitPath(one.path)
 	if member, ok := o.short[section]; ok {
 		root.find(section).spellOut(member)
 	}
@@ -132,4 +129,10 @@ func (o *overridable) apply(root *node, one newValue) {
 			root.find(section).remove(other)
 		}
 	}
+}
+
+// splitPath returns the section of a dotted path, "" for none, and the last name.
+func splitPath(path string) (section, name string) {
+	i := strings.LastIndex(path, ".")
+	return path[:max(i, 0)], path[i+1:]
 }
