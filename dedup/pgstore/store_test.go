@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -23,8 +24,33 @@ func TestMain(m *testing.M) {
 
 var (
 	schemas atomic.Int64
-	emptied = make(chan string, 1000) // schemas that earlier tests left empty
+	emptied = make(chan string, 1000) // schemas that earlier tests left empty, and as they were made
 )
+
+// shape lists what a schema has: relations with their columns and options, triggers, functions and
+// constraints.
+const shape = `SELECT md5(string_agg(thing, ',' ORDER BY thing)) FROM (
+SELECT concat_ws(' ', relname, reloptions, attname) thing FROM pg_class
+LEFT JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 WHERE relnamespace = '{{schema}}'::regnamespace
+UNION ALL SELECT tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
+WHERE relnamespace = '{{schema}}'::regnamespace
+UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = '{{schema}}'::regnamespace
+UNION ALL SELECT conname FROM pg_constraint WHERE connamespace = '{{schema}}'::regnamespace) things`
+
+// shapeOf returns a digest of what a schema has.
+func shapeOf(t testing.TB, dsn, schema string) (sum string) {
+	t.Helper()
+	c, err := pgx.Connect(context.Background(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.Background()) }()
+	row := c.QueryRow(context.Background(), inSchema(shape, schema), pgx.QueryExecModeSimpleProtocol)
+	if err := row.Scan(&sum); err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
 
 // newSchema returns a schema with the empty tables of a store.
 func newSchema(t testing.TB) (dsn, schema string) {
@@ -38,7 +64,12 @@ func newSchema(t testing.TB) (dsn, schema string) {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { empty(t, dsn, schema) })
+	made := shapeOf(t, dsn, schema)
+	t.Cleanup(func() {
+		if !t.Failed() && shapeOf(t, dsn, schema) == made {
+			empty(t, dsn, schema)
+		}
+	})
 	return dsn, schema
 }
 
@@ -46,9 +77,6 @@ func newSchema(t testing.TB) (dsn, schema string) {
 // are closed, and no statement of theirs runs any more.
 func empty(t testing.TB, dsn, schema string) {
 	t.Helper()
-	if t.Failed() {
-		return
-	}
 	sql := "UPDATE {{schema}}.remembered SET evicted = 0;"
 	for _, table := range []string{"event", "task", "alias", "trace", "handler", "target"} {
 		sql += "DELETE FROM {{schema}}." + table + ";"
