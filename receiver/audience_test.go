@@ -3,6 +3,8 @@ package receiver_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -104,4 +106,50 @@ func TestADeliveryForAnotherReceiverIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAPathThatIsNotSignedIsNotShown: handlers get that of the endpoint, and functions behind
+// Verified, which get the request, only a signed one.
+func TestAPathThatIsNotSignedIsNotShown(t *testing.T) {
+	t.Parallel()
+	secret := verify.Signer{KeyID: "k1", Secret: []byte(secret17 + "own")}
+	own := producer.Producer{Name: "own", Key: producer.JSON("id"), Contract: producer.Webhook,
+		Scheme: &verify.RFC9421{Keys: verify.StaticKeys(secretKey(t, "own"))}}
+	var seen []string
+	handler := receiver.On("own", "*", func(_ context.Context, ev receiver.Event[[]byte]) error {
+		seen = append(seen, ev.Target)
+		return nil
+	})
+	send := func(rx http.Handler, id string, covers ...string) int {
+		body := `{"id":"` + id + `"}`
+		r := request(http.MethodPost, "/tenant-2/webhooks/own", body)
+		signer := secret
+		signer.Components = append(covers, "content-digest", "content-type")
+		if err := signer.Sign(r, []byte(body), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		r.RequestURI = "/tenant-2/webhooks/own"
+		w := httptest.NewRecorder()
+		http.StripPrefix("/tenant-2", rx).ServeHTTP(w, r)
+		return w.Code
+	}
+	synctest.Test(t, func(t *testing.T) {
+		config := receiver.Config{Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{own},
+			Handlers: []receiver.Handler{handler}}
+		rx := opened(t, config).Handler()
+		one, other := send(rx, "e1"), send(rx, "e2", "@path")
+		synctest.Wait()
+		if one != 200 || other != 200 || !slices.Equal(seen, []string{"/webhooks/own", "/tenant-2/webhooks/own"}) {
+			t.Error(one, other, seen)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		config := receiver.Config{Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{own},
+			Handlers: []receiver.Handler{receiver.Inline("own", "*")}}
+		routed := opened(t, config)
+		rx := routed.Verified("own")(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		if none, both := send(rx, "e1"), send(rx, "e2", "@target-uri"); none != 401 || both != 200 {
+			t.Error(none, both)
+		}
+	})
 }

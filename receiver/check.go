@@ -46,6 +46,9 @@ func withDefaults(c Config) Config {
 	}
 	c.Producers = slices.Clone(c.Producers)
 	producer.PinURLs(c.Producers)
+	inline := func(name string) bool {
+		return slices.ContainsFunc(c.Handlers, func(h Handler) bool { return h.inline && h.producer == name })
+	}
 	for i := range c.Producers {
 		if c.Producers[i].MaxBody == 0 {
 			c.Producers[i].MaxBody = c.MaxBody
@@ -54,6 +57,9 @@ func withDefaults(c Config) Config {
 			if h.lane != nil && h.producer == c.Producers[i].Name {
 				c.Producers[i].Reads = slices.Concat(c.Producers[i].Reads, h.lane.Consumes())
 			}
+		}
+		if p := &c.Producers[i]; inline(p.Name) { // its functions get the request
+			p.Reads = slices.Concat(p.Reads, []string{"@authority", "@path"})
 		}
 		c.Producers[i] = c.Producers[i].WithDefaults()
 	}

@@ -354,6 +354,9 @@ func (d *delivery) verify(ctx context.Context) error {
 	if err == nil {
 		d.r = asSigned(d.ep.pinned.MediaType, d.r, identity, content != nil)
 		d.request.Header = d.r.Header
+		if d.ep.pinned.URL && !identity.Covers("@path") {
+			d.target.path = webhooksPath + d.ep.p.Name // any path may have led here
+		}
 	}
 	if p := &d.ep.p; p.UnsignedChallenge != nil && withoutCredential(err) {
 		d.answerUnsigned(ctx)
