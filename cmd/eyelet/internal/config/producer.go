@@ -139,6 +139,9 @@ func (c *rfc9421Settings) build(ctx context.Context, b *producerBuilder, p *Prod
 	}
 	scheme.Label, scheme.Tag, scheme.Algs = c.Label, c.Tag, convert[verify.Alg](c.Algs)
 	scheme.MaxAge, made.Tolerance.Past = c.MaxAge, c.MaxAge
+	if len(c.Keys) == 1 && c.JWKSURL == "" {
+		scheme.BoundKey = c.Keys[0].ID
+	}
 	made.QueryScope = c.cover(&scheme.Coverage)
 	c.setTime(b, p, scheme)
 	scheme.Encoding = choose(b, p, "encoding", c.Encoding,

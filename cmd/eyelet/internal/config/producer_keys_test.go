@@ -56,6 +56,30 @@ func TestConfiguredAgentsAreFetchedFromPublicAddressesOnly(t *testing.T) {
 	}
 }
 
+// TestTheOnlyKeyNeedsNoKeyID: of two keys, the signature must name one.
+func TestTheOnlyKeyNeedsNoKeyID(t *testing.T) {
+	t.Parallel()
+	key := func(id, secret string) string {
+		return fmt.Sprintf("{id: %s, alg: hmac-sha256, secret: %s}", id, secret)
+	}
+	one, other := key("k1", "a-secret-of-our-own-17"), key("k2", "another-secret-of-ours")
+	for keys, want := range map[string]verify.Code{one: "", one + ", " + other: verify.InsufficientCoverage} {
+		s, err := Source{}.Parse("e.yaml", fmt.Appendf(nil,
+			"url: https://hooks.example\nproducers: {shop: {scheme: rfc9421, keys: [%s]}}\n", keys))
+		check(t, err)
+		p, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
+		check(t, err)
+		t.Cleanup(func() { p.Close() }) //nolint:errcheck // no fetch is in flight
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/shop", nil)
+		signer := verify.Signer{Secret: []byte("a-secret-of-our-own-17")}
+		check(t, signer.Sign(r, nil, time.Now()))
+		_, err = p.Producers[0].Scheme.Verify(r, func() ([]byte, error) { return nil, nil })
+		if verify.CodeOf(err) != want {
+			t.Errorf("%s: got %v", keys, err)
+		}
+	}
+}
+
 // TestAnAudienceStandsForHostAndPath: a URL is then not needed; a warning says where it does not.
 func TestAnAudienceStandsForHostAndPath(t *testing.T) {
 	t.Parallel()
