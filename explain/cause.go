@@ -49,7 +49,7 @@ const (
 	urlPath   Cause = "url_path"
 	urlSlash  Cause = "url_slash"
 	urlCase   Cause = "url_case"
-	urlQuery  Cause = "url_query"
+	urlQuery  Cause = Cause(verify.QueryDiffers)
 	urlOrder  Cause = "url_query_order"
 
 	bodyNewline      Cause = "body_newline"
@@ -109,6 +109,10 @@ var causes = []causeText{
 		"Use the same key id at the sender and in the configuration."},
 	{keyUnknown, groupNone, "The signature names a key that this endpoint does not have.",
 		"Add the key to this endpoint, or sign with one that it has."},
+	{Cause(verify.KeyPurpose), groupSecret, "The signature was made with a key that is published for another purpose.",
+		"Sign with a key for signatures, or publish this one as such: use is sig, and key_ops has verify."},
+	{Cause(verify.KeyRevoked), groupSecret, "The signature was made with a key that the sender has revoked.",
+		"Sign with a key that is not on the sender's list of revoked keys."},
 	{Cause(verify.AlgorithmDiffers), groupSecret, "The signature was made with another algorithm than that of the key.",
 		"Let the sender sign with the algorithm of the key. None, or a public key as the secret, is an attack."},
 	{Cause(verify.CertificateNamed), groupSecret, "The client's certificate is not one of the configured ones.",
@@ -171,6 +175,8 @@ var causes = []causeText{
 	{urlSlash, groupURL, "The sender signed the path with a slash more or less at its end.", callURL},
 	{urlCase, groupURL, "The sender signed the URL in lower case.", callURL},
 	{urlQuery, groupURL, "The sender signed another query.", "Sign the query that is sent, and let the proxy keep it."},
+	{Cause(verify.EscapesDiffer), groupURL, "The sender signed the path with other percent-encoding.",
+		"Sign the path as it is sent."},
 	{urlOrder, groupURL, "The sender signed the parameters of the query in another order.",
 		"Let the proxy keep the order, or sign the order that is sent."},
 
@@ -221,13 +227,13 @@ var causes = []causeText{
 		"Send less in one delivery, or raise max_body."},
 	{hostUnknown, groupNone, "The request names a host that is not configured.",
 		"Call a configured host, or add this one to hosts if it is yours."},
-	{addressGiven, groupNone, "The client's address is not one of those that are allowed.",
+	{addressGiven, groupNone, "The client's address is not allowed.",
 		"Add the address if it is your sender's; behind a proxy, set trusted_proxies."},
 	{endpointEnded, groupNone, "The endpoint has ended.", "Call the endpoint that replaces it."},
 	{rateExceeded, groupNone, "The producer sent more than its rate.", "Slow the sender down, or raise rate."},
-	{handshake, groupNone, "The handshake is not one that the endpoint answers.",
+	{handshake, groupNone, "The endpoint does not answer this handshake.",
 		"Compare its parameters with the challenge of the configuration."},
-	{otherCheck, groupNone, "Another check than that of the signature refused the delivery.",
+	{otherCheck, groupNone, "Another check refused the delivery.",
 		"Look the code up at /policy of the receiver."},
 }
 

@@ -49,16 +49,14 @@ func (c charset) encode(text []byte) (out []byte, ok bool) {
 }
 
 // charsets undoes conversions between UTF-8 and character sets of one byte.
-func (f *former) charsets() bool {
+func (f *former) charsets() {
 	for _, c := range charsets8 {
 		if narrow, ok := c.encode(f.body); ok {
 			detail := "it was signed as " + c.name + " and came as UTF-8"
 			if utf8.Valid(narrow) {
 				detail = "its UTF-8 was read as " + c.name + " and encoded again"
 			}
-			if !f.form(bodyCharset, detail, narrow) {
-				return false
-			}
+			f.form(bodyCharset, detail, narrow)
 		}
 		if ascii(f.body) {
 			continue
@@ -67,18 +65,15 @@ func (f *former) charsets() bool {
 		if utf8.Valid(f.body) {
 			detail = "it was signed with its UTF-8 read as " + c.name
 		}
-		if !f.form(bodyCharset, detail, c.decode(f.body)) {
-			return false
-		}
+		f.form(bodyCharset, detail, c.decode(f.body))
 	}
-	return f.charsetsOfStrings()
 }
 
 // charsetsOfStrings does the same to each string of JSON, whichever escapes it has. Some schemes
 // sign the values of members.
-func (f *former) charsetsOfStrings() bool {
+func (f *former) charsetsOfStrings() {
 	if !f.all {
-		return true
+		return
 	}
 	v, ok := f.parse()
 	for _, c := range charsets8 {
@@ -94,6 +89,9 @@ func (f *former) charsetsOfStrings() bool {
 				return c.decode(text), !ascii(text)
 			}},
 		} {
+			if !ok || !f.more() {
+				return
+			}
 			other := false
 			changed := v.mapped(func(text []byte) []byte {
 				if made, ok := change.of(text); ok {
@@ -101,16 +99,14 @@ func (f *former) charsetsOfStrings() bool {
 				}
 				return text
 			})
-			if !ok || !other {
+			if !other {
 				continue
 			}
-			text, short := jsonStyles[0].write(changed, min(maxGrown*len(f.body), MaxHashed-f.hashed))
-			if short && !f.form(bodyCharset, change.detail, text) {
-				return false
+			if text, short := jsonStyles[0].write(changed, min(maxGrown*len(f.body), MaxHashed-f.hashed)); short {
+				f.form(bodyCharset, change.detail, text)
 			}
 		}
 	}
-	return !f.spent
 }
 
 func ascii(b []byte) bool {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -135,12 +136,8 @@ func signatureFields(p *producer.Producer) []string {
 }
 
 func sameFields(a, b *producer.Producer) bool {
-	for _, x := range signatureFields(a) {
-		for _, y := range signatureFields(b) {
-			if strings.EqualFold(x, y) {
-				return true
-			}
-		}
-	}
-	return false
+	others := signatureFields(b)
+	return slices.ContainsFunc(signatureFields(a), func(x string) bool {
+		return slices.ContainsFunc(others, func(y string) bool { return strings.EqualFold(x, y) })
+	})
 }

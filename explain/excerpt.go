@@ -2,7 +2,9 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -21,6 +23,9 @@ func (s *search) proved(st state, o outcome) []Finding {
 	var found []Finding
 	for _, c := range st.changes {
 		f := Finding{Cause: c.cause, Proved: true, Detail: c.detail, Signed: c.signed, Came: c.came}
+		if c.cause == Cause(verify.CoverageDiffers) {
+			f.Detail = cmp.Or(c.detail, quoted(s.missed))
+		}
 		switch c.cause.text().group {
 		case groupURL:
 			signed, came := shownURL(st.request.URL), shownURL(s.d.Request.URL)
@@ -125,17 +130,92 @@ func plain(text string) string {
 	return b.String()
 }
 
-// clean makes a finding safe to show: it bounds and masks its texts.
+// signatureBase returns the base of a signature under a scheme of RFC 9421, or one in it.
+func signatureBase(scheme verify.Scheme, r *http.Request, label string) (base string) {
+	switch one := scheme.(type) {
+	case *verify.RFC9421:
+		return string(one.SignatureBase(r, label))
+	case verify.Any:
+		return signatureBase(verify.All(one[:]), r, label)
+	case verify.All:
+		for i := 0; i < len(one) && base == ""; i++ {
+			base = signatureBase(one[i], r, label)
+		}
+	}
+	return base
+}
+
+// compare returns the bases of a state that holds and of the delivery, or nil if they are equal.
+func (s *search) compare(st state, label string) *Bases {
+	signed, ours := signatureBase(st.scheme, st.request, label), signatureBase(s.own.Scheme, s.d.Request, label)
+	if signed == "" || ours == "" || signed == ours {
+		return nil
+	}
+	b := &Bases{s.lines(signed), s.lines(ours)}
+	for i := range max(len(b.Signed), len(b.Ours)) {
+		for _, lines := range []*[]string{&b.Signed, &b.Ours} {
+			if i == len(*lines) {
+				*lines = append(*lines, "")
+			}
+		}
+		from := differ(b.Signed[i], b.Ours[i])
+		b.Signed[i], b.Ours[i] = s.shown(b.Signed[i], from), s.shown(b.Ours[i], from)
+	}
+	return b
+}
+
+// lines returns the lines of a base, masked.
+func (s *search) lines(base string) []string {
+	lines := strings.SplitAfter(base, "\n")
+	if last := len(lines) - 1; lines[last] == "" {
+		lines = lines[:last]
+	}
+	hidden := append([]string{"Authorization", "Proxy-Authorization", "Cookie"}, s.own.SecretHeaders...)
+	for i, line := range lines {
+		id, value, _ := strings.Cut(line, ": ")
+		masked := len(line) // the first byte that is
+		name, _, field := strings.Cut(strings.TrimPrefix(id, `"`), `"`)
+		secret := func(header string) bool { return strings.EqualFold(header, name) }
+		switch {
+		case !field:
+			masked = 0 // what a query has after a decoded newline
+		case strings.HasPrefix(name, "@query"), slices.ContainsFunc(hidden, secret):
+			masked -= len(value)
+		case name == "@target-uri":
+			masked = strings.Index(line+"?", "?")
+		}
+		lines[i] = line[:masked] + strings.Map(star, line[masked:])
+	}
+	return lines
+}
+
+// star masks letters and digits.
+func star(r rune) rune {
+	if r > '~' || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z' {
+		return '*'
+	}
+	return r
+}
+
+// clean makes a finding safe to show.
 func (s *search) clean(f *Finding) {
 	for _, text := range []*string{&f.Detail, &f.Signed, &f.Came} {
-		for _, secret := range s.hidden {
-			*text = strings.ReplaceAll(*text, secret, "[secret]")
-		}
-		if len(*text) > maxText {
-			*text = strings.ToValidUTF8((*text)[:maxText], "") + "…"
-		}
-		*text = plain(*text)
+		*text = s.shown(*text, 0)
 	}
+}
+
+// shown makes a text safe to show: it masks it, and bounds what is before and after an offset.
+func (s *search) shown(text string, at int) string {
+	for _, secret := range s.hidden {
+		text = strings.ReplaceAll(text, secret, "[secret]")
+	}
+	if from := min(at-maxText/2, len(text)-maxText); from > 0 {
+		text = "…" + strings.ToValidUTF8(text[from:], "")
+	}
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return plain(text)
 }
 
 // minHidden is the length of the shortest text that is masked. Shorter ones occur by chance.

@@ -87,8 +87,17 @@ type Report struct {
 	// Findings are the causes: the smallest set of changes that makes the delivery verify, or else
 	// those that are likely. Empty if none was found.
 	Findings []Finding `json:"findings"`
-	Trials   int       `json:"trials"`   // hypotheses that were tried
-	Complete bool      `json:"complete"` // false if a bound or the context ended the search
+	// Bases are the signature bases (RFC 9421) with the proved changes and without, if they differ.
+	Bases    *Bases `json:"bases,omitempty"`
+	Trials   int    `json:"trials"`   // hypotheses that were tried
+	Complete bool   `json:"complete"` // false if a bound or the context ended the search
+}
+
+// Bases are two signature bases (RFC 9421 section 2.5), line by line. They are as safe to show as
+// the texts of a [Finding]: ends of lines are written "\n", and queries and credentials are masked.
+type Bases struct {
+	Signed []string `json:"signed"` // with which the signature verifies
+	Ours   []string `json:"ours"`   // of the received request
 }
 
 // Explainer explains deliveries of the producers of one configuration. It is safe for concurrent

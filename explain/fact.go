@@ -86,20 +86,8 @@ func (s *search) facts(start state, first outcome, found []Finding) []Finding {
 			s.otherInputs(e, likely)
 		}
 	}
-	return provedFirst(found)
-}
-
-func provedFirst(found []Finding) []Finding {
-	slices.SortStableFunc(found, func(a, b Finding) int {
-		switch {
-		case a.Proved == b.Proved:
-			return 0
-		case a.Proved:
-			return -1
-		}
-		return 1
-	})
-	return found
+	unproved := slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Proved })
+	return append(slices.DeleteFunc(found, func(f Finding) bool { return !f.Proved }), unproved...)
 }
 
 func digestCause(refusal error) Cause {

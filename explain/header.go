@@ -14,14 +14,14 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// headers yields the state with one change of the fields or the method.
-func headers(st state, yield func(state) bool) bool {
+// headers tries the state with one change of the fields or the method.
+func headers(st state, to *tries) {
 	for _, rule := range renames {
-		if next, ok := st.renamed(rule); ok && !yield(next) {
-			return false
-		}
+		st.renamed(rule, to)
 	}
-	return st.repeats(yield) && st.values(yield) && st.methods(yield)
+	st.repeats(to)
+	st.values(to)
+	st.methods(to)
 }
 
 // rename returns the name that a field had before a proxy or gateway renamed it, or "".
@@ -60,7 +60,7 @@ func cut(name, prefix string) string {
 }
 
 // renamed undoes a rename of all fields.
-func (st state) renamed(rule rename) (state, bool) {
+func (st state) renamed(rule rename, to *tries) {
 	header, changed := st.request.Header.Clone(), false
 	for name, lines := range st.request.Header {
 		before := textproto.CanonicalMIMEHeaderKey(rule.before(name))
@@ -68,13 +68,13 @@ func (st state) renamed(rule rename) (state, bool) {
 			header[before], changed = lines, true
 		}
 	}
-	next := st.with(change{cause: headerRenamed, detail: rule.detail})
-	next.request = withHeader(st.request, header)
-	return next, changed
+	if changed {
+		to.add(st.having(header, change{cause: headerRenamed, detail: rule.detail}))
+	}
 }
 
 // near undoes misspelt names of the wanted fields that the request lacks.
-func (st state) near(wanted []string) (state, bool) {
+func (st state) near(wanted []string, to *tries) {
 	header, details := st.request.Header.Clone(), []string(nil)
 	for _, name := range wanted {
 		if came := nearField(st.request.Header, name); came != "" {
@@ -82,9 +82,9 @@ func (st state) near(wanted []string) (state, bool) {
 			details = append(details, fmt.Sprintf("%q in place of %q", came, name))
 		}
 	}
-	next := st.with(change{cause: headerRenamed, detail: strings.Join(details, ", ")})
-	next.request = withHeader(st.request, header)
-	return next, details != nil
+	if details != nil {
+		to.add(st.having(header, change{cause: headerRenamed, detail: strings.Join(details, ", ")}))
+	}
 }
 
 // wantedFields are the fields that a scheme reads, as far as they are known, and the one it missed.
@@ -126,14 +126,16 @@ func nearField(h http.Header, name string) string {
 	return ""
 }
 
-func withHeader(r *http.Request, h http.Header) *http.Request {
-	changed := r.WithContext(r.Context()) // a shallow copy
-	changed.Header = h
-	return changed
+// having returns the state with one more change, and with another header.
+func (st state) having(h http.Header, c change) state {
+	st = st.with(c)
+	r := *st.request
+	st.request, r.Header = &r, h
+	return st
 }
 
 // repeats keeps one line of a field that is there more than once.
-func (st state) repeats(yield func(state) bool) bool {
+func (st state) repeats(to *tries) {
 	for name, lines := range st.request.Header {
 		if len(lines) < 2 {
 			continue
@@ -141,19 +143,14 @@ func (st state) repeats(yield func(state) bool) bool {
 		for i, which := range []string{"the first line", "the last line"} {
 			header := st.request.Header.Clone()
 			header[name] = []string{lines[i*(len(lines)-1)]}
-			next := st.with(change{cause: headerRepeated, detail: quoted(name) + ", " + which + " is signed"})
-			next.request = withHeader(st.request, header)
-			if !yield(next) {
-				return false
-			}
+			to.add(st.having(header, change{cause: headerRepeated, detail: quoted(name) + ", " + which + " is signed"}))
 		}
 	}
-	return true
 }
 
 // values undoes changes of values that proxies and libraries make.
-func (st state) values(yield func(state) bool) bool {
-	set := func(name string, values ...string) bool {
+func (st state) values(to *tries) {
+	set := func(name string, values ...string) {
 		came := st.request.Header.Get(name)
 		for i, v := range values {
 			if v == came || slices.Contains(values[:i], v) || v == "" && came == "" {
@@ -165,47 +162,32 @@ func (st state) values(yield func(state) bool) bool {
 			if came == "" {
 				cause = headerRemoved
 			}
-			next := st.with(change{cause: cause, detail: name, signed: v, came: came})
-			next.request = withHeader(st.request, header)
-			if !yield(next) {
-				return false
-			}
+			to.add(st.having(header, change{cause: cause, detail: name, signed: v, came: came}))
 		}
-		return true
 	}
 	media := st.request.Header.Get("Content-Type")
 	bare, _, _ := strings.Cut(media, ";")
 	bare = strings.TrimRight(bare, " ")
-	if !set("Content-Type", bare, strings.ToLower(bare), bare+"; charset=utf-8", bare+"; charset=UTF-8",
-		bare+";charset=utf-8",
-		bare+";charset=UTF-8", "application/json", "application/json; charset=utf-8", "text/plain") {
-		return false
+	set("Content-Type", bare, strings.ToLower(bare), bare+"; charset=utf-8", bare+"; charset=UTF-8",
+		bare+";charset=utf-8", bare+";charset=UTF-8", "application/json", "application/json; charset=utf-8",
+		"text/plain")
+	if key := st.request.Header.Get("Idempotency-Key"); key != "" {
+		set("Idempotency-Key", strings.Trim(key, `"`), `"`+strings.Trim(key, `"`)+`"`)
 	}
-	if key := st.request.Header.Get("Idempotency-Key"); key != "" &&
-		!set("Idempotency-Key", strings.Trim(key, `"`), `"`+strings.Trim(key, `"`)+`"`) {
-		return false
+	if coding := st.request.Header.Get("Content-Encoding"); coding != "" {
+		set("Content-Encoding", "identity", strings.ToLower(coding))
 	}
-	if coding := st.request.Header.Get("Content-Encoding"); coding != "" &&
-		!set("Content-Encoding", "identity", strings.ToLower(coding)) {
-		return false
-	}
-	return true
 }
 
 // methods tries the methods that redirects and gateways change.
-func (st state) methods(yield func(state) bool) bool {
+func (st state) methods(to *tries) {
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet} {
-		if method == st.request.Method {
-			continue
-		}
-		next := st.with(change{cause: methodChanged, signed: method, came: st.request.Method})
-		next.request = withHeader(st.request, st.request.Header)
-		next.request.Method = method
-		if !yield(next) {
-			return false
+		if method != st.request.Method {
+			next := st.having(st.request.Header, change{cause: methodChanged, signed: method, came: st.request.Method})
+			next.request.Method = method
+			to.add(next)
 		}
 	}
-	return true
 }
 
 // renamedField returns a field that a rename of one of the wanted fields made, or one whose name is

@@ -38,7 +38,7 @@ func (k keyPair) resigned(t *testing.T, edit func(base string) string, sign func
 		base := ""
 		for _, name := range covered.FindAllStringSubmatch(params[:strings.Index(params, ")")], -1) {
 			value := map[string]string{"@method": r.Method, "@target-uri": r.URL.String(), "@authority": r.URL.Host,
-				"@path": r.URL.Path}[name[1]]
+				"@path": r.URL.EscapedPath(), "@query": "?" + r.URL.RawQuery}[name[1]]
 			if name[1][0] != '@' {
 				value = r.Header.Get(name[1])
 			}
@@ -117,7 +117,8 @@ func recomputedPlants(t *testing.T) (plants []plant) {
 	rfc("the default port in @authority", "url_port", k2, keyPair{k2.key, &c}.resigned(t, func(b string) string {
 		return strings.Replace(b, `"@authority": hooks.example`, `"@authority": hooks.example:443`, 1)
 	}, ed))
-	return slices.Concat(plants, tokenAlgorithmPlants(t), digestPlants(t), orderPlants(), charsetPlants(t))
+	return slices.Concat(plants, tokenAlgorithmPlants(t), digestPlants(t), orderPlants(), charsetPlants(t),
+		basePlants(t), keyPlants(t))
 }
 
 // tokenAlgorithmPlants are tokens with RSA that are signed with another algorithm.

@@ -3,6 +3,7 @@ package explain_test
 import (
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -62,6 +63,8 @@ func jwkOf(t *testing.T, kid, alg string, private crypto.Signer) string {
 		named = fmt.Sprintf(`"alg":%q,`, alg)
 	}
 	switch key := private.Public().(type) {
+	case ed25519.PublicKey:
+		return fmt.Sprintf(`{"kty":"OKP","crv":"Ed25519",%s"kid":%q,"x":%q}`, named, kid, b64(key))
 	case *ecdsa.PublicKey:
 		raw, err := key.Bytes()
 		if err != nil {

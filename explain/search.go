@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type search struct {
 	json   *parsed // the body
 
 	fields []string // that the scheme reads
+	bases  *Bases   // of a state that holds
+	missed string   // the component that the scheme refuses the delivery for
 }
 
 // state is a delivery and a scheme with some changes.
@@ -168,12 +171,7 @@ func headFirst(scheme verify.Scheme) bool {
 	case *verify.JWT:
 		return !s.Body
 	case verify.All:
-		for _, one := range s {
-			if !headFirst(one) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(s, func(one verify.Scheme) bool { return !headFirst(one) })
 	case verify.Any:
 		return headFirst(s[0]) && headFirst(s[1])
 	}
@@ -185,11 +183,12 @@ func (s *search) run() Report {
 	start := s.start()
 	first := s.try(start)
 	report := Report{Code: verify.CodeOf(first.err)}
-	missed := ""
-	if e, ok := errors.AsType[*verify.Error](first.err); ok {
-		missed = e.Component
+	refusal, _ := errors.AsType[*verify.Error](first.err)
+	refusal = cmp.Or(refusal, &verify.Error{})
+	if refusal.Code == verify.KeysUnavailable && s.d.Code == verify.KeyUnknown { // it was, and is not fetched again yet
+		report.Code, first.err = s.d.Code, &verify.Error{Code: s.d.Code, KeyID: refusal.KeyID}
 	}
-	s.fields = wantedFields(&s.own, missed)
+	s.missed, s.fields = refusal.Component, wantedFields(&s.own, refusal.Component)
 	elsewhere, found := refusedElsewhere(&s.d, &s.own, report.Code)
 	switch {
 	case found:
@@ -200,6 +199,7 @@ func (s *search) run() Report {
 	case report.Code == verify.KeysUnavailable || report.Code == "" && !errors.Is(first.err, errUnread):
 	default:
 		report.Findings = s.causes(start, first)
+		report.Bases = s.bases
 	}
 	for i := range report.Findings {
 		s.clean(&report.Findings[i])
@@ -222,6 +222,7 @@ func (s *search) causes(start state, first outcome) []Finding {
 		f.two(start)
 	}
 	if f.found {
+		s.bases = s.compare(f.state, f.outcome.id.Label)
 		return append(s.proved(f.state, f.outcome), s.timeFindings(f.outcome.id)...)
 	}
 	if !s.d.Unread {
@@ -273,7 +274,7 @@ func (f *finder) one(start state) {
 			return
 		}
 	}
-	f.alternatives(start, true, f.keepOn)
+	f.alternatives(start, true, &tries{yield: f.keepOn})
 }
 
 // readable returns the changes with which the scheme can read the head, where the body that would
@@ -298,6 +299,15 @@ func (f *finder) readable() (likely []Finding) {
 }
 
 const maxLikely = 3 // causes that are reported without a proof
+
+// tries passes states on until no more are wanted. After that, add has no effect: what is tried can
+// be written as a list.
+type tries struct {
+	yield func(state) bool
+	ended bool
+}
+
+func (to *tries) add(st state) { to.ended = to.ended || !to.yield(st) }
 
 // keepOn tries a state and reports whether the search continues.
 func (f *finder) keepOn(st state) bool { return !f.holds(st) }
@@ -352,21 +362,22 @@ func (f *finder) two(start state) {
 
 // heads yields the state with one change of anything but the body.
 func (s *search) heads(st state, yield func(state) bool) bool {
-	if !s.alternatives(st, false, yield) || !headers(st, yield) {
-		return false
+	to := &tries{yield: yield}
+	s.alternatives(st, false, to)
+	headers(st, to)
+	st.near(s.fields, to)
+	if signsURL(st.scheme) {
+		urls(st, to)
 	}
-	if next, ok := st.near(s.fields); ok && !yield(next) {
-		return false
-	}
-	return !signsURL(st.scheme) || urls(st, yield)
+	return !to.ended
 }
 
-// alternatives yields the state with each alternative of the scheme that is rare or, without rare,
+// alternatives tries the state with each alternative of the scheme that is rare or, without rare,
 // that is not.
-func (s *search) alternatives(st state, rare bool, yield func(state) bool) bool {
+func (s *search) alternatives(st state, rare bool, to *tries) {
 	if one, ok := st.scheme.(verify.Alternator); ok {
 		for alt := range one.Alternatives(st.request, s.offered) {
-			if alt.Rare && !rare {
+			if alt.Rare && !rare || to.ended {
 				break // the others are rare, too
 			}
 			if alt.Rare != rare {
@@ -377,10 +388,7 @@ func (s *search) alternatives(st state, rare bool, yield func(state) bool) bool 
 			if alt.Request != nil {
 				next.request = alt.Request
 			}
-			if s.spent || !yield(next) {
-				return false
-			}
+			to.add(next)
 		}
 	}
-	return true
 }

@@ -7,27 +7,24 @@ import (
 	"strings"
 )
 
-// urls yields the state with one change of the URL: as a proxy reports it, or as senders and
-// proxies often differ.
-func urls(st state, yield func(state) bool) bool {
+// urls tries the state with one change of the URL: as a proxy reports it, or as senders and proxies
+// often differ.
+func urls(st state, to *tries) {
 	seen := map[string]bool{st.request.URL.String(): true}
 	for _, c := range urlChanges(st.request) {
 		for _, f := range c.edits(st.request) {
 			u := *st.request.URL
 			f(&u)
-			if text := u.String(); seen[text] || len(text) > maxURL {
+			text := u.String()
+			if seen[text] || len(text) > maxURL {
 				continue
-			} else {
-				seen[text] = true
 			}
+			seen[text] = true
 			next := st.with(change{cause: c.cause, detail: c.detail})
 			next.request = withURL(st.request, &u)
-			if !yield(next) {
-				return false
-			}
+			to.add(next)
 		}
 	}
-	return true
 }
 
 const maxURL = 16 << 10 // bytes of a URL that is tried
@@ -92,9 +89,11 @@ func urlChanges(r *http.Request) []urlChange {
 		urlChange{urlOrder, "sorted", one(func(u *url.URL) { u.RawQuery = sortedQuery(u.RawQuery) })},
 		urlChange{urlOrder, "", queryOrders},
 		urlChange{urlQuery, "without a query", one(func(u *url.URL) { u.RawQuery, u.ForceQuery = "", false })},
-		urlChange{urlQuery, "decoded and encoded again", one(func(u *url.URL) { u.RawQuery = u.Query().Encode() })},
-		urlChange{urlQuery, "with %20 in place of +",
-			one(func(u *url.URL) { u.RawQuery = strings.ReplaceAll(u.RawQuery, "+", "%20") })},
+		urlChange{urlQuery, "decoded and encoded again", one(func(u *url.URL) { u.RawQuery = recoded(u.RawQuery) })},
+		urlChange{urlQuery, "decoded, sorted and encoded", one(func(u *url.URL) { u.RawQuery = u.Query().Encode() })},
+		urlChange{urlQuery, "with %20 in place of +", one(func(u *url.URL) { u.RawQuery = spaced(u.RawQuery) })},
+		urlChange{urlQuery, "decoded and encoded again, with %20 in place of +",
+			one(func(u *url.URL) { u.RawQuery = spaced(recoded(u.RawQuery)) })},
 		urlChange{urlQuery, "without a parameter", queryWithout},
 		urlChange{urlCase, "", one(func(u *url.URL) {
 			u.Host, u.Path, u.RawPath = strings.ToLower(u.Host), strings.ToLower(u.Path), strings.ToLower(u.RawPath)
@@ -120,10 +119,8 @@ func proxyHosts(r *http.Request) (all []proxyHost) {
 	for _, name := range []string{"X-Forwarded-Host", "X-Original-Host", "X-Host", "X-Forwarded-Server"} {
 		add(r.Header.Get(name), "the field "+name)
 	}
-	for part := range strings.FieldsFuncSeq(r.Header.Get("Forwarded"), func(c rune) bool {
-		return c == ';' ||
-			c == ','
-	}) {
+	split := func(c rune) bool { return c == ';' || c == ',' }
+	for part := range strings.FieldsFuncSeq(r.Header.Get("Forwarded"), split) {
 		if host := cut(strings.TrimSpace(part), "host="); host != "" {
 			add(strings.Trim(host, `"`), "the field Forwarded")
 		}
@@ -156,10 +153,8 @@ func proxyPaths(r *http.Request) (all []proxyPath) {
 	}
 	if own, _, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(own, "/") && own != r.URL.EscapedPath() {
 		if w, err := url.Parse(own); err == nil {
-			all = append(all, proxyPath{"that of the request", func(u *url.URL) {
-				u.Path, u.RawPath = w.Path,
-					w.RawPath
-			}})
+			moved := func(u *url.URL) { u.Path, u.RawPath = w.Path, w.RawPath }
+			all = append(all, proxyPath{"that of the request", moved})
 		}
 	}
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -183,6 +178,19 @@ const maxOrdered = 4
 func sortedQuery(raw string) string {
 	parts := strings.Split(raw, "&")
 	slices.Sort(parts)
+	return strings.Join(parts, "&")
+}
+
+func spaced(raw string) string { return strings.ReplaceAll(raw, "+", "%20") }
+
+// recoded decodes the names and values of a query and encodes them again.
+func recoded(raw string) string {
+	parts := strings.Split(raw, "&")
+	for i, part := range parts {
+		if one, err := url.ParseQuery(part); err == nil {
+			parts[i] = one.Encode()
+		}
+	}
 	return strings.Join(parts, "&")
 }
 

@@ -3,6 +3,7 @@ package producer
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -65,7 +66,8 @@ func byContract[T any](c Contract, api, webhook T) T {
 
 // withCoverage makes RFC 9421 schemes require what the endpoint reads, and not what it pins.
 func (p Producer) withCoverage() Producer {
-	consumed, pinned := p.consumed(), p.pinned()
+	consumed := p.consumed()
+	pinned, why := p.pinned()
 	// The default profile covers query and body.
 	consumed = slices.DeleteFunc(consumed, func(part string) bool { return strings.HasPrefix(part, "@") })
 	p.Scheme = mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
@@ -74,11 +76,12 @@ func (p Producer) withCoverage() Producer {
 			return s
 		}
 		coverage := scheme.Coverage
-		coverage.Pinned, coverage.Consumed = pinned, slices.Clone(coverage.Consumed)
+		coverage.Pinned, coverage.Why, coverage.Consumed = pinned, why, slices.Clone(coverage.Consumed)
 		for _, field := range consumed {
 			coverage.Consumed = including(coverage.Consumed, field)
 		}
-		if coverage.Pinned == scheme.Coverage.Pinned && len(coverage.Consumed) == len(scheme.Coverage.Consumed) {
+		old := &scheme.Coverage
+		if pinned == old.Pinned && maps.Equal(why, old.Why) && len(coverage.Consumed) == len(old.Consumed) {
 			return s
 		}
 		return scheme.WithCoverage(coverage) // the scheme may be in use
@@ -86,40 +89,85 @@ func (p Producer) withCoverage() Producer {
 	return p
 }
 
-// pinned derives what the configuration leaves one value for. Functions may read all of a request.
-func (p *Producer) pinned() (out verify.Pinned) {
+// pinned derives what the configuration leaves one value for, and why the other components must be
+// covered. Functions may read all of a request.
+func (p *Producer) pinned() (out verify.Pinned, why map[string]string) {
 	methods := slices.Concat(p.Methods, p.ChallengeMethods)
 	slices.Sort(methods)
 	methods = slices.DeleteFunc(methods, func(m string) bool { return m == http.MethodHead }) // brings no event
-	if methods = slices.Compact(methods); len(methods) == 1 {
-		out.Method = methods[0]
+	methods = slices.Compact(methods)
+	opaque := p.Split != nil || p.Attributes != nil || p.Payload != nil || p.Handshake != nil || p.Repeatable != nil ||
+		!sameFunc(p.Fingerprint, FingerprintBody)
+	kind := ""
+	if len(p.MediaTypes) == 1 && !strings.ContainsAny(p.MediaTypes[0], "*;") {
+		kind = strings.ToLower(p.MediaTypes[0])
 	}
-	if p.Split != nil || p.Attributes != nil || p.Payload != nil || p.Handshake != nil || p.Repeatable != nil ||
-		!sameFunc(p.Fingerprint, FingerprintBody) {
-		return out
+	why = p.readers()
+	reader := func(names ...string) (by string) {
+		for _, name := range names {
+			by = cmp.Or(by, why[name])
+		}
+		return by
 	}
-	consumed := p.consumed()
-	reads := func(names ...string) bool {
-		return slices.ContainsFunc(consumed, func(part string) bool {
-			part, _, _ = strings.Cut(part, ";")
-			return slices.Contains(names, part)
-		})
-	}
-	out.Query = !reads("@query", "@query-param", "@target-uri") && !p.QueryScope && len(p.SecretQuery) == 0 &&
-		!strings.Contains(p.URL, "?")
-	out.URL = p.solely && !reads("@scheme", "@authority", "@path", "@target-uri")
-	if len(p.MediaTypes) == 1 && p.FormMember == "" && !reads("content-type") {
-		if kind := strings.ToLower(p.MediaTypes[0]); !strings.ContainsAny(kind, "*;") {
-			out.MediaType = kind
+	const function = "a function of the producer may read it"
+	for _, demand := range []struct {
+		component, why string
+		holds          bool
+	}{
+		{"@method", "several methods are accepted", len(methods) != 1},
+		{"@query", reader("@query", "@query-param", "@target-uri"), true},
+		{"@query", function, opaque},
+		{"@query", "it is part of what identifies an event (query_scope)", p.QueryScope},
+		{"@query", "a credential is in it", len(p.SecretQuery) > 0},
+		{"@query", "the configured URL has one", strings.Contains(p.URL, "?")},
+		{"@path", reader("@path", "@authority", "@scheme", "@target-uri"), true},
+		{"@path", function, opaque},
+		{"@path", "the sender may sign for other endpoints too", !p.solely},
+		{"content-type", function, opaque},
+		{"content-type", "a member of the form is read", p.FormMember != ""},
+		{"content-type", "not one media type alone is accepted", kind == ""},
+	} {
+		if demand.holds && why[demand.component] == "" {
+			why[demand.component] = demand.why
 		}
 	}
-	return out
+	if why["@method"] == "" {
+		out.Method = methods[0]
+	}
+	if why["content-type"] == "" {
+		out.MediaType = kind
+	}
+	out.Query, out.URL = why["@query"] == "", why["@path"] == ""
+	why["@authority"], why["@target-uri"] = why["@path"], why["@path"]
+	return out, why
+}
+
+// readers returns the parts of a request that are consumed, each with what reads it.
+func (p *Producer) readers() map[string]string {
+	why := map[string]string{}
+	read := func(by string, parts []string) {
+		for _, part := range parts {
+			part, _, _ = strings.Cut(part, ";")
+			why[part] = cmp.Or(why[part], by+" reads it")
+		}
+	}
+	extractors := []Extractor{p.Key, p.Type, nil}
+	if p.Audience != nil {
+		extractors[2] = p.Audience.From
+	}
+	for i, x := range extractors {
+		if x != nil {
+			read([]string{"the key", "the type", "the audience"}[i], x.Consumes())
+		}
+	}
+	read("a handler", p.Reads)
+	return why
 }
 
 // Pinned returns what the signatures of the producer need not cover by RFC 9421: MediaType is then
 // the type of deliveries whose signature does not cover Content-Type. It is zero for other schemes.
 func (p *Producer) Pinned() (out verify.Pinned) {
-	eachScheme(p.Scheme, func(*verify.RFC9421) { out = p.pinned() })
+	eachScheme(p.Scheme, func(*verify.RFC9421) { out, _ = p.pinned() })
 	return out
 }
 

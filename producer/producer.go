@@ -8,6 +8,7 @@ package producer
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -357,15 +358,5 @@ func (p *Producer) OwnFields() []string {
 
 // consumed lists the parts of the request that decide how an event is identified and handled.
 func (p *Producer) consumed() []string {
-	fields, extractors := slices.Clone(p.Reads), []Extractor{p.Key, p.Type}
-	if p.Audience != nil {
-		extractors = append(extractors, p.Audience.From)
-	}
-	for _, x := range extractors {
-		if x != nil {
-			fields = append(fields, x.Consumes()...)
-		}
-	}
-	slices.Sort(fields)
-	return slices.Compact(fields)
+	return slices.Sorted(maps.Keys(p.readers()))
 }

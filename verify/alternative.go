@@ -44,6 +44,10 @@ const (
 	CertificateNamed  Mistake = "certificate_name"  // a client certificate with other names
 	VersionDiffers    Mistake = "signature_version" // a signature of another version
 	PortDiffers       Mistake = "url_port"          // a URL with the default port, which is not signed
+	QueryDiffers      Mistake = "url_query"         // another form of the query
+	EscapesDiffer     Mistake = "url_escapes"       // a path with other percent-encoding
+	KeyPurpose        Mistake = "key_purpose"       // a key that is published for another purpose
+	KeyRevoked        Mistake = "key_revoked"       // a key that is on the list of revoked keys
 )
 
 // Alternative is a scheme with one thing changed, as a sender may have it. It serves to explain

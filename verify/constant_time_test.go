@@ -14,14 +14,16 @@ import (
 
 // publicComparisons are those of texts that the client may know, by file.
 var publicComparisons = map[string]string{
-	"alternative.go":    "seen[string(raw)]", // secrets of the configuration
-	"hmac_template.go":  "seen[partSig]; kind == partSig",
-	"mtls.go":           "strings.EqualFold(p, digits)",
-	"rfc9421.go":        "in.alg != string(k.material.alg)",
-	"rfc9421_digest.go": "sha256.Sum256(body) != d.sha256; sha512.Sum512(body) != d.sha512",
-	"adyen.go":          "bytes.EqualFold([]byte(n), text); string(text) == names[i]",
-	"batch.go":          "string(key) != name",
-	"build.go":          "slices.Equal(scheme.Hashes, []verify.Hash{…})",
+	"alternative.go":         "seen[string(raw)]", // secrets of the configuration
+	"hmac_template.go":       "seen[partSig]; kind == partSig",
+	"mtls.go":                "strings.EqualFold(p, digits)",
+	"rfc9421.go":             "in.alg != string(k.material.alg)",
+	"rfc9421_alternative.go": "other.edit(string(base)) != string(base)",
+	"rfc9421_rare.go":        "other != base",
+	"rfc9421_digest.go":      "sha256.Sum256(body) != d.sha256; sha512.Sum512(body) != d.sha512",
+	"adyen.go":               "bytes.EqualFold([]byte(n), text); string(text) == names[i]",
+	"batch.go":               "string(key) != name",
+	"build.go":               "slices.Equal(scheme.Hashes, []verify.Hash{…})",
 	"twilio.go": "strings.EqualFold(want, hex.EncodeToString(sum[:])); " + // of the body, in the signed URL
 		"bytes.Compare(a.name, b.name); bytes.Compare(a.value, b.value)",
 	"twilio_query.go": "bytes.Equal(anew, sent)",

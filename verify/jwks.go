@@ -2,11 +2,13 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -96,6 +98,7 @@ type jwksSet struct {
 	expires time.Time
 	stale   time.Time       // not used afterwards
 	revoked map[string]bool // ids of a list of revoked keys
+	text    []byte          // as it was fetched
 }
 
 // NewJWKS returns the set at cfg.URL. It does not fetch yet.
@@ -343,7 +346,7 @@ func (j *JWKS) get() (*jwksSet, error) {
 		keys[i].Principal = j.cfg.Principal
 	}
 	return &jwksSet{
-		public: public, keys: newStaticSet(keys),
+		public: public, keys: newStaticSet(keys), text: text,
 		fetched: now, expires: now.Add(cacheAge(resp.Header)), stale: now.Add(jwksStale),
 	}, nil
 }
@@ -404,6 +407,57 @@ func parseRevoked(ctx context.Context, text []byte, issuer string, keys TokenKey
 	}
 	set.expires = now.Add(max(next.Sub(now), revokedMin))
 	return set, nil
+}
+
+// withheld calls use with each key of a set, fetched before, that has the id and does not verify
+// signatures, and with the reason.
+func withheld(set KeySet, id string, use func(Mistake, string, Key)) {
+	switch set := set.(type) {
+	case joinedSet:
+		for _, one := range set {
+			withheld(one, id, use)
+		}
+	case *Directories:
+		for _, one := range set.sets {
+			one.withheld(id, use)
+		}
+	case *JWKS:
+		set.withheld(id, use)
+	}
+}
+
+func (j *JWKS) withheld(id string, use func(Mistake, string, Key)) {
+	set, _ := j.current()
+	if set == nil {
+		return
+	}
+	if j.revoked != nil {
+		if list, _ := j.revoked.current(); list != nil && list.revoked[id] {
+			for _, k := range set.keys.byID[id] {
+				use(KeyRevoked, fmt.Sprintf("key %q", truncate(id)), k)
+			}
+		}
+	}
+	purposes := slices.AppendSeq([]string{"key_ops", "use"}, maps.Keys(j.cfg.Purposes))
+	slices.Sort(purposes)
+	purposes = slices.Compact(purposes)
+	var shape map[string][]map[string]json.RawMessage
+	_ = json.Unmarshal(set.text, &shape) // other members are skipped
+	for _, members := range slices.Concat(shape["keys"], shape["signing_keys"]) {
+		why := fmt.Sprintf("key %q", truncate(id))
+		for _, name := range purposes {
+			if value, ok := members[name]; ok || j.cfg.Purposes[name] != nil {
+				why += ", " + name + " " + cmp.Or(truncate(string(value)), "missing")
+			}
+			delete(members, name)
+		}
+		text, _ := json.Marshal(members)
+		k, kid, err := parseDirectoryKey(text)
+		used := func(o Key) bool { return o.Fingerprint() == k.Fingerprint() }
+		if err == nil && (kid == id || k.ID == id) && !slices.ContainsFunc(set.keys.byID[id], used) {
+			use(KeyPurpose, why, k)
+		}
+	}
 }
 
 // cacheAge returns how long the set is fresh (RFC 9111 section 5.2.2), within our bounds.

@@ -73,6 +73,9 @@ type RFC9421 struct {
 	// not sign the path as they send it.
 	NormalPath bool
 
+	// edit makes what a sender signs in place of the signature base. Only an [Alternative] has it.
+	edit func(base string) string
+
 	once   sync.Once
 	rules  []CoverageRule
 	engine engine
@@ -145,7 +148,7 @@ func (s *RFC9421) coverageRules() []CoverageRule {
 	rules := s.Coverage.Rules()
 	if s.TimestampHeader != "" {
 		names := [][]string{{strings.ToLower(s.TimestampHeader)}}
-		rules = append(rules, CoverageRule{Always, names, "the request cannot be repeated later"})
+		rules = append(rules, CoverageRule{Always, names, "the request could be repeated later"})
 	}
 	return rules
 }
@@ -371,6 +374,14 @@ func (v *verification) base(in *signatureInput) ([]byte, *Error) {
 	return base, nil
 }
 
+// signs returns what a signature is over: the signature base, or what an [Alternative] has instead.
+func (s *RFC9421) signs(base []byte) []byte {
+	if s.edit == nil {
+		return base
+	}
+	return []byte(s.edit(string(base)))
+}
+
 // signature returns the octets of the signature, which are valid until the next call.
 func (v *verification) signature(in *signatureInput) []byte {
 	v.lastOctets = in.octets(v.lastOctets)
@@ -513,12 +524,13 @@ func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
 func (v *verification) verify(keys []Key, base []byte, in *signatureInput) (*Key, *Error) {
 	v.tried++
 	signature := v.signature(in)
+	signed := v.scheme.signs(base)
 	for i := range keys {
 		if v.keysTried++; v.keysTried > maxSignatures {
 			return nil, tooMany(in)
 		}
 		octets := v.fitting(&keys[i], signature)
-		if keys[i].material.check(base, octets) {
+		if keys[i].material.check(signed, octets) {
 			return v.confirm(&keys[i], base, octets, in)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto"
-	"crypto/ecdsa"
 	"crypto/rsa"
 	"fmt"
 	"iter"
@@ -19,15 +18,17 @@ func (s *RFC9421) Alternatives(r *http.Request, offered []Offer) iter.Seq[Altern
 		if s.Check() != nil {
 			return
 		}
+		m, sent := s.sent(r)
 		s.otherLabels(r, to)
-		own := s.allKeys(r.Context())
-		s.otherPolicies(to)
-		seen := map[string]bool{}
-		for _, id := range s.namedKeys(r) {
+		s.otherPolicies(r, m, sent, to)
+		own, seen := s.allKeys(r.Context()), map[string]bool{"": true}
+		for i := range sent {
+			id := cmp.Or(sent[i].keyID, s.BoundKey)
 			if !seen[id] {
-				s.keysUnder(r, id, own, offered, to)
+				s.keysUnder(&sent[i], id, own, offered, to)
 			}
 			seen[id] = true
+			s.otherBases(m, &sent[i], to)
 		}
 	}))
 }
@@ -53,17 +54,36 @@ func (s *RFC9421) allKeys(ctx context.Context) []Key {
 	return keys
 }
 
-// namedKeys returns the key ids of the signatures, with BoundKey for one that names none.
-func (s *RFC9421) namedKeys(r *http.Request) []string {
-	var ids []string
-	for _, sent := range SentSignatures(r.Header) {
-		if id := sent.KeyID(); id != "" {
-			ids = append(ids, id)
-		} else if s.BoundKey != "" {
-			ids = append(ids, s.BoundKey)
+// sent returns a request and its well-formed signatures with the label, as many as are verified.
+func (s *RFC9421) sent(r *http.Request) (*message, []signatureInput) {
+	var f signatureFields
+	m, err := newMessage(r)
+	if err != nil || f.read(r.Header, s.Label, maxSignatures, s.Encoding) != nil {
+		return nil, nil
+	}
+	if s.NormalPath {
+		m.normalizePath()
+	}
+	sent := slices.DeleteFunc(f.inputs, func(in signatureInput) bool {
+		return in.refusal != nil || s.Label != "" && in.label != s.Label
+	})
+	return &m, sent[:min(len(sent), maxVerified)]
+}
+
+// SignatureBase returns what the signature with a label, or the first one for "", is over: the
+// signature base (RFC 9421 section 2.5), of an [Alternative] perhaps in another form. It is nil if
+// a covered component is missing, or the signature. Nothing is verified.
+func (s *RFC9421) SignatureBase(r *http.Request, label string) []byte {
+	m, sent := s.sent(r)
+	for i := range sent {
+		if label == "" || sent[i].label == label {
+			if base, err := m.base(nil, &sent[i]); err == nil {
+				return s.signs(base)
+			}
+			break
 		}
 	}
-	return ids[:min(len(ids), maxVerified)]
+	return nil
 }
 
 func (s *RFC9421) alter(change func(*RFC9421)) *RFC9421 {
@@ -73,21 +93,43 @@ func (s *RFC9421) alter(change func(*RFC9421)) *RFC9421 {
 	return c
 }
 
-// otherPolicies tries signatures with another label or tag, or with less coverage.
-func (s *RFC9421) otherPolicies(to *alternatives) {
-	offer := func(m Mistake, detail string, change func(*RFC9421)) {
-		to.add(Alternative{Mistake: m, Detail: detail, Scheme: s.alter(change)})
+// otherPolicies tries signatures with another label, tag, encoding or form of the path, or less
+// coverage.
+func (s *RFC9421) otherPolicies(r *http.Request, m *message, sent []signatureInput, to *alternatives) {
+	uncovered := ""
+	for i := range sent {
+		uncovered = cmp.Or(uncovered, s.uncovered(m, &sent[i]))
 	}
-	if s.Label != "" {
-		offer(LabelDiffers, fmt.Sprintf("%q is configured", s.Label), func(c *RFC9421) { c.Label = "" })
+	other := func(set bool, on, off string) string {
+		if set {
+			on, off = off, on
+		}
+		return on + ", and " + off + " is configured"
 	}
-	if s.Tag != "" {
-		offer(LabelDiffers, fmt.Sprintf("the tag %q is configured", s.Tag), func(c *RFC9421) { c.Tag = "" })
+	coded := cmp.Or(map[Encoding]Encoding{Base64URL: Base64}[s.Encoding], Base64URL)
+	for _, p := range []struct {
+		same    bool // it changes nothing
+		mistake Mistake
+		detail  string
+		change  func(*RFC9421)
+	}{
+		{s.Label == "", LabelDiffers, fmt.Sprintf("%q is configured", s.Label), func(c *RFC9421) { c.Label = "" }},
+		{s.Tag == "", LabelDiffers, fmt.Sprintf("the tag %q is configured", s.Tag), func(c *RFC9421) { c.Tag = "" }},
+		{false, CoverageDiffers, uncovered, func(c *RFC9421) { c.Coverage = Coverage{off: true} }},
+		{!strings.ContainsAny(r.Header.Get("Signature"), "+/-_"), EncodingDiffers,
+			other(s.Encoding == Base64URL, "base64url", "base64"), func(c *RFC9421) { c.Encoding = coded }},
+		{false, EncodingDiffers, other(s.DER, "DER (ASN.1)", "r and s one after the other"),
+			func(c *RFC9421) { c.DER = !s.DER }},
+		{!strings.Contains(r.URL.EscapedPath(), "%"), EscapesDiffer,
+			other(s.NormalPath, "the path in normal form", "the path as it is sent"),
+			func(c *RFC9421) { c.NormalPath = !s.NormalPath }},
+		{false, AlgorithmDiffers, "the algorithm of the key is not among the accepted ones",
+			func(c *RFC9421) { c.Algs = append([]Alg{RSAv15SHA256}, defaultAlgs...) }},
+	} {
+		if !p.same {
+			to.add(Alternative{Mistake: p.mistake, Detail: p.detail, Scheme: s.alter(p.change)})
+		}
 	}
-	offer(CoverageDiffers, "", func(c *RFC9421) { c.Coverage = Coverage{off: true} })
-	offer(AlgorithmDiffers, "the algorithm of the key is not among the accepted ones", func(c *RFC9421) {
-		c.Algs = append([]Alg{RSAv15SHA256}, defaultAlgs...)
-	})
 }
 
 // otherLabels tries one label, in lower case, for a signature whose two fields have different ones.
@@ -109,7 +151,7 @@ func (s *RFC9421) otherLabels(r *http.Request, to *alternatives) {
 const maxLabelText = 128 // bytes of two labels
 
 // keysUnder tries other keys under the id that the request names.
-func (s *RFC9421) keysUnder(r *http.Request, id string, own []Key, offered []Offer, to *alternatives) {
+func (s *RFC9421) keysUnder(in *signatureInput, id string, own []Key, offered []Offer, to *alternatives) {
 	with := func(alt Alternative, k Key) {
 		k.ID = id
 		alt.Scheme = s.alter(func(c *RFC9421) {
@@ -118,6 +160,7 @@ func (s *RFC9421) keysUnder(r *http.Request, id string, own []Key, offered []Off
 		to.add(alt)
 	}
 	use := func(m Mistake, detail string, k Key) { with(Alternative{Mistake: m, Detail: detail}, k) }
+	withheld(s.Keys, id, use)
 	m := KeyIDDiffers
 	if slices.ContainsFunc(own, func(k Key) bool { return k.ID == id }) {
 		m = OtherKey
@@ -127,7 +170,7 @@ func (s *RFC9421) keysUnder(r *http.Request, id string, own []Key, offered []Off
 		if k.ID != id {
 			use(m, fmt.Sprintf("key %q, under the id %q", truncate(k.ID), truncate(id)), k)
 		}
-		otherAlgorithms(k, use)
+		otherAlgorithm(k, use)
 		if k.material != nil && k.material.secret != nil {
 			name := fmt.Sprintf("the secret of key %q", truncate(k.ID))
 			ownSecrets = append(ownSecrets, Offer{Name: name, Secret: k.material.secret()})
@@ -142,7 +185,7 @@ func (s *RFC9421) keysUnder(r *http.Request, id string, own []Key, offered []Off
 	}
 	for _, k := range own {
 		if k.ID == id {
-			otherPrimitives(k, r, with)
+			otherPrimitives(k, in, with)
 		}
 	}
 	for alt, raw := range AlternativeSecrets(ownSecrets, secrets, Raw) {
@@ -150,20 +193,33 @@ func (s *RFC9421) keysUnder(r *http.Request, id string, own []Key, offered []Off
 	}
 }
 
-// otherAlgorithms tries an RSA key with its other algorithm, and an ECDSA signature in DER.
-func otherAlgorithms(k Key, use func(Mistake, string, Key)) {
-	switch public := k.Public().(type) {
-	case *rsa.PublicKey:
-		other := RSAv15SHA256
-		if k.Alg == other {
-			other = RSAPSSSHA512
+const maxEdited = 16 << 10 // bytes of a base that is edited
+
+// otherBases tries what a sender may sign in place of the base of a signature.
+func (s *RFC9421) otherBases(m *message, in *signatureInput, to *alternatives) {
+	base, refusal := m.base(nil, in)
+	if refusal != nil || len(base) > maxEdited {
+		return
+	}
+	for _, other := range append(baseEdits(m.url.Scheme), orders(string(base))...) {
+		if other.edit(string(base)) != string(base) {
+			scheme := s.alter(func(c *RFC9421) { c.edit = other.edit })
+			to.add(Alternative{Mistake: other.mistake, Detail: other.detail, Rare: true, Scheme: scheme})
 		}
-		if changed, err := newPublicKey(k.ID, other, crypto.PublicKey(public)); err == nil {
-			use(AlgorithmDiffers, fmt.Sprintf("%s, and key %q is for %s", other, truncate(k.ID), k.Alg), changed)
-		}
-	case *ecdsa.PublicKey:
-		check := k.material.check
-		changed := k.checkedBy(k.Alg, func(base, octets []byte) bool { return check(base, sideBySide(&k, octets)) })
-		use(EncodingDiffers, "DER (ASN.1), and RFC 9421 wants r and s one after the other", changed)
+	}
+}
+
+// otherAlgorithm tries an RSA key with its other algorithm.
+func otherAlgorithm(k Key, use func(Mistake, string, Key)) {
+	public, ok := k.Public().(*rsa.PublicKey)
+	if !ok {
+		return
+	}
+	other := RSAv15SHA256
+	if k.Alg == other {
+		other = RSAPSSSHA512
+	}
+	if changed, err := newPublicKey(k.ID, other, crypto.PublicKey(public)); err == nil {
+		use(AlgorithmDiffers, fmt.Sprintf("%s, and key %q is for %s", other, truncate(k.ID), k.Alg), changed)
 	}
 }

@@ -32,15 +32,15 @@ type CoverageRule struct {
 	// AnyOf lists sets of components, one of which must be covered. "ce-*" is every field with
 	// this prefix.
 	AnyOf [][]string
-	Why   string // the attack that the rule prevents
+	Why   string // the attack that the rule prevents, or the reader of the component
 }
 
 // contentCoverage is the profile for the content of deliveries.
 var contentCoverage = []CoverageRule{
-	{WithBody, [][]string{{"content-digest"}}, "the body cannot be replaced"},
-	{WhenPresent, [][]string{{"idempotency-key"}}, "the event cannot be repeated as another one"},
-	{WhenPresent, [][]string{{"content-type"}}, "the body cannot be read as something else"},
-	{WhenPresent, [][]string{{"content-encoding"}}, "the body cannot be read as something else"},
+	{WithBody, [][]string{{"content-digest"}}, "the body could be replaced"},
+	{WhenPresent, [][]string{{"idempotency-key"}}, "the event could be repeated as another one"},
+	{WhenPresent, [][]string{{"content-type"}}, "the body could be read as something else"},
+	{WhenPresent, [][]string{{"content-encoding"}}, "the body could be read as something else"},
 	{WhenPresent, [][]string{{"ce-*"}}, "CloudEvents in binary mode keep their identity in these fields"},
 }
 
@@ -55,6 +55,9 @@ type Coverage struct {
 	Consumed []string
 	// Pinned is what need not be covered, because the configuration leaves one value for it.
 	Pinned Pinned
+	// Why says why a component must be covered, such as "the key reads it", where the configuration
+	// decides that. It is for messages.
+	Why map[string]string
 
 	// off leaves out the profile. It is unexported because only examples of RFC 9421 need it;
 	// nothing that receives events does.
@@ -83,8 +86,8 @@ var methodFields = []string{"x-http-method-override", "x-http-method", "x-method
 
 // rules returns the profile for deliveries of events, less what is pinned.
 func (p Pinned) rules() []CoverageRule {
-	const noOther = "the request cannot be repeated at another endpoint or with another query"
-	method := CoverageRule{Always, [][]string{{"@method"}}, "the request cannot be repeated as another method"}
+	const noOther = "the request could be repeated at another endpoint or with another query"
+	method := CoverageRule{Always, [][]string{{"@method"}}, "the request could be repeated as another method"}
 	if p.Method != "" {
 		method.When = WithoutBody
 	}
@@ -151,7 +154,7 @@ func (c Coverage) Rules() []CoverageRule {
 			rules = append(rules, CoverageRule{when, [][]string{{name}}, why})
 		}
 	}
-	add(Always, c.Required, "required by the configuration")
+	add(Always, c.Required, "the configuration requires it")
 	add(WhenPresent, c.Consumed, "the receiver reads it")
 	return rules
 }
@@ -169,6 +172,34 @@ func (c Coverage) Check() error {
 		errs.addIf(wrong, "coverage: %q is not a header field in lower case", name)
 	}
 	return errors.Join(errs...)
+}
+
+// uncovered lists what a signature should cover and does not, each with its reason. Of several sets
+// it takes the one that the signature covers in part.
+func (s *RFC9421) uncovered(m *message, in *signatureInput) string {
+	var all []string
+	for _, rule := range s.coverageRules() {
+		c := coverageCheck{m: m, in: in, pinned: s.Coverage.Pinned, digest: in.coversDigest()}
+		_ = c.rule(&rule)
+		for _, set := range rule.AnyOf[1:] {
+			if left := slices.DeleteFunc(slices.Clone(set), in.covers); c.missing != nil && len(left) < len(set) {
+				c.missing = left
+			}
+		}
+		if c.missing == nil {
+			continue
+		}
+		why := cmp.Or(s.Coverage.Why[c.missing[0]], whyPinned[rule.When], rule.Why)
+		all = append(all, quotedNames(c.missing)+", because "+why)
+	}
+	return strings.Join(all, "; ")
+}
+
+// whyPinned says why something must be covered although the configuration pins it.
+var whyPinned = map[When]string{
+	WithoutBody: "the body is empty or its digest is not covered, or a field asks for another method",
+	WithQuery:   "there is one",
+	OtherType:   "the request has another media type or parameters",
 }
 
 // covers reports whether the signature binds every octet of the named field or part.

@@ -1,13 +1,14 @@
 package verify
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/hmac"
 	"crypto/rsa"
 	"fmt"
-	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,26 +17,17 @@ func (k Key) checkedBy(alg Alg, check primitive) Key {
 	return Key{ID: k.ID, Alg: alg, material: &material{alg: alg, public: k.Public(), check: check}}
 }
 
-// otherPrimitives tries a key of the scheme with other hashes, and over other signature bases.
-func otherPrimitives(k Key, r *http.Request, with func(Alternative, Key)) {
-	alg := k.Alg // or the one that the signature names, which may be none of the registry
-	for _, sent := range SentSignatures(r.Header) {
-		if sent.in.keyID == k.ID && sent.in.hasAlg {
-			alg = Alg(sent.in.alg)
-		}
+// otherPrimitives tries a key of the scheme with other hashes.
+func otherPrimitives(k Key, in *signatureInput, with func(Alternative, Key)) {
+	alg := k.Alg
+	if in.hasAlg {
+		alg = Alg(in.alg) // which may be none of the registry
 	}
 	for _, h := range []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA1} {
 		for _, other := range hashedWith(k, h) {
 			detail := fmt.Sprintf("%s with %s, and key %q is for %s", other.name, h, truncate(k.ID), k.Alg)
 			with(Alternative{Mistake: other.mistake, Detail: detail, Rare: true}, k.checkedBy(alg, other.check))
 		}
-	}
-	for _, other := range otherBases(r) {
-		check := func(base, signature []byte) bool {
-			changed := other.edit(base)
-			return len(changed) != len(base) && k.material.check(changed, signature)
-		}
-		with(Alternative{Mistake: other.mistake, Detail: other.detail, Rare: true}, k.checkedBy(alg, check))
 	}
 }
 
@@ -88,44 +80,100 @@ func hashedWith(k Key, h crypto.Hash) []otherPrimitive {
 	}}}
 }
 
-// otherBase is a signature base as a sender may make it.
-type otherBase struct {
+// baseEdit makes what a sender may sign in place of a signature base.
+type baseEdit struct {
 	mistake Mistake
 	detail  string
-	edit    func(base []byte) []byte
+	edit    func(base string) string
 }
 
-func otherBases(r *http.Request) []otherBase {
+func baseEdits(scheme string) []baseEdit {
 	port := ":443"
-	if r.URL.Scheme == "http" {
+	if scheme == "http" {
 		port = ":80"
 	}
 	// RFC 9421 section 2.2.3 leaves the default port out.
-	authority := func(base []byte) []byte { return withPort(base, `"@authority": `, "", port) }
-	target := func(base []byte) []byte { return withPort(base, `"@target-uri": `, "://", port) }
-	both := func(base []byte) []byte { return target(authority(base)) }
-	return []otherBase{
+	authority := inLine("@authority", func(v string) string { return v + port })
+	target := inLine("@target-uri", func(v string) string {
+		before, rest, _ := strings.Cut(v, "://")
+		if i := strings.IndexAny(rest, "/?"); i >= 0 {
+			rest = rest[:i] + port + rest[i:]
+		}
+		return before + "://" + rest
+	})
+	query := func(v string) string { text, _ := url.QueryUnescape(v); return text }
+	path := func(v string) string { text, _ := url.PathUnescape(v); return text }
+	unmarked := func(v string) string { return strings.TrimPrefix(v, "?") }
+	return []baseEdit{
 		{ContentDiffers, "the signature base ends with a newline",
-			func(base []byte) []byte { return append(bytes.Clone(base), '\n') }},
+			func(base string) string { return base + "\n" }},
 		{ContentDiffers, "the lines of the signature base end with CRLF",
-			func(base []byte) []byte { return bytes.ReplaceAll(base, []byte("\n"), []byte("\r\n")) }},
+			func(base string) string { return strings.ReplaceAll(base, "\n", "\r\n") }},
 		{PortDiffers, "the default port in @authority", authority},
 		{PortDiffers, "the default port in @target-uri", target},
-		{PortDiffers, "the default port in @authority and @target-uri", both},
+		{PortDiffers, "the default port in @authority and @target-uri",
+			func(base string) string { return target(authority(base)) }},
+		{QueryDiffers, "@query without its question mark", inLine("@query", unmarked)},
+		{QueryDiffers, "@query decoded", inLine("@query", query)},
+		{QueryDiffers, "@query decoded, without its question mark",
+			inLine("@query", func(v string) string { return unmarked(query(v)) })},
+		{QueryDiffers, "@query empty", inLine("@query", func(string) string { return "" })},
+		{QueryDiffers, "@query without a query", inLine("@query", func(string) string { return "?" })},
+		{EscapesDiffer, "@path decoded", inLine("@path", path)},
+		{EscapesDiffer, "@target-uri decoded", inLine("@target-uri", path)},
 	}
 }
 
-// withPort puts a port after the host in the line of a component. The host begins after a text.
-func withPort(base []byte, component, before, port string) []byte {
-	head, line, found := strings.Cut("\n"+string(base), "\n"+component)
-	if !found {
-		return base
-	}
-	if i := strings.Index(line, before); i >= 0 {
-		i += len(before)
-		if end := strings.IndexAny(line[i:], "/?\n"); end >= 0 {
-			line = line[:i+end] + port + line[i+end:]
+// inLine returns an edit of the value of a derived component.
+func inLine(component string, f func(value string) string) func(string) string {
+	begin := "\n" + strconv.Quote(component) + ": "
+	return func(base string) string {
+		head, rest, found := strings.Cut("\n"+base, begin)
+		if !found {
+			return base
 		}
+		value, rest, _ := strings.Cut(rest, "\n")
+		return (head + begin + f(value) + "\n" + rest)[1:]
 	}
-	return []byte((head + "\n" + component + line)[1:])
+}
+
+const maxEveryOrder = 5 // components whose every order is tried
+
+// orders are bases with the lines of their components in another order.
+func orders(base string) (edits []baseEdit) {
+	lines := strings.SplitAfter(base, "\n")
+	n := len(lines) - 1 // that of the parameters is the last one
+	kept := make([]int, n)
+	for i := range kept {
+		kept[i] = i
+	}
+	try := func(order []int) {
+		names, text := "the components in the order", ""
+		for _, i := range order {
+			name, _, _ := strings.Cut(lines[i], ": ")
+			names, text = names+" "+name, text+lines[i]
+		}
+		text += lines[n]
+		edits = append(edits, baseEdit{ContentDiffers, names, func(other string) string {
+			if other != base {
+				return other // that of another signature
+			}
+			return text
+		}})
+	}
+	if n <= maxEveryOrder {
+		permute(kept, 0, try)
+		return edits
+	}
+	slices.Reverse(kept)
+	try(kept)
+	slices.SortFunc(kept, func(a, b int) int { return strings.Compare(lines[a], lines[b]) })
+	try(kept)
+	slices.Sort(kept)
+	for i := 1; i < n; i++ {
+		kept[i-1], kept[i] = i, i-1
+		try(kept)
+		kept[i-1], kept[i] = i-1, i
+	}
+	return edits
 }

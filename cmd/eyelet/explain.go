@@ -185,7 +185,7 @@ func printText(p *program, report explain.Report, rec *httpfile.File) {
 		p.printf("nothing is wrong with the signature and its time\n")
 	} else {
 		p.printf("refused: %s\n", cmp.Or(string(report.Code), sanitize(rec.Note("code"))))
-		printFindings(p, report.Findings)
+		printFindings(p, report.Findings, report.Bases)
 	}
 	switch {
 	case report.Code == codeNotFound:
@@ -218,7 +218,7 @@ func hidden(rec *httpfile.File) bool {
 	return false
 }
 
-func printFindings(p *program, findings []explain.Finding) {
+func printFindings(p *program, findings []explain.Finding, bases *explain.Bases) {
 	for _, f := range findings {
 		word := "likely"
 		if f.Proved {
@@ -235,4 +235,67 @@ func printFindings(p *program, findings []explain.Finding) {
 		}
 		p.printf("  %-20s  %s\n", "what to do", f.Cause.Remedy())
 	}
+	printBases(p, bases)
+}
+
+// minColumn is how wide each of two bases side by side is at least, in characters.
+const minColumn = 36
+
+// printBases prints two signature bases side by side, and on a narrow terminal one above the other.
+// What differs is marked below it.
+func printBases(p *program, b *explain.Bases) {
+	if b == nil {
+		return
+	}
+	width := p.width() - len("  ")
+	column := (width - len(" | ")) / 2
+	narrow := column < minColumn
+	if narrow {
+		column = max(width, 1)
+	}
+	titles := [2]string{"the base that was signed", "our base"}
+	rows := [][2]string{titles}
+	for i := range b.Signed {
+		rows = append(rows, compared(b.Signed[i], b.Ours[i], column)...)
+	}
+	for side := range titles {
+		for _, row := range rows {
+			if narrow && row[side] != "" {
+				p.printf("  %s\n", row[side])
+			} else if !narrow && side == 0 {
+				p.printf("%s\n", strings.TrimRight(fmt.Sprintf("  %-*s | %s", column, row[0], row[1]), " "))
+			}
+		}
+	}
+}
+
+// compared returns the rows of two lines, and below them marks where they differ.
+func compared(left, right string, width int) (rows [][2]string) {
+	a, b := []rune(left), []rune(right)
+	from, end, least := 0, 0, min(len(a), len(b))
+	for from < least && a[from] == b[from] {
+		from++
+	}
+	for end < least-from && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
+	}
+	marks := func(line []rune) []rune {
+		if left == right {
+			return nil
+		}
+		return []rune(strings.Repeat(" ", from) + strings.Repeat("^", max(1, len(line)-end-from)))
+	}
+	add := func(a, b []rune, i int) {
+		part := func(of []rune) string {
+			return strings.TrimRight(string(of[min(i, len(of)):min(i+width, len(of))]), " ")
+		}
+		if part(a)+part(b) != "" {
+			rows = append(rows, [2]string{part(a), part(b)})
+		}
+	}
+	for i := 0; i <= max(len(a), len(b)); i += width {
+		add(a, b, i)
+		add(marks(a), marks(b), i)
+	}
+	return rows
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -57,6 +58,19 @@ func (p *program) terminal(w io.Writer) bool {
 	}
 	kind, _ := (config.Source{Environ: p.Environ}).Lookup("TERM")
 	return kind != "dumb"
+}
+
+// width returns that of the terminal, or COLUMNS.
+func (p *program) width() int {
+	columns, _ := (config.Source{Environ: p.Environ}).Lookup("COLUMNS")
+	n, _ := strconv.Atoi(columns)
+	if f, ok := p.Out.(*os.File); ok && n <= 0 {
+		n, _, _ = term.GetSize(int(f.Fd())) // 0 where it is not a terminal
+	}
+	if n <= 0 {
+		return 80
+	}
+	return n
 }
 
 // sanitize returns text of a client for a terminal: without control characters, and "-" if it is

@@ -60,7 +60,7 @@ func verifyCommand(p *program) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v.Findings = report.Findings
+			v.Findings, v.Bases = report.Findings, report.Bases
 		}
 		return v.print(p, *format)
 	}
@@ -178,8 +178,9 @@ type verdict struct {
 	Covered []string `json:"covered,omitempty"`
 	// Claimed is what the request says about signatures that were not verified.
 	Claimed []claimed `json:"claimed,omitempty"`
-	// Findings are the causes, with --explain.
+	// Findings are the causes, and Bases the signature bases, with --explain.
 	Findings []explain.Finding `json:"findings,omitempty"`
+	Bases    *explain.Bases    `json:"bases,omitempty"`
 	// AcceptSignature is the field of a refusal that says what to sign (RFC 9421 section 5.1).
 	AcceptSignature string `json:"accept_signature,omitempty"`
 }
@@ -303,7 +304,7 @@ func (v verdict) text(p *program) {
 		times(c.signedTimes)
 		line("covers", strings.Join(c.Covered, " "))
 	}
-	printFindings(p, v.Findings)
+	printFindings(p, v.Findings, v.Bases)
 }
 
 // timeLine returns a time with its offset to the arrival, or "" without one.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -138,6 +139,9 @@ func (g *generation) explainRefused(
 		if shown.Hidden || shown.Header.Get(found.Detail) != f.Request.Header.Get(found.Detail) {
 			found.Signed, found.Came = "", ""
 		}
+	}
+	if !maps.EqualFunc(shown.Header, f.Request.Header, slices.Equal) { // a base may hold what is redacted
+		report.Bases = nil
 	}
 	return report, true
 }

@@ -54,6 +54,36 @@ func TestAnExplanationShowsNothingThatIsRedacted(t *testing.T) {
 	}
 }
 
+// TestBasesShowNothingThatIsRedacted explains two deliveries with other bases. A covered field of
+// one is redacted.
+func TestBasesShowNothingThatIsRedacted(t *testing.T) {
+	t.Parallel()
+	key, err := verify.NewHMACKey("k1", []byte("0123456789abcdef"))
+	check(t, err)
+	shop := []producer.Producer{producer.Signed("shop", verify.StaticKeys(key))}
+	o := refused.Options{For: time.Hour}
+	check(t, o.Rules.Add("header:X-Card"))
+	ring, err := refused.New(o)
+	check(t, err)
+	c := receiver.Config{Producers: shop, Store: dedup.NewMemory(dedup.MemoryOptions{})}
+	g := &generation{explain: explain.New(shop), times: newSignedTimes(c.Store, ring, &c)}
+	for number, field := range []string{"X-Note", "X-Card"} {
+		r := httptest.NewRequest(http.MethodPost, "https://hooks.example/webhooks/shop", http.NoBody)
+		r.Header.Set(field, "4111")
+		by := verify.Signer{KeyID: "k1", Secret: []byte("0123456789abcdef"),
+			Components: []string{"@method", "@target-uri", "content-digest", strings.ToLower(field)}}
+		check(t, by.Sign(r, []byte("{}"), time.Now()))
+		r.URL.Scheme = "http"
+		ring.Add(t.Context(), receiver.Refused{Time: time.Now(), Endpoint: "shop", Request: r, Body: []byte("{}"),
+			BodyRead: receiver.BodyWhole, Declared: 2, Code: verify.SignatureMismatch})
+		report, _ := g.explainRefused(t.Context(), uint64(number+1), "")
+		if len(report.Findings) != 1 || report.Findings[0].Cause != "url_scheme" ||
+			(report.Bases != nil) != (number == 0) {
+			t.Errorf("%s: %+v", field, report)
+		}
+	}
+}
+
 // TestTheFirstRefusalIsExplained refuses deliveries whose body got a newline. The first of a minute
 // is explained.
 func TestTheFirstRefusalIsExplained(t *testing.T) {
