@@ -89,7 +89,6 @@ func (d *dispatcher) start() {
 	go func() {
 		d.open.Wait()
 		d.stopTake()
-		d.workers.Close()
 		close(d.done)
 	}()
 }
