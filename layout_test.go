@@ -114,7 +114,7 @@ var imports = map[string][]string{
 	"receiver/internal/echocore":  {"receiver", "receiver/internal/capture"},
 	"receiver/internal/deadline":  {},
 	"receiver/internal/executor":  {},
-	"receiver/metrics":            {"verify", "dedup", "producer", "receiver"},
+	"receiver/metrics":            {"dedup", "producer", "receiver"},
 	"receiver/receivertest": {
 		"dedup", "dedup/deduptest", "producer", "producer/preset", "receiver", "verify",
 	},

@@ -11,76 +11,23 @@ package metrics
 import (
 	"context"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
-	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // Collector counts the observations of a receiver. It is a prometheus.Collector.
 type Collector struct {
-	all        []prometheus.Collector
-	deliveries series[deliveryLabels]
-	attempts   series[attemptLabels]
-	hanging    *prometheus.GaugeVec
-	sameBytes  *prometheus.CounterVec
-	idReused   *prometheus.CounterVec
-	senders    *senders
-	hang       sync.Map // the attempts that hang
-	hangs      atomic.Int64
-}
-
-// series counts and times what has the same labels. Looking up the metrics of labels costs more
-// than counting, so it is done once.
-type series[L comparable] struct {
-	find func(L) timed
-
-	mu    sync.RWMutex
-	found map[L]timed
-}
-
-type timed struct {
-	count prometheus.Counter
-	took  prometheus.Observer
-}
-
-type deliveryLabels struct {
-	endpoint string
-	code     verify.Code
-}
-
-type attemptLabels struct {
-	endpoint, handler string
-	state             dedup.State
-}
-
-func (s *series[L]) add(labels L, took time.Duration) {
-	s.mu.RLock()
-	t, ok := s.found[labels]
-	s.mu.RUnlock()
-	if !ok {
-		t = s.find(labels)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.found == nil {
-			s.found = map[L]timed{}
-		}
-		s.found[labels] = t
-	}
-	t.count.Inc()
-	t.took.Observe(took.Seconds())
-}
-
-// forget looks the metrics of all labels up again: they may have been deleted.
-func (s *series[L]) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.found = nil
+	all                  []prometheus.Collector
+	deliveries, attempts *prometheus.CounterVec
+	answering, running   *prometheus.HistogramVec
+	hanging              *prometheus.GaugeVec
+	sameBytes            *prometheus.CounterVec
+	idReused             *prometheus.CounterVec
+	senders              *senders
+	hang                 sync.Map // the attempts that hang
 }
 
 // attempt is one start of a task.
@@ -104,21 +51,14 @@ func New() *Collector {
 		c.all = append(c.all, v)
 		return v
 	}
-	deliveries := counter("deliveries_total", "Deliveries answered, by result: accepted, answered, replayed "+
+	c.deliveries = counter("deliveries_total", "Deliveries answered, by result: accepted, answered, replayed "+
 		"(a duplicate), quarantined, empty_batch, handshake, or the code of the problem.",
 		"endpoint", "code")
-	answering := seconds("delivery_seconds", "Time from the head of a delivery to its response.", "endpoint")
-	c.deliveries.find = func(l deliveryLabels) timed {
-		return timed{deliveries.WithLabelValues(l.endpoint, string(l.code)), answering.WithLabelValues(l.endpoint)}
-	}
-	attempts := counter("attempts_total", "Attempts of handlers, by the state of the task after them: "+
+	c.answering = seconds("delivery_seconds", "Time from the head of a delivery to its response.", "endpoint")
+	c.attempts = counter("attempts_total", "Attempts of handlers, by the state of the task after them: "+
 		"done, pending (to be retried) or dead.",
 		"endpoint", "handler", "state")
-	running := seconds("attempt_seconds", "Duration of attempts.", "endpoint", "handler")
-	c.attempts.find = func(l attemptLabels) timed {
-		return timed{attempts.WithLabelValues(l.endpoint, l.handler, l.state.String()),
-			running.WithLabelValues(l.endpoint, l.handler)}
-	}
+	c.running = seconds("attempt_seconds", "Duration of attempts.", "endpoint", "handler")
 	c.hanging = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "eyelet_handlers_hanging",
 		Help: "Handlers that run beyond their timeout, each of which keeps a worker.",
 	}, []string{"endpoint", "handler"})
@@ -140,8 +80,6 @@ func (c *Collector) Expect(producers []producer.Producer) { c.senders.expect(pro
 // Forget deletes the series that have these labels, such as those of a handler that is gone. With
 // the label endpoint alone it also forgets when its last new event came.
 func (c *Collector) Forget(labels prometheus.Labels) {
-	c.deliveries.forget()
-	c.attempts.forget()
 	for _, one := range c.all {
 		if v, ok := one.(interface{ DeletePartialMatch(prometheus.Labels) int }); ok {
 			v.DeletePartialMatch(labels)
@@ -157,7 +95,8 @@ func (c *Collector) Forget(labels prometheus.Labels) {
 func (c *Collector) Observe(_ context.Context, o receiver.Observation) {
 	switch o.Kind {
 	case receiver.KindDelivery:
-		c.deliveries.add(deliveryLabels{o.Endpoint, o.Code}, o.Took)
+		c.deliveries.WithLabelValues(o.Endpoint, string(o.Code)).Inc()
+		c.answering.WithLabelValues(o.Endpoint).Observe(o.Took.Seconds())
 		c.senders.observe(&o)
 		if o.SameBytes != "" {
 			c.sameBytes.WithLabelValues(o.Endpoint, string(o.SameBytes)).Inc()
@@ -166,17 +105,13 @@ func (c *Collector) Observe(_ context.Context, o receiver.Observation) {
 			c.idReused.WithLabelValues(o.Endpoint).Inc()
 		}
 	case receiver.KindAttempt:
-		c.attempts.add(attemptLabels{o.Endpoint, o.Handler, o.State}, o.Took)
-		if c.hangs.Load() == 0 {
-			return
-		}
+		c.attempts.WithLabelValues(o.Endpoint, o.Handler, o.State.String()).Inc()
+		c.running.WithLabelValues(o.Endpoint, o.Handler).Observe(o.Took.Seconds())
 		if _, hung := c.hang.LoadAndDelete(attempt{o.Event, o.Handler, o.Attempt}); hung {
-			c.hangs.Add(-1)
 			c.hanging.WithLabelValues(o.Endpoint, o.Handler).Dec()
 		}
 	case receiver.KindHanging:
 		if _, twice := c.hang.LoadOrStore(attempt{o.Event, o.Handler, o.Attempt}, true); !twice {
-			c.hangs.Add(1)
 			c.hanging.WithLabelValues(o.Endpoint, o.Handler).Inc()
 		}
 	}
