@@ -187,7 +187,7 @@ func newDevRun(ctx context.Context, p *program, s *config.Settings, out *printed
 		return nil, usage.Errorf("", "loopback: %s", usage.RootCause(err))
 	}
 	run.address = "http://" + ln.Addr().String()
-	run.server = &http.Server{Handler: run.requirePass(server.Handler(run.rx)),
+	run.server = &http.Server{Handler: run.requirePass(run.rx.Handler()),
 		ReadHeaderTimeout: s.Limits.HeaderTimeout, MaxHeaderBytes: config.DefaultHead}
 	go func() { _ = run.server.Serve(ln) }() // ends with close
 	return run, nil
@@ -227,10 +227,7 @@ func (r *devRun) observe(_ context.Context, o receiver.Observation) {
 // checkProducers checks that the producer of every recording is configured.
 func (r *devRun) checkProducers(recs []devRecording) error {
 	var found usage.Errors
-	var names []string
-	for i := range r.plan.Producers {
-		names = append(names, r.plan.Producers[i].Name)
-	}
+	names := r.settings.ProducerNames()
 	for _, rec := range recs {
 		if name := rec.Note("producer"); name != "" && !slices.Contains(names, name) {
 			err := noteError(rec.File, "producer",
