@@ -18,7 +18,7 @@ var devVendors = []struct{ name, prefix string }{{"github", ""}, {"stripe", "whs
 
 // serve serves until ctx ends, with new keys and the store of the deliveries before.
 func (f *devCmd) serve(ctx context.Context, dir string) error {
-	keys, folder := newKeyboard(f.program), filepath.Join(dir, "serve")
+	folder := filepath.Join(dir, "serve")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return usage.Errorf("", "%s: %s", folder, usage.Cause(err))
 	}
@@ -42,26 +42,31 @@ func (f *devCmd) serve(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	s.Log.Level, s.Explain, s.Inspector.Send = "warn", config.ExplainLog, true
-	_, o, err := f.serverOptions(ctx, s)
-	if err != nil {
-		return err
-	}
-	srv, err := server.New(ctx, o)
-	if err != nil {
-		return err
-	}
-	f.printCommands(listen, folder, secrets)
-	return f.serveWithKeys(ctx, keys, s, srv)
+	return f.serveWithKeys(ctx, s, func() { f.printCommands(listen, folder, secrets) })
 }
 
 // serveConfigured serves the endpoints of --config until ctx ends, with the store of the deliveries
 // before.
 func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error {
-	keys := newKeyboard(f.program)
 	if f.listen != "" {
 		s.Listen = f.listen
 	}
+	return f.serveWithKeys(ctx, s, func() {
+		scheme := "http"
+		if s.HasTLS() {
+			scheme = "https"
+		}
+		f.printf("\nserving as configured in %s; the store is removed at Ctrl-C\n\n", s.File)
+		for _, name := range s.ProducerNames() {
+			f.printf("  %-20s  %s://%s/webhooks/%s\n", name, scheme, s.Listen, name)
+		}
+		f.printf("\n")
+	})
+}
+
+// serveWithKeys runs a server, with keys on a terminal. It calls printed before.
+func (f *devCmd) serveWithKeys(ctx context.Context, s *config.Settings, printed func()) error {
+	keys := newKeyboard(f.program)
 	s.Log.Level, s.Explain, s.Inspector.Send = "warn", config.ExplainLog, true
 	_, o, err := f.serverOptions(ctx, s)
 	if err != nil {
@@ -71,20 +76,7 @@ func (f *devCmd) serveConfigured(ctx context.Context, s *config.Settings) error 
 	if err != nil {
 		return err
 	}
-	scheme := "http"
-	if s.HasTLS() {
-		scheme = "https"
-	}
-	f.printf("\nserving as configured in %s; the store is removed at Ctrl-C\n\n", s.File)
-	for _, name := range s.ProducerNames() {
-		f.printf("  %-20s  %s://%s/webhooks/%s\n", name, scheme, s.Listen, name)
-	}
-	f.printf("\n")
-	return f.serveWithKeys(ctx, keys, s, srv)
-}
-
-// serveWithKeys runs the server, with keys on a terminal.
-func (f *devCmd) serveWithKeys(ctx context.Context, keys *keyboard, s *config.Settings, srv *server.Server) error {
+	printed()
 	return keys.during(ctx, "e explains the last refused delivery, o opens the page",
 		func(ctx context.Context, key byte) bool {
 			says, _ := pressed(ctx, f.program, s, key)

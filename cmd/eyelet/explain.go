@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -166,9 +165,7 @@ func explainRecording(
 // printCauses prints what was found; nothing is an error without a message.
 func printCauses(p *program, report explain.Report, rec *httpfile.File, format string) error {
 	if format == "json" {
-		e := json.NewEncoder(p.Out)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(report); err != nil {
+		if err := p.encode(report); err != nil {
 			return err
 		}
 	} else {

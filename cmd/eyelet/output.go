@@ -34,9 +34,14 @@ func (p *program) result(format string, object map[string]any, text string, args
 		_, err := fmt.Fprintf(p.Out, text, args...)
 		return err
 	}
+	return p.encode(object)
+}
+
+// encode prints a line of JSON in which "<secret>" is readable.
+func (p *program) encode(value any) error {
 	e := json.NewEncoder(p.Out)
 	e.SetEscapeHTML(false)
-	return e.Encode(object)
+	return e.Encode(value)
 }
 
 // checkOutput checks -o of the commands that have it.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,9 +116,7 @@ func (f *sendCmd) run(c *cobra.Command, args []string) error {
 		s := outcomeOf(rec, r, err)
 		err = exitWith(exitOf(s.outcome), usage.OneLine(fmt.Sprintf("%s: %v", serverOf(from.url), err)))
 		if f.output == "json" { // as replay prints it
-			e := json.NewEncoder(f.Out)
-			e.SetEscapeHTML(false) // <secret>
-			return errors.Join(err, e.Encode(map[string]any{"outcome": s.outcome.String(), "verdict": s.verdict,
+			return errors.Join(err, f.encode(map[string]any{"outcome": s.outcome.String(), "verdict": s.verdict,
 				"error": err.Error()}))
 		}
 		return err

@@ -6,6 +6,7 @@ import (
 	"crypto"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -133,19 +134,14 @@ func (from *sender) configure(c *cobra.Command, p *program, f senderFlags, signe
 
 // become takes the keys of the producer in the configuration.
 func (from *sender) become(s *config.Settings, plan *config.Plan, f senderFlags, signer *verify.Signer) error {
-	var names []string
-	for i := range plan.Producers {
-		names = append(names, plan.Producers[i].Name)
-		if plan.Producers[i].Name == f.producer {
-			from.producer, from.config = &plan.Producers[i], &s.Producers[i]
-		}
-	}
-	if from.producer == nil && f.producer != "" {
-		return usage.Errorf(usage.DidYouMean(f.producer, names), "unknown producer %q", f.producer)
-	}
-	if from.producer == nil {
+	if f.producer == "" {
 		return nil
 	}
+	var err error
+	if from.producer, err = plan.Producer(f.producer); err != nil {
+		return err
+	}
+	from.config = &s.Producers[slices.Index(s.ProducerNames(), f.producer)]
 	vendor, _ := preset.Find(from.config.Preset)
 	if own, ok := from.producer.Scheme.(replay.Signer); ok && !vendor.KeySigned() {
 		if flag := f.keyFlag(); flag != "" {

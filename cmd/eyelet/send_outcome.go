@@ -110,9 +110,7 @@ func (f *sendCmd) print(rec *httpfile.File, r replay.Result, s sendOutcome, now 
 		if dated {
 			line["receiver_clock_offset"] = offset.Seconds()
 		}
-		e := json.NewEncoder(f.Out)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(line); err != nil {
+		if err := f.encode(line); err != nil {
 			return err
 		}
 		return exitWith(exitOf(s.outcome), "")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -79,10 +78,8 @@ func printTargets(ctx context.Context, p *program, client *opsclient.Client, for
 		return err
 	}
 	if format == "json" {
-		e := json.NewEncoder(p.Out)
-		e.SetEscapeHTML(false) // <secret>
 		for _, t := range all {
-			if err := e.Encode(t); err != nil {
+			if err := p.encode(t); err != nil {
 				return err
 			}
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -101,17 +100,10 @@ func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.T
 
 // producerOf returns the producer with the name of a flag or a note.
 func producerOf(p *config.Plan, rec *httpfile.File, name string) (*producer.Producer, error) {
-	var names []string
-	for i := range p.Producers {
-		if p.Producers[i].Name == name {
-			return &p.Producers[i], nil
-		}
-		names = append(names, p.Producers[i].Name)
-	}
 	if name == "" {
 		return nil, usage.Errorf(`write --producer, or a note "# producer: shop"`, "%s names no producer", rec.Name)
 	}
-	return nil, usage.Errorf(usage.DidYouMean(name, names), "unknown producer %q", name)
+	return p.Producer(name)
 }
 
 // deliveryOf turns the recording into a delivery for extractors.
@@ -249,9 +241,7 @@ func (v *verdict) describe(from *producer.Producer, d *producer.Delivery, now ti
 // print prints the verdict; one that is not valid is an error without a message.
 func (v verdict) print(p *program, format string) error {
 	if format == "json" {
-		e := json.NewEncoder(p.Out)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(v); err != nil {
+		if err := p.encode(v); err != nil {
 			return err
 		}
 	} else {

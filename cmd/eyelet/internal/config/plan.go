@@ -14,6 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -52,6 +53,18 @@ func (p *Plan) Close() error {
 		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Producer returns the producer with a name.
+func (p *Plan) Producer(name string) (*producer.Producer, error) {
+	var names []string
+	for i := range p.Producers {
+		if p.Producers[i].Name == name {
+			return &p.Producers[i], nil
+		}
+		names = append(names, p.Producers[i].Name)
+	}
+	return nil, usage.Errorf(usage.DidYouMean(name, names), "unknown producer %q", name)
 }
 
 // Build validates all that it can without opening the store, and reports all errors at once, with
