@@ -187,7 +187,7 @@ func newDevRun(ctx context.Context, p *program, s *config.Settings, out *printed
 		return nil, usage.Errorf("", "loopback: %s", usage.RootCause(err))
 	}
 	run.address = "http://" + ln.Addr().String()
-	run.server = &http.Server{Handler: run.requirePass(run.rx.Handler()),
+	run.server = &http.Server{Handler: run.requirePass(server.Handler(run.rx)),
 		ReadHeaderTimeout: s.Limits.HeaderTimeout, MaxHeaderBytes: config.DefaultHead}
 	go func() { _ = run.server.Serve(ln) }() // ends with close
 	return run, nil

@@ -72,7 +72,7 @@ func (g *generation) receiverConfig(s *Server) receiver.Config {
 // serve makes the handler of deliveries. written is how long the server lets a response take.
 func (g *generation) serve(rx *receiver.Receiver, written time.Duration, traces *tracing.Provider) {
 	g.rx = rx
-	next := rx.Handler()
+	next := Handler(rx)
 	if own := httpserver.New(nil, g.httpOptions()).WriteTimeout; own > written {
 		next = extended(next, own)
 	}

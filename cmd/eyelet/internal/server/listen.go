@@ -14,10 +14,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
 
 // The operations port has an eighth of the connections of the port of deliveries, within these
@@ -139,4 +142,19 @@ func (s *Server) newHTTPServer(h http.Handler, c certificates) *http.Server {
 		o.TLS = c.config()
 	}
 	return httpserver.New(h, o)
+}
+
+// Handler serves the receiver through Echo v4, as applications do. The receiver also refuses the requests that match no
+// route, so every error is a problem of RFC 9457. All errors are those of Echo's router, because
+// no handler returns one.
+func Handler(rx *receiver.Receiver) http.Handler {
+	e := echo.New()
+	echov4.Mount(e, rx)
+	refuse := rx.Handler()
+	e.HTTPErrorHandler = func(_ error, c echo.Context) {
+		if !c.Response().Committed {
+			refuse.ServeHTTP(c.Response(), c.Request())
+		}
+	}
+	return e
 }

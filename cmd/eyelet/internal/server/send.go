@@ -92,7 +92,7 @@ func (s sender) send(ctx context.Context, rec dedup.Record, body []byte) (inspec
 	header.Set(inspect.FieldEdited, "inspector")
 	r, err := replay.Send(ctx, file, replay.Options{
 		URL: public.Scheme + "://" + public.Host, SignedURL: g.Receiver.URL, Sign: signer, Header: header,
-		Client: &http.Client{Transport: inProcess{g.rx.Handler()}},
+		Client: &http.Client{Transport: inProcess{Handler(g.rx)}},
 	})
 	return inspect.Sent{Status: r.Status, Code: r.Code}, err
 }

@@ -39,7 +39,7 @@ func sendServer(t *testing.T, scheme *verify.HMAC) (*Server, dedup.Record) {
 	first := httptest.NewRequest(http.MethodPost, "http://hooks.example/webhooks/shop", strings.NewReader(body))
 	first.Header = r.Header
 	w := httptest.NewRecorder()
-	rx.Handler().ServeHTTP(w, first)
+	Handler(rx).ServeHTTP(w, first)
 	if w.Code >= 300 {
 		t.Fatalf("the first delivery: %d, %s", w.Code, w.Body)
 	}
