@@ -353,7 +353,7 @@ func quotedNames(names []string) string {
 // splitFields are lists and dictionaries, which may be split over lines (RFC 9651 section 3.2, RFC
 // 9110 section 5.3): all of their readers join them.
 var splitFields = []string{
-	"content-digest", "repr-digest", "content-encoding", "content-language", "link", "via", "forwarded",
+	"content-digest", "repr-digest", "content-language", "link", "via", "forwarded",
 }
 
 func checkOneLine(name string, lines []string) *Error {

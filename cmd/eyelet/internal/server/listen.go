@@ -144,9 +144,9 @@ func (s *Server) newHTTPServer(h http.Handler, c certificates) *http.Server {
 	return httpserver.New(h, o)
 }
 
-// Handler serves the receiver through Echo v4, as applications do. The receiver also refuses the requests that match no
-// route, so every error is a problem of RFC 9457. All errors are those of Echo's router, because
-// no handler returns one.
+// Handler serves the receiver through Echo v4, as applications do. The receiver also refuses the
+// requests that match no route, so every error is a problem of RFC 9457. All errors are those of
+// Echo's router, because no handler returns one.
 func Handler(rx *receiver.Receiver) http.Handler {
 	e := echo.New()
 	echov4.Mount(e, rx)
