@@ -321,6 +321,10 @@ var refusals = []struct {
 		s.resign(t, "@method", "@target-uri", "content-digest",
 			"content-type", "idempotency-key", `@query-param;name="a"`)
 	}, func(_ *testing.T, s *scene) { s.r.URL.RawQuery = "a=1&a=2" }, AmbiguousField},
+	{"a coding on two lines", func(t *testing.T, s *scene) {
+		s.r.Header["Content-Encoding"] = []string{"identity", "gzip"}
+		s.resign(t, "@method", "@target-uri", "content-digest", "content-type", "idempotency-key", "content-encoding")
+	}, nil, AmbiguousField},
 	{"a required key is absent", func(t *testing.T, s *scene) {
 		s.scheme.KeyRequired = true
 		s.r.Header.Del("Idempotency-Key")
