@@ -22,7 +22,7 @@ type row struct {
 const pageHead = `# Interoperability
 
 Libraries of vendors and of standards, in the versions of go.mod and package.json, as senders. ` + "`go test -C interop ./... -update`" + ` writes this page: it sends
-deliveries that they sign through ` + "`eyelet serve`" + `, and checks the responses and the stored events. The usual results are:
+what they sign to ` + "`eyelet serve`" + `, and checks responses and stored events. Usual results:
 
 - a new event is accepted (200, or 202 under ` + "`scheme: rfc9421`" + `), and its handlers run once;
 - the same bytes again, and the same event signed a second later, get the stored response;
@@ -30,9 +30,9 @@ deliveries that they sign through ` + "`eyelet serve`" + `, and checks the respo
 - "time": signatures of ten minutes ago and ten minutes ahead get 401. Without it no
   time, or only the present one, is signed.
 
-A library that "signs" made the signature. One that "verifies" has no function for that: the test signs by the documented
-formula, and the library accepts the signature. One that "sends" builds the request with a bearer token: nothing is signed,
-and a changed body is accepted. Those without a URL are for Node 20 or later, with ` + "`npm`" + `.
+A library that "signs" made the signature. One that "verifies" accepts a signature that the test made by the documented
+formula. One that "sends" builds the request with a bearer token: nothing is signed, and a changed body is accepted.
+Those without a URL are for Node 20 or later, with ` + "`npm`" + `.
 
 Library | Role | Preset | Time | Other results, and notes
 ---|---|---|---|---
@@ -41,9 +41,8 @@ Library | Role | Preset | Time | Other results, and notes
 const pageMiddle = `
 ## What Eyelet signs
 
-Real libraries verify what ` + "`eyelet send`" + ` signs. They accept the delivery as it was sent, and refuse it with a changed
-body, and with another secret or public key. ` + "`order.json`" + ` is signed by RFC 9421. Where a library leaves the comparison
-of Content-Digest to its caller, the test does it.
+Libraries accept what ` + "`eyelet send`" + ` signs, and refuse it with a changed body and another secret or public key.
+` + "`order.json`" + ` is signed by RFC 9421. Where a library leaves Content-Digest to its caller, the test compares it.
 
 Library | Signed by | Other results, and notes
 ---|---|---
@@ -52,7 +51,7 @@ Library | Signed by | Other results, and notes
 const pageEnd = `
 ## Senders of RFC 9421 as they document themselves
 
-Signed by ` + "`http-message-signatures`" + ` with the components of the sender's documents. Keys are left out here.
+Signed by ` + "`http-message-signatures`" + ` with documented components. Keys are left out.
 
 Sender | Signs | Producer
 ---|---|---

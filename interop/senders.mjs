@@ -259,28 +259,41 @@ async function httpbis(d, alg, ends) {
   return { header: signed.headers, body };
 }
 
-// documented are the components that senders sign by their own documents, with their fields and the
-// parameters of their signatures.
+// documented are the components that senders sign by their own documents, with their fields, the
+// parameters of their signatures, what else is in the body, and their algorithm.
+const mastodon = { alg: 'rsa-v1_5-sha256', media: 'application/activity+json', params: ['created', 'keyid'],
+  keyid: 'https://social.example/users/mallow#main-key', body: { actor: 'https://social.example/users/mallow' } };
 const documented = {
-  ucp: (d) => ({ fields: ['@method', '@authority', '@path', 'content-digest', 'content-type', 'ucp-agent'],
+  ucp: () => ({ fields: ['@method', '@authority', '@path', 'content-digest', 'content-type', 'ucp-agent'],
     header: { 'UCP-Agent': 'profile="https://shop.example/.well-known/ucp"' }, params: ['keyid'] }),
   pawapay: (d) => ({ fields: ['@method', '@authority', '@path', 'signature-date', 'content-digest', 'content-type'],
-    header: { 'Signature-Date': new Date(d.at * 1000).toISOString() } }),
-  accessowl: (d) => ({ fields: ['@target-uri', 'content-digest', 'content-type', 'idempotency-key'],
-    header: { 'Idempotency-Key': d.id } }),
-  xsolla: (d) => ({ fields: ['@method', '@target-uri', 'content-digest', 'request-id'], header: { 'Request-Id': d.id } }),
+    header: { 'Signature-Date': new Date(d.at * 1000).toISOString() }, name: 'sig-pp', hash: 'sha-512',
+    body: { depositId: d.id, status: 'COMPLETED' }, sign: async (data) => crypto.sign('sha256', data, d.secret) }),
+  accessowl: (d) => ({ fields: ['@target-uri', 'content-digest', 'content-type', 'idempotency-key'], alg: 'ed25519',
+    header: { 'Idempotency-Key': d.id }, name: 'sig', hash: 'sha-512', params: ['created', 'keyid'] }),
+  xsolla: (d) => ({ fields: ['@method', '@target-uri', 'content-digest', 'request-id'], header: { 'Request-Id': d.id },
+    alg: 'hmac-sha256', ends: 600 }),
+  openpayments: (d) => ({ alg: 'ed25519', header: { Authorization: 'GNAP 17' },
+    fields: ['content-type', 'content-digest', 'content-length', 'authorization', '@method', '@target-uri'] }),
+  mastodon: () => ({ ...mastodon, fields: ['@method', '@target-uri', 'content-digest'] }),
+  fedify: (d) => ({ ...mastodon, fields: ['@method', '@target-uri', '@authority', 'host', 'date', 'content-digest'],
+    header: { Host: new URL(d.url).host, Date: new Date(d.at * 1000).toUTCString() }, params: undefined }),
 };
 
 for (const name of Object.keys(documented)) {
   senders[`documented-${name}`] = async (d) => {
     const { createSigner, httpbis: { signMessage } } = await import('http-message-signatures');
-    const { fields, header, params = ['created', 'keyid', 'alg'] } = documented[name](d);
-    const body = JSON.stringify({ type: 'order.created', id: d.id, city: 'Berlin' });
-    const digest = crypto.createHash('sha256').update(body).digest('base64');
+    const how = documented[name](d);
+    const { alg = 'ecdsa-p256-sha256', hash = 'sha-256', keyid = 'k1', media = 'application/json' } = how;
+    const body = JSON.stringify({ type: 'order.created', id: d.id, city: 'Berlin', ...how.body });
+    const digest = crypto.createHash(hash.replace('-', '')).update(body).digest('base64');
+    const params = how.params ?? ['created', 'keyid', 'alg'];
     const signed = await signMessage({
-      key: createSigner(d.secret, 'ecdsa-p256-sha256', 'k1'), name: 'sig1', params,
-      paramValues: { created: new Date(d.at * 1000) }, fields,
-    }, { method: 'POST', url: d.url, headers: { ...json, 'Content-Digest': `sha-256=:${digest}:`, ...header } });
+      key: how.sign ? { id: keyid, alg, sign: how.sign } : createSigner(d.secret, alg, keyid), name: how.name ?? 'sig1',
+      params: how.ends ? [...params, 'expires'] : params, fields: how.fields,
+      paramValues: { created: new Date(d.at * 1000), expires: new Date((d.at + (how.ends ?? 0)) * 1000) },
+    }, { method: 'POST', url: d.url, headers: { 'Content-Type': media, 'Content-Digest': `${hash}=:${digest}:`,
+      'Content-Length': `${body.length}`, ...how.header } });
     return { header: signed.headers, body };
   };
 }

@@ -263,20 +263,30 @@ func nodeRFC9421() (all []sender) {
 
 // documentedSenders sign what their own documents say. The receiver has keys of the test.
 func documentedSenders() (all []sender) {
+	const actorKey = "'https://social.example/users/mallow#main-key'"
 	for _, one := range []sender{
-		{name: "UCP", documented: "`@method @authority @path content-digest content-type ucp-agent`, no time",
-			noClock: true, settings: `covers: [ucp-agent], time: none, key_required: false`},
-		{name: "pawaPay", documented: "`@method @authority @path signature-date content-digest content-type`",
-			settings: `covers: [signature-date], key: json:id`},
-		{name: "AccessOwl", documented: "`@target-uri content-digest content-type idempotency-key`"},
-		{name: "Xsolla", documented: "`@method @target-uri content-digest request-id`",
-			settings: `media_types: [application/json], key: header:Request-Id`},
+		{name: "UCP", key: p256Pair, want: own, noClock: true,
+			documented: "`@method @authority @path content-digest content-type ucp-agent`, no time",
+			settings: `{scheme: rfc9421, covers: [ucp-agent], time: none, key_required: false, ` +
+				`keys: [{id: k1, alg: ecdsa-p256-sha256, public_key: %s}]}`},
+		{name: "pawaPay", key: p256Pair, settings: `{preset: pawapay, keys: {k1: %s}}`,
+			documented: "`@method @authority @path signature-date content-digest content-type`, DER"},
+		{name: "AccessOwl", key: ed25519Pair, settings: `{preset: accessowl, keys: {k1: %s}}`,
+			documented: "`@target-uri content-digest content-type idempotency-key`"},
+		{name: "Xsolla", want: results{stale: "401 token_expired"}, settings: `{preset: xsolla, keys: {k1: %s}}`,
+			documented: "`@method @target-uri content-digest request-id`, HMAC"},
+		{name: "OpenPayments", key: ed25519Pair, settings: `{preset: openpayments, keys: {k1: %s}}`,
+			want:       results{resigned: "200"},
+			documented: "`content-type content-digest content-length authorization @method @target-uri`"},
+		{name: "Mastodon", key: rsaPair, settings: `{preset: activitypub, keys: {` + actorKey + `: %s}}`, noClock: true,
+			documented: "`@method @target-uri content-digest`"},
+		{name: "Fedify", key: rsaPair, settings: `{preset: activitypub, keys: {` + actorKey + `: %s}}`, noClock: true,
+			documented: "`@method @target-uri @authority host date content-digest`"},
 	} {
-		one.library, one.key, one.want = one.name, p256Pair, own
+		one.library = one.name
+		one.want.tampered = "401 digest_mismatch"
 		one.name = strings.ToLower(one.name)
 		one.node = "documented-" + one.name
-		one.settings = strings.Replace("{scheme: rfc9421, "+one.settings+", ", ", , ", ", ", 1) +
-			"keys: [{id: k1, alg: ecdsa-p256-sha256, public_key: %s}]}"
 		all = append(all, one)
 	}
 	return all

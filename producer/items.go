@@ -13,14 +13,19 @@ import (
 // the item's content and its number among equal items of the batch. A retry may so group and order
 // the items of a batch in another way.
 //
-// Errors are *verify.Error: audience_mismatch, id_missing, ambiguous_field, event_malformed or
-// media_type_unsupported. They are permanent, 4xx: no retry succeeds. An item of a batch that is
-// at fault has its error in [Item.Err], and does not affect the others. Under the API contract a
-// batch of such items only is an error.
+// Errors are *verify.Error: those of CheckSender, audience_mismatch, id_missing, ambiguous_field,
+// event_malformed or media_type_unsupported. They are permanent, 4xx: no retry succeeds. An item of
+// a batch that is at fault has its error in [Item.Err], and does not affect the others. Under the
+// API contract a batch of such items only is an error.
 func (p *Producer) Items(d *Delivery) ([]Item, error) {
 	d.looseBinary, d.formMember = p.LooseBinary, p.FormMember
 	if err := p.Audience.check(d); err != nil {
 		return nil, err
+	}
+	if p.CheckSender != nil {
+		if err := p.CheckSender(d); err != nil {
+			return nil, withCode(err)
+		}
 	}
 	items, err := p.split(d)
 	if err != nil {

@@ -120,6 +120,9 @@ type Producer struct {
 
 	// Events.
 
+	// CheckSender refuses a verified delivery whose body names another sender than the one that
+	// signed it, with a *verify.Error. It reads nothing but the body and the identity. May be nil.
+	CheckSender func(*Delivery) error
 	// Split returns the events of a batch. An error refuses them all; that of one event belongs in
 	// [Item.Err]. Nil means that a delivery is one event.
 	Split func(*Delivery) ([]Item, error)

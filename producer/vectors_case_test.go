@@ -221,15 +221,19 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 		s.Subscriptions = append(s.Subscriptions, preset.Subscription{Topic: sub.Topic, Mode: sub.Mode,
 			Secret: sub.Secret, Token: sub.Token})
 	}
-	if k.JWKS != nil && c.Scheme == "adcp" { // which reads the purposes of keys
+	switch {
+	case k.JWKS == nil:
+	case c.Scheme == "adcp", c.Scheme == "openpayments": // adcp reads the purposes of keys
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Write(k.JWKS) //nolint:errcheck // the client sees it
 		}))
 		t.Cleanup(server.Close)
 		s.JWKSURL = server.URL
-	} else if k.JWKS != nil && c.Scheme == "ucp" {
+	case c.Scheme == "ocm":
+		s.MessageKeys = serversOf(t, conf.Allow, k.JWKS)
+	case c.Scheme == "ucp":
 		s.MessageKeys = profilesOf(t, conf.Allow, k.JWKS)
-	} else if k.JWKS != nil {
+	default:
 		s.TokenKeys = tokenKeysOf(t, k.JWKS)
 	}
 	s.Fetch = func(_ context.Context, address string) ([]byte, error) {
@@ -246,33 +250,53 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 	return s
 }
 
-// profilesOf is a profile at the first URL, as another web serves it.
-func profilesOf(t *testing.T, urls []string, text []byte) verify.KeySet {
+// webOf is another web, which has a text at one URL, and no keys elsewhere.
+func webOf(t *testing.T, address string, text []byte) *http.Client {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if "https://"+r.Host+r.URL.Path == urls[0] {
+		if "https://"+r.Host+r.URL.Path == address {
 			w.Write(text) //nolint:errcheck // the client sees it
 		} else {
 			fmt.Fprint(w, `{"keys":[]}`)
 		}
 	}))
+	t.Cleanup(server.Close)
 	client := server.Client()
 	transport, _ := client.Transport.(*http.Transport)
 	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
 	}
 	transport.TLSClientConfig.ServerName = "example.com" // that of its certificate
+	return client
+}
+
+// profilesOf is a profile at the first URL.
+func profilesOf(t *testing.T, urls []string, text []byte) verify.KeySet {
+	t.Helper()
 	profiles, err := verify.NewDirectories(verify.DirectoriesConfig{
-		URLs: urls, Field: "UCP-Agent", Member: "profile", Client: client,
+		URLs: urls, Field: "UCP-Agent", Member: "profile", Client: webOf(t, urls[0], text),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		profiles.Close() //nolint:errcheck // always nil
-		server.Close()
-	})
+	t.Cleanup(func() { _ = profiles.Close() })
 	return profiles
+}
+
+// serversOf are the keys at the first URL, and those of other servers, which have none.
+func serversOf(t *testing.T, urls []string, text []byte) verify.KeySet {
+	t.Helper()
+	var sets []verify.KeySet
+	for _, address := range urls {
+		client := webOf(t, urls[0], text)
+		keys, err := verify.NewJWKS(verify.JWKSConfig{URL: address, Principal: address, Client: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = keys.Close() })
+		sets = append(sets, keys)
+	}
+	return verify.JoinKeys(sets...)
 }
 
 // tokenKeysOf parses a published key set. A set without a usable key knows no kid, like a

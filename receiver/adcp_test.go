@@ -2,6 +2,8 @@ package receiver_test
 
 import (
 	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -26,8 +28,18 @@ import (
 // adCPKey signs samples of AdCP.
 var adCPKey = ed25519.NewKeyFromSeed([]byte("thirty-two octets of a test's key"[:32]))
 
-// pawaPayKey signs samples of pawaPay.
-var pawaPayKey, _ = verify.GenerateKey(verify.ECDSAP256SHA256)
+// pawaPayKey signs samples of pawaPay, activityKey those of ActivityPub.
+var (
+	pawaPayKey, _  = verify.GenerateKey(verify.ECDSAP256SHA256)
+	activityKey, _ = rsa.GenerateKey(rand.Reader, 2048)
+)
+
+// ofServer is the key of a server of Open Cloud Mesh.
+func ofServer() verify.Key {
+	key := adCPPublic()
+	key.Principal = "https://cloud.example/.well-known/jwks.json"
+	return key
+}
 
 func adCPPublic() verify.Key {
 	public, _ := adCPKey.Public().(ed25519.PublicKey)

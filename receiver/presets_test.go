@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -67,6 +69,8 @@ func sampled() map[string]preset.Settings {
 	return map[string]preset.Settings{
 		"ucp":       {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(adCPPublic())},
 		"accessowl": {SigningKey: adCPKey}, "pawapay": {SigningKey: pawaPayKey},
+		"activitypub": {SigningKey: activityKey}, "openpayments": {SigningKey: adCPKey},
+		"ocm":   {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(ofServer())},
 		"adcp":  {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(adCPPublic())},
 		"adyen": hexed, "adyen-platform": hexed, "aws-eventbridge": {Header: "X-Api-Key", Value: secret17},
 		"azure-event-grid": {Query: "code", Value: secret17}, "chargebee": {Username: "kettle", Password: secret17},
@@ -230,6 +234,36 @@ func recordsOf(t *testing.T, store dedup.Store) []dedup.Record {
 }
 
 // It sends the samples with another secret, and requests a subscription that is not configured.
+// TestADeliveryNamesTheSenderThatSigned: one server or actor cannot send for another.
+func TestADeliveryNamesTheSenderThatSigned(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, name := range []string{"activitypub", "ocm"} {
+		settings := sampled()[name]
+		signer, _ := verify.NewPublicKey("k1", "", settings.SigningKey.Public())
+		if name == "activitypub" {
+			signer, _ = verify.NewPublicKey("k1", verify.RSAv15SHA256, settings.SigningKey.Public())
+		}
+		for principal, want := range map[string]int{
+			"https://other.example/.well-known/jwks.json": 401, map[string]string{
+				"activitypub": "k1", "ocm": "https://cloud.example/.well-known/jwks.json"}[name]: 200} {
+			signer.Principal = principal
+			settings.MessageKeys = verify.StaticKeys(signer)
+			store := dedup.NewMemory(dedup.MemoryOptions{})
+			rx := opened(t, receiver.Config{Store: store, Producers: []producer.Producer{openPreset(t, name, settings)},
+				Clock: func() time.Time { return now }})
+			vendor, _ := preset.Find(name)
+			r, _, err := vendor.Sample(settings, publicBase+"/webhooks/"+name, "", "evt-17", now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w := answer(rx, r); w.Code/100 != want/100 {
+				t.Errorf("%s of %s: %d %s", name, principal, w.Code, w.Body)
+			}
+		}
+	}
+}
+
 func TestForgedDeliveriesNeverReachTheStore(t *testing.T) {
 	t.Parallel()
 	var producers []producer.Producer
@@ -287,6 +321,8 @@ func anotherSecret(s preset.Settings) preset.Settings {
 	}
 	if _, ok := s.SigningKey.(*ecdsa.PrivateKey); ok {
 		s.SigningKey, _ = verify.GenerateKey(verify.ECDSAP256SHA256)
+	} else if _, ok := s.SigningKey.(*rsa.PrivateKey); ok {
+		s.SigningKey, _ = rsa.GenerateKey(rand.Reader, 2048)
 	} else if s.SigningKey != nil {
 		s.SigningKey = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	}

@@ -20,7 +20,12 @@ import (
 
 // Public keys as senders publish them.
 const (
-	edJWK = `{"kty":"OKP","crv":"Ed25519","x":"fhlxm1r5-RppONn5lebZJ9TjJBLXj-lLV7NVkaPxESs"}`
+	edJWK  = `{"kty":"OKP","crv":"Ed25519","x":"fhlxm1r5-RppONn5lebZJ9TjJBLXj-lLV7NVkaPxESs"}`
+	rsaJWK = `{"kty":"RSA","e":"AQAB","n":"` +
+		"qmBKMREELleYSJnOpNobrrayRLGHfCRucCzHmlB-4eq4Cq4KjkYa_ugCSbC1_tYSzOxM_5R1JnZS88OLkWn0O7" +
+		"sMnO_TqQrZjUYfeDeGMMNVDb76LPZdhvTdUBlTqup8SgyVZ-Vyvfnf2mTHSpnHkOJIExHWchm26eVy_2qec3vC" +
+		"FOYrN2HkQcZQTuKH_J3LbxvRodtI8iLjScNCGrXtNQFYK5RM1hBCuIgV44QULrdXad9q72N5NwhcZ-3Bx3g5cj" +
+		"ODDcK-QIAOR9dpjzt3Rs6mETpCqVLwYi1NpcQKouOPDVBK6f-vOCedUToL7YHoSbJYrcW2O6Z84DIhyryWKQ" + `"}`
 	ecJWK = `{"kty":"EC","crv":"P-256","x":"8zfmJ3iJHs1lQBppyCfXR9zBimol9cVgzJXywDsDehs",` +
 		`"y":"kDKlUB_x7bvqPHdm3JN4x8fTrog5yjjhVbjGKlAimj8"}`
 )
@@ -68,13 +73,16 @@ func presetSettings() map[string]string {
 		"webengage": `license_code: "~17", secret_key_file: plain.txt`,
 		"websub": "subscriptions: [{topic: https://blog.example/feed, mode: subscribe, secret_file: " +
 			"plain.txt, token: callback-token-17}], algs: [sha256]",
-		"worldpay":   "keys: {k1_file: plain.txt}, encoding: base64",
-		"xsolla":     "keys: {acc_123_file: plain.txt}",
-		"accessowl":  "keys: {whsec_1: '" + edJWK + "'}",
-		"pawapay":    "keys: {'HTTP_EC_P256_KEY:1': '" + ecJWK + "'}, signature_encoding: raw",
-		"ucp":        "allow: [https://shop.example/.well-known/ucp]",
-		"yandex-pay": "merchant_id: m-17, jwks_url: https://keys.example/jwks",
-		"yookassa":   "allowed_ips: [192.0.2.0/24]",
+		"worldpay":     "keys: {k1_file: plain.txt}, encoding: base64",
+		"xsolla":       "keys: {acc_123_file: plain.txt}",
+		"activitypub":  "keys: {'https://social.example/a#main-key': '" + rsaJWK + "'}",
+		"ocm":          "allow: [https://cloud.example/.well-known/jwks.json]",
+		"openpayments": "jwks_url: https://wallet.example/alice/jwks.json",
+		"accessowl":    "keys: {whsec_1: '" + edJWK + "'}",
+		"pawapay":      "keys: {'HTTP_EC_P256_KEY:1': '" + ecJWK + "'}, signature_encoding: raw",
+		"ucp":          "allow: [https://shop.example/.well-known/ucp]",
+		"yandex-pay":   "merchant_id: m-17, jwks_url: https://keys.example/jwks",
+		"yookassa":     "allowed_ips: [192.0.2.0/24]",
 	}
 }
 

@@ -187,13 +187,16 @@ func keySettings(t *testing.T, dir string) (settings, keys map[string]string) {
 	settings["google-eventarc"], settings["google-pubsub"] = google, google
 	settings["openbanking-uk"] = "audience: [a], issuers: [https://bank.example], jwks_url: " + srv.URL + "/rsa"
 	settings["adcp"] = "jwks_url: " + srv.URL + "/ed"
-	for name, jwk := range map[string]any{"accessowl": edJWK, "pawapay": ecJWK} {
+	for name, jwk := range map[string]any{"accessowl": edJWK, "activitypub": rsaJWK, "pawapay": ecJWK} {
 		text, err := json.Marshal(jwk)
 		check(t, err)
 		settings[name] = "keys: {k1: '" + string(text) + "'}"
 	}
+	settings["ocm"] = "allow: [" + srv.URL + "/ed]"
+	settings["openpayments"] = "jwks_url: " + srv.URL + "/ed"
 	settings["yandex-pay"] = "merchant_id: m-17, jwks_url: " + srv.URL + "/ec"
 	return settings, map[string]string{"accessowl": files["ed"],
+		"activitypub": files["rsa"], "ocm": files["ed"], "openpayments": files["ed"],
 		"adcp": files["ed"], "pawapay": files["ec"], "discord": files["ed"], "google-eventarc": files["rsa"],
 		"google-pubsub": files["rsa"], "openbanking-uk": files["rsa"], "sendgrid": files["ec"],
 		"yandex-pay": files["ec"]}

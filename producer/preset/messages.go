@@ -29,6 +29,12 @@ func signedByMessages(p *producer.Producer, s Settings, scheme *verify.RFC9421, 
 // then their principal; else the public half of the key that signs samples.
 func (s Settings) messageKeys(alg verify.Alg, cfg verify.JWKSConfig) (verify.KeySet, error) {
 	var sets []verify.KeySet
+	add := func(key verify.Key) {
+		if s.principal != nil {
+			key.Principal = s.principal(key.ID)
+		}
+		sets = append(sets, verify.StaticKeys(key))
+	}
 	for id, text := range s.Keys {
 		parse := verify.ParsePublicKey
 		if alg == verify.HMACSHA256 {
@@ -43,7 +49,7 @@ func (s Settings) messageKeys(alg verify.Alg, cfg verify.JWKSConfig) (verify.Key
 		if err != nil {
 			return nil, err
 		}
-		sets = append(sets, verify.StaticKeys(key))
+		add(key)
 	}
 	for _, address := range append(slices.Clone(s.Allow), s.JWKSURL) {
 		if cfg.URL = address; address == "" {
@@ -61,13 +67,16 @@ func (s Settings) messageKeys(alg verify.Alg, cfg verify.JWKSConfig) (verify.Key
 	switch {
 	case s.MessageKeys != nil:
 		return s.MessageKeys, nil
-	case len(sets) > 0:
-		return verify.JoinKeys(sets...), nil
-	case s.SigningKey != nil:
+	case len(sets) == 0 && s.SigningKey != nil:
 		key, err := verify.NewPublicKey(sampleKeyID(s), alg, s.SigningKey.Public())
-		return verify.StaticKeys(key), err
+		if err != nil {
+			return nil, err
+		}
+		add(key)
+	case len(sets) == 0:
+		return nil, errors.New("set the sender's keys: keys, jwks_url or allow, whichever the preset has")
 	}
-	return nil, errors.New("set the sender's keys: keys, jwks_url or allow, whichever the preset has")
+	return verify.JoinKeys(sets...), nil
 }
 
 func sampleKeyID(s Settings) string { return cmp.Or(s.SigningKeyID, "k1") }
@@ -82,5 +91,19 @@ func signsMessages(with verify.Signer) keySigner {
 			signer.KeyID, signer.Secret = ids[0], []byte(s.Keys[ids[0]])
 		}
 		return body, signer.Sign(r, body, now)
+	}
+}
+
+// sentBy checks that the sender that the JSON of a delivery names is the one that signed it.
+func sentBy(named producer.Extractor, signed func(verify.Identity, string) bool) func(*producer.Delivery) error {
+	return func(d *producer.Delivery) error {
+		if _, err := d.JSON(); err != nil {
+			return malformed("body", err)
+		}
+		sender, err := named.Extract(d)
+		if err == nil && !signed(d.Identity, sender) {
+			err = &verify.Error{Code: verify.IssuerMismatch, Component: named.String(), KeyID: d.Identity.KeyID}
+		}
+		return err
 	}
 }

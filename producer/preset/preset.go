@@ -22,14 +22,14 @@ var fiveMinutes = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minut
 // All returns the presets in the order of their names.
 func All() []Preset {
 	return []Preset{
-		accessOwl, adCP, adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, bitbucket, calendly,
-		chargebee, clerk, cloudEvents, datatrans, deepgram, discord, docuSign, dwolla, elevenLabs, gitHub,
-		gitLab, gitLabSigned, googleEventarc, googlePubSub, microsoftGraph, hubSpot, intercom, interledgerRafiki,
-		lark, line, linear, mailgun, mandrill, mcpEvents, meta, okta, openAI, openBankingUK, paddle, pawaPay,
-		payPal, postmark, razorpay, resend, sendGrid, shopify, shopifyEvents, slack, square, standardWebhooks,
-		strava, stripe, svix, swt, telegram, trello, twilio, twilioEventStreams, twitch, typeform, ucp, vercel,
-		webEngage, webflow, webSub, wooCommerce, workOS, worldpay, xero, xsolla, yandexPay, yooKassa, zendesk,
-		zoom,
+		accessOwl, activityPub, adCP, adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, bitbucket,
+		calendly, chargebee, clerk, cloudEvents, datatrans, deepgram, discord, docuSign, dwolla, elevenLabs,
+		gitHub, gitLab, gitLabSigned, googleEventarc, googlePubSub, microsoftGraph, hubSpot, intercom,
+		interledgerRafiki, lark, line, linear, mailgun, mandrill, mcpEvents, meta, ocm, okta, openAI,
+		openBankingUK, openPayments, paddle, pawaPay, payPal, postmark, razorpay, resend, sendGrid, shopify,
+		shopifyEvents, slack, square, standardWebhooks, strava, stripe, svix, swt, telegram, trello, twilio,
+		twilioEventStreams, twitch, typeform, ucp, vercel, webEngage, webflow, webSub, wooCommerce, workOS,
+		worldpay, xero, xsolla, yandexPay, yooKassa, zendesk, zoom,
 	}
 }
 

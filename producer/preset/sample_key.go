@@ -2,6 +2,7 @@ package preset
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -171,7 +172,8 @@ func signES256(key crypto.Signer, content []byte) ([]byte, error) {
 // settingsIn are the placeholders of settings that a body must contain.
 func settingsIn(s Settings) []string {
 	return []string{"{aud}", first(s.Audience), "{iss}", issuerOf(s), "{merchant}", s.MerchantID,
-		"{topic}", first(s.Topics)}
+		"{topic}", first(s.Topics), "{host}", cmp.Or(hostOf(first(s.Allow)), "cloud.example"),
+		"{actor}", keyOwner(sampleKeyID(s))}
 }
 
 func issuerOf(s Settings) string {

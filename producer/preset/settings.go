@@ -70,7 +70,7 @@ type Settings struct {
 	Batch bool `conf:"batch"`
 	// JWKSURL is where keys are published, in place of the vendor's address.
 	JWKSURL string `conf:"jwks_url"`
-	// Allow are the complete URLs of the profiles that may send (UCP).
+	// Allow are the complete URLs of the profiles (UCP) or keys (OCM) of those that may send.
 	Allow []string `conf:"allow"`
 	// RevokedURL is where the vendor publishes a signed list of revoked keys (AdCP).
 	RevokedURL string `conf:"revoked_url"`
@@ -100,6 +100,8 @@ type Settings struct {
 
 	static *verify.Static  // the credential, in place of Username, Header, Query and Bearer
 	scheme *verify.RFC9421 // for which a sample is signed
+
+	principal func(id string) string // of given keys; nil is the producer itself
 }
 
 // roots returns the configured authorities, or nil for the system's.

@@ -14,8 +14,8 @@ import (
 // tokenPresetNames are the presets with certificates and tokens, for which only the vendor can
 // sign.
 func tokenPresetNames() []string {
-	return []string{"accessowl", "adcp", "aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "pawapay",
-		"paypal", "ucp", "yandex-pay"}
+	return []string{"accessowl", "activitypub", "adcp", "aws-sns", "google-eventarc", "google-pubsub", "ocm",
+		"openbanking-uk", "openpayments", "pawapay", "paypal", "ucp", "yandex-pay"}
 }
 
 // Public keys as senders publish them.
@@ -24,6 +24,14 @@ const (
 	ecPEM = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEDr2LjtURuePQzplybdC+u4CwrqDqBaWjcMM\n" +
 		"sTbhdbcwHBcepxo7yAQGhHPTnlvFYPAZFceEu/1FwCM/QmGUhA==\n-----END PUBLIC KEY-----\n"
 )
+
+func rsaPEM() string {
+	text, err := verify.MarshalPublicKey(rsaKey().Public())
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
 
 func TestFingerprintIgnoresPushCounters(t *testing.T) {
 	t.Parallel()
@@ -45,6 +53,9 @@ func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 	full := map[string]Settings{
 		"accessowl":       {Keys: map[string]string{"whsec_1": edJWK}},
 		"pawapay":         {Keys: map[string]string{"HTTP_EC_P256_KEY:1": ecPEM}},
+		"activitypub":     {Keys: map[string]string{"https://social.example/a#main-key": rsaPEM()}},
+		"ocm":             {Allow: []string{"https://cloud.example/.well-known/jwks.json"}},
+		"openpayments":    {JWKSURL: "https://wallet.example/alice/jwks.json"},
 		"adcp":            {JWKSURL: "https://seller.example/jwks"},
 		"aws-sns":         {Topics: []string{"arn:aws:sns:us-east-1:123456789012:t"}},
 		"google-eventarc": {Audience: []string{"https://a.example"}, Email: "a@b.example"},
