@@ -118,7 +118,6 @@ func baseEdits(scheme string) []baseEdit {
 		{QueryDiffers, "@query decoded, without its question mark",
 			inLine("@query", func(v string) string { return unmarked(query(v)) })},
 		{QueryDiffers, "@query empty", inLine("@query", func(string) string { return "" })},
-		{QueryDiffers, "@query without a query", inLine("@query", func(string) string { return "?" })},
 		{EscapesDiffer, "@path decoded", inLine("@path", path)},
 		{EscapesDiffer, "@target-uri decoded", inLine("@target-uri", path)},
 	}
