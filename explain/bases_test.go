@@ -67,6 +67,18 @@ func TestBothBasesAreCompared(t *testing.T) {
 	}
 }
 
+// TestADecodedNewlineShowsNoCredential: what follows it in a query begins a line of the base.
+func TestADecodedNewlineShowsNoCredential(t *testing.T) {
+	t.Parallel()
+	k := newPair(t, "k2", verify.Ed25519)
+	report := explainPlant(t, plant{config: one(shop(k)), url: at("/webhooks/shop?token=a%0As3cr"), fields: idempotency,
+		by: k.covering("@method", "@authority", "@path", "@query").resigned(t, inBase("a%0As3cr", "a\ns3cr"),
+			func(b []byte) ([]byte, error) { return k.by.Private.Sign(nil, b, crypto.Hash(0)) })})
+	if b := report.Bases; b == nil || len(b.Signed) != 9 || strings.Contains(fmt.Sprint(*b), "3cr") {
+		t.Errorf("%+v, %+v", report, b)
+	}
+}
+
 // TestThereAreNoBasesWithoutADifference: the key is another one.
 func TestThereAreNoBasesWithoutADifference(t *testing.T) {
 	t.Parallel()

@@ -200,9 +200,16 @@ func queryOrders(r *http.Request) (edits []edit) {
 	if len(parts) < 2 || len(parts) > maxOrdered {
 		return nil
 	}
-	for _, order := range permutations(parts) {
-		edits = append(edits, func(u *url.URL) { u.RawQuery = strings.Join(order, "&") })
+	var order func(query string, rest []string)
+	order = func(query string, rest []string) {
+		for i, part := range rest {
+			order(query+"&"+part, slices.Delete(slices.Clone(rest), i, i+1))
+		}
+		if len(rest) == 0 {
+			edits = append(edits, func(u *url.URL) { u.RawQuery = query[1:] })
+		}
 	}
+	order("", parts)
 	return edits
 }
 
@@ -217,18 +224,4 @@ func queryWithout(r *http.Request) (edits []edit) {
 		edits = append(edits, func(u *url.URL) { u.RawQuery = strings.Join(rest, "&") })
 	}
 	return edits
-}
-
-func permutations(in []string) [][]string {
-	if len(in) < 2 {
-		return [][]string{slices.Clone(in)}
-	}
-	var out [][]string
-	for i := range in {
-		rest := slices.Delete(slices.Clone(in), i, i+1)
-		for _, p := range permutations(rest) {
-			out = append(out, append([]string{in[i]}, p...))
-		}
-	}
-	return out
 }
