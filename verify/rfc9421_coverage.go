@@ -84,6 +84,9 @@ type Pinned struct {
 // methodFields are fields by which middleware replaces the method.
 var methodFields = []string{"x-http-method-override", "x-http-method", "x-method-override"}
 
+// OverridesMethod reports whether middleware may take the method from a field, in any case.
+func OverridesMethod(field string) bool { return slices.Contains(methodFields, strings.ToLower(field)) }
+
 // rules returns the profile for deliveries of events, less what is pinned.
 func (p Pinned) rules() []CoverageRule {
 	const noOther = "the request could be repeated at another endpoint or with another query"

@@ -87,6 +87,8 @@ func parseFields(fields []string) ([]fieldPattern, error) {
 			errs = append(errs, fmt.Errorf("%q is too wide: %s", written, hint))
 		case !prefix && isNeverSent(p.name), prefix && strings.HasPrefix(p.name, proxyPrefix):
 			errs = append(errs, fmt.Errorf("the field %s is never forwarded", written))
+		case verify.OverridesMethod(name):
+			errs = append(errs, fmt.Errorf("the field %s is forwarded only where it is signed", written))
 		}
 		all = append(all, p)
 	}
@@ -95,9 +97,10 @@ func parseFields(fields []string) ([]fieldPattern, error) {
 
 // isForwarded takes a canonical name.
 func (t *Target) isForwarded(name string, signed []string) bool {
+	named := func(p fieldPattern) bool { return p.matches(name) && !verify.OverridesMethod(name) }
 	return !isNeverSent(name) && (slices.Contains(contentFields, name) ||
 		slices.ContainsFunc(signed, func(s string) bool { return http.CanonicalHeaderKey(s) == name }) ||
-		slices.ContainsFunc(t.fields, func(p fieldPattern) bool { return p.matches(name) }))
+		slices.ContainsFunc(t.fields, named))
 }
 
 // header returns the fields of the request. ours is the label of the signature that is added later.

@@ -95,6 +95,25 @@ func TestFieldsOfOneHopAreNotForwarded(t *testing.T) {
 	}
 }
 
+// TestAMethodIsOverriddenOnlyWhereThatIsSigned: not where a prefix of the target has the field.
+func TestAMethodIsOverriddenOnlyWhereThatIsSigned(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(200))
+	target := to(t, f.URL, func(c *Config) { c.Fields = []string{"X-Http-*", "X-Method-*"} })
+	for i, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
+		ev := event("1")
+		ev.Header = http.Header{name: {"DELETE"}, "X-Http-Note": {"1"}}
+		for j, signed := range [][]string{nil, {strings.ToLower(name)}} {
+			ev.Signed = signed
+			want(t, target.Deliver(context.Background(), ev), Accepted, 200)
+			h := f.requests()[2*i+j].header
+			if (h.Get(name) != "") != (signed != nil) || h.Get("X-Http-Note") != "1" {
+				t.Errorf("%s, signed %v: %v", name, signed, h)
+			}
+		}
+	}
+}
+
 func TestADigestIsForwardedWhereItMatches(t *testing.T) {
 	t.Parallel()
 	ev := event("1")
@@ -116,6 +135,7 @@ func TestADigestIsForwardedWhereItMatches(t *testing.T) {
 func TestFieldsThatCannotBeNamedAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{"", "*", "X-*", "x-*", "X-Shop*", "a b", "Host", "authorization", "Via",
+		"X-HTTP-Method",
 		"X-Forwarded-For", "X-Forwarded-*", "x-forwarded-user-*", "Transfer-Encoding", "Signature", "Idempotency-Key"} {
 		if _, err := New(Config{Name: "x", URL: "http://h/", Fields: []string{field}}); err == nil {
 			t.Errorf("%q is accepted", field)
