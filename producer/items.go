@@ -13,7 +13,7 @@ import (
 // the item's content and its number among equal items of the batch. A retry may so group and order
 // the items of a batch in another way.
 //
-// Errors are *verify.Error: those of CheckSender, audience_mismatch, id_missing, ambiguous_field,
+// Errors are *verify.Error: those of Admit, audience_mismatch, id_missing, ambiguous_field,
 // event_malformed or media_type_unsupported. They are permanent, 4xx: no retry succeeds. An item of
 // a batch that is at fault has its error in [Item.Err], and does not affect the others. Under the
 // API contract a batch of such items only is an error.
@@ -22,8 +22,8 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 	if err := p.Audience.check(d); err != nil {
 		return nil, err
 	}
-	if p.CheckSender != nil {
-		if err := p.CheckSender(d); err != nil {
+	if p.Admit != nil {
+		if err := p.Admit(d); err != nil {
 			return nil, withCode(err)
 		}
 	}

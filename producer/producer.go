@@ -120,9 +120,10 @@ type Producer struct {
 
 	// Events.
 
-	// CheckSender refuses a verified delivery whose body names another sender than the one that
-	// signed it, with a *verify.Error. It reads nothing but the body and the identity. May be nil.
-	CheckSender func(*Delivery) error
+	// Admit refuses, with a *verify.Error, a verified delivery that the sender's protocol does not
+	// allow, such as one whose body names another sender than the one that signed it. It reads
+	// nothing but the body and the identity. May be nil.
+	Admit func(*Delivery) error
 	// Split returns the events of a batch. An error refuses them all; that of one event belongs in
 	// [Item.Err]. Nil means that a delivery is one event.
 	Split func(*Delivery) ([]Item, error)

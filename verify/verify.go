@@ -106,11 +106,13 @@ type Tolerance struct {
 	Past time.Duration
 	// Future is how far the sender's clock may be ahead. Defaults to 60 seconds.
 	Future time.Duration
+	// End is how long after its end a signature still counts. Defaults to none.
+	End time.Duration
 }
 
 // WithDefaults returns the tolerance with defaults in place of zero fields.
 func (t Tolerance) WithDefaults() Tolerance {
-	return Tolerance{Past: cmp.Or(t.Past, 5*time.Minute), Future: cmp.Or(t.Future, time.Minute)}
+	return Tolerance{Past: cmp.Or(t.Past, 5*time.Minute), Future: cmp.Or(t.Future, time.Minute), End: t.End}
 }
 
 // Check checks the times of a verified identity at now. It returns nil, or an *[Error] with
@@ -118,7 +120,7 @@ func (t Tolerance) WithDefaults() Tolerance {
 // identity without times passes.
 func (t Tolerance) Check(id Identity, now time.Time) error {
 	t = t.WithDefaults()
-	if !id.Expires.IsZero() && now.After(id.Expires) {
+	if !id.Expires.IsZero() && now.After(id.Expires.Add(t.End)) {
 		return &Error{Code: cmp.Or(id.ExpiredCode, TokenExpired), KeyID: id.KeyID}
 	}
 	if !id.NotBefore.IsZero() && t.Future != NoLimit && now.Add(t.Future).Before(id.NotBefore) {

@@ -34,6 +34,8 @@ func TestToleranceCheck(t *testing.T) {
 		{"before its start, without a limit", Tolerance{Future: NoLimit}, Identity{NotBefore: time.Unix(1<<40, 0)}, ""},
 		{"at its expiry", Tolerance{}, Identity{SignedAt: testNow, Expires: testNow}, ""},
 		{"after its expiry", Tolerance{}, Identity{SignedAt: testNow, Expires: at(-time.Second)}, TokenExpired},
+		{"a minute after its expiry", Tolerance{End: time.Minute}, Identity{Expires: at(-time.Minute)}, ""},
+		{"longer after it", Tolerance{End: time.Minute}, Identity{Expires: at(-61 * time.Second)}, TokenExpired},
 		{"after its expiry, with a code", Tolerance{},
 			Identity{Expires: at(-time.Second), ExpiredCode: CertExpired}, CertExpired},
 		{"before its start", Tolerance{}, Identity{NotBefore: at(61 * time.Second)}, TokenNotYetValid},

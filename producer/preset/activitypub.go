@@ -38,7 +38,7 @@ var activityPub = Preset{
 	tolerance: verify.Tolerance{Past: time.Hour, Future: time.Hour}, window: 3 * day,
 	build: func(p *producer.Producer, s Settings) {
 		s.principal = keyOwner
-		p.CheckSender = sentBy(producer.JSON("actor"), func(id verify.Identity, actor string) bool {
+		p.Admit = sentBy(producer.JSON("actor"), func(id verify.Identity, actor string) bool {
 			return actor == id.Principal
 		})
 		p.MediaTypes = []string{"application/activity+json"}

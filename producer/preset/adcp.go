@@ -15,8 +15,9 @@ import (
 // under the profile adcp/webhook-signing/v1; jwksURL is the jwks_uri of the selling agent in its
 // brand.json. One preset is one seller.
 //
-// Signatures are in base64url, valid for at most 5 minutes, over a path in normal form, and carry a
-// nonce that no other event may have. A key counts only if its purpose is request-signing or, as
+// Signatures are in base64url, valid for at most 5 minutes and a minute for the clocks, over a path
+// in normal form, and carry a nonce of at least 16 bytes, in base64url without padding, that no
+// other event may have. A key counts only if its purpose is request-signing or, as
 // before, webhook-signing, and if it is not on the list at the setting revoked_url. With 100,000
 // nonces of one key in 6 minutes, further deliveries get 429.
 //
@@ -41,8 +42,9 @@ var adCP = Preset{
 		}
 		return producer.FingerprintBody(d, it)
 	},
-	tolerance: verify.Tolerance{Past: 5 * time.Minute, Future: time.Minute}, window: 8 * day,
+	tolerance: verify.Tolerance{Past: 6 * time.Minute, Future: time.Minute, End: time.Minute}, window: 8 * day,
 	build: func(p *producer.Producer, s Settings) {
+		p.Admit = adCPNonce
 		p.Nonce, p.NonceRate = producer.NonceUnique, producer.Rate{Events: 100_000, Per: 6 * time.Minute}
 		signedByMessages(p, s, &verify.RFC9421{
 			Label: "sig1", Tag: "adcp/webhook-signing/v1", Algs: []verify.Alg{verify.Ed25519, verify.ECDSAP256SHA256},
@@ -56,6 +58,16 @@ var adCP = Preset{
 }
 
 var adCPComponents = []string{"@method", "@target-uri", "@authority", "content-type", "content-digest"}
+
+// adCPNonce refuses a nonce that may be guessed.
+func adCPNonce(d *producer.Delivery) error {
+	nonce, err := base64.RawURLEncoding.Strict().DecodeString(d.Identity.Nonce)
+	if err != nil || len(nonce) < 16 {
+		why := verify.Public("it is not base64url of at least 16 bytes, without padding")
+		return &verify.Error{Code: verify.SignatureMalformed, KeyID: d.Identity.KeyID, Component: "nonce", Err: why}
+	}
+	return nil
+}
 
 // signAdCP signs over the path as the request has it, which has no encoded characters.
 func signAdCP(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {

@@ -29,7 +29,7 @@ func OCM(urls ...string) producer.Producer { return ocm.producer(Settings{Allow:
 
 var ocm = Preset{
 	Name: "ocm", Docs: "https://datatracker.ietf.org/doc/draft-ietf-ocm-open-cloud-mesh/",
-	Auth: "RFC 9421", ID: "body providerId, with notificationType", Wants: "201",
+	Auth: "RFC 9421", ID: "body providerId", Wants: "201",
 	Uses: []string{"allow"},
 	key: producer.First(producer.Join(producer.JSON("notificationType"), producer.JSON("providerId")),
 		producer.JSON("providerId")),
@@ -37,7 +37,7 @@ var ocm = Preset{
 	tolerance: fiveMinutes, window: 3 * day,
 	build: func(p *producer.Producer, s Settings) {
 		from := producer.First(producer.JSON("sender"), producer.JSON("recipientProvider"), producer.JSON("shareWith"))
-		p.CheckSender = sentBy(from, func(id verify.Identity, sender string) bool {
+		p.Admit = sentBy(from, func(id verify.Identity, sender string) bool {
 			return sender == "" || strings.EqualFold(sender[strings.LastIndex(sender, "@")+1:], hostOf(id.Principal))
 		})
 		p.Accepted = dedup.Response{

@@ -28,7 +28,7 @@ func PawaPay(keys map[string]string) producer.Producer { return pawaPay.producer
 
 var pawaPay = Preset{
 	Name: "pawapay", Docs: "https://docs.pawapay.io/v2/docs/signatures",
-	Auth: "RFC 9421", ID: "body depositId, payoutId, ... and status", Wants: "200; 15 minutes",
+	Auth: "RFC 9421", ID: "body depositId, ... and status", Wants: "200; 15 minutes",
 	Uses: []string{"keys", "signature_encoding"}, fields: []string{"Signature-Date"},
 	key: producer.Join(producer.First(producer.JSON("depositId"), producer.JSON("payoutId"), producer.JSON("refundId"),
 		producer.JSON("remittanceId"), producer.JSON("checkoutId")), producer.JSON("status")),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -121,6 +122,39 @@ func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 	for _, address := range []string{"", "http://bank.example/jwks", "not a URL"} {
 		if bad.JWKSURL = address; OpenBankingUK(bad).Err == nil {
 			t.Errorf("openbanking-uk opens with keys from %q", address)
+		}
+	}
+}
+
+// TestAdCPBoundsNoncesAndTheirTime: by its documents, for a signature of five minutes.
+func TestAdCPBoundsNoncesAndTheirTime(t *testing.T) {
+	t.Parallel()
+	s := sampleSettings(t)["adcp"]
+	const good = "AAAAAAAAAAAAAAAAAAAAAA" // 16 bytes
+	for _, c := range []struct {
+		nonce string
+		after time.Duration
+		code  verify.Code
+	}{
+		{good, 0, ""}, {good + "-_", 0, ""}, {good, -time.Minute, ""}, {good, 6 * time.Minute, ""},
+		{good, 6*time.Minute + time.Second, verify.TokenExpired}, {good, -61 * time.Second, verify.TimestampTooNew},
+		{"AAAAAAAAAAAAAAAAAAAA", 0, verify.SignatureMalformed}, {good + "==", 0, verify.SignatureMalformed},
+		{good + "+/", 0, verify.SignatureMalformed}, {"AAAAAAAAAAAAAAAAAAAAAB", 0, verify.SignatureMalformed},
+	} {
+		r, body, err := adCP.Draft(s, testHook, "", "", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := adCP.Open(s)
+		s.scheme, _ = made.Scheme.(*verify.RFC9421)
+		sign := signsMessages(verify.Signer{
+			NameAlg: true, Components: adCPComponents, Expires: 5 * time.Minute, Nonce: c.nonce})
+		if _, err := sign(s, r, body, testNow); err != nil {
+			t.Fatal(err)
+		}
+		_, id, err := receive(made, r, body, testNow.Add(c.after))
+		if verify.CodeOf(err) != c.code {
+			t.Errorf("%q, after %v: %v, want %q (%v)", c.nonce, c.after, err, c.code, id)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func Xsolla(keys map[string]string) producer.Producer { return xsolla.producer(S
 
 var xsolla = Preset{
 	Name: "xsolla", Docs: "https://developers.xsolla.com/payment-providers/self-integration/implementation",
-	Auth: "RFC 9421 with HMAC-SHA256", ID: "Request-Id", Wants: "the answer of a handler",
+	Auth: "RFC 9421, HMAC-SHA256", ID: "Request-Id", Wants: "a handler's answer",
 	Uses: []string{"keys"}, fields: []string{"Prefer"},
 	key: producer.Header("Request-Id"), keyRequired: true, kind: producer.Const("payment"),
 	tolerance: fiveMinutes, window: 2 * day,
