@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 func (s *site) policy(query string, header http.Header) (string, http.Header) {
@@ -105,6 +106,33 @@ func TestPolicyDescribesTheConfiguration(t *testing.T) {
 	}
 	if g := s.send(req{method: "POST", path: "/policy"}); g.status != 405 || g.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("%+v", g)
+	}
+}
+
+// TestThePolicyNamesTheFieldOfTheAgent among the components that a signature must cover, as do
+// responses to unsigned deliveries.
+func TestThePolicyNamesTheFieldOfTheAgent(t *testing.T) {
+	t.Parallel()
+	for field, component := range map[string]string{
+		"UCP-Agent": `"ucp-agent"`, "": `"signature-agent";key="sig1"`,
+	} {
+		listed := []string{"https://bot.example/keys"}
+		agents, err := verify.NewDirectories(verify.DirectoriesConfig{Field: field, URLs: listed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := serve(t, producer.Signed("shop", agents), nil)
+		var doc policyDoc
+		page, _ := s.policy("?format=json", nil)
+		if err := json.Unmarshal([]byte(page), &doc); err != nil {
+			t.Fatal(err)
+		}
+		got := s.send(req{header: http.Header{"Sig": nil}})
+		for _, demanded := range []string{doc.Endpoints[0].Coverage, got.header.Get("Accept-Signature")} {
+			if !strings.Contains(demanded, component) {
+				t.Errorf("%q: %d, %s is not in %s", field, got.status, component, demanded)
+			}
+		}
 	}
 }
 
