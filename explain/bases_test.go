@@ -67,6 +67,28 @@ func TestBothBasesAreCompared(t *testing.T) {
 	}
 }
 
+// TestBasesOfOneOfSeveralSchemesAreCompared: one of two must verify, or both.
+func TestBasesOfOneOfSeveralSchemesAreCompared(t *testing.T) {
+	t.Parallel()
+	k := newPair(t, "k1", verify.Ed25519)
+	token := verify.HeaderValue("X-Token", "tok_0123456789")
+	for _, scheme := range []verify.Scheme{verify.Any{token, shop(k).Scheme}, verify.All{token, shop(k).Scheme}} {
+		p := shop(k)
+		p.Scheme = scheme
+		report := explainPlant(t, plant{config: one(p), url: "http://hooks.example/webhooks/shop", by: k.by,
+			fields: idempotency, after: func(r *http.Request) {
+				called(at("/webhooks/shop"))(r)
+				if _, all := scheme.(verify.All); all {
+					r.Header.Set("X-Token", "tok_0123456789")
+				}
+			}})
+		if b := report.Bases; b == nil || !strings.HasPrefix(b.Signed[1], `"@target-uri": http:`) ||
+			!strings.HasPrefix(b.Ours[1], `"@target-uri": https:`) {
+			t.Errorf("%T: %+v, %+v", scheme, report, b)
+		}
+	}
+}
+
 // TestADecodedNewlineShowsNoCredential: what follows it in a query begins a line of the base.
 func TestADecodedNewlineShowsNoCredential(t *testing.T) {
 	t.Parallel()
