@@ -1,10 +1,11 @@
 package preset
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,40 +28,18 @@ var testNow = time.Unix(1_790_000_000, 0)
 // presetSettings open each preset with shared secrets. The last of each list is another secret,
 // for rotation.
 func presetSettings() map[string]Settings {
-	plain := Settings{Secrets: []string{testSecret, "second-" + testSecret}}
-	hexed := Settings{Secrets: []string{testHex, strings.Repeat("0b", 32)}}
-	standard := Settings{Secrets: []string{testWhsec, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}}
-	return map[string]Settings{
-		"adyen": hexed, "adyen-platform": hexed, "datatrans": hexed,
-		"aws-eventbridge":  {Header: "X-Api-Key", Value: testSecret},
-		"chargebee":        {Username: "kettle", Password: testSecret},
-		"azure-event-grid": {Query: "code", Value: testSecret}, "cloudevents": {Bearer: testSecret},
-		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain,
-		"docusign": plain,
-		"calendly": plain, "intercom": plain, "line": plain, "linear": plain, "okta": plain, "paddle": plain,
-		"mailgun": plain, "mcp-events": {Keys: map[string]string{"sub_17": testWhsec}}, "twitch": plain,
-		"zendesk": plain, "twilio-event-streams": plain, "hubspot": plain,
-		"swt":      {Secrets: plain.Secrets, Issuers: []string{"https://shop.example"}},
-		"telegram": plain, "typeform": plain, "workos": plain, "gitlab-signed": standard,
-		"shopify":        plain,
-		"shopify-events": plain, "slack": plain, "twilio": plain, "zoom": plain, "stripe": plain,
-		"meta":     {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
-		"square":   {Secrets: plain.Secrets, NotificationURL: testHook},
-		"trello":   {Secrets: plain.Secrets, NotificationURL: testHook},
-		"mandrill": {Secrets: plain.Secrets, NotificationURL: testHook},
-		"postmark": {Username: "kettle", Password: testSecret}, "deepgram": {Username: "kettle", Password: testSecret},
-		"strava": {Query: "key", Value: testSecret, VerifyToken: "strava-" + testSecret},
-		"graph":  {Secrets: plain.Secrets}, "lark": {Secrets: plain.Secrets, VerifyToken: "lark-" + testSecret},
-		"standard-webhooks": standard, "svix": standard,
-		"vercel": plain, "webflow": plain, "elevenlabs": plain, "bitbucket": plain, "woocommerce": plain, "xero": plain,
-		"clerk": standard, "resend": standard, "openai": standard,
-		"webengage": {LicenseCode: "~17", SecretKey: testSecret},
-		"websub": {Subscriptions: []Subscription{{Topic: "https://blog.example/feed", Secret: testSecret,
-			Token: testToken}}},
-		"worldpay": {Keys: map[string]string{"1": testSecret, "2": "second-" + testSecret}},
-		"xsolla":   {Keys: map[string]string{"acc_123": testSecret, "acc_124": "second-" + testSecret}},
-		"yookassa": {AllowedIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+	text, err := os.ReadFile("testdata/settings.json")
+	var byNames map[string]Settings
+	if err := errors.Join(err, json.Unmarshal(text, &byNames)); err != nil {
+		panic(err)
 	}
+	all := map[string]Settings{}
+	for names, s := range byNames {
+		for name := range strings.FieldsSeq(names) {
+			all[name] = s
+		}
+	}
+	return all
 }
 
 // eachPreset runs a test for every preset in presetSettings.
