@@ -33,6 +33,4 @@ var accessOwl = Preset{
 		Label: "sig", Digests: []string{"sha-512"},
 		Components: []string{"@target-uri", "content-digest", "content-type", "idempotency-key"},
 	}),
-	sample: sample{header: map[string]string{"Idempotency-Key": "{id}"},
-		body: `{"event_type":"{type}","org_id":"5a3e57df-2d08-46be-b5bd-b3ea505a3d26","data":{{data}}}`},
 }

@@ -47,9 +47,6 @@ var activityPub = Preset{
 	signWith: signsMessages(verify.Signer{
 		Alg: verify.RSAv15SHA256, Components: []string{"@method", "@target-uri", "content-digest"},
 	}),
-	sample: sample{media: "application/activity+json",
-		body: `{"@context":"https://www.w3.org/ns/activitystreams","id":"https://social.example/activities/{id}",` +
-			`"type":"{type}","actor":"{actor}",{data}}`},
 }
 
 // keyOwner returns the actor whose key has the id.

@@ -52,9 +52,6 @@ var ocm = Preset{
 	signWith: signsMessages(verify.Signer{NameAlg: true, Components: []string{
 		"@method", "@target-uri", "content-digest", "content-length", "content-type",
 	}}),
-	sample: sample{
-		body: `{"shareWith":"marie@hooks.example","name":"tea.txt","providerId":"{id}","owner":"mallow@{host}",` +
-			`"sender":"mallow@{host}","shareType":"user","resourceType":"{type}",{data}}`},
 }
 
 // hostOf returns host and port of a URL, or "".

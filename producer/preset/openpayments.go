@@ -39,8 +39,6 @@ var openPayments = Preset{
 	signWith: signsMessages(verify.Signer{NameAlg: true, Digests: []string{"sha-512"}, Components: []string{
 		"content-type", "content-digest", "content-length", "authorization", "@method", "@target-uri",
 	}}),
-	sample: sample{header: map[string]string{"Authorization": "GNAP {hex}"},
-		body: `{"walletAddress":"https://wallet.example/alice","metadata":{"externalRef":"{id}"},{data}}`},
 }
 
 // signatureID identifies what is signed, its time included.

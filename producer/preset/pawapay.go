@@ -46,7 +46,4 @@ var pawaPay = Preset{
 		NameAlg: true, Expires: 5 * time.Minute, Digests: []string{"sha-512"},
 		Components: []string{"@method", "@authority", "@path", "signature-date", "content-digest", "content-type"},
 	}),
-	sample: sample{header: map[string]string{"Signature-Date": "{time}"},
-		body: `{"depositId":"{id}","status":"{type}","amount":"24.50","currency":"ZMW","country":"ZMB",` +
-			`"created":"{time}",{data}}`},
 }

@@ -69,9 +69,8 @@ type Preset struct {
 	attributes           map[string]producer.Extractor
 	split                func(*producer.Delivery) ([]producer.Item, error)
 
-	hmac   *verify.HMAC                       // the scheme, if the setting secrets has its secrets
-	build  func(*producer.Producer, Settings) // sets another scheme, and what a setting changes
-	sample sample                             // where it is not in samples.txt
+	hmac  *verify.HMAC                       // the scheme, if the setting secrets has its secrets
+	build func(*producer.Producer, Settings) // sets another scheme, and what a setting changes
 
 	typeFrom string    // where the type is, for events of a batch
 	signWith keySigner // for vendors that sign with a private key

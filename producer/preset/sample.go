@@ -58,7 +58,7 @@ func (p Preset) Sample(s Settings, address, kind, id string, now time.Time) (*ht
 // changed. An empty kind is the first of [Preset.Types], an empty id a new one as the vendor's are.
 // The body is that of the type; two drafts of a type differ unless they have the same id and time.
 func (p Preset) Draft(s Settings, address, kind, id string, now time.Time) (*http.Request, []byte, error) {
-	f := p.form()
+	f := p.samples().form
 	if f.body == "" {
 		return nil, nil, fmt.Errorf("preset %s: only the vendor can sign its deliveries", p.Name)
 	}

@@ -77,14 +77,6 @@ func (p Preset) samples() *typeSamples {
 	return &typeSamples{} // not for a preset of [All]
 }
 
-// form returns the sample of the preset.
-func (p Preset) form() sample {
-	if p.sample.body != "" {
-		return p.sample
-	}
-	return p.samples().form
-}
-
 // data returns what fills {data} for a type; without data for it, that of the first type.
 func (s *typeSamples) data(kind string) string {
 	for _, known := range s.types {

@@ -57,7 +57,7 @@ func (u Unsigned) SignedBy(p producer.Producer, now time.Time) (*http.Request, [
 func (u *Unsigned) draft(p producer.Producer, now time.Time) (*http.Request, []byte, error) {
 	u.ID = cmp.Or(u.ID, rand.Text())
 	known, ok := Find(p.Preset)
-	if !ok || known.form().body == "" {
+	if !ok || known.samples().form.body == "" {
 		return sample{body: "{}"}.request(u.URL, u.Type, u.ID, now, nil)
 	}
 	u.Type = cmp.Or(u.Type, known.usualType())

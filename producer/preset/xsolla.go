@@ -39,5 +39,4 @@ var xsolla = Preset{
 		NameAlg: true, Expires: 10 * time.Minute,
 		Components: []string{"@method", "@target-uri", "content-digest", "request-id"},
 	}),
-	sample: sample{header: map[string]string{"Request-Id": "{id}"}, body: `{"transaction_id":"{n}",{data}}`},
 }
