@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -381,6 +382,18 @@ func (d *Directories) component(label string) string {
 		return quote(d.field)
 	}
 	return quote(agentField) + ";key=" + quote(label)
+}
+
+// naming returns a value of the field that names the first agent of the list.
+func (d *Directories) naming(label string) string {
+	agent := quote(slices.Min(slices.Collect(maps.Keys(d.sets))))
+	switch {
+	case d.field == agentField:
+		return label + "=" + agent
+	case d.member != "":
+		return d.member + "=" + agent
+	}
+	return agent
 }
 
 // parseDirectory reads the keys of a directory, whose ids are their thumbprints. It skips what

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -224,6 +225,44 @@ func TestAgentFieldsAreChecked(t *testing.T) {
 		}
 		if _, err := NewDirectories(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+// TestASignerNamesItsAgent where the scheme that it signs for wants that: the first of the list.
+func TestASignerNamesItsAgent(t *testing.T) {
+	t.Parallel()
+	w := newAgentWeb(t)
+	private, key := shopKey(t, "a")
+	w.set("shop.example/.well-known/ucp", profileOf("keys", key))
+	w.publish("shop.example", key)
+	public, _ := private.Public().(ed25519.PublicKey)
+	id, err := thumbprint(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, origin := []string{profile, "https://z.example/ucp"}, []string{"https://shop.example"}
+	for want, c := range map[string]struct {
+		cfg   DirectoriesConfig
+		keyID string
+	}{
+		`profile="` + profile + `"`:   {DirectoriesConfig{URLs: list, Field: "UCP-Agent", Member: "profile"}, "a"},
+		`"` + profile + `"`:           {DirectoriesConfig{URLs: list, Field: "UCP-Agent"}, "a"},
+		`sig1="https://shop.example"`: {DirectoriesConfig{URLs: origin}, id},
+	} {
+		scheme := w.open(t, c.cfg)
+		body, _ := orderOf()
+		r := httptest.NewRequest(http.MethodPost, "https://hooks.example/orders", bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		signer := &Signer{KeyID: c.keyID, Private: private, Like: scheme}
+		if err := signer.Sign(r, body, testNow); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Header.Get(scheme.directories().field); got != want {
+			t.Errorf("the field is %s, want %s", got, want)
+		}
+		if _, err := scheme.Verify(r, orderOf); err != nil {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 }

@@ -86,7 +86,8 @@ func (s *RFC9421) demanded(m *message) (names []string) {
 }
 
 // Sign sets Content-Digest (if there is a body and the field is absent), the field with the time if
-// the scheme of Like reads one, Signature-Input and Signature on r. Existing signatures with other
+// the scheme of Like reads one, that with the agent (the first of its list) if it is absent and the
+// keys are those of agents, Signature-Input and Signature on r. Existing signatures with other
 // labels stay.
 //
 // The URL of r is absolute, or r is the request of a server, as httptest.NewRequest makes it: it
@@ -103,6 +104,9 @@ func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 	like := s.like()
 	if like.TimestampHeader != "" {
 		r.Header.Set(like.TimestampHeader, formatTime(now, like.TimestampUnit, like.TimestampRFC3339))
+	}
+	if d := like.directories(); d != nil && r.Header.Get(d.field) == "" {
+		r.Header.Set(d.field, d.naming(cmp.Or(s.Label, like.Label, defaultLabel)))
 	}
 	m, err := newMessage(asCalled(r))
 	if err != nil {
@@ -155,8 +159,12 @@ func asCalled(r *http.Request) *http.Request {
 // input writes the member of Signature-Input and parses it as a receiver would.
 func (s *Signer) input(m *message, now time.Time) (*signatureInput, error) {
 	names, like := s.Components, s.like()
+	label := cmp.Or(s.Label, like.Label, defaultLabel)
 	if names == nil {
 		names = like.demanded(m)
+		if d := like.directories(); d != nil {
+			names = append(names, strings.ReplaceAll(d.component(label), quote(d.field), d.field))
+		}
 	}
 	var ids []string
 	for _, name := range names {
@@ -181,13 +189,12 @@ func (s *Signer) input(m *message, now time.Time) (*signatureInput, error) {
 		}
 		alg = string(a)
 	}
-	tag := cmp.Or(s.Tag, like.Tag)
+	tag := cmp.Or(s.Tag, like.tag())
 	for _, p := range [][2]string{{"keyid", s.KeyID}, {"alg", alg}, {"nonce", s.Nonce}, {"tag", tag}} {
 		if p[1] != "" {
 			member += ";" + p[0] + "=" + quote(p[1])
 		}
 	}
-	label := cmp.Or(s.Label, like.Label, defaultLabel)
 	in, ok := parseInput(label + "=" + member)
 	switch {
 	case !ok:

@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
@@ -32,6 +34,26 @@ func TestTheIDOfAKeyIsThatOfItsPublicHalf(t *testing.T) {
 		if err := chooseKey(signer, matchingKeys(c, signer, keys)); err != nil || signer.KeyID != "key-"+name {
 			t.Errorf("%s signs as %q, %v", name, signer.KeyID, err)
 		}
+	}
+}
+
+// TestADeliveryNamesTheAgentOfItsProducer: where its scheme reads the agent in a field.
+func TestADeliveryNamesTheAgentOfItsProducer(t *testing.T) {
+	t.Parallel()
+	var header http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { header = r.Header }))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	check(t, writeKeyPair(verify.Ed25519, filepath.Join(dir, "shop")))
+	file, payload := filepath.Join(dir, "eyelet.yaml"), filepath.Join(dir, "order.json")
+	check(t, os.WriteFile(payload, []byte(`{"type":"order"}`), 0o600))
+	check(t, os.WriteFile(file, []byte("url: https://hooks.example\nproducers:\n  shop: {scheme: rfc9421, agent: "+
+		"{field: UCP-Agent, member: profile, allow: [https://shop.example/ucp]}}\n"), 0o600))
+	code, out, errs := run(t, "send", payload, "--config", file, "--producer", "shop", "--url", server.URL,
+		"--key", filepath.Join(dir, "shop.pem"), "--keyid", "k1")
+	if code != exitOK || header.Get("UCP-Agent") != `profile="https://shop.example/ucp"` ||
+		!strings.Contains(header.Get("Signature-Input"), `"ucp-agent")`) {
+		t.Errorf("exit %d: %s%s: %v", code, out, errs, header)
 	}
 }
 
