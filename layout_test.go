@@ -53,7 +53,7 @@ var imports = map[string][]string{
 		"cmd/eyelet/internal/usage", "internal/httpserver", "internal/redact",
 	},
 	"cmd/eyelet/internal/servertest": {}, // for tests
-	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward", "internal/strictjson"},
+	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward"},
 	"cmd/eyelet/internal/tracing":    {"verify", "internal/httpserver"},
 	"cmd/eyelet/internal/usage":      {"internal/nearest"},
 	"dedup":                          {"dedup/internal/taskqueue"},

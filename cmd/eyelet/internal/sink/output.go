@@ -52,15 +52,14 @@ func NewOutput(w io.Writer) *Output {
 func (o *Output) Gone() <-chan struct{} { return o.gone }
 
 // write writes a line and returns once it is written, or with the error of the call that should
-// have written it. It returns the buffer of the line, which may have grown. It writes nothing once
-// the reader is gone.
-func (o *Output) write(line []byte) ([]byte, error) {
+// have written it. It writes nothing once the reader is gone.
+func (o *Output) write(line []byte) error {
 	o.mu.Lock()
 	if with := o.next; with != nil && len(with.text)+len(line) <= o.most {
 		with.text = append(with.text, line...)
 		o.mu.Unlock()
 		with.written.Wait()
-		return line, with.err
+		return with.err
 	}
 	own := &lines{text: line}
 	own.written.Add(1)
@@ -75,7 +74,7 @@ func (o *Output) write(line []byte) ([]byte, error) {
 	o.mu.Unlock()
 	defer own.written.Done()
 	own.err = o.print(own.text)
-	return own.text, own.err
+	return own.err
 }
 
 // print writes lines in one call.
