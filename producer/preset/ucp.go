@@ -22,7 +22,8 @@ import (
 // The protocol recommends to remember keys for 48 hours.
 //
 // Read in November 2026, as of 22 August: docs/specification/signatures.md and
-// shopping/order/index.md of github.com/Universal-Commerce-Protocol/ucp.
+// shopping/order/index.md of github.com/Universal-Commerce-Protocol/ucp. Neither it nor conformance
+// beside it has vectors of signatures.
 //
 // https://ucp.dev/latest/specification/signatures/
 func UCP(profiles ...string) producer.Producer { return ucp.producer(Settings{Allow: profiles}) }
