@@ -177,3 +177,21 @@ func TestWhatIsNotCoveredHasItsReason(t *testing.T) {
 		}
 	}
 }
+
+// TestTheFormsOfABaseAreFew: with every order of many components a search would not end.
+func TestTheFormsOfABaseAreFew(t *testing.T) {
+	t.Parallel()
+	k, other := newPair(t, "k1", verify.Ed25519), newPair(t, "k1", verify.Ed25519)
+	for _, n := range []int{5, 6, 32} {
+		fields, by := map[string]string{"Idempotency-Key": `"evt_1"`}, *other.by
+		by.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key"}
+		for i := range n - len(by.Components) {
+			name := fmt.Sprintf("x-%02d", i)
+			fields[name], by.Components = strings.Repeat("x", 400), append(by.Components, name)
+		}
+		report := explainPlant(t, plant{config: one(shop(k)), by: &by, fields: fields})
+		if !report.Complete || report.Findings[0].Proved || report.Trials > 450 {
+			t.Errorf("%d components: %+v", n, report)
+		}
+	}
+}
