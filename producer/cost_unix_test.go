@@ -132,7 +132,8 @@ func costTargets(t *testing.T) []costTarget {
 	}
 	for name, primitive := range map[string]string{
 		"aws-sns": "rsa", "google-eventarc": "rsa", "google-pubsub": "rsa", "openbanking-uk": "rsa", "paypal": "rsa",
-		"yandex-pay": "ecdsa", "adcp": "ed25519",
+		"yandex-pay": "ecdsa", "pawapay": "ecdsa", "activitypub": "rsa", "adcp": "ed25519", "accessowl": "ed25519",
+		"ocm": "ed25519", "openpayments": "ed25519", "ucp": "ed25519",
 	} {
 		c := validCases(t, name)[0]
 		var fetched []string
