@@ -40,6 +40,8 @@ type RFC9421 struct {
 	// Tag, if set, is the tag that a signature must carry (RFC 9421 section 7.2.7). Defaults to
 	// "web-bot-auth" with [Directories], else to none.
 	Tag string
+	// OneTag refuses a message with several signatures of the Tag (signature_malformed).
+	OneTag bool
 	// BoundKey is the key id of signatures without keyid. Defaults to none: keyid is then required.
 	BoundKey    string
 	Coverage    Coverage // what a signature must cover; defaults to the profile of [Coverage.Rules]
@@ -136,7 +138,7 @@ func (s *RFC9421) check() error {
 // copy returns a scheme with the same settings.
 func (s *RFC9421) copy() *RFC9421 {
 	return &RFC9421{
-		Keys: s.Keys, Label: s.Label, Tag: s.Tag, BoundKey: s.BoundKey, Coverage: s.Coverage,
+		Keys: s.Keys, Label: s.Label, Tag: s.Tag, OneTag: s.OneTag, BoundKey: s.BoundKey, Coverage: s.Coverage,
 		KeyRequired: s.KeyRequired, Algs: s.Algs, Encoding: s.Encoding, DER: s.DER,
 		MaxAge: s.MaxAge, Params: s.Params, NormalPath: s.NormalPath, NoTime: s.NoTime,
 		TimestampHeader: s.TimestampHeader, TimestampUnit: s.TimestampUnit, TimestampRFC3339: s.TimestampRFC3339,
@@ -268,6 +270,9 @@ func (v *verification) reset() bool {
 func (v *verification) run(s *RFC9421, r *http.Request, body func() ([]byte, error)) (Identity, error) {
 	if err := v.fields.read(r.Header, s.Label, maxSignatures, s.Encoding); err != nil {
 		return Identity{}, err
+	}
+	if s.OneTag && v.fields.tagged(s.Tag) > 1 {
+		return Identity{}, malformed("signature-input", "more than one signature has the tag")
 	}
 	m, err := newMessage(r)
 	if err != nil {

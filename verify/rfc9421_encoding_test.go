@@ -180,7 +180,7 @@ func TestACopyOfASchemeHasAllSettings(t *testing.T) {
 	s := &RFC9421{
 		Keys: StaticKeys(), Label: "l", Tag: "t", BoundKey: "k", Coverage: Coverage{Required: []string{"@scheme"}},
 		KeyRequired: true, Algs: []Alg{Ed25519}, Encoding: Base64URL, DER: true,
-		MaxAge: 1, Params: []string{"alg"}, NormalPath: true, NoTime: true,
+		MaxAge: 1, Params: []string{"alg"}, NormalPath: true, OneTag: true, NoTime: true,
 		TimestampHeader: "date", TimestampUnit: 1, TimestampRFC3339: true,
 	}
 	copied := reflect.ValueOf(s.WithCoverage(s.Coverage)).Elem()

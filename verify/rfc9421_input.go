@@ -145,6 +145,16 @@ func (f *signatureFields) find(label string) *signatureInput {
 	return nil
 }
 
+// tagged returns how many signatures have the tag, of those that are examined.
+func (f *signatureFields) tagged(tag string) (n int) {
+	for i := range f.inputs {
+		if f.inputs[i].tag == tag {
+			n++
+		}
+	}
+	return n
+}
+
 func (f *signatureFields) readInputs(text, label string, limit int) bool {
 	p := sfScanner{s: text}
 	for {

@@ -19,8 +19,7 @@ import (
 //
 // The identifier is providerId, of a notification with its type. The response is 201 without the
 // name of the recipient, which a handler can answer. How long servers retry is not documented; the
-// tolerance of 5 minutes and the window are ours. Of several signatures with the tag "ocm" one
-// suffices, where the draft refuses the message.
+// tolerance of 5 minutes and the window are ours.
 //
 // Read in November 2026: draft-ietf-ocm-open-cloud-mesh-05 in github.com/cs3org/OCM-API.
 //
@@ -45,7 +44,7 @@ var ocm = Preset{
 			Body: []byte(`{"recipientDisplayName":""}`),
 		}
 		signedByMessages(p, s, &verify.RFC9421{
-			Tag: "ocm", Coverage: verify.Coverage{Required: []string{"content-length"}},
+			Tag: "ocm", OneTag: true, Coverage: verify.Coverage{Required: []string{"content-length"}},
 			Algs: []verify.Alg{verify.Ed25519, verify.ECDSAP256SHA256, verify.ECDSAP384SHA384, verify.RSAPSSSHA512},
 		}, verify.JWKSConfig{})
 	},
