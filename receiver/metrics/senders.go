@@ -23,11 +23,10 @@ type senders struct {
 }
 
 type sender struct {
-	secrets  []prometheus.Counter // by position, from 1
-	age      prometheus.Observer  // nil before the first signed time
-	accepted time.Time            // of its last new event; zero without one
-	every    time.Duration        // between new events; 0 without an expectation
-	since    time.Time            // when the expectation began
+	secrets  int           // that verified a delivery, or are before one that did
+	accepted time.Time     // of its last new event; zero without one
+	every    time.Duration // between new events; 0 without an expectation
+	since    time.Time     // when the expectation began
 }
 
 var (
@@ -70,17 +69,14 @@ func (s *senders) observe(o *receiver.Observation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.of(o.Endpoint)
-	for n := len(one.secrets); n < o.Secret; n++ {
-		one.secrets = append(one.secrets, s.matches.WithLabelValues(o.Endpoint, strconv.Itoa(n+1)))
+	for ; one.secrets < o.Secret; one.secrets++ {
+		s.matches.WithLabelValues(o.Endpoint, strconv.Itoa(one.secrets+1))
 	}
 	if o.Secret > 0 {
-		one.secrets[o.Secret-1].Inc()
+		s.matches.WithLabelValues(o.Endpoint, strconv.Itoa(o.Secret)).Inc()
 	}
 	if o.Signed {
-		if one.age == nil {
-			one.age = s.age.WithLabelValues(o.Endpoint)
-		}
-		one.age.Observe(o.SignedAge.Seconds())
+		s.age.WithLabelValues(o.Endpoint).Observe(o.SignedAge.Seconds())
 	}
 	if o.New {
 		one.accepted = time.Now()
