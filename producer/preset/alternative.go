@@ -20,14 +20,11 @@ import (
 
 // Alternatives implements [verify.Alternator].
 func (t *twilioScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
-	return verify.MapAlternatives(t.hmac.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
+	return verify.MapAlternatives(t.HMAC.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
 		changed, _ := s.(*verify.HMAC)
-		return &twilioScheme{hmac: changed}
+		return &twilioScheme{changed}
 	})
 }
-
-// Offers implements [verify.Alternator].
-func (t *twilioScheme) Offers(ctx context.Context) []verify.Offer { return t.hmac.Offers(ctx) }
 
 // Alternatives implements [verify.Alternator].
 func (b *bodyTimed) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {

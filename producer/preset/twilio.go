@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"mime"
 	"net"
@@ -96,29 +95,20 @@ const bodyHashParam = "bodySHA256"
 // at Twilio and, for forms, the names and values in the order of the names. It tries the URL
 // with and without its port, because proxies change it, and the variants of its query. See
 // [Twilio].
-type twilioScheme struct{ hmac *verify.HMAC } // a pointer: fmt prints private fields without the methods of Secret
+type twilioScheme struct{ *verify.HMAC }
 
 // newTwilioScheme returns the scheme for auth tokens, of which any may match.
 func newTwilioScheme(tokens ...string) *twilioScheme {
-	return &twilioScheme{hmac: &verify.HMAC{
+	return &twilioScheme{&verify.HMAC{
 		Headers: []string{"X-Twilio-Signature"}, Hash: verify.SHA1, Encoding: verify.Base64,
 		Secrets: verify.Secrets(tokens...), Contents: twilioContents,
 		Covers: []string{"@target-uri", "@authority", "@path", "@query", "@body"},
 	}}
 }
 
-// Check reports every mistake of the description.
-func (t *twilioScheme) Check() error { return t.hmac.Check() }
-
-// SignsURL reports that the URL is signed.
-func (t *twilioScheme) SignsURL() bool { return t.hmac.SignsURL() }
-
-// Binds implements [verify.Binder].
-func (t *twilioScheme) Binds() verify.Binding { return t.hmac.Binds() }
-
 // Verify implements [verify.Scheme].
 func (t *twilioScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
-	id, err := t.hmac.Verify(r, body)
+	id, err := t.HMAC.Verify(r, body)
 	if err != nil {
 		return verify.Identity{}, err
 	}
@@ -150,7 +140,7 @@ func (t *twilioScheme) Sign(r *http.Request, body []byte, now time.Time) error {
 		q.Set(bodyHashParam, hex.EncodeToString(sum[:]))
 		r.URL.RawQuery = q.Encode()
 	}
-	return t.hmac.Sign(r, body, now)
+	return t.HMAC.Sign(r, body, now)
 }
 
 // String describes the scheme for the policy.
@@ -208,15 +198,9 @@ func portVariants(u *url.URL) []string {
 const maxFormParams = 500
 
 // formParam is a parameter of a form, decoded.
-type formParam struct {
-	prefix      uint64 // the first bytes of the name, for fast comparison
-	name, value []byte
-}
+type formParam struct{ name, value []byte }
 
 func compareParams(a, b formParam) int {
-	if a.prefix != b.prefix {
-		return cmp.Compare(a.prefix, b.prefix)
-	}
 	return cmp.Or(bytes.Compare(a.name, b.name), bytes.Compare(a.value, b.value))
 }
 
@@ -242,9 +226,6 @@ func sortedForm(body []byte) ([]byte, bool) {
 		if !ok1 || !ok2 {
 			return nil, false
 		}
-		var first [8]byte
-		copy(first[:], p.name)
-		p.prefix = binary.BigEndian.Uint64(first[:])
 		params = append(params, p)
 	}
 	slices.SortFunc(params, compareParams)
@@ -285,12 +266,4 @@ func appendUnescaped(b, text []byte) (all, one []byte, ok bool) {
 }
 
 // hexDigit returns the value of a hexadecimal digit, or -1.
-func hexDigit(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return int(c|0x20-'a') + 10
-	}
-	return -1
-}
+func hexDigit(c byte) int { return strings.IndexByte("0123456789abcdef0123456789ABCDEF", c) % 16 }
