@@ -161,6 +161,11 @@ func (p *Producer) checkIdentity(m *mistakes) {
 	}
 	m.addIf(p.Audience != nil && (p.Audience.From == nil || p.Audience.Is == ""), "an audience needs from and is")
 	m.addIf(p.Audience != nil && p.Handshake != nil, "a handshake names no audience")
+	if p.Audience != nil && p.Audience.From != nil {
+		_, form := p.Audience.From.(formMember)
+		m.addIf(!form && len(p.Audience.From.Consumes()) != 1, "an audience is one signed field, member or parameter, "+
+			"and not %s", p.Audience.From)
+	}
 	m.addIf(p.Key == nil && p.Split == nil, "no key extractor; digest:body is one for senders without identifiers")
 	for _, prefix := range p.AllowedIPs {
 		m.addIf(!prefix.IsValid(), "an allowed address is not valid")

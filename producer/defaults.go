@@ -122,7 +122,10 @@ func (p *Producer) pinned() (out verify.Pinned, why map[string]string) {
 		{"@query", "the configured URL has one", strings.Contains(p.URL, "?")},
 		{"@path", reader("@path", "@authority", "@scheme", "@target-uri"), true},
 		{"@path", function, opaque},
+		{"@path", "it is part of what identifies an event (query_scope)", p.QueryScope},
 		{"@path", "the sender may sign for other endpoints too", !p.solely},
+		{"idempotency-key", reader("idempotency-key"), true},
+		{"idempotency-key", function, opaque},
 		{"content-type", function, opaque},
 		{"content-type", "a member of the form is read", p.FormMember != ""},
 		{"content-type", "not one media type alone is accepted", kind == ""},
@@ -134,6 +137,7 @@ func (p *Producer) pinned() (out verify.Pinned, why map[string]string) {
 	if why["@method"] == "" {
 		out.Method = methods[0]
 	}
+	out.NoKey = why["idempotency-key"] == ""
 	if why["content-type"] == "" {
 		out.MediaType = kind
 	}

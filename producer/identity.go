@@ -97,6 +97,23 @@ func (p *Producer) coversID(id verify.Identity) bool {
 	})
 }
 
+// coversPresent reports whether the signature covers all that the identifier is read from, but for
+// fields that are not there: by RFC 9421 nobody can add one that is not covered.
+func (p *Producer) coversPresent(d *Delivery) bool {
+	if _, signed := p.Scheme.(*verify.RFC9421); !signed {
+		return false
+	}
+	covered := 0
+	for _, part := range p.Key.Consumes() {
+		if d.Identity.Covers(part) {
+			covered++
+		} else if part[0] == '@' || len(d.Request.Header.Values(part)) > 0 {
+			return false
+		}
+	}
+	return covered > 0
+}
+
 // hasIDs reports whether the sender sends identifiers. A digest of the body is not one.
 func (p *Producer) hasIDs() bool {
 	_, digest := p.Key.(bodyDigest)
@@ -133,7 +150,7 @@ type Occurrence struct {
 // OccurrenceOf returns the occurrence of a delivery's only item. It reports false if an
 // identifier identifies the event, because it is signed or trusted (SameSignedOff).
 func (p *Producer) OccurrenceOf(d *Delivery, it Item) (Occurrence, bool) {
-	if p.SameSigned == SameSignedOff || p.ClassOf(d.Identity) != ClassContentSigned {
+	if p.SameSigned == SameSignedOff || p.ClassOf(d.Identity) != ClassContentSigned || p.coversPresent(d) {
 		return Occurrence{}, false
 	}
 	digest, members := p.contentDigest(d, it)

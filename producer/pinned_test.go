@@ -54,7 +54,8 @@ func TestOnlyWhatNothingReadsIsPinned(t *testing.T) {
 		p := Producer{Name: "own", Scheme: &verify.RFC9421{}, Key: JSON("id")}
 		row.change(&p)
 		eachScheme(p.WithDefaults().Scheme, func(scheme *verify.RFC9421) {
-			if got := scheme.Coverage.Pinned; got != row.want {
+			got := scheme.Coverage.Pinned
+			if got.NoKey = false; got != row.want { // see the next test
 				t.Errorf("%s: %+v, want %+v", name, got, row.want)
 			}
 		})
@@ -103,6 +104,7 @@ func TestHostAndPathArePinnedForOneEndpointOnly(t *testing.T) {
 	hmac := func(text string, as verify.Encoding) verify.Scheme {
 		return &verify.HMAC{Secrets: verify.Secrets(text), SecretEncoding: as}
 	}
+	scoped := func(p Producer) Producer { p.QueryScope = true; return p }
 	reading := func(part string, p Producer) Producer { p.Reads = []string{part}; return p }
 	foreign := hmac("x", verify.Raw)
 	type list []Producer
@@ -116,6 +118,7 @@ func TestHostAndPathArePinnedForOneEndpointOnly(t *testing.T) {
 		"a secret in a file":           {list{signed(file)}, false},
 		"a secret and a public key":    {list{signed(verify.JoinKeys(secret, public))}, false},
 		"a secret or a public key":     {list{by(verify.Any{signed(secret).Scheme, signed(public).Scheme})}, false},
+		"a secret, and a scope":        {list{scoped(signed(secret))}, false},
 		"no scheme of RFC 9421":        {list{by(hmac(text, verify.Base64))}, false},
 		"two secrets":                  {list{signed(secret), signed(other)}, true},
 		"one secret twice":             {list{signed(secret), signed(secret)}, false},
@@ -151,6 +154,28 @@ func TestHostAndPathArePinnedForOneEndpointOnly(t *testing.T) {
 
 // opaque is a scheme of another package.
 type opaque struct{ verify.Scheme }
+
+func TestAnIdempotencyKeyThatNothingReadsNeedsNoCoverage(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		change func(*Producer)
+		want   bool
+	}{
+		"nothing":         {func(*Producer) {}, true},
+		"the key":         {func(p *Producer) { p.Key = IdempotencyKey{} }, false},
+		"one of two keys": {func(p *Producer) { p.Key = First(IdempotencyKey{}, JSON("id")) }, false},
+		"a lane":          {func(p *Producer) { p.Reads = []string{"idempotency-key"} }, false},
+		"items":           {func(p *Producer) { p.Split = SplitCloudEvents }, false},
+	} {
+		p := Producer{Name: "own", Scheme: &verify.RFC9421{}, Key: JSON("id")}
+		row.change(&p)
+		eachScheme(p.WithDefaults().Scheme, func(scheme *verify.RFC9421) {
+			if got := scheme.Coverage.Pinned.NoKey; got != row.want {
+				t.Errorf("%s: %t", name, got)
+			}
+		})
+	}
+}
 
 func noHandshake(context.Context, *Delivery) (*dedup.Response, error) { return nil, nil }
 

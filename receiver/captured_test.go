@@ -744,7 +744,7 @@ func signedProducers() map[string]own {
 			key: producer.JSON("id"), fields: id, secret: true, covered: []string{"content-digest", "content-type"},
 		},
 		"host and path pinned by a secret, two signatures": {
-			key: producer.JSON("id"), fields: id, secret: true, change: byQuery, below: prefix,
+			key: producer.JSON("id"), fields: id, secret: true, below: prefix,
 			scheme9421: &verify.RFC9421{NoTime: true},
 			covered:    []string{"@target-uri", "content-digest", "content-type"},
 			second:     []string{"@query", "content-digest", "content-type"},

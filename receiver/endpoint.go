@@ -69,7 +69,7 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 // scopeOf returns the endpoint with the parts of a target that a signature covers.
 func (ep *endpoint) scopeOf(at target, path, query bool) string {
 	scope := ep.p.Name
-	if path && !ep.pinned.URL && ep.url == nil && at.path != webhooksPath+ep.p.Name {
+	if path && ep.url == nil && at.path != webhooksPath+ep.p.Name {
 		scope += at.path
 	}
 	if query {

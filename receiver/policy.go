@@ -179,9 +179,7 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 		e.Format = p.KeyFormat.String()
 	}
 	if p.QueryScope {
-		if e.Scope += ", with the signed path and query"; p.Pinned().URL {
-			e.Scope = "the authenticated principal and this endpoint, with the signed query"
-		}
+		e.Scope += ", with the signed path and query"
 		if len(p.ScopeIgnores) > 0 {
 			e.Scope += " less the parameters " + strings.Join(p.ScopeIgnores, ", ")
 		}

@@ -233,7 +233,7 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 // identity returns the identity of the signer of the content.
 func (p *hmacPlan) identity(head signatureHead, sigs []signature, content segments) (Identity, error) {
 	kid, secret := p.match(sigs, content)
-	if secret == 0 {
+	if secret == 0 || isSignatureBase(content) {
 		return Identity{}, &Error{Code: SignatureMismatch, Component: p.headers[head.header]}
 	}
 	signed := digestOf(content)

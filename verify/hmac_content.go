@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -16,6 +17,16 @@ import (
 
 // segments is signed content in parts, which saves a copy of the body.
 type segments = [][]byte
+
+// isSignatureBase reports whether content ends as a signature base of RFC 9421 does (section 2.5): a
+// MAC of such a message is none of a body, where both have one secret.
+func isSignatureBase(s segments) bool {
+	if len(s) == 0 {
+		return false
+	}
+	last := s[len(s)-1]
+	return bytes.HasPrefix(last[bytes.LastIndexByte(last, '\n')+1:], []byte(`"@signature-params": (`))
+}
 
 func digestOf(s segments) []byte {
 	if len(s) == 1 {

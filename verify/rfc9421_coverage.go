@@ -79,6 +79,8 @@ type Pinned struct {
 	// where it is one line with this type, without parameters or with charset=utf-8. Whoever reads
 	// the type then takes this value.
 	MediaType string
+	// NoKey means that nothing reads Idempotency-Key, which then need not be covered.
+	NoKey bool
 }
 
 // methodFields are fields by which middleware replaces the method.
@@ -106,8 +108,11 @@ func (p Pinned) rules() []CoverageRule {
 		rules = append(rules, CoverageRule{WithoutQuery, [][]string{{"@target-uri"}, {"@authority", "@path"}}, noOther})
 	}
 	for _, rule := range contentCoverage {
-		if rule.AnyOf[0][0] == "content-type" && p.MediaType != "" {
+		switch name := rule.AnyOf[0][0]; {
+		case name == "content-type" && p.MediaType != "":
 			rule.When = OtherType
+		case name == "idempotency-key" && p.NoKey:
+			continue
 		}
 		rules = append(rules, rule)
 	}
@@ -166,7 +171,8 @@ func (c Coverage) Rules() []CoverageRule {
 func (c Coverage) Check() error {
 	var errs errorList
 	for _, name := range c.Required {
-		wrong := checkName(name) != nil || name == "@query-param"
+		wrong := checkName(name) != nil || strings.HasSuffix(name, "*") ||
+			slices.Contains([]string{"@query-param", "signature", "signature-input"}, name)
 		errs.addIf(wrong, "coverage: a request cannot be required to sign %q", name)
 	}
 	for _, name := range c.Consumed {
@@ -318,7 +324,10 @@ func (c *coverageCheck) field(name string, lines []string) *Error {
 		c.miss(name)
 		return nil
 	}
-	return checkOneLine(name, lines)
+	if len(lines) > 1 { // its reader may take one of them
+		return &Error{Code: AmbiguousField, Component: name}
+	}
+	return nil
 }
 
 // maxMissing bounds the missing components that an error names.

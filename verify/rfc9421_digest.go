@@ -60,7 +60,7 @@ func parseContentDigest(lines []string) (contentDigest, *Error) {
 		return d, digestError(DigestMissing, nil)
 	}
 	var buffer [2]sfMember
-	members, ok := parseDictionary(buffer[:0], joinLines(lines), maxDigests)
+	members, ok := readDictionary(buffer[:0], sfScanner{s: joinLines(lines), octets: unpadded}, maxDigests)
 	if !ok {
 		return d, digestError(DigestMissing, ErrDigestSyntax)
 	}
@@ -91,7 +91,7 @@ func (d *contentDigest) set(name, text string) bool {
 	if name == digestSHA512 {
 		to, has = d.sha512[:], &d.hasSHA512
 	}
-	raw, _ := base64.StdEncoding.AppendDecode(to[:0], []byte(text))
+	raw, _ := unpadded.AppendDecode(to[:0], []byte(strings.TrimRight(text, "=")))
 	*has = copy(to, raw) == len(raw) && len(raw) == len(to)
 	return *has
 }

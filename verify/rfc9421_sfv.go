@@ -298,7 +298,10 @@ func (p *sfScanner) nextMember(first bool) (more, ok bool) {
 // parseDictionary reads a Dictionary of at most limit members, each key once, into a buffer. Of
 // two members with one key RFC 8941 takes the last and other parsers the first: neither is taken.
 func parseDictionary(buffer []sfMember, text string, limit int) ([]sfMember, bool) {
-	p := sfScanner{s: text}
+	return readDictionary(buffer, sfScanner{s: text}, limit)
+}
+
+func readDictionary(buffer []sfMember, p sfScanner, limit int) ([]sfMember, bool) {
 	members := buffer[:0]
 	for {
 		more, ok := p.nextMember(len(members) == 0)

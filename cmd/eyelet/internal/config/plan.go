@@ -82,6 +82,7 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 	p.Producers = producers.build(ctx)
 	handlers := &handlerBuilder{Settings: s, options: o, plan: p, taken: map[string]usage.Place{}}
 	handlers.build()
+	s.readForwarded(p.Producers)
 	p.closers = append(p.closers, producers.closers...)
 	found := slices.Concat(s.unread, producers.errs, handlers.errs, s.check())
 	s.applyLimits(&p.Config)
@@ -92,6 +93,25 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 		return nil, errors.Join(s.variables.asWritten(found).Err(), p.Close())
 	}
 	return p, nil
+}
+
+// readForwarded makes fields that are forwarded besides the producer's own ones that are read.
+func (s *Settings) readForwarded(producers []producer.Producer) {
+	for i := range producers {
+		p := &producers[i]
+		for k := range s.Handlers {
+			if h := &s.Handlers[k]; h.Producer == p.Name {
+				p.Reads = append(slices.Clip(p.Reads), lowered(h.ForwardHeaders)...)
+			}
+		}
+	}
+}
+
+func lowered(names []string) (all []string) {
+	for _, name := range names {
+		all = append(all, strings.ToLower(name))
+	}
+	return all
 }
 
 // applyLimits sets the numbers. The receiver's timeouts are the longest of all handlers; each

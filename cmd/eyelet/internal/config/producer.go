@@ -153,9 +153,9 @@ func (c *rfc9421Settings) build(ctx context.Context, b *producerBuilder, p *Prod
 
 // cover sets what signatures must cover, and reports whether they may cover the query.
 func (c *rfc9421Settings) cover(coverage *verify.Coverage) (query bool) {
-	query = len(c.Covers) == 0
+	has := func(name string) bool { return slices.Contains(c.Covers, name) }
+	query = len(c.Covers) == 0 && c.Audience == nil || has("@target-uri") || has("@path") && has("@query")
 	for _, name := range c.Covers {
-		query = query || name == "@target-uri" || name == "@query"
 		if name, present := strings.CutSuffix(name, "?"); present {
 			coverage.Consumed = append(coverage.Consumed, name)
 		} else {
@@ -168,7 +168,7 @@ func (c *rfc9421Settings) cover(coverage *verify.Coverage) (query bool) {
 // setTime sets where the time of signing is.
 func (c *rfc9421Settings) setTime(b *producerBuilder, p *Producer, scheme *verify.RFC9421) {
 	field, header := strings.CutPrefix(c.Time, "header:")
-	if header {
+	if header && field != "" {
 		scheme.TimestampHeader, scheme.TimestampRFC3339 = field, c.TimeUnit == "rfc3339"
 		scheme.TimestampUnit = choose(b, p, "timestamp_unit", c.TimeUnit, timeUnits)
 		return

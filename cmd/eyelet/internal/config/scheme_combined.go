@@ -50,9 +50,9 @@ func (c *combinedSettings) build(ctx context.Context, b *producerBuilder, p *Pro
 		}
 		e.Name = p.Name
 		one := e.settings.build(ctx, b, e)
-		if len(one.AllowedIPs) > 0 || one.Payload != nil {
-			b.errs.Add(e.at, "write allowed_ips beside schemes, and a token in the body as the only scheme",
-				"producer %q: a scheme of several has allowed_ips or in_body", p.Name)
+		if len(one.AllowedIPs) > 0 || one.Payload != nil || one.Audience != nil {
+			b.errs.Add(e.at, "write allowed_ips beside schemes, and audience or a token in the body in the only scheme",
+				"producer %q: a scheme of several has allowed_ips, audience or in_body", p.Name)
 		}
 		if i == 0 || made.Contract != producer.Webhook && one.Contract == producer.Webhook {
 			made = one
