@@ -30,13 +30,14 @@ func (s *seenRuns) open(t *testing.T, producers ...producer.Producer) *receiver.
 	t.Helper()
 	c := receiver.Config{Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: producers}
 	for _, p := range producers {
-		c.Handlers = append(c.Handlers, receiver.On(p.Name, "*", func(_ context.Context, ev receiver.Event[[]byte]) error {
+		note := func(_ context.Context, ev receiver.Event[[]byte]) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.all = append(s.all, p.Name+" "+ev.ID)
 			slices.Sort(s.all)
 			return nil
-		}).Named(p.Name))
+		}
+		c.Handlers = append(c.Handlers, receiver.On(p.Name, "*", note).Named(p.Name))
 	}
 	return opened(t, c)
 }
@@ -67,7 +68,8 @@ var signedAll = []string{"@method", "@target-uri", "content-digest", "content-ty
 func TestAListThatNamesAnEventHasOneLine(t *testing.T) {
 	t.Parallel()
 	key, signer := ed25519Pair(t)
-	signer.Digests, signer.Components = []string{"sha-256", "sha-512"}, append(slices.Clone(signedAll), "content-language")
+	signer.Digests = []string{"sha-256", "sha-512"}
+	signer.Components = append(slices.Clone(signedAll), "content-language")
 	for _, field := range []string{"Content-Digest", "Content-Language"} {
 		synctest.Test(t, func(t *testing.T) {
 			seen := &seenRuns{}
@@ -111,9 +113,9 @@ func TestAnEventOfAnotherPathIsNotLost(t *testing.T) {
 func TestASignatureBaseIsNoBody(t *testing.T) {
 	t.Parallel()
 	signer := verify.Signer{KeyID: "k1", Secret: []byte(secret17 + "own"), Components: signedAll}
-	other := producer.Producer{Name: "other", Key: producer.JSON("id"), Contract: producer.Webhook, Scheme: &verify.HMAC{
-		Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: "{body}", Secrets: verify.Secrets(secret17 + "own"),
-	}}
+	scheme := &verify.HMAC{Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: "{body}",
+		Secrets: verify.Secrets(secret17 + "own")}
+	other := producer.Producer{Name: "other", Key: producer.JSON("id"), Contract: producer.Webhook, Scheme: scheme}
 	synctest.Test(t, func(t *testing.T) {
 		seen := &seenRuns{}
 		rx := seen.open(t, webhookBy("own", secretKey(t, "own"), producer.JSON("id")), other)
@@ -121,7 +123,8 @@ func TestASignatureBaseIsNoBody(t *testing.T) {
 		base := "\"@method\": POST\n\"@target-uri\": " + publicBase + "/webhooks/own\n\"content-digest\": " +
 			h.Get("Content-Digest") + "\n\"content-type\": application/json\n\"@signature-params\": " +
 			strings.TrimPrefix(h.Get("Signature-Input"), "sig1=")
-		mac, err := base64.StdEncoding.DecodeString(strings.Trim(strings.TrimPrefix(h.Get("Signature"), "sig1="), ":"))
+		sent := strings.Trim(strings.TrimPrefix(h.Get("Signature"), "sig1="), ":")
+		mac, err := base64.StdEncoding.DecodeString(sent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +135,7 @@ func TestASignatureBaseIsNoBody(t *testing.T) {
 	})
 }
 
-// The member names the event where the field is not sent: nobody can add a field that is not covered.
+// The member names the event where the field is not sent: nobody can add one that is not covered.
 func TestTheFirstIdentifierThatIsSentNamesAnEvent(t *testing.T) {
 	t.Parallel()
 	key, signer := ed25519Pair(t)
@@ -150,7 +153,8 @@ func TestTheFirstIdentifierThatIsSentNamesAnEvent(t *testing.T) {
 			added := signedBy(t, signer, "/webhooks/own", `{"event_id":"e1"}`)()
 			added.Header.Set("Idempotency-Key", `"other"`)
 			w := answer(rx, added)
-			if synctest.Wait(); w.Code != http.StatusUnauthorized || !slices.Equal(seen.all, []string{"own e1", "own e2"}) {
+			synctest.Wait()
+			if w.Code != http.StatusUnauthorized || !slices.Equal(seen.all, []string{"own e1", "own e2"}) {
 				t.Error(w.Code, seen.all)
 			}
 		})

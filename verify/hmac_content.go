@@ -18,8 +18,8 @@ import (
 // segments is signed content in parts, which saves a copy of the body.
 type segments = [][]byte
 
-// isSignatureBase reports whether content ends as a signature base of RFC 9421 does (section 2.5): a
-// MAC of such a message is none of a body, where both have one secret.
+// isSignatureBase reports whether content ends as a signature base of RFC 9421 does (section 2.5):
+// a MAC of such a message is none of a body, where both have one secret.
 func isSignatureBase(s segments) bool {
 	if len(s) == 0 {
 		return false

@@ -166,7 +166,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.sockets.unused(); err != nil {
 		return err
 	}
-	s.serveStarting(certificates)
+	s.serveStarting(certificates) //nolint:contextcheck // it compares keys, and asks nobody
 	certified := s.acme == nil || s.acme.keep(ctx, false)
 	if err := s.openStore(ctx); err != nil {
 		return err
