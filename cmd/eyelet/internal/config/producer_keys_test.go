@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,6 +77,28 @@ func TestTheOnlyKeyNeedsNoKeyID(t *testing.T) {
 		_, err = p.Producers[0].Scheme.Verify(r, func() ([]byte, error) { return nil, nil })
 		if verify.CodeOf(err) != want {
 			t.Errorf("%s: got %v", keys, err)
+		}
+	}
+}
+
+// TestForwardedFieldsMustBeSigned: those of the one handler, not of another producer's.
+func TestForwardedFieldsMustBeSigned(t *testing.T) {
+	t.Parallel()
+	s, err := Source{}.Parse("e.yaml", []byte("url: https://hooks.example\nproducers:\n"+
+		"  shop: {scheme: rfc9421, jwks_url: 'https://a.example'}\n"+
+		"  till: {scheme: rfc9421, jwks_url: 'https://a.example'}\nhandlers:\n"+
+		"  - {producer: shop, type: a, forward: 'https://b.example', forward_headers: [X-Region, X-Shop-*]}\n"+
+		"  - {producer: till, type: a, forward: 'https://b.example'}\n"))
+	check(t, err)
+	p, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
+	check(t, err)
+	t.Cleanup(func() { p.Close() }) //nolint:errcheck // no fetch is in flight
+	for i, want := range []bool{true, false} {
+		scheme, ok := p.Producers[i].WithDefaults().Scheme.(*verify.RFC9421)
+		read := scheme.Coverage.Consumed
+		got := slices.Contains(read, "x-region") && slices.Contains(read, "x-shop-*")
+		if !ok || got != want {
+			t.Errorf("%s: %q", p.Producers[i].Name, read)
 		}
 	}
 }
