@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -132,12 +131,7 @@ func showRefused(ctx context.Context, w io.Writer, client *opsclient.Client, arg
 	if format == "text" {
 		return writeRefused(w, d)
 	}
-	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, plainJSON(text), "", "  "); err != nil {
-		return err
-	}
-	_, err = pretty.WriteTo(w)
-	return err
+	return writeIndented(w, plainJSON(text))
 }
 
 // writeRefused writes a refused delivery as text, without control characters from clients.

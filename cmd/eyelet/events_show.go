@@ -57,11 +57,15 @@ func printEvent(ctx context.Context, w io.Writer, client *opsclient.Client, even
 	if format == "text" {
 		return writeDetail(w, d)
 	}
+	return writeIndented(w, text)
+}
+
+func writeIndented(w io.Writer, text []byte) error {
 	var pretty bytes.Buffer
 	if err := json.Indent(&pretty, text, "", "  "); err != nil {
 		return err
 	}
-	_, err = pretty.WriteTo(w)
+	_, err := pretty.WriteTo(w)
 	return err
 }
 

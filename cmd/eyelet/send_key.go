@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/replay"
@@ -43,13 +43,10 @@ type sender struct {
 
 // newSender takes the key and the URL from the flags and the configuration.
 func newSender(c *cobra.Command, p *program, f senderFlags) (*sender, error) {
-	from := &sender{url: f.url, signedURL: f.signedURL, now: time.Now()}
-	if f.at != "" {
-		seconds, err := strconv.ParseInt(f.at, 10, 64)
-		if err != nil {
-			return nil, usage.Errorf("write --now 1782635400", "%q is not a unix time", f.at)
-		}
-		from.now = time.Unix(seconds, 0)
+	from := &sender{url: f.url, signedURL: f.signedURL}
+	var err error
+	if from.now, err = arrival(&httpfile.File{}, f.at); err != nil {
+		return nil, err
 	}
 	signer := &verify.Signer{KeyID: f.keyID, Label: f.label}
 	if err := loadKey(signer, f); err != nil {

@@ -90,25 +90,24 @@ func endOf(line []byte) (end listEnd, ok bool) {
 
 // Event returns an event, and its JSON as received.
 func (c *Client) Event(ctx context.Context, event string) (d inspect.Detail, text []byte, err error) {
-	return one[inspect.Detail](ctx, c, eventPath(event))
+	return one[inspect.Detail](ctx, c, http.MethodGet, eventPath(event))
 }
 
 // Refused returns a refused delivery, and its JSON as received.
 func (c *Client) Refused(ctx context.Context, number uint64) (d inspect.RefusedDetail, text []byte, err error) {
-	return one[inspect.RefusedDetail](ctx, c, refusedPath(number))
+	return one[inspect.RefusedDetail](ctx, c, http.MethodGet, refusedPath(number))
 }
 
 // ExplainRefused returns why a delivery was refused, as the server finds out.
 func (c *Client) ExplainRefused(ctx context.Context, number uint64) (explain.Report, error) {
-	report, _, err := one[explain.Report](ctx, c, refusedPath(number)+"/explain")
-	return report, err
+	return fetch[explain.Report](ctx, c, http.MethodGet, refusedPath(number)+"/explain")
 }
 
 func refusedPath(number uint64) string { return "/refused/" + strconv.FormatUint(number, 10) }
 
 // one returns a response, decoded and as received.
-func one[T any](ctx context.Context, c *Client, path string) (v T, text []byte, err error) {
-	res, err := c.get(ctx, path)
+func one[T any](ctx context.Context, c *Client, method, path string) (v T, text []byte, err error) {
+	res, err := c.call(ctx, method, path, nil)
 	if err != nil {
 		return v, nil, err
 	}

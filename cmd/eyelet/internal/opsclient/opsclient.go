@@ -226,14 +226,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) err
 
 // fetch decodes a response.
 func fetch[T any](ctx context.Context, c *Client, method, path string) (v T, err error) {
-	res, err := c.call(ctx, method, path, nil)
-	if err != nil {
-		return v, err
-	}
-	defer drain(res)
-	if err = json.NewDecoder(res.Body).Decode(&v); err != nil {
-		err = fmt.Errorf("the response of the server cannot be read: %w", err)
-	}
+	v, _, err = one[T](ctx, c, method, path)
 	return v, err
 }
 
