@@ -75,7 +75,7 @@ func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 	} {
 		req.Header.Set(name, value)
 	}
-	components := []string{"@method", "content-digest", "content-type", "x-order", "x-kind"}
+	components := []string{"@method", "content-digest", "content-type", "x-order", "x-kind", "x-region", "x-trace-id"}
 	for _, s := range []*verify.Signer{{Label: "end", Components: components},
 		{Label: "sig1", Components: append([]string{"@target-uri"}, components...)}} {
 		s.KeyID, s.Private = "k1", private
