@@ -75,7 +75,8 @@ func forget(ctx context.Context, client *opsclient.Client, event string) error {
 		return &opsclient.Refusal{Title: "it is " + d.State + ": forget it when its tasks have an outcome"}
 	}
 	var copies []string
-	err = client.Each(ctx, url.Values{"quarantined": {"true"}, "limit": {"0"}}, func(_ []byte, e inspect.Event) error {
+	all := url.Values{"quarantined": {"true"}, "limit": {"0"}}
+	_, err = client.Each(ctx, all, func(_ []byte, e inspect.Event) error {
 		if e.Original == event {
 			copies = append(copies, e.Event)
 		}

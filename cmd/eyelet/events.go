@@ -160,7 +160,7 @@ func recentEvents(ctx context.Context, s *config.Settings) (words []string) {
 		return nil
 	}
 	newest := url.Values{"limit": {strconv.Itoa(defaultEvents)}}
-	_ = client.Each(ctx, newest, func(_ []byte, e inspect.Event) error {
+	_, _ = client.Each(ctx, newest, func(_ []byte, e inspect.Event) error {
 		words = append(words, e.Event+"\t"+sanitize(e.Type)+" "+e.State)
 		return nil
 	})
@@ -211,7 +211,7 @@ func printEvents(
 ) (n int, err error) {
 	dead := q.Get("state") == dedup.Dead.String()
 	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-	searched, err := client.Search(ctx, q, func(line []byte, e inspect.Event) error {
+	searched, err := client.Each(ctx, q, func(line []byte, e inspect.Event) error {
 		if n++; format == "json" {
 			_, err := fmt.Fprintf(p.Out, "%s\n", line)
 			return err

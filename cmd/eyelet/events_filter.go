@@ -108,7 +108,7 @@ func (f *filters) selection(
 	if err != nil {
 		return nil, err
 	}
-	err = client.Each(ctx, q, func(_ []byte, e inspect.Event) error {
+	_, err = client.Each(ctx, q, func(_ []byte, e inspect.Event) error {
 		switch {
 		case !f.matches(e):
 		case f.careful && e.QuarantineReason != "" && !f.quarantined && *f.values["reason"] == "":
@@ -219,7 +219,7 @@ func resolve(ctx context.Context, p *program, client *opsclient.Client, ref, sta
 		}
 		q.Set("limit", strconv.Itoa(maxCandidates+1))
 		var found []inspect.Event
-		err := client.Each(ctx, q, func(_ []byte, e inspect.Event) error {
+		_, err := client.Each(ctx, q, func(_ []byte, e inspect.Event) error {
 			found = append(found, e)
 			return nil
 		})

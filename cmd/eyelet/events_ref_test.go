@@ -99,7 +99,7 @@ func TestForgettingErasesTheQuarantinedCopies(t *testing.T) {
 	other := accept(refClaim("shop", "order-2", ""))
 	check(t, forget(t.Context(), client, event))
 	var left []string
-	err := client.Each(t.Context(), nil, func(_ []byte, e inspect.Event) error {
+	_, err := client.Each(t.Context(), nil, func(_ []byte, e inspect.Event) error {
 		left = append(left, e.Event)
 		return nil
 	})

@@ -22,14 +22,9 @@ const maxRaw = 64 << 20
 
 func eventPath(event string) string { return "/events/" + url.PathEscape(event) }
 
-// Each calls a function for each event of a list, with its line of JSON.
-func (c *Client) Each(ctx context.Context, q url.Values, do func(line []byte, e inspect.Event) error) error {
-	_, err := c.Search(ctx, q, do)
-	return err
-}
-
-// Search is Each that reports how far a list with text looked; nil without text.
-func (c *Client) Search(ctx context.Context, q url.Values, do func(line []byte, e inspect.Event) error) (
+// Each calls a function for each event of a list, with its line of JSON. It returns how far a list
+// with text looked; nil without text.
+func (c *Client) Each(ctx context.Context, q url.Values, do func(line []byte, e inspect.Event) error) (
 	*inspect.Searched, error) {
 	return each(ctx, c, "/events?"+q.Encode(), do)
 }

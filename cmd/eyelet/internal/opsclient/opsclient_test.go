@@ -29,7 +29,7 @@ func TestAListIsReadWhileItIsWritten(t *testing.T) {
 	}))
 	enough := errors.New("enough")
 	n := 0
-	err := client.Each(t.Context(), url.Values{}, func([]byte, inspect.Event) error {
+	_, err := client.Each(t.Context(), url.Values{}, func([]byte, inspect.Event) error {
 		if n++; n == 3 {
 			return enough
 		}
