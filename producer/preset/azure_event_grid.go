@@ -138,5 +138,5 @@ func (g eventGrid) validate(_ context.Context, d *producer.Delivery) (*dedup.Res
 	if kind != validationEvent || code == "" || len(code) > producer.MaxKey {
 		return nil, malformed("body", errors.New("not a validation event"))
 	}
-	return jsonResponse(map[string]string{"validationResponse": code})
+	return jsonResponse(map[string]string{"validationResponse": code}), nil
 }

@@ -54,5 +54,5 @@ func oktaChallenge(r *http.Request, credential verify.Scheme) (*dedup.Response, 
 	if challenge == "" || len(challenge) > maxChallenge {
 		return nil, &verify.Error{Code: verify.ChallengeUnexpected, Component: field}
 	}
-	return jsonResponse(map[string]string{"verification": challenge})
+	return jsonResponse(map[string]string{"verification": challenge}), nil
 }

@@ -45,7 +45,7 @@ var strava = Preset{
 			if _, err := credential.Verify(r, nil); err != nil {
 				return nil, err
 			}
-			return jsonResponse(map[string]string{"hub.challenge": string(resp.Body)})
+			return jsonResponse(map[string]string{"hub.challenge": string(resp.Body)}), nil
 		}
 	},
 }

@@ -72,7 +72,8 @@ func zoomHandshake(d *producer.Delivery, secrets []verify.Secret) (*dedup.Respon
 		}
 		mac := hmac.New(sha256.New, []byte(s))
 		mac.Write([]byte(token))
-		return jsonResponse(map[string]string{"plainToken": token, "encryptedToken": hex.EncodeToString(mac.Sum(nil))})
+		encrypted := hex.EncodeToString(mac.Sum(nil))
+		return jsonResponse(map[string]string{"plainToken": token, "encryptedToken": encrypted}), nil
 	}
 	return nil, &verify.Error{Code: verify.SignatureMismatch}
 }
