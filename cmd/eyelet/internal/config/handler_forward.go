@@ -87,16 +87,14 @@ func (b *handlerBuilder) fields(h *Handler) []string {
 			"name the fields that the target needs, as in [X-Shop-Region, X-Trace-*]", "forward_headers: %v", err)
 		return nil
 	}
-	fields := h.ForwardHeaders
-	for i := range b.plan.Producers {
-		if p := &b.plan.Producers[i]; p.Name == h.Producer {
-			own := slices.DeleteFunc(p.OwnFields(), func(field string) bool {
-				return forward.CheckFields([]string{field}) != nil
-			})
-			fields = append(own, fields...)
-		}
+	from, err := b.plan.Producer(h.Producer)
+	if err != nil {
+		return h.ForwardHeaders // reported already
 	}
-	return fields
+	own := slices.DeleteFunc(from.OwnFields(), func(field string) bool {
+		return forward.CheckFields([]string{field}) != nil
+	})
+	return append(own, h.ForwardHeaders...)
 }
 
 // roots returns the system's certificate authorities and those of ca_file, or nil for the system's.

@@ -82,7 +82,7 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 	p.Producers = producers.build(ctx)
 	handlers := &handlerBuilder{Settings: s, options: o, plan: p, taken: map[string]usage.Place{}}
 	handlers.build()
-	s.readForwarded(p.Producers)
+	p.readForwarded()
 	p.closers = append(p.closers, producers.closers...)
 	found := slices.Concat(s.unread, producers.errs, handlers.errs, s.check())
 	s.applyLimits(&p.Config)
@@ -96,22 +96,17 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 }
 
 // readForwarded makes fields that are forwarded besides the producer's own ones that are read.
-func (s *Settings) readForwarded(producers []producer.Producer) {
-	for i := range producers {
-		p := &producers[i]
-		for k := range s.Handlers {
-			if h := &s.Handlers[k]; h.Producer == p.Name {
-				p.Reads = append(slices.Clip(p.Reads), lowered(h.ForwardHeaders)...)
-			}
+func (p *Plan) readForwarded() {
+	for i := range p.settings.Handlers {
+		h := &p.settings.Handlers[i]
+		from, err := p.Producer(h.Producer)
+		if err != nil {
+			continue // reported already
+		}
+		for _, name := range h.ForwardHeaders {
+			from.Reads = append(slices.Clip(from.Reads), strings.ToLower(name))
 		}
 	}
-}
-
-func lowered(names []string) (all []string) {
-	for _, name := range names {
-		all = append(all, strings.ToLower(name))
-	}
-	return all
 }
 
 // applyLimits sets the numbers. The receiver's timeouts are the longest of all handlers; each
