@@ -17,6 +17,8 @@ type Remember struct {
 	Time time.Time
 	// Most is how many events of the key are accepted while it is remembered. Defaults to 1.
 	Most int
+	// Also are other names of the event that leave a trace, each for one event.
+	Also []Key
 
 	traces []Traced // instead of the claim's key
 	again  bool     // a further occurrence of known content
@@ -137,8 +139,8 @@ type Traced struct {
 }
 
 // Traces returns the keys that an accepted claim leaves traces of: its own; for content that
-// may occur more than once, that of the first occurrence; and the first slot, which counts for
-// all slots.
+// may occur more than once, that of the first occurrence; its other names; and the first slot,
+// which counts for all slots.
 func (c *Claim) Traces() []Traced {
 	switch {
 	case c.Remember == nil:
@@ -146,7 +148,16 @@ func (c *Claim) Traces() []Traced {
 	case len(c.Remember.traces) > 0:
 		return c.Remember.traces
 	}
-	return []Traced{{c.Key, c.Remember.Most, true}}
+	return c.Remember.with(Traced{c.Key, c.Remember.Most, true})
+}
+
+// with appends the traces of other names.
+func (r *Remember) with(own Traced) []Traced {
+	all := []Traced{own}
+	for _, name := range r.Also {
+		all = append(all, Traced{Key: name})
+	}
+	return all
 }
 
 // resolved returns the traces of a claim of an occurrence. again marks a further occurrence in
@@ -157,7 +168,7 @@ func (r *Remember) resolved(c Claim, again bool) *Remember {
 		return r
 	}
 	out := *r
-	out.again, out.traces = again, []Traced{{c.Key, r.Most, !again}}
+	out.again, out.traces = again, r.with(Traced{c.Key, r.Most, !again})
 	if most := len(slots); most > 0 {
 		if c.Occurrence.Spare {
 			most = maxCount

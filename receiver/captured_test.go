@@ -141,11 +141,15 @@ func (c capture) attack(t *testing.T) {
 	if status := give(rx, c.message); status/100 != 2 {
 		t.Fatalf("the captured delivery gets %d", status)
 	}
-	if _, signed := c.producer.Scheme.(*verify.RFC9421); signed || mutations >= 1000 {
-		for _, msg := range m.each() {
-			give(rx, msg)
+	_, signed := c.producer.Scheme.(*verify.RFC9421)
+	each := func() {
+		if signed || mutations >= 1000 {
+			for _, msg := range m.each() {
+				give(rx, msg)
+			}
 		}
 	}
+	each()
 	kinds := c.mutate(t, rx, m, mutations)
 	synctest.Wait()
 	seen.check(t, c, c.most)
@@ -162,11 +166,41 @@ func (c capture) attack(t *testing.T) {
 	}
 	clock.Advance(c.producer.Window + time.Hour)
 	give(rx, c.message)
+	each()
 	c.mutate(t, rx, m, mutations/5)
 	synctest.Wait()
 	seen.check(t, c, c.most+c.later)
 	if t.Failed() {
 		t.Logf("got a 2xx: %v", kinds)
+	}
+}
+
+// What is left of a delivery without one of its signatures comes before the delivery.
+func TestADeliveryRunsOnceAfterWhatIsLeftOfIt(t *testing.T) {
+	t.Parallel()
+	all := ownCaptures(t)
+	for _, name := range []string{
+		"two signatures, an id that may be left out", "no time, two signatures, an id that may be left out",
+		"no time, two signatures, an id in a field",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c, seen := all["rfc9421, "+name], &runs{all: map[string]int{}, each: map[string]int{}}
+			rx := opened(t, receiver.Config{
+				Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+				Producers: []producer.Producer{c.producer}, Handlers: []receiver.Handler{seen.handler("own", "*")},
+				Clock: func() time.Time { return c.now },
+			})
+			left := c.message.clone()
+			withoutSignature("sig1")(left.header)
+			left.header.Del("X-Event-Id")
+			for _, msg := range []message{left, c.message, left} {
+				if status := give(rx, msg); status/100 != 2 {
+					t.Errorf("%s: %d", name, status)
+				}
+			}
+			synctest.Wait()
+			seen.check(t, c, 1)
+		})
 	}
 }
 
@@ -398,7 +432,7 @@ func ownCaptures(t *testing.T) map[string]capture {
 			}
 			other := signer
 			other.Label, other.Components, other.Nonce = "sig2", o.second, "n-2"
-			return other.Sign(r, body, now)
+			return other.Sign(r, body, now.Add(time.Second))
 		})
 		if o.second != nil {
 			c.credentials = []func(http.Header){withoutSignature("sig1"), withoutSignature("sig2")}
@@ -681,6 +715,7 @@ func signedProducers() map[string]own {
 	cloudEvents := func(p *producer.Producer) {
 		p.Key, p.Type, p.Split, p.Contract = nil, nil, producer.SplitCloudEvents, producer.API
 	}
+	byAny := producer.First(producer.Header("X-Event-Id"), producer.JSON("id"))
 	byQuery := func(p *producer.Producer) { p.QueryScope, p.Contract = true, producer.API }
 	return map[string]own{
 		"Idempotency-Key": {
@@ -738,6 +773,18 @@ func signedProducers() map[string]own {
 		"no time, an id that is not there": {
 			key: producer.Header("X-Absent"), fields: id, scheme9421: &verify.RFC9421{NoTime: true}, change: onlyJSON,
 			second: []string{"@target-uri", "content-digest", "x-type"},
+		},
+		"two signatures, an id that may be left out": {
+			key: byAny, fields: id,
+			second: []string{"@target-uri", "content-digest", "content-type", "x-type"},
+		},
+		"no time, two signatures, an id that may be left out": {
+			key: byAny, fields: id, scheme9421: &verify.RFC9421{NoTime: true},
+			second: []string{"@target-uri", "content-digest", "content-type"},
+		},
+		"no time, two signatures, an id in a field": {
+			key: producer.Header("X-Event-Id"), fields: id, scheme9421: &verify.RFC9421{NoTime: true},
+			second: []string{"@target-uri", "content-digest", "content-type"},
 		},
 		"no id": {key: producer.BodyDigest(), fields: id},
 		"host and path pinned by a secret": {

@@ -130,6 +130,7 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 	if e.parts.sighting, ok = p.OccurrenceOf(&d.Delivery, it); ok {
 		d.nameByContent(e, it)
 	}
+	d.nameReduced(e)
 	d.compare(e, it, kept, key)
 	if p.Series != nil {
 		if id := p.Series(&d.Delivery); id != "" {
@@ -305,6 +306,43 @@ func (d *delivery) nameByContent(e *entry, it producer.Item) {
 	}
 	e.parts.occurrence = dedup.Occurrence{Name: o.Name, Max: o.Repeats.Max, Within: o.Repeats.Within}
 	c.Occurrence = &e.parts.occurrence
+}
+
+// nameReduced adds the names of what may be left of an event whose identifier is read from fields.
+// Where one of several signatures does not cover such a field (RFC 9421 section 3.2), a client can
+// remove it and the signatures that do.
+func (d *delivery) nameReduced(e *entry) {
+	c, id := &e.claim, d.Identity
+	missing := func(part string) bool { return part[0] != '@' && len(d.r.Header.Values(part)) == 0 }
+	_, signs := d.ep.p.Scheme.(*verify.RFC9421)
+	if !signs || len(d.items) != 1 || e.occurrence != nil && e.occurrence.Repeats.Max > 0 {
+		return
+	}
+	content := id.Stable
+	if content == nil {
+		sum := sha256.Sum256(d.received)
+		content = sum[:]
+	}
+	add := func(created time.Time) {
+		name := dedup.Key{Principal: c.Key.Principal, Endpoint: d.ep.p.Name, Space: dedup.SpaceSigned}
+		name.ID = fmt.Sprintf("%x;%d;reduced", content, created.Unix())
+		if c.Aliases = append(c.Aliases, name); c.Remember != nil {
+			c.Remember.Also = append(c.Remember.Also, name)
+		}
+	}
+	if slices.ContainsFunc(d.ep.keyParts, missing) {
+		add(cmp.Or(id.Created, id.SignedAt))
+		return
+	}
+	if strings.Count(strings.Join(d.r.Header["Signature-Input"], ""), "=(") < 2 {
+		return
+	}
+	for _, sent := range verify.ClaimedIn(d.ep.p.Scheme, d.r, nil) {
+		removable := func(part string) bool { return part[0] != '@' && !slices.Contains(sent.Covered, part) }
+		if sent.Label != id.Label && slices.ContainsFunc(d.ep.keyParts, removable) {
+			add(sent.SignedAt)
+		}
+	}
 }
 
 // slots bounds the types that no handler names, separately for those that run and those that do

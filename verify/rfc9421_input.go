@@ -468,9 +468,11 @@ type SentSignature struct{ in signatureInput }
 
 // SentSignatures returns the well-formed signatures of a request, at most 8, in the order of
 // Signature-Input. None of them is verified.
-func SentSignatures(h http.Header) []SentSignature {
+func SentSignatures(h http.Header) []SentSignature { return sentSignatures(h, Base64) }
+
+func sentSignatures(h http.Header, encoding Encoding) []SentSignature {
 	var f signatureFields
-	if f.read(h, "", maxLabels, Base64) != nil {
+	if f.read(h, "", maxLabels, encoding) != nil {
 		return nil
 	}
 	var sent []SentSignature

@@ -251,7 +251,7 @@ func ClaimedIn(scheme Scheme, r *http.Request, body []byte) (all []Claimed) {
 			all = append(all, ClaimedIn(one, r, body)...)
 		}
 	case *RFC9421:
-		for _, sent := range SentSignatures(r.Header) {
+		for _, sent := range sentSignatures(r.Header, s.Encoding) {
 			in := &sent.in
 			all = append(all, Claimed{Label: in.label, KeyID: in.keyID, Alg: in.alg, Covered: sent.Covers(),
 				SignedAt: unixTime(in.created, in.hasCreated), Expires: unixTime(in.expires, in.hasExpires)})

@@ -27,6 +27,18 @@ var rememberChecks = []check{
 		other.Key.Principal = "other"
 		x.want(dedup.New, other)
 	}},
+	{"EachNameOfARememberedEventIsSeen", func(x *rig) {
+		c := remembered("a")
+		c.Remember.Also = []dedup.Key{key("b"), key("c")}
+		x.accept(c)
+		x.advance(hour)
+		also := remembered("d")
+		also.Remember.Also = []dedup.Key{key("e"), key("c")}
+		for _, c := range []dedup.Claim{remembered("a"), remembered("b"), also} {
+			x.want(dedup.Seen, c)
+		}
+		x.want(dedup.New, remembered("d"))
+	}},
 	{"WithoutRememberItIsNew", func(x *rig) {
 		c := remembered("a")
 		c.Remember = nil
