@@ -51,7 +51,7 @@ Library | Signed by | Other results, and notes
 const pageEnd = `
 ## Senders of RFC 9421 as they document themselves
 
-Signed by ` + "`http-message-signatures`" + ` with documented components. Keys are left out.
+Signed by ` + "`http-message-signatures`" + `; keys are left out.
 
 Sender | Signs | Producer
 ---|---|---

@@ -275,6 +275,8 @@ const documented = {
     alg: 'hmac-sha256', ends: 600 }),
   openpayments: (d) => ({ alg: 'ed25519', header: { Authorization: 'GNAP 17' },
     fields: ['content-type', 'content-digest', 'content-length', 'authorization', '@method', '@target-uri'] }),
+  ocm: () => ({ fields: ['@method', '@target-uri', 'content-digest', 'content-length', 'content-type', 'date'],
+    alg: 'ed25519', header: { Date: new Date(0).toUTCString() }, params: ['created', 'keyid', 'alg', 'tag'] }),
   mastodon: () => ({ ...mastodon, fields: ['@method', '@target-uri', 'content-digest'] }),
   fedify: (d) => ({ ...mastodon, fields: ['@method', '@target-uri', '@authority', 'host', 'date', 'content-digest'],
     header: { Host: new URL(d.url).host, Date: new Date(d.at * 1000).toUTCString() }, params: undefined }),
@@ -291,7 +293,7 @@ for (const name of Object.keys(documented)) {
     const signed = await signMessage({
       key: how.sign ? { id: keyid, alg, sign: how.sign } : createSigner(d.secret, alg, keyid), name: how.name ?? 'sig1',
       params: how.ends ? [...params, 'expires'] : params, fields: how.fields,
-      paramValues: { created: new Date(d.at * 1000), expires: new Date((d.at + (how.ends ?? 0)) * 1000) },
+      paramValues: { created: new Date(d.at * 1000), tag: 'ocm', expires: new Date((d.at + (how.ends ?? 0)) * 1000) },
     }, { method: 'POST', url: d.url, headers: { 'Content-Type': media, 'Content-Digest': `${hash}=:${digest}:`,
       'Content-Length': `${body.length}`, ...how.header } });
     return { header: signed.headers, body };

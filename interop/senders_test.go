@@ -278,6 +278,10 @@ func documentedSenders() (all []sender) {
 		{name: "OpenPayments", key: ed25519Pair, settings: `{preset: openpayments, keys: {k1: %s}}`,
 			want:       results{resigned: "200"},
 			documented: "`content-type content-digest content-length authorization @method @target-uri`"},
+		{name: "OCM", key: ed25519Pair, want: own,
+			settings: `{scheme: rfc9421, tag: ocm, covers: [content-length], key_required: false, ` +
+				`keys: [{id: k1, alg: ed25519, public_key: %s}]}`,
+			documented: "`@method @target-uri content-digest content-length content-type date`, tag `ocm`"},
 		{name: "Mastodon", key: rsaPair, settings: `{preset: activitypub, keys: {` + actorKey + `: %s}}`, noClock: true,
 			documented: "`@method @target-uri content-digest`"},
 		{name: "Fedify", key: rsaPair, settings: `{preset: activitypub, keys: {` + actorKey + `: %s}}`, noClock: true,

@@ -52,8 +52,8 @@ type RFC9421 struct {
 	Encoding Encoding
 	// TimestampHeader is the field with the time of signing, for senders that sign no created. It
 	// must be covered, on one line, and in the form that TimestampUnit (time.Second, the default,
-	// or time.Millisecond since 1970) or TimestampRFC3339 (a date-time in UTC) says. Defaults to
-	// none: created is then required.
+	// or time.Millisecond since 1970) or TimestampRFC3339 (a date-time in UTC) says. Date has its
+	// own form (RFC 9110 section 5.6.7). Defaults to none: created is then required.
 	TimestampHeader  string
 	TimestampUnit    time.Duration
 	TimestampRFC3339 bool
@@ -121,6 +121,7 @@ func (s *RFC9421) check() error {
 		errs.addIf(!slices.Contains([]string{"alg", "expires", "nonce"}, name), "parameter %q cannot be required", name)
 	}
 	errs.addIf(s.TimestampHeader != "" && !IsToken(s.TimestampHeader), "%q is not a field name", s.TimestampHeader)
+	errs.addIf(s.datesBy() && (s.TimestampUnit != 0 || s.TimestampRFC3339), "Date has a form of its own")
 	errs.addIf(s.TimestampHeader == "" && (s.TimestampUnit != 0 || s.TimestampRFC3339),
 		"the form of a time without the field that has it")
 	errs.addIf(s.NoTime && s.MaxAge != 0, "an age of signatures that have no time")
@@ -472,12 +473,30 @@ func (v *verification) signedAt(in *signatureInput) (at time.Time, refusal *Erro
 		if len(lines) == 0 {
 			return at, &Error{Code: TimestampMissing, Component: name}
 		}
-		at, ok := readTime(TrimOWS(lines[0]), s.TimestampUnit, s.TimestampRFC3339)
+		at, ok := s.readTime(TrimOWS(lines[0]))
 		if !ok {
 			return at, &Error{Code: TimestampMalformed, Component: name}
 		}
 		return at, nil
 	}
+}
+
+// datesBy reports whether the field Date has the time, in its own form (RFC 9110 section 5.6.7).
+func (s *RFC9421) datesBy() bool { return strings.EqualFold(s.TimestampHeader, "Date") }
+
+func (s *RFC9421) readTime(text string) (time.Time, bool) {
+	if s.datesBy() {
+		at, err := time.Parse(http.TimeFormat, text)
+		return at, err == nil && at.Format(http.TimeFormat) == text
+	}
+	return readTime(text, s.TimestampUnit, s.TimestampRFC3339)
+}
+
+func (s *RFC9421) formatTime(at time.Time) string {
+	if s.datesBy() {
+		return at.UTC().Format(http.TimeFormat)
+	}
+	return formatTime(at, s.TimestampUnit, s.TimestampRFC3339)
 }
 
 // keys finds the keys with the signature's id, of the agent if there is one, whose algorithm is

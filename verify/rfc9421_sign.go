@@ -103,7 +103,7 @@ func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 	}
 	like := s.like()
 	if like.TimestampHeader != "" {
-		r.Header.Set(like.TimestampHeader, formatTime(now, like.TimestampUnit, like.TimestampRFC3339))
+		r.Header.Set(like.TimestampHeader, like.formatTime(now))
 	}
 	if d := like.directories(); d != nil && r.Header.Get(d.field) == "" {
 		r.Header.Set(d.field, d.naming(cmp.Or(s.Label, like.Label, defaultLabel)))

@@ -14,6 +14,8 @@ func TestTheTimeOfASignatureIsWhereTheSchemeSays(t *testing.T) {
 	field := func(s *scene) { s.scheme.TimestampHeader = "X-Signed-At" }
 	milliseconds := func(s *scene) { field(s); s.scheme.TimestampUnit = time.Millisecond }
 	dated := func(s *scene) { field(s); s.scheme.TimestampRFC3339 = true }
+	byDate := func(s *scene) { s.scheme.TimestampHeader = "date" }
+	date := func(zone string) func(*scene) { return withLine("Date", "Tue, 14 Nov 2023 22:13:20 "+zone) }
 	none := func(s *scene) { s.scheme.NoTime = true }
 	at := func(value string) func(*scene) { return withLine("X-Signed-At", value) }
 	stamped := at("1700000000")
@@ -33,6 +35,9 @@ func TestTheTimeOfASignatureIsWhereTheSchemeSays(t *testing.T) {
 		"seconds":                {scheme: field, before: at("1700000000"), want: time.Unix(1700000000, 0)},
 		"milliseconds":           {scheme: milliseconds, before: at("1700000000123"), want: milli(123)},
 		"a date-time":            {scheme: dated, before: at("2023-11-14T22:13:20.5Z"), want: milli(500)},
+		"Date":                   {scheme: byDate, before: date("GMT"), want: testNow},
+		"Date of another zone":   {scheme: byDate, before: date("+0000"), code: TimestampMalformed},
+		"no Date":                {scheme: byDate, code: TimestampMissing},
 		"another form":           {scheme: field, before: at("2023-11-14T22:13:20Z"), code: TimestampMalformed},
 		"a sign":                 {scheme: field, before: at("+1700000000"), code: TimestampMalformed},
 		"a date without a zone":  {scheme: dated, before: at("2023-11-14T22:13:20"), code: TimestampMalformed},
@@ -54,6 +59,8 @@ func TestTheTimeOfASignatureIsWhereTheSchemeSays(t *testing.T) {
 				covered = allComponents
 				if len(s.r.Header["X-Signed-At"]) > 0 {
 					covered = append([]string{"x-signed-at"}, allComponents...)
+				} else if len(s.r.Header["Date"]) > 0 {
+					covered = append([]string{"date"}, allComponents...)
 				}
 			}
 			s.resign(t, covered...)
