@@ -621,10 +621,12 @@ func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err 
 }
 
 // beginsCoded reports whether a body begins as the codings that HTTP has in use do (RFC 1952
-// section 2.3.1, RFC 1950 section 2.2 with its usual window), which text does not.
+// section 2.3.1, RFC 1950 section 2.2 with its usual window, RFC 8878 section 3.1.1), which text
+// does not.
 func beginsCoded(body []byte) bool {
 	zlib := len(body) > 1 && body[0] == 0x78 && slices.Contains([]byte{0x01, 0x5e, 0x9c, 0xda}, body[1])
-	return zlib || bytes.HasPrefix(body, []byte{0x1f, 0x8b, 8})
+	zstd := bytes.HasPrefix(body, []byte{0x28, 0xb5, 0x2f, 0xfd})
+	return zlib || zstd || bytes.HasPrefix(body, []byte{0x1f, 0x8b, 8})
 }
 
 // identity returns what the signature proves, or an error as checkBody does.

@@ -57,7 +57,9 @@ func TestWhatIsPinnedNeedsNoCoverage(t *testing.T) {
 		"type, two parameters": {json, withoutType, nil,
 			withLine("Content-Type", "application/json; charset=utf-8; charset=utf-8"), "content-type"},
 		"type, not pinned": {query, withoutType, nil, nil, "content-type"},
-		"coding, removed":  {json, withoutType, coded, nil, "content-encoding"},
+		"gzip, removed":    {json, withoutType, coded("\x1f\x8b\x08\x00"), nil, "content-encoding"},
+		"deflate, removed": {json, withoutType, coded("\x78\x9c\x01\x00"), nil, "content-encoding"},
+		"zstd, removed":    {json, withoutType, coded("\x28\xb5\x2f\xfd"), nil, "content-encoding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,8 +113,10 @@ func componentOf(err error) string {
 func twoTypes(s *scene) { s.r.Header.Add("Content-Type", "application/json") }
 
 // coded is a request whose Content-Encoding was removed.
-func coded(s *scene) {
-	s.body = "\x1f\x8b\x08\x00"
-	s.r.ContentLength = int64(len(s.body))
-	s.r.Header.Del("Content-Digest")
+func coded(body string) func(*scene) {
+	return func(s *scene) {
+		s.body = body
+		s.r.ContentLength = int64(len(s.body))
+		s.r.Header.Del("Content-Digest")
+	}
 }
