@@ -98,6 +98,13 @@ type Store interface {
 	// then. A store may refuse a result of more than a few megabytes with ErrTooLarge.
 	Finish(ctx context.Context, l Lease, r Result) error
 
+	// FinishMany finishes each task as Finish does, in one durable step if the store can, in the
+	// order of the arguments: of two results for one lease the second gets ErrLeaseLost. It returns
+	// one error for each result, in the same order, when all those without an error are durable. A
+	// result that is refused affects no other. If ctx ends first, all results may get its error,
+	// also those that count.
+	FinishMany(ctx context.Context, results ...LeaseResult) []error
+
 	// Get returns the record of an event with its payload, or ErrNotFound. Disposable records
 	// may disappear at any time, here and from List. The caller owns the result.
 	Get(ctx context.Context, event string) (Record, error)
@@ -123,6 +130,12 @@ type Store interface {
 	// for a delivery that only Reopen may run.
 	Rerun(ctx context.Context, event string, handlers ...string) (Record, error)
 
+	// RunNow makes the waiting tasks of an event due now, whether they wait for a retry or were
+	// postponed. It keeps their attempts and the order of lanes, and is as durable as Reopen.
+	// ErrNotFound for an unknown event, ErrNotWaiting if no task waits for a later time or the
+	// claim is held.
+	RunNow(ctx context.Context, event string) (Record, error)
+
 	// Purge deletes the record of an event, its key, its aliases (unless a newer record has
 	// them) and the trace of the key (see [Remember]). ErrNotFound for an unknown event,
 	// ErrOpen unless all tasks are done or dead. The next event of the key gets a new id and a
@@ -143,25 +156,6 @@ type Store interface {
 	// Close waits for calls in progress, flushes and releases the store. Blocked calls return
 	// ErrClosed. Further calls of Close do nothing.
 	Close() error
-}
-
-// Expediter is an optional interface of stores. Memory and badgerstore implement it.
-type Expediter interface {
-	// RunNow makes the waiting tasks of an event due now, whether they wait for a retry or were
-	// postponed. It keeps their attempts and the order of lanes, and is as durable as
-	// [Store.Reopen]. ErrNotFound for an unknown event, ErrNotWaiting if no task waits for a
-	// later time or the claim is held.
-	RunNow(ctx context.Context, event string) (Record, error)
-}
-
-// ManyFinisher is an optional interface of stores for which recording several results in one
-// durable step costs less than one by one. Memory and badgerstore implement it.
-type ManyFinisher interface {
-	// FinishMany finishes each task as [Store.Finish] does, in the order of the arguments: of two
-	// results for one lease the second gets ErrLeaseLost. It returns one error for each result, in
-	// the same order, when all those without an error are durable. A result that is refused
-	// affects no other. If ctx ends first, all results may get its error, also those that count.
-	FinishMany(ctx context.Context, results ...LeaseResult) []error
 }
 
 // Transactor is an optional interface of stores whose transactions a handler can join. They declare

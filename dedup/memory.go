@@ -57,9 +57,7 @@ type Memory struct {
 }
 
 var (
-	_ Store        = (*Memory)(nil)
-	_ Expediter    = (*Memory)(nil)
-	_ ManyFinisher = (*Memory)(nil)
+	_ Store = (*Memory)(nil)
 )
 
 // NewMemory returns an empty store.
@@ -210,7 +208,7 @@ func (m *Memory) Finish(ctx context.Context, l Lease, res Result) error {
 	})
 }
 
-// FinishMany implements [ManyFinisher].
+// FinishMany implements [Store].
 func (m *Memory) FinishMany(ctx context.Context, results ...LeaseResult) []error {
 	errs := make([]error, len(results))
 	for i, r := range results {
@@ -296,7 +294,7 @@ func (m *Memory) Rerun(ctx context.Context, event string, handlers ...string) (R
 	return m.change(ctx, event, func(r *Record, now time.Time) error { return r.Rerun(handlers, now) })
 }
 
-// RunNow implements [Expediter].
+// RunNow implements [Store].
 func (m *Memory) RunNow(ctx context.Context, event string) (Record, error) {
 	return m.change(ctx, event, (*Record).RunNow)
 }

@@ -95,12 +95,7 @@ func readRequest[T any](w http.ResponseWriter, r *http.Request) (o T, err error)
 }
 
 func (a *api) retry(w http.ResponseWriter, r *http.Request) {
-	store, ok := a.store.(dedup.Expediter)
-	if !ok {
-		fail(w, http.StatusNotImplemented, "this store cannot make waiting tasks due")
-		return
-	}
-	rec, err := store.RunNow(r.Context(), r.PathValue("event"))
+	rec, err := a.store.RunNow(r.Context(), r.PathValue("event"))
 	respond(w, Summary(rec), err)
 }
 

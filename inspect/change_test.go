@@ -206,13 +206,6 @@ func TestRefusalsAreProblems(t *testing.T) {
 // plain is a store without optional interfaces.
 type plain struct{ dedup.Store }
 
-func TestAStoreWithoutRunNowIs501(t *testing.T) {
-	t.Parallel()
-	if w := ask(plain{newStore(t)}, http.MethodPost, "/events/x/retry", ""); w.Code != http.StatusNotImplemented {
-		t.Errorf("status %d: %s", w.Code, w.Body)
-	}
-}
-
 // failing is a store that fails.
 type failing struct{ dedup.Store }
 

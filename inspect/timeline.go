@@ -350,11 +350,7 @@ func (p *Inspector) changeEvent(w http.ResponseWriter, r *http.Request, s *sessi
 		_, err = p.o.Store.Rerun(ctx, event, handlers...)
 	case "retry":
 		flash = "Made due. It runs as soon as a worker is free."
-		if store, ok := p.o.Store.(dedup.Expediter); ok {
-			_, err = store.RunNow(ctx, event)
-		} else {
-			flash = "This store cannot make waiting tasks due."
-		}
+		_, err = p.o.Store.RunNow(ctx, event)
 	case "forget":
 		path, flash = "/", "Forgotten, with its payload and its key."
 		err = Forget(ctx, p.o.Store, event)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/once"
 	"github.com/eyelet-dev/eyelet/once/oncepgx"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -188,6 +189,11 @@ type crashing struct{ dedup.Store }
 func (s crashing) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
 	crash("outcome")
 	return s.Store.Finish(ctx, l, r)
+}
+
+// FinishMany implements dedup.Store.
+func (s crashing) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
+	return deduptest.FinishEach(ctx, s, results)
 }
 
 // child is a receiver that accepts all events, and ends when all are handled.

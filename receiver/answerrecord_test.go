@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -40,6 +41,11 @@ func (s *fickleStore) Finish(ctx context.Context, l dedup.Lease, r dedup.Result)
 		_ = s.Store.Finish(ctx, l, r)
 	}
 	return &dedup.ErrUnavailable{Reason: "the connection was reset"}
+}
+
+// FinishMany implements dedup.Store.
+func (s *fickleStore) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
+	return deduptest.FinishEach(ctx, s, results)
 }
 
 // serveFickle serves an Answer handler that creates something, and counts its runs. The receiver

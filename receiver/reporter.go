@@ -11,11 +11,9 @@ import (
 )
 
 // reporter records the results of attempts. Its goroutine, which exists while there are any,
-// records those together that came while it recorded the ones before. A store without
-// [dedup.ManyFinisher] gets each at once.
+// records those together that came while it recorded the ones before.
 type reporter struct {
-	d    *dispatcher
-	many dedup.ManyFinisher // nil if the store is not one
+	d *dispatcher
 
 	mu      sync.Mutex
 	waiting []*attempt
@@ -27,10 +25,6 @@ type reporter struct {
 }
 
 func (r *reporter) add(a *attempt) {
-	if r.many == nil {
-		go func() { a.settle(a.record()) }()
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = append(r.waiting, a)
@@ -71,7 +65,7 @@ func (r *reporter) next() bool {
 	}
 	ctx, cancel := r.d.storeContext()
 	defer cancel()
-	r.errs = r.many.FinishMany(ctx, results...)
+	r.errs = r.d.cfg.Store.FinishMany(ctx, results...)
 	return true
 }
 

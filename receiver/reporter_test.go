@@ -70,38 +70,6 @@ func TestLeaseIsExtendedWhileTheOutcomeIsRecorded(t *testing.T) {
 	})
 }
 
-// plainStore is a store without optional interfaces.
-type plainStore struct{ dedup.Store }
-
-func TestAStoreWithoutFinishManyRecordsResultsAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var store *faultyStore
-		f := newFixture(t, []Handler{script()}, func(c *Config) {
-			store = c.Store.(*faultyStore)
-			c.Store = plainStore{store}
-		})
-		store.slowFinish = 3 * time.Second
-		failures := 0
-		store.failFinish = func() error {
-			if failures++; failures == 1 {
-				return &dedup.ErrUnavailable{Reason: "test"}
-			}
-			return nil
-		}
-		events := f.acceptMany("e", 20)
-		f.d.start()
-		time.Sleep(10 * time.Second) // one after another they would take 60
-		for _, e := range events {
-			f.ends(f.record(e), dedup.Done, "", 1)
-		}
-		f.same("calls of FinishMany", 0, len(store.together))
-		if err := f.d.stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestAnObserverThatEndsItsGoroutineLosesNoOutcome(t *testing.T) {
 	onFixture(t, []Handler{script()}, func(c *Config) {
 		c.Observe = func(context.Context, Observation) { runtime.Goexit() }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -416,6 +417,11 @@ func (b *brokenStore) Finish(ctx context.Context, l dedup.Lease, r dedup.Result)
 		return b.finish
 	}
 	return b.Store.Finish(ctx, l, r)
+}
+
+// FinishMany implements dedup.Store.
+func (b *brokenStore) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
+	return deduptest.FinishEach(ctx, b, results)
 }
 
 func (b *brokenStore) Health(ctx context.Context) error {

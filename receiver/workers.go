@@ -69,7 +69,6 @@ func newDispatcher(cfg Config, b *registry, log *slog.Logger) *dispatcher {
 	d.leaseCtx, d.stopLeases = context.WithCancel(context.Background())
 	d.watchdog = newWatchdog(d.leaseCtx, &d.cfg)
 	d.reporter.d = d
-	d.reporter.many, _ = cfg.Store.(dedup.ManyFinisher)
 	d.workers = executor.New(executor.Config[*attempt]{
 		Goroutines: cfg.Workers, Run: (*attempt).run, Ended: (*attempt).goexit,
 		Patience: min(workerPatience, cfg.Lease/3),

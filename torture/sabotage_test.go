@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/torture/internal/campaign"
 )
 
@@ -121,6 +122,11 @@ func (b bent) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
 	return b.Store.Finish(ctx, l, r)
 }
 
+// FinishMany implements dedup.Store.
+func (b bent) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
+	return deduptest.FinishEach(ctx, b, results)
+}
+
 // mined kills its process at one point.
 type mined struct {
 	dedup.Store
@@ -161,6 +167,11 @@ func (m *mined) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error
 	m.at(kind + "-before")
 	defer m.at(kind + "-after")
 	return m.Store.Finish(ctx, l, r)
+}
+
+// FinishMany implements dedup.Store.
+func (m *mined) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
+	return deduptest.FinishEach(ctx, m, results)
 }
 
 // lines is what a command prints, also from several goroutines at once.

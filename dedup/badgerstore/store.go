@@ -40,9 +40,7 @@ type Store struct {
 }
 
 var (
-	_ dedup.Store        = (*Store)(nil)
-	_ dedup.Expediter    = (*Store)(nil)
-	_ dedup.ManyFinisher = (*Store)(nil)
+	_ dedup.Store = (*Store)(nil)
 )
 
 // DamagedError reports a stored value that is not what was written: Key names it, Reason describes

@@ -76,7 +76,7 @@ func (s *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) err
 	return s.FinishMany(ctx, dedup.LeaseResult{Lease: l, Result: res})[0]
 }
 
-// FinishMany implements [dedup.ManyFinisher]. The results share the commit of [Store.Finish].
+// FinishMany implements [dedup.Store]. The results share the commit of [Store.Finish].
 func (s *Store) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
 	errs := make([]error, len(results))
 	ops, queued := make([]finishOp, len(results)), make([]op, 0, len(results))
@@ -137,7 +137,7 @@ func (s *Store) Rerun(ctx context.Context, event string, handlers ...string) (de
 	return s.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Rerun(handlers, now) })
 }
 
-// RunNow implements [dedup.Expediter].
+// RunNow implements [dedup.Store].
 func (s *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) {
 	return s.edit(ctx, event, (*dedup.Record).RunNow)
 }

@@ -142,7 +142,6 @@ var leaseChecks = []check{
 	}},
 }
 
-// finishManyChecks are skipped for stores that are not a [dedup.ManyFinisher].
 var finishManyChecks = []check{
 	{"EveryResultCountsAsWithFinish", func(x *rig) {
 		event := x.accept(handled("a", "done", "dead", "waits", "released"))
@@ -250,7 +249,7 @@ var finishManyChecks = []check{
 		all := []dedup.LeaseResult{{Lease: first.Lease, Result: done()}, {Lease: second.Lease, Result: done()}}
 		ctx, cancel := context.WithCancel(x.ctx)
 		cancel()
-		for i, err := range optional[dedup.ManyFinisher](x).FinishMany(ctx, all...) {
+		for i, err := range x.store.FinishMany(ctx, all...) {
 			x.fails(err, context.Canceled, fmt.Sprintf("result %d after the end of the context", i))
 		}
 		x.close()

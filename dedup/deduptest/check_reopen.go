@@ -272,7 +272,6 @@ var rerunChecks = []check{
 	}},
 }
 
-// runNowChecks are skipped for stores that are not a [dedup.Expediter].
 var runNowChecks = []check{
 	{"AWaitingTaskRunsAtOnceWithItsAttemptsKept", func(x *rig) {
 		event := x.finished(delivery("a"), retry(hour))

@@ -23,6 +23,7 @@
 package deduptest
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -108,4 +109,12 @@ func Run(t *testing.T, h Harness) {
 			}
 		})
 	}
+}
+
+// FinishEach finishes each result by a store's Finish, for a store of tests that replaces it.
+func FinishEach(ctx context.Context, s dedup.Store, results []dedup.LeaseResult) (errs []error) {
+	for _, r := range results {
+		errs = append(errs, s.Finish(ctx, r.Lease, r.Result))
+	}
+	return errs
 }

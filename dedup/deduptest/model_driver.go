@@ -357,9 +357,8 @@ func (d *driver) finish() {
 			all = append(all, dedup.LeaseResult{Lease: l, Result: r})
 		}
 	}
-	many, ok := d.store.(dedup.ManyFinisher)
-	if ok && d.IntN(2) == 0 {
-		for i, err := range many.FinishMany(d.ctx, all...) {
+	if d.IntN(2) == 0 {
+		for i, err := range d.store.FinishMany(d.ctx, all...) {
 			d.finished(all[i], err)
 		}
 	} else {

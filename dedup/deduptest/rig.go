@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -302,19 +301,9 @@ func (x *rig) random() *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// optional returns an optional interface of the store, and skips the test without it.
-func optional[T any](x *rig) T {
-	x.Helper()
-	v, ok := x.store.(T)
-	if !ok {
-		x.Skipf("the store does not implement %v", reflect.TypeFor[T]())
-	}
-	return v
-}
-
 func (x *rig) runNow(event string) dedup.Record {
 	x.Helper()
-	r, err := optional[dedup.Expediter](x).RunNow(x.ctx, event)
+	r, err := x.store.RunNow(x.ctx, event)
 	x.must(err, "RunNow")
 	return r
 }

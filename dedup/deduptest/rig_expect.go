@@ -162,7 +162,7 @@ func (x *rig) failsRerun(want error, event string, handlers ...string) {
 // failsRunNow requires that RunNow fails with an error.
 func (x *rig) failsRunNow(want error, event, what string) {
 	x.Helper()
-	_, err := optional[dedup.Expediter](x).RunNow(x.ctx, event)
+	_, err := x.store.RunNow(x.ctx, event)
 	x.fails(err, want, what)
 }
 
@@ -203,7 +203,7 @@ func (x *rig) same(got, want dedup.Record, what string) {
 // finishMany calls FinishMany, which must return the wanted errors.
 func (x *rig) finishMany(all []dedup.LeaseResult, want ...error) {
 	x.Helper()
-	errs := optional[dedup.ManyFinisher](x).FinishMany(x.ctx, all...)
+	errs := x.store.FinishMany(x.ctx, all...)
 	equal(x, "number of errors", len(errs), len(want))
 	for i, err := range errs {
 		if !errors.Is(err, want[i]) {

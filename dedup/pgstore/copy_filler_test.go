@@ -224,7 +224,7 @@ func (f *filler) finish(work []dedup.Work, result dedup.Result) {
 		for _, w := range part {
 			all = append(all, dedup.LeaseResult{Lease: w.Lease, Result: result})
 		}
-		for _, err := range f.store.(dedup.ManyFinisher).FinishMany(f.Context(), all...) {
+		for _, err := range f.store.FinishMany(f.Context(), all...) {
 			f.must(err)
 		}
 	}

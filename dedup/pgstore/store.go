@@ -93,10 +93,8 @@ type Store struct {
 }
 
 var (
-	_ dedup.Store        = (*Store)(nil)
-	_ dedup.Expediter    = (*Store)(nil)
-	_ dedup.ManyFinisher = (*Store)(nil)
-	_ dedup.Transactor   = (*Store)(nil)
+	_ dedup.Store      = (*Store)(nil)
+	_ dedup.Transactor = (*Store)(nil)
 )
 
 // Open opens a store. dsn is a connection string as libpq takes it, with pool_max_conns (10

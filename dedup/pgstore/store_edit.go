@@ -70,7 +70,7 @@ func (s *Store) Rerun(ctx context.Context, event string, handlers ...string) (de
 	return s.editEvent(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Rerun(handlers, now) })
 }
 
-// RunNow implements [dedup.Expediter].
+// RunNow implements [dedup.Store].
 func (s *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) {
 	return s.editEvent(ctx, event, (*dedup.Record).RunNow)
 }

@@ -122,7 +122,7 @@ func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) erro
 	return s.finishAll(ctx, true, &finishEntry{seq: seqOf(l.Event), lease: l, extend: micros(d)})[0]
 }
 
-// FinishMany implements [dedup.ManyFinisher]. A result that would wait for a lock for more than a
+// FinishMany implements [dedup.Store]. A result that would wait for a lock for more than a
 // quarter of a second gets [dedup.ErrUnavailable], so that the others need not wait. Finish waits.
 func (s *Store) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
 	entries := make([]*finishEntry, len(results))

@@ -89,7 +89,7 @@ func (w *witness) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) err
 	return err
 }
 
-// FinishMany implements dedup.ManyFinisher.
+// FinishMany implements dedup.Store.
 func (w *witness) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []error {
 	at := time.Now()
 	errs := w.Store.FinishMany(ctx, results...)
