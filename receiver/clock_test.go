@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -29,10 +28,16 @@ func (s *watchedStore) Extend(ctx context.Context, l dedup.Lease, d time.Duratio
 	return err
 }
 
+// offClock is the clock of the machine with an offset.
+type offClock struct{ off atomic.Int64 }
+
+func (c *offClock) Set(off time.Duration) { c.off.Store(int64(off)) }
+func (c *offClock) Now() time.Time        { return time.Now().Round(0).Add(time.Duration(c.off.Load())) }
+
 // clocked is a receiver with a settable clock, and a record of its work.
 type clocked struct {
 	*site
-	clock   *deduptest.SteppedClock
+	clock   *offClock
 	watched *watchedStore
 	release chan struct{} // closed when waiting handlers may return
 	stop    chan struct{} // closed when the load has to end
@@ -49,7 +54,7 @@ type clocked struct {
 // serveClocked opens a receiver. Its store has the default clock.
 func serveClocked(t *testing.T, p producer.Producer) *clocked {
 	t.Helper()
-	c := &clocked{clock: deduptest.NewSteppedClock(), release: make(chan struct{}), stop: make(chan struct{}),
+	c := &clocked{clock: &offClock{}, release: make(chan struct{}), stop: make(chan struct{}),
 		done: map[string]int{}, accepted: map[string]bool{}, waiting: map[string]int{}}
 	c.free = sync.OnceFunc(func() { close(c.release) })
 	c.end = sync.OnceFunc(func() { close(c.stop); c.loads.Wait() })

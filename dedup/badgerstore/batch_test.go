@@ -610,7 +610,7 @@ func TestAnAnswerThatIsTooLargeFailsAloneAndNotTheStore(t *testing.T) {
 // step of the sweep reads.
 func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 	t.Parallel()
-	clock := deduptest.NewSteppedClock()
+	clock := deduptest.NewClock()
 	o := quiet()
 	o.Clock = clock
 	s := open(t, t.TempDir(), o)
@@ -627,7 +627,7 @@ func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	clock.Set(time.Hour)
+	clock.Advance(time.Hour)
 	found, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, 0, nil)
 	if err != nil || next == nil {
 		t.Errorf("a step reads all %d records, %v", len(found), err)
@@ -759,14 +759,14 @@ func TestRefusedCommitsUseNoMemory(t *testing.T) {
 // gets.
 func TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne(t *testing.T) {
 	t.Parallel()
-	clock := deduptest.NewSteppedClock()
+	clock := deduptest.NewClock()
 	o := quiet()
 	o.Clock = clock
 	s := openManual(t, t.TempDir(), o)
 	refused, take := claimOpOf(t, claimOf("a")), takeOpOf(1)
 	unwritable(t, s.Store, func() { s.writer.process([]op{refused, take}) })
 	unavailable(t, refused.err, "cannot be written")
-	clock.Set(time.Hour)
+	clock.Advance(time.Hour)
 	again := claimOpOf(t, claimOf("a"))
 	together(t, s, again)
 	if want := again.decisions[0].Record.Accepted; !s.stats.Oldest.Equal(want) {

@@ -50,11 +50,10 @@ const campaignEvents = 400
 // campaignOptions returns options with small files and frequent background work.
 func campaignOptions() Options {
 	o := cramped()
-	o.CheckEvery = 2 * time.Second
 	o.rhythm = rhythm{
 		look: 200 * time.Millisecond, sweep: time.Second, slack: time.Millisecond,
 		reclaim: time.Second, flatten: 2 * time.Second,
-		prune: time.Second,
+		prune: time.Second, check: 2 * time.Second,
 	}
 	return o
 }

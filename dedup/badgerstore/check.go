@@ -133,22 +133,6 @@ func (c *core) verify() error {
 	return nil
 }
 
-func (c *core) checkValues() error {
-	var wrong []error
-	err := c.db.View(func(in *kv.View) error {
-		return eachPlace(context.Background(), in, func(p record.Place) {
-			r, err := readRow(in, p)
-			if err == nil && r != nil {
-				_, err = r.body(in)
-			}
-			if err != nil && len(wrong) < 10 {
-				wrong = append(wrong, err)
-			}
-		})
-	})
-	return errors.Join(append(wrong, err)...)
-}
-
 type examination struct {
 	report *Report
 	pause  time.Duration

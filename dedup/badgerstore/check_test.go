@@ -174,7 +174,8 @@ func eventually(t *testing.T, what string, done func() bool) {
 func TestTheCheckInTheBackgroundFindsADamagedValue(t *testing.T) {
 	t.Parallel()
 	o := quiet()
-	o.CheckEvery = 20 * time.Millisecond
+	o.rhythm = ownRhythm()
+	o.rhythm.check = 20 * time.Millisecond
 	s := open(t, t.TempDir(), o)
 	c := claimOf("a")
 	c.Tasks = nil
@@ -194,7 +195,8 @@ func TestADamagedTableOfARunningStoreRefusesWhatIsNew(t *testing.T) {
 	s := filled(t, 200, smallClaim)
 	shut(t, s)
 	o := quiet()
-	o.CheckEvery = 50 * time.Millisecond
+	o.rhythm = ownRhythm()
+	o.rhythm.check = 50 * time.Millisecond
 	tables := logs(t, s.dir, ".sst") // whole ones: a running store may be writing another
 	again := open(t, s.dir, o)
 	mustClaim(t, again, claimOf("before"), dedup.New)

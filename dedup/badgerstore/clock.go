@@ -1,20 +1,11 @@
 package badgerstore
 
 import (
-	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
-
-// clockOf returns the clock of a store. The system clock may be set, so it is read only once.
-func clockOf(given dedup.Clock) dedup.Clock {
-	if given == nil || given == dedup.SystemClock() {
-		return newElapsed()
-	}
-	return &steady{clock: given}
-}
 
 // elapsed is the system clock at the start plus the time since: setting the clock moves no windows.
 type elapsed struct{ start, wall time.Time }
@@ -32,56 +23,6 @@ func (e elapsed) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
 	c := make(chan struct{})
 	timer := time.AfterFunc(at.Sub(e.Now()), func() { close(c) })
 	return c, func() { timer.Stop() }
-}
-
-// steady never goes back: when the clock below is set back, time continues from where it was. A
-// clock set forward looks like elapsed time.
-type steady struct {
-	clock dedup.Clock
-	mu    sync.Mutex
-	last  time.Time
-	ahead time.Duration // of the clock below, which was set back by this much
-}
-
-// steadyPoll is when an alarm rings early, because the clock below may have been set back.
-const steadyPoll = time.Second
-
-// Now implements dedup.Clock.
-func (s *steady) Now() time.Time {
-	now, _ := s.read()
-	return now
-}
-
-func (s *steady) read() (now time.Time, ahead time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now = s.clock.Now().Round(0).Add(s.ahead)
-	if now.Before(s.last) {
-		s.ahead += s.last.Sub(now)
-		now = s.last
-	}
-	s.last = now
-	return now, s.ahead
-}
-
-// Alarm implements dedup.Clock, except that it may ring early.
-func (s *steady) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
-	_, ahead := s.read()
-	below, stopBelow := s.clock.Alarm(at.Add(-ahead))
-	c, gone := make(chan struct{}), make(chan struct{})
-	go func() {
-		look := time.NewTimer(steadyPoll)
-		defer look.Stop()
-		defer stopBelow()
-		select {
-		case <-below:
-			close(c)
-		case <-look.C:
-			close(c)
-		case <-gone:
-		}
-	}()
-	return c, func() { close(gone) }
 }
 
 // shortenWaits corrects the waits of a record's pending tasks after the clock was set back between

@@ -9,59 +9,13 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-func TestACustomClockThatIsSetBackContinues(t *testing.T) {
-	t.Parallel()
-	below := deduptest.NewSteppedClock()
-	clock := clockOf(below)
-	before := clock.Now()
-	for _, off := range []time.Duration{-time.Hour, -3 * time.Hour, -2 * time.Hour} {
-		below.Set(off)
-		now := clock.Now()
-		if now.Before(before) {
-			t.Errorf("set to %v: %v is before %v", off, now, before)
-		}
-		before = now
-	}
-	if ahead := time.Until(clock.Now()); ahead < time.Hour-time.Minute || ahead > time.Hour+time.Minute {
-		t.Errorf("a step ahead by an hour counts %v", ahead)
-	}
-}
-
+// TestTheSystemClockIsReadOnce: setting the clock of the machine moves no windows.
 func TestTheSystemClockIsReadOnce(t *testing.T) {
 	t.Parallel()
 	for _, given := range []dedup.Clock{nil, dedup.SystemClock()} {
-		if _, ok := clockOf(given).(elapsed); !ok {
-			t.Errorf("%T lives by %T", given, clockOf(given))
+		if used, ok := (Options{Clock: given}).withDefaults().Clock.(elapsed); !ok {
+			t.Errorf("%T: the store uses %T", given, used)
 		}
-	}
-}
-
-func TestATaskThatWaitsIsTakenAlthoughTheClockWasSetBack(t *testing.T) {
-	t.Parallel()
-	clock := deduptest.NewSteppedClock()
-	o := quiet()
-	o.Clock = clock
-	s := open(t, t.TempDir(), o)
-	mustClaim(t, s, claimOf("a"), dedup.New)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultRetry,
-		After: 300 * time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
-	taken := make(chan error, 1)
-	go func() {
-		_, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Minute})
-		taken <- err
-	}()
-	<-clock.Asked() // the committer sleeps until the task is due
-	clock.Set(-time.Hour)
-	if err := <-taken; err != nil { // the context would have ended long before the hour
-		t.Error(err)
 	}
 }
 

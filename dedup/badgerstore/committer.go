@@ -39,7 +39,7 @@ func newCommitter(c *core) *committer {
 	return &committer{
 		core: c, tasks: taskqueue.New[record.Hash](), older: generations{}, changes: newChanges(),
 		unqueued: map[uint64]record.Hash{}, most: startsMost,
-		cache: rowCache{rows: map[record.Place]*row{}, max: c.options.CacheBytes},
+		cache: rowCache{rows: map[record.Place]*row{}, max: c.options.rowCache},
 	}
 }
 

@@ -3,7 +3,6 @@ package badgerstore
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +49,7 @@ func damagedIs(t *testing.T, err error, what string) {
 func TestADamagedEventIsAnErrorAndNeverNew(t *testing.T) {
 	t.Parallel()
 	o := quiet()
-	o.CacheBytes = 1 // everything is read from disk
+	o.rowCache = 1 // everything is read from disk
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
 	bad, good := claimOf("bad"), claimOf("good")
@@ -138,7 +137,7 @@ func TestADamagedTaskDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := quiet()
-	o.CacheBytes = 1 // everything is read from disk
+	o.rowCache = 1 // everything is read from disk
 	s := open(t, dir, o)
 	bad := claimOf("bad")
 	mustClaim(t, s, bad, dedup.New)
@@ -165,28 +164,6 @@ func TestADamagedTableIsFound(t *testing.T) {
 	if again, err := Open(s.dir, quiet()); err == nil {
 		t.Error("a store with a damaged table was opened", again.Close())
 	}
-}
-
-func TestCheckOnOpenFindsADamagedBody(t *testing.T) {
-	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	c := claimOf("a")
-	c.Tasks = nil
-	event := mustClaim(t, s, c, dedup.New).Record.Event
-	shut(t, s)
-	for _, f := range logs(t, s.dir, ".values") {
-		flip(t, f, 200)
-	}
-	o := quiet()
-	o.CheckOnOpen = true
-	if again, err := Open(s.dir, o); err == nil {
-		t.Error("a store with a damaged body was opened", again.Close())
-	} else if !strings.Contains(err.Error(), "restore a backup") {
-		t.Error(err)
-	}
-	again := open(t, s.dir, quiet())
-	_, err := again.Get(context.Background(), event)
-	damagedIs(t, err, "Get")
 }
 
 // TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch claims five events, two of which have

@@ -81,9 +81,9 @@ func (g *growth) once(run func(b *testing.B)) func(b *testing.B) {
 
 func (g *growth) report(value float64, unit string) { g.found[unit] = value }
 
-// growthOptions are those of a program, without the check in the background.
+// growthOptions are those of a program.
 func growthOptions() Options {
-	return Options{Logger: slog.New(slog.DiscardHandler), CheckEvery: -1, MaxBacklogRecords: -1}
+	return Options{Logger: slog.New(slog.DiscardHandler), MaxBacklogRecords: -1}
 }
 
 func growthClaim(id string) dedup.Claim {

@@ -84,7 +84,7 @@ func (m *maintenance) lifetime() (ctx context.Context, cancel func()) {
 func (m *maintenance) keepChecking() {
 	ctx, cancel := m.lifetime()
 	defer cancel()
-	tick := time.NewTicker(m.options.CheckEvery)
+	tick := time.NewTicker(m.options.rhythm.check)
 	defer tick.Stop()
 	for {
 		select {

@@ -33,9 +33,7 @@ func Open(dir string, o Options) (*Store, error) {
 	s.heart.follow(c.db)
 	go s.heart.watch(s.core)
 	s.background.Go(s.maintenance.run)
-	if o.CheckEvery >= 0 {
-		s.background.Go(s.maintenance.keepChecking)
-	}
+	s.background.Go(s.maintenance.keepChecking)
 	return s, nil
 }
 
@@ -90,12 +88,6 @@ func (c *core) openLocked() (w *committer, err error) {
 			err = errors.Join(err, c.db.Close())
 		}
 	}()
-	if c.options.CheckOnOpen {
-		if err := c.checkValues(); err != nil {
-			return nil, fmt.Errorf("store %s is damaged: %w; restore a backup, or open it without the check",
-				c.dir, err)
-		}
-	}
 	v := &recovery{committer: newCommitter(c)}
 	if err := v.check(); err != nil {
 		return nil, err

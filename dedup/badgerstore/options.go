@@ -17,8 +17,8 @@ type Options struct {
 	// slog.Default().
 	Logger *slog.Logger
 	// Clock is the clock of leases and windows. Defaults to the system clock at the start plus the
-	// time elapsed since, so that setting the system clock does not end windows. When another clock
-	// is set back, time continues from where it was; when it jumps ahead, so do leases and windows.
+	// time elapsed since, so that setting the system clock does not end windows. Tests set another,
+	// which must not go back while the store is open.
 	Clock dedup.Clock
 	// MinFree is the free space of the file system, in bytes, below which new events are refused
 	// with ErrUnavailable; stored ones are still finished. At most a quarter of the file system.
@@ -28,13 +28,6 @@ type Options struct {
 	// counts from 1. Defaults to full jitter: uniform between 0 and 2^attempt seconds, at most 10
 	// minutes.
 	RecoverWait func(attempt int) time.Duration
-	// CheckOnOpen makes Open read every value and refuse damage. Without it, Open verifies the
-	// tables (4 seconds for ten million keys); values are verified when read and periodically.
-	CheckOnOpen bool
-	// CheckEvery is the interval of the background check, which reads a few thousand values per
-	// second. Degraded reports damaged values, Health a damaged table. Defaults to 24 hours; a
-	// negative value disables the check.
-	CheckEvery time.Duration
 	// AcceptLoss opens a store that has lost acknowledged commits or events, or has a damaged
 	// redo log, without what is lost.
 	AcceptLoss bool
@@ -46,8 +39,6 @@ type Options struct {
 	// AcceptClock opens a store although the clock is before its last commit. A clock more than
 	// a day after the last commit is always accepted: that time does not count for windows.
 	AcceptClock bool
-	// CacheBytes bounds the memory for events with open tasks. Defaults to 32 MiB.
-	CacheBytes int64
 
 	// Remember bounds the keys remembered beyond their windows, of about 40 bytes each.
 	Remember dedup.Retention
@@ -60,6 +51,7 @@ type Options struct {
 	valueFile  int64 // of a value file
 	memTable   int64 // of a memory table
 	blockCache int64 // of Badger
+	rowCache   int64 // of events with open tasks
 	rhythm     rhythm
 	now        func() time.Time // measures how long the disk takes; nil is time.Now
 	beats      <-chan time.Time // triggers the heartbeat; nil is a ticker
@@ -78,34 +70,31 @@ type rhythm struct {
 	reclaim time.Duration // shortest interval of reclaiming space
 	flatten time.Duration // longest interval of reclaiming space
 	prune   time.Duration // interval of deleting the traces of expired days
+	check   time.Duration // interval of reading all values in the background
 }
 
 func ownRhythm() rhythm {
 	return rhythm{
 		look: time.Minute, sweep: 10 * time.Minute, slack: time.Hour, reclaim: time.Hour, flatten: dedup.DefaultWindow,
-		prune: time.Hour,
+		prune: time.Hour, check: 24 * time.Hour,
 	}
 }
 
-const (
-	verifyEvery = 24 * time.Hour
-	memTable    = 8 << 20
-)
+const memTable = 8 << 20
 
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Clock = clockOf(o.Clock)
+	if o.Clock == nil || o.Clock == dedup.SystemClock() { // it may be set: it is read once
+		o.Clock = newElapsed()
+	}
 	if o.RecoverWait == nil {
 		o.RecoverWait = recoverWait
 	}
 	o.Remember = o.Remember.WithDefaults()
 	if o.MaxBacklogRecords == 0 {
 		o.MaxBacklogRecords = DefaultBacklogRecords()
-	}
-	if o.CacheBytes <= 0 {
-		o.CacheBytes = 32 << 20
 	}
 	if o.statfs == nil {
 		o.statfs = storedir.FreeSpace
@@ -116,8 +105,8 @@ func (o Options) withDefaults() Options {
 	if o.step == nil {
 		o.step = func(step) {}
 	}
-	o.CheckEvery = cmp.Or(o.CheckEvery, verifyEvery)
 	o.rhythm, o.valueFile = cmp.Or(o.rhythm, ownRhythm()), cmp.Or(o.valueFile, 64<<20)
+	o.rowCache = cmp.Or(o.rowCache, 32<<20)
 	if o.now == nil {
 		o.now = time.Now
 	}

@@ -42,7 +42,6 @@ func RepairDir(ctx context.Context, dir string, o Options) (done []Repair, repor
 	if err != nil || len(before.Damaged) == 0 || before.Tables != "" {
 		return nil, before, err
 	}
-	o.CheckEvery = -1
 	s, err := Open(dir, o)
 	if err != nil {
 		return nil, before, err

@@ -276,7 +276,7 @@ func recycled(t *testing.T, dir string, lives int) {
 // small returns options with which a few thousand events fill several tables and value log files.
 func small() Options {
 	o := quiet()
-	o.memTable, o.valueFile, o.CheckEvery = 128<<10, 1<<20, -1
+	o.memTable, o.valueFile = 128<<10, 1<<20
 	return o
 }
 

@@ -13,8 +13,6 @@
 //		})
 //	}
 //
-// [SteppedClock] tests what your store does when the clock of the machine is set.
-//
 // Each check is named after the behaviour that it requires. No check measures durations. A check
 // that waits for something fails after 30 seconds.
 //

@@ -22,7 +22,7 @@ import (
 // badgerOptions are the options of the stores that are copied.
 func badgerOptions(clock dedup.Clock) badgerstore.Options {
 	return badgerstore.Options{
-		Logger: slog.New(slog.DiscardHandler), Clock: clock, CheckEvery: -1, AcceptClock: true,
+		Logger: slog.New(slog.DiscardHandler), Clock: clock, AcceptClock: true,
 		RecoverWait: func(int) time.Duration { return 0 },
 	}
 }
