@@ -121,7 +121,7 @@ func (p *prepared) resolved(c dedup.Claim) *prepared {
 	if c.Series != (dedup.Key{}) {
 		names++
 	}
-	if c.Key == p.claim.Key && names == len(p.names) {
+	if c.Key == p.claim.Key && names == len(p.names) && c.Remember == p.claim.Remember {
 		return p
 	}
 	q := &prepared{claim: c, hash: record.HashOf(c.Key), unstored: p.unstored, at: p.at}

@@ -117,3 +117,7 @@ func answer(status int, body string) dedup.Result {
 		Header: http.Header{"Content-Type": {"text/plain"}, "Location": {"/orders/1"}},
 	}}
 }
+
+func slot(id string) dedup.Key {
+	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSlot, ID: id}
+}

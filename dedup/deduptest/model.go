@@ -20,6 +20,16 @@ type model struct {
 	began  time.Time                 // when the store was new
 	traces map[dedup.Key]*modelTrace // of every remembered key
 	late   map[uint64]bool           // tokens of leases that were extended after their end
+	opened time.Time                 // when the store was opened
+	named  map[string]bool           // handlers of a Want since then
+	takers map[uint64]int            // tokens of tasks, and which of two stores took them
+}
+
+func newModel(now time.Time) model {
+	return model{
+		now: now, began: now, opened: now, owners: map[dedup.Key]*modelEvent{}, traces: map[dedup.Key]*modelTrace{},
+		late: map[uint64]bool{}, named: map[string]bool{}, takers: map[uint64]int{},
+	}
 }
 
 // modelTrace is the trace of a key.
@@ -108,7 +118,8 @@ func (m *model) free(e *modelEvent) bool {
 }
 
 // verdict decides a claim and returns the event that the decision is about.
-func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
+func (m *model) verdict(turn *modelTurn) (dedup.Verdict, *modelEvent) {
+	c := turn.claim
 	e := m.byKey(c.Key)
 	if e != nil && !m.expired(e) {
 		none := dedup.Fingerprint{}
@@ -129,7 +140,7 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 			return dedup.Aliased, other
 		}
 	}
-	if v := m.recall(c, e); v != dedup.New {
+	if v := m.recall(turn, e); v != dedup.New {
 		if e == nil || m.forgettable(e) {
 			e = nil
 		}
@@ -156,6 +167,23 @@ type modelTurn struct {
 	first    *modelEvent // counts the occurrence, if the claim is accepted
 	number   int
 	reused   *modelEvent // has other content under the same name
+	slots    []dedup.Key // that the claim may take
+	most     int         // how many events of all slots are accepted while they are remembered
+}
+
+// traced are the keys that the claim leaves a trace of, and how many events of each are accepted.
+func (t *modelTurn) traced() (keys []dedup.Key, most []int) {
+	if t.claim.Remember == nil {
+		return nil, nil
+	}
+	keys, most = []dedup.Key{firstOf(t.claim.Key)}, []int{max(1, t.claim.Remember.Most)}
+	for _, also := range t.claim.Remember.Also {
+		keys, most = append(keys, also), append(most, 1)
+	}
+	if len(t.slots) > 0 {
+		keys, most = append(keys, t.slots[0]), append(most, t.most)
+	}
+	return keys, most
 }
 
 // resolve determines which event a claim is about.
@@ -180,20 +208,40 @@ func (m *model) resolve(c dedup.Claim) modelTurn {
 			t.reused = e
 		}
 	}
-	if !live(first) || o.Name == "" {
-		return t
-	}
-	t.repeated = first
-	if first.Payload.Type != c.Payload.Type || o.Within > 0 && !m.now.Before(first.Accepted.Add(o.Within)) {
-		return t
-	}
-	for n := 2; n <= o.Max; n++ {
-		if n > first.Occurrences && !live(m.byKey(c.Key.Occurrence(n))) {
-			t.claim.Key, t.first, t.number, t.repeated = c.Key.Occurrence(n), first, n, nil
+	if live(first) {
+		if o.Name == "" {
+			return t
+		}
+		if m.number(&t, first, o); t.repeated != nil {
 			return t
 		}
 	}
+	taken := func(slot dedup.Key) bool { return live(m.byAlias(slot)) }
+	t.slots = o.Slots
+	if i := slices.IndexFunc(o.Slots, func(slot dedup.Key) bool { return !taken(slot) }); i >= 0 {
+		t.claim.Aliases = append(slices.Clone(t.claim.Aliases), o.Slots[i])
+	} else if len(o.Slots) > 0 && !o.Spare {
+		t.repeated = m.byAlias(o.Slots[0])
+	}
+	if t.most = len(o.Slots); o.Spare {
+		t.most = 255
+	}
 	return t
+}
+
+// number makes the claim another occurrence of the content, or repeated.
+func (m *model) number(t *modelTurn, first *modelEvent, o *dedup.Occurrence) {
+	c := t.claim
+	t.repeated = first
+	if first.Payload.Type != c.Payload.Type || o.Within > 0 && !m.now.Before(first.Accepted.Add(o.Within)) {
+		return
+	}
+	for n := 2; n <= o.Max; n++ {
+		if e := m.byKey(c.Key.Occurrence(n)); n > first.Occurrences && (e == nil || m.expired(e)) {
+			t.claim.Key, t.first, t.number, t.repeated = c.Key.Occurrence(n), first, n, nil
+			return
+		}
+	}
 }
 
 // days counts the midnights in UTC since 1970.
@@ -205,18 +253,16 @@ func firstOf(k dedup.Key) dedup.Key {
 	return k
 }
 
-// trace returns the trace of a key without its last event if that was never accepted.
-func (m *model) trace(k dedup.Key, e *modelEvent) *modelTrace {
-	t := m.traces[firstOf(k)]
+// trace returns the trace of a key. That of the claim's own key is without the last event e if that
+// was never accepted.
+func (m *model) trace(k dedup.Key, c dedup.Claim, e *modelEvent) *modelTrace {
+	t := m.traces[k]
 	if t == nil || m.forgets() && days(t.last) < days(m.now)-90 {
-		return nil
+		return &modelTrace{}
 	}
 	left := *t
-	if e != nil && e.Hold && e.open() && k == firstOf(k) {
+	if e != nil && e.Hold && e.open() && k == c.Key {
 		left.count--
-	}
-	if left.count == 0 {
-		return nil
 	}
 	return &left
 }
@@ -226,33 +272,33 @@ func (m *model) forgets() bool { return days(m.now)-90 > days(m.began) }
 
 // recall decides a claim that is otherwise New. e is the last event of its key, nil if there is
 // none or it was purged.
-func (m *model) recall(c dedup.Claim, e *modelEvent) dedup.Verdict {
-	if c.Remember == nil || e != nil && !m.expired(e) || c.Key != firstOf(c.Key) {
+func (m *model) recall(t *modelTurn, e *modelEvent) dedup.Verdict {
+	c := t.claim
+	if c.Remember == nil || e != nil && !m.expired(e) || t.number > 0 {
 		return dedup.New
 	}
-	if t := m.trace(c.Key, e); t != nil {
-		if t.count < c.Remember.Most {
-			return dedup.New
+	keys, most := t.traced()
+	for i, k := range keys {
+		if m.trace(k, c, e).count >= most[i] {
+			return dedup.Seen
 		}
-		return dedup.Seen
 	}
 	at := c.Remember.Time
-	if m.forgets() && !at.IsZero() && days(at) <= days(m.now)-90 && at.Before(m.now.Add(-c.Window)) {
+	if m.forgets() && !at.IsZero() && days(at) <= days(m.now)-90 && at.Before(m.now.Add(-c.Window)) &&
+		m.trace(c.Key, c, e).count == 0 {
 		return dedup.TooOld
 	}
 	return dedup.New
 }
 
 // accept adds or continues the event of a new claim. got is the record of the store.
-func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease dedup.Lease) *modelEvent {
-	if e == nil && c.Remember != nil {
-		t := m.trace(c.Key, m.byKey(c.Key))
-		if t == nil {
-			t = &modelTrace{}
-		}
-		m.traces[firstOf(c.Key)] = &modelTrace{last: m.now, count: t.count + 1}
-	}
+func (m *model) accept(e *modelEvent, turn modelTurn, got dedup.Record, lease dedup.Lease) *modelEvent {
+	c := turn.claim
 	if e == nil {
+		last := m.byKey(c.Key)
+		for keys, _ := turn.traced(); len(keys) > 0; keys = keys[1:] {
+			m.traces[keys[0]] = &modelTrace{last: m.now, count: m.trace(keys[0], c, last).count + 1}
+		}
 		e = m.make(c, got)
 	}
 	names := slices.Clone(c.Aliases)
@@ -449,10 +495,36 @@ func (m *model) rerun(e *modelEvent, handlers []string) error {
 	return nil
 }
 
+// runNow returns the error of RunNow, or changes the event.
+func (m *model) runNow(e *modelEvent) error {
+	err := dedup.ErrNotWaiting
+	for i, t := range e.Tasks {
+		if !e.Hold && t.State == dedup.Pending && m.now.Before(t.Due) {
+			e.Tasks[i].Due, err = m.now, nil
+		}
+	}
+	return err
+}
+
+// modelWant is the Want of one of two stores.
+type modelWant struct {
+	dedup.Want
+	store int
+}
+
+// runs reports whether the caller may get a task of the handler, and whether it has to.
+func (m *model) runs(w modelWant, handler string) (may, must bool) {
+	if w.Handlers == nil || slices.Contains(w.Handlers, handler) {
+		return true, true
+	}
+	return !m.named[handler] && !m.now.Before(m.opened.Add(w.OrphanAfter)), false
+}
+
 // due reports whether a worker may take the task, and whether the store has to let it.
-func (m *model) due(e *modelEvent, i int) (may, must bool) {
+func (m *model) due(e *modelEvent, i int, w modelWant) (may, must bool) {
 	t := e.Tasks[i]
-	if e.purged || e.Hold {
+	its, surely := m.runs(w, t.Handler)
+	if e.purged || e.Hold || !its {
 		return false, false
 	}
 	lapsed := t.State == dedup.Running && !m.now.Before(t.Until)
@@ -461,19 +533,19 @@ func (m *model) due(e *modelEvent, i int) (may, must bool) {
 		return false, false
 	}
 	if !lapsed && !t.Interrupted() {
-		return true, true
+		return true, surely
 	}
-	runs, perhaps := m.suspect()
-	return !runs, !runs && !perhaps
+	runs, perhaps := m.suspect(w.store)
+	return !runs, !runs && !perhaps && surely
 }
 
-// suspect reports whether an interrupted task runs that holds the others back. Perhaps one does
-// whose lease had ended when it was extended.
-func (m *model) suspect() (runs, perhaps bool) {
+// suspect reports whether a store runs an interrupted task, which holds the others back. Perhaps
+// one does whose lease had ended when it was extended.
+func (m *model) suspect(store int) (runs, perhaps bool) {
 	for _, e := range m.events {
 		for _, t := range e.Tasks {
 			if e.purged || e.Hold || t.State != dedup.Running || !t.Interrupted() || !m.now.Before(t.Until) ||
-				!m.now.Before(t.Started.Add(dedup.SuspectTime)) {
+				!m.now.Before(t.Started.Add(dedup.SuspectTime)) || m.takers[t.Token] != store {
 				continue
 			}
 			perhaps = perhaps || m.late[t.Token]

@@ -34,17 +34,20 @@ func setting(name string, otherwise int) int {
 type driver struct {
 	*rig
 	*rand.Rand
-	model model
-	trace []string
+	model  model
+	trace  []string
+	stores []dedup.Store // one or two
+	turn   int           // the store of the next call
 }
 
 func agrees(x *rig) {
 	x.advance(0) // or skips the check
-	d := &driver{rig: x, Rand: x.random(), model: model{
-		now: x.clock.Now(), began: x.clock.Now(),
-		owners: map[dedup.Key]*modelEvent{}, traces: map[dedup.Key]*modelTrace{}, late: map[uint64]bool{},
-	}}
+	d := &driver{rig: x, Rand: x.random(), model: newModel(x.clock.Now()), stores: []dedup.Store{x.store}}
+	if d.IntN(2) == 0 {
+		d.stores = x.stores()
+	}
 	defer func() {
+		x.store = d.stores[0]
 		if x.Failed() {
 			x.Logf("the last calls:\n%s", strings.Join(d.trace[max(0, len(d.trace)-60):], "\n"))
 		}
@@ -61,6 +64,8 @@ func (d *driver) note(format string, args ...any) {
 }
 
 func (d *driver) step() {
+	d.turn = d.IntN(len(d.stores))
+	d.rig.store = d.stores[d.turn]
 	switch n := d.IntN(100); {
 	case n < 32:
 		d.claim()
@@ -72,15 +77,17 @@ func (d *driver) step() {
 		d.extend()
 	case n < 82:
 		d.reopenEvent()
-	case n < 84:
+	case n < 83:
 		d.rerunEvent()
+	case n < 84:
+		d.runEventNow()
 	case n < 86:
 		d.purge()
 	case n < 88:
 		d.list()
 	case n < 89:
 		d.compare()
-	case n < 90 && d.harness.Reopen != nil:
+	case n < 90 && d.harness.Reopen != nil && len(d.stores) == 1:
 		d.restart()
 	default:
 		d.advanceClock()
@@ -90,7 +97,7 @@ func (d *driver) step() {
 func (d *driver) advanceClock() {
 	by := pick(d.Rand, time.Millisecond, time.Second, 9*time.Second, minute, 4*minute, 29*minute, hour, 3*hour)
 	if d.IntN(30) == 0 {
-		by = 31 * day
+		by = pick(d.Rand, 30*day, 31*day)
 	}
 	d.clock.Advance(by)
 	d.model.now = d.model.now.Add(by)
@@ -133,13 +140,22 @@ func (d *driver) newClaim() dedup.Claim {
 			Name: c.Payload.VendorID, Max: pick(d.Rand, 0, 2, 3), Within: pick(d.Rand, 0, 0, minute),
 		}
 	}
+	if d.IntN(8) == 0 {
+		c.Key.ID = pick(d.Rand, "p0", "p1", "p2", "p3")
+		name := pick(d.Rand, "", c.Key.ID, "v0", "v1")
+		c.Occurrence = &dedup.Occurrence{Name: name, Max: pick(d.Rand, 0, 2), Spare: d.IntN(4) == 0}
+		c.Occurrence.Slots = []dedup.Key{slot("0"), slot("1")}
+	}
 	if series := map[string]string{"k0": "s", "k1": "s", "k2": "t"}[c.Key.ID]; series != "" {
 		c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
 	}
-	if most, ok := map[string]int{"k1": 0, "k3": 1, "k4": 3, "d0": 0, "d1": 2}[c.Key.ID]; ok {
+	if most, ok := map[string]int{"k1": 0, "k3": 1, "k4": 3, "d0": 0, "d1": 2, "p0": 0, "p1": 2}[c.Key.ID]; ok {
 		now := d.model.now
 		at := pick(d.Rand, time.Time{}, now, d.model.began, now.Add(-40*day), now.Add(-80*minute))
 		c.Remember = &dedup.Remember{Most: most, Time: at}
+		if c.Key.ID == "k3" {
+			c.Remember.Also = []dedup.Key{key(fmt.Sprint("x", d.IntN(5)))}
+		}
 	}
 	switch d.IntN(6) {
 	case 0, 1:
@@ -182,7 +198,7 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 	newest := m.byKey(c.Key)
 	want, e := dedup.Repeated, t.repeated
 	if t.repeated == nil {
-		want, e = m.verdict(c)
+		want, e = m.verdict(&t)
 	}
 	d.note("claim %s/%s%s fp=%x hold=%t only=%t quarantine=%+v aliases=%d tasks=%d: %v %s",
 		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[dedup.FingerprintLeast-1], c.Hold, c.OnlyKnown,
@@ -199,7 +215,7 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 		}
 		d.accepted(newest, e, c, got)
 		continued := e != nil
-		e = m.accept(e, c, got.Record, got.Lease)
+		e = m.accept(e, t, got.Record, got.Lease)
 		if t.first != nil {
 			t.first.Occurrences = t.number
 		}
@@ -254,11 +270,19 @@ func (d *driver) accepted(newest, continued *modelEvent, c dedup.Claim, got dedu
 func (d *driver) take() {
 	d.Helper()
 	m := &d.model
-	n, bytes, lease := 1+d.IntN(3), int64(pick(d.Rand, 1, 12, 1000)), pick(d.Rand, 10*time.Second, 5*minute)
+	w := modelWant{store: d.turn, Want: dedup.Want{
+		Tasks: 1 + d.IntN(3), Bytes: int64(pick(d.Rand, 1, 12, 1000)), Lease: pick(d.Rand, 10*time.Second, 5*minute),
+	}}
+	if d.IntN(3) == 0 {
+		w.Handlers = pick(d.Rand, []string{}, []string{"ship"}, []string{"ship", "bill"}, []string{"late"})
+		if w.OrphanAfter = pick(d.Rand, minute, 2*hour, 90*day); len(d.stores) > 1 {
+			w.OrphanAfter = 400 * day // what one store named, another learns in time
+		}
+	}
 	due, sure := 0, 0
 	for _, e := range m.events {
 		for i := range e.Tasks {
-			may, must := m.due(e, i)
+			may, must := m.due(e, i, w)
 			if may {
 				due++
 			}
@@ -267,38 +291,34 @@ func (d *driver) take() {
 			}
 		}
 	}
-	var ws []dedup.Work
+	wait := 2 * time.Millisecond
 	if sure > 0 {
-		ws = d.takeUpTo(n, bytes, lease)
-	} else {
-		ws = d.takeAny(n, bytes, lease)
+		wait = patience
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, wait)
+	defer cancel()
+	ws, err := d.store.Take(ctx, w.Want)
+	if len(ws) > w.Tasks || err != nil && (sure > 0 || !errors.Is(err, context.DeadlineExceeded)) {
+		d.Fatalf("Take of %+v with %d due: %d tasks, %v", w, sure, len(ws), err)
 	}
 	if due == 0 && len(ws) > 0 {
 		d.Fatalf("nothing is due, but Take returned %+v of %s", ws[0].Lease, text(ws[0].Record))
 	}
-	d.note("take of up to %d of %d: %d", n, due, len(ws))
-	for i, w := range ws {
-		if bytes -= int64(len(w.Record.Payload.Body)); i > 0 && bytes < 0 {
+	d.note("take of up to %d of %d for %q: %d", w.Tasks, due, w.Handlers, len(ws))
+	for _, handler := range w.Handlers {
+		m.named[handler] = m.named[handler] || err == nil // else the store perhaps never saw it
+	}
+	left := w.Bytes
+	for i, work := range ws {
+		if left -= int64(len(work.Record.Payload.Body)); i > 0 && left < 0 {
 			d.Fatalf("the payloads of %d tasks are too large", len(ws))
 		}
-		d.taken(w, lease, ws[i+1:])
+		d.taken(work, w, ws[i+1:])
 	}
-}
-
-// takeAny takes tasks if there are any.
-func (d *driver) takeAny(n int, bytes int64, lease time.Duration) []dedup.Work {
-	d.Helper()
-	ctx, cancel := context.WithTimeout(d.ctx, 2*time.Millisecond)
-	defer cancel()
-	ws, err := d.store.Take(ctx, dedup.Want{Tasks: n, Bytes: bytes, Lease: lease})
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		d.Fatalf("Take: %v", err)
-	}
-	return ws
 }
 
 // taken checks one task of a Take, which returned others after it.
-func (d *driver) taken(w dedup.Work, lease time.Duration, after []dedup.Work) {
+func (d *driver) taken(w dedup.Work, want modelWant, after []dedup.Work) {
 	d.Helper()
 	m, l := &d.model, w.Lease
 	e := m.byEvent(l.Event)
@@ -306,11 +326,11 @@ func (d *driver) taken(w dedup.Work, lease time.Duration, after []dedup.Work) {
 		d.Fatalf("Take returned %+v of %+v", l, e)
 	}
 	d.note("  gave %s/%d under %d", l.Event, l.Task, l.Token)
-	if may, _ := m.due(e, l.Task); !may {
+	if may, _ := m.due(e, l.Task, want); !may {
 		d.Fatalf("Take returned task %d of %s, which the model says is not due", l.Task, modelText(e.Record))
 	}
 	ordered := func(t dedup.Task) bool { return t.State == dedup.Pending && t.Lane == "" }
-	due := func(e *modelEvent, i int) bool { _, must := m.due(e, i); return must }
+	due := func(e *modelEvent, i int) bool { _, must := m.due(e, i, want); return must }
 	for _, other := range m.events {
 		for i, t := range other.Tasks {
 			given := e.Tasks[l.Task]
@@ -320,7 +340,8 @@ func (d *driver) taken(w dedup.Work, lease time.Duration, after []dedup.Work) {
 			}
 		}
 	}
-	m.start(e, l.Task, lease, l)
+	m.takers[l.Token] = want.store
+	m.start(e, l.Task, want.Lease, l)
 	w.Record.Tasks = slices.Clone(w.Record.Tasks)
 	for _, o := range after { // the record may show them as started or not
 		if o.Lease.Event == l.Event {
@@ -328,7 +349,7 @@ func (d *driver) taken(w dedup.Work, lease time.Duration, after []dedup.Work) {
 		}
 	}
 	d.agree("work", w.Record, e.Record)
-	if !l.Until.Equal(m.now.Add(lease)) {
+	if !l.Until.Equal(m.now.Add(want.Lease)) {
 		d.Fatalf("lease %+v, now is %v", l, m.now)
 	}
 }
@@ -354,6 +375,9 @@ func (d *driver) finish() {
 		if l, _, _, ok := d.lease(); ok {
 			r := pick(d.Rand, done(), done(), answer(200+d.IntN(9), "answer"), dead(), retry(0), retry(20*minute),
 				release(), dedup.Result{Kind: dedup.ResultRetry, After: minute, Postponed: true})
+			if d.IntN(3) == 0 { // counts with an outcome only
+				r.Response = dedup.Response{Status: 300 + d.IntN(9), Body: []byte("of any result")}
+			}
 			all = append(all, dedup.LeaseResult{Lease: l, Result: r})
 		}
 	}
@@ -433,6 +457,17 @@ func (d *driver) rerunEvent() {
 	d.ordered(e, "Rerun", got, err, func() error { return d.model.rerun(e, handlers) })
 }
 
+func (d *driver) runEventNow() {
+	d.Helper()
+	e := d.event()
+	if e == nil || d.model.forgettable(e) {
+		return
+	}
+	got, err := d.store.RunNow(d.ctx, e.Event)
+	d.note("run %s now: %v", e.Event, err)
+	d.ordered(e, "RunNow", got, err, func() error { return d.model.runNow(e) })
+}
+
 // ordered compares the result of what an operator ordered.
 func (d *driver) ordered(e *modelEvent, what string, got dedup.Record, err error, order func() error) {
 	d.Helper()
@@ -486,7 +521,10 @@ func (d *driver) list() {
 		ID: pick(d.Rand, "", "", "k1"), Type: pick(d.Rand, "", "", "order.*", "ping", "p*"),
 		Endpoint: pick(d.Rand, "", "", "returns"), Handler: pick(d.Rand, "", "", "bill"),
 		Since: pick(d.Rand, 0, 0, hour), Quarantined: d.IntN(6) == 0, Body: d.IntN(2) == 0,
-		States: pick(d.Rand, nil, nil, []dedup.State{dedup.Dead}, []dedup.State{dedup.Pending, dedup.Running}),
+	}
+	if d.IntN(2) == 0 {
+		f.States = pick(d.Rand, []dedup.State{dedup.Dead}, []dedup.State{dedup.Running},
+			[]dedup.State{dedup.Pending, dedup.Done})
 	}
 	if e := d.event(); e != nil && d.IntN(3) == 0 {
 		f.Before = e.Seq
@@ -529,6 +567,7 @@ func (d *driver) restart() {
 		}
 	}
 	d.reopen()
+	d.stores[0], d.model.opened, d.model.named = d.store, d.model.now, map[string]bool{}
 	d.note("opened again")
 	d.compare()
 }

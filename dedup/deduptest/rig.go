@@ -3,6 +3,7 @@ package deduptest
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -298,7 +299,7 @@ func (x *rig) random() *rand.Rand {
 		seed = rand.Uint64N(1 << 32)
 	}
 	x.Logf("seed %d: EYELET_SEED=%d repeats this", seed, seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return rand.New(rand.NewPCG(seed, uint64(crc32.ChecksumIEEE([]byte(x.Name())))))
 }
 
 func (x *rig) runNow(event string) dedup.Record {

@@ -1,0 +1,212 @@
+package deduptest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mutant is one mistake: text of a file of package dedup that occurs once, and what replaces it.
+type mutant struct{ file, text, by string }
+
+// mutants are mistakes that the suite must find in a Memory store.
+var mutants = []mutant{
+	{"claim.go", `check(c.Key.ID == "",`, `check(false,`},
+	{"decision.go", `if !old.live(now) {`, `if old.Event == "" {`},
+	{"decision.go", `if old.Fingerprint.conflicts(c.Fingerprint) {`, `if false {`},
+	{"decision.go", `if old.Fingerprint.conflicts(c.Fingerprint) {`,
+		`if !Continues(old, c, now) && old.Fingerprint.conflicts(c.Fingerprint) {`},
+	{"decision.go", `if c.Series != (Key{}) && !old.Newest {`, `if false {`},
+	{"decision.go", `return c.Hold && old.live(now) && old.free(now)`, `return old.live(now) && old.free(now)`},
+	{"decision.go", `other.Key != c.Key && `, ``},
+	{"decision.go", `return other.live(now) && `, `return other.Event != "" && `},
+	{"decision.go", `>= q.Max`, `> q.Max`},
+	{"decision.go", `&& q.Max > 0 &&`, `&&`},
+	{"decision.go", `const maxAliases = 64`, `const maxAliases = 1000`},
+	{"decision.go", `out[max(0, len(out)-maxAliases):]`, `out[:min(len(out), maxAliases)]`},
+	{"decision.go", `if !slices.Contains(after, k) {`, `if true {`},
+	{"decision.go", `Generation: old.Generation + 1`, `Generation: 1`},
+	{"decision.go", `joinAliases(old.Aliases, c.Names())`, `c.Names()`},
+	{"decision.go", "\t\tr.Newest = c.Series != (Key{})\n", ``},
+	{"decision.go", `.Ended = Dead, c.`, `.Ended = Pending, c.`},
+	{"decision.go", `Window: c.window()`, `Window: c.Window`},
+	{"decision.go", `DropBody: c.DropBody, `, ``},
+	{"decision.go", `Note: c.Note, `, ``},
+	{"key.go", `b = binary.AppendUvarint(b, uint64(len(part)))`, `_ = binary.AppendUvarint(nil, uint64(len(part)))`},
+	{"key.go", `return f != none && with != none && f != with`, `return f != none && f != with`},
+
+	{"record.go", `now.Before(r.Tasks[0].Until)`, `!now.After(r.Tasks[0].Until)`},
+	{"record.go", `if r.Newest {`, `if false {`},
+	{"record.go", `return r.Tasks[0].Until.Add(r.Window)`, `return r.Tasks[0].Until`},
+	{"record.go", `!now.Before(ends)`, `now.After(ends)`},
+	{"record.go", `r.Expired(now) && r.State() != Dead`, `r.Expired(now)`},
+	{"record.go", `len(r.Tasks) > 0 && r.State() == Done`, `r.State() == Done`},
+	{"record.go", `len(r.Tasks) > 0 && r.State() == Done`, `len(r.Tasks) > 0 && !r.Open()`},
+	{"record.go", `case t.State == Pending && state != Running:`, `case t.State == Pending:`},
+	{"record.go", `{r.Payload.Endpoint, t.Handler, t.Lane}`, `{t.Handler, t.Lane}`},
+	{"record.go", `{r.Payload.Endpoint, t.Handler, t.Lane}`, `{r.Payload.Endpoint, t.Lane}`},
+	{"record.go", `b = binary.AppendUvarint(b, uint64(len(part)))`, `_ = binary.AppendUvarint(nil, uint64(len(part)))`},
+	{"record.go", `return strings.HasPrefix(`, `return false && strings.HasPrefix(`},
+	{"record.go", "\tc.Aliases = slices.Clone(r.Aliases)\n", ``},
+	{"record.go", "\tc.Payload.Header = r.Payload.Header.Clone()\n", ``},
+	{"record.go", `bytes.Clone(r.Payload.Body)`, `r.Payload.Body`},
+	{"record.go", `return r.freed() || r.lapses()`, `return r.lapses()`},
+	{"record.go", `return r.freed() || r.lapses() && !r.Held(now)`, `return r.freed()`},
+
+	{"record_transition.go", `case t.State == Running:`, `case false:`},
+	{"record_transition.go", "\tt.Attempt++\n", ``},
+	{"record_transition.go", `r.Tasks[l.Task].Token == l.Token && `, ``},
+	{"record_transition.go", ` && r.Tasks[l.Task].State == Running`, ``},
+	{"record_transition.go", `now.Add(d)`, `r.Tasks[l.Task].Until.Add(d)`},
+	{"record_transition.go", `if res.Kind < ResultDone || `, `if `},
+	{"record_transition.go", `now.Add(max(0, res.After))`, `now`},
+	{"record_transition.go", "\t\t\tt.Postponed++\n", ``},
+	{"record_transition.go", `if !r.Hold {`, `if true {`},
+	{"record_transition.go", `res.Response.Status != 0 && !t.Open()`, `res.Response.Status != 0`},
+	{"record_transition.go", `res.Response.Status != 0 && !t.Open()`, `!t.Open()`},
+	{"record_transition.go", `res.Kind == ResultRelease && r.Hold {`, `res.Kind == ResultRelease {`},
+	{"record_transition.go", "\tt.note(\"\")\n", ``},
+	{"record_transition.go", `if r.Hold && r.Open() || `, `if `},
+	{"record_transition.go", "if r.Dropped() {\n\t\treturn ErrNoPayload", "if false {\n\t\treturn ErrNoPayload"},
+	{"record_transition.go", `if t := &r.Tasks[i]; t.State == Dead {`, `if t := &r.Tasks[i]; !t.Open() {`},
+	{"record_transition.go", `if !r.has(n.Handler) {`, `if true {`},
+	{"record_transition.go", "\tr.Hold = false\n\tr.settle(now)\n\treturn nil\n}\n\n// Rerun",
+		"\tr.settle(now)\n\treturn nil\n}\n\n// Rerun"},
+	{"record_transition.go", "\tr.Hold = false\n\tr.settle(now)\n\treturn nil\n}\n\n// RunNow",
+		"\tr.settle(now)\n\treturn nil\n}\n\n// RunNow"},
+	{"record_transition.go", `case r.Quarantined():`, `case false:`},
+	{"record_transition.go", `len(r.Tasks) == 0 || slices`, `slices`},
+	{"record_transition.go", `return selected(t) && t.Open()`, `return t.Open()`},
+	{"record_transition.go", `case r.Dropped():`, `case false:`},
+	{"record_transition.go", `if selected(r.Tasks[i]) {`, `if true {`},
+	{"record_transition.go", `if r.Hold || !slices`, `if !slices`},
+	{"record_transition.go", `t.State == Pending && t.Due.After(now)`, `t.State == Pending`},
+	{"record_transition.go", `if r.Open() && !r.freed() {`, `if r.Open() {`},
+	{"record_transition.go", `r.Finished, r.Expires = time.Time{}, time.Time{}`, ``},
+	{"record_transition.go", `{ r.Newest = false }`, `{}`},
+	{"attempt.go", `, History: kept}`, `}`},
+	{"attempt.go", `kept[n-1].Reopened = now`, `_ = now`},
+	{"attempt.go", "\ta.Reply = ", "\t_ = "},
+	{"attempt.go", `t.History[n-1].Number + 1`, `n + 1`},
+	{"attempt.go", `out[i].History = slices.Clone(out[i].History)`, `_ = i`},
+
+	{"occurrence.go", ` && first.Payload.Type == c.Payload.Type`, ``},
+	{"occurrence.go", `now.Sub(first.Accepted) < o.Within`, `now.Sub(first.Accepted) <= o.Within`},
+	{"occurrence.go", `case named.live(now):`, `case named.Event != "":`},
+	{"occurrence.go", `case !first.live(now):`, `case first.Event == "":`},
+	{"occurrence.go", `case o.Name == "":`, `case false:`},
+	{"occurrence.go", `n <= most`, `n < most`},
+	{"occurrence.go", "if !taken.live(now) {\n\t\t\tout.Claim.Key", "if true {\n\t\t\tout.Claim.Key"},
+	{"occurrence.go", "if !taken.live(now) {\n\t\t\tout.Claim.Aliases",
+		"if taken.Event == \"\" {\n\t\t\tout.Claim.Aliases"},
+	{"occurrence.go", ` && !o.Spare {`, ` {`},
+	{"occurrence.go", `if i == 0 {`, `if true {`},
+	{"occurrence.go", `resolved(c, out.Number > 0)`, `resolved(c, false)`},
+	{"occurrence.go", `(SpaceOccurrence, c.Key.ID)`, `(SpaceOccurrence, "")`},
+
+	{"retention.go", `if t.Day < first {`, `if false {`},
+	{"retention.go", `c.Remember.again || `, ``},
+	{"retention.go", `int(trace.Count) >= min(`, `int(trace.Count) > min(`},
+	{"retention.go", `known = known || i == 0`, `_ = i`},
+	{"retention.go", `happened.Before(first.Start().Add(producerSkew))`, `happened.Before(first.Start())`},
+	{"retention.go", `if happened.Before(now.Add(-c.window())) {`, `if true {`},
+	{"retention.go", `t.own && old.Event != "" && old.Unaccepted()`, `false`},
+	{"retention.go", `all = append(all, Traced{Key: name})`, `_ = name`},
+	{"retention.go", `most = maxCount`, `_ = maxCount`},
+	{"retention.go", `if t.Count <= 1 {`, `if true {`},
+
+	{"memory_step.go", `if c.OnlyKnown {`, `if false {`},
+	{"memory_step.go", `counted.QuarantineCount++`, ``},
+	{"memory_step.go", `first.Occurrences = found.Number`, ``},
+	{"memory_step.go", `old.Generation = last.Generation`, ``},
+	{"memory_step.go", "\tr = r.Clone() // the caller may reuse its claim\n", ``},
+	{"memory_step.go", "\tm.wake()\n", ``},
+	{"memory.go", `r.Recover(it.Task, now, 0)`, ``},
+	{"memory.go", "\t\tres.Response = res.Response.Clone()\n", ``},
+	{"memory.go", `if !e.retired {`, `if true {`},
+	{"memory.go", `case e.Open():`, `case false:`},
+	{"memory.go", "\tm.wake()\n", ``},
+	{"memory.go", ` + m.held`, ``},
+	{"memory.go", ` + m.freed`, ``},
+	{"memory.go", `range slices.Backward(m.order)`, `range slices.All(m.order)`},
+	{"memory.go", `len(out) == f.Limit`, `len(out) > f.Limit`},
+	{"memory.go", `m.opened.Add(w.OrphanAfter)`, `m.opened`},
+	{"memory_index.go", `older.retired = true`, `_ = older`},
+	{"memory_index.go", `h := alias.Hash(); n.aliases[h] == e {`, `h := alias.Hash(); true {`},
+	{"memory_index.go", `if !e.retired && e.Unaccepted() {`, `if !e.retired && false {`},
+	{"memory_index.go", `case e.Hold || !t.Open():`, `case !t.Open():`},
+	{"memory_index.go", `Suspect: t.Interrupted(),`, ``},
+	{"memory_index.go", `m.queue.Extend(e.Seq, i, t.Until)`, ``},
+	{"memory_index.go", `case e.Disposable(now):`, `case true:`},
+	{"memory_index.go", `; r.Quarantined() {`, `; r.QuarantineReason != "" {`},
+	{"memory_index.go", `old.Due.Equal(t.Due) &&`, ``},
+	{"memory_traces.go", `return t.Day < first`, `return t.Day <= first`},
+
+	{"internal/taskqueue/take.go", `free := q.suspect == nil || at >= q.suspectUntil`, `free := true`},
+	{"internal/taskqueue/take.go", `|| at < nanos(w.Orphans)`, ``},
+	{"internal/taskqueue/take.go", `len(out) > 0 && bytes < int64(e.bytes)`, `false`},
+	{"internal/taskqueue/lane.go", "\tl.running = e\n", ``},
+	{"internal/taskqueue/lane.go", `return a.seq < b.seq`, `return before(a, b)`},
+	{"internal/taskqueue/lane.go", `if a.yields {`, `if false {`},
+}
+
+// TestNoMutantSurvives breaks package dedup in one place at a time. The suite must fail each time.
+func TestNoMutantSurvives(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("EYELET_LONG") == "" {
+		t.Skip("it builds a test for each mutant: set EYELET_LONG=1")
+	}
+	dir, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range mutants {
+		t.Run(fmt.Sprint(m.file, ":", i), func(t *testing.T) {
+			t.Parallel()
+			m.dies(t, dir)
+		})
+	}
+}
+
+// dies runs the suite on the mutant of the package in dir.
+func (m mutant) dies(t *testing.T, dir string) {
+	t.Helper()
+	file := filepath.Join(dir, m.file)
+	b, err := os.ReadFile(file)
+	if n := strings.Count(string(b), m.text); err != nil || n != 1 {
+		t.Fatalf("%v, %d times: %s", err, n, m.text)
+	}
+	mutated, overlay := filepath.Join(t.TempDir(), "mutant.go"), filepath.Join(t.TempDir(), "overlay.json")
+	write(t, mutated, []byte(strings.Replace(string(b), m.text, m.by, 1)))
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutated}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, overlay, replace)
+	c := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-count=1", "-failfast", "-vet=off",
+		"-timeout=5m", "-run=^TestMemoryPassesTheSuite$", ".")
+	c.Dir, c.Env = dir, append(os.Environ(), "EYELET_SEED=1", "EYELET_RUNS=8", "EYELET_STEPS=1200")
+	switch out, err := c.CombinedOutput(); {
+	case err == nil:
+		t.Errorf("survives: %s becomes %q", m.text, m.by)
+	case !strings.Contains(string(out), "--- FAIL: ") && !strings.Contains(string(out), "panic: "):
+		t.Errorf("%s becomes %q: %v\n%s", m.text, m.by, err, out)
+	case testing.Verbose():
+		for line := range strings.Lines(string(out)) {
+			if strings.HasPrefix(line, "        --- FAIL: ") || strings.HasPrefix(line, "panic: ") {
+				t.Log(strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+func write(t *testing.T, file string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
