@@ -3,16 +3,11 @@ package dedup
 import (
 	"context"
 	"iter"
-	"time"
 )
 
 // Source is the content of a store that no process has open, to be copied into a store of another
 // kind. badgerstore.Export makes one, and pgstore.Copy takes it.
 type Source struct {
-	// State names the store and its content. It is another one after every write to the store.
-	State string
-	// Now is the time by the clock of the store.
-	Now time.Time
 	// Events is how many events Items yields.
 	Events int64
 	// Seq and Token are the largest numbers that the store has used.
@@ -20,17 +15,14 @@ type Source struct {
 	// Since is the day on which the store began to remember keys beyond their windows, 0 if it did
 	// not. Evicted is the first of those days that it did not forget for lack of space, 0 for all.
 	Since, Evicted Day
-	// Items yields everything in an order that does not change: from the beginning, or what follows
-	// the place of an item. Records are as a start of the store at that time leaves them:
-	// interrupted tasks are pending with their attempt counted, and held claims are free. An error
-	// is the last that it yields.
-	Items func(ctx context.Context, at time.Time, after string) iter.Seq2[Item, error]
+	// Items yields everything, once. Records are as a start of the store leaves them: interrupted
+	// tasks are pending with their attempt counted, and held claims are free. An error is the last
+	// that it yields.
+	Items func(ctx context.Context) iter.Seq2[Item, error]
 }
 
 // Item is an event of a [Source], or the trace of a key.
 type Item struct {
-	// Place is where the item is in the source.
-	Place string
 	// Record is the event with its body, which is nil if it is no longer kept, and not nil if it
 	// is empty. Without an event, the item is a trace.
 	Record Record

@@ -23,8 +23,8 @@ func storeCopyCommand(p *program) *cobra.Command {
 			"delivery is then answered as before, and events keep their ids, attempts and windows. The server of\n" +
 			"the old store must be stopped; its files stay as they are. The user must own the tables, so run\n" +
 			"`eyelet store migrate` first.\n\n" +
-			"When the command was interrupted, run it again: it continues. Until it has compared all events, no\n" +
-			"server opens the new store. It exits 1 if they differ.",
+			"When the command was interrupted, run it again: it begins again. Until it has finished, no server\n" +
+			"opens the new store.",
 	}
 	file, format := configFlag(c), outputFlag(c)
 	from := c.Flags().String("from", "", "the old store: badger:DIR")
@@ -45,13 +45,10 @@ func storeCopyCommand(p *program) *cobra.Command {
 			return err
 		case *format == "json":
 			return json.NewEncoder(p.Out).Encode(out)
-		case out.Before == out.Events && out.Tasks == 0:
-			p.printf("%s: the copy was finished before, with %s\n", set.StoreName(), count(int(out.Events), "event"))
-		default:
-			p.printf("%s: %s, %s, %s and %s are as in %s\n", set.StoreName(), count(int(out.Events), "event"),
-				count(int(out.Tasks), "task"), count(int(out.Aliases), "alias"),
-				count(int(out.Remembered), "remembered key"), *from)
 		}
+		p.printf("%s: %s, %s, %s and %s were copied from %s\n", set.StoreName(), count(int(out.Events), "event"),
+			count(int(out.Tasks), "task"), count(int(out.Aliases), "alias"),
+			count(int(out.Remembered), "remembered key"), *from)
 		return nil
 	}
 	return c
@@ -82,21 +79,9 @@ func copyStore(
 ) (out pgstore.Copied, err error) {
 	var failed error
 	err = badgerstore.Export(ctx, dir, quietOptions(), func(from *dedup.Source) error {
-		bar, verb := (*progress)(nil), ""
-		var last int64
-		out, failed = pgstore.Copy(ctx, set.Store, set.Schema, from, func(events int64, compared bool) {
-			now := "copied"
-			if compared {
-				now = "compared"
-			}
-			if now != verb {
-				bar.end(int(last))
-				bar, verb = newProgress(p, shown, now, int(from.Events)), now
-			}
-			last = events
-			bar.at(int(events))
-		})
-		bar.end(int(last))
+		bar := newProgress(p, shown, "copied", int(from.Events))
+		out, failed = pgstore.Copy(ctx, set.Store, set.Schema, from, func(events int64) { bar.at(int(events)) })
+		bar.end(int(out.Events))
 		return failed
 	})
 	switch {
@@ -105,8 +90,8 @@ func copyStore(
 	case failed == nil:
 		return out, nil
 	case ctx.Err() != nil:
-		return out, failf("interrupted: run the command again, it continues")
-	case out.Source == "":
+		return out, failf("interrupted: run the command again, it begins again")
+	case out == (pgstore.Copied{}):
 		return out, set.PostgresError(failed)
 	}
 	return out, failf("%v", failed)

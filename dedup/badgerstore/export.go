@@ -11,7 +11,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // Export calls use with the content of the store in dir, which no process may have open, to copy it
@@ -60,11 +59,8 @@ func (x *exporter) source(ctx context.Context) (*dedup.Source, error) {
 	if !r.Sound() {
 		return nil, fmt.Errorf("store %s is damaged or incomplete; run `eyelet store check --dir %[1]s`", x.dir)
 	}
-	identity, _, err := storedir.ReadIdentity(x.dir)
-	if err == nil {
-		x.meta, err = readMeta(x.in)
-	}
-	if err != nil {
+	var err error
+	if x.meta, err = readMeta(x.in); err != nil {
 		return nil, fmt.Errorf("store %s: %w", x.dir, err)
 	}
 	if err := checkClock(x.core, x.meta); err != nil {
@@ -72,26 +68,18 @@ func (x *exporter) source(ctx context.Context) (*dedup.Source, error) {
 	}
 	m := &x.meta
 	return &dedup.Source{
-		State: Position{Store: identity, Version: x.in.Commit()}.String(), Now: x.now(), Events: r.Records,
-		Seq: m.Seq, Token: m.Token, Since: dedup.Day(m.Since), Evicted: dedup.Day(m.Evicted), //nolint:gosec // days
+		Events: r.Records, Seq: m.Seq, Token: m.Token,
+		Since: dedup.Day(m.Since), Evicted: dedup.Day(m.Evicted), //nolint:gosec // days
 		Items: x.items,
 	}, nil
 }
 
 // items yields the events, the older generations and the traces, in the order of their keys.
-func (x *exporter) items(ctx context.Context, at time.Time, after string) iter.Seq2[dedup.Item, error] {
+func (x *exporter) items(ctx context.Context) iter.Seq2[dedup.Item, error] {
 	return func(yield func(dedup.Item, error) bool) {
-		from := []byte{record.FamilyEvent}
-		if after != "" {
-			last, err := record.ParseKeyName(after)
-			if err != nil {
-				yield(dedup.Item{}, err)
-				return
-			}
-			from = append(last, 0)
-		}
+		at := x.now()
 		x.gaps, _ = gaps(x.meta.Gaps).at(at, x.meta.Wall, max(x.meta.Window, dedup.DefaultWindow))
-		it := x.in.Keys(from)
+		it := x.in.Keys([]byte{record.FamilyEvent})
 		defer it.Close()
 		for ; it.Valid() && it.Key()[0] <= record.FamilyTrace; it.Next() {
 			if it.Key()[0] == record.FamilyMeta {
@@ -109,7 +97,6 @@ func (x *exporter) items(ctx context.Context, at time.Time, after string) iter.S
 }
 
 func (x *exporter) item(key []byte, at time.Time) (item dedup.Item, err error) {
-	item.Place = record.KeyName(key)
 	if key[0] == record.FamilyTrace {
 		item.Hash = [16]byte(key[1:])
 		item.Trace, err = readTrace(x.in, key)

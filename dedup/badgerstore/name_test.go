@@ -55,7 +55,7 @@ func TestTheNameOfAFirstOccurrenceIsInItsState(t *testing.T) {
 	shut(t, s)
 	err = Export(t.Context(), s.dir, quiet(), func(from *dedup.Source) error {
 		items := 0
-		for item, err := range from.Items(t.Context(), time.Now(), "") {
+		for item, err := range from.Items(t.Context()) {
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"reflect"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -49,31 +48,4 @@ func cutTimes(times ...*time.Time) {
 	for _, t := range times {
 		*t = t.Truncate(time.Microsecond).UTC()
 	}
-}
-
-// same reports whether a stored event is the one that a copy has written.
-func same(want, have *row) bool {
-	return have != nil && want.current == have.current && want.keeper == have.keeper && want.size == have.size &&
-		reflect.DeepEqual(bare(want.rec), bare(have.rec))
-}
-
-// bare returns a record in which what is empty is nil.
-func bare(r dedup.Record) dedup.Record {
-	r = r.Clone()
-	r.Aliases, r.Tasks, r.Sharers = unempty(r.Aliases), unempty(r.Tasks), unempty(r.Sharers)
-	r.Response.Body, r.Payload.Body = unempty(r.Response.Body), unempty(r.Payload.Body)
-	for i := range r.Tasks {
-		r.Tasks[i].History = unempty(r.Tasks[i].History)
-	}
-	if len(r.Payload.Attributes) == 0 {
-		r.Payload.Attributes = nil
-	}
-	return r
-}
-
-func unempty[T any](list []T) []T {
-	if len(list) == 0 {
-		return nil
-	}
-	return list
 }

@@ -33,7 +33,7 @@ func TestACopyAnswersAsItsSource(t *testing.T) {
 	err := exported(t, dir, clock, func(from *dedup.Source) error {
 		f.copied = from.Seq
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := Copy(ctx, dsn, schema, from, func(events int64, _ bool) {
+		_, err := Copy(ctx, dsn, schema, from, func(events int64) {
 			if events > from.Events/2 {
 				cancel()
 			}
@@ -45,8 +45,7 @@ func TestACopyAnswersAsItsSource(t *testing.T) {
 		return err
 	})
 	f.must(err)
-	if out.Before == 0 || out.Before >= out.Events || out.Events < int64(n)*3/4 || out.Tasks == 0 || out.Aliases == 0 ||
-		out.Remembered == 0 {
+	if out.Events < int64(n)*3/4 || out.Tasks == 0 || out.Aliases == 0 || out.Remembered == 0 {
 		t.Errorf("%+v", out)
 	}
 	t.Logf("%+v in %v", out, time.Since(began).Round(time.Millisecond))
@@ -113,6 +112,27 @@ func (f *filler) shown(r dedup.Record) dedup.Record {
 		}
 	}
 	return r
+}
+
+// bare returns a record in which what is empty is nil.
+func bare(r dedup.Record) dedup.Record {
+	r = r.Clone()
+	r.Aliases, r.Tasks, r.Sharers = unempty(r.Aliases), unempty(r.Tasks), unempty(r.Sharers)
+	r.Response.Body, r.Payload.Body = unempty(r.Response.Body), unempty(r.Payload.Body)
+	for i := range r.Tasks {
+		r.Tasks[i].History = unempty(r.Tasks[i].History)
+	}
+	if len(r.Payload.Attributes) == 0 {
+		r.Payload.Attributes = nil
+	}
+	return r
+}
+
+func unempty[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 func (f *filler) equal(what string, got, want any) {

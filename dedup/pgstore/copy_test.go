@@ -93,64 +93,41 @@ func TestACopyGoesThroughPgBouncer(t *testing.T) {
 	accepts(t, dsn, schema)
 }
 
-// TestACopyContinuesAfterEveryInterruption interrupts a copy at every boundary of its transactions
-// and inside of them.
-func TestACopyContinuesAfterEveryInterruption(t *testing.T) {
+// TestACopyBeginsAgainAfterEveryInterruption interrupts copies between their transactions, in them,
+// and at their commits.
+func TestACopyBeginsAgainAfterEveryInterruption(t *testing.T) {
 	t.Parallel()
-	long(t)
 	dir, clock := t.TempDir(), deduptest.NewClock()
 	f := newFiller(t, openBadger(t, dir, clock), clock)
-	f.fill(1000)
+	f.fill(600)
 	f.close()
-	err := exported(t, dir, clock, func(from *dedup.Source) error {
+	f.must(exported(t, dir, clock, func(from *dedup.Source) error {
 		interruptions(t, from)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func interruptions(t *testing.T, from *dedup.Source) {
 	t.Helper()
-	whole := 0
 	dsn, schema := copyTarget(t)
-	want, err := Copy(t.Context(), dsn, schema, from, func(int64, bool) { whole++ })
-	if err != nil || whole < 8 || want.Before != 0 {
-		t.Fatalf("%d transactions, %+v: %v", whole, want, err)
+	want, err := Copy(t.Context(), dsn, schema, from, nil)
+	if err != nil || want.Events < copyItems {
+		t.Fatalf("%+v: %v", want, err)
 	}
-	var items int
-	for range from.Items(t.Context(), from.Now, "") {
-		items++
-	}
-	again := func(dsn, schema string) {
+	again := func(what string) {
 		t.Helper()
 		_, err := Open(t.Context(), dsn, Options{Schema: schema})
 		if err == nil || !strings.Contains(err.Error(), "is not finished") {
-			t.Fatalf("Open of an unfinished copy: %v", err)
+			t.Fatalf("%s: Open of an unfinished copy: %v", what, err)
 		}
-		got, err := Copy(t.Context(), dsn, schema, from, nil)
-		if got.Before = 0; err != nil || got != want {
-			t.Fatalf("the second call: %+v, want %+v: %v", got, want, err)
+		if got, err := Copy(t.Context(), dsn, schema, from, nil); err != nil || got != want {
+			t.Fatalf("%s: the second call: %+v, want %+v: %v", what, got, want, err)
 		}
+		accepts(t, dsn, schema)
 	}
-	for n := range whole { // after each transaction, and between comparing
-		dsn, schema := copyTarget(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		left := n
-		_, err := Copy(ctx, dsn, schema, from, func(int64, bool) {
-			if left--; left < 0 {
-				cancel()
-			}
-		})
-		if !errors.Is(err, context.Canceled) && n < whole-1 || err == nil {
-			t.Fatalf("interrupted after transaction %d: %v", n, err)
-		}
-		again(dsn, schema)
-	}
-	for n := 0; n < items; n += items/7 + 1 { // while the source is read, by cancelling and by cutting
+	for _, n := range []int{0, copyItems + 1} { // in the first and the second transaction
 		for _, cut := range []bool{false, true} {
-			dsn, schema := copyTarget(t)
+			dsn, schema = copyTarget(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			_, err := Copy(ctx, dsn+" application_name='"+schema+"'", schema, stopping(from, n, func() {
 				if !cut {
@@ -163,32 +140,33 @@ WHERE application_name = '`+schema+`'`)
 			if cancel(); err == nil {
 				t.Fatalf("interrupted at item %d (cut %t): no error", n, cut)
 			}
-			again(dsn, schema)
+			again(fmt.Sprintf("item %d (cut %t)", n, cut))
 		}
 	}
-	for _, mark := range []string{copyBegins, "9223372036854775807", "SET place", copyFinishes} { // at their commits
+	const begins, writes, finishes = "copy DEFAULT", "FOR SHARE", "DELETE FROM %s.copy WHERE"
+	for _, mark := range []string{begins, writes, finishes} { // at their commits
 		for _, reaches := range []bool{false, true} {
-			dsn, schema := copyTarget(t)
+			dsn, schema = copyTarget(t)
 			proxy := newCutter(t, dsn, reaches)
-			proxy.arm(mark)
+			proxy.arm(strings.ReplaceAll(mark, "%s", pgx.Identifier{schema}.Sanitize()))
+			what := fmt.Sprintf("%s (reaches %t)", mark, reaches)
 			if _, err := Copy(t.Context(), proxy.dsn, schema, from, nil); err == nil || proxy.cuts.Load() != 1 {
-				t.Fatalf("cut at %s (reaches %t): %v", mark, reaches, err)
+				t.Fatalf("cut at %s: %v", what, err)
 			}
-			if mark == copyBegins && !reaches || mark == copyFinishes && reaches {
+			switch {
+			case mark == begins && !reaches:
 				accepts(t, dsn, schema)
-				got, err := Copy(t.Context(), dsn, schema, from, nil)
-				if err != nil || got.Events != want.Events {
-					t.Fatalf("cut at %s (reaches %t), and called again: %+v, %v", mark, reaches, got, err)
+			case mark == finishes && reaches:
+				accepts(t, dsn, schema)
+				if _, err := Copy(t.Context(), dsn, schema, from, nil); !errors.Is(err, dedup.ErrInvalid) {
+					t.Fatalf("copy into the tables of a copy that is finished: %v", err)
 				}
-				continue
+			default:
+				again(what)
 			}
-			again(dsn, schema)
 		}
 	}
 }
-
-// Parts of the first and the last transaction of a copy.
-const copyBegins, copyFinishes = "copy (source", "SET finished"
 
 // accepts opens a store and requires that it accepts an event.
 func accepts(t *testing.T, dsn, schema string) {
@@ -207,23 +185,29 @@ func accepts(t *testing.T, dsn, schema string) {
 	}
 }
 
+// oneEvent is a store in files with one event.
+func oneEvent(t *testing.T, id string, clock *deduptest.Clock) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	f := newFiller(t, openBadger(t, dir, clock), clock)
+	f.claim(f.plainOf(id, "done"))
+	f.close()
+	return dir
+}
+
 func TestACopyRefusesTablesThatAreInUse(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewClock()
-	dirs := []string{t.TempDir(), t.TempDir()}
-	for i, dir := range dirs {
-		f := newFiller(t, openBadger(t, dir, clock), clock)
-		f.claim(f.plainOf(fmt.Sprint("one of ", i), "done"))
-		f.close()
-	}
+	dirs := []string{oneEvent(t, "of the first", clock), oneEvent(t, "of the second", clock)}
 	into := func(dir, dsn, schema string) (out Copied, err error) {
 		return out, exported(t, dir, clock, func(from *dedup.Source) (err error) {
 			out, err = Copy(t.Context(), dsn, schema, from, nil)
 			return err
 		})
 	}
-	refused := func(err error, why string) {
+	refused := func(dir, dsn, schema, why string) {
 		t.Helper()
+		_, err := into(dir, dsn, schema)
 		if !errors.Is(err, dedup.ErrInvalid) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v, want %q", err, why)
 		}
@@ -235,79 +219,58 @@ func TestACopyRefusesTablesThatAreInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	own, err := open.Claim(t.Context(), event("own"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = into(dirs[0], dsn, schema)
-	refused(err, "events of its own")
-	if err := open.Purge(t.Context(), own[0].Record.Event); err != nil {
+	own := claim(t, open, event("own"), dedup.New)
+	refused(dirs[0], dsn, schema, "it has events")
+	if err := open.Purge(t.Context(), own.Record.Event); err != nil {
 		t.Fatal(err)
 	}
 
-	// While the copy is unfinished, a store that was open before does not accept anything.
+	// While the copy is unfinished, a store that was open before does not accept anything, and a
+	// copy of another store takes its place.
 	err = exported(t, dirs[0], clock, func(from *dedup.Source) error {
-		ctx, cancel := context.WithCancel(t.Context())
-		_, err := Copy(ctx, dsn, schema, stopping(from, 0, cancel), nil)
+		_, err := Copy(t.Context(), dsn, schema, from, func(int64) {
+			_, err := open.Claim(t.Context(), event("own"))
+			wantUnavailable(t, "Claim while a copy is unfinished", err)
+			if _, err := open.Take(t.Context(), dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Minute}); err == nil {
+				t.Error("a task was taken from an unfinished copy")
+			}
+			if out, err := into(dirs[1], dsn, schema); err != nil || out.Events != 1 {
+				t.Errorf("%+v, %v", out, err)
+			}
+		})
 		return err
 	})
-	if !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+	if !errors.Is(err, dedup.ErrInvalid) || !strings.Contains(err.Error(), "another copy") {
+		t.Errorf("a copy whose place another one took: %v", err)
 	}
-	_, err = open.Claim(t.Context(), event("own"))
-	if unavailable := (&dedup.ErrUnavailable{}); !errors.As(err, &unavailable) {
-		t.Errorf("Claim while a copy is unfinished: %v", err)
+	if d := claim(t, open, event("own"), dedup.New); d.Record.Seq <= 1 {
+		t.Errorf("Claim after the copy: %+v", d)
 	}
-	_, err = into(dirs[1], dsn, schema)
-	refused(err, "another source")
-	changed := t.TempDir()
-	if err := os.CopyFS(changed, os.DirFS(dirs[0])); err != nil {
-		t.Fatal(err)
-	}
-	if err := openBadger(t, changed, clock).Close(); err != nil { // a start is a change
-		t.Fatal(err)
-	}
-	_, err = into(changed, dsn, schema)
-	refused(err, "before it was changed")
-
-	out, err := into(dirs[0], dsn, schema)
-	if err != nil || out.Events != 1 || out.Before != 0 {
-		t.Fatalf("%+v, %v", out, err)
-	}
-	got, err := open.Claim(t.Context(), event("own"), event("other"))
-	if err != nil || got[0].Verdict != dedup.New || got[0].Record.Seq <= 1 {
-		t.Errorf("Claim after the copy: %+v, %v", got, err)
-	}
-	if out, err = into(dirs[0], dsn, schema); err != nil || out.Events != 1 || out.Before != 1 {
-		t.Errorf("copied again: %+v, %v", out, err)
-	}
-	_, err = into(dirs[1], dsn, schema)
-	refused(err, "another source")
+	refused(dirs[1], dsn, schema, "of a copy that is finished")
 }
 
-// An event that is accepted between the first two transactions of a copy is kept, and the copy is
-// not begun.
-func TestACopyGivesWayToAnEventThatComesFirst(t *testing.T) {
+// Rows that a transaction writes while a copy begins are kept, and the copy is not begun.
+func TestACopyGivesWayToWhatIsBeingAccepted(t *testing.T) {
 	t.Parallel()
+	pgtest.Direct(t)
+	clock := deduptest.NewClock()
+	dir := oneEvent(t, "late", clock)
 	dsn, schema := copyTarget(t)
-	open, err := Open(t.Context(), dsn, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := openAt(t, dsn, schema, clock)
 	defer open.Close()
-	c := &copier{schema: schema, from: &dedup.Source{State: "s", Now: time.Now()}}
-	if err := c.connect(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
-	defer c.conn.Close(t.Context())
-	if err := c.begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := open.Claim(t.Context(), event("own")); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.block(t.Context()); !errors.Is(err, dedup.ErrInvalid) {
-		t.Errorf("block: %v", err)
+	exec := admin(t, open, dsn)
+	exec(`BEGIN; SELECT nextval('{{schema}}.seq')`)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- exported(t, dir, clock, func(from *dedup.Source) error {
+			_, err := Copy(t.Context(), dsn+" application_name='"+schema+"'", schema, from, nil)
+			return err
+		})
+	}()
+	awaitLock(t, open, schema)
+	exec(`INSERT INTO {{schema}}.trace VALUES ('', 1, 1); COMMIT`)
+	if err := <-ended; !errors.Is(err, dedup.ErrInvalid) {
+		t.Error(err)
 	}
 	accepts(t, dsn, schema)
 }
@@ -321,28 +284,20 @@ func TestACopyThatDiffersStaysClosed(t *testing.T) {
 	f.close()
 	err := exported(t, dir, clock, func(from *dedup.Source) error {
 		for _, change := range []string{
-			"UPDATE {{schema}}.event SET body = body || '\\x00' WHERE size > 0 AND keeper IS NULL AND seq % 9 = 0",
-			"UPDATE {{schema}}.event SET win = win + 1 WHERE NOT current",
-			"UPDATE {{schema}}.event SET response = NULL WHERE response IS NOT NULL",
 			"DELETE FROM {{schema}}.event WHERE seq = (SELECT min(seq) FROM {{schema}}.event)",
-			"UPDATE {{schema}}.task SET attempt = attempt + 1 WHERE state = 4",
-			"UPDATE {{schema}}.task SET due = due + interval '1 microsecond' WHERE state = 1",
 			"DELETE FROM {{schema}}.task WHERE idx = 3",
 			"DELETE FROM {{schema}}.alias WHERE seq = (SELECT min(seq) FROM {{schema}}.alias)",
-			"UPDATE {{schema}}.alias SET seq = seq + 1",
-			"INSERT INTO {{schema}}.alias VALUES ('', 1)",
-			"UPDATE {{schema}}.trace SET count = count + 1",
 			"INSERT INTO {{schema}}.trace VALUES ('', 1, 1)",
 		} {
 			dsn, schema := copyTarget(t)
 			changed := false
-			_, err := Copy(t.Context(), dsn, schema, from, func(events int64, _ bool) {
+			_, err := Copy(t.Context(), dsn, schema, from, func(events int64) {
 				if events == from.Events && !changed { // everything is copied but the last traces
 					changed = true
 					execute(t, dsn, schema, change)
 				}
 			})
-			if err == nil || !strings.Contains(err.Error(), "source") {
+			if !errors.Is(err, dedup.ErrInvalid) || !strings.Contains(err.Error(), "was copied") {
 				t.Errorf("%s: %v", change, err)
 			}
 			if _, err := Open(t.Context(), dsn, Options{Schema: schema}); err == nil {
@@ -359,9 +314,9 @@ func TestACopyThatDiffersStaysClosed(t *testing.T) {
 // stopping returns a source that calls stop before an item, once.
 func stopping(from *dedup.Source, n int, stop func()) *dedup.Source {
 	out := *from
-	out.Items = func(ctx context.Context, at time.Time, after string) iter.Seq2[dedup.Item, error] {
+	out.Items = func(ctx context.Context) iter.Seq2[dedup.Item, error] {
 		return func(yield func(dedup.Item, error) bool) {
-			for item, err := range from.Items(ctx, at, after) {
+			for item, err := range from.Items(ctx) {
 				if n--; n == -1 {
 					stop()
 				}

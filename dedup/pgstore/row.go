@@ -152,13 +152,6 @@ func (w *row) spoil(err error) {
 	}
 }
 
-// collect reads rows of columns that are ordered by event and task. One that is damaged is an
-// error.
-func collect(rows pgx.Rows, body bool) ([]*row, error) {
-	out, damaged, err := collectSound(rows, body)
-	return out, errors.Join(err, damageOf(damaged))
-}
-
 // damageOf returns why records cannot be read, nil for none.
 func damageOf(damaged []*row) (err error) {
 	for _, w := range damaged {
@@ -167,7 +160,8 @@ func damageOf(damaged []*row) (err error) {
 	return err
 }
 
-// collectSound returns the events with a damaged row apart.
+// collectSound reads rows of columns that are ordered by event and task. It returns the events with
+// a damaged row apart.
 func collectSound(rows pgx.Rows, body bool) (out, damaged []*row, err error) {
 	defer rows.Close()
 	for rows.Next() {

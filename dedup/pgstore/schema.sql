@@ -113,11 +113,7 @@ CREATE TABLE {{schema}}.remembered (
 );
 INSERT INTO {{schema}}.remembered VALUES (extract(epoch FROM now())::bigint / 86400, 0);
 
--- The copy of another store into these tables. Nothing else uses them until it is finished.
+-- A row while a copy of another store into these tables is not finished. Nothing else uses them until then.
 CREATE TABLE {{schema}}.copy (
-  source   text PRIMARY KEY,      -- names the store and its content
-  at       timestamptz NOT NULL,  -- when the copy began, by the clock of the source
-  place    text NOT NULL,         -- of the last item that was copied
-  events   bigint NOT NULL,       -- that were copied
-  finished timestamptz
+  id uuid PRIMARY KEY DEFAULT gen_random_uuid()  -- of the call that copies
 );
