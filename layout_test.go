@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/forward": {"verify", "internal/publicnet", "cmd/eyelet/internal/atomicfile"},
 	"cmd/eyelet/internal/opsapi":  {"dedup/badgerstore"},
 	"cmd/eyelet/internal/opsclient": {
-		"dedup/badgerstore", "explain", "inspect", "cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/usage",
+		"explain", "inspect", "cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/usage",
 	},
 	"cmd/eyelet/internal/refused": {"verify", "receiver", "inspect", "internal/redact"},
 	"cmd/eyelet/internal/server": {

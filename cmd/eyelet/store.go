@@ -189,70 +189,36 @@ func storeBackupCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "backup FILE", Short: "Write a backup, while the server runs or not", Args: cobra.ExactArgs(1),
 		Long: "Writes everything that was accepted before the command began to FILE, or to standard output for\n" +
-			"\"-\". With --since it writes what was added after an earlier backup of the same store, given by\n" +
-			"its file or its printed position; restore takes the full backup and the increments in their order.\n" +
-			"After a restore, begin with a full backup. A backup holds payloads: keep it as safe as the store.",
+			"\"-\". A backup holds payloads: keep it as safe as the store.",
 	}
 	from, format := storeFlags(c), outputFlag(c)
-	since := c.Flags().String("since", "", "an earlier backup: its file, or its printed position")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		after, err := backupSince(*since)
-		if err != nil {
-			return err
-		}
 		if args[0] == "-" && *format == "json" {
-			return usage.Errorf("name a FILE", "the backup and its position cannot both be standard output")
+			return usage.Errorf("name a FILE", "the backup and the result cannot both be standard output")
 		}
 		client, dir, err := from.find(p, c)
 		if err != nil {
 			return err
 		}
-		var at badgerstore.Position
-		write := func(w io.Writer) (err error) {
+		write := func(w io.Writer) error {
 			if client != nil {
-				at, err = client.Backup(c.Context(), w, after)
-				return err
+				return client.Backup(c.Context(), w)
 			}
 			o := loggedOptions(p.Err, slog.LevelWarn)
-			if at, err = badgerstore.BackupDir(c.Context(), dir, o, w, after); err != nil {
+			if err := badgerstore.BackupDir(c.Context(), dir, o, w); err != nil {
 				return config.StoreError(usage.Place{}, err)
 			}
 			return nil
 		}
 		if args[0] == "-" {
-			err = write(p.Out)
-		} else {
-			err = writeBackup(args[0], write)
+			return write(p.Out)
 		}
-		if err == nil && *format == "json" {
-			return p.result(*format, map[string]any{"file": args[0], "position": at.String()}, "")
-		} else if err == nil {
-			_, _ = fmt.Fprintf(p.Err, "position %s; the next increment is --since %s\n", at, at)
+		if err := writeBackup(args[0], write); err != nil {
+			return err
 		}
-		return err
+		return p.result(*format, map[string]any{"file": args[0]}, "%s: backed up\n", args[0])
 	}
 	return c
-}
-
-// backupSince returns the position after which an increment begins.
-func backupSince(text string) (badgerstore.Position, error) {
-	if text == "" {
-		return badgerstore.Position{}, nil
-	}
-	if at, err := badgerstore.ParsePosition(text); err == nil {
-		return at, nil
-	}
-	f, err := os.Open(text)
-	if err != nil {
-		return badgerstore.Position{}, usage.Errorf("name the file of an earlier backup, or its position",
-			"--since %s: %s", text, usage.Cause(err))
-	}
-	defer f.Close() //nolint:errcheck // it is only read
-	at, err := badgerstore.BackupPosition(f)
-	if err != nil {
-		return badgerstore.Position{}, usage.Errorf("", "--since %s: %v", text, err)
-	}
-	return at, nil
 }
 
 // writeBackup writes the file of a backup. A disk error is a usage error.
@@ -267,11 +233,10 @@ func writeBackup(path string, write func(io.Writer) error) error {
 
 func storeRestoreCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "restore BACKUP [INCREMENT...]", Short: "Restore a store from backups", Args: cobra.MinimumNArgs(1),
-		Long: "Restores a full backup and its increments into --dir, which must be empty or not exist, and checks\n" +
-			"the store. Backups of another store, and increments that do not continue the one before, are\n" +
-			"refused. Events that were accepted after the last backup are gone: a repeated delivery of one is\n" +
-			"new. The restored store is a new one: begin its backups with a full one.",
+		Use: "restore BACKUP", Short: "Restore a store from a backup", Args: cobra.ExactArgs(1),
+		Long: "Restores a backup, or standard input for \"-\", into --dir, which must be empty or not exist, and\n" +
+			"checks the store. Events that were accepted after the backup are gone: a repeated delivery of one\n" +
+			"is new.",
 	}
 	dir, format := c.Flags().String("dir", "", "directory to restore into"), outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -279,20 +244,16 @@ func storeRestoreCommand(p *program) *cobra.Command {
 			return usage.Errorf("name an empty directory; pg_restore restores a store in PostgreSQL",
 				"--dir is missing")
 		}
-		var in []io.Reader
-		for _, name := range args {
-			if name == "-" {
-				in = append(in, p.In)
-				continue
-			}
-			f, err := os.Open(name)
+		in := p.In
+		if args[0] != "-" {
+			f, err := os.Open(args[0])
 			if err != nil {
-				return usage.Errorf("", "%s: %s", name, usage.Cause(err))
+				return usage.Errorf("", "%s: %s", args[0], usage.Cause(err))
 			}
 			defer f.Close() //nolint:errcheck // it is only read
-			in = append(in, f)
+			in = f
 		}
-		if _, err := badgerstore.Restore(c.Context(), *dir, loggedOptions(p.Err, slog.LevelWarn), in...); err != nil {
+		if err := badgerstore.Restore(c.Context(), *dir, loggedOptions(p.Err, slog.LevelWarn), in); err != nil {
 			return config.StoreError(usage.Place{}, err)
 		}
 		r, err := badgerstore.Check(c.Context(), *dir, quietOptions())

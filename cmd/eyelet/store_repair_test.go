@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -82,8 +84,19 @@ func (r *repairable) Repair(context.Context) ([]badgerstore.Repair, badgerstore.
 	return []badgerstore.Repair{{Key: "e:00", Done: "done"}}, badgerstore.Report{Records: 7}, nil
 }
 
-func (r *repairable) Backup(context.Context, io.Writer, badgerstore.Position) (at badgerstore.Position, err error) {
-	return at, nil
+// Backup fails after a part.
+func (r *repairable) Backup(_ context.Context, w io.Writer) error {
+	_, _ = w.Write([]byte("half"))
+	return errors.New("the disk fails")
+}
+
+func TestABackupThatEndsEarlyIsAnError(t *testing.T) {
+	t.Parallel()
+	var got strings.Builder
+	client := opsclient.New(server.MaintenanceAPI(&repairable{}, slog.New(slog.DiscardHandler)))
+	if err := client.Backup(t.Context(), &got); err == nil || got.String() != "half" {
+		t.Errorf("%q, %v", got.String(), err)
+	}
 }
 
 func TestARepairIsOneRequest(t *testing.T) {

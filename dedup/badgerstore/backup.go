@@ -1,179 +1,200 @@
 package badgerstore
 
 import (
-	"cmp"
+	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	stdhash "hash"
 	"io"
-	"strconv"
-	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// Position identifies the state of a store that a backup holds. The zero Position precedes all.
-type Position struct {
-	// Store is the identity of the store, 32 hexadecimal digits. It is empty if the
-	// file with it was lost or damaged when the store was backed up.
-	Store string
-	// Version counts the writes to the store.
-	Version uint64
-}
-
-// String returns VERSION@STORE, or VERSION if the store is not known. [ParsePosition] parses it.
-func (p Position) String() string {
-	if p.Store == "" {
-		return strconv.FormatUint(p.Version, 10)
-	}
-	return strconv.FormatUint(p.Version, 10) + "@" + p.Store
-}
-
-// ParsePosition parses the text of a position.
-func ParsePosition(text string) (Position, error) {
-	number, store, named := strings.Cut(text, "@")
-	version, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || named && !storedir.IsIdentity(store) {
-		return Position{}, fmt.Errorf("%q is not a backup position; write VERSION@STORE as printed by a backup, "+
-			"or VERSION", text)
-	}
-	return Position{Store: store, Version: version}, nil
-}
-
-// goesOn reports whether a backup that starts after from continues the one at p. A position
-// without a store continues any.
-func (p Position) goesOn(from Position) bool { return p.Version == from.Version && !p.foreign(from) }
-
-func (p Position) foreign(other Position) bool {
-	return p.Store != "" && other.Store != "" && p.Store != other.Store
-}
-
-// ChainError reports a backup that does not continue the one before it. Nothing of it was used.
-type ChainError struct {
-	// Have is the end of the backups before it, or the position of the store for [Store.Backup]
-	// and [BackupDir]. It is zero if there is nothing before it.
-	Have Position
-	// From is the start of the refused increment, or the one that was requested.
-	From Position
-	// Restoring distinguishes a backup passed to [Restore] from one that was to be made.
-	Restoring bool
-}
-
-// Error describes what does not fit and what to do.
-func (e *ChainError) Error() string {
-	begins := fmt.Sprintf("it is an increment after version %d", e.From.Version)
-	switch {
-	case !e.Restoring && e.Have.Store != e.From.Store && e.From.Store != "":
-		return fmt.Sprintf("the earlier backup belongs to another store (%s), or to this one (%s) before it was "+
-			"restored or lost commits; make a full backup", e.From.Store,
-			cmp.Or(e.Have.Store, "which has no identity yet"))
-	case !e.Restoring:
-		return fmt.Sprintf("the store is at version %d, before %d: that backup belongs to another store, or to "+
-			"this one before it was restored; make a full backup", e.Have.Version, e.From.Version)
-	case e.From.Version == 0:
-		return fmt.Sprintf("it is a full one, but follows one of version %d; pass one full backup, as "+
-			"the first", e.Have.Version)
-	case e.Have == (Position{}):
-		return begins + "; start with a full backup"
-	case e.Have.foreign(e.From):
-		return fmt.Sprintf("%s of another store (%s), but follows one of %s; pass backups of one store only, not "+
-			"from before and after a restore", begins, e.From.Store, e.Have.Store)
-	case e.From.Version < e.Have.Version:
-		return fmt.Sprintf("%s, but follows one of version %d; pass each increment once, in the order in which "+
-			"they were made", begins, e.Have.Version)
-	}
-	return fmt.Sprintf("%s, but follows one of version %d; pass the missing increment after version %d",
-		begins, e.Have.Version, e.Have.Version)
-}
-
-// BackupPosition reads the position of a backup, after which the next increment starts.
-func BackupPosition(r io.Reader) (Position, error) {
-	b, err := newBackupReader(r)
-	if err != nil {
-		return Position{}, err
-	}
-	return b.head.at(), nil
-}
-
-// BackupDir is Backup for the store in dir, which no process may have open.
-func BackupDir(ctx context.Context, dir string, o Options, w io.Writer, since Position) (at Position, err error) {
+// BackupDir is [Store.Backup] for the store in dir, which no process may have open.
+func BackupDir(ctx context.Context, dir string, o Options, w io.Writer) (err error) {
 	s := newStore(dir, o)
 	if err := s.existing(); err != nil {
-		return Position{}, err
+		return err
 	}
 	finish, err := s.openToRead()
 	if err != nil {
-		return Position{}, err
+		return err
 	}
 	defer func() { err = errors.Join(err, finish()) }()
-	if s.identity, _, err = storedir.ReadIdentity(dir); err != nil {
-		return Position{}, fmt.Errorf("store %s: %w", dir, err)
-	}
-	err = s.db.View(func(in *kv.View) error {
-		at, err = (&snapshot{s.core}).write(ctx, in, w, since)
-		return err
-	})
-	return at, err
+	return s.db.View(func(in *kv.View) error { return writeBackup(ctx, in, w, s.damage) })
 }
 
-// snapshot writes what a transaction sees as a backup.
-type snapshot struct{ *core }
-
-func (s *snapshot) write(ctx context.Context, in *kv.View, w io.Writer, since Position) (Position, error) {
-	none := Position{}
-	m, err := readMeta(in)
-	if err != nil {
-		return none, fmt.Errorf("store %s: %w", s.dir, err)
-	}
-	head := backupHead{
-		Format: formatVersion, Store: s.identity,
-		Since: since.Version, Version: in.Commit(), Commit: m.Commit,
-	}
-	if err := s.after(since, head.at()); err != nil {
-		return none, err
-	}
+// writeBackup writes what a transaction sees as a backup.
+func writeBackup(ctx context.Context, in *kv.View, w io.Writer, damage func(error)) error {
 	out := newBackupWriter(w)
-	if err := out.begin(head); err != nil {
-		return none, err
-	}
-	return head.at(), s.all(ctx, in, out, since)
-}
-
-// all writes what a transaction sees, and the end.
-func (s *snapshot) all(ctx context.Context, in *kv.View, out *backupWriter, since Position) error {
 	for item := range in.Items() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if item.Version() <= since.Version {
-			out.key(item.Key())
-			continue
-		}
 		value, content, err := item.Read()
 		if err = unreadable(item.Key(), err); err == nil {
 			err = record.Verify(item.Key(), value)
 		}
-		s.damage(err) // it is written unchanged; what cannot be read is empty, which counts as damaged
+		damage(err) // what cannot be read is written empty, which counts as damaged
 		out.value(item.Key(), value, content)
-		if out.err != nil {
-			return out.err
+		if err := errors.Join(out.err, ctx.Err()); err != nil {
+			return err
 		}
 	}
 	return out.end()
 }
 
-// after checks that a store at have can make an increment after since.
-func (s *snapshot) after(since, have Position) error {
-	switch {
-	case since.Version == 0:
-		return nil
-	case since.Version > have.Version || since.Store != "" && since.Store != have.Store:
-		return &ChainError{Have: have, From: since}
-	case since.Store == "":
-		s.log.Warn("the earlier backup does not name its store: whether the increment continues it is unknown",
-			"dir", s.dir, "since", since.Version)
+// A backup has its own file format. Badger's has no end marker: half of a backup looks complete.
+//
+//	line of text        "eyelet backup of store format ", and the number
+//	v key value         key and value, each with its length before it
+//	b key value content the same with both parts of what the key holds
+//	e count sum         the end: the number of v and b, and the SHA-256 of all bytes before
+//
+// Lengths and the count are varints.
+const (
+	backupTitle = "eyelet backup of store format "
+	backupValue = 'v'
+	backupBoth  = 'b'
+	backupEnd   = 'e'
+	// backupLimit bounds what a length in a backup can make the reader allocate.
+	backupLimit = 16 << 20
+)
+
+// backupWriter writes a backup. The first error is kept.
+type backupWriter struct {
+	to    *bufio.Writer
+	sum   stdhash.Hash
+	count uint64
+	err   error
+}
+
+func newBackupWriter(w io.Writer) *backupWriter {
+	sum := sha256.New()
+	b := &backupWriter{to: bufio.NewWriterSize(io.MultiWriter(w, sum), 256<<10), sum: sum}
+	b.write(fmt.Appendf(nil, "%s%d\n", backupTitle, formatVersion))
+	return b
+}
+
+func (w *backupWriter) write(b []byte) {
+	if w.err == nil {
+		_, w.err = w.to.Write(b)
 	}
-	return nil
+}
+
+func (w *backupWriter) number(n uint64) {
+	var b [binary.MaxVarintLen64]byte
+	w.write(b[:binary.PutUvarint(b[:], n)])
+}
+
+// value writes what a key holds. content is nil if it has none.
+func (w *backupWriter) value(key, value, content []byte) {
+	kind, parts := byte(backupValue), [][]byte{key, value}
+	if content != nil {
+		kind, parts = backupBoth, append(parts, content)
+	}
+	w.write([]byte{kind})
+	for _, part := range parts {
+		w.number(uint64(len(part)))
+		w.write(part)
+	}
+	w.count++
+}
+
+func (w *backupWriter) end() error {
+	w.write([]byte{backupEnd})
+	w.number(w.count)
+	if w.err == nil {
+		w.err = w.to.Flush() // now the sum covers everything
+	}
+	w.write(w.sum.Sum(nil))
+	if w.err == nil {
+		w.err = w.to.Flush()
+	}
+	return w.err
+}
+
+// errBackup reports a file that is truncated, damaged, or not a backup.
+var errBackup = errors.New("not a complete backup")
+
+// backupReader reads a backup. The checksum is last: trust nothing until next returns io.EOF.
+type backupReader struct {
+	from  *bufio.Reader
+	sum   stdhash.Hash
+	count uint64
+}
+
+func newBackupReader(r io.Reader) (*backupReader, error) {
+	b := &backupReader{from: bufio.NewReaderSize(r, 256<<10), sum: sha256.New()}
+	line, err := b.from.ReadSlice('\n')
+	b.sum.Write(line)
+	var format int
+	if _, wrong := fmt.Sscanf(string(line), backupTitle+"%d\n", &format); err != nil || wrong != nil {
+		return nil, fmt.Errorf("%w: it does not begin with %q", errBackup, backupTitle)
+	}
+	if format != formatVersion {
+		return nil, fmt.Errorf("the backup has store format %d, and this version reads only format %d: restore it "+
+			"with the version that made it", format, formatVersion)
+	}
+	return b, nil
+}
+
+func (b *backupReader) full(p []byte) error {
+	_, err := io.ReadFull(b.from, p)
+	b.sum.Write(p)
+	return err
+}
+
+// ReadByte implements io.ByteReader.
+func (b *backupReader) ReadByte() (byte, error) {
+	c, err := b.from.ReadByte()
+	b.sum.Write([]byte{c})
+	return c, err
+}
+
+func (b *backupReader) sized() ([]byte, error) {
+	n, err := binary.ReadUvarint(b)
+	if err != nil || n > backupLimit {
+		return nil, fmt.Errorf("%w: a length cannot be read", errBackup)
+	}
+	p := make([]byte, n)
+	if err := b.full(p); err != nil {
+		return nil, fmt.Errorf("%w: truncated", errBackup)
+	}
+	return p, nil
+}
+
+// next returns the next key and what it holds. io.EOF ends a complete backup.
+func (b *backupReader) next() (e mutation, err error) {
+	kind, err := b.ReadByte()
+	switch {
+	case err != nil:
+		return e, fmt.Errorf("%w: truncated after %d entries", errBackup, b.count)
+	case kind == backupEnd:
+		return e, b.finish()
+	case kind != backupValue && kind != backupBoth:
+		return e, fmt.Errorf("%w: entry %d has an unknown kind", errBackup, b.count)
+	}
+	b.count++
+	if e.Key, err = b.sized(); err == nil {
+		e.Value, err = b.sized()
+	}
+	if err == nil && kind == backupBoth {
+		e.Content, err = b.sized()
+	}
+	return e, err
+}
+
+func (b *backupReader) finish() error {
+	count, err := binary.ReadUvarint(b)
+	if err != nil || count != b.count {
+		return fmt.Errorf("%w: it has %d entries instead of %d", errBackup, b.count, count)
+	}
+	want, have := b.sum.Sum(nil), make([]byte, sha256.Size)
+	if err := b.full(have); err != nil || !bytes.Equal(have, want) {
+		return fmt.Errorf("%w: its checksum does not match", errBackup)
+	}
+	return io.EOF
 }

@@ -259,7 +259,7 @@ func (c *campaignChild) operate(ctx context.Context) {
 		var err error
 		switch {
 		case i%20 == 19:
-			_, err = c.store.Backup(ctx, io.Discard, Position{})
+			err = c.store.Backup(ctx, io.Discard)
 		case i%20 == 9:
 			for _, err = range c.store.List(ctx, dedup.Filter{Limit: 50, Body: true}) {
 				if err != nil {

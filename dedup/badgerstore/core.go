@@ -19,16 +19,15 @@ import (
 // core is what the parts of a store share: constant while the store is open, or safe for concurrent
 // use. The state of the writing goroutine is in committer.
 type core struct {
-	dir      string
-	options  Options
-	log      *slog.Logger
-	clock    dedup.Clock
-	opened   time.Time
-	db       *kv.DB
-	lock     *storedir.DirLock
-	gaps     gaps
-	identity string // names the history of the store
-	boot     uint64 // how often the store was opened
+	dir     string
+	options Options
+	log     *slog.Logger
+	clock   dedup.Clock
+	opened  time.Time
+	db      *kv.DB
+	lock    *storedir.DirLock
+	gaps    gaps
+	boot    uint64 // how often the store was opened
 
 	queue   *queue
 	heart   *heartbeat

@@ -26,7 +26,7 @@ func TestAStoreOfAnotherFormatIsRefused(t *testing.T) {
 			before := contents(t, dir)
 			_, opened := Open(dir, quiet())
 			_, checked := Check(t.Context(), dir, quiet())
-			_, backedUp := BackupDir(t.Context(), dir, quiet(), &strings.Builder{}, Position{})
+			backedUp := BackupDir(t.Context(), dir, quiet(), &strings.Builder{})
 			for what, err := range map[string]error{"Open": opened, "Check": checked, "BackupDir": backedUp} {
 				refusedFor(t, what, err, FormatError{Dir: dir, Format: format, Known: formatVersion})
 			}

@@ -2,6 +2,7 @@ package badgerstore
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +20,9 @@ const hour = time.Hour
 func timed(t *testing.T) (s *Store, clock *deduptest.Clock, log *bytes.Buffer, o Options) {
 	t.Helper()
 	clock = deduptest.NewClock()
-	text, o := warned()
-	o.Clock = clock
-	return open(t, t.TempDir(), o), clock, text, o
+	log, o = &bytes.Buffer{}, quiet()
+	o.Clock, o.Logger = clock, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return open(t, t.TempDir(), o), clock, log, o
 }
 
 // answered returns a claim whose event is finished as soon as it is accepted: its window starts

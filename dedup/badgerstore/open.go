@@ -77,8 +77,10 @@ func (c *core) openLocked() (w *committer, err error) {
 	if err := c.checkFormat(); err != nil {
 		return nil, err
 	}
-	if err := c.create(); err != nil {
-		return nil, err
+	if !kv.Exists(c.dir) {
+		if err := kv.Create(c.dir); err != nil {
+			return nil, fmt.Errorf("store %s cannot be created: %w", c.dir, err)
+		}
 	}
 	if c.db, err = kv.Open(c.dir, c.kvOptions()); err != nil {
 		return nil, c.cannotOpen(err)
@@ -97,18 +99,6 @@ func (c *core) openLocked() (w *committer, err error) {
 	}
 	c.summary.follow(v.committer)
 	return v.committer, nil
-}
-
-// create makes the database of a new store. Its format is written first, its identity last.
-func (c *core) create() error {
-	identity, _, err := storedir.ReadIdentity(c.dir)
-	if err == nil && identity == "" && !kv.Exists(c.dir) {
-		err = kv.Create(c.dir)
-	}
-	if err != nil {
-		return fmt.Errorf("store %s cannot be created: %w", c.dir, err)
-	}
-	return nil
 }
 
 func (c *core) cannotOpen(err error) error {

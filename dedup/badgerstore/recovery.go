@@ -9,7 +9,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // recovery runs before the committer: it checks that the store is whole, restores the memory of
@@ -46,7 +45,8 @@ func (v *recovery) check() error {
 		if err := v.takeSummary(s); err != nil {
 			return fmt.Errorf("store %s: %w", v.dir, err)
 		}
-		return v.acceptMeta(v.db.Lost())
+		v.acceptMeta(v.db.Lost())
+		return nil
 	}
 	return v.takeStock()
 }
@@ -91,7 +91,8 @@ func (v *recovery) takeStock() error {
 		v.log.Warn("opened with missing events (accept-loss)", "dir", v.dir, "counted", counted.Entries,
 			"found", found.census.Entries)
 	}
-	return v.acceptMeta(missing || v.db.Lost())
+	v.acceptMeta(missing || v.db.Lost())
+	return nil
 }
 
 // note remembers an event that may have open tasks, or an older generation.
@@ -117,14 +118,10 @@ func interrupted(r *dedup.Record) bool {
 	return slices.ContainsFunc(r.Tasks, func(t dedup.Task) bool { return t.State == dedup.Running })
 }
 
-// acceptMeta opens the identity. If commits are lost and that was accepted, it makes the counters
+// acceptMeta takes the counters over. If commits are lost and that was accepted, it makes them
 // those of a new history.
-func (v *recovery) acceptMeta(lost bool) error {
+func (v *recovery) acceptMeta(lost bool) {
 	m := &v.meta
-	// First, because from the moment that the loss is accepted the history is another one.
-	if err := v.openIdentity(*m, lost); err != nil {
-		return err
-	}
 	if lost { // the numbers of the lost commits must not be used again
 		m.Seq, m.Token = m.Seq+lostGap, m.Token+lostGap
 		m.Commit = max(m.Commit, v.db.Newest())
@@ -139,26 +136,6 @@ func (v *recovery) acceptMeta(lost bool) error {
 	v.published = m.Seq
 	v.removed.Store(m.Removed)
 	v.reclaimed.Store(m.Reclaimed.UnixNano())
-	return nil
-}
-
-// openIdentity reads the identity, and creates one if there is none or commits were lost.
-func (v *recovery) openIdentity(m record.Meta, lost bool) (err error) {
-	var unknown string
-	if v.identity, unknown, err = storedir.ReadIdentity(v.dir); err != nil {
-		return fmt.Errorf("store %s: %w", v.dir, err)
-	}
-	if v.identity != "" && !lost {
-		return nil
-	}
-	if m.Commit > 0 {
-		v.log.Info("the store gets a new identity: start with a full backup", "dir", v.dir, "identity", unknown,
-			"lost", lost)
-	}
-	if v.identity, err = storedir.NewIdentity(v.dir); err != nil {
-		return fmt.Errorf("store %s: its identity cannot be written: %w", v.dir, err)
-	}
-	return nil
 }
 
 // startTraces records when the store began to remember keys, and logs it until that is For ago.

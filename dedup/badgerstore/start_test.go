@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
-	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
@@ -152,7 +152,6 @@ func TestADamagedLogIsRefused(t *testing.T) {
 	t.Parallel()
 	s := grown(t, 200)
 	want := belief(t, s)
-	identity := s.identity
 	files := contents(t, copyStore(t, s.dir))
 	if err := opensWholeOrNot(t, "undamaged", copyDir(t, files), want, small()); err != nil {
 		t.Fatal(err)
@@ -169,8 +168,8 @@ func TestADamagedLogIsRefused(t *testing.T) {
 	o := small()
 	o.AcceptLoss = true
 	again := open(t, copyDir(t, files), o)
-	if n := len(belief(t, again)); n == 0 || again.identity == identity {
-		t.Errorf("%d of %d events are left, identity %s", n, len(want), again.identity)
+	if n := len(belief(t, again)); n == 0 {
+		t.Errorf("none of %d events is left", len(want))
 	}
 	if d := mustClaim(t, again, claimOf("new"), dedup.New); d.Record.Seq <= lostGap {
 		t.Errorf("sequence %d may have been given out before", d.Record.Seq)
@@ -213,12 +212,9 @@ func TestTheLockIsHeldThroughout(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 3, smallClaim)
 	for what, ask := range map[string]func() error{
-		"Open":  func() error { _, err := Open(s.dir, quiet()); return err },
-		"Check": func() error { _, err := Check(t.Context(), s.dir, quiet()); return err },
-		"BackupDir": func() error {
-			_, err := BackupDir(t.Context(), s.dir, quiet(), nopWriter{}, Position{})
-			return err
-		},
+		"Open":      func() error { _, err := Open(s.dir, quiet()); return err },
+		"Check":     func() error { _, err := Check(t.Context(), s.dir, quiet()); return err },
+		"BackupDir": func() error { return BackupDir(t.Context(), s.dir, quiet(), io.Discard) },
 	} {
 		if err := ask(); err == nil || !strings.Contains(err.Error(), "in use") ||
 			!strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
@@ -246,10 +242,6 @@ func TestTheLockIsHeldThroughout(t *testing.T) {
 	}
 }
 
-type nopWriter struct{}
-
-func (nopWriter) Write(b []byte) (int, error) { return len(b), nil }
-
 // TestACheckAndABackupOfACrashedStoreLoseNothing: they leave what closing it would have left.
 func TestACheckAndABackupOfACrashedStoreLoseNothing(t *testing.T) {
 	t.Parallel()
@@ -260,7 +252,7 @@ func TestACheckAndABackupOfACrashedStoreLoseNothing(t *testing.T) {
 			if err != nil || !r.Sound() || int(r.Records) < len(want) {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			if _, err := BackupDir(t.Context(), dir, small(), nopWriter{}, Position{}); err != nil {
+			if err := BackupDir(t.Context(), dir, small(), io.Discard); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -268,30 +260,6 @@ func TestACheckAndABackupOfACrashedStoreLoseNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// TestAnIncrementAfterACrashHasWhatTheLogHad makes a backup before a crash and one after it.
-func TestAnIncrementAfterACrashHasWhatTheLogHad(t *testing.T) {
-	t.Parallel()
-	s := grown(t, 100)
-	full, at := backup(t, s, Position{})
-	finishNext(t, s, 10, dedup.Result{Kind: dedup.ResultDone})
-	again := open(t, left(t, s, true), small())
-	first, next := backup(t, again, at)
-	mustClaim(t, again, claimOf("new"), dedup.New)
-	third := open(t, left(t, again, true), small())
-	for event := range third.List(t.Context(), dedup.Filter{States: []dedup.State{dedup.Done}, Limit: 1}) {
-		if err := third.Purge(t.Context(), event.Event); err != nil {
-			t.Fatal(err)
-		}
-	}
-	second, _ := backup(t, third, next)
-	if diff := gocmp.Diff(everything(t, third), everything(t, restore(t, full, first, second)), bodies); diff != "" {
-		t.Error(diff)
-	}
-	if len(second) > len(full) {
-		t.Errorf("an increment of %d bytes after a full backup of %d", len(second), len(full))
-	}
 }
 
 func TestACensusFollowsWhatHappens(t *testing.T) {

@@ -159,24 +159,15 @@ func (s *Store) Repair(ctx context.Context) ([]Repair, Report, error) {
 	return (&repairer{s.core}).repair(ctx, before)
 }
 
-// Backup writes everything acknowledged before the call to w and returns its position; [Restore]
-// reads it. With the position of an earlier backup as since, it writes only later values and the
-// keys of the rest; the zero Position writes everything. Damaged values are written as they are:
-// their keys stay known, and the log names them.
-//
-// The error is a [ChainError] if since belongs to another store, or to this one before it was
-// restored. A since that does not name its store is accepted with a warning in the log.
+// Backup writes everything acknowledged before the call to w; [Restore] reads it. Damaged values
+// are written as they are: their keys stay known, and the log names them.
 //
 // The store stays in use. The backup sees it at one moment, and no space is reclaimed meanwhile.
-func (s *Store) Backup(ctx context.Context, w io.Writer, since Position) (at Position, err error) {
+func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	if err := s.usable(); err != nil {
-		return Position{}, err
-	}
-	err = s.view(func(in *kv.View) error {
-		at, err = (&snapshot{s.core}).write(ctx, in, w, since)
 		return err
-	})
-	return at, err
+	}
+	return s.view(func(in *kv.View) error { return writeBackup(ctx, in, w, s.damage) })
 }
 
 // closePatience is how long Close waits for a disk that does not respond.

@@ -124,11 +124,11 @@ func TestABackupHoldsWhatIsRemembered(t *testing.T) {
 	s := open(t, t.TempDir(), o)
 	mustClaim(t, s, rememberedClaim("a"), dedup.New)
 	var file bytes.Buffer
-	if _, err := s.Backup(context.Background(), &file, Position{}); err != nil {
+	if err := s.Backup(context.Background(), &file); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := Restore(context.Background(), dir, o, &file); err != nil {
+	if err := Restore(context.Background(), dir, o, &file); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(2 * time.Hour)

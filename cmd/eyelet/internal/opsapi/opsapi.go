@@ -89,5 +89,5 @@ type CheckReport struct {
 	Repaired []badgerstore.Repair `json:"repaired,omitempty"`
 }
 
-// BackupTrailer holds the position of a backup; a backup without it is incomplete.
-const BackupTrailer = "Eyelet-Backup-Position"
+// BackupTrailer follows a backup; one without it is incomplete.
+const BackupTrailer = "Eyelet-Backup-Complete"

@@ -11,7 +11,6 @@ import (
 	"net/url"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
 // Targets lists the targets of forward handlers.
@@ -55,19 +54,18 @@ func (c *Client) Repair(ctx context.Context) (opsapi.CheckReport, error) {
 	return fetch[opsapi.CheckReport](ctx, c, http.MethodPost, "/store/repair")
 }
 
-// Backup writes a backup of the store to w and returns its position.
-func (c *Client) Backup(ctx context.Context, w io.Writer, since badgerstore.Position) (at badgerstore.Position,
-	err error) {
-	res, err := c.get(ctx, "/store/backup?since="+url.QueryEscape(since.String()))
+// Backup writes a backup of the store to w.
+func (c *Client) Backup(ctx context.Context, w io.Writer) error {
+	res, err := c.get(ctx, "/store/backup")
 	if err != nil {
-		return at, err
+		return err
 	}
 	defer drain(res)
 	if _, err := io.Copy(w, res.Body); err != nil {
-		return at, fmt.Errorf("the backup is not complete: %w", err)
+		return fmt.Errorf("the backup is not complete: %w", err)
 	}
-	if at, err = badgerstore.ParsePosition(res.Trailer.Get(opsapi.BackupTrailer)); err != nil {
-		return at, errors.New("the backup is not complete: the server ended it early")
+	if res.Trailer.Get(opsapi.BackupTrailer) == "" {
+		return errors.New("the backup is not complete: the server ended it early")
 	}
-	return at, nil
+	return nil
 }

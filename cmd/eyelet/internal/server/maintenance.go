@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -19,7 +18,7 @@ import (
 type maintained interface {
 	Check(ctx context.Context) (badgerstore.Report, error)
 	Repair(ctx context.Context) ([]badgerstore.Repair, badgerstore.Report, error)
-	Backup(ctx context.Context, w io.Writer, since badgerstore.Position) (badgerstore.Position, error)
+	Backup(ctx context.Context, w io.Writer) error
 }
 
 var _ maintained = (*badgerstore.Store)(nil)
@@ -42,24 +41,18 @@ func MaintenanceAPI(served dedup.Store, log *slog.Logger) http.Handler {
 		return opsapi.CheckReport{Report: report, Repaired: repaired}, err
 	}))
 	mux.HandleFunc("GET /store/backup", func(w http.ResponseWriter, r *http.Request) {
-		since, err := badgerstore.ParsePosition(r.URL.Query().Get("since"))
-		if err != nil && r.URL.Query().Has("since") {
-			writeProblem(w, http.StatusBadRequest, errors.New("since is not the position of a backup"))
-			return
-		}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		w.Header().Set("Trailer", opsapi.BackupTrailer)
 		w.Header().Set("Content-Type", "application/octet-stream")
 		counted := &countingWriter{to: w}
-		at, err := store.Backup(r.Context(), counted, since)
-		switch {
+		switch err := store.Backup(r.Context(), counted); {
 		case err != nil && counted.n == 0:
 			w.Header().Del("Trailer")
 			writeProblem(w, http.StatusConflict, err)
 		case err != nil:
 			log.Warn("a backup was not completed", "error", err)
 		default:
-			w.Header().Set(opsapi.BackupTrailer, at.String())
+			w.Header().Set(opsapi.BackupTrailer, "true")
 		}
 	})
 	return mux

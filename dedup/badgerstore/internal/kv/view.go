@@ -130,9 +130,6 @@ func (i *Iterator) Key() []byte { return i.it.Item().Key() }
 // KeyCopy returns a copy of the key.
 func (i *Iterator) KeyCopy() []byte { return bytes.Clone(i.Key()) }
 
-// Version returns a number that is not before that of the commit that wrote the value.
-func (i *Iterator) Version() uint64 { return i.it.Item().Version() }
-
 // Value returns a copy of the value.
 func (i *Iterator) Value() ([]byte, error) {
 	value, _, err := i.index.parts(i.it.Item(), false)
