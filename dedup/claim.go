@@ -118,7 +118,4 @@ type Quarantine struct {
 	// Max is how many deliveries are kept for one event; zero is unlimited. Beyond it the
 	// delivery is only counted, and the decision is Known with the record of the event.
 	Max int
-	// Share stores the record without its body and reads that of the event Of, if the event
-	// still has one.
-	Share bool
 }

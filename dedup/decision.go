@@ -132,9 +132,6 @@ func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time)
 	switch {
 	case c.Quarantine != nil:
 		r.QuarantineReason, r.Original, r.Hold = c.Quarantine.Reason, c.Quarantine.Of, false
-		if r.Shared = c.Quarantine.Share; r.Shared {
-			r.Payload.Body = nil
-		}
 		for i := range r.Tasks {
 			r.Tasks[i].State, r.Tasks[i].Reason, r.Tasks[i].Ended = Dead, c.Quarantine.Reason, now
 		}

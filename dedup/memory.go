@@ -184,7 +184,7 @@ func (m *Memory) start(now time.Time, want Want) []Work {
 		m.token++
 		l := r.Start(it.Task, m.token, now, want.Lease)
 		m.replace(r)
-		out = append(out, Work{Record: m.withBody(r).Clone(), Lease: l})
+		out = append(out, Work{Record: r.Clone(), Lease: l})
 	}
 	if len(out) > 0 {
 		m.commits++
@@ -237,7 +237,7 @@ func (m *Memory) Get(ctx context.Context, event string) (Record, error) {
 	if e == nil {
 		return Record{}, fmt.Errorf("event %q: %w", event, ErrNotFound)
 	}
-	return m.withBody(e.Record).Clone(), nil
+	return e.Clone(), nil
 }
 
 // List implements [Store].
@@ -276,7 +276,7 @@ func (m *Memory) match(f Filter, now time.Time) []*Record {
 		if m.events[r.Event] != e || r.Disposable(now) || !f.Match(r, now) {
 			continue
 		}
-		out = append(out, m.withBody(r))
+		out = append(out, r)
 		if f.Limit > 0 && len(out) == f.Limit {
 			break
 		}
@@ -325,7 +325,7 @@ func (m *Memory) update(ctx context.Context, event string, edit func(*Record, ti
 	m.replace(r)
 	m.commits++
 	m.wake()
-	return m.withBody(r), nil
+	return r, nil
 }
 
 // Purge implements [Store].

@@ -127,46 +127,10 @@ func (m *Memory) drop(e *memoryEntry) {
 	for i := range e.Tasks {
 		m.queue.Remove(e.Seq, i)
 	}
-	m.unshare(e)
 	m.stale++
 	if m.stale > len(m.order)/2 {
 		m.order = slices.DeleteFunc(m.order, func(e *memoryEntry) bool { return m.events[e.Event] != e })
 		m.stale = 0
-	}
-}
-
-// withBody returns the record with its body, which may be that of another record.
-func (m *Memory) withBody(r *Record) *Record {
-	keeper := m.events[r.Original]
-	if !r.Shared || keeper == nil {
-		return r
-	}
-	c := *r
-	c.Payload.Body = keeper.Payload.Body
-	return &c
-}
-
-// unshare removes a deleted record from the sharers of its original, and moves a body that it
-// shared to the oldest sharer.
-func (m *Memory) unshare(e *memoryEntry) {
-	if keeper := m.events[e.Original]; e.Shared && keeper != nil {
-		r := keeper.edit()
-		r.Unshare(e.Event, m.clock.Now())
-		m.replace(r)
-	}
-	var sharers []*Record
-	for _, event := range e.Sharers {
-		if other := m.events[event]; other != nil {
-			sharers = append(sharers, other.edit())
-		}
-	}
-	if len(sharers) == 0 {
-		return
-	}
-	sharers[0].Payload.Body = e.Payload.Body
-	sharers[0].Inherit(sharers[1:]...)
-	for _, r := range sharers {
-		m.replace(r)
 	}
 }
 

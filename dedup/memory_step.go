@@ -2,7 +2,6 @@ package dedup
 
 import (
 	"crypto/rand"
-	"slices"
 	"time"
 )
 
@@ -59,18 +58,10 @@ func (s *memoryStep) claim(c Claim) Decision {
 	if c.Quarantine == nil {
 		return s.noteOccurrence(s.accept(*old, c), &found)
 	}
-	quarantine := *c.Quarantine
-	original, full := s.countQuarantined(&quarantine)
-	if full {
+	if original, full := s.countQuarantined(c.Quarantine); full {
 		return decided(Known, original)
 	}
-	quarantine.Share = quarantine.Share && original != nil && original.keepsBody()
-	c.Quarantine = &quarantine
-	d := s.accept(*old, c)
-	if quarantine.Share {
-		original.Sharers = append(slices.Clone(original.Sharers), d.Record.Event)
-	}
-	return d
+	return s.accept(*old, c)
 }
 
 // decided returns a decision that is not New, about a record.

@@ -78,11 +78,6 @@ type Record struct {
 	// Occurrences is the largest number of an occurrence of the content of the record; 0 if
 	// there is only one.
 	Occurrences int
-	// Shared marks a record without a body of its own. It reads that of Original, which keeps
-	// it for this record.
-	Shared bool
-	// Sharers are the events that share the body of this record, oldest first.
-	Sharers []string
 	// Note explains an unusual outcome, such as "no handler".
 	Note string
 }
@@ -140,18 +135,16 @@ func (r *Record) Expired(now time.Time) bool {
 	return !ends.IsZero() && !now.Before(ends)
 }
 
-// Disposable reports whether a store may forget the record at now: its window ended, no task is
-// dead, and no other record shares its body. A dead letter stays until it is purged, or
-// reopened and done.
+// Disposable reports whether a store may forget the record at now: its window ended, and no task
+// is dead. A dead letter stays until it is purged, or reopened and done.
 func (r *Record) Disposable(now time.Time) bool {
-	return r.Expired(now) && r.State() != Dead && len(r.Sharers) == 0
+	return r.Expired(now) && r.State() != Dead
 }
 
-// Dropped reports whether the body is dropped: DropBody is set, every task is done, and no
-// other record shares the body. A record without tasks keeps its body, because its event can be
-// reopened for a new handler.
+// Dropped reports whether the body is dropped: DropBody is set, and every task is done. A record
+// without tasks keeps its body, because its event can be reopened for a new handler.
 func (r *Record) Dropped() bool {
-	return r.DropBody && len(r.Tasks) > 0 && r.State() == Done && len(r.Sharers) == 0
+	return r.DropBody && len(r.Tasks) > 0 && r.State() == Done
 }
 
 // LaneOf returns the lane of task i with its scope, endpoint and handler, or "" outside of
@@ -176,7 +169,7 @@ func (r *Record) Yields(i int) bool { return strings.HasPrefix(r.Tasks[i].Lane, 
 func (r *Record) Clone() Record {
 	c := *r
 	c.Aliases = slices.Clone(r.Aliases)
-	c.Tasks, c.Sharers = CloneTasks(r.Tasks), slices.Clone(r.Sharers)
+	c.Tasks = CloneTasks(r.Tasks)
 	c.Response = r.Response.Clone()
 	c.Payload.Header = r.Payload.Header.Clone()
 	c.Payload.Attributes = maps.Clone(r.Payload.Attributes)

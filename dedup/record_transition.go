@@ -204,22 +204,3 @@ func (r *Record) settle(now time.Time) {
 // Supersede marks the record as an older one of its series. Stores call it when they accept
 // another one. The window then ends when it would have ended, which may be at once.
 func (r *Record) Supersede() { r.Newest = false }
-
-// keepsBody reports whether the record has a body of its own.
-func (r *Record) keepsBody() bool { return !r.Shared && !r.Dropped() }
-
-// Inherit makes the record the owner of the body that it shared. The others that share it
-// follow in the order of acceptance.
-func (r *Record) Inherit(others ...*Record) {
-	r.Shared = false
-	for _, other := range others {
-		other.Original = r.Event
-		r.Sharers = append(r.Sharers, other.Event)
-	}
-}
-
-// Unshare removes a forgotten record from the sharers of the body of r, which may then be dropped.
-func (r *Record) Unshare(event string, now time.Time) {
-	r.Sharers = slices.DeleteFunc(slices.Clone(r.Sharers), func(s string) bool { return s == event })
-	r.settle(now)
-}

@@ -222,7 +222,7 @@ func (p *Inspector) API() http.Handler {
 }
 
 // Forget erases an event, and first the deliveries that were quarantined because of it: one of them
-// may share its body. Nothing is erased while the event is open ([dedup.ErrOpen]).
+// may have the same body. Nothing is erased while the event is open ([dedup.ErrOpen]).
 func Forget(ctx context.Context, store dedup.Store, event string) error {
 	rec, err := store.Get(ctx, event)
 	if err != nil {

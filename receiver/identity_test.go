@@ -1,18 +1,14 @@
 package receiver_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +17,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
@@ -120,68 +115,6 @@ func TestIdentityVectors(t *testing.T) {
 			})
 		})
 	}
-}
-
-// It counts the copies of a body in the files of a store.
-func TestQuarantinedDeliveriesOnDiskKeepNoBody(t *testing.T) {
-	t.Parallel()
-	dir, clock := t.TempDir(), deduptest.NewClock()
-	store, err := badgerstore.Open(dir, badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const mark = "a-mark-that-is-in-the-body-alone"
-	step := identityStep{Type: "workflow_dispatch",
-		Body: `{"ref":"main","workflow":"a.yml","inputs":{"n":"` + mark + strings.Repeat("17", 4<<10) + `"}}`}
-	v := identityVector{Producer: "github", Handlers: []string{"*"}, Runs: 16, Quarantined: 16}
-	r := newIdentityRun(t, v, clock, store)
-	r.wait = func() {
-		receiver.WaitFor(t, func() bool {
-			return !slices.ContainsFunc(recordsOf(t, store), func(rec dedup.Record) bool { return rec.Open() })
-		})
-	}
-	deliver := func(from, to int, want string) (copies int) {
-		t.Helper()
-		for n := from; n < to; n++ {
-			step.ID = fmt.Sprint("w", n)
-			if outcome, _ := r.deliver(step); outcome != want {
-				t.Fatalf("delivery %d: %s, want %s", n, outcome, want)
-			}
-		}
-		r.wait()
-		files, err := filepath.Glob(filepath.Join(dir, "redo", "*")) // everything is in the log first
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range files {
-			copies += bytes.Count(beginning(t, name), []byte(mark))
-		}
-		return copies
-	}
-	run := deliver(0, 16, "new")
-	if run < 16 {
-		t.Fatalf("%d copies of the body of 16 events", run)
-	}
-	if all := deliver(16, 32, "quarantined"); all != run {
-		t.Errorf("%d copies of the body, and %d before 16 deliveries were quarantined", all, run)
-	}
-	r.wait()
-	r.check()
-}
-
-// beginning returns the first 4 MiB of a file. The rest of a file in a small store is zeros.
-func beginning(t *testing.T, name string) []byte {
-	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, 4<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
 }
 
 // identityRun is a receiver to which a vector is delivered.
@@ -330,9 +263,6 @@ func (r *identityRun) check() {
 		forgotten := rec.QuarantineReason == "seen_before" // with its original
 		if rec.Original == "" && !forgotten || len(rec.Payload.Body) == 0 {
 			r.t.Errorf("quarantined %+v", rec)
-		}
-		if whole := r.v.Producer != "members" && r.v.Producer != "timed" && !forgotten; rec.Shared != whole {
-			r.t.Errorf("quarantined for %s: its body is shared: %t", rec.QuarantineReason, rec.Shared)
 		}
 	}
 	if len(r.runs) != r.v.Runs || quarantined != r.v.Quarantined || noted != r.v.Noted {

@@ -40,8 +40,7 @@ var quarantineReasons = map[dedup.Verdict]string{
 }
 
 // quarantineForgotten quarantines an event that was, or may have been, accepted before its
-// window ended. Its body is stored, because that of the first delivery is gone. The API contract
-// refuses it: a 2xx would mean that it is processed.
+// window ended. The API contract refuses it: a 2xx would mean that it is processed.
 func (d *delivery) quarantineForgotten(ctx context.Context, e *entry, decision dedup.Decision) (*reply, error) {
 	if d.ep.p.Contract == producer.API {
 		if decision.Verdict == dedup.Seen && d.namedByContent(e) {
@@ -199,7 +198,6 @@ func (d *delivery) quarantineRepeated(ctx context.Context, e *entry, of dedup.Re
 	}
 	c := d.quarantineClaim(e, reasonSameBytes, of.Event)
 	c.Key.Space, c.Key.ID = dedup.SpaceQuarantine+reasonSameBytes, e.occurrence.ID+";same_bytes;"+e.occurrence.Name
-	c.Quarantine.Share = !e.occurrence.Members
 	return d.quarantine(ctx, e, c, of)
 }
 

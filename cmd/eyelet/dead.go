@@ -65,7 +65,7 @@ func eventsForgetCommand(p *program) *cobra.Command {
 }
 
 // forget erases an event, and first the deliveries that were quarantined because of it: one of them
-// may share its body. Nothing is erased while the event is open.
+// may have the same body. Nothing is erased while the event is open.
 func forget(ctx context.Context, client *opsclient.Client, event string) error {
 	d, _, err := client.Event(ctx, event)
 	if err != nil {

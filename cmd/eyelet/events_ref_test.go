@@ -84,14 +84,14 @@ func TestForgettingErasesTheQuarantinedCopies(t *testing.T) {
 	t.Parallel()
 	client, accept, end := memoryClient(t)
 	event := accept(refClaim("shop", "order-1", ""))
-	aside := func(id string, share bool) string {
+	aside := func(id string) string {
 		c := refClaim("shop", id, "")
 		c.Key.Space = dedup.SpaceQuarantine + "same_bytes"
-		c.Quarantine = &dedup.Quarantine{Reason: "same_bytes", Of: event, Share: share}
+		c.Quarantine = &dedup.Quarantine{Reason: "same_bytes", Of: event}
 		return accept(c)
 	}
-	aside("copy-1", true)
-	aside("copy-2", false)
+	aside("copy-1")
+	aside("copy-2")
 	if err := forget(t.Context(), client, event); err == nil || !strings.Contains(err.Error(), "it is pending") {
 		t.Errorf("an open event: %v", err)
 	}

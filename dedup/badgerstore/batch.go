@@ -289,11 +289,12 @@ func (b *batch) remove(r *row) error {
 	if err != nil {
 		return err
 	}
-	return b.removeWith(r, rec.Aliases)
+	b.removeWith(r, rec.Aliases)
+	return nil
 }
 
 // removeWith removes a row with those of its aliases that it still owns.
-func (b *batch) removeWith(r *row, aliases []dedup.Key) error {
+func (b *batch) removeWith(r *row, aliases []dedup.Key) {
 	rec, next := &r.rec, r.edit()
 	next.gone = true
 	b.put(next)
@@ -306,22 +307,6 @@ func (b *batch) removeWith(r *row, aliases []dedup.Key) error {
 	}
 	b.dropAliases(record.Alias{Hash: r.place.Hash, Seq: rec.Seq}, aliases)
 	b.removed += r.event.Size
-	return b.unshare(rec)
-}
-
-// unshare removes a deleted record from those that share the body of its original.
-func (b *batch) unshare(rec *dedup.Record) error {
-	if rec.Original == "" {
-		return nil
-	}
-	keeper, err := b.event(rec.Original)
-	if err != nil || keeper == nil || !slices.Contains(keeper.rec.Sharers, rec.Event) {
-		return err
-	}
-	next := keeper.edit()
-	next.rec.Unshare(rec.Event, b.now)
-	b.settle(next)
-	return nil
 }
 
 // settle puts a changed row, without its body if the record no longer needs it.

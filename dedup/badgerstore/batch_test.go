@@ -414,51 +414,6 @@ func TestATaskWhosePayloadIsNotReadBecauseTheStoreClosesIsKept(t *testing.T) {
 	}
 }
 
-// TestASharedBodyThatMovesIsRead purges the original of shared bodies after tasks were taken and an
-// event was reopened, and before their bodies are read.
-func TestASharedBodyThatMovesIsRead(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{1000, 3 * record.ChunkSize} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			t.Parallel()
-			s := open(t, t.TempDir(), quiet())
-			original := largeClaim("original", size)
-			event := mustClaim(t, s, original, dedup.New).Record.Event
-			finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDone})
-			for i := range 3 {
-				c := claimOf(fmt.Sprint("copy", i))
-				c.Key.Space = dedup.SpaceQuarantine + "test"
-				c.Quarantine = &dedup.Quarantine{Reason: "test", Of: event, Share: true}
-				if _, err := s.Reopen(t.Context(), mustClaim(t, s, c, dedup.New).Record.Event); err != nil {
-					t.Fatal(err)
-				}
-			}
-			take := takeOpOf(2)
-			if err := s.queue.push(take); err != nil {
-				t.Fatal(err)
-			}
-			<-take.done
-			expedite := &editOp{ticket: newTicket(true), event: take.work[1].Record.Event,
-				edit: func(*dedup.Record, time.Time) error { return nil }}
-			if err := errors.Join(s.submit(expedite), s.Purge(t.Context(), event)); err != nil {
-				t.Fatal(err)
-			}
-			works := s.bodies(take)
-			if len(works) != 2 || s.Damaged() != 0 {
-				t.Fatalf("%d tasks run, %d values are damaged", len(works), s.Damaged())
-			}
-			for _, w := range works {
-				sameBody(t, w.Record.Payload.Body, original.Payload.Body)
-			}
-			body, err := s.body(expedite.row)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sameBody(t, body, original.Payload.Body)
-		})
-	}
-}
-
 // TestABodyThatIsGoneIsNotDamaged ends events whose tasks were taken before their bodies are read.
 func TestABodyThatIsGoneIsNotDamaged(t *testing.T) {
 	t.Parallel()

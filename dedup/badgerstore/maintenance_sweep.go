@@ -38,7 +38,7 @@ func (o *sweepOp) apply(b *batch) error {
 			continue
 		}
 		if r == e.row {
-			err = b.removeWith(r, e.names)
+			b.removeWith(r, e.names)
 		} else {
 			err = b.remove(r)
 		}

@@ -103,10 +103,7 @@ func (p *prepared) hashOf(k dedup.Key) record.Hash {
 // encode encodes the event and returns its size. A large body without a number is unstored.
 func (p *prepared) encode(number uint64) int {
 	kind := record.BodyInline
-	switch {
-	case p.claim.Quarantine != nil && p.claim.Quarantine.Share:
-		kind = record.BodyShared
-	case len(p.claim.Payload.Body) > record.ChunkSize:
+	if len(p.claim.Payload.Body) > record.ChunkSize {
 		kind = record.BodyChunks
 		p.unstored = number == 0 && !p.claim.OnlyKnown
 	}
@@ -274,7 +271,17 @@ func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 		return dedup.Decision{}, err
 	}
 	if p.claim.Quarantine != nil {
-		return b.quarantine(p)
+		original, full, err := b.countQuarantined(p.claim.Quarantine)
+		if err != nil {
+			return dedup.Decision{}, err
+		}
+		if full {
+			rec, err := original.record()
+			return b.refuse(p, dedup.Decision{Verdict: dedup.Known, Record: rec}), err
+		}
+		if old, err = b.at(record.Place{Hash: p.hash}); err != nil { // it may be the original
+			return dedup.Decision{}, err
+		}
 	}
 	if !p.bodyStored() {
 		return dedup.Decision{}, errBodyUnstored
@@ -330,49 +337,17 @@ func (b *batch) aliasConflict(p *prepared) (*dedup.Record, dedup.Key, error) {
 	return nil, dedup.Key{}, nil
 }
 
-// quarantine stores a delivery in quarantine, unless its original has enough of them.
-func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
-	a := *p.claim.Quarantine
-	original, err := b.event(a.Of)
-	if err != nil {
-		return dedup.Decision{}, err
+// countQuarantined counts one more delivery on the original, nil if that is gone, and reports
+// whether it was full before.
+func (b *batch) countQuarantined(q *dedup.Quarantine) (original *row, full bool, err error) {
+	found, err := b.event(q.Of)
+	if found == nil || err != nil || found.rec.Disposable(b.now) {
+		return nil, false, err
 	}
-	if original != nil && original.rec.Disposable(b.now) {
-		original = nil
-	}
-	if original != nil {
-		full := a.Full(original.rec)
-		original = original.edit()
-		original.rec.QuarantineCount++
-		b.put(original)
-		if full {
-			rec, err := original.record()
-			return b.refuse(p, dedup.Decision{Verdict: dedup.Known, Record: rec}), err
-		}
-	}
-	a.Share = a.Share && original != nil && original.event.HasBody()
-	q := *p
-	q.claim.Quarantine = &a
-	if p.event.Kind == record.BodyShared && !a.Share {
-		q.encode(0)
-	}
-	if q.unstored {
-		return dedup.Decision{}, errBodyUnstored
-	}
-	old, err := b.at(record.Place{Hash: p.hash}) // the original may be the last generation of the key
-	if err != nil {
-		return dedup.Decision{}, err
-	}
-	d, err := b.accept(&q, old)
-	if err == nil && a.Share {
-		if original, err = b.event(a.Of); err != nil || original == nil {
-			return d, err
-		}
-		original = original.edit()
-		original.rec.Sharers = append(slices.Clone(original.rec.Sharers), d.Record.Event)
-		b.put(original)
-	}
-	return d, err
+	original = found.edit()
+	original.rec.QuarantineCount++
+	b.put(original)
+	return original, q.Full(found.rec), nil
 }
 
 // accept stages the record of a new claim, or resumes a held one that is free. The previous record

@@ -2,7 +2,6 @@ package badgerstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -214,34 +213,14 @@ func (o *editOp) apply(b *batch) error {
 	if err := o.edit(&next.rec, b.now); err != nil {
 		return fmt.Errorf("event %q: %w", o.event, err)
 	}
-	if err := b.payloadKept(next); err != nil {
-		return fmt.Errorf("event %q: %w", o.event, err)
+	if next.rec.Open() && next.event.Kind == record.BodyLost {
+		return fmt.Errorf("event %q: %w: it was damaged", o.event, dedup.ErrNoPayload)
 	}
 	if o.rec, err = next.record(); err != nil {
 		return err
 	}
 	o.row = next
 	b.put(next)
-	return nil
-}
-
-// payloadKept returns an error if a row has open tasks and no body, of its own or shared.
-func (b *batch) payloadKept(r *row) error {
-	if !r.rec.Open() {
-		return nil
-	}
-	if r.event.Kind == record.BodyShared {
-		keeper, err := b.event(r.rec.Original)
-		if err != nil {
-			return err
-		}
-		if r = keeper; r == nil {
-			return dedup.ErrNoPayload
-		}
-	}
-	if r.event.Kind == record.BodyLost {
-		return fmt.Errorf("%w: it was damaged", dedup.ErrNoPayload)
-	}
 	return nil
 }
 
@@ -260,16 +239,11 @@ func (o *chunkOp) apply(b *batch) error {
 	return nil
 }
 
-// purgeOp deletes an event and forgets its key. A shared body goes to the oldest sharer.
+// purgeOp deletes an event and forgets its key.
 type purgeOp struct {
 	ticket
-	event  string
-	heir   string // the event that a large body was copied to
-	number uint64 // of the copy
+	event string
 }
-
-// errBodyUncopied reports that a large body must be copied before its event can be purged.
-var errBodyUncopied = errors.New("body is not copied yet")
 
 func (o *purgeOp) apply(b *batch) error {
 	r, err := b.event(o.event)
@@ -283,49 +257,6 @@ func (o *purgeOp) apply(b *batch) error {
 	case b.disk.frozen():
 		return b.disk.err()
 	}
-	if err := o.transferBody(b, r); err != nil {
-		return err
-	}
 	b.forget(r, func(dedup.Trace) dedup.Trace { return dedup.Trace{} })
 	return b.remove(r)
-}
-
-// transferBody gives the body of a row to the oldest of the records that share it.
-func (o *purgeOp) transferBody(b *batch, r *row) error {
-	var sharers []*row
-	for _, event := range r.rec.Sharers {
-		other, err := b.event(event)
-		if err != nil {
-			return err
-		}
-		if other != nil && other.event.Kind == record.BodyShared {
-			sharers = append(sharers, other.edit())
-		}
-	}
-	if len(sharers) == 0 {
-		return nil
-	}
-	heir := sharers[0]
-	if r.event.Kind == record.BodyChunks && (o.heir != heir.rec.Event || o.number == 0) {
-		o.heir, o.number = heir.rec.Event, 0
-		return errBodyUncopied
-	}
-	heir.event.Size = r.event.Size // its own body, which was not stored, may have had another length
-	switch r.event.Kind {
-	case record.BodyChunks:
-		heir.event, heir.fresh = heir.event.WithBody(nil, o.number), true
-	case record.BodyInline:
-		heir.event, heir.fresh = heir.event.WithBody(r.event.InlineBody(), 0), true
-	default:
-		heir.event, heir.fresh = heir.event.WithoutBody(record.BodyLost), true
-	}
-	others := make([]*dedup.Record, 0, len(sharers))
-	for _, other := range sharers[1:] {
-		others = append(others, &other.rec)
-	}
-	heir.rec.Inherit(others...)
-	for _, next := range sharers {
-		b.put(next)
-	}
-	return nil
 }

@@ -207,7 +207,7 @@ func (c *core) openToRead() (finish func() error, err error) {
 }
 
 // formatVersion is the version of the directory format: keys, values, and the version of Badger.
-const formatVersion = 7
+const formatVersion = 8
 
 // FormatError reports a store of another format than the one that this program reads and writes.
 // The directory was not changed.

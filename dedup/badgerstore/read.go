@@ -245,37 +245,34 @@ func readEvent(in source, event string) (*row, error) {
 }
 
 // body returns a copy of the body of a row, nil if it was dropped or is empty. The row may be older
-// than the database: a purge moves shared bodies.
+// than the database, which then may no longer have a large body.
 func (c *core) body(r *row) ([]byte, error) {
-	if r.event.Kind != record.BodyChunks && r.event.Kind != record.BodyShared {
+	if r.event.Kind != record.BodyChunks {
 		return r.body(nil)
 	}
 	var body []byte
 	err := c.view(func(in *kv.View) (err error) {
 		if body, err = r.body(in); err != nil {
-			body, err = movedBody(in, r, err)
+			err = missingBody(in, r, err)
 		}
 		return err
 	})
 	return body, err
 }
 
-// movedBody returns the body of the newest row of an event. err is why that of an earlier row
-// cannot be read; it is returned if the newest one has no other place for it.
-func movedBody(in source, r *row, err error) ([]byte, error) {
+// missingBody returns why the body of an earlier row of an event cannot be read: the event or its
+// body is gone, else the error of reading it.
+func missingBody(in source, r *row, err error) error {
 	newest, damage := readEvent(in, r.rec.Event)
 	switch {
 	case damage != nil:
-		return nil, damage
+		return damage
 	case newest == nil:
-		return nil, fmt.Errorf("event %q: %w", r.rec.Event, dedup.ErrNotFound)
-	case newest.event.Kind != record.BodyShared && !newest.event.HasBody():
-		return nil, fmt.Errorf("event %q: %w", r.rec.Event, dedup.ErrNoPayload)
-	case newest.event.Kind == r.event.Kind && newest.event.Body == r.event.Body &&
-		newest.rec.Original == r.rec.Original:
-		return nil, err
+		return fmt.Errorf("event %q: %w", r.rec.Event, dedup.ErrNotFound)
+	case newest.event.Kind != record.BodyChunks:
+		return fmt.Errorf("event %q: %w", r.rec.Event, dedup.ErrNoPayload)
 	}
-	return newest.body(in)
+	return err
 }
 
 // readRow returns the row at a place with its effective window, nil if there is none.
@@ -320,7 +317,7 @@ func (r *row) load(content []byte, broken error) error {
 		reason := fmt.Sprintf("its state belongs to event %d, its content to event %d", r.rec.Seq, claimed)
 		return record.Damaged(key, reason, nil)
 	}
-	r.rec.Event, r.rec.Shared = record.EventID(r.place.Hash, r.rec.Seq), r.event.Kind == record.BodyShared
+	r.rec.Event = record.EventID(r.place.Hash, r.rec.Seq)
 	described := r.rec
 	if err := r.event.Describe(r.place, &described); err != nil {
 		return err
@@ -355,8 +352,6 @@ func (r *row) whole(in source, body bool) (dedup.Record, error) {
 
 func (r *row) body(in source) ([]byte, error) {
 	switch {
-	case r.event.Kind == record.BodyShared: // whatever the size of its own
-		return r.sharedBody(in)
 	case r.event.Kind == record.BodyDropped || r.event.Kind == record.BodyLost || r.event.Size == 0:
 		return nil, nil
 	case r.event.Kind == record.BodyInline:
@@ -382,17 +377,6 @@ func (r *row) body(in source) ([]byte, error) {
 		return nil, record.Damaged(r.place.Key(), "its body has the wrong length", nil)
 	}
 	return body, nil
-}
-
-func (r *row) sharedBody(in source) ([]byte, error) {
-	keeper, err := readEvent(in, r.rec.Original)
-	if err != nil {
-		return nil, err
-	}
-	if keeper == nil || !keeper.event.HasBody() {
-		return nil, record.Damaged(r.place.Key(), "the body that it shares is gone", nil)
-	}
-	return keeper.body(in)
 }
 
 func readTrace(in source, key []byte) (t dedup.Trace, err error) {

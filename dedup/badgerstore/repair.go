@@ -317,7 +317,7 @@ func salvage(in source, p record.Place) (left salvaged) {
 	}
 	if r, err := stateRow(key, value); err == nil {
 		left.state, left.rec, left.name = true, r.rec, r.name
-	} else if sound && event.Kind != record.BodyShared { // its original is not known
+	} else if sound {
 		left.event = &event
 	}
 	return left

@@ -78,11 +78,7 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 	if slices.ContainsFunc(o.claims, func(p prepared) bool { return p.unstored }) {
 		return s.claimLarge(ctx, claims, first)
 	}
-	err = s.do(ctx, o)
-	if errors.Is(err, errBodyUnstored) { // the large body that a claim was to share is gone
-		return s.Claim(ctx, withOwnBodies(claims)...)
-	}
-	if err != nil {
+	if err := s.do(ctx, o); err != nil {
 		return nil, err
 	}
 	return o.answer(), nil
@@ -172,19 +168,6 @@ func (o *claimOp) answer() []dedup.Decision {
 	return o.decisions
 }
 
-// withOwnBodies returns the claims without shared bodies.
-func withOwnBodies(claims []dedup.Claim) []dedup.Claim {
-	out := slices.Clone(claims)
-	for i := range out {
-		if out[i].Quarantine != nil {
-			quarantine := *out[i].Quarantine
-			quarantine.Share = false
-			out[i].Quarantine = &quarantine
-		}
-	}
-	return out
-}
-
 func probesOf(claims []dedup.Claim) []dedup.Claim {
 	out := make([]dedup.Claim, len(claims))
 	for i, c := range claims {
@@ -208,7 +191,7 @@ func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim, first reco
 		return nil, err
 	}
 	places := make([]record.Hash, len(claims))
-	claims = probe.missing(claims, places)
+	probe.missing(places)
 	for {
 		o, err := prepare(claims, first)
 		if err != nil {
@@ -229,23 +212,17 @@ func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim, first reco
 		if !errors.Is(err, errBodyUnstored) {
 			return nil, err
 		}
-		claims = o.missing(claims, places)
+		o.missing(places)
 	}
 }
 
-// missing notes in places under which hashes bodies are missing. It returns the claims, without
-// shared bodies if the one to share was missing.
-func (o *claimOp) missing(claims []dedup.Claim, places []record.Hash) []dedup.Claim {
+// missing notes in places under which hashes bodies are missing.
+func (o *claimOp) missing(places []record.Hash) {
 	for i := range o.claims {
-		p := &o.claims[i]
-		if p.missing == (record.Hash{}) {
-			continue
-		}
-		if places[i] = p.missing; !p.claim.OnlyKnown && p.event.Kind == record.BodyShared {
-			claims = withOwnBodies(claims)
+		if h := o.claims[i].missing; h != (record.Hash{}) {
+			places[i] = h
 		}
 	}
-	return claims
 }
 
 // storeBodies stores the large bodies that have a place.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // Take implements [dedup.Store].
@@ -156,45 +155,5 @@ func (s *Store) edit(ctx context.Context, event string, edit recordEdit) (dedup.
 
 // Purge implements [dedup.Store].
 func (s *Store) Purge(ctx context.Context, event string) error {
-	o := &purgeOp{event: event}
-	for {
-		o.ticket = newTicket(true)
-		before := *o
-		err := s.do(ctx, o)
-		if err == nil || ctx.Err() != nil {
-			return err // without an error the copy is in use
-		}
-		if before.number != 0 {
-			s.dropCopy(ctx, &before)
-		}
-		if !errors.Is(err, errBodyUncopied) {
-			return err
-		}
-		if err := s.copyBody(ctx, o); err != nil {
-			return err
-		}
-	}
-}
-
-// copyBody writes the chunks of the event's body under the hash of its heir.
-func (s *Store) copyBody(ctx context.Context, o *purgeOp) error {
-	rec, err := s.Get(ctx, o.event)
-	if err != nil {
-		return err
-	}
-	h, _, ok := record.ParseEventID(o.heir)
-	if !ok {
-		return fmt.Errorf("event %q: %w", o.heir, dedup.ErrNotFound)
-	}
-	o.number = s.bodyNumber()
-	return s.storeBody(ctx, h, o.number, rec.Payload.Body)
-}
-
-// dropCopy deletes a copy that another heir made useless. The next start deletes what it misses.
-func (s *Store) dropCopy(ctx context.Context, o *purgeOp) {
-	h, _, ok := record.ParseEventID(o.heir)
-	rec, err := s.Get(ctx, o.event)
-	if ok && err == nil {
-		s.dropBody(h, o.number, int64(len(rec.Payload.Body)))
-	}
+	return s.do(ctx, &purgeOp{ticket: newTicket(true), event: event})
 }

@@ -1,6 +1,7 @@
 package deduptest
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 
@@ -111,18 +112,24 @@ var quarantineChecks = []check{
 		r := x.get(event)
 		equal(x, "state after its run", r.State(), dedup.Done)
 	}},
-	// It runs with the body of its original.
-	{"ADeliveryWithoutTasksSharesABody", func(x *rig) {
-		original, _, body := shared(x, 2000, 0)
-		c := share(original, "copy", body)
-		c.Tasks = nil
-		event := x.accept(c)
-		x.advance(30 * day)
-		if r := x.get(event); !r.Shared {
-			x.Errorf("it does not share: %s", text(bare(r)))
+	{"AQuarantinedDeliveryKeepsItsBodyWithoutItsOriginal", func(x *rig) {
+		original := x.get(x.finished(delivery("a"), done()))
+		bodies := map[string][]byte{}
+		for n, size := range []int{0, 2000, 3 << 19} {
+			c := quarantineOf(original, n+2, 0)
+			c.Payload.Body = bytes.Repeat([]byte{'B'}, size)
+			bodies[x.accept(c)] = c.Payload.Body
 		}
-		x.reopenEvent(event, dedup.NewTask{Handler: "ship"})
-		x.runsWith(body, event)
+		x.purge(original.Event)
+		x.advance(30 * day)
+		if x.harness.Reopen != nil {
+			x.reopen()
+		}
+		for event, body := range bodies {
+			x.body(event, body)
+			x.reopenEvent(event)
+			x.runsWith(body, event)
+		}
 	}},
 	// The counts follow every change and survive a restart.
 	{"QuarantinedDeliveriesAreCountedByEndpointAndReason", func(x *rig) {

@@ -142,21 +142,6 @@ var rememberChecks = []check{
 		x.accept(remembered("b")) // a store may forget the previous one here
 		x.want(dedup.New, c)
 	}},
-	{"AHeldClaimWhoseBodyIsSharedWasNeverAcceptedEither", func(x *rig) {
-		c := held("a")
-		c.Window, c.Remember = hour, &dedup.Remember{}
-		first := x.want(dedup.New, c)
-		x.finish(first.Lease, release())
-		sharer := x.accept(share(first.Record.Event, "copy", c.Payload.Body))
-		equal(x, "shared", x.get(sharer).Shared, true)
-		for range 3 {
-			x.advance(2 * hour)
-			x.finish(x.want(dedup.New, c).Lease, release())
-		}
-		x.finish(x.want(dedup.New, c).Lease, answer(200, "ok"))
-		x.advance(2 * hour)
-		x.want(dedup.Seen, c)
-	}},
 	{"AHeldClaimWithAnOutcomeIsSeen", func(x *rig) {
 		for id, r := range map[string]dedup.Result{"done": answer(200, "ok"), "dead": dead()} {
 			c := held(id)

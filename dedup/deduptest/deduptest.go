@@ -74,7 +74,6 @@ func Run(t *testing.T, h Harness) {
 		{"Remember", rememberChecks},
 		{"Quarantine", quarantineChecks},
 		{"Occurrence", occurrenceChecks},
-		{"Share", shareChecks},
 		{"Hold", holdChecks},
 		{"Take", takeChecks},
 		{"Lane", laneChecks},

@@ -297,7 +297,6 @@ func text(r dedup.Record) string {
 		c.Payload.Attributes = nil
 	}
 	c.Aliases, c.Tasks = append([]dedup.Key{}, c.Aliases...), append([]dedup.Task{}, c.Tasks...)
-	c.Sharers = append([]string{}, c.Sharers...)
 	b, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // every part of a Record has a JSON form

@@ -64,20 +64,16 @@ WHERE t.state = 2 AND (t.token <= 0 OR t.until IS NULL OR t.started IS NULL)`},
 		`SELECT t.seq FROM {{schema}}.task t WHERE t.state IN (3, 4) AND t.ended IS NULL`},
 	{"a finished event is never forgotten", `SELECT e.seq FROM {{schema}}.event e
 WHERE NOT e.newest AND e.expires IS NULL AND (e.tasks > 0 OR e.quarantine IS NULL)
-  AND NOT EXISTS (SELECT 1 FROM {{schema}}.task t WHERE t.seq = e.seq AND (t.state <> 3 OR t.expires IS NOT NULL))
-  AND NOT EXISTS (SELECT 1 FROM {{schema}}.event o WHERE o.keeper = e.seq)`},
+  AND NOT EXISTS (SELECT 1 FROM {{schema}}.task t WHERE t.seq = e.seq AND (t.state <> 3 OR t.expires IS NOT NULL))`},
 	{"two events of a key have the same generation",
 		`SELECT min(e.seq) FROM {{schema}}.event e GROUP BY e.hash, e.generation HAVING count(*) > 1`},
 	{"two events decide for a key",
 		`SELECT min(e.seq) FROM {{schema}}.event e WHERE e.current GROUP BY e.hash HAVING count(*) > 1`},
 	{"an alias has no event",
 		`SELECT a.seq FROM {{schema}}.alias a WHERE NOT EXISTS (SELECT 1 FROM {{schema}}.event e WHERE e.seq = a.seq)`},
-	{"the event whose body another one reads is missing",
-		`SELECT e.seq FROM {{schema}}.event e WHERE e.keeper IS NOT NULL
-AND NOT EXISTS (SELECT 1 FROM {{schema}}.event k WHERE k.seq = e.keeper AND k.keeper IS NULL)`},
 	{"a body has not the size of its event",
 		`SELECT e.seq FROM {{schema}}.event e WHERE e.body IS NOT NULL AND octet_length(e.body) <> e.size`},
-	{"an open event has lost its body", `SELECT e.seq FROM {{schema}}.event e WHERE e.body IS NULL AND e.keeper IS NULL
+	{"an open event has lost its body", `SELECT e.seq FROM {{schema}}.event e WHERE e.body IS NULL
 AND EXISTS (SELECT 1 FROM {{schema}}.task t WHERE t.seq = e.seq AND t.state IN (1, 2))`},
 	{"the handler of an open task was not noted", `SELECT t.seq FROM {{schema}}.task t WHERE t.state IN (1, 2)
 AND NOT EXISTS (SELECT 1 FROM {{schema}}.handler h WHERE h.name = t.handler)`},

@@ -243,13 +243,12 @@ func unpackAbout(b []byte, r *dedup.Record) error {
 
 // packExtra returns what few records have, nil without any of it.
 func packExtra(r *dedup.Record) []byte {
-	if len(r.Aliases) == 0 && len(r.Sharers) == 0 && r.Original == "" && r.Note == "" &&
+	if len(r.Aliases) == 0 && r.Original == "" && r.Note == "" &&
 		r.QuarantineCount == 0 && r.Occurrences == 0 {
 		return nil
 	}
 	var p packer
 	p.keys(r.Aliases)
-	p.strs(r.Sharers...)
 	p.str(r.Original)
 	p.str(r.Note)
 	p.num(uint64(r.QuarantineCount))
@@ -262,7 +261,7 @@ func unpackExtra(b []byte, r *dedup.Record) error {
 		return nil
 	}
 	u := unpacker{b: b}
-	r.Aliases, r.Sharers, r.Original, r.Note = u.keys(), u.strs(), u.str(), u.str()
+	r.Aliases, r.Original, r.Note = u.keys(), u.str(), u.str()
 	r.QuarantineCount, r.Occurrences = int(u.num()), int(u.num())
 	return u.err()
 }

@@ -215,21 +215,17 @@ SELECT * FROM unnest($1::bytea[], $2::int4[], $3::int2[])`
 // eventNames are the columns of an event, in the order of values.
 var eventNames = []string{
 	"seq", "hash", "current", "generation", "fingerprint", "accepted", "win", "expires", "tasks", "hold", "drop_body",
-	"newest", "keeper", "quarantine", "producer", "endpoint", "type", "key", "vendor", "about", "extra", "response",
+	"newest", "quarantine", "producer", "endpoint", "type", "key", "vendor", "about", "extra", "response",
 	"size", "body",
 }
 
 func (w *row) values() []any {
 	r, p, s := &w.rec, &w.rec.Payload, w.state()
-	body := p.Body
-	if w.keeper != 0 {
-		body = nil
-	}
 	return []any{
 		w.seq, w.hash, s.current, r.Generation, fingerprintOf(r), r.Accepted, r.Window.Microseconds(),
-		moment(s.expires), s.tasks, s.hold, r.DropBody, s.newest, nonzero(s.keeper), optional(r.QuarantineReason),
+		moment(s.expires), s.tasks, s.hold, r.DropBody, s.newest, optional(r.QuarantineReason),
 		text(p.Producer), text(p.Endpoint), text(p.Type), text(r.Key.ID), optional(p.VendorID), packAbout(r),
-		bytesOf(s.extra), bytesOf(s.response), w.size, body,
+		bytesOf(s.extra), bytesOf(s.response), w.size, p.Body,
 	}
 }
 

@@ -24,8 +24,6 @@ type filler struct {
 
 	copied   uint64                // the last event that was copied
 	verdicts map[dedup.Verdict]int // how many claims
-	shared   map[dedup.Key]bool    // events whose bodies others shared
-	late     bool                  // windows ended: one store has forgotten sharers of bodies already
 }
 
 func newFiller(t testing.TB, s dedup.Store, clock *deduptest.Clock) *filler {
@@ -269,7 +267,7 @@ func (f *filler) held(n int) {
 	}
 }
 
-// quarantine adds deliveries that belong to events, some with their bodies.
+// quarantine adds deliveries that belong to events.
 func (f *filler) quarantine(of []dedup.Decision, n int) {
 	f.Helper()
 	for i, d := range of[:min(n, len(of))] {
@@ -279,7 +277,7 @@ func (f *filler) quarantine(of []dedup.Decision, n int) {
 		for k := range 3 {
 			c := f.plainOf(fmt.Sprint("quarantined", i), "done")
 			c.Key.Space = dedup.SpaceQuarantine + fmt.Sprint(k)
-			c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: d.Record.Event, Max: 2, Share: k > 0 || i%2 == 0}
+			c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: d.Record.Event, Max: 2}
 			if k == 2 && i%3 == 0 {
 				c.Tasks = nil
 			}
@@ -297,8 +295,6 @@ func (f *filler) edit(n int) {
 		switch {
 		case r.State() == dedup.Dead && !r.Open():
 			dead = append(dead, r.Event)
-		case len(r.Sharers) > 0 && !r.Open():
-			over = append([]string{r.Event}, over...) // their bodies have heirs
 		case r.State() == dedup.Done:
 			over = append(over, r.Event)
 		}

@@ -11,9 +11,6 @@ func rowOf(item *dedup.Item) *row {
 	r := item.Record
 	hash := r.Key.Hash()
 	w := &row{rec: r, seq: int64(r.Seq), hash: hash[:], current: !item.Older, size: len(r.Payload.Body)}
-	if r.Shared {
-		w.keeper = seqOf(r.Original)
-	}
 	w.cut()
 	return w
 }

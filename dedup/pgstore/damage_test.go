@@ -81,49 +81,6 @@ func TestDamagedEventsAreSweptAround(t *testing.T) {
 	}
 }
 
-// TestADamagedEventLeavesItsBodyToOthers has an event whose body is that of a damaged one.
-func TestADamagedEventLeavesItsBodyToOthers(t *testing.T) {
-	t.Parallel()
-	s, ids, clock, _ := damagedStore(t, time.Hour)
-	aside := event("aside")
-	aside.Key.Space = dedup.SpaceQuarantine
-	aside.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: ids["done"], Share: true}
-	sharer := claim(t, s, aside, dedup.New).Record.Event
-	if _, err := s.Reopen(t.Context(), sharer, dedup.NewTask{Handler: "mail"}); err != nil {
-		t.Fatal(err)
-	}
-	work, err := s.Take(t.Context(), wantOf("mail"))
-	if err == nil {
-		err = s.Finish(t.Context(), work[0].Lease, done)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	damage := s.db.sql("UPDATE {{schema}}.event SET about = 'x' WHERE key = 'done'")
-	if _, err := s.db.pool.Exec(t.Context(), damage); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Purge(t.Context(), sharer); !errors.Is(err, errDamaged) {
-		t.Errorf("purge of the event that reads it: %v", err)
-	}
-	clock.Advance(2 * time.Hour)
-	if _, err := s.sweep(t.Context()); err != nil || !slices.Contains(keys(t, s), "aside") {
-		t.Errorf("%q are left by the sweep, %v", keys(t, s), err)
-	}
-	if err := s.Purge(t.Context(), ids["done"]); err != nil {
-		t.Errorf("purge of the damaged one: %v", err)
-	}
-	var body []byte
-	inherited := s.db.sql("SELECT body FROM {{schema}}.event WHERE key = 'aside' AND keeper IS NULL")
-	if err := s.db.pool.QueryRow(t.Context(), inherited).Scan(&body); err != nil || string(body) != "body of done" {
-		t.Errorf("%q, %v", body, err)
-	}
-	clock.Advance(24 * time.Hour)
-	if _, err := s.sweep(t.Context()); err != nil || slices.Contains(keys(t, s), "aside") {
-		t.Errorf("%q are left by the sweep a day later, %v", keys(t, s), err)
-	}
-}
-
 func TestDamagedEventsAreNotListed(t *testing.T) {
 	t.Parallel()
 	s, _, _, log := damagedStore(t, time.Hour)

@@ -124,7 +124,7 @@ func TestAnEventThatIsGoneIsReadOnce(t *testing.T) {
 	}
 	replayed, occurring := event("replayed"), occurs(event("b"), "first", 2)
 	replayed.Key.Space = dedup.SpaceQuarantine
-	replayed.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: original, Max: 9, Share: true}
+	replayed.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: original, Max: 9}
 	occurring.Occurrence.Slots = []dedup.Key{{Space: dedup.SpaceSlot, ID: "1"}, {Space: dedup.SpaceSlot, ID: "2"}}
 	ds, err := s.Claim(t.Context(), replayed, occurring)
 	if err != nil || ds[0].Verdict != dedup.New || ds[1].Verdict != dedup.New {

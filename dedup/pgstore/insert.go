@@ -17,21 +17,21 @@ import (
 // What must be looked up is looked up for all claims at once, and no subquery reads the rows of
 // another one for each claim: batches are large.
 const insertSQL = `WITH n AS MATERIALIZED (SELECT coalesce($1::timestamptz, now()) AS now),
-a AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::bytea[], $33::bool[]) AS a(ord, hash, own)),
+a AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::bytea[], $32::bool[]) AS a(ord, hash, own)),
 taken AS MATERIALIZED (SELECT o.hash FROM {{schema}}.alias o WHERE o.hash = ANY($3)
   UNION ALL SELECT o.hash FROM {{schema}}.event o WHERE o.hash = ANY(ARRAY(SELECT a.hash FROM a WHERE NOT a.own)) AND o.current),
 older AS MATERIALIZED (SELECT o.hash, max(o.generation) AS generation FROM {{schema}}.event o
   WHERE o.hash = ANY($5::bytea[]) AND NOT o.current GROUP BY o.hash),
 c AS MATERIALIZED (SELECT x.*, coalesce(x.given, nextval('{{schema}}.seq')) AS seq FROM (
-  SELECT * FROM unnest($4::int8[], $5::bytea[], $6::bytea[], $7::int8[], $8::bool[], $9::bool[], $10::bool[], $11::int8[], $12::text[],
-    $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::bytea[], $20::bytea[], $21::bytea[], $22::int2[], $23::int4[])
-  WITH ORDINALITY AS x(given, hash, fingerprint, win, hold, drop_body, newest, keeper, quarantine, producer, endpoint, type, key,
+  SELECT * FROM unnest($4::int8[], $5::bytea[], $6::bytea[], $7::int8[], $8::bool[], $9::bool[], $10::bool[], $11::text[],
+    $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[], $21::int2[], $22::int4[])
+  WITH ORDINALITY AS x(given, hash, fingerprint, win, hold, drop_body, newest, quarantine, producer, endpoint, type, key,
     vendor, about, extra, response, body, tasks, size, ord) ORDER BY ord) x),
 e AS (INSERT INTO {{schema}}.event (seq, hash, current, generation, fingerprint, accepted, win, expires, tasks, hold, drop_body,
-    newest, keeper, quarantine, producer, endpoint, type, key, vendor, about, extra, response, size, body)
+    newest, quarantine, producer, endpoint, type, key, vendor, about, extra, response, size, body)
   SELECT c.seq, c.hash, true, 1 + coalesce(o.generation, 0), c.fingerprint, n.now, c.win,
     CASE WHEN c.tasks = 0 AND c.quarantine IS NULL AND NOT c.newest THEN n.now + c.win * interval '1 microsecond' END,
-    c.tasks, c.hold, c.drop_body, c.newest, c.keeper, c.quarantine, c.producer, c.endpoint, c.type, c.key, c.vendor, c.about,
+    c.tasks, c.hold, c.drop_body, c.newest, c.quarantine, c.producer, c.endpoint, c.type, c.key, c.vendor, c.about,
     c.extra, c.response, c.size, c.body
   FROM n, c LEFT JOIN older o USING (hash) WHERE c.ord NOT IN (SELECT a.ord FROM a JOIN taken USING (hash)) ORDER BY c.hash
   ON CONFLICT (hash) WHERE current DO NOTHING RETURNING seq, generation),
@@ -39,7 +39,7 @@ l AS (INSERT INTO {{schema}}.alias (hash, seq) SELECT a.hash, c.seq FROM a JOIN 
   WHERE a.own ORDER BY a.hash),
 k AS MATERIALIZED (SELECT x.*, c.seq, CASE WHEN x.lease > 0 THEN coalesce(x.given, nextval('{{schema}}.token')) ELSE 0 END AS token,
     c.hold, c.drop_body, c.win, c.size
-  FROM unnest($24::int8[], $25::int2[], $26::int2[], $27::int8[], $28::int8[], $29::text[], $30::text[], $31::bytea[], $32::text[])
+  FROM unnest($23::int8[], $24::int2[], $25::int2[], $26::int8[], $27::int8[], $28::text[], $29::text[], $30::bytea[], $31::text[])
     AS x(ord, idx, state, lease, given, handler, lanename, lane, reason) JOIN c USING (ord) JOIN e ON e.seq = c.seq),
 t AS (INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postponed, size, token, win, due, started, ended, until,
     expires, handler, lanename, lane, reason, err)
@@ -62,7 +62,6 @@ type insertion struct {
 	response, body                  [][]byte
 	win                             []int64
 	hold, drop, newest              []bool
-	keeper                          []*int64
 	quarantine, vendor              []*string
 	producer, endpoint, kind, key   []string
 	tasks                           []int16
@@ -75,13 +74,12 @@ type insertion struct {
 }
 
 // add adds a record that [dedup.Accept] made at any time. A seq of zero takes the next number.
-func (in *insertion) add(r *dedup.Record, hash []byte, seq, keeper int64) {
+func (in *insertion) add(r *dedup.Record, hash []byte, seq int64) {
 	push(&in.given, nonzero(seq))
-	push(&in.keeper, nonzero(keeper))
 	push(&in.hash, hash)
 	p := &r.Payload
 	body := p.Body
-	if body == nil && keeper == 0 {
+	if body == nil {
 		body = []byte{}
 	}
 	push(&in.fingerprint, fingerprintOf(r))
@@ -153,7 +151,7 @@ func (in *insertion) addAliases(names []dedup.Key, own bool) {
 func (in *insertion) args(now *time.Time) []any {
 	return []any{
 		now, in.aliasOrd, in.aliasHash,
-		in.given, in.hash, in.fingerprint, in.win, in.hold, in.drop, in.newest, in.keeper, in.quarantine,
+		in.given, in.hash, in.fingerprint, in.win, in.hold, in.drop, in.newest, in.quarantine,
 		in.producer, in.endpoint, in.kind, in.key, in.vendor, in.about, in.extra, in.response,
 		in.body, in.tasks, in.size,
 		in.taskOrd, in.idx, in.state, in.lease, in.token, in.handler, in.lanename, in.lane, in.reason,

@@ -15,13 +15,13 @@ var schemaSQL string
 
 // migrations are the steps from each version of the tables to the next. A step is never changed
 // once it was released.
-var migrations = []string{schemaSQL}
+var migrations = []string{"", schemaSQL}
 
 // Version is the version of the tables that this program needs. It also runs on those of the next
 // version: a migration only adds what the version before can leave out, such as tables, columns
 // with a default and indexes. A later version removes what older programs needed. So tables are
 // migrated first, and then programs are replaced one after another.
-const Version = 1
+const Version = 2
 
 // Migrate makes the tables of a store, or changes those of an older version, in one transaction.
 // schema is the name of the schema; empty means [DefaultSchema]. It needs the right to create a

@@ -18,7 +18,6 @@ type row struct {
 	seq     int64
 	hash    []byte
 	current bool
-	keeper  int64 // the event whose body this one reads
 	size    int
 	fresh   bool  // not inserted yet
 	deleted bool  // to be deleted
@@ -35,7 +34,6 @@ type state struct {
 	current, hold, newest, dropped bool
 	sweeps                         bool // its tasks say when to sweep
 	tasks                          int
-	keeper                         int64
 	expires                        time.Time
 	extra, response                string
 }
@@ -44,7 +42,7 @@ func (w *row) state() state {
 	r := &w.rec
 	s := state{
 		current: w.current, sweeps: w.sweeps(), hold: r.Hold, newest: r.Newest, dropped: r.Dropped(),
-		tasks: len(r.Tasks), keeper: w.keeper, extra: string(packExtra(r)), response: string(packResponse(r.Response)),
+		tasks: len(r.Tasks), extra: string(packExtra(r)), response: string(packResponse(r.Response)),
 	}
 	if len(r.Tasks) == 0 {
 		s.expires = w.sweepAt()
@@ -63,11 +61,11 @@ func (w *row) sweepAt() time.Time {
 	return r.Ends()
 }
 
-func (w *row) sweeps() bool { return !w.rec.Newest && len(w.rec.Sharers) == 0 }
+func (w *row) sweeps() bool { return !w.rec.Newest }
 
 // columns are those of an event and one of its tasks, in the order of scan.
 const columns = `e.seq, e.hash, e.current, e.generation, e.fingerprint, e.accepted, e.win, e.hold, e.drop_body, e.newest,
- e.keeper, e.quarantine, e.producer, e.endpoint, e.type, e.key, e.vendor, e.about, e.extra, e.response, e.size,
+ e.quarantine, e.producer, e.endpoint, e.type, e.key, e.vendor, e.about, e.extra, e.response, e.size,
  t.idx, t.state, t.attempt, t.postponed, t.token, t.due, t.started, t.ended, t.until, t.handler, t.lanename,
  t.reason, t.err, t.history`
 
@@ -77,16 +75,11 @@ const columns = `e.seq, e.hash, e.current, e.generation, e.fingerprint, e.accept
 const withTasks = `
 LEFT JOIN LATERAL (SELECT * FROM {{schema}}.task x WHERE x.seq = e.seq OFFSET 0) t ON true`
 
-// bodyColumn reads the body of the event or that of its keeper.
-const bodyColumn = `CASE WHEN e.keeper IS NULL THEN e.body
- ELSE (SELECT k.body FROM {{schema}}.event k WHERE k.seq = e.keeper) END`
-
 // scanned is one row of columns.
 type scanned struct {
 	row
 	win                                 int64
 	fingerprint, about, extra, response []byte
-	keeperSeq                           *int64
 	quarantine, vendor                  *string
 	idx, state                          *int16
 	attempt, postponed                  *int32
@@ -100,7 +93,7 @@ func (s *scanned) targets(body bool) []any {
 	r := &s.rec
 	targets := []any{
 		&s.seq, &s.hash, &s.current, &r.Generation, &s.fingerprint, &r.Accepted, &s.win, &r.Hold, &r.DropBody,
-		&r.Newest, &s.keeperSeq, &s.quarantine,
+		&r.Newest, &s.quarantine,
 		&r.Payload.Producer, &r.Payload.Endpoint, &r.Payload.Type, &r.Key.ID, &s.vendor,
 		&s.about, &s.extra, &s.response, &s.size,
 		&s.idx, &s.state, &s.attempt, &s.postponed, &s.token, &s.due, &s.started, &s.ended, &s.until,
@@ -121,9 +114,6 @@ func (s *scanned) record() error {
 	r.Accepted, r.Window = r.Accepted.UTC(), time.Duration(s.win)*time.Microsecond
 	p.Producer, p.Endpoint, p.Type, r.Key.ID = untext(p.Producer), untext(p.Endpoint), untext(p.Type), untext(r.Key.ID)
 	p.VendorID, r.QuarantineReason, p.Body = unoptional(s.vendor), unoptional(s.quarantine), s.body
-	if s.keeperSeq != nil {
-		s.keeper, r.Shared = *s.keeperSeq, true
-	}
 	if err := unpackAbout(s.about, r); err != nil {
 		return err
 	}

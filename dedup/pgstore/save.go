@@ -12,13 +12,8 @@ import (
 )
 
 const (
-	updateEventSQL = `UPDATE {{schema}}.event SET current = $2, hold = $3, newest = $4, tasks = $5, keeper = $6, expires = $7,
-  extra = $8, response = $9, body = CASE WHEN $10 THEN NULL ELSE body END WHERE seq = $1`
-
-	// moveBodySQL gives the body of a record that is deleted to the first that shared it.
-	moveBodySQL = `WITH k AS (SELECT body, size FROM {{schema}}.event WHERE seq = $2),
-t AS (UPDATE {{schema}}.task t SET size = k.size FROM k WHERE t.seq = $1)
-UPDATE {{schema}}.event e SET body = k.body, size = k.size FROM k WHERE e.seq = $1`
+	updateEventSQL = `UPDATE {{schema}}.event SET current = $2, hold = $3, newest = $4, tasks = $5, expires = $6,
+  extra = $7, response = $8, body = CASE WHEN $9 THEN NULL ELSE body END WHERE seq = $1`
 
 	insertAliasSQL = `INSERT INTO {{schema}}.alias (hash, seq) SELECT * FROM unnest($1::bytea[], $2::int8[])`
 	moveAliasSQL   = `UPDATE {{schema}}.alias a SET seq = v.seq FROM unnest($1::bytea[], $2::int8[]) AS v(hash, seq)
@@ -76,7 +71,7 @@ func (v *view) saveEvent(b *pgx.Batch, w *row) {
 	if s == w.stored && (!w.swept || s.tasks > 0) {
 		return
 	}
-	b.Queue(v.db.sql(updateEventSQL), w.seq, s.current, s.hold, s.newest, s.tasks, nonzero(s.keeper),
+	b.Queue(v.db.sql(updateEventSQL), w.seq, s.current, s.hold, s.newest, s.tasks,
 		moment(s.expires), bytesOf(s.extra), bytesOf(s.response), s.dropped)
 	var gone [][]byte
 	for _, name := range w.aliases {
@@ -120,7 +115,7 @@ func (v *view) saveAliases(b *pgx.Batch) {
 func (v *view) insert(b *pgx.Batch, fresh []*row) {
 	var in insertion
 	for _, w := range fresh {
-		in.add(&w.rec, w.hash, w.seq, w.keeper)
+		in.add(&w.rec, w.hash, w.seq)
 	}
 	b.Queue(v.db.sql(insertSQL), in.args(&v.now)...).Query(func(rows pgx.Rows) error {
 		inserted, err := collectInserted(rows)
@@ -210,9 +205,10 @@ func (c *taskColumns) args() []any {
 	}
 }
 
-// delete queues the statements that delete records that nothing shares any more.
-func (v *view) delete(b *pgx.Batch, seqs []int64) {
+// drop queues the statements that delete a record.
+func (v *view) drop(b *pgx.Batch, w *row) {
+	w.deleted = true
 	for _, table := range []string{"task", "alias", "event"} {
-		b.Queue(v.db.sql("DELETE FROM {{schema}}."+table+" WHERE seq = ANY($1)"), seqs)
+		b.Queue(v.db.sql("DELETE FROM {{schema}}."+table+" WHERE seq = $1"), w.seq)
 	}
 }

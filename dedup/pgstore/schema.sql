@@ -1,4 +1,4 @@
--- Version 1 of the tables. {{schema}} is the quoted name of the schema.
+-- Version 2 of the tables. {{schema}} is the quoted name of the schema.
 -- There are no triggers, functions or foreign keys: the program writes all rows, and checks what it reads.
 
 CREATE SEQUENCE {{schema}}.seq;    -- the order of acceptance, with gaps
@@ -18,7 +18,6 @@ CREATE TABLE {{schema}}.event (
   hold        boolean     NOT NULL,
   drop_body   boolean     NOT NULL,
   newest      boolean     NOT NULL,  -- of its series
-  keeper      bigint,                -- the event whose body this one reads, instead of its own
   quarantine  text,                  -- the reason
   producer    text        NOT NULL,
   endpoint    text        NOT NULL,
@@ -26,7 +25,7 @@ CREATE TABLE {{schema}}.event (
   key         text        NOT NULL,
   vendor      text,                  -- the sender's unsigned identifier
   about       bytea       NOT NULL,  -- the rest of key and payload
-  extra       bytea,                 -- what few events have: aliases, sharers, counts, a note
+  extra       bytea,                 -- what few events have: aliases, an original, counts, a note
   response    bytea,
   size        integer     NOT NULL,  -- of the body
   body        bytea

@@ -142,7 +142,7 @@ func everything(t *testing.T, s *Store) {
 	claim(t, s, occurs(event("b", "ship"), "x", 2), dedup.New)
 	second := claim(t, s, occurs(event("b", "ship"), "y", 2), dedup.New).Record.Event
 	copied := event("c")
-	copied.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: original, Share: true}
+	copied.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: original}
 	copied.Key.Space = dedup.SpaceQuarantine
 	shared := claim(t, s, copied, dedup.New).Record.Event
 	for _, series := range []string{"d", "e"} {

@@ -134,25 +134,18 @@ func (s *step) remember(old dedup.Record, c dedup.Claim) error {
 
 // quarantine keeps or counts a delivery that does not run.
 func (s *step) quarantine(w *row, c dedup.Claim) (dedup.Decision, error) {
-	q := *c.Quarantine
-	original, err := s.event(q.Of)
+	original, err := s.event(c.Quarantine.Of)
 	if err != nil {
 		return dedup.Decision{}, err
 	}
 	if original != nil {
-		full := q.Full(original.rec)
+		full := c.Quarantine.Full(original.rec)
 		original.rec.QuarantineCount++
 		if full {
 			return decided(dedup.Known, &original.rec), nil
 		}
 	}
-	q.Share = q.Share && original != nil && !original.rec.Shared && !original.rec.Dropped()
-	c.Quarantine = &q
-	r, d, err := s.accept(w, c)
-	if err == nil && q.Share {
-		r.keeper = original.seq
-		original.rec.Sharers = append(slices.Clone(original.rec.Sharers), r.rec.Event)
-	}
+	_, d, err := s.accept(w, c)
 	return d, err
 }
 

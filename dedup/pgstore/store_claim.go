@@ -189,7 +189,7 @@ func (s *Store) insert(ctx context.Context, items []*item) error {
 	var in insertion
 	for _, it := range items {
 		r := dedup.Accept(dedup.Record{}, it.claim, "", 0, 0, time.Unix(0, 0))
-		in.add(&r, it.hash[:], 0, 0)
+		in.add(&r, it.hash[:], 0)
 		in.addAliases(r.Aliases, true)
 		if it.claim.Former != nil {
 			in.addAliases(it.claim.Former.Names, false)

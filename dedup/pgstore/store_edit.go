@@ -84,7 +84,7 @@ func (s *Store) editEvent(
 			return err
 		}
 		out = w.rec.Clone()
-		sql := v.db.sql("SELECT " + bodyColumn + " FROM {{schema}}.event e WHERE e.seq = $1")
+		sql := v.db.sql("SELECT e.body FROM {{schema}}.event e WHERE e.seq = $1")
 		err := v.q.QueryRow(v.ctx, sql, w.seq).Scan(&out.Payload.Body)
 		if err == nil && out.Payload.Body == nil { // the store that it was copied from had lost it
 			return dedup.ErrNoPayload
@@ -147,81 +147,18 @@ func (s *Store) Purge(ctx context.Context, event string) error {
 			}
 			t.Trace, t.changed = dedup.Trace{}, t.found
 		}
-		return v.drop(after, w)
+		v.drop(after, w)
+		return nil
 	})
 }
-
-// relativesSQL returns the events that share a body with an event: the one whose body it reads,
-// and those that read its own, which are quarantined.
-const relativesSQL = `SELECT x.seq, x.hash, false FROM {{schema}}.event e JOIN {{schema}}.event x ON x.seq = e.keeper WHERE e.seq = $1
-UNION ALL SELECT x.seq, x.hash, true FROM {{schema}}.event x WHERE x.keeper = $1 AND x.quarantine IS NOT NULL ORDER BY 1`
 
 // remnant returns the record of an event. Of a damaged one it has what can be read.
 func (v *view) remnant(event string) (*row, error) {
 	found, err := v.event(event)
-	w := v.damaged[seqOf(event)]
-	if !errors.Is(err, errDamaged) || w == nil {
-		return found, err
+	if w := v.damaged[seqOf(event)]; w != nil && errors.Is(err, errDamaged) {
+		return w, nil
 	}
-	w.rec.Original, w.rec.Sharers = "", nil
-	rows, err := v.q.Query(v.ctx, v.db.sql(relativesSQL), w.seq)
-	if err != nil {
-		return nil, err
-	}
-	var seq int64
-	var hash []byte
-	var sharer bool
-	_, err = pgx.ForEachRow(rows, []any{&seq, &hash, &sharer}, func() error {
-		if sharer {
-			w.rec.Sharers = append(w.rec.Sharers, eventID(seq, hash))
-		} else {
-			w.rec.Original = eventID(seq, hash)
-		}
-		return nil
-	})
-	return w, err
-}
-
-// drop deletes a record. A body that others share moves to the oldest of them.
-func (v *view) drop(b *pgx.Batch, w *row) error {
-	w.deleted = true
-	related := func(event string) (*row, error) {
-		other, err := v.related(event)
-		if w.damage != nil && errors.Is(err, errDamaged) { // else neither could be deleted
-			return nil, nil
-		}
-		return other, err
-	}
-	if w.rec.Shared {
-		keeper, err := related(w.rec.Original)
-		if err != nil {
-			return err
-		}
-		if keeper != nil {
-			keeper.rec.Unshare(w.rec.Event, v.now)
-		}
-	}
-	var heirs []*row
-	var records []*dedup.Record
-	for _, event := range w.rec.Sharers {
-		other, err := related(event)
-		if err != nil {
-			return err
-		}
-		if other != nil {
-			heirs, records = append(heirs, other), append(records, &other.rec)
-		}
-	}
-	if len(heirs) > 0 {
-		records[0].Inherit(records[1:]...)
-		heirs[0].keeper = 0
-		for _, other := range heirs[1:] {
-			other.keeper = heirs[0].seq
-		}
-		b.Queue(v.db.sql(moveBodySQL), heirs[0].seq, w.seq)
-	}
-	v.delete(b, []int64{w.seq})
-	return nil
+	return found, err
 }
 
 // Targets returns the texts of [Store.ChangeTarget] by their keys.
@@ -349,13 +286,9 @@ func (s *Store) sweep(ctx context.Context) (looked int, err error) {
 		var later []int64
 		for _, seq := range seqs {
 			w := v.bySeq[seq]
-			if sound, err := v.sound(w); err != nil {
-				return nil, err
-			} else if !sound || v.damaged[seq] != nil {
-				later = append(later, seq)
-				continue
-			}
 			switch {
+			case v.damaged[seq] != nil:
+				later = append(later, seq)
 			case w == nil || w.deleted:
 			case w.rec.Disposable(v.now):
 				if err := v.forget(after, w); err != nil {
@@ -373,18 +306,6 @@ func (s *Store) sweep(ctx context.Context) (looked int, err error) {
 	return len(seqs), err
 }
 
-// sound reports whether the record whose body w reads can be changed, if w is to be forgotten.
-func (v *view) sound(w *row) (bool, error) {
-	if w == nil || !w.rec.Shared || !w.rec.Disposable(v.now) {
-		return true, nil
-	}
-	_, err := v.related(w.rec.Original)
-	if errors.Is(err, errDamaged) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // forget deletes a record whose window ended. A held claim without an outcome was never accepted.
 func (v *view) forget(b *pgx.Batch, w *row) error {
 	if w.current && w.rec.Unaccepted() {
@@ -394,7 +315,8 @@ func (v *view) forget(b *pgx.Batch, w *row) error {
 		}
 		t.Trace, t.changed = t.Without(), t.found
 	}
-	return v.drop(b, w)
+	v.drop(b, w)
+	return nil
 }
 
 // prune forgets the keys of the days beyond the retention.

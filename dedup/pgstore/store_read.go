@@ -19,7 +19,7 @@ func (s *Store) read(
 ) (found, damaged []*row, now time.Time, err error) {
 	sql := "SELECT " + columns
 	if body {
-		sql += ", " + bodyColumn
+		sql += ", e.body"
 	}
 	sql += " FROM {{schema}}.event e" + withTasks + " WHERE " + rest
 	b := &pgx.Batch{}

@@ -69,7 +69,7 @@ const (
 	allowed  = `($5::text[] IS NULL OR x.handler = ANY($5::text[]) OR x.handler IN (SELECT name FROM orphans))`
 )
 
-const workSQL = `SELECT ` + columns + `, ` + bodyColumn + `
+const workSQL = `SELECT ` + columns + `, e.body
 FROM {{schema}}.event e` + withTasks + ` WHERE e.seq = ANY($1::int8[]) ORDER BY e.seq, t.idx`
 
 // startSQL starts tasks for the first time: the other columns stay.

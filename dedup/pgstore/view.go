@@ -254,15 +254,6 @@ func (v *view) find(known map[keyHash]*row, k dedup.Key, want func(*wanted, dedu
 
 // event returns the record of an event, nil if there is none or it may be forgotten.
 func (v *view) event(event string) (*row, error) {
-	r, err := v.related(event)
-	if err != nil || r == nil || r.rec.Disposable(v.now) {
-		return nil, err
-	}
-	return r, nil
-}
-
-// related returns the record of an event, also one that may be forgotten.
-func (v *view) related(event string) (*row, error) {
 	seq := seqOf(event)
 	if seq == 0 {
 		return nil, nil
@@ -275,7 +266,7 @@ func (v *view) related(event string) (*row, error) {
 	if w := v.damaged[seq]; w != nil && w.rec.Event == event {
 		return nil, w.damage
 	}
-	if r := v.bySeq[seq]; r != nil && r.rec.Event == event && !r.deleted {
+	if r := v.bySeq[seq]; r != nil && r.rec.Event == event && !r.deleted && !r.rec.Disposable(v.now) {
 		return r, nil
 	}
 	return nil, nil

@@ -24,7 +24,6 @@ const (
 	BodyChunks  BodyKind = 1 // in chunks under keys of their own
 	BodyDropped BodyKind = 2 // no longer stored
 	BodyLost    BodyKind = 3 // no longer stored because it was damaged
-	BodyShared  BodyKind = 4 // by the original of the record
 )
 
 // Event is the part of a stored event that its claim determines: description and body.
@@ -66,12 +65,6 @@ func (e Event) encoded(b, body []byte) Event {
 	return e
 }
 
-// described returns the description behind maxHead unused bytes, with room for a body.
-func (e Event) described(body int) []byte {
-	b := make([]byte, maxHead, maxHead+e.body-e.description+body+tailRoom)
-	return append(b, e.raw[e.description:e.body]...)
-}
-
 // Loaded reports whether the event has its description, not only its [Outline].
 func (e Event) Loaded() bool { return e.raw != nil }
 
@@ -84,12 +77,10 @@ func (e Event) Memory() int64 { return int64(cap(e.raw)) }
 // InlineBody returns the body that the content itself holds, without copying it.
 func (e Event) InlineBody() []byte { return e.raw[e.body:] }
 
-// HasBody reports whether the event has a body of its own.
-func (e Event) HasBody() bool { return e.Kind == BodyInline || e.Kind == BodyChunks }
-
-// WithoutBody returns the event without its body; kind is BodyDropped, BodyLost or BodyShared.
+// WithoutBody returns the event without its body; kind is BodyDropped or BodyLost.
 func (e Event) WithoutBody(kind BodyKind) Event {
-	return Event{Kind: kind, Size: e.Size}.encoded(e.described(0), nil)
+	b := make([]byte, maxHead, maxHead+e.body-e.description+tailRoom)
+	return Event{Kind: kind, Size: e.Size}.encoded(append(b, e.raw[e.description:e.body]...), nil)
 }
 
 // WithAliases returns the event with the aliases of the otherwise unchanged record.
@@ -97,15 +88,6 @@ func (e Event) WithAliases(r *dedup.Record) Event {
 	b := make([]byte, maxHead, maxHead+len(e.raw)+tailRoom)
 	b = appendDescription(b, &dedup.Claim{Key: r.Key, Aliases: r.Aliases, Payload: r.Payload})
 	return e.encoded(b, e.InlineBody())
-}
-
-// WithBody returns the event with a body of its own: inline, or in chunks if number is not zero.
-func (e Event) WithBody(body []byte, number uint64) Event {
-	kind := BodyInline
-	if number != 0 {
-		kind, body = BodyChunks, nil
-	}
-	return Event{Kind: kind, Body: number, Size: e.Size}.encoded(e.described(len(body)), body)
 }
 
 // Encode returns the content of the event with a sequence. It shares the event's memory.

@@ -62,7 +62,7 @@ func goldenEvent() (*dedup.Claim, *dedup.Record) {
 			State: dedup.Running, Handler: "h", Lane: "l", Attempt: 2, Postponed: 1, Due: at, Started: at,
 			Until: at.Add(time.Minute), Reason: "why", Err: "err", Token: 7,
 		}},
-		Occurrences: 4, Sharers: []string{"s-1", "s-2"},
+		Occurrences: 4,
 	}
 	r.Payload.Endpoint = "orders"
 	return c, r
@@ -75,7 +75,6 @@ func golden() string {
 	h := HashOf(key)
 	newest, older := Place{Hash: h}, Place{Hash: h, Older: 300}
 	inline := NewEvent(c, BodyInline, 0)
-	shared := inline.WithoutBody(BodyShared)
 	meta := Meta{
 		Commit: 1, Seq: 2, Token: 3, Boot: 4, Wall: at, Window: time.Hour, Census: Census{true, 5, 6},
 		Gaps: []Gap{{at, time.Hour}, {at.Add(time.Hour), 2 * time.Hour}}, Since: 19000, Evicted: 19001,
@@ -102,8 +101,6 @@ func golden() string {
 	line("content/older", inline.Encode(older.Key(), 300))
 	line("content/chunks", NewEvent(c, BodyChunks, 9).Encode(newest.Key(), 300))
 	line("content/without", inline.WithoutBody(BodyDropped).Encode(newest.Key(), 300))
-	line("content/with", shared.WithBody([]byte("{}"), 0).Encode(newest.Key(), 300))
-	line("content/withchunks", shared.WithBody(nil, 77).Encode(newest.Key(), 300))
 	line("content/renamed", inline.WithAliases(&dedup.Record{Key: key, Payload: c.Payload}).Encode(newest.Key(), 300))
 	line("state", EncodeState(nil, newest.Key(), r, OutlineOf(r, inline.Size)))
 	line("state/older", EncodeState(nil, older.Key(), r, OutlineOf(r, inline.Size)))

@@ -156,16 +156,6 @@ func DecodeState(key, value []byte, r *dedup.Record) (o Outline, err error) {
 // stateFields are the fields that most records do not have.
 func stateFields(f *fields, flags uint64, r *dedup.Record, o *Outline) {
 	uintField(f, 1, &r.Occurrences)
-	var sharers []byte
-	for _, event := range r.Sharers {
-		sharers = appendString(sharers, event)
-	}
-	if f.in != nil {
-		r.Sharers = nil
-	}
-	for d := f.list(2, sharers); d != nil && d.s != ""; {
-		r.Sharers = append(r.Sharers, d.str())
-	}
 	generation := r.Generation ^ 1 // mostly 1
 	uintField(f, 3, &generation)
 	r.Generation = generation ^ 1
