@@ -196,9 +196,7 @@ func (x *examination) one(in source, key []byte) {
 		_, err := readTrace(in, key)
 		x.damaged(err, "", "")
 	case record.FamilyChunk:
-		x.report.Pieces++
-		_, err := readVerified(in, key)
-		x.damaged(err, "", "")
+		x.report.Pieces++ // each event reads its own
 	}
 }
 

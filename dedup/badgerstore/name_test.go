@@ -77,7 +77,7 @@ func TestTheNameOfAFirstOccurrenceIsInItsState(t *testing.T) {
 // TestARepairedEventKeepsItsName: the names are in the content as well.
 func TestARepairedEventKeepsItsName(t *testing.T) {
 	t.Parallel()
-	for damage, done := range map[string]string{"state": repairedState, "content": repairedEvent} {
+	for damage, done := range map[string]string{"state": repairedState, "content": repairedBody} {
 		s := open(t, t.TempDir(), uncached())
 		c := namedClaim("first")
 		event := mustClaim(t, s, c, dedup.New).Record.Event

@@ -74,7 +74,12 @@ func (c *core) openLocked() (w *committer, err error) {
 	if d := c.disk.look(); d.frozen() {
 		return nil, fmt.Errorf("store %s cannot be opened: %w", c.dir, d.err())
 	}
-	if err := c.checkFormat(); err != nil {
+	if _, err := storedir.ReadFormat(c.dir); errors.Is(err, fs.ErrNotExist) { // before anything of a new store
+		if err := storedir.WriteFormat(c.dir, formatVersion); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.existing(); err != nil {
 		return nil, err
 	}
 	if !kv.Exists(c.dir) {
@@ -222,17 +227,4 @@ type FormatError struct {
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("store %s has format %d, and this version reads only format %d (nothing was changed); use "+
 		"the version that wrote it", e.Dir, e.Format, e.Known)
-}
-
-// checkFormat refuses a store of another format, before anything touches the database, and writes
-// the format of a new store.
-func (c *core) checkFormat() error {
-	version, err := storedir.ReadFormat(c.dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return storedir.WriteFormat(c.dir, formatVersion)
-	case err == nil && version != formatVersion:
-		return &FormatError{Dir: c.dir, Format: version, Known: formatVersion}
-	}
-	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -361,15 +362,15 @@ func (r *row) body(in source) ([]byte, error) {
 	for n := range record.ChunkCount(r.event.Size) {
 		key := r.place.Hash.ChunkKey(r.event.Body, n)
 		value, err := readValue(in, key)
-		if err != nil {
-			return nil, err
+		if err == nil && value == nil {
+			err = errors.New("it is missing")
 		}
-		if value == nil {
-			return nil, record.Damaged(key, "a chunk of the body is missing", nil)
+		var chunk []byte
+		if err == nil {
+			chunk, err = record.DecodeChunk(key, value)
 		}
-		chunk, err := record.DecodeChunk(key, value)
 		if err != nil {
-			return nil, err
+			return nil, record.Damaged(r.place.Key(), "a chunk of its body", err)
 		}
 		body = append(body, chunk...)
 	}

@@ -1,7 +1,6 @@
 package badgerstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,16 +22,14 @@ type Repair struct {
 }
 
 const (
-	repairedMemory  = "written again from memory, nothing is lost"
-	repairedBody    = "the payload is lost, the rest is kept"
-	repairedState   = "the state is lost, the payload is kept"
-	repairedEvent   = "the payload is lost, the state is kept"
-	repairedAll     = "payload and state are lost, the key stays known"
-	repairedAlias   = "the alias belongs to its event again"
-	repairedTrace   = "the key is remembered as one that was accepted"
-	repairedOrphan  = "it belongs to no event and is deleted"
-	repairedAlready = "it is sound by now"
-	repairedNot     = "nothing can be done: restore a backup"
+	repairedWhole  = "written again, nothing is lost"
+	repairedState  = "the state is lost, the payload is kept"
+	repairedBody   = "the payload is lost, the state is kept"
+	repairedAll    = "payload and state are lost, the key stays known"
+	repairedAlias  = "the alias belongs to its event again"
+	repairedTrace  = "the key is remembered as one that was accepted"
+	repairedOrphan = "it belongs to no event and is deleted"
+	repairedNot    = "nothing can be done: restore a backup"
 )
 
 // RepairDir is [Store.Repair] for an existing store in dir, which no process may have open. A sound
@@ -143,26 +140,21 @@ func (o *repairOp) apply(b *batch) (err error) {
 	case family == record.FamilyTrace && size == record.TraceKeySize:
 		o.repair.Done = repairedTrace
 		b.putTrace(record.TraceID(o.key[1:]), assumedTrace(b.now))
-	case family == record.FamilyChunk && size == record.ChunkKeySize:
-		return o.repairChunk(b)
 	}
 	return nil
 }
 
 func (o *repairOp) repairEvent(b *batch, p record.Place) error {
-	if r := b.rows[p]; r.changed() { // another of its values was repaired in this batch
-		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
-		return nil
-	}
-	if r := b.c.cache.get(p); r != nil {
+	if r, err := b.at(p); err == nil && r != nil { // in memory, sound by now, or without a chunk
 		next := r.edit()
 		next.fresh, next.before = true, r.tally()
+		o.repair.Event, o.repair.Done = r.rec.Event, repairedWhole
+		if _, err := r.body(b.c.db); err != nil {
+			b.dropChunks(p.Hash, r.event)
+			next.event, o.repair.Done = r.event.WithoutBody(record.BodyLost), repairedBody
+			b.failTasks(&next.rec, repairedBody, false)
+		}
 		b.put(next)
-		o.repair.Event, o.repair.Done = r.rec.Event, repairedMemory
-		return nil
-	}
-	if r, err := readRow(b.c.db, p); err == nil && r != nil {
-		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
 		return nil
 	}
 	b.uncounted = true // countOp recounts
@@ -176,7 +168,7 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 		next.event, o.repair.Done = *rest.event, repairedState
 		b.rebuild(p, &next.rec)
 	case rest.state:
-		next.event, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), repairedEvent
+		next.event, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), repairedBody
 	default:
 		next.event, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), repairedAll
 		b.rebuild(p, &next.rec)
@@ -188,7 +180,7 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	next.rec.Payload.Endpoint = rest.claim.Payload.Endpoint
 	next.rec = withoutDescription(next.rec)
 	b.c.gaps.extend(&next.rec)
-	b.failTasks(&next.rec, o.repair.Done, o.repair.Done != repairedEvent)
+	b.failTasks(&next.rec, o.repair.Done, o.repair.Done != repairedBody)
 	b.put(next)
 	o.repair.Event = next.rec.Event
 	return nil
@@ -227,51 +219,6 @@ func (b *batch) failTasks(r *dedup.Record, why string, unsure bool) {
 		_ = r.Finish(lease, res, b.now) // a lease of this moment is held
 		r.Tasks[i].History = before.History
 	}
-}
-
-// repairChunk drops a large body that has a damaged chunk.
-func (o *repairOp) repairChunk(b *batch) error {
-	h, number := record.ParseChunkKey(o.key)
-	r, err := b.bodyOwner(h, number)
-	switch {
-	case err != nil:
-		return nil //nolint:nilerr // the event is damaged as well: its own repair gives the body up
-	case r == nil && bootOfBody(number) == b.c.boot:
-		o.repair.Done = "its event is not stored yet"
-	case r == nil:
-		o.repair.Done = repairedOrphan
-		b.chunks = append(b.chunks, mutation{Key: o.key})
-	default:
-		next := r.edit()
-		b.dropChunks(r.place.Hash, r.event)
-		next.event, next.fresh = r.event.WithoutBody(record.BodyLost), true
-		b.failTasks(&next.rec, repairedBody, false)
-		b.put(next)
-		o.repair.Event, o.repair.Done = next.rec.Event, repairedBody
-	}
-	return nil
-}
-
-// bodyOwner returns the event, of any generation, that has a large body; nil if there is none.
-func (b *batch) bodyOwner(h record.Hash, number uint64) (*row, error) {
-	var wrong error
-	for _, p := range b.placesOf(h) {
-		r, err := b.at(p)
-		if err == nil && r != nil && r.event.Kind == record.BodyChunks && r.event.Body == number {
-			return r, nil
-		}
-		wrong = cmp.Or(wrong, err)
-	}
-	return nil, wrong
-}
-
-// placesOf returns the places of all generations of a key.
-func (b *batch) placesOf(h record.Hash) []record.Place {
-	places := []record.Place{{Hash: h}}
-	for _, old := range b.c.older[h] {
-		places = append(places, record.Place{Hash: h, Older: old.seq})
-	}
-	return places
 }
 
 // countOp recounts all events and finds the newest.

@@ -147,11 +147,11 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 	}{
 		{"without a state", 2000, stateless(spoil), event, false, repairedAll, true},
 		{"without a state, nothing readable", 2000, stateless(wreck), event, false, repairedAll, false},
-		{"never taken", 2000, spoil, event, false, repairedEvent, true},
-		{"never taken, nothing readable", 2000, wreck, event, false, repairedEvent, true},
-		{"retried", 2000, spoil, event, true, repairedEvent, true},
-		{"retried, nothing readable", 2000, wreck, event, true, repairedEvent, true},
-		{"retried, the content is gone", 2000, empty, event, true, repairedEvent, true},
+		{"never taken", 2000, spoil, event, false, repairedBody, true},
+		{"never taken, nothing readable", 2000, wreck, event, false, repairedBody, true},
+		{"retried", 2000, spoil, event, true, repairedBody, true},
+		{"retried, nothing readable", 2000, wreck, event, true, repairedBody, true},
+		{"retried, the content is gone", 2000, empty, event, true, repairedBody, true},
 		{"a piece of its body", 2 * record.ChunkSize, spoil, func(c dedup.Claim, r *row) []byte {
 			return record.HashOf(c.Key).ChunkKey(r.event.Body, 1)
 		}, false, repairedBody, true},
@@ -241,7 +241,7 @@ func TestAnEventThatIsDoneStaysDoneWithoutItsPayload(t *testing.T) {
 		t.Fatal(err)
 	}
 	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyEvent))
-	s = repaired(t, s, repairedEvent)
+	s = repaired(t, s, repairedBody)
 	r := mustClaim(t, s, c, dedup.Known).Record
 	if diff := cmp.Diff(answer, r.Response); diff != "" || r.State() != dedup.Done {
 		t.Errorf("%v %s", r.State(), diff)
@@ -261,7 +261,7 @@ func TestAClaimThatWasReleasedIsRunByTheNextDeliveryAlthoughItWasDamaged(t *test
 		t.Fatal(err)
 	}
 	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyEvent))
-	s = repaired(t, s, repairedEvent)
+	s = repaired(t, s, repairedBody)
 	again := mustClaim(t, s, c, dedup.New)
 	if again.Record.Event != d.Record.Event || again.Lease.Token == 0 {
 		t.Errorf("%+v", again)
@@ -286,7 +286,7 @@ func TestAnEventThatIsInMemoryIsWrittenAgain(t *testing.T) {
 			finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultRetry, After: time.Hour})
 		}
 		tc.damage(t, s, record.HashOf(c.Key).Key(record.FamilyEvent))
-		s = repaired(t, s, repairedMemory)
+		s = repaired(t, s, repairedWhole)
 		r, err := s.Get(context.Background(), event)
 		if err != nil || !r.Open() {
 			t.Fatalf("%v, %v", r.State(), err)
@@ -483,7 +483,7 @@ func TestAPayloadDamagedInItsFileLeavesTheRestOfItsEvent(t *testing.T) {
 		flip(t, f, 1000)
 	}
 	done, r, err := RepairDir(t.Context(), s.dir, quiet())
-	if err != nil || len(done) != 1 || done[0].Done != repairedEvent || !r.Sound() {
+	if err != nil || len(done) != 1 || done[0].Done != repairedBody || !r.Sound() {
 		t.Fatal(done, r, err)
 	}
 	again := open(t, s.dir, quiet())
