@@ -17,8 +17,8 @@ type Remember struct {
 	Time time.Time
 	// Most is how many events of the key are accepted while it is remembered. Defaults to 1.
 	Most int
-	// Also are other names of the event that leave a trace, each for one event.
-	Also []Key
+	// Also are other names of the event that leave a trace.
+	Also []Traced
 
 	traces []Traced // instead of the claim's key
 	again  bool     // a further occurrence of known content
@@ -153,11 +153,7 @@ func (c *Claim) Traces() []Traced {
 
 // with appends the traces of other names.
 func (r *Remember) with(own Traced) []Traced {
-	all := []Traced{own}
-	for _, name := range r.Also {
-		all = append(all, Traced{Key: name})
-	}
-	return all
+	return append([]Traced{own}, r.Also...)
 }
 
 // resolved returns the traces of a claim of an occurrence. again marks a further occurrence in

@@ -175,7 +175,7 @@ func (c capture) attack(t *testing.T) {
 	}
 }
 
-// What is left of a delivery without one of its signatures comes before the delivery.
+// A part of a delivery, without one of its signatures, comes before the delivery.
 func TestADeliveryRunsOnceAfterWhatIsLeftOfIt(t *testing.T) {
 	t.Parallel()
 	all := ownCaptures(t)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -172,7 +173,7 @@ func (d *delivery) compare(e *entry, it, kept producer.Item, key dedup.Key) {
 func (d *delivery) formerNames(e *entry, it producer.Item, key dedup.Key) {
 	it.Unnamed = it.Unnamed || d.ep.former.byBody
 	f, own := &e.parts.former, e.claim.Key
-	f.Names, f.Contents = e.parts.names[:0], nil
+	f.Names, f.Contents = append(e.parts.names[:0], f.Names...), nil
 	add := func(to []dedup.Key, k dedup.Key, space, id string) []dedup.Key {
 		if k.Space, k.ID = space, id; k == own || slices.Contains(to, k) {
 			return to
@@ -310,38 +311,62 @@ func (d *delivery) nameByContent(e *entry, it producer.Item) {
 
 // nameReduced adds the names of what may be left of an event whose identifier is read from fields.
 // Where one of several signatures does not cover such a field (RFC 9421 section 3.2), a client can
-// remove it and the signatures that do.
+// remove it and the signatures that do. The rest has the same signature base, and the content of a
+// known event.
 func (d *delivery) nameReduced(e *entry) {
 	c, id := &e.claim, d.Identity
 	missing := func(part string) bool { return part[0] != '@' && len(d.r.Header.Values(part)) == 0 }
-	_, signs := d.ep.p.Scheme.(*verify.RFC9421)
+	scheme, signs := d.ep.p.Scheme.(*verify.RFC9421)
 	if !signs || len(d.items) != 1 || e.occurrence != nil && e.occurrence.Repeats.Max > 0 {
 		return
 	}
-	content := id.Stable
+	some := slices.ContainsFunc(d.ep.keyParts, missing)
+	if !some && strings.Count(strings.Join(d.r.Header["Signature-Input"], ""), "=(") < 2 {
+		return
+	}
+	sent, leaves := *d.Request, false
+	sent.Header = d.sent
+	for _, one := range verify.ClaimedIn(scheme, &sent, nil) {
+		removable := func(part string) bool { return part[0] != '@' && !slices.Contains(one.Covered, part) }
+		other := one.Label != id.Label
+		if !other && !some || other && !slices.ContainsFunc(d.ep.keyParts, removable) {
+			continue
+		}
+		leaves = leaves || other
+		name := dedup.Key{Principal: c.Key.Principal, Endpoint: d.ep.p.Name, Space: dedup.SpaceSigned}
+		name.ID = fmt.Sprintf("%x", sha256.Sum256(scheme.SignatureBase(&sent, one.Label)))
+		if !slices.Contains(c.Aliases, name) {
+			c.Aliases = append(c.Aliases, name)
+		}
+	}
+	d.nameContent(e, leaves, some && !slices.ContainsFunc(d.ep.keyParts, func(part string) bool {
+		return part[0] != '@' && !missing(part)
+	}))
+}
+
+// nameContent names the content of a message of which a part may be left, or that may be one.
+func (d *delivery) nameContent(e *entry, leaves, left bool) {
+	c, content := &e.claim, d.Identity.Stable
 	if content == nil {
 		sum := sha256.Sum256(d.received)
 		content = sum[:]
 	}
-	add := func(created time.Time) {
-		name := dedup.Key{Principal: c.Key.Principal, Endpoint: d.ep.p.Name, Space: dedup.SpaceSigned}
-		name.ID = fmt.Sprintf("%x;%d;reduced", content, created.Unix())
-		if c.Aliases = append(c.Aliases, name); c.Remember != nil {
-			c.Remember.Also = append(c.Remember.Also, name)
-		}
-	}
-	if slices.ContainsFunc(d.ep.keyParts, missing) {
-		add(cmp.Or(id.Created, id.SignedAt))
+	name := dedup.Key{Principal: c.Key.Principal, Endpoint: d.ep.p.Name, Space: dedup.SpaceSent}
+	name.ID = fmt.Sprintf("%x;reduced", content)
+	trace := dedup.Traced{Key: name, Most: 1}
+	switch {
+	case left:
+		e.parts.former.Names = append(e.parts.former.Names, name)
+	case leaves:
+		trace.Most = math.MaxUint8 // other events may have the content
+	default:
 		return
 	}
-	if strings.Count(strings.Join(d.r.Header["Signature-Input"], ""), "=(") < 2 {
-		return
+	if leaves {
+		c.Aliases = append(c.Aliases, name)
 	}
-	for _, sent := range verify.ClaimedIn(d.ep.p.Scheme, d.r, nil) {
-		removable := func(part string) bool { return part[0] != '@' && !slices.Contains(sent.Covered, part) }
-		if sent.Label != id.Label && slices.ContainsFunc(d.ep.keyParts, removable) {
-			add(sent.SignedAt)
-		}
+	if c.Remember != nil {
+		c.Remember.Also = append(c.Remember.Also, trace)
 	}
 }
 

@@ -45,6 +45,8 @@ type delivery struct {
 	verified time.Time
 	// received is the verified body with its content coding. Body is without.
 	received []byte
+	// sent is the received header of the verified request.
+	sent http.Header
 	// stale is why an authentic delivery is too old to bring a new event. It may still be a
 	// duplicate.
 	stale error
@@ -352,6 +354,7 @@ func (d *delivery) verify(ctx context.Context) error {
 		d.body.buf = content
 	}
 	if err == nil {
+		d.sent = d.r.Header
 		d.r = asSigned(d.ep.pinned.MediaType, d.r, identity, content != nil)
 		d.request.Header = d.r.Header
 		if d.ep.pinned.URL && !identity.Covers("@path") {

@@ -18,7 +18,7 @@ func (s *RFC9421) Alternatives(r *http.Request, offered []Offer) iter.Seq[Altern
 		if s.Check() != nil {
 			return
 		}
-		m, sent := s.sent(r)
+		m, sent := s.sent(r, s.Label)
 		s.otherLabels(r, to)
 		s.otherPolicies(r, m, sent, to)
 		own, seen := s.allKeys(r.Context()), map[string]bool{"": true}
@@ -54,27 +54,28 @@ func (s *RFC9421) allKeys(ctx context.Context) []Key {
 	return keys
 }
 
-// sent returns a request and its well-formed signatures with the label, as many as are verified.
-func (s *RFC9421) sent(r *http.Request) (*message, []signatureInput) {
+// sent returns a request and its well-formed signatures with a label, or all for "", as many as are
+// verified.
+func (s *RFC9421) sent(r *http.Request, label string) (*message, []signatureInput) {
 	var f signatureFields
 	m, err := newMessage(r)
-	if err != nil || f.read(r.Header, s.Label, maxSignatures, s.Encoding) != nil {
+	if err != nil || f.read(r.Header, label, maxSignatures, s.Encoding) != nil {
 		return nil, nil
 	}
 	if s.NormalPath {
 		m.normalizePath()
 	}
 	sent := slices.DeleteFunc(f.inputs, func(in signatureInput) bool {
-		return in.refusal != nil || s.Label != "" && in.label != s.Label
+		return in.refusal != nil || label != "" && in.label != label
 	})
 	return &m, sent[:min(len(sent), maxVerified)]
 }
 
-// SignatureBase returns what the signature with a label, or the first one for "", is over: the
+// SignatureBase returns what the signature with a label, or for "" the first one, is over: the
 // signature base (RFC 9421 section 2.5), of an [Alternative] perhaps in another form. It is nil if
 // a covered component is missing, or the signature. Nothing is verified.
 func (s *RFC9421) SignatureBase(r *http.Request, label string) []byte {
-	m, sent := s.sent(r)
+	m, sent := s.sent(r, cmp.Or(label, s.Label))
 	for i := range sent {
 		if label == "" || sent[i].label == label {
 			if base, err := m.base(nil, &sent[i]); err == nil {

@@ -29,11 +29,11 @@ var rememberChecks = []check{
 	}},
 	{"EachNameOfARememberedEventIsSeen", func(x *rig) {
 		c := remembered("a")
-		c.Remember.Also = []dedup.Key{key("b"), key("c")}
+		c.Remember.Also = []dedup.Traced{{Key: key("b")}, {Key: key("c")}}
 		x.accept(c)
 		x.advance(hour)
 		also := remembered("d")
-		also.Remember.Also = []dedup.Key{key("e"), key("c")}
+		also.Remember.Also = []dedup.Traced{{Key: key("e"), Most: 2}, {Key: key("c")}}
 		for _, c := range []dedup.Claim{remembered("a"), remembered("b"), also} {
 			x.want(dedup.Seen, c)
 		}

@@ -178,7 +178,7 @@ func (t *modelTurn) traced() (keys []dedup.Key, most []int) {
 	}
 	keys, most = []dedup.Key{firstOf(t.claim.Key)}, []int{max(1, t.claim.Remember.Most)}
 	for _, also := range t.claim.Remember.Also {
-		keys, most = append(keys, also), append(most, 1)
+		keys, most = append(keys, also.Key), append(most, max(1, also.Most))
 	}
 	if len(t.slots) > 0 {
 		keys, most = append(keys, t.slots[0]), append(most, t.most)

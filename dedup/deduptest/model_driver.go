@@ -154,7 +154,7 @@ func (d *driver) newClaim() dedup.Claim {
 		at := pick(d.Rand, time.Time{}, now, d.model.began, now.Add(-40*day), now.Add(-80*minute))
 		c.Remember = &dedup.Remember{Most: most, Time: at}
 		if c.Key.ID == "k3" {
-			c.Remember.Also = []dedup.Key{key(fmt.Sprint("x", d.IntN(5)))}
+			c.Remember.Also = []dedup.Traced{{Key: key(fmt.Sprint("x", d.IntN(5))), Most: d.IntN(3)}}
 		}
 	}
 	switch d.IntN(6) {
