@@ -69,7 +69,7 @@ var imports = map[string][]string{
 		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/redolog",
 		"dedup/badgerstore/internal/storedir", "dedup/badgerstore/internal/valuefile",
 	},
-	"dedup/badgerstore/internal/record":  {"dedup"},
+	"dedup/badgerstore/internal/record":  {"dedup", "dedup/internal/wire"},
 	"dedup/badgerstore/internal/redolog": {},
 	"dedup/badgerstore/internal/storedir": {
 		"dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/redolog",
@@ -77,9 +77,10 @@ var imports = map[string][]string{
 	},
 	"dedup/badgerstore/internal/valuefile": {},
 	"dedup/deduptest":                      {"dedup"},
-	"dedup/pgstore":                        {"dedup"},
+	"dedup/pgstore":                        {"dedup", "dedup/internal/wire"},
 	"dedup/internal/history":               {"dedup"}, // for tests
 	"dedup/internal/taskqueue":             {},
+	"dedup/internal/wire":                  {"dedup"},
 	"explain": {
 		"verify", "producer", "producer/preset", "internal/nearest", "internal/strictjson",
 	},

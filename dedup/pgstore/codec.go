@@ -5,16 +5,14 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"maps"
 	"math"
-	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
 
 // escaped begins the texts that a column of type text cannot hold as they are.
@@ -77,168 +75,38 @@ func micros(d time.Duration) time.Duration {
 	return d.Truncate(time.Microsecond)
 }
 
-// packer writes values that are not columns: numbers, and strings after their lengths.
-type packer []byte
-
-func (p *packer) num(n uint64) { *p = binary.AppendUvarint(*p, n) }
-
-func (p *packer) str(s string) {
-	p.num(uint64(len(s)))
-	*p = append(*p, s...)
-}
-
-func (p *packer) strs(list ...string) {
-	p.num(uint64(len(list)))
-	for _, s := range list {
-		p.str(s)
-	}
-}
-
-func (p *packer) time(t time.Time) {
-	if t.IsZero() {
-		p.num(0)
-		return
-	}
-	p.num(uint64(t.UnixMicro()))
-}
-
-func (p *packer) keys(keys []dedup.Key) {
-	p.num(uint64(len(keys)))
-	for _, k := range keys {
-		p.str(k.Principal)
-		p.str(k.Endpoint)
-		p.str(k.Space)
-		p.str(k.ID)
-	}
-}
-
-func (p *packer) header(h http.Header) {
-	p.num(uint64(len(h)))
-	for _, name := range slices.Sorted(maps.Keys(h)) { // equal headers have equal bytes
-		p.str(name)
-		p.strs(h[name]...)
-	}
-}
-
-// unpacker reads what a packer wrote. After an error it returns zero values.
-type unpacker struct {
-	b   []byte
-	bad bool
-}
-
 var errDamaged = errors.New("a row of the store cannot be read")
 
-func (u *unpacker) err() error {
-	if u.bad || len(u.b) > 0 {
+// ended returns an error unless everything was read.
+func ended(d *wire.Decoder) error {
+	if !d.Whole() {
 		return errDamaged
 	}
 	return nil
 }
 
-func (u *unpacker) num() uint64 {
-	n, size := binary.Uvarint(u.b)
-	if size <= 0 {
-		u.bad, u.b = true, nil
-		return 0
-	}
-	u.b = u.b[size:]
-	return n
-}
-
-// count reads the number of values that follow, each of which has at least one byte.
-func (u *unpacker) count() int {
-	n := u.num()
-	if n > uint64(len(u.b)) {
-		u.bad, u.b = true, nil
-		return 0
-	}
-	return int(n)
-}
-
-func (u *unpacker) str() string {
-	n := u.count()
-	s := string(u.b[:n])
-	u.b = u.b[n:]
-	return s
-}
-
-func (u *unpacker) strs() []string {
-	n := u.count()
-	if n == 0 {
-		return nil
-	}
-	list := make([]string, n)
-	for i := range list {
-		list[i] = u.str()
-	}
-	return list
-}
-
-func (u *unpacker) time() time.Time {
-	if n := u.num(); n != 0 {
-		return time.UnixMicro(int64(n)).UTC()
-	}
-	return time.Time{}
-}
-
-func (u *unpacker) keys() []dedup.Key {
-	n := u.count()
-	if n == 0 {
-		return nil
-	}
-	keys := make([]dedup.Key, n)
-	for i := range keys {
-		keys[i] = dedup.Key{Principal: u.str(), Endpoint: u.str(), Space: u.str(), ID: u.str()}
-	}
-	return keys
-}
-
-func (u *unpacker) header() http.Header {
-	n := u.count()
-	if n == 0 {
-		return nil
-	}
-	h := make(http.Header, n)
-	for range n {
-		name := u.str()
-		h[name] = u.strs()
-	}
-	return h
-}
-
 // packAbout returns the parts of key and payload that no column has.
 func packAbout(r *dedup.Record) []byte {
-	p := make(packer, 0, 256)
+	var w wire.Words
+	b := make([]byte, 0, 256)
 	for _, s := range [...]string{
 		r.Key.Principal, r.Key.Endpoint, r.Key.Space, r.Payload.KeyField, r.Payload.Method, r.Payload.Target,
 	} {
-		p.str(s)
+		b = w.Append(b, s)
 	}
-	p.header(r.Payload.Header)
-	p.num(uint64(len(r.Payload.Attributes)))
-	for name, value := range r.Payload.Attributes {
-		p.str(name)
-		p.str(value)
-	}
-	return p
+	b = wire.AppendHeader(b, r.Payload.Header, w.Append)
+	return wire.AppendAttributes(b, r.Payload.Attributes, w.Append)
 }
 
 func unpackAbout(b []byte, r *dedup.Record) error {
-	u := unpacker{b: b}
+	d := wire.Decoder{S: string(b), Words: &wire.Words{}}
 	for _, s := range [...]*string{
 		&r.Key.Principal, &r.Key.Endpoint, &r.Key.Space, &r.Payload.KeyField, &r.Payload.Method, &r.Payload.Target,
 	} {
-		*s = u.str()
+		*s = d.Text()
 	}
-	r.Payload.Header = u.header()
-	if n := u.count(); n > 0 {
-		r.Payload.Attributes = make(map[string]string, n)
-		for range n {
-			name := u.str()
-			r.Payload.Attributes[name] = u.str()
-		}
-	}
-	return u.err()
+	r.Payload.Header, r.Payload.Attributes = d.Header(), d.Attributes()
+	return ended(&d)
 }
 
 // packExtra returns what few records have, nil without any of it.
@@ -247,81 +115,62 @@ func packExtra(r *dedup.Record) []byte {
 		r.QuarantineCount == 0 && r.Occurrences == 0 {
 		return nil
 	}
-	var p packer
-	p.keys(r.Aliases)
-	p.str(r.Original)
-	p.str(r.Note)
-	p.num(uint64(r.QuarantineCount))
-	p.num(uint64(r.Occurrences))
-	return p
+	b := binary.AppendUvarint(nil, uint64(len(r.Aliases)))
+	for _, k := range r.Aliases {
+		b = wire.AppendKey(b, k, wire.AppendString)
+	}
+	b = wire.AppendString(b, r.Original)
+	b = wire.AppendString(b, r.Note)
+	b = binary.AppendUvarint(b, uint64(r.QuarantineCount))
+	return binary.AppendUvarint(b, uint64(r.Occurrences))
 }
 
 func unpackExtra(b []byte, r *dedup.Record) error {
 	if b == nil {
 		return nil
 	}
-	u := unpacker{b: b}
-	r.Aliases, r.Original, r.Note = u.keys(), u.str(), u.str()
-	r.QuarantineCount, r.Occurrences = int(u.num()), int(u.num())
-	return u.err()
+	d := wire.Decoder{S: string(b)}
+	if n := d.Count(); n > 0 {
+		r.Aliases = make([]dedup.Key, 0, min(n, 64))
+		for range n {
+			r.Aliases = append(r.Aliases, d.Key())
+		}
+	}
+	r.Original, r.Note = d.Text(), d.Text()
+	r.QuarantineCount, r.Occurrences = int(d.Uvarint()), int(d.Uvarint())
+	return ended(&d)
 }
 
 func packResponse(a dedup.Response) []byte {
 	if a.Status == 0 {
 		return nil
 	}
-	var p packer
-	p.num(uint64(a.Status))
-	p.header(a.Header)
-	p.str(string(a.Body))
-	return p
+	return wire.AppendResponse(nil, &a)
 }
 
 func unpackResponse(b []byte) (a dedup.Response, err error) {
 	if b == nil {
 		return a, nil
 	}
-	u := unpacker{b: b}
-	a.Status, a.Header = int(u.num()), u.header()
-	if body := u.str(); body != "" {
-		a.Body = []byte(body)
-	}
-	return a, u.err()
+	d := wire.Decoder{S: string(b)}
+	a = d.Response()
+	return a, ended(&d)
 }
 
 func packHistory(all []dedup.Attempt) []byte {
 	if len(all) == 0 {
 		return nil
 	}
-	var p packer
-	p.num(uint64(len(all)))
-	for _, a := range all {
-		p.num(uint64(a.Number))
-		p.num(uint64(a.State))
-		p.time(a.Started)
-		p.time(a.Ended)
-		p.str(a.Reason)
-		p.str(a.Err)
-		p.time(a.Reopened)
-		p.str(a.Reply)
-	}
-	return p
+	return wire.AppendHistory(nil, all, dedup.Attempt{})
 }
 
 func unpackHistory(b []byte) ([]dedup.Attempt, error) {
 	if b == nil {
 		return nil, nil
 	}
-	u := unpacker{b: b}
-	all := make([]dedup.Attempt, u.count())
-	for i := range all {
-		all[i] = dedup.Attempt{
-			Number: int(u.num()), State: dedup.State(u.num()),
-			Started: u.time(), Ended: u.time(), Reason: u.str(), Err: u.str(),
-			Reopened: u.time(), Reply: u.str(),
-		}
-	}
-	return all, u.err()
+	d := wire.Decoder{S: string(b)}
+	all := d.History(dedup.Attempt{})
+	return all, ended(&d)
 }
 
 var tagCoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
 
 // Counts are the statistics of a store after a commit. Every commit writes them, because a start
@@ -50,15 +51,15 @@ func (c *Counts) fields(f *fields) {
 	}
 	if d := f.list(40, numbers); d != nil {
 		for _, n := range c.numbers() {
-			*n = d.varint()
+			*n = d.Varint()
 		}
 	}
-	for d := f.list(41, groups); d != nil && d.s != "" && !d.bad; {
+	for d := f.list(41, groups); d != nil && d.S != "" && !d.Bad; {
 		if c.Quarantined == nil {
 			c.Quarantined = map[dedup.QuarantineGroup]int64{}
 		}
-		group := dedup.QuarantineGroup{Endpoint: d.str(), Reason: d.str()}
-		c.Quarantined[group] = d.varint()
+		group := dedup.QuarantineGroup{Endpoint: d.Text(), Reason: d.Text()}
+		c.Quarantined[group] = d.Varint()
 	}
 }
 
@@ -74,7 +75,7 @@ func (c *Counts) appendGroups(b []byte) []byte {
 		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.Reason, b.Reason))
 	}
 	for _, group := range slices.SortedFunc(maps.Keys(c.Quarantined), order) {
-		b = appendString(appendString(b, group.Endpoint), group.Reason)
+		b = wire.AppendString(wire.AppendString(b, group.Endpoint), group.Reason)
 		b = binary.AppendVarint(b, c.Quarantined[group])
 	}
 	return b

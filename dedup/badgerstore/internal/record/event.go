@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
 
 const (
@@ -114,19 +115,19 @@ func DecodeEvent(key, content []byte) (e Event, seq uint64, err error) {
 	case b[0] != eventVersion:
 		return e, 0, Damaged(key, fmt.Sprintf("version %d of its content is not known", b[0]), nil)
 	}
-	d := decoder{s: string(b[:min(len(b), maxHead)])}
-	d.byte()
-	e.Kind, e.Size = BodyKind(d.byte()), int64(d.uvarint()) //nolint:gosec // compared below
+	d := wire.Decoder{S: string(b[:min(len(b), maxHead)])}
+	d.Byte()
+	e.Kind, e.Size = BodyKind(d.Byte()), int64(d.Uvarint()) //nolint:gosec // compared below
 	if e.Kind == BodyChunks {
-		e.Body = d.uvarint()
+		e.Body = d.Uvarint()
 	}
-	description, inline := d.uvarint(), uint64(0)
+	description, inline := d.Uvarint(), uint64(0)
 	if e.Kind == BodyInline {
 		inline = uint64(e.Size) //nolint:gosec // as it was read
 	}
-	e.description = min(len(b), maxHead) - len(d.s)
+	e.description = min(len(b), maxHead) - len(d.S)
 	rest := uint64(len(b) - e.description)
-	if d.bad || e.Size < 0 || description > rest || inline > rest-description {
+	if d.Bad || e.Size < 0 || description > rest || inline > rest-description {
 		return e, 0, Damaged(key, "the parts of its content do not add up", nil)
 	}
 	e.body = e.description + int(description)
@@ -150,50 +151,40 @@ func ResealContent(key, content []byte) []byte {
 
 // Describe decodes key, aliases and payload, without the body, into r.
 func (e Event) Describe(p Place, r *dedup.Record) error {
-	d := decoder{s: string(e.raw[e.description:e.body]), words: &words{}}
-	r.Key = d.key()
+	d := wire.Decoder{S: string(e.raw[e.description:e.body]), Words: &wire.Words{}}
+	r.Key = d.Key()
 	r.Aliases = nil
-	for range d.count() {
-		r.Aliases = append(r.Aliases, d.key())
+	for range d.Count() {
+		r.Aliases = append(r.Aliases, d.Key())
 	}
 	to := &r.Payload
 	for _, s := range [...]*string{&to.Producer, &to.Endpoint, &to.Type, &to.KeyField, &to.Method, &to.Target} {
-		*s = d.str()
+		*s = d.Text()
 	}
-	to.Header = d.header()
-	to.Attributes = nil
-	if n := d.count(); n > 0 {
-		to.Attributes = make(map[string]string, n)
-		for range n {
-			k := d.str()
-			to.Attributes[k] = d.str()
-		}
-	}
-	to.VendorID = d.str()
-	if !d.whole() {
-		return d.end(p.Key())
+	to.Header = d.Header()
+	to.Attributes = d.Attributes()
+	to.VendorID = d.Text()
+	if !d.Whole() {
+		return ended(&d, p.Key())
 	}
 	return nil
 }
 
 func appendDescription(b []byte, c *dedup.Claim) []byte {
-	var w words
-	b = w.appendKey(b, c.Key)
+	var w wire.Words
+	b = wire.AppendKey(b, c.Key, w.Append)
 	aliases := c.Names()
 	b = binary.AppendUvarint(b, uint64(len(aliases)))
 	for _, a := range aliases {
-		b = w.appendKey(b, a)
+		b = wire.AppendKey(b, a, w.Append)
 	}
 	p := &c.Payload
 	for _, s := range [...]string{p.Producer, p.Endpoint, p.Type, p.KeyField, p.Method, p.Target} {
-		b = w.append(b, s)
+		b = w.Append(b, s)
 	}
-	b = appendHeader(b, p.Header, w.append)
-	b = binary.AppendUvarint(b, uint64(len(p.Attributes)))
-	for k, v := range p.Attributes {
-		b = w.append(w.append(b, k), v)
-	}
-	return w.append(b, p.VendorID)
+	b = wire.AppendHeader(b, p.Header, w.Append)
+	b = wire.AppendAttributes(b, p.Attributes, w.Append)
+	return w.Append(b, p.VendorID)
 }
 
 func keySize(k dedup.Key) int {

@@ -3,6 +3,8 @@ package record
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
 
 // fields encodes or decodes the optional fields that end the values of version 2: number, length
@@ -10,10 +12,10 @@ import (
 // both directions. A number is never reused for another field. A field with the zero value is not
 // stored, and a value written before a field existed decodes to its zero value.
 type fields struct {
-	out     []byte   // encoded fields, if in is nil
-	in      *decoder // decoded value
-	number  uint64   // of the field that was read and is not decoded yet, 0 for none
-	content decoder  // of that field, or the one before
+	out     []byte        // encoded fields, if in is nil
+	in      *wire.Decoder // decoded value
+	number  uint64        // of the field that was read and is not decoded yet, 0 for none
+	content wire.Decoder  // of that field, or the one before
 }
 
 func (f *fields) append(number uint64, content []byte) {
@@ -25,11 +27,11 @@ func (f *fields) append(number uint64, content []byte) {
 }
 
 // find returns the content of a field, nil if it is not stored.
-func (f *fields) find(number uint64) *decoder {
-	if f.number == 0 && f.in.s != "" && f.content.whole() {
-		f.number = f.in.uvarint()
-		if f.content = (decoder{s: f.in.str()}); f.content.s == "" {
-			f.in.bad = true
+func (f *fields) find(number uint64) *wire.Decoder {
+	if f.number == 0 && f.in.S != "" && f.content.Whole() {
+		f.number = f.in.Uvarint()
+		if f.content = (wire.Decoder{S: f.in.Text()}); f.content.S == "" {
+			f.in.Bad = true
 		}
 	}
 	if f.number != number {
@@ -41,8 +43,8 @@ func (f *fields) find(number uint64) *decoder {
 
 // end checks that every field of a decoded value was known and in order.
 func (f *fields) end() {
-	if f.number != 0 || f.in.s != "" || !f.content.whole() {
-		f.in.bad = true
+	if f.number != 0 || f.in.S != "" || !f.content.Whole() {
+		f.in.Bad = true
 	}
 }
 
@@ -56,7 +58,7 @@ func uintField[T ~int | ~int64 | ~uint64](f *fields, number uint64, v *T) {
 	}
 	*v = 0
 	if c := f.find(number); c != nil {
-		*v = T(c.uvarint())
+		*v = T(c.Uvarint())
 	}
 }
 
@@ -73,31 +75,31 @@ func (f *fields) time(number uint64, v *time.Time) {
 	if f.in == nil {
 		if !v.IsZero() {
 			var room [binary.MaxVarintLen64]byte
-			f.append(number, appendTime(room[:0], *v))
+			f.append(number, wire.AppendTime(room[:0], *v))
 		}
 		return
 	}
 	*v = time.Time{}
 	if c := f.find(number); c != nil {
-		*v = c.time()
+		*v = c.Time()
 	}
 }
 
 func (f *fields) string(number uint64, v *string) {
 	if f.in == nil {
 		if *v != "" {
-			f.out = appendString(binary.AppendUvarint(f.out, number), *v)
+			f.out = wire.AppendString(binary.AppendUvarint(f.out, number), *v)
 		}
 		return
 	}
 	*v = ""
 	if c := f.find(number); c != nil {
-		*v = c.rest()
+		*v = c.Rest()
 	}
 }
 
 // list appends the encoded elements of a list, or returns the decoder of its elements.
-func (f *fields) list(number uint64, elements []byte) *decoder {
+func (f *fields) list(number uint64, elements []byte) *wire.Decoder {
 	if f.in != nil {
 		return f.find(number)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
 
 // Alias is the value of an alias: the event that it belongs to.
@@ -24,10 +25,10 @@ func DecodeAlias(key, value []byte) (a Alias, err error) {
 	if err != nil {
 		return a, err
 	}
-	d := decoder{s: string(content[1:])}
-	a.Hash = d.hash()
-	a.Seq = d.uvarint()
-	return a, d.end(key)
+	d := wire.Decoder{S: string(content[1:])}
+	a.Hash = hashIn(&d)
+	a.Seq = d.Uvarint()
+	return a, ended(&d, key)
 }
 
 // EncodeTrace returns the value of a trace, in the memory behind the empty slice if that is enough.

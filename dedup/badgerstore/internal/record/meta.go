@@ -3,6 +3,8 @@ package record
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
 
 // Meta is what every commit writes: the counters, and the clock.
@@ -46,11 +48,11 @@ func DecodeMeta(value []byte) (m Meta, err error) {
 	if err != nil {
 		return m, err
 	}
-	d := decoder{s: string(content[1:])}
+	d := wire.Decoder{S: string(content[1:])}
 	f := fields{in: &d}
 	m.fields(&f)
 	f.end()
-	return m, d.end(MetaKey)
+	return m, ended(&d, MetaKey)
 }
 
 func (m *Meta) fields(f *fields) {
@@ -65,10 +67,10 @@ func (m *Meta) fields(f *fields) {
 	uintField(f, 9, &m.Census.Sum)
 	var gaps []byte
 	for _, g := range m.Gaps {
-		gaps = binary.AppendVarint(appendTime(gaps, g.From), int64(g.Rest))
+		gaps = binary.AppendVarint(wire.AppendTime(gaps, g.From), int64(g.Rest))
 	}
-	for d := f.list(10, gaps); d != nil && d.s != ""; {
-		m.Gaps = append(m.Gaps, Gap{From: d.time(), Rest: time.Duration(d.varint())})
+	for d := f.list(10, gaps); d != nil && d.S != ""; {
+		m.Gaps = append(m.Gaps, Gap{From: d.Time(), Rest: time.Duration(d.Varint())})
 	}
 	uintField(f, 20, &m.Since)
 	uintField(f, 21, &m.Evicted)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
 
 // fullRecord returns a record with a value in every field.
@@ -289,13 +290,13 @@ func TestEveryTypeOfFieldComesBack(t *testing.T) {
 			f.time(600, &v.T)
 			return f.out
 		}
-		d := decoder{s: string(all(&fields{}, &want))}
+		d := wire.Decoder{S: string(all(&fields{}, &want))}
 		f := fields{in: &d}
 		got := values{N: 7, B: true, S: "before", T: time.Now()}
 		all(&f, &got)
 		f.end()
-		if diff := cmp.Diff(want, got); diff != "" || !d.whole() {
-			t.Errorf("%s, whole: %v", diff, d.whole())
+		if diff := cmp.Diff(want, got); diff != "" || !d.Whole() {
+			t.Errorf("%s, whole: %v", diff, d.Whole())
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
 
 // Outline holds properties of an event that are needed without its content. It is stored with the
@@ -105,12 +106,10 @@ func EncodeState(empty, key []byte, r *dedup.Record, o Outline) []byte {
 		b = append(b, r.Fingerprint[:printSize]...)
 	}
 	b = binary.AppendUvarint(b, r.Seq)
-	b = appendTime(b, r.Accepted)
+	b = wire.AppendTime(b, r.Accepted)
 	b = binary.AppendVarint(b, int64(r.Window/windowUnit(flags)))
 	if flags&flagResponse != 0 {
-		b = binary.AppendVarint(b, int64(r.Response.Status))
-		b = appendHeader(b, r.Response.Header, appendString)
-		b = append(binary.AppendUvarint(b, uint64(len(r.Response.Body))), r.Response.Body...)
+		b = wire.AppendResponse(b, &r.Response)
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.Tasks)))
 	for i := range r.Tasks {
@@ -127,30 +126,30 @@ func DecodeState(key, value []byte, r *dedup.Record) (o Outline, err error) {
 	if err != nil {
 		return o, err
 	}
-	d := decoder{s: string(content[1:])}
-	flags := d.uvarint()
-	d.bad = d.bad || flags >= flagsEnd
+	d := wire.Decoder{S: string(content[1:])}
+	flags := d.Uvarint()
+	d.Bad = d.Bad || flags >= flagsEnd
 	r.Hold, r.DropBody, r.Newest = flags&flagHold != 0, flags&flagDropBody != 0, flags&flagNewest != 0
 	r.Fingerprint = dedup.Fingerprint{}
 	if flags&flagFingerprint != 0 {
-		copy(r.Fingerprint[:], d.take(printSize))
+		copy(r.Fingerprint[:], d.Take(printSize))
 	}
-	r.Seq, r.Accepted, r.Window = d.uvarint(), d.time(), time.Duration(d.varint())*windowUnit(flags)
+	r.Seq, r.Accepted, r.Window = d.Uvarint(), d.Time(), time.Duration(d.Varint())*windowUnit(flags)
 	r.Response = dedup.Response{}
 	if flags&flagResponse != 0 {
-		r.Response = d.response()
+		r.Response = d.Response()
 	}
 	r.Tasks = nil
-	if n := d.count(); n > 0 {
+	if n := d.Count(); n > 0 {
 		r.Tasks = make([]dedup.Task, 0, min(n, 64))
 		for range n {
-			r.Tasks = append(r.Tasks, d.task(r))
+			r.Tasks = append(r.Tasks, taskOf(&d, r))
 		}
 	}
 	f := fields{in: &d}
 	stateFields(&f, flags, r, &o)
 	f.end()
-	return o, d.end(key)
+	return o, ended(&d, key)
 }
 
 // stateFields are the fields that most records do not have.
@@ -214,12 +213,12 @@ func taskFlags(t *dedup.Task, r *dedup.Record) uint64 {
 // appendTask encodes a task. Its times are differences: most follow one another soon.
 func appendTask(b []byte, t *dedup.Task, r *dedup.Record) []byte {
 	flags := taskFlags(t, r)
-	b = appendString(binary.AppendUvarint(b, flags), t.Handler)
+	b = wire.AppendString(binary.AppendUvarint(b, flags), t.Handler)
 	if flags&taskStarted != 0 {
-		b = appendSince(b, r.Accepted, t.Started)
+		b = wire.AppendSince(b, r.Accepted, t.Started)
 	}
 	if flags&taskEnded != 0 {
-		b = appendSince(b, later(r.Accepted, t.Started), t.Ended)
+		b = wire.AppendSince(b, later(r.Accepted, t.Started), t.Ended)
 	}
 	if flags&taskToken != 0 {
 		b = binary.AppendVarint(b, int64(t.Token-r.Seq)) //nolint:gosec // modulo 2^64
@@ -228,63 +227,71 @@ func appendTask(b []byte, t *dedup.Task, r *dedup.Record) []byte {
 		b = binary.AppendVarint(b, int64(t.Attempt))
 	}
 	if flags&taskDue != 0 {
-		b = appendTime(b, t.Due)
+		b = wire.AppendTime(b, t.Due)
 	}
 	if flags&taskUntil != 0 {
-		b = appendSince(b, later(r.Accepted, t.Started), t.Until)
+		b = wire.AppendSince(b, later(r.Accepted, t.Started), t.Until)
 	}
 	if flags&taskLane != 0 {
-		b = appendString(b, t.Lane)
+		b = wire.AppendString(b, t.Lane)
 	}
 	if flags&taskPostponed != 0 {
 		b = binary.AppendVarint(b, int64(t.Postponed))
 	}
 	if flags&taskReason != 0 {
-		b = appendString(appendString(b, t.Reason), t.Err)
+		b = wire.AppendString(wire.AppendString(b, t.Reason), t.Err)
 	}
 	if flags&taskHistory != 0 {
-		b = appendHistory(b, t, r.Accepted)
+		b = wire.AppendHistory(b, t.History, nextAttempt(t, r.Accepted))
 	}
 	return b
 }
 
-func (d *decoder) task(r *dedup.Record) (t dedup.Task) {
-	flags := d.uvarint()
-	d.bad = d.bad || flags >= taskFlagsEnd
-	t.State, t.Handler, t.Due = dedup.State(flags&taskState), d.str(), r.Accepted //nolint:gosec // masked
+func taskOf(d *wire.Decoder, r *dedup.Record) (t dedup.Task) {
+	flags := d.Uvarint()
+	d.Bad = d.Bad || flags >= taskFlagsEnd
+	t.State, t.Handler, t.Due = dedup.State(flags&taskState), d.Text(), r.Accepted //nolint:gosec // masked
 	if flags&taskStarted != 0 {
-		t.Started = d.since(r.Accepted)
+		t.Started = d.Since(r.Accepted)
 	}
 	if flags&taskEnded != 0 {
-		t.Ended = d.since(later(r.Accepted, t.Started))
+		t.Ended = d.Since(later(r.Accepted, t.Started))
 	}
 	if flags&taskToken != 0 {
-		t.Token = r.Seq + uint64(d.varint()) //nolint:gosec // modulo 2^64
+		t.Token = r.Seq + uint64(d.Varint()) //nolint:gosec // modulo 2^64
 	}
 	if flags&taskFirst != 0 {
 		t.Attempt = 1
 	} else if flags&taskAttempt != 0 {
-		t.Attempt = int(d.varint())
+		t.Attempt = int(d.Varint())
 	}
 	if flags&taskDue != 0 {
-		t.Due = d.time()
+		t.Due = d.Time()
 	}
 	if flags&taskUntil != 0 {
-		t.Until = d.since(later(r.Accepted, t.Started))
+		t.Until = d.Since(later(r.Accepted, t.Started))
 	}
 	if flags&taskLane != 0 {
-		t.Lane = d.str()
+		t.Lane = d.Text()
 	}
 	if flags&taskPostponed != 0 {
-		t.Postponed = int(d.varint())
+		t.Postponed = int(d.Varint())
 	}
 	if flags&taskReason != 0 {
-		t.Reason, t.Err = d.str(), d.str()
+		t.Reason, t.Err = d.Text(), d.Text()
 	}
 	if flags&taskHistory != 0 {
-		d.history(&t, r.Accepted)
+		t.History = d.History(nextAttempt(&t, r.Accepted))
 	}
 	return t
+}
+
+// nextAttempt is what the newest attempt of a history is compared with: mostly the task describes
+// that attempt itself.
+func nextAttempt(t *dedup.Task, accepted time.Time) dedup.Attempt {
+	return dedup.Attempt{
+		Number: t.Attempt + 1, Started: later(accepted, t.Started), Reason: t.Reason, Err: t.Err,
+	}
 }
 
 func later(a, b time.Time) time.Time {

@@ -3,6 +3,8 @@ package record
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
 
 // Summary is what a start needs of the events of a store, so that it does not read all of them.
@@ -45,32 +47,32 @@ func (s *Summary) Encode() []byte {
 
 // DecodeSummary decodes a summary.
 func DecodeSummary(content []byte) (s Summary, err error) {
-	d := decoder{s: string(content)}
-	if d.byte() != version {
+	d := wire.Decoder{S: string(content)}
+	if d.Byte() != version {
 		return s, errors.New("the summary has another version")
 	}
-	s.Truncated = d.byte() == 1
-	for n := d.count(); n > 0 && !d.bad; n-- {
-		s.Open = append(s.Open, d.hash())
+	s.Truncated = d.Byte() == 1
+	for n := d.Count(); n > 0 && !d.Bad; n-- {
+		s.Open = append(s.Open, hashIn(&d))
 	}
 	s.Older = map[Place]int{}
-	for n := d.count(); n > 0 && !d.bad; n-- {
-		p := Place{Hash: d.hash(), Older: d.uvarint()}
-		s.Older[p] = int(d.uvarint())
+	for n := d.Count(); n > 0 && !d.Bad; n-- {
+		p := Place{Hash: hashIn(&d), Older: d.Uvarint()}
+		s.Older[p] = int(d.Uvarint())
 	}
-	for last := uint64(0); d.s != "" && !d.bad; {
-		r := Recent{Hash: d.hash()}
-		last += d.uvarint()
+	for last := uint64(0); d.S != "" && !d.Bad; {
+		r := Recent{Hash: hashIn(&d)}
+		last += d.Uvarint()
 		r.Seq = last
 		s.Recent = append(s.Recent, r)
 	}
-	if d.bad {
+	if d.Bad {
 		err = errors.New("the summary is damaged")
 	}
 	return s, err
 }
 
-func (d *decoder) hash() (h Hash) {
-	copy(h[:], d.take(hashSize))
+func hashIn(d *wire.Decoder) (h Hash) {
+	copy(h[:], d.Take(hashSize))
 	return h
 }

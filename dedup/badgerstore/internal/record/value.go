@@ -11,7 +11,7 @@
 // event. The checksum is a CRC-32C over the bytes and the key, which also detects a value stored
 // under the wrong key. Fixed-width numbers are little-endian, others are varints; strings and
 // lists are prefixed with their length. The state ends with optional fields, and the strings of the
-// description are [words].
+// description are [wire.Words].
 //
 // Events have version 4, aliases version 3, and the other values version 2. No other is read.
 package record
@@ -20,6 +20,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
 
 const (
@@ -108,4 +110,12 @@ func unsealSize(key, value []byte, size int) ([]byte, error) {
 		return nil, Damaged(key, "it has the wrong length", nil)
 	}
 	return b[1:], nil
+}
+
+// ended returns an error unless everything was read.
+func ended(d *wire.Decoder, key []byte) error {
+	if !d.Whole() {
+		return Damaged(key, "its content does not decode", nil)
+	}
+	return nil
 }

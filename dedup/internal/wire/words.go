@@ -1,19 +1,17 @@
-package record
+package wire
 
 import (
 	"encoding/binary"
 	"slices"
-
-	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// words are the strings that a description can refer to with one byte: common ones, and the first
+// Words are the strings that a description can refer to with one byte: common ones, and the first
 // strings of the description itself, which names a principal, an endpoint and an identifier
 // several times.
 //
 //	a string           2 * its length, and the string
 //	one of the words   2 * its number + 1
-type words struct {
+type Words struct {
 	said  [saidMost]string
 	count int
 }
@@ -42,14 +40,15 @@ var commonNumber = func() map[string]int {
 }()
 
 // add makes a string of the description a word, if it is worth a number.
-func (w *words) add(s string) {
+func (w *Words) add(s string) {
 	if len(s) > 1 && w.count < saidMost {
 		w.said[w.count] = s
 		w.count++
 	}
 }
 
-func (w *words) append(b []byte, s string) []byte {
+// Append appends a string, or the number of a word.
+func (w *Words) Append(b []byte, s string) []byte {
 	if n, ok := commonNumber[s]; ok {
 		return append(b, byte(2*n+1))
 	}
@@ -60,18 +59,13 @@ func (w *words) append(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, 2*uint64(len(s))), s...)
 }
 
-func (w *words) appendKey(b []byte, k dedup.Key) []byte {
-	b = w.append(w.append(b, k.Principal), k.Endpoint)
-	return w.append(w.append(b, k.Space), k.ID)
-}
-
-// of decodes what append wrote.
-func (w *words) of(d *decoder) string {
-	n := d.uvarint()
+// of decodes what Append wrote.
+func (w *Words) of(d *Decoder) string {
+	n := d.Uvarint()
 	number := int(n >> 1) //nolint:gosec // at most 2^63-1
 	switch said := number - len(common); {
 	case n&1 == 0:
-		s := d.take(number)
+		s := d.Take(number)
 		w.add(s)
 		return s
 	case said < 0:
@@ -79,6 +73,6 @@ func (w *words) of(d *decoder) string {
 	case said < w.count:
 		return w.said[said]
 	}
-	d.bad, d.s = true, ""
+	d.Bad, d.S = true, ""
 	return ""
 }
