@@ -87,7 +87,7 @@ func (d *stuckDisk) hang(claim dedup.Claim) (claimed <-chan error, release func(
 	return errs, func() { d.stuck.Store(nil); close(c) }
 }
 
-// rest waits until no worker of the store is at work: the beats of a test pass so fast that it
+// rest waits until no worker of the store runs: the beats of a test pass so fast that it
 // would seem to hang.
 func rest(s *Store) {
 	for _, w := range []*kv.Work{&s.heart.work, s.db.Applying(), s.db.Checkpointing()} {

@@ -246,7 +246,7 @@ func TestTheLogIsSmallOnASmallFileSystem(t *testing.T) {
 	}
 }
 
-// TestSpaceWithoutEventsIsGivenBack accepts events, and then none. One of them waits for ever, the
+// TestSpaceWithoutEventsIsGivenBack accepts events, and then none. One of them never ends, the
 // windows of the others end, and their keys are forgotten. A few days later the tables and value
 // files are about empty, also when a process ends or something is read in between.
 func TestSpaceWithoutEventsIsGivenBack(t *testing.T) {

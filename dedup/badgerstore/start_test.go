@@ -197,7 +197,7 @@ func TestAnOutdatedStateIsNoticed(t *testing.T) {
 	if err := errors.Join(err, txn.CommitAt(raw.MaxVersion(), nil), raw.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the first refusal leaves nothing that the second start believes
+	for range 2 { // the first refusal leaves nothing that the second start reads
 		if _, err := Open(dir, quiet()); err == nil || !strings.Contains(err.Error(), "newest state") {
 			t.Errorf("%v", err)
 		}

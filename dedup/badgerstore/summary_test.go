@@ -67,7 +67,7 @@ func stockOf(c *committer) (known, found stock, err error) {
 
 func byNumber(a, b generation) int { return cmp.Compare(a.seq, b.seq) }
 
-// differs returns how what a store knows differs from what it holds, empty if it does not.
+// differs returns how the knowledge of a store differs from its content, empty if it does not.
 func (s *Store) differs() (diff string) {
 	o := &inspectOp{newTicket(true), func(c *committer) {
 		known, found, err := stockOf(c)
