@@ -392,6 +392,25 @@ func TestCancelledTakesLeaveAStoreOnAFullDisk(t *testing.T) {
 	}
 }
 
+// TestATakeWhoseCallerLeavesWhileItIsServedIsAnswered does not write its batch: it is not parked.
+func TestATakeWhoseCallerLeavesWhileItIsServedIsAnswered(t *testing.T) {
+	t.Parallel()
+	s := openManual(t, t.TempDir(), quiet())
+	take := takeOpOf(1)
+	take.state.Store(takeServed)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	answered := make(chan bool)
+	go func() { answered <- take.wait(ctx, nil) }()
+	for take.state.Load() != takeGone {
+		time.Sleep(time.Millisecond)
+	}
+	s.writer.split(s.writer.newBatch(), nil, []*takeOp{take})
+	if !<-answered || len(s.writer.parked) != 0 {
+		t.Errorf("%d Takes are parked", len(s.writer.parked))
+	}
+}
+
 func TestATaskWhosePayloadIsNotReadBecauseTheStoreClosesIsKept(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())

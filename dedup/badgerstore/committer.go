@@ -59,9 +59,7 @@ func (c *committer) run() {
 		c.heart.work.End()
 		clear(ops)
 	}
-	for _, o := range c.parked {
-		o.finish(dedup.ErrClosed)
-	}
+	c.dropParked(dedup.ErrClosed)
 	c.commitTime()
 }
 
@@ -191,8 +189,7 @@ func (c *committer) serveTakes(b *batch) (served []*takeOp) {
 		case b.serve(o):
 			served = append(served, o)
 		default:
-			o.state.Store(takeWaits)
-			waiting = append(waiting, o)
+			waiting = o.park(waiting)
 		}
 	}
 	clear(c.parked[len(waiting):])
@@ -239,8 +236,7 @@ func (c *committer) split(b *batch, ops []op, served []*takeOp) {
 	}
 	for _, o := range served {
 		o.work, o.rows, o.was = nil, nil, nil
-		o.state.Store(takeWaits)
-		c.parked = append(c.parked, o)
+		c.parked = o.park(c.parked)
 	}
 	if len(ops)+b.started < 2 {
 		return
@@ -285,12 +281,16 @@ func (c *committer) answerAll(ops []op, err error) {
 
 func (c *committer) answerTakes(takes []*takeOp, err error) {
 	for _, o := range takes {
-		o.finish(err)
+		o.answer(err)
 	}
 }
 
 func (c *committer) dropParked(err error) {
-	c.answerTakes(c.parked, err)
+	for _, o := range c.parked {
+		if o.state.CompareAndSwap(takeWaits, takeServed) {
+			o.answer(err)
+		}
+	}
 	c.parked = nil
 }
 

@@ -20,7 +20,7 @@ type takeOp struct {
 	state atomic.Int32 // takeWaits, takeServed or takeGone
 }
 
-// The states of a takeOp. The first to change it from takeWaits decides.
+// The states of a takeOp. Its caller leaves with takeGone, and is answered if it was served then.
 const (
 	takeWaits = iota
 	takeServed
@@ -36,23 +36,24 @@ func (o *takeOp) wait(ctx context.Context, failed <-chan struct{}) bool {
 	case <-ctx.Done():
 	case <-failed:
 	}
-	for !o.state.CompareAndSwap(takeWaits, takeGone) {
-		select {
-		case <-o.done:
-			return true
-		case <-failed: // its batch hangs
-			return false
-		case <-time.After(time.Millisecond): // it may be parked again
-		}
+	if o.state.Swap(takeGone) == takeWaits {
+		return false
 	}
-	return false
+	select {
+	case <-o.done: // without work if nothing was written: it is not parked again
+		return true
+	case <-failed: // its batch hangs
+		return false
+	}
 }
 
-// finish answers a Take unless its caller has left.
-func (o *takeOp) finish(err error) {
-	if o.state.CompareAndSwap(takeWaits, takeServed) || o.state.Load() == takeServed {
-		o.answer(err)
+// park adds a Take that got nothing to those that wait, or answers it if its caller has left.
+func (o *takeOp) park(waiting []*takeOp) []*takeOp {
+	if o.state.CompareAndSwap(takeServed, takeWaits) {
+		return append(waiting, o)
 	}
+	o.answer(nil)
+	return waiting
 }
 
 // apply does nothing: the committer serves Takes after all other operations of a batch.

@@ -166,8 +166,8 @@ func (m *matcher) take(r *row, err error) {
 // pageSize is how many events a list reads in one transaction.
 const pageSize = 1024
 
-// eachPage is eachPlace with a transaction per page. It may visit an event twice if its key is
-// accepted again meanwhile.
+// eachPage visits every event, including older generations, with a transaction per page. It may
+// visit an event twice if its key is accepted again meanwhile.
 func (c *core) eachPage(ctx context.Context, visit func(*kv.View, record.Place)) error {
 	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
@@ -175,41 +175,22 @@ func (c *core) eachPage(ctx context.Context, visit func(*kv.View, record.Place))
 				return err
 			}
 			err := c.view(func(in *kv.View) error {
-				from = eachPlaceFrom(in, family, from, visit)
+				it := in.Keys(from, family)
+				defer it.Close()
+				from = nil
+				for n := 0; it.Valid(); it.Next() {
+					if n++; n > pageSize {
+						from = it.KeyCopy()
+						break
+					}
+					visit(in, record.PlaceOf(it.Key()))
+				}
 				return nil
 			})
 			if err != nil {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// eachPlace visits every event, including older generations, in one transaction.
-func eachPlace(ctx context.Context, in *kv.View, visit func(record.Place)) error {
-	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
-		for from := []byte{family}; from != nil; {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			from = eachPlaceFrom(in, family, from, func(_ *kv.View, p record.Place) { visit(p) })
-		}
-	}
-	return nil
-}
-
-// eachPlaceFrom visits up to pageSize events of a family. It returns the next key, nil at the end.
-func eachPlaceFrom(in *kv.View, family byte, from []byte, visit func(*kv.View, record.Place)) (next []byte) {
-	n := pageSize
-	it := in.Keys(from, family)
-	defer it.Close()
-	for ; it.Valid(); it.Next() {
-		key := it.Key()
-		if n--; n < 0 {
-			return bytes.Clone(key)
-		}
-		visit(in, record.PlaceOf(key))
 	}
 	return nil
 }

@@ -68,3 +68,23 @@ func TestTheNewestAreRemembered(t *testing.T) {
 		t.Errorf("%d events up to %d", len(r.events), last.seq)
 	}
 }
+
+func TestAListReadsEveryPage(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	for i := range pageSize/64 + 1 {
+		var claims []dedup.Claim
+		for n := range 64 {
+			claims = append(claims, smallClaim(64*i+n))
+		}
+		if _, err := s.Claim(t.Context(), claims...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.mu.Lock()
+	s.recent.events, s.recent.truncated = nil, true
+	s.mu.Unlock()
+	if n := len(everything(t, s)); n != pageSize+64 {
+		t.Errorf("%d events are listed", n)
+	}
+}

@@ -91,22 +91,20 @@ func (r *repairer) aliasOwners(ctx context.Context, all []Damage) (map[record.Ha
 	if len(wanted) == 0 {
 		return wanted, nil
 	}
-	return wanted, r.view(func(in *kv.View) error {
-		return eachPlace(ctx, in, func(p record.Place) {
-			r, err := readRow(in, p)
-			if r == nil || err != nil {
-				return
+	return wanted, r.eachPage(ctx, func(in *kv.View, p record.Place) {
+		r, err := readRow(in, p)
+		if r == nil || err != nil {
+			return
+		}
+		rec, err := r.record()
+		if err != nil {
+			return
+		}
+		for _, a := range rec.Aliases {
+			if old, ok := wanted[record.HashOf(a)]; ok && old.Seq < rec.Seq { // the newest event has it
+				wanted[record.HashOf(a)] = record.Alias{Hash: p.Hash, Seq: rec.Seq}
 			}
-			rec, err := r.record()
-			if err != nil {
-				return
-			}
-			for _, a := range rec.Aliases {
-				if old, ok := wanted[record.HashOf(a)]; ok && old.Seq < rec.Seq { // the newest event has it
-					wanted[record.HashOf(a)] = record.Alias{Hash: p.Hash, Seq: rec.Seq}
-				}
-			}
-		})
+		}
 	})
 }
 

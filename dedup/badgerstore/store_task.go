@@ -27,7 +27,7 @@ func (s *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error)
 		return nil, o.err
 	}
 	out := s.bodies(o)
-	if len(out) == 0 && len(o.work) > 0 { // all of it was damaged
+	if len(out) == 0 { // all of it was damaged, or nothing was written and ctx has ended
 		return s.Take(ctx, want)
 	}
 	return out, nil
