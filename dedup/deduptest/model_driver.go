@@ -65,7 +65,7 @@ func (d *driver) note(format string, args ...any) {
 
 func (d *driver) step() {
 	d.turn = d.IntN(len(d.stores))
-	d.rig.store = d.stores[d.turn]
+	d.store = d.stores[d.turn]
 	switch n := d.IntN(100); {
 	case n < 32:
 		d.claim()
@@ -151,7 +151,7 @@ func (d *driver) newClaim() dedup.Claim {
 	}
 	if most, ok := map[string]int{"k1": 0, "k3": 1, "k4": 3, "d0": 0, "d1": 2, "p0": 0, "p1": 2}[c.Key.ID]; ok {
 		now := d.model.now
-		at := pick(d.Rand, time.Time{}, now, d.model.began, now.Add(-40*day), now.Add(-80*minute))
+		at := pick(d.Rand, time.Time{}, now, d.model.began, now.Add(-40*day), now.Add(-90*day), now.Add(-80*minute))
 		c.Remember = &dedup.Remember{Most: most, Time: at}
 		if c.Key.ID == "k3" {
 			c.Remember.Also = []dedup.Traced{{Key: key(fmt.Sprint("x", d.IntN(5))), Most: d.IntN(3)}}
@@ -518,7 +518,7 @@ func (d *driver) list() {
 	d.Helper()
 	m := &d.model
 	f := dedup.Filter{
-		ID: pick(d.Rand, "", "", "k1"), Type: pick(d.Rand, "", "", "order.*", "ping", "p*"),
+		ID: pick(d.Rand, "", "", "k1", "v1"), Type: pick(d.Rand, "", "", "order.*", "ping", "p*"),
 		Endpoint: pick(d.Rand, "", "", "returns"), Handler: pick(d.Rand, "", "", "bill"),
 		Since: pick(d.Rand, 0, 0, hour), Quarantined: d.IntN(6) == 0, Body: d.IntN(2) == 0,
 	}

@@ -139,7 +139,6 @@ var mutants = []mutant{
 	{"memory_index.go", `h := alias.Hash(); n.aliases[h] == e {`, `h := alias.Hash(); true {`},
 	{"memory_index.go", `if !e.retired && e.Unaccepted() {`, `if !e.retired && false {`},
 	{"memory_index.go", `case e.Hold || !t.Open():`, `case !t.Open():`},
-	{"memory_index.go", `Suspect: t.Interrupted(),`, ``},
 	{"memory_index.go", `m.queue.Extend(e.Seq, i, t.Until)`, ``},
 	{"memory_index.go", `case e.Disposable(now):`, `case true:`},
 	{"memory_index.go", `; r.Quarantined() {`, `; r.QuarantineReason != "" {`},
