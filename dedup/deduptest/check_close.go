@@ -24,6 +24,7 @@ var closeChecks = []check{
 			"Get":    func() error { _, err := x.store.Get(x.ctx, event); return err },
 			"Reopen": func() error { _, err := x.store.Reopen(x.ctx, event); return err },
 			"Rerun":  func() error { _, err := x.store.Rerun(x.ctx, event); return err },
+			"RunNow": func() error { _, err := x.store.RunNow(x.ctx, event); return err },
 			"Purge":  func() error { return x.store.Purge(x.ctx, event) },
 			"Stats":  func() error { _, err := x.store.Stats(x.ctx); return err },
 			"Health": func() error { return x.store.Health(x.ctx) },
@@ -53,10 +54,6 @@ var closeChecks = []check{
 		}) {
 			x.fails(err, dedup.ErrClosed, "Take that was blocked while the store closed")
 		}
-	}},
-	{"ClosingAgainDoesNothing", func(x *rig) {
-		x.close()
-		x.close()
 	}},
 	{"ConcurrentCallsGetAResultOrErrClosed", func(x *rig) {
 		var wg sync.WaitGroup

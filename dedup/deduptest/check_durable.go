@@ -2,6 +2,7 @@ package deduptest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
@@ -16,61 +17,6 @@ var durableChecks = []check{
 		want := bodies(x)
 		x.reopen()
 		x.checkBodies(want)
-	}},
-	{"RecordsOfEveryStateSurvive", func(x *rig) {
-		events := listed(x)
-		x.finish(x.take().Lease, retry(hour)) // running work is another check
-		before := map[string]dedup.Record{}
-		for id, event := range events {
-			if id != "running" && id != "held" {
-				before[event] = x.get(event)
-			}
-		}
-		order := ids(x.list(dedup.Filter{}))
-		for range 2 {
-			x.reopen()
-			for event, want := range before {
-				x.same(x.get(event), want, "record after opening again")
-			}
-			equal(x, "listed", ids(x.list(dedup.Filter{})), order)
-		}
-	}},
-	{"ClaimsOfEverySituationSurvive", func(x *rig) {
-		if x.harness.Reopen == nil {
-			x.reopen()
-		}
-		for _, s := range situations() {
-			if s.claim.Hold && s.name == "WhileHeld" || s.name == "WhileRunning" {
-				continue // running work is another check
-			}
-			if s.claim.Key.ID = s.name; len(s.claim.Tasks) > 0 {
-				s.claim.Tasks = []dedup.NewTask{{Handler: s.name}}
-			}
-			before := s.enter(x)
-			x.reopen()
-			x.same(x.get(before.Event), before, s.name)
-			x.want(dedup.Conflict, altered(s.claim))
-			want := dedup.Known
-			if s.free {
-				want = dedup.New
-			}
-			x.want(want, s.claim)
-			for _, open := range x.list(dedup.Filter{States: []dedup.State{dedup.Pending}, ID: s.name}) {
-				if !open.Hold && open.Tasks[0].Attempt == 0 {
-					x.run(done(), open.Event)
-				}
-			}
-		}
-	}},
-	{"AliasesAndQuarantineSurvive", func(x *rig) {
-		original := x.get(x.accept(aliased("a", nonce("n"), signed("s"))))
-		aside := x.accept(quarantineOf(original, 2, 2))
-		x.reopen()
-		x.about(dedup.Aliased, original.Event, aliased("b", signed("s")))
-		x.about(dedup.Known, aside, quarantineOf(original, 2, 2))
-		x.accept(quarantineOf(original, 3, 2))
-		x.want(dedup.Known, quarantineOf(original, 4, 2))
-		x.quarantined(original.Event, 3)
 	}},
 	{"ManyInterruptedTasksOfLargeRecordsRunAgain", func(x *rig) {
 		const events = 12
@@ -87,25 +33,6 @@ var durableChecks = []check{
 			x.attempt(w, 2)
 			x.finish(w.Lease, done())
 		}
-	}},
-	{"WorkContinuesInOrder", func(x *rig) {
-		events := x.acceptLane(6, "l")
-		x.run(done(), events[0])
-		x.reopen()
-		x.run(done(), events[1:4]...)
-		x.reopen()
-		x.runAlone("a task of the lane is running", events[4:]...)
-		x.reopen()
-		x.idle("all is done")
-	}},
-	{"ARetryIsStillDueAtItsTime", func(x *rig) {
-		event := x.finished(delivery("a"), retry(hour))
-		before := x.get(event)
-		x.reopen()
-		x.same(x.get(event), before, "record")
-		x.idle("the task waits for an hour")
-		x.advance(hour)
-		x.attempt(x.takeOf(event), 2)
 	}},
 	{"RunningWorkIsDueAgainWithItsAttemptCounted", func(x *rig) {
 		event, first := x.started(delivery("a"))
@@ -131,16 +58,15 @@ var durableChecks = []check{
 		x.reopen()
 		x.responds(x.want(dedup.Known, held("a")), 200, "second")
 	}},
-	{"StaleLeasesAreLost", func(x *rig) {
-		event, first := x.started(delivery("a"))
-		x.finish(first.Lease, retry(0))
+	{"TheWindowOfAClaimBeginsWithTheEndOfItsLeaseEvenIfThatIsNoticedLate", func(x *rig) {
+		c := windowed(held("a"), hour)
+		x.want(dedup.New, c)
+		x.advance(hour / 2)
 		x.reopen()
-		x.lost(first.Lease, "the task waits")
-		second := x.takeOf(event)
-		x.lost(first.Lease, "a newer lease runs")
-		x.finish(second.Lease, done())
-		x.reopen()
-		x.lost(second.Lease, "the task is done")
+		x.advance(hour/2 + minute - time.Millisecond)
+		x.want(dedup.Conflict, altered(c))
+		x.advance(time.Millisecond)
+		x.want(dedup.New, altered(c))
 	}},
 	{"SequencesTokensAndEventIdsContinue", func(x *rig) {
 		events := map[string]bool{}
@@ -159,30 +85,7 @@ var durableChecks = []check{
 			x.reopen()
 		}
 	}},
-	{"GenerationsSurvive", func(x *rig) {
-		older, newer := generations(x)
-		before := x.get(older)
-		x.reopen()
-		x.same(x.get(older), before, "dead letter")
-		x.about(dedup.Known, newer, delivery("a"))
-		x.reopenEvent(older)
-		x.reopen()
-		x.run(done(), older)
-		x.about(dedup.Known, newer, delivery("a"))
-		x.purge(newer)
-		x.reopen()
-		x.want(dedup.New, delivery("a"))
-	}},
 	{"GenerationsContinueAfterARestart", func(x *rig) { countOn(x, x.reopen) }},
-	{"PurgedEventsStayPurged", func(x *rig) {
-		event := x.finished(delivery("a"), dead())
-		x.purge(event)
-		x.reopen()
-		_, err := x.store.Get(x.ctx, event)
-		x.fails(err, dedup.ErrNotFound, "Get")
-		x.idle("the only event was purged")
-		x.accept(delivery("a"))
-	}},
 	{"StatsAreRight", func(x *rig) {
 		x.claims(handled("a", "ship", "bill"), delivery("b"))
 		x.finish(x.take().Lease, dead())

@@ -19,45 +19,6 @@ var raceChecks = []check{
 		}
 		x.count(10)
 	}},
-	{"OfConcurrentPayloadsOneIsNewAndTheOthersConflict", func(x *rig) {
-		ds := x.claimTogether(32, func(i int) dedup.Claim {
-			c := delivery("a")
-			c.Fingerprint = fingerprint(byte(i % 4))
-			return c
-		})
-		winner := x.winner(ds)
-		for i, d := range ds {
-			want := dedup.Conflict
-			if i%4 == winner%4 {
-				want = dedup.Known
-			}
-			if i != winner && d.Verdict != want {
-				x.Errorf("claim %d: %v, want %v", i, d.Verdict, want)
-			}
-		}
-	}},
-	{"OfConcurrentHeldClaimsOneHasTheLeaseUntilItIsReleasedOrDone", func(x *rig) {
-		claim := func(int) dedup.Claim { return held("a") }
-		var last dedup.Lease
-		for attempt := 1; attempt <= 5; attempt++ {
-			d := oneNew(x, 32, claim)
-			equal(x, "attempt", d.Record.Tasks[0].Attempt, attempt)
-			x.newer(d.Lease, last)
-			x.want(dedup.Known, held("a"))
-			if last.Token != 0 {
-				x.lost(last, "the claim was released")
-			}
-			last = d.Lease
-			if attempt < 5 {
-				x.finish(d.Lease, release())
-			}
-		}
-		x.finish(last, answer(201, "made"))
-		for _, d := range x.claimTogether(32, claim) {
-			equal(x, "verdict", d.Verdict, dedup.Known)
-			x.responds(d, 201, "made")
-		}
-	}},
 	{"OverlappingBatchesInAnyOrderAcceptEachKeyOnce", func(x *rig) {
 		const callers, keys = 8, 40
 		random := x.random()
@@ -121,35 +82,6 @@ var raceChecks = []check{
 			x.Errorf("%d are kept of %d, want 7 of 20", fresh, n)
 		}
 	}},
-	{"EachTaskIsTakenByOneOfManyWorkers", func(x *rig) {
-		const events = 120
-		var mu sync.Mutex
-		given := map[string]int{}
-		go func() {
-			for i := range events / 10 {
-				var cs []dedup.Claim
-				for j := range 10 {
-					cs = append(cs, handled(fmt.Sprint("k", i, "-", j), "ship", "bill"))
-				}
-				if _, err := x.store.Claim(x.ctx, cs...); err != nil {
-					x.Errorf("Claim: %v", err)
-				}
-			}
-		}()
-		x.work(8, 2*events, func(w dedup.Work) dedup.Result {
-			mu.Lock()
-			defer mu.Unlock()
-			given[w.Record.Event+w.Task().Handler]++
-			return done()
-		})
-		for task, n := range given {
-			equal(x, "attempts of "+task, n, 1)
-		}
-		equal(x, "tasks taken", len(given), 2*events)
-		if rs := x.list(dedup.Filter{States: []dedup.State{dedup.Pending, dedup.Running, dedup.Dead}}); len(rs) != 0 {
-			x.Errorf("%d records are not done", len(rs))
-		}
-	}},
 	{"LanesStayInOrderWithManyWorkers", func(x *rig) {
 		const lanes, each = 5, 12
 		var cs []dedup.Claim
@@ -179,29 +111,6 @@ var raceChecks = []check{
 			}
 			return done()
 		})
-	}},
-	{"OfConcurrentFinishesOneCounts", func(x *rig) {
-		stores := x.stores()
-		for i := range 10 {
-			event, w := x.started(delivery(fmt.Sprint("k", i)))
-			good := -1
-			for i, err := range together(6, func(i int) error {
-				r := dedup.Result{Kind: dedup.ResultDead, Reason: fmt.Sprint("caller ", i)}
-				return stores[i%len(stores)].Finish(x.ctx, w.Lease, r)
-			}) {
-				switch {
-				case err == nil && good < 0:
-					good = i
-				case err == nil:
-					x.Errorf("callers %d and %d both finished the task", good, i)
-				default:
-					x.fails(err, dedup.ErrLeaseLost, "the other callers")
-				}
-			}
-			if got := x.get(event).Tasks[0].Reason; got != fmt.Sprint("caller ", good) {
-				x.Errorf("reason %q, want that of caller %d", got, good)
-			}
-		}
 	}},
 	{"ADuplicateIsNotOfAnEventThatIsGone", func(x *rig) {
 		c := handled("a")
@@ -262,16 +171,6 @@ var raceChecks = []check{
 
 // secondChecks are skipped for stores without [Harness.Second].
 var secondChecks = []check{
-	{"WhatOneStoreAcceptsTheOtherKnowsAndRuns", func(x *rig) {
-		y := x.other()
-		event := x.accept(delivery("a"))
-		y.about(dedup.Known, event, delivery("a"))
-		w := y.takeOf(event)
-		x.idle("the other store runs it")
-		x.finish(w.Lease, answer(201, "made"))
-		y.lost(w.Lease, "the task is done")
-		y.responds(y.want(dedup.Known, delivery("a")), 201, "made")
-	}},
 	{"ALeaseIsLostWhenTheOtherStoreTookTheTask", func(x *rig) {
 		y := x.other()
 		event, first := x.started(delivery("a"))
@@ -283,6 +182,16 @@ var secondChecks = []check{
 		y.finish(second.Lease, done())
 		x.lost(first.Lease, "the other store finished the task")
 	}},
+	{"WhatOneStoreAcceptsTheOtherKnowsAndRuns", func(x *rig) {
+		y := x.other()
+		event := x.accept(delivery("a"))
+		y.about(dedup.Known, event, delivery("a"))
+		w := y.takeOf(event)
+		x.idle("the other store runs it")
+		x.finish(w.Lease, answer(201, "made"))
+		y.lost(w.Lease, "the task is done")
+		y.responds(y.want(dedup.Known, delivery("a")), 201, "made")
+	}},
 	{"AnExtensionHoldsTheOtherStoreBack", func(x *rig) {
 		y := x.other()
 		event, w := x.started(delivery("a"))
@@ -293,18 +202,6 @@ var secondChecks = []check{
 		x.advance(time.Millisecond)
 		y.takeOf(event)
 		x.lost(w.Lease, "the other store took the task")
-	}},
-	{"ALaneRunsOneAtATimeInAcceptedOrder", func(x *rig) {
-		y := x.other()
-		for i, event := range x.acceptLane(6, "l") {
-			one, other := x, y
-			if i%2 == 1 {
-				one, other = y, x
-			}
-			w := one.takeOf(event)
-			other.idle("a task of the lane runs in the other store")
-			one.finish(w.Lease, done())
-		}
 	}},
 	{"EachProcessRunsOneInterruptedTask", func(x *rig) {
 		y := x.other()

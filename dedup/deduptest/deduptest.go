@@ -22,7 +22,6 @@ package deduptest
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -67,28 +66,12 @@ func Run(t *testing.T, h Harness) {
 		name   string
 		checks []check
 	}{
-		{"Claim", slices.Concat(claimChecks, situationChecks())},
-		{"Batch", batchChecks},
-		{"Alias", aliasChecks},
-		{"Series", seriesChecks},
-		{"Remember", rememberChecks},
-		{"Quarantine", quarantineChecks},
-		{"Occurrence", occurrenceChecks},
-		{"Hold", holdChecks},
+		{"Claim", claimChecks},
+		{"Former", formerChecks},
 		{"Take", takeChecks},
-		{"Lane", laneChecks},
-		{"Handler", handlerChecks},
-		{"Suspect", suspectChecks},
-		{"Lease", leaseChecks},
-		{"FinishMany", finishManyChecks},
-		{"Window", windowChecks},
-		{"Reopen", reopenChecks},
-		{"Rerun", rerunChecks},
-		{"History", historyChecks},
-		{"RunNow", runNowChecks},
-		{"Purge", purgeChecks},
-		{"List", listChecks},
+		{"Finish", finishChecks},
 		{"Record", recordChecks},
+		{"List", listChecks},
 		{"Stats", statsChecks},
 		{"Close", closeChecks},
 		{"Durable", durableChecks},

@@ -79,15 +79,15 @@ func (d *driver) step() {
 		d.reopenEvent()
 	case n < 83:
 		d.rerunEvent()
-	case n < 84:
+	case n < 85:
 		d.runEventNow()
-	case n < 86:
+	case n < 87:
 		d.purge()
-	case n < 88:
-		d.list()
 	case n < 89:
+		d.list()
+	case n < 90:
 		d.compare()
-	case n < 90 && d.harness.Reopen != nil && len(d.stores) == 1:
+	case n < 91 && d.harness.Reopen != nil && len(d.stores) == 1:
 		d.restart()
 	default:
 		d.advanceClock()

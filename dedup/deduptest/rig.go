@@ -77,23 +77,6 @@ func (x *rig) claims(cs ...dedup.Claim) []dedup.Decision {
 	return ds
 }
 
-// oneOfEach accepts an event with four tasks, named after their states: done, dead, runs and
-// waits (for an hour). runs is the lease of the running one.
-func (x *rig) oneOfEach() (event string, runs dedup.Lease) {
-	x.Helper()
-	event = x.accept(handled("a", "done", "dead", "runs", "waits"))
-	results := map[string]dedup.Result{"done": done(), "dead": dead(), "waits": retry(hour)}
-	for range 4 {
-		w := x.take()
-		if r, ends := results[w.Task().Handler]; ends {
-			x.finish(w.Lease, r)
-		} else {
-			runs = w.Lease
-		}
-	}
-	return event, runs
-}
-
 // started accepts an event and takes its task.
 func (x *rig) started(c dedup.Claim) (event string, w dedup.Work) {
 	x.Helper()
@@ -114,16 +97,6 @@ func (x *rig) run(r dedup.Result, events ...string) {
 	x.Helper()
 	for _, event := range events {
 		x.finish(x.takeOf(event).Lease, r)
-	}
-}
-
-// runAlone does the same. No other task may be due while one of them runs.
-func (x *rig) runAlone(why string, events ...string) {
-	x.Helper()
-	for _, event := range events {
-		w := x.takeOf(event)
-		x.idle(why)
-		x.finish(w.Lease, done())
 	}
 }
 
@@ -300,11 +273,4 @@ func (x *rig) random() *rand.Rand {
 	}
 	x.Logf("seed %d: EYELET_SEED=%d repeats this", seed, seed)
 	return rand.New(rand.NewPCG(seed, uint64(crc32.ChecksumIEEE([]byte(x.Name())))))
-}
-
-func (x *rig) runNow(event string) dedup.Record {
-	x.Helper()
-	r, err := x.store.RunNow(x.ctx, event)
-	x.must(err, "RunNow")
-	return r
 }

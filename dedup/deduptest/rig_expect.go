@@ -71,12 +71,6 @@ func (x *rig) attempt(w dedup.Work, want int) {
 	equal(x, "attempt", w.Task().Attempt, want)
 }
 
-// quarantined requires the number of deliveries that were quarantined for an event.
-func (x *rig) quarantined(event string, want int) {
-	x.Helper()
-	equal(x, "quarantine count", x.get(event).QuarantineCount, want)
-}
-
 // lists requires the ids of the keys of the records that a filter selects, newest first.
 func (x *rig) lists(f dedup.Filter, want string) {
 	x.Helper()
@@ -150,20 +144,6 @@ func (x *rig) failsReopen(want error, event string, tasks ...dedup.NewTask) {
 	x.Helper()
 	_, err := x.store.Reopen(x.ctx, event, tasks...)
 	x.fails(err, want, fmt.Sprintf("Reopen of %q with %v", event, tasks))
-}
-
-// failsRerun requires that Rerun fails with an error.
-func (x *rig) failsRerun(want error, event string, handlers ...string) {
-	x.Helper()
-	_, err := x.store.Rerun(x.ctx, event, handlers...)
-	x.fails(err, want, fmt.Sprintf("Rerun of %q for %v", event, handlers))
-}
-
-// failsRunNow requires that RunNow fails with an error.
-func (x *rig) failsRunNow(want error, event, what string) {
-	x.Helper()
-	_, err := x.store.RunNow(x.ctx, event)
-	x.fails(err, want, what)
 }
 
 // continues requires that the second of two held claims continues the event of the first.

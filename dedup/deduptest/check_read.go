@@ -11,21 +11,6 @@ import (
 )
 
 var listChecks = []check{
-	{"ItIsNewestFirstAndComplete", func(x *rig) {
-		x.count(0)
-		for i := range 25 {
-			x.accept(delivery(fmt.Sprint("k", i)))
-		}
-		x.finish(x.take().Lease, done())
-		rs := x.list(dedup.Filter{})
-		equal(x, "records", len(rs), 25)
-		for i, r := range rs {
-			if r.Key.ID != fmt.Sprint("k", 24-i) {
-				x.Fatalf("record %d is %q", i, r.Key.ID)
-			}
-			x.same(r, bare(x.get(r.Event)), "listed record")
-		}
-	}},
 	{"EachFieldOfTheFilterSelects", func(x *rig) {
 		events := listed(x)
 		all := "held aside pending running dead done"
@@ -107,15 +92,6 @@ var listChecks = []check{
 			x.Errorf("pages gave %v, want %v", got, want)
 		}
 	}},
-	{"BodiesAreListedOnRequestOnly", func(x *rig) {
-		x.accept(delivery("a"))
-		if r := x.list(dedup.Filter{})[0]; len(r.Payload.Body) != 0 || r.Payload.Type != "order.paid" {
-			x.Errorf("payload %+v", r.Payload)
-		}
-		if r := x.list(dedup.Filter{Body: true})[0]; string(r.Payload.Body) != "body of a" {
-			x.Errorf("body %q", r.Payload.Body)
-		}
-	}},
 	{"ItCanBeStoppedEarly", func(x *rig) {
 		x.claims(delivery("a"), delivery("b"), delivery("c"))
 		for r, err := range x.store.List(x.ctx, dedup.Filter{}) {
@@ -191,15 +167,66 @@ var listChecks = []check{
 		f.Before = got.Before
 		x.lists(f, "a")
 	}},
-	{"SinceFollowsTheClockOfTheStore", func(x *rig) {
-		x.accept(delivery("a"))
-		x.advance(hour)
-		x.accept(delivery("b"))
-		x.advance(hour)
-		for since, want := range map[time.Duration]string{
-			30 * minute: "", 61 * minute: "b", 119 * minute: "b", 121 * minute: "b a",
-		} {
-			x.lists(dedup.Filter{Since: since}, want)
+}
+
+var statsChecks = []check{
+	{"TheyCountTasks", func(x *rig) {
+		x.counts("an empty store", dedup.Stats{})
+		c := handled("a", "ship", "bill")
+		held := x.claims(c, delivery("b"), held("c"))[2]
+		x.want(dedup.Known, c)
+		s := x.counts("accepted", dedup.Stats{Pending: 3, Running: 1, Accepted: 3})
+		if s.Backlog < int64(len("body of a")*3) {
+			x.Errorf("backlog of three events: %d bytes", s.Backlog)
+		}
+		if !x.harness.OwnClock && !s.Oldest.Equal(x.clock.Now()) {
+			x.Errorf("oldest %v, want %v", s.Oldest, x.clock.Now())
+		}
+		first, second := x.take(), x.take()
+		x.finish(first.Lease, dead())
+		x.finish(second.Lease, retry(hour))
+		x.counts("one dead, one waits", dedup.Stats{Pending: 2, Running: 1, Dead: 1, Accepted: 3})
+		x.finish(x.take().Lease, done())
+		s = x.counts("one done", dedup.Stats{Pending: 1, Running: 1, Dead: 1, Accepted: 3})
+		if s.Commits == 0 {
+			x.Errorf("no commits: %+v", s)
+		}
+		x.finish(held.Lease, release())
+		x.counts("a claim is released", dedup.Stats{Pending: 2, Dead: 1, Accepted: 3})
+	}},
+	{"TheOldestIsTheOldestEventWithAnOpenTask", func(x *rig) {
+		oldest := func(want time.Time) {
+			x.Helper()
+			x.stats("oldest of "+want.String(), func(s dedup.Stats) bool { return s.Oldest.Equal(want) })
+		}
+		oldest(time.Time{})
+		x.want(dedup.New, held("held"))
+		first := x.get(x.accept(delivery("a")))
+		x.advance(minute)
+		second := x.get(x.accept(delivery("b")))
+		oldest(first.Accepted)
+		w := x.takeOf(first.Event)
+		oldest(first.Accepted)
+		x.finish(w.Lease, dead())
+		oldest(second.Accepted)
+		x.reopenEvent(first.Event)
+		oldest(first.Accepted)
+		x.finish(x.take().Lease, done())
+		x.finish(x.take().Lease, done())
+		oldest(time.Time{})
+	}},
+	{"AHealthyStoreReportsNoError", func(x *rig) {
+		if err := x.store.Health(x.ctx); err != nil {
+			x.Errorf("Health: %v", err)
+		}
+	}},
+	{"GuaranteesHaveAName", func(x *rig) {
+		g := x.store.Guarantees()
+		if g.Durability < dedup.DurableNone || g.Durability > dedup.DurableReplicated {
+			x.Errorf("guarantees: %+v", g)
+		}
+		if g.Durability > dedup.DurableNone && x.harness.Reopen == nil {
+			x.Errorf("a store with durability %v needs Harness.Reopen", g.Durability)
 		}
 	}},
 }
