@@ -577,7 +577,8 @@ func (m *model) blocked(e *modelEvent, t dedup.Task) bool {
 
 // matches reports whether a filter selects the event.
 func (m *model) matches(f dedup.Filter, e *modelEvent) bool {
-	if f.ID != "" && e.Key.ID != f.ID && e.Payload.VendorID != f.ID || f.Endpoint != "" && e.Payload.Endpoint != f.Endpoint {
+	if f.ID != "" && e.Key.ID != f.ID && e.Payload.VendorID != f.ID ||
+		f.Endpoint != "" && e.Payload.Endpoint != f.Endpoint {
 		return false
 	}
 	if prefix := strings.TrimSuffix(f.Type, "*"); f.Type != "" && e.Payload.Type != prefix &&
