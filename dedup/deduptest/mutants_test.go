@@ -116,7 +116,7 @@ var mutants = []mutant{
 	{"retention.go", `happened.Before(first.Start().Add(producerSkew))`, `happened.Before(first.Start())`},
 	{"retention.go", `if happened.Before(now.Add(-c.window())) {`, `if true {`},
 	{"retention.go", `t.own && old.Event != "" && old.Unaccepted()`, `false`},
-	{"retention.go", `all = append(all, Traced{Key: name})`, `_ = name`},
+	{"retention.go", `append([]Traced{own}, r.Also...)`, `[]Traced{own}`},
 	{"retention.go", `most = maxCount`, `_ = maxCount`},
 	{"retention.go", `if t.Count <= 1 {`, `if true {`},
 
