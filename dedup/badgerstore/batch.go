@@ -309,8 +309,8 @@ func (b *batch) removeWith(r *row, aliases []dedup.Key) {
 	b.removed += r.event.Size
 }
 
-// settle puts a changed row, without its body if the record no longer needs it.
-func (b *batch) settle(next *row) {
+// putTrimmed puts a changed row, without its body if the record no longer needs it.
+func (b *batch) putTrimmed(next *row) {
 	if next.rec.Dropped() && next.event.Kind != record.BodyDropped {
 		b.dropChunks(next.place.Hash, next.event)
 		next.event, next.fresh = next.event.WithoutBody(record.BodyDropped), true
@@ -424,10 +424,10 @@ func (a *aliasEntry) mutation(h record.Hash, memory *arena) mutation {
 func (a *aliasEntry) count(h record.Hash, change *record.Census, value []byte) {
 	p := record.Place{Hash: h}
 	if a.stored {
-		change.Add(^uint64(0), -record.Mark(record.FamilyAlias, p, a.checksum))
+		change.Add(^uint64(0), -record.Digest(record.FamilyAlias, p, a.checksum))
 	}
 	if value != nil {
-		change.Add(1, record.Mark(record.FamilyAlias, p, record.Checksum(value)))
+		change.Add(1, record.Digest(record.FamilyAlias, p, record.Checksum(value)))
 	}
 }
 

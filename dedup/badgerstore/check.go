@@ -71,7 +71,7 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 		return r, err
 	}
 	r.Format = formatVersion
-	x := examination{report: &r, pause: pause, note: c.damage, found: map[string]Damage{}}
+	x := examination{report: &r, pause: pause, damage: c.damage, found: map[string]Damage{}}
 	err = c.view(func(in *kv.View) error {
 		if err := c.verify(); err != nil {
 			r.Tables = err.Error()
@@ -102,7 +102,7 @@ func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, finish()) }()
-	x := examination{report: &r, note: func(error) {}, found: map[string]Damage{}}
+	x := examination{report: &r, damage: func(error) {}, found: map[string]Damage{}}
 	return r, s.db.View(func(in *kv.View) error { return x.all(ctx, in) })
 }
 
@@ -136,7 +136,7 @@ func (c *core) verify() error {
 type examination struct {
 	report *Report
 	pause  time.Duration
-	note   func(error)
+	damage func(error)
 	found  map[string]Damage // by key
 	seen   int
 	census record.Census // of what can be read
@@ -208,15 +208,15 @@ func (x *examination) alias(in source, key []byte) {
 		x.unread++
 		value = nil
 	}
-	x.census.Add(1, record.Mark(record.FamilyAlias, record.PlaceOf(key), record.Checksum(value)))
+	x.census.Add(1, record.Digest(record.FamilyAlias, record.PlaceOf(key), record.Checksum(value)))
 }
 
 func (x *examination) event(in source, p record.Place) {
 	x.report.Records++
 	r, err := readRow(in, p)
 	if r == nil { // damaged, as the key was just found
-		event, state, mark := x.known(in, p)
-		x.census.Add(1, mark)
+		event, state, digest := x.known(in, p)
+		x.census.Add(1, digest)
 		x.damaged(err, event, state)
 		return
 	}
@@ -230,24 +230,24 @@ func (x *examination) event(in source, p record.Place) {
 	x.report.Done += int64(len(r.rec.Tasks)) - t.Pending - t.Running - t.Dead
 }
 
-// known returns the id, the state and the mark of a damaged event, as far as they are known.
-func (x *examination) known(in source, p record.Place) (event, state string, mark uint64) {
+// known returns the id, the state and the digest of a damaged event, as far as they are known.
+func (x *examination) known(in source, p record.Place) (event, state string, digest uint64) {
 	value, err := in.Get(p.Key())
 	if err == nil {
 		var r *row
 		if r, err = stateRow(p.Key(), value); err == nil {
-			return record.EventID(p.Hash, r.rec.Seq), r.rec.State().String(), r.mark()
+			return record.EventID(p.Hash, r.rec.Seq), r.rec.State().String(), r.digest()
 		}
 	}
 	x.unread++
-	return "", "", (&row{place: p}).mark()
+	return "", "", (&row{place: p}).digest()
 }
 
 func (x *examination) damaged(err error, event, state string) {
 	if err == nil {
 		return
 	}
-	x.note(err)
+	x.damage(err)
 	var d *DamagedError
 	if !errors.As(err, &d) {
 		d = &DamagedError{Key: "?", Reason: err.Error()}

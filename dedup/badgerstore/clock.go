@@ -129,7 +129,7 @@ type grace struct {
 	until time.Time
 }
 
-func (g *grace) note(lease time.Duration) { g.lease = max(g.lease, lease) }
+func (g *grace) observe(lease time.Duration) { g.lease = max(g.lease, lease) }
 
 // resume starts the grace after a pause. A short one ends no lease that is extended in time.
 func (g *grace) resume(now time.Time, pause time.Duration) {

@@ -54,7 +54,7 @@ func (c *committer) run() {
 		c.heart.work.Begin()
 		commits := c.stats.Commits
 		if last = c.process(ops); len(ops) == 0 && c.unmarked && c.stats.Commits == commits {
-			c.mark()
+			c.markDurable()
 		}
 		c.heart.work.End()
 		clear(ops)
@@ -76,8 +76,8 @@ func (c *committer) commitTime() {
 // markAfter is how long no commit is made before the log notes that the last one is durable.
 const markAfter = 100 * time.Millisecond
 
-// mark notes that the last commit is durable: without it a start takes its damage for a torn write.
-func (c *committer) mark() {
+// markDurable marks the last commit as durable: without it a start takes damage for a torn write.
+func (c *committer) markDurable() {
 	c.unmarked = false
 	if c.lock.Probe() != nil {
 		return
@@ -355,7 +355,7 @@ func (c *committer) publish(b *batch, took time.Duration) {
 		}
 		c.schedule(r)
 		c.cache.keep(r)
-		c.older.note(r)
+		c.older.update(r)
 		if r.rec.Seq > c.published {
 			added = append(added, listed{r.rec.Seq, r.place})
 		}

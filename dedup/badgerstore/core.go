@@ -35,7 +35,7 @@ type core struct {
 	meter   meter
 	backlog *backlog
 	damages damageLog
-	summary *summary
+	summary *summarizer
 
 	removed   atomic.Int64 // bytes of bodies and keys deleted since the last reclaim
 	reclaimed atomic.Int64 // when that was, in nanoseconds since 1970

@@ -52,7 +52,7 @@ type exporter struct {
 // source checks the store and returns its content.
 func (x *exporter) source(ctx context.Context) (*dedup.Source, error) {
 	var r Report
-	all := examination{report: &r, note: func(error) {}, found: map[string]Damage{}}
+	all := examination{report: &r, damage: func(error) {}, found: map[string]Damage{}}
 	if err := all.all(ctx, x.in); err != nil {
 		return nil, err
 	}

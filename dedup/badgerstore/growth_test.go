@@ -157,7 +157,7 @@ func (o *fillOp) apply(b *batch) error {
 		if err := r.rec.Finish(lease, dedup.Result{Kind: dedup.ResultDone}, b.now); err != nil {
 			return err
 		}
-		b.settle(r)
+		b.putTrimmed(r)
 	}
 	return nil
 }

@@ -112,15 +112,15 @@ func (h *heartbeat) look(flush error) (failed error) {
 	case slowest.working >= hangAfter:
 		cause = fmt.Errorf("%s has been running for %v", slowest.what, slowest.working.Round(time.Second))
 	}
-	h.note(cause)
+	h.setCause(cause)
 	if slowest.working >= failAfter || h.flushing >= failAfter {
 		return cause
 	}
 	return nil
 }
 
-// note publishes why the disk does not respond, or that it does.
-func (h *heartbeat) note(cause error) {
+// setCause publishes why the disk does not respond, or that it does.
+func (h *heartbeat) setCause(cause error) {
 	if cause == nil {
 		h.hang.Store(nil)
 	} else {

@@ -400,7 +400,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 // lease returns the lease of the record's only task, which was just started with the next token.
 func (b *batch) lease(rec *dedup.Record) dedup.Lease {
 	b.token++
-	b.c.grace.note(rec.Tasks[0].Until.Sub(b.now))
+	b.c.grace.observe(rec.Tasks[0].Until.Sub(b.now))
 	return dedup.Lease{Event: rec.Event, Token: b.token, Until: rec.Tasks[0].Until}
 }
 

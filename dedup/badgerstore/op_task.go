@@ -114,7 +114,7 @@ func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 		b.c.tasks.Spare(it.Seq, task, b.c.grace.until)
 		return nil
 	}
-	b.c.grace.note(o.want.Lease)
+	b.c.grace.observe(o.want.Lease)
 	next := r
 	if !r.dirty || !r.fresh { // else nothing but this batch knows it, and no operation is left to fail
 		next = r.edit()
@@ -186,7 +186,7 @@ func (b *batch) leased(l dedup.Lease, change func(r *dedup.Record) error) error 
 	if err := change(&next.rec); err != nil {
 		return err
 	}
-	b.settle(next)
+	b.putTrimmed(next)
 	return nil
 }
 

@@ -76,7 +76,7 @@ func (v *recovery) openGaps() {
 
 // takeStock reads what the store holds, and compares it with what the last commit counted.
 func (v *recovery) takeStock() error {
-	found, err := v.survey(v.note)
+	found, err := v.survey(v.visit)
 	if err != nil {
 		return fmt.Errorf("store %s: %w", v.dir, err)
 	}
@@ -95,10 +95,10 @@ func (v *recovery) takeStock() error {
 	return nil
 }
 
-// note remembers an event that may have open tasks, or an older generation.
-func (v *recovery) note(r *row) {
+// visit remembers an event that may have open tasks, or an older generation.
+func (v *recovery) visit(r *row) {
 	now := v.now()
-	v.older.note(r)
+	v.older.update(r)
 	if interrupted(&r.rec) || v.behind > 0 && shortenWaits(&r.edit().rec, now, v.behind) {
 		v.running = append(v.running, r)
 		return

@@ -17,7 +17,7 @@ type row struct {
 	fresh    bool // the event itself has to be written, not only the state
 	dirty    bool
 	gone     bool          // deleted
-	checksum uint32        // of the stored state; see record.Mark
+	checksum uint32        // of the stored state; see record.Digest
 	before   tally         // of the stored record
 	given    *prepared     // of a new event, until a worker gets its payload; else nil
 	task     [1]dedup.Task // memory for the only task
@@ -79,19 +79,19 @@ func (r *row) write(g gaps, memory *arena) mutation {
 	return w
 }
 
-func (r *row) mark() uint64 { return record.Mark(r.place.Family(), r.place, r.checksum) }
+func (r *row) digest() uint64 { return record.Digest(r.place.Family(), r.place, r.checksum) }
 
 // tally is what one record adds to the statistics.
 type tally struct {
 	record.Counts
-	sum uint64 // the mark in the census
+	sum uint64 // the digest in the census
 }
 
 func (r *row) tally() (t tally) {
 	if r == nil || r.gone {
 		return t
 	}
-	t.Records, t.sum = 1, r.mark()
+	t.Records, t.sum = 1, r.digest()
 	for i := range r.rec.Tasks {
 		switch r.rec.Tasks[i].State {
 		case dedup.Pending:
@@ -169,7 +169,7 @@ type generation struct {
 // numbers. Finding them in the database would cost each new key a search in all tables.
 type generations map[record.Hash][]generation
 
-func (g generations) note(r *row) {
+func (g generations) update(r *row) {
 	h, seq := r.place.Hash, r.place.Older
 	if seq == 0 {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
-// summary implements [kv.Summary]. It names every event with an open task, so that a start reads
+// summarizer implements [kv.Summary]. It names every event with an open task: a start reads
 // only those and what the redo log has changed since:
 //
 //   - The committer removes an event from it after the commit that finished the last task, and
@@ -20,7 +20,7 @@ import (
 //     generation.
 //
 // It may name events that are finished or gone: a start reads the state of each one.
-type summary struct {
+type summarizer struct {
 	mu    sync.Mutex
 	from  *committer // nil until it runs
 	known bool       // what follows is the state of a starting store
@@ -29,7 +29,7 @@ type summary struct {
 }
 
 // Restore implements [kv.Summary].
-func (s *summary) Restore(content []byte) {
+func (s *summarizer) Restore(content []byte) {
 	var err error
 	s.known = false
 	if content == nil {
@@ -45,7 +45,7 @@ func (s *summary) Restore(content []byte) {
 }
 
 // Replay implements [kv.Summary].
-func (s *summary) Replay(e kv.Entry) {
+func (s *summarizer) Replay(e kv.Entry) {
 	if !s.known || !record.KnownKey(e.Key) {
 		return
 	}
@@ -59,7 +59,7 @@ func (s *summary) Replay(e kv.Entry) {
 }
 
 // Save implements [kv.Summary].
-func (s *summary) Save(at uint64) (commit uint64, content []byte) {
+func (s *summarizer) Save(at uint64) (commit uint64, content []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -73,7 +73,7 @@ func (s *summary) Save(at uint64) (commit uint64, content []byte) {
 }
 
 // follow makes later summaries those of a committer, which recovery is done with.
-func (s *summary) follow(c *committer) {
+func (s *summarizer) follow(c *committer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.from, s.open, s.Summary = c, nil, record.Summary{}
@@ -132,7 +132,7 @@ func (c *committer) summarize() (commit uint64, content []byte) {
 }
 
 // takeSummary reads the events of the summary instead of all.
-func (v *recovery) takeSummary(s *summary) error {
+func (v *recovery) takeSummary(s *summarizer) error {
 	found := survey{}
 	for _, r := range s.Recent {
 		found.newest.events = append(found.newest.events, listed{r.Seq, record.Place{Hash: r.Hash}})
@@ -154,7 +154,7 @@ func (v *recovery) takeSummary(s *summary) error {
 	}
 	slices.SortFunc(places, func(a, b record.Place) int { return cmp.Compare(string(a.Hash[:]), string(b.Hash[:])) })
 	err := v.db.View(func(in *kv.View) error {
-		(&scanner{core: v.core, in: in, found: &found, visit: v.note}).places(places)
+		(&scanner{core: v.core, in: in, found: &found, visit: v.visit}).places(places)
 		return nil
 	})
 	v.publishStock(found)

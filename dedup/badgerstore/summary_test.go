@@ -38,7 +38,7 @@ func stockOf(c *committer) (known, found stock, err error) {
 	}
 	found = stock{map[uint64]record.Hash{}, generations{}, record.Counts{}, nil}
 	all, err := c.survey(func(r *row) {
-		found.Older.note(r)
+		found.Older.update(r)
 		if r.rec.Open() {
 			found.Open[r.rec.Seq] = r.place.Hash
 		}

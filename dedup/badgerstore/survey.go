@@ -27,7 +27,7 @@ func (s *survey) add(t tally, l listed) {
 
 func (s *survey) addDamaged(p record.Place) {
 	s.damaged++
-	s.census.Add(1, (&row{place: p}).mark())
+	s.census.Add(1, (&row{place: p}).digest())
 }
 
 func (s *survey) join(other survey) {
@@ -158,7 +158,7 @@ func (s *scanner) aliases() {
 			s.found.damaged++
 			value = nil
 		}
-		s.found.census.Add(1, record.Mark(record.FamilyAlias, record.PlaceOf(item.Key()), record.Checksum(value)))
+		s.found.census.Add(1, record.Digest(record.FamilyAlias, record.PlaceOf(item.Key()), record.Checksum(value)))
 	})
 }
 

@@ -8,18 +8,18 @@ import "encoding/binary"
 type Census struct {
 	Known   bool   // false during a repair
 	Entries uint64 // events of every generation, and aliases
-	Sum     uint64 // of the marks of all entries, modulo 2^64
+	Sum     uint64 // of the digests of all entries, modulo 2^64
 }
 
-// Add adds entries and the sum of their marks.
+// Add adds entries and the sum of their digests.
 func (c *Census) Add(entries, sum uint64) {
 	c.Entries += entries
 	c.Sum += sum
 }
 
-// Mark is what one entry adds to the sum. checksum is that of the value with the newest state of an
-// event, or of the value of an alias. It covers the key, and is zero if the value cannot be read.
-func Mark(family byte, p Place, checksum uint32) uint64 {
+// Digest is what one entry adds to the sum. checksum is that of the value with the newest state of
+// an event, or of the value of an alias. It covers the key; 0 is for an unreadable value.
+func Digest(family byte, p Place, checksum uint32) uint64 {
 	x := binary.LittleEndian.Uint64(p.Hash[:]) ^ uint64(family)<<56 ^ uint64(checksum)
 	for _, n := range [...]uint64{
 		binary.LittleEndian.Uint64(p.Hash[8:]), p.Older, uint64(checksum)<<32 | uint64(family),

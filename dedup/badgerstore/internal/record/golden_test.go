@@ -123,6 +123,6 @@ func golden() string {
 	line("chunk", EncodeChunk(h.ChunkKey(1, 0), []byte("piece")))
 	line("meta/empty", (&Meta{}).Encode())
 	line("meta", meta.Encode())
-	line("mark", fmt.Append(nil, Mark(FamilyOlder, older, 99)))
+	line("mark", fmt.Append(nil, Digest(FamilyOlder, older, 99)))
 	return out.String()
 }
