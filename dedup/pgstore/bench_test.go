@@ -111,9 +111,7 @@ func measure(b *testing.B, s *Store, clients int) {
 func written(b *testing.B, s *Store) (bytes float64) {
 	b.Helper()
 	const length = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8"
-	if err := s.db.pool.QueryRow(context.Background(), length).Scan(&bytes); err != nil {
-		b.Fatal(err)
-	}
+	scan(b, s, length, nil, &bytes)
 	return bytes
 }
 

@@ -73,9 +73,7 @@ func TestTablesStopGrowing(t *testing.T) {
 // events returns how many events the tables have.
 func (s *Store) events(t *testing.T) (n int64) {
 	t.Helper()
-	if err := s.db.pool.QueryRow(t.Context(), s.db.sql("SELECT count(*) FROM {{schema}}.event")).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	scan(t, s, "SELECT count(*) FROM {{schema}}.event", nil, &n)
 	return n
 }
 

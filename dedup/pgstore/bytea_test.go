@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -29,11 +28,7 @@ func TestArraysOfByteaAreThoseOfPgx(t *testing.T) {
 		}
 	}
 	dsn, _ := freshSchema(t)
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(t.Context())
+	c := connected(t, dsn)
 	registerByteaArrays(c.TypeMap())
 	var got [][]byte
 	sent := [][]byte{nil, {}, []byte("a\x00b")}

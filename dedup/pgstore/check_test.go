@@ -58,11 +58,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		t.Run(i.what, func(t *testing.T) {
 			t.Parallel()
 			dsn, schema := checked(t)
-			c, err := pgx.Connect(t.Context(), dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close(t.Context())
+			c := connected(t, dsn)
 			sql := inSchema(breaks[i.what], schema)
 			if _, err := c.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 				t.Fatal(err)
@@ -85,11 +81,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 func checked(t *testing.T) (dsn, schema string) {
 	t.Helper()
 	dsn, schema = freshSchema(t)
-	s, err := Open(t.Context(), dsn, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := opened(t, dsn, Options{Schema: schema})
 	everything(t, s)
 	laned := event("laned", "ship")
 	laned.Tasks[0].Lane = "lane"
@@ -158,20 +150,12 @@ func TestNumbersAreSkippedAfterARestore(t *testing.T) {
 	}
 	sql := regexp.MustCompile(`SELECT setval\(.*;`).FindString(string(page))
 	dsn, schema := checked(t)
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(t.Context())
+	c := connected(t, dsn)
 	if _, err := c.Exec(t.Context(), strings.ReplaceAll(sql, "eyelet.", inSchema("{{schema}}.", schema)),
 		pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), dsn, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := opened(t, dsn, Options{Schema: schema})
 	held := event("after", "held")
 	held.Hold, held.Lease = true, time.Minute
 	d := claim(t, s, held, dedup.New)

@@ -59,12 +59,9 @@ func long(t *testing.T) {
 func execute(t testing.TB, dsn, schema, sql string, args ...any) {
 	t.Helper()
 	ctx := context.Background()
-	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := connected(t, dsn)
 	defer c.Close(ctx)
-	if _, err = c.Exec(ctx, inSchema(sql, schema), args...); err != nil {
+	if _, err := c.Exec(ctx, inSchema(sql, schema), args...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -171,10 +168,7 @@ WHERE application_name = '`+schema+`'`)
 // accepts opens a store and requires that it accepts an event.
 func accepts(t *testing.T, dsn, schema string) {
 	t.Helper()
-	s, err := Open(t.Context(), dsn, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := opened(t, dsn, Options{Schema: schema})
 	defer s.Close()
 	d, err := s.Claim(t.Context(), event("another"))
 	if err == nil {
@@ -214,11 +208,7 @@ func TestACopyRefusesTablesThatAreInUse(t *testing.T) {
 	}
 
 	dsn, schema := copyTarget(t)
-	open, err := Open(t.Context(), dsn, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer open.Close()
+	open := opened(t, dsn, Options{Schema: schema})
 	own := claim(t, open, event("own"), dedup.New)
 	refused(dirs[0], dsn, schema, "it has events")
 	if err := open.Purge(t.Context(), own.Record.Event); err != nil {
@@ -227,7 +217,7 @@ func TestACopyRefusesTablesThatAreInUse(t *testing.T) {
 
 	// While the copy is unfinished, a store that was open before does not accept anything, and a
 	// copy of another store takes its place.
-	err = exported(t, dirs[0], clock, func(from *dedup.Source) error {
+	err := exported(t, dirs[0], clock, func(from *dedup.Source) error {
 		_, err := Copy(t.Context(), dsn, schema, from, func(int64) {
 			_, err := open.Claim(t.Context(), event("own"))
 			wantUnavailable(t, "Claim while a copy is unfinished", err)
@@ -257,7 +247,6 @@ func TestACopyGivesWayToWhatIsBeingAccepted(t *testing.T) {
 	dir := oneEvent(t, "late", clock)
 	dsn, schema := copyTarget(t)
 	open := openAt(t, dsn, schema, clock)
-	defer open.Close()
 	exec := admin(t, open, dsn)
 	exec(`BEGIN; SELECT nextval('{{schema}}.seq')`)
 	ended := make(chan error, 1)

@@ -52,9 +52,7 @@ func keys(t *testing.T, s *Store) []string {
 	t.Helper()
 	var all []string
 	sql := s.db.sql("SELECT array_agg(key ORDER BY seq) FROM {{schema}}.event")
-	if err := s.db.pool.QueryRow(t.Context(), sql).Scan(&all); err != nil {
-		t.Fatal(err)
-	}
+	scan(t, s, sql, nil, &all)
 	return all
 }
 
@@ -186,10 +184,7 @@ func TestCheckReadsWhatATakeReads(t *testing.T) {
 		"UPDATE {{schema}}.task SET history = 'x' WHERE state = 1",
 	} {
 		dsn, schema := newSchema(t)
-		s, err := Open(t.Context(), dsn, Options{Schema: schema})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := opened(t, dsn, Options{Schema: schema})
 		id := claim(t, s, event("open", "ship"), dedup.New).Record.Event
 		execute(t, dsn, schema, sql)
 		if err := s.Close(); err != nil {

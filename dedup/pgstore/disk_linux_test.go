@@ -36,16 +36,10 @@ func TestAFullDiskOfTheServer(t *testing.T) {
 		return
 	}
 	dsn, schema := freshSchema(t)
-	s, err := Open(t.Context(), dsn, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := opened(t, dsn, Options{Schema: schema})
 	exec := admin(t, s, dsn)
 	var data string
-	if err := s.db.pool.QueryRow(t.Context(), "SHOW data_directory").Scan(&data); err != nil {
-		t.Fatal(err)
-	}
+	scan(t, s, "SHOW data_directory", nil, &data)
 	info, err := os.Stat(data)
 	if err != nil {
 		t.Fatal(err)

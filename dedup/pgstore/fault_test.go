@@ -22,26 +22,13 @@ func newStore(t testing.TB, settings string, o Options) (s *Store, dsn string) {
 	t.Helper()
 	dsn, schema := newSchema(t)
 	o.Schema = schema
-	s, err := Open(t.Context(), dsn+settings, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s, dsn
+	return opened(t, dsn+settings, o), dsn
 }
 
 // admin is a connection of another program.
 func admin(t testing.TB, s *Store, dsn string) func(sql string, args ...any) {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	c := connected(t, dsn)
 	return func(sql string, args ...any) {
 		t.Helper()
 		mode := []any{pgx.QueryExecModeSimpleProtocol}
@@ -88,9 +75,7 @@ func TestFaultsOfTheServerAreTemporary(t *testing.T) {
 	exec := admin(t, s, dsn)
 	const connections = "SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity WHERE application_name = $1"
 	pids := func() (all []int32) {
-		if err := s.db.pool.QueryRow(t.Context(), connections, name).Scan(&all); err != nil {
-			t.Error(err)
-		}
+		scan(t, s, connections, []any{name}, &all)
 		return all
 	}
 	for _, code := range []string{"53100", "57014", "53200", "58030", "XX001", codeSerialization, codeReadOnly} {
@@ -229,9 +214,7 @@ func TestADeadlockIsResolvedAndTheClaimRunsAgain(t *testing.T) {
 	const broken = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 	eventually(t, func() bool { // such counts come late
 		var n int
-		if err := s.db.pool.QueryRow(t.Context(), broken).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		scan(t, s, broken, nil, &n)
 		return n > 0
 	})
 }
@@ -242,9 +225,7 @@ func awaitLock(t *testing.T, s *Store, application string) {
 	const waits = `SELECT EXISTS (SELECT 1 FROM pg_stat_activity
   WHERE application_name = $1 AND wait_event_type = 'Lock')`
 	eventually(t, func() (waiting bool) {
-		if err := s.db.pool.QueryRow(t.Context(), waits, application).Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
+		scan(t, s, waits, []any{application}, &waiting)
 		return waiting
 	})
 }

@@ -21,18 +21,11 @@ func TestTakesPassFewEntriesUnderAnOldSnapshot(t *testing.T) {
 	dsn, schema := freshSchema(t)
 	const ended, takes = 5000, 50
 	open := func(ahead time.Duration) *Store {
-		s, err := Open(t.Context(), fmt.Sprintf("%s application_name='%s'", dsn, schema),
+		s := opened(t, fmt.Sprintf("%s application_name='%s'", dsn, schema),
 			Options{Schema: schema, clock: func() time.Time { return time.Now().Add(ahead) }})
-		if err != nil {
-			t.Fatal(err)
-		}
 		return s
 	}
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
+	c := connected(t, dsn)
 	old, err := c.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err == nil {
 		_, err = old.Exec(t.Context(), "SELECT 1 FROM pg_class") // takes the snapshot

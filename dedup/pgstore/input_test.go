@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
 func TestSizesAreBounded(t *testing.T) {
@@ -136,15 +135,9 @@ func TestAnEventThatIsGoneIsReadOnce(t *testing.T) {
 func TestTimeIsThatOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
-		dsn, schema := newSchema(t)
-		clock := deduptest.NewClock()
+		stores, clock := two(t)
+		one, two := stores[0], stores[1]
 		clock.Advance(off)
-		one, two := openAt(t, dsn, schema, clock), openAt(t, dsn, schema, clock)
-		t.Cleanup(func() {
-			if err := errors.Join(one.Close(), two.Close()); err != nil {
-				t.Error(err)
-			}
-		})
 		held := event("held", "ship")
 		held.Hold, held.Lease = true, time.Minute
 		claim(t, one, held, dedup.New)

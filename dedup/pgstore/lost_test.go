@@ -23,11 +23,6 @@ func cutPair(t *testing.T, reaches bool) (p *cutter, cut, direct *Store, clock *
 	dsn, schema := freshSchema(t)
 	p, clock = newCutter(t, dsn, reaches), deduptest.NewClock()
 	direct, cut = openAt(t, dsn, schema, clock), openAt(t, p.dsn, schema, clock)
-	t.Cleanup(func() {
-		if err := errors.Join(direct.Close(), cut.Close()); err != nil {
-			t.Error(err)
-		}
-	})
 	return p, cut, direct, clock
 }
 
@@ -240,9 +235,7 @@ func TestStatementsAreNotCanceled(t *testing.T) {
 	}
 	called := func(sequence string) (called bool) {
 		sql := s.db.sql("SELECT is_called FROM {{schema}}." + sequence)
-		if err := s.db.pool.QueryRow(t.Context(), sql).Scan(&called); err != nil {
-			t.Fatal(err)
-		}
+		scan(t, s, sql, nil, &called)
 		return called
 	}
 	eventually(t, func() bool { return called("completed") })
@@ -258,11 +251,7 @@ func TestAServerThatVanishesCostsSeconds(t *testing.T) {
 	dsn, schema := freshSchema(t)
 	p := newCutter(t, dsn, true)
 	name := fmt.Sprint("vanish-", schemas.Add(1))
-	s, err := Open(t.Context(), p.dsn+" application_name="+name, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := opened(t, p.dsn+" application_name="+name, Options{Schema: schema})
 	between := s.db.pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheDescribe
 	if between {
 		long(t)

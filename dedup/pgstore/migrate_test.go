@@ -76,10 +76,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	}
 	var takers sync.WaitGroup
 	start := func() *Store {
-		s, err := Open(t.Context(), dsn, Options{Schema: schema})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := opened(t, dsn, Options{Schema: schema})
 		for range 2 {
 			takers.Go(func() {
 				for ctx.Err() == nil {
@@ -192,25 +189,20 @@ func TestUpgradeUnderLoad(t *testing.T) {
 func TestVersionsThatAProgramRunsOn(t *testing.T) {
 	t.Parallel()
 	dsn, schema := freshSchema(t)
-	s, err := Open(t.Context(), dsn, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := opened(t, dsn, Options{Schema: schema})
 	exec := admin(t, s, dsn)
 	exec("BEGIN;" + nextVersion(t) + "COMMIT")
 	everything(t, s)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if s, err = Open(t.Context(), dsn, Options{Schema: schema}); err != nil {
-		t.Fatal(err)
-	}
+	s = opened(t, dsn, Options{Schema: schema})
 	claim(t, s, event("again", "ship"), dedup.New)
 	if err := errors.Join(s.Close(), Migrate(t.Context(), dsn, schema)); err != nil {
 		t.Errorf("the next version: %v", err)
 	}
 	exec(fmt.Sprintf("INSERT INTO {{schema}}.migration (version) VALUES (%d)", Version+2))
-	_, err = Open(t.Context(), dsn, Options{Schema: schema})
+	_, err := Open(t.Context(), dsn, Options{Schema: schema})
 	for call, err := range map[string]error{"Open": err, "Migrate": Migrate(t.Context(), dsn, schema)} {
 		if err == nil || !strings.Contains(err.Error(), "run a newer program") {
 			t.Errorf("%s two versions ahead: %v", call, err)

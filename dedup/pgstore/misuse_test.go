@@ -27,15 +27,7 @@ func eachRoute(t *testing.T, test func(t *testing.T, s *Store, as reflect.Type))
 				if route == "pooler" {
 					dsn = pgtest.Pooler(t)
 				}
-				s, err := Open(t.Context(), dsn+settings, Options{Schema: schema, HandlerConns: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					if err := s.Close(); err != nil {
-						t.Error(err)
-					}
-				})
+				s := opened(t, dsn+settings, Options{Schema: schema, HandlerConns: 1})
 				test(t, s, as)
 			})
 		})

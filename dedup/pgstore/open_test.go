@@ -76,17 +76,13 @@ func TestOpenChecksTheServerOfEveryConnection(t *testing.T) {
 			t.Errorf("%s: %v", setting, err)
 		}
 	}
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(t.Context())
+	c := connected(t, dsn)
 	latin := fmt.Sprintf("latin%d", os.Getpid())
 	if _, err := c.Exec(t.Context(), "CREATE DATABASE "+latin+" ENCODING LATIN1 TEMPLATE template0"); err != nil {
 		t.Fatal(err)
 	}
 	defer execute(t, dsn, "", "DROP DATABASE "+latin+" WITH (FORCE)")
-	_, err = Open(t.Context(), dsn+" dbname="+latin, Options{Schema: schema})
+	_, err := Open(t.Context(), dsn+" dbname="+latin, Options{Schema: schema})
 	for _, err := range []error{err, Migrate(t.Context(), dsn+" dbname="+latin, "")} {
 		if err == nil || !strings.Contains(err.Error(), "encoded in LATIN1: create it with ENCODING UTF8") {
 			t.Errorf("a database in LATIN1: %v", err)
@@ -154,10 +150,7 @@ func TestMigrationsRunOnceAndOpenRefusesOtherVersions(t *testing.T) {
 		t.Errorf("without tables: %v", err)
 	}
 	migrateAtOnce(t, dsn, schema)
-	s, err := Open(t.Context(), dsn, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := opened(t, dsn, Options{Schema: schema})
 	everything(t, s)
 	if _, err := s.db.pool.Exec(t.Context(), s.db.sql("INSERT INTO {{schema}}.migration VALUES (99)")); err != nil {
 		t.Fatal(err)
@@ -179,10 +172,7 @@ func TestAPoolerIsRecognized(t *testing.T) {
 	for dsn, want := range map[string]pgx.QueryExecMode{
 		pgtest.DSN(t): pgx.QueryExecModeCacheStatement, pgtest.Pooler(t): pgx.QueryExecModeCacheDescribe,
 	} {
-		s, err := Open(t.Context(), dsn, Options{Schema: schema})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := opened(t, dsn, Options{Schema: schema})
 		if got := s.db.pool.Config().ConnConfig.DefaultQueryExecMode; got != want {
 			t.Errorf("statements are sent in mode %v, want %v", got, want)
 		}
@@ -197,11 +187,7 @@ func TestTheOwnerOfASchemaMigrates(t *testing.T) {
 	t.Parallel()
 	pgtest.Direct(t)
 	dsn := pgtest.DSN(t)
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(t.Context())
+	c := connected(t, dsn)
 	role := fmt.Sprintf("owner_%d_%d", os.Getpid(), schemas.Add(1))
 	schema := "Schema of the " + role
 	sql := inSchema("CREATE ROLE "+role+" LOGIN; CREATE SCHEMA {{schema}} AUTHORIZATION "+role, schema)
@@ -226,11 +212,7 @@ func TestAReceiverNeedsFewRights(t *testing.T) {
 	t.Parallel()
 	pgtest.Direct(t)
 	dsn, schema := freshSchema(t)
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(t.Context())
+	c := connected(t, dsn)
 	role := fmt.Sprintf("receiver_%d_%d", os.Getpid(), schemas.Add(1))
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "postgres.md"))
 	if err != nil {
@@ -248,10 +230,7 @@ func TestAReceiverNeedsFewRights(t *testing.T) {
 	if _, err := c.Exec(t.Context(), inSchema(nextVersion(t), schema), pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), dsn+" user="+role, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := opened(t, dsn+" user="+role, Options{Schema: schema})
 	everything(t, s)
 	claim(t, s, event("in a transaction", "ship"), dedup.New)
 	w := takeOne(t, s)
@@ -286,16 +265,8 @@ func TestBrokenConnectionsAreReplaced(t *testing.T) {
 	pgtest.Direct(t)
 	dsn, schema := freshSchema(t)
 	name := strings.ReplaceAll(schema, " ", "-")
-	s, err := Open(t.Context(), dsn+" application_name="+name, Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(t.Context())
+	s := opened(t, dsn+" application_name="+name, Options{Schema: schema})
+	c := connected(t, dsn)
 	broken := 0
 	for i := range 40 {
 		const kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1"

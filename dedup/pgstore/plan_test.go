@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -57,11 +56,8 @@ func TestPlansOfSmallTablesServeLargeOnes(t *testing.T) {
 		execute(t, dsn, schema, "ALTER TABLE {{schema}}."+table+" SET (autovacuum_enabled = off)")
 	}
 	open := func() *Store {
-		s, err := Open(t.Context(), fmt.Sprintf("%s application_name='%s' pool_max_conns=1", dsn, schema),
+		s := opened(t, fmt.Sprintf("%s application_name='%s' pool_max_conns=1", dsn, schema),
 			Options{Schema: schema})
-		if err != nil {
-			t.Fatal(err)
-		}
 		return s
 	}
 	s := open()
@@ -154,10 +150,7 @@ func TestCallsReadFewRows(t *testing.T) {
 			} {
 				before := reads(t, dsn, schema)
 				named := fmt.Sprintf("%s%s application_name='%s'", dsn, settings, schema)
-				s, err := Open(t.Context(), named, Options{Schema: schema})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := opened(t, named, Options{Schema: schema})
 				row.call(t, s)
 				if err := s.Close(); err != nil {
 					t.Error(err)
@@ -180,11 +173,7 @@ type tuples struct{ scanned, fetched int64 }
 // reads returns how many rows of tables were read, once the connections of a store are closed.
 func reads(t *testing.T, dsn, schema string) map[string]tuples {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
+	c := connected(t, dsn)
 	out := map[string]tuples{}
 	eventually(t, func() bool { // a connection reports when it ends
 		rows, err := c.Query(t.Context(), `SELECT relname, seq_tup_read, coalesce(idx_tup_fetch, 0)

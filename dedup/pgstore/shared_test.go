@@ -26,11 +26,6 @@ func two(t *testing.T) (stores [2]*Store, clock *deduptest.Clock) {
 	clock = deduptest.NewClock()
 	for i := range stores {
 		stores[i] = openAt(t, dsn, schema, clock)
-		t.Cleanup(func() {
-			if err := stores[i].Close(); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 	return stores, clock
 }
@@ -125,10 +120,7 @@ func TestTasksThatEndTogetherAreForgotten(t *testing.T) {
 	for _, table := range []string{"event", "task", "alias"} {
 		eventually(t, func() bool {
 			var n int
-			row := stores[0].db.pool.QueryRow(t.Context(), stores[0].db.sql("SELECT count(*) FROM {{schema}}."+table))
-			if err := row.Scan(&n); err != nil {
-				t.Fatal(err)
-			}
+			scan(t, stores[0], "SELECT count(*) FROM {{schema}}."+table, nil, &n)
 			return n == 0
 		})
 	}
@@ -206,11 +198,7 @@ func TestTargetsAreChangedOneAtATime(t *testing.T) {
 	dsn, schema := newSchema(t)
 	var stores []*Store
 	for range 2 {
-		s, err := Open(t.Context(), dsn, Options{Schema: schema})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
+		s := opened(t, dsn, Options{Schema: schema})
 		stores = append(stores, s)
 	}
 	const key, each = "gh/\x00\xff", 20
@@ -298,7 +286,6 @@ func TestARecordThatAppearsDuringAClaimIsKnown(t *testing.T) {
 	stores, clock := two(t)
 	_, other := newSchema(t)
 	source := openAt(t, pgtest.DSN(t), other, clock)
-	t.Cleanup(func() { _ = source.Close() })
 	c := event("one", "a")
 	c.Remember = &dedup.Remember{Most: 2}
 	accepted := claim(t, source, c, dedup.New)
@@ -367,10 +354,7 @@ func TestALeaseThatWaitedForALockHasTheLargestToken(t *testing.T) {
 	d := claimDuring(t, stores[0], c, "SELECT FROM {{schema}}.event FOR UPDATE",
 		"UPDATE {{schema}}.task SET token = nextval('{{schema}}.token')")
 	var newest uint64
-	row := stores[1].db.pool.QueryRow(t.Context(), stores[1].db.sql("SELECT last_value FROM {{schema}}.token"))
-	if err := row.Scan(&newest); err != nil {
-		t.Fatal(err)
-	}
+	scan(t, stores[1], "SELECT last_value FROM {{schema}}.token", nil, &newest)
 	if d.Verdict != dedup.New || d.Lease.Token != newest {
 		t.Errorf("%v with token %d, want %d, after the other process took one", d.Verdict, d.Lease.Token, newest)
 	}

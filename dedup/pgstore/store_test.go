@@ -40,11 +40,8 @@ UNION ALL SELECT conname FROM pg_constraint WHERE connamespace = '{{schema}}'::r
 // shapeOf returns a digest of what a schema has.
 func shapeOf(t testing.TB, dsn, schema string) (sum string) {
 	t.Helper()
-	c, err := pgx.Connect(context.Background(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close(context.Background()) }()
+	c := connected(t, dsn)
+	defer c.Close(context.Background())
 	row := c.QueryRow(context.Background(), inSchema(shape, schema), pgx.QueryExecModeSimpleProtocol)
 	if err := row.Scan(&sum); err != nil {
 		t.Fatal(err)
@@ -85,14 +82,44 @@ func empty(t testing.TB, dsn, schema string) {
 	emptied <- schema
 }
 
-// openAt opens a store on the clock of a test.
-func openAt(t testing.TB, dsn, schema string, clock *deduptest.Clock) *Store {
+// connected connects to the server until the end of a test.
+func connected(t testing.TB, dsn string) *pgx.Conn {
 	t.Helper()
-	s, err := Open(t.Context(), dsn, Options{Schema: schema, clock: clock.Now, poll: 20 * time.Millisecond})
+	c, err := pgx.Connect(context.Background(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// opened opens a store until the end of a test.
+func opened(t testing.TB, dsn string, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), dsn, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return s
+}
+
+// openAt opens a store on the clock of a test.
+func openAt(t testing.TB, dsn, schema string, clock *deduptest.Clock) *Store {
+	t.Helper()
+	return opened(t, dsn, Options{Schema: schema, clock: clock.Now, poll: 20 * time.Millisecond})
+}
+
+// scan reads one row. Strings of the statement name the schema.
+func scan(t testing.TB, s *Store, sql string, args []any, to ...any) {
+	t.Helper()
+	if err := s.db.pool.QueryRow(context.Background(), s.db.sql(sql), args...).Scan(to...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestStoreKeepsTheContract(t *testing.T) {

@@ -20,15 +20,7 @@ func TestAStatementThatTakesTooLongLosesNothing(t *testing.T) {
 	pgtest.Direct(t)
 	dsn, schema := freshSchema(t)
 	open := func(settings string) *Store {
-		s, err := Open(t.Context(), dsn+settings, Options{Schema: schema})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		s := opened(t, dsn+settings, Options{Schema: schema})
 		return s
 	}
 	direct := open("")

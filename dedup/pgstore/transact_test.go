@@ -361,21 +361,13 @@ func TestALostAnswerToACommitIsFoundOut(t *testing.T) {
 		for _, reaches := range []bool{true, false} {
 			dsn, schema := freshSchema(t)
 			p := newCutter(t, dsn, reaches)
-			direct, err := Open(t.Context(), dsn, Options{Schema: schema})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = direct.Close() })
-			s, err := Open(t.Context(), p.dsn, Options{Schema: schema})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.Close() })
+			direct := opened(t, dsn, Options{Schema: schema})
+			s := opened(t, p.dsn, Options{Schema: schema})
 			e := newEffects(t, direct)
 			claim(t, s, event("a", "ship"), dedup.New)
 			l := takeOne(t, s).Lease
 			p.arm("commit\x00")
-			err = s.InTx(t.Context(), l, as, func(ctx context.Context, tx any) (dedup.Result, error) {
+			err := s.InTx(t.Context(), l, as, func(ctx context.Context, tx any) (dedup.Result, error) {
 				return done, e.insert(ctx, tx, l.Event, 1)
 			})
 			if unavailable := new(dedup.ErrUnavailable); !errors.As(err, &unavailable) {
