@@ -121,46 +121,47 @@ func Check(ctx context.Context, dsn, schema string) (r Report, err error) {
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
 	_, err = checkServer(ctx, c)
-	if unavailable := (*dedup.ErrUnavailable)(nil); err != nil && !errors.As(err, &unavailable) { // a standby will do
-		return r, openError(err)
+	if unavailable := (*dedup.ErrUnavailable)(nil); err == nil || errors.As(err, &unavailable) { // a standby will do
+		err = pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+			func(tx pgx.Tx) error { return r.read(ctx, tx, schema) })
 	}
-	tx, err := c.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
-		return r, openError(err)
+		err = openError(err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	return r, err
+}
+
+// read reads the tables.
+func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) (err error) {
 	if err := migrated(ctx, tx, schema); err != nil {
-		return r, openError(err)
+		return err
 	}
 	r.Schema = schemaName(schema)
 	if r.Version, err = tablesOf(ctx, tx, schema); err != nil {
-		return r, openError(err)
+		return err
 	}
 	row := tx.QueryRow(ctx, inSchema(countsSQL, schema))
 	if err := row.Scan(&r.Events, &r.Older, &r.Aliases, &r.Traces); err != nil {
-		return r, openError(err)
+		return err
 	}
 	row = tx.QueryRow(ctx, inSchema(statesSQL, schema))
 	if err := row.Scan(&r.Pending, &r.Running, &r.Done, &r.Dead); err != nil {
-		return r, openError(err)
+		return err
 	}
 	for _, i := range invariants {
 		b, err := broken(ctx, tx, inSchema(fmt.Sprintf(brokenSQL, i.sql), schema))
 		if err != nil {
-			return r, openError(err)
+			return err
 		}
 		if b.What = i.what; b.Count > 0 {
 			r.Broken = append(r.Broken, b)
 		}
 	}
 	b, err := unreadableOf(ctx, tx, schema)
-	if err != nil {
-		return r, openError(err)
-	}
 	if b.Count > 0 {
 		r.Broken = append(r.Broken, b)
 	}
-	return r, nil
+	return err
 }
 
 // unreadableOf decodes what a Take decodes.

@@ -282,12 +282,9 @@ func (s *Store) settle(ctx context.Context, items []*item) error {
 	v.queue(b, foresee(items))
 	// After the locks: a token is larger than those of the tasks that are locked.
 	b.Queue(s.db.sql(numbersSQL), len(items)).Query(func(rows pgx.Rows) error {
-		var seq, token int64
-		_, err := pgx.ForEachRow(rows, []any{&seq, &token}, func() error {
+		return pairs(rows, func(seq, token int64) {
 			st.seqs, st.tokens = append(st.seqs, seq), append(st.tokens, token)
-			return nil
 		})
-		return err
 	})
 	tx, done, err := s.db.begin(ctx, b)
 	if err != nil {

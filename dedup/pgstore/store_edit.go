@@ -173,11 +173,7 @@ func (s *Store) Targets(ctx context.Context) (map[string]string, error) {
 		return nil, fault(err)
 	}
 	texts := map[string]string{}
-	var key, status string
-	_, err = pgx.ForEachRow(rows, []any{&key, &status}, func() error {
-		texts[untext(key)] = untext(status)
-		return nil
-	})
+	err = pairs(rows, func(key, status string) { texts[untext(key)] = untext(status) })
 	return texts, fault(err)
 }
 
@@ -333,12 +329,7 @@ func (s *Store) prune(ctx context.Context) error {
 		return err
 	}
 	counts := map[dedup.Day]int64{}
-	var day int
-	var n int64
-	if _, err := pgx.ForEachRow(rows, []any{&day, &n}, func() error {
-		counts[dedup.Day(day)] = n
-		return nil
-	}); err != nil {
+	if err := pairs(rows, func(day int, n int64) { counts[dedup.Day(day)] = n }); err != nil {
 		return err
 	}
 	retention := s.db.remember

@@ -115,8 +115,10 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 	}
 	if v.locks {
 		b.Queue(sql(lockEventsSQL), w.keys, w.aliases, w.seqs).Query(func(rows pgx.Rows) error {
-			var seq int64
-			_, err := pgx.ForEachRow(rows, []any{&seq}, func() error { locked[seq] = true; return nil })
+			seqs, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			for _, seq := range seqs {
+				locked[seq] = true
+			}
 			return err
 		})
 		b.Queue(sql(lockTasksSQL), w.keys, w.aliases, w.seqs)
@@ -134,25 +136,27 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 	})
 	owners := map[keyHash]int64{}
 	b.Queue(sql(aliasSQL+suffix), w.aliases).Query(func(rows pgx.Rows) error {
-		var hash []byte
-		var seq int64
-		_, err := pgx.ForEachRow(rows, []any{&hash, &seq}, func() error { owners[keyHash(hash)] = seq; return nil })
-		if err != nil {
+		if err := pairs(rows, func(hash []byte, seq int64) { owners[keyHash(hash)] = seq }); err != nil {
 			return err
 		}
 		return v.add(w, read, owners, locked)
 	})
 	if v.locks && len(w.keys) > 0 {
 		b.Queue(sql(olderSQL), w.keys).Query(func(rows pgx.Rows) error {
-			var hash []byte
-			var generation int
-			_, err := pgx.ForEachRow(rows, []any{&hash, &generation}, func() error {
-				v.older[keyHash(hash)] = generation
-				return nil
-			})
-			return err
+			return pairs(rows, func(hash []byte, generation int) { v.older[keyHash(hash)] = generation })
 		})
 	}
+}
+
+// pairs reads rows of two columns.
+func pairs[A, B any](rows pgx.Rows, each func(A, B)) error {
+	var a A
+	var b B
+	_, err := pgx.ForEachRow(rows, []any{&a, &b}, func() error {
+		each(a, b)
+		return nil
+	})
+	return err
 }
 
 // collect reads records.
