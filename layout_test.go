@@ -36,7 +36,8 @@ var imports = map[string][]string{
 	},
 	"cmd/eyelet/internal/atomicfile": {},
 	"cmd/eyelet/internal/config": {
-		"verify", "dedup", "dedup/badgerstore", "dedup/pgstore", "producer", "producer/preset", "receiver", "testdata",
+		"verify", "dedup", "dedup/badgerstore", "dedup/memstore", "dedup/pgstore", "producer",
+		"producer/preset", "receiver", "testdata",
 		"cmd/eyelet/internal/forward", "cmd/eyelet/internal/refused", "cmd/eyelet/internal/sink",
 		"cmd/eyelet/internal/tracing", "cmd/eyelet/internal/usage", "internal/httpserver", "internal/nearest",
 	},
@@ -57,10 +58,12 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/tracing":    {"verify", "internal/httpserver"},
 	"cmd/eyelet/internal/usage":      {"internal/nearest"},
 	"dedup":                          {"dedup/internal/taskqueue"},
+	"dedup/internal/step":            {"dedup"},
+	"dedup/memstore":                 {"dedup", "dedup/internal/step", "dedup/internal/taskqueue"},
 	"dedup/badgerstore": {
 		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/kv",
 		"dedup/badgerstore/internal/record", "dedup/badgerstore/internal/redolog",
-		"dedup/badgerstore/internal/storedir", "dedup/internal/taskqueue",
+		"dedup/badgerstore/internal/storedir", "dedup/internal/step", "dedup/internal/taskqueue",
 	},
 	"dedup/badgerstore/faultdisk":           {"dedup/badgerstore/internal/faultdisk"}, // a module of its own, for tests
 	"dedup/badgerstore/internal/badgerfile": {},
@@ -77,7 +80,7 @@ var imports = map[string][]string{
 	},
 	"dedup/badgerstore/internal/valuefile": {},
 	"dedup/deduptest":                      {"dedup"},
-	"dedup/pgstore":                        {"dedup", "dedup/internal/wire"},
+	"dedup/pgstore":                        {"dedup", "dedup/internal/step", "dedup/internal/wire"},
 	"dedup/internal/history":               {"dedup"}, // for tests
 	"dedup/internal/taskqueue":             {},
 	"dedup/internal/wire":                  {"dedup"},
@@ -117,7 +120,7 @@ var imports = map[string][]string{
 	"receiver/internal/executor":  {},
 	"receiver/metrics":            {"dedup", "producer", "receiver"},
 	"receiver/receivertest": {
-		"dedup", "dedup/deduptest", "producer", "producer/preset", "receiver", "verify",
+		"dedup", "dedup/deduptest", "dedup/memstore", "producer", "producer/preset", "receiver", "verify",
 	},
 	"replay":   {"dedup", "internal/httpfile", "internal/publicurl"},
 	"testdata": {},

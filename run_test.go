@@ -19,6 +19,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -208,7 +209,7 @@ func TestOpenReportsEveryMistake(t *testing.T) {
 			t.Errorf("%q does not report %s", err, want)
 		}
 	}
-	store := eyelet.Part(func(c *receiver.Config) { c.Store = dedup.NewMemory(dedup.MemoryOptions{}) })
+	store := eyelet.Part(func(c *receiver.Config) { c.Store = memstore.New(memstore.Options{}) })
 	if _, err := eyelet.Open(dir, store, eyelet.GitHub(secret)); err == nil {
 		t.Error("a store of a part is ignored")
 	}

@@ -2,7 +2,7 @@
 // the inbox entry, written in one atomic step, so a crash can neither lose an event nor accept
 // it twice.
 //
-// Most programs open a store (badgerstore.Open, or [Memory] to try things out) and pass it to
+// Most programs open a store (badgerstore.Open, or memstore.New to try things out) and pass it to
 // receiver.Open.
 //
 // To write your own store, implement [Store] with the pure functions of this package and run
@@ -228,7 +228,7 @@ type Durability int
 
 // The levels of durability.
 const (
-	// DurableNone survives nothing. It is the level of Memory.
+	// DurableNone survives nothing. It is the level of package memstore.
 	DurableNone Durability = iota
 	// DurableProcess survives the death of the process, but not of the machine.
 	DurableProcess

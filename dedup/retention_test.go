@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
 func TestDaysAreInUTC(t *testing.T) {
@@ -85,18 +84,4 @@ func TestACountDoesNotOverflow(t *testing.T) {
 	if got := trace.Again(9, 6); got != (dedup.Trace{Day: 9, Count: 1}) {
 		t.Errorf("after the day was forgotten: %+v", got)
 	}
-}
-
-func TestAMemoryStoreForgetsTheOldestDays(t *testing.T) {
-	t.Parallel()
-	clock := deduptest.NewClock()
-	s := dedup.NewMemory(dedup.MemoryOptions{Clock: clock, Remember: dedup.Retention{Max: 10}})
-	deduptest.ForgetsTheOldestDays(t, s, clock, func() {})
-}
-
-func TestAMemoryStoreWithoutRetentionRemembersNothing(t *testing.T) {
-	t.Parallel()
-	clock := deduptest.NewClock()
-	s := dedup.NewMemory(dedup.MemoryOptions{Clock: clock, Remember: dedup.Retention{For: -1}})
-	deduptest.RemembersNothing(t, s, clock)
 }

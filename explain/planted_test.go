@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -100,7 +100,7 @@ func (p *plant) refuse(t *testing.T) receiver.Refused {
 	t.Helper()
 	r, body := p.request(t)
 	kept := make(chan receiver.Refused, 1)
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx, err := receiver.Open(receiver.Config{
 		Store: store, Producers: p.config, URL: public, Logger: slog.New(slog.DiscardHandler),
 		Clock:   func() time.Time { return signedAt.Add(p.late) },

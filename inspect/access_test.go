@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -130,7 +131,7 @@ func enter(page http.Handler, method, path, cookie, body string) *httptest.Respo
 func TestCodesAndSessionsEndWithTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := dedup.NewMemory(dedup.MemoryOptions{})
+		store := memstore.New(memstore.Options{})
 		defer store.Close() //nolint:errcheck // in memory
 		page := inspect.Page(inspect.Options{Store: store, Token: token})
 		defer page.Close()

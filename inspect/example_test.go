@@ -8,11 +8,12 @@ import (
 	"net/http/httptest"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
 func ExampleAPI() {
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	_, err := store.Claim(context.Background(), dedup.Claim{
 		Key:     dedup.Key{Principal: "shop", Endpoint: "shop", ID: "order-1"},

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -45,7 +46,7 @@ func get(t *testing.T, store dedup.Store, target string) *httptest.ResponseRecor
 
 func newStore(t *testing.T) dedup.Store {
 	t.Helper()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -157,7 +157,7 @@ func (v *adCPVector) receiver(t *testing.T, nonces int) *receiver.Receiver {
 	if v.State.Filled != "" {
 		p.NonceRate = producer.Rate{Events: nonces, Per: time.Hour}
 	}
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx, err := receiver.Open(receiver.Config{
 		Store: store, Producers: []producer.Producer{p}, URL: "https://buyer.example.com",
 		Clock: func() time.Time { return time.Unix(v.Now, 0) }, Logger: slog.New(slog.DiscardHandler),

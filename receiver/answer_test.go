@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -359,7 +360,7 @@ func (s *slowStore) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 func TestTheLeaseOfAnAnswerCountsFromBeforeItsClaim(t *testing.T) {
 	t.Parallel()
 	inBubbles(t, func(t *testing.T, p producer.Producer) {
-		store := &slowStore{Store: dedup.NewMemory(dedup.MemoryOptions{}), asked: make(chan time.Time, 1)}
+		store := &slowStore{Store: memstore.New(memstore.Options{}), asked: make(chan time.Time, 1)}
 		t.Cleanup(func() { _ = store.Close() })
 		leased := make(chan time.Time, 1)
 		var s *site

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -54,7 +55,7 @@ func (f *fixture) close() {
 
 func newFixture(t *testing.T, hs []Handler, change func(*Config)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, logs: &syncBuffer{}, store: &faultyStore{Memory: dedup.NewMemory(dedup.MemoryOptions{})}}
+	f := &fixture{t: t, logs: &syncBuffer{}, store: &faultyStore{Store: memstore.New(memstore.Options{})}}
 	cfg := Config{
 		Store: f.store, Decode: decodeJSON, Attempts: 4, Workers: 4,
 		BackoffBase: DefaultBackoffBase, BackoffCap: DefaultBackoffCap, PostponeMax: DefaultPostponeMax,
@@ -176,7 +177,7 @@ func (f *fixture) ends(r dedup.Record, state dedup.State, reason string, attempt
 
 // faultyStore is the memory store with hooks that may fail a call before it happens.
 type faultyStore struct {
-	*dedup.Memory
+	*memstore.Store
 
 	mu         sync.Mutex
 	failTake   func() error
@@ -209,14 +210,14 @@ func (s *faultyStore) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, 
 	if err := s.hook(&s.failTake, func() { s.taken = append(s.taken, want.Tasks) }); err != nil {
 		return nil, err
 	}
-	return s.Memory.Take(ctx, want)
+	return s.Store.Take(ctx, want)
 }
 
 func (s *faultyStore) Extend(ctx context.Context, l dedup.Lease, d time.Duration) error {
 	if err := s.hook(&s.failExtend, func() { s.extended++ }); err != nil {
 		return err
 	}
-	return s.Memory.Extend(ctx, l, d)
+	return s.Store.Extend(ctx, l, d)
 }
 
 func (s *faultyStore) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
@@ -226,7 +227,7 @@ func (s *faultyStore) Finish(ctx context.Context, l dedup.Lease, r dedup.Result)
 	if err := s.hook(&s.failFinish, func() { s.finished++ }); err != nil {
 		return err
 	}
-	return s.Memory.Finish(ctx, l, r)
+	return s.Store.Finish(ctx, l, r)
 }
 
 // FinishMany is Finish for each result, after the end of its context too.
@@ -238,7 +239,7 @@ func (s *faultyStore) FinishMany(ctx context.Context, results ...dedup.LeaseResu
 	errs := make([]error, len(results))
 	for i, r := range results {
 		if errs[i] = s.hook(&s.failFinish, func() { s.finished++ }); errs[i] == nil {
-			errs[i] = s.Memory.Finish(context.WithoutCancel(ctx), r.Lease, r.Result)
+			errs[i] = s.Store.Finish(context.WithoutCancel(ctx), r.Lease, r.Result)
 		}
 	}
 	return errs
@@ -431,7 +432,7 @@ func TestInterruptedAttemptsUseUpTheBudget(t *testing.T) {
 			event, interrupted := f.accept("1", "x"), f.d.cfg.Attempts-left
 			for range interrupted {
 				want := dedup.Want{Tasks: 1, Bytes: 1 << 20, Lease: time.Second}
-				if _, err := f.store.Memory.Take(t.Context(), want); err != nil {
+				if _, err := f.store.Store.Take(t.Context(), want); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(2 * time.Second)

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -76,7 +76,7 @@ func TestADeliveryForAnotherReceiverIsRefused(t *testing.T) {
 			own := tt.own
 			own.MediaTypes = []string{"application/json"}
 			rx := opened(t, receiver.Config{
-				Store: dedup.NewMemory(dedup.MemoryOptions{}), Handlers: []receiver.Handler{handler},
+				Store: memstore.New(memstore.Options{}), Handlers: []receiver.Handler{handler},
 				Producers: append([]producer.Producer{own}, tt.beside...),
 			})
 			body := tt.body
@@ -134,7 +134,7 @@ func TestAPathThatIsNotSignedIsNotShown(t *testing.T) {
 		return w.Code
 	}
 	synctest.Test(t, func(t *testing.T) {
-		config := receiver.Config{Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{own},
+		config := receiver.Config{Store: memstore.New(memstore.Options{}), Producers: []producer.Producer{own},
 			Handlers: []receiver.Handler{handler}}
 		rx := opened(t, config).Handler()
 		one := send(rx, "e1")
@@ -146,7 +146,7 @@ func TestAPathThatIsNotSignedIsNotShown(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		config := receiver.Config{Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{own},
+		config := receiver.Config{Store: memstore.New(memstore.Options{}), Producers: []producer.Producer{own},
 			Handlers: []receiver.Handler{receiver.Inline("own", "*")}}
 		routed := opened(t, config)
 		rx := routed.Verified("own")(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

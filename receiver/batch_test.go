@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -79,7 +79,7 @@ func losesNoGoodEvent(t *testing.T, name string) {
 	p := openPreset(t, name, b.settings)
 	var mu sync.Mutex
 	var handled []string
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{Store: store, Producers: []producer.Producer{p}, Handlers: []receiver.Handler{
 		receiver.On(name, "*", func(_ context.Context, ev receiver.Event[[]byte]) error {
 			mu.Lock()

@@ -24,8 +24,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -122,7 +122,7 @@ func (c capture) attack(t *testing.T) {
 	seen := &runs{all: map[string]int{}, each: map[string]int{}}
 	begin := clock.Now()
 	config := receiver.Config{
-		Store: dedup.NewMemory(dedup.MemoryOptions{Clock: clock}), Producers: []producer.Producer{c.producer},
+		Store: memstore.New(memstore.Options{Clock: clock}), Producers: []producer.Producer{c.producer},
 		Handlers: []receiver.Handler{seen.handler(c.producer.Name, "*"), seen.handler(c.producer.Name, "other-*")},
 		Clock:    func() time.Time { return c.now.Add(clock.Now().Sub(begin)) },
 	}
@@ -186,7 +186,7 @@ func TestADeliveryRunsOnceAfterWhatIsLeftOfIt(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, seen := all["rfc9421, "+name], &runs{all: map[string]int{}, each: map[string]int{}}
 			rx := opened(t, receiver.Config{
-				Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+				Store:     memstore.New(memstore.Options{}),
 				Producers: []producer.Producer{c.producer}, Handlers: []receiver.Handler{seen.handler("own", "*")},
 				Clock: func() time.Time { return c.now },
 			})

@@ -76,7 +76,7 @@ func defaultOrphanAfter(s dedup.Store) time.Duration {
 // check returns the registry of the handlers, or every error in the configuration at once.
 func check(c Config) (*registry, error) {
 	var errs faults
-	errs.when(c.Store == nil, "store: required; try dedup.NewMemory")
+	errs.when(c.Store == nil, "store: required; try memstore.New")
 	errs.when(len(c.Producers) == 0, "producers: at least one is required")
 	errs.when(c.Via != "" && (!verify.IsToken(c.Via) || len(c.Via) > MaxVia),
 		"via: the name is not a token of at most %d characters", MaxVia)

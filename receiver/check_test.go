@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
@@ -53,7 +53,7 @@ func TestOpenReportsEveryErrorAtOnce(t *testing.T) {
 
 func TestURLMustBeAnAbsoluteBase(t *testing.T) {
 	t.Parallel()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	for url, good := range map[string]bool{
 		"https://hooks.example": true, "http://127.0.0.1:8080/": true, "https://hooks.example/pre": true,
 		"hooks.example": false, "ftp://hooks.example": false, "https://": false, "https://u@hooks.example": false,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -58,7 +59,7 @@ func serveClocked(t *testing.T, p producer.Producer) *clocked {
 		done: map[string]int{}, accepted: map[string]bool{}, waiting: map[string]int{}}
 	c.free = sync.OnceFunc(func() { close(c.release) })
 	c.end = sync.OnceFunc(func() { close(c.stop); c.loads.Wait() })
-	c.watched = &watchedStore{Store: dedup.NewMemory(dedup.MemoryOptions{})}
+	c.watched = &watchedStore{Store: memstore.New(memstore.Options{})}
 	c.site = serve(t, p, func(config *Config) {
 		config.Store, config.Clock = c.watched, c.clock.Now
 		config.BackoffBase, config.BackoffCap = 20*time.Millisecond, 50*time.Millisecond

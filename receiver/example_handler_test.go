@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -41,7 +41,7 @@ func deliver(rx *receiver.Receiver, id, typ, body string) *httptest.ResponseReco
 func open(h receiver.Handler) (*receiver.Receiver, <-chan string) {
 	outcomes := make(chan string, 16)
 	rx, err := receiver.Open(receiver.Config{
-		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+		Store:     memstore.New(memstore.Options{}),
 		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers:  []receiver.Handler{h},
 		Logger:    slog.New(slog.DiscardHandler),
@@ -65,7 +65,7 @@ type Push struct {
 func ExampleOn() {
 	pushes := make(chan string)
 	rx, err := receiver.Open(receiver.Config{
-		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+		Store:     memstore.New(memstore.Options{}),
 		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers: []receiver.Handler{
 			receiver.On("github", "push", func(_ context.Context, ev receiver.Event[Push]) error {
@@ -168,7 +168,7 @@ func ExampleHandler_Otherwise() {
 		return func(_ context.Context, ev receiver.Event[[]byte]) error { ran <- what + " " + ev.Type; return nil }
 	}
 	rx, err := receiver.Open(receiver.Config{
-		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+		Store:     memstore.New(memstore.Options{}),
 		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers: []receiver.Handler{
 			receiver.On("github", "push", show("deploy on")),

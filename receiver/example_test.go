@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -19,7 +19,7 @@ import (
 func Example() {
 	pushed := make(chan string, 1)
 	rx, err := receiver.Open(receiver.Config{
-		Store:     dedup.NewMemory(dedup.MemoryOptions{}), // badgerstore.Open("data") keeps events across restarts
+		Store:     memstore.New(memstore.Options{}), // badgerstore.Open("data") keeps events across restarts
 		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers: []receiver.Handler{receiver.On("github", "push",
 			func(_ context.Context, ev receiver.Event[Push]) error {
@@ -50,7 +50,7 @@ func Example() {
 // A program whose connections are bounded, with the timeouts that a server on the Internet needs.
 func ExampleListen() {
 	rx, err := receiver.Open(receiver.Config{
-		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+		Store:     memstore.New(memstore.Options{}),
 		Producers: []producer.Producer{preset.GitHub(secret)},
 	})
 	if err != nil {

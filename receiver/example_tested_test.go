@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -42,7 +42,7 @@ func Example_test() {
 	}
 	attempts := make(chan receiver.Observation, 1)
 	rx, err := receiver.Open(receiver.Config{
-		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+		Store:     memstore.New(memstore.Options{}),
 		URL:       "https://hooks.example",
 		Producers: []producer.Producer{producer.Signed("shop", verify.StaticKeys(key))},
 		Handlers:  []receiver.Handler{receiver.On("shop", "order.*", ship)},
@@ -94,7 +94,7 @@ func Example_testWithAPreset() {
 	github, _ := preset.Find("github")
 	pushes := make(chan string, 1)
 	rx, err := receiver.Open(receiver.Config{
-		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+		Store:     memstore.New(memstore.Options{}),
 		Producers: []producer.Producer{github.Open(secrets)},
 		Handlers: []receiver.Handler{receiver.On("github", "push",
 			func(_ context.Context, ev receiver.Event[Push]) error {

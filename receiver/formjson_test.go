@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -19,7 +19,7 @@ func TestHandlersGetTheJSONInAForm(t *testing.T) {
 	t.Parallel()
 	p := preset.GitHub(secret17)
 	handled := make(chan receiver.Event[json.RawMessage], 10)
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{Store: store, Producers: []producer.Producer{p}, Handlers: []receiver.Handler{
 		receiver.On("github", "*", func(_ context.Context, ev receiver.Event[json.RawMessage]) error {
 			handled <- ev

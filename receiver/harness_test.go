@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -137,7 +138,7 @@ type site struct {
 	rx     *Receiver
 	srv    *httptest.Server // nil in a bubble
 	router http.Handler     // in a bubble, if not the receiver's own
-	store  *dedup.Memory
+	store  *memstore.Store
 	log    *syncBuffer
 	seen   *observations
 	p      producer.Producer
@@ -186,7 +187,7 @@ func (s *syncBuffer) String() string {
 // serve opens a receiver with one producer; change may adjust its configuration.
 func serve(t *testing.T, p producer.Producer, change func(*Config), handlers ...Handler) *site {
 	t.Helper()
-	s := &site{t: t, store: dedup.NewMemory(dedup.MemoryOptions{}), log: &syncBuffer{}, seen: &observations{}, p: p}
+	s := &site{t: t, store: memstore.New(memstore.Options{}), log: &syncBuffer{}, seen: &observations{}, p: p}
 	c := Config{
 		Store: s.store, Producers: []producer.Producer{p}, Handlers: handlers, URL: "https://hooks.example",
 		Logger:  slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

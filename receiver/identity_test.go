@@ -18,6 +18,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -109,7 +110,7 @@ func TestIdentityVectors(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				clock := deduptest.NewClock()
-				r := newIdentityRun(t, v, clock, dedup.NewMemory(dedup.MemoryOptions{Clock: clock}))
+				r := newIdentityRun(t, v, clock, memstore.New(memstore.Options{Clock: clock}))
 				r.wait = synctest.Wait
 				r.run()
 			})

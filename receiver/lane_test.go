@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -63,12 +64,12 @@ func (l *laneLog) of(lane string) string {
 // lasting is a receiver that can be opened again over its store, in a bubble.
 type lasting struct {
 	t     *testing.T
-	store *dedup.Memory
+	store *memstore.Store
 	rx    *Receiver
 }
 
 func newLasting(t *testing.T) *lasting {
-	d := &lasting{t: t, store: dedup.NewMemory(dedup.MemoryOptions{})}
+	d := &lasting{t: t, store: memstore.New(memstore.Options{})}
 	t.Cleanup(func() {
 		if err := d.store.Close(); err != nil {
 			t.Error(err)
@@ -232,7 +233,7 @@ func failingTaskOfAYieldingLaneHoldsUpNoOther(t *testing.T) {
 
 func TestYieldingNeedsALane(t *testing.T) {
 	t.Parallel()
-	s := dedup.NewMemory(dedup.MemoryOptions{})
+	s := memstore.New(memstore.Options{})
 	defer func() { _ = s.Close() }()
 	_, err := Open(Config{Store: s, URL: "https://hooks.example", Producers: []producer.Producer{apiProducer()},
 		Handlers: []Handler{mustNotRun(t).LaneYields()}})

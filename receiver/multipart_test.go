@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -56,7 +56,7 @@ func TestMultipartForms(t *testing.T) {
 	}
 	forms, events := make(chan receiver.Event[url.Values], 9), make(chan receiver.Event[json.RawMessage], 9)
 	onForm := func(_ context.Context, ev receiver.Event[url.Values]) error { forms <- ev; return nil }
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{
 		Store: store, Producers: []producer.Producer{embedded, plex, preset.Mailgun(secret17)},
 		Handlers: []receiver.Handler{

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -45,7 +45,7 @@ func TestChecksOfTheURLBringNoEvent(t *testing.T) {
 	cloud.Name = "cloud"
 	producers = append(producers, checked, cloud, preset.WooCommerce(secret17),
 		preset.Intercom(secret17), preset.Shopify(secret17), preset.Twilio(secret17))
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{Store: store, Producers: producers, URL: "https://hooks.example"})
 	for _, p := range producers {
 		w := answer(rx, httptest.NewRequest(http.MethodHead, "/webhooks/"+p.Name, nil))

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -135,7 +136,7 @@ func TestEveryPresetReachesItsHandlerOnce(t *testing.T) {
 func (c capture) reachesItsHandlerOnce(t *testing.T) {
 	handled := make(chan receiver.Event[[]byte], 100)
 	arrival := c.now.Add(3 * time.Minute)
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{
 		Store: store, Producers: []producer.Producer{c.producer}, Clock: func() time.Time { return arrival },
 		Handlers: []receiver.Handler{
@@ -249,7 +250,7 @@ func TestADeliveryNamesTheSenderThatSigned(t *testing.T) {
 				"activitypub": "k1", "ocm": "https://cloud.example/.well-known/jwks.json"}[name]: 200} {
 			signer.Principal = principal
 			settings.MessageKeys = verify.StaticKeys(signer)
-			store := dedup.NewMemory(dedup.MemoryOptions{})
+			store := memstore.New(memstore.Options{})
 			rx := opened(t, receiver.Config{Store: store, Producers: []producer.Producer{openPreset(t, name, settings)},
 				Clock: func() time.Time { return now }})
 			vendor, _ := preset.Find(name)
@@ -274,7 +275,7 @@ func TestForgedDeliveriesNeverReachTheStore(t *testing.T) {
 		producers = append(producers, openPreset(t, name, settings))
 	}
 	now := time.Now()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{Store: store, Producers: producers, Clock: func() time.Time { return now }})
 	for name, settings := range sampled() {
 		vendor, _ := preset.Find(name)
@@ -435,7 +436,7 @@ func TestForgedCertificateURLsOfOneClientAreFew(t *testing.T) {
 			return nil, errors.New("status 404")
 		}})
 	rx, err := receiver.Open(receiver.Config{
-		Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{p}, URL: publicBase,
+		Store: memstore.New(memstore.Options{}), Producers: []producer.Producer{p}, URL: publicBase,
 		Logger: slog.New(slog.DiscardHandler), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 		Handlers: []receiver.Handler{
 			receiver.On("paypal", "*", func(context.Context, receiver.Event[[]byte]) error { return nil }),

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -23,7 +23,7 @@ func TestEventsOfWooCommerceShareBodiesAndIdentifiers(t *testing.T) {
 		var handled []string
 		p := preset.WooCommerce(secret17)
 		rx := opened(t, receiver.Config{
-			Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{p}, Workers: 1,
+			Store: memstore.New(memstore.Options{}), Producers: []producer.Producer{p}, Workers: 1,
 			Handlers: []receiver.Handler{
 				receiver.On(p.Name, "order.*", func(_ context.Context, ev receiver.Event[[]byte]) error {
 					handled = append(handled, ev.Type+" "+string(ev.Data))
@@ -61,7 +61,7 @@ func TestTheIntentToReceiveOfXeroIsAnswered(t *testing.T) {
 	t.Parallel()
 	p := preset.Xero(secret17)
 	rx := opened(t, receiver.Config{
-		Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{p},
+		Store: memstore.New(memstore.Options{}), Producers: []producer.Producer{p},
 	})
 	const intent = `{"events":[],"lastEventSequence":0,"firstEventSequence":0,"entropy":"S0m3r4Nd0mt3xt"}`
 	for key, want := range map[string]int{secret17: 200, "another-" + secret17: 401} {
@@ -83,7 +83,7 @@ type bodySigner interface {
 // Vendors check an endpoint without a signature. That is answered, and is not an event.
 func TestChecksOfEndpointsByVendorsAreAnswered(t *testing.T) {
 	t.Parallel()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	lark := preset.Lark("lark-token-17", secret17)
 	rx := opened(t, receiver.Config{Store: store, URL: publicBase, Producers: []producer.Producer{
 		lark, preset.Trello("", secret17), preset.Mandrill("", secret17), preset.MicrosoftGraph(secret17),
@@ -141,7 +141,7 @@ func TestHandlersGetWhatIsInsideADelivery(t *testing.T) {
 			return nil
 		}
 		rx := opened(t, receiver.Config{
-			Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: producers, Workers: 1,
+			Store: memstore.New(memstore.Options{}), Producers: producers, Workers: 1,
 			Clock:    func() time.Time { return time.Unix(1_795_000_000, 0) },
 			Handlers: []receiver.Handler{receiver.On("graph", "*", keep), receiver.On("lark", "*", keep)},
 		})

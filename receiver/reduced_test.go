@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -111,7 +111,7 @@ func TestAMessageWithoutOneSignatureIsTheSameEvent(t *testing.T) {
 				p := producer.Producer{Name: "own", Scheme: scheme, Key: c.key, Contract: producer.Webhook,
 					SignsURL: true, Window: 25 * time.Hour, MediaTypes: []string{"application/json"}}
 				rx := opened(t, receiver.Config{
-					Store: dedup.NewMemory(dedup.MemoryOptions{Clock: clock}), Producers: []producer.Producer{p},
+					Store: memstore.New(memstore.Options{Clock: clock}), Producers: []producer.Producer{p},
 					Handlers: []receiver.Handler{seen.handler("own", "*")},
 					Clock:    func() time.Time { return now.Add(clock.Now().Sub(begin)) },
 				})

@@ -17,7 +17,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -68,7 +68,7 @@ func (k *refusals) add(_ context.Context, f Refused) {
 // openQuiet opens a receiver in memory with a log, and closes it when the test ends.
 func openQuiet(t *testing.T, refused func(context.Context, Refused), log io.Writer) *Receiver {
 	t.Helper()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	p := apiProducer()
 	p.MaxBody = 5000
 	rx, err := Open(Config{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -27,7 +28,7 @@ func laterSite(t *testing.T, p producer.Producer, f func(l *later)) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
 		l := &later{clock: deduptest.NewClock(), runs: newCounter()}
-		l.kept = dedup.NewMemory(dedup.MemoryOptions{Clock: l.clock})
+		l.kept = memstore.New(memstore.Options{Clock: l.clock})
 		l.site = serve(t, p, func(c *Config) { c.Store = l.kept },
 			On(p.Name, "*", func(context.Context, Event[[]byte]) error { l.runs.add(); return nil }))
 		f(l)

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -142,7 +142,7 @@ type renaming struct {
 func (r *renaming) run(t *testing.T, before, after producer.Producer, restarts bool) {
 	clock, ran := deduptest.NewClock(), &runs{all: map[string]int{}, each: map[string]int{}}
 	config := receiver.Config{
-		Store: dedup.NewMemory(dedup.MemoryOptions{Clock: clock}), Clock: clock.Now,
+		Store: memstore.New(memstore.Options{Clock: clock}), Clock: clock.Now,
 		Handlers: []receiver.Handler{ran.handler("own", "*")}, Producers: []producer.Producer{before},
 	}
 	r.clock, r.rx = clock, opened(t, config)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -119,7 +119,7 @@ func TestReplaceRefusesMistakesAndChangesNothing(t *testing.T) {
 		t.Error("not every mistake is reported:", err)
 	}
 	c = s.rx.cfg
-	c.Store = dedup.NewMemory(dedup.MemoryOptions{})
+	c.Store = memstore.New(memstore.Options{})
 	if _, err := s.rx.Replace(c); err == nil || !strings.Contains(err.Error(), "store") {
 		t.Error("another store:", err)
 	}

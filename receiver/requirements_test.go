@@ -13,6 +13,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -22,7 +23,7 @@ import (
 func serveAt(t *testing.T, p producer.Producer, handlers ...Handler) (*site, *deduptest.Clock) {
 	t.Helper()
 	clock := deduptest.NewClock()
-	store := dedup.NewMemory(dedup.MemoryOptions{Clock: clock})
+	store := memstore.New(memstore.Options{Clock: clock})
 	s := serve(t, p, func(c *Config) {
 		if err := c.Store.Close(); err != nil {
 			t.Error(err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -27,7 +27,7 @@ func TestContentMayBeSignedBeforeItIsCoded(t *testing.T) {
 		own("coded", producer.SignedCoded),
 		preset.Mailgun(secret17),
 	}
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{Store: store, Producers: all})
 	send := func(name, body, signed, coding string) int {
 		r := post(name, body, "X-Sig", hexMAC(signed))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -314,7 +315,7 @@ func TestAnswerEffectAndOutcomeAreOneCommit(t *testing.T) {
 
 func TestTransactionsThatTheStoreLacksAreRefused(t *testing.T) {
 	t.Parallel()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	handlers := []Handler{
 		OnTx("shop", "a", func(context.Context, *testTx, Event[[]byte]) error { return nil }),

@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
 func TestARequestToAnUnknownPathIsLoggedWithTheNearestEndpoint(t *testing.T) {
 	t.Parallel()
 	log, all := &syncBuffer{}, &syncBuffer{}
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	shop, other := apiProducer(), apiProducer()
 	other.Name = "github"
 	rx, err := Open(Config{

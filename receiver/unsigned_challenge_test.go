@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -25,7 +26,7 @@ func TestUnsignedChallengesAreSmallAndWithoutACredential(t *testing.T) {
 			return &dedup.Response{Body: body}
 		},
 	}
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{Store: store, Producers: []producer.Producer{p}})
 	const limit = producer.MaxChallengeBody
 	for _, size := range []int{2, limit} {

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -28,7 +28,7 @@ type seenRuns struct {
 
 func (s *seenRuns) open(t *testing.T, producers ...producer.Producer) *receiver.Receiver {
 	t.Helper()
-	c := receiver.Config{Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: producers}
+	c := receiver.Config{Store: memstore.New(memstore.Options{}), Producers: producers}
 	for _, p := range producers {
 		note := func(_ context.Context, ev receiver.Event[[]byte]) error {
 			s.mu.Lock()

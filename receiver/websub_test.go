@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -29,7 +29,7 @@ func serveHubs(t *testing.T, f func(t *testing.T, h *hubs)) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
 		h := &hubs{clock: deduptest.NewClock(), runs: newCounter()}
-		store := dedup.NewMemory(dedup.MemoryOptions{Clock: h.clock})
+		store := memstore.New(memstore.Options{Clock: h.clock})
 		p := preset.WebSub(
 			preset.Subscription{Topic: feedA, Secret: "secret of " + feedA, Token: webSubToken},
 			preset.Subscription{Topic: feedB, Secret: "secret of " + feedB, Token: webSubToken})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/torture/internal/campaign"
 )
 
@@ -32,7 +33,7 @@ func sabotageOf(name, dir string) func(dedup.Store) dedup.Store {
 		return nil
 	case "early":
 		return func(s dedup.Store) dedup.Store {
-			return early{s, dedup.NewMemory(dedup.MemoryOptions{})}
+			return early{s, memstore.New(memstore.Options{})}
 		}
 	}
 	if point, at, ok := strings.Cut(name, " "); ok {
@@ -48,7 +49,7 @@ func sabotageOf(name, dir string) func(dedup.Store) dedup.Store {
 // early acknowledges before the commit: it decides in memory, and stores a little later.
 type early struct {
 	dedup.Store
-	front *dedup.Memory
+	front *memstore.Store
 }
 
 func (e early) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -16,7 +17,7 @@ import (
 // and end the task that is due.
 func memoryClient(t *testing.T) (client *opsclient.Client, accept func(dedup.Claim) string, end func(dedup.Result)) {
 	t.Helper()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	t.Cleanup(func() { _ = store.Close() })
 	accept = func(c dedup.Claim) string {
 		t.Helper()

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -32,7 +32,7 @@ func newSecond(t *testing.T) *second {
 	srv := httptest.NewUnstartedServer(nil)
 	s.url = "http://" + srv.Listener.Addr().String()
 	rx, err := receiver.Open(receiver.Config{
-		URL: s.url, Store: dedup.NewMemory(dedup.MemoryOptions{}),
+		URL: s.url, Store: memstore.New(memstore.Options{}),
 		Producers:    []producer.Producer{producer.Signed("shop", verify.StaticKeys(key))},
 		InFlightWait: time.Millisecond, RetryAfter: time.Millisecond, AnswerTimeout: time.Minute,
 		Handlers: []receiver.Handler{receiver.Answer("shop", "*", func(context.Context,

@@ -23,7 +23,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -125,7 +125,7 @@ func TestSamplesOfVendorsWithCertificatesSentTwiceAreTwoEvents(t *testing.T) {
 		srv := httptest.NewUnstartedServer(nil)
 		rx, err := receiver.Open(receiver.Config{
 			URL:       "http://" + srv.Listener.Addr().String(),
-			Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+			Store:     memstore.New(memstore.Options{}),
 			Producers: []producer.Producer{vendor.Open(settings[name])},
 			Handlers: []receiver.Handler{receiver.On(name, "*",
 				func(context.Context, receiver.Event[[]byte]) error { return nil })},

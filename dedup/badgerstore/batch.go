@@ -293,8 +293,17 @@ func (b *batch) remove(r *row) error {
 	return nil
 }
 
-// removeWith removes a row with those of its aliases that it still owns.
+// removeWith removes a row with those of its aliases that it still owns, and forgets it if it was
+// never accepted.
 func (b *batch) removeWith(r *row, aliases []dedup.Key) {
+	if r.rec.Unaccepted() {
+		b.forget(r, dedup.Trace.Without)
+	}
+	b.discard(r, aliases)
+}
+
+// discard removes a row. The trace of its key stays as it is.
+func (b *batch) discard(r *row, aliases []dedup.Key) {
 	rec, next := &r.rec, r.edit()
 	next.gone = true
 	b.put(next)
@@ -302,9 +311,6 @@ func (b *batch) removeWith(r *row, aliases []dedup.Key) {
 	b.undo = append(b.undo, func() { b.forgotten = b.forgotten[:n] })
 	b.forgotten = append(b.forgotten, next)
 	b.dropChunks(r.place.Hash, r.event)
-	if rec.Unaccepted() {
-		b.forget(r, dedup.Trace.Without)
-	}
 	b.dropAliases(record.Alias{Hash: r.place.Hash, Seq: rec.Seq}, aliases)
 	b.removed += r.event.Size
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/internal/step"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
@@ -33,6 +34,8 @@ type committer struct {
 	writes    []mutation             // of the batch that is staged
 	memory    arena                  // of the writes
 	changes   changes                // of the batch
+	claiming  claiming               // the claim that is decided
+	step      step.Step[*row]
 }
 
 func newCommitter(c *core) *committer {
@@ -397,12 +400,12 @@ func (c *committer) schedule(r *row) {
 // mutation changes one key; a nil value deletes it.
 type mutation = kv.Entry
 
-// step is a step of a commit. Tests end the process before each of them.
-type step int
+// commitStep is a step of a commit. Tests end the process before each of them.
+type commitStep int
 
 // The steps in their order. A batch is durable after stepFlush; the later steps publish it.
 const (
-	stepStage step = iota
+	stepStage commitStep = iota
 	stepCommit
 	stepFlush
 	stepPublish

@@ -20,17 +20,17 @@ const killStepEnv = "EYELET_KILL_STEP"
 
 // killAtStep returns the hook that kills the process where the environment says, by a signal
 // that cannot be handled.
-func killAtStep() func(step) {
+func killAtStep() func(commitStep) {
 	text := os.Getenv(killStepEnv)
 	if text == "" {
 		return nil
 	}
-	var at step
+	var at commitStep
 	var countdown int
 	if _, err := fmt.Sscan(text, &at, &countdown); err != nil {
 		panic(err)
 	}
-	return func(now step) {
+	return func(now commitStep) {
 		if now != at {
 			return
 		}

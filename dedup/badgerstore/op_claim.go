@@ -7,6 +7,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/internal/step"
 )
 
 // prepared is a claim after the work that needs no decision.
@@ -113,17 +114,17 @@ func (p *prepared) encode(number uint64) int {
 }
 
 // resolved returns the claim as it is decided: an occurrence may get another key or more aliases.
-func (p *prepared) resolved(c dedup.Claim) *prepared {
+func (p *prepared) resolved(c *dedup.Claim) *prepared {
 	names := len(c.Aliases)
 	if c.Series != (dedup.Key{}) {
 		names++
 	}
-	if c.Key == p.claim.Key && names == len(p.names) && c.Remember == p.claim.Remember {
+	if c.Key == p.claim.Key && names == len(p.names) {
 		return p
 	}
-	q := &prepared{claim: c, hash: record.HashOf(c.Key), unstored: p.unstored, at: p.at}
+	q := &prepared{claim: *c, hash: record.HashOf(c.Key), unstored: p.unstored, at: p.at}
 	q.setNames()
-	q.event = record.NewEvent(&c, p.event.Kind, p.event.Body)
+	q.event = record.NewEvent(c, p.event.Kind, p.event.Body)
 	return q
 }
 
@@ -155,144 +156,73 @@ func (o *claimOp) refused(b *batch) {
 }
 
 func (b *batch) claim(p *prepared) (dedup.Decision, error) {
-	found, err := dedup.Resolve(p.claim, b.lookup(p), b.now)
-	if err != nil {
-		return dedup.Decision{}, err
+	s := &b.c.claiming
+	*s = claiming{batch: b, p: p}
+	d, err := b.c.step.Claim(s, &p.claim, p.names, b.now)
+	switch {
+	case errors.Is(err, errBodyUnstored), err == nil && d.Verdict == dedup.New && p.claim.OnlyKnown:
+		p.missing = s.decided.hash
+	case err == nil && d.Verdict != dedup.New:
+		b.dropUnused(p)
 	}
-	if found.Verdict != 0 {
-		return b.refuse(p, dedup.Decision{Verdict: found.Verdict, Record: found.Of, Alias: found.Alias}), nil
-	}
-	q := p.resolved(found.Claim)
-	d, err := b.decideClaim(q)
-	if probed := d.Verdict == dedup.New && q.claim.OnlyKnown; probed || errors.Is(err, errBodyUnstored) {
-		p.missing = q.hash
-		return d, err
-	}
-	if err != nil || d.Verdict != dedup.New {
-		return d, err
-	}
-	return b.updateRelated(d, &found, q != p)
-}
-
-// lookup finds records for a claim as this batch has left them.
-func (b *batch) lookup(p *prepared) dedup.Lookup {
-	described := func(r *row, err error) (dedup.Record, error) {
-		if r == nil || err != nil {
-			return dedup.Record{}, err
-		}
-		return r.record()
-	}
-	return dedup.Lookup{
-		Names: p.names,
-		Key:   func(k dedup.Key) (dedup.Record, error) { return described(b.at(record.Place{Hash: p.hashOf(k)})) },
-		Alias: func(k dedup.Key) (dedup.Record, error) {
-			h := p.hashOf(k)
-			if p.name != 0 && h.Name() == p.name {
-				if first, err := b.at(record.Place{Hash: p.hash}); err != nil || first != nil && first.name == p.name {
-					return described(first, err)
-				}
-			}
-			return described(b.aliased(h))
-		},
-	}
-}
-
-// updateRelated updates the number of occurrences and the earlier event with a reused identifier.
-// whole requests a record with its description.
-func (b *batch) updateRelated(d dedup.Decision, found *dedup.Resolution, whole bool) (dedup.Decision, error) {
-	edit := func(event string) (*row, error) {
-		r, err := b.event(event)
-		if r == nil || err != nil {
-			return nil, err
-		}
-		return r.edit(), nil
-	}
-	if found.Number > 0 {
-		first, err := edit(found.Of.Event)
-		if first == nil || err != nil {
-			return d, err
-		}
-		first.rec.Occurrences = found.Number
-		b.put(first)
-	}
-	if !whole && found.Reused.Event == "" {
-		return d, nil
-	}
-	fresh, err := edit(d.Record.Event)
-	if fresh == nil || err != nil {
-		return d, err
-	}
-	if found.Reused.Event != "" {
-		older, err := edit(found.Reused.Event)
-		if older == nil || err != nil {
-			return d, err
-		}
-		if dedup.NoteReuse(&fresh.rec, &older.rec) {
-			b.put(older)
-		}
-		b.put(fresh)
-		d.Reused = older.rec.Event
-	}
-	d.Record, err = fresh.record()
 	return d, err
 }
 
-func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
-	old, err := b.at(record.Place{Hash: p.hash})
-	if err != nil {
-		return dedup.Decision{}, err
-	}
-	var rec dedup.Record
-	if old != nil {
-		rec = b.c.grace.spared(old.rec, b.now)
-	}
-	if v := dedup.Decide(rec, p.claim, b.now); v != dedup.New {
-		rec, err := old.record()
-		return b.refuse(p, dedup.Decision{Verdict: v, Record: rec}), err
-	}
-	other, alias, err := b.aliasConflict(p)
-	if err != nil {
-		return dedup.Decision{}, err
-	}
-	if other != nil {
-		return b.refuse(p, dedup.Decision{Verdict: dedup.Aliased, Record: *other, Alias: alias}), nil
-	}
-	if v := b.recall(&rec, p); v != dedup.New {
-		d := dedup.Decision{Verdict: v}
-		if old != nil && !rec.Disposable(b.now) {
-			d.Record, err = old.record()
-		}
-		return b.refuse(p, d), err
-	}
-	if p.claim.OnlyKnown {
-		return dedup.Decision{Verdict: dedup.New}, nil
-	}
-	if err := b.admit(p); err != nil {
-		return dedup.Decision{}, err
-	}
-	if p.claim.Quarantine != nil {
-		original, full, err := b.countQuarantined(p.claim.Quarantine)
-		if err != nil {
-			return dedup.Decision{}, err
-		}
-		if full {
-			rec, err := original.record()
-			return b.refuse(p, dedup.Decision{Verdict: dedup.Known, Record: rec}), err
-		}
-		if old, err = b.at(record.Place{Hash: p.hash}); err != nil { // it may be the original
-			return dedup.Decision{}, err
-		}
-	}
-	if !p.bodyStored() {
-		return dedup.Decision{}, errBodyUnstored
-	}
-	return b.accept(p, old)
+// claiming is a batch as the decision of a claim sees it.
+type claiming struct {
+	*batch
+	p       *prepared
+	decided *prepared // the claim as it is decided
+	state   dedup.Record
 }
 
-// refuse returns the decision of a claim that is not new, and deletes its chunks.
-func (b *batch) refuse(p *prepared, d dedup.Decision) dedup.Decision {
-	b.dropUnused(p)
-	return d
+var _ step.Source[*row] = (*claiming)(nil)
+
+func (s *claiming) Key(k dedup.Key) (*row, error) { return s.at(record.Place{Hash: s.p.hashOf(k)}) }
+
+func (s *claiming) Alias(k dedup.Key) (*row, error) {
+	h := s.p.hashOf(k)
+	if s.p.name != 0 && h.Name() == s.p.name {
+		if first, err := s.at(record.Place{Hash: s.p.hash}); err != nil || first != nil && first.name == s.p.name {
+			return first, err
+		}
+	}
+	return s.aliased(h)
+}
+
+func (s *claiming) Event(id string) (*row, error) {
+	r, err := s.event(id)
+	if r != nil && r.rec.Disposable(s.now) {
+		return nil, err
+	}
+	return r, err
+}
+
+func (s *claiming) Trace(k dedup.Key) (dedup.Trace, error) {
+	return s.trace(s.p.hashOf(k).TraceID()), nil
+}
+
+func (s *claiming) SetTrace(k dedup.Key, t dedup.Trace) error {
+	s.putTrace(s.p.hashOf(k).TraceID(), t)
+	return nil
+}
+
+func (s *claiming) FirstDay() (first dedup.Day, remembers bool, err error) {
+	return s.firstDay(), !s.c.options.Remember.Off(), nil
+}
+
+func (s *claiming) State(r *row) *dedup.Record {
+	s.state = s.c.grace.spared(r.rec, s.now)
+	return &s.state
+}
+
+func (s *claiming) Show(r *row, _ dedup.Verdict) (dedup.Record, error) { return r.record() }
+
+func (s *claiming) Change(r *row, change func(*dedup.Record)) *row {
+	next := r.edit()
+	change(&next.rec)
+	s.put(next)
+	return next
 }
 
 // dropUnused deletes the chunks of a claim whose body is not needed.
@@ -302,58 +232,31 @@ func (b *batch) dropUnused(p *prepared) {
 	}
 }
 
-// admit returns why the store accepts no new events at the moment, nil if it does.
-func (b *batch) admit(p *prepared) error {
-	if b.disk.low() {
-		return b.disk.err()
+// Admit returns why the store accepts no new events at the moment, nil if it does.
+func (s *claiming) Admit(c *dedup.Claim) error {
+	s.decided = s.p.resolved(c)
+	switch {
+	case c.OnlyKnown:
+		return nil
+	case s.disk.low():
+		return s.disk.err()
 	}
-	if err := b.c.corrupt.err(); err != nil { // the records of a damaged table seem never to have existed
+	if err := s.c.corrupt.err(); err != nil { // the records of a damaged table seem never to have existed
 		return err
 	}
-	if waits(&p.claim) {
-		return b.c.backlog.admit(b, p.event.Size)
+	if waits(c) {
+		return s.c.backlog.admit(s.batch, s.decided.event.Size)
 	}
 	return nil
 }
 
-// aliasConflict returns the live record of another key that has an alias of the claim, or nil.
-func (b *batch) aliasConflict(p *prepared) (*dedup.Record, dedup.Key, error) {
-	for i, alias := range p.claim.Aliases { // the first names
-		r, err := b.aliased(p.hashes[i])
-		if err != nil {
-			return nil, alias, err
-		}
-		if r == nil {
-			continue
-		}
-		rec, err := r.record()
-		if err != nil {
-			return nil, alias, err
-		}
-		if dedup.AliasTaken(rec, alias, p.claim, b.now) {
-			return &rec, alias, nil
-		}
-	}
-	return nil, dedup.Key{}, nil
-}
-
-// countQuarantined counts one more delivery on the original, nil if that is gone, and reports
-// whether it was full before.
-func (b *batch) countQuarantined(q *dedup.Quarantine) (original *row, full bool, err error) {
-	found, err := b.event(q.Of)
-	if found == nil || err != nil || found.rec.Disposable(b.now) {
-		return nil, false, err
-	}
-	original = found.edit()
-	original.rec.QuarantineCount++
-	b.put(original)
-	return original, q.Full(found.rec), nil
-}
-
-// accept stages the record of a new claim, or resumes a held one that is free. The previous record
+// Accept stages the record of a new claim, or resumes a held one that is free. The previous record
 // of the key becomes an older generation if it is still needed, and is deleted otherwise.
-func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
-	c := &p.claim
+func (s *claiming) Accept(c *dedup.Claim, old *row) (dedup.Decision, error) {
+	b, p := s.batch, s.decided
+	if !p.bodyStored() {
+		return dedup.Decision{}, errBodyUnstored
+	}
 	next := &row{place: record.Place{Hash: p.hash}, event: p.event, name: p.name, fresh: true, dirty: true}
 	var before dedup.Record
 	if old != nil {
@@ -370,11 +273,8 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	}
 	rec := dedup.Accept(before, p.settled(), record.EventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
 	if old != nil {
-		if err := b.retire(old, next, before.Aliases); err != nil {
-			return dedup.Decision{}, err
-		}
+		b.retire(old, next, before.Aliases)
 	}
-	b.remember(p)
 	b.seq++
 	b.accepted++
 	rec.Generation = max(rec.Generation, b.lastGeneration(p.hash)+1) // the newest one may have been purged
@@ -383,15 +283,17 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 		d.Lease = b.lease(&rec)
 	}
 	b.window = max(b.window, rec.Window)
-	if err := b.supersede(p, &rec); err != nil {
-		return dedup.Decision{}, err
-	}
 	b.putAliases(p, &rec, p.name)
 	next.rec = withoutDescription(rec)
 	if c.GivesPayload && !c.Hold && next.event.Kind == record.BodyInline {
 		next.given = p
 	}
 	b.put(next)
+	if p != s.p { // the caller knows another claim
+		var err error
+		d.Record, err = next.record()
+		return d, err
+	}
 	d.Record = next.rec
 	d.Record.Tasks = append(p.task[:0], rec.Tasks...) // which have no history yet
 	return d, nil
@@ -433,9 +335,6 @@ func (b *batch) owns(owner record.Alias, h record.Hash) bool {
 // damaged: then the new claim, which has the same fingerprint, replaces it.
 func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decision, error) {
 	rec := dedup.Accept(before, p.claim, "", 0, b.token+1, b.now)
-	if err := b.supersede(p, &rec); err != nil {
-		return dedup.Decision{}, err
-	}
 	d := dedup.Decision{Verdict: dedup.New, Lease: b.lease(&rec)}
 	next := old.edit()
 	next.rec = withoutDescription(rec)
@@ -461,34 +360,12 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	return d, err
 }
 
-// supersede makes the record the newest of its series and marks the previous one as superseded.
-func (b *batch) supersede(p *prepared, rec *dedup.Record) error {
-	c, h := &p.claim, p.hash
-	if c.Series == (dedup.Key{}) {
-		return nil
-	}
-	series := p.hashOf(c.Series)
-	before, err := b.aliased(series)
-	if err != nil {
-		return err
-	}
-	if before != nil && before.rec.Event != rec.Event {
-		older := before.edit()
-		older.rec.Supersede()
-		b.put(older)
-	}
-	b.putAlias(series, record.Alias{Hash: h, Seq: rec.Seq})
-	return nil
-}
-
 // retire makes the current record of a key an older generation with an entry for each of its
 // aliases, or deletes it.
-func (b *batch) retire(old, next *row, aliases []dedup.Key) error {
+func (b *batch) retire(old, next *row, aliases []dedup.Key) {
 	if old.rec.Disposable(b.now) {
-		return b.remove(old)
-	}
-	if old.rec.Unaccepted() {
-		b.forget(old, dedup.Trace.Without)
+		b.discard(old, aliases)
+		return
 	}
 	older := old.edit()
 	older.place.Older = old.rec.Seq
@@ -503,25 +380,4 @@ func (b *batch) retire(old, next *row, aliases []dedup.Key) error {
 		}
 	}
 	next.before = tally{}
-	return nil
-}
-
-// recall decides a new claim by what is remembered of its key. old is its record, or zero.
-func (b *batch) recall(old *dedup.Record, p *prepared) dedup.Verdict {
-	if p.claim.Remember == nil || b.c.options.Remember.Off() {
-		return dedup.New
-	}
-	trace := func(k dedup.Key) dedup.Trace { return b.trace(p.hashOf(k).TraceID()) }
-	return dedup.Recall(*old, p.claim, trace, b.firstDay(), b.now)
-}
-
-// remember records that a claim was accepted. The previous record of its key has been retired.
-func (b *batch) remember(p *prepared) {
-	if b.c.options.Remember.Off() {
-		return
-	}
-	for _, of := range p.claim.Traces() {
-		id := p.hashOf(of.Key).TraceID()
-		b.putTrace(id, b.trace(id).Again(dedup.DayOf(b.now), b.firstDay()))
-	}
 }

@@ -45,7 +45,7 @@ type Options struct {
 
 	statfs func(dir string) (free, total int64, err error)
 	flush  func(*redolog.Log) error // makes a commit durable
-	step   func(step)               // called before each step of a commit
+	step   func(commitStep)         // called before each step of a commit
 	// Sizes of files in bytes; 0 is the default.
 	segment    int64 // of a segment of the redo log
 	valueFile  int64 // of a value file
@@ -103,7 +103,7 @@ func (o Options) withDefaults() Options {
 		o.flush = (*redolog.Log).Flush
 	}
 	if o.step == nil {
-		o.step = func(step) {}
+		o.step = func(commitStep) {}
 	}
 	o.rhythm, o.valueFile = cmp.Or(o.rhythm, ownRhythm()), cmp.Or(o.valueFile, 64<<20)
 	o.rowCache = cmp.Or(o.rowCache, 32<<20)

@@ -21,7 +21,7 @@ func TestATaskIsOnDiskBeforeItsHandlerStarts(t *testing.T) {
 	o := quiet()
 	var started, flushed atomic.Bool
 	armed := make(chan struct{}, 1)
-	o.step = func(at step) {
+	o.step = func(at commitStep) {
 		select {
 		case <-armed:
 		default:

@@ -172,7 +172,7 @@ func TestASummaryCoversTheCommitInProgress(t *testing.T) {
 	t.Parallel()
 	var at atomic.Pointer[func()]
 	o := quiet()
-	o.step = func(now step) {
+	o.step = func(now commitStep) {
 		if f := at.Load(); now == stepPublish && f != nil {
 			(*f)()
 		}

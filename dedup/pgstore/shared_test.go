@@ -330,9 +330,9 @@ func TestATokenIsNotSmallerThanAnEarlierOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	for token, want := range map[int64]error{3: errConflict, 4: errConflict, 5: nil} {
-		s := step{view: &view{now: now}, seqs: []int64{2}, tokens: []int64{token}}
-		w, _, err := s.accept(&row{rec: rec.Clone()}, c)
-		if !errors.Is(err, want) || err == nil && w.rec.Tasks[0].Token != 5 {
+		s := source{view: &view{now: now}, seqs: []int64{2}, tokens: []int64{token}}
+		w := &row{rec: rec.Clone()}
+		if _, err := s.Accept(&c, w); !errors.Is(err, want) || err == nil && w.rec.Tasks[0].Token != 5 {
 			t.Errorf("token %d after 4: %v, want %v", token, err, want)
 		}
 	}

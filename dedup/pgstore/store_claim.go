@@ -252,13 +252,13 @@ func (s *Store) look(ctx context.Context, items []*item) error {
 	if err := v.load(foresee(items)); err != nil {
 		return err
 	}
-	st := step{view: v}
+	st := source{view: v}
 	var left *claimOp
 	for _, it := range items {
 		if it.op == left {
 			continue
 		}
-		d, err := st.claim(it.claim)
+		d, err := st.claim(&it.claim)
 		switch {
 		case errors.Is(err, errWrites):
 			left = it.op
@@ -277,7 +277,7 @@ const numbersSQL = `SELECT nextval('{{schema}}.seq'), nextval('{{schema}}.token'
 func (s *Store) settle(ctx context.Context, items []*item) error {
 	v := newView(ctx, s.db, nil)
 	v.locks = true
-	st := step{view: v}
+	st := source{view: v}
 	b := &pgx.Batch{}
 	v.queue(b, foresee(items))
 	// After the locks: a token is larger than those of the tasks that are locked.
@@ -297,7 +297,7 @@ func (s *Store) settle(ctx context.Context, items []*item) error {
 		if it.seq != 0 { // numbers follow the order of the call
 			st.seqs = slices.Insert(st.seqs[1:], 0, it.seq)
 		}
-		if decisions[i], err = st.claim(it.claim); err != nil {
+		if decisions[i], err = st.claim(&it.claim); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -170,7 +171,7 @@ func TestTheMetricsAreScraped(t *testing.T) {
 
 func TestServeClosesEverything(t *testing.T) {
 	c := config()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	c.Store = store
 	rx, err := receiver.Open(c)
 	if err != nil {
@@ -218,7 +219,7 @@ func TestASignedDeliveryIsAcceptedOnce(t *testing.T) {
 	}))
 	defer srv.Close()
 	rx, err := receiver.Open(receiver.Config{
-		Store: dedup.NewMemory(dedup.MemoryOptions{}), URL: srv.URL,
+		Store: memstore.New(memstore.Options{}), URL: srv.URL,
 		Producers: []producer.Producer{producer.Signed("shop", verify.StaticKeys(key))},
 	})
 	if err != nil {

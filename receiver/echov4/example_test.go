@@ -7,7 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -23,7 +23,7 @@ func onPush(_ context.Context, ev receiver.Event[Push]) error {
 }
 
 func ExampleMount() {
-	store := dedup.NewMemory(dedup.MemoryOptions{}) // badgerstore.Open("data") keeps events across restarts
+	store := memstore.New(memstore.Options{}) // badgerstore.Open("data") keeps events across restarts
 	rx, err := receiver.Open(receiver.Config{
 		Store:     store,
 		Producers: []producer.Producer{preset.GitHub("a long random secret")}, // os.Getenv("GITHUB_SECRET")

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/metrics"
@@ -19,7 +20,7 @@ import (
 
 func TestMetricsOfRepeatedContent(t *testing.T) {
 	t.Parallel()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	defer store.Close() //nolint:errcheck // it never fails
 	claim := dedup.Claim{
 		Key:        dedup.Key{Principal: "gh", Endpoint: "gh", Space: dedup.SpaceQuarantine, ID: "a"},
@@ -76,7 +77,7 @@ func (m scraped) page() string {
 }
 
 func TestMetricsOfAttemptsAreCountedWithoutAllocating(t *testing.T) {
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	defer store.Close() //nolint:errcheck // it never fails
 	m := newScraped(store)
 	done := receiver.Observation{Kind: "attempt", Endpoint: "gh", Handler: "h", Event: "e", State: dedup.Done}
@@ -117,7 +118,7 @@ func TestMetricsOfConnections(t *testing.T) {
 	}
 	limited := receiver.Listen(ln, receiver.Limits{})
 	defer limited.Close() //nolint:errcheck // the test is over
-	m := newScraped(dedup.NewMemory(dedup.MemoryOptions{}))
+	m := newScraped(memstore.New(memstore.Options{}))
 	m.pages.MustRegister(metrics.Connections(map[string]*receiver.Listener{"deliveries": limited}))
 	m.has(t,
 		`eyelet_connections{port="deliveries"} 0`,
@@ -128,7 +129,7 @@ func TestMetricsOfConnections(t *testing.T) {
 // TestAClosedStoreHasNoCounts leaves the other metrics of the page alone.
 func TestAClosedStoreHasNoCounts(t *testing.T) {
 	t.Parallel()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	m := newScraped(store)
 	m.has(t, "eyelet_store_records 0")
 	if err := store.Close(); err != nil {
@@ -145,7 +146,7 @@ func TestAClosedStoreHasNoCounts(t *testing.T) {
 
 func TestMetricsOfSenders(t *testing.T) {
 	t.Parallel()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	defer store.Close() //nolint:errcheck // it never fails
 	m := newScraped(store)
 	m.Expect([]producer.Producer{

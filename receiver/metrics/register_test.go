@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/eyelet-dev/eyelet"
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/once"
 	"github.com/eyelet-dev/eyelet/once/oncepgx"
@@ -73,7 +73,7 @@ func TestMetricsOfSeveralReceivers(t *testing.T) {
 	}
 	c := eyelet.Config(eyelet.GitHub("a long secret"),
 		eyelet.Metrics(prometheus.WrapRegistererWith(prometheus.Labels{"of": "n1"}, pages)))
-	c.Store = dedup.NewMemory(dedup.MemoryOptions{})
+	c.Store = memstore.New(memstore.Options{})
 	if rx, err := receiver.Open(c); err == nil {
 		t.Errorf("two receivers have one name of metrics: %v", rx.Close())
 	}

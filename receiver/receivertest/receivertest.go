@@ -28,6 +28,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -70,7 +71,7 @@ func New(t testing.TB, c receiver.Config) *Receiver {
 			rx.clock.Advance(c.Clock().Sub(rx.clock.Now()))
 		}
 		c.Clock = rx.clock.Now
-		store := dedup.NewMemory(dedup.MemoryOptions{Clock: rx.clock})
+		store := memstore.New(memstore.Options{Clock: rx.clock})
 		t.Cleanup(func() { _ = store.Close() }) // it never fails
 		c.Store = store
 	}

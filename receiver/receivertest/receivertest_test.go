@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -236,7 +236,7 @@ func TestMistakesFailTheTest(t *testing.T) {
 	late := preset.Stripe(secret)
 	late.Tolerance = verify.Tolerance{Past: time.Nanosecond, Future: time.Nanosecond}
 	late.MediaTypes = []string{"text/plain"}
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	github := []producer.Producer{preset.GitHub(secret)}
 	own := receivertest.New(failing{t}, receiver.Config{Store: store, Producers: github})
 	rx := receivertest.New(failing{t}, receiver.Config{Producers: append(github, late, token)})

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -22,7 +22,7 @@ const secret = "a long random secret"
 // TestRoutes sends signed deliveries through the routes of the program: each function runs once,
 // with the values of the router.
 func TestRoutes(t *testing.T) {
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	rx, err := receiver.Open(receiver.Config{
 		Store: store, Logger: slog.New(slog.DiscardHandler),
 		Producers: []producer.Producer{preset.GitHub(secret), named("stripe")},

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -24,7 +24,7 @@ const secret = "0123456789abcdef0123"
 // open returns a receiver for GitHub.
 func open(t *testing.T, change func(*receiver.Config)) *receiver.Receiver {
 	t.Helper()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	c := receiver.Config{
 		Store: store, Producers: []producer.Producer{preset.GitHub(secret)}, Logger: slog.New(slog.DiscardHandler),
 		Handlers: []receiver.Handler{receiver.On("github", "push",

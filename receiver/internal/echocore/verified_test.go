@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -178,7 +179,7 @@ func TestErrorsOfFunctionsBecomeProblems(t *testing.T) {
 func TestAGroupStoresNothingForPathsWithoutARoute(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
-		store := dedup.NewMemory(dedup.MemoryOptions{})
+		store := memstore.New(memstore.Options{})
 		defer func() { _ = store.Close() }()
 		rx := inline(t, func(c *receiver.Config) { c.Store = store })
 		e := a.echo()
@@ -366,7 +367,7 @@ func TestRenderErrorsAsksTheErrorHandler(t *testing.T) {
 func TestRoutesRunStoredEventsAgain(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
-		store := dedup.NewMemory(dedup.MemoryOptions{})
+		store := memstore.New(memstore.Options{})
 		defer func() { _ = store.Close() }()
 		fails, again := atomic.Bool{}, make(chan string, 1)
 		fails.Store(true)

@@ -13,7 +13,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -177,7 +177,7 @@ func (s *Settings) check() usage.Errors {
 // validate opens a receiver over an empty store, to find the errors that only Open finds.
 func (p *Plan) validate() (found usage.Errors) {
 	c := p.Config
-	c.Store = dedup.NewMemory(dedup.MemoryOptions{})
+	c.Store = memstore.New(memstore.Options{})
 	c.Logger = slog.New(slog.DiscardHandler)
 	rx, err := receiver.Open(c)
 	if err == nil {

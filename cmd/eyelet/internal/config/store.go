@@ -15,6 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/dedup/pgstore"
 )
 
@@ -121,7 +122,7 @@ func (s *Settings) OpenStore(ctx context.Context, log *slog.Logger) (dedup.Store
 	remember := s.Limits.RememberSignatures.retention()
 	switch kind {
 	case "memory":
-		return dedup.NewMemory(dedup.MemoryOptions{Remember: remember}), nil
+		return memstore.New(memstore.Options{Remember: remember}), nil
 	case "postgres":
 		store, err := pgstore.Open(ctx, s.Store, pgstore.Options{Schema: s.Schema, Remember: remember, Logger: log})
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -34,7 +34,7 @@ func TestAnExplanationShowsNothingThatIsRedacted(t *testing.T) {
 	check(t, o.Rules.Add("json:card"))
 	ring, err := refused.New(o)
 	check(t, err)
-	c := receiver.Config{Producers: shop, Store: dedup.NewMemory(dedup.MemoryOptions{})}
+	c := receiver.Config{Producers: shop, Store: memstore.New(memstore.Options{})}
 	g := &generation{explain: explain.New(shop), times: newSignedTimes(c.Store, ring, &c)}
 	for number, body := range []string{`{"note":"4111"}`, `{"card":"4111"}`} {
 		r := httptest.NewRequest(http.MethodPost, "https://hooks.example/webhooks/shop", http.NoBody)
@@ -65,7 +65,7 @@ func TestBasesShowNothingThatIsRedacted(t *testing.T) {
 	check(t, o.Rules.Add("header:X-Card"))
 	ring, err := refused.New(o)
 	check(t, err)
-	c := receiver.Config{Producers: shop, Store: dedup.NewMemory(dedup.MemoryOptions{})}
+	c := receiver.Config{Producers: shop, Store: memstore.New(memstore.Options{})}
 	g := &generation{explain: explain.New(shop), times: newSignedTimes(c.Store, ring, &c)}
 	for number, field := range []string{"X-Note", "X-Card"} {
 		r := httptest.NewRequest(http.MethodPost, "https://hooks.example/webhooks/shop", http.NoBody)

@@ -14,6 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/metrics"
@@ -27,7 +28,7 @@ type metricFamily struct{ name, labels, kind, help string }
 // metricFamilies returns Eyelet's own metrics, once each of them has a value.
 func metricFamilies(t *testing.T) (own []metricFamily) {
 	t.Helper()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	quarantined := dedup.Claim{
 		Key:     dedup.Key{Principal: "e", Endpoint: "e", Space: dedup.SpaceQuarantine, ID: "a"},

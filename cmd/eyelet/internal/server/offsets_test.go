@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
-	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -27,7 +27,7 @@ func TestOffsetsOfOtherDeliveries(t *testing.T) {
 	check(t, err)
 	defer ring.Close() //nolint:errcheck // it has no files
 	c := receiver.Config{
-		Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{p}, Refused: ring.Add,
+		Store: memstore.New(memstore.Options{}), Producers: []producer.Producer{p}, Refused: ring.Add,
 		URL: "https://hooks.example", Logger: slog.New(slog.DiscardHandler),
 		Clock: func() time.Time { return now },
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -64,7 +65,7 @@ func quietOptions(store dedup.Store) Options {
 // target that is switched off after it is listed, and is off after the next reload.
 func TestARefusedReloadLeavesTheTargetsAsTheyAre(t *testing.T) {
 	t.Parallel()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	attempts := 1
 	s := reloading(t, func() Options {
 		o := quietOptions(store)
@@ -95,7 +96,7 @@ func TestARefusedReloadLeavesTheTargetsAsTheyAre(t *testing.T) {
 // handler.
 func TestARemovedHandlerFinishesWhatCameLate(t *testing.T) {
 	t.Parallel()
-	store, log := dedup.NewMemory(dedup.MemoryOptions{}), &servertest.Buffer{}
+	store, log := memstore.New(memstore.Options{}), &servertest.Buffer{}
 	var fixed atomic.Bool
 	removed := receiver.On("github", "push", func(context.Context, receiver.Event[[]byte]) error {
 		if !fixed.Load() {

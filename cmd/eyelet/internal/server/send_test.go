@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -18,7 +19,7 @@ import (
 // sendServer is a server with the producer shop, and an event of it.
 func sendServer(t *testing.T, scheme *verify.HMAC) (*Server, dedup.Record) {
 	t.Helper()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	s := &Server{Options: Options{Receiver: receiver.Config{
 		Store: store, URL: "https://hooks.example/in",
 		Producers: []producer.Producer{{Name: "shop", Scheme: scheme, Key: producer.Header("X-Id")}},

@@ -14,6 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -92,7 +93,7 @@ func TestSystemdIsNotified(t *testing.T) {
 		},
 		Targets: new(forward.State), Listen: "127.0.0.1:0", Operations: Off, Loopback: true, Drain: time.Minute,
 		OpenStore: func(context.Context, *slog.Logger) (dedup.Store, error) {
-			return dedup.NewMemory(dedup.MemoryOptions{}), nil
+			return memstore.New(memstore.Options{}), nil
 		},
 		Log:    NewLog(&servertest.Buffer{}, "text", slog.LevelInfo),
 		Reread: func(context.Context) (Options, error) { return Options{}, errors.New("a mistake") },

@@ -1,19 +1,19 @@
-package dedup_test
+package memstore_test
 
 import (
 	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/internal/history"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 )
 
 func TestConcurrentHistoriesOfMemoryAreLinearizable(t *testing.T) {
 	t.Parallel()
 	for round := range 20 {
 		seed := rand.Uint64()
-		store := dedup.NewMemory(dedup.MemoryOptions{})
+		store := memstore.New(memstore.Options{})
 		start := time.Now()
 		r := &history.Recorder{Store: store, Keys: 6, Now: func() int64 { return int64(time.Since(start)) }}
 		ops, err := r.History(t.Context(), 6, 40, seed)

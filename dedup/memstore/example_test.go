@@ -1,4 +1,4 @@
-package dedup_test
+package memstore_test
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 )
 
 // An event is accepted once, handled by a worker, and known until its window ends.
-func ExampleMemory() {
+func ExampleStore() {
 	ctx := context.Background()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	defer store.Close()
 
 	claim := dedup.Claim{
@@ -50,9 +51,9 @@ func ExampleMemory() {
 
 // A handler that answers the request itself holds the claim. Its response is repeated to
 // duplicates.
-func ExampleMemory_hold() {
+func ExampleStore_hold() {
 	ctx := context.Background()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	defer store.Close()
 
 	claim := dedup.Claim{
@@ -91,9 +92,9 @@ func ExampleMemory_hold() {
 }
 
 // Dead letters are listed, and an operator reopens them.
-func ExampleMemory_Reopen() {
+func ExampleStore_Reopen() {
 	ctx := context.Background()
-	store := dedup.NewMemory(dedup.MemoryOptions{})
+	store := memstore.New(memstore.Options{})
 	defer store.Close()
 
 	if _, err := store.Claim(ctx, dedup.Claim{

@@ -1,17 +1,17 @@
-package dedup
+package memstore
 
 import (
-	"net/http"
 	"slices"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
-// memoryEntry is the entry of one event. A change replaces its record and never modifies it, so
+// entry is the entry of one event. A change replaces its record and never modifies it, so
 // readers need no lock.
-type memoryEntry struct {
-	*Record
+type entry struct {
+	*dedup.Record
 	ends    time.Time // when the window ends, as queued; it may have moved to a later time
 	window  int       // index in the heap of windows plus 1; 0 if not queued
 	retired bool      // its key had a newer generation
@@ -19,21 +19,21 @@ type memoryEntry struct {
 
 // edit returns a copy of the record whose tasks can be changed. Payload and response are
 // shared, because changes replace them as a whole.
-func (e *memoryEntry) edit() *Record {
+func (e *entry) edit() *dedup.Record {
 	r := *e.Record
 	r.Tasks = slices.Clone(r.Tasks)
 	return &r
 }
 
-// memoryNames finds events by key and alias.
-type memoryNames struct {
-	keys    map[[32]byte][]*memoryEntry // all generations, oldest first
-	aliases map[[32]byte]*memoryEntry
+// names finds events by key and alias.
+type names struct {
+	keys    map[[32]byte][]*entry // all generations, oldest first
+	aliases map[[32]byte]*entry
 }
 
 // newest returns the record that decides for the key, nil if there is none. Once a key had a
 // newer generation, an older one never decides again, even if the newer one is gone.
-func (n *memoryNames) newest(k Key) *memoryEntry {
+func (n *names) newest(k dedup.Key) *entry {
 	if e := n.last(k); e != nil && !e.retired {
 		return e
 	}
@@ -41,14 +41,14 @@ func (n *memoryNames) newest(k Key) *memoryEntry {
 }
 
 // last returns the newest generation of the key that is still kept, nil without any.
-func (n *memoryNames) last(k Key) *memoryEntry {
+func (n *names) last(k dedup.Key) *entry {
 	if generations := n.keys[k.Hash()]; len(generations) > 0 {
 		return generations[len(generations)-1]
 	}
 	return nil
 }
 
-func (n *memoryNames) add(e *memoryEntry) {
+func (n *names) add(e *entry) {
 	h := e.Key.Hash()
 	for _, older := range n.keys[h] {
 		older.retired = true
@@ -57,16 +57,16 @@ func (n *memoryNames) add(e *memoryEntry) {
 	n.addAliases(e)
 }
 
-func (n *memoryNames) remove(e *memoryEntry) {
+func (n *names) remove(e *entry) {
 	h := e.Key.Hash()
-	n.keys[h] = slices.DeleteFunc(n.keys[h], func(other *memoryEntry) bool { return other == e })
+	n.keys[h] = slices.DeleteFunc(n.keys[h], func(other *entry) bool { return other == e })
 	if len(n.keys[h]) == 0 {
 		delete(n.keys, h)
 	}
 	n.removeAliases(e)
 }
 
-func (n *memoryNames) removeAliases(e *memoryEntry) {
+func (n *names) removeAliases(e *entry) {
 	for _, alias := range e.Aliases {
 		if h := alias.Hash(); n.aliases[h] == e {
 			delete(n.aliases, h)
@@ -74,14 +74,14 @@ func (n *memoryNames) removeAliases(e *memoryEntry) {
 	}
 }
 
-func (n *memoryNames) addAliases(e *memoryEntry) {
+func (n *names) addAliases(e *entry) {
 	for _, alias := range e.Aliases {
 		n.aliases[alias.Hash()] = e
 	}
 }
 
 // find returns the entry of an event, nil if there is none or it may be forgotten at now.
-func (m *Memory) find(event string, now time.Time) *memoryEntry {
+func (m *Store) find(event string, now time.Time) *entry {
 	e := m.events[event]
 	if e == nil || e.Disposable(now) {
 		return nil
@@ -89,16 +89,16 @@ func (m *Memory) find(event string, now time.Time) *memoryEntry {
 	return e
 }
 
-func (m *Memory) insert(r *Record) {
-	e := &memoryEntry{Record: r}
+func (m *Store) insert(r *dedup.Record) {
+	e := &entry{Record: r}
 	m.events[r.Event] = e
 	m.order = append(m.order, e)
 	m.names.add(e)
 	m.count(r, 1)
-	m.schedule(e, &Record{})
+	m.schedule(e, &dedup.Record{})
 }
 
-func (m *Memory) replace(r *Record) {
+func (m *Store) replace(r *dedup.Record) {
 	e := m.events[r.Event]
 	old := e.Record
 	m.count(old, -1)
@@ -113,7 +113,7 @@ func (m *Memory) replace(r *Record) {
 }
 
 // drop deletes a record with its names, and its tasks from the queue.
-func (m *Memory) drop(e *memoryEntry) {
+func (m *Store) drop(e *entry) {
 	if !e.retired && e.Unaccepted() {
 		m.traces.release(e.Key)
 	}
@@ -129,20 +129,20 @@ func (m *Memory) drop(e *memoryEntry) {
 	}
 	m.stale++
 	if m.stale > len(m.order)/2 {
-		m.order = slices.DeleteFunc(m.order, func(e *memoryEntry) bool { return m.events[e.Event] != e })
+		m.order = slices.DeleteFunc(m.order, func(e *entry) bool { return m.events[e.Event] != e })
 		m.stale = 0
 	}
 }
 
 // schedule updates the queue and the heap of windows after a change from old. It skips
 // unchanged tasks: the queue may have given them out in the same step.
-func (m *Memory) schedule(e *memoryEntry, old *Record) {
+func (m *Store) schedule(e *entry, old *dedup.Record) {
 	for i, t := range e.Tasks {
 		switch {
 		case i < len(old.Tasks) && unchanged(&old.Tasks[i], &t) && old.Hold == e.Hold:
 		case e.Hold || !t.Open():
 			m.queue.Remove(e.Seq, i)
-		case t.State == Pending:
+		case t.State == dedup.Pending:
 			m.queue.Schedule(taskqueue.Item[string]{
 				Event: e.Event, Task: i, Seq: e.Seq, Handler: t.Handler,
 				Lane: e.LaneOf(i), Yields: e.Yields(i), Due: t.Due,
@@ -163,15 +163,14 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 }
 
 // unchanged reports whether a task is where it was.
-func unchanged(old, t *Task) bool {
+func unchanged(old, t *dedup.Task) bool {
 	return old.State == t.State && old.Token == t.Token && old.Attempt == t.Attempt && old.Due.Equal(t.Due) &&
 		old.Until.Equal(t.Until) && old.Ended.Equal(t.Ended)
 }
 
 // count adds the record to the totals; by is 1, or -1 to remove it.
-func (m *Memory) count(r *Record, by int64) {
-	m.bytes += by * size(r)
-	if q := (QuarantineGroup{r.Payload.Endpoint, r.QuarantineReason}); r.Quarantined() {
+func (m *Store) count(r *dedup.Record, by int64) {
+	if q := (dedup.QuarantineGroup{Endpoint: r.Payload.Endpoint, Reason: r.QuarantineReason}); r.Quarantined() {
 		if m.quarantined[q] += by; m.quarantined[q] == 0 {
 			delete(m.quarantined, q)
 		}
@@ -181,46 +180,21 @@ func (m *Memory) count(r *Record, by int64) {
 	}
 	for _, t := range r.Tasks {
 		switch {
-		case t.State == Dead:
+		case t.State == dedup.Dead:
 			m.dead += by
-		case r.Hold && t.State == Running:
+		case r.Hold && t.State == dedup.Running:
 			m.held += by
-		case r.Hold && t.State == Pending:
+		case r.Hold && t.State == dedup.Pending:
 			m.freed += by
 		}
 	}
-}
-
-// size estimates the memory of a record in bytes.
-func size(r *Record) int64 {
-	n := 512 + 128*len(r.Tasks) + len(r.Payload.Body) + len(r.Response.Body) + r.Key.length()
-	for i := range r.Tasks {
-		for _, a := range r.Tasks[i].History {
-			n += 128 + len(a.Reason) + len(a.Err) + len(a.Reply)
-		}
-	}
-	for _, a := range r.Aliases {
-		n += 128 + a.length()
-	}
-	for k, v := range r.Payload.Attributes {
-		n += len(k) + len(v)
-	}
-	for _, h := range [...]http.Header{r.Payload.Header, r.Response.Header} {
-		for k, vs := range h {
-			n += len(k)
-			for _, v := range vs {
-				n += len(v)
-			}
-		}
-	}
-	return int64(n)
 }
 
 // sweepBound is how many expired windows one call handles, so no call pays for all.
 const sweepBound = 16
 
 // sweep forgets records whose windows ended and returns how many windows it handled, at most bound.
-func (m *Memory) sweep(now time.Time, bound int) int {
+func (m *Store) sweep(now time.Time, bound int) int {
 	looked := 0
 	for ; looked < bound && m.windows.Len() > 0 && !m.windows.First().ends.After(now); looked++ {
 		e := m.windows.Remove(0)
@@ -236,13 +210,13 @@ func (m *Memory) sweep(now time.Time, bound int) int {
 }
 
 // queueWindow schedules the record for a sweep at the end of its window.
-func (m *Memory) queueWindow(e *memoryEntry) {
+func (m *Store) queueWindow(e *entry) {
 	e.ends = e.Ends()
 	m.windows.Push(e)
 }
 
 // withoutBody returns a copy without the body of the payload.
-func (r *Record) withoutBody() Record {
+func withoutBody(r *dedup.Record) dedup.Record {
 	c := *r
 	c.Payload.Body = nil
 	return c.Clone()
