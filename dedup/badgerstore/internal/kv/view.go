@@ -9,9 +9,8 @@ import (
 
 // View is the database as one commit has left it.
 type View struct {
-	index  *index
-	txn    *badger.Txn
-	commit uint64
+	index *index
+	txn   *badger.Txn
 }
 
 // View calls read with everything committed before the call. Meanwhile values stay readable.
@@ -22,7 +21,7 @@ func (d *DB) View(read func(*View) error) error {
 	a := d.applier
 	a.gate.Lock()
 	at := a.visible
-	v := &View{index: d.index, txn: d.Badger().NewTransactionAt(at, false), commit: a.applied}
+	v := &View{index: d.index, txn: d.Badger().NewTransactionAt(at, false)}
 	a.views[at]++
 	release := d.index.values.Hold()
 	a.gate.Unlock()
@@ -63,9 +62,6 @@ func (a *applier) viewed() bool {
 	defer a.gate.Unlock()
 	return len(a.views) > 0
 }
-
-// Commit returns the number of the last commit in the view.
-func (v *View) Commit() uint64 { return v.commit }
 
 // Get returns a copy of the value of a key, nil if the key does not exist.
 func (v *View) Get(key []byte) ([]byte, error) {
