@@ -99,20 +99,20 @@ const (
 	clearSQL       = `TRUNCATE {{schema}}.event, {{schema}}.task, {{schema}}.alias, {{schema}}.trace`
 	emptySQL       = `SELECT NOT EXISTS (SELECT FROM {{schema}}.event) AND NOT EXISTS (SELECT FROM {{schema}}.trace)`
 	beginCopySQL   = `INSERT INTO {{schema}}.copy DEFAULT VALUES RETURNING id::text`
-
-	// noNumbersSQL leaves no number for a lease or, with the other sequence, an event.
-	noNumbersSQL = `SELECT nextval('{{schema}}.seq'), nextval('{{schema}}.token')`
 )
 
-// number makes the sequences continue with numbers when the transaction is committed. Before, it
+// number makes the sequences continue after numbers when the transaction is committed. Before, it
 // waits for all transactions that took a number, and others wait for it.
 func (c *copier) number(ctx context.Context, tx pgx.Tx, seq, token uint64) error {
 	for _, s := range []struct {
 		name string
-		next uint64
+		last uint64
 	}{{"seq", seq}, {"token", token}} { // in the order of claims, against deadlocks
-		sql := fmt.Sprintf("ALTER SEQUENCE {{schema}}.%s RESTART WITH %d", s.name, s.next)
+		sql := fmt.Sprintf("ALTER SEQUENCE {{schema}}.%s RESTART WITH %d", s.name, max(1, s.last))
 		if _, err := tx.Exec(ctx, c.sql(sql)); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, c.sql("SELECT nextval('{{schema}}."+s.name+"')")); err != nil {
 			return err
 		}
 	}
@@ -140,9 +140,6 @@ func (c *copier) begin(ctx context.Context) error {
 		case !empty:
 			return fmt.Errorf("%w target: it has events, of its own or of a copy that is finished. "+
 				"Name a schema with empty tables", dedup.ErrInvalid)
-		}
-		if _, err := tx.Exec(ctx, c.sql(noNumbersSQL)); err != nil {
-			return err
 		}
 		return tx.QueryRow(ctx, c.sql(beginCopySQL)).Scan(&c.id)
 	})
@@ -300,7 +297,7 @@ func (c *copier) finish(ctx context.Context) error {
 				return err
 			}
 		}
-		return c.number(ctx, tx, c.from.Seq+1, c.from.Token+1)
+		return c.number(ctx, tx, c.from.Seq, c.from.Token)
 	})
 }
 

@@ -49,6 +49,9 @@ func TestACopyAnswersAsItsSource(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	t.Logf("%+v in %v", out, time.Since(began).Round(time.Millisecond))
+	if r, err := Check(t.Context(), dsn, schema); err != nil || !r.Sound() {
+		t.Errorf("%+v, %v", r.Broken, err)
+	}
 	was, now := openBadger(t, other, clock), openAt(t, dsn, schema, clock)
 	defer was.Close()
 	defer now.Close()
