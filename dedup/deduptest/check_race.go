@@ -216,7 +216,8 @@ var secondChecks = []check{
 	}},
 	{"ATaskIsLeftForTheStoreThatHasItsHandler", func(x *rig) {
 		y := x.other()
-		y.idleFor("there are no tasks", "bill")
+		x.accept(handled("first", "bill"))
+		y.runsFor("bill", "bill")
 		x.accept(handled("a", "bill"))
 		x.accept(handled("b", "ship"))
 		want := wanting("ship")
@@ -232,7 +233,8 @@ var secondChecks = []check{
 	}},
 	{"ATaskOfAStoreThatEndedIsForTheOtherAfterAWhile", func(x *rig) {
 		y := x.other()
-		y.idleFor("there are no tasks", "bill")
+		x.accept(handled("first", "bill"))
+		y.runsFor("bill", "bill")
 		x.accept(handled("a", "bill"))
 		y.close()
 		x.advance(hour - time.Millisecond)

@@ -175,7 +175,8 @@ var takeChecks = []check{
 		x.runsFor("bill", "bill")
 	}},
 	{"AHandlerThatTheProcessHasIsNotMissing", func(x *rig) {
-		x.idleFor("there are no tasks", "ship", "bill")
+		x.accept(handled("first", "bill"))
+		x.runsFor("bill", "ship", "bill")
 		x.accept(handled("a", "bill"))
 		for range 3 {
 			x.advance(hour)
