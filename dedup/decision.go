@@ -55,9 +55,6 @@ type Decision struct {
 	Lease Lease
 	// Alias is the alias of the claim that another record has, after Aliased.
 	Alias Key
-	// Reused is the event of other content that came with the same unsigned identifier, after
-	// New. Both records get a note about it.
-	Reused string
 }
 
 // Decide returns the verdict of a claim, given the record of its key (the zero Record if there

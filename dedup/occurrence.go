@@ -3,7 +3,6 @@ package dedup
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -92,34 +91,25 @@ func (k Key) Occurrence(n int) Key {
 	return k
 }
 
-// content returns the digest in the key of an occurrence, without its number.
-func (k Key) content() string {
-	digest, _, _ := strings.Cut(k.ID, ";")
-	return digest
-}
-
 // Named returns the alias of the claim's record for the name of its occurrence, and false if it
 // has no name.
-func (c *Claim) Named() (Key, bool) { return c.occurrenceKey(SpaceOccurrence, c.Key.ID) }
-
-// Sent returns the alias that finds other content of the sender with the same identifier, and
-// false if the claim has none. It never makes a claim Aliased.
-func (c *Claim) Sent() (Key, bool) { return c.occurrenceKey(SpaceSent, "") }
-
-func (c *Claim) occurrenceKey(space, content string) (Key, bool) {
+func (c *Claim) Named() (Key, bool) {
 	if c.Occurrence == nil || c.Occurrence.Name == "" {
 		return Key{}, false
 	}
 	k := c.Key
-	k.Space, k.ID = space+content, c.Occurrence.Name
+	k.Space, k.ID = SpaceOccurrence+c.Key.ID, c.Occurrence.Name
 	return k, true
 }
 
-// names returns the aliases of the claim and those of its occurrence.
+// names returns the aliases of the claim and those of its occurrence. That of SpaceSent is for
+// later claims whose [Former] names the event by its identifier, which the digest in the key of a
+// configuration that signed other parts does not lead to.
 func (c *Claim) names() []Key {
 	names := slices.Clip(c.Aliases)
 	if named, ok := c.Named(); ok {
-		sent, _ := c.Sent()
+		sent := named
+		sent.Space = SpaceSent
 		names = append(names, named, sent)
 	}
 	return names
@@ -151,8 +141,6 @@ type Resolution struct {
 	Of Record
 	// Number is the number of a further occurrence, which Of counts if the claim is accepted.
 	Number int
-	// Reused is the record of other content that came under the same name, or the zero Record.
-	Reused Record
 	// Verdict is Repeated or Aliased, with Of, if the claim is not accepted. Else it is zero.
 	Verdict Verdict
 	// Alias is the key under which a claim is Aliased.
@@ -203,19 +191,7 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 		}
 	}
 	out.Claim.Remember = c.Remember.resolved(c, out.Number > 0)
-	if err := out.slot(o, find, now); err != nil || out.Verdict != 0 {
-		return out, err
-	}
-	if sent, ok := c.Sent(); ok {
-		other, err := find.Alias(sent)
-		if err != nil {
-			return out, err
-		}
-		if other.live(now) && other.Key.content() != c.Key.content() {
-			out.Reused = other
-		}
-	}
-	return out, nil
+	return out, out.slot(o, find, now)
 }
 
 // first returns the first record of the claim's content, under its own key or another one.
@@ -341,28 +317,4 @@ func (out *Resolution) slot(o *Occurrence, find Lookup, now time.Time) error {
 		out.Of, out.Verdict = first, Repeated
 	}
 	return nil
-}
-
-// The notes of two records with different content and one identifier.
-const (
-	noteReused  = "its sender's identifier was that of event "
-	noteReusing = "its sender's identifier came again, with other content, as event "
-)
-
-// NoteReuse notes on a new record and an older one that they have different content and one
-// identifier. It reports whether the older one changed: it gets one such note.
-func NoteReuse(r, older *Record) bool {
-	r.note(noteReused + older.Event)
-	if strings.Contains(older.Note, noteReusing) {
-		return false
-	}
-	older.note(noteReusing + r.Event)
-	return true
-}
-
-func (r *Record) note(text string) {
-	if r.Note != "" {
-		r.Note += "; "
-	}
-	r.Note += text
 }

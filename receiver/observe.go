@@ -52,9 +52,6 @@ type Observation struct {
 	// SameBytes is the result for a delivery with known signed content, where no signed
 	// identifier names the event. Else it is empty.
 	SameBytes SameBytes
-	// IDReused marks a delivery that was accepted under an unsigned identifier known with other
-	// content.
-	IDReused bool
 	// New marks a delivery with a new event, which was accepted or answered.
 	New bool
 	// Secret is which secret or key of the producer's scheme verified a delivery, from 1; 0 if that
@@ -97,8 +94,7 @@ func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply
 	o := Observation{
 		Kind: KindDelivery, Endpoint: name, Type: d.typ, ID: d.id, Event: resp.event,
 		Status: resp.Status, Code: resp.code, Took: took, Err: observedError(resp.err),
-		SameBytes: d.sameBytes, IDReused: d.idReused,
-		New: resp.fresh,
+		SameBytes: d.sameBytes, New: resp.fresh,
 	}
 	if !d.verified.IsZero() {
 		o.Secret, o.Signed = d.Identity.Secret, !d.Identity.SignedAt.IsZero()

@@ -60,9 +60,8 @@ type delivery struct {
 	entry  [1]entry
 	claim  [1]dedup.Claim
 	stored reply
-	// sameBytes and idReused are those of the [Observation].
+	// sameBytes is that of the [Observation].
 	sameBytes SameBytes
-	idReused  bool
 	span      trace.Span // nil without Config.Tracer
 }
 

@@ -33,16 +33,13 @@ func fromGitHub(t *testing.T, s *site, id, typ, body string) int {
 	return w.Code
 }
 
-// same returns the observed values of SameBytes, and "reused" for IDReused.
+// same returns the observed values of SameBytes.
 func (o *observations) same() (all []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, ob := range o.all {
 		if ob.SameBytes != "" {
 			all = append(all, string(ob.SameBytes))
-		}
-		if ob.IDReused {
-			all = append(all, "reused")
 		}
 	}
 	return all
@@ -102,12 +99,11 @@ func TestOccurrencesAreObserved(t *testing.T) {
 	fromGitHub(t, s, "b", "ping", ping)
 	fromGitHub(t, s, "b", "push", `{"ref":"refs/heads/main"}`)
 	fromGitHub(t, s, "c", "push", ping)
-	if got := strings.Join(s.seen.same(), " "); got != "known again reused quarantined" {
+	if got := strings.Join(s.seen.same(), " "); got != "known again quarantined" {
 		t.Errorf("observed %s", got)
 	}
 	for _, line := range []string{
 		`level=INFO msg="another occurrence of known content" endpoint=github event=`,
-		`level=INFO msg="the identifier was used with other content" endpoint=github event=`,
 		`level=WARN msg="delivery quarantined" endpoint=github reason=same_bytes event=`,
 	} {
 		if strings.Count(log.String(), line) != 1 {

@@ -162,19 +162,12 @@ func (d *delivery) logNew(ctx context.Context, e *entry, decision dedup.Decision
 		d.sameBytes = SameKnown
 		return
 	}
-	attrs := []slog.Attr{
-		slog.String("event", rec.Event), slog.String("vendor_id", e.claim.Payload.VendorID),
-		slog.String("type", e.claim.Payload.Type),
-	}
 	if rec.Key.ID != e.occurrence.ID {
 		d.sameBytes = SameAgain
 		kind := sampledKind{text: "another occurrence of known content", endpoint: d.ep.p.Name}
-		d.rx.sampled.write(ctx, slog.LevelInfo, kind, append(attrs, slog.String("id", rec.Key.ID))...)
-	}
-	if decision.Reused != "" {
-		d.idReused = true
-		kind := sampledKind{text: "the identifier was used with other content", endpoint: d.ep.p.Name}
-		d.rx.sampled.write(ctx, slog.LevelInfo, kind, append(attrs, slog.String("other", decision.Reused))...)
+		d.rx.sampled.write(ctx, slog.LevelInfo, kind,
+			slog.String("event", rec.Event), slog.String("vendor_id", e.claim.Payload.VendorID),
+			slog.String("type", e.claim.Payload.Type), slog.String("id", rec.Key.ID))
 	}
 }
 

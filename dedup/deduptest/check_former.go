@@ -1,6 +1,9 @@
 package deduptest
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
@@ -110,6 +113,31 @@ var formerChecks = []check{
 		x.accept(old)
 		x.advance(hour)
 		x.accept(renamed(digested("d", "a", 0), "", "a"))
+	}},
+	{"AReleasedClaimTakesItsIdentifierBack", func(x *rig) {
+		run := func(digest string, window time.Duration) dedup.Decision {
+			d := x.want(dedup.New, windowed(heldDigest(digest, "a", 1), window))
+			x.finish(d.Lease, release())
+			return d
+		}
+		byID := asking(renamed(delivery("a"), dedup.SpaceSent, "a"))
+		first := run("d", day)
+		x.about(dedup.Known, run("e", hour).Record.Event, byID)
+		x.continues(run("d", day), first)
+		x.about(dedup.Known, first.Record.Event, byID)
+		x.advance(3 * hour)
+		x.about(dedup.Known, first.Record.Event, byID)
+	}},
+	{"AnIdentifierThatIsNoLongerKeptStaysWithItsLaterEvent", func(x *rig) {
+		first := x.want(dedup.New, heldDigest("d", "a", 1))
+		x.finish(first.Lease, release())
+		second := x.accept(digested("e", "a", 1))
+		again := heldDigest("d", "", 1)
+		for i := range 70 { // more aliases than a record keeps
+			again.Aliases = append(again.Aliases, nonce(fmt.Sprint(i)))
+		}
+		x.continues(x.want(dedup.New, again), first)
+		x.about(dedup.Known, second, asking(renamed(delivery("a"), dedup.SpaceSent, "a")))
 	}},
 }
 

@@ -166,7 +166,6 @@ type modelTurn struct {
 	repeated *modelEvent // has the content, if the claim is refused
 	first    *modelEvent // counts the occurrence, if the claim is accepted
 	number   int
-	reused   *modelEvent // has other content under the same name
 	slots    []dedup.Key // that the claim may take
 	most     int         // how many events of all slots are accepted while they are remembered
 }
@@ -198,14 +197,12 @@ func (m *model) resolve(c dedup.Claim) modelTurn {
 	first := m.byKey(c.Key)
 	if o.Name != "" {
 		named, _ := c.Named()
-		sent, _ := c.Sent()
+		sent := named
+		sent.Space = dedup.SpaceSent
 		t.claim.Aliases = append(slices.Clone(c.Aliases), named, sent)
 		if e := m.byAlias(named); live(e) {
 			t.claim.Key = e.Key
 			return t
-		}
-		if e := m.byAlias(sent); live(e) && firstOf(e.Key).ID != c.Key.ID {
-			t.reused = e
 		}
 	}
 	if live(first) {

@@ -214,17 +214,9 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 			return
 		}
 		d.accepted(newest, e, c, got)
-		continued := e != nil
 		e = m.accept(e, t, got.Record, got.Lease)
 		if t.first != nil {
 			t.first.Occurrences = t.number
-		}
-		reused := ""
-		if t.reused != nil && !continued {
-			reused = t.reused.Event
-		}
-		if got.Reused != reused {
-			d.Fatalf("reuse of %q", got.Reused)
 		}
 	} else if got.Lease.Token != 0 {
 		d.Fatalf("%v with a lease: %+v", want, got.Lease)

@@ -107,7 +107,8 @@ var mutants = []mutant{
 	{"occurrence.go", ` && !o.Spare {`, ` {`},
 	{"occurrence.go", `if i == 0 {`, `if true {`},
 	{"occurrence.go", `resolved(c, out.Number > 0)`, `resolved(c, false)`},
-	{"occurrence.go", `(SpaceOccurrence, c.Key.ID)`, `(SpaceOccurrence, "")`},
+	{"occurrence.go", `SpaceOccurrence+c.Key.ID`, `SpaceOccurrence`},
+	{"occurrence.go", `sent.Space = SpaceSent`, `sent.Space = ""`},
 
 	{"retention.go", `if t.Day < first {`, `if false {`},
 	{"retention.go", `c.Remember.again || `, ``},

@@ -25,7 +25,6 @@ type Collector struct {
 	answering, running   *prometheus.HistogramVec
 	hanging              *prometheus.GaugeVec
 	sameBytes            *prometheus.CounterVec
-	idReused             *prometheus.CounterVec
 	senders              *senders
 	hang                 sync.Map // the attempts that hang
 }
@@ -65,8 +64,6 @@ func New() *Collector {
 	c.all = append(c.all, c.hanging)
 	c.sameBytes = counter("same_bytes_total", "Deliveries whose signed content was accepted before, where no signed "+
 		"identifier names the event: known, again (it runs), quarantined or refused.", "endpoint", "outcome")
-	c.idReused = counter("id_reused_total", "Events accepted under an unsigned identifier that was used before "+
-		"with other content.", "endpoint")
 	c.senders = newSenders()
 	c.all = append(c.all, c.senders)
 	return c
@@ -100,9 +97,6 @@ func (c *Collector) Observe(_ context.Context, o receiver.Observation) {
 		c.senders.observe(&o)
 		if o.SameBytes != "" {
 			c.sameBytes.WithLabelValues(o.Endpoint, string(o.SameBytes)).Inc()
-		}
-		if o.IDReused {
-			c.idReused.WithLabelValues(o.Endpoint).Inc()
 		}
 	case receiver.KindAttempt:
 		c.attempts.WithLabelValues(o.Endpoint, o.Handler, o.State.String()).Inc()

@@ -33,7 +33,7 @@ func TestMetricsOfRepeatedContent(t *testing.T) {
 	m := newScraped(store)
 	for _, outcome := range []string{"known", "again", "quarantined", "quarantined", "refused", ""} {
 		m.Observe(context.Background(), receiver.Observation{
-			Kind: "delivery", Endpoint: "gh", SameBytes: receiver.SameBytes(outcome), IDReused: outcome == "again",
+			Kind: "delivery", Endpoint: "gh", SameBytes: receiver.SameBytes(outcome),
 		})
 	}
 	m.has(t,
@@ -41,7 +41,6 @@ func TestMetricsOfRepeatedContent(t *testing.T) {
 		`eyelet_same_bytes_total{endpoint="gh",outcome="again"} 1`,
 		`eyelet_same_bytes_total{endpoint="gh",outcome="quarantined"} 2`,
 		`eyelet_same_bytes_total{endpoint="gh",outcome="refused"} 1`,
-		`eyelet_id_reused_total{endpoint="gh"} 1`,
 		`eyelet_quarantined{endpoint="gh",reason="same_bytes"} 1`,
 		`eyelet_deliveries_total{code="",endpoint="gh"} 6`,
 	)

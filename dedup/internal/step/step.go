@@ -77,11 +77,7 @@ func (s *Step[R]) Claim(in Source[R], c *dedup.Claim, names []dedup.Key, now tim
 			return dedup.Decision{}, err
 		}
 	}
-	d, err := s.accept(old, found.Of.Event, found.Number)
-	if err != nil || found.Reused.Event == "" {
-		return d, err
-	}
-	return s.note(d, found.Reused.Event)
+	return s.accept(old, found.Of.Event, found.Number)
 }
 
 // shown returns the whole of a record that was looked up, without its body.
@@ -223,21 +219,4 @@ func (s *Step[R]) remember(old dedup.Record) error {
 		}
 	}
 	return nil
-}
-
-// note notes the earlier event with the identifier of a new one.
-func (s *Step[R]) note(d dedup.Decision, event string) (dedup.Decision, error) {
-	older, err := s.Event(event)
-	if err != nil || older == s.none {
-		return d, err
-	}
-	noted, changed := *s.State(older), false
-	err = s.change(d.Record.Event, func(r *dedup.Record) {
-		changed = dedup.NoteReuse(r, &noted)
-		d.Record.Note, d.Reused = r.Note, event
-	})
-	if err == nil && changed {
-		s.Change(older, func(r *dedup.Record) { r.Note = noted.Note })
-	}
-	return d, err
 }
