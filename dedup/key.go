@@ -46,9 +46,6 @@ func (k Key) Hash() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// length returns the length of all parts in bytes.
-func (k Key) length() int { return len(k.Principal) + len(k.Endpoint) + len(k.Space) + len(k.ID) }
-
 // Fingerprint is a digest of the first payload of a key. The zero value means none and never
 // conflicts. A store keeps the first FingerprintLeast bytes at least, and returns zeros for those
 // that it does not keep.

@@ -203,9 +203,6 @@ func TestRefusalsAreProblems(t *testing.T) {
 	}
 }
 
-// plain is a store without optional interfaces.
-type plain struct{ dedup.Store }
-
 // failing is a store that fails.
 type failing struct{ dedup.Store }
 

@@ -231,7 +231,7 @@ func (m *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 	if e == nil {
 		return dedup.Record{}, fmt.Errorf("event %q: %w", event, dedup.ErrNotFound)
 	}
-	return e.Record.Clone(), nil
+	return e.Clone(), nil
 }
 
 // List implements [dedup.Store].
