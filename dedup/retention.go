@@ -17,7 +17,7 @@ type Remember struct {
 	Time time.Time
 	// Most is how many events of the key are accepted while it is remembered. Defaults to 1.
 	Most int
-	// Also are other names of the event that leave a trace.
+	// Also are other names of the event that leave a trace. A purge keeps these traces.
 	Also []Traced
 
 	traces []Traced // instead of the claim's key
