@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -30,27 +29,24 @@ type Store struct {
 	clock  dedup.Clock
 	opened time.Time
 
-	mu          sync.Mutex
-	done        chan struct{}     // closed by Close
-	changed     chan struct{}     // closed and replaced when work may be due earlier
-	waiting     int               // blocked Takes
-	events      map[string]*entry // nil after Close
-	names       names
-	order       []*entry // by Seq; stale ones are removed once they are the majority
-	stale       int      // entries of order that are no longer in events
-	queue       *taskqueue.Queue[string]
-	windows     taskqueue.Heap[*entry]
-	traces      traces
-	step        step.Step[*dedup.Record]
-	seq         uint64
-	token       uint64
-	backlog     int64
-	dead        int64
-	held        int64
-	freed       int64 // tasks of released claims, which the queue does not have
-	quarantined map[dedup.QuarantineGroup]int64
-	commits     int64
-	accepted    int64
+	mu       sync.Mutex
+	done     chan struct{}         // closed by Close
+	changed  chan struct{}         // closed and replaced when work may be due earlier
+	waiting  int                   // blocked Takes
+	now      time.Time             // of the call
+	dirty    bool                  // whether the call has changed anything
+	events   map[string]*entry     // nil after Close
+	keys     map[[32]byte][]*entry // all generations, oldest first
+	aliases  map[[32]byte]*entry
+	order    []*entry // by Seq, with some that were dropped
+	swept    int      // the last one that a sweep looked at
+	queue    *taskqueue.Queue[*entry]
+	traces   traces
+	step     step.Step[*entry]
+	seq      uint64
+	token    uint64
+	commits  int64
+	accepted int64
 }
 
 var _ dedup.Store = (*Store)(nil)
@@ -62,33 +58,25 @@ func New(o Options) *Store {
 	}
 	o.Remember = o.Remember.WithDefaults()
 	return &Store{
-		clock:       o.Clock,
-		opened:      o.Clock.Now(),
-		done:        make(chan struct{}),
-		changed:     make(chan struct{}),
-		events:      map[string]*entry{},
-		quarantined: map[dedup.QuarantineGroup]int64{},
-		names:       names{keys: map[[32]byte][]*entry{}, aliases: map[[32]byte]*entry{}},
-		queue:       taskqueue.New[string](),
-		windows: taskqueue.NewHeap(func(a, b *entry) bool { return a.ends.Before(b.ends) },
-			func(e *entry, i int) { e.window = i + 1 }),
-		traces: newTraces(o.Remember, dedup.DayOf(o.Clock.Now())),
+		clock: o.Clock, opened: o.Clock.Now(), done: make(chan struct{}), changed: make(chan struct{}),
+		events: map[string]*entry{}, keys: map[[32]byte][]*entry{}, aliases: map[[32]byte]*entry{},
+		queue: taskqueue.New[*entry](), traces: newTraces(o.Remember, dedup.DayOf(o.Clock.Now())),
 	}
 }
 
 // begin locks the store for a call and sweeps. The caller unlocks it if err is nil.
-func (m *Store) begin(ctx context.Context) (now time.Time, err error) {
+func (m *Store) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return time.Time{}, err
+		return err
 	}
 	m.mu.Lock()
 	if m.events == nil {
 		m.mu.Unlock()
-		return time.Time{}, dedup.ErrClosed
+		return dedup.ErrClosed
 	}
-	now = m.clock.Now()
-	m.sweep(now, sweepBound)
-	return now, nil
+	m.now = m.clock.Now()
+	m.sweep()
+	return nil
 }
 
 // Claim implements [dedup.Store].
@@ -98,20 +86,18 @@ func (m *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decis
 			return nil, fmt.Errorf("claim %d: %w", i, err)
 		}
 	}
-	now, err := m.begin(ctx)
-	if err != nil {
+	if err := m.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer m.mu.Unlock()
-	in := m.newSource(now)
 	out := make([]dedup.Decision, len(claims))
 	for i := range claims {
 		var err error
-		if out[i], err = m.step.Claim(in, &claims[i], nil, now); err != nil {
+		if out[i], err = m.step.Claim(source{m}, &claims[i], nil, m.now); err != nil {
 			return nil, err
 		}
 	}
-	in.apply()
+	m.commit()
 	return out, nil
 }
 
@@ -121,19 +107,18 @@ func (m *Store) Take(ctx context.Context, want dedup.Want) ([]dedup.Work, error)
 		return nil, err
 	}
 	for {
-		now, err := m.begin(ctx)
-		if err != nil {
+		if err := m.begin(ctx); err != nil {
 			return nil, err
 		}
-		if work := m.start(now, want); len(work) > 0 {
+		if work := m.start(want); len(work) > 0 {
 			m.mu.Unlock()
 			return work, nil
 		}
 		changed := m.changed
-		next, ok := m.queue.NextDue(now, m.wanted(want))
+		next, ok := m.queue.NextDue(m.now, m.wanted(want))
 		m.waiting++
 		m.mu.Unlock()
-		err = m.wait(ctx, changed, next, ok)
+		err := m.wait(ctx, changed, next, ok)
 		m.mu.Lock()
 		m.waiting--
 		m.mu.Unlock()
@@ -170,19 +155,18 @@ func (m *Store) wanted(w dedup.Want) taskqueue.Want {
 }
 
 // start leases due tasks.
-func (m *Store) start(now time.Time, want dedup.Want) []dedup.Work {
+func (m *Store) start(want dedup.Want) []dedup.Work {
 	var out []dedup.Work
-	for _, it := range m.queue.Take(now, m.wanted(want), now.Add(want.Lease)) {
-		r := m.events[it.Event].edit()
-		r.Recover(it.Task, now, 0) // still running only if its lease expired
+	for _, it := range m.queue.Take(m.now, m.wanted(want), m.now.Add(want.Lease)) {
 		m.token++
-		l := r.Start(it.Task, m.token, now, want.Lease)
-		m.replace(r)
-		out = append(out, dedup.Work{Record: r.Clone(), Lease: l})
+		var l dedup.Lease
+		source{m}.Change(it.Event, func(r *dedup.Record) {
+			r.Recover(it.Task, m.now, 0) // still running only if its lease expired
+			l = r.Start(it.Task, m.token, m.now, want.Lease)
+		})
+		out = append(out, dedup.Work{Record: it.Event.Clone(), Lease: l})
 	}
-	if len(out) > 0 {
-		m.commits++
-	}
+	m.commit()
 	return out
 }
 
@@ -213,25 +197,81 @@ func (m *Store) FinishMany(ctx context.Context, results ...dedup.LeaseResult) []
 
 // leased edits the record of a lease.
 func (m *Store) leased(ctx context.Context, l dedup.Lease, edit func(*dedup.Record, time.Time) error) error {
-	_, err := m.update(ctx, l.Event, edit)
+	_, err := m.edit(ctx, l.Event, edit)
 	if errors.Is(err, dedup.ErrNotFound) {
 		return dedup.ErrLeaseLost
 	}
 	return err
 }
 
-// Get implements [dedup.Store].
-func (m *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
-	now, err := m.begin(ctx)
-	if err != nil {
-		return dedup.Record{}, err
+// Reopen implements [dedup.Store].
+func (m *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask) (dedup.Record, error) {
+	return m.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Reopen(tasks, now) })
+}
+
+// Rerun implements [dedup.Store].
+func (m *Store) Rerun(ctx context.Context, event string, handlers ...string) (dedup.Record, error) {
+	return m.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Rerun(handlers, now) })
+}
+
+// RunNow implements [dedup.Store].
+func (m *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) {
+	return m.edit(ctx, event, (*dedup.Record).RunNow)
+}
+
+// edit changes the record of an event, unless that fails, and returns the result.
+func (m *Store) edit(
+	ctx context.Context, event string, edit func(*dedup.Record, time.Time) error,
+) (out dedup.Record, err error) {
+	err = m.with(ctx, event, func(e *entry) error {
+		next := *e.Record
+		next.Tasks = slices.Clone(next.Tasks)
+		if err := edit(&next, m.now); err != nil {
+			return err
+		}
+		m.replace(e, &next)
+		out = next.Clone()
+		return nil
+	})
+	return out, err
+}
+
+// with calls f with an event.
+func (m *Store) with(ctx context.Context, event string, f func(*entry) error) error {
+	if err := m.begin(ctx); err != nil {
+		return err
 	}
 	defer m.mu.Unlock()
-	e := m.find(event, now)
-	if e == nil {
-		return dedup.Record{}, fmt.Errorf("event %q: %w", event, dedup.ErrNotFound)
+	e, err := m.find(event), dedup.ErrNotFound
+	if e != nil {
+		err = f(e)
 	}
-	return e.Clone(), nil
+	if err != nil {
+		return fmt.Errorf("event %q: %w", event, err)
+	}
+	m.commit()
+	return nil
+}
+
+// Get implements [dedup.Store].
+func (m *Store) Get(ctx context.Context, event string) (out dedup.Record, err error) {
+	err = m.with(ctx, event, func(e *entry) error { out = e.Clone(); return nil })
+	return out, err
+}
+
+// Purge implements [dedup.Store].
+func (m *Store) Purge(ctx context.Context, event string) error {
+	return m.with(ctx, event, func(e *entry) error {
+		if e.Open() {
+			return dedup.ErrOpen
+		}
+		if !e.retired {
+			m.traces.forget(e.Key)
+		}
+		m.drop(e)
+		m.dirty = true
+		return nil
+	})
 }
 
 // List implements [dedup.Store].
@@ -240,37 +280,36 @@ func (m *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 		return f.Search(func(f dedup.Filter) iter.Seq2[dedup.Record, error] { return m.List(ctx, f) })
 	}
 	return func(yield func(dedup.Record, error) bool) {
-		now, err := m.begin(ctx)
+		err := m.begin(ctx)
 		if err != nil {
 			yield(dedup.Record{}, err)
 			return
 		}
-		matches := m.match(f, now)
+		matches := m.match(f)
 		m.mu.Unlock()
 		for _, r := range matches { // records are immutable, so this needs no lock
 			if err := ctx.Err(); err != nil {
 				yield(dedup.Record{}, err)
 				return
 			}
-			shown := r.Clone()
+			shown := *r
 			if !f.Body {
 				shown.Payload.Body = nil
 			}
-			if !yield(shown, nil) {
+			if !yield(shown.Clone(), nil) {
 				return
 			}
 		}
 	}
 }
 
-func (m *Store) match(f dedup.Filter, now time.Time) []*dedup.Record {
+func (m *Store) match(f dedup.Filter) []*dedup.Record {
 	var out []*dedup.Record
 	for _, e := range slices.Backward(m.order) {
-		r := e.Record
-		if m.events[r.Event] != e || r.Disposable(now) || !f.Match(r, now) {
+		if e.dropped || e.Disposable(m.now) || !f.Match(e.Record, m.now) {
 			continue
 		}
-		out = append(out, r)
+		out = append(out, e.Record)
 		if f.Limit > 0 && len(out) == f.Limit {
 			break
 		}
@@ -278,96 +317,41 @@ func (m *Store) match(f dedup.Filter, now time.Time) []*dedup.Record {
 	return out
 }
 
-// Reopen implements [dedup.Store].
-func (m *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask) (dedup.Record, error) {
-	return m.change(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Reopen(tasks, now) })
-}
-
-// Rerun implements [dedup.Store].
-func (m *Store) Rerun(ctx context.Context, event string, handlers ...string) (dedup.Record, error) {
-	return m.change(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Rerun(handlers, now) })
-}
-
-// RunNow implements [dedup.Store].
-func (m *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) {
-	return m.change(ctx, event, (*dedup.Record).RunNow)
-}
-
-// change edits the record of an event and returns the result.
-func (m *Store) change(
-	ctx context.Context, event string, edit func(*dedup.Record, time.Time) error,
-) (dedup.Record, error) {
-	r, err := m.update(ctx, event, edit)
-	if err != nil {
-		return dedup.Record{}, err
-	}
-	return r.Clone(), nil
-}
-
-func (m *Store) update(
-	ctx context.Context, event string, edit func(*dedup.Record, time.Time) error,
-) (*dedup.Record, error) {
-	now, err := m.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer m.mu.Unlock()
-	e := m.find(event, now)
-	if e == nil {
-		return nil, fmt.Errorf("event %q: %w", event, dedup.ErrNotFound)
-	}
-	r := e.edit()
-	if err := edit(r, now); err != nil {
-		return nil, fmt.Errorf("event %q: %w", event, err)
-	}
-	m.replace(r)
-	m.commits++
-	m.wake()
-	return r, nil
-}
-
-// Purge implements [dedup.Store].
-func (m *Store) Purge(ctx context.Context, event string) error {
-	now, err := m.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer m.mu.Unlock()
-	e := m.find(event, now)
-	switch {
-	case e == nil:
-		return fmt.Errorf("event %q: %w", event, dedup.ErrNotFound)
-	case e.Open():
-		return fmt.Errorf("event %q: %w", event, dedup.ErrOpen)
-	}
-	if !e.retired {
-		m.traces.forget(e.Key)
-	}
-	m.drop(e)
-	m.commits++
-	return nil
-}
-
 // Stats implements [dedup.Store].
 func (m *Store) Stats(ctx context.Context) (dedup.Stats, error) {
-	if _, err := m.begin(ctx); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return dedup.Stats{}, err
 	}
 	defer m.mu.Unlock()
-	open, running := m.queue.Len()
 	s := dedup.Stats{
-		Records: int64(len(m.events)),
-		Pending: int64(open-running) + m.freed, Running: int64(running) + m.held, Dead: m.dead,
-		Backlog: m.backlog, Free: -1,
-		Commits: m.commits, Accepted: m.accepted, Quarantined: maps.Clone(m.quarantined),
+		Records: int64(len(m.events)), Free: -1, Commits: m.commits, Accepted: m.accepted,
+		Quarantined: map[dedup.QuarantineGroup]int64{},
 	}
 	s.Oldest, _ = m.queue.Oldest()
+	for _, e := range m.events {
+		if e.Open() {
+			s.Backlog += int64(len(e.Payload.Body))
+		}
+		if e.Quarantined() {
+			s.Quarantined[dedup.QuarantineGroup{Endpoint: e.Payload.Endpoint, Reason: e.QuarantineReason}]++
+		}
+		for _, t := range e.Tasks {
+			switch t.State {
+			case dedup.Pending:
+				s.Pending++
+			case dedup.Running:
+				s.Running++
+			case dedup.Dead:
+				s.Dead++
+			}
+		}
+	}
 	return s, nil
 }
 
 // Health implements [dedup.Store].
 func (m *Store) Health(ctx context.Context) error {
-	if _, err := m.begin(ctx); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return err
 	}
 	m.mu.Unlock()
@@ -385,14 +369,17 @@ func (m *Store) Close() error {
 		return nil
 	}
 	close(m.done)
-	m.events, m.order = nil, nil
-	m.windows.Reset(nil)
-	m.names, m.traces = names{}, traces{}
+	m.events, m.keys, m.aliases, m.order, m.queue, m.traces = nil, nil, nil, nil, nil, traces{}
 	return nil
 }
 
-// wake makes the blocked Takes check again.
-func (m *Store) wake() {
+// commit ends a call. If it has changed anything, the blocked Takes check again.
+func (m *Store) commit() {
+	if !m.dirty {
+		return
+	}
+	m.dirty = false
+	m.commits++
 	if m.waiting > 0 {
 		close(m.changed)
 		m.changed = make(chan struct{})
