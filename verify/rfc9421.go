@@ -555,18 +555,18 @@ func (v *verification) verify(keys []Key, base []byte, in *signatureInput) (*Key
 		}
 		octets := v.fitting(&keys[i], signature)
 		if keys[i].material.check(signed, octets) {
-			return v.confirm(&keys[i], base, octets, in)
+			return v.confirm(&keys[i], base, in)
 		}
 	}
 	return nil, &Error{Code: SignatureMismatch, KeyID: in.keyID}
 }
 
 // confirm returns the key that made the signature if the engine agrees.
-func (v *verification) confirm(key *Key, base, signature []byte, in *signatureInput) (*Key, *Error) {
+func (v *verification) confirm(key *Key, base []byte, in *signatureInput) (*Key, *Error) {
 	if !v.m.engineAgrees(in) {
 		return key, nil
 	}
-	switch err := v.scheme.engine.agrees(in.label, v.coverRequest.set(&v.m, in, signature), base, signature); {
+	switch err := v.scheme.engine.agrees(in.list, v.coverRequest.set(&v.m, in), in.withoutParams(base)); {
 	case err == nil:
 		return key, nil
 	case errors.Is(err, errBroken):

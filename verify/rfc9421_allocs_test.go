@@ -12,7 +12,7 @@ import (
 // agreeingEngine agrees with everything.
 type agreeingEngine struct{}
 
-func (agreeingEngine) agrees(string, *http.Request, []byte, []byte) error { return nil }
+func (agreeingEngine) agrees(string, *http.Request, []byte) error { return nil }
 
 // TestAllocationsOfAVerification bounds what a verification allocates: with an engine that does
 // nothing, and with httpsign, which allocates most.
@@ -29,7 +29,7 @@ func TestAllocationsOfAVerification(t *testing.T) {
 		for _, c := range []struct {
 			engine engine
 			most   float64
-		}{{agreeingEngine{}, 4}, {nil, 190}} {
+		}{{agreeingEngine{}, 4}, {nil, 92}} {
 			scheme := &RFC9421{Keys: StaticKeys(p.key), engine: c.engine}
 			got := testing.AllocsPerRun(100, func() {
 				if _, err := scheme.Verify(r, read); err != nil {

@@ -4,14 +4,14 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
+	"encoding/base64"
 	"errors"
-	"io"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/lestrrat-go/jwx/v3/jwa"
 	"github.com/lestrrat-go/jwx/v3/jws"
 	"github.com/yaronf/httpsign"
 )
@@ -19,7 +19,7 @@ import (
 // brokenEngine fails on every request.
 type brokenEngine struct{}
 
-func (brokenEngine) agrees(string, *http.Request, []byte, []byte) error { return errBroken }
+func (brokenEngine) agrees(string, *http.Request, []byte) error { return errBroken }
 
 func TestEngineFailureIsMalformed(t *testing.T) {
 	t.Parallel()
@@ -32,14 +32,15 @@ func TestEngineFailureIsMalformed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	panics := &http.Request{Method: http.MethodPost, Header: http.Header{}, Body: io.NopCloser(nil)} // reads nil
-	if err := e.agrees("x", panics, nil, nil); !errors.Is(err, errBroken) {
+	panics := newDelivery(t, "")
+	panics.Header["x"] = nil // reads the first line
+	if err := e.agrees(`("x";bs)`, panics, nil); !errors.Is(err, errBroken) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestEngineComparesBaseAndSignature changes each thing that the engine reads for itself.
-func TestEngineComparesBaseAndSignature(t *testing.T) {
+// TestEngineComparesTheBase changes each thing that the engine reads for itself.
+func TestEngineComparesTheBase(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
@@ -48,57 +49,77 @@ func TestEngineComparesBaseAndSignature(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := mustInput(t, s.r)
-	base, signature := mustBase(t, s.r), in.octets(nil)
-	agree := func(change func(r *http.Request), base, signature []byte) bool {
+	base := in.withoutParams(mustBase(t, s.r))
+	agree := func(list string, change func(r *http.Request), base []byte) bool {
 		m, err := newMessage(s.r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := new(coveredRequest).set(&m, in, in.octets(nil))
+		r := new(coveredRequest).set(&m, in)
 		covered := r.Header
 		r.Header = http.Header{}
 		for name, lines := range covered { // the engine accepts names in any case
 			r.Header[http.CanonicalHeaderKey(name)] = slices.Clone(lines)
 		}
 		change(r)
-		return e.agrees(in.label, r, base, signature) == nil
+		return e.agrees(list, r, base) == nil
 	}
 	same := func(*http.Request) {}
-	if !agree(same, base, signature) {
-		t.Fatal("the engine does not agree")
-	}
-	other := append([]byte("x"), signature[1:]...)
-	for name, change := range map[string]func(r *http.Request){
-		"another method":          func(r *http.Request) { r.Method = "PUT" },
-		"another covered field":   func(r *http.Request) { r.Header["Content-Type"][0] += "x" },
-		"an absent covered field": func(r *http.Request) { delete(r.Header, "Content-Type") },
-		"another host":            func(r *http.Request) { r.URL.Opaque = "//other" + r.URL.Opaque },
-		"another order":           reorder,
-		"an absent input":         func(r *http.Request) { delete(r.Header, "Signature-Input") },
-		"not a byte sequence":     func(r *http.Request) { r.Header.Set("Signature", "sig1=1") },
-	} {
-		if agree(change, base, signature) {
-			t.Errorf("%s: the engine agrees", name)
+	for range 2 { // the list is known the second time
+		if !agree(in.list, same, base) {
+			t.Fatal("the engine does not agree")
+		}
+		for name, change := range map[string]func(r *http.Request){
+			"another method":          func(r *http.Request) { r.Method = "PUT" },
+			"another covered field":   func(r *http.Request) { r.Header["Content-Type"][0] += "x" },
+			"an absent covered field": func(r *http.Request) { delete(r.Header, "Content-Type") },
+			"another host":            func(r *http.Request) { r.URL.Opaque = "//other" + r.URL.Opaque },
+		} {
+			if agree(in.list, change, base) {
+				t.Errorf("%s: the engine agrees", name)
+			}
+		}
+		for _, list := range []string{
+			strings.Replace(in.list, `"@method" "@target-uri"`, `"@target-uri" "@method"`, 1),
+			strings.Replace(in.list, `"@method" `, "", 1), "", "()", `("@method")`, `"@method"`, `(1)`,
+		} {
+			if agree(list, same, base) {
+				t.Errorf("the engine agrees with the list %q", list)
+			}
+		}
+		if agree(in.list, same, append([]byte{' '}, base...)) || agree(in.list, same, append(base[:len(base):len(base)], ';')) ||
+			agree(in.list, same, nil) {
+			t.Error("the engine agrees with another base")
 		}
 	}
-	if agree(same, append([]byte{' '}, base...), signature) || agree(same, nil, signature) {
-		t.Error("the engine agrees with another base")
-	}
-	if agree(same, base, other) || agree(same, base, nil) {
-		t.Error("the engine agrees with another signature")
-	}
-	if !agree(same, base, signature) {
+	if !agree(in.list, same, base) {
 		t.Error("the engine does not agree any more")
 	}
 }
 
-// reorder swaps two covered components.
-func reorder(r *http.Request) {
-	input := strings.Replace(r.Header.Get("Signature-Input"), `"@method" "@target-uri"`, `"@target-uri" "@method"`, 1)
-	r.Header.Set("Signature-Input", input)
+// TestTheEngineKeepsFewLists asks about more lists than it keeps.
+func TestTheEngineKeepsFewLists(t *testing.T) {
+	t.Parallel()
+	e, err := newHTTPSignEngine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newDelivery(t, "")
+	for i := range 2*maxLists + 10 {
+		name := fmt.Sprint("x", i%(maxLists+5))
+		r.Header = http.Header{name: {"v"}}
+		base := fmt.Sprintf("\"%s\": v\n\"@signature-params\": (\"%[1]s\")", name)
+		if err := e.agrees(fmt.Sprintf("(%q)", name), r, []byte(base)); err != nil {
+			t.Fatalf("list %d: %v", i, err)
+		}
+		if len(e.lists) > maxLists {
+			t.Fatalf("%d lists", len(e.lists))
+		}
+	}
 }
 
-// TestComparisonIsNotAnAlgorithmOfTokens looks for a token that the registered comparison accepts.
+// TestComparisonIsNotAnAlgorithmOfTokens looks for a token that the registered comparison accepts
+// or makes.
 func TestComparisonIsNotAnAlgorithmOfTokens(t *testing.T) {
 	t.Parallel()
 	alg, err := registerComparison()
@@ -108,18 +129,27 @@ func TestComparisonIsNotAnAlgorithmOfTokens(t *testing.T) {
 	if _, ok := publicAlgorithm(alg.String()); ok {
 		t.Error("tokens may name the comparison")
 	}
-	if found, ok := jwa.LookupSignatureAlgorithm(alg.String()); !ok || found.IsSymmetric() {
-		t.Errorf("registered as %v", found)
-	}
 	token := []byte("eyJhbGciOiJleWVsZXQtY29tcGFyaXNvbiJ9.e30.") // {"alg":"eyelet-comparison"}
-	for _, key := range []any{nil, []byte{}, []byte("secret"), &struct{}{}, newPair(t, "k", Ed25519).key.Public()} {
+	for _, key := range []any{nil, []byte{}, []byte("secret"), &struct{}{}, newPair(t, "k", Ed25519).key.Public(), &comparison{}} {
 		if _, err := jws.Verify(token, jws.WithKey(alg, key)); err == nil {
 			t.Errorf("%T verifies a token", key)
 		}
-		if (comparer{}).Verify(key, nil, nil) == nil {
+		if _, err := (comparer{}).Sign(key, []byte("x")); err == nil {
 			t.Errorf("%T is a comparison", key)
 		}
 	}
+}
+
+// signedRequest returns what a signature covers, with the signature, for the engine.
+func signedRequest(m *message, in *signatureInput) *http.Request {
+	r := new(coveredRequest).set(m, in)
+	r.Header["signature-input"] = []string{in.input}
+	r.Header["signature"] = []string{in.label + "=:" + base64.StdEncoding.EncodeToString(in.octets(nil)) + ":"}
+	return r
+}
+
+func engineConfig() *httpsign.VerifyConfig {
+	return httpsign.NewVerifyConfig().SetVerifyCreated(false).SetRejectExpired(false)
 }
 
 // httpsignVerifier returns httpsign's own verifier for a key, with its own cryptography.
@@ -159,7 +189,7 @@ func TestHTTPSignVerifiesTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := mustInput(t, r)
-		if err := httpsign.VerifyRequest(in.label, *v, new(coveredRequest).set(&m, in, in.octets(nil))); err != nil {
+		if err := httpsign.VerifyRequest(in.label, *v, signedRequest(&m, in)); err != nil {
 			t.Errorf("%s: %v", alg, err)
 		}
 	}

@@ -62,6 +62,7 @@ type signatureInput struct {
 	encoding   *base64.Encoding
 	paired     bool // the label is in both fields
 	components []component
+	list       string // the list in canonical form
 	params     string // the list and its parameters in canonical form: the value of @signature-params
 	refusal    *Error // what is wrong with the two members
 
@@ -76,6 +77,11 @@ func (in *signatureInput) member() string { return in.input[len(in.label)+len("=
 
 // byteSequence returns the member of Signature without parameters: ":base64:".
 func (in *signatureInput) byteSequence() string { return in.signature[len(in.label)+len("="):] }
+
+// withoutParams returns a signature base up to the parameters of the signature.
+func (in *signatureInput) withoutParams(base []byte) []byte {
+	return base[:len(base)-(len(in.params)-len(in.list))]
+}
 
 // refuse keeps the first refusal.
 func (in *signatureInput) refuse(err *Error) {
@@ -289,11 +295,15 @@ func (f *signatureFields) readList(p *sfScanner, in *signatureInput) bool {
 	if len(in.components) == 0 {
 		in.refuse(&Error{Code: InsufficientCoverage, Err: reason("the signature covers nothing")})
 	}
-	if !p.skip(')') || !in.parseParams(p) {
+	if !p.skip(')') {
+		return false
+	}
+	in.list = p.s[start:p.i]
+	if !in.parseParams(p) {
 		return false
 	}
 	if in.params = p.s[start:p.i]; p.extra {
-		in.params = canonical(in.params)
+		in.list, in.params = canonical(in.list), canonical(in.params)
 	}
 	in.refuse(in.checkTimes())
 	return true
@@ -514,14 +524,4 @@ func (in *signatureInput) octets(buffer []byte) []byte {
 	text := strings.TrimRight(strings.Trim(in.byteSequence(), ":"), "=")
 	octets, _ := in.encoding.AppendDecode(buffer[:0], []byte(text))
 	return octets
-}
-
-// canonicalSignature returns the member of Signature with octets as RFC 9421 writes them, for the
-// engine.
-func (in *signatureInput) canonicalSignature(octets []byte) string {
-	length := base64.StdEncoding.EncodedLen(len(octets)) + len("::")
-	if in.encoding == unpadded && len(in.byteSequence()) == length {
-		return in.signature
-	}
-	return in.label + "=:" + base64.StdEncoding.EncodeToString(octets) + ":"
 }

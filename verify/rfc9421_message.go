@@ -211,20 +211,17 @@ func (m *message) fieldsWithPrefix(prefix string) []namedField {
 // coveredRequest is a request with only what one signature covers, for the engine. It is used
 // again for other requests.
 type coveredRequest struct {
-	request          http.Request
-	url              url.URL
-	header           http.Header // in lower case
-	input, signature [1]string
+	request http.Request
+	url     url.URL
+	header  http.Header // in lower case
 }
 
-// set fills the request with what the signature covers, and its octets.
-func (c *coveredRequest) set(m *message, in *signatureInput, octets []byte) *http.Request {
+// set fills the request with what the signature covers.
+func (c *coveredRequest) set(m *message, in *signatureInput) *http.Request {
 	c.clear()
 	if c.header == nil {
-		c.header = make(http.Header, len(in.components)+2)
+		c.header = make(http.Header, len(in.components))
 	}
-	c.input[0], c.signature[0] = in.input, in.canonicalSignature(octets)
-	c.header["signature-input"], c.header["signature"] = c.input[:], c.signature[:]
 	c.url = m.url
 	query := false
 	for i := range in.components {
@@ -252,11 +249,12 @@ func (c *coveredRequest) clear() {
 
 // engineAgrees reports whether the engine reads the covered components as RFC 9421 says. It reads
 // every query as a form, even if only its octets are signed, and encodes parameters differently.
-// It reads every field with ;sf as a dictionary.
+// It reads every field with ;sf as a dictionary, and signs Set-Cookie with ;bs only.
 func (m *message) engineAgrees(in *signatureInput) bool {
 	for i := range in.components {
 		c := &in.components[i]
-		if c.name == "@query-param" || c.name == "@query" && !m.queryIsForm() || c.isString() {
+		if c.name == "@query-param" || c.name == "@query" && !m.queryIsForm() || c.isString() ||
+			c.name == "set-cookie" && !c.bs {
 			return false
 		}
 	}

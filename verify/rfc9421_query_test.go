@@ -135,7 +135,7 @@ type askedEngine struct {
 	asked *int
 }
 
-func (e askedEngine) agrees(label string, r *http.Request, base, signature []byte) error {
+func (e askedEngine) agrees(list string, r *http.Request, base []byte) error {
 	*e.asked++
-	return e.engine.agrees(label, r, base, signature)
+	return e.engine.agrees(list, r, base)
 }

@@ -437,7 +437,7 @@ func TestAtMost2SignaturesOf8AreVerified(t *testing.T) {
 // countingEngine refuses every signature and counts.
 type countingEngine struct{ calls int }
 
-func (e *countingEngine) agrees(string, *http.Request, []byte, []byte) error {
+func (e *countingEngine) agrees(string, *http.Request, []byte) error {
 	e.calls++
 	return errDisagrees
 }

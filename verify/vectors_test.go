@@ -392,7 +392,7 @@ func (v *vectorMessage) runAccepted(t *testing.T, in signatureInput, keys vector
 	if berr != nil {
 		t.Fatal(berr)
 	}
-	theirs, terr := engineBase(in.label, new(coveredRequest).set(&m, &in, in.octets(nil)), nil, nil)
+	theirs, terr := engineBase(in.label, signedRequest(&m, &in), nil, nil)
 	if terr != nil {
 		t.Fatal(terr)
 	}
