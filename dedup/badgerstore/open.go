@@ -212,7 +212,7 @@ func (c *core) openToRead() (finish func() error, err error) {
 }
 
 // formatVersion is the version of the directory format: keys, values, and the version of Badger.
-const formatVersion = 8
+const formatVersion = 9
 
 // FormatError reports a store of another format than the one that this program reads and writes.
 // The directory was not changed.

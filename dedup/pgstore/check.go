@@ -176,11 +176,9 @@ func unreadableOf(ctx context.Context, tx pgx.Tx, schema string) (Broken, error)
 	var histories [][]byte
 	_, err = pgx.ForEachRow(rows, []any{&seq, &hash, &about, &extra, &response, &histories}, func() error {
 		var r dedup.Record
-		_, err := unpackResponse(response)
-		err = errors.Join(err, unpackAbout(about, &r), unpackExtra(extra, &r))
+		err := unpackRecord(about, extra, response, &r)
 		for _, history := range histories {
-			_, bad := unpackHistory(history)
-			err = errors.Join(err, bad)
+			err = errors.Join(err, unpack(history, new([]dedup.Attempt), codeHistory))
 		}
 		if err == nil {
 			return nil

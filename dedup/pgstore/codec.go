@@ -3,7 +3,6 @@ package pgstore
 import (
 	"encoding/base32"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"math"
 	"strconv"
@@ -77,101 +76,68 @@ func micros(d time.Duration) time.Duration {
 
 var errDamaged = errors.New("a row of the store cannot be read")
 
-// ended returns an error unless everything was read.
-func ended(d *wire.Decoder) error {
-	if !d.Whole() {
+// pack encodes a value, nil if it is not there.
+func pack[T any](is bool, v *T, code func(*wire.Codec, *T)) []byte {
+	if !is {
+		return nil
+	}
+	c := wire.Codec{B: make([]byte, 0, 64)}
+	code(&c, v)
+	return c.B
+}
+
+// unpack decodes what pack encoded.
+func unpack[T any](b []byte, v *T, code func(*wire.Codec, *T)) error {
+	if b == nil {
+		return nil
+	}
+	c := wire.Reader(string(b))
+	if code(&c, v); !c.Whole() {
 		return errDamaged
 	}
 	return nil
 }
 
-// packAbout returns the parts of key and payload that no column has.
-func packAbout(r *dedup.Record) []byte {
-	var w wire.Words
-	b := make([]byte, 0, 256)
-	for _, s := range [...]string{
-		r.Key.Principal, r.Key.Endpoint, r.Key.Space, r.Payload.KeyField, r.Payload.Method, r.Payload.Target,
-	} {
-		b = w.Append(b, s)
-	}
-	b = wire.AppendHeader(b, r.Payload.Header, w.Append)
-	return wire.AppendAttributes(b, r.Payload.Attributes, w.Append)
-}
-
-func unpackAbout(b []byte, r *dedup.Record) error {
-	d := wire.Decoder{S: string(b), Words: &wire.Words{}}
+// codeAbout is the parts of key and payload that no column has.
+func codeAbout(c *wire.Codec, r *dedup.Record) {
+	c.Refers = true
 	for _, s := range [...]*string{
 		&r.Key.Principal, &r.Key.Endpoint, &r.Key.Space, &r.Payload.KeyField, &r.Payload.Method, &r.Payload.Target,
 	} {
-		*s = d.Text()
+		c.Text(s)
 	}
-	r.Payload.Header, r.Payload.Attributes = d.Header(), d.Attributes()
-	return ended(&d)
+	c.Header(&r.Payload.Header, false)
+	c.Attributes(&r.Payload.Attributes)
 }
 
-// packExtra returns what few records have, nil without any of it.
+func packAbout(r *dedup.Record) []byte { return pack(true, r, codeAbout) }
+
+// codeExtra is what few records have.
+func codeExtra(c *wire.Codec, r *dedup.Record) {
+	c.Keys(&r.Aliases)
+	c.Text(&r.Original)
+	c.Text(&r.Note)
+	wire.Uint(c, &r.QuarantineCount)
+	wire.Uint(c, &r.Occurrences)
+}
+
 func packExtra(r *dedup.Record) []byte {
-	if len(r.Aliases) == 0 && r.Original == "" && r.Note == "" &&
-		r.QuarantineCount == 0 && r.Occurrences == 0 {
-		return nil
-	}
-	b := binary.AppendUvarint(nil, uint64(len(r.Aliases)))
-	for _, k := range r.Aliases {
-		b = wire.AppendKey(b, k, wire.AppendString)
-	}
-	b = wire.AppendString(b, r.Original)
-	b = wire.AppendString(b, r.Note)
-	b = binary.AppendUvarint(b, uint64(r.QuarantineCount))
-	return binary.AppendUvarint(b, uint64(r.Occurrences))
+	some := len(r.Aliases) > 0 || r.Original != "" || r.Note != "" || r.QuarantineCount != 0 || r.Occurrences != 0
+	return pack(some, r, codeExtra)
 }
 
-func unpackExtra(b []byte, r *dedup.Record) error {
-	if b == nil {
-		return nil
-	}
-	d := wire.Decoder{S: string(b)}
-	if n := d.Count(); n > 0 {
-		r.Aliases = make([]dedup.Key, 0, min(n, 64))
-		for range n {
-			r.Aliases = append(r.Aliases, d.Key())
-		}
-	}
-	r.Original, r.Note = d.Text(), d.Text()
-	r.QuarantineCount, r.Occurrences = int(d.Uvarint()), int(d.Uvarint())
-	return ended(&d)
+func codeResponse(c *wire.Codec, r *dedup.Response) { c.Response(r) }
+
+func packResponse(r *dedup.Response) []byte { return pack(r.Status != 0, r, codeResponse) }
+
+// unpackRecord decodes what a record has beside its columns.
+func unpackRecord(about, extra, response []byte, r *dedup.Record) error {
+	return errors.Join(unpack(about, r, codeAbout), unpack(extra, r, codeExtra), unpack(response, &r.Response, codeResponse))
 }
 
-func packResponse(a dedup.Response) []byte {
-	if a.Status == 0 {
-		return nil
-	}
-	return wire.AppendResponse(nil, &a)
-}
+func codeHistory(c *wire.Codec, all *[]dedup.Attempt) { c.History(all, dedup.Attempt{}) }
 
-func unpackResponse(b []byte) (a dedup.Response, err error) {
-	if b == nil {
-		return a, nil
-	}
-	d := wire.Decoder{S: string(b)}
-	a = d.Response()
-	return a, ended(&d)
-}
-
-func packHistory(all []dedup.Attempt) []byte {
-	if len(all) == 0 {
-		return nil
-	}
-	return wire.AppendHistory(nil, all, dedup.Attempt{})
-}
-
-func unpackHistory(b []byte) ([]dedup.Attempt, error) {
-	if b == nil {
-		return nil, nil
-	}
-	d := wire.Decoder{S: string(b)}
-	all := d.History(dedup.Attempt{})
-	return all, ended(&d)
-}
+func packHistory(all []dedup.Attempt) []byte { return pack(len(all) > 0, &all, codeHistory) }
 
 var tagCoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 

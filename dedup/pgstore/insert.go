@@ -85,7 +85,7 @@ func (in *insertion) add(r *dedup.Record, hash []byte, seq int64) {
 	push(&in.fingerprint, fingerprintOf(r))
 	push(&in.about, packAbout(r))
 	push(&in.extra, packExtra(r))
-	push(&in.response, packResponse(r.Response))
+	push(&in.response, packResponse(&r.Response))
 	push(&in.body, body)
 	push(&in.win, r.Window.Microseconds())
 	push(&in.hold, r.Hold)

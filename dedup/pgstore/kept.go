@@ -67,10 +67,9 @@ func (k *kept) take(p *pick) *row {
 	}
 	e := k.remove(at)
 	if !p.fresh || !p.due.Equal(e.rec.Accepted) ||
-		unpackAbout(e.about, &e.rec) != nil || unpackExtra(e.extra, &e.rec) != nil {
+		unpackRecord(e.about, e.extra, e.response, &e.rec) != nil {
 		return nil
 	}
-	e.rec.Response, _ = unpackResponse(e.response) // packResponse wrote it
 	return &row{rec: e.rec, seq: p.seq}
 }
 

@@ -42,7 +42,7 @@ func (w *row) state() state {
 	r := &w.rec
 	s := state{
 		current: w.current, sweeps: w.sweeps(), hold: r.Hold, newest: r.Newest, dropped: r.Dropped(),
-		tasks: len(r.Tasks), extra: string(packExtra(r)), response: string(packResponse(r.Response)),
+		tasks: len(r.Tasks), extra: string(packExtra(r)), response: string(packResponse(&r.Response)),
 	}
 	if len(r.Tasks) == 0 {
 		s.expires = w.sweepAt()
@@ -114,25 +114,17 @@ func (s *scanned) record() error {
 	r.Accepted, r.Window = r.Accepted.UTC(), time.Duration(s.win)*time.Microsecond
 	p.Producer, p.Endpoint, p.Type, r.Key.ID = untext(p.Producer), untext(p.Endpoint), untext(p.Type), untext(r.Key.ID)
 	p.VendorID, r.QuarantineReason, p.Body = unoptional(s.vendor), unoptional(s.quarantine), s.body
-	if err := unpackAbout(s.about, r); err != nil {
-		return err
-	}
-	if err := unpackExtra(s.extra, r); err != nil {
-		return err
-	}
-	var err error
-	r.Response, err = unpackResponse(s.response)
-	return err
+	return unpackRecord(s.about, s.extra, s.response, r)
 }
 
 func (s *scanned) task() (dedup.Task, error) {
-	history, err := unpackHistory(s.history)
-	return dedup.Task{
+	t := dedup.Task{
 		Handler: unoptional(s.handler), Lane: unoptional(s.lane), State: dedup.State(*s.state),
 		Attempt: int(*s.attempt), Postponed: int(*s.postponed), Token: uint64(*s.token),
 		Due: unmoment(s.due), Started: unmoment(s.started), Ended: unmoment(s.ended), Until: unmoment(s.until),
-		Reason: unoptional(s.reason), Err: unoptional(s.err), History: history,
-	}, err
+		Reason: unoptional(s.reason), Err: unoptional(s.err),
+	}
+	return t, unpack(s.history, &t.History, codeHistory)
 }
 
 // spoil notes that a part of the row cannot be read.

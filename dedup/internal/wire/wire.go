@@ -14,22 +14,164 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// AppendString appends a string.
-func AppendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+// Codec encodes values, or decodes them from what it encoded: the same calls describe both. After
+// an error it decodes zeros. What it decodes shares memory with S.
+type Codec struct {
+	B       []byte // what was encoded
+	S       string // what is left to decode
+	Decodes bool
+	Bad     bool // there was an error
+	Refers  bool // strings may refer to words
+	words   words
 }
 
-// AppendKey appends a key, with strings as str appends them.
-func AppendKey(b []byte, k dedup.Key, str func(b []byte, s string) []byte) []byte {
-	return str(str(str(str(b, k.Principal), k.Endpoint), k.Space), k.ID)
+// Reader returns a codec that decodes.
+func Reader(s string) Codec { return Codec{S: s, Decodes: true} }
+
+// Whole reports whether everything was decoded without an error.
+func (c *Codec) Whole() bool { return !c.Bad && c.S == "" }
+
+// fail notes an error.
+func (c *Codec) fail() { c.Bad, c.S = true, "" }
+
+// take decodes a number of bytes.
+func (c *Codec) take(n int) string {
+	if n < 0 || n > len(c.S) {
+		c.fail()
+		return ""
+	}
+	out := c.S[:n]
+	c.S = c.S[n:]
+	return out
+}
+
+// Bytes is a fixed number of bytes.
+func (c *Codec) Bytes(b []byte) {
+	if c.Decodes {
+		copy(b, c.take(len(b)))
+	} else {
+		c.B = append(c.B, b...)
+	}
+}
+
+func (c *Codec) uvarint() uint64 {
+	var v uint64
+	for shift := 0; shift < 64 && c.S != ""; shift += 7 {
+		b := c.S[0]
+		c.S = c.S[1:]
+		v |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return v
+		}
+	}
+	c.fail()
+	return 0
+}
+
+type number interface {
+	~int | ~int64 | ~uint64 | ~uint16 | ~uint8
+}
+
+// Uint is a number that is mostly small and not negative.
+func Uint[T number](c *Codec, v *T) {
+	if !c.Decodes {
+		c.B = binary.AppendUvarint(c.B, uint64(*v))
+	} else if u := c.uvarint(); uint64(T(u)) == u {
+		*v = T(u)
+	} else {
+		c.fail()
+	}
+}
+
+// Int is a number that is mostly small and may be negative.
+func Int[T number](c *Codec, v *T) {
+	u := uint64(*v)<<1 ^ uint64(int64(*v)>>63) //nolint:gosec // zigzag
+	Uint(c, &u)
+	if c.Decodes {
+		*v = T(int64(u>>1) ^ -int64(u&1)) //nolint:gosec // and back
+	}
+}
+
+// Bool is a truth value.
+func (c *Codec) Bool(v *bool) {
+	if set := c.Flags(*v); c.Decodes {
+		*v = set == 1
+	}
+}
+
+// Flags are truth values, and returns them as the bits of a number.
+func (c *Codec) Flags(set ...bool) uint64 { return c.flags(0, 1, set) }
+
+// StateEnd is the first flag behind a state.
+const StateEnd = 1 << 3
+
+// StateFlags are a state with flags, the first of which is StateEnd.
+func (c *Codec) StateFlags(s *dedup.State, set ...bool) uint64 {
+	flags := c.flags(uint64(*s), StateEnd, set)
+	if c.Decodes {
+		*s = dedup.State(flags % StateEnd)
+	}
+	return flags
+}
+
+// flags adds truth values to a number, from one of its bits on.
+func (c *Codec) flags(n, first uint64, set []bool) uint64 {
+	for i, on := range set {
+		if on {
+			n |= first << i
+		}
+	}
+	if Uint(c, &n); n >= first<<len(set) {
+		c.fail()
+		return 0
+	}
+	return n
+}
+
+// Count is the length of a list whose elements take at least one byte each.
+func (c *Codec) Count(length int) int {
+	Uint(c, &length)
+	if c.Decodes && (length < 0 || length > len(c.S)) {
+		c.fail()
+		return 0
+	}
+	return length
+}
+
+// Text is a string.
+func (c *Codec) Text(s *string) {
+	switch {
+	case c.Refers:
+		c.word(s)
+	case c.Decodes:
+		*s = c.take(c.Count(0))
+	default:
+		c.B = append(binary.AppendUvarint(c.B, uint64(len(*s))), *s...)
+	}
+}
+
+// Key is a key.
+func (c *Codec) Key(k *dedup.Key) {
+	c.Text(&k.Principal)
+	c.Text(&k.Endpoint)
+	c.Text(&k.Space)
+	c.Text(&k.ID)
+}
+
+// Keys are keys.
+func (c *Codec) Keys(keys *[]dedup.Key) {
+	if n := c.Count(len(*keys)); c.Decodes && n > 0 {
+		*keys = make([]dedup.Key, n)
+	}
+	for i := range *keys {
+		c.Key(&(*keys)[i])
+	}
 }
 
 // endOfTime is the latest time that is stored, in 2262. Later ones would overflow into the past.
 var endOfTime = time.Unix(0, math.MaxInt64)
 
-// AppendTime writes nanoseconds since 1970, or 0 for the zero time; 1970 itself does not occur.
-func AppendTime(b []byte, t time.Time) []byte { return binary.AppendVarint(b, nanoseconds(t)) }
-
+// nanoseconds returns the nanoseconds since 1970, or 0 for the zero time; 1970 itself does not occur.
 func nanoseconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -40,180 +182,97 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// AppendSince writes a time as the nanoseconds since another one.
-func AppendSince(b []byte, since, t time.Time) []byte {
-	return binary.AppendVarint(b, nanoseconds(t)-nanoseconds(since))
-}
+// Time is a time.
+func (c *Codec) Time(t *time.Time) { c.Since(time.Time{}, t) }
 
-// AppendHeader appends a header in any order, with strings as str appends them.
-func AppendHeader(b []byte, h http.Header, str func(b []byte, s string) []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(h)))
-	for k, vs := range h {
-		b = appendField(b, k, vs, str)
+// Since is a time, as the nanoseconds since another one.
+func (c *Codec) Since(from time.Time, t *time.Time) {
+	n := nanoseconds(*t) - nanoseconds(from)
+	if Int(c, &n); !c.Decodes {
+		return
 	}
-	return b
-}
-
-func appendField(b []byte, name string, values []string, str func(b []byte, s string) []byte) []byte {
-	b = binary.AppendUvarint(str(b, name), uint64(len(values)))
-	for _, v := range values {
-		b = str(b, v)
+	if n += nanoseconds(from); n == 0 {
+		*t = time.Time{}
+	} else {
+		*t = time.Unix(0, n).UTC()
 	}
-	return b
 }
 
-// AppendAttributes appends attributes in any order, with strings as str appends them.
-func AppendAttributes(b []byte, all map[string]string, str func(b []byte, s string) []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(all)))
-	for k, v := range all {
-		b = str(str(b, k), v)
-	}
-	return b
-}
-
-// AppendResponse appends a response. Equal ones have equal bytes.
-func AppendResponse(b []byte, r *dedup.Response) []byte {
-	b = binary.AppendVarint(b, int64(r.Status))
-	b = binary.AppendUvarint(b, uint64(len(r.Header)))
-	names := slices.AppendSeq(make([]string, 0, 16), maps.Keys(r.Header))
-	slices.Sort(names)
-	for _, name := range names {
-		b = appendField(b, name, r.Header[name], AppendString)
-	}
-	return append(binary.AppendUvarint(b, uint64(len(r.Body))), r.Body...)
-}
-
-// Decoder reads what the other functions wrote, which it does not copy. After an error it returns
-// zeros.
-type Decoder struct {
-	S     string // what is left
-	Bad   bool   // there was an error
-	Words *Words // of strings that may refer to them, else nil
-}
-
-// Whole reports whether everything was read without an error.
-func (d *Decoder) Whole() bool { return !d.Bad && d.S == "" }
-
-// Take reads a number of bytes.
-func (d *Decoder) Take(n int) string {
-	if n < 0 || n > len(d.S) {
-		d.Bad, d.S = true, ""
-		return ""
-	}
-	out := d.S[:n]
-	d.S = d.S[n:]
-	return out
-}
-
-// Rest reads all that is left.
-func (d *Decoder) Rest() string { return d.Take(len(d.S)) }
-
-// Byte reads one byte.
-func (d *Decoder) Byte() byte {
-	if b := d.Take(1); b != "" {
-		return b[0]
-	}
-	return 0
-}
-
-// Uvarint reads a varint without a sign.
-func (d *Decoder) Uvarint() uint64 {
-	var v uint64
-	for shift := 0; shift < 64; shift += 7 {
-		b := d.Byte()
-		v |= uint64(b&0x7f) << shift
-		if b < 0x80 {
-			return v
+// Header is a header. Equal ones that are sorted have equal bytes.
+func (c *Codec) Header(h *http.Header, sorted bool) {
+	switch n := c.Count(len(*h)); {
+	case c.Decodes && n > 0:
+		*h = make(http.Header, min(n, 64))
+		values := make([]string, 0, min(n, 64)) // of all names, most of which have one
+		for range n {
+			values = c.field(*h, values)
+		}
+	case c.Decodes:
+	case sorted:
+		names := slices.AppendSeq(make([]string, 0, 16), maps.Keys(*h))
+		slices.Sort(names)
+		for _, name := range names {
+			c.appendField(name, (*h)[name])
+		}
+	default:
+		for name, values := range *h {
+			c.appendField(name, values)
 		}
 	}
-	d.Bad, d.S = true, ""
-	return 0
 }
 
-// Varint reads a varint.
-func (d *Decoder) Varint() int64 {
-	u := d.Uvarint()
-	return int64(u>>1) ^ -int64(u&1)
-}
-
-// Count reads the length of a list whose elements take at least one byte each.
-func (d *Decoder) Count() int {
-	n := d.Uvarint()
-	if n > uint64(len(d.S)) {
-		d.Bad, d.S = true, ""
-		return 0
+func (c *Codec) appendField(name string, values []string) {
+	c.Text(&name)
+	c.Count(len(values))
+	for i := range values {
+		c.Text(&values[i])
 	}
-	return int(n)
 }
 
-// Text reads a string.
-func (d *Decoder) Text() string {
-	if d.Words != nil {
-		return d.Words.of(d)
+// field decodes a field with values behind others.
+func (c *Codec) field(h http.Header, values []string) []string {
+	var name string
+	c.Text(&name)
+	from := len(values)
+	for range c.Count(0) {
+		values = append(values, "")
+		c.Text(&values[len(values)-1])
 	}
-	return d.Take(d.Count())
-}
-
-// Key reads a key.
-func (d *Decoder) Key() dedup.Key {
-	return dedup.Key{Principal: d.Text(), Endpoint: d.Text(), Space: d.Text(), ID: d.Text()}
-}
-
-// Time reads what AppendTime wrote.
-func (d *Decoder) Time() time.Time { return timeOf(d.Varint()) }
-
-func timeOf(nanoseconds int64) time.Time {
-	if nanoseconds == 0 {
-		return time.Time{}
+	if list := values[from:len(values):len(values)]; len(list) > 0 {
+		h[name] = list
+	} else {
+		h[name] = nil
 	}
-	return time.Unix(0, nanoseconds).UTC()
+	return values
 }
 
-// Since reads what AppendSince wrote.
-func (d *Decoder) Since(t time.Time) time.Time { return timeOf(nanoseconds(t) + d.Varint()) }
-
-// Header reads a header.
-func (d *Decoder) Header() http.Header {
-	n := d.Count()
-	if n == 0 {
-		return nil
+// Attributes are attributes.
+func (c *Codec) Attributes(all *map[string]string) {
+	n := c.Count(len(*all))
+	if !c.Decodes {
+		for k, v := range *all {
+			c.Text(&k)
+			c.Text(&v)
+		}
+		return
 	}
-	h := make(http.Header, min(n, 64))
-	values := make([]string, 0, min(n, 64)) // of all names, most of which have one
+	if n > 0 {
+		*all = make(map[string]string, min(n, 64))
+	}
 	for range n {
-		k := d.Text()
-		from := len(values)
-		for range d.Count() {
-			values = append(values, d.Text())
-		}
-		list := values[from:len(values):len(values)]
-		if len(list) == 0 {
-			list = nil
-		}
-		h[k] = list
+		var k, v string
+		c.Text(&k)
+		c.Text(&v)
+		(*all)[k] = v
 	}
-	return h
 }
 
-// Attributes reads attributes.
-func (d *Decoder) Attributes() map[string]string {
-	n := d.Count()
-	if n == 0 {
-		return nil
+// Response is a response. Equal ones have equal bytes.
+func (c *Codec) Response(r *dedup.Response) {
+	Int(c, &r.Status)
+	c.Header(&r.Header, true)
+	if n := c.Count(len(r.Body)); c.Decodes && n > 0 {
+		r.Body = make([]byte, n)
 	}
-	all := make(map[string]string, min(n, 64))
-	for range n {
-		k := d.Text()
-		all[k] = d.Text()
-	}
-	return all
-}
-
-// Response reads a response.
-func (d *Decoder) Response() (r dedup.Response) {
-	r.Status, r.Header = int(d.Varint()), d.Header()
-	if s := d.Text(); s != "" {
-		r.Body = []byte(s)
-	}
-	return r
+	c.Bytes(r.Body)
 }

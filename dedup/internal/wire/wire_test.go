@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
@@ -15,14 +16,73 @@ func TestEqualResponsesHaveEqualBytes(t *testing.T) {
 	for _, name := range []string{"A", "B", "C", "D", "E", "F"} {
 		r.Header[name] = []string{name, "", name}
 	}
-	first := string(AppendResponse(nil, &r))
+	encode := func() string {
+		var c Codec
+		c.Response(&r)
+		return string(c.B)
+	}
+	first := encode()
 	for range 20 {
-		if string(AppendResponse(nil, &r)) != first {
+		if encode() != first {
 			t.Fatal("a response has different bytes")
 		}
 	}
-	d := Decoder{S: first}
-	if back := d.Response(); !d.Whole() || !reflect.DeepEqual(back, r) {
+	c, back := Reader(first), dedup.Response{}
+	if c.Response(&back); !c.Whole() || !reflect.DeepEqual(back, r) {
 		t.Errorf("%+v, want %+v", back, r)
 	}
+}
+
+func TestEveryTypeComesBack(t *testing.T) {
+	t.Parallel()
+	type values struct {
+		U uint64
+		I int64
+		D uint16
+		B bool
+		S string
+		T time.Time
+	}
+	code := func(c *Codec, v *values) {
+		Uint(c, &v.U)
+		Int(c, &v.I)
+		Uint(c, &v.D)
+		c.Bool(&v.B)
+		c.Text(&v.S)
+		c.Since(time.Unix(7, 0), &v.T)
+	}
+	for _, want := range []values{
+		{}, {U: 1<<64 - 1, I: 1<<63 - 1, D: 1<<16 - 1, B: true, S: "text", T: time.Unix(1, 0).UTC()},
+		{I: -1 << 63, S: "only"}, {I: -1, T: time.Unix(-5, 0).UTC()}, {I: 1, T: endOfTime.UTC()},
+	} {
+		var c Codec
+		code(&c, &want)
+		for n := range len(c.B) {
+			d := Reader(string(c.B[:n]))
+			if code(&d, new(values)); d.Whole() {
+				t.Errorf("%+v: %d of %d bytes are enough", want, n, len(c.B))
+			}
+		}
+		d, got := Reader(string(c.B)), values{U: 7, I: 7, D: 7, B: true, S: "before", T: time.Now()}
+		if code(&d, &got); !d.Whole() || got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	for _, wrong := range []string{"\x80\x80\x04", "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"} {
+		var small uint16
+		if c := Reader(wrong); !isBad(&c, func() { Uint(&c, &small) }) {
+			t.Errorf("%x is %d", wrong, small)
+		}
+	}
+	if c := Reader("\x04"); !isBad(&c, func() { c.Flags(true, true) }) {
+		t.Error("an unknown flag is read")
+	}
+	if c := Reader("\x02a"); !isBad(&c, func() { c.Count(0) }) {
+		t.Error("a list is longer than what is left")
+	}
+}
+
+func isBad(c *Codec, read func()) bool {
+	read()
+	return c.Bad
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Words are the strings that a description can refer to with one byte: common ones, and the first
+// words are the strings that a description can refer to with one byte: common ones, and the first
 // strings of the description itself, which names a principal, an endpoint and an identifier
 // several times.
 //
 //	a string           2 * its length, and the string
 //	one of the words   2 * its number + 1
-type Words struct {
+type words struct {
 	said  [saidMost]string
 	count int
 }
@@ -40,39 +40,46 @@ var commonNumber = func() map[string]int {
 }()
 
 // add makes a string of the description a word, if it is worth a number.
-func (w *Words) add(s string) {
+func (w *words) add(s string) {
 	if len(s) > 1 && w.count < saidMost {
 		w.said[w.count] = s
 		w.count++
 	}
 }
 
-// Append appends a string, or the number of a word.
-func (w *Words) Append(b []byte, s string) []byte {
-	if n, ok := commonNumber[s]; ok {
-		return append(b, byte(2*n+1))
+// word is a string, or the number of a word.
+func (c *Codec) word(s *string) {
+	w := &c.words
+	if c.Decodes {
+		*s = c.wordOf(int(c.uvarint())) //nolint:gosec // compared
+		return
 	}
-	if n := slices.Index(w.said[:w.count], s); n >= 0 {
-		return append(b, byte(2*(len(common)+n)+1))
+	n, known := commonNumber[*s]
+	if !known {
+		n = len(common) + slices.Index(w.said[:w.count], *s)
+		known = n >= len(common)
 	}
-	w.add(s)
-	return append(binary.AppendUvarint(b, 2*uint64(len(s))), s...)
+	if known {
+		c.B = append(c.B, byte(2*n+1))
+		return
+	}
+	w.add(*s)
+	c.B = append(binary.AppendUvarint(c.B, 2*uint64(len(*s))), *s...)
 }
 
-// of decodes what Append wrote.
-func (w *Words) of(d *Decoder) string {
-	n := d.Uvarint()
-	number := int(n >> 1) //nolint:gosec // at most 2^63-1
-	switch said := number - len(common); {
-	case n&1 == 0:
-		s := d.Take(number)
-		w.add(s)
+// wordOf returns the string that begins with a code, or the word that it stands for.
+func (c *Codec) wordOf(code int) string {
+	n := code >> 1
+	switch said := n - len(common); {
+	case code&1 == 0:
+		s := c.take(n)
+		c.words.add(s)
 		return s
-	case said < 0:
-		return common[number]
-	case said < w.count:
-		return w.said[said]
+	case n >= 0 && said < 0:
+		return common[n]
+	case said >= 0 && said < c.words.count:
+		return c.words.said[said]
 	}
-	d.Bad, d.S = true, ""
+	c.fail()
 	return ""
 }

@@ -13,38 +13,38 @@ func TestWordsHaveOneByte(t *testing.T) {
 		t.Errorf("%d words, of which %d different ones are common", n, len(commonNumber))
 	}
 	for _, s := range common {
-		var w Words
-		if b := w.Append(nil, s); len(b) != 1 || w.count != 0 {
-			t.Errorf("%q takes %d bytes", s, len(b))
+		c := Codec{Refers: true}
+		if c.Text(&s); len(c.B) != 1 || c.words.count != 0 {
+			t.Errorf("%q takes %d bytes", s, len(c.B))
 		}
 	}
 }
 
 func TestAWordIsWrittenOnce(t *testing.T) {
 	t.Parallel()
-	var w Words
-	var b []byte
+	c := Codec{Refers: true}
+	var all []string
+	write := func(s string) int {
+		before := len(c.B)
+		all = append(all, s)
+		c.Text(&s)
+		return len(c.B) - before
+	}
 	for i := range saidMost + 4 {
-		first := len(b)
-		b = w.Append(b, fmt.Sprint("word ", i))
-		again := len(b)
-		b = w.Append(b, fmt.Sprint("word ", i))
-		if word := i < saidMost; (len(b)-again == 1) != word || again-first < 6 {
-			t.Errorf("word %d takes %d and %d bytes", i, again-first, len(b)-again)
+		first, again := write(fmt.Sprint("word ", i)), write(fmt.Sprint("word ", i))
+		if word := i < saidMost; (again == 1) != word || first < 6 {
+			t.Errorf("word %d takes %d and %d bytes", i, first, again)
 		}
 	}
-	b = w.Append(w.Append(w.Append(w.Append(b, ""), "x"), "x"), "Content-Type")
-	d := Decoder{S: string(b), Words: &Words{}}
-	for i := range saidMost + 4 {
-		for range 2 {
-			if s := d.Text(); s != fmt.Sprint("word ", i) {
-				t.Errorf("word %d is %q", i, s)
-			}
-		}
+	for _, s := range []string{"", "x", "x", "Content-Type"} {
+		write(s)
 	}
-	for _, want := range []string{"", "x", "x", "Content-Type"} {
-		if s := d.Text(); s != want {
-			t.Errorf("%q is %q", want, s)
+	d := Reader(string(c.B))
+	d.Refers = true
+	for i, want := range all {
+		var s string
+		if d.Text(&s); s != want {
+			t.Errorf("text %d is %q, want %q", i, s, want)
 		}
 	}
 	if !d.Whole() {
@@ -55,19 +55,18 @@ func TestAWordIsWrittenOnce(t *testing.T) {
 func FuzzWords(f *testing.F) {
 	f.Add("shop orders evt_1 shop nonce evt_1 Content-Type", []byte{1, 97, 127, 2, 65})
 	f.Fuzz(func(t *testing.T, text string, hostile []byte) {
-		d := Decoder{S: string(hostile), Words: &Words{}}
-		for d.S != "" {
-			d.Text()
+		var got string
+		for d := (Codec{S: string(hostile), Decodes: true, Refers: true}); d.S != ""; {
+			d.Text(&got)
 		}
-		var w Words
-		var b []byte
+		c := Codec{Refers: true}
 		all := strings.Split(text, " ")
 		for _, s := range all {
-			b = w.Append(b, s)
+			c.Text(&s)
 		}
-		d = Decoder{S: string(b), Words: &Words{}}
+		d := Codec{S: string(c.B), Decodes: true, Refers: true}
 		for i, s := range all {
-			if got := d.Text(); got != s {
+			if d.Text(&got); got != s {
 				t.Fatalf("string %d is %q, want %q", i, got, s)
 			}
 		}

@@ -2,7 +2,6 @@ package record
 
 import (
 	"cmp"
-	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -44,39 +43,23 @@ func (c *Counts) numbers() [7]*int64 {
 	return [...]*int64{&c.Records, &c.Pending, &c.Running, &c.Dead, &c.Backlog, &c.Waiting, &c.WaitingBytes}
 }
 
-func (c *Counts) fields(f *fields) {
-	var numbers, groups []byte
-	if f.in == nil && c.Records != 0 {
-		numbers, groups = c.appendNumbers(make([]byte, 0, 64)), c.appendGroups(nil)
-	}
-	if d := f.list(40, numbers); d != nil {
-		for _, n := range c.numbers() {
-			*n = d.Varint()
-		}
-	}
-	for d := f.list(41, groups); d != nil && d.S != "" && !d.Bad; {
-		if c.Quarantined == nil {
-			c.Quarantined = map[dedup.QuarantineGroup]int64{}
-		}
-		group := dedup.QuarantineGroup{Endpoint: d.Text(), Reason: d.Text()}
-		c.Quarantined[group] = d.Varint()
-	}
-}
-
-func (c *Counts) appendNumbers(b []byte) []byte {
+func (c *Counts) code(w *wire.Codec) {
 	for _, n := range c.numbers() {
-		b = binary.AppendVarint(b, *n)
+		wire.Int(w, n)
 	}
-	return b
-}
-
-func (c *Counts) appendGroups(b []byte) []byte {
-	order := func(a, b dedup.QuarantineGroup) int {
+	groups := slices.AppendSeq(make([]dedup.QuarantineGroup, 0, len(c.Quarantined)), maps.Keys(c.Quarantined))
+	slices.SortFunc(groups, func(a, b dedup.QuarantineGroup) int {
 		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.Reason, b.Reason))
+	})
+	if n := w.Count(len(groups)); w.Decodes && n > 0 {
+		groups, c.Quarantined = make([]dedup.QuarantineGroup, n), make(map[dedup.QuarantineGroup]int64, n)
 	}
-	for _, group := range slices.SortedFunc(maps.Keys(c.Quarantined), order) {
-		b = wire.AppendString(wire.AppendString(b, group.Endpoint), group.Reason)
-		b = binary.AppendVarint(b, c.Quarantined[group])
+	for _, group := range groups {
+		n := c.Quarantined[group]
+		w.Text(&group.Endpoint)
+		w.Text(&group.Reason)
+		if wire.Int(w, &n); w.Decodes {
+			c.Quarantined[group] = n
+		}
 	}
-	return b
 }

@@ -52,18 +52,25 @@ func NewEvent(c *dedup.Claim, kind BodyKind, number uint64) Event {
 
 // encoded returns the event with a description that follows maxHead unused bytes of b, and a body.
 func (e Event) encoded(b, body []byte) Event {
-	var room [maxHead]byte
-	head := append(room[:0], eventVersion, byte(e.Kind))
-	head = binary.AppendUvarint(head, uint64(e.Size)) //nolint:gosec // a length
-	if e.Kind == BodyChunks {
-		head = binary.AppendUvarint(head, e.Body)
-	}
-	head = binary.AppendUvarint(head, uint64(len(b)-maxHead))
+	c := wire.Codec{B: append(b[:0], eventVersion)}
+	e.codeHead(&c, int64(len(b)-maxHead))
+	head := c.B
 	e.description, e.body = len(head), len(head)+len(b)-maxHead
 	copy(b[maxHead-len(head):], head)
 	e.raw = append(b, body...)[maxHead-len(head):]
 	e.sum = crc32.Checksum(e.raw, castagnoli)
 	return e
+}
+
+// codeHead encodes or decodes the head, with the length of the description.
+func (e *Event) codeHead(c *wire.Codec, description int64) int64 {
+	wire.Uint(c, &e.Kind)
+	wire.Uint(c, &e.Size)
+	if e.Kind == BodyChunks {
+		wire.Uint(c, &e.Body)
+	}
+	wire.Uint(c, &description)
+	return description
 }
 
 // Loaded reports whether the event has its description, not only its [Outline].
@@ -115,19 +122,14 @@ func DecodeEvent(key, content []byte) (e Event, seq uint64, err error) {
 	case b[0] != eventVersion:
 		return e, 0, Damaged(key, fmt.Sprintf("version %d of its content is not known", b[0]), nil)
 	}
-	d := wire.Decoder{S: string(b[:min(len(b), maxHead)])}
-	d.Byte()
-	e.Kind, e.Size = BodyKind(d.Byte()), int64(d.Uvarint()) //nolint:gosec // compared below
-	if e.Kind == BodyChunks {
-		e.Body = d.Uvarint()
-	}
-	description, inline := d.Uvarint(), uint64(0)
+	c := wire.Reader(string(b[1:min(len(b), maxHead)]))
+	description, inline := e.codeHead(&c, 0), int64(0)
 	if e.Kind == BodyInline {
-		inline = uint64(e.Size) //nolint:gosec // as it was read
+		inline = e.Size
 	}
-	e.description = min(len(b), maxHead) - len(d.S)
-	rest := uint64(len(b) - e.description)
-	if d.Bad || e.Size < 0 || description > rest || inline > rest-description {
+	e.description = min(len(b), maxHead) - len(c.S)
+	rest := int64(len(b) - e.description)
+	if c.Bad || e.Size < 0 || description < 0 || description > rest || inline > rest-description {
 		return e, 0, Damaged(key, "the parts of its content do not add up", nil)
 	}
 	e.body = e.description + int(description)
@@ -151,40 +153,27 @@ func ResealContent(key, content []byte) []byte {
 
 // Describe decodes key, aliases and payload, without the body, into r.
 func (e Event) Describe(p Place, r *dedup.Record) error {
-	d := wire.Decoder{S: string(e.raw[e.description:e.body]), Words: &wire.Words{}}
-	r.Key = d.Key()
-	r.Aliases = nil
-	for range d.Count() {
-		r.Aliases = append(r.Aliases, d.Key())
-	}
-	to := &r.Payload
-	for _, s := range [...]*string{&to.Producer, &to.Endpoint, &to.Type, &to.KeyField, &to.Method, &to.Target} {
-		*s = d.Text()
-	}
-	to.Header = d.Header()
-	to.Attributes = d.Attributes()
-	to.VendorID = d.Text()
-	if !d.Whole() {
-		return ended(&d, p.Key())
-	}
-	return nil
+	c := wire.Reader(string(e.raw[e.description:e.body]))
+	c.Refers, r.Aliases = true, nil
+	codeDescription(&c, &r.Key, &r.Aliases, &r.Payload)
+	return ended(&c, p.Key())
 }
 
-func appendDescription(b []byte, c *dedup.Claim) []byte {
-	var w wire.Words
-	b = wire.AppendKey(b, c.Key, w.Append)
-	aliases := c.Names()
-	b = binary.AppendUvarint(b, uint64(len(aliases)))
-	for _, a := range aliases {
-		b = wire.AppendKey(b, a, w.Append)
+func appendDescription(b []byte, of *dedup.Claim) []byte {
+	c, aliases := wire.Codec{B: b, Refers: true}, of.Names()
+	codeDescription(&c, &of.Key, &aliases, &of.Payload)
+	return c.B
+}
+
+func codeDescription(c *wire.Codec, key *dedup.Key, aliases *[]dedup.Key, p *dedup.Payload) {
+	c.Key(key)
+	c.Keys(aliases)
+	for _, s := range [...]*string{&p.Producer, &p.Endpoint, &p.Type, &p.KeyField, &p.Method, &p.Target} {
+		c.Text(s)
 	}
-	p := &c.Payload
-	for _, s := range [...]string{p.Producer, p.Endpoint, p.Type, p.KeyField, p.Method, p.Target} {
-		b = w.Append(b, s)
-	}
-	b = wire.AppendHeader(b, p.Header, w.Append)
-	b = wire.AppendAttributes(b, p.Attributes, w.Append)
-	return w.Append(b, p.VendorID)
+	c.Header(&p.Header, false)
+	c.Attributes(&p.Attributes)
+	c.Text(&p.VendorID)
 }
 
 func keySize(k dedup.Key) int {

@@ -25,10 +25,11 @@ func TestAHistoryIsKept(t *testing.T) {
 		if err := r.Finish(l, res, now); err != nil {
 			t.Fatal(err)
 		}
-		back := dedup.Record{Event: "e", Generation: 1}
+		var back dedup.Record
 		if _, err := DecodeState(key, EncodeState(nil, key, &r, Outline{}), &back); err != nil {
 			t.Fatal(err)
 		}
+		back.Event = r.Event // which the state does not have
 		if diff := cmp.Diff(r, back); diff != "" {
 			t.Fatal(diff)
 		}

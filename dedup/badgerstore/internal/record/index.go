@@ -1,8 +1,6 @@
 package record
 
 import (
-	"encoding/binary"
-
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
@@ -15,35 +13,46 @@ type Alias struct {
 
 // Encode returns the value of the alias, in the memory behind the empty slice if that is enough.
 func (a Alias) Encode(empty, key []byte) []byte {
-	b := append(append(empty, aliasVersion), a.Hash[:]...)
-	return Seal(key, binary.AppendUvarint(b, a.Seq))
+	c := wire.Codec{B: append(empty, aliasVersion)}
+	a.code(&c)
+	return Seal(key, c.B)
 }
 
 // DecodeAlias checks and decodes the value of an alias.
 func DecodeAlias(key, value []byte) (a Alias, err error) {
-	content, err := unseal(key, value)
-	if err != nil {
-		return a, err
+	c, err := unseal(key, value)
+	if err == nil {
+		a.code(&c)
+		err = ended(&c, key)
 	}
-	d := wire.Decoder{S: string(content[1:])}
-	a.Hash = hashIn(&d)
-	a.Seq = d.Uvarint()
-	return a, ended(&d, key)
+	return a, err
+}
+
+func (a *Alias) code(c *wire.Codec) {
+	c.Bytes(a.Hash[:])
+	wire.Uint(c, &a.Seq)
 }
 
 // EncodeTrace returns the value of a trace, in the memory behind the empty slice if that is enough.
 func EncodeTrace(empty, key []byte, t dedup.Trace) []byte {
-	b := binary.LittleEndian.AppendUint16(append(empty, version), uint16(t.Day))
-	return Seal(key, append(b, t.Count))
+	c := wire.Codec{B: append(empty, version)}
+	codeTrace(&c, &t)
+	return Seal(key, c.B)
 }
 
 // DecodeTrace checks and decodes the value of a trace.
 func DecodeTrace(key, value []byte) (t dedup.Trace, err error) {
-	content, err := unsealSize(key, value, 2+1)
-	if err != nil {
-		return t, err
+	c, err := unseal(key, value)
+	if err == nil {
+		codeTrace(&c, &t)
+		err = ended(&c, key)
 	}
-	return dedup.Trace{Day: dedup.Day(binary.LittleEndian.Uint16(content)), Count: content[2]}, nil
+	return t, err
+}
+
+func codeTrace(c *wire.Codec, t *dedup.Trace) {
+	wire.Uint(c, &t.Day)
+	wire.Uint(c, &t.Count)
 }
 
 // ChunkSize is the length of the chunks of a large body, in bytes, and the longest body that is
@@ -62,9 +71,8 @@ func EncodeChunk(key, chunk []byte) []byte {
 
 // DecodeChunk checks the value of a chunk and returns its content, without copying it.
 func DecodeChunk(key, value []byte) ([]byte, error) {
-	content, err := unseal(key, value)
-	if err != nil {
+	if err := Verify(key, value); err != nil {
 		return nil, err
 	}
-	return content[1:], nil
+	return value[1 : len(value)-sumSize], nil
 }

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
@@ -37,44 +36,38 @@ func (g Gap) End() time.Time { return g.From.Add(g.Rest) }
 
 // Encode returns the value of the meta.
 func (m *Meta) Encode() []byte {
-	f := fields{out: append(make([]byte, 0, 192), version)}
-	m.fields(&f)
-	return Seal(MetaKey, f.out)
+	c := wire.Codec{B: append(make([]byte, 0, 192), version)}
+	m.code(&c)
+	return Seal(MetaKey, c.B)
 }
 
 // DecodeMeta checks and decodes the value of the meta.
 func DecodeMeta(value []byte) (m Meta, err error) {
-	content, err := unseal(MetaKey, value)
-	if err != nil {
-		return m, err
+	c, err := unseal(MetaKey, value)
+	if err == nil {
+		m.code(&c)
+		err = ended(&c, MetaKey)
 	}
-	d := wire.Decoder{S: string(content[1:])}
-	f := fields{in: &d}
-	m.fields(&f)
-	f.end()
-	return m, ended(&d, MetaKey)
+	return m, err
 }
 
-func (m *Meta) fields(f *fields) {
-	uintField(f, 1, &m.Commit)
-	uintField(f, 2, &m.Seq)
-	uintField(f, 3, &m.Token)
-	uintField(f, 4, &m.Boot)
-	f.time(5, &m.Wall)
-	uintField(f, 6, &m.Window)
-	f.bool(7, &m.Census.Known)
-	uintField(f, 8, &m.Census.Entries)
-	uintField(f, 9, &m.Census.Sum)
-	var gaps []byte
-	for _, g := range m.Gaps {
-		gaps = binary.AppendVarint(wire.AppendTime(gaps, g.From), int64(g.Rest))
+func (m *Meta) code(c *wire.Codec) {
+	for _, n := range [...]*uint64{
+		&m.Commit, &m.Seq, &m.Token, &m.Boot, &m.Since, &m.Evicted, &m.Census.Entries, &m.Census.Sum,
+	} {
+		wire.Uint(c, n)
 	}
-	for d := f.list(10, gaps); d != nil && d.S != ""; {
-		m.Gaps = append(m.Gaps, Gap{From: d.Time(), Rest: time.Duration(d.Varint())})
+	c.Bool(&m.Census.Known)
+	c.Time(&m.Wall)
+	c.Time(&m.Reclaimed)
+	wire.Uint(c, &m.Window)
+	wire.Int(c, &m.Removed)
+	if n := c.Count(len(m.Gaps)); c.Decodes && n > 0 {
+		m.Gaps = make([]Gap, n)
 	}
-	uintField(f, 20, &m.Since)
-	uintField(f, 21, &m.Evicted)
-	f.time(30, &m.Reclaimed)
-	uintField(f, 31, &m.Removed)
-	m.Counts.fields(f)
+	for i := range m.Gaps {
+		c.Time(&m.Gaps[i].From)
+		wire.Int(c, &m.Gaps[i].Rest)
+	}
+	m.Counts.code(c)
 }

@@ -54,13 +54,19 @@ const printSize = dedup.FingerprintLeast
 const (
 	flagHold = 1 << iota
 	flagDropBody
-	flagNewest
 	flagFingerprint
 	flagResponse
 	flagFinished // when the last task ended; without tasks, when it was accepted
 	flagExpires  // a window after that
+	flagSize
+	flagNewest
 	flagFraction // the window is not in whole seconds
-	flagsEnd
+	flagName
+	flagEndpoint
+	flagGeneration // it is not the first one
+	flagOccurrences
+	flagQuarantine
+	flagNote
 )
 
 // derived returns the times that are not stored: when a finished record finished and expires,
@@ -75,215 +81,164 @@ func derived(r *dedup.Record) (finished, expires time.Time) {
 	return finished, finished.Add(r.Window)
 }
 
-func stateFlags(r *dedup.Record) (flags uint64) {
-	finished, expires := derived(r)
-	for i, set := range [...]bool{
-		r.Hold, r.DropBody, r.Newest, r.Fingerprint != (dedup.Fingerprint{}),
-		r.Response.Status != 0 || len(r.Response.Header) > 0 || len(r.Response.Body) > 0,
-		r.Finished.Equal(finished), r.Expires.Equal(expires), r.Window%time.Second != 0,
-	} {
-		if set {
-			flags |= 1 << i
-		}
-	}
-	return flags
-}
-
-func windowUnit(flags uint64) time.Duration {
-	if flags&flagFraction != 0 {
-		return 1
-	}
-	return time.Second
-}
-
 // EncodeState returns the value of an event, in the memory behind the empty slice if that is
 // enough.
 func EncodeState(empty, key []byte, r *dedup.Record, o Outline) []byte {
-	flags := stateFlags(r)
-	b := append(empty, eventVersion)
-	b = binary.AppendUvarint(b, flags)
-	if flags&flagFingerprint != 0 {
-		b = append(b, r.Fingerprint[:printSize]...)
-	}
-	b = binary.AppendUvarint(b, r.Seq)
-	b = wire.AppendTime(b, r.Accepted)
-	b = binary.AppendVarint(b, int64(r.Window/windowUnit(flags)))
-	if flags&flagResponse != 0 {
-		b = wire.AppendResponse(b, &r.Response)
-	}
-	b = binary.AppendUvarint(b, uint64(len(r.Tasks)))
-	for i := range r.Tasks {
-		b = appendTask(b, &r.Tasks[i], r)
-	}
-	f := fields{out: b}
-	stateFields(&f, flags, r, &o)
-	return Seal(key, f.out)
+	c := wire.Codec{B: append(empty, eventVersion)}
+	codeState(&c, r, &o)
+	return Seal(key, c.B)
 }
 
-// DecodeState checks and decodes the value of an event.
+// DecodeState checks and decodes the value of an event. It replaces the whole record.
 func DecodeState(key, value []byte, r *dedup.Record) (o Outline, err error) {
-	content, err := unseal(key, value)
-	if err != nil {
-		return o, err
+	c, err := unseal(key, value)
+	*r = dedup.Record{}
+	if err == nil {
+		codeState(&c, r, &o)
+		err = ended(&c, key)
 	}
-	d := wire.Decoder{S: string(content[1:])}
-	flags := d.Uvarint()
-	d.Bad = d.Bad || flags >= flagsEnd
-	r.Hold, r.DropBody, r.Newest = flags&flagHold != 0, flags&flagDropBody != 0, flags&flagNewest != 0
-	r.Fingerprint = dedup.Fingerprint{}
-	if flags&flagFingerprint != 0 {
-		copy(r.Fingerprint[:], d.Take(printSize))
-	}
-	r.Seq, r.Accepted, r.Window = d.Uvarint(), d.Time(), time.Duration(d.Varint())*windowUnit(flags)
-	r.Response = dedup.Response{}
-	if flags&flagResponse != 0 {
-		r.Response = d.Response()
-	}
-	r.Tasks = nil
-	if n := d.Count(); n > 0 {
-		r.Tasks = make([]dedup.Task, 0, min(n, 64))
-		for range n {
-			r.Tasks = append(r.Tasks, taskOf(&d, r))
-		}
-	}
-	f := fields{in: &d}
-	stateFields(&f, flags, r, &o)
-	f.end()
-	return o, ended(&d, key)
+	return o, err
 }
 
-// stateFields are the fields that most records do not have.
-func stateFields(f *fields, flags uint64, r *dedup.Record, o *Outline) {
-	uintField(f, 1, &r.Occurrences)
-	generation := r.Generation ^ 1 // mostly 1
-	uintField(f, 3, &generation)
-	r.Generation = generation ^ 1
+// codeState encodes or decodes a state. Encoding changes nothing.
+func codeState(c *wire.Codec, r *dedup.Record, o *Outline) {
 	finished, expires := derived(r)
-	derivedField(f, 4, flags&flagFinished != 0, &r.Finished, finished)
-	derivedField(f, 5, flags&flagExpires != 0, &r.Expires, expires)
-	uintField(f, 6, &r.QuarantineCount)
-	f.string(7, &r.QuarantineReason)
-	f.string(8, &r.Original)
-	f.string(9, &r.Note)
-	uintField(f, 60, &o.Size)
-	f.string(61, &o.Endpoint)
-	uintField(f, 62, &o.Name)
+	has := c.Flags(
+		r.Hold, r.DropBody, r.Fingerprint != (dedup.Fingerprint{}),
+		r.Response.Status != 0 || len(r.Response.Header) > 0 || len(r.Response.Body) > 0,
+		r.Finished.Equal(finished), r.Expires.Equal(expires), o.Size != 0, r.Newest, r.Window%time.Second != 0,
+		o.Name != 0, o.Endpoint != "", r.Generation != 1, r.Occurrences != 0,
+		r.QuarantineCount != 0 || r.QuarantineReason != "" || r.Original != "", r.Note != "",
+	)
+	if c.Decodes {
+		r.Hold, r.DropBody, r.Newest = has&flagHold != 0, has&flagDropBody != 0, has&flagNewest != 0
+		r.Generation = 1
+	}
+	if has&flagFingerprint != 0 {
+		c.Bytes(r.Fingerprint[:printSize])
+	}
+	wire.Uint(c, &r.Seq)
+	c.Time(&r.Accepted)
+	codeWindow(c, has, &r.Window)
+	if has&flagResponse != 0 {
+		c.Response(&r.Response)
+	}
+	if n := c.Count(len(r.Tasks)); c.Decodes && n > 0 {
+		r.Tasks = make([]dedup.Task, n)
+	}
+	for i := range r.Tasks {
+		codeTask(c, &r.Tasks[i], r)
+	}
+	finished, expires = derived(r)
+	codeDerived(c, has&flagFinished != 0, &r.Finished, finished)
+	codeDerived(c, has&flagExpires != 0, &r.Expires, expires)
+	codeRare(c, has, r, o)
 }
 
-// derivedField is a time that is only stored if it is not the derived one.
-func derivedField(f *fields, number uint64, same bool, t *time.Time, value time.Time) {
+func codeWindow(c *wire.Codec, has uint64, window *time.Duration) {
+	unit := time.Second
+	if has&flagFraction != 0 {
+		unit = 1
+	}
+	n := *window / unit
+	if wire.Int(c, &n); c.Decodes {
+		*window = n * unit
+	}
+}
+
+// codeDerived is a time that is only stored if it is not the derived one.
+func codeDerived(c *wire.Codec, same bool, t *time.Time, value time.Time) {
 	if !same {
-		f.time(number, t)
-	} else if f.in != nil {
+		c.Time(t)
+	} else if c.Decodes {
 		*t = value
+	}
+}
+
+// codeRare is what most records do not have.
+func codeRare(c *wire.Codec, has uint64, r *dedup.Record, o *Outline) {
+	if has&flagSize != 0 {
+		wire.Uint(c, &o.Size)
+	}
+	if has&flagName != 0 {
+		wire.Uint(c, &o.Name)
+	}
+	if has&flagEndpoint != 0 {
+		c.Text(&o.Endpoint)
+	}
+	if has&flagGeneration != 0 {
+		wire.Uint(c, &r.Generation)
+	}
+	if has&flagOccurrences != 0 {
+		wire.Uint(c, &r.Occurrences)
+	}
+	if has&flagQuarantine != 0 {
+		wire.Uint(c, &r.QuarantineCount)
+		c.Text(&r.QuarantineReason)
+		c.Text(&r.Original)
+	}
+	if has&flagNote != 0 {
+		c.Text(&r.Note)
 	}
 }
 
 // The flags of a task: its state, and what is stored of it.
 const (
-	taskState = 1<<3 - 1
-	taskFirst = 1 << (iota + 2) // the attempt is 1
+	taskFirst = wire.StateEnd << iota // the attempt is 1
 	taskStarted
 	taskEnded
 	taskToken
-	taskAttempt
-	taskDue // it is not when the record was accepted
+	taskAttempt // it is neither 0 nor 1
+	taskDue     // it is not when the record was accepted
 	taskUntil
 	taskLane
 	taskPostponed
 	taskReason
 	taskHistory
-	taskFlagsEnd
 )
 
-func taskFlags(t *dedup.Task, r *dedup.Record) uint64 {
-	flags := uint64(t.State) & taskState
-	for i, set := range [...]bool{
+// codeTask encodes or decodes a task. Its times are differences: most follow one another soon.
+func codeTask(c *wire.Codec, t *dedup.Task, r *dedup.Record) {
+	has := c.StateFlags(&t.State,
 		t.Attempt == 1, !t.Started.IsZero(), !t.Ended.IsZero(), t.Token != 0, t.Attempt != 0 && t.Attempt != 1,
 		!t.Due.Equal(r.Accepted), !t.Until.IsZero(), t.Lane != "", t.Postponed != 0, t.Reason != "" || t.Err != "",
 		len(t.History) > 0,
-	} {
-		if set {
-			flags |= taskFirst << i
+	)
+	c.Text(&t.Handler)
+	if has&taskStarted != 0 {
+		c.Since(r.Accepted, &t.Started)
+	}
+	if has&taskEnded != 0 {
+		c.Since(later(r.Accepted, t.Started), &t.Ended)
+	}
+	if has&taskToken != 0 {
+		since := t.Token - r.Seq
+		if wire.Int(c, &since); c.Decodes {
+			t.Token = r.Seq + since
 		}
 	}
-	return flags
-}
-
-// appendTask encodes a task. Its times are differences: most follow one another soon.
-func appendTask(b []byte, t *dedup.Task, r *dedup.Record) []byte {
-	flags := taskFlags(t, r)
-	b = wire.AppendString(binary.AppendUvarint(b, flags), t.Handler)
-	if flags&taskStarted != 0 {
-		b = wire.AppendSince(b, r.Accepted, t.Started)
+	if has&taskAttempt != 0 {
+		wire.Int(c, &t.Attempt)
+	} else if c.Decodes {
+		t.Attempt = int(has & taskFirst / taskFirst) //nolint:gosec // 0 or 1
 	}
-	if flags&taskEnded != 0 {
-		b = wire.AppendSince(b, later(r.Accepted, t.Started), t.Ended)
+	codeDerived(c, has&taskDue == 0, &t.Due, r.Accepted)
+	if has&taskUntil != 0 {
+		c.Since(later(r.Accepted, t.Started), &t.Until)
 	}
-	if flags&taskToken != 0 {
-		b = binary.AppendVarint(b, int64(t.Token-r.Seq)) //nolint:gosec // modulo 2^64
+	if has&taskLane != 0 {
+		c.Text(&t.Lane)
 	}
-	if flags&taskAttempt != 0 {
-		b = binary.AppendVarint(b, int64(t.Attempt))
+	if has&taskPostponed != 0 {
+		wire.Int(c, &t.Postponed)
 	}
-	if flags&taskDue != 0 {
-		b = wire.AppendTime(b, t.Due)
+	if has&taskReason != 0 {
+		c.Text(&t.Reason)
+		c.Text(&t.Err)
 	}
-	if flags&taskUntil != 0 {
-		b = wire.AppendSince(b, later(r.Accepted, t.Started), t.Until)
+	if has&taskHistory != 0 {
+		c.History(&t.History, nextAttempt(t, r.Accepted))
 	}
-	if flags&taskLane != 0 {
-		b = wire.AppendString(b, t.Lane)
-	}
-	if flags&taskPostponed != 0 {
-		b = binary.AppendVarint(b, int64(t.Postponed))
-	}
-	if flags&taskReason != 0 {
-		b = wire.AppendString(wire.AppendString(b, t.Reason), t.Err)
-	}
-	if flags&taskHistory != 0 {
-		b = wire.AppendHistory(b, t.History, nextAttempt(t, r.Accepted))
-	}
-	return b
-}
-
-func taskOf(d *wire.Decoder, r *dedup.Record) (t dedup.Task) {
-	flags := d.Uvarint()
-	d.Bad = d.Bad || flags >= taskFlagsEnd
-	t.State, t.Handler, t.Due = dedup.State(flags&taskState), d.Text(), r.Accepted //nolint:gosec // masked
-	if flags&taskStarted != 0 {
-		t.Started = d.Since(r.Accepted)
-	}
-	if flags&taskEnded != 0 {
-		t.Ended = d.Since(later(r.Accepted, t.Started))
-	}
-	if flags&taskToken != 0 {
-		t.Token = r.Seq + uint64(d.Varint()) //nolint:gosec // modulo 2^64
-	}
-	if flags&taskFirst != 0 {
-		t.Attempt = 1
-	} else if flags&taskAttempt != 0 {
-		t.Attempt = int(d.Varint())
-	}
-	if flags&taskDue != 0 {
-		t.Due = d.Time()
-	}
-	if flags&taskUntil != 0 {
-		t.Until = d.Since(later(r.Accepted, t.Started))
-	}
-	if flags&taskLane != 0 {
-		t.Lane = d.Text()
-	}
-	if flags&taskPostponed != 0 {
-		t.Postponed = int(d.Varint())
-	}
-	if flags&taskReason != 0 {
-		t.Reason, t.Err = d.Text(), d.Text()
-	}
-	if flags&taskHistory != 0 {
-		t.History = d.History(nextAttempt(&t, r.Accepted))
-	}
-	return t
 }
 
 // nextAttempt is what the newest attempt of a history is compared with: mostly the task describes

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
@@ -23,56 +22,54 @@ type Recent struct {
 
 // Encode returns the summary as bytes.
 func (s *Summary) Encode() []byte {
-	b := make([]byte, 0, 64+hashSize*len(s.Open)+(hashSize+12)*len(s.Older)+(hashSize+2)*len(s.Recent))
-	b = append(b, version, 0)
-	if s.Truncated {
-		b[1] = 1
-	}
-	b = binary.AppendUvarint(b, uint64(len(s.Open)))
-	for i := range s.Open {
-		b = append(b, s.Open[i][:]...)
-	}
-	b = binary.AppendUvarint(b, uint64(len(s.Older)))
-	for p, number := range s.Older {
-		b = binary.AppendUvarint(append(b, p.Hash[:]...), p.Older)
-		b = binary.AppendUvarint(b, uint64(number)) //nolint:gosec // not negative
-	}
-	last := uint64(0)
-	for i := range s.Recent {
-		b = binary.AppendUvarint(append(b, s.Recent[i].Hash[:]...), s.Recent[i].Seq-last)
-		last = s.Recent[i].Seq
-	}
-	return b
+	room := 64 + hashSize*len(s.Open) + (hashSize+12)*len(s.Older) + (hashSize+2)*len(s.Recent)
+	c := wire.Codec{B: append(make([]byte, 0, room), version)}
+	s.code(&c)
+	return c.B
 }
 
 // DecodeSummary decodes a summary.
 func DecodeSummary(content []byte) (s Summary, err error) {
-	d := wire.Decoder{S: string(content)}
-	if d.Byte() != version {
+	c := wire.Reader(string(content[min(1, len(content)):]))
+	if len(content) == 0 || content[0] != version {
 		return s, errors.New("the summary has another version")
 	}
-	s.Truncated = d.Byte() == 1
-	for n := d.Count(); n > 0 && !d.Bad; n-- {
-		s.Open = append(s.Open, hashIn(&d))
-	}
-	s.Older = map[Place]int{}
-	for n := d.Count(); n > 0 && !d.Bad; n-- {
-		p := Place{Hash: hashIn(&d), Older: d.Uvarint()}
-		s.Older[p] = int(d.Uvarint())
-	}
-	for last := uint64(0); d.S != "" && !d.Bad; {
-		r := Recent{Hash: hashIn(&d)}
-		last += d.Uvarint()
-		r.Seq = last
-		s.Recent = append(s.Recent, r)
-	}
-	if d.Bad {
+	if s.code(&c); !c.Whole() {
 		err = errors.New("the summary is damaged")
 	}
 	return s, err
 }
 
-func hashIn(d *wire.Decoder) (h Hash) {
-	copy(h[:], d.Take(hashSize))
-	return h
+func (s *Summary) code(c *wire.Codec) {
+	c.Bool(&s.Truncated)
+	older := make([]Place, 0, len(s.Older))
+	for p := range s.Older {
+		older = append(older, p)
+	}
+	open, generations, recent := c.Count(len(s.Open)), c.Count(len(older)), c.Count(len(s.Recent))
+	if c.Decodes {
+		s.Open, older, s.Recent = make([]Hash, open), make([]Place, generations), make([]Recent, recent)
+		s.Older = make(map[Place]int, generations)
+	}
+	for i := range s.Open {
+		c.Bytes(s.Open[i][:])
+	}
+	for _, p := range older {
+		number := s.Older[p]
+		c.Bytes(p.Hash[:])
+		wire.Uint(c, &p.Older)
+		if wire.Uint(c, &number); c.Decodes {
+			s.Older[p] = number
+		}
+	}
+	last := uint64(0)
+	for i := range s.Recent {
+		r := &s.Recent[i]
+		since := r.Seq - last
+		c.Bytes(r.Hash[:])
+		if wire.Uint(c, &since); c.Decodes {
+			r.Seq = last + since
+		}
+		last = r.Seq
+	}
 }

@@ -10,8 +10,8 @@
 // The content is what the claim provided and hardly ever changes; the state is what happens to the
 // event. The checksum is a CRC-32C over the bytes and the key, which also detects a value stored
 // under the wrong key. Fixed-width numbers are little-endian, others are varints; strings and
-// lists are prefixed with their length. The state ends with optional fields, and the strings of the
-// description are [wire.Words].
+// lists are prefixed with their length. The strings of the
+// description are words (see package wire).
 //
 // Events have version 4, aliases version 3, and the other values version 2. No other is read.
 package record
@@ -77,15 +77,15 @@ func Checksum(value []byte) uint32 {
 	return binary.LittleEndian.Uint32(value[len(value)-sumSize:])
 }
 
-// unseal checks checksum and version of a value and returns the value without the checksum.
-func unseal(key, value []byte) ([]byte, error) {
+// unseal checks checksum and version of a value and returns a codec of the rest.
+func unseal(key, value []byte) (wire.Codec, error) {
 	if len(value) < 1+sumSize {
-		return nil, Damaged(key, "too short", nil)
+		return wire.Codec{}, Damaged(key, "too short", nil)
 	}
 	b := value[:len(value)-sumSize]
 	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, key)
 	if sum != Checksum(value) {
-		return nil, Damaged(key, "its checksum does not match", nil)
+		return wire.Codec{}, Damaged(key, "its checksum does not match", nil)
 	}
 	known := byte(version)
 	switch key[0] {
@@ -95,26 +95,14 @@ func unseal(key, value []byte) ([]byte, error) {
 		known = aliasVersion
 	}
 	if b[0] != known {
-		return nil, Damaged(key, fmt.Sprintf("version %d is not known", b[0]), nil)
+		return wire.Codec{}, Damaged(key, fmt.Sprintf("version %d is not known", b[0]), nil)
 	}
-	return b, nil
-}
-
-// unsealSize is unseal for values of a fixed size, without version and checksum.
-func unsealSize(key, value []byte, size int) ([]byte, error) {
-	b, err := unseal(key, value)
-	if err != nil {
-		return nil, err
-	}
-	if len(b) != 1+size {
-		return nil, Damaged(key, "it has the wrong length", nil)
-	}
-	return b[1:], nil
+	return wire.Reader(string(b[1:])), nil
 }
 
 // ended returns an error unless everything was read.
-func ended(d *wire.Decoder, key []byte) error {
-	if !d.Whole() {
+func ended(c *wire.Codec, key []byte) error {
+	if !c.Whole() {
 		return Damaged(key, "its content does not decode", nil)
 	}
 	return nil
