@@ -65,9 +65,8 @@ var imports = map[string][]string{
 		"dedup/badgerstore/internal/record", "dedup/badgerstore/internal/redolog",
 		"dedup/badgerstore/internal/storedir", "dedup/internal/step", "dedup/internal/taskqueue",
 	},
-	"dedup/badgerstore/faultdisk":           {"dedup/badgerstore/internal/faultdisk"}, // a module of its own, for tests
+	"dedup/badgerstore/faultdisk":           {"internal/faultdisk"}, // a module of its own, for tests
 	"dedup/badgerstore/internal/badgerfile": {},
-	"dedup/badgerstore/internal/faultdisk":  {}, // for tests
 	"dedup/badgerstore/internal/kv": {
 		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/redolog",
 		"dedup/badgerstore/internal/storedir", "dedup/badgerstore/internal/valuefile",
@@ -81,7 +80,6 @@ var imports = map[string][]string{
 	"dedup/badgerstore/internal/valuefile": {},
 	"dedup/deduptest":                      {"dedup"},
 	"dedup/pgstore":                        {"dedup", "dedup/internal/step", "dedup/internal/wire"},
-	"dedup/internal/history":               {"dedup"}, // for tests
 	"dedup/internal/taskqueue":             {},
 	"dedup/internal/wire":                  {"dedup"},
 	"explain": {
@@ -89,6 +87,8 @@ var imports = map[string][]string{
 	},
 	"inspect":              {"dedup", "replay", "producer", "receiver", "verify", "internal/redact"},
 	"internal/descriptors": {},
+	"internal/faultdisk":   {},        // for tests
+	"internal/history":     {"dedup"}, // for tests
 	"internal/httpfile":    {},
 	"internal/nearest":     {},
 	"internal/httpserver":  {},
@@ -129,7 +129,7 @@ var imports = map[string][]string{
 
 // notReleased are packages that start, pause and kill servers, or are for tests.
 var notReleased = []string{
-	"dedup/badgerstore/internal/faultdisk", "dedup/deduptest", "dedup/internal/history", "internal/pgserver",
+	"internal/faultdisk", "dedup/deduptest", "internal/history", "internal/pgserver",
 	"internal/pgtest", "internal/workdir", "receiver/receivertest",
 }
 

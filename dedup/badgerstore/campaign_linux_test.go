@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // The ways in which a life of the campaign ends.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // TestWhatOnlyThePageCacheHasIsNotAcknowledged fails the one write that holds an event. The

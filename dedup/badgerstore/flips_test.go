@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // TestAFlippedBitAnywhereIsNoticed flips random bits in all files of a store, one at a time,

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // The child of the kill test opens the store in killDirEnv and prints what was acknowledged:

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
-	"github.com/eyelet-dev/eyelet/dedup/internal/history"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/history"
 )
 
 // The child of the history test makes random calls of the store in linearDirEnv. It prints

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // TestTheMemoryOfAWaitingEvent measures the live heap of a store opened with a backlog,

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h). shutdownNoFlush is its

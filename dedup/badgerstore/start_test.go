@@ -16,10 +16,10 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // opensWholeOrNot opens a store that may be damaged. Either it is refused, by a check as well and

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 func TestMain(m *testing.M) {

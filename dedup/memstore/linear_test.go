@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup/internal/history"
 	"github.com/eyelet-dev/eyelet/dedup/memstore"
+	"github.com/eyelet-dev/eyelet/internal/history"
 )
 
 func TestConcurrentHistoriesOfMemoryAreLinearizable(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
-	"github.com/eyelet-dev/eyelet/dedup/internal/history"
+	"github.com/eyelet-dev/eyelet/internal/history"
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 

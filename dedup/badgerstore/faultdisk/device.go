@@ -9,7 +9,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 const (

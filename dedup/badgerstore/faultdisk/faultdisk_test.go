@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // writeFile writes a file and flushes it if sync is set.

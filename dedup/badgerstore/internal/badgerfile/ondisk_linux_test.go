@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // TestAFlushOfOthersThatFailedIsNoticed looks at files of several lengths, with and without a

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // strict is a database on a strict file system, and what it has answered.

@@ -22,9 +22,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 func TestMain(m *testing.M) {

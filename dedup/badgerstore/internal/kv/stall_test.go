@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // fullDisk returns options of a database whose file system can be full.

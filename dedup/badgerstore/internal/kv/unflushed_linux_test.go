@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // TestACompactionWhoseTableIsNotOnTheDiskDoesNotEnd fails the write of the table that a compaction

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
 // sample is a closed log of three segments whose last frame is a mark.

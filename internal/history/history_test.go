@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/internal/history"
+	"github.com/eyelet-dev/eyelet/internal/history"
 )
 
 func TestAHistoryInWhichAKeyIsNewTwiceIsNotLinearizable(t *testing.T) {
