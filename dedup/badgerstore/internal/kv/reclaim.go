@@ -153,7 +153,7 @@ func (d *DB) Reclaim(ctx context.Context, put func([]Stored) error, damaged func
 // moveOut puts the values again that are live in some files.
 func (d *DB) moveOut(ctx context.Context, files map[uint64]*valueFile, put func([]Stored) error,
 	damaged func(key []byte, err error)) error {
-	most := min(reclaimBytes, int(d.log.MaxFrame()/4))
+	most := min(reclaimBytes, int(d.log.Room()/4))
 	var next []byte
 	move := func(watch *Watch) error {
 		values, then, err := d.readOut(ctx, next, files, reclaimAhead*most, damaged)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"sync"
 )
 
@@ -45,6 +46,7 @@ type segment struct {
 	number uint64
 	file   File
 	raw    bool // its space is reserved, but nothing was ever written there
+	large  bool // it was made larger for its frame, and is not used again
 }
 
 // ofSegment names the segment in an error. The name in a *fs.PathError is that of a former use.
@@ -55,14 +57,17 @@ func ofSegment(s *segment, err error) error {
 	return fmt.Errorf("segment %d: %w", s.number, err)
 }
 
-// MaxFrame is the size of the largest frame in bytes: the keys, values and contents of its entries,
-// up to 30 bytes for each entry, and 32 bytes.
-func (l *Log) MaxFrame() int64 { return l.settings.SegmentSize - headSize }
+// Room is the size of the largest frame that fits into a segment of the usual size, in bytes: the
+// keys, values and contents of its entries, up to 30 bytes for each entry, and 32 bytes.
+func (l *Log) Room() int64 { return l.settings.SegmentSize - headSize }
 
-// Append writes a frame and returns the position behind it. The frame is not durable before the
-// next Flush; Append flushes the frame before. After ErrFull, ErrTooLarge or a NotWrittenError the
-// frame is not part of the log. A crash before the next Flush may still leave a frame for which a
-// NotWrittenError was returned.
+// maxFrame is the size of the largest frame, in bytes.
+const maxFrame = math.MaxUint32
+
+// Append writes a frame and returns the position behind it. One that does not fit into a segment
+// gets a larger one. The frame is not durable before the next Flush; Append flushes the frame
+// before. After ErrFull, ErrTooLarge or a NotWrittenError the frame is not part of the log. A crash
+// before the next Flush may still leave a frame for which a NotWrittenError was returned.
 func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	if err := l.Flush(); err != nil {
 		return Position{}, err
@@ -70,13 +75,13 @@ func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	l.buf = appendFrame(l.buf[:headSize], group, entries)
 	frame := l.buf[headSize:]
 	size := int64(len(frame))
-	if size > l.MaxFrame() {
+	if size > maxFrame {
 		return Position{}, ErrTooLarge
 	}
 	isFirst := l.active == nil || l.written.Offset+size > l.settings.SegmentSize
 	data, offset := frame, l.written.Offset
 	if isFirst {
-		if err := l.begin(); err != nil {
+		if err := l.begin(headSize + size); err != nil {
 			return Position{}, err
 		}
 		data, offset = l.buf, 0
@@ -90,6 +95,9 @@ func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	l.unflushed, l.unmarked = true, true
 	if at > loadedAfter && !l.loaded {
 		l.load()
+	}
+	if l.active.large {
+		l.buf = make([]byte, headSize)
 	}
 	return l.written, nil
 }
@@ -107,10 +115,7 @@ func (l *Log) write(b []byte, at int64) error {
 // invalid. Nothing was appended before. Every error is final.
 func (l *Log) Carry(group uint64, entries []Entry) (end Position, err error) {
 	l.buf = appendFrame(l.buf[:headSize], group, entries)
-	if int64(len(l.buf)) > l.settings.SegmentSize {
-		return Position{}, ErrTooLarge
-	}
-	if err := l.begin(); err != nil {
+	if err := l.begin(int64(len(l.buf))); err != nil {
 		return Position{}, err
 	}
 	sealFrame(l.buf[headSize:], l.seed, headSize)
@@ -145,8 +150,27 @@ func (l *Log) load() {
 	l.changed.Broadcast()
 }
 
-// begin makes a prepared segment the active one and encodes its head.
-func (l *Log) begin() error {
+// begin makes a prepared segment with room for a number of bytes the active one and encodes its
+// head.
+func (l *Log) begin(size int64) error {
+	if err := l.activate(); err != nil {
+		return err
+	}
+	if size = max(size, l.settings.SegmentSize); size > l.settings.SegmentSize {
+		if err := l.active.extend(size); err != nil {
+			return l.notWritten(err, true)
+		}
+	}
+	var salt [8]byte
+	_, _ = rand.Read(salt[:]) // never fails
+	h := head{l.active.number, binary.LittleEndian.Uint64(salt[:]), size, l.End()}
+	h.encode(l.buf[:headSize], l.settings.Store)
+	l.seed = h.seed(l.settings.Store)
+	return nil
+}
+
+// activate makes a prepared segment the active one.
+func (l *Log) activate() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.ready) == 0 && (l.filling || len(l.free) > 0 && !l.noSpace) && l.failed == nil {
@@ -162,11 +186,6 @@ func (l *Log) begin() error {
 	l.active.raw, l.begun = false, l.active.number
 	l.used = append(l.used, l.active)
 	l.changed.Broadcast() // the one behind it may have to be filled
-	var salt [8]byte
-	_, _ = rand.Read(salt[:]) // never fails
-	h := head{l.active.number, binary.LittleEndian.Uint64(salt[:]), l.settings.SegmentSize, l.end}
-	h.encode(l.buf[:headSize], l.settings.Store)
-	l.seed = h.seed(l.settings.Store)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // model is a log on a disk and what a Replay of it must visit.
@@ -22,6 +23,8 @@ type model struct {
 	group      uint64
 	acked      int // frames
 }
+
+func init() { retryAfter = time.Millisecond }
 
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{t: t, r: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(seed), settings: tiny(t)}
@@ -67,8 +70,11 @@ func (m *model) append() (ok bool) {
 	m.t.Helper()
 	m.group++
 	size := 3000
-	if m.r.IntN(10) == 0 {
+	switch m.r.IntN(40) {
+	case 0, 1, 2, 3:
 		size = 12000
+	case 4:
+		size = int(3 * m.settings.SegmentSize)
 	}
 	f := frame{group: m.group, entries: randomEntries(m.r, size)}
 	before := m.log.End()
@@ -162,6 +168,7 @@ func (m *model) live(steps int) {
 		default:
 			if !m.append() && !full {
 				m.advance(len(m.flushed))
+				settle(m.log) // files of large frames are made again, for which there was no space before
 				if !m.append() {
 					m.t.Fatal("the log is full although a checkpoint passed everything")
 				}

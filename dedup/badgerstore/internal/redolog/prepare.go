@@ -2,6 +2,7 @@ package redolog
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,8 +17,8 @@ import (
 // newFile is the name of a segment until it is complete.
 const newFile = "segment.new"
 
-// retryAfter is the time between two attempts to prepare a segment on a full disk.
-const retryAfter = 200 * time.Millisecond
+// retryAfter is the time between two attempts to prepare a segment on a full disk. Tests shorten it.
+var retryAfter = 200 * time.Millisecond
 
 // Open opens the log for writing behind a position at which a checkpoint is durable. The segment
 // of that position is kept until a Release passes it; all other files are used again, under new
@@ -153,9 +154,15 @@ func (l *Log) fillNext() {
 	l.changed.Broadcast()
 }
 
-// prepare gives a segment the next number. Its file is created if it has none.
+// prepare gives a segment the next number. Its file is created if it has none of the usual size.
 func (l *Log) prepare(s *segment) error {
 	before := l.settings.path(s.number)
+	if s.large {
+		if err := s.file.Close(); err != nil {
+			return err
+		}
+		s.file, s.large = nil, false
+	}
 	if s.file == nil {
 		if err := os.Remove(before); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -182,10 +189,7 @@ func (l *Log) create(name string) (f File, raw bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	if a, ok := f.(interface{ allocate(size int64) error }); ok {
-		raw = a.allocate(l.settings.SegmentSize) == nil
-	}
-	if !raw {
+	if raw = allocate(f, l.settings.SegmentSize); !raw {
 		err = writeZeros(f, l.settings.SegmentSize)
 	}
 	if err != nil {
@@ -194,11 +198,29 @@ func (l *Log) create(name string) (f File, raw bool, err error) {
 	return f, raw, nil
 }
 
+// extend makes a segment without frames larger. Its size is durable before its head names it.
+func (s *segment) extend(size int64) error {
+	s.large = true
+	if allocate(s.file, size) {
+		return s.file.Sync()
+	}
+	return writeZeros(s.file, size)
+}
+
+// allocate reserves the space of a file and sets its size. It returns false if that is not possible.
+func allocate(f File, size int64) bool {
+	a, ok := f.(interface{ allocate(size int64) error })
+	return ok && a.allocate(size) == nil
+}
+
 func writeZeros(f File, size int64) error {
 	zeros := make([]byte, min(size, 1<<20))
 	for at := int64(0); at < size; at += int64(len(zeros)) {
-		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
+		part := zeros[:min(int64(len(zeros)), size-at)]
+		if n, err := f.WriteAt(part, at); err != nil {
 			return err
+		} else if n < len(part) {
+			return io.ErrShortWrite
 		}
 	}
 	return f.Sync()

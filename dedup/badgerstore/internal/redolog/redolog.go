@@ -102,8 +102,8 @@ var (
 	// ErrFull reports that every segment holds frames which no checkpoint has passed. Nothing was
 	// written. Append succeeds again after a Release.
 	ErrFull = errors.New("redo log: every segment is in use until the next checkpoint")
-	// ErrTooLarge reports a frame larger than MaxFrame. Nothing was written.
-	ErrTooLarge = errors.New("redo log: the entries do not fit into a segment")
+	// ErrTooLarge reports a frame of 4 GiB or more. Nothing was written.
+	ErrTooLarge = errors.New("redo log: the entries do not fit into a frame")
 )
 
 // NotWrittenError reports that the file system had no space for a frame. The frame is not part of

@@ -206,16 +206,50 @@ func TestALogCannotBeUsedAfterClose(t *testing.T) {
 	}
 }
 
-func TestAFrameThatDoesNotFitIsRefused(t *testing.T) {
+// TestALargeFrameGetsALargerSegment writes frames around and beyond the size of a segment, continues
+// behind each, and releases them: then all files have the usual size again.
+func TestALargeFrameGetsALargerSegment(t *testing.T) {
 	t.Parallel()
 	s := tiny(t)
+	s.Segments = 8
 	l := open(t, s, Position{})
-	fits := Entry{Key: []byte("k"), Value: make([]byte, l.MaxFrame()-32)}
-	large := Entry{Key: []byte("k"), Value: make([]byte, l.MaxFrame())}
-	if _, err := l.Append(1, []Entry{large}); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("Append: %v, want ErrTooLarge", err)
+	var want []frame
+	for i, size := range []int64{l.Room() - 32, l.Room(), 1, 5 * s.SegmentSize, 1} {
+		want = append(want, write(t, l, uint64(i), Entry{Key: []byte("k"), Value: make([]byte, size)}))
 	}
-	want := write(t, l, 1, fits)
+	if err := l.Mark(); err != nil {
+		t.Fatal(err)
+	}
 	got, _ := readAll(t, s, Position{})
-	checkFrames(t, got, []frame{want})
+	checkFrames(t, got[:len(want)], want)
+	if cap(l.buf) > int(s.SegmentSize) {
+		t.Errorf("a buffer of %d bytes is kept", cap(l.buf))
+	}
+	_ = l.Close()
+	at := want[3].at // a start at a large frame carries it
+	l = open(t, s, at)
+	settle(l)
+	end, err := l.Carry(3, []Entry{{Key: []byte("k"), Value: make([]byte, 5*s.SegmentSize)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	carried, _ := readAll(t, s, at)
+	if last := carried[len(carried)-1]; last.end != end || len(last.entries[0].Value) != int(5*s.SegmentSize) {
+		t.Errorf("the carried frame ends at %v, want %v", last.end, end)
+	}
+	small := write(t, l, 4, Entry{Key: []byte("k")})
+	if err := l.Release(small.end); err != nil {
+		t.Fatal(err)
+	}
+	settle(l)
+	_ = l.Close()
+	files, err := os.ReadDir(s.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || info.Size() != s.SegmentSize {
+			t.Errorf("%s has %d bytes, %v", f.Name(), info.Size(), err)
+		}
+	}
 }
