@@ -172,7 +172,7 @@ func printReport(w io.Writer, r badgerstore.Report) error {
 	_, _ = fmt.Fprintf(t, "records\t%d, %d of them older generations\n", r.Records, r.Older)
 	_, _ = fmt.Fprintf(t, "tasks\t%d pending, %d running, %d done, %d dead\n", r.Pending, r.Running, r.Done, r.Dead)
 	_, _ = fmt.Fprintf(t, "others\t%s, %s of large bodies\n", count(int(r.Aliases), "alias"),
-		count(int(r.Pieces), "piece"))
+		count(int(r.Bodies), "large body"))
 	_, _ = fmt.Fprintf(t, "files\t%s\n", tables)
 	_, _ = fmt.Fprintf(t, "census\t%s\n", census)
 	_, _ = fmt.Fprintf(t, "damaged\t%s\n", count(len(r.Damaged), "value"))

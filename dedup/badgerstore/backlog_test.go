@@ -97,16 +97,16 @@ func TestABatchDoesNotPassTheBoundOfTheBacklog(t *testing.T) {
 	}
 }
 
-func TestAFullBacklogStoresNoChunks(t *testing.T) {
+func TestAFullBacklogStoresNoLargeBody(t *testing.T) {
 	t.Parallel()
 	o := quiet()
 	o.MaxBacklogRecords = 1
 	s := open(t, t.TempDir(), o)
 	mustClaim(t, s, claimOf("a"), dedup.New)
-	_, err := s.Claim(context.Background(), largeClaim("large", 3*record.ChunkSize))
+	_, err := s.Claim(context.Background(), largeClaim("large", 3*record.InlineMost))
 	unavailable(t, err, "backlog full")
-	if n := stored(t, s, record.FamilyChunk); n != 0 {
-		t.Errorf("%d chunks were stored", n)
+	if n := stored(t, s, record.FamilyBody); n != 0 {
+		t.Errorf("%d bodies were stored", n)
 	}
 	mustClaim(t, s, claimOf("a"), dedup.Known)
 }

@@ -106,7 +106,7 @@ func TestARestoredStoreHasExactlyWhatWasThere(t *testing.T) {
 	ctx := context.Background()
 	events := map[int]string{}
 	for i := range 15 {
-		c := largeClaim(fmt.Sprint(i), 1000+i%3*record.ChunkSize)
+		c := largeClaim(fmt.Sprint(i), 1000+i%3*record.InlineMost)
 		events[i] = mustClaim(t, s, c, dedup.New).Record.Event
 	}
 	finishNext(t, s, 6, dedup.Result{Kind: dedup.ResultDone})

@@ -18,8 +18,8 @@ type batch struct {
 	disk      diskState
 	seq       uint64
 	token     uint64
-	evicted   uint64 // as in record.Meta
-	chunks    []mutation
+	evicted   uint64     // as in record.Meta
+	bodies    []mutation // large ones
 	moved     []mutation // values of moveOps
 	forgotten []*row     // deleted; their place may have a new row
 	early     []*row     // new, and already in the task queue
@@ -142,9 +142,6 @@ func (b *batch) decide(ops []op) {
 		if err != nil {
 			b.rollback()
 			b.batchTotals = before
-			if c, ok := o.(*claimOp); ok {
-				c.refused(b)
-			}
 		}
 		o.self().err = err
 	}
@@ -310,7 +307,7 @@ func (b *batch) discard(r *row, aliases []dedup.Key) {
 	n := len(b.forgotten)
 	b.undo = append(b.undo, func() { b.forgotten = b.forgotten[:n] })
 	b.forgotten = append(b.forgotten, next)
-	b.dropChunks(r.place.Hash, r.event)
+	b.dropBody(r)
 	b.dropAliases(record.Alias{Hash: r.place.Hash, Seq: rec.Seq}, aliases)
 	b.removed += r.event.Size
 }
@@ -318,22 +315,32 @@ func (b *batch) discard(r *row, aliases []dedup.Key) {
 // putTrimmed puts a changed row, without its body if the record no longer needs it.
 func (b *batch) putTrimmed(next *row) {
 	if next.rec.Dropped() && next.event.Kind != record.BodyDropped {
-		b.dropChunks(next.place.Hash, next.event)
+		b.dropBody(next)
 		next.event, next.fresh = next.event.WithoutBody(record.BodyDropped), true
 		b.removed += next.event.Size
 	}
 	b.put(next)
 }
 
-func (b *batch) dropChunks(h record.Hash, e record.Event) {
-	if e.Kind != record.BodyChunks {
-		return
+// putBody stores the large body of a claim, if it has one, for the event with a sequence.
+func (b *batch) putBody(p *prepared, seq uint64) {
+	if p.body.Len() > 0 {
+		key := p.hash.BodyKey(seq)
+		b.writeBody(mutation{Key: key, Value: p.body.Encode(key)})
 	}
-	n := len(b.chunks)
-	b.undo = append(b.undo, func() { b.chunks = b.chunks[:n] })
-	for i := range record.ChunkCount(e.Size) {
-		b.chunks = append(b.chunks, mutation{Key: h.ChunkKey(e.Body, i)})
+}
+
+// dropBody deletes the large body of an event, if it has one.
+func (b *batch) dropBody(r *row) {
+	if r.event.Kind == record.BodyApart {
+		b.writeBody(mutation{Key: r.place.Hash.BodyKey(r.rec.Seq)})
 	}
+}
+
+func (b *batch) writeBody(w mutation) {
+	n := len(b.bodies)
+	b.undo = append(b.undo, func() { b.bodies = b.bodies[:n] })
+	b.bodies = append(b.bodies, w)
 }
 
 // lastGeneration returns the highest number among the older generations of a key, or 0.
@@ -390,7 +397,7 @@ func (b *batch) stage() bool {
 			writes = append(writes, w)
 		}
 	}
-	writes = append(writes, b.chunks...)
+	writes = append(writes, b.bodies...)
 	writes = append(writes, b.unstaged(writes)...)
 	b.c.writes = writes
 	if len(writes) == 0 && !b.always {

@@ -414,7 +414,7 @@ func TestATakeWhoseCallerLeavesWhileItIsServedIsAnswered(t *testing.T) {
 func TestATaskWhosePayloadIsNotReadBecauseTheStoreClosesIsKept(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
-	event := mustClaim(t, s, largeClaim("a", 2*record.ChunkSize), dedup.New).Record.Event
+	event := mustClaim(t, s, largeClaim("a", 2*record.InlineMost), dedup.New).Record.Event
 	take := takeOpOf(1)
 	if err := s.queue.push(take); err != nil {
 		t.Fatal(err)
@@ -438,7 +438,7 @@ func TestABodyThatIsGoneIsNotDamaged(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	for i := range 2 {
-		c := largeClaim(fmt.Sprint(i), 2*record.ChunkSize)
+		c := largeClaim(fmt.Sprint(i), 2*record.InlineMost)
 		c.DropBody = i == 0
 		mustClaim(t, s, c, dedup.New)
 	}
@@ -611,30 +611,6 @@ func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 	}
 	if st, err := s.Stats(context.Background()); err != nil || st.Records != 0 {
 		t.Errorf("%d records are left, %v", st.Records, err)
-	}
-}
-
-// TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing refuses a claim whose caller has
-// left.
-func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
-	t.Parallel()
-	fs, o := diskOf(10 << 30)
-	s := open(t, t.TempDir(), o)
-	claim := claimOpOf(t, largeClaim("a", 2*record.ChunkSize))
-	if err := s.storeBodies(context.Background(), claim, []record.Hash{claim.claims[0].hash}); err != nil {
-		t.Fatal(err)
-	}
-	if n := storedChunks(t, s); n != 2 {
-		t.Fatalf("%d chunks", n)
-	}
-	fs.leave(s, 400<<20)
-	if err := s.queue.push(claim); err != nil {
-		t.Fatal(err)
-	}
-	<-claim.done
-	unavailable(t, claim.err, "disk low")
-	if n := storedChunks(t, s); n != 0 {
-		t.Errorf("%d chunks are left", n)
 	}
 }
 

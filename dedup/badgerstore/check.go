@@ -31,9 +31,9 @@ type Report struct {
 	Running int64 `json:"running"`
 	Done    int64 `json:"done"`
 	Dead    int64 `json:"dead"`
-	// Aliases counts aliases, Pieces the chunks of bodies of more than 512 KiB.
+	// Aliases counts aliases, Bodies the bodies of more than 512 KiB.
 	Aliases int64 `json:"aliases"`
-	Pieces  int64 `json:"pieces"`
+	Bodies  int64 `json:"bodies"`
 	// Remembered counts the keys remembered beyond their windows, expired days included.
 	Remembered int64 `json:"remembered"`
 	// Commit is the number of the last commit.
@@ -195,8 +195,8 @@ func (x *examination) one(in source, key []byte) {
 		x.report.Remembered++
 		_, err := readTrace(in, key)
 		x.damaged(err, "", "")
-	case record.FamilyChunk:
-		x.report.Pieces++ // each event reads its own
+	case record.FamilyBody:
+		x.report.Bodies++ // each event reads its own
 	}
 }
 

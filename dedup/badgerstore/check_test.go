@@ -27,7 +27,7 @@ func assorted(t *testing.T) *Store {
 	s := open(t, t.TempDir(), quiet())
 	ctx := context.Background()
 	for i := range 5 {
-		c := largeClaim(fmt.Sprint(i), 100+i*record.ChunkSize/2)
+		c := largeClaim(fmt.Sprint(i), 100+i*record.InlineMost/2)
 		c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: fmt.Sprint(i)}}
 		mustClaim(t, s, c, dedup.New)
 	}
@@ -47,7 +47,7 @@ func TestACheckCountsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	s := assorted(t)
 	want := Report{Format: formatVersion, Records: 5, Pending: 2, Running: 1, Done: 1, Dead: 1, Aliases: 5,
-		Pieces: 7, Damaged: []Damage{}}
+		Bodies: 3, Damaged: []Damage{}}
 	look := func(what string, r Report, err error) {
 		t.Helper()
 		if err != nil {
@@ -88,12 +88,12 @@ func TestACheckFindsEveryKindOfDamagedValue(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, state, reason string
-		key                 func(h record.Hash, body uint64) []byte
+		key                 func(h record.Hash, seq uint64) []byte
 	}{
 		{"an open event", "pending", "checksum",
 			func(h record.Hash, _ uint64) []byte { return h.Key(record.FamilyEvent) }},
-		{"a piece of a body", "pending", "checksum",
-			func(h record.Hash, body uint64) []byte { return h.ChunkKey(body, 1) }},
+		{"a large body", "pending", "checksum",
+			func(h record.Hash, seq uint64) []byte { return h.BodyKey(seq) }},
 		{"an alias", "unknown", "checksum", func(record.Hash, uint64) []byte {
 			return record.HashOf(dedup.Key{Principal: "p", Space: dedup.SpaceNonce, ID: "4"}).Key(record.FamilyAlias)
 		}},
@@ -102,22 +102,22 @@ func TestACheckFindsEveryKindOfDamagedValue(t *testing.T) {
 			t.Parallel()
 			s := assorted(t)
 			h := record.HashOf(largeClaim("4", 1).Key)
-			body := uint64(0)
+			seq := uint64(0)
 			if err := s.view(func(txn *kv.View) error {
 				r, err := readRow(txn, record.Place{Hash: h})
-				body = r.event.Body
+				seq = r.rec.Seq
 				return err
 			}); err != nil {
 				t.Fatal(err)
 			}
-			key := tc.key(h, body)
+			key := tc.key(h, seq)
 			spoil(t, s, key)
 			r, err := s.Check(context.Background())
 			if err != nil || r.Sound() || len(r.Damaged) != 1 {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			d := r.Damaged[0]
-			if key[0] == record.FamilyChunk {
+			if key[0] == record.FamilyBody {
 				key = h.Key(record.FamilyEvent) // its event is reported
 			}
 			if d.Key != fmt.Sprintf("%c:%x", key[0], key[1:]) || d.State != tc.state ||
@@ -329,10 +329,11 @@ func TestATaskWithADamagedBodyIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	ctx := context.Background()
-	c := largeClaim("bad", 2*record.ChunkSize)
-	event := mustClaim(t, s, c, dedup.New).Record.Event
+	c := largeClaim("bad", 2*record.InlineMost)
+	r := mustClaim(t, s, c, dedup.New).Record
+	event := r.Event
 	mustClaim(t, s, claimOf("good"), dedup.New)
-	spoil(t, s, record.HashOf(c.Key).ChunkKey(s.boot<<32|uint64(s.largeBodies.Load()), 1))
+	spoil(t, s, record.HashOf(c.Key).BodyKey(r.Seq))
 	var ran []string
 	for len(ran) == 0 {
 		work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Minute})

@@ -27,7 +27,6 @@ type core struct {
 	db      *kv.DB
 	lock    *storedir.DirLock
 	gaps    gaps
-	boot    uint64 // how often the store was opened
 
 	queue   *queue
 	heart   *heartbeat

@@ -14,8 +14,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
-	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
 func largeClaim(id string, size int) dedup.Claim {
@@ -24,11 +22,11 @@ func largeClaim(id string, size int) dedup.Claim {
 	return c
 }
 
-// storedChunks counts the chunks of large bodies.
-func storedChunks(t *testing.T, s *Store) (n int) {
+// storedBodies counts the large bodies.
+func storedBodies(t *testing.T, s *Store) (n int) {
 	t.Helper()
 	err := s.view(func(txn *kv.View) error {
-		for range txn.Items(record.FamilyChunk) {
+		for range txn.Items(record.FamilyBody) {
 			n++
 		}
 		return nil
@@ -51,7 +49,7 @@ func TestLargeBodiesAreKept(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, quiet())
 	ctx := context.Background()
-	sizes := []int{record.ChunkSize, record.ChunkSize + 1, 2 * record.ChunkSize, 5*record.ChunkSize - 1, 25 << 20}
+	sizes := []int{record.InlineMost, record.InlineMost + 1, 2 * record.InlineMost, 5*record.InlineMost - 1, 25 << 20}
 	events := make([]string, len(sizes))
 	for i, size := range sizes {
 		d := mustClaim(t, s, largeClaim(fmt.Sprint(i), size), dedup.New)
@@ -70,12 +68,15 @@ func TestLargeBodiesAreKept(t *testing.T) {
 		}
 	}
 	check(s)
-	before := storedChunks(t, s)
+	before := storedBodies(t, s)
+	if before != len(sizes)-1 {
+		t.Errorf("%d bodies are stored apart", before)
+	}
 	for i, size := range sizes {
 		mustClaim(t, s, largeClaim(fmt.Sprint(i), size), dedup.Known)
 	}
-	if n := storedChunks(t, s); n != before {
-		t.Errorf("duplicates left %d chunks", n-before)
+	if n := storedBodies(t, s); n != before {
+		t.Errorf("duplicates left %d bodies", n-before)
 	}
 	for i := range sizes {
 		work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Minute})
@@ -95,7 +96,7 @@ func TestOneOfManyLargeClaimsIsStored(t *testing.T) {
 	var news atomic.Int32
 	for range 8 {
 		wg.Go(func() {
-			ds, err := s.Claim(context.Background(), largeClaim("same", 3*record.ChunkSize))
+			ds, err := s.Claim(context.Background(), largeClaim("same", 3*record.InlineMost))
 			if err != nil {
 				t.Error(err)
 			} else if ds[0].Verdict == dedup.New {
@@ -107,8 +108,8 @@ func TestOneOfManyLargeClaimsIsStored(t *testing.T) {
 	if news.Load() != 1 {
 		t.Errorf("%d were new", news.Load())
 	}
-	if n := storedChunks(t, s); n != 3 {
-		t.Errorf("%d chunks are left, want those of one body", n)
+	if n := storedBodies(t, s); n != 1 {
+		t.Errorf("%d bodies are left, want one", n)
 	}
 }
 
@@ -116,7 +117,7 @@ func TestALargeBodyGoesWithItsEvent(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	ctx := context.Background()
-	dropped, purged := largeClaim("dropped", 2*record.ChunkSize), largeClaim("purged", 2*record.ChunkSize)
+	dropped, purged := largeClaim("dropped", 2*record.InlineMost), largeClaim("purged", 2*record.InlineMost)
 	dropped.DropBody = true
 	for _, c := range []dedup.Claim{dropped, purged} {
 		event := mustClaim(t, s, c, dedup.New).Record.Event
@@ -128,33 +129,23 @@ func TestALargeBodyGoesWithItsEvent(t *testing.T) {
 		} else if r, err := s.Get(ctx, event); err != nil || r.Payload.Body != nil {
 			t.Errorf("dropped body: %d bytes, %v", len(r.Payload.Body), err)
 		}
-		if n := storedChunks(t, s); n != 0 {
-			t.Errorf("%s: %d chunks are left", c.Key.ID, n)
+		if n := storedBodies(t, s); n != 0 {
+			t.Errorf("%s: %d bodies are left", c.Key.ID, n)
 		}
 	}
 }
 
-// TestALargeBodyFollowsItsOccurrence stores a body under the key of the second occurrence. The
-// window of the first one ends before the claim is decided, which is then under its key.
+// TestALargeBodyFollowsItsOccurrence stores a body under the key of the second occurrence.
 func TestALargeBodyFollowsItsOccurrence(t *testing.T) {
 	t.Parallel()
-	clock, o := deduptest.NewClock(), quiet()
-	o.Clock = clock
-	s := open(t, t.TempDir(), o)
+	s := open(t, t.TempDir(), quiet())
 	first := claimOf("digest")
 	first.Tasks, first.Window, first.Occurrence = nil, time.Hour, &dedup.Occurrence{Name: "a", Max: 2}
 	mustClaim(t, s, first, dedup.New)
-	second := largeClaim("digest", 3*record.ChunkSize)
+	second := largeClaim("digest", 3*record.InlineMost)
 	second.Occurrence = &dedup.Occurrence{Name: "b", Max: 2}
-	var commits atomic.Int32
-	s.options.flush = func(l *redolog.Log) error {
-		if commits.Add(1) == 3 {
-			clock.Advance(2 * time.Hour)
-		}
-		return l.Flush()
-	}
 	d := mustClaim(t, s, second, dedup.New)
-	if d.Record.Key != first.Key {
+	if d.Record.Key == first.Key {
 		t.Errorf("the key is %v", d.Record.Key)
 	}
 	r, err := s.Get(t.Context(), d.Record.Event)
@@ -162,64 +153,28 @@ func TestALargeBodyFollowsItsOccurrence(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameBody(t, r.Payload.Body, second.Payload.Body)
-	mustClaim(t, s, claimOf("later"), dedup.New)
-	if n := storedChunks(t, s); n != 3 {
-		t.Errorf("%d chunks are stored", n)
-	}
 }
 
-func TestChunksWithoutARecordAreDeletedAtTheNextStart(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir, quiet())
-	kept := largeClaim("kept", 2*record.ChunkSize)
-	event := mustClaim(t, s, kept, dedup.New).Record.Event
-	o := claimOpOf(t, largeClaim("orphan", 3*record.ChunkSize))
-	// The process dies between the chunks and the record.
-	if err := s.storeBodies(context.Background(), o, []record.Hash{o.claims[0].hash}); err != nil {
-		t.Fatal(err)
-	}
-	if n := storedChunks(t, s); n != 5 {
-		t.Fatalf("%d chunks", n)
-	}
-	onCommitter(t, s, func(c *committer) {
-		if err := (&recovery{committer: c}).sweepChunks(); err != nil { // of this boot: a record may still follow
-			t.Error(err)
-		}
-	})
-	if n := storedChunks(t, s); n != 5 {
-		t.Fatalf("%d chunks after a sweep of the same boot", n)
-	}
-	shut(t, s)
-	again := open(t, dir, quiet())
-	if n := storedChunks(t, again); n != 2 {
-		t.Errorf("%d chunks, want those of the kept event", n)
-	}
-	r, err := again.Get(context.Background(), event)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sameBody(t, r.Payload.Body, kept.Payload.Body)
-}
-
-func TestALargeClaimThatIsRefusedLeavesNothing(t *testing.T) {
+// TestALargeClaimThatFailsLeavesNothing refuses a call whose claims do not all fit the backlog, and
+// a claim on a low disk.
+func TestALargeClaimThatFailsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	fs, o := diskOf(10 << 30)
-	s := open(t, t.TempDir(), o)
-	// The disk runs low after the third chunk.
-	var commits atomic.Int32
-	s.options.flush = func(l *redolog.Log) error {
-		if commits.Add(1) == 3 {
-			fs.leave(s, 400<<20)
-		}
-		return l.Flush()
+	o.MaxBacklogRecords = 2
+	s := openManual(t, t.TempDir(), o)
+	large := func(id string) dedup.Claim { return largeClaim(id, 2*record.InlineMost) }
+	failed, first := claimOpOf(t, large("a"), claimOf("b"), large("c")), claimOpOf(t, large("d"))
+	s.writer.process([]op{failed, first, claimOpOf(t, large("d"))})
+	unavailable(t, failed.err, "backlog full")
+	if n := storedBodies(t, s.Store); first.err != nil || n != 1 {
+		t.Errorf("%d bodies are stored, want 1; %v", n, first.err)
 	}
-	_, err := s.Claim(context.Background(), largeClaim("a", 6*record.ChunkSize))
-	unavailable(t, err, "disk low")
-	fs.leave(s, 10<<30)
-	mustClaim(t, s, claimOf("b"), dedup.New)
-	if n := storedChunks(t, s); n != 0 {
-		t.Errorf("%d chunks are left", n)
+	fs.leave(s.Store, 400<<20)
+	low := claimOpOf(t, large("e"))
+	s.writer.process([]op{low})
+	unavailable(t, low.err, "disk low")
+	if n := storedBodies(t, s.Store); n != 1 {
+		t.Errorf("%d bodies are stored, want 1", n)
 	}
 }
 
@@ -227,11 +182,13 @@ func TestClaimsThatDoNotFitOneCommitAreTooLarge(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	var claims []dedup.Claim
+	body := make([]byte, queueBytes/7)
 	for i := range 7 {
-		claims = append(claims, largeClaim(fmt.Sprint(i), record.ChunkSize))
+		claims = append(claims, claimOf(fmt.Sprint(i)))
+		claims[i].Payload.Body = body
 	}
 	if _, err := s.Claim(context.Background(), claims...); !errors.Is(err, dedup.ErrTooLarge) {
-		t.Errorf("claims of %d bytes: %v", 7*record.ChunkSize, err)
+		t.Errorf("claims of %d bytes: %v", 7*len(body), err)
 	}
 	if _, err := s.Claim(context.Background(), make([]dedup.Claim, batchOps+1)...); err == nil {
 		t.Error("too many claims pass")

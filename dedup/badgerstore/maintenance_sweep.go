@@ -172,7 +172,7 @@ func (m *maintenance) delete(found []ended, slack time.Duration) (err error) {
 		o := &sweepOp{ticket: newTicket(false), found: found[:n], slack: slack}
 		o.bytes = n * 64
 		err = m.submit(o)
-		if errors.Is(err, dedup.ErrTooLarge) && n > 1 { // they have many aliases or chunks
+		if errors.Is(err, dedup.ErrTooLarge) && n > 1 { // they have many aliases
 			most, err = n/2, nil
 			continue
 		}

@@ -12,17 +12,15 @@ import (
 
 // prepared is a claim after the work that needs no decision.
 type prepared struct {
-	claim    dedup.Claim
-	hash     record.Hash
-	names    []dedup.Key    // of the claim
-	hashes   []record.Hash  // of the names
-	few      [3]record.Hash // memory for them
-	task     [1]dedup.Task  // memory for that of the decision
-	name     record.Name    // of its occurrence, if it is the first one
-	event    record.Event
-	unstored bool        // a large body is not stored: the claim can be answered, but not accepted
-	at       record.Hash // of the chunks of a large body
-	missing  record.Hash // under which a large body was missing, if it was
+	claim  dedup.Claim
+	hash   record.Hash
+	names  []dedup.Key    // of the claim
+	hashes []record.Hash  // of the names
+	few    [3]record.Hash // memory for them
+	task   [1]dedup.Task  // memory for that of the decision
+	name   record.Name    // of its occurrence, if it is the first one
+	event  record.Event
+	body   record.Body // a large one
 }
 
 type claimOp struct {
@@ -34,8 +32,6 @@ type claimOp struct {
 		decision [1]dedup.Decision
 	}
 }
-
-var errBodyUnstored = errors.New("body is not stored yet")
 
 // prepare hashes and encodes the claims; first is the hash of the first key. It runs in the
 // goroutine of the caller.
@@ -53,15 +49,15 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 		if p.claim, p.hash = claims[i], first; i > 0 {
 			p.hash = record.HashOf(claims[i].Key)
 		}
-		p.at = p.hash
 		p.setNames()
-		o.bytes += p.encode(0)
+		p.encode()
+		o.bytes += p.event.EncodedSize() + p.body.Len() + 256
 		if n := answerSize(p.claim.Response) + len(p.claim.Note); n > stateMost {
 			return nil, fmt.Errorf("%w: a response and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
 		}
 	}
-	if o.bytes > batchBytes {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", dedup.ErrTooLarge, o.bytes, batchBytes)
+	if len(claims) > 1 && o.bytes > queueBytes {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", dedup.ErrTooLarge, o.bytes, queueBytes)
 	}
 	return o, nil
 }
@@ -101,16 +97,14 @@ func (p *prepared) hashOf(k dedup.Key) record.Hash {
 	return record.HashOf(k)
 }
 
-// encode encodes the event and returns its size. A large body without a number is unstored.
-func (p *prepared) encode(number uint64) int {
+// encode encodes the event, and a large body.
+func (p *prepared) encode() {
 	kind := record.BodyInline
-	if len(p.claim.Payload.Body) > record.ChunkSize {
-		kind = record.BodyChunks
-		p.unstored = number == 0 && !p.claim.OnlyKnown
+	if body := p.claim.Payload.Body; len(body) > record.InlineMost && !p.claim.OnlyKnown {
+		kind, p.body = record.BodyApart, record.NewBody(body)
 	}
 	c := p.settled()
-	p.event = record.NewEvent(&c, kind, number)
-	return p.event.EncodedSize() + 256
+	p.event = record.NewEvent(&c, kind)
 }
 
 // resolved returns the claim as it is decided: an occurrence may get another key or more aliases.
@@ -122,14 +116,11 @@ func (p *prepared) resolved(c *dedup.Claim) *prepared {
 	if c.Key == p.claim.Key && names == len(p.names) {
 		return p
 	}
-	q := &prepared{claim: *c, hash: record.HashOf(c.Key), unstored: p.unstored, at: p.at}
+	q := &prepared{claim: *c, hash: record.HashOf(c.Key), body: p.body}
 	q.setNames()
-	q.event = record.NewEvent(c, p.event.Kind, p.event.Body)
+	q.event = record.NewEvent(c, p.event.Kind)
 	return q
 }
-
-// bodyStored reports whether a large body is stored under the hash of the claim's record.
-func (p *prepared) bodyStored() bool { return !p.unstored && (p.event.Body == 0 || p.at == p.hash) }
 
 func (o *claimOp) apply(b *batch) error {
 	for i := range o.claims {
@@ -146,26 +137,10 @@ func (o *claimOp) apply(b *batch) error {
 	return nil
 }
 
-// refused deletes the chunks of failed claims, because their caller may have left.
-func (o *claimOp) refused(b *batch) {
-	for i := range o.claims {
-		if !b.disk.frozen() {
-			b.dropUnused(&o.claims[i])
-		}
-	}
-}
-
 func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	s := &b.c.claiming
 	*s = claiming{batch: b, p: p}
-	d, err := b.c.step.Claim(s, &p.claim, p.names, b.now)
-	switch {
-	case errors.Is(err, errBodyUnstored), err == nil && d.Verdict == dedup.New && p.claim.OnlyKnown:
-		p.missing = s.decided.hash
-	case err == nil && d.Verdict != dedup.New:
-		b.dropUnused(p)
-	}
-	return d, err
+	return b.c.step.Claim(s, &p.claim, p.names, b.now)
 }
 
 // claiming is a batch as the decision of a claim sees it.
@@ -225,13 +200,6 @@ func (s *claiming) Change(r *row, change func(*dedup.Record)) *row {
 	return next
 }
 
-// dropUnused deletes the chunks of a claim whose body is not needed.
-func (b *batch) dropUnused(p *prepared) {
-	if p.event.Kind == record.BodyChunks && p.event.Body != 0 {
-		b.dropChunks(p.at, p.event)
-	}
-}
-
 // Admit returns why the store accepts no new events at the moment, nil if it does.
 func (s *claiming) Admit(c *dedup.Claim) error {
 	s.decided = s.p.resolved(c)
@@ -254,9 +222,6 @@ func (s *claiming) Admit(c *dedup.Claim) error {
 // of the key becomes an older generation if it is still needed, and is deleted otherwise.
 func (s *claiming) Accept(c *dedup.Claim, old *row) (dedup.Decision, error) {
 	b, p := s.batch, s.decided
-	if !p.bodyStored() {
-		return dedup.Decision{}, errBodyUnstored
-	}
 	next := &row{place: record.Place{Hash: p.hash}, event: p.event, name: p.name, fresh: true, dirty: true}
 	var before dedup.Record
 	if old != nil {
@@ -285,10 +250,11 @@ func (s *claiming) Accept(c *dedup.Claim, old *row) (dedup.Decision, error) {
 	b.window = max(b.window, rec.Window)
 	b.putAliases(p, &rec, p.name)
 	next.rec = withoutDescription(rec)
-	if c.GivesPayload && !c.Hold && next.event.Kind == record.BodyInline {
+	if c.GivesPayload && !c.Hold && p.body.Len() == 0 {
 		next.given = p
 	}
 	b.put(next)
+	b.putBody(p, rec.Seq)
 	if p != s.p { // the caller knows another claim
 		var err error
 		d.Record, err = next.record()
@@ -343,13 +309,11 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	case old.event.Kind == record.BodyLost:
 		whole := p.claim
 		whole.Aliases, whole.Series, whole.Occurrence = rec.Aliases, dedup.Key{}, nil
-		next.event, next.fresh = record.NewEvent(&whole, p.event.Kind, p.event.Body), true
+		next.event, next.fresh = record.NewEvent(&whole, p.event.Kind), true
 		next.rec.Payload.Endpoint = whole.Payload.Endpoint
+		b.putBody(p, rec.Seq)
 	case changed:
 		next.event, next.fresh = old.event.WithAliases(&rec), true
-		fallthrough
-	default:
-		b.dropUnused(p)
 	}
 	kept := func(k dedup.Key) bool { return slices.Contains(rec.Aliases, k) }
 	b.dropAliases(record.Alias{Hash: p.hash, Seq: rec.Seq}, slices.DeleteFunc(slices.Clone(before.Aliases), kept))

@@ -225,21 +225,6 @@ func (o *editOp) apply(b *batch) error {
 	return nil
 }
 
-// chunkOp writes chunks of large bodies, or deletes them.
-type chunkOp struct {
-	ticket
-	writes []mutation
-	frees  bool // frees space, so a low disk does not refuse it
-}
-
-func (o *chunkOp) apply(b *batch) error {
-	if b.disk.low() && !o.frees || b.disk.frozen() {
-		return b.disk.err()
-	}
-	b.chunks = append(b.chunks, o.writes...)
-	return nil
-}
-
 // purgeOp deletes an event and forgets its key.
 type purgeOp struct {
 	ticket

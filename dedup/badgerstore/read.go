@@ -229,7 +229,7 @@ func readEvent(in source, event string) (*row, error) {
 // body returns a copy of the body of a row, nil if it was dropped or is empty. The row may be older
 // than the database, which then may no longer have a large body.
 func (c *core) body(r *row) ([]byte, error) {
-	if r.event.Kind != record.BodyChunks {
+	if r.event.Kind != record.BodyApart {
 		return r.body(nil)
 	}
 	var body []byte
@@ -251,7 +251,7 @@ func missingBody(in source, r *row, err error) error {
 		return damage
 	case newest == nil:
 		return fmt.Errorf("event %q: %w", r.rec.Event, dedup.ErrNotFound)
-	case newest.event.Kind != record.BodyChunks:
+	case newest.event.Kind != record.BodyApart:
 		return fmt.Errorf("event %q: %w", r.rec.Event, dedup.ErrNoPayload)
 	}
 	return err
@@ -339,24 +339,20 @@ func (r *row) body(in source) ([]byte, error) {
 	case r.event.Kind == record.BodyInline:
 		return bytes.Clone(r.event.InlineBody()), nil
 	}
-	body := make([]byte, 0, r.event.Size)
-	for n := range record.ChunkCount(r.event.Size) {
-		key := r.place.Hash.ChunkKey(r.event.Body, n)
-		value, err := readValue(in, key)
-		if err == nil && value == nil {
-			err = errors.New("it is missing")
-		}
-		var chunk []byte
-		if err == nil {
-			chunk, err = record.DecodeChunk(key, value)
-		}
-		if err != nil {
-			return nil, record.Damaged(r.place.Key(), "a chunk of its body", err)
-		}
-		body = append(body, chunk...)
+	key := r.place.Hash.BodyKey(r.rec.Seq)
+	value, err := readValue(in, key)
+	if err == nil && value == nil {
+		err = errors.New("it is missing")
 	}
-	if int64(len(body)) != r.event.Size {
-		return nil, record.Damaged(r.place.Key(), "its body has the wrong length", nil)
+	var body []byte
+	if err == nil {
+		body, err = record.DecodeBody(key, value)
+	}
+	if err == nil && int64(len(body)) != r.event.Size {
+		err = errors.New("it has the wrong length")
+	}
+	if err != nil {
+		return nil, record.Damaged(r.place.Key(), "its body", err)
 	}
 	return body, nil
 }

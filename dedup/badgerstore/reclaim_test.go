@@ -27,7 +27,7 @@ func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 	for i := range 120 {
 		c := largeClaim(fmt.Sprint(i), 10_000)
 		if i == 60 {
-			c = largeClaim(fmt.Sprint(i), record.ChunkSize+10)
+			c = largeClaim(fmt.Sprint(i), record.InlineMost+10)
 		}
 		if i%10 != 0 {
 			c.Tasks = nil

@@ -339,7 +339,7 @@ func TestAnOlderGenerationSurvivesARestart(t *testing.T) {
 	o.Clock, o.AcceptClock = clock, true
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
-	c := largeClaim("a", 2*record.ChunkSize)
+	c := largeClaim("a", 2*record.InlineMost)
 	first := mustClaim(t, s, c, dedup.New).Record.Event
 	work, err := s.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1, Lease: time.Minute})
 	if err != nil {
@@ -349,13 +349,13 @@ func TestAnOlderGenerationSurvivesARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.Advance(25 * time.Hour)
-	second := mustClaim(t, s, largeClaim("a", 3*record.ChunkSize), dedup.New).Record
+	second := mustClaim(t, s, largeClaim("a", 3*record.InlineMost), dedup.New).Record
 	if second.Generation != 2 || second.Event == first {
 		t.Errorf("second generation: %+v", second)
 	}
 	shut(t, s)
 	s = open(t, s.dir, o)
-	for event, size := range map[string]int{first: 2 * record.ChunkSize, second.Event: 3 * record.ChunkSize} {
+	for event, size := range map[string]int{first: 2 * record.InlineMost, second.Event: 3 * record.InlineMost} {
 		r, err := s.Get(ctx, event)
 		if err != nil {
 			t.Fatal(err)

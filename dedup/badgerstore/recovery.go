@@ -132,7 +132,6 @@ func (v *recovery) acceptMeta(lost bool) {
 	if m.Reclaimed.IsZero() {
 		m.Reclaimed = v.now()
 	}
-	v.boot = m.Boot
 	v.published = m.Seq
 	v.removed.Store(m.Removed)
 	v.reclaimed.Store(m.Reclaimed.UnixNano())
@@ -158,9 +157,6 @@ func (v *recovery) startTraces() {
 // run repairs what the process before left behind.
 func (v *recovery) run() error {
 	if err := v.resumeTasks(); err != nil {
-		return err
-	}
-	if err := v.sweepChunks(); err != nil {
 		return err
 	}
 	switch {
@@ -221,39 +217,6 @@ func (v *recovery) resume(b *batch, r *row) {
 	b.put(next)
 }
 
-// sweepChunks deletes the chunks that earlier processes left without a record.
-func (v *recovery) sweepChunks() error {
-	var orphans []mutation
-	err := v.db.View(func(in *kv.View) error {
-		for item := range in.Items(record.FamilyChunk) {
-			key := item.KeyCopy()
-			if len(key) != record.ChunkKeySize {
-				continue
-			}
-			h, number := record.ParseChunkKey(key)
-			if bootOfBody(number) == v.boot {
-				continue
-			}
-			owner, err := bodyOwner(in, h, number)
-			if err != nil {
-				v.damage(err)
-			} else if owner == nil {
-				orphans = append(orphans, mutation{Key: key})
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for some := range slices.Chunk(orphans, batchOps) {
-		if err := v.commitDirect(func(b *batch) { b.chunks = some }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // missing compares what a start found with what the last commit counted. Damaged values cannot
 // be compared and are reported on their own, but the number of entries has to agree.
 func missing(counted, found record.Census, damaged int) bool {
@@ -275,22 +238,4 @@ const restoreOrAccept = "restore a backup, or accept the loss (AcceptLoss, --acc
 func errMissing(dir string, want, have record.Census) error {
 	return fmt.Errorf("store %s lost acknowledged data: %s. Its files are unchanged; %s", dir, difference(want, have),
 		restoreOrAccept)
-}
-
-// bodyOwner returns the event, of any generation, that has a large body; nil if there is none.
-func bodyOwner(in *kv.View, h record.Hash, number uint64) (*row, error) {
-	for _, p := range append([]record.Place{{Hash: h}}, olderPlaces(in, h)...) {
-		r, err := readRow(in, p)
-		if err != nil || r != nil && r.event.Kind == record.BodyChunks && r.event.Body == number {
-			return r, err
-		}
-	}
-	return nil, nil
-}
-
-func olderPlaces(in *kv.View, h record.Hash) (places []record.Place) {
-	for item := range in.Items(h.Key(record.FamilyOlder)...) {
-		places = append(places, record.PlaceOf(item.Key()))
-	}
-	return places
 }

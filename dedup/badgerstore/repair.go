@@ -62,7 +62,7 @@ func (r *repairer) repair(ctx context.Context, before Report) ([]Repair, Report,
 	}
 	for _, d := range before.Damaged {
 		o := &repairOp{ticket: newTicket(false), owners: owners, repair: Repair{Key: d.Key, Event: d.Event}}
-		o.bytes = record.ChunkSize // of a value that is rewritten from memory
+		o.bytes = record.InlineMost // of a value that is rewritten from memory
 		if o.key, err = record.ParseKeyName(d.Key); err != nil {
 			return out, before, err
 		}
@@ -143,12 +143,12 @@ func (o *repairOp) apply(b *batch) (err error) {
 }
 
 func (o *repairOp) repairEvent(b *batch, p record.Place) error {
-	if r, err := b.at(p); err == nil && r != nil { // in memory, sound by now, or without a chunk
+	if r, err := b.at(p); err == nil && r != nil { // in memory, sound by now, or without its body
 		next := r.edit()
 		next.fresh, next.before = true, r.tally()
 		o.repair.Event, o.repair.Done = r.rec.Event, repairedWhole
 		if _, err := r.body(b.c.db); err != nil {
-			b.dropChunks(p.Hash, r.event)
+			b.dropBody(r)
 			next.event, o.repair.Done = r.event.WithoutBody(record.BodyLost), repairedBody
 			b.failTasks(&next.rec, repairedBody, false)
 		}
@@ -164,14 +164,19 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	switch {
 	case rest.event != nil:
 		next.event, o.repair.Done = *rest.event, repairedState
-		b.rebuild(p, &next.rec)
+		if b.rebuild(p, &next.rec); next.rec.Seq != rest.rec.Seq {
+			next.event = next.event.WithoutBody(record.BodyLost)
+		}
 	case rest.state:
-		next.event, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), repairedBody
+		next.event, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost), repairedBody
 	default:
-		next.event, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), repairedAll
+		next.event, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost), repairedAll
 		b.rebuild(p, &next.rec)
 	}
 	next.rec.Event = record.EventID(p.Hash, next.rec.Seq)
+	if err := b.dropOwnerless(next); err != nil {
+		return err
+	}
 	if p.Older == 0 {
 		next.rec.Generation = max(next.rec.Generation, b.lastGeneration(p.Hash)+1)
 	}
@@ -182,6 +187,24 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	b.put(next)
 	o.repair.Event = next.rec.Event
 	return nil
+}
+
+// dropOwnerless deletes the large bodies of the key of an event that neither it nor a sound one has.
+func (b *batch) dropOwnerless(owner *row) error {
+	h := owner.place.Hash
+	return b.c.db.View(func(in *kv.View) error {
+		for item := range in.Items(h.Key(record.FamilyBody)...) {
+			key := item.KeyCopy()
+			_, seq := record.ParseBodyKey(key)
+			if seq == owner.rec.Seq && owner.event.Kind == record.BodyApart {
+				continue
+			}
+			if r, err := readEvent(in, record.EventID(h, seq)); r == nil || err != nil {
+				b.writeBody(mutation{Key: key})
+			}
+		}
+		return nil
+	})
 }
 
 // rebuild completes an event without a valid state: its key stays known with a sequence, the

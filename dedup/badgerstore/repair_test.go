@@ -152,12 +152,10 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 		{"retried", 2000, spoil, event, true, repairedBody, true},
 		{"retried, nothing readable", 2000, wreck, event, true, repairedBody, true},
 		{"retried, the content is gone", 2000, empty, event, true, repairedBody, true},
-		{"a piece of its body", 2 * record.ChunkSize, spoil, func(c dedup.Claim, r *row) []byte {
-			return record.HashOf(c.Key).ChunkKey(r.event.Body, 1)
-		}, false, repairedBody, true},
-		{"a piece is gone", 2 * record.ChunkSize, unset, func(c dedup.Claim, r *row) []byte {
-			return record.HashOf(c.Key).ChunkKey(r.event.Body, 1)
-		}, true, repairedBody, true},
+		{"its large body", 2 * record.InlineMost, spoil, largeBody, false, repairedBody, true},
+		{"its large body is gone", 2 * record.InlineMost, unset, largeBody, true, repairedBody, true},
+		{"with a large body", 2 * record.InlineMost, empty, event, false, repairedBody, true},
+		{"with a large body, nothing readable", 2 * record.InlineMost, stateless(wreck), event, false, repairedAll, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -186,8 +184,8 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 			if err != nil || len(work) != 1 || work[0].Record.Event != good {
 				t.Errorf("work: %v, %v", work, err)
 			}
-			if n := storedChunks(t, s); n != 0 {
-				t.Errorf("%d chunks are left", n)
+			if n := storedBodies(t, s); n != 0 {
+				t.Errorf("%d bodies are left", n)
 			}
 			// A purged key is forgotten, so its producer can deliver the event again.
 			if err := s.Purge(ctx, r.Event); err != nil {
@@ -197,6 +195,8 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 		})
 	}
 }
+
+func largeBody(c dedup.Claim, r *row) []byte { return record.HashOf(c.Key).BodyKey(r.rec.Seq) }
 
 func rowOf(t *testing.T, s *Store, c dedup.Claim) (r *row) {
 	t.Helper()
@@ -396,7 +396,7 @@ func TestValuesThatNoChecksumConfirmsAreLimited(t *testing.T) {
 			other := c
 			change(&other, &r)
 			key := record.HashOf(c.Key).Key(record.FamilyEvent)
-			content := record.NewEvent(&other, record.BodyInline, 0).Encode(key, r.Seq)
+			content := record.NewEvent(&other, record.BodyInline).Encode(key, r.Seq)
 			value := record.EncodeState(nil, key, &r, record.Outline{})
 			content[len(content)-1] ^= 1
 			value[len(value)-1] ^= 1

@@ -93,7 +93,17 @@ func (f *space) leave(s *Store, free int64) {
 
 // write writes to the database whatever the store thinks of it.
 func (c *core) write(writes ...mutation) error {
-	return c.submit(&chunkOp{ticket: newTicket(true), writes: writes, frees: true})
+	return c.submit(&writeOp{newTicket(true), writes})
+}
+
+type writeOp struct {
+	ticket
+	writes []mutation
+}
+
+func (o *writeOp) apply(b *batch) error {
+	b.bodies = append(b.bodies, o.writes...)
+	return nil
 }
 
 // valueOf returns the stored value of a key, nil if there is none.

@@ -263,7 +263,7 @@ func TestSpaceWithoutEventsIsGivenBack(t *testing.T) {
 	}{
 		{"with bodies in the tables", 2000, 60, false},
 		{"with bodies in value files", 2000, 1000, false},
-		{"with bodies in chunks", 12, 2*record.ChunkSize + 1, false},
+		{"with bodies in chunks", 12, 2*record.InlineMost + 1, false},
 		{"that are remembered for two days", 2000, 60, true},
 	} {
 		for _, during := range []string{"", "a restart", "a view"} {

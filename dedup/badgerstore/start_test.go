@@ -290,7 +290,7 @@ func TestACensusFollowsWhatHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("purged", s)
-	mustClaim(t, s, largeClaim("large", 2*record.ChunkSize), dedup.New)
+	mustClaim(t, s, largeClaim("large", 2*record.InlineMost), dedup.New)
 	check("a large body", s)
 	work, err := s.Take(t.Context(), dedup.Want{Tasks: 1, Bytes: 1 << 30, Lease: time.Minute})
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"io"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -33,7 +32,6 @@ import (
 type Store struct {
 	*core
 	maintenance *maintenance
-	largeBodies atomic.Uint32 // since the store was opened
 	background  sync.WaitGroup
 	closing     sync.Once
 	closeErr    error // result of Close

@@ -11,9 +11,8 @@ import (
 )
 
 // Claim implements [dedup.Store]. A duplicate of a finished event does not wait for other
-// operations. Bodies of more than 512 KiB are stored in chunks before the record that makes them
-// visible. If a claim meets a damaged record, the others are stored in a commit of their own, and
-// the error is a [DamagedError]: only the damaged event waits.
+// operations. If a claim meets a damaged record, the others are stored in a commit of their own,
+// and the error is a [DamagedError]: only the damaged event waits.
 func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
 	decisions, err := s.claim(ctx, claims)
 	if err == nil {
@@ -74,9 +73,6 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 	o, err := prepare(claims, first)
 	if err != nil {
 		return nil, err
-	}
-	if slices.ContainsFunc(o.claims, func(p prepared) bool { return p.unstored }) {
-		return s.claimLarge(ctx, claims, first)
 	}
 	if err := s.do(ctx, o); err != nil {
 		return nil, err
@@ -167,116 +163,3 @@ func (o *claimOp) answer() []dedup.Decision {
 	}
 	return o.decisions
 }
-
-func probesOf(claims []dedup.Claim) []dedup.Claim {
-	out := make([]dedup.Claim, len(claims))
-	for i, c := range claims {
-		c.OnlyKnown = true
-		out[i] = c
-	}
-	return out
-}
-
-// claimLarge stores claims with large bodies. It asks first which are new: duplicates cost nothing.
-// It writes the chunks in commits of their own; the record, written last, makes them visible. The
-// step may decide otherwise than the question did, because its claims see each other. Then it
-// reports which body is missing, and is tried again: at most once for each claim, unless other
-// calls change its keys.
-func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim, first record.Hash) ([]dedup.Decision, error) {
-	probe, err := prepare(probesOf(claims), first)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.do(ctx, probe); err != nil {
-		return nil, err
-	}
-	places := make([]record.Hash, len(claims))
-	probe.missing(places)
-	for {
-		o, err := prepare(claims, first)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.storeBodies(ctx, o, places); err != nil {
-			s.dropBodies(o)
-			return nil, err
-		}
-		err = s.do(ctx, o)
-		switch {
-		case err == nil:
-			return o.answer(), nil
-		case ctx.Err() != nil:
-			return nil, err // the claim may still happen
-		}
-		s.dropBodies(o)
-		if !errors.Is(err, errBodyUnstored) {
-			return nil, err
-		}
-		o.missing(places)
-	}
-}
-
-// missing notes in places under which hashes bodies are missing.
-func (o *claimOp) missing(places []record.Hash) {
-	for i := range o.claims {
-		if h := o.claims[i].missing; h != (record.Hash{}) {
-			places[i] = h
-		}
-	}
-}
-
-// storeBodies stores the large bodies that have a place.
-func (s *Store) storeBodies(ctx context.Context, o *claimOp, places []record.Hash) error {
-	for i := range o.claims {
-		p := &o.claims[i]
-		if !p.unstored || places[i] == (record.Hash{}) {
-			continue
-		}
-		if waits(&p.claim) && s.backlog.err() != nil {
-			return s.backlog.err()
-		}
-		p.at = places[i]
-		p.encode(s.bodyNumber())
-		if err := s.storeBody(ctx, p.at, p.event.Body, p.claim.Payload.Body); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) storeBody(ctx context.Context, h record.Hash, number uint64, body []byte) error {
-	for n := range record.ChunkCount(int64(len(body))) {
-		key := h.ChunkKey(number, n)
-		piece := body[int(n)*record.ChunkSize : min(len(body), (int(n)+1)*record.ChunkSize)]
-		value := record.EncodeChunk(key, piece)
-		t := newTicket(true)
-		t.claim, t.bytes = true, len(value)
-		if err := s.do(ctx, &chunkOp{ticket: t, writes: []mutation{{Key: key, Value: value}}}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// dropBodies deletes the chunks of failed claims. The next start deletes what it misses.
-func (s *Store) dropBodies(o *claimOp) {
-	for i := range o.claims {
-		if p := &o.claims[i]; p.event.Kind == record.BodyChunks && p.event.Body != 0 {
-			s.dropBody(p.at, p.event.Body, p.event.Size)
-		}
-	}
-}
-
-// dropBody deletes the chunks of a large body, without waiting for it.
-func (s *Store) dropBody(h record.Hash, number uint64, size int64) {
-	drop := &chunkOp{ticket: newTicket(false), frees: true}
-	for n := range record.ChunkCount(size) {
-		drop.writes = append(drop.writes, mutation{Key: h.ChunkKey(number, n)})
-	}
-	_ = s.queue.push(drop)
-}
-
-// bodyNumber returns a unique number for a large body: boot and a count, 32 bits each.
-func (s *Store) bodyNumber() uint64 { return s.boot<<32 | uint64(s.largeBodies.Add(1)) }
-
-func bootOfBody(number uint64) uint64 { return number >> 32 }

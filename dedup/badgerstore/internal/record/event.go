@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxHead = 2 + 3*binary.MaxVarintLen64
+	maxHead = 2 + 2*binary.MaxVarintLen64
 	// tailRoom is the spare capacity of an encoded event: its end is appended in place.
 	tailRoom = binary.MaxVarintLen64 + sumSize
 )
@@ -22,7 +22,7 @@ type BodyKind byte
 // The kinds of bodies.
 const (
 	BodyInline  BodyKind = 0 // in the value of the event
-	BodyChunks  BodyKind = 1 // in chunks under keys of their own
+	BodyApart   BodyKind = 1 // under a key of its own
 	BodyDropped BodyKind = 2 // no longer stored
 	BodyLost    BodyKind = 3 // no longer stored because it was damaged
 )
@@ -30,8 +30,7 @@ const (
 // Event is the part of a stored event that its claim determines: description and body.
 type Event struct {
 	Kind BodyKind
-	Body uint64 // number of the body, if it is in chunks
-	Size int64  // length of the body, wherever it is stored
+	Size int64 // length of the body, wherever it is stored
 
 	raw         []byte // head, description and inline body as stored
 	sum         uint32 // checksum of raw, computed by the claimer
@@ -40,13 +39,13 @@ type Event struct {
 }
 
 // NewEvent encodes description and body of a claim. Only BodyInline copies the body.
-func NewEvent(c *dedup.Claim, kind BodyKind, number uint64) Event {
+func NewEvent(c *dedup.Claim, kind BodyKind) Event {
 	body := c.Payload.Body
 	if kind != BodyInline {
 		body = nil
 	}
 	b := make([]byte, maxHead, maxHead+descriptionSize(c)+len(body)+tailRoom)
-	e := Event{Kind: kind, Body: number, Size: int64(len(c.Payload.Body))}
+	e := Event{Kind: kind, Size: int64(len(c.Payload.Body))}
 	return e.encoded(appendDescription(b, c), body)
 }
 
@@ -66,9 +65,6 @@ func (e Event) encoded(b, body []byte) Event {
 func (e *Event) codeHead(c *wire.Codec, description int64) int64 {
 	wire.Uint(c, &e.Kind)
 	wire.Uint(c, &e.Size)
-	if e.Kind == BodyChunks {
-		wire.Uint(c, &e.Body)
-	}
 	wire.Uint(c, &description)
 	return description
 }

@@ -74,7 +74,7 @@ func golden() string {
 	key := c.Key
 	h := HashOf(key)
 	newest, older := Place{Hash: h}, Place{Hash: h, Older: 300}
-	inline := NewEvent(c, BodyInline, 0)
+	inline := NewEvent(c, BodyInline)
 	meta := Meta{
 		Commit: 1, Seq: 2, Token: 3, Boot: 4, Wall: at, Window: time.Hour, Census: Census{true, 5, 6},
 		Gaps: []Gap{{at, time.Hour}, {at.Add(time.Hour), 2 * time.Hour}}, Since: 19000, Evicted: 19001,
@@ -85,7 +85,7 @@ func golden() string {
 	line("key/event", newest.Key())
 	line("key/older", older.Key())
 	line("key/alias", h.Key(FamilyAlias))
-	line("key/chunk", h.ChunkKey(1<<32|5, 6))
+	line("key/body", h.BodyKey(300))
 	line("key/trace", h.TraceID().Key())
 	line("key/meta", MetaKey)
 	fmt.Fprintln(&out, "id", EventID(h, 300))
@@ -99,7 +99,7 @@ func golden() string {
 	}
 	line("content/inline", inline.Encode(newest.Key(), 300))
 	line("content/older", inline.Encode(older.Key(), 300))
-	line("content/chunks", NewEvent(c, BodyChunks, 9).Encode(newest.Key(), 300))
+	line("content/apart", NewEvent(c, BodyApart).Encode(newest.Key(), 300))
 	line("content/without", inline.WithoutBody(BodyDropped).Encode(newest.Key(), 300))
 	line("content/renamed", inline.WithAliases(&dedup.Record{Key: key, Payload: c.Payload}).Encode(newest.Key(), 300))
 	line("state", EncodeState(nil, newest.Key(), r, OutlineOf(r, inline.Size)))
@@ -120,7 +120,7 @@ func golden() string {
 	line("state/empty", EncodeState(nil, newest.Key(), &dedup.Record{}, Outline{}))
 	line("alias", Alias{Hash: h, Seq: 300}.Encode(nil, h.Key(FamilyAlias)))
 	line("trace", EncodeTrace(nil, h.TraceID().Key(), dedup.Trace{Day: 19000, Count: 3}))
-	line("chunk", EncodeChunk(h.ChunkKey(1, 0), []byte("piece")))
+	line("body", NewBody([]byte("body")).Encode(h.BodyKey(300)))
 	line("meta/empty", (&Meta{}).Encode())
 	line("meta", meta.Encode())
 	line("mark", fmt.Append(nil, Digest(FamilyOlder, older, 99)))

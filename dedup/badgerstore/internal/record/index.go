@@ -1,6 +1,9 @@
 package record
 
 import (
+	"encoding/binary"
+	"hash/crc32"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
@@ -55,22 +58,32 @@ func codeTrace(c *wire.Codec, t *dedup.Trace) {
 	wire.Uint(c, &t.Count)
 }
 
-// ChunkSize is the length of the chunks of a large body, in bytes, and the longest body that is
-// stored inline.
-const ChunkSize = 512 << 10
+// InlineMost is the length of the longest body that is stored with its event, in bytes. Larger ones
+// are stored under a key of their own, so that reading an event does not read its body.
+const InlineMost = 512 << 10
 
-// ChunkCount returns the number of chunks of a body.
-func ChunkCount(size int64) uint32 { return uint32((size + ChunkSize - 1) / ChunkSize) }
-
-// EncodeChunk returns the value of a chunk.
-func EncodeChunk(key, chunk []byte) []byte {
-	b := make([]byte, 1, 1+len(chunk)+sumSize)
-	b[0] = version
-	return Seal(key, append(b, chunk...))
+// Body is a large body, encoded but for its key.
+type Body struct {
+	b   []byte
+	sum uint32
 }
 
-// DecodeChunk checks the value of a chunk and returns its content, without copying it.
-func DecodeChunk(key, value []byte) ([]byte, error) {
+// NewBody encodes a body.
+func NewBody(body []byte) Body {
+	b := append(append(make([]byte, 0, 1+len(body)+sumSize), version), body...)
+	return Body{b, crc32.Checksum(b, castagnoli)}
+}
+
+// Len returns the length of the value, 0 for the zero Body.
+func (b Body) Len() int { return len(b.b) }
+
+// Encode returns the value of the body. It shares the memory of the body.
+func (b Body) Encode(key []byte) []byte {
+	return binary.LittleEndian.AppendUint32(b.b, crc32.Update(b.sum, castagnoli, key))
+}
+
+// DecodeBody checks the value of a body and returns it, without copying it.
+func DecodeBody(key, value []byte) ([]byte, error) {
 	if err := Verify(key, value); err != nil {
 		return nil, err
 	}

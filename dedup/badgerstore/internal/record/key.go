@@ -19,7 +19,7 @@ import (
 //	e hash            the newest event of a key: its state, and as content description and body
 //	o hash seq        the event of an older generation of the key, in the same way
 //	a hash            an alias: hash and seq of its event
-//	c hash body n     chunk n of a large body
+//	b hash seq        a large body: that of the event with the sequence
 //	r hash            the trace of a key beyond its window; only the first 16 bytes of the hash
 //	m                 the counters and the clock of the last commit
 //	y, z n            of the index itself
@@ -27,7 +27,7 @@ const (
 	FamilyEvent = 'e'
 	FamilyOlder = 'o'
 	FamilyAlias = 'a'
-	FamilyChunk = 'c'
+	FamilyBody  = 'b'
 	FamilyTrace = 'r'
 	FamilyMeta  = 'm'
 )
@@ -38,9 +38,9 @@ const (
 	traceIDSize  = 16
 	KeySize      = 1 + hashSize
 	OlderKeySize = KeySize + 8
-	ChunkKeySize = KeySize + 8 + 4
+	BodyKeySize  = KeySize + 8
 	TraceKeySize = 1 + traceIDSize
-	MaxKeySize   = ChunkKeySize
+	MaxKeySize   = BodyKeySize
 )
 
 // MetaKey is the key of the [Meta].
@@ -61,15 +61,13 @@ func (h Hash) Key(family byte) []byte { return h.AppendKey(make([]byte, 0, KeySi
 // AppendKey appends what Key returns.
 func (h Hash) AppendKey(b []byte, family byte) []byte { return append(append(b, family), h[:]...) }
 
-// ChunkKey returns the key of chunk n of a large body.
-func (h Hash) ChunkKey(body uint64, n uint32) []byte {
-	b := make([]byte, 0, ChunkKeySize)
-	b = append(append(b, FamilyChunk), h[:]...)
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, body), n)
+// BodyKey returns the key of the large body of the event with a sequence.
+func (h Hash) BodyKey(seq uint64) []byte {
+	return binary.BigEndian.AppendUint64(h.AppendKey(make([]byte, 0, BodyKeySize), FamilyBody), seq)
 }
 
-// ParseChunkKey returns the hash and the number of the body of a chunk key of ChunkKeySize.
-func ParseChunkKey(key []byte) (h Hash, body uint64) {
+// ParseBodyKey returns the hash and the sequence of the event of a body key of BodyKeySize.
+func ParseBodyKey(key []byte) (h Hash, seq uint64) {
 	return Hash(key[1:KeySize]), binary.BigEndian.Uint64(key[KeySize:])
 }
 
@@ -127,8 +125,8 @@ func KnownKey(key []byte) bool {
 		return len(key) == KeySize
 	case FamilyOlder:
 		return len(key) == OlderKeySize
-	case FamilyChunk:
-		return len(key) == ChunkKeySize
+	case FamilyBody:
+		return len(key) == BodyKeySize
 	case FamilyTrace:
 		return len(key) == TraceKeySize
 	case FamilyMeta:

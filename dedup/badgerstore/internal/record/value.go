@@ -4,14 +4,14 @@
 // They are encoded by hand, because every delivery passes through here. An event has two parts:
 //
 //	value    version | state | checksum (4)
-//	content  version | body kind | length of the body | body number, if it is in chunks
-//	         | length of the description | description | body | sequence | checksum (4)
+//	content  version | body kind | length of the body | length of the description | description
+//	         | body, if it is not large | sequence | checksum (4)
 //
 // The content is what the claim provided and hardly ever changes; the state is what happens to the
 // event. The checksum is a CRC-32C over the bytes and the key, which also detects a value stored
 // under the wrong key. Fixed-width numbers are little-endian, others are varints; strings and
-// lists are prefixed with their length. The strings of the
-// description are words (see package wire).
+// lists are prefixed with their length. The strings of the description are words (see package
+// wire).
 //
 // Events have version 4, aliases version 3, and the other values version 2. No other is read.
 package record
