@@ -26,6 +26,7 @@ type batch struct {
 	retired   generations
 	started   int       // tasks
 	reads     int       // of events, to start their tasks
+	states    int64     // bytes of the states of those that are in memory
 	always    bool      // commit even without changes
 	reclaimed time.Time // when space was reclaimed, if it was
 	recount   *survey

@@ -3,7 +3,6 @@ package badgerstore
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -26,7 +25,6 @@ type committer struct {
 	older     generations
 	grace     grace
 	parked    []*takeOp              // Takes that wait for tasks
-	most      int                    // tasks that a batch may start; see split
 	unqueued  map[uint64]record.Hash // other events with open tasks, by sequence
 	inFlight  []record.Place         // of the rows that the commit in progress changes
 	published uint64                 // the newest sequence that is in recent
@@ -41,8 +39,8 @@ type committer struct {
 func newCommitter(c *core) *committer {
 	return &committer{
 		core: c, tasks: taskqueue.New[record.Hash](), older: generations{}, changes: newChanges(),
-		unqueued: map[uint64]record.Hash{}, most: startsMost,
-		cache: rowCache{rows: map[record.Place]*row{}, max: c.options.rowCache},
+		unqueued: map[uint64]record.Hash{},
+		cache:    rowCache{rows: map[record.Place]*row{}, max: c.options.rowCache},
 	}
 }
 
@@ -150,8 +148,6 @@ func (c *committer) process(ops []op) (eager int) {
 		c.unscheduleEarly(b)
 	}
 	switch {
-	case errors.Is(err, kv.ErrTooLarge):
-		c.split(b, ops, served)
 	case errors.As(err, new(*notWritten)):
 		c.makeDue(b, served)
 		c.answerAll(ops, errors.Unwrap(err))
@@ -170,9 +166,6 @@ func (c *committer) process(ops []op) (eager int) {
 		for _, o := range served {
 			o.answer(nil)
 		}
-		if b.started > 0 {
-			c.most = min(2*c.most, startsMost)
-		}
 	}
 	return eager
 }
@@ -186,7 +179,7 @@ func (c *committer) serveTakes(b *batch) (served []*takeOp) {
 	for _, o := range c.parked {
 		switch {
 		case o.state.Load() == takeGone:
-		case b.disk.frozen() || b.started >= c.most || b.reads > readsMost || !b.anyDue(o):
+		case b.disk.frozen() || b.started >= startsMost || b.reads > readsMost || b.states > batchBytes || !b.anyDue(o):
 			waiting = append(waiting, o)
 		case !o.state.CompareAndSwap(takeWaits, takeServed):
 		case b.serve(o):
@@ -226,52 +219,9 @@ func (c *committer) unscheduleEarly(b *batch) {
 	}
 }
 
-// split commits what a batch that was too large contains in smaller ones: each operation alone, and
-// then half of the tasks.
-func (c *committer) split(b *batch, ops []op, served []*takeOp) {
-	c.makeDue(b, served)
-	ops = slices.DeleteFunc(slices.Clone(ops), isTake)
-	switch {
-	case len(ops) == 1 && b.started == 0:
-		c.answerAll(ops, fmt.Errorf("%w: %w", dedup.ErrTooLarge, kv.ErrTooLarge))
-	case len(ops) == 0 && b.started == 1:
-		c.abandon(served[0].was[0], served[0].work[0].Lease.Task)
-	}
-	for _, o := range served {
-		o.work, o.rows, o.was = nil, nil, nil
-		c.parked = o.park(c.parked)
-	}
-	if len(ops)+b.started < 2 {
-		return
-	}
-	most := c.most
-	c.most = 0
-	for _, o := range ops {
-		c.heart.work.Begin() // one of several commits
-		c.process([]op{o})
-	}
-	if c.most = most; b.started > 0 {
-		c.most = max(1, b.started/2)
-		c.heart.work.Begin()
-		c.process(nil)
-	}
-}
-
 func isTake(o op) bool {
 	_, take := o.(*takeOp)
 	return take
-}
-
-// abandon removes a task from the queue whose state is as large as a commit can be. The next start
-// queues it again.
-func (c *committer) abandon(r *row, task int) {
-	c.tooLarge(r)
-	c.unqueue(taskqueue.Item[record.Hash]{Event: r.place.Hash, Seq: r.rec.Seq, Task: task})
-}
-
-// tooLarge reports an event that cannot be changed, because no commit has room for its state.
-func (c *committer) tooLarge(r *row) {
-	c.damage(record.Damaged(r.place.Key(), "its state is too large to be written again", kv.ErrTooLarge))
 }
 
 func (c *committer) answerAll(ops []op, err error) {
@@ -418,8 +368,8 @@ type notWritten struct{ error }
 
 func (e *notWritten) Unwrap() error { return e.error }
 
-// write makes the staged writes durable as commit n. kv.ErrTooLarge and notWritten leave everything
-// as it was; any other error is final.
+// write makes the staged writes durable as commit n. notWritten leaves everything as it was; any
+// other error is final.
 func (c *committer) write(n uint64) error {
 	if err := c.db.Descriptors(); err != nil {
 		return &notWritten{err}
@@ -432,8 +382,8 @@ func (c *committer) write(n uint64) error {
 		err = c.db.Commit(n, c.writes)
 	}
 	switch {
-	case err == nil || errors.Is(err, kv.ErrTooLarge):
-		return err
+	case err == nil:
+		return nil
 	case errors.As(err, new(*redolog.NotWrittenError)):
 		c.disk.recheck()
 		return &notWritten{diskState{unwritable: err}.err()}

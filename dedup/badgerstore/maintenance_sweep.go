@@ -1,7 +1,7 @@
 package badgerstore
 
 import (
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -166,19 +166,15 @@ func (m *maintenance) endedAt(in *kv.View, it *kv.Iterator, now time.Time, slack
 }
 
 // delete deletes records, unless they changed.
-func (m *maintenance) delete(found []ended, slack time.Duration) (err error) {
-	for most := 256; err == nil && len(found) > 0; {
-		n := min(len(found), most)
-		o := &sweepOp{ticket: newTicket(false), found: found[:n], slack: slack}
-		o.bytes = n * 64
-		err = m.submit(o)
-		if errors.Is(err, dedup.ErrTooLarge) && n > 1 { // they have many aliases
-			most, err = n/2, nil
-			continue
+func (m *maintenance) delete(found []ended, slack time.Duration) error {
+	for some := range slices.Chunk(found, 256) {
+		o := &sweepOp{ticket: newTicket(false), found: some, slack: slack}
+		o.bytes = len(some) * 64
+		if err := m.submit(o); err != nil {
+			return err
 		}
-		found = found[n:]
 	}
-	return err
+	return nil
 }
 
 // pruneOp deletes traces of days that are no longer remembered, and advances the first day.

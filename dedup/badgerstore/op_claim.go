@@ -56,8 +56,12 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 			return nil, fmt.Errorf("%w: a response and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
 		}
 	}
-	if len(claims) > 1 && o.bytes > queueBytes {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", dedup.ErrTooLarge, o.bytes, queueBytes)
+	most := queueBytes
+	if len(claims) == 1 {
+		most = claimBytes
+	}
+	if o.bytes > most {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", dedup.ErrTooLarge, o.bytes, most)
 	}
 	return o, nil
 }

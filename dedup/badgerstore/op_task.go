@@ -63,7 +63,7 @@ func (o *takeOp) apply(*batch) error { return nil }
 func (b *batch) serve(o *takeOp) bool {
 	for {
 		want := b.c.wanted(o)
-		want.Tasks = min(want.Tasks, b.c.most-b.started)
+		want.Tasks = min(want.Tasks, startsMost-b.started)
 		items := b.c.tasks.TakeWhile(b.now, want, b.now.Add(o.want.Lease), b.startsWith)
 		if len(items) == 0 {
 			return len(o.work) > 0
@@ -84,7 +84,8 @@ func (b *batch) serve(o *takeOp) bool {
 // Take: claims wait for that.
 const readsMost = 64
 
-// startsWith reports whether the batch starts a task: its event is in memory, or one of a few.
+// startsWith reports whether the batch starts a task: its event is in memory and not too large for a
+// commit with the others, or one of a few.
 func (b *batch) startsWith(it taskqueue.Item[record.Hash]) bool {
 	for _, p := range [...]record.Place{{Hash: it.Event}, {Hash: it.Event, Older: it.Seq}} {
 		r := b.rows[p]
@@ -92,7 +93,8 @@ func (b *batch) startsWith(it taskqueue.Item[record.Hash]) bool {
 			r = b.c.cache.get(p)
 		}
 		if r != nil && r.rec.Seq == it.Seq {
-			return true
+			b.states += r.stateSize()
+			return b.states <= batchBytes
 		}
 	}
 	b.reads++

@@ -13,6 +13,7 @@ const (
 	batchBytes = 3 << 20
 	queueOps   = 8192
 	queueBytes = 64 << 20
+	claimBytes = 1 << 30 // of a call with one claim
 
 	// After a batch of more than gatherAfter eager operations the committer waits up to gatherFor
 	// for about as many: the callers just answered are about to return, and flushes are expensive.

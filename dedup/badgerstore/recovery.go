@@ -1,13 +1,11 @@
 package badgerstore
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
@@ -172,27 +170,17 @@ func (v *recovery) run() error {
 // resumeTasks makes interrupted tasks wait for their next attempt, and others no longer than they
 // had to before the clock was set back. It commits at least once, so that every start has a number.
 func (v *recovery) resumeTasks() error {
-	rows, most := v.running, batchOps
-	for committed := false; !committed || len(rows) > 0; {
-		n := min(len(rows), most)
+	rows := v.running
+	for committed := false; !committed || len(rows) > 0; committed = true {
 		err := v.commitDirect(func(b *batch) {
-			for _, r := range rows[:n] {
-				v.resume(b, r)
+			for size := int64(0); len(rows) > 0 && size <= batchBytes; rows = rows[1:] {
+				size += rows[0].stateSize()
+				v.resume(b, rows[0])
 			}
 		})
-		switch {
-		case err == nil:
-			committed = true
-		case !errors.Is(err, kv.ErrTooLarge) || n == 0:
+		if err != nil {
 			return err
-		case n > 1:
-			most = n / 2
-			continue
-		default:
-			v.tooLarge(rows[0])
-			v.unqueued[rows[0].rec.Seq] = rows[0].place.Hash
 		}
-		rows = rows[n:]
 	}
 	return nil
 }

@@ -146,14 +146,20 @@ func (c *rowCache) keep(r *row) {
 }
 
 func (r *row) weight() int64 {
-	n := r.event.Memory() + 768
+	n := r.event.Memory() + r.stateSize()
+	if r.given != nil {
+		n *= 2
+	}
+	return n
+}
+
+// stateSize returns about how many bytes the state occupies in memory.
+func (r *row) stateSize() int64 {
+	n := 768 + int64(answerSize(r.rec.Response))
 	for i := range r.rec.Tasks {
 		for _, a := range r.rec.Tasks[i].History {
 			n += 128 + int64(len(a.Reason)+len(a.Err)+len(a.Reply))
 		}
-	}
-	if r.given != nil {
-		n *= 2
 	}
 	return n
 }
