@@ -161,7 +161,8 @@ func TestABatchOfManyKeysIsOneCommit(t *testing.T) {
 		for i := range claims {
 			claims[i] = dedup.Claim{Key: dedup.Key{ID: fmt.Sprint(c, "-", i)}}
 			for a := range 100 {
-				claims[i].Aliases = append(claims[i].Aliases, dedup.Key{Space: "nonce", ID: fmt.Sprint(c, "-", i, "-", a)})
+				alias := dedup.Key{Space: "nonce", ID: fmt.Sprint(c, "-", i, "-", a)}
+				claims[i].Aliases = append(claims[i].Aliases, alias)
 			}
 		}
 		ops = append(ops, claimOpOf(t, claims...))

@@ -84,8 +84,8 @@ func (b *batch) serve(o *takeOp) bool {
 // Take: claims wait for that.
 const readsMost = 64
 
-// startsWith reports whether the batch starts a task: its event is in memory and not too large for a
-// commit with the others, or one of a few.
+// startsWith reports whether the batch starts a task: its event is in memory and not too large with
+// the others, or one of a few.
 func (b *batch) startsWith(it taskqueue.Item[record.Hash]) bool {
 	for _, p := range [...]record.Place{{Hash: it.Event}, {Hash: it.Event, Older: it.Seq}} {
 		r := b.rows[p]

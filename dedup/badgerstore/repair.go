@@ -189,7 +189,8 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	return nil
 }
 
-// dropOwnerless deletes the large bodies of the key of an event that neither it nor a sound one has.
+// dropOwnerless deletes the large bodies under the key of an event that neither it nor a sound one
+// has.
 func (b *batch) dropOwnerless(owner *row) error {
 	h := owner.place.Hash
 	return b.c.db.View(func(in *kv.View) error {

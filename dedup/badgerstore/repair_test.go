@@ -154,8 +154,8 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 		{"retried, the content is gone", 2000, empty, event, true, repairedBody, true},
 		{"its large body", 2 * record.InlineMost, spoil, largeBody, false, repairedBody, true},
 		{"its large body is gone", 2 * record.InlineMost, unset, largeBody, true, repairedBody, true},
-		{"with a large body", 2 * record.InlineMost, empty, event, false, repairedBody, true},
-		{"with a large body, nothing readable", 2 * record.InlineMost, stateless(wreck), event, false, repairedAll, false},
+		{"a large body", 2 * record.InlineMost, empty, event, false, repairedBody, true},
+		{"a large body, nothing readable", 2 * record.InlineMost, stateless(wreck), event, false, repairedAll, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -132,7 +132,8 @@ func packResponse(r *dedup.Response) []byte { return pack(r.Status != 0, r, code
 
 // unpackRecord decodes what a record has beside its columns.
 func unpackRecord(about, extra, response []byte, r *dedup.Record) error {
-	return errors.Join(unpack(about, r, codeAbout), unpack(extra, r, codeExtra), unpack(response, &r.Response, codeResponse))
+	return errors.Join(unpack(about, r, codeAbout), unpack(extra, r, codeExtra),
+		unpack(response, &r.Response, codeResponse))
 }
 
 func codeHistory(c *wire.Codec, all *[]dedup.Attempt) { c.History(all, dedup.Attempt{}) }

@@ -15,10 +15,10 @@ import (
 )
 
 // Codec encodes values, or decodes them from what it encoded: the same calls describe both. After
-// an error it decodes zeros. What it decodes shares memory with S.
+// an error it decodes zeros. Decoded strings share memory with S.
 type Codec struct {
 	B       []byte // what was encoded
-	S       string // what is left to decode
+	S       string // not decoded yet
 	Decodes bool
 	Bad     bool // there was an error
 	Refers  bool // strings may refer to words
@@ -72,7 +72,7 @@ type number interface {
 	~int | ~int64 | ~uint64 | ~uint16 | ~uint8
 }
 
-// Uint is a number that is mostly small and not negative.
+// Uint is a number that is usually small, and not negative.
 func Uint[T number](c *Codec, v *T) {
 	if !c.Decodes {
 		c.B = binary.AppendUvarint(c.B, uint64(*v))
@@ -83,7 +83,7 @@ func Uint[T number](c *Codec, v *T) {
 	}
 }
 
-// Int is a number that is mostly small and may be negative.
+// Int is a number that is usually small, and may be negative.
 func Int[T number](c *Codec, v *T) {
 	u := uint64(*v)<<1 ^ uint64(int64(*v)>>63) //nolint:gosec // zigzag
 	Uint(c, &u)
@@ -171,7 +171,8 @@ func (c *Codec) Keys(keys *[]dedup.Key) {
 // endOfTime is the latest time that is stored, in 2262. Later ones would overflow into the past.
 var endOfTime = time.Unix(0, math.MaxInt64)
 
-// nanoseconds returns the nanoseconds since 1970, or 0 for the zero time; 1970 itself does not occur.
+// nanoseconds returns the nanoseconds since 1970, or 0 for the zero time; 1970 itself does not
+// occur.
 func nanoseconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

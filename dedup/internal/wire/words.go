@@ -67,7 +67,7 @@ func (c *Codec) word(s *string) {
 	c.B = append(binary.AppendUvarint(c.B, 2*uint64(len(*s))), *s...)
 }
 
-// wordOf returns the string that begins with a code, or the word that it stands for.
+// wordOf returns the string that begins with a code, or the word with the number.
 func (c *Codec) wordOf(code int) string {
 	n := code >> 1
 	switch said := n - len(common); {

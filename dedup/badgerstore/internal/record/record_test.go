@@ -264,7 +264,8 @@ func TestTheCountersComeBackWhole(t *testing.T) {
 	whole = whole[:len(whole)-sumSize]
 	for name, b := range map[string][]byte{
 		"more": append(slices.Clip(whole), 0), "less": whole[:len(whole)-1], "nothing": whole[:1],
-		"an older version": append([]byte{version - 1}, whole[1:]...), "a newer version": append([]byte{version + 1}, whole[1:]...),
+		"an older version": append([]byte{version - 1}, whole[1:]...),
+		"a newer version":  append([]byte{version + 1}, whole[1:]...),
 	} {
 		value := Seal(MetaKey, slices.Clone(b))
 		if m, err := DecodeMeta(value); err == nil {

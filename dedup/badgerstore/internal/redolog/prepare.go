@@ -17,7 +17,8 @@ import (
 // newFile is the name of a segment until it is complete.
 const newFile = "segment.new"
 
-// retryAfter is the time between two attempts to prepare a segment on a full disk. Tests shorten it.
+// retryAfter is the time between two attempts to prepare a segment on a full disk. Tests shorten
+// it.
 var retryAfter = 200 * time.Millisecond
 
 // Open opens the log for writing behind a position at which a checkpoint is durable. The segment
@@ -207,7 +208,7 @@ func (s *segment) extend(size int64) error {
 	return writeZeros(s.file, size)
 }
 
-// allocate reserves the space of a file and sets its size. It returns false if that is not possible.
+// allocate reserves the space of a file and sets its size. It returns false if it cannot.
 func allocate(f File, size int64) bool {
 	a, ok := f.(interface{ allocate(size int64) error })
 	return ok && a.allocate(size) == nil

@@ -206,8 +206,8 @@ func TestALogCannotBeUsedAfterClose(t *testing.T) {
 	}
 }
 
-// TestALargeFrameGetsALargerSegment writes frames around and beyond the size of a segment, continues
-// behind each, and releases them: then all files have the usual size again.
+// TestALargeFrameGetsALargerSegment writes frames around and beyond the size of a segment,
+// continues behind each, and releases them: then all files have the usual size again.
 func TestALargeFrameGetsALargerSegment(t *testing.T) {
 	t.Parallel()
 	s := tiny(t)
