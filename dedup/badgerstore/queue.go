@@ -1,6 +1,8 @@
 package badgerstore
 
 import (
+	"cmp"
+	"context"
 	"sync"
 	"time"
 
@@ -46,6 +48,8 @@ func (t *ticket) answer(err error) {
 	t.err = err
 	t.done <- struct{}{}
 }
+
+var errQueueFull = &dedup.ErrUnavailable{Reason: "write queue full", RetryAfter: time.Second}
 
 // ticketBytes is the size of an operation without data.
 const ticketBytes = 512
@@ -228,4 +232,57 @@ func (q *queue) cut(buf []op) []op {
 		q.lazyAt = time.Now()
 	}
 	return buf
+}
+
+// do hands an operation to the committer and waits for its result.
+func (c *core) do(ctx context.Context, o op) error {
+	if err := cmp.Or(c.usable(), ctx.Err()); err != nil {
+		return err
+	}
+	var hangs <-chan struct{}
+	if o.self().claim {
+		if err := c.heart.err(); err != nil {
+			return err
+		}
+		hangs = c.heart.hangs.wait()
+	}
+	if err := c.push(ctx, hangs, o); err != nil {
+		return err
+	}
+	channels.Put(o.self().done) // nothing sends to it any more
+	return o.self().err
+}
+
+// push waits until operations, which share a channel, are done. It returns an error if ctx ends,
+// the store has failed, or hangs is closed before: the operations may still happen then.
+func (c *core) push(ctx context.Context, hangs <-chan struct{}, ops ...op) error {
+	if err := c.queue.push(ops...); err != nil {
+		return err
+	}
+	done := ops[0].self().done
+	for left := len(ops); left > 0; {
+		select {
+		case <-done:
+			left--
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.failed:
+			return c.failure.Load()
+		case <-hangs:
+			if err := c.heart.err(); err != nil {
+				return err
+			}
+			hangs = nil // the disk responds again
+		}
+	}
+	return nil
+}
+
+// submit is do for the background, which waits to the end.
+func (c *core) submit(o op) error {
+	if err := c.queue.push(o); err != nil {
+		return err
+	}
+	<-o.self().done
+	return o.self().err
 }
