@@ -136,13 +136,13 @@ func codeState(c *wire.Codec, r *dedup.Record, o *Outline) {
 }
 
 func codeWindow(c *wire.Codec, has uint64, window *time.Duration) {
-	unit := time.Second
+	unit := int64(time.Second)
 	if has&flagFraction != 0 {
 		unit = 1
 	}
-	n := *window / unit
+	n := int64(*window) / unit
 	if wire.Int(c, &n); c.Decodes {
-		*window = n * unit
+		*window = time.Duration(n * unit)
 	}
 }
 
