@@ -173,7 +173,7 @@ func TestPartsAreTheWholeStore(t *testing.T) {
 	look := func(parts []part) (string, int) {
 		t.Helper()
 		open := map[uint64]int{}
-		found, err := s.surveyParts(parts, func(r *row) { open[r.rec.Seq]++ })
+		found, err := surveyParts(s.core, parts, func(r *row) { open[r.rec.Seq]++ })
 		if err != nil {
 			t.Fatal(err)
 		}

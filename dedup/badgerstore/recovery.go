@@ -74,7 +74,7 @@ func (v *recovery) openGaps() {
 
 // takeStock reads what the store holds, and compares it with what the last commit counted.
 func (v *recovery) takeStock() error {
-	found, err := v.survey(v.visit)
+	found, err := surveyAll(v.core, v.visit)
 	if err != nil {
 		return fmt.Errorf("store %s: %w", v.dir, err)
 	}

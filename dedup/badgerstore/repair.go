@@ -247,7 +247,7 @@ func (b *batch) failTasks(r *dedup.Record, why string, unsure bool) {
 type countOp struct{ ticket }
 
 func (o *countOp) apply(b *batch) error {
-	found, err := b.c.survey(func(*row) {})
+	found, err := surveyAll(b.c.core, func(*row) {})
 	if err != nil {
 		return err
 	}

@@ -268,7 +268,7 @@ func TestACensusFollowsWhatHappens(t *testing.T) {
 	check := func(what string, s *Store) {
 		t.Helper()
 		onCommitter(t, s, func(c *committer) {
-			found, err := s.survey(func(*row) {})
+			found, err := surveyAll(s.core, func(*row) {})
 			if err != nil || found.census != c.meta.Census {
 				t.Errorf("%s: counted %+v, there are %+v, %v", what, c.meta.Census, found.census, err)
 			}

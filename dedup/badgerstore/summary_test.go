@@ -37,7 +37,7 @@ func stockOf(c *committer) (known, found stock, err error) {
 		known.Open[seq] = h
 	}
 	found = stock{map[uint64]record.Hash{}, generations{}, record.Counts{}, nil}
-	all, err := c.survey(func(r *row) {
+	all, err := surveyAll(c.core, func(r *row) {
 		found.Older.update(r)
 		if r.rec.Open() {
 			found.Open[r.rec.Seq] = r.place.Hash

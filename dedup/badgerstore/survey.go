@@ -40,14 +40,14 @@ func (s *survey) join(other survey) {
 	}
 }
 
-// survey counts the events and calls visit, one call at a time, for each with open tasks and each
+// surveyAll counts the events and calls visit, one call at a time, for each with open tasks and each
 // older generation. Every processor reads a part of the store, because the duration of a start
 // depends on it.
-func (c *core) survey(visit func(*row)) (survey, error) {
-	return c.surveyParts(partsOf(runtime.GOMAXPROCS(0)), visit)
+func surveyAll(c *core, visit func(*row)) (survey, error) {
+	return surveyParts(c, partsOf(runtime.GOMAXPROCS(0)), visit)
 }
 
-func (c *core) surveyParts(parts []part, visit func(*row)) (survey, error) {
+func surveyParts(c *core, parts []part, visit func(*row)) (survey, error) {
 	found, errs := make([]survey, len(parts)), make([]error, len(parts))
 	var one sync.Mutex
 	var readers sync.WaitGroup
