@@ -40,8 +40,8 @@ func (s *survey) join(other survey) {
 	}
 }
 
-// surveyAll counts the events and calls visit, one call at a time, for each with open tasks and each
-// older generation. Every processor reads a part of the store, because the duration of a start
+// surveyAll counts the events and calls visit, one call at a time, for each with open tasks and
+// each older generation. Every processor reads a part of the store, because the duration of a start
 // depends on it.
 func surveyAll(c *core, visit func(*row)) (survey, error) {
 	return surveyParts(c, partsOf(runtime.GOMAXPROCS(0)), visit)
