@@ -414,8 +414,11 @@ func (m *mutator) otherMethod(msg *message) {
 	msg.header[name] = append(msg.header[name], other)
 }
 
-// doubleField removes a field, or gives it a second line.
+// doubleField removes a field, if any is left, or gives it a second line.
 func (m *mutator) doubleField(msg *message) {
+	if len(msg.header) == 0 {
+		return
+	}
 	name := pick(m, fieldsOf(msg))
 	switch lines := msg.header[name]; m.IntN(3) {
 	case 0:
