@@ -10,6 +10,7 @@ import (
 	"fmt"
 	stdhash "hash"
 	"io"
+	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
@@ -59,8 +60,10 @@ const (
 	backupValue = 'v'
 	backupBoth  = 'b'
 	backupEnd   = 'e'
-	// backupLimit bounds what a length in a backup can make the reader allocate.
-	backupLimit = 16 << 20
+	// backupLimit bounds a length in a backup, and backupStep what it can make the reader allocate
+	// beyond what the backup has.
+	backupLimit = 2 * claimBytes
+	backupStep  = 1 << 20
 )
 
 // backupWriter writes a backup. The first error is kept.
@@ -159,9 +162,14 @@ func (b *backupReader) sized() ([]byte, error) {
 	if err != nil || n > backupLimit {
 		return nil, fmt.Errorf("%w: a length cannot be read", errBackup)
 	}
-	p := make([]byte, n)
-	if err := b.full(p); err != nil {
-		return nil, fmt.Errorf("%w: truncated", errBackup)
+	p := make([]byte, 0, min(n, backupStep))
+	for left := int(n); left > 0; { //nolint:gosec // bounded
+		more := min(left, max(len(p), backupStep))
+		p = slices.Grow(p, more)[:len(p)+more]
+		if err := b.full(p[len(p)-more:]); err != nil {
+			return nil, fmt.Errorf("%w: truncated", errBackup)
+		}
+		left -= more
 	}
 	return p, nil
 }

@@ -116,6 +116,7 @@ func TestARestoredStoreHasExactlyWhatWasThere(t *testing.T) {
 		}
 	}
 	finishNext(t, s, 3, dedup.Result{Kind: dedup.ResultDead})
+	mustClaim(t, s, largeClaim("larger than a segment", segmentSize+1), dedup.New)
 	if err := s.maintenance.reclaim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
