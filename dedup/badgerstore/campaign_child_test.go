@@ -310,13 +310,13 @@ func (c *campaignChild) over(ctx context.Context, err error) bool {
 	return false // an error of one operation: the event is gone or has open tasks
 }
 
-// campaignBody returns the body of an identifier: mostly small, sometimes in chunks, never
-// compressible.
+// campaignBody returns the body of an identifier: mostly small, sometimes larger than a segment,
+// never compressible.
 func campaignBody(id string) []byte {
 	sum := sha256.Sum256([]byte(id))
 	size := 100 + int(binary.BigEndian.Uint16(sum[8:]))%3000
 	if sum[1] < 4 {
-		size = 400<<10 + int(binary.BigEndian.Uint32(sum[12:]))%(400<<10)
+		size = 400<<10 + int(binary.BigEndian.Uint32(sum[12:]))%(2<<20)
 	}
 	if strings.HasPrefix(id, campaignMarked) {
 		size = 9000

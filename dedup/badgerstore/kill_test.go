@@ -118,7 +118,7 @@ func killBody(id string) []byte {
 	sum := sha256.Sum256([]byte(id))
 	size := 200 + int(sum[0])*4
 	if sum[1] < 2 {
-		size = record.InlineMost + 1000
+		size = record.InlineMost + 1000 + int(sum[2])<<13 // more than a segment, or less
 	}
 	return bytes.Repeat(sum[:], size/len(sum)+1)[:size]
 }
