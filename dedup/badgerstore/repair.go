@@ -189,18 +189,22 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	return nil
 }
 
-// dropOwnerless deletes the large bodies under the key of an event that neither it nor a sound one
-// has.
+// dropOwnerless deletes the large bodies under the key of an event that belong to no event: neither
+// to it nor to another one of its key, which may be damaged as well.
 func (b *batch) dropOwnerless(owner *row) error {
 	h := owner.place.Hash
 	return b.c.db.View(func(in *kv.View) error {
 		for item := range in.Items(h.Key(record.FamilyBody)...) {
 			key := item.KeyCopy()
 			_, seq := record.ParseBodyKey(key)
-			if seq == owner.rec.Seq && owner.event.Kind == record.BodyApart {
-				continue
+			owned := seq == owner.rec.Seq && owner.event.Kind == record.BodyApart
+			for _, p := range [...]record.Place{{Hash: h}, {Hash: h, Older: seq}} {
+				if p != owner.place {
+					r, err := readRow(in, p)
+					owned = owned || err != nil || r != nil && r.rec.Seq == seq
+				}
 			}
-			if r, err := readEvent(in, record.EventID(h, seq)); r == nil || err != nil {
+			if !owned {
 				b.writeBody(mutation{Key: key})
 			}
 		}

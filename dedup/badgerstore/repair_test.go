@@ -493,3 +493,39 @@ func TestAPayloadDamagedInItsFileLeavesTheRestOfItsEvent(t *testing.T) {
 	}
 	mustClaim(t, again, mediumClaim(0), dedup.Known)
 }
+
+// TestARepairKeepsTheLargeBodiesOfOtherGenerations damages one generation of a key, or two.
+func TestARepairKeepsTheLargeBodiesOfOtherGenerations(t *testing.T) {
+	t.Parallel()
+	for name, damaged := range map[string][2]bool{"newest": {true}, "older": {false, true}, "both": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := deduptest.NewClock()
+			o := uncached()
+			o.Clock = clock
+			s := open(t, t.TempDir(), o)
+			c := largeClaim("again", record.InlineMost+1)
+			old := mustClaim(t, s, c, dedup.New).Record
+			finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDead, Reason: "rejected"})
+			clock.Advance(25 * time.Hour)
+			now := mustClaim(t, s, c, dedup.New).Record
+			finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDead, Reason: "rejected"})
+			places := []record.Place{{Hash: record.HashOf(c.Key)}, {Hash: record.HashOf(c.Key), Older: old.Seq}}
+			for i, p := range places {
+				if damaged[i] {
+					spoilState(t, s, p.Key())
+				}
+			}
+			if _, report, err := s.Repair(t.Context()); err != nil || !report.Sound() {
+				t.Errorf("%+v, %v", report, err)
+			}
+			for _, event := range []string{old.Event, now.Event} {
+				r, err := s.Get(t.Context(), event)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameBody(t, r.Payload.Body, c.Payload.Body)
+			}
+		})
+	}
+}
