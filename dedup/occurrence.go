@@ -3,6 +3,7 @@ package dedup
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -176,6 +177,9 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 	}
 	switch {
 	case named.live(now):
+		if strings.HasPrefix(named.Key.ID, c.Key.ID+";") {
+			out.Claim.Remember = c.Remember.under(c.Key)
+		}
 		out.Claim.Key = named.Key
 		return out, nil // which keeps its slot, if any
 	case !first.live(now):

@@ -156,6 +156,16 @@ func (r *Remember) with(own Traced) []Traced {
 	return append([]Traced{own}, r.Also...)
 }
 
+// under returns the traces of a further occurrence of the content that a key is a digest of.
+func (r *Remember) under(content Key) *Remember {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.traces = r.with(Traced{content, r.Most, false})
+	return &out
+}
+
 // resolved returns the traces of a claim of an occurrence. again marks a further occurrence in
 // the window, which the bounds of the window have allowed.
 func (r *Remember) resolved(c Claim, again bool) *Remember {
