@@ -163,10 +163,3 @@ func renamedContent(c dedup.Claim, digests ...string) dedup.Claim {
 	}
 	return c
 }
-
-// comparing is a delivery of which a record has the scope or the content.
-type comparing struct{ scope, content, signature bool }
-
-func (c comparing) SameScope(dedup.Record) bool     { return c.scope }
-func (c comparing) SameContent(dedup.Record) bool   { return c.content }
-func (c comparing) SameSignature(dedup.Record) bool { return c.signature }

@@ -119,6 +119,9 @@ func (m *model) free(e *modelEvent) bool {
 
 // verdict decides a claim and returns the event that the decision is about.
 func (m *model) verdict(turn *modelTurn) (dedup.Verdict, *modelEvent) {
+	if turn.verdict != 0 {
+		return turn.verdict, turn.event
+	}
 	c := turn.claim
 	e := m.byKey(c.Key)
 	if e != nil && !m.expired(e) {
@@ -137,6 +140,7 @@ func (m *model) verdict(turn *modelTurn) (dedup.Verdict, *modelEvent) {
 	for _, alias := range c.Aliases {
 		other := m.byAlias(alias)
 		if other != nil && other.Key != c.Key && !m.expired(other) && alias.Space != dedup.SpaceSent {
+			turn.alias = alias
 			return dedup.Aliased, other
 		}
 	}
@@ -160,14 +164,17 @@ func (m *model) verdict(turn *modelTurn) (dedup.Verdict, *modelEvent) {
 	return dedup.New, nil
 }
 
-// modelTurn is a claim with its occurrence resolved.
+// modelTurn is a claim of which it is resolved what it is about.
 type modelTurn struct {
-	claim    dedup.Claim
-	repeated *modelEvent // has the content, if the claim is refused
-	first    *modelEvent // counts the occurrence, if the claim is accepted
-	number   int
-	slots    []dedup.Key // that the claim may take
-	most     int         // how many events of all slots are accepted while they are remembered
+	claim   dedup.Claim
+	verdict dedup.Verdict // if it is refused already, with the event
+	event   *modelEvent
+	alias   dedup.Key
+	content dedup.Key   // the key that leaves a trace
+	first   *modelEvent // counts the occurrence, if the claim is accepted
+	number  int
+	slots   []dedup.Key // that the claim may take
+	most    int         // how many events of all slots are accepted while they are remembered
 }
 
 // traced are the keys that the claim leaves a trace of, and how many events of each are accepted.
@@ -175,7 +182,7 @@ func (t *modelTurn) traced() (keys []dedup.Key, most []int) {
 	if t.claim.Remember == nil {
 		return nil, nil
 	}
-	keys, most = []dedup.Key{firstOf(t.claim.Key)}, []int{max(1, t.claim.Remember.Most)}
+	keys, most = []dedup.Key{t.content}, []int{max(1, t.claim.Remember.Most)}
 	for _, also := range t.claim.Remember.Also {
 		keys, most = append(keys, also.Key), append(most, max(1, also.Most))
 	}
@@ -185,70 +192,140 @@ func (t *modelTurn) traced() (keys []dedup.Key, most []int) {
 	return keys, most
 }
 
+func (m *model) live(e *modelEvent) bool { return e != nil && !m.expired(e) }
+
+// formerly reports whether the event of a former name is that of the claim.
+func (m *model) formerly(c dedup.Claim, e *modelEvent, name dedup.Key) bool {
+	f := c.Former
+	switch {
+	case !m.live(e) || e.Key.Space != "":
+		return false
+	case f.Delivery != nil && e.Key.Endpoint != c.Key.Endpoint && !f.Delivery.SameScope(e.Record):
+		return false
+	case e.Fingerprint != dedup.Fingerprint{}:
+		return f.Fingerprint == e.Fingerprint
+	}
+	return name.Space == "" && e.Payload.VendorID == "" || f.Delivery != nil && f.Delivery.SameContent(e.Record)
+}
+
+// former returns the event of the first former name that leads to one.
+func (m *model) former(c dedup.Claim, names []dedup.Key) *modelEvent {
+	for _, name := range names {
+		e := m.byAlias(name)
+		if name.Space == "" {
+			e = m.byKey(name)
+		}
+		if m.formerly(c, e, name) {
+			return e
+		}
+	}
+	return nil
+}
+
 // resolve determines which event a claim is about.
 func (m *model) resolve(c dedup.Claim) modelTurn {
+	first, f := m.byKey(c.Key), c.Former
+	if f == nil {
+		f = &dedup.Former{}
+	}
 	t := modelTurn{claim: c}
-	o := c.Occurrence
-	if o == nil {
-		return t
-	}
-	live := func(e *modelEvent) bool { return e != nil && !m.expired(e) }
-	t.claim.Occurrence = nil
-	first := m.byKey(c.Key)
-	if o.Name != "" {
-		named, _ := c.Named()
-		sent := named
-		sent.Space = dedup.SpaceSent
-		t.claim.Aliases = append(slices.Clone(c.Aliases), named, sent)
-		if e := m.byAlias(named); live(e) {
-			t.claim.Key = e.Key
-			return t
+	switch {
+	case m.live(first):
+	case c.Occurrence == nil:
+		m.rename(&t, f)
+	default:
+		if other := m.former(c, f.Contents); other != nil {
+			first, t.claim.Key = other, other.Key
 		}
 	}
-	if live(first) {
-		if o.Name == "" {
-			return t
-		}
-		if m.number(&t, first, o); t.repeated != nil {
-			return t
-		}
-	}
-	taken := func(slot dedup.Key) bool { return live(m.byAlias(slot)) }
-	t.slots = o.Slots
-	if i := slices.IndexFunc(o.Slots, func(slot dedup.Key) bool { return !taken(slot) }); i >= 0 {
-		t.claim.Aliases = append(slices.Clone(t.claim.Aliases), o.Slots[i])
-	} else if len(o.Slots) > 0 && !o.Spare {
-		t.repeated = m.byAlias(o.Slots[0])
-	}
-	if t.most = len(o.Slots); o.Spare {
-		t.most = 255
+	t.content = t.claim.Key
+	if c.Occurrence != nil {
+		m.occurs(&t, first, f.Names)
 	}
 	return t
 }
 
-// number makes the claim another occurrence of the content, or repeated.
-func (m *model) number(t *modelTurn, first *modelEvent, o *dedup.Occurrence) {
-	c := t.claim
-	t.repeated = first
-	if first.Payload.Type != c.Payload.Type || o.Within > 0 && !m.now.Before(first.Accepted.Add(o.Within)) {
+// rename decides a claim without a live record by its former names.
+func (m *model) rename(t *modelTurn, f *dedup.Former) {
+	if e := m.former(t.claim, f.Names); e != nil {
+		t.claim.Key = e.Key
 		return
 	}
-	for n := 2; n <= o.Max; n++ {
-		if e := m.byKey(c.Key.Occurrence(n)); n > first.Occurrences && (e == nil || m.expired(e)) {
-			t.claim.Key, t.first, t.number, t.repeated = c.Key.Occurrence(n), first, n, nil
+	for _, k := range f.Contents {
+		if e := m.byKey(k); m.formerly(t.claim, e, k) && f.Delivery.SameSignature(e.Record) {
+			t.verdict, t.event, t.alias = dedup.Aliased, e, k
 			return
 		}
 	}
 }
 
+// occurs determines which occurrence of its content a claim is.
+func (m *model) occurs(t *modelTurn, first *modelEvent, formerNames []dedup.Key) {
+	c, o := t.claim, t.claim.Occurrence
+	t.claim.Occurrence = nil
+	var named *modelEvent
+	if o.Name != "" {
+		name, _ := c.Named()
+		sent := name
+		sent.Space = dedup.SpaceSent
+		t.claim.Aliases = append(slices.Clone(c.Aliases), name, sent)
+		if named = m.byAlias(name); m.live(first) && slices.Contains(first.Aliases, name) {
+			named = first
+		}
+	}
+	if !m.live(named) {
+		named = m.former(c, formerNames)
+		if named != nil && named.Payload.VendorID != "" && named.Payload.VendorID != o.Name {
+			named = nil
+		}
+	}
+	if m.live(named) {
+		if t.claim.Key = named.Key; !strings.HasPrefix(named.Key.ID, c.Key.ID+";") {
+			t.content = named.Key
+		}
+		return
+	}
+	if m.live(first) {
+		if o.Name == "" {
+			return
+		}
+		if m.number(t, first, o); t.verdict != 0 {
+			return
+		}
+	}
+	m.slot(t, o)
+}
+
+// slot gives the claim a free slot.
+func (m *model) slot(t *modelTurn, o *dedup.Occurrence) {
+	free := func(slot dedup.Key) bool { return !m.live(m.byAlias(slot)) }
+	t.slots = o.Slots
+	if i := slices.IndexFunc(o.Slots, free); i >= 0 {
+		t.claim.Aliases = append(slices.Clone(t.claim.Aliases), o.Slots[i])
+	} else if len(o.Slots) > 0 && !o.Spare {
+		t.verdict, t.event = dedup.Repeated, m.byAlias(o.Slots[0])
+	}
+	if t.most = len(o.Slots); o.Spare {
+		t.most = 255
+	}
+}
+
+// number makes the claim another occurrence of the content, or repeated.
+func (m *model) number(t *modelTurn, first *modelEvent, o *dedup.Occurrence) {
+	c := t.claim
+	if first.Payload.Type == c.Payload.Type && (o.Within <= 0 || m.now.Before(first.Accepted.Add(o.Within))) {
+		for n := first.Occurrences + 1; n <= o.Max; n++ {
+			if n >= 2 && !m.live(m.byKey(c.Key.Occurrence(n))) {
+				t.claim.Key, t.first, t.number = c.Key.Occurrence(n), first, n
+				return
+			}
+		}
+	}
+	t.verdict, t.event = dedup.Repeated, first
+}
+
 // days counts the midnights in UTC since 1970.
 func days(t time.Time) int { return int(t.Unix() / (24 * 60 * 60)) }
-
-// firstOf returns the key of the first occurrence of the content of a key.
-func firstOf(k dedup.Key) dedup.Key {
-	k.ID, _, _ = strings.Cut(k.ID, ";")
-	return k
-}
 
 // trace returns the trace of a key. That of the claim's own key is without the last event e if that
 // was never accepted.
@@ -282,7 +359,7 @@ func (m *model) recall(t *modelTurn, e *modelEvent) dedup.Verdict {
 	}
 	at := c.Remember.Time
 	if m.forgets() && !at.IsZero() && days(at) <= days(m.now)-90 && at.Before(m.now.Add(-c.Window)) &&
-		m.trace(c.Key, c, e).count == 0 {
+		m.trace(keys[0], c, e).count == 0 {
 		return dedup.TooOld
 	}
 	return dedup.New
@@ -574,15 +651,24 @@ func (m *model) blocked(e *modelEvent, t dedup.Task) bool {
 
 // matches reports whether a filter selects the event.
 func (m *model) matches(f dedup.Filter, e *modelEvent) bool {
-	if f.ID != "" && e.Key.ID != f.ID && e.Payload.VendorID != f.ID ||
-		f.Endpoint != "" && e.Payload.Endpoint != f.Endpoint {
+	number, _, _ := strings.Cut(e.Event, "-")
+	isRef := slices.Contains([]string{e.Event, e.Key.ID, e.Payload.VendorID, number, number + "-"}, f.Ref) ||
+		len(f.Ref) >= 4 && strings.HasPrefix(e.Event, f.Ref)
+	if f.Ref != "" && !isRef || f.ID != "" && e.Key.ID != f.ID && e.Payload.VendorID != f.ID ||
+		f.Endpoint != "" && e.Payload.Endpoint != f.Endpoint ||
+		f.Producer != "" && e.Payload.Producer != f.Producer ||
+		f.Event != "" && e.Event != f.Event {
 		return false
 	}
 	if prefix := strings.TrimSuffix(f.Type, "*"); f.Type != "" && e.Payload.Type != prefix &&
 		(prefix == f.Type || !strings.HasPrefix(e.Payload.Type, prefix)) {
 		return false
 	}
-	if f.Handler != "" && !slices.ContainsFunc(e.Tasks, func(t dedup.Task) bool { return t.Handler == f.Handler }) {
+	selected := func(t dedup.Task) bool {
+		return (f.Handler == "" || t.Handler == f.Handler) && (f.Reason == "" || t.Reason == f.Reason)
+	}
+	aside := f.Handler == "" && f.Reason == e.QuarantineReason && e.Quarantined()
+	if (f.Handler != "" || f.Reason != "") && !aside && !slices.ContainsFunc(e.Tasks, selected) {
 		return false
 	}
 	if len(f.States) > 0 && !slices.Contains(f.States, e.summary()) {
@@ -592,6 +678,36 @@ func (m *model) matches(f dedup.Filter, e *modelEvent) bool {
 		return false
 	}
 	return f.Since <= 0 || !e.Accepted.Add(f.Since).Before(m.now)
+}
+
+// counts returns the counts of a store without the events that it may have forgotten, and with
+// them. Those that were claimed may have been freed.
+func (m *model) counts() (least, most dedup.Stats) {
+	least.Quarantined = map[dedup.QuarantineGroup]int64{}
+	for _, e := range m.events {
+		if e.purged {
+			continue
+		}
+		if e.Quarantined() {
+			least.Quarantined[dedup.QuarantineGroup{Endpoint: e.Payload.Endpoint, Reason: e.QuarantineReason}]++
+		}
+		if least.Oldest.IsZero() && e.open() && !e.Hold {
+			least.Oldest = e.Accepted
+		}
+		sums := []*dedup.Stats{&most, &least}
+		if m.forgettable(e) {
+			sums = sums[:1]
+		}
+		for _, sum := range sums {
+			sum.Pending += int64(e.count(dedup.Pending))
+			sum.Running += int64(e.count(dedup.Running))
+			sum.Dead += int64(e.count(dedup.Dead))
+			if e.open() {
+				sum.Backlog += int64(len(e.Payload.Body))
+			}
+		}
+	}
+	return least, most
 }
 
 // modelText formats what the model knows of a record: no times of attempts, and of each task

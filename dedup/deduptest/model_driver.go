@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -38,11 +39,15 @@ type driver struct {
 	trace  []string
 	stores []dedup.Store // one or two
 	turn   int           // the store of the next call
+	near   dedup.Key     // of an event of which something has just happened or is about to
 }
 
 func agrees(x *rig) {
-	x.advance(0) // or skips the check
-	d := &driver{rig: x, Rand: x.random(), model: newModel(x.clock.Now()), stores: []dedup.Store{x.store}}
+	d := &driver{rig: x, Rand: x.random(), stores: []dedup.Store{x.store}}
+	d.model = newModel(x.clock.Now())
+	ofDay := time.Duration(d.IntN(24*60*60)) * time.Second // a seed repeats it, too
+	d.model.now = d.model.now.Truncate(day).Add(day + ofDay)
+	x.clock.Advance(d.model.now.Sub(d.model.began))
 	if d.IntN(2) == 0 {
 		d.stores = x.stores()
 	}
@@ -99,6 +104,15 @@ func (d *driver) advanceClock() {
 	if d.IntN(30) == 0 {
 		by = pick(d.Rand, 30*day, 31*day)
 	}
+	if e := d.event(); e != nil && d.IntN(3) == 0 { // to the moment, or just before it
+		at := pick(d.Rand, e.Expires, e.Accepted.Add(minute))
+		for _, t := range e.Tasks {
+			at = pick(d.Rand, at, t.Due, t.Until, t.Until.Add(e.Window))
+		}
+		if left := at.Sub(d.model.now) - pick(d.Rand, 0, time.Millisecond); left > 0 && left < 2*day {
+			by, d.near = left, e.Key
+		}
+	}
 	d.clock.Advance(by)
 	d.model.now = d.model.now.Add(by)
 	d.note("the clock moves by %v", by)
@@ -116,6 +130,11 @@ func (d *driver) event() *modelEvent {
 func (d *driver) newClaim() dedup.Claim {
 	c := delivery(fmt.Sprint("k", d.IntN(6)))
 	c.Key.Principal = pick(d.Rand, "shop", "shop", "other")
+	c.Key.Endpoint = pick(d.Rand, "orders", "orders", "orders", "shop?t=1")
+	if d.near.Space == "" && strings.HasPrefix(d.near.ID, "k") && d.IntN(2) == 0 {
+		c.Key = d.near
+	}
+	c.Payload.Producer = pick(d.Rand, "shop", "shop", "github")
 	c.Fingerprint = pick(d.Rand, dedup.Fingerprint{}, fingerprint(1), fingerprint(1), fingerprint(1), fingerprint(2))
 	c.Payload.Type = pick(d.Rand, "order.paid", "order.paid", "order.paid", "order.refunded", "ping")
 	c.Payload.Endpoint = pick(d.Rand, "orders", "orders", "returns")
@@ -133,6 +152,28 @@ func (d *driver) newClaim() dedup.Claim {
 			c.Aliases = append(c.Aliases, alias)
 		}
 	}
+	d.occurs(&c)
+	d.remembers(&c)
+	switch d.IntN(6) {
+	case 0, 1:
+		c.Hold, c.Lease, c.Response = true, pick(d.Rand, 10*time.Second, 5*minute), dedup.Response{}
+		c.Tasks = []dedup.NewTask{{Handler: "quote"}}
+	case 2:
+		e := d.event()
+		if e != nil && c.Occurrence == nil && !d.model.forgettable(e) {
+			c.Series, c.Remember = dedup.Key{}, nil
+			c.Key.Space = dedup.SpaceQuarantine + fmt.Sprint(d.IntN(3))
+			c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: e.Event, Max: d.IntN(4)}
+		}
+	}
+	if c.Quarantine == nil && c.Series == (dedup.Key{}) && d.IntN(5) == 0 {
+		d.renamed(&c)
+	}
+	return c
+}
+
+// occurs makes some claims those of content.
+func (d *driver) occurs(c *dedup.Claim) {
 	if d.IntN(4) == 0 {
 		c.Key.ID = pick(d.Rand, "d0", "d1")
 		c.Payload.VendorID = pick(d.Rand, "", "v0", "v1", "v2", "v3", "v4")
@@ -146,6 +187,15 @@ func (d *driver) newClaim() dedup.Claim {
 		c.Occurrence = &dedup.Occurrence{Name: name, Max: pick(d.Rand, 0, 2), Spare: d.IntN(4) == 0}
 		c.Occurrence.Slots = []dedup.Key{slot("0"), slot("1")}
 	}
+}
+
+// remembers gives some claims a series, or makes them leave a trace.
+func (d *driver) remembers(c *dedup.Claim) {
+	if d.IntN(10) == 0 {
+		c.Key.ID = fmt.Sprint("h", d.IntN(1000)) // it happened when the store may have remembered it
+		edge := time.Duration(d.Int64N(int64(4*day))) - 2*day
+		c.Remember = &dedup.Remember{Time: d.model.now.Add(edge - 90*day)}
+	}
 	if series := map[string]string{"k0": "s", "k1": "s", "k2": "t"}[c.Key.ID]; series != "" {
 		c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
 	}
@@ -157,20 +207,36 @@ func (d *driver) newClaim() dedup.Claim {
 			c.Remember.Also = []dedup.Traced{{Key: key(fmt.Sprint("x", d.IntN(5))), Most: d.IntN(3)}}
 		}
 	}
-	switch d.IntN(6) {
-	case 0, 1:
-		c.Hold, c.Lease, c.Response = true, pick(d.Rand, 10*time.Second, 5*minute), dedup.Response{}
-		c.Tasks = []dedup.NewTask{{Handler: "quote"}}
-	case 2:
-		e := d.event()
-		if e != nil && c.Occurrence == nil && !d.model.forgettable(e) {
-			c.Series, c.Remember = dedup.Key{}, nil
-			c.Key.Space = dedup.SpaceQuarantine + fmt.Sprint(d.IntN(3))
-			c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: e.Event, Max: d.IntN(4)}
-		}
-	}
-	return c
 }
+
+// renamed gives a claim names that its event may have had.
+func (d *driver) renamed(c *dedup.Claim) {
+	c.Former = &dedup.Former{Fingerprint: c.Fingerprint}
+	name := func() dedup.Key { return key(pick(d.Rand, "k3", "k4", "k5", "d0", "d1", "p2", "d0;2")) }
+	for range d.IntN(3) {
+		k := name()
+		if d.IntN(2) == 0 {
+			k.Space, k.ID = dedup.SpaceSent, pick(d.Rand, "v0", "v1", "v2", "v3")
+		}
+		c.Former.Names = append(c.Former.Names, k)
+	}
+	if d.IntN(2) == 0 {
+		c.Former.Delivery = comparing{scope: d.IntN(2) == 0, content: d.IntN(2) == 0, signature: d.IntN(2) == 0}
+	}
+	if c.Occurrence == nil && c.Former.Delivery == nil {
+		return
+	}
+	for range d.IntN(3) {
+		c.Former.Contents = append(c.Former.Contents, name())
+	}
+}
+
+// comparing is a delivery of which a record has the scope, the content or the signature.
+type comparing struct{ scope, content, signature bool }
+
+func (c comparing) SameScope(dedup.Record) bool     { return c.scope }
+func (c comparing) SameContent(dedup.Record) bool   { return c.content }
+func (c comparing) SameSignature(dedup.Record) bool { return c.signature }
 
 func (d *driver) claim() {
 	d.Helper()
@@ -196,15 +262,12 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 	t := m.resolve(c)
 	c = t.claim
 	newest := m.byKey(c.Key)
-	want, e := dedup.Repeated, t.repeated
-	if t.repeated == nil {
-		want, e = m.verdict(&t)
-	}
+	want, e := m.verdict(&t)
 	d.note("claim %s/%s%s fp=%x hold=%t only=%t quarantine=%+v aliases=%d tasks=%d: %v %s",
 		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[dedup.FingerprintLeast-1], c.Hold, c.OnlyKnown,
 		c.Quarantine, len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
-	if got.Verdict != want {
-		d.Fatalf("claim of %+v: %v, want %v", c, got.Verdict, want)
+	if got.Verdict != want || got.Alias != t.alias {
+		d.Fatalf("claim of %+v: %v by %+v, want %v by %+v", c, got.Verdict, got.Alias, want, t.alias)
 	}
 	if want == dedup.New {
 		if c.OnlyKnown {
@@ -513,6 +576,8 @@ func (d *driver) list() {
 		ID: pick(d.Rand, "", "", "k1", "v1"), Type: pick(d.Rand, "", "", "order.*", "ping", "p*"),
 		Endpoint: pick(d.Rand, "", "", "returns"), Handler: pick(d.Rand, "", "", "bill"),
 		Since: pick(d.Rand, 0, 0, hour), Quarantined: d.IntN(6) == 0, Body: d.IntN(2) == 0,
+		Producer: pick(d.Rand, "", "", "github"), Reason: pick(d.Rand, "", "", "", dead().Reason, "conflict"),
+		Limit: pick(d.Rand, 0, 0, 1, 3),
 	}
 	if d.IntN(2) == 0 {
 		f.States = pick(d.Rand, []dedup.State{dedup.Dead}, []dedup.State{dedup.Running},
@@ -520,6 +585,12 @@ func (d *driver) list() {
 	}
 	if e := d.event(); e != nil && d.IntN(3) == 0 {
 		f.Before = e.Seq
+	}
+	if e := d.event(); e != nil && d.IntN(3) == 0 {
+		number, _, _ := strings.Cut(e.Event, "-")
+		f = dedup.Filter{Ref: pick(d.Rand, e.Event[:12], e.Event[1:4], e.Event, number, number+"-", e.Key.ID, "no")}
+	} else if e != nil && d.IntN(6) == 0 {
+		f = dedup.Filter{Event: e.Event}
 	}
 	var want []*modelEvent
 	for _, e := range slices.Backward(m.events) {
@@ -529,6 +600,9 @@ func (d *driver) list() {
 	}
 	got := d.rig.list(f)
 	d.note("list %+v: %d", f, len(got))
+	if f.Limit > 0 && len(got) >= f.Limit {
+		want = want[:slices.IndexFunc(want, func(e *modelEvent) bool { return e.Event == got[f.Limit-1].Event })+1]
+	}
 	for _, e := range want {
 		if len(got) == 0 || got[0].Event != e.Event {
 			if !m.forgettable(e) {
@@ -589,12 +663,15 @@ func (d *driver) compareEvent(e *modelEvent) {
 
 func (d *driver) compare() {
 	d.Helper()
-	var deadTasks int64
 	for _, e := range d.model.events {
 		d.compareEvent(e)
-		if !e.purged {
-			deadTasks += int64(e.count(dedup.Dead))
-		}
 	}
-	d.stats(fmt.Sprint("dead tasks ", deadTasks), func(s dedup.Stats) bool { return s.Dead == deadTasks })
+	least, most := d.model.counts()
+	between := func(n, least, most int64) bool { return least <= n && n <= most }
+	d.stats(fmt.Sprintf("counts of the model %+v to %+v", least, most), func(s dedup.Stats) bool {
+		return s.Pending >= least.Pending && between(s.Running, least.Running, most.Running) &&
+			between(s.Pending+s.Running, least.Pending+least.Running, most.Pending+most.Running) &&
+			s.Dead == least.Dead && s.Backlog >= least.Backlog && (s.Backlog == 0 || most.Backlog > 0) &&
+			s.Oldest.Equal(least.Oldest) && maps.Equal(s.Quarantined, least.Quarantined)
+	})
 }

@@ -109,6 +109,25 @@ var mutants = []mutant{
 	{"occurrence.go", `resolved(c, out.Number > 0)`, `resolved(c, false)`},
 	{"occurrence.go", `SpaceOccurrence+c.Key.ID`, `SpaceOccurrence`},
 	{"occurrence.go", `sent.Space = SpaceSent`, `sent.Space = ""`},
+	{"occurrence.go", `strings.HasPrefix(named.Key.ID, c.Key.ID+";")`, `false`},
+	{"occurrence.go", `!r.live(now) || r.Key.Space`, `r.Key.Space`},
+	{"occurrence.go", `r.Key.Endpoint != c.Key.Endpoint && !f.Delivery.SameScope(r)`, `!f.Delivery.SameScope(r)`},
+	{"occurrence.go", `!f.Delivery.SameScope(r)`, `false`},
+	{"occurrence.go", `return f.Fingerprint != Fingerprint{} && !`, `return !`},
+	{"occurrence.go", `Fingerprint{} && !f.Fingerprint.conflicts(r.Fingerprint)`, `Fingerprint{}`},
+	{"occurrence.go", `name.Space == "" && r.Payload.VendorID == "" ||`, `name.Space == "" ||`},
+	{"occurrence.go", `|| f.Delivery != nil && f.Delivery.SameContent(r)`, ``},
+	{"occurrence.go", `if first.live(now) && first.Key != c.Key {`, `if false {`},
+	{"occurrence.go", `out.Claim.Key, names = c.Key, c.names()`, `out.Claim.Key = c.Key`},
+	{"occurrence.go", `|| c.Former == nil || first.live(now) {`, `|| c.Former == nil {`},
+	{"occurrence.go", `if r.Payload.VendorID != "" && r.Payload.VendorID != c.Occurrence.Name {`, `if false {`},
+	{"occurrence.go", `if first.live(now) && slices.Contains(first.Aliases, names[0]) {`, `if false {`},
+	{"occurrence.go", `err != nil || r.live(now) {`, `err != nil {`},
+	{"occurrence.go", `if r.Event != "" {
+		c.Key = r.Key`, `if false {
+		c.Key = r.Key`},
+	{"occurrence.go", ` && c.Former.Delivery.SameSignature(r) {`, ` {`},
+	{"occurrence.go", `if c.matches(r, content, now) && `, `if `},
 
 	{"retention.go", `if t.Day < first {`, `if false {`},
 	{"retention.go", `c.Remember.again || `, ``},
@@ -128,27 +147,30 @@ var mutants = []mutant{
 	{"internal/step/step.go", `if d.Record.Event != before.Event {`, `if true {`},
 	{"internal/step/step.go", `|| state.Disposable(s.now)`, ``},
 	{"internal/step/step.go", `if !full {`, `if true {`},
-	{"memstore/source.go", `before.Generation = last.Generation`, `_ = last`},
-	{"memstore/source.go", "\tr = r.Clone() // the caller may use its claim again\n", ``},
-	{"memstore/source.go", "\tm.wake()\n", ``},
-	{"memstore/store.go", `r.Recover(it.Task, now, 0)`, ``},
+	{"memstore/events.go", `before.Generation = last.Generation`, `_ = last`},
+	{"memstore/events.go", `if r = r.Clone(); r.Event`, `if r.Event`},
+	{"memstore/events.go", `e != nil && !e.retired`, `e != nil`},
+	{"memstore/events.go", "\t\ts.dropAliases(e)\n", ``},
+	{"memstore/events.go", `shown.Aliases, shown.Payload = nil, dedup.Payload{}`, ``},
+	{"memstore/events.go", `return shown.Clone(), nil`, `return shown, nil`},
+	{"memstore/events.go", `older.retired = true`, `_ = older`},
+	{"memstore/events.go", `h := alias.Hash(); m.aliases[h] == e {`, `h := alias.Hash(); true {`},
+	{"memstore/events.go", `if !e.retired && e.Unaccepted() {`, `if false {`},
+	{"memstore/events.go", `case e.Hold || !t.Open():`, `case !t.Open():`},
+	{"memstore/events.go", `m.queue.Extend(e.Seq, i, t.Until)`, ``},
+	{"memstore/events.go", `&& m.order[m.swept].Disposable(m.now) {`, `{`},
+	{"memstore/events.go", `old.Due.Equal(t.Due) &&`, ``},
+	{"memstore/store.go", `r.Recover(it.Task, m.now, 0)`, ``},
 	{"memstore/store.go", "\t\tres.Response = res.Response.Clone()\n", ``},
 	{"memstore/store.go", `if !e.retired {`, `if true {`},
-	{"memstore/store.go", `case e.Open():`, `case false:`},
-	{"memstore/store.go", "\tm.wake()\n", ``},
-	{"memstore/store.go", ` + m.held`, ``},
-	{"memstore/store.go", ` + m.freed`, ``},
+	{"memstore/store.go", "if e.Open() {\n\t\t\treturn", "if false {\n\t\t\treturn"},
+	{"memstore/store.go", "if e.Open() {\n\t\t\ts.Backlog", "if true {\n\t\t\ts.Backlog"},
+	{"memstore/store.go", `if m.waiting > 0 {`, `if false {`},
+	{"memstore/store.go", `if e.Quarantined() {`, `if e.QuarantineReason != "" {`},
+	{"memstore/store.go", "\t\t\t\ts.Running++\n", ``},
 	{"memstore/store.go", `range slices.Backward(m.order)`, `range slices.All(m.order)`},
 	{"memstore/store.go", `len(out) == f.Limit`, `len(out) > f.Limit`},
 	{"memstore/store.go", `m.opened.Add(w.OrphanAfter)`, `m.opened`},
-	{"memstore/index.go", `older.retired = true`, `_ = older`},
-	{"memstore/index.go", `h := alias.Hash(); n.aliases[h] == e {`, `h := alias.Hash(); true {`},
-	{"memstore/index.go", `if !e.retired && e.Unaccepted() {`, `if !e.retired && false {`},
-	{"memstore/index.go", `case e.Hold || !t.Open():`, `case !t.Open():`},
-	{"memstore/index.go", `m.queue.Extend(e.Seq, i, t.Until)`, ``},
-	{"memstore/index.go", `case e.Disposable(now):`, `case true:`},
-	{"memstore/index.go", `; r.Quarantined() {`, `; r.QuarantineReason != "" {`},
-	{"memstore/index.go", `old.Due.Equal(t.Due) &&`, ``},
 	{"memstore/traces.go", `return t.Day < first`, `return t.Day <= first`},
 
 	{"internal/taskqueue/take.go", `free := q.suspect == nil || at >= q.suspectUntil`, `free := true`},
@@ -175,6 +197,10 @@ func TestNoMutantSurvives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	none := mutant{"decision.go", "package dedup\n", "package dedup\n"}
+	if out, err := none.test(t, dir, "^TestMemoryPassesTheSuite$", "./memstore"); err != nil {
+		t.Fatalf("without a mistake: %v\n%s", err, out)
+	}
 	for i, m := range slices.Concat(mutants, durable) {
 		tests, of := "^TestMemoryPassesTheSuite$", "./memstore"
 		if i >= len(mutants) {
@@ -187,8 +213,8 @@ func TestNoMutantSurvives(t *testing.T) {
 	}
 }
 
-// dies runs tests of a package on the mutant of package dedup, which is in dir.
-func (m mutant) dies(t *testing.T, dir, tests, of string) {
+// test runs tests of a package on the mutant of package dedup, which is in dir.
+func (m mutant) test(t *testing.T, dir, tests, of string) (string, error) {
 	t.Helper()
 	file := filepath.Join(dir, m.file)
 	b, err := os.ReadFile(file)
@@ -204,14 +230,21 @@ func (m mutant) dies(t *testing.T, dir, tests, of string) {
 	write(t, overlay, replace)
 	c := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-count=1", "-failfast", "-vet=off",
 		"-timeout=5m", "-run="+tests, of)
-	c.Dir, c.Env = dir, append(os.Environ(), "EYELET_SEED=1", "EYELET_RUNS=8", "EYELET_STEPS=1200")
-	switch out, err := c.CombinedOutput(); {
+	c.Dir, c.Env = dir, append(os.Environ(), "EYELET_SEED=1", "EYELET_RUNS=24", "EYELET_STEPS=1200")
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+// dies requires that a test fails on the mutant.
+func (m mutant) dies(t *testing.T, dir, tests, of string) {
+	t.Helper()
+	switch out, err := m.test(t, dir, tests, of); {
 	case err == nil:
 		t.Errorf("survives: %s becomes %q", m.text, m.by)
-	case !strings.Contains(string(out), "--- FAIL: ") && !strings.Contains(string(out), "panic: "):
+	case !strings.Contains(out, "--- FAIL: ") && !strings.Contains(out, "panic: "):
 		t.Errorf("%s becomes %q: %v\n%s", m.text, m.by, err, out)
 	case testing.Verbose():
-		for line := range strings.Lines(string(out)) {
+		for line := range strings.Lines(out) {
 			if strings.HasPrefix(line, "        --- FAIL: ") || strings.HasPrefix(line, "panic: ") {
 				t.Log(strings.TrimSpace(line))
 			}
