@@ -4,12 +4,25 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
+
+// outage holds why something does not work, nil while it does.
+type outage struct {
+	atomic.Pointer[dedup.ErrUnavailable]
+}
+
+func (o *outage) err() error {
+	if err := o.Load(); err != nil {
+		return err
+	}
+	return nil
+}
 
 // backlog bounds the events that wait for workers. Once full it stays full until 20 % of it is
 // free, so that a receiver at its bound refuses for a while instead of every other delivery.
@@ -54,17 +67,18 @@ func (g *backlog) bounds() string {
 // err returns why new events are refused, nil if they are not.
 func (g *backlog) err() error { return g.full.err() }
 
-// admit adds an event to the batch, or returns why not. The one that reaches the bound is admitted.
-func (g *backlog) admit(b *batch, size int64) error {
+// admit adds an event to those that wait in a batch, or returns why not. The one that reaches the
+// bound is admitted.
+func (g *backlog) admit(waiting, bytes *int64, size int64) error {
 	if err := g.err(); err != nil {
 		return err
 	}
-	if g.maxBytes > 0 && g.bytes+b.waitingBytes >= g.maxBytes ||
-		g.maxRecords > 0 && g.records+b.waiting >= g.maxRecords {
+	if g.maxBytes > 0 && g.bytes+*bytes >= g.maxBytes ||
+		g.maxRecords > 0 && g.records+*waiting >= g.maxRecords {
 		return &dedup.ErrUnavailable{Reason: g.reason(), RetryAfter: backlogRetry}
 	}
-	b.waiting++
-	b.waitingBytes += size
+	*waiting++
+	*bytes += size
 	return nil
 }
 

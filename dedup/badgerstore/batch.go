@@ -29,7 +29,7 @@ type batch struct {
 	states    int64     // bytes of the states of those that are in memory
 	always    bool      // commit even without changes
 	reclaimed time.Time // when space was reclaimed, if it was
-	recount   *survey
+	recounted *recount
 	batchTotals
 
 	// Results of stage.
@@ -46,6 +46,12 @@ type batchTotals struct {
 	waiting, waitingBytes int64 // new events, for the bounds of the backlog
 	window                time.Duration
 	uncounted             bool // a damaged value is replaced: the census is unknown until everything is counted again
+}
+
+// recount is what the store holds, counted again.
+type recount struct {
+	census record.Census
+	counts record.Counts
 }
 
 type aliasEntry struct {
@@ -89,8 +95,8 @@ type replaced[K comparable, V any] struct {
 	had bool
 }
 
-// set changes a map of the batch until a rollback.
-func set[K comparable, V any](log *[]replaced[K, V], m map[K]V, key K, v V) {
+// swap changes a map of the batch until a rollback.
+func swap[K comparable, V any](log *[]replaced[K, V], m map[K]V, key K, v V) {
 	old, had := m[key]
 	*log = append(*log, replaced[K, V]{key, old, had})
 	m[key] = v
@@ -148,12 +154,7 @@ func (b *batch) decide(ops []op) {
 	}
 }
 
-func (b *batch) anyDue(o *takeOp) bool {
-	next, ok := b.c.tasks.NextDue(b.now, b.c.wanted(o))
-	return ok && !next.After(b.now)
-}
-
-func (b *batch) put(r *row) { set(&b.oldRows, b.rows, r.place, r) }
+func (b *batch) put(r *row) { swap(&b.oldRows, b.rows, r.place, r) }
 
 // at returns the row at a place, nil if there is none.
 func (b *batch) at(p record.Place) (*row, error) {
@@ -236,7 +237,7 @@ func (b *batch) dropAlias(h record.Hash) { b.setAlias(h, record.Alias{}, false) 
 func (b *batch) setAlias(h record.Hash, a record.Alias, exists bool) {
 	next, _ := b.alias(h) // a damaged one is replaced
 	next.Alias, next.exists, next.dirty = a, exists, true
-	set(&b.oldAliases, b.aliases, h, next)
+	swap(&b.oldAliases, b.aliases, h, next)
 }
 
 // aliased returns the row of the event that an alias belongs to, nil if there is none.
@@ -266,7 +267,7 @@ func (b *batch) trace(id record.TraceID) dedup.Trace {
 }
 
 func (b *batch) putTrace(id record.TraceID, t dedup.Trace) {
-	set(&b.oldTraces, b.traces, id, traceEntry{Trace: t, dirty: true, gone: t.Count == 0})
+	swap(&b.oldTraces, b.traces, id, traceEntry{Trace: t, dirty: true, gone: t.Count == 0})
 }
 
 func (b *batch) firstDay() dedup.Day { return b.c.firstDay(b.c.meta.Since, b.evicted, b.now) }
@@ -453,8 +454,8 @@ func (b *batch) meta(aliases record.Census) record.Meta {
 	if !b.reclaimed.IsZero() {
 		m.Reclaimed = b.reclaimed
 	}
-	if b.recount != nil {
-		m.Census, m.Counts = b.recount.census, b.recount.total.Counts
+	if b.recounted != nil {
+		m.Census, m.Counts = b.recounted.census, b.recounted.counts
 	}
 	m.Counts.Add(&b.change.Counts, 1)
 	if b.uncounted {
@@ -464,27 +465,4 @@ func (b *batch) meta(aliases record.Census) record.Meta {
 		m.Census.Add(aliases.Entries, aliases.Sum)
 	}
 	return m
-}
-
-// arena is memory for the keys and small values of a batch, which the next batch uses again.
-type arena struct{ b []byte }
-
-const arenaBytes = 64 << 10
-
-func (a *arena) reset() {
-	if a.b == nil {
-		a.b = make([]byte, 0, arenaBytes)
-	}
-	a.b = a.b[:0]
-}
-
-// rest returns an empty slice with the unused memory behind it.
-func (a *arena) rest() []byte { return a.b[len(a.b):] }
-
-// keep marks as used what was appended to rest. If the memory was not enough, b has its own.
-func (a *arena) keep(b []byte) []byte {
-	if n := len(a.b) + len(b); n <= cap(a.b) {
-		a.b = a.b[:n]
-	}
-	return b[:len(b):len(b)]
 }

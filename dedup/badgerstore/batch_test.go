@@ -80,7 +80,7 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 		"purged": func(_ *Store, event string) []op { return []op{&purgeOp{ticket: newTicket(true), event: event}} },
 		"swept": func(_ *Store, event string) []op {
 			h, _, _ := record.ParseEventID(event)
-			return []op{&sweepOp{ticket: newTicket(false), found: []ended{{row: &row{place: record.Place{Hash: h}}}},
+			return []op{&sweepOp{ticket: newTicket(false), found: []expired{{row: &row{place: record.Place{Hash: h}}}},
 				slack: -1000 * time.Hour}}
 		},
 	} {

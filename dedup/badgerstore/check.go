@@ -13,6 +13,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/table"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
@@ -81,7 +82,7 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 	if err != nil {
 		return r, err
 	}
-	c.damages.replace(x.found)
+	c.damages.replace(maps.Keys(x.found))
 	return r, nil
 }
 
@@ -111,6 +112,39 @@ const (
 	checkStretch = 64
 	checkPause   = 10 * time.Millisecond
 )
+
+func (m *maintenance) keepChecking() {
+	ctx, cancel := m.lifetime()
+	defer cancel()
+	tick := time.NewTicker(m.options.rhythm.check)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		m.checkQuietly(ctx)
+	}
+}
+
+func (m *maintenance) checkQuietly(ctx context.Context) {
+	began := time.Now()
+	r, err := m.check(ctx, checkPause)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.warn("check", err)
+		}
+		return
+	}
+	if damage := cmp.Or(r.Tables, r.Missing); damage != "" && m.corrupt.Load() == nil {
+		m.log.Error("store is damaged", "dir", m.dir, "error", damage)
+		why := errors.New(damage)
+		m.corrupt.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup", Err: why})
+	}
+	m.log.Info("store checked", "dir", m.dir, "records", r.Records, "damaged", len(r.Damaged),
+		"took", time.Since(began).Round(time.Millisecond))
+}
 
 // verify reads the file of every table and compares its checksums. Badger's own function reads
 // its cache instead of the file, and panics on a block that does not decompress.

@@ -41,6 +41,9 @@ func shortenWaits(r *dedup.Record, now time.Time, by time.Duration) bool {
 	return changed
 }
 
+// clockSlack is how far the clock may be behind the last commit: clocks are corrected by that much.
+const clockSlack = time.Minute
+
 // longestIdle is the longest time between commits that counts: an open store commits every hour.
 const longestIdle = dedup.DefaultWindow
 

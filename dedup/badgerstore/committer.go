@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/internal/step"
@@ -40,7 +39,7 @@ func newCommitter(c *core) *committer {
 	return &committer{
 		core: c, tasks: taskqueue.New[record.Hash](), older: generations{}, changes: newChanges(),
 		unqueued: map[uint64]record.Hash{},
-		cache:    rowCache{rows: map[record.Place]*row{}, max: c.options.rowCache},
+		cache:    rowCache{rows: map[record.Place]*row{}, max: c.options.rowBytes},
 	}
 }
 
@@ -115,7 +114,7 @@ func (c *committer) nextWork() (due time.Time, alarm <-chan struct{}, stop func(
 // nextDue returns when there is a task for a parked Take, false if there is none.
 func (c *committer) nextDue(now time.Time) (first time.Time, ok bool) {
 	for _, o := range c.parked {
-		next, found := c.tasks.NextDue(now, c.wanted(o))
+		next, found := c.tasks.NextDue(now, o.wanted(c.opened))
 		if found && (!ok || next.Before(first)) {
 			first, ok = next, true
 		}
@@ -169,9 +168,6 @@ func (c *committer) process(ops []op) (eager int) {
 	}
 	return eager
 }
-
-// startsMost bounds the tasks that one batch starts.
-const startsMost = 64 * batchOps
 
 // serveTakes assigns due tasks to the parked Takes, in order of their arrival.
 func (c *committer) serveTakes(b *batch) (served []*takeOp) {
@@ -294,6 +290,18 @@ func (c *committer) commit(b *batch) error {
 	return nil
 }
 
+// announce notes which events a commit is about to change.
+func (c *committer) announce(b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inFlight = c.inFlight[:0] // a refused commit leaves its own
+	for _, r := range b.rows {
+		if r.changed() {
+			c.inFlight = append(c.inFlight, r.place)
+		}
+	}
+}
+
 func (c *committer) publish(b *batch, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -346,22 +354,6 @@ func (c *committer) schedule(r *row) {
 		c.unqueued[r.rec.Seq] = r.place.Hash
 	}
 }
-
-// mutation changes one key; a nil value deletes it.
-type mutation = kv.Entry
-
-// commitStep is a step of a commit. Tests end the process before each of them.
-type commitStep int
-
-// The steps in their order. A batch is durable after stepFlush; the later steps publish it.
-const (
-	stepStage commitStep = iota
-	stepCommit
-	stepFlush
-	stepPublish
-	stepAnswer
-	stepEnd
-)
 
 // notWritten reports a batch that was not tried or whose write the file system refused.
 type notWritten struct{ error }

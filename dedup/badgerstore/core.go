@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -52,18 +53,6 @@ type core struct {
 	recent recent
 }
 
-// outage holds why something does not work, nil while it does.
-type outage struct {
-	atomic.Pointer[dedup.ErrUnavailable]
-}
-
-func (o *outage) err() error {
-	if err := o.Load(); err != nil {
-		return err
-	}
-	return nil
-}
-
 // usable returns nil while the store works.
 func (c *core) usable() error {
 	if c.closed.Load() {
@@ -106,6 +95,41 @@ func (c *core) fail(reason string, err error) *dedup.ErrUnavailable {
 	return c.failure.Load()
 }
 
+// watch looks at the heartbeat until the store has failed or is closed.
+func (c *core) watch() {
+	beats := c.options.beats
+	if beats == nil {
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		beats = tick.C
+	}
+	for {
+		select {
+		case <-c.ended:
+			return
+		case <-c.failed:
+			return
+		case <-beats:
+			c.beat()
+		}
+	}
+}
+
+func (c *core) beat() {
+	h := c.heart
+	before := h.err()
+	failed := h.look(c.db.Flushing())
+	after := h.err()
+	switch {
+	case failed != nil:
+		_ = c.fail("the disk does not respond", failed)
+	case before == nil && after != nil:
+		c.log.Error("the disk does not respond: new events are refused", "dir", c.dir, "error", errors.Unwrap(after))
+	case before != nil && after == nil:
+		c.log.Info("the disk responds again", "dir", c.dir)
+	}
+}
+
 // count publishes the statistics; c.mu is held.
 func (c *core) count(n *record.Counts) {
 	c.stats.Records, c.stats.Pending, c.stats.Running, c.stats.Dead = n.Records, n.Pending, n.Running, n.Dead
@@ -125,6 +149,14 @@ func (c *core) damage(err error) {
 		c.log.Error("stored value is damaged", "dir", c.dir, "key", d.Key, "error", err)
 	}
 }
+
+// DamagedError reports a stored value that is not what was written: Key names it, Reason describes
+// the damage, Err is the cause or nil. A claim of its key is never accepted as new: it is Known if
+// the event is finished and its state is intact, and fails otherwise.
+type DamagedError = record.DamagedError
+
+// reasonDamaged is the reason of dead letters whose stored values are damaged.
+const reasonDamaged = "damaged"
 
 // damageLog counts the damaged values that were read.
 type damageLog struct {
@@ -148,7 +180,7 @@ func (l *damageLog) add(key string) bool {
 }
 
 // replace keeps only what a full check found: damaged values may have been purged since.
-func (l *damageLog) replace(found map[string]Damage) {
+func (l *damageLog) replace(found iter.Seq[string]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.keys)

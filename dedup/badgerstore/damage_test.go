@@ -49,7 +49,7 @@ func damagedIs(t *testing.T, err error, what string) {
 func TestADamagedEventIsAnErrorAndNeverNew(t *testing.T) {
 	t.Parallel()
 	o := quiet()
-	o.rowCache = 1 // everything is read from disk
+	o.rowBytes = 1 // everything is read from disk
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
 	bad, good := claimOf("bad"), claimOf("good")
@@ -137,7 +137,7 @@ func TestADamagedTaskDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := quiet()
-	o.rowCache = 1 // everything is read from disk
+	o.rowBytes = 1 // everything is read from disk
 	s := open(t, dir, o)
 	bad := claimOf("bad")
 	mustClaim(t, s, bad, dedup.New)

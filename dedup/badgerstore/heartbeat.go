@@ -1,7 +1,6 @@
 package badgerstore
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -128,39 +127,6 @@ func (h *heartbeat) setCause(cause error) {
 			Err: cause})
 	}
 	h.hangs.set(cause != nil)
-}
-
-func (h *heartbeat) watch(c *core) {
-	beats := c.options.beats
-	if beats == nil {
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		beats = tick.C
-	}
-	for {
-		select {
-		case <-c.ended:
-			return
-		case <-c.failed:
-			return
-		case <-beats:
-			h.beat(c)
-		}
-	}
-}
-
-func (h *heartbeat) beat(c *core) {
-	before := h.err()
-	failed := h.look(c.db.Flushing())
-	after := h.err()
-	switch {
-	case failed != nil:
-		_ = c.fail("the disk does not respond", failed)
-	case before == nil && after != nil:
-		c.log.Error("the disk does not respond: new events are refused", "dir", c.dir, "error", errors.Unwrap(after))
-	case before != nil && after == nil:
-		c.log.Info("the disk responds again", "dir", c.dir)
-	}
 }
 
 // signal is a state that goroutines can wait for.

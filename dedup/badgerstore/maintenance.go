@@ -1,9 +1,7 @@
 package badgerstore
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -12,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
@@ -79,39 +76,6 @@ func (m *maintenance) lifetime() (ctx context.Context, cancel func()) {
 		cancel()
 	}()
 	return ctx, cancel
-}
-
-func (m *maintenance) keepChecking() {
-	ctx, cancel := m.lifetime()
-	defer cancel()
-	tick := time.NewTicker(m.options.rhythm.check)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		m.checkQuietly(ctx)
-	}
-}
-
-func (m *maintenance) checkQuietly(ctx context.Context) {
-	began := time.Now()
-	r, err := m.check(ctx, checkPause)
-	if err != nil {
-		if ctx.Err() == nil {
-			m.warn("check", err)
-		}
-		return
-	}
-	if damage := cmp.Or(r.Tables, r.Missing); damage != "" && m.corrupt.Load() == nil {
-		m.log.Error("store is damaged", "dir", m.dir, "error", damage)
-		why := errors.New(damage)
-		m.corrupt.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup", Err: why})
-	}
-	m.log.Info("store checked", "dir", m.dir, "records", r.Records, "damaged", len(r.Damaged),
-		"took", time.Since(began).Round(time.Millisecond))
 }
 
 // restrictFiles makes every file 0600. The directory is 0700 already.

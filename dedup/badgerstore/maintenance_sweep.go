@@ -9,8 +9,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// ended is a record to delete with its aliases, as a sweep has read them.
-type ended struct {
+// expired is a record to delete with its aliases, as a sweep has read them.
+type expired struct {
 	row     *row
 	names   []dedup.Key // of its aliases
 	hashes  []record.Hash
@@ -21,7 +21,7 @@ type ended struct {
 // sweepOp deletes records, except those that have changed and are needed again.
 type sweepOp struct {
 	ticket
-	found []ended
+	found []expired
 	slack time.Duration
 	swept int
 }
@@ -57,7 +57,7 @@ func swept(r *dedup.Record, now time.Time, slack time.Duration) bool {
 
 // adopt puts what a sweep has read into the batch, as far as it is still true: claims do not wait
 // for reading it.
-func (b *batch) adopt(e *ended) {
+func (b *batch) adopt(e *expired) {
 	if e.watch == nil {
 		return
 	}
@@ -107,7 +107,7 @@ func (m *maintenance) sweep(slack time.Duration) error {
 // next ones begin; nil at the end of the family.
 func (m *maintenance) ended(
 	family byte, from []byte, slack time.Duration, watch *kv.Watch,
-) (found []ended, next []byte, err error) {
+) (found []expired, next []byte, err error) {
 	now := m.now()
 	err = m.view(func(in *kv.View) error {
 		reads, bytes := 0, int64(0)
@@ -137,7 +137,7 @@ const aliasBytes = 256
 
 // endedAt reads a record with its aliases if it can be deleted; otherwise there is no row. A
 // damaged alias is left to the committer.
-func (m *maintenance) endedAt(in *kv.View, it *kv.Iterator, now time.Time, slack time.Duration) (e ended, err error) {
+func (m *maintenance) endedAt(in *kv.View, it *kv.Iterator, now time.Time, slack time.Duration) (e expired, err error) {
 	value, err := it.Value()
 	if err != nil {
 		return e, unreadable(it.Key(), err)
@@ -166,7 +166,7 @@ func (m *maintenance) endedAt(in *kv.View, it *kv.Iterator, now time.Time, slack
 }
 
 // delete deletes records, unless they changed.
-func (m *maintenance) delete(found []ended, slack time.Duration) error {
+func (m *maintenance) delete(found []expired, slack time.Duration) error {
 	for some := range slices.Chunk(found, 256) {
 		o := &sweepOp{ticket: newTicket(false), found: some, slack: slack}
 		o.bytes = len(some) * 64

@@ -22,7 +22,7 @@ func TestTheMemoryOfAWaitingEvent(t *testing.T) { //nolint:paralleltest // see a
 	faultdisk.NeedLong(t)
 	events := 40_000
 	o := roomy()
-	o.rowCache, o.blockCache = 1, 1<<20 // the caches have bounds of their own
+	o.rowBytes, o.blockCache = 1, 1<<20 // the caches have bounds of their own
 	if n, err := strconv.Atoi(os.Getenv("EYELET_BACKLOG_EVENTS")); err == nil {
 		events, o.blockCache = n, 0
 	}

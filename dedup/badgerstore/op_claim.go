@@ -10,19 +10,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/internal/step"
 )
 
-// prepared is a claim after the work that needs no decision.
-type prepared struct {
-	claim  dedup.Claim
-	hash   record.Hash
-	names  []dedup.Key    // of the claim
-	hashes []record.Hash  // of the names
-	few    [3]record.Hash // memory for them
-	task   [1]dedup.Task  // memory for that of the decision
-	name   record.Name    // of its occurrence, if it is the first one
-	event  record.Event
-	body   record.Body // a large one
-}
-
 type claimOp struct {
 	ticket
 	claims    []prepared
@@ -66,65 +53,13 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 	return o, nil
 }
 
-// setNames hashes the names of the claim.
-func (p *prepared) setNames() {
-	p.names = p.claim.Names()
-	p.hashes = p.few[:0]
-	for _, k := range p.names {
-		p.hashes = append(p.hashes, record.HashOf(k))
-	}
-	if o := p.claim.Occurrence; o != nil && o.Name != "" {
-		p.name = p.hashes[len(p.claim.Aliases)].Name() // that of Claim.Named follows the aliases
-	}
+// damagedClaim reports which of several claims met a damaged record.
+type damagedClaim struct {
+	*DamagedError
+	at int
 }
 
-// settled returns the claim with the names of its occurrence among its aliases.
-func (p *prepared) settled() dedup.Claim {
-	c := p.claim
-	if c.Occurrence != nil {
-		c.Aliases, c.Occurrence = p.names, nil
-		if c.Series != (dedup.Key{}) {
-			c.Aliases = p.names[:len(p.names)-1]
-		}
-	}
-	return c
-}
-
-// hashOf returns the hash of a key, which is computed already if it is one of the claim.
-func (p *prepared) hashOf(k dedup.Key) record.Hash {
-	if k == p.claim.Key {
-		return p.hash
-	}
-	if i := slices.Index(p.names, k); i >= 0 {
-		return p.hashes[i]
-	}
-	return record.HashOf(k)
-}
-
-// encode encodes the event, and a large body.
-func (p *prepared) encode() {
-	kind := record.BodyInline
-	if body := p.claim.Payload.Body; len(body) > record.InlineMost && !p.claim.OnlyKnown {
-		kind, p.body = record.BodyApart, record.NewBody(body)
-	}
-	c := p.settled()
-	p.event = record.NewEvent(&c, kind)
-}
-
-// resolved returns the claim as it is decided: an occurrence may get another key or more aliases.
-func (p *prepared) resolved(c *dedup.Claim) *prepared {
-	names := len(c.Aliases)
-	if c.Series != (dedup.Key{}) {
-		names++
-	}
-	if c.Key == p.claim.Key && names == len(p.names) {
-		return p
-	}
-	q := &prepared{claim: *c, hash: record.HashOf(c.Key), body: p.body}
-	q.setNames()
-	q.event = record.NewEvent(c, p.event.Kind)
-	return q
-}
+func (e *damagedClaim) Unwrap() error { return e.DamagedError }
 
 func (o *claimOp) apply(b *batch) error {
 	for i := range o.claims {
@@ -217,7 +152,7 @@ func (s *claiming) Admit(c *dedup.Claim) error {
 		return err
 	}
 	if waits(c) {
-		return s.c.backlog.admit(s.batch, s.decided.event.Size)
+		return s.c.backlog.admit(&s.waiting, &s.waitingBytes, s.decided.event.Size)
 	}
 	return nil
 }

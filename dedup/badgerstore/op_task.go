@@ -59,10 +59,18 @@ func (o *takeOp) park(waiting []*takeOp) []*takeOp {
 // apply does nothing: the committer serves Takes after all other operations of a batch.
 func (o *takeOp) apply(*batch) error { return nil }
 
+func (b *batch) anyDue(o *takeOp) bool {
+	next, ok := b.c.tasks.NextDue(b.now, o.wanted(b.c.opened))
+	return ok && !next.After(b.now)
+}
+
+// startsMost bounds the tasks that one batch starts.
+const startsMost = 64 * batchOps
+
 // serve assigns due tasks to a Take. It reports whether there were any.
 func (b *batch) serve(o *takeOp) bool {
 	for {
-		want := b.c.wanted(o)
+		want := o.wanted(b.c.opened)
 		want.Tasks = min(want.Tasks, startsMost-b.started)
 		items := b.c.tasks.TakeWhile(b.now, want, b.now.Add(o.want.Lease), b.startsWith)
 		if len(items) == 0 {
@@ -135,10 +143,11 @@ func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 	return nil
 }
 
-func (c *committer) wanted(o *takeOp) taskqueue.Want {
+// wanted returns the tasks that a Take may get from a store that was opened at a time.
+func (o *takeOp) wanted(opened time.Time) taskqueue.Want {
 	w := &o.want
 	return taskqueue.Want{
-		Tasks: w.Tasks, Bytes: w.Bytes, Handlers: w.Handlers, Orphans: c.opened.Add(w.OrphanAfter),
+		Tasks: w.Tasks, Bytes: w.Bytes, Handlers: w.Handlers, Orphans: opened.Add(w.OrphanAfter),
 	}
 }
 

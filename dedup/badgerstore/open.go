@@ -31,7 +31,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	go c.run()
 	s.heart.follow(c.db)
-	go s.heart.watch(s.core)
+	go s.watch()
 	s.background.Go(s.maintenance.run)
 	s.background.Go(s.maintenance.keepChecking)
 	return s, nil

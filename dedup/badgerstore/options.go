@@ -51,7 +51,7 @@ type Options struct {
 	valueFile  int64 // of a value file
 	memTable   int64 // of a memory table
 	blockCache int64 // of Badger
-	rowCache   int64 // of events with open tasks
+	rowBytes   int64 // of events with open tasks
 	rhythm     rhythm
 	now        func() time.Time // measures how long the disk takes; nil is time.Now
 	beats      <-chan time.Time // triggers the heartbeat; nil is a ticker
@@ -106,9 +106,22 @@ func (o Options) withDefaults() Options {
 		o.step = func(commitStep) {}
 	}
 	o.rhythm, o.valueFile = cmp.Or(o.rhythm, ownRhythm()), cmp.Or(o.valueFile, 64<<20)
-	o.rowCache = cmp.Or(o.rowCache, 32<<20)
+	o.rowBytes = cmp.Or(o.rowBytes, 32<<20)
 	if o.now == nil {
 		o.now = time.Now
 	}
 	return o
 }
+
+// commitStep is a step of a commit. Tests end the process before each of them.
+type commitStep int
+
+// The steps in their order. A batch is durable after stepFlush; the later steps publish it.
+const (
+	stepStage commitStep = iota
+	stepCommit
+	stepFlush
+	stepPublish
+	stepAnswer
+	stepEnd
+)

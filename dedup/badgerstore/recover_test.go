@@ -289,7 +289,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	sweep(5, 2)
 	clock.Advance(2 * time.Minute)
 	// An event that was queued for deletion but is needed again stays.
-	o2 := &sweepOp{ticket: newTicket(true), found: []ended{
+	o2 := &sweepOp{ticket: newTicket(true), found: []expired{
 		{row: &row{place: record.Place{Hash: record.HashOf(claimOf("dead").Key)}}},
 		{row: &row{place: record.Place{Hash: record.HashOf(claimOf("pending").Key)}}},
 	}}

@@ -1,11 +1,13 @@
 package badgerstore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
@@ -16,9 +18,6 @@ type recovery struct {
 	running []*row        // events whose tasks were interrupted, or wait by a clock that was set back
 	behind  time.Duration // how far the clock is behind the last commit
 }
-
-// clockSlack is how far the clock may be behind the last commit: clocks are corrected by that much.
-const clockSlack = time.Minute
 
 // lostGap exceeds the number of events and tokens that lost logs can hold.
 const lostGap = 1 << 32
@@ -91,6 +90,36 @@ func (v *recovery) takeStock() error {
 	}
 	v.acceptMeta(missing || v.db.Lost())
 	return nil
+}
+
+// takeSummary reads the events of the summary instead of all.
+func (v *recovery) takeSummary(s *summarizer) error {
+	found := survey{}
+	for _, r := range s.Recent {
+		found.newest.events = append(found.newest.events, listed{r.Seq, record.Place{Hash: r.Hash}})
+	}
+	if found.newest.truncated = s.Truncated; s.Truncated && len(s.Recent) > 0 {
+		found.newest.floor = s.Recent[0].Seq
+	}
+	places := make([]record.Place, 0, len(s.open))
+	for h := range s.open {
+		places = append(places, record.Place{Hash: h})
+	}
+	for p, number := range s.Older {
+		_, open := s.open[p.Hash]
+		if open || number == 0 {
+			places = append(places, p)
+		} else {
+			v.older[p.Hash] = append(v.older[p.Hash], generation{p.Older, number})
+		}
+	}
+	slices.SortFunc(places, func(a, b record.Place) int { return cmp.Compare(string(a.Hash[:]), string(b.Hash[:])) })
+	err := v.db.View(func(in *kv.View) error {
+		(&scanner{core: v.core, in: in, found: &found, visit: v.visit}).places(places)
+		return nil
+	})
+	v.publishStock(found)
+	return err
 }
 
 // visit remembers an event that may have open tasks, or an older generation.

@@ -255,7 +255,7 @@ func (o *countOp) apply(b *batch) error {
 	if err != nil {
 		return err
 	}
-	b.always, b.recount = true, &found
+	b.always, b.recounted = true, &recount{found.census, found.total.Counts}
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
 	b.c.recent = found.newest.recent()

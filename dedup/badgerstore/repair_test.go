@@ -53,7 +53,7 @@ func empty(t *testing.T, s *Store, key []byte) {
 // uncached returns options of a store that reads every event from disk.
 func uncached() Options {
 	o := quiet()
-	o.rowCache = 1
+	o.rowBytes = 1
 	return o
 }
 

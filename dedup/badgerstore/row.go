@@ -4,8 +4,12 @@ import (
 	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
+
+// mutation changes one key; a nil value deletes it.
+type mutation = kv.Entry
 
 // row is a cached record, immutable once it is in a batch or the cache; edit returns a copy. The
 // one of a new event may change until its batch is staged, see start.
@@ -187,4 +191,38 @@ func (g generations) update(r *row) {
 	if g[h] = left; len(left) == 0 {
 		delete(g, h)
 	}
+}
+
+func answerSize(a dedup.Response) int {
+	n := len(a.Body)
+	for k, vs := range a.Header {
+		n += len(k)
+		for _, v := range vs {
+			n += len(v)
+		}
+	}
+	return n
+}
+
+// arena is memory for the keys and small values of a batch, which the next batch uses again.
+type arena struct{ b []byte }
+
+const arenaBytes = 64 << 10
+
+func (a *arena) reset() {
+	if a.b == nil {
+		a.b = make([]byte, 0, arenaBytes)
+	}
+	a.b = a.b[:0]
+}
+
+// rest returns an empty slice with the unused memory behind it.
+func (a *arena) rest() []byte { return a.b[len(a.b):] }
+
+// keep marks as used what was appended to rest. If the memory was not enough, b has its own.
+func (a *arena) keep(b []byte) []byte {
+	if n := len(a.b) + len(b); n <= cap(a.b) {
+		a.b = a.b[:n]
+	}
+	return b[:len(b):len(b)]
 }

@@ -25,7 +25,6 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // Store keeps records in a directory. [Open] returns one.
@@ -40,11 +39,6 @@ type Store struct {
 var (
 	_ dedup.Store = (*Store)(nil)
 )
-
-// DamagedError reports a stored value that is not what was written: Key names it, Reason describes
-// the damage, Err is the cause or nil. A claim of its key is never accepted as new: it is Known if
-// the event is finished and its state is intact, and fails otherwise.
-type DamagedError = record.DamagedError
 
 // Failed returns a channel that is closed when a commit has failed. The store is unusable from
 // then on; the program should exit with an error and be restarted by its supervisor.

@@ -39,14 +39,6 @@ func (s *Store) claimOthers(ctx context.Context, claims []dedup.Claim, err error
 	}
 }
 
-// damagedClaim reports which of several claims met a damaged record.
-type damagedClaim struct {
-	*DamagedError
-	at int
-}
-
-func (e *damagedClaim) Unwrap() error { return e.DamagedError }
-
 // held reports whether a claim is held. Its caller must get the lease.
 func held(claims []dedup.Claim) bool {
 	return slices.ContainsFunc(claims, func(c dedup.Claim) bool { return c.Hold })

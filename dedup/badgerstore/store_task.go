@@ -59,8 +59,6 @@ func (s *Store) bodies(o *takeOp) []dedup.Work {
 	return out
 }
 
-const reasonDamaged = "damaged"
-
 // Extend implements [dedup.Store]. The extension is durable.
 func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) error {
 	if d <= 0 {
@@ -114,17 +112,6 @@ func newFinish(l dedup.Lease, res dedup.Result, done chan struct{}) finishOp {
 // stateMost bounds what a claim or a result adds to a state, in bytes: a commit has to fit a
 // segment of the log.
 const stateMost = 8 << 20
-
-func answerSize(a dedup.Response) int {
-	n := len(a.Body)
-	for k, vs := range a.Header {
-		n += len(k)
-		for _, v := range vs {
-			n += len(v)
-		}
-	}
-	return n
-}
 
 // Reopen implements [dedup.Store].
 func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask) (dedup.Record, error) {

@@ -1,7 +1,6 @@
 package badgerstore
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -79,18 +78,6 @@ func (s *summarizer) follow(c *committer) {
 	s.from, s.open, s.Summary = c, nil, record.Summary{}
 }
 
-// announce notes which events a commit is about to change.
-func (c *committer) announce(b *batch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.inFlight = c.inFlight[:0] // a refused commit leaves its own
-	for _, r := range b.rows {
-		if r.changed() {
-			c.inFlight = append(c.inFlight, r.place)
-		}
-	}
-}
-
 // unqueue removes a task from the queue whose event cannot be read.
 func (c *committer) unqueue(it taskqueue.Item[record.Hash]) {
 	c.mu.Lock()
@@ -129,34 +116,4 @@ func (c *committer) summarize() (commit uint64, content []byte) {
 		s.Recent[i] = record.Recent{Seq: l.seq, Hash: l.place.Hash}
 	}
 	return commit, s.Encode()
-}
-
-// takeSummary reads the events of the summary instead of all.
-func (v *recovery) takeSummary(s *summarizer) error {
-	found := survey{}
-	for _, r := range s.Recent {
-		found.newest.events = append(found.newest.events, listed{r.Seq, record.Place{Hash: r.Hash}})
-	}
-	if found.newest.truncated = s.Truncated; s.Truncated && len(s.Recent) > 0 {
-		found.newest.floor = s.Recent[0].Seq
-	}
-	places := make([]record.Place, 0, len(s.open))
-	for h := range s.open {
-		places = append(places, record.Place{Hash: h})
-	}
-	for p, number := range s.Older {
-		_, open := s.open[p.Hash]
-		if open || number == 0 {
-			places = append(places, p)
-		} else {
-			v.older[p.Hash] = append(v.older[p.Hash], generation{p.Older, number})
-		}
-	}
-	slices.SortFunc(places, func(a, b record.Place) int { return cmp.Compare(string(a.Hash[:]), string(b.Hash[:])) })
-	err := v.db.View(func(in *kv.View) error {
-		(&scanner{core: v.core, in: in, found: &found, visit: v.visit}).places(places)
-		return nil
-	})
-	v.publishStock(found)
-	return err
 }

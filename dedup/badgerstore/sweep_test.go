@@ -18,7 +18,7 @@ func withAlias(id, alias string) dedup.Claim {
 }
 
 // readAhead calls remove with what has ended, while that is watched.
-func readAhead(t *testing.T, s *Store, remove func(found []ended)) {
+func readAhead(t *testing.T, s *Store, remove func(found []expired)) {
 	t.Helper()
 	err := s.db.Watch(func(w *kv.Watch) error {
 		found, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, ownRhythm().slack, w)
@@ -45,7 +45,7 @@ func TestASweepDeletesNothingThatChangedSinceItWasRead(t *testing.T) {
 	mustClaim(t, s, withAlias("plain", "3"), dedup.New)
 	clock.Advance(26 * time.Hour)
 	var again, robber dedup.Decision
-	readAhead(t, s, func(found []ended) {
+	readAhead(t, s, func(found []expired) {
 		if len(found) != 3 {
 			t.Fatalf("%d have ended, want 3", len(found))
 		}
@@ -88,7 +88,7 @@ func TestASweepPrefersItsBatchToWhatItRead(t *testing.T) {
 	together(t, s, claimOpOf(t, withAlias("again", "1"), withAlias("robbed", "2"), withAlias("plain", "3")))
 	clock.Advance(26 * time.Hour)
 	again := claimOpOf(t, withAlias("again", "1"), withAlias("robber", "2"))
-	readAhead(t, s.Store, func(found []ended) {
+	readAhead(t, s.Store, func(found []expired) {
 		if len(found) != 3 {
 			t.Fatalf("%d have ended, want 3", len(found))
 		}
@@ -119,7 +119,7 @@ func TestTheCommitterReadsNothingOfASweep(t *testing.T) {
 	s := openManual(t, t.TempDir(), o)
 	together(t, s, claimOpOf(t, withAlias("a", "1")))
 	clock.Advance(26 * time.Hour)
-	check := func(e *ended, watched bool) {
+	check := func(e *expired, watched bool) {
 		t.Helper()
 		b := s.writer.newBatch()
 		b.adopt(e)
@@ -130,8 +130,8 @@ func TestTheCommitterReadsNothingOfASweep(t *testing.T) {
 			t.Errorf("watched %t: the batch has the row of the sweep: %t, %v", watched, r == e.row, err)
 		}
 	}
-	var left *ended
-	readAhead(t, s.Store, func(found []ended) {
+	var left *expired
+	readAhead(t, s.Store, func(found []expired) {
 		if len(found) != 1 || len(found[0].hashes) != 1 {
 			t.Fatalf("found %+v", found)
 		}
