@@ -29,6 +29,7 @@ type core struct {
 	gaps    gaps
 
 	queue   *queue
+	large   gate
 	heart   *heartbeat
 	disk    *disk
 	meter   meter

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -169,12 +170,51 @@ func TestALargeClaimThatFailsLeavesNothing(t *testing.T) {
 	if n := storedBodies(t, s.Store); first.err != nil || n != 1 {
 		t.Errorf("%d bodies are stored, want 1; %v", n, first.err)
 	}
+	fs.leave(s.Store, s.disk.state().want+1)
+	small, low := claimOpOf(t, claimOf("small")), claimOpOf(t, large("e"))
+	s.writer.process([]op{small, low})
+	unavailable(t, low.err, "disk low")
+	if small.err != nil {
+		t.Error(small.err)
+	}
 	fs.leave(s.Store, 400<<20)
-	low := claimOpOf(t, large("e"))
+	low = claimOpOf(t, large("e"))
 	s.writer.process([]op{low})
 	unavailable(t, low.err, "disk low")
 	if n := storedBodies(t, s.Store); n != 1 {
 		t.Errorf("%d bodies are stored, want 1", n)
+	}
+}
+
+// TestLargeClaimsWaitForEachOther looks at a large claim in the queue: the bodies of others wait,
+// and small ones find room even beside one that is larger than the queue.
+func TestLargeClaimsWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	s := openManual(t, t.TempDir(), quiet())
+	var claimed sync.WaitGroup
+	claimed.Go(func() {
+		if _, err := s.Claim(t.Context(), largeClaim("waits", 2*record.InlineMost)); err != nil {
+			t.Error(err)
+		}
+	})
+	ops, _ := s.queue.wait(nil, 0, time.Time{}, nil)
+	entered := make(chan error)
+	go func() { entered <- s.large.enter(t.Context(), largeBytes) }()
+	for len(s.large.next) == 0 && s.large.used.Load() < largeBytes {
+		runtime.Gosched()
+	}
+	if n := s.large.used.Load(); n != 2*record.InlineMost {
+		t.Errorf("%d bytes are let in", n)
+	}
+	ops[0].self().answer(nil)
+	claimed.Wait()
+	if err := <-entered; err != nil {
+		t.Error(err)
+	}
+	for _, c := range []dedup.Claim{claimOf("before"), largeClaim("large", queueBytes+1), claimOf("behind")} {
+		if err := s.queue.push(claimOpOf(t, c)); err != nil {
+			t.Errorf("%s: %v", c.Key.ID, err)
+		}
 	}
 }
 

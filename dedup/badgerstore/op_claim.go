@@ -38,10 +38,11 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 		}
 		p.setNames()
 		p.encode()
-		o.bytes += p.event.EncodedSize() + p.body.Len() + 256
-		if n := answerSize(p.claim.Response) + len(p.claim.Note); n > stateMost {
+		n := answerSize(p.claim.Response) + len(p.claim.Note)
+		if n > stateMost {
 			return nil, fmt.Errorf("%w: a response and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
 		}
+		o.bytes += p.event.EncodedSize() + p.body.Len() + n + 256
 	}
 	most := queueBytes
 	if len(claims) == 1 {
@@ -50,6 +51,7 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 	if o.bytes > most {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", dedup.ErrTooLarge, o.bytes, most)
 	}
+	o.bytes = min(o.bytes, largeBytes) // others still find room in the queue
 	return o, nil
 }
 
@@ -142,11 +144,12 @@ func (s *claiming) Change(r *row, change func(*dedup.Record)) *row {
 // Admit returns why the store accepts no new events at the moment, nil if it does.
 func (s *claiming) Admit(c *dedup.Claim) error {
 	s.decided = s.p.resolved(c)
+	disk := s.disk.with(2 * int64(s.p.body.Len())) // in the log and in a value file
 	switch {
 	case c.OnlyKnown:
 		return nil
-	case s.disk.low():
-		return s.disk.err()
+	case disk.low():
+		return disk.err()
 	}
 	if err := s.c.corrupt.err(); err != nil { // the records of a damaged table seem never to have existed
 		return err

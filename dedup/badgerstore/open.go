@@ -41,7 +41,7 @@ func newStore(dir string, o Options) *Store {
 	o = o.withDefaults()
 	c := &core{
 		dir: dir, options: o, log: o.Logger, clock: o.Clock, opened: o.Clock.Now(),
-		queue: newQueue(), heart: newHeartbeat(o.now), meter: meter{dir: dir},
+		queue: newQueue(), large: newGate(), heart: newHeartbeat(o.now), meter: meter{dir: dir},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
 		damages: damageLog{keys: map[string]struct{}{}}, summary: &summarizer{},
 		failed: make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -15,7 +16,8 @@ const (
 	batchBytes = 3 << 20
 	queueOps   = 8192
 	queueBytes = 64 << 20
-	claimBytes = 1 << 30 // of a call with one claim
+	claimBytes = 1 << 30        // of a call with one claim
+	largeBytes = queueBytes / 2 // of large bodies at a time, or of one call
 
 	// After a batch of more than gatherAfter eager operations the committer waits up to gatherFor
 	// for about as many: the callers just answered are about to return, and flushes are expensive.
@@ -232,6 +234,42 @@ func (q *queue) cut(buf []op) []op {
 		q.lazyAt = time.Now()
 	}
 	return buf
+}
+
+// gate lets calls with large bodies in, which are copied: up to largeBytes at a time, in the order
+// in which they come.
+type gate struct {
+	next  chan struct{} // held by the call that is let in next
+	freed chan struct{} // receives after used has become less
+	used  *atomic.Int64
+}
+
+func newGate() gate { return gate{make(chan struct{}, 1), make(chan struct{}, 1), new(atomic.Int64)} }
+
+func (g *gate) enter(ctx context.Context, bytes int64) error {
+	select {
+	case g.next <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-g.next }()
+	for g.used.Load()+bytes > largeBytes {
+		select {
+		case <-g.freed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	g.used.Add(bytes)
+	return nil
+}
+
+func (g *gate) leave(bytes int64) {
+	g.used.Add(-bytes)
+	select {
+	case g.freed <- struct{}{}:
+	default:
+	}
 }
 
 // do hands an operation to the committer and waits for its result.

@@ -36,6 +36,9 @@ type diskState struct {
 	unwritable       error // the file system takes no writes
 }
 
+// with returns the state for a write of some bytes.
+func (d diskState) with(bytes int64) diskState { d.want += bytes; return d }
+
 // low means that new events are refused.
 func (d diskState) low() bool { return d.failed != nil || d.unwritable != nil || d.free < d.want }
 

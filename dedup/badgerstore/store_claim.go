@@ -62,6 +62,12 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 			return []dedup.Decision{d}, nil
 		}
 	}
+	if large := largeOf(claims); large > 0 {
+		if err := s.large.enter(ctx, large); err != nil {
+			return nil, err
+		}
+		defer s.large.leave(large)
+	}
 	o, err := prepare(claims, first)
 	if err != nil {
 		return nil, err
@@ -70,6 +76,16 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 		return nil, err
 	}
 	return o.answer(), nil
+}
+
+// largeOf returns how many bytes of large bodies a call brings, at most largeBytes.
+func largeOf(claims []dedup.Claim) (n int64) {
+	for i := range claims {
+		if size := len(claims[i].Payload.Body); size > record.InlineMost && !claims[i].OnlyKnown {
+			n += int64(size)
+		}
+	}
+	return min(n, largeBytes)
 }
 
 // known answers the repeated claim of a finished event in the goroutine of its caller: nothing has
