@@ -15,7 +15,7 @@ const maxHistory = 1 << 10 // attempts
 // History is a history, newest attempt first. Each is the difference from the one after it, and the
 // newest from next: attempts mostly fail for one reason.
 func (c *Codec) History(all *[]dedup.Attempt, next dedup.Attempt) {
-	n := c.Count(len(*all))
+	n := c.Count(len(*all), 3)
 	if c.Decodes {
 		if n == 0 || n > maxHistory {
 			c.fail()

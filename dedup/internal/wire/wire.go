@@ -128,8 +128,9 @@ func (c *Codec) flags(n, first uint64, set []bool) uint64 {
 	return n
 }
 
-// Count is the length of a list whose elements take at least one byte each.
-func (c *Codec) Count(length int) int {
+// Count is the length of a list whose elements take at least a number of bytes each. They bound
+// what is made of wrong ones.
+func (c *Codec) Count(length, least int) int {
 	Uint(c, &length)
 	if c.Decodes && (length < 0 || length > len(c.S)) {
 		c.fail()
@@ -144,7 +145,7 @@ func (c *Codec) Text(s *string) {
 	case c.Refers:
 		c.word(s)
 	case c.Decodes:
-		*s = c.take(c.Count(0))
+		*s = c.take(c.Count(0, 1))
 	default:
 		c.B = append(binary.AppendUvarint(c.B, uint64(len(*s))), *s...)
 	}
@@ -160,7 +161,7 @@ func (c *Codec) Key(k *dedup.Key) {
 
 // Keys are keys.
 func (c *Codec) Keys(keys *[]dedup.Key) {
-	if n := c.Count(len(*keys)); c.Decodes && n > 0 {
+	if n := c.Count(len(*keys), 4); c.Decodes && n > 0 {
 		*keys = make([]dedup.Key, n)
 	}
 	for i := range *keys {
@@ -201,7 +202,7 @@ func (c *Codec) Since(from time.Time, t *time.Time) {
 
 // Header is a header. Equal ones that are sorted have equal bytes.
 func (c *Codec) Header(h *http.Header, sorted bool) {
-	switch n := c.Count(len(*h)); {
+	switch n := c.Count(len(*h), 2); {
 	case c.Decodes && n > 0:
 		*h = make(http.Header, min(n, 64))
 		values := make([]string, 0, min(n, 64)) // of all names, most of which have one
@@ -224,7 +225,7 @@ func (c *Codec) Header(h *http.Header, sorted bool) {
 
 func (c *Codec) appendField(name string, values []string) {
 	c.Text(&name)
-	c.Count(len(values))
+	c.Count(len(values), 1)
 	for i := range values {
 		c.Text(&values[i])
 	}
@@ -235,7 +236,7 @@ func (c *Codec) field(h http.Header, values []string) []string {
 	var name string
 	c.Text(&name)
 	from := len(values)
-	for range c.Count(0) {
+	for range c.Count(0, 1) {
 		values = append(values, "")
 		c.Text(&values[len(values)-1])
 	}
@@ -249,7 +250,7 @@ func (c *Codec) field(h http.Header, values []string) []string {
 
 // Attributes are attributes.
 func (c *Codec) Attributes(all *map[string]string) {
-	n := c.Count(len(*all))
+	n := c.Count(len(*all), 2)
 	if !c.Decodes {
 		for k, v := range *all {
 			c.Text(&k)
@@ -272,7 +273,7 @@ func (c *Codec) Attributes(all *map[string]string) {
 func (c *Codec) Response(r *dedup.Response) {
 	Int(c, &r.Status)
 	c.Header(&r.Header, true)
-	if n := c.Count(len(r.Body)); c.Decodes && n > 0 {
+	if n := c.Count(len(r.Body), 1); c.Decodes && n > 0 {
 		r.Body = make([]byte, n)
 	}
 	c.Bytes(r.Body)

@@ -3,6 +3,7 @@ package wire
 import (
 	"net/http"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,33 @@ func TestEqualResponsesHaveEqualBytes(t *testing.T) {
 	c, back := Reader(first), dedup.Response{}
 	if c.Response(&back); !c.Whole() || !reflect.DeepEqual(back, r) {
 		t.Errorf("%+v, want %+v", back, r)
+	}
+}
+
+// TestAListThatCannotBeWholeIsNotMade decodes lists of three elements from too few bytes.
+func TestAListThatCannotBeWholeIsNotMade(t *testing.T) {
+	t.Parallel()
+	for text, decode := range map[string]func(c *Codec) (made bool){
+		"\x03" + strings.Repeat("\x00", 11): func(c *Codec) bool {
+			var keys []dedup.Key
+			c.Keys(&keys)
+			return keys != nil
+		},
+		"\x03" + strings.Repeat("\x00", 5): func(c *Codec) bool {
+			var h http.Header
+			c.Header(&h, false)
+			return h != nil
+		},
+		"\x03" + strings.Repeat("\x00", 8): func(c *Codec) bool {
+			var all []dedup.Attempt
+			c.History(&all, dedup.Attempt{})
+			return all != nil
+		},
+	} {
+		c := Reader(text)
+		if made := decode(&c); made || !c.Bad {
+			t.Errorf("a list of %q: %v, %v", text, made, c.Bad)
+		}
 	}
 }
 
@@ -77,7 +105,7 @@ func TestEveryTypeComesBack(t *testing.T) {
 	if c := Reader("\x04"); !isBad(&c, func() { c.Flags(true, true) }) {
 		t.Error("an unknown flag is read")
 	}
-	if c := Reader("\x02a"); !isBad(&c, func() { c.Count(0) }) {
+	if c := Reader("\x02a"); !isBad(&c, func() { c.Count(0, 1) }) {
 		t.Error("a list is longer than what is left")
 	}
 }

@@ -51,7 +51,7 @@ func (c *Counts) code(w *wire.Codec) {
 	slices.SortFunc(groups, func(a, b dedup.QuarantineGroup) int {
 		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.Reason, b.Reason))
 	})
-	if n := w.Count(len(groups)); w.Decodes && n > 0 {
+	if n := w.Count(len(groups), 3); w.Decodes && n > 0 {
 		groups, c.Quarantined = make([]dedup.QuarantineGroup, n), make(map[dedup.QuarantineGroup]int64, n)
 	}
 	for _, group := range groups {

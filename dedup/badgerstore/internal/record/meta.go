@@ -62,7 +62,7 @@ func (m *Meta) code(c *wire.Codec) {
 	c.Time(&m.Reclaimed)
 	wire.Uint(c, &m.Window)
 	wire.Int(c, &m.Removed)
-	if n := c.Count(len(m.Gaps)); c.Decodes && n > 0 {
+	if n := c.Count(len(m.Gaps), 2); c.Decodes && n > 0 {
 		m.Gaps = make([]Gap, n)
 	}
 	for i := range m.Gaps {

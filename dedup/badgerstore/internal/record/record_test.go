@@ -121,6 +121,19 @@ func TestEveryStateComesBackWhole(t *testing.T) {
 
 // TestAPartIsNotTakenForTheOther decodes the state of an event as its content, and the other way
 // round, and both under another key.
+func TestALargeBodyIsNotCopied(t *testing.T) {
+	key := Hash{}.BodyKey(1)
+	value := NewBody(make([]byte, InlineMost+1)).Encode(key)
+	read := func() {
+		if _, err := DecodeBody(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(3, read); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func TestAPartIsNotTakenForTheOther(t *testing.T) {
 	t.Parallel()
 	c, r := fullRecord()

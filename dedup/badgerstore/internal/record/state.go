@@ -123,7 +123,7 @@ func codeState(c *wire.Codec, r *dedup.Record, o *Outline) {
 	if has&flagResponse != 0 {
 		c.Response(&r.Response)
 	}
-	if n := c.Count(len(r.Tasks)); c.Decodes && n > 0 {
+	if n := c.Count(len(r.Tasks), 2); c.Decodes && n > 0 {
 		r.Tasks = make([]dedup.Task, n)
 	}
 	for i := range r.Tasks {

@@ -46,7 +46,8 @@ func (s *Summary) code(c *wire.Codec) {
 	for p := range s.Older {
 		older = append(older, p)
 	}
-	open, generations, recent := c.Count(len(s.Open)), c.Count(len(older)), c.Count(len(s.Recent))
+	open := c.Count(len(s.Open), hashSize)
+	generations, recent := c.Count(len(older), hashSize+2), c.Count(len(s.Recent), hashSize+1)
 	if c.Decodes {
 		s.Open, older, s.Recent = make([]Hash, open), make([]Place, generations), make([]Recent, recent)
 		s.Older = make(map[Place]int, generations)

@@ -63,12 +63,6 @@ func Seal(key, b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, sum)
 }
 
-// Verify checks checksum and version of a value.
-func Verify(key, value []byte) error {
-	_, err := unseal(key, value)
-	return err
-}
-
 // Checksum returns the checksum at the end of a value, zero if the value is too short for one.
 func Checksum(value []byte) uint32 {
 	if len(value) < sumSize {
@@ -77,15 +71,15 @@ func Checksum(value []byte) uint32 {
 	return binary.LittleEndian.Uint32(value[len(value)-sumSize:])
 }
 
-// unseal checks checksum and version of a value and returns a codec of the rest.
-func unseal(key, value []byte) (wire.Codec, error) {
+// Verify checks checksum and version of a value, without copying it.
+func Verify(key, value []byte) error {
 	if len(value) < 1+sumSize {
-		return wire.Codec{}, Damaged(key, "too short", nil)
+		return Damaged(key, "too short", nil)
 	}
 	b := value[:len(value)-sumSize]
 	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, key)
 	if sum != Checksum(value) {
-		return wire.Codec{}, Damaged(key, "its checksum does not match", nil)
+		return Damaged(key, "its checksum does not match", nil)
 	}
 	known := byte(version)
 	switch key[0] {
@@ -95,9 +89,17 @@ func unseal(key, value []byte) (wire.Codec, error) {
 		known = aliasVersion
 	}
 	if b[0] != known {
-		return wire.Codec{}, Damaged(key, fmt.Sprintf("version %d is not known", b[0]), nil)
+		return Damaged(key, fmt.Sprintf("version %d is not known", b[0]), nil)
 	}
-	return wire.Reader(string(b[1:])), nil
+	return nil
+}
+
+// unseal checks checksum and version of a value and returns a codec of the rest.
+func unseal(key, value []byte) (c wire.Codec, err error) {
+	if err = Verify(key, value); err == nil {
+		c = wire.Reader(string(value[1 : len(value)-sumSize]))
+	}
+	return c, err
 }
 
 // ended returns an error unless everything was read.
