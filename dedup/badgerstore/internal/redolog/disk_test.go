@@ -23,6 +23,7 @@ type disk struct {
 	short   bool // writes end early without an error
 	broken  bool // writes fail with EIO
 	noFlush bool // flushes fail with EIO
+	written int  // calls
 }
 
 // diskFile is a file with what was in its unflushed sectors.
@@ -56,6 +57,7 @@ func (f *diskFile) WriteAt(b []byte, at int64) (int, error) {
 	d := f.disk
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.written++
 	if d.broken {
 		return 0, syscall.EIO
 	}
@@ -78,6 +80,26 @@ func (f *diskFile) WriteAt(b []byte, at int64) (int, error) {
 		n--
 	}
 	return n, err
+}
+
+// reserving is a disk that reserves space, unless it is full.
+func (d *disk) reserving(name string, flag int, perm fs.FileMode) (File, error) {
+	f, err := d.open(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return reservingFile{f.(*diskFile)}, nil
+}
+
+type reservingFile struct{ *diskFile }
+
+func (f reservingFile) allocate(size int64) error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if f.disk.full {
+		return syscall.ENOSPC
+	}
+	return f.Truncate(size)
 }
 
 func (f *diskFile) Datasync() error {

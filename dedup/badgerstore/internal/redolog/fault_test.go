@@ -56,6 +56,31 @@ func TestAFullDiskRefusesFramesAndTheLogContinues(t *testing.T) {
 	}
 }
 
+// TestAFullDiskIsNotFilledUp refuses a frame that is larger than the space: nothing is written for
+// it.
+func TestAFullDiskIsNotFilledUp(t *testing.T) {
+	t.Parallel()
+	s, d := faulty(t)
+	s.OpenFile = d.reserving
+	l := open(t, s, Position{})
+	want := []frame{write(t, l, 1, Entry{Key: []byte("a")})}
+	large := Entry{Key: []byte("b"), Value: make([]byte, 2*s.SegmentSize)}
+	written := 0
+	d.set(func(d *disk) { d.full, written = true, d.written })
+	if _, err := l.Append(2, []Entry{large}); !errors.As(err, new(*NotWrittenError)) {
+		t.Errorf("Append: %v, want a NotWrittenError", err)
+	}
+	d.set(func(d *disk) {
+		if d.full = false; d.written != written {
+			t.Errorf("%d writes", d.written-written)
+		}
+	})
+	settle(l)
+	want = append(want, write(t, l, 3, large), write(t, l, 4, Entry{Key: []byte("c")}))
+	got, _ := readAll(t, s, Position{})
+	checkFrames(t, got, want)
+}
+
 // TestARefusedFrameIsNotVisited leaves a segment as a crash does: its first and only frame is whole
 // although it was refused, and a later segment has the next one.
 func TestARefusedFrameIsNotVisited(t *testing.T) {

@@ -190,10 +190,7 @@ func (l *Log) create(name string) (f File, raw bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	if raw = allocate(f, l.settings.SegmentSize); !raw {
-		err = writeZeros(f, l.settings.SegmentSize)
-	}
-	if err != nil {
+	if raw, err = reserve(f, l.settings.SegmentSize); err != nil {
 		return nil, false, errors.Join(err, f.Close(), os.Remove(name))
 	}
 	return f, raw, nil
@@ -202,16 +199,24 @@ func (l *Log) create(name string) (f File, raw bool, err error) {
 // extend makes a segment without frames larger. Its size is durable before its head names it.
 func (s *segment) extend(size int64) error {
 	s.large = true
-	if allocate(s.file, size) {
-		return s.file.Sync()
+	raw, err := reserve(s.file, size)
+	if err == nil && raw {
+		err = s.file.Sync()
 	}
-	return writeZeros(s.file, size)
+	return err
 }
 
-// allocate reserves the space of a file and sets its size. It returns false if it cannot.
-func allocate(f File, size int64) bool {
-	a, ok := f.(interface{ allocate(size int64) error })
-	return ok && a.allocate(size) == nil
+// reserve sets the size of a file and reserves its space, or writes zeros where that is not
+// possible. A disk without the space is not filled up: others need the rest of it.
+func reserve(f File, size int64) (raw bool, err error) {
+	err = errors.ErrUnsupported
+	if a, ok := f.(interface{ allocate(size int64) error }); ok {
+		err = a.allocate(size)
+	}
+	if err == nil || isNoSpace(err) {
+		return true, err
+	}
+	return false, writeZeros(f, size)
 }
 
 func writeZeros(f File, size int64) error {
