@@ -3,6 +3,7 @@ package badgerstore
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -353,6 +354,46 @@ func (c *committer) schedule(r *row) {
 	if delete(c.unqueued, r.rec.Seq); !r.gone && r.rec.Hold && r.rec.Open() {
 		c.unqueued[r.rec.Seq] = r.place.Hash
 	}
+}
+
+// unqueue removes a task from the queue whose event cannot be read.
+func (c *committer) unqueue(it taskqueue.Item[record.Hash]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tasks.Remove(it.Seq, it.Task)
+	c.unqueued[it.Seq] = it.Event
+}
+
+// summarize returns the summary after the last commit, which the one in progress may follow. There
+// is none while damage is known, so that the next start reads, and reports, all of it again.
+func (c *committer) summarize() (commit uint64, content []byte) {
+	if c.damages.err() != nil {
+		return 0, nil
+	}
+	c.mu.Lock()
+	s := record.Summary{Older: map[record.Place]int{}, Truncated: c.recent.truncated}
+	s.Open = slices.Collect(maps.Values(c.unqueued))
+	for _, h := range c.tasks.Events() {
+		s.Open = append(s.Open, h)
+	}
+	for h, all := range c.older {
+		for _, old := range all {
+			s.Older[record.Place{Hash: h, Older: old.seq}] = old.number
+		}
+	}
+	for _, p := range c.inFlight {
+		s.Open = append(s.Open, p.Hash)
+		if p.Older != 0 {
+			s.Older[p] = 0
+		}
+	}
+	commit, recent := c.meta.Commit, c.recent.events
+	c.mu.Unlock()
+	s.Recent = make([]record.Recent, len(recent))
+	for i, l := range recent {
+		s.Recent[i] = record.Recent{Seq: l.seq, Hash: l.place.Hash}
+	}
+	return commit, s.Encode()
 }
 
 // notWritten reports a batch that was not tried or whose write the file system refused.

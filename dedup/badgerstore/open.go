@@ -102,7 +102,7 @@ func (c *core) openLocked() (w *committer, err error) {
 	if err := v.run(); err != nil {
 		return nil, err
 	}
-	c.summary.follow(v.committer)
+	c.summary.follow(v.summarize)
 	return v.committer, nil
 }
 
