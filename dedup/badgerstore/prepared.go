@@ -58,7 +58,10 @@ func (p *prepared) hashOf(k dedup.Key) record.Hash {
 // encode encodes the event, and a large body.
 func (p *prepared) encode() {
 	kind := record.BodyInline
-	if body := p.claim.Payload.Body; len(body) > record.InlineMost && !p.claim.OnlyKnown {
+	switch body := p.claim.Payload.Body; {
+	case p.claim.OnlyKnown: // nothing of it is stored
+		kind = record.BodyDropped
+	case len(body) > record.InlineMost:
 		kind, p.body = record.BodyApart, record.NewBody(body)
 	}
 	c := p.settled()
