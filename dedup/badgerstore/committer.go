@@ -407,6 +407,11 @@ func (c *committer) write(n uint64) error {
 	if err := c.db.Descriptors(); err != nil {
 		return &notWritten{err}
 	}
+	size := 0
+	for i := range c.writes {
+		size += len(c.writes[i].Value) + len(c.writes[i].Content)
+	}
+	c.heart.expect(int64(size))
 	c.options.step(stepCommit)
 	err := c.lock.Probe() // a failed write of the log would be final
 	if err != nil {

@@ -15,6 +15,11 @@ const (
 	beatEvery = 500 * time.Millisecond
 	hangAfter = 4 * time.Second // with a beat before and one after, readiness turns red within 5 seconds
 	failAfter = time.Minute
+
+	// A commit of more than a segment takes longer: a second for each slowest bytes. So does what
+	// puts it at rest, soon after.
+	slowest    = 8 << 20
+	largeLasts = 2 * time.Minute
 )
 
 // heartbeat watches the goroutines that write from outside. A disk that does not respond returns
@@ -28,6 +33,8 @@ type heartbeat struct {
 	missed atomic.Int64 // how late it was, until paused returns it
 	hang   outage
 	hangs  signal
+	longer atomic.Int64 // how much longer a piece of work may take
+	until  atomic.Int64 // when that ends, after epoch
 
 	// Used by the watching goroutine only.
 	workers  []*worker
@@ -62,6 +69,15 @@ func (h *heartbeat) follow(db *kv.DB) {
 		&worker{what: "a checkpoint", work: db.Checkpointing()})
 }
 
+// expect allows for the bytes of a commit.
+func (h *heartbeat) expect(bytes int64) {
+	longer := int64(time.Second) * max(0, bytes-segmentSize) / slowest
+	if now := int64(h.now().Sub(h.epoch)); now >= h.until.Load() || longer > h.longer.Load() {
+		h.longer.Store(longer)
+		h.until.Store(now + longer + int64(largeLasts))
+	}
+}
+
 func (h *heartbeat) err() error { return h.hang.err() }
 
 // pauseAfter is the time without a beat after which the process counts as paused.
@@ -93,10 +109,10 @@ func (h *heartbeat) look(flush error) (failed error) {
 		h.missed.Store(int64(step))
 	}
 	step = min(step, 2*beatEvery)
-	slowest := h.workers[0]
+	busiest := h.workers[0]
 	for _, w := range h.workers {
-		if w.look(step); w.working > slowest.working {
-			slowest = w
+		if w.look(step); w.working > busiest.working {
+			busiest = w
 		}
 	}
 	if flush == nil {
@@ -105,14 +121,18 @@ func (h *heartbeat) look(flush error) (failed error) {
 		h.flushing += step
 	}
 	var cause error
+	var longer time.Duration
+	if h.now().Sub(h.epoch) < time.Duration(h.until.Load()) {
+		longer = time.Duration(h.longer.Load())
+	}
 	switch {
 	case flush != nil:
 		cause = fmt.Errorf("a memory table cannot be written: %w", flush)
-	case slowest.working >= hangAfter:
-		cause = fmt.Errorf("%s has been running for %v", slowest.what, slowest.working.Round(time.Second))
+	case busiest.working >= hangAfter+longer:
+		cause = fmt.Errorf("%s has been running for %v", busiest.what, busiest.working.Round(time.Second))
 	}
 	h.setCause(cause)
-	if slowest.working >= failAfter || h.flushing >= failAfter {
+	if busiest.working >= failAfter+longer || h.flushing >= failAfter {
 		return cause
 	}
 	return nil

@@ -133,6 +133,28 @@ func TestAHangingCommitMakesTheStoreUnavailableUntilItEnds(t *testing.T) {
 	mustClaim(t, d.Store, claimOf("next"), dedup.New)
 }
 
+// TestALargeCommitMayTakeLonger commits 3 seconds more than a segment.
+func TestALargeCommitMayTakeLonger(t *testing.T) {
+	t.Parallel()
+	d := openStuck(t)
+	defer shut(t, d.Store)
+	claimed, release := d.hang(largeClaim("large", segmentSize+3*slowest))
+	d.pass(d.Store, hangAfter+2*time.Second)
+	if err := d.Health(t.Context()); err != nil {
+		t.Error(err)
+	}
+	d.pass(d.Store, 2*time.Second)
+	unavailable(t, d.Health(t.Context()), "the disk does not respond")
+	unavailable(t, <-claimed, "the disk does not respond")
+	release()
+	rest(d.Store)
+	d.pass(d.Store, largeLasts+4*time.Second)
+	claimed, release = d.hang(claimOf("small"))
+	d.pass(d.Store, hangAfter+time.Second)
+	unavailable(t, <-claimed, "the disk does not respond")
+	release()
+}
+
 func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
 	t.Parallel()
 	d := openStuck(t)
