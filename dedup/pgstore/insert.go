@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,7 +35,7 @@ e AS (INSERT INTO {{schema}}.event (seq, hash, current, generation, fingerprint,
     c.tasks, c.hold, c.drop_body, c.newest, c.quarantine, c.producer, c.endpoint, c.type, c.key, c.vendor, c.about,
     c.extra, c.response, c.size, c.body
   FROM n, c LEFT JOIN older o USING (hash) WHERE c.ord NOT IN (SELECT a.ord FROM a JOIN taken USING (hash)) ORDER BY c.hash
-  ON CONFLICT (hash) WHERE current DO NOTHING RETURNING seq, generation),
+  ` + skipsKnown + ` RETURNING seq, generation),
 l AS (INSERT INTO {{schema}}.alias (hash, seq) SELECT a.hash, c.seq FROM a JOIN c USING (ord) JOIN e USING (seq)
   WHERE a.own ORDER BY a.hash),
 k AS MATERIALIZED (SELECT x.*, c.seq, CASE WHEN x.lease > 0 THEN coalesce(x.given, nextval('{{schema}}.token')) ELSE 0 END AS token,
@@ -51,6 +52,12 @@ t AS (INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postpo
   FROM k, n)
 SELECT c.ord, c.seq, e.generation, n.now, k.token
 FROM n, c LEFT JOIN e USING (seq) LEFT JOIN k ON k.seq = c.seq AND k.token > 0`
+
+const skipsKnown = `ON CONFLICT (hash) WHERE current DO NOTHING`
+
+// insertAllSQL fails by the index of events if another process has stored one of the keys. A COMMIT
+// in the same round trip then does nothing.
+var insertAllSQL = strings.Replace(insertSQL, skipsKnown, "", 1)
 
 // insertion are the new events of one statement, one array a column.
 type insertion struct {

@@ -117,15 +117,7 @@ func (v *view) insert(b *pgx.Batch, fresh []*row) {
 	for _, w := range fresh {
 		in.add(&w.rec, w.hash, w.seq)
 	}
-	b.Queue(v.db.sql(insertSQL), in.args(&v.now)...).Query(func(rows pgx.Rows) error {
-		inserted, err := collectInserted(rows)
-		for _, r := range inserted {
-			if r.generation == nil && err == nil {
-				err = errConflict
-			}
-		}
-		return err
-	})
+	b.Queue(v.db.sql(insertAllSQL), in.args(&v.now)...)
 }
 
 func bytesOf(s string) []byte {
