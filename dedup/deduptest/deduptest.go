@@ -22,6 +22,7 @@ package deduptest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -44,10 +45,6 @@ type Harness struct {
 	// does. The suite closes it. Leave it nil for a store of one process: the checks of two stores
 	// are then skipped, and those of races run on one.
 	Second func(t *testing.T, s dedup.Store, clock *Clock) dedup.Store
-
-	// OwnClock marks a store whose clock tests cannot move, such as that of a database server.
-	// Checks that must move the clock are skipped at that point.
-	OwnClock bool
 }
 
 // check requires one behaviour.
@@ -62,31 +59,10 @@ func Run(t *testing.T, h Harness) {
 	if h.Open == nil {
 		t.Fatal("deduptest: Harness.Open is missing")
 	}
-	for _, group := range []struct {
-		name   string
-		checks []check
-	}{
-		{"Claim", claimChecks},
-		{"Former", formerChecks},
-		{"Take", takeChecks},
-		{"Finish", finishChecks},
-		{"Record", recordChecks},
-		{"List", listChecks},
-		{"Stats", statsChecks},
-		{"Close", closeChecks},
-		{"Durable", durableChecks},
-		{"Race", raceChecks},
-		{"Second", secondChecks},
-		{"Model", modelChecks()},
-	} {
-		t.Run(group.name, func(t *testing.T) {
+	for _, c := range append(modelChecks(), contract...) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for _, c := range group.checks {
-				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
-					c.run(newRig(t, h))
-				})
-			}
+			c.run(newRig(t, h))
 		})
 	}
 }
@@ -97,4 +73,46 @@ func FinishEach(ctx context.Context, s dedup.Store, results []dedup.LeaseResult)
 		errs = append(errs, s.Finish(ctx, r.Lease, r.Result))
 	}
 	return errs
+}
+
+// ForgetsTheOldestDays checks a new store on the clock with a [dedup.Retention] of at most ten
+// keys: it forgets the oldest days first, and an event from before is too old. prune makes the
+// store forget.
+func ForgetsTheOldestDays(t *testing.T, s dedup.Store, clock *Clock, prune func()) {
+	t.Helper()
+	claim := func(c dedup.Claim, want dedup.Verdict) {
+		t.Helper()
+		if ds, err := s.Claim(t.Context(), c); err != nil || ds[0].Verdict != want {
+			t.Fatalf("claim of %s: %+v, %v; want %v", c.Key.ID, ds, err, want)
+		}
+	}
+	began := clock.Now()
+	for _, name := range []string{"a", "b", "c"} {
+		for i := range 4 {
+			claim(remembered(fmt.Sprint(name, i)), dedup.New)
+		}
+		clock.Advance(2 * day)
+		prune()
+	}
+	for i := range 4 {
+		claim(remembered(fmt.Sprint("b", i)), dedup.Seen)
+		claim(remembered(fmt.Sprint("c", i)), dedup.Seen)
+	}
+	claim(happened("a0", began.Add(-day)), dedup.TooOld)
+	claim(happened("x", began.Add(-100*day)), dedup.TooOld)
+	claim(happened("y", began.Add(4*day)), dedup.New)
+	claim(remembered("a1"), dedup.New)
+}
+
+// RemembersNothing checks a new store whose [dedup.Retention] is off.
+func RemembersNothing(t *testing.T, s dedup.Store, clock *Clock) {
+	t.Helper()
+	for range 3 {
+		for _, c := range []dedup.Claim{remembered("a"), happened("b", clock.Now().Add(-500*day))} {
+			if ds, err := s.Claim(t.Context(), c); err != nil || ds[0].Verdict != dedup.New {
+				t.Fatalf("%+v, %v", ds, err)
+			}
+		}
+		clock.Advance(100 * day)
+	}
 }

@@ -2,6 +2,7 @@ package deduptest
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -71,12 +72,6 @@ func altered(c dedup.Claim) dedup.Claim {
 	return c
 }
 
-// asking is the claim with OnlyKnown.
-func asking(c dedup.Claim) dedup.Claim {
-	c.OnlyKnown = true
-	return c
-}
-
 // held is an ordinary event whose handler answers the request itself, for a minute.
 func held(id string) dedup.Claim {
 	c := delivery(id)
@@ -84,8 +79,9 @@ func held(id string) dedup.Claim {
 	return c
 }
 
-func signed(id string) dedup.Key {
-	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSigned, ID: id}
+// sent is the identifier that came with content.
+func sent(id string) dedup.Key {
+	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSent, ID: id}
 }
 
 func nonce(id string) dedup.Key {
@@ -120,4 +116,59 @@ func answer(status int, body string) dedup.Result {
 
 func slot(id string) dedup.Key {
 	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSlot, ID: id}
+}
+
+// quarantineOf is another payload of the original's key, numbered n.
+func quarantineOf(original dedup.Record, n, most int) dedup.Claim {
+	c := delivery(original.Key.ID)
+	c.Fingerprint = fingerprint(byte(n))
+	c.Key.Space = fmt.Sprint(dedup.SpaceQuarantine, n)
+	c.Payload.Body = fmt.Appendf(nil, "payload %d", n)
+	c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: most}
+	return c
+}
+
+// digested is a claim of a named occurrence, whose key is a digest of its content.
+func digested(digest, name string, most int) dedup.Claim {
+	c := delivery(digest)
+	c.Payload.VendorID = name
+	c.Occurrence = &dedup.Occurrence{Name: name, Max: most}
+	return c
+}
+
+// content is a claim of a series without tasks, with a window of an hour.
+func content(id, series string) dedup.Claim {
+	c := brief(id)
+	c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
+	return c
+}
+
+// remembered is an event without tasks whose key is remembered.
+func remembered(id string) dedup.Claim {
+	c := brief(id)
+	c.Remember = &dedup.Remember{}
+	return c
+}
+
+// happened is a claim of an event that happened at a time.
+func happened(id string, at time.Time) dedup.Claim {
+	c := remembered(id)
+	c.Remember.Time = at
+	return c
+}
+
+// precious is an event with two tasks, and with maps and bodies that can be changed.
+func precious(id string) dedup.Claim {
+	c := handled(id, "one", "two")
+	c.Payload.Header = http.Header{"Content-Type": {"text/plain"}}
+	c.Payload.Attributes = map[string]string{"source": "here"}
+	c.Response = dedup.Response{Status: 202, Header: http.Header{"Location": {"/a"}}, Body: []byte("kept")}
+	return c
+}
+
+// wanting is a Want of one task. Handlers are missing after an hour.
+func wanting(handlers ...string) dedup.Want {
+	return dedup.Want{
+		Tasks: 1, Bytes: 1 << 30, Lease: minute, Handlers: handlers, OrphanAfter: hour,
+	}
 }

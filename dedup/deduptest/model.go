@@ -265,10 +265,10 @@ func (m *model) occurs(t *modelTurn, first *modelEvent, formerNames []dedup.Key)
 	t.claim.Occurrence = nil
 	var named *modelEvent
 	if o.Name != "" {
-		name, _ := c.Named()
-		sent := name
-		sent.Space = dedup.SpaceSent
-		t.claim.Aliases = append(slices.Clone(c.Aliases), name, sent)
+		name, also := c.Key, c.Key
+		name.Space, name.ID = dedup.SpaceOccurrence+c.Key.ID, o.Name
+		also.Space, also.ID = dedup.SpaceSent, o.Name
+		t.claim.Aliases = append(slices.Clone(c.Aliases), name, also)
 		if named = m.byAlias(name); m.live(first) && slices.Contains(first.Aliases, name) {
 			named = first
 		}

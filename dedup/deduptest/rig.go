@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,14 +39,7 @@ func newRig(t *testing.T, h Harness) *rig {
 	return x
 }
 
-// advance moves the clock, or skips the rest of the check if the store has its own.
-func (x *rig) advance(d time.Duration) {
-	x.Helper()
-	if x.harness.OwnClock {
-		x.Skip("the store has a clock of its own")
-	}
-	x.clock.Advance(d)
-}
+func (x *rig) advance(d time.Duration) { x.clock.Advance(d) }
 
 // reopen closes and reopens the store, or skips the rest of the check if the store is not durable.
 func (x *rig) reopen() {
@@ -54,6 +48,14 @@ func (x *rig) reopen() {
 		x.Skip("the store is not durable")
 	}
 	x.store = x.harness.Reopen(x.T, x.store, x.clock)
+}
+
+// again closes and reopens a durable store.
+func (x *rig) again() {
+	x.Helper()
+	if x.harness.Reopen != nil {
+		x.reopen()
+	}
 }
 
 const (
@@ -141,20 +143,31 @@ func (x *rig) other() *rig {
 // take takes one task for a minute.
 func (x *rig) take() dedup.Work {
 	x.Helper()
-	return x.takeUpTo(1, 1<<30, minute)[0]
+	return x.takeUpTo(1)[0]
 }
 
-// takeUpTo takes tasks. At least one must be due.
-func (x *rig) takeUpTo(n int, bytes int64, lease time.Duration) []dedup.Work {
+// takeUpTo takes tasks for a minute, of these handlers if there are any. At least one must be due.
+func (x *rig) takeUpTo(n int, handlers ...string) []dedup.Work {
 	x.Helper()
 	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	defer cancel()
-	ws, err := x.store.Take(ctx, dedup.Want{Tasks: n, Bytes: bytes, Lease: lease})
+	want := wanting(handlers...)
+	want.Tasks = n
+	ws, err := x.store.Take(ctx, want)
 	x.must(err, "Take with work due")
 	if len(ws) == 0 || len(ws) > n {
 		x.Fatalf("Take of up to %d: %d tasks", n, len(ws))
 	}
 	return ws
+}
+
+// takeAll takes exactly so many tasks.
+func (x *rig) takeAll(n int) (all []dedup.Work) {
+	x.Helper()
+	for len(all) < n {
+		all = append(all, x.takeUpTo(n-len(all))...)
+	}
+	return all
 }
 
 // takeOf takes one task, which must be of the event.
@@ -221,7 +234,7 @@ func (x *rig) stats(what string, wanted func(dedup.Stats) bool) dedup.Stats {
 }
 
 // waiting starts a Take while nothing is due, and returns a function that waits for its result.
-func (x *rig) waiting() func() dedup.Work {
+func (x *rig) waiting(handlers ...string) func() dedup.Work {
 	x.Helper()
 	type result struct {
 		works []dedup.Work
@@ -230,7 +243,7 @@ func (x *rig) waiting() func() dedup.Work {
 	got := make(chan result, 1)
 	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	go func() {
-		ws, err := x.store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 30, Lease: minute})
+		ws, err := x.store.Take(ctx, wanting(handlers...))
 		got <- result{ws, err}
 	}()
 	time.Sleep(5 * time.Millisecond) // it is probably blocked; if not, the check is still valid
@@ -273,4 +286,20 @@ func (x *rig) random() *rand.Rand {
 	}
 	x.Logf("seed %d: EYELET_SEED=%d repeats this", seed, seed)
 	return rand.New(rand.NewPCG(seed, uint64(crc32.ChecksumIEEE([]byte(x.Name())))))
+}
+
+// together runs n calls at once and returns their errors.
+func together(n int, call func(i int) error) []error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			errs[i] = call(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	return errs
 }

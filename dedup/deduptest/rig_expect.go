@@ -7,7 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -71,14 +72,6 @@ func (x *rig) attempt(w dedup.Work, want int) {
 	equal(x, "attempt", w.Task().Attempt, want)
 }
 
-// lists requires the ids of the keys of the records that a filter selects, newest first.
-func (x *rig) lists(f dedup.Filter, want string) {
-	x.Helper()
-	if got := ids(x.list(f)); got != want {
-		x.Errorf("List(%+v) returned %q, want %q", f, got, want)
-	}
-}
-
 // runsWith takes a task of the event, which must have the body, and finishes it.
 func (x *rig) runsWith(body []byte, event string) {
 	x.Helper()
@@ -89,12 +82,12 @@ func (x *rig) runsWith(body []byte, event string) {
 	x.finish(w.Lease, done())
 }
 
-// idle fails if a task is due. It waits a moment only, so it may miss one.
-func (x *rig) idle(why string) {
+// idle fails if a task is due, of these handlers if there are any. It waits a moment only.
+func (x *rig) idle(why string, handlers ...string) {
 	x.Helper()
 	ctx, cancel := context.WithTimeout(x.ctx, 20*time.Millisecond)
 	defer cancel()
-	ws, err := x.store.Take(ctx, dedup.Want{Tasks: 1, Bytes: 1 << 30, Lease: minute})
+	ws, err := x.store.Take(ctx, wanting(handlers...))
 	if err == nil {
 		x.Fatalf("Take returned work although %s: %d tasks, %v", why, len(ws), ws)
 	}
@@ -137,13 +130,6 @@ func (x *rig) fails(err, want error, what string) {
 	if !errors.Is(err, want) {
 		x.Fatalf("%s: %v, want %v", what, err, want)
 	}
-}
-
-// failsReopen requires that Reopen fails with an error.
-func (x *rig) failsReopen(want error, event string, tasks ...dedup.NewTask) {
-	x.Helper()
-	_, err := x.store.Reopen(x.ctx, event, tasks...)
-	x.fails(err, want, fmt.Sprintf("Reopen of %q with %v", event, tasks))
 }
 
 // continues requires that the second of two held claims continues the event of the first.
@@ -192,27 +178,6 @@ func (x *rig) finishMany(all []dedup.LeaseResult, want ...error) {
 	}
 }
 
-// spoil checks the record of a task of a precious event, and changes all that it holds.
-func (x *rig) spoil(event string, w dedup.Work) {
-	x.Helper()
-	r := &w.Record
-	stored := x.get(event)
-	if r.Response.Status == 0 { // a store may leave it out
-		r.Response = stored.Response
-	}
-	x.same(stored, *r, "the stored record")
-	if p := r.Payload; p.Header.Get("Content-Type") != "text/plain" || p.Attributes["source"] != "here" ||
-		string(p.Body) != "body of "+r.Key.ID || p.Type != "order.paid" {
-		x.Errorf("payload %+v", p)
-	}
-	if a := r.Response; a.Header.Get("Location") != "/a" || string(a.Body) != "kept" {
-		x.Errorf("response %+v", a)
-	}
-	r.Payload.Header["Content-Type"][0], r.Payload.Attributes["source"] = "changed", "changed"
-	r.Response.Header["Location"][0], r.Response.Body[0] = "changed", 'X'
-	r.Payload.Body[0] = 'X'
-}
-
 func (x *rig) state(event string, task int, want dedup.State) {
 	x.Helper()
 	equal(x, "state of the task", x.get(event).Tasks[task].State, want)
@@ -225,34 +190,11 @@ func (x *rig) body(event string, want []byte) {
 	}
 }
 
-func (x *rig) wakes(next func() dedup.Work, event string) {
+func (x *rig) wakes(next func() dedup.Work, event string) dedup.Work {
 	x.Helper()
-	if w := next(); w.Record.Event != event {
-		x.Fatalf("the waiting Take returned %s, want event %s", text(w.Record), event)
-	}
-}
-
-// counts waits until the store counts these tasks and acceptances. Other counts may be estimates.
-func (x *rig) counts(what string, want dedup.Stats) dedup.Stats {
-	x.Helper()
-	return x.stats(what, func(s dedup.Stats) bool {
-		return s.Pending == want.Pending && s.Running == want.Running && s.Dead == want.Dead &&
-			s.Accepted == want.Accepted && (want.Pending+want.Running > 0 || s.Backlog == 0)
-	})
-}
-
-// generationsAre requires that the records of a key have exactly these generations, in
-// ascending order.
-func (x *rig) generationsAre(id string, want ...int) {
-	x.Helper()
-	var have []int
-	for _, r := range x.list(dedup.Filter{ID: id}) { // newest first
-		have = append(have, r.Generation)
-	}
-	slices.Reverse(have)
-	if !slices.Equal(have, want) || !slices.IsSorted(have) || len(slices.Compact(slices.Clone(have))) != len(want) {
-		x.Errorf("the records of %q have generations %v, want %v, each larger than the one before", id, have, want)
-	}
+	w := next()
+	equal(x, "event of the waiting Take", w.Record.Event, event)
+	return w
 }
 
 // text formats a record so that equal records have equal texts: times in UTC, nil and empty alike.
@@ -313,49 +255,84 @@ func bare(r dedup.Record) dedup.Record {
 // runsFor takes a task for a caller with handlers, which must be of one of them, and finishes it.
 func (x *rig) runsFor(want string, handlers ...string) {
 	x.Helper()
-	ctx, cancel := context.WithTimeout(x.ctx, patience)
-	defer cancel()
-	ws, err := x.store.Take(ctx, wanting(handlers...))
-	x.must(err, "Take with work due")
-	if len(ws) != 1 || ws[0].Task().Handler != want {
-		x.Fatalf("Take for %q returned %s, want a task of %s", handlers, text(ws[0].Record), want)
-	}
-	x.finish(ws[0].Lease, done())
+	w := x.takeUpTo(1, handlers...)[0]
+	equal(x, "handler", w.Task().Handler, want)
+	x.finish(w.Lease, done())
 }
 
-// idleFor fails if a task is due for a caller with handlers. It may miss one.
-func (x *rig) idleFor(why string, handlers ...string) {
+// lists requires the ids of the keys of the records that a filter selects, newest first.
+func (x *rig) lists(f dedup.Filter, want string) {
 	x.Helper()
-	ctx, cancel := context.WithTimeout(x.ctx, 20*time.Millisecond)
-	defer cancel()
-	ws, err := x.store.Take(ctx, wanting(handlers...))
-	if err == nil {
-		x.Fatalf("Take for %q returned %s although %s", handlers, text(ws[0].Record), why)
+	var ids []string
+	for _, r := range x.list(f) {
+		ids = append(ids, r.Key.ID)
 	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		x.Fatalf("Take until the context ended: %v, want the context's error", err)
+	equal(x, fmt.Sprintf("List(%+v)", f), strings.Join(ids, " "), want)
+}
+
+// attempts requires all attempts of the first task of an event.
+func attempts(x *rig, event string, want ...string) {
+	x.Helper()
+	got := []string{}
+	task := x.get(event).Tasks[0]
+	for _, a := range task.Attempts() {
+		got = append(got, strings.TrimSpace(fmt.Sprint(a.Number, " ", a.State, " ", a.Reason, " ", a.Err)))
+	}
+	equal(x, "attempts", strings.Join(got, "\n"), strings.Join(want, "\n"))
+}
+
+// spoil changes all that a value leads to.
+func spoil(v reflect.Value) {
+	if !v.CanSet() {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			spoil(v.Field(i))
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			spoil(v.Index(i))
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			element := reflect.New(v.Type().Elem()).Elem()
+			element.Set(v.MapIndex(k))
+			spoil(element)
+			v.SetMapIndex(k, element)
+		}
+	case reflect.String:
+		v.SetString("spoilt")
+	case reflect.Uint8:
+		v.SetUint(v.Uint() ^ 1)
 	}
 }
 
-// interrupted accepts events, starts their tasks together, and lets all leases run out.
-func (x *rig) interrupted(keys ...string) (events []string) {
+// owner returns a function that changes all that a value leads to. The record of the event must
+// stay as it is.
+func (x *rig) owner(event string) func(what string, value any) {
 	x.Helper()
-	for _, id := range keys {
-		events = append(events, x.accept(delivery(id)))
+	kept := text(x.get(event))
+	return func(what string, value any) {
+		x.Helper()
+		spoil(reflect.ValueOf(value).Elem())
+		if got := text(x.get(event)); got != kept {
+			x.Fatalf("after the caller changed %s:\n got %s\nwant %s", what, got, kept)
+		}
 	}
-	for started := 0; started < len(keys); {
-		started += len(x.takeUpTo(len(keys), 1<<30, minute))
-	}
-	x.advance(minute)
-	return events
 }
 
-// suspect takes as many tasks as there are, which must be an interrupted one.
-func (x *rig) suspect() dedup.Work {
+// spoils checks the work of a precious event, changes all that it leads to, and returns its lease.
+func (x *rig) spoils(w dedup.Work) dedup.Lease {
 	x.Helper()
-	ws := x.takeUpTo(10, 1<<30, minute)
-	if len(ws) != 1 || !ws[0].Task().Interrupted() {
-		x.Fatalf("%d tasks run together, the first %s; want an interrupted one", len(ws), text(ws[0].Record))
+	l, stored, c := w.Lease, x.get(w.Lease.Event), precious(w.Record.Key.ID)
+	if w.Record.Response.Status == 0 { // a store may leave it out
+		w.Record.Response = stored.Response
 	}
-	return ws[0]
+	x.same(w.Record, stored, "work")
+	content := dedup.Record{Payload: stored.Payload, Response: stored.Response}
+	x.same(content, dedup.Record{Payload: c.Payload, Response: c.Response}, "content")
+	spoil(reflect.ValueOf(&w).Elem())
+	return l
 }
