@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -72,7 +73,7 @@ func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	if err := l.Flush(); err != nil {
 		return Position{}, err
 	}
-	l.buf = appendFrame(l.buf[:headSize], group, entries)
+	l.buf = appendFrame(l.buffer(entries), group, entries)
 	frame := l.buf[headSize:]
 	size := int64(len(frame))
 	if size > maxFrame {
@@ -102,6 +103,19 @@ func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	return l.written, nil
 }
 
+// buffer returns memory for a head, with room for a frame. That of a large frame is used once.
+func (l *Log) buffer(entries []Entry) []byte {
+	if int64(cap(l.buf)) > 2*l.settings.SegmentSize {
+		l.buf = make([]byte, headSize)
+	}
+	size := frameHead + align
+	for i := range entries {
+		e := &entries[i]
+		size += len(e.Key) + len(e.Value) + len(e.Content) + 3*binary.MaxVarintLen64
+	}
+	return slices.Grow(l.buf[:headSize], size)
+}
+
 func (l *Log) write(b []byte, at int64) error {
 	n, err := l.active.file.WriteAt(b, at)
 	if err == nil && n < len(b) {
@@ -114,7 +128,7 @@ func (l *Log) write(b []byte, at int64) error {
 // only the page cache has it. The frame is flushed before the head that makes its old place
 // invalid. Nothing was appended before. Every error is final.
 func (l *Log) Carry(group uint64, entries []Entry) (end Position, err error) {
-	l.buf = appendFrame(l.buf[:headSize], group, entries)
+	l.buf = appendFrame(l.buffer(entries), group, entries)
 	if err := l.begin(int64(len(l.buf))); err != nil {
 		return Position{}, err
 	}

@@ -238,6 +238,9 @@ func TestALargeFrameGetsALargerSegment(t *testing.T) {
 		t.Errorf("the carried frame ends at %v, want %v", last.end, end)
 	}
 	small := write(t, l, 4, Entry{Key: []byte("k")})
+	if cap(l.buf) > int(2*s.SegmentSize) {
+		t.Errorf("a buffer of %d bytes is kept after a start", cap(l.buf))
+	}
 	if err := l.Release(small.end); err != nil {
 		t.Fatal(err)
 	}
