@@ -132,7 +132,7 @@ func (c *Codec) flags(n, first uint64, set []bool) uint64 {
 // what is made of wrong ones.
 func (c *Codec) Count(length, least int) int {
 	Uint(c, &length)
-	if c.Decodes && (length < 0 || length > len(c.S)) {
+	if c.Decodes && (length < 0 || length > len(c.S)/least) {
 		c.fail()
 		return 0
 	}
