@@ -3,6 +3,7 @@ package badgerstore
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -422,6 +423,8 @@ func (c *committer) write(n uint64) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, redolog.ErrTooLarge): // 4 GiB
+		return &notWritten{fmt.Errorf("%w: %w", dedup.ErrTooLarge, err)}
 	case errors.As(err, new(*redolog.NotWrittenError)):
 		c.disk.recheck()
 		return &notWritten{diskState{unwritable: err}.err()}
