@@ -80,9 +80,9 @@ func (d *driver) step() {
 		d.finish()
 	case n < 80:
 		d.extend()
-	case n < 82:
+	case n < 81:
 		d.reopenEvent()
-	case n < 83:
+	case n < 84:
 		d.rerunEvent()
 	case n < 85:
 		d.runEventNow()
@@ -156,7 +156,7 @@ func (d *driver) newClaim() dedup.Claim {
 	c.DropBody = d.IntN(4) == 0
 	c.OnlyKnown = d.IntN(12) == 0
 	c.Tasks = nil
-	for _, h := range []string{"ship", "bill"}[:pick(d.Rand, 0, 1, 1, 1, 2)] {
+	for _, h := range []string{"ship", "bill"}[:pick(d.Rand, 0, 1, 1, 2, 2)] {
 		c.Tasks = append(c.Tasks, dedup.NewTask{Handler: h, Lane: pick(d.Rand, "", "l", "m", dedup.LaneYields)})
 	}
 	for range pick(d.Rand, 0, 0, 1, 2) {
@@ -524,7 +524,7 @@ func (d *driver) rerunEvent() {
 	if e == nil || d.model.forgettable(e) {
 		return
 	}
-	handlers := pick(d.Rand, nil, nil, []string{"ship"}, []string{"ship", "bill"})
+	handlers := pick(d.Rand, nil, []string{"ship"}, []string{"bill"}, []string{"ship", "bill"})
 	got, err := d.store.Rerun(d.ctx, e.Event, handlers...)
 	d.note("rerun %s for %v: %v", e.Event, handlers, err)
 	d.ordered(e, "Rerun", got, err, func() error { return d.model.rerun(e, handlers) })
@@ -606,7 +606,7 @@ func (d *driver) list() {
 	}
 	if e := d.event(); e != nil && d.IntN(3) == 0 {
 		number, _, _ := strings.Cut(e.Event, "-")
-		f = dedup.Filter{Ref: pick(d.Rand, e.Event[:12], e.Event[1:4], e.Event, number, number+"-", e.Key.ID, "no")}
+		f = dedup.Filter{Ref: pick(d.Rand, e.Event[:12], e.Event[1:7], e.Event, number, number+"-", e.Key.ID, "no")}
 	} else if e != nil && d.IntN(6) == 0 {
 		f = dedup.Filter{Event: e.Event}
 	}

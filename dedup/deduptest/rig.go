@@ -2,7 +2,6 @@ package deduptest
 
 import (
 	"context"
-	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
@@ -94,21 +93,10 @@ func (x *rig) finished(c dedup.Claim, r dedup.Result) (event string) {
 	return event
 }
 
-// run takes and finishes a task of each event in turn.
-func (x *rig) run(r dedup.Result, events ...string) {
+// run takes and finishes a task of the event.
+func (x *rig) run(r dedup.Result, event string) {
 	x.Helper()
-	for _, event := range events {
-		x.finish(x.takeOf(event).Lease, r)
-	}
-}
-
-// acceptLane accepts events, each with a task in the lane.
-func (x *rig) acceptLane(n int, lane string) (events []string) {
-	x.Helper()
-	for i := range n {
-		events = append(events, x.accept(laned(fmt.Sprint("k", i), lane)))
-	}
-	return events
+	x.finish(x.takeOf(event).Lease, r)
 }
 
 // stores returns the store and a second one with its content, or only the store if it belongs to
