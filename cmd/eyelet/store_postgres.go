@@ -18,9 +18,9 @@ import (
 
 func storeMigrateCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "migrate", Short: "Make or change the tables of a store in PostgreSQL", Args: cobra.NoArgs,
-		Long: "Makes the tables of a store in PostgreSQL, or changes those of an older version, in one transaction.\n" +
-			"serve never does. It needs the right to create a schema, or tables in one that exists: set\n" +
+		Use: "migrate", Short: "Make the tables of a store in PostgreSQL", Args: cobra.NoArgs,
+		Long: "Makes the tables of a store in PostgreSQL in one transaction. serve never does.\n" +
+			"It needs the right to create a schema, or tables in one that exists: set\n" +
 			"EYELET_STORE to connect as another user than serve. It may run while servers do, and twice.\n\n" +
 			"With --print it prints the statements instead and connects to nothing.",
 	}
@@ -39,8 +39,8 @@ func storeMigrateCommand(p *program) *cobra.Command {
 		case kind != "postgres":
 			return &usage.Error{At: set.Place("store"), What: "only a store in PostgreSQL has tables",
 				Hint: "a store in files needs none: `eyelet serve` creates it"}
-		case *from < 0 || *from > pgstore.Version:
-			return usage.Errorf("", "--from is not between 0 and %d", pgstore.Version)
+		case *from != 0 && *from != pgstore.Version:
+			return usage.Errorf("", "--from is neither 0 nor %d: other tables cannot be changed", pgstore.Version)
 		case *printed:
 			p.printf("%s", pgstore.MigrationSQL(set.Schema, *from))
 			return nil

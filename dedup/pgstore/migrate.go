@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -13,29 +12,18 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-// migrations are the steps from each version of the tables to the next. A step is never changed
-// once it was released.
-var migrations = []string{"", schemaSQL}
-
-// Version is the version of the tables that this program needs. It also runs on those of the next
+// Version is the version of the tables that this program makes. It also runs on those of the next
 // version: a migration only adds what the version before can leave out, such as tables, columns
 // with a default and indexes. A later version removes what older programs needed. So tables are
 // migrated first, and then programs are replaced one after another.
 const Version = 2
 
-// Migrate makes the tables of a store, or changes those of an older version, in one transaction.
-// schema is the name of the schema; empty means [DefaultSchema]. It needs the right to create a
-// schema, or one that exists and in which it may create tables. Several calls at once wait for
-// each other. It does nothing if the tables have [Version] or the next, and fails if they are
-// newer. It gives way to transactions that use the tables, such as those of a backup: if it does
-// not get its locks in several attempts, it fails with [dedup.ErrUnavailable] and has changed
-// nothing.
+// Migrate makes the tables of a store in one transaction. schema is the name of the schema; empty
+// means [DefaultSchema]. It needs the right to create a schema, or one that exists and in which it
+// may create tables. Several calls at once wait for each other. It does nothing if the tables have
+// [Version] or the next, and returns [VersionError] for others. If another transaction holds a lock
+// that it needs, it fails with [dedup.ErrUnavailable] after five seconds and has changed nothing.
 func Migrate(ctx context.Context, dsn, schema string) error {
-	return migrateBy(ctx, dsn, schema, func(from int) string { return MigrationSQL(schema, from) })
-}
-
-// migrateBy runs the statements for tables of a version.
-func migrateBy(ctx context.Context, dsn, schema string, statements func(from int) string) error {
 	config, err := poolConfig(dsn, nil)
 	if err != nil {
 		return err
@@ -47,13 +35,7 @@ func migrateBy(ctx context.Context, dsn, schema string, statements func(from int
 		return fault(err)
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	for range lockTries {
-		err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return migrate(ctx, tx, schema, statements) })
-		if code := codeOf(err); code != codeLockTimeout && code != codeDeadlock {
-			break
-		}
-		time.Sleep(lockTime / 4) // for those that waited
-	}
+	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return migrate(ctx, tx, schema) })
 	if code := codeOf(err); code != "" && passes(code) {
 		err = fault(err)
 	}
@@ -63,14 +45,7 @@ func migrateBy(ctx context.Context, dsn, schema string, statements func(from int
 	return nil
 }
 
-const (
-	// lockTime is how long a migration waits for a lock, because receivers then wait behind it. It
-	// is shorter than the time after which PostgreSQL looks for deadlocks.
-	lockTime  = 900 * time.Millisecond
-	lockTries = 15
-)
-
-func migrate(ctx context.Context, tx pgx.Tx, schema string, statements func(from int) string) error {
+func migrate(ctx context.Context, tx pgx.Tx, schema string) error {
 	server, err := settingsOf(ctx, tx)
 	if err == nil {
 		err = server.unfit()
@@ -82,24 +57,14 @@ func migrate(ctx context.Context, tx pgx.Tx, schema string, statements func(from
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(7310871145)"); err != nil {
 		return err
 	}
-	from, err := tablesOf(ctx, tx, schema)
+	found, err := tablesOf(ctx, tx, schema)
 	switch {
 	case err != nil:
 		return err
-	case from > Version+1:
-		return &VersionError{schemaName(schema), from}
+	case found > 0:
+		return versionError(schema, found)
 	}
-	change, locks := statements(from), ""
-	if change == "" {
-		return nil
-	}
-	if from > 0 {
-		// Claims take event before task, and wait for the first lock without holding the second.
-		// Takes have task before they read event, which the first lock lets them.
-		locks = inSchema("LOCK TABLE {{schema}}.event IN EXCLUSIVE MODE; LOCK TABLE {{schema}}.task; "+
-			"LOCK TABLE {{schema}}.event;", schema)
-	}
-	_, err = tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d;", lockTime.Milliseconds())+locks+change)
+	_, err = tx.Exec(ctx, "SET LOCAL lock_timeout = '5s';"+MigrationSQL(schema, 0))
 	return err
 }
 
@@ -112,17 +77,17 @@ END $make$;
 
 // MigrationSQL returns the statements with which [Migrate] changes the tables of a version to
 // [Version], so that an administrator can read them or run them in one transaction. Version 0
-// has no tables.
+// has no tables. There are none for other versions.
 func MigrationSQL(schema string, from int) string {
-	var b strings.Builder
-	if from == 0 {
-		b.WriteString(makeSchemaSQL +
-			"CREATE TABLE {{schema}}.migration (version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());\n")
+	if from != 0 {
+		return ""
 	}
-	for v := from; v < Version; v++ {
-		fmt.Fprintf(&b, "%sINSERT INTO {{schema}}.migration (version) VALUES (%d);\n", migrations[v], v+1)
-	}
-	return inSchema(b.String(), schema)
+	const (
+		versionsSQL = "CREATE TABLE {{schema}}.migration " +
+			"(version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());\n"
+		versionSQL = "INSERT INTO {{schema}}.migration (version) VALUES (%d);\n"
+	)
+	return inSchema(makeSchemaSQL+versionsSQL+schemaSQL+fmt.Sprintf(versionSQL, Version), schema)
 }
 
 // inSchema puts the name of the schema into statements.
@@ -157,13 +122,21 @@ ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migration')`
 	return version, err
 }
 
-// migrated returns an error unless the tables have the version of this program, or the next.
+// migrated returns an error unless there are tables on which this program runs.
 func migrated(ctx context.Context, q rowQuerier, schema string) error {
-	v, err := tablesOf(ctx, q, schema)
-	if err == nil && (v < Version || v > Version+1) {
-		err = &VersionError{schemaName(schema), v}
+	found, err := tablesOf(ctx, q, schema)
+	if err == nil {
+		err = versionError(schema, found)
 	}
 	return err
+}
+
+// versionError returns a VersionError unless this program runs on tables of the version.
+func versionError(schema string, tables int) error {
+	if tables == Version || tables == Version+1 {
+		return nil
+	}
+	return &VersionError{schemaName(schema), tables}
 }
 
 // VersionError is the error for tables that have neither [Version] nor the next.
@@ -174,10 +147,13 @@ type VersionError struct {
 
 // Error says what to do.
 func (e *VersionError) Error() string {
-	if e.Tables > Version {
-		return fmt.Sprintf("schema %s has version %d of the tables, and this program runs on %d and %d: "+
-			"run a newer program", e.Schema, e.Tables, Version, Version+1)
+	advice := "call pgstore.Migrate once, or run the statements of pgstore.MigrationSQL"
+	switch {
+	case e.Tables > Version:
+		advice = "run a newer program"
+	case e.Tables > 0:
+		advice = "no program changes them, so name another schema, or drop this one with its events"
 	}
-	return fmt.Sprintf("schema %s has version %d of the tables, and this program needs %d: "+
-		"call pgstore.Migrate once, or run the statements of pgstore.MigrationSQL", e.Schema, e.Tables, Version)
+	return fmt.Sprintf("schema %s has version %d of the tables, and this program runs on %d and %d: %s",
+		e.Schema, e.Tables, Version, Version+1, advice)
 }

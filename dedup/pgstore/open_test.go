@@ -141,7 +141,7 @@ func TestMigrationsBehindPgBouncerRunOnce(t *testing.T) {
 	}
 }
 
-func TestMigrationsRunOnceAndOpenRefusesOtherVersions(t *testing.T) {
+func TestMigrationsRunOnceAndOpenNeedsThem(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	schema := fmt.Sprintf(`Migrated "%d-%d"; it's`, os.Getpid(), schemas.Add(1))
@@ -152,17 +152,8 @@ func TestMigrationsRunOnceAndOpenRefusesOtherVersions(t *testing.T) {
 	migrateAtOnce(t, dsn, schema)
 	s := opened(t, dsn, Options{Schema: schema})
 	everything(t, s)
-	if _, err := s.db.pool.Exec(t.Context(), s.db.sql("INSERT INTO {{schema}}.migration VALUES (99)")); err != nil {
-		t.Fatal(err)
-	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, err = Open(t.Context(), dsn, Options{Schema: schema})
-	for call, err := range map[string]error{"Open": err, "Migrate": Migrate(t.Context(), dsn, schema)} {
-		if err == nil || !strings.Contains(err.Error(), "run a newer program") {
-			t.Errorf("%s of newer tables: %v", call, err)
-		}
+		t.Error(err)
 	}
 }
 

@@ -142,14 +142,14 @@ func (s *Settings) PostgresError(err error) error {
 	if _, ok := errors.AsType[*dedup.ErrUnavailable](err); ok || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if v, ok := errors.AsType[*pgstore.VersionError](err); ok && v.Tables < pgstore.Version {
+	if v, ok := errors.AsType[*pgstore.VersionError](err); ok && v.Tables == 0 {
 		return &usage.Error{At: s.Place("store"), Hint: "eyelet store migrate --config " + s.File, What: fmt.Sprintf(
 			"schema %s has version %d of the tables, and this program needs %d", v.Schema, v.Tables, pgstore.Version)}
 	}
 	return StoreError(s.Place("store"), err)
 }
 
-// MigrateStore makes or changes the tables of a store in PostgreSQL.
+// MigrateStore makes the tables of a store in PostgreSQL.
 func (s *Settings) MigrateStore(ctx context.Context) error {
 	if err := pgstore.Migrate(ctx, s.Store, s.Schema); err != nil {
 		return s.PostgresError(err)
