@@ -245,7 +245,7 @@ func (m mutant) dies(t *testing.T, dir, tests, of string) {
 		t.Errorf("%s becomes %q: %v\n%s", m.text, m.by, err, out)
 	case testing.Verbose():
 		for line := range strings.Lines(out) {
-			if strings.HasPrefix(line, "        --- FAIL: ") || strings.HasPrefix(line, "panic: ") {
+			if strings.HasPrefix(line, "    --- FAIL: ") || strings.HasPrefix(line, "panic: ") {
 				t.Log(strings.TrimSpace(line))
 			}
 		}
