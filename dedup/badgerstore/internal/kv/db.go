@@ -15,7 +15,6 @@ package kv
 
 import (
 	"bytes"
-	"errors"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -25,7 +24,6 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
@@ -105,6 +103,7 @@ type DB struct {
 	applier    *applier
 	checkpoint *checkpointer
 	log        *redolog.Log
+	env        commitEnv // of Commit
 	background sync.WaitGroup
 	quit       chan struct{}
 	lost       bool // part of the log was damaged
@@ -114,44 +113,10 @@ type DB struct {
 	failure    atomic.Pointer[error]
 }
 
-// ErrTooLarge reports a commit that does not fit a segment of the log. Nothing was written.
-var ErrTooLarge = redolog.ErrTooLarge
-
 // Commit makes the writes durable as commit n, in order, all or none. Numbers grow. One goroutine
-// calls it. It may wait for the applier or for a checkpoint. ErrTooLarge and
-// [redolog.NotWrittenError] leave everything as it was; any other error is final.
-func (d *DB) Commit(n uint64, entries []Entry) error {
-	if err := d.overlay.makeRoom(); err != nil {
-		return notWritten(err)
-	}
-	filters := d.filter.begun.Load()
-	d.filter.add(entries)
-	end, err := d.log.Append(n, entries)
-	if errors.Is(err, redolog.ErrFull) {
-		if err := d.Checkpoint(); err != nil {
-			return notWritten(err)
-		}
-		end, err = d.log.Append(n, entries)
-	}
-	switch {
-	case errors.Is(err, redolog.ErrFull): // no segment can be prepared
-		return &redolog.NotWrittenError{Err: err}
-	case err != nil:
-		return err
-	}
-	if err := d.o.Flush(d.log); err != nil {
-		return err
-	}
-	d.overlay.add(entries, n, end)
-	d.watches.note(entries)
-	if d.filter.begun.Load() != filters { // the new one may have been filled without this commit
-		d.filter.add(entries)
-	}
-	if used, total := d.log.Pressure(); 2*used >= total {
-		d.checkpoint.request()
-	}
-	return nil
-}
+// calls it. It may wait for the applier or for a checkpoint. A [redolog.NotWrittenError] leaves
+// everything as it was; any other error is final.
+func (d *DB) Commit(n uint64, entries []Entry) error { return d.env.commit(n, entries) }
 
 // fail makes an error final: no checkpoint is made any more, not even by Close.
 func (d *DB) fail(reason string, err error) {
@@ -164,14 +129,6 @@ func (d *DB) failed() error {
 		return *err
 	}
 	return nil
-}
-
-// notWritten returns the error of a commit that was not tried.
-func notWritten(err error) error {
-	if errors.As(err, new(*dedup.ErrUnavailable)) || isExhausted(err) {
-		return &redolog.NotWrittenError{Err: err}
-	}
-	return err
 }
 
 // Applying and Checkpointing return the work of the goroutines that put commits at rest and make

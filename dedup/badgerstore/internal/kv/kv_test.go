@@ -379,7 +379,7 @@ func TestReplayedTwiceIsTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		half, err := openAtRest(dir, tiny(t), at)
+		half, err := openAtRest(dir, tiny(t).withDefaults(), at)
 		if err != nil {
 			t.Fatal(err)
 		}

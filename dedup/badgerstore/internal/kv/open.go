@@ -57,10 +57,13 @@ func Exists(dir string) bool {
 // is written to the log again: after a failed flush only the page cache has it. So nothing at rest,
 // and no answer, depends on bytes that a later crash loses.
 func Open(dir string, o Options) (*DB, error) {
+	// 1. Read the checkpoint: it says what the other files must have.
 	at, err := storedir.ReadCheckpoint(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: its checkpoint: %w", errDamaged, err)
 	}
+	// 2. Verify all files, and then open what is at rest.
+	o = o.withDefaults()
 	d, err := openAtRest(dir, o, at)
 	if err != nil {
 		return nil, err
@@ -68,35 +71,41 @@ func Open(dir string, o Options) (*DB, error) {
 	for _, t := range d.Badger().Tables() {
 		o.verified = append(o.verified, t.ID)
 	}
+	// 3. Apply what the log has beyond the checkpoint, except its last commit.
 	commits, err := d.restore(at)
 	if err != nil {
 		return nil, errors.Join(err, d.closeFiles())
 	}
-	// The log keeps no segment behind that of the checkpoint: the last commit must be in that one.
+	// 4. Make that durable, and open again what is at rest then. The log keeps no segment behind
+	// that of the checkpoint: the last commit must be in that one.
 	moved := d.last != nil && d.last.At.Segment != at.Log.Segment
 	if commits > 0 || d.lost || moved {
 		if err := d.seal(); err != nil {
 			return nil, err
 		}
-		at = d.checkpoint.last
 		o.Logger.Info("commits after the last checkpoint were applied", "dir", dir, "commits", commits)
-		lost, last := d.lost, d.last
+		before := d
+		at = before.checkpoint.last
 		if d, err = openAtRest(dir, o, at); err != nil {
 			return nil, err
 		}
-		d.lost, d.last = lost, last
+		d.lost, d.last = before.lost, before.last
 	}
-	// Again, because only the page cache may have the name of the file that was read.
+	// 5. Write the checkpoint again: perhaps only the page cache has the file that was read.
 	at.Closed = false
 	if err := storedir.WriteCheckpoint(dir, at); err != nil {
 		return nil, errors.Join(err, d.closeFiles())
 	}
+	// 6. Open the log for new commits.
 	if d.log, err = redolog.Open(d.logSettings(at), at.Log); err != nil {
 		return nil, errors.Join(err, d.closeFiles())
 	}
+	// 7. Commit the last frame again: after a failed flush only the page cache has it.
 	if err := d.carry(); err != nil {
 		return nil, errors.Join(err, d.log.Close(), d.closeFiles())
 	}
+	// 8. Begin the work beside commits.
+	d.env = newCommitEnv(d)
 	d.background.Go(d.applier.run)
 	d.background.Go(d.checkpoint.loop)
 	d.background.Go(d.keepFilter)
@@ -111,8 +120,8 @@ func IsDamage(err error) bool {
 		errors.As(err, new(*valuefile.DamagedError))
 }
 
-// openAtRest opens what is at rest as a checkpoint names it.
-func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
+// withDefaults fills in what is not set.
+func (o Options) withDefaults() Options {
 	if o.OpenSegment == nil {
 		o.OpenSegment = redolog.OpenFile
 	}
@@ -125,27 +134,36 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 	if o.Probe == nil {
 		o.Probe = func() error { return nil }
 	}
-	o.patience = cmp.Or(o.patience, passPatience)
 	if o.Flush == nil {
 		o.Flush = (*redolog.Log).Flush
 	}
+	o.patience = cmp.Or(o.patience, passPatience)
+	return o
+}
+
+// openAtRest opens what is at rest as a checkpoint names it.
+func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 	d := &DB{dir: dir, o: o, quit: make(chan struct{}), spare: &spare{}}
 	d.filter.full = make(chan struct{}, 1)
 	d.tables = newCompactions(d)
 	d.logger = &logger{slog: o.Logger, spare: d.spare, tables: d.tables, fail: d.fail}
+	// 2.1 Verify everything, and change nothing.
 	manifest, err := d.verify(at)
 	if err != nil {
 		return nil, err
 	}
+	// 2.2 Cut the value files at their noted length, and delete newer ones.
 	values, err := valuefile.Open(valuefile.Settings{
 		Dir: filepath.Join(dir, valuesDir), Store: at.Store, FileSize: o.ValueFile, OpenFile: d.openValues,
 	}, at.Values, at.NextValue)
 	if err != nil {
 		return nil, err
 	}
+	// 2.3 Delete Badger's own log, and write its list of tables again.
 	if err := d.clear(manifest); err != nil {
 		return nil, errors.Join(err, values.Close())
 	}
+	// 2.4 Open Badger, after the descriptor that notices each write of the list that fails.
 	if d.manifest, err = badgerfile.OpenManifest(d.indexDir()); err != nil {
 		return nil, errors.Join(err, values.Close())
 	}

@@ -84,7 +84,7 @@ func TestAReplayIsKilledAndBegunAgain(t *testing.T) {
 			}
 			return nil
 		}
-		half, err := openAtRest(dir, failing, at)
+		half, err := openAtRest(dir, failing.withDefaults(), at)
 		if err != nil {
 			t.Fatal(err)
 		}
