@@ -133,11 +133,8 @@ func Check(ctx context.Context, dsn, schema string) (r Report, err error) {
 
 // read reads the tables.
 func (r *Report) read(ctx context.Context, tx pgx.Tx, schema string) (err error) {
-	if err := migrated(ctx, tx, schema); err != nil {
-		return err
-	}
 	r.Schema = schemaName(schema)
-	if r.Version, err = tablesOf(ctx, tx, schema); err != nil {
+	if r.Version, err = migrated(ctx, tx, schema); err != nil {
 		return err
 	}
 	row := tx.QueryRow(ctx, inSchema(countsSQL, schema))

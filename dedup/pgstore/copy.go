@@ -79,7 +79,7 @@ func (c *copier) connect(ctx context.Context, dsn string) error {
 		return err
 	}
 	if _, err = checkServer(ctx, c.conn); err == nil {
-		err = migrated(ctx, c.conn, c.schema)
+		_, err = migrated(ctx, c.conn, c.schema)
 	}
 	if err != nil {
 		_ = c.conn.Close(ctx)
@@ -241,7 +241,7 @@ func (c *copier) write(ctx context.Context, items []dedup.Item) error {
 	b := &pgx.Batch{}
 	if len(rows.tasks.seq) > 0 {
 		b.Queue(c.sql(noteSQL), nil, texts(slices.Collect(maps.Keys(rows.handlers))))
-		b.Queue(c.sql(upsertTasksSQL), rows.tasks.args()...)
+		b.Queue(c.sql(saveTasksSQL), rows.tasks.args()...)
 	}
 	b.Queue(c.sql(insertAliasSQL), rows.aliases, rows.owners)
 	b.Queue(c.sql(insertTracesSQL), rows.traces, rows.days, rows.counts)

@@ -22,16 +22,8 @@ func damagedStore(
 	t.Helper()
 	dsn, schema := newSchema(t)
 	clock, log = deduptest.NewClock(), &bytes.Buffer{}
-	s, err := Open(t.Context(), dsn, Options{
+	s = opened(t, dsn, Options{
 		Schema: schema, clock: clock.Now, poll: poll, Logger: slog.New(slog.NewTextHandler(log, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 	ids = map[string]string{}
 	for _, id := range []string{"done", "damaged done", "shipped", "damaged", "open"} {

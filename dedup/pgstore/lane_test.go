@@ -2,44 +2,11 @@ package pgstore
 
 import (
 	"fmt"
-	"os"
-	"sync"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
-
-// TestALaneThatEmptiesIsNotLost finishes the last task of a lane in one store while the other
-// accepts the next one for it.
-func TestALaneThatEmptiesIsNotLost(t *testing.T) {
-	t.Parallel()
-	stores, _ := two(t)
-	rounds := 100
-	if os.Getenv("EYELET_LARGE") != "" {
-		rounds = 10_000
-	}
-	next := func(i int) dedup.Claim {
-		c := event(fmt.Sprint("k", i), "ship")
-		c.Tasks[0].Lane = "l"
-		return c
-	}
-	claim(t, stores[0], next(0), dedup.New)
-	for i := range rounds {
-		w := takeOne(t, stores[i%2]) // it fails if the lane is forgotten
-		if id := fmt.Sprint("k", i); w.Record.Key.ID != id {
-			t.Fatalf("%s is taken, want %s", w.Record.Key.ID, id)
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if err := stores[i%2].Finish(t.Context(), w.Lease, done); err != nil {
-				t.Error(err)
-			}
-		})
-		wg.Go(func() { claim(t, stores[1-i%2], next(i+1), dedup.New) })
-		wg.Wait()
-	}
-}
 
 // TestALateTaskOfALaneWaits stores the task with the smaller number after another one was taken.
 func TestALateTaskOfALaneWaits(t *testing.T) {

@@ -122,13 +122,12 @@ ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migration')`
 	return version, err
 }
 
-// migrated returns an error unless there are tables on which this program runs.
-func migrated(ctx context.Context, q rowQuerier, schema string) error {
-	found, err := tablesOf(ctx, q, schema)
-	if err == nil {
+// migrated returns the version of the tables, or an error unless this program runs on them.
+func migrated(ctx context.Context, q rowQuerier, schema string) (found int, err error) {
+	if found, err = tablesOf(ctx, q, schema); err == nil {
 		err = versionError(schema, found)
 	}
-	return err
+	return found, err
 }
 
 // versionError returns a VersionError unless this program runs on tables of the version.

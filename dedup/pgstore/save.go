@@ -47,7 +47,7 @@ func (v *view) save(b *pgx.Batch) {
 		}
 	}
 	if len(tasks.seq) > 0 {
-		b.Queue(v.db.sql(upsertTasksSQL), tasks.args()...)
+		b.Queue(v.db.sql(saveTasksSQL), tasks.args()...)
 	}
 	if len(fresh) > 0 {
 		v.insert(b, fresh)
@@ -151,16 +151,12 @@ const (
   $15::timestamptz[], $16::text[], $17::text[], $18::bytea[], $19::text[], $20::text[], $21::bytea[])`
 	taskNames = `seq, idx, state, hold, drops, attempt, postponed, size, token, win, due, started, ended, until, expires,
   handler, lanename, lane, reason, err, history`
-	taskChanges = `state = v.state, hold = v.hold, attempt = v.attempt, postponed = v.postponed, token = v.token, due = v.due,
-  started = v.started, ended = v.ended, until = v.until, expires = v.expires, lane = v.lane, reason = v.reason, err = v.err,
-  history = v.history`
 
-	updateTasksSQL = `WITH v AS (` + taskValues + ` AS v(` + taskNames + `))
-UPDATE {{schema}}.task t SET ` + taskChanges + ` FROM v WHERE t.seq = ANY($1) AND t.seq = v.seq AND t.idx = v.idx`
-
-	// upsertTasksSQL also adds the tasks that a reopened event did not have.
-	upsertTasksSQL = `WITH v AS (` + taskValues + ` AS v(` + taskNames + `)),
-u AS (UPDATE {{schema}}.task t SET ` + taskChanges + ` FROM v WHERE t.seq = ANY($1) AND t.seq = v.seq AND t.idx = v.idx RETURNING t.seq, t.idx)
+	// saveTasksSQL changes tasks, and adds those that a reopened event did not have.
+	saveTasksSQL = `WITH v AS (` + taskValues + ` AS v(` + taskNames + `)),
+u AS (UPDATE {{schema}}.task t SET state = v.state, hold = v.hold, attempt = v.attempt, postponed = v.postponed, token = v.token,
+  due = v.due, started = v.started, ended = v.ended, until = v.until, expires = v.expires, lane = v.lane, reason = v.reason,
+  err = v.err, history = v.history FROM v WHERE t.seq = ANY($1) AND t.seq = v.seq AND t.idx = v.idx RETURNING t.seq, t.idx)
 INSERT INTO {{schema}}.task (` + taskNames + `) SELECT * FROM v
 WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.seq = v.seq AND u.idx = v.idx)`
 )

@@ -165,7 +165,7 @@ func (s *Store) open(ctx context.Context, w *watch, c *pgx.Conn, config *pgxpool
 		reported: reported{seqs: map[int64]bool{}},
 	}
 	s.handlers.noted, s.handlers.named = map[string]bool{}, []string{}
-	if err = migrated(ctx, pool, o.Schema); err == nil {
+	if _, err = migrated(ctx, pool, o.Schema); err == nil {
 		err = unfinished(ctx, pool, o.Schema)
 	}
 	if err == nil {

@@ -130,18 +130,16 @@ func (s *Store) decideOnce(ctx context.Context, items []*item) error {
 			return err
 		}
 	}
-	decided := func(it *item) bool { return it.decided }
-	rest := slices.DeleteFunc(slices.Clone(items), decided)
-	if len(rest) > 0 {
-		if err := s.look(ctx, rest); err != nil {
+	for _, decide := range []func(context.Context, []*item) error{s.look, s.settle} {
+		rest := slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.decided })
+		if len(rest) == 0 {
+			return nil
+		}
+		if err := decide(ctx, rest); err != nil {
 			return err
 		}
-		rest = slices.DeleteFunc(rest, decided)
 	}
-	if len(rest) == 0 {
-		return nil
-	}
-	return s.settle(ctx, rest)
+	return nil
 }
 
 // handlersOf returns the handlers of the tasks.

@@ -273,7 +273,7 @@ func (t *take) start(
 		b.Queue(t.db.sql(startSQL), seqs, indexes, tokens, t.now, t.now.Add(lease))
 	}
 	if len(others.seq) > 0 {
-		b.Queue(t.db.sql(updateTasksSQL), others.args()...)
+		b.Queue(t.db.sql(saveTasksSQL), others.args()...)
 	}
 	return work
 }
