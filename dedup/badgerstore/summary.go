@@ -9,7 +9,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// summarizer implements [kv.Summary]. It names every event with an open task: a start reads
+// summarizer implements [kv.Summarizer]. It names every event with an open task: a start reads
 // only those and what the redo log has changed since:
 //
 //   - The committer removes an event from it after the commit that finished the last task, and
@@ -26,7 +26,7 @@ type summarizer struct {
 	record.Summary
 }
 
-// Restore implements [kv.Summary].
+// Restore implements [kv.Summarizer].
 func (s *summarizer) Restore(content []byte) {
 	var err error
 	s.known = false
@@ -42,7 +42,7 @@ func (s *summarizer) Restore(content []byte) {
 	}
 }
 
-// Replay implements [kv.Summary].
+// Replay implements [kv.Summarizer].
 func (s *summarizer) Replay(e kv.Entry) {
 	if !s.known || !record.KnownKey(e.Key) {
 		return
@@ -56,7 +56,7 @@ func (s *summarizer) Replay(e kv.Entry) {
 	}
 }
 
-// Save implements [kv.Summary].
+// Save implements [kv.Summarizer].
 func (s *summarizer) Save(at uint64) (commit uint64, content []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,7 @@ type Options struct {
 	AcceptLoss bool
 
 	// Summary is kept with the checkpoints; nil for none.
-	Summary Summary
+	Summary Summarizer
 
 	// Sizes in bytes: of a memory table (default 8 MiB), a segment of the log (16 MiB), a value
 	// file (64 MiB), and Badger's cache of blocks (64 MiB).
@@ -73,9 +73,9 @@ type Options struct {
 	verified []uint64 // tables
 }
 
-// Summary is what the caller needs at a start to know of the whole database, without reading it.
+// Summarizer keeps what a start needs to know of the whole database, so that it need not be read.
 // Open calls Restore and Replay; Save is called by any goroutine.
-type Summary interface {
+type Summarizer interface {
 	// Restore gets the content that Save returned for the last checkpoint. It is nil if that is
 	// missing, or if it is possible that files were lost or exchanged.
 	Restore(content []byte)
