@@ -59,6 +59,11 @@ var contract = []check{
 		x.run(dead(), second)
 		x.advance(hour)
 		equal(x, "key after the window", x.get(x.accept(named("b"))).Key, key("d"))
+		early, late := digested("w", "a", 2), digested("w", "b", 2)
+		late.Occurrence.Within = minute
+		x.accept(early)
+		x.advance(minute)
+		x.want(dedup.Repeated, late)
 	}},
 	{"TheNameOfAnotherOccurrenceLeadsToTheTraceOfItsContent", func(x *rig) {
 		named := func(name string) dedup.Claim {
@@ -102,6 +107,8 @@ var contract = []check{
 	}},
 	{"BeyondItsWindowARememberedKeyIsSeenAndAnEventFromLongAgoIsTooOld", func(x *rig) {
 		began := x.clock.Now()
+		x.accept(remembered("old"))
+		x.advance(day)
 		x.accept(remembered("a"))
 		x.advance(90 * day)
 		x.accept(remembered("c")) // which may make the store forget
@@ -419,6 +426,7 @@ var contract = []check{
 		x.advance(time.Millisecond)
 		again := x.takeOf(event)
 		x.attempt(again, 2)
+		equal(x, "interrupted", again.Task().Interrupted(), true)
 		x.lost(w.Lease, "the task was taken again")
 		x.finish(again.Lease, done())
 		x.idle("the only task is done")
