@@ -26,8 +26,8 @@ type summarizer struct {
 	record.Summary
 }
 
-// Restore implements [kv.Summarizer].
-func (s *summarizer) Restore(content []byte) {
+// Load implements [kv.Summarizer].
+func (s *summarizer) Load(content []byte) {
 	var err error
 	s.known = false
 	if content == nil {

@@ -74,11 +74,11 @@ type Options struct {
 }
 
 // Summarizer keeps what a start needs to know of the whole database, so that it need not be read.
-// Open calls Restore and Replay; Save is called by any goroutine.
+// Open calls Load and Replay; Save is called by any goroutine.
 type Summarizer interface {
-	// Restore gets the content that Save returned for the last checkpoint. It is nil if that is
+	// Load gets the content that Save returned for the last checkpoint. It is nil if that is
 	// missing, or if it is possible that files were lost or exchanged.
-	Restore(content []byte)
+	Load(content []byte)
 	// Replay gets every write of the commits after that checkpoint, some of which Save may have
 	// known. The entry is valid during the call.
 	Replay(e Entry)

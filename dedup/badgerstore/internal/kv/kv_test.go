@@ -543,7 +543,7 @@ type lastSummary struct {
 	content []byte
 }
 
-func (s *lastSummary) Restore(content []byte)          { s.content = content }
+func (s *lastSummary) Load(content []byte)             { s.content = content }
 func (s *lastSummary) Save(at uint64) (uint64, []byte) { return at, []byte("all") }
 
 // contents returns the content of the files in a directory by their paths.

@@ -227,7 +227,7 @@ func (d *DB) restore(at storedir.Checkpoint) (commits int, err error) {
 	if ok = ok && d.trusted && s.Store == at.Store && s.Commit+1 >= at.Commit; !ok {
 		s.Content = nil
 	}
-	d.o.Summary.Restore(s.Content)
+	d.o.Summary.Load(s.Content)
 	if commits, err = d.replay(at); err != nil {
 		return commits, err
 	}
@@ -238,14 +238,14 @@ func (d *DB) restore(at storedir.Checkpoint) (commits int, err error) {
 	if ok && !d.lost && s.Commit <= last {
 		return commits, nil
 	}
-	d.o.Summary.Restore(nil)
+	d.o.Summary.Load(nil)
 	return commits, storedir.RemoveSummary(d.dir)
 }
 
 // noSummary is the summary of a database without one.
 type noSummary struct{}
 
-func (noSummary) Restore([]byte)                   {}
+func (noSummary) Load([]byte)                      {}
 func (noSummary) Replay(Entry)                     {}
 func (noSummary) Save(uint64) (_ uint64, _ []byte) { return 0, nil }
 
