@@ -37,16 +37,14 @@ const (
 	MaxReply = 2 << 10
 )
 
-// Attempts returns the history of the task and the attempt that runs or completed it. A store that
-// was written before there were histories has the last attempt only.
+// Attempts returns the history of the task and the attempt that runs or completed it.
 func (t *Task) Attempts() []Attempt {
 	all := slices.Clone(t.History)
 	switch last := t.attempt(); {
 	case t.State == Running:
 		last.Ended, last.Reason, last.Err = time.Time{}, "", ""
 		return append(all, last)
-	case t.State == Done && !t.Started.IsZero() && !t.noted(),
-		len(all) == 0 && t.Attempt > 0 && !t.Ended.Before(t.Started):
+	case t.State == Done && !t.Started.IsZero() && !t.noted():
 		return append(all, last)
 	}
 	return all

@@ -47,36 +47,6 @@ func made(t *testing.T, change func(*dedup.Claim), results ...dedup.Result) dedu
 
 func result(k dedup.Kind) dedup.Result { return dedup.Result{Kind: k} }
 
-// TestFingerprintsAreComparedAsFarAsTheStoreKeepsThem: a store may keep the first bytes only.
-func TestFingerprintsAreComparedAsFarAsTheStoreKeepsThem(t *testing.T) {
-	t.Parallel()
-	const last = dedup.FingerprintLeast - 1
-	whole := dedup.Fingerprint{0: 1, last: 2, 31: 3}
-	for _, row := range []struct {
-		name string
-		f    dedup.Fingerprint
-		want dedup.Verdict
-	}{
-		{"the same", whole, dedup.Known},
-		{"cut", dedup.Fingerprint{0: 1, last: 2}, dedup.Known},
-		{"another end", dedup.Fingerprint{0: 1, last: 2, 31: 4}, dedup.Conflict},
-		{"cut, another", dedup.Fingerprint{0: 1, last: 3}, dedup.Conflict},
-		{"another", dedup.Fingerprint{0: 1, last: 3, 31: 3}, dedup.Conflict},
-		{"none", dedup.Fingerprint{}, dedup.Known},
-	} {
-		record := made(t, nil)
-		record.Fingerprint = row.f
-		c := claimOf(func(c *dedup.Claim) { c.Fingerprint = whole })
-		if got := dedup.Decide(record, c, t0); got != row.want {
-			t.Errorf("%s is stored: %v, want %v", row.name, got, row.want)
-		}
-		record.Fingerprint, c.Fingerprint = whole, row.f
-		if got := dedup.Decide(record, c, t0); got != row.want {
-			t.Errorf("%s is claimed: %v, want %v", row.name, got, row.want)
-		}
-	}
-}
-
 func TestAcceptContinuesAFreedClaim(t *testing.T) {
 	t.Parallel()
 	n := func(id string) dedup.Key { return dedup.Key{Space: dedup.SpaceNonce, ID: id} }

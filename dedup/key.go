@@ -47,27 +47,15 @@ func (k Key) Hash() [32]byte {
 }
 
 // Fingerprint is a digest of the first payload of a key. The zero value means none and never
-// conflicts. A store keeps the first FingerprintLeast bytes at least, and returns zeros for those
-// that it does not keep.
-type Fingerprint [32]byte
+// conflicts.
+type Fingerprint [16]byte
 
-// FingerprintLeast is how many bytes of a fingerprint every store keeps. So many of a SHA-256 leave
-// 2^128 attempts for another payload with the digest of a given one.
-const FingerprintLeast = 16
+// FingerprintOf returns the first half of a SHA-256. It leaves 2^128 attempts for another payload
+// with the digest of a given one.
+func FingerprintOf(digest [32]byte) Fingerprint { return Fingerprint(digest[:16]) }
 
-// conflicts reports whether two fingerprints are of different payloads. Where only one of them is
-// whole, its first bytes decide.
+// conflicts reports whether two fingerprints are of different payloads.
 func (f Fingerprint) conflicts(with Fingerprint) bool {
 	none := Fingerprint{}
-	if f.short() || with.short() {
-		clear(f[FingerprintLeast:])
-		clear(with[FingerprintLeast:])
-	}
 	return f != none && with != none && f != with
-}
-
-func (f Fingerprint) short() bool {
-	rest := f
-	clear(rest[:FingerprintLeast])
-	return rest == Fingerprint{}
 }

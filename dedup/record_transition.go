@@ -10,12 +10,9 @@ import (
 // ended without an outcome was interrupted.
 func (r *Record) Start(i int, token uint64, now time.Time, lease time.Duration) Lease {
 	t := &r.Tasks[i]
-	switch before := *t; {
-	case t.State == Running:
+	if before := *t; t.State == Running {
 		before.interrupt(before.Until)
 		t.History = before.History
-	case t.Attempt > 0 && len(t.History) == 0: // of a store that had no histories
-		t.History = t.Attempts()
 	}
 	t.State, t.Token, t.Until, t.Started = Running, token, now.Add(lease), now
 	t.Attempt++

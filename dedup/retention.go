@@ -1,6 +1,10 @@
 package dedup
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // Remember makes a store remember the key of a claim beyond its window. Without it, a captured
 // delivery is a new event once its window ended; if the producer signs no time, nothing else
@@ -68,23 +72,12 @@ func (r Retention) First(since, evicted Day, now time.Time) Day {
 // by day. It is today at the latest, and 0 for all.
 func (r Retention) Evict(counts map[Day]int64, today Day) Day {
 	left := r.Max
-	first := today
-	for day, oldest := today, oldestOf(counts); day >= oldest && day > 0; day-- {
+	for _, day := range slices.Backward(slices.Sorted(maps.Keys(counts))) {
 		if left -= counts[day]; left < 0 && day < today {
-			return first
+			return day + 1
 		}
-		first = day
 	}
 	return 0
-}
-
-// oldestOf returns the first day that has a count.
-func oldestOf(counts map[Day]int64) Day {
-	oldest := Day(1<<16 - 1)
-	for day := range counts {
-		oldest = min(oldest, day)
-	}
-	return oldest
 }
 
 // Day is a day in UTC, counted from 1970.

@@ -161,7 +161,7 @@ func (d *delivery) compare(e *entry, it, kept producer.Item, key dedup.Key) {
 		return
 	}
 	if f.Fingerprint == (dedup.Fingerprint{}) {
-		f.Fingerprint = producer.FingerprintBody(&d.Delivery, kept)
+		f.Fingerprint = dedup.FingerprintOf(producer.FingerprintBody(&d.Delivery, kept))
 	}
 	if d.formerNames(e, it, key); len(f.Names)+len(f.Contents) > 0 {
 		c.Former, f.Delivery = f, d
@@ -463,13 +463,13 @@ func (d *delivery) signedBytes() string {
 // fingerprint is compared when the identifier is used again. Only signed identifiers may do
 // without, as those of a batch are, less what LooseBinary reads: under an unsigned one, a captured
 // delivery would count as that event and get its response.
-func (d *delivery) fingerprint(it producer.Item) [32]byte {
+func (d *delivery) fingerprint(it producer.Item) dedup.Fingerprint {
 	digest, p := d.ep.p.Fingerprint(&d.Delivery, it), &d.ep.p
 	signed := d.signsKey() || p.Split != nil && !p.LooseBinary && d.Identity.Covers("@body")
 	if digest == ([32]byte{}) && d.Identity.Signed != nil && !signed {
-		return producer.FingerprintBody(&d.Delivery, it)
+		digest = producer.FingerprintBody(&d.Delivery, it)
 	}
-	return digest
+	return dedup.FingerprintOf(digest)
 }
 
 // bindsKey reports whether identifier and signed bytes determine each other. A malleable

@@ -90,7 +90,7 @@ func growthClaim(id string) dedup.Claim {
 	return dedup.Claim{
 		Key:         dedup.Key{Principal: "shop", Endpoint: "orders", ID: id},
 		Aliases:     []dedup.Key{{Principal: "shop", Space: dedup.SpaceNonce, ID: id}},
-		Fingerprint: sha256.Sum256([]byte(id)), // it does not compress
+		Fingerprint: dedup.FingerprintOf(sha256.Sum256([]byte(id))), // it does not compress
 		Payload: dedup.Payload{
 			Producer: "shop", Endpoint: "orders", Type: "order.paid",
 			Header: map[string][]string{"Content-Type": {"application/json"}, "User-Agent": {"shop/1.0"}},

@@ -14,7 +14,7 @@ func key(id string) dedup.Key {
 }
 
 func fingerprint(b byte) dedup.Fingerprint {
-	return dedup.Fingerprint{0: 1, dedup.FingerprintLeast - 1: b}
+	return dedup.Fingerprint{0: 1, 15: b}
 }
 
 // delivery is an ordinary event with one task.

@@ -281,7 +281,7 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 	newest := m.byKey(c.Key)
 	want, e := m.verdict(&t)
 	d.note("claim %s/%s%s fp=%x hold=%t only=%t quarantine=%+v aliases=%d tasks=%d: %v %s",
-		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[dedup.FingerprintLeast-1], c.Hold, c.OnlyKnown,
+		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[15], c.Hold, c.OnlyKnown,
 		c.Quarantine, len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
 	if got.Verdict != want || got.Alias != t.alias {
 		d.Fatalf("claim of %+v: %v by %+v, want %v by %+v", c, got.Verdict, got.Alias, want, t.alias)

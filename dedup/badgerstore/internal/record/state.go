@@ -47,9 +47,6 @@ func OutlineOf(r *dedup.Record, size int64) (o Outline) {
 	return o
 }
 
-// printSize is how many bytes of a fingerprint are stored.
-const printSize = dedup.FingerprintLeast
-
 // The flags of a state.
 const (
 	flagHold = 1 << iota
@@ -115,7 +112,7 @@ func codeState(c *wire.Codec, r *dedup.Record, o *Outline) {
 		r.Generation = 1
 	}
 	if has&flagFingerprint != 0 {
-		c.Bytes(r.Fingerprint[:printSize])
+		c.Bytes(r.Fingerprint[:])
 	}
 	wire.Uint(c, &r.Seq)
 	c.Time(&r.Accepted)
