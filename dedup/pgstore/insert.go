@@ -50,7 +50,7 @@ t AS (INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postpo
     CASE WHEN k.lease > 0 THEN n.now + (k.lease + k.win) * interval '1 microsecond' END,
     k.handler, k.lanename, k.lane, k.reason, ''
   FROM k, n)
-SELECT c.ord, c.seq, e.generation, n.now, k.token
+SELECT c.ord, c.seq, e.generation, n.now, coalesce(k.token, 0)
 FROM n, c LEFT JOIN e USING (seq) LEFT JOIN k ON k.seq = c.seq AND k.token > 0`
 
 const skipsKnown = `ON CONFLICT (hash) WHERE current DO NOTHING`
@@ -171,20 +171,15 @@ type inserted struct {
 	ord, seq   int64
 	generation *int
 	now        time.Time
-	token      *int64 // of a held claim
+	token      int64 // of a held claim
 }
 
 func collectInserted(rows pgx.Rows) ([]inserted, error) {
-	var all []inserted
-	var one inserted
-	targets := []any{&one.ord, &one.seq, &one.generation, &one.now, &one.token}
-	_, err := pgx.ForEachRow(rows, targets, func() error {
+	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (one inserted, err error) {
+		err = r.Scan(&one.ord, &one.seq, &one.generation, &one.now, &one.token)
 		one.now = one.now.UTC()
-		all = append(all, one)
-		one = inserted{}
-		return nil
+		return one, err
 	})
-	return all, err
 }
 
 func nonzero(n int64) *int64 {

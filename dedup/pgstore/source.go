@@ -13,7 +13,7 @@ type source struct {
 	step step.Step[*row]
 	// seqs and tokens are numbers that were never used.
 	seqs, tokens []int64
-	accepted     int64
+	accepted     int
 }
 
 var _ step.Source[*row] = (*source)(nil)

@@ -118,28 +118,24 @@ func (it *item) open() bool { return !it.decided }
 // or may: it is decided and stored under locks. A step that another process overtook starts again
 // with what is not decided.
 func (s *Store) decide(ctx context.Context, items []*item) error {
-	return retry(func() error { return s.decideOnce(ctx, items) })
-}
-
-func (s *Store) decideOnce(ctx context.Context, items []*item) error {
-	if err := s.handlers.note(ctx, s.db, handlersOf(items)); err != nil {
-		return err
-	}
-	if fast := plain(items); len(fast) > 0 {
-		if err := s.insert(ctx, fast); err != nil && !raced(err) {
+	return retry(func() error {
+		if err := s.handlers.note(ctx, s.db, handlersOf(items)); err != nil {
 			return err
 		}
-	}
-	for _, decide := range []func(context.Context, []*item) error{s.look, s.settle} {
-		rest := slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.decided })
-		if len(rest) == 0 {
-			return nil
-		}
-		if err := decide(ctx, rest); err != nil {
+		if err := s.insert(ctx, plain(items)); err != nil && !raced(err) {
 			return err
 		}
-	}
-	return nil
+		for _, step := range []func(context.Context, []*item) error{s.look, s.settle} {
+			items = slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.decided })
+			if len(items) == 0 {
+				return nil
+			}
+			if err := step(ctx, items); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // handlersOf returns the handlers of the tasks.
@@ -184,6 +180,9 @@ func plain(items []*item) []*item {
 
 // insert stores the claims that are new. Those that are not stay undecided.
 func (s *Store) insert(ctx context.Context, items []*item) error {
+	if len(items) == 0 {
+		return nil
+	}
 	var in insertion
 	for _, it := range items {
 		r := dedup.Accept(dedup.Record{}, it.claim, "", 0, 0, time.Unix(0, 0))
@@ -204,14 +203,14 @@ func (s *Store) insert(ctx context.Context, items []*item) error {
 		return err
 	}
 	s.flush.Store(int64(time.Since(began)))
-	var accepted int64
+	accepted := 0
 	for _, got := range all {
-		it := items[got.ord-1]
+		i := got.ord - 1
+		it := items[i]
 		if it.seq = got.seq; got.generation == nil {
 			continue
 		}
 		it.decision, it.decided = newDecision(it, &got), true
-		i := got.ord - 1
 		s.kept.add(it.decision.Record, it.claim.Payload.Body, in.about[i], in.extra[i], in.response[i])
 		accepted++
 	}
@@ -221,36 +220,31 @@ func (s *Store) insert(ctx context.Context, items []*item) error {
 
 // newDecision returns the decision about a claim that was stored.
 func newDecision(it *item, got *inserted) dedup.Decision {
-	var token uint64
-	if got.token != nil {
-		token = uint64(*got.token)
-	}
 	before := dedup.Record{Generation: *got.generation - 1}
 	event := eventID(got.seq, it.hash[:])
-	r := dedup.Accept(before, it.claim, event, uint64(got.seq), token, got.now)
+	r := dedup.Accept(before, it.claim, event, uint64(got.seq), uint64(got.token), got.now)
 	r.Payload.Body = nil
 	d := dedup.Decision{Verdict: dedup.New, Record: r}
 	if r.Hold {
-		d.Lease = dedup.Lease{Event: event, Token: token, Until: r.Tasks[0].Until}
+		d.Lease = dedup.Lease{Event: event, Token: uint64(got.token), Until: r.Tasks[0].Until}
 	}
 	return d
 }
 
 // stored counts a commit and wakes the Takes that wait.
-func (s *Store) stored(accepted int64) {
+func (s *Store) stored(accepted int) {
 	s.commits.Add(1)
-	s.accepted.Add(accepted)
+	s.accepted.Add(int64(accepted))
 	s.changed.wake()
 }
 
 // look decides the claims that change nothing. Once a claim of a call is not decided, neither are
 // the later ones of that call, which may depend on it.
 func (s *Store) look(ctx context.Context, items []*item) error {
-	v := newView(ctx, s.db, s.db.pool)
-	if err := v.load(foresee(items)); err != nil {
+	st := source{view: newView(ctx, s.db, s.db.pool)}
+	if err := st.load(foresee(items)); err != nil {
 		return err
 	}
-	st := source{view: v}
 	var left *claimOp
 	for _, it := range items {
 		if it.op == left {
@@ -273,39 +267,30 @@ const numbersSQL = `SELECT nextval('{{schema}}.seq'), nextval('{{schema}}.token'
 
 // settle decides and stores claims under the locks of the records that they are about.
 func (s *Store) settle(ctx context.Context, items []*item) error {
-	v := newView(ctx, s.db, nil)
-	v.locks = true
-	st := source{view: v}
-	b := &pgx.Batch{}
-	v.queue(b, foresee(items))
+	st, first := source{view: newView(ctx, s.db, nil)}, &pgx.Batch{}
+	st.queue(first, foresee(items))
 	// After the locks: a token is larger than those of the tasks that are locked.
-	b.Queue(s.db.sql(numbersSQL), len(items)).Query(func(rows pgx.Rows) error {
+	first.Queue(s.db.sql(numbersSQL), len(items)).Query(func(rows pgx.Rows) error {
 		return pairs(rows, func(seq, token int64) {
 			st.seqs, st.tokens = append(st.seqs, seq), append(st.tokens, token)
 		})
 	})
-	tx, done, err := s.db.begin(ctx, b)
+	err := s.edit(ctx, st.view, first, func(*pgx.Batch) (err error) {
+		for _, it := range items {
+			if it.seq != 0 { // numbers follow the order of the call
+				st.seqs = slices.Insert(st.seqs[1:], 0, it.seq)
+			}
+			if it.decision, err = st.claim(&it.claim); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	defer done()
-	v.q = tx
-	decisions := make([]dedup.Decision, len(items))
-	for i, it := range items {
-		if it.seq != 0 { // numbers follow the order of the call
-			st.seqs = slices.Insert(st.seqs[1:], 0, it.seq)
-		}
-		if decisions[i], err = st.claim(&it.claim); err != nil {
-			return err
-		}
-	}
-	b = &pgx.Batch{}
-	v.save(b)
-	if err := commit(ctx, tx, b); err != nil {
-		return err
-	}
-	for i, it := range items {
-		it.decision, it.decided = decisions[i], true
+	for _, it := range items {
+		it.decided = true
 	}
 	s.stored(st.accepted)
 	return nil

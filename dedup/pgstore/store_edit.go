@@ -12,40 +12,21 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// edit changes records under their locks in one transaction. change gets a view with what is
-// wanted and may queue statements that run after the changes are saved. It returns what to do once
-// everything is committed. first, if not nil, runs before all that.
-func (s *Store) edit(
-	ctx context.Context, w *wanted, first *pgx.Batch, change func(*view, *pgx.Batch) (func(), error),
-) error {
-	v := newView(ctx, s.db, nil)
-	v.locks, v.tolerant = true, true
-	if first == nil {
-		first = &pgx.Batch{}
-	}
-	if w != nil {
-		v.queue(first, w)
-	}
+// edit changes records under their locks in one transaction, which begins with the statements of
+// first. change changes the records of the view, and may queue further statements.
+func (s *Store) edit(ctx context.Context, v *view, first *pgx.Batch, change func(*pgx.Batch) error) error {
 	tx, done, err := s.db.begin(ctx, first)
 	if err != nil {
 		return err
 	}
 	defer done()
 	v.q = tx
-	b, after := &pgx.Batch{}, &pgx.Batch{}
-	then, err := change(v, after)
-	if err != nil {
+	b := &pgx.Batch{}
+	if err := change(b); err != nil {
 		return err
 	}
 	v.save(b)
-	b.QueuedQueries = append(b.QueuedQueries, after.QueuedQueries...)
-	if err := commit(ctx, tx, b); err != nil {
-		return err
-	}
-	if then != nil {
-		then()
-	}
-	return nil
+	return commit(ctx, tx, b)
 }
 
 // Reopen implements [dedup.Store].
@@ -115,15 +96,18 @@ func (s *Store) withEvent(
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	err = retry(func() error {
-		return s.edit(ctx, &wanted{seqs: []int64{seqOf(event)}}, nil, func(v *view, after *pgx.Batch) (func(), error) {
+		v, first := newView(ctx, s.db, nil), &pgx.Batch{}
+		v.tolerant = true
+		v.queue(first, &wanted{seqs: []int64{seqOf(event)}})
+		return s.edit(ctx, v, first, func(b *pgx.Batch) error {
 			w, err := find(v, event)
 			if err == nil && w == nil {
 				err = dedup.ErrNotFound
 			}
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return nil, change(v, w, after)
+			return change(v, w, b)
 		})
 	})
 	if err != nil {
@@ -135,7 +119,7 @@ func (s *Store) withEvent(
 
 // Purge implements [dedup.Store]. An event that cannot be read is deleted, too.
 func (s *Store) Purge(ctx context.Context, event string) error {
-	return s.withEvent(ctx, event, (*view).remnant, func(v *view, w *row, after *pgx.Batch) error {
+	return s.withEvent(ctx, event, (*view).remnant, func(v *view, w *row, b *pgx.Batch) error {
 		lapsed := w.damage != nil && w.rec.Hold && !w.rec.Held(v.now) // no delivery can free or finish it
 		if w.rec.Open() && !lapsed {
 			return dedup.ErrOpen
@@ -147,7 +131,7 @@ func (s *Store) Purge(ctx context.Context, event string) error {
 			}
 			t.Trace, t.changed = dedup.Trace{}, t.found
 		}
-		v.drop(after, w)
+		v.drop(b, w)
 		return nil
 	})
 }
@@ -272,12 +256,14 @@ func (s *Store) sweep(ctx context.Context) (looked int, err error) {
 		seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
 	})
-	err = s.edit(ctx, nil, first, func(v *view, after *pgx.Batch) (func(), error) {
+	v := newView(ctx, s.db, nil)
+	v.tolerant = true
+	err = s.edit(ctx, v, first, func(b *pgx.Batch) error {
 		if len(seqs) == 0 {
-			return nil, nil
+			return nil
 		}
 		if err := v.load(&wanted{seqs: seqs}); err != nil {
-			return nil, err
+			return err
 		}
 		var later []int64
 		for _, seq := range seqs {
@@ -287,17 +273,17 @@ func (s *Store) sweep(ctx context.Context) (looked int, err error) {
 				later = append(later, seq)
 			case w == nil || w.deleted:
 			case w.rec.Disposable(v.now):
-				if err := v.forget(after, w); err != nil {
-					return nil, err
+				if err := v.forget(b, w); err != nil {
+					return err
 				}
 			default:
 				w.swept = true
 			}
 		}
 		if len(later) > 0 {
-			after.Queue(s.db.sql(sweepLaterSQL), later, v.now)
+			b.Queue(s.db.sql(sweepLaterSQL), later, v.now)
 		}
-		return nil, nil
+		return nil
 	})
 	return len(seqs), err
 }

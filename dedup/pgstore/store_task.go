@@ -355,29 +355,32 @@ func (s *Store) finishSimple(
 
 // finishByRecord applies the results to the records, under their locks.
 func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry, wait *string) error {
-	w := &wanted{}
+	if len(entries) == 0 {
+		return nil
+	}
+	v, first, w := newView(ctx, s.db, nil), &pgx.Batch{}, &wanted{}
+	v.tolerant = true
 	for _, e := range entries {
 		w.seqs = append(w.seqs, e.seq)
 	}
-	if len(w.seqs) == 0 {
-		return nil
-	}
-	first := &pgx.Batch{}
 	first.Queue(waitSQL, wait)
-	return s.edit(ctx, w, first, func(v *view, _ *pgx.Batch) (func(), error) {
-		errs := make([]error, len(entries))
+	v.queue(first, w)
+	errs := make([]error, len(entries))
+	err := s.edit(ctx, v, first, func(*pgx.Batch) (err error) {
 		for i, e := range entries {
-			var err error
 			if errs[i], err = e.apply(v); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		return func() {
-			for i, e := range entries {
-				e.ended, e.err = true, errs[i]
-			}
-		}, nil
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for i, e := range entries {
+		e.ended, e.err = true, errs[i]
+	}
+	return nil
 }
 
 // apply applies the result to its record, which may refuse it.

@@ -110,7 +110,6 @@ func fence(ctx context.Context, s *Store, tx pgx.Tx, e *finishEntry) error {
 		return dedup.ErrLeaseLost
 	}
 	v := newView(ctx, s.db, tx)
-	v.locks = true
 	if err := v.load(&wanted{seqs: []int64{e.seq}}); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ type view struct {
 
 func newView(ctx context.Context, db *database, q querier) *view {
 	return &view{
-		db: db, q: q, ctx: ctx,
+		db: db, q: q, ctx: ctx, locks: q != db.pool,
 		byKey: map[keyHash]*row{}, byAlias: map[keyHash]*row{}, owners: map[keyHash]int64{},
 		bySeq: map[int64]*row{}, damaged: map[int64]*row{}, older: map[keyHash]int{}, traces: map[traceHash]*traceRow{},
 	}
