@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,24 +56,27 @@ func codeOf(err error) string {
 	return ""
 }
 
-// passes reports whether an error of the server may go away by itself: those of connections,
-// read-only servers, conflicts, resources, locks and operators. Others, such as a refused login,
-// need a person.
-func passes(code string) bool {
-	switch code[:2] {
-	case "08", "25", "40", "53", "55", "57", "58":
-		return true
+// said returns what the server said, without the details, which may quote rows.
+func said(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return nil
 	}
-	return false
+	return errors.New(pg.Code + " " + strings.ToValidUTF8(pg.Message, ""))
+}
+
+// refused reports whether the server gave an error that needs a person, such as a refused login.
+// Those of connections, read-only servers, conflicts, resources, locks and operators may go away by
+// themselves.
+func refused(err error) bool {
+	code := codeOf(err)
+	return code != "" && !slices.Contains([]string{"08", "25", "40", "53", "55", "57", "58"}, code[:2])
 }
 
 // raced reports whether the step that failed should start again.
 func raced(err error) bool {
-	switch codeOf(err) {
-	case codeUnique, codeSerialization, codeDeadlock:
-		return true
-	}
-	return errors.Is(err, errConflict)
+	again := []string{codeUnique, codeSerialization, codeDeadlock}
+	return slices.Contains(again, codeOf(err)) || errors.Is(err, errConflict)
 }
 
 // maxTries bounds how often a step starts again because another process was faster.
@@ -87,23 +93,17 @@ func retry(step func() error) error {
 	}
 }
 
-// fault returns the error of the contract for one of the database. Messages of the server name
-// tables and settings; their details, which may quote rows, are left out.
+// own are the errors that callers get as they are.
+var own = []error{
+	nil, context.Canceled, dedup.ErrLeaseLost, dedup.ErrNotFound, dedup.ErrNotDead, dedup.ErrNoPayload,
+	dedup.ErrNotWaiting, dedup.ErrOpen, dedup.ErrInvalid, dedup.ErrTooLarge, dedup.ErrClosed,
+}
+
+// fault returns the error of the contract for one of the database.
 func fault(err error) error {
-	var unavailable *dedup.ErrUnavailable
-	switch {
-	case err == nil, errors.As(err, &unavailable):
+	_, unavailable := errors.AsType[*dedup.ErrUnavailable](err)
+	if unavailable || slices.ContainsFunc(own, func(own error) bool { return errors.Is(err, own) }) {
 		return err
-	case errors.Is(err, context.Canceled):
-		return err
-	}
-	for _, own := range []error{
-		dedup.ErrLeaseLost, dedup.ErrNotFound, dedup.ErrNotDead, dedup.ErrNoPayload, dedup.ErrNotWaiting,
-		dedup.ErrOpen, dedup.ErrInvalid, dedup.ErrTooLarge, dedup.ErrClosed,
-	} {
-		if errors.Is(err, own) {
-			return err
-		}
 	}
 	out := &dedup.ErrUnavailable{Reason: "the database does not answer", RetryAfter: soon, Err: err}
 	var connect *pgconn.ConnectError
@@ -117,13 +117,25 @@ func fault(err error) error {
 	case code == codeLockTimeout:
 		out.Reason, out.Err = reasonLocked, nil
 	case code != "":
-		var pg *pgconn.PgError
-		errors.As(err, &pg)
-		out.Reason, out.Err = "database", errors.New(code+" "+strings.ToValidUTF8(pg.Message, ""))
+		out.Reason, out.Err = "database", said(err)
 	case errors.As(err, &connect):
 		out.Err = errors.New("cannot connect to " + connect.Config.Host)
 	case errors.Is(err, context.DeadlineExceeded):
 		out.Err = context.DeadlineExceeded
 	}
 	return out
+}
+
+// openError returns an error of Open: that of the contract if the server cannot be reached, or
+// cannot serve at the moment.
+func openError(err error) error {
+	_, unreached := errors.AsType[*pgconn.ConnectError](err)
+	_, cut := errors.AsType[*net.OpError](err)
+	switch {
+	case refused(err):
+		err = said(err)
+	case codeOf(err) != "", unreached, cut, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = fault(err)
+	}
+	return fmt.Errorf("open the store: %w", err)
 }

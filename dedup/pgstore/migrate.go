@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -36,7 +37,7 @@ func Migrate(ctx context.Context, dsn, schema string) error {
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
 	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return migrate(ctx, tx, schema) })
-	if code := codeOf(err); code != "" && passes(code) {
+	if codeOf(err) != "" && !refused(err) {
 		err = fault(err)
 	}
 	if err != nil {
@@ -57,12 +58,9 @@ func migrate(ctx context.Context, tx pgx.Tx, schema string) error {
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(7310871145)"); err != nil {
 		return err
 	}
-	found, err := tablesOf(ctx, tx, schema)
-	switch {
-	case err != nil:
+	_, err = migrated(ctx, tx, schema)
+	if v, ok := errors.AsType[*VersionError](err); !ok || v.Tables > 0 {
 		return err
-	case found > 0:
-		return versionError(schema, found)
 	}
 	_, err = tx.Exec(ctx, "SET LOCAL lock_timeout = '5s';"+MigrationSQL(schema, 0))
 	return err
@@ -108,34 +106,21 @@ type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// tablesOf returns the version of the tables, 0 without any.
-func tablesOf(ctx context.Context, q rowQuerier, schema string) (version int, err error) {
+// migrated returns the version of the tables, and a VersionError unless this program runs on them.
+func migrated(ctx context.Context, q rowQuerier, schema string) (version int, err error) {
 	// Reading the catalog, a connection notices tables that appeared while it waited for a lock.
 	const findSQL = `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n
 ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migration')`
 	found := false
-	if err := q.QueryRow(ctx, findSQL, schemaName(schema)).Scan(&found); err != nil || !found {
-		return 0, err
+	err = q.QueryRow(ctx, findSQL, schemaName(schema)).Scan(&found)
+	if found {
+		sql := inSchema("SELECT coalesce(max(version), 0) FROM {{schema}}.migration", schema)
+		err = q.QueryRow(ctx, sql).Scan(&version)
 	}
-	sql := inSchema("SELECT coalesce(max(version), 0) FROM {{schema}}.migration", schema)
-	err = q.QueryRow(ctx, sql).Scan(&version)
+	if err == nil && version != Version && version != Version+1 {
+		err = &VersionError{schemaName(schema), version}
+	}
 	return version, err
-}
-
-// migrated returns the version of the tables, or an error unless this program runs on them.
-func migrated(ctx context.Context, q rowQuerier, schema string) (found int, err error) {
-	if found, err = tablesOf(ctx, q, schema); err == nil {
-		err = versionError(schema, found)
-	}
-	return found, err
-}
-
-// versionError returns a VersionError unless this program runs on tables of the version.
-func versionError(schema string, tables int) error {
-	if tables == Version || tables == Version+1 {
-		return nil
-	}
-	return &VersionError{schemaName(schema), tables}
 }
 
 // VersionError is the error for tables that have neither [Version] nor the next.

@@ -10,18 +10,13 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -197,25 +192,6 @@ func (s *Store) open(ctx context.Context, w *watch, c *pgx.Conn, config *pgxpool
 	}
 	s.watching.Go(func() { w.run(s.ctx, c) })
 	return nil
-}
-
-// openError returns an error of Open: that of the contract if the server cannot be reached, or
-// cannot serve at the moment.
-func openError(err error) error {
-	switch code := codeOf(err); {
-	case code != "" && !passes(code):
-		var pg *pgconn.PgError
-		errors.As(err, &pg)
-		err = fmt.Errorf("%s %s", code, strings.ToValidUTF8(pg.Message, ""))
-	case code != "" || errors.As(err, new(*pgconn.ConnectError)) || cut(err):
-		err = fault(err)
-	}
-	return fmt.Errorf("open the store: %w", err)
-}
-
-// cut reports whether a connection ended under a statement.
-func cut(err error) bool {
-	return errors.As(err, new(*net.OpError)) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // begin starts a call. The caller calls end if err is nil.

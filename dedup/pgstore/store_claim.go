@@ -97,8 +97,7 @@ func (s *Store) writeClaims(ops []*claimOp) {
 		items = append(items, op.items...)
 	}
 	err := s.decide(ctx, items)
-	code := codeOf(err)
-	again := len(ops) > 1 && (code != "" && !passes(code) || errors.Is(err, errDamaged))
+	again := len(ops) > 1 && (refused(err) || errors.Is(err, errDamaged))
 	for _, op := range ops { // one must not fail the others
 		switch {
 		case !slices.ContainsFunc(op.items, (*item).open):
