@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"syscall"
@@ -17,23 +16,20 @@ const (
 	sectorSize = 512 // the largest atomic write of a device
 )
 
-type page [pageSize]byte
-
 // device is a disk with a volatile cache. Reads see every write. A power cut keeps what was
 // flushed and, of the writes since the last flush, any subset, each of them complete or torn.
 type device struct {
 	mu      sync.Mutex
-	epoch   int  // number of power cuts; handles of earlier epochs fail
-	off     bool // after a power cut, until the disk is used again
-	size    int64
-	seen    map[int64]*page // content for reads; pages are immutable
-	durable map[int64]*page // flushed content
-	pending []write         // since the last flush, in order
-	failing []byte          // the next write that contains these bytes fails
-	failIn  int             // countdown to the write that fails; 0 for none
-	cutIn   int             // countdown to the write that cuts the power,
-	depth   int             // once so many writes are not flushed
-	chance  *rand.Rand      // source of what a power cut loses
+	epoch   int        // number of power cuts; handles of earlier epochs fail
+	off     bool       // after a power cut, until the disk is used again
+	seen    []byte     // content for reads
+	durable []byte     // flushed content
+	pending []write    // since the last flush, in order
+	failing []byte     // the next write that contains these bytes fails
+	failIn  int        // countdown to the write that fails; 0 for none
+	cutIn   int        // countdown to the write that cuts the power,
+	depth   int        // once so many writes are not flushed
+	chance  *rand.Rand // source of what a power cut loses
 	stats   faultdisk.Stats
 }
 
@@ -43,7 +39,7 @@ type write struct {
 }
 
 func newDevice(size int64) *device {
-	return &device{size: size, seen: map[int64]*page{}, durable: map[int64]*page{}, chance: rand.New(rand.NewPCG(0, 0))}
+	return &device{seen: make([]byte, size), durable: make([]byte, size), chance: rand.New(rand.NewPCG(0, 0))}
 }
 
 func (d *device) read(epoch int, to []byte, at int64) (int, syscall.Errno) {
@@ -52,24 +48,13 @@ func (d *device) read(epoch int, to []byte, at int64) (int, syscall.Errno) {
 	if epoch != d.epoch {
 		return 0, syscall.EIO
 	}
-	n := int(max(0, min(int64(len(to)), d.size-at)))
-	for done := 0; done < n; {
-		number, from := (at+int64(done))/pageSize, (at+int64(done))%pageSize
-		part := to[done:min(n, done+int(pageSize-from))]
-		if p := d.seen[number]; p != nil {
-			copy(part, p[from:])
-		} else {
-			clear(part)
-		}
-		done += len(part)
-	}
-	return n, 0
+	return copy(to, d.seen[min(at, int64(len(d.seen))):]), 0
 }
 
 func (d *device) write(epoch int, data []byte, at int64) syscall.Errno {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if epoch != d.epoch || at+int64(len(data)) > d.size {
+	if epoch != d.epoch || at+int64(len(data)) > int64(len(d.seen)) {
 		return syscall.EIO
 	}
 	if d.fails(data) {
@@ -79,7 +64,7 @@ func (d *device) write(epoch int, data []byte, at int64) syscall.Errno {
 	d.stats.Writes++
 	w := write{at, bytes.Clone(data)}
 	d.pending = append(d.pending, w)
-	apply(d.seen, w)
+	copy(d.seen[at:], data)
 	if d.cutIn > 1 {
 		d.cutIn--
 	} else if d.cutIn == 1 && len(d.pending) >= d.depth {
@@ -110,7 +95,7 @@ func (d *device) flush(epoch int) syscall.Errno {
 	}
 	d.stats.Flushes++
 	for _, w := range d.pending {
-		apply(d.durable, w)
+		copy(d.durable[w.at:], w.data)
 	}
 	d.pending = nil
 	return 0
@@ -131,19 +116,21 @@ func (d *device) cut() {
 			d.stats.Torn++
 			tear(d.durable, w, chance)
 		case chance.Float64() < keep:
-			apply(d.durable, w)
+			copy(d.durable[w.at:], w.data)
 		default:
 			d.stats.Dropped++
 		}
 	}
+	for _, w := range d.pending {
+		copy(d.seen[w.at:][:len(w.data)], d.durable[w.at:])
+	}
 	d.pending, d.failing, d.failIn, d.cutIn = nil, nil, 0, 0
-	d.seen = maps.Clone(d.durable)
 	d.epoch++
 	d.stats.Cuts++
 }
 
 // tear applies some sectors of w: those before a point, those after it, or any.
-func tear(to map[int64]*page, w write, chance *rand.Rand) {
+func tear(to []byte, w write, chance *rand.Rand) {
 	unit := sectorSize
 	if chance.IntN(2) == 0 {
 		unit = pageSize
@@ -155,19 +142,6 @@ func tear(to map[int64]*page, w write, chance *rand.Rand) {
 			continue
 		}
 		from := i * unit
-		apply(to, write{w.at + int64(from), w.data[from:min(len(w.data), from+unit)]})
-	}
-}
-
-// apply writes w into pages. Pages may be shared, so a changed page is a new one.
-func apply(to map[int64]*page, w write) {
-	for done := 0; done < len(w.data); {
-		number, from := (w.at+int64(done))/pageSize, (w.at+int64(done))%pageSize
-		next := new(page)
-		if old := to[number]; old != nil {
-			*next = *old
-		}
-		done += copy(next[from:], w.data[done:])
-		to[number] = next
+		copy(to[w.at+int64(from):], w.data[from:min(len(w.data), from+unit)])
 	}
 }

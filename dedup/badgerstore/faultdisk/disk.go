@@ -71,7 +71,7 @@ func (f *folder) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*
 	if err != nil || epoch < 0 {
 		return nil, syscall.ENOENT
 	}
-	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(f.device.size)
+	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(len(f.device.seen))
 	stable := fs.StableAttr{Mode: fuse.S_IFREG, Ino: uint64(epoch) + 2}
 	return f.NewInode(ctx, &node{device: f.device, epoch: epoch}, stable), 0
 }
@@ -84,7 +84,7 @@ type node struct {
 
 // Getattr returns the size.
 func (n *node) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(n.device.size)
+	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(len(n.device.seen))
 	return 0
 }
 
