@@ -65,16 +65,8 @@ func newCommitEnv(d *DB) commitEnv {
 		append:     d.log.Append,
 		checkpoint: d.Checkpoint,
 		flush:      func() error { return d.o.Flush(d.log) },
-		publish: func(n uint64, entries []Entry, end redolog.Position) {
-			begun := d.filter.begun.Load()
-			d.filter.add(entries) // before the overlay, which may be empty soon
-			d.overlay.add(entries, n, end)
-			d.watches.note(entries)
-			if d.filter.begun.Load() != begun { // the new one may have been filled without this commit
-				d.filter.add(entries)
-			}
-		},
-		pressure: d.log.Pressure,
-		request:  d.checkpoint.request,
+		publish:    d.overlay.add,
+		pressure:   d.log.Pressure,
+		request:    d.checkpoint.request,
 	}
 }

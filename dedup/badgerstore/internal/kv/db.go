@@ -98,7 +98,6 @@ type DB struct {
 	manifest   *badgerfile.ManifestFile
 	index      *index
 	overlay    *overlay
-	watches    watches
 	filter     keyFilter
 	applier    *applier
 	checkpoint *checkpointer

@@ -70,7 +70,6 @@ func (f *filter) lacks(key []byte) bool {
 type keyFilter struct {
 	current atomic.Pointer[filter] // nil until the first one is complete
 	next    atomic.Pointer[filter] // is being filled
-	begun   atomic.Int64           // how many were
 	full    chan struct{}          // receives when current is full
 }
 
@@ -112,7 +111,6 @@ func (d *DB) keepFilter() {
 	for {
 		f := newFilter(max(2*size, least))
 		d.filter.next.Store(f)
-		d.filter.begun.Add(1)
 		err := d.View(func(v *View) error {
 			for item := range v.Items() {
 				select {

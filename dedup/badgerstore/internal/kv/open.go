@@ -172,7 +172,7 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 		return nil, errors.Join(err, values.Close(), d.manifest.Close())
 	}
 	d.tables.opened(d.index.badger)
-	d.overlay = newOverlay(at.Commit, at.Log)
+	d.overlay = newOverlay(at.Commit, at.Log, &d.filter)
 	d.applier = newApplier(d.overlay, d.index, d.fail, o.Probe)
 	at.Closed = false
 	d.checkpoint = newCheckpointer(d, at)
@@ -281,7 +281,7 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 			return nil
 		}
 		commits++
-		d.overlay.add(f.Entries, max(f.Group, d.overlay.last), f.End)
+		d.overlay.add(max(f.Group, d.overlay.last), f.Entries, f.End)
 		if g := d.overlay.live; len(g.writes) < replayKeys && g.bytes < replayBytes {
 			return nil
 		}
@@ -340,7 +340,7 @@ func (d *DB) carry() error {
 		return err
 	}
 	n := max(d.last.Group, d.overlay.last)
-	d.overlay.add(d.last.Entries, n, end)
+	d.overlay.add(n, d.last.Entries, end)
 	d.applier.applied, d.last = n-1, nil // it may be at rest already
 	return nil
 }

@@ -21,6 +21,9 @@ type overlay struct {
 	failed error
 	stalls error         // why the frozen changeset cannot be put at rest at the moment
 	fresh  chan struct{} // receives when there is something to apply
+
+	filter  *keyFilter // knows the keys before they can be missing here
+	watches map[*Watch]struct{}
 }
 
 // changeset is a set of writes: the newest of each key.
@@ -51,8 +54,11 @@ const (
 	changesetKeys  = 64 << 10
 )
 
-func newOverlay(last uint64, end redolog.Position) *overlay {
-	o := &overlay{live: newChangeset(0), last: last, end: end, fresh: make(chan struct{}, 1)}
+func newOverlay(last uint64, end redolog.Position, filter *keyFilter) *overlay {
+	o := &overlay{
+		live: newChangeset(0), last: last, end: end, fresh: make(chan struct{}, 1),
+		filter: filter, watches: map[*Watch]struct{}{},
+	}
 	o.room.L = &o.mu
 	return o
 }
@@ -79,8 +85,9 @@ func (o *overlay) get(key []byte) (w write, found bool) {
 	return w, found
 }
 
-// add copies the writes of a commit, because their memory is used again.
-func (o *overlay) add(entries []Entry, n uint64, end redolog.Position) {
+// add copies the writes of a commit, because their memory is used again. A filter that is begun
+// later is filled from a view with this commit, and a watch that begins later has such a view.
+func (o *overlay) add(n uint64, entries []Entry, end redolog.Position) {
 	size, names := 0, 0
 	for i := range entries {
 		size += len(entries[i].Value) + len(entries[i].Content)
@@ -113,6 +120,12 @@ func (o *overlay) add(entries []Entry, n uint64, end redolog.Position) {
 		}
 		g.writes[key] = w
 		g.bytes += len(e.Key) + len(e.Value) + len(e.Content)
+	}
+	o.filter.add(entries)
+	for w := range o.watches {
+		for i := range entries {
+			w.keys[string(entries[i].Key)] = struct{}{}
+		}
 	}
 	g.last, g.end = n, end
 	o.last, o.end = n, end

@@ -125,7 +125,8 @@ func TestTheFilterIsFilledOnceThereIsSpace(t *testing.T) {
 	o.filter.current.Store(nil)
 	stall(t, o, full)
 	o.background.Go(o.keepFilter)
-	for begun := o.filter.begun.Load(); o.filter.begun.Load() < begun+2; {
+	for begun := map[*filter]bool{nil: true}; len(begun) < 3; {
+		begun[o.filter.next.Load()] = true
 		time.Sleep(time.Millisecond)
 	}
 	full.Store(false)

@@ -37,14 +37,6 @@ func (d *DB) View(read func(*View) error) error {
 	return read(v)
 }
 
-// Watch calls use with a watch, which grows with every key that is changed meanwhile.
-func (d *DB) Watch(use func(w *Watch) error) error {
-	w := &Watch{&d.watches, map[string]struct{}{}}
-	d.watches.begin(w)
-	defer d.watches.end(w)
-	return use(w)
-}
-
 // oldestView returns the lowest version that is read; compaction keeps what it needs.
 func (a *applier) oldestView() uint64 {
 	a.gate.Lock()

@@ -66,7 +66,7 @@ func TestAWatchHasWhatAViewLacks(t *testing.T) {
 		check("the second", second, true, true, false)
 	})
 	check("the second, at its end", second, true, true, true)
-	if n := len(o.watches.all); n != 0 {
+	if n := len(o.overlay.watches); n != 0 {
 		t.Errorf("%d watches are left", n)
 	}
 	if err := o.Close(); err != nil {
