@@ -13,6 +13,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -569,7 +570,7 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 // unwritable runs do while the file system takes no writes.
 func unwritable(t *testing.T, s *Store, do func()) {
 	t.Helper()
-	s.options.flush = func(*redolog.Log) error { return &redolog.NotWrittenError{Err: syscall.ENOSPC} }
+	s.options.flush = func(*redolog.Log) error { return &storedir.NotWrittenError{Err: syscall.ENOSPC} }
 	do()
 	s.options.flush = (*redolog.Log).Flush
 	s.disk.recheck()

@@ -11,6 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/internal/step"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
@@ -85,7 +86,7 @@ func (c *committer) markDurable() {
 		return
 	}
 	err := c.db.Mark()
-	if err != nil && !errors.As(err, new(*redolog.NotWrittenError)) && !errors.Is(err, redolog.ErrFull) {
+	if err != nil && !errors.As(err, new(*storedir.NotWrittenError)) && !errors.Is(err, redolog.ErrFull) {
 		_ = c.fail("the log could not be written", err)
 	}
 }
@@ -416,7 +417,7 @@ func (c *committer) write(n uint64) error {
 	c.options.step(stepCommit)
 	err := c.lock.Probe() // a failed write of the log would be final
 	if err != nil {
-		err = &redolog.NotWrittenError{Err: err}
+		err = &storedir.NotWrittenError{Err: err}
 	} else {
 		err = c.db.Commit(n, c.writes)
 	}
@@ -425,7 +426,7 @@ func (c *committer) write(n uint64) error {
 		return nil
 	case errors.Is(err, redolog.ErrTooLarge): // 4 GiB
 		return &notWritten{fmt.Errorf("%w: %w", dedup.ErrTooLarge, err)}
-	case errors.As(err, new(*redolog.NotWrittenError)):
+	case errors.As(err, new(*storedir.NotWrittenError)):
 		c.disk.recheck()
 		return &notWritten{diskState{unwritable: err}.err()}
 	}

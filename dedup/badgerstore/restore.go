@@ -85,7 +85,7 @@ func (r *restorer) remove() error {
 	errs := []error{err}
 	for _, e := range entries {
 		name := e.Name()
-		if kv.IsPart(name) && name != storedir.CheckpointFile ||
+		if kv.IsPart(name) && name != kv.CheckpointFile ||
 			name == storedir.FormatFile || strings.HasPrefix(name, storedir.TempPrefix) {
 			errs = append(errs, os.RemoveAll(filepath.Join(r.dir, name)))
 		}
@@ -93,7 +93,7 @@ func (r *restorer) remove() error {
 	if err := errors.Join(append(errs, storedir.NoteFailedRestore(r.dir))...); err != nil {
 		return err
 	}
-	return os.RemoveAll(filepath.Join(r.dir, storedir.CheckpointFile))
+	return os.RemoveAll(filepath.Join(r.dir, kv.CheckpointFile))
 }
 
 // makeDatabase makes a database of a backup, and closes it.

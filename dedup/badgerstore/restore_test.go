@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
@@ -105,7 +106,7 @@ func TestRestoreLeavesAStoreThatWasMadeMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = os.Remove(filepath.Join(dir, storedir.LockFile)) // as if the lock were taken after the look
-	file := filepath.Join(dir, storedir.CheckpointFile)
+	file := filepath.Join(dir, kv.CheckpointFile)
 	failed := make(chan error, 1)
 	go func() {
 		err := Restore(context.Background(), dir, quiet(), bytes.NewReader(whole))

@@ -18,7 +18,6 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // smallClaim and mediumClaim return the claims of filled: bodies of 1 KiB, and of 2,000 bytes
@@ -275,7 +274,7 @@ func cramped() Options {
 // recycled checks that a store of many lives has used its segments again.
 func recycled(t *testing.T, dir string, lives int) {
 	t.Helper()
-	at, err := storedir.ReadCheckpoint(dir)
+	at, err := kv.ReadCheckpoint(dir)
 	if err != nil || at.Log.Segment < uint64(lives) || at.NextValue < uint64(lives)/2 {
 		t.Errorf("after %d lives the last checkpoint is in segment %d, and the next value file is %d: %v", lives,
 			at.Log.Segment, at.NextValue, err)

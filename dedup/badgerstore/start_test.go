@@ -26,10 +26,10 @@ import (
 // without a change of its checkpoint, or it knows every event as before. It returns the error.
 func opensWholeOrNot(t *testing.T, what, dir string, want map[string]string, o Options) error {
 	t.Helper()
-	before := contents(t, dir)[storedir.CheckpointFile]
+	before := contents(t, dir)[kv.CheckpointFile]
 	s, err := Open(dir, o)
 	if err != nil {
-		if contents(t, dir)[storedir.CheckpointFile] != before {
+		if contents(t, dir)[kv.CheckpointFile] != before {
 			t.Errorf("%s: the refused store has another checkpoint", what)
 		}
 		if r, err2 := Check(t.Context(), dir, o); err2 == nil && r.Sound() {
@@ -138,8 +138,8 @@ func TestAMissingFileIsRefused(t *testing.T) {
 		// The log is at rest after a clean close; before the first checkpoint it has all values and
 		// the content of all tables.
 		excused := map[string]string{".log": "closed", ".values": "crashed", ".sst": "crashed",
-			storedir.CheckpointFile: "-"}
-		for _, kind := range []string{".sst", ".log", ".values", storedir.CheckpointFile} {
+			kv.CheckpointFile: "-"}
+		for _, kind := range []string{".sst", ".log", ".values", kv.CheckpointFile} {
 			if refused[kind] == 0 && !strings.HasSuffix(t.Name(), excused[kind]) {
 				t.Errorf("without a file %s: %v are refused", kind, refused)
 			}

@@ -17,8 +17,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -212,7 +212,7 @@ func TestASummaryIsOnlyUsedWithItsStore(t *testing.T) {
 	if err := s.db.Checkpoint(); err != nil {
 		t.Fatal(err)
 	}
-	earlier := contents(t, s.dir)[storedir.SummaryFile]
+	earlier := contents(t, s.dir)[kv.SummaryFile]
 	change(t, s, 1)
 	if err := errors.Join(s.db.Checkpoint(), s.db.Checkpoint()); err != nil {
 		t.Fatal(err)
@@ -221,14 +221,15 @@ func TestASummaryIsOnlyUsedWithItsStore(t *testing.T) {
 	change(t, s, 2)
 	shut(t, s)
 	closed := contents(t, s.dir)
-	other, _ := storedir.ReadSummary(s.dir)
-	other.Store[0] ^= 1
+	at, err1 := kv.ReadCheckpoint(s.dir)
+	commit, content, _ := kv.ReadSummary(s.dir, at.Store)
+	at.Store[0] ^= 1
 	elsewhere := t.TempDir()
-	if err := storedir.WriteSummary(elsewhere, other); err != nil {
+	if err := errors.Join(err1, kv.WriteSummary(elsewhere, at.Store, commit, content)); err != nil {
 		t.Fatal(err)
 	}
-	foreign := contents(t, elsewhere)[storedir.SummaryFile]
-	damaged := []byte(closed[storedir.SummaryFile])
+	foreign := contents(t, elsewhere)[kv.SummaryFile]
+	damaged := []byte(closed[kv.SummaryFile])
 	damaged[len(damaged)/2] ^= 1
 	rewritten := maps.Clone(crashed)
 	rewritten[manifestPath] = rewrite(t, crashed[manifestPath])
@@ -239,15 +240,15 @@ func TestASummaryIsOnlyUsedWithItsStore(t *testing.T) {
 		"missing, crashed":                  {crashed, ""},
 		"missing, closed":                   {closed, ""},
 		"damaged":                           {closed, string(damaged)},
-		"cut":                               {closed, closed[storedir.SummaryFile][:20]},
+		"cut":                               {closed, closed[kv.SummaryFile][:20]},
 		"of another store":                  {closed, foreign},
 		"of an earlier checkpoint, crashed": {crashed, earlier},
 		"of an earlier checkpoint, closed":  {closed, earlier},
-		"of a later commit":                 {crashed, closed[storedir.SummaryFile]},
-		"of a MANIFEST that was rewritten":  {rewritten, crashed[storedir.SummaryFile]},
+		"of a later commit":                 {crashed, closed[kv.SummaryFile]},
+		"of a MANIFEST that was rewritten":  {rewritten, crashed[kv.SummaryFile]},
 	} {
 		dir := copyDir(t, tc.files)
-		if err := os.WriteFile(filepath.Join(dir, storedir.SummaryFile), []byte(tc.summary), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, kv.SummaryFile), []byte(tc.summary), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		again := open(t, dir, o)

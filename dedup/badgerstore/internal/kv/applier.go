@@ -7,7 +7,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // applyEvery is how long the applier gathers writes: a key that is written several times meanwhile,
@@ -102,7 +102,7 @@ func (a *applier) apply() (ok, stalled bool) {
 	}
 	err := a.probe()
 	if err != nil {
-		err = &valuefile.NotWrittenError{Err: err}
+		err = &storedir.NotWrittenError{Err: err}
 	} else {
 		a.version = max(g.last, a.version+1) // backups take a version for at least a number of a commit
 		err = a.index.put(a.version, g)
@@ -111,7 +111,7 @@ func (a *applier) apply() (ok, stalled bool) {
 	case err == nil:
 		a.overlay.drop()
 		a.applied, a.at, a.visible, a.stalls = g.last, g.end, a.version, nil
-	case errors.As(err, new(*valuefile.NotWrittenError)):
+	case errors.As(err, new(*storedir.NotWrittenError)):
 		// Writes of the changeset that are in Badger have a version that no view reads yet.
 		a.stalls = &dedup.ErrUnavailable{Reason: "the store's file system cannot be written",
 			RetryAfter: 30 * time.Second, Err: err}

@@ -25,12 +25,12 @@ import (
 type checkpointer struct {
 	db   *DB
 	mu   sync.Mutex // one checkpoint at a time
-	last storedir.Checkpoint
+	last Checkpoint
 	wake chan struct{}
 	work Work // with files
 }
 
-func newCheckpointer(d *DB, last storedir.Checkpoint) *checkpointer {
+func newCheckpointer(d *DB, last Checkpoint) *checkpointer {
 	return &checkpointer{db: d, last: last, wake: make(chan struct{}, 1)}
 }
 
@@ -197,13 +197,13 @@ func (c *checkpointer) write(at redolog.Position, commit uint64) error {
 		return fmt.Errorf("MANIFEST: %w", err)
 	}
 	c.work.Begin()
-	if err := c.db.spare.open(func() error { return redolog.SyncDir(c.db.indexDir()) }); err != nil {
+	if err := c.db.spare.open(func() error { return storedir.SyncDir(c.db.indexDir()) }); err != nil {
 		return err
 	}
 	c.work.Begin()
 	c.summarize(commit)
 	c.work.Begin()
-	if err := c.db.spare.open(func() error { return storedir.WriteCheckpoint(c.db.dir, next) }); err != nil {
+	if err := c.db.spare.open(func() error { return WriteCheckpoint(c.db.dir, next) }); err != nil {
 		return err
 	}
 	c.last = next
@@ -217,8 +217,7 @@ func (c *checkpointer) summarize(at uint64) {
 	if content == nil {
 		return
 	}
-	s := storedir.Summary{Store: c.last.Store, Commit: commit, Content: content}
-	err := c.db.spare.open(func() error { return storedir.WriteSummary(c.db.dir, s) })
+	err := c.db.spare.open(func() error { return WriteSummary(c.db.dir, c.last.Store, commit, content) })
 	if err != nil {
 		c.db.o.Logger.Warn("the summary for the next start could not be written", "dir", c.db.dir, "error", err)
 	}

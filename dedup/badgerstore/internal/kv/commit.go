@@ -5,6 +5,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // commitEnv is what a commit needs of its surroundings: a test commits without a disk.
@@ -31,7 +32,7 @@ func (e *commitEnv) commit(n uint64, entries []Entry) error {
 			return notWritten(err)
 		}
 		if end, err = e.append(n, entries); errors.Is(err, redolog.ErrFull) { // no segment can be prepared
-			return &redolog.NotWrittenError{Err: err}
+			return &storedir.NotWrittenError{Err: err}
 		}
 	}
 	if err != nil {
@@ -53,7 +54,7 @@ func (e *commitEnv) commit(n uint64, entries []Entry) error {
 // notWritten returns the error of a commit that was not tried.
 func notWritten(err error) error {
 	if errors.As(err, new(*dedup.ErrUnavailable)) || isExhausted(err) {
-		return &redolog.NotWrittenError{Err: err}
+		return &storedir.NotWrittenError{Err: err}
 	}
 	return err
 }

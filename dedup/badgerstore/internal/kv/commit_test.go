@@ -8,6 +8,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // TestACommitTakesItsStepsInOrder commits without a disk. Each step may fail, the first time or the
@@ -75,7 +76,7 @@ func TestACommitTakesItsStepsInOrder(t *testing.T) {
 		if got := strings.Join(done, " "); got != tc.steps {
 			t.Errorf("%q: %s", tc.steps, got)
 		}
-		if !errors.Is(err, tc.err) || errors.As(err, new(*redolog.NotWrittenError)) == tc.tried {
+		if !errors.Is(err, tc.err) || errors.As(err, new(*storedir.NotWrittenError)) == tc.tried {
 			t.Errorf("%q: %v", tc.steps, err)
 		}
 	}

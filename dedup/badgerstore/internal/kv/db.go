@@ -15,7 +15,6 @@ package kv
 
 import (
 	"bytes"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -26,7 +25,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // The directories of a database in that of its store.
@@ -63,8 +62,7 @@ type Options struct {
 	// Flush makes the log durable; nil is [redolog.Log.Flush].
 	Flush func(*redolog.Log) error
 	// OpenSegment and OpenValues open a file of the log and a value file; nil opens a real one.
-	OpenSegment func(name string, flag int, perm fs.FileMode) (redolog.File, error)
-	OpenValues  func(name string, flag int, perm fs.FileMode) (valuefile.File, error)
+	OpenSegment, OpenValues storedir.Open
 
 	filterKeys int64 // of the first filter; 0 is the default
 
@@ -113,7 +111,7 @@ type DB struct {
 }
 
 // Commit makes the writes durable as commit n, in order, all or none. Numbers grow. One goroutine
-// calls it. It may wait for the applier or for a checkpoint. A [redolog.NotWrittenError] leaves
+// calls it. It may wait for the applier or for a checkpoint. A [storedir.NotWrittenError] leaves
 // everything as it was; any other error is final.
 func (d *DB) Commit(n uint64, entries []Entry) error { return d.env.commit(n, entries) }
 

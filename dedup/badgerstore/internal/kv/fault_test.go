@@ -17,21 +17,19 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
 )
 
 // full is a disk on which value files cannot be written while an error is set.
 type full struct{ err atomic.Pointer[error] }
 
-func (f *full) open(name string, flag int, perm fs.FileMode) (valuefile.File, error) {
-	file, err := os.OpenFile(name, flag, perm)
+func (f *full) open(name string, flag int, perm fs.FileMode) (storedir.File, error) {
+	file, err := storedir.OpenFile(name, flag, perm)
 	return &fullFile{file, f}, err
 }
 
 type fullFile struct {
-	*os.File
+	storedir.File
 	disk *full
 }
 
@@ -63,7 +61,7 @@ func TestTheApplierWaitsForSpace(t *testing.T) {
 		}
 	}
 	var unavailable *dedup.ErrUnavailable
-	if !errors.As(err, new(*redolog.NotWrittenError)) || !errors.As(err, &unavailable) {
+	if !errors.As(err, new(*storedir.NotWrittenError)) || !errors.As(err, &unavailable) {
 		t.Fatalf("a commit beyond the memory: %v", err)
 	}
 	if err := o.View(func(*View) error { return nil }); !errors.As(err, &unavailable) {
@@ -232,7 +230,7 @@ func TestAStartWritesTheCheckpointAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := map[string]fs.FileInfo{}
-	for _, name := range []string{storedir.CheckpointFile, filepath.Join(IndexDir, badger.ManifestFilename)} {
+	for _, name := range []string{CheckpointFile, filepath.Join(IndexDir, badger.ManifestFilename)} {
 		before, err := os.Open(filepath.Join(o.dir, name)) // so that its inode is not used again
 		if err != nil {
 			t.Fatal(err)
@@ -248,7 +246,7 @@ func TestAStartWritesTheCheckpointAgain(t *testing.T) {
 			t.Errorf("%s is the file of before: %v", name, err)
 		}
 	}
-	if at, err := storedir.ReadCheckpoint(o.dir); err != nil || at.Closed {
+	if at, err := ReadCheckpoint(o.dir); err != nil || at.Closed {
 		t.Errorf("an open database counts as closed: %v", err)
 	}
 	if err := again.Close(); err != nil {
@@ -263,7 +261,7 @@ func TestNoCheckpointFollowsAFailure(t *testing.T) {
 	options.Segment = 1 << 20 // so that no checkpoint is due
 	o := create(t, options)
 	o.load(t, rand.New(rand.NewPCG(27, 28)), 20)
-	noted, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile))
+	noted, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +270,7 @@ func TestNoCheckpointFollowsAFailure(t *testing.T) {
 		t.Errorf("a checkpoint: %v", err)
 	}
 	_ = o.Close() // with the failure, or without
-	if now, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
+	if now, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
 		t.Errorf("a checkpoint was noted after the failure: %v", err)
 	}
 }
@@ -295,14 +293,14 @@ func TestAFailureDuringACloseIsFinal(t *testing.T) {
 	}), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o = create(t, options)
 	o.load(t, rand.New(rand.NewPCG(37, 38)), 20)
-	noted, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile))
+	noted, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := o.Close(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("Close: %v", err)
 	}
-	if now, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
+	if now, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
 		t.Errorf("a checkpoint was noted after the failure: %v", err)
 	}
 }
@@ -319,7 +317,7 @@ func TestAnErrorOfTheApplierIsFinal(t *testing.T) {
 	if err := o.Checkpoint(); err != nil {
 		t.Fatal(err)
 	}
-	noted, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile))
+	noted, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +339,7 @@ func TestAnErrorOfTheApplierIsFinal(t *testing.T) {
 		t.Errorf("a commit follows: %v", err)
 	}
 	_ = o.Close() // with the failure, or without
-	if now, err := os.ReadFile(filepath.Join(o.dir, storedir.CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
+	if now, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
 		t.Errorf("a checkpoint was noted after the failure: %v", err)
 	}
 	options.OpenValues, options.Fail = nil, tiny(t).Fail
@@ -375,7 +373,7 @@ func TestACheckpointCoversOnlyWhatIsAtRest(t *testing.T) {
 	if err := o.checkpoint.run(); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := storedir.ReadCheckpoint(o.dir); err != nil || at.Log != rest {
+	if at, err := ReadCheckpoint(o.dir); err != nil || at.Log != rest {
 		t.Errorf("the checkpoint is at %v, want %v: %v", at.Log, rest, err)
 	}
 	o.crashes(t, "with commits that wait")
@@ -435,7 +433,7 @@ func TestAKeyIsFoundBeforeTheFilterIsComplete(t *testing.T) {
 
 // syncing calls back before a value file is flushed.
 type syncing struct {
-	*os.File
+	storedir.File
 	before func() error
 }
 
@@ -452,8 +450,8 @@ func TestACheckpointIsNotedAfterTheFlushes(t *testing.T) {
 	t.Parallel()
 	options, reasons := failing(t)
 	flushes, check := 0, func() error { return nil }
-	options.OpenValues = func(name string, flag int, perm fs.FileMode) (valuefile.File, error) {
-		f, err := os.OpenFile(name, flag, perm)
+	options.OpenValues = func(name string, flag int, perm fs.FileMode) (storedir.File, error) {
+		f, err := storedir.OpenFile(name, flag, perm)
 		return syncing{f, func() error { flushes++; return check() }}, err
 	}
 	options.Segment = 1 << 20
@@ -465,13 +463,13 @@ func TestACheckpointIsNotedAfterTheFlushes(t *testing.T) {
 	if err := o.Settle(); err != nil {
 		t.Fatal(err)
 	}
-	before, err := storedir.ReadCheckpoint(o.dir)
+	before, err := ReadCheckpoint(o.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	used, _ := o.log.Pressure()
 	unchanged := func() error {
-		now, err := storedir.ReadCheckpoint(o.dir)
+		now, err := ReadCheckpoint(o.dir)
 		if n, _ := o.log.Pressure(); err != nil || now.Log != before.Log || n < used {
 			t.Errorf("the checkpoint was at %v and is at %v; %d segments were used, now %d: %v", before.Log, now.Log,
 				used, n, err)
@@ -482,7 +480,7 @@ func TestACheckpointIsNotedAfterTheFlushes(t *testing.T) {
 	if err := o.Checkpoint(); err != nil || flushes == 0 {
 		t.Fatalf("%d flushes, %v", flushes, err)
 	}
-	now, err := storedir.ReadCheckpoint(o.dir)
+	now, err := ReadCheckpoint(o.dir)
 	if n, _ := o.log.Pressure(); err != nil || now.Log != o.log.End() || n >= used {
 		t.Errorf("the checkpoint is at %v, the end at %v; %d segments are used: %v", now.Log, o.log.End(), n, err)
 	}

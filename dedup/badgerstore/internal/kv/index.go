@@ -10,6 +10,7 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
 )
 
@@ -53,7 +54,7 @@ func (x *index) put(version uint64, g *changeset) error {
 	commit := func() error {
 		x.work.Begin()
 		if err := x.room(); err != nil {
-			return &valuefile.NotWrittenError{Err: err}
+			return &storedir.NotWrittenError{Err: err}
 		}
 		defer x.write()()
 		return txn.CommitAt(version, nil)

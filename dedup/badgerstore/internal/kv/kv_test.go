@@ -23,7 +23,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
@@ -238,7 +237,7 @@ func TestWhatIsCommittedIsThereAfterAnyEnd(t *testing.T) {
 		o = reopen(t, dir, tiny(t), o.n, o.want)
 		o.check(t)
 	}
-	at, err := storedir.ReadCheckpoint(o.dir)
+	at, err := ReadCheckpoint(o.dir)
 	if err != nil || at.Log.Segment < uint64(3*lives) {
 		t.Errorf("checkpoint in segment %d, %v: nothing was used again", at.Log.Segment, err)
 	}
@@ -273,7 +272,7 @@ func TestSegmentsGoRoundWhileAReaderStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.check(t)
-	if at, err := storedir.ReadCheckpoint(o.dir); err != nil || at.Log.Segment < 20 {
+	if at, err := ReadCheckpoint(o.dir); err != nil || at.Log.Segment < 20 {
 		t.Errorf("checkpoint in segment %d, %v", at.Log.Segment, err)
 	}
 	if err := o.Close(); err != nil {
@@ -375,7 +374,7 @@ func TestReplayedTwiceIsTheSame(t *testing.T) {
 	var dir string
 	o.still(func() { dir = o.crashed(t) })
 	for range 5 {
-		at, err := storedir.ReadCheckpoint(dir)
+		at, err := ReadCheckpoint(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -469,7 +468,7 @@ func TestDamageIsRefused(t *testing.T) {
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}
-	at, err := storedir.ReadCheckpoint(crashed)
+	at, err := ReadCheckpoint(crashed)
 	if err != nil {
 		t.Fatal(err)
 	}

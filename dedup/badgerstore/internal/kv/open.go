@@ -28,13 +28,13 @@ func Create(dir string) error {
 			return err
 		}
 	}
-	var at storedir.Checkpoint
+	var at Checkpoint
 	_, _ = rand.Read(at.Store[:]) // never fails
-	return storedir.WriteCheckpoint(dir, at)
+	return WriteCheckpoint(dir, at)
 }
 
 // parts are what a database has in the directory of its store.
-var parts = [...]string{storedir.CheckpointFile, storedir.SummaryFile, logDir, valuesDir, IndexDir}
+var parts = [...]string{CheckpointFile, SummaryFile, logDir, valuesDir, IndexDir}
 
 // IsPart reports whether a file or folder in the directory of a store is of its database.
 func IsPart(name string) bool { return slices.Contains(parts[:], name) }
@@ -58,7 +58,7 @@ func Exists(dir string) bool {
 // and no answer, depends on bytes that a later crash loses.
 func Open(dir string, o Options) (*DB, error) {
 	// 1. Read the checkpoint: it says what the other files must have.
-	at, err := storedir.ReadCheckpoint(dir)
+	at, err := ReadCheckpoint(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: its checkpoint: %w", errDamaged, err)
 	}
@@ -93,7 +93,7 @@ func Open(dir string, o Options) (*DB, error) {
 	}
 	// 5. Write the checkpoint again: perhaps only the page cache has the file that was read.
 	at.Closed = false
-	if err := storedir.WriteCheckpoint(dir, at); err != nil {
+	if err := WriteCheckpoint(dir, at); err != nil {
 		return nil, errors.Join(err, d.closeFiles())
 	}
 	// 6. Open the log for new commits.
@@ -122,12 +122,6 @@ func IsDamage(err error) bool {
 
 // withDefaults fills in what is not set.
 func (o Options) withDefaults() Options {
-	if o.OpenSegment == nil {
-		o.OpenSegment = redolog.OpenFile
-	}
-	if o.OpenValues == nil {
-		o.OpenValues = valuefile.OpenFile
-	}
 	if o.Summary == nil {
 		o.Summary = noSummary{}
 	}
@@ -142,7 +136,7 @@ func (o Options) withDefaults() Options {
 }
 
 // openAtRest opens what is at rest as a checkpoint names it.
-func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
+func openAtRest(dir string, o Options, at Checkpoint) (*DB, error) {
 	d := &DB{dir: dir, o: o, quit: make(chan struct{}), spare: &spare{}}
 	d.filter.full = make(chan struct{}, 1)
 	d.tables = newCompactions(d)
@@ -154,7 +148,8 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 	}
 	// 2.2 Cut the value files at their noted length, and delete newer ones.
 	values, err := valuefile.Open(valuefile.Settings{
-		Dir: filepath.Join(dir, valuesDir), Store: at.Store, FileSize: o.ValueFile, OpenFile: d.openValues,
+		Dir: filepath.Join(dir, valuesDir), Store: at.Store, FileSize: o.ValueFile,
+		OpenFile: d.spare.opener(o.OpenValues),
 	}, at.Values, at.NextValue)
 	if err != nil {
 		return nil, err
@@ -181,7 +176,7 @@ func openAtRest(dir string, o Options, at storedir.Checkpoint) (*DB, error) {
 
 // verify reads the tables, their list and the log, and changes nothing. It returns the list without
 // what did not take effect, nil if there is none.
-func (d *DB) verify(at storedir.Checkpoint) (manifest []byte, err error) {
+func (d *DB) verify(at Checkpoint) (manifest []byte, err error) {
 	dir := d.indexDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -222,12 +217,12 @@ func (d *DB) clear(manifest []byte) (err error) {
 // restore brings the database to the last commit, and the summary with it. A summary is not trusted
 // if it is older than the checkpoint, knows a commit that the log has not, or is of other tables.
 // It is deleted then: the checkpoint that this start notes may agree with it.
-func (d *DB) restore(at storedir.Checkpoint) (commits int, err error) {
-	s, ok := storedir.ReadSummary(d.dir)
-	if ok = ok && d.trusted && s.Store == at.Store && s.Commit+1 >= at.Commit; !ok {
-		s.Content = nil
+func (d *DB) restore(at Checkpoint) (commits int, err error) {
+	commit, content, ok := ReadSummary(d.dir, at.Store)
+	if ok = ok && d.trusted && commit+1 >= at.Commit; !ok {
+		content = nil
 	}
-	d.o.Summary.Load(s.Content)
+	d.o.Summary.Load(content)
 	if commits, err = d.replay(at); err != nil {
 		return commits, err
 	}
@@ -235,11 +230,11 @@ func (d *DB) restore(at storedir.Checkpoint) (commits int, err error) {
 	if d.last != nil {
 		last = max(last, d.last.Group)
 	}
-	if ok && !d.lost && s.Commit <= last {
+	if ok && !d.lost && commit <= last {
 		return commits, nil
 	}
 	d.o.Summary.Load(nil)
-	return commits, storedir.RemoveSummary(d.dir)
+	return commits, storedir.Remove(d.dir, SummaryFile)
 }
 
 // noSummary is the summary of a database without one.
@@ -259,7 +254,7 @@ const (
 // again, and returns their number. Tables may be ahead of the checkpoint: the replay writes over
 // them. A log that ends before what is at rest is damaged, because commits are flushed before they
 // are applied.
-func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
+func (d *DB) replay(at Checkpoint) (commits int, err error) {
 	last := at.Commit
 	ahead, err := d.index.reached()
 	if err != nil {
@@ -319,7 +314,7 @@ func (d *DB) replay(at storedir.Checkpoint) (commits int, err error) {
 	return commits, nil
 }
 
-func (d *DB) readLog(at storedir.Checkpoint, visit func(redolog.Frame) error) (
+func (d *DB) readLog(at Checkpoint, visit func(redolog.Frame) error) (
 	end redolog.Position, damage []*redolog.DamagedError, err error,
 ) {
 	if d.o.AcceptLoss {
@@ -345,19 +340,11 @@ func (d *DB) carry() error {
 	return nil
 }
 
-func (d *DB) logSettings(at storedir.Checkpoint) redolog.Settings {
+func (d *DB) logSettings(at Checkpoint) redolog.Settings {
 	return redolog.Settings{
 		Dir: filepath.Join(d.dir, logDir), Store: at.Store, SegmentSize: d.o.Segment, Segments: d.o.Segments,
-		OpenFile: d.openSegment,
+		OpenFile: d.spare.opener(d.o.OpenSegment),
 	}
-}
-
-func (d *DB) openSegment(name string, flag int, perm fs.FileMode) (redolog.File, error) {
-	return openWith(d.spare, func() (redolog.File, error) { return d.o.OpenSegment(name, flag, perm) })
-}
-
-func (d *DB) openValues(name string, flag int, perm fs.FileMode) (valuefile.File, error) {
-	return openWith(d.spare, func() (valuefile.File, error) { return d.o.OpenValues(name, flag, perm) })
 }
 
 // Close puts everything at rest, and notes a checkpoint unless the database has failed.

@@ -197,3 +197,19 @@ func (o *overlay) newest() (n uint64, end redolog.Position) {
 	defer o.mu.Unlock()
 	return o.last, o.end
 }
+
+// Watch is the set of keys that commits have changed since it began. A [View] that was opened later
+// shows of all other keys what the goroutine of Commit would read.
+type Watch struct {
+	overlay *overlay
+	keys    map[string]struct{}
+}
+
+// Changed reports whether a key may have changed. At the end of the watch every key may have.
+func (w *Watch) Changed(key []byte) bool {
+	w.overlay.mu.Lock()
+	defer w.overlay.mu.Unlock()
+	_, watched := w.overlay.watches[w]
+	_, changed := w.keys[string(key)]
+	return changed || !watched
+}

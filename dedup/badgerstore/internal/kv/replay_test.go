@@ -14,7 +14,6 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
@@ -73,7 +72,7 @@ func TestAReplayIsKilledAndBegunAgain(t *testing.T) {
 	}
 	killed := errors.New("the process ends")
 	for try := range 3 {
-		at, err := storedir.ReadCheckpoint(dir)
+		at, err := ReadCheckpoint(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +238,7 @@ func (o *opened) check1(t *testing.T, key []byte) {
 }
 
 // unwritable is a segment that cannot be written.
-type unwritable struct{ redolog.File }
+type unwritable struct{ storedir.File }
 
 func (unwritable) WriteAt([]byte, int64) (int, error) { return 0, syscall.EIO }
 
@@ -260,8 +259,8 @@ func TestAStartThatFailsLeavesTheLastCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := tiny(t)
-	broken.OpenSegment = func(name string, flag int, perm fs.FileMode) (redolog.File, error) {
-		f, err := redolog.OpenFile(name, flag, perm)
+	broken.OpenSegment = func(name string, flag int, perm fs.FileMode) (storedir.File, error) {
+		f, err := storedir.OpenFile(name, flag, perm)
 		return unwritable{f}, err
 	}
 	if _, err := Open(dir, broken); !errors.Is(err, syscall.EIO) {

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // spare reserves file descriptors: other users (mostly connections) leave some for the files that
@@ -157,6 +159,17 @@ func openWith[T any](s *spare, open func() (T, error)) (v T, err error) {
 		return err
 	})
 	return v, err
+}
+
+// opener returns an opener that uses reserved descriptors if there are no others; nil is the one of
+// real files.
+func (s *spare) opener(open storedir.Open) storedir.Open {
+	if open == nil {
+		open = storedir.OpenFile
+	}
+	return func(name string, flag int, perm fs.FileMode) (storedir.File, error) {
+		return openWith(s, func() (storedir.File, error) { return open(name, flag, perm) })
+	}
 }
 
 // close gives all descriptors back.

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
 	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
 
@@ -145,11 +144,11 @@ func TestTheFilterIsFilledOnceThereIsSpace(t *testing.T) {
 func TestADirectoryThatCannotBeOpenedIsOpenedLater(t *testing.T) {
 	t.Parallel()
 	options, exhausted := tiny(t), new(atomic.Bool)
-	options.OpenValues = func(name string, flag int, perm fs.FileMode) (valuefile.File, error) {
+	options.OpenValues = func(name string, flag int, perm fs.FileMode) (storedir.File, error) {
 		if exhausted.Load() && filepath.Base(name) == valuesDir {
 			return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
 		}
-		return valuefile.OpenFile(name, flag, perm)
+		return storedir.OpenFile(name, flag, perm)
 	}
 	o, r := create(t, options), rand.New(rand.NewPCG(1, 2))
 	o.commit(t, Entry{Key: keyOf('e', 1), Value: valueOf(r, 10_000)})
@@ -283,12 +282,12 @@ func TestTablesThatLackCommitsOfTheCheckpointAreDamage(t *testing.T) {
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}
-	at, err := storedir.ReadCheckpoint(o.dir)
+	at, err := ReadCheckpoint(o.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at.Commit++
-	if err := storedir.WriteCheckpoint(o.dir, at); err != nil {
+	if err := WriteCheckpoint(o.dir, at); err != nil {
 		t.Fatal(err)
 	}
 	options := tiny(t)

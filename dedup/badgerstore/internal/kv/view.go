@@ -37,6 +37,20 @@ func (d *DB) View(read func(*View) error) error {
 	return read(v)
 }
 
+// Watch calls use with a watch, which grows with every key that is changed meanwhile.
+func (d *DB) Watch(use func(w *Watch) error) error {
+	o, w := d.overlay, &Watch{d.overlay, map[string]struct{}{}}
+	o.mu.Lock()
+	o.watches[w] = struct{}{}
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.watches, w)
+	}()
+	return use(w)
+}
+
 // oldestView returns the lowest version that is read; compaction keeps what it needs.
 func (a *applier) oldestView() uint64 {
 	a.gate.Lock()

@@ -7,13 +7,15 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // steps are the writes and flushes until the power is cut.
 type steps struct{ left int }
 
 type stepFile struct {
-	File
+	storedir.File
 	*steps
 }
 
@@ -39,7 +41,7 @@ func TestACarriedFrameReplacesItsOldPlace(t *testing.T) {
 		moved := 0
 		for seed := range uint64(20) {
 			s, d, left := tiny(t), newDisk(seed), &steps{1 << 20}
-			s.OpenFile = func(name string, flag int, perm fs.FileMode) (File, error) {
+			s.OpenFile = func(name string, flag int, perm fs.FileMode) (storedir.File, error) {
 				f, err := d.open(name, flag, perm)
 				return stepFile{f, left}, err
 			}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 const sectorSize = 512
@@ -20,7 +22,6 @@ type disk struct {
 	r       *rand.Rand
 	files   []*diskFile
 	full    bool // writes end early with ENOSPC
-	short   bool // writes end early without an error
 	broken  bool // writes fail with EIO
 	noFlush bool // flushes fail with EIO
 	written int  // calls
@@ -35,7 +36,7 @@ type diskFile struct {
 
 func newDisk(seed uint64) *disk { return &disk{r: rand.New(rand.NewPCG(seed, 0))} }
 
-func (d *disk) open(name string, flag int, perm fs.FileMode) (File, error) {
+func (d *disk) open(name string, flag int, perm fs.FileMode) (storedir.File, error) {
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
@@ -61,8 +62,7 @@ func (f *diskFile) WriteAt(b []byte, at int64) (int, error) {
 	if d.broken {
 		return 0, syscall.EIO
 	}
-	want := len(b)
-	if d.full || d.short {
+	if d.full {
 		b = b[:d.r.IntN(len(b)+1)]
 	}
 	for sector := at / sectorSize; sector*sectorSize < at+int64(len(b)); sector++ {
@@ -73,17 +73,14 @@ func (f *diskFile) WriteAt(b []byte, at int64) (int, error) {
 		}
 	}
 	n, err := f.File.WriteAt(b, at)
-	switch {
-	case err == nil && d.full:
+	if err == nil && d.full {
 		err = &os.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
-	case err == nil && d.short && n == want:
-		n--
 	}
 	return n, err
 }
 
 // reserving is a disk that reserves space, unless it is full.
-func (d *disk) reserving(name string, flag int, perm fs.FileMode) (File, error) {
+func (d *disk) reserving(name string, flag int, perm fs.FileMode) (storedir.File, error) {
 	f, err := d.open(name, flag, perm)
 	if err != nil {
 		return nil, err
@@ -93,7 +90,7 @@ func (d *disk) reserving(name string, flag int, perm fs.FileMode) (File, error) 
 
 type reservingFile struct{ *diskFile }
 
-func (f reservingFile) allocate(size int64) error {
+func (f reservingFile) Allocate(size int64) error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	if f.disk.full {
@@ -101,6 +98,8 @@ func (f reservingFile) allocate(size int64) error {
 	}
 	return f.Truncate(size)
 }
+
+func (f *diskFile) Allocate(int64) error { return errors.ErrUnsupported }
 
 func (f *diskFile) Datasync() error {
 	f.disk.mu.Lock()

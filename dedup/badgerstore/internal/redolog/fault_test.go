@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // faulty returns the settings of a tiny log on a disk that injects errors.
@@ -22,36 +24,31 @@ func faulty(t testing.TB) (Settings, *disk) {
 func TestAFullDiskRefusesFramesAndTheLogContinues(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []int{1, 2, 20} {
-		for _, kind := range []func(*disk, bool){
-			func(d *disk, on bool) { d.full = on },
-			func(d *disk, on bool) { d.short = on },
-		} {
-			s, d := faulty(t)
-			l := open(t, s, Position{})
-			want := []frame{write(t, l, 1, Entry{Key: []byte("a"), Value: make([]byte, 600)})}
-			d.set(func(d *disk) { kind(d, true) })
-			for group := range refused {
-				_, err := l.Append(uint64(group), []Entry{{Key: []byte("b"), Value: make([]byte, 2000)}})
-				if e := (*NotWrittenError)(nil); !errors.As(err, &e) || strings.Contains(err.Error(), s.Dir) {
-					t.Fatalf("Append: %v, want a NotWrittenError", err)
-				}
+		s, d := faulty(t)
+		l := open(t, s, Position{})
+		want := []frame{write(t, l, 1, Entry{Key: []byte("a"), Value: make([]byte, 600)})}
+		d.set(func(d *disk) { d.full = true })
+		for group := range refused {
+			_, err := l.Append(uint64(group), []Entry{{Key: []byte("b"), Value: make([]byte, 2000)}})
+			if e := (*storedir.NotWrittenError)(nil); !errors.As(err, &e) || strings.Contains(err.Error(), s.Dir) {
+				t.Fatalf("Append: %v, want a NotWrittenError", err)
 			}
-			d.set(func(d *disk) { kind(d, false) })
-			if l.End() != want[0].end {
-				t.Errorf("the log ends at %v, want %v", l.End(), want[0].end)
-			}
-			for group := range uint64(3) {
-				want = append(want, write(t, l, group, Entry{Key: []byte("c"), Value: make([]byte, 100)}))
-			}
-			if first := want[1].at; first.Segment == 1 || first.Offset != headSize {
-				t.Errorf("the log continues at %v, want the begin of another segment", first)
-			}
-			settle(l)
-			got, end := readAll(t, s, Position{})
-			checkFrames(t, got, want)
-			if end != l.End() {
-				t.Errorf("Replay ends at %v, want %v", end, l.End())
-			}
+		}
+		d.set(func(d *disk) { d.full = false })
+		if l.End() != want[0].end {
+			t.Errorf("the log ends at %v, want %v", l.End(), want[0].end)
+		}
+		for group := range uint64(3) {
+			want = append(want, write(t, l, group, Entry{Key: []byte("c"), Value: make([]byte, 100)}))
+		}
+		if first := want[1].at; first.Segment == 1 || first.Offset != headSize {
+			t.Errorf("the log continues at %v, want the begin of another segment", first)
+		}
+		settle(l)
+		got, end := readAll(t, s, Position{})
+		checkFrames(t, got, want)
+		if end != l.End() {
+			t.Errorf("Replay ends at %v, want %v", end, l.End())
 		}
 	}
 }
@@ -67,7 +64,7 @@ func TestAFullDiskIsNotFilledUp(t *testing.T) {
 	large := Entry{Key: []byte("b"), Value: make([]byte, 2*s.SegmentSize)}
 	written := 0
 	d.set(func(d *disk) { d.full, written = true, d.written })
-	if _, err := l.Append(2, []Entry{large}); !errors.As(err, new(*NotWrittenError)) {
+	if _, err := l.Append(2, []Entry{large}); !errors.As(err, new(*storedir.NotWrittenError)) {
 		t.Errorf("Append: %v, want a NotWrittenError", err)
 	}
 	d.set(func(d *disk) {

@@ -5,11 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // Log is a log open for writing. One goroutine calls Append, Flush and Mark. Any goroutine may
@@ -45,7 +46,7 @@ type Log struct {
 // segment is a file of the log. One without a File has to be created.
 type segment struct {
 	number uint64
-	file   File
+	file   storedir.File
 	raw    bool // its space is reserved, but nothing was ever written there
 	large  bool // it was made larger for its frame, and is not used again
 }
@@ -67,8 +68,8 @@ const maxFrame = math.MaxUint32
 
 // Append writes a frame and returns the position behind it. One that does not fit into a segment
 // gets a larger one. The frame is not durable before the next Flush; Append flushes the frame
-// before. After ErrFull, ErrTooLarge or a NotWrittenError the frame is not part of the log. A crash
-// before the next Flush may still leave a frame for which a NotWrittenError was returned.
+// before. After ErrFull, ErrTooLarge or a [storedir.NotWrittenError] the frame is not part of the
+// log. A crash before the next Flush may still leave a frame for which the latter was returned.
 func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	if err := l.Flush(); err != nil {
 		return Position{}, err
@@ -117,10 +118,7 @@ func (l *Log) buffer(entries []Entry) []byte {
 }
 
 func (l *Log) write(b []byte, at int64) error {
-	n, err := l.active.file.WriteAt(b, at)
-	if err == nil && n < len(b) {
-		err = io.ErrShortWrite
-	}
+	_, err := l.active.file.WriteAt(b, at)
 	return err
 }
 
@@ -208,7 +206,7 @@ func (l *Log) activate() error {
 // at once: checkpoints do not pass it before the log continues.
 func (l *Log) notWritten(err error, isFirst bool) error {
 	err = ofSegment(l.active, err)
-	if !isNoSpace(err) {
+	if !storedir.IsNoSpace(err) {
 		return l.fail(err)
 	}
 	l.mu.Lock()
@@ -219,7 +217,7 @@ func (l *Log) notWritten(err error, isFirst bool) error {
 		l.changed.Broadcast()
 	}
 	l.active = nil
-	return &NotWrittenError{err}
+	return &storedir.NotWrittenError{Err: err}
 }
 
 // Flush makes the last frame durable. Every error is final: after a failed flush the kernel may

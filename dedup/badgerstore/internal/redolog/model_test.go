@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // model is a log on a disk and what a Replay of it must visit.
@@ -82,7 +84,7 @@ func (m *model) append() (ok bool) {
 	if before != m.log.End() { // Append flushed the frame before
 		m.confirm()
 	}
-	notWritten := (*NotWrittenError)(nil)
+	notWritten := (*storedir.NotWrittenError)(nil)
 	switch {
 	case errors.Is(err, ErrFull):
 		return false
@@ -120,7 +122,7 @@ func (m *model) mark() {
 		m.flushed = append(m.flushed, frame{m.log.group, Position{end.Segment, end.Offset - frameHead}, end, nil})
 		m.possible = nil
 	}
-	notWritten := (*NotWrittenError)(nil)
+	notWritten := (*storedir.NotWrittenError)(nil)
 	if errors.As(err, &notWritten) {
 		m.possible = append(m.possible, frame{group: m.log.group})
 	} else if err != nil && !errors.Is(err, ErrFull) {
@@ -160,7 +162,7 @@ func (m *model) live(steps int) {
 		switch n := m.r.IntN(100); {
 		case n < 2:
 			full = !full
-			m.disk.set(func(d *disk) { d.full = full && n == 0; d.short = full && n == 1 })
+			m.disk.set(func(d *disk) { d.full = full })
 		case n < 8:
 			m.mark()
 		case n < 20:
@@ -204,7 +206,7 @@ func TestFlushedFramesSurviveCrashes(t *testing.T) {
 // failFlush ends a life with a failed flush, after which the frame may exist.
 func (m *model) failFlush() {
 	m.t.Helper()
-	m.disk.set(func(d *disk) { d.full, d.short = false, false })
+	m.disk.set(func(d *disk) { d.full = false })
 	if !m.append() {
 		return
 	}

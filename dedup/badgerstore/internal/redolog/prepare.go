@@ -2,16 +2,16 @@ package redolog
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // newFile is the name of a segment until it is complete.
@@ -36,7 +36,7 @@ func Open(s Settings, after Position) (*Log, error) {
 	}
 	l := &Log{settings: s, buf: make([]byte, headSize), end: after, done: make(chan struct{})}
 	l.changed = sync.NewCond(&l.mu)
-	if err := errors.Join(l.openFiles(after.Segment), SyncDir(s.Dir)); err != nil {
+	if err := errors.Join(l.openFiles(after.Segment), storedir.SyncDir(s.Dir)); err != nil {
 		return nil, errors.Join(err, l.closeFiles())
 	}
 	go l.prepareFreed()
@@ -124,14 +124,14 @@ func (l *Log) prepareFreed() {
 func (l *Log) prepareFirst() {
 	s := l.free[0]
 	l.mu.Unlock()
-	err := errors.Join(l.prepare(s), SyncDir(l.settings.Dir))
-	if isNoSpace(err) {
+	err := errors.Join(l.prepare(s), storedir.SyncDir(l.settings.Dir))
+	if storedir.IsNoSpace(err) {
 		time.Sleep(retryAfter)
 	} else if err != nil {
 		_ = l.fail(err)
 	}
 	l.mu.Lock()
-	if l.noSpace = isNoSpace(err); err == nil {
+	if l.noSpace = storedir.IsNoSpace(err); err == nil {
 		l.free, l.ready = l.free[1:], append(l.ready, s)
 	}
 	l.changed.Broadcast()
@@ -143,7 +143,7 @@ func (l *Log) fillNext() {
 	s := l.ready[0]
 	l.ready, l.filling = l.ready[1:], true
 	l.mu.Unlock()
-	if err := writeZeros(s.file, l.settings.SegmentSize); err != nil && !isNoSpace(err) {
+	if err := writeZeros(s.file, l.settings.SegmentSize); err != nil && !storedir.IsNoSpace(err) {
 		_ = l.fail(err)
 	}
 	l.mu.Lock()
@@ -185,7 +185,7 @@ func (l *Log) prepare(s *segment) error {
 
 // create makes a file with space on the disk: raw, or filled with zeros where space cannot be
 // reserved otherwise.
-func (l *Log) create(name string) (f File, raw bool, err error) {
+func (l *Log) create(name string) (f storedir.File, raw bool, err error) {
 	f, err = l.settings.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, false, err
@@ -208,25 +208,19 @@ func (s *segment) extend(size int64) error {
 
 // reserve sets the size of a file and reserves its space, or writes zeros where that is not
 // possible. A disk without the space is not filled up: others need the rest of it.
-func reserve(f File, size int64) (raw bool, err error) {
-	err = errors.ErrUnsupported
-	if a, ok := f.(interface{ allocate(size int64) error }); ok {
-		err = a.allocate(size)
-	}
-	if err == nil || isNoSpace(err) {
+func reserve(f storedir.File, size int64) (raw bool, err error) {
+	if err = f.Allocate(size); err == nil || storedir.IsNoSpace(err) {
 		return true, err
 	}
 	return false, writeZeros(f, size)
 }
 
-func writeZeros(f File, size int64) error {
+func writeZeros(f storedir.File, size int64) error {
 	zeros := make([]byte, min(size, 1<<20))
 	for at := int64(0); at < size; at += int64(len(zeros)) {
 		part := zeros[:min(int64(len(zeros)), size-at)]
-		if n, err := f.WriteAt(part, at); err != nil {
+		if _, err := f.WriteAt(part, at); err != nil {
 			return err
-		} else if n < len(part) {
-			return io.ErrShortWrite
 		}
 	}
 	return f.Sync()
@@ -258,21 +252,9 @@ func segmentsIn(dir string) (numbers []uint64, err error) {
 // makeDir creates the directory if it is missing.
 func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err == nil {
-		overwriteInPlace(dir)
+		storedir.OverwriteInPlace(dir)
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return SyncDir(filepath.Dir(dir)) // also of a directory that a crash left
-}
-
-// SyncDir makes the names in a directory durable. Windows cannot flush a directory.
-func SyncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return storedir.SyncDir(filepath.Dir(dir)) // also of a directory that a crash left
 }

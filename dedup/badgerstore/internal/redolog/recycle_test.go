@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 func TestSegmentsAreUsedAgainAfterACheckpoint(t *testing.T) {
@@ -237,7 +239,7 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 
 // filling is a file whose zeros wait.
 type filling struct {
-	osFile
+	storedir.File
 	opened      *atomic.Bool // only those after Open
 	begun, goes chan struct{}
 }
@@ -250,7 +252,7 @@ func (f *filling) WriteAt(b []byte, at int64) (int, error) {
 		}
 		<-f.goes
 	}
-	return f.osFile.WriteAt(b, at)
+	return f.File.WriteAt(b, at)
 }
 
 // TestTheNextSegmentIsFilledUnderLoad writes while the next segment, which was only reserved, is
@@ -270,9 +272,9 @@ func TestTheNextSegmentIsFilledUnderLoad(t *testing.T) {
 			fill := sync.OnceFunc(func() { close(goes) })
 			defer fill() // else Close waits for it
 			s := Settings{Dir: t.TempDir() + "/redo", SegmentSize: 2 << 20, Segments: 4}
-			s.OpenFile = func(name string, flag int, perm fs.FileMode) (File, error) {
-				f, err := os.OpenFile(name, flag, perm)
-				return &filling{osFile{f}, &opened, begun, goes}, err
+			s.OpenFile = func(name string, flag int, perm fs.FileMode) (storedir.File, error) {
+				f, err := storedir.OpenFile(name, flag, perm)
+				return &filling{f, &opened, begun, goes}, err
 			}
 			l := open(t, s, Position{})
 			if opened.Store(true); !l.ready[0].raw {

@@ -21,11 +21,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // Position is a place in the log: a byte of a segment. The zero Position is before everything.
@@ -58,20 +56,8 @@ type Settings struct {
 	Segments    int      // files, at least 3, by default 16
 
 	// OpenFile opens a segment, by default with os.OpenFile. Tests inject faults with it.
-	OpenFile func(name string, flag int, perm fs.FileMode) (File, error)
+	OpenFile storedir.Open
 }
-
-// File is an open segment.
-type File interface {
-	io.ReaderAt
-	io.WriterAt
-	Datasync() error // fdatasync, where there is one
-	Sync() error
-	Stat() (fs.FileInfo, error)
-	Close() error
-}
-
-type osFile struct{ *os.File }
 
 // complete checks the settings and fills in the defaults.
 func (s *Settings) complete() error {
@@ -81,15 +67,9 @@ func (s *Settings) complete() error {
 			s.Segments, s.SegmentSize)
 	}
 	if s.OpenFile == nil {
-		s.OpenFile = OpenFile
+		s.OpenFile = storedir.OpenFile
 	}
 	return nil
-}
-
-// OpenFile opens a segment with [os.OpenFile].
-func OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
-	f, err := os.OpenFile(name, flag, perm)
-	return osFile{f}, err
 }
 
 const segmentSuffix = ".log"
@@ -106,18 +86,6 @@ var (
 	ErrTooLarge = errors.New("redo log: the entries do not fit into a frame")
 )
 
-// NotWrittenError reports that the file system had no space for a frame. The frame is not part of
-// the log, and the log can be used further.
-type NotWrittenError struct{ Err error }
-
-// Error returns the error of the file system.
-func (e *NotWrittenError) Error() string {
-	return fmt.Sprintf("redo log: frame not written: %v", e.Err)
-}
-
-// Unwrap returns the error of the file system.
-func (e *NotWrittenError) Unwrap() error { return e.Err }
-
 // DamagedError reports that flushed frames are lost or damaged from a place on.
 type DamagedError struct {
 	Segment uint64
@@ -128,11 +96,4 @@ type DamagedError struct {
 // Error names segment, byte and reason.
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("redo log: segment %d is damaged at byte %d: %s", e.Segment, e.Offset, e.Reason)
-}
-
-// isNoSpace reports whether a file was not written because the file system is full, the quota used
-// up, or no descriptor left to open it.
-func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, io.ErrShortWrite) ||
-		errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

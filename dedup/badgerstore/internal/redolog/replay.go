@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // Frame is one frame of the log. Its entries are valid during the visit.
@@ -55,7 +57,7 @@ type replay struct {
 	tolerant bool // continue behind damage
 	damage   []*DamagedError
 	end      Position
-	files    []File
+	files    []storedir.File
 
 	part    part // that is read
 	seed    uint32
@@ -67,7 +69,7 @@ type replay struct {
 // part is a segment with a head.
 type part struct {
 	head
-	file File
+	file storedir.File
 	size int64 // of the file
 	end  int64 // of the frames, 0 if no later segment names it
 }

@@ -1,15 +1,11 @@
 package storedir
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 )
 
 const (
@@ -40,20 +36,14 @@ func WriteFormat(dir string, version int) error {
 	return WriteWhole(dir, FormatFile, fmt.Appendf(nil, "%s%d\n", formatPrefix, version))
 }
 
-// WriteWhole writes a file completely or not at all. A crash leaves at most one temporary
-// file of each name.
-func WriteWhole(dir, name string, text []byte) error {
-	temp := filepath.Join(dir, TempPrefix+name)
-	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return errors.Join(os.Rename(temp, filepath.Join(dir, name)), redolog.SyncDir(dir))
+// RestoreFailedFile is in a directory in which a restore has failed. A start refuses such a
+// directory: a new store there would accept the events of the backup again.
+const RestoreFailedFile = "restore-failed"
+
+// NoteFailedRestore writes the file.
+func NoteFailedRestore(dir string) error {
+	return WriteWhole(dir, RestoreFailedFile, []byte("restore this store again, or remove this file for a new one\n"))
 }
+
+// ForgetFailedRestore removes the file, if it is there.
+func ForgetFailedRestore(dir string) error { return Remove(dir, RestoreFailedFile) }

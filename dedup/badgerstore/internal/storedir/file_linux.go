@@ -1,4 +1,4 @@
-package redolog
+package storedir
 
 import (
 	"errors"
@@ -15,15 +15,15 @@ func (f osFile) Datasync() error {
 	}
 }
 
-// allocate reserves the space of the file and sets its size.
-func (f osFile) allocate(size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
+// Allocate is documented at [File].
+func (f osFile) Allocate(size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
 
 // noCopyOnWrite is FS_NOCOW_FL of linux/fs.h.
 const noCopyOnWrite = 0x00800000
 
-// overwriteInPlace makes Btrfs overwrite the files that are created in a directory instead of
+// OverwriteInPlace makes Btrfs overwrite the files that are created in a directory instead of
 // copying on write. Errors are ignored: most file systems do not know the flag.
-func overwriteInPlace(dir string) {
+func OverwriteInPlace(dir string) {
 	d, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return

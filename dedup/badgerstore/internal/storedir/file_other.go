@@ -1,0 +1,14 @@
+//go:build !linux
+
+package storedir
+
+import "errors"
+
+// Datasync flushes the file.
+func (f osFile) Datasync() error { return f.Sync() }
+
+// Allocate is documented at [File].
+func (f osFile) Allocate(int64) error { return errors.ErrUnsupported }
+
+// OverwriteInPlace does nothing here.
+func OverwriteInPlace(string) {}
