@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/internal/wire"
 )
@@ -44,13 +46,6 @@ func optional(s string) *string {
 	return &t
 }
 
-func unoptional(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return untext(*s)
-}
-
 // moment returns nil for the zero time.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
@@ -59,11 +54,46 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-func unmoment(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
+// The parts of a record that PostgreSQL has in another form are read and written as these types.
+type (
+	escapedText  string        // as text has it
+	optionalText string        // the same; NULL is the empty string
+	instant      time.Time     // NULL is the zero time
+	microseconds time.Duration // their number
+)
+
+func (t *escapedText) ScanText(v pgtype.Text) error {
+	*t = escapedText(untext(v.String))
+	return nil
+}
+
+func (t *escapedText) TextValue() (pgtype.Text, error) {
+	return pgtype.Text{String: text(string(*t)), Valid: true}, nil
+}
+
+func (t *optionalText) ScanText(v pgtype.Text) error { return (*escapedText)(t).ScanText(v) }
+
+func (t *optionalText) TextValue() (pgtype.Text, error) {
+	return pgtype.Text{String: text(string(*t)), Valid: *t != ""}, nil
+}
+
+func (t *instant) ScanTimestamptz(v pgtype.Timestamptz) error {
+	*t = instant(v.Time.UTC())
+	return nil
+}
+
+func (t *instant) TimestamptzValue() (pgtype.Timestamptz, error) {
+	at := time.Time(*t)
+	return pgtype.Timestamptz{Time: at, Valid: !at.IsZero()}, nil
+}
+
+func (d *microseconds) ScanInt64(v pgtype.Int8) error {
+	*d = microseconds(v.Int64) * microseconds(time.Microsecond)
+	return nil
+}
+
+func (d *microseconds) Int64Value() (pgtype.Int8, error) {
+	return pgtype.Int8{Int64: time.Duration(*d).Microseconds(), Valid: true}, nil
 }
 
 // micros cuts a duration to what the database keeps, but not to zero.

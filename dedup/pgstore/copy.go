@@ -3,9 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -64,7 +62,7 @@ type copier struct {
 
 // The size of a transaction.
 const (
-	copyItems = 256
+	copyItems = 384
 	copyBytes = 8 << 20
 )
 
@@ -165,66 +163,10 @@ func (c *copier) copy(ctx context.Context) error {
 	return c.write(ctx, items)
 }
 
-// copied are the rows of some items.
-type copied struct {
-	rows     []*row
-	tasks    taskColumns
-	handlers map[string]bool
-	aliases  [][]byte
-	owners   []int64 // of the aliases
-	traces   [][]byte
-	days     []int32
-	counts   []int16
-}
-
-func newCopied(items []dedup.Item) *copied {
-	rows := &copied{handlers: map[string]bool{}}
-	for i := range items {
-		item := &items[i]
-		if item.Record.Event == "" {
-			push(&rows.traces, item.Hash[:])
-			push(&rows.days, int32(item.Trace.Day))
-			push(&rows.counts, int16(item.Trace.Count))
-			continue
-		}
-		w := rowOf(item)
-		push(&rows.rows, w)
-		for i, t := range w.rec.Tasks {
-			rows.tasks.add(w, i)
-			rows.handlers[t.Handler] = true
-		}
-		for _, name := range item.Names {
-			h := name.Hash()
-			push(&rows.aliases, h[:])
-			push(&rows.owners, w.seq)
-		}
-	}
-	return rows
-}
-
 const (
-	insertTracesSQL = `INSERT INTO {{schema}}.trace (hash, day, count)
-SELECT * FROM unnest($1::bytea[], $2::int4[], $3::int2[])`
 	sameCopySQL   = `SELECT FROM {{schema}}.copy WHERE id = $1 FOR SHARE`
 	finishCopySQL = `DELETE FROM {{schema}}.copy WHERE id = $1`
 )
-
-// eventNames are the columns of an event, in the order of values.
-var eventNames = []string{
-	"seq", "hash", "current", "generation", "fingerprint", "accepted", "win", "expires", "tasks", "hold", "drop_body",
-	"newest", "quarantine", "producer", "endpoint", "type", "key", "vendor", "about", "extra", "response",
-	"size", "body",
-}
-
-func (w *row) values() []any {
-	r, p, s := &w.rec, &w.rec.Payload, w.state()
-	return []any{
-		w.seq, w.hash, s.current, r.Generation, fingerprintOf(r), r.Accepted, r.Window.Microseconds(),
-		moment(s.expires), s.tasks, s.hold, r.DropBody, s.newest, optional(r.QuarantineReason),
-		text(p.Producer), text(p.Endpoint), text(p.Type), text(r.Key.ID), optional(p.VendorID), packAbout(r),
-		bytesOf(s.extra), bytesOf(s.response), w.size, p.Body,
-	}
-}
 
 // own runs a statement that finds the row of this call.
 func (c *copier) own(ctx context.Context, tx pgx.Tx, statement string) error {
@@ -235,37 +177,59 @@ func (c *copier) own(ctx context.Context, tx pgx.Tx, statement string) error {
 	return err
 }
 
+// copied are rows of tables, by their names.
+type copied map[string][][]any
+
+func (c copied) add(table string, values ...any) { c[table] = append(c[table], values) }
+
 // write stores items.
 func (c *copier) write(ctx context.Context, items []dedup.Item) error {
-	rows := newCopied(items)
-	b := &pgx.Batch{}
-	if len(rows.tasks.seq) > 0 {
-		b.Queue(c.sql(noteSQL), nil, texts(slices.Collect(maps.Keys(rows.handlers))))
-		b.Queue(c.sql(saveTasksSQL), rows.tasks.args()...)
+	rows := copied{}
+	var handlers []string
+	for i := range items {
+		item := &items[i]
+		if item.Record.Event == "" {
+			rows.add("trace", item.Hash[:], int(item.Trace.Day), int(item.Trace.Count))
+			continue
+		}
+		w := rowOf(item)
+		rows.add("event", w.event()...)
+		for i, t := range w.rec.Tasks {
+			rows.add("task", w.task(w.taskRow(i))...)
+			handlers = append(handlers, t.Handler)
+		}
+		for _, name := range item.Names {
+			h := name.Hash()
+			rows.add("alias", h[:], w.seq)
+		}
 	}
-	b.Queue(c.sql(insertAliasSQL), rows.aliases, rows.owners)
-	b.Queue(c.sql(insertTracesSQL), rows.traces, rows.days, rows.counts)
-	err := c.inTx(ctx, func(tx pgx.Tx) error {
-		if err := c.own(ctx, tx, sameCopySQL); err != nil {
-			return err
-		}
-		table := pgx.Identifier{schemaName(c.schema), "event"}
-		_, err := tx.CopyFrom(ctx, table, eventNames, pgx.CopyFromSlice(len(rows.rows), func(i int) ([]any, error) {
-			return rows.rows[i].values(), nil
-		}))
-		if err != nil {
-			return err
-		}
-		return tx.SendBatch(ctx, b).Close()
-	})
-	if err != nil {
+	if err := c.inTx(ctx, func(tx pgx.Tx) error { return c.writeRows(ctx, tx, rows, handlers) }); err != nil {
 		return err
 	}
-	c.out.Events += int64(len(rows.rows))
-	c.out.Tasks += int64(len(rows.tasks.seq))
-	c.out.Aliases += int64(len(rows.aliases))
-	c.out.Remembered += int64(len(rows.traces))
+	c.out.Events += int64(len(rows["event"]))
+	c.out.Tasks += int64(len(rows["task"]))
+	c.out.Aliases += int64(len(rows["alias"]))
+	c.out.Remembered += int64(len(rows["trace"]))
 	c.report(c.out.Events)
+	return nil
+}
+
+func (c *copier) writeRows(ctx context.Context, tx pgx.Tx, rows copied, handlers []string) error {
+	if err := c.own(ctx, tx, sameCopySQL); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, c.sql(noteSQL), nil, texts(handlers)); err != nil {
+		return err
+	}
+	columns := map[string][]string{
+		"event": eventColumns, "task": taskColumns, "alias": {"hash", "seq"}, "trace": {"hash", "day", "count"},
+	}
+	for table, values := range rows {
+		name := pgx.Identifier{schemaName(c.schema), table}
+		if _, err := tx.CopyFrom(ctx, name, columns[table], pgx.CopyFromRows(values)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

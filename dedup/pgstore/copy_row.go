@@ -12,6 +12,8 @@ func rowOf(item *dedup.Item) *row {
 	hash := r.Key.Hash()
 	w := &row{rec: r, seq: int64(r.Seq), hash: hash[:], current: !item.Older, size: len(r.Payload.Body)}
 	w.cut()
+	w.pack()
+	w.fingerprint, w.about = fingerprintOf(&w.rec), packAbout(&w.rec)
 	return w
 }
 

@@ -58,17 +58,11 @@ type reported struct {
 	seqs map[int64]bool
 }
 
-// report logs records that cannot be read.
-func (d *database) report(damaged []*row) {
-	if len(damaged) == 0 {
-		return
-	}
+// report logs a record that cannot be read.
+func (d *database) report(w *row) {
 	d.reported.mu.Lock()
 	defer d.reported.mu.Unlock()
-	for _, w := range damaged {
-		if n := len(d.reported.seqs); d.reported.seqs[w.seq] || n == maxReported {
-			continue
-		}
+	if n := len(d.reported.seqs); !d.reported.seqs[w.seq] && n < maxReported {
 		d.reported.seqs[w.seq] = true
 		d.log.Error("stored event is damaged", "event", w.rec.Event, "error", w.damage)
 	}

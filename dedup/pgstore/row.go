@@ -1,9 +1,8 @@
 package pgstore
 
 import (
-	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,31 +22,12 @@ type row struct {
 	deleted bool  // to be deleted
 	swept   bool  // when to sweep its tasks is computed again
 	damage  error // why it cannot be read; then only what is a column of its own is known
-	// What is stored: the columns that change, the tasks, and the aliases.
-	stored  state
-	tasks   []dedup.Task
-	aliases []dedup.Key
-}
+	// The columns that are packed or computed.
+	fingerprint, about, extra, response []byte
+	count                               int // of tasks
+	expires                             time.Time
 
-// state are the columns of an event that change.
-type state struct {
-	current, hold, newest, dropped bool
-	sweeps                         bool // its tasks say when to sweep
-	tasks                          int
-	expires                        time.Time
-	extra, response                string
-}
-
-func (w *row) state() state {
-	r := &w.rec
-	s := state{
-		current: w.current, sweeps: w.sweeps(), hold: r.Hold, newest: r.Newest, dropped: r.Dropped(),
-		tasks: len(r.Tasks), extra: string(packExtra(r)), response: string(packResponse(&r.Response)),
-	}
-	if len(r.Tasks) == 0 {
-		s.expires = w.sweepAt()
-	}
-	return s
+	stored *row // what the tables have, if it may change
 }
 
 // sweepAt returns when the record may be forgotten, zero for not in its present state: what
@@ -55,19 +35,11 @@ func (w *row) state() state {
 // tasks that end at once in two statements, neither of which sees the other, each has its own.
 func (w *row) sweepAt() time.Time {
 	r := &w.rec
-	if !w.sweeps() || r.State() == dedup.Dead {
+	if r.Newest || r.State() == dedup.Dead {
 		return time.Time{}
 	}
 	return r.Ends()
 }
-
-func (w *row) sweeps() bool { return !w.rec.Newest }
-
-// columns are those of an event and one of its tasks, in the order of scan.
-const columns = `e.seq, e.hash, e.current, e.generation, e.fingerprint, e.accepted, e.win, e.hold, e.drop_body, e.newest,
- e.quarantine, e.producer, e.endpoint, e.type, e.key, e.vendor, e.about, e.extra, e.response, e.size,
- t.idx, t.state, t.attempt, t.postponed, t.token, t.due, t.started, t.ended, t.until, t.handler, t.lanename,
- t.reason, t.err, t.history`
 
 // withTasks joins the tasks of e. OFFSET 0 makes the plan look them up for each event: one that was
 // made while the table was small would read all of it, and serve until there are statistics of a
@@ -75,104 +47,126 @@ const columns = `e.seq, e.hash, e.current, e.generation, e.fingerprint, e.accept
 const withTasks = `
 LEFT JOIN LATERAL (SELECT * FROM {{schema}}.task x WHERE x.seq = e.seq OFFSET 0) t ON true`
 
-// scanned is one row of columns.
-type scanned struct {
-	row
-	win                                 int64
-	fingerprint, about, extra, response []byte
-	quarantine, vendor                  *string
-	idx, state                          *int16
-	attempt, postponed                  *int32
-	token                               *int64
-	due, started, ended, until          *time.Time
-	handler, lane, reason, err          *string
-	history, body                       []byte
+// eventColumns are the columns of an event, in the order of [row.event]. The first one is read
+// where it is asked for.
+var eventColumns = strings.Fields(`body seq hash current generation fingerprint accepted win expires tasks hold
+ drop_body newest quarantine producer endpoint type key vendor about extra response size`)
+
+// taskColumns are the columns of a task, and taskTypes their types, in the order of [row.task]. The
+// last ones are known from the event and not read.
+var (
+	taskColumns = strings.Fields(`idx state attempt postponed token due started ended until
+ handler lanename reason err history seq hold drops size win expires lane`)
+	taskTypes = strings.Fields(`int2 int2 int4 int4 int8 timestamptz timestamptz timestamptz timestamptz
+ text text text text bytea int8 bool bool int4 int8 timestamptz bytea`)
+)
+
+// tasksRead is how many columns of a task are read.
+const tasksRead = 14
+
+// columns are those of an event and one of its tasks, without the body. An event without tasks
+// has no idx.
+var columns = func() string {
+	list := "e." + strings.Join(eventColumns[1:], ", e.")
+	for i, column := range taskColumns[:tasksRead] {
+		if column = "t." + column; i > 0 && strings.HasPrefix(taskTypes[i], "int") {
+			column = "coalesce(" + column + ", 0)"
+		}
+		list += ", " + column
+	}
+	return list
+}()
+
+// event returns where the columns of the event are, to read and to write them.
+func (w *row) event() []any {
+	r, p := &w.rec, &w.rec.Payload
+	return []any{
+		&p.Body, &w.seq, &w.hash, &w.current, &r.Generation, &w.fingerprint, (*instant)(&r.Accepted),
+		(*microseconds)(&r.Window), (*instant)(&w.expires), &w.count, &r.Hold,
+		&r.DropBody, &r.Newest, (*optionalText)(&r.QuarantineReason), (*escapedText)(&p.Producer),
+		(*escapedText)(&p.Endpoint), (*escapedText)(&p.Type), (*escapedText)(&r.Key.ID), (*optionalText)(&p.VendorID),
+		&w.about, &w.extra, &w.response, &w.size,
+	}
 }
 
-func (s *scanned) targets(body bool) []any {
-	r := &s.rec
-	targets := []any{
-		&s.seq, &s.hash, &s.current, &r.Generation, &s.fingerprint, &r.Accepted, &s.win, &r.Hold, &r.DropBody,
-		&r.Newest, &s.quarantine,
-		&r.Payload.Producer, &r.Payload.Endpoint, &r.Payload.Type, &r.Key.ID, &s.vendor,
-		&s.about, &s.extra, &s.response, &s.size,
-		&s.idx, &s.state, &s.attempt, &s.postponed, &s.token, &s.due, &s.started, &s.ended, &s.until,
-		&s.handler, &s.lane, &s.reason, &s.err, &s.history,
-	}
-	if body {
-		targets = append(targets, &s.body)
-	}
-	return targets
+// taskRow is a task as the table has it.
+type taskRow struct {
+	dedup.Task
+	idx           *int16
+	expires       time.Time
+	lane, history []byte
 }
 
-// record fills the parts of the record that are not scanned as they are.
-func (s *scanned) record() error {
-	r := &s.rec
-	p := &r.Payload
-	r.Seq, r.Event = uint64(s.seq), eventID(s.seq, s.hash)
-	copy(r.Fingerprint[:], s.fingerprint)
-	r.Accepted, r.Window = r.Accepted.UTC(), time.Duration(s.win)*time.Microsecond
-	p.Producer, p.Endpoint, p.Type, r.Key.ID = untext(p.Producer), untext(p.Endpoint), untext(p.Type), untext(r.Key.ID)
-	p.VendorID, r.QuarantineReason, p.Body = unoptional(s.vendor), unoptional(s.quarantine), s.body
-	return unpackRecord(s.about, s.extra, s.response, r)
+func (w *row) taskRow(i int) *taskRow {
+	t := &w.rec.Tasks[i]
+	return &taskRow{*t, new(int16(i)), w.sweepAt(), laneOf(&w.rec, i), packHistory(t.History)}
 }
 
-func (s *scanned) task() (dedup.Task, error) {
-	t := dedup.Task{
-		Handler: unoptional(s.handler), Lane: unoptional(s.lane), State: dedup.State(*s.state),
-		Attempt: int(*s.attempt), Postponed: int(*s.postponed), Token: uint64(*s.token),
-		Due: unmoment(s.due), Started: unmoment(s.started), Ended: unmoment(s.ended), Until: unmoment(s.until),
-		Reason: unoptional(s.reason), Err: unoptional(s.err),
+// task returns where the columns of a task are, to read and to write them.
+func (w *row) task(t *taskRow) []any {
+	return []any{
+		&t.idx, &t.State, &t.Attempt, &t.Postponed, &t.Token,
+		(*instant)(&t.Due), (*instant)(&t.Started), (*instant)(&t.Ended), (*instant)(&t.Until),
+		(*escapedText)(&t.Handler), (*escapedText)(&t.Lane), (*escapedText)(&t.Reason), (*escapedText)(&t.Err),
+		&t.history,
+		&w.seq, &w.rec.Hold, &w.rec.DropBody, &w.size, (*microseconds)(&w.rec.Window), (*instant)(&t.expires), &t.lane,
 	}
-	return t, unpack(s.history, &t.History, codeHistory)
+}
+
+// pack computes the columns that are packed or computed and that change.
+func (w *row) pack() {
+	r := &w.rec
+	w.extra, w.response, w.count, w.expires = packExtra(r), packResponse(&r.Response), len(r.Tasks), time.Time{}
+	if len(r.Tasks) == 0 {
+		w.expires = w.sweepAt()
+	}
+}
+
+// unpack decodes the columns that are packed.
+func (w *row) unpack() {
+	r := &w.rec
+	r.Seq, r.Event = uint64(w.seq), eventID(w.seq, w.hash)
+	copy(r.Fingerprint[:], w.fingerprint)
+	w.spoil(unpackRecord(w.about, w.extra, w.response, r))
 }
 
 // spoil notes that a part of the row cannot be read.
 func (w *row) spoil(err error) {
 	if err != nil {
-		w.damage = fmt.Errorf("event %s: %w", eventID(w.seq, w.hash), err)
+		w.damage = fmt.Errorf("event %s: %w", w.rec.Event, err)
 	}
 }
 
-// damageOf returns why records cannot be read, nil for none.
-func damageOf(damaged []*row) (err error) {
-	for _, w := range damaged {
-		err = errors.Join(err, w.damage)
-	}
-	return err
-}
-
-// collectSound reads rows of columns that are ordered by event and task. It returns the events with
-// a damaged row apart.
-func collectSound(rows pgx.Rows, body bool) (out, damaged []*row, err error) {
+// collect reads rows of columns that are ordered by event and task. The caller looks for damage.
+func (d *database) collect(rows pgx.Rows, body bool) (out []*row, err error) {
 	defer rows.Close()
 	for rows.Next() {
-		var s scanned
-		if err := rows.Scan(s.targets(body)...); err != nil {
-			return nil, nil, err
+		w, t := &row{}, &taskRow{}
+		targets := w.event()
+		if !body {
+			targets = targets[1:]
 		}
-		if len(out) == 0 || out[len(out)-1].seq != s.seq {
-			s.spoil(s.record())
-			out = append(out, &s.row)
+		if err := rows.Scan(append(targets, w.task(t)[:tasksRead]...)...); err != nil {
+			return nil, err
 		}
-		if s.idx == nil {
+		if len(out) == 0 || out[len(out)-1].seq != w.seq {
+			w.unpack()
+			out = append(out, w)
+		}
+		if t.idx != nil {
+			w = out[len(out)-1]
+			w.spoil(unpack(t.history, &t.History, codeHistory))
+			w.rec.Tasks = append(w.rec.Tasks, t.Task)
+		}
+	}
+	for _, w := range out {
+		if w.damage != nil {
+			d.report(w)
 			continue
 		}
-		w := out[len(out)-1]
-		t, err := s.task()
-		w.spoil(err)
-		w.rec.Tasks = append(w.rec.Tasks, t)
-	}
-	out = slices.DeleteFunc(out, func(w *row) bool {
-		if w.damage != nil {
-			damaged = append(damaged, w)
-		}
-		return w.damage != nil
-	})
-	for _, w := range out {
 		w.settle()
 	}
-	return out, damaged, rows.Err()
+	return out, rows.Err()
 }
 
 // settle computes what follows from the tasks and is therefore no column: when the last one
@@ -192,5 +186,4 @@ func (w *row) settle() {
 	if r.Dropped() {
 		r.Payload.Body = nil
 	}
-	w.stored, w.tasks, w.aliases = w.state(), slices.Clone(r.Tasks), r.Aliases
 }

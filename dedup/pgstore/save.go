@@ -2,18 +2,18 @@ package pgstore
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
+	"reflect"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/eyelet-dev/eyelet/dedup"
 )
 
 const (
-	updateEventSQL = `UPDATE {{schema}}.event SET current = $2, hold = $3, newest = $4, tasks = $5, expires = $6,
-  extra = $7, response = $8, body = CASE WHEN $9 THEN NULL ELSE body END WHERE seq = $1`
+	updateEventSQL = `UPDATE {{schema}}.event SET current = $1, hold = $2, newest = $3, tasks = $4, expires = $5,
+  extra = $6, response = $7, body = CASE WHEN $8 THEN NULL ELSE body END WHERE seq = $9`
 
 	insertAliasSQL = `INSERT INTO {{schema}}.alias (hash, seq) SELECT * FROM unnest($1::bytea[], $2::int8[])`
 	moveAliasSQL   = `UPDATE {{schema}}.alias a SET seq = v.seq FROM unnest($1::bytea[], $2::int8[]) AS v(hash, seq)
@@ -29,26 +29,25 @@ const (
 // another process inserted the same meanwhile.
 func (v *view) save(b *pgx.Batch) {
 	var fresh []*row
-	var tasks taskColumns
+	var tasks taskArrays
 	for _, w := range v.rows() {
-		if w.deleted {
+		switch {
+		case w.deleted || w.damage != nil:
 			continue
-		}
-		if w.fresh {
+		case w.fresh:
 			fresh = append(fresh, w)
 			continue
 		}
 		v.saveEvent(b, w)
-		for i := range w.rec.Tasks {
-			if i >= len(w.tasks) || changed(&w.tasks[i], &w.rec.Tasks[i]) || w.stored.hold != w.rec.Hold ||
-				w.stored.sweeps != w.sweeps() || w.swept {
+		was := &w.stored.rec
+		all := w.swept || was.Hold != w.rec.Hold || was.Newest != w.rec.Newest
+		for i, t := range w.rec.Tasks {
+			if all || i >= len(was.Tasks) || !reflect.DeepEqual(was.Tasks[i], t) {
 				tasks.add(w, i)
 			}
 		}
 	}
-	if len(tasks.seq) > 0 {
-		b.Queue(v.db.sql(saveTasksSQL), tasks.args()...)
-	}
+	v.db.saveTasks(b, tasks)
 	if len(fresh) > 0 {
 		v.insert(b, fresh)
 	}
@@ -66,15 +65,21 @@ func (v *view) save(b *pgx.Batch) {
 	}
 }
 
+// changes returns the columns of an event that change, as updateEventSQL has them.
+func (w *row) changes() []any {
+	w.pack()
+	r := &w.rec
+	return []any{w.current, r.Hold, r.Newest, w.count, moment(w.expires), w.extra, w.response, r.Dropped()}
+}
+
 func (v *view) saveEvent(b *pgx.Batch, w *row) {
-	s := w.state()
-	if s == w.stored && (!w.swept || s.tasks > 0) {
+	changes := w.changes()
+	if reflect.DeepEqual(changes, w.stored.changes()) && (!w.swept || w.count > 0) {
 		return
 	}
-	b.Queue(v.db.sql(updateEventSQL), w.seq, s.current, s.hold, s.newest, s.tasks,
-		moment(s.expires), bytesOf(s.extra), bytesOf(s.response), s.dropped)
+	b.Queue(v.db.sql(updateEventSQL), append(changes, w.seq)...)
 	var gone [][]byte
-	for _, name := range w.aliases {
+	for _, name := range w.stored.rec.Aliases {
 		if h := name.Hash(); !slices.Contains(w.rec.Aliases, name) {
 			gone = append(gone, h[:])
 		}
@@ -120,77 +125,39 @@ func (v *view) insert(b *pgx.Batch, fresh []*row) {
 	b.Queue(v.db.sql(insertAllSQL), in.args(&v.now)...)
 }
 
-func bytesOf(s string) []byte {
-	if s == "" {
-		return nil
+// saveTasksSQL changes tasks, and adds those that a reopened event did not have.
+var saveTasksSQL = func() string {
+	var arrays []string
+	for i, kind := range taskTypes {
+		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, kind))
 	}
-	return []byte(s)
-}
+	return fmt.Sprintf("INSERT INTO {{schema}}.task (%s) SELECT * FROM unnest(%s) "+
+		"ON CONFLICT (seq, idx) DO UPDATE SET (%[1]s) = (excluded.%[3]s)", strings.Join(taskColumns, ", "),
+		strings.Join(arrays, ", "), strings.Join(taskColumns, ", excluded."))
+}()
 
-// changed reports whether a task differs from what is stored.
-func changed(a, b *dedup.Task) bool {
-	return a.State != b.State || a.Attempt != b.Attempt || a.Postponed != b.Postponed || a.Token != b.Token ||
-		!a.Due.Equal(b.Due) || !a.Until.Equal(b.Until) || !a.Ended.Equal(b.Ended) || !a.Started.Equal(b.Started) ||
-		a.Reason != b.Reason || a.Err != b.Err || len(a.History) != len(b.History)
-}
+// taskArrays are the arguments of saveTasksSQL: an array for each column.
+type taskArrays [][]any
 
-// taskColumns are the tasks of a statement, one array a column.
-type taskColumns struct {
-	seq, token, win                     []int64
-	idx, state                          []int16
-	hold, drops                         []bool
-	attempt, postponed, size            []int32
-	due, started, ended, until, expires []*time.Time
-	handler, lanename, reason, err      []string
-	lane, history                       [][]byte
-}
-
-const (
-	taskValues = `SELECT * FROM unnest($1::int8[], $2::int2[], $3::int2[], $4::bool[], $5::bool[], $6::int4[], $7::int4[],
-  $8::int4[], $9::int8[], $10::int8[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
-  $15::timestamptz[], $16::text[], $17::text[], $18::bytea[], $19::text[], $20::text[], $21::bytea[])`
-	taskNames = `seq, idx, state, hold, drops, attempt, postponed, size, token, win, due, started, ended, until, expires,
-  handler, lanename, lane, reason, err, history`
-
-	// saveTasksSQL changes tasks, and adds those that a reopened event did not have.
-	saveTasksSQL = `WITH v AS (` + taskValues + ` AS v(` + taskNames + `)),
-u AS (UPDATE {{schema}}.task t SET state = v.state, hold = v.hold, attempt = v.attempt, postponed = v.postponed, token = v.token,
-  due = v.due, started = v.started, ended = v.ended, until = v.until, expires = v.expires, lane = v.lane, reason = v.reason,
-  err = v.err, history = v.history FROM v WHERE t.seq = ANY($1) AND t.seq = v.seq AND t.idx = v.idx RETURNING t.seq, t.idx)
-INSERT INTO {{schema}}.task (` + taskNames + `) SELECT * FROM v
-WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.seq = v.seq AND u.idx = v.idx)`
-)
-
-func (c *taskColumns) add(w *row, i int) {
-	r, t := &w.rec, &w.rec.Tasks[i]
-	push(&c.seq, w.seq)
-	push(&c.idx, int16(i))
-	push(&c.state, int16(t.State))
-	push(&c.hold, r.Hold)
-	push(&c.drops, r.DropBody)
-	push(&c.attempt, int32(t.Attempt))
-	push(&c.postponed, int32(t.Postponed))
-	push(&c.size, int32(w.size))
-	push(&c.token, int64(t.Token))
-	push(&c.win, r.Window.Microseconds())
-	push(&c.due, moment(t.Due))
-	push(&c.started, moment(t.Started))
-	push(&c.ended, moment(t.Ended))
-	push(&c.until, moment(t.Until))
-	push(&c.expires, moment(w.sweepAt()))
-	push(&c.handler, text(t.Handler))
-	push(&c.lanename, text(t.Lane))
-	push(&c.lane, laneOf(r, i))
-	push(&c.reason, text(t.Reason))
-	push(&c.err, text(t.Err))
-	push(&c.history, packHistory(t.History))
-}
-
-func (c *taskColumns) args() []any {
-	return []any{
-		c.seq, c.idx, c.state, c.hold, c.drops, c.attempt, c.postponed, c.size, c.token, c.win, c.due, c.started,
-		c.ended, c.until, c.expires, c.handler, c.lanename, c.lane, c.reason, c.err, c.history,
+func (a *taskArrays) add(w *row, i int) {
+	if *a == nil {
+		*a = make(taskArrays, len(taskColumns))
 	}
+	for i, value := range w.task(w.taskRow(i)) {
+		push(&(*a)[i], value)
+	}
+}
+
+// saveTasks queues the statement that stores tasks.
+func (d *database) saveTasks(b *pgx.Batch, tasks taskArrays) {
+	if tasks == nil {
+		return
+	}
+	args := make([]any, len(tasks))
+	for i, array := range tasks {
+		args[i] = array
+	}
+	b.Queue(d.sql(saveTasksSQL), args...)
 }
 
 // drop queues the statements that delete a record.

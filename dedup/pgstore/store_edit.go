@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -97,7 +96,6 @@ func (s *Store) withEvent(
 	defer cancel()
 	err = retry(func() error {
 		v, first := newView(ctx, s.db, nil), &pgx.Batch{}
-		v.tolerant = true
 		v.queue(first, &wanted{seqs: []int64{seqOf(event)}})
 		return s.edit(ctx, v, first, func(b *pgx.Batch) error {
 			w, err := find(v, event)
@@ -134,15 +132,6 @@ func (s *Store) Purge(ctx context.Context, event string) error {
 		v.drop(b, w)
 		return nil
 	})
-}
-
-// remnant returns the record of an event. Of a damaged one it has what can be read.
-func (v *view) remnant(event string) (*row, error) {
-	found, err := v.event(event)
-	if w := v.damaged[seqOf(event)]; w != nil && errors.Is(err, errDamaged) {
-		return w, nil
-	}
-	return found, err
 }
 
 // Targets returns the texts of [Store.ChangeTarget] by their keys.
@@ -257,7 +246,6 @@ func (s *Store) sweep(ctx context.Context) (looked int, err error) {
 		return err
 	})
 	v := newView(ctx, s.db, nil)
-	v.tolerant = true
 	err = s.edit(ctx, v, first, func(b *pgx.Batch) error {
 		if len(seqs) == 0 {
 			return nil
@@ -269,9 +257,9 @@ func (s *Store) sweep(ctx context.Context) (looked int, err error) {
 		for _, seq := range seqs {
 			w := v.bySeq[seq]
 			switch {
-			case v.damaged[seq] != nil:
-				later = append(later, seq)
 			case w == nil || w.deleted:
+			case w.damage != nil:
+				later = append(later, seq)
 			case w.rec.Disposable(v.now):
 				if err := v.forget(b, w); err != nil {
 					return err

@@ -13,29 +13,27 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// read returns the records that a condition selects, those that are damaged, and the time.
+// read returns the records that a condition selects, and the time. Some may be damaged.
 func (s *Store) read(
 	ctx context.Context, body bool, rest string, args ...any,
-) (found, damaged []*row, now time.Time, err error) {
-	sql := "SELECT " + columns
+) (found []*row, now time.Time, err error) {
+	sql := "SELECT "
 	if body {
-		sql += ", e.body"
+		sql += "e.body, "
 	}
-	sql += " FROM {{schema}}.event e" + withTasks + " WHERE " + rest
+	sql += columns + " FROM {{schema}}.event e" + withTasks + " WHERE " + rest
 	b := &pgx.Batch{}
 	b.Queue(s.db.sql(sql), args...).Query(func(rows pgx.Rows) (err error) {
-		found, damaged, err = collectSound(rows, body)
+		found, err = s.db.collect(rows, body)
 		return err
 	})
 	b.Queue(nowSQL, s.db.now()).QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
 	free, err := s.callers.enter(ctx)
 	if err != nil {
-		return nil, nil, now, err
+		return nil, now, err
 	}
 	defer free()
-	err = s.db.pool.SendBatch(ctx, b).Close()
-	s.db.report(damaged)
-	return found, damaged, now, fault(err)
+	return found, now, fault(s.db.pool.SendBatch(ctx, b).Close())
 }
 
 // Get implements [dedup.Store].
@@ -45,13 +43,15 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 		return dedup.Record{}, err
 	}
 	defer end()
-	found, damaged, now, err := s.read(ctx, true, "e.seq = $1 ORDER BY e.seq, t.idx", seqOf(event))
+	found, now, err := s.read(ctx, true, "e.seq = $1 ORDER BY e.seq, t.idx", seqOf(event))
 	switch {
 	case err != nil:
 		return dedup.Record{}, err
-	case len(damaged) > 0 && damaged[0].rec.Event == event:
-		return dedup.Record{}, fault(damaged[0].damage)
-	case len(found) == 0 || found[0].rec.Event != event || found[0].rec.Disposable(now):
+	case len(found) == 0 || found[0].rec.Event != event:
+		return dedup.Record{}, fmt.Errorf("event %q: %w", event, dedup.ErrNotFound)
+	case found[0].damage != nil:
+		return dedup.Record{}, fault(found[0].damage)
+	case found[0].rec.Disposable(now):
 		return dedup.Record{}, fmt.Errorf("event %q: %w", event, dedup.ErrNotFound)
 	}
 	return found[0].rec, nil
@@ -78,17 +78,14 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 			before = int64(f.Before)
 		}
 		for n := 0; ; {
-			page, damaged, now, err := s.page(ctx, &f, before, size)
+			page, now, err := s.page(ctx, &f, before, size)
 			if err != nil {
 				yield(dedup.Record{}, err)
 				return
 			}
-			for _, w := range damaged {
-				before = min(before, w.seq)
-			}
 			for _, w := range page {
-				before = min(before, w.seq)
-				if w.rec.Disposable(now) || !f.Match(&w.rec, now) {
+				before = w.seq
+				if w.damage != nil || w.rec.Disposable(now) || !f.Match(&w.rec, now) {
 					continue
 				}
 				if err := ctx.Err(); err != nil {
@@ -99,7 +96,7 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 					return
 				}
 			}
-			if len(page)+len(damaged) < size {
+			if len(page) < size {
 				return
 			}
 		}
@@ -107,12 +104,10 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 }
 
 // page returns the newest records before a sequence number that the filter may select.
-func (s *Store) page(
-	ctx context.Context, f *dedup.Filter, before int64, size int,
-) (found, damaged []*row, now time.Time, err error) {
+func (s *Store) page(ctx context.Context, f *dedup.Filter, before int64, size int) ([]*row, time.Time, error) {
 	end, err := s.begin(ctx)
 	if err != nil {
-		return nil, nil, now, err
+		return nil, time.Time{}, err
 	}
 	defer end()
 	where, args := conditions(f, s.db.now(), size)
@@ -263,10 +258,7 @@ func (s *Store) count(ctx context.Context) (dedup.Stats, error) {
 	st := dedup.Stats{Free: -1, Quarantined: map[dedup.QuarantineGroup]int64{}}
 	b := &pgx.Batch{}
 	b.Queue(s.db.sql(statsSQL), maxCounted, inSchema("{{schema}}", s.db.schema)).QueryRow(func(r pgx.Row) error {
-		var oldest *time.Time
-		err := r.Scan(&st.Records, &st.Pending, &st.Running, &st.Dead, &st.Backlog, &st.Bytes, &oldest)
-		st.Oldest = unmoment(oldest)
-		return err
+		return r.Scan(&st.Records, &st.Pending, &st.Running, &st.Dead, &st.Backlog, &st.Bytes, (*instant)(&st.Oldest))
 	})
 	b.Queue(s.db.sql(quarantinedSQL)).Query(func(rows pgx.Rows) error {
 		var endpoint, reason string

@@ -359,7 +359,6 @@ func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry, wait
 		return nil
 	}
 	v, first, w := newView(ctx, s.db, nil), &pgx.Batch{}, &wanted{}
-	v.tolerant = true
 	for _, e := range entries {
 		w.seqs = append(w.seqs, e.seq)
 	}

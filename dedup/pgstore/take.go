@@ -69,7 +69,7 @@ const (
 	allowed  = `($5::text[] IS NULL OR x.handler = ANY($5::text[]) OR x.handler IN (SELECT name FROM orphans))`
 )
 
-const workSQL = `SELECT ` + columns + `, e.body
+var workSQL = `SELECT e.body, ` + columns + `
 FROM {{schema}}.event e` + withTasks + ` WHERE e.seq = ANY($1::int8[]) ORDER BY e.seq, t.idx`
 
 // startSQL starts tasks for the first time: the other columns stay.
@@ -135,17 +135,14 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	if len(picks) == 0 || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	found, damaged, err := t.records(steps, tx, picks)
+	found, err := t.records(steps, tx, picks)
 	if err != nil {
 		return nil, err
 	}
 	b = &pgx.Batch{}
 	work := t.start(b, picks, found, micros(want.Lease))
-	if ctx.Err() != nil || len(work)+len(damaged) == 0 {
+	if ctx.Err() != nil || b.Len() == 0 {
 		return nil, ctx.Err()
-	}
-	for _, w := range damaged {
-		b.Queue(t.db.sql(abandonSQL), t.now, w.seq, text(w.damage.Error()))
 	}
 	if err := commit(steps, tx, b); err != nil {
 		return nil, err
@@ -159,11 +156,9 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	return work, nil
 }
 
-// records returns the records of tasks by their numbers, and those that cannot be read.
-func (t *take) records(
-	ctx context.Context, q querier, picks []pick,
-) (found map[int64]*row, damaged []*row, err error) {
-	found = make(map[int64]*row, len(picks))
+// records returns the records of tasks by their numbers.
+func (t *take) records(ctx context.Context, q querier, picks []pick) (map[int64]*row, error) {
+	found := make(map[int64]*row, len(picks))
 	var seqs []int64
 	for _, p := range picks {
 		if w := t.kept.take(&p); w != nil {
@@ -173,18 +168,17 @@ func (t *take) records(
 		}
 	}
 	if len(seqs) == 0 {
-		return found, nil, nil
+		return found, nil
 	}
 	rows, err := q.Query(ctx, t.db.sql(workSQL), seqs)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	read, damaged, err := collectSound(rows, true)
-	t.db.report(damaged)
+	read, err := t.db.collect(rows, true)
 	for _, w := range read {
 		found[w.seq] = w
 	}
-	return found, damaged, err
+	return found, err
 }
 
 // texts are handlers as the tables have them, each once, nil for nil.
@@ -249,10 +243,16 @@ func (t *take) start(
 ) (work []dedup.Work) {
 	var seqs, tokens []int64 // of those that start for the first time
 	var indexes []int16
-	var others taskColumns
+	var others taskArrays
 	for _, p := range picks {
 		w, i := found[p.seq], int(p.idx)
-		if w == nil || i >= len(w.rec.Tasks) {
+		switch {
+		case w == nil:
+			continue
+		case w.damage != nil:
+			b.Queue(t.db.sql(abandonSQL), t.now, w.seq, text(w.damage.Error()))
+			continue
+		case i >= len(w.rec.Tasks):
 			continue
 		}
 		first := w.rec.Tasks[i].State == dedup.Pending && w.rec.Tasks[i].Attempt == 0
@@ -272,8 +272,6 @@ func (t *take) start(
 	if len(seqs) > 0 {
 		b.Queue(t.db.sql(startSQL), seqs, indexes, tokens, t.now, t.now.Add(lease))
 	}
-	if len(others.seq) > 0 {
-		b.Queue(t.db.sql(saveTasksSQL), others.args()...)
-	}
+	t.db.saveTasks(b, others)
 	return work
 }

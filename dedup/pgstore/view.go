@@ -34,15 +34,12 @@ type view struct {
 	q     querier
 	ctx   context.Context
 	locks bool // it is in a transaction
-	// tolerant leaves out damaged records, which are errors only where they are asked for.
-	tolerant bool
 
 	now     time.Time
 	byKey   map[keyHash]*row // the record that decides; nil for none
 	byAlias map[keyHash]*row
 	owners  map[keyHash]int64 // of aliases as stored; 0 for none
 	bySeq   map[int64]*row
-	damaged map[int64]*row  // if it is tolerant
 	older   map[keyHash]int // the newest generation that does not decide
 	traces  map[traceHash]*traceRow
 	since   dedup.Day
@@ -53,7 +50,7 @@ func newView(ctx context.Context, db *database, q querier) *view {
 	return &view{
 		db: db, q: q, ctx: ctx, locks: q != db.pool,
 		byKey: map[keyHash]*row{}, byAlias: map[keyHash]*row{}, owners: map[keyHash]int64{},
-		bySeq: map[int64]*row{}, damaged: map[int64]*row{}, older: map[keyHash]int{}, traces: map[traceHash]*traceRow{},
+		bySeq: map[int64]*row{}, older: map[keyHash]int{}, traces: map[traceHash]*traceRow{},
 	}
 }
 
@@ -87,8 +84,6 @@ const (
 	lockEventsSQL = `SELECT e.seq FROM {{schema}}.event e WHERE e.seq ` + selected + ` ORDER BY e.seq FOR UPDATE`
 	lockTasksSQL  = `SELECT t.seq FROM {{schema}}.task t WHERE t.seq ` + selected + `
 ORDER BY t.seq, t.idx FOR UPDATE`
-	readSQL = `SELECT ` + columns + ` FROM {{schema}}.event e` + withTasks + `
-WHERE e.seq ` + selected + ` ORDER BY e.seq, t.idx`
 	aliasSQL = `SELECT hash, seq FROM {{schema}}.alias WHERE hash = ANY($1::bytea[]) ORDER BY hash`
 	traceSQL = `SELECT hash, day, count FROM {{schema}}.trace WHERE hash = ANY($1::bytea[]) ORDER BY hash`
 	olderSQL = `SELECT hash, max(generation) FROM {{schema}}.event
@@ -97,6 +92,9 @@ WHERE hash = ANY($1::bytea[]) AND NOT current GROUP BY hash`
 	rememberSQL  = `SELECT since, evicted FROM {{schema}}.remembered`
 	lockedSuffix = ` FOR UPDATE`
 )
+
+var readSQL = `SELECT ` + columns + ` FROM {{schema}}.event e` + withTasks + `
+WHERE e.seq ` + selected + ` ORDER BY e.seq, t.idx`
 
 // queue adds the statements that read what is wanted.
 func (v *view) queue(b *pgx.Batch, w *wanted) {
@@ -131,7 +129,7 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 	}
 	var read []*row
 	b.Queue(sql(readSQL), w.keys, w.aliases, w.seqs).Query(func(rows pgx.Rows) (err error) {
-		read, err = v.collect(rows)
+		read, err = v.db.collect(rows, false)
 		return err
 	})
 	owners := map[keyHash]int64{}
@@ -159,28 +157,19 @@ func pairs[A, B any](rows pgx.Rows, each func(A, B)) error {
 	return err
 }
 
-// collect reads records.
-func (v *view) collect(rows pgx.Rows) ([]*row, error) {
-	read, damaged, err := collectSound(rows, false)
-	v.db.report(damaged)
-	if !v.tolerant {
-		return read, errors.Join(err, damageOf(damaged))
-	}
-	for _, w := range damaged {
-		v.damaged[w.seq] = w
-	}
-	return read, err
-}
-
 // add notes the records that were read, and which names have none. A record that appeared after
 // the locks were taken makes the step start again.
 func (v *view) add(w *wanted, read []*row, owners map[keyHash]int64, locked map[int64]bool) error {
 	for _, r := range read {
-		if v.bySeq[r.seq] == nil {
-			v.bySeq[r.seq] = r
-		}
 		if v.locks && !locked[r.seq] {
 			return errConflict
+		}
+		if v.bySeq[r.seq] == nil {
+			v.bySeq[r.seq] = r
+			if v.locks { // it may be changed
+				r.stored = &row{rec: r.rec, current: r.current}
+				r.stored.rec.Tasks = slices.Clone(r.rec.Tasks)
+			}
 		}
 	}
 	for _, h := range w.keys {
@@ -253,11 +242,23 @@ func (v *view) find(known map[keyHash]*row, k dedup.Key, want func(*wanted, dedu
 			return nil, err
 		}
 	}
-	return known[h], nil
+	if r := known[h]; r == nil || r.damage == nil {
+		return r, nil
+	}
+	return nil, known[h].damage
 }
 
 // event returns the record of an event, nil if there is none or it may be forgotten.
 func (v *view) event(event string) (*row, error) {
+	r, err := v.remnant(event)
+	if r != nil && r.damage != nil {
+		return nil, r.damage
+	}
+	return r, err
+}
+
+// remnant returns the record of an event. Of a damaged one it has what can be read.
+func (v *view) remnant(event string) (*row, error) {
 	seq := seqOf(event)
 	if seq == 0 {
 		return nil, nil
@@ -267,13 +268,11 @@ func (v *view) event(event string) (*row, error) {
 			return nil, err
 		}
 	}
-	if w := v.damaged[seq]; w != nil && w.rec.Event == event {
-		return nil, w.damage
+	r := v.bySeq[seq]
+	if r == nil || r.rec.Event != event || r.deleted || r.damage == nil && r.rec.Disposable(v.now) {
+		return nil, nil
 	}
-	if r := v.bySeq[seq]; r != nil && r.rec.Event == event && !r.deleted && !r.rec.Disposable(v.now) {
-		return r, nil
-	}
-	return nil, nil
+	return r, nil
 }
 
 // trace returns the trace of a key.
