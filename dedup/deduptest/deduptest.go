@@ -89,26 +89,26 @@ func ForgetsTheOldestDays(t *testing.T, s dedup.Store, clock *Clock, prune func(
 	began := clock.Now()
 	for _, name := range []string{"a", "b", "c"} {
 		for i := range 4 {
-			claim(remembered(fmt.Sprint(name, i)), dedup.New)
+			claim(remembered(fmt.Sprint(name, i), time.Time{}), dedup.New)
 		}
 		clock.Advance(2 * day)
 		prune()
 	}
 	for i := range 4 {
-		claim(remembered(fmt.Sprint("b", i)), dedup.Seen)
-		claim(remembered(fmt.Sprint("c", i)), dedup.Seen)
+		claim(remembered(fmt.Sprint("b", i), time.Time{}), dedup.Seen)
+		claim(remembered(fmt.Sprint("c", i), time.Time{}), dedup.Seen)
 	}
-	claim(happened("a0", began.Add(-day)), dedup.TooOld)
-	claim(happened("x", began.Add(-100*day)), dedup.TooOld)
-	claim(happened("y", began.Add(4*day)), dedup.New)
-	claim(remembered("a1"), dedup.New)
+	claim(remembered("a0", began.Add(-day)), dedup.TooOld)
+	claim(remembered("x", began.Add(-100*day)), dedup.TooOld)
+	claim(remembered("y", began.Add(4*day)), dedup.New)
+	claim(remembered("a1", time.Time{}), dedup.New)
 }
 
 // RemembersNothing checks a new store whose [dedup.Retention] is off.
 func RemembersNothing(t *testing.T, s dedup.Store, clock *Clock) {
 	t.Helper()
 	for range 3 {
-		for _, c := range []dedup.Claim{remembered("a"), happened("b", clock.Now().Add(-500*day))} {
+		for _, c := range []dedup.Claim{remembered("a", time.Time{}), remembered("b", clock.Now().Add(-500*day))} {
 			if ds, err := s.Claim(t.Context(), c); err != nil || ds[0].Verdict != dedup.New {
 				t.Fatalf("%+v, %v", ds, err)
 			}

@@ -9,8 +9,19 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func key(id string) dedup.Key {
-	return dedup.Key{Principal: "shop", Endpoint: "orders", ID: id}
+const (
+	minute = time.Minute
+	hour   = time.Hour
+	day    = 24 * time.Hour
+)
+
+func key(id string) dedup.Key { return named("", id) }
+
+// nonce is an alias.
+func nonce(id string) dedup.Key { return named(dedup.SpaceNonce, id) }
+
+func named(space, id string) dedup.Key {
+	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: space, ID: id}
 }
 
 func fingerprint(b byte) dedup.Fingerprint {
@@ -51,24 +62,10 @@ func handled(id string, handlers ...string) dedup.Claim {
 	return c
 }
 
-// brief is an event without tasks. Its window is an hour and starts at once.
-func brief(id string) dedup.Claim { return windowed(handled(id), hour) }
-
-func windowed(c dedup.Claim, window time.Duration) dedup.Claim {
-	c.Window = window
-	return c
-}
-
-// bulky is an ordinary event with a large response.
-func bulky(id string) dedup.Claim {
+// laned is an event whose only task is in a lane.
+func laned(id, lane string) dedup.Claim {
 	c := delivery(id)
-	c.Response.Body = bytes.Repeat([]byte("a response "), 15<<10)
-	return c
-}
-
-// altered is the claim of another payload under the same key.
-func altered(c dedup.Claim) dedup.Claim {
-	c.Fingerprint = fingerprint(2)
+	c.Tasks[0].Lane = lane
 	return c
 }
 
@@ -79,19 +76,59 @@ func held(id string) dedup.Claim {
 	return c
 }
 
-// sent is the identifier that came with content.
-func sent(id string) dedup.Key {
-	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSent, ID: id}
+// digested is a claim of a named occurrence, whose key is a digest of its content.
+func digested(digest, name string, most int) dedup.Claim {
+	c := delivery(digest)
+	c.Payload.VendorID = name
+	c.Occurrence = &dedup.Occurrence{Name: name, Max: most}
+	return c
 }
 
-func nonce(id string) dedup.Key {
-	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceNonce, ID: id}
+// content is a claim of a series without tasks, with a window of an hour.
+func content(id, series string) dedup.Claim {
+	c := windowed(handled(id), hour)
+	c.Series = named(dedup.SpaceSeries, series)
+	return c
 }
 
-// laned is an event whose only task is in a lane.
-func laned(id, lane string) dedup.Claim {
-	c := delivery(id)
-	c.Tasks = []dedup.NewTask{{Handler: "ship", Lane: lane}}
+// remembered is an event without tasks that happened at a time, which may be unknown. Its window is
+// an hour, and its key is remembered.
+func remembered(id string, at time.Time) dedup.Claim {
+	c := windowed(handled(id), hour)
+	c.Remember = &dedup.Remember{Time: at}
+	return c
+}
+
+// quarantineOf is another payload of the original's key, numbered n.
+func quarantineOf(original dedup.Record, n, most int) dedup.Claim {
+	c := delivery(original.Key.ID)
+	c.Fingerprint = fingerprint(byte(n))
+	c.Key.Space = fmt.Sprint(dedup.SpaceQuarantine, n)
+	c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: most}
+	return c
+}
+
+// precious is an event with two tasks, and with maps and bodies that can be changed.
+func precious(id string) dedup.Claim {
+	c := handled(id, "one", "two")
+	c.Response.Header = http.Header{"Location": {"/a"}}
+	return c
+}
+
+func windowed(c dedup.Claim, window time.Duration) dedup.Claim {
+	c.Window = window
+	return c
+}
+
+// altered is the claim of another payload under the same key.
+func altered(c dedup.Claim) dedup.Claim {
+	c.Fingerprint = fingerprint(2)
+	return c
+}
+
+// large is the claim with a body that needs a place of its own.
+func large(c dedup.Claim) dedup.Claim {
+	c.Payload.Body = bytes.Repeat([]byte{'L'}, 3<<19)
 	return c
 }
 
@@ -114,61 +151,15 @@ func answer(status int, body string) dedup.Result {
 	}}
 }
 
-func slot(id string) dedup.Key {
-	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSlot, ID: id}
-}
-
-// quarantineOf is another payload of the original's key, numbered n.
-func quarantineOf(original dedup.Record, n, most int) dedup.Claim {
-	c := delivery(original.Key.ID)
-	c.Fingerprint = fingerprint(byte(n))
-	c.Key.Space = fmt.Sprint(dedup.SpaceQuarantine, n)
-	c.Payload.Body = fmt.Appendf(nil, "payload %d", n)
-	c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: most}
-	return c
-}
-
-// digested is a claim of a named occurrence, whose key is a digest of its content.
-func digested(digest, name string, most int) dedup.Claim {
-	c := delivery(digest)
-	c.Payload.VendorID = name
-	c.Occurrence = &dedup.Occurrence{Name: name, Max: most}
-	return c
-}
-
-// content is a claim of a series without tasks, with a window of an hour.
-func content(id, series string) dedup.Claim {
-	c := brief(id)
-	c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
-	return c
-}
-
-// remembered is an event without tasks whose key is remembered.
-func remembered(id string) dedup.Claim {
-	c := brief(id)
-	c.Remember = &dedup.Remember{}
-	return c
-}
-
-// happened is a claim of an event that happened at a time.
-func happened(id string, at time.Time) dedup.Claim {
-	c := remembered(id)
-	c.Remember.Time = at
-	return c
-}
-
-// precious is an event with two tasks, and with maps and bodies that can be changed.
-func precious(id string) dedup.Claim {
-	c := handled(id, "one", "two")
-	c.Payload.Header = http.Header{"Content-Type": {"text/plain"}}
-	c.Payload.Attributes = map[string]string{"source": "here"}
-	c.Response = dedup.Response{Status: 202, Header: http.Header{"Location": {"/a"}}, Body: []byte("kept")}
-	return c
+// resultsOf gives each task the result.
+func resultsOf(r dedup.Result, ws ...dedup.Work) (all []dedup.LeaseResult) {
+	for _, w := range ws {
+		all = append(all, dedup.LeaseResult{Lease: w.Lease, Result: r})
+	}
+	return all
 }
 
 // wanting is a Want of one task. Handlers are missing after an hour.
 func wanting(handlers ...string) dedup.Want {
-	return dedup.Want{
-		Tasks: 1, Bytes: 1 << 30, Lease: minute, Handlers: handlers, OrphanAfter: hour,
-	}
+	return dedup.Want{Tasks: 1, Bytes: 1 << 30, Lease: minute, Handlers: handlers, OrphanAfter: hour}
 }

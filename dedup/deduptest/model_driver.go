@@ -198,7 +198,7 @@ func (d *driver) occurs(c *dedup.Claim) {
 		c.Key.ID = pick(d.Rand, "p0", "p1", "p2", "p3")
 		name := pick(d.Rand, "", c.Key.ID, "v0", "v1")
 		c.Occurrence = &dedup.Occurrence{Name: name, Max: pick(d.Rand, 0, 2), Spare: d.IntN(4) == 0}
-		c.Occurrence.Slots = []dedup.Key{slot("0"), slot("1")}
+		c.Occurrence.Slots = []dedup.Key{named(dedup.SpaceSlot, "0"), named(dedup.SpaceSlot, "1")}
 	}
 }
 
@@ -210,7 +210,7 @@ func (d *driver) remembers(c *dedup.Claim) {
 		c.Remember, c.Window = &dedup.Remember{Time: d.model.now.Add(edge - 90*day)}, pick(d.Rand, hour, 90*day)
 	}
 	if series := map[string]string{"k0": "s", "k1": "s", "k2": "t"}[c.Key.ID]; series != "" {
-		c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
+		c.Series = named(dedup.SpaceSeries, series)
 	}
 	if most, ok := map[string]int{"k1": 0, "k3": 1, "k4": 3, "d0": 0, "d1": 2, "p0": 0, "p1": 2}[c.Key.ID]; ok {
 		now := d.model.now

@@ -49,56 +49,6 @@ func (x *rig) reopen() {
 	x.store = x.harness.Reopen(x.T, x.store, x.clock)
 }
 
-// again closes and reopens a durable store.
-func (x *rig) again() {
-	x.Helper()
-	if x.harness.Reopen != nil {
-		x.reopen()
-	}
-}
-
-const (
-	minute = time.Minute
-	hour   = time.Hour
-	day    = 24 * time.Hour
-)
-
-func (x *rig) claim(c dedup.Claim) dedup.Decision {
-	x.Helper()
-	return x.claims(c)[0]
-}
-
-func (x *rig) claims(cs ...dedup.Claim) []dedup.Decision {
-	x.Helper()
-	ds, err := x.store.Claim(x.ctx, cs...)
-	x.must(err, "Claim")
-	if len(ds) != len(cs) {
-		x.Fatalf("Claim of %d: %d decisions", len(cs), len(ds))
-	}
-	return ds
-}
-
-// started accepts an event and takes its task.
-func (x *rig) started(c dedup.Claim) (event string, w dedup.Work) {
-	x.Helper()
-	event = x.accept(c)
-	return event, x.takeOf(event)
-}
-
-// finished accepts an event and finishes its first task with the result.
-func (x *rig) finished(c dedup.Claim, r dedup.Result) (event string) {
-	x.Helper()
-	event, w := x.started(c)
-	x.finish(w.Lease, r)
-	return event
-}
-
-// run takes and finishes a task of the event.
-func (x *rig) run(r dedup.Result, event string) {
-	x.Helper()
-	x.finish(x.takeOf(event).Lease, r)
-}
-
 // stores returns the store and a second one with its content, or only the store if it belongs to
 // one process.
 func (x *rig) stores() []dedup.Store {
@@ -128,10 +78,81 @@ func (x *rig) other() *rig {
 	return &y
 }
 
+func (x *rig) claims(cs ...dedup.Claim) []dedup.Decision {
+	x.Helper()
+	ds, err := x.store.Claim(x.ctx, cs...)
+	x.must(err, "Claim")
+	equal(x, "decisions", len(ds), len(cs))
+	return ds
+}
+
+// want makes a claim whose verdict must be v.
+func (x *rig) want(v dedup.Verdict, c dedup.Claim) dedup.Decision {
+	x.Helper()
+	d := x.claims(c)[0]
+	if d.Verdict != v {
+		x.Fatalf("claim of %q: verdict %v, want %v (record %s)", c.Key.ID, d.Verdict, v, text(d.Record))
+	}
+	return d
+}
+
+// about makes a claim whose verdict must be v, with the record of the event.
+func (x *rig) about(v dedup.Verdict, event string, c dedup.Claim) dedup.Decision {
+	x.Helper()
+	d := x.want(v, c)
+	equal(x, v.String()+" of "+c.Key.ID, d.Record.Event, event)
+	return d
+}
+
+// accept makes a claim that must be new, and returns the id of its event.
+func (x *rig) accept(c dedup.Claim) string {
+	x.Helper()
+	event := x.want(dedup.New, c).Record.Event
+	equal(x, "event has an id", event != "", true)
+	return event
+}
+
+// started accepts an event and takes its task.
+func (x *rig) started(c dedup.Claim) (event string, w dedup.Work) {
+	x.Helper()
+	event = x.accept(c)
+	return event, x.takeOf(event)
+}
+
+// finished accepts an event and finishes its first task with the result.
+func (x *rig) finished(c dedup.Claim, r dedup.Result) (event string) {
+	x.Helper()
+	event = x.accept(c)
+	x.run(r, event)
+	return event
+}
+
+// run takes and finishes a task of the event.
+func (x *rig) run(r dedup.Result, event string) {
+	x.Helper()
+	x.finish(x.takeOf(event).Lease, r)
+}
+
+// runsFor takes a task for a caller with handlers, which must be of one of them, and finishes it.
+func (x *rig) runsFor(want string, handlers ...string) {
+	x.Helper()
+	w := x.takeUpTo(1, handlers...)[0]
+	equal(x, "handler", w.Task().Handler, want)
+	x.finish(w.Lease, done())
+}
+
 // take takes one task for a minute.
 func (x *rig) take() dedup.Work {
 	x.Helper()
 	return x.takeUpTo(1)[0]
+}
+
+// takeOf takes one task, which must be of the event.
+func (x *rig) takeOf(event string) dedup.Work {
+	x.Helper()
+	w := x.take()
+	equal(x, "event of the task", w.Record.Event, event)
+	return w
 }
 
 // takeUpTo takes tasks for a minute, of these handlers if there are any. At least one must be due.
@@ -158,14 +179,23 @@ func (x *rig) takeAll(n int) (all []dedup.Work) {
 	return all
 }
 
-// takeOf takes one task, which must be of the event.
-func (x *rig) takeOf(event string) dedup.Work {
+// wakes starts a Take while nothing is due, and returns what it takes once act makes a task due.
+func (x *rig) wakes(act func(), handlers ...string) dedup.Work {
 	x.Helper()
-	w := x.take()
-	if w.Record.Event != event {
-		x.Fatalf("Take returned %s, want event %s", text(w.Record), event)
-	}
-	return w
+	ctx, cancel := context.WithTimeout(x.ctx, patience)
+	defer cancel()
+	var ws []dedup.Work
+	failed := make(chan error, 1)
+	go func() {
+		var err error
+		ws, err = x.store.Take(ctx, wanting(handlers...))
+		failed <- err
+	}()
+	time.Sleep(5 * time.Millisecond) // it is probably blocked; if not, the check is still valid
+	act()
+	x.must(<-failed, "the waiting Take")
+	equal(x, "tasks of the waiting Take", len(ws), 1)
+	return ws[0]
 }
 
 func (x *rig) finish(l dedup.Lease, r dedup.Result) {
@@ -190,79 +220,17 @@ func (x *rig) list(f dedup.Filter) []dedup.Record {
 	return out
 }
 
-func (x *rig) close() {
+func (x *rig) reopenEvent(event string) dedup.Record {
 	x.Helper()
-	x.must(x.store.Close(), "Close")
-}
-
-func (x *rig) purge(event string) {
-	x.Helper()
-	x.must(x.store.Purge(x.ctx, event), "Purge")
-	_, err := x.store.Get(x.ctx, event)
-	x.fails(err, dedup.ErrNotFound, "Get after Purge")
-	if rs := x.list(dedup.Filter{Event: event}); len(rs) != 0 {
-		x.Errorf("listed after Purge: %s", text(rs[0]))
-	}
-	x.fails(x.store.Purge(x.ctx, event), dedup.ErrNotFound, "second Purge")
-}
-
-// stats waits until the counts of the store, which may be a second old, are as wanted.
-func (x *rig) stats(what string, wanted func(dedup.Stats) bool) dedup.Stats {
-	x.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		s, err := x.store.Stats(x.ctx)
-		x.must(err, "Stats")
-		if wanted(s) {
-			return s
-		}
-		if time.Now().After(end) {
-			x.Fatalf("%s: %+v", what, s)
-		}
-	}
-}
-
-// waiting starts a Take while nothing is due, and returns a function that waits for its result.
-func (x *rig) waiting(handlers ...string) func() dedup.Work {
-	x.Helper()
-	type result struct {
-		works []dedup.Work
-		err   error
-	}
-	got := make(chan result, 1)
-	ctx, cancel := context.WithTimeout(x.ctx, patience)
-	go func() {
-		ws, err := x.store.Take(ctx, wanting(handlers...))
-		got <- result{ws, err}
-	}()
-	time.Sleep(5 * time.Millisecond) // it is probably blocked; if not, the check is still valid
-	return func() dedup.Work {
-		x.Helper()
-		defer cancel()
-		r := <-got
-		if r.err != nil || len(r.works) != 1 {
-			x.Fatalf("the waiting Take returned %d tasks, %v", len(r.works), r.err)
-		}
-		return r.works[0]
-	}
-}
-
-func (x *rig) reopenEvent(event string, tasks ...dedup.NewTask) dedup.Record {
-	x.Helper()
-	r, err := x.store.Reopen(x.ctx, event, tasks...)
+	r, err := x.store.Reopen(x.ctx, event)
 	x.must(err, "Reopen")
 	return r
 }
 
-func (x *rig) rerunEvent(event string, handlers ...string) dedup.Record {
+func (x *rig) rerunEvent(event string) {
 	x.Helper()
-	r, err := x.store.Rerun(x.ctx, event, handlers...)
+	_, err := x.store.Rerun(x.ctx, event)
 	x.must(err, "Rerun")
-	return r
-}
-
-func (x *rig) extend(l dedup.Lease, d time.Duration) {
-	x.Helper()
-	x.must(x.store.Extend(x.ctx, l, d), "Extend")
 }
 
 // random returns a source of random numbers. It logs its seed, which EYELET_SEED can set.

@@ -1,120 +1,16 @@
 package deduptest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
-
-// want makes a claim whose verdict must be v.
-func (x *rig) want(v dedup.Verdict, c dedup.Claim) dedup.Decision {
-	x.Helper()
-	d := x.claim(c)
-	if d.Verdict != v {
-		x.Fatalf("claim of %q: verdict %v, want %v (record %s)", c.Key.ID, d.Verdict, v, text(d.Record))
-	}
-	return d
-}
-
-// accept makes a claim that must be new, and returns the id of its event.
-func (x *rig) accept(c dedup.Claim) string {
-	x.Helper()
-	d := x.want(dedup.New, c)
-	if d.Record.Event == "" {
-		x.Fatalf("new record of %q has no event id", c.Key.ID)
-	}
-	return d.Record.Event
-}
-
-// about makes a claim whose verdict must be v, with the record of the event.
-func (x *rig) about(v dedup.Verdict, event string, c dedup.Claim) {
-	x.Helper()
-	if d := x.want(v, c); d.Record.Event != event {
-		x.Fatalf("%v of %q: about %q, want %q", v, c.Key.ID, d.Record.Event, event)
-	}
-}
-
-// verdicts requires the verdicts of decisions.
-func (x *rig) verdicts(ds []dedup.Decision, want ...dedup.Verdict) {
-	x.Helper()
-	for i, d := range ds {
-		if d.Verdict != want[i] {
-			x.Errorf("decision %d: %v, want %v", i, d.Verdict, want[i])
-		}
-	}
-}
-
-// equal requires that two values are equal.
-func equal[T comparable](x *rig, what string, got, want T) {
-	x.Helper()
-	if got != want {
-		x.Fatalf("%s: %v, want %v", what, got, want)
-	}
-}
-
-// count requires that the store holds n records.
-func (x *rig) count(n int) {
-	x.Helper()
-	equal(x, "records", len(x.list(dedup.Filter{})), n)
-}
-
-// attempt requires the attempt of a task.
-func (x *rig) attempt(w dedup.Work, want int) {
-	x.Helper()
-	equal(x, "attempt", w.Task().Attempt, want)
-}
-
-// runsWith takes a task of the event, which must have the body, and finishes it.
-func (x *rig) runsWith(body []byte, event string) {
-	x.Helper()
-	w := x.takeOf(event)
-	if !bytes.Equal(w.Record.Payload.Body, body) {
-		x.Errorf("%s runs with %d bytes, want %d", event, len(w.Record.Payload.Body), len(body))
-	}
-	x.finish(w.Lease, done())
-}
-
-// idle fails if a task is due, of these handlers if there are any. It waits a moment only.
-func (x *rig) idle(why string, handlers ...string) {
-	x.Helper()
-	ctx, cancel := context.WithTimeout(x.ctx, 20*time.Millisecond)
-	defer cancel()
-	ws, err := x.store.Take(ctx, wanting(handlers...))
-	if err == nil {
-		x.Fatalf("Take returned work although %s: %d tasks, %v", why, len(ws), ws)
-	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		x.Fatalf("Take until the context ended: %v, want the context's error", err)
-	}
-}
-
-// lost checks that Extend and every kind of Finish refuse the lease and leave the record unchanged.
-func (x *rig) lost(l dedup.Lease, why string) {
-	x.Helper()
-	before, getErr := x.store.Get(x.ctx, l.Event)
-	if err := x.store.Extend(x.ctx, l, hour); !errors.Is(err, dedup.ErrLeaseLost) {
-		x.Errorf("Extend although %s: %v, want ErrLeaseLost", why, err)
-	}
-	for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
-		r := answer(299, "stale")
-		r.Kind, r.After, r.Reason, r.Err = kind, hour, "stale", "stale"
-		if err := x.store.Finish(x.ctx, l, r); !errors.Is(err, dedup.ErrLeaseLost) {
-			x.Errorf("Finish with kind %d although %s: %v, want ErrLeaseLost", kind, why, err)
-		}
-	}
-	after, err := x.store.Get(x.ctx, l.Event)
-	if getErr == nil && err == nil {
-		x.same(after, before, "record after stale calls")
-	}
-}
 
 // must requires that a call succeeded.
 func (x *rig) must(err error, call string) {
@@ -132,132 +28,24 @@ func (x *rig) fails(err, want error, what string) {
 	}
 }
 
-// continues requires that the second of two held claims continues the event of the first.
-func (x *rig) continues(second, first dedup.Decision) {
+// equal requires that two values are equal.
+func equal[T comparable](x *rig, what string, got, want T) {
 	x.Helper()
-	for _, r := range []dedup.Record{second.Record, x.get(second.Record.Event)} {
-		if r.Event != first.Record.Event || r.Tasks[0].Attempt != 2 {
-			x.Errorf("second: %s", text(r))
-		}
-	}
-}
-
-// newer requires that a lease has a larger token than an earlier one.
-func (x *rig) newer(l, than dedup.Lease) {
-	x.Helper()
-	if l.Token <= than.Token {
-		x.Errorf("token %d after %d", l.Token, than.Token)
-	}
-}
-
-// responds requires the stored response of a decision.
-func (x *rig) responds(d dedup.Decision, status int, body string) {
-	x.Helper()
-	if got := d.Record.Response; got.Status != status || string(got.Body) != body {
-		x.Errorf("response %+v, want %d %q", got, status, body)
+	if got != want {
+		x.Fatalf("%s:\n got %v\nwant %v", what, got, want)
 	}
 }
 
 // same requires that two records are equal in everything that a store keeps.
 func (x *rig) same(got, want dedup.Record, what string) {
 	x.Helper()
-	if g, w := text(got), text(want); g != w {
-		x.Fatalf("%s:\n got %s\nwant %s", what, g, w)
-	}
+	equal(x, what, text(got), text(want))
 }
 
-// finishMany calls FinishMany, which must return the wanted errors.
-func (x *rig) finishMany(all []dedup.LeaseResult, want ...error) {
+// count requires that the store holds n records.
+func (x *rig) count(n int) {
 	x.Helper()
-	errs := x.store.FinishMany(x.ctx, all...)
-	equal(x, "number of errors", len(errs), len(want))
-	for i, err := range errs {
-		if !errors.Is(err, want[i]) {
-			x.Errorf("result %d of %d: %v, want %v", i, len(all), err, want[i])
-		}
-	}
-}
-
-func (x *rig) state(event string, task int, want dedup.State) {
-	x.Helper()
-	equal(x, "state of the task", x.get(event).Tasks[task].State, want)
-}
-
-func (x *rig) body(event string, want []byte) {
-	x.Helper()
-	if got := x.get(event).Payload.Body; !bytes.Equal(got, want) {
-		x.Fatalf("body of %s: %d bytes, want %d", event, len(got), len(want))
-	}
-}
-
-func (x *rig) wakes(next func() dedup.Work, event string) dedup.Work {
-	x.Helper()
-	w := next()
-	equal(x, "event of the waiting Take", w.Record.Event, event)
-	return w
-}
-
-// text formats a record so that equal records have equal texts: times in UTC, nil and empty alike.
-func text(r dedup.Record) string {
-	c := r.Clone()
-	for _, t := range []*time.Time{&c.Accepted, &c.Finished, &c.Expires} {
-		*t = plain(*t)
-	}
-	for i := range c.Tasks {
-		for _, t := range []*time.Time{&c.Tasks[i].Due, &c.Tasks[i].Started, &c.Tasks[i].Ended, &c.Tasks[i].Until} {
-			*t = plain(*t)
-		}
-		history := c.Tasks[i].History
-		for j := range history {
-			history[j].Started, history[j].Ended = plain(history[j].Started), plain(history[j].Ended)
-		}
-		c.Tasks[i].History = append([]dedup.Attempt{}, history...)
-	}
-	c.Payload.Header, c.Response.Header = plainHeader(c.Payload.Header), plainHeader(c.Response.Header)
-	c.Payload.Body, c.Response.Body = append([]byte{}, c.Payload.Body...), append([]byte{}, c.Response.Body...)
-	if len(c.Payload.Attributes) == 0 {
-		c.Payload.Attributes = nil
-	}
-	c.Aliases, c.Tasks = append([]dedup.Key{}, c.Aliases...), append([]dedup.Task{}, c.Tasks...)
-	b, err := json.Marshal(c)
-	if err != nil {
-		panic(err) // every part of a Record has a JSON form
-	}
-	return string(b)
-}
-
-func plain(t time.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return t.UTC().Round(0)
-}
-
-func plainHeader(h http.Header) http.Header {
-	if len(h) == 0 {
-		return nil
-	}
-	return h
-}
-
-// undescribed returns the record as a Known decision shows it.
-func undescribed(r dedup.Record) dedup.Record {
-	r.Aliases, r.Payload = nil, dedup.Payload{}
-	return r
-}
-
-// bare returns the record without its body.
-func bare(r dedup.Record) dedup.Record {
-	r.Payload.Body = nil
-	return r
-}
-
-// runsFor takes a task for a caller with handlers, which must be of one of them, and finishes it.
-func (x *rig) runsFor(want string, handlers ...string) {
-	x.Helper()
-	w := x.takeUpTo(1, handlers...)[0]
-	equal(x, "handler", w.Task().Handler, want)
-	x.finish(w.Lease, done())
+	equal(x, "records", len(x.list(dedup.Filter{})), n)
 }
 
 // lists requires the ids of the keys of the records that a filter selects, newest first.
@@ -270,56 +58,82 @@ func (x *rig) lists(f dedup.Filter, want string) {
 	equal(x, fmt.Sprintf("List(%+v)", f), strings.Join(ids, " "), want)
 }
 
-// attempts requires all attempts of the first task of an event.
-func attempts(x *rig, event string, want ...string) {
+// responds makes a claim that must be known, with the stored response.
+func (x *rig) responds(status int, body string, c dedup.Claim) {
 	x.Helper()
-	got := []string{}
-	task := x.get(event).Tasks[0]
-	for _, a := range task.Attempts() {
-		got = append(got, strings.TrimSpace(fmt.Sprint(a.Number, " ", a.State, " ", a.Reason, " ", a.Err)))
-	}
-	equal(x, "attempts", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	got := x.want(dedup.Known, c).Record.Response
+	equal(x, "response", fmt.Sprint(got.Status, string(got.Body)), fmt.Sprint(status, body))
 }
 
-// spoil changes all that a value leads to.
-func spoil(v reflect.Value) {
-	if !v.CanSet() {
-		return
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		for i := range v.NumField() {
-			spoil(v.Field(i))
+// stats waits until the counts of the store, which may be a second old, are as wanted.
+func (x *rig) stats(what string, wanted func(dedup.Stats) bool) {
+	x.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		s, err := x.store.Stats(x.ctx)
+		x.must(err, "Stats")
+		if wanted(s) {
+			return
 		}
-	case reflect.Slice, reflect.Array:
-		for i := range v.Len() {
-			spoil(v.Index(i))
+		if time.Now().After(end) {
+			x.Fatalf("%s: %+v", what, s)
 		}
-	case reflect.Map:
-		for _, k := range v.MapKeys() {
-			element := reflect.New(v.Type().Elem()).Elem()
-			element.Set(v.MapIndex(k))
-			spoil(element)
-			v.SetMapIndex(k, element)
-		}
-	case reflect.String:
-		v.SetString("spoilt")
-	case reflect.Uint8:
-		v.SetUint(v.Uint() ^ 1)
 	}
 }
 
-// owner returns a function that changes all that a value leads to. The record of the event must
-// stay as it is.
-func (x *rig) owner(event string) func(what string, value any) {
+// idle fails if a task is due, of these handlers if there are any. It waits a moment only.
+func (x *rig) idle(why string, handlers ...string) {
 	x.Helper()
-	kept := text(x.get(event))
-	return func(what string, value any) {
-		x.Helper()
-		spoil(reflect.ValueOf(value).Elem())
-		if got := text(x.get(event)); got != kept {
-			x.Fatalf("after the caller changed %s:\n got %s\nwant %s", what, got, kept)
-		}
+	ctx, cancel := context.WithTimeout(x.ctx, 20*time.Millisecond)
+	defer cancel()
+	ws, err := x.store.Take(ctx, wanting(handlers...))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		x.Fatalf("Take although %s: %d tasks, %v, want the error of its context", why, len(ws), err)
+	}
+}
+
+// lost requires that Extend and every kind of Finish refuse the lease and leave the record
+// unchanged.
+func (x *rig) lost(l dedup.Lease, why string) {
+	x.Helper()
+	before, _ := x.store.Get(x.ctx, l.Event)
+	x.fails(x.store.Extend(x.ctx, l, hour), dedup.ErrLeaseLost, "Extend although "+why)
+	for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
+		r := answer(299, "stale")
+		r.Kind, r.After, r.Reason, r.Err = kind, hour, "stale", "stale"
+		x.fails(x.store.Finish(x.ctx, l, r), dedup.ErrLeaseLost, fmt.Sprintf("Finish with kind %d although %s", kind, why))
+	}
+	after, _ := x.store.Get(x.ctx, l.Event)
+	x.same(after, before, "record after stale calls")
+}
+
+// finishMany calls FinishMany, which must return the wanted errors.
+func (x *rig) finishMany(all []dedup.LeaseResult, want ...error) {
+	x.Helper()
+	errs := x.store.FinishMany(x.ctx, all...)
+	equal(x, "number of errors", len(errs), len(want))
+	for i, err := range errs {
+		x.fails(err, want[i], fmt.Sprintf("result %d of %d", i, len(all)))
+	}
+}
+
+// lasts makes a check, and makes it again after a durable store was opened again.
+func (x *rig) lasts(check func()) {
+	x.Helper()
+	check()
+	if x.harness.Reopen != nil {
+		x.reopen()
+		check()
+	}
+}
+
+// owns requires that the record of the event stays as it is when the caller changes all that the
+// values lead to.
+func (x *rig) owns(event string, values ...any) {
+	x.Helper()
+	kept := x.get(event)
+	for _, v := range values {
+		each(reflect.ValueOf(v).Elem(), spoil)
+		x.same(x.get(event), kept, fmt.Sprintf("record after the caller changed a %T", v))
 	}
 }
 
@@ -333,6 +147,70 @@ func (x *rig) spoils(w dedup.Work) dedup.Lease {
 	x.same(w.Record, stored, "work")
 	content := dedup.Record{Payload: stored.Payload, Response: stored.Response}
 	x.same(content, dedup.Record{Payload: c.Payload, Response: c.Response}, "content")
-	spoil(reflect.ValueOf(&w).Elem())
+	each(reflect.ValueOf(&w).Elem(), spoil)
 	return l
+}
+
+// each calls f for each value that a value leads to.
+func each(v reflect.Value, f func(reflect.Value)) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				each(v.Field(i), f)
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			each(v.Index(i), f)
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			element := reflect.New(v.Type().Elem()).Elem()
+			element.Set(v.MapIndex(k))
+			each(element, f)
+			v.SetMapIndex(k, element)
+		}
+	}
+	f(v)
+}
+
+// spoil changes a string or a byte.
+func spoil(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("spoilt")
+	case reflect.Uint8:
+		v.SetUint(v.Uint() ^ 1)
+	}
+}
+
+// text formats a record so that equal records have equal texts: times in UTC, nil and empty alike.
+func text(r dedup.Record) string {
+	r = r.Clone()
+	each(reflect.ValueOf(&r).Elem(), func(v reflect.Value) {
+		switch k := v.Kind(); {
+		case v.Type() == reflect.TypeFor[time.Time]():
+			v.Set(reflect.ValueOf(v.Interface().(time.Time).UTC().Round(0)))
+		case (k == reflect.Slice || k == reflect.Map) && v.Len() == 0:
+			v.SetZero()
+		}
+	})
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // every part of a Record has a JSON form
+	}
+	return string(b)
+}
+
+// undescribed returns the record as a Known decision shows it.
+func undescribed(r dedup.Record) dedup.Record {
+	r.Aliases, r.Payload = nil, dedup.Payload{}
+	return r
+}
+
+// bare returns the record without its body.
+func bare(r dedup.Record) dedup.Record {
+	r.Payload.Body = nil
+	return r
 }
