@@ -80,39 +80,32 @@ func FinishEach(ctx context.Context, s dedup.Store, results []dedup.LeaseResult)
 // store forget.
 func ForgetsTheOldestDays(t *testing.T, s dedup.Store, clock *Clock, prune func()) {
 	t.Helper()
-	claim := func(c dedup.Claim, want dedup.Verdict) {
-		t.Helper()
-		if ds, err := s.Claim(t.Context(), c); err != nil || ds[0].Verdict != want {
-			t.Fatalf("claim of %s: %+v, %v; want %v", c.Key.ID, ds, err, want)
-		}
-	}
+	x := &rig{T: t, store: s, ctx: t.Context()}
 	began := clock.Now()
 	for _, name := range []string{"a", "b", "c"} {
 		for i := range 4 {
-			claim(remembered(fmt.Sprint(name, i), time.Time{}), dedup.New)
+			x.accept(remembered(fmt.Sprint(name, i), time.Time{}))
 		}
 		clock.Advance(2 * day)
 		prune()
 	}
 	for i := range 4 {
-		claim(remembered(fmt.Sprint("b", i), time.Time{}), dedup.Seen)
-		claim(remembered(fmt.Sprint("c", i), time.Time{}), dedup.Seen)
+		x.want(dedup.Seen, remembered(fmt.Sprint("b", i), time.Time{}))
+		x.want(dedup.Seen, remembered(fmt.Sprint("c", i), time.Time{}))
 	}
-	claim(remembered("a0", began.Add(-day)), dedup.TooOld)
-	claim(remembered("x", began.Add(-100*day)), dedup.TooOld)
-	claim(remembered("y", began.Add(4*day)), dedup.New)
-	claim(remembered("a1", time.Time{}), dedup.New)
+	x.want(dedup.TooOld, remembered("a0", began.Add(-day)))
+	x.want(dedup.TooOld, remembered("x", began.Add(-100*day)))
+	x.accept(remembered("y", began.Add(4*day)))
+	x.accept(remembered("a1", time.Time{}))
 }
 
 // RemembersNothing checks a new store whose [dedup.Retention] is off.
 func RemembersNothing(t *testing.T, s dedup.Store, clock *Clock) {
 	t.Helper()
+	x := &rig{T: t, store: s, ctx: t.Context()}
 	for range 3 {
-		for _, c := range []dedup.Claim{remembered("a", time.Time{}), remembered("b", clock.Now().Add(-500*day))} {
-			if ds, err := s.Claim(t.Context(), c); err != nil || ds[0].Verdict != dedup.New {
-				t.Fatalf("%+v, %v", ds, err)
-			}
-		}
+		x.accept(remembered("a", time.Time{}))
+		x.accept(remembered("b", clock.Now().Add(-500*day)))
 		clock.Advance(100 * day)
 	}
 }

@@ -43,32 +43,31 @@ type modelEvent struct {
 	purged bool
 }
 
-// byKey returns the event that decides for a key: the one accepted last, unless it was purged.
-func (m *model) byKey(k dedup.Key) *modelEvent {
+// newest returns the event accepted last of those that are wanted, unless it was purged.
+func (m *model) newest(wanted func(e *modelEvent) bool) *modelEvent {
 	for _, e := range slices.Backward(m.events) {
-		if e.Key == k {
-			if e.purged {
-				return nil
-			}
+		if wanted(e) && e.purged {
+			return nil
+		} else if wanted(e) {
 			return e
 		}
 	}
 	return nil
+}
+
+// byKey returns the event that decides for a key.
+func (m *model) byKey(k dedup.Key) *modelEvent {
+	return m.newest(func(e *modelEvent) bool { return e.Key == k })
+}
+
+func (m *model) byEvent(event string) *modelEvent {
+	return m.newest(func(e *modelEvent) bool { return e.Event == event })
 }
 
 // byAlias returns the event that got an alias last, unless it was purged.
 func (m *model) byAlias(k dedup.Key) *modelEvent {
 	if owner := m.owners[k]; owner != nil && !owner.purged {
 		return owner
-	}
-	return nil
-}
-
-func (m *model) byEvent(event string) *modelEvent {
-	for _, e := range m.events {
-		if e.Event == event && !e.purged {
-			return e
-		}
 	}
 	return nil
 }
@@ -81,6 +80,11 @@ func (e *modelEvent) count(s dedup.State) int {
 		}
 	}
 	return n
+}
+
+// dropped reports whether the body is not kept.
+func (e *modelEvent) dropped() bool {
+	return e.DropBody && len(e.Tasks) > 0 && e.count(dedup.Done) == len(e.Tasks)
 }
 
 func (e *modelEvent) open() bool { return e.count(dedup.Pending)+e.count(dedup.Running) > 0 }
@@ -404,7 +408,7 @@ func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 	}}
 	m.events = append(m.events, e)
 	for _, t := range c.Tasks {
-		e.Tasks = append(e.Tasks, dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: m.now})
+		e.Tasks = append(e.Tasks, m.pending(t.Handler, t.Lane))
 	}
 	if c.Quarantine != nil {
 		e.QuarantineReason, e.Original = c.Quarantine.Reason, c.Quarantine.Of
@@ -413,6 +417,11 @@ func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 		}
 	}
 	return e
+}
+
+// pending returns a task that is due.
+func (m *model) pending(handler, lane string, history ...dedup.Attempt) dedup.Task {
+	return dedup.Task{Handler: handler, Lane: lane, State: dedup.Pending, Due: m.now, History: history}
 }
 
 // start starts a task under a lease of the store.
@@ -503,7 +512,7 @@ func (m *model) settle(e *modelEvent) {
 	case e.Finished.IsZero():
 		e.Finished, e.Expires = m.now, m.now.Add(e.Window)
 	}
-	if e.DropBody && len(e.Tasks) > 0 && e.count(dedup.Done) == len(e.Tasks) {
+	if e.dropped() {
 		e.Payload.Body = nil
 	}
 }
@@ -517,19 +526,18 @@ func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
 	for _, n := range tasks {
 		known := func(t dedup.Task) bool { return t.Handler == n.Handler }
 		if !slices.ContainsFunc(e.Tasks, known) && !slices.ContainsFunc(fresh, known) {
-			fresh = append(fresh, dedup.Task{Handler: n.Handler, Lane: n.Lane, State: dedup.Pending, Due: m.now})
+			fresh = append(fresh, m.pending(n.Handler, n.Lane))
 		}
 	}
 	if len(fresh) == 0 && e.count(dedup.Dead) == 0 {
 		return dedup.ErrNotDead
 	}
-	if e.DropBody && len(e.Tasks) > 0 && e.count(dedup.Done) == len(e.Tasks) {
+	if e.dropped() {
 		return dedup.ErrNoPayload
 	}
 	for i, t := range e.Tasks {
 		if t.State == dedup.Dead {
-			e.Tasks[i] = dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: m.now}
-			e.Tasks[i].History = t.History
+			e.Tasks[i] = m.pending(t.Handler, t.Lane, t.History...)
 		}
 	}
 	e.Tasks = append(e.Tasks, fresh...)
@@ -546,7 +554,7 @@ func (m *model) rerun(e *modelEvent, handlers []string) error {
 			chosen = append(chosen, i)
 		}
 	}
-	open := func(i int) bool { return e.Tasks[i].State == dedup.Pending || e.Tasks[i].State == dedup.Running }
+	open := func(i int) bool { return e.Tasks[i].Open() }
 	switch {
 	case e.Quarantined():
 		return dedup.ErrQuarantined
@@ -554,7 +562,7 @@ func (m *model) rerun(e *modelEvent, handlers []string) error {
 		return dedup.ErrNoTask
 	case slices.ContainsFunc(chosen, open):
 		return dedup.ErrOpen
-	case e.DropBody && e.count(dedup.Done) == len(e.Tasks):
+	case e.dropped():
 		return dedup.ErrNoPayload
 	}
 	for _, i := range chosen {
@@ -562,7 +570,7 @@ func (m *model) rerun(e *modelEvent, handlers []string) error {
 		if t.State == dedup.Done {
 			note(t, dedup.Done, t.Reason, t.Err)
 		}
-		*t = dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: m.now, History: t.History}
+		*t = m.pending(t.Handler, t.Lane, t.History...)
 	}
 	e.Hold = false
 	m.settle(e)
@@ -714,18 +722,17 @@ func (m *model) counts() (least, most dedup.Stats) {
 // only what counts in its state.
 func modelText(r dedup.Record) string {
 	r = r.Clone()
-	for i, t := range r.Tasks {
-		c := dedup.Task{Handler: t.Handler, Lane: t.Lane, State: t.State, Attempt: t.Attempt, Postponed: t.Postponed}
-		c.History = modelHistory(t.History)
-		switch t.State {
-		case dedup.Pending:
-			c.Due, c.Reason, c.Err = t.Due, t.Reason, t.Err
-		case dedup.Running:
-			c.Until, c.Token = t.Until, t.Token
-		default:
-			c.Reason, c.Err = t.Reason, t.Err
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		t.Started, t.Ended, t.History = time.Time{}, time.Time{}, modelHistory(t.History)
+		if t.State != dedup.Pending {
+			t.Due = time.Time{}
 		}
-		r.Tasks[i] = c
+		if t.State == dedup.Running {
+			t.Reason, t.Err = "", ""
+		} else {
+			t.Until, t.Token = time.Time{}, 0
+		}
 	}
 	r.Note = "" // it contains ids
 	slices.SortFunc(r.Aliases, func(a, b dedup.Key) int { return strings.Compare(a.Space+a.ID, b.Space+b.ID) })

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,14 +19,6 @@ func modelChecks() []check {
 		checks = append(checks, check{fmt.Sprint("RandomCallsAgreeWithTheModel/", run), agrees})
 	}
 	return checks
-}
-
-// setting reads a number from the environment.
-func setting(name string, otherwise int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
-		return n
-	}
-	return otherwise
 }
 
 // driver makes random calls of the store and the model and compares the results.
@@ -80,12 +70,8 @@ func (d *driver) step() {
 		d.finish()
 	case n < 80:
 		d.extend()
-	case n < 81:
-		d.reopenEvent()
-	case n < 84:
-		d.rerunEvent()
 	case n < 85:
-		d.runEventNow()
+		d.order()
 	case n < 87:
 		d.purge()
 	case n < 89:
@@ -352,32 +338,24 @@ func (d *driver) take() {
 			w.OrphanAfter = 400 * day // what one store named, the other reads later
 		}
 	}
-	due, sure := 0, 0
+	may, must := false, false
 	for _, e := range m.events {
 		for i := range e.Tasks {
-			may, must := m.due(e, i, w)
-			if may {
-				due++
-			}
-			if must {
-				sure++
-			}
+			its, surely := m.due(e, i, w)
+			may, must = may || its, must || surely
 		}
 	}
 	wait := 2 * time.Millisecond
-	if sure > 0 {
+	if must {
 		wait = patience
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, wait)
 	defer cancel()
 	ws, err := d.store.Take(ctx, w.Want)
-	if len(ws) > w.Tasks || err != nil && (sure > 0 || !errors.Is(err, context.DeadlineExceeded)) {
-		d.Fatalf("Take of %+v with %d due: %d tasks, %v", w, sure, len(ws), err)
+	if len(ws) > w.Tasks || !may && len(ws) > 0 || err != nil && (must || !errors.Is(err, context.DeadlineExceeded)) {
+		d.Fatalf("Take of %+v, due: perhaps %t, certainly %t: %v, %v", w, may, must, ws, err)
 	}
-	if due == 0 && len(ws) > 0 {
-		d.Fatalf("nothing is due, but Take returned %+v of %s", ws[0].Lease, text(ws[0].Record))
-	}
-	d.note("take of up to %d of %d for %q: %d", w.Tasks, due, w.Handlers, len(ws))
+	d.note("take of up to %d for %q: %d", w.Tasks, w.Handlers, len(ws))
 	for _, handler := range w.Handlers {
 		m.named[handler] = m.named[handler] || err == nil // else the store perhaps never saw it
 	}
@@ -503,60 +481,40 @@ func (d *driver) extend() {
 	d.compareEvent(e)
 }
 
-func (d *driver) reopenEvent() {
+// order has an operator reopen an event, rerun it or run it now.
+func (d *driver) order() {
 	d.Helper()
-	e := d.event()
-	if e == nil || d.model.forgettable(e) {
+	e, m := d.event(), &d.model
+	if e == nil || m.forgettable(e) {
 		return
 	}
-	var tasks []dedup.NewTask
-	if d.IntN(3) == 0 {
-		tasks = append(tasks, dedup.NewTask{Handler: pick(d.Rand, "ship", "late"), Lane: pick(d.Rand, "", "l")})
+	var what string
+	var got dedup.Record
+	var err, want error
+	switch n := d.IntN(5); {
+	case n == 0:
+		var tasks []dedup.NewTask
+		if d.IntN(3) == 0 {
+			tasks = append(tasks, dedup.NewTask{Handler: pick(d.Rand, "ship", "late"), Lane: pick(d.Rand, "", "l")})
+		}
+		got, err = d.store.Reopen(d.ctx, e.Event, tasks...)
+		what, want = fmt.Sprintf("reopen %s with %v", e.Event, tasks), m.reopen(e, tasks)
+	case n < 4:
+		handlers := pick(d.Rand, nil, []string{"ship"}, []string{"bill"}, []string{"ship", "bill"})
+		got, err = d.store.Rerun(d.ctx, e.Event, handlers...)
+		what, want = fmt.Sprintf("rerun %s for %v", e.Event, handlers), m.rerun(e, handlers)
+	default:
+		got, err = d.store.RunNow(d.ctx, e.Event)
+		what, want = fmt.Sprintf("run %s now", e.Event), m.runNow(e)
 	}
-	got, err := d.store.Reopen(d.ctx, e.Event, tasks...)
-	d.note("reopen %s with %v: %v", e.Event, tasks, err)
-	d.ordered(e, "Reopen", got, err, func() error { return d.model.reopen(e, tasks) })
-}
-
-func (d *driver) rerunEvent() {
-	d.Helper()
-	e := d.event()
-	if e == nil || d.model.forgettable(e) {
-		return
+	if e.purged { // which the change of the model then does not matter for
+		want = dedup.ErrNotFound
 	}
-	handlers := pick(d.Rand, nil, []string{"ship"}, []string{"bill"}, []string{"ship", "bill"})
-	got, err := d.store.Rerun(d.ctx, e.Event, handlers...)
-	d.note("rerun %s for %v: %v", e.Event, handlers, err)
-	d.ordered(e, "Rerun", got, err, func() error { return d.model.rerun(e, handlers) })
-}
-
-func (d *driver) runEventNow() {
-	d.Helper()
-	e := d.event()
-	if e == nil || d.model.forgettable(e) {
-		return
+	d.note("%s: %v", what, err)
+	if d.fails(err, want, what); err == nil {
+		d.agree(what, bare(got), bare(e.Record))
+		d.compareEvent(e)
 	}
-	got, err := d.store.RunNow(d.ctx, e.Event)
-	d.note("run %s now: %v", e.Event, err)
-	d.ordered(e, "RunNow", got, err, func() error { return d.model.runNow(e) })
-}
-
-// ordered compares the result of what an operator ordered.
-func (d *driver) ordered(e *modelEvent, what string, got dedup.Record, err error, order func() error) {
-	d.Helper()
-	want := dedup.ErrNotFound
-	if !e.purged {
-		want = order()
-	}
-	if want != nil {
-		d.fails(err, want, what)
-		return
-	}
-	if err != nil {
-		d.Fatalf("%s of %s: %v", what, modelText(e.Record), err)
-	}
-	d.agree(what, bare(got), bare(e.Record))
-	d.compareEvent(e)
 }
 
 func (d *driver) purge() {
@@ -574,17 +532,15 @@ func (d *driver) purge() {
 		if err != nil && !errors.Is(err, dedup.ErrNotFound) && !errors.Is(err, dedup.ErrOpen) {
 			d.Fatalf("Purge of a forgettable event: %v", err)
 		}
-		e.purged = err == nil
 	case e.open():
 		d.fails(err, dedup.ErrOpen, "Purge of open work")
-	case err != nil:
-		d.Fatalf("Purge of %s: %v", modelText(e.Record), err)
 	default:
+		d.must(err, "Purge")
 		if d.model.byKey(e.Key) == e {
 			delete(d.model.traces, e.Key)
 		}
-		e.purged = true
 	}
+	e.purged = e.purged || err == nil
 }
 
 func (d *driver) list() {
@@ -610,30 +566,21 @@ func (d *driver) list() {
 	} else if e != nil && d.IntN(6) == 0 {
 		f = dedup.Filter{Event: e.Event}
 	}
-	var want []*modelEvent
-	for _, e := range slices.Backward(m.events) {
-		if !e.purged && m.matches(f, e) {
-			want = append(want, e)
-		}
-	}
 	got := d.rig.list(f)
 	d.note("list %+v: %d", f, len(got))
-	if f.Limit > 0 && len(got) >= f.Limit {
-		want = want[:slices.IndexFunc(want, func(e *modelEvent) bool { return e.Event == got[f.Limit-1].Event })+1]
-	}
-	for _, e := range want {
-		if len(got) == 0 || got[0].Event != e.Event {
-			if !m.forgettable(e) {
-				d.Fatalf("List(%+v) omits %s", f, modelText(e.Record))
+	whole := f.Limit == 0 || len(got) < f.Limit
+	for _, e := range slices.Backward(m.events) {
+		switch record := e.Record; {
+		case e.purged || !m.matches(f, e):
+		case len(got) > 0 && got[0].Event == e.Event:
+			if !f.Body {
+				record = bare(record)
 			}
-			continue
+			d.agree("listed", got[0], record)
+			got = got[1:]
+		case !m.forgettable(e) && (whole || len(got) > 0):
+			d.Fatalf("List(%+v) omits %s", f, modelText(record))
 		}
-		record := e.Record
-		if !f.Body {
-			record = bare(record)
-		}
-		d.agree("listed", got[0], record)
-		got = got[1:]
 	}
 	if len(got) != 0 {
 		d.Fatalf("List(%+v) returns %s, which the model does not know or does not select", f, modelText(got[0]))
@@ -659,9 +606,7 @@ func (d *driver) restart() {
 // agree requires that a record of the store is that of the model.
 func (d *driver) agree(what string, got, want dedup.Record) {
 	d.Helper()
-	if g, w := modelText(got), modelText(want); g != w {
-		d.Fatalf("%s:\n got %s\nwant %s", what, g, w)
-	}
+	equal(d.rig, what, modelText(got), modelText(want))
 }
 
 func (d *driver) compareEvent(e *modelEvent) {

@@ -233,15 +233,20 @@ func (x *rig) rerunEvent(event string) {
 	x.must(err, "Rerun")
 }
 
+// setting reads a number from the environment.
+func setting(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+		return n
+	}
+	return otherwise
+}
+
 // random returns a source of random numbers. It logs its seed, which EYELET_SEED can set.
 func (x *rig) random() *rand.Rand {
 	x.Helper()
-	seed, err := strconv.ParseUint(os.Getenv("EYELET_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64N(1 << 32)
-	}
-	x.Logf("seed %d: EYELET_SEED=%d repeats this", seed, seed)
-	return rand.New(rand.NewPCG(seed, uint64(crc32.ChecksumIEEE([]byte(x.Name())))))
+	seed := setting("EYELET_SEED", rand.Int())
+	x.Logf("EYELET_SEED=%d repeats this", seed)
+	return rand.New(rand.NewPCG(uint64(seed), uint64(crc32.ChecksumIEEE([]byte(x.Name())))))
 }
 
 // together runs n calls at once and returns their errors.

@@ -15,9 +15,7 @@ import (
 // must requires that a call succeeded.
 func (x *rig) must(err error, call string) {
 	x.Helper()
-	if err != nil {
-		x.Fatalf("%s: %v", call, err)
-	}
+	x.fails(err, nil, call)
 }
 
 // fails requires that err is want.
@@ -100,7 +98,7 @@ func (x *rig) lost(l dedup.Lease, why string) {
 	for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
 		r := answer(299, "stale")
 		r.Kind, r.After, r.Reason, r.Err = kind, hour, "stale", "stale"
-		x.fails(x.store.Finish(x.ctx, l, r), dedup.ErrLeaseLost, fmt.Sprintf("Finish with kind %d although %s", kind, why))
+		x.fails(x.store.Finish(x.ctx, l, r), dedup.ErrLeaseLost, fmt.Sprintf("Finish of kind %d although %s", kind, why))
 	}
 	after, _ := x.store.Get(x.ctx, l.Event)
 	x.same(after, before, "record after stale calls")
