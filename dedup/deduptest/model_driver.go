@@ -62,17 +62,17 @@ func (d *driver) step() {
 	d.turn = d.IntN(len(d.stores))
 	d.store = d.stores[d.turn]
 	switch n := d.IntN(100); {
-	case n < 32:
+	case n < 31:
 		d.claim()
-	case n < 54:
+	case n < 52:
 		d.take()
-	case n < 76:
+	case n < 73:
 		d.finish()
-	case n < 80:
+	case n < 77:
 		d.extend()
-	case n < 85:
+	case n < 84:
 		d.order()
-	case n < 87:
+	case n < 86:
 		d.purge()
 	case n < 89:
 		d.list()
@@ -491,15 +491,15 @@ func (d *driver) order() {
 	var what string
 	var got dedup.Record
 	var err, want error
-	switch n := d.IntN(5); {
-	case n == 0:
+	switch d.IntN(3) {
+	case 0:
 		var tasks []dedup.NewTask
-		if d.IntN(3) == 0 {
+		if d.IntN(2) == 0 {
 			tasks = append(tasks, dedup.NewTask{Handler: pick(d.Rand, "ship", "late"), Lane: pick(d.Rand, "", "l")})
 		}
 		got, err = d.store.Reopen(d.ctx, e.Event, tasks...)
 		what, want = fmt.Sprintf("reopen %s with %v", e.Event, tasks), m.reopen(e, tasks)
-	case n < 4:
+	case 1:
 		handlers := pick(d.Rand, nil, []string{"ship"}, []string{"bill"}, []string{"ship", "bill"})
 		got, err = d.store.Rerun(d.ctx, e.Event, handlers...)
 		what, want = fmt.Sprintf("rerun %s for %v", e.Event, handlers), m.rerun(e, handlers)
@@ -546,12 +546,11 @@ func (d *driver) purge() {
 func (d *driver) list() {
 	d.Helper()
 	m := &d.model
+	few := func(of ...string) string { return pick(d.Rand, "", "", "", "", pick(d.Rand, of...)) }
 	f := dedup.Filter{
-		ID: pick(d.Rand, "", "", "k1", "v1"), Type: pick(d.Rand, "", "", "order.*", "ping", "p*"),
-		Endpoint: pick(d.Rand, "", "", "returns"), Handler: pick(d.Rand, "", "", "bill"),
-		Since: pick(d.Rand, 0, 0, hour), Quarantined: d.IntN(6) == 0, Body: d.IntN(2) == 0,
-		Producer: pick(d.Rand, "", "", "github"), Reason: pick(d.Rand, "", "", "", dead().Reason, "conflict"),
-		Limit: pick(d.Rand, 0, 0, 1, 3),
+		ID: few("k1", "v1"), Type: few("order.*", "ping", "p*"), Endpoint: few("returns"), Handler: few("bill"),
+		Producer: few("github"), Reason: few(dead().Reason, "conflict"), Since: pick(d.Rand, 0, 0, hour),
+		Quarantined: d.IntN(6) == 0, Body: d.IntN(2) == 0, Limit: pick(d.Rand, 0, 0, 1, 3),
 	}
 	if d.IntN(2) == 0 {
 		f.States = pick(d.Rand, []dedup.State{dedup.Dead}, []dedup.State{dedup.Running},

@@ -46,16 +46,22 @@ func (m *Store) insert(r *dedup.Record) *entry {
 	return e
 }
 
-// replace replaces the record of an event.
+// change changes the record of an event, unless that fails.
+func (m *Store) change(e *entry, change func(*dedup.Record) error) error {
+	next := *e.Record
+	next.Tasks = slices.Clone(next.Tasks)
+	err := change(&next)
+	if err == nil {
+		m.replace(e, &next)
+	}
+	return err
+}
+
+// replace replaces the record of an event, and updates the queue. It skips unchanged tasks: the
+// queue may have given them out in the same step.
 func (m *Store) replace(e *entry, r *dedup.Record) {
 	old := e.Record
 	e.Record, m.dirty = r, true
-	m.schedule(e, old)
-}
-
-// schedule updates the queue after a change from old. It skips unchanged tasks: the queue may have
-// given them out in the same step.
-func (m *Store) schedule(e *entry, old *dedup.Record) {
 	for i, t := range e.Tasks {
 		switch {
 		case i < len(old.Tasks) && unchanged(&old.Tasks[i], &t) && old.Hold == e.Hold:
@@ -136,12 +142,12 @@ func (s source) Key(k dedup.Key) (*entry, error) {
 
 func (s source) Alias(k dedup.Key) (*entry, error)      { return s.aliases[k.Hash()], nil }
 func (s source) Event(id string) (*entry, error)        { return s.find(id), nil }
-func (s source) Trace(k dedup.Key) (dedup.Trace, error) { return s.traces.keys[traceKeyOf(k)], nil }
+func (s source) Trace(k dedup.Key) (dedup.Trace, error) { return s.traces.keys[k.Hash()], nil }
 func (s source) State(e *entry) *dedup.Record           { return e.Record }
 func (s source) Admit(*dedup.Claim) error               { return nil }
 
 func (s source) SetTrace(k dedup.Key, t dedup.Trace) error {
-	s.traces.note(traceKeyOf(k), t, dedup.DayOf(s.now))
+	s.traces.note(k, t, dedup.DayOf(s.now))
 	return nil
 }
 
@@ -188,9 +194,6 @@ func (s source) Accept(c *dedup.Claim, old *entry) (dedup.Decision, error) {
 }
 
 func (s source) Change(e *entry, change func(*dedup.Record)) *entry {
-	next := *e.Record
-	next.Tasks = slices.Clone(next.Tasks)
-	change(&next)
-	s.replace(e, &next)
+	_ = s.change(e, func(r *dedup.Record) error { change(r); return nil })
 	return e
 }

@@ -224,13 +224,10 @@ func (m *Store) edit(
 	ctx context.Context, event string, edit func(*dedup.Record, time.Time) error,
 ) (out dedup.Record, err error) {
 	err = m.with(ctx, event, func(e *entry) error {
-		next := *e.Record
-		next.Tasks = slices.Clone(next.Tasks)
-		if err := edit(&next, m.now); err != nil {
+		if err := m.change(e, func(r *dedup.Record) error { return edit(r, m.now) }); err != nil {
 			return err
 		}
-		m.replace(e, &next)
-		out = next.Clone()
+		out = e.Clone()
 		return nil
 	})
 	return out, err

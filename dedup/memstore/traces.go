@@ -7,37 +7,30 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// traceKey identifies a key in the traces.
-type traceKey [16]byte
-
-func traceKeyOf(k dedup.Key) traceKey {
-	h := k.Hash()
-	return traceKey(h[:len(traceKey{})])
-}
-
 // traces are the traces of a [Store].
 type traces struct {
 	retention dedup.Retention
-	since     dedup.Day // the first day of the store
-	evicted   dedup.Day // the first day that Max allows; 0 for all
-	keys      map[traceKey]dedup.Trace
-	counts    map[dedup.Day]int64 // keys by day
-	checked   dedup.Day           // the day of the last prune
+	since     dedup.Day                // the first day of the store
+	evicted   dedup.Day                // the first day that Max allows; 0 for all
+	keys      map[[32]byte]dedup.Trace // by the hash of the key
+	counts    map[dedup.Day]int64      // keys by day
+	checked   dedup.Day                // the day of the last prune
 }
 
 func newTraces(r dedup.Retention, today dedup.Day) traces {
-	return traces{retention: r, since: today, keys: map[traceKey]dedup.Trace{}, counts: map[dedup.Day]int64{}}
+	return traces{retention: r, since: today, keys: map[[32]byte]dedup.Trace{}, counts: map[dedup.Day]int64{}}
 }
 
 // first returns the first day that is remembered.
 func (m *traces) first(now time.Time) dedup.Day { return m.retention.First(m.since, m.evicted, now) }
 
 // note stores a trace, and forgets the oldest days if there are too many.
-func (m *traces) note(k traceKey, t dedup.Trace, today dedup.Day) {
-	if old, ok := m.keys[k]; ok {
+func (m *traces) note(k dedup.Key, t dedup.Trace, today dedup.Day) {
+	h := k.Hash()
+	if old, ok := m.keys[h]; ok {
 		m.counts[old.Day]--
 	}
-	m.keys[k] = t
+	m.keys[h] = t
 	m.counts[t.Day]++
 	if int64(len(m.keys)) > m.retention.Max || m.checked != today {
 		m.checked = today
@@ -52,23 +45,23 @@ func (m *traces) prune(today dedup.Day) {
 	days := len(m.counts)
 	maps.DeleteFunc(m.counts, func(day dedup.Day, _ int64) bool { return day < first })
 	if len(m.counts) < days {
-		maps.DeleteFunc(m.keys, func(_ traceKey, t dedup.Trace) bool { return t.Day < first })
+		maps.DeleteFunc(m.keys, func(_ [32]byte, t dedup.Trace) bool { return t.Day < first })
 	}
 }
 
 func (m *traces) forget(k dedup.Key) {
-	key := traceKeyOf(k)
-	if t, ok := m.keys[key]; ok {
+	h := k.Hash()
+	if t, ok := m.keys[h]; ok {
 		m.counts[t.Day]--
-		delete(m.keys, key)
+		delete(m.keys, h)
 	}
 }
 
 // release removes one acceptance.
 func (m *traces) release(k dedup.Key) {
-	key := traceKeyOf(k)
-	if t := m.keys[key].Without(); t.Count > 0 {
-		m.keys[key] = t
+	h := k.Hash()
+	if t := m.keys[h].Without(); t.Count > 0 {
+		m.keys[h] = t
 	} else {
 		m.forget(k)
 	}
