@@ -24,8 +24,10 @@ var contract = []check{
 	{"AnUnknownKeyIsNewAndTheNextDeliveryIsKnown", func(x *rig) {
 		x.about(dedup.Known, x.accept(delivery("a")), delivery("a"))
 	}},
-	{"AnotherPayloadIsAConflict", func(x *rig) {
-		x.about(dedup.Conflict, x.accept(delivery("a")), altered(delivery("a")))
+	{"AnotherPayloadIsAConflictAndTheRecordIsLeftAlone", func(x *rig) {
+		before := x.get(x.accept(delivery("a")))
+		x.about(dedup.Conflict, before.Event, altered(delivery("a")))
+		x.same(x.get(before.Event), before, "record")
 	}},
 	{"AnotherKeyWithAnAliasOfALiveRecordIsAliasedAndStoresNothing", func(x *rig) {
 		event := x.accept(aliased("a", nonce("n")))
@@ -226,7 +228,7 @@ var contract = []check{
 		var cs []dedup.Claim
 		for i := range 20 {
 			c := windowed(held(fmt.Sprint("k", i)), hour)
-			c.Remember = &dedup.Remember{}
+			c.Remember = &dedup.Remember{Also: []dedup.Traced{{Key: nonce(fmt.Sprint(i)), Most: 2}}}
 			cs = append(cs, c)
 		}
 		for range 2 {

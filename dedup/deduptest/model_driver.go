@@ -352,7 +352,8 @@ func (d *driver) take() {
 	ctx, cancel := context.WithTimeout(d.ctx, wait)
 	defer cancel()
 	ws, err := d.store.Take(ctx, w.Want)
-	if len(ws) > w.Tasks || !may && len(ws) > 0 || err != nil && (must || !errors.Is(err, context.DeadlineExceeded)) {
+	blocked := !must && errors.Is(err, context.DeadlineExceeded)
+	if len(ws) > w.Tasks || !may && len(ws) > 0 || err != nil && !blocked {
 		d.Fatalf("Take of %+v, due: perhaps %t, certainly %t: %v, %v", w, may, must, ws, err)
 	}
 	d.note("take of up to %d for %q: %d", w.Tasks, w.Handlers, len(ws))

@@ -98,7 +98,7 @@ func (x *rig) lost(l dedup.Lease, why string) {
 	for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
 		r := answer(299, "stale")
 		r.Kind, r.After, r.Reason, r.Err = kind, hour, "stale", "stale"
-		x.fails(x.store.Finish(x.ctx, l, r), dedup.ErrLeaseLost, fmt.Sprintf("Finish of kind %d although %s", kind, why))
+		x.fails(x.store.Finish(x.ctx, l, r), dedup.ErrLeaseLost, fmt.Sprint("Finish of kind ", kind, " although ", why))
 	}
 	after, _ := x.store.Get(x.ctx, l.Event)
 	x.same(after, before, "record after stale calls")
