@@ -117,16 +117,6 @@ var contract = []check{
 		x.finish(third.Lease, answer(201, "made"))
 		x.responds(201, "made", held("a"))
 	}},
-	{"AReleasedClaimKeepsThePayloadOfItsFirstDelivery", func(x *rig) {
-		first, later := large(held("a")), held("a")
-		first.Note, later.Note = "first", "later"
-		d := x.want(dedup.New, first)
-		x.finish(d.Lease, release())
-		x.about(dedup.New, d.Record.Event, later)
-		r := x.get(d.Record.Event)
-		equal(x, "body is kept", bytes.Equal(r.Payload.Body, first.Payload.Body), true)
-		equal(x, "note", r.Note, "first")
-	}},
 	{"TheWindowBeginsWhenNoWorkIsLeft", func(x *rig) {
 		c := windowed(handled("a", "ship", "bill"), hour)
 		event := x.accept(c)
@@ -458,22 +448,6 @@ var contract = []check{
 		equal(x, "done", len(x.list(dedup.Filter{States: []dedup.State{dedup.Done}})), n)
 	}},
 	// History.
-	{"EachAttemptHasItsTimesAndThatOfTheNextOrder", func(x *rig) {
-		event, w := x.started(delivery("a"))
-		started := x.clock.Now()
-		x.advance(minute / 2)
-		x.finish(w.Lease, dead())
-		x.advance(minute)
-		x.rerunEvent(event)
-		x.takeOf(event)
-		all := x.get(event).Tasks[0].Attempts()
-		equal(x, "attempts", len(all), 2)
-		equal(x, "start", all[0].Started.Sub(started), 0)
-		equal(x, "end", all[0].Ended.Sub(started), minute/2)
-		equal(x, "order", all[0].Reopened.Sub(started), minute/2+minute)
-		equal(x, "start of the next", all[1].Started.Sub(started), minute/2+minute)
-		equal(x, "order after the last", all[1].Reopened.IsZero(), true)
-	}},
 	{"OfManyAttemptsTheFirstAndTheLastAreKept", func(x *rig) {
 		event := x.accept(delivery("a"))
 		for range dedup.HistoryFirst + dedup.HistoryLast + 2 {
@@ -545,23 +519,13 @@ var contract = []check{
 		}
 		x.accept(delivery("d"))
 	}},
-	{"TextIsSearchedEverywhereInARecord", func(x *rig) {
-		typed, attributed, vendor, binary := delivery("b"), delivery("c"), delivery("d"), delivery("e")
-		typed.Payload.Type, typed.Payload.Body = "Needle.paid", nil
+	{"TextIsSearchedInAttributesAndInAnyBytes", func(x *rig) {
+		attributed, binary := delivery("a"), delivery("b")
 		attributed.Payload.Attributes = map[string]string{"subject": "a needle"}
-		vendor.Payload.VendorID = "needle-7"
 		binary.Payload.Body = []byte("\x00\xffNEEDLE\xfe")
-		x.claims(delivery("alpha"), typed, attributed, vendor, binary)
-		for text, want := range map[string]string{
-			"Needle": "e d c b", "ALPHA": "alpha", "body of a": "alpha", "till 7": "e d b alpha", "\"source\"": "",
-		} {
-			x.lists(dedup.Filter{Text: text}, want)
-		}
-		x.lists(dedup.Filter{Text: "needle", Type: "order.*"}, "e d c")
-		for shown, want := range map[bool]string{false: "", true: "body of d"} {
-			f := dedup.Filter{Text: "body of", Body: shown, Limit: 1}
-			equal(x, "body", string(x.list(f)[0].Payload.Body), want)
-		}
+		x.claims(attributed, binary, delivery("c"))
+		x.lists(dedup.Filter{Text: "Needle"}, "b a")
+		x.lists(dedup.Filter{Text: "subject"}, "")
 	}},
 	{"ASearchReportsHowFarItLooked", func(x *rig) {
 		first := x.get(x.finished(delivery("a"), done()))

@@ -404,7 +404,7 @@ func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 	e := &modelEvent{Record: dedup.Record{
 		Event: got.Event, Seq: got.Seq, Generation: got.Generation, Accepted: m.now,
 		Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload, Response: c.Response, Window: c.Window,
-		Hold: c.Hold, DropBody: c.DropBody,
+		Hold: c.Hold, DropBody: c.DropBody, Note: c.Note,
 	}}
 	m.events = append(m.events, e)
 	for _, t := range c.Tasks {
@@ -419,8 +419,12 @@ func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 	return e
 }
 
-// pending returns a task that is due.
+// pending returns a task that is due, perhaps by an order after attempts.
 func (m *model) pending(handler, lane string, history ...dedup.Attempt) dedup.Task {
+	history = slices.Clone(history)
+	if n := len(history); n > 0 {
+		history[n-1].Reopened = m.now
+	}
 	return dedup.Task{Handler: handler, Lane: lane, State: dedup.Pending, Due: m.now, History: history}
 }
 
@@ -458,7 +462,7 @@ func (m *model) holder(l dedup.Lease) (*modelEvent, *dedup.Task) {
 }
 
 func (m *model) finish(e *modelEvent, t *dedup.Task, r dedup.Result) {
-	t.Reason, t.Err = r.Reason, r.Err
+	t.Reason, t.Err, t.Ended = r.Reason, r.Err, m.now
 	switch r.Kind {
 	case dedup.ResultDone:
 		t.State = dedup.Done
@@ -486,17 +490,19 @@ func (m *model) finish(e *modelEvent, t *dedup.Task, r dedup.Result) {
 
 // note adds an attempt to the history, which the model keeps whole.
 func note(t *dedup.Task, s dedup.State, reason, err string) {
-	a := dedup.Attempt{Number: len(t.History) + 1, State: s, Reason: reason, Err: err}
+	a := dedup.Attempt{Number: len(t.History) + 1, Started: t.Started, State: s, Reason: reason, Err: err}
+	if reason != dedup.ReasonInterrupted { // then it is when the store noticed
+		a.Ended = t.Ended
+	}
 	t.History = append(slices.Clone(t.History), a)
 }
 
-// modelHistory returns what stores keep of a history, without times.
+// modelHistory returns what stores keep of a history.
 func modelHistory(all []dedup.Attempt) (out []dedup.Attempt) {
 	for i, a := range all {
 		if i < dedup.HistoryFirst || i >= len(all)-dedup.HistoryLast {
-			a.Reopened = time.Time{}
-			if a.Started, a.Ended = (time.Time{}), (time.Time{}); a.Reason == dedup.ReasonInterrupted {
-				a.Err = ""
+			if a.Reason == dedup.ReasonInterrupted {
+				a.Ended, a.Err = time.Time{}, ""
 			}
 			out = append(out, a)
 		}
@@ -679,6 +685,11 @@ func (m *model) matches(f dedup.Filter, e *modelEvent) bool {
 	if (f.Handler != "" || f.Reason != "") && !aside && !slices.ContainsFunc(e.Tasks, selected) {
 		return false
 	}
+	texts := []string{e.Event, e.Key.ID, e.Payload.VendorID, e.Payload.Type, e.Payload.Attributes["source"]}
+	texts = append(texts, string(e.Payload.Body))
+	if !strings.Contains(strings.ToLower(strings.Join(texts, "\n")), strings.ToLower(f.Text)) {
+		return false
+	}
 	if len(f.States) > 0 && !slices.Contains(f.States, e.summary()) {
 		return false
 	}
@@ -734,7 +745,6 @@ func modelText(r dedup.Record) string {
 			t.Until, t.Token = time.Time{}, 0
 		}
 	}
-	r.Note = "" // it contains ids
 	slices.SortFunc(r.Aliases, func(a, b dedup.Key) int { return strings.Compare(a.Space+a.ID, b.Space+b.ID) })
 	return text(r)
 }

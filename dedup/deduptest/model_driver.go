@@ -140,6 +140,7 @@ func (d *driver) newClaim() dedup.Claim {
 	c.Payload.Body = fmt.Appendf(nil, "body %d", len(d.trace))
 	c.Window = pick(d.Rand, 30*minute, 2*hour)
 	c.DropBody = d.IntN(4) == 0
+	c.Note = pick(d.Rand, "", "no handler")
 	c.OnlyKnown = d.IntN(12) == 0
 	c.Tasks = nil
 	for _, h := range []string{"ship", "bill"}[:pick(d.Rand, 0, 1, 1, 2, 2)] {
@@ -552,6 +553,7 @@ func (d *driver) list() {
 		ID: few("k1", "v1"), Type: few("order.*", "ping", "p*"), Endpoint: few("returns"), Handler: few("bill"),
 		Producer: few("github"), Reason: few(dead().Reason, "conflict"), Since: pick(d.Rand, 0, 0, hour),
 		Quarantined: d.IntN(6) == 0, Body: d.IntN(2) == 0, Limit: pick(d.Rand, 0, 0, 1, 3),
+		Text: few("K1", "V1", "Order.r", "till 7", "body 3"),
 	}
 	if d.IntN(2) == 0 {
 		f.States = pick(d.Rand, []dedup.State{dedup.Dead}, []dedup.State{dedup.Running},
