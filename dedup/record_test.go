@@ -79,6 +79,27 @@ func TestStateSummarizesTheTasks(t *testing.T) {
 	}
 }
 
+func TestTheAttemptThatRunsOrCompletedATaskIsTheLast(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := dedup.Record{Tasks: []dedup.Task{{Handler: "h", State: dedup.Pending}}}
+	for i, result := range []dedup.Result{{Kind: dedup.ResultRetry, Err: "refused"}, {Kind: dedup.ResultDone}} {
+		l := r.Start(0, uint64(i+1), now, time.Minute)
+		all := r.Tasks[0].Attempts()
+		running := dedup.Attempt{Number: i + 1, State: dedup.Running, Started: now}
+		if len(all) != i+1 || all[i] != running {
+			t.Errorf("while attempt %d runs: %+v", i+1, all)
+		}
+		now = now.Add(time.Second)
+		if err := r.Finish(l, result, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := r.Tasks[0].Attempts(); len(all) != 2 || all[1].State != dedup.Done || !all[1].Ended.Equal(now) {
+		t.Errorf("in the end: %+v", all)
+	}
+}
+
 func TestCheckNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	c := dedup.Claim{

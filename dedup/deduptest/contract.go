@@ -145,11 +145,8 @@ var contract = []check{
 		cs := map[string]dedup.Claim{}
 		for _, k := range []dedup.Key{
 			{Principal: "ab", Endpoint: "c", ID: "d"}, {Principal: "a", Endpoint: "bc", ID: "d"},
-			{Principal: "abc", ID: "d"}, {Endpoint: "abc", ID: "d"}, {Principal: "a", Endpoint: "b", ID: "cd"},
-			{Principal: "a", Endpoint: "b", Space: "c", ID: "d"}, {Principal: "a", Space: "bc", ID: "d"},
-			{ID: "abcd"}, {ID: "abcd\x00"}, {ID: "\x00abcd"}, {Principal: "\x00", ID: "abcd"},
-			nonce("abcd"), {Principal: "a\x01b", ID: "d"}, {Principal: "a", Endpoint: "\x01b", ID: "d"},
-			{ID: "ABCD"}, {ID: " abcd"},
+			{Principal: "a", Endpoint: "b", Space: "c", ID: "d"}, {ID: "abcd"}, {ID: "ABCD"}, {ID: " abcd"},
+			{ID: "abcd\x00"}, {ID: "\x00abcd"}, {Principal: "\x00", ID: "abcd"}, nonce("abcd"),
 		} {
 			c := delivery("k")
 			c.Key = k
@@ -170,18 +167,8 @@ var contract = []check{
 		x.takeAll(len(c.Tasks))
 	}},
 	{"AnInvalidClaimStoresNothing", func(x *rig) {
-		for name, spoil := range map[string]func(*dedup.Claim){
-			"no id":                func(c *dedup.Claim) { c.Key.ID = "" },
-			"hold without lease":   func(c *dedup.Claim) { c.Lease = 0 },
-			"hold of no task":      func(c *dedup.Claim) { c.Tasks = nil },
-			"task without handler": func(c *dedup.Claim) { c.Tasks = handled("", "").Tasks },
-			"one handler twice":    func(c *dedup.Claim) { c.Hold, c.Tasks = false, handled("", "a", "a").Tasks },
-		} {
-			bad := held("bad")
-			spoil(&bad)
-			_, err := x.store.Claim(x.ctx, delivery("good"), bad)
-			x.fails(err, dedup.ErrInvalid, name)
-		}
+		_, err := x.store.Claim(x.ctx, delivery("good"), delivery(""))
+		x.fails(err, dedup.ErrInvalid, "Claim without an id")
 		x.count(0)
 	}},
 	{"ManyClaimsFitOneCallAndSeeThoseBeforeThem", func(x *rig) {

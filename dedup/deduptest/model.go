@@ -181,19 +181,16 @@ type modelTurn struct {
 	most    int         // how many events of all slots are accepted while they are remembered
 }
 
-// traced are the keys that the claim leaves a trace of, and how many events of each are accepted.
-func (t *modelTurn) traced() (keys []dedup.Key, most []int) {
+// traced are the keys that the claim leaves a trace of.
+func (t *modelTurn) traced() []dedup.Traced {
 	if t.claim.Remember == nil {
-		return nil, nil
+		return nil
 	}
-	keys, most = []dedup.Key{t.content}, []int{max(1, t.claim.Remember.Most)}
-	for _, also := range t.claim.Remember.Also {
-		keys, most = append(keys, also.Key), append(most, max(1, also.Most))
-	}
+	all := append([]dedup.Traced{{Key: t.content, Most: t.claim.Remember.Most}}, t.claim.Remember.Also...)
 	if len(t.slots) > 0 {
-		keys, most = append(keys, t.slots[0]), append(most, t.most)
+		all = append(all, dedup.Traced{Key: t.slots[0], Most: t.most})
 	}
-	return keys, most
+	return all
 }
 
 func (m *model) live(e *modelEvent) bool { return e != nil && !m.expired(e) }
@@ -355,15 +352,14 @@ func (m *model) recall(t *modelTurn, e *modelEvent) dedup.Verdict {
 	if c.Remember == nil || e != nil && !m.expired(e) || t.number > 0 {
 		return dedup.New
 	}
-	keys, most := t.traced()
-	for i, k := range keys {
-		if m.trace(k, c, e).count >= most[i] {
+	for _, of := range t.traced() {
+		if m.trace(of.Key, c, e).count >= max(1, of.Most) {
 			return dedup.Seen
 		}
 	}
 	at := c.Remember.Time
 	if m.forgets() && !at.IsZero() && days(at) <= days(m.now)-90 && at.Before(m.now.Add(-c.Window)) &&
-		m.trace(keys[0], c, e).count == 0 {
+		m.trace(t.content, c, e).count == 0 {
 		return dedup.TooOld
 	}
 	return dedup.New
@@ -374,8 +370,8 @@ func (m *model) accept(e *modelEvent, turn modelTurn, got dedup.Record, lease de
 	c := turn.claim
 	if e == nil {
 		last := m.byKey(c.Key)
-		for keys, _ := turn.traced(); len(keys) > 0; keys = keys[1:] {
-			m.traces[keys[0]] = &modelTrace{last: m.now, count: m.trace(keys[0], c, last).count + 1}
+		for _, of := range turn.traced() {
+			m.traces[of.Key] = &modelTrace{last: m.now, count: m.trace(of.Key, c, last).count + 1}
 		}
 		e = m.make(c, got)
 	}

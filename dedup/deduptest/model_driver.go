@@ -434,14 +434,14 @@ func (d *driver) finish() {
 			all = append(all, dedup.LeaseResult{Lease: l, Result: r})
 		}
 	}
+	var errs []error
 	if d.IntN(2) == 0 {
-		for i, err := range d.store.FinishMany(d.ctx, all...) {
-			d.finished(all[i], err)
-		}
+		errs = d.store.FinishMany(d.ctx, all...)
 	} else {
-		for _, r := range all {
-			d.finished(r, d.store.Finish(d.ctx, r.Lease, r.Result))
-		}
+		errs = FinishEach(d.ctx, d.store, all)
+	}
+	for i, err := range errs {
+		d.finished(all[i], err)
 	}
 	for _, r := range all {
 		d.compareEvent(d.model.byEvent(r.Lease.Event))
