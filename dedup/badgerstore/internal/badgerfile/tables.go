@@ -159,29 +159,15 @@ func readFile(path string, buffer *[]byte) ([]byte, error) {
 
 // TableKeys returns the number of keys in a table. A file that is not a whole table is an error.
 func TableKeys(path string) (keys uint32, err error) {
-	f, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
+	index, err := tableIndex(data)
 	if err != nil {
 		return 0, err
 	}
-	for size := int64(64 << 10); ; size *= 4 {
-		size = min(size, info.Size())
-		end := make([]byte, size)
-		if _, err := f.ReadAt(end, info.Size()-size); err != nil {
-			return 0, err
-		}
-		index, err := tableIndex(end)
-		if err == nil {
-			return fb.GetRootAsTableIndex(index, 0).KeyCount(), nil
-		}
-		if size == info.Size() {
-			return 0, err
-		}
-	}
+	return fb.GetRootAsTableIndex(index, 0).KeyCount(), nil
 }
 
 // tableIndex verifies and returns the index at the end of a table, where Badger panics on damage:

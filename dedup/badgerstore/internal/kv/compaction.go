@@ -101,13 +101,10 @@ func (c *compactions) begin(id int) {
 		return
 	}
 	c.spare.compacts(true)
-	c.running, c.id, c.built, c.created, c.before = true, id, nil, map[uint64]uint64{}, map[uint64]bool{}
-	names, err := c.files()
-	if err != nil {
+	c.running, c.id, c.built, c.created = true, id, nil, map[uint64]uint64{}
+	var err error
+	if c.before, err = c.files(); err != nil {
 		c.stop(err)
-	}
-	for n := range names {
-		c.before[n] = true
 	}
 }
 

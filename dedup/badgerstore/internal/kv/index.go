@@ -22,8 +22,9 @@ type index struct {
 	badger *badger.DB
 	values *valuefile.Set
 	room   func() error // returns why Badger cannot open a file at the moment
-	write  func() (end func())
-	work   Work // of put
+	// writing is called for each write of Badger, and what it returns at its end.
+	writing func() (end func())
+	work    Work // of put and fill
 }
 
 const (
@@ -49,41 +50,35 @@ func (x *index) put(version uint64, g *changeset) error {
 	if err != nil {
 		return err
 	}
+	for len(entries) > 0 && err == nil {
+		entries, err = x.write(version, entries)
+	}
+	return err
+}
+
+// write writes one transaction of entries, and returns the rest.
+func (x *index) write(version uint64, entries []badger.Entry) (rest []badger.Entry, err error) {
 	txn := x.badger.NewTransactionAt(math.MaxUint64, true)
-	defer func() { txn.Discard() }()
-	commit := func() error {
-		x.work.Begin()
-		if err := x.room(); err != nil {
-			return &storedir.NotWrittenError{Err: err}
+	defer txn.Discard()
+	n := 0
+	for ; n < min(len(entries), txnKeys); n++ {
+		if e := &entries[n]; e.Value == nil {
+			err = txn.Delete(e.Key)
+		} else {
+			err = txn.SetEntry(e)
 		}
-		defer x.write()()
-		return txn.CommitAt(version, nil)
-	}
-	next := func() error {
-		err := commit()
-		txn = x.badger.NewTransactionAt(math.MaxUint64, true)
-		return err
-	}
-	if err := txn.Set(reachedKey, binary.AppendUvarint(nil, g.last)); err != nil { // before any of the writes
-		return err
-	}
-	for i := range entries {
-		if i%txnKeys == 0 && i > 0 {
-			err = next()
-		}
-		if err == nil {
-			err = set(txn, &entries[i])
-		}
-		if errors.Is(err, badger.ErrTxnTooBig) {
-			if err = next(); err == nil {
-				err = set(txn, &entries[i])
-			}
-		}
-		if err != nil {
-			return err
+		if n > 0 && errors.Is(err, badger.ErrTxnTooBig) {
+			break
+		} else if err != nil {
+			return entries, err
 		}
 	}
-	return commit()
+	x.work.Begin()
+	if err := x.room(); err != nil {
+		return entries, &storedir.NotWrittenError{Err: err}
+	}
+	defer x.writing()()
+	return entries[n:], txn.CommitAt(version, nil)
 }
 
 // txnKeys is the most keys of a transaction: Badger writes one without a pause, and commits need
@@ -99,7 +94,8 @@ func (x *index) entries(g *changeset) ([]badger.Entry, error) {
 	}
 	e := encoder{index: x, txn: x.badger.NewTransactionAt(math.MaxUint64, false), arena: make([]byte, 0, size)}
 	defer e.txn.Discard()
-	entries := make([]badger.Entry, 0, len(g.writes))
+	entries := append(make([]badger.Entry, 0, 1+len(g.writes)),
+		badger.Entry{Key: reachedKey, Value: binary.AppendUvarint(nil, g.last)}) // before any of the writes
 	for k, w := range g.writes {
 		entry, err := e.entry(k, w)
 		if err != nil {
@@ -107,7 +103,7 @@ func (x *index) entries(g *changeset) ([]badger.Entry, error) {
 		}
 		entries = append(entries, entry)
 	}
-	slices.SortFunc(entries, func(a, b badger.Entry) int { return bytes.Compare(a.Key, b.Key) })
+	slices.SortFunc(entries[1:], func(a, b badger.Entry) int { return bytes.Compare(a.Key, b.Key) })
 	return entries, x.values.Write()
 }
 
@@ -189,13 +185,6 @@ func split(marks byte, b []byte) (value, content []byte, err error) {
 	}
 	at := k + int(n) //nolint:gosec // in b
 	return b[k:at], b[at:], nil
-}
-
-func set(txn *badger.Txn, e *badger.Entry) error {
-	if e.Value == nil {
-		return txn.Delete(e.Key)
-	}
-	return txn.SetEntry(e)
 }
 
 // get returns the newest value of a key, nil if it does not exist, and its content.
@@ -285,18 +274,11 @@ func fillerSize(memTable int64) int64 { return min(memTable/16, 1<<20-1) }
 // fill writes filler of some size at each key to one memory table. It is overwritten, and expires,
 // at once.
 func (x *index) fill(version uint64, size int64, keys ...[]byte) error {
-	if err := x.room(); err != nil {
-		return err
+	defer x.work.End()
+	entries := make([]badger.Entry, len(keys))
+	for i, key := range keys {
+		entries[i] = badger.Entry{Key: key, Value: make([]byte, size), ExpiresAt: 1}
 	}
-	txn := x.badger.NewTransactionAt(math.MaxUint64, true)
-	defer txn.Discard()
-	for _, key := range keys {
-		e := badger.NewEntry(key, make([]byte, size))
-		e.ExpiresAt = 1
-		if err := txn.SetEntry(e); err != nil {
-			return err
-		}
-	}
-	defer x.write()()
-	return txn.CommitAt(version, nil)
+	_, err := x.write(version, entries)
+	return err
 }

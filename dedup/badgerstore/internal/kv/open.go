@@ -162,7 +162,7 @@ func openAtRest(dir string, o Options, at Checkpoint) (*DB, error) {
 	if d.manifest, err = badgerfile.OpenManifest(d.indexDir()); err != nil {
 		return nil, errors.Join(err, values.Close())
 	}
-	d.index = &index{values: values, room: d.spare.reserve, write: d.spare.write}
+	d.index = &index{values: values, room: d.spare.reserve, writing: d.spare.write}
 	if d.index.badger, err = openBadger(d.badgerOptions(), d.logger); err != nil {
 		return nil, errors.Join(err, values.Close(), d.manifest.Close())
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/valuefile"
@@ -143,9 +144,11 @@ func (d *DB) Reclaim(ctx context.Context, put func([]Stored) error, damaged func
 		if err := d.moveOut(ctx, files, put, damaged); err != nil {
 			return err
 		}
-		if err := d.keepEmpty(ctx, files); err != nil {
+		now, _, err := d.valueFiles(ctx)
+		if err != nil {
 			return err
 		}
+		maps.DeleteFunc(files, func(n uint64, _ *valueFile) bool { return now[n].live > 0 })
 	}
 	return d.removeFiles(files)
 }
@@ -205,16 +208,6 @@ func (d *DB) readOut(ctx context.Context, from []byte, files map[uint64]*valueFi
 		err = nil
 	}
 	return values, next, err
-}
-
-// keepEmpty removes the files from the map that a key refers to.
-func (d *DB) keepEmpty(ctx context.Context, files map[uint64]*valueFile) error {
-	return d.eachRef(ctx, nil, func(_ Stored, refs []valuefile.Ref) error {
-		for _, ref := range refs {
-			delete(files, ref.File)
-		}
-		return nil
-	})
 }
 
 func (d *DB) removeFiles(files map[uint64]*valueFile) error {
