@@ -3,7 +3,6 @@ package badgerfile
 import (
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"slices"
@@ -24,7 +23,7 @@ import (
 //   - A compaction never took effect if a table is missing that it created, and those are there
 //     that it read. Its record is left out.
 //   - A table that was added to level 0 alone is lost if it is missing. It holds only commits after
-//     the checkpoint, and is deleted. Badger names it before its directory is flushed, too.
+//     the checkpoint. Its record is left out. Badger names it before its directory is flushed, too.
 //
 // Any other missing table is damage, which [CheckTables] finds.
 func MendManifest(dir string, m Manifest) (mended []byte, end int64, rewritten bool, err error) {
@@ -37,7 +36,6 @@ func MendManifest(dir string, m Manifest) (mended []byte, end int64, rewritten b
 	if err != nil {
 		return nil, end, false, err
 	}
-	var lost []uint64
 	deleted := map[uint64]bool{} // by later records that took effect
 	missing := func(c *pb.ManifestChange) bool {
 		_, err := os.Stat(table.NewFilename(c.Id, dir))
@@ -45,15 +43,10 @@ func MendManifest(dir string, m Manifest) (mended []byte, end int64, rewritten b
 	}
 	for i, r := range slices.Backward(records) {
 		read, created := r.split()
-		created = slices.DeleteFunc(created, func(c *pb.ManifestChange) bool { return !missing(c) })
-		if len(created) > 0 && len(read) > 0 && !slices.ContainsFunc(read, missing) {
+		added := len(read) == 0 && len(created) == 1 && created[0].Level == 0
+		if slices.ContainsFunc(created, missing) && (added || len(read) > 0 && !slices.ContainsFunc(read, missing)) {
 			records = slices.Delete(records, i, i+1)
 			continue
-		}
-		for _, c := range created {
-			if len(read) == 0 && c.Level == 0 {
-				lost = append(lost, c.Id)
-			}
 		}
 		for _, c := range read {
 			deleted[c.Id] = true
@@ -63,7 +56,7 @@ func MendManifest(dir string, m Manifest) (mended []byte, end int64, rewritten b
 	for _, r := range records {
 		mended = append(mended, r.raw...)
 	}
-	return appendDeletes(mended, lost), end, false, nil
+	return mended, end, false, nil
 }
 
 // record is one record of MANIFEST: a change of Badger as a whole.
@@ -96,19 +89,4 @@ func parseRecords(data []byte, at int) (records []record, err error) {
 		at = next
 	}
 	return records, nil
-}
-
-// appendDeletes appends a record that deletes tables to those of a MANIFEST.
-func appendDeletes(manifest []byte, tables []uint64) []byte {
-	if len(tables) == 0 {
-		return manifest
-	}
-	var changes pb.ManifestChangeSet
-	for _, id := range tables {
-		changes.Changes = append(changes.Changes, &pb.ManifestChange{Id: id, Op: pb.ManifestChange_DELETE})
-	}
-	content, _ := proto.Marshal(&changes)                                    // never fails
-	manifest = binary.BigEndian.AppendUint32(manifest, uint32(len(content))) //nolint:gosec // short
-	manifest = binary.BigEndian.AppendUint32(manifest, crc32.Checksum(content, castagnoli))
-	return append(manifest, content...)
 }

@@ -28,7 +28,7 @@ func TestTablesAreReadWhileManifestGrows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := appendDeletes(nil, make([]uint64, 400))
+	record := change(t, nil, 0, nil, make([]uint64, 400)...)
 	for range 300 {
 		write(t, path, short)
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
