@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
@@ -14,38 +13,17 @@ import (
 // such as the state of an event that is accepted and soon finished, is put at rest once.
 const applyEvery = 250 * time.Millisecond
 
-// applier puts the writes of the overlay at rest. Readers get transactions from it, between two
-// changesets, so that they see whole commits.
+// applier puts the writes of the overlay at rest.
 type applier struct {
 	overlay *overlay
 	index   *index
 	fail    func(reason string, err error)
 	probe   func() error
 
-	gate    sync.Mutex // held while a changeset is written
-	changed sync.Cond  // applied, err
-	applied uint64     // number of the last commit at rest
-	at      redolog.Position
-	version uint64         // Badger's, of the last changeset of which something may be at rest
-	visible uint64         // of the last whole one
-	views   map[uint64]int // open transactions by their version
-	err     error          // final
-	stalls  error          // why nothing can be put at rest at the moment
-
-	hurry   chan struct{} // receives when a reader waits
+	gate    sync.Mutex // held while Badger is written to
+	version uint64     // Badger's, of the last changeset of which something may be at rest
 	ending  chan struct{}
 	stopped chan struct{}
-}
-
-func newApplier(o *overlay, x *index, fail func(string, error), probe func() error) *applier {
-	newest := x.badger.MaxVersion()
-	a := &applier{
-		overlay: o, index: x, fail: fail, probe: probe, applied: o.last, at: o.end,
-		version: newest, visible: newest, views: map[uint64]int{},
-		hurry: make(chan struct{}, 1), ending: make(chan struct{}), stopped: make(chan struct{}),
-	}
-	a.changed.L = &a.gate
-	return a
 }
 
 // retryAfter is the pause of an applier for which the file system has no space.
@@ -83,7 +61,7 @@ func (a *applier) gather(pause *time.Timer) {
 	}
 	pause.Reset(applyEvery)
 	select {
-	case <-a.hurry:
+	case <-a.overlay.hurry:
 	case <-a.ending:
 	case <-pause.C:
 	}
@@ -93,39 +71,31 @@ func (a *applier) gather(pause *time.Timer) {
 func (a *applier) apply() (ok, stalled bool) {
 	a.gate.Lock()
 	defer a.gate.Unlock()
-	if a.err != nil {
-		return false, false
-	}
-	g := a.overlay.freeze()
+	g, err := a.overlay.freeze()
 	if g == nil {
-		return true, false
+		return err == nil, false
 	}
-	err := a.probe()
-	if err != nil {
+	if err = a.probe(); err != nil {
 		err = &storedir.NotWrittenError{Err: err}
 	} else {
 		a.version = max(g.last, a.version+1) // backups take a version for at least a number of a commit
 		err = a.index.put(a.version, g)
 	}
-	switch {
-	case err == nil:
-		a.overlay.drop()
-		a.applied, a.at, a.visible, a.stalls = g.last, g.end, a.version, nil
-	case errors.As(err, new(*storedir.NotWrittenError)):
+	var stalls error
+	if errors.As(err, new(*storedir.NotWrittenError)) {
 		// Writes of the changeset that are in Badger have a version that no view reads yet.
-		a.stalls = &dedup.ErrUnavailable{Reason: "the store's file system cannot be written",
+		stalls = &dedup.ErrUnavailable{Reason: "the store's file system cannot be written",
 			RetryAfter: 30 * time.Second, Err: err}
 		if isExhausted(err) {
-			a.stalls = errNoDescriptors
+			stalls = errNoDescriptors
 		}
-		a.overlay.stop(nil, a.stalls)
-	default:
-		a.err = err
-		a.overlay.stop(err, nil)
+		err = nil
+	}
+	a.overlay.settled(a.version, err, stalls)
+	if err != nil {
 		a.fail("writes could not be applied", err)
 	}
-	a.changed.Broadcast()
-	return a.err == nil, a.stalls != nil
+	return err == nil, stalls != nil
 }
 
 // seal completes the value file that is written to.
@@ -142,42 +112,5 @@ func (a *applier) span() error {
 	if err := a.probe(); err != nil {
 		return err
 	}
-	return a.index.fill(max(1, a.visible), 1, firstKey, fillerKey)
-}
-
-// await waits until commit n is at rest.
-func (a *applier) await(n uint64) error {
-	a.gate.Lock()
-	defer a.gate.Unlock()
-	for a.applied < n && a.err == nil && a.stalls == nil {
-		select {
-		case a.hurry <- struct{}{}:
-		default:
-		}
-		a.changed.Wait()
-	}
-	if a.err == nil && a.applied < n {
-		return a.stalls
-	}
-	return a.err
-}
-
-func (a *applier) failed() error {
-	a.gate.Lock()
-	defer a.gate.Unlock()
-	return a.err
-}
-
-// newest returns the number and the end of the newest commit at rest.
-func (a *applier) newest() (n uint64, end redolog.Position) {
-	a.gate.Lock()
-	defer a.gate.Unlock()
-	return a.applied, a.at
-}
-
-// pass notes that no commit follows up to a position of the log, only marks.
-func (a *applier) pass(at redolog.Position) {
-	a.gate.Lock()
-	defer a.gate.Unlock()
-	a.at = at
+	return a.index.fill(max(1, a.overlay.visible), 1, firstKey, fillerKey)
 }

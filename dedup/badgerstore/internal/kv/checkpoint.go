@@ -103,13 +103,11 @@ func (l *looks) next(wait time.Duration) <-chan time.Time {
 // keeps those that it began with. It may keep the next one too, so another one begins after a
 // while.
 func (c *checkpointer) pass() (at redolog.Position, commit uint64, err error) {
-	a := c.db.applier
-	a.gate.Lock()
-	at, commit = a.at, a.applied
+	commit, at = c.db.overlay.atRest()
 	before, _, err := c.memTables(0)
-	a.gate.Unlock()
 	if c.discards() {
-		c.db.Badger().SetDiscardTs(a.oldestView())
+		oldest, _ := c.db.overlay.oldestView()
+		c.db.Badger().SetDiscardTs(oldest)
 	}
 	last, looks, turned := before, looks{}, time.Duration(0)
 	for err == nil {
@@ -152,7 +150,7 @@ func (c *checkpointer) fill() error {
 	a := c.db.applier
 	a.gate.Lock()
 	defer a.gate.Unlock()
-	return c.db.index.fill(max(1, a.visible), fillerSize(c.db.Badger().Opts().MemTableSize), fillerKey)
+	return c.db.index.fill(max(1, c.db.overlay.visible), fillerSize(c.db.Badger().Opts().MemTableSize), fillerKey)
 }
 
 // memTables returns the number of the newest memory table, and whether all are gone that are not

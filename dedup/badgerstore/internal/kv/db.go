@@ -149,7 +149,7 @@ func (w *Work) Piece() (n uint64, working bool) { n = w.n.Load(); return n, n&1 
 
 // Newest returns the number of the newest commit at rest. After a loss it may be one that is lost.
 func (d *DB) Newest() uint64 {
-	n, _ := d.applier.newest()
+	n, _ := d.overlay.atRest()
 	return n
 }
 
@@ -204,10 +204,7 @@ func (d *DB) Read(key []byte) (value, content []byte, err error) {
 
 // Settle waits until everything committed is at rest. The error is a [dedup.ErrUnavailable] while
 // the file system has no space for it.
-func (d *DB) Settle() error {
-	n, _ := d.overlay.newest()
-	return d.applier.await(n)
-}
+func (d *DB) Settle() error { return d.overlay.settle() }
 
 // Checkpoint makes everything committed before the call durable at rest.
 func (d *DB) Checkpoint() error {

@@ -167,8 +167,12 @@ func openAtRest(dir string, o Options, at Checkpoint) (*DB, error) {
 		return nil, errors.Join(err, values.Close(), d.manifest.Close())
 	}
 	d.tables.opened(d.index.badger)
-	d.overlay = newOverlay(at.Commit, at.Log, &d.filter)
-	d.applier = newApplier(d.overlay, d.index, d.fail, o.Probe)
+	version := d.index.badger.MaxVersion()
+	d.overlay = newOverlay(at.Commit, at.Log, version, &d.filter)
+	d.applier = &applier{
+		overlay: d.overlay, index: d.index, fail: d.fail, probe: o.Probe, version: version,
+		ending: make(chan struct{}), stopped: make(chan struct{}),
+	}
 	at.Closed = false
 	d.checkpoint = newCheckpointer(d, at)
 	return d, nil
@@ -226,7 +230,7 @@ func (d *DB) restore(at Checkpoint) (commits int, err error) {
 	if commits, err = d.replay(at); err != nil {
 		return commits, err
 	}
-	last := d.applier.applied
+	last := d.overlay.applied
 	if d.last != nil {
 		last = max(last, d.last.Group)
 	}
@@ -264,7 +268,7 @@ func (d *DB) replay(at Checkpoint) (commits int, err error) {
 		if ok, stalled := d.applier.apply(); ok && !stalled {
 			return nil
 		}
-		return cmp.Or(d.applier.failed(), d.Stalled())
+		return cmp.Or(d.overlay.failed, d.overlay.stalls)
 	}
 	visit := func(f redolog.Frame) error {
 		last = max(last, f.Group)
@@ -301,7 +305,7 @@ func (d *DB) replay(at Checkpoint) (commits int, err error) {
 		if d.last != nil {
 			end = d.last.At
 		}
-		d.applier.pass(end)
+		d.overlay.pass(end)
 		return commits, nil
 	}
 	if !d.o.AcceptLoss {
@@ -310,7 +314,7 @@ func (d *DB) replay(at Checkpoint) (commits int, err error) {
 	d.o.Logger.Warn("opened without damaged commits (accept-loss)", "dir", d.dir, "error", damage[0], "places",
 		len(damage))
 	d.lost = true
-	d.applier.at, d.applier.applied = end, max(d.applier.applied, ahead)
+	d.overlay.at, d.overlay.applied = end, max(d.overlay.applied, ahead)
 	return commits, nil
 }
 
@@ -336,7 +340,7 @@ func (d *DB) carry() error {
 	}
 	n := max(d.last.Group, d.overlay.last)
 	d.overlay.add(n, d.last.Entries, end)
-	d.applier.applied, d.last = n-1, nil // it may be at rest already
+	d.overlay.applied, d.last = n-1, nil // it may be at rest already
 	return nil
 }
 
@@ -354,8 +358,8 @@ func (d *DB) Close() error {
 	close(d.quit)
 	d.background.Wait()
 	_, committed := d.overlay.newest()
-	if _, applied := d.applier.newest(); applied == committed {
-		d.applier.pass(d.log.End())
+	if _, applied := d.overlay.atRest(); applied == committed {
+		d.overlay.pass(d.log.End())
 	}
 	err := d.log.Close()
 	if d.failed() == nil && err == nil {
@@ -369,7 +373,7 @@ func (d *DB) seal() error {
 	err := cmp.Or(d.closeBadger(), d.failed())
 	if err == nil {
 		d.checkpoint.last.Closed = true
-		n, end := d.applier.newest()
+		n, end := d.overlay.atRest()
 		err = d.checkpoint.write(end, n)
 	}
 	d.spare.close()

@@ -12,15 +12,20 @@ import (
 // the live changeset, else the frozen one, else at rest: asking in this order finds the newest
 // value.
 type overlay struct {
-	mu     sync.Mutex
-	room   sync.Cond
-	live   *changeset
-	frozen *changeset
-	last   uint64 // number of the newest commit
-	end    redolog.Position
-	failed error
-	stalls error         // why the frozen changeset cannot be put at rest at the moment
-	fresh  chan struct{} // receives when there is something to apply
+	mu      sync.Mutex
+	changed sync.Cond // of the frozen changeset, failed and stalls
+	live    *changeset
+	frozen  *changeset
+	last    uint64 // number of the newest commit
+	end     redolog.Position
+	applied uint64 // number of the last commit at rest
+	at      redolog.Position
+	visible uint64         // Badger's version of the last changeset at rest
+	views   map[uint64]int // open transactions by their version
+	failed  error          // final
+	stalls  error          // why the frozen changeset cannot be put at rest at the moment
+	fresh   chan struct{}  // receives when there is something to apply
+	hurry   chan struct{}  // receives when a reader waits
 
 	filter  *keyFilter // knows the keys before they can be missing here
 	watches map[*Watch]struct{}
@@ -54,12 +59,13 @@ const (
 	changesetKeys  = 64 << 10
 )
 
-func newOverlay(last uint64, end redolog.Position, filter *keyFilter) *overlay {
+func newOverlay(last uint64, end redolog.Position, version uint64, filter *keyFilter) *overlay {
 	o := &overlay{
-		live: newChangeset(0), last: last, end: end, fresh: make(chan struct{}, 1),
+		live: newChangeset(0), last: last, end: end, applied: last, at: end, visible: version,
+		views: map[uint64]int{}, fresh: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		filter: filter, watches: map[*Watch]struct{}{},
 	}
-	o.room.L = &o.mu
+	o.changed.L = &o.mu
 	return o
 }
 
@@ -129,8 +135,13 @@ func (o *overlay) add(n uint64, entries []Entry, end redolog.Position) {
 	}
 	g.last, g.end = n, end
 	o.last, o.end = n, end
+	notify(o.fresh)
+}
+
+// notify sends without waiting to a channel that has room for one.
+func notify(c chan<- struct{}) {
 	select {
-	case o.fresh <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -139,43 +150,52 @@ func (o *overlay) add(n uint64, entries []Entry, end redolog.Position) {
 func (o *overlay) makeRoom() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.live.full() && o.failed == nil && o.stalls == nil {
-		o.room.Wait()
+	return o.wait(func() bool { return !o.live.full() })
+}
+
+// settle waits until everything committed is at rest.
+func (o *overlay) settle() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := o.last
+	return o.wait(func() bool { return o.applied >= n })
+}
+
+// wait waits until something is done, and returns why it cannot be.
+func (o *overlay) wait(done func() bool) error {
+	for !done() && o.failed == nil && o.stalls == nil {
+		notify(o.hurry)
+		o.changed.Wait()
 	}
-	if o.failed == nil && o.live.full() {
+	if o.failed == nil && !done() {
 		return o.stalls
 	}
 	return o.failed
 }
 
 // freeze returns the writes to apply next, nil if there are none.
-func (o *overlay) freeze() *changeset {
+func (o *overlay) freeze() (*changeset, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.frozen != nil { // it stalled
-		return o.frozen
+	if o.failed != nil {
+		return nil, o.failed
 	}
-	if len(o.live.writes) == 0 {
-		return nil
+	if o.frozen == nil && len(o.live.writes) > 0 { // else it stalled
+		o.frozen, o.live = o.live, newChangeset(len(o.live.writes))
+		o.changed.Broadcast()
 	}
-	o.frozen, o.live = o.live, newChangeset(len(o.live.writes))
-	o.room.Broadcast()
-	return o.frozen
+	return o.frozen, nil
 }
 
-// drop forgets the frozen writes, which are at rest.
-func (o *overlay) drop() {
+// settled notes how the frozen writes were put at rest at a version of Badger: they are, or they
+// fail for good, or they stall.
+func (o *overlay) settled(version uint64, failed, stalls error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.frozen, o.stalls = nil, nil
-}
-
-// stop lets commits that wait for the applier fail: for good, or while it stalls.
-func (o *overlay) stop(failed, stalls error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.failed, o.stalls = failed, stalls
-	o.room.Broadcast()
+	if o.failed, o.stalls = failed, stalls; failed == nil && stalls == nil {
+		o.applied, o.at, o.visible, o.frozen = o.frozen.last, o.frozen.end, version, nil
+	}
+	o.changed.Broadcast()
 }
 
 func (o *overlay) stalled() error {
@@ -196,6 +216,20 @@ func (o *overlay) newest() (n uint64, end redolog.Position) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last, o.end
+}
+
+// atRest returns the number and the end of the newest commit at rest.
+func (o *overlay) atRest() (n uint64, end redolog.Position) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.applied, o.at
+}
+
+// pass notes that no commit follows up to a position of the log, only marks.
+func (o *overlay) pass(at redolog.Position) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.at = at
 }
 
 // Watch is the set of keys that commits have changed since it began. A [View] that was opened later

@@ -235,7 +235,8 @@ func (d *DB) removeFiles(files map[uint64]*valueFile) error {
 func (d *DB) Compact(ctx context.Context, whole bool) (kept bool, err error) {
 	below := false
 	for n := 2 * d.Badger().Opts().NumLevelZeroTables; n > 0 && !below; n-- {
-		below, kept = d.checkpoint.discards(), d.applier.viewed()
+		below = d.checkpoint.discards()
+		_, kept = d.overlay.oldestView()
 		if whole {
 			err = d.applier.span()
 		}

@@ -190,7 +190,7 @@ func TestAKeptContentIsThatOfTheNewestWrite(t *testing.T) {
 					}
 					o.applier.gate.Lock()
 					if place == "frozen" {
-						o.overlay.freeze()
+						_, _ = o.overlay.freeze()
 					}
 					o.commit(t, e)
 					o.check1(t, key)

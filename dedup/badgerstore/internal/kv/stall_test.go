@@ -109,7 +109,7 @@ func TestTheApplierEndsWithEverythingAtRest(t *testing.T) {
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := o.applier.newest(); n != o.n {
+	if n, _ := o.overlay.atRest(); n != o.n {
 		t.Errorf("commit %d of %d is at rest", n, o.n)
 	}
 }

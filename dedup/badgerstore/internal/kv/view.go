@@ -18,20 +18,19 @@ func (d *DB) View(read func(*View) error) error {
 	if err := d.Settle(); err != nil {
 		return err
 	}
-	a := d.applier
-	a.gate.Lock()
-	at := a.visible
+	o := d.overlay
+	o.mu.Lock()
+	at, release := o.visible, d.index.values.Hold()
+	o.views[at]++
+	o.mu.Unlock()
 	v := &View{index: d.index, txn: d.Badger().NewTransactionAt(at, false)}
-	a.views[at]++
-	release := d.index.values.Hold()
-	a.gate.Unlock()
 	defer func() {
 		v.txn.Discard()
 		release()
-		a.gate.Lock()
-		defer a.gate.Unlock()
-		if a.views[at]--; a.views[at] == 0 {
-			delete(a.views, at)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.views[at]--; o.views[at] == 0 {
+			delete(o.views, at)
 		}
 	}()
 	return read(v)
@@ -51,22 +50,16 @@ func (d *DB) Watch(use func(w *Watch) error) error {
 	return use(w)
 }
 
-// oldestView returns the lowest version that is read; compaction keeps what it needs.
-func (a *applier) oldestView() uint64 {
-	a.gate.Lock()
-	defer a.gate.Unlock()
-	oldest := a.visible
-	for version := range a.views {
+// oldestView returns the lowest version that is read: compaction keeps what it needs. viewed
+// reports whether there is a view.
+func (o *overlay) oldestView() (oldest uint64, viewed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	oldest = o.visible
+	for version := range o.views {
 		oldest = min(oldest, version)
 	}
-	return oldest
-}
-
-// viewed reports whether there is a view.
-func (a *applier) viewed() bool {
-	a.gate.Lock()
-	defer a.gate.Unlock()
-	return len(a.views) > 0
+	return oldest, len(o.views) > 0
 }
 
 // Get returns a copy of the value of a key, nil if the key does not exist.
