@@ -384,7 +384,7 @@ func TestReplayedTwiceIsTheSame(t *testing.T) {
 		}
 		stopAfter := r.IntN(400)
 		errStop := errors.New("the process ends")
-		if _, err := redolog.Replay(half.logSettings(at), at.Log, func(f redolog.Frame) error {
+		if _, _, err := redolog.Replay(half.logSettings(at), at.Log, func(f redolog.Frame) error {
 			half.overlay.add(f.Group, f.Entries, f.End)
 			if r.IntN(4) == 0 {
 				half.applier.apply()

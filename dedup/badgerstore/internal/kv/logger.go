@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -27,12 +28,10 @@ type logger struct {
 }
 
 // recurringError is a line that Badger repeats while something fails.
-type recurringError struct{ newest atomic.Pointer[errorLine] }
-
-type errorLine struct {
-	text   string
-	at     time.Time
-	logged time.Time // the last time
+type recurringError struct {
+	mu         sync.Mutex
+	text       string
+	at, logged time.Time // the last time
 }
 
 // A failure is over after errorLasts without a repetition, and logged every errorLogEvery.
@@ -41,20 +40,21 @@ const (
 	errorLogEvery = 10 * time.Second
 )
 
-func (c *recurringError) note(text string) bool {
-	next := &errorLine{text: text, at: time.Now()}
-	old := c.newest.Load()
-	log := old == nil || next.at.Sub(old.logged) >= errorLogEvery
-	if next.logged = next.at; !log {
-		next.logged = old.logged
+func (c *recurringError) note(text string) (log bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text, c.at = text, time.Now()
+	if log = c.at.Sub(c.logged) >= errorLogEvery; log {
+		c.logged = c.at
 	}
-	c.newest.Store(next)
 	return log
 }
 
 func (c *recurringError) current() error {
-	if n := c.newest.Load(); n != nil && time.Since(n.at) < errorLasts {
-		return errors.New(n.text)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) < errorLasts {
+		return errors.New(c.text)
 	}
 	return nil
 }

@@ -194,7 +194,7 @@ func (d *DB) verify(at Checkpoint) (manifest []byte, err error) {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if !d.o.AcceptLoss {
-		_, err = redolog.Replay(d.logSettings(at), at.Log, func(f redolog.Frame) error {
+		_, _, err = redolog.Replay(d.logSettings(at), at.Log, func(f redolog.Frame) error {
 			d.tail = f.At
 			return nil
 		})
@@ -286,7 +286,7 @@ func (d *DB) replay(at Checkpoint) (commits int, err error) {
 		}
 		return apply()
 	}
-	end, damage, err := d.readLog(at, visit)
+	end, damage, err := redolog.Replay(d.logSettings(at), at.Log, visit)
 	if err == nil {
 		err = apply()
 	}
@@ -308,7 +308,7 @@ func (d *DB) replay(at Checkpoint) (commits int, err error) {
 		d.overlay.pass(end)
 		return commits, nil
 	}
-	if !d.o.AcceptLoss {
+	if !d.o.AcceptLoss { // the tables and the log differ
 		return commits, damage[0]
 	}
 	d.o.Logger.Warn("opened without damaged commits (accept-loss)", "dir", d.dir, "error", damage[0], "places",
@@ -316,16 +316,6 @@ func (d *DB) replay(at Checkpoint) (commits int, err error) {
 	d.lost = true
 	d.overlay.at, d.overlay.applied = end, max(d.overlay.applied, ahead)
 	return commits, nil
-}
-
-func (d *DB) readLog(at Checkpoint, visit func(redolog.Frame) error) (
-	end redolog.Position, damage []*redolog.DamagedError, err error,
-) {
-	if d.o.AcceptLoss {
-		return redolog.ReplayDamaged(d.logSettings(at), at.Log, visit)
-	}
-	end, err = redolog.Replay(d.logSettings(at), at.Log, visit)
-	return end, nil, err
 }
 
 // carry commits the last frame of the log again, in a new segment. Its old place counts until the
@@ -347,7 +337,7 @@ func (d *DB) carry() error {
 func (d *DB) logSettings(at Checkpoint) redolog.Settings {
 	return redolog.Settings{
 		Dir: filepath.Join(d.dir, logDir), Store: at.Store, SegmentSize: d.o.Segment, Segments: d.o.Segments,
-		OpenFile: d.spare.opener(d.o.OpenSegment),
+		AcceptLoss: d.o.AcceptLoss, OpenFile: d.spare.opener(d.o.OpenSegment),
 	}
 }
 

@@ -221,7 +221,7 @@ func TestErrorsOfVisitAreReturned(t *testing.T) {
 	first := write(t, l, 1)
 	second := write(t, l, 2)
 	stop := errors.New("stop")
-	end, err := Replay(s, Position{}, func(f Frame) error {
+	end, _, err := Replay(s, Position{}, func(f Frame) error {
 		if f.At == second.at {
 			return stop
 		}

@@ -54,6 +54,7 @@ type Settings struct {
 	Store       [16]byte // identity of the store: frames of other stores are not valid
 	SegmentSize int64    // bytes, at least 64 KiB and at most 1 GiB, by default 16 MiB
 	Segments    int      // files, at least 3, by default 16
+	AcceptLoss  bool     // a Replay continues behind damage
 
 	// OpenFile opens a segment, by default with os.OpenFile. Tests inject faults with it.
 	OpenFile storedir.Open

@@ -78,7 +78,7 @@ func readAll(t testing.TB, s Settings, from Position) ([]frame, Position) {
 }
 
 func tryRead(s Settings, from Position) (frames []frame, end Position, err error) {
-	end, err = Replay(s, from, collect(&frames))
+	end, _, err = Replay(s, from, collect(&frames))
 	return frames, end, err
 }
 
@@ -179,7 +179,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		if _, err := Open(s, Position{}); err == nil {
 			t.Errorf("Open accepts %+v", s)
 		}
-		if _, err := Replay(s, Position{}, nil); err == nil {
+		if _, _, err := Replay(s, Position{}, nil); err == nil {
 			t.Errorf("Replay accepts %+v", s)
 		}
 		if _, err := os.Stat(s.Dir); !errors.Is(err, fs.ErrNotExist) {

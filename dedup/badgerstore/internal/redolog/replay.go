@@ -34,19 +34,13 @@ func (f Frame) Clone() *Frame {
 // Replay visits the frames from a position on in order, and returns where they end: the position
 // behind the last one, or from if there is none. Marks are visited as frames without entries. A
 // write that a crash tore is the end of the log. A place that is damaged although it was flushed is
-// a *DamagedError. Replay stops at the first error of visit. The log must not be open for writing.
-func Replay(s Settings, from Position, visit func(Frame) error) (end Position, err error) {
+// a *DamagedError. With AcceptLoss it is returned as damage, the frames behind it are visited too,
+// and the end is behind all segments. Replay stops at the first error of visit. The log must not be
+// open for writing.
+func Replay(s Settings, from Position, visit func(Frame) error) (
+	end Position, damage []*DamagedError, err error,
+) {
 	r := &replay{settings: s, visit: visit, end: from}
-	err = r.run(from)
-	return r.end, err
-}
-
-// ReplayDamaged is Replay for a damaged log. It visits the frames behind damage too, and returns
-// the damage. If there is any, the end is behind all segments.
-func ReplayDamaged(
-	s Settings, from Position, visit func(Frame) error,
-) (end Position, damage []*DamagedError, err error) {
-	r := &replay{settings: s, visit: visit, end: from, tolerant: true}
 	err = r.run(from)
 	return r.end, r.damage, err
 }
@@ -54,7 +48,6 @@ func ReplayDamaged(
 type replay struct {
 	settings Settings
 	visit    func(Frame) error
-	tolerant bool // continue behind damage
 	damage   []*DamagedError
 	end      Position
 	files    []storedir.File
@@ -107,7 +100,7 @@ func (r *replay) closeFiles() {
 // damaged returns damage, or notes it if the replay continues behind it.
 func (r *replay) damaged(segment uint64, offset int64, reason string) error {
 	d := &DamagedError{segment, offset, reason}
-	if r.tolerant {
+	if r.settings.AcceptLoss {
 		r.damage = append(r.damage, d)
 		return nil
 	}
@@ -245,7 +238,7 @@ func (r *replay) readPart(from Position) error {
 // a later segment or a later frame proves that it was flushed. Else it is the end of the log.
 func (r *replay) skip(at int64) (next int64, err error) {
 	next, limit := at, r.window.limit
-	if r.part.end == 0 || r.tolerant {
+	if r.part.end == 0 || r.settings.AcceptLoss {
 		for ok := false; next < limit && !ok; {
 			if next, err = r.window.search(next + align); err == nil {
 				_, ok, err = r.frameAt(next)
