@@ -35,12 +35,7 @@ func newCheckpointer(d *DB, last Checkpoint) *checkpointer {
 }
 
 // request asks for a checkpoint soon.
-func (c *checkpointer) request() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
+func (c *checkpointer) request() { notify(c.wake) }
 
 func (c *checkpointer) loop() {
 	for {

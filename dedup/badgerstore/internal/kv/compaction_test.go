@@ -75,11 +75,10 @@ func (b *blocker) Handle(_ context.Context, r slog.Record) error {
 func blocked(dir string) {
 	reasons := make(chan string, 100)
 	b := &blocker{Handler: slog.DiscardHandler, dir: filepath.Join(dir, IndexDir)}
-	d, err := Open(dir, Options{
-		Logger:   slog.New(b),
-		Fail:     func(reason string, err error) { reasons <- reason + ": " + err.Error() },
-		MemTable: 64 << 10, patience: 500 * time.Millisecond,
-	})
+	o := tiny(nil)
+	o.Logger, o.Segment, o.patience = slog.New(b), 0, 500*time.Millisecond
+	o.Fail = func(reason string, err error) { reasons <- reason + ": " + err.Error() }
+	d, err := Open(dir, o)
 	for i := range blockedKeys {
 		value := binary.BigEndian.AppendUint64(make([]byte, 100), uint64(i))
 		err = errors.Join(err, d.Commit(uint64(i+1), []Entry{{Key: keyOf('e', i), Value: value}}))

@@ -39,7 +39,7 @@ const (
 // gets the one of the entry, or none.
 type Entry = redolog.Entry
 
-// Options are the settings of a database. Logger and Fail are required.
+// Options are the settings of a database. Those that are functions or interfaces are required.
 type Options struct {
 	Logger *slog.Logger
 	// Fail is called when a write has failed for good, possibly more than once, by any goroutine.
@@ -47,7 +47,7 @@ type Options struct {
 	// AcceptLoss opens a database with a damaged log, without what is damaged.
 	AcceptLoss bool
 
-	// Summary is kept with the checkpoints; nil for none.
+	// Summary is kept with the checkpoints.
 	Summary Summarizer
 
 	// Sizes in bytes: of a memory table (default 8 MiB), a segment of the log (16 MiB), a value
@@ -57,11 +57,12 @@ type Options struct {
 	Segments int
 
 	// Probe returns why the file system takes no writes. Badger writes through memory maps, where
-	// an error would end the process. Nil probes nothing.
+	// an error would end the process.
 	Probe func() error
-	// Flush makes the log durable; nil is [redolog.Log.Flush].
+	// Flush makes the log durable, as [redolog.Log.Flush] does.
 	Flush func(*redolog.Log) error
-	// OpenSegment and OpenValues open a file of the log and a value file; nil opens a real one.
+	// OpenSegment and OpenValues open a file of the log and a value file; nil, which is allowed, opens
+	// a real one.
 	OpenSegment, OpenValues storedir.Open
 
 	filterKeys int64 // of the first filter; 0 is the default

@@ -93,10 +93,7 @@ func (k *keyFilter) add(entries []Entry) {
 			next.add(e.Key)
 		}
 		if current != nil && current.add(e.Key) {
-			select {
-			case k.full <- struct{}{}:
-			default:
-			}
+			notify(k.full)
 		}
 	}
 }

@@ -24,7 +24,7 @@ type index struct {
 	room   func() error // returns why Badger cannot open a file at the moment
 	// writing is called for each write of Badger, and what it returns at its end.
 	writing func() (end func())
-	work    Work // of put and fill
+	work    Work // of put
 }
 
 const (
@@ -51,6 +51,7 @@ func (x *index) put(version uint64, g *changeset) error {
 		return err
 	}
 	for len(entries) > 0 && err == nil {
+		x.work.Begin()
 		entries, err = x.write(version, entries)
 	}
 	return err
@@ -73,7 +74,6 @@ func (x *index) write(version uint64, entries []badger.Entry) (rest []badger.Ent
 			return entries, err
 		}
 	}
-	x.work.Begin()
 	if err := x.room(); err != nil {
 		return entries, &storedir.NotWrittenError{Err: err}
 	}
@@ -274,7 +274,6 @@ func fillerSize(memTable int64) int64 { return min(memTable/16, 1<<20-1) }
 // fill writes filler of some size at each key to one memory table. It is overwritten, and expires,
 // at once.
 func (x *index) fill(version uint64, size int64, keys ...[]byte) error {
-	defer x.work.End()
 	entries := make([]badger.Entry, len(keys))
 	for i, key := range keys {
 		entries[i] = badger.Entry{Key: key, Value: make([]byte, size), ExpiresAt: 1}

@@ -45,8 +45,16 @@ func tiny(t testing.TB) Options {
 	return Options{
 		Logger: slog.New(slog.DiscardHandler), Fail: func(reason string, err error) { t.Errorf("%s: %v", reason, err) },
 		MemTable: 64 << 10, Segment: 64 << 10, ValueFile: 64 << 10,
+		Summary: noSummary{}, Probe: func() error { return nil }, Flush: (*redolog.Log).Flush,
 	}
 }
+
+// noSummary is the summary of a database without one.
+type noSummary struct{}
+
+func (noSummary) Load([]byte)                      {}
+func (noSummary) Replay(Entry)                     {}
+func (noSummary) Save(uint64) (_ uint64, _ []byte) { return 0, nil }
 
 // opened is an open database and what was committed.
 type opened struct {
@@ -378,7 +386,7 @@ func TestReplayedTwiceIsTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		half, err := openAtRest(dir, tiny(t).withDefaults(), at)
+		half, err := openAtRest(dir, tiny(t), at)
 		if err != nil {
 			t.Fatal(err)
 		}

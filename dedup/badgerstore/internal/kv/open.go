@@ -63,7 +63,6 @@ func Open(dir string, o Options) (*DB, error) {
 		return nil, fmt.Errorf("%w: its checkpoint: %w", errDamaged, err)
 	}
 	// 2. Verify all files, and then open what is at rest.
-	o = o.withDefaults()
 	d, err := openAtRest(dir, o, at)
 	if err != nil {
 		return nil, err
@@ -120,23 +119,9 @@ func IsDamage(err error) bool {
 		errors.As(err, new(*valuefile.DamagedError))
 }
 
-// withDefaults fills in what is not set.
-func (o Options) withDefaults() Options {
-	if o.Summary == nil {
-		o.Summary = noSummary{}
-	}
-	if o.Probe == nil {
-		o.Probe = func() error { return nil }
-	}
-	if o.Flush == nil {
-		o.Flush = (*redolog.Log).Flush
-	}
-	o.patience = cmp.Or(o.patience, passPatience)
-	return o
-}
-
 // openAtRest opens what is at rest as a checkpoint names it.
 func openAtRest(dir string, o Options, at Checkpoint) (*DB, error) {
+	o.patience = cmp.Or(o.patience, passPatience)
 	d := &DB{dir: dir, o: o, quit: make(chan struct{}), spare: &spare{}}
 	d.filter.full = make(chan struct{}, 1)
 	d.tables = newCompactions(d)
@@ -240,13 +225,6 @@ func (d *DB) restore(at Checkpoint) (commits int, err error) {
 	d.o.Summary.Load(nil)
 	return commits, storedir.Remove(d.dir, SummaryFile)
 }
-
-// noSummary is the summary of a database without one.
-type noSummary struct{}
-
-func (noSummary) Load([]byte)                      {}
-func (noSummary) Replay(Entry)                     {}
-func (noSummary) Save(uint64) (_ uint64, _ []byte) { return 0, nil }
 
 // replayKeys and replayBytes bound what a replay gathers before it applies.
 const (

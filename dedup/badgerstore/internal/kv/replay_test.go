@@ -83,7 +83,7 @@ func TestAReplayIsKilledAndBegunAgain(t *testing.T) {
 			}
 			return nil
 		}
-		half, err := openAtRest(dir, failing.withDefaults(), at)
+		half, err := openAtRest(dir, failing, at)
 		if err != nil {
 			t.Fatal(err)
 		}

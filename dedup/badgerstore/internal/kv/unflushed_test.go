@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -26,10 +25,9 @@ func unflushedEntry(i int) Entry {
 // the compaction end with the process.
 func unflushed(dir string) {
 	reasons := make(chan string, 100)
-	d, err := Open(dir, Options{
-		Logger: slog.New(slog.DiscardHandler), MemTable: 64 << 10, Segment: 64 << 10,
-		Fail: func(reason string, err error) { reasons <- reason + ": " + err.Error() },
-	})
+	o := tiny(nil)
+	o.Fail = func(reason string, err error) { reasons <- reason + ": " + err.Error() }
+	d, err := Open(dir, o)
 	for i := 0; i < unflushedKeys && err == nil; i++ {
 		err = d.Commit(uint64(i+1), []Entry{unflushedEntry(i)})
 	}
