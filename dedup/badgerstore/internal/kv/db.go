@@ -39,7 +39,7 @@ const (
 // gets the one of the entry, or none.
 type Entry = redolog.Entry
 
-// Options are the settings of a database. Those that are functions or interfaces are required.
+// Options are the settings of a database. Functions and interfaces are required.
 type Options struct {
 	Logger *slog.Logger
 	// Fail is called when a write has failed for good, possibly more than once, by any goroutine.
@@ -61,8 +61,7 @@ type Options struct {
 	Probe func() error
 	// Flush makes the log durable, as [redolog.Log.Flush] does.
 	Flush func(*redolog.Log) error
-	// OpenSegment and OpenValues open a file of the log and a value file; nil, which is allowed, opens
-	// a real one.
+	// OpenSegment and OpenValues open a file of the log and a value file. They may be nil.
 	OpenSegment, OpenValues storedir.Open
 
 	filterKeys int64 // of the first filter; 0 is the default
