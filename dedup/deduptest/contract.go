@@ -174,7 +174,9 @@ var contract = []check{
 	{"ManyClaimsFitOneCallAndSeeThoseBeforeThem", func(x *rig) {
 		var cs []dedup.Claim
 		for _, name := range []string{"a", "b", "a", "c", "e", "b"} {
-			cs = append(cs, large(digested("d", name, 3)))
+			c := digested("d", name, 3)
+			c.Payload.Body = bytes.Repeat([]byte{'L'}, 3<<19)
+			cs = append(cs, c)
 		}
 		for i := range 200 {
 			cs = append(cs, delivery(fmt.Sprint("k", i)))
@@ -270,7 +272,7 @@ var contract = []check{
 		})
 	}},
 	{"TheCallerOwnsWhatItGivesAndGets", func(x *rig) {
-		c := precious("a")
+		c := handled("a", "one", "two")
 		c.Aliases = []dedup.Key{nonce("n")}
 		d := x.want(dedup.New, c)
 		known, conflict := x.want(dedup.Known, c), x.want(dedup.Conflict, altered(c))
@@ -279,7 +281,7 @@ var contract = []check{
 		w, result := x.take(), answer(201, "made")
 		result.Kind = dedup.ResultDead
 		x.finish(w.Lease, result)
-		known = x.want(dedup.Known, precious("a"))
+		known = x.want(dedup.Known, handled("a", "one", "two"))
 		record, listed := x.get(event), x.list(dedup.Filter{Body: true})
 		x.owns(event, &w, &result, &known, &record, &listed)
 		record = x.reopenEvent(event)
@@ -287,7 +289,8 @@ var contract = []check{
 	}},
 	{"TheCallerOwnsAPayloadThatTheClaimGave", func(x *rig) {
 		for i, gives := range []bool{false, true} {
-			later, atOnce := precious(fmt.Sprint("later", i)), precious(fmt.Sprint("at once", i))
+			later := handled(fmt.Sprint("later", i), "one", "two")
+			atOnce := handled(fmt.Sprint("at once", i), "one", "two")
 			later.GivesPayload, atOnce.GivesPayload = gives, gives
 			x.accept(later)
 			lease := x.spoils(x.take())

@@ -1,7 +1,6 @@
 package deduptest
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"time"
@@ -40,8 +39,10 @@ func delivery(id string) dedup.Claim {
 			Attributes: map[string]string{"source": "till 7"},
 			Body:       []byte("body of " + id),
 		},
-		Response: dedup.Response{Status: 202, Body: []byte("accepted")},
-		Tasks:    []dedup.NewTask{{Handler: "ship"}},
+		Response: dedup.Response{
+			Status: 202, Header: http.Header{"Location": {"/a"}}, Body: []byte("accepted"),
+		},
+		Tasks: []dedup.NewTask{{Handler: "ship"}},
 	}
 }
 
@@ -108,13 +109,6 @@ func quarantineOf(original dedup.Record, n, most int) dedup.Claim {
 	return c
 }
 
-// precious is an event with two tasks, and with maps and bodies that can be changed.
-func precious(id string) dedup.Claim {
-	c := handled(id, "one", "two")
-	c.Response.Header = http.Header{"Location": {"/a"}}
-	return c
-}
-
 func windowed(c dedup.Claim, window time.Duration) dedup.Claim {
 	c.Window = window
 	return c
@@ -123,12 +117,6 @@ func windowed(c dedup.Claim, window time.Duration) dedup.Claim {
 // altered is the claim of another payload under the same key.
 func altered(c dedup.Claim) dedup.Claim {
 	c.Fingerprint = fingerprint(2)
-	return c
-}
-
-// large is the claim with a body that needs a place of its own.
-func large(c dedup.Claim) dedup.Claim {
-	c.Payload.Body = bytes.Repeat([]byte{'L'}, 3<<19)
 	return c
 }
 

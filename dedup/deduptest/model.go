@@ -23,6 +23,7 @@ type model struct {
 	opened time.Time                 // when the store was opened
 	named  map[string]bool           // handlers of a Want since then
 	takers map[uint64]int            // tokens of tasks, and which of two stores took them
+	store  int                       // which of two the next call is made of
 }
 
 func newModel(now time.Time) model {
@@ -590,14 +591,8 @@ func (m *model) runNow(e *modelEvent) error {
 	return err
 }
 
-// modelWant is the Want of one of two stores.
-type modelWant struct {
-	dedup.Want
-	store int
-}
-
 // runs reports whether the caller may get a task of the handler, and whether it has to.
-func (m *model) runs(w modelWant, handler string) (may, must bool) {
+func (m *model) runs(w dedup.Want, handler string) (may, must bool) {
 	if w.Handlers == nil || slices.Contains(w.Handlers, handler) {
 		return true, true
 	}
@@ -605,7 +600,7 @@ func (m *model) runs(w modelWant, handler string) (may, must bool) {
 }
 
 // due reports whether a worker may take the task, and whether the store has to let it.
-func (m *model) due(e *modelEvent, i int, w modelWant) (may, must bool) {
+func (m *model) due(e *modelEvent, i int, w dedup.Want) (may, must bool) {
 	t := e.Tasks[i]
 	its, surely := m.runs(w, t.Handler)
 	if e.purged || e.Hold || !its {
@@ -619,17 +614,17 @@ func (m *model) due(e *modelEvent, i int, w modelWant) (may, must bool) {
 	if !lapsed && !t.Interrupted() {
 		return true, surely
 	}
-	runs, perhaps := m.suspect(w.store)
+	runs, perhaps := m.suspect()
 	return !runs, !runs && !perhaps && surely
 }
 
-// suspect reports whether a store runs an interrupted task, which holds the others back. Perhaps
+// suspect reports whether the store runs an interrupted task, which holds the others back. Perhaps
 // one does whose lease had ended when it was extended.
-func (m *model) suspect(store int) (runs, perhaps bool) {
+func (m *model) suspect() (runs, perhaps bool) {
 	for _, e := range m.events {
 		for _, t := range e.Tasks {
 			if e.purged || e.Hold || t.State != dedup.Running || !t.Interrupted() || !m.now.Before(t.Until) ||
-				!m.now.Before(t.Started.Add(dedup.SuspectTime)) || m.takers[t.Token] != store {
+				!m.now.Before(t.Started.Add(dedup.SuspectTime)) || m.takers[t.Token] != m.store {
 				continue
 			}
 			perhaps = perhaps || m.late[t.Token]

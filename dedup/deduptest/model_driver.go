@@ -28,7 +28,6 @@ type driver struct {
 	model  model
 	trace  []string
 	stores []dedup.Store          // one or two
-	turn   int                    // the store of the next call
 	made   map[string]dedup.Claim // by event
 }
 
@@ -59,8 +58,8 @@ func (d *driver) note(format string, args ...any) {
 }
 
 func (d *driver) step() {
-	d.turn = d.IntN(len(d.stores))
-	d.store = d.stores[d.turn]
+	d.model.store = d.IntN(len(d.stores))
+	d.store = d.stores[d.model.store]
 	switch n := d.IntN(100); {
 	case n < 31:
 		d.claim()
@@ -107,7 +106,6 @@ func (d *driver) advanceClock() {
 
 // claimAgain makes the claim of an event again, perhaps under another name.
 func (d *driver) claimAgain(e *modelEvent) {
-	d.Helper()
 	c := d.made[e.Event]
 	if c.Key.ID == "" || c.Quarantine != nil { // its original may be forgotten
 		return
@@ -239,7 +237,6 @@ func (c comparing) SameContent(dedup.Record) bool   { return c.content }
 func (c comparing) SameSignature(dedup.Record) bool { return c.signature }
 
 func (d *driver) claim() {
-	d.Helper()
 	if e := d.event(); e != nil && d.IntN(4) == 0 {
 		d.claimAgain(e)
 	}
@@ -260,7 +257,6 @@ func (d *driver) claim() {
 // decided compares one decision. The model is in the state right after that decision, before
 // the later claims of the call.
 func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
-	d.Helper()
 	m := &d.model
 	made := c
 	t := m.resolve(c)
@@ -301,7 +297,6 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 
 // accepted checks the ids, sequences and tokens that the model takes from the store.
 func (d *driver) accepted(newest, continued *modelEvent, c dedup.Claim, got dedup.Decision) {
-	d.Helper()
 	r, m := got.Record, &d.model
 	l := got.Lease
 	last := uint64(0)
@@ -328,11 +323,10 @@ func (d *driver) accepted(newest, continued *modelEvent, c dedup.Claim, got dedu
 }
 
 func (d *driver) take() {
-	d.Helper()
 	m := &d.model
-	w := modelWant{store: d.turn, Want: dedup.Want{
+	w := dedup.Want{
 		Tasks: 1 + d.IntN(3), Bytes: int64(pick(d.Rand, 1, 12, 1000)), Lease: pick(d.Rand, 10*time.Second, 5*minute),
-	}}
+	}
 	if d.IntN(3) == 0 {
 		w.Handlers = pick(d.Rand, []string{}, []string{"ship"}, []string{"ship", "bill"}, []string{"late"})
 		if w.OrphanAfter = pick(d.Rand, minute, 2*hour, 90*day); len(d.stores) > 1 {
@@ -352,7 +346,7 @@ func (d *driver) take() {
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, wait)
 	defer cancel()
-	ws, err := d.store.Take(ctx, w.Want)
+	ws, err := d.store.Take(ctx, w)
 	blocked := !must && errors.Is(err, context.DeadlineExceeded)
 	if len(ws) > w.Tasks || !may && len(ws) > 0 || err != nil && !blocked {
 		d.Fatalf("Take of %+v, due: perhaps %t, certainly %t: %v, %v", w, may, must, ws, err)
@@ -371,8 +365,7 @@ func (d *driver) take() {
 }
 
 // taken checks one task of a Take, which returned others after it.
-func (d *driver) taken(w dedup.Work, want modelWant, after []dedup.Work) {
-	d.Helper()
+func (d *driver) taken(w dedup.Work, want dedup.Want, after []dedup.Work) {
 	m, l := &d.model, w.Lease
 	e := m.byEvent(l.Event)
 	if e == nil || l.Task < 0 || l.Task >= len(e.Tasks) || !m.fresh(l.Token, e.Tasks[l.Task].Token) {
@@ -393,7 +386,7 @@ func (d *driver) taken(w dedup.Work, want modelWant, after []dedup.Work) {
 			}
 		}
 	}
-	m.takers[l.Token] = want.store
+	m.takers[l.Token] = m.store
 	m.start(e, l.Task, want.Lease, l)
 	w.Record.Tasks = slices.Clone(w.Record.Tasks)
 	for _, o := range after { // the record may show them as started or not
@@ -422,7 +415,6 @@ func (d *driver) lease() (l dedup.Lease, e *modelEvent, t *dedup.Task, ok bool) 
 
 // finish finishes up to three leases, in one call if the store can.
 func (d *driver) finish() {
-	d.Helper()
 	var all []dedup.LeaseResult
 	for range 1 + d.IntN(3) {
 		if l, _, _, ok := d.lease(); ok {
@@ -450,7 +442,6 @@ func (d *driver) finish() {
 
 // finished checks the error of a result.
 func (d *driver) finished(result dedup.LeaseResult, err error) {
-	d.Helper()
 	l, r := result.Lease, result.Result
 	d.note("finish %s/%d under %d with kind %d: %v", l.Event, l.Task, l.Token, r.Kind, err)
 	e, t := d.model.holder(l)
@@ -463,7 +454,6 @@ func (d *driver) finished(result dedup.LeaseResult, err error) {
 }
 
 func (d *driver) extend() {
-	d.Helper()
 	l, e, t, ok := d.lease()
 	if !ok {
 		return
@@ -485,7 +475,6 @@ func (d *driver) extend() {
 
 // order has an operator reopen an event, rerun it or run it now.
 func (d *driver) order() {
-	d.Helper()
 	e, m := d.event(), &d.model
 	if e == nil || m.forgettable(e) {
 		return
@@ -520,7 +509,6 @@ func (d *driver) order() {
 }
 
 func (d *driver) purge() {
-	d.Helper()
 	e := d.event()
 	if e == nil {
 		return
@@ -546,7 +534,6 @@ func (d *driver) purge() {
 }
 
 func (d *driver) list() {
-	d.Helper()
 	m := &d.model
 	few := func(of ...string) string { return pick(d.Rand, "", "", "", "", pick(d.Rand, of...)) }
 	f := dedup.Filter{
@@ -592,7 +579,6 @@ func (d *driver) list() {
 // restart releases all leases, because stores treat running work differently, and reopens the
 // store.
 func (d *driver) restart() {
-	d.Helper()
 	for _, l := range d.model.leases {
 		if e, t := d.model.holder(l); e != nil && !d.model.forgettable(e) {
 			d.rig.finish(l, release())
@@ -612,7 +598,6 @@ func (d *driver) agree(what string, got, want dedup.Record) {
 }
 
 func (d *driver) compareEvent(e *modelEvent) {
-	d.Helper()
 	if e == nil {
 		return
 	}
@@ -627,7 +612,6 @@ func (d *driver) compareEvent(e *modelEvent) {
 }
 
 func (d *driver) compare() {
-	d.Helper()
 	for _, e := range d.model.events {
 		d.compareEvent(e)
 	}

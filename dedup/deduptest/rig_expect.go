@@ -128,17 +128,17 @@ func (x *rig) lasts(check func()) {
 // values lead to.
 func (x *rig) owns(event string, values ...any) {
 	x.Helper()
-	kept := x.get(event)
+	kept := text(x.get(event))
 	for _, v := range values {
 		each(reflect.ValueOf(v).Elem(), spoil)
-		x.same(x.get(event), kept, fmt.Sprintf("record after the caller changed a %T", v))
+		equal(x, fmt.Sprintf("record after the caller changed a %T", v), text(x.get(event)), kept)
 	}
 }
 
-// spoils checks the work of a precious event, changes all that it leads to, and returns its lease.
+// spoils checks the work of an ordinary event, changes all that it leads to, and returns its lease.
 func (x *rig) spoils(w dedup.Work) dedup.Lease {
 	x.Helper()
-	l, stored, c := w.Lease, x.get(w.Lease.Event), precious(w.Record.Key.ID)
+	l, stored, c := w.Lease, x.get(w.Lease.Event), delivery(w.Record.Key.ID)
 	if w.Record.Response.Status == 0 { // a store may leave it out
 		w.Record.Response = stored.Response
 	}
