@@ -58,7 +58,7 @@ var mutants = []mutant{
 	{"record.go", `return r.freed() || r.lapses()`, `return r.lapses()`},
 	{"record.go", `return r.freed() || r.lapses() && !r.Held(now)`, `return r.freed()`},
 
-	{"record_transition.go", `case t.State == Running:`, `case false:`},
+	{"record_transition.go", `; t.State == Running {`, `; false {`},
 	{"record_transition.go", "\tt.Attempt++\n", ``},
 	{"record_transition.go", `r.Tasks[l.Task].Token == l.Token && `, ``},
 	{"record_transition.go", ` && r.Tasks[l.Task].State == Running`, ``},
