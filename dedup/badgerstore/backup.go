@@ -10,24 +10,15 @@ import (
 	"fmt"
 	stdhash "hash"
 	"io"
-	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // BackupDir is [Store.Backup] for the store in dir, which no process may have open.
-func BackupDir(ctx context.Context, dir string, o Options, w io.Writer) (err error) {
+func BackupDir(ctx context.Context, dir string, o Options, w io.Writer) error {
 	s := newStore(dir, o)
-	if err := s.existing(); err != nil {
-		return err
-	}
-	finish, err := s.openToRead()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, finish()) }()
-	return s.db.View(func(in *kv.View) error { return writeBackup(ctx, in, w, s.damage) })
+	return s.readOnly(func(in *kv.View) error { return writeBackup(ctx, in, w, s.damage) })
 }
 
 // writeBackup writes what a transaction sees as a backup.
@@ -50,20 +41,15 @@ func writeBackup(ctx context.Context, in *kv.View, w io.Writer, damage func(erro
 // A backup has its own file format. Badger's has no end marker: half of a backup looks complete.
 //
 //	line of text        "eyelet backup of store format ", and the number
-//	v key value         key and value, each with its length before it
-//	b key value content the same with both parts of what the key holds
-//	e count sum         the end: the number of v and b, and the SHA-256 of all bytes before
+//	v key value content what a key holds, each part with its length before it
+//	e count sum         the end: the number of v, and the SHA-256 of all bytes before
 //
 // Lengths and the count are varints.
 const (
 	backupTitle = "eyelet backup of store format "
 	backupValue = 'v'
-	backupBoth  = 'b'
 	backupEnd   = 'e'
-	// backupLimit bounds a length in a backup, and backupStep what it can make the reader allocate
-	// beyond what the backup has.
-	backupLimit = 2 * claimBytes
-	backupStep  = 1 << 20
+	backupLimit = 2 * claimBytes // of a length
 )
 
 // backupWriter writes a backup. The first error is kept.
@@ -92,14 +78,10 @@ func (w *backupWriter) number(n uint64) {
 	w.write(b[:binary.PutUvarint(b[:], n)])
 }
 
-// value writes what a key holds. content is nil if it has none.
+// value writes what a key holds. content is empty if it has none.
 func (w *backupWriter) value(key, value, content []byte) {
-	kind, parts := byte(backupValue), [][]byte{key, value}
-	if content != nil {
-		kind, parts = backupBoth, append(parts, content)
-	}
-	w.write([]byte{kind})
-	for _, part := range parts {
+	w.write([]byte{backupValue})
+	for _, part := range [...][]byte{key, value, content} {
 		w.number(uint64(len(part)))
 		w.write(part)
 	}
@@ -144,12 +126,6 @@ func newBackupReader(r io.Reader) (*backupReader, error) {
 	return b, nil
 }
 
-func (b *backupReader) full(p []byte) error {
-	_, err := io.ReadFull(b.from, p)
-	b.sum.Write(p)
-	return err
-}
-
 // ReadByte implements io.ByteReader.
 func (b *backupReader) ReadByte() (byte, error) {
 	c, err := b.from.ReadByte()
@@ -162,16 +138,12 @@ func (b *backupReader) sized() ([]byte, error) {
 	if err != nil || n > backupLimit {
 		return nil, fmt.Errorf("%w: a length cannot be read", errBackup)
 	}
-	p := make([]byte, 0, min(n, backupStep))
-	for left := int(n); left > 0; { //nolint:gosec // bounded
-		more := min(left, max(len(p), backupStep))
-		p = slices.Grow(p, more)[:len(p)+more]
-		if err := b.full(p[len(p)-more:]); err != nil {
-			return nil, fmt.Errorf("%w: truncated", errBackup)
-		}
-		left -= more
+	var p bytes.Buffer                                        // which grows with what is there
+	if _, err := io.CopyN(&p, b.from, int64(n)); err != nil { //nolint:gosec // bounded
+		return nil, fmt.Errorf("%w: truncated", errBackup)
 	}
-	return p, nil
+	b.sum.Write(p.Bytes())
+	return p.Bytes(), nil
 }
 
 // next returns the next key and what it holds. io.EOF ends a complete backup.
@@ -182,17 +154,19 @@ func (b *backupReader) next() (e mutation, err error) {
 		return e, fmt.Errorf("%w: truncated after %d entries", errBackup, b.count)
 	case kind == backupEnd:
 		return e, b.finish()
-	case kind != backupValue && kind != backupBoth:
+	case kind != backupValue:
 		return e, fmt.Errorf("%w: entry %d has an unknown kind", errBackup, b.count)
 	}
 	b.count++
-	if e.Key, err = b.sized(); err == nil {
-		e.Value, err = b.sized()
+	for _, part := range [...]*[]byte{&e.Key, &e.Value, &e.Content} {
+		if *part, err = b.sized(); err != nil {
+			return e, err
+		}
 	}
-	if err == nil && kind == backupBoth {
-		e.Content, err = b.sized()
+	if len(e.Content) == 0 {
+		e.Content = nil
 	}
-	return e, err
+	return e, nil
 }
 
 func (b *backupReader) finish() error {
@@ -200,8 +174,8 @@ func (b *backupReader) finish() error {
 	if err != nil || count != b.count {
 		return fmt.Errorf("%w: it has %d entries instead of %d", errBackup, b.count, count)
 	}
-	want, have := b.sum.Sum(nil), make([]byte, sha256.Size)
-	if err := b.full(have); err != nil || !bytes.Equal(have, want) {
+	have := make([]byte, sha256.Size)
+	if _, err := io.ReadFull(b.from, have); err != nil || !bytes.Equal(have, b.sum.Sum(nil)) {
 		return fmt.Errorf("%w: its checksum does not match", errBackup)
 	}
 	return io.EOF

@@ -18,19 +18,15 @@ type batch struct {
 	disk      diskState
 	seq       uint64
 	token     uint64
-	evicted   uint64     // as in record.Meta
-	bodies    []mutation // large ones
 	moved     []mutation // values of moveOps
-	forgotten []*row     // deleted; their place may have a new row
 	early     []*row     // new, and already in the task queue
-	retired   generations
-	started   int       // tasks
-	reads     int       // of events, to start their tasks
-	states    int64     // bytes of the states of those that are in memory
-	always    bool      // commit even without changes
-	reclaimed time.Time // when space was reclaimed, if it was
+	started   int        // tasks
+	reads     int        // of events, to start their tasks
+	states    int64      // bytes of the states of those that are in memory
+	always    bool       // commit even without changes
+	reclaimed time.Time  // when space was reclaimed, if it was
 	recounted *recount
-	batchTotals
+	revocable
 
 	// Results of stage.
 	next   record.Meta
@@ -39,8 +35,12 @@ type batch struct {
 	passed []taskqueue.Item[record.Hash] // taken, but not started, because the batch has changed them
 }
 
-// batchTotals add up over the operations of a batch; a failed operation does not count.
-type batchTotals struct {
+// revocable is what an operation that fails leaves as it was, beside the changes.
+type revocable struct {
+	evicted               uint64     // as in record.Meta
+	bodies                []mutation // large ones
+	forgotten             []*row     // deleted; their place may have a new row
+	retired               []*row     // older generations since this batch
 	accepted              int64
 	removed               int64 // bytes of bodies and keys that were deleted
 	waiting, waitingBytes int64 // new events, for the bounds of the backlog
@@ -79,7 +79,6 @@ type changes struct {
 	oldRows    []replaced[record.Place, *row]
 	oldAliases []replaced[record.Hash, aliasEntry]
 	oldTraces  []replaced[record.TraceID, traceEntry]
-	undo       []func()
 }
 
 func newChanges() changes {
@@ -115,14 +114,12 @@ func rollback[K comparable, V any](log []replaced[K, V], m map[K]V) {
 // begin forgets what earlier operations have replaced.
 func (c *changes) begin() {
 	clear(c.oldRows)
-	c.oldRows, c.oldAliases, c.oldTraces, c.undo = c.oldRows[:0], c.oldAliases[:0], c.oldTraces[:0], c.undo[:0]
+	c.oldRows, c.oldAliases, c.oldTraces = c.oldRows[:0], c.oldAliases[:0], c.oldTraces[:0]
 }
 
 // rollback removes the changes of the current operation.
 func (c *changes) rollback() {
-	for _, f := range slices.Backward(c.undo) {
-		f()
-	}
+
 	rollback(c.oldRows, c.rows)
 	rollback(c.oldAliases, c.aliases)
 	rollback(c.oldTraces, c.traces)
@@ -136,7 +133,7 @@ func (c *committer) newBatch() *batch {
 	c.changes.begin()
 	return &batch{
 		c: c, changes: &c.changes, now: c.now(), disk: c.disk.state(),
-		seq: c.meta.Seq, token: c.meta.Token, evicted: c.meta.Evicted, batchTotals: batchTotals{window: c.meta.Window},
+		seq: c.meta.Seq, token: c.meta.Token, revocable: revocable{evicted: c.meta.Evicted, window: c.meta.Window},
 	}
 }
 
@@ -144,11 +141,11 @@ func (c *committer) newBatch() *batch {
 func (b *batch) decide(ops []op) {
 	for _, o := range ops {
 		b.begin()
-		before := b.batchTotals
+		before := b.revocable
 		err := o.apply(b)
 		if err != nil {
 			b.rollback()
-			b.batchTotals = before
+			b.revocable = before
 		}
 		o.self().err = err
 	}
@@ -217,17 +214,6 @@ func (b *batch) alias(h record.Hash) (aliasEntry, error) {
 	}
 	b.aliases[h] = a
 	return a, nil
-}
-
-// readAlias returns an alias as it is stored.
-func readAlias(in source, h record.Hash) (a aliasEntry, err error) {
-	key := h.Key(record.FamilyAlias)
-	value, err := readValue(in, key)
-	if err == nil && value != nil {
-		a.exists, a.stored, a.checksum = true, true, record.Checksum(value)
-		a.Alias, err = record.DecodeAlias(key, value)
-	}
-	return a, err
 }
 
 func (b *batch) putAlias(h record.Hash, a record.Alias) { b.setAlias(h, a, true) }
@@ -306,8 +292,6 @@ func (b *batch) discard(r *row, aliases []dedup.Key) {
 	rec, next := &r.rec, r.edit()
 	next.gone = true
 	b.put(next)
-	n := len(b.forgotten)
-	b.undo = append(b.undo, func() { b.forgotten = b.forgotten[:n] })
 	b.forgotten = append(b.forgotten, next)
 	b.dropBody(r)
 	b.dropAliases(record.Alias{Hash: r.place.Hash, Seq: rec.Seq}, aliases)
@@ -328,44 +312,31 @@ func (b *batch) putTrimmed(next *row) {
 func (b *batch) putBody(p *prepared, seq uint64) {
 	if p.body.Len() > 0 {
 		key := p.hash.BodyKey(seq)
-		b.writeBody(mutation{Key: key, Value: p.body.Encode(key)})
+		b.bodies = append(b.bodies, mutation{Key: key, Value: p.body.Encode(key)})
 	}
 }
 
 // dropBody deletes the large body of an event, if it has one.
 func (b *batch) dropBody(r *row) {
 	if r.event.Kind == record.BodyApart {
-		b.writeBody(mutation{Key: r.place.Hash.BodyKey(r.rec.Seq)})
+		b.bodies = append(b.bodies, mutation{Key: r.place.Hash.BodyKey(r.rec.Seq)})
 	}
-}
-
-func (b *batch) writeBody(w mutation) {
-	n := len(b.bodies)
-	b.undo = append(b.undo, func() { b.bodies = b.bodies[:n] })
-	b.bodies = append(b.bodies, w)
 }
 
 // lastGeneration returns the highest number among the older generations of a key, or 0.
 func (b *batch) lastGeneration(h record.Hash) int {
 	last := 0
-	for _, all := range [...][]generation{b.c.older[h], b.retired[h]} {
-		for _, old := range all {
-			if r := b.rows[record.Place{Hash: h, Older: old.seq}]; r == nil || !r.gone {
-				last = max(last, old.number)
-			}
+	for _, old := range b.c.older[h] {
+		if r := b.rows[record.Place{Hash: h, Older: old.seq}]; r == nil || !r.gone {
+			last = max(last, old.number)
+		}
+	}
+	for _, r := range b.retired {
+		if r.place.Hash == h && !b.rows[r.place].gone {
+			last = max(last, r.rec.Generation)
 		}
 	}
 	return last
-}
-
-func (b *batch) noteRetired(r *row) {
-	if b.retired == nil {
-		b.retired = generations{}
-	}
-	before := b.retired[r.place.Hash]
-	before = before[:len(before):len(before)]
-	b.retired[r.place.Hash] = append(before, generation{r.place.Older, r.rec.Generation})
-	b.undo = append(b.undo, func() { b.retired[r.place.Hash] = before })
 }
 
 // keyBytes is about what a deleted key takes in the tables, with its deletion.

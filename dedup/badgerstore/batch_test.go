@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func takeOpOf(n int) *takeOp {
 // together processes operations as one batch. Those that are answered at once must succeed.
 func together(t *testing.T, s manualStore, ops ...op) {
 	t.Helper()
-	s.writer.process(ops)
+	s.writer.process(slices.Clone(ops)) // which it changes
 	for i, o := range ops {
 		if err := o.self().err; err != nil {
 			t.Fatalf("operation %d: %v", i, err)
@@ -105,7 +106,7 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 				t.Errorf("statistics: %+v", s.stats)
 			}
 			err := s.db.View(func(txn *kv.View) error {
-				r, err := readRow(txn, decisionPlace(t, second.decisions[0]))
+				r, err := s.readRow(txn, decisionPlace(t, second.decisions[0]))
 				if err == nil && r.rec.Event != second.decisions[0].Record.Event {
 					err = fmt.Errorf("it is event %s", r.rec.Event)
 				}

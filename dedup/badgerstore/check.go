@@ -72,7 +72,7 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 		return r, err
 	}
 	r.Format = formatVersion
-	x := examination{report: &r, pause: pause, damage: c.damage, found: map[string]Damage{}}
+	x := examination{core: c, report: &r, pause: pause, log: c.damage, found: map[string]Damage{}}
 	err = c.view(func(in *kv.View) error {
 		if err := c.verify(); err != nil {
 			r.Tables = err.Error()
@@ -90,21 +90,13 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 // redo log, which leaves what closing the store would have left. Of o it uses the logger.
 func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 	s := newStore(dir, o)
-	r.Damaged = []Damage{}
-	if err := s.existing(); err != nil {
-		return r, err
-	}
-	r.Format = formatVersion
-	finish, err := s.openToRead()
+	r.Format, r.Damaged = formatVersion, []Damage{}
+	x := examination{core: s.core, report: &r, log: func(error) {}, found: map[string]Damage{}}
+	err = s.readOnly(func(in *kv.View) error { return x.all(ctx, in) })
 	if kv.IsDamage(err) {
-		r.Tables = err.Error()
-		return r, nil
-	} else if err != nil {
-		return r, err
+		r.Tables, err = err.Error(), nil
 	}
-	defer func() { err = errors.Join(err, finish()) }()
-	x := examination{report: &r, damage: func(error) {}, found: map[string]Damage{}}
-	return r, s.db.View(func(in *kv.View) error { return x.all(ctx, in) })
+	return r, err
 }
 
 // The background check pauses for checkPause after every checkStretch values.
@@ -113,9 +105,7 @@ const (
 	checkPause   = 10 * time.Millisecond
 )
 
-func (m *maintenance) keepChecking() {
-	ctx, cancel := m.lifetime()
-	defer cancel()
+func (m *maintenance) keepChecking(ctx context.Context) {
 	tick := time.NewTicker(m.options.rhythm.check)
 	defer tick.Stop()
 	for {
@@ -168,9 +158,10 @@ func (c *core) verify() error {
 }
 
 type examination struct {
+	*core
 	report *Report
 	pause  time.Duration
-	damage func(error)
+	log    func(damage error)
 	found  map[string]Damage // by key
 	seen   int
 	census record.Census // of what can be read
@@ -236,18 +227,18 @@ func (x *examination) one(in source, key []byte) {
 
 func (x *examination) alias(in source, key []byte) {
 	x.report.Aliases++
-	value, err := readVerified(in, key)
+	a, err := readAlias(in, record.Hash(key[1:]))
 	if err != nil {
 		x.damaged(err, "", "")
 		x.unread++
-		value = nil
+		a.checksum = record.Checksum(nil)
 	}
-	x.census.Add(1, record.Digest(record.FamilyAlias, record.PlaceOf(key), record.Checksum(value)))
+	x.census.Add(1, record.Digest(record.FamilyAlias, record.PlaceOf(key), a.checksum))
 }
 
 func (x *examination) event(in source, p record.Place) {
 	x.report.Records++
-	r, err := readRow(in, p)
+	r, err := x.readRow(in, p)
 	if r == nil { // damaged, as the key was just found
 		event, state, digest := x.known(in, p)
 		x.census.Add(1, digest)
@@ -266,10 +257,8 @@ func (x *examination) event(in source, p record.Place) {
 
 // known returns the id, the state and the digest of a damaged event, as far as they are known.
 func (x *examination) known(in source, p record.Place) (event, state string, digest uint64) {
-	value, err := in.Get(p.Key())
-	if err == nil {
-		var r *row
-		if r, err = stateRow(p.Key(), value); err == nil {
+	if value, err := in.Get(p.Key()); err == nil {
+		if r, err := x.stateRow(p.Key(), value); err == nil {
 			return record.EventID(p.Hash, r.rec.Seq), r.rec.State().String(), r.digest()
 		}
 	}
@@ -281,9 +270,9 @@ func (x *examination) damaged(err error, event, state string) {
 	if err == nil {
 		return
 	}
-	x.damage(err)
-	var d *DamagedError
-	if !errors.As(err, &d) {
+	x.log(err)
+	d, ok := errors.AsType[*DamagedError](err)
+	if !ok {
 		d = &DamagedError{Key: "?", Reason: err.Error()}
 	}
 	reason := d.Reason

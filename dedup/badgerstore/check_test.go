@@ -104,7 +104,7 @@ func TestACheckFindsEveryKindOfDamagedValue(t *testing.T) {
 			h := record.HashOf(largeClaim("4", 1).Key)
 			seq := uint64(0)
 			if err := s.view(func(txn *kv.View) error {
-				r, err := readRow(txn, record.Place{Hash: h})
+				r, err := s.readRow(txn, record.Place{Hash: h})
 				seq = r.rec.Seq
 				return err
 			}); err != nil {

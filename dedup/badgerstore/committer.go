@@ -127,47 +127,43 @@ func (c *committer) nextDue(now time.Time) (first time.Time, ok bool) {
 
 // process decides, commits and answers the operations. It returns how many a request waits for.
 func (c *committer) process(ops []op) (eager int) {
-	for _, o := range ops {
-		if t, ok := o.(*takeOp); ok {
-			c.parked = append(c.parked, t)
-		}
+	ops = slices.DeleteFunc(ops, func(o op) bool {
 		if o.self().eager {
 			eager++
 		}
-	}
-	if f := c.failure.Load(); f != nil {
-		c.answerAll(ops, f)
-		c.dropParked(f)
-		return eager
-	}
-	b := c.newBatch()
-	c.grace.resume(b.now, c.heart.paused())
-	b.decide(ops)
-	c.scheduleEarly(b)
-	served := c.serveTakes(b)
-	err := c.commit(b)
-	if err != nil {
-		c.unscheduleEarly(b)
+		t, take := o.(*takeOp)
+		if take {
+			c.parked = append(c.parked, t)
+		}
+		return take
+	})
+	var served []*takeOp
+	err := c.failure.err()
+	if err == nil {
+		b := c.newBatch()
+		c.grace.resume(b.now, c.heart.paused())
+		b.decide(ops)
+		c.scheduleEarly(b)
+		served = c.serveTakes(b)
+		if err = c.commit(b); err != nil {
+			c.unscheduleEarly(b)
+		}
+		if refused, ok := errors.AsType[*notWritten](err); ok {
+			c.makeDue(b, served)
+			err = refused.error
+		}
 	}
 	switch {
-	case errors.As(err, new(*notWritten)):
-		c.makeDue(b, served)
-		c.answerAll(ops, errors.Unwrap(err))
-		c.answerTakes(served, errors.Unwrap(err))
-	case err != nil:
-		c.answerAll(ops, err)
-		c.answerTakes(served, err)
-		c.dropParked(err)
-	default:
+	case err == nil:
 		c.options.step(stepAnswer)
-		for _, o := range ops {
-			if !isTake(o) {
-				o.self().done <- struct{}{}
-			}
-		}
-		for _, o := range served {
-			o.answer(nil)
-		}
+	case c.failure.Load() != nil:
+		c.dropParked(err)
+	}
+	for _, o := range ops {
+		o.self().answer(err)
+	}
+	for _, o := range served {
+		o.answer(err)
 	}
 	return eager
 }
@@ -215,25 +211,6 @@ func (c *committer) unscheduleEarly(b *batch) {
 		for i := range r.rec.Tasks {
 			c.tasks.Remove(r.rec.Seq, i)
 		}
-	}
-}
-
-func isTake(o op) bool {
-	_, take := o.(*takeOp)
-	return take
-}
-
-func (c *committer) answerAll(ops []op, err error) {
-	for _, o := range ops {
-		if !isTake(o) {
-			o.self().answer(err)
-		}
-	}
-}
-
-func (c *committer) answerTakes(takes []*takeOp, err error) {
-	for _, o := range takes {
-		o.answer(err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
@@ -29,7 +31,7 @@ type core struct {
 	gaps    gaps
 
 	queue   *queue
-	large   gate
+	large   *semaphore.Weighted // bytes of large bodies, which are copied
 	heart   *heartbeat
 	disk    *disk
 	meter   meter
@@ -45,7 +47,7 @@ type core struct {
 	corrupt outage        // a table is damaged
 	closed  atomic.Bool
 	stopped chan struct{} // closed when the committer has ended
-	quit    chan struct{} // closed to end the maintenance
+	quit    func()        // ends the maintenance
 	ended   chan struct{} // closed when Close has ended
 	readers sync.RWMutex  // held for reading while the database is read
 

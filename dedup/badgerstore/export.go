@@ -2,7 +2,6 @@ package badgerstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -20,26 +19,19 @@ import (
 // It refuses a store that Check finds damaged or incomplete, one of another format, and one whose
 // last commit is later than the clock ([Options.AcceptClock]). Of the other options it uses the
 // logger and the clock.
-func Export(ctx context.Context, dir string, o Options, use func(*dedup.Source) error) (err error) {
+func Export(ctx context.Context, dir string, o Options, use func(*dedup.Source) error) error {
 	c := newStore(dir, o).core
-	if err := c.existing(); err != nil {
-		return err
-	}
-	finish, err := c.openToRead()
-	switch {
-	case kv.IsDamage(err):
-		return c.cannotOpen(err)
-	case err != nil:
-		return err
-	}
-	defer func() { err = errors.Join(err, finish()) }()
-	return c.db.View(func(in *kv.View) error {
+	err := c.readOnly(func(in *kv.View) error {
 		from, err := (&exporter{core: c, in: in}).source(ctx)
 		if err != nil {
 			return err
 		}
 		return use(from)
 	})
+	if kv.IsDamage(err) {
+		return c.cannotOpen(err)
+	}
+	return err
 }
 
 // exporter reads what a transaction sees.
@@ -52,7 +44,7 @@ type exporter struct {
 // source checks the store and returns its content.
 func (x *exporter) source(ctx context.Context) (*dedup.Source, error) {
 	var r Report
-	all := examination{report: &r, damage: func(error) {}, found: map[string]Damage{}}
+	all := examination{core: x.core, report: &r, log: func(error) {}, found: map[string]Damage{}}
 	if err := all.all(ctx, x.in); err != nil {
 		return nil, err
 	}
@@ -124,7 +116,7 @@ func (x *exporter) item(key []byte, at time.Time) (item dedup.Item, err error) {
 	}
 	item.Older = p.Older != 0
 	for _, name := range rec.Aliases {
-		owned, err := x.owned(name, r)
+		owned, err := owns(x.in, record.Alias{Hash: p.Hash, Seq: rec.Seq}, r.name, name)
 		if err != nil {
 			return item, err
 		}
@@ -133,21 +125,6 @@ func (x *exporter) item(key []byte, at time.Time) (item dedup.Item, err error) {
 		}
 	}
 	return item, nil
-}
-
-// owned reports whether an alias belongs to an event.
-func (x *exporter) owned(alias dedup.Key, event *row) (bool, error) {
-	h := record.HashOf(alias)
-	if h.Name() == event.name {
-		return true, nil
-	}
-	key := h.Key(record.FamilyAlias)
-	value, err := readValue(x.in, key)
-	if value == nil || err != nil {
-		return false, err
-	}
-	a, err := record.DecodeAlias(key, value)
-	return a == record.Alias{Hash: event.place.Hash, Seq: event.rec.Seq}, err
 }
 
 // remembered returns the day of a trace as it is for a store without gaps, for which days that do

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -198,18 +197,13 @@ func TestLargeClaimsWaitForEachOther(t *testing.T) {
 		}
 	})
 	ops, _ := s.queue.wait(nil, 0, time.Time{}, nil)
-	entered := make(chan error)
-	go func() { entered <- s.large.enter(t.Context(), largeBytes) }()
-	for len(s.large.next) == 0 && s.large.used.Load() < largeBytes {
-		runtime.Gosched()
-	}
-	if n := s.large.used.Load(); n != 2*record.InlineMost {
-		t.Errorf("%d bytes are let in", n)
+	if free := int64(largeBytes - 2*record.InlineMost); s.large.TryAcquire(free+1) || !s.large.TryAcquire(free) {
+		t.Error("the body in the queue is not counted")
 	}
 	ops[0].self().answer(nil)
 	claimed.Wait()
-	if err := <-entered; err != nil {
-		t.Error(err)
+	if !s.large.TryAcquire(2 * record.InlineMost) {
+		t.Error("the body that is answered is still counted")
 	}
 	for _, c := range []dedup.Claim{claimOf("before"), largeClaim("large", queueBytes+1), claimOf("behind")} {
 		if err := s.queue.push(claimOpOf(t, c)); err != nil {

@@ -22,9 +22,7 @@ type maintenance struct {
 }
 
 // run sweeps and reclaims until the store is closed.
-func (m *maintenance) run() {
-	ctx, cancel := m.lifetime()
-	defer cancel()
+func (m *maintenance) run(ctx context.Context) {
 	m.restrictFiles()
 	m.warn("reclaim", m.reclaimAtStart(ctx))
 	tick := time.NewTicker(m.options.rhythm.look)
@@ -63,20 +61,6 @@ func (o *timeOp) apply(b *batch) error {
 
 // noteTime keeps the last commit less than an hour old.
 func (m *maintenance) noteTime() error { return m.submit(&timeOp{newTicket(false)}) }
-
-// lifetime returns a context that ends when the store is closed. Call cancel at the end.
-func (m *maintenance) lifetime() (ctx context.Context, cancel func()) {
-	ctx, cancel = context.WithCancel(context.Background())
-	go func() {
-		select {
-		case <-m.quit:
-		case <-m.stopped:
-		case <-ctx.Done():
-		}
-		cancel()
-	}()
-	return ctx, cancel
-}
 
 // restrictFiles makes every file 0600. The directory is 0700 already.
 func (m *maintenance) restrictFiles() {

@@ -190,8 +190,7 @@ func (o *pruneOp) apply(b *batch) error {
 		return b.disk.err()
 	}
 	if uint64(o.evicted) > b.evicted {
-		before := b.evicted
-		b.undo = append(b.undo, func() { b.evicted = before })
+
 		b.evicted, b.always = uint64(o.evicted), true
 	}
 	first := b.firstDay()

@@ -23,9 +23,7 @@ type claimOp struct {
 // prepare hashes and encodes the claims; first is the hash of the first key. It runs in the
 // goroutine of the caller.
 func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
-	if len(claims) > batchOps {
-		return nil, fmt.Errorf("%w: %d claims, at most %d", dedup.ErrTooLarge, len(claims), batchOps)
-	}
+
 	o := &claimOp{ticket: newTicket(true)}
 	o.claim, o.bytes = true, 0
 	if o.claims, o.decisions = o.one.claim[:], o.one.decision[:]; len(claims) > 1 {
@@ -38,11 +36,7 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 		}
 		p.setNames()
 		p.encode()
-		n := answerSize(p.claim.Response) + len(p.claim.Note)
-		if n > stateMost {
-			return nil, fmt.Errorf("%w: a response and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
-		}
-		o.bytes += p.event.EncodedSize() + p.body.Len() + n + 256
+		o.bytes += p.event.EncodedSize() + p.body.Len() + claimStateSize(&p.claim) + 256
 	}
 	most := queueBytes
 	if len(claims) == 1 {
@@ -54,6 +48,9 @@ func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
 	o.bytes = min(o.bytes, largeBytes) // others still find room in the queue
 	return o, nil
 }
+
+// claimStateSize returns the bytes that a claim adds to a state.
+func claimStateSize(c *dedup.Claim) int { return answerSize(c.Response) + len(c.Note) }
 
 // damagedClaim reports which of several claims met a damaged record.
 type damagedClaim struct {
@@ -277,7 +274,7 @@ func (b *batch) retire(old, next *row, aliases []dedup.Key) {
 	older.place.Older = old.rec.Seq
 	older.fresh, older.name = true, 0
 	b.put(older)
-	b.noteRetired(older)
+	b.retired = append(b.retired, older)
 	if old.name != 0 {
 		for _, a := range aliases {
 			if h := record.HashOf(a); h.Name() == old.name {

@@ -56,7 +56,7 @@ func (o *takeOp) park(waiting []*takeOp) []*takeOp {
 	return waiting
 }
 
-// apply does nothing: the committer serves Takes after all other operations of a batch.
+// apply is not called: the committer serves Takes after all other operations of a batch.
 func (o *takeOp) apply(*batch) error { return nil }
 
 func (b *batch) anyDue(o *takeOp) bool {

@@ -2,11 +2,14 @@ package badgerstore
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"strings"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
@@ -32,8 +35,10 @@ func Open(dir string, o Options) (*Store, error) {
 	go c.run()
 	s.heart.follow(c.db)
 	go s.watch()
-	s.background.Go(s.maintenance.run)
-	s.background.Go(s.maintenance.keepChecking)
+	ctx, quit := context.WithCancel(context.Background())
+	s.quit = quit
+	s.background.Go(func() { s.maintenance.run(ctx) })
+	s.background.Go(func() { s.maintenance.keepChecking(ctx) })
 	return s, nil
 }
 
@@ -41,11 +46,10 @@ func newStore(dir string, o Options) *Store {
 	o = o.withDefaults()
 	c := &core{
 		dir: dir, options: o, log: o.Logger, clock: o.Clock, opened: o.Clock.Now(),
-		queue: newQueue(), large: newGate(), heart: newHeartbeat(o.now), meter: meter{dir: dir},
+		queue: newQueue(), large: semaphore.NewWeighted(largeBytes), heart: newHeartbeat(o.now), meter: meter{dir: dir},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
 		damages: damageLog{keys: map[string]struct{}{}}, summary: &summarizer{},
-		failed: make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}),
-		ended: make(chan struct{}),
+		failed: make(chan struct{}), stopped: make(chan struct{}), ended: make(chan struct{}), quit: func() {},
 	}
 	return &Store{core: c, maintenance: &maintenance{core: c}}
 }
@@ -200,15 +204,20 @@ func (c *core) existing() error {
 	return err
 }
 
-// openToRead opens the database of a store that is not in use. finish closes it.
-func (c *core) openToRead() (finish func() error, err error) {
+// readOnly calls read with a store that is not in use.
+func (c *core) readOnly(read func(in *kv.View) error) (err error) {
+	if err := c.existing(); err != nil {
+		return err
+	}
 	if c.lock, err = storedir.LockDir(c.dir); err != nil {
-		return nil, err
+		return err
 	}
+	defer func() { err = errors.Join(err, c.lock.Release()) }()
 	if c.db, err = kv.Open(c.dir, c.kvOptions()); err != nil {
-		return nil, errors.Join(err, c.lock.Release())
+		return err
 	}
-	return func() error { return errors.Join(c.db.Close(), c.lock.Release()) }, nil
+	defer func() { err = errors.Join(err, c.db.Close()) }()
+	return c.db.View(read)
 }
 
 // formatVersion is the version of the directory format: keys, values, and the version of Badger.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -46,8 +45,9 @@ type ticket struct {
 
 func (t *ticket) self() *ticket { return t }
 
+// answer ends an operation: with err, else with its own error.
 func (t *ticket) answer(err error) {
-	t.err = err
+	t.err = cmp.Or(err, t.err)
 	t.done <- struct{}{}
 }
 
@@ -236,55 +236,17 @@ func (q *queue) cut(buf []op) []op {
 	return buf
 }
 
-// gate lets calls with large bodies in, which are copied: up to largeBytes at a time, in the order
-// in which they come.
-type gate struct {
-	next  chan struct{} // held by the call that is let in next
-	freed chan struct{} // receives after used has become less
-	used  *atomic.Int64
-}
-
-func newGate() gate { return gate{make(chan struct{}, 1), make(chan struct{}, 1), new(atomic.Int64)} }
-
-func (g *gate) enter(ctx context.Context, bytes int64) error {
-	select {
-	case g.next <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-g.next }()
-	for g.used.Load()+bytes > largeBytes {
-		select {
-		case <-g.freed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	g.used.Add(bytes)
-	return nil
-}
-
-func (g *gate) leave(bytes int64) {
-	g.used.Add(-bytes)
-	select {
-	case g.freed <- struct{}{}:
-	default:
-	}
-}
-
 // do hands an operation to the committer and waits for its result.
 func (c *core) do(ctx context.Context, o op) error {
-	if err := cmp.Or(c.usable(), ctx.Err()); err != nil {
-		return err
-	}
+	err := cmp.Or(c.usable(), ctx.Err())
 	var hangs <-chan struct{}
-	if o.self().claim {
-		if err := c.heart.err(); err != nil {
-			return err
-		}
-		hangs = c.heart.hangs.wait()
+	if err == nil && o.self().claim {
+		err, hangs = c.heart.err(), c.heart.hangs.wait()
 	}
-	if err := c.push(ctx, hangs, o); err != nil {
+	if err == nil {
+		err = c.push(ctx, hangs, o)
+	}
+	if err != nil {
 		return err
 	}
 	channels.Put(o.self().done) // nothing sends to it any more

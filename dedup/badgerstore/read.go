@@ -53,26 +53,13 @@ func (c *core) readListed(in source, l listed) (*row, error) {
 	return r, err
 }
 
-// readEvent returns the row of an event with its effective window, nil if there is none.
+// readEvent returns the row of an event, nil if there is none.
 func (c *core) readEvent(in source, event string) (*row, error) {
-	r, err := readEvent(in, event)
-	if r != nil {
-		c.gaps.extend(&r.rec)
-	}
-	return r, err
-}
-
-// readEvent returns the row of an event as it is stored, nil if there is none.
-func readEvent(in source, event string) (*row, error) {
 	h, seq, ok := record.ParseEventID(event)
 	if !ok {
 		return nil, nil
 	}
-	r, err := readRow(in, record.Place{Hash: h})
-	if err != nil || r != nil && r.rec.Seq == seq {
-		return r, err
-	}
-	return readRow(in, record.Place{Hash: h, Older: seq})
+	return c.readListed(in, listed{seq, record.Place{Hash: h}})
 }
 
 // body returns a copy of the body of a row, nil if it was dropped or is empty. The row may be older
@@ -84,7 +71,7 @@ func (c *core) body(r *row) ([]byte, error) {
 	var body []byte
 	err := c.view(func(in *kv.View) (err error) {
 		if body, err = r.body(in); err != nil {
-			err = missingBody(in, r, err)
+			err = c.missingBody(in, r, err)
 		}
 		return err
 	})
@@ -93,8 +80,8 @@ func (c *core) body(r *row) ([]byte, error) {
 
 // missingBody returns why the body of an earlier row of an event cannot be read: the event or its
 // body is gone, else the error of reading it.
-func missingBody(in source, r *row, err error) error {
-	newest, damage := readEvent(in, r.rec.Event)
+func (c *core) missingBody(in source, r *row, err error) error {
+	newest, damage := c.readEvent(in, r.rec.Event)
 	switch {
 	case damage != nil:
 		return damage
@@ -108,21 +95,12 @@ func missingBody(in source, r *row, err error) error {
 
 // readRow returns the row at a place with its effective window, nil if there is none.
 func (c *core) readRow(in source, p record.Place) (*row, error) {
-	r, err := readRow(in, p)
-	if r != nil {
-		c.gaps.extend(&r.rec)
-	}
-	return r, err
-}
-
-// readRow returns the row at a place as it is stored, nil if there is none.
-func readRow(in source, p record.Place) (*row, error) {
 	key := p.Key()
 	value, content, broken := in.Read(key)
 	if value == nil {
 		return nil, unreadable(key, broken)
 	}
-	r, err := stateRow(key, value)
+	r, err := c.stateRow(key, value)
 	if err == nil {
 		err = r.load(content, broken)
 	}
@@ -157,17 +135,11 @@ func (r *row) load(content []byte, broken error) error {
 	return nil
 }
 
-// stateRow returns the row of a stored value, without the event.
-func stateRow(key, value []byte) (*row, error) {
+// stateRow returns the row of a stored value with its effective window, without the event.
+func (c *core) stateRow(key, value []byte) (*row, error) {
 	r := &row{place: record.PlaceOf(key), checksum: record.Checksum(value)}
 	o, err := record.DecodeState(key, value, &r.rec)
 	r.event.Size, r.rec.Payload.Endpoint, r.name = o.Size, o.Endpoint, o.Name
-	return r, err
-}
-
-// stateRow returns the row of a stored value with its effective window, without the event.
-func (c *core) stateRow(key, value []byte) (*row, error) {
-	r, err := stateRow(key, value)
 	c.gaps.extend(&r.rec)
 	return r, err
 }
@@ -204,6 +176,27 @@ func (r *row) body(in source) ([]byte, error) {
 		return nil, record.Damaged(r.place.Key(), "its body", err)
 	}
 	return body, nil
+}
+
+// readAlias returns an alias as it is stored.
+func readAlias(in source, h record.Hash) (a aliasEntry, err error) {
+	key := h.Key(record.FamilyAlias)
+	value, err := readValue(in, key)
+	if err == nil && value != nil {
+		a.exists, a.stored, a.checksum = true, true, record.Checksum(value)
+		a.Alias, err = record.DecodeAlias(key, value)
+	}
+	return a, err
+}
+
+// owns reports whether an event, whose row has the name own, has an alias.
+func owns(in source, event record.Alias, own record.Name, alias dedup.Key) (bool, error) {
+	h := record.HashOf(alias)
+	if h.Name() == own {
+		return true, nil
+	}
+	a, err := readAlias(in, h)
+	return a.exists && a.Alias == event, err
 }
 
 func readTrace(in source, key []byte) (t dedup.Trace, err error) {
@@ -251,13 +244,4 @@ func unreadable(key []byte, err error) error {
 func readValue(in source, key []byte) ([]byte, error) {
 	value, err := in.Get(key)
 	return value, unreadable(key, err)
-}
-
-// readVerified is readValue for a value whose checksum must match.
-func readVerified(in source, key []byte) ([]byte, error) {
-	value, err := readValue(in, key)
-	if err == nil {
-		err = record.Verify(key, value)
-	}
-	return value, err
 }

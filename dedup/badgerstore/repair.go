@@ -92,7 +92,7 @@ func (r *repairer) aliasOwners(ctx context.Context, all []Damage) (map[record.Ha
 		return wanted, nil
 	}
 	return wanted, r.eachPage(ctx, func(in *kv.View, p record.Place) {
-		r, err := readRow(in, p)
+		r, err := r.readRow(in, p)
 		if r == nil || err != nil {
 			return
 		}
@@ -156,7 +156,7 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 		return nil
 	}
 	b.uncounted = true // countOp recounts
-	rest := salvage(b.c.db, p)
+	rest := salvage(b.c.core, p)
 	next := &row{place: p, rec: rest.rec, dirty: true, fresh: true}
 	if p.Older == 0 {
 		next.name = rest.name
@@ -182,7 +182,7 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	}
 	next.rec.Payload.Endpoint = rest.claim.Payload.Endpoint
 	next.rec = withoutDescription(next.rec)
-	b.c.gaps.extend(&next.rec)
+
 	b.failTasks(&next.rec, o.repair.Done, o.repair.Done != repairedBody)
 	b.put(next)
 	o.repair.Event = next.rec.Event
@@ -200,12 +200,12 @@ func (b *batch) dropOwnerless(owner *row) error {
 			owned := seq == owner.rec.Seq && owner.event.Kind == record.BodyApart
 			for _, p := range [...]record.Place{{Hash: h}, {Hash: h, Older: seq}} {
 				if p != owner.place {
-					r, err := readRow(in, p)
+					r, err := b.c.readRow(in, p)
 					owned = owned || err != nil || r != nil && r.rec.Seq == seq
 				}
 			}
 			if !owned {
-				b.writeBody(mutation{Key: key})
+				b.bodies = append(b.bodies, mutation{Key: key})
 			}
 		}
 		return nil
@@ -273,9 +273,9 @@ type salvaged struct {
 
 // salvage reads what is left at a place. It uses no damaged state, and a damaged content only if
 // its key hashes to its place: most damage is in the payload.
-func salvage(in source, p record.Place) (left salvaged) {
+func salvage(c *core, p record.Place) (left salvaged) {
 	key := p.Key()
-	value, content, _ := in.Read(key) // of a damaged content it returns what there is
+	value, content, _ := c.db.Read(key) // of a damaged content it returns what there is
 	var first dedup.Record
 	event, seq, err := record.DecodeEvent(key, content)
 	sound := err == nil
@@ -288,7 +288,7 @@ func salvage(in source, p record.Place) (left salvaged) {
 	} else {
 		sound = false
 	}
-	if r, err := stateRow(key, value); err == nil {
+	if r, err := c.stateRow(key, value); err == nil {
 		left.state, left.rec, left.name = true, r.rec, r.name
 	} else if sound {
 		left.event = &event

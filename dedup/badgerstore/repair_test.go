@@ -201,7 +201,7 @@ func largeBody(c dedup.Claim, r *row) []byte { return record.HashOf(c.Key).BodyK
 func rowOf(t *testing.T, s *Store, c dedup.Claim) (r *row) {
 	t.Helper()
 	err := s.view(func(txn *kv.View) (err error) {
-		r, err = readRow(txn, record.Place{Hash: record.HashOf(c.Key)})
+		r, err = s.readRow(txn, record.Place{Hash: record.HashOf(c.Key)})
 		return err
 	})
 	if err != nil || r == nil {

@@ -108,7 +108,7 @@ func (s *Store) Close() error {
 func (s *Store) close() error {
 	defer close(s.ended)
 	late := s.waitFor(s.stopped)
-	close(s.quit)
+	s.quit()
 	if late != nil {
 		return late
 	}

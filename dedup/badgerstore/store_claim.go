@@ -1,6 +1,7 @@
 package badgerstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,16 +46,8 @@ func held(claims []dedup.Claim) bool {
 }
 
 func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
-	if err := s.usable(); err != nil {
+	if err := cmp.Or(s.usable(), checkClaims(claims)); err != nil || len(claims) == 0 {
 		return nil, err
-	}
-	for i := range claims {
-		if err := claims[i].Check(); err != nil {
-			return nil, fmt.Errorf("claim %d: %w", i, err)
-		}
-	}
-	if len(claims) == 0 {
-		return nil, nil
 	}
 	first := record.HashOf(claims[0].Key)
 	if len(claims) == 1 {
@@ -63,19 +56,36 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 		}
 	}
 	if large := largeOf(claims); large > 0 {
-		if err := s.large.enter(ctx, large); err != nil {
+		if err := s.large.Acquire(ctx, large); err != nil {
 			return nil, err
 		}
-		defer s.large.leave(large)
+		defer s.large.Release(large)
 	}
 	o, err := prepare(claims, first)
+	if err == nil {
+		err = s.do(ctx, o)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.do(ctx, o); err != nil {
-		return nil, err
-	}
 	return o.answer(), nil
+}
+
+// checkClaims returns what is wrong with the claims of one call.
+func checkClaims(claims []dedup.Claim) error {
+	if len(claims) > batchOps {
+		return fmt.Errorf("%w: %d claims, at most %d", dedup.ErrTooLarge, len(claims), batchOps)
+	}
+	for i := range claims {
+		err := claims[i].Check()
+		if n := claimStateSize(&claims[i]); err == nil && n > stateMost {
+			err = fmt.Errorf("%w: a response and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
+		}
+		if err != nil {
+			return fmt.Errorf("claim %d: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // largeOf returns how many bytes of large bodies a call brings, at most largeBytes.
@@ -104,12 +114,13 @@ func (s *Store) known(ctx context.Context, c *dedup.Claim, h record.Hash) (d ded
 	if s.usable() != nil {
 		return d, false
 	}
-	rec, name, ok := s.finished(h)
-	if !ok || !s.names(c, name, record.Alias{Hash: h, Seq: rec.Seq}) || dedup.Decide(rec, *c, s.now()) != dedup.Known {
-		return d, false
+	rec, own, ok := s.finished(h)
+	if name, named := c.Named(); ok && named { // else dedup.Resolve finds another event
+		owned, err := owns(s.db, record.Alias{Hash: h, Seq: rec.Seq}, own, name)
+		ok = owned && err == nil
 	}
 	rec.Key = c.Key
-	return dedup.Decision{Verdict: dedup.Known, Record: rec}, true
+	return dedup.Decision{Verdict: dedup.Known, Record: rec}, ok && dedup.Decide(rec, *c, s.now()) == dedup.Known
 }
 
 // finished returns the newest event of a key without its description, if all its work is done.
@@ -130,26 +141,6 @@ func (s *Store) finished(h record.Hash) (rec dedup.Record, name record.Name, ok 
 	s.gaps.extend(&rec)
 	rec.Event = record.EventID(h, rec.Seq)
 	return rec, o.Name, rec.State() == dedup.Done && rec.QuarantineReason == ""
-}
-
-// names reports whether [dedup.Resolve] finds that a claim is about a live event of its key: the
-// claim has no name, or the name is one of that event.
-func (s *Store) names(c *dedup.Claim, own record.Name, event record.Alias) bool {
-	name, named := c.Named()
-	if !named {
-		return true
-	}
-	h := record.HashOf(name)
-	if h.Name() == own {
-		return true
-	}
-	key := h.Key(record.FamilyAlias)
-	value, err := s.db.Get(key)
-	if value == nil || err != nil {
-		return false
-	}
-	found, err := record.DecodeAlias(key, value)
-	return err == nil && found == event
 }
 
 // answer completes the records of new events from their claims, in the goroutine of the claimer,
