@@ -58,12 +58,11 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/tracing":    {"verify", "internal/httpserver"},
 	"cmd/eyelet/internal/usage":      {"internal/nearest"},
 	"dedup":                          {"dedup/internal/taskqueue"},
-	"dedup/internal/step":            {"dedup"},
-	"dedup/memstore":                 {"dedup", "dedup/internal/step", "dedup/internal/taskqueue"},
+	"dedup/memstore":                 {"dedup", "dedup/internal/taskqueue"},
 	"dedup/badgerstore": {
 		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/kv",
 		"dedup/badgerstore/internal/record", "dedup/badgerstore/internal/redolog",
-		"dedup/badgerstore/internal/storedir", "dedup/internal/step", "dedup/internal/taskqueue",
+		"dedup/badgerstore/internal/storedir", "dedup/internal/taskqueue",
 	},
 	"dedup/badgerstore/faultdisk":           {"internal/faultdisk"}, // a module of its own, for tests
 	"dedup/badgerstore/internal/badgerfile": {},
@@ -76,7 +75,7 @@ var imports = map[string][]string{
 	"dedup/badgerstore/internal/storedir":  {},
 	"dedup/badgerstore/internal/valuefile": {"dedup/badgerstore/internal/storedir"},
 	"dedup/deduptest":                      {"dedup"},
-	"dedup/pgstore":                        {"dedup", "dedup/internal/step", "dedup/internal/wire"},
+	"dedup/pgstore":                        {"dedup", "dedup/internal/wire"},
 	"dedup/internal/taskqueue":             {},
 	"dedup/internal/wire":                  {"dedup"},
 	"explain": {

@@ -57,9 +57,8 @@ type Decision struct {
 	Alias Key
 }
 
-// Decide returns the verdict of a claim, given the record of its key (the zero Record if there
-// is none). It is pure, and all stores agree with it. If it returns New, the store checks the
-// aliases next.
+// Decide returns the verdict of a claim, given the record of its key (the zero Record if there is
+// none). It is pure. If it returns New, aliases and traces decide next.
 //
 // A conflict comes first: the state of a key with one payload is not revealed to the sender of
 // another. A held claim that was freed is New to a claim with Hold and Known to any other.
@@ -83,19 +82,6 @@ func Decide(old Record, c Claim, now time.Time) Verdict {
 // instead of adding another one.
 func Continues(old Record, c Claim, now time.Time) bool {
 	return c.Hold && old.live(now) && old.free(now)
-}
-
-// AliasTaken reports whether an alias of the claim belongs to other, a live record of another
-// key (the zero Record if no record has the alias). The verdict is then Aliased instead of New.
-// Aliases of SpaceSent are never taken.
-func AliasTaken(other Record, alias Key, c Claim, now time.Time) bool {
-	return other.live(now) && other.Key != c.Key && alias.Space != SpaceSent
-}
-
-// Full reports whether Max deliveries are quarantined for original already, so another one is
-// only counted. It is false for the zero Record: a delivery whose original is gone is kept.
-func (q *Quarantine) Full(original Record) bool {
-	return original.Event != "" && q.Max > 0 && original.QuarantineCount >= q.Max
 }
 
 // maxAliases is how many aliases a record keeps. Every delivery has its own nonce, so a claim

@@ -5,9 +5,8 @@
 // Most programs open a store (badgerstore.Open, or memstore.New to try things out) and pass it to
 // receiver.Open.
 //
-// To write your own store, implement [Store] with the pure functions of this package and run
-// the suite of package deduptest. [Resolve], [Decide], [AliasTaken] and [Recall] decide a claim
-// in this order; [Accept] makes its record; [Record.Start], [Record.Extend], [Record.Finish],
+// To write your own store, implement [Store] and run the suite of package deduptest. A [Step]
+// decides claims; [Accept] makes a record; [Record.Start], [Record.Extend], [Record.Finish],
 // [Record.Recover], [Record.Reopen], [Record.Rerun] and [Record.RunNow] change it.
 //
 // # The life of a record
@@ -59,8 +58,8 @@ type Store interface {
 	//
 	// The newest generation of a key decides. If it was purged or forgotten, the key is new,
 	// even while an older generation is kept as a dead letter or was reopened. For a claim with
-	// [Remember], [Recall] then decides by the trace of the key, after the aliases. A New claim
-	// leaves its trace in the same atomic step.
+	// [Remember], the trace of the key then decides, after the aliases. A New claim leaves its
+	// trace in the same atomic step.
 	//
 	// The store never changes the maps and slices of a claim, nor may the caller after the call.
 	// The decision may share them.

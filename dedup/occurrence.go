@@ -69,20 +69,6 @@ type FormerDelivery interface {
 	SameSignature(Record) bool
 }
 
-// matches reports whether the record of a name is the event of the claim.
-func (c *Claim) matches(r Record, name Key, now time.Time) bool {
-	f := c.Former
-	switch {
-	case !r.live(now) || r.Key.Space != "":
-		return false
-	case f.Delivery != nil && r.Key.Endpoint != c.Key.Endpoint && !f.Delivery.SameScope(r):
-		return false
-	case r.Fingerprint != Fingerprint{}:
-		return f.Fingerprint != Fingerprint{} && !f.Fingerprint.conflicts(r.Fingerprint)
-	}
-	return name.Space == "" && r.Payload.VendorID == "" || f.Delivery != nil && f.Delivery.SameContent(r)
-}
-
 // Occurrence returns the key of occurrence n of the content that k is a digest of. The first
 // one has k itself.
 func (k Key) Occurrence(n int) Key {
@@ -125,200 +111,186 @@ func (c *Claim) Names() []Key {
 	return append(c.names(), c.Series)
 }
 
-// Lookup finds the records that a claim may be about, as changed by the earlier claims of the
-// same step. Both functions return the zero Record if there is none.
-type Lookup struct {
-	Key   func(Key) (Record, error) // the newest record of a key
-	Alias func(Key) (Record, error) // the record that has an alias
-	Names []Key                     // of the claim, see [Claim.Names]; nil computes them
-}
-
-// Resolution is which event a claim with an Occurrence or a former name is about.
-type Resolution struct {
-	// Claim is the claim to decide, without its Occurrence: with the key and the aliases of the
-	// event that it is about.
-	Claim Claim
-	// Of is the first occurrence of the content, unless the claim is that.
-	Of Record
-	// Number is the number of a further occurrence, which Of counts if the claim is accepted.
-	Number int
-	// Verdict is Repeated or Aliased, with Of, if the claim is not accepted. Else it is zero.
-	Verdict Verdict
-	// Alias is the key under which a claim is Aliased.
-	Alias Key
-}
-
-// Resolve determines which event a claim is about and whether it may be another occurrence. All
-// stores decide by it. It returns no errors but those of find.
-func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
-	out := Resolution{Claim: c}
+// resolve finds the event that the claim is about, and gives the claim its key and its names, with
+// those of its occurrence. It decides a claim that must not be another occurrence.
+func (s *Step[R]) resolve(names []Key) (Decision, error) {
+	c := &s.claim
 	o := c.Occurrence
 	if o == nil {
-		return out, out.rename(find, now)
+		d, err := s.rename()
+		s.content = c.Key
+		return d, err
 	}
-	names := find.Names
-	if names == nil {
-		names = c.names()
-	} else if c.Series != (Key{}) {
+	if c.Series != (Key{}) {
 		names = names[:len(names)-1] // it is the last one
 	}
-	first, err := c.first(find, now)
+	first, err := s.first()
 	if err != nil {
-		return out, err
+		return Decision{}, err
 	}
-	if first.live(now) && first.Key != c.Key {
+	if first.Event != "" && first.Key != c.Key {
 		c.Key = first.Key
-		out.Claim.Key, names = c.Key, c.names()
+		names = c.names()
 	}
-	out.Claim.Aliases, out.Claim.Occurrence = names, nil
-	named, err := c.named(first, names[len(c.Aliases):], find, now)
+	named, err := s.named(first, names[len(c.Aliases):])
 	if err != nil {
-		return out, err
+		return Decision{}, err
 	}
+	c.Aliases, c.Occurrence, s.content = names, nil, c.Key
 	switch {
-	case named.live(now):
-		if strings.HasPrefix(named.Key.ID, c.Key.ID+";") {
-			out.Claim.Remember = c.Remember.under(c.Key)
+	case named.Event != "": // which keeps its slot, if any
+		if c.Key = named.Key; !strings.HasPrefix(named.Key.ID, s.content.ID+";") {
+			s.content = named.Key
 		}
-		out.Claim.Key = named.Key
-		return out, nil // which keeps its slot, if any
-	case !first.live(now):
+		return Decision{}, nil
+	case first.Event == "":
 	case o.Name == "":
-		out.Claim.Key = first.Key
-		return out, nil
-	case !o.allows(first, c, now):
-		out.Of, out.Verdict = first, Repeated
-		return out, nil
+		return Decision{}, nil
+	case !o.allows(first, c, s.now):
+		return Decision{Verdict: Repeated, Record: first}, nil
 	default:
-		if err := out.number(o.Max, first, find, now); err != nil || out.Verdict != 0 {
-			return out, err
+		if d, err := s.further(o.Max, first); err != nil || d.Verdict != 0 {
+			return d, err
 		}
 	}
-	out.Claim.Remember = c.Remember.resolved(c, out.Number > 0)
-	return out, out.slot(o, find, now)
+	return s.slot(o)
 }
 
 // first returns the first record of the claim's content, under its own key or another one.
-func (c *Claim) first(find Lookup, now time.Time) (Record, error) {
-	first, err := find.Key(c.Key)
-	if err != nil || c.Former == nil || first.live(now) {
+func (s *Step[R]) first() (Record, error) {
+	first, err := s.byKey(s.claim.Key)
+	if err != nil || s.claim.Former == nil || first.Event != "" {
 		return first, err
 	}
-	other, err := c.find(c.Former.Contents, find, now)
-	if other.Event != "" {
-		return other, err
-	}
-	return first, err
+	return s.former(s.claim.Former.Contents)
 }
 
 // named returns the record of the claim's name, which is the first of names. A store may keep the
 // name of the first record with that alone.
-func (c *Claim) named(first Record, names []Key, find Lookup, now time.Time) (Record, error) {
+func (s *Step[R]) named(first Record, names []Key) (Record, error) {
 	if len(names) > 0 {
-		if first.live(now) && slices.Contains(first.Aliases, names[0]) {
+		if slices.Contains(first.Aliases, names[0]) {
 			return first, nil
 		}
-		if named, err := find.Alias(names[0]); err != nil || named.live(now) {
+		if named, err := s.byAlias(names[0]); err != nil || named.Event != "" {
 			return named, err
 		}
 	}
+	c := &s.claim
 	if c.Former == nil {
 		return Record{}, nil
 	}
-	r, err := c.find(c.Former.Names, find, now)
+	r, err := s.former(c.Former.Names)
 	if r.Payload.VendorID != "" && r.Payload.VendorID != c.Occurrence.Name {
 		return Record{}, err // another sending of the content
 	}
 	return r, err
 }
 
-// find returns the first record that has one of these former names, or the zero Record.
-func (c *Claim) find(names []Key, find Lookup, now time.Time) (Record, error) {
+// former returns the first record of the event that has one of these former names.
+func (s *Step[R]) former(names []Key) (Record, error) {
 	for _, name := range names {
-		by := find.Key
-		if name.Space != "" {
-			by = find.Alias
+		var r Record
+		var err error
+		if name.Space == "" {
+			r, err = s.byKey(name)
+		} else {
+			r, err = s.byAlias(name)
 		}
-		if r, err := by(name); err != nil || c.matches(r, name, now) {
+		if err != nil || s.claim.matches(&r, name) {
 			return r, err
 		}
 	}
 	return Record{}, nil
 }
 
+// matches reports whether the live record of a former name is the event of the claim.
+func (c *Claim) matches(r *Record, name Key) bool {
+	f := c.Former
+	switch {
+	case r.Event == "" || r.Key.Space != "":
+		return false
+	case f.Delivery != nil && r.Key.Endpoint != c.Key.Endpoint && !f.Delivery.SameScope(*r):
+		return false
+	case r.Fingerprint != Fingerprint{}:
+		return f.Fingerprint != Fingerprint{} && !f.Fingerprint.conflicts(r.Fingerprint)
+	}
+	return name.Space == "" && r.Payload.VendorID == "" || f.Delivery != nil && f.Delivery.SameContent(*r)
+}
+
 // rename gives the claim the key of the record with its former name, if its own has none.
-func (out *Resolution) rename(find Lookup, now time.Time) error {
-	c := &out.Claim
+func (s *Step[R]) rename() (Decision, error) {
+	c := &s.claim
 	if c.Former == nil {
-		return nil
+		return Decision{}, nil
 	}
-	if r, err := find.Key(c.Key); err != nil || r.live(now) {
-		return err
+	if r, err := s.byKey(c.Key); err != nil || r.Event != "" {
+		return Decision{}, err
 	}
-	r, err := c.find(c.Former.Names, find, now)
+	r, err := s.former(c.Former.Names)
 	if err != nil {
-		return err
+		return Decision{}, err
 	}
 	if r.Event != "" {
 		c.Key = r.Key
-		return nil
+		return Decision{}, nil
 	}
 	for _, content := range c.Former.Contents {
-		r, err := find.Key(content)
+		r, err := s.byKey(content)
 		if err != nil {
-			return err
+			return Decision{}, err
 		}
-		if c.matches(r, content, now) && c.Former.Delivery.SameSignature(r) {
-			out.Of, out.Verdict, out.Alias = r, Aliased, content
-			return nil
+		if c.matches(&r, content) && c.Former.Delivery.SameSignature(r) {
+			return Decision{Verdict: Aliased, Record: r, Alias: content}, nil
 		}
 	}
-	return nil
+	return Decision{}, nil
 }
 
 // allows reports whether the claim may be another occurrence of first.
-func (o *Occurrence) allows(first Record, c Claim, now time.Time) bool {
+func (o *Occurrence) allows(first Record, c *Claim, now time.Time) bool {
 	return o.Max > max(1, first.Occurrences) && first.Payload.Type == c.Payload.Type &&
 		(o.Within <= 0 || now.Sub(first.Accepted) < o.Within)
 }
 
-// number gives the claim the next free number after those of first. A number is taken if its
+// further gives the claim the next free number after those of first. A number is taken if its
 // occurrence outlived the first one.
-func (out *Resolution) number(most int, first Record, find Lookup, now time.Time) error {
-	base := out.Claim.Key
-	out.Of = first
+func (s *Step[R]) further(most int, first Record) (Decision, error) {
 	for n := max(1, first.Occurrences) + 1; n <= most; n++ {
-		taken, err := find.Key(base.Occurrence(n))
+		taken, err := s.byKey(s.content.Occurrence(n))
 		if err != nil {
-			return err
+			return Decision{}, err
 		}
-		if !taken.live(now) {
-			out.Claim.Key, out.Number = base.Occurrence(n), n
-			return nil
+		if taken.Event == "" {
+			s.claim.Key, s.number, s.counts = s.content.Occurrence(n), n, first.Event
+			return Decision{}, nil
 		}
 	}
-	out.Verdict = Repeated
-	return nil
+	return Decision{Verdict: Repeated, Record: first}, nil
 }
 
 // slot gives the claim the first free slot, if there are slots.
-func (out *Resolution) slot(o *Occurrence, find Lookup, now time.Time) error {
+func (s *Step[R]) slot(o *Occurrence) (Decision, error) {
+	if len(o.Slots) == 0 {
+		return Decision{}, nil
+	}
+	s.slots = o
 	var first Record
 	for i, slot := range o.Slots {
-		taken, err := find.Alias(slot)
+		taken, err := s.byAlias(slot)
 		if err != nil {
-			return err
+			return Decision{}, err
 		}
-		if !taken.live(now) {
-			out.Claim.Aliases = append(slices.Clone(out.Claim.Aliases), slot)
-			return nil
+		if taken.Event == "" {
+			s.claim.Aliases = append(slices.Clone(s.claim.Aliases), slot)
+			return Decision{}, nil
 		}
 		if i == 0 {
 			first = taken
 		}
 	}
-	if len(o.Slots) > 0 && !o.Spare {
-		out.Of, out.Verdict = first, Repeated
+	if o.Spare {
+		return Decision{}, nil
 	}
-	return nil
+	return Decision{Verdict: Repeated, Record: first}, nil
 }

@@ -198,6 +198,6 @@ func (r *Record) settle(now time.Time) {
 	}
 }
 
-// Supersede marks the record as an older one of its series. Stores call it when they accept
-// another one. The window then ends when it would have ended, which may be at once.
-func (r *Record) Supersede() { r.Newest = false }
+// supersede marks the record as an older one of its series. The window then ends when it would have
+// ended, which may be at once.
+func (r *Record) supersede() { r.Newest = false }

@@ -23,9 +23,6 @@ type Remember struct {
 	Most int
 	// Also are other names of the event that leave a trace. A purge keeps these traces.
 	Also []Traced
-
-	traces []Traced // instead of the claim's key
-	again  bool     // a further occurrence of known content
 }
 
 // The defaults of [Retention].
@@ -127,90 +124,84 @@ type Traced struct {
 	Key Key
 	// Most is how many acceptances are allowed while the key is remembered.
 	Most int
-	// own marks the key of the claim's record.
-	own bool
 }
 
-// Traces returns the keys that an accepted claim leaves traces of: its own; for content that
-// may occur more than once, that of the first occurrence; its other names; and the first slot,
-// which counts for all slots.
-func (c *Claim) Traces() []Traced {
-	switch {
-	case c.Remember == nil:
-		return nil
-	case len(c.Remember.traces) > 0:
-		return c.Remember.traces
-	}
-	return c.Remember.with(Traced{c.Key, c.Remember.Most, true})
-}
-
-// with appends the traces of other names.
-func (r *Remember) with(own Traced) []Traced {
-	return append([]Traced{own}, r.Also...)
-}
-
-// under returns the traces of a further occurrence of the content that a key is a digest of.
-func (r *Remember) under(content Key) *Remember {
-	if r == nil {
-		return nil
-	}
-	out := *r
-	out.traces = r.with(Traced{content, r.Most, false})
-	return &out
-}
-
-// resolved returns the traces of a claim of an occurrence. again marks a further occurrence in
-// the window, which the bounds of the window have allowed.
-func (r *Remember) resolved(c Claim, again bool) *Remember {
-	slots := c.Occurrence.Slots
-	if r == nil || !again && len(slots) == 0 { // the key's own
-		return r
-	}
-	out := *r
-	out.again, out.traces = again, r.with(Traced{c.Key, r.Most, !again})
-	if most := len(slots); most > 0 {
-		if c.Occurrence.Spare {
+// traces returns the keys that the claim leaves traces of: its own or, for content that may occur
+// more than once, that of the first occurrence; its other names; and the first slot, which counts
+// for all slots.
+func (s *Step[R]) traces() []Traced {
+	all := append([]Traced{{s.content, s.claim.Remember.Most}}, s.claim.Remember.Also...)
+	if o := s.slots; o != nil {
+		most := len(o.Slots)
+		if o.Spare {
 			most = maxCount
 		}
-		out.traces = append(out.traces, Traced{slots[0], most, false})
+		all = append(all, Traced{o.Slots[0], most})
 	}
-	return &out
+	return all
 }
 
-// Recall decides a claim for which Decide returned New, given the traces of the store: New,
-// Seen or TooOld. It is pure, and all stores agree with it. old is the record of the key (the
-// zero Record if there is none), found returns the trace of a key, and first is the first day
-// that is remembered (0 if nothing was forgotten yet).
-func Recall(old Record, c Claim, found func(Key) Trace, first Day, now time.Time) Verdict {
-	if c.Remember == nil || c.Remember.again || old.live(now) {
-		return New
+// recalled returns the trace that the claim continues: that of the key, without the event of the
+// claim's key if that was never accepted. old is the record of the claim's key.
+func (s *Step[R]) recalled(k Key, old Record) (Trace, error) {
+	t, err := s.Trace(k)
+	if k == s.claim.Key && old.Event != "" && old.Unaccepted() {
+		t = t.Without()
+	}
+	return t, err
+}
+
+// recall decides by the traces of a claim for which Decide returned New: New, Seen or TooOld. The
+// bounds of the window have allowed a further occurrence.
+func (s *Step[R]) recall(old Record) (Verdict, error) {
+	if s.claim.Remember == nil || s.number > 0 || old.live(s.now) {
+		return New, nil
+	}
+	first, remembers, err := s.FirstDay()
+	if err != nil || !remembers {
+		return New, err
 	}
 	known := false
-	for i, of := range c.Traces() {
-		trace := of.Recalled(old, found(of.Key))
+	for i, of := range s.traces() {
+		trace, err := s.recalled(of.Key, old)
+		if err != nil {
+			return New, err
+		}
 		if trace.Count == 0 || trace.Day < first {
 			continue
 		}
 		if int(trace.Count) >= min(max(1, of.Most), maxCount) {
-			return Seen
+			return Seen, nil
 		}
 		known = known || i == 0
 	}
-	happened := c.Remember.Time
+	happened := s.claim.Remember.Time
 	if known || first == 0 || happened.IsZero() || !happened.Before(first.Start().Add(producerSkew)) {
-		return New
+		return New, nil
 	}
-	if happened.Before(now.Add(-c.window())) {
-		return TooOld // a later event without a record was never accepted
+	if happened.Before(s.now.Add(-s.claim.window())) {
+		return TooOld, nil // a later event without a record was never accepted
 	}
-	return New
+	return New, nil
 }
 
-// Recalled returns the trace that a claim continues: the stored one, without the event of the
-// claim's key if that was never accepted.
-func (t Traced) Recalled(old Record, found Trace) Trace {
-	if t.own && old.Event != "" && old.Unaccepted() {
-		return found.Without()
+// remember adds the traces of the claim.
+func (s *Step[R]) remember(old Record) error {
+	if s.claim.Remember == nil {
+		return nil
 	}
-	return found
+	first, remembers, err := s.FirstDay()
+	if err != nil || !remembers {
+		return err
+	}
+	for _, of := range s.traces() {
+		t, err := s.recalled(of.Key, old)
+		if err == nil {
+			err = s.SetTrace(of.Key, t.Again(DayOf(s.now), first))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

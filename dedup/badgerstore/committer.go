@@ -12,7 +12,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
-	"github.com/eyelet-dev/eyelet/dedup/internal/step"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
@@ -35,7 +34,7 @@ type committer struct {
 	memory    arena                  // of the writes
 	changes   changes                // of the batch
 	claiming  claiming               // the claim that is decided
-	step      step.Step[*row]
+	step      dedup.Step[*row]
 }
 
 func newCommitter(c *core) *committer {

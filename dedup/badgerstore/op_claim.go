@@ -7,7 +7,6 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
-	"github.com/eyelet-dev/eyelet/dedup/internal/step"
 )
 
 type claimOp struct {
@@ -89,7 +88,7 @@ type claiming struct {
 	state   dedup.Record
 }
 
-var _ step.Source[*row] = (*claiming)(nil)
+var _ dedup.StepSource[*row] = (*claiming)(nil)
 
 func (s *claiming) Key(k dedup.Key) (*row, error) { return s.at(record.Place{Hash: s.p.hashOf(k)}) }
 

@@ -115,7 +115,7 @@ func (s *Store) known(ctx context.Context, c *dedup.Claim, h record.Hash) (d ded
 		return d, false
 	}
 	rec, own, ok := s.finished(h)
-	if name, named := c.Named(); ok && named { // else dedup.Resolve finds another event
+	if name, named := c.Named(); ok && named { // else a dedup.Step finds another event
 		owned, err := owns(s.db, record.Alias{Hash: h, Seq: rec.Seq}, own, name)
 		ok = owned && err == nil
 	}

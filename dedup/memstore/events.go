@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/internal/step"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
@@ -131,7 +130,7 @@ func (m *Store) sweep() {
 // source is the store as the decision of claims sees it. A claim that passed its check cannot fail.
 type source struct{ *Store }
 
-var _ step.Source[*entry] = source{}
+var _ dedup.StepSource[*entry] = source{}
 
 func (s source) Key(k dedup.Key) (*entry, error) {
 	if e := s.last(k); e != nil && !e.retired {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/internal/step"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
@@ -42,7 +41,7 @@ type Store struct {
 	swept    int      // the last one that a sweep looked at
 	queue    *taskqueue.Queue[*entry]
 	traces   traces
-	step     step.Step[*entry]
+	step     dedup.Step[*entry]
 	seq      uint64
 	token    uint64
 	commits  int64
@@ -93,7 +92,7 @@ func (m *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decis
 	out := make([]dedup.Decision, len(claims))
 	for i := range claims {
 		var err error
-		if out[i], err = m.step.Claim(source{m}, &claims[i], nil, m.now); err != nil {
+		if out[i], err = m.step.Claim(source{m}, &claims[i], claims[i].Names(), m.now); err != nil {
 			return nil, err
 		}
 	}

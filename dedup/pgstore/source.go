@@ -4,23 +4,22 @@ import (
 	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/internal/step"
 )
 
 // source is a view as the decision of claims sees it. Later claims see the effects of earlier ones.
 type source struct {
 	*view
-	step step.Step[*row]
+	step dedup.Step[*row]
 	// seqs and tokens are numbers that were never used.
 	seqs, tokens []int64
 	accepted     int
 }
 
-var _ step.Source[*row] = (*source)(nil)
+var _ dedup.StepSource[*row] = (*source)(nil)
 
 // claim decides one claim. Without locks it returns errWrites for one that needs them.
 func (s *source) claim(c *dedup.Claim) (dedup.Decision, error) {
-	d, err := s.step.Claim(s, c, nil, s.now)
+	d, err := s.step.Claim(s, c, c.Names(), s.now)
 	if err == nil && d.Verdict == dedup.Seen && !s.locks {
 		err = errWrites // the trace may be that of a record which was forgotten since
 	}
