@@ -18,7 +18,7 @@ type model struct {
 	owners map[dedup.Key]*modelEvent // the last to claim an alias
 	leases []dedup.Lease             // all leases ever given
 	began  time.Time                 // when the store was new
-	traces map[dedup.Key]*modelTrace // of every remembered key
+	traces map[dedup.Key]modelTrace  // of every remembered key
 	late   map[uint64]bool           // tokens of leases that were extended after their end
 	opened time.Time                 // when the store was opened
 	named  map[string]bool           // handlers of a Want since then
@@ -28,7 +28,7 @@ type model struct {
 
 func newModel(now time.Time) model {
 	return model{
-		now: now, began: now, opened: now, owners: map[dedup.Key]*modelEvent{}, traces: map[dedup.Key]*modelTrace{},
+		now: now, began: now, opened: now, owners: map[dedup.Key]*modelEvent{}, traces: map[dedup.Key]modelTrace{},
 		late: map[uint64]bool{}, named: map[string]bool{}, takers: map[uint64]int{},
 	}
 }
@@ -41,6 +41,7 @@ type modelTrace struct {
 
 type modelEvent struct {
 	dedup.Record
+	made   dedup.Claim
 	purged bool
 }
 
@@ -129,7 +130,7 @@ func (m *model) verdict(turn *modelTurn) (dedup.Verdict, *modelEvent) {
 	}
 	c := turn.claim
 	e := m.byKey(c.Key)
-	if e != nil && !m.expired(e) {
+	if m.live(e) {
 		none := dedup.Fingerprint{}
 		if e.Fingerprint != none && c.Fingerprint != none && e.Fingerprint != c.Fingerprint {
 			return dedup.Conflict, e
@@ -144,16 +145,15 @@ func (m *model) verdict(turn *modelTurn) (dedup.Verdict, *modelEvent) {
 	}
 	for _, alias := range c.Aliases {
 		other := m.byAlias(alias)
-		if other != nil && other.Key != c.Key && !m.expired(other) && alias.Space != dedup.SpaceSent {
+		if m.live(other) && other.Key != c.Key && alias.Space != dedup.SpaceSent {
 			turn.alias = alias
 			return dedup.Aliased, other
 		}
 	}
-	if v := m.recall(turn, e); v != dedup.New {
-		if e == nil || m.forgettable(e) {
-			e = nil
-		}
+	if v := m.recall(turn, e); v != dedup.New && e != nil && !m.forgettable(e) {
 		return v, e
+	} else if v != dedup.New {
+		return v, nil
 	}
 	if c.Quarantine != nil && !c.OnlyKnown {
 		if original := m.byEvent(c.Quarantine.Of); original != nil {
@@ -163,10 +163,10 @@ func (m *model) verdict(turn *modelTurn) (dedup.Verdict, *modelEvent) {
 			}
 		}
 	}
-	if e != nil && !m.expired(e) {
-		return dedup.New, e
+	if !m.live(e) {
+		e = nil
 	}
-	return dedup.New, nil
+	return dedup.New, e
 }
 
 // modelTurn is a claim of which it is resolved what it is about.
@@ -329,18 +329,17 @@ func (m *model) number(t *modelTurn, first *modelEvent, o *dedup.Occurrence) {
 // days counts the midnights in UTC since 1970.
 func days(t time.Time) int { return int(t.Unix() / (24 * 60 * 60)) }
 
-// trace returns the trace of a key. That of the claim's own key is without the last event e if that
-// was never accepted.
-func (m *model) trace(k dedup.Key, c dedup.Claim, e *modelEvent) *modelTrace {
+// accepted counts the events of a key that are remembered. Those of the claim's own key are without
+// the last event e if that was never accepted.
+func (m *model) accepted(k dedup.Key, c dedup.Claim, e *modelEvent) int {
 	t := m.traces[k]
-	if t == nil || m.forgets() && days(t.last) < days(m.now)-90 {
-		return &modelTrace{}
+	if t.count == 0 || m.forgets() && days(t.last) < days(m.now)-90 {
+		return 0
 	}
-	left := *t
 	if e != nil && e.Hold && e.open() && k == c.Key {
-		left.count--
+		return t.count - 1
 	}
-	return &left
+	return t.count
 }
 
 // forgets reports whether the first days of the store are beyond its retention.
@@ -350,17 +349,17 @@ func (m *model) forgets() bool { return days(m.now)-90 > days(m.began) }
 // none or it was purged.
 func (m *model) recall(t *modelTurn, e *modelEvent) dedup.Verdict {
 	c := t.claim
-	if c.Remember == nil || e != nil && !m.expired(e) || t.number > 0 {
+	if c.Remember == nil || m.live(e) || t.number > 0 {
 		return dedup.New
 	}
 	for _, of := range t.traced() {
-		if m.trace(of.Key, c, e).count >= max(1, of.Most) {
+		if m.accepted(of.Key, c, e) >= max(1, of.Most) {
 			return dedup.Seen
 		}
 	}
 	at := c.Remember.Time
 	if m.forgets() && !at.IsZero() && days(at) <= days(m.now)-90 && at.Before(m.now.Add(-c.Window)) &&
-		m.trace(t.content, c, e).count == 0 {
+		m.accepted(t.content, c, e) == 0 {
 		return dedup.TooOld
 	}
 	return dedup.New
@@ -372,7 +371,7 @@ func (m *model) accept(e *modelEvent, turn modelTurn, got dedup.Record, lease de
 	if e == nil {
 		last := m.byKey(c.Key)
 		for _, of := range turn.traced() {
-			m.traces[of.Key] = &modelTrace{last: m.now, count: m.trace(of.Key, c, last).count + 1}
+			m.traces[of.Key] = modelTrace{last: m.now, count: m.accepted(of.Key, c, last) + 1}
 		}
 		e = m.make(c, got)
 	}

@@ -27,12 +27,11 @@ type driver struct {
 	*rand.Rand
 	model  model
 	trace  []string
-	stores []dedup.Store          // one or two
-	made   map[string]dedup.Claim // by event
+	stores []dedup.Store // one or two
 }
 
 func agrees(x *rig) {
-	d := &driver{rig: x, Rand: x.random(), stores: []dedup.Store{x.store}, made: map[string]dedup.Claim{}}
+	d := &driver{rig: x, Rand: x.random(), stores: []dedup.Store{x.store}}
 	d.model = newModel(x.clock.Now())
 	ofDay := time.Duration(d.IntN(24*60*60)) * time.Second // a seed repeats it, too
 	d.model.now = d.model.now.Truncate(day).Add(day + ofDay)
@@ -106,7 +105,7 @@ func (d *driver) advanceClock() {
 
 // claimAgain makes the claim of an event again, perhaps under another name.
 func (d *driver) claimAgain(e *modelEvent) {
-	c := d.made[e.Event]
+	c := e.made
 	if c.Key.ID == "" || c.Quarantine != nil { // its original may be forgotten
 		return
 	}
@@ -261,7 +260,6 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 	made := c
 	t := m.resolve(c)
 	c = t.claim
-	newest := m.byKey(c.Key)
 	want, e := m.verdict(&t)
 	d.note("claim %s/%s%s fp=%x hold=%t only=%t quarantine=%+v aliases=%d tasks=%d: %v %s",
 		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[15], c.Hold, c.OnlyKnown,
@@ -276,9 +274,9 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 			}
 			return
 		}
-		d.accepted(newest, e, c, got)
+		d.accepted(e, c, got)
 		e = m.accept(e, t, got.Record, got.Lease)
-		d.made[e.Event] = made
+		e.made = made
 		if t.first != nil {
 			t.first.Occurrences = t.number
 		}
@@ -296,7 +294,7 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 }
 
 // accepted checks the ids, sequences and tokens that the model takes from the store.
-func (d *driver) accepted(newest, continued *modelEvent, c dedup.Claim, got dedup.Decision) {
+func (d *driver) accepted(continued *modelEvent, c dedup.Claim, got dedup.Decision) {
 	r, m := got.Record, &d.model
 	l := got.Lease
 	last := uint64(0)
@@ -309,16 +307,20 @@ func (d *driver) accepted(newest, continued *modelEvent, c dedup.Claim, got dedu
 	if continued != nil {
 		return // the records are compared later
 	}
+	least, most := 0, 0 // the largest generation of the key that the store certainly, or perhaps, keeps
 	for _, e := range m.events {
 		if e.Event == r.Event || e.Seq >= r.Seq {
 			d.Fatalf("event %q, seq %d after %q, %d", r.Event, r.Seq, e.Event, e.Seq)
 		}
-		if e.Key == c.Key && !e.purged && !m.forgettable(e) && e.Generation >= r.Generation {
-			d.Fatalf("generation %d while generation %d is kept", r.Generation, e.Generation)
+		if e.Key == c.Key && !e.purged {
+			most = max(most, e.Generation)
+			if !m.forgettable(e) {
+				least = max(least, e.Generation)
+			}
 		}
 	}
-	if newest != nil && !m.forgettable(newest) && r.Generation != newest.Generation+1 || r.Generation < 1 {
-		d.Fatalf("generation %d", r.Generation)
+	if n := r.Generation - 1; n < least || n > most {
+		d.Fatalf("generation %d after one of %d to %d", r.Generation, least, most)
 	}
 }
 
@@ -558,6 +560,9 @@ func (d *driver) list() {
 	got := d.rig.list(f)
 	d.note("list %+v: %d", f, len(got))
 	whole := f.Limit == 0 || len(got) < f.Limit
+	if f.Limit > 0 && len(got) > f.Limit {
+		d.Fatalf("List(%+v) returns %d", f, len(got))
+	}
 	for _, e := range slices.Backward(m.events) {
 		switch record := e.Record; {
 		case e.purged || !m.matches(f, e):
