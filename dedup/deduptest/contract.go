@@ -510,12 +510,14 @@ var contract = []check{
 		}
 		x.accept(delivery("d"))
 	}},
-	{"TextIsSearchedInAttributesAndInAnyBytes", func(x *rig) {
-		attributed, binary := delivery("a"), delivery("b")
+	{"TextIsSearchedEverywhereInARecord", func(x *rig) {
+		attributed, binary, typed, vendor := delivery("a"), delivery("b"), delivery("c"), delivery("d")
 		attributed.Payload.Attributes = map[string]string{"subject": "a needle"}
 		binary.Payload.Body = []byte("\x00\xffNEEDLE\xfe")
-		x.claims(attributed, binary, delivery("c"))
-		x.lists(dedup.Filter{Text: "Needle"}, "b a")
+		typed.Payload.Type = "Needle.paid"
+		vendor.Payload.VendorID = "needle-7"
+		x.claims(attributed, binary, typed, vendor, delivery("no"), delivery("needle"))
+		x.lists(dedup.Filter{Text: "Needle"}, "needle d c b a")
 		x.lists(dedup.Filter{Text: "subject"}, "")
 	}},
 	{"ASearchReportsHowFarItLooked", func(x *rig) {
