@@ -516,7 +516,9 @@ var contract = []check{
 		binary.Payload.Body = []byte("\x00\xffNEEDLE\xfe")
 		typed.Payload.Type = "Needle.paid"
 		vendor.Payload.VendorID = "needle-7"
-		x.claims(attributed, binary, typed, vendor, delivery("no"), delivery("needle"))
+		identified := delivery("needle")
+		identified.Payload.Body = nil
+		x.claims(attributed, binary, typed, vendor, delivery("no"), identified)
 		x.lists(dedup.Filter{Text: "Needle"}, "needle d c b a")
 		x.lists(dedup.Filter{Text: "subject"}, "")
 	}},
