@@ -269,22 +269,18 @@ func (b *batch) forget(r *row, change func(dedup.Trace) dedup.Trace) {
 	}
 }
 
+// remove removes a row with those of its aliases that it still owns, and forgets it if it was never
+// accepted.
 func (b *batch) remove(r *row) error {
 	rec, err := r.record()
 	if err != nil {
 		return err
 	}
-	b.removeWith(r, rec.Aliases)
-	return nil
-}
-
-// removeWith removes a row with those of its aliases that it still owns, and forgets it if it was
-// never accepted.
-func (b *batch) removeWith(r *row, aliases []dedup.Key) {
 	if r.rec.Unaccepted() {
 		b.forget(r, dedup.Trace.Without)
 	}
-	b.discard(r, aliases)
+	b.discard(r, rec.Aliases)
+	return nil
 }
 
 // discard removes a row. The trace of its key stays as it is.

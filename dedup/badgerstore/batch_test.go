@@ -82,7 +82,7 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 		"purged": func(_ *Store, event string) []op { return []op{&purgeOp{ticket: newTicket(true), event: event}} },
 		"swept": func(_ *Store, event string) []op {
 			h, _, _ := record.ParseEventID(event)
-			return []op{&sweepOp{ticket: newTicket(false), found: []expired{{row: &row{place: record.Place{Hash: h}}}},
+			return []op{&sweepOp{ticket: newTicket(false), found: []*row{{place: record.Place{Hash: h}}},
 				slack: -1000 * time.Hour}}
 		},
 	} {
@@ -512,9 +512,9 @@ func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 		}
 	}
 	clock.Advance(time.Hour)
-	found, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, 0, nil)
+	step, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, 0, nil)
 	if err != nil || next == nil {
-		t.Errorf("a step reads all %d records, %v", len(found), err)
+		t.Errorf("a step reads all %d records, %v", len(step.found), err)
 	}
 	if err := s.maintenance.sweep(0); err != nil {
 		t.Errorf("%.200v", err)

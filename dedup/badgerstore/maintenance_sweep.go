@@ -1,7 +1,6 @@
 package badgerstore
 
 import (
-	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -9,44 +8,46 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// expired is a record to delete with its aliases, as a sweep has read them.
-type expired struct {
-	row     *row
-	names   []dedup.Key // of its aliases
-	hashes  []record.Hash
-	aliases []aliasEntry // of the hashes
-	watch   *kv.Watch    // nil: all is read again
-}
-
-// sweepOp deletes records, except those that have changed and are needed again.
+// sweepOp deletes records, except those that have changed and are needed again. What it has is as a
+// sweep has read it, so that claims do not wait for reading it.
 type sweepOp struct {
 	ticket
-	found []expired
-	slack time.Duration
-	swept int
+	found   []*row
+	aliases map[record.Hash]aliasEntry // theirs, as far as they could be read
+	watch   *kv.Watch                  // since before that; nil: all is read again
+	slack   time.Duration
+	swept   int
 }
 
 func (o *sweepOp) apply(b *batch) error {
 	if b.disk.frozen() {
 		return b.disk.err()
 	}
-	for i := range o.found {
-		e := &o.found[i]
-		b.adopt(e)
-		r, err := b.at(e.row.place) // damage was logged; it must not block the others
-		if err != nil || r == nil || !swept(&r.rec, b.now, o.slack) {
-			continue
-		}
-		if r == e.row {
-			b.removeWith(r, e.names)
-		} else {
-			err = b.remove(r)
-		}
-		if err == nil {
+	o.adopt(b)
+	for _, found := range o.found {
+		r, err := b.at(found.place) // damage was logged; it must not block the others
+		if err == nil && r != nil && swept(&r.rec, b.now, o.slack) && b.remove(r) == nil {
 			o.swept++
 		}
 	}
 	return nil
+}
+
+// adopt puts what was read into the batch, as far as it is still true.
+func (o *sweepOp) adopt(b *batch) {
+	if o.watch == nil {
+		return
+	}
+	for _, r := range o.found {
+		if _, known := b.rows[r.place]; !known && !o.watch.Changed(r.place.Key()) {
+			b.rows[r.place] = r
+		}
+	}
+	for h, a := range o.aliases {
+		if _, known := b.aliases[h]; !known && !o.watch.Changed(h.Key(record.FamilyAlias)) {
+			b.aliases[h] = a
+		}
+	}
 }
 
 // swept reports whether a record is deleted: slack after its window has ended, or as long after as
@@ -55,28 +56,11 @@ func swept(r *dedup.Record, now time.Time, slack time.Duration) bool {
 	return r.Disposable(now.Add(-min(slack, r.Window)))
 }
 
-// adopt puts what a sweep has read into the batch, as far as it is still true: claims do not wait
-// for reading it.
-func (b *batch) adopt(e *expired) {
-	if e.watch == nil {
-		return
-	}
-	p := e.row.place
-	if _, known := b.rows[p]; !known && !e.watch.Changed(p.Key()) {
-		b.rows[p] = e.row
-	}
-	for i, h := range e.hashes {
-		if _, known := b.aliases[h]; !known && !e.watch.Changed(h.Key(record.FamilyAlias)) {
-			b.aliases[h] = e.aliases[i]
-		}
-	}
-}
-
 // The bounds of a step of the sweep: the records that it reads, those of them that it deletes, and
 // their bytes. Its memory does not depend on how many windows have ended.
 const (
 	sweepReads = 100_000
-	sweepStep  = 4000
+	sweepStep  = 256
 	sweepBytes = 8 << 20
 )
 
@@ -89,9 +73,9 @@ func (m *maintenance) sweep(slack time.Duration) error {
 	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
 			err := m.db.Watch(func(w *kv.Watch) error {
-				found, next, err := m.ended(family, from, slack, w)
-				if from = next; err == nil {
-					err = m.delete(found, slack)
+				o, next, err := m.ended(family, from, slack, w)
+				if from = next; err == nil && len(o.found) > 0 {
+					err = m.submit(o)
 				}
 				return err
 			})
@@ -103,77 +87,68 @@ func (m *maintenance) sweep(slack time.Duration) error {
 	return nil
 }
 
-// ended returns records that can be deleted, up to the bounds of a step, and the key at which the
-// next ones begin; nil at the end of the family.
+// ended returns the deletion of records, up to the bounds of a step, and the key at which the next
+// ones begin; nil at the end of the family.
 func (m *maintenance) ended(
 	family byte, from []byte, slack time.Duration, watch *kv.Watch,
-) (found []expired, next []byte, err error) {
+) (o *sweepOp, next []byte, err error) {
+	o = &sweepOp{ticket: newTicket(false), aliases: map[record.Hash]aliasEntry{}, watch: watch, slack: slack}
 	now := m.now()
 	err = m.view(func(in *kv.View) error {
-		reads, bytes := 0, int64(0)
 		it := in.Keys(from, family)
 		defer it.Close()
-		for ; it.Valid(); it.Next() {
-			if reads == sweepReads || len(found) == sweepStep || bytes >= sweepBytes {
+		for reads, bytes := 0, int64(0); it.Valid(); it.Next() {
+			if reads == sweepReads || len(o.found) == sweepStep || bytes >= sweepBytes {
 				next = it.KeyCopy()
 				return nil
 			}
 			reads++
-			if e, err := m.endedAt(in, it, now, slack); err != nil {
-				m.damage(err)
-			} else if e.row != nil {
-				e.watch = watch
-				found = append(found, e)
-				bytes += e.row.event.Memory() + int64(len(e.aliases))*aliasBytes
+			r, err := m.endedAt(it, now, slack)
+			if err == nil && r != nil {
+				bytes += r.event.Memory()
+				err = o.add(in, r, &bytes)
 			}
+			m.damage(err)
 		}
 		return nil
 	})
-	return found, next, err
+	return o, next, err
 }
 
-// aliasBytes is about the memory of an alias of a record that was read, with its name.
-const aliasBytes = 256
-
-// endedAt reads a record with its aliases if it can be deleted; otherwise there is no row. A
-// damaged alias is left to the committer.
-func (m *maintenance) endedAt(in *kv.View, it *kv.Iterator, now time.Time, slack time.Duration) (e expired, err error) {
+// endedAt reads a record, which is nil if it cannot be deleted.
+func (m *maintenance) endedAt(it *kv.Iterator, now time.Time, slack time.Duration) (*row, error) {
 	value, err := it.Value()
 	if err != nil {
-		return e, unreadable(it.Key(), err)
+		return nil, unreadable(it.Key(), err)
 	}
 	r, err := m.stateRow(it.Key(), value)
 	if err != nil || !swept(&r.rec, now, slack) {
-		return e, err
+		return nil, err
 	}
 	_, content, broken := it.Read()
-	if err := r.load(content, broken); err != nil {
-		return e, err
-	}
+	err = r.load(content, broken)
 	r.before = r.tally()
-	rec, err := r.record()
-	if err != nil {
-		return e, err
-	}
-	e.row, e.names = r, rec.Aliases
-	for _, k := range e.names {
-		h := record.HashOf(k)
-		if a, err := readAlias(in, h); err == nil {
-			e.hashes, e.aliases = append(e.hashes, h), append(e.aliases, a)
-		}
-	}
-	return e, nil
+	return r, err
 }
 
-// delete deletes records, unless they changed.
-func (m *maintenance) delete(found []expired, slack time.Duration) error {
-	for some := range slices.Chunk(found, 256) {
-		o := &sweepOp{ticket: newTicket(false), found: some, slack: slack}
-		o.bytes = len(some) * 64
-		if err := m.submit(o); err != nil {
-			return err
+// aliasBytes is about the memory of an alias that was read.
+const aliasBytes = 256
+
+// add adds a record and reads its aliases. A damaged one is left to the committer.
+func (o *sweepOp) add(in *kv.View, r *row, bytes *int64) error {
+	rec, err := r.record()
+	if err != nil {
+		return err
+	}
+	for _, k := range rec.Aliases {
+		h := record.HashOf(k)
+		if a, err := readAlias(in, h); err == nil {
+			o.aliases[h] = a
+			*bytes += aliasBytes
 		}
 	}
+	o.found = append(o.found, r)
+	o.bytes += keyBytes
 	return nil
 }
 

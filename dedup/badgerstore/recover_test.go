@@ -289,9 +289,9 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	sweep(5, 2)
 	clock.Advance(2 * time.Minute)
 	// An event that was queued for deletion but is needed again stays.
-	o2 := &sweepOp{ticket: newTicket(true), found: []expired{
-		{row: &row{place: record.Place{Hash: record.HashOf(claimOf("dead").Key)}}},
-		{row: &row{place: record.Place{Hash: record.HashOf(claimOf("pending").Key)}}},
+	o2 := &sweepOp{ticket: newTicket(true), found: []*row{
+		{place: record.Place{Hash: record.HashOf(claimOf("dead").Key)}},
+		{place: record.Place{Hash: record.HashOf(claimOf("pending").Key)}},
 	}}
 	if err := s.do(ctx, o2); err != nil || o2.swept != 0 {
 		t.Errorf("%d swept, %v", o2.swept, err)

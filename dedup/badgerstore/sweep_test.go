@@ -17,15 +17,15 @@ func withAlias(id, alias string) dedup.Claim {
 	return c
 }
 
-// readAhead calls remove with what has ended, while that is watched.
-func readAhead(t *testing.T, s *Store, remove func(found []expired)) {
+// readAhead calls remove with the deletion of what has ended, while that is watched.
+func readAhead(t *testing.T, s *Store, remove func(o *sweepOp)) {
 	t.Helper()
 	err := s.db.Watch(func(w *kv.Watch) error {
-		found, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, ownRhythm().slack, w)
+		o, next, err := s.maintenance.ended(record.FamilyEvent, []byte{record.FamilyEvent}, ownRhythm().slack, w)
 		if next != nil {
 			t.Error("there is more")
 		}
-		remove(found)
+		remove(o)
 		return err
 	})
 	if err != nil {
@@ -45,13 +45,13 @@ func TestASweepDeletesNothingThatChangedSinceItWasRead(t *testing.T) {
 	mustClaim(t, s, withAlias("plain", "3"), dedup.New)
 	clock.Advance(26 * time.Hour)
 	var again, robber dedup.Decision
-	readAhead(t, s, func(found []expired) {
-		if len(found) != 3 {
-			t.Fatalf("%d have ended, want 3", len(found))
+	readAhead(t, s, func(sweep *sweepOp) {
+		if len(sweep.found) != 3 {
+			t.Fatalf("%d have ended, want 3", len(sweep.found))
 		}
 		again = mustClaim(t, s, withAlias("again", "1"), dedup.New)
 		robber = mustClaim(t, s, withAlias("robber", "2"), dedup.New)
-		if err := s.maintenance.delete(found, ownRhythm().slack); err != nil {
+		if err := s.submit(sweep); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -88,11 +88,10 @@ func TestASweepPrefersItsBatchToWhatItRead(t *testing.T) {
 	together(t, s, claimOpOf(t, withAlias("again", "1"), withAlias("robbed", "2"), withAlias("plain", "3")))
 	clock.Advance(26 * time.Hour)
 	again := claimOpOf(t, withAlias("again", "1"), withAlias("robber", "2"))
-	readAhead(t, s.Store, func(found []expired) {
-		if len(found) != 3 {
-			t.Fatalf("%d have ended, want 3", len(found))
+	readAhead(t, s.Store, func(sweep *sweepOp) {
+		if len(sweep.found) != 3 {
+			t.Fatalf("%d have ended, want 3", len(sweep.found))
 		}
-		sweep := &sweepOp{ticket: newTicket(false), found: found, slack: ownRhythm().slack}
 		together(t, s, again, sweep)
 		if sweep.swept != 2 || s.stats.Records != 2 {
 			t.Errorf("%d swept, %d left, want 2 and 2", sweep.swept, s.stats.Records)
@@ -119,24 +118,24 @@ func TestTheCommitterReadsNothingOfASweep(t *testing.T) {
 	s := openManual(t, t.TempDir(), o)
 	together(t, s, claimOpOf(t, withAlias("a", "1")))
 	clock.Advance(26 * time.Hour)
-	check := func(e *expired, watched bool) {
+	check := func(o *sweepOp, watched bool) {
 		t.Helper()
 		b := s.writer.newBatch()
-		b.adopt(e)
-		if _, knows := b.aliases[e.hashes[0]]; knows != watched {
+		o.adopt(b)
+		if knows := len(b.aliases) == 1; knows != watched {
 			t.Errorf("watched %t: the batch knows the alias: %t", watched, knows)
 		}
-		if r, err := b.at(e.row.place); err != nil || (r == e.row) != watched {
-			t.Errorf("watched %t: the batch has the row of the sweep: %t, %v", watched, r == e.row, err)
+		if r, err := b.at(o.found[0].place); err != nil || (r == o.found[0]) != watched {
+			t.Errorf("watched %t: the batch has the row of the sweep: %t, %v", watched, r == o.found[0], err)
 		}
 	}
-	var left *expired
-	readAhead(t, s.Store, func(found []expired) {
-		if len(found) != 1 || len(found[0].hashes) != 1 {
-			t.Fatalf("found %+v", found)
+	var left *sweepOp
+	readAhead(t, s.Store, func(o *sweepOp) {
+		if len(o.found) != 1 || len(o.aliases) != 1 {
+			t.Fatalf("found %+v", o)
 		}
-		left = &found[0]
-		check(left, true)
+		left = o
+		check(o, true)
 	})
 	check(left, false)
 }
