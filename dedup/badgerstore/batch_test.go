@@ -435,7 +435,7 @@ func TestAListInPagesFindsWhatIsReplacedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := m.newest(); len(found) != 1 || record.EventID(found[0].place.Hash, found[0].seq) != first {
+	if found := m.newest(); len(found) != 1 || record.EventID(found[0].Hash, found[0].Seq) != first {
 		t.Errorf("%v: the dead letter %s must be found once", found, first)
 	}
 	n := 0

@@ -238,32 +238,27 @@ func (x *examination) alias(in source, key []byte) {
 
 func (x *examination) event(in source, p record.Place) {
 	x.report.Records++
-	r, err := x.readRow(in, p)
-	if r == nil { // damaged, as the key was just found
-		event, state, digest := x.known(in, p)
-		x.census.Add(1, digest)
-		x.damaged(err, event, state)
+	value, content, broken := in.Read(p.Key())
+	r, err := x.stateRow(p.Key(), value)
+	if err != nil {
+		if value == nil {
+			err = cmp.Or(unreadable(p.Key(), broken), err)
+		}
+		x.unread++
+		x.census.Add(1, (&row{place: p}).digest())
+		x.damaged(err, "", "")
 		return
 	}
-	_, err = r.body(in)
-	x.damaged(err, r.rec.Event, r.rec.State().String())
+	if err = r.load(content, broken); err == nil {
+		_, err = r.body(in)
+	}
+	x.damaged(err, record.EventID(p.Hash, r.rec.Seq), r.rec.State().String())
 	t := r.tally()
 	x.census.Add(1, t.sum)
 	x.report.Pending += t.Pending
 	x.report.Running += t.Running
 	x.report.Dead += t.Dead
 	x.report.Done += int64(len(r.rec.Tasks)) - t.Pending - t.Running - t.Dead
-}
-
-// known returns the id, the state and the digest of a damaged event, as far as they are known.
-func (x *examination) known(in source, p record.Place) (event, state string, digest uint64) {
-	if value, err := in.Get(p.Key()); err == nil {
-		if r, err := x.stateRow(p.Key(), value); err == nil {
-			return record.EventID(p.Hash, r.rec.Seq), r.rec.State().String(), r.digest()
-		}
-	}
-	x.unread++
-	return "", "", (&row{place: p}).digest()
 }
 
 func (x *examination) damaged(err error, event, state string) {

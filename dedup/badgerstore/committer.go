@@ -285,7 +285,7 @@ func (c *committer) publish(b *batch, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.meta, c.inFlight = b.next, c.inFlight[:0]
-	var added []listed
+	var added []record.Recent
 	for _, r := range b.forgotten {
 		c.schedule(r)
 	}
@@ -297,13 +297,13 @@ func (c *committer) publish(b *batch, took time.Duration) {
 		c.cache.keep(r)
 		c.older.update(r)
 		if r.rec.Seq > c.published {
-			added = append(added, listed{r.rec.Seq, r.place})
+			added = append(added, record.Recent{Seq: r.rec.Seq, Hash: r.place.Hash})
 		}
 	}
-	slices.SortFunc(added, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(added, func(a, b record.Recent) int { return cmp.Compare(a.Seq, b.Seq) })
 	c.published = b.seq
 	for _, l := range added {
-		c.recent.add(l.seq, l.place.Hash)
+		c.recent.add(l)
 	}
 	c.stats.Oldest, _ = c.tasks.Oldest()
 	c.stats.Commits++
@@ -349,7 +349,7 @@ func (c *committer) summarize() (commit uint64, content []byte) {
 		return 0, nil
 	}
 	c.mu.Lock()
-	s := record.Summary{Older: map[record.Place]int{}, Truncated: c.recent.truncated}
+	s := record.Summary{Older: map[record.Place]int{}, Recent: c.recent.events, Truncated: c.recent.truncated}
 	s.Open = slices.Collect(maps.Values(c.unqueued))
 	for _, h := range c.tasks.Events() {
 		s.Open = append(s.Open, h)
@@ -365,12 +365,8 @@ func (c *committer) summarize() (commit uint64, content []byte) {
 			s.Older[p] = 0
 		}
 	}
-	commit, recent := c.meta.Commit, c.recent.events
+	commit = c.meta.Commit
 	c.mu.Unlock()
-	s.Recent = make([]record.Recent, len(recent))
-	for i, l := range recent {
-		s.Recent[i] = record.Recent{Seq: l.seq, Hash: l.place.Hash}
-	}
 	return commit, s.Encode()
 }
 

@@ -69,14 +69,14 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 }
 
 // match returns the places of what the filter selects, newest first.
-func (s *Store) match(ctx context.Context, f *dedup.Filter) ([]listed, error) {
+func (s *Store) match(ctx context.Context, f *dedup.Filter) ([]record.Recent, error) {
 	m := matcher{s: s, filter: f, now: s.now()}
 	if f.Event != "" {
 		h, seq, ok := record.ParseEventID(f.Event)
 		if !ok {
 			return nil, nil
 		}
-		err := m.consider(ctx, []listed{{seq, record.Place{Hash: h}}})
+		err := m.consider(ctx, []record.Recent{{Seq: seq, Hash: h}})
 		return m.found, err
 	}
 	s.mu.Lock()
@@ -84,7 +84,7 @@ func (s *Store) match(ctx context.Context, f *dedup.Filter) ([]listed, error) {
 	s.mu.Unlock()
 	if f.Before != 0 {
 		n, _ := slices.BinarySearchFunc(newest, f.Before,
-			func(l listed, seq uint64) int { return cmp.Compare(l.seq, seq) })
+			func(l record.Recent, seq uint64) int { return cmp.Compare(l.Seq, seq) })
 		newest = newest[:n]
 	}
 	if err := m.consider(ctx, newest); err != nil || m.full() || !truncated {
@@ -101,15 +101,15 @@ type matcher struct {
 	s      *Store
 	filter *dedup.Filter
 	now    time.Time
-	found  []listed
+	found  []record.Recent
 }
 
 func (m *matcher) full() bool { return m.filter.Limit > 0 && len(m.found) >= m.filter.Limit }
 
 // newest returns the matches, newest first and without duplicates.
-func (m *matcher) newest() []listed {
-	slices.SortFunc(m.found, func(a, b listed) int { return cmp.Compare(b.seq, a.seq) })
-	found := slices.CompactFunc(m.found, func(a, b listed) bool { return a.seq == b.seq })
+func (m *matcher) newest() []record.Recent {
+	slices.SortFunc(m.found, func(a, b record.Recent) int { return cmp.Compare(b.Seq, a.Seq) })
+	found := slices.CompactFunc(m.found, func(a, b record.Recent) bool { return a.Seq == b.Seq })
 	if m.filter.Limit > 0 {
 		found = found[:min(len(found), m.filter.Limit)]
 	}
@@ -117,7 +117,7 @@ func (m *matcher) newest() []listed {
 }
 
 // consider visits events, the last one first, until the list is full.
-func (m *matcher) consider(ctx context.Context, events []listed) error {
+func (m *matcher) consider(ctx context.Context, events []record.Recent) error {
 	for len(events) > 0 && !m.full() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -151,6 +151,6 @@ func (m *matcher) take(r *row, err error) {
 		return
 	}
 	if rec, err := r.record(); err == nil && m.filter.Match(&rec, m.now) {
-		m.found = append(m.found, listed{rec.Seq, r.place})
+		m.found = append(m.found, record.Recent{Seq: rec.Seq, Hash: r.place.Hash})
 	}
 }

@@ -45,10 +45,10 @@ func (c *core) eachPage(ctx context.Context, visit func(*kv.View, record.Place))
 }
 
 // readListed returns a listed event, whichever generation it is by now; nil if it is gone.
-func (c *core) readListed(in source, l listed) (*row, error) {
-	r, err := c.readRow(in, l.place)
-	if err == nil && (r == nil || r.rec.Seq != l.seq) {
-		r, err = c.readRow(in, record.Place{Hash: l.place.Hash, Older: l.seq})
+func (c *core) readListed(in source, l record.Recent) (*row, error) {
+	r, err := c.readRow(in, record.Place{Hash: l.Hash})
+	if err == nil && (r == nil || r.rec.Seq != l.Seq) {
+		r, err = c.readRow(in, record.Place{Hash: l.Hash, Older: l.Seq})
 	}
 	return r, err
 }
@@ -59,7 +59,7 @@ func (c *core) readEvent(in source, event string) (*row, error) {
 	if !ok {
 		return nil, nil
 	}
-	return c.readListed(in, listed{seq, record.Place{Hash: h}})
+	return c.readListed(in, record.Recent{Seq: seq, Hash: h})
 }
 
 // body returns a copy of the body of a row, nil if it was dropped or is empty. The row may be older

@@ -51,21 +51,21 @@ func TestListsGoBeyondWhatIsRemembered(t *testing.T) {
 func TestTheNewestAreRemembered(t *testing.T) {
 	t.Parallel()
 	const n = 2*recentMax + 100
-	var found newest
+	var r recent
 	for _, seq := range rand.Perm(n) {
-		found.add(listed{seq: uint64(seq)})
+		r.add(record.Recent{Seq: uint64(seq)})
 	}
-	r := found.recent()
+	r.trim()
 	if !r.truncated || len(r.events) != recentMax ||
-		r.events[0].seq != n-recentMax || r.events[recentMax-1].seq != n-1 {
-		t.Errorf("%d events from %d to %d", len(r.events), r.events[0].seq, r.events[len(r.events)-1].seq)
+		r.events[0].Seq != n-recentMax || r.events[recentMax-1].Seq != n-1 {
+		t.Errorf("%d events from %d to %d", len(r.events), r.events[0].Seq, r.events[len(r.events)-1].Seq)
 	}
 	r = recent{}
 	for seq := range n {
-		r.add(uint64(seq), record.Hash{})
+		r.add(record.Recent{Seq: uint64(seq)})
 	}
-	if last := r.events[len(r.events)-1]; !r.truncated || len(r.events) < recentMax || last.seq != n-1 {
-		t.Errorf("%d events up to %d", len(r.events), last.seq)
+	if last := r.events[len(r.events)-1]; !r.truncated || len(r.events) < recentMax || last.Seq != n-1 {
+		t.Errorf("%d events up to %d", len(r.events), last.Seq)
 	}
 }
 

@@ -184,7 +184,7 @@ func TestPartsAreTheWholeStore(t *testing.T) {
 		}
 		seen := map[uint64]bool{}
 		for _, l := range found.newest.events {
-			seen[l.seq] = true
+			seen[l.Seq] = true
 		}
 		return fmt.Sprintf("%+v, %d of them different, cut %t, %d open", found.total, len(seen),
 			found.newest.truncated, len(open)), len(found.newest.events)

@@ -94,11 +94,8 @@ func (v *recovery) takeStock() error {
 
 // takeSummary reads the events of the summary instead of all.
 func (v *recovery) takeSummary(s *summarizer) error {
-	found := survey{}
-	for _, r := range s.Recent {
-		found.newest.events = append(found.newest.events, listed{r.Seq, record.Place{Hash: r.Hash}})
-	}
-	if found.newest.truncated = s.Truncated; s.Truncated && len(s.Recent) > 0 {
+	found := survey{newest: recent{events: s.Recent, truncated: s.Truncated}}
+	if s.Truncated && len(s.Recent) > 0 {
 		found.newest.floor = s.Recent[0].Seq
 	}
 	places := make([]record.Place, 0, len(s.open))
@@ -118,6 +115,7 @@ func (v *recovery) takeSummary(s *summarizer) error {
 		(&scanner{core: v.core, in: in, found: &found, visit: v.visit}).places(places)
 		return nil
 	})
+	found.newest.trim()
 	v.publishStock(found)
 	return err
 }
@@ -137,7 +135,7 @@ func (v *recovery) visit(r *row) {
 func (v *recovery) publishStock(found survey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.recent = found.newest.recent()
+	v.recent = found.newest
 	v.count(&v.meta.Counts)
 }
 

@@ -258,7 +258,7 @@ func (o *countOp) apply(b *batch) error {
 	b.always, b.recounted = true, &recount{found.census, found.total.Counts}
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
-	b.c.recent = found.newest.recent()
+	b.c.recent = found.newest
 	return nil
 }
 

@@ -27,7 +27,7 @@ type stock struct {
 	Open   map[uint64]record.Hash
 	Older  generations
 	Counts record.Counts
-	Recent []listed
+	Recent []record.Recent
 }
 
 // stockOf returns what the committer of a store knows, and what reading the whole store finds.
@@ -45,14 +45,14 @@ func stockOf(c *committer) (known, found stock, err error) {
 	})
 	found.Counts = all.total.Counts
 	there := map[uint64]bool{}
-	for _, l := range all.newest.recent().events {
-		there[l.seq] = true
-		found.Recent = append(found.Recent, listed{l.seq, record.Place{Hash: l.place.Hash}})
+	for _, l := range all.newest.events {
+		there[l.Seq] = true
+		found.Recent = append(found.Recent, l)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.recent.events {
-		if there[l.seq] { // it may be gone
+		if there[l.Seq] { // it may be gone
 			known.Recent = append(known.Recent, l)
 		}
 	}
@@ -71,7 +71,7 @@ func byNumber(a, b generation) int { return cmp.Compare(a.seq, b.seq) }
 func (s *Store) differs() (diff string) {
 	o := &inspectOp{newTicket(true), func(c *committer) {
 		known, found, err := stockOf(c)
-		if diff = gocmp.Diff(found, known, gocmp.AllowUnexported(listed{}, generation{})); err != nil {
+		if diff = gocmp.Diff(found, known, gocmp.AllowUnexported(generation{})); err != nil {
 			diff = err.Error()
 		}
 	}}

@@ -14,10 +14,10 @@ type survey struct {
 	total   tally
 	census  record.Census
 	damaged int // entries that cannot be read; only the census counts them
-	newest  newest
+	newest  recent
 }
 
-func (s *survey) add(t tally, l listed) {
+func (s *survey) add(t tally, l record.Recent) {
 	s.total.add(t, 1)
 	s.census.Add(1, t.sum)
 	s.newest.add(l)
@@ -69,6 +69,7 @@ func surveyParts(c *core, parts []part, visit func(*row)) (survey, error) {
 		found[0].join(other)
 	}
 	found[0].census.Known = true
+	found[0].newest.trim()
 	return found[0], errors.Join(errs...)
 }
 
@@ -139,7 +140,7 @@ func (s *scanner) state(key, value []byte, err error) {
 		s.found.addDamaged(record.PlaceOf(key))
 		return
 	}
-	s.found.add(r.tally(), listed{r.rec.Seq, record.Place{Hash: r.place.Hash}})
+	s.found.add(r.tally(), record.Recent{Seq: r.rec.Seq, Hash: r.place.Hash})
 	if r.place.Older != 0 || r.rec.Open() {
 		s.visit(r)
 	}
