@@ -109,15 +109,11 @@ func (r *restorer) makeDatabase(ctx context.Context, from io.Reader) (err error)
 	if err != nil {
 		return err
 	}
-	for {
-		e, err := in.next()
-		if errors.Is(err, io.EOF) {
-			break
+	for e, err := in.next(); !errors.Is(err, io.EOF); e, err = in.next() {
+		if err = cmp.Or(err, ctx.Err()); err == nil {
+			err = r.put(e)
 		}
-		if err := errors.Join(err, ctx.Err()); err != nil {
-			return err
-		}
-		if err := r.put(e); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -152,11 +148,7 @@ func (r *restorer) flush() error {
 
 // restoreMeta makes the counters those of a new store.
 func (r *restorer) restoreMeta() error {
-	var m record.Meta
-	err := r.db.View(func(in *kv.View) (err error) {
-		m, err = readMeta(in)
-		return err
-	})
+	m, err := readMeta(r.db)
 	if err != nil {
 		return err
 	}
