@@ -141,13 +141,7 @@ func (s *Store) TxTypes() []reflect.Type {
 func (s *Store) InTx(
 	ctx context.Context, l dedup.Lease, as reflect.Type, fn func(context.Context, any) (dedup.Result, error),
 ) error {
-	var lend lender
-	switch as {
-	case reflect.TypeFor[pgx.Tx]():
-		lend = lendPgx
-	case reflect.TypeFor[*sql.Tx]():
-		lend = lendSQL
-	default:
+	if !slices.Contains(s.TxTypes(), as) {
 		return fmt.Errorf("%w: there are no transactions of type %v", dedup.ErrInvalid, as)
 	}
 	end, err := s.begin(ctx)
@@ -156,7 +150,7 @@ func (s *Store) InTx(
 	}
 	end() // Close does not wait for handlers
 	for run := 0; ; run++ {
-		own, err := inTx(ctx, s, l, lend, fn)
+		own, err := inTx(ctx, s, l, as, fn)
 		code := codeOf(err)
 		switch {
 		case run < maxReruns && ctx.Err() == nil && (code == codeSerialization || code == codeDeadlock):

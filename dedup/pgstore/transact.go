@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -37,30 +38,30 @@ var (
 
 // inTx runs the handler once. own is true if the error is the handler's.
 func inTx(
-	ctx context.Context, s *Store, l dedup.Lease, lend lender, fn func(context.Context, any) (dedup.Result, error),
+	ctx context.Context, s *Store, l dedup.Lease, as reflect.Type, fn func(context.Context, any) (dedup.Result, error),
 ) (own bool, err error) {
 	free, err := s.lent.enter(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer free()
-	tx, err := lend(ctx, s.txs)
+	lent, err := lend(ctx, s.txs, as)
 	if err != nil {
 		return false, err
 	}
-	defer tx.release() // also after a panic
-	result, err := fn(ctx, tx.as)
-	tx.settle()
-	switch status := tx.Conn().PgConn().TxStatus(); {
+	defer lent.release(ctx) // also after a panic
+	result, err := fn(ctx, lent.as)
+	lent.settle()
+	switch conn := lent.conn.Conn().PgConn(); {
 	case err != nil:
 		return true, err
-	case tx.committed.Load(), status == 'I': // by Commit, or by a statement
+	case lent.committed.Load(), conn.TxStatus() == 'I': // by Commit, or by a statement
 		return true, errEnded
-	case tx.rolledBack.Load():
+	case lent.rolledBack.Load():
 		return true, errRolledBack
-	case tx.Conn().PgConn().IsBusy():
+	case conn.IsBusy():
 		return true, errOpenRows
-	case status == 'E':
+	case conn.TxStatus() == 'E':
 		return true, errAborted
 	case s.ctx.Err() != nil:
 		return false, dedup.ErrClosed
@@ -68,10 +69,10 @@ func inTx(
 	// The handler is done, so its outcome counts even if its time is over.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer cancel()
-	if err := fence(ctx, s, tx, newFinish(l, result)); err != nil {
+	if err := fence(ctx, s, lent.Tx, newFinish(l, result)); err != nil {
 		return errors.Is(err, errEnded), err
 	}
-	return false, tx.Commit(ctx)
+	return false, lent.Tx.Commit(ctx)
 }
 
 const (
@@ -122,142 +123,112 @@ func fence(ctx context.Context, s *Store, tx pgx.Tx, e *finishEntry) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// lender begins a transaction.
-type lender = func(context.Context, *pgxpool.Pool) (*loan, error)
-
-// loan is a transaction while its handler has it.
+// loan is a transaction while its handler has it. The handler gets it as a pgx.Tx or a *sql.Tx, and
+// can end neither.
 type loan struct {
 	pgx.Tx
+	conn       *stdlib.Conn
+	db         *sql.DB     // for a *sql.Tx, which is the only one of a connection that has no other
 	as         any         // what the handler gets
+	over       atomic.Bool // the handler has returned
 	committed  atomic.Bool // the handler tried to
 	rolledBack atomic.Bool // the handler wants its effect undone, which happens when it has returned
-	settle     func()      // takes it back from the handler
-	release    func()      // undoes it unless it was committed, and frees the connection
+}
+
+// lend begins a transaction.
+func lend(ctx context.Context, pool *pgxpool.Pool, as reflect.Type) (*loan, error) {
+	c, err := stdlib.GetPoolConnector(pool).Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &loan{conn: c.(*stdlib.Conn)}
+	if err := t.begin(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if t.as = pgx.Tx(t); as == reflect.TypeFor[*sql.Tx]() {
+		t.db = sql.OpenDB(&lentConn{t.conn, t})
+		// The end of ctx must not close the connection under the store.
+		if t.as, err = t.db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
+			t.release(ctx)
+			return nil, err
+		}
+	}
+	return t, nil
 }
 
 // begin begins the transaction. A receiver that stands still, or is gone, holds the locks of its
 // handler until the database undoes it.
-func (t *loan) begin(ctx context.Context, c *pgx.Conn) (err error) {
+func (t *loan) begin(ctx context.Context) (err error) {
 	most := txTime
 	if deadline, ok := ctx.Deadline(); ok {
 		most = max(0, time.Until(deadline))
 	}
 	ms := (most + txGrace).Milliseconds()
-	t.Tx, err = c.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; "+
-		"SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL statement_timeout = %d; "+markSQL, ms, ms)})
+	begin := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; "+
+		"SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL statement_timeout = %d; "+markSQL, ms, ms)
+	t.Tx, err = t.conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 	return err
 }
 
-// undo rolls back. A connection that is still in a transaction afterwards is closed by its pool.
-func (t *loan) undo(ctx context.Context) {
+// settle takes it back from the handler.
+func (t *loan) settle() {
+	t.over.Store(true)
+	if tx, ok := t.as.(*sql.Tx); ok && tx != nil {
+		_ = tx.Commit() // closes the handler's rows; the driver does nothing
+	}
+}
+
+// release undoes it unless it was committed, and frees the connection. One that is still in a
+// transaction afterwards is closed by its pool.
+func (t *loan) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 	defer cancel()
-	_ = t.Rollback(ctx) // nothing to do if it is committed or the connection is gone
-}
-
-func lendPgx(ctx context.Context, pool *pgxpool.Pool) (*loan, error) {
-	c, err := pool.Acquire(ctx)
-	if err != nil {
-		return nil, err
+	_ = t.Tx.Rollback(ctx) // nothing to do if it is committed or the connection is gone
+	if t.settle(); t.db != nil {
+		_ = t.db.Close()
+		return
 	}
-	t := &loan{settle: func() {}}
-	if err := t.begin(ctx, c.Conn()); err != nil {
-		c.Release()
-		return nil, err
-	}
-	t.as = &guardedTx{Tx: t.Tx, loan: t}
-	t.release = func() {
-		t.undo(ctx)
-		c.Release()
-	}
-	return t, nil
-}
-
-// guardedTx is the transaction of a handler. It does not end.
-type guardedTx struct {
-	pgx.Tx
-	loan *loan
+	_ = t.conn.Close()
 }
 
 // Commit implements pgx.Tx. It refuses.
-func (g *guardedTx) Commit(context.Context) error { return g.loan.refuse() }
-
-// Rollback implements pgx.Tx. It is noted.
-func (g *guardedTx) Rollback(context.Context) error {
-	g.loan.rolledBack.Store(true)
-	return nil
-}
-
-func (t *loan) refuse() error {
+func (t *loan) Commit(context.Context) error {
 	t.committed.Store(true)
 	return errEnded
 }
 
-// lendSQL lends a transaction of database/sql. It is the only one of a sql.DB whose only
-// connection is in a transaction already.
-func lendSQL(ctx context.Context, pool *pgxpool.Pool) (*loan, error) {
-	c, err := stdlib.GetPoolConnector(pool).Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	conn := c.(*stdlib.Conn)
-	t := &loan{}
-	if err := t.begin(ctx, conn.Conn()); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	over := &atomic.Bool{}
-	db := sql.OpenDB(&guardedConn{Conn: conn, loan: t, over: over})
-	// The end of ctx must not close the connection under the store.
-	tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
-	t.as = tx
-	t.settle = func() {
-		over.Store(true)
-		_ = tx.Commit() // closes the handler's rows; the driver does nothing
-	}
-	t.release = func() {
-		t.undo(ctx)
-		if tx != nil {
-			t.settle()
-		}
-		_ = db.Close()
-	}
-	if err != nil {
-		t.release()
-		return nil, err
-	}
-	return t, nil
+// Rollback implements pgx.Tx. It is noted.
+func (t *loan) Rollback(context.Context) error {
+	t.rolledBack.Store(true)
+	return nil
 }
 
-// guardedConn is the connection of a sql.DB that has no other one. Its transaction was begun, and
-// does not end.
-type guardedConn struct {
+// lentConn is the connection of a sql.DB that has no other one. Its transaction was begun, and does
+// not end.
+type lentConn struct {
 	*stdlib.Conn
 	loan *loan
-	over *atomic.Bool // the handler has returned
 }
 
 // Connect implements driver.Connector.
-func (g *guardedConn) Connect(context.Context) (driver.Conn, error) { return g, nil }
+func (c *lentConn) Connect(context.Context) (driver.Conn, error) { return c, nil }
 
 // Driver implements driver.Connector.
-func (g *guardedConn) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
+func (c *lentConn) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 
 // BeginTx implements driver.ConnBeginTx.
-func (g *guardedConn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { return g, nil }
+func (c *lentConn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) { return c, nil }
 
 // Commit implements driver.Tx. It refuses until the handler has returned.
-func (g *guardedConn) Commit() error {
-	if g.over.Load() {
+func (c *lentConn) Commit() error {
+	if c.loan.over.Load() {
 		return nil
 	}
-	return g.loan.refuse()
+	return c.loan.Commit(context.Background())
 }
 
 // Rollback implements driver.Tx. It is noted.
-func (g *guardedConn) Rollback() error {
-	g.loan.rolledBack.Store(true)
-	return nil
-}
+func (c *lentConn) Rollback() error { return c.loan.Rollback(context.Background()) }
 
 // closeTxs closes the connections of handlers, which need not return in time.
 func closeTxs(pool *pgxpool.Pool) {
