@@ -46,24 +46,19 @@ type database struct {
 	clock    func() time.Time // nil is the clock of the server
 	texts    sync.Map         // statements with the name of the schema
 	log      *slog.Logger
-	reported reported
+	mu       sync.Mutex
+	reported map[int64]bool // the damaged events that were logged
 }
 
 // maxReported is how many damaged events are distinguished, and so logged only once.
 const maxReported = 1000
 
-// reported are the damaged events that were logged.
-type reported struct {
-	mu   sync.Mutex
-	seqs map[int64]bool
-}
-
 // report logs a record that cannot be read.
 func (d *database) report(w *row) {
-	d.reported.mu.Lock()
-	defer d.reported.mu.Unlock()
-	if n := len(d.reported.seqs); !d.reported.seqs[w.seq] && n < maxReported {
-		d.reported.seqs[w.seq] = true
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.reported[w.seq] && len(d.reported) < maxReported {
+		d.reported[w.seq] = true
 		d.log.Error("stored event is damaged", "event", w.rec.Event, "error", w.damage)
 	}
 }

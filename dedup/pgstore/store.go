@@ -157,7 +157,7 @@ func (s *Store) open(ctx context.Context, w *watch, c *pgx.Conn, config *pgxpool
 	}
 	s.db = &database{
 		pool: pool, schema: o.Schema, remember: o.Remember, clock: o.clock, log: o.Logger,
-		reported: reported{seqs: map[int64]bool{}},
+		reported: map[int64]bool{},
 	}
 	s.handlers.noted, s.handlers.named = map[string]bool{}, []string{}
 	if _, err = migrated(ctx, pool, o.Schema); err == nil {

@@ -34,32 +34,24 @@ func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask
 	for _, t := range tasks {
 		names = append(names, t.Handler)
 	}
-	end, err := s.begin(ctx)
-	if err != nil {
-		return dedup.Record{}, err
-	}
-	err = s.handlers.note(ctx, s.db, names)
-	if end(); err != nil {
-		return dedup.Record{}, fault(err)
-	}
-	return s.editEvent(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Reopen(tasks, now) })
+	return s.editEvent(ctx, event, names, func(r *dedup.Record, now time.Time) error { return r.Reopen(tasks, now) })
 }
 
 // Rerun implements [dedup.Store].
 func (s *Store) Rerun(ctx context.Context, event string, handlers ...string) (dedup.Record, error) {
-	return s.editEvent(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Rerun(handlers, now) })
+	return s.editEvent(ctx, event, nil, func(r *dedup.Record, now time.Time) error { return r.Rerun(handlers, now) })
 }
 
 // RunNow implements [dedup.Store].
 func (s *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) {
-	return s.editEvent(ctx, event, (*dedup.Record).RunNow)
+	return s.editEvent(ctx, event, nil, (*dedup.Record).RunNow)
 }
 
-// editEvent changes the record of an event and returns it.
+// editEvent changes the record of an event and returns it. It may get tasks of handlers.
 func (s *Store) editEvent(
-	ctx context.Context, event string, change func(*dedup.Record, time.Time) error,
+	ctx context.Context, event string, handlers []string, change func(*dedup.Record, time.Time) error,
 ) (out dedup.Record, err error) {
-	err = s.withEvent(ctx, event, (*view).event, func(v *view, w *row, _ *pgx.Batch) error {
+	err = s.withEvent(ctx, event, handlers, (*view).event, func(v *view, w *row, _ *pgx.Batch) error {
 		if err := change(&w.rec, v.now); err != nil {
 			return err
 		}
@@ -79,7 +71,7 @@ func (s *Store) editEvent(
 
 // withEvent runs a change of one event, which find returns.
 func (s *Store) withEvent(
-	ctx context.Context, event string, find func(*view, string) (*row, error),
+	ctx context.Context, event string, handlers []string, find func(*view, string) (*row, error),
 	change func(*view, *row, *pgx.Batch) error,
 ) error {
 	end, err := s.begin(ctx)
@@ -95,6 +87,9 @@ func (s *Store) withEvent(
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	err = retry(func() error {
+		if err := s.handlers.note(ctx, s.db, handlers); err != nil {
+			return err
+		}
 		v, first := newView(ctx, s.db, nil), &pgx.Batch{}
 		v.queue(first, &wanted{seqs: []int64{seqOf(event)}})
 		return s.edit(ctx, v, first, func(b *pgx.Batch) error {
@@ -117,7 +112,7 @@ func (s *Store) withEvent(
 
 // Purge implements [dedup.Store]. An event that cannot be read is deleted, too.
 func (s *Store) Purge(ctx context.Context, event string) error {
-	return s.withEvent(ctx, event, (*view).remnant, func(v *view, w *row, b *pgx.Batch) error {
+	return s.withEvent(ctx, event, nil, (*view).remnant, func(v *view, w *row, b *pgx.Batch) error {
 		lapsed := w.damage != nil && w.rec.Hold && !w.rec.Held(v.now) // no delivery can free or finish it
 		if w.rec.Open() && !lapsed {
 			return dedup.ErrOpen
