@@ -172,12 +172,12 @@ var mutants = []mutant{
 	{"memstore/store.go", `m.opened.Add(w.OrphanAfter)`, `m.opened`},
 	{"memstore/traces.go", `return t.Day < first`, `return t.Day <= first`},
 
-	{"internal/taskqueue/take.go", `free := q.suspect == nil || at >= q.suspectUntil`, `free := true`},
-	{"internal/taskqueue/take.go", `|| at < nanos(w.Orphans)`, ``},
+	{"internal/taskqueue/take.go", `if q.suspect != nil {`, `if false {`},
+	{"internal/taskqueue/take.go", `from = nanos(w.Orphans)`, ``},
 	{"internal/taskqueue/take.go", `len(out) > 0 && bytes < int64(e.bytes)`, `false`},
-	{"internal/taskqueue/lane.go", "\tl.running = e\n", ``},
+	{"internal/taskqueue/lane.go", `case a.running != b.running:`, `case false:`},
 	{"internal/taskqueue/lane.go", `return a.seq < b.seq`, `return before(a, b)`},
-	{"internal/taskqueue/lane.go", `if a.yields {`, `if false {`},
+	{"internal/taskqueue/lane.go", `case a.yields:`, `case false:`},
 }
 
 // durable are mistakes that the suite must find in a store that is opened again.

@@ -1,41 +1,40 @@
 package taskqueue
 
-// lane holds tasks that run one after another. Only its head can be due or run. The waiting
-// tasks are a heap, because a store adds thousands of them in no order when it starts.
+// lane holds tasks that run one after another. Only the first of them can be due or run. They are a
+// heap, because a store adds thousands of them in no order when it starts.
 type lane[E any] struct {
-	name    string
-	running *entry[E]
-	waiting Heap[*entry[E]]
+	name  string
+	tasks Heap[*entry[E]]
 }
 
 func newLane[E any](name string) *lane[E] {
-	return &lane[E]{name: name, waiting: NewHeap(beforeInLane[E], func(e *entry[E], i int) {
+	return &lane[E]{name: name, tasks: NewHeap(beforeInLane[E], func(e *entry[E], i int) {
 		e.laneIndex = int32(i) //nolint:gosec // 2^31 entries do not fit the memory
 	})}
 }
 
-// beforeInLane orders by acceptance or, where tasks yield, by when they are due.
+// beforeInLane orders the running task first, the others by acceptance or, where tasks yield, by
+// when they are due. A reopened task so waits for a later one that runs, ahead of all others.
 func beforeInLane[E any](a, b *entry[E]) bool {
-	if a.yields {
+	switch {
+	case a.running != b.running:
+		return a.running
+	case a.yields:
 		return before(a, b)
 	}
 	return a.seq < b.seq
 }
 
-// head returns the running task, else the next one; nil in an empty lane.
-func (l *lane[E]) head() *entry[E] {
-	switch {
-	case l.running != nil:
-		return l.running
-	case l.waiting.Len() > 0:
-		return l.waiting.First()
+// head returns the first task of the lane of e, or e outside of lanes.
+func (e *entry[E]) head() *entry[E] {
+	if e.lane == nil {
+		return e
 	}
-	return nil
+	return e.lane.tasks.First()
 }
 
-// enqueue adds a waiting task to its lane. A reopened task whose lane has a later one running
-// waits for that, ahead of all others.
-func (q *Queue[E]) enqueue(e *entry[E], name string) {
+// enter adds a new task to its lane.
+func (q *Queue[E]) enter(e *entry[E], name string) {
 	if name == "" {
 		return
 	}
@@ -44,54 +43,36 @@ func (q *Queue[E]) enqueue(e *entry[E], name string) {
 		l = newLane[E](name)
 		q.lanes[name] = l
 	}
-	e.lane = l
-	head := l.head()
-	l.waiting.Push(e)
-	if head != nil && l.head() != head {
-		q.withdraw(head)
+	if l.tasks.Len() > 0 && beforeInLane(e, l.tasks.First()) {
+		q.withdraw(l.tasks.First())
 	}
+	l.tasks.Push(e)
+	e.lane = l
 }
 
-// dequeue takes e out of its lane and offers the next task of the lane.
-func (q *Queue[E]) dequeue(e *entry[E]) {
+// leave takes e out of its lane and offers the next task of the lane.
+func (q *Queue[E]) leave(e *entry[E]) {
 	l := e.lane
 	if l == nil {
 		return
 	}
-	e.lane = nil
-	if l.running == e {
-		l.running = nil
-	} else {
-		l.waiting.Remove(int(e.laneIndex))
-	}
-	next := l.head()
-	if next == nil {
+	if l.tasks.Remove(int(e.laneIndex)); l.tasks.Len() == 0 {
 		delete(q.lanes, l.name)
-		return
-	}
-	if next.in == inNone {
-		q.offer(next)
+	} else {
+		q.offer(l.tasks.First())
 	}
 }
 
-// occupy makes e the running task of its lane.
-func (q *Queue[E]) occupy(e *entry[E]) {
-	l := e.lane
-	if l == nil || l.running == e {
-		return
+// change changes a task, which may move it in its lane, and offers the one that is first then.
+func (q *Queue[E]) change(e *entry[E], f func()) {
+	head := e.head()
+	q.withdraw(e)
+	f()
+	if e.lane != nil {
+		e.lane.tasks.Replace(int(e.laneIndex), e)
 	}
-	head := l.head()
-	l.waiting.Remove(int(e.laneIndex))
-	l.running = e
-	if head != e {
+	if e.head() != head {
 		q.withdraw(head)
 	}
-}
-
-// laneName returns the name of the lane of e, empty outside of lanes.
-func (e *entry[E]) laneName() string {
-	if e.lane == nil {
-		return ""
-	}
-	return e.lane.name
+	q.offer(e.head())
 }

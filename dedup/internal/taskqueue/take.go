@@ -2,7 +2,6 @@ package taskqueue
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -11,7 +10,7 @@ type Want struct {
 	// Tasks is how many at most. Bytes bounds the sizes of all but the first.
 	Tasks int
 	Bytes int64
-	// Handlers are those of the caller, which must not change them. Nil is all handlers.
+	// Handlers are those of the caller. Nil is all handlers.
 	Handlers []string
 	// Orphans is when tasks of handlers that no Want has named are taken, too.
 	Orphans time.Time
@@ -23,6 +22,7 @@ const SuspectTime = 30 * time.Second
 
 // handler has the waiting tasks of one handler, except those that wait for others of their lane.
 type handler[E any] struct {
+	wanted   uint64          // the last Want that named it; 0 for none
 	due      Heap[*entry[E]] // by Due
 	suspects Heap[*entry[E]] // by Due, and those whose lease ran out by its end
 }
@@ -32,30 +32,39 @@ func (q *Queue[E]) handler(name string) uint32 {
 	i, known := q.byName[name]
 	if !known {
 		i = uint32(len(q.handlers)) //nolint:gosec // a store has few handlers
-		h := &handler[E]{due: newTimes[E](), suspects: newTimes[E]()}
-		q.handlers, q.unnamed, q.byName[name] = append(q.handlers, h), append(q.unnamed, h), i
+		q.handlers = append(q.handlers, &handler[E]{due: newTimes[E](), suspects: newTimes[E]()})
+		q.byName[name] = i
 	}
 	return i
 }
 
-// of returns the handlers that a Want names. Usually it is the slice of the Want before.
-func (q *Queue[E]) of(w *Want) []*handler[E] {
-	switch names := w.Handlers; {
-	case names == nil:
-		return q.handlers
-	case len(names) == 0:
-		return nil
-	case len(names) == len(q.last) && &names[0] == &q.last[0]:
-		return q.wanted
+// next begins a Want.
+func (q *Queue[E]) next(at int64, w *Want) {
+	q.wants++
+	for _, name := range w.Handlers {
+		q.handlers[q.handler(name)].wanted = q.wants
 	}
-	q.last, q.wanted = w.Handlers, make([]*handler[E], len(w.Handlers))
-	named := map[*handler[E]]bool{}
-	for i, name := range w.Handlers {
-		q.wanted[i] = q.handlers[q.handler(name)]
-		named[q.wanted[i]] = true
+	q.lapse(at)
+}
+
+// heaps calls f with each heap that the last Want may take from, and the time from which it may. A
+// running suspect holds the others back.
+func (q *Queue[E]) heaps(w *Want, f func(h *Heap[*entry[E]], from int64)) {
+	free := int64(math.MinInt64)
+	if q.suspect != nil {
+		free = q.suspectUntil
 	}
-	q.unnamed = slices.DeleteFunc(q.unnamed, func(h *handler[E]) bool { return named[h] })
-	return q.wanted
+	for _, h := range q.handlers {
+		from := int64(math.MinInt64)
+		if w.Handlers != nil && h.wanted != q.wants {
+			if h.wanted > 0 {
+				continue // another caller has it
+			}
+			from = nanos(w.Orphans)
+		}
+		f(&h.due, from)
+		f(&h.suspects, max(from, free))
+	}
 }
 
 // Take returns tasks that are due at now, at least one if there is any, and marks them as running
@@ -69,10 +78,9 @@ func (q *Queue[E]) TakeWhile(now time.Time, w Want, until time.Time, fits func(I
 	var out []Item[E]
 	bytes := max(w.Bytes, 0) // far below it the sum would overflow
 	at := nanos(now)
-	q.lapse(at)
-	of, orphans := q.of(&w), q.orphans(at, &w)
+	q.next(at, &w)
 	for len(out) < w.Tasks {
-		e := q.first(at, of, orphans)
+		e := q.first(at, &w)
 		if e == nil || len(out) > 0 && bytes < int64(e.bytes) {
 			break
 		}
@@ -103,30 +111,13 @@ func (q *Queue[E]) lapse(at int64) {
 	}
 }
 
-// orphans returns the handlers that no Want has named, once their tasks may be taken.
-func (q *Queue[E]) orphans(at int64, w *Want) []*handler[E] {
-	if w.Handlers == nil || at < nanos(w.Orphans) {
-		return nil
-	}
-	return q.unnamed
-}
-
-// first returns the task of the handlers that is due for the longest time, nil when there is none.
-// Suspects are skipped while another one runs.
-func (q *Queue[E]) first(at int64, lists ...[]*handler[E]) (first *entry[E]) {
-	free := q.suspect == nil || at >= q.suspectUntil
-	offer := func(h *Heap[*entry[E]]) {
-		if h.Len() > 0 && h.First().due <= at && (first == nil || before(h.First(), first)) {
+// first returns the task that is due for the longest time, nil when there is none.
+func (q *Queue[E]) first(at int64, w *Want) (first *entry[E]) {
+	q.heaps(w, func(h *Heap[*entry[E]], from int64) {
+		if h.Len() > 0 && max(from, h.First().due) <= at && (first == nil || before(h.First(), first)) {
 			first = h.First()
 		}
-	}
-	for _, handlers := range lists {
-		for _, h := range handlers {
-			if offer(&h.due); free {
-				offer(&h.suspects)
-			}
-		}
-	}
+	})
 	return first
 }
 
@@ -148,27 +139,14 @@ func (q *Queue[E]) Extend(seq uint64, task int, until time.Time) {
 // NextDue returns when Take has something to do next, false if there is nothing. It is not after
 // now if a task can be taken now.
 func (q *Queue[E]) NextDue(now time.Time, w Want) (time.Time, bool) {
-	at, next := nanos(now), int64(math.MaxInt64)
-	q.lapse(at)
-	note := func(h *Heap[*entry[E]], least int64) {
+	next := int64(math.MaxInt64)
+	q.next(nanos(now), &w)
+	note := func(h *Heap[*entry[E]], from int64) {
 		if h.Len() > 0 {
-			next = min(next, max(h.First().due, least))
+			next = min(next, max(from, h.First().due))
 		}
 	}
-	free := int64(math.MinInt64)
-	if q.suspect != nil {
-		free = q.suspectUntil
-	}
-	list := func(handlers []*handler[E], least int64) {
-		for _, h := range handlers {
-			note(&h.due, least)
-			note(&h.suspects, max(least, free))
-		}
-	}
-	list(q.of(&w), math.MinInt64)
-	if w.Handlers != nil {
-		list(q.unnamed, nanos(w.Orphans))
-	}
+	q.heaps(&w, note)
 	note(&q.leases, math.MinInt64)
 	return time.Unix(0, next), next < math.MaxInt64
 }

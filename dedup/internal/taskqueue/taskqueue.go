@@ -41,7 +41,7 @@ type entry[E any] struct {
 	next          *entry[E] // the next task of the event
 	bytes         uint32    // capped
 	dueIndex      int32     // in the heap that in names
-	laneIndex     int32     // among the waiting tasks of its lane
+	laneIndex     int32     // among the tasks of its lane
 	in            heapName
 	yields        bool
 	suspect       bool
@@ -69,9 +69,7 @@ type Queue[E any] struct {
 
 	handlers []*handler[E]
 	byName   map[string]uint32 // their indexes
-	unnamed  []*handler[E]     // those that no Want has named
-	last     []string          // the handlers of the last Want, which are
-	wanted   []*handler[E]
+	wants    uint64            // how many there were
 
 	suspect      *entry[E] // the one that runs
 	suspectUntil int64     // when it stops holding the others back
@@ -119,17 +117,12 @@ func (q *Queue[E]) Schedule(it Item[E]) {
 			bytes: uint32(min(max(it.Bytes, 0), math.MaxUint32)), yields: it.Yields,
 		}
 		q.add(e)
-		q.enqueue(e, it.Lane)
-	} else if e.running || e.yields {
-		name := e.laneName()
-		q.dequeue(e)
-		q.stop(e)
-		e.due = nanos(it.Due) // the order of a lane that yields depends on it
-		q.enqueue(e, name)
+		q.enter(e, it.Lane)
 	}
-	q.withdraw(e)
-	e.due, e.suspect = nanos(it.Due), it.Suspect
-	q.offer(e)
+	q.change(e, func() {
+		q.stop(e)
+		e.due, e.suspect = nanos(it.Due), it.Suspect
+	})
 }
 
 // find returns the entry of a task, nil when there is none.
@@ -177,8 +170,9 @@ func (q *Queue[E]) Remove(seq uint64, task int) {
 	} else {
 		delete(q.events, seq)
 	}
-	q.dequeue(e)
+	q.withdraw(e)
 	q.stop(e)
+	q.leave(e)
 }
 
 // Oldest returns when the oldest event with an open task was accepted, false without any.
@@ -194,16 +188,15 @@ func (q *Queue[E]) Oldest() (time.Time, bool) {
 
 // start marks e as running until the end of its lease.
 func (q *Queue[E]) start(e *entry[E], until int64) {
-	if !e.running {
-		q.running++
-	}
-	q.occupy(e)
-	q.withdraw(e)
-	e.running, e.due = true, until
-	q.offer(e)
+	q.change(e, func() {
+		if !e.running {
+			q.running++
+		}
+		e.running, e.due = true, until
+	})
 }
 
-// stop takes e out of the heap and the count of running tasks.
+// stop takes e out of the count of running tasks.
 func (q *Queue[E]) stop(e *entry[E]) {
 	if e.running {
 		q.running--
@@ -212,15 +205,13 @@ func (q *Queue[E]) stop(e *entry[E]) {
 		q.suspect = nil
 	}
 	e.running = false
-	q.withdraw(e)
 }
 
-// offer puts e, which is in no heap, into one if it is the head of its lane.
+// offer puts e, which is the first of its lane, into a heap, unless it is in one.
 func (q *Queue[E]) offer(e *entry[E]) {
-	if e.lane != nil && e.lane.head() != e {
-		return
-	}
 	switch {
+	case e.in != inNone:
+		return
 	case e.running:
 		e.in = inLeases
 	case e.suspect:

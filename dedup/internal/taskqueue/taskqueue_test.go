@@ -123,11 +123,19 @@ func (n *naive) may(t *task) bool {
 		return false
 	}
 	for _, o := range n.tasks {
-		if o != t && t.Lane != "" && o.Lane == t.Lane && (o.running || !t.running && o.Seq < t.Seq) {
+		if o != t && t.Lane != "" && o.Lane == t.Lane && (o.running || !t.running && first(&o.Item, &t.Item)) {
 			return t.running
 		}
 	}
 	return true
+}
+
+// first reports whether a waiting task of a lane goes before another one.
+func first(a, b *Item[string]) bool {
+	if a.Yields && !a.Due.Equal(b.Due) {
+		return a.Due.Before(b.Due)
+	}
+	return a.Seq < b.Seq
 }
 
 // from returns when a caller may take the task.
@@ -204,12 +212,13 @@ type pair struct {
 }
 
 func (p *pair) put(t *rapid.T) {
-	seq := rapid.Uint64Range(1, 30).Draw(t, "seq")
-	it := item(fmt.Sprint("e", seq), seq, rapid.SampledFrom([]string{"", "l", "l", "m"}).Draw(t, "lane"), 0)
+	seq := rapid.Uint64Range(1, 9).Draw(t, "seq")
+	lane := rapid.SampledFrom([]string{"", "l", "l", "m", "y", "y", "y"}).Draw(t, "lane")
+	it := item(fmt.Sprint("e", seq), seq, lane, 0)
 	it.Due = p.naive.now.Add(time.Duration(rapid.IntRange(-3, 20).Draw(t, "due")) * time.Second)
 	it.Bytes = int64(rapid.IntRange(0, 20).Draw(t, "bytes"))
 	it.Suspect = rapid.IntRange(0, 3).Draw(t, "suspect") == 0
-	it.Handler = "h" + it.Lane // a lane has one handler
+	it.Yields, it.Handler = it.Lane == "y", "h"+it.Lane // a lane has one handler
 	if it.Lane == "" {
 		it.Handler = rapid.SampledFrom([]string{"h", "i", "j"}).Draw(t, "handler")
 	}
@@ -217,7 +226,8 @@ func (p *pair) put(t *rapid.T) {
 	if old == nil {
 		p.naive.tasks = append(p.naive.tasks, &task{Item: it})
 	} else {
-		it.Lane, it.Handler, it.Bytes = old.Lane, old.Handler, old.Bytes // a task never changes them
+		// A task never changes these.
+		it.Lane, it.Yields, it.Handler, it.Bytes = old.Lane, old.Yields, old.Handler, old.Bytes
 		old.Due, old.Suspect, old.running = it.Due, it.Suspect, false
 		p.naive.ends(old)
 	}
@@ -225,7 +235,7 @@ func (p *pair) put(t *rapid.T) {
 }
 
 func (p *pair) drop(t *rapid.T) {
-	seq := rapid.Uint64Range(1, 30).Draw(t, "seq")
+	seq := rapid.Uint64Range(1, 9).Draw(t, "seq")
 	if known := p.naive.find(seq); known != nil {
 		p.naive.ends(known)
 	}
@@ -234,7 +244,7 @@ func (p *pair) drop(t *rapid.T) {
 }
 
 func (p *pair) extend(t *rapid.T) {
-	seq := rapid.Uint64Range(1, 30).Draw(t, "seq")
+	seq := rapid.Uint64Range(1, 9).Draw(t, "seq")
 	until := p.naive.now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "by")) * time.Second)
 	if known := p.naive.find(seq); known != nil && known.running {
 		known.Due = until
@@ -249,7 +259,7 @@ func (p *pair) extend(t *rapid.T) {
 	p.queue.Extend(seq, 0, until)
 }
 
-var wants = [][]string{nil, {}, {"h"}, {"h", "hl", "hm"}, {"i", "hl"}, {"j"}}
+var wants = [][]string{nil, {}, {"h"}, {"h", "hl", "hm"}, {"i", "hl", "hy"}, {"j"}}
 
 func (p *pair) want(t *rapid.T) Want {
 	w := Want{Handlers: rapid.SampledFrom(wants).Draw(t, "handlers"), Orphans: at(40)}
