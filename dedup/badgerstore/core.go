@@ -147,8 +147,7 @@ func (c *core) warn(what string, err error) {
 }
 
 func (c *core) damage(err error) {
-	var d *DamagedError
-	if errors.As(err, &d) && c.damages.add(d.Key) {
+	if d, ok := errors.AsType[*DamagedError](err); ok && c.damages.add(d.Key) {
 		c.log.Error("stored value is damaged", "dir", c.dir, "key", d.Key, "error", err)
 	}
 }

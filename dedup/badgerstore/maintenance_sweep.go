@@ -170,14 +170,7 @@ func (o *pruneOp) apply(b *batch) error {
 	}
 	first := b.firstDay()
 	for _, id := range o.ids {
-		t, staged := b.traces[id]
-		if !staged {
-			var err error
-			if t.Trace, err = readTrace(b.c.db, id.Key()); err != nil {
-				continue // the check reports the damage; the key stays known
-			}
-		}
-		if t.Day < first || o.all {
+		if b.trace(id).Day < first || o.all { // a damaged one counts as new
 			b.putTrace(id, dedup.Trace{})
 		}
 	}

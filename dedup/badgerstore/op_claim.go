@@ -63,8 +63,7 @@ func (o *claimOp) apply(b *batch) error {
 	for i := range o.claims {
 		d, err := b.claim(&o.claims[i])
 		if err != nil {
-			var damage *DamagedError
-			if errors.As(err, &damage) {
+			if damage, ok := errors.AsType[*DamagedError](err); ok {
 				return &damagedClaim{damage, i}
 			}
 			return err

@@ -80,7 +80,8 @@ func (v *recovery) takeStock() error {
 	counted := v.meta.Census
 	missing := missing(counted, found.census, found.damaged)
 	if missing && !v.options.AcceptLoss {
-		return errMissing(v.dir, counted, found.census)
+		return fmt.Errorf("store %s lost acknowledged data: %s. Its files are unchanged; %s", v.dir,
+			difference(counted, found.census), restoreOrAccept)
 	}
 	v.meta.Census, v.meta.Counts = found.census, found.total.Counts
 	v.publishStock(found)
@@ -249,8 +250,3 @@ func difference(want, have record.Census) string {
 // restoreOrAccept is what to do about a loss.
 const restoreOrAccept = "restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, " +
 	"and a repeated delivery of one is new"
-
-func errMissing(dir string, want, have record.Census) error {
-	return fmt.Errorf("store %s lost acknowledged data: %s. Its files are unchanged; %s", dir, difference(want, have),
-		restoreOrAccept)
-}
