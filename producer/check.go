@@ -35,6 +35,18 @@ func (p *Producer) Check() []error {
 	return m.found
 }
 
+// CheckError is a mistake in the description of a producer.
+type CheckError struct {
+	Producer string // its name
+	Err      error
+}
+
+// Error returns the mistake after the name of the producer.
+func (e *CheckError) Error() string { return fmt.Sprintf("producer %q: %v", e.Producer, e.Err) }
+
+// Unwrap returns Err.
+func (e *CheckError) Unwrap() error { return e.Err }
+
 // mistakes are the mistakes of the producer of that name.
 type mistakes struct {
 	name  string
@@ -48,7 +60,7 @@ func (m *mistakes) add(err error) {
 			m.add(one)
 		}
 	} else if err != nil {
-		m.found = append(m.found, fmt.Errorf("producer %q: %w", m.name, err))
+		m.found = append(m.found, &CheckError{m.name, err})
 	}
 }
 

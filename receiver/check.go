@@ -87,19 +87,47 @@ func check(c Config) (*registry, error) {
 		p := &c.Producers[i]
 		errs = append(errs, p.Check()...)
 		for _, err := range checkProducer(c, p) {
-			errs = append(errs, fmt.Errorf("producer %q: %w", p.Name, err))
+			errs = append(errs, &producer.CheckError{Producer: p.Name, Err: err})
 		}
-		errs.when(seen[p.Name], "producer %q: the name is used twice", p.Name)
+		if seen[p.Name] {
+			errs = append(errs, &producer.CheckError{Producer: p.Name, Err: errors.New("the name is used twice")})
+		}
 		seen[p.Name] = true
 	}
 	for i := range c.Handlers {
 		h := &c.Handlers[i]
-		err := h.joins(c.Store)
-		errs.when(c.Store != nil && err != nil, "handler %q: %w", cmp.Or(h.name, h.producer+"/"+h.pattern), err)
+		if err := h.joins(c.Store); c.Store != nil && err != nil {
+			errs = append(errs, &HandlerError{Handler: cmp.Or(h.name, h.producer+"/"+h.pattern), Err: err})
+		}
 	}
 	handlers, err := newRegistry(c.Handlers, c.Producers, c.Decode)
 	return handlers, errors.Join(append(errs, err)...)
 }
+
+// The mistakes of a configuration that a program may explain in its own words.
+var (
+	// ErrNoURL is of a producer whose public URL is unknown, although its signatures cover it.
+	ErrNoURL = errors.New("its signatures cover the URL")
+	// ErrAnswersAlone is of an [Answer] handler and another one for the same events.
+	ErrAnswersAlone = errors.New("an Answer handler takes its events alone")
+)
+
+// HandlerError is a mistake at a handler. Other is the handler that it conflicts with, or empty.
+type HandlerError struct {
+	Handler, Other string
+	Err            error
+}
+
+// Error returns the mistake after the names of the handlers.
+func (e *HandlerError) Error() string {
+	if e.Other != "" {
+		return fmt.Sprintf("handlers %q and %q: %v", e.Handler, e.Other, e.Err)
+	}
+	return fmt.Sprintf("handler %q: %v", e.Handler, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *HandlerError) Unwrap() error { return e.Err }
 
 // faults are the errors of a configuration.
 type faults []error
@@ -113,7 +141,7 @@ func (f *faults) when(holds bool, format string, args ...any) {
 
 func checkProducer(c Config, p *producer.Producer) (errs faults) {
 	errs.when(p.SignsURL && p.URL == "" && c.URL == "",
-		"its signatures cover the URL: set Config.URL to the public base, such as https://hooks.example")
+		"%w: set Config.URL to the public base, such as https://hooks.example", ErrNoURL)
 	errs.when(p.Nonce == producer.NonceUnique && p.Split != nil, "unique nonces cannot be used with batches")
 	errs.when(p.MaxBody > c.BodyBudget, "bodies of %d bytes exceed the budget of %d", p.MaxBody, c.BodyBudget)
 	return errs

@@ -62,8 +62,9 @@ type Receiver struct {
 	refusedPanic sync.Once // logs the first panic of Config.Refused
 }
 
-// Open checks the configuration, reporting every error at once, resumes what a crash
-// interrupted, and starts the workers. The receiver must be closed.
+// Open checks the configuration, resumes what a crash interrupted, and starts the workers. The
+// receiver must be closed. The error joins every mistake of the configuration: one at a producer is
+// a [*producer.CheckError], one at a handler a [*HandlerError].
 func Open(c Config) (*Receiver, error) {
 	rx, err := newReceiver(c)
 	if err != nil {

@@ -41,7 +41,7 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 		own := checkHandler(&h, known)
 		own.when(r.byName[h.name] != nil, "another handler has this name: name one of them with Named")
 		for _, err := range own {
-			errs = append(errs, fmt.Errorf("handler %q: %w", h.name, err))
+			errs = append(errs, &HandlerError{Handler: h.name, Err: err})
 		}
 		if len(own) > 0 {
 			continue
@@ -114,14 +114,17 @@ func checkTogether(hs []*Handler) (errs faults) {
 				continue // an Otherwise handler never gets the other's events
 			}
 			both := narrower(a.pattern, b.pattern)
-			errs.when(a.other, "handlers %q and %q: both are Otherwise and match %q", a.name, b.name, both)
-			errs.when(!a.other && (a.answer || b.answer),
-				"handlers %q and %q: an Answer handler takes its events alone, and both would take %q",
-				a.name, b.name, both)
+			switch {
+			case a.other:
+				errs = append(errs, &HandlerError{a.name, b.name, fmt.Errorf("both are Otherwise and match %q", both)})
+			case a.answer || b.answer:
+				err := fmt.Errorf("%w, and both would take %q", ErrAnswersAlone, both)
+				errs = append(errs, &HandlerError{a.name, b.name, err})
+			}
 		}
 		if by := shadowedBy(a, hs); by != nil {
-			errs = append(errs, fmt.Errorf("handler %q never runs: it is Otherwise, and %q matches all of %q",
-				a.name, by.name, a.pattern))
+			err := fmt.Errorf("it never runs: it is Otherwise, and %q matches all of %q", by.name, a.pattern)
+			errs = append(errs, &HandlerError{Handler: a.name, Err: err})
 		}
 	}
 	return errs

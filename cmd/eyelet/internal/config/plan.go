@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -186,29 +186,47 @@ func (p *Plan) validate() (found usage.Errors) {
 	if err == nil {
 		return nil
 	}
-	for line := range strings.Lines(err.Error()) {
-		what, hint := line, ""
-		if strings.Contains(line, "takes its events alone") {
+	for one := range parts(err) {
+		what, hint := one.Error(), ""
+		switch {
+		case errors.Is(one, receiver.ErrAnswersAlone):
 			hint = "forward answers for producers of scheme rfc9421: with mode: store it is one handler among others"
+		case errors.Is(one, receiver.ErrNoURL):
+			what, _, _ = strings.Cut(what, ": set Config.URL") // advice for Go programs
+			hint = "write the public base at the top of the file, as in url: https://hooks.example"
 		}
-		if before, _, ok := strings.Cut(line, ": set Config.URL"); ok { // advice for Go programs
-			what, hint = before, "write the public base at the top of the file, as in url: https://hooks.example"
-		}
-		found.Add(p.placeOf(line), hint, "%s", what)
+		found.Add(p.placeOf(one), hint, "%s", what)
 	}
 	return found
 }
 
-// quoted matches the name in an error of package receiver, such as handler "shop/a": ...
-var quoted = regexp.MustCompile(`^(producer|handler)s? "([^"]*)"`)
+// parts yields the errors that calls of errors.Join joined.
+func parts(err error) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the outermost joins only
+		if !ok {
+			yield(err)
+			return
+		}
+		for _, one := range joined.Unwrap() {
+			for part := range parts(one) {
+				if !yield(part) {
+					return
+				}
+			}
+		}
+	}
+}
 
-// placeOf returns where the producer or handler that an error names was written.
-func (p *Plan) placeOf(line string) usage.Place {
-	if m := quoted.FindStringSubmatch(line); m != nil {
-		if i := slices.Index(p.HandlerNames, m[2]); m[1] == "handler" && i >= 0 {
+// placeOf returns where the producer or handler with the error was written.
+func (p *Plan) placeOf(err error) usage.Place {
+	if at, ok := errors.AsType[*receiver.HandlerError](err); ok {
+		if i := slices.Index(p.HandlerNames, at.Handler); i >= 0 {
 			return p.settings.Handlers[i].Node.at
 		}
-		if from := p.settings.producer(m[2]); m[1] == "producer" && from != nil {
+	}
+	if at, ok := errors.AsType[*producer.CheckError](err); ok {
+		if from := p.settings.producer(at.Producer); from != nil {
 			return from.at
 		}
 	}

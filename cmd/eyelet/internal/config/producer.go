@@ -28,18 +28,15 @@ type producerBuilder struct {
 
 // addAll adds each of the errors that err joins.
 func (b *producerBuilder) addAll(p *Producer, err error) {
-	switch err := err.(type) { //nolint:errorlint // the outermost join only
-	case nil:
-	case interface{ Unwrap() []error }:
-		for _, one := range err.Unwrap() {
-			b.addAll(p, one)
-		}
-	default:
+	if err == nil {
+		return
+	}
+	for one := range parts(err) {
 		hint := ""
-		if strings.HasSuffix(err.Error(), "none is set") {
+		if strings.HasSuffix(one.Error(), "none is set") {
 			hint = `write a variable, as in secret: "${NAME}", or secret_file: FILE`
 		}
-		b.errs.Add(p.at, hint, "producer %q: %v", p.Name, err)
+		b.errs.Add(p.at, hint, "producer %q: %v", p.Name, one)
 	}
 }
 
