@@ -28,23 +28,23 @@ const maxEcho = 1 << 10
 // field, which no browser runs. It is neither stored nor logged.
 type Echo struct {
 	// Query is a parameter of the URL. A delivery with a credential and a body is not a challenge.
-	Query string
+	Query string `conf:"query"`
 	// Member is a member of a JSON object in the body of a delivery. The other members are, in a
 	// delivery with a credential, those of Members; in one without, any but objects and arrays.
-	Member string
+	Member string `conf:"json"`
 	// Field is a header field of a delivery without a credential.
-	Field string
+	Field string `conf:"header"`
 	// Members are further members of the object.
-	Members []string
+	Members []string `conf:"members"`
 	// Methods are those of requests with Query or Field. Defaults to GET for Query, and to the
 	// methods of deliveries for Field.
-	Methods []string
+	Methods []string `conf:"methods,nonempty"`
 	// Reply is how the value is returned: "text", "json" (the only member of an object) or
 	// "header". Defaults to "json" for Member, "header" for Field and "text" for Query, but "json"
 	// for hub.challenge: Strava wants that, and the senders that want text have presets.
-	Reply string
+	Reply string `conf:"reply"`
 	// As is the name of the value in the response. Defaults to its name in the request.
-	As string
+	As string `conf:"as"`
 }
 
 // The values of Reply.

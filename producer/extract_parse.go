@@ -88,8 +88,8 @@ func parseOne(text string) (Extractor, error) {
 		}
 		return nil, fmt.Errorf("extractor %q: only digest:body is known", text)
 	}
-	return nil, fmt.Errorf("extractor %q: unknown kind %q; want header, idempotency-key, query, json, form, jwt, "+
-		"link, digest, cloudevent or const", text, kind)
+	return nil, fmt.Errorf("extractor %q: unknown kind; want header, idempotency-key, query, json, form, jwt, "+
+		"link, digest, cloudevent or const", text)
 }
 
 func parseField(kind, name string) (Extractor, error) {

@@ -149,6 +149,14 @@ func KeyFormatRegexp(expr string) (KeyFormat, error) {
 	return regexpFormat{"of the form " + expr, re}, nil
 }
 
+// ParseKeyFormat returns the format of UUIDs for uuid, else that of an expression.
+func ParseKeyFormat(text string) (KeyFormat, error) {
+	if text == "uuid" {
+		return KeyFormatUUID, nil
+	}
+	return KeyFormatRegexp(text)
+}
+
 type regexpFormat struct {
 	text string
 	re   *regexp.Regexp

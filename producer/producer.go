@@ -20,7 +20,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Producer is one sender of events and the endpoint that receives from it.
+// Producer is one sender of events and the endpoint that receives from it. A field with the tag
+// conf is a setting of that name in eyelet.yaml.
 type Producer struct {
 	// Identity.
 
@@ -33,7 +34,7 @@ type Producer struct {
 	// Docs is the address of the vendor's documentation.
 	Docs string
 	// URL is the public URL of the endpoint. Defaults to Config.URL + "/webhooks/" + Name.
-	URL string
+	URL string `conf:"url"`
 	// Err is a mistake found while the value was built, such as a missing secret. Check reports it.
 	Err error
 
@@ -42,7 +43,7 @@ type Producer struct {
 	// Scheme verifies deliveries. Required, unless AllowedIPs is set.
 	Scheme verify.Scheme
 	// Tolerance bounds signed times. Defaults to 5 minutes back and 60 seconds ahead.
-	Tolerance verify.Tolerance
+	Tolerance verify.Tolerance `conf:"tolerance"`
 	// Nonce is the policy for signed nonces. Defaults to NonceOff.
 	Nonce NoncePolicy
 	// NonceRate limits the new nonces of each key, counted after verification: more get 429.
@@ -51,7 +52,7 @@ type Producer struct {
 	// AllowedIPs, when not empty, are the only client addresses accepted (403 for others).
 	AllowedIPs []netip.Prefix
 	// EarlyData accepts requests marked Early-Data: 1 (RFC 8470) while their signed time is fresh.
-	EarlyData bool
+	EarlyData bool `conf:"early_data"`
 	// SignsURL means that the scheme signs the URL, so Open requires the public one. Set by default
 	// where the scheme has a method SignsURL that returns true, as those of package verify have.
 	SignsURL bool
@@ -79,7 +80,7 @@ type Producer struct {
 	UnsignedChallenge func(r *http.Request, body []byte) *dedup.Response
 	// Echo describes a handshake as data. It cannot go with the functions of this section, which
 	// it sets. May be nil.
-	Echo *Echo
+	Echo *Echo `conf:"challenge"`
 	// Pings are requests that check the URL and bring no event. They get an empty 200, with a
 	// credential or without, and are neither stored nor handled: "GET" is any request of that
 	// method without a challenge, an extractor in the syntax of [ParseExtractor] any delivery in
@@ -88,7 +89,7 @@ type Producer struct {
 	// [MaxChallengeBody] bytes. "HEAD", also where it is one of Methods, is answered so without a
 	// preset, and by presets of vendors that send it. Defaults to what WooCommerce and Bitbucket
 	// send, for a scheme without a preset that reads their signature field.
-	Pings []string
+	Pings []string `conf:"pings"`
 	// Handshake answers signed requests of a subscription handshake. It returns nil for a
 	// delivery of events. May be nil.
 	Handshake func(context.Context, *Delivery) (*dedup.Response, error)
@@ -97,26 +98,26 @@ type Producer struct {
 
 	// Methods are the methods of deliveries. HEAD, which only checks the URL, may be listed and has
 	// no effect. Defaults to POST.
-	Methods []string
+	Methods []string `conf:"methods,nonempty"`
 	// MediaTypes, when not empty, are the only media types accepted (415 for others);
 	// "application/*" works.
-	MediaTypes []string
+	MediaTypes []string `conf:"media_types,nonempty"`
 	// SignedContent is what signatures of a body with a content coding are over. Defaults to
 	// SignedEither.
-	SignedContent SignedContent
+	SignedContent SignedContent `conf:"signed"`
 	// EmptyBody accepts deliveries that have neither a body nor a Content-Type, such as pings.
 	// By default they are refused (400) where the method has a body and Split does not read
 	// events from header fields.
-	EmptyBody bool
+	EmptyBody bool `conf:"empty_body"`
 	// MaxBody limits the body, in bytes. Defaults to 1 MiB.
-	MaxBody int64
+	MaxBody int64 `conf:"max_body"`
 	// Rate limits accepted events (429 beyond it). It applies after verification, so
 	// unauthenticated requests use none of it, and not to deliveries that get a stored
 	// response. Defaults to no limit.
-	Rate Rate
+	Rate Rate `conf:"rate"`
 	// Concurrency limits verified deliveries in flight (503 beyond it). A delivery whose
 	// handler outlives its timeout counts until the handler returns. Defaults to no limit.
-	Concurrency int
+	Concurrency int `conf:"concurrency,zero"`
 
 	// Events.
 
@@ -135,18 +136,18 @@ type Producer struct {
 	// Extractors of JSON and the Data of handlers then come from this JSON; the form is stored,
 	// files included, and digests of the body are those of the form. Other bodies are read as they
 	// are. Defaults to none.
-	FormMember string
+	FormMember string `conf:"form_member"`
 	// Key extracts the idempotency identifier. Required, unless Split is set.
-	Key Extractor
+	Key Extractor `conf:"key"`
 	// KeyRequired refuses deliveries without an identifier (400), and quarantines such items of a
 	// batch. Otherwise a digest identifies them.
-	KeyRequired bool
+	KeyRequired bool `conf:"key_required"`
 	// KeyFormat refuses identifiers of another form (400) and is published in the policy.
 	// Defaults to any text of 1 to 1,024 characters.
-	KeyFormat KeyFormat
+	KeyFormat KeyFormat `conf:"key_format"`
 	// Type extracts the event type. A type of more than MaxType characters or with a control
 	// character is refused under API (400) and dropped under Webhook. Defaults to an empty type.
-	Type Extractor
+	Type Extractor `conf:"type"`
 	// Attributes reads facts about the event for handlers (source, subject, time, ...). May be nil.
 	Attributes func(*Delivery) (map[string]string, error)
 	// Reads lists what handlers read besides, in the form of [Extractor.Consumes]. RFC 9421
@@ -161,7 +162,7 @@ type Producer struct {
 	// the attributes (ce-*). An attacker who captured a signed body can then send it with another
 	// source, type and identifier, and only the digest of the body reveals that, while the
 	// original is remembered. Defaults to refusing (401).
-	LooseBinary bool
+	LooseBinary bool `conf:"loose_binary"`
 
 	// Deduplication.
 
@@ -172,7 +173,7 @@ type Producer struct {
 	// two deliveries share a scope if and only if endpoint and effective URL are equal. Where a
 	// malleable signature covers neither identifier nor time, the digest of the signed content,
 	// which has the query, identifies the event at the endpoint.
-	QueryScope bool
+	QueryScope bool `conf:"query_scope"`
 	// ScopeIgnores are query parameters outside the scope: credentials and attempt counters.
 	ScopeIgnores []string
 	// ScopeQuery returns the query in the scope, for a signature that fits several encodings of
@@ -180,16 +181,16 @@ type Producer struct {
 	ScopeQuery func(query string) string
 	// StaleKnown answers an authentic but stale delivery of a known event with the stored
 	// response, for senders that resend the same bytes hours later. Set in presets.
-	StaleKnown bool
+	StaleKnown bool `conf:"stale_known"`
 	// SameSigned is the policy for the same signed bytes under another identifier, where the
 	// signature covers the body but not the identifier. Defaults to SameSignedDefault.
-	SameSigned SameSigned
+	SameSigned SameSigned `conf:"same_signed"`
 	// SameSignedTypes overrides SameSigned for event types: SameSignedQuarantine, SameSignedRun or
 	// SameSignedRefuse.
-	SameSignedTypes map[string]SameSigned
+	SameSignedTypes map[string]SameSigned `conf:"same_signed_types"`
 	// SameSignedMax limits the accepted occurrences of signed content in a window, the first
 	// included. Defaults to 16 with SameSignedRun and to the result of Repeatable otherwise.
-	SameSignedMax int
+	SameSignedMax int `conf:"same_signed_max"`
 	// Repeatable returns how often the content of a delivery may be accepted, where the
 	// signature covers neither an identifier nor a time: more than once where two events can
 	// have the same signed content. It must read only what is signed. Defaults to once.
@@ -209,7 +210,7 @@ type Producer struct {
 	// Replies.
 
 	// Contract selects the column of the table of responses. Defaults to API.
-	Contract Contract
+	Contract Contract `conf:"contract"`
 	// Accepted is the response to an accepted event. Defaults to 202 under API, 200 under Webhook.
 	// A nil Body is JSON that names the event; an empty one that is not nil is none.
 	Accepted dedup.Response
@@ -217,7 +218,7 @@ type Producer struct {
 	AcceptedTypes map[string]dedup.Response
 	// InFlight is the status for a duplicate while the first delivery is in flight: 409, 429 or
 	// 503. Defaults to 409 under API, 503 under Webhook.
-	InFlight int
+	InFlight int `conf:"in_flight"`
 	// Authenticate is the field WWW-Authenticate of a 401 (RFC 9110 section 11.6.1). Defaults
 	// to one challenge per scheme: Basic (RFC 7617), Bearer (RFC 6750), or Signature, which is
 	// not registered. The realm is Name.
@@ -226,26 +227,26 @@ type Producer struct {
 	// Lifetime.
 
 	// Window is how long identifiers are remembered after the outcome. Defaults to 24 hours.
-	Window time.Duration
+	Window time.Duration `conf:"window"`
 	// DropBody deletes bodies once every handler is done. By default they are kept for the window.
-	DropBody bool
+	DropBody bool `conf:"drop_body"`
 	// Forgets remembers nothing beyond the window. By default the store is asked to remember events
 	// whose signature covers the content but no time, for 90 days unless configured otherwise.
 	Forgets bool
 	// EventTime reads when the event happened from the signed content: RFC 3339, or seconds or
 	// milliseconds since 1970. It decides how long an event is remembered beyond the window.
 	// Defaults to none.
-	EventTime Extractor
+	EventTime Extractor `conf:"event_time"`
 	// ExpectEvery is how long the producer may send no new event before the metrics report it as
 	// silent. Nothing else depends on it. Defaults to no expectation.
-	ExpectEvery time.Duration
+	ExpectEvery time.Duration `conf:"expect_every"`
 	// Retire is when the endpoint ends. Until then every response announces it in the field
 	// Sunset (RFC 8594). From then on every request gets 410 without verification, duplicates
 	// included; nothing else answers 410.
-	Retire time.Time
+	Retire time.Time `conf:"retire"`
 	// Deprecated is the date of the field Deprecation (RFC 9745): producers should move away.
 	// It must not be after Retire. Defaults to Retire; the field is absent when both are zero.
-	Deprecated time.Time
+	Deprecated time.Time `conf:"deprecated"`
 
 	solely bool // see [PinURLs]
 }

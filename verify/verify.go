@@ -103,9 +103,9 @@ const NoLimit = time.Duration(1<<63 - 1)
 // Tolerance is how far a signed time may be from now, both ends inclusive.
 type Tolerance struct {
 	// Past is how old a signature may be. Defaults to 5 minutes; [NoLimit] disables the bound.
-	Past time.Duration
+	Past time.Duration `conf:"past,short"`
 	// Future is how far the sender's clock may be ahead. Defaults to 60 seconds.
-	Future time.Duration
+	Future time.Duration `conf:"future"`
 	// End is how long after its end a signature still counts. Defaults to none.
 	End time.Duration
 }

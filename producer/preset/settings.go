@@ -45,22 +45,22 @@ type Settings struct {
 	// SignatureEncoding is der (the default) or raw, of ECDSA signatures (pawaPay).
 	SignatureEncoding string `conf:"signature_encoding"`
 	// Algs are the accepted algorithms, in place of the preset's.
-	Algs []string `conf:"algs"`
+	Algs []string `conf:"algs,nonempty"`
 	// Subscriptions are the wanted topics (WebSub).
 	Subscriptions []Subscription `conf:"subscriptions"`
 	// AllowedIPs are the only client addresses accepted.
-	AllowedIPs []netip.Prefix `conf:"allowed_ips"`
+	AllowedIPs []netip.Prefix `conf:"allowed_ips,nonempty"`
 	// WebhookID is the vendor's id of the webhook (PayPal).
 	WebhookID string `conf:"webhook_id"`
 	// Audience, Issuers, Email and AppIDs are required values of a token's claims.
-	Audience []string `conf:"audience"`
-	Issuers  []string `conf:"issuers"`
+	Audience []string `conf:"audience,nonempty"`
+	Issuers  []string `conf:"issuers,nonempty"`
 	Email    string   `conf:"email"`
-	AppIDs   []string `conf:"app_ids"`
+	AppIDs   []string `conf:"app_ids,nonempty"`
 	// MerchantID belongs to the account (Yandex Pay).
 	MerchantID string `conf:"merchant_id"`
 	// Topics are the accepted topics.
-	Topics []string `conf:"topics"`
+	Topics []string `conf:"topics,nonempty"`
 	// MinVersion is the lowest accepted signature version (SNS).
 	MinVersion int `conf:"min_version"`
 	// Origins may subscribe, at Rate requests per minute (CloudEvents, Event Grid).

@@ -13,8 +13,8 @@ import (
 // ACME orders the certificates of the port of deliveries from a certificate authority.
 type ACME struct {
 	Node  *node
-	Hosts []string `conf:"hosts"` // the names of the certificates
-	Email string   `conf:"email"` // for messages of the authority
+	Hosts []string `conf:"hosts,nonempty"` // the names of the certificates
+	Email string   `conf:"email"`          // for messages of the authority
 	// DirectoryURL is that of the authority. Defaults to Let's Encrypt's.
 	DirectoryURL string `conf:"directory_url"`
 }

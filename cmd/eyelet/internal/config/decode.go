@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -11,17 +12,22 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/producer"
 )
 
 // decoder fills structs from nodes and collects all errors. The tag of a field names its
-// setting and may have an option:
+// setting and may have options:
 //
-//	secret  not empty; may be in a file (NAME_file, NAME_files for a list); never shown
-//	file    the same, but the file is not confidential
-//	target  a URL of which only scheme and host are shown
-//	dsn     like secret, but shown if it is not a connection string, and else without credentials
+//	secret    not empty; may be in a file (NAME_file, NAME_files for a list); never shown
+//	file      the same, but the file is not confidential
+//	target    a URL of which only scheme and host are shown
+//	dsn       like secret, but shown if it is no connection string, and else without credentials
+//	nonempty  a list that must not be empty, because that would allow everything
+//	zero      a number that may be 0; for others, 0 would mean the default
+//	short     the member of a mapping that a single value in its place means
 //
-// A field of type *node gets the node of its struct.
+// A field whose type marshals as [Hidden] is secret without an option, an int64 a number of bytes,
+// and a field of type *node gets the node of its struct.
 type decoder struct {
 	dir     string // of relative file names
 	errs    usage.Errors
@@ -31,8 +37,8 @@ type decoder struct {
 
 // field is a setting of a struct.
 type field struct {
-	value  reflect.Value
-	option string
+	value   reflect.Value
+	options []string
 }
 
 // fieldsOf returns the fields of a struct, embedded ones included, by the names of their settings.
@@ -43,19 +49,43 @@ func fieldsOf(v reflect.Value) map[string]field {
 		if f.Anonymous {
 			maps.Copy(fields, fieldsOf(v.Field(i)))
 		}
-		if name, option, _ := strings.Cut(f.Tag.Get("conf"), ","); name != "" {
-			fields[name] = field{v.Field(i), option}
+		if name, options := tagOf(f); name != "" {
+			fields[name] = field{v.Field(i), options}
 		}
 	}
 	return fields
 }
 
+// tagOf returns the name of the setting of a field, or "", and its options.
+func tagOf(f reflect.StructField) (name string, options []string) {
+	words := strings.Split(f.Tag.Get("conf"), ",")
+	if words[0] != "" && isSecret(f.Type) {
+		words = append(words, "secret")
+	}
+	return words[0], words[1:]
+}
+
+// isSecret reports whether values of the type, or of its elements, hide their text.
+func isSecret(t reflect.Type) bool {
+	if t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	hides, ok := reflect.Zero(t).Interface().(encoding.TextMarshaler)
+	if !ok || t.Kind() != reflect.String {
+		return false
+	}
+	text, err := hides.MarshalText()
+	return err == nil && string(text) == Hidden
+}
+
+func (f field) has(option string) bool { return slices.Contains(f.options, option) }
+
 // inFile reports whether the setting has a NAME_file variant.
-func (f field) inFile() bool { return f.option == "secret" || f.option == "file" || f.option == "dsn" }
+func (f field) inFile() bool { return f.has("secret") || f.has("file") || f.has("dsn") }
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
-	sizeType     = reflect.TypeFor[size]()
+	timeType     = reflect.TypeFor[time.Time]()
 	nodeType     = reflect.TypeFor[*node]()
 	prefixType   = reflect.TypeFor[netip.Prefix]()
 )
@@ -65,8 +95,19 @@ type selfDecoding interface {
 	decodeNode(d *decoder, n *node, path string)
 }
 
-// shorthand is a mapping that may be written as a single value, for the field that short returns.
-type shorthand interface{ short() any }
+// shortOf returns the member that a single value in place of the mapping v means; ok is false if
+// there is none.
+func shortOf(v reflect.Value) (name string, member reflect.Value, ok bool) {
+	if v.Kind() != reflect.Struct {
+		return "", v, false
+	}
+	for name, f := range fieldsOf(v) {
+		if f.has("short") {
+			return name, f.value, true
+		}
+	}
+	return "", v, false
+}
 
 // named is a member of a mapping whose names the user chooses, such as producers.
 type named interface {
@@ -78,27 +119,38 @@ func (d *decoder) decode(n *node, v reflect.Value, path string) {
 	if n == nil || n.kind == empty || len(n.errs) > 0 {
 		return
 	}
-	if own, ok := v.Addr().Interface().(selfDecoding); ok {
+	switch own := v.Addr().Interface().(type) {
+	case selfDecoding:
 		own.decodeNode(d, n, path)
+		return
+	case *netip.Prefix, *time.Time: // they have forms of their own
+	case encoding.TextUnmarshaler:
+		if d.want(n, scalar, path) {
+			d.word(n, v, own, path)
+		}
 		return
 	}
 	switch v.Kind() {
+	case reflect.Interface:
+		if d.want(n, scalar, path) {
+			d.parse(n, v, path)
+		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.decode(n, v.Elem(), path)
 	case reflect.Map:
 		d.stringMap(n, v, path)
 	case reflect.Struct:
-		if v.Type() == prefixType {
+		_, member, short := shortOf(v)
+		switch {
+		case v.Type() == prefixType:
 			d.prefix(n, v, path)
-			return
-		}
-		if short, ok := v.Addr().Interface().(shorthand); ok && n.kind == scalar {
-			d.decode(n, reflect.ValueOf(short.short()).Elem(), path)
-			return
-		}
-		if d.want(n, mapping, path) {
-			d.object(n, v, path)
+		case v.Type() == timeType:
+			d.date(n, v, path)
+		case short && n.kind == scalar:
+			d.decode(n, member, path)
+		case d.want(n, mapping, path):
+			d.objects(n, path, v.Addr().Interface())
 		}
 	case reflect.Slice:
 		d.list(n, v, path)
@@ -123,10 +175,6 @@ func (d *decoder) want(n *node, kind nodeKind, path string) bool {
 	return n.kind == kind
 }
 
-func (d *decoder) object(n *node, v reflect.Value, path string) {
-	d.objects(n, path, v.Addr().Interface())
-}
-
 // objects fills structs. Of settings with the same name the last counts.
 func (d *decoder) objects(n *node, path string, structs ...any) {
 	fields := map[string]field{}
@@ -147,13 +195,16 @@ func (d *decoder) objects(n *node, path string, structs ...any) {
 			}
 			continue
 		}
-		inner := n.inner[name]
-		inner.disclose(f.option)
+		inner, found := n.inner[name], len(d.errs)
+		inner.disclose(f.options)
 		d.decode(inner, f.value, join(path, name))
-		if f.inFile() && f.value.Kind() != reflect.Map {
+		switch {
+		case f.inFile() && f.value.Kind() != reflect.Map:
 			d.requireText(inner, join(path, name))
-		} else if inner.isBlank(name, f.value.Type()) {
+		case inner.isBlank(f):
 			d.errs.Add(n.where[name], "leave it out for its default", "%s is empty", join(path, name))
+		case len(d.errs) == found:
+			d.refuseZero(inner, f, join(path, name))
 		}
 	}
 }
@@ -166,16 +217,23 @@ func (d *decoder) addUnknown(n *node, name string, fields map[string]field, path
 	d.errs.Add(n.where[name], hint, "unknown setting %q%s", name, path)
 }
 
-// allowLists must not be empty, because an empty list would allow everything.
-var allowLists = []string{
-	"allowed_ips", "hosts", "algs", "methods", "media_types", "topics", "issuers", "audience", "app_ids",
+// refuseZero refuses a number that is 0, which would mean the default.
+func (d *decoder) refuseZero(n *node, f field, path string) {
+	if _, member, ok := shortOf(f.value); ok {
+		f.value = member
+	}
+	_, word := f.value.Addr().Interface().(encoding.TextUnmarshaler)
+	if n.kind == scalar && len(n.errs) == 0 && f.value.CanInt() && f.value.Int() == 0 && !word && !f.has("zero") {
+		d.errs.Add(n.at, "leave it out for its default", "%s is 0", path)
+	}
 }
 
 // isBlank reports whether a setting has a name but no value. Sections and their lists may be empty.
-func (n *node) isBlank(name string, t reflect.Type) bool {
+func (n *node) isBlank(f field) bool {
 	if n.kind == sequence {
-		return len(n.items) == 0 && slices.Contains(allowLists, name)
+		return len(n.items) == 0 && f.has("nonempty")
 	}
+	t := f.value.Type()
 	list := t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && t.Elem() != prefixType
 	return n.kind == empty && !list && t.Kind() != reflect.Struct
 }
@@ -226,7 +284,7 @@ func (d *decoder) fileVariant(n *node, name string, fields map[string]field, pat
 		if text == "" {
 			continue
 		}
-		if f.option != "file" {
+		if !f.has("file") {
 			d.secrets = append(d.secrets, file)
 		}
 		d.decode(&node{at: at, kind: scalar, text: text}, appended(f.value), join(path, base))
@@ -306,6 +364,9 @@ func (d *decoder) prefix(n *node, v reflect.Value, path string) {
 	v.Set(reflect.ValueOf(p))
 }
 
+// isText reports whether a single text is a list of one element of the type.
+func isText(elem reflect.Type) bool { return elem.Kind() == reflect.String || elem.Kind() == reflect.Interface }
+
 // list fills a slice from a list, a single value, or, if its elements have names, a mapping.
 func (d *decoder) list(n *node, v reflect.Value, path string) {
 	elem := v.Type().Elem()
@@ -332,7 +393,7 @@ func (d *decoder) list(n *node, v reflect.Value, path string) {
 			}
 			d.decode(inner, appended(v), fmt.Sprintf("%s[%d]", path, i))
 		}
-	case n.kind == scalar && elem.Kind() == reflect.String:
+	case n.kind == scalar && isText(elem):
 		d.decode(n, appended(v), path)
 	default:
 		d.errs.Add(n.at, "", "%s is %s, want a list", path, n.kind)
@@ -348,11 +409,11 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 		var t time.Duration
 		t, err = ParseDuration(n.text)
 		v.SetInt(int64(t))
-	case v.Type() == sizeType:
+	case v.Kind() == reflect.Int64:
 		want, hint = "a number of bytes", "write 65536, 64KiB or 1MiB"
-		var s size
-		s, err = parseSize(n.text)
-		v.SetInt(int64(s))
+		var size int64
+		size, err = parseSize(n.text)
+		v.SetInt(size)
 	case v.Kind() == reflect.Bool:
 		want = "true or false"
 		var b bool
@@ -370,10 +431,79 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 	}
 	if err != nil {
 		d.errs.Add(n.at, hint, "%s is %q, want %s", path, n.text, want)
-	} else if v.CanInt() && v.Int() == 0 && !slices.Contains(zeroAllowed, path[strings.LastIndex(path, ".")+1:]) {
-		d.errs.Add(n.at, "leave it out for its default", "%s is 0", path)
 	}
 }
 
-// zeroAllowed are the numbers that may be 0. For others, 0 would mean the default.
-var zeroAllowed = []string{"backlog_bytes", "backlog_events", "in_flight_wait", "orphan_after", "concurrency"}
+// word reads a value whose type reads its own text.
+func (d *decoder) word(n *node, v reflect.Value, into encoding.TextUnmarshaler, path string) {
+	err := into.UnmarshalText([]byte(n.text))
+	if err == nil {
+		return
+	}
+	if words := wordsOf(v.Type()); len(words) > 0 {
+		d.errs.Add(n.at, usage.DidYouMean(n.text, words), "%s is %q", path, n.text)
+		return
+	}
+	d.errs.Add(n.at, "", "%s: %v", path, err)
+}
+
+// wordsOf returns the words of a type whose values are the numbers from 0 on, or nil.
+func wordsOf(t reflect.Type) (words []string) {
+	if t.Kind() != reflect.Int {
+		return nil
+	}
+	v := reflect.New(t).Elem()
+	one, ok := v.Addr().Interface().(encoding.TextMarshaler)
+	for i := int64(0); ok; i++ {
+		v.SetInt(i)
+		text, err := one.MarshalText()
+		if err != nil {
+			return words
+		}
+		if len(text) > 0 {
+			words = append(words, string(text))
+		}
+	}
+	return nil
+}
+
+// date reads the start of a day in UTC, or a time of RFC 3339.
+func (d *decoder) date(n *node, v reflect.Value, path string) {
+	if !d.want(n, scalar, path) {
+		return
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(layout, n.text); err == nil {
+			v.Set(reflect.ValueOf(at.UTC()))
+			return
+		}
+	}
+	d.errs.Add(n.at, "write 2027-01-31, which is the start of that day in UTC, or 2027-01-31T18:00:00+01:00",
+		"%s is %q, want a date", path, n.text)
+}
+
+// parsers read the values of interfaces. The hint says how to write one.
+var parsers = map[reflect.Type]struct {
+	parse func(string) (any, error)
+	hint  string
+}{
+	reflect.TypeFor[producer.Extractor](): {
+		func(text string) (any, error) { return producer.ParseExtractor(text) },
+		"write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...",
+	},
+	reflect.TypeFor[producer.KeyFormat](): {
+		func(text string) (any, error) { return producer.ParseKeyFormat(text) },
+		"write uuid, or a regular expression",
+	},
+}
+
+// parse reads the value of an interface.
+func (d *decoder) parse(n *node, v reflect.Value, path string) {
+	known := parsers[v.Type()]
+	value, err := known.parse(n.text)
+	if err != nil {
+		d.errs.Add(n.at, known.hint, "%s: %v", path, err)
+		return
+	}
+	v.Set(reflect.ValueOf(value))
+}

@@ -25,7 +25,7 @@ type signSettings struct {
 	ID             string        `conf:"id"`  // the keyid
 	Alg            string        `conf:"alg"` // defaults to that of the key
 	PrivateKeyFile string        `conf:"private_key_file"`
-	Secret         verify.Secret `conf:"secret,secret"`
+	Secret         verify.Secret `conf:"secret"`
 	Label          string        `conf:"label"` // defaults to sig1
 	Tag            string        `conf:"tag"`
 	Components     []string      `conf:"components"` // default to those of the profile
@@ -35,7 +35,7 @@ type signSettings struct {
 type forwardSettings struct {
 	Mode           string        `conf:"mode"` // relay or store
 	Sign           *signSettings `conf:"sign"`
-	Bearer         verify.Secret `conf:"bearer,secret"`
+	Bearer         verify.Secret `conf:"bearer"`
 	DenyPrivate    bool          `conf:"deny_private"`
 	AllowHosts     []string      `conf:"allow_hosts"`
 	TotalRetryTime time.Duration `conf:"total_retry_time"`
@@ -43,7 +43,7 @@ type forwardSettings struct {
 	MaxConnections int           `conf:"max_connections"`
 	KeepResponse   *bool         `conf:"keep_response"` // of failed attempts; the default
 	CAFile         string        `conf:"ca_file"`
-	ForwardHeaders []string      `conf:"forward_headers"` // sent besides the producer's own and the signed fields
+	ForwardHeaders []string      `conf:"forward_headers"` // besides the own and the signed fields
 }
 
 func (b *handlerBuilder) refuseForwardSettings(h *Handler) {

@@ -48,7 +48,7 @@ handlers:
 		c.Handlers[0].Stdout, c.Handlers[1].Exec, c.Handlers[1].Answer, c.Log.Level, c.Limits.Drain,
 	}
 	want := []any{"http://127.0.0.1:8080", "shop", 7 * 24 * time.Hour, 2 * time.Minute, 2, "0123456789abcdef", "github",
-		1, "s3cret", size(25 << 20), time.Hour, time.Minute, true,
+		1, "s3cret", int64(25 << 20), time.Hour, time.Minute, true,
 		[]string{"./quote.sh"}, true, "info", 30 * time.Second}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)

@@ -75,7 +75,7 @@ type overridable struct {
 // add adds the settings of a struct.
 func (o *overridable) add(t reflect.Type, section string) {
 	for i := range t.NumField() {
-		name, option, _ := strings.Cut(t.Field(i).Tag.Get("conf"), ",")
+		name, options := tagOf(t.Field(i))
 		if name == "" {
 			continue
 		}
@@ -92,7 +92,7 @@ func (o *overridable) add(t reflect.Type, section string) {
 		case reflect.Slice:
 		default:
 			o.paths = append(o.paths, path)
-			if (field{option: option}).inFile() {
+			if (field{options: options}).inFile() {
 				o.paths = append(o.paths, path+"_file")
 			}
 		}
@@ -103,17 +103,11 @@ func (o *overridable) add(t reflect.Type, section string) {
 // cannot be a single value.
 func shortMember(section reflect.Type) (member string, ok bool) {
 	v := reflect.New(section)
-	switch one := v.Interface().(type) {
-	case shorthand:
-		for name, f := range fieldsOf(v.Elem()) {
-			if f.value.Addr().Interface() == one.short() {
-				return name, true
-			}
-		}
-	case selfDecoding: // such as remember_signatures: off
+	if _, own := v.Interface().(selfDecoding); own { // such as remember_signatures: off
 		return "", true
 	}
-	return "", false
+	member, _, ok = shortOf(v.Elem())
+	return member, ok
 }
 
 // apply sets a value. A section that is a single value becomes a mapping before. Of a setting and

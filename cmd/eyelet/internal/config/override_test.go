@@ -15,7 +15,7 @@ func TestVariablesOverrideSectionsThatAreOneValue(t *testing.T) {
 	t.Parallel()
 	type kept struct {
 		Keep string
-		Max  size
+		Max  int64
 		For  time.Duration
 	}
 	for name, tt := range map[string]struct {

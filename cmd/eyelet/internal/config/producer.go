@@ -100,8 +100,7 @@ func (b *producerBuilder) preset(p *Producer) (producer.Producer, bool) {
 	set := p.PresetSettings
 	set.Name = p.Name
 	if slices.Contains(vendor.Uses, "rate") {
-		p.common.Rate.bare = false // requests per minute, as these vendors count
-		set.Rate = p.common.Rate.perMinute()
+		set.Rate = perMinute(p.common.Rate)
 	}
 	made := vendor.Open(set)
 	for _, text := range slices.AppendSeq(slices.Clone(set.Secrets), maps.Values(set.Keys)) {

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
+	"math"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -11,55 +14,54 @@ import (
 
 // applyCommon sets what every producer can have. A setting in the file overrides the preset.
 func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
-	c := &p.common
+	pings := made.Pings
 	b.applyContract(p, made)
-	b.applyIdentity(p, made)
-	if len(c.Methods) > 0 {
-		made.Methods = c.Methods
-	}
-	if len(c.MediaTypes) > 0 {
-		made.MediaTypes = c.MediaTypes
-	}
-	override(&made.MaxBody, int64(c.MaxBody))
-	override(&made.URL, c.URL)
-	override(&made.Window, c.Window)
-	override(&made.ExpectEvery, c.ExpectEvery)
-	override(&made.Tolerance.Past, c.Tolerance.Past)
-	override(&made.Tolerance.Future, c.Tolerance.Future)
+	overlay(reflect.ValueOf(made).Elem(), reflect.ValueOf(p.common.Producer), p.Node)
+	made.Pings = append(slices.Clone(pings), p.common.Pings...)
 	b.applyAccepted(p, made)
-	override(&made.InFlight, c.InFlight)
-	override(&made.EarlyData, c.EarlyData)
-	override(&made.FormMember, c.FormMember)
-	if e := c.Challenge; e != nil {
-		made.Echo = &producer.Echo{
-			Query: e.Query, Member: e.JSON, Field: e.Header, Members: e.Members, Methods: e.Methods,
-			Reply: e.Reply, As: e.As,
+	b.applyStrict(p, made)
+	made.Rate.Burst = cmp.Or(p.common.Burst, made.Rate.Burst)
+	if word := p.common.RememberSignatures; word != "" {
+		made.Forgets = choose(b, p, "remember_signatures", word, map[string]bool{"off": true, "on": false})
+	}
+	if fields := p.common.FingerprintOf; len(fields) > 0 {
+		made.Fingerprint = producer.FingerprintFields(fields...)
+	}
+}
+
+// overlay sets those fields of a struct whose settings are written in n. Members of a mapping are
+// set one by one, and names of a map added.
+func overlay(to, from reflect.Value, n *node) {
+	for i := range to.NumField() {
+		name, _ := tagOf(to.Type().Field(i))
+		written, at, value := n.member(name), to.Field(i), from.Field(i)
+		switch {
+		case written == nil || written.kind == empty:
+		case at.Kind() == reflect.Struct && written.kind == mapping:
+			overlay(at, value, written)
+		case at.Kind() == reflect.Struct && len(fieldsOf(at)) > 0:
+			_, member, _ := shortOf(at)
+			_, short, _ := shortOf(value)
+			member.Set(short)
+		case at.Kind() == reflect.Map && !at.IsNil():
+			all := reflect.MakeMap(at.Type())
+			for _, part := range []reflect.Value{at, value} {
+				for of := part.MapRange(); of.Next(); {
+					all.SetMapIndex(of.Key(), of.Value())
+				}
+			}
+			at.Set(all)
+		default:
+			at.Set(value)
 		}
 	}
-	made.Pings = append(slices.Clone(made.Pings), c.Pings...)
-	made.SignedContent = choose(b, p, "signed", c.Signed, map[string]producer.SignedContent{
-		"coded": producer.SignedCoded, "decoded": producer.SignedDecoded,
-	})
-	overrideBool(&made.EmptyBody, c.EmptyBody)
-	overrideBool(&made.LooseBinary, c.LooseBinary)
-	overrideBool(&made.QueryScope, c.QueryScope)
-	overrideBool(&made.StaleKnown, c.StaleKnown)
-	overrideBool(&made.DropBody, c.DropBody)
-	b.applyRate(p, made)
-	made.Retire, made.Deprecated = b.date(p, "retire", c.Retire), b.date(p, "deprecated", c.Deprecated)
-	if c.RememberSignatures != "" {
-		made.Forgets = choose(b, p, "remember_signatures", c.RememberSignatures,
-			map[string]bool{"off": true, "on": false})
-	}
-	b.applySameSigned(p, made)
 }
 
 // applyContract sets the contract, and moves what it decides to its defaults. A preset knows where
 // its vendor has identifier and type.
 func (b *producerBuilder) applyContract(p *Producer, made *producer.Producer) {
-	contract := choose(b, p, "contract", p.common.Contract,
-		map[string]producer.Contract{"api": producer.API, "webhook": producer.Webhook})
-	if p.common.Contract == "" || contract == made.Contract {
+	contract := p.common.Contract
+	if p.Node.member("contract") == nil || contract == made.Contract {
 		return
 	}
 	made.Contract, made.KeyRequired = contract, contract == producer.API
@@ -77,10 +79,10 @@ func (b *producerBuilder) applyContract(p *Producer, made *producer.Producer) {
 // applyAccepted sets the response to an accepted event.
 func (b *producerBuilder) applyAccepted(p *Producer, made *producer.Producer) {
 	c := &p.common
-	if c.Accepted != 0 || c.AcceptedBody != "" {
+	if c.AcceptedStatus != 0 || c.AcceptedBody != "" {
 		made.AcceptedTypes = nil
 	}
-	override(&made.Accepted.Status, c.Accepted)
+	made.Accepted.Status = cmp.Or(c.AcceptedStatus, made.Accepted.Status)
 	if c.AcceptedBody == "" {
 		return
 	}
@@ -102,48 +104,19 @@ func (b *producerBuilder) applyAccepted(p *Producer, made *producer.Producer) {
 	made.Accepted.Header = http.Header{"Content-Type": {media}}
 }
 
-// override sets a value that the file has.
-func override[T comparable](to *T, from T) {
-	var zero T
-	if from != zero {
-		*to = from
+// applyStrict refuses identifiers without quotes.
+func (b *producerBuilder) applyStrict(p *Producer, made *producer.Producer) {
+	if !p.common.Strict {
+		return
 	}
-}
-
-func overrideBool(to, from *bool) {
-	if from != nil {
-		*to = *from
+	key, ok := made.Key.(producer.IdempotencyKey)
+	if !ok {
+		b.errs.Add(p.Node.place("strict"), "leave it out, or write key: idempotency-key",
+			"strict has no meaning for a key that is not a quoted field")
+		return
 	}
-}
-
-// applyIdentity sets where the identifier, the type and the time of an event are.
-func (b *producerBuilder) applyIdentity(p *Producer, made *producer.Producer) {
-	c := &p.common
-	override(&made.Key, b.extractor(p, "key", c.Key))
-	override(&made.Type, b.extractor(p, "type", c.Type))
-	override(&made.EventTime, b.extractor(p, "event_time", c.EventTime))
-	overrideBool(&made.KeyRequired, c.KeyRequired)
-	if c.Strict {
-		key, ok := made.Key.(producer.IdempotencyKey)
-		if !ok {
-			b.errs.Add(p.Node.place("strict"), "leave it out, or write key: idempotency-key",
-				"strict has no meaning for a key that is not a quoted field")
-		}
-		if key.Strict = true; ok {
-			made.Key = key
-		}
-	}
-	switch c.KeyFormat {
-	case "":
-	case "uuid":
-		made.KeyFormat = producer.KeyFormatUUID
-	default:
-		format, err := producer.KeyFormatRegexp(c.KeyFormat)
-		if err != nil {
-			b.errs.Add(p.Node.place("key_format"), "write uuid, or a regular expression", "key_format: %v", err)
-		}
-		made.KeyFormat = format
-	}
+	key.Strict = true
+	made.Key = key
 }
 
 // extractor returns the extractor of a setting; nil without one, or after reporting its error.
@@ -160,62 +133,10 @@ func (b *producerBuilder) extractor(p *Producer, setting, text string) producer.
 	return x
 }
 
-// applyRate sets how much the producer may send.
-func (b *producerBuilder) applyRate(p *Producer, made *producer.Producer) {
-	c := &p.common
-	if c.Rate.bare {
-		b.errs.Add(p.Node.place("rate"), rateHint, "rate is a number without its time")
+// perMinute returns a rate in events per minute, at least 1 if there is a limit.
+func perMinute(r producer.Rate) int {
+	if !r.Limits() {
+		return 0
 	}
-	if c.Rate.events > 0 {
-		made.Rate = producer.Rate{Events: c.Rate.events, Per: c.Rate.per}
-	}
-	override(&made.Rate.Burst, c.Burst)
-	override(&made.Concurrency, c.Concurrency)
-}
-
-// applySameSigned sets how signed content is handled that arrives again under another identifier.
-func (b *producerBuilder) applySameSigned(p *Producer, made *producer.Producer) {
-	c := &p.common
-	words := map[string]producer.SameSigned{
-		"quarantine": producer.SameSignedQuarantine, "refuse": producer.SameSignedRefuse, "run": producer.SameSignedRun,
-	}
-	for typ, word := range c.SameSignedTypes {
-		if made.SameSignedTypes == nil {
-			made.SameSignedTypes = map[string]producer.SameSigned{}
-		}
-		made.SameSignedTypes[typ] = choose(b, p, "same_signed_types", word, words)
-	}
-	if c.SameSigned != "" {
-		words["off"] = producer.SameSignedOff
-		made.SameSigned = choose(b, p, "same_signed", c.SameSigned, words)
-	}
-	override(&made.SameSignedMax, c.SameSignedMax)
-	var fields []producer.Extractor
-	for _, text := range c.Fingerprint {
-		x, err := producer.ParseExtractor(text)
-		if err != nil {
-			b.errs.Add(p.Node.place("fingerprint"), "", "fingerprint: %v", err)
-			continue
-		}
-		fields = append(fields, x)
-	}
-	if len(fields) > 0 {
-		made.Fingerprint = producer.FingerprintFields(fields...)
-	}
-}
-
-// date reads the start of a day in UTC, or a time of RFC 3339. An empty text is the zero time.
-func (b *producerBuilder) date(p *Producer, setting, text string) time.Time {
-	if text == "" {
-		return time.Time{}
-	}
-	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at.UTC()
-		}
-	}
-	b.errs.Add(p.Node.place(setting),
-		"write 2027-01-31, which is the start of that day in UTC, or 2027-01-31T18:00:00+01:00",
-		"%s is %q, want a date", setting, text)
-	return time.Time{}
+	return max(1, int(min(math.MaxInt32, int64(r.Events)*int64(time.Minute)/int64(r.Per))))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -32,55 +33,16 @@ type kindSettings struct {
 	Scheme string `conf:"scheme"`
 }
 
-// commonSettings are those of every producer. Defaults are the preset's, else package producer's.
+// commonSettings are those of every producer: the fields of a producer, and those that are written
+// in another way. Defaults are the preset's, else package producer's.
 type commonSettings struct {
-	// Events of a delivery, and which deliveries are accepted.
-	Type        string   `conf:"type"`
-	Key         string   `conf:"key"`
-	KeyRequired *bool    `conf:"key_required"`
-	KeyFormat   string   `conf:"key_format"` // uuid, or a regular expression
-	Strict      bool     `conf:"strict"`     // the Idempotency-Key must be quoted
-	FormMember  string   `conf:"form_member"`
-	MaxBody     size     `conf:"max_body"`
-	Signed      string   `conf:"signed"` // decoded or coded
-	Methods     []string `conf:"methods"`
-	MediaTypes  []string `conf:"media_types"`
-	URL         string   `conf:"url"`
-	QueryScope  *bool    `conf:"query_scope"`
-	EarlyData   bool     `conf:"early_data"`
-	EmptyBody   *bool    `conf:"empty_body"`
-	LooseBinary *bool    `conf:"loose_binary"`
-
-	Challenge *challengeSettings `conf:"challenge"`
-	Pings     []string           `conf:"pings"`
-
-	// Quota.
-	Rate        rateSetting `conf:"rate"` // 100/s, 6000/m, 3600/h
-	Burst       int         `conf:"burst"`
-	Concurrency int         `conf:"concurrency"`
-
-	// Deduplication and responses.
-	Tolerance    toleranceSetting `conf:"tolerance"`
-	Window       time.Duration    `conf:"window"`
-	Contract     string           `conf:"contract"`      // api or webhook
-	Accepted     int              `conf:"accepted"`      // status of an accepted event
-	AcceptedBody string           `conf:"accepted_body"` // none, or the body
-	InFlight     int              `conf:"in_flight"`
-	StaleKnown   *bool            `conf:"stale_known"`
-	SameSigned   string           `conf:"same_signed"` // off, quarantine, refuse or run
-
-	SameSignedMax      int               `conf:"same_signed_max"`     // occurrences
-	SameSignedTypes    map[string]string `conf:"same_signed_types"`   // same_signed by event type
-	Fingerprint        []string          `conf:"fingerprint"`         // extractors
-	RememberSignatures string            `conf:"remember_signatures"` // off: nothing beyond the window
-	EventTime          string            `conf:"event_time"`          // extractor of the time of the event
-	DropBody           *bool             `conf:"drop_body"`
-
-	ExpectEvery time.Duration `conf:"expect_every"` // silence beyond it is reported by the metrics
-
-	// Lifetime of the endpoint: each a date (its start in UTC) or a time of RFC 3339.
-	Retire     string `conf:"retire"`
-	Deprecated string `conf:"deprecated"`
+	producer.Producer
+	Strict             bool                 `conf:"strict"` // the Idempotency-Key must be quoted
+	Burst              int                  `conf:"burst"`
+	AcceptedStatus     int                  `conf:"accepted"`      // of an accepted event
+	AcceptedBody       string               `conf:"accepted_body"` // none, or the body
+	FingerprintOf      []producer.Extractor `conf:"fingerprint"`
+	RememberSignatures string               `conf:"remember_signatures"` // off: nothing beyond the window
 }
 
 // rfc9421Settings are those of a producer that signs with HTTP Message Signatures.
@@ -92,7 +54,7 @@ type rfc9421Settings struct {
 	Directories []string       `conf:"directories"`        // of agents, in place of keys
 	LegacyAgent bool           `conf:"legacy_agent"`       // accepts a Signature-Agent of one string
 	Agent       *agentSettings `conf:"agent"`              // in another field, in place of directories
-	Algs        []string       `conf:"algs"`               // default to those of the profile
+	Algs        []string       `conf:"algs,nonempty"`      // default to those of the profile
 	Covers      []string       `conf:"covers"`             // what the sender signs
 	Time        string         `conf:"time"`               // created, header:NAME or none
 	TimeUnit    string         `conf:"timestamp_unit"`     // s, ms or rfc3339
@@ -104,7 +66,7 @@ type rfc9421Settings struct {
 		From string `conf:"from"` // extractor
 		Is   string `conf:"is"`
 	} `conf:"audience"`
-	AllowedIPs []netip.Prefix `conf:"allowed_ips"`
+	AllowedIPs []netip.Prefix `conf:"allowed_ips,nonempty"`
 }
 
 // agentSettings say where requests name their agent, in the terms of verify.DirectoriesConfig.
@@ -121,7 +83,7 @@ type Key struct {
 	Alg           string        `conf:"alg"`
 	PublicKey     string        `conf:"public_key"`
 	PublicKeyFile string        `conf:"public_key_file"`
-	Secret        verify.Secret `conf:"secret,secret"`
+	Secret        verify.Secret `conf:"secret"`
 	Principal     string        `conf:"principal"`
 }
 
@@ -139,7 +101,7 @@ type contentSettings struct {
 	Template        string         `conf:"template"`
 	SignedURL       string         `conf:"signed_url"`
 	Malleable       bool           `conf:"malleable"` // the template may have no boundaries
-	AllowedIPs      []netip.Prefix `conf:"allowed_ips"`
+	AllowedIPs      []netip.Prefix `conf:"allowed_ips,nonempty"`
 }
 
 // hmacSettings describe the HMAC of a producer without a preset.
@@ -148,9 +110,9 @@ type hmacSettings struct {
 	Hash           string                   `conf:"hash"`
 	Hashes         []string                 `conf:"hashes"`
 	SecretEncoding string                   `conf:"secret_encoding"`
-	Secret         verify.Secret            `conf:"secret,secret"`
-	Secrets        []verify.Secret          `conf:"secrets,secret"`
-	Keys           map[string]verify.Secret `conf:"keys,secret"`
+	Secret         verify.Secret            `conf:"secret"`
+	Secrets        []verify.Secret          `conf:"secrets"`
+	Keys           map[string]verify.Secret `conf:"keys"`
 }
 
 // decodeNode reads the common settings and those of the producer's scheme or preset. Settings of

@@ -11,8 +11,8 @@ import (
 // Refused are the settings of the ring of refused deliveries.
 type Refused struct {
 	Node *node
-	Keep string        `conf:"keep"` // memory, disk or off
-	Max  size          `conf:"max"`  // of the files
+	Keep string        `conf:"keep,short"` // memory, disk or off
+	Max  int64         `conf:"max"`        // of the files
 	For  time.Duration `conf:"for"`
 }
 
@@ -28,9 +28,6 @@ const (
 
 // ExplainLog is the value of the setting explain that explains refused deliveries in the log.
 const ExplainLog = "log"
-
-// short makes `refused: off` the setting keep.
-func (r *Refused) short() any { return &r.Keep }
 
 func (r *Refused) setDefaults() {
 	r.Keep = cmp.Or(r.Keep, keepMemory)

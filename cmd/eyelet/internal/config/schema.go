@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
@@ -55,12 +56,12 @@ func (s *schema) of(t reflect.Type) object {
 	switch t {
 	case durationType:
 		return ref("duration")
-	case sizeType:
-		return ref("size")
 	case prefixType:
 		return ref("text")
-	case reflect.TypeFor[rateSetting]():
+	case reflect.TypeFor[producer.Rate]():
 		return ref("rate")
+	case timeType:
+		return ref("text")
 	case reflect.TypeFor[rememberSetting]():
 		return object{"anyOf": []any{object{"const": "off"}, object{"const": false}, s.structs(t)}}
 	case reflect.TypeFor[Producer]():
@@ -68,15 +69,23 @@ func (s *schema) of(t reflect.Type) object {
 	case reflect.TypeFor[schemeEntry]():
 		return s.byScheme("entry", nil)
 	}
+	if words := wordsOf(t); len(words) > 0 {
+		all := []any{}
+		for _, word := range words {
+			if all = append(all, word); word == "off" {
+				all = append(all, false) // as older YAML reads it
+			}
+		}
+		return orVariable(object{"enum": all})
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return s.of(t.Elem())
 	case reflect.Map:
 		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
 	case reflect.Struct:
-		if one, ok := reflect.New(t).Interface().(shorthand); ok {
-			short := s.of(reflect.TypeOf(one.short()).Elem())
-			return object{"anyOf": []any{s.structs(t), short, object{"type": "boolean"}}} // off is false in YAML
+		if _, short, ok := shortOf(reflect.New(t).Elem()); ok { // off is false in YAML
+			return object{"anyOf": []any{s.structs(t), s.of(short.Type()), object{"type": "boolean"}}}
 		}
 		return s.structs(t)
 	case reflect.Slice:
@@ -85,6 +94,8 @@ func (s *schema) of(t reflect.Type) object {
 		return ref("truth")
 	case reflect.Int:
 		return ref("number")
+	case reflect.Int64:
+		return ref("size")
 	}
 	return ref("text")
 }
@@ -96,7 +107,7 @@ func (s *schema) list(elem reflect.Type) object {
 		return object{"type": []any{"object", "null"}, "additionalProperties": s.of(elem)}
 	}
 	list := object{"type": []any{"array", "null"}, "items": s.of(elem)}
-	if elem.Kind() == reflect.String {
+	if isText(elem) {
 		return object{"anyOf": []any{ref("text"), list}}
 	}
 	return list

@@ -36,10 +36,10 @@ func schemeNames() []string { return slices.Sorted(maps.Keys(newSettings)) }
 
 // bearerSettings are those of callers with a fixed bearer token (RFC 6750).
 type bearerSettings struct {
-	Secret     verify.Secret   `conf:"secret,secret"`
-	Secrets    []verify.Secret `conf:"secrets,secret"`
+	Secret     verify.Secret   `conf:"secret"`
+	Secrets    []verify.Secret `conf:"secrets"`
 	Query      string          `conf:"query"` // the parameter that may carry the token instead
-	AllowedIPs []netip.Prefix  `conf:"allowed_ips"`
+	AllowedIPs []netip.Prefix  `conf:"allowed_ips,nonempty"`
 }
 
 func (c *bearerSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
@@ -50,9 +50,9 @@ func (c *bearerSettings) build(_ context.Context, b *producerBuilder, p *Produce
 // basicSettings are those of callers with a user name and a password (RFC 7617).
 type basicSettings struct {
 	Username   string          `conf:"username"`
-	Password   verify.Secret   `conf:"password,secret"`
-	Passwords  []verify.Secret `conf:"passwords,secret"`
-	AllowedIPs []netip.Prefix  `conf:"allowed_ips"`
+	Password   verify.Secret   `conf:"password"`
+	Passwords  []verify.Secret `conf:"passwords"`
+	AllowedIPs []netip.Prefix  `conf:"allowed_ips,nonempty"`
 }
 
 func (c *basicSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
@@ -69,9 +69,9 @@ func (c *basicSettings) build(_ context.Context, b *producerBuilder, p *Producer
 type staticSettings struct {
 	Header     string          `conf:"header"`
 	Query      string          `conf:"query"`
-	Secret     verify.Secret   `conf:"secret,secret"`
-	Secrets    []verify.Secret `conf:"secrets,secret"`
-	AllowedIPs []netip.Prefix  `conf:"allowed_ips"`
+	Secret     verify.Secret   `conf:"secret"`
+	Secrets    []verify.Secret `conf:"secrets"`
+	AllowedIPs []netip.Prefix  `conf:"allowed_ips,nonempty"`
 }
 
 func (c *staticSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
@@ -92,7 +92,7 @@ type mtlsSettings struct {
 	Names        []string       `conf:"names"`        // DNS or URI names, or the common name
 	Fingerprints []string       `conf:"fingerprints"` // SHA-256 of the certificate in hex
 	ProxyHeader  string         `conf:"proxy_header"` // in which a trusted proxy passes the certificate
-	AllowedIPs   []netip.Prefix `conf:"allowed_ips"`
+	AllowedIPs   []netip.Prefix `conf:"allowed_ips,nonempty"`
 }
 
 func (c *mtlsSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
@@ -136,15 +136,4 @@ func (b *producerBuilder) secrets(p *Producer, one verify.Secret, more []verify.
 		b.refuseTestSecret(p, string(text))
 	}
 	return more
-}
-
-// challengeSettings describe a handshake, in the terms of producer.Echo.
-type challengeSettings struct {
-	Query   string   `conf:"query"`
-	JSON    string   `conf:"json"`
-	Header  string   `conf:"header"`
-	Members []string `conf:"members"` // beside json
-	Methods []string `conf:"methods"`
-	Reply   string   `conf:"reply"` // text, json or header
-	As      string   `conf:"as"`
 }

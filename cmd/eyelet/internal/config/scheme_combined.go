@@ -12,7 +12,7 @@ import (
 // combinedSettings are those of producers that several schemes authenticate: scheme all or any.
 type combinedSettings struct {
 	Schemes    []schemeEntry  `conf:"schemes"`
-	AllowedIPs []netip.Prefix `conf:"allowed_ips"`
+	AllowedIPs []netip.Prefix `conf:"allowed_ips,nonempty"`
 }
 
 // schemeEntry is one scheme of several: a producer with nothing but its scheme.

@@ -114,17 +114,17 @@ var defaultTokenAlgs = []string{"RS256", "PS256", "ES256", "EdDSA"}
 
 // jwtSettings are those of callers with a signed token (RFC 7519).
 type jwtSettings struct {
-	Issuers    []string          `conf:"issuers"`
-	Audience   []string          `conf:"audience"`
+	Issuers    []string          `conf:"issuers,nonempty"`
+	Audience   []string          `conf:"audience,nonempty"`
 	Claims     map[string]string `conf:"claims"`
-	Algs       []string          `conf:"algs"`
+	Algs       []string          `conf:"algs,nonempty"`
 	JWKSURL    string            `conf:"jwks_url"`
 	JWKS       string            `conf:"jwks,file"` // the JSON Web Key Set itself
 	Header     string            `conf:"header"`    // the field with the token alone, else Authorization
 	BodyClaim  string            `conf:"body_claim"`
 	InBody     bool              `conf:"in_body"`   // the body is the token
 	NoExpiry   bool              `conf:"no_expiry"` // accept tokens without exp
-	AllowedIPs []netip.Prefix    `conf:"allowed_ips"`
+	AllowedIPs []netip.Prefix    `conf:"allowed_ips,nonempty"`
 }
 
 func (c *jwtSettings) build(ctx context.Context, b *producerBuilder, p *Producer) producer.Producer {

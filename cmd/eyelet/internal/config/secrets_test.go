@@ -193,17 +193,25 @@ func secretNames() (names []string) {
 
 func TestSecretsAreHiddenInEveryForm(t *testing.T) {
 	t.Parallel()
+	type untagged struct { // the type of a secret is enough
+		One  verify.Secret            `conf:"one"`
+		List []verify.Secret          `conf:"list"`
+		Map  map[string]verify.Secret `conf:"map"`
+	}
 	seen := 0
-	for _, typ := range settingTypes() {
+	for _, typ := range append(settingTypes(), reflect.TypeFor[untagged]()) {
 		for name, f := range fieldsOf(reflect.New(typ).Elem()) {
 			if !f.inFile() {
+				if typ == reflect.TypeFor[untagged]() {
+					t.Errorf("%s would be shown", name)
+				}
 				continue
 			}
 			for _, form := range []string{"s3cret", "[s3cret]", "[[s3cret]]", "{k: s3cret}"} {
 				seen++
 				n, err := parseTree("x", []byte("{"+name+": "+form+"}"), nil)
 				check(t, err)
-				(&decoder{}).object(n, reflect.New(typ).Elem(), "")
+				(&decoder{}).objects(n, "", reflect.New(typ).Interface())
 				text, err := yaml.Marshal(redact(n, nil).yaml())
 				check(t, err)
 				if strings.Contains(string(text), "s3cret") || !strings.Contains(string(text), Hidden) {
@@ -217,25 +225,20 @@ func TestSecretsAreHiddenInEveryForm(t *testing.T) {
 	}
 }
 
-// TestSecretFieldsAreTagged: an untagged secret would be shown by config show.
-func TestSecretFieldsAreTagged(t *testing.T) {
+// TestSecretTextsAreTagged: a secret in a field of another type would be shown by config show.
+func TestSecretTextsAreTagged(t *testing.T) {
 	t.Parallel()
 	seen := 0
 	for _, typ := range settingTypes() {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
-			inner := f.Type
-			for inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map {
-				inner = inner.Elem()
-			}
-			name, option, _ := strings.Cut(f.Tag.Get("conf"), ",")
+			name, options := tagOf(f)
 			word := strings.ToLower(f.Name)
-			if inner != reflect.TypeFor[verify.Secret]() && !strings.Contains(word, "secret") &&
-				!strings.Contains(word, "password") && word != "token" {
+			if !strings.Contains(word, "secret") && !strings.Contains(word, "password") && word != "token" {
 				continue
 			}
 			seen++
-			if name != "secret_encoding" && option != "secret" {
+			if name != "secret_encoding" && !slices.Contains(options, "secret") {
 				t.Errorf("%s.%s (%q) would be shown", typ.Name(), f.Name, name)
 			}
 		}

@@ -35,7 +35,7 @@ type Settings struct {
 	InsecureHTTP   bool           `conf:"insecure_http"`   // allow HTTP without TLS beyond loopback
 	TrustedProxies []netip.Prefix `conf:"trusted_proxies"` // addresses whose X-Forwarded-* fields are trusted
 	ProxyProtocol  bool           `conf:"proxy_protocol"`  // they begin their connections with a PROXY header
-	Hosts          []string       `conf:"hosts"`
+	Hosts          []string       `conf:"hosts,nonempty"`
 	// Via is the name in the field Via of forwarded requests. Defaults to a stable pseudonym.
 	Via           string     `conf:"via"`
 	TLS           *TLS       `conf:"tls"`
@@ -96,13 +96,13 @@ type Log struct {
 // Limits are bounds and timeouts.
 type Limits struct {
 	Node       *node
-	MaxBody    size `conf:"max_body"`
-	BodyBudget size `conf:"body_budget"`
+	MaxBody    int64 `conf:"max_body"`
+	BodyBudget int64 `conf:"body_budget"`
 	// Connections and ConnectionsPerAddress bound the connections of producers.
 	Connections           int           `conf:"connections"`
 	ConnectionsPerAddress int           `conf:"connections_per_address"`
-	Head                  size          `conf:"head"`        // of one request
-	HeadBudget            size          `conf:"head_budget"` // of all incomplete heads
+	Head                  int64         `conf:"head"`        // of one request
+	HeadBudget            int64         `conf:"head_budget"` // of all incomplete heads
 	HeaderTimeout         time.Duration `conf:"header_timeout"`
 	BodyTimeout           time.Duration `conf:"body_timeout"`
 	IdleTimeout           time.Duration `conf:"idle_timeout"`
@@ -114,14 +114,14 @@ type Limits struct {
 	PostponeMax           time.Duration `conf:"postpone_max"`
 	HandlerTimeout        time.Duration `conf:"handler_timeout"`
 	AnswerTimeout         time.Duration `conf:"answer_timeout"`
-	InFlightWait          time.Duration `conf:"in_flight_wait"`
+	InFlightWait          time.Duration `conf:"in_flight_wait,zero"`
 	Lease                 time.Duration `conf:"lease"`
-	OrphanAfter           time.Duration `conf:"orphan_after"`
+	OrphanAfter           time.Duration `conf:"orphan_after,zero"`
 	RetryAfter            time.Duration `conf:"retry_after"`
 	Drain                 time.Duration `conf:"drain"`
-	BacklogBytes          size          `conf:"backlog_bytes"`  // of events that wait for handlers
-	BacklogEvents         int           `conf:"backlog_events"` // that wait for handlers
-	MinFree               size          `conf:"min_free"`       // space to keep free on the store's file system
+	BacklogBytes          int64         `conf:"backlog_bytes,zero"`  // of events that wait for handlers
+	BacklogEvents         int           `conf:"backlog_events,zero"` // that wait for handlers
+	MinFree               int64         `conf:"min_free"`            // space to keep free on the store's disk
 
 	RememberSignatures rememberSetting `conf:"remember_signatures"`
 }

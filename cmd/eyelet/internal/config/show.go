@@ -2,9 +2,11 @@ package config
 
 import (
 	"cmp"
+	"encoding"
 	"fmt"
 	"net/url"
 	"os"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -117,43 +119,73 @@ func defaultRows(s *Settings) [][2]string {
 func addProducerDefaults(n *node, p producer.Producer, maxBody int64) {
 	p.MaxBody = cmp.Or(p.MaxBody, maxBody)
 	p = p.WithDefaults()
-	contract := map[producer.Contract]string{producer.API: "api", producer.Webhook: "webhook"}[p.Contract]
-	remembers := map[bool]string{true: "off", false: "on"}[p.Forgets]
-	add := func(name, value string) {
-		if n.inner[name] == nil {
-			n.set(name, value, usage.Place{})
+	n.addFields(reflect.ValueOf(p))
+	n.add("accepted", shownText(strconv.Itoa(p.Accepted.Status)))
+	n.add("remember_signatures", shownText(map[bool]string{true: "off", false: "on"}[p.Forgets]))
+}
+
+// addFields adds the settings of a struct that are not written.
+func (n *node) addFields(v reflect.Value) {
+	for i := range v.NumField() {
+		name, _ := tagOf(v.Type().Field(i))
+		switch f := v.Field(i); {
+		case name == "":
+		case f.Kind() == reflect.Struct && len(fieldsOf(f)) > 0:
+			if short, _, ok := shortOf(f); ok {
+				n.member(name).spellOut(short)
+			}
+			inner := newMapping()
+			inner.addFields(f)
+			n.add(name, inner)
+			for _, member := range inner.names {
+				n.inner[name].add(member, inner.inner[member])
+			}
+		default:
+			n.add(name, shownField(f))
 		}
 	}
-	addMember := func(name, member string, value time.Duration) {
-		if old := n.inner[name]; old != nil && old.kind != mapping {
-			n.remove(name) // tolerance: 10m is its past
+}
+
+// add adds a member unless it is written, nil or an empty mapping.
+func (n *node) add(name string, value *node) {
+	if n.inner[name] == nil && value != nil && !(value.kind == mapping && len(value.names) == 0) {
+		n.names, n.inner[name] = append(n.names, name), value
+	}
+}
+
+func shownText(text string) *node { return &node{kind: scalar, text: text} }
+
+// shownField returns the value of a setting as it is written, or nil if it is zero or a function.
+func shownField(f reflect.Value) *node {
+	switch v := f.Interface().(type) {
+	case producer.KeyFormat:
+		return nil
+	case producer.Extractor:
+		return shownText(v.String())
+	case encoding.TextMarshaler:
+		if text, err := v.MarshalText(); err == nil && len(text) > 0 && (!f.IsZero() || len(wordsOf(f.Type())) > 0) {
+			return shownText(string(text))
 		}
-		if n.inner[name].member(member) == nil {
-			n.set(name+"."+member, FormatDuration(value), usage.Place{})
+		return nil
+	case time.Duration:
+		if v != 0 {
+			return shownText(FormatDuration(v))
 		}
+		return nil
+	case []string:
+		list := &node{kind: sequence}
+		for _, text := range v {
+			list.items = append(list.items, shownText(text))
+		}
+		if len(v) > 0 {
+			return list
+		}
+		return nil
 	}
-	add("window", FormatDuration(p.Window))
-	addMember("tolerance", "past", p.Tolerance.Past)
-	addMember("tolerance", "future", p.Tolerance.Future)
-	add("max_body", strconv.FormatInt(p.MaxBody, 10))
-	add("contract", contract)
-	add("accepted", strconv.Itoa(p.Accepted.Status))
-	add("in_flight", strconv.Itoa(p.InFlight))
-	if p.Key != nil {
-		add("key", p.Key.String())
+	if f.IsZero() || f.Kind() == reflect.Pointer || f.Kind() == reflect.Map || f.Kind() == reflect.Interface {
+		return nil
 	}
-	add("remember_signatures", remembers)
-	add("same_signed", cmp.Or(map[producer.SameSigned]string{producer.SameSignedOff: "off",
-		producer.SameSignedQuarantine: "quarantine", producer.SameSignedRun: "run"}[p.SameSigned], "refuse"))
-	if p.SameSignedMax > 0 {
-		add("same_signed_max", strconv.Itoa(p.SameSignedMax))
-	}
-	if p.EventTime != nil {
-		add("event_time", p.EventTime.String())
-	}
-	if p.Type != nil {
-		add("type", p.Type.String())
-	}
+	return shownText(fmt.Sprint(f.Interface()))
 }
 
 // disclosure is how a value may be shown.
@@ -167,18 +199,26 @@ const (
 	dsn               // perhaps a connection string, whose user, password and settings may be secret
 )
 
-// disclose marks a value by the option of its field's tag.
-func (n *node) disclose(option string) {
-	level := map[string]disclosure{"secret": hidden, "file": elided, "target": host, "dsn": dsn}[option]
+// disclosures are the options of settings that are not shown openly.
+var disclosures = map[string]disclosure{"secret": hidden, "file": elided, "target": host, "dsn": dsn}
+
+// disclose marks a value by the options of its field.
+func (n *node) disclose(options []string) {
+	for _, option := range options {
+		n.show(disclosures[option])
+	}
+}
+
+func (n *node) show(level disclosure) {
 	if level == open {
 		return
 	}
 	n.shown = level
 	for _, item := range n.items {
-		item.disclose(option)
+		item.show(level)
 	}
 	for _, inner := range n.inner {
-		inner.disclose(option)
+		inner.show(level)
 	}
 }
 

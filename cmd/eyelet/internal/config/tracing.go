@@ -13,7 +13,7 @@ import (
 type Tracing struct {
 	Node     *node
 	Endpoint string        `conf:"endpoint"` // the base URL of a collector
-	Bearer   verify.Secret `conf:"bearer,secret"`
+	Bearer   verify.Secret `conf:"bearer"`
 	Sample   string        `conf:"sample"` // the share of deliveries with spans, such as 10%
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -13,10 +12,8 @@ import (
 // Hidden is shown in place of secrets.
 const Hidden = "<secret>"
 
-// size is a number of bytes, such as 1MiB.
-type size int64
-
-func parseSize(text string) (size, error) {
+// parseSize reads a number of bytes, such as 1MiB.
+func parseSize(text string) (int64, error) {
 	unit := int64(1)
 	for suffix, factor := range map[string]int64{
 		"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 1e3, "MB": 1e6, "GB": 1e9,
@@ -30,7 +27,7 @@ func parseSize(text string) (size, error) {
 	if err != nil || n < 0 || n > (1<<62)/unit {
 		return 0, fmt.Errorf("not a number of bytes: %q", text)
 	}
-	return size(n * unit), nil
+	return n * unit, nil
 }
 
 // maxDays bounds durations, because a store writes times in nanoseconds.
@@ -62,53 +59,6 @@ func FormatDuration(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
-}
-
-// toleranceSetting is how far a signed time may be off.
-type toleranceSetting struct {
-	Node   *node
-	Past   time.Duration `conf:"past"`
-	Future time.Duration `conf:"future"`
-}
-
-// short makes `tolerance: 5m` the tolerance for the past.
-func (t *toleranceSetting) short() any { return &t.Past }
-
-// rateSetting is a number of events per time, such as 100/s.
-type rateSetting struct {
-	events int
-	per    time.Duration
-	bare   bool // written without a time, which is then a minute
-}
-
-const rateHint = "write 100/s, 6000/m or 3600/h"
-
-var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
-
-func (r *rateSetting) decodeNode(d *decoder, n *node, path string) {
-	if !d.want(n, scalar, path) {
-		return
-	}
-	number, unit, found := strings.Cut(n.text, "/")
-	r.bare, r.per = !found, time.Minute
-	if found {
-		r.per = rateUnits[strings.TrimSpace(unit)]
-	}
-	events, err := strconv.ParseUint(strings.TrimSpace(number), 10, 31)
-	if err != nil || events == 0 || r.per == 0 {
-		*r = rateSetting{}
-		d.errs.Add(n.at, rateHint, "%s is %q, want a number of events in a time", path, n.text)
-		return
-	}
-	r.events = int(events)
-}
-
-// perMinute returns the rate in events per minute, at least 1 if a rate is set.
-func (r rateSetting) perMinute() int {
-	if r.events == 0 {
-		return 0
-	}
-	return max(1, int(min(math.MaxInt32, int64(r.events)*int64(time.Minute)/int64(r.per))))
 }
 
 // rememberSetting bounds the memory of events beyond their window: off, or how long and how many.

@@ -39,7 +39,7 @@ func TestRateSettings(t *testing.T) {
 		github + "rate: 5 / h":             {Events: 5, Per: time.Hour},
 		github + "concurrency: 7":          {},
 		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], " +
-			"rate: 120": {Events: 120, Per: time.Minute},
+			"rate: 120/m": {Events: 120, Per: time.Minute},
 		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], " +
 			"rate: 10/s": {Events: 10, Per: time.Second},
 	} {
@@ -49,11 +49,11 @@ func TestRateSettings(t *testing.T) {
 		}
 	}
 	for lines, want := range map[string]string{
-		github + "rate: 100":        "rate is a number without its time",
-		github + "rate: 100/d":      `rate is "100/d", want a number of events in a time`,
-		github + "rate: 0/s":        `rate is "0/s"`,
-		github + "rate: -1/s":       `rate is "-1/s"`,
-		github + "rate: fast":       `rate is "fast"`,
+		github + "rate: 100":        `rate: "100" is not a number of events in a time`,
+		github + "rate: 100/d":      `rate: "100/d" is not`,
+		github + "rate: 0/s":        `rate: "0/s" is not`,
+		github + "rate: -1/s":       `rate: "-1/s" is not`,
+		github + "rate: fast":       `rate: "fast" is not`,
 		github + "burst: 5":         "a burst without a rate",
 		github + "concurrency: -1":  "concurrency must not be negative",
 		github + "empty_body: what": "empty_body is \"what\"",

@@ -79,7 +79,7 @@ func unknownTypes(s *Settings) (found usage.Errors) {
 	for i := range s.Handlers {
 		h := &s.Handlers[i]
 		from := s.producer(h.Producer)
-		if from == nil || from.common.Type != "" {
+		if from == nil || from.common.Type != nil {
 			continue
 		}
 		vendor, _ := preset.Find(from.Preset)
