@@ -50,7 +50,7 @@ type Producer struct {
 	// Defaults to no limit.
 	NonceRate Rate
 	// AllowedIPs, when not empty, are the only client addresses accepted (403 for others).
-	AllowedIPs []netip.Prefix
+	AllowedIPs []netip.Prefix `conf:"allowed_ips,nonempty"`
 	// EarlyData accepts requests marked Early-Data: 1 (RFC 8470) while their signed time is fresh.
 	EarlyData bool `conf:"early_data"`
 	// SignsURL means that the scheme signs the URL, so Open requires the public one. Set by default

@@ -67,21 +67,21 @@ type HMAC struct {
 	// Headers are the fields that may carry the signature, in order of preference. The first
 	// that is present counts, and with it the field at its index in TimestampHeaders and
 	// IDHeaders. Required.
-	Headers []string
+	Headers []string `conf:"header"`
 	// Separator separates the entries of the field value; white space around entries is
 	// ignored. Defaults to none: the whole value is one entry.
-	Separator string
+	Separator string `conf:"separator"`
 	// Entries are the forms of an entry: literal text around the placeholders {sig} (the
 	// signature), {alg} (the name of a hash), {kid} (a key of Keys), {timestamp}, and {ed25519}
 	// or {ecdsa} (a signature by one of PublicKeys or ECDSAKeys). Defaults to "{sig}".
-	Entries []string
+	Entries []string `conf:"pattern"`
 
-	Hash           Hash                // of entries without {alg}; defaults to SHA256
-	Hashes         []Hash              // that {alg} may name; defaults to Hash alone
-	Encoding       Encoding            // of the signature: Hex or Base64; required
-	Secrets        []Secret            // the accepted ones, several during a rotation
-	Keys           map[string]Secret   // by key id, for entries with {kid}; instead of Secrets
-	SecretEncoding Encoding            // of Secrets and Keys; defaults to Raw
+	Hash           Hash                `conf:"hash"`            // of entries without {alg}; defaults to SHA256
+	Hashes         []Hash              `conf:"hashes"`          // that {alg} may name; defaults to Hash alone
+	Encoding       Encoding            `conf:"encoding"`        // of the signature: Hex or Base64; required
+	Secrets        []Secret            `conf:"secrets"`         // the accepted ones, several during a rotation
+	Keys           map[string]Secret   `conf:"keys"`            // by key id, for entries with {kid}; instead of Secrets
+	SecretEncoding Encoding            `conf:"secret_encoding"` // of Secrets and Keys; defaults to Raw
 	PublicKeys     []ed25519.PublicKey // Ed25519 (RFC 8032), for {ed25519} over the same content
 	// ECDSAKeys are keys of P-256, for {ecdsa} over the SHA-256 of the same content. Such a
 	// signature is the DER of ECDSA-Sig-Value (RFC 3279 section 2.2.3).
@@ -89,14 +89,14 @@ type HMAC struct {
 
 	// TimestampHeaders are the fields with the signed time: one, or one per field of Headers.
 	// If the time is in the signature field, use an entry with {timestamp} instead.
-	TimestampHeaders []string
+	TimestampHeaders []string `conf:"timestamp_header"`
 	// TimestampUnit is time.Second or time.Millisecond since 1970. Defaults to seconds.
 	TimestampUnit time.Duration
 	// TimestampRFC3339 means that the time is a date-time of RFC 3339 in UTC with capital letters,
 	// such as 2026-11-22T20:16:00.5Z, in place of a number.
 	TimestampRFC3339 bool
 	// IDHeaders are the fields with the signed identifier: one, or one per field of Headers.
-	IDHeaders []string
+	IDHeaders []string `conf:"id_header"`
 	// Content is what is signed: literal text around the placeholders {body}, {timestamp} (as
 	// received), {id}, {url} (as the producer called it), {header:NAME}, {config:NAME}, and
 	// {jcs} (the JSON body in the canonical form of RFC 8785). Defaults to "{body}". It must
@@ -109,13 +109,13 @@ type HMAC struct {
 	// such text, or with text that the part may always hold: a digit beside {timestamp}, a
 	// character of a URI (RFC 3986 section 2) beside {url}. A date-time shows its own ends by its
 	// two colons and its Z, so it needs no text beside it, and a colon ends the part beside it.
-	Content string
+	Content string `conf:"template"`
 	// Malleable accepts an ambiguous Content, for vendors that sign one. Identity.Malleable is
 	// then set, and a URL with a query is refused if no text ends {url}.
-	Malleable bool
+	Malleable bool `conf:"malleable"`
 	// URL, if set, is the only accepted value of {url}, with its query, as registered with the
 	// producer. Requests to another URL are refused (signature_mismatch). Defaults to any URL.
-	URL string
+	URL string `conf:"signed_url"`
 	// OtherURL returns another form of {url}, for vendors that may sign the URL decoded. It is
 	// tried once, if it differs and no signature matches the URL as called. Defaults to none.
 	OtherURL func(address string) string

@@ -44,25 +44,25 @@ type JWT struct {
 	Keys TokenKeySet // of the issuer; required
 	// Algorithms are the accepted ones, named as in RFC 7518 and RFC 8037: RS256, PS256, ES256,
 	// EdDSA, ... Required.
-	Algorithms []string
+	Algorithms []string `conf:"algs,nonempty"`
 	// Body means that the body is the token. The signature then binds it, and "iat" is its signed
 	// time. A bearer token is used for many requests, so its "iat" is not the time of any of them.
-	Body bool
+	Body bool `conf:"in_body"`
 	// Field is the field with the token and nothing else, such as "Plaid-Verification". Defaults to
 	// Authorization, with "Bearer" before the token.
-	Field string
+	Field string `conf:"header"`
 	// BodyClaim is the claim with the SHA-256 of the body in hexadecimal, such as
 	// "request_body_sha256". The signature then binds the body, "iat" is its signed time, and "exp"
 	// may be missing.
-	BodyClaim   string
-	HeaderTimes bool // "iat" and "exp" are in the JOSE header, as Yandex Pay writes them
-	NoExpiry    bool // accepts tokens without "exp" (security event tokens, RFC 8417 section 2.2)
+	BodyClaim   string `conf:"body_claim"`
+	HeaderTimes bool   // "iat" and "exp" are in the JOSE header, as Yandex Pay writes them
+	NoExpiry    bool   `conf:"no_expiry"` // accepts tokens without "exp" (security event tokens, RFC 8417 section 2.2)
 	// Issuers are the accepted values of "iss". Defaults to any, which is safe only if Keys
 	// belong to one issuer whose tokens have no "iss".
-	Issuers []string
+	Issuers []string `conf:"issuers,nonempty"`
 	// Audiences are the accepted values of "aud". Defaults to any; Claims must then restrict
 	// the audience, unless BodyClaim does: one who captures such a token has only its body.
-	Audiences []string
+	Audiences []string `conf:"audience,nonempty"`
 	// Claims are rules for further claims; a token that breaks one is refused with
 	// subject_mismatch.
 	Claims []ClaimRule

@@ -29,14 +29,14 @@ type MutualTLS struct {
 	// Names are the accepted DNS or URI names of the certificate, or its common name if it has
 	// no alternative name. DNS names are equal without regard to case (RFC 9525 section 6.3),
 	// the others octet for octet.
-	Names []string
+	Names []string `conf:"names"`
 	// Fingerprints are accepted SHA-256 digests of the certificate in hex. Names or Fingerprints
 	// are required.
-	Fingerprints []string
+	Fingerprints []string `conf:"fingerprints"`
 	// ProxyHeader is the field in which the proxy passes the client's certificate: PEM with
 	// percent-encoding (nginx, Envoy's "Cert=") or the structured field of RFC 9440 section
 	// 2.2. The proxy must remove the field from client requests. Defaults to none.
-	ProxyHeader string
+	ProxyHeader string `conf:"proxy_header"`
 	// Trusted reports whether the proxy sent a request; otherwise the field is ignored.
 	// Required with ProxyHeader.
 	Trusted func(*http.Request) bool

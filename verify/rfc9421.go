@@ -36,17 +36,17 @@ type RFC9421 struct {
 	// Label is the label of the signature to look at. Defaults to any, because labels have no
 	// meaning (RFC 9421 section 7.2.5). Of the first 8 signatures, 2 with known keys are
 	// verified in turn, and one valid signature is enough.
-	Label string
+	Label string `conf:"label"`
 	// Tag, if set, is the tag that a signature must carry (RFC 9421 section 7.2.7). Defaults to
 	// "web-bot-auth" with [Directories], else to none.
-	Tag string
+	Tag string `conf:"tag"`
 	// OneTag refuses a message with several signatures of the Tag (signature_malformed).
 	OneTag bool
 	// BoundKey is the key id of signatures without keyid. Defaults to none: keyid is then required.
 	BoundKey    string
 	Coverage    Coverage // what a signature must cover; defaults to the profile of [Coverage.Rules]
 	KeyRequired bool     // refuses requests without an Idempotency-Key (id_missing)
-	Algs        []Alg    // the accepted algorithms; defaults to all but rsa-v1_5-sha256
+	Algs        []Alg    `conf:"algs,nonempty"` // the accepted algorithms; defaults to all but rsa-v1_5-sha256
 	// Encoding is that of the octets in Signature: Base64 (the default), with its padding or not
 	// (RFC 9651 section 4.2.7), or Base64URL. It holds for the Label only.
 	Encoding Encoding
@@ -67,7 +67,7 @@ type RFC9421 struct {
 	// MaxAge is how long a signature may be valid. One that expires at its time or before, or more
 	// than MaxAge after it, is refused; one without expires ends MaxAge after its time. Defaults
 	// to no limit beside that of [Tolerance].
-	MaxAge time.Duration
+	MaxAge time.Duration `conf:"max_age"`
 	// Params are further parameters that a signature must have: "alg", "expires" or "nonce".
 	Params []string
 	// NormalPath means that the path is signed in normal form: hexadecimal digits in capitals, and

@@ -148,7 +148,7 @@ func (from *sender) become(s *config.Settings, plan *config.Plan, f senderFlags,
 		from.sign = own
 	}
 	signer.Like, _ = from.producer.Scheme.(*verify.RFC9421)
-	return chooseKey(signer, matchingKeys(s, signer, from.config.RFC9421.Keys))
+	return chooseKey(signer, matchingKeys(s, signer, from.config.Keys()))
 }
 
 // matchingKeys returns the key whose public half, in PEM, belongs to the signer's private key;

@@ -49,7 +49,7 @@ type Settings struct {
 	// Subscriptions are the wanted topics (WebSub).
 	Subscriptions []Subscription `conf:"subscriptions"`
 	// AllowedIPs are the only client addresses accepted.
-	AllowedIPs []netip.Prefix `conf:"allowed_ips,nonempty"`
+	AllowedIPs []netip.Prefix
 	// WebhookID is the vendor's id of the webhook (PayPal).
 	WebhookID string `conf:"webhook_id"`
 	// Audience, Issuers, Email and AppIDs are required values of a token's claims.

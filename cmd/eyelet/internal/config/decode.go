@@ -25,6 +25,7 @@ import (
 //	nonempty  a list that must not be empty, because that would allow everything
 //	zero      a number that may be 0; for others, 0 would mean the default
 //	short     the member of a mapping that a single value in its place means
+//	without   names of an embedded struct that are not settings
 //
 // A field whose type marshals as [Hidden] is secret without an option, an int64 a number of bytes,
 // and a field of type *node gets the node of its struct.
@@ -46,10 +47,18 @@ func fieldsOf(v reflect.Value) map[string]field {
 	fields := map[string]field{}
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
+		name, options := tagOf(f)
 		if f.Anonymous {
 			maps.Copy(fields, fieldsOf(v.Field(i)))
+			for _, option := range options {
+				if inherited, ok := strings.CutPrefix(option, "without "); ok {
+					maps.DeleteFunc(fields, func(name string, _ field) bool {
+						return slices.Contains(strings.Fields(inherited), name)
+					})
+				}
+			}
 		}
-		if name, options := tagOf(f); name != "" {
+		if name != "" {
 			fields[name] = field{v.Field(i), options}
 		}
 	}
@@ -365,7 +374,9 @@ func (d *decoder) prefix(n *node, v reflect.Value, path string) {
 }
 
 // isText reports whether a single text is a list of one element of the type.
-func isText(elem reflect.Type) bool { return elem.Kind() == reflect.String || elem.Kind() == reflect.Interface }
+func isText(elem reflect.Type) bool {
+	return elem.Kind() == reflect.String || elem.Kind() == reflect.Interface
+}
 
 // list fills a slice from a list, a single value, or, if its elements have names, a mapping.
 func (d *decoder) list(n *node, v reflect.Value, path string) {

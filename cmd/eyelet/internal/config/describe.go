@@ -4,7 +4,6 @@ import (
 	_ "embed" // settings.txt
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 )
 
@@ -44,11 +43,7 @@ func (s *schema) describe(settings object, t reflect.Type) {
 	if t.PkgPath() != reflect.TypeFor[Settings]().PkgPath() {
 		section = t.String() // such as preset.Settings
 	}
-	rows := s.rows[section]
-	if strings.HasSuffix(section, "Settings") {
-		rows = slices.Concat(rows, s.rows["every scheme"])
-	}
-	for _, row := range rows {
+	for _, row := range s.rows[section] {
 		for _, name := range row.names {
 			outer, inner, isMember := strings.Cut(name, ".")
 			if isMember {

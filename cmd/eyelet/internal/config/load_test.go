@@ -41,7 +41,7 @@ handlers:
 `, "SHOP_SECRET=first", "SHOP_SECRET=0123456789abcdef", "GITHUB_SECRET=s3cret")
 	check(t, err)
 	shop, gh := c.Producers[0], c.Producers[1]
-	keys, secrets := shop.RFC9421.Keys, gh.PresetSettings.Secrets
+	keys, secrets := shop.Keys(), gh.PresetSettings.Secrets
 	got := []any{
 		c.URL, shop.Name, shop.common.Window, shop.common.Tolerance.Past, len(keys), string(keys[1].Secret), gh.Preset,
 		len(secrets), secrets[0], gh.common.MaxBody, gh.common.Tolerance.Past, gh.common.Tolerance.Future,

@@ -1,10 +1,10 @@
 package config
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -121,8 +121,7 @@ func (b *producerBuilder) refuseTestSecret(p *Producer, text string) {
 
 // build returns a producer with HTTP Message Signatures and the Idempotency-Key field.
 func (c *rfc9421Settings) build(ctx context.Context, b *producerBuilder, p *Producer) producer.Producer {
-	made := producer.Signed(p.Name, b.keys(ctx, p))
-	made.AllowedIPs = c.AllowedIPs
+	made := producer.Signed(p.Name, b.keys(ctx, p, c))
 	if a := c.Audience; a != nil {
 		made.Audience = &producer.Audience{From: b.extractor(p, "audience", a.From), Is: a.Is}
 	}
@@ -133,8 +132,8 @@ func (c *rfc9421Settings) build(ctx context.Context, b *producerBuilder, p *Prod
 	if !ok || scheme.Keys == nil {
 		return made // the errors of the keys are reported already
 	}
-	scheme.Label, scheme.Tag, scheme.Algs = c.Label, c.Tag, convert[verify.Alg](c.Algs)
-	scheme.MaxAge, made.Tolerance.Past = c.MaxAge, c.MaxAge
+	overlay(reflect.ValueOf(scheme).Elem(), reflect.ValueOf(&c.RFC9421).Elem(), p.Node)
+	made.Tolerance.Past = c.MaxAge
 	if len(c.Keys) == 1 && c.JWKSURL == "" {
 		scheme.BoundKey = c.Keys[0].ID
 	}
@@ -180,40 +179,35 @@ var timeUnits = map[string]time.Duration{"s": time.Second, "ms": time.Millisecon
 // build returns a producer from the description of its HMAC.
 func (c *hmacSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
 	scheme := c.describe(b, p)
-	scheme.Entries, scheme.Hash, scheme.Hashes = c.Pattern, verify.Hash(c.Hash), convert[verify.Hash](c.Hashes)
-	scheme.SecretEncoding = verify.Encoding(c.SecretEncoding)
-	scheme.Secrets, scheme.Keys = b.secrets(p, c.Secret, c.Secrets), c.Keys
+	scheme.Secrets = b.secrets(p, c.Secret, c.Secrets)
 	return c.finish(b, p, scheme)
 }
 
-// describe returns the scheme without its keys and entries.
+// describe returns the scheme as it is written.
 func (c *contentSettings) describe(b *producerBuilder, p *Producer) *verify.HMAC {
-	return &verify.HMAC{
-		Headers: c.Header, Separator: c.Separator, Encoding: verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))),
-		TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader, Content: c.Template, URL: c.SignedURL,
-		Malleable: c.Malleable, TimestampRFC3339: c.TimestampUnit == "rfc3339",
-		TimestampUnit: choose(b, p, "timestamp_unit", c.TimestampUnit, timeUnits),
-	}
+	scheme := &verify.HMAC{Encoding: verify.Hex, TimestampRFC3339: c.TimeUnit == "rfc3339"}
+	scheme.TimestampUnit = choose(b, p, "timestamp_unit", c.TimeUnit, timeUnits)
+	overlay(reflect.ValueOf(scheme).Elem(), reflect.ValueOf(&c.HMAC).Elem(), p.Node)
+	return scheme
 }
 
 // finish returns the producer after reporting the errors of the complete scheme.
 func (c *contentSettings) finish(b *producerBuilder, p *Producer, scheme *verify.HMAC) producer.Producer {
 	made := producer.Producer{
-		Name: p.Name, Contract: producer.Webhook, StaleKnown: true, AllowedIPs: c.AllowedIPs, Scheme: scheme,
-		SignsURL: strings.Contains(c.Template, "{url}"), Key: producer.BodyDigest(),
+		Name: p.Name, Contract: producer.Webhook, StaleKnown: true, Scheme: scheme,
+		SignsURL: strings.Contains(c.Content, "{url}"), Key: producer.BodyDigest(),
 	}
-	if c.Signature == "" && c.Timestamp == "" {
+	if c.Signature == nil && c.Timestamp == nil {
 		b.addAll(p, scheme.Check())
 		return made
 	}
-	if c.SignedURL != "" || c.Malleable {
+	if c.URL != "" || c.Malleable {
 		b.errs.Add(p.Node.place("signature"), "leave out signed_url and malleable",
 			"a signature in the delivery signs neither its URL nor its body")
 	}
 	scheme.Content, scheme.URL = "", ""
 	embedded := &producer.Embedded{
-		Signature: b.extractor(p, "signature", c.Signature), Timestamp: b.extractor(p, "timestamp", c.Timestamp),
-		Content: c.Template, HMAC: scheme,
+		Signature: c.Signature, Timestamp: c.Timestamp, Content: c.Content, HMAC: scheme,
 	}
 	b.addAll(p, embedded.Check())
 	made.Scheme, made.Nonce = embedded, producer.NonceUnique

@@ -17,26 +17,27 @@ import (
 )
 
 // keys returns the key set of the producer, or nil after reporting errors.
-func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
+func (b *producerBuilder) keys(ctx context.Context, p *Producer, c *rfc9421Settings) verify.KeySet {
 	switch {
-	case p.RFC9421.Agent != nil:
-		return b.agents(p)
+	case c.Agent != nil:
+		return b.agents(p, c.Agent)
 	case p.Node.inner["directories"] != nil:
-		return b.directories(p)
+		return b.published(p, "directories", "list origins: [https://bot.example, ...]",
+			verify.DirectoriesConfig{URLs: c.Directories, LegacyAgent: c.LegacyAgent})
 	}
-	if p.RFC9421.LegacyAgent {
+	if c.LegacyAgent {
 		b.errs.Add(p.Node.place("legacy_agent"), "remove it", "legacy_agent has no meaning without directories")
 	}
 	var sets []verify.KeySet
 	found := len(b.errs)
-	for i := range p.RFC9421.Keys {
-		k := &p.RFC9421.Keys[i]
+	for i := range c.Keys {
+		k := &c.Keys[i]
 		if set := b.key(k); set != nil {
 			sets = append(sets, set)
 			b.refuseTestKeys(ctx, k.Node.at, set)
 		}
 	}
-	if address := p.RFC9421.JWKSURL; address != "" {
+	if address := c.JWKSURL; address != "" {
 		set, err := b.jwks(address)
 		if err != nil {
 			b.errs.Add(p.Node.place("jwks_url"), "", "%v", err)
@@ -55,22 +56,14 @@ func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
 	return verify.JoinKeys(sets...)
 }
 
-// directories returns the keys of the listed directories, or nil after reporting errors.
-func (b *producerBuilder) directories(p *Producer) verify.KeySet {
-	return b.published(p, "directories", "list origins: [https://bot.example, ...]", verify.DirectoriesConfig{
-		URLs: p.RFC9421.Directories, LegacyAgent: p.RFC9421.LegacyAgent,
-	})
-}
-
 // agents returns the keys at the complete URLs that a field of requests names, or nil after
 // reporting errors.
-func (b *producerBuilder) agents(p *Producer) verify.KeySet {
+func (b *producerBuilder) agents(p *Producer, a *agentSettings) verify.KeySet {
 	for _, other := range []string{"directories", "legacy_agent"} {
 		if p.Node.inner[other] != nil {
 			b.errs.Add(p.Node.place(other), "use another producer for it", "%s and agent exclude each other", other)
 		}
 	}
-	a := p.RFC9421.Agent
 	if a.Field == "" || strings.EqualFold(a.Field, "Signature-Agent") {
 		b.errs.Add(p.Node.place("agent"), "write field: UCP-Agent; Signature-Agent is that of directories",
 			"agent names no field")

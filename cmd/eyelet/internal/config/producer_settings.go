@@ -2,9 +2,7 @@ package config
 
 import (
 	"maps"
-	"net/netip"
 	"reflect"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -21,7 +19,6 @@ type Producer struct {
 	Preset         string
 	Scheme         string // a name in newSettings
 	PresetSettings preset.Settings
-	RFC9421        rfc9421Settings
 	settings       schemeSettings // of the scheme
 	common         commonSettings
 }
@@ -47,8 +44,7 @@ type commonSettings struct {
 
 // rfc9421Settings are those of a producer that signs with HTTP Message Signatures.
 type rfc9421Settings struct {
-	Label       string         `conf:"label"`
-	Tag         string         `conf:"tag"`
+	verify.RFC9421
 	Keys        []Key          `conf:"keys"`
 	JWKSURL     string         `conf:"jwks_url"`
 	Directories []string       `conf:"directories"`        // of agents, in place of keys
@@ -61,12 +57,10 @@ type rfc9421Settings struct {
 	Encoding    string         `conf:"encoding"`           // base64 or base64url
 	ECDSA       string         `conf:"signature_encoding"` // raw or der
 	Nonce       string         `conf:"nonce"`              // off, required or unique
-	MaxAge      time.Duration  `conf:"max_age"`            // of signatures, and until they expire
 	Audience    *struct {
 		From string `conf:"from"` // extractor
 		Is   string `conf:"is"`
 	} `conf:"audience"`
-	AllowedIPs []netip.Prefix `conf:"allowed_ips,nonempty"`
 }
 
 // agentSettings say where requests name their agent, in the terms of verify.DirectoriesConfig.
@@ -87,32 +81,18 @@ type Key struct {
 	Principal     string        `conf:"principal"`
 }
 
-// contentSettings describe signed content, in the terms of verify.HMAC.
+// contentSettings describe signed content.
 type contentSettings struct {
-	Header          []string       `conf:"header"`
-	Signature       string         `conf:"signature"` // its extractor, instead of header
-	Timestamp       string         `conf:"timestamp"` // the same for the time
-	Separator       string         `conf:"separator"`
-	Pattern         []string       `conf:"pattern"`
-	Encoding        string         `conf:"encoding"`
-	TimestampHeader []string       `conf:"timestamp_header"`
-	TimestampUnit   string         `conf:"timestamp_unit"` // s, ms or rfc3339
-	IDHeader        []string       `conf:"id_header"`
-	Template        string         `conf:"template"`
-	SignedURL       string         `conf:"signed_url"`
-	Malleable       bool           `conf:"malleable"` // the template may have no boundaries
-	AllowedIPs      []netip.Prefix `conf:"allowed_ips,nonempty"`
+	verify.HMAC
+	Signature producer.Extractor `conf:"signature"` // instead of header
+	Timestamp producer.Extractor `conf:"timestamp"` // the same for the time
+	TimeUnit  string             `conf:"timestamp_unit"`
 }
 
 // hmacSettings describe the HMAC of a producer without a preset.
 type hmacSettings struct {
 	contentSettings
-	Hash           string                   `conf:"hash"`
-	Hashes         []string                 `conf:"hashes"`
-	SecretEncoding string                   `conf:"secret_encoding"`
-	Secret         verify.Secret            `conf:"secret"`
-	Secrets        []verify.Secret          `conf:"secrets"`
-	Keys           map[string]verify.Secret `conf:"keys"`
+	Secret verify.Secret `conf:"secret"`
 }
 
 // decodeNode reads the common settings and those of the producer's scheme or preset. Settings of
@@ -146,9 +126,14 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 func (p *Producer) decodeScheme(d *decoder, n *node, path string, more ...any) {
 	p.settings = newSettings[p.Scheme]()
 	d.objects(n, path, append([]any{&kindSettings{}, p.settings}, more...)...)
+}
+
+// Keys returns the keys of scheme rfc9421, as they are written.
+func (p *Producer) Keys() []Key {
 	if signed, ok := p.settings.(*rfc9421Settings); ok {
-		p.RFC9421 = *signed
+		return signed.Keys
 	}
+	return nil
 }
 
 // decodePreset reads the settings of any preset, which refuses those that it does not use.
@@ -158,6 +143,7 @@ func (p *Producer) decodePreset(d *decoder, n *node, path string) {
 	}
 	// The common rate hides the preset's, which is derived from it.
 	d.objects(n, path, &kindSettings{}, &p.PresetSettings, &first, &p.common)
+	p.PresetSettings.AllowedIPs = p.common.AllowedIPs
 	if first.Secret != "" {
 		p.PresetSettings.Secrets = append([]string{first.Secret}, p.PresetSettings.Secrets...)
 	}

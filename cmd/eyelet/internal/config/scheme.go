@@ -3,7 +3,6 @@ package config
 import (
 	"context"
 	"maps"
-	"net/netip"
 	"slices"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -36,23 +35,21 @@ func schemeNames() []string { return slices.Sorted(maps.Keys(newSettings)) }
 
 // bearerSettings are those of callers with a fixed bearer token (RFC 6750).
 type bearerSettings struct {
-	Secret     verify.Secret   `conf:"secret"`
-	Secrets    []verify.Secret `conf:"secrets"`
-	Query      string          `conf:"query"` // the parameter that may carry the token instead
-	AllowedIPs []netip.Prefix  `conf:"allowed_ips,nonempty"`
+	Secret  verify.Secret   `conf:"secret"`
+	Secrets []verify.Secret `conf:"secrets"`
+	Query   string          `conf:"query"` // the parameter that may carry the token instead
 }
 
 func (c *bearerSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
 	scheme := &verify.Static{In: verify.InBearer, Name: c.Query, Secrets: b.secrets(p, c.Secret, c.Secrets)}
-	return b.api(p, scheme, c.AllowedIPs)
+	return b.api(p, scheme)
 }
 
 // basicSettings are those of callers with a user name and a password (RFC 7617).
 type basicSettings struct {
-	Username   string          `conf:"username"`
-	Password   verify.Secret   `conf:"password"`
-	Passwords  []verify.Secret `conf:"passwords"`
-	AllowedIPs []netip.Prefix  `conf:"allowed_ips,nonempty"`
+	Username  string          `conf:"username"`
+	Password  verify.Secret   `conf:"password"`
+	Passwords []verify.Secret `conf:"passwords"`
 }
 
 func (c *basicSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
@@ -62,16 +59,15 @@ func (c *basicSettings) build(_ context.Context, b *producerBuilder, p *Producer
 	scheme := &verify.Static{
 		In: verify.InBasic, Username: c.Username, Secrets: b.secrets(p, c.Password, c.Passwords),
 	}
-	return b.api(p, scheme, c.AllowedIPs)
+	return b.api(p, scheme)
 }
 
 // staticSettings are those of callers with a fixed value in a header field or query parameter.
 type staticSettings struct {
-	Header     string          `conf:"header"`
-	Query      string          `conf:"query"`
-	Secret     verify.Secret   `conf:"secret"`
-	Secrets    []verify.Secret `conf:"secrets"`
-	AllowedIPs []netip.Prefix  `conf:"allowed_ips,nonempty"`
+	Header  string          `conf:"header"`
+	Query   string          `conf:"query"`
+	Secret  verify.Secret   `conf:"secret"`
+	Secrets []verify.Secret `conf:"secrets"`
 }
 
 func (c *staticSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
@@ -84,19 +80,16 @@ func (c *staticSettings) build(_ context.Context, b *producerBuilder, p *Produce
 	case c.Query != "":
 		scheme.In, scheme.Name = verify.InQuery, c.Query
 	}
-	return b.api(p, scheme, c.AllowedIPs)
+	return b.api(p, scheme)
 }
 
 // mtlsSettings are those of callers with a client certificate.
 type mtlsSettings struct {
-	Names        []string       `conf:"names"`        // DNS or URI names, or the common name
-	Fingerprints []string       `conf:"fingerprints"` // SHA-256 of the certificate in hex
-	ProxyHeader  string         `conf:"proxy_header"` // in which a trusted proxy passes the certificate
-	AllowedIPs   []netip.Prefix `conf:"allowed_ips,nonempty"`
+	verify.MutualTLS
 }
 
 func (c *mtlsSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
-	scheme := &verify.MutualTLS{Names: c.Names, Fingerprints: c.Fingerprints, ProxyHeader: c.ProxyHeader}
+	scheme := c.MutualTLS
 	switch {
 	case c.ProxyHeader != "":
 		if len(b.TrustedProxies) == 0 {
@@ -111,7 +104,7 @@ func (c *mtlsSettings) build(_ context.Context, b *producerBuilder, p *Producer)
 		b.errs.Add(p.Node.place("names"), "add tls: {client_ca_file: ...}, or write fingerprints",
 			"names of certificates count only where their authority is checked")
 	}
-	return b.api(p, scheme, c.AllowedIPs)
+	return b.api(p, &scheme)
 }
 
 // api returns a producer whose deliveries follow the Idempotency-Key draft, as those of
@@ -119,10 +112,10 @@ func (c *mtlsSettings) build(_ context.Context, b *producerBuilder, p *Producer)
 func (b *producerBuilder) api(p *Producer, scheme interface {
 	verify.Scheme
 	Check() error
-}, only []netip.Prefix) producer.Producer {
+}) producer.Producer {
 	b.addAll(p, scheme.Check())
 	return producer.Producer{
-		Name: p.Name, Scheme: scheme, Contract: producer.API, AllowedIPs: only,
+		Name: p.Name, Scheme: scheme, Contract: producer.API,
 		Key: producer.IdempotencyKey{}, KeyRequired: true, Type: producer.JSON("type"),
 	}
 }

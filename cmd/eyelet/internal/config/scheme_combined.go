@@ -2,7 +2,6 @@ package config
 
 import (
 	"context"
-	"net/netip"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -11,8 +10,7 @@ import (
 
 // combinedSettings are those of producers that several schemes authenticate: scheme all or any.
 type combinedSettings struct {
-	Schemes    []schemeEntry  `conf:"schemes"`
-	AllowedIPs []netip.Prefix `conf:"allowed_ips,nonempty"`
+	Schemes []schemeEntry `conf:"schemes"`
 }
 
 // schemeEntry is one scheme of several: a producer with nothing but its scheme.
@@ -50,9 +48,9 @@ func (c *combinedSettings) build(ctx context.Context, b *producerBuilder, p *Pro
 		}
 		e.Name = p.Name
 		one := e.settings.build(ctx, b, e)
-		if len(one.AllowedIPs) > 0 || one.Payload != nil || one.Audience != nil {
-			b.errs.Add(e.at, "write allowed_ips beside schemes, and audience or a token in the body in the only scheme",
-				"producer %q: a scheme of several has allowed_ips, audience or in_body", p.Name)
+		if one.Payload != nil || one.Audience != nil {
+			b.errs.Add(e.at, "write them in the only scheme of another producer",
+				"producer %q: a scheme of several has audience or in_body", p.Name)
 		}
 		if i == 0 || made.Contract != producer.Webhook && one.Contract == producer.Webhook {
 			made = one
@@ -63,7 +61,7 @@ func (c *combinedSettings) build(ctx context.Context, b *producerBuilder, p *Pro
 	if len(b.errs) > found || len(all) != len(c.Schemes) {
 		return producer.Producer{}
 	}
-	made.Scheme, made.AllowedIPs, made.Nonce = all, c.AllowedIPs, nonce
+	made.Scheme, made.Nonce = all, nonce
 	if p.Scheme == "any" {
 		made.Scheme = verify.Any(all)
 	}

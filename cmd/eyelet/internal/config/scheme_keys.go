@@ -20,16 +20,16 @@ import (
 // publicKeySettings describe signatures with a public key, in the terms of verify.HMAC. The scheme
 // is ed25519 or ecdsa.
 type publicKeySettings struct {
-	contentSettings
-	PublicKey  string   `conf:"public_key,file"` // PEM, hexadecimal or base64
-	PublicKeys []string `conf:"public_keys,file"`
+	contentSettings `conf:",without hash hashes secret secrets secret_encoding keys"`
+	PublicKey       string   `conf:"public_key,file"` // PEM, hexadecimal or base64
+	PublicKeys      []string `conf:"public_keys,file"`
 }
 
 func (c *publicKeySettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
 	scheme := c.describe(b, p)
 	placeholder := "{" + p.Scheme + "}"
 	scheme.Entries = []string{placeholder}
-	for i, pattern := range c.Pattern {
+	for i, pattern := range c.Entries {
 		if i == 0 {
 			scheme.Entries = nil
 		}
@@ -114,28 +114,19 @@ var defaultTokenAlgs = []string{"RS256", "PS256", "ES256", "EdDSA"}
 
 // jwtSettings are those of callers with a signed token (RFC 7519).
 type jwtSettings struct {
-	Issuers    []string          `conf:"issuers,nonempty"`
-	Audience   []string          `conf:"audience,nonempty"`
-	Claims     map[string]string `conf:"claims"`
-	Algs       []string          `conf:"algs,nonempty"`
-	JWKSURL    string            `conf:"jwks_url"`
-	JWKS       string            `conf:"jwks,file"` // the JSON Web Key Set itself
-	Header     string            `conf:"header"`    // the field with the token alone, else Authorization
-	BodyClaim  string            `conf:"body_claim"`
-	InBody     bool              `conf:"in_body"`   // the body is the token
-	NoExpiry   bool              `conf:"no_expiry"` // accept tokens without exp
-	AllowedIPs []netip.Prefix    `conf:"allowed_ips,nonempty"`
+	verify.JWT
+	Required map[string]string `conf:"claims"`
+	JWKSURL  string            `conf:"jwks_url"`
+	JWKS     string            `conf:"jwks,file"` // the JSON Web Key Set itself
 }
 
 func (c *jwtSettings) build(ctx context.Context, b *producerBuilder, p *Producer) producer.Producer {
-	scheme := &verify.JWT{
-		Keys: c.keys(ctx, b, p), Algorithms: c.Algs, Issuers: c.Issuers, Audiences: c.Audience,
-		Body: c.InBody, NoExpiry: c.NoExpiry, Field: c.Header, BodyClaim: c.BodyClaim,
-	}
-	if len(c.Algs) == 0 {
+	scheme := c.JWT
+	scheme.Keys = c.keys(ctx, b, p)
+	if len(c.Algorithms) == 0 {
 		scheme.Algorithms = defaultTokenAlgs
 	}
-	for name, value := range c.Claims {
+	for name, value := range c.Required {
 		scheme.Claims = append(scheme.Claims, verify.ClaimRule{Names: []string{name}, Values: []string{value}})
 	}
 	if scheme.Keys == nil {
@@ -144,12 +135,12 @@ func (c *jwtSettings) build(ctx context.Context, b *producerBuilder, p *Producer
 	if len(c.Issuers) == 0 && c.BodyClaim == "" {
 		b.errs.Add(p.at, "add issuers: [https://login.example]", "producer %q names no issuer of its tokens", p.Name)
 	}
-	made := b.api(p, scheme, c.AllowedIPs)
+	made := b.api(p, &scheme)
 	if c.BodyClaim != "" {
 		made.Contract, made.StaleKnown, made.KeyRequired = producer.Webhook, true, false
 		made.Key, made.Type = producer.BodyDigest(), nil
 	}
-	if c.InBody {
+	if c.Body {
 		made.Key, made.Type = producer.JWT("jti"), nil
 		made.Payload = func(d *producer.Delivery) ([]byte, error) { return d.Identity.Claims, nil }
 	}
