@@ -144,7 +144,7 @@ type Producer struct {
 	KeyRequired bool `conf:"key_required"`
 	// KeyFormat refuses identifiers of another form (400) and is published in the policy.
 	// Defaults to any text of 1 to 1,024 characters.
-	KeyFormat KeyFormat `conf:"key_format"`
+	KeyFormat KeyFormat `conf:"key_format,opaque"`
 	// Type extracts the event type. A type of more than MaxType characters or with a control
 	// character is refused under API (400) and dropped under Webhook. Defaults to an empty type.
 	Type Extractor `conf:"type"`

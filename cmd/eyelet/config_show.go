@@ -8,13 +8,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/internal/conf"
 )
 
 func configShowCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "show", Short: "Show the effective settings", Args: cobra.NoArgs,
 		Long: "Prints the settings that serve would use: those of the file, overridden by the environment, with\n" +
-			"the defaults of settings that are missing. Secrets are " + config.Hidden + ". In producers and\n" +
+			"the defaults of settings that are missing. Secrets are " + conf.Hidden + ". In producers and\n" +
 			"handlers a value made of variables is shown as it is written, ${NAME}, because it may hold a secret.\n" +
 			"The query and the user of an address are hidden, and the target of forward except its host. Put\n" +
 			"secrets among the words of exec into variables.",
@@ -36,12 +37,12 @@ func configShowCommand(p *program) *cobra.Command {
 	return c
 }
 
-func printConfig(w io.Writer, n config.Shown, format string) error {
+func printConfig(w io.Writer, n *conf.Node, format string) error {
 	if format == "json" {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		e.SetEscapeHTML(false) // <secret>
-		return e.Encode(n.JSON())
+		return e.Encode(n.Plain())
 	}
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)

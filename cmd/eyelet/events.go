@@ -19,9 +19,10 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 const defaultEvents = 20
@@ -98,7 +99,7 @@ func listQuery(filters map[string]*string, limit int, all bool) (url.Values, err
 		}
 		q.Set(name, *value)
 		if name == "since" {
-			d, err := config.ParseDuration(*value)
+			d, err := conf.ParseDuration(*value)
 			if err != nil {
 				return nil, usage.Errorf("write 30m, 12h or 7d", "--since is %q, want a duration", *value)
 			}

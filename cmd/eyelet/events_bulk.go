@@ -18,9 +18,9 @@ import (
 	"golang.org/x/term"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 // bulkWorkers is the number of events that are changed at once, which share commits of the store.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 // printf writes to standard output, and eprintf to standard error. Write errors are ignored: data,

@@ -14,7 +14,8 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 func reloadCommand(p *program) *cobra.Command {
@@ -79,9 +80,9 @@ type reloader struct {
 	log *server.Log
 
 	mu    sync.Mutex
-	watch bool         // of the last configuration without mistakes
-	files config.Files // of the last attempt
-	seen  config.Files // by the last look
+	watch bool       // of the last configuration without mistakes
+	files conf.Files // of the last attempt
+	seen  conf.Files // by the last look
 }
 
 // note remembers the files of settings, and those of the attempt before if these have mistakes.

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
+	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
@@ -147,7 +147,7 @@ func TestTwoLooksMustAgree(t *testing.T) {
 		}
 	}
 	write("one")
-	r := &reloader{watch: true, files: config.Files{path: {}}.Look()}
+	r := &reloader{watch: true, files: conf.Files{path: {}}.Look()}
 	for i, step := range []struct {
 		change func()
 		want   bool

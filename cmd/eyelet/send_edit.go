@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 // bodyEdits are the changes of a body before it is signed.

@@ -11,9 +11,9 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/descriptors"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 func serveCommand(p *program) *cobra.Command {

@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 func targetsCommand(p *program) *cobra.Command {
@@ -67,7 +67,7 @@ func switchTarget(ctx context.Context, p *program, client *opsclient.Client, nam
 	err = p.result(format, map[string]any{"target": name, "on": to == "on"}, "target %s is switched %s\n", name, to)
 	if to == "on" {
 		p.eprintf("its events continue within %v; at once with: eyelet events retry --handler '%s'\n",
-			config.FormatDuration(forward.LongestOffWait), name)
+			conf.FormatDuration(forward.LongestOffWait), name)
 	}
 	return err
 }

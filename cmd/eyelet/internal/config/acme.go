@@ -7,12 +7,13 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 // ACME orders the certificates of the port of deliveries from a certificate authority.
 type ACME struct {
-	Node  *node
+	Node  *conf.Node
 	Hosts []string `conf:"hosts,nonempty"` // the names of the certificates
 	Email string   `conf:"email"`          // for messages of the authority
 	// DirectoryURL is that of the authority. Defaults to Let's Encrypt's.
@@ -27,7 +28,7 @@ func checkACME(s *Settings) (found usage.Errors) {
 	if s.ACME == nil {
 		return nil
 	}
-	at := s.ACME.Node.place
+	at := s.ACME.Node.Place
 	if len(s.ACME.Hosts) == 0 {
 		found.Add(s.Place("acme"), "write the name of this machine in the URLs of your producers", "acme has no hosts")
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/internal/conf"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/config.md")
@@ -32,7 +34,7 @@ func TestEverySettingIsDescribed(t *testing.T) {
 				mapping, _ := form.(map[string]any)
 				sentence, _ := mapping["description"].(string)
 				seen[described{name, sentence}] = true
-				nested := members(form) != nil || mapping["additionalProperties"] != nil || mapping["items"] != nil
+				nested := conf.Members(form) != nil || mapping["additionalProperties"] != nil || mapping["items"] != nil
 				if sentence == "" && !nested && name != "preset" && name != "scheme" {
 					t.Errorf("settings.txt does not describe %s", name)
 				}
@@ -46,13 +48,13 @@ func TestEverySettingIsDescribed(t *testing.T) {
 	if len(seen) < 150 {
 		t.Fatalf("only %d settings found", len(seen))
 	}
-	for section, rows := range settingRows() {
+	for section, rows := range conf.Describe(settingsText) {
 		for _, row := range rows {
-			if !strings.HasSuffix(row.sentence, ".") || strings.Contains(row.sentence, ". ") {
-				t.Errorf("[%s] %v: %q is not one sentence", section, row.names, row.sentence)
+			if !strings.HasSuffix(row.Sentence, ".") || strings.Contains(row.Sentence, ". ") {
+				t.Errorf("[%s] %v: %q is not one sentence", section, row.Names, row.Sentence)
 			}
-			for _, name := range row.names {
-				if !seen[described{name[strings.LastIndex(name, ".")+1:], row.sentence}] {
+			for _, name := range row.Names {
+				if !seen[described{name[strings.LastIndex(name, ".")+1:], row.Sentence}] {
 					t.Errorf("[%s] describes %s, which is not a setting", section, name)
 				}
 			}
@@ -70,7 +72,7 @@ func TestTheTablesOfThePageAreTheSettings(t *testing.T) {
 	const file = "../../../../docs/config.md"
 	page, err := os.ReadFile(file)
 	check(t, err)
-	sections, shown := settingRows(), map[string]bool{}
+	sections, shown := conf.Describe(settingsText), map[string]bool{}
 	want := settingsTable.ReplaceAllStringFunc(string(page), func(place string) string {
 		part := settingsTable.FindStringSubmatch(place)
 		shown[part[2]] = true
@@ -91,17 +93,17 @@ func TestTheTablesOfThePageAreTheSettings(t *testing.T) {
 }
 
 // tableOf returns the table of a section.
-func tableOf(rows []settingRow) string {
+func tableOf(rows []conf.Row) string {
 	var b strings.Builder
-	defaults := slices.ContainsFunc(rows, func(r settingRow) bool { return r.fallback != "" })
+	defaults := slices.ContainsFunc(rows, func(r conf.Row) bool { return r.Default != "" })
 	if b.WriteString("setting | what\n---|---\n"); defaults {
 		b.Reset()
 		b.WriteString("setting | default | what\n---|---|---\n")
 	}
 	for _, row := range rows {
-		cells := []string{"`" + strings.Join(row.names, "`, `") + "`", row.sentence}
+		cells := []string{"`" + strings.Join(row.Names, "`, `") + "`", row.Sentence}
 		if defaults {
-			cells = slices.Insert(cells, 1, row.fallback)
+			cells = slices.Insert(cells, 1, row.Default)
 		}
 		b.WriteString(strings.ReplaceAll(strings.Join(cells, " | "), "|  |", "| |") + "\n")
 	}

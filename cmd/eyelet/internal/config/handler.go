@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 // Handler is a handler: exactly one of stdout, exec and forward.
 type Handler struct {
-	Node      *node
+	Node      *conf.Node
 	Producer  string   `conf:"producer"`
 	Producers []string `conf:"producers"` // see perProducer
 	Type      string   `conf:"type"`      // exact, "prefix*" or "*"
@@ -105,16 +106,16 @@ func (b *handlerBuilder) build() {
 			continue
 		}
 		if h.Type == "" {
-			b.errs.Add(h.Node.at, `write an event type, "prefix*", or "*"`, "a handler needs a type")
+			b.errs.Add(h.Node.At, `write an event type, "prefix*", or "*"`, "a handler needs a type")
 		}
 		kind, to := b.sink(h)
 		b.checkKind(h)
 		name := h.name(kind)
 		if first, twice := b.taken[name]; twice {
-			b.errs.Add(h.Node.at, "give one of them a name of its own: name: ...",
+			b.errs.Add(h.Node.At, "give one of them a name of its own: name: ...",
 				"two handlers are called %q, the first in line %d", name, first.Line)
 		}
-		b.taken[name] = h.Node.at
+		b.taken[name] = h.Node.At
 		b.plan.Handlers = append(b.plan.Handlers, b.handler(h, to, name))
 		b.plan.HandlerNames = append(b.plan.HandlerNames, name)
 	}
@@ -123,13 +124,13 @@ func (b *handlerBuilder) build() {
 func (b *handlerBuilder) checkProducer(h *Handler) {
 	switch {
 	case len(h.Producers) > 0:
-		b.errs.Add(h.Node.place("producers"), "leave them out, or write one handler for each",
+		b.errs.Add(h.Node.Place("producers"), "leave them out, or write one handler for each",
 			"a handler of several producers has neither producer nor name")
 	case h.Producer == "":
-		b.errs.Add(h.Node.at, "", "a handler needs a producer")
+		b.errs.Add(h.Node.At, "", "a handler needs a producer")
 	case b.producer(h.Producer) == nil:
 		hint := usage.DidYouMean(h.Producer, b.ProducerNames())
-		b.errs.Add(h.Node.place("producer"), hint, "handler for the unknown producer %q", h.Producer)
+		b.errs.Add(h.Node.Place("producer"), hint, "handler for the unknown producer %q", h.Producer)
 	}
 }
 
@@ -139,14 +140,14 @@ func (b *handlerBuilder) checkKind(h *Handler) {
 		b.refuseForwardSettings(h)
 	} else if h.Mode != "" && h.Mode != "relay" && h.Mode != "store" {
 		hint := usage.DidYouMean(h.Mode, []string{"relay", "store"})
-		b.errs.Add(h.Node.place("mode"), hint, "mode is %q, want relay or store", h.Mode)
+		b.errs.Add(h.Node.Place("mode"), hint, "mode is %q, want relay or store", h.Mode)
 	}
 	b.refuseIf(h.Answer && len(h.Exec) == 0, h, "answer", "exec")
 	b.refuseIf(len(h.Env) > 0 && len(h.Exec) == 0, h, "env", "exec")
 	b.refuseIf(h.Blocks != nil && h.Lane == "", h, "lane_blocks", "lane")
 	for _, name := range h.Env {
 		if name, _, value := strings.Cut(name, "="); value {
-			b.errs.Add(h.Node.place("env"), "set it in the environment of eyelet",
+			b.errs.Add(h.Node.Place("env"), "set it in the environment of eyelet",
 				"env names variables, and %q has a value", name)
 		}
 	}
@@ -154,7 +155,7 @@ func (b *handlerBuilder) checkKind(h *Handler) {
 
 func (b *handlerBuilder) refuseIf(misplaced bool, h *Handler, setting, of string) {
 	if misplaced {
-		b.errs.Add(h.Node.place(setting), "", "%s is a setting of %s", setting, of)
+		b.errs.Add(h.Node.Place(setting), "", "%s is a setting of %s", setting, of)
 	}
 }
 
@@ -181,7 +182,7 @@ func (b *handlerBuilder) handler(h *Handler, to sink.Sink, name string) receiver
 	if h.Lane != "" {
 		lane, err := producer.ParseExtractor(h.Lane)
 		if err != nil {
-			b.errs.Add(h.Node.place("lane"), "", "lane: %v", err)
+			b.errs.Add(h.Node.Place("lane"), "", "lane: %v", err)
 			return built
 		}
 		built = built.Lane(lane)
@@ -225,7 +226,7 @@ func (b *handlerBuilder) sink(h *Handler) (kind string, to sink.Sink) {
 		}
 	}
 	if len(kinds) != 1 {
-		b.errs.Add(h.Node.at, "", "a handler needs one of stdout, exec and forward, and this one has %s",
+		b.errs.Add(h.Node.At, "", "a handler needs one of stdout, exec and forward, and this one has %s",
 			cmp.Or(strings.Join(kinds, " and "), "none"))
 		return "none", nil
 	}
@@ -235,7 +236,7 @@ func (b *handlerBuilder) sink(h *Handler) (kind string, to sink.Sink) {
 func (b *handlerBuilder) exec(h *Handler) sink.Sink {
 	argv := slices.Clone(h.Exec)
 	if strings.ContainsRune(strings.Join(argv, ""), 0) {
-		b.errs.Add(h.Node.place("exec"), "", "a word of exec holds a NUL, which no program can be given")
+		b.errs.Add(h.Node.Place("exec"), "", "a word of exec holds a NUL, which no program can be given")
 		return nil
 	}
 	if strings.ContainsRune(argv[0], filepath.Separator) {
@@ -249,7 +250,7 @@ func (b *handlerBuilder) exec(h *Handler) sink.Sink {
 		if lookErr, ok := errors.AsType[*exec.Error](err); ok {
 			err = lookErr.Err
 		}
-		b.errs.Add(h.Node.place("exec"),
+		b.errs.Add(h.Node.Place("exec"),
 			"the first word is a program, relative to the configuration file; chmod +x makes a file executable",
 			"no program %s: %s", h.Exec[0], usage.Cause(err))
 		return nil

@@ -15,13 +15,14 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // signSettings is the key with which a forward handler signs (RFC 9421).
 type signSettings struct {
-	Node           *node
+	Node           *conf.Node
 	ID             string        `conf:"id"`  // the keyid
 	Alg            string        `conf:"alg"` // defaults to that of the key
 	PrivateKeyFile string        `conf:"private_key_file"`
@@ -51,7 +52,7 @@ func (b *handlerBuilder) refuseForwardSettings(h *Handler) {
 		"mode", "sign", "bearer", "bearer_file", "deny_private", "allow_hosts", "total_retry_time", "terminal_limit",
 		"max_connections", "keep_response", "ca_file", "forward_headers",
 	} {
-		b.refuseIf(h.Node.inner[name] != nil, h, name, "forward")
+		b.refuseIf(h.Node.Member(name) != nil, h, name, "forward")
 	}
 }
 
@@ -59,7 +60,7 @@ func (b *handlerBuilder) refuseForwardSettings(h *Handler) {
 func (b *handlerBuilder) forward(h *Handler, name string) sink.Sink {
 	u, err := url.Parse(h.Forward)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" {
-		b.errs.Add(h.Node.place("forward"), "write it in full, as in http://127.0.0.1:9000/deploy",
+		b.errs.Add(h.Node.Place("forward"), "write it in full, as in http://127.0.0.1:9000/deploy",
 			"forward is not a URL of http or https")
 		return nil
 	}
@@ -73,7 +74,7 @@ func (b *handlerBuilder) forward(h *Handler, name string) sink.Sink {
 		OmitReplies: h.KeepResponse != nil && !*h.KeepResponse,
 	})
 	if err != nil {
-		b.errs.Add(h.Node.place("forward"), "", "forward: %v", err)
+		b.errs.Add(h.Node.Place("forward"), "", "forward: %v", err)
 		return nil
 	}
 	b.plan.closers = append(b.plan.closers, target)
@@ -83,7 +84,7 @@ func (b *handlerBuilder) forward(h *Handler, name string) sink.Sink {
 // fields returns the header fields to send: those of the producer and those of the configuration.
 func (b *handlerBuilder) fields(h *Handler) []string {
 	if err := forward.CheckFields(h.ForwardHeaders); err != nil {
-		b.errs.Add(h.Node.place("forward_headers"),
+		b.errs.Add(h.Node.Place("forward_headers"),
 			"name the fields that the target needs, as in [X-Shop-Region, X-Trace-*]", "forward_headers: %v", err)
 		return nil
 	}
@@ -102,9 +103,9 @@ func (b *handlerBuilder) roots(h *Handler) *x509.CertPool {
 	if h.CAFile == "" {
 		return nil
 	}
-	text, err := b.files.read(b.Path(h.CAFile))
+	text, err := b.files.Read(b.Path(h.CAFile))
 	if err != nil {
-		b.errs.Add(h.Node.place("ca_file"), "the name is relative to the configuration file",
+		b.errs.Add(h.Node.Place("ca_file"), "the name is relative to the configuration file",
 			"ca_file %s: %s", h.CAFile, usage.Cause(err))
 		return nil
 	}
@@ -113,7 +114,7 @@ func (b *handlerBuilder) roots(h *Handler) *x509.CertPool {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(text) {
-		b.errs.Add(h.Node.place("ca_file"), "", "ca_file %s holds no PEM block CERTIFICATE", h.CAFile)
+		b.errs.Add(h.Node.Place("ca_file"), "", "ca_file %s holds no PEM block CERTIFICATE", h.CAFile)
 	}
 	return pool
 }
@@ -126,9 +127,9 @@ func (b *handlerBuilder) credentials(h *Handler) func(context.Context, bool) (fo
 	}
 	current, err := b.loadCredentials(h)
 	if err != nil {
-		at := h.Node.at
+		at := h.Node.At
 		if h.Sign != nil {
-			at = h.Sign.Node.at
+			at = h.Sign.Node.At
 		}
 		b.errs.Add(at, "`eyelet keygen` makes a key", "%v", err)
 		return nil
@@ -183,7 +184,7 @@ func (b *handlerBuilder) signer(s *signSettings) (*verify.Signer, error) {
 		}
 		signer.Secret = []byte(text)
 	default:
-		text, err := b.files.read(b.Path(s.PrivateKeyFile))
+		text, err := b.files.Read(b.Path(s.PrivateKeyFile))
 		if err != nil {
 			return nil, fmt.Errorf("sign: key file %s: %s", s.PrivateKeyFile, usage.Cause(err))
 		}
@@ -195,12 +196,12 @@ func (b *handlerBuilder) signer(s *signSettings) (*verify.Signer, error) {
 }
 
 // currentSecret returns the secret that is in its file now, or the one in the configuration.
-func (b *handlerBuilder) currentSecret(n *node, setting string, written verify.Secret) (string, error) {
-	file := n.scalar(setting)
+func (b *handlerBuilder) currentSecret(n *conf.Node, setting string, written verify.Secret) (string, error) {
+	file := n.Scalar(setting)
 	if file == "" {
 		return string(written), nil
 	}
-	data, err := b.files.read(b.Path(file))
+	data, err := b.files.Read(b.Path(file))
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %s", setting, file, usage.Cause(err))
 	}

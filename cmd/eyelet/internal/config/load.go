@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
@@ -38,8 +39,8 @@ func (s Source) Lookup(name string) (string, bool) {
 // them with its own.
 func (s Source) Load() (*Settings, error) {
 	file := cmp.Or(s.File, DefaultFile)
-	read := &filesRead{all: Files{}}
-	data, err := read.read(file)
+	read := conf.NewReader()
+	data, err := read.Read(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, usage.Errorf("name another with --config, or try `eyelet dev`, which needs none",
 			"%s: there is no such file", file)
@@ -52,52 +53,52 @@ func (s Source) Load() (*Settings, error) {
 // Parse reads settings from data, the content of the file. The settings that it returns with errors
 // are for Build only, which reports them with its own.
 func (s Source) Parse(file string, data []byte) (*Settings, error) {
-	return s.parse(file, data, &filesRead{all: Files{}})
+	return s.parse(file, data, conf.NewReader())
 }
 
-func (s Source) parse(file string, data []byte, read *filesRead) (*Settings, error) {
+func (s Source) parse(file string, data []byte, read *conf.Reader) (*Settings, error) {
 	var except []string
 	if s.Outline {
 		except = []string{"producers", "handlers"}
 	}
-	used := variables{}
-	root, err := parseTree(file, data, used.noting(s.Lookup), except...)
+	used := conf.Variables{}
+	root, err := conf.ParseTree(file, data, used.Noting(s.Lookup), except...)
 	found, _ := usage.Find(err)
-	if root == nil || root.kind != mapping {
+	if root == nil || root.Kind != conf.Mapping {
 		return nil, found.Err()
 	}
-	found = append(found, s.applyOverrides(root)...)
-	found = append(found, root.variableErrors()...)
+	found = append(found, conf.Override(root, reflect.TypeFor[Settings](), s.Environ, s.Flags)...)
+	found = append(found, root.VariableErrors()...)
 	set := &Settings{File: file, files: read, variables: used}
-	d := &decoder{dir: filepath.Dir(file), files: read}
-	d.decode(root, reflect.ValueOf(set).Elem(), "")
-	set.confidential = d.secrets
+	d := &conf.Decoder{Dir: filepath.Dir(file), Files: read, Parsers: parsers}
+	d.Decode(root, reflect.ValueOf(set).Elem(), "")
+	set.confidential = d.Secrets
 	set.Handlers = perProducer(set.Handlers)
 	set.setDefaults()
-	set.unread = append(found, d.errs...)
-	return set, used.asWritten(set.unread).Err()
+	set.unread = append(found, d.Errs...)
+	return set, used.AsWritten(set.unread).Err()
 }
 
 // PresetSettings reads the settings of a preset from pairs NAME=VALUE.
 func (s Source) PresetSettings(vendor string, pairs []string) (set preset.Settings, err error) {
-	all, used := newMapping(), variables{}
+	all, used := conf.NewMapping(), conf.Variables{}
 	for _, pair := range append([]string{"preset=" + vendor}, pairs...) {
 		name, text, ok := strings.Cut(pair, "=")
 		at := usage.Place{File: "--set " + name}
-		if !ok || all.inner[name] != nil {
+		if !ok || all.Member(name) != nil {
 			return set, usage.Errorf("write each NAME=VALUE once", "--set %s", name)
 		}
-		value := &node{at: at, kind: scalar, text: text}
+		value := &conf.Node{At: at, Kind: conf.Scalar, Text: text}
 		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
-			tree, err := parseTree(at.File, []byte("value: "+text), used.noting(s.Lookup))
+			tree, err := conf.ParseTree(at.File, []byte("value: "+text), used.Noting(s.Lookup))
 			if err != nil {
 				return set, err
 			}
-			value = tree.inner["value"]
+			value = tree.Member("value")
 		}
-		all.names, all.inner[name], all.where[name] = append(all.names, name), value, at
+		all.Put(name, value, at)
 	}
-	d, into := &decoder{dir: ".", errs: all.variableErrors()}, &Producer{}
-	into.decodeNode(d, all, "")
-	return into.PresetSettings, used.asWritten(d.errs).Err()
+	d, into := &conf.Decoder{Dir: ".", Errs: all.VariableErrors(), Parsers: parsers}, &Producer{}
+	into.DecodeNode(d, all, "")
+	return into.PresetSettings, used.AsWritten(d.Errs).Err()
 }

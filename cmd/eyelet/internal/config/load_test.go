@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 func parse(t *testing.T, yaml string, environ ...string) (*Settings, error) {
@@ -53,7 +53,7 @@ handlers:
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	if at := shop.Node.place("window"); at.String() != "eyelet.yaml:14" {
+	if at := shop.Node.Place("window"); at.String() != "eyelet.yaml:14" {
 		t.Errorf("window is at %s", at)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup/pgstore"
+	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
 )
 
@@ -35,7 +36,7 @@ func exposedSockets(s *Settings) (warnings []string) {
 		if err == nil && u.Scheme == "http" && (h.Bearer != "" || u.User != nil) && !s.InsecureHTTP &&
 			!httpserver.IsLoopback(net.JoinHostPort(u.Hostname(), "1")) {
 			warnings = append(warnings, fmt.Sprintf("%s: a credential is sent to %s without TLS: write an https URL, "+
-				"or insecure_http: true on a private network", h.Node.place("forward"), u.Host))
+				"or insecure_http: true on a private network", h.Node.Place("forward"), u.Host))
 		}
 	}
 	return warnings
@@ -87,32 +88,32 @@ func containsSecret(s *Settings) bool {
 	if err != nil {
 		return false // it was readable a moment ago
 	}
-	tree, err := parseTree(s.File, data, func(string) (string, bool) { return variableMark, true })
-	return err == nil && s.Node.literalSecret(tree)
+	tree, err := conf.ParseTree(s.File, data, func(string) (string, bool) { return variableMark, true })
+	return err == nil && literalSecret(s.Node, tree)
 }
 
 // literalSecret reports whether a secret is written out, not as a variable or the name of a file.
 // written is the same value with variables as variableMark.
-func (n *node) literalSecret(written *node) bool {
+func literalSecret(n, written *conf.Node) bool {
 	switch {
 	case written == nil:
 		return false
-	case n.kind == scalar && n.shown == dsn:
-		return passwordIn(written.text)
-	case n.kind == scalar && n.shown == host:
-		u, err := url.Parse(strings.ReplaceAll(written.text, variableMark, "v"))
+	case n.Kind == conf.Scalar && n.Shown == conf.DSN:
+		return passwordIn(written.Text)
+	case n.Kind == conf.Scalar && n.Shown == conf.Target:
+		u, err := url.Parse(strings.ReplaceAll(written.Text, variableMark, "v"))
 		return err == nil && u.User != nil
-	case n.kind == scalar:
-		return n.shown == hidden && written.text != "" && !strings.Contains(written.text, variableMark)
+	case n.Kind == conf.Scalar:
+		return n.Shown == conf.Secret && written.Text != "" && !strings.Contains(written.Text, variableMark)
 	}
-	for i, item := range n.items {
-		if item.literalSecret(written.item(i)) {
+	for i, item := range n.Items {
+		if literalSecret(item, written.Item(i)) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(n.names, func(name string) bool {
-		file := n.shown == hidden && strings.HasSuffix(name, "_file") // of a map of secrets
-		return !file && n.inner[name].literalSecret(written.inner[name])
+	return slices.ContainsFunc(n.Names, func(name string) bool {
+		file := n.Shown == conf.Secret && strings.HasSuffix(name, "_file") // of a map of secrets
+		return !file && literalSecret(n.Member(name), written.Member(name))
 	})
 }
 

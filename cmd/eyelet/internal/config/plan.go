@@ -12,8 +12,8 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup/memstore"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -90,7 +90,7 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 		found = p.validate() //nolint:contextcheck // closing has its own timeout
 	}
 	if len(found) > 0 {
-		return nil, errors.Join(s.variables.asWritten(found).Err(), p.Close())
+		return nil, errors.Join(s.variables.AsWritten(found).Err(), p.Close())
 	}
 	return p, nil
 }
@@ -116,14 +116,14 @@ func (s *Settings) applyLimits(c *receiver.Config) {
 	c.URL, c.Hosts, c.TrustedProxies = s.URL, s.Hosts, s.TrustedProxies
 	c.Attempts, c.BackoffBase, c.BackoffCap, c.PostponeMax = l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax
 	c.Lease, c.Workers, c.RetryAfter, c.InFlightWait = l.Lease, l.Workers, l.RetryAfter, l.InFlightWait
-	if l.InFlightWait == 0 && l.Node.scalar("in_flight_wait") != "" {
+	if l.InFlightWait == 0 && l.Node.Scalar("in_flight_wait") != "" {
 		c.InFlightWait = -1 // 0 in the file: do not wait
 	}
-	if c.OrphanAfter = l.OrphanAfter; l.OrphanAfter == 0 && l.Node.scalar("orphan_after") != "" {
+	if c.OrphanAfter = l.OrphanAfter; l.OrphanAfter == 0 && l.Node.Scalar("orphan_after") != "" {
 		c.OrphanAfter = -1 // as above
 	}
 	c.StoreTimeout, c.OmitErrors = l.StoreTimeout, s.Log.OmitErrors
-	c.BodyTimeout, c.MaxBody, c.BodyBudget = l.BodyTimeout, int64(l.MaxBody), int64(l.BodyBudget)
+	c.BodyTimeout, c.MaxBody, c.BodyBudget = l.BodyTimeout, l.MaxBody, l.BodyBudget
 	c.HandlerTimeout = cmp.Or(l.HandlerTimeout, receiver.DefaultHandlerTimeout)
 	c.AnswerTimeout = cmp.Or(l.AnswerTimeout, receiver.DefaultAnswerTimeout)
 	for i := range s.Handlers {
@@ -153,23 +153,23 @@ func (s *Settings) check() usage.Errors {
 			"via is not a token of at most %d characters", receiver.MaxVia)
 	}
 	if s.Log.Format != "text" && s.Log.Format != "json" {
-		found.Add(s.Log.Node.place("format"), "", "log.format is neither text nor json")
+		found.Add(s.Log.Node.Place("format"), "", "log.format is neither text nor json")
 	}
 	if _, err := s.LogLevel(); err != nil {
-		found.Add(s.Log.Node.place("level"), "", "log.level is not debug, info, warn or error")
+		found.Add(s.Log.Node.Place("level"), "", "log.level is not debug, info, warn or error")
 	}
 	found = append(append(found, s.checkStore()...), checkRefused(s)...)
 	l := s.Limits
 	notNegative := func(name string, value int) {
 		if value < 0 {
-			found.Add(l.Node.place(name), "", "limits.%s is less than 0", name)
+			found.Add(l.Node.Place(name), "", "limits.%s is less than 0", name)
 		}
 	}
 	notNegative("backlog_events", l.BacklogEvents)
 	notNegative("connections", l.Connections)
 	notNegative("connections_per_address", l.ConnectionsPerAddress)
 	if l.Head != 0 && (l.Head < minHead || l.Head > maxHead) {
-		found.Add(l.Node.place("head"), "", "limits.head is not between 8KiB and 1MiB")
+		found.Add(l.Node.Place("head"), "", "limits.head is not between 8KiB and 1MiB")
 	}
 	return found
 }
@@ -222,7 +222,7 @@ func parts(err error) iter.Seq[error] {
 func (p *Plan) placeOf(err error) usage.Place {
 	if at, ok := errors.AsType[*receiver.HandlerError](err); ok {
 		if i := slices.Index(p.HandlerNames, at.Handler); i >= 0 {
-			return p.settings.Handlers[i].Node.at
+			return p.settings.Handlers[i].Node.At
 		}
 	}
 	if at, ok := errors.AsType[*producer.CheckError](err); ok {

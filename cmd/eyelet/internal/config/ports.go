@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -70,7 +70,7 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 		add("operations_tls", "leave it out", "operations_tls has no meaning for operations: "+s.Operations)
 	}
 	if prefix := s.Inspector.Prefix; !prefixForm.MatchString(prefix) || operationsPaths[strings.Split(prefix, "/")[1]] {
-		found.Add(s.Inspector.Node.place("prefix"), "write a path such as /ui or /eyelet/ui",
+		found.Add(s.Inspector.Node.Place("prefix"), "write a path such as /ui or /eyelet/ui",
 			"inspector.prefix is not a path of its own: %s", prefix)
 	}
 	for setting, t := range map[string]*TLS{"tls": s.TLS, "operations_tls": s.OperationsTLS} {
@@ -79,11 +79,11 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 		}
 	}
 	if t := s.OperationsTLS; t != nil && t.ClientCAFile != "" {
-		found.Add(t.Node.place("client_ca_file"), "leave it out: a token authenticates the clients of that port",
+		found.Add(t.Node.Place("client_ca_file"), "leave it out: a token authenticates the clients of that port",
 			"operations_tls has no client_ca_file")
 	}
 	if t := s.TLS; t != nil && t.ClientCAFile != "" && !s.AsksForCertificates() {
-		found.Add(t.Node.place("client_ca_file"), "leave it out, or give a producer scheme: mtls",
+		found.Add(t.Node.Place("client_ca_file"), "leave it out, or give a producer scheme: mtls",
 			"tls.client_ca_file has no effect: no producer is authenticated by its certificate")
 	}
 	if s.HTTP2 && !s.HasTLS() {
@@ -131,7 +131,7 @@ func (s *Settings) ConnectionLimits() receiver.Limits {
 	l := s.Limits
 	return receiver.Limits{
 		Connections: l.Connections, PerAddress: l.ConnectionsPerAddress,
-		TrustedProxies: s.TrustedProxies, HeadBytes: int64(l.HeadBudget),
+		TrustedProxies: s.TrustedProxies, HeadBytes: l.HeadBudget,
 	}.WithDefaults()
 }
 

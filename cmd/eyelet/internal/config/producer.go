@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/testdata"
@@ -42,8 +43,8 @@ func (b *producerBuilder) addAll(p *Producer, err error) {
 
 func (b *producerBuilder) build(ctx context.Context) []producer.Producer {
 	var all []producer.Producer
-	if len(b.Producers) == 0 && b.Node.inner["producers"].isNone() {
-		b.errs.Add(b.Node.at, "add one under producers: `eyelet keygen` prints a first one", "there are no producers")
+	if len(b.Producers) == 0 && b.Node.Member("producers").IsNone() {
+		b.errs.Add(b.Node.At, "add one under producers: `eyelet keygen` prints a first one", "there are no producers")
 	}
 	for i := range b.Producers {
 		p := &b.Producers[i]
@@ -87,7 +88,7 @@ func (b *producerBuilder) findPreset(p *Producer) (preset.Preset, bool) {
 		for _, known := range preset.All() {
 			names = append(names, known.Name)
 		}
-		b.errs.Add(p.Node.place("preset"), usage.DidYouMean(p.Preset, names), "unknown preset %q", p.Preset)
+		b.errs.Add(p.Node.Place("preset"), usage.DidYouMean(p.Preset, names), "unknown preset %q", p.Preset)
 	}
 	return vendor, ok
 }
@@ -132,7 +133,7 @@ func (c *rfc9421Settings) build(ctx context.Context, b *producerBuilder, p *Prod
 	if !ok || scheme.Keys == nil {
 		return made // the errors of the keys are reported already
 	}
-	overlay(reflect.ValueOf(scheme).Elem(), reflect.ValueOf(&c.RFC9421).Elem(), p.Node)
+	conf.Overlay(reflect.ValueOf(scheme).Elem(), reflect.ValueOf(&c.RFC9421).Elem(), p.Node)
 	made.Tolerance.Past = c.MaxAge
 	if len(c.Keys) == 1 && c.JWKSURL == "" {
 		scheme.BoundKey = c.Keys[0].ID
@@ -170,7 +171,7 @@ func (c *rfc9421Settings) setTime(b *producerBuilder, p *Producer, scheme *verif
 	}
 	scheme.NoTime = choose(b, p, "time", c.Time, map[string]bool{"created": false, "none": true, "header:NAME": false})
 	if c.TimeUnit != "" {
-		b.errs.Add(p.Node.place("timestamp_unit"), "write time: header:NAME", "timestamp_unit without a field")
+		b.errs.Add(p.Node.Place("timestamp_unit"), "write time: header:NAME", "timestamp_unit without a field")
 	}
 }
 
@@ -187,7 +188,7 @@ func (c *hmacSettings) build(_ context.Context, b *producerBuilder, p *Producer)
 func (c *contentSettings) describe(b *producerBuilder, p *Producer) *verify.HMAC {
 	scheme := &verify.HMAC{Encoding: verify.Hex, TimestampRFC3339: c.TimeUnit == "rfc3339"}
 	scheme.TimestampUnit = choose(b, p, "timestamp_unit", c.TimeUnit, timeUnits)
-	overlay(reflect.ValueOf(scheme).Elem(), reflect.ValueOf(&c.HMAC).Elem(), p.Node)
+	conf.Overlay(reflect.ValueOf(scheme).Elem(), reflect.ValueOf(&c.HMAC).Elem(), p.Node)
 	return scheme
 }
 
@@ -202,7 +203,7 @@ func (c *contentSettings) finish(b *producerBuilder, p *Producer, scheme *verify
 		return made
 	}
 	if c.URL != "" || c.Malleable {
-		b.errs.Add(p.Node.place("signature"), "leave out signed_url and malleable",
+		b.errs.Add(p.Node.Place("signature"), "leave out signed_url and malleable",
 			"a signature in the delivery signs neither its URL nor its body")
 	}
 	scheme.Content, scheme.URL = "", ""
@@ -227,7 +228,7 @@ func choose[T any](b *producerBuilder, p *Producer, setting, word string, words 
 	value, ok := words[word]
 	if word != "" && !ok {
 		hint := usage.DidYouMean(word, slices.Collect(maps.Keys(words)))
-		b.errs.Add(p.Node.place(setting), hint, "%s is %q", setting, word)
+		b.errs.Add(p.Node.Place(setting), hint, "%s is %q", setting, word)
 	}
 	return value
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/testdata"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -21,12 +21,12 @@ func (b *producerBuilder) keys(ctx context.Context, p *Producer, c *rfc9421Setti
 	switch {
 	case c.Agent != nil:
 		return b.agents(p, c.Agent)
-	case p.Node.inner["directories"] != nil:
+	case p.Node.Member("directories") != nil:
 		return b.published(p, "directories", "list origins: [https://bot.example, ...]",
 			verify.DirectoriesConfig{URLs: c.Directories, LegacyAgent: c.LegacyAgent})
 	}
 	if c.LegacyAgent {
-		b.errs.Add(p.Node.place("legacy_agent"), "remove it", "legacy_agent has no meaning without directories")
+		b.errs.Add(p.Node.Place("legacy_agent"), "remove it", "legacy_agent has no meaning without directories")
 	}
 	var sets []verify.KeySet
 	found := len(b.errs)
@@ -34,13 +34,13 @@ func (b *producerBuilder) keys(ctx context.Context, p *Producer, c *rfc9421Setti
 		k := &c.Keys[i]
 		if set := b.key(k); set != nil {
 			sets = append(sets, set)
-			b.refuseTestKeys(ctx, k.Node.at, set)
+			b.refuseTestKeys(ctx, k.Node.At, set)
 		}
 	}
 	if address := c.JWKSURL; address != "" {
 		set, err := b.jwks(address)
 		if err != nil {
-			b.errs.Add(p.Node.place("jwks_url"), "", "%v", err)
+			b.errs.Add(p.Node.Place("jwks_url"), "", "%v", err)
 		} else {
 			sets = append(sets, set)
 		}
@@ -60,12 +60,12 @@ func (b *producerBuilder) keys(ctx context.Context, p *Producer, c *rfc9421Setti
 // reporting errors.
 func (b *producerBuilder) agents(p *Producer, a *agentSettings) verify.KeySet {
 	for _, other := range []string{"directories", "legacy_agent"} {
-		if p.Node.inner[other] != nil {
-			b.errs.Add(p.Node.place(other), "use another producer for it", "%s and agent exclude each other", other)
+		if p.Node.Member(other) != nil {
+			b.errs.Add(p.Node.Place(other), "use another producer for it", "%s and agent exclude each other", other)
 		}
 	}
 	if a.Field == "" || strings.EqualFold(a.Field, "Signature-Agent") {
-		b.errs.Add(p.Node.place("agent"), "write field: UCP-Agent; Signature-Agent is that of directories",
+		b.errs.Add(p.Node.Place("agent"), "write field: UCP-Agent; Signature-Agent is that of directories",
 			"agent names no field")
 		return nil
 	}
@@ -76,15 +76,15 @@ func (b *producerBuilder) agents(p *Producer, a *agentSettings) verify.KeySet {
 // published returns the keys that agents publish, or nil after reporting errors.
 func (b *producerBuilder) published(p *Producer, setting, hint string, cfg verify.DirectoriesConfig) verify.KeySet {
 	for _, other := range []string{"keys", "jwks_url"} {
-		if p.Node.inner[other] != nil {
-			b.errs.Add(p.Node.place(other), "use another producer for it",
+		if p.Node.Member(other) != nil {
+			b.errs.Add(p.Node.Place(other), "use another producer for it",
 				"%s and %s exclude each other: agents are known by what they publish", other, setting)
 		}
 	}
 	from := fmt.Sprintf("directories %+v", cfg)
 	set, err := fetch(b, from, func() (*verify.Directories, error) { return verify.NewDirectories(cfg) })
 	if err != nil {
-		b.errs.Add(p.Node.place(setting), hint, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		b.errs.Add(p.Node.Place(setting), hint, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return nil
 	}
 	return set
@@ -138,13 +138,13 @@ func Algorithms() []string {
 // key returns a set of one key, or nil after reporting errors. A changed key file is read again.
 func (b *producerBuilder) key(k *Key) verify.KeySet {
 	if k.ID == "" {
-		b.errs.Add(k.Node.at, "signatures name it in their parameter keyid", "a key needs an id")
+		b.errs.Add(k.Node.At, "signatures name it in their parameter keyid", "a key needs an id")
 		return nil
 	}
 	alg := verify.Alg(k.Alg)
 	if !slices.Contains(Algorithms(), k.Alg) {
 		hint := usage.DidYouMean(k.Alg, Algorithms())
-		b.errs.Add(k.Node.place("alg"), hint, "key %q: unknown algorithm %q", k.ID, k.Alg)
+		b.errs.Add(k.Node.Place("alg"), hint, "key %q: unknown algorithm %q", k.ID, k.Alg)
 		return nil
 	}
 	shared, forms := alg == verify.HMACSHA256, 0
@@ -155,13 +155,13 @@ func (b *producerBuilder) key(k *Key) verify.KeySet {
 	}
 	switch {
 	case forms > 1:
-		b.errs.Add(k.Node.at, "remove all but one", "key %q is written twice", k.ID)
+		b.errs.Add(k.Node.At, "remove all but one", "key %q is written twice", k.ID)
 	case shared && k.Secret == "":
-		if k.Node.inner["secret"] == nil && k.Node.inner["secret_file"] == nil { // else reported already
-			b.errs.Add(k.Node.at, "add secret or secret_file", "key %q: hmac-sha256 needs a secret", k.ID)
+		if k.Node.Member("secret") == nil && k.Node.Member("secret_file") == nil { // else reported already
+			b.errs.Add(k.Node.At, "add secret or secret_file", "key %q: hmac-sha256 needs a secret", k.ID)
 		}
 	case !shared && k.PublicKey == "" && k.PublicKeyFile == "":
-		b.errs.Add(k.Node.at, "add public_key_file, or public_key", "key %q: %s needs a public key", k.ID, alg)
+		b.errs.Add(k.Node.At, "add public_key_file, or public_key", "key %q: %s needs a public key", k.ID, alg)
 	case k.PublicKeyFile != "":
 		return b.keyFile(k, alg)
 	default:
@@ -184,7 +184,7 @@ func (b *producerBuilder) keyFile(k *Key, alg verify.Alg) verify.KeySet {
 	if errors.Is(err, fs.ErrNotExist) {
 		hint = "the name is relative to the configuration file; `eyelet keygen` makes a key pair"
 	}
-	b.errs.Add(k.Node.place("public_key_file"), hint, "key file %s: %s", k.PublicKeyFile, what)
+	b.errs.Add(k.Node.Place("public_key_file"), hint, "key file %s: %s", k.PublicKeyFile, what)
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (b *producerBuilder) inlineKey(k *Key, alg verify.Alg) verify.KeySet {
 		made, err = verify.ParsePublicKey(k.ID, alg, []byte(k.PublicKey))
 	}
 	if err != nil {
-		b.errs.Add(k.Node.place(setting), "", "%v", err)
+		b.errs.Add(k.Node.Place(setting), "", "%v", err)
 		return nil
 	}
 	made.Principal = k.Principal

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -16,7 +17,7 @@ import (
 func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 	pings := made.Pings
 	b.applyContract(p, made)
-	overlay(reflect.ValueOf(made).Elem(), reflect.ValueOf(p.common.Producer), p.Node)
+	conf.Overlay(reflect.ValueOf(made).Elem(), reflect.ValueOf(p.common.Producer), p.Node)
 	made.Pings = append(slices.Clone(pings), p.common.Pings...)
 	b.applyAccepted(p, made)
 	b.applyStrict(p, made)
@@ -29,39 +30,11 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 	}
 }
 
-// overlay sets those fields of a struct whose settings are written in n. Members of a mapping are
-// set one by one, and names of a map added.
-func overlay(to, from reflect.Value, n *node) {
-	for i := range to.NumField() {
-		name, _ := tagOf(to.Type().Field(i))
-		written, at, value := n.member(name), to.Field(i), from.Field(i)
-		switch {
-		case written == nil || written.kind == empty:
-		case at.Kind() == reflect.Struct && written.kind == mapping:
-			overlay(at, value, written)
-		case at.Kind() == reflect.Struct && len(fieldsOf(at)) > 0:
-			_, member, _ := shortOf(at)
-			_, short, _ := shortOf(value)
-			member.Set(short)
-		case at.Kind() == reflect.Map && !at.IsNil():
-			all := reflect.MakeMap(at.Type())
-			for _, part := range []reflect.Value{at, value} {
-				for of := part.MapRange(); of.Next(); {
-					all.SetMapIndex(of.Key(), of.Value())
-				}
-			}
-			at.Set(all)
-		default:
-			at.Set(value)
-		}
-	}
-}
-
 // applyContract sets the contract, and moves what it decides to its defaults. A preset knows where
 // its vendor has identifier and type.
 func (b *producerBuilder) applyContract(p *Producer, made *producer.Producer) {
 	contract := p.common.Contract
-	if p.Node.member("contract") == nil || contract == made.Contract {
+	if p.Node.Member("contract") == nil || contract == made.Contract {
 		return
 	}
 	made.Contract, made.KeyRequired = contract, contract == producer.API
@@ -87,7 +60,7 @@ func (b *producerBuilder) applyAccepted(p *Producer, made *producer.Producer) {
 		return
 	}
 	if status := made.Accepted.Status; status == http.StatusNoContent || status == http.StatusResetContent {
-		b.errs.Add(p.Node.place("accepted_body"), "leave it out, or write accepted: 200",
+		b.errs.Add(p.Node.Place("accepted_body"), "leave it out, or write accepted: 200",
 			"accepted_body: a response with status %d has no body", status)
 	}
 	made.Accepted.Body, made.Accepted.Header = []byte{}, nil
@@ -111,7 +84,7 @@ func (b *producerBuilder) applyStrict(p *Producer, made *producer.Producer) {
 	}
 	key, ok := made.Key.(producer.IdempotencyKey)
 	if !ok {
-		b.errs.Add(p.Node.place("strict"), "leave it out, or write key: idempotency-key",
+		b.errs.Add(p.Node.Place("strict"), "leave it out, or write key: idempotency-key",
 			"strict has no meaning for a key that is not a quoted field")
 		return
 	}
@@ -126,7 +99,7 @@ func (b *producerBuilder) extractor(p *Producer, setting, text string) producer.
 	}
 	x, err := producer.ParseExtractor(text)
 	if err != nil {
-		b.errs.Add(p.Node.place(setting),
+		b.errs.Add(p.Node.Place(setting),
 			"write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...", "%s: %v", setting, err)
 		return nil
 	}

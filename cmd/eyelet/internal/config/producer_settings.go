@@ -1,10 +1,8 @@
 package config
 
 import (
-	"maps"
-	"reflect"
-
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -12,7 +10,7 @@ import (
 
 // Producer is a producer and its endpoint. Its settings depend on its preset or scheme.
 type Producer struct {
-	Node *node
+	Node *conf.Node
 	Name string
 	at   usage.Place // of the name
 
@@ -23,7 +21,8 @@ type Producer struct {
 	common         commonSettings
 }
 
-func (p *Producer) setName(name string, at usage.Place) { p.Name, p.at = name, at }
+// SetName sets the name and where it was written.
+func (p *Producer) SetName(name string, at usage.Place) { p.Name, p.at = name, at }
 
 type kindSettings struct {
 	Preset string `conf:"preset"`
@@ -72,7 +71,7 @@ type agentSettings struct {
 
 // Key is a key of scheme rfc9421.
 type Key struct {
-	Node          *node
+	Node          *conf.Node
 	ID            string        `conf:"id"`
 	Alg           string        `conf:"alg"`
 	PublicKey     string        `conf:"public_key"`
@@ -95,37 +94,37 @@ type hmacSettings struct {
 	Secret verify.Secret `conf:"secret"`
 }
 
-// decodeNode reads the common settings and those of the producer's scheme or preset. Settings of
+// DecodeNode reads the common settings and those of the producer's scheme or preset. Settings of
 // another scheme are unknown, so none is silently ignored.
-func (p *Producer) decodeNode(d *decoder, n *node, path string) {
+func (p *Producer) DecodeNode(d *conf.Decoder, n *conf.Node, path string) {
 	p.Node = n
-	if !d.want(n, mapping, path) {
+	if !d.Want(n, conf.Mapping, path) {
 		return
 	}
-	p.Preset, p.Scheme = n.scalar("preset"), n.scalar("scheme")
-	if n.inner["name"] != nil {
-		d.errs.Add(n.where["name"], "the name is the word before the settings", "a producer has no setting \"name\"")
+	p.Preset, p.Scheme = n.Scalar("preset"), n.Scalar("scheme")
+	if n.Member("name") != nil {
+		d.Errs.Add(n.Place("name"), "the name is the word before the settings", "a producer has no setting \"name\"")
 		return
 	}
 	switch {
 	case p.Preset != "" && p.Scheme != "":
-		d.errs.Add(n.where["scheme"], "remove one of them", "%s has both a preset and a scheme", path)
+		d.Errs.Add(n.Place("scheme"), "remove one of them", "%s has both a preset and a scheme", path)
 	case p.Preset != "":
 		p.decodePreset(d, n, path)
 	case newSettings[p.Scheme] != nil:
 		p.decodeScheme(d, n, path, &p.common)
 	case p.Scheme != "":
 		hint := usage.DidYouMean(p.Scheme, schemeNames())
-		d.errs.Add(n.where["scheme"], hint, "unknown scheme %q", p.Scheme)
+		d.Errs.Add(n.Place("scheme"), hint, "unknown scheme %q", p.Scheme)
 	default:
 		p.reportMissingKind(d, n, path)
 	}
 }
 
 // decodeScheme reads the settings of the producer's scheme, and those of more structs.
-func (p *Producer) decodeScheme(d *decoder, n *node, path string, more ...any) {
+func (p *Producer) decodeScheme(d *conf.Decoder, n *conf.Node, path string, more ...any) {
 	p.settings = newSettings[p.Scheme]()
-	d.objects(n, path, append([]any{&kindSettings{}, p.settings}, more...)...)
+	d.Objects(n, path, append([]any{&kindSettings{}, p.settings}, more...)...)
 }
 
 // Keys returns the keys of scheme rfc9421, as they are written.
@@ -137,12 +136,12 @@ func (p *Producer) Keys() []Key {
 }
 
 // decodePreset reads the settings of any preset, which refuses those that it does not use.
-func (p *Producer) decodePreset(d *decoder, n *node, path string) {
+func (p *Producer) decodePreset(d *conf.Decoder, n *conf.Node, path string) {
 	var first struct {
 		Secret string `conf:"secret,secret"`
 	}
 	// The common rate hides the preset's, which is derived from it.
-	d.objects(n, path, &kindSettings{}, &p.PresetSettings, &first, &p.common)
+	d.Objects(n, path, &kindSettings{}, &p.PresetSettings, &first, &p.common)
 	p.PresetSettings.AllowedIPs = p.common.AllowedIPs
 	if first.Secret != "" {
 		p.PresetSettings.Secrets = append([]string{first.Secret}, p.PresetSettings.Secrets...)
@@ -151,21 +150,15 @@ func (p *Producer) decodePreset(d *decoder, n *node, path string) {
 
 // reportMissingKind reports misspelt settings, one of which may be the scheme or preset. If
 // there are none, it reports that both are missing.
-func (p *Producer) reportMissingKind(d *decoder, n *node, path string) {
-	fields := fieldsOf(reflect.ValueOf(kindSettings{}))
-	maps.Copy(fields, fieldsOf(reflect.ValueOf(commonSettings{})))
-	maps.Copy(fields, fieldsOf(reflect.ValueOf(preset.Settings{})))
+func (p *Producer) reportMissingKind(d *conf.Decoder, n *conf.Node, path string) {
+	all := []any{&kindSettings{}, &commonSettings{}, &preset.Settings{}}
 	for _, empty := range newSettings {
-		maps.Copy(fields, fieldsOf(reflect.ValueOf(empty()).Elem()))
+		all = append(all, empty())
 	}
-	found := len(d.errs)
-	for _, name := range n.names {
-		if _, ok := fields[name]; !ok {
-			d.addUnknown(n, name, fields, path)
-		}
-	}
-	if len(d.errs) == found {
-		d.errs.Add(p.at, "write scheme: rfc9421 with keys, or preset: github with secrets, ...",
+	found := len(d.Errs)
+	d.ReportUnknown(n, path, all...)
+	if len(d.Errs) == found {
+		d.Errs.Add(p.at, "write scheme: rfc9421 with keys, or preset: github with secrets, ...",
 			"%s has neither a scheme nor a preset", path)
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 // Refused are the settings of the ring of refused deliveries.
 type Refused struct {
-	Node *node
+	Node *conf.Node
 	Keep string        `conf:"keep,short"` // memory, disk or off
 	Max  int64         `conf:"max"`        // of the files
 	For  time.Duration `conf:"for"`
@@ -41,9 +42,9 @@ func checkRefused(s *Settings) (found usage.Errors) {
 	case r.Keep != keepMemory && r.Keep != keepDisk && r.Keep != keepOff:
 		found.Add(s.Place("refused"), "", "refused.keep is not memory, disk or off")
 	case r.Max != 0 && r.Keep != keepDisk:
-		found.Add(r.Node.place("max"), "leave it out, or write keep: disk", "refused.max is for files")
+		found.Add(r.Node.Place("max"), "leave it out, or write keep: disk", "refused.max is for files")
 	case r.Max != 0 && r.Max < minRefusedMax:
-		found.Add(r.Node.place("max"), "", "refused.max is less than 4MiB")
+		found.Add(r.Node.Place("max"), "", "refused.max is less than 4MiB")
 	}
 	if s.Explain != ExplainLog && s.Explain != keepOff {
 		found.Add(s.Place("explain"), "", "explain is neither log nor off")
@@ -56,7 +57,7 @@ func checkRefused(s *Settings) (found usage.Errors) {
 		}
 	}
 	checkRules(s.Place("redact"), "redact", s.Redact)
-	checkRules(s.Inspector.Node.place("redact"), "inspector.redact", s.Inspector.Redact)
+	checkRules(s.Inspector.Node.Place("redact"), "inspector.redact", s.Inspector.Redact)
 	return found
 }
 

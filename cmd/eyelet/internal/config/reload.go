@@ -3,7 +3,8 @@ package config
 import (
 	"reflect"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 // CheckReload returns the settings that differ from those that are in use and need a restart.
@@ -36,10 +37,10 @@ func CheckReload(s, used *Settings) (found usage.Errors) {
 		{"limits.remember_signatures", l.RememberSignatures.retention(), was.RememberSignatures.retention()},
 	} {
 		if !reflect.DeepEqual(row.now, row.was) {
-			section, name := splitPath(row.setting)
-			place := s.Node.find(section).place(name)
+			section, name := conf.SplitPath(row.setting)
+			place := s.Node.Find(section).Place(name)
 			if place.File == "" { // it was removed, with its section
-				place = s.Node.at
+				place = s.Node.At
 			}
 			found.Add(place, "restart eyelet, or undo the change", "%s cannot change while the server runs",
 				row.setting)

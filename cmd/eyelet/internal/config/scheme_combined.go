@@ -3,7 +3,8 @@ package config
 import (
 	"context"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -16,20 +17,20 @@ type combinedSettings struct {
 // schemeEntry is one scheme of several: a producer with nothing but its scheme.
 type schemeEntry struct{ of Producer }
 
-func (e *schemeEntry) decodeNode(d *decoder, n *node, path string) {
+func (e *schemeEntry) DecodeNode(d *conf.Decoder, n *conf.Node, path string) {
 	p := &e.of
-	p.Node, p.at, p.Scheme = n, n.at, n.scalar("scheme")
-	if !d.want(n, mapping, path) {
+	p.Node, p.at, p.Scheme = n, n.At, n.Scalar("scheme")
+	if !d.Want(n, conf.Mapping, path) {
 		return
 	}
 	switch {
-	case n.inner["preset"] != nil:
-		d.errs.Add(n.where["preset"], "write its scheme", "%s: a preset cannot be one of several schemes", path)
+	case n.Member("preset") != nil:
+		d.Errs.Add(n.Place("preset"), "write its scheme", "%s: a preset cannot be one of several schemes", path)
 	case p.Scheme == "any":
-		d.errs.Add(n.where["scheme"], "scheme any may have scheme all in it", "%s: scheme any is within another", path)
+		d.Errs.Add(n.Place("scheme"), "scheme any may have scheme all in it", "%s: scheme any is within another", path)
 	case newSettings[p.Scheme] == nil:
 		hint := usage.DidYouMean(p.Scheme, schemeNames())
-		d.errs.Add(n.place("scheme"), hint, "%s: unknown scheme %q", path, p.Scheme)
+		d.Errs.Add(n.Place("scheme"), hint, "%s: unknown scheme %q", path, p.Scheme)
 	default:
 		p.decodeScheme(d, n, path)
 	}

@@ -151,7 +151,7 @@ func (c *jwtSettings) build(ctx context.Context, b *producerBuilder, p *Producer
 func (c *jwtSettings) keys(ctx context.Context, b *producerBuilder, p *Producer) verify.TokenKeySet {
 	switch {
 	case (c.JWKSURL == "") == (c.JWKS == ""):
-		if p.Node.inner["jwks_file"] == nil { // else reported already
+		if p.Node.Member("jwks_file") == nil { // else reported already
 			b.errs.Add(p.at, "add jwks_url: https://login.example/keys, or jwks_file: keys.json",
 				"producer %q needs either a jwks_url or a key set", p.Name)
 		}
@@ -159,14 +159,14 @@ func (c *jwtSettings) keys(ctx context.Context, b *producerBuilder, p *Producer)
 	case c.JWKSURL != "":
 		set, err := b.jwks(c.JWKSURL)
 		if err != nil {
-			b.errs.Add(p.Node.place("jwks_url"), "", "%v", err)
+			b.errs.Add(p.Node.Place("jwks_url"), "", "%v", err)
 			return nil
 		}
 		return set
 	}
 	set, err := verify.ParseTokenKeys([]byte(c.JWKS))
 	if err != nil {
-		b.errs.Add(p.Node.place("jwks"), "it is a JSON Web Key Set (RFC 7517 section 5)", "jwks: %v", err)
+		b.errs.Add(p.Node.Place("jwks"), "it is a JSON Web Key Set (RFC 7517 section 5)", "jwks: %v", err)
 		return nil
 	}
 	b.refusePublishedTokenKeys(ctx, p, set)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/internal/conf"
 )
 
 func TestSchemesAreShownWithoutSecrets(t *testing.T) {
@@ -25,14 +27,17 @@ func TestSchemesAreShownWithoutSecrets(t *testing.T) {
 	defer plan.Close() //nolint:errcheck // it holds no key set that fetches
 	shown, err := s.Effective(plan)
 	check(t, err)
-	got, _ := shown.JSON().(map[string]any)["producers"].(map[string]any)
+	got, _ := shown.Plain().(map[string]any)["producers"].(map[string]any)
 	want := map[string]map[string]any{
-		"a": {"scheme": "basic", "username": "kettle", "password": Hidden, "contract": "api", "key": "idempotency-key"},
-		"b": {"scheme": "static", "header": "X-Key", "secret": Hidden, "strict": true, "type": "json:type"},
+		"a": {
+			"scheme": "basic", "username": "kettle", "password": conf.Hidden, "contract": "api",
+			"key": "idempotency-key",
+		},
+		"b": {"scheme": "static", "header": "X-Key", "secret": conf.Hidden, "strict": true, "type": "json:type"},
 		"c": {"scheme": "hmac", "contract": "webhook", "challenge": map[string]any{"query": "hello"}},
 		"d": {"scheme": "all", "contract": "webhook", "schemes": []any{
-			map[string]any{"scheme": "bearer", "secret": Hidden},
-			map[string]any{"scheme": "hmac", "header": "X-S", "secret": Hidden},
+			map[string]any{"scheme": "bearer", "secret": conf.Hidden},
+			map[string]any{"scheme": "hmac", "header": "X-S", "secret": conf.Hidden},
 		}},
 	}
 	for name, members := range want {

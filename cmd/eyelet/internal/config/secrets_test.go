@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -182,8 +183,8 @@ func settingTypes() []reflect.Type {
 // secretNames returns the names of settings with a NAME_file variant.
 func secretNames() (names []string) {
 	for _, typ := range settingTypes() {
-		for name, f := range fieldsOf(reflect.New(typ).Elem()) {
-			if f.inFile() && f.value.Kind() != reflect.Map {
+		for name, setting := range conf.SettingsOf(typ) {
+			if setting.InFile() {
 				names = append(names, name)
 			}
 		}
@@ -200,8 +201,8 @@ func TestSecretsAreHiddenInEveryForm(t *testing.T) {
 	}
 	seen := 0
 	for _, typ := range append(settingTypes(), reflect.TypeFor[untagged]()) {
-		for name, f := range fieldsOf(reflect.New(typ).Elem()) {
-			if !f.inFile() {
+		for name, setting := range conf.SettingsOf(typ) {
+			if !setting.InFile() && !slices.Contains(setting.Options, "secret") {
 				if typ == reflect.TypeFor[untagged]() {
 					t.Errorf("%s would be shown", name)
 				}
@@ -209,12 +210,12 @@ func TestSecretsAreHiddenInEveryForm(t *testing.T) {
 			}
 			for _, form := range []string{"s3cret", "[s3cret]", "[[s3cret]]", "{k: s3cret}"} {
 				seen++
-				n, err := parseTree("x", []byte("{"+name+": "+form+"}"), nil)
+				n, err := conf.ParseTree("x", []byte("{"+name+": "+form+"}"), nil)
 				check(t, err)
-				(&decoder{}).objects(n, "", reflect.New(typ).Interface())
-				text, err := yaml.Marshal(redact(n, nil).yaml())
+				(&conf.Decoder{}).Objects(n, "", reflect.New(typ).Interface())
+				text, err := yaml.Marshal(shown.Redact(n, nil).YAML())
 				check(t, err)
-				if strings.Contains(string(text), "s3cret") || !strings.Contains(string(text), Hidden) {
+				if strings.Contains(string(text), "s3cret") || !strings.Contains(string(text), conf.Hidden) {
 					t.Errorf("%s.%s: %s is shown as\n%s", typ.Name(), name, form, text)
 				}
 			}
@@ -230,16 +231,13 @@ func TestSecretTextsAreTagged(t *testing.T) {
 	t.Parallel()
 	seen := 0
 	for _, typ := range settingTypes() {
-		for i := range typ.NumField() {
-			f := typ.Field(i)
-			name, options := tagOf(f)
-			word := strings.ToLower(f.Name)
-			if !strings.Contains(word, "secret") && !strings.Contains(word, "password") && word != "token" {
+		for name, setting := range conf.SettingsOf(typ) {
+			if !strings.Contains(name, "secret") && !strings.Contains(name, "password") && name != "token" {
 				continue
 			}
 			seen++
-			if name != "secret_encoding" && !slices.Contains(options, "secret") {
-				t.Errorf("%s.%s (%q) would be shown", typ.Name(), f.Name, name)
+			if name != "secret_encoding" && !slices.Contains(setting.Options, "secret") {
+				t.Errorf("%s of %s would be shown", name, typ)
 			}
 		}
 	}

@@ -4,20 +4,20 @@ package config
 import (
 	"cmp"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // Settings is the content of eyelet.yaml. Defaults that are not named here are package receiver's.
 type Settings struct {
-	Node   *node
+	Node   *conf.Node
 	Listen string `conf:"listen"` // address for deliveries; defaults to 127.0.0.1:8080
 	// Operations is the address for probes, metrics and events: HOST:PORT, unix:PATH, or off.
 	// Defaults to 127.0.0.1:8081.
@@ -56,19 +56,19 @@ type Settings struct {
 	File         string       // paths are relative to its folder
 	confidential []string     // files that secrets were read from, as written
 	unread       usage.Errors // about what could not be read
-	files        *filesRead
-	variables    variables
+	files        *conf.Reader
+	variables    conf.Variables
 }
 
 // Reload says when the configuration is read again, beside on demand.
 type Reload struct {
-	Node  *node
+	Node  *conf.Node
 	Watch bool `conf:"watch"` // when the content of a file that was read changed
 }
 
 // TLS names a certificate and its key.
 type TLS struct {
-	Node         *node
+	Node         *conf.Node
 	CertFile     string `conf:"cert_file"`
 	KeyFile      string `conf:"key_file"`
 	ClientCAFile string `conf:"client_ca_file"` // the authorities of client certificates
@@ -76,7 +76,7 @@ type TLS struct {
 
 // Inspector is the page on the operations port.
 type Inspector struct {
-	Node     *node
+	Node     *conf.Node
 	Off      bool   `conf:"off"`
 	ReadOnly bool   `conf:"read_only"`
 	Prefix   string `conf:"prefix"` // of its paths; defaults to /ui
@@ -87,7 +87,7 @@ type Inspector struct {
 
 // Log is the format and the level of the log, and what is left out of it.
 type Log struct {
-	Node       *node
+	Node       *conf.Node
 	Format     string `conf:"format"`      // text or json
 	Level      string `conf:"level"`       // debug, info, warn or error
 	OmitErrors bool   `conf:"omit_errors"` // the texts of handlers' errors, which may quote payloads
@@ -95,7 +95,7 @@ type Log struct {
 
 // Limits are bounds and timeouts.
 type Limits struct {
-	Node       *node
+	Node       *conf.Node
 	MaxBody    int64 `conf:"max_body"`
 	BodyBudget int64 `conf:"body_budget"`
 	// Connections and ConnectionsPerAddress bound the connections of producers.
@@ -154,32 +154,23 @@ func (s *Settings) setDefaults() {
 }
 
 // Place returns where a top-level setting was written.
-func (s *Settings) Place(setting string) usage.Place { return s.Node.place(setting) }
+func (s *Settings) Place(setting string) usage.Place { return s.Node.Place(setting) }
 
 // Files returns the files that were read by Load, and then by Build, and those with the authorities
 // of client certificates. Key files and certificates are left out: they are read again by
 // themselves.
-func (s *Settings) Files() Files {
-	s.files.mu.Lock()
-	all := maps.Clone(s.files.all)
-	s.files.mu.Unlock()
+func (s *Settings) Files() conf.Files {
+	all := s.files.Files()
 	for _, t := range []*TLS{s.TLS, s.OperationsTLS} {
 		if t != nil && t.ClientCAFile != "" {
-			_, _ = all.read(s.Path(t.ClientCAFile)) // its absence is noted, too
+			_, _ = all.Read(s.Path(t.ClientCAFile)) // its absence is noted, too
 		}
 	}
 	return all
 }
 
 // Path returns the file that a setting names, which may be relative to the configuration file.
-func (s *Settings) Path(name string) string { return pathIn(filepath.Dir(s.File), name) }
-
-func pathIn(dir, name string) string {
-	if name == "" || filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(dir, name)
-}
+func (s *Settings) Path(name string) string { return conf.PathIn(filepath.Dir(s.File), name) }
 
 // LogLevel returns the level of the log.
 func (s *Settings) LogLevel() (level slog.Level, err error) {
@@ -188,9 +179,9 @@ func (s *Settings) LogLevel() (level slog.Level, err error) {
 }
 
 // readable reports whether a producer or handler was read without an error.
-func (s *Settings) readable(n *node) bool {
+func (s *Settings) readable(n *conf.Node) bool {
 	return len(s.unread) == 0 ||
-		n != nil && !slices.ContainsFunc(s.unread, func(e *usage.Error) bool { return n.spans(e.At) })
+		n != nil && !slices.ContainsFunc(s.unread, func(e *usage.Error) bool { return n.Spans(e.At) })
 }
 
 // producer returns the settings of the named producer, or nil.

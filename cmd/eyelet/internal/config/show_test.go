@@ -8,24 +8,9 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
-)
 
-func TestURLsAreShownWithoutCredentials(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"http://127.0.0.1:9000/deploy":          "http://127.0.0.1:9000/deploy",
-		"https://token@h.example/x":             "https://<secret>@h.example/x",
-		"https://u:p@h.example/x?a=1&b&c=2=3#f": "https://<secret>@h.example/x#f?a=<secret>&b=<secret>&c=<secret>",
-		"order.*":                               "order.*",
-		"a?b=c":                                 "a?b=c",
-		"badger:./data":                         "badger:./data",
-		"json:type":                             "json:type",
-	} {
-		if got := redactAddress(text); got != want {
-			t.Errorf("%q is shown as %q, want %q", text, got, want)
-		}
-	}
-}
+	"github.com/eyelet-dev/eyelet/internal/conf"
+)
 
 func TestShownConfigurationLoads(t *testing.T) {
 	t.Parallel()
@@ -38,7 +23,7 @@ func TestShownConfigurationLoads(t *testing.T) {
 	check(t, err)
 	first, err := yaml.Marshal(shown.YAML())
 	check(t, err)
-	again := strings.ReplaceAll(string(first), Hidden, "octo-secret")
+	again := strings.ReplaceAll(string(first), conf.Hidden, "octo-secret")
 	s, err := Source{}.Parse("shown", []byte(again))
 	if err != nil {
 		t.Fatalf("the shown configuration does not load: %v\n%s", err, again)
@@ -61,7 +46,7 @@ func TestASettingIsShownAsItIsOverridden(t *testing.T) {
 	defer plan.Close() //nolint:errcheck // it holds no key set that fetches
 	shown, err := c.Effective(plan)
 	check(t, err)
-	if got := shown.JSON().(map[string]any)["store"]; got != "badger:x" { //nolint:forcetypeassert // a mapping
+	if got := shown.Plain().(map[string]any)["store"]; got != "badger:x" { //nolint:forcetypeassert // a mapping
 		t.Errorf("store is shown as %v", got)
 	}
 }
@@ -75,12 +60,12 @@ func TestDefaultsOfLimitsAreShown(t *testing.T) {
 			shown[row[0][:last]] = true // a setting with members
 		}
 	}
-	rows := settingRows()["Limits"]
+	rows := conf.Describe(settingsText)["Limits"]
 	for _, row := range rows {
-		if row.fallback == "none" || strings.HasPrefix(row.fallback, "the larger") || row.names[0] == "backlog_events" {
+		if row.Default == "none" || strings.HasPrefix(row.Default, "the larger") || row.Names[0] == "backlog_events" {
 			continue // set by the store
 		}
-		for _, name := range row.names {
+		for _, name := range row.Names {
 			if name = "limits." + name; !shown[name] {
 				t.Errorf("%s has a default, and config show does not show it", name)
 			}

@@ -12,11 +12,12 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/dedup/pgstore"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 // StoreKind returns "badger" with its directory, "postgres", or "memory".
@@ -51,7 +52,7 @@ func storeName(store string) string {
 			return name
 		}
 	}
-	return Hidden
+	return conf.Hidden
 }
 
 // StateDir returns the folder of what belongs to this receiver alone: the token and the address of
@@ -98,7 +99,7 @@ func (s *Settings) checkStore() (found usage.Errors) {
 		return found
 	}
 	if l := s.Limits; kind != "badger" && (l.BacklogBytes > 0 || l.BacklogEvents > 0 || l.MinFree > 0) {
-		found.Add(l.Node.at, "leave them out, or write store: badger:DIR",
+		found.Add(l.Node.At, "leave them out, or write store: badger:DIR",
 			"backlog_bytes, backlog_events and min_free have a meaning for a store in files only")
 	}
 	if kind == "postgres" && (s.AcceptLoss || s.AcceptClock) {
@@ -160,12 +161,12 @@ func (s *Settings) MigrateStore(ctx context.Context) error {
 func (s *Settings) storeOptions(log *slog.Logger) badgerstore.Options {
 	l := s.Limits
 	events := int64(l.BacklogEvents)
-	if events == 0 && l.Node.scalar("backlog_events") != "" {
+	if events == 0 && l.Node.Scalar("backlog_events") != "" {
 		events = -1 // 0 in the file: no bound
 	}
 	return badgerstore.Options{
-		Logger: log, AcceptLoss: s.AcceptLoss, AcceptClock: s.AcceptClock, MinFree: int64(l.MinFree),
-		MaxBacklogBytes: int64(l.BacklogBytes), MaxBacklogRecords: events, Remember: l.RememberSignatures.retention(),
+		Logger: log, AcceptLoss: s.AcceptLoss, AcceptClock: s.AcceptClock, MinFree: l.MinFree,
+		MaxBacklogBytes: l.BacklogBytes, MaxBacklogRecords: events, Remember: l.RememberSignatures.retention(),
 	}
 }
 

@@ -69,7 +69,7 @@ func TestAStoreInPostgreSQLIsShownWithoutItsPassword(t *testing.T) {
 		check(t, err)
 		shown, err := s.Effective(plan)
 		check(t, err)
-		asJSON, err := json.Marshal(shown.JSON())
+		asJSON, err := json.Marshal(shown.Plain())
 		check(t, err)
 		lines, err := yaml.Marshal(shown.YAML())
 		check(t, err)

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/tracing"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // Tracing says where the spans of deliveries and attempts go.
 type Tracing struct {
-	Node     *node
+	Node     *conf.Node
 	Endpoint string        `conf:"endpoint"` // the base URL of a collector
 	Bearer   verify.Secret `conf:"bearer"`
 	Sample   string        `conf:"sample"` // the share of deliveries with spans, such as 10%
@@ -37,7 +38,7 @@ func (t *Tracing) share() (share float64, ok bool) {
 func checkTracing(s *Settings) (found usage.Errors) {
 	t := &s.Tracing
 	if _, ok := t.share(); !ok {
-		found.Add(t.Node.place("sample"), "write 10%, or leave it out for all",
+		found.Add(t.Node.Place("sample"), "write 10%, or leave it out for all",
 			"tracing.sample is not a share of deliveries")
 	}
 	if err := TracingOptions(s).Check(); err != nil {

@@ -1,69 +1,17 @@
 package config
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
+	"reflect"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/producer"
 )
-
-// Hidden is shown in place of secrets.
-const Hidden = "<secret>"
-
-// parseSize reads a number of bytes, such as 1MiB.
-func parseSize(text string) (int64, error) {
-	unit := int64(1)
-	for suffix, factor := range map[string]int64{
-		"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 1e3, "MB": 1e6, "GB": 1e9,
-	} {
-		if number, ok := strings.CutSuffix(text, suffix); ok {
-			text, unit = strings.TrimSpace(number), factor
-			break
-		}
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > (1<<62)/unit {
-		return 0, fmt.Errorf("not a number of bytes: %q", text)
-	}
-	return n * unit, nil
-}
-
-// maxDays bounds durations, because a store writes times in nanoseconds.
-const maxDays = 36500
-
-// ParseDuration is time.ParseDuration with days (7d), for durations of 0 to 100 years.
-func ParseDuration(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		if err != nil || n > maxDays {
-			return 0, fmt.Errorf("not a number of days: %q", text)
-		}
-		return time.Duration(n) * 24 * time.Hour, nil
-	}
-	t, err := time.ParseDuration(text)
-	if err == nil && (t < 0 || t > maxDays*24*time.Hour) {
-		err = fmt.Errorf("negative, or too long: %q", text)
-	}
-	return t, err
-}
-
-// FormatDuration is Duration.String without trailing zero units: 1h, not 1h0m0s.
-func FormatDuration(d time.Duration) string {
-	text := d.String()
-	if d >= time.Minute && d%time.Minute == 0 {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d >= time.Hour && d%time.Hour == 0 {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
 
 // rememberSetting bounds the memory of events beyond their window: off, or how long and how many.
 type rememberSetting struct {
-	Node *node
+	Node *conf.Node
 	For  time.Duration `conf:"for"`
 	Max  int           `conf:"max"`
 	off  bool
@@ -74,22 +22,22 @@ const (
 	minRemember  = 24 * time.Hour // the store counts in days
 )
 
-func (r *rememberSetting) decodeNode(d *decoder, n *node, path string) {
-	if n.kind == scalar {
-		if r.off = n.text == "off"; !r.off {
-			d.errs.Add(n.at, rememberHint, "%s is %q, want off or a mapping", path, n.text)
+func (r *rememberSetting) DecodeNode(d *conf.Decoder, n *conf.Node, path string) {
+	if n.Kind == conf.Scalar {
+		if r.off = n.Text == "off"; !r.off {
+			d.Errs.Add(n.At, rememberHint, "%s is %q, want off or a mapping", path, n.Text)
 		}
 		return
 	}
-	if !d.want(n, mapping, path) {
+	if !d.Want(n, conf.Mapping, path) {
 		return
 	}
-	d.objects(n, path, r)
+	d.Objects(n, path, r)
 	switch {
 	case r.Max < 0:
-		d.errs.Add(n.place("max"), rememberHint, "%s.max is less than 0", path)
+		d.Errs.Add(n.Place("max"), rememberHint, "%s.max is less than 0", path)
 	case r.For != 0 && r.For < minRemember:
-		d.errs.Add(n.place("for"), rememberHint, "%s.for is %v, less than a day", path, r.For)
+		d.Errs.Add(n.Place("for"), rememberHint, "%s.for is %v, less than a day", path, r.For)
 	}
 }
 
@@ -98,4 +46,16 @@ func (r *rememberSetting) retention() dedup.Retention {
 		return dedup.Retention{For: -1}
 	}
 	return dedup.Retention{For: r.For, Max: int64(r.Max)}
+}
+
+// parsers read the values of the interfaces of package producer.
+var parsers = map[reflect.Type]conf.Parser{
+	reflect.TypeFor[producer.Extractor](): {
+		Parse: func(text string) (any, error) { return producer.ParseExtractor(text) },
+		Hint:  "write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...",
+	},
+	reflect.TypeFor[producer.KeyFormat](): {
+		Parse: func(text string) (any, error) { return producer.ParseKeyFormat(text) },
+		Hint:  "write uuid, or a regular expression",
+	},
 }

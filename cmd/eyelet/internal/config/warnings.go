@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/nearest"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
@@ -67,7 +67,7 @@ func scripts(s *Settings) (found usage.Errors) {
 			name = full
 		}
 		if err := sink.CheckScript(name); err != nil {
-			found.Add(h.Node.place("exec"), "", "%s cannot run: %v", h.Exec[0], err)
+			found.Add(h.Node.Place("exec"), "", "%s cannot run: %v", h.Exec[0], err)
 		}
 	}
 	return found
@@ -94,7 +94,7 @@ func unknownTypes(s *Settings) (found usage.Errors) {
 			}
 		}
 		if meant := usage.Nearest(word, known); meant != "" && nearest.Distance(word, meant) <= maxTypo {
-			found.Add(h.Node.place("type"), fmt.Sprintf("did you mean %q?", meant+h.Type[len(word):]),
+			found.Add(h.Node.Place("type"), fmt.Sprintf("did you mean %q?", meant+h.Type[len(word):]),
 				"type %q matches none of the common types of preset %s, and is almost one of them", h.Type, from.Preset)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 // The messages to systemd (sd_notify). Without it they go nowhere.

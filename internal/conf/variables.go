@@ -1,4 +1,4 @@
-package config
+package conf
 
 import (
 	"maps"
@@ -6,14 +6,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
-// variables are the environment variables that a configuration uses: the names by the values.
-type variables map[string]string
+// Variables are the environment variables that a configuration uses: the names by the values.
+type Variables map[string]string
 
-// noting returns a lookup that notes the variables that it finds.
-func (v variables) noting(lookup func(string) (string, bool)) func(string) (string, bool) {
+// Noting returns a lookup that notes the variables that it finds.
+func (v Variables) Noting(lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, ok := lookup(name)
 		v[value] = name
@@ -25,9 +25,9 @@ func (v variables) noting(lookup func(string) (string, bool)) func(string) (stri
 // shorter ones, such as a port, show them.
 const leastHidden = 6
 
-// asWritten returns the errors with ${NAME} in place of values of variables: a value may be a
+// AsWritten returns the errors with ${NAME} in place of values of variables: a value may be a
 // secret at a wrong place.
-func (v variables) asWritten(found usage.Errors) usage.Errors {
+func (v Variables) AsWritten(found usage.Errors) usage.Errors {
 	values := slices.Collect(maps.Keys(v))
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string

@@ -1,4 +1,4 @@
-package config
+package conf
 
 import (
 	"reflect"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
 const envPrefix = "EYELET_"
@@ -18,13 +18,14 @@ type newValue struct {
 	at          usage.Place
 }
 
-// applyOverrides overlays environment variables, if not empty, and flags on the file.
-func (s Source) applyOverrides(root *node) usage.Errors {
+// Override overlays environment variables, if not empty, and flags on the settings of a struct.
+// environ has NAME=value, and flags may be nil.
+func Override(root *Node, settings reflect.Type, environ []string, flags *pflag.FlagSet) usage.Errors {
 	known := overridable{short: map[string]string{}}
-	known.add(reflect.TypeFor[Settings](), "")
-	values, found := s.overridingVariables(known)
-	if s.Flags != nil {
-		s.Flags.Visit(func(f *pflag.Flag) {
+	known.add(settings, "")
+	values, found := overridingVariables(environ, known)
+	if flags != nil {
+		flags.Visit(func(f *pflag.Flag) {
 			path := strings.Replace(strings.ReplaceAll(f.Name, "-", "_"), "log_", "log.", 1)
 			if slices.Contains(known.paths, path) {
 				values = append(values, newValue{path, f.Value.String(), usage.Place{File: "--" + f.Name}})
@@ -38,13 +39,13 @@ func (s Source) applyOverrides(root *node) usage.Errors {
 }
 
 // overridingVariables returns the values of variables, those of whole sections first.
-func (s Source) overridingVariables(known overridable) (values []newValue, found usage.Errors) {
+func overridingVariables(environ []string, known overridable) (values []newValue, found usage.Errors) {
 	byVariable, words := map[string]string{}, []string{}
 	for _, path := range known.paths {
 		word := strings.ReplaceAll(path, ".", "_")
 		byVariable[envPrefix+strings.ToUpper(word)], words = path, append(words, word)
 	}
-	for _, pair := range s.Environ {
+	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		word, ours := strings.CutPrefix(name, envPrefix)
 		if !ours || value == "" {
@@ -112,21 +113,21 @@ func shortMember(section reflect.Type) (member string, ok bool) {
 
 // apply sets a value. A section that is a single value becomes a mapping before. Of a setting and
 // its variant with a file the later one counts.
-func (o *overridable) apply(root *node, one newValue) {
-	section, name := splitPath(one.path)
+func (o *overridable) apply(root *Node, one newValue) {
+	section, name := SplitPath(one.path)
 	if member, ok := o.short[section]; ok {
-		root.find(section).spellOut(member)
+		root.Find(section).SpellOut(member)
 	}
-	root.set(one.path, one.value, one.at)
+	root.Set(one.path, one.value, one.at)
 	for _, other := range []string{name + "_file", strings.TrimSuffix(name, "_file")} {
 		if other != name && slices.Contains(o.paths, join(section, other)) {
-			root.find(section).remove(other)
+			root.Find(section).Remove(other)
 		}
 	}
 }
 
-// splitPath returns the section of a dotted path, "" for none, and the last name.
-func splitPath(path string) (section, name string) {
+// SplitPath returns the section of a dotted path, "" for none, and the last name.
+func SplitPath(path string) (section, name string) {
 	i := strings.LastIndex(path, ".")
 	return path[:max(i, 0)], path[i+1:]
 }

@@ -1,4 +1,4 @@
-package config
+package conf
 
 import (
 	"encoding"
@@ -11,11 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
-// decoder fills structs from nodes and collects all errors. The tag of a field names its
+// Decoder fills structs from nodes and collects all errors. The tag of a field names its
 // setting and may have options:
 //
 //	secret    not empty; may be in a file (NAME_file, NAME_files for a list); never shown
@@ -25,15 +24,17 @@ import (
 //	nonempty  a list that must not be empty, because that would allow everything
 //	zero      a number that may be 0; for others, 0 would mean the default
 //	short     the member of a mapping that a single value in its place means
+//	opaque    a value that cannot be shown as it is written
 //	without   names of an embedded struct that are not settings
 //
 // A field whose type marshals as [Hidden] is secret without an option, an int64 a number of bytes,
-// and a field of type *node gets the node of its struct.
-type decoder struct {
-	dir     string // of relative file names
-	errs    usage.Errors
-	secrets []string // files of secrets, as written
-	files   *filesRead
+// and a field of type *Node gets the node of its struct.
+type Decoder struct {
+	Dir     string // of relative file names
+	Errs    usage.Errors
+	Secrets []string // files of secrets, as written
+	Files   *Reader
+	Parsers map[reflect.Type]Parser // by the types of interfaces
 }
 
 // field is a setting of a struct.
@@ -63,6 +64,27 @@ func fieldsOf(v reflect.Value) map[string]field {
 		}
 	}
 	return fields
+}
+
+// Setting is a setting of a struct.
+type Setting struct {
+	Name    string
+	Type    reflect.Type
+	Options []string // see [Decoder]
+}
+
+// InFile reports whether the setting has a NAME_file variant.
+func (s Setting) InFile() bool {
+	return field{options: s.Options}.inFile() && s.Type.Kind() != reflect.Map
+}
+
+// SettingsOf returns the settings of a struct by their names.
+func SettingsOf(t reflect.Type) map[string]Setting {
+	all := map[string]Setting{}
+	for name, f := range fieldsOf(reflect.New(t).Elem()) {
+		all[name] = Setting{name, f.value.Type(), f.options}
+	}
+	return all
 }
 
 // tagOf returns the name of the setting of a field, or "", and its options.
@@ -95,13 +117,13 @@ func (f field) inFile() bool { return f.has("secret") || f.has("file") || f.has(
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	timeType     = reflect.TypeFor[time.Time]()
-	nodeType     = reflect.TypeFor[*node]()
+	nodeType     = reflect.TypeFor[*Node]()
 	prefixType   = reflect.TypeFor[netip.Prefix]()
 )
 
 // selfDecoding is a setting whose members depend on its content.
 type selfDecoding interface {
-	decodeNode(d *decoder, n *node, path string)
+	DecodeNode(d *Decoder, n *Node, path string)
 }
 
 // shortOf returns the member that a single value in place of the mapping v means; ok is false if
@@ -120,33 +142,33 @@ func shortOf(v reflect.Value) (name string, member reflect.Value, ok bool) {
 
 // named is a member of a mapping whose names the user chooses, such as producers.
 type named interface {
-	setName(name string, at usage.Place)
+	SetName(name string, at usage.Place)
 }
 
-// decode fills v, which is settable, from n. path names the setting in messages.
-func (d *decoder) decode(n *node, v reflect.Value, path string) {
-	if n == nil || n.kind == empty || len(n.errs) > 0 {
+// Decode fills v, which is settable, from n. path names the setting in messages.
+func (d *Decoder) Decode(n *Node, v reflect.Value, path string) {
+	if n == nil || n.Kind == Empty || len(n.errs) > 0 {
 		return
 	}
 	switch own := v.Addr().Interface().(type) {
 	case selfDecoding:
-		own.decodeNode(d, n, path)
+		own.DecodeNode(d, n, path)
 		return
 	case *netip.Prefix, *time.Time: // they have forms of their own
 	case encoding.TextUnmarshaler:
-		if d.want(n, scalar, path) {
+		if d.Want(n, Scalar, path) {
 			d.word(n, v, own, path)
 		}
 		return
 	}
 	switch v.Kind() {
 	case reflect.Interface:
-		if d.want(n, scalar, path) {
+		if d.Want(n, Scalar, path) {
 			d.parse(n, v, path)
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		d.decode(n, v.Elem(), path)
+		d.Decode(n, v.Elem(), path)
 	case reflect.Map:
 		d.stringMap(n, v, path)
 	case reflect.Struct:
@@ -156,22 +178,23 @@ func (d *decoder) decode(n *node, v reflect.Value, path string) {
 			d.prefix(n, v, path)
 		case v.Type() == timeType:
 			d.date(n, v, path)
-		case short && n.kind == scalar:
-			d.decode(n, member, path)
-		case d.want(n, mapping, path):
-			d.objects(n, path, v.Addr().Interface())
+		case short && n.Kind == Scalar:
+			d.Decode(n, member, path)
+		case d.Want(n, Mapping, path):
+			d.Objects(n, path, v.Addr().Interface())
 		}
 	case reflect.Slice:
 		d.list(n, v, path)
 	default:
-		if d.want(n, scalar, path) {
-			d.scalar(n, v, path)
+		if d.Want(n, Scalar, path) {
+			d.single(n, v, path)
 		}
 	}
 }
 
-func (d *decoder) want(n *node, kind nodeKind, path string) bool {
-	if n.kind != kind {
+// Want reports whether a value has a kind; otherwise that is an error.
+func (d *Decoder) Want(n *Node, kind Kind, path string) bool {
+	if n.Kind != kind {
 		hint := ""
 		switch {
 		case strings.HasSuffix(path, "].type"):
@@ -179,13 +202,13 @@ func (d *decoder) want(n *node, kind nodeKind, path string) bool {
 		case strings.HasSuffix(path, "].producer"):
 			hint = "write producers: [a, b]"
 		}
-		d.errs.Add(n.at, hint, "%s is %s, want %s", path, n.kind, kind)
+		d.Errs.Add(n.At, hint, "%s is %s, want %s", path, n.Kind, kind)
 	}
-	return n.kind == kind
+	return n.Kind == kind
 }
 
-// objects fills structs. Of settings with the same name the last counts.
-func (d *decoder) objects(n *node, path string, structs ...any) {
+// Objects fills structs. Of settings with the same name the last counts.
+func (d *Decoder) Objects(n *Node, path string, structs ...any) {
 	fields := map[string]field{}
 	for _, s := range structs {
 		v := reflect.ValueOf(s).Elem()
@@ -196,7 +219,7 @@ func (d *decoder) objects(n *node, path string, structs ...any) {
 			}
 		}
 	}
-	for _, name := range n.names {
+	for _, name := range n.Names {
 		f, ok := fields[name]
 		if !ok {
 			if !d.fileVariant(n, name, fields, path) {
@@ -204,67 +227,80 @@ func (d *decoder) objects(n *node, path string, structs ...any) {
 			}
 			continue
 		}
-		inner, found := n.inner[name], len(d.errs)
+		inner, found := n.inner[name], len(d.Errs)
 		inner.disclose(f.options)
-		d.decode(inner, f.value, join(path, name))
+		d.Decode(inner, f.value, join(path, name))
 		switch {
 		case f.inFile() && f.value.Kind() != reflect.Map:
 			d.requireText(inner, join(path, name))
 		case inner.isBlank(f):
-			d.errs.Add(n.where[name], "leave it out for its default", "%s is empty", join(path, name))
-		case len(d.errs) == found:
+			d.Errs.Add(n.where[name], "leave it out for its default", "%s is empty", join(path, name))
+		case len(d.Errs) == found:
 			d.refuseZero(inner, f, join(path, name))
 		}
 	}
 }
 
-func (d *decoder) addUnknown(n *node, name string, fields map[string]field, path string) {
+// ReportUnknown reports the names that are settings of none of the structs.
+func (d *Decoder) ReportUnknown(n *Node, path string, structs ...any) {
+	fields := map[string]field{}
+	for _, s := range structs {
+		maps.Copy(fields, fieldsOf(reflect.ValueOf(s).Elem()))
+	}
+	for _, name := range n.Names {
+		if _, ok := fields[name]; !ok {
+			d.addUnknown(n, name, fields, path)
+		}
+	}
+}
+
+func (d *Decoder) addUnknown(n *Node, name string, fields map[string]field, path string) {
 	if path != "" {
 		path = " in " + path
 	}
 	hint := usage.DidYouMean(name, slices.Collect(maps.Keys(fields)))
-	d.errs.Add(n.where[name], hint, "unknown setting %q%s", name, path)
+	d.Errs.Add(n.where[name], hint, "unknown setting %q%s", name, path)
 }
 
 // refuseZero refuses a number that is 0, which would mean the default.
-func (d *decoder) refuseZero(n *node, f field, path string) {
+func (d *Decoder) refuseZero(n *Node, f field, path string) {
 	if _, member, ok := shortOf(f.value); ok {
 		f.value = member
 	}
 	_, word := f.value.Addr().Interface().(encoding.TextUnmarshaler)
-	if n.kind == scalar && len(n.errs) == 0 && f.value.CanInt() && f.value.Int() == 0 && !word && !f.has("zero") {
-		d.errs.Add(n.at, "leave it out for its default", "%s is 0", path)
+	if n.Kind == Scalar && len(n.errs) == 0 && f.value.CanInt() && f.value.Int() == 0 && !word && !f.has("zero") {
+		d.Errs.Add(n.At, "leave it out for its default", "%s is 0", path)
 	}
 }
 
 // isBlank reports whether a setting has a name but no value. Sections and their lists may be empty.
-func (n *node) isBlank(f field) bool {
-	if n.kind == sequence {
-		return len(n.items) == 0 && f.has("nonempty")
+func (n *Node) isBlank(f field) bool {
+	if n.Kind == Sequence {
+		return len(n.Items) == 0 && f.has("nonempty")
 	}
 	t := f.value.Type()
 	list := t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && t.Elem() != prefixType
-	return n.kind == empty && !list && t.Kind() != reflect.Struct
+	return n.Kind == Empty && !list && t.Kind() != reflect.Struct
 }
 
 // requireText refuses empty secrets.
-func (d *decoder) requireText(n *node, path string) {
-	if n.kind == sequence {
-		for i, item := range n.items {
-			if item.kind != empty { // reported already
+func (d *Decoder) requireText(n *Node, path string) {
+	if n.Kind == Sequence {
+		for i, item := range n.Items {
+			if item.Kind != Empty { // reported already
 				d.requireText(item, fmt.Sprintf("%s[%d]", path, i))
 			}
 		}
 		return
 	}
-	if len(n.errs) == 0 && (n.kind == empty || n.kind == scalar && strings.TrimSpace(n.text) == "") {
-		d.errs.Add(n.at, "write it as ${NAME} and set the variable, or name a file", "%s is empty", path)
+	if len(n.errs) == 0 && (n.Kind == Empty || n.Kind == Scalar && strings.TrimSpace(n.Text) == "") {
+		d.Errs.Add(n.At, "write it as ${NAME} and set the variable, or name a file", "%s is empty", path)
 	}
 }
 
 // fileVariant reads a setting from the file that NAME_file names. It reports whether the setting is
 // such a name. White space around the text is dropped, because editors add it.
-func (d *decoder) fileVariant(n *node, name string, fields map[string]field, path string) bool {
+func (d *Decoder) fileVariant(n *Node, name string, fields map[string]field, path string) bool {
 	base, ok := strings.CutSuffix(name, "_file")
 	if !ok {
 		base, ok = strings.CutSuffix(name, "_files")
@@ -280,13 +316,13 @@ func (d *decoder) fileVariant(n *node, name string, fields map[string]field, pat
 	var files []string
 	switch {
 	case n.inner[base] != nil:
-		d.errs.Add(at, "remove one of them", "%s and %s are both set", join(path, base), name)
-	case inner.kind == empty || inner.kind == sequence && len(inner.items) == 0:
-		d.errs.Add(at, "write the name of the file", "%s is empty", full)
-	case inner.kind == sequence && f.value.Kind() != reflect.Slice:
-		d.want(inner, scalar, full)
+		d.Errs.Add(at, "remove one of them", "%s and %s are both set", join(path, base), name)
+	case inner.Kind == Empty || inner.Kind == Sequence && len(inner.Items) == 0:
+		d.Errs.Add(at, "write the name of the file", "%s is empty", full)
+	case inner.Kind == Sequence && f.value.Kind() != reflect.Slice:
+		d.Want(inner, Scalar, full)
 	default:
-		d.decode(inner, reflect.ValueOf(&files).Elem(), full)
+		d.Decode(inner, reflect.ValueOf(&files).Elem(), full)
 	}
 	for _, file := range files {
 		text := d.readFile(at, file)
@@ -294,9 +330,9 @@ func (d *decoder) fileVariant(n *node, name string, fields map[string]field, pat
 			continue
 		}
 		if !f.has("file") {
-			d.secrets = append(d.secrets, file)
+			d.Secrets = append(d.Secrets, file)
 		}
-		d.decode(&node{at: at, kind: scalar, text: text}, appended(f.value), join(path, base))
+		d.Decode(&Node{At: at, Kind: Scalar, Text: text}, appended(f.value), join(path, base))
 	}
 	return true
 }
@@ -311,15 +347,15 @@ func appended(v reflect.Value) reflect.Value {
 }
 
 // readFile returns the text of the file, or "" after reporting why there is none.
-func (d *decoder) readFile(at usage.Place, file string) string {
-	data, err := d.files.read(pathIn(d.dir, file))
+func (d *Decoder) readFile(at usage.Place, file string) string {
+	data, err := d.Files.Read(PathIn(d.Dir, file))
 	if err != nil {
-		d.errs.Add(at, "the name is relative to the configuration file", "secret file %s: %v", file, usage.Cause(err))
+		d.Errs.Add(at, "the name is relative to the configuration file", "secret file %s: %v", file, usage.Cause(err))
 		return ""
 	}
 	text := strings.TrimSpace(string(data))
 	if text == "" {
-		d.errs.Add(at, "", "secret file %s is empty", file)
+		d.Errs.Add(at, "", "secret file %s is empty", file)
 	}
 	return text
 }
@@ -333,22 +369,22 @@ func join(path, name string) string {
 
 // stringMap fills a map from names that the user chooses to texts. In a map of secrets, NAME_file
 // names the file of one.
-func (d *decoder) stringMap(n *node, v reflect.Value, path string) {
-	if !d.want(n, mapping, path) {
+func (d *Decoder) stringMap(n *Node, v reflect.Value, path string) {
+	if !d.Want(n, Mapping, path) {
 		return
 	}
 	v.Set(reflect.MakeMap(v.Type()))
-	for _, name := range n.names {
+	for _, name := range n.Names {
 		item := reflect.New(v.Type().Elem()).Elem()
-		d.decode(n.inner[name], item, join(path, name))
+		d.Decode(n.inner[name], item, join(path, name))
 		id, inFile := strings.CutSuffix(name, "_file")
 		switch {
-		case !inFile || n.shown != hidden:
+		case !inFile || n.Shown != Secret:
 			d.requireText(n.inner[name], join(path, name))
 		case n.inner[id] != nil:
-			d.errs.Add(n.where[name], "remove one of them", "%s and %s are both set", join(path, id), name)
+			d.Errs.Add(n.where[name], "remove one of them", "%s and %s are both set", join(path, id), name)
 		default:
-			d.secrets = append(d.secrets, item.String())
+			d.Secrets = append(d.Secrets, item.String())
 			item.SetString(d.readFile(n.where[name], item.String()))
 			name = id
 		}
@@ -357,17 +393,17 @@ func (d *decoder) stringMap(n *node, v reflect.Value, path string) {
 }
 
 // prefix reads an address or a network.
-func (d *decoder) prefix(n *node, v reflect.Value, path string) {
-	if !d.want(n, scalar, path) {
+func (d *Decoder) prefix(n *Node, v reflect.Value, path string) {
+	if !d.Want(n, Scalar, path) {
 		return
 	}
-	p, err := netip.ParsePrefix(n.text)
-	if a, addrErr := netip.ParseAddr(n.text); addrErr == nil {
+	p, err := netip.ParsePrefix(n.Text)
+	if a, addrErr := netip.ParseAddr(n.Text); addrErr == nil {
 		p, err = netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	if err != nil {
-		d.errs.Add(n.at, "write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32",
-			"%s is %q, want an address or a network", path, n.text)
+		d.Errs.Add(n.At, "write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32",
+			"%s is %q, want an address or a network", path, n.Text)
 		return
 	}
 	v.Set(reflect.ValueOf(p))
@@ -379,83 +415,83 @@ func isText(elem reflect.Type) bool {
 }
 
 // list fills a slice from a list, a single value, or, if its elements have names, a mapping.
-func (d *decoder) list(n *node, v reflect.Value, path string) {
+func (d *Decoder) list(n *Node, v reflect.Value, path string) {
 	elem := v.Type().Elem()
 	_, isNamed := reflect.New(elem).Interface().(named)
 	switch {
-	case isNamed && n.kind == mapping:
-		for _, name := range n.names {
+	case isNamed && n.Kind == Mapping:
+		for _, name := range n.Names {
 			item := reflect.New(elem)
-			item.Interface().(named).setName(name, n.where[name])
+			item.Interface().(named).SetName(name, n.where[name])
 			inner := n.inner[name]
-			if inner.kind == empty {
-				d.errs.Add(n.where[name], "", "%s has no settings", join(path, name))
+			if inner.Kind == Empty {
+				d.Errs.Add(n.where[name], "", "%s has no settings", join(path, name))
 			}
-			d.decode(inner, item.Elem(), join(path, name))
+			d.Decode(inner, item.Elem(), join(path, name))
 			v.Set(reflect.Append(v, item.Elem()))
 		}
 	case isNamed:
-		d.errs.Add(n.at, "write each under its name", "%s is %s, want a mapping", path, n.kind)
-	case n.kind == sequence:
-		for i, inner := range n.items {
-			if inner.kind == empty {
-				d.errs.Add(inner.at, "write it, or remove the item", "%s[%d] is empty", path, i)
+		d.Errs.Add(n.At, "write each under its name", "%s is %s, want a mapping", path, n.Kind)
+	case n.Kind == Sequence:
+		for i, inner := range n.Items {
+			if inner.Kind == Empty {
+				d.Errs.Add(inner.At, "write it, or remove the item", "%s[%d] is empty", path, i)
 				continue
 			}
-			d.decode(inner, appended(v), fmt.Sprintf("%s[%d]", path, i))
+			d.Decode(inner, appended(v), fmt.Sprintf("%s[%d]", path, i))
 		}
-	case n.kind == scalar && isText(elem):
-		d.decode(n, appended(v), path)
+	case n.Kind == Scalar && isText(elem):
+		d.Decode(n, appended(v), path)
 	default:
-		d.errs.Add(n.at, "", "%s is %s, want a list", path, n.kind)
+		d.Errs.Add(n.At, "", "%s is %s, want a list", path, n.Kind)
 	}
 }
 
-func (d *decoder) scalar(n *node, v reflect.Value, path string) {
+func (d *Decoder) single(n *Node, v reflect.Value, path string) {
 	var err error
 	var want, hint string
 	switch {
 	case v.Type() == durationType:
 		want, hint = "a duration", "write 30s, 5m, 24h or 7d"
 		var t time.Duration
-		t, err = ParseDuration(n.text)
+		t, err = ParseDuration(n.Text)
 		v.SetInt(int64(t))
 	case v.Kind() == reflect.Int64:
 		want, hint = "a number of bytes", "write 65536, 64KiB or 1MiB"
 		var size int64
-		size, err = parseSize(n.text)
+		size, err = parseSize(n.Text)
 		v.SetInt(size)
 	case v.Kind() == reflect.Bool:
 		want = "true or false"
 		var b bool
-		b, err = strconv.ParseBool(n.text)
+		b, err = strconv.ParseBool(n.Text)
 		v.SetBool(b)
 	case v.Kind() == reflect.Int:
 		want = "a whole number"
 		var i int64
-		i, err = strconv.ParseInt(n.text, 10, 32)
+		i, err = strconv.ParseInt(n.Text, 10, 32)
 		v.SetInt(i)
 	case v.Kind() == reflect.String:
-		v.SetString(n.text)
+		v.SetString(n.Text)
 	default:
 		panic("config: no decoder for a setting of type " + v.Type().String())
 	}
 	if err != nil {
-		d.errs.Add(n.at, hint, "%s is %q, want %s", path, n.text, want)
+		d.Errs.Add(n.At, hint, "%s is %q, want %s", path, n.Text, want)
 	}
 }
 
 // word reads a value whose type reads its own text.
-func (d *decoder) word(n *node, v reflect.Value, into encoding.TextUnmarshaler, path string) {
-	err := into.UnmarshalText([]byte(n.text))
+func (d *Decoder) word(n *Node, v reflect.Value, into encoding.TextUnmarshaler, path string) {
+	err := into.UnmarshalText([]byte(n.Text))
 	if err == nil {
 		return
 	}
 	if words := wordsOf(v.Type()); len(words) > 0 {
-		d.errs.Add(n.at, usage.DidYouMean(n.text, words), "%s is %q", path, n.text)
+		d.Errs.Add(n.At, usage.DidYouMean(n.Text, words), "%s is %q", path, n.Text)
 		return
 	}
-	d.errs.Add(n.at, "", "%s: %v", path, err)
+	d.Errs.Add(n.At, "", "%s: %v", path, err)
 }
 
 // wordsOf returns the words of a type whose values are the numbers from 0 on, or nil.
@@ -479,42 +515,61 @@ func wordsOf(t reflect.Type) (words []string) {
 }
 
 // date reads the start of a day in UTC, or a time of RFC 3339.
-func (d *decoder) date(n *node, v reflect.Value, path string) {
-	if !d.want(n, scalar, path) {
+func (d *Decoder) date(n *Node, v reflect.Value, path string) {
+	if !d.Want(n, Scalar, path) {
 		return
 	}
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if at, err := time.Parse(layout, n.text); err == nil {
+		if at, err := time.Parse(layout, n.Text); err == nil {
 			v.Set(reflect.ValueOf(at.UTC()))
 			return
 		}
 	}
-	d.errs.Add(n.at, "write 2027-01-31, which is the start of that day in UTC, or 2027-01-31T18:00:00+01:00",
-		"%s is %q, want a date", path, n.text)
+	d.Errs.Add(n.At, "write 2027-01-31, which is the start of that day in UTC, or 2027-01-31T18:00:00+01:00",
+		"%s is %q, want a date", path, n.Text)
 }
 
-// parsers read the values of interfaces. The hint says how to write one.
-var parsers = map[reflect.Type]struct {
-	parse func(string) (any, error)
-	hint  string
-}{
-	reflect.TypeFor[producer.Extractor](): {
-		func(text string) (any, error) { return producer.ParseExtractor(text) },
-		"write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...",
-	},
-	reflect.TypeFor[producer.KeyFormat](): {
-		func(text string) (any, error) { return producer.ParseKeyFormat(text) },
-		"write uuid, or a regular expression",
-	},
+// Parser reads the values of an interface. The hint says how to write one.
+type Parser struct {
+	Parse func(string) (any, error)
+	Hint  string
 }
 
 // parse reads the value of an interface.
-func (d *decoder) parse(n *node, v reflect.Value, path string) {
-	known := parsers[v.Type()]
-	value, err := known.parse(n.text)
+func (d *Decoder) parse(n *Node, v reflect.Value, path string) {
+	known := d.Parsers[v.Type()]
+	value, err := known.Parse(n.Text)
 	if err != nil {
-		d.errs.Add(n.at, known.hint, "%s: %v", path, err)
+		d.Errs.Add(n.At, known.Hint, "%s: %v", path, err)
 		return
 	}
 	v.Set(reflect.ValueOf(value))
+}
+
+// Overlay sets those fields of a struct whose settings are written in n. Members of a mapping are
+// set one by one, and names of a map added.
+func Overlay(to, from reflect.Value, n *Node) {
+	for i := range to.NumField() {
+		name, _ := tagOf(to.Type().Field(i))
+		written, at, value := n.Member(name), to.Field(i), from.Field(i)
+		switch {
+		case written == nil || written.Kind == Empty:
+		case at.Kind() == reflect.Struct && written.Kind == Mapping:
+			Overlay(at, value, written)
+		case at.Kind() == reflect.Struct && len(fieldsOf(at)) > 0:
+			_, member, _ := shortOf(at)
+			_, short, _ := shortOf(value)
+			member.Set(short)
+		case at.Kind() == reflect.Map && !at.IsNil():
+			all := reflect.MakeMap(at.Type())
+			for _, part := range []reflect.Value{at, value} {
+				for of := part.MapRange(); of.Next(); {
+					all.SetMapIndex(of.Key(), of.Value())
+				}
+			}
+			at.Set(all)
+		default:
+			at.Set(value)
+		}
+	}
 }
