@@ -1,6 +1,9 @@
 package config
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -139,6 +142,11 @@ func (p *Producer) Keys() []Key {
 func (p *Producer) decodePreset(d *conf.Decoder, n *conf.Node, path string) {
 	var first struct {
 		Secret string `conf:"secret,secret"`
+	}
+	vendor, _ := preset.Find(p.Preset)
+	rate := n.Member("rate")
+	if rate != nil && !strings.Contains(rate.Text, "/") && slices.Contains(vendor.Uses, "rate") {
+		rate.Text += "/m" // as these vendors count
 	}
 	// The common rate hides the preset's, which is derived from it.
 	d.Objects(n, path, &kindSettings{}, &p.PresetSettings, &first, &p.common)

@@ -39,7 +39,7 @@ func TestRateSettings(t *testing.T) {
 		github + "rate: 5 / h":             {Events: 5, Per: time.Hour},
 		github + "concurrency: 7":          {},
 		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], " +
-			"rate: 120/m": {Events: 120, Per: time.Minute},
+			"rate: 120": {Events: 120, Per: time.Minute},
 		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], " +
 			"rate: 10/s": {Events: 10, Per: time.Second},
 	} {
