@@ -79,7 +79,7 @@ func TestRegistryRefusesErrors(t *testing.T) {
 			`both are Otherwise and match "a*"`},
 		{"two take different rests", []Handler{On("gh", "a*", do).Otherwise(), On("gh", "b*", do).Otherwise()}, ""},
 		{"no rest is left", []Handler{On("gh", "*", do), On("gh", "a*", do).Named("x").Otherwise()},
-			`handler "x" never runs`},
+			`handler "x": it never runs`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
