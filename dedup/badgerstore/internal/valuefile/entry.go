@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
+	"io/fs"
 	"math"
 )
 
@@ -84,4 +86,34 @@ func entrySum(seed uint32, offset int64, parts ...[]byte) uint32 {
 func (f *file) value(offset int64, key, entry []byte) (value []byte, intact bool) {
 	value = entry[sumSize:]
 	return value, entrySum(f.seed, offset, key, value) == binary.LittleEndian.Uint32(entry)
+}
+
+// Read returns the value of a key in memory of its own. The error is a [*DamagedError] if the
+// file does not hold the value at this place, and [fs.ErrClosed] if the file was removed, or never
+// existed: then the key may have a newer place. Bytes that do not match their checksum are returned
+// with the error.
+func (s *Set) Read(key []byte, r Ref) ([]byte, error) {
+	s.mu.RLock()
+	f, length := s.files[r.File], int64(0)
+	if f != nil {
+		length = f.length
+	}
+	s.mu.RUnlock()
+	switch size := r.Space(); {
+	case f == nil:
+		return nil, fmt.Errorf("value file %s was removed: %w", digits(r.File), fs.ErrClosed)
+	case r.Offset < 0 || size > length-r.Offset:
+		return nil, &DamagedError{r.File, r.Offset, "the value would reach beyond the end"}
+	}
+	b := make([]byte, r.Space())
+	if _, err := f.ReadAt(b, r.Offset); errors.Is(err, io.EOF) {
+		return nil, &DamagedError{r.File, r.Offset, "the file has become shorter"}
+	} else if err != nil {
+		return nil, fmt.Errorf("value file %s: %w", digits(r.File), err)
+	}
+	value, intact := f.value(r.Offset, key, b)
+	if !intact {
+		return value, &DamagedError{r.File, r.Offset, "the value does not match its checksum"}
+	}
+	return value, nil
 }
