@@ -24,7 +24,7 @@ func BackupDir(ctx context.Context, dir string, o Options, w io.Writer) error {
 // writeBackup writes what a transaction sees as a backup.
 func writeBackup(ctx context.Context, in *kv.View, w io.Writer, damage func(error)) error {
 	out := newBackupWriter(w)
-	for item := range in.Items() {
+	for item := range in.Items(nil) {
 		value, content, err := item.Read()
 		if err = unreadable(item.Key(), err); err == nil {
 			err = record.Verify(item.Key(), value)

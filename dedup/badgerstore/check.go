@@ -183,7 +183,7 @@ func (x *examination) all(ctx context.Context, in *kv.View) (err error) {
 		x.damaged(err, "", "")
 	}
 	x.report.Commit = m.Commit
-	for item := range in.Items() {
+	for item := range in.Items(nil) {
 		if x.seen++; x.pause > 0 && x.seen%checkStretch == 0 {
 			time.Sleep(x.pause)
 		}

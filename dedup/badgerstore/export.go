@@ -71,10 +71,10 @@ func (x *exporter) items(ctx context.Context) iter.Seq2[dedup.Item, error] {
 	return func(yield func(dedup.Item, error) bool) {
 		at := x.now()
 		x.gaps, _ = gaps(x.meta.Gaps).at(at, x.meta.Wall, max(x.meta.Window, dedup.DefaultWindow))
-		it := x.in.Keys([]byte{record.FamilyEvent})
-		defer it.Close()
-		for ; it.Valid() && it.Key()[0] <= record.FamilyTrace; it.Next() {
-			if it.Key()[0] == record.FamilyMeta {
+		for it := range x.in.Items([]byte{record.FamilyEvent}) {
+			if family := it.Key()[0]; family > record.FamilyTrace {
+				return
+			} else if family == record.FamilyMeta {
 				continue
 			}
 			item, err := x.item(it.KeyCopy(), at)

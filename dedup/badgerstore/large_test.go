@@ -26,7 +26,7 @@ func largeClaim(id string, size int) dedup.Claim {
 func storedBodies(t *testing.T, s *Store) (n int) {
 	t.Helper()
 	err := s.view(func(txn *kv.View) error {
-		for range txn.Items(record.FamilyBody) {
+		for range txn.Items(nil, record.FamilyBody) {
 			n++
 		}
 		return nil

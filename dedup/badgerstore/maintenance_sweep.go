@@ -95,9 +95,8 @@ func (m *maintenance) ended(
 	o = &sweepOp{ticket: newTicket(false), aliases: map[record.Hash]aliasEntry{}, watch: watch, slack: slack}
 	now := m.now()
 	err = m.view(func(in *kv.View) error {
-		it := in.Keys(from, family)
-		defer it.Close()
-		for reads, bytes := 0, int64(0); it.Valid(); it.Next() {
+		reads, bytes := 0, int64(0)
+		for it := range in.Items(from, family) {
 			if reads == sweepReads || len(o.found) == sweepStep || bytes >= sweepBytes {
 				next = it.KeyCopy()
 				return nil
@@ -116,7 +115,7 @@ func (m *maintenance) ended(
 }
 
 // endedAt reads a record, which is nil if it cannot be deleted.
-func (m *maintenance) endedAt(it *kv.Iterator, now time.Time, slack time.Duration) (*row, error) {
+func (m *maintenance) endedAt(it *kv.Item, now time.Time, slack time.Duration) (*row, error) {
 	value, err := it.Value()
 	if err != nil {
 		return nil, unreadable(it.Key(), err)
@@ -224,7 +223,7 @@ func (m *maintenance) countTraces() (counts map[dedup.Day]int64, ended []record.
 			return err
 		}
 		first, off := m.firstDay(meta.Since, meta.Evicted, m.now()), m.options.Remember.Off()
-		for item := range in.Items(record.FamilyTrace) {
+		for item := range in.Items(nil, record.FamilyTrace) {
 			var t dedup.Trace
 			key := item.Key()
 			if len(key) != record.TraceKeySize {

@@ -24,10 +24,9 @@ func (c *core) eachPage(ctx context.Context, visit func(*kv.View, record.Place))
 				return err
 			}
 			err := c.view(func(in *kv.View) error {
-				it := in.Keys(from, family)
-				defer it.Close()
+				n, first := 0, from
 				from = nil
-				for n := 0; it.Valid(); it.Next() {
+				for it := range in.Items(first, family) {
 					if n++; n > pageSize {
 						from = it.KeyCopy()
 						break

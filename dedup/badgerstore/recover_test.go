@@ -212,7 +212,7 @@ func TestPartsAreTheWholeStore(t *testing.T) {
 func stored(t *testing.T, s *Store, family byte) (n int) {
 	t.Helper()
 	err := s.view(func(txn *kv.View) error {
-		for range txn.Items(family) {
+		for range txn.Items(nil, family) {
 			n++
 		}
 		return nil

@@ -194,7 +194,7 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 func (b *batch) dropOwnerless(owner *row) error {
 	h := owner.place.Hash
 	return b.c.db.View(func(in *kv.View) error {
-		for item := range in.Items(h.Key(record.FamilyBody)...) {
+		for item := range in.Items(nil, h.Key(record.FamilyBody)...) {
 			key := item.KeyCopy()
 			_, seq := record.ParseBodyKey(key)
 			owned := seq == owner.rec.Seq && owner.event.Kind == record.BodyApart

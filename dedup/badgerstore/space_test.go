@@ -21,7 +21,7 @@ import (
 func liveBytes(t *testing.T, s *Store) (n int64) {
 	t.Helper()
 	err := s.view(func(in *kv.View) error {
-		for item := range in.Items() {
+		for item := range in.Items(nil) {
 			value, content, err := item.Read()
 			if err != nil {
 				return err

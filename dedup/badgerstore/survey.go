@@ -102,10 +102,11 @@ type scanner struct {
 }
 
 // each calls f for every key of a family with a length of size.
-func (s *scanner) each(family byte, size int, f func(item *kv.Iterator)) {
-	it := s.in.Keys(s.part.first(family), family)
-	defer it.Close()
-	for ; it.Valid() && s.part.has(it.Key()); it.Next() {
+func (s *scanner) each(family byte, size int, f func(item *kv.Item)) {
+	for it := range s.in.Items(s.part.first(family), family) {
+		if !s.part.has(it.Key()) {
+			return
+		}
 		if len(it.Key()) == size {
 			f(it)
 		}
@@ -115,7 +116,7 @@ func (s *scanner) each(family byte, size int, f func(item *kv.Iterator)) {
 // events reads the states of a family. They are in the tree, so no body is read: visited rows have
 // only the outline of their event.
 func (s *scanner) events(family byte, size int) {
-	s.each(family, size, func(item *kv.Iterator) {
+	s.each(family, size, func(item *kv.Item) {
 		value, err := item.Value()
 		s.state(item.Key(), value, unreadable(item.Key(), err))
 	})
@@ -147,7 +148,7 @@ func (s *scanner) state(key, value []byte, err error) {
 }
 
 func (s *scanner) aliases() {
-	s.each(record.FamilyAlias, record.KeySize, func(item *kv.Iterator) {
+	s.each(record.FamilyAlias, record.KeySize, func(item *kv.Item) {
 		value, err := item.Value()
 		if err == nil {
 			err = record.Verify(item.Key(), value)

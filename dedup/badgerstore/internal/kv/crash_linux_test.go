@@ -165,7 +165,7 @@ func (s *strict) crash(t *testing.T, n int, least uint64) {
 	}
 	found := 0
 	err = d.View(func(v *View) error {
-		for item := range v.Items() {
+		for item := range v.Items(nil) {
 			value, content, err := item.Read()
 			want := o.want[string(item.Key())]
 			if err != nil || !same(value, want.Value) || !same(content, want.Content) {

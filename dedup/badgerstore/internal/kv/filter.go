@@ -109,7 +109,7 @@ func (d *DB) keepFilter() {
 		f := newFilter(max(2*size, least))
 		d.filter.next.Store(f)
 		err := d.View(func(v *View) error {
-			for item := range v.Items() {
+			for item := range v.Items(nil) {
 				select {
 				case <-d.quit:
 					return errClosing

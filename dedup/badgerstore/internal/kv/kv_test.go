@@ -162,7 +162,7 @@ func (o *opened) checkItems(t testing.TB) {
 	t.Helper()
 	found := 0
 	err := o.View(func(v *View) error {
-		for item := range v.Items() {
+		for item := range v.Items(nil) {
 			value, content, err := item.Read()
 			want, known := o.want[string(item.Key())]
 			if err != nil || !known || !same(value, want.Value) || !same(content, want.Content) {
@@ -263,10 +263,8 @@ func TestSegmentsGoRoundWhileAReaderStays(t *testing.T) {
 	o.load(t, r, 100)
 	before := len(o.want)
 	err := o.View(func(v *View) error {
-		it := v.Keys(nil)
-		defer it.Close()
 		n := 0
-		for ; it.Valid(); it.Next() {
+		for range v.Items(nil) {
 			if n++; n == 10 {
 				o.load(t, r, 3000)
 			}

@@ -66,14 +66,12 @@ func (d *DB) valueFiles(ctx context.Context) (files map[uint64]*valueFile, keys 
 // eachRef visits the keys from one on, with the places of their parts in value files.
 func (d *DB) eachRef(ctx context.Context, from []byte, visit func(s Stored, refs []valuefile.Ref) error) error {
 	return d.View(func(v *View) error {
-		item := v.Keys(from)
-		defer item.Close()
-		for ; item.Valid(); item.Next() {
+		for item := range v.Items(from) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			s := Stored{Entry: Entry{Key: item.Key()}, marks: item.it.Item().UserMeta()}
-			err := item.it.Item().Value(func(raw []byte) error {
+			s := Stored{Entry: Entry{Key: item.Key()}, marks: item.at.UserMeta()}
+			err := item.at.Value(func(raw []byte) error {
 				s.raw = raw
 				refs, err := s.refs()
 				if err == nil {

@@ -206,7 +206,7 @@ func TestAViewKeepsTheValuesThatAreReclaimed(t *testing.T) {
 	ctx, o := context.Background(), sparse(t, 25)
 	n, before := 0, o.index.values.Files()
 	err := o.View(func(v *View) error {
-		for item := range v.Items() {
+		for item := range v.Items(nil) {
 			if n++; n == 1 {
 				err := o.Reclaim(ctx, func(values []Stored) error { o.putAgain(t, values); return nil }, readable(t))
 				if err != nil {

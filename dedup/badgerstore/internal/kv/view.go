@@ -73,63 +73,41 @@ func (v *View) Read(key []byte) (value, content []byte, err error) {
 	return v.index.read(v.txn, key, true)
 }
 
-// Keys returns an iterator over the keys with a prefix, in order, at the first one that is not
-// before from; nil is before all. Close it. Reading on in pages skips nothing twice: where much was
-// deleted, even the way to the first key is long.
-func (v *View) Keys(from []byte, prefix ...byte) *Iterator {
-	o := badger.DefaultIteratorOptions
-	o.PrefetchValues, o.Prefix = false, prefix
-	it := &Iterator{it: v.txn.NewIterator(o), index: v.index}
-	it.it.Seek(from)
-	it.skip()
-	return it
-}
-
-// Items returns the items with a prefix, in order. An item is valid until the next one.
-func (v *View) Items(prefix ...byte) iter.Seq[*Iterator] {
-	return func(yield func(*Iterator) bool) {
-		it := v.Keys(nil, prefix...)
+// Items returns the items with a prefix, in order, from the first one on that is not before from;
+// nil is before all. Reading on in pages skips nothing twice: where much was deleted, even the way
+// to the first key is long.
+func (v *View) Items(from []byte, prefix ...byte) iter.Seq[*Item] {
+	return func(yield func(*Item) bool) {
+		o := badger.DefaultIteratorOptions
+		o.PrefetchValues, o.Prefix = false, prefix
+		it := v.txn.NewIterator(o)
 		defer it.Close()
-		for ; it.Valid() && yield(it); it.Next() {
+		item := &Item{index: v.index}
+		for it.Seek(from); it.Valid(); it.Next() {
+			if item.at = it.Item(); !isOwn(item.Key()) && !yield(item) {
+				return
+			}
 		}
 	}
 }
 
-// Iterator is at a key of a [View], or behind the last one.
-type Iterator struct {
-	it    *badger.Iterator
+// Item is a key of a [View] with what it holds, until the next one.
+type Item struct {
+	at    *badger.Item
 	index *index
 }
 
-// Next moves to the next key.
-func (i *Iterator) Next() {
-	i.it.Next()
-	i.skip()
-}
-
-func (i *Iterator) skip() {
-	for i.it.Valid() && isOwn(i.it.Item().Key()) {
-		i.it.Next()
-	}
-}
-
-// Valid reports whether the iterator is at a key.
-func (i *Iterator) Valid() bool { return i.it.Valid() }
-
-// Close ends the iteration.
-func (i *Iterator) Close() { i.it.Close() }
-
-// Key returns the key, which is valid until Next.
-func (i *Iterator) Key() []byte { return i.it.Item().Key() }
+// Key returns the key.
+func (i *Item) Key() []byte { return i.at.Key() }
 
 // KeyCopy returns a copy of the key.
-func (i *Iterator) KeyCopy() []byte { return bytes.Clone(i.Key()) }
+func (i *Item) KeyCopy() []byte { return bytes.Clone(i.Key()) }
 
 // Value returns a copy of the value.
-func (i *Iterator) Value() ([]byte, error) {
-	value, _, err := i.index.parts(i.it.Item(), false)
+func (i *Item) Value() ([]byte, error) {
+	value, _, err := i.index.parts(i.at, false)
 	return value, err
 }
 
 // Read returns copies of the value and the content, as [DB.Read].
-func (i *Iterator) Read() (value, content []byte, err error) { return i.index.parts(i.it.Item(), true) }
+func (i *Item) Read() (value, content []byte, err error) { return i.index.parts(i.at, true) }
