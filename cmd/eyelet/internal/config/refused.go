@@ -71,7 +71,7 @@ func RefusedOptions(s *Settings) *refused.Options {
 	}
 	o := &refused.Options{For: r.For}
 	if r.Keep == keepDisk {
-		o.Max = int64(cmp.Or(r.Max, defaultRefusedMax))
+		o.Max = cmp.Or(r.Max, defaultRefusedMax)
 	}
 	for _, rule := range s.Redact {
 		_ = o.Rules.Add(rule) // was checked

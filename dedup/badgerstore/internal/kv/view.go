@@ -91,7 +91,7 @@ func (v *View) Items(from []byte, prefix ...byte) iter.Seq[*Item] {
 	}
 }
 
-// Item is a key of a [View] with what it holds, until the next one.
+// Item is a key of a [View] and its value, until the next one.
 type Item struct {
 	at    *badger.Item
 	index *index
