@@ -101,7 +101,8 @@ var imports = map[string][]string{
 	"once/oncepgx":         {"once"},
 	"producer":             {"verify", "dedup", "internal/strictjson"},
 	"producer/preset": {
-		"producer", "verify", "dedup", "internal/publicnet", "internal/sender", "internal/strictjson",
+		"producer", "verify", "dedup", "internal/conf", "internal/publicnet", "internal/sender", "internal/strictjson",
+		"internal/usage",
 	},
 	"receiver": {
 		"verify", "dedup", "producer", "internal/descriptors", "internal/nearest", "internal/sender",

@@ -3,7 +3,6 @@ package preset
 import (
 	"cmp"
 	"errors"
-	"net/http"
 	"strings"
 	"time"
 
@@ -12,7 +11,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// This file has the vendors that sign with an HMAC and need little else.
+// This file has the vendors that sign with an HMAC and need little else. What describes those that
+// need nothing is in presets.yaml.
 
 // Bitbucket receives webhooks of Bitbucket Cloud and Bitbucket Data Center that have a secret. The
 // event type is X-Event-Key ("repo:push", "repo:refs_changed"). The ping with which Data Center
@@ -27,21 +27,7 @@ import (
 //
 // https://support.atlassian.com/bitbucket-cloud/docs/event-payloads/
 // https://confluence.atlassian.com/bitbucketserver/event-payload-938025882.html
-func Bitbucket(secrets ...string) producer.Producer { return bitbucket.with(secrets) }
-
-var bitbucket = Preset{
-	Name: "bitbucket", Docs: "https://support.atlassian.com/bitbucket-cloud/docs/manage-webhooks/",
-	Auth: "HMAC-SHA256 of the body", ID: "X-Request-UUID", Deadline: "10s", Wants: "2xx; 2 retries",
-	Uses: []string{"secrets"},
-	fields: []string{"X-Event-Key", "X-Hook-UUID", "X-Request-UUID", "X-Request-Id", "X-Attempt-Number",
-		"X-Hub-Signature"},
-	key:  producer.First(producer.Header("X-Request-UUID"), producer.Header("X-Request-Id")),
-	kind: producer.Header("X-Event-Key"), window: 2 * day,
-	pings: []string{"header:X-Event-Key=diagnostics:ping"},
-	hmac: &verify.HMAC{
-		Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Hex,
-	},
-}
+func Bitbucket(secrets ...string) producer.Producer { return vendor("bitbucket").with(secrets) }
 
 // Calendly receives webhooks of Calendly. A secret is the signing key of the webhook
 // subscription.
@@ -54,18 +40,7 @@ var bitbucket = Preset{
 // on disabled webhooks.
 //
 // https://developer.calendly.com/api-docs/overview/webhooks/webhook-signatures
-func Calendly(keys ...string) producer.Producer { return calendly.with(keys) }
-
-var calendly = Preset{
-	Name: "calendly", Docs: "https://developer.calendly.com/api-docs/overview/webhooks/webhook-signatures",
-	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "2xx; 24h",
-	Uses: []string{"secrets"}, fields: []string{"Calendly-*"},
-	key: producer.BodyDigest(), kind: producer.JSON("event"), tolerance: fiveMinutes, window: 2 * day,
-	hmac: &verify.HMAC{
-		Headers: []string{"Calendly-Webhook-Signature"}, Separator: ",",
-		Entries: []string{"t={timestamp}", "v1={sig}"}, Encoding: verify.Hex, Content: "{timestamp}.{body}",
-	},
-}
+func Calendly(keys ...string) producer.Producer { return vendor("calendly").with(keys) }
 
 // Datatrans receives webhooks of Datatrans. A key is the merchant's sign key in hex. The time
 // in milliseconds and the body are signed without a separator; the digest of the signed bytes
@@ -76,35 +51,14 @@ var calendly = Preset{
 // do, is not documented.
 //
 // https://docs.datatrans.ch/docs/additional-security
-func Datatrans(keys ...string) producer.Producer { return datatrans.with(keys) }
-
-var datatrans = Preset{
-	Name: "datatrans", Docs: "https://docs.datatrans.ch/docs/additional-security",
-	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "2xx (assumed)",
-	Uses: []string{"secrets"},
-	key:  producer.BodyDigest(), kind: producer.JSON("status"), tolerance: fiveMinutes, window: 2 * day,
-	hmac: &verify.HMAC{
-		Headers: []string{"Datatrans-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "s0={sig}"},
-		TimestampUnit: time.Millisecond, Encoding: verify.Hex, Content: "{timestamp}{body}", Malleable: true,
-		SecretEncoding: verify.Hex,
-	},
-}
+func Datatrans(keys ...string) producer.Producer { return vendor("datatrans").with(keys) }
 
 // Dwolla receives webhooks of Dwolla. A secret is the one given when the subscription was
 // created. The signed body contains the identifier. Dwolla wants 2xx within 10 seconds and
 // tries 8 times in 72 hours.
 //
 // https://developers.dwolla.com/docs/balance/webhooks/process-validate
-func Dwolla(secrets ...string) producer.Producer { return dwolla.with(secrets) }
-
-var dwolla = Preset{
-	Name: "dwolla", Docs: "https://developers.dwolla.com/docs/balance/webhooks/process-validate",
-	Auth: "HMAC-SHA256 of the body", ID: "body id", Deadline: "10s", Wants: "2xx; 72h",
-	Uses: []string{"secrets"}, fields: []string{"X-Dwolla-*"},
-	key: producer.JSON("id"), kind: producer.JSON("topic"), eventTime: producer.JSON("timestamp"),
-	fingerprint: producer.FingerprintNone, window: 4 * day,
-	hmac: &verify.HMAC{Headers: []string{"X-Request-Signature-SHA-256"}, Encoding: verify.Hex},
-}
+func Dwolla(secrets ...string) producer.Producer { return vendor("dwolla").with(secrets) }
 
 // ElevenLabs receives webhooks of an ElevenLabs workspace. A secret is the webhook's shared secret.
 // A signature is valid for 30 minutes, as in the vendor's library.
@@ -118,20 +72,7 @@ var dwolla = Preset{
 // elevenlabs-js 2.
 //
 // https://elevenlabs.io/docs/eleven-api/resources/webhooks
-func ElevenLabs(secrets ...string) producer.Producer { return elevenLabs.with(secrets) }
-
-var elevenLabs = Preset{
-	Name: "elevenlabs", Docs: "https://elevenlabs.io/docs/eleven-api/resources/webhooks",
-	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "200; 5 retries",
-	Uses: []string{"secrets"}, fields: []string{"ElevenLabs-*"},
-	key: producer.BodyDigest(), kind: producer.JSON("type"), window: 2 * day,
-	tolerance: verify.Tolerance{Past: 30 * time.Minute, Future: 5 * time.Minute},
-	maxBody:   25 << 20,
-	hmac: &verify.HMAC{
-		Headers: []string{"ElevenLabs-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v0={sig}"},
-		Encoding: verify.Hex, Content: "{timestamp}.{body}",
-	},
-}
+func ElevenLabs(secrets ...string) producer.Producer { return vendor("elevenlabs").with(secrets) }
 
 // Intercom receives webhooks of Intercom. A secret is the app's client secret. Intercom signs
 // with HMAC-SHA1 only.
@@ -143,20 +84,7 @@ var elevenLabs = Preset{
 // Intercom waits 5 seconds and tries once more after a minute is general knowledge.
 //
 // https://developers.intercom.com/docs/webhooks/setting-up-webhooks
-func Intercom(secrets ...string) producer.Producer { return intercom.with(secrets) }
-
-var intercom = Preset{
-	Name: "intercom", Docs: "https://developers.intercom.com/docs/webhooks/setting-up-webhooks",
-	Auth: "HMAC-SHA1 of the body", ID: "body id", Deadline: "5s", Wants: "200; 1 retry",
-	Uses: []string{"secrets"}, fields: []string{"X-Hub-Signature", "Intercom-*"},
-	key: producer.JSON("id"), kind: producer.JSON("topic"), eventTime: producer.JSON("created_at"),
-	fingerprint: producer.FingerprintNone, window: 2 * day,
-	pings: []string{http.MethodHead}, // it checks the URL before it is saved
-	hmac: &verify.HMAC{
-		Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha1={sig}"}, Hash: verify.SHA1,
-		Encoding: verify.Hex,
-	},
-}
+func Intercom(secrets ...string) producer.Producer { return vendor("intercom").with(secrets) }
 
 // Rafiki receives webhooks of Rafiki, the reference implementation of Interledger. The signature
 // covers the canonical form of the JSON body (RFC 8785), not its bytes. Bodies that two parsers
@@ -167,20 +95,7 @@ var intercom = Preset{
 // is ours. Open Payments itself signs with RFC 9421: use producer.Signed for it.
 //
 // https://rafiki.dev/integration/requirements/webhook-events/
-func Rafiki(secrets ...string) producer.Producer { return interledgerRafiki.with(secrets) }
-
-var interledgerRafiki = Preset{
-	Name: "interledger-rafiki", Docs: "https://rafiki.dev/integration/requirements/webhook-events/",
-	Auth: "HMAC-SHA256 of time and canonical JSON", ID: "body id", Wants: "200 only; without end",
-	Uses: []string{"secrets"},
-	key:  producer.JSON("id"), kind: producer.JSON("type"), fingerprint: producer.FingerprintNone,
-	tolerance: fiveMinutes, window: 31 * day,
-	maxBody: 64 << 10, // the canonical form is computed before verification
-	hmac: &verify.HMAC{
-		Headers: []string{"Rafiki-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"},
-		Encoding: verify.Hex, Content: "{timestamp}.{jcs}",
-	},
-}
+func Rafiki(secrets ...string) producer.Producer { return vendor("interledger-rafiki").with(secrets) }
 
 // LINE receives webhooks of the LINE Messaging API. A secret is the channel secret.
 //
@@ -250,19 +165,7 @@ var linear = Preset{
 // Paddle waits 5 seconds and tries for 3 days is general knowledge.
 //
 // https://developer.paddle.com/webhooks/signature-verification
-func Paddle(secrets ...string) producer.Producer { return paddle.with(secrets) }
-
-var paddle = Preset{
-	Name: "paddle", Docs: "https://developer.paddle.com/webhooks/signature-verification",
-	Auth: "HMAC-SHA256 of time and body", ID: "body event_id", Deadline: "5s", Wants: "2xx; 3 days",
-	Uses: []string{"secrets"}, fields: []string{"Paddle-*"},
-	key: producer.JSON("event_id"), keyRequired: true, kind: producer.JSON("event_type"),
-	fingerprint: producer.FingerprintNone, tolerance: fiveMinutes, window: 4 * day,
-	hmac: &verify.HMAC{
-		Headers: []string{"Paddle-Signature"}, Separator: ";", Entries: []string{"ts={timestamp}", "h1={sig}"},
-		Encoding: verify.Hex, Content: "{timestamp}:{body}",
-	},
-}
+func Paddle(secrets ...string) producer.Producer { return vendor("paddle").with(secrets) }
 
 // Razorpay receives webhooks of Razorpay. After a change of the secret, retries of older events
 // are still signed with the old one: set both for a day. The identifier x-razorpay-event-id is
@@ -271,16 +174,7 @@ var paddle = Preset{
 // events can be resent by hand for 7 days, which the window allows for.
 //
 // https://razorpay.com/docs/webhooks/validate-test/
-func Razorpay(secrets ...string) producer.Producer { return razorpay.with(secrets) }
-
-var razorpay = Preset{
-	Name: "razorpay", Docs: "https://razorpay.com/docs/webhooks/validate-test/",
-	Auth: "HMAC-SHA256 of the body", ID: "x-razorpay-event-id", Deadline: "5s", Wants: "2xx; 24h",
-	Uses: []string{"secrets"}, fields: []string{"X-Razorpay-*"},
-	key: producer.Header("x-razorpay-event-id"), kind: producer.JSON("event"), eventTime: producer.JSON("created_at"),
-	window: 9 * day,
-	hmac:   &verify.HMAC{Headers: []string{"X-Razorpay-Signature"}, Encoding: verify.Hex},
-}
+func Razorpay(secrets ...string) producer.Producer { return vendor("razorpay").with(secrets) }
 
 // Slack receives the Events API, slash commands and interactions of Slack. A secret is the
 // app's signing secret. The signed challenge with which Slack checks a URL (url_verification)
@@ -322,18 +216,7 @@ var slack = Preset{
 //
 // https://developer.squareup.com/docs/webhooks/step3validate
 func Square(notificationURL string, keys ...string) producer.Producer {
-	return square.producer(Settings{NotificationURL: notificationURL, Secrets: keys})
-}
-
-var square = Preset{
-	Name: "square", Docs: "https://developer.squareup.com/docs/webhooks/step3validate",
-	Auth: "HMAC-SHA256 of URL and body", ID: "body event_id", Deadline: "10s", Wants: "2xx; 24h",
-	Uses: []string{"secrets", "notification_url"}, fields: []string{"Square-*", "X-Square-*"},
-	key: producer.JSON("event_id"), kind: producer.JSON("type"), eventTime: producer.JSON("created_at"),
-	fingerprint: producer.FingerprintNone, window: 4 * day,
-	hmac: &verify.HMAC{
-		Headers: []string{"x-square-hmacsha256-signature"}, Encoding: verify.Base64, Content: "{url}{body}",
-	},
+	return vendor("square").producer(Settings{NotificationURL: notificationURL, Secrets: keys})
 }
 
 // Stripe receives webhooks of Stripe. A secret is the endpoint's signing secret as the
@@ -381,19 +264,7 @@ var stripe = Preset{
 //
 // https://developer.atlassian.com/cloud/trello/guides/rest-api/webhooks/
 func Trello(notificationURL string, secrets ...string) producer.Producer {
-	return trello.producer(Settings{NotificationURL: notificationURL, Secrets: secrets})
-}
-
-var trello = Preset{
-	Name: "trello", Docs: "https://developer.atlassian.com/cloud/trello/guides/rest-api/webhooks/",
-	Auth: "HMAC-SHA1 of body and URL", ID: "body action.id", Wants: "200; 4m",
-	Uses: []string{"secrets", "notification_url"}, fields: []string{"X-Trello-*"},
-	key: producer.JSON("action.id"), keyRequired: true, kind: producer.JSON("action.type"),
-	eventTime: producer.JSON("action.date"), fingerprint: producer.FingerprintNone, window: day + time.Hour,
-	pings: []string{http.MethodHead},
-	hmac: &verify.HMAC{
-		Headers: []string{"X-Trello-Webhook"}, Hash: verify.SHA1, Encoding: verify.Base64, Content: "{body}{url}",
-	},
+	return vendor("trello").producer(Settings{NotificationURL: notificationURL, Secrets: secrets})
 }
 
 // Typeform receives webhooks of Typeform. A secret is the webhook's secret. The signed event_id
@@ -403,18 +274,7 @@ var trello = Preset{
 // seconds and tries for 10 hours is general knowledge.
 //
 // https://www.typeform.com/developers/webhooks/secure-your-webhooks/
-func Typeform(secrets ...string) producer.Producer { return typeform.with(secrets) }
-
-var typeform = Preset{
-	Name: "typeform", Docs: "https://www.typeform.com/developers/webhooks/secure-your-webhooks/",
-	Auth: "HMAC-SHA256 of the body", ID: "body event_id", Deadline: "30s", Wants: "2xx; 10h",
-	Uses: []string{"secrets"}, fields: []string{"Typeform-*"},
-	key: producer.JSON("event_id"), keyRequired: true, kind: producer.JSON("event_type"),
-	eventTime: producer.JSON("form_response.submitted_at"), fingerprint: producer.FingerprintNone, window: 2 * day,
-	hmac: &verify.HMAC{
-		Headers: []string{"Typeform-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Base64,
-	},
-}
+func Typeform(secrets ...string) producer.Producer { return vendor("typeform").with(secrets) }
 
 // Vercel receives webhooks of a Vercel team or integration. A secret is the webhook's secret, or
 // the client secret of the integration. Vercel signs with HMAC-SHA1 only. The signed id identifies
@@ -424,18 +284,7 @@ var typeform = Preset{
 // for 24 hours is general knowledge.
 //
 // https://vercel.com/docs/webhooks
-func Vercel(secrets ...string) producer.Producer { return vercel.with(secrets) }
-
-var vercel = Preset{
-	Name: "vercel", Docs: "https://vercel.com/docs/webhooks",
-	Auth: "HMAC-SHA1 of the body", ID: "body id", Deadline: "30s", Wants: "2xx; 24h",
-	Uses: []string{"secrets"}, fields: []string{"X-Vercel-*"},
-	key: producer.JSON("id"), keyRequired: true, kind: producer.JSON("type"), eventTime: producer.JSON("createdAt"),
-	fingerprint: producer.FingerprintNone, window: 2 * day,
-	hmac: &verify.HMAC{
-		Headers: []string{"x-vercel-signature"}, Hash: verify.SHA1, Encoding: verify.Hex,
-	},
-}
+func Vercel(secrets ...string) producer.Producer { return vendor("vercel").with(secrets) }
 
 // Webflow receives webhooks of Webflow that were made through its API: those of the dashboard are
 // not signed. A secret is the client secret of the OAuth application that made them, or the key of
@@ -448,18 +297,7 @@ var vercel = Preset{
 // and webflow-api 3 (the raw body is signed).
 //
 // https://developers.webflow.com/data/docs/working-with-webhooks
-func Webflow(secrets ...string) producer.Producer { return webflow.with(secrets) }
-
-var webflow = Preset{
-	Name: "webflow", Docs: "https://developers.webflow.com/data/docs/working-with-webhooks",
-	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "200; 30m",
-	Uses: []string{"secrets"}, fields: []string{"X-Webflow-*"},
-	key: producer.BodyDigest(), kind: producer.JSON("triggerType"), tolerance: fiveMinutes, window: day + time.Hour,
-	hmac: &verify.HMAC{
-		Headers: []string{"x-webflow-signature"}, TimestampHeaders: []string{"x-webflow-timestamp"},
-		TimestampUnit: time.Millisecond, Encoding: verify.Hex, Content: "{timestamp}:{body}",
-	},
-}
+func Webflow(secrets ...string) producer.Producer { return vendor("webflow").with(secrets) }
 
 // WorkOS receives events of WorkOS. A secret is the endpoint's signing secret. The signed id
 // identifies the event.
@@ -470,19 +308,7 @@ var webflow = Preset{
 // times in 3 days is general knowledge.
 //
 // https://workos.com/docs/events/data-syncing/webhooks
-func WorkOS(secrets ...string) producer.Producer { return workOS.with(secrets) }
-
-var workOS = Preset{
-	Name: "workos", Docs: "https://workos.com/docs/events/data-syncing/webhooks",
-	Auth: "HMAC-SHA256 of time and body", ID: "body id", Wants: "200; 3 days",
-	Uses: []string{"secrets"}, fields: []string{"WorkOS-*"},
-	key: producer.JSON("id"), keyRequired: true, kind: producer.JSON("event"),
-	fingerprint: producer.FingerprintNone, tolerance: fiveMinutes, window: 4 * day,
-	hmac: &verify.HMAC{
-		Headers: []string{"WorkOS-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"},
-		TimestampUnit: time.Millisecond, Encoding: verify.Hex, Content: "{timestamp}.{body}",
-	},
-}
+func WorkOS(secrets ...string) producer.Producer { return vendor("workos").with(secrets) }
 
 // Worldpay receives events of Access Worldpay. Keys are its shared secrets by key id ("1",
 // "2"); a signature with another id does not match. The vendor accepts only 200, within 10
@@ -563,18 +389,4 @@ var xero = Preset{
 // refused.
 //
 // https://developer.zendesk.com/documentation/webhooks/verifying/
-func Zendesk(secrets ...string) producer.Producer { return zendesk.with(secrets) }
-
-var zendesk = Preset{
-	Name: "zendesk", Docs: "https://developer.zendesk.com/documentation/webhooks/verifying/",
-	Auth: "HMAC-SHA256 of time and body", ID: "X-Zendesk-Webhook-Invocation-Id", Deadline: "12s",
-	Wants: "2xx; a few retries",
-	Uses:  []string{"secrets"}, fields: []string{"X-Zendesk-*"},
-	key: producer.Header("X-Zendesk-Webhook-Invocation-Id"), kind: producer.JSON("type"),
-	tolerance: fiveMinutes, window: 2 * day,
-	hmac: &verify.HMAC{
-		Headers:          []string{"X-Zendesk-Webhook-Signature"},
-		TimestampHeaders: []string{"X-Zendesk-Webhook-Signature-Timestamp"}, TimestampRFC3339: true,
-		Encoding: verify.Base64, Content: "{timestamp}{body}",
-	},
-}
+func Zendesk(secrets ...string) producer.Producer { return vendor("zendesk").with(secrets) }

@@ -5,9 +5,11 @@ package preset
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -20,28 +22,39 @@ const day = 24 * time.Hour
 var fiveMinutes = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
 
 // All returns the presets in the order of their names.
-func All() []Preset {
+func All() []Preset { return slices.Clone(sorted()) }
+
+var sorted = sync.OnceValue(func() []Preset {
+	all := slices.AppendSeq(coded(), maps.Values(readTable()))
+	slices.SortFunc(all, func(a, b Preset) int { return strings.Compare(a.Name, b.Name) })
+	return all
+})
+
+// coded returns the presets that are not in presets.yaml.
+func coded() []Preset {
 	return []Preset{
-		accessOwl, activityPub, adCP, adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, bitbucket,
-		calendly, chargebee, clerk, cloudEvents, datatrans, deepgram, discord, docuSign, dwolla, elevenLabs,
-		gitHub, gitLab, gitLabSigned, googleEventarc, googlePubSub, microsoftGraph, hubSpot, intercom,
-		interledgerRafiki, lark, line, linear, mailgun, mandrill, mcpEvents, meta, ocm, okta, openAI,
-		openBankingUK, openPayments, paddle, pawaPay, payPal, postmark, razorpay, resend, sendGrid, shopify,
-		shopifyEvents, slack, square, standardWebhooks, strava, stripe, svix, swt, telegram, trello, twilio,
-		twilioEventStreams, twitch, typeform, ucp, vercel, webEngage, webflow, webSub, wooCommerce, workOS,
-		worldpay, xero, xsolla, yandexPay, yooKassa, zendesk, zoom,
+		accessOwl, activityPub, adCP, adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, chargebee, clerk,
+		cloudEvents, deepgram, discord, docuSign, gitHub, gitLab, gitLabSigned, googleEventarc, googlePubSub,
+		microsoftGraph, hubSpot, lark, line, linear, mailgun, mandrill, mcpEvents, meta, ocm, okta, openAI,
+		openBankingUK, openPayments, pawaPay, payPal, postmark, resend, sendGrid, shopify, shopifyEvents, slack,
+		standardWebhooks, strava, stripe, svix, swt, telegram, twilio, twilioEventStreams, twitch, ucp, webEngage,
+		webSub, wooCommerce, worldpay, xero, xsolla, yandexPay, yooKassa, zoom,
 	}
 }
 
 // Find returns the preset of that name.
 func Find(name string) (Preset, bool) {
-	for _, p := range All() {
-		if p.Name == name {
-			return p, true
-		}
+	i, ok := slices.BinarySearchFunc(sorted(), name, func(p Preset, name string) int {
+		return strings.Compare(p.Name, name)
+	})
+	if !ok {
+		return Preset{}, false
 	}
-	return Preset{}, false
+	return sorted()[i], true
 }
+
+// vendor returns a preset of presets.yaml.
+func vendor(name string) Preset { return readTable()[name] }
 
 // Preset is a vendor.
 type Preset struct {

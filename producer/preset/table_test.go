@@ -1,0 +1,66 @@
+package preset
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// kettle is a vendor in the form of presets.yaml.
+const kettle = `
+kettle:
+  docs: https://kettle.example/webhooks
+  auth: HMAC-SHA256 of time and body
+  id: body id
+  key: json:id
+  type: json:type
+  window: 2d
+  header: X-Kettle-Signature
+  separator: ","
+  pattern: ["t={timestamp}", "v1={sig}"]
+  template: "{timestamp}.{body}"
+  encoding: hex
+`
+
+func TestAVendorIsDescribedWithoutCode(t *testing.T) {
+	t.Parallel()
+	all, err := readPresets("kettle.yaml", []byte(kettle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := all["kettle"].Open(Settings{Secrets: []string{"spout-and-handle"}})
+	if found := made.Check(); len(found) > 0 || made.Window != 2*day {
+		t.Fatal(found, made.Window)
+	}
+	const body, at = `{"id":"1","type":"boiled"}`, "1764000000"
+	mac := hmac.New(sha256.New, []byte("spout-and-handle"))
+	mac.Write([]byte(at + "." + body))
+	signed := hex.EncodeToString(mac.Sum(nil))
+	for signature, good := range map[string]bool{signed: true, strings.Repeat("00", 32): false} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		r.Header.Set("X-Kettle-Signature", "t="+at+",v1="+signature)
+		_, err := made.Scheme.Verify(r, func() ([]byte, error) { return []byte(body), nil })
+		if (err == nil) != good {
+			t.Errorf("%s: %v", signature, err)
+		}
+	}
+}
+
+func TestMistakesInDescriptionsHaveTheirLine(t *testing.T) {
+	t.Parallel()
+	for mistake, want := range map[string]string{
+		"  hedaer: X-Kettle":      `kettle.yaml:14: unknown setting "hedaer" in kettle`,
+		"  event_time: at":        `kettle.yaml:14: kettle.event_time: extractor "at"`,
+		"  timestamp_unit: weeks": "kettle.yaml:3: kettle: timestamp_unit",
+		"  fingerprint: json:id":  "kettle.yaml:3: kettle: timestamp_unit is s, ms or rfc3339, and fingerprint none",
+		"bowl: tea":               "kettle.yaml:14: bowl is a single value, want a mapping",
+	} {
+		_, err := readPresets("kettle.yaml", []byte(kettle+mistake+"\n"))
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", mistake, err, want)
+		}
+	}
+}
