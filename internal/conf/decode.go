@@ -27,6 +27,8 @@ import (
 //	opaque    a value that cannot be shown as it is written
 //	without   names of an embedded struct that are not settings
 //
+// The tag default has the value of a setting that is not written, as in default:"30s".
+//
 // A field whose type marshals as [Hidden] is secret without an option, an int64 a number of bytes,
 // and a field of type *Node gets the node of its struct.
 type Decoder struct {
@@ -39,8 +41,9 @@ type Decoder struct {
 
 // field is a setting of a struct.
 type field struct {
-	value   reflect.Value
-	options []string
+	value    reflect.Value
+	options  []string
+	fallback string // the tag default
 }
 
 // fieldsOf returns the fields of a struct, embedded ones included, by the names of their settings.
@@ -60,7 +63,7 @@ func fieldsOf(v reflect.Value) map[string]field {
 			}
 		}
 		if name != "" {
-			fields[name] = field{v.Field(i), options}
+			fields[name] = field{v.Field(i), options, f.Tag.Get("default")}
 		}
 	}
 	return fields
@@ -172,14 +175,14 @@ func (d *Decoder) Decode(n *Node, v reflect.Value, path string) {
 	case reflect.Map:
 		d.stringMap(n, v, path)
 	case reflect.Struct:
-		_, member, short := shortOf(v)
+		if name, _, short := shortOf(v); short && n.Kind == Scalar {
+			n.SpellOut(name)
+		}
 		switch {
 		case v.Type() == prefixType:
 			d.prefix(n, v, path)
 		case v.Type() == timeType:
 			d.date(n, v, path)
-		case short && n.Kind == Scalar:
-			d.Decode(n, member, path)
 		case d.Want(n, Mapping, path):
 			d.Objects(n, path, v.Addr().Interface())
 		}
@@ -239,6 +242,21 @@ func (d *Decoder) Objects(n *Node, path string, structs ...any) {
 			d.refuseZero(inner, f, join(path, name))
 		}
 	}
+	d.setDefaults(n, fields, path)
+}
+
+// setDefaults sets the fields that are not written.
+func (d *Decoder) setDefaults(n *Node, fields map[string]field, path string) {
+	for name, f := range fields {
+		if written := n.Member(name); written != nil && written.Kind != Empty || n.Member(name+"_file") != nil {
+			continue
+		}
+		if f.fallback != "" {
+			d.Decode(&Node{Kind: Scalar, Text: f.fallback}, f.value, join(path, name))
+		} else if f.value.Kind() == reflect.Struct {
+			d.setDefaults(nil, fieldsOf(f.value), join(path, name))
+		}
+	}
 }
 
 // ReportUnknown reports the names that are settings of none of the structs.
@@ -264,9 +282,6 @@ func (d *Decoder) addUnknown(n *Node, name string, fields map[string]field, path
 
 // refuseZero refuses a number that is 0, which would mean the default.
 func (d *Decoder) refuseZero(n *Node, f field, path string) {
-	if _, member, ok := shortOf(f.value); ok {
-		f.value = member
-	}
 	_, word := f.value.Addr().Interface().(encoding.TextUnmarshaler)
 	if n.Kind == Scalar && len(n.errs) == 0 && f.value.CanInt() && f.value.Int() == 0 && !word && !f.has("zero") {
 		d.Errs.Add(n.At, "leave it out for its default", "%s is 0", path)
@@ -459,7 +474,7 @@ func (d *Decoder) single(n *Node, v reflect.Value, path string) {
 	case v.Kind() == reflect.Int64:
 		want, hint = "a number of bytes", "write 65536, 64KiB or 1MiB"
 		var size int64
-		size, err = parseSize(n.Text)
+		size, err = ParseSize(n.Text)
 		v.SetInt(size)
 	case v.Kind() == reflect.Bool:
 		want = "true or false"

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,32 +28,56 @@ func (n *Node) Overlay(name string, over *Node) {
 	}
 }
 
-// AddFields adds the settings of a struct that are not written.
+// AddFields adds the settings of a struct that are not written, except secrets.
 func (n *Node) AddFields(v reflect.Value) {
+	n.addFields(v, func(f field) *Node {
+		if f.inFile() || f.has("opaque") {
+			return nil
+		}
+		return shownField(f.value)
+	})
+}
+
+// AddDefaults adds the defaults of a struct that are not written.
+func (n *Node) AddDefaults(t reflect.Type) {
+	n.addFields(reflect.New(t).Elem(), func(f field) *Node {
+		if f.fallback == "" {
+			return nil
+		}
+		(&Decoder{}).Decode(&Node{Kind: Scalar, Text: f.fallback}, f.value, "")
+		return shownField(f.value)
+	})
+}
+
+func (n *Node) addFields(v reflect.Value, shown func(field) *Node) {
 	for i := range v.NumField() {
 		name, options := tagOf(v.Type().Field(i))
-		switch f := v.Field(i); {
-		case name == "" || slices.Contains(options, "opaque"):
-		case f.Kind() == reflect.Struct && len(fieldsOf(f)) > 0:
-			if short, _, ok := shortOf(f); ok {
-				n.Member(name).SpellOut(short)
+		f := field{v.Field(i), options, v.Type().Field(i).Tag.Get("default")}
+		switch {
+		case name == "":
+		case f.value.Kind() == reflect.Struct && len(fieldsOf(f.value)) > 0:
+			inner := n.Member(name)
+			if inner == nil || inner.Kind == Empty {
+				inner = NewMapping()
 			}
-			inner := NewMapping()
-			inner.AddFields(f)
+			if inner.Kind == Mapping { // not remember_signatures: off
+				inner.addFields(f.value, shown)
+			}
 			n.Add(name, inner)
-			for _, member := range inner.Names {
-				n.inner[name].Add(member, inner.inner[member])
-			}
 		default:
-			n.Add(name, shownField(f))
+			n.Add(name, shown(f))
 		}
 	}
 }
 
 // Add adds a member unless it is written, nil or an empty mapping.
 func (n *Node) Add(name string, value *Node) {
-	if n.inner[name] == nil && value != nil && (value.Kind != Mapping || len(value.Names) > 0) {
-		n.Names, n.inner[name] = append(n.Names, name), value
+	old := n.inner[name]
+	if value == nil || value.Kind == Mapping && len(value.Names) == 0 || old != nil && old.Kind != Empty {
+		return
+	}
+	if n.inner[name] = value; old == nil {
+		n.Names = append(n.Names, name)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // Hidden is shown in place of secrets.
 const Hidden = "<secret>"
 
-// parseSize reads a number of bytes, such as 1MiB.
-func parseSize(text string) (int64, error) {
+// ParseSize reads a number of bytes, such as 1MiB.
+func ParseSize(text string) (int64, error) {
 	unit := int64(1)
 	for suffix, factor := range map[string]int64{
 		"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 1e3, "MB": 1e6, "GB": 1e9,

@@ -74,7 +74,6 @@ func (s Source) parse(file string, data []byte, read *conf.Reader) (*Settings, e
 	d.Decode(root, reflect.ValueOf(set).Elem(), "")
 	set.confidential = d.Secrets
 	set.Handlers = perProducer(set.Handlers)
-	set.setDefaults()
 	set.unread = append(found, d.Errs...)
 	return set, used.AsWritten(set.unread).Err()
 }

@@ -54,9 +54,12 @@ func TestVariablesOverrideWhatIsRemembered(t *testing.T) {
 		yaml, variable string
 		want           dedup.Retention
 	}{
-		"a member over off": {"limits: {remember_signatures: off}\n", "_FOR=30d", dedup.Retention{For: 30 * day}},
-		"off":               {"limits: {workers: 2}\n", "=off", dedup.Retention{For: -1}},
-		"off over members":  {"limits: {remember_signatures: {for: 9d, max: 7}}\n", "=off", dedup.Retention{For: -1}},
+		"a member over off": {
+			"limits: {remember_signatures: off}\n", "_FOR=30d",
+			dedup.Retention{For: 30 * day, Max: dedup.DefaultRememberMax},
+		},
+		"off":              {"limits: {workers: 2}\n", "=off", dedup.Retention{For: -1}},
+		"off over members": {"limits: {remember_signatures: {for: 9d, max: 7}}\n", "=off", dedup.Retention{For: -1}},
 		"one of two members": {
 			"limits: {remember_signatures: {for: 9d, max: 7}}\n", "_FOR=30d", dedup.Retention{For: 30 * day, Max: 7},
 		},

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -116,16 +115,15 @@ func (s *Settings) applyLimits(c *receiver.Config) {
 	c.URL, c.Hosts, c.TrustedProxies = s.URL, s.Hosts, s.TrustedProxies
 	c.Attempts, c.BackoffBase, c.BackoffCap, c.PostponeMax = l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax
 	c.Lease, c.Workers, c.RetryAfter, c.InFlightWait = l.Lease, l.Workers, l.RetryAfter, l.InFlightWait
-	if l.InFlightWait == 0 && l.Node.Scalar("in_flight_wait") != "" {
-		c.InFlightWait = -1 // 0 in the file: do not wait
+	if l.InFlightWait == 0 {
+		c.InFlightWait = -1 // do not wait
 	}
 	if c.OrphanAfter = l.OrphanAfter; l.OrphanAfter == 0 && l.Node.Scalar("orphan_after") != "" {
 		c.OrphanAfter = -1 // as above
 	}
 	c.StoreTimeout, c.OmitErrors = l.StoreTimeout, s.Log.OmitErrors
 	c.BodyTimeout, c.MaxBody, c.BodyBudget = l.BodyTimeout, l.MaxBody, l.BodyBudget
-	c.HandlerTimeout = cmp.Or(l.HandlerTimeout, receiver.DefaultHandlerTimeout)
-	c.AnswerTimeout = cmp.Or(l.AnswerTimeout, receiver.DefaultAnswerTimeout)
+	c.HandlerTimeout, c.AnswerTimeout = l.HandlerTimeout, l.AnswerTimeout
 	for i := range s.Handlers {
 		h := &s.Handlers[i]
 		if s.answers(h) {

@@ -22,16 +22,17 @@ func TestPresetsNeedTheirSecret(t *testing.T) {
 
 func TestLimitsOfTheReceiver(t *testing.T) {
 	t.Parallel()
+	const wait = receiver.DefaultInFlightWait
 	type limits struct {
 		omitErrors    bool
 		wait, orphans time.Duration
 	}
 	for text, want := range map[string]limits{
-		"log: {level: info}\n":           {},
-		"log: {omit_errors: true}\n":     {omitErrors: true},
+		"log: {level: info}\n":           {wait: wait},
+		"log: {omit_errors: true}\n":     {omitErrors: true, wait: wait},
 		"limits: {in_flight_wait: 0s}\n": {wait: -1},
-		"limits: {orphan_after: 0s}\n":   {orphans: -1},
-		"limits: {orphan_after: 2h}\n":   {orphans: 2 * time.Hour},
+		"limits: {orphan_after: 0s}\n":   {wait: wait, orphans: -1},
+		"limits: {orphan_after: 2h}\n":   {wait: wait, orphans: 2 * time.Hour},
 	} {
 		c, err := parse(t, text)
 		check(t, err)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -137,7 +136,7 @@ func (s *Settings) ConnectionLimits() receiver.Limits {
 
 // HeaderBytes is http.Server.MaxHeaderBytes for limits.head.
 func (s *Settings) HeaderBytes() int {
-	head := int(cmp.Or(s.Limits.Head, DefaultHead))
+	head := int(s.Limits.Head)
 	if s.HTTP2 {
 		return head // HTTP/2 has no slack
 	}

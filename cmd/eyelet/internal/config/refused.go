@@ -12,28 +12,21 @@ import (
 // Refused are the settings of the ring of refused deliveries.
 type Refused struct {
 	Node *conf.Node
-	Keep string        `conf:"keep,short"` // memory, disk or off
-	Max  int64         `conf:"max"`        // of the files
-	For  time.Duration `conf:"for"`
+	Keep string        `conf:"keep,short" default:"memory"` // memory, disk or off
+	Max  int64         `conf:"max"`                         // of the files
+	For  time.Duration `conf:"for" default:"24h"`
 }
 
 const (
-	keepMemory = "memory"
-	keepDisk   = "disk"
-	keepOff    = "off"
-
-	defaultRefusedFor = 24 * time.Hour
+	keepMemory        = "memory"
+	keepDisk          = "disk"
+	keepOff           = "off"
 	defaultRefusedMax = 64 << 20
 	minRefusedMax     = 4 << 20
 )
 
 // ExplainLog is the value of the setting explain that explains refused deliveries in the log.
 const ExplainLog = "log"
-
-func (r *Refused) setDefaults() {
-	r.Keep = cmp.Or(r.Keep, keepMemory)
-	r.For = cmp.Or(r.For, defaultRefusedFor)
-}
 
 // checkRefused checks the settings of refused deliveries, and those of redact.
 func checkRefused(s *Settings) (found usage.Errors) {

@@ -2,7 +2,6 @@
 package config
 
 import (
-	"cmp"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -18,14 +17,14 @@ import (
 // Settings is the content of eyelet.yaml. Defaults that are not named here are package receiver's.
 type Settings struct {
 	Node   *conf.Node
-	Listen string `conf:"listen"` // address for deliveries; defaults to 127.0.0.1:8080
+	Listen string `conf:"listen" default:"127.0.0.1:8080"` // address for deliveries; defaults to 127.0.0.1:8080
 	// Operations is the address for probes, metrics and events: HOST:PORT, unix:PATH, or off.
 	// Defaults to 127.0.0.1:8081.
-	Operations string `conf:"operations"`
+	Operations string `conf:"operations" default:"127.0.0.1:8081"`
 	URL        string `conf:"url"` // the public base as producers call it
 	// Store is badger:DIR, relative to the file, postgres://..., or memory:. Defaults to
 	// badger:./data.
-	Store  string `conf:"store,dsn"`
+	Store  string `conf:"store,dsn" default:"badger:./data"`
 	Schema string `conf:"schema"` // of the tables in PostgreSQL; defaults to eyelet
 	// State is the folder of what belongs to this receiver alone. Defaults to the store's folder,
 	// to ./state beside the file for PostgreSQL, and to one in the user's cache for memory.
@@ -45,8 +44,8 @@ type Settings struct {
 	Inspector     Inspector  `conf:"inspector"`
 	Log           Log        `conf:"log"`
 	Refused       Refused    `conf:"refused"`
-	Redact        []string   `conf:"redact"`  // places of credentials, which nothing shows
-	Explain       string     `conf:"explain"` // log explains refused deliveries in the log; defaults to off
+	Redact        []string   `conf:"redact"`                // places of credentials, which nothing shows
+	Explain       string     `conf:"explain" default:"off"` // log explains refused deliveries
 	Reload        Reload     `conf:"reload"`
 	Tracing       Tracing    `conf:"tracing"`
 	Limits        Limits     `conf:"limits"`
@@ -79,7 +78,7 @@ type Inspector struct {
 	Node     *conf.Node
 	Off      bool   `conf:"off"`
 	ReadOnly bool   `conf:"read_only"`
-	Prefix   string `conf:"prefix"` // of its paths; defaults to /ui
+	Prefix   string `conf:"prefix" default:"/ui"` // of its paths; defaults to /ui
 	// Redact are places in requests that the page does not show, in the form of Settings.Redact.
 	Redact []string `conf:"redact"`
 	Send   bool     `conf:"send"` // deliveries can be edited and sent again; dev has it on
@@ -88,37 +87,37 @@ type Inspector struct {
 // Log is the format and the level of the log, and what is left out of it.
 type Log struct {
 	Node       *conf.Node
-	Format     string `conf:"format"`      // text or json
-	Level      string `conf:"level"`       // debug, info, warn or error
-	OmitErrors bool   `conf:"omit_errors"` // the texts of handlers' errors, which may quote payloads
+	Format     string `conf:"format" default:"text"` // text or json
+	Level      string `conf:"level" default:"info"`  // debug, info, warn or error
+	OmitErrors bool   `conf:"omit_errors"`           // the texts of handlers' errors, which may quote payloads
 }
 
 // Limits are bounds and timeouts.
 type Limits struct {
 	Node       *conf.Node
-	MaxBody    int64 `conf:"max_body"`
-	BodyBudget int64 `conf:"body_budget"`
+	MaxBody    int64 `conf:"max_body" default:"1MiB"`
+	BodyBudget int64 `conf:"body_budget" default:"256MiB"`
 	// Connections and ConnectionsPerAddress bound the connections of producers.
 	Connections           int           `conf:"connections"`
 	ConnectionsPerAddress int           `conf:"connections_per_address"`
-	Head                  int64         `conf:"head"`        // of one request
-	HeadBudget            int64         `conf:"head_budget"` // of all incomplete heads
-	HeaderTimeout         time.Duration `conf:"header_timeout"`
-	BodyTimeout           time.Duration `conf:"body_timeout"`
-	IdleTimeout           time.Duration `conf:"idle_timeout"`
-	StoreTimeout          time.Duration `conf:"store_timeout"`
+	Head                  int64         `conf:"head" default:"16KiB"` // of one request
+	HeadBudget            int64         `conf:"head_budget"`          // of all incomplete heads
+	HeaderTimeout         time.Duration `conf:"header_timeout" default:"10s"`
+	BodyTimeout           time.Duration `conf:"body_timeout" default:"30s"`
+	IdleTimeout           time.Duration `conf:"idle_timeout" default:"2m"`
+	StoreTimeout          time.Duration `conf:"store_timeout" default:"30s"`
 	Workers               int           `conf:"workers"`
-	Attempts              int           `conf:"attempts"`
-	BackoffBase           time.Duration `conf:"backoff_base"`
-	BackoffCap            time.Duration `conf:"backoff_cap"`
-	PostponeMax           time.Duration `conf:"postpone_max"`
-	HandlerTimeout        time.Duration `conf:"handler_timeout"`
-	AnswerTimeout         time.Duration `conf:"answer_timeout"`
-	InFlightWait          time.Duration `conf:"in_flight_wait,zero"`
-	Lease                 time.Duration `conf:"lease"`
+	Attempts              int           `conf:"attempts" default:"16"`
+	BackoffBase           time.Duration `conf:"backoff_base" default:"1s"`
+	BackoffCap            time.Duration `conf:"backoff_cap" default:"10m"`
+	PostponeMax           time.Duration `conf:"postpone_max" default:"7d"`
+	HandlerTimeout        time.Duration `conf:"handler_timeout" default:"30s"`
+	AnswerTimeout         time.Duration `conf:"answer_timeout" default:"10s"`
+	InFlightWait          time.Duration `conf:"in_flight_wait,zero" default:"2s"`
+	Lease                 time.Duration `conf:"lease" default:"30s"`
 	OrphanAfter           time.Duration `conf:"orphan_after,zero"`
-	RetryAfter            time.Duration `conf:"retry_after"`
-	Drain                 time.Duration `conf:"drain"`
+	RetryAfter            time.Duration `conf:"retry_after" default:"5s"`
+	Drain                 time.Duration `conf:"drain" default:"30s"`
 	BacklogBytes          int64         `conf:"backlog_bytes,zero"`  // of events that wait for handlers
 	BacklogEvents         int           `conf:"backlog_events,zero"` // that wait for handlers
 	MinFree               int64         `conf:"min_free"`            // space to keep free on the store's disk
@@ -128,30 +127,11 @@ type Limits struct {
 
 // Defaults of the binary. Those of receiving are in package receiver.
 const (
-	DefaultFile          = "eyelet.yaml"
-	DefaultListen        = "127.0.0.1:8080"
-	DefaultOperations    = "127.0.0.1:8081"
-	DefaultHead          = httpserver.DefaultHead
-	defaultStore         = "badger:./data"
-	defaultPrefix        = "/ui" // of the page
-	defaultHeaderTimeout = httpserver.DefaultHeaderTimeout
-	defaultIdleTimeout   = httpserver.DefaultIdleTimeout
-	defaultDrain         = httpserver.DefaultDrain // for work in flight when serve stops
+	DefaultFile       = "eyelet.yaml"
+	DefaultListen     = "127.0.0.1:8080"
+	DefaultOperations = "127.0.0.1:8081"
+	DefaultHead       = httpserver.DefaultHead
 )
-
-func (s *Settings) setDefaults() {
-	s.Listen = cmp.Or(s.Listen, DefaultListen)
-	s.Operations = cmp.Or(s.Operations, DefaultOperations)
-	s.Store = cmp.Or(s.Store, defaultStore)
-	s.Inspector.Prefix = cmp.Or(s.Inspector.Prefix, defaultPrefix)
-	s.Log.Format = cmp.Or(s.Log.Format, "text")
-	s.Log.Level = cmp.Or(s.Log.Level, "info")
-	s.Refused.setDefaults()
-	s.Explain = cmp.Or(s.Explain, keepOff)
-	s.Limits.Drain = cmp.Or(s.Limits.Drain, defaultDrain)
-	s.Limits.HeaderTimeout = cmp.Or(s.Limits.HeaderTimeout, defaultHeaderTimeout)
-	s.Limits.IdleTimeout = cmp.Or(s.Limits.IdleTimeout, defaultIdleTimeout)
-}
 
 // Place returns where a top-level setting was written.
 func (s *Settings) Place(setting string) usage.Place { return s.Node.Place(setting) }

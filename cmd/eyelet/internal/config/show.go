@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/pgstore"
 	"github.com/eyelet-dev/eyelet/internal/conf"
@@ -29,7 +28,8 @@ func (s *Settings) Effective(plan *Plan) (*conf.Node, error) {
 		return nil, err
 	}
 	root := conf.NewMapping()
-	for _, row := range defaultRows(s) {
+	root.AddDefaults(reflect.TypeFor[Settings]())
+	for _, row := range derived(s) {
 		root.Set(row[0], row[1], usage.Place{})
 	}
 	for _, name := range s.Node.Names {
@@ -41,48 +41,32 @@ func (s *Settings) Effective(plan *Plan) (*conf.Node, error) {
 	}
 	for i := range plan.Producers {
 		if n := root.Member("producers").Member(plan.Producers[i].Name); n != nil {
-			addProducerDefaults(n, plan.Producers[i], cmp.Or(s.Limits.MaxBody, receiver.DefaultMaxBody))
+			addProducerDefaults(n, plan.Producers[i], s.Limits.MaxBody)
 		}
 	}
 	return root, nil
 }
 
-// defaultRows are the paths and values of settings with a default.
-func defaultRows(s *Settings) [][2]string {
+// derived are the paths and values of settings whose default depends on others, or on the machine.
+func derived(s *Settings) [][2]string {
 	limits := s.ConnectionLimits()
-	count, span, bytes := strconv.Itoa, conf.FormatDuration, func(n int64) string { return strconv.FormatInt(n, 10) }
 	rows := [][2]string{
-		{"listen", s.Listen}, {"operations", s.Operations}, {"store", s.StoreName()}, {"via", s.viaName()},
-		{"inspector.prefix", s.Inspector.Prefix}, {"log.format", s.Log.Format}, {"log.level", s.Log.Level},
-		{"refused.keep", s.Refused.Keep}, {"refused.for", span(defaultRefusedFor)},
-		{"explain", s.Explain},
-		{"limits.max_body", bytes(receiver.DefaultMaxBody)}, {"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
-		{"limits.connections", count(limits.Connections)},
-		{"limits.connections_per_address", count(limits.PerAddress)},
-		{"limits.head", bytes(DefaultHead)}, {"limits.head_budget", bytes(limits.HeadBytes)},
-		{"limits.header_timeout", span(defaultHeaderTimeout)}, {"limits.idle_timeout", span(defaultIdleTimeout)},
-		{"limits.store_timeout", span(receiver.DefaultStoreTimeout)},
-		{"limits.body_timeout", span(receiver.DefaultBodyTimeout)},
-		{"limits.workers", count(4 * runtime.GOMAXPROCS(0))}, {"limits.attempts", count(receiver.DefaultAttempts)},
-		{"limits.backoff_base", span(receiver.DefaultBackoffBase)},
-		{"limits.backoff_cap", span(receiver.DefaultBackoffCap)},
-		{"limits.postpone_max", span(receiver.DefaultPostponeMax)},
-		{"limits.handler_timeout", span(receiver.DefaultHandlerTimeout)},
-		{"limits.answer_timeout", span(receiver.DefaultAnswerTimeout)},
-		{"limits.in_flight_wait", span(receiver.DefaultInFlightWait)}, {"limits.lease", span(receiver.DefaultLease)},
-		{"limits.retry_after", span(receiver.DefaultRetryAfter)}, {"limits.drain", span(s.Limits.Drain)},
-		{"limits.remember_signatures.for", span(dedup.DefaultRememberFor)},
-		{"limits.remember_signatures.max", count(dedup.DefaultRememberMax)},
+		{"store", s.StoreName()}, {"via", s.viaName()},
+		{"limits.connections", strconv.Itoa(limits.Connections)},
+		{"limits.connections_per_address", strconv.Itoa(limits.PerAddress)},
+		{"limits.head_budget", strconv.FormatInt(limits.HeadBytes, 10)},
+		{"limits.workers", strconv.Itoa(4 * runtime.GOMAXPROCS(0))},
 	}
 	orphans := receiver.DefaultOrphanAfterAlone
 	switch kind, _, _ := s.StoreKind(); kind { // an invalid setting was reported
 	case "badger":
-		rows = append(rows, [2]string{"limits.backlog_events", bytes(badgerstore.DefaultBacklogRecords())})
+		events := strconv.FormatInt(badgerstore.DefaultBacklogRecords(), 10)
+		rows = append(rows, [2]string{"limits.backlog_events", events})
 	case "postgres":
 		orphans = receiver.DefaultOrphanAfter
-		rows = append(rows, [2]string{"schema", cmp.Or(s.Schema, pgstore.DefaultSchema)})
+		rows = append(rows, [2]string{"schema", pgstore.DefaultSchema})
 	}
-	return append(rows, [2]string{"limits.orphan_after", span(orphans)})
+	return append(rows, [2]string{"limits.orphan_after", conf.FormatDuration(orphans)})
 }
 
 // shown is how connection strings and targets are shown.

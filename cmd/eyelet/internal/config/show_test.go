@@ -4,12 +4,18 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/httpserver"
+	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 func TestShownConfigurationLoads(t *testing.T) {
@@ -51,27 +57,60 @@ func TestASettingIsShownAsItIsOverridden(t *testing.T) {
 	}
 }
 
-func TestDefaultsOfLimitsAreShown(t *testing.T) {
+// TestDefaultsAreThoseOfTheLibrary: the tags of the settings repeat the defaults of packages.
+func TestDefaultsAreThoseOfTheLibrary(t *testing.T) {
 	t.Parallel()
-	shown := map[string]bool{}
-	for _, row := range defaultRows(&Settings{}) {
-		shown[row[0]] = true
-		if last := strings.LastIndex(row[0], "."); last >= 0 {
-			shown[row[0][:last]] = true // a setting with members
-		}
+	c, err := parse(t, "log: {level: info}\n")
+	check(t, err)
+	l := c.Limits
+	got := []any{
+		c.Listen, c.Operations, l.MaxBody, l.BodyBudget, l.Head, l.HeaderTimeout, l.IdleTimeout, l.StoreTimeout,
+		l.BodyTimeout, l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax, l.HandlerTimeout, l.AnswerTimeout,
+		l.InFlightWait, l.Lease, l.RetryAfter, l.Drain, l.RememberSignatures.For, int64(l.RememberSignatures.Max),
 	}
-	rows := conf.Describe(settingsText)["Limits"]
-	for _, row := range rows {
-		if row.Default == "none" || strings.HasPrefix(row.Default, "the larger") || row.Names[0] == "backlog_events" {
-			continue // set by the store
-		}
-		for _, name := range row.Names {
-			if name = "limits." + name; !shown[name] {
-				t.Errorf("%s has a default, and config show does not show it", name)
+	want := []any{
+		DefaultListen, DefaultOperations, int64(receiver.DefaultMaxBody), int64(receiver.DefaultBodyBudget),
+		int64(DefaultHead), httpserver.DefaultHeaderTimeout, httpserver.DefaultIdleTimeout,
+		receiver.DefaultStoreTimeout, receiver.DefaultBodyTimeout, receiver.DefaultAttempts,
+		receiver.DefaultBackoffBase, receiver.DefaultBackoffCap, receiver.DefaultPostponeMax,
+		receiver.DefaultHandlerTimeout, receiver.DefaultAnswerTimeout, receiver.DefaultInFlightWait,
+		receiver.DefaultLease, receiver.DefaultRetryAfter, httpserver.DefaultDrain, dedup.DefaultRememberFor,
+		int64(dedup.DefaultRememberMax),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
+
+// TestDefaultsAreDescribed: the page has the defaults of the tags.
+func TestDefaultsAreDescribed(t *testing.T) {
+	t.Parallel()
+	defaults := conf.NewMapping()
+	defaults.AddDefaults(reflect.TypeFor[Settings]())
+	seen := 0
+	for section, prefix := range map[string]string{"Settings": "", "Limits": "limits."} {
+		for _, row := range conf.Describe(settingsText)[section] {
+			for i, name := range row.Names {
+				n := defaults.Find(prefix + name)
+				if n == nil || n.Kind != conf.Scalar {
+					continue
+				}
+				seen++
+				plain := strings.NewReplacer("`", "", " MiB", "MiB", " KiB", "KiB").Replace(row.Default)
+				words := strings.Split(plain, ", ")
+				text, _, _ := strings.Cut(words[min(i, len(words)-1)], ";")
+				if size, err := conf.ParseSize(text); err == nil {
+					text = strconv.FormatInt(size, 10)
+				} else if d, err := conf.ParseDuration(text); err == nil {
+					text = conf.FormatDuration(d)
+				}
+				if text != n.Text {
+					t.Errorf("%s%s is %q by default, and is described as %q", prefix, name, n.Text, row.Default)
+				}
 			}
 		}
 	}
-	if len(rows) < 15 {
-		t.Errorf("only %d limits found", len(rows))
+	if seen < 25 {
+		t.Errorf("only %d defaults were found", seen)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // rememberSetting bounds the memory of events beyond their window: off, or how long and how many.
 type rememberSetting struct {
 	Node *conf.Node
-	For  time.Duration `conf:"for"`
-	Max  int           `conf:"max"`
+	For  time.Duration `conf:"for" default:"90d"`
+	Max  int           `conf:"max" default:"2000000"`
 	off  bool
 }
 

@@ -66,11 +66,12 @@ func TestRateSettings(t *testing.T) {
 
 func TestRememberSignatures(t *testing.T) {
 	t.Parallel()
+	const most = dedup.DefaultRememberMax
 	for text, want := range map[string]dedup.Retention{
-		"limits: {attempts: 3}":                                {},
+		"limits: {attempts: 3}":                                {For: dedup.DefaultRememberFor, Max: most},
 		"limits: {remember_signatures: off}":                   {For: -1},
 		`limits: {remember_signatures: "off"}`:                 {For: -1},
-		"limits: {remember_signatures: {for: 30d}}":            {For: 30 * 24 * time.Hour},
+		"limits: {remember_signatures: {for: 30d}}":            {For: 30 * 24 * time.Hour, Max: most},
 		"limits: {remember_signatures: {for: 90d, max: 1000}}": {For: 90 * 24 * time.Hour, Max: 1000},
 	} {
 		set, err := Source{}.Parse("eyelet.yaml", []byte(text+"\n"))
