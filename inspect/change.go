@@ -99,8 +99,17 @@ func (a *api) retry(w http.ResponseWriter, r *http.Request) {
 	respond(w, Summary(rec), err)
 }
 
+func (a *api) forget(w http.ResponseWriter, r *http.Request) {
+	respondGone(w, Forget(r.Context(), a.store, r.PathValue("event")))
+}
+
 func (a *api) purge(w http.ResponseWriter, r *http.Request) {
-	if err := a.store.Purge(r.Context(), r.PathValue("event")); err != nil {
+	respondGone(w, a.store.Purge(r.Context(), r.PathValue("event")))
+}
+
+// respondGone responds to a request that erases an event.
+func respondGone(w http.ResponseWriter, err error) {
+	if err != nil {
 		refuse(w, err)
 		return
 	}

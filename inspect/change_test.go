@@ -170,6 +170,7 @@ func TestRefusalsAreProblems(t *testing.T) {
 		{"reopen nobody", "POST", "/events/nobody/reopen", "", 404, "no such event"},
 		{"rerun nobody", "POST", "/events/nobody/rerun", "", 404, "no such event"},
 		{"retry nobody", "POST", "/events/nobody/retry", "", 404, "no such event"},
+		{"forget nobody", "POST", "/events/nobody/forget", "", 404, "no such event"},
 		{"purge nobody", "DELETE", "/events/nobody", "", 404, "no such event"},
 		{"get nobody", "GET", "/events/nobody", "", 404, "no such event"},
 		{"raw nobody", "GET", "/events/nobody/raw", "", 404, "no such event"},

@@ -37,6 +37,7 @@ const NDJSON = "application/x-ndjson"
 //	POST /events/EVENT/rerun              runs its tasks again, also done ones, or those of the
 //	                                      handlers in a [RerunRequest]; returns the [Event]
 //	POST /events/EVENT/retry              runs waiting tasks now; returns the [Event]
+//	POST /events/EVENT/forget             forgets it and its quarantined copies, see [Forget]; 204
 //	DELETE /events/EVENT                  forgets the event and its key; 204
 //
 // The parameters of a list are event, id (the idempotency identifier, or the sender's), ref
@@ -65,6 +66,7 @@ func API(store dedup.Store) http.Handler {
 	mux.HandleFunc("POST /events/{event}/reopen", a.reopen)
 	mux.HandleFunc("POST /events/{event}/rerun", a.rerun)
 	mux.HandleFunc("POST /events/{event}/retry", a.retry)
+	mux.HandleFunc("POST /events/{event}/forget", a.forget)
 	mux.HandleFunc("DELETE /events/{event}", a.purge)
 	return mux
 }

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"net/url"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
@@ -57,42 +54,11 @@ func eventsForgetCommand(p *program) *cobra.Command {
 				return err
 			}
 			r := &bulkRun{program: p, done: "forgotten", format: *format, inOrder: true}
-			r.apply = func(ctx context.Context, e selected) (string, error) { return "", forget(ctx, client, e.event) }
+			r.apply = func(ctx context.Context, e selected) (string, error) {
+				return "", client.Change(ctx, e.event, http.MethodPost, "/forget", nil)
+			}
 			return r.run(c.Context(), found)
 		})
 	}
 	return c
-}
-
-// forget erases an event, and first the deliveries that were quarantined because of it: one of them
-// may have the same body. Nothing is erased while the event is open.
-func forget(ctx context.Context, client *opsclient.Client, event string) error {
-	d, _, err := client.Event(ctx, event)
-	if err != nil {
-		return err
-	}
-	if d.State == "pending" || d.State == "running" {
-		return &opsclient.Refusal{Title: "it is " + d.State + ": forget it when its tasks have an outcome"}
-	}
-	var copies []string
-	all := url.Values{"quarantined": {"true"}, "limit": {"0"}}
-	_, err = client.Each(ctx, all, func(_ []byte, e inspect.Event) error {
-		if e.Original == event {
-			copies = append(copies, e.Event)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, one := range append(copies, event) {
-		err := client.Change(ctx, one, http.MethodDelete, "", nil)
-		if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok && refusal.Status == http.StatusNotFound &&
-			one != event {
-			continue // its window has ended meanwhile
-		} else if err != nil {
-			return err
-		}
-	}
-	return nil
 }
