@@ -54,7 +54,7 @@ func TestTextDoesNotFollowTheLineOfAProgress(t *testing.T) {
 func TestSuccessesOfManyDeliveriesAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	screen := &bytes.Buffer{}
-	f := &replayCmd{program: &program{Out: screen}, output: "text", failures: true}
+	f := &sendCmd{program: &program{Out: screen}, output: "text", failures: true}
 	for _, line := range []replayed{
 		{File: "a", Status: 202, Outcome: "accepted", Verdict: "accepted"},
 		{File: "b", Status: 200, Outcome: "accepted", Verdict: "duplicate"},
@@ -62,7 +62,7 @@ func TestSuccessesOfManyDeliveriesAreNotPrinted(t *testing.T) {
 		{File: "d", Status: 401, Outcome: "terminal", Verdict: "terminal", Code: "signature_missing"},
 		{File: "e", Outcome: "transient", Verdict: "failed", Error: "no answer"},
 	} {
-		check(t, f.print(line))
+		check(t, f.printLine(line))
 	}
 	const want = "c: 200 quarantined\nd: 401 terminal: signature_missing\ne: failed: no answer\n"
 	if screen.String() != want {

@@ -201,7 +201,7 @@ func flagError(c *cobra.Command, err error) error {
 
 // otherNames are the commands that other programs have under these names.
 var otherNames = map[string]string{
-	"resend": "replay", "logs": "events tail", "log": "events tail",
+	"resend": "send", "logs": "events tail", "log": "events tail",
 	"tail": "events tail", "forward": "listen TARGET", "start": "serve", "run": "serve", "status": "healthcheck",
 	"ls": "events list", "list": "events list", "retry": "events retry",
 }

@@ -60,7 +60,8 @@ func newSender(c *cobra.Command, p *program, f senderFlags) (*sender, error) {
 	}
 	from.url = cmp.Or(from.url, "http://"+config.DefaultListen)
 	if u, err := url.Parse(from.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, usage.Errorf("write it whole, as in http://127.0.0.1:8080", "--url is not a URL of http or https")
+		return nil, usage.Errorf("write it whole, as in http://127.0.0.1:8080",
+			"the URL to send to is not one of http or https")
 	}
 	if from.sign == nil && (signer.Private != nil || signer.Secret != nil) {
 		from.sign = signer

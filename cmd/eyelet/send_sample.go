@@ -15,9 +15,8 @@ import (
 )
 
 // sample makes a delivery like the vendor's, signed for the URL that the vendor would call. It
-// moves the path of from.url into the recording.
-// Its body is that of the file, if there is one.
-func (f *sendCmd) sample(ctx context.Context, vendor preset.Preset, kind, file string, from *sender) (
+// moves the path of from.url into the recording. A given body replaces the vendor's.
+func (f *sendCmd) sample(ctx context.Context, vendor preset.Preset, kind string, given []byte, from *sender) (
 	*replay.Recording, error) {
 	set, err := f.sampleSettings(vendor, from)
 	if err != nil {
@@ -29,10 +28,8 @@ func (f *sendCmd) sample(ctx context.Context, vendor preset.Preset, kind, file s
 			"which Eyelet reads only from the vendor's hosts\n", vendor.Name)
 	}
 	change := func(body []byte) ([]byte, error) {
-		if file != "" {
-			if body, err = f.readPayload(file); err != nil {
-				return nil, err
-			}
+		if given != nil {
+			body = given
 		}
 		return f.apply(ctx, f.program, body)
 	}
