@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -17,17 +18,14 @@ import (
 
 // readRecording reads an *.http file. Its errors name the line.
 func readRecording(path string) (*httpfile.File, error) {
-	rec, err := httpfile.Read(path)
-	var parseErr *httpfile.Error
+	data, err := os.ReadFile(path)
 	switch {
-	case errors.As(err, &parseErr):
-		return nil, badRecording(parseErr)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, usage.Errorf("", "%s: there is no such file", path)
 	case err != nil:
 		return nil, usage.Errorf("", "%s: %s", path, usage.Cause(err))
 	}
-	return rec, nil
+	return parseRecording(path, data)
 }
 
 // parseRecording parses a recording that is not in a file.
@@ -59,8 +57,8 @@ func arrival(rec *httpfile.File, flag string) (time.Time, error) {
 	if flag != "" {
 		return time.Time{}, usage.Errorf("write --now 1782635400", "%q is not a unix time", flag)
 	}
-	var e *httpfile.Error
-	if errors.As(rec.Errorf("now", "%q is not a unix time", text), &e) {
+	err = rec.Errorf("now", "%q is not a unix time", text)
+	if e, ok := errors.AsType[*httpfile.Error](err); ok {
 		return time.Time{}, badRecording(e)
 	}
 	return time.Time{}, err

@@ -351,17 +351,13 @@ func (f *sendCmd) readPayload(file string) (payload, error) {
 	}
 	body, err := os.ReadFile(file)
 	if err != nil {
-		return payload{}, usage.Errorf(presetHint(file), "payload %s: %s", file, usage.Cause(err))
+		hint := "a payload, a recording (FILE.http), or a preset of `eyelet producers`"
+		if near := usage.Nearest(file, presetNames()); near != "" {
+			hint = fmt.Sprintf("did you mean the preset %q?", near)
+		}
+		return payload{}, usage.Errorf(hint, "payload %s: %s", file, usage.Cause(err))
 	}
 	return payload{file, file, body}, checkPayload(file, body)
-}
-
-// presetHint suggests a preset for a file that does not exist.
-func presetHint(file string) string {
-	if near := usage.Nearest(file, presetNames()); near != "" {
-		return fmt.Sprintf("did you mean the preset %q?", near)
-	}
-	return "a payload, a recording (FILE.http), or a preset of `eyelet producers`"
 }
 
 // newID returns a random UUID (RFC 9562 section 5.4).

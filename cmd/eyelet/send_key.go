@@ -149,7 +149,8 @@ func (from *sender) become(s *config.Settings, plan *config.Plan, f senderFlags,
 		from.sign = own
 	}
 	signer.Like, _ = from.producer.Scheme.(*verify.RFC9421)
-	return chooseKey(signer, matchingKeys(s, signer, from.config.Keys()))
+	chooseKey(signer, matchingKeys(s, signer, from.config.Keys()))
+	return nil
 }
 
 // matchingKeys returns the key whose public half, in PEM, belongs to the signer's private key;
@@ -175,7 +176,7 @@ func matchingKeys(c *config.Settings, signer *verify.Signer, keys []config.Key) 
 }
 
 // chooseKey sets the id of the given key, or takes the only secret of the configuration.
-func chooseKey(signer *verify.Signer, keys []config.Key) error {
+func chooseKey(signer *verify.Signer, keys []config.Key) {
 	given := signer.Private != nil || signer.Secret != nil
 	for _, k := range keys {
 		shared := k.Alg == string(verify.HMACSHA256)
@@ -183,11 +184,10 @@ func chooseKey(signer *verify.Signer, keys []config.Key) error {
 		case signer.KeyID != "" && k.ID != signer.KeyID:
 		case !given && shared:
 			signer.KeyID, signer.Secret = k.ID, []byte(k.Secret)
-			return nil
+			return
 		case signer.Secret != nil && shared, signer.Private != nil && !shared:
 			signer.KeyID = k.ID
-			return nil
+			return
 		}
 	}
-	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -67,15 +68,10 @@ func (f *sendCmd) rerun(c *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"events", "rerun", "--output", f.output}
+	args := []string{"events", "rerun", "--output", f.output, fmt.Sprintf("--yes=%t", f.yes),
+		fmt.Sprintf("--progress=%t", f.progress)}
 	if f.config != "" {
 		args = append(args, "--config", f.config)
-	}
-	if f.yes {
-		args = append(args, "--yes")
-	}
-	if f.progress {
-		args = append(args, "--progress")
 	}
 	for _, d := range all {
 		if d.rec == nil {
@@ -296,12 +292,8 @@ func (f *sendCmd) printLine(line replayed) error {
 		return nil
 	case line.Error != "":
 		f.printf("%s: %s: %s\n", line.File, line.Verdict, usage.OneLine(line.Error))
-		return nil
+	default:
+		f.printf("%s: %s\n", line.File, statusLine(line.Status, line.Verdict, line.Code))
 	}
-	f.printf("%s: %d %s", line.File, line.Status, line.Verdict)
-	if line.Code != "" {
-		f.printf(": %s", sanitize(line.Code))
-	}
-	f.printf("\n")
 	return nil
 }

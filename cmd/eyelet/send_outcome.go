@@ -27,13 +27,14 @@ type sendOutcome struct {
 // outcomeOf classifies the response to a delivery, or the error that replay.Send returned without
 // one.
 func outcomeOf(rec *replay.Recording, r replay.Result, err error) sendOutcome {
+	_, keyed := rec.Header()["Idempotency-Key"]
 	switch {
 	case errors.Is(err, replay.ErrNoAnswer):
-		return sendOutcome{forward.Classify(0, isKeyed(rec)), "failed"}
+		return sendOutcome{forward.Classify(0, keyed), "failed"}
 	case err != nil: // nothing was sent, and a repetition would fail too
 		return sendOutcome{forward.Terminal, "failed"}
 	}
-	s := sendOutcome{outcome: forward.Classify(r.Status, isKeyed(rec))}
+	s := sendOutcome{outcome: forward.Classify(r.Status, keyed)}
 	var receipt struct{ Status string }
 	_ = json.Unmarshal(r.Body, &receipt) // other receivers send no receipt
 	switch {
@@ -49,16 +50,6 @@ func outcomeOf(rec *replay.Recording, r replay.Result, err error) sendOutcome {
 		s.verdict = s.outcome.String()
 	}
 	return s
-}
-
-// isKeyed reports whether the recording carries an Idempotency-Key.
-func isKeyed(rec *replay.Recording) bool {
-	for _, f := range rec.Fields {
-		if strings.EqualFold(f.Name, "Idempotency-Key") {
-			return true
-		}
-	}
-	return false
 }
 
 // exitOf returns the exit code for these outcomes: terminal ones outweigh transient ones.
@@ -115,11 +106,7 @@ func (f *sendCmd) print(rec *httpfile.File, r replay.Result, s sendOutcome, now 
 		}
 		return exitWith(exitOf(s.outcome), "")
 	}
-	f.printf("%d %s", r.Status, s.verdict)
-	if r.Code != "" {
-		f.printf(": %s", sanitize(r.Code))
-	}
-	f.printf("\n")
+	f.printf("%s\n", statusLine(r.Status, s.verdict, r.Code))
 	if detail := problemDetail(r); detail != "" {
 		f.printf("%s\n", sanitize(detail))
 	} else if body := strings.TrimSpace(string(r.Body)); body != "" && r.Code == "" {
@@ -136,6 +123,15 @@ func (f *sendCmd) print(rec *httpfile.File, r replay.Result, s sendOutcome, now 
 		f.printf("hint: %s\n", hint)
 	}
 	return exitWith(exitOf(s.outcome), "")
+}
+
+// statusLine returns the status of a response with the verdict and the code, if there is one.
+func statusLine(status int, verdict, code string) string {
+	line := fmt.Sprintf("%d %s", status, verdict)
+	if code == "" {
+		return line
+	}
+	return line + ": " + sanitize(code)
 }
 
 var (

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -54,7 +53,7 @@ func (from *sender) vendorDelivery(vendor preset.Preset, set preset.Settings, ki
 	set.SigningKey, set.SigningKeyID = from.private, from.keyID
 	r, body, err := vendor.Draft(set, vendorURL(to, from), kind, id, from.now)
 	if err != nil {
-		return nil, "", usage.Errorf(sampleHint(vendor), "%v", firstError(err))
+		return nil, "", usage.Errorf(sampleHint(vendor), "%v", firstLine(err))
 	}
 	if body, err = change(body); err != nil {
 		return nil, "", err
@@ -65,7 +64,7 @@ func (from *sender) vendorDelivery(vendor preset.Preset, set preset.Settings, ki
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	if body, err = vendor.Sign(set, r, body, from.now); err != nil {
-		return nil, "", usage.Errorf(sampleHint(vendor), "%v", firstError(err))
+		return nil, "", usage.Errorf(sampleHint(vendor), "%v", firstLine(err))
 	}
 	// A proxy may remove a prefix of the vendor's URL, and the sample may add to its query.
 	to.RawQuery = r.URL.RawQuery
@@ -121,16 +120,8 @@ func sampleHint(vendor preset.Preset) string {
 	return "preset " + vendor.Name + " has the settings " + strings.Join(vendor.Uses, ", ")
 }
 
-// firstError returns the first of joined errors.
-func firstError(err error) error {
-	for {
-		many, ok := errors.AsType[interface {
-			error
-			Unwrap() []error
-		}](err)
-		if !ok || len(many.Unwrap()) == 0 {
-			return err
-		}
-		err = many.Unwrap()[0]
-	}
+// firstLine returns the first of joined errors.
+func firstLine(err error) string {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return first
 }
