@@ -76,11 +76,10 @@ func (c *canonicalizer) write() error {
 		c.close(start, ']')
 		return err
 	default:
-		start := c.pos
-		if err := c.scalar(); err != nil {
+		text, err := c.Value()
+		if err != nil {
 			return err
 		}
-		text := c.Since(start)
 		if first == '"' {
 			return c.writeString(text)
 		}

@@ -25,15 +25,18 @@ type member struct{ name, nameEnd, value, valueEnd uint32 }
 func (d *Document) Read(text []byte, depth int) error {
 	d.Text, d.count = nil, 0
 	text = bytes.Trim(text, " \t\r\n")
-	c := checker{text: text, limit: depth, doc: d}
+	s := NewScanner(text, Limits{Depth: depth})
 	end := malformed
-	if len(text) > 0 && (text[0] == '{' || text[0] == '[') {
-		end = c.value(0, 0)
+	switch s.Next() {
+	case '{':
+		end = s.object(0, nil, d)
+	case '[':
+		end = s.array(0, nil)
 	}
-	switch {
-	case end == tooDeep:
-		return ErrDepth
-	case end != len(text):
+	if err := s.moveTo(end); err != nil {
+		return err
+	}
+	if s.pos != len(text) {
 		return ErrSyntax
 	}
 	d.Text = text
@@ -65,84 +68,4 @@ func (d *Document) add(m member) {
 		d.members[d.count] = m
 	}
 	d.count++
-}
-
-// checker validates JSON. Its methods return the index after what they read at i, or a negative
-// result.
-type checker struct {
-	text  []byte
-	limit int // on the nesting
-	doc   *Document
-}
-
-const (
-	malformed = -1
-	tooDeep   = -2
-)
-
-func (c *checker) value(i, depth int) int {
-	if i < len(c.text) {
-		switch c.text[i] {
-		case '{':
-			return c.object(i, depth+1)
-		case '[':
-			return c.array(i, depth+1)
-		}
-	}
-	return scalarEnd(c.text, i)
-}
-
-func (c *checker) object(i, depth int) int {
-	if depth > c.limit {
-		return tooDeep
-	}
-	if i = skipSpace(c.text, i+1); c.is(i, '}') {
-		return i + 1
-	}
-	for ; c.is(i, '"'); i = skipSpace(c.text, i+1) {
-		name, nameEnd := i, stringEnd(c.text, i)
-		if nameEnd < 0 {
-			return malformed
-		}
-		if i = skipSpace(c.text, nameEnd); !c.is(i, ':') {
-			return malformed
-		}
-		value := skipSpace(c.text, i+1)
-		if i = c.value(value, depth); i < 0 {
-			return i
-		}
-		if depth == 1 {
-			c.doc.add(member{uint32(name), uint32(nameEnd), uint32(value), uint32(i)})
-		}
-		if i = skipSpace(c.text, i); !c.is(i, ',') {
-			return c.end(i, '}')
-		}
-	}
-	return malformed
-}
-
-func (c *checker) array(i, depth int) int {
-	if depth > c.limit {
-		return tooDeep
-	}
-	if i = skipSpace(c.text, i+1); c.is(i, ']') {
-		return i + 1
-	}
-	for ; ; i = skipSpace(c.text, i+1) {
-		if i = c.value(i, depth); i < 0 {
-			return i
-		}
-		if i = skipSpace(c.text, i); !c.is(i, ',') {
-			return c.end(i, ']')
-		}
-	}
-}
-
-func (c *checker) is(i int, b byte) bool { return i < len(c.text) && c.text[i] == b }
-
-func (c *checker) end(i int, b byte) int {
-	if c.is(i, b) {
-		return i + 1
-	}
-	return malformed
 }

@@ -3,6 +3,7 @@
 package strictjson
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 )
@@ -36,6 +37,7 @@ type Scanner struct {
 	values int
 	depth  int
 	valid  bool // checked before, so values are skipped unchecked
+	err    error
 }
 
 // NewScanner returns a scanner at the start of a text.
@@ -49,10 +51,8 @@ func (s *Scanner) Since(start int) []byte { return s.text[start:s.pos:s.pos] }
 
 // Next skips white space and returns the byte at the position, or 0 at the end.
 func (s *Scanner) Next() byte {
-	for ; s.pos < len(s.text); s.pos++ {
-		if c := s.text[s.pos]; c > ' ' || c != ' ' && c != '\n' && c != '\r' && c != '\t' {
-			return c
-		}
+	if s.pos = skipSpace(s.text, s.pos); s.pos < len(s.text) {
+		return s.text[s.pos]
 	}
 	return 0
 }
@@ -67,138 +67,156 @@ func (s *Scanner) End() error {
 
 // Value skips one value and returns its text.
 func (s *Scanner) Value() (raw json.RawMessage, err error) {
-	c := s.Next()
+	s.Next()
 	start := s.pos
-	switch {
-	case s.valid:
-		s.skipValid()
-	case c == '{':
-		err = s.Object(s.skipMember)
-	case c == '[':
-		err = s.Array(s.skipValue)
-	default:
-		err = s.scalar()
-	}
+	err = s.moveTo(s.skipValue(start))
 	return s.Since(start), err
 }
-
-func (s *Scanner) skipMember([]byte) error { return s.skipValue() }
-func (s *Scanner) skipValue() error        { _, err := s.Value(); return err }
 
 // Object reads an object. It calls read with the text of each name, quotes included; read must
 // read the value that follows.
 func (s *Scanner) Object(read func(name []byte) error) error {
-	more, err := s.enter('{', '}')
-	for more && err == nil {
-		var name []byte
-		if name, err = s.name(); err == nil {
-			err = read(name)
-		}
-		if err == nil {
-			more, err = s.comma('}')
-		}
-	}
-	return err
+	s.Next()
+	return s.moveTo(s.object(s.pos, read, nil))
 }
 
 // Array reads an array. It calls read at each element; read must read it.
 func (s *Scanner) Array(read func() error) error {
-	more, err := s.enter('[', ']')
-	for more && err == nil {
-		if err = read(); err == nil {
-			more, err = s.comma(']')
-		}
-	}
-	return err
+	s.Next()
+	return s.moveTo(s.array(s.pos, read))
 }
 
-// enter reads the start of an object or array and reports whether an element follows.
-func (s *Scanner) enter(open, end byte) (more bool, err error) {
-	if !s.skip(open) {
-		return false, ErrSyntax
+// moveTo sets the position to where a read ended. A negative end is an error.
+func (s *Scanner) moveTo(end int) error {
+	if end < 0 {
+		return cmp.Or(s.err, ErrSyntax)
 	}
-	if err := s.count(); err != nil {
-		return false, err
+	s.pos = end
+	return nil
+}
+
+// The methods below return the index after what they read at i, or -1 after an error. It is
+// ErrSyntax unless err is set. They do not skip white space first.
+
+// malformed is returned after an error.
+const malformed = -1
+
+func (s *Scanner) skipValue(i int) int {
+	if s.valid {
+		return skipValid(s.text, i)
+	}
+	switch {
+	case s.is(i, '{'):
+		return s.object(i, nil, nil)
+	case s.is(i, '['):
+		return s.array(i, nil)
+	case s.count():
+		return scalarEnd(s.text, i)
+	}
+	return malformed
+}
+
+// object reads an object. It skips the values if read is nil, and notes its members in doc unless
+// that is nil.
+func (s *Scanner) object(i int, read func(name []byte) error, doc *Document) int {
+	if i = s.enter(i, '{'); s.is(i, '}') {
+		return s.leave(i, '}')
+	}
+	for s.is(i, '"') {
+		name, nameEnd := i, s.stringEnd(i)
+		if nameEnd < 0 {
+			return malformed
+		}
+		if i = skipSpace(s.text, nameEnd); !s.is(i, ':') {
+			return malformed
+		}
+		value := skipSpace(s.text, i+1)
+		if read == nil {
+			i = s.skipValue(value)
+		} else {
+			s.pos = value
+			i = s.after(read(s.text[name:nameEnd:nameEnd]))
+		}
+		if i < 0 {
+			return malformed
+		}
+		if doc != nil {
+			doc.add(member{uint32(name), uint32(nameEnd), uint32(value), uint32(i)})
+		}
+		if i = skipSpace(s.text, i); !s.is(i, ',') {
+			return s.leave(i, '}')
+		}
+		i = skipSpace(s.text, i+1)
+	}
+	return malformed
+}
+
+// array reads an array. It skips the elements if read is nil.
+func (s *Scanner) array(i int, read func() error) int {
+	if i = s.enter(i, '['); s.is(i, ']') {
+		return s.leave(i, ']')
+	}
+	for i >= 0 {
+		if read == nil {
+			i = s.skipValue(i)
+		} else {
+			s.pos = i
+			i = s.after(read())
+		}
+		if i < 0 {
+			return malformed
+		}
+		if i = skipSpace(s.text, i); !s.is(i, ',') {
+			return s.leave(i, ']')
+		}
+		i = skipSpace(s.text, i+1)
+	}
+	return malformed
+}
+
+// after returns the position after a function of the caller has read a value.
+func (s *Scanner) after(err error) int {
+	if s.err = err; err != nil {
+		return malformed
+	}
+	return s.pos
+}
+
+// enter reads the start of an object or array and the white space after it.
+func (s *Scanner) enter(i int, open byte) int {
+	if !s.is(i, open) || !s.count() {
+		return malformed
 	}
 	if s.depth++; s.depth > s.limits.Depth && s.limits.Depth > 0 {
-		return false, ErrDepth
+		s.err = ErrDepth
+		return malformed
 	}
-	return !s.leave(end), nil
+	return skipSpace(s.text, i+1)
 }
 
-// comma reads the end of an object or array, or a comma before another element.
-func (s *Scanner) comma(end byte) (more bool, err error) {
-	if s.leave(end) {
-		return false, nil
-	}
-	if !s.skip(',') {
-		return false, ErrSyntax
-	}
-	return true, nil
-}
-
-func (s *Scanner) leave(end byte) bool {
-	if !s.skip(end) {
-		return false
+// leave reads the end of an object or array.
+func (s *Scanner) leave(i int, end byte) int {
+	if !s.is(i, end) {
+		return malformed
 	}
 	s.depth--
-	return true
+	return i + 1
 }
 
-// skip skips white space and then c, and reports whether c was there.
-func (s *Scanner) skip(c byte) bool {
-	if s.Next() != c {
+func (s *Scanner) stringEnd(i int) int {
+	if s.valid {
+		return skipString(s.text, i)
+	}
+	return stringEnd(s.text, i)
+}
+
+func (s *Scanner) is(i int, c byte) bool { return uint(i) < uint(len(s.text)) && s.text[i] == c }
+
+// count counts a value and reports whether it is within the limit.
+func (s *Scanner) count() bool {
+	if s.values++; s.values > s.limits.Values && s.limits.Values > 0 {
+		s.err = ErrValues
 		return false
 	}
-	s.pos++
 	return true
-}
-
-func (s *Scanner) count() error {
-	if s.values++; s.values > s.limits.Values && s.limits.Values > 0 {
-		return ErrValues
-	}
-	return nil
-}
-
-// name reads the name of a member and the colon.
-func (s *Scanner) name() ([]byte, error) {
-	if s.Next() != '"' {
-		return nil, ErrSyntax
-	}
-	start := s.pos
-	if err := s.str(); err != nil {
-		return nil, err
-	}
-	name := s.Since(start)
-	if !s.skip(':') {
-		return nil, ErrSyntax
-	}
-	return name, nil
-}
-
-// scalar skips a value other than an object or array.
-func (s *Scanner) scalar() error {
-	if err := s.count(); err != nil {
-		return err
-	}
-	end := scalarEnd(s.text, s.pos)
-	if end < 0 {
-		return ErrSyntax
-	}
-	s.pos = end
-	return nil
-}
-
-func (s *Scanner) str() error {
-	if s.valid {
-		s.pos = skipString(s.text, s.pos)
-		return nil
-	}
-	end := stringEnd(s.text, s.pos)
-	if end < 0 {
-		return ErrSyntax
-	}
-	s.pos = end
-	return nil
 }

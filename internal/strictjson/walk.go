@@ -89,32 +89,32 @@ func elementOf(array []byte, index string) (found []byte, err error) {
 	return found, err
 }
 
-// skipValid skips the value at the position of a checked text.
-func (s *Scanner) skipValid() {
+// skipValid returns the index after the value at i of a checked text.
+func skipValid(text []byte, i int) int {
 	depth := 0
-	for ; s.pos < len(s.text); s.pos++ {
-		switch s.text[s.pos] {
+	for ; i < len(text); i++ {
+		switch text[i] {
 		case '"':
-			s.pos = skipString(s.text, s.pos)
+			i = skipString(text, i)
 			if depth == 0 {
-				return
+				return i
 			}
-			s.pos--
+			i--
 		case '{', '[':
 			depth++
 		case '}', ']':
 			if depth--; depth < 0 {
-				return // the parent ends after a number or literal
+				return i // the parent ends after a number or literal
 			} else if depth == 0 {
-				s.pos++
-				return
+				return i + 1
 			}
 		case ',', ' ', '\t', '\r', '\n':
 			if depth == 0 {
-				return
+				return i
 			}
 		}
 	}
+	return i
 }
 
 // skipString returns the index after the string that begins at i.

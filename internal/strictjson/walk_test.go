@@ -48,7 +48,8 @@ func TestADocumentIsAnObjectOrArray(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
 		`{}`: nil, " [] \n": nil, `[[[]]]`: nil, `[[[[]]]]`: ErrDepth, `[[[`: ErrSyntax,
-		`1`: ErrSyntax, `"a"`: ErrSyntax,
+		`[[{"a":1},[1]],[{},[]]]`: nil, // depth is not the number of objects and arrays
+		`1`:                       ErrSyntax, `"a"`: ErrSyntax,
 		``: ErrSyntax, ` `: ErrSyntax, `{} {}`: ErrSyntax, `{"a":1,}`: ErrSyntax, `[1 2]`: ErrSyntax,
 		"\ufeff{}": ErrSyntax,
 	} {
