@@ -95,3 +95,28 @@ func TestAPayloadHasAnIdentifierWhereItIsRead(t *testing.T) {
 		}
 	}
 }
+
+// TestARecordingCarriesItsHistory to where send and replay send it, unless --plain is given.
+func TestARecordingCarriesItsHistory(t *testing.T) {
+	t.Parallel()
+	var header http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { header = r.Header }))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "order.http")
+	check(t, os.WriteFile(file, []byte("# event: 1-abc\nPOST / HTTP/1.1\nX-A: b\n\n{}"), 0o600))
+	for _, args := range [][]string{
+		{"send", file, "--url", server.URL}, {"send", file, file, "--url", server.URL},
+		{"replay", file, "--to", server.URL},
+	} {
+		for _, plain := range []bool{false, true} {
+			want := map[bool]string{false: "1-abc"}[plain]
+			code, _, errs := run(t, append(args, fmt.Sprintf("--plain=%t", plain))...)
+			if got := header.Get("Eyelet-Original-Event"); code != exitOK || got != want {
+				t.Errorf("%v, plain %t: exit %d, event %q, want %q: %s", args, plain, code, got, want, errs)
+			}
+		}
+	}
+	if code, _, errs := run(t, "replay", file, "--to", server.URL, "--keyid", "k"); code != exitUsage {
+		t.Errorf("a key without --sign: exit %d: %s", code, errs)
+	}
+}
