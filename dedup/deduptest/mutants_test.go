@@ -97,7 +97,7 @@ var mutants = []mutant{
 	{"occurrence.go", `case first.Event == "":`, `case false:`},
 	{"occurrence.go", `case o.Name == "":`, `case false:`},
 	{"occurrence.go", `n <= most`, `n < most`},
-	{"occurrence.go", "if taken.Event == \"\" {\n\t\t\ts.claim.Key", "if true {\n\t\t\ts.claim.Key"},
+	{"occurrence.go", "if taken.Event == \"\" {\n\t\t\ts.claim.Key", "if taken.Event != \"-\" {\n\t\t\ts.claim.Key"},
 	{"occurrence.go", "if taken.Event == \"\" {\n\t\t\ts.claim.Aliases", "if true {\n\t\t\ts.claim.Aliases"},
 	{"occurrence.go", "if o.Spare {\n\t\treturn", "if false {\n\t\treturn"},
 	{"occurrence.go", `if i == 0 {`, `if i >= 0 {`},

@@ -225,6 +225,50 @@ func (o *opened) still(f func()) {
 	f()
 }
 
+// TestAfterACrashTheLogGetsNewFiles: of another process, only files that it closed are written.
+func TestAfterACrashTheLogGetsNewFiles(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	o.load(t, rand.New(rand.NewPCG(1, 7)), 20)
+	crashed := o.crashed(t)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for dir, clean := range map[string]bool{o.dir: true, crashed: false} {
+		before := map[string]os.FileInfo{}
+		files, _ := filepath.Glob(filepath.Join(dir, logDir, "*"))
+		for _, name := range files {
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close() //nolint:errcheck // it keeps the inode
+			before[name], _ = f.Stat()
+		}
+		d, err := Open(dir, tiny(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := 0
+		files, _ = filepath.Glob(filepath.Join(dir, logDir, "*"))
+		for _, name := range files {
+			now, err := os.Stat(name)
+			for _, old := range before {
+				if err == nil && os.SameFile(old, now) {
+					again++
+				}
+			}
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		// The last segment of the process before is kept until a checkpoint has passed it.
+		if clean && again != len(before) || !clean && again > 1 || len(before) < 3 {
+			t.Errorf("clean: %t, and %d of %d files are used again", clean, again, len(before))
+		}
+	}
+}
+
 func TestWhatIsCommittedIsThereAfterAnyEnd(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

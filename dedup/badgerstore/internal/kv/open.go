@@ -62,6 +62,7 @@ func Open(dir string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: its checkpoint: %w", errDamaged, err)
 	}
+	unclean := !at.Closed
 	// 2. Verify all files, and then open what is at rest.
 	d, err := openAtRest(dir, o, at)
 	if err != nil {
@@ -96,7 +97,9 @@ func Open(dir string, o Options) (*DB, error) {
 		return nil, errors.Join(err, d.closeFiles())
 	}
 	// 6. Open the log for new commits.
-	if d.log, err = redolog.Open(d.logSettings(at), at.Log); err != nil {
+	settings := d.logSettings(at)
+	settings.Unclean = unclean
+	if d.log, err = redolog.Open(settings, at.Log); err != nil {
 		return nil, errors.Join(err, d.closeFiles())
 	}
 	// 7. Commit the last frame again: after a failed flush only the page cache has it.

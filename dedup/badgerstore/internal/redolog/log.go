@@ -48,7 +48,7 @@ type segment struct {
 	number uint64
 	file   storedir.File
 	raw    bool // its space is reserved, but nothing was ever written there
-	large  bool // it was made larger for its frame, and is not used again
+	once   bool // not used again: made larger for its frame, or left by another process
 }
 
 // ofSegment names the segment in an error. The name in a *fs.PathError is that of a former use.
@@ -98,7 +98,7 @@ func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	if at > loadedAfter && !l.loaded {
 		l.load()
 	}
-	if l.active.large {
+	if l.active.once {
 		l.buf = make([]byte, headSize)
 	}
 	return l.written, nil
@@ -297,9 +297,13 @@ func (l *Log) fail(err error) error {
 	return l.failed
 }
 
-// Close closes the files. It does not flush. Later calls return fs.ErrClosed.
+// Close closes the files. It does not flush. It returns an error if the log has failed before.
+// Later calls return fs.ErrClosed.
 func (l *Log) Close() error {
-	_ = l.fail(fs.ErrClosed)
+	err := l.fail(fs.ErrClosed)
 	<-l.done
-	return l.closeFiles()
+	if errors.Is(err, fs.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(err, l.closeFiles())
 }

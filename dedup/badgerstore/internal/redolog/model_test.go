@@ -191,8 +191,9 @@ func TestFlushedFramesSurviveCrashes(t *testing.T) {
 				if m.r.IntN(4) == 0 {
 					m.failFlush()
 				}
-				if err := m.log.Close(); err != nil {
-					t.Fatal(err)
+				failed := m.log.failed != nil
+				if err := m.log.Close(); (err != nil) != failed {
+					t.Fatalf("Close of a log that has failed (%t): %v", failed, err)
 				}
 				m.disk.crash(t, m.r.IntN(2) == 0)
 			}

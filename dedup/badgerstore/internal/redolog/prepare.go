@@ -23,7 +23,8 @@ var retryAfter = 200 * time.Millisecond
 
 // Open opens the log for writing behind a position at which a checkpoint is durable. The segment
 // of that position is kept until a Release passes it; all other files are used again, under new
-// numbers. The space of missing files is reserved, so writes into them need none.
+// numbers, unless [Settings.Unclean] forbids it. The space of missing files is reserved, so writes
+// into them need none.
 //
 // Writing to reserved space for the first time makes a flush slower, because it changes metadata.
 // So the next segment is filled with zeros ahead of use, but not in a log that is hardly written.
@@ -55,7 +56,7 @@ func (l *Log) openFiles(kept uint64) error {
 		want--
 	}
 	for _, number := range numbers {
-		s := &segment{number: number}
+		s := &segment{number: number, once: l.settings.Unclean}
 		switch {
 		case number == kept:
 			l.used = append(l.used, s)
@@ -158,12 +159,13 @@ func (l *Log) fillNext() {
 // prepare gives a segment the next number. Its file is created if it has none of the usual size.
 func (l *Log) prepare(s *segment) error {
 	before := l.settings.path(s.number)
-	if s.large {
+	if s.once && s.file != nil {
 		if err := s.file.Close(); err != nil {
 			return err
 		}
-		s.file, s.large = nil, false
+		s.file = nil
 	}
+	s.once = false
 	if s.file == nil {
 		if err := os.Remove(before); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -198,7 +200,7 @@ func (l *Log) create(name string) (f storedir.File, raw bool, err error) {
 
 // extend makes a segment without frames larger. Its size is durable before its head names it.
 func (s *segment) extend(size int64) error {
-	s.large = true
+	s.once = true
 	raw, err := reserve(s.file, size)
 	if err == nil && raw {
 		err = s.file.Sync()

@@ -64,6 +64,61 @@ func TestSegmentsAreUsedAgainAfterACheckpoint(t *testing.T) {
 	}
 }
 
+// TestFilesOfAnUncleanProcessAreNotWrittenAgain: after a failed write, a kernel may report flushes
+// of the same pages as successful that are not on the disk (ext4 does, in space that was reserved).
+func TestFilesOfAnUncleanProcessAreNotWrittenAgain(t *testing.T) {
+	t.Parallel()
+	for _, unclean := range []bool{false, true} {
+		s := tiny(t)
+		l := open(t, s, Position{})
+		last := write(t, l, 1)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		before := filesOf(t, s)
+		s.Unclean = unclean
+		l = open(t, s, last.end)
+		again := false
+		for group := range uint64(10) {
+			write(t, l, group, Entry{Key: []byte("k"), Value: make([]byte, 50_000)}) // a segment each
+			written, err := os.Stat(s.path(l.End().Segment))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, old := range before {
+				again = again || os.SameFile(old, written)
+			}
+			if err := l.Release(l.End()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if again == unclean {
+			t.Errorf("unclean: %t, and a file of the process before is written again: %t", unclean, again)
+		}
+	}
+}
+
+func filesOf(t *testing.T, s Settings) (files []os.FileInfo) {
+	t.Helper()
+	numbers, err := segmentsIn(s.Dir)
+	if err != nil || len(numbers) == 0 {
+		t.Fatal(numbers, err)
+	}
+	for _, number := range numbers {
+		f, err := os.Open(s.path(number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() }) // so that no other file gets its inode
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, info)
+	}
+	return files
+}
+
 // settle waits until the released segments are prepared: a Replay does not run beside that.
 func settle(l *Log) {
 	l.mu.Lock()

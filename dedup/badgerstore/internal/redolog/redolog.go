@@ -55,6 +55,10 @@ type Settings struct {
 	SegmentSize int64    // bytes, at least 64 KiB and at most 1 GiB, by default 16 MiB
 	Segments    int      // files, at least 3, by default 16
 	AcceptLoss  bool     // a Replay continues behind damage
+	// Unclean means that the process before has not closed the log. One of its writes may have
+	// failed, and after that a kernel may report flushes of the same pages as successful that are
+	// not on the disk. So its files are not written again.
+	Unclean bool
 
 	// OpenFile opens a segment, by default with os.OpenFile. Tests inject faults with it.
 	OpenFile storedir.Open
