@@ -1,11 +1,10 @@
 package conf
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/spf13/pflag"
 
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
@@ -19,18 +18,16 @@ type newValue struct {
 }
 
 // Override overlays environment variables, if not empty, and flags on the settings of a struct.
-// environ has NAME=value, and flags may be nil.
-func Override(root *Node, settings reflect.Type, environ []string, flags *pflag.FlagSet) usage.Errors {
+// environ has NAME=value, and flags the values by the names of the flags that are given.
+func Override(root *Node, settings reflect.Type, environ []string, flags map[string]string) usage.Errors {
 	known := overridable{short: map[string]string{}}
 	known.add(settings, "")
 	values, found := overridingVariables(environ, known)
-	if flags != nil {
-		flags.Visit(func(f *pflag.Flag) {
-			path := strings.Replace(strings.ReplaceAll(f.Name, "-", "_"), "log_", "log.", 1)
-			if slices.Contains(known.paths, path) {
-				values = append(values, newValue{path, f.Value.String(), usage.Place{File: "--" + f.Name}})
-			}
-		})
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		path := strings.Replace(strings.ReplaceAll(name, "-", "_"), "log_", "log.", 1)
+		if slices.Contains(known.paths, path) {
+			values = append(values, newValue{path, flags[name], usage.Place{File: "--" + name}})
+		}
 	}
 	for _, one := range values {
 		known.apply(root, one)

@@ -35,6 +35,15 @@ func (s Source) Lookup(name string) (string, bool) {
 	return "", false
 }
 
+// given returns the values of the flags that are given.
+func (s Source) given() map[string]string {
+	values := map[string]string{}
+	if s.Flags != nil {
+		s.Flags.Visit(func(f *pflag.Flag) { values[f.Name] = f.Value.String() })
+	}
+	return values
+}
+
 // Load reads the file. The settings that it returns with errors are for Build only, which reports
 // them with its own.
 func (s Source) Load() (*Settings, error) {
@@ -67,7 +76,7 @@ func (s Source) parse(file string, data []byte, read *conf.Reader) (*Settings, e
 	if root == nil || root.Kind != conf.Mapping {
 		return nil, found.Err()
 	}
-	found = append(found, conf.Override(root, reflect.TypeFor[Settings](), s.Environ, s.Flags)...)
+	found = append(found, conf.Override(root, reflect.TypeFor[Settings](), s.Environ, s.given())...)
 	found = append(found, root.VariableErrors()...)
 	set := &Settings{File: file, files: read, variables: used}
 	d := &conf.Decoder{Dir: filepath.Dir(file), Files: read, Parsers: parsers}
