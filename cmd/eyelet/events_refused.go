@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 

@@ -69,27 +69,6 @@ func fieldsOf(v reflect.Value) map[string]field {
 	return fields
 }
 
-// Setting is a setting of a struct.
-type Setting struct {
-	Name    string
-	Type    reflect.Type
-	Options []string // see [Decoder]
-}
-
-// InFile reports whether the setting has a NAME_file variant.
-func (s Setting) InFile() bool {
-	return field{options: s.Options}.inFile() && s.Type.Kind() != reflect.Map
-}
-
-// SettingsOf returns the settings of a struct by their names.
-func SettingsOf(t reflect.Type) map[string]Setting {
-	all := map[string]Setting{}
-	for name, f := range fieldsOf(reflect.New(t).Elem()) {
-		all[name] = Setting{name, f.value.Type(), f.options}
-	}
-	return all
-}
-
 // tagOf returns the name of the setting of a field, or "", and its options.
 func tagOf(f reflect.StructField) (name string, options []string) {
 	words := strings.Split(f.Tag.Get("conf"), ",")
@@ -489,7 +468,7 @@ func (d *Decoder) single(n *Node, v reflect.Value, path string) {
 	case v.Kind() == reflect.String:
 		v.SetString(n.Text)
 	default:
-		panic("config: no decoder for a setting of type " + v.Type().String())
+		panic("conf: no decoder for a setting of type " + v.Type().String())
 	}
 	if err != nil {
 		d.Errs.Add(n.At, hint, "%s is %q, want %s", path, n.Text, want)
@@ -571,10 +550,6 @@ func Overlay(to, from reflect.Value, n *Node) {
 		case written == nil || written.Kind == Empty:
 		case at.Kind() == reflect.Struct && written.Kind == Mapping:
 			Overlay(at, value, written)
-		case at.Kind() == reflect.Struct && len(fieldsOf(at)) > 0:
-			_, member, _ := shortOf(at)
-			_, short, _ := shortOf(value)
-			member.Set(short)
 		case at.Kind() == reflect.Map && !at.IsNil():
 			all := reflect.MakeMap(at.Type())
 			for _, part := range []reflect.Value{at, value} {

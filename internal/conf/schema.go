@@ -1,8 +1,6 @@
 package conf
 
-import (
-	"reflect"
-)
+import "reflect"
 
 // Object is a JSON object of a schema.
 type Object = map[string]any
@@ -41,14 +39,12 @@ func scalars() Object {
 // Ref refers to a definition.
 func Ref(name string) Object { return Object{"$ref": "#/$defs/" + name} }
 
-// Of returns the schema of a type, as [decoder.decode] reads it.
+// Of returns the schema of a type, as [Decoder.Decode] reads it.
 func (s *Schema) Of(t reflect.Type) Object {
 	switch t {
 	case durationType:
 		return Ref("duration")
-	case prefixType:
-		return Ref("text")
-	case timeType:
+	case prefixType, timeType:
 		return Ref("text")
 	}
 	if form := s.Forms[t]; form != nil {

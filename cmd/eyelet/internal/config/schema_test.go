@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/eyelet-dev/eyelet/internal/conf"
 )
 
 // violation returns where a value violates a schema, "" if it does not. It knows the keywords that
@@ -158,7 +156,7 @@ func schemaAsJSON(t *testing.T) (root map[string]any) {
 func TestTheSchemaAcceptsEveryExample(t *testing.T) {
 	t.Parallel()
 	root := schemaAsJSON(t)
-	settings := conf.SettingsOf(reflect.TypeFor[Settings]())
+	settings := settingsOf(reflect.TypeFor[Settings]())
 	texts := map[string]string{}
 	const up = "../../../../"
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md"} {

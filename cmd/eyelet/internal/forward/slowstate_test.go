@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
+	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 )
 
 // slowDisk is a file of targets whose every write waits for the test.

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
+	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 )
 
 // State is what is known about targets: which are switched off, have moved or will end. One State

@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 )
 
 // checkpointer notes which part of the log is durable at rest. Badger's files become durable when
@@ -190,7 +190,7 @@ func (c *checkpointer) write(at redolog.Position, commit uint64) error {
 		return fmt.Errorf("MANIFEST: %w", err)
 	}
 	c.work.Begin()
-	if err := c.db.spare.open(func() error { return storedir.SyncDir(c.db.indexDir()) }); err != nil {
+	if err := c.db.spare.open(func() error { return atomicfile.SyncDir(c.db.indexDir()) }); err != nil {
 		return err
 	}
 	c.work.Begin()

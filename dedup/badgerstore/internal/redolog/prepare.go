@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 )
 
 // newFile is the name of a segment until it is complete.
@@ -37,7 +38,7 @@ func Open(s Settings, after Position) (*Log, error) {
 	}
 	l := &Log{settings: s, buf: make([]byte, headSize), end: after, done: make(chan struct{})}
 	l.changed = sync.NewCond(&l.mu)
-	if err := errors.Join(l.openFiles(after.Segment), storedir.SyncDir(s.Dir)); err != nil {
+	if err := errors.Join(l.openFiles(after.Segment), atomicfile.SyncDir(s.Dir)); err != nil {
 		return nil, errors.Join(err, l.closeFiles())
 	}
 	go l.prepareFreed()
@@ -125,7 +126,7 @@ func (l *Log) prepareFreed() {
 func (l *Log) prepareFirst() {
 	s := l.free[0]
 	l.mu.Unlock()
-	err := errors.Join(l.prepare(s), storedir.SyncDir(l.settings.Dir))
+	err := errors.Join(l.prepare(s), atomicfile.SyncDir(l.settings.Dir))
 	if storedir.IsNoSpace(err) {
 		time.Sleep(retryAfter)
 	} else if err != nil {
@@ -258,5 +259,5 @@ func makeDir(dir string) error {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return storedir.SyncDir(filepath.Dir(dir)) // also of a directory that a crash left
+	return atomicfile.SyncDir(filepath.Dir(dir)) // also of a directory that a crash left
 }

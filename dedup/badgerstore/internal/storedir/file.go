@@ -6,8 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
+
+	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 )
 
 // File is an open file of the log, or with values. Tests inject faults with it.
@@ -67,7 +68,7 @@ func WriteWhole(dir, name string, text []byte) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(temp, filepath.Join(dir, name)), SyncDir(dir))
+	return errors.Join(os.Rename(temp, filepath.Join(dir, name)), atomicfile.SyncDir(dir))
 }
 
 // Remove deletes a file, if it is there.
@@ -76,17 +77,5 @@ func Remove(dir, name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, SyncDir(dir))
-}
-
-// SyncDir makes the names in a directory durable. Windows cannot flush a directory.
-func SyncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(err, atomicfile.SyncDir(dir))
 }

@@ -30,11 +30,11 @@ func Write(path string, write func(io.Writer) error) error {
 		_ = os.Remove(f.Name()) // best effort
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
-// syncDir makes the names in a directory durable. Windows cannot flush a directory.
-func syncDir(dir string) error {
+// SyncDir makes the names in a directory durable. Windows cannot flush a directory.
+func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
