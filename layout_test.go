@@ -106,16 +106,13 @@ var imports = map[string][]string{
 	},
 	"receiver": {
 		"verify", "dedup", "producer", "internal/descriptors", "internal/nearest", "internal/sender",
-		"internal/strictjson", "receiver/internal/admission", "receiver/internal/capture", "receiver/internal/deadline",
-		"receiver/internal/executor",
+		"internal/strictjson", "receiver/internal/admission", "receiver/internal/capture",
 	},
 	"receiver/echov4":             {"receiver", "receiver/internal/echocore"},
 	"receiver/echov5":             {"receiver", "receiver/internal/echocore"},
 	"receiver/internal/admission": {"internal/sender"},
 	"receiver/internal/capture":   {},
 	"receiver/internal/echocore":  {"receiver", "receiver/internal/capture"},
-	"receiver/internal/deadline":  {},
-	"receiver/internal/executor":  {},
 	"receiver/metrics":            {"dedup", "producer", "receiver"},
 	"receiver/receivertest": {
 		"dedup", "dedup/deduptest", "dedup/memstore", "producer", "producer/preset", "receiver", "verify",

@@ -117,7 +117,7 @@ func (a *attempt) hung() {
 	a.observe(KindHanging, dedup.Running, reasonHanging, nil)
 }
 
-// run takes the attempt to an outcome, in a goroutine of the workers.
+// run takes the attempt to an outcome.
 func (a *attempt) run() {
 	timeout := a.d.cfg.HandlerTimeout
 	a.working, a.began = true, time.Now()
@@ -145,9 +145,6 @@ func (a *attempt) run() {
 		a.conclude(h.runLeased(ctx, a.d.watchdog, &a.leasedRun, &a.work.Record, decide))
 	}
 }
-
-// goexit concludes the attempt of a handler that ended its goroutine.
-func (a *attempt) goexit() { a.conclude(returned{err: errGoexit}) }
 
 // conclude finishes the attempt with what its handler returned.
 func (a *attempt) conclude(r returned) {

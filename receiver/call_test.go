@@ -32,7 +32,7 @@ func only(t *testing.T, h Handler, decode decodeFunc) *Handler {
 func call(t *testing.T, h *Handler, rec dedup.Record, attempt int) (*Response, error) {
 	t.Helper()
 	rec.Tasks = []dedup.Task{{Handler: h.name, Attempt: attempt}}
-	r := <-start(func() returned { return h.call(t.Context(), eventOf(&rec, 0)) })
+	r := h.call(t.Context(), eventOf(&rec, 0))
 	return r.response, r.err
 }
 

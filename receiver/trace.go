@@ -83,15 +83,16 @@ func endDelivery(d *delivery, resp *reply) {
 	d.span.SetAttributes(attrs...)
 }
 
-// claimInSpan takes one durable step in a span of its own.
-func claimInSpan(ctx context.Context, rx *Receiver, claims []dedup.Claim) (decisions []dedup.Decision, err error) {
-	ctx, span := rx.cfg.Tracer.Start(ctx, spanClaim, trace.WithAttributes(attrBatch.Int(len(claims))))
-	defer span.End()
-	if decisions, err = rx.cfg.Store.Claim(rx.storing.Context(ctx), claims...); err != nil {
-		span.SetAttributes(attrErrorType.String(errType(err)))
-		span.SetStatus(codes.Error, "")
+// startClaim starts the span of a durable step, which end ends.
+func startClaim(ctx context.Context, t trace.Tracer, claims int) (_ context.Context, end func(error)) {
+	ctx, span := t.Start(ctx, spanClaim, trace.WithAttributes(attrBatch.Int(claims)))
+	return ctx, func(err error) {
+		if err != nil {
+			span.SetAttributes(attrErrorType.String(errType(err)))
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
 	}
-	return decisions, err
 }
 
 // startAttempt starts the span of an attempt. An attempt in a delivery belongs to its trace. Any

@@ -237,7 +237,7 @@ func TestRunAgainGetsTheEventAsItWas(t *testing.T) {
 		})
 		rec := recordOf("text/plain", "body")
 		rec.Tasks = []dedup.Task{{Handler: "it", State: dedup.Running, Attempt: 1}}
-		w := newWatchdog(t.Context(), &Config{Store: again{}, Lease: time.Minute})
+		w := newWatchdog(t.Context(), nil, &Config{Store: again{}, Lease: time.Minute})
 		r := only(t, h, decodeJSON).runLeased(t.Context(), w, &leasedRun{}, &rec,
 			func(returned) dedup.Result { return dedup.Result{Kind: dedup.ResultDone} })
 		changed := rec.Payload.Header.Get("Changed") != ""

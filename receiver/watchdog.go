@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ const hungGrace = time.Second
 // record the outcome: no second run may start beside the first.
 type watchdog struct {
 	ctx    context.Context //nolint:containedctx // of the calls of the store; nothing happens after its end
+	ended  <-chan struct{} // closed once no result is recorded any more
 	store  dedup.Store
 	length time.Duration // of a lease
 
@@ -31,8 +33,8 @@ type watchdog struct {
 	fires    time.Time // when timer fires; zero if it does not
 }
 
-func newWatchdog(ctx context.Context, c *Config) *watchdog {
-	return &watchdog{ctx: ctx, store: c.Store, length: c.Lease}
+func newWatchdog(ctx context.Context, ended <-chan struct{}, c *Config) *watchdog {
+	return &watchdog{ctx: ctx, ended: ended, store: c.Store, length: c.Lease}
 }
 
 // leasedRun is one run of a handler as the watchdog sees it.
@@ -225,4 +227,33 @@ func (w *watchdog) extended(run *leasedRun, err error, lost bool) bool {
 	}
 	w.arm(run)
 	return true
+}
+
+// settle returns once a result is recorded, whose first call returned err. While the store is
+// unavailable it records again, so that the handler need not run again for a fault of the store;
+// the lease is extended meanwhile. It returns nil once the result is recorded, [dedup.ErrLeaseLost]
+// if the lease is lost or an earlier call recorded it, and else the error with which it is
+// abandoned: when the store has failed for good, when the receiver stops, and after one more lease
+// on errors that promise no end.
+func (w *watchdog) settle(run *leasedRun, err error, record func() error) error {
+	deadline := time.Now().Add(w.length)
+	for n := 0; err != nil; n++ {
+		_, unavailable := errors.AsType[*dedup.ErrUnavailable](err)
+		switch {
+		case errors.Is(err, dedup.ErrLeaseLost), errors.Is(err, dedup.ErrFailed):
+			return err
+		case unavailable:
+			deadline = time.Now().Add(w.length)
+		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound), time.Now().After(deadline):
+			return err
+		}
+		if n == 0 {
+			run.log().Warn("the outcome is not recorded yet; retrying", "err", err)
+		}
+		if !pause(w.ended, min(backoff(storeRetryBase, storeRetryCap, n, rand.Int64N), w.length/6)) {
+			return err
+		}
+		err = record()
+	}
+	return nil
 }
