@@ -50,7 +50,7 @@ acme:
   email: ops@example.test
   directory_url: %s%s
 producers:
-  github: {preset: github, secrets: [of-this-test]}
+  github: {preset: github, secret: [of-this-test]}
 `, address, acmeHost, authority.URL, wfe.DirectoryPath)
 	for name, content := range map[string][]byte{trusted: pem.EncodeToMemory(&block),
 		filepath.Join(dir, "eyelet.yaml"): []byte(yaml)} {

@@ -127,7 +127,7 @@ const receivers = {
 for (const alg of ['ed25519', 'ecdsa-p256-sha256', 'rsa-pss-sha512', 'hmac-sha256']) {
   receivers[`http-message-signatures-${alg}`] = async (d) => {
     const { createVerifier, httpbis } = await import('http-message-signatures');
-    const key = { id: 'k1', algs: [alg], verify: createVerifier(d.secret, alg) };
+    const key = { id: 'k1', alg: [alg], verify: createVerifier(d.secret, alg) };
     const digest = crypto.createHash('sha256').update(d.body).digest('base64');
     if (d.header['content-digest'] !== `sha-256=:${digest}:`) return false; // the library leaves it to its caller
     return httpbis.verifyMessage({ keyLookup: async () => key, requiredFields: ['content-digest'] },

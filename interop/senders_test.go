@@ -84,7 +84,7 @@ func refused(code string) results {
 	return r
 }
 
-func preset(name string) string { return fmt.Sprintf("{preset: %s, secrets: [%%s]}", name) }
+func preset(name string) string { return fmt.Sprintf("{preset: %s, secret: [%%s]}", name) }
 
 // Algorithms of RFC 9421 section 6.2.2.
 const (
@@ -128,7 +128,7 @@ const (
 
 // contentful describes the scheme of Contentful: method, path, signed fields and body, a line each.
 const contentful = `{scheme: hmac, header: X-Contentful-Signature, timestamp_header: X-Contentful-Timestamp,
-    timestamp_unit: ms, tolerance: {past: 5m, future: 5m}, type: "header:X-Contentful-Topic", secrets: [%s],
+    timestamp_unit: ms, tolerance: {past: 5m, future: 5m}, type: "header:X-Contentful-Topic", secret: [%s],
     template: "POST\n/webhooks/contentful\ncontent-type:{header:Content-Type};x-contentful-signed-headers:` +
 	`{header:X-Contentful-Signed-Headers};x-contentful-timestamp:{timestamp};x-contentful-topic:` +
 	`{header:X-Contentful-Topic}\n{body}"}`
@@ -157,7 +157,7 @@ func goSenders() []sender {
 		{name: "structured", sign: cloudEventIn(true, orderData), note: "structured mode"},
 		{name: "modes", sign: cloudEventInOtherMode(), note: "the same event in another mode has other bytes"},
 		{name: "batch", sign: cloudEventBatch, batch: 2, note: "a batch of two",
-			settings: "{preset: cloudevents, batch: true, secrets: [%s]}"},
+			settings: "{preset: cloudevents, batch: true, secret: [%s]}"},
 		{name: "xml", sign: cloudEventIn(false, xmlData), note: "XML in binary mode", text: true},
 		{name: "base64", sign: cloudEventIn(true, binaryData), note: "`data_base64` in structured mode"},
 		{name: "no-data", sign: cloudEventIn(false, nil), note: "no data, in binary mode", text: true, noCity: true},

@@ -88,7 +88,7 @@ if installed systemd-socket-activate; then
 		operations: "off"
 		store: "memory:"
 		producers:
-		  github: {preset: github, secrets: [not-a-real-secret]}
+		  github: {preset: github, secret: [not-a-real-secret]}
 	YAML
 	systemd-socket-activate -l 127.0.0.1:18443 "$dir/eyelet" serve --config "$dir/eyelet.yaml" 2>"$dir/log" &
 	server=$!

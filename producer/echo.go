@@ -35,7 +35,7 @@ type Echo struct {
 	// Field is a header field of a delivery without a credential.
 	Field string `conf:"header"`
 	// Members are further members of the object.
-	Members []string `conf:"members"`
+	Members []string `conf:"member"`
 	// Methods are those of requests with Query or Field. Defaults to GET for Query, and to the
 	// methods of deliveries for Field.
 	Methods []string `conf:"methods,nonempty"`

@@ -217,7 +217,8 @@ func (e *Embedded) Binds() verify.Binding { return verify.Binding{Time: true} }
 
 // String describes the scheme for the policy.
 func (e *Embedded) String() string {
-	made := "HMAC-" + strings.ToUpper(string(cmp.Or(e.HMAC.Hash, verify.SHA256)))
+	hashes := append([]verify.Hash{e.HMAC.Hash}, e.HMAC.Hashes...)
+	made := "HMAC-" + strings.ToUpper(string(cmp.Or(append(hashes, verify.SHA256)...)))
 	if len(e.HMAC.PublicKeys)+len(e.HMAC.ECDSAKeys) > 0 {
 		made = "signature with a private key"
 	}

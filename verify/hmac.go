@@ -76,10 +76,10 @@ type HMAC struct {
 	// or {ecdsa} (a signature by one of PublicKeys or ECDSAKeys). Defaults to "{sig}".
 	Entries []string `conf:"pattern"`
 
-	Hash           Hash                `conf:"hash"`            // of entries without {alg}; defaults to SHA256
-	Hashes         []Hash              `conf:"hashes"`          // that {alg} may name; defaults to Hash alone
+	Hash           Hash                // of entries without {alg}; defaults to SHA256
+	Hashes         []Hash              `conf:"hash"`            // that {alg} may name; defaults to Hash alone
 	Encoding       Encoding            `conf:"encoding"`        // of the signature: Hex or Base64; required
-	Secrets        []Secret            `conf:"secrets"`         // the accepted ones, several during a rotation
+	Secrets        []Secret            `conf:"secret"`          // the accepted ones, several during a rotation
 	Keys           map[string]Secret   `conf:"keys"`            // by key id, for entries with {kid}; instead of Secrets
 	SecretEncoding Encoding            `conf:"secret_encoding"` // of Secrets and Keys; defaults to Raw
 	PublicKeys     []ed25519.PublicKey // Ed25519 (RFC 8032), for {ed25519} over the same content

@@ -117,7 +117,7 @@ func (p *hmacPlan) setEntries(h *HMAC) error {
 	errs.addIf(signed && !ed25519 && len(h.PublicKeys) > 0, "entries: public keys are set and no entry holds {ed25519}")
 	errs.addIf(signed && !ecdsa && len(h.ECDSAKeys) > 0, "entries: ECDSA keys are set and no entry holds {ecdsa}")
 	errs.addIf(p.entriesHold(partKID) != (len(h.Keys) > 0), "keys: entries with {kid} and keys by id go together")
-	errs.addIf(len(h.Hashes) > 0 && !p.entriesHold(partAlg), "hashes: no entry holds {alg}")
+	errs.addIf(len(h.Hashes) > 1 && !p.entriesHold(partAlg), "hash: several, and no entry holds {alg}")
 	return errors.Join(errs...)
 }
 

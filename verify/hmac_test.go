@@ -217,7 +217,7 @@ func TestHMACCheckReportsEveryError(t *testing.T) {
 			[]string{`"X Sig" is not a field name`, "encoding:", "secret 1 of 1 is empty"}},
 		{&HMAC{Headers: []string{"A", "B"}, IDHeaders: []string{"1", "2", "3"}, Encoding: Hex, Secrets: Secrets("s")},
 			[]string{"id headers: 3 fields for 2", "content lacks {id}"}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Hash: "md5", Hashes: []Hash{"crc"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Hash: "md5", Hashes: []Hash{"crc", "md5"}},
 			[]string{`"md5"`, `"crc"`, "no entry holds {alg}"}},
 		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s", "zz "), SecretEncoding: Hex},
 			[]string{"secret 1 of 2 is not hex", "secret 2 of 2 begins or ends"}},

@@ -44,7 +44,7 @@ type JWT struct {
 	Keys TokenKeySet // of the issuer; required
 	// Algorithms are the accepted ones, named as in RFC 7518 and RFC 8037: RS256, PS256, ES256,
 	// EdDSA, ... Required.
-	Algorithms []string `conf:"algs,nonempty"`
+	Algorithms []string `conf:"alg,nonempty"`
 	// Body means that the body is the token. The signature then binds it, and "iat" is its signed
 	// time. A bearer token is used for many requests, so its "iat" is not the time of any of them.
 	Body bool `conf:"in_body"`

@@ -46,7 +46,7 @@ type RFC9421 struct {
 	BoundKey    string
 	Coverage    Coverage // what a signature must cover; defaults to the profile of [Coverage.Rules]
 	KeyRequired bool     // refuses requests without an Idempotency-Key (id_missing)
-	Algs        []Alg    `conf:"algs,nonempty"` // the accepted algorithms; defaults to all but rsa-v1_5-sha256
+	Algs        []Alg    `conf:"alg,nonempty"` // the accepted algorithms; defaults to all but rsa-v1_5-sha256
 	// Encoding is that of the octets in Signature: Base64 (the default), with its padding or not
 	// (RFC 9651 section 4.2.7), or Base64URL. It holds for the Label only.
 	Encoding Encoding

@@ -17,11 +17,11 @@ func TestAConfigurationWithALiteralSecretThatOthersCanReadIsAWarning(t *testing.
 	}
 	const rest = "listen: 127.0.0.1:0\noperations: \"off\"\nproducers:\n  gh: {preset: github, "
 	for text, want := range map[string]bool{
-		rest + "secret: octo-secret}\n":              true,
-		rest + "secrets: [\"${A}\", octo-secret]}\n": true,
-		rest + "secrets: [\"${A}\"]}\n":              false,
-		rest + "secret: \"$${octo-secret\"}\n":       true, // $${ is a literal ${
-		rest + "secret: \"octo-${A}\"}\n":            false,
+		rest + "secret: octo-secret}\n":             true,
+		rest + "secret: [\"${A}\", octo-secret]}\n": true,
+		rest + "secret: [\"${A}\"]}\n":              false,
+		rest + "secret: \"$${octo-secret\"}\n":      true, // $${ is a literal ${
+		rest + "secret: \"octo-${A}\"}\n":           false,
 		strings.Replace(rest, "gh: {preset: github, ",
 			"wp: {preset: worldpay, keys: {\"1\": "+
 				"\"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\"}}\n", 1): true,

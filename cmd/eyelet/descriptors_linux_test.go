@@ -70,7 +70,7 @@ func TestFewDescriptorsAndIdleConnectionsStopNoDelivery(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nstore: badger:./data\nproducers:\n  gh: {preset: github, " +
-		"secrets: [another-long-secret]}\n"
+		"secret: [another-long-secret]}\n"
 	check(t, os.WriteFile(config, []byte(text), 0o600))
 	c := startServed(t, config, fewFiles(t, 300))
 	if log := c.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log,

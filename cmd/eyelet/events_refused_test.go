@@ -47,7 +47,7 @@ func refusedLines(t *testing.T, n int, args ...string) (all []inspect.Refused) {
 
 func TestRefusedDeliveriesAreShown(t *testing.T) {
 	t.Parallel()
-	file := configured(t, "  gl: {preset: gitlab, secrets: [gitlab-secret]}\nredact: [\"query:k\"]\n")
+	file := configured(t, "  gl: {preset: gitlab, secret: [gitlab-secret]}\nredact: [\"query:k\"]\n")
 	s := launch(t, "serve", "--config", file)
 	const secret = "s3cr3t-credential"
 	status := refuse(t, s.deliveries+"/webhooks/gh?k=s3cr3t-parameter", `{"a":1}`, "X-Hub-Signature-256", "sha256=00",

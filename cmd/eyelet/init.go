@@ -173,7 +173,7 @@ func (f *initCmd) text(vendors []preset.Preset, settings map[string]settingList)
 	b.WriteString("\nhandlers:   # of all events; type: push, say, selects some: `eyelet producers PRESET`\n")
 	from := "producer: " + names[0]
 	if len(names) > 1 {
-		from = "producers: [" + strings.Join(names, ", ") + "]"
+		from = "producer: [" + strings.Join(names, ", ") + "]"
 	}
 	fmt.Fprintf(&b, "  - {%s, type: \"*\", %s}\n", from, action)
 	return b.String()

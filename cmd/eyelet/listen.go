@@ -180,9 +180,9 @@ func (f *listenCmd) configuration(listen, state string) (text string, shown []st
 			return "", nil, usage.Errorf("write --secret 'stripe=${STRIPE_SECRET}'", "--secret is not PRESET=VALUE")
 		case !used:
 			return "", nil, usage.Errorf("add it after the target", "--secret %s: that preset is not served", name)
-		case !slices.Contains(vendor.Uses, "secrets"):
+		case !slices.Contains(vendor.Uses, "secret"):
 			return "", nil, usage.Errorf("use serve with a configuration; the preset has the settings "+
-				strings.Join(vendor.Uses, ", "), "--secret %s: the preset has no setting secrets", name)
+				strings.Join(vendor.Uses, ", "), "--secret %s: the preset has no setting secret", name)
 		}
 		given[name] = value
 	}

@@ -93,7 +93,7 @@ func settingsWith(vendor preset.Preset, secret string) (settingList, error) {
 		return settingList{{"subscriptions", "[{topic: \"" + vendor.Types()[0] + "\", secret: " + quoted +
 			", token: " + hex.EncodeToString(token[:16]) + "}]"}}, nil
 	}
-	if !slices.Contains(vendor.Uses, "secrets") || vendor.KeySigned() {
+	if !slices.Contains(vendor.Uses, "secret") || vendor.KeySigned() {
 		return nil, usage.Errorf("configure it in a file, and name it with --config; preset "+vendor.Name+
 			" has the settings "+strings.Join(vendor.Uses, ", "), "preset %s needs more than a secret", vendor.Name)
 	}

@@ -39,17 +39,17 @@ func presetSettings() map[string]string {
 	const topic = "arn:aws:sns:us-east-1:123456789012:MyTopic"
 	return map[string]string{
 		"adcp":            "jwks_url: https://keys.example/jwks, revoked_url: https://keys.example/revoked",
-		"adyen":           "secrets_files: [hex.txt, hex.txt], username: kettle, password_file: plain.txt",
-		"adyen-platform":  "secrets_file: hex.txt",
+		"adyen":           "secret_file: [hex.txt, hex.txt], username: kettle, password_file: plain.txt",
+		"adyen-platform":  "secret_file: hex.txt",
 		"aws-eventbridge": "header: X-Api-Key, value_file: plain.txt",
-		"aws-sns":         "topics: [" + topic + "], min_version: 2, check_chain: true, roots_file: roots.pem",
-		"azure-event-grid": "audience: api://a, issuers: [https://sts.example/], app_ids: [app-17], topics: [/t], " +
+		"aws-sns":         "topic: [" + topic + "], min_version: 2, check_chain: true, roots_file: roots.pem",
+		"azure-event-grid": "audience: api://a, issuers: [https://sts.example/], app_ids: [app-17], topic: [/t], " +
 			"origins: [eventgrid.azure.net], rate: 5, jwks_url: https://keys.example/",
 		"chargebee":   "query: key, value_file: plain.txt",
 		"cloudevents": "bearer_file: plain.txt, batch: true, origins: [o.example], rate: 100",
 		"datatrans":   "secret_file: hex.txt",
 		"discord":     "secret: " + strings.Repeat("0b", 32),
-		"dwolla":      "secrets_file: plain.txt",
+		"dwolla":      "secret_file: plain.txt",
 		"deepgram":    "username: kettle, password_file: plain.txt",
 		"postmark":    "header: X-Kettle, value_file: plain.txt",
 		"strava":      "query: key, value_file: plain.txt, verify_token_file: plain.txt",
@@ -60,7 +60,7 @@ func presetSettings() map[string]string {
 		"swt":             "secret_file: plain.txt, issuers: [https://shop.example]",
 		"mcp-events":      "keys: {sub_17: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD}",
 		"github":          "secret_file: plain.txt, allow_sha1: true",
-		"gitlab":          "secrets_file: plain.txt",
+		"gitlab":          "secret_file: plain.txt",
 		"gitlab-signed":   standard,
 		"google-eventarc": google,
 		"google-pubsub":   google,
@@ -72,7 +72,7 @@ func presetSettings() map[string]string {
 		"standard-webhooks": standard, "svix": standard, "clerk": standard, "openai": standard, "resend": standard,
 		"webengage": `license_code: "~17", secret_key_file: plain.txt`,
 		"websub": "subscriptions: [{topic: https://blog.example/feed, mode: subscribe, secret_file: " +
-			"plain.txt, token: callback-token-17}], algs: [sha256]",
+			"plain.txt, token: callback-token-17}], alg: [sha256]",
 		"worldpay":     "keys: {k1_file: plain.txt}, encoding: base64",
 		"xsolla":       "keys: {acc_123_file: plain.txt}",
 		"activitypub":  "keys: {'https://social.example/a#main-key': '" + rsaJWK + "'}",
@@ -169,13 +169,13 @@ func TestPresetsRefuseInvalidSettings(t *testing.T) {
 	dir := settingsFolder(t)
 	for settings, want := range map[string]string{
 		"preset: stripe":                                       "secret",
-		"preset: stripe, secrets: []":                          "secret",
+		"preset: stripe, secret: []":                           "secret",
 		`preset: stripe, secret: ""`:                           "producers.p.secret is empty",
 		"preset: stripe, secret_file: empty.txt":               "secret file empty.txt is empty",
 		"preset: stripe, secret_file: none.txt":                "secret file none.txt: no such file",
 		"preset: stripe, secret: a, secret_file: plain.txt":    "both set",
 		`preset: stripe, secret: "${UNSET_17}"`:                "UNSET_17",
-		"preset: stripe, secret_file: plain.txt, topics: [a]":  `has no setting "topics"`,
+		"preset: stripe, secret_file: plain.txt, topic: [a]":   `has no setting "topic"`,
 		"preset: stripe, secret_file: plain.txt, topicz: [a]":  `unknown setting "topicz"`,
 		"preset: strip, secret_file: plain.txt":                `unknown preset "strip"`,
 		"preset: worldpay, keys: {k1_file: empty.txt}":         "secret file empty.txt is empty",

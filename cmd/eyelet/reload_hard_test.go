@@ -216,7 +216,7 @@ func TestReloadReplacesCertificates(t *testing.T) {
 func TestTheMetricsOfWhatIsGoneAreDeleted(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
-	const other = "  other: {preset: github, secrets: [octo-secret]}\n"
+	const other = "  other: {preset: github, secret: [octo-secret]}\n"
 	reloadable(t, file, "octo-secret", other+"handlers: [{producer: gh, type: push, stdout: true, name: removed}]\n")
 	r := launch(t, "serve", "--config", file)
 	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")

@@ -29,7 +29,7 @@ func reloadable(t *testing.T, file, secrets, rest string) {
 	t.Helper()
 	next := file + ".next"
 	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\nproducers:\n  gh: {preset: github, " +
-		"secrets: [" + secrets + "]}\n" + rest
+		"secret: [" + secrets + "]}\n" + rest
 	check(t, os.WriteFile(next, []byte(text), 0o600))
 	check(t, os.Rename(next, file))
 }
@@ -224,7 +224,7 @@ func TestAChangedFileIsReloaded(t *testing.T) {
 	write := func(rest string) {
 		t.Helper()
 		text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\n" +
-			"producers:\n  gh: {preset: github, secrets_file: [now/secret]}\n" + rest
+			"producers:\n  gh: {preset: github, secret_file: [now/secret]}\n" + rest
 		check(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("reload: {watch: true}\n")

@@ -118,7 +118,7 @@ func TestSamplesOfVendorsWithCertificatesSentTwiceAreTwoEvents(t *testing.T) {
 		"aws-sns": {Topics: []string{topic}, PinnedKeys: pinned}, "paypal": {WebhookID: "17", PinnedKeys: pinned},
 		"ucp": {MessageKeys: verify.StaticKeys(public)},
 	}
-	set := map[string]string{"aws-sns": "topics=[" + topic + "]", "paypal": "webhook_id=17",
+	set := map[string]string{"aws-sns": "topic=[" + topic + "]", "paypal": "webhook_id=17",
 		"ucp": "allow=[https://shop.example/.well-known/ucp]"}
 	for _, name := range atVendors {
 		vendor, _ := preset.Find(name)

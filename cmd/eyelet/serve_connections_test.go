@@ -25,7 +25,7 @@ func serveGitHub(t *testing.T, limits string) *running {
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nlog: {level: error}\nlimits: {" + limits +
 		"}\n" +
-		"producers:\n  gh: {preset: github, secrets: [another-long-secret], max_body: 64KiB}\n"
+		"producers:\n  gh: {preset: github, secret: [another-long-secret], max_body: 64KiB}\n"
 	check(t, os.WriteFile(file, []byte(text), 0o600))
 	return launch(t, "serve", "--config", file)
 }

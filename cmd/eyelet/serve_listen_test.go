@@ -23,7 +23,7 @@ func memoryServed(t *testing.T, operations string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\n" + operations +
-		"store: \"memory:\"\nlog: {level: error}\nproducers:\n  gh: {preset: github, secrets: [octo-secret]}\n"
+		"store: \"memory:\"\nlog: {level: error}\nproducers:\n  gh: {preset: github, secret: [octo-secret]}\n"
 	check(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }

@@ -23,7 +23,7 @@ func TestServeBehindAProxyOfTCP(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nstore: \"memory:\"\ntrusted_proxies: [127.0.0.0/8]\n" +
-		"proxy_protocol: true\nproducers:\n  gh: {preset: github, secrets: [octo-secret-0123456789]}\n"
+		"proxy_protocol: true\nproducers:\n  gh: {preset: github, secret: [octo-secret-0123456789]}\n"
 	check(t, os.WriteFile(file, []byte(text), 0o600))
 	r := launch(t, "serve", "--config", file)
 	status := pushProxied(t, strings.TrimPrefix(r.deliveries, "http://"))
@@ -66,7 +66,7 @@ func TestASocketOfSystemdBehindAProxyOfTCP(t *testing.T) {
 	check(t, errors.Join(err, ln.Close()))
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: " + address + "\noperations: \"off\"\nstore: \"memory:\"\ntrusted_proxies: [127.0.0.0/8]\n" +
-		"proxy_protocol: true\nproducers:\n  gh: {preset: github, secrets: [octo-secret-0123456789]}\n"
+		"proxy_protocol: true\nproducers:\n  gh: {preset: github, secret: [octo-secret-0123456789]}\n"
 	check(t, os.WriteFile(file, []byte(text), 0o600))
 	var log servertest.Buffer
 	const activate = `LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"`

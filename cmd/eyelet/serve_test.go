@@ -66,7 +66,7 @@ func configured(t *testing.T, rest string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\nproducers:\n  gh: {preset: github, " +
-		"secrets: [octo-secret]}\n" + rest
+		"secret: [octo-secret]}\n" + rest
 	check(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }

@@ -66,7 +66,7 @@ echo '{"type":"payment","data":{"cents":250}}' >"$work/payment.json"
 cat >"$work/eyelet.yaml" <<'YAML'
 store: ${DATABASE_URL}
 producers:
-  standard-webhooks: {preset: standard-webhooks, secrets: ["${BANK_SECRET}"]}
+  standard-webhooks: {preset: standard-webhooks, secret: ["${BANK_SECRET}"]}
 YAML
 "$work/eyelet" store migrate --config "$work/eyelet.yaml" >/dev/null
 query "SET client_min_messages = error; CREATE TABLE IF NOT EXISTS counter (payments int8, cents int8)"

@@ -35,8 +35,8 @@ store: badger:./data
 inspector: {send: true}
 limits: {attempts: 3, backoff_base: 1s, backoff_cap: 1s}
 producers:
-  gh: {preset: github, secrets: [%[3]q]}
-  stripe: {preset: stripe, secrets: [whsec_%[4]s]}
+  gh: {preset: github, secret: [%[3]q]}
+  stripe: {preset: stripe, secret: [whsec_%[4]s]}
 handlers:
   - {producer: gh, type: push, exec: [/bin/true]}
   - {producer: gh, type: issues, exec: [/bin/sh, -c, "echo 'dial ledger:5432: connection refused' >&2; exit 1"]}

@@ -17,7 +17,7 @@ import (
 // Decoder fills structs from nodes and collects all errors. The tag of a field names its
 // setting and may have options:
 //
-//	secret    not empty; may be in a file (NAME_file, NAME_files for a list); never shown
+//	secret    not empty; may be in a file (NAME_file); never shown
 //	file      the same, but the file is not confidential
 //	target    a URL of which only scheme and host are shown
 //	dsn       like secret, but shown if it is no connection string, and else without credentials
@@ -182,7 +182,7 @@ func (d *Decoder) Want(n *Node, kind Kind, path string) bool {
 		case strings.HasSuffix(path, "].type"):
 			hint = "write one handler for each type"
 		case strings.HasSuffix(path, "].producer"):
-			hint = "write producers: [a, b]"
+			hint = "write producer: [a, b]"
 		}
 		d.Errs.Add(n.At, hint, "%s is %s, want %s", path, n.Kind, kind)
 	}
@@ -296,12 +296,6 @@ func (d *Decoder) requireText(n *Node, path string) {
 // such a name. White space around the text is dropped, because editors add it.
 func (d *Decoder) fileVariant(n *Node, name string, fields map[string]field, path string) bool {
 	base, ok := strings.CutSuffix(name, "_file")
-	if !ok {
-		base, ok = strings.CutSuffix(name, "_files")
-		if _, list := fields[base]; !list {
-			base += "s" // secret_files, as well as secrets_files
-		}
-	}
 	f := fields[base]
 	if !ok || !f.inFile() || f.value.Kind() == reflect.Map {
 		return false

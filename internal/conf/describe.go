@@ -54,7 +54,7 @@ func (s *Schema) describe(settings Object, t reflect.Type) {
 
 // describe adds a description to a setting and to its variants with a file.
 func describe(settings Object, name, sentence string) {
-	for _, suffix := range []string{"", "_file", "_files"} {
+	for _, suffix := range []string{"", "_file"} {
 		form, ok := settings[name+suffix].(Object)
 		if !ok {
 			continue

@@ -102,11 +102,6 @@ func (s *Schema) Structs(types ...reflect.Type) Object {
 			settings[name] = s.Of(f.value.Type())
 			if f.inFile() && f.value.Kind() != reflect.Map {
 				settings[name+"_file"] = Object{"anyOf": []any{Ref("text"), s.list(reflect.TypeFor[string]())}}
-				if f.value.Kind() == reflect.Slice {
-					settings[name+"_files"] = s.list(reflect.TypeFor[string]())
-					settings[trimPlural(name)+"_file"] = settings[name+"_file"]
-					settings[trimPlural(name)+"_files"] = settings[name+"_files"]
-				}
 			}
 		}
 	}
@@ -115,6 +110,3 @@ func (s *Schema) Structs(types ...reflect.Type) Object {
 	}
 	return Object{"type": []any{"object", "null"}, "additionalProperties": false, "properties": settings}
 }
-
-// trimPlural is for secret_files, which may be written for secrets_files.
-func trimPlural(name string) string { return name[:len(name)-1] }

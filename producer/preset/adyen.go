@@ -42,7 +42,7 @@ var adyen = Preset{
 	Name: "adyen", Docs: adyenDocs,
 	Auth: "HMAC-SHA256 of 8 members of each item", ID: "pspReference:eventCode:success", Deadline: "10s",
 	Wants:       "2xx or [accepted]; 30 days",
-	Uses:        []string{"secrets", "username", "password"},
+	Uses:        []string{"secret", "username", "password"},
 	fingerprint: producer.FingerprintNone, window: adyenWindow,
 	build: func(p *producer.Producer, s Settings) {
 		scheme := newAdyenScheme(s.Secrets...)
@@ -92,7 +92,7 @@ func AdyenPlatform(keys ...string) producer.Producer { return adyenPlatform.with
 var adyenPlatform = Preset{
 	Name: "adyen-platform", Docs: adyenDocs,
 	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Deadline: "10s", Wants: "2xx or [accepted]; 30 days",
-	Uses: []string{"secrets"},
+	Uses: []string{"secret"},
 	key:  producer.BodyDigest(), kind: producer.JSON("type"), eventTime: producer.JSON("timestamp"),
 	window: adyenWindow,
 	hmac:   &verify.HMAC{Headers: []string{"HmacSignature"}, Encoding: verify.Base64, SecretEncoding: verify.Hex},

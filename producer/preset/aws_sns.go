@@ -43,7 +43,7 @@ var awsSNS = Preset{
 	Name: "aws-sns", Docs: "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html",
 	Auth: "RSA signature in the body, certificate of SNS", ID: "body MessageId", Deadline: "15s",
 	Wants: "2xx; an hour, drops on 4xx but 429",
-	Uses:  []string{"topics", "min_version", "check_chain", "roots"}, fields: []string{"X-Amz-Sns-*"},
+	Uses:  []string{"topic", "min_version", "check_chain", "roots"}, fields: []string{"X-Amz-Sns-*"},
 	build:    buildSNS,
 	signWith: signSNS,
 }

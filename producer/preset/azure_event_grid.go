@@ -34,8 +34,8 @@ var azureEventGrid = Preset{
 	Auth: "key in the URL or a header, or an Entra token", ID: "each event's id",
 	Deadline: "30s", Wants: "200-204; 24h",
 	Uses: []string{
-		"query", "header", "value", "secrets", "audience", "issuers", "app_ids", "jwks_url", "algs", "origins", "rate",
-		"topics",
+		"query", "header", "value", "secret", "audience", "issuers", "app_ids", "jwks_url", "alg", "origins", "rate",
+		"topic",
 	},
 	fields: []string{
 		"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version",

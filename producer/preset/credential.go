@@ -31,7 +31,7 @@ func EventBridge(credential *verify.Static) producer.Producer {
 var awsEventBridge = Preset{
 	Name: "aws-eventbridge", Docs: "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-api-destinations.html",
 	Auth: "API key, basic or bearer", ID: "body id", Deadline: "5s", Wants: "2xx; 24h",
-	Uses: []string{"username", "password", "header", "query", "value", "bearer", "secrets"},
+	Uses: []string{"username", "password", "header", "query", "value", "bearer", "secret"},
 	key:  producer.JSON("id"), kind: producer.JSON("detail-type"), window: 2 * day,
 	build:      byCredential,
 	attributes: map[string]producer.Extractor{"source": producer.JSON("source"), "time": producer.JSON("time")},
@@ -51,7 +51,7 @@ func Chargebee(credential *verify.Static) producer.Producer {
 var chargebee = Preset{
 	Name: "chargebee", Docs: "https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings",
 	Auth: "basic, or a key in the URL", ID: "body id", Wants: "2xx; 3.3 days",
-	Uses: []string{"username", "password", "header", "query", "value", "bearer", "secrets"},
+	Uses: []string{"username", "password", "header", "query", "value", "bearer", "secret"},
 	key:  producer.JSON("id"), kind: producer.JSON("event_type"), window: 103 * time.Hour,
 	fingerprint: producer.FingerprintFields(
 		producer.JSON("id"), producer.JSON("event_type"), producer.JSON("occurred_at")),
@@ -75,7 +75,7 @@ func Deepgram(s Settings) producer.Producer { return deepgram.producer(s) }
 var deepgram = Preset{
 	Name: "deepgram", Docs: "https://developers.deepgram.com/docs/callback",
 	Auth: "basic, or a key in the URL", ID: "digest of the body", Wants: "2xx; 5m",
-	Uses:   []string{"username", "password", "query", "value", "secrets"},
+	Uses:   []string{"username", "password", "query", "value", "secret"},
 	fields: []string{"Dg-Token"},
 	key:    producer.BodyDigest(), kind: producer.First(producer.JSON("type"), producer.Const("callback")),
 	window: day + time.Hour,
@@ -96,7 +96,7 @@ func GitLab(tokens ...string) producer.Producer { return gitLab.with(tokens) }
 var gitLab = Preset{
 	Name: "gitlab", Docs: "https://docs.gitlab.com/user/project/integrations/webhooks/",
 	Auth: "token in X-Gitlab-Token", ID: "Idempotency-Key", Deadline: "10s", Wants: "2xx",
-	Uses:   []string{"secrets", "header", "value"},
+	Uses:   []string{"secret", "header", "value"},
 	fields: []string{"X-Gitlab-Event", "X-Gitlab-Event-UUID", "X-Gitlab-Webhook-UUID", "X-Gitlab-Instance"},
 	key:    producer.IdempotencyKey{}, kind: producer.Header("X-Gitlab-Event"), window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
@@ -123,7 +123,7 @@ func Postmark(s Settings) producer.Producer { return postmark.producer(s) }
 var postmark = Preset{
 	Name: "postmark", Docs: "https://postmarkapp.com/developer/webhooks/webhooks-overview",
 	Auth: "basic, a header field, or a key in the URL", ID: "digest of the body", Wants: "200; 10.5h",
-	Uses: []string{"username", "password", "header", "query", "value", "secrets"},
+	Uses: []string{"username", "password", "header", "query", "value", "secret"},
 	key:  producer.BodyDigest(), kind: producer.JSON("RecordType"), window: 2 * day,
 	build: byCredential, maxBody: 50 << 20,
 }

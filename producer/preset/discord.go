@@ -36,7 +36,7 @@ func Discord(keys ...string) producer.Producer { return discord.with(keys) }
 var discord = Preset{
 	Name: "discord", Docs: "https://docs.discord.com/developers/events/webhook-events",
 	Auth: "Ed25519 of time and body", ID: "body id, or a digest", Deadline: "3s", Wants: "2xx; 10m",
-	Uses: []string{"secrets"}, fields: []string{"X-Signature-*"},
+	Uses: []string{"secret"}, fields: []string{"X-Signature-*"},
 	key: producer.JSON("id"), kind: producer.First(producer.JSON("event.type"), producer.JSON("type")),
 	tolerance: fiveMinutes, window: day + time.Hour,
 	build: func(p *producer.Producer, s Settings) {

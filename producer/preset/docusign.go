@@ -29,7 +29,7 @@ var docuSign = Preset{
 	Name: "docusign", Docs: "https://developers.docusign.com/platform/webhooks/connect/validate",
 	Auth: "HMAC-SHA256 of the body, one for each key", ID: "event, uri, recipient, configuration and time in the body",
 	Deadline: "100s", Wants: "200; 15 days",
-	Uses: []string{"secrets"}, fields: []string{"X-DocuSign-*", "X-Authorization-Digest"},
+	Uses: []string{"secret"}, fields: []string{"X-DocuSign-*", "X-Authorization-Digest"},
 	key: producer.Join(producer.JSON("event"), producer.JSON("uri"), producer.JSON("generatedDateTime"),
 		producer.First(producer.JSON("data.recipientId"), producer.Const("0")),
 		producer.First(producer.JSON("configurationId"), producer.Const("0"))),

@@ -22,7 +22,7 @@ func GitHub(secrets ...string) producer.Producer { return gitHub.with(secrets) }
 var gitHub = Preset{
 	Name: "github", Docs: "https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries",
 	Auth: "HMAC-SHA256 of the body", ID: "X-GitHub-Delivery", Deadline: "10s", Wants: "2xx; tries once",
-	Uses: []string{"secrets", "allow_sha1", "algs"}, fields: []string{"X-GitHub-*", "X-Hub-Signature"},
+	Uses: []string{"secret", "allow_sha1", "alg"}, fields: []string{"X-GitHub-*", "X-Hub-Signature"},
 	key: producer.Header("X-GitHub-Delivery"), keyRequired: true, kind: producer.Header("X-GitHub-Event"),
 	window: 4 * day,
 	build: func(p *producer.Producer, s Settings) {

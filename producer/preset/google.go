@@ -25,7 +25,7 @@ var googleEventarc = Preset{
 	Name: "google-eventarc", Docs: "https://cloud.google.com/eventarc/standard/docs/event-driven-applications",
 	Auth: "Google's token: audience and service account", ID: "CloudEvent source and id, or message id",
 	Wants: "102, 200, 201, 202, 204; 24h",
-	Uses:  []string{"audience", "email", "issuers", "jwks_url", "algs"},
+	Uses:  []string{"audience", "email", "issuers", "jwks_url", "alg"},
 	key:   producer.First(producer.CloudEventID(), producer.JSON("message.messageId")),
 	kind:  producer.First(producer.CloudEventType(), producer.JSON("subscription")),
 	build: func(p *producer.Producer, s Settings) {
@@ -58,7 +58,7 @@ var googlePubSub = Preset{
 	Name: "google-pubsub", Docs: "https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions",
 	Auth: "Google's token: audience and service account", ID: "message.messageId",
 	Wants: "102, 200, 201, 202, 204; 24h",
-	Uses:  []string{"audience", "email", "issuers", "jwks_url", "algs"}, fields: []string{"X-Goog-Pubsub-*"},
+	Uses:  []string{"audience", "email", "issuers", "jwks_url", "alg"}, fields: []string{"X-Goog-Pubsub-*"},
 	key:  producer.First(producer.JSON("message.messageId"), producer.Header("X-Goog-Pubsub-Message-Id")),
 	kind: producer.First(producer.JSON("subscription"), producer.Header("X-Goog-Pubsub-Subscription-Name")),
 	build: func(p *producer.Producer, s Settings) {

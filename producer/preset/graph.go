@@ -33,7 +33,7 @@ func MicrosoftGraph(clientStates ...string) producer.Producer {
 var microsoftGraph = Preset{
 	Name: "graph", Docs: "https://learn.microsoft.com/graph/change-notifications-delivery-webhooks",
 	Auth: "clientState of each notification", ID: "id, or a digest",
-	Deadline: "3s", Wants: "2xx; 4h", Uses: []string{"secrets"}, window: 28 * time.Hour,
+	Deadline: "3s", Wants: "2xx; 4h", Uses: []string{"secret"}, window: 28 * time.Hour,
 	build: func(p *producer.Producer, s Settings) {
 		signedBy(p, clientStates(verify.Secrets(s.Secrets...)))
 		p.Echo = &producer.Echo{Query: "validationToken", Methods: []string{http.MethodPost}}

@@ -112,7 +112,7 @@ func LINE(secrets ...string) producer.Producer { return line.with(secrets) }
 var line = Preset{
 	Name: "line", Docs: "https://developers.line.biz/en/docs/messaging-api/receiving-messages/",
 	Auth: "HMAC-SHA256 of the body", ID: "each event's webhookEventId", Wants: "2xx; redelivers if enabled",
-	Uses: []string{"secrets"}, fields: []string{"X-Line-*"},
+	Uses: []string{"secret"}, fields: []string{"X-Line-*"},
 	eventTime: producer.JSON("events.0.timestamp"), fingerprint: producer.FingerprintNone, window: 2 * day,
 	hmac: &verify.HMAC{Headers: []string{"X-Line-Signature"}, Encoding: verify.Base64},
 	split: batch{
@@ -141,7 +141,7 @@ func Linear(secrets ...string) producer.Producer { return linear.with(secrets) }
 var linear = Preset{
 	Name: "linear", Docs: "https://linear.app/developers/webhooks",
 	Auth: "HMAC-SHA256 of the body, with a time in it", ID: "Linear-Delivery", Deadline: "5s", Wants: "200; 7h",
-	Uses: []string{"secrets"}, fields: []string{"Linear-*"},
+	Uses: []string{"secret"}, fields: []string{"Linear-*"},
 	key: producer.Header("Linear-Delivery"), keyRequired: true, kind: producer.JSON("type"),
 	fingerprint: producer.FingerprintFields(producer.JSON("type"), producer.JSON("action"),
 		producer.JSON("createdAt"), producer.JSON("data.id"), producer.JSON("data.updatedAt")),
@@ -193,7 +193,7 @@ func Slack(secrets ...string) producer.Producer { return slack.with(secrets) }
 var slack = Preset{
 	Name: "slack", Docs: "https://docs.slack.dev/authentication/verifying-requests-from-slack",
 	Auth: "HMAC-SHA256 of time and body", ID: "body event_id", Deadline: "3s", Wants: "2xx; 6m",
-	Uses: []string{"secrets"}, fields: []string{"X-Slack-*"},
+	Uses: []string{"secret"}, fields: []string{"X-Slack-*"},
 	key: producer.JSON("event_id"), kind: producer.First(producer.JSON("event.type"), producer.JSON("type")),
 	fingerprint: producer.FingerprintNone, tolerance: fiveMinutes, window: day + time.Hour,
 	hmac: &verify.HMAC{
@@ -234,7 +234,7 @@ func Stripe(secrets ...string) producer.Producer { return stripe.with(secrets) }
 var stripe = Preset{
 	Name: "stripe", Docs: "https://docs.stripe.com/webhooks/signature",
 	Auth: "HMAC-SHA256 of time and body", ID: "body id", Wants: "2xx; 3 days",
-	Uses: []string{"secrets"},
+	Uses: []string{"secret"},
 	key:  producer.JSON("id"), keyRequired: true, kind: producer.JSON("type"), fingerprint: producer.FingerprintNone,
 	tolerance: verify.Tolerance{Past: 5 * time.Minute, Future: time.Minute}, window: 4 * day,
 	build: func(p *producer.Producer, s Settings) {
@@ -358,7 +358,7 @@ var xero = Preset{
 	Name: "xero", Docs: "https://developer.xero.com/documentation/guides/webhooks/configuring-your-server/",
 	Auth: "HMAC-SHA256 of the body", ID: "tenant, category, resource, type and time",
 	Deadline: "5s", Wants: "200, empty; 24h",
-	Uses: []string{"secrets"}, fields: []string{"X-Xero-*"}, fingerprint: producer.FingerprintNone, window: 2 * day,
+	Uses: []string{"secret"}, fields: []string{"X-Xero-*"}, fingerprint: producer.FingerprintNone, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"x-xero-signature"}, Encoding: verify.Base64}, s.Secrets)
 		p.Accepted = dedup.Response{Body: []byte{}}

@@ -31,7 +31,7 @@ var hubSpot = Preset{
 	Name: "hubspot", Docs: "https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests",
 	Auth: "HMAC-SHA256 of URL, body and time", ID: "each event's eventId, subscriptionId and occurredAt",
 	Deadline: "5s", Wants: "2xx; 24h",
-	Uses: []string{"secrets", "notification_url"}, fields: []string{"X-HubSpot-*"},
+	Uses: []string{"secret", "notification_url"}, fields: []string{"X-HubSpot-*"},
 	eventTime: producer.JSON("0.occurredAt"), fingerprint: producer.FingerprintNone,
 	tolerance: fiveMinutes, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {

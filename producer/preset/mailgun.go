@@ -32,7 +32,7 @@ func Mailgun(keys ...string) producer.Producer { return mailgun.with(keys) }
 var mailgun = Preset{
 	Name: "mailgun", Docs: "https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks",
 	Auth: "HMAC-SHA256 of time and token in the body", ID: "body event-data.id", Wants: "200; 8h",
-	Uses: []string{"secrets"},
+	Uses: []string{"secret"},
 	key:  producer.JSON("event-data.id"), kind: producer.JSON("event-data.event"),
 	tolerance: verify.Tolerance{Past: 9 * time.Hour, Future: 5 * time.Minute}, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {

@@ -31,7 +31,7 @@ func Mandrill(notificationURL string, keys ...string) producer.Producer {
 var mandrill = Preset{
 	Name: "mandrill", Docs: "https://mailchimp.com/developer/transactional/docs/webhooks/",
 	Auth: "HMAC-SHA1 of URL and form", ID: "digest of each event", Wants: "200",
-	Uses: []string{"secrets", "notification_url"}, fields: []string{"X-Mandrill-*"},
+	Uses: []string{"secret", "notification_url"}, fields: []string{"X-Mandrill-*"},
 	fingerprint: producer.FingerprintNone, window: 4 * day,
 	build: func(p *producer.Producer, s Settings) {
 		p.Err = checkText(s.Secrets)

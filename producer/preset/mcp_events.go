@@ -34,7 +34,7 @@ func MCPEvents(keys map[string]string) producer.Producer {
 var mcpEvents = Preset{
 	Name: "mcp-events", Docs: "https://github.com/modelcontextprotocol/experimental-ext-triggers-events",
 	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Wants: "2xx; the server's matter",
-	Uses: []string{"secrets", "keys"}, fields: []string{"Webhook-*", mcpSubscription},
+	Uses: []string{"secret", "keys"}, fields: []string{"Webhook-*", mcpSubscription},
 	build: buildMCPEvents,
 }
 

@@ -25,7 +25,7 @@ func Okta(secrets ...string) producer.Producer { return okta.with(secrets) }
 var okta = Preset{
 	Name: "okta", Docs: "https://developer.okta.com/docs/concepts/event-hooks/",
 	Auth: "secret in Authorization", ID: "each event's uuid", Deadline: "3s", Wants: "200 or 204; 1 retry",
-	Uses: []string{"secrets", "header"}, fields: []string{"X-Okta-*"}, window: 2 * day,
+	Uses: []string{"secret", "header"}, fields: []string{"X-Okta-*"}, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		credential := verify.HeaderValue(cmp.Or(s.Header, "Authorization"), s.Secrets...)
 		withCredential(p, credential)

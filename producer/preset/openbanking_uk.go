@@ -25,7 +25,7 @@ func OpenBankingUK(s Settings) producer.Producer { return openBankingUK.producer
 var openBankingUK = Preset{
 	Name: "openbanking-uk", Docs: "https://openbankinguk.github.io/read-write-api-site3/",
 	Auth: "the body is a token signed with PS256", ID: "jti", Wants: "202; the bank's matter",
-	Uses: []string{"audience", "issuers", "jwks_url", "algs"}, fields: []string{"X-Jws-Signature", "X-Fapi-*"},
+	Uses: []string{"audience", "issuers", "jwks_url", "alg"}, fields: []string{"X-Jws-Signature", "X-Fapi-*"},
 	key: producer.JWT("jti"), keyRequired: true, kind: securityEvent{},
 	tolerance: verify.Tolerance{Past: 7 * day, Future: 5 * time.Minute}, window: 8 * day,
 	build: func(p *producer.Producer, s Settings) {

@@ -27,7 +27,7 @@ var sendGrid = Preset{
 	Name: "sendgrid", Docs: "https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/" +
 		"getting-started-event-webhook-security-features",
 	Auth: "ECDSA of time and body", ID: "each event's sg_event_id", Wants: "2xx; 24h",
-	Uses: []string{"secrets"}, fields: []string{"X-Twilio-Email-Event-Webhook-*"},
+	Uses: []string{"secret"}, fields: []string{"X-Twilio-Email-Event-Webhook-*"},
 	eventTime: producer.JSON("0.timestamp"), fingerprint: producer.FingerprintNone,
 	tolerance: fiveMinutes, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {

@@ -19,7 +19,7 @@ type Settings struct {
 	// Name of the producer and its endpoint. Defaults to the name of the preset.
 	Name string `conf:"name"`
 	// Secrets are shared secrets, signing keys or tokens as the vendor writes them. Any may match.
-	Secrets []string `conf:"secrets,secret"`
+	Secrets []string `conf:"secret,secret"`
 	// Keys are secrets by key id, or public keys in PEM or as a JSON Web Key.
 	Keys map[string]string `conf:"keys,secret"`
 	// Username and Password are the credentials of basic authentication.
@@ -45,7 +45,7 @@ type Settings struct {
 	// SignatureEncoding is der (the default) or raw, of ECDSA signatures (pawaPay).
 	SignatureEncoding string `conf:"signature_encoding"`
 	// Algs are the accepted algorithms, in place of the preset's.
-	Algs []string `conf:"algs,nonempty"`
+	Algs []string `conf:"alg,nonempty"`
 	// Subscriptions are the wanted topics (WebSub).
 	Subscriptions []Subscription `conf:"subscriptions"`
 	// AllowedIPs are the only client addresses accepted.
@@ -60,7 +60,7 @@ type Settings struct {
 	// MerchantID belongs to the account (Yandex Pay).
 	MerchantID string `conf:"merchant_id"`
 	// Topics are the accepted topics.
-	Topics []string `conf:"topics,nonempty"`
+	Topics []string `conf:"topic,nonempty"`
 	// MinVersion is the lowest accepted signature version (SNS).
 	MinVersion int `conf:"min_version"`
 	// Origins may subscribe, at Rate requests per minute (CloudEvents, Event Grid).

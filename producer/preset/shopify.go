@@ -25,7 +25,7 @@ func Shopify(secrets ...string) producer.Producer { return shopify.with(secrets)
 var shopify = Preset{
 	Name: "shopify", Docs: "https://shopify.dev/docs/apps/build/webhooks/subscribe/https",
 	Auth: "HMAC-SHA256 of the body", ID: "X-Shopify-Event-Id", Deadline: "5s", Wants: "200; 4h",
-	Uses: []string{"secrets"}, fields: []string{"X-Shopify-*"},
+	Uses: []string{"secret"}, fields: []string{"X-Shopify-*"},
 	build: func(p *producer.Producer, s Settings) { buildShopify(p, s, "X-Shopify-") },
 }
 
@@ -38,7 +38,7 @@ func ShopifyEvents(secrets ...string) producer.Producer { return shopifyEvents.w
 var shopifyEvents = Preset{
 	Name: "shopify-events", Docs: "https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates",
 	Auth: "HMAC-SHA256 of the body", ID: "Shopify-Webhook-Id", Deadline: "5s", Wants: "200; 4h",
-	Uses: []string{"secrets"}, fields: []string{"Shopify-*"},
+	Uses: []string{"secret"}, fields: []string{"Shopify-*"},
 	build: func(p *producer.Producer, s Settings) {
 		buildShopify(p, s, "Shopify-")
 		p.Key = producer.Header("Shopify-Webhook-Id")

@@ -25,7 +25,7 @@ var standardWebhooks = Preset{
 	Name: "standard-webhooks", Docs: "https://www.standardwebhooks.com/",
 	Auth: "HMAC-SHA256 or Ed25519 of id, time and body", ID: "webhook-id",
 	Deadline: "15-30s", Wants: "2xx; about 76h",
-	Uses: []string{"secrets"}, fields: []string{"Webhook-*"},
+	Uses: []string{"secret"}, fields: []string{"Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 100*time.Hour, "webhook") },
 }
 
@@ -39,7 +39,7 @@ var svix = Preset{
 	Name: "svix", Docs: "https://docs.svix.com/receiving/verifying-payloads/how-manual",
 	Auth: "HMAC-SHA256 or Ed25519 of id, time and body", ID: "svix-id or webhook-id",
 	Deadline: "15-30s", Wants: "2xx; about 28h",
-	Uses: []string{"secrets"}, fields: []string{"Svix-*", "Webhook-*"},
+	Uses: []string{"secret"}, fields: []string{"Svix-*", "Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 52*time.Hour, "svix", "webhook") },
 }
 
@@ -72,7 +72,7 @@ func OpenAI(secrets ...string) producer.Producer { return openAI.with(secrets) }
 var openAI = Preset{
 	Name: "openai", Docs: "https://developers.openai.com/api/docs/guides/webhooks",
 	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Deadline: "a few s", Wants: "2xx; 72h",
-	Uses: []string{"secrets"}, fields: []string{"Webhook-*"},
+	Uses: []string{"secret"}, fields: []string{"Webhook-*"},
 	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 96*time.Hour, "webhook") },
 }
 
@@ -103,7 +103,7 @@ func GitLabSigned(tokens ...string) producer.Producer { return gitLabSigned.with
 var gitLabSigned = Preset{
 	Name: "gitlab-signed", Docs: "https://docs.gitlab.com/user/project/integrations/webhooks/",
 	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Deadline: "10s", Wants: "2xx",
-	Uses:   []string{"secrets"},
+	Uses:   []string{"secret"},
 	fields: append([]string{"Webhook-*"}, gitLab.fields...),
 	build: func(p *producer.Producer, s Settings) {
 		buildStandard(p, s, 2*day, "webhook")

@@ -38,7 +38,7 @@ func SWT(issuer string, secrets ...string) producer.Producer {
 var swt = Preset{
 	Name: "swt", Docs: "https://securewebhooktoken.github.io/docs/swt/specification/",
 	Auth: "token with the digest of the body", ID: "jti", Wants: "2xx; the sender's matter",
-	Uses: []string{"secrets", "issuers", "jwks_url", "algs"},
+	Uses: []string{"secret", "issuers", "jwks_url", "alg"},
 	key:  producer.JWT("jti"), keyRequired: true, kind: producer.JWT("webhook.event"),
 	fingerprint: producer.FingerprintNone, tolerance: fiveMinutes, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {

@@ -82,7 +82,7 @@ func (v *description) preset(d *conf.Decoder, name string, at usage.Place) Prese
 		attributes: v.Attributes, hmac: &v.HMAC,
 	}
 	if len(made.Uses) == 0 {
-		made.Uses = []string{"secrets"}
+		made.Uses = []string{"secret"}
 	}
 	if v.Compared == "none" {
 		made.fingerprint = producer.FingerprintNone

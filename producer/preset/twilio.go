@@ -42,7 +42,7 @@ var twilio = Preset{
 	Name: "twilio", Docs: "https://www.twilio.com/docs/usage/webhooks/webhooks-security",
 	Auth: "HMAC-SHA1 of URL and form", ID: "I-Twilio-Idempotency-Token", Deadline: "15s",
 	Wants: "2xx, the body counts; 1 retry",
-	Uses:  []string{"secrets"}, fields: []string{"X-Twilio-*", "I-Twilio-*"},
+	Uses:  []string{"secret"}, fields: []string{"X-Twilio-*", "I-Twilio-*"},
 	build: buildTwilio,
 }
 

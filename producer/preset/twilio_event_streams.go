@@ -23,7 +23,7 @@ func TwilioEventStreams(tokens ...string) producer.Producer { return twilioEvent
 var twilioEventStreams = Preset{
 	Name: "twilio-event-streams", Docs: "https://www.twilio.com/docs/events/webhook-quickstart",
 	Auth: "HMAC-SHA1 of the URL with the body's digest", ID: "each event's id", Deadline: "5s", Wants: "2xx; 4h",
-	Uses: []string{"secrets"}, fields: []string{"X-Twilio-*", "I-Twilio-*"},
+	Uses: []string{"secret"}, fields: []string{"X-Twilio-*", "I-Twilio-*"},
 	eventTime: producer.JSON("0.time"), fingerprint: producer.FingerprintNone, window: day + 4*time.Hour,
 	build: func(p *producer.Producer, s Settings) {
 		p.Err = checkText(s.Secrets)

@@ -25,7 +25,7 @@ func Twitch(secrets ...string) producer.Producer { return twitch.with(secrets) }
 var twitch = Preset{
 	Name: "twitch", Docs: "https://dev.twitch.tv/docs/eventsub/handling-webhook-events",
 	Auth: "HMAC-SHA256 of id, time and body", ID: "Twitch-Eventsub-Message-Id", Deadline: "a few s", Wants: "2xx",
-	Uses: []string{"secrets"}, fields: []string{"Twitch-Eventsub-*"},
+	Uses: []string{"secret"}, fields: []string{"Twitch-Eventsub-*"},
 	key: producer.Header("Twitch-Eventsub-Message-Id"), keyRequired: true, kind: twitchKind{},
 	fingerprint: producer.FingerprintNone, window: 2 * day,
 	tolerance: verify.Tolerance{Past: 10 * time.Minute, Future: 5 * time.Minute},

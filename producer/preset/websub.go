@@ -62,7 +62,7 @@ func WebSub(subscriptions ...Subscription) producer.Producer {
 var webSub = Preset{
 	Name: "websub", Docs: "https://www.w3.org/TR/websub/",
 	Auth: "HMAC of the body", ID: "digest of the body", Wants: "2xx; up to the hub",
-	Uses: []string{"secrets", "subscriptions", "algs"}, fields: []string{"Link", "X-Hub-Signature"},
+	Uses: []string{"secret", "subscriptions", "alg"}, fields: []string{"Link", "X-Hub-Signature"},
 	build: buildWebSub,
 }
 

@@ -32,7 +32,7 @@ var wooTopic = regexp.MustCompile(`^[a-z0-9_]+\.[a-z0-9_]+$`)
 var wooCommerce = Preset{
 	Name: "woocommerce", Docs: "https://woocommerce.com/document/webhooks/",
 	Auth: "HMAC-SHA256 of the body", ID: "X-WC-Webhook-Delivery-ID", Deadline: "60s", Wants: "2xx; tries once",
-	Uses: []string{"secrets"}, fields: []string{"X-WC-Webhook-*"},
+	Uses: []string{"secret"}, fields: []string{"X-WC-Webhook-*"},
 	key: producer.Header("X-WC-Webhook-Delivery-ID"), kind: producer.Header("X-WC-Webhook-Topic"), window: 2 * day,
 	pings: []string{"form:webhook_id"},
 	hmac:  &verify.HMAC{Headers: []string{"X-WC-Webhook-Signature"}, Encoding: verify.Base64},

@@ -25,7 +25,7 @@ func YandexPay(merchantID string) producer.Producer {
 var yandexPay = Preset{
 	Name: "yandex-pay", Docs: "https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook",
 	Auth: "the body is a token signed with ES256", ID: "order, event, status and time", Wants: "200 only; 24h",
-	Uses: []string{"merchant_id", "jwks_url", "algs"},
+	Uses: []string{"merchant_id", "jwks_url", "alg"},
 	kind: producer.JWT("event"), window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		if s.MerchantID == "" {

@@ -25,7 +25,7 @@ func Zoom(secrets ...string) producer.Producer { return zoom.with(secrets) }
 var zoom = Preset{
 	Name: "zoom", Docs: "https://developers.zoom.us/docs/api/webhooks/",
 	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Deadline: "3s", Wants: "200 or 204",
-	Uses: []string{"secrets"}, fields: []string{"X-Zm-*"},
+	Uses: []string{"secret"}, fields: []string{"X-Zm-*"},
 	key: producer.BodyDigest(), kind: producer.JSON("event"), tolerance: fiveMinutes, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, zoomScheme(), s.Secrets)

@@ -23,7 +23,7 @@ func TestAContractMovesItsDefaults(t *testing.T) {
 		"all":        "scheme: all, schemes: [{" + bearer + "}, {scheme: hmac, header: X-Sig, " + token + "}]",
 		"any":        "scheme: any, schemes: [{" + bearer + "}, {scheme: static, header: X-Key, " + token + "}]",
 		"body_claim": "scheme: jwt, jwks_url: https://login.example/keys, header: X-Token, body_claim: sum",
-		"in_body":    issuer + ", in_body: true", "preset": "preset: github, secrets: [another-long-secret]",
+		"in_body":    issuer + ", in_body: true", "preset": "preset: github, secret: [another-long-secret]",
 	}
 	typeOf := func(p producer.Producer) string {
 		if p.Type == nil {
@@ -64,14 +64,14 @@ func TestAContractMovesItsDefaults(t *testing.T) {
 func TestTheBodyOfAnAcceptance(t *testing.T) {
 	t.Parallel()
 	for settings, want := range map[string]struct{ body, media string }{
-		github + "accepted_body: none":                                 {"", ""},
-		github + "accepted_body: success":                              {"success", "text/plain; charset=utf-8"},
-		github + `accepted_body: "<Response/>"`:                        {"<Response/>", "text/xml"},
-		github + `accepted_body: '{"code":"SUCCESS"}'`:                 {`{"code":"SUCCESS"}`, "application/json"},
-		"preset: slack, secrets: [another-long-secret], ":              {"", ""},
-		"preset: twilio, secrets: [another-long-secret], ":             {"<Response/>", "text/xml"},
-		"preset: adyen, secrets: [" + strings.Repeat("0b", 32) + "], ": {"[accepted]", "text/plain"},
-		"preset: slack, secrets: [a-long-secret], accepted_body: ok":   {"ok", "text/plain; charset=utf-8"},
+		github + "accepted_body: none":                                {"", ""},
+		github + "accepted_body: success":                             {"success", "text/plain; charset=utf-8"},
+		github + `accepted_body: "<Response/>"`:                       {"<Response/>", "text/xml"},
+		github + `accepted_body: '{"code":"SUCCESS"}'`:                {`{"code":"SUCCESS"}`, "application/json"},
+		"preset: slack, secret: [another-long-secret], ":              {"", ""},
+		"preset: twilio, secret: [another-long-secret], ":             {"<Response/>", "text/xml"},
+		"preset: adyen, secret: [" + strings.Repeat("0b", 32) + "], ": {"[accepted]", "text/plain"},
+		"preset: slack, secret: [a-long-secret], accepted_body: ok":   {"ok", "text/plain; charset=utf-8"},
 	} {
 		p, errs := buildRate(t, strings.TrimSuffix(settings, ", "))
 		if got := p.Accepted; errs != "" || got.Body == nil || string(got.Body) != want.body ||

@@ -21,9 +21,9 @@ import (
 // Handler is a handler: exactly one of stdout, exec and forward.
 type Handler struct {
 	Node      *conf.Node
-	Producer  string   `conf:"producer"`
-	Producers []string `conf:"producers"` // see perProducer
-	Type      string   `conf:"type"`      // exact, "prefix*" or "*"
+	Producers []string `conf:"producer"` // of several see perProducer
+	Producer  string   // the only one
+	Type      string   `conf:"type"` // exact, "prefix*" or "*"
 	Stdout    bool     `conf:"stdout"`
 	Exec      []string `conf:"exec"`
 	Forward   string   `conf:"forward,target"`
@@ -73,13 +73,11 @@ func (h *Handler) event(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
 // perProducer makes a handler of several producers one for each.
 func perProducer(handlers []Handler) (all []Handler) {
 	for _, h := range handlers {
-		names := h.Producers
-		if len(names) == 0 || h.Producer != "" || h.Name != "" { // or a mistake
+		if len(h.Producers) == 0 || len(h.Producers) > 1 && h.Name != "" { // a mistake
 			all = append(all, h)
 			continue
 		}
-		for _, h.Producer = range names {
-			h.Producers = nil
+		for _, h.Producer = range h.Producers {
 			all = append(all, h)
 		}
 	}
@@ -123,9 +121,9 @@ func (b *handlerBuilder) build() {
 
 func (b *handlerBuilder) checkProducer(h *Handler) {
 	switch {
-	case len(h.Producers) > 0:
-		b.errs.Add(h.Node.Place("producers"), "leave them out, or write one handler for each",
-			"a handler of several producers has neither producer nor name")
+	case len(h.Producers) > 1 && h.Name != "":
+		b.errs.Add(h.Node.Place("name"), "leave it out, or write one handler for each",
+			"a handler of several producers has no name")
 	case h.Producer == "":
 		b.errs.Add(h.Node.At, "", "a handler needs a producer")
 	case b.producer(h.Producer) == nil:

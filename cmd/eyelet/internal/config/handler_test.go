@@ -27,7 +27,7 @@ func TestAHandlerOfSeveralProducersIsOneForEach(t *testing.T) {
 	t.Parallel()
 	s, err := Source{}.Parse("e.yaml", []byte("producers:\n"+
 		"  gh: {preset: github, secret: 0123456789abcdef}\n  pay: {preset: stripe, secret: whsec_0123456789abcdef}\n"+
-		"handlers:\n  - {producers: [pay, gh], type: \"*\", stdout: true, lane: json:id}\n"+
+		"handlers:\n  - {producer: [pay, gh], type: \"*\", stdout: true, lane: json:id}\n"+
 		"  - {producer: gh, type: push, exec: [cat]}\n"))
 	if err != nil {
 		t.Fatal(err)

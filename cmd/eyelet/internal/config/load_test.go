@@ -34,7 +34,7 @@ producers:
       - {id: k1, alg: ed25519, public_key_file: shop.pub.pem}
       - {id: k2, alg: hmac-sha256, secret: "${SHOP_SECRET}"}
     window: 7d
-  gh: {preset: github, secrets: "${GITHUB_SECRET}", max_body: 25MiB, tolerance: {past: 1h, future: 1m}}
+  gh: {preset: github, secret: "${GITHUB_SECRET}", max_body: 25MiB, tolerance: {past: 1h, future: 1m}}
 handlers:
   - {producer: shop, type: "order.*", stdout: true}
   - {producer: shop, type: quote, exec: [./quote.sh], answer: true}

@@ -29,12 +29,17 @@ func TestMistakesAreReportedWithTheirLine(t *testing.T) {
 		"settings beside the producer shop": validShop + "%s",
 		"handlers of the producer shop":     validShop + "handlers:\n%s",
 		"handlers of the producer gh": "url: http://x\nproducers:\n" +
-			"  gh: {preset: github, secrets: [octo-secret]}\nhandlers:\n%s",
+			"  gh: {preset: github, secret: [octo-secret]}\nhandlers:\n%s",
 		"settings beside the producer gh": "producers:\n  gh: {preset: github, secret: 0123456789abcdef}\n%s",
 		"schemes":                         "url: https://hooks.example\nproducers:\n  x: {%s}\n",
 	}
-	archive, err := txtar.ParseFile("testdata/mistakes.txtar")
+	const golden = "testdata/mistakes.txtar"
+	data, err := os.ReadFile(golden)
 	check(t, err)
+	archive, text := txtar.Parse(data), string(data)
+	quoted := func(lines string) string {
+		return "\n> " + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", "\n> ")
+	}
 	dir := t.TempDir()
 	check(t, os.CopyFS(dir, testdata.Files()))
 	for file, text := range map[string]string{"bad.pem": "nonsense", "empty": " \n"} {
@@ -46,15 +51,22 @@ func TestMistakesAreReportedWithTheirLine(t *testing.T) {
 			t.Fatalf("%s: no such place", file.Name)
 		}
 		for settings, want := range mistakesIn(string(file.Data)) {
+			settings = strings.TrimSuffix(settings, "\n")
+			end := "\n"
 			if file.Name == "schemes" {
-				settings = strings.TrimSuffix(settings, "\n")
+				end = ""
 			}
-			err := buildText(t, dir, strings.Replace(form, "%s", settings, 1))
+			err := buildText(t, dir, strings.Replace(form, "%s", settings+end, 1))
 			got := strings.ReplaceAll(withHints(err)+"\n", dir+string(filepath.Separator), "")
-			if diff := cmp.Diff(want, got); diff != "" {
+			if *update {
+				text = strings.Replace(text, settings+quoted(want), settings+quoted(got), 1)
+			} else if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s:\n%serrors (-want +got):\n%s", file.Name, settings, diff)
 			}
 		}
+	}
+	if *update {
+		check(t, os.WriteFile(golden, []byte(text), 0o600))
 	}
 }
 

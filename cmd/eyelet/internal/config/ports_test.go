@@ -19,7 +19,7 @@ func TestViaNameIsStableAndUnique(t *testing.T) {
 	} {
 		var last string
 		for range 2 {
-			s := loadText(t, file, text+"producers:\n  gh: {preset: github, secrets: [octo-secret]}\n")
+			s := loadText(t, file, text+"producers:\n  gh: {preset: github, secret: [octo-secret]}\n")
 			if last != "" && s.viaName() != last {
 				t.Errorf("was %s, now %s", last, s.viaName())
 			}
@@ -31,7 +31,7 @@ func TestViaNameIsStableAndUnique(t *testing.T) {
 		names[last] = true
 	}
 	if got := loadText(t, file, "via: edge-1\nproducers:\n"+
-		"  gh: {preset: github, secrets: [octo-secret]}\n").viaName(); got != "edge-1" {
+		"  gh: {preset: github, secret: [octo-secret]}\n").viaName(); got != "edge-1" {
 		t.Errorf("%s", got)
 	}
 }

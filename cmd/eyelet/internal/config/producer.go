@@ -180,7 +180,7 @@ var timeUnits = map[string]time.Duration{"s": time.Second, "ms": time.Millisecon
 // build returns a producer from the description of its HMAC.
 func (c *hmacSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
 	scheme := c.describe(b, p)
-	scheme.Secrets = b.secrets(p, c.Secret, c.Secrets)
+	scheme.Secrets = b.secrets(p, c.Secrets)
 	return c.finish(b, p, scheme)
 }
 

@@ -52,7 +52,7 @@ type rfc9421Settings struct {
 	Directories []string       `conf:"directories"`        // of agents, in place of keys
 	LegacyAgent bool           `conf:"legacy_agent"`       // accepts a Signature-Agent of one string
 	Agent       *agentSettings `conf:"agent"`              // in another field, in place of directories
-	Algs        []string       `conf:"algs,nonempty"`      // default to those of the profile
+	Algs        []string       `conf:"alg,nonempty"`       // default to those of the profile
 	Covers      []string       `conf:"covers"`             // what the sender signs
 	Time        string         `conf:"time"`               // created, header:NAME or none
 	TimeUnit    string         `conf:"timestamp_unit"`     // s, ms or rfc3339
@@ -94,7 +94,6 @@ type contentSettings struct {
 // hmacSettings describe the HMAC of a producer without a preset.
 type hmacSettings struct {
 	contentSettings
-	Secret verify.Secret `conf:"secret"`
 }
 
 // DecodeNode reads the common settings and those of the producer's scheme or preset. Settings of
@@ -140,20 +139,14 @@ func (p *Producer) Keys() []Key {
 
 // decodePreset reads the settings of any preset, which refuses those that it does not use.
 func (p *Producer) decodePreset(d *conf.Decoder, n *conf.Node, path string) {
-	var first struct {
-		Secret string `conf:"secret,secret"`
-	}
 	vendor, _ := preset.Find(p.Preset)
 	rate := n.Member("rate")
 	if rate != nil && !strings.Contains(rate.Text, "/") && slices.Contains(vendor.Uses, "rate") {
 		rate.Text += "/m" // as these vendors count
 	}
 	// The common rate hides the preset's, which is derived from it.
-	d.Objects(n, path, &kindSettings{}, &p.PresetSettings, &first, &p.common)
+	d.Objects(n, path, &kindSettings{}, &p.PresetSettings, &p.common)
 	p.PresetSettings.AllowedIPs = p.common.AllowedIPs
-	if first.Secret != "" {
-		p.PresetSettings.Secrets = append([]string{first.Secret}, p.PresetSettings.Secrets...)
-	}
 }
 
 // reportMissingKind reports misspelt settings, one of which may be the scheme or preset. If
@@ -166,7 +159,7 @@ func (p *Producer) reportMissingKind(d *conf.Decoder, n *conf.Node, path string)
 	found := len(d.Errs)
 	d.ReportUnknown(n, path, all...)
 	if len(d.Errs) == found {
-		d.Errs.Add(p.at, "write scheme: rfc9421 with keys, or preset: github with secrets, ...",
+		d.Errs.Add(p.at, "write scheme: rfc9421 with keys, or preset: github with secret, ...",
 			"%s has neither a scheme nor a preset", path)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestWhatNeedsARestartIsNamed(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
-	const producers = "producers:\n  gh: {preset: github, secrets: [octo-secret]}\n"
+	const producers = "producers:\n  gh: {preset: github, secret: [octo-secret]}\n"
 	page, err := os.ReadFile("../../../../docs/reload.md")
 	check(t, err)
 	documented := strings.Join(regexp.MustCompile(`(?m)\|[^|]*$`).FindAllString(string(page), -1), "\n")

@@ -47,10 +47,7 @@ func producerSchema(s *conf.Schema) object {
 	for _, vendor := range preset.All() {
 		names = append(names, vendor.Name)
 	}
-	first := reflect.TypeFor[struct {
-		Secret string `conf:"secret,secret"`
-	}]()
-	vendor := s.Structs(reflect.TypeFor[preset.Settings](), first, reflect.TypeFor[kindSettings](), common)
+	vendor := s.Structs(reflect.TypeFor[preset.Settings](), reflect.TypeFor[kindSettings](), common)
 	vendor["properties"].(object)["preset"] = object{"enum": names}
 	delete(vendor["properties"].(object), "name") // the word before the settings
 	vendor["required"] = []any{"preset"}

@@ -236,7 +236,7 @@ func TestTheSchemaRefusesMistakes(t *testing.T) {
 	}
 	for _, text := range []string{
 		"listen: ${LISTEN}\nlimits: {workers: \"${N}\", drain: \"${D}\", max_body: 65536}", "refused: off",
-		"producers: {gh: {preset: github, secret_files: [a, b]}, s: {scheme: hmac, secret_file: a, rate: 5/s}}",
+		"producers: {gh: {preset: github, secret_file: [a, b]}, s: {scheme: hmac, secret_file: a, rate: 5/s}}",
 		"producers:\nhandlers:\n",
 	} {
 		v, _ := parsed(text)

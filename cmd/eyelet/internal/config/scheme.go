@@ -35,30 +35,26 @@ func schemeNames() []string { return slices.Sorted(maps.Keys(newSettings)) }
 
 // bearerSettings are those of callers with a fixed bearer token (RFC 6750).
 type bearerSettings struct {
-	Secret  verify.Secret   `conf:"secret"`
-	Secrets []verify.Secret `conf:"secrets"`
+	Secrets []verify.Secret `conf:"secret"`
 	Query   string          `conf:"query"` // the parameter that may carry the token instead
 }
 
 func (c *bearerSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
-	scheme := &verify.Static{In: verify.InBearer, Name: c.Query, Secrets: b.secrets(p, c.Secret, c.Secrets)}
+	scheme := &verify.Static{In: verify.InBearer, Name: c.Query, Secrets: b.secrets(p, c.Secrets)}
 	return b.api(p, scheme)
 }
 
 // basicSettings are those of callers with a user name and a password (RFC 7617).
 type basicSettings struct {
 	Username  string          `conf:"username"`
-	Password  verify.Secret   `conf:"password"`
-	Passwords []verify.Secret `conf:"passwords"`
+	Passwords []verify.Secret `conf:"password"`
 }
 
 func (c *basicSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
 	if c.Username == "" {
 		b.errs.Add(p.at, "add username: NAME", "producer %q has no user name", p.Name)
 	}
-	scheme := &verify.Static{
-		In: verify.InBasic, Username: c.Username, Secrets: b.secrets(p, c.Password, c.Passwords),
-	}
+	scheme := &verify.Static{In: verify.InBasic, Username: c.Username, Secrets: b.secrets(p, c.Passwords)}
 	return b.api(p, scheme)
 }
 
@@ -66,12 +62,11 @@ func (c *basicSettings) build(_ context.Context, b *producerBuilder, p *Producer
 type staticSettings struct {
 	Header  string          `conf:"header"`
 	Query   string          `conf:"query"`
-	Secret  verify.Secret   `conf:"secret"`
-	Secrets []verify.Secret `conf:"secrets"`
+	Secrets []verify.Secret `conf:"secret"`
 }
 
 func (c *staticSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
-	scheme := &verify.Static{In: verify.InHeader, Name: c.Header, Secrets: b.secrets(p, c.Secret, c.Secrets)}
+	scheme := &verify.Static{In: verify.InHeader, Name: c.Header, Secrets: b.secrets(p, c.Secrets)}
 	switch {
 	case (c.Header == "") == (c.Query == ""):
 		b.errs.Add(p.at, "write header: X-Api-Key, or query: key",
@@ -120,13 +115,10 @@ func (b *producerBuilder) api(p *Producer, scheme interface {
 	}
 }
 
-// secrets returns the secrets of both settings, and refuses published ones.
-func (b *producerBuilder) secrets(p *Producer, one verify.Secret, more []verify.Secret) []verify.Secret {
-	if one != "" {
-		more = append(slices.Clone(more), one)
-	}
-	for _, text := range more {
+// secrets refuses published secrets, and returns all.
+func (b *producerBuilder) secrets(p *Producer, all []verify.Secret) []verify.Secret {
+	for _, text := range all {
 		b.refuseTestSecret(p, string(text))
 	}
-	return more
+	return all
 }

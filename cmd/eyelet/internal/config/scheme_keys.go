@@ -20,9 +20,8 @@ import (
 // publicKeySettings describe signatures with a public key, in the terms of verify.HMAC. The scheme
 // is ed25519 or ecdsa.
 type publicKeySettings struct {
-	contentSettings `conf:",without hash hashes secret secrets secret_encoding keys"`
-	PublicKey       string   `conf:"public_key,file"` // PEM, hexadecimal or base64
-	PublicKeys      []string `conf:"public_keys,file"`
+	contentSettings `conf:",without hash secret secret_encoding keys"`
+	Texts           []string `conf:"public_key,file"` // PEM, hexadecimal or base64
 }
 
 func (c *publicKeySettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
@@ -35,15 +34,11 @@ func (c *publicKeySettings) build(_ context.Context, b *producerBuilder, p *Prod
 		}
 		scheme.Entries = append(scheme.Entries, strings.ReplaceAll(pattern, "{sig}", placeholder))
 	}
-	texts := c.PublicKeys
-	if c.PublicKey != "" {
-		texts = append(slices.Clone(texts), c.PublicKey)
-	}
 	found := len(b.errs)
-	for _, text := range texts {
+	for _, text := range c.Texts {
 		b.addPublicKey(p, scheme, text)
 	}
-	if len(texts) == 0 {
+	if len(c.Texts) == 0 {
 		b.errs.Add(p.at, "add public_key: the text that the vendor shows, or public_key_file",
 			"producer %q has no public key", p.Name)
 	}

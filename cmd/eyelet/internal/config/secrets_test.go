@@ -71,7 +71,7 @@ func TestErrorsDoNotQuoteSecrets(t *testing.T) {
 	for _, encoding := range []string{"raw", "hex", "base64", "whsec"} {
 		for _, setting := range []string{
 			"secret: \"" + value + "\"",
-			"secrets: [\"" + value + "\"]",
+			"secret: [\"" + value + "\"]",
 			"keys: {k: \"" + value + "\"}",
 		} {
 			err := buildText(t, t.TempDir(), "producers:\n  p: {scheme: hmac, header: [X], pattern: "+

@@ -21,7 +21,7 @@ import (
 func TestShownConfigurationLoads(t *testing.T) {
 	t.Parallel()
 	c := loadText(t, filepath.Join(t.TempDir(), "eyelet.yaml"), "limits: {max_body: 2MiB}\nproducers:\n"+
-		"  gh: {preset: github, secrets: [octo-secret]}\nhandlers:\n  - {producer: gh, type: \"*\", stdout: true}\n")
+		"  gh: {preset: github, secret: [octo-secret]}\nhandlers:\n  - {producer: gh, type: \"*\", stdout: true}\n")
 	plan, err := c.Build(t.Context(), BuildOptions{Stdout: io.Discard})
 	check(t, err)
 	defer plan.Close() //nolint:errcheck // it holds no key set that fetches

@@ -56,7 +56,7 @@ func TestAStoreInPostgreSQLIsShownWithoutItsPassword(t *testing.T) {
 			environ: []string{"EYELET_STORE=postgres://u:" + planted + "@h/events"}, want: "postgres://h:5432/events"},
 	} {
 		file := filepath.Join(t.TempDir(), "eyelet.yaml")
-		text := tt.text + "producers: {gh: {preset: github, secrets: [octo-secret]}}\n"
+		text := tt.text + "producers: {gh: {preset: github, secret: [octo-secret]}}\n"
 		for name, text := range map[string]string{file: text, filepath.Join(filepath.Dir(file), "dsn"): tt.file} {
 			check(t, os.WriteFile(name, []byte(text), 0o600))
 		}
@@ -103,7 +103,7 @@ func TestSocketsBeyondThisMachineAreVerified(t *testing.T) {
 		`handlers: [{producer: gh, forward: "http://target.example/a"}]`:        "",
 	} {
 		file := filepath.Join(t.TempDir(), "eyelet.yaml")
-		check(t, os.WriteFile(file, []byte("producers: {gh: {preset: github, secrets: [octo-secret]}}\n"+text), 0o600))
+		check(t, os.WriteFile(file, []byte("producers: {gh: {preset: github, secret: [octo-secret]}}\n"+text), 0o600))
 		s, err := Source{File: file}.Load()
 		check(t, err)
 		found := Exposed(s)

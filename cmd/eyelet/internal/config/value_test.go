@@ -29,7 +29,7 @@ func buildRate(t *testing.T, lines string) (producer.Producer, string) {
 	return made.Producers[0], ""
 }
 
-const github = "preset: github, secrets: [another-long-secret], "
+const github = "preset: github, secret: [another-long-secret], "
 
 func TestRateSettings(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestRememberSignatures(t *testing.T) {
 
 func TestSecretsAreNeverPrinted(t *testing.T) {
 	t.Parallel()
-	c, err := parse(t, "producers:\n  gh: {scheme: hmac, secrets: [s3cret-one], secret: s3cret-two}\n")
+	c, err := parse(t, "producers:\n  gh: {scheme: hmac, secret: [s3cret-one, s3cret-two]}\n")
 	check(t, err)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		hmac, _ := c.Producers[0].settings.(*hmacSettings)
