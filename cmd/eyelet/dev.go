@@ -1,21 +1,26 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
-	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/testdata"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 type devCmd struct {
@@ -58,15 +63,15 @@ func devCommand(p *program) *cobra.Command {
 	return c
 }
 
-func (f *devCmd) run(ctx context.Context, files []string) (err error) {
+func (f *devCmd) run(ctx context.Context, paths []string) (err error) {
 	dir, err := os.MkdirTemp("", "eyelet-dev-")
 	if err != nil {
 		return usage.Errorf("set TMPDIR to a folder that is writable", "no folder for the store: %s", usage.Cause(err))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	paths := files
 	before := fileStates(paths)
-	if files, err = expandFolders(paths); err != nil {
+	files, err := expandFolders(paths)
+	if err != nil {
 		return err
 	}
 	recs, err := devRecordings(files)
@@ -77,7 +82,7 @@ func (f *devCmd) run(ctx context.Context, files []string) (err error) {
 	if err != nil {
 		return err
 	}
-	err = f.sendRecordings(ctx, s, recs, func(again func(files []string)) {
+	err = f.try(ctx, s, recs, func(again func(files []string)) {
 		if f.watch && !f.once {
 			f.eprintf("watching %s; Ctrl-C ends it\n", strings.Join(paths, " "))
 			watchFiles(ctx, paths, before, again)
@@ -86,92 +91,50 @@ func (f *devCmd) run(ctx context.Context, files []string) (err error) {
 	if err != nil || f.once || ctx.Err() != nil {
 		return err
 	}
+	return f.serve(ctx, dir, s)
+}
+
+// try sends the recordings, prints the results, and checks the content of the store. Then it calls
+// watch, with a function that sends files again.
+func (f *devCmd) try(ctx context.Context, s *config.Settings, recs []devRecording,
+	watch func(again func(files []string))) (err error) {
+	var out *printed
 	if f.config != "" {
-		return f.serveConfigured(ctx, s)
+		out = &printed{}
 	}
-	return f.serve(ctx, dir)
-}
-
-// devRecording is a recording that dev sends.
-type devRecording struct {
-	*httpfile.File // with the name only if it is a payload
-	payload        *payload
-	expect         expectation
-	tampered       string // how the file differs from its sha256 note
-}
-
-// devRecordings reads the named recordings, or the bundled ones, and returns the errors of all.
-func devRecordings(files []string) ([]devRecording, error) {
-	bundled := len(files) == 0
-	if bundled {
-		files = testdata.Deliveries()
-	}
-	var found usage.Errors
-	var recs []devRecording
-	for _, name := range files {
-		if !bundled && isPayload(name) {
-			some, err := readPayloads(name)
-			if ms, ok := usage.Find(err); ok {
-				found = append(found, ms...)
-			}
-			for _, one := range some {
-				recs = append(recs, devRecording{File: &httpfile.File{Name: one.name}, payload: &one})
-			}
-			continue
-		}
-		rec, err := devRecordingFrom(name, bundled)
-		if ms, ok := usage.Find(err); ok {
-			found = append(found, ms...)
-		} else if err != nil {
-			return nil, err
-		}
-		recs = append(recs, rec)
-	}
-	return recs, found.Err()
-}
-
-// devRecordingFrom reads one recording. Its errors are usage errors, unless the file was changed
-// since it was recorded: then it fails like any other recording with an unexpected result.
-func devRecordingFrom(name string, bundled bool) (rec devRecording, err error) {
-	data, err := os.ReadFile(name)
-	if bundled {
-		data, err = fs.ReadFile(testdata.Files(), name)
-		name = "testdata/" + name
-	}
+	run, err := newDevRun(ctx, f.program, s, out)
 	if err != nil {
-		return rec, usage.Errorf("", "%s: %s", name, usage.Cause(err))
+		return err
 	}
-	rec.tampered = tampered(data, bundled)
-	rec.File, err = httpfile.Parse(name, data)
-	var parseError *httpfile.Error
-	if errors.As(err, &parseError) {
-		err = badRecording(parseError)
-	} else if err == nil {
-		rec.expect, err = expectationOf(rec.File)
+	run.flags = f.senderFlags
+	defer func() { err = errors.Join(err, run.close()) }() //nolint:contextcheck // closing takes its own time
+	if err := run.checkProducers(recs); err != nil {
+		return err
 	}
-	if err != nil && rec.tampered != "" {
-		return rec, failf("%v: %s", err, rec.tampered)
+	screen := newScreen(f.program, f.format)
+	for _, rec := range recs {
+		screen.width = max(screen.width, len(rec.Name))
 	}
-	return rec, err
+	err = run.sendAll(ctx, recs, screen)
+	watch(func(files []string) {
+		again, err := devRecordings(files)
+		if err == nil {
+			_, err = run.send(ctx, again, screen)
+		}
+		if err != nil {
+			f.explain(err)
+		}
+	})
+	return err
 }
 
 // settings returns the settings for the recordings, with a store in dir.
-// Without --config, presets that only payloads need get new secrets.
-func (f *devCmd) settings(dir string, recs []devRecording) (*config.Settings, error) {
-	src := config.Source{File: f.config, Environ: f.Environ}
-	if f.config == "" {
-		keys := filepath.Join(dir, "bundled")
-		if err := os.CopyFS(keys, testdata.Files()); err != nil {
-			return nil, usage.Errorf("set TMPDIR to a folder with some space",
-				"the bundled deliveries cannot be unpacked: %s", usage.Cause(err))
-		}
-		// the environment does not change the bundled settings
-		src = config.Source{File: filepath.Join(keys, "eyelet.yaml")}
-		if err := f.addPresets(src.File, recs); err != nil {
-			return nil, err
-		}
+func (f *devCmd) settings(dir string, recs []devRecording) (s *config.Settings, err error) {
+	if f.config != "" {
+		s, err = config.Source{File: f.config, Environ: f.Environ}.Load()
+	} else {
+		s, err = f.bundledSettings(filepath.Join(dir, "bundled"), recs)
 	}
-	s, err := src.Load()
 	if err != nil {
 		return nil, err
 	}
@@ -181,46 +144,111 @@ func (f *devCmd) settings(dir string, recs []devRecording) (*config.Settings, er
 	return s, nil
 }
 
-// addPresets adds the presets of payloads to the configuration, with new secrets.
-func (f *devCmd) addPresets(file string, recs []devRecording) error {
-	s, err := config.Source{File: file}.Load()
-	if err != nil {
-		return err
+// bundledSettings returns the settings of the bundled recordings, which the environment does not
+// change. Presets that only payloads need are added with new secrets.
+func (f *devCmd) bundledSettings(dir string, recs []devRecording) (*config.Settings, error) {
+	if err := os.CopyFS(dir, testdata.Files()); err != nil {
+		return nil, usage.Errorf("set TMPDIR to a folder with some space",
+			"the bundled deliveries cannot be unpacked: %s", usage.Cause(err))
 	}
-	have := s.ProducerNames()
-	var producers, handlers strings.Builder
+	var made scaffold
+	text, err := fs.ReadFile(testdata.Files(), "eyelet.yaml")
+	if err := errors.Join(err, yaml.Unmarshal(text, &made)); err != nil {
+		return nil, err
+	}
+	known := slices.Concat(presetNames(), slices.Collect(maps.Keys(made.Producers)))
 	for _, rec := range recs {
 		if rec.payload == nil {
 			continue
 		}
-		name, _ := rec.payload.origin(f.producer, append(presetNames(), have...))
-		if name == "" || slices.Contains(have, name) {
-			continue
+		name, _ := rec.payload.origin(f.producer, known)
+		if name == "" || made.Producers[name] != nil {
+			continue // an error when it is signed, or known
 		}
 		vendor, ok := preset.Find(name)
 		if !ok {
-			return usage.Errorf("write --config FILE, with your producers", "%s: %q is not a preset", rec.Name, name)
+			return nil, usage.Errorf("write --config FILE, with your producers", "%s: %q is not a preset", rec.Name,
+				name)
 		}
-		settings, err := freshSettings(vendor)
+		settings, err := settingsOf(vendor, freshSecret(vendor), "")
 		if err != nil {
-			return err
+			return nil, err
 		}
-		have = append(have, name)
-		producers.WriteString("  " + name + ": {preset: " + name + ", " + settings.yaml() + "}\n")
-		handlers.WriteString("  - {producer: " + name + ", type: \"*\", stdout: true}\n")
+		made.addPreset(vendor, settings, mapping{"stdout": true})
 	}
-	text, err := os.ReadFile(file)
-	if err != nil || producers.Len() == 0 {
-		return err
+	whole, err := made.yaml("")
+	if err != nil {
+		return nil, err
 	}
-	whole := strings.Replace(string(text), "\nhandlers:\n", producers.String()+"\nhandlers:\n"+handlers.String(), 1)
-	return os.WriteFile(file, []byte(whole), 0o600)
+	return config.Source{}.Parse(filepath.Join(dir, "eyelet.yaml"), []byte(whole))
 }
 
-// goRun returns the command that runs this binary again.
-func goRun() string {
-	if strings.Contains(os.Args[0], "go-build") {
-		return "go run ./cmd/eyelet"
+// serve serves until ctx ends, with the store of the deliveries before: the endpoints of --config,
+// else some with new keys.
+func (f *devCmd) serve(ctx context.Context, dir string, s *config.Settings) error {
+	text, err := "", error(nil)
+	if f.config == "" {
+		s, text, err = f.newEndpoints(ctx, filepath.Join(dir, "serve"))
+	} else {
+		s.Listen = cmp.Or(f.listen, s.Listen)
+		made := scaffold{URL: "http://" + s.Listen}
+		if s.HasTLS() {
+			made.URL = "https://" + s.Listen
+		}
+		text = fmt.Sprintf("serving as configured in %s; the store is removed at Ctrl-C\n\n", s.File)
+		for _, name := range s.ProducerNames() {
+			text += made.endpoint(name, "")
+		}
 	}
-	return filepath.Base(os.Args[0])
+	if err != nil {
+		return err
+	}
+	s.Log.Level, s.Explain = "warn", config.ExplainLog
+	return serveWithKeys(ctx, f.program, s, "", nil, func(*server.Options) { f.printf("\n%s\n", text) })
+}
+
+// newEndpoints returns settings with new keys in a folder, and the text about them.
+func (f *devCmd) newEndpoints(ctx context.Context, folder string) (s *config.Settings, text string, err error) {
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return nil, "", usage.Errorf("", "%s: %s", folder, usage.Cause(err))
+	}
+	made := scaffold{Store: "badger:../store"}
+	if made.Listen, err = freeAddress(ctx, f.listen, config.DefaultListen); err != nil {
+		return nil, "", err
+	}
+	if made.Operations, err = freeAddress(ctx, "", config.DefaultOperations); err != nil {
+		return nil, "", err
+	}
+	made.URL = "http://" + made.Listen
+	key, file, prints := filepath.Join(folder, "shop"), filepath.Join(folder, "eyelet.yaml"), mapping{"stdout": true}
+	if err := writeKeyPair(verify.Ed25519, key); err != nil {
+		return nil, "", err
+	}
+	made.add("shop", mapping{"scheme": "rfc9421", "keys": []mapping{{"id": "shop", "alg": verify.Ed25519,
+		"public_key_file": "shop.pub.pem"}}}, prints)
+	text = "serving with new keys; they and the store are removed at Ctrl-C\n\n" +
+		made.endpoint("shop", "RFC 9421, key "+key+".pem")
+	vendors, _ := findPresets(tryPresets)
+	for _, vendor := range vendors {
+		settings, known, _, err := keptSettings(folder, vendor)
+		if err != nil {
+			return nil, "", err
+		}
+		made.addPreset(vendor, settings, prints)
+		text += made.endpoint(vendor.Name, known)
+	}
+	text += fmt.Sprintf("  policy                %s/policy\n\n", made.URL) +
+		fmt.Sprintf("  echo '{\"type\":\"order.paid\",\"total\":\"129.00\"}' | %s send - --config %s --producer shop "+
+			"--key %s.pem\n", goRun(), file, key) +
+		fmt.Sprintf("  %s send github push --config %s --producer github\n", goRun(), file) +
+		fmt.Sprintf("  %s events list --config %s\n", goRun(), file)
+	whole, err := made.yaml("")
+	if err == nil {
+		err = writeNewFile(file, []byte(whole))
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	s, err = config.Source{File: file}.Load()
+	return s, text, err
 }

@@ -1,28 +1,239 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/replay"
+	"github.com/eyelet-dev/eyelet/testdata"
+	"github.com/eyelet-dev/eyelet/verify"
 )
+
+// devRecording is a recording that dev sends.
+type devRecording struct {
+	*httpfile.File // with the name only if it is a payload
+	payload        *payload
+	expect         expectation
+	tampered       string // how the file differs from its sha256 note
+}
+
+// devRecordings reads the named recordings, or the bundled ones, and returns the errors of all.
+func devRecordings(files []string) ([]devRecording, error) {
+	bundled := len(files) == 0
+	if bundled {
+		files = testdata.Deliveries()
+	}
+	var found usage.Errors
+	var recs []devRecording
+	for _, name := range files {
+		if !bundled && isPayload(name) {
+			some, err := readPayloads(name)
+			if ms, ok := usage.Find(err); ok {
+				found = append(found, ms...)
+			}
+			for _, one := range some {
+				recs = append(recs, devRecording{File: &httpfile.File{Name: one.name}, payload: &one})
+			}
+			continue
+		}
+		rec, err := devRecordingFrom(name, bundled)
+		if ms, ok := usage.Find(err); ok {
+			found = append(found, ms...)
+		} else if err != nil {
+			return nil, err
+		}
+		recs = append(recs, rec)
+	}
+	return recs, found.Err()
+}
+
+// devRecordingFrom reads one recording. Its errors are usage errors, unless the file was changed
+// since it was recorded: then it fails like any other recording with an unexpected result.
+func devRecordingFrom(name string, bundled bool) (rec devRecording, err error) {
+	data, err := os.ReadFile(name)
+	if bundled {
+		data, err = fs.ReadFile(testdata.Files(), name)
+		name = "testdata/" + name
+	}
+	if err != nil {
+		return rec, usage.Errorf("", "%s: %s", name, usage.Cause(err))
+	}
+	rec.tampered = tampered(data, bundled)
+	rec.File, err = httpfile.Parse(name, data)
+	var parseError *httpfile.Error
+	if errors.As(err, &parseError) {
+		err = badRecording(parseError)
+	} else if err == nil {
+		rec.expect, err = expectationOf(rec.File)
+	}
+	if err != nil && rec.tampered != "" {
+		return rec, failf("%v: %s", err, rec.tampered)
+	}
+	return rec, err
+}
+
+// The verdicts on a delivery.
+const (
+	verdictNew         = "new"
+	verdictDuplicate   = "duplicate"
+	verdictConflict    = "conflict"
+	verdictQuarantined = "quarantined" // kept, but not run
+	verdictRefused     = "refused"
+	verdictFailed      = "failed"
+)
+
+// The colours of verdicts, as SGR codes.
+var colours = map[string]string{
+	verdictNew: "32", verdictDuplicate: "36", verdictConflict: "33", verdictQuarantined: "33", verdictRefused: "35",
+	verdictFailed: "31",
+}
+
+var verdicts = []string{verdictNew, verdictDuplicate, verdictConflict, verdictQuarantined, verdictRefused,
+	verdictFailed}
+
+// verdictFor classifies the response to a delivery.
+func verdictFor(status int, code string) string {
+	switch code {
+	case "accepted":
+		return verdictNew
+	case "replayed":
+		return verdictDuplicate
+	case "quarantined":
+		return verdictQuarantined
+	case "idempotency_key_reused":
+		return verdictConflict
+	}
+	switch {
+	case status >= 500:
+		return verdictFailed
+	case status >= 400:
+		return verdictRefused
+	}
+	return verdictNew
+}
+
+// expectation is the expected result in the notes of a recording:
+//
+//	# expect: refused 401 digest_mismatch
+//	# id: 8e03978e-40d5-43dd-bc93-6894a57f9324
+//	# type: order.paid
+//	# sha256: 65ff...
+//
+// sha256 is the digest of the rest of the file, for bytes that no signature covers.
+type expectation struct {
+	now           time.Time
+	verdict, code string // "" expects nothing
+	status        int
+	id, typ       string
+}
+
+// notesKnown are the notes that dev reads. Others are ignored, unless they look like a misspelled
+// one.
+var notesKnown = []string{"about", "producer", "now", "expect", "id", "type", "sha256"}
+
+func expectationOf(rec *httpfile.File) (expectation, error) {
+	e := expectation{id: rec.Note("id"), typ: rec.Note("type")}
+	for _, n := range rec.Notes {
+		if near := usage.Nearest(n.Name, notesKnown); near != "" && !slices.Contains(notesKnown, n.Name) {
+			return e, noteError(rec, n.Name, fmt.Sprintf("did you mean %q?", near), "unknown note %q", n.Name)
+		}
+	}
+	var err error
+	if e.now, err = arrival(rec, ""); err != nil {
+		return e, err
+	}
+	words := strings.Fields(rec.Note("expect"))
+	if len(words) == 0 {
+		return e, nil
+	}
+	const hint = `write "# expect: new 202" or "# expect: refused 401 digest_mismatch"`
+	if len(words) < 2 || len(words) > 3 || !slices.Contains(verdicts, words[0]) {
+		return e, noteError(rec, "expect", hint, "an expectation is a verdict (%s), a status and an optional code",
+			strings.Join(verdicts, ", "))
+	}
+	if e.status, err = strconv.Atoi(words[1]); err != nil || e.status < 100 || e.status > 599 {
+		return e, noteError(rec, "expect", hint, "%q is not a status", words[1])
+	}
+	e.verdict = words[0]
+	if len(words) == 3 {
+		e.code = words[2]
+	}
+	return e, nil
+}
+
+func noteError(rec *httpfile.File, note, hint, format string, args ...any) error {
+	var e *httpfile.Error
+	errors.As(rec.Errorf(note, format, args...), &e)
+	return &usage.Error{At: usage.Place{File: e.File, Line: e.Line}, What: usage.OneLine(e.Msg), Hint: hint}
+}
+
+// misses lists the differences from the expectation.
+func (e expectation) misses(o devResult) (all []string) {
+	for _, part := range []struct {
+		what      string
+		want, got any
+	}{
+		{"verdict", e.verdict, o.Verdict}, {"status", e.status, o.Status}, {"code", e.code, o.Code},
+		{"id", e.id, o.ID}, {"type", e.typ, o.Type},
+	} {
+		if part.want != "" && part.want != 0 && part.want != part.got {
+			got := sanitize(fmt.Sprint(part.got))
+			all = append(all, fmt.Sprintf("expected %s %v, got %s", part.what, part.want, got))
+		}
+	}
+	return all
+}
+
+// digestLike also matches a damaged note, because a change of any byte must be found, those of the
+// note included.
+var (
+	digestLike = regexp.MustCompile(`(?m)^(?:#.*[0-9a-f]{31}.*|.*sha256: [0-9a-f]{31}.*)\n?`)
+	digestNote = regexp.MustCompile(`^# sha256: ([0-9a-f]{64})\n$`)
+)
+
+// tampered returns how a recording differs from its note sha256, the digest of the rest of the
+// file. Bundled recordings must have the note.
+func tampered(data []byte, bundled bool) string {
+	at := digestLike.FindIndex(data)
+	if at == nil {
+		if bundled {
+			return `the note "sha256" is missing`
+		}
+		return ""
+	}
+	note := digestNote.FindSubmatch(data[at[0]:at[1]])
+	sum := sha256.Sum256(append(slices.Clone(data[:at[0]]), data[at[1]:]...))
+	if note == nil || hex.EncodeToString(sum[:]) != string(note[1]) {
+		return "the file has changed since it was recorded: its sha256 differs (remove that note if you changed it)"
+	}
+	return ""
+}
 
 // devResult is the result of one delivery.
 type devResult struct {
@@ -43,33 +254,93 @@ type devResult struct {
 	Printed  string       `json:"printed,omitempty"` // by the handlers
 }
 
-// devClock starts at the time of each recording.
-type devClock struct {
-	mu      sync.Mutex
-	base    time.Time
-	started time.Time
+// devOutcome is the state of one handler's task.
+type devOutcome struct {
+	Handler string `json:"handler"`
+	State   string `json:"state"` // done, dead, or pending if it is tried again
+	Reason  string `json:"reason,omitempty"`
+	Error   string `json:"error,omitempty"`
 }
 
-func (c *devClock) start(at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.base, c.started = at, time.Now()
+// text implements what a screen shows.
+func (o devResult) text(on *screen) string {
+	why, mark := cmp.Or(o.About, o.Type), "ok  "
+	if o.Verdict == verdictRefused || o.Verdict == verdictFailed {
+		why = strings.Trim(why+": "+strings.ReplaceAll(o.Code, "_", " "), ": ")
+	}
+	if !o.OK {
+		mark = on.paint("31", "FAIL")
+	}
+	verdict := on.paint(colours[o.Verdict], fmt.Sprintf("%-11s", o.Verdict))
+	lines := []string{fmt.Sprintf("%s %-*s  %s %d  %s", mark, on.width, o.File, verdict, o.Status, sanitize(why))}
+	detail := func(prefix, text string) { lines = append(lines, "       "+prefix+sanitize(text)) }
+	for _, miss := range o.Misses {
+		detail("", miss)
+	}
+	for _, handler := range o.Handlers {
+		detail("", handler.text())
+	}
+	if o.Handlers != nil && len(o.Handlers) == 0 {
+		detail("", "no handler matches the type "+o.Type)
+	}
+	for line := range strings.Lines(o.Printed) {
+		detail("| ", strings.TrimRight(line, "\r\n"))
+	}
+	if !o.OK && o.Why != "" {
+		detail("why: ", o.Why)
+	}
+	return strings.Join(lines, "\n")
 }
 
-// Now returns the time of the recording plus the time since its start.
-func (c *devClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.base.Add(time.Since(c.started))
+// text returns the outcome in words.
+func (o devOutcome) text() string {
+	state := o.State
+	switch {
+	case o.State == "pending" && o.Error != "":
+		state = "failed, will be tried again"
+	case o.State == "pending" || o.State == "running":
+		state = "still running"
+	}
+	if o.Reason != "" && o.Reason != "failed" {
+		state += " (" + strings.ReplaceAll(o.Reason, "_", " ") + ")"
+	}
+	if o.Error != "" {
+		state += ": " + o.Error
+	}
+	return o.Handler + ": " + state
+}
+
+// devSummary counts the results and the events in the store.
+type devSummary struct {
+	Deliveries  int            `json:"deliveries"`
+	Events      int            `json:"events"`
+	OK          bool           `json:"ok"`
+	Quarantined int            `json:"quarantined"`
+	Verdicts    map[string]int `json:"verdicts"`
+	// Wrong are the differences between the store and the results.
+	Wrong []string `json:"wrong,omitempty"`
+}
+
+func (h *devSummary) text(on *screen) string {
+	var counts []string
+	for _, v := range verdicts {
+		if h.Verdicts[v] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", h.Verdicts[v], v))
+		}
+	}
+	store := fmt.Sprintf("the store holds exactly the %s, and %d quarantined", count(h.Events, "accepted event"),
+		h.Quarantined)
+	if len(h.Wrong) > 0 {
+		store = on.paint("31", "the store does not hold exactly what was accepted")
+	}
+	return fmt.Sprintf("\n%s: %s\n%s", count(h.Deliveries, "delivery"), strings.Join(counts, ", "), store)
 }
 
 // devRun is a receiver for recordings: HTTP on loopback and a store on disk, with a clock of its
 // own.
 type devRun struct {
 	store    dedup.Store
-	rx       *receiver.Receiver
-	clock    *devClock
-	server   *http.Server
+	offset   atomic.Int64 // of its clock, in nanoseconds
 	plan     *config.Plan
 	address  string
 	pass     string // the pass of our own deliveries
@@ -77,135 +348,63 @@ type devRun struct {
 	settings *config.Settings
 	flags    senderFlags
 	printed  *printed // by the handlers; nil without --config
+	closers  []func() error
 }
 
 // passHeader carries the pass. The keys of the bundled deliveries are public, so only deliveries
 // with the pass are received; the field is removed before the receiver sees the request.
 const passHeader = "Eyelet-Dev-Pass"
 
-// sendRecordings sends the recordings, prints the results, and checks the content of the store.
-// Then it calls watch, with a function that sends files again.
-func (f *devCmd) sendRecordings(ctx context.Context, s *config.Settings, recs []devRecording,
-	watch func(again func(files []string))) (err error) {
-	var out *printed
-	if f.config != "" {
-		out = &printed{}
-	}
-	run, err := newDevRun(ctx, f.program, s, out)
-	if err != nil {
-		return err
-	}
-	run.flags = f.senderFlags
-	defer func() { err = errors.Join(err, run.close()) }() //nolint:contextcheck // closing takes its own time
-	if err := run.checkProducers(recs); err != nil {
-		return err
-	}
-	screen := f.newScreen(recs)
-	err = run.sendAll(ctx, recs, screen)
-	watch(func(files []string) {
-		again, err := devRecordings(files)
-		if err == nil {
-			err = run.sendSome(ctx, again, screen, nil)
-		}
-		if err != nil {
-			f.explain(err)
-		}
-	})
-	return err
-}
-
-// sendAll sends the recordings and checks the content of the store.
-func (r *devRun) sendAll(ctx context.Context, recs []devRecording, screen *devScreen) error {
-	var outcomes []devResult
-	if err := r.sendSome(ctx, recs, screen, &outcomes); err != nil {
-		return err
-	}
-	var missed []string
-	for _, o := range outcomes {
-		if !o.OK {
-			missed = append(missed, o.File)
-		}
-	}
-	wrongs, stored, err := r.compare(ctx, outcomes)
-	if err != nil {
-		return failf("the store cannot be read: %v", err)
-	}
-	screen.summary(outcomes, wrongs, stored)
-	switch {
-	case len(missed) > 0:
-		return failf("not as expected: %s", strings.Join(missed, ", "))
-	case len(wrongs) > 0:
-		return failf("the store does not hold exactly what was accepted: %s", strings.Join(wrongs, "; "))
-	}
-	return nil
-}
-
-// sendSome sends recordings, prints the results and adds them to outcomes, which may be nil.
-func (r *devRun) sendSome(ctx context.Context, recs []devRecording, screen *devScreen, outcomes *[]devResult) error {
-	for _, rec := range recs {
-		o, err := r.deliver(ctx, rec)
-		if _, ok := usage.Find(err); ok {
-			return err
-		} else if err != nil {
-			return failf("%s: %v", rec.Name, err)
-		}
-		if outcomes != nil {
-			*outcomes = append(*outcomes, o)
-		}
-		screen.delivery(o)
-	}
-	return nil
-}
-
 // newDevRun opens a receiver. What handlers print goes to out, unless it is nil.
 func newDevRun(ctx context.Context, p *program, s *config.Settings, out *printed) (run *devRun, err error) {
-	run = &devRun{clock: &devClock{}, pass: rand.Text(), observed: make(chan receiver.Observation, 1024), settings: s,
-		printed: out}
-	o := config.BuildOptions{Stdout: io.Discard, TestKeys: true}
-	if out != nil {
-		o.Stdout, o.ExecOutput = out, out
-	}
-	if run.plan, err = s.Build(ctx, o); err != nil {
-		return nil, err
-	}
+	run = &devRun{pass: rand.Text(), observed: make(chan receiver.Observation, 1024), settings: s, printed: out}
 	defer func() { //nolint:contextcheck // closing takes its own time
 		if err != nil {
 			err = errors.Join(err, run.close())
 		}
 	}()
+	o := config.BuildOptions{Stdout: io.Discard, TestKeys: true}
+	if out != nil {
+		o.Stdout, o.ExecOutput = out, out
+	}
+	if run.plan, err = s.Build(ctx, o); err != nil {
+		return run, err
+	}
+	run.closers = append(run.closers, run.plan.Close)
 	log := server.NewLog(p.Err, "text", slog.LevelError).Logger
 	if run.store, err = s.OpenStore(ctx, log); err != nil {
-		return nil, err
+		return run, err
 	}
+	run.closers = append(run.closers, run.store.Close)
 	c := run.plan.Config
-	c.Store, c.Logger, c.Clock, c.Observe = run.store, log, run.clock.Now, run.observe
-	if run.rx, err = receiver.Open(c); err != nil {
-		return nil, usage.Errorf("", "%v", err)
+	c.Store, c.Logger, c.Clock, c.Observe = run.store, log, run.now, run.observe
+	rx, err := receiver.Open(c)
+	if err != nil {
+		return run, usage.Errorf("", "%v", err)
 	}
+	run.closers = append(run.closers, rx.Close)
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, usage.Errorf("", "loopback: %s", usage.RootCause(err))
+		return run, usage.Errorf("", "loopback: %s", usage.RootCause(err))
 	}
 	run.address = "http://" + ln.Addr().String()
-	run.server = &http.Server{Handler: run.requirePass(server.Handler(run.rx)),
-		ReadHeaderTimeout: s.Limits.HeaderTimeout, MaxHeaderBytes: config.DefaultHead}
-	go func() { _ = run.server.Serve(ln) }() // ends with close
+	serving := &http.Server{Handler: run.requirePass(server.Handler(rx)), ReadHeaderTimeout: s.Limits.HeaderTimeout,
+		MaxHeaderBytes: config.DefaultHead}
+	run.closers = append(run.closers, serving.Close)
+	go func() { _ = serving.Serve(ln) }() // ends with close
 	return run, nil
 }
 
 func (r *devRun) close() error {
 	var errs []error
-	if r.server != nil {
-		errs = append(errs, r.server.Close())
+	for _, end := range slices.Backward(r.closers) {
+		errs = append(errs, end())
 	}
-	if r.rx != nil {
-		errs = append(errs, r.rx.Close())
-	}
-	if r.store != nil {
-		errs = append(errs, r.store.Close())
-	}
-	return errors.Join(append(errs, r.plan.Close())...)
+	return errors.Join(errs...)
 }
+
+// now returns the time of the last recording plus the time since it was sent.
+func (r *devRun) now() time.Time { return time.Now().Add(time.Duration(r.offset.Load())) }
 
 func (r *devRun) requirePass(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -243,6 +442,49 @@ func (r *devRun) checkProducers(recs []devRecording) error {
 	return found.Err()
 }
 
+// sendAll sends the recordings and checks the content of the store.
+func (r *devRun) sendAll(ctx context.Context, recs []devRecording, screen *screen) error {
+	results, err := r.send(ctx, recs, screen)
+	if err != nil {
+		return err
+	}
+	sum, err := r.compare(ctx, results)
+	if err != nil {
+		return failf("the store cannot be read: %v", err)
+	}
+	var missed []string
+	for _, o := range results {
+		sum.Verdicts[o.Verdict]++
+		if !o.OK {
+			missed = append(missed, o.File)
+		}
+	}
+	sum.OK = len(missed)+len(sum.Wrong) == 0
+	screen.show(sum)
+	switch {
+	case len(missed) > 0:
+		return failf("not as expected: %s", strings.Join(missed, ", "))
+	case len(sum.Wrong) > 0:
+		return failf("the store does not hold exactly what was accepted: %s", strings.Join(sum.Wrong, "; "))
+	}
+	return nil
+}
+
+// send sends recordings and prints the results.
+func (r *devRun) send(ctx context.Context, recs []devRecording, screen *screen) (results []devResult, err error) {
+	for _, rec := range recs {
+		o, err := r.deliver(ctx, rec)
+		if _, ok := usage.Find(err); ok {
+			return nil, err
+		} else if err != nil {
+			return nil, failf("%s: %v", rec.Name, err)
+		}
+		results = append(results, o)
+		screen.show(o)
+	}
+	return results, nil
+}
+
 // deliver sends one recording and compares its result with the expectation.
 func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, error) {
 	o := devResult{File: rec.Name, Producer: rec.Note("producer"), About: rec.Note("about")}
@@ -255,7 +497,7 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, erro
 			return o, err
 		}
 	}
-	r.clock.start(rec.expect.now)
+	r.offset.Store(int64(time.Until(rec.expect.now)))
 	res, err := replay.Send(ctx, rec.File, options)
 	if err != nil {
 		return o, err
@@ -293,11 +535,106 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, erro
 	return o, nil
 }
 
-// stored counts the records of the store.
-type stored struct{ events, quarantined int }
+// sign makes a delivery of a payload, signed by the producer that its path or --producer names.
+func (r *devRun) sign(p payload, o *replay.Options) (rec *replay.Recording, producer string, err error) {
+	known := r.settings.ProducerNames()
+	name, kind := p.origin(r.flags.producer, known)
+	if name == "" {
+		return nil, "", noOrigin(p, known)
+	}
+	signer := &verify.Signer{KeyID: r.flags.keyID}
+	if err := loadKey(signer, r.flags); err != nil {
+		return nil, "", err
+	}
+	from := &sender{url: r.address, signedURL: r.plan.URL, now: time.Now(), private: signer.Private,
+		keyID: r.flags.keyID}
+	flags := r.flags
+	flags.producer = name
+	if err := from.become(r.settings, r.plan, flags, signer); err != nil {
+		return nil, "", err
+	}
+	if from.sign == nil && (signer.Private != nil || signer.Secret != nil) {
+		from.sign = signer
+	}
+	rec, _, unsigned, err := from.delivery(p, kind)
+	if unsigned {
+		o.Sign, o.SignedURL, o.Now = from.sign, r.plan.URL, from.now
+	}
+	return rec, name, err
+}
+
+// unexpected returns what is wrong with a result of which nothing was expected: no endpoint, or
+// a refusal of a payload, which was signed for this run.
+func (r *devRun) unexpected(o devResult, rec devRecording) []string {
+	if o.Code == codeNotFound {
+		path, _, _ := strings.Cut(rec.Target, "?")
+		return []string{fmt.Sprintf("no endpoint has the path %s; there are: /webhooks/%s", path,
+			strings.Join(r.settings.ProducerNames(), ", /webhooks/"))}
+	}
+	if rec.payload != nil && (o.Verdict == verdictRefused || o.Verdict == verdictFailed) {
+		return []string{"the payload was signed for this run, and not accepted"}
+	}
+	return nil
+}
+
+// handlersEnd is how long the handlers of one event are waited for.
+const handlersEnd = 35 * time.Second
+
+// outcomes waits until every handler of the event was run once, and returns their states.
+func (r *devRun) outcomes(ctx context.Context, event string) (all []devOutcome, err error) {
+	ctx, cancel := context.WithTimeout(ctx, handlersEnd)
+	defer cancel()
+	for {
+		rec, err := r.store.Get(ctx, event)
+		if err != nil {
+			return nil, err
+		}
+		all = nil
+		busy := false
+		for _, task := range rec.Tasks {
+			tried := task.Err != "" || task.Postponed > 0
+			busy = busy || task.State == dedup.Running || task.State == dedup.Pending && !tried
+			all = append(all, devOutcome{task.Handler, task.State.String(), task.Reason, task.Err})
+		}
+		if !busy {
+			return all, nil
+		}
+		select {
+		case <-ctx.Done():
+			return all, nil
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// printed collects what handlers print. It can be used by several goroutines.
+type printed struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// maxPrinted bounds what is kept until it is taken.
+const maxPrinted = 64 << 10
+
+func (p *printed) Write(data []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.b.Write(data[:min(len(data), max(0, maxPrinted-p.b.Len()))])
+	return len(data), nil
+}
+
+// take returns what was printed since the last call.
+func (p *printed) take() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := p.b.String()
+	p.b.Reset()
+	return text
+}
 
 // compare checks that the store holds exactly the accepted events, each once.
-func (r *devRun) compare(ctx context.Context, outcomes []devResult) (wrongs []string, h stored, err error) {
+func (r *devRun) compare(ctx context.Context, outcomes []devResult) (*devSummary, error) {
+	h := &devSummary{Deliveries: len(outcomes), Verdicts: map[string]int{}}
 	accepted := map[string][]string{} // files by endpoint and identifier, which several events may share
 	for _, o := range outcomes {
 		if o.Verdict == verdictNew {
@@ -306,26 +643,27 @@ func (r *devRun) compare(ctx context.Context, outcomes []devResult) (wrongs []st
 	}
 	for rec, err := range r.store.List(ctx, dedup.Filter{}) {
 		if err != nil {
-			return nil, h, err
+			return nil, err
 		}
 		if rec.QuarantineReason != "" {
-			h.quarantined++
+			h.Quarantined++
 			continue
 		}
-		h.events++
+		h.Events++
 		name := rec.Payload.Endpoint + " " + cmp.Or(rec.Payload.VendorID, rec.Key.ID)
 		if len(accepted[name]) == 0 {
-			wrongs = append(wrongs, fmt.Sprintf("%q is in the store and was not accepted, or is there twice",
+			h.Wrong = append(h.Wrong, fmt.Sprintf("%q is in the store and was not accepted, or is there twice",
 				sanitize(name)))
 			continue
 		}
 		accepted[name] = accepted[name][1:]
 	}
 	for name, files := range accepted {
+		name = sanitize(name)
 		for _, file := range files {
-			wrongs = append(wrongs, fmt.Sprintf("%q of %s was accepted and is not in the store", sanitize(name), file))
+			h.Wrong = append(h.Wrong, fmt.Sprintf("%q of %s was accepted and is not in the store", name, file))
 		}
 	}
-	slices.Sort(wrongs)
-	return wrongs, h, nil
+	slices.Sort(h.Wrong)
+	return h, nil
 }

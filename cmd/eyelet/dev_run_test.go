@@ -80,9 +80,9 @@ func TestTheStoreIsComparedWithTheAnswers(t *testing.T) {
 		{[]string{"a"}, `"shop b" is in the store and was not accepted, or is there twice`},
 		{[]string{"a", "b", "c"}, `"shop c" of c.http was accepted and is not in the store`},
 	} {
-		wrongs, _, err := run.compare(context.Background(), accepted(tt.ids...))
+		sum, err := run.compare(context.Background(), accepted(tt.ids...))
 		check(t, err)
-		if got := strings.Join(wrongs, "; "); got != tt.want {
+		if got := strings.Join(sum.Wrong, "; "); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.ids, got, tt.want)
 		}
 	}

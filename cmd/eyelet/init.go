@@ -2,17 +2,16 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
@@ -22,12 +21,11 @@ type initCmd struct {
 	file, url, listen, store string
 	operations, output       string
 	forward, command         string
-	secrets                  map[string]string // the files by preset
 	force                    bool
 }
 
 func initCommand(p *program) *cobra.Command {
-	f := &initCmd{program: p, secrets: map[string]string{}}
+	f := &initCmd{program: p}
 	c := &cobra.Command{
 		Use: "init [PRESET...]", Short: "Write a configuration file",
 		Long: "Writes eyelet.yaml for the given senders, and a file with a new secret for each, which only its\n" +
@@ -61,41 +59,37 @@ func (f *initCmd) run(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		names = f.ask()
 	}
-	vendors, err := f.vendors(names)
+	vendors, err := findPresets(names)
 	if err != nil {
 		return err
 	}
-	settings := map[string]settingList{}
-	for _, vendor := range vendors {
-		if settings[vendor.Name], err = freshSettings(vendor); err != nil {
-			return err
-		}
-	}
-	if err := f.check(ctx, f.text(vendors, settings)); err != nil {
+	text, err := f.text(vendors, func(vendor preset.Preset) (mapping, error) {
+		return settingsOf(vendor, freshSecret(vendor), "")
+	})
+	if err != nil {
 		return err
 	}
-	for _, vendor := range vendors {
-		if settings[vendor.Name], err = f.secretsInFiles(vendor.Name, settings[vendor.Name]); err != nil {
-			return err
-		}
-	}
-	if f.force {
-		if err := os.Remove(f.file); err != nil && !os.IsNotExist(err) {
-			return usage.Errorf("", "%s: %s", f.file, usage.Cause(err))
-		}
-	}
-	if err := writeNewFile(f.file, []byte(f.text(vendors, settings))); err != nil {
+	if err := f.check(ctx, text); err != nil { // before anything is written
 		return err
 	}
-	text := ""
-	for _, vendor := range vendors {
-		if secret := f.secrets[vendor.Name]; secret != "" {
-			text += fmt.Sprintf("wrote %s, the secret for %s\n", secret, vendor.Name)
+	secrets, said := map[string]string{}, ""
+	text, err = f.text(vendors, func(vendor preset.Preset) (mapping, error) {
+		settings, _, made, err := keptSettings(filepath.Dir(f.file), vendor)
+		if made != "" {
+			secrets[vendor.Name] = made
+			said += fmt.Sprintf("wrote %s, the secret for %s\n", made, vendor.Name)
 		}
+		return settings, err
+	})
+	if err != nil {
+		return err
 	}
-	text += fmt.Sprintf("wrote %s\nnext: %s serve --config %s\nand from another terminal: %s send %s --config %s "+
+	if err := atomicfile.WriteText(f.file, text); err != nil {
+		return usage.Errorf("", "%s: %s", f.file, usage.Cause(err))
+	}
+	said += fmt.Sprintf("wrote %s\nnext: %s serve --config %s\nand from another terminal: %s send %s --config %s "+
 		"--producer %s\n", f.file, goRun(), f.file, goRun(), vendors[0].Name, f.file, vendors[0].Name)
-	return f.result(f.output, map[string]any{"config": f.file, "secrets": f.secrets}, "%s", text)
+	return f.result(f.output, map[string]any{"config": f.file, "secrets": secrets}, "%s", said)
 }
 
 // ask asks for the senders and what happens to events. The end of the input answers nothing.
@@ -125,61 +119,30 @@ func (f *initCmd) ask() []string {
 	return names
 }
 
-func (f *initCmd) vendors(names []string) ([]preset.Preset, error) {
-	var vendors []preset.Preset
-	for i, name := range names {
-		vendor, ok := preset.Find(name)
-		if !ok {
-			return nil, usage.Errorf(usage.DidYouMean(name, presetNames()), "unknown preset %q", name)
-		}
-		if !slices.Contains(names[:i], name) {
-			vendors = append(vendors, vendor)
-		}
-	}
-	return vendors, nil
-}
-
-// text returns the content of the file.
-func (f *initCmd) text(vendors []preset.Preset, settings map[string]settingList) string {
-	public := f.url
-	if public == "" {
-		public = "http://" + f.listen
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Checked by `eyelet config check`; docs/config.md has every setting.\n")
-	fmt.Fprintf(&b, "listen: %s\nurl: %s   # public base, as senders call it\nstore: %q\n",
-		strconv.Quote(f.listen), strconv.Quote(public), f.store)
-	if f.operations != "" {
-		fmt.Fprintf(&b, "operations: %q\n", f.operations)
-	}
-	b.WriteString("\nproducers:\n")
-	var names []string
-	for _, vendor := range vendors {
-		names = append(names, vendor.Name)
-		fmt.Fprintf(&b, "  %s: {preset: %s, %s}   # POST %s/webhooks/%s\n", vendor.Name, vendor.Name,
-			settings[vendor.Name].yaml(), strings.TrimSuffix(public, "/"), vendor.Name)
-	}
-	action := "stdout: true"
+// text returns the content of the file, with the settings of each preset.
+func (f *initCmd) text(vendors []preset.Preset, of func(preset.Preset) (mapping, error)) (string, error) {
+	made := scaffold{Listen: f.listen, URL: cmp.Or(f.url, "http://"+f.listen), Operations: f.operations, Store: f.store}
+	action := mapping{"stdout": true}
 	switch {
 	case f.forward != "":
-		action = "forward: " + strconv.Quote(f.forward)
+		action = mapping{"forward": f.forward}
 	case f.command != "":
-		var words []string
-		for _, word := range strings.Fields(f.command) {
-			words = append(words, strconv.Quote(word))
+		action = mapping{"exec": strings.Fields(f.command)}
+	}
+	about := "# Checked by `eyelet config check`; docs/config.md has every setting. url is the public base, as\n" +
+		"# senders call it. Handlers get all events; type: push, say, selects some: `eyelet producers PRESET`.\n"
+	for _, vendor := range vendors {
+		settings, err := of(vendor)
+		if err != nil {
+			return "", err
 		}
-		action = "exec: [" + strings.Join(words, ", ") + "]"
+		made.addPreset(vendor, settings, action)
+		about += fmt.Sprintf("# POST %s/webhooks/%s\n", strings.TrimSuffix(made.URL, "/"), vendor.Name)
 	}
-	b.WriteString("\nhandlers:   # of all events; type: push, say, selects some: `eyelet producers PRESET`\n")
-	from := "producer: " + names[0]
-	if len(names) > 1 {
-		from = "producer: [" + strings.Join(names, ", ") + "]"
-	}
-	fmt.Fprintf(&b, "  - {%s, type: \"*\", %s}\n", from, action)
-	return b.String()
+	return made.yaml(about)
 }
 
-// check checks the file before anything is written.
+// check checks the text of the file.
 func (f *initCmd) check(ctx context.Context, text string) error {
 	s, err := config.Source{Environ: f.Environ}.Parse(f.file, []byte(text))
 	if err != nil {
@@ -190,30 +153,4 @@ func (f *initCmd) check(ctx context.Context, text string) error {
 		return err
 	}
 	return plan.Close()
-}
-
-// secretsInFiles moves the secrets of a preset into files beside the configuration. A file that
-// exists keeps its secret.
-func (f *initCmd) secretsInFiles(name string, settings settingList) (settingList, error) {
-	var moved settingList
-	for _, one := range settings {
-		if !slices.Contains([]string{"secret", "value", "password", "bearer", "secret_key"}, one.name) {
-			moved = append(moved, one)
-			continue
-		}
-		file := name + ".secret"
-		secret, err := strconv.Unquote(one.value)
-		if err != nil {
-			return nil, err
-		}
-		path := filepath.Join(filepath.Dir(f.file), file)
-		if !exists(path) {
-			if err := writeNewFile(path, []byte(secret+"\n")); err != nil {
-				return nil, err
-			}
-			f.secrets[name] = path
-		}
-		moved = append(moved, presetSetting{one.name + "_file", strconv.Quote(file)})
-	}
-	return moved, nil
 }

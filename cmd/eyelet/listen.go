@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -11,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +24,8 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/replay"
 )
 
 type listenCmd struct {
@@ -32,7 +38,15 @@ type listenCmd struct {
 	vendors []preset.Preset
 	given   map[string]string // secrets by preset
 	folder  string            // of [listenFolder]
-	screen  *listenScreen
+
+	screen   *screen
+	settings *config.Settings
+	store    dedup.Store
+	seen     chan receiver.Observation
+	last     atomic.Pointer[string] // the event that r sends again
+	typing   bool                   // a filter
+	typed    string
+	samples  int // that were sent
 }
 
 func listenCommand(p *program) *cobra.Command {
@@ -94,17 +108,10 @@ func (f *listenCmd) parse(args []string) error {
 	}
 	names := args[1:]
 	if len(names) == 0 {
-		names = []string{"github", "stripe", "standard-webhooks"}
+		names = tryPresets
 	}
-	for i, name := range names {
-		vendor, ok := preset.Find(name)
-		if !ok {
-			return usage.Errorf(usage.DidYouMean(name, presetNames()), "unknown preset %q", name)
-		}
-		if slices.Contains(names[:i], name) {
-			return usage.Errorf("", "preset %q is there twice", name)
-		}
-		f.vendors = append(f.vendors, vendor)
+	if f.vendors, err = findPresets(names); err != nil {
+		return err
 	}
 	if f.folder, err = listenFolder(f.Environ); err != nil {
 		return usage.Errorf("set HOME or XDG_CONFIG_HOME", "no folder for secrets: %v", err)
@@ -125,101 +132,94 @@ func (f *listenCmd) run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(state) //nolint:errcheck // it is in the folder for temporary files
-	text, shown, err := f.configuration(listen, state)
+	text, about, err := f.configuration(listen)
 	if err != nil {
 		return err
 	}
-	s, err := config.Source{Environ: f.Environ}.Parse("listen.yaml", []byte(text))
-	if err != nil {
-		return err
-	}
-	_, o, err := f.serverOptions(ctx, s)
-	if err != nil {
-		return err
-	}
-	screen := newListenScreen(f)
-	f.screen, screen.settings = screen, s
-	keys := newKeyboard(f.program)
-	open := o.OpenStore
-	o.OpenStore = func(ctx context.Context, log *slog.Logger) (dedup.Store, error) {
-		store, err := open(ctx, log)
-		screen.store = store
-		return store, err
-	}
-	o.OnObserve = screen.observe
-	srv, err := server.New(ctx, o)
-	if err != nil {
-		return err
-	}
-	for _, line := range shown {
-		f.eprintf("%s\n", line)
-	}
-	f.eprintf("from another terminal: %s send %s\n", goRun(), f.vendors[0].Name+" "+f.vendors[0].Types()[0])
 	defer f.forgetGiven()
+	f.settings, err = config.Source{Environ: f.Environ}.Parse(filepath.Join(f.folder, "listen.yaml"), []byte(text))
+	if err != nil {
+		return err
+	}
+	f.settings.State, f.settings.Log.Level = state, "error"
+	f.screen, f.seen = newScreen(f.program, f.format), make(chan receiver.Observation, maxSeen)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		screen.run(ctx)
+		f.showSeen(ctx)
 	}()
-	const help = "t sends a sample, r the last event again, e explains the last refused delivery, o opens the page, " +
-		"/ filters"
-	err = keys.during(ctx, help, screen.press, srv.Run)
+	err = serveWithKeys(ctx, f.program, f.settings, "t sends a sample, r the last event again, / filters, ", f.press,
+		func(o *server.Options) {
+			open := o.OpenStore
+			o.OpenStore = func(ctx context.Context, log *slog.Logger) (_ dedup.Store, err error) {
+				f.store, err = open(ctx, log)
+				return f.store, err
+			}
+			o.OnObserve = f.observe
+			f.eprintf("%sfrom another terminal: %s send %s %s\n", about, goRun(), f.vendors[0].Name,
+				f.vendors[0].Types()[0])
+		})
 	cancel()
 	<-ended
 	return err
 }
 
 // configuration returns the settings in YAML, and what a person must know.
-func (f *listenCmd) configuration(listen, state string) (text string, shown []string, err error) {
-	given := map[string]string{}
+func (f *listenCmd) configuration(listen string) (text, about string, err error) {
+	if err := f.readSecrets(); err != nil {
+		return "", "", err
+	}
+	unwritable := "set XDG_CONFIG_HOME to a folder that is writable"
+	if err := os.MkdirAll(f.folder, 0o700); err != nil {
+		return "", "", usage.Errorf(unwritable, "%s: %s", f.folder, usage.Cause(err))
+	}
+	mode := "store"
+	if f.relay {
+		mode = "relay"
+	}
+	public := cmp.Or(f.public, "http://"+listen)
+	made := scaffold{Listen: listen, URL: public, Operations: "127.0.0.1:0", Store: "memory:"}
+	about = fmt.Sprintf("forwarding to %s; Ctrl-C ends\n", f.target.Redacted())
+	for _, vendor := range f.vendors {
+		settings, known := mapping{"secret": f.given[vendor.Name]}, "the secret of --secret"
+		if f.given[vendor.Name] == "" {
+			if settings, known, _, err = keptSettings(f.folder, vendor); err != nil {
+				return "", "", err
+			}
+		}
+		made.addPreset(vendor, settings, mapping{"forward": f.targetOf(vendor.Name), "mode": mode})
+		sends := scaffold{Listen: listen, URL: public}
+		sends.addPreset(vendor, settings, nil)
+		if text, err = sends.yaml(""); err == nil {
+			err = atomicfile.WriteText(f.sendsFrom(vendor.Name), text)
+		}
+		if err != nil {
+			return "", "", usage.Errorf(unwritable, "%v", err)
+		}
+		about += made.endpoint(vendor.Name, known)
+	}
+	text, err = made.yaml("")
+	return text, about, err
+}
+
+// readSecrets reads --secret.
+func (f *listenCmd) readSecrets() error {
+	f.given = map[string]string{}
 	for _, pair := range f.secrets {
 		name, value, ok := strings.Cut(pair, "=")
 		used := slices.ContainsFunc(f.vendors, func(v preset.Preset) bool { return v.Name == name })
 		switch vendor, _ := preset.Find(name); {
 		case !ok || value == "":
-			return "", nil, usage.Errorf("write --secret 'stripe=${STRIPE_SECRET}'", "--secret is not PRESET=VALUE")
+			return usage.Errorf("write --secret 'stripe=${STRIPE_SECRET}'", "--secret is not PRESET=VALUE")
 		case !used:
-			return "", nil, usage.Errorf("add it after the target", "--secret %s: that preset is not served", name)
+			return usage.Errorf("add it after the target", "--secret %s: that preset is not served", name)
 		case !slices.Contains(vendor.Uses, "secret"):
-			return "", nil, usage.Errorf("use serve with a configuration; the preset has the settings "+
+			return usage.Errorf("use serve with a configuration; the preset has the settings "+
 				strings.Join(vendor.Uses, ", "), "--secret %s: the preset has no setting secret", name)
 		}
-		given[name] = value
+		f.given[name] = value
 	}
-	f.given = given
-	if err := os.MkdirAll(f.folder, 0o700); err != nil {
-		return "", nil, usage.Errorf("set XDG_CONFIG_HOME to a folder that is writable", "%s: %s", f.folder,
-			usage.Cause(err))
-	}
-	public := cmp.Or(f.public, "http://"+listen)
-	producers, handlers := "", ""
-	mode := "store"
-	if f.relay {
-		mode = "relay"
-	}
-	shown = append(shown, fmt.Sprintf("forwarding to %s; Ctrl-C ends", f.target.Redacted()))
-	for _, vendor := range f.vendors {
-		settings := settingList{{"secret", strconv.Quote(given[vendor.Name])}}
-		known := "the secret of --secret"
-		if given[vendor.Name] == "" {
-			if settings, err = f.kept(vendor); err != nil {
-				return "", nil, err
-			}
-			known = settings.text()
-		}
-		own := fmt.Sprintf("  %s: {preset: %s, %s}\n", vendor.Name, vendor.Name, settings.yaml())
-		sends := fmt.Sprintf("listen: %s\nurl: %q\nproducers:\n%s", listen, public, own)
-		if err := atomicfile.WriteText(f.sendsFrom(vendor.Name), sends); err != nil {
-			return "", nil, usage.Errorf("set XDG_CONFIG_HOME to a folder that is writable", "%v", err)
-		}
-		producers += own
-		handlers += fmt.Sprintf("  - {producer: %s, type: \"*\", forward: %q, mode: %s}\n", vendor.Name,
-			f.targetOf(vendor.Name), mode)
-		shown = append(shown, fmt.Sprintf("  %-20s  %s/webhooks/%s  %s", vendor.Name, public, vendor.Name, known))
-	}
-	return fmt.Sprintf("listen: %s\noperations: 127.0.0.1:0\nstate: %q\nurl: %q\nstore: \"memory:\"\n"+
-		"log: {level: error}\ninspector: {send: true}\nproducers:\n%shandlers:\n%s", listen, state, public, producers,
-		handlers), shown, nil
+	return nil
 }
 
 // targetOf returns the URL for the events of a producer.
@@ -231,21 +231,6 @@ func (f *listenCmd) targetOf(name string) string {
 	return to.String()
 }
 
-// kept returns the settings of a preset with the secret that was made for it at the first call.
-func (f *listenCmd) kept(vendor preset.Preset) (settingList, error) {
-	file := filepath.Join(f.folder, vendor.Name+".txt")
-	text, err := os.ReadFile(file)
-	secret := strings.TrimSpace(string(text))
-	if err != nil {
-		secret = freshSecret(vendor)
-	}
-	settings, invalid := settingsWith(vendor, secret)
-	if invalid != nil || err == nil {
-		return settings, invalid
-	}
-	return settings, writeNewFile(file, []byte(secret+"\n"))
-}
-
 // sendsFrom is the file with the settings of a preset for send.
 func (f *listenCmd) sendsFrom(name string) string { return filepath.Join(f.folder, name+".yaml") }
 
@@ -254,4 +239,150 @@ func (f *listenCmd) forgetGiven() {
 	for name := range f.given {
 		_ = os.Remove(f.sendsFrom(name)) // best effort: only the user can read it
 	}
+}
+
+// listenLine is the line of a delivery in JSON.
+type listenLine struct {
+	Time     time.Time `json:"time"`
+	Producer string    `json:"producer"`
+	Type     string    `json:"type"`
+	ID       string    `json:"id"`
+	Event    string    `json:"event,omitempty"`
+	Status   int       `json:"status"` // of the response to the delivery
+	Code     string    `json:"code"`
+	// State is that of forwarding: done, dead, or pending if it is tried again.
+	State string `json:"state,omitempty"`
+	Error string `json:"error,omitempty"`
+	// Took is in seconds, of the attempt or else of the delivery.
+	Took float64 `json:"took"`
+}
+
+// maxSeen is how many observations wait to be printed; more are dropped.
+const maxSeen = 1024
+
+// observe takes an observation of the receiver, and never waits.
+func (f *listenCmd) observe(o receiver.Observation) {
+	select {
+	case f.seen <- o:
+	default:
+	}
+}
+
+// showSeen prints lines until ctx ends. An event that is stored gets its line after each attempt,
+// any other delivery after its response.
+func (f *listenCmd) showSeen(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case o := <-f.seen:
+			forwarded := o.Kind == receiver.KindDelivery && o.Code == "accepted" && !f.relay
+			if o.Kind == receiver.KindDelivery && !forwarded || o.Kind == receiver.KindAttempt && !f.relay {
+				f.screen.show(f.lineOf(ctx, o))
+			}
+		}
+	}
+}
+
+func (f *listenCmd) lineOf(ctx context.Context, o receiver.Observation) listenLine {
+	line := listenLine{Time: time.Now(), Producer: o.Endpoint, Type: o.Type, ID: o.ID, Event: o.Event, Status: o.Status,
+		Code: string(o.Code), Took: o.Took.Seconds()}
+	if o.Kind == receiver.KindAttempt {
+		line.Status, line.Code, line.State = 200, "accepted", o.State.String()
+		if rec, err := f.store.Get(ctx, o.Event); err == nil {
+			for _, task := range rec.Tasks {
+				line.Error = task.Err
+			}
+			line.ID, line.Type = cmp.Or(rec.Payload.VendorID, line.ID), rec.Payload.Type
+		}
+	} else if o.Err != nil {
+		line.Error = o.Err.Error()
+	}
+	if o.Event != "" {
+		f.last.Store(&o.Event)
+	}
+	return line
+}
+
+func (l listenLine) text(on *screen) string {
+	text := fmt.Sprintf("%s  %-18s %-28s %d %s", l.Time.Format(time.TimeOnly), sanitize(l.Producer), sanitize(l.Type),
+		l.Status, strings.ReplaceAll(l.Code, "_", " "))
+	switch {
+	case l.State == "done":
+		text += ", forwarded"
+	case l.State == "dead":
+		text += ", refused by the application"
+	case l.State != "":
+		text += ", is forwarded again later"
+	}
+	if l.Error != "" {
+		text += ": " + sanitize(l.Error)
+	}
+	took := time.Duration(l.Took * float64(time.Second)).Round(100 * time.Microsecond)
+	text = fmt.Sprintf("%s  %v  %s", text, took, sanitize(l.ID))
+	if l.Status >= 400 || l.State == "dead" || l.Error != "" {
+		return on.paint("31", text)
+	}
+	return text
+}
+
+// again sends the last event to the application, as it was accepted.
+func (f *listenCmd) again(ctx context.Context) error {
+	event := f.last.Load()
+	if event == nil {
+		return errors.New("there is no event yet")
+	}
+	stored, err := f.store.Get(ctx, *event)
+	if err != nil {
+		return err
+	}
+	rec, err := replay.Export(stored)
+	if err != nil {
+		return err
+	}
+	to := f.targetOf(stored.Payload.Endpoint)
+	r, err := replay.Send(ctx, rec, replay.Options{URL: to, Header: replay.Original(rec)})
+	if err == nil {
+		f.eprintf("sent again: %d in %v\n", r.Status, r.Took.Round(100*time.Microsecond))
+	}
+	return err
+}
+
+// sample sends a sample of the next preset, as send does.
+func (f *listenCmd) sample(ctx context.Context) {
+	name := f.vendors[f.samples%len(f.vendors)].Name
+	f.samples++
+	var text bytes.Buffer
+	quiet := *f.program
+	quiet.Out, quiet.Err = &text, &text
+	if quiet.Run(ctx, "send", name, "--config", f.sendsFrom(name), "--producer", name) != exitOK {
+		f.eprintf("%s", text.String())
+	}
+}
+
+// press does what a key means, and reports whether there are more.
+func (f *listenCmd) press(ctx context.Context, key byte) (more bool) {
+	switch {
+	case f.typing && (key == '\r' || key == '\n' || key == keyEscape):
+		f.typing = false
+		f.screen.setFilter(f.typed)
+		f.eprintf("showing lines with %q\n", f.typed)
+	case f.typing && key == keyDelete:
+		f.typed = f.typed[:max(0, len(f.typed)-1)]
+	case f.typing && key >= ' ':
+		f.typed += string(rune(key))
+	case f.typing:
+	case key == 'r':
+		if err := f.again(ctx); err != nil {
+			f.eprintf("%v\n", err)
+		}
+	case key == 't':
+		f.sample(ctx)
+	case key == '/':
+		f.typing, f.typed = true, ""
+		f.eprintf("show only lines with (Enter ends, empty shows all):\n")
+	default:
+		return pressed(ctx, f.program, f.settings, key)
+	}
+	return true
 }

@@ -54,13 +54,13 @@ func TestListenForwardsToAnApplication(t *testing.T) {
 	t.Cleanup(app.Close)
 	at, wait := startListen(t, home, app.URL, "github", "stripe", "--listen", "127.0.0.1:0", "--secret",
 		"stripe=${SECRET}")
-	file := filepath.Join(home, "eyelet", "listen", "github.txt")
+	file := filepath.Join(home, "eyelet", "listen", "github.secret")
 	kept, err := os.ReadFile(file)
 	check(t, err)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	if _, err := os.Stat(filepath.Join(home, "eyelet", "listen", "stripe.txt")); err == nil {
+	if _, err := os.Stat(filepath.Join(home, "eyelet", "listen", "stripe.secret")); err == nil {
 		t.Error("a given secret is kept")
 	}
 	code, _, errs := run(t, "send", "github", "issues", "--id", "d-17", "--secret-file", file, "--url",
@@ -102,7 +102,7 @@ func TestSendSignsForListen(t *testing.T) {
 	}
 	var names []string
 	for _, vendor := range preset.All() {
-		if _, err := freshSettings(vendor); err == nil && vendor.Name != "gitlab" {
+		if _, err := settingsOf(vendor, "s", ""); err == nil && vendor.Name != "gitlab" {
 			names = append(names, vendor.Name)
 		}
 	}
@@ -148,27 +148,27 @@ func TestSamplesAndEventsAreSentByAKey(t *testing.T) {
 	t.Cleanup(app.Close)
 	out, up, ended := &servertest.Buffer{}, make(chan string, 1), make(chan error, 1)
 	f := &listenCmd{listen: "127.0.0.1:0", secrets: []string{"stripe=${SECRET}"}, program: &program{Out: out,
-		Err: io.Discard, Environ: []string{"XDG_CONFIG_HOME=" + t.TempDir(), "SECRET=from-the-environment-17"},
+		Err: out, Environ: []string{"XDG_CONFIG_HOME=" + t.TempDir(), "SECRET=from-the-environment-17"},
 		Serving: func(string, string) { up <- "" }}}
 	check(t, f.parse([]string{app.URL, "github", "stripe"}))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- f.run(ctx) }()
 	<-up
 	for _, want := range []string{"/webhooks/github sha256=", "/webhooks/stripe t=", "/webhooks/github sha256="} {
-		f.screen.press(ctx, 't')
+		f.press(ctx, 't')
 		first := <-got
 		if !strings.HasPrefix(first, want) {
 			t.Errorf("t sends %s, want %s...", first, want)
 		}
-		eventually(t, "its line", func() bool { return strings.Count(out.String(), "forwarded") == f.screen.samples })
-		f.screen.press(ctx, 'r')
+		eventually(t, "its line", func() bool { return strings.Count(out.String(), "forwarded") == f.samples })
+		f.press(ctx, 'r')
 		if again := <-got; again != first {
 			t.Errorf("r sends %s, not %s", again, first)
 		}
 	}
 	cancel()
 	check(t, <-ended)
-	f.screen.press(t.Context(), 't')
+	f.press(t.Context(), 't')
 	if !strings.Contains(out.String(), "eyelet: ") {
 		t.Errorf("without a server t says nothing: %s", out)
 	}
@@ -178,13 +178,14 @@ func TestSamplesAndEventsAreSentByAKey(t *testing.T) {
 func TestKeysOfListen(t *testing.T) {
 	t.Parallel()
 	out := &servertest.Buffer{}
-	s := newListenScreen(&listenCmd{program: &program{Out: out}})
-	readKeys(strings.NewReader("r/qrx\x7f\rq/never read\r"), func(key byte) bool { return s.press(t.Context(), key) })
-	if s.filter != "qr" || !strings.Contains(out.String(), "there is no event yet") {
-		t.Errorf("filter %q, %s", s.filter, out)
+	p := &program{Out: out, Err: out}
+	f := &listenCmd{program: p, screen: newScreen(p, "text")}
+	readKeys(strings.NewReader("r/qrx\x7f\rq/never read\r"), func(key byte) bool { return f.press(t.Context(), key) })
+	if f.screen.filter != "qr" || !strings.Contains(out.String(), "there is no event yet") {
+		t.Errorf("filter %q, %s", f.screen.filter, out)
 	}
-	s.line(listenLine{Producer: "shown", Type: "a.QR.b"})
-	s.line(listenLine{Producer: "hidden", Type: "a.b"})
+	f.screen.show(listenLine{Producer: "shown", Type: "a.QR.b"})
+	f.screen.show(listenLine{Producer: "hidden", Type: "a.b"})
 	if text := out.String(); !strings.Contains(text, "shown") || strings.Contains(text, "hidden") {
 		t.Error(text)
 	}
