@@ -133,7 +133,9 @@ func plain(text string) string {
 // signatureBase returns the base of a signature under a scheme of RFC 9421, or one in it.
 func signatureBase(scheme verify.Scheme, r *http.Request, label string) (base string) {
 	switch one := scheme.(type) {
-	case *verify.RFC9421:
+	case interface {
+		SignatureBase(*http.Request, string) []byte
+	}:
 		return string(one.SignatureBase(r, label))
 	case verify.Any:
 		return signatureBase(verify.All(one[:]), r, label)

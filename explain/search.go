@@ -128,7 +128,7 @@ func (s *search) try(st state) (o outcome) {
 		return st.body, nil
 	})
 	o.held = o.err == nil
-	if errors.Is(o.err, errUnread) && headFirst(st.scheme) {
+	if errors.Is(o.err, errUnread) && verify.HeadFirst(st.scheme) {
 		o.held = true
 		for _, c := range verify.ClaimedIn(st.scheme, st.request, nil) {
 			o.id.SignedAt, o.id.Expires, o.id.KeyID = c.SignedAt, c.Expires, c.KeyID
@@ -161,21 +161,6 @@ func (s *search) parse() (jsonValue, bool) {
 type parsed struct {
 	jsonValue
 	ok bool
-}
-
-// headFirst reports whether the scheme asks for the body only after it verified the head.
-func headFirst(scheme verify.Scheme) bool {
-	switch s := scheme.(type) {
-	case *verify.RFC9421, *verify.Static, *verify.MutualTLS:
-		return true
-	case *verify.JWT:
-		return !s.Body
-	case verify.All:
-		return !slices.ContainsFunc(s, func(one verify.Scheme) bool { return !headFirst(one) })
-	case verify.Any:
-		return headFirst(s[0]) && headFirst(s[1])
-	}
-	return false
 }
 
 // run finds the causes.

@@ -108,6 +108,10 @@ func (e *Embedded) Verify(r *http.Request, body func() ([]byte, error)) (verify.
 	if err := e.Check(); err != nil {
 		return verify.Identity{}, &verify.Error{Code: verify.KeysUnavailable, Err: err}
 	}
+	return e.verify(e.HMAC, r, body)
+}
+
+func (e *Embedded) verify(inner verify.Scheme, r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
 	raw, err := body()
 	if err != nil {
 		return verify.Identity{}, err
@@ -133,7 +137,7 @@ func (e *Embedded) Verify(r *http.Request, body func() ([]byte, error)) (verify.
 		return verify.Identity{}, &verify.Error{Code: verify.TimestampMalformed, Component: e.Timestamp.String()}
 	}
 	values := &http.Request{Header: http.Header{embeddedSignature: {signature}, embeddedTimestamp: {stamp}}}
-	id, err := e.HMAC.Verify(values, func() ([]byte, error) { return content, nil })
+	id, err := inner.Verify(values, func() ([]byte, error) { return content, nil })
 	if refusal, ok := errors.AsType[*verify.Error](err); ok {
 		named := *refusal
 		named.Component = cmp.Or(map[string]string{
@@ -178,13 +182,7 @@ func (e *Embedded) Alternatives(r *http.Request, offered []verify.Offer) iter.Se
 	if e.Check() != nil {
 		return func(func(verify.Alternative) bool) {}
 	}
-	return verify.MapAlternatives(e.HMAC.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
-		changed, _ := s.(*verify.HMAC)
-		c := &Embedded{Signature: e.Signature, Timestamp: e.Timestamp, Content: e.Content, HMAC: changed,
-			parts: e.parts}
-		c.once.Do(func() {}) // it is prepared
-		return c
-	})
+	return verify.VerifyAround(e.verify).Alternatives(e.HMAC, r, offered)
 }
 
 // Offers implements [verify.Alternator].

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -240,6 +241,40 @@ func (a Any) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative
 // Offers implements [Alternator].
 func (a Any) Offers(ctx context.Context) []Offer { return All(a[:]).Offers(ctx) }
 
+// VerifyAround verifies a request as a scheme does that has another one in it.
+type VerifyAround func(inner Scheme, r *http.Request, body func() ([]byte, error)) (Identity, error)
+
+// Alternatives returns the alternatives of the inner scheme, with the scheme around them.
+func (v VerifyAround) Alternatives(inner Scheme, r *http.Request, offered []Offer) iter.Seq[Alternative] {
+	one, ok := inner.(Alternator)
+	if !ok {
+		return func(func(Alternative) bool) {}
+	}
+	return MapAlternatives(one.Alternatives(r, offered), func(s Scheme) Scheme { return &aroundTrial{s, v} })
+}
+
+// aroundTrial is an alternative with a scheme around it.
+type aroundTrial struct {
+	inner  Scheme
+	around VerifyAround
+}
+
+// Verify implements [Scheme].
+func (t *aroundTrial) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	return t.around(t.inner, r, body)
+}
+
+// Alternatives implements [Alternator].
+func (t *aroundTrial) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
+	return t.around.Alternatives(t.inner, r, offered)
+}
+
+// Offers implements [Alternator].
+func (t *aroundTrial) Offers(ctx context.Context) []Offer { return All{t.inner}.Offers(ctx) }
+
+// SignsURL reports whether the inner scheme signs the URL.
+func (t *aroundTrial) SignsURL() bool { return All{t.inner}.SignsURL() }
+
 // MapAlternatives returns the alternatives of a scheme that is wrapped in another one.
 func MapAlternatives(inner iter.Seq[Alternative], wrap func(Scheme) Scheme) iter.Seq[Alternative] {
 	return func(yield func(Alternative) bool) {
@@ -402,6 +437,17 @@ func eachDigest(o Offer, try trySecret) {
 	} {
 		try(Alternative{Mistake: SecretEncoding, Detail: o.Name + ", " + v.what, Rare: true}, []byte(v.text))
 	}
+}
+
+// settings returns a copy of the exported fields of a scheme, which may be in use.
+func settings[S any](of *S) *S {
+	from, to := reflect.ValueOf(of).Elem(), reflect.ValueOf(new(S)).Elem()
+	for i := range from.NumField() {
+		if to.Field(i).CanSet() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	return to.Addr().Interface().(*S) //nolint:forcetypeassert // it is a new one
 }
 
 // withField returns the request with another value of a field.

@@ -431,7 +431,7 @@ func runAgentCases(t *testing.T, text []byte, keys vectorKeys) int {
 			} {
 				r.Header.Set(name, value)
 			}
-			scheme := &RFC9421{Keys: d, Coverage: Coverage{off: true, Required: []string{"@authority"}}}
+			scheme := withoutProfile(&RFC9421{Keys: d, Coverage: Coverage{Required: []string{"@authority"}}})
 			_, err = scheme.Verify(r, bodyOf(""))
 			wantCode(t, err, KeyUnknown, KeysUnavailable) // as a published test key
 			k := keys[c.Key]

@@ -125,7 +125,6 @@ type HMAC struct {
 	Contents func(r *http.Request, body []byte) ([][][]byte, error)
 	Covers   []string // what Contents binds, for Identity.Covered
 
-	mac  newMAC // of an alternative; defaults to hmac.New
 	once sync.Once
 	plan *hmacPlan
 	err  error
@@ -193,7 +192,10 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 	if err := h.Check(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
 	}
-	p := h.plan
+	return h.plan.verify(r, body)
+}
+
+func (p *hmacPlan) verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
 	var first [1]signature
 	head, sigs, err := p.read(r, first[:])
 	if err != nil {
@@ -283,16 +285,14 @@ type hmacKey struct {
 	pools map[Hash]*sync.Pool
 }
 
-// newMAC returns a hash with a secret.
-type newMAC = func(of func() hash.Hash, secret []byte) hash.Hash
+func newHMACKey(id string, secret []byte, hashes []Hash) hmacKey {
+	return newMACKey(id, hashes, func(h Hash) hash.Hash { return hmac.New(newHash[h], secret) })
+}
 
-func newHMACKey(id string, secret []byte, hashes []Hash, mac newMAC) hmacKey {
-	if mac == nil {
-		mac = hmac.New
-	}
+func newMACKey(id string, hashes []Hash, keyed func(Hash) hash.Hash) hmacKey {
 	k := hmacKey{id: id, pools: make(map[Hash]*sync.Pool, len(hashes))}
 	for _, h := range hashes {
-		k.pools[h] = &sync.Pool{New: func() any { return &keyedMAC{Hash: mac(newHash[h], secret)} }}
+		k.pools[h] = &sync.Pool{New: func() any { return &keyedMAC{Hash: keyed(h)} }}
 	}
 	return k
 }

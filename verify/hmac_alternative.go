@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto"
@@ -71,25 +72,14 @@ func (h *HMAC) secretOffers() []Offer {
 
 // WithSecrets returns a copy of the description, which may be in use, with other secrets.
 func (h *HMAC) WithSecrets(secrets []Secret) *HMAC {
-	c := h.copy()
+	c := settings(h)
 	c.Secrets = secrets
 	return c
 }
 
-func (h *HMAC) copy() *HMAC {
-	return &HMAC{
-		Headers: h.Headers, Separator: h.Separator, Entries: h.Entries, Hash: h.Hash, Hashes: h.Hashes,
-		Encoding: h.Encoding, Secrets: h.Secrets, Keys: h.Keys, SecretEncoding: h.SecretEncoding,
-		PublicKeys: h.PublicKeys, ECDSAKeys: h.ECDSAKeys, TimestampHeaders: h.TimestampHeaders,
-		TimestampUnit: h.TimestampUnit, TimestampRFC3339: h.TimestampRFC3339, IDHeaders: h.IDHeaders,
-		Content: h.Content, Malleable: h.Malleable, URL: h.URL, OtherURL: h.OtherURL, Config: h.Config,
-		Contents: h.Contents, Covers: h.Covers, mac: h.mac,
-	}
-}
-
 // alter returns a changed copy, or nil if it is not valid.
 func (h *HMAC) alter(change func(*HMAC)) *HMAC {
-	c := h.copy()
+	c := settings(h)
 	change(c)
 	if c.Check() != nil {
 		return nil
@@ -518,30 +508,35 @@ func (h *HMAC) olderField(r *http.Request, to *alternatives) {
 
 // withoutKey tries a hash in place of the HMAC.
 func (h *HMAC) withoutKey(to *alternatives) {
-	if len(h.Secrets)+len(h.Keys) == 0 {
-		return
-	}
+	as := cmp.Or(h.SecretEncoding, Raw)
 	for _, form := range []struct {
 		of            string
-		before, after bool
-	}{
-		{of: "the content"}, {of: "a secret and the content", before: true},
-		{of: "the content and a secret", after: true},
-	} {
-		detail := fmt.Sprintf("%s of %s, which is not an HMAC", strings.ToUpper(string(h.plan.hash)), form.of)
-		h.offer(to, Alternative{Mistake: HashDiffers, Detail: detail, Rare: true}, func(c *HMAC) {
-			c.mac = func(of func() hash.Hash, secret []byte) hash.Hash {
-				u := &unkeyed{Hash: of()}
-				if form.before {
-					u.before = secret
-				}
-				if form.after {
-					u.after = secret
-				}
-				return u
-			}
-		})
+		before, after int // how often the secret is there
+	}{{of: "the content"}, {of: "a secret and the content", before: 1}, {of: "the content and a secret", after: 1}} {
+		plan := *h.plan
+		plan.keys = nil
+		for i, o := range h.secretOffers() {
+			secret, _ := o.Secret.Decode(as) // which was checked
+			plan.keys = append(plan.keys, newMACKey(h.plan.keys[i].id, plan.tried, func(x Hash) hash.Hash {
+				return &unkeyed{newHash[x](), bytes.Repeat(secret, form.before), bytes.Repeat(secret, form.after)}
+			}))
+		}
+		if len(plan.keys) > 0 {
+			detail := fmt.Sprintf("%s of %s, which is not an HMAC", strings.ToUpper(string(plan.hash)), form.of)
+			to.add(Alternative{Mistake: HashDiffers, Detail: detail, Rare: true, Scheme: &unkeyedHMAC{h, &plan}})
+		}
 	}
+}
+
+// unkeyedHMAC verifies a hash in place of an HMAC. Only an [Alternative] does.
+type unkeyedHMAC struct {
+	*HMAC
+	changed *hmacPlan
+}
+
+// Verify implements [Scheme].
+func (u *unkeyedHMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	return u.changed.verify(r, body)
 }
 
 // unkeyed is a hash with a text before or after the content. It is reset before and summed once.

@@ -222,7 +222,7 @@ func (p *hmacPlan) setKeys(h *HMAC) error {
 	add := func(id, what string, s Secret) {
 		secret, err := s.Decode(cmp.Or(h.SecretEncoding, Raw))
 		errs.addIf(err != nil, "%s %w", what, err)
-		p.keys = append(p.keys, newHMACKey(id, secret, p.tried, h.mac))
+		p.keys = append(p.keys, newHMACKey(id, secret, p.tried))
 	}
 	for i, s := range h.Secrets {
 		add("", fmt.Sprintf("secret %d of %d", i+1, len(h.Secrets)), s)

@@ -379,7 +379,7 @@ func parseRevoked(ctx context.Context, text []byte, issuer string, keys TokenKey
 		return nil, fmt.Errorf("revoked keys: %w", err)
 	}
 	by := &JWT{Keys: keys, Algorithms: []string{"EdDSA", "ES256"}}
-	if err := by.checkSignature(ctx, t); err != nil {
+	if err := by.checkSignature(ctx, "", t); err != nil {
 		return nil, fmt.Errorf("revoked keys: %w", err)
 	}
 	var list struct {

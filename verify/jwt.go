@@ -66,9 +66,6 @@ type JWT struct {
 	// Claims are rules for further claims; a token that breaks one is refused with
 	// subject_mismatch.
 	Claims []ClaimRule
-
-	// as is the algorithm of an [Alternative], whatever the header and the key say; "" is theirs.
-	as string
 }
 
 // ClaimRule requires one of some values of a claim. Only "aud" and "roles" may be lists, which
@@ -124,6 +121,12 @@ var publicAlgorithms = []jwa.SignatureAlgorithm{
 
 // Verify implements [Scheme].
 func (j *JWT) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	return j.verify("", r, body)
+}
+
+// verify verifies a token by the algorithm as, which only an [Alternative] has, or by the one that
+// its header names.
+func (j *JWT) verify(as string, r *http.Request, body func() ([]byte, error)) (Identity, error) {
 	if err := j.Check(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
 	}
@@ -135,7 +138,7 @@ func (j *JWT) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	if err != nil {
 		return Identity{}, &Error{Code: TokenMalformed, Err: err}
 	}
-	if err := j.checkSignature(r.Context(), token); err != nil {
+	if err := j.checkSignature(r.Context(), as, token); err != nil {
 		return Identity{}, err
 	}
 	if refusal := j.checkClaims(token); refusal != nil {
@@ -252,10 +255,10 @@ func parseToken(compact []byte) (*parsedToken, error) {
 	return t, nil
 }
 
-func (j *JWT) checkSignature(ctx context.Context, t *parsedToken) error {
-	name := cmp.Or(j.as, t.alg)
+func (j *JWT) checkSignature(ctx context.Context, as string, t *parsedToken) error {
+	name := cmp.Or(as, t.alg)
 	alg, ok := publicAlgorithm(name)
-	if !ok || j.as == "" && !slices.Contains(j.Algorithms, name) {
+	if !ok || as == "" && !slices.Contains(j.Algorithms, name) {
 		return &Error{Code: AlgorithmNotAllowed, KeyID: shortID(t.kid)}
 	}
 	keys, err := j.Keys.PublicKeys(ctx, t.kid)
@@ -268,7 +271,7 @@ func (j *JWT) checkSignature(ctx context.Context, t *parsedToken) error {
 	}
 	tried := 0
 	for _, key := range keys {
-		if j.as == "" && key.Alg != "" && key.Alg != name || !fitsJOSE(name, key.Public) {
+		if as == "" && key.Alg != "" && key.Alg != name || !fitsJOSE(name, key.Public) {
 			continue
 		}
 		if tried++; tried > maxSignatures {

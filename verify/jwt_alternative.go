@@ -31,7 +31,7 @@ func (j *JWT) Alternatives(r *http.Request, _ []Offer) iter.Seq[Alternative] {
 		}
 		for _, alg := range publicAlgorithms {
 			detail := fmt.Sprintf("signed with %s, and %q is accepted", alg, j.Algorithms)
-			changed := j.alter(func(c *JWT) { c.as = alg.String() })
+			changed := &jwtTrial{j, alg.String()}
 			to.add(Alternative{Mistake: AlgorithmDiffers, Detail: detail, Scheme: changed, Rare: true})
 		}
 	})
@@ -44,6 +44,18 @@ func (j *JWT) alter(change func(*JWT)) *JWT {
 	c := *j
 	change(&c)
 	return &c
+}
+
+// jwtTrial verifies a token by an algorithm, whatever its header and the key say. Only an
+// [Alternative] does.
+type jwtTrial struct {
+	*JWT
+	alg string
+}
+
+// Verify implements [Scheme].
+func (t *jwtTrial) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	return t.verify(t.alg, r, body)
 }
 
 // otherPlaces tries forms of the field that senders write by mistake.

@@ -75,9 +75,6 @@ type RFC9421 struct {
 	// not sign the path as they send it.
 	NormalPath bool
 
-	// edit makes what a sender signs in place of the signature base. Only an [Alternative] has it.
-	edit func(base string) string
-
 	once   sync.Once
 	rules  []CoverageRule
 	engine engine
@@ -136,16 +133,6 @@ func (s *RFC9421) check() error {
 	return errors.Join(append(errs, s.Coverage.Check())...)
 }
 
-// copy returns a scheme with the same settings.
-func (s *RFC9421) copy() *RFC9421 {
-	return &RFC9421{
-		Keys: s.Keys, Label: s.Label, Tag: s.Tag, OneTag: s.OneTag, BoundKey: s.BoundKey, Coverage: s.Coverage,
-		KeyRequired: s.KeyRequired, Algs: s.Algs, Encoding: s.Encoding, DER: s.DER,
-		MaxAge: s.MaxAge, Params: s.Params, NormalPath: s.NormalPath, NoTime: s.NoTime,
-		TimestampHeader: s.TimestampHeader, TimestampUnit: s.TimestampUnit, TimestampRFC3339: s.TimestampRFC3339,
-	}
-}
-
 // coverageRules returns the rules in force: those of the coverage, and that of the time.
 func (s *RFC9421) coverageRules() []CoverageRule {
 	rules := s.Coverage.Rules()
@@ -158,7 +145,7 @@ func (s *RFC9421) coverageRules() []CoverageRule {
 
 // WithCoverage returns a copy of the scheme, which may be in use, with another coverage.
 func (s *RFC9421) WithCoverage(c Coverage) *RFC9421 {
-	out := s.copy()
+	out := settings(s)
 	out.Coverage = c
 	return out
 }
@@ -216,8 +203,17 @@ func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity
 	if err := s.Check(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
 	}
+	return s.verify(s.rules, nil, r, body)
+}
+
+// verify verifies a request under rules for the coverage. An edit, which only an [Alternative] has,
+// makes what is signed in place of the signature base.
+func (s *RFC9421) verify(rules []CoverageRule, edit func(base string) string, r *http.Request,
+	body func() ([]byte, error),
+) (Identity, error) {
 	v := verifications.Get().(*verification)
-	id, err := v.run(s, r, body)
+	v.scheme, v.rules, v.edit, v.body = s, rules, edit, body
+	id, err := v.run(r)
 	if v.reset() {
 		verifications.Put(v)
 	}
@@ -228,8 +224,10 @@ func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity
 type verification struct {
 	buffers
 	scheme    *RFC9421
-	m         message
+	rules     []CoverageRule
+	edit      func(base string) string // of the signature base, or nil
 	body      func() ([]byte, error)
+	m         message
 	seen      int          // signatures examined
 	tried     int          // signatures checked against keys
 	keysTried int          // keys they were checked against
@@ -263,12 +261,14 @@ func (v *verification) reset() bool {
 	v.fields.clear()
 	clear(v.m.prefixed)
 	v.prefixed = v.m.prefixed[:0]
-	v.scheme, v.m, v.body, v.unknown, v.err = nil, message{}, nil, nil, nil
+	v.scheme, v.rules, v.edit, v.body = nil, nil, nil, nil
+	v.m, v.unknown, v.err = message{}, nil, nil
 	v.seen, v.tried, v.keysTried, v.asked, v.stage = 0, 0, 0, 0, 0
 	return true
 }
 
-func (v *verification) run(s *RFC9421, r *http.Request, body func() ([]byte, error)) (Identity, error) {
+func (v *verification) run(r *http.Request) (Identity, error) {
+	s := v.scheme
 	if err := v.fields.read(r.Header, s.Label, maxSignatures, s.Encoding); err != nil {
 		return Identity{}, err
 	}
@@ -283,7 +283,7 @@ func (v *verification) run(s *RFC9421, r *http.Request, body func() ([]byte, err
 		m.normalizePath()
 	}
 	m.prefixed = v.prefixed
-	v.scheme, v.m, v.body = s, m, body
+	v.m = m
 	for i := range v.fields.inputs {
 		in := &v.fields.inputs[i]
 		if s.Label != "" && in.label != s.Label {
@@ -329,7 +329,7 @@ func (v *verification) try(ctx context.Context, in *signatureInput) (Identity, b
 	if err := v.checkParams(in); err != nil {
 		return v.refuse(stageTag, err)
 	}
-	if err := checkCoverage(v.scheme.rules, v.scheme.Coverage.Pinned, &v.m, in); err != nil {
+	if err := checkCoverage(v.rules, v.scheme.Coverage.Pinned, &v.m, in); err != nil {
 		err.KeyID = in.keyID
 		return v.refuse(stageCoverage, err)
 	}
@@ -378,14 +378,6 @@ func (v *verification) base(in *signatureInput) ([]byte, *Error) {
 	}
 	v.lastBase = base
 	return base, nil
-}
-
-// signs returns what a signature is over: the signature base, or what an [Alternative] has instead.
-func (s *RFC9421) signs(base []byte) []byte {
-	if s.edit == nil {
-		return base
-	}
-	return []byte(s.edit(string(base)))
 }
 
 // signature returns the octets of the signature, which are valid until the next call.
@@ -548,7 +540,10 @@ func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
 func (v *verification) verify(keys []Key, base []byte, in *signatureInput) (*Key, *Error) {
 	v.tried++
 	signature := v.signature(in)
-	signed := v.scheme.signs(base)
+	signed := base
+	if v.edit != nil {
+		signed = []byte(v.edit(string(base)))
+	}
 	for i := range keys {
 		if v.keysTried++; v.keysTried > maxSignatures {
 			return nil, tooMany(in)
@@ -583,7 +578,7 @@ func tooMany(in *signatureInput) *Error {
 // whether the signature binds the body.
 func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err error) {
 	covered := in.coversDigest()
-	if !covered && !needsBody(v.scheme.rules) {
+	if !covered && !needsBody(v.rules) {
 		return false, stageBody, nil
 	}
 	var digest contentDigest
@@ -609,7 +604,7 @@ func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err 
 		case refusal != nil:
 		case v.scheme.Coverage.Pinned.Method != "" && len(body) == 0 && !in.covers("@method"):
 			refusal = uncovered("@method")
-		case needsBody(v.scheme.rules) && beginsCoded(body) && len(v.m.lines("content-encoding")) == 0:
+		case needsBody(v.rules) && beginsCoded(body) && len(v.m.lines("content-encoding")) == 0:
 			refusal = uncovered("content-encoding") // whose line was removed
 		}
 	}
@@ -652,7 +647,7 @@ func (v *verification) identity(key *Key, in *signatureInput, base []byte, bound
 		id.Signed = id.Stable
 		return id, 0, nil
 	}
-	if bound || needsBody(v.scheme.rules) { // without a digest the body is empty
+	if bound || needsBody(v.rules) { // without a digest the body is empty
 		sum := sha256.Sum256(base)
 		id.Signed = sum[:]
 	}

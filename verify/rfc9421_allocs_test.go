@@ -95,8 +95,8 @@ func TestBuffersReferToNoRequest(t *testing.T) {
 		if err := s.scheme.Check(); err != nil {
 			t.Fatal(err)
 		}
-		v := new(verification)
-		if _, err := v.run(s.scheme, s.r, bodyOf(s.body)); (err == nil) != (name == "valid") {
+		v := &verification{scheme: s.scheme, rules: s.scheme.rules, body: bodyOf(s.body)}
+		if _, err := v.run(s.r); (err == nil) != (name == "valid") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if !v.reset() {

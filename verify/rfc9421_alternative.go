@@ -79,7 +79,7 @@ func (s *RFC9421) SignatureBase(r *http.Request, label string) []byte {
 	for i := range sent {
 		if label == "" || sent[i].label == label {
 			if base, err := m.base(nil, &sent[i]); err == nil {
-				return s.signs(base)
+				return base
 			}
 			break
 		}
@@ -88,10 +88,45 @@ func (s *RFC9421) SignatureBase(r *http.Request, label string) []byte {
 }
 
 func (s *RFC9421) alter(change func(*RFC9421)) *RFC9421 {
-	c := s.copy()
+	c := settings(s)
 	c.engine = s.engine
 	change(c)
 	return c
+}
+
+// rfc9421Trial verifies what no configuration says: under other rules for the coverage, or another
+// text in place of the signature base. Only an [Alternative] does.
+type rfc9421Trial struct {
+	*RFC9421
+	rules []CoverageRule
+	edit  func(base string) string // or nil
+}
+
+// Verify implements [Scheme].
+func (t *rfc9421Trial) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	if err := t.Check(); err != nil {
+		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
+	}
+	return t.verify(t.rules, t.edit, r, body)
+}
+
+// SignatureBase returns what the signature is over.
+func (t *rfc9421Trial) SignatureBase(r *http.Request, label string) []byte {
+	base := t.RFC9421.SignatureBase(r, label)
+	if base == nil || t.edit == nil {
+		return base
+	}
+	return []byte(t.edit(string(base)))
+}
+
+// Alternatives implements [Alternator].
+func (t *rfc9421Trial) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
+	return MapAlternatives(t.RFC9421.Alternatives(r, offered), func(s Scheme) Scheme {
+		if one, ok := s.(*RFC9421); ok {
+			return &rfc9421Trial{one, t.rules, t.edit}
+		}
+		return s
+	})
 }
 
 // otherPolicies tries signatures with another label, tag, encoding or form of the path, or less
@@ -107,6 +142,8 @@ func (s *RFC9421) otherPolicies(r *http.Request, m *message, sent []signatureInp
 		}
 		return on + ", and " + off + " is configured"
 	}
+	bare := &rfc9421Trial{RFC9421: s.alter(func(c *RFC9421) { c.Coverage = Coverage{} })}
+	to.add(Alternative{Mistake: CoverageDiffers, Detail: uncovered, Scheme: bare})
 	coded := cmp.Or(map[Encoding]Encoding{Base64URL: Base64}[s.Encoding], Base64URL)
 	for _, p := range []struct {
 		same    bool // it changes nothing
@@ -116,7 +153,6 @@ func (s *RFC9421) otherPolicies(r *http.Request, m *message, sent []signatureInp
 	}{
 		{s.Label == "", LabelDiffers, fmt.Sprintf("%q is configured", s.Label), func(c *RFC9421) { c.Label = "" }},
 		{s.Tag == "", LabelDiffers, fmt.Sprintf("the tag %q is configured", s.Tag), func(c *RFC9421) { c.Tag = "" }},
-		{false, CoverageDiffers, uncovered, func(c *RFC9421) { c.Coverage = Coverage{off: true} }},
 		{!strings.ContainsAny(r.Header.Get("Signature"), "+/-_"), EncodingDiffers,
 			other(s.Encoding == Base64URL, "base64url", "base64"), func(c *RFC9421) { c.Encoding = coded }},
 		{false, EncodingDiffers, other(s.DER, "DER (ASN.1)", "r and s one after the other"),
@@ -204,7 +240,7 @@ func (s *RFC9421) otherBases(m *message, in *signatureInput, to *alternatives) {
 	}
 	for _, other := range append(baseEdits(m.url.Scheme), orders(string(base))...) {
 		if other.edit(string(base)) != string(base) {
-			scheme := s.alter(func(c *RFC9421) { c.edit = other.edit })
+			scheme := &rfc9421Trial{s, s.rules, other.edit}
 			to.add(Alternative{Mistake: other.mistake, Detail: other.detail, Rare: true, Scheme: scheme})
 		}
 	}

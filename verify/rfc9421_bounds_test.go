@@ -37,7 +37,8 @@ func TestTheWorkForASignatureIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
-			s.scheme.Coverage = Coverage{off: true, Required: []string{"@method"}}
+			s.scheme.Coverage = Coverage{Required: []string{"@method"}}
+			s.scheme = withoutProfile(s.scheme)
 			s.r.Header.Set("X-A", c.field)
 			s.r.URL.RawQuery = c.query
 			withSignature(s.r, `"@method" `+c.components, "k")

@@ -46,8 +46,9 @@ func runInputCases(t *testing.T, text []byte, _ vectorKeys) int {
 			r, body := inputRequest(t, input)
 			signByHand(t, r, input)
 			for _, label := range []string{"", "sig1"} {
-				scheme := inputScheme(t, Coverage{off: true, Required: listedNames(input)})
+				scheme := inputScheme(t, Coverage{Required: listedNames(input)})
 				scheme.Label = label
+				scheme = withoutProfile(scheme)
 				checkVerdict(t, scheme, r, body, c.Verdict, c.Code)
 			}
 		})
@@ -70,15 +71,16 @@ func runInputCases(t *testing.T, text []byte, _ vectorKeys) int {
 			names, input := fieldInput(c.Signed)
 			r.Header.Set("Signature-Input", "sig1="+input)
 			r.Header.Set("Signature", "sig1="+handSignature(handBase(c.Signed, names, input)))
-			coverage := Coverage{}
+			scheme := inputScheme(t, Coverage{})
 			switch c.Required {
 			case "default":
 			case "listed":
-				coverage.off, coverage.Required = true, listedNames("sig1="+input)
+				scheme.Coverage.Required = listedNames("sig1=" + input)
+				scheme = withoutProfile(scheme)
 			default:
 				t.Fatalf("required %q is not known", c.Required)
 			}
-			checkVerdict(t, inputScheme(t, coverage), r, c.Request.Body, c.Verdict, c.Code)
+			checkVerdict(t, scheme, r, c.Request.Body, c.Verdict, c.Code)
 		})
 	}
 	return len(f.SignatureInputCases) + len(f.FieldCases)

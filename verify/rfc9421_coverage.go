@@ -58,10 +58,6 @@ type Coverage struct {
 	// Why says why a component must be covered, such as "the key reads it", where the configuration
 	// decides that. It is for messages.
 	Why map[string]string
-
-	// off leaves out the profile. It is unexported because only examples of RFC 9421 need it;
-	// nothing that receives events does.
-	off bool
 }
 
 // Pinned is what the configuration of a receiver leaves one value for. A signature protects what is
@@ -153,10 +149,7 @@ func (p Pinned) demands(rule *CoverageRule, m *message, digest bool) bool {
 
 // Rules returns the rules in force.
 func (c Coverage) Rules() []CoverageRule {
-	var rules []CoverageRule
-	if !c.off {
-		rules = c.Pinned.rules()
-	}
+	rules := c.Pinned.rules()
 	add := func(when When, names []string, why string) {
 		for _, name := range names {
 			rules = append(rules, CoverageRule{when, [][]string{{name}}, why})

@@ -61,15 +61,15 @@ func TestAStructuredIdempotencyKeyIsCovered(t *testing.T) {
 	}
 }
 
-func TestCoverageOffStillChecksTheDigest(t *testing.T) {
+func TestWithoutRulesTheDigestIsStillChecked(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.scheme.Coverage.off = true
+	s.scheme = withoutProfile(s.scheme)
 	s.resign(t, "content-digest")
 	s.body = "{}"
 	_, err := s.verify()
 	wantCode(t, err, DigestMismatch)
-	if s.scheme.Coverage.Rules() != nil {
+	if len(s.scheme.rules) > 0 {
 		t.Error("there are rules")
 	}
 }

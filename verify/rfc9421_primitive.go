@@ -21,7 +21,7 @@ type primitive func(base, signature []byte) bool
 
 // newHMACPrimitive pools keyed MACs, because keying costs two blocks of hashing.
 func newHMACPrimitive(secret []byte) primitive {
-	key := newHMACKey("", secret, []Hash{SHA256}, nil)
+	key := newHMACKey("", secret, []Hash{SHA256})
 	return func(base, signature []byte) bool {
 		var sum [sha256.Size]byte
 		return hmac.Equal(key.sum(sum[:0], SHA256, segments{base}), signature)

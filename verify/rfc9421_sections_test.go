@@ -106,7 +106,7 @@ func (s *sectionRun) message(t *testing.T, name, block string) {
 	case !signed && v.request == nil:
 		return
 	case invalidExamples[name]:
-		_, err := (&RFC9421{Keys: s.keys.set(), Coverage: Coverage{off: true}}).Verify(v.at(v.request.Host),
+		_, err := withoutProfile(&RFC9421{Keys: s.keys.set()}).Verify(v.at(v.request.Host),
 			bodyOf(string(v.body)))
 		wantCode(t, err, SignatureMismatch)
 	case signed:

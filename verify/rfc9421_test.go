@@ -615,7 +615,7 @@ func TestSignedIdentifiesTheMessage(t *testing.T) {
 	if err != nil || bytes.Equal(first.Signed, other.Signed) {
 		t.Errorf("another message has the same digest: %v", err)
 	}
-	s.scheme = &RFC9421{Keys: s.scheme.Keys, Coverage: Coverage{off: true, Required: []string{"@method"}}}
+	s.scheme = withoutProfile(&RFC9421{Keys: s.scheme.Keys, Coverage: Coverage{Required: []string{"@method"}}})
 	s.resign(t, "@method")
 	if id, err := s.verify(); err != nil || id.Signed != nil || id.Covers("@body") {
 		t.Errorf("an unbound body has a digest: %+v, %v", id, err)
@@ -674,9 +674,9 @@ func TestAcceptSignatureNamesTheProfile(t *testing.T) {
 		`sig1=("@target-uri" "content-digest" "idempotency-key" "content-type");created`: {
 			Coverage: Coverage{Consumed: []string{"idempotency-key"}, Pinned: Pinned{Method: "POST", Query: true}},
 		},
-		`s=("@method" "content-digest");created;keyid="k\"";tag="t"`: {
+		`s=("@method" "@target-uri" "content-digest" "content-type" "x-shop");created;keyid="k\"";tag="t"`: {
 			Label: "s", Tag: "t", BoundKey: `k"`,
-			Coverage: Coverage{off: true, Required: []string{"@method", "content-digest"}},
+			Coverage: Coverage{Required: []string{"@method", "x-shop"}},
 		},
 	} {
 		if got := s.AcceptSignature(); got != want {

@@ -250,6 +250,10 @@ func ClaimedIn(scheme Scheme, r *http.Request, body []byte) (all []Claimed) {
 		for _, one := range s {
 			all = append(all, ClaimedIn(one, r, body)...)
 		}
+	case *rfc9421Trial:
+		return ClaimedIn(s.RFC9421, r, body)
+	case *jwtTrial:
+		return ClaimedIn(s.JWT, r, body)
 	case *RFC9421:
 		for _, sent := range sentSignatures(r.Header, s.Encoding) {
 			in := &sent.in
@@ -274,6 +278,23 @@ func ClaimedIn(scheme Scheme, r *http.Request, body []byte) (all []Claimed) {
 		}
 	}
 	return all
+}
+
+// HeadFirst reports whether the scheme asks for the body only after it verified the head.
+func HeadFirst(scheme Scheme) bool {
+	switch s := scheme.(type) {
+	case *RFC9421, *rfc9421Trial, *Static, *MutualTLS:
+		return true
+	case *JWT:
+		return !s.Body
+	case *jwtTrial:
+		return !s.Body
+	case All:
+		return !slices.ContainsFunc(s, func(one Scheme) bool { return !HeadFirst(one) })
+	case Any:
+		return HeadFirst(s[0]) && HeadFirst(s[1])
+	}
+	return false
 }
 
 func unixTime(seconds int64, ok bool) time.Time {

@@ -333,7 +333,7 @@ func (v *vectorMessage) run(t *testing.T, keys vectorKeys, requests []*vectorMes
 		if v.header.Get("Signature") != "" || v.header.Get("Signature-Input") != "" || v.request == nil {
 			t.Fatal(err)
 		}
-		_, err = (&RFC9421{Keys: keys.set(), Coverage: Coverage{off: true}}).Verify(v.at(v.request.Host),
+		_, err = withoutProfile(&RFC9421{Keys: keys.set()}).Verify(v.at(v.request.Host),
 			bodyOf(string(v.body)))
 		wantCode(t, err, SignatureMissing)
 		return
@@ -359,14 +359,22 @@ func (v *vectorMessage) at(authority string) *http.Request {
 	return r
 }
 
+// withoutProfile returns a scheme whose signatures must only cover what Coverage lists, as in the
+// examples of RFC 9421.
+func withoutProfile(s *RFC9421) *RFC9421 {
+	if s.Check() == nil {
+		s.rules = s.rules[len(s.Coverage.Pinned.rules()):]
+	}
+	return s
+}
+
 // runAccepted verifies a signature that the parser accepts. Behind a proxy it may be valid only
 // for the authority with which the proxy was called.
 func (v *vectorMessage) runAccepted(t *testing.T, in signatureInput, keys vectorKeys, wantBase string) {
 	t.Helper()
-	scheme := &RFC9421{
-		Keys: keys.set(), Label: in.label, Coverage: Coverage{off: true},
-		Algs: append([]Alg{RSAv15SHA256}, defaultAlgs...),
-	}
+	scheme := withoutProfile(&RFC9421{
+		Keys: keys.set(), Label: in.label, Algs: append([]Alg{RSAv15SHA256}, defaultAlgs...),
+	})
 	authority := v.request.Host
 	id, err := scheme.Verify(v.at(authority), bodyOf(string(v.body)))
 	_, forwarded, proxied := strings.Cut(v.header.Get("Forwarded"), "host=")
@@ -419,7 +427,7 @@ func (v *vectorMessage) runRefused(
 		r = v.at(v.request.Host)
 	}
 	r.Header = v.header
-	scheme := &RFC9421{Keys: keys.set(), Label: in.label, Coverage: Coverage{off: true}}
+	scheme := withoutProfile(&RFC9421{Keys: keys.set(), Label: in.label})
 	_, err := scheme.Verify(r, bodyOf(string(v.body)))
 	wantCode(t, err, code)
 

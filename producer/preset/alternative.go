@@ -20,38 +20,26 @@ import (
 
 // Alternatives implements [verify.Alternator].
 func (t *twilioScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
-	return verify.MapAlternatives(t.HMAC.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
-		changed, _ := s.(*verify.HMAC)
-		return &twilioScheme{changed}
-	})
+	return verify.VerifyAround(t.verify).Alternatives(t.HMAC, r, offered)
 }
 
 // Alternatives implements [verify.Alternator].
 func (b *bodyTimed) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
-	return verify.MapAlternatives(b.HMAC.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
-		changed, _ := s.(*verify.HMAC)
-		return &bodyTimed{HMAC: changed, member: b.member}
-	})
+	return verify.VerifyAround(b.verify).Alternatives(b.HMAC, r, offered)
 }
 
 // Alternatives implements [verify.Alternator].
 func (s docuSignScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
-	return verify.MapAlternatives(s.HMAC.Alternatives(r, offered), func(one verify.Scheme) verify.Scheme {
-		changed, _ := one.(*verify.HMAC)
-		return docuSignScheme{changed}
-	})
+	return verify.VerifyAround(s.verify).Alternatives(s.HMAC, r, offered)
 }
 
 // Alternatives implements [verify.Alternator]: those of the subscription that the request names.
 func (b bySubscription) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
-	scheme, id, err := b.of(r)
+	scheme, _, err := b.of(r)
 	if err != nil {
 		return none
 	}
-	return verify.MapAlternatives(scheme.Alternatives(r, offered), func(s verify.Scheme) verify.Scheme {
-		changed, _ := s.(*verify.HMAC)
-		return bySubscription{schemes: map[string]*verify.HMAC{id: changed}}
-	})
+	return scheme.Alternatives(r, offered)
 }
 
 // Offers implements [verify.Alternator].
@@ -123,10 +111,7 @@ func (s *swtScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.S
 		return none
 	}
 	if s.jwt != nil {
-		return verify.MapAlternatives(s.jwt.Alternatives(r, offered), func(one verify.Scheme) verify.Scheme {
-			changed, _ := one.(*verify.JWT)
-			return &swtScheme{Issuers: s.Issuers, jwt: changed}
-		})
+		return verify.VerifyAround(s.verify).Alternatives(s.jwt, r, offered)
 	}
 	return verify.ListAlternatives(func(add func(verify.Alternative)) {
 		for alt, raw := range verify.AlternativeSecrets(s.Offers(r.Context()), offered, verify.Raw) {

@@ -18,7 +18,13 @@ type bodyTimed struct {
 
 // Verify implements [verify.Scheme]. It reads the time after the signature is verified.
 func (b *bodyTimed) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
-	id, err := b.HMAC.Verify(r, body)
+	return b.verify(b.HMAC, r, body)
+}
+
+func (b *bodyTimed) verify(inner verify.Scheme, r *http.Request, body func() ([]byte, error)) (
+	verify.Identity, error,
+) {
+	id, err := inner.Verify(r, body)
 	if err != nil {
 		return verify.Identity{}, err
 	}

@@ -50,6 +50,12 @@ type docuSignScheme struct{ *verify.HMAC }
 
 // Verify implements [verify.Scheme].
 func (s docuSignScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
+	return s.verify(s.HMAC, r, body)
+}
+
+func (s docuSignScheme) verify(inner verify.Scheme, r *http.Request, body func() ([]byte, error)) (
+	verify.Identity, error,
+) {
 	var all []string
 	for name, lines := range r.Header {
 		number, ok := strings.CutPrefix(name, docuSignField)
@@ -63,5 +69,5 @@ func (s docuSignScheme) Verify(r *http.Request, body func() ([]byte, error)) (ve
 	}
 	joined := r.WithContext(r.Context()) // a shallow copy
 	joined.Header = http.Header{docuSignField + "1": {strings.Join(all, ",")}}
-	return s.HMAC.Verify(joined, body)
+	return inner.Verify(joined, body)
 }

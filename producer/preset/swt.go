@@ -94,11 +94,18 @@ func (s *swtScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify
 	if err := s.Check(); err != nil {
 		return verify.Identity{}, &verify.Error{Code: verify.KeysUnavailable, Err: err}
 	}
+	return s.verify(s.jwt, r, body)
+}
+
+// verify verifies a request by an inner scheme for the token if there is one, else by the secrets.
+func (s *swtScheme) verify(inner verify.Scheme, r *http.Request, body func() ([]byte, error)) (
+	verify.Identity, error,
+) {
 	signed, mac, head, err := swtToken(r)
 	if err != nil {
 		return verify.Identity{}, err
 	}
-	id, err := s.authentic(r, body, signed, mac, head)
+	id, err := s.authentic(inner, r, body, signed, mac, head)
 	if err != nil {
 		return verify.Identity{}, err
 	}
@@ -142,11 +149,11 @@ func swtToken(r *http.Request) (signed string, signature []byte, head strictjson
 }
 
 // authentic returns the identity with the claims of an authentic token.
-func (s *swtScheme) authentic(r *http.Request, body func() ([]byte, error), signed string, mac []byte,
-	head strictjson.Object,
+func (s *swtScheme) authentic(inner verify.Scheme, r *http.Request, body func() ([]byte, error), signed string,
+	mac []byte, head strictjson.Object,
 ) (verify.Identity, error) {
 	if s.jwt != nil {
-		return s.jwt.Verify(r, body)
+		return inner.Verify(r, body)
 	}
 	if alg, _ := head.Text("alg"); alg != "HS256" || head["crit"] != nil {
 		return verify.Identity{}, &verify.Error{Code: verify.AlgorithmNotAllowed}

@@ -108,7 +108,13 @@ func newTwilioScheme(tokens ...string) *twilioScheme {
 
 // Verify implements [verify.Scheme].
 func (t *twilioScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
-	id, err := t.HMAC.Verify(r, body)
+	return t.verify(t.HMAC, r, body)
+}
+
+func (t *twilioScheme) verify(inner verify.Scheme, r *http.Request, body func() ([]byte, error)) (
+	verify.Identity, error,
+) {
+	id, err := inner.Verify(r, body)
 	if err != nil {
 		return verify.Identity{}, err
 	}
