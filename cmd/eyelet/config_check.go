@@ -12,7 +12,7 @@ import (
 
 func configCommand(p *program) *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs}
-	c.AddCommand(configCheckCommand(p), configShowCommand(p), configSchemaCommand(p))
+	c.AddCommand(configCheckCommand(p), configShowCommand(p))
 	return c
 }
 

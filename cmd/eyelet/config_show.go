@@ -13,16 +13,27 @@ import (
 
 func configShowCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "show", Short: "Show the effective settings", Args: cobra.NoArgs,
+		Use: "show", Short: "Show the effective settings, or their JSON Schema", Args: cobra.NoArgs,
 		Long: "Prints the settings that serve would use: those of the file, overridden by the environment, with\n" +
 			"the defaults of settings that are missing. Secrets are " + conf.Hidden + ". In producers and\n" +
 			"handlers a value made of variables is shown as it is written, ${NAME}, because it may hold a secret.\n" +
 			"The query and the user of an address are hidden, and the target of forward except its host. Put\n" +
-			"secrets among the words of exec into variables.",
+			"secrets among the words of exec into variables.\n\n" +
+			"--schema prints a JSON Schema (draft 2020-12) of eyelet.yaml instead: the names of all settings and\n" +
+			"the forms of their values, with which editors complete and check the file. `eyelet config check`\n" +
+			"finds more.",
+		Example: "  eyelet config show --schema > eyelet.schema.json\n" +
+			"  # yaml-language-server: $schema=eyelet.schema.json    (the first line of eyelet.yaml)",
 	}
 	file := configFlag(c)
 	format := c.Flags().StringP("output", "o", "text", "text (YAML) or json")
+	schema := c.Flags().Bool("schema", false, "print the JSON Schema of the configuration")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *schema {
+			e := json.NewEncoder(p.Out)
+			e.SetIndent("", " ")
+			return e.Encode(config.Schema())
+		}
 		s, plan, err := buildPlan(c.Context(), p.source(c, *file), false)
 		if err != nil {
 			return err
@@ -50,19 +61,4 @@ func printConfig(w io.Writer, n *conf.Node, format string) error {
 		return err
 	}
 	return e.Close()
-}
-
-func configSchemaCommand(p *program) *cobra.Command {
-	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON Schema of the configuration, for editors", Args: cobra.NoArgs,
-		Long: "Prints a JSON Schema (draft 2020-12) of eyelet.yaml: the names of all settings and the forms of\n" +
-			"their values. Editors complete and check the file with it. `eyelet config check` finds more.",
-		Example: "  eyelet config schema > eyelet.schema.json\n" +
-			"  # yaml-language-server: $schema=eyelet.schema.json    (the first line of eyelet.yaml)",
-		RunE: func(*cobra.Command, []string) error {
-			e := json.NewEncoder(p.Out)
-			e.SetIndent("", " ")
-			return e.Encode(config.Schema())
-		},
-	}
 }

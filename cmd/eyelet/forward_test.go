@@ -105,9 +105,9 @@ func TestARefusingTargetIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	if code := <-r.ended; code != 0 {
 		t.Fatalf("serve ended with %d: %s", code, r.errs.String())
 	}
-	if code, out, errs := run(t, "targets", "list", "--config", file); code != 0 ||
+	if code, out, errs := run(t, "targets", "--config", file); code != 0 ||
 		!strings.Contains(out, "deploy  off since") {
-		t.Errorf("targets list: %d %s %s", code, out, errs)
+		t.Errorf("targets: %d %s %s", code, out, errs)
 	}
 	a.status.Store(200)
 	r = launch(t, "serve", "--config", file)
@@ -123,9 +123,9 @@ func TestARefusingTargetIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	if text := scraped(t, r); !strings.Contains(text, "eyelet_target_off{target=\"deploy\"} 1\n") {
 		t.Error("no metric says that the target is off")
 	}
-	if code, out, errs := run(t, "targets", "on", "deploy", "--config", file); code != 0 ||
+	if code, out, errs := run(t, "targets", "deploy", "on", "--config", file); code != 0 ||
 		out != "target deploy is switched on\n" {
-		t.Errorf("targets on: %d %s %s", code, out, errs)
+		t.Errorf("targets deploy on: %d %s %s", code, out, errs)
 	}
 	eventually(t, "the event that waited", func() bool { return strings.HasPrefix(state(t, file, "waits"), "done") })
 	if _, text := readiness(t, r); text != "ready\n" {
@@ -152,9 +152,9 @@ func TestAMovedTargetIsReported(t *testing.T) {
 	if status, _ := pushOwn(t, r, "g-1"); status != 503 {
 		t.Errorf("moved: %d", status)
 	}
-	code, out, errs := run(t, "targets", "list", "--config", file)
+	code, out, errs := run(t, "targets", "--config", file)
 	if code != 0 || !strings.Contains(out, "moved to "+a.url+"/<secret>") || strings.Contains(out+errs, "s3cret") {
-		t.Errorf("targets list: %d %s %s", code, out, errs)
+		t.Errorf("targets: %d %s %s", code, out, errs)
 	}
 	a.status.Store(200)
 	if status, _ := pushOwn(t, r, "g-1"); status != 200 {
@@ -280,7 +280,7 @@ func TestASecretInTheURLOfATargetIsNeverShown(t *testing.T) {
 	eventually(t, "the dead letter", func() bool { return strings.HasPrefix(state(t, file, "g-1"), "dead") })
 	events := listed(t, file)
 	for what, args := range map[string][]string{
-		"targets list": {"targets", "list"}, "targets list -o json": {"targets", "list", "-o", "json"},
+		"targets": {"targets"}, "targets -o json": {"targets", "-o", "json"},
 		"dead list": {"dead", "list"},
 		"dead show": {"dead", "show", events[0].Event, "-o", "text"}, "events show": {"events", "show",
 			events[0].Event},
@@ -296,8 +296,8 @@ func TestASecretInTheURLOfATargetIsNeverShown(t *testing.T) {
 		!strings.Contains(text, `target="gh/push/forward"`) {
 		t.Error(text)
 	}
-	command(t, 0, "", "targets", "on", "gh/push/forward", "--config", file)
-	if out, _ := command(t, 0, "", "targets", "list", "--config", file); !strings.Contains(out, "gh/push/forward  on") {
+	command(t, 0, "", "targets", "gh/push/forward", "on", "--config", file)
+	if out, _ := command(t, 0, "", "targets", "--config", file); !strings.Contains(out, "gh/push/forward  on") {
 		t.Error(out)
 	}
 }
@@ -316,7 +316,7 @@ func TestARelayToATargetThatIsOffIsTransient(t *testing.T) {
 		t.Errorf("off: %d with Retry-After %q", status, after)
 	}
 	a.status.Store(200)
-	if code, _, errs := run(t, "targets", "on", "deploy", "--config", file); code != 0 {
+	if code, _, errs := run(t, "targets", "deploy", "on", "--config", file); code != 0 {
 		t.Error(errs)
 	}
 	if status, _ := pushOwn(t, r, "g-2"); status != 200 {

@@ -16,7 +16,7 @@ import (
 func main() {
 	hangups := newHangups()
 	ctx, stop := notifyContext(hangups)
-	p := &program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Environ: os.Environ(), Hangups: hangups}
+	p := &program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Environ: os.Environ(), OnHangup: hangups.set}
 	code := p.Run(ctx, os.Args[1:]...)
 	stop()
 	os.Exit(code)
@@ -80,9 +80,6 @@ func hasTerminal() bool {
 
 // set makes reload what a SIGHUP does; nil stops the program.
 func (h *hangups) set(reload func()) {
-	if h == nil {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.server = reload

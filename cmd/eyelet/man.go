@@ -13,7 +13,7 @@ import (
 
 func manCommand(p *program) *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIR", Short: "Write the manual pages", Args: cobra.ExactArgs(1),
+		Use: "man DIR", Short: "Write the manual pages", Args: cobra.ExactArgs(1), Hidden: true,
 		Long: "Writes a manual page for each command into the folder DIR, which is made if it is not there.\n" +
 			"Packages have them already. `man DIR/eyelet.1` shows the first one.",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -35,6 +35,14 @@ func manCommand(p *program) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+func allCommands(c *cobra.Command) []*cobra.Command {
+	all := c.Commands()
+	for _, inner := range c.Commands() {
+		all = append(all, allCommands(inner)...)
+	}
+	return all
 }
 
 func hasManual(c *cobra.Command) bool {

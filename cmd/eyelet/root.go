@@ -1,13 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
+	"runtime"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,80 +13,21 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
-// program is the binary without its process, so that tests can run it. Run may be called once.
-type program struct {
-	In       io.Reader
-	Out, Err io.Writer
-	Environ  []string // NAME=value
-	// Starting, when set, is called with the addresses once they answer, before the store is
-	// opened.
-	Starting func(listen, operations string)
-	// Serving, when set, is called with the addresses once deliveries are accepted.
-	Serving func(listen, operations string)
-	// Looks, when set, says when to look for changed files of the configuration.
-	Looks <-chan time.Time
-	// Hangups decides what a SIGHUP means; nil if the process does.
-	Hangups *hangups
-}
-
-// The exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1 // the command did not succeed
-	exitUsage  = 2 // the arguments, the configuration or the machine must be changed first
-	// exitTransient means that the same delivery may succeed later: EX_TEMPFAIL of sysexits.h.
-	exitTransient = 75
-)
-
-// failure ends the program with its code and its message, if any.
-type failure struct {
-	what string
-	code int // 0 is exitFailed
-}
-
-func (f *failure) Error() string { return f.what }
-
-// failf ends the program with exitFailed and a message.
-func failf(format string, args ...any) error {
-	return &failure{what: usage.OneLine(fmt.Sprintf(format, args...))}
-}
-
 // Run runs the command of the arguments until it ends or ctx does, and returns the exit code.
 func (p *program) Run(ctx context.Context, args ...string) int {
-	root := p.command() //nolint:contextcheck // commands get theirs when they run
-	root.SetArgs(args)
-	root.SetIn(p.In)
-	root.SetOut(p.Out)
-	root.SetErr(p.Err)
-	return p.explain(root.ExecuteContext(ctx))
-}
-
-// explain prints an error: one line "eyelet: what is wrong", without a full stop or a stack, and
-// the hint on a line of its own.
-func (p *program) explain(err error) int {
+	args, err := currentNames(args)
 	if err == nil {
-		return exitOK
+		root := p.command() //nolint:contextcheck // commands get theirs when they run
+		root.SetArgs(args)
+		root.SetIn(p.In)
+		root.SetOut(p.Out)
+		root.SetErr(p.Err)
+		err = root.ExecuteContext(ctx)
 	}
-	var f *failure
-	if errors.As(err, &f) {
-		if f.what != "" {
-			p.eprintf("%s\n", "eyelet: "+f.what)
-		}
-		return cmp.Or(f.code, exitFailed)
-	}
-	if ms, ok := usage.Find(err); ok {
-		for _, m := range ms {
-			p.eprintf("%s\n", "eyelet: "+usage.OneLine(m.Error()))
-			if m.Hint != "" {
-				p.eprintf("%s\n", "  hint: "+usage.OneLine(m.Hint))
-			}
-		}
-		return exitUsage
-	}
-	p.eprintf("%s\n", "eyelet: "+usage.OneLine(err.Error()))
-	return exitFailed
+	return p.explain(err)
 }
 
+// command returns the tree of commands.
 func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "eyelet",
@@ -102,20 +40,19 @@ func (p *program) command() *cobra.Command {
 		Version: versionLine(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	group := func(id, title string, commands ...*cobra.Command) {
-		root.AddGroup(&cobra.Group{ID: id, Title: title})
+	group := func(title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
 		for _, c := range commands {
-			c.GroupID = id
+			c.GroupID = title
 			root.AddCommand(c)
 		}
 	}
-	group("try", "Try:", devCommand(p), listenCommand(p), sendCommand(p), replayCommand(p), verifyCommand(p),
-		producersCommand(p))
-	group("run", "Run:", initCommand(p), keygenCommand(p), configCommand(p), serveCommand(p), reloadCommand(p),
-		healthcheckCommand(p))
-	group("look", "Look:", openCommand(p), eventsCommand(p), explainCommand(p))
-	group("repair", "Repair:", deadCommand(p), targetsCommand(p), storeCommand(p))
-	root.AddCommand(manCommand(p), versionCommand(p), tortureCommand())
+	group("Try", devCommand(p), listenCommand(p), sendCommand(p), replayCommand(p))
+	group("Run", serveCommand(p), reloadCommand(p), healthcheckCommand(p))
+	group("Look", openCommand(p), eventsCommand(p), explainCommand(p), verifyCommand(p))
+	group("Repair", deadCommand(p), targetsCommand(p), storeCommand(p))
+	group("Set up", initCommand(p), configCommand(p), keygenCommand(p), producersCommand(p))
+	root.AddCommand(manCommand(p), versionCommand(p))
 	root.InitDefaultCompletionCmd()
 	for _, c := range append(allCommands(root), root) {
 		c.SetFlagErrorFunc(flagError)
@@ -128,15 +65,33 @@ func (p *program) command() *cobra.Command {
 	return root
 }
 
-// tortureCommand names the program that kills receivers, whatever its arguments are.
-func tortureCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "torture", Short: "Name the program that kills receivers", Hidden: true, DisableFlagParsing: true,
-		RunE: func(*cobra.Command, []string) error {
-			return usage.Errorf("run eyelet-torture --dir DIR, which the archive of a release has, "+
-				"or in a clone: go run -C torture . --dir DIR", "torture is a program of its own")
-		},
+// oldNames are commands that have another form now. They stay, because people type them.
+var oldNames = []struct{ old, now string }{
+	{"config schema", "config show --schema"},
+}
+
+// otherNames are the commands that other programs have under these names.
+var otherNames = map[string]string{
+	"resend": "write eyelet send", "logs": "write eyelet events tail", "log": "write eyelet events tail",
+	"tail": "write eyelet events tail", "forward": "write eyelet listen TARGET", "start": "write eyelet serve",
+	"run": "write eyelet serve", "status": "write eyelet healthcheck", "ls": "write eyelet events list",
+	"list": "write eyelet events list", "retry": "write eyelet events retry",
+	"torture": "run eyelet-torture --dir DIR, which the archive of a release has, or in a clone: " +
+		"go run -C torture . --dir DIR",
+}
+
+// currentNames returns arguments with the present form of an old name, or an error that names it.
+func currentNames(args []string) ([]string, error) {
+	if len(args) > 0 && otherNames[args[0]] != "" {
+		return nil, usage.Errorf(otherNames[args[0]], "unknown command %q for eyelet", args[0])
 	}
+	for _, name := range oldNames {
+		words := strings.Fields(name.old)
+		if len(args) >= len(words) && slices.Equal(args[:len(words)], words) {
+			return append(strings.Fields(name.now), args[len(words):]...), nil
+		}
+	}
+	return args, nil
 }
 
 // completeNames completes the flags and arguments that are names in the configuration, and events
@@ -163,29 +118,6 @@ func (p *program) completeNames(c *cobra.Command) {
 	}
 }
 
-// flagNames are the flags that name something in the configuration.
-var flagNames = map[string]func(*config.Settings) []string{
-	"producer": (*config.Settings).ProducerNames, "endpoint": (*config.Settings).ProducerNames,
-	"handler": (*config.Settings).HandlerNames, "type": (*config.Settings).EventTypes,
-}
-
-// readable returns the configuration as far as it can be read, else nil.
-func (p *program) readable(c *cobra.Command) *config.Settings {
-	file, _ := c.Flags().GetString("config")
-	src := p.source(c, file)
-	src.Flags = nil // filters, not settings
-	s, _ := src.Load()
-	return s
-}
-
-func allCommands(c *cobra.Command) []*cobra.Command {
-	all := c.Commands()
-	for _, inner := range c.Commands() {
-		all = append(all, allCommands(inner)...)
-	}
-	return all
-}
-
 // flagError returns a usage error for a wrong flag, with the nearest flag as the hint.
 func flagError(c *cobra.Command, err error) error {
 	hint := "see " + c.CommandPath() + " --help"
@@ -199,13 +131,7 @@ func flagError(c *cobra.Command, err error) error {
 	return usage.Errorf(hint, "%v", err)
 }
 
-// otherNames are the commands that other programs have under these names.
-var otherNames = map[string]string{
-	"resend": "send", "logs": "events tail", "log": "events tail",
-	"tail": "events tail", "forward": "listen TARGET", "start": "serve", "run": "serve", "status": "healthcheck",
-	"ls": "events list", "list": "events list", "retry": "events retry",
-}
-
+// explainArgs returns the check of a command's arguments, with an error that says what to write.
 func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > 0 && c.HasSubCommands() {
@@ -215,11 +141,7 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 					known = append(known, inner.Name())
 				}
 			}
-			hint := usage.DidYouMean(args[0], known)
-			if other := otherNames[args[0]]; other != "" && !c.HasParent() {
-				hint = "write eyelet " + other
-			}
-			return usage.Errorf(hint, "unknown command %q for %s", args[0], c.CommandPath())
+			return usage.Errorf(usage.DidYouMean(args[0], known), "unknown command %q for %s", args[0], c.CommandPath())
 		}
 		if check == nil || check(c, args) == nil {
 			return nil
@@ -232,26 +154,17 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// configFlag adds --config, which the environment can set too.
-func configFlag(c *cobra.Command) *string {
-	return c.Flags().String("config", "", "configuration file (default "+config.DefaultFile+", or EYELET_CONFIG)")
+func versionCommand(p *program) *cobra.Command {
+	c := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, Hidden: true}
+	format := outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		return p.result(*format, map[string]any{"version": version(), "go": runtime.Version(), "os": runtime.GOOS,
+			"arch": runtime.GOARCH}, "%s\n", versionLine())
+	}
+	return c
 }
 
-// source returns the sources of the settings.
-func (p *program) source(c *cobra.Command, file string) config.Source {
-	s := config.Source{File: file, Environ: p.Environ, Flags: c.Flags()}
-	if s.File == "" {
-		s.File, _ = s.Lookup("EYELET_CONFIG")
-	}
-	return s
-}
-
-// buildPlan loads the settings and builds their plan, which the caller must close.
-func buildPlan(ctx context.Context, src config.Source, testKeys bool) (*config.Settings, *config.Plan, error) {
-	s, err := src.Load()
-	if s == nil {
-		return nil, nil, err
-	}
-	plan, err := s.Build(ctx, config.BuildOptions{Stdout: io.Discard, TestKeys: testKeys})
-	return s, plan, err
+// versionLine is the line of --version.
+func versionLine() string {
+	return "eyelet " + version() + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
 }

@@ -50,14 +50,17 @@ func serveCommand(p *program) *cobra.Command {
 		re := &reloader{program: p, src: src, log: o.Log}
 		o.Reread = re.from(s, plan)
 		var running atomic.Pointer[server.Server]
-		p.Hangups.set(func() {
+		hangup := func() {
 			if srv := running.Load(); srv == nil {
 				o.Log.Warn("SIGHUP is ignored: the server is starting, with the configuration of its start")
 			} else {
 				_, _ = srv.Reload(context.WithoutCancel(c.Context()), false) // it logs the error
 			}
-		})
-		defer p.Hangups.set(nil)
+		}
+		if p.OnHangup != nil {
+			p.OnHangup(hangup)
+			defer p.OnHangup(nil)
+		}
 		srv, err := server.New(c.Context(), o)
 		if errors.Is(err, context.Canceled) && c.Context().Err() != nil {
 			return nil //nolint:nilerr // it was ended before there was anything to finish

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -23,44 +24,52 @@ import (
 
 func targetsCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "targets", Short: "Look at the targets of forward handlers, and switch them on and off",
-		Args: cobra.NoArgs,
+		Use: "targets [NAME on|off]", Short: "List the targets of forward handlers, or switch one on or off",
 		Long: "A target has the name of its handler. One that answers 410, or refuses too many events in a row for\n" +
-			"good, is switched off: its events wait until `eyelet targets on NAME`. The running server is asked\n" +
+			"good, is switched off: its events wait until `eyelet targets NAME on`. The running server is asked\n" +
 			"through its operations port; when none runs, the file in the store's folder is changed.",
 	}
-	list := &cobra.Command{Use: "list", Short: "List the targets", Args: cobra.NoArgs}
-	file, format := configFlag(list), outputFlag(list)
-	list.RunE = func(c *cobra.Command, _ []string) error {
-		return withTargets(c, p, *file, false, func(client *opsclient.Client) error {
+	file, format := configFlag(c), outputFlag(c)
+	reason := c.Flags().String("reason", "a person switched it off", "why it is off")
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 || slices.Equal(args, []string{"list"}) { // list is the old form
+			return nil
+		}
+		if _, to := targetSwitch(args); to == "" {
+			return errors.New("neither on nor off")
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		name, to := targetSwitch(args)
+		return withTargets(c, p, *file, to != "", func(client *opsclient.Client) error {
+			if to != "" {
+				return switchTarget(c.Context(), p, client, name, to, *reason, *format)
+			}
 			return printTargets(c.Context(), p, client, *format)
 		})
 	}
-	c.AddCommand(list, switchCommand(p, "on", "Send events to a target again"),
-		switchCommand(p, "off", "Let the events of a target wait"))
 	return c
 }
 
-func switchCommand(p *program, to, short string) *cobra.Command {
-	c := &cobra.Command{Use: to + " NAME", Short: short, Args: cobra.ExactArgs(1)}
-	file := configFlag(c)
-	reason := new(string)
-	if to == "off" {
-		reason = c.Flags().String("reason", "a person switched it off", "why")
+// targetSwitch returns the name of a target and on or off, or "" where the arguments switch none.
+// The old form has the name last.
+func targetSwitch(args []string) (name, to string) {
+	if len(args) != 2 {
+		return "", ""
 	}
-	format := outputFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		return withTargets(c, p, *file, true, func(client *opsclient.Client) error {
-			return switchTarget(c.Context(), p, client, args[0], to, *reason, *format)
-		})
+	for i, word := range []string{args[1], args[0]} {
+		if word == "on" || word == "off" {
+			return args[i], word
+		}
 	}
-	return c
+	return "", ""
 }
 
 func switchTarget(ctx context.Context, p *program, client *opsclient.Client, name, to, reason, format string) error {
 	err := client.SwitchTarget(ctx, name, to, reason)
 	if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok && refusal.Status == http.StatusNotFound {
-		return usage.Errorf("`eyelet targets list` names them", "no target is called %q", name)
+		return usage.Errorf("`eyelet targets` names them", "no target is called %q", name)
 	} else if err != nil {
 		return err
 	}
