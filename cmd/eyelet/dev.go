@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -69,24 +68,37 @@ func (f *devCmd) run(ctx context.Context, paths []string) (err error) {
 		return usage.Errorf("set TMPDIR to a folder that is writable", "no folder for the store: %s", usage.Cause(err))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	before := fileStates(paths)
-	files, err := expandFolders(paths)
-	if err != nil {
-		return err
+	dir += string(filepath.Separator)
+	if err := os.CopyFS(dir+"testdata", testdata.Files()); err != nil {
+		return usage.Errorf("set TMPDIR to a folder with some space",
+			"the bundled deliveries cannot be unpacked: %s", usage.Cause(err))
 	}
-	recs, err := devRecordings(files)
-	if err != nil {
-		return err
-	}
-	s, err := f.settings(dir, recs)
-	if err != nil {
-		return err
-	}
-	err = f.try(ctx, s, recs, func(again func(files []string)) {
-		if f.watch && !f.once {
-			f.eprintf("watching %s; Ctrl-C ends it\n", strings.Join(paths, " "))
-			watchFiles(ctx, paths, before, again)
+	if len(paths) == 0 {
+		for _, name := range testdata.Deliveries() {
+			paths = append(paths, filepath.Join(dir, "testdata", name))
 		}
+	}
+	before := fileStates(paths)
+	s, err := f.settings(dir, paths)
+	if err != nil {
+		return err
+	}
+	trials, err := readTrials(paths, s.ProducerNames(), dir)
+	if err != nil {
+		return err
+	}
+	err = f.try(ctx, s, trials, func(send func([]trial) error) {
+		if !f.watch || f.once {
+			return
+		}
+		f.eprintf("watching %s; Ctrl-C ends it\n", strings.Join(paths, " "))
+		watchFiles(ctx, paths, before, func(files []string) {
+			again, err := readTrials(files, s.ProducerNames(), dir)
+			if err == nil {
+				err = send(again)
+			}
+			f.explain(err)
+		})
 	})
 	if err != nil || f.once || ctx.Err() != nil {
 		return err
@@ -94,46 +106,36 @@ func (f *devCmd) run(ctx context.Context, paths []string) (err error) {
 	return f.serve(ctx, dir, s)
 }
 
-// try sends the recordings, prints the results, and checks the content of the store. Then it calls
-// watch, with a function that sends files again.
-func (f *devCmd) try(ctx context.Context, s *config.Settings, recs []devRecording,
-	watch func(again func(files []string))) (err error) {
-	var out *printed
-	if f.config != "" {
-		out = &printed{}
-	}
-	run, err := newDevRun(ctx, f.program, s, out)
+// try sends the deliveries, prints the results, and checks the content of the store. Then it calls
+// watch, with a function that sends some again.
+func (f *devCmd) try(ctx context.Context, s *config.Settings, trials []trial, watch func(func([]trial) error)) (
+	err error) {
+	run, err := newDevRun(ctx, f.program, s, f.senderFlags)
 	if err != nil {
 		return err
 	}
-	run.flags = f.senderFlags
 	defer func() { err = errors.Join(err, run.close()) }() //nolint:contextcheck // closing takes its own time
-	if err := run.checkProducers(recs); err != nil {
-		return err
-	}
 	screen := newScreen(f.program, f.format)
-	for _, rec := range recs {
-		screen.width = max(screen.width, len(rec.Name))
+	for _, t := range trials {
+		screen.width = max(screen.width, len(t.name))
 	}
-	err = run.sendAll(ctx, recs, screen)
-	watch(func(files []string) {
-		again, err := devRecordings(files)
-		if err == nil {
-			_, err = run.send(ctx, again, screen)
-		}
-		if err != nil {
-			f.explain(err)
-		}
+	results, err := run.send(ctx, trials, screen)
+	if err == nil {
+		err = run.check(ctx, results, screen)
+	}
+	watch(func(again []trial) error {
+		_, err := run.send(ctx, again, screen)
+		return err
 	})
 	return err
 }
 
-// settings returns the settings for the recordings, with a store in dir.
-func (f *devCmd) settings(dir string, recs []devRecording) (s *config.Settings, err error) {
+// settings returns the settings for the deliveries of files, with a store in dir.
+func (f *devCmd) settings(dir string, paths []string) (s *config.Settings, err error) {
 	if f.config != "" {
 		s, err = config.Source{File: f.config, Environ: f.Environ}.Load()
 	} else {
-		s, err = f.bundledSettings(filepath.Join(dir, "bundled"), recs)
+		s, err = f.bundledSettings(dir, paths)
 	}
 	if err != nil {
 		return nil, err
@@ -146,41 +148,32 @@ func (f *devCmd) settings(dir string, recs []devRecording) (s *config.Settings, 
 
 // bundledSettings returns the settings of the bundled recordings, which the environment does not
 // change. Presets that only payloads need are added with new secrets.
-func (f *devCmd) bundledSettings(dir string, recs []devRecording) (*config.Settings, error) {
-	if err := os.CopyFS(dir, testdata.Files()); err != nil {
-		return nil, usage.Errorf("set TMPDIR to a folder with some space",
-			"the bundled deliveries cannot be unpacked: %s", usage.Cause(err))
-	}
+func (f *devCmd) bundledSettings(dir string, paths []string) (*config.Settings, error) {
 	var made scaffold
-	text, err := fs.ReadFile(testdata.Files(), "eyelet.yaml")
+	file := filepath.Join(dir, "testdata", "eyelet.yaml")
+	text, err := os.ReadFile(file)
 	if err := errors.Join(err, yaml.Unmarshal(text, &made)); err != nil {
 		return nil, err
 	}
-	known := slices.Concat(presetNames(), slices.Collect(maps.Keys(made.Producers)))
-	for _, rec := range recs {
-		if rec.payload == nil {
-			continue
-		}
-		name, _ := rec.payload.origin(f.producer, known)
-		if name == "" || made.Producers[name] != nil {
-			continue // an error when it is signed, or known
-		}
-		vendor, ok := preset.Find(name)
-		if !ok {
-			return nil, usage.Errorf("write --config FILE, with your producers", "%s: %q is not a preset", rec.Name,
-				name)
-		}
-		settings, err := settingsOf(vendor, freshSecret(vendor), "")
-		if err != nil {
-			return nil, err
-		}
-		made.addPreset(vendor, settings, mapping{"stdout": true})
-	}
-	whole, err := made.yaml("")
+	files, err := expandFolders(paths)
 	if err != nil {
 		return nil, err
 	}
-	return config.Source{}.Parse(filepath.Join(dir, "eyelet.yaml"), []byte(whole))
+	known := slices.Concat(presetNames(), slices.Collect(maps.Keys(made.Producers)))
+	for _, path := range files {
+		name, _ := payload{path: path}.origin(f.producer, known)
+		if !isPayload(path) || name == "" || made.Producers[name] != nil {
+			continue // a recording, an error when it is signed, or known
+		}
+		vendor, ok := preset.Find(name)
+		if !ok {
+			return nil, usage.Errorf("write --config FILE, with your producers", "%s: %q is not a preset", path, name)
+		}
+		if err := made.addPreset(vendor, mapping{"stdout": true}); err != nil {
+			return nil, err
+		}
+	}
+	return made.parse(config.Source{}, file)
 }
 
 // serve serves until ctx ends, with the store of the deliveries before: the endpoints of --config,
@@ -188,16 +181,16 @@ func (f *devCmd) bundledSettings(dir string, recs []devRecording) (*config.Setti
 func (f *devCmd) serve(ctx context.Context, dir string, s *config.Settings) error {
 	text, err := "", error(nil)
 	if f.config == "" {
-		s, text, err = f.newEndpoints(ctx, filepath.Join(dir, "serve"))
+		s, text, err = f.newEndpoints(ctx, dir)
 	} else {
 		s.Listen = cmp.Or(f.listen, s.Listen)
-		made := scaffold{URL: "http://" + s.Listen}
+		base := "http://" + s.Listen
 		if s.HasTLS() {
-			made.URL = "https://" + s.Listen
+			base = "https://" + s.Listen
 		}
 		text = fmt.Sprintf("serving as configured in %s; the store is removed at Ctrl-C\n\n", s.File)
 		for _, name := range s.ProducerNames() {
-			text += made.endpoint(name, "")
+			text += endpointLine(base, name, "")
 		}
 	}
 	if err != nil {
@@ -208,11 +201,8 @@ func (f *devCmd) serve(ctx context.Context, dir string, s *config.Settings) erro
 }
 
 // newEndpoints returns settings with new keys in a folder, and the text about them.
-func (f *devCmd) newEndpoints(ctx context.Context, folder string) (s *config.Settings, text string, err error) {
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		return nil, "", usage.Errorf("", "%s: %s", folder, usage.Cause(err))
-	}
-	made := scaffold{Store: "badger:../store"}
+func (f *devCmd) newEndpoints(ctx context.Context, dir string) (s *config.Settings, text string, err error) {
+	made := scaffold{Store: "badger:store", folder: dir}
 	if made.Listen, err = freeAddress(ctx, f.listen, config.DefaultListen); err != nil {
 		return nil, "", err
 	}
@@ -220,35 +210,29 @@ func (f *devCmd) newEndpoints(ctx context.Context, folder string) (s *config.Set
 		return nil, "", err
 	}
 	made.URL = "http://" + made.Listen
-	key, file, prints := filepath.Join(folder, "shop"), filepath.Join(folder, "eyelet.yaml"), mapping{"stdout": true}
+	key, file, prints := filepath.Join(dir, "shop"), filepath.Join(dir, "eyelet.yaml"), mapping{"stdout": true}
 	if err := writeKeyPair(verify.Ed25519, key); err != nil {
 		return nil, "", err
 	}
 	made.add("shop", mapping{"scheme": "rfc9421", "keys": []mapping{{"id": "shop", "alg": verify.Ed25519,
-		"public_key_file": "shop.pub.pem"}}}, prints)
-	text = "serving with new keys; they and the store are removed at Ctrl-C\n\n" +
-		made.endpoint("shop", "RFC 9421, key "+key+".pem")
+		"public_key_file": "shop.pub.pem"}}}, prints, "RFC 9421, key "+key+".pem")
 	vendors, _ := findPresets(tryPresets)
 	for _, vendor := range vendors {
-		settings, known, _, err := keptSettings(folder, vendor)
-		if err != nil {
+		if err := made.addPreset(vendor, prints); err != nil {
 			return nil, "", err
 		}
-		made.addPreset(vendor, settings, prints)
-		text += made.endpoint(vendor.Name, known)
 	}
-	text += fmt.Sprintf("  policy                %s/policy\n\n", made.URL) +
-		fmt.Sprintf("  echo '{\"type\":\"order.paid\",\"total\":\"129.00\"}' | %s send - --config %s --producer shop "+
-			"--key %s.pem\n", goRun(), file, key) +
-		fmt.Sprintf("  %s send github push --config %s --producer github\n", goRun(), file) +
-		fmt.Sprintf("  %s events list --config %s\n", goRun(), file)
-	whole, err := made.yaml("")
-	if err == nil {
-		err = writeNewFile(file, []byte(whole))
-	}
-	if err != nil {
+	if err := writeNewFile(file, []byte(made.yaml(""))); err != nil {
 		return nil, "", err
 	}
-	s, err = config.Source{File: file}.Load()
+	text = fmt.Sprintf(`serving with new keys; they and the store are removed at Ctrl-C
+
+%s  policy                %s/policy
+
+  echo '{"type":"order.paid","total":"129.00"}' | %s send - --config %s --producer shop --key %s.pem
+  %s send github push --config %s --producer github
+  %s events list --config %s
+`, made.about, made.URL, goRun(), file, key, goRun(), file, goRun(), file)
+	s, err = made.parse(config.Source{}, file)
 	return s, text, err
 }

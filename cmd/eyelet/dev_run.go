@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,71 +30,36 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/replay"
-	"github.com/eyelet-dev/eyelet/testdata"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// devRecording is a recording that dev sends.
-type devRecording struct {
-	*httpfile.File // with the name only if it is a payload
-	payload        *payload
-	expect         expectation
-	tampered       string // how the file differs from its sha256 note
+// trial is a delivery that dev sends, and what is expected of it.
+type trial struct {
+	outgoing
+	expectation
+	name string
 }
 
-// devRecordings reads the named recordings, or the bundled ones, and returns the errors of all.
-func devRecordings(files []string) ([]devRecording, error) {
-	bundled := len(files) == 0
-	if bundled {
-		files = testdata.Deliveries()
+// readTrials reads the deliveries of files, which producers send, and returns the errors of all.
+// The names of files below a folder, which ends in a separator, begin there.
+func readTrials(paths, producers []string, folder string) (trials []trial, err error) {
+	all, err := readDeliveries(paths)
+	found, ok := usage.Find(err)
+	if err != nil && !ok {
+		return nil, err
 	}
-	var found usage.Errors
-	var recs []devRecording
-	for _, name := range files {
-		if !bundled && isPayload(name) {
-			some, err := readPayloads(name)
+	for _, one := range all {
+		t := trial{outgoing: one, name: one.payload.name}
+		if one.rec != nil {
+			t.expectation, err = expectationOf(one.rec, producers)
 			if ms, ok := usage.Find(err); ok {
 				found = append(found, ms...)
 			}
-			for _, one := range some {
-				recs = append(recs, devRecording{File: &httpfile.File{Name: one.name}, payload: &one})
-			}
-			continue
+			t.name = strings.TrimPrefix(one.rec.Name, folder)
 		}
-		rec, err := devRecordingFrom(name, bundled)
-		if ms, ok := usage.Find(err); ok {
-			found = append(found, ms...)
-		} else if err != nil {
-			return nil, err
-		}
-		recs = append(recs, rec)
+		trials = append(trials, t)
 	}
-	return recs, found.Err()
-}
-
-// devRecordingFrom reads one recording. Its errors are usage errors, unless the file was changed
-// since it was recorded: then it fails like any other recording with an unexpected result.
-func devRecordingFrom(name string, bundled bool) (rec devRecording, err error) {
-	data, err := os.ReadFile(name)
-	if bundled {
-		data, err = fs.ReadFile(testdata.Files(), name)
-		name = "testdata/" + name
-	}
-	if err != nil {
-		return rec, usage.Errorf("", "%s: %s", name, usage.Cause(err))
-	}
-	rec.tampered = tampered(data, bundled)
-	rec.File, err = httpfile.Parse(name, data)
-	var parseError *httpfile.Error
-	if errors.As(err, &parseError) {
-		err = badRecording(parseError)
-	} else if err == nil {
-		rec.expect, err = expectationOf(rec.File)
-	}
-	if err != nil && rec.tampered != "" {
-		return rec, failf("%v: %s", err, rec.tampered)
-	}
-	return rec, err
+	return trials, found.Err()
 }
 
 // The verdicts on a delivery.
@@ -151,20 +115,28 @@ type expectation struct {
 	verdict, code string // "" expects nothing
 	status        int
 	id, typ       string
+	tampered      string // how the file differs from its sha256
 }
 
 // notesKnown are the notes that dev reads. Others are ignored, unless they look like a misspelled
 // one.
 var notesKnown = []string{"about", "producer", "now", "expect", "id", "type", "sha256"}
 
-func expectationOf(rec *httpfile.File) (expectation, error) {
+func expectationOf(rec *httpfile.File, producers []string) (expectation, error) {
 	e := expectation{id: rec.Note("id"), typ: rec.Note("type")}
 	for _, n := range rec.Notes {
 		if near := usage.Nearest(n.Name, notesKnown); near != "" && !slices.Contains(notesKnown, n.Name) {
 			return e, noteError(rec, n.Name, fmt.Sprintf("did you mean %q?", near), "unknown note %q", n.Name)
 		}
 	}
-	var err error
+	if name := rec.Note("producer"); name != "" && !slices.Contains(producers, name) {
+		return e, noteError(rec, "producer", usage.DidYouMean(name, producers)+" (--config FILE names producers of "+
+			"your own)", "unknown producer %q", name)
+	}
+	data, err := os.ReadFile(rec.Name)
+	if err == nil {
+		e.tampered = tampered(data)
+	}
 	if e.now, err = arrival(rec, ""); err != nil {
 		return e, err
 	}
@@ -218,13 +190,10 @@ var (
 )
 
 // tampered returns how a recording differs from its note sha256, the digest of the rest of the
-// file. Bundled recordings must have the note.
-func tampered(data []byte, bundled bool) string {
+// file, if it has one.
+func tampered(data []byte) string {
 	at := digestLike.FindIndex(data)
 	if at == nil {
-		if bundled {
-			return `the note "sha256" is missing`
-		}
 		return ""
 	}
 	note := digestNote.FindSubmatch(data[at[0]:at[1]])
@@ -339,15 +308,15 @@ func (h *devSummary) text(on *screen) string {
 // devRun is a receiver for recordings: HTTP on loopback and a store on disk, with a clock of its
 // own.
 type devRun struct {
+	senderFlags
+	settings *config.Settings
+	plan     *config.Plan
 	store    dedup.Store
 	offset   atomic.Int64 // of its clock, in nanoseconds
-	plan     *config.Plan
 	address  string
 	pass     string // the pass of our own deliveries
 	observed chan receiver.Observation
-	settings *config.Settings
-	flags    senderFlags
-	printed  *printed // by the handlers; nil without --config
+	output   handlerOutput // with --config
 	closers  []func() error
 }
 
@@ -355,17 +324,17 @@ type devRun struct {
 // with the pass are received; the field is removed before the receiver sees the request.
 const passHeader = "Eyelet-Dev-Pass"
 
-// newDevRun opens a receiver. What handlers print goes to out, unless it is nil.
-func newDevRun(ctx context.Context, p *program, s *config.Settings, out *printed) (run *devRun, err error) {
-	run = &devRun{pass: rand.Text(), observed: make(chan receiver.Observation, 1024), settings: s, printed: out}
+// newDevRun opens a receiver.
+func newDevRun(ctx context.Context, p *program, s *config.Settings, f senderFlags) (run *devRun, err error) {
+	run = &devRun{senderFlags: f, settings: s, pass: rand.Text(), observed: make(chan receiver.Observation, 1024)}
 	defer func() { //nolint:contextcheck // closing takes its own time
 		if err != nil {
 			err = errors.Join(err, run.close())
 		}
 	}()
 	o := config.BuildOptions{Stdout: io.Discard, TestKeys: true}
-	if out != nil {
-		o.Stdout, o.ExecOutput = out, out
+	if f.config != "" {
+		o.Stdout, o.ExecOutput = &run.output, &run.output
 	}
 	if run.plan, err = s.Build(ctx, o); err != nil {
 		return run, err
@@ -423,31 +392,8 @@ func (r *devRun) observe(_ context.Context, o receiver.Observation) {
 	}
 }
 
-// checkProducers checks that the producer of every recording is configured.
-func (r *devRun) checkProducers(recs []devRecording) error {
-	var found usage.Errors
-	names := r.settings.ProducerNames()
-	for _, rec := range recs {
-		if name := rec.Note("producer"); name != "" && !slices.Contains(names, name) {
-			err := noteError(rec.File, "producer",
-				usage.DidYouMean(name, names)+" (--config FILE names producers of your own)", "unknown producer %q",
-				name)
-			if rec.tampered != "" {
-				return failf("%v: %s", err, rec.tampered)
-			}
-			ms, _ := usage.Find(err)
-			found = append(found, ms...)
-		}
-	}
-	return found.Err()
-}
-
-// sendAll sends the recordings and checks the content of the store.
-func (r *devRun) sendAll(ctx context.Context, recs []devRecording, screen *screen) error {
-	results, err := r.send(ctx, recs, screen)
-	if err != nil {
-		return err
-	}
+// check checks and prints the results and the content of the store.
+func (r *devRun) check(ctx context.Context, results []devResult, screen *screen) error {
 	sum, err := r.compare(ctx, results)
 	if err != nil {
 		return failf("the store cannot be read: %v", err)
@@ -470,14 +416,14 @@ func (r *devRun) sendAll(ctx context.Context, recs []devRecording, screen *scree
 	return nil
 }
 
-// send sends recordings and prints the results.
-func (r *devRun) send(ctx context.Context, recs []devRecording, screen *screen) (results []devResult, err error) {
-	for _, rec := range recs {
-		o, err := r.deliver(ctx, rec)
+// send sends deliveries and prints the results.
+func (r *devRun) send(ctx context.Context, trials []trial, screen *screen) (results []devResult, err error) {
+	for _, t := range trials {
+		o, err := r.deliver(ctx, t)
 		if _, ok := usage.Find(err); ok {
 			return nil, err
 		} else if err != nil {
-			return nil, failf("%s: %v", rec.Name, err)
+			return nil, failf("%s: %v", t.name, err)
 		}
 		results = append(results, o)
 		screen.show(o)
@@ -485,20 +431,21 @@ func (r *devRun) send(ctx context.Context, recs []devRecording, screen *screen) 
 	return results, nil
 }
 
-// deliver sends one recording and compares its result with the expectation.
-func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, error) {
-	o := devResult{File: rec.Name, Producer: rec.Note("producer"), About: rec.Note("about")}
+// deliver sends one delivery and compares its result with the expectation.
+func (r *devRun) deliver(ctx context.Context, t trial) (o devResult, err error) {
+	o.File = t.name
 	options := replay.Options{URL: r.address, Header: http.Header{passHeader: {r.pass}}}
-	if rec.payload != nil {
-		rec.expect.now = time.Now()
-		var err error
-		rec.File, o.Producer, err = r.sign(*rec.payload, &options) //nolint:contextcheck // nothing is sent
+	if t.rec != nil {
+		o.Producer, o.About = t.rec.Note("producer"), t.rec.Note("about")
+	} else {
+		t.now = time.Now()
+		t.rec, o.Producer, err = r.sign(t.payload, &options) //nolint:contextcheck // nothing is sent
 		if err != nil {
 			return o, err
 		}
 	}
-	r.offset.Store(int64(time.Until(rec.expect.now)))
-	res, err := replay.Send(ctx, rec.File, options)
+	r.offset.Store(int64(time.Until(t.now)))
+	res, err := replay.Send(ctx, t.rec, options)
 	if err != nil {
 		return o, err
 	}
@@ -512,24 +459,27 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, erro
 		return o, errors.New("the delivery was not observed")
 	}
 	o.Verdict = verdictFor(o.Status, o.Code)
-	o.Misses = rec.expect.misses(o)
-	if rec.expect.verdict == "" {
-		o.Misses = append(o.Misses, r.unexpected(o, rec)...)
+	o.Misses = t.misses(o)
+	switch { // nothing was expected
+	case t.verdict != "":
+	case o.Code == codeNotFound:
+		path, _, _ := strings.Cut(t.rec.Target, "?")
+		o.Misses = append(o.Misses, fmt.Sprintf("no endpoint has the path %s; there are: /webhooks/%s", path,
+			strings.Join(r.settings.ProducerNames(), ", /webhooks/")))
+	case t.payload.body != nil && (o.Verdict == verdictRefused || o.Verdict == verdictFailed):
+		o.Misses = append(o.Misses, "the payload was signed for this run, and not accepted")
 	}
-	if r.printed != nil && o.Verdict == verdictNew {
+	if r.config != "" && o.Verdict == verdictNew {
 		if o.Handlers, err = r.outcomes(ctx, o.Event); err != nil {
 			return o, err
 		}
-		o.Printed = r.printed.take()
-		for _, handler := range o.Handlers {
-			if handler.State != "done" {
-				o.Misses = append(o.Misses, "a handler failed")
-				break
-			}
+		o.Printed = r.output.take()
+		if slices.ContainsFunc(o.Handlers, func(h devOutcome) bool { return h.State != "done" }) {
+			o.Misses = append(o.Misses, "a handler failed")
 		}
 	}
-	if rec.tampered != "" {
-		o.Misses = append(o.Misses, rec.tampered)
+	if t.tampered != "" {
+		o.Misses = append(o.Misses, t.tampered)
 	}
 	o.OK = len(o.Misses) == 0
 	return o, nil
@@ -537,19 +487,17 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, erro
 
 // sign makes a delivery of a payload, signed by the producer that its path or --producer names.
 func (r *devRun) sign(p payload, o *replay.Options) (rec *replay.Recording, producer string, err error) {
-	known := r.settings.ProducerNames()
-	name, kind := p.origin(r.flags.producer, known)
+	known, flags := r.settings.ProducerNames(), r.senderFlags
+	name, kind := p.origin(flags.producer, known)
 	if name == "" {
 		return nil, "", noOrigin(p, known)
 	}
-	signer := &verify.Signer{KeyID: r.flags.keyID}
-	if err := loadKey(signer, r.flags); err != nil {
+	signer := &verify.Signer{KeyID: flags.keyID}
+	if err := loadKey(signer, flags); err != nil {
 		return nil, "", err
 	}
-	from := &sender{url: r.address, signedURL: r.plan.URL, now: time.Now(), private: signer.Private,
-		keyID: r.flags.keyID}
-	flags := r.flags
 	flags.producer = name
+	from := &sender{url: r.address, signedURL: r.plan.URL, now: time.Now(), private: signer.Private, keyID: flags.keyID}
 	if err := from.become(r.settings, r.plan, flags, signer); err != nil {
 		return nil, "", err
 	}
@@ -561,20 +509,6 @@ func (r *devRun) sign(p payload, o *replay.Options) (rec *replay.Recording, prod
 		o.Sign, o.SignedURL, o.Now = from.sign, r.plan.URL, from.now
 	}
 	return rec, name, err
-}
-
-// unexpected returns what is wrong with a result of which nothing was expected: no endpoint, or
-// a refusal of a payload, which was signed for this run.
-func (r *devRun) unexpected(o devResult, rec devRecording) []string {
-	if o.Code == codeNotFound {
-		path, _, _ := strings.Cut(rec.Target, "?")
-		return []string{fmt.Sprintf("no endpoint has the path %s; there are: /webhooks/%s", path,
-			strings.Join(r.settings.ProducerNames(), ", /webhooks/"))}
-	}
-	if rec.payload != nil && (o.Verdict == verdictRefused || o.Verdict == verdictFailed) {
-		return []string{"the payload was signed for this run, and not accepted"}
-	}
-	return nil
 }
 
 // handlersEnd is how long the handlers of one event are waited for.
@@ -589,7 +523,7 @@ func (r *devRun) outcomes(ctx context.Context, event string) (all []devOutcome, 
 		if err != nil {
 			return nil, err
 		}
-		all = nil
+		all = []devOutcome{}
 		busy := false
 		for _, task := range rec.Tasks {
 			tried := task.Err != "" || task.Postponed > 0
@@ -607,8 +541,8 @@ func (r *devRun) outcomes(ctx context.Context, event string) (all []devOutcome, 
 	}
 }
 
-// printed collects what handlers print. It can be used by several goroutines.
-type printed struct {
+// handlerOutput collects what handlers print. It can be used by several goroutines.
+type handlerOutput struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
@@ -616,7 +550,7 @@ type printed struct {
 // maxPrinted bounds what is kept until it is taken.
 const maxPrinted = 64 << 10
 
-func (p *printed) Write(data []byte) (int, error) {
+func (p *handlerOutput) Write(data []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.b.Write(data[:min(len(data), max(0, maxPrinted-p.b.Len()))])
@@ -624,7 +558,7 @@ func (p *printed) Write(data []byte) (int, error) {
 }
 
 // take returns what was printed since the last call.
-func (p *printed) take() string {
+func (p *handlerOutput) take() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := p.b.String()
@@ -633,12 +567,13 @@ func (p *printed) take() string {
 }
 
 // compare checks that the store holds exactly the accepted events, each once.
-func (r *devRun) compare(ctx context.Context, outcomes []devResult) (*devSummary, error) {
-	h := &devSummary{Deliveries: len(outcomes), Verdicts: map[string]int{}}
-	accepted := map[string][]string{} // files by endpoint and identifier, which several events may share
-	for _, o := range outcomes {
+func (r *devRun) compare(ctx context.Context, results []devResult) (*devSummary, error) {
+	sum := &devSummary{Deliveries: len(results), Verdicts: map[string]int{}}
+	missing, file := map[string]int{}, map[string]string{} // by endpoint and identifier, which events may share
+	for _, o := range results {
 		if o.Verdict == verdictNew {
-			accepted[o.Producer+" "+o.ID] = append(accepted[o.Producer+" "+o.ID], o.File)
+			missing[o.Producer+" "+o.ID]++
+			file[o.Producer+" "+o.ID] = o.File
 		}
 	}
 	for rec, err := range r.store.List(ctx, dedup.Filter{}) {
@@ -646,24 +581,20 @@ func (r *devRun) compare(ctx context.Context, outcomes []devResult) (*devSummary
 			return nil, err
 		}
 		if rec.QuarantineReason != "" {
-			h.Quarantined++
+			sum.Quarantined++
 			continue
 		}
-		h.Events++
-		name := rec.Payload.Endpoint + " " + cmp.Or(rec.Payload.VendorID, rec.Key.ID)
-		if len(accepted[name]) == 0 {
-			h.Wrong = append(h.Wrong, fmt.Sprintf("%q is in the store and was not accepted, or is there twice",
-				sanitize(name)))
-			continue
-		}
-		accepted[name] = accepted[name][1:]
+		sum.Events++
+		missing[rec.Payload.Endpoint+" "+cmp.Or(rec.Payload.VendorID, rec.Key.ID)]--
 	}
-	for name, files := range accepted {
-		name = sanitize(name)
-		for _, file := range files {
-			h.Wrong = append(h.Wrong, fmt.Sprintf("%q of %s was accepted and is not in the store", name, file))
+	for name, n := range missing {
+		shown := strconv.Quote(sanitize(name))
+		if n > 0 {
+			sum.Wrong = append(sum.Wrong, shown+" of "+file[name]+" was accepted and is not in the store")
+		} else if n < 0 {
+			sum.Wrong = append(sum.Wrong, shown+" is in the store and was not accepted, or is there twice")
 		}
 	}
-	slices.Sort(h.Wrong)
-	return h, nil
+	slices.Sort(sum.Wrong)
+	return sum, nil
 }

@@ -19,7 +19,7 @@ func bundledRun(t *testing.T) *devRun {
 	s, err := config.Source{File: filepath.Join(unpacked(t), "eyelet.yaml")}.Load()
 	check(t, err)
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	run, err := newDevRun(context.Background(), p, s, nil)
+	run, err := newDevRun(context.Background(), p, s, senderFlags{})
 	check(t, err)
 	t.Cleanup(func() {
 		if err := run.close(); err != nil {
@@ -32,13 +32,14 @@ func bundledRun(t *testing.T) *devRun {
 func TestThePublicKeysAreAcceptedForOurOwnDeliveriesOnly(t *testing.T) {
 	t.Parallel()
 	run := bundledRun(t)
-	recs, err := devRecordings(nil)
+	path := filepath.Join(filepath.Dir(run.settings.File), "shop", "01-order-new.http")
+	trials, err := readTrials([]string{path}, []string{"shop"}, "")
 	check(t, err)
 	for _, pass := range [][]string{nil, {""}, {"guess"}} {
 		r, err := http.NewRequest(http.MethodPost, run.address+"/webhooks/shop",
-			strings.NewReader(string(recs[0].Body)))
+			strings.NewReader(string(trials[0].rec.Body)))
 		check(t, err)
-		for _, f := range recs[0].Fields[1:] {
+		for _, f := range trials[0].rec.Fields[1:] {
 			r.Header.Set(f.Name, f.Value)
 		}
 		r.Header[passHeader] = pass
@@ -49,7 +50,7 @@ func TestThePublicKeysAreAcceptedForOurOwnDeliveriesOnly(t *testing.T) {
 			t.Errorf("pass %q: status %d", pass, res.StatusCode)
 		}
 	}
-	if o, err := run.deliver(context.Background(), recs[0]); err != nil || !o.OK {
+	if o, err := run.deliver(context.Background(), trials[0]); err != nil || !o.OK {
 		t.Errorf("our own delivery: %+v, %v", o, err)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,28 +65,29 @@ func (f *initCmd) run(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	text, err := f.text(vendors, func(vendor preset.Preset) (mapping, error) {
-		return settingsOf(vendor, freshSecret(vendor), "")
-	})
+	draft, err := f.scaffold("", vendors)
 	if err != nil {
 		return err
 	}
-	if err := f.check(ctx, text); err != nil { // before anything is written
+	if err := f.check(ctx, draft); err != nil { // before anything is written
+		return err
+	}
+	dir := filepath.Dir(f.file)
+	made, err := f.scaffold(dir, vendors)
+	if err != nil {
 		return err
 	}
 	secrets, said := map[string]string{}, ""
-	text, err = f.text(vendors, func(vendor preset.Preset) (mapping, error) {
-		settings, _, made, err := keptSettings(filepath.Dir(f.file), vendor)
-		if made != "" {
-			secrets[vendor.Name] = made
-			said += fmt.Sprintf("wrote %s, the secret for %s\n", made, vendor.Name)
+	about := "# Checked by `eyelet config check`; docs/config.md has every setting. url is the public base, as\n" +
+		"# senders call it. Handlers get all events; type: push, say, selects some: `eyelet producers PRESET`.\n"
+	for _, name := range slices.Sorted(maps.Keys(made.Producers)) {
+		about += fmt.Sprintf("# POST %s/webhooks/%s\n", strings.TrimSuffix(made.URL, "/"), name)
+		if file := filepath.Join(dir, name+".secret"); exists(file) {
+			secrets[name] = file
+			said += fmt.Sprintf("%s has the secret for %s\n", file, name)
 		}
-		return settings, err
-	})
-	if err != nil {
-		return err
 	}
-	if err := atomicfile.WriteText(f.file, text); err != nil {
+	if err := atomicfile.WriteText(f.file, made.yaml(about)); err != nil {
 		return usage.Errorf("", "%s: %s", f.file, usage.Cause(err))
 	}
 	said += fmt.Sprintf("wrote %s\nnext: %s serve --config %s\nand from another terminal: %s send %s --config %s "+
@@ -119,9 +122,10 @@ func (f *initCmd) ask() []string {
 	return names
 }
 
-// text returns the content of the file, with the settings of each preset.
-func (f *initCmd) text(vendors []preset.Preset, of func(preset.Preset) (mapping, error)) (string, error) {
-	made := scaffold{Listen: f.listen, URL: cmp.Or(f.url, "http://"+f.listen), Operations: f.operations, Store: f.store}
+// scaffold returns the configuration, with the secrets in files of a folder, if there is one.
+func (f *initCmd) scaffold(folder string, vendors []preset.Preset) (*scaffold, error) {
+	made := &scaffold{Listen: f.listen, URL: cmp.Or(f.url, "http://"+f.listen), Operations: f.operations,
+		Store: f.store, folder: folder}
 	action := mapping{"stdout": true}
 	switch {
 	case f.forward != "":
@@ -129,22 +133,17 @@ func (f *initCmd) text(vendors []preset.Preset, of func(preset.Preset) (mapping,
 	case f.command != "":
 		action = mapping{"exec": strings.Fields(f.command)}
 	}
-	about := "# Checked by `eyelet config check`; docs/config.md has every setting. url is the public base, as\n" +
-		"# senders call it. Handlers get all events; type: push, say, selects some: `eyelet producers PRESET`.\n"
 	for _, vendor := range vendors {
-		settings, err := of(vendor)
-		if err != nil {
-			return "", err
+		if err := made.addPreset(vendor, action); err != nil {
+			return nil, err
 		}
-		made.addPreset(vendor, settings, action)
-		about += fmt.Sprintf("# POST %s/webhooks/%s\n", strings.TrimSuffix(made.URL, "/"), vendor.Name)
 	}
-	return made.yaml(about)
+	return made, nil
 }
 
-// check checks the text of the file.
-func (f *initCmd) check(ctx context.Context, text string) error {
-	s, err := config.Source{Environ: f.Environ}.Parse(f.file, []byte(text))
+// check checks the configuration as serve does.
+func (f *initCmd) check(ctx context.Context, draft *scaffold) error {
+	s, err := draft.parse(config.Source{Environ: f.Environ}, f.file)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func (f *listenCmd) parse(args []string) error {
 	if f.folder, err = listenFolder(f.Environ); err != nil {
 		return usage.Errorf("set HOME or XDG_CONFIG_HOME", "no folder for secrets: %v", err)
 	}
-	return nil
+	return f.readSecrets()
 }
 
 // run serves until ctx ends, or a person presses q.
@@ -132,12 +132,12 @@ func (f *listenCmd) run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(state) //nolint:errcheck // it is in the folder for temporary files
-	text, about, err := f.configuration(listen)
+	defer f.forgetGiven()
+	made, err := f.scaffold(listen)
 	if err != nil {
 		return err
 	}
-	defer f.forgetGiven()
-	f.settings, err = config.Source{Environ: f.Environ}.Parse(filepath.Join(f.folder, "listen.yaml"), []byte(text))
+	f.settings, err = made.parse(config.Source{Environ: f.Environ}, filepath.Join(f.folder, "listen.yaml"))
 	if err != nil {
 		return err
 	}
@@ -156,50 +156,39 @@ func (f *listenCmd) run(ctx context.Context) error {
 				return f.store, err
 			}
 			o.OnObserve = f.observe
-			f.eprintf("%sfrom another terminal: %s send %s %s\n", about, goRun(), f.vendors[0].Name,
-				f.vendors[0].Types()[0])
+			f.eprintf("forwarding to %s; Ctrl-C ends\n%sfrom another terminal: %s send %s %s\n", f.target.Redacted(),
+				made.about, goRun(), f.vendors[0].Name, f.vendors[0].Types()[0])
 		})
 	cancel()
 	<-ended
 	return err
 }
 
-// configuration returns the settings in YAML, and what a person must know.
-func (f *listenCmd) configuration(listen string) (text, about string, err error) {
-	if err := f.readSecrets(); err != nil {
-		return "", "", err
-	}
+// scaffold returns the configuration. It writes the settings of each preset for send.
+func (f *listenCmd) scaffold(listen string) (*scaffold, error) {
 	unwritable := "set XDG_CONFIG_HOME to a folder that is writable"
 	if err := os.MkdirAll(f.folder, 0o700); err != nil {
-		return "", "", usage.Errorf(unwritable, "%s: %s", f.folder, usage.Cause(err))
+		return nil, usage.Errorf(unwritable, "%s: %s", f.folder, usage.Cause(err))
 	}
-	mode := "store"
-	if f.relay {
-		mode = "relay"
-	}
-	public := cmp.Or(f.public, "http://"+listen)
-	made := scaffold{Listen: listen, URL: public, Operations: "127.0.0.1:0", Store: "memory:"}
-	about = fmt.Sprintf("forwarding to %s; Ctrl-C ends\n", f.target.Redacted())
+	made := &scaffold{Listen: listen, URL: cmp.Or(f.public, "http://"+listen), Operations: "127.0.0.1:0",
+		Store: "memory:", folder: f.folder}
 	for _, vendor := range f.vendors {
-		settings, known := mapping{"secret": f.given[vendor.Name]}, "the secret of --secret"
-		if f.given[vendor.Name] == "" {
-			if settings, known, _, err = keptSettings(f.folder, vendor); err != nil {
-				return "", "", err
-			}
+		name := vendor.Name
+		action := mapping{"forward": f.targetOf(name), "mode": "store"}
+		if f.relay {
+			action["mode"] = "relay"
 		}
-		made.addPreset(vendor, settings, mapping{"forward": f.targetOf(vendor.Name), "mode": mode})
-		sends := scaffold{Listen: listen, URL: public}
-		sends.addPreset(vendor, settings, nil)
-		if text, err = sends.yaml(""); err == nil {
-			err = atomicfile.WriteText(f.sendsFrom(vendor.Name), text)
+		if secret := f.given[name]; secret != "" {
+			made.add(name, mapping{"preset": name, "secret": secret}, action, "the secret of --secret")
+		} else if err := made.addPreset(vendor, action); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return "", "", usage.Errorf(unwritable, "%v", err)
+		sends := scaffold{Listen: listen, URL: made.URL, Producers: map[string]mapping{name: made.Producers[name]}}
+		if err := atomicfile.WriteText(f.sendsFrom(name), sends.yaml("")); err != nil {
+			return nil, usage.Errorf(unwritable, "%v", err)
 		}
-		about += made.endpoint(vendor.Name, known)
 	}
-	text, err = made.yaml("")
-	return text, about, err
+	return made, nil
 }
 
 // readSecrets reads --secret.
@@ -207,15 +196,15 @@ func (f *listenCmd) readSecrets() error {
 	f.given = map[string]string{}
 	for _, pair := range f.secrets {
 		name, value, ok := strings.Cut(pair, "=")
-		used := slices.ContainsFunc(f.vendors, func(v preset.Preset) bool { return v.Name == name })
-		switch vendor, _ := preset.Find(name); {
+		i := slices.IndexFunc(f.vendors, func(v preset.Preset) bool { return v.Name == name })
+		switch {
 		case !ok || value == "":
 			return usage.Errorf("write --secret 'stripe=${STRIPE_SECRET}'", "--secret is not PRESET=VALUE")
-		case !used:
+		case i < 0:
 			return usage.Errorf("add it after the target", "--secret %s: that preset is not served", name)
-		case !slices.Contains(vendor.Uses, "secret"):
+		case !slices.Contains(f.vendors[i].Uses, "secret"):
 			return usage.Errorf("use serve with a configuration; the preset has the settings "+
-				strings.Join(vendor.Uses, ", "), "--secret %s: the preset has no setting secret", name)
+				strings.Join(f.vendors[i].Uses, ", "), "--secret %s: the preset has no setting secret", name)
 		}
 		f.given[name] = value
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,6 +30,9 @@ type scaffold struct {
 	Store      string             `yaml:"store,omitempty"`
 	Producers  map[string]mapping `yaml:"producers"`
 	Handlers   []mapping          `yaml:"handlers,omitempty"`
+
+	folder string // keeps the secrets; without one they are new, and written out
+	about  string // the endpoints and their secrets, for a person
 }
 
 // mapping is a mapping of settings, on one line.
@@ -52,44 +54,72 @@ func (m mapping) text() string {
 
 // with returns the settings and one more.
 func (m mapping) with(name string, value any) mapping {
-	m = maps.Clone(m)
-	m[name] = value
-	return m
+	all := mapping{name: value}
+	maps.Copy(all, m)
+	return all
 }
 
-// add adds a producer, and what happens to its events, unless the action is nil.
-func (s *scaffold) add(name string, settings, action mapping) {
+// add adds a producer, of which something is known to a person, and what happens to its events.
+func (s *scaffold) add(name string, settings, action mapping, known string) {
 	if s.Producers == nil {
 		s.Producers = map[string]mapping{}
 	}
 	s.Producers[name] = settings
-	if action != nil {
-		s.Handlers = append(s.Handlers, action.with("producer", name).with("type", "*"))
+	s.Handlers = append(s.Handlers, action.with("producer", name).with("type", "*"))
+	s.about += endpointLine(s.URL, name, known)
+}
+
+// endpointLine returns the line of an endpoint below a base.
+func endpointLine(base, name, known string) string {
+	return strings.TrimRight(fmt.Sprintf("  %-20s  %s/webhooks/%s  %s", name, base, name, known), " ") + "\n"
+}
+
+// addPreset adds a producer with the name of its preset. If there is a folder, its secret is in the
+// file NAME.secret there, and a secret that is there stays.
+func (s *scaffold) addPreset(vendor preset.Preset, action mapping) error {
+	secret := freshSecret(vendor)
+	known, err := settingsOf(vendor, secret, "")
+	if err != nil {
+		return err
 	}
+	settings, file := known, vendor.Name+".secret"
+	if s.folder != "" && strings.Contains(known.text(), secret) {
+		if secret, err = keptSecret(filepath.Join(s.folder, file), secret); err != nil {
+			return err
+		}
+		known, _ = settingsOf(vendor, secret, "")
+		settings, _ = settingsOf(vendor, secret, file)
+	}
+	s.add(vendor.Name, settings.with("preset", vendor.Name), action, known.text())
+	return nil
 }
 
-// addPreset adds a producer with the name of its preset.
-func (s *scaffold) addPreset(vendor preset.Preset, settings, action mapping) {
-	s.add(vendor.Name, settings.with("preset", vendor.Name), action)
-}
-
-// endpoint returns the line of an endpoint, and what is known about it.
-func (s *scaffold) endpoint(name, known string) string {
-	return strings.TrimRight(fmt.Sprintf("  %-20s  %s/webhooks/%s  %s", name, s.URL, name, known), " ") + "\n"
+// keptSecret returns the secret in a file, which it writes if there is none.
+func keptSecret(file, fresh string) (string, error) {
+	text, err := os.ReadFile(file)
+	if os.IsNotExist(err) {
+		return fresh, writeNewFile(file, []byte(fresh+"\n"))
+	} else if err != nil {
+		return "", usage.Errorf("", "%s: %s", file, usage.Cause(err))
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 // yaml returns the configuration below a comment.
-func (s *scaffold) yaml(comment string) (string, error) {
+func (s *scaffold) yaml(comment string) string {
 	var text strings.Builder
-	doc := &yaml.Node{}
-	if err := doc.Encode(s); err != nil {
-		return "", err
-	}
-	doc.HeadComment = comment
 	e := yaml.NewEncoder(&text)
 	e.SetIndent(2)
-	err := e.Encode(doc)
-	return text.String(), err
+	doc := &yaml.Node{}
+	_ = doc.Encode(s) // texts only
+	doc.HeadComment = comment
+	_ = e.Encode(doc)
+	return text.String()
+}
+
+// parse returns the settings, as of a file.
+func (s *scaffold) parse(src config.Source, file string) (*config.Settings, error) {
+	return src.Parse(file, []byte(s.yaml("")))
 }
 
 // tryPresets are those that are served when none is named.
@@ -109,30 +139,6 @@ func findPresets(names []string) (vendors []preset.Preset, err error) {
 	return vendors, nil
 }
 
-// keptSettings returns the settings of a preset whose secret is in the file NAME.secret of a
-// folder, and shows them with the secret. The first call makes the file, and returns it, too.
-func keptSettings(folder string, vendor preset.Preset) (settings mapping, shown, made string, err error) {
-	name := vendor.Name + ".secret"
-	file := filepath.Join(folder, name)
-	text, err := os.ReadFile(file)
-	secret := strings.TrimSpace(string(text))
-	missing := os.IsNotExist(err)
-	if missing {
-		secret = freshSecret(vendor)
-	} else if err != nil {
-		return nil, "", "", usage.Errorf("", "%s: %s", file, usage.Cause(err))
-	}
-	open, err := settingsOf(vendor, secret, "")
-	if err != nil {
-		return nil, "", "", err
-	}
-	if shown = open.text(); missing && strings.Contains(shown, secret) {
-		made, err = file, writeNewFile(file, []byte(secret+"\n"))
-	}
-	settings, _ = settingsOf(vendor, secret, name) // as before
-	return settings, shown, made, err
-}
-
 // freshSecret returns a new secret in the form that the vendor's have.
 func freshSecret(vendor preset.Preset) string {
 	switch vendor.Name {
@@ -148,6 +154,23 @@ func freshSecret(vendor preset.Preset) string {
 	return string(verify.GenerateSecret())
 }
 
+// secretNames are the settings with the secrets of presets, where that is not secret, and what is
+// needed beside them.
+var secretNames = map[string]struct {
+	secret string
+	others mapping
+}{
+	"aws-eventbridge":  {"value", mapping{"header": "X-Api-Key"}},
+	"azure-event-grid": {"value", mapping{"query": "code"}},
+	"chargebee":        {"password", mapping{"username": "chargebee"}},
+	"cloudevents":      {"bearer", nil},
+	"deepgram":         {"password", mapping{"username": "deepgram"}},
+	"postmark":         {"password", mapping{"username": "postmark"}},
+	"strava":           {"value", mapping{"query": "key"}},
+	"swt":              {"secret", mapping{"issuers": []string{"https://shop.example"}}},
+	"webengage":        {"secret_key", mapping{"license_code": "~17"}},
+}
+
 // settingsOf returns the settings of a preset that needs nothing but a secret. They name the file
 // with the secret, if there is one.
 func settingsOf(vendor preset.Preset, secret, file string) (mapping, error) {
@@ -157,23 +180,12 @@ func settingsOf(vendor preset.Preset, secret, file string) (mapping, error) {
 		}
 		return others.with(name, secret)
 	}
+	if known, ok := secretNames[vendor.Name]; ok {
+		return with(known.secret, known.others), nil
+	}
 	switch vendor.Name {
-	case "aws-eventbridge":
-		return with("value", mapping{"header": "X-Api-Key"}), nil
-	case "azure-event-grid":
-		return with("value", mapping{"query": "code"}), nil
-	case "chargebee", "deepgram", "postmark":
-		return with("password", mapping{"username": vendor.Name}), nil
-	case "strava":
-		return with("value", mapping{"query": "key"}), nil
-	case "cloudevents":
-		return with("bearer", mapping{}), nil
-	case "swt":
-		return with("secret", mapping{"issuers": []string{"https://shop.example"}}), nil
-	case "webengage":
-		return with("secret_key", mapping{"license_code": "~17"}), nil
 	case "worldpay", "xsolla":
-		return mapping{"keys": with("1", mapping{})}, nil
+		return mapping{"keys": with("1", nil)}, nil
 	case "yookassa":
 		return mapping{"allowed_ips": []string{"127.0.0.1/32"}}, nil
 	case "websub":
@@ -185,7 +197,7 @@ func settingsOf(vendor preset.Preset, secret, file string) (mapping, error) {
 		return nil, usage.Errorf("configure it in a file, and name it with --config; preset "+vendor.Name+
 			" has the settings "+strings.Join(vendor.Uses, ", "), "preset %s needs more than a secret", vendor.Name)
 	}
-	return with("secret", mapping{}), nil
+	return with("secret", nil), nil
 }
 
 // listenFolder is the folder in which listen keeps secrets (PRESET.secret), and for each preset the
@@ -197,24 +209,6 @@ func listenFolder(environ []string) (string, error) {
 		home, err = os.UserConfigDir()
 	}
 	return filepath.Join(home, "eyelet", "listen"), err
-}
-
-// orListening returns the flags, or if they have no key those that sign as a preset does for the
-// last listen that served it. Another --url than that of listen is the one that is signed.
-func (f senderFlags) orListening(environ []string, name string) senderFlags {
-	folder, err := listenFolder(environ)
-	file := filepath.Join(folder, name+".yaml")
-	if err != nil || f.config+f.producer+f.keyFlag() != "" || !exists(file) {
-		return f
-	}
-	f.config, f.producer = file, name
-	if s, _ := (config.Source{File: file, Environ: environ}).Load(); s != nil && f.url != "" {
-		_, port, _ := net.SplitHostPort(s.Listen)
-		if to, err := url.Parse(f.url); err == nil && to.Port() != port {
-			f.signedURL = cmp.Or(f.signedURL, f.url)
-		}
-	}
-	return f
 }
 
 // freeAddress returns the wanted address; without one the usual one, or one with a free port.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"crypto"
+	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -190,4 +192,22 @@ func chooseKey(signer *verify.Signer, keys []config.Key) {
 			return
 		}
 	}
+}
+
+// orListening returns the flags, or if they have no key those that sign as a preset does for the
+// last listen that served it. Another --url than that of listen is the one that is signed.
+func (f senderFlags) orListening(environ []string, name string) senderFlags {
+	folder, err := listenFolder(environ)
+	file := filepath.Join(folder, name+".yaml")
+	if err != nil || f.config+f.producer+f.keyFlag() != "" || !exists(file) {
+		return f
+	}
+	f.config, f.producer = file, name
+	if s, _ := (config.Source{File: file, Environ: environ}).Load(); s != nil && f.url != "" {
+		_, port, _ := net.SplitHostPort(s.Listen)
+		if to, err := url.Parse(f.url); err == nil && to.Port() != port {
+			f.signedURL = cmp.Or(f.signedURL, f.url)
+		}
+	}
+	return f
 }

@@ -317,7 +317,7 @@ func TestDevServesWithNewKeys(t *testing.T) {
 	if code := <-r.ended; code != 0 {
 		t.Errorf("exit %d: %s", code, r.errs.String())
 	}
-	if exists(filepath.Dir(filepath.Dir(file))) {
+	if exists(filepath.Dir(file)) {
 		t.Error("the folder of the run is left")
 	}
 }
