@@ -74,17 +74,19 @@ func From(p producer.Producer) Part {
 func GitHub(secrets ...string) Part { return From(preset.GitHub(secrets...)) }
 
 // GitLab adds the producer "gitlab", whose webhooks send a secret token.
-func GitLab(tokens ...string) Part { return From(preset.GitLab(tokens...)) }
+func GitLab(tokens ...string) Part { return From(preset.With("gitlab", tokens...)) }
 
 // Shopify adds the producer "shopify".
-func Shopify(secrets ...string) Part { return From(preset.Shopify(secrets...)) }
+func Shopify(secrets ...string) Part { return From(preset.With("shopify", secrets...)) }
 
 // Slack adds the producer "slack", with its signing secrets.
 func Slack(secrets ...string) Part { return From(preset.Slack(secrets...)) }
 
 // StandardWebhooks adds the producer "standard-webhooks", for the many senders that follow
 // Standard Webhooks (https://www.standardwebhooks.com). Secrets are written "whsec_...".
-func StandardWebhooks(secrets ...string) Part { return From(preset.StandardWebhooks(secrets...)) }
+func StandardWebhooks(secrets ...string) Part {
+	return From(preset.With("standard-webhooks", secrets...))
+}
 
 // Stripe adds the producer "stripe", with the endpoint's secrets ("whsec_...").
 func Stripe(secrets ...string) Part { return From(preset.Stripe(secrets...)) }

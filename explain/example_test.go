@@ -14,7 +14,7 @@ import (
 )
 
 func ExampleExplainer_Explain() {
-	shop := preset.Shopify("shpss_example")
+	shop := preset.With("shopify", "shpss_example")
 	e := explain.New([]producer.Producer{shop})
 
 	// A proxy adds a newline to a signed body.

@@ -45,7 +45,7 @@ func one(p producer.Producer) []producer.Producer { return []producer.Producer{p
 
 func hmacPlants(*testing.T) []plant {
 	gh := preset.GitHub("s3cr3t-s3cr3t-s3cr3t")
-	shop := preset.Shopify("shpss_4f1c6a8e")
+	shop := preset.With("shopify", "shpss_4f1c6a8e")
 	slack := preset.Slack("8f742231b10e8888abcd99yyyzzz85a5")
 	id := map[string]string{"X-GitHub-Delivery": "1", "X-GitHub-Event": "push"}
 	digest := func(of func([]byte) []byte) any {
@@ -117,7 +117,7 @@ func secretPlants(*testing.T) []plant {
 	live := preset.Stripe("whsec_live_live_live", "whsec_older_older_older")
 	test := preset.Stripe("whsec_test_test_test")
 	test.Name = "stripe-test"
-	std := preset.StandardWebhooks("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	std := preset.With("standard-webhooks", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	stdBy := func(secret string) *verify.HMAC {
 		h := std.Scheme.(*verify.HMAC)
 		return &verify.HMAC{Headers: h.Headers, Separator: h.Separator, Entries: []string{"v1,{sig}"},
@@ -162,7 +162,7 @@ func secretPlants(*testing.T) []plant {
 func urlPlants(*testing.T) []plant {
 	p := custom(func(h *verify.HMAC) { h.Content = "{url}\n{body}" })
 	p.Name = "x"
-	square := preset.Square("", "sq-key-sq-key-sq-key")
+	square := preset.With("square", "sq-key-sq-key-sq-key")
 	twilio := preset.Twilio("12345678901234567890123456789012")
 	form := map[string]string{"Content-Type": "application/x-www-form-urlencoded"}
 	const query = "?b=2&a=1"

@@ -25,7 +25,7 @@ func nearPlants(t *testing.T) (plants []plant) {
 			by: by[p.Name], after: edit, fields: map[string]string{"Idempotency-Key": `"e"`, "webhook-id": "m"}})
 	}
 	gh, stripe := preset.GitHub(hexSecret), preset.Stripe("whsec_live_live_live_live")
-	std, slack := preset.StandardWebhooks("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), preset.Slack(hexSecret)
+	std, slack := preset.With("standard-webhooks", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), preset.Slack(hexSecret)
 	token := static(verify.HeaderValue("X-Token", "tok_0123456789"))
 	for _, c := range []struct {
 		p      producer.Producer

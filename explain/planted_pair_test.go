@@ -83,7 +83,7 @@ func pairPlants(t *testing.T) []plant {
 			"key_id", "header_changed"), set("Content-Type", "application/json; charset=utf-8")), idempotency),
 		late(sent(pair("an indented body, and local time as UTC", "stripe", live, stripeWith("whsec_live_live_live"),
 			"body_rewritten", "time_zone"), indented(small)), -5*time.Hour),
-		from(pair("http, and a newline after the secret", "square", preset.Square("", hexSecret),
+		from(pair("http, and a newline after the secret", "square", preset.With("square", hexSecret),
 			&verify.HMAC{Headers: []string{"x-square-hmacsha256-signature"}, Encoding: verify.Base64,
 				Content:   "{url}{body}",
 				Malleable: true, SecretEncoding: verify.Hex,

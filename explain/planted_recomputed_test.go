@@ -170,7 +170,8 @@ func digestPlants(t *testing.T) (plants []plant) {
 		over(name, custom(nil), of)
 	}
 	for _, p := range []producer.Producer{preset.GitHub(hexSecret), preset.Stripe("whsec_" + hexSecret),
-		preset.Slack(hexSecret), preset.Square("", hexSecret), preset.Zoom(hexSecret), preset.Zendesk(hexSecret)} {
+		preset.Slack(hexSecret), preset.With("square", hexSecret), preset.Zoom(hexSecret),
+		preset.With("zendesk", hexSecret)} {
 		over("SHA-256 in hex", p, plain)
 	}
 	return plants
@@ -196,12 +197,14 @@ func orderPlants() []plant {
 		return plant{name: name, scheme: p.Name, want: causes{"content"}, certain: true, config: one(p), by: by,
 			fields: map[string]string{"X-Id": "evt_1", "X-App": "kettle"}}
 	}
+	known, _ := preset.Find("square")
+	registered := known.Open(preset.Settings{NotificationURL: hook, Secrets: []string{hexSecret}})
 	return []plant{
-		order("the body before the URL", preset.Square(hook, hexSecret), square("{body}{config:notification_url}")),
-		order("the body before its own URL", preset.Square("", hexSecret), square("{body}{url}")),
-		order("a line between URL and body", preset.Square(hook, hexSecret),
+		order("the body before the URL", registered, square("{body}{config:notification_url}")),
+		order("the body before its own URL", preset.With("square", hexSecret), square("{body}{url}")),
+		order("a line between URL and body", registered,
 			square("{config:notification_url}\n{body}")),
-		order("a full stop between body and URL", preset.Square(hook, hexSecret),
+		order("a full stop between body and URL", registered,
 			square("{body}.{config:notification_url}")),
 		order("four parts", parts, others.Scheme),
 	}

@@ -150,7 +150,7 @@ func secretVariants(*testing.T) []plant {
 func signatureVariants(*testing.T) []plant {
 	gh := preset.GitHub("s3cr3t-s3cr3t-s3cr3t")
 	id := map[string]string{"X-GitHub-Delivery": "1", "X-GitHub-Event": "push"}
-	std := preset.StandardWebhooks("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	std := preset.With("standard-webhooks", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	msg := map[string]string{"webhook-id": "msg_1"}
 	urlSafe := func(v string) string { return strings.NewReplacer("+", "-", "/", "_").Replace(v) }
 	bare := func(v string) string { return strings.TrimRight(urlSafe(strings.TrimPrefix(v, "v1,")), "=") }

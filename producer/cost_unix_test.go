@@ -211,7 +211,7 @@ func webhooksTarget(t *testing.T) (producer.Producer, *http.Request, []byte) {
 	r.Header.Set("Webhook-Id", "evt-17")
 	r.Header.Set("Webhook-Timestamp", fmt.Sprint(testNow.Unix()))
 	r.Header.Set("Webhook-Signature", "v1a,"+base64.StdEncoding.EncodeToString(make([]byte, 64)))
-	return preset.StandardWebhooks("whpk_" + base64.StdEncoding.EncodeToString(public)), r, []byte("{}")
+	return preset.With("standard-webhooks", "whpk_"+base64.StdEncoding.EncodeToString(public)), r, []byte("{}")
 }
 
 // fill repeats the element up to n bytes: begin, elements, end. Elements may contain a %d.

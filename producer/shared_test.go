@@ -56,10 +56,10 @@ func TestASharedSecretIsAWarning(t *testing.T) {
 		want      int
 	}{
 		"one preset":  {list{named("a", preset.GitHub(secret)), named("b", preset.GitHub(other, secret))}, 1},
-		"two presets": {list{named("a", preset.GitHub(secret)), named("b", preset.Razorpay(secret))}, 1},
+		"two presets": {list{named("a", preset.GitHub(secret)), named("b", preset.With("razorpay", secret))}, 1},
 		"none":        {list{named("a", preset.GitHub(secret)), named("b", preset.GitHub(other))}, 0},
 		"the URL":     {list{named("a", preset.Twilio(secret)), named("b", preset.Twilio(secret))}, 0},
-		"whsec and hex": {list{named("a", preset.StandardWebhooks("whsec_"+inBase64)),
+		"whsec and hex": {list{named("a", preset.With("standard-webhooks", "whsec_"+inBase64)),
 			named("b", written(verify.Hex, inHex)), named("c", written(verify.Base64, inBase64)),
 			named("d", written(verify.Raw, string(key)))}, 3},
 		"one text, two keys": {list{named("a", written(verify.Hex, inHex)), named("b", written(verify.Raw, inHex))}, 0},

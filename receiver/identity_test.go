@@ -65,9 +65,9 @@ func identityProducer(t *testing.T, name string, secrets ...string) (p producer.
 	case "github":
 		return preset.GitHub(secrets...), "X-GitHub-Delivery", "X-GitHub-Event", ""
 	case "shopify":
-		return preset.Shopify(secrets...), "X-Shopify-Event-Id", "X-Shopify-Topic", "X-Shopify-Webhook-Id"
+		return preset.With("shopify", secrets...), "X-Shopify-Event-Id", "X-Shopify-Topic", "X-Shopify-Webhook-Id"
 	case "razorpay":
-		return preset.Razorpay(secrets...), "X-Razorpay-Event-Id", "", ""
+		return preset.With("razorpay", secrets...), "X-Razorpay-Event-Id", "", ""
 	case "twilio":
 		return preset.Twilio(secrets...), "I-Twilio-Idempotency-Token", "", ""
 	case "timed":

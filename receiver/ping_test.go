@@ -41,10 +41,10 @@ func TestChecksOfTheURLBringNoEvent(t *testing.T) {
 	}
 	checked := preset.GitHub(secret17)
 	checked.Name, checked.Methods = "checked", []string{"POST", "HEAD"}
-	cloud := preset.Bitbucket(secret17)
+	cloud := preset.With("bitbucket", secret17)
 	cloud.Name = "cloud"
-	producers = append(producers, checked, cloud, preset.WooCommerce(secret17),
-		preset.Intercom(secret17), preset.Shopify(secret17), preset.Twilio(secret17))
+	producers = append(producers, checked, cloud, preset.With("woocommerce", secret17),
+		preset.With("intercom", secret17), preset.With("shopify", secret17), preset.Twilio(secret17))
 	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{Store: store, Producers: producers, URL: "https://hooks.example"})
 	for _, p := range producers {

@@ -21,7 +21,7 @@ func TestEventsOfWooCommerceShareBodiesAndIdentifiers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var handled []string
-		p := preset.WooCommerce(secret17)
+		p := preset.With("woocommerce", secret17)
 		rx := opened(t, receiver.Config{
 			Store: memstore.New(memstore.Options{}), Producers: []producer.Producer{p}, Workers: 1,
 			Handlers: []receiver.Handler{
@@ -86,7 +86,7 @@ func TestChecksOfEndpointsByVendorsAreAnswered(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	lark := preset.Lark("lark-token-17", secret17)
 	rx := opened(t, receiver.Config{Store: store, URL: publicBase, Producers: []producer.Producer{
-		lark, preset.Trello("", secret17), preset.Mandrill("", secret17), preset.MicrosoftGraph(secret17),
+		lark, preset.With("trello", secret17), preset.Mandrill("", secret17), preset.MicrosoftGraph(secret17),
 		preset.Strava(preset.Settings{Query: "key", Value: secret17, VerifyToken: "strava-token-17"}),
 	}})
 	encrypted := func(text string) string {

@@ -170,7 +170,8 @@ func TestKeysOf1024CharactersAndFieldNamesOfAnyCase(t *testing.T) {
 
 func TestWhatAVendorChangesPerAttemptMakesNoConflict(t *testing.T) {
 	t.Parallel()
-	p := preset.Chargebee(verify.Basic("u", "0123456789abcdef0123"))
+	chargebee, _ := preset.Find("chargebee")
+	p := chargebee.Open(preset.Settings{Username: "u", Password: "0123456789abcdef0123"})
 	runs := newCounter()
 	s := serve(t, p, nil, On("chargebee", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
 	for i, status := range []string{"scheduled", "re_scheduled", "failed"} {

@@ -21,11 +21,12 @@ func AccessOwl(keys map[string]string) producer.Producer {
 }
 
 var accessOwl = Preset{
-	Name: "accessowl", Docs: "https://docs.accessowl.com/guides/webhooks/security",
-	Auth: "RFC 9421", ID: "Idempotency-Key", Deadline: "30s", Wants: "2xx; 24 hours",
-	Uses: []string{"keys"},
-	key:  producer.IdempotencyKey{}, keyRequired: true, kind: producer.JSON("event_type"),
-	tolerance: fiveMinutes, window: 2 * day,
+	Name: "accessowl", Docs: "https://docs.accessowl.com/guides/webhooks/security", Auth: "RFC 9421",
+	ID: "Idempotency-Key", Deadline: "30s", Wants: "2xx; 24 hours", Uses: []string{"keys"},
+	like: producer.Producer{
+		Key: producer.IdempotencyKey{}, KeyRequired: true, Type: producer.JSON("event_type"), Tolerance: fiveMinutes,
+		Window: 2 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		signedByMessages(p, s, &verify.RFC9421{Algs: []verify.Alg{verify.Ed25519}}, verify.JWKSConfig{})
 	},

@@ -32,10 +32,11 @@ func ActivityPub(keys map[string]string) producer.Producer {
 
 var activityPub = Preset{
 	Name: "activitypub", Docs: "https://docs.joinmastodon.org/spec/security/#http-message-signatures",
-	Auth: "RFC 9421", ID: "body id", Wants: "2xx",
-	Uses: []string{"keys"},
-	key:  producer.JSON("id"), kind: producer.JSON("type"),
-	tolerance: verify.Tolerance{Past: time.Hour, Future: time.Hour}, window: 3 * day,
+	Auth: "RFC 9421", ID: "body id", Wants: "2xx", Uses: []string{"keys"},
+	like: producer.Producer{
+		Key: producer.JSON("id"), Type: producer.JSON("type"),
+		Tolerance: verify.Tolerance{Past: time.Hour, Future: time.Hour}, Window: 3 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		s.principal = keyOwner
 		p.Admit = sentBy(producer.JSON("actor"), func(id verify.Identity, actor string) bool {

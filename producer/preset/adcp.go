@@ -31,18 +31,19 @@ import (
 func AdCP(jwksURL string) producer.Producer { return adCP.producer(Settings{JWKSURL: jwksURL}) }
 
 var adCP = Preset{
-	Name: "adcp", Docs: "https://adcontextprotocol.org/docs/building/by-layer/L1/security",
-	Auth: "RFC 9421", ID: "body idempotency_key", Wants: "2xx; 1 to 7 days",
-	Uses: []string{"jwks_url", "revoked_url"},
-	key:  producer.JSON("idempotency_key"),
-	kind: producer.First(producer.JSON("notification_type"), producer.JSON("event"), producer.JSON("task_type")),
-	fingerprint: func(d *producer.Delivery, it producer.Item) [32]byte {
-		if canonical, err := strictjson.Canonical(it.Body); err == nil {
-			it.Body = canonical
-		}
-		return producer.FingerprintBody(d, it)
+	Name: "adcp", Docs: "https://adcontextprotocol.org/docs/building/by-layer/L1/security", Auth: "RFC 9421",
+	ID: "body idempotency_key", Wants: "2xx; 1 to 7 days", Uses: []string{"jwks_url", "revoked_url"},
+	like: producer.Producer{
+		Key:  producer.JSON("idempotency_key"),
+		Type: producer.First(producer.JSON("notification_type"), producer.JSON("event"), producer.JSON("task_type")),
+		Fingerprint: func(d *producer.Delivery, it producer.Item) [32]byte {
+			if canonical, err := strictjson.Canonical(it.Body); err == nil {
+				it.Body = canonical
+			}
+			return producer.FingerprintBody(d, it)
+		},
+		Tolerance: verify.Tolerance{Past: 6 * time.Minute, Future: time.Minute, End: time.Minute}, Window: 8 * day,
 	},
-	tolerance: verify.Tolerance{Past: 6 * time.Minute, Future: time.Minute, End: time.Minute}, window: 8 * day,
 	build: func(p *producer.Producer, s Settings) {
 		p.Admit = adCPNonce
 		p.Nonce, p.NonceRate = producer.NonceUnique, producer.Rate{Events: 100_000, Per: 6 * time.Minute}

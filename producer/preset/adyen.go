@@ -39,11 +39,10 @@ import (
 func Adyen(keys ...string) producer.Producer { return adyen.with(keys) }
 
 var adyen = Preset{
-	Name: "adyen", Docs: adyenDocs,
-	Auth: "HMAC-SHA256 of 8 members of each item", ID: "pspReference:eventCode:success", Deadline: "10s",
-	Wants:       "2xx or [accepted]; 30 days",
-	Uses:        []string{"secret", "username", "password"},
-	fingerprint: producer.FingerprintNone, window: adyenWindow,
+	Name: "adyen", Docs: adyenDocs, Auth: "HMAC-SHA256 of 8 members of each item",
+	ID: "pspReference:eventCode:success", Deadline: "10s", Wants: "2xx or [accepted]; 30 days",
+	Uses: []string{"secret", "username", "password"},
+	like: producer.Producer{Fingerprint: producer.FingerprintNone, Window: adyenWindow},
 	build: func(p *producer.Producer, s Settings) {
 		scheme := newAdyenScheme(s.Secrets...)
 		signedBy(p, scheme)
@@ -90,13 +89,14 @@ func splitAdyen(d *producer.Delivery) ([]producer.Item, error) {
 func AdyenPlatform(keys ...string) producer.Producer { return adyenPlatform.with(keys) }
 
 var adyenPlatform = Preset{
-	Name: "adyen-platform", Docs: adyenDocs,
-	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Deadline: "10s", Wants: "2xx or [accepted]; 30 days",
-	Uses: []string{"secret"},
-	key:  producer.BodyDigest(), kind: producer.JSON("type"), eventTime: producer.JSON("timestamp"),
-	window: adyenWindow,
-	hmac:   &verify.HMAC{Headers: []string{"HmacSignature"}, Encoding: verify.Base64, SecretEncoding: verify.Hex},
-	build:  func(p *producer.Producer, _ Settings) { p.Accepted = adyenAccepted() },
+	Name: "adyen-platform", Docs: adyenDocs, Auth: "HMAC-SHA256 of the body", ID: "digest of the body",
+	Deadline: "10s", Wants: "2xx or [accepted]; 30 days", Uses: []string{"secret"},
+	like: producer.Producer{
+		Key: producer.BodyDigest(), Type: producer.JSON("type"), EventTime: producer.JSON("timestamp"),
+		Window: adyenWindow,
+	},
+	hmac:  &verify.HMAC{Headers: []string{"HmacSignature"}, Encoding: verify.Base64, SecretEncoding: verify.Hex},
+	build: func(p *producer.Producer, _ Settings) { p.Accepted = adyenAccepted() },
 }
 
 // Limits of an Adyen notification, which is parsed before it is verified.

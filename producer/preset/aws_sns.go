@@ -42,10 +42,8 @@ func AWSSNS(topics ...string) producer.Producer { return awsSNS.producer(Setting
 var awsSNS = Preset{
 	Name: "aws-sns", Docs: "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html",
 	Auth: "RSA signature in the body, certificate of SNS", ID: "body MessageId", Deadline: "15s",
-	Wants: "2xx; an hour, drops on 4xx but 429",
-	Uses:  []string{"topic", "min_version", "check_chain", "roots"}, fields: []string{"X-Amz-Sns-*"},
-	build:    buildSNS,
-	signWith: signSNS,
+	Wants: "2xx; an hour, drops on 4xx but 429", Uses: []string{"topic", "min_version", "check_chain", "roots"},
+	like: producer.Producer{Fields: []string{"X-Amz-Sns-*"}}, build: buildSNS, signWith: signSNS,
 }
 
 func buildSNS(p *producer.Producer, s Settings) {

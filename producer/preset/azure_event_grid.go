@@ -31,17 +31,18 @@ func AzureEventGrid(s Settings) producer.Producer { return azureEventGrid.produc
 
 var azureEventGrid = Preset{
 	Name: "azure-event-grid", Docs: "https://learn.microsoft.com/azure/event-grid/webhook-event-delivery",
-	Auth: "key in the URL or a header, or an Entra token", ID: "each event's id",
-	Deadline: "30s", Wants: "200-204; 24h",
+	Auth: "key in the URL or a header, or an Entra token", ID: "each event's id", Deadline: "30s",
+	Wants: "200-204; 24h",
 	Uses: []string{
 		"query", "header", "value", "secret", "audience", "issuers", "app_ids", "jwks_url", "alg", "origins", "rate",
 		"topic",
 	},
-	fields: []string{
-		"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version",
+	like: producer.Producer{
+		Fields: []string{
+			"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version",
+		},
 	},
-	build:    buildEventGrid,
-	typeFrom: "json:*.eventType",
+	build: buildEventGrid, typeFrom: "json:*.eventType",
 }
 
 func buildEventGrid(p *producer.Producer, s Settings) {
@@ -89,8 +90,8 @@ const validationEvent = "Microsoft.EventGrid.SubscriptionValidationEvent"
 
 // gridSchema reads Event Grid's own schema.
 var gridSchema = batch{
-	id: producer.JSON("id"), kind: producer.JSON("eventType"), typed: true,
-	own: map[string]producer.Extractor{
+	ID: producer.JSON("id"), Kind: producer.JSON("eventType"), typed: true,
+	Own: map[string]producer.Extractor{
 		"source": producer.JSON("topic"), "subject": producer.JSON("subject"), "time": producer.JSON("eventTime"),
 		"dataversion": producer.JSON("dataVersion"),
 	},

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -16,19 +18,26 @@ const maxBatch = 5000
 
 // batch splits a JSON body whose events are the elements of an array.
 type batch struct {
-	path     []string                      // of the array; none if it is the body
-	id, kind producer.Extractor            // of an event, read from its element
-	own      map[string]producer.Extractor // attributes of an event, read from its element
-	common   map[string]producer.Extractor // attributes of all events, read from the body
-	varies   string                        // member of an event that differs between attempts
-	typed    bool                          // an event without a type is malformed
+	Path   []string                      `conf:"in"`                // of the array; none if it is the body
+	ID     producer.Extractor            `conf:"key"`               // of an event, read from its element
+	Kind   producer.Extractor            `conf:"type"`              // the same
+	Own    map[string]producer.Extractor `conf:"attributes"`        // of an event, read from its element
+	Common map[string]producer.Extractor `conf:"common_attributes"` // of all events, read from the body
+	Varies string                        `conf:"varies"`            // member that differs between attempts
+	typed  bool                          // an event without a type is malformed
+}
+
+// typeFrom returns where the types of the events are.
+func (b batch) typeFrom() string {
+	path := append(slices.Clone(b.Path), "*", strings.TrimPrefix(b.Kind.String(), "json:"))
+	return "json:" + strings.Join(path, ".")
 }
 
 // split implements the Split of a [producer.Producer].
 func (b batch) split(d *producer.Delivery) ([]producer.Item, error) {
 	array, err := d.JSON()
 	if err == nil {
-		array, err = strictjson.At(array, b.path)
+		array, err = strictjson.At(array, b.Path)
 	}
 	if err != nil {
 		return nil, malformed("body", err)
@@ -36,7 +45,7 @@ func (b batch) split(d *producer.Delivery) ([]producer.Item, error) {
 	if len(array) == 0 || array[0] != '[' {
 		return nil, malformed("body", verify.Public("not an array of events"))
 	}
-	common, _ := attributes(b.common)(d) // it never fails
+	common, _ := attributes(b.Common)(d) // it never fails
 	items := []producer.Item{}
 	err = strictjson.EachElement(array, func(event []byte) error {
 		if len(items) == maxBatch {
@@ -55,19 +64,19 @@ func (b batch) split(d *producer.Delivery) ([]producer.Item, error) {
 // read reads an event. Its errors are of the item only.
 func (b batch) read(it *producer.Item, event *producer.Delivery) {
 	var badID, badKind error
-	it.ID, badID = b.id.Extract(event)
-	it.Type, badKind = b.kind.Extract(event)
+	it.ID, badID = b.ID.Extract(event)
+	it.Type, badKind = b.Kind.Extract(event)
 	it.Err = cmp.Or(badID, badKind)
 	if it.Err == nil && it.Type == "" && b.typed {
-		it.Err = malformed(b.kind.String(), verify.Public("missing"))
+		it.Err = malformed(b.Kind.String(), verify.Public("missing"))
 	}
 	if it.Err == nil && it.ID == "" {
-		it.Err = &verify.Error{Code: verify.IDMissing, Component: b.id.String()}
-		if b.varies != "" {
-			it.Content = without(event.Body, b.varies)
+		it.Err = &verify.Error{Code: verify.IDMissing, Component: b.ID.String()}
+		if b.Varies != "" {
+			it.Content = without(event.Body, b.Varies)
 		}
 	}
-	if own, _ := attributes(b.own)(event); own != nil {
+	if own, _ := attributes(b.Own)(event); own != nil {
 		maps.Copy(own, it.Attributes)
 		it.Attributes = own
 	}

@@ -31,8 +31,8 @@ func CloudEvents(s Settings) producer.Producer { return cloudEvents.producer(s) 
 var cloudEvents = Preset{
 	Name: "cloudevents", Docs: "https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/http-webhook.md",
 	Auth: "bearer token", ID: "Idempotency-Key, or source and id", Wants: "2xx; the sender's matter",
-	Uses:   []string{"bearer", "secret", "batch", "origins", "rate"},
-	fields: []string{"ce-*"}, build: buildCloudEvents,
+	Uses: []string{"bearer", "secret", "batch", "origins", "rate"},
+	like: producer.Producer{Fields: []string{"ce-*"}}, build: buildCloudEvents,
 }
 
 func buildCloudEvents(p *producer.Producer, s Settings) {

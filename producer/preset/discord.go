@@ -36,9 +36,12 @@ func Discord(keys ...string) producer.Producer { return discord.with(keys) }
 var discord = Preset{
 	Name: "discord", Docs: "https://docs.discord.com/developers/events/webhook-events",
 	Auth: "Ed25519 of time and body", ID: "body id, or a digest", Deadline: "3s", Wants: "2xx; 10m",
-	Uses: []string{"secret"}, fields: []string{"X-Signature-*"},
-	key: producer.JSON("id"), kind: producer.First(producer.JSON("event.type"), producer.JSON("type")),
-	tolerance: fiveMinutes, window: day + time.Hour,
+	Uses: []string{"secret"},
+	like: producer.Producer{
+		Fields: []string{"X-Signature-*"}, Key: producer.JSON("id"),
+		Type: producer.First(producer.JSON("event.type"), producer.JSON("type")), Tolerance: fiveMinutes,
+		Window: day + time.Hour,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		scheme := &verify.HMAC{
 			Headers: []string{"X-Signature-Ed25519"}, Entries: []string{"{ed25519}"}, Encoding: verify.Hex,

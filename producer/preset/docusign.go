@@ -27,14 +27,17 @@ func DocuSign(keys ...string) producer.Producer { return docuSign.with(keys) }
 
 var docuSign = Preset{
 	Name: "docusign", Docs: "https://developers.docusign.com/platform/webhooks/connect/validate",
-	Auth: "HMAC-SHA256 of the body, one for each key", ID: "event, uri, recipient, configuration and time in the body",
-	Deadline: "100s", Wants: "200; 15 days",
-	Uses: []string{"secret"}, fields: []string{"X-DocuSign-*", "X-Authorization-Digest"},
-	key: producer.Join(producer.JSON("event"), producer.JSON("uri"), producer.JSON("generatedDateTime"),
-		producer.First(producer.JSON("data.recipientId"), producer.Const("0")),
-		producer.First(producer.JSON("configurationId"), producer.Const("0"))),
-	kind: producer.JSON("event"), eventTime: producer.JSON("generatedDateTime"),
-	fingerprint: producer.FingerprintNone, window: 16 * day,
+	Auth: "HMAC-SHA256 of the body, one for each key",
+	ID:   "event, uri, recipient, configuration and time in the body", Deadline: "100s", Wants: "200; 15 days",
+	Uses: []string{"secret"},
+	like: producer.Producer{
+		Fields: []string{"X-DocuSign-*", "X-Authorization-Digest"},
+		Key: producer.Join(producer.JSON("event"), producer.JSON("uri"), producer.JSON("generatedDateTime"),
+			producer.First(producer.JSON("data.recipientId"), producer.Const("0")),
+			producer.First(producer.JSON("configurationId"), producer.Const("0"))),
+		Type: producer.JSON("event"), EventTime: producer.JSON("generatedDateTime"),
+		Fingerprint: producer.FingerprintNone, Window: 16 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		scheme := &verify.HMAC{Headers: []string{docuSignField + "1"}, Separator: ",", Encoding: verify.Base64}
 		signedByHMAC(p, scheme, s.Secrets)

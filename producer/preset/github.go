@@ -22,9 +22,11 @@ func GitHub(secrets ...string) producer.Producer { return gitHub.with(secrets) }
 var gitHub = Preset{
 	Name: "github", Docs: "https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries",
 	Auth: "HMAC-SHA256 of the body", ID: "X-GitHub-Delivery", Deadline: "10s", Wants: "2xx; tries once",
-	Uses: []string{"secret", "allow_sha1", "alg"}, fields: []string{"X-GitHub-*", "X-Hub-Signature"},
-	key: producer.Header("X-GitHub-Delivery"), keyRequired: true, kind: producer.Header("X-GitHub-Event"),
-	window: 4 * day,
+	Uses: []string{"secret", "allow_sha1", "alg"},
+	like: producer.Producer{
+		Fields: []string{"X-GitHub-*", "X-Hub-Signature"}, Key: producer.Header("X-GitHub-Delivery"),
+		KeyRequired: true, Type: producer.Header("X-GitHub-Event"), Window: 4 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		signedAsHub(p, s)
 		p.Attributes = attributes(map[string]producer.Extractor{"action": producer.JSON("action")})

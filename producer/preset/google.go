@@ -24,10 +24,11 @@ func GoogleEventarc(audience, email string) producer.Producer {
 var googleEventarc = Preset{
 	Name: "google-eventarc", Docs: "https://cloud.google.com/eventarc/standard/docs/event-driven-applications",
 	Auth: "Google's token: audience and service account", ID: "CloudEvent source and id, or message id",
-	Wants: "102, 200, 201, 202, 204; 24h",
-	Uses:  []string{"audience", "email", "issuers", "jwks_url", "alg"},
-	key:   producer.First(producer.CloudEventID(), producer.JSON("message.messageId")),
-	kind:  producer.First(producer.CloudEventType(), producer.JSON("subscription")),
+	Wants: "102, 200, 201, 202, 204; 24h", Uses: []string{"audience", "email", "issuers", "jwks_url", "alg"},
+	like: producer.Producer{
+		Key:  producer.First(producer.CloudEventID(), producer.JSON("message.messageId")),
+		Type: producer.First(producer.CloudEventType(), producer.JSON("subscription")),
+	},
 	build: func(p *producer.Producer, s Settings) {
 		buildGoogle(p, s)
 		push := p.Attributes
@@ -57,10 +58,12 @@ func GooglePubSub(audience, email string) producer.Producer {
 var googlePubSub = Preset{
 	Name: "google-pubsub", Docs: "https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions",
 	Auth: "Google's token: audience and service account", ID: "message.messageId",
-	Wants: "102, 200, 201, 202, 204; 24h",
-	Uses:  []string{"audience", "email", "issuers", "jwks_url", "alg"}, fields: []string{"X-Goog-Pubsub-*"},
-	key:  producer.First(producer.JSON("message.messageId"), producer.Header("X-Goog-Pubsub-Message-Id")),
-	kind: producer.First(producer.JSON("subscription"), producer.Header("X-Goog-Pubsub-Subscription-Name")),
+	Wants: "102, 200, 201, 202, 204; 24h", Uses: []string{"audience", "email", "issuers", "jwks_url", "alg"},
+	like: producer.Producer{
+		Fields: []string{"X-Goog-Pubsub-*"},
+		Key:    producer.First(producer.JSON("message.messageId"), producer.Header("X-Goog-Pubsub-Message-Id")),
+		Type:   producer.First(producer.JSON("subscription"), producer.Header("X-Goog-Pubsub-Subscription-Name")),
+	},
 	build: func(p *producer.Producer, s Settings) {
 		buildGoogle(p, s)
 		p.MaxBody = 16 << 20 // a message has up to 10 MB, in base64

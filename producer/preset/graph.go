@@ -32,15 +32,15 @@ func MicrosoftGraph(clientStates ...string) producer.Producer {
 
 var microsoftGraph = Preset{
 	Name: "graph", Docs: "https://learn.microsoft.com/graph/change-notifications-delivery-webhooks",
-	Auth: "clientState of each notification", ID: "id, or a digest",
-	Deadline: "3s", Wants: "2xx; 4h", Uses: []string{"secret"}, window: 28 * time.Hour,
+	Auth: "clientState of each notification", ID: "id, or a digest", Deadline: "3s", Wants: "2xx; 4h",
+	Uses: []string{"secret"}, like: producer.Producer{Window: 28 * time.Hour},
 	build: func(p *producer.Producer, s Settings) {
 		signedBy(p, clientStates(verify.Secrets(s.Secrets...)))
 		p.Echo = &producer.Echo{Query: "validationToken", Methods: []string{http.MethodPost}}
 		notifications := batch{
-			path: []string{"value"}, id: producer.JSON("id"),
-			kind: producer.First(producer.JSON("lifecycleEvent"), producer.JSON("changeType")),
-			own: map[string]producer.Extractor{
+			Path: []string{"value"}, ID: producer.JSON("id"),
+			Kind: producer.First(producer.JSON("lifecycleEvent"), producer.JSON("changeType")),
+			Own: map[string]producer.Extractor{
 				"subject": producer.JSON("resource"), "source": producer.JSON("tenantId"),
 				"subscription": producer.JSON("subscriptionId"),
 			},

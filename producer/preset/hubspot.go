@@ -30,10 +30,11 @@ func HubSpot(secrets ...string) producer.Producer { return hubSpot.with(secrets)
 var hubSpot = Preset{
 	Name: "hubspot", Docs: "https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests",
 	Auth: "HMAC-SHA256 of URL, body and time", ID: "each event's eventId, subscriptionId and occurredAt",
-	Deadline: "5s", Wants: "2xx; 24h",
-	Uses: []string{"secret", "notification_url"}, fields: []string{"X-HubSpot-*"},
-	eventTime: producer.JSON("0.occurredAt"), fingerprint: producer.FingerprintNone,
-	tolerance: fiveMinutes, window: 2 * day,
+	Deadline: "5s", Wants: "2xx; 24h", Uses: []string{"secret", "notification_url"},
+	like: producer.Producer{
+		Fields: []string{"X-HubSpot-*"}, EventTime: producer.JSON("0.occurredAt"),
+		Fingerprint: producer.FingerprintNone, Tolerance: fiveMinutes, Window: 2 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{
 			Headers: []string{"X-HubSpot-Signature-v3"}, TimestampHeaders: []string{"X-HubSpot-Request-Timestamp"},
@@ -42,8 +43,8 @@ var hubSpot = Preset{
 		}, s.Secrets)
 		p.SignsURL = true
 		p.Split = batch{
-			id:   producer.Join(producer.JSON("eventId"), producer.JSON("subscriptionId"), producer.JSON("occurredAt")),
-			kind: producer.JSON("subscriptionType"), varies: "attemptNumber",
+			ID:   producer.Join(producer.JSON("eventId"), producer.JSON("subscriptionId"), producer.JSON("occurredAt")),
+			Kind: producer.JSON("subscriptionType"), Varies: "attemptNumber",
 		}.split
 	},
 	typeFrom: "json:*.subscriptionType",

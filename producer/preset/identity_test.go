@@ -55,7 +55,7 @@ func TestPoliciesForEqualContentAreChecked(t *testing.T) {
 
 func TestAmbiguousSignedContentRestrictsSettings(t *testing.T) {
 	t.Parallel()
-	p := Square("", testSecret)
+	p := With("square", testSecret)
 	p.URL = "https://hooks.example/square"
 	if errs := p.Check(); len(errs) != 0 {
 		t.Error(errs)
@@ -64,13 +64,14 @@ func TestAmbiguousSignedContentRestrictsSettings(t *testing.T) {
 	if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "notification_url") {
 		t.Errorf("got %v", errs)
 	}
-	for _, p := range []producer.Producer{Square("", testSecret), Datatrans(strings.Repeat("0a", 32))} {
+	for _, p := range []producer.Producer{With("square", testSecret), With("datatrans", strings.Repeat("0a", 32))} {
 		p.SameSigned = producer.SameSignedOff
 		if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "same_signed") {
 			t.Errorf("%s: got %v", p.Name, errs)
 		}
 	}
-	p = Square(p.URL, testSecret)
+	square, _ := Find("square")
+	p = square.Open(Settings{NotificationURL: p.URL, Secrets: []string{testSecret}})
 	p.SameSigned = producer.SameSignedOff
 	p.URL = "https://hooks.example/square?src=a"
 	if errs := p.Check(); len(errs) != 0 {

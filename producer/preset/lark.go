@@ -44,9 +44,11 @@ var lark = Preset{
 	Name: "lark",
 	Docs: "https://open.larksuite.com/document/ukTMukTMukTM/uYDNxYjL2QTM24iN0EjN/event-subscription-guide",
 	Auth: "SHA-256 of time, nonce, key and body", ID: "header.event_id", Deadline: "3s", Wants: "200; 7.5h",
-	Uses: []string{"secret", "verify_token"}, fields: []string{"X-Lark-*"},
-	fingerprint: producer.FingerprintNone, window: 2 * day,
-	tolerance: verify.Tolerance{Past: 8 * time.Hour, Future: 5 * time.Minute},
+	Uses: []string{"secret", "verify_token"},
+	like: producer.Producer{
+		Fields: []string{"X-Lark-*"}, Fingerprint: producer.FingerprintNone, Window: 2 * day,
+		Tolerance: verify.Tolerance{Past: 8 * time.Hour, Future: 5 * time.Minute},
+	},
 	build: func(p *producer.Producer, s Settings) {
 		p.Err = checkText(s.Secrets)
 		scheme := larkScheme(verify.Secrets(s.Secrets...))

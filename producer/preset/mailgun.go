@@ -33,8 +33,10 @@ var mailgun = Preset{
 	Name: "mailgun", Docs: "https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks",
 	Auth: "HMAC-SHA256 of time and token in the body", ID: "body event-data.id", Wants: "200; 8h",
 	Uses: []string{"secret"},
-	key:  producer.JSON("event-data.id"), kind: producer.JSON("event-data.event"),
-	tolerance: verify.Tolerance{Past: 9 * time.Hour, Future: 5 * time.Minute}, window: 2 * day,
+	like: producer.Producer{
+		Key: producer.JSON("event-data.id"), Type: producer.JSON("event-data.event"),
+		Tolerance: verify.Tolerance{Past: 9 * time.Hour, Future: 5 * time.Minute}, Window: 2 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		p.Err = checkText(s.Secrets)
 		signedBy(p, newMailgunScheme(s.Secrets))

@@ -31,15 +31,15 @@ func Mandrill(notificationURL string, keys ...string) producer.Producer {
 var mandrill = Preset{
 	Name: "mandrill", Docs: "https://mailchimp.com/developer/transactional/docs/webhooks/",
 	Auth: "HMAC-SHA1 of URL and form", ID: "digest of each event", Wants: "200",
-	Uses: []string{"secret", "notification_url"}, fields: []string{"X-Mandrill-*"},
-	fingerprint: producer.FingerprintNone, window: 4 * day,
+	Uses: []string{"secret", "notification_url"},
+	like: producer.Producer{Fields: []string{"X-Mandrill-*"}, Fingerprint: producer.FingerprintNone, Window: 4 * day},
 	build: func(p *producer.Producer, s Settings) {
 		p.Err = checkText(s.Secrets)
 		signedBy(p, newMandrillScheme(s.NotificationURL, s.Secrets))
 		p.Pings, p.MaxBody = []string{http.MethodHead}, 25<<20
 		events := batch{
-			id: producer.Const(""), kind: producer.First(producer.JSON("event"), producer.JSON("type")),
-			own: map[string]producer.Extractor{"subject": producer.JSON("_id"), "time": producer.JSON("ts")},
+			ID: producer.Const(""), Kind: producer.First(producer.JSON("event"), producer.JSON("type")),
+			Own: map[string]producer.Extractor{"subject": producer.JSON("_id"), "time": producer.JSON("ts")},
 		}
 		p.Split = func(d *producer.Delivery) ([]producer.Item, error) {
 			text, _ := producer.FormValue(d.Body, mandrillMember)

@@ -34,14 +34,17 @@ func MCPEvents(keys map[string]string) producer.Producer {
 var mcpEvents = Preset{
 	Name: "mcp-events", Docs: "https://github.com/modelcontextprotocol/experimental-ext-triggers-events",
 	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Wants: "2xx; the server's matter",
-	Uses: []string{"secret", "keys"}, fields: []string{"Webhook-*", mcpSubscription},
+	Uses: []string{"secret", "keys"}, like: producer.Producer{
+		Fields: []string{"Webhook-*", mcpSubscription}, KeyRequired: true, Fingerprint: producer.FingerprintNone,
+		Tolerance: fiveMinutes, Window: 100 * time.Hour,
+	},
 	build: buildMCPEvents,
 }
 
 const mcpSubscription = "X-MCP-Subscription-Id"
 
 func buildMCPEvents(p *producer.Producer, s Settings) {
-	buildStandard(p, s, 100*time.Hour, "webhook") // also without secrets, for the table of presets
+	buildStandard(p, s, "webhook") // also without secrets, for the table of presets
 	if len(s.Keys) > 0 {
 		p.Err = nil
 		if len(s.Secrets) > 0 {
@@ -50,7 +53,7 @@ func buildMCPEvents(p *producer.Producer, s Settings) {
 		chosen := bySubscription{schemes: map[string]*verify.HMAC{}, owners: owners{}}
 		for id, key := range s.Keys {
 			one := &producer.Producer{}
-			buildStandard(one, Settings{Secrets: []string{key}}, 0, "webhook")
+			buildStandard(one, Settings{Secrets: []string{key}}, "webhook")
 			p.Err = errors.Join(p.Err, one.Err)
 			chosen.schemes[id] = one.Scheme.(*verify.HMAC) //nolint:forcetypeassert // buildStandard sets it
 			if secret, err := verify.Secret(key).Decode(verify.Whsec); err == nil {

@@ -26,8 +26,10 @@ var meta = Preset{
 	Name: "meta", Docs: "https://developers.facebook.com/docs/graph-api/webhooks/getting-started",
 	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Wants: "200; 36h",
 	Uses: []string{"secret", "verify_token", "allow_sha1", "alg"},
-	key:  producer.BodyDigest(), kind: producer.JSON("object"), eventTime: producer.JSON("entry.0.time"),
-	window: 60 * time.Hour,
+	like: producer.Producer{
+		Key: producer.BodyDigest(), Type: producer.JSON("object"), EventTime: producer.JSON("entry.0.time"),
+		Window: 60 * time.Hour,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		signedAsHub(p, s)
 		if s.VerifyToken != "" {

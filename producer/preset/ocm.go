@@ -27,13 +27,14 @@ import (
 func OCM(urls ...string) producer.Producer { return ocm.producer(Settings{Allow: urls}) }
 
 var ocm = Preset{
-	Name: "ocm", Docs: "https://datatracker.ietf.org/doc/draft-ietf-ocm-open-cloud-mesh/",
-	Auth: "RFC 9421", ID: "body providerId", Wants: "201",
-	Uses: []string{"allow"},
-	key: producer.First(producer.Join(producer.JSON("notificationType"), producer.JSON("providerId")),
-		producer.JSON("providerId")),
-	kind:      producer.First(producer.JSON("notificationType"), producer.JSON("resourceType")),
-	tolerance: fiveMinutes, window: 3 * day,
+	Name: "ocm", Docs: "https://datatracker.ietf.org/doc/draft-ietf-ocm-open-cloud-mesh/", Auth: "RFC 9421",
+	ID: "body providerId", Wants: "201", Uses: []string{"allow"},
+	like: producer.Producer{
+		Key: producer.First(producer.Join(producer.JSON("notificationType"), producer.JSON("providerId")),
+			producer.JSON("providerId")),
+		Type:      producer.First(producer.JSON("notificationType"), producer.JSON("resourceType")),
+		Tolerance: fiveMinutes, Window: 3 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		from := producer.First(producer.JSON("sender"), producer.JSON("recipientProvider"), producer.JSON("shareWith"))
 		p.Admit = sentBy(from, func(id verify.Identity, sender string) bool {

@@ -23,15 +23,15 @@ import (
 func Okta(secrets ...string) producer.Producer { return okta.with(secrets) }
 
 var okta = Preset{
-	Name: "okta", Docs: "https://developer.okta.com/docs/concepts/event-hooks/",
-	Auth: "secret in Authorization", ID: "each event's uuid", Deadline: "3s", Wants: "200 or 204; 1 retry",
-	Uses: []string{"secret", "header"}, fields: []string{"X-Okta-*"}, window: 2 * day,
+	Name: "okta", Docs: "https://developer.okta.com/docs/concepts/event-hooks/", Auth: "secret in Authorization",
+	ID: "each event's uuid", Deadline: "3s", Wants: "200 or 204; 1 retry", Uses: []string{"secret", "header"},
+	like: producer.Producer{Fields: []string{"X-Okta-*"}, Window: 2 * day},
 	build: func(p *producer.Producer, s Settings) {
 		credential := verify.HeaderValue(cmp.Or(s.Header, "Authorization"), s.Secrets...)
 		withCredential(p, credential)
 		p.Split = batch{
-			path: []string{"data", "events"}, id: producer.JSON("uuid"), kind: producer.JSON("eventType"),
-			own: map[string]producer.Extractor{"time": producer.JSON("published")},
+			Path: []string{"data", "events"}, ID: producer.JSON("uuid"), Kind: producer.JSON("eventType"),
+			Own: map[string]producer.Extractor{"time": producer.JSON("published")},
 		}.split
 		p.Challenge = func(r *http.Request) (*dedup.Response, error) { return oktaChallenge(r, credential) }
 		p.ChallengeMethods = []string{http.MethodGet}

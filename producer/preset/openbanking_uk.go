@@ -25,9 +25,11 @@ func OpenBankingUK(s Settings) producer.Producer { return openBankingUK.producer
 var openBankingUK = Preset{
 	Name: "openbanking-uk", Docs: "https://openbankinguk.github.io/read-write-api-site3/",
 	Auth: "the body is a token signed with PS256", ID: "jti", Wants: "202; the bank's matter",
-	Uses: []string{"audience", "issuers", "jwks_url", "alg"}, fields: []string{"X-Jws-Signature", "X-Fapi-*"},
-	key: producer.JWT("jti"), keyRequired: true, kind: securityEvent{},
-	tolerance: verify.Tolerance{Past: 7 * day, Future: 5 * time.Minute}, window: 8 * day,
+	Uses: []string{"audience", "issuers", "jwks_url", "alg"},
+	like: producer.Producer{
+		Fields: []string{"X-Jws-Signature", "X-Fapi-*"}, Key: producer.JWT("jti"), KeyRequired: true,
+		Type: securityEvent{}, Tolerance: verify.Tolerance{Past: 7 * day, Future: 5 * time.Minute}, Window: 8 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		if len(s.Audience) == 0 || len(s.Issuers) == 0 {
 			p.Err = errors.New("set audience (the client id that the bank knows) and issuers")

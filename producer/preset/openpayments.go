@@ -26,11 +26,12 @@ func OpenPayments(jwksURL string) producer.Producer {
 }
 
 var openPayments = Preset{
-	Name: "openpayments", Docs: "https://openpayments.dev/identity/http-signatures/",
-	Auth: "RFC 9421", ID: "the signature", Wants: "201 by a handler",
-	Uses: []string{"jwks_url", "keys"},
-	key:  producer.First(producer.IdempotencyKey{}, signatureID{}), kind: producer.Const("incoming-payment"),
-	tolerance: fiveMinutes, window: 2 * day,
+	Name: "openpayments", Docs: "https://openpayments.dev/identity/http-signatures/", Auth: "RFC 9421",
+	ID: "the signature", Wants: "201 by a handler", Uses: []string{"jwks_url", "keys"},
+	like: producer.Producer{
+		Key: producer.First(producer.IdempotencyKey{}, signatureID{}), Type: producer.Const("incoming-payment"),
+		Tolerance: fiveMinutes, Window: 2 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		signedByMessages(p, s, &verify.RFC9421{
 			Algs: []verify.Alg{verify.Ed25519}, Coverage: verify.Coverage{Required: []string{"authorization"}},

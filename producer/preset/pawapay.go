@@ -27,12 +27,15 @@ import (
 func PawaPay(keys map[string]string) producer.Producer { return pawaPay.producer(Settings{Keys: keys}) }
 
 var pawaPay = Preset{
-	Name: "pawapay", Docs: "https://docs.pawapay.io/v2/docs/signatures",
-	Auth: "RFC 9421", ID: "body depositId, ... and status", Wants: "200; 15 minutes",
-	Uses: []string{"keys", "signature_encoding"}, fields: []string{"Signature-Date"},
-	key: producer.Join(producer.First(producer.JSON("depositId"), producer.JSON("payoutId"), producer.JSON("refundId"),
-		producer.JSON("remittanceId"), producer.JSON("checkoutId")), producer.JSON("status")),
-	kind: producer.JSON("status"), tolerance: fiveMinutes, window: 2 * day,
+	Name: "pawapay", Docs: "https://docs.pawapay.io/v2/docs/signatures", Auth: "RFC 9421",
+	ID: "body depositId, ... and status", Wants: "200; 15 minutes", Uses: []string{"keys", "signature_encoding"},
+	like: producer.Producer{
+		Fields: []string{"Signature-Date"},
+		Key: producer.Join(producer.First(
+			producer.JSON("depositId"), producer.JSON("payoutId"), producer.JSON("refundId"),
+			producer.JSON("remittanceId"), producer.JSON("checkoutId")), producer.JSON("status")),
+		Type: producer.JSON("status"), Tolerance: fiveMinutes, Window: 2 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		if !slices.Contains([]string{"", "der", "raw"}, s.SignatureEncoding) {
 			p.Err = errors.New("signature_encoding is der or raw")

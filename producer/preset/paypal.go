@@ -36,9 +36,11 @@ func PayPal(webhookID string) producer.Producer {
 var payPal = Preset{
 	Name: "paypal", Docs: "https://developer.paypal.com/api/rest/webhooks/rest/",
 	Auth: "RSA signature over id, time, webhook id and CRC-32", ID: "body id", Wants: "2xx; 25 times in 3 days",
-	Uses: []string{"webhook_id", "roots"}, fields: []string{"Paypal-*"},
-	key: producer.JSON("id"), keyRequired: true, kind: producer.JSON("event_type"),
-	tolerance: verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}, window: 4 * day,
+	Uses: []string{"webhook_id", "roots"},
+	like: producer.Producer{
+		Fields: []string{"Paypal-*"}, Key: producer.JSON("id"), KeyRequired: true, Type: producer.JSON("event_type"),
+		Tolerance: verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}, Window: 4 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		roots, err := s.roots()
 		p.Err = err

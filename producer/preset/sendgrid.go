@@ -24,12 +24,14 @@ import (
 func SendGrid(keys ...string) producer.Producer { return sendGrid.with(keys) }
 
 var sendGrid = Preset{
-	Name: "sendgrid", Docs: "https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/" +
+	Name: "sendgrid",
+	Docs: "https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/" +
 		"getting-started-event-webhook-security-features",
-	Auth: "ECDSA of time and body", ID: "each event's sg_event_id", Wants: "2xx; 24h",
-	Uses: []string{"secret"}, fields: []string{"X-Twilio-Email-Event-Webhook-*"},
-	eventTime: producer.JSON("0.timestamp"), fingerprint: producer.FingerprintNone,
-	tolerance: fiveMinutes, window: 2 * day,
+	Auth: "ECDSA of time and body", ID: "each event's sg_event_id", Wants: "2xx; 24h", Uses: []string{"secret"},
+	like: producer.Producer{
+		Fields: []string{"X-Twilio-Email-Event-Webhook-*"}, EventTime: producer.JSON("0.timestamp"),
+		Fingerprint: producer.FingerprintNone, Tolerance: fiveMinutes, Window: 2 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		scheme := &verify.HMAC{
 			Headers: []string{"X-Twilio-Email-Event-Webhook-Signature"}, Entries: []string{"{ecdsa}"},
@@ -48,10 +50,9 @@ var sendGrid = Preset{
 			return
 		}
 		signedBy(p, scheme)
-		p.Split = batch{id: producer.JSON("sg_event_id"), kind: producer.JSON("event")}.split
+		p.Split = batch{ID: producer.JSON("sg_event_id"), Kind: producer.JSON("event")}.split
 	},
-	typeFrom: "json:*.event",
-	signWith: signSendGrid,
+	typeFrom: "json:*.event", signWith: signSendGrid,
 }
 
 // ecdsaKey reads the base64 of a SubjectPublicKeyInfo (RFC 5280 section 4.1).

@@ -98,7 +98,6 @@ type Settings struct {
 	// PinnedKeys are public keys by the address of their certificate, which is then not fetched.
 	PinnedKeys map[string]crypto.PublicKey
 
-	static *verify.Static  // the credential, in place of Username, Header, Query and Bearer
 	scheme *verify.RFC9421 // for which a sample is signed
 
 	principal func(id string) string // of given keys; nil is the producer itself
@@ -128,9 +127,6 @@ func (s Settings) secretsAnd(other string) []string {
 func (s Settings) credential() *verify.Static {
 	values := s.secretsAnd(s.Value)
 	var found []*verify.Static
-	if s.static != nil {
-		found = append(found, s.static)
-	}
 	if s.Username != "" || s.Password != "" {
 		found = append(found, verify.Basic(s.Username, s.secretsAnd(s.Password)...))
 	}

@@ -23,12 +23,14 @@ import (
 func Strava(s Settings) producer.Producer { return strava.producer(s) }
 
 var strava = Preset{
-	Name: "strava", Docs: "https://developers.strava.com/docs/webhooks/",
-	Auth: "key in the URL", ID: "digest of the body", Deadline: "2s", Wants: "200; 3 times",
+	Name: "strava", Docs: "https://developers.strava.com/docs/webhooks/", Auth: "key in the URL",
+	ID: "digest of the body", Deadline: "2s", Wants: "200; 3 times",
 	Uses: []string{"query", "value", "secret", "verify_token"},
-	key:  producer.BodyDigest(), window: day + time.Hour,
-	kind: producer.First(producer.Join(producer.JSON("object_type"), producer.JSON("aspect_type")),
-		producer.JSON("aspect_type")),
+	like: producer.Producer{
+		Key: producer.BodyDigest(), Window: day + time.Hour,
+		Type: producer.First(producer.Join(producer.JSON("object_type"), producer.JSON("aspect_type")),
+			producer.JSON("aspect_type")),
+	},
 	build: func(p *producer.Producer, s Settings) {
 		credential := s.credential()
 		withCredential(p, credential)

@@ -39,8 +39,10 @@ var swt = Preset{
 	Name: "swt", Docs: "https://securewebhooktoken.github.io/docs/swt/specification/",
 	Auth: "token with the digest of the body", ID: "jti", Wants: "2xx; the sender's matter",
 	Uses: []string{"secret", "issuers", "jwks_url", "alg"},
-	key:  producer.JWT("jti"), keyRequired: true, kind: producer.JWT("webhook.event"),
-	fingerprint: producer.FingerprintNone, tolerance: fiveMinutes, window: 2 * day,
+	like: producer.Producer{
+		Key: producer.JWT("jti"), KeyRequired: true, Type: producer.JWT("webhook.event"),
+		Fingerprint: producer.FingerprintNone, Tolerance: fiveMinutes, Window: 2 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		p.EmptyBody = true
 		scheme := &swtScheme{Issuers: s.Issuers, Secrets: verify.Secrets(s.Secrets...)}

@@ -1,18 +1,21 @@
 package preset
 
 import (
+	"cmp"
 	_ "embed" // presets.yaml
 	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/conf"
-	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// presetsText describes the vendors that sign with an HMAC and need no code. Add one there.
+// presetsText describes the vendors that need no code. Add one there.
 //
 //go:embed presets.yaml
 var presetsText []byte
@@ -20,22 +23,35 @@ var presetsText []byte
 // description is a vendor in presets.yaml: the fields of a [Preset], and the settings of its
 // producer and of its scheme as in eyelet.yaml.
 type description struct {
-	Docs       string                        `conf:"docs"`
-	Auth       string                        `conf:"auth"`
-	ID         string                        `conf:"id"`
-	Deadline   string                        `conf:"deadline"`
-	Wants      string                        `conf:"wants"`
-	Uses       []string                      `conf:"uses"`   // defaults to secrets
-	Fields     []string                      `conf:"fields"` // without credentials
+	Node     *conf.Node
+	Docs     string   `conf:"docs"`
+	Auth     string   `conf:"auth"`
+	ID       string   `conf:"id"`
+	Deadline string   `conf:"deadline"`
+	Wants    string   `conf:"wants"`
+	Uses     []string `conf:"uses"`   // defaults to secret
+	Fields   []string `conf:"fields"` // without credentials
+
 	Attributes map[string]producer.Extractor `conf:"attributes"`
-	// Compared is none where the same identifier is the same event. Defaults to the body.
-	Compared string `conf:"fingerprint"`
-	TimeUnit string `conf:"timestamp_unit"` // s, ms or rfc3339
-	Producer producer.Producer
-	HMAC     verify.HMAC
+	Events     *batch                        `conf:"events"`
+	TypeFrom   string                        `conf:"type_from"`
+	// Compared are the values that must be equal, or none where the same identifier is the same
+	// event. Defaults to the body.
+	Compared      []string `conf:"fingerprint"`
+	KeyedByType   string   `conf:"keyed_by_type"` // a regular expression
+	Repeatable    []string `conf:"repeatable"`    // shapes: members with spaces between
+	AcceptedBody  string   `conf:"accepted_body"` // none
+	SecretHeaders []string `conf:"secret_headers"`
+
+	Scheme     string   `conf:"scheme"`           // hmac, or credential: one that the settings name
+	TimeUnit   string   `conf:"timestamp_unit"`   // s, ms or rfc3339
+	TimeMember string   `conf:"timestamp_member"` // of the body: milliseconds
+	Standard   []string `conf:"standard"`         // Standard Webhooks, in fields with these prefixes
+	Producer   producer.Producer
+	HMAC       verify.HMAC
 }
 
-var readTable = sync.OnceValue(func() map[string]Preset {
+var readTable = sync.OnceValue(func() []Preset {
 	all, err := readPresets("presets.yaml", presetsText)
 	if err != nil {
 		panic("preset: " + err.Error())
@@ -43,49 +59,119 @@ var readTable = sync.OnceValue(func() map[string]Preset {
 	return all
 })
 
-// readPresets reads descriptions of vendors by their names.
-func readPresets(file string, data []byte) (map[string]Preset, error) {
+// readPresets reads descriptions of vendors.
+func readPresets(file string, data []byte) (all []Preset, err error) {
 	tree, err := conf.ParseTree(file, data, nil)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]Preset{}
-	d := &conf.Decoder{Parsers: map[reflect.Type]conf.Parser{
-		reflect.TypeFor[producer.Extractor](): {
-			Parse: func(text string) (any, error) { return producer.ParseExtractor(text) },
-			Hint:  "write header:X-Event-Id, json:data.id, digest:body, ...",
-		},
-	}}
+	d := &conf.Decoder{Parsers: Parsers}
 	for _, name := range tree.Names {
 		var one description
 		if n := tree.Member(name); d.Want(n, conf.Mapping, name) {
 			d.Objects(n, name, &one, &one.Producer, &one.HMAC)
-			all[name] = one.preset(d, name, n.At)
+			all = append(all, one.preset(d, name))
 		}
 	}
 	return all, d.Errs.Err()
 }
 
+// Parsers read the values of the interfaces of package producer.
+var Parsers = map[reflect.Type]conf.Parser{
+	reflect.TypeFor[producer.Extractor](): {
+		Parse: func(text string) (any, error) { return producer.ParseExtractor(text) },
+		Hint:  "write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...",
+	},
+	reflect.TypeFor[producer.KeyFormat](): {
+		Parse: func(text string) (any, error) { return producer.ParseKeyFormat(text) },
+		Hint:  "write uuid, or a regular expression",
+	},
+}
+
 // preset returns the vendor, after reporting what is wrong with it.
-func (v *description) preset(d *conf.Decoder, name string, at usage.Place) Preset {
-	units := map[string]time.Duration{"": 0, "s": time.Second, "ms": time.Millisecond, "rfc3339": 0}
-	unit, known := units[v.TimeUnit]
-	if !known || v.Compared != "" && v.Compared != "none" {
-		d.Errs.Add(at, "", "%s: timestamp_unit is s, ms or rfc3339, and fingerprint none", name)
-	}
-	v.HMAC.TimestampUnit, v.HMAC.TimestampRFC3339 = unit, v.TimeUnit == "rfc3339"
+func (v *description) preset(d *conf.Decoder, name string) Preset {
 	p := &v.Producer
+	p.Fields, p.SecretHeaders = v.Fields, v.SecretHeaders
+	if len(v.Attributes) > 0 {
+		p.Attributes = attributes(v.Attributes)
+	}
+	if v.Events != nil {
+		p.Split, v.TypeFrom = v.Events.split, cmp.Or(v.TypeFrom, v.Events.typeFrom())
+	}
+	if v.AcceptedBody == "none" {
+		p.Accepted.Body = []byte{}
+	}
+	v.identify(d, name)
 	made := Preset{
 		Name: name, Docs: v.Docs, Auth: v.Auth, ID: v.ID, Deadline: v.Deadline, Wants: v.Wants, Uses: v.Uses,
-		key: p.Key, kind: p.Type, eventTime: p.EventTime, keyRequired: p.KeyRequired,
-		tolerance: p.Tolerance, window: p.Window, fields: v.Fields, pings: p.Pings, maxBody: p.MaxBody,
-		attributes: v.Attributes, hmac: &v.HMAC,
+		like: *p, typeFrom: v.TypeFrom,
 	}
 	if len(made.Uses) == 0 {
 		made.Uses = []string{"secret"}
 	}
-	if v.Compared == "none" {
-		made.fingerprint = producer.FingerprintNone
-	}
+	v.authenticate(d, name, &made)
 	return made
+}
+
+// identify sets what decides which deliveries are the same event.
+func (v *description) identify(d *conf.Decoder, name string) {
+	p := &v.Producer
+	var fields []producer.Extractor
+	for _, text := range v.Compared {
+		x, err := producer.ParseExtractor(text)
+		if err != nil && text != "none" {
+			d.Errs.Add(v.Node.Place("fingerprint"), "or write none", "%s.fingerprint: %v", name, err)
+		}
+		fields = append(fields, x)
+	}
+	if p.Fingerprint = producer.FingerprintFields(fields...); len(fields) == 0 {
+		p.Fingerprint = nil
+	} else if v.Compared[0] == "none" {
+		p.Fingerprint = producer.FingerprintNone
+	}
+	if v.KeyedByType != "" {
+		topics, err := regexp.Compile(v.KeyedByType)
+		if err != nil {
+			d.Errs.Add(v.Node.Place("keyed_by_type"), "", "%s.keyed_by_type: %v", name, err)
+		}
+		p.KeyedByType = topics
+	}
+	if len(v.Repeatable) > 0 {
+		var shapes [][]string
+		for _, text := range v.Repeatable {
+			shapes = append(shapes, strings.Fields(text))
+		}
+		p.Repeatable = producer.Shapes(16, shapes...)
+	}
+}
+
+// authenticate sets the scheme.
+func (v *description) authenticate(d *conf.Decoder, name string, p *Preset) {
+	units := map[string]time.Duration{"": 0, "s": time.Second, "ms": time.Millisecond, "rfc3339": 0}
+	unit, known := units[v.TimeUnit]
+	switch {
+	case !known:
+		d.Errs.Add(v.Node.Place("timestamp_unit"), "", "%s.timestamp_unit is s, ms or rfc3339", name)
+	case v.Scheme != "" && !slices.Contains([]string{"hmac", "credential"}, v.Scheme):
+		d.Errs.Add(v.Node.Place("scheme"), "", "%s.scheme is hmac or credential", name)
+	}
+	v.HMAC.TimestampUnit, v.HMAC.TimestampRFC3339 = unit, v.TimeUnit == "rfc3339"
+	switch {
+	case v.Scheme == "credential" && len(v.HMAC.Headers) > 0:
+		p.build = func(p *producer.Producer, s Settings) {
+			field := cmp.Or(s.Header, v.HMAC.Headers[0])
+			withCredential(p, verify.HeaderValue(field, s.secretsAnd(s.Value)...))
+		}
+	case v.Scheme == "credential":
+		p.build = byCredential
+	case len(v.Standard) > 0:
+		p.build = func(p *producer.Producer, s Settings) { buildStandard(p, s, v.Standard...) }
+	case v.TimeMember != "":
+		p.build = func(p *producer.Producer, s Settings) {
+			p.Err = checkText(s.Secrets)
+			signedBy(p, &bodyTimed{v.HMAC.WithSecrets(verify.Secrets(s.Secrets...)), v.TimeMember})
+		}
+	default:
+		p.hmac = &v.HMAC
+	}
 }

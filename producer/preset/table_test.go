@@ -31,7 +31,7 @@ func TestAVendorIsDescribedWithoutCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := all["kettle"].Open(Settings{Secrets: []string{"spout-and-handle"}})
+	made := all[0].Open(Settings{Secrets: []string{"spout-and-handle"}})
 	if found := made.Check(); len(found) > 0 || made.Window != 2*day {
 		t.Fatal(found, made.Window)
 	}
@@ -54,8 +54,10 @@ func TestMistakesInDescriptionsHaveTheirLine(t *testing.T) {
 	for mistake, want := range map[string]string{
 		"  hedaer: X-Kettle":      `kettle.yaml:14: unknown setting "hedaer" in kettle`,
 		"  event_time: at":        `kettle.yaml:14: kettle.event_time: extractor "at"`,
-		"  timestamp_unit: weeks": "kettle.yaml:3: kettle: timestamp_unit",
-		"  fingerprint: json:id":  "kettle.yaml:3: kettle: timestamp_unit is s, ms or rfc3339, and fingerprint none",
+		"  timestamp_unit: weeks": "kettle.yaml:14: kettle.timestamp_unit is s, ms or rfc3339",
+		"  fingerprint: id":       `kettle.yaml:14: kettle.fingerprint: extractor "id"`,
+		"  keyed_by_type: (":      "kettle.yaml:14: kettle.keyed_by_type: error parsing regexp",
+		"  scheme: jwt":           "kettle.yaml:14: kettle.scheme is hmac or credential",
 		"bowl: tea":               "kettle.yaml:14: bowl is a single value, want a mapping",
 	} {
 		_, err := readPresets("kettle.yaml", []byte(kettle+mistake+"\n"))

@@ -20,9 +20,8 @@ func Telegram(tokens ...string) producer.Producer { return telegram.with(tokens)
 
 var telegram = Preset{
 	Name: "telegram", Docs: "https://core.telegram.org/bots/api#setwebhook",
-	Auth: "token in X-Telegram-Bot-Api-Secret-Token", ID: "body update_id", Wants: "2xx",
-	Uses: []string{"secret"},
-	key:  producer.JSON("update_id"), keyRequired: true, kind: updateKind{}, window: 2 * day,
+	Auth: "token in X-Telegram-Bot-Api-Secret-Token", ID: "body update_id", Wants: "2xx", Uses: []string{"secret"},
+	like: producer.Producer{Key: producer.JSON("update_id"), KeyRequired: true, Type: updateKind{}, Window: 2 * day},
 	build: func(p *producer.Producer, s Settings) {
 		withCredential(p, verify.HeaderValue("X-Telegram-Bot-Api-Secret-Token", s.Secrets...))
 	},

@@ -41,9 +41,8 @@ func Twilio(tokens ...string) producer.Producer { return twilio.with(tokens) }
 var twilio = Preset{
 	Name: "twilio", Docs: "https://www.twilio.com/docs/usage/webhooks/webhooks-security",
 	Auth: "HMAC-SHA1 of URL and form", ID: "I-Twilio-Idempotency-Token", Deadline: "15s",
-	Wants: "2xx, the body counts; 1 retry",
-	Uses:  []string{"secret"}, fields: []string{"X-Twilio-*", "I-Twilio-*"},
-	build: buildTwilio,
+	Wants: "2xx, the body counts; 1 retry", Uses: []string{"secret"},
+	like: producer.Producer{Fields: []string{"X-Twilio-*", "I-Twilio-*"}}, build: buildTwilio,
 }
 
 func buildTwilio(p *producer.Producer, s Settings) {

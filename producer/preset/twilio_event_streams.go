@@ -23,16 +23,19 @@ func TwilioEventStreams(tokens ...string) producer.Producer { return twilioEvent
 var twilioEventStreams = Preset{
 	Name: "twilio-event-streams", Docs: "https://www.twilio.com/docs/events/webhook-quickstart",
 	Auth: "HMAC-SHA1 of the URL with the body's digest", ID: "each event's id", Deadline: "5s", Wants: "2xx; 4h",
-	Uses: []string{"secret"}, fields: []string{"X-Twilio-*", "I-Twilio-*"},
-	eventTime: producer.JSON("0.time"), fingerprint: producer.FingerprintNone, window: day + 4*time.Hour,
+	Uses: []string{"secret"},
+	like: producer.Producer{
+		Fields: []string{"X-Twilio-*", "I-Twilio-*"}, EventTime: producer.JSON("0.time"),
+		Fingerprint: producer.FingerprintNone, Window: day + 4*time.Hour,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		p.Err = checkText(s.Secrets)
 		signedBy(p, newTwilioScheme(s.Secrets...))
 		p.SignsURL, p.QueryScope, p.ScopeIgnores = true, true, []string{bodyHashParam}
 		p.ScopeQuery = twilioScope
 		p.Split = batch{
-			id: producer.JSON("id"), kind: producer.JSON("type"),
-			own: map[string]producer.Extractor{
+			ID: producer.JSON("id"), Kind: producer.JSON("type"),
+			Own: map[string]producer.Extractor{
 				"source": producer.JSON("source"), "subject": producer.JSON("subject"), "time": producer.JSON("time"),
 			},
 		}.split

@@ -25,10 +25,12 @@ func Twitch(secrets ...string) producer.Producer { return twitch.with(secrets) }
 var twitch = Preset{
 	Name: "twitch", Docs: "https://dev.twitch.tv/docs/eventsub/handling-webhook-events",
 	Auth: "HMAC-SHA256 of id, time and body", ID: "Twitch-Eventsub-Message-Id", Deadline: "a few s", Wants: "2xx",
-	Uses: []string{"secret"}, fields: []string{"Twitch-Eventsub-*"},
-	key: producer.Header("Twitch-Eventsub-Message-Id"), keyRequired: true, kind: twitchKind{},
-	fingerprint: producer.FingerprintNone, window: 2 * day,
-	tolerance: verify.Tolerance{Past: 10 * time.Minute, Future: 5 * time.Minute},
+	Uses: []string{"secret"},
+	like: producer.Producer{
+		Fields: []string{"Twitch-Eventsub-*"}, Key: producer.Header("Twitch-Eventsub-Message-Id"), KeyRequired: true,
+		Type: twitchKind{}, Fingerprint: producer.FingerprintNone, Window: 2 * day,
+		Tolerance: verify.Tolerance{Past: 10 * time.Minute, Future: 5 * time.Minute},
+	},
 	hmac: &verify.HMAC{
 		Headers: []string{"Twitch-Eventsub-Message-Signature"}, Entries: []string{"sha256={sig}"},
 		IDHeaders:        []string{"Twitch-Eventsub-Message-Id"},

@@ -29,12 +29,14 @@ import (
 func UCP(profiles ...string) producer.Producer { return ucp.producer(Settings{Allow: profiles}) }
 
 var ucp = Preset{
-	Name: "ucp", Docs: "https://ucp.dev/latest/specification/signatures/",
-	Auth: "RFC 9421", ID: "Idempotency-Key, or body event_id", Wants: "2xx; the sender's matter",
-	Uses: []string{"allow"}, fields: []string{"UCP-Agent"},
-	key:       producer.First(producer.IdempotencyKey{}, producer.JSON("event_id")),
-	kind:      producer.Const("order"),
-	tolerance: verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute}, window: 3 * day,
+	Name: "ucp", Docs: "https://ucp.dev/latest/specification/signatures/", Auth: "RFC 9421",
+	ID: "Idempotency-Key, or body event_id", Wants: "2xx; the sender's matter", Uses: []string{"allow"},
+	like: producer.Producer{
+		Fields:    []string{"UCP-Agent"},
+		Key:       producer.First(producer.IdempotencyKey{}, producer.JSON("event_id")),
+		Type:      producer.Const("order"),
+		Tolerance: verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute}, Window: 3 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		scheme := &verify.RFC9421{Keys: s.MessageKeys, NoTime: true}
 		if s.MessageKeys == nil {

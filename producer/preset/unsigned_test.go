@@ -17,12 +17,12 @@ func TestARecordedPayloadIsSignedAfresh(t *testing.T) {
 		body string
 		keep []string // texts of the payload that stay
 	}{
-		{Linear("lin_wh_a_long_secret"), `{"type":"Issue","webhookId":"w","webhookTimestamp":1700000000000,` +
+		{With("linear", "lin_wh_a_long_secret"), `{"type":"Issue","webhookId":"w","webhookTimestamp":1700000000000,` +
 			`"n": 1.50}`,
 			[]string{`"n":1.50`, `"webhookId":"w"`}},
-		{Linear("lin_wh_a_long_secret"), `{ "type": "Issue", "webhookId": "w" }`,
+		{With("linear", "lin_wh_a_long_secret"), `{ "type": "Issue", "webhookId": "w" }`,
 			[]string{`"type": "Issue", "webhookId": "w" }`}},
-		{Linear("lin_wh_a_long_secret"), ` {}`, nil},
+		{With("linear", "lin_wh_a_long_secret"), ` {}`, nil},
 		{Mailgun("a long enough key"), `{"signature":{"timestamp":"1700000000","token":"t","signature":"s"},` +
 			`"event-data":{"id":"e","event":"opened"}}`,
 			[]string{`"event-data":{"id":"e","event":"opened"}`}},

@@ -59,9 +59,9 @@ func TestCloudEventsAreGrantedToOriginsInAnyCase(t *testing.T) {
 
 func TestSvixReadsTheSignedIdentifier(t *testing.T) {
 	t.Parallel()
-	p := Svix(testWhsec)
+	p := With("svix", testWhsec)
 	r := fields(t, http.MethodPost, testHook, "webhook-id", "e17")
-	if err := StandardWebhooks(testWhsec).Scheme.(*verify.HMAC).Sign(r, []byte("{}"), testNow); err != nil {
+	if err := With("standard-webhooks", testWhsec).Scheme.(*verify.HMAC).Sign(r, []byte("{}"), testNow); err != nil {
 		t.Fatal(err)
 	}
 	items, _, err := receive(p, r, []byte("{}"), testNow)
@@ -200,7 +200,7 @@ func TestSharedCredentialsOfEveryKind(t *testing.T) {
 
 func TestChargebeeAttemptsAreOneEvent(t *testing.T) {
 	t.Parallel()
-	p := Chargebee(verify.Basic("kettle", testSecret)).WithDefaults()
+	p := With("chargebee").WithDefaults()
 	fingerprint := func(body string) [32]byte {
 		d := &producer.Delivery{Request: fields(t, http.MethodPost, testHook), Body: []byte(body)}
 		return p.Fingerprint(d, producer.Item{Body: d.Body})

@@ -60,10 +60,9 @@ func WebSub(subscriptions ...Subscription) producer.Producer {
 }
 
 var webSub = Preset{
-	Name: "websub", Docs: "https://www.w3.org/TR/websub/",
-	Auth: "HMAC of the body", ID: "digest of the body", Wants: "2xx; up to the hub",
-	Uses: []string{"secret", "subscriptions", "alg"}, fields: []string{"Link", "X-Hub-Signature"},
-	build: buildWebSub,
+	Name: "websub", Docs: "https://www.w3.org/TR/websub/", Auth: "HMAC of the body", ID: "digest of the body",
+	Wants: "2xx; up to the hub", Uses: []string{"secret", "subscriptions", "alg"},
+	like: producer.Producer{Fields: []string{"Link", "X-Hub-Signature"}}, build: buildWebSub,
 }
 
 const (

@@ -24,10 +24,11 @@ func Xsolla(keys map[string]string) producer.Producer { return xsolla.producer(S
 
 var xsolla = Preset{
 	Name: "xsolla", Docs: "https://developers.xsolla.com/payment-providers/self-integration/implementation",
-	Auth: "RFC 9421, HMAC-SHA256", ID: "Request-Id", Wants: "a handler's answer",
-	Uses: []string{"keys"}, fields: []string{"Prefer"},
-	key: producer.Header("Request-Id"), keyRequired: true, kind: producer.Const("payment"),
-	tolerance: fiveMinutes, window: 2 * day,
+	Auth: "RFC 9421, HMAC-SHA256", ID: "Request-Id", Wants: "a handler's answer", Uses: []string{"keys"},
+	like: producer.Producer{
+		Fields: []string{"Prefer"}, Key: producer.Header("Request-Id"), KeyRequired: true,
+		Type: producer.Const("payment"), Tolerance: fiveMinutes, Window: 2 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		p.MediaTypes = []string{"application/json"}
 		signedByMessages(p, s, &verify.RFC9421{

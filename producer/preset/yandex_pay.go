@@ -26,7 +26,7 @@ var yandexPay = Preset{
 	Name: "yandex-pay", Docs: "https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook",
 	Auth: "the body is a token signed with ES256", ID: "order, event, status and time", Wants: "200 only; 24h",
 	Uses: []string{"merchant_id", "jwks_url", "alg"},
-	kind: producer.JWT("event"), window: 2 * day,
+	like: producer.Producer{Type: producer.JWT("event"), Window: 2 * day},
 	build: func(p *producer.Producer, s Settings) {
 		if s.MerchantID == "" {
 			p.Err = errors.New("set merchant_id: tokens for other merchants have the same keys")

@@ -23,10 +23,12 @@ import (
 func Zoom(secrets ...string) producer.Producer { return zoom.with(secrets) }
 
 var zoom = Preset{
-	Name: "zoom", Docs: "https://developers.zoom.us/docs/api/webhooks/",
-	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Deadline: "3s", Wants: "200 or 204",
-	Uses: []string{"secret"}, fields: []string{"X-Zm-*"},
-	key: producer.BodyDigest(), kind: producer.JSON("event"), tolerance: fiveMinutes, window: 2 * day,
+	Name: "zoom", Docs: "https://developers.zoom.us/docs/api/webhooks/", Auth: "HMAC-SHA256 of time and body",
+	ID: "digest of the body", Deadline: "3s", Wants: "200 or 204", Uses: []string{"secret"},
+	like: producer.Producer{
+		Fields: []string{"X-Zm-*"}, Key: producer.BodyDigest(), Type: producer.JSON("event"), Tolerance: fiveMinutes,
+		Window: 2 * day,
+	},
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, zoomScheme(), s.Secrets)
 		p.Handshake = func(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
