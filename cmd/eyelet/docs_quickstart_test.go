@@ -113,7 +113,7 @@ func (tut *tutorial) run(command, want string) {
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(want), `\.\.\.`, `(?s:.*)`)
 	shown := regexp.MustCompile("^" + pattern + "\n?$")
 	tries := 1
-	if strings.HasPrefix(command, "cat ") || strings.HasPrefix(command, "eyelet dead list") ||
+	if strings.HasPrefix(command, "cat ") || strings.HasPrefix(command, "eyelet events list --state dead") ||
 		strings.Contains(command, "FROM counter") {
 		tries = 200
 	}

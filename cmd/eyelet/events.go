@@ -34,21 +34,16 @@ func eventsCommand(p *program) *cobra.Command {
 			"port; when none runs, the store is opened.",
 	}
 	c.AddCommand(
-		eventsListCommand(p), showCommand(p, "Show one event with its payload", ""), eventsRawCommand(p),
-		eventsTailCommand(p), eventsRefusedCommand(p),
-		bulkCommand(p, retrying), bulkCommand(p, reopening), bulkCommand(p, rerunning), eventsForgetCommand(p),
+		listCommand(p), showCommand(p), eventsTailCommand(p), eventsRefusedCommand(p), bulkCommand(p, retrying),
+		bulkCommand(p, reopening), bulkCommand(p, rerunning), bulkCommand(p, forgetting),
 	)
 	return c
 }
 
-func eventsListCommand(p *program) *cobra.Command {
-	return listCommand(p, &cobra.Command{Use: "list", Short: "List events, the newest first", Args: cobra.NoArgs}, "")
-}
-
-// listCommand adds the flags of a list of events to a command. The state is fixed unless it is "".
-func listCommand(p *program, c *cobra.Command, state string) *cobra.Command {
+func listCommand(p *program) *cobra.Command {
+	c := &cobra.Command{Use: "list", Short: "List events, the newest first", Args: cobra.NoArgs}
 	file, format := configFlag(c), outputFlag(c)
-	filters := addFilterFlags(c, state)
+	filters := addFilterFlags(c, "")
 	before := c.Flags().String("before", "", "seq from an earlier list: the next page")
 	text := c.Flags().String("text", "", "in an identifier, the type, an attribute or the body; upper or lower case")
 	limit := c.Flags().Int("limit", defaultEvents, "maximum number")
@@ -210,7 +205,7 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(*opsclient.C
 func printEvents(
 	ctx context.Context, p *program, client *opsclient.Client, q url.Values, format string,
 ) (n int, err error) {
-	dead := q.Get("state") == dedup.Dead.String()
+	dead := q.Get("state") == dedup.Dead.String() || q.Has("quarantined")
 	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 	searched, err := client.Each(ctx, q, func(line []byte, e inspect.Event) error {
 		if n++; format == "json" {

@@ -34,7 +34,7 @@ type bulkAction struct {
 	method, path     string // of the request for one event, after /events/EVENT
 	adds             bool   // --add adds tasks for further handlers
 	careful          bool   // selects quarantined deliveries only if a flag asks for them
-	destroys         bool   // needs --yes, and applies to events in the state only
+	destroys         bool   // needs --yes
 	again            bool   // asks unless --yes is given; --handler limits it to the task of a handler
 }
 
@@ -61,6 +61,15 @@ var (
 		long: "Makes tasks that wait for their next attempt due now. Their attempts are not reset. For dead\n" +
 			"letters use reopen.",
 		verb: "retry", done: "made due", state: "pending", method: http.MethodPost, path: "/retry",
+	}
+	forgetting = bulkAction{
+		use: "forget", short: "Erase events with their payloads and their copies",
+		long: "Forgets events that are done or dead, and the deliveries that were quarantined because of them, with\n" +
+			"their payloads, their responses and their keys: a repeated delivery is a new event. An event that is\n" +
+			"still open is refused. docs/operations.md lists where else data of an event may be, such as logs and\n" +
+			"backups, and when the disk space is used again. Events that are selected by flags, such as\n" +
+			"--state dead, are forgotten with --yes only.",
+		verb: "forget", done: "forgotten", method: http.MethodPost, path: "/forget", destroys: true,
 	}
 )
 
@@ -93,7 +102,7 @@ func bulkCommand(p *program, action bulkAction) *cobra.Command {
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "list the events and change nothing")
 	c.Flags().BoolVar(&f.progress, "progress", false, "print progress even without a terminal")
 	if action.destroys {
-		c.Flags().BoolVar(&f.yes, "yes", false, "purge selected events without --dry-run")
+		c.Flags().BoolVar(&f.yes, "yes", false, "forget selected events for good")
 	}
 	if action.again {
 		c.Flags().BoolVar(&f.yes, "yes", false, "run them again without asking")
@@ -122,6 +131,7 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 	if err := f.check(named, args); err != nil {
 		return err
 	}
+	action.state = *f.values["state"]
 	body, err := f.request(c, p, len(named) > 0)
 	if err != nil {
 		return err
@@ -154,7 +164,7 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 		if err := r.run(c.Context(), found); err != nil {
 			return err
 		}
-		if !client.Live && action.path != "" && r.count > 0 {
+		if !client.Live && !action.destroys && r.count > 0 {
 			p.eprintf("no server runs: they are run when serve starts\n")
 		}
 		return nil
@@ -204,7 +214,7 @@ func (f *bulkFlags) request(c *cobra.Command, p *program, named bool) ([]byte, e
 // apply applies the action to one event. A [*opsclient.Refusal] concerns this event; another error
 // ends the run.
 func (a bulkAction) apply(ctx context.Context, client *opsclient.Client, e selected, body []byte) error {
-	if a.destroys && e.line == nil {
+	if a.destroys && a.state != "" && e.line == nil {
 		d, _, err := client.Event(ctx, e.event)
 		if err != nil {
 			return err

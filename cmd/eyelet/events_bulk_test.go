@@ -92,7 +92,7 @@ func TestAReopenedDeadLetterKeepsItsAnswer(t *testing.T) {
 	if !strings.Contains(before, "Idempotency-Replayed: true") {
 		t.Errorf("the duplicate is answered\n%s", before)
 	}
-	if out, _ := command(t, 0, "", "dead", "reopen", "--dry-run", "--type", "pu*", "--config",
+	if out, _ := command(t, 0, "", "events", "reopen", "--dry-run", "--type", "pu*", "--config",
 		file); !strings.Contains(out, event.Event) || !strings.HasSuffix(out, "would reopen 1 event\n") {
 		t.Errorf("dry run:\n%s", out)
 	}
@@ -149,7 +149,7 @@ func TestAQuarantinedDeliveryRunsOnceWithItsPayload(t *testing.T) {
 		t.Fatalf("quarantined: %+v, runs %q", aside, runs(t, file))
 	}
 	for range 2 {
-		out, _ := command(t, 0, "", "dead", "reopen", "--quarantined", "--reason", "same_bytes", "-o", "json",
+		out, _ := command(t, 0, "", "events", "reopen", "--quarantined", "--reason", "same_bytes", "-o", "json",
 			"--config",
 			file)
 		if want := `{"event":"` + aside.Event + `","result":"reopened"}` + "\n"; out != want && out != "" {
@@ -177,7 +177,7 @@ func TestEventsOfALaneAreReopenedInOrder(t *testing.T) {
 		t.Fatalf("no lane: %+v", events[0])
 	}
 	heal(t, file)
-	command(t, 0, "", "dead", "reopen", "--all", "--config", file)
+	command(t, 0, "", "events", "reopen", "--all", "--config", file)
 	counted(t, file, "done", 30)
 	for i, line := range runs(t, file) {
 		if want := fmt.Sprint("1 g-", i%30, " "); !strings.HasPrefix(line, want) {
@@ -212,7 +212,7 @@ func TestAnExportIsReplayedOctetForOctetWithoutCredentials(t *testing.T) {
 	}
 	_ = res.Body.Close()
 	event := counted(t, file, "done", 1)[0].Event
-	raw, _ := command(t, 0, "", "events", "raw", event, "--config", file)
+	raw, _ := command(t, 0, "", "events", "show", "--raw", event, "--config", file)
 	rec, err := httpfile.Parse("x.http", []byte(raw))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, raw)
@@ -230,7 +230,7 @@ func TestAnExportIsReplayedOctetForOctetWithoutCredentials(t *testing.T) {
 	}
 	shown, _ := command(t, 0, "", "events", "show", event, "-o", "json", "--config", file)
 	dir := filepath.Join(filepath.Dir(file), "out")
-	command(t, 0, "", "events", "raw", "--dir", dir, "--producer", "gh", "--config", file)
+	command(t, 0, "", "events", "show", "--dir", dir, "--producer", "gh", "--config", file)
 	exported, err := os.ReadFile(filepath.Join(dir, event+".http"))
 	if err != nil || string(exported) != raw {
 		t.Errorf("the file differs from the output: %v\n%s", err, exported)
@@ -370,7 +370,7 @@ func TestAStoppedRunReportsItsProgress(t *testing.T) {
 	for name, text := range map[string]string{opsapi.TokenFile: "t", opsapi.AddressFile: ln.Addr().String()} {
 		check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "data", name), []byte(text), 0o600))
 	}
-	if _, errs := command(t, 1, "", "dead", "reopen", "--all", "--config", file); !strings.Contains(errs,
+	if _, errs := command(t, 1, "", "events", "reopen", "--all", "--config", file); !strings.Contains(errs,
 		"stopped after 0 of 1: Service Unavailable") {
 		t.Errorf("output %q", errs)
 	}

@@ -66,10 +66,10 @@ func completeFlag(c *cobra.Command, flag string, words ...string) {
 	}
 }
 
-// any reports whether a flag selects events, --all included.
-func (f *filters) any() bool {
+// any reports whether a flag selects events, --all included. state says whether --state counts.
+func (f *filters) any(state bool) bool {
 	for name, value := range f.values {
-		if *value != "" && (name != "state" || f.state == "") {
+		if *value != "" && (name != "state" || state && f.state == "") {
 			return true
 		}
 	}
@@ -96,7 +96,7 @@ func (f *filters) selection(
 	var all []selected
 	if len(named) > 0 {
 		for _, ref := range named {
-			event, err := resolve(ctx, p, client, ref, f.state)
+			event, err := resolve(ctx, p, client, ref, *f.values["state"])
 			if err != nil {
 				return nil, err
 			}
@@ -151,15 +151,17 @@ func noteUnknown(c *cobra.Command, p *program, q url.Values) {
 // of a handler does not select an event for another's dead task. A quarantined delivery without a
 // handler has its reason without a task.
 func (f *filters) matches(e inspect.Event) bool {
-	handler, reason := *f.values["handler"], *f.values["reason"]
-	if f.state == "" || handler == "" && reason == "" {
+	handler, reason, state := *f.values["handler"], *f.values["reason"], *f.values["state"]
+	if state == "" || handler == "" && reason == "" {
 		return true
 	}
 	if len(e.Tasks) == 0 && handler == "" && reason == e.QuarantineReason {
 		return true
 	}
+	states := strings.Split(state, ",")
 	for _, t := range e.Tasks {
-		if t.State == f.state && (handler == "" || handler == t.Handler) && (reason == "" || reason == t.Reason) {
+		if slices.Contains(states, t.State) && (handler == "" || handler == t.Handler) &&
+			(reason == "" || reason == t.Reason) {
 			return true
 		}
 	}
@@ -191,9 +193,9 @@ func readEvents(stdin io.Reader, args []string) ([]string, error) {
 // check checks that events are either named or selected.
 func (f *filters) check(named []string, args []string) error {
 	switch {
-	case len(args) > 0 && f.any():
+	case len(args) > 0 && f.any(false): // the state is that of the events that are meant
 		return usage.Errorf("leave one of them out", "events are both named and selected by flags")
-	case len(args) == 0 && !f.any():
+	case len(args) == 0 && !f.any(true):
 		return usage.Errorf("name events, or select them with --producer, --type, --since, ..., or --all",
 			"no events are selected")
 	case len(args) > 0 && len(named) == 0:

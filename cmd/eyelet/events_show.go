@@ -10,6 +10,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,18 +22,53 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/internal/atomicfile"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
-// showCommand shows one event. With a state, the event must be in it.
-func showCommand(p *program, short, state string) *cobra.Command {
-	c := &cobra.Command{Use: "show EVENT", Short: short, Args: cobra.ExactArgs(1),
-		Long: short + ".\n\n" + refHelp}
+// showCommand shows one event, or exports deliveries.
+func showCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "show [EVENT...]", Short: "Show one event with its payload, or export recorded deliveries",
+		Args: cobra.ArbitraryArgs,
+		Long: "Shows one event. With --raw its delivery is written to standard output as it was recorded, and with\n" +
+			"--dir the deliveries of events that are named or selected, each as EVENT.http. Body, method and target\n" +
+			"are byte for byte as they were kept. The fields Authorization and Cookie, and those that hold a\n" +
+			"producer's credentials, are never kept. The files hold payloads: only their owner can read them.\n\n" +
+			refHelp + " With --state, EVENT is one in that state.",
+		Example: "  eyelet events show order-1234\n" +
+			"  eyelet events show --raw 1-51iaa0tnruenounm2nthmo0uqst8qan3 > order.http\n" +
+			"  eyelet events show --dir deliveries --producer gh --since 1d",
+	}
 	file, format := configFlag(c), outputFlag(c)
+	f := addFilterFlags(c, "")
+	c.Flags().BoolVar(&f.all, "all", false, "all events")
+	raw := c.Flags().Bool("raw", false, "write the delivery in the format of *.http files")
+	dir := c.Flags().String("dir", "", "folder for the files of deliveries, created if missing")
+	progress := c.Flags().Bool("progress", false, "print progress even without a terminal")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		named, err := readEvents(p.In, args)
+		if err != nil {
+			return err
+		}
+		if *dir == "" && len(named) != 1 {
+			return usage.Errorf("write eyelet events show EVENT, or --dir FOLDER for several", "no single event is named")
+		}
+		if err := f.check(named, args); err != nil {
+			return err
+		}
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
-			event, err := resolve(c.Context(), p, client, args[0], state)
+			if *dir != "" {
+				return exportTo(c, client, *dir, f, named, &bulkRun{program: p, done: "exported", format: *format,
+					progress: *progress})
+			}
+			state := *f.values["state"]
+			event, err := resolve(c.Context(), p, client, named[0], state)
 			if err != nil {
 				return err
+			}
+			if *raw {
+				return printRaw(c.Context(), p.Out, client, event)
 			}
 			return printEvent(c.Context(), p.Out, client, event, state, *format)
 		})
@@ -90,7 +127,7 @@ func writeDetail(w io.Writer, d inspect.Detail) error {
 	var b strings.Builder
 	writeContent(&b, d.Header, d.Text)
 	if len(d.Base64) > 0 {
-		fmt.Fprintf(&b, "\n(%d bytes that are not text: eyelet events raw %s writes them)\n", len(d.Base64),
+		fmt.Fprintf(&b, "\n(%d bytes that are not text: eyelet events show --raw %s writes them)\n", len(d.Base64),
 			d.Event.Event)
 	}
 	_, err := io.WriteString(w, b.String())
@@ -147,4 +184,39 @@ func timeText(t *time.Time) string {
 		return ""
 	}
 	return t.Format(time.RFC3339)
+}
+
+func printRaw(ctx context.Context, w io.Writer, client *opsclient.Client, event string) error {
+	data, err := client.Raw(ctx, event)
+	if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok {
+		return failf("%s: %s", refusal.Title, sanitize(event))
+	} else if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// exportTo writes the deliveries of events to files in a folder.
+func exportTo(c *cobra.Command, client *opsclient.Client, dir string, f *filters, named []string, r *bulkRun) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return usage.Errorf("", "folder %s: %s", dir, usage.Cause(err))
+	}
+	found, err := f.selection(c, r.program, client, named)
+	if err != nil {
+		return err
+	}
+	r.lenient = len(named) == 0
+	r.apply = func(ctx context.Context, e selected) (file string, err error) {
+		data, err := client.Raw(ctx, e.event)
+		if err != nil {
+			return "", err
+		}
+		file = filepath.Join(dir, filepath.Base(e.event)+".http")
+		if err := atomicfile.WriteText(file, string(data)); err != nil {
+			return "", failf("%s: %s", file, usage.Cause(err))
+		}
+		return file, nil
+	}
+	return r.run(c.Context(), found)
 }

@@ -281,8 +281,8 @@ func TestASecretInTheURLOfATargetIsNeverShown(t *testing.T) {
 	events := listed(t, file)
 	for what, args := range map[string][]string{
 		"targets": {"targets"}, "targets -o json": {"targets", "-o", "json"},
-		"dead list": {"dead", "list"},
-		"dead show": {"dead", "show", events[0].Event, "-o", "text"}, "events show": {"events", "show",
+		"events list --state dead": {"events", "list", "--state", "dead"},
+		"events show -o text": {"events", "show", events[0].Event, "-o", "text"}, "events show": {"events", "show",
 			events[0].Event},
 		"config show": {"config", "show"}, "config check": {"config", "check"},
 	} {

@@ -180,7 +180,7 @@ func awaitDead(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: dead COUNT")
 	}
 	awaited(ts, "never "+args[0]+" dead letters", func() bool {
-		ts.Check(ts.Exec("eyelet", "dead", "list", "-o", "json"))
+		ts.Check(ts.Exec("eyelet", "events", "list", "--state", "dead", "-o", "json"))
 		return strconv.Itoa(strings.Count(ts.ReadFile("stdout"), "\n")) == args[0]
 	})
 }

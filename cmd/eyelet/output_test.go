@@ -94,6 +94,21 @@ func TestCommandsAreInGroups(t *testing.T) {
 	}
 }
 
+// TestOldNamesOfCommandsRun as their present forms do, also with flags.
+func TestOldNamesOfCommandsRun(t *testing.T) {
+	t.Parallel()
+	for _, name := range oldNames {
+		old, _ := command(t, exitOK, "", append(strings.Fields(name.old), "--help")...)
+		now, _ := command(t, exitOK, "", append(strings.Fields(name.now), "--help")...)
+		if old != now || !strings.Contains(old, "Usage:") {
+			t.Errorf("%s: %s", name.old, old)
+		}
+	}
+	if schema, _ := command(t, exitOK, "", "config", "schema"); !strings.Contains(schema, `"$schema"`) {
+		t.Error(schema)
+	}
+}
+
 // TestCommandsPrintJSON: -o is missing only where the output is a text for another program.
 func TestCommandsPrintJSON(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,7 @@ func (p *program) command() *cobra.Command {
 	group("Try", devCommand(p), listenCommand(p), sendCommand(p), replayCommand(p))
 	group("Run", serveCommand(p), reloadCommand(p), healthcheckCommand(p))
 	group("Look", openCommand(p), eventsCommand(p), explainCommand(p), verifyCommand(p))
-	group("Repair", deadCommand(p), targetsCommand(p), storeCommand(p))
+	group("Repair", targetsCommand(p), storeCommand(p))
 	group("Set up", initCommand(p), configCommand(p), keygenCommand(p), producersCommand(p))
 	root.AddCommand(manCommand(p), versionCommand(p))
 	root.InitDefaultCompletionCmd()
@@ -68,6 +68,12 @@ func (p *program) command() *cobra.Command {
 // oldNames are commands that have another form now. They stay, because people type them.
 var oldNames = []struct{ old, now string }{
 	{"config schema", "config show --schema"},
+	{"dead list", "events list --state dead"},
+	{"dead show", "events show --state dead"},
+	{"dead purge", "events forget --state dead"},
+	{"dead", "events"}, // reopen
+	{"events purge", "events forget"},
+	{"events raw", "events show --raw"},
 }
 
 // otherNames are the commands that other programs have under these names.

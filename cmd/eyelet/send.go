@@ -51,7 +51,7 @@ func sendCommand(p *program) *cobra.Command {
 			"PRESET` lists types.\n\n" + payloadHelp + "\n\n" +
 			"The key is that of --key (a private key in PEM), --secret-file, or a producer in --config; without\n" +
 			"one, `eyelet listen` has it, and gets the delivery. --set gives further settings of a preset, as in\n" +
-			"eyelet.yaml. What `eyelet events raw` wrote carries " + replay.FieldOriginalEvent + ",\n" +
+			"eyelet.yaml. What `eyelet events show --raw` wrote carries " + replay.FieldOriginalEvent + ",\n" +
 			replay.FieldOriginalAccepted + " and " + replay.FieldOriginalAttempt + ", which no signature\n" +
 			"covers.\n\n" +
 			"Exits 0 when all were accepted (duplicates are), 75 when one may be accepted later (transient: 503,\n" +

@@ -79,7 +79,7 @@ func (f *sendCmd) rerun(c *cobra.Command, paths []string) error {
 		}
 		event := d.rec.Note("event")
 		if event == "" {
-			return usage.Errorf("`eyelet events raw` writes it; `eyelet send` sends other recordings",
+			return usage.Errorf("`eyelet events show --raw` writes it; `eyelet send` sends other recordings",
 				`%s has no note "# event: ..." of a stored event`, d.rec.Name)
 		}
 		args = append(args, event)

@@ -117,7 +117,7 @@ func (f *sendCmd) print(rec *httpfile.File, r replay.Result, s sendOutcome, now 
 	}
 	if s.verdict == verdictQuarantined {
 		f.printf("hint: its signed bytes or its identifier are known, so it may be a replay: change them, such as\n" +
-			"with --override; or read it (eyelet dead list --quarantined), and run it with eyelet dead reopen\n")
+			"with --override; or read it (eyelet events list --quarantined), and run it with eyelet events reopen\n")
 	}
 	if hint := versionHint(rec, r); hint != "" {
 		f.printf("hint: %s\n", hint)

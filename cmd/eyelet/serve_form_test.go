@@ -38,7 +38,7 @@ func TestAFormStaysAsItWasSigned(t *testing.T) {
 	}
 	relayed := counted(t, second, "done", 1)[0]
 	for config, id := range map[string]string{file: done.Event, second: relayed.Event} {
-		raw, _ := command(t, 0, "", "events", "raw", id, "--config", config)
+		raw, _ := command(t, 0, "", "events", "show", "--raw", id, "--config", config)
 		if !strings.HasSuffix(raw, form) {
 			t.Errorf("the export ends otherwise than the form:\n%s", raw)
 		}

@@ -66,7 +66,7 @@ func TestReceiversOfADatabaseAreOne(t *testing.T) {
 	if err := os.WriteFile(good, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := command(t, 0, "", "dead", "reopen", "--type", "push", "--config", fileB)
+	out, _ := command(t, 0, "", "events", "reopen", "--type", "push", "--config", fileB)
 	if !strings.Contains(out, "reopened 1 event") {
 		t.Error(out)
 	}

@@ -94,8 +94,8 @@ func storeCheckCommand(p *program) *cobra.Command {
 			"Of a store in PostgreSQL it checks what the tables promise, while receivers run or not, also on a\n" +
 			"standby.\n\n" +
 			"With --repair damaged values are dropped: their keys stay known, and lost work becomes a dead\n" +
-			"letter with the reason \"damaged\". `dead reopen` runs it again if its payload is still there;\n" +
-			"`dead purge` forgets the key, so that the producer can deliver the event again.",
+			"letter with the reason \"damaged\". `events reopen` runs it again if its payload is still there;\n" +
+			"`events forget` forgets the key, so that the producer can deliver the event again.",
 	}
 	from, format := storeFlags(c), outputFlag(c)
 	repair := c.Flags().Bool("repair", false, "drop damaged values, and make dead letters of lost work")

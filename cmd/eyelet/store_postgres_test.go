@@ -112,7 +112,7 @@ func TestNoOutputHasThePassword(t *testing.T) {
 		for _, args := range [][]string{
 			{"config", "check"}, {"config", "show"}, {"config", "show", "-o", "json"}, {"store", "migrate"},
 			{"store", "migrate", "--print"}, {"store", "check"}, {"store", "backup", "-"},
-			{"events", "list"}, {"dead", "list"}, {"targets", "list"}, {"events", "tail"},
+			{"events", "list"}, {"events", "list", "--state", "dead"}, {"targets", "list"}, {"events", "tail"},
 		} {
 			_, out, errs := run(t, append(args, "--config", file)...)
 			if strings.Contains(out+errs, "planted") {
