@@ -52,7 +52,8 @@ func showCommand(p *program) *cobra.Command {
 			return err
 		}
 		if *dir == "" && len(named) != 1 {
-			return usage.Errorf("write eyelet events show EVENT, or --dir FOLDER for several", "no single event is named")
+			return usage.Errorf("write eyelet events show EVENT, or --dir FOLDER for several",
+				"no single event is named")
 		}
 		if err := f.check(named, args); err != nil {
 			return err

@@ -282,7 +282,7 @@ func TestASecretInTheURLOfATargetIsNeverShown(t *testing.T) {
 	for what, args := range map[string][]string{
 		"targets": {"targets"}, "targets -o json": {"targets", "-o", "json"},
 		"events list --state dead": {"events", "list", "--state", "dead"},
-		"events show -o text": {"events", "show", events[0].Event, "-o", "text"}, "events show": {"events", "show",
+		"events show -o text":      {"events", "show", events[0].Event, "-o", "text"}, "events show": {"events", "show",
 			events[0].Event},
 		"config show": {"config", "show"}, "config check": {"config", "check"},
 	} {

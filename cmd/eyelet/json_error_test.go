@@ -33,7 +33,8 @@ func TestADryRunReportsUnknownEventsInJSON(t *testing.T) {
 	r := launch(t, "serve", "--config", file)
 	push(t, http.DefaultClient, r.deliveries, "one", "{}")
 	known := listed(t, file)[0].Event
-	out, _ := command(t, exitFailed, "", "events", "reopen", known, "nobody", "--dry-run", "-o", "json", "--config", file)
+	out, _ := command(t, exitFailed, "", "events", "reopen", known, "nobody", "--dry-run", "-o", "json",
+		"--config", file)
 	all := objects(t, out)
 	if len(all) != 2 || all[0]["event"] != known || all[1]["event"] != "nobody" || all[1]["result"] != "refused" ||
 		all[1]["error"] == "" {

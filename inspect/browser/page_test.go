@@ -303,14 +303,18 @@ func runAgain(x *tab, s *server) {
 
 func reopenOne(x *tab, s *server) {
 	s.deliver(x.T, "one-1", "release", `{"one":1}`, true, 200)
-	eventually(x.T, "it is dead", func() bool { return s.output(x.T, "events", "list", "--state", "dead", "--id", "one-1") != "" })
+	eventually(x.T, "it is dead", func() bool {
+		return s.output(x.T, "events", "list", "--state=dead", "--id", "one-1") != ""
+	})
 	x.login(s)
 	x.visit("/ui/?q=one-1")
 	x.click("a.row")
 	x.sees("no such project")
 	x.click("form[action$='/reopen'] button")
 	x.sees("Reopened.")
-	eventually(x.T, "it ran again", func() bool { return s.output(x.T, "events", "list", "--state", "dead", "--id", "one-1") != "" })
+	eventually(x.T, "it ran again", func() bool {
+		return s.output(x.T, "events", "list", "--state=dead", "--id", "one-1") != ""
+	})
 	x.visit("/ui/?q=one-1")
 	x.click("a.row")
 	x.sees("Attempt 2")
@@ -322,8 +326,8 @@ func reopenMany(x *tab, s *server) {
 	}
 	x.login(s)
 	eventually(x.T, "all are dead", func() bool {
-		return strings.Contains(s.output(x.T, "events", "list", "--state", "dead", "--all", "--handler", "gh/release/exec"), "many-0") &&
-			strings.Count(s.output(x.T, "events", "list", "--state", "dead", "--all", "--handler", "gh/release/exec"), "many-") == many
+		dead := s.output(x.T, "events", "list", "--state=dead", "--all", "--handler", "gh/release/exec")
+		return strings.Contains(dead, "many-0") && strings.Count(dead, "many-") == many
 	})
 	if err := os.WriteFile(filepath.Join(s.dir, "fixed"), nil, 0o600); err != nil {
 		x.Fatal(err)
@@ -340,7 +344,7 @@ func reopenMany(x *tab, s *server) {
 		x.Errorf("the job reports %v", found)
 	}
 	eventually(x.T, "all are handled", func() bool {
-		return s.output(x.T, "events", "list", "--state", "dead", "--handler", "gh/release/exec") == ""
+		return s.output(x.T, "events", "list", "--state=dead", "--handler", "gh/release/exec") == ""
 	})
 }
 
