@@ -48,7 +48,7 @@ store: badger:./data
 acme:
   hosts: [%[2]s]
   email: ops@example.test
-  directory_url: %s%s
+  url: %s%s
 producers:
   github: {preset: github, secret: [of-this-test]}
 `, address, acmeHost, authority.URL, wfe.DirectoryPath)

@@ -101,7 +101,7 @@ type Producer struct {
 	Methods []string `conf:"methods,nonempty"`
 	// MediaTypes, when not empty, are the only media types accepted (415 for others);
 	// "application/*" works.
-	MediaTypes []string `conf:"media_types,nonempty"`
+	MediaTypes []string
 	// SignedContent is what signatures of a body with a content coding are over. Defaults to
 	// SignedEither.
 	SignedContent SignedContent `conf:"signed"`
@@ -218,7 +218,7 @@ type Producer struct {
 	AcceptedTypes map[string]dedup.Response
 	// InFlight is the status for a duplicate while the first delivery is in flight: 409, 429 or
 	// 503. Defaults to 409 under API, 503 under Webhook.
-	InFlight int `conf:"in_flight"`
+	InFlight int
 	// Authenticate is the field WWW-Authenticate of a 401 (RFC 9110 section 11.6.1). Defaults
 	// to one challenge per scheme: Basic (RFC 7617), Bearer (RFC 6750), or Signature, which is
 	// not registered. The realm is Name.

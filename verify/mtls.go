@@ -36,7 +36,7 @@ type MutualTLS struct {
 	// ProxyHeader is the field in which the proxy passes the client's certificate: PEM with
 	// percent-encoding (nginx, Envoy's "Cert=") or the structured field of RFC 9440 section
 	// 2.2. The proxy must remove the field from client requests. Defaults to none.
-	ProxyHeader string `conf:"proxy_header"`
+	ProxyHeader string `conf:"header"`
 	// Trusted reports whether the proxy sent a request; otherwise the field is ignored.
 	// Required with ProxyHeader.
 	Trusted func(*http.Request) bool

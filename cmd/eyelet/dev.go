@@ -142,7 +142,7 @@ func (f *devCmd) settings(dir string, paths []string) (s *config.Settings, err e
 	}
 	s.Store = "badger:" + filepath.Join(dir, "store")
 	// What is about the configured store, or written for its receiver, is not of the temporary one.
-	s.Schema, s.State, s.AcceptLoss, s.AcceptClock, s.Limits.MinFree = "", "", false, false, 0
+	s.Schema, s.State, s.Limits.MinFree = "", "", 0
 	return s, nil
 }
 

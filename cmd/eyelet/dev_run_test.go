@@ -139,7 +139,7 @@ func TestDevLeavesTheConfiguredStoreAlone(t *testing.T) {
 
 func TestDevKeepsNothingOfTheConfiguredStore(t *testing.T) {
 	t.Parallel()
-	file := configured(t, "store: badger:data\nstate: state\naccept_loss: true\naccept_clock: true\n"+
+	file := configured(t, "store: badger:data\nstate: state\n"+
 		"limits: {min_free: 1GiB, workers: 3}\n")
 	dir := t.TempDir()
 	s, err := (&devCmd{program: &program{}, senderFlags: senderFlags{config: file}}).settings(dir, nil)
@@ -148,7 +148,7 @@ func TestDevKeepsNothingOfTheConfiguredStore(t *testing.T) {
 	if want := filepath.Join(dir, "store"); err != nil || state != want || s.Store != "badger:"+want {
 		t.Errorf("the store is %s, and the state in %s (%v), want both in %s", s.Store, state, err, want)
 	}
-	if s.AcceptLoss || s.AcceptClock || s.Limits.MinFree != 0 || s.Limits.Workers != 3 {
-		t.Errorf("settings are %v, %v, %+v", s.AcceptLoss, s.AcceptClock, s.Limits)
+	if s.Limits.MinFree != 0 || s.Limits.Workers != 3 {
+		t.Errorf("limits are %+v", s.Limits)
 	}
 }

@@ -246,7 +246,7 @@ func TestTheHopIsSignedWithTheConfiguredKey(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	file = configured(t, "handlers:\n  - producer: gh\n    type: push\n    mode: relay\n"+
-		"    forward: \""+srv.URL+"\"\n    sign: {id: hop, private_key_file: hop.pem}\n")
+		"    forward: \""+srv.URL+"\"\n    sign: {id: hop, key_file: hop.pem}\n")
 	check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "hop.pem"), pems["old"], 0o600))
 	r := launch(t, "serve", "--config", file)
 	for _, id := range []string{"g-1", "g-2"} {

@@ -40,7 +40,7 @@ func openCommand(p *program) *cobra.Command {
 
 // pageAddress returns the address of the page, with a login code.
 func pageAddress(ctx context.Context, client *opsclient.Client, s *config.Settings) (string, error) {
-	if s.Inspector.Off {
+	if s.Inspector.Mode == "off" {
 		return "", &usage.Error{
 			At: s.Place("inspector"), What: "the page is off", Hint: "leave out inspector: {off: true}",
 		}

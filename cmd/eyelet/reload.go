@@ -91,7 +91,7 @@ func (r *reloader) note(s *config.Settings, sound bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if sound {
-		r.watch, r.files = s.Reload.Watch, files
+		r.watch, r.files = s.Reload == "watch", files
 		return
 	}
 	maps.Copy(r.files, files)

@@ -227,7 +227,7 @@ func TestAChangedFileIsReloaded(t *testing.T) {
 			"producers:\n  gh: {preset: github, secret_file: [now/secret]}\n" + rest
 		check(t, os.WriteFile(file, []byte(text), 0o600))
 	}
-	write("reload: {watch: true}\n")
+	write("reload: watch\n")
 	looks := make(chan time.Time)
 	r := (&program{Looks: looks}).launch(t, "serve", "--config", file)
 	look := func() { // two must agree, and a third begins after their reload
@@ -251,10 +251,10 @@ func TestAChangedFileIsReloaded(t *testing.T) {
 	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-2", "{}"); status != http.StatusOK {
 		t.Errorf("with the second secret: status %d", status)
 	}
-	write("reload: {watch: true}\nhandlers: [\n")
+	write("reload: watch\nhandlers: [\n")
 	reloads("refused", 1)
 	reloads("refused", 1) // the mistake is not tried again
-	write("reload: {watch: false}\n")
+	write("reload: off\n")
 	reloads("applied", 2)
 	secret("three", "an-earlier-secret")
 	reloads("applied", 2)
@@ -317,7 +317,7 @@ func TestReloadKeepsRefusedDeliveries(t *testing.T) {
 	text, err := os.ReadFile(file)
 	check(t, err)
 	text = bytes.Replace(text, []byte("level: error"), []byte("level: debug"), 1)
-	text = append(text, "inspector: {read_only: true}\n"...)
+	text = append(text, "inspector: read\n"...)
 	check(t, os.WriteFile(file, text, 0o600))
 	if page := loggedIn(t, r.operations, dir+"/data"); strings.Contains(page, ">read-only<") {
 		t.Errorf("before: %s", page)
@@ -326,7 +326,7 @@ func TestReloadKeepsRefusedDeliveries(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
 	if page := loggedIn(t, r.operations, dir+"/data"); !strings.Contains(page, ">read-only<") {
-		t.Errorf("with read_only: %s", page)
+		t.Errorf("with inspector: read: %s", page)
 	}
 	if diff := cmp.Diff(kept, refusedLines(t, 1, "--config", file)); diff != "" {
 		t.Error(diff)

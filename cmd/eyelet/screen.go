@@ -75,7 +75,7 @@ func serveWithKeys(
 	if keys {
 		p.Out, p.Err = returning{p.Out}, returning{p.Err}
 	}
-	s.Inspector.Send = true
+	s.Inspector.Mode = "send"
 	_, o, err := p.serverOptions(ctx, s)
 	if err != nil {
 		return err

@@ -33,8 +33,8 @@ func serveCommand(p *program) *cobra.Command {
 	c.Flags().String("log-level", "", "debug, info, warn or error")
 	c.Flags().String("log-format", "", "text or json")
 	c.Flags().Bool("insecure-http", false, "receive over HTTP without TLS from beyond this machine")
-	c.Flags().Bool("accept-loss", false, "open a store although acknowledged events are missing")
-	c.Flags().Bool("accept-clock", false, "open a store although the clock is before its last commit")
+	loss := c.Flags().Bool("accept-loss", false, "open a store although acknowledged events are missing")
+	clock := c.Flags().Bool("accept-clock", false, "open a store although the clock is before its last commit")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ignoreSIGPIPE()
 		src := p.source(c, *file)
@@ -42,6 +42,7 @@ func serveCommand(p *program) *cobra.Command {
 		if s == nil {
 			return err
 		}
+		s.AcceptLoss, s.AcceptClock = *loss, *clock     // not in the file: later losses would go unseen
 		plan, o, err := p.serverOptions(c.Context(), s) // it reports the errors of Load, too
 		if err != nil {
 			return err
@@ -118,8 +119,8 @@ func portOptions(s *config.Settings) (o server.Options, err error) {
 		Connections:   s.ConnectionLimits(), HeaderBytes: s.HeaderBytes(),
 		HeaderTimeout: s.Limits.HeaderTimeout, IdleTimeout: s.Limits.IdleTimeout, Drain: s.Limits.Drain,
 		Inspector: server.Inspector{
-			Off: s.Inspector.Off, ReadOnly: s.Inspector.ReadOnly, Prefix: s.Inspector.Prefix, Version: version(),
-			Redact: s.Inspector.Redact, Send: s.Inspector.Send,
+			Off: s.Inspector.Mode == "off", ReadOnly: s.Inspector.Mode == "read", Send: s.Inspector.Mode == "send",
+			Prefix: s.Inspector.Prefix, Version: version(), Redact: s.Inspector.Redact,
 		},
 		OpenStore: s.OpenStore, StoreName: s.StoreName(), Place: s.Place, Refused: config.RefusedOptions(s),
 		Explain: s.Explain == config.ExplainLog, Tracing: config.TracingOptions(s),
@@ -137,7 +138,7 @@ func portOptions(s *config.Settings) (o server.Options, err error) {
 	o.LockState = kind == "postgres" || s.State != "" && s.Path(s.State) != dir
 	o.StateDir, err = s.StateDir()
 	if s.ACME != nil {
-		o.ACME = &server.ACME{Hosts: s.ACME.Hosts, Email: s.ACME.Email, Directory: s.ACME.DirectoryURL,
+		o.ACME = &server.ACME{Hosts: s.ACME.Hosts, Email: s.ACME.Email, Directory: s.ACME.URL,
 			Cache: filepath.Join(o.StateDir, "acme")}
 	}
 	return o, err

@@ -22,7 +22,7 @@ func ending(t *testing.T, handler, drain, more string) string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: badger:./data\nlimits: {drain: " + drain +
-		", attempts: 1, handler_timeout: 1h}\n" +
+		", attempts: 1, timeout: 1h}\n" +
 		"producers:\n  gh: {preset: github, secret: [another-long-secret]}\nhandlers:\n  - {producer: gh, type: " +
 		"\"*\", " + handler + "}\n" + more
 	check(t, os.WriteFile(config, []byte(text), 0o600))

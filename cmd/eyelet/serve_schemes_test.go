@@ -66,8 +66,8 @@ func TestClientCertificatesInTheFile(t *testing.T) {
 		tls, producer string
 		good, wrong   *tls.Certificate
 	}{
-		"a name":        {", client_ca_file: ca.pem", "names: [kettle.example]", &kettle, &teapot},
-		"no one's":      {", client_ca_file: ca.pem", "names: [kettle.example]", &kettle, nil},
+		"a name":        {", ca_file: ca.pem", "names: [kettle.example]", &kettle, &teapot},
+		"no one's":      {", ca_file: ca.pem", "names: [kettle.example]", &kettle, nil},
 		"a fingerprint": {"", pinned, &own, &kettle},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -225,7 +225,7 @@ func TestTheTasksOfAKilledReceiverEndAtAnother(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	began, second := filepath.Join(dir, "began"), filepath.Join(dir, "second")
-	file := migrated(t, pgtest.URL(t), "limits: {lease: 2s, handler_timeout: 5m}\n"+
+	file := migrated(t, pgtest.URL(t), "limits: {lease: 2s, timeout: 5m}\n"+
 		"handlers: [{producer: gh, type: \"*\", exec: [sh, -c, \"test -f "+second+
 		" && exit 0; echo $$ >"+began+"; exec sleep 300\"]}]\n")
 	killed := startServed(t, file, func(c *exec.Cmd) { c.Env = append(c.Env, "EYELET_LOG_LEVEL=info") })

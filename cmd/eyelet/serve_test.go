@@ -203,7 +203,7 @@ func TestAFailedStoreIsNotDrained(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	began := filepath.Join(dir, "began")
-	s, err := config.Source{File: configured(t, "store: memory\nlimits: {drain: 1h, handler_timeout: 1h}\n"+
+	s, err := config.Source{File: configured(t, "store: memory\nlimits: {drain: 1h, timeout: 1h}\n"+
 		"handlers: [{producer: gh, type: \"*\", exec: "+
 		"[sh, -c, \"trap '' TERM; touch "+began+"; while kill -0 $PPID; do sleep 0.1; done\"]}]\n")}.Load()
 	check(t, err)

@@ -73,7 +73,7 @@ func TestSpansReachTheCollector(t *testing.T) {
 	}))
 	defer target.Close()
 	file := configured(t, fmt.Sprintf("handlers:\n  - {producer: gh, type: push, forward: %s, name: ship}\n"+
-		"tracing: {endpoint: %s, bearer: s3cret}\n", target.URL, collector.URL))
+		"tracing: {url: %s, bearer: s3cret}\n", target.URL, collector.URL))
 	r := launch(t, "serve", "--config", file)
 	const theirTrace, theirSpan = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	push := pushRequest(t, r.deliveries, "d1", "{}")
@@ -137,7 +137,7 @@ func TestEveryRequestHasASpanWithoutTextOfItsClient(t *testing.T) {
 	collector := httptest.NewServer(c)
 	defer collector.Close()
 	r := launch(t, "serve", "--config", configured(t, "handlers:\n  - {producer: gh, type: push, stdout: true}\n"+
-		"tracing: {endpoint: "+collector.URL+"}\n"))
+		"tracing: {url: "+collector.URL+"}\n"))
 	send := func(method, path string) {
 		request, err := http.NewRequestWithContext(t.Context(), method, r.deliveries+path, nil)
 		check(t, err)

@@ -26,6 +26,7 @@ import (
 //	short     the member of a mapping that a single value in its place means
 //	opaque    a value that cannot be shown as it is written
 //	without   names of an embedded struct that are not settings
+//	a|b|c     the words that a text may be
 //
 // The tag default has the value of a setting that is not written, as in default:"30s".
 //
@@ -92,6 +93,21 @@ func isSecret(t reflect.Type) bool {
 }
 
 func (f field) has(option string) bool { return slices.Contains(f.options, option) }
+
+// words are those that the text may be, or nil.
+func (f field) words() []string {
+	for _, option := range f.options {
+		if strings.Contains(option, "|") {
+			return strings.Split(option, "|")
+		}
+	}
+	return nil
+}
+
+// refuses reports whether a text is not one of the words.
+func (f field) refuses(n *Node) bool {
+	return f.words() != nil && n.Kind == Scalar && len(n.errs) == 0 && !slices.Contains(f.words(), n.Text)
+}
 
 // inFile reports whether the setting has a NAME_file variant.
 func (f field) inFile() bool { return f.has("secret") || f.has("file") || f.has("dsn") }
@@ -217,6 +233,8 @@ func (d *Decoder) Objects(n *Node, path string, structs ...any) {
 			d.requireText(inner, join(path, name))
 		case inner.isBlank(f):
 			d.Errs.Add(n.where[name], "leave it out for its default", "%s is empty", join(path, name))
+		case f.refuses(inner):
+			d.Errs.Add(inner.At, usage.DidYouMean(inner.Text, f.words()), "%s is %q", join(path, name), inner.Text)
 		case len(d.Errs) == found:
 			d.refuseZero(inner, f, join(path, name))
 		}

@@ -51,13 +51,7 @@ func (s *Schema) Of(t reflect.Type) Object {
 		return form()
 	}
 	if words := wordsOf(t); len(words) > 0 {
-		all := []any{}
-		for _, word := range words {
-			if all = append(all, word); word == "off" {
-				all = append(all, false) // as older YAML reads it
-			}
-		}
-		return OrVariable(Object{"enum": all})
+		return oneOf(words)
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -81,6 +75,17 @@ func (s *Schema) Of(t reflect.Type) Object {
 	return Ref("text")
 }
 
+// oneOf is the schema of a word.
+func oneOf(words []string) Object {
+	all := []any{}
+	for _, word := range words {
+		if all = append(all, word); word == "off" {
+			all = append(all, false) // as older YAML reads it
+		}
+	}
+	return OrVariable(Object{"enum": all})
+}
+
 // list is the schema of a list of elements: a mapping by their names if they have some. A single
 // text may be written without a list.
 func (s *Schema) list(elem reflect.Type) Object {
@@ -99,7 +104,9 @@ func (s *Schema) Structs(types ...reflect.Type) Object {
 	settings := Object{}
 	for _, t := range types {
 		for name, f := range fieldsOf(reflect.New(t).Elem()) {
-			settings[name] = s.Of(f.value.Type())
+			if settings[name] = s.Of(f.value.Type()); f.words() != nil {
+				settings[name] = oneOf(f.words())
+			}
 			if f.inFile() && f.value.Kind() != reflect.Map {
 				settings[name+"_file"] = Object{"anyOf": []any{Ref("text"), s.list(reflect.TypeFor[string]())}}
 			}

@@ -16,8 +16,8 @@ type ACME struct {
 	Node  *conf.Node
 	Hosts []string `conf:"hosts,nonempty"` // the names of the certificates
 	Email string   `conf:"email"`          // for messages of the authority
-	// DirectoryURL is that of the authority. Defaults to Let's Encrypt's.
-	DirectoryURL string `conf:"directory_url"`
+	// URL is that of the authority. Defaults to Let's Encrypt's.
+	URL string `conf:"url"`
 }
 
 // dnsName matches a name of two labels or more that an authority can check, in lower case.
@@ -38,10 +38,10 @@ func checkACME(s *Settings) (found usage.Errors) {
 				"acme.hosts: %q is no name of a certificate", host)
 		}
 	}
-	if u, err := url.Parse(s.ACME.DirectoryURL); s.ACME.DirectoryURL != "" &&
+	if u, err := url.Parse(s.ACME.URL); s.ACME.URL != "" &&
 		(err != nil || u.Scheme != "https" || u.Host == "") {
-		found.Add(at("directory_url"), "leave it out for Let's Encrypt", "acme.directory_url is no https URL: %s",
-			s.ACME.DirectoryURL)
+		found.Add(at("url"), "leave it out for Let's Encrypt", "acme.url is no https URL: %s",
+			s.ACME.URL)
 	}
 	if s.TLS != nil {
 		found.Add(s.Place("acme"), "leave one of them out", "tls and acme both have the certificate of listen")

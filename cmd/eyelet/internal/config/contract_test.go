@@ -17,7 +17,7 @@ func TestAContractMovesItsDefaults(t *testing.T) {
 	schemes := map[string]string{
 		"bearer": bearer, "basic": "scheme: basic, username: a, password: 0123456789abcdef-own",
 		"static": "scheme: static, header: X-Key, " + token, "hmac": "scheme: hmac, header: X-Sig, " + token,
-		"jwt": issuer, "mtls": "scheme: mtls, fingerprints: [" + strings.Repeat("ab", 32) + "], proxy_header: X-Cert",
+		"jwt": issuer, "mtls": "scheme: mtls, fingerprints: [" + strings.Repeat("ab", 32) + "], header: X-Cert",
 		"rfc9421":    "scheme: rfc9421, keys: [{id: k, alg: hmac-sha256, secret: 0123456789abcdef0123456789abcdef}]",
 		"ed25519":    "scheme: ed25519, header: X-Sig, template: '{body}', public_key: " + strings.Repeat("3d", 32),
 		"all":        "scheme: all, schemes: [{" + bearer + "}, {scheme: hmac, header: X-Sig, " + token + "}]",

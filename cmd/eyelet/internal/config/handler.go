@@ -136,9 +136,6 @@ func (b *handlerBuilder) checkProducer(h *Handler) {
 func (b *handlerBuilder) checkKind(h *Handler) {
 	if h.Forward == "" {
 		b.refuseForwardSettings(h)
-	} else if h.Mode != "" && h.Mode != "relay" && h.Mode != "store" {
-		hint := usage.DidYouMean(h.Mode, []string{"relay", "store"})
-		b.errs.Add(h.Node.Place("mode"), hint, "mode is %q, want relay or store", h.Mode)
 	}
 	b.refuseIf(h.Answer && len(h.Exec) == 0, h, "answer", "exec")
 	b.refuseIf(len(h.Env) > 0 && len(h.Exec) == 0, h, "env", "exec")
@@ -205,7 +202,7 @@ func (b *handlerBuilder) limit(h *Handler) func(context.Context) (context.Contex
 
 func (b *handlerBuilder) timeout(h *Handler) time.Duration {
 	if b.answers(h) {
-		return cmp.Or(h.Timeout, b.Limits.AnswerTimeout, receiver.DefaultAnswerTimeout)
+		return cmp.Or(h.Timeout, receiver.DefaultAnswerTimeout)
 	}
 	return cmp.Or(h.Timeout, b.Limits.HandlerTimeout, receiver.DefaultHandlerTimeout)
 }

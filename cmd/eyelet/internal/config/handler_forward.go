@@ -25,23 +25,23 @@ type signSettings struct {
 	Node           *conf.Node
 	ID             string        `conf:"id"`  // the keyid
 	Alg            string        `conf:"alg"` // defaults to that of the key
-	PrivateKeyFile string        `conf:"private_key_file"`
+	PrivateKeyFile string        `conf:"key_file"`
 	Secret         verify.Secret `conf:"secret"`
 	Label          string        `conf:"label"` // defaults to sig1
 	Tag            string        `conf:"tag"`
-	Components     []string      `conf:"components"` // default to those of the profile
+	Components     []string      `conf:"covers"` // default to those of the profile
 }
 
 // forwardSettings are the settings of forward besides the URL.
 type forwardSettings struct {
-	Mode           string        `conf:"mode"` // relay or store
+	Mode           string        `conf:"mode,relay|store"`
 	Sign           *signSettings `conf:"sign"`
 	Bearer         verify.Secret `conf:"bearer"`
 	DenyPrivate    bool          `conf:"deny_private"`
-	AllowHosts     []string      `conf:"allow_hosts"`
+	AllowHosts     []string      `conf:"hosts"`
 	TotalRetryTime time.Duration `conf:"total_retry_time"`
 	TerminalLimit  int           `conf:"terminal_limit"`
-	MaxConnections int           `conf:"max_connections"`
+	MaxConnections int           `conf:"concurrency"`
 	KeepResponse   *bool         `conf:"keep_response"` // of failed attempts; the default
 	CAFile         string        `conf:"ca_file"`
 	ForwardHeaders []string      `conf:"forward_headers"` // besides the own and the signed fields
@@ -49,8 +49,8 @@ type forwardSettings struct {
 
 func (b *handlerBuilder) refuseForwardSettings(h *Handler) {
 	for _, name := range []string{
-		"mode", "sign", "bearer", "bearer_file", "deny_private", "allow_hosts", "total_retry_time", "terminal_limit",
-		"max_connections", "keep_response", "ca_file", "forward_headers",
+		"mode", "sign", "bearer", "bearer_file", "deny_private", "hosts", "total_retry_time", "terminal_limit",
+		"concurrency", "keep_response", "ca_file", "forward_headers",
 	} {
 		b.refuseIf(h.Node.Member(name) != nil, h, name, "forward")
 	}
@@ -173,7 +173,7 @@ func (b *handlerBuilder) signer(s *signSettings) (*verify.Signer, error) {
 	case s.ID == "":
 		return nil, errors.New("sign: the key needs an id, which signatures name in their parameter keyid")
 	case (s.PrivateKeyFile == "") == (s.Secret == ""):
-		return nil, errors.New("sign needs one of private_key_file and secret")
+		return nil, errors.New("sign needs one of key_file and secret")
 	case s.Secret != "":
 		text, err := b.currentSecret(s.Node, "secret_file", s.Secret)
 		if err != nil {

@@ -23,14 +23,14 @@ func TestVariablesOverrideSectionsThatAreOneValue(t *testing.T) {
 		environ []string
 		want    kept
 	}{
-		"its member":     {"refused: disk\n", []string{"EYELET_REFUSED_KEEP=off"}, kept{"off", 0, 24 * time.Hour}},
+		"its member":     {"refused: disk\n", []string{"EYELET_REFUSED_MODE=off"}, kept{"off", 0, 24 * time.Hour}},
 		"another member": {"refused: disk\n", []string{"EYELET_REFUSED_FOR=2h"}, kept{"disk", 0, 2 * time.Hour}},
 		"the whole":      {"refused: disk\n", []string{"EYELET_REFUSED=off"}, kept{"off", 0, 24 * time.Hour}},
 		"a whole mapping": {
-			"refused: {keep: disk, max: 8MiB}\n", []string{"EYELET_REFUSED=off"}, kept{"off", 0, 24 * time.Hour},
+			"refused: {mode: disk, max: 8MiB}\n", []string{"EYELET_REFUSED=off"}, kept{"off", 0, 24 * time.Hour},
 		},
 		"nothing before": {"url: a\n", []string{"EYELET_REFUSED=disk"}, kept{"disk", 0, 24 * time.Hour}},
-		"an unset value": {"refused: ${NONE}\n", []string{"EYELET_REFUSED_KEEP=off"}, kept{"off", 0, 24 * time.Hour}},
+		"an unset value": {"refused: ${NONE}\n", []string{"EYELET_REFUSED_MODE=off"}, kept{"off", 0, 24 * time.Hour}},
 		"both": {
 			"refused: off\n", []string{"EYELET_REFUSED_MAX=8MiB", "EYELET_REFUSED=disk"},
 			kept{"disk", 8 << 20, 24 * time.Hour},
@@ -40,7 +40,7 @@ func TestVariablesOverrideSectionsThatAreOneValue(t *testing.T) {
 			t.Parallel()
 			c, err := parse(t, tt.yaml, tt.environ...)
 			check(t, err)
-			if diff := cmp.Diff(tt.want, kept{c.Refused.Keep, c.Refused.Max, c.Refused.For}); diff != "" {
+			if diff := cmp.Diff(tt.want, kept{c.Refused.Mode, c.Refused.Max, c.Refused.For}); diff != "" {
 				t.Errorf("refused (-want +got):\n%s", diff)
 			}
 		})
@@ -103,10 +103,10 @@ func TestAnOverrideHidesNoMistake(t *testing.T) {
 	for yaml, want := range map[string]string{
 		"log: text\n": "eyelet.yaml:1: log is a single value, want a mapping",
 		"tls: {cert: x}\n": `eyelet.yaml:1: unknown setting "cert" in tls` +
-			` | known here: cert_file, client_ca_file, key_file`,
+			` | known here: ca_file, cert_file, key_file`,
 		"refused: [disk]\n": "eyelet.yaml:1: refused is a list, want a mapping",
 	} {
-		_, err := parse(t, yaml, "EYELET_LOG_LEVEL=warn", "EYELET_TLS_CERT_FILE=y", "EYELET_REFUSED_KEEP=off",
+		_, err := parse(t, yaml, "EYELET_LOG_LEVEL=warn", "EYELET_TLS_CERT_FILE=y", "EYELET_REFUSED_MODE=off",
 			"EYELET_LIMITS_REMEMBER_SIGNATURES_FOR=30d")
 		if diff := cmp.Diff(want, withHints(err)); diff != "" {
 			t.Errorf("%q: errors (-want +got):\n%s", yaml, diff)

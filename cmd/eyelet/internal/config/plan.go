@@ -121,9 +121,9 @@ func (s *Settings) applyLimits(c *receiver.Config) {
 	if c.OrphanAfter = l.OrphanAfter; l.OrphanAfter == 0 && l.Node.Scalar("orphan_after") != "" {
 		c.OrphanAfter = -1 // as above
 	}
-	c.StoreTimeout, c.OmitErrors = l.StoreTimeout, s.Log.OmitErrors
+	c.OmitErrors = s.Log.OmitErrors
 	c.BodyTimeout, c.MaxBody, c.BodyBudget = l.BodyTimeout, l.MaxBody, l.BodyBudget
-	c.HandlerTimeout, c.AnswerTimeout = l.HandlerTimeout, l.AnswerTimeout
+	c.HandlerTimeout, c.AnswerTimeout = l.HandlerTimeout, receiver.DefaultAnswerTimeout
 	for i := range s.Handlers {
 		h := &s.Handlers[i]
 		if s.answers(h) {
@@ -149,9 +149,6 @@ func (s *Settings) check() usage.Errors {
 	if s.Via != "" && (!verify.IsToken(s.Via) || len(s.Via) > receiver.MaxVia) {
 		found.Add(s.Place("via"), "write a name that no other hop has, as in via: eyelet-berlin",
 			"via is not a token of at most %d characters", receiver.MaxVia)
-	}
-	if s.Log.Format != "text" && s.Log.Format != "json" {
-		found.Add(s.Log.Node.Place("format"), "", "log.format is neither text nor json")
 	}
 	if _, err := s.LogLevel(); err != nil {
 		found.Add(s.Log.Node.Place("level"), "", "log.level is not debug, info, warn or error")

@@ -78,12 +78,12 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 		}
 	}
 	if t := s.OperationsTLS; t != nil && t.ClientCAFile != "" {
-		found.Add(t.Node.Place("client_ca_file"), "leave it out: a token authenticates the clients of that port",
-			"operations_tls has no client_ca_file")
+		found.Add(t.Node.Place("ca_file"), "leave it out: a token authenticates the clients of that port",
+			"operations_tls has no ca_file")
 	}
 	if t := s.TLS; t != nil && t.ClientCAFile != "" && !s.AsksForCertificates() {
-		found.Add(t.Node.Place("client_ca_file"), "leave it out, or give a producer scheme: mtls",
-			"tls.client_ca_file has no effect: no producer is authenticated by its certificate")
+		found.Add(t.Node.Place("ca_file"), "leave it out, or give a producer scheme: mtls",
+			"tls.ca_file has no effect: no producer is authenticated by its certificate")
 	}
 	if s.HTTP2 && !s.HasTLS() {
 		add("http2", "leave it out: a proxy offers HTTP/2 to producers itself", "http2 has no meaning without tls")
@@ -130,7 +130,7 @@ func (s *Settings) ConnectionLimits() receiver.Limits {
 	l := s.Limits
 	return receiver.Limits{
 		Connections: l.Connections, PerAddress: l.ConnectionsPerAddress,
-		TrustedProxies: s.TrustedProxies, HeadBytes: l.HeadBudget,
+		TrustedProxies: s.TrustedProxies,
 	}.WithDefaults()
 }
 

@@ -12,8 +12,8 @@ import (
 // Refused are the settings of the ring of refused deliveries.
 type Refused struct {
 	Node *conf.Node
-	Keep string        `conf:"keep,short" default:"memory"` // memory, disk or off
-	Max  int64         `conf:"max"`                         // of the files
+	Mode string        `conf:"mode,short,memory|disk|off" default:"memory"`
+	Max  int64         `conf:"max"` // of the files
 	For  time.Duration `conf:"for" default:"24h"`
 }
 
@@ -32,15 +32,10 @@ const ExplainLog = "log"
 func checkRefused(s *Settings) (found usage.Errors) {
 	r := &s.Refused
 	switch {
-	case r.Keep != keepMemory && r.Keep != keepDisk && r.Keep != keepOff:
-		found.Add(s.Place("refused"), "", "refused.keep is not memory, disk or off")
-	case r.Max != 0 && r.Keep != keepDisk:
-		found.Add(r.Node.Place("max"), "leave it out, or write keep: disk", "refused.max is for files")
+	case r.Max != 0 && r.Mode != keepDisk:
+		found.Add(r.Node.Place("max"), "leave it out, or write mode: disk", "refused.max is for files")
 	case r.Max != 0 && r.Max < minRefusedMax:
 		found.Add(r.Node.Place("max"), "", "refused.max is less than 4MiB")
-	}
-	if s.Explain != ExplainLog && s.Explain != keepOff {
-		found.Add(s.Place("explain"), "", "explain is neither log nor off")
 	}
 	checkRules := func(at usage.Place, setting string, rules []string) {
 		for _, rule := range rules {
@@ -59,11 +54,11 @@ func checkRefused(s *Settings) (found usage.Errors) {
 // written.
 func RefusedOptions(s *Settings) *refused.Options {
 	r := s.Refused
-	if r.Keep == keepOff || r.Keep == keepMemory && s.Operations == operationsOff {
+	if r.Mode == keepOff || r.Mode == keepMemory && s.Operations == operationsOff {
 		return nil
 	}
 	o := &refused.Options{For: r.For}
-	if r.Keep == keepDisk {
+	if r.Mode == keepDisk {
 		o.Max = cmp.Or(r.Max, defaultRefusedMax)
 	}
 	for _, rule := range s.Redact {

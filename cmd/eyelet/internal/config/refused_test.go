@@ -17,9 +17,9 @@ func TestOptionsOfRefusedDeliveries(t *testing.T) {
 		"operations: off":                        {},
 		"refused: off":                           {},
 		"refused: disk\noperations: off":         {true, 64 << 20, 24 * time.Hour},
-		"refused: {keep: disk, max: 5MiB}":       {true, 5 << 20, 24 * time.Hour},
+		"refused: {mode: disk, max: 5MiB}":       {true, 5 << 20, 24 * time.Hour},
 		"refused: {for: 1h}\nredact: [query:k]":  {true, 0, time.Hour},
-		"refused: {keep: memory}\nhosts: [a.io]": {true, 0, 24 * time.Hour},
+		"refused: {mode: memory}\nhosts: [a.io]": {true, 0, 24 * time.Hour},
 	} {
 		s, err := parse(t, text+"\n")
 		check(t, err)

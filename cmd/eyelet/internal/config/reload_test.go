@@ -25,8 +25,8 @@ func TestWhatNeedsARestartIsNamed(t *testing.T) {
 		"schema": "schema: other", "state": "state: other", "insecure_http": "insecure_http: true",
 		"proxy_protocol": "proxy_protocol: true", "http2": "http2: true", "acme": "acme: {hosts: [hooks.example]}",
 		"tls":            "tls: {cert_file: c, key_file: k}",
-		"operations_tls": "operations_tls: {cert_file: c, key_file: k}", "refused": "refused: {keep: off}",
-		"tracing": "tracing: {endpoint: \"https://collector.example\"}", "log.format": "log: {format: json}",
+		"operations_tls": "operations_tls: {cert_file: c, key_file: k}", "refused": "refused: {mode: off}",
+		"tracing": "tracing: {url: \"https://collector.example\"}", "log.format": "log: {format: json}",
 		"limits.head": "limits: {head: 9KiB}", "limits.header_timeout": "limits: {header_timeout: 9s}",
 		"limits.idle_timeout": "limits: {idle_timeout: 9s}", "limits.backlog_bytes": "limits: {backlog_bytes: 9MiB}",
 		"limits.backlog_events": "limits: {backlog_events: 9}", "limits.min_free": "limits: {min_free: 9MiB}",
@@ -42,7 +42,7 @@ func TestWhatNeedsARestartIsNamed(t *testing.T) {
 	}
 	for _, text := range []string{
 		"url: https://hooks.example", "hosts: [hooks.example]", "via: other", "trusted_proxies: [10.0.0.0/8]",
-		"log: {level: debug}", "explain: log", "inspector: {read_only: true}", "reload: {watch: true}",
+		"log: {level: debug}", "explain: log", "inspector: read", "reload: watch",
 		"limits: {workers: 9, max_body: 9KiB}", "redact: [\"json:a.b\"]",
 		"handlers: [{producer: gh, type: push, stdout: true}]",
 	} {

@@ -32,7 +32,7 @@ func Schema() map[string]any {
 		reflect.TypeFor[schemeEntry](): func() object { return byScheme(s, "entry", nil) },
 	}
 	root := s.Of(reflect.TypeFor[Settings]())
-	delete(conf.Members(conf.Members(root)["operations_tls"]), "client_ca_file") // clients have tokens there
+	delete(conf.Members(conf.Members(root)["operations_tls"]), "ca_file") // clients have tokens there
 	maps.Copy(root, object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "eyelet.yaml", "$defs": s.Defs,
 	})

@@ -88,15 +88,15 @@ func (c *mtlsSettings) build(_ context.Context, b *producerBuilder, p *Producer)
 	switch {
 	case c.ProxyHeader != "":
 		if len(b.TrustedProxies) == 0 {
-			b.errs.Add(p.Node.Place("proxy_header"), "name the proxy in trusted_proxies",
-				"proxy_header without trusted_proxies: any client could write it")
+			b.errs.Add(p.Node.Place("header"), "name the proxy in trusted_proxies",
+				"header without trusted_proxies: any client could write it")
 		}
 		scheme.Trusted = fromProxy(b.TrustedProxies)
 	case b.TLS == nil:
-		b.errs.Add(p.at, "add tls: {cert_file: ..., key_file: ..., client_ca_file: ...}, or proxy_header",
+		b.errs.Add(p.at, "add tls: {cert_file: ..., key_file: ..., ca_file: ...}, or header",
 			"producer %q needs client certificates, and there is no tls", p.Name)
 	case b.TLS.ClientCAFile == "" && len(c.Names) > 0:
-		b.errs.Add(p.Node.Place("names"), "add tls: {client_ca_file: ...}, or write fingerprints",
+		b.errs.Add(p.Node.Place("names"), "add tls: {ca_file: ...}, or write fingerprints",
 			"names of certificates count only where their authority is checked")
 	}
 	return b.api(p, &scheme)

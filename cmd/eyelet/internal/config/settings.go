@@ -29,8 +29,8 @@ type Settings struct {
 	// State is the folder of what belongs to this receiver alone. Defaults to the store's folder,
 	// to ./state beside the file for PostgreSQL, and to one in the user's cache for memory.
 	State          string         `conf:"state"`
-	AcceptLoss     bool           `conf:"accept_loss"`     // open a store that has lost acknowledged commits
-	AcceptClock    bool           `conf:"accept_clock"`    // open a store although the clock is before its last commit
+	AcceptLoss     bool           // a flag alone: open a store that has lost acknowledged commits
+	AcceptClock    bool           // a flag alone: open a store although the clock is before its last commit
 	InsecureHTTP   bool           `conf:"insecure_http"`   // allow HTTP without TLS beyond loopback
 	TrustedProxies []netip.Prefix `conf:"trusted_proxies"` // addresses whose X-Forwarded-* fields are trusted
 	ProxyProtocol  bool           `conf:"proxy_protocol"`  // they begin their connections with a PROXY header
@@ -44,9 +44,9 @@ type Settings struct {
 	Inspector     Inspector  `conf:"inspector"`
 	Log           Log        `conf:"log"`
 	Refused       Refused    `conf:"refused"`
-	Redact        []string   `conf:"redact"`                // places of credentials, which nothing shows
-	Explain       string     `conf:"explain" default:"off"` // log explains refused deliveries
-	Reload        Reload     `conf:"reload"`
+	Redact        []string   `conf:"redact"`                         // places of credentials, which nothing shows
+	Explain       string     `conf:"explain,off|log" default:"off"`  // log explains refused deliveries
+	Reload        string     `conf:"reload,off|watch" default:"off"` // watch: when a file changed
 	Tracing       Tracing    `conf:"tracing"`
 	Limits        Limits     `conf:"limits"`
 	Producers     []Producer `conf:"producers"`
@@ -59,37 +59,30 @@ type Settings struct {
 	variables    conf.Variables
 }
 
-// Reload says when the configuration is read again, beside on demand.
-type Reload struct {
-	Node  *conf.Node
-	Watch bool `conf:"watch"` // when the content of a file that was read changed
-}
-
 // TLS names a certificate and its key.
 type TLS struct {
 	Node         *conf.Node
 	CertFile     string `conf:"cert_file"`
 	KeyFile      string `conf:"key_file"`
-	ClientCAFile string `conf:"client_ca_file"` // the authorities of client certificates
+	ClientCAFile string `conf:"ca_file"` // the authorities of client certificates
 }
 
 // Inspector is the page on the operations port.
 type Inspector struct {
-	Node     *conf.Node
-	Off      bool   `conf:"off"`
-	ReadOnly bool   `conf:"read_only"`
-	Prefix   string `conf:"prefix" default:"/ui"` // of its paths; defaults to /ui
+	Node *conf.Node
+	// Mode is off, read (it changes nothing), change, or send: deliveries can be edited and sent.
+	Mode   string `conf:"mode,short,off|read|change|send" default:"change"`
+	Prefix string `conf:"prefix" default:"/ui"` // of its paths; defaults to /ui
 	// Redact are places in requests that the page does not show, in the form of Settings.Redact.
 	Redact []string `conf:"redact"`
-	Send   bool     `conf:"send"` // deliveries can be edited and sent again; dev has it on
 }
 
 // Log is the format and the level of the log, and what is left out of it.
 type Log struct {
 	Node       *conf.Node
-	Format     string `conf:"format" default:"text"` // text or json
-	Level      string `conf:"level" default:"info"`  // debug, info, warn or error
-	OmitErrors bool   `conf:"omit_errors"`           // the texts of handlers' errors, which may quote payloads
+	Format     string `conf:"format,text|json" default:"text"` // text or json
+	Level      string `conf:"level" default:"info"`            // debug, info, warn or error
+	OmitErrors bool   `conf:"omit_errors"`                     // texts of errors of handlers may quote payloads
 }
 
 // Limits are bounds and timeouts.
@@ -101,18 +94,15 @@ type Limits struct {
 	Connections           int           `conf:"connections"`
 	ConnectionsPerAddress int           `conf:"connections_per_address"`
 	Head                  int64         `conf:"head" default:"16KiB"` // of one request
-	HeadBudget            int64         `conf:"head_budget"`          // of all incomplete heads
 	HeaderTimeout         time.Duration `conf:"header_timeout" default:"10s"`
 	BodyTimeout           time.Duration `conf:"body_timeout" default:"30s"`
 	IdleTimeout           time.Duration `conf:"idle_timeout" default:"2m"`
-	StoreTimeout          time.Duration `conf:"store_timeout" default:"30s"`
 	Workers               int           `conf:"workers"`
 	Attempts              int           `conf:"attempts" default:"16"`
 	BackoffBase           time.Duration `conf:"backoff_base" default:"1s"`
 	BackoffCap            time.Duration `conf:"backoff_cap" default:"10m"`
 	PostponeMax           time.Duration `conf:"postpone_max" default:"7d"`
-	HandlerTimeout        time.Duration `conf:"handler_timeout" default:"30s"`
-	AnswerTimeout         time.Duration `conf:"answer_timeout" default:"10s"`
+	HandlerTimeout        time.Duration `conf:"timeout" default:"30s"`
 	InFlightWait          time.Duration `conf:"in_flight_wait,zero" default:"2s"`
 	Lease                 time.Duration `conf:"lease" default:"30s"`
 	OrphanAfter           time.Duration `conf:"orphan_after,zero"`

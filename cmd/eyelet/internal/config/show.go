@@ -54,7 +54,6 @@ func derived(s *Settings) [][2]string {
 		{"store", s.StoreName()}, {"via", s.viaName()},
 		{"limits.connections", strconv.Itoa(limits.Connections)},
 		{"limits.connections_per_address", strconv.Itoa(limits.PerAddress)},
-		{"limits.head_budget", strconv.FormatInt(limits.HeadBytes, 10)},
 		{"limits.workers", strconv.Itoa(4 * runtime.GOMAXPROCS(0))},
 	}
 	orphans := receiver.DefaultOrphanAfterAlone

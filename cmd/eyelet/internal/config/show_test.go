@@ -64,16 +64,16 @@ func TestDefaultsAreThoseOfTheLibrary(t *testing.T) {
 	check(t, err)
 	l := c.Limits
 	got := []any{
-		c.Listen, c.Operations, l.MaxBody, l.BodyBudget, l.Head, l.HeaderTimeout, l.IdleTimeout, l.StoreTimeout,
-		l.BodyTimeout, l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax, l.HandlerTimeout, l.AnswerTimeout,
+		c.Listen, c.Operations, l.MaxBody, l.BodyBudget, l.Head, l.HeaderTimeout, l.IdleTimeout,
+		l.BodyTimeout, l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax, l.HandlerTimeout,
 		l.InFlightWait, l.Lease, l.RetryAfter, l.Drain, l.RememberSignatures.For, int64(l.RememberSignatures.Max),
 	}
 	want := []any{
 		DefaultListen, DefaultOperations, int64(receiver.DefaultMaxBody), int64(receiver.DefaultBodyBudget),
 		int64(DefaultHead), httpserver.DefaultHeaderTimeout, httpserver.DefaultIdleTimeout,
-		receiver.DefaultStoreTimeout, receiver.DefaultBodyTimeout, receiver.DefaultAttempts,
+		receiver.DefaultBodyTimeout, receiver.DefaultAttempts,
 		receiver.DefaultBackoffBase, receiver.DefaultBackoffCap, receiver.DefaultPostponeMax,
-		receiver.DefaultHandlerTimeout, receiver.DefaultAnswerTimeout, receiver.DefaultInFlightWait,
+		receiver.DefaultHandlerTimeout, receiver.DefaultInFlightWait,
 		receiver.DefaultLease, receiver.DefaultRetryAfter, httpserver.DefaultDrain, dedup.DefaultRememberFor,
 		int64(dedup.DefaultRememberMax),
 	}

@@ -104,7 +104,7 @@ func (s *Settings) checkStore() (found usage.Errors) {
 	}
 	if kind == "postgres" && (s.AcceptLoss || s.AcceptClock) {
 		found.Add(s.Place("store"), "leave them out",
-			"accept_loss and accept_clock have no meaning for a store in PostgreSQL")
+			"--accept-loss and --accept-clock have no meaning for a store in PostgreSQL")
 	}
 	if s.Schema != "" && kind != "postgres" {
 		found.Add(s.Place("schema"), "leave it out, or write store: postgres://user@host/database",

@@ -143,9 +143,8 @@ func TestMistakesOfAStoreInPostgreSQLAreReported(t *testing.T) {
 		"store: postgres:/u:planted@h/db":                          "neither badger:DIR, postgres://..., nor memory",
 		"store: postgres://planted@h/d?sslmode=wrong":              "connection string cannot be read",
 		"store: postgres://u:planted@h/d?sslrootcert=/no/such.pem": "file /no/such.pem: no such file",
-		"store: \"\"":                                                 "store is empty",
-		"store: memory\nschema: a":                                    "schema has a meaning",
-		"store: postgres://h/db\naccept_loss: true":                   "accept_loss",
+		"store: \"\"":              "store is empty",
+		"store: memory\nschema: a": "schema has a meaning",
 		"store: postgres://h/db\nlimits: {min_free: 1GiB}":            "min_free",
 		"store: postgres://u:planted@h/db\nstore_file: eyelet.sample": "both set",
 	} {

@@ -12,16 +12,16 @@ import (
 
 // Tracing says where the spans of deliveries and attempts go.
 type Tracing struct {
-	Node     *conf.Node
-	Endpoint string        `conf:"endpoint"` // the base URL of a collector
-	Bearer   verify.Secret `conf:"bearer"`
-	Sample   string        `conf:"sample"` // the share of deliveries with spans, such as 10%
+	Node   *conf.Node
+	URL    string        `conf:"url"` // the base URL of a collector
+	Bearer verify.Secret `conf:"bearer"`
+	Sample string        `conf:"sample"` // the share of deliveries with spans, such as 10%
 }
 
 // TracingOptions returns the options of tracing, which Build has checked.
 func TracingOptions(s *Settings) tracing.Options {
 	share, _ := s.Tracing.share()
-	return tracing.Options{Endpoint: s.Tracing.Endpoint, Bearer: s.Tracing.Bearer, Sample: share}
+	return tracing.Options{Endpoint: s.Tracing.URL, Bearer: s.Tracing.Bearer, Sample: share}
 }
 
 // share parses Sample; 0 if there is none.

@@ -106,7 +106,7 @@ func (o Options) loadCertificate(setting string, files *KeyPair) (*certificateFi
 		if err != nil {
 			what = usage.Cause(err)
 		}
-		return nil, &usage.Error{At: o.Place(setting), What: setting + ": client_ca_file: " + what,
+		return nil, &usage.Error{At: o.Place(setting), What: setting + ": ca_file: " + what,
 			Hint: "it holds the certificates of the authorities that issue those of your clients"}
 	}
 	return f, nil

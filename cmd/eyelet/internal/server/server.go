@@ -232,7 +232,7 @@ func (s *Server) openRing(g *generation) (err error) {
 	}
 	o.Rules = g.secretPlaces()
 	if s.ring, err = refused.New(o); err != nil {
-		return usage.Errorf("refused: {keep: memory} writes no files", "folder for refused deliveries: %s",
+		return usage.Errorf("refused: {mode: memory} writes no files", "folder for refused deliveries: %s",
 			usage.RootCause(err))
 	}
 	return nil
