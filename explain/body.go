@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"hash/maphash"
 	"io"
+	"iter"
 	"net/url"
 	"slices"
 	"strconv"
@@ -26,36 +27,34 @@ const maxGrown = 4
 // bodies yields the state with each form that the body may have had when it was signed. Forms are
 // made one by one, and equal ones only once. Without all it yields those that are combined with
 // other changes.
-func bodies(s *search, st state, all bool, yield func(state) bool) bool {
-	if s.d.Unread {
-		return true
-	}
-	f := &former{search: s, state: st, to: tries{yield: yield}, all: all, seed: maphash.MakeSeed(),
-		seen: map[uint64]bool{}}
-	f.seen[maphash.Bytes(f.seed, st.body)] = true
-	for _, forms := range []func(*former){
-		(*former).ends, (*former).rewritten, (*former).encoded, (*former).charsets, (*former).charsetsOfStrings,
-		(*former).wide, (*former).normalized, (*former).wrapped, (*former).unpacked, (*former).packed,
-	} {
-		if f.more() {
-			forms(f)
+func bodies(s *search, st state, all bool) iter.Seq[state] {
+	return func(yield func(state) bool) {
+		f := &former{search: s, state: st, yield: yield, ended: s.d.Unread, all: all, seed: maphash.MakeSeed()}
+		f.seen = map[uint64]bool{maphash.Bytes(f.seed, st.body): true}
+		for _, forms := range []func(*former){
+			(*former).ends, (*former).rewritten, (*former).encoded, (*former).charsets, (*former).charsetsOfStrings,
+			(*former).wide, (*former).normalized, (*former).wrapped, (*former).unpacked, (*former).packed,
+		} {
+			if f.more() {
+				forms(f)
+			}
 		}
 	}
-	return f.more()
 }
 
 // former makes the forms of a body.
 type former struct {
 	*search
 	state
-	to   tries
-	all  bool
-	seed maphash.Seed
-	seen map[uint64]bool
+	yield func(state) bool
+	ended bool // no more are wanted
+	all   bool
+	seed  maphash.Seed
+	seen  map[uint64]bool
 }
 
 // more reports whether more forms are wanted. Those that are long to make ask before.
-func (f *former) more() bool { return f.made(0) && !f.to.ended }
+func (f *former) more() bool { return f.made(0) && !f.ended }
 
 // form tries one form that was made.
 func (f *former) form(cause Cause, detail string, body []byte) {
@@ -64,10 +63,14 @@ func (f *former) form(cause Cause, detail string, body []byte) {
 	}
 	if sum := maphash.Bytes(f.seed, body); !f.seen[sum] {
 		f.seen[sum] = true
-		next := f.with(change{cause: cause, detail: detail})
-		next.body = body
-		f.to.add(next)
+		f.add(cause, detail, body)
 	}
+}
+
+func (f *former) add(cause Cause, detail string, body []byte) {
+	next := f.with(change{cause: cause, detail: detail})
+	next.body = body
+	f.ended = f.ended || !f.yield(next)
 }
 
 var bom = []byte("\xef\xbb\xbf")
@@ -257,9 +260,7 @@ func (f *former) unpacked() {
 		if !f.made(len(plain)) || err != nil || int64(len(plain)) > most {
 			return
 		}
-		next := f.with(change{cause: bodyCompressed, detail: "it was signed before it was compressed with " + name})
-		next.body = plain
-		f.to.add(next)
+		f.add(bodyCompressed, "it was signed before it was compressed with "+name, plain)
 	}
 	switch {
 	case isGzip(f.body):

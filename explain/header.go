@@ -14,14 +14,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// headers tries the state with one change of the fields or the method.
-func headers(st state, to *tries) {
-	for _, rule := range renames {
-		st.renamed(rule, to)
-	}
-	st.repeats(to)
-	st.values(to)
-	st.methods(to)
+// headers are the state with one change of the fields or the method.
+func headers(st state) []state {
+	return slices.Concat(st.renamed(), st.repeats(), st.values(), st.methods())
 }
 
 // rename returns the name that a field had before a proxy or gateway renamed it, or "".
@@ -60,21 +55,24 @@ func cut(name, prefix string) string {
 }
 
 // renamed undoes a rename of all fields.
-func (st state) renamed(rule rename, to *tries) {
-	header, changed := st.request.Header.Clone(), false
-	for name, lines := range st.request.Header {
-		before := textproto.CanonicalMIMEHeaderKey(rule.before(name))
-		if before != "" && st.request.Header[before] == nil {
-			header[before], changed = lines, true
+func (st state) renamed() (all []state) {
+	for _, rule := range renames {
+		header, changed := st.request.Header.Clone(), false
+		for name, lines := range st.request.Header {
+			before := textproto.CanonicalMIMEHeaderKey(rule.before(name))
+			if before != "" && st.request.Header[before] == nil {
+				header[before], changed = lines, true
+			}
+		}
+		if changed {
+			all = append(all, st.having(header, change{cause: headerRenamed, detail: rule.detail}))
 		}
 	}
-	if changed {
-		to.add(st.having(header, change{cause: headerRenamed, detail: rule.detail}))
-	}
+	return all
 }
 
 // near undoes misspelt names of the wanted fields that the request lacks.
-func (st state) near(wanted []string, to *tries) {
+func (st state) near(wanted []string) []state {
 	header, details := st.request.Header.Clone(), []string(nil)
 	for _, name := range wanted {
 		if came := nearField(st.request.Header, name); came != "" {
@@ -82,9 +80,10 @@ func (st state) near(wanted []string, to *tries) {
 			details = append(details, fmt.Sprintf("%q in place of %q", came, name))
 		}
 	}
-	if details != nil {
-		to.add(st.having(header, change{cause: headerRenamed, detail: strings.Join(details, ", ")}))
+	if details == nil {
+		return nil
 	}
+	return []state{st.having(header, change{cause: headerRenamed, detail: strings.Join(details, ", ")})}
 }
 
 // wantedFields are the fields that a scheme reads, as far as they are known, and the one it missed.
@@ -134,8 +133,8 @@ func (st state) having(h http.Header, c change) state {
 	return st
 }
 
-// repeats keeps one line of a field that is there more than once.
-func (st state) repeats(to *tries) {
+// repeats keep one line of a field that is there more than once.
+func (st state) repeats() (all []state) {
 	for name, lines := range st.request.Header {
 		if len(lines) < 2 {
 			continue
@@ -143,13 +142,15 @@ func (st state) repeats(to *tries) {
 		for i, which := range []string{"the first line", "the last line"} {
 			header := st.request.Header.Clone()
 			header[name] = []string{lines[i*(len(lines)-1)]}
-			to.add(st.having(header, change{cause: headerRepeated, detail: quoted(name) + ", " + which + " is signed"}))
+			c := change{cause: headerRepeated, detail: quoted(name) + ", " + which + " is signed"}
+			all = append(all, st.having(header, c))
 		}
 	}
+	return all
 }
 
-// values undoes changes of values that proxies and libraries make.
-func (st state) values(to *tries) {
+// values undo changes of values that proxies and libraries make.
+func (st state) values() (all []state) {
 	set := func(name string, values ...string) {
 		came := st.request.Header.Get(name)
 		for i, v := range values {
@@ -162,7 +163,7 @@ func (st state) values(to *tries) {
 			if came == "" {
 				cause = headerRemoved
 			}
-			to.add(st.having(header, change{cause: cause, detail: name, signed: v, came: came}))
+			all = append(all, st.having(header, change{cause: cause, detail: name, signed: v, came: came}))
 		}
 	}
 	media := st.request.Header.Get("Content-Type")
@@ -177,17 +178,19 @@ func (st state) values(to *tries) {
 	if coding := st.request.Header.Get("Content-Encoding"); coding != "" {
 		set("Content-Encoding", "identity", strings.ToLower(coding))
 	}
+	return all
 }
 
-// methods tries the methods that redirects and gateways change.
-func (st state) methods(to *tries) {
+// methods are those that redirects and gateways change.
+func (st state) methods() (all []state) {
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet} {
 		if method != st.request.Method {
 			next := st.having(st.request.Header, change{cause: methodChanged, signed: method, came: st.request.Method})
 			next.request.Method = method
-			to.add(next)
+			all = append(all, next)
 		}
 	}
+	return all
 }
 
 // renamedField returns a field that a rename of one of the wanted fields made, or one whose name is

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 
@@ -235,23 +236,25 @@ type finder struct {
 	reached []state
 }
 
-// holds reports whether the search ends, because the state holds or a bound is reached.
-func (f *finder) holds(st state) bool {
-	o := f.try(st)
-	switch {
-	case o.held:
-		f.found, f.state, f.outcome = true, st, o
-	case o.asked && !f.first.asked:
-		f.reached = append(f.reached, st)
+// ends tries states, and reports whether the search ends: one holds, or a bound is reached.
+func (f *finder) ends(states iter.Seq[state]) bool {
+	for st := range states {
+		o := f.try(st)
+		switch {
+		case o.held:
+			f.found, f.state, f.outcome = true, st, o
+		case o.asked && !f.first.asked:
+			f.reached = append(f.reached, st)
+		}
+		if f.found || f.spent {
+			break
+		}
 	}
 	return f.found || f.spent
 }
 
 func (f *finder) one(start state) {
-	if !f.heads(start, f.keepOn) {
-		return
-	}
-	if f.first.asked && f.inBody(start) {
+	if f.ends(f.heads(start)) || f.first.asked && f.inBody(start) {
 		return
 	}
 	for _, st := range f.reached {
@@ -259,7 +262,7 @@ func (f *finder) one(start state) {
 			return
 		}
 	}
-	f.alternatives(start, true, &tries{yield: f.keepOn})
+	f.ends(f.alternatives(start, true))
 }
 
 // readable returns the changes with which the scheme can read the head, where the body that would
@@ -285,21 +288,9 @@ func (f *finder) readable() (likely []Finding) {
 
 const maxLikely = 3 // causes that are reported without a proof
 
-// tries passes states on until no more are wanted. After that, add has no effect: what is tried can
-// be written as a list.
-type tries struct {
-	yield func(state) bool
-	ended bool
-}
-
-func (to *tries) add(st state) { to.ended = to.ended || !to.yield(st) }
-
-// keepOn tries a state and reports whether the search continues.
-func (f *finder) keepOn(st state) bool { return !f.holds(st) }
-
 // inBody tries the forms of the body. A signed digest of another body proves the rest.
 func (f *finder) inBody(st state) bool {
-	if !bodies(f.search, st, true, f.keepOn) {
+	if f.ends(bodies(f.search, st, true)) {
 		return true
 	}
 	if o := f.try(st); otherBody(o.err) {
@@ -324,18 +315,7 @@ func otherBody(err error) bool {
 
 func (f *finder) two(start state) {
 	f.reached = nil
-	second := func(st state) bool {
-		return f.heads(st, func(two state) bool {
-			if two.last() <= st.last() {
-				return true
-			}
-			return !f.holds(two)
-		})
-	}
-	if f.first.asked && !bodies(f.search, start, false, func(st state) bool { return f.heads(st, f.keepOn) }) {
-		return
-	}
-	if !f.heads(start, second) {
+	if f.first.asked && f.ends(f.pairs(bodies(f.search, start, false))) || f.ends(f.pairs(f.heads(start))) {
 		return
 	}
 	for _, st := range f.reached {
@@ -345,35 +325,58 @@ func (f *finder) two(start state) {
 	}
 }
 
-// heads yields the state with one change of anything but the body.
-func (s *search) heads(st state, yield func(state) bool) bool {
-	to := &tries{yield: yield}
-	s.alternatives(st, false, to)
-	headers(st, to)
-	st.near(s.fields, to)
-	if signsURL(st.scheme) {
-		urls(st, to)
+// pairs yields states with one change more, of anything but the body and of a later group.
+func (s *search) pairs(firsts iter.Seq[state]) iter.Seq[state] {
+	return func(yield func(state) bool) {
+		for first := range firsts {
+			for st := range s.heads(first) {
+				later := st.last() > first.last() || first.last() == groupBody // of which the forms are made once
+				if later && !yield(st) {
+					return
+				}
+			}
+		}
 	}
-	return !to.ended
 }
 
-// alternatives tries the state with each alternative of the scheme that is rare or, without rare,
-// that is not.
-func (s *search) alternatives(st state, rare bool, to *tries) {
-	if one, ok := st.scheme.(verify.Alternator); ok {
-		for alt := range one.Alternatives(st.request, s.offered) {
-			if alt.Rare && !rare || to.ended {
-				break // the others are rare, too
+// heads yields the state with one change of anything but the body.
+func (s *search) heads(st state) iter.Seq[state] {
+	return func(yield func(state) bool) {
+		for next := range s.alternatives(st, false) {
+			if !yield(next) {
+				return
 			}
+		}
+		for _, next := range slices.Concat(headers(st), st.near(s.fields), urls(st)) {
+			if !yield(next) {
+				return
+			}
+		}
+	}
+}
+
+// alternatives yields the state with each alternative of the scheme that is rare or, without rare,
+// that is not.
+func (s *search) alternatives(st state, rare bool) iter.Seq[state] {
+	return func(yield func(state) bool) {
+		one, ok := st.scheme.(verify.Alternator)
+		if !ok {
+			return
+		}
+		for _, alt := range one.Alternatives(st.request, s.offered) {
 			if alt.Rare != rare {
 				continue
 			}
 			next := st.with(change{cause: Cause(alt.Mistake), detail: alt.Detail})
-			next.scheme = alt.Scheme
+			if alt.Scheme != nil {
+				next.scheme = alt.Scheme()
+			}
 			if alt.Request != nil {
 				next.request = alt.Request
 			}
-			to.add(next)
+			if next.scheme != nil && !yield(next) {
+				return
+			}
 		}
 	}
 }

@@ -7,34 +7,32 @@ import (
 	"strings"
 )
 
-// urls tries the state with one change of the URL: as a proxy reports it, or as senders and proxies
-// often differ.
-func urls(st state, to *tries) {
+// urls are the state with one change of the URL that the scheme signs: as a proxy reports it, or as
+// senders and proxies often differ.
+func urls(st state) (all []state) {
+	if !signsURL(st.scheme) {
+		return nil
+	}
 	seen := map[string]bool{st.request.URL.String(): true}
 	for _, c := range urlChanges(st.request) {
-		for _, f := range c.edits(st.request) {
-			u := *st.request.URL
-			f(&u)
-			text := u.String()
-			if seen[text] || len(text) > maxURL {
-				continue
-			}
+		u := *st.request.URL
+		c.edit(&u)
+		if text := u.String(); !seen[text] && len(text) <= maxURL {
 			seen[text] = true
 			next := st.with(change{cause: c.cause, detail: c.detail})
 			next.request = withURL(st.request, &u)
-			to.add(next)
+			all = append(all, next)
 		}
 	}
+	return all
 }
 
 const maxURL = 16 << 10 // bytes of a URL that is tried
 
-type edit = func(*url.URL)
-
 type urlChange struct {
 	cause  Cause
 	detail string
-	edits  func(*http.Request) []edit
+	edit   func(*url.URL)
 }
 
 func flipScheme(u *url.URL) {
@@ -64,56 +62,53 @@ func flipSlash(u *url.URL) {
 	}
 }
 
-func one(f edit) func(*http.Request) []edit { return func(*http.Request) []edit { return []edit{f} } }
-
 // urlChanges lists what may have been signed, the likely ones first.
 func urlChanges(r *http.Request) []urlChange {
-	out := []urlChange{
-		{urlScheme, "", one(flipScheme)},
-		{urlSlash, "", one(flipSlash)},
-		{urlPort, "", one(flipPort)},
+	query := func(cause Cause, detail string, f func(raw string) string) urlChange {
+		return urlChange{cause, detail, func(u *url.URL) { u.RawQuery = f(u.RawQuery) }}
 	}
-	for _, h := range proxyHosts(r) {
-		set := func(u *url.URL) { u.Host = h.host }
-		cause, flipped := urlHost, func(u *url.URL) { set(u); flipScheme(u) }
-		if (&url.URL{Host: h.host}).Hostname() == r.URL.Hostname() {
-			cause = urlPort
-		}
-		out = append(out, urlChange{cause, "that of " + h.from, one(set)},
-			urlChange{cause, "that of " + h.from + ", with the other scheme", one(flipped)})
+	without := func(u *url.URL) { u.RawQuery, u.ForceQuery = "", false }
+	lower := func(u *url.URL) {
+		u.Host, u.Path, u.RawPath = strings.ToLower(u.Host), strings.ToLower(u.Path), strings.ToLower(u.RawPath)
 	}
-	for _, p := range proxyPaths(r) {
-		out = append(out, urlChange{urlPath, p.detail, one(p.edit)})
-	}
-	return append(out,
-		urlChange{urlOrder, "sorted", one(func(u *url.URL) { u.RawQuery = sortedQuery(u.RawQuery) })},
-		urlChange{urlOrder, "", queryOrders},
-		urlChange{urlQuery, "without a query", one(func(u *url.URL) { u.RawQuery, u.ForceQuery = "", false })},
-		urlChange{urlQuery, "decoded and encoded again", one(func(u *url.URL) { u.RawQuery = recoded(u.RawQuery) })},
-		urlChange{urlQuery, "decoded, sorted and encoded", one(func(u *url.URL) { u.RawQuery = u.Query().Encode() })},
-		urlChange{urlQuery, "with %20 in place of +", one(func(u *url.URL) { u.RawQuery = spaced(u.RawQuery) })},
-		urlChange{urlQuery, "decoded and encoded again, with %20 in place of +",
-			one(func(u *url.URL) { u.RawQuery = spaced(recoded(u.RawQuery)) })},
-		urlChange{urlQuery, "without a parameter", queryWithout},
-		urlChange{urlCase, "", one(func(u *url.URL) {
-			u.Host, u.Path, u.RawPath = strings.ToLower(u.Host), strings.ToLower(u.Path), strings.ToLower(u.RawPath)
-		})},
-		urlChange{urlScheme, "and another port", one(func(u *url.URL) { flipScheme(u); flipPort(u) })},
-		urlChange{urlScheme, "and a slash at the end", one(func(u *url.URL) { flipScheme(u); flipSlash(u) })},
+	return slices.Concat(
+		[]urlChange{{urlScheme, "", flipScheme}, {urlSlash, "", flipSlash}, {urlPort, "", flipPort}},
+		proxyHosts(r), proxyPaths(r),
+		[]urlChange{query(urlOrder, "sorted", sortedQuery)}, queryOrders(r.URL.RawQuery),
+		[]urlChange{
+			{urlQuery, "without a query", without},
+			query(urlQuery, "decoded and encoded again", recoded),
+			{urlQuery, "decoded, sorted and encoded", func(u *url.URL) { u.RawQuery = u.Query().Encode() }},
+			query(urlQuery, "with %20 in place of +", spaced),
+			query(urlQuery, "decoded and encoded again, with %20 in place of +",
+				func(raw string) string { return spaced(recoded(raw)) }),
+		},
+		queryWithout(r.URL.RawQuery),
+		[]urlChange{
+			{urlCase, "", lower},
+			{urlScheme, "and another port", func(u *url.URL) { flipScheme(u); flipPort(u) }},
+			{urlScheme, "and a slash at the end", func(u *url.URL) { flipScheme(u); flipSlash(u) }},
+		},
 	)
 }
 
-type proxyHost struct{ host, from string }
-
 // proxyHosts are the hosts that the request names, where they differ from that of the URL.
-func proxyHosts(r *http.Request) (all []proxyHost) {
+func proxyHosts(r *http.Request) (all []urlChange) {
+	known := map[string]bool{"": true, r.URL.Host: true}
 	add := func(host, from string) {
 		host, _, _ = strings.Cut(host, ",")
 		host = strings.TrimSpace(host)
-		known := slices.ContainsFunc(all, func(h proxyHost) bool { return h.host == host })
-		if host != "" && !known && len(host) <= 255 && !strings.ContainsAny(host, "/?#@ ") && host != r.URL.Host {
-			all = append(all, proxyHost{host, from})
+		if known[host] || len(host) > 255 || strings.ContainsAny(host, "/?#@ ") {
+			return
 		}
+		known[host] = true
+		cause := urlHost
+		if (&url.URL{Host: host}).Hostname() == r.URL.Hostname() {
+			cause = urlPort
+		}
+		set := func(u *url.URL) { u.Host = host }
+		all = append(all, urlChange{cause, "that of " + from, set},
+			urlChange{cause, "that of " + from + ", with the other scheme", func(u *url.URL) { set(u); flipScheme(u) }})
 	}
 	add(r.Host, "the field Host")
 	for _, name := range []string{"X-Forwarded-Host", "X-Original-Host", "X-Host", "X-Forwarded-Server"} {
@@ -131,43 +126,35 @@ func proxyHosts(r *http.Request) (all []proxyHost) {
 	return all
 }
 
-type proxyPath struct {
-	detail string
-	edit   edit
-}
-
 // proxyPaths are the paths that the request names, and those that a proxy may have cut or added to.
-func proxyPaths(r *http.Request) (all []proxyPath) {
+func proxyPaths(r *http.Request) (all []urlChange) {
+	add := func(detail string, edit func(*url.URL)) { all = append(all, urlChange{urlPath, detail, edit}) }
+	before := func(prefix string) func(*url.URL) {
+		return func(u *url.URL) { u.Path, u.RawPath = prefix+u.Path, "" }
+	}
 	if prefix := r.Header.Get("X-Forwarded-Prefix"); strings.HasPrefix(prefix, "/") && len(prefix) <= 256 {
-		all = append(all, proxyPath{"with X-Forwarded-Prefix before it", func(u *url.URL) {
-			u.Path, u.RawPath = strings.TrimSuffix(prefix, "/")+u.Path, ""
-		}})
+		add("with X-Forwarded-Prefix before it", before(strings.TrimSuffix(prefix, "/")))
 	}
 	for _, name := range []string{"X-Original-Uri", "X-Original-Url", "X-Rewrite-Url", "X-Envoy-Original-Path",
 		"X-Forwarded-Uri"} {
 		if w, err := url.Parse(r.Header.Get(name)); err == nil && w.Path != "" {
-			all = append(all, proxyPath{"that of the field " + name, func(u *url.URL) {
+			add("that of the field "+name, func(u *url.URL) {
 				u.Path, u.RawPath, u.RawQuery = w.Path, w.RawPath, w.RawQuery
-			}})
+			})
 		}
 	}
 	if own, _, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(own, "/") && own != r.URL.EscapedPath() {
 		if w, err := url.Parse(own); err == nil {
-			moved := func(u *url.URL) { u.Path, u.RawPath = w.Path, w.RawPath }
-			all = append(all, proxyPath{"that of the request", moved})
+			add("that of the request", func(u *url.URL) { u.Path, u.RawPath = w.Path, w.RawPath })
 		}
 	}
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	for i := 1; i < min(len(segments), 6); i++ {
 		rest := "/" + strings.Join(segments[i:], "/")
-		all = append(all, proxyPath{"without /" + strings.Join(segments[:i], "/"), func(u *url.URL) {
-			u.Path, u.RawPath = rest, ""
-		}})
+		add("without /"+strings.Join(segments[:i], "/"), func(u *url.URL) { u.Path, u.RawPath = rest, "" })
 	}
 	for _, prefix := range []string{"/api", "/v1", "/hooks", "/api/v1", "/prod", "/eyelet"} {
-		all = append(all, proxyPath{"with " + prefix + " before it", func(u *url.URL) {
-			u.Path, u.RawPath = prefix+u.Path, ""
-		}})
+		add("with "+prefix+" before it", before(prefix))
 	}
 	return all
 }
@@ -194,9 +181,9 @@ func recoded(raw string) string {
 	return strings.Join(parts, "&")
 }
 
-// queryOrders tries every order of few parameters.
-func queryOrders(r *http.Request) (edits []edit) {
-	parts := strings.Split(r.URL.RawQuery, "&")
+// queryOrders are every order of few parameters.
+func queryOrders(raw string) (all []urlChange) {
+	parts := strings.Split(raw, "&")
 	if len(parts) < 2 || len(parts) > maxOrdered {
 		return nil
 	}
@@ -206,22 +193,22 @@ func queryOrders(r *http.Request) (edits []edit) {
 			order(query+"&"+part, slices.Delete(slices.Clone(rest), i, i+1))
 		}
 		if len(rest) == 0 {
-			edits = append(edits, func(u *url.URL) { u.RawQuery = query[1:] })
+			all = append(all, urlChange{urlOrder, "", func(u *url.URL) { u.RawQuery = query[1:] }})
 		}
 	}
 	order("", parts)
-	return edits
+	return all
 }
 
 // queryWithout leaves out one of a few parameters, which a proxy or the sender added.
-func queryWithout(r *http.Request) (edits []edit) {
-	parts := strings.Split(r.URL.RawQuery, "&")
+func queryWithout(raw string) (all []urlChange) {
+	parts := strings.Split(raw, "&")
 	if len(parts) < 2 || len(parts) > 2*maxOrdered {
 		return nil
 	}
 	for i := range parts {
-		rest := slices.Delete(slices.Clone(parts), i, i+1)
-		edits = append(edits, func(u *url.URL) { u.RawQuery = strings.Join(rest, "&") })
+		rest := strings.Join(slices.Delete(slices.Clone(parts), i, i+1), "&")
+		all = append(all, urlChange{urlQuery, "without a parameter", func(u *url.URL) { u.RawQuery = rest }})
 	}
-	return edits
+	return all
 }

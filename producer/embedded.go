@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -178,9 +177,9 @@ func (e *Embedded) MediaTypes() []string {
 }
 
 // Alternatives implements [verify.Alternator]: other secrets, hashes and encodings.
-func (e *Embedded) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+func (e *Embedded) Alternatives(r *http.Request, offered []verify.Offer) []verify.Alternative {
 	if e.Check() != nil {
-		return func(func(verify.Alternative) bool) {}
+		return nil
 	}
 	return verify.VerifyAround(e.verify).Alternatives(e.HMAC, r, offered)
 }

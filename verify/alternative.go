@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"iter"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -51,13 +50,16 @@ const (
 	KeyRevoked        Mistake = "key_revoked"       // a key that is on the list of revoked keys
 )
 
-// Alternative is a scheme with one thing changed, as a sender may have it. It serves to explain
-// why a delivery was refused, by verifying the delivery with it. No delivery is accepted by it.
+// Alternative is a scheme or request with one thing changed, as a sender may have it. It serves to
+// explain why a delivery was refused, by verifying the delivery with it. No delivery is accepted by
+// it.
 type Alternative struct {
 	Mistake Mistake
 	Detail  string // what is changed, for the operator: names and positions, never a secret
 	Rare    bool   // tried after all others, and not together with another change
-	Scheme  Scheme
+	// Scheme makes the changed scheme, or returns nil if it would not be valid. It is nil itself if
+	// the scheme is as it was.
+	Scheme func() Scheme
 	// Request, if not nil, replaces the request: a field of it is changed and not the scheme.
 	Request *http.Request
 }
@@ -151,73 +153,24 @@ func hasMore(set KeySet) (keys, secrets bool) {
 // Alternator is an optional interface of schemes whose refusals can be explained. All schemes of
 // this package have it.
 type Alternator interface {
-	// Alternatives yields the scheme with one thing changed, the likely mistakes first and the
-	// rare ones last. A change that changes nothing is left out. It makes no network request.
-	Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative]
+	// Alternatives lists the scheme with one thing changed, the likely mistakes first. A change
+	// that changes nothing is left out. It makes no network request.
+	Alternatives(r *http.Request, offered []Offer) []Alternative
 	// Offers returns the scheme's own credentials, for other endpoints to try. Their names are
 	// positions, such as "secret 1 of 2". It fetches no keys if the context has ended.
 	Offers(ctx context.Context) []Offer
 }
 
-// alternatives passes alternatives on until no more are wanted. What is added then has no effect,
-// so that what a scheme tries is a list.
-type alternatives struct {
-	yield func(Alternative) bool
-	ended bool
-}
-
-func (to *alternatives) add(alt Alternative) {
-	if !to.ended {
-		to.ended = !to.yield(alt)
-	}
-}
-
-// listed returns the alternatives that list adds.
-func listed(list func(to *alternatives)) iter.Seq[Alternative] {
-	return func(yield func(Alternative) bool) { list(&alternatives{yield: yield}) }
-}
-
-// ListAlternatives returns the alternatives that list adds, for an [Alternator]. Once no more are
-// wanted, add has no effect.
-func ListAlternatives(list func(add func(Alternative))) iter.Seq[Alternative] {
-	return listed(func(to *alternatives) { list(to.add) })
-}
-
 // Alternatives implements [Alternator]: one of the schemes is changed.
-func (a All) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
-	return rareLast(func(yield func(Alternative) bool) {
-		for i, one := range a {
-			changed, ok := one.(Alternator)
-			if !ok {
-				continue
-			}
-			for alt := range changed.Alternatives(r, offered) {
-				rest := slices.Clone(a)
-				rest[i] = alt.Scheme
-				alt.Scheme = rest
-				if !yield(alt) {
-					return
-				}
-			}
-		}
-	})
-}
-
-// rareLast yields the rare alternatives after the others.
-func rareLast(all iter.Seq[Alternative]) iter.Seq[Alternative] {
-	return listed(func(to *alternatives) {
-		var rare []Alternative
-		for alt := range all {
-			if alt.Rare {
-				rare = append(rare, alt)
-			} else if to.add(alt); to.ended {
-				return
-			}
-		}
-		for _, alt := range rare {
-			to.add(alt)
-		}
-	})
+func (a All) Alternatives(r *http.Request, offered []Offer) (all []Alternative) {
+	for i, one := range a {
+		all = append(all, MapAlternatives(one, r, offered, func(s Scheme) Scheme {
+			rest := slices.Clone(a)
+			rest[i] = s
+			return rest
+		})...)
+	}
+	return all
 }
 
 // Offers implements [Alternator].
@@ -231,8 +184,8 @@ func (a All) Offers(ctx context.Context) (all []Offer) {
 }
 
 // Alternatives implements [Alternator]: one of the two schemes is changed.
-func (a Any) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
-	return MapAlternatives(All(a[:]).Alternatives(r, offered), func(s Scheme) Scheme {
+func (a Any) Alternatives(r *http.Request, offered []Offer) []Alternative {
+	return MapAlternatives(All(a[:]), r, offered, func(s Scheme) Scheme {
 		changed, _ := s.(All)
 		return Any(changed)
 	})
@@ -245,12 +198,8 @@ func (a Any) Offers(ctx context.Context) []Offer { return All(a[:]).Offers(ctx) 
 type VerifyAround func(inner Scheme, r *http.Request, body func() ([]byte, error)) (Identity, error)
 
 // Alternatives returns the alternatives of the inner scheme, with the scheme around them.
-func (v VerifyAround) Alternatives(inner Scheme, r *http.Request, offered []Offer) iter.Seq[Alternative] {
-	one, ok := inner.(Alternator)
-	if !ok {
-		return func(func(Alternative) bool) {}
-	}
-	return MapAlternatives(one.Alternatives(r, offered), func(s Scheme) Scheme { return &aroundTrial{s, v} })
+func (v VerifyAround) Alternatives(inner Scheme, r *http.Request, offered []Offer) []Alternative {
+	return MapAlternatives(inner, r, offered, func(s Scheme) Scheme { return &aroundTrial{s, v} })
 }
 
 // aroundTrial is an alternative with a scheme around it.
@@ -265,7 +214,7 @@ func (t *aroundTrial) Verify(r *http.Request, body func() ([]byte, error)) (Iden
 }
 
 // Alternatives implements [Alternator].
-func (t *aroundTrial) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
+func (t *aroundTrial) Alternatives(r *http.Request, offered []Offer) []Alternative {
 	return t.around.Alternatives(t.inner, r, offered)
 }
 
@@ -275,16 +224,25 @@ func (t *aroundTrial) Offers(ctx context.Context) []Offer { return All{t.inner}.
 // SignsURL reports whether the inner scheme signs the URL.
 func (t *aroundTrial) SignsURL() bool { return All{t.inner}.SignsURL() }
 
-// MapAlternatives returns the alternatives of a scheme that is wrapped in another one.
-func MapAlternatives(inner iter.Seq[Alternative], wrap func(Scheme) Scheme) iter.Seq[Alternative] {
-	return func(yield func(Alternative) bool) {
-		for alt := range inner {
-			alt.Scheme = wrap(alt.Scheme)
-			if !yield(alt) {
-				return
+// MapAlternatives returns the alternatives of a scheme that is wrapped in another one; none if the
+// scheme is not an [Alternator].
+func MapAlternatives(inner Scheme, r *http.Request, offered []Offer, wrap func(Scheme) Scheme) []Alternative {
+	one, ok := inner.(Alternator)
+	if !ok {
+		return nil
+	}
+	all := one.Alternatives(r, offered)
+	for i := range all {
+		if bare := all[i].Scheme; bare != nil {
+			all[i].Scheme = func() Scheme {
+				if s := bare(); s != nil {
+					return wrap(s)
+				}
+				return nil
 			}
 		}
 	}
+	return all
 }
 
 // SecretOffers returns secrets in an encoding as offers, named by their position.
@@ -296,71 +254,59 @@ func SecretOffers(secrets []Secret, as Encoding) []Offer {
 	return offers
 }
 
-// AlternativeSecrets yields what a sender may use in place of the scheme's own secrets, which are
-// in an encoding: the bytes of each candidate, with its mistake and detail. Scheme is not set.
-func AlternativeSecrets(own, offered []Offer, as Encoding) iter.Seq2[Alternative, []byte] {
-	return func(yield func(Alternative, []byte) bool) {
-		seen, ended := map[string]bool{"": true}, false
-		for _, o := range own {
-			if raw, err := o.Secret.Decode(as); err == nil {
-				seen[string(raw)] = true
-			}
-		}
-		try := func(alt Alternative, raw []byte) {
-			if !ended && !seen[string(raw)] {
-				seen[string(raw)] = true
-				ended = !yield(alt, raw)
-			}
-		}
-		foreign := func(alt Alternative, raw []byte) {
-			alt.Mistake = OtherSecret
-			try(alt, raw)
-		}
-		for _, o := range own {
-			eachReading(o, as, try)
-			eachVariant(o, secretVariants, false, try)
-		}
-		for _, o := range offered {
-			if raw, err := o.Secret.Decode(as); err == nil {
-				foreign(Alternative{Detail: o.Name}, raw)
-			}
-			eachReading(o, as, foreign)
-		}
-		for _, o := range own {
-			eachVariant(o, rareVariants, true, try)
-			eachDigest(o, try)
+// SecretAlternatives lists what a sender may use in place of the scheme's own secrets, which are in
+// an encoding. The function returns the scheme with the bytes of another secret, or nil.
+func SecretAlternatives(own, offered []Offer, as Encoding, with func(raw []byte) Scheme) (all []Alternative) {
+	seen := map[string]bool{"": true}
+	for _, o := range own {
+		if raw, err := o.Secret.Decode(as); err == nil {
+			seen[string(raw)] = true
 		}
 	}
+	try := func(m Mistake, rare bool, o Offer, variants []variant) {
+		for _, v := range variants {
+			if !seen[v.text] {
+				seen[v.text] = true
+				changed := func() Scheme { return with([]byte(v.text)) }
+				all = append(all, Alternative{Mistake: m, Detail: o.Name + v.what, Rare: rare, Scheme: changed})
+			}
+		}
+	}
+	for _, o := range own {
+		try(SecretEncoding, false, o, readings(o.Secret, as))
+		try(SecretCharacters, false, o, secretVariants(string(o.Secret)))
+	}
+	for _, o := range offered {
+		if raw, err := o.Secret.Decode(as); err == nil {
+			try(OtherSecret, false, o, []variant{{"", string(raw)}})
+		}
+		try(OtherSecret, false, o, readings(o.Secret, as))
+	}
+	for _, o := range own {
+		try(SecretCharacters, true, o, rareVariants(string(o.Secret)))
+		try(SecretEncoding, true, o, digests(o.Secret))
+	}
+	return all
 }
 
-type trySecret = func(alt Alternative, raw []byte)
-
-// eachReading tries the secret in each encoding but one.
-func eachReading(o Offer, but Encoding, try trySecret) {
-	reading := func(as string) Alternative {
-		return Alternative{Mistake: SecretEncoding, Detail: o.Name + ", read as " + as}
-	}
-	for _, enc := range []Encoding{Raw, Whsec, Base64, Hex} {
-		if raw, err := o.Secret.Decode(enc); enc != but && err == nil {
-			try(reading(string(enc)), raw)
-		}
-	}
-	bare := strings.TrimRight(strings.TrimPrefix(string(o.Secret), "whsec_"), "=")
-	if raw, err := base64.RawURLEncoding.DecodeString(bare); err == nil {
-		try(reading("base64url"), raw)
-	}
-}
-
-// variant is the text of a secret with a mistake.
+// variant is a text with a mistake, and what the mistake is.
 type variant struct{ what, text string }
 
-// eachVariant tries the text of a secret as it is copied, quoted and stored by mistake.
-func eachVariant(o Offer, of func(text string) []variant, rare bool, try trySecret) {
-	for _, v := range of(string(o.Secret)) {
-		try(Alternative{Mistake: SecretCharacters, Detail: o.Name + ", " + v.what, Rare: rare}, []byte(v.text))
+// readings are a secret in each encoding but one.
+func readings(s Secret, but Encoding) (all []variant) {
+	for _, enc := range []Encoding{Raw, Whsec, Base64, Hex} {
+		if raw, err := s.Decode(enc); enc != but && err == nil {
+			all = append(all, variant{", read as " + string(enc), string(raw)})
+		}
 	}
+	bare := strings.TrimRight(strings.TrimPrefix(string(s), "whsec_"), "=")
+	if raw, err := base64.RawURLEncoding.DecodeString(bare); err == nil {
+		all = append(all, variant{", read as base64url", string(raw)})
+	}
+	return all
 }
 
+// secretVariants are the text of a secret as it is copied, quoted and stored by mistake.
 func secretVariants(text string) []variant {
 	bare, short := text, text
 	if _, after, ok := strings.Cut(text, "_"); ok {
@@ -368,25 +314,25 @@ func secretVariants(text string) []variant {
 	}
 	decoded, _ := url.QueryUnescape(text)
 	return []variant{
-		{"with a newline after it", text + "\n"},
-		{"with CRLF after it", text + "\r\n"},
-		{"with a space after it", text + " "},
-		{"with a space before it", " " + text},
-		{"in double quotes", `"` + text + `"`},
-		{"in single quotes", "'" + text + "'"},
-		{"without its prefix", bare},
-		{"without its prefix", short},
-		{"with the prefix whsec_", "whsec_" + text},
-		{"in lower case", strings.ToLower(text)},
-		{"in upper case", strings.ToUpper(text)},
-		{"percent-decoded", decoded},
-		{"percent-encoded", url.QueryEscape(text)},
-		{"encoded as base64", base64.StdEncoding.EncodeToString([]byte(text))},
-		{"encoded as hex", hex.EncodeToString([]byte(text))},
-		{"without its padding", strings.TrimRight(text, "=")},
-		{"after a byte order mark", "\ufeff" + text},
-		{"in Latin-1", latin1(text)},
-		{"without its prefix, with a newline after it", bare + "\n"},
+		{", with a newline after it", text + "\n"},
+		{", with CRLF after it", text + "\r\n"},
+		{", with a space after it", text + " "},
+		{", with a space before it", " " + text},
+		{", in double quotes", `"` + text + `"`},
+		{", in single quotes", "'" + text + "'"},
+		{", without its prefix", bare},
+		{", without its prefix", short},
+		{", with the prefix whsec_", "whsec_" + text},
+		{", in lower case", strings.ToLower(text)},
+		{", in upper case", strings.ToUpper(text)},
+		{", percent-decoded", decoded},
+		{", percent-encoded", url.QueryEscape(text)},
+		{", encoded as base64", base64.StdEncoding.EncodeToString([]byte(text))},
+		{", encoded as hex", hex.EncodeToString([]byte(text))},
+		{", without its padding", strings.TrimRight(text, "=")},
+		{", after a byte order mark", "\ufeff" + text},
+		{", in Latin-1", latin1(text)},
+		{", without its prefix, with a newline after it", bare + "\n"},
 	}
 }
 
@@ -404,12 +350,12 @@ func latin1(text string) string {
 
 func rareVariants(text string) []variant {
 	return []variant{
-		{"with a tab after it", text + "\t"},
-		{"with a tab before it", "\t" + text},
-		{"with a newline before it", "\n" + text},
-		{"with padding", text + strings.Repeat("=", (4-len(text)%4)%4)},
-		{"percent-encoded in lower case", lowerEscapes(url.QueryEscape(text))},
-		{"percent-encoded, as JavaScript writes it", javaScriptEscapes.Replace(url.QueryEscape(text))},
+		{", with a tab after it", text + "\t"},
+		{", with a tab before it", "\t" + text},
+		{", with a newline before it", "\n" + text},
+		{", with padding", text + strings.Repeat("=", (4-len(text)%4)%4)},
+		{", percent-encoded in lower case", lowerEscapes(url.QueryEscape(text))},
+		{", percent-encoded, as JavaScript writes it", javaScriptEscapes.Replace(url.QueryEscape(text))},
 	}
 }
 
@@ -427,16 +373,22 @@ func lowerEscapes(text string) string {
 // javaScriptEscapes makes the result of encodeURIComponent of that of url.QueryEscape.
 var javaScriptEscapes = strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
 
-// eachDigest tries the SHA-256 of the secret as the key.
-func eachDigest(o Offer, try trySecret) {
-	sum := sha256.Sum256([]byte(o.Secret))
-	for _, v := range []variant{
-		{"its SHA-256", string(sum[:])},
-		{"its SHA-256 in hex", hex.EncodeToString(sum[:])},
-		{"its SHA-256 in base64", base64.StdEncoding.EncodeToString(sum[:])},
-	} {
-		try(Alternative{Mistake: SecretEncoding, Detail: o.Name + ", " + v.what, Rare: true}, []byte(v.text))
+// digests are the SHA-256 of a secret, which some use as the key.
+func digests(s Secret) []variant {
+	sum := sha256.Sum256([]byte(s))
+	return []variant{
+		{", its SHA-256", string(sum[:])},
+		{", its SHA-256 in hex", hex.EncodeToString(sum[:])},
+		{", its SHA-256 in base64", base64.StdEncoding.EncodeToString(sum[:])},
 	}
+}
+
+// rare marks alternatives as rare.
+func rare(all []Alternative) []Alternative {
+	for i := range all {
+		all[i].Rare = true
+	}
+	return all
 }
 
 // settings returns a copy of the exported fields of a scheme, which may be in use.

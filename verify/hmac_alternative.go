@@ -13,7 +13,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -22,24 +21,20 @@ import (
 )
 
 // Alternatives implements [Alternator].
-func (h *HMAC) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
-	return listed(func(to *alternatives) {
-		if h.Check() != nil {
-			return
-		}
-		h.signatureForms(r, to)
-		h.olderField(r, to)
-		h.otherKeys(r, to)
-		h.otherSecrets(r, offered, false, to)
-		h.otherHashes(to)
-		h.otherContents(r, to)
-		if to.ended {
-			return
-		}
-		h.otherSecrets(r, offered, true, to)
-		h.withoutKey(to)
-		h.rareContents(r, to)
-	})
+func (h *HMAC) Alternatives(r *http.Request, offered []Offer) []Alternative {
+	if h.Check() != nil {
+		return nil
+	}
+	all := slices.Concat(h.signatureForms(r), h.olderField(r))
+	if len(h.plan.keys) > 0 {
+		named := h.namedKey(r)
+		secrets := append(h.otherKeys(named), h.otherSecrets(named, offered)...)
+		all = slices.Concat(all, secrets, h.otherHashes(), rare(h.withoutKey()))
+	}
+	if head, _, err := h.plan.read(r, nil); err == nil {
+		all = slices.Concat(all, h.otherContents(r, head), rare(h.rareContents(r, head)))
+	}
+	return all
 }
 
 // Offers implements [Alternator].
@@ -78,65 +73,16 @@ func (h *HMAC) WithSecrets(secrets []Secret) *HMAC {
 }
 
 // alter returns a changed copy, or nil if it is not valid.
-func (h *HMAC) alter(change func(*HMAC)) *HMAC {
+func (h *HMAC) alter(change func(*HMAC)) Scheme {
 	c := settings(h)
-	change(c)
-	if c.Check() != nil {
+	if change(c); c.Check() != nil {
 		return nil
 	}
 	return c
 }
 
-// offer adds an alternative with a changed copy, unless that is not valid.
-func (h *HMAC) offer(to *alternatives, alt Alternative, change func(*HMAC)) {
-	if to.ended {
-		return
-	}
-	if c := h.alter(change); c != nil {
-		alt.Scheme = c
-		to.add(alt)
-	}
-}
-
-// otherKeys tries each secret under the key id that the request names.
-func (h *HMAC) otherKeys(r *http.Request, to *alternatives) {
-	named := h.namedKey(r)
-	for _, id := range slices.Sorted(maps.Keys(h.Keys)) {
-		raw, err := h.Keys[id].Decode(cmp.Or(h.SecretEncoding, Raw))
-		alt := Alternative{Mistake: OtherKey, Detail: fmt.Sprintf("key %q, under the id %q", id, truncate(named))}
-		if h.Keys[named] == "" {
-			alt.Mistake = KeyIDDiffers
-		}
-		if err == nil && id != named {
-			h.withSecret(r, alt, raw, to)
-		}
-	}
-}
-
-// otherSecrets tries the candidates that are rare, or the others.
-func (h *HMAC) otherSecrets(r *http.Request, offered []Offer, rare bool, to *alternatives) {
-	if len(h.Secrets)+len(h.Keys) == 0 {
-		return
-	}
-	for alt, raw := range AlternativeSecrets(h.secretOffers(), offered, cmp.Or(h.SecretEncoding, Raw)) {
-		if to.ended || alt.Rare && !rare { // after it the others are rare, too
-			return
-		}
-		if alt.Rare == rare {
-			h.withSecret(r, alt, raw, to)
-		}
-	}
-}
-
-// withSecret tries one secret.
-func (h *HMAC) withSecret(r *http.Request, alt Alternative, raw []byte, to *alternatives) {
-	secret := Secret(hex.EncodeToString(raw))
-	h.offer(to, alt, func(c *HMAC) {
-		c.SecretEncoding, c.Secrets = Hex, []Secret{secret}
-		if len(h.Keys) > 0 {
-			c.Secrets, c.Keys = nil, map[string]Secret{h.namedKey(r): secret}
-		}
-	})
+func (h *HMAC) altered(m Mistake, detail string, change func(*HMAC)) Alternative {
+	return Alternative{Mistake: m, Detail: detail, Scheme: func() Scheme { return h.alter(change) }}
 }
 
 // namedKey returns the key id in the request, or any id.
@@ -147,70 +93,98 @@ func (h *HMAC) namedKey(r *http.Request) string {
 	return "any"
 }
 
-// otherHashes tries other hash functions and encodings, and both.
-func (h *HMAC) otherHashes(to *alternatives) {
-	if len(h.Secrets)+len(h.Keys) == 0 {
-		return
+// otherKeys tries each secret under the key id that the request names.
+func (h *HMAC) otherKeys(named string) (all []Alternative) {
+	mistake := OtherKey
+	if h.Keys[named] == "" {
+		mistake = KeyIDDiffers
 	}
-	own := cmp.Or(h.Hash, orDefault(h.Hashes, SHA256)[0])
-	for _, enc := range []Encoding{Hex, Base64} {
-		if enc != h.Encoding {
-			detail := fmt.Sprintf("%s, and %s is configured", enc, h.Encoding)
-			h.offer(to, Alternative{Mistake: EncodingDiffers, Detail: detail}, func(c *HMAC) { c.Encoding = enc })
+	for _, id := range slices.Sorted(maps.Keys(h.Keys)) {
+		if id != named {
+			detail := fmt.Sprintf("key %q, under the id %q", id, truncate(named))
+			under := map[string]Secret{named: h.Keys[id]}
+			all = append(all, h.altered(mistake, detail, func(c *HMAC) { c.Keys = under }))
 		}
 	}
+	return all
+}
+
+func (h *HMAC) otherSecrets(named string, offered []Offer) []Alternative {
+	as := cmp.Or(h.SecretEncoding, Raw)
+	return SecretAlternatives(h.secretOffers(), offered, as, func(raw []byte) Scheme {
+		return h.alter(func(c *HMAC) {
+			secret := Secret(hex.EncodeToString(raw))
+			if c.SecretEncoding = Hex; len(h.Keys) > 0 {
+				c.Keys = map[string]Secret{named: secret}
+			} else {
+				c.Secrets = []Secret{secret}
+			}
+		})
+	})
+}
+
+// otherHashes tries other hash functions and encodings.
+func (h *HMAC) otherHashes() (all []Alternative) {
+	own := cmp.Or(h.Hash, orDefault(h.Hashes, SHA256)[0])
+	other := map[Encoding]Encoding{Hex: Base64, Base64: Hex}[h.Encoding]
+	detail := fmt.Sprintf("%s, and %s is configured", other, h.Encoding)
+	all = append(all, h.altered(EncodingDiffers, detail, func(c *HMAC) { c.Encoding = other }))
 	for _, x := range []Hash{SHA1, SHA512, SHA384, SHA256} {
 		if slices.Contains(h.plan.tried, x) {
 			continue
 		}
 		name := "HMAC-" + strings.ToUpper(string(x))
-		detail := fmt.Sprintf("%s, and %s is configured", name, own)
-		h.offer(to, Alternative{Mistake: HashDiffers, Detail: detail}, func(c *HMAC) {
+		all = append(all, h.altered(HashDiffers, fmt.Sprintf("%s, and %s is configured", name, own), func(c *HMAC) {
 			c.Hash = x
 			if len(h.Hashes) > 0 {
 				c.Hash, c.Hashes = "", []Hash{x}
 			}
-		})
-		if !h.plan.entriesHold(partAlg) {
-			continue
+		}))
+		if h.plan.entriesHold(partAlg) { // a hash that the field does not have
+			detail := fmt.Sprintf("%s, and the field names %s", name, own)
+			all = append(all, h.altered(HashDiffers, detail, func(c *HMAC) {
+				c.Hash, c.Hashes, c.Entries = x, nil, replaced(h.Entries, "{alg}", string(own))
+			}))
 		}
-		detail = fmt.Sprintf("%s, and the field names %s", name, own) // a hash that it does not have
-		h.offer(to, Alternative{Mistake: HashDiffers, Detail: detail}, func(c *HMAC) {
-			c.Hash, c.Hashes, c.Entries = x, nil, nil
-			for _, e := range h.Entries {
-				c.Entries = append(c.Entries, strings.ReplaceAll(e, "{alg}", string(own)))
-			}
-		})
 	}
+	return all
+}
+
+// replaced returns the texts with a part of each replaced.
+func replaced(texts []string, old, by string) (all []string) {
+	for _, text := range texts {
+		all = append(all, strings.ReplaceAll(text, old, by))
+	}
+	return all
 }
 
 // otherContents tries templates that other senders use, and digests of the body in place of it.
-func (h *HMAC) otherContents(r *http.Request, to *alternatives) {
-	head, _, err := h.plan.read(r, nil)
-	if err != nil {
-		return
-	}
-	for _, d := range bodyDigests {
-		h.overDigest(to, Alternative{Mistake: OverHash, Detail: d.name}, head, d.of)
-	}
-	values := h.values(r, head)
+func (h *HMAC) otherContents(r *http.Request, head signatureHead) []Alternative {
 	forms := contentForms
 	if own := h.Content; own != "" { // with another separator
 		forms = append(slices.Clone(forms), strings.ReplaceAll(own, ":", "."), strings.ReplaceAll(own, ".", ":"))
 	}
-	for _, form := range forms {
-		h.withContent(to, Alternative{Detail: fmt.Sprintf("%q", form)}, form, values)
-	}
+	return append(h.overDigests(bodyDigests, head), h.overForms(forms, "", h.values(r, head))...)
 }
 
-// overDigest tries a digest in place of the body.
-func (h *HMAC) overDigest(to *alternatives, alt Alternative, head signatureHead, of func(body []byte) []byte) {
-	h.offer(to, alt, func(c *HMAC) {
-		c.Content, c.Covers = "", []string{"@body"}
-		c.Contents = func(r *http.Request, body []byte) ([][][]byte, error) {
-			return h.plan.contents(r, of(body), head)
-		}
-	})
+// overDigests tries digests in place of the body.
+func (h *HMAC) overDigests(digests []bodyDigest, head signatureHead) (all []Alternative) {
+	for _, d := range digests {
+		all = append(all, h.signing(OverHash, d.name, "", func(r *http.Request, body []byte) ([]segments, error) {
+			return h.plan.contents(r, d.of(body), head)
+		}))
+	}
+	return all
+}
+
+// signing is an alternative with other signed content, which holds the placeholders of a template.
+func (h *HMAC) signing(m Mistake, detail, form string, content func(*http.Request, []byte) ([]segments, error),
+) Alternative {
+	covers := []string{"@body"}
+	if strings.Contains(form, "{url}") || strings.Contains(form, "{path}") {
+		covers = append(covers, "@target-uri")
+	}
+	return h.altered(m, detail, func(c *HMAC) { c.Content, c.Covers, c.Contents = "", covers, content })
 }
 
 // values are those of the parts of a template that the request and the configuration have.
@@ -280,29 +254,20 @@ func permute(list []int, from int, yield func([]int)) {
 
 // rareContents tries templates with the method and the path, and times of fields that are not
 // configured.
-func (h *HMAC) rareContents(r *http.Request, to *alternatives) {
-	head, _, err := h.plan.read(r, nil)
-	if err != nil {
-		return
-	}
-	for _, d := range rareDigests {
-		h.overDigest(to, Alternative{Mistake: OverHash, Detail: d.name, Rare: true}, head, d.of)
-	}
-	for _, form := range slices.Concat(rareForms, h.ownForms()) {
-		h.withContent(to, Alternative{Detail: fmt.Sprintf("%q", form), Rare: true}, form, h.values(r, head))
-	}
+func (h *HMAC) rareContents(r *http.Request, head signatureHead) []Alternative {
+	forms := slices.Concat(rareForms, h.ownForms())
+	all := append(h.overDigests(rareDigests, head), h.overForms(forms, "", h.values(r, head))...)
 	if head.timestamp != "" {
-		return
+		return all
 	}
+	timed := slices.DeleteFunc(slices.Clone(contentForms), func(form string) bool {
+		return !strings.Contains(form, "{timestamp}")
+	})
 	for _, name := range timeFields(r) {
 		values := map[string]string{"timestamp": r.Header.Get(name), "id": head.id}
-		for _, form := range contentForms {
-			if strings.Contains(form, "{timestamp}") {
-				detail := fmt.Sprintf("%q with the time of %q", form, truncate(name))
-				h.withContent(to, Alternative{Detail: detail, Rare: true}, form, values)
-			}
-		}
+		all = append(all, h.overForms(timed, fmt.Sprintf(" with the time of %q", truncate(name)), values)...)
 	}
+	return all
 }
 
 const maxTimeFields = 4
@@ -320,32 +285,28 @@ func timeFields(r *http.Request) (names []string) {
 	return names
 }
 
-// withContent tries a template, unless it is the configured one or the request lacks a part of it.
-func (h *HMAC) withContent(to *alternatives, alt Alternative, form string, values map[string]string) {
+// overForms tries templates with the values of their parts, but not the configured one, and none of
+// which the request lacks a part.
+func (h *HMAC) overForms(forms []string, note string, values map[string]string) (all []Alternative) {
 	own := cmp.Or(h.Content, "{body}")
-	if to.ended || form == own && h.Contents == nil {
-		return
-	}
-	parts, err := parseTemplate(form)
-	if err != nil || slices.ContainsFunc(parts, func(p part) bool {
+	lacks := func(p part) bool {
 		return (p.kind == partTimestamp || p.kind == partID) && values[string(p.kind)] == ""
-	}) {
-		return
 	}
-	alt.Mistake = ContentDiffers
-	if h.Contents == nil {
-		alt.Detail += fmt.Sprintf(", and %q is configured", own)
-	}
-	covers := []string{"@body"}
-	if strings.Contains(form, "{url}") || strings.Contains(form, "{path}") {
-		covers = append(covers, "@target-uri")
-	}
-	h.offer(to, alt, func(c *HMAC) {
-		c.Content, c.Covers = "", covers
-		c.Contents = func(r *http.Request, body []byte) ([][][]byte, error) {
-			return [][][]byte{fillForm(parts, r, body, values)}, nil
+	for _, form := range forms {
+		parts, err := parseTemplate(form)
+		if err != nil || form == own && h.Contents == nil || slices.ContainsFunc(parts, lacks) {
+			continue
 		}
-	})
+		detail := fmt.Sprintf("%q%s", form, note)
+		if h.Contents == nil {
+			detail += fmt.Sprintf(", and %q is configured", own)
+		}
+		content := func(r *http.Request, body []byte) ([]segments, error) {
+			return []segments{fillForm(parts, r, body, values)}, nil
+		}
+		all = append(all, h.signing(ContentDiffers, detail, form, content))
+	}
+	return all
 }
 
 // contentForms are templates that senders use.
@@ -429,42 +390,42 @@ var (
 
 // signatureForms tries other forms of the signature field: without or with a prefix, in quotes, in
 // base64url, without padding.
-func (h *HMAC) signatureForms(r *http.Request, to *alternatives) {
+func (h *HMAC) signatureForms(r *http.Request) (all []Alternative) {
 	s, value, err := h.plan.find(r)
 	if err != nil || len(value) > maxSignatureField {
-		return
+		return nil
 	}
-	name, seen := h.plan.headers[s.header], map[string]bool{value: true}
-	edit := func(detail, text string) {
-		if !seen[text] {
-			seen[text] = true
-			to.add(Alternative{Mistake: SignatureWrapped, Detail: detail, Scheme: h, Request: withField(r, name, text)})
-		}
+	unurl := strings.NewReplacer("-", "+", "_", "/").Replace(value)
+	forms := []variant{
+		{"in quotes", strings.ReplaceAll(value, `"`, "")}, {"in quotes", strings.ReplaceAll(value, "'", "")},
 	}
-	for _, quote := range []string{`"`, "'"} {
-		edit("in quotes", strings.ReplaceAll(value, quote, ""))
-	}
-	for _, e := range []struct{ detail, text string }{
-		{"in base64url", strings.NewReplacer("-", "+", "_", "/").Replace(value)},
-		{"in base64url without padding", padded(strings.NewReplacer("-", "+", "_", "/").Replace(value))},
-		{"without padding", padded(value)},
+	for _, v := range []variant{
+		{"in base64url", unurl}, {"in base64url without padding", padded(unurl)}, {"without padding", padded(value)},
 		{"with white space in it", strings.Join(strings.Fields(value), "")},
 		{"percent-encoded", strings.NewReplacer("%2B", "+", "%2F", "/", "%3D", "=").Replace(value)},
 	} {
-		edit(e.detail, e.text)
-		if e.text != value {
-			h.otherPrefixes(e.text, func(detail, text string) { edit(e.detail+" and "+detail, text) })
+		if forms = append(forms, v); v.text != value {
+			for _, more := range h.otherPrefixes(v.text) {
+				forms = append(forms, variant{v.what + " and " + more.what, more.text})
+			}
 		}
 	}
-	h.otherPrefixes(value, edit)
-	h.renamedEntries(value, edit)
+	seen := map[string]bool{value: true}
+	for _, v := range slices.Concat(forms, h.otherPrefixes(value), h.renamedEntries(value)) {
+		if !seen[v.text] {
+			seen[v.text] = true
+			changed := withField(r, h.plan.headers[s.header], v.text)
+			all = append(all, Alternative{Mistake: SignatureWrapped, Detail: v.what, Request: changed})
+		}
+	}
+	return all
 }
 
-// renamedEntries gives an entry of a list, which has a name that is not configured, the name of a
+// renamedEntries give an entry of a list, which has a name that is not configured, the name of a
 // signature.
-func (h *HMAC) renamedEntries(value string, edit func(detail, text string)) {
+func (h *HMAC) renamedEntries(value string) (all []variant) {
 	if h.plan.separator == "" {
-		return
+		return nil
 	}
 	entries := strings.Split(value, h.plan.separator)
 	for i, came := range entries[:min(len(entries), maxNames)] {
@@ -474,58 +435,55 @@ func (h *HMAC) renamedEntries(value string, edit func(detail, text string)) {
 			continue
 		}
 		for _, e := range h.plan.entries {
-			if entryName(e[0].literal) == "" {
-				continue
+			if entryName(e[0].literal) != "" {
+				renamed := slices.Clone(entries)
+				renamed[i] = e[0].literal + came[len(name)+1:]
+				what := fmt.Sprintf("named %s in place of %s", came[:len(name)+1], e[0].literal)
+				all = append(all, variant{what, strings.Join(renamed, h.plan.separator)})
 			}
-			all := slices.Clone(entries)
-			all[i] = e[0].literal + came[len(name)+1:]
-			detail := fmt.Sprintf("named %s in place of %s", came[:len(name)+1], e[0].literal)
-			edit(detail, strings.Join(all, h.plan.separator))
 		}
 	}
+	return all
 }
 
 // olderField tries the field of SHA-1 beside that of SHA-256, such as X-Hub-Signature beside
 // X-Hub-Signature-256.
-func (h *HMAC) olderField(r *http.Request, to *alternatives) {
+func (h *HMAC) olderField(r *http.Request) (all []Alternative) {
 	if _, _, err := h.plan.find(r); CodeOf(err) != SignatureMissing {
-		return
+		return nil
 	}
 	for _, name := range h.plan.headers {
-		older, ok := strings.CutSuffix(name, "-256")
-		if !ok || r.Header.Get(older) == "" {
-			continue
+		if older, ok := strings.CutSuffix(name, "-256"); ok && r.Header.Get(older) != "" {
+			detail := fmt.Sprintf("HMAC-SHA1 in %q, and %q is not there", older, name)
+			all = append(all, h.altered(HashDiffers, detail, func(c *HMAC) {
+				c.Headers, c.Hash, c.Hashes = []string{older}, SHA1, nil
+				c.Entries = replaced(h.Entries, "sha256", "sha1")
+			}))
 		}
-		detail := fmt.Sprintf("HMAC-SHA1 in %q, and %q is not there", older, name)
-		h.offer(to, Alternative{Mistake: HashDiffers, Detail: detail}, func(c *HMAC) {
-			c.Headers, c.Hash, c.Hashes, c.Entries = []string{older}, SHA1, nil, nil
-			for _, e := range h.Entries {
-				c.Entries = append(c.Entries, strings.ReplaceAll(e, "sha256", "sha1"))
-			}
-		})
 	}
+	return all
 }
 
 // withoutKey tries a hash in place of the HMAC.
-func (h *HMAC) withoutKey(to *alternatives) {
-	as := cmp.Or(h.SecretEncoding, Raw)
+func (h *HMAC) withoutKey() (all []Alternative) {
 	for _, form := range []struct {
 		of            string
 		before, after int // how often the secret is there
 	}{{of: "the content"}, {of: "a secret and the content", before: 1}, {of: "the content and a secret", after: 1}} {
-		plan := *h.plan
-		plan.keys = nil
-		for i, o := range h.secretOffers() {
-			secret, _ := o.Secret.Decode(as) // which was checked
-			plan.keys = append(plan.keys, newMACKey(h.plan.keys[i].id, plan.tried, func(x Hash) hash.Hash {
-				return &unkeyed{newHash[x](), bytes.Repeat(secret, form.before), bytes.Repeat(secret, form.after)}
-			}))
-		}
-		if len(plan.keys) > 0 {
-			detail := fmt.Sprintf("%s of %s, which is not an HMAC", strings.ToUpper(string(plan.hash)), form.of)
-			to.add(Alternative{Mistake: HashDiffers, Detail: detail, Rare: true, Scheme: &unkeyedHMAC{h, &plan}})
-		}
+		detail := fmt.Sprintf("%s of %s, which is not an HMAC", strings.ToUpper(string(h.plan.hash)), form.of)
+		all = append(all, Alternative{Mistake: HashDiffers, Detail: detail, Scheme: func() Scheme {
+			plan := *h.plan
+			plan.keys = nil
+			for i, o := range h.secretOffers() {
+				secret, _ := o.Secret.Decode(o.As) // which was checked
+				plan.keys = append(plan.keys, newMACKey(h.plan.keys[i].id, plan.tried, func(x Hash) hash.Hash {
+					return &unkeyed{newHash[x](), bytes.Repeat(secret, form.before), bytes.Repeat(secret, form.after)}
+				}))
+			}
+			return &unkeyedHMAC{h, &plan}
+		}})
 	}
+	return all
 }
 
 // unkeyedHMAC verifies a hash in place of an HMAC. Only an [Alternative] does.
@@ -564,9 +522,9 @@ func padded(value string) string {
 	return value[:start] + body + strings.Repeat("=", (4-len(body)%4)%4)
 }
 
-// otherPrefixes adds the literal text of an entry that holds only a signature, and removes a prefix
+// otherPrefixes add the literal text of an entry that holds only a signature, and remove a prefix
 // that no entry has.
-func (h *HMAC) otherPrefixes(value string, edit func(detail, text string)) {
+func (h *HMAC) otherPrefixes(value string) (all []variant) {
 	whole := func(e entryPattern, sig string) string {
 		return e.format(entry{sig: sig, ed25519: sig, ecdsa: sig, alg: string(h.plan.hash)})
 	}
@@ -575,19 +533,18 @@ func (h *HMAC) otherPrefixes(value string, edit func(detail, text string)) {
 	})
 	for _, e := range alone {
 		if !strings.HasPrefix(value, e[0].literal) || e.holds(partAlg) {
-			edit("without its prefix", whole(e, value))
+			all = append(all, variant{"without its prefix", whole(e, value)})
 		}
 	}
 	for _, prefix := range append(slices.Clone(foreignPrefixes), entryPrefix(value)) {
-		bare, ok := strings.CutPrefix(value, prefix)
-		if !ok || prefix == "" {
-			continue
-		}
-		edit("with the prefix "+prefix, bare)
-		for _, e := range alone {
-			edit("with the prefix "+prefix, whole(e, bare))
+		if bare, ok := strings.CutPrefix(value, prefix); ok && prefix != "" {
+			all = append(all, variant{"with the prefix " + prefix, bare})
+			for _, e := range alone {
+				all = append(all, variant{"with the prefix " + prefix, whole(e, bare)})
+			}
 		}
 	}
+	return all
 }
 
 // entryPrefix returns a short name before a signature, with the character after it, or "".

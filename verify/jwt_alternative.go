@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,39 +11,32 @@ import (
 
 // Alternatives implements [Alternator]. Tokens for other audiences and of other issuers are tried
 // with the keys of this scheme.
-func (j *JWT) Alternatives(r *http.Request, _ []Offer) iter.Seq[Alternative] {
-	return listed(func(to *alternatives) {
-		if j.Check() != nil {
-			return
+func (j *JWT) Alternatives(r *http.Request, _ []Offer) []Alternative {
+	if j.Check() != nil {
+		return nil
+	}
+	all := j.otherPlaces(r)
+	if !j.Body { // else its claims are not known here
+		compact, err := j.find(r, nil)
+		if err != nil {
+			return all
 		}
-		j.otherPlaces(r, to)
-		if !j.Body { // else its claims are not known here
-			compact, err := j.find(r, nil)
-			if err != nil {
-				return
-			}
-			t, err := parseToken(compact)
-			if err != nil {
-				return
-			}
-			j.otherClaims(t, to)
+		t, err := parseToken(compact)
+		if err != nil {
+			return all
 		}
-		for _, alg := range publicAlgorithms {
-			detail := fmt.Sprintf("signed with %s, and %q is accepted", alg, j.Algorithms)
-			changed := &jwtTrial{j, alg.String()}
-			to.add(Alternative{Mistake: AlgorithmDiffers, Detail: detail, Scheme: changed, Rare: true})
-		}
-	})
+		all = append(all, j.otherClaims(t)...)
+	}
+	for _, alg := range publicAlgorithms {
+		detail := fmt.Sprintf("signed with %s, and %q is accepted", alg, j.Algorithms)
+		changed := func() Scheme { return &jwtTrial{j, alg.String()} }
+		all = append(all, Alternative{Mistake: AlgorithmDiffers, Detail: detail, Scheme: changed, Rare: true})
+	}
+	return all
 }
 
 // Offers implements [Alternator]: keys of tokens are public, and tried by asking the scheme.
 func (j *JWT) Offers(context.Context) []Offer { return nil }
-
-func (j *JWT) alter(change func(*JWT)) *JWT {
-	c := *j
-	change(&c)
-	return &c
-}
 
 // jwtTrial verifies a token by an algorithm, whatever its header and the key say. Only an
 // [Alternative] does.
@@ -59,70 +51,68 @@ func (t *jwtTrial) Verify(r *http.Request, body func() ([]byte, error)) (Identit
 }
 
 // otherPlaces tries forms of the field that senders write by mistake.
-func (j *JWT) otherPlaces(r *http.Request, to *alternatives) {
+func (j *JWT) otherPlaces(r *http.Request) (all []Alternative) {
 	name, before, bearer := cmp.Or(j.Field, "Authorization"), "Bearer ", "with Bearer twice"
 	if j.Field != "" {
 		before, bearer = "", "with Bearer before it"
 	}
 	value := r.Header.Get(name)
 	if j.Body || len(value) > maxBearer {
-		return
+		return nil
 	}
-	token := cutFold(value, "Bearer ")
-	for _, form := range []sentForm{
-		{"without Bearer before it", before + value}, {"in quotes", before + strings.Trim(token, `"'`)},
-		{bearer, token}, {"with Token before it", before + cutFold(value, "Token ")},
-		{"with JWT before it", before + cutFold(value, "JWT ")},
-		{"in the field Authorization", before + cutFold(r.Header.Get("Authorization"), "Bearer ")},
+	bare := func(name, prefix string) string { return before + cutFold(r.Header.Get(name), prefix) }
+	for _, form := range []variant{
+		{"without Bearer before it", before + value},
+		{"in quotes", before + strings.Trim(cutFold(value, "Bearer "), `"'`)},
+		{bearer, cutFold(value, "Bearer ")},
+		{"with Token before it", bare(name, "Token ")},
+		{"with JWT before it", bare(name, "JWT ")},
+		{"in the field Authorization", bare("Authorization", "Bearer ")},
 		{"in the field X-Access-Token", before + r.Header.Get("X-Access-Token")},
-		{"in the field X-Authorization", before + cutFold(r.Header.Get("X-Authorization"), "Bearer ")},
-		{"in the field X-Forwarded-Authorization",
-			before + cutFold(r.Header.Get("X-Forwarded-Authorization"), "Bearer ")},
+		{"in the field X-Authorization", bare("X-Authorization", "Bearer ")},
+		{"in the field X-Forwarded-Authorization", bare("X-Forwarded-Authorization", "Bearer ")},
 	} {
-		if form.value != value && form.value != before {
-			changed := withField(r, name, form.value)
-			to.add(Alternative{Mistake: CredentialWrapped, Detail: form.detail, Scheme: j, Request: changed})
+		if form.text != value && form.text != before {
+			changed := withField(r, name, form.text)
+			all = append(all, Alternative{Mistake: CredentialWrapped, Detail: form.what, Request: changed})
 		}
 	}
+	return all
 }
 
 // otherClaims tries the token with what it says itself, one claim at a time.
-func (j *JWT) otherClaims(t *parsedToken, to *alternatives) {
-	beside := func(came, wanted []string) string {
-		return truncate(fmt.Sprintf("%q, and %q is accepted", came, wanted))
-	}
+func (j *JWT) otherClaims(t *parsedToken) (all []Alternative) {
 	offer := func(m Mistake, detail string, change func(*JWT)) {
-		if c := j.alter(change); c.Check() == nil {
-			to.add(Alternative{Mistake: m, Detail: detail, Scheme: c})
+		c := *j
+		if change(&c); c.Check() == nil {
+			all = append(all, Alternative{Mistake: m, Detail: detail, Scheme: func() Scheme { return &c }})
+		}
+	}
+	beside := func(m Mistake, name string, came, wanted []string, change func(*JWT)) {
+		if len(came) > 0 && !intersects(wanted, came) {
+			offer(m, name+truncate(fmt.Sprintf("%q, and %q is accepted", came, wanted)), change)
 		}
 	}
 	audience, issuer := claimValues(t.claims, "aud"), claimValues(t.claims, "iss")
-	if len(audience) > 0 && !intersects(j.Audiences, audience) {
-		offer(AudienceDiffers, beside(audience, j.Audiences), func(c *JWT) { c.Audiences = audience })
-	}
-	if len(issuer) > 0 && !intersects(j.Issuers, issuer) {
-		offer(IssuerDiffers, beside(issuer, j.Issuers), func(c *JWT) { c.Issuers = issuer })
-	}
+	beside(AudienceDiffers, "", audience, j.Audiences, func(c *JWT) { c.Audiences = audience })
+	beside(IssuerDiffers, "", issuer, j.Issuers, func(c *JWT) { c.Issuers = issuer })
 	for i, rule := range j.Claims {
-		names := strings.Join(rule.Names, "/")
 		for _, name := range rule.Names {
 			came := claimValues(t.claims, name)
-			if len(came) == 0 || intersects(rule.Values, came) {
-				continue
-			}
-			offer(ClaimDiffers, names+" "+beside(came, rule.Values), func(c *JWT) {
+			beside(ClaimDiffers, strings.Join(rule.Names, "/")+" ", came, rule.Values, func(c *JWT) {
 				c.Claims = slices.Clone(j.Claims)
 				c.Claims[i].Values = came
 			})
 		}
 	}
-	if _, ok := publicAlgorithm(t.alg); ok && !slices.Contains(j.Algorithms, t.alg) {
-		offer(AlgorithmDiffers, beside([]string{t.alg}, j.Algorithms), func(c *JWT) {
+	if _, ok := publicAlgorithm(t.alg); ok {
+		beside(AlgorithmDiffers, "", []string{t.alg}, j.Algorithms, func(c *JWT) {
 			c.Algorithms = append(slices.Clone(j.Algorithms), t.alg)
 		})
 	}
 	detail := fmt.Sprintf("a known key, under the id %q", shortID(t.kid))
 	offer(KeyIDDiffers, detail, func(c *JWT) { c.Keys = anyTokenKey{j.Keys} })
+	return all
 }
 
 // anyTokenKey returns all keys of a set, whichever id a token names.

@@ -6,31 +6,28 @@ import (
 	"crypto"
 	"crypto/rsa"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
 )
 
 // Alternatives implements [Alternator].
-func (s *RFC9421) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
-	return rareLast(listed(func(to *alternatives) {
-		if s.Check() != nil {
-			return
+func (s *RFC9421) Alternatives(r *http.Request, offered []Offer) []Alternative {
+	if s.Check() != nil {
+		return nil
+	}
+	m, sent := s.sent(r, s.Label)
+	all := append(s.otherLabels(r), s.otherPolicies(r, m, sent)...)
+	own, seen := s.allKeys(r.Context()), map[string]bool{"": true}
+	for i := range sent {
+		id := cmp.Or(sent[i].keyID, s.BoundKey)
+		if !seen[id] {
+			all = append(all, s.keysUnder(&sent[i], id, own, offered)...)
 		}
-		m, sent := s.sent(r, s.Label)
-		s.otherLabels(r, to)
-		s.otherPolicies(r, m, sent, to)
-		own, seen := s.allKeys(r.Context()), map[string]bool{"": true}
-		for i := range sent {
-			id := cmp.Or(sent[i].keyID, s.BoundKey)
-			if !seen[id] {
-				s.keysUnder(&sent[i], id, own, offered, to)
-			}
-			seen[id] = true
-			s.otherBases(m, &sent[i], to)
-		}
-	}))
+		seen[id] = true
+		all = append(all, s.otherBases(m, &sent[i])...)
+	}
+	return all
 }
 
 // Offers implements [Alternator].
@@ -94,6 +91,10 @@ func (s *RFC9421) alter(change func(*RFC9421)) *RFC9421 {
 	return c
 }
 
+func (s *RFC9421) altered(m Mistake, detail string, change func(*RFC9421)) Alternative {
+	return Alternative{Mistake: m, Detail: detail, Scheme: func() Scheme { return s.alter(change) }}
+}
+
 // rfc9421Trial verifies what no configuration says: under other rules for the coverage, or another
 // text in place of the signature base. Only an [Alternative] does.
 type rfc9421Trial struct {
@@ -120,8 +121,8 @@ func (t *rfc9421Trial) SignatureBase(r *http.Request, label string) []byte {
 }
 
 // Alternatives implements [Alternator].
-func (t *rfc9421Trial) Alternatives(r *http.Request, offered []Offer) iter.Seq[Alternative] {
-	return MapAlternatives(t.RFC9421.Alternatives(r, offered), func(s Scheme) Scheme {
+func (t *rfc9421Trial) Alternatives(r *http.Request, offered []Offer) []Alternative {
+	return MapAlternatives(t.RFC9421, r, offered, func(s Scheme) Scheme {
 		if one, ok := s.(*RFC9421); ok {
 			return &rfc9421Trial{one, t.rules, t.edit}
 		}
@@ -129,9 +130,9 @@ func (t *rfc9421Trial) Alternatives(r *http.Request, offered []Offer) iter.Seq[A
 	})
 }
 
-// otherPolicies tries signatures with another label, tag, encoding or form of the path, or less
-// coverage.
-func (s *RFC9421) otherPolicies(r *http.Request, m *message, sent []signatureInput, to *alternatives) {
+// otherPolicies tries signatures with less coverage, or another label, tag, encoding or form of the
+// path.
+func (s *RFC9421) otherPolicies(r *http.Request, m *message, sent []signatureInput) []Alternative {
 	uncovered := ""
 	for i := range sent {
 		uncovered = cmp.Or(uncovered, s.uncovered(m, &sent[i]))
@@ -142,61 +143,66 @@ func (s *RFC9421) otherPolicies(r *http.Request, m *message, sent []signatureInp
 		}
 		return on + ", and " + off + " is configured"
 	}
-	bare := &rfc9421Trial{RFC9421: s.alter(func(c *RFC9421) { c.Coverage = Coverage{} })}
-	to.add(Alternative{Mistake: CoverageDiffers, Detail: uncovered, Scheme: bare})
 	coded := cmp.Or(map[Encoding]Encoding{Base64URL: Base64}[s.Encoding], Base64URL)
-	for _, p := range []struct {
-		same    bool // it changes nothing
-		mistake Mistake
-		detail  string
-		change  func(*RFC9421)
-	}{
-		{s.Label == "", LabelDiffers, fmt.Sprintf("%q is configured", s.Label), func(c *RFC9421) { c.Label = "" }},
-		{s.Tag == "", LabelDiffers, fmt.Sprintf("the tag %q is configured", s.Tag), func(c *RFC9421) { c.Tag = "" }},
-		{!strings.ContainsAny(r.Header.Get("Signature"), "+/-_"), EncodingDiffers,
-			other(s.Encoding == Base64URL, "base64url", "base64"), func(c *RFC9421) { c.Encoding = coded }},
-		{false, EncodingDiffers, other(s.DER, "DER (ASN.1)", "r and s one after the other"),
-			func(c *RFC9421) { c.DER = !s.DER }},
-		{!strings.Contains(r.URL.EscapedPath(), "%"), EscapesDiffer,
-			other(s.NormalPath, "the path in normal form", "the path as it is sent"),
-			func(c *RFC9421) { c.NormalPath = !s.NormalPath }},
-		{false, AlgorithmDiffers, "the algorithm of the key is not among the accepted ones",
-			func(c *RFC9421) { c.Algs = append([]Alg{RSAv15SHA256}, defaultAlgs...) }},
-	} {
-		if !p.same {
-			to.add(Alternative{Mistake: p.mistake, Detail: p.detail, Scheme: s.alter(p.change)})
-		}
+	all := []Alternative{
+		{Mistake: CoverageDiffers, Detail: uncovered, Scheme: func() Scheme {
+			return &rfc9421Trial{RFC9421: s.alter(func(c *RFC9421) { c.Coverage = Coverage{} })}
+		}},
+		s.altered(EncodingDiffers, other(s.DER, "DER (ASN.1)", "r and s one after the other"),
+			func(c *RFC9421) { c.DER = !s.DER }),
+		s.altered(AlgorithmDiffers, "the algorithm of the key is not among the accepted ones",
+			func(c *RFC9421) { c.Algs = append([]Alg{RSAv15SHA256}, defaultAlgs...) }),
 	}
+	if s.Label != "" {
+		all = append(all, s.altered(LabelDiffers, fmt.Sprintf("%q is configured", s.Label),
+			func(c *RFC9421) { c.Label = "" }))
+	}
+	if s.Tag != "" {
+		all = append(all, s.altered(LabelDiffers, fmt.Sprintf("the tag %q is configured", s.Tag),
+			func(c *RFC9421) { c.Tag = "" }))
+	}
+	if strings.ContainsAny(r.Header.Get("Signature"), "+/-_") {
+		all = append(all, s.altered(EncodingDiffers, other(s.Encoding == Base64URL, "base64url", "base64"),
+			func(c *RFC9421) { c.Encoding = coded }))
+	}
+	if strings.Contains(r.URL.EscapedPath(), "%") {
+		form := other(s.NormalPath, "the path in normal form", "the path as it is sent")
+		all = append(all, s.altered(EscapesDiffer, form,
+			func(c *RFC9421) { c.NormalPath = !s.NormalPath }))
+	}
+	return all
 }
 
 // otherLabels tries one label, in lower case, for a signature whose two fields have different ones.
-func (s *RFC9421) otherLabels(r *http.Request, to *alternatives) {
+func (s *RFC9421) otherLabels(r *http.Request) (all []Alternative) {
 	input, _, _ := strings.Cut(r.Header.Get("Signature-Input"), "=")
 	label, _, _ := strings.Cut(r.Header.Get("Signature"), "=")
 	same := label == input && label == strings.ToLower(label)
 	if same || label == "" || input == "" || len(label)+len(input) > maxLabelText {
-		return
+		return nil
 	}
 	detail := fmt.Sprintf("%q in Signature and %q in Signature-Input", label, input)
 	for _, one := range []string{cmp.Or(s.Label, strings.ToLower(input)), strings.ToLower(label)} {
 		changed := withField(r, "Signature", one+strings.TrimPrefix(r.Header.Get("Signature"), label))
 		changed = withField(changed, "Signature-Input", one+strings.TrimPrefix(r.Header.Get("Signature-Input"), input))
-		to.add(Alternative{Mistake: LabelDiffers, Detail: detail, Scheme: s, Request: changed})
+		all = append(all, Alternative{Mistake: LabelDiffers, Detail: detail, Request: changed})
 	}
+	return all
 }
 
 const maxLabelText = 128 // bytes of two labels
 
 // keysUnder tries other keys under the id that the request names.
-func (s *RFC9421) keysUnder(in *signatureInput, id string, own []Key, offered []Offer, to *alternatives) {
-	with := func(alt Alternative, k Key) {
+func (s *RFC9421) keysUnder(in *signatureInput, id string, own []Key, offered []Offer) (all []Alternative) {
+	with := func(k Key) *RFC9421 {
 		k.ID = id
-		alt.Scheme = s.alter(func(c *RFC9421) {
+		return s.alter(func(c *RFC9421) {
 			c.Keys, c.Algs = StaticKeys(k), append([]Alg{RSAv15SHA256, k.material.alg}, defaultAlgs...)
 		})
-		to.add(alt)
 	}
-	use := func(m Mistake, detail string, k Key) { with(Alternative{Mistake: m, Detail: detail}, k) }
+	use := func(m Mistake, detail string, k Key) {
+		all = append(all, Alternative{Mistake: m, Detail: detail, Scheme: func() Scheme { return with(k) }})
+	}
 	withheld(s.Keys, id, use)
 	m := KeyIDDiffers
 	if slices.ContainsFunc(own, func(k Key) bool { return k.ID == id }) {
@@ -220,30 +226,33 @@ func (s *RFC9421) keysUnder(in *signatureInput, id string, own []Key, offered []
 			use(OtherKey, o.Name, *o.Key)
 		}
 	}
+	usual := len(all)
 	for _, k := range own {
 		if k.ID == id {
-			otherPrimitives(k, in, with)
+			otherPrimitives(k, in, use)
 		}
 	}
-	for alt, raw := range AlternativeSecrets(ownSecrets, secrets, Raw) {
-		with(alt, Key{Alg: HMACSHA256, material: &material{alg: HMACSHA256, check: newHMACPrimitive(raw)}})
-	}
+	rare(all[usual:])
+	return append(all, SecretAlternatives(ownSecrets, secrets, Raw, func(raw []byte) Scheme {
+		return with(Key{Alg: HMACSHA256, material: &material{alg: HMACSHA256, check: newHMACPrimitive(raw)}})
+	})...)
 }
 
 const maxEdited = 16 << 10 // bytes of a base that is edited
 
 // otherBases tries what a sender may sign in place of the base of a signature.
-func (s *RFC9421) otherBases(m *message, in *signatureInput, to *alternatives) {
+func (s *RFC9421) otherBases(m *message, in *signatureInput) (all []Alternative) {
 	base, refusal := m.base(nil, in)
 	if refusal != nil || len(base) > maxEdited {
-		return
+		return nil
 	}
 	for _, other := range append(baseEdits(m.url.Scheme), orders(string(base))...) {
 		if other.edit(string(base)) != string(base) {
-			scheme := &rfc9421Trial{s, s.rules, other.edit}
-			to.add(Alternative{Mistake: other.mistake, Detail: other.detail, Rare: true, Scheme: scheme})
+			changed := func() Scheme { return &rfc9421Trial{s, s.rules, other.edit} }
+			all = append(all, Alternative{Mistake: other.mistake, Detail: other.detail, Scheme: changed})
 		}
 	}
+	return rare(all)
 }
 
 // otherAlgorithm tries an RSA key with its other algorithm.

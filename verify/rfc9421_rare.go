@@ -18,7 +18,7 @@ func (k Key) checkedBy(alg Alg, check primitive) Key {
 }
 
 // otherPrimitives tries a key of the scheme with other hashes.
-func otherPrimitives(k Key, in *signatureInput, with func(Alternative, Key)) {
+func otherPrimitives(k Key, in *signatureInput, use func(Mistake, string, Key)) {
 	alg := k.Alg
 	if in.hasAlg {
 		alg = Alg(in.alg) // which may be none of the registry
@@ -26,7 +26,7 @@ func otherPrimitives(k Key, in *signatureInput, with func(Alternative, Key)) {
 	for _, h := range []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA1} {
 		for _, other := range hashedWith(k, h) {
 			detail := fmt.Sprintf("%s with %s, and key %q is for %s", other.name, h, truncate(k.ID), k.Alg)
-			with(Alternative{Mistake: other.mistake, Detail: detail, Rare: true}, k.checkedBy(alg, other.check))
+			use(other.mistake, detail, k.checkedBy(alg, other.check))
 		}
 	}
 }

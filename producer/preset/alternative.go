@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -19,25 +18,25 @@ import (
 // those that fetch certificates.
 
 // Alternatives implements [verify.Alternator].
-func (t *twilioScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+func (t *twilioScheme) Alternatives(r *http.Request, offered []verify.Offer) []verify.Alternative {
 	return verify.VerifyAround(t.verify).Alternatives(t.HMAC, r, offered)
 }
 
 // Alternatives implements [verify.Alternator].
-func (b *bodyTimed) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+func (b *bodyTimed) Alternatives(r *http.Request, offered []verify.Offer) []verify.Alternative {
 	return verify.VerifyAround(b.verify).Alternatives(b.HMAC, r, offered)
 }
 
 // Alternatives implements [verify.Alternator].
-func (s docuSignScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+func (s docuSignScheme) Alternatives(r *http.Request, offered []verify.Offer) []verify.Alternative {
 	return verify.VerifyAround(s.verify).Alternatives(s.HMAC, r, offered)
 }
 
 // Alternatives implements [verify.Alternator]: those of the subscription that the request names.
-func (b bySubscription) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+func (b bySubscription) Alternatives(r *http.Request, offered []verify.Offer) []verify.Alternative {
 	scheme, _, err := b.of(r)
 	if err != nil {
-		return none
+		return nil
 	}
 	return scheme.Alternatives(r, offered)
 }
@@ -51,16 +50,16 @@ func (b bySubscription) Offers(ctx context.Context) (all []verify.Offer) {
 }
 
 // Alternatives implements [verify.Alternator]: those of the topic that the request names.
-func (t *topics) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+func (t *topics) Alternatives(r *http.Request, offered []verify.Offer) []verify.Alternative {
 	topic, err := producer.Link("self").Extract(&producer.Delivery{Request: r})
 	if err != nil {
-		return none
+		return nil
 	}
 	scheme, _ := t.of(topic)
 	if one, ok := scheme.(verify.Alternator); ok {
 		return one.Alternatives(r, offered)
 	}
-	return none
+	return nil
 }
 
 // Offers implements [verify.Alternator].
@@ -85,18 +84,13 @@ func named(ctx context.Context, of verify.Alternator, what, owner string) []veri
 	return offers
 }
 
-func none(func(verify.Alternative) bool) {}
-
 // Alternatives implements [verify.Alternator].
-func (a *adyenScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
-	return verify.ListAlternatives(func(add func(verify.Alternative)) {
-		if a.err != nil {
-			return
-		}
-		for alt, raw := range verify.AlternativeSecrets(a.Offers(r.Context()), offered, verify.Hex) {
-			alt.Scheme = newAdyenScheme(hex.EncodeToString(raw))
-			add(alt)
-		}
+func (a *adyenScheme) Alternatives(r *http.Request, offered []verify.Offer) []verify.Alternative {
+	if a.err != nil {
+		return nil
+	}
+	return verify.SecretAlternatives(a.Offers(r.Context()), offered, verify.Hex, func(raw []byte) verify.Scheme {
+		return newAdyenScheme(hex.EncodeToString(raw))
 	})
 }
 
@@ -106,18 +100,15 @@ func (a *adyenScheme) Offers(context.Context) []verify.Offer {
 }
 
 // Alternatives implements [verify.Alternator].
-func (s *swtScheme) Alternatives(r *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
+func (s *swtScheme) Alternatives(r *http.Request, offered []verify.Offer) []verify.Alternative {
 	if s.Check() != nil {
-		return none
+		return nil
 	}
 	if s.jwt != nil {
 		return verify.VerifyAround(s.verify).Alternatives(s.jwt, r, offered)
 	}
-	return verify.ListAlternatives(func(add func(verify.Alternative)) {
-		for alt, raw := range verify.AlternativeSecrets(s.Offers(r.Context()), offered, verify.Raw) {
-			alt.Scheme = &swtScheme{Issuers: s.Issuers, Secrets: []verify.Secret{verify.Secret(raw)}}
-			add(alt)
-		}
+	return verify.SecretAlternatives(s.Offers(r.Context()), offered, verify.Raw, func(raw []byte) verify.Scheme {
+		return &swtScheme{Issuers: s.Issuers, Secrets: []verify.Secret{verify.Secret(raw)}}
 	})
 }
 
@@ -128,22 +119,23 @@ func (s *swtScheme) Offers(context.Context) []verify.Offer {
 
 // Alternatives implements [verify.Alternator]: other topics, as the fields of SNS name them, and
 // older versions.
-func (s *snsScheme) Alternatives(r *http.Request, _ []verify.Offer) iter.Seq[verify.Alternative] {
-	return verify.ListAlternatives(func(add func(verify.Alternative)) {
-		if s.Check() != nil {
-			return
-		}
-		offline := s.certs.offline()
-		if topic := r.Header.Get("X-Amz-Sns-Topic-Arn"); topic != "" && !slices.Contains(s.topics, topic) {
-			detail := fmt.Sprintf("%q is not among topics", topic[:min(len(topic), 256)])
-			other := &snsScheme{certs: offline, topics: []string{topic}, minVersion: s.minVersion}
-			add(verify.Alternative{Mistake: verify.TopicDiffers, Detail: detail, Scheme: other})
-		}
-		if s.minVersion > 1 {
-			other := &snsScheme{certs: offline, topics: s.topics, minVersion: 1}
-			add(verify.Alternative{Mistake: verify.VersionDiffers, Detail: "1, and 2 is required", Scheme: other})
-		}
-	})
+func (s *snsScheme) Alternatives(r *http.Request, _ []verify.Offer) (all []verify.Alternative) {
+	if s.Check() != nil {
+		return nil
+	}
+	other := func(m verify.Mistake, detail string, topics []string, version int) {
+		all = append(all, verify.Alternative{Mistake: m, Detail: detail, Scheme: func() verify.Scheme {
+			return &snsScheme{certs: s.certs.offline(), topics: topics, minVersion: version}
+		}})
+	}
+	if topic := r.Header.Get("X-Amz-Sns-Topic-Arn"); topic != "" && !slices.Contains(s.topics, topic) {
+		detail := fmt.Sprintf("%q is not among topics", topic[:min(len(topic), 256)])
+		other(verify.TopicDiffers, detail, []string{topic}, s.minVersion)
+	}
+	if s.minVersion > 1 {
+		other(verify.VersionDiffers, "1, and 2 is required", s.topics, 1)
+	}
+	return all
 }
 
 // Offers implements [verify.Alternator]: certificates are public.
@@ -160,27 +152,26 @@ const simulatorID = "WEBHOOK_ID"
 // Alternatives implements [verify.Alternator]: other ids of the webhook. A delivery does not have
 // it, so they are guesses: the configured id as it may have been copied, the simulator's, and the
 // texts that the operator offers.
-func (p *payPalScheme) Alternatives(_ *http.Request, offered []verify.Offer) iter.Seq[verify.Alternative] {
-	return verify.ListAlternatives(func(add func(verify.Alternative)) {
-		if p.Check() != nil {
-			return
+func (p *payPalScheme) Alternatives(_ *http.Request, offered []verify.Offer) (all []verify.Alternative) {
+	if p.Check() != nil {
+		return nil
+	}
+	tried := map[string]bool{p.webhookID: true, "": true}
+	try := func(id, detail string) {
+		if !tried[id] {
+			tried[id] = true
+			other := func() verify.Scheme { return &payPalScheme{webhookID: id, certs: p.certs.offline()} }
+			all = append(all, verify.Alternative{Mistake: verify.WebhookDiffers, Detail: detail, Scheme: other})
 		}
-		tried := map[string]bool{p.webhookID: true, "": true}
-		try := func(id, detail string) {
-			if !tried[id] {
-				tried[id] = true
-				other := &payPalScheme{webhookID: id, certs: p.certs.offline()}
-				add(verify.Alternative{Mistake: verify.WebhookDiffers, Detail: detail, Scheme: other})
-			}
-		}
-		bare := strings.Trim(p.webhookID, " \t\r\n\"'")
-		try(bare, "the configured one, without white space and quotes")
-		try(strings.ToUpper(bare), "the configured one, in capitals")
-		try(simulatorID, "that of PayPal's simulator")
-		for _, o := range offered {
-			try(string(o.Secret), o.Name)
-		}
-	})
+	}
+	bare := strings.Trim(p.webhookID, " \t\r\n\"'")
+	try(bare, "the configured one, without white space and quotes")
+	try(strings.ToUpper(bare), "the configured one, in capitals")
+	try(simulatorID, "that of PayPal's simulator")
+	for _, o := range offered {
+		try(string(o.Secret), o.Name)
+	}
+	return all
 }
 
 // Offers implements [verify.Alternator]: certificates are public.
