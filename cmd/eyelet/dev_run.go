@@ -312,7 +312,7 @@ type devRun struct {
 	settings *config.Settings
 	plan     *config.Plan
 	store    dedup.Store
-	offset   atomic.Int64 // of its clock, in nanoseconds
+	offset   atomic.Int64 // of its clock, which starts at the time of each recording, in nanoseconds
 	address  string
 	pass     string // the pass of our own deliveries
 	observed chan receiver.Observation
@@ -346,7 +346,13 @@ func newDevRun(ctx context.Context, p *program, s *config.Settings, f senderFlag
 	}
 	run.closers = append(run.closers, run.store.Close)
 	c := run.plan.Config
-	c.Store, c.Logger, c.Clock, c.Observe = run.store, log, run.now, run.observe
+	c.Store, c.Logger = run.store, log
+	c.Clock = func() time.Time { return time.Now().Add(time.Duration(run.offset.Load())) }
+	c.Observe = func(_ context.Context, o receiver.Observation) {
+		if o.Kind == receiver.KindDelivery {
+			run.observed <- o
+		}
+	}
 	rx, err := receiver.Open(c)
 	if err != nil {
 		return run, usage.Errorf("", "%v", err)
@@ -372,9 +378,6 @@ func (r *devRun) close() error {
 	return errors.Join(errs...)
 }
 
-// now returns the time of the last recording plus the time since it was sent.
-func (r *devRun) now() time.Time { return time.Now().Add(time.Duration(r.offset.Load())) }
-
 func (r *devRun) requirePass(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(req.Header.Get(passHeader)), []byte(r.pass)) != 1 {
@@ -384,12 +387,6 @@ func (r *devRun) requirePass(next http.Handler) http.Handler {
 		req.Header.Del(passHeader)
 		next.ServeHTTP(w, req)
 	})
-}
-
-func (r *devRun) observe(_ context.Context, o receiver.Observation) {
-	if o.Kind == "delivery" {
-		r.observed <- o
-	}
 }
 
 // check checks and prints the results and the content of the store.
@@ -511,32 +508,21 @@ func (r *devRun) sign(p payload, o *replay.Options) (rec *replay.Recording, prod
 	return rec, name, err
 }
 
-// handlersEnd is how long the handlers of one event are waited for.
-const handlersEnd = 35 * time.Second
-
 // outcomes waits until every handler of the event was run once, and returns their states.
-func (r *devRun) outcomes(ctx context.Context, event string) (all []devOutcome, err error) {
-	ctx, cancel := context.WithTimeout(ctx, handlersEnd)
-	defer cancel()
-	for {
+func (r *devRun) outcomes(ctx context.Context, event string) ([]devOutcome, error) {
+	for end := time.Now().Add(35 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		rec, err := r.store.Get(ctx, event)
 		if err != nil {
 			return nil, err
 		}
-		all = []devOutcome{}
-		busy := false
+		all, busy := []devOutcome{}, false
 		for _, task := range rec.Tasks {
 			tried := task.Err != "" || task.Postponed > 0
 			busy = busy || task.State == dedup.Running || task.State == dedup.Pending && !tried
 			all = append(all, devOutcome{task.Handler, task.State.String(), task.Reason, task.Err})
 		}
-		if !busy {
+		if !busy || time.Now().After(end) {
 			return all, nil
-		}
-		select {
-		case <-ctx.Done():
-			return all, nil
-		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }

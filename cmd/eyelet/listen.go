@@ -142,7 +142,7 @@ func (f *listenCmd) run(ctx context.Context) error {
 		return err
 	}
 	f.settings.State, f.settings.Log.Level = state, "error"
-	f.screen, f.seen = newScreen(f.program, f.format), make(chan receiver.Observation, maxSeen)
+	f.screen, f.seen = newScreen(f.program, f.format), make(chan receiver.Observation, 1024)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -155,7 +155,12 @@ func (f *listenCmd) run(ctx context.Context) error {
 				f.store, err = open(ctx, log)
 				return f.store, err
 			}
-			o.OnObserve = f.observe
+			o.OnObserve = func(o receiver.Observation) {
+				select {
+				case f.seen <- o:
+				default: // it must not wait: the line is dropped
+				}
+			}
 			f.eprintf("forwarding to %s; Ctrl-C ends\n%sfrom another terminal: %s send %s %s\n", f.target.Redacted(),
 				made.about, goRun(), f.vendors[0].Name, f.vendors[0].Types()[0])
 		})
@@ -244,17 +249,6 @@ type listenLine struct {
 	Error string `json:"error,omitempty"`
 	// Took is in seconds, of the attempt or else of the delivery.
 	Took float64 `json:"took"`
-}
-
-// maxSeen is how many observations wait to be printed; more are dropped.
-const maxSeen = 1024
-
-// observe takes an observation of the receiver, and never waits.
-func (f *listenCmd) observe(o receiver.Observation) {
-	select {
-	case f.seen <- o:
-	default:
-	}
 }
 
 // showSeen prints lines until ctx ends. An event that is stored gets its line after each attempt,

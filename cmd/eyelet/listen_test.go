@@ -79,7 +79,10 @@ func TestListenForwardsToAnApplication(t *testing.T) {
 	if all := at.out.String() + at.errs.String(); strings.Contains(all, "from-the-environment-17") {
 		t.Errorf("a given secret is shown: %s", all)
 	}
-	_, _ = startListen(t, home, app.URL, "github", "--listen", "127.0.0.1:0")
+	second, _ := startListen(t, home, app.URL, "github", "--listen", "127.0.0.1:0")
+	if shown := "secret: " + string(bytes.TrimSpace(kept)); !strings.Contains(second.errs.String(), shown) {
+		t.Errorf("the second run shows %s, want %s", second.errs.String(), shown)
+	}
 	if again, err := os.ReadFile(file); err != nil || !bytes.Equal(again, kept) {
 		t.Errorf("the secret was %s and is %s, %v", kept, again, err)
 	}
@@ -168,6 +171,9 @@ func TestSamplesAndEventsAreSentByAKey(t *testing.T) {
 	}
 	cancel()
 	check(t, <-ended)
+	if exists(f.sendsFrom("stripe")) || !exists(f.sendsFrom("github")) {
+		t.Error("the given secret is left, or what send needs for the kept one is not")
+	}
 	f.press(t.Context(), 't')
 	if !strings.Contains(out.String(), "eyelet: ") {
 		t.Errorf("without a server t says nothing: %s", out)
