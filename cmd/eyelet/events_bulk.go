@@ -67,8 +67,8 @@ var (
 		long: "Forgets events that are done or dead, and the deliveries that were quarantined because of them, with\n" +
 			"their payloads, their responses and their keys: a repeated delivery is a new event. An event that is\n" +
 			"still open is refused. docs/operations.md lists where else data of an event may be, such as logs and\n" +
-			"backups, and when the disk space is used again. Events that are selected by flags, such as\n" +
-			"--state dead, are forgotten with --yes only.",
+			"backups, and when the disk space is used again. Events that are selected by flags are forgotten with\n" +
+			"--yes only, and all of a state with --all, too.",
 		verb: "forget", done: "forgotten", method: http.MethodPost, path: "/forget", destroys: true,
 	}
 )
@@ -97,7 +97,7 @@ func bulkCommand(p *program, action bulkAction) *cobra.Command {
 	}
 	file, format := configFlag(c), outputFlag(c)
 	f := &bulkFlags{filters: addFilterFlags(c, action.state)}
-	f.careful = action.careful
+	f.careful, f.destroys = action.careful, action.destroys
 	c.Flags().BoolVar(&f.all, "all", false, "all events")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "list the events and change nothing")
 	c.Flags().BoolVar(&f.progress, "progress", false, "print progress even without a terminal")

@@ -28,6 +28,8 @@ type filters struct {
 	// may be a known event under another name, or another payload under a known one.
 	careful bool
 	skipped int // quarantined deliveries
+	// destroys says that a state alone selects nothing: all of it needs --all.
+	destroys bool
 }
 
 // addFilterFlags adds the flags that select events. The state is fixed unless it is "".
@@ -69,7 +71,7 @@ func completeFlag(c *cobra.Command, flag string, words ...string) {
 // any reports whether a flag selects events, --all included. state says whether --state counts.
 func (f *filters) any(state bool) bool {
 	for name, value := range f.values {
-		if *value != "" && (name != "state" || state && f.state == "") {
+		if *value != "" && (name != "state" || state && f.state == "" && !f.destroys) {
 			return true
 		}
 	}
