@@ -29,7 +29,7 @@ func TestNamesAreCompleted(t *testing.T) {
 		"events forget --config " + file + " --handler ":  {"print", "gh/custom.*/exec"},
 		"events retry --config " + file + " --type ":      {"custom.*", "push", "pull_request"},
 		"send --config " + file + " --producer ":          {"gh"},
-		"verify --config " + unset + " --producer ":       {"pay"},
+		"explain --config " + unset + " --producer ":      {"pay"},
 		"events list --config " + unset + " --type ":      {"invoice.paid"},
 		"events show --config " + file + " ":              {event + "\tpush done"},
 		"events reopen --config " + file + " ":            {event + "\tpush done"},

@@ -22,12 +22,17 @@ import (
 
 func explainCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "explain FILE.http|NUMBER|-", Short: "Find out why a delivery was refused", Args: cobra.ExactArgs(1),
-		Long: "Finds out why a delivery was refused: it changes one thing of the configuration or of the\n" +
-			"delivery, or two, and verifies it again. A cause is proved if the delivery verifies then. The\n" +
-			"delivery is a recorded one, one that the running server refused (by its number in eyelet events\n" +
+		Use: "explain FILE.http|NUMBER|-", Aliases: []string{"verify"}, Args: cobra.ExactArgs(1),
+		Short: "Verify a delivery, and find out why it was refused",
+		Long: "Verifies a delivery as the configured receiver would at the given time, without sending or storing\n" +
+			"anything, and prints what it found out: the code, the key, what is covered, and the signed times\n" +
+			"relative to the arrival. Of a signature that is not valid it prints what the request says, what should\n" +
+			"be signed, and why it is not valid: it changes one thing of the configuration or of the delivery, or\n" +
+			"two, and verifies it again. A cause is proved if the delivery verifies then.\n\n" +
+			"The delivery is a recorded one, one that the running server refused (by its number in eyelet events\n" +
 			"refused), or read from standard input. The server knows the credentials of the deliveries that it\n" +
-			"refused; recordings hide them. Exits 0 when a cause was found or nothing is wrong, and 1 when not.",
+			"refused; recordings hide them.\n\n" +
+			"Exits 0 when the delivery is valid or a cause was found, else 1; as `eyelet verify` 1 also with a cause.",
 		Example: "  eyelet explain refused.http\n" +
 			"  eyelet explain 17\n" +
 			"  eyelet explain --try-secret-file new.txt refused.http",
@@ -47,7 +52,7 @@ func explainCommand(p *program) *cobra.Command {
 			if err != nil {
 				return refusedError(err)
 			}
-			return printCauses(p, report, &httpfile.File{}, *format)
+			return printServerReport(p, report, *format)
 		}
 		rec, err := refusedRecording(p, c, *file, args[0])
 		if err != nil {
@@ -61,18 +66,48 @@ func explainCommand(p *program) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, plan, err := buildPlan(c.Context(), p.source(c, *file), true)
+		src := p.source(c, *file)
+		src.Flags = nil // none of them is a setting
+		_, plan, err := buildPlan(c.Context(), src, true)
 		if err != nil {
 			return err
 		}
 		defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
-		report, err := explainRecording(c.Context(), plan, rec, cmp.Or(*name, rec.Note("producer")), at, secrets)
+		v, err := explainRecording(c.Context(), plan, rec, cmp.Or(*name, rec.Note("producer")), at, secrets)
 		if err != nil {
 			return err
 		}
-		return printCauses(p, report, rec, *format)
+		if *format == "json" {
+			err = p.encode(v)
+		} else {
+			v.text(p)
+			printExplanation(p, v.Report, hidden(rec))
+		}
+		if known := c.CalledAs() != "verify" && len(v.Findings) > 0; err == nil && !v.Valid && !known {
+			return &failure{}
+		}
+		return err
 	}
 	return c
+}
+
+// printServerReport prints what the server found out about a delivery that it refused. A cause that was
+// not found is an error without a message.
+func printServerReport(p *program, report explain.Report, format string) error {
+	if format == "json" {
+		if err := p.encode(report); err != nil {
+			return err
+		}
+	} else if report.Code == "" && len(report.Findings) == 0 {
+		p.printf("nothing is wrong with the signature and its time\n")
+	} else {
+		p.printf("refused: %s\n", report.Code)
+		printExplanation(p, report, false)
+	}
+	if report.Code != "" && len(report.Findings) == 0 {
+		return &failure{}
+	}
+	return nil
 }
 
 // refusedRecording reads the delivery of the argument: a file, a number, or standard input.
@@ -135,18 +170,19 @@ func readSecrets(files []string) (offers []verify.Offer, err error) {
 	return offers, nil
 }
 
-// explainRecording explains a recorded delivery.
+// explainRecording verifies and explains a recorded delivery.
 func explainRecording(
 	ctx context.Context, p *config.Plan, rec *httpfile.File, name string, now time.Time, secrets []verify.Offer,
-) (explain.Report, error) {
+) (verdict, error) {
 	from, err := producerOf(p, rec, name)
 	if err != nil {
-		return explain.Report{}, err
+		return verdict{}, err
 	}
 	d, err := deliveryOf(p, rec, from)
 	if err != nil {
-		return explain.Report{}, err
+		return verdict{}, err
 	}
+	v := verdictOn(from, d, now)
 	declared := int64(-1)
 	if text := rec.Header().Get("Content-Length"); text != "" {
 		if declared, err = strconv.ParseInt(text, 10, 64); err != nil {
@@ -156,43 +192,29 @@ func explainRecording(
 	state, _, _ := strings.Cut(rec.Note("body"), ",")
 	explainer := explain.New(p.Producers)
 	explainer.Within = time.Minute
-	return explainer.Explain(ctx, explain.Delivery{
+	v.Report = explainer.Explain(ctx, explain.Delivery{
 		Endpoint: name, Request: d.Request, Body: d.Body, Unread: state == "unread", Declared: declared,
 		Code: verify.Code(rec.Note("code")), Now: now, Secrets: secrets,
-	}), nil
+	})
+	return v, nil
 }
 
-// printCauses prints what was found; nothing is an error without a message.
-func printCauses(p *program, report explain.Report, rec *httpfile.File, format string) error {
-	if format == "json" {
-		if err := p.encode(report); err != nil {
-			return err
-		}
-	} else {
-		printText(p, report, rec)
-	}
-	if len(report.Findings) == 0 && report.Code != "" {
-		return &failure{}
-	}
-	return nil
-}
-
-func printText(p *program, report explain.Report, rec *httpfile.File) {
+// printExplanation prints the causes, if there is anything to explain.
+func printExplanation(p *program, report explain.Report, hidden bool) {
 	if report.Code == "" && len(report.Findings) == 0 {
-		p.printf("nothing is wrong with the signature and its time\n")
-	} else {
-		p.printf("refused: %s\n", cmp.Or(string(report.Code), sanitize(rec.Note("code"))))
-		printFindings(p, report.Findings, report.Bases)
+		return
 	}
+	printFindings(p, report.Findings)
+	printBases(p, report.Bases)
 	switch {
 	case report.Code == codeNotFound:
 		p.printf("no endpoint has this path: compare it with the names of the producers, and with url;\n" +
 			"the log names the nearest one\n")
-	case report.Code != "" && len(report.Findings) == 0:
+	case len(report.Findings) == 0:
 		p.printf("no cause was found: offer other secrets with --try-secret-file, and compare the URL and the\n" +
 			"body with those of the sender\n")
 	}
-	if hidden(rec) {
+	if hidden {
 		p.printf("credentials of this recording are hidden, so they could not be compared\n")
 	}
 	end := ""
@@ -215,7 +237,7 @@ func hidden(rec *httpfile.File) bool {
 	return false
 }
 
-func printFindings(p *program, findings []explain.Finding, bases *explain.Bases) {
+func printFindings(p *program, findings []explain.Finding) {
 	for _, f := range findings {
 		word := "likely"
 		if f.Proved {
@@ -232,7 +254,6 @@ func printFindings(p *program, findings []explain.Finding, bases *explain.Bases)
 		}
 		p.printf("  %-20s  %s\n", "what to do", f.Cause.Remedy())
 	}
-	printBases(p, bases)
 }
 
 // minColumn is how wide each of two bases side by side is at least, in characters.

@@ -49,7 +49,7 @@ func (p *program) command() *cobra.Command {
 	}
 	group("Try", devCommand(p), listenCommand(p), sendCommand(p), replayCommand(p))
 	group("Run", serveCommand(p), reloadCommand(p), healthcheckCommand(p))
-	group("Look", openCommand(p), eventsCommand(p), explainCommand(p), verifyCommand(p))
+	group("Look", openCommand(p), eventsCommand(p), explainCommand(p))
 	group("Repair", targetsCommand(p), storeCommand(p))
 	group("Set up", initCommand(p), configCommand(p), keygenCommand(p), producersCommand(p))
 	root.AddCommand(manCommand(p), versionCommand(p))
@@ -74,6 +74,7 @@ var oldNames = []struct{ old, now string }{
 	{"dead", "events"}, // reopen
 	{"events purge", "events forget"},
 	{"events raw", "events show --raw"},
+	{"verify --explain", "verify"},
 }
 
 // otherNames are the commands that other programs have under these names.

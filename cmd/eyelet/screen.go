@@ -16,7 +16,6 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/inspect"
-	"github.com/eyelet-dev/eyelet/internal/httpfile"
 )
 
 // screen prints what happens to deliveries, with colours on a terminal only.
@@ -168,7 +167,7 @@ func explainLast(ctx context.Context, p *program, client *opsclient.Client, _ *c
 	if err != nil {
 		return refusedError(err)
 	}
-	if err := printCauses(p, report, &httpfile.File{}, "text"); !errors.As(err, new(*failure)) {
+	if err := printServerReport(p, report, "text"); !errors.As(err, new(*failure)) {
 		return err
 	}
 	return nil

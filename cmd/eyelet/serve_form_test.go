@@ -44,6 +44,6 @@ func TestAFormStaysAsItWasSigned(t *testing.T) {
 		}
 		recording := filepath.Join(t.TempDir(), "form.http")
 		check(t, os.WriteFile(recording, []byte(raw), 0o600))
-		command(t, 0, "", "verify", recording, "--config", config)
+		command(t, 0, "", "explain", recording, "--config", config)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/explain"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
@@ -19,84 +17,6 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
-
-func verifyCommand(p *program) *cobra.Command {
-	c := &cobra.Command{
-		Use: "verify FILE.http", Short: "Verify a recorded delivery offline", Args: cobra.ExactArgs(1),
-		Long: "Verifies a recorded delivery as the configured receiver would at the given time, without sending or\n" +
-			"storing anything, and prints what it found out: the code, the key, what is covered, and the signed\n" +
-			"times relative to the arrival. Of a signature that is not valid it prints what the request says, and\n" +
-			"what should be signed. With --explain it finds out why. Exits 0 when it is valid and 1 when it is not.",
-	}
-	file := configFlag(c)
-	name := c.Flags().String("producer", "", "producer (default: the note of the file)")
-	now := c.Flags().String("now", "", "unix time of arrival (default: the note of the file, else the present)")
-	why := c.Flags().Bool("explain", false, "find out why the delivery is not valid")
-	format := outputFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		rec, err := readRecording(args[0])
-		if err != nil {
-			return err
-		}
-		at, err := arrival(rec, *now)
-		if err != nil {
-			return err
-		}
-		src := p.source(c, *file)
-		src.Flags = nil // none of them is a setting
-		_, plan, err := buildPlan(c.Context(), src, true)
-		if err != nil {
-			return err
-		}
-		defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
-		from := cmp.Or(*name, rec.Note("producer"))
-		v, err := verifyRecording(plan, rec, from, at)
-		if err != nil {
-			return err
-		}
-		if *why && !v.Valid {
-			report, err := explainRecording(c.Context(), plan, rec, from, at, nil)
-			if err != nil {
-				return err
-			}
-			v.Findings, v.Bases = report.Findings, report.Bases
-		}
-		return v.print(p, *format)
-	}
-	return c
-}
-
-// verifyRecording verifies what the endpoint can without a store: the signature, the identifier
-// and the time.
-func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.Time) (v verdict, err error) {
-	from, err := producerOf(p, rec, name)
-	if err != nil {
-		return verdict{}, err
-	}
-	d, err := deliveryOf(p, rec, from)
-	if err != nil {
-		return verdict{}, err
-	}
-	items, err := authenticate(from, d, now)
-	v = verdict{Valid: err == nil, Code: "ok"}
-	defer func() { v.describe(from, d, now) }()
-	if err != nil {
-		v.Code, v.Why = cmp.Or(string(verify.CodeOf(err)), "invalid"), err.Error()
-		var refusal *verify.Error
-		if errors.As(err, &refusal) {
-			v.Component = refusal.Component
-		}
-		return v, nil
-	}
-	if from.Split == nil && len(items) == 1 {
-		v.ID, v.Type = items[0].ID, items[0].Type
-		return v, nil
-	}
-	for _, it := range items {
-		v.Events = append(v.Events, verdictEvent{it.ID, it.Type, it.Note})
-	}
-	return v, nil
-}
 
 // producerOf returns the producer with the name of a flag or a note.
 func producerOf(p *config.Plan, rec *httpfile.File, name string) (*producer.Producer, error) {
@@ -144,7 +64,7 @@ func authenticate(from *producer.Producer, d *producer.Delivery, now time.Time) 
 	return items, whole.Tolerance.Check(d.Identity, now)
 }
 
-// verdict is the result of a verification.
+// verdict is the result of a verification, with the causes if it is not valid.
 type verdict struct {
 	Valid bool   `json:"valid"`
 	Code  string `json:"code"` // "ok", or the failed check
@@ -170,11 +90,9 @@ type verdict struct {
 	Covered []string `json:"covered,omitempty"`
 	// Claimed is what the request says about signatures that were not verified.
 	Claimed []claimed `json:"claimed,omitempty"`
-	// Findings are the causes, and Bases the signature bases, with --explain.
-	Findings []explain.Finding `json:"findings,omitempty"`
-	Bases    *explain.Bases    `json:"bases,omitempty"`
 	// AcceptSignature is the field of a refusal that says what to sign (RFC 9421 section 5.1).
 	AcceptSignature string `json:"accept_signature,omitempty"`
+	explain.Report
 }
 
 // signedTimes are the times of a signature, and their offsets to the arrival in seconds; negative
@@ -218,6 +136,29 @@ type verdictEvent struct {
 	Note string `json:"note,omitempty"`
 }
 
+// verdictOn verifies what the endpoint can without a store: the signature, the identifier and the
+// time.
+func verdictOn(from *producer.Producer, d *producer.Delivery, now time.Time) verdict {
+	items, err := authenticate(from, d, now)
+	v := verdict{Valid: err == nil, Code: "ok"}
+	switch {
+	case err != nil:
+		v.Code, v.Why = cmp.Or(string(verify.CodeOf(err)), "invalid"), err.Error()
+		var refusal *verify.Error
+		if errors.As(err, &refusal) {
+			v.Component = refusal.Component
+		}
+	case from.Split == nil && len(items) == 1:
+		v.ID, v.Type = items[0].ID, items[0].Type
+	default:
+		for _, it := range items {
+			v.Events = append(v.Events, verdictEvent{it.ID, it.Type, it.Note})
+		}
+	}
+	v.describe(from, d, now)
+	return v
+}
+
 // describe adds what the verification found out, however it ended.
 func (v *verdict) describe(from *producer.Producer, d *producer.Delivery, now time.Time) {
 	within, id := from.WithDefaults().Tolerance.WithDefaults(), d.Identity
@@ -236,21 +177,6 @@ func (v *verdict) describe(from *producer.Producer, d *producer.Delivery, now ti
 	if s, ok := from.WithDefaults().Scheme.(interface{ AcceptSignature() string }); ok {
 		v.AcceptSignature = s.AcceptSignature()
 	}
-}
-
-// print prints the verdict; one that is not valid is an error without a message.
-func (v verdict) print(p *program, format string) error {
-	if format == "json" {
-		if err := p.encode(v); err != nil {
-			return err
-		}
-	} else {
-		v.text(p)
-	}
-	if !v.Valid {
-		return &failure{}
-	}
-	return nil
 }
 
 func (v verdict) text(p *program) {
@@ -294,7 +220,6 @@ func (v verdict) text(p *program) {
 		times(c.signedTimes)
 		line("covers", strings.Join(c.Covered, " "))
 	}
-	printFindings(p, v.Findings, v.Bases)
 }
 
 // timeLine returns a time with its offset to the arrival, or "" without one.
