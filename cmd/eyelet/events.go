@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
@@ -102,51 +101,6 @@ func listQuery(filters map[string]*string, limit int, all bool) (url.Values, err
 		}
 	}
 	return q, nil
-}
-
-// loadOutline loads the settings that commands for events need: the store and the operations port.
-func (p *program) loadOutline(c *cobra.Command, file string) (*config.Settings, error) {
-	src := p.source(c, file)
-	src.Flags = &pflag.FlagSet{} // --producer and others are filters here
-	src.Outline = true
-	return src.Load()
-}
-
-// connect returns a client of the running server, or nil if none responds.
-func connect(ctx context.Context, s *config.Settings) (*opsclient.Client, error) {
-	dir, err := s.StateDir()
-	if err != nil {
-		return nil, nil //nolint:nilerr // opening the store reports it
-	}
-	return runningServer(s, dir).Connect(ctx)
-}
-
-// runningServer says how to reach the server of a configuration.
-func runningServer(s *config.Settings, stateDir string) opsclient.Running {
-	r := opsclient.Running{StateDir: stateDir}
-	if pair := keyPair(s, s.OperationsTLS); pair != nil {
-		r.CertFile, r.KeyFile = pair.Cert, pair.Key
-	}
-	return r
-}
-
-// running returns a client of the running server, without which the command cannot do anything.
-func (p *program) running(c *cobra.Command, file string) (*opsclient.Client, *config.Settings, error) {
-	s, err := p.loadOutline(c, file)
-	if err != nil {
-		return nil, nil, err
-	}
-	client, err := connectRunning(c.Context(), s)
-	return client, s, err
-}
-
-// connectRunning is connect where nothing can be done without the server.
-func connectRunning(ctx context.Context, s *config.Settings) (*opsclient.Client, error) {
-	client, err := connect(ctx, s)
-	if err == nil && client == nil {
-		err = failf("no server runs on this store and state; start one: eyelet serve --config %s", s.File)
-	}
-	return client, err
 }
 
 // recentEvents returns the newest events of the running server with their types, for completion.

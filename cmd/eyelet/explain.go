@@ -91,8 +91,8 @@ func explainCommand(p *program) *cobra.Command {
 	return c
 }
 
-// printServerReport prints what the server found out about a delivery that it refused. A cause that was
-// not found is an error without a message.
+// printServerReport prints what the server found out about a delivery that it refused. If there is
+// no cause, it returns an error without a message.
 func printServerReport(p *program, report explain.Report, format string) error {
 	if format == "json" {
 		if err := p.encode(report); err != nil {
