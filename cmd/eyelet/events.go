@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,44 +113,6 @@ func recentEvents(ctx context.Context, s *config.Settings) (words []string) {
 		return nil
 	})
 	return words
-}
-
-// requireStore fails if the store does not exist.
-func requireStore(s *config.Settings) error {
-	kind, dir, err := s.StoreKind()
-	if err != nil {
-		return usage.Errorf("", "%v", err)
-	}
-	if kind == "memory" {
-		return usage.Errorf("start one: eyelet serve --config "+s.File,
-			"no server runs, and a store in memory is gone with its server")
-	}
-	if _, err := os.Stat(dir); err != nil && kind == "badger" {
-		return &usage.Error{At: s.Place("store"), What: "there is no store yet: " + dir + ": " + usage.Cause(err),
-			Hint: "serve creates it"}
-	}
-	return nil
-}
-
-// withEvents calls do with a client of the running server, or of the store, which it opens.
-func (p *program) withEvents(c *cobra.Command, file string, do func(*opsclient.Client) error) error {
-	s, err := p.loadOutline(c, file)
-	if err != nil {
-		return err
-	}
-	if client, err := connect(c.Context(), s); err != nil {
-		return err
-	} else if client != nil {
-		return do(client)
-	}
-	if err := requireStore(s); err != nil {
-		return err
-	}
-	store, err := s.OpenStore(c.Context(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(opsclient.New(inspect.API(store))), store.Close())
 }
 
 // printEvents prints a list and returns its length.

@@ -22,6 +22,20 @@ func main() {
 	os.Exit(code)
 }
 
+// Run runs the command of the arguments until it ends or ctx does, and returns the exit code.
+func (p *program) Run(ctx context.Context, args ...string) int {
+	args, err := currentNames(args)
+	if err == nil {
+		root := p.command() //nolint:contextcheck // commands get theirs when they run
+		root.SetArgs(args)
+		root.SetIn(p.In)
+		root.SetOut(p.Out)
+		root.SetErr(p.Err)
+		err = root.ExecuteContext(ctx)
+	}
+	return p.explain(err)
+}
+
 // sameHangup is how long a second SIGHUP counts as the first: the shell of a closed terminal
 // forwards its own, and the kernel sends another when the shell ends.
 const sameHangup = 250 * time.Millisecond

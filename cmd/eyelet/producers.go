@@ -29,7 +29,7 @@ func producersCommand(p *program) *cobra.Command {
 	format := outputFlag(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			return p.printTypes(args[0], *format)
+			return printTypes(p, args[0], *format)
 		}
 		if *format == "json" {
 			return printPresets(p.Out)
@@ -47,7 +47,7 @@ func producersCommand(p *program) *cobra.Command {
 }
 
 // printTypes prints the event types of one preset.
-func (p *program) printTypes(name, format string) error {
+func printTypes(p *program, name, format string) error {
 	known, ok := preset.Find(name)
 	if !ok {
 		return usage.Errorf(usage.DidYouMean(name, presetNames()), "unknown preset %q", name)

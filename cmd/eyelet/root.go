@@ -16,20 +16,6 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
-// Run runs the command of the arguments until it ends or ctx does, and returns the exit code.
-func (p *program) Run(ctx context.Context, args ...string) int {
-	args, err := currentNames(args)
-	if err == nil {
-		root := p.command() //nolint:contextcheck // commands get theirs when they run
-		root.SetArgs(args)
-		root.SetIn(p.In)
-		root.SetOut(p.Out)
-		root.SetErr(p.Err)
-		err = root.ExecuteContext(ctx)
-	}
-	return p.explain(err)
-}
-
 // command returns the tree of commands.
 func (p *program) command() *cobra.Command {
 	root := &cobra.Command{

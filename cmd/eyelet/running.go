@@ -3,8 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"runtime"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
+	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
@@ -62,6 +66,44 @@ func connectRunning(ctx context.Context, s *config.Settings) (*opsclient.Client,
 		err = failf("no server runs on this store and state; start one: eyelet serve --config %s", s.File)
 	}
 	return client, err
+}
+
+// requireStore fails if the store does not exist.
+func requireStore(s *config.Settings) error {
+	kind, dir, err := s.StoreKind()
+	if err != nil {
+		return usage.Errorf("", "%v", err)
+	}
+	if kind == "memory" {
+		return usage.Errorf("start one: eyelet serve --config "+s.File,
+			"no server runs, and a store in memory is gone with its server")
+	}
+	if _, err := os.Stat(dir); err != nil && kind == "badger" {
+		return &usage.Error{At: s.Place("store"), What: "there is no store yet: " + dir + ": " + usage.Cause(err),
+			Hint: "serve creates it"}
+	}
+	return nil
+}
+
+// withEvents calls do with a client of the running server, or of the store, which it opens.
+func (p *program) withEvents(c *cobra.Command, file string, do func(*opsclient.Client) error) error {
+	s, err := p.loadOutline(c, file)
+	if err != nil {
+		return err
+	}
+	if client, err := connect(c.Context(), s); err != nil {
+		return err
+	} else if client != nil {
+		return do(client)
+	}
+	if err := requireStore(s); err != nil {
+		return err
+	}
+	store, err := s.OpenStore(c.Context(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(opsclient.New(inspect.API(store))), store.Close())
 }
 
 // healthTimeout is how long a server may take to answer a probe.
