@@ -197,7 +197,7 @@ func openCommand(p *program) *cobra.Command {
 func pageAddress(ctx context.Context, client *opsclient.Client, s *config.Settings) (string, error) {
 	if s.Inspector.Mode == "off" {
 		return "", &usage.Error{
-			At: s.Place("inspector"), What: "the page is off", Hint: "leave out inspector: {off: true}",
+			At: s.Place("inspector"), What: "the page is off", Hint: "leave out inspector: {mode: off}",
 		}
 	}
 	return client.LoginURL(ctx, s.Inspector.Prefix)
