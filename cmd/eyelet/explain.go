@@ -54,41 +54,52 @@ func explainCommand(p *program) *cobra.Command {
 			}
 			return printServerReport(p, report, *format)
 		}
-		rec, err := refusedRecording(p, c, *file, args[0])
-		if err != nil {
-			return err
-		}
-		at, err := arrival(rec, *now)
-		if err != nil {
-			return err
-		}
-		secrets, err := readSecrets(*try)
-		if err != nil {
-			return err
-		}
-		src := p.source(c, *file)
-		src.Flags = nil // none of them is a setting
-		_, plan, err := buildPlan(c.Context(), src, true)
-		if err != nil {
-			return err
-		}
-		defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
-		v, err := explainRecording(c.Context(), plan, rec, cmp.Or(*name, rec.Note("producer")), at, secrets)
-		if err != nil {
-			return err
-		}
-		if *format == "json" {
-			err = p.encode(v)
-		} else {
-			v.text(p)
-			printExplanation(p, v.Report, hidden(rec))
-		}
-		if known := c.CalledAs() != "verify" && len(v.Findings) > 0; err == nil && !v.Valid && !known {
-			return &failure{}
-		}
-		return err
+		return explainArgument(c, p, *file, args[0], *format, asked{*name, *now, *try})
 	}
 	return c
+}
+
+// asked is what the flags of explain say about a delivery.
+type asked struct {
+	producer, now string
+	secretFiles   []string
+}
+
+// explainArgument prints what the configuration makes of a delivery, and why.
+func explainArgument(c *cobra.Command, p *program, file, arg, format string, flags asked) error {
+	rec, err := refusedRecording(p, c, file, arg)
+	if err != nil {
+		return err
+	}
+	at, err := arrival(rec, flags.now)
+	if err != nil {
+		return err
+	}
+	secrets, err := readSecrets(flags.secretFiles)
+	if err != nil {
+		return err
+	}
+	src := p.source(c, file)
+	src.Flags = nil // none of them is a setting
+	_, plan, err := buildPlan(c.Context(), src, true)
+	if err != nil {
+		return err
+	}
+	defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
+	v, err := explainRecording(c.Context(), plan, rec, cmp.Or(flags.producer, rec.Note("producer")), at, secrets)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		err = p.encode(v)
+	} else {
+		v.text(p)
+		printExplanation(p, v.Report, hidden(rec))
+	}
+	if known := c.CalledAs() != "verify" && len(v.Findings) > 0; err == nil && !v.Valid && !known {
+		return &failure{}
+	}
+	return err
 }
 
 // printServerReport prints what the server found out about a delivery that it refused. If there is
