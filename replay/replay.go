@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -133,11 +132,6 @@ func withoutURL(err error) error {
 	return err
 }
 
-// connectionFields are the fields of the connection on which the request is sent.
-var connectionFields = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer",
-	"Upgrade",
-	"Te"}
-
 // request makes the request to send.
 func request(ctx context.Context, rec *Recording, o Options) (*http.Request, error) {
 	at, err := url.Parse(o.URL)
@@ -174,7 +168,7 @@ func header(rec *Recording, fresh bool) http.Header {
 	h := http.Header{"User-Agent": nil} // none, unless one was recorded
 	for _, f := range rec.Fields {
 		canonical := textproto.CanonicalMIMEHeaderKey(f.Name)
-		if slices.Contains(connectionFields, canonical) {
+		if canonical == "Host" || httpfile.OfConnection(canonical) {
 			continue
 		}
 		name := f.Name
