@@ -37,7 +37,7 @@ func devCommand(p *program) *cobra.Command {
 			"endpoint received a delivery, or a handler of --config failed. Without --once it then continues\n" +
 			"to serve, with new keys. On a terminal, e then explains the last refused delivery, o opens the page\n" +
 			"of eyelet open, and q ends.\n\n" +
-			payloadHelp + "\n\n" +
+			inputHelp + "\n\n" +
 			"With --config the producers and handlers are those of the file: the handlers run, and their output\n" +
 			"and outcome are shown. Afterwards its endpoints are served, with the temporary store; the store and\n" +
 			"the state directory of the file are neither read nor written.",
@@ -161,8 +161,8 @@ func (f *devCmd) bundledSettings(dir string, paths []string) (*config.Settings, 
 	}
 	known := slices.Concat(presetNames(), slices.Collect(maps.Keys(made.Producers)))
 	for _, path := range files {
-		name, _ := payload{path: path}.origin(f.producer, known)
-		if !isPayload(path) || name == "" || made.Producers[name] != nil {
+		name, _ := input{path: path}.origin(f.producer, known)
+		if !strings.HasSuffix(path, "json") || name == "" || made.Producers[name] != nil {
 			continue // a recording, an error when it is signed, or known
 		}
 		vendor, ok := preset.Find(name)

@@ -93,7 +93,7 @@ func TestInvalidExpectationsAreErrors(t *testing.T) {
 		"# expect: new\n": "f.http:1: an expectation is a verdict (new, duplicate, conflict, quarantined, " +
 			"refused, failed), a status and an optional code" + hint,
 		"# a: b\n# expect: new x\n": `f.http:2: "x" is not a status` + hint,
-		"# now: soon\n": `f.http:1: "soon" is not a unix time | a recording is notes ("# now: ` +
+		"# now: soon\n": `f.http:1: "soon" is not a unix time | an .http file is notes ("# now: ` +
 			`1782635400"), a request line, header fields, a blank line, and the body`,
 		"# expct: new 200\n": `f.http:1: unknown note "expct" | did you mean "expect"?`,
 		"# weather: fine\n":  "<nil>",

@@ -30,12 +30,11 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/replay"
-	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // trial is a delivery that dev sends, and what is expected of it.
 type trial struct {
-	outgoing
+	input
 	expectation
 	name string
 }
@@ -43,13 +42,13 @@ type trial struct {
 // readTrials reads the deliveries of files, which producers send, and returns the errors of all.
 // The names of files below a folder, which ends in a separator, begin there.
 func readTrials(paths, producers []string, folder string) (trials []trial, err error) {
-	all, err := readDeliveries(paths)
+	all, err := readFiles(nil, paths)
 	found, ok := usage.Find(err)
 	if err != nil && !ok {
 		return nil, err
 	}
 	for _, one := range all {
-		t := trial{outgoing: one, name: one.payload.name}
+		t := trial{input: one, name: one.name}
 		if one.rec != nil {
 			t.expectation, err = expectationOf(one.rec, producers)
 			if ms, ok := usage.Find(err); ok {
@@ -436,7 +435,7 @@ func (r *devRun) deliver(ctx context.Context, t trial) (o devResult, err error) 
 		o.Producer, o.About = t.rec.Note("producer"), t.rec.Note("about")
 	} else {
 		t.now = time.Now()
-		t.rec, o.Producer, err = r.sign(t.payload, &options) //nolint:contextcheck // nothing is sent
+		t.rec, o.Producer, err = r.sign(t.input, &options) //nolint:contextcheck // nothing is sent
 		if err != nil {
 			return o, err
 		}
@@ -463,7 +462,7 @@ func (r *devRun) deliver(ctx context.Context, t trial) (o devResult, err error) 
 		path, _, _ := strings.Cut(t.rec.Target, "?")
 		o.Misses = append(o.Misses, fmt.Sprintf("no endpoint has the path %s; there are: /webhooks/%s", path,
 			strings.Join(r.settings.ProducerNames(), ", /webhooks/")))
-	case t.payload.body != nil && (o.Verdict == verdictRefused || o.Verdict == verdictFailed):
+	case t.body != nil && (o.Verdict == verdictRefused || o.Verdict == verdictFailed):
 		o.Misses = append(o.Misses, "the payload was signed for this run, and not accepted")
 	}
 	if r.config != "" && o.Verdict == verdictNew {
@@ -483,28 +482,19 @@ func (r *devRun) deliver(ctx context.Context, t trial) (o devResult, err error) 
 }
 
 // sign makes a delivery of a payload, signed by the producer that its path or --producer names.
-func (r *devRun) sign(p payload, o *replay.Options) (rec *replay.Recording, producer string, err error) {
+func (r *devRun) sign(one input, o *replay.Options) (rec *replay.Recording, producer string, err error) {
 	known, flags := r.settings.ProducerNames(), r.senderFlags
-	name, kind := p.origin(flags.producer, known)
+	name, stem := one.origin(flags.producer, known)
 	if name == "" {
-		return nil, "", noOrigin(p, known)
+		return nil, "", noOrigin(one, known)
 	}
-	signer := &verify.Signer{KeyID: flags.keyID}
-	if err := loadKey(signer, flags); err != nil {
+	flags.producer, flags.url, flags.signedURL = name, r.address, r.plan.URL
+	from, err := flags.sender(r.settings, r.plan)
+	if err != nil {
 		return nil, "", err
 	}
-	flags.producer = name
-	from := &sender{url: r.address, signedURL: r.plan.URL, now: time.Now(), private: signer.Private, keyID: flags.keyID}
-	if err := from.become(r.settings, r.plan, flags, signer); err != nil {
-		return nil, "", err
-	}
-	if from.sign == nil && (signer.Private != nil || signer.Secret != nil) {
-		from.sign = signer
-	}
-	rec, _, unsigned, err := from.delivery(p, kind)
-	if unsigned {
-		o.Sign, o.SignedURL, o.Now = from.sign, r.plan.URL, from.now
-	}
+	rec, _, o.Sign, err = from.deliver(one.draft(from, stem))
+	o.SignedURL, o.Now = r.plan.URL, from.now
 	return rec, name, err
 }
 

@@ -281,7 +281,7 @@ func checkReplays(t *testing.T, name, event string, rec *httpfile.File) {
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	defer srv.Close()
-	for _, args := range [][]string{{}, {"--as-recorded", "--plain"}} {
+	for _, args := range [][]string{{}, {"--plain"}} {
 		out, _ := command(t, 0, "", append([]string{"replay", name, "--to", srv.URL, "-o", "json"}, args...)...)
 		if !strings.Contains(out, `"status":202,"outcome":"accepted","verdict":"accepted"`) {
 			t.Errorf("output %s", out)

@@ -175,6 +175,13 @@ func (f *filters) matches(e inspect.Event) bool {
 func readEvents(stdin io.Reader, args []string) ([]string, error) {
 	var events []string
 	for _, arg := range args {
+		if strings.HasSuffix(arg, ".http") { // what raw --dir wrote
+			event, err := recordedEvent(arg)
+			if err != nil {
+				return nil, err
+			}
+			arg = event
+		}
 		if arg != "-" {
 			events = append(events, arg)
 			continue
@@ -190,6 +197,19 @@ func readEvents(stdin io.Reader, args []string) ([]string, error) {
 		}
 	}
 	return events, nil
+}
+
+// recordedEvent returns the stored event that a recording came from.
+func recordedEvent(file string) (string, error) {
+	rec, err := readRecording(file)
+	if err == nil && rec.Note("event") == "" {
+		err = usage.Errorf("`eyelet events show --raw` writes it",
+			`%s has no note "# event: ..." of a stored event`, file)
+	}
+	if err != nil {
+		return "", err
+	}
+	return rec.Note("event"), nil
 }
 
 // check checks that events are either named or selected.

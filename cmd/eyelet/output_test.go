@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/replay"
 )
 
 func TestCountsHaveTheirPlural(t *testing.T) {
@@ -54,21 +58,26 @@ func TestTextDoesNotFollowTheLineOfAProgress(t *testing.T) {
 func TestSuccessesOfManyDeliveriesAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	screen := &bytes.Buffer{}
-	f := &sendCmd{program: &program{Out: screen}, output: "text", failures: true}
-	for _, line := range []replayed{
-		{File: "a", Status: 202, Outcome: "accepted", Verdict: "accepted"},
-		{File: "b", Status: 200, Outcome: "accepted", Verdict: "duplicate"},
-		{File: "c", Status: 200, Outcome: "accepted", Verdict: verdictQuarantined},
-		{File: "d", Status: 401, Outcome: "terminal", Verdict: "terminal", Code: "signature_missing"},
-		{File: "e", Outcome: "transient", Verdict: "failed", Error: "no answer"},
+	p := &program{Out: screen}
+	for _, tt := range []struct {
+		file   string
+		result replay.Result
+		err    error
+	}{
+		{"a", replay.Result{Status: 202}, nil},
+		{"b", replay.Result{Status: 200, Replayed: true}, nil},
+		{"c", replay.Result{Status: 200, Body: []byte(`{"status":"quarantined"}`)}, nil},
+		{"d", replay.Result{Status: 401, Code: "signature_missing"}, nil},
+		{"e", replay.Result{}, fmt.Errorf("%w: no answer", replay.ErrNoAnswer)},
 	} {
-		check(t, f.printLine(line))
+		rec := &replay.Recording{Name: tt.file}
+		sent{rec, time.Time{}, tt.result, tt.err, outcomeOf(rec, tt.result, tt.err)}.printLine(p, true)
 	}
-	const want = "c: 200 quarantined\nd: 401 terminal: signature_missing\ne: failed: no answer\n"
+	const want = "c: 200 quarantined\nd: 401 terminal: signature_missing\ne: failed: no complete response: no answer\n"
 	if screen.String() != want {
 		t.Errorf("%q, want %q", screen, want)
 	}
-	many := &progress{program: f.program, total: screenful + 1, rewrite: true, out: [2]io.Writer{screen, screen}}
+	many := &progress{program: p, total: screenful + 1, rewrite: true, out: [2]io.Writer{screen, screen}}
 	if many.hides() {
 		t.Error("lines are missing in what is not a terminal")
 	}

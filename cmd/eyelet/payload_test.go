@@ -30,7 +30,7 @@ func TestThePathOfAPayloadNamesProducerAndType(t *testing.T) {
 		{"github/push.json", "stripe", "stripe", "push"},
 		{"17.json", "stripe", "stripe", "17"},
 	} {
-		producer, kind := payload{path: tt.path}.origin(tt.flag, known)
+		producer, kind := input{path: tt.path}.origin(tt.flag, known)
 		if producer != tt.producer || kind != tt.kind {
 			t.Errorf("%s with %q: %q %q, want %q %q", tt.path, tt.flag, producer, kind, tt.producer, tt.kind)
 		}
@@ -77,21 +77,16 @@ func TestWatchSendsWhatChanges(t *testing.T) {
 func TestWhatIsNotAPayloadIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`{"log":{"version":"1.2","entries":[{"request":{"method":"POST"}}]}}`: "a HAR file",
-		`{"_meta":{"template_version":0},"fixtures":[{"name":"a"}]}`:          "a fixture of the Stripe CLI",
-		`{"info":{"_postman_id":"17","name":"tea"},"item":[]}`:                "a Postman collection",
-		"curl -X POST http://127.0.0.1:8080 --data '{}'":                      "a curl command",
-		"$ curl \\\n  http://127.0.0.1":                                       "a curl command",
-		"#!/bin/sh\n# tea\ncurl http://127.0.0.1\n":                           "a curl command",
-		"#!/bin/sh\nexec ./hook\n":                                            "a script",
-		"POST /hooks HTTP/1.1\r\nHost: a.example\r\n\r\n{}":                   "a recorded request",
-		"-----BEGIN PRIVATE KEY-----\nMC4=\n":                                 "a key in PEM",
-		`{"log":"entries"}`:                                                   "",
-		`{"fixtures":[]}`:                                                     "",
-		`[{"log":{"entries":[]}}]`:                                            "",
-		"curling=1&info=_postman_id":                                          "",
-		`{"info":{"name":"tea"}}`:                                             "",
-		"plain text about POST / HTTP/1":                                      "",
+		`{"_meta":{"template_version":0},"fixtures":[{"name":"a"}]}`: "a fixture of the Stripe CLI",
+		`{"info":{"_postman_id":"17","name":"tea"},"item":[]}`:       "a Postman collection",
+		"#!/bin/sh\nexec ./hook\n":                                   "a script",
+		"-----BEGIN PRIVATE KEY-----\nMC4=\n":                        "a key in PEM",
+		`{"log":"entries"}`:                                          "",
+		`{"fixtures":[]}`:                                            "",
+		`[{"log":{"entries":[]}}]`:                                   "",
+		"curling=1&info=_postman_id":                                 "",
+		`{"info":{"name":"tea"}}`:                                    "",
+		"plain text about POST / HTTP/1":                             "",
 	} {
 		err := checkPayload("a.json", []byte(body))
 		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {

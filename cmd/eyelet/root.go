@@ -36,7 +36,7 @@ func (p *program) command() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("Try", devCommand(p), listenCommand(p), sendCommand(p), replayCommand(p))
+	group("Try", devCommand(p), listenCommand(p), sendCommand(p))
 	group("Run", serveCommand(p), reloadCommand(p), healthcheckCommand(p))
 	group("Look", openCommand(p), eventsCommand(p), explainCommand(p))
 	group("Repair", targetsCommand(p), storeCommand(p))

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/internal/usage"
@@ -20,6 +22,13 @@ import (
 type bodyEdits struct {
 	override, add []string // PATH=VALUE
 	edit          bool     // in an editor
+}
+
+func (e *bodyEdits) addFlags(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&e.override, "override", nil, "member of the body to replace before it is signed, as "+
+		"PATH=VALUE, such as data.object.amount=500; a string stays a string")
+	flags.StringArrayVar(&e.add, "add", nil, "member to add to the body, or to replace, as PATH=VALUE")
+	flags.BoolVar(&e.edit, "edit", false, "edit the body in VISUAL or EDITOR before it is signed")
 }
 
 func (e bodyEdits) none() bool { return len(e.override)+len(e.add) == 0 && !e.edit }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -79,59 +80,92 @@ func exitWith(code int, what string) error {
 // adviceFields are the fields of a response that say what to do next.
 var adviceFields = []string{"WWW-Authenticate", "Accept-Signature", "Retry-After", "Deprecation", "Sunset", "Link"}
 
-// print prints the outcome of the delivery.
-func (f *sendCmd) print(rec *httpfile.File, r replay.Result, s sendOutcome, now time.Time) error {
-	offset, dated := clockOffset(r)
-	if f.output == "json" {
-		line := map[string]any{"status": r.Status, "outcome": s.outcome.String(), "verdict": s.verdict, "code": r.Code,
-			"replayed": r.Replayed, "body": string(r.Body), "took": r.Took.Seconds(), "sent": len(rec.Body),
-			"signed_offset": time.Until(now).Round(time.Second).Seconds()}
-		advice := map[string]string{}
-		for _, name := range adviceFields {
-			if value := r.Header.Get(name); value != "" {
-				advice[strings.ToLower(strings.ReplaceAll(name, "-", "_"))] = value
-			}
-		}
-		if len(advice) > 0 {
-			line["fields"] = advice
-		}
-		if hint := versionHint(rec, r); hint != "" {
-			line["hint"] = hint
-		}
-		if dated {
-			line["receiver_clock_offset"] = offset.Seconds()
-		}
-		if err := f.encode(line); err != nil {
-			return err
-		}
-		return exitWith(exitOf(s.outcome), "")
-	}
-	f.printf("%s\n", statusLine(r.Status, s.verdict, r.Code))
-	if detail := problemDetail(r); detail != "" {
-		f.printf("%s\n", sanitize(detail))
-	} else if body := strings.TrimSpace(string(r.Body)); body != "" && r.Code == "" {
-		f.printf("%s\n", sanitize(body))
-	}
-	if s.outcome != forward.Accepted {
-		f.printRefusal(r, now, offset)
-	}
-	if s.verdict == verdictQuarantined {
-		f.printf("hint: its signed bytes or its identifier are known, so it may be a replay: change them, such as\n" +
-			"with --override; or read it (eyelet events list --quarantined), and run it with eyelet events reopen\n")
-	}
-	if hint := versionHint(rec, r); hint != "" {
-		f.printf("hint: %s\n", hint)
-	}
-	return exitWith(exitOf(s.outcome), "")
+// sent is what is known about a delivery that was sent.
+type sent struct {
+	rec *replay.Recording
+	now time.Time // of its signature
+	replay.Result
+	err error // without an answer
+	sendOutcome
 }
 
-// statusLine returns the status of a response with the verdict and the code, if there is one.
-func statusLine(status int, verdict, code string) string {
-	line := fmt.Sprintf("%d %s", status, verdict)
-	if code == "" {
-		return line
+// sentObject is the same in JSON.
+type sentObject struct {
+	File         string            `json:"file"`
+	Event        string            `json:"event,omitempty"`
+	Status       int               `json:"status,omitempty"`
+	Outcome      string            `json:"outcome"`
+	Verdict      string            `json:"verdict"`
+	Code         string            `json:"code,omitempty"`
+	Error        string            `json:"error,omitempty"`
+	Replayed     bool              `json:"replayed"`
+	Body         string            `json:"body"`
+	Took         float64           `json:"took"`
+	Sent         int               `json:"sent"` // bytes
+	SignedOffset float64           `json:"signed_offset"`
+	ClockOffset  *float64          `json:"receiver_clock_offset,omitempty"`
+	Fields       map[string]string `json:"fields,omitempty"` // advice
+	Hint         string            `json:"hint,omitempty"`
+}
+
+func (s sent) object() sentObject {
+	o := sentObject{File: s.rec.Name, Event: s.rec.Note("event"), Status: s.Status, Outcome: s.outcome.String(),
+		Verdict: s.verdict, Code: s.Code, Replayed: s.Replayed, Body: string(s.Body), Took: s.Took.Seconds(),
+		Sent: len(s.rec.Body), SignedOffset: time.Until(s.now).Round(time.Second).Seconds(),
+		Fields: map[string]string{}, Hint: versionHint(s.rec, s.Result)}
+	if s.err != nil {
+		o.Error = s.err.Error()
 	}
-	return line + ": " + sanitize(code)
+	if offset, dated := clockOffset(s.Result); dated {
+		seconds := offset.Seconds()
+		o.ClockOffset = &seconds
+	}
+	for _, name := range adviceFields {
+		if value := s.Header.Get(name); value != "" {
+			o.Fields[strings.ToLower(strings.ReplaceAll(name, "-", "_"))] = value
+		}
+	}
+	return o
+}
+
+// printLine prints one line, of an acceptance without a reservation only if not just failures are
+// wanted.
+func (s sent) printLine(p *program, failures bool) {
+	if !failures || s.outcome != forward.Accepted || s.verdict == verdictQuarantined {
+		p.printf("%s: %s\n", s.rec.Name, s.line())
+	}
+}
+
+// line returns the outcome in one line.
+func (s sent) line() string {
+	if s.err != nil {
+		return s.verdict + ": " + usage.OneLine(s.err.Error())
+	}
+	line := fmt.Sprintf("%d %s", s.Status, s.verdict)
+	if s.Code != "" {
+		line += ": " + sanitize(s.Code)
+	}
+	return line
+}
+
+// print prints all that is known.
+func (s sent) print(p *program) {
+	p.printf("%s\n", s.line())
+	if detail := problemDetail(s.Result); detail != "" {
+		p.printf("%s\n", sanitize(detail))
+	} else if body := strings.TrimSpace(string(s.Body)); body != "" && s.Code == "" {
+		p.printf("%s\n", sanitize(body))
+	}
+	if s.outcome != forward.Accepted {
+		s.printRefusal(p)
+	}
+	if s.verdict == verdictQuarantined {
+		p.printf("hint: its signed bytes or its identifier are known, so it may be a replay: change them, such as\n" +
+			"with --override; or read it (eyelet events list --quarantined), and run it with eyelet events reopen\n")
+	}
+	if hint := versionHint(s.rec, s.Result); hint != "" {
+		p.printf("hint: %s\n", hint)
+	}
 }
 
 var (
@@ -157,17 +191,17 @@ func versionHint(rec *httpfile.File, r replay.Result) string {
 }
 
 // printRefusal prints what a refusal says about the next attempt, and the times.
-func (f *sendCmd) printRefusal(r replay.Result, now time.Time, offset time.Duration) {
+func (s sent) printRefusal(p *program) {
 	for _, name := range adviceFields {
-		if value := r.Header.Get(name); value != "" && name != "Link" {
-			f.printf("%s: %s\n", name, sanitize(value))
+		if value := s.Header.Get(name); value != "" && name != "Link" {
+			p.printf("%s: %s\n", name, sanitize(value))
 		}
 	}
-	if at := time.Until(now).Round(time.Second); at < -time.Second || at > time.Second {
-		f.printf("signed for %s, which is %s\n", now.UTC().Format(time.RFC3339), relative(at, "now"))
+	if at := time.Until(s.now).Round(time.Second); at < -time.Second || at > time.Second {
+		p.printf("signed for %s, which is %s\n", s.now.UTC().Format(time.RFC3339), relative(at, "now"))
 	}
-	if offset < -2*time.Second || offset > 2*time.Second {
-		f.printf("the receiver's clock is %s\n", relative(offset, "ours"))
+	if offset, _ := clockOffset(s.Result); offset < -2*time.Second || offset > 2*time.Second {
+		p.printf("the receiver's clock is %s\n", relative(offset, "ours"))
 	}
 }
 

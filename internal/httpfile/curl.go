@@ -13,9 +13,9 @@ import (
 )
 
 // ParseCurl parses a curl command as browsers copy it and documents of vendors print it: one
-// command of a POSIX shell, without variables. The read function reads the FILE of -d @FILE. Fields
-// that curl adds by itself are left out, but for those of a body. Errors are all *[Error]; they name
-// options, and no values.
+// command of a POSIX shell, without variables. The read function reads the FILE of -d @FILE. Of
+// the fields that curl adds by itself, only those about the body are added. Errors are all
+// *[Error]; they name options, and no values.
 func ParseCurl(name string, data []byte, read func(file string) ([]byte, error)) (*File, error) {
 	c := &curl{file: &File{Name: name}, read: read}
 	words, line, err := shellWords(startOfCurl.ReplaceAllLiteralString(string(data), ""))

@@ -40,8 +40,8 @@ func ParseAll(name string, data []byte, number int) ([]*File, error) {
 var connectionFields = []string{"Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer",
 	"Upgrade", "Te", "Proxy-Connection"}
 
-// OfConnection reports whether a field belongs to the connection on which a request is sent, and not
-// to what is delivered.
+// OfConnection reports whether a field belongs to the connection on which a request is sent, and
+// not to the delivery.
 func OfConnection(name string) bool {
 	return slices.Contains(connectionFields, http.CanonicalHeaderKey(name))
 }

@@ -25,8 +25,8 @@ func TestACurlCommandIsARecording(t *testing.T) {
 		return nil, os.ErrNotExist
 	}
 	for command, want := range map[string]string{
-		"curl 'https://h.example/in?x=1' \\\n  -H 'accept: */*' \\\n  -H 'content-length: 9' --data-raw '{\"a\":\"@b\"}' \\\n" +
-			"  --compressed": "POST /in?x=1 HTTP/1.1\nHost: h.example\naccept: */*\n" +
+		"curl 'https://h.example/in?x=1' \\\n  -H 'accept: */*' \\\n  -H 'content-length: 9' " +
+			"--data-raw '{\"a\":\"@b\"}' \\\n  --compressed": "POST /in?x=1 HTTP/1.1\nHost: h.example\naccept: */*\n" +
 			"Content-Type: application/x-www-form-urlencoded\n\n{\"a\":\"@b\"}",
 		"#!/bin/sh\n# a delivery\n$ curl -sS -XPUT h.example:81 -H \"X-A: \\\"b\\\" \\\\ c\" --json '{}'  # tea\n": "" +
 			"PUT / HTTP/1.1\nHost: h.example:81\nX-A: \"b\" \\ c\nContent-Type: application/json\n" +
@@ -115,7 +115,7 @@ func TestAHARFileHasRecordings(t *testing.T) {
 		"base64 base32":     "a.har#3:1: the encoding of its postData",
 		"AP8= A":            "a.har#3:1: its postData is not base64",
 		"https:// file://":  "a.har#2:1: its method or its URL",
-		`"text" "t"`:        "a.har:1: the HAR file has no such entry, or none",
+		`"text" "t"`:        "a.har:1: the HAR file has no such entry, or no POST",
 		":method a\\nb":     "a.har#2:1: it has a header field",
 		"close a\\nb":       "",
 		"json\"} a\\nb\"}":  "a.har#2:1: it has a header field",
@@ -135,7 +135,8 @@ func TestAHARFileHasRecordings(t *testing.T) {
 // FuzzParseAll: a recording of any form is one that an *.http file can hold.
 func FuzzParseAll(f *testing.F) {
 	f.Add([]byte(har))
-	f.Add([]byte("# x\n$ curl -X POST 'http://h.example/a?b' \\\n -H \"A: \\\"b\" --data-raw $'\\u0021' --json '{}' -sS"))
+	f.Add([]byte("# x\n$ curl -X POST 'http://h.example/a?b' \\\n -H \"A: \\\"b\" --data-raw $'\\u0021' " +
+		"--json '{}' -sS"))
 	f.Add([]byte("curl h.example -u a:b -d @a -H 'Content-Type:' # x"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		one, err := httpfile.ParseCurl("f", data, func(string) ([]byte, error) { return data, nil })

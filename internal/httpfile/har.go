@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"time"
 )
 
-// harEntry is what is read of an entry of a HAR 1.2 file.
+// harEntry has the members of an entry that become a recording.
 type harEntry struct {
 	StartedDateTime string
 	Request         struct {
@@ -26,11 +27,12 @@ func ParseHAR(name string, data []byte, number int) ([]*File, error) {
 		Log struct{ Entries []harEntry }
 	}
 	if json.Unmarshal(bytes.TrimPrefix(data, []byte(byteOrderMark)), &har) != nil {
-		return nil, &Error{name, 1, "not a HAR file: it is no JSON of that form"}
+		return nil, &Error{name, 1, "not a HAR file: invalid JSON, or another form"}
 	}
 	var files []*File
 	for i, e := range har.Log.Entries {
-		delivers := (e.Request.Method == "POST" || e.Request.Method == "PUT") && e.Request.PostData.Text != ""
+		r := e.Request
+		delivers := (r.Method == http.MethodPost || r.Method == http.MethodPut) && r.PostData.Text != ""
 		if number != i+1 && (number != 0 || !delivers) {
 			continue
 		}
@@ -41,7 +43,7 @@ func ParseHAR(name string, data []byte, number int) ([]*File, error) {
 		files = append(files, f)
 	}
 	if len(files) == 0 {
-		return nil, &Error{name, 1, "the HAR file has no such entry, or none that is a POST or PUT with a body"}
+		return nil, &Error{name, 1, "the HAR file has no such entry, or no POST or PUT with a body"}
 	}
 	return files, nil
 }
