@@ -160,7 +160,7 @@ func withTargets(c *cobra.Command, p *program, file string, changes bool, do fun
 	if err != nil {
 		return err
 	}
-	if err := server.OpenTargets(c.Context(), plan.Targets, store, dir, nil); err != nil {
+	if err := server.OpenTargets(plan.Targets, store, dir, nil); err != nil {
 		return errors.Join(err, store.Close())
 	}
 	return errors.Join(do(client), store.Close())

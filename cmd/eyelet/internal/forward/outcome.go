@@ -82,7 +82,7 @@ func (t *Target) postpone(ev Event, r Result, wait time.Duration, now time.Time)
 }
 
 // updateState updates the State, which logs a failed write itself.
-func (t *Target) updateState(change func(*Status)) { _ = t.cfg.State.update(t.cfg.Name, change) }
+func (t *Target) updateState(change func(*Status)) { _ = t.cfg.State.update(t.cfg.Name, false, change) }
 
 // Classify maps the status of a response to the outcome of the delivery (section 9.2 of the
 // draft). keyed reports that the request had an Idempotency-Key. A redirect is classified only if

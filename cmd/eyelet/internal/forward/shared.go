@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 )
 
@@ -24,96 +23,78 @@ const (
 	sharedTimeout = 5 * time.Second // of a call of Shared
 )
 
-// sharedState is the part of a State that several processes share. kept is nil without it.
-type sharedState struct {
-	kept Shared
-	ctx  context.Context // of the calls of kept, which have their own time
-	mu   sync.Mutex      // held while it is read or changed
-	read time.Time       // when it was last read
-}
-
 // Share reads the state that several processes share, and from then on changes it there. What
 // another process changes is known here within a second. A change that fails is not made. Call it
 // instead of [State.Open]. Changes, also those of other processes, are logged to log, which may be
 // nil.
-func (s *State) Share(ctx context.Context, kept Shared, log *slog.Logger) error {
-	s.log = cmp.Or(log, s.log)
-	s.shared.kept, s.shared.ctx = kept, context.WithoutCancel(ctx)
-	s.shared.mu.Lock()
-	defer s.shared.mu.Unlock()
-	return s.readShared() //nolint:contextcheck // it has its own time
+func (s *State) Share(kept Shared, log *slog.Logger) error {
+	k := s.known
+	k.log = cmp.Or(log, k.log)
+	k.shared = kept
+	k.sharing.Lock()
+	defer k.sharing.Unlock()
+	return s.readShared()
 }
 
 // refresh reads the shared state if it is too old. One caller does; meanwhile others continue with
 // what is known.
 func (s *State) refresh() {
-	if s.shared.kept == nil || !s.shared.mu.TryLock() {
+	k := s.known
+	if k.shared == nil || !k.sharing.TryLock() {
 		return
 	}
-	defer s.shared.mu.Unlock()
-	if time.Since(s.shared.read) < sharedAge {
+	defer k.sharing.Unlock()
+	if time.Since(s.read) < sharedAge {
 		return
 	}
 	if err := s.readShared(); err != nil {
-		s.log.Warn("the state of targets could not be read, and may be old", "err", err)
+		k.log.Warn("the state of targets could not be read, and may be old", "err", err)
 	}
 }
 
 func (s *State) readShared() error {
-	ctx, cancel := context.WithTimeout(s.shared.ctx, sharedTimeout)
+	k := s.known
+	ctx, cancel := context.WithTimeout(context.Background(), sharedTimeout)
 	defer cancel()
-	texts, err := s.shared.kept.Targets(ctx)
-	s.shared.read = time.Now() // also after an error: the next read is not at once
+	texts, err := k.shared.Targets(ctx)
+	s.read = time.Now() // also after an error: the next read is not at once
 	if err != nil {
 		return fmt.Errorf("state of targets: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, old := range s.targets {
-		next, err := old.parse(texts[old.key()])
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, target := range s.targets {
+		next, err := target.parse(texts[target.key()])
 		if err != nil {
 			return err
 		}
-		s.targets[name] = next
-		s.logChange(old, next)
+		k.set(next)
 	}
 	return nil
 }
 
-// updateShared applies a change to the newest shared state of a target, unless it changes nothing
-// that is known here.
-func (s *State) updateShared(name string, always bool, change func(*Status)) error {
-	s.mu.Lock()
-	old, ok := s.targets[name]
-	s.mu.Unlock()
-	next := old
-	if change(&next); !ok {
-		return fmt.Errorf("%w: %q", ErrUnknownTarget, name)
-	} else if next == old && !always {
-		return nil
-	}
-	s.shared.mu.Lock()
-	defer s.shared.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.shared.ctx, sharedTimeout)
+// changeShared applies a change to the newest shared state of a target.
+func (k *known) changeShared(target Status, change func(*Status)) error {
+	k.sharing.Lock()
+	defer k.sharing.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), sharedTimeout)
 	defer cancel()
-	err := s.shared.kept.ChangeTarget(ctx, old.key(), func(text string) (string, error) {
-		newest, err := old.parse(text)
-		if err != nil {
+	var next Status
+	err := k.shared.ChangeTarget(ctx, target.key(), func(text string) (out string, err error) {
+		if next, err = target.parse(text); err != nil {
 			return "", err
 		}
-		change(&newest)
-		next = newest
-		out, err := json.Marshal(newest)
-		return string(out), err
+		change(&next)
+		changed, err := json.Marshal(next)
+		return string(changed), err
 	})
 	if err != nil {
-		s.log.Error("the state of a target was not changed", "target", name, "err", err)
+		k.log.Error("the state of a target was not changed", "target", target.Name, "err", err)
 		return fmt.Errorf("it is not done: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.logChange(s.targets[name], next)
-	s.targets[name] = next
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.set(next)
 	return nil
 }
 

@@ -37,11 +37,11 @@ func (m *sharedTexts) ChangeTarget(_ context.Context, key string, change func(st
 func shared(t *testing.T, address string, with *sharedTexts, change func(*Config)) (*Target, *State) {
 	t.Helper()
 	target := to(t, address, change)
-	check(t, target.cfg.State.Share(t.Context(), with, nil))
+	check(t, target.cfg.State.Share(with, nil))
 	return target, target.cfg.State
 }
 
-func (s *State) age() { s.shared.read = time.Time{} }
+func (s *State) age() { s.read = time.Time{} }
 
 func TestWhatProcessesShareIsKnownToAll(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ func onSlowDisk(t *testing.T) (*State, *slowDisk, string) {
 		check(t, s.register(name, "u"))
 	}
 	check(t, s.Open(file, nil))
-	s.replace = func(path, text string) error {
+	s.known.replace = func(path, text string) error {
 		d.begun <- text
 		if err := <-d.goOn; err != nil {
 			return err
@@ -72,7 +72,7 @@ func TestASlowDiskDelaysNoDelivery(t *testing.T) {
 		if !s.get("a").Off || s.get("b").Off || len(s.List()) != 2 {
 			t.Error("the status does not show the change")
 		}
-		if err := s.update("b", func(st *Status) { st.Terminals = 0 }); err != nil { // as after most deliveries
+		if err := s.update("b", false, func(st *Status) { st.Terminals = 0 }); err != nil { // as after most deliveries
 			t.Error(err)
 		}
 	})
@@ -84,7 +84,7 @@ func TestASlowDiskDelaysNoDelivery(t *testing.T) {
 	// All changes made meanwhile are one write, and each is on disk when its call returns.
 	more := make(chan error)
 	for range 8 {
-		go func() { more <- s.update("b", func(st *Status) { st.Terminals++ }) }()
+		go func() { more <- s.update("b", false, func(st *Status) { st.Terminals++ }) }()
 	}
 	within(t, "a change waits for the disk before it applies", func() {
 		for s.get("b").Terminals < 8 {
@@ -159,7 +159,7 @@ func TestConcurrentChangesAreAllOnDisk(t *testing.T) {
 	s, file := NewState(), stateFileOf(t)
 	check(t, errors.Join(s.register("a", "u"), s.Open(file, nil)))
 	var writes atomic.Int64
-	s.replace = func(path, text string) error {
+	s.known.replace = func(path, text string) error {
 		if writes.Add(1) > 1 {
 			defer writes.Add(-1)
 			return errors.New("two writes at a time")
@@ -172,7 +172,7 @@ func TestConcurrentChangesAreAllOnDisk(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				mine := 0
-				if err := s.update("a", func(st *Status) { st.Terminals++; mine = st.Terminals }); err != nil {
+				if err := s.update("a", false, func(st *Status) { st.Terminals++; mine = st.Terminals }); err != nil {
 					t.Error(err)
 				}
 				if n := kept(t, file)["a"].Terminals; n < mine {

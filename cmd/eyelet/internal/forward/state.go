@@ -2,6 +2,7 @@ package forward
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,21 +19,35 @@ import (
 )
 
 // State is what is known about targets: which are switched off, have moved or will end. One State
-// serves all targets of a process. Without a file ([State.Open]) or a store that several processes
-// share ([State.Share]) it is lost with the process.
+// serves all targets of a configuration:
+//
+//	state := forward.NewState()
+//	target, err := forward.New(forward.Config{Name: "shop", URL: url, State: state})
+//	err = state.Open("targets.json", log)
+//
+// Without a file or a store that several processes share ([State.Share]) it is lost with the
+// process. The state of the next configuration succeeds it ([State.Succeed]).
 type State struct {
-	mu      sync.Mutex // held briefly: every delivery takes it
-	path    string     // "" before Open
-	log     *slog.Logger
-	targets map[string]Status
-	changes uint64 // counts the changes of targets
+	targets map[string]Status // without what is known; does not change after the first delivery
+	known   *known            // also of the states that this one succeeds
+	read    time.Time         // when what processes share was last read; guarded by known.sharing
+}
 
+// known is what is known about targets of all configurations of a process. A target with another
+// URL is another one.
+type known struct {
+	mu      sync.Mutex // held briefly: every delivery takes it
+	log     *slog.Logger
+	all     map[string]Status // by their keys
+	changes uint64            // of all, so far
+
+	path    string     // of the file; "" before Open
 	disk    sync.Mutex // held while the file is written; taken before mu
 	written uint64     // the number of changes in the file
 	replace func(path, text string) error
 
-	shared sharedState
-	next   *State // serves the targets of this state, too; nil unless it was succeeded
+	shared  Shared     // what several processes know; nil without it
+	sharing sync.Mutex // held while it is read or changed
 }
 
 // Status is what is known about one target.
@@ -64,7 +79,18 @@ var ErrUnknownTarget = errors.New("no such target")
 
 // NewState returns an empty state.
 func NewState() *State {
-	return &State{targets: map[string]Status{}, log: slog.New(slog.DiscardHandler), replace: atomicfile.WriteText}
+	return &State{targets: map[string]Status{}, known: &known{
+		all: map[string]Status{}, log: slog.New(slog.DiscardHandler), replace: atomicfile.WriteText,
+	}}
+}
+
+// register adds a target before the file is read.
+func (s *State) register(name, configured string) error {
+	if _, twice := s.targets[name]; twice {
+		return fmt.Errorf("two targets have the name %q", name)
+	}
+	s.targets[name] = Status{Name: name, Configured: configured}
+	return nil
 }
 
 // Open reads the file at path, which need not exist, and from then on writes every change to it
@@ -76,11 +102,8 @@ func NewState() *State {
 // A file that does not parse or has a newer format is an error, because it may hold a target that
 // was switched off.
 func (s *State) Open(path string, log *slog.Logger) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if log != nil {
-		s.log = log
-	}
+	k := s.known
+	k.log = cmp.Or(log, k.log)
 	if path == "" {
 		return nil
 	}
@@ -88,12 +111,12 @@ func (s *State) Open(path string, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("state of targets %s: %w", path, err)
 	}
-	for _, k := range kept {
-		if now, ok := s.targets[k.Name]; ok && now.Configured == k.Configured {
-			s.targets[k.Name] = k
+	for _, st := range kept {
+		if st.Configured == s.targets[st.Name].Configured {
+			k.all[st.key()] = st
 		}
 	}
-	s.path = path
+	k.path = path
 	return nil
 }
 
@@ -114,19 +137,49 @@ func readState(path string) ([]Status, error) {
 	return f.Targets, nil
 }
 
+// Succeed makes s know what another state knows, with its file or its store: what the targets of
+// either find out from then on applies to those of both. Of the targets that s does not have, it
+// lists the named ones. Call it instead of [State.Open] and [State.Share].
+func (s *State) Succeed(old *State, list ...string) {
+	s.known = old.known
+	for _, name := range list {
+		if target, ok := old.targets[name]; ok {
+			s.targets[name] = target
+		}
+	}
+}
+
 // List returns the status of all targets, by name.
-func (s *State) List() []Status {
+func (s *State) List() (all []Status) {
 	s.refresh()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(s.targets), func(a, b Status) int { return strings.Compare(a.Name, b.Name) })
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(s.targets)) {
+		all = append(all, s.known.status(s.targets[name]))
+	}
+	return all
+}
+
+func (s *State) get(name string) Status {
+	s.refresh()
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
+	return s.known.status(s.targets[name])
+}
+
+// status returns what is known about a target; mu is held.
+func (k *known) status(target Status) Status {
+	if st, ok := k.all[target.key()]; ok {
+		return st
+	}
+	return target
 }
 
 // SwitchOn makes the target accept events again and resets its count of Terminal outcomes. The
 // error is [ErrUnknownTarget], or says why the change is not on disk, though it applies to this
 // process all the same, or why it is not made.
 func (s *State) SwitchOn(name string) error {
-	return s.toggle(name, func(st *Status) {
+	return s.update(name, true, func(st *Status) {
 		st.Off, st.Since, st.Reason, st.Terminals = false, time.Time{}, "", 0
 	})
 }
@@ -134,7 +187,7 @@ func (s *State) SwitchOn(name string) error {
 // SwitchOff defers all events of the target until it is switched on. The errors are those of
 // SwitchOn.
 func (s *State) SwitchOff(name, reason string, now time.Time) error {
-	return s.toggle(name, func(st *Status) { st.switchOff(reason, now) })
+	return s.update(name, true, func(st *Status) { st.switchOff(reason, now) })
 }
 
 func (st *Status) switchOff(reason string, now time.Time) {
@@ -143,173 +196,82 @@ func (st *Status) switchOff(reason string, now time.Time) {
 	}
 }
 
-// register adds a target before the file is read.
-func (s *State) register(name, configured string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, twice := s.targets[name]; twice {
-		return fmt.Errorf("two targets have the name %q", name)
-	}
-	s.targets[name] = Status{Name: name, Configured: configured}
-	return nil
-}
-
-func (s *State) get(name string) Status {
-	s.refresh()
-	s.mu.Lock()
-	known, next := s.targets[name], s.next
-	s.mu.Unlock()
-	if next != nil {
-		if now := next.get(name); now.Configured == known.Configured {
-			return now
-		}
-	}
-	return known
-}
-
-// Succeed copies the status of the targets of s and of the named ones from another state, with its
-// file or its store. Later changes by targets of the other state change s, too. A target with
-// another URL has a new status. Call it instead of [State.Open] and [State.Share].
-func (s *State) Succeed(old *State, keep ...string) {
-	old.disk.Lock() // no older state is written later
-	defer old.disk.Unlock()
-	old.mu.Lock()
-	defer old.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, known := range old.targets {
-		if now, ok := s.targets[name]; ok && now.Configured == known.Configured || slices.Contains(keep, name) {
-			s.targets[name] = known
-		}
-	}
-	s.path, s.log, s.changes, s.written = old.path, old.log, old.changes+1, old.written
-	s.shared.kept, s.shared.ctx = old.shared.kept, old.shared.ctx
-	old.next, s.next = s, nil
-}
-
-// Withdraw undoes [State.Succeed] of another state: the changes since are copied to that state, and
-// later ones do not reach s. s is not used after it.
-func (s *State) Withdraw(old *State) {
-	old.disk.Lock() // in the order of Succeed, and of the changes that old passes on
-	defer old.disk.Unlock()
-	old.mu.Lock()
-	defer old.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, known := range old.targets {
-		if now := s.targets[name]; now.Configured == known.Configured {
-			old.targets[name] = now
-		}
-	}
-	old.changes, old.written, old.next = s.changes, s.written, nil
-}
-
-// update applies a change and, if it changes anything, returns once it is on disk. A change that
-// cannot be written applies to this process, and is written with the next one.
-func (s *State) update(name string, change func(*Status)) error {
-	if s.shared.kept != nil {
-		return s.updateShared(name, false, change)
-	}
-	before, at, err := s.apply(name, change)
-	if err != nil || before == at {
-		return err
-	}
-	return s.persist(name, at)
-}
-
-// toggle is update for a person: it waits for the disk even if nothing changed, because an earlier
-// write of the same change may have failed or may not have ended.
-func (s *State) toggle(name string, change func(*Status)) error {
-	if s.shared.kept != nil {
-		return s.updateShared(name, true, change)
-	}
-	_, at, err := s.apply(name, change)
-	if err != nil {
-		return err
-	}
-	if err := s.persist(name, at); err != nil {
-		return fmt.Errorf("it is done, but a restart would undo it: %w", err)
-	}
-	return nil
-}
-
-// apply applies a change and returns the number of changes before and after it.
-func (s *State) apply(name string, change func(*Status)) (before, at uint64, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old, ok := s.targets[name]
-	if ok && s.next != nil {
-		return s.next.applyTo(name, old.Configured, change)
-	}
+// update applies a change. It returns at once if that changes nothing, unless a person wants it to be
+// kept, because an earlier write of the same change may have failed. Else it returns once the
+// change is on disk. One that cannot be written applies to this process, and is written with the
+// next one.
+func (s *State) update(name string, kept bool, change func(*Status)) error {
+	target, ok := s.targets[name]
 	if !ok {
-		return 0, 0, fmt.Errorf("%w: %q", ErrUnknownTarget, name)
+		return fmt.Errorf("%w: %q", ErrUnknownTarget, name)
 	}
-	before = s.changes
+	k := s.known
+	k.mu.Lock()
+	old := k.status(target)
 	next := old
-	if change(&next); next != old {
-		s.targets[name] = next
-		s.changes++
-		s.logChange(old, next)
+	change(&next)
+	at := k.changes
+	if next != old && k.shared == nil {
+		k.set(next)
+		k.changes++
+		at = k.changes
 	}
-	return before, s.changes, nil
+	k.mu.Unlock()
+	switch {
+	case next == old && !kept:
+		return nil
+	case k.shared != nil:
+		return k.changeShared(target, change)
+	}
+	return k.persist(name, at)
 }
 
-// applyTo is apply, unless the target has another URL.
-func (s *State) applyTo(name, configured string, change func(*Status)) (before, at uint64, err error) {
-	s.mu.Lock()
-	same := s.targets[name].Configured == configured
-	s.mu.Unlock()
-	if !same {
-		return 0, 0, nil
-	}
-	return s.apply(name, change)
+// set replaces what is known about a target, and logs what has changed; mu is held.
+func (k *known) set(next Status) {
+	k.logChange(k.status(Status{Name: next.Name, Configured: next.Configured}), next)
+	k.all[next.key()] = next
 }
 
 // logChange logs changes. URLs are not logged: they may hold credentials.
-func (s *State) logChange(before, after Status) {
+func (k *known) logChange(before, after Status) {
 	switch {
 	case after.Off && !before.Off:
-		s.log.Error("target is switched off, and its events wait until a person switches it on",
+		k.log.Error("target is switched off, and its events wait until a person switches it on",
 			"target", after.Name, "reason", after.Reason)
 	case before.Off && !after.Off:
-		s.log.Info("target is switched on", "target", after.Name)
+		k.log.Info("target is switched on", "target", after.Name)
 	}
 	if after.Moved != before.Moved {
-		s.log.Warn("target moved for good (308)", "target", after.Name)
+		k.log.Warn("target moved for good (308)", "target", after.Name)
 	}
 	if !after.Sunset.Equal(before.Sunset) && !after.Sunset.IsZero() {
-		s.log.Warn("target will end", "target", after.Name, "sunset", after.Sunset)
+		k.log.Warn("target will end", "target", after.Name, "sunset", after.Sunset)
 	}
 	if !after.Legal.Equal(before.Legal) {
-		s.log.Error("target refuses for legal reasons (451); decide whether to send to it", "target", after.Name)
+		k.log.Error("target refuses for legal reasons (451); decide whether to send to it", "target", after.Name)
 	}
 }
 
 // persist returns once the file has as many changes as at. Deliveries continue meanwhile: a write
 // includes all changes so far, and an older state is never written after a newer one.
-func (s *State) persist(name string, at uint64) error {
-	s.disk.Lock()
-	defer s.disk.Unlock()
-	if s.written >= at {
+func (k *known) persist(name string, at uint64) error {
+	k.disk.Lock()
+	defer k.disk.Unlock()
+	if k.path == "" || k.written >= at {
 		return nil
 	}
-	s.mu.Lock()
-	path, log, newest, next := s.path, s.log, s.changes, s.next
-	s.mu.Unlock()
-	if next != nil {
-		return next.persist(name, at)
-	}
-	if path == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(stateFile{stateFormat, s.List()}, "", "  ")
+	k.mu.Lock()
+	newest, targets := k.changes, slices.Collect(maps.Values(k.all))
+	k.mu.Unlock()
+	slices.SortFunc(targets, func(a, b Status) int { return strings.Compare(a.key(), b.key()) })
+	text, err := json.MarshalIndent(stateFile{stateFormat, targets}, "", "  ")
 	if err == nil {
-		err = s.replace(path, string(text)+"\n")
+		err = k.replace(k.path, string(text)+"\n")
 	}
 	if err != nil {
-		log.Error("the state of a target is not on disk, and would be lost by a restart", "target", name, "err", err)
-		return fmt.Errorf("state of targets: %w", err)
+		k.log.Error("the state of a target is not on disk, and would be lost by a restart", "target", name, "err", err)
+		return fmt.Errorf("it is done, but a restart would undo it: state of targets: %w", err)
 	}
-	s.written = newest
+	k.written = newest
 	return nil
 }

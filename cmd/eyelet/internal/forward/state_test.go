@@ -215,23 +215,17 @@ func TestANewStateSucceedsAnOldOne(t *testing.T) {
 	}
 }
 
-// TestAWithdrawnStateLeavesItsTargetsToTheOldOne, as a reload that is refused: what changed before
-// it and after it applies to the old state, to its file, and to the state of a later reload.
-func TestAWithdrawnStateLeavesItsTargetsToTheOldOne(t *testing.T) {
+// TestAStateOfARefusedReloadChangesNothing: what happens meanwhile and afterwards applies to the old
+// state, to its file, and to the state of a later reload.
+func TestAStateOfARefusedReloadChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(410), says(410), says(200))
 	file := stateFileOf(t)
 	old := opened(t, f.URL, file, nil)
-	for _, when := range []string{"meanwhile", "afterwards"} {
+	for _, when := range []string{"once", "again"} {
 		refused := to(t, f.URL, nil)
 		refused.cfg.State.Succeed(old.cfg.State)
-		if when == "meanwhile" {
-			want(t, deliver(t, old, when), Terminal, 410)
-		}
-		refused.cfg.State.Withdraw(old.cfg.State)
-		if when == "afterwards" {
-			want(t, deliver(t, old, when), Terminal, 410)
-		}
+		want(t, deliver(t, old, when), Terminal, 410)
 		want(t, deliver(t, old, "waits"), Deferred, 0)
 		if list := old.cfg.State.List(); len(list) != 1 || !list[0].Off {
 			t.Errorf("%s: the list is %+v", when, list)
@@ -246,12 +240,11 @@ func TestAWithdrawnStateLeavesItsTargetsToTheOldOne(t *testing.T) {
 	moved := to(t, f.URL+"/moved", nil)
 	moved.cfg.State.Succeed(old.cfg.State)
 	check(t, moved.cfg.State.SwitchOff("shop", "by hand", time.Now()))
-	moved.cfg.State.Withdraw(old.cfg.State)
 	want(t, deliver(t, old, "again"), Accepted, 200) // the status of another URL is not its own
 }
 
-// TestTargetsChangeWhileAStateIsWithdrawn: no change is lost, and there is no deadlock.
-func TestTargetsChangeWhileAStateIsWithdrawn(t *testing.T) {
+// TestTargetsChangeWhileAStateSucceeds: no change is lost, and there is no deadlock.
+func TestTargetsChangeWhileAStateSucceeds(t *testing.T) {
 	t.Parallel()
 	old := to(t, "http://h.example/", nil).cfg.State
 	var changes sync.WaitGroup
@@ -265,7 +258,7 @@ func TestTargetsChangeWhileAStateIsWithdrawn(t *testing.T) {
 					return
 				default:
 				}
-				if err := old.update("shop", func(st *Status) { st.Terminals++ }); err != nil {
+				if err := old.update("shop", false, func(st *Status) { st.Terminals++ }); err != nil {
 					t.Error(err)
 				}
 				changed.Add(1)
@@ -275,7 +268,6 @@ func TestTargetsChangeWhileAStateIsWithdrawn(t *testing.T) {
 	for range 2000 {
 		refused := to(t, "http://h.example/", nil).cfg.State
 		refused.Succeed(old)
-		refused.Withdraw(old)
 	}
 	close(stop)
 	changes.Wait()

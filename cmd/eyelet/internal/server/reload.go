@@ -94,7 +94,6 @@ func (s *Server) replace(old, g *generation, orphan bool) error {
 	g.Targets.Succeed(old.Targets, g.retiredNames()...) // before its workers start
 	rx, err := old.rx.Replace(g.receiverConfig(s))
 	if err != nil {
-		g.Targets.Withdraw(old.Targets)
 		return usage.Errorf("", "%v", err)
 	}
 	g.serve(rx, s.servers[0].WriteTimeout, s.traces)

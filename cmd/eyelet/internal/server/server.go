@@ -174,7 +174,7 @@ func (s *Server) open(ctx context.Context) error {
 	if !certified {
 		s.acme.keep(ctx, true)
 	}
-	if err := OpenTargets(ctx, s.Targets, s.store, s.StoreDir, s.Log.Logger); err != nil {
+	if err := OpenTargets(s.Targets, s.store, s.StoreDir, s.Log.Logger); err != nil {
 		return err
 	}
 	if s.traces, err = tracing.Open(s.Tracing, s.Inspector.Version, s.Log.Logger); err != nil {
@@ -269,11 +269,9 @@ func raiseProcs() {
 
 // OpenTargets reads the state of the targets from a store that several receivers share, or from
 // the file in the store's folder; "" is a store in memory.
-func OpenTargets(
-	ctx context.Context, targets *forward.State, store dedup.Store, storeDir string, log *slog.Logger,
-) error {
+func OpenTargets(targets *forward.State, store dedup.Store, storeDir string, log *slog.Logger) error {
 	if shared, ok := store.(forward.Shared); ok {
-		return targets.Share(ctx, shared, log)
+		return targets.Share(shared, log)
 	}
 	file := ""
 	if storeDir != "" {

@@ -91,7 +91,7 @@ func TestSystemdIsNotified(t *testing.T) {
 		Receiver: receiver.Config{
 			Producers: []producer.Producer{preset.GitHub("of-this-test")}, Handlers: []receiver.Handler{},
 		},
-		Targets: new(forward.State), Listen: "127.0.0.1:0", Operations: Off, Loopback: true, Drain: time.Minute,
+		Targets: forward.NewState(), Listen: "127.0.0.1:0", Operations: Off, Loopback: true, Drain: time.Minute,
 		OpenStore: func(context.Context, *slog.Logger) (dedup.Store, error) {
 			return memstore.New(memstore.Options{}), nil
 		},
