@@ -109,7 +109,7 @@ var imports = map[string][]string{
 	},
 	"receiver/echov4":             {"receiver", "receiver/internal/echocore"},
 	"receiver/echov5":             {"receiver", "receiver/internal/echocore"},
-	"receiver/internal/admission": {"internal/sender"},
+	"receiver/internal/admission": {"internal/sender", "internal/atomicfile"},
 	"receiver/internal/capture":   {},
 	"receiver/internal/echocore":  {"receiver", "receiver/internal/capture"},
 	"receiver/metrics":            {"dedup", "producer", "receiver"},

@@ -211,9 +211,6 @@ func (r *answerRun) cancel(cause error) {
 	r.end()
 }
 
-// hung is never called: the producer's wait is bounded, and the handler occupies no worker.
-func (r *answerRun) hung() {}
-
 // finish records the result before it reaches the waiting delivery and the duplicates. While the
 // store does not record it, the run keeps its lease: the next delivery must not start a second one.
 func (r *answerRun) finish(ctx context.Context, result dedup.Result, resp *reply, cause error) *reply {

@@ -2,14 +2,12 @@ package receiver
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -144,16 +142,13 @@ func endAttempt(span trace.Span, result dedup.Result, cause error) {
 
 // Traceparent returns the field of the span in ctx for requests to other services (W3C Trace
 // Context, section 3.2), "" without a span. Handlers of a receiver with [Config.Tracer] have the
-// span of their attempt in their context.
+// span of their attempt in their context:
+//
+//	req.Header.Set("Traceparent", receiver.Traceparent(ctx))
 func Traceparent(ctx context.Context) string {
-	return traceparentOf(trace.SpanContextFromContext(ctx))
-}
-
-func traceparentOf(at trace.SpanContext) string {
-	if !at.IsValid() {
-		return ""
-	}
-	return "00-" + at.TraceID().String() + "-" + at.SpanID().String() + "-" + at.TraceFlags().String()
+	fields := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, fields)
+	return fields["traceparent"]
 }
 
 // sampledTrace returns the Traceparent of a span that is sampled, which is stored with the event;
@@ -162,37 +157,24 @@ func sampledTrace(span trace.Span) string {
 	if span == nil || !span.SpanContext().IsSampled() {
 		return ""
 	}
-	return traceparentOf(span.SpanContext())
+	return Traceparent(trace.ContextWithSpan(context.Background(), span))
 }
+
+// maxTraceparent bounds the field of a sender, in bytes.
+const maxTraceparent = 256
 
 // appendLink adds a link to the span that a field traceparent names, if it is well-formed.
 func appendLink(options []trace.SpanStartOption, field string) []trace.SpanStartOption {
-	if to, ok := parseTraceparent(field); ok {
+	if to := parseTraceparent(field); to.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: to}))
 	}
 	return options
 }
 
-// parseTraceparent reads a field as W3C Trace Context section 3.2 says: later versions may have
-// more after the flags.
-func parseTraceparent(field string) (trace.SpanContext, bool) {
-	const size = len("00-") + 32 + len("-") + 16 + len("-01")
-	if len(field) < size || len(field) > maxTraceparent || strings.Trim(field[:size], "0123456789abcdef-") != "" {
-		return trace.SpanContext{}, false
+func parseTraceparent(field string) trace.SpanContext {
+	if len(field) > maxTraceparent {
+		return trace.SpanContext{}
 	}
-	version, rest := field[:2], field[size:]
-	if version > "fe" || version == "00" && rest != "" || rest != "" && rest[0] != '-' ||
-		field[2] != '-' || field[35] != '-' || field[52] != '-' {
-		return trace.SpanContext{}, false
-	}
-	traceID, err1 := trace.TraceIDFromHex(field[3:35])
-	spanID, err2 := trace.SpanIDFromHex(field[36:52])
-	_, err3 := strconv.ParseUint(version, 16, 8)
-	flags, err4 := strconv.ParseUint(field[53:size], 16, 8)
-	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: traceID, SpanID: spanID, TraceFlags: trace.TraceFlags(flags) & trace.FlagsSampled, Remote: true,
-	}), errors.Join(err1, err2, err3, err4) == nil
+	fields := propagation.MapCarrier{"traceparent": field}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), fields))
 }
-
-// maxTraceparent bounds the field of a sender, in bytes.
-const maxTraceparent = 256

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"runtime"
@@ -144,9 +145,9 @@ func TestCommitCountsWhateverAnExtensionFinds(t *testing.T) {
 		fenced := func() error {
 			time.Sleep(2 * DefaultLease)
 			f.d.watchdog.mu.Lock()
-			runs := slices.Clone(f.d.watchdog.runs)
+			runs := maps.Clone(f.d.watchdog.runs)
 			f.d.watchdog.mu.Unlock()
-			for _, run := range runs {
+			for run := range runs {
 				f.d.watchdog.extend(run) // as one that began before
 				run.cancel(dedup.ErrLeaseLost)
 			}

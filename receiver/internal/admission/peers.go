@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,9 +8,10 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 )
 
 // Bounds on the file of known peers.
@@ -85,23 +85,13 @@ func readPeers(path string) ([]KnownPeer, error) {
 
 // Save replaces the file of known peers, readable for its owner only.
 func (l *Limiter) Save(path string, now time.Time) error {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	for _, known := range l.Known(now) {
-		if err := enc.Encode(known); err != nil {
-			return err
+	return atomicfile.Write(path, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		for _, known := range l.Known(now) {
+			if err := enc.Encode(known); err != nil {
+				return err
+			}
 		}
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text.Bytes())
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+		return nil
+	})
 }

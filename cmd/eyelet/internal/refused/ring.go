@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -228,31 +229,28 @@ func (r *Ring) Refused() []inspect.Refused {
 
 // RefusedDetail returns a delivery without credentials, or false if it is not kept.
 func (r *Ring) RefusedDetail(number uint64) (inspect.RefusedDetail, bool) {
-	entries, more := r.snapshot()
-	for _, e := range entries {
-		if e.number == number {
-			d := e.detail(r.rules.Load())
-			d.More = more[number]
-			return d, true
-		}
+	e := r.from(number)
+	if e == nil || e.number != number {
+		return inspect.RefusedDetail{}, false
 	}
-	return inspect.RefusedDetail{}, false
+	d := e.detail(r.rules.Load())
+	_, more := r.snapshot()
+	d.More = more[number]
+	return d, true
 }
 
 // Kept returns a delivery as it came, credentials included, for a program that explains it. Less
 // than the whole of a large body is kept; BodyRead is then partial.
 func (r *Ring) Kept(number uint64) (receiver.Refused, bool) {
-	entries, _ := r.snapshot()
-	for _, e := range entries {
-		if e.number == number {
-			f := e.Refused
-			if e.digest != [32]byte{} {
-				f.BodyRead = receiver.BodyPartial
-			}
-			return f, true
-		}
+	e := r.from(number)
+	if e == nil || e.number != number {
+		return receiver.Refused{}, false
 	}
-	return receiver.Refused{}, false
+	f := e.Refused
+	if e.digest != [32]byte{} {
+		f.BodyRead = receiver.BodyPartial
+	}
+	return f, true
 }
 
 // snapshot returns the entries, the oldest first, and for the newest of each group the number of
@@ -274,6 +272,7 @@ func (r *Ring) snapshot() (entries []*entry, more map[uint64]uint64) {
 func (r *Ring) from(number uint64) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.expire(time.Now())
 	i, _ := slices.BinarySearchFunc(r.entries, number, func(e *entry, n uint64) int { return cmp.Compare(e.number, n) })
 	if i == len(r.entries) {
 		return nil
@@ -292,9 +291,5 @@ func (r *Ring) lost() {
 func (r *Ring) Counts() (kept int, dropped map[string]uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	dropped = map[string]uint64{}
-	for reason, n := range r.dropped {
-		dropped[reason] = n
-	}
-	return len(r.entries), dropped
+	return len(r.entries), maps.Clone(r.dropped)
 }

@@ -45,7 +45,7 @@ func metricFamilies(t *testing.T) (own []metricFamily) {
 	ring, err := refused.New(refused.Options{})
 	check(t, err)
 	r := newRegistry(c, store, targets, ring, []*receiver.Listener{receiver.Listen(nil, receiver.Limits{})}, "v1")
-	r.MustRegister(reloadMetrics{&reloads{}})
+	r.MustRegister((&reloads{}).metrics()...)
 	c.Expect([]producer.Producer{{Name: "e", ExpectEvery: time.Hour}})
 	c.Observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", Code: "accepted",
 		SameBytes: "known", New: true, Secret: 1, Signed: true})

@@ -33,7 +33,7 @@ func (s *Server) operations(g *generation) http.Handler {
 	})
 	mux.Handle("/targets", s.state.authorized(s.logChanges(TargetsAPI(g.Targets)), true))
 	registry := newRegistry(s.metrics, s.store, g.Targets, s.ring, s.listeners, s.Inspector.Version)
-	registry.MustRegister(reloadMetrics{&s.reloads})
+	registry.MustRegister(s.reloads.metrics()...)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("/refused", s.state.authorized(s.refusedAPI(), true))
 	mux.Handle("GET /refused/{number}/explain", s.state.authorized(http.HandlerFunc(g.explainAPI), true))

@@ -218,39 +218,33 @@ func (s *Server) reloadAPI(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(result) // the client may be gone
 }
 
-// reloadMetrics are the metrics of the reloads of a server.
-type reloadMetrics struct{ of *reloads }
-
-var (
-	reloadTotal = prometheus.NewDesc("eyelet_reload_total",
-		"Reloads of the configuration, by result: applied or refused.", []string{"result"}, nil)
-	reloadSuccessful = prometheus.NewDesc("eyelet_reload_last_successful",
-		"1 unless the last reload was refused.", nil, nil)
-	reloadSuccess = prometheus.NewDesc("eyelet_reload_last_success_timestamp_seconds",
-		"When the configuration in use was applied, in seconds of Unix time.", nil, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (reloadMetrics) Describe(out chan<- *prometheus.Desc) {
-	out <- reloadTotal
-	out <- reloadSuccessful
-	out <- reloadSuccess
-}
-
-// Collect implements prometheus.Collector.
-func (m reloadMetrics) Collect(out chan<- prometheus.Metric) {
-	r := m.of
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	successful := 1.0
-	if r.last != nil && !r.last.Applied {
-		successful = 0
+// metrics are those of the reloads.
+func (r *reloads) metrics() []prometheus.Collector {
+	locked := func(value func() float64) func() float64 {
+		return func() float64 {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return value()
+		}
 	}
-	count := func(result string, n uint64) {
-		out <- prometheus.MustNewConstMetric(reloadTotal, prometheus.CounterValue, float64(n), result)
+	total := func(result string, count *uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "eyelet_reload_total",
+			Help:        "Reloads of the configuration, by result: applied or refused.",
+			ConstLabels: prometheus.Labels{"result": result},
+		}, locked(func() float64 { return float64(*count) }))
 	}
-	count("applied", r.applied)
-	count("refused", r.refused)
-	out <- prometheus.MustNewConstMetric(reloadSuccessful, prometheus.GaugeValue, successful)
-	out <- prometheus.MustNewConstMetric(reloadSuccess, prometheus.GaugeValue, float64(r.success.UnixMilli())/1e3)
+	successful := func() float64 {
+		if r.last != nil && !r.last.Applied {
+			return 0
+		}
+		return 1
+	}
+	return []prometheus.Collector{
+		total("applied", &r.applied), total("refused", &r.refused),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "eyelet_reload_last_successful",
+			Help: "1 unless the last reload was refused."}, locked(successful)),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "eyelet_reload_last_success_timestamp_seconds",
+			Help: "When the configuration in use was applied, in seconds of Unix time.",
+		}, locked(func() float64 { return float64(r.success.UnixMilli()) / 1e3 })),
+	}
 }
