@@ -12,7 +12,14 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Class is what identifies the events of a producer. It follows from what signatures cover.
+// Class is what identifies the events of a producer. It follows from what signatures cover:
+//
+//	stripe, github := preset.Stripe(secret), preset.GitHub(secret)
+//	stripe.Class() // ClassIDSigned: the identifier is in the body, which is signed
+//	github.Class() // ClassContentSigned: the body is signed, X-GitHub-Delivery is not
+//
+// A client that captured a delivery of GitHub can send it again under another identifier. That must
+// not be another event, so a digest of the body identifies it.
 type Class int
 
 // The classes.
