@@ -146,9 +146,14 @@ func endAttempt(span trace.Span, result dedup.Result, cause error) {
 //
 //	req.Header.Set("Traceparent", receiver.Traceparent(ctx))
 func Traceparent(ctx context.Context) string {
-	fields := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, fields)
-	return fields["traceparent"]
+	return traceparentOf(trace.SpanContextFromContext(ctx))
+}
+
+func traceparentOf(at trace.SpanContext) string {
+	if !at.IsValid() {
+		return ""
+	}
+	return "00-" + at.TraceID().String() + "-" + at.SpanID().String() + "-" + at.TraceFlags().String()
 }
 
 // sampledTrace returns the Traceparent of a span that is sampled, which is stored with the event;
@@ -157,7 +162,7 @@ func sampledTrace(span trace.Span) string {
 	if span == nil || !span.SpanContext().IsSampled() {
 		return ""
 	}
-	return Traceparent(trace.ContextWithSpan(context.Background(), span))
+	return traceparentOf(span.SpanContext())
 }
 
 // maxTraceparent bounds the field of a sender, in bytes.
