@@ -177,7 +177,7 @@ func (r *answerRun) run(ctx context.Context) (resp *reply) {
 		}
 	}()
 	r.rx.answers.add(&r.leasedRun, r.leased) //nolint:contextcheck // extensions have their own time
-	defer r.rx.answers.remove(&r.leasedRun) // once the result is recorded
+	defer r.rx.answers.remove(&r.leasedRun)  // once the result is recorded
 	defer r.rx.pending.notify(r.rec.Key.Hash())
 	if r.handler == nil {
 		r.rx.answers.finish(&r.leasedRun)
