@@ -196,8 +196,8 @@ func (st *Status) switchOff(reason string, now time.Time) {
 	}
 }
 
-// update applies a change. It returns at once if that changes nothing, unless a person wants it to be
-// kept, because an earlier write of the same change may have failed. Else it returns once the
+// update applies a change. It returns at once if that changes nothing, unless a person wants it to
+// be kept, because an earlier write of the same change may have failed. Else it returns once the
 // change is on disk. One that cannot be written applies to this process, and is written with the
 // next one.
 func (s *State) update(name string, kept bool, change func(*Status)) error {

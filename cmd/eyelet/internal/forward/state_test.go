@@ -215,8 +215,8 @@ func TestANewStateSucceedsAnOldOne(t *testing.T) {
 	}
 }
 
-// TestAStateOfARefusedReloadChangesNothing: what happens meanwhile and afterwards applies to the old
-// state, to its file, and to the state of a later reload.
+// TestAStateOfARefusedReloadChangesNothing: what happens meanwhile and afterwards applies to the
+// old state, to its file, and to the state of a later reload.
 func TestAStateOfARefusedReloadChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(410), says(410), says(200))
