@@ -267,7 +267,7 @@ func documentedSenders() (all []sender) {
 	for _, one := range []sender{
 		{name: "UCP", key: p256Pair, want: own, noClock: true,
 			documented: "`@method @authority @path content-digest content-type ucp-agent`, no time",
-			settings: `{scheme: rfc9421, covers: [ucp-agent], time: none, key_required: false, ` +
+			settings: `{scheme: rfc9421, covers: [ucp-agent], timestamp: none, key_required: false, ` +
 				`keys: [{id: k1, alg: ecdsa-p256-sha256, public_key: %s}]}`},
 		{name: "pawaPay", key: p256Pair, settings: `{preset: pawapay, keys: {k1: %s}}`,
 			documented: "`@method @authority @path signature-date content-digest content-type`, DER"},

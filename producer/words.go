@@ -62,7 +62,7 @@ func (s *SameSigned) UnmarshalText(text []byte) error { return readWord(s, text,
 // rateUnits are the times of a rate in text.
 var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
 
-// MarshalText returns the rate without its burst: 100/s, 6000/m or 3600/h, and nothing without a
+// MarshalText returns 100/s, 6000/m or 3600/h, with "burst 20" if it has one, and nothing without a
 // limit. It fails for another time.
 func (r Rate) MarshalText() ([]byte, error) {
 	if !r.Limits() {
@@ -70,20 +70,29 @@ func (r Rate) MarshalText() ([]byte, error) {
 	}
 	for unit, per := range rateUnits {
 		if r.Per == per {
-			return fmt.Appendf(nil, "%d/%s", r.Events, unit), nil
+			text := fmt.Appendf(nil, "%d/%s", r.Events, unit)
+			if r.Burst > 0 && r.Burst != r.Events {
+				text = fmt.Appendf(text, " burst %d", r.Burst)
+			}
+			return text, nil
 		}
 	}
 	return nil, fmt.Errorf("there is no word for a rate per %v", r.Per)
 }
 
-// UnmarshalText reads 100/s, 6000/m or 3600/h, and keeps the burst.
+// UnmarshalText reads 100/s, 6000/m or 3600/h, perhaps with the burst: 100/s burst 20.
 func (r *Rate) UnmarshalText(text []byte) error {
-	number, unit, _ := strings.Cut(string(text), "/")
+	average, burst, bursts := strings.Cut(string(text), " burst ")
+	number, unit, _ := strings.Cut(average, "/")
 	events, err := strconv.ParseUint(strings.TrimSpace(number), 10, 31)
 	per := rateUnits[strings.TrimSpace(unit)]
-	if err != nil || events == 0 || per == 0 {
-		return fmt.Errorf("%q is not a number of events in a time, such as 100/s", text)
+	once, burstErr := uint64(0), error(nil)
+	if bursts {
+		once, burstErr = strconv.ParseUint(strings.TrimSpace(burst), 10, 31)
 	}
-	r.Events, r.Per = int(events), per
+	if err != nil || burstErr != nil || events == 0 || per == 0 || bursts && once == 0 {
+		return fmt.Errorf("%q is not a number of events in a time, such as 100/s or 100/s burst 20", text)
+	}
+	*r = Rate{Events: int(events), Per: per, Burst: int(once)}
 	return nil
 }

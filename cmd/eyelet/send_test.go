@@ -48,7 +48,7 @@ func TestADeliveryNamesTheAgentOfItsProducer(t *testing.T) {
 	file, payload := filepath.Join(dir, "eyelet.yaml"), filepath.Join(dir, "order.json")
 	check(t, os.WriteFile(payload, []byte(`{"type":"order"}`), 0o600))
 	check(t, os.WriteFile(file, []byte("url: https://hooks.example\nproducers:\n  shop: {scheme: rfc9421, agent: "+
-		"{field: UCP-Agent, member: profile, allow: [https://shop.example/ucp]}}\n"), 0o600))
+		"{header: UCP-Agent, member: profile, allow: [https://shop.example/ucp]}}\n"), 0o600))
 	code, out, errs := run(t, "send", payload, "--config", file, "--producer", "shop", "--url", server.URL,
 		"--key", filepath.Join(dir, "shop.pem"), "--keyid", "k1")
 	if code != exitOK || header.Get("UCP-Agent") != `profile="https://shop.example/ucp"` ||

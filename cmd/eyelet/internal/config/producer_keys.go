@@ -65,11 +65,11 @@ func (b *producerBuilder) agents(p *Producer, a *agentSettings) verify.KeySet {
 		}
 	}
 	if a.Field == "" || strings.EqualFold(a.Field, "Signature-Agent") {
-		b.errs.Add(p.Node.Place("agent"), "write field: UCP-Agent; Signature-Agent is that of directories",
-			"agent names no field")
+		b.errs.Add(p.Node.Place("agent"), "write header: UCP-Agent; Signature-Agent is that of directories",
+			"agent names no header")
 		return nil
 	}
-	return b.published(p, "agent", "write agent: {field: NAME, member: NAME, allow: [https://HOST/PATH, ...]}",
+	return b.published(p, "agent", "write agent: {header: NAME, member: NAME, allow: [https://HOST/PATH, ...]}",
 		verify.DirectoriesConfig{URLs: a.Allow, Field: a.Field, Member: a.Member})
 }
 

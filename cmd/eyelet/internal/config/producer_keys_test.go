@@ -28,7 +28,7 @@ func TestConfiguredAgentsAreFetchedFromPublicAddressesOnly(t *testing.T) {
 	for setting, c := range map[string]struct{ field, value, component string }{
 		fmt.Sprintf("directories: [%q]", server.URL): {
 			"Signature-Agent", fmt.Sprintf("sig1=%q", server.URL), `signature-agent;key="sig1"`},
-		fmt.Sprintf("agent: {field: UCP-Agent, member: profile, allow: [%q]}", server.URL+"/ucp"): {
+		fmt.Sprintf("agent: {header: UCP-Agent, member: profile, allow: [%q]}", server.URL+"/ucp"): {
 			"UCP-Agent", fmt.Sprintf("profile=%q", server.URL+"/ucp"), "ucp-agent"},
 	} {
 		s, err := Source{}.Parse("e.yaml", fmt.Appendf(nil,

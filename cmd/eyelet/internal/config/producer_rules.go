@@ -21,7 +21,6 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 	made.Pings = append(slices.Clone(pings), p.common.Pings...)
 	b.applyAccepted(p, made)
 	b.applyStrict(p, made)
-	made.Rate.Burst = cmp.Or(p.common.Burst, made.Rate.Burst)
 	if word := p.common.RememberSignatures; word != "" {
 		made.Forgets = choose(b, p, "remember_signatures", word, map[string]bool{"off": true, "on": false})
 	}

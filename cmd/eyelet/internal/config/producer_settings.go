@@ -36,8 +36,7 @@ type kindSettings struct {
 // in another way. Defaults are the preset's, else package producer's.
 type commonSettings struct {
 	producer.Producer
-	Strict             bool                 `conf:"strict"` // the Idempotency-Key must be quoted
-	Burst              int                  `conf:"burst"`
+	Strict             bool                 `conf:"strict"`        // the Idempotency-Key must be quoted
 	AcceptedStatus     int                  `conf:"accepted"`      // of an accepted event
 	AcceptedBody       string               `conf:"accepted_body"` // none, or the body
 	FingerprintOf      []producer.Extractor `conf:"fingerprint"`
@@ -54,7 +53,7 @@ type rfc9421Settings struct {
 	Agent       *agentSettings `conf:"agent"`              // in another field, in place of directories
 	Algs        []string       `conf:"alg,nonempty"`       // default to those of the profile
 	Covers      []string       `conf:"covers"`             // what the sender signs
-	Time        string         `conf:"time"`               // created, header:NAME or none
+	Time        string         `conf:"timestamp"`          // created, header:NAME or none
 	TimeUnit    string         `conf:"timestamp_unit"`     // s, ms or rfc3339
 	Encoding    string         `conf:"encoding"`           // base64 or base64url
 	ECDSA       string         `conf:"signature_encoding"` // raw or der
@@ -67,7 +66,7 @@ type rfc9421Settings struct {
 
 // agentSettings say where requests name their agent, in the terms of verify.DirectoriesConfig.
 type agentSettings struct {
-	Field  string   `conf:"field"`
+	Field  string   `conf:"header"`
 	Member string   `conf:"member"`
 	Allow  []string `conf:"allow"` // complete URLs of keys
 }

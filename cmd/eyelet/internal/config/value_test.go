@@ -34,10 +34,10 @@ const github = "preset: github, secret: [another-long-secret], "
 func TestRateSettings(t *testing.T) {
 	t.Parallel()
 	for lines, want := range map[string]producer.Rate{
-		github + "rate: 100/s":             {Events: 100, Per: time.Second},
-		github + "rate: 6000/m, burst: 10": {Events: 6000, Per: time.Minute, Burst: 10},
-		github + "rate: 5 / h":             {Events: 5, Per: time.Hour},
-		github + "concurrency: 7":          {},
+		github + "rate: 100/s":           {Events: 100, Per: time.Second},
+		github + "rate: 6000/m burst 10": {Events: 6000, Per: time.Minute, Burst: 10},
+		github + "rate: 5 / h":           {Events: 5, Per: time.Hour},
+		github + "concurrency: 7":        {},
 		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], " +
 			"rate: 120": {Events: 120, Per: time.Minute},
 		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], " +
@@ -49,14 +49,14 @@ func TestRateSettings(t *testing.T) {
 		}
 	}
 	for lines, want := range map[string]string{
-		github + "rate: 100":        `rate: "100" is not a number of events in a time`,
-		github + "rate: 100/d":      `rate: "100/d" is not`,
-		github + "rate: 0/s":        `rate: "0/s" is not`,
-		github + "rate: -1/s":       `rate: "-1/s" is not`,
-		github + "rate: fast":       `rate: "fast" is not`,
-		github + "burst: 5":         "a burst without a rate",
-		github + "concurrency: -1":  "concurrency must not be negative",
-		github + "empty_body: what": "empty_body is \"what\"",
+		github + "rate: 100":         `rate: "100" is not a number of events in a time`,
+		github + "rate: 100/d":       `rate: "100/d" is not`,
+		github + "rate: 0/s":         `rate: "0/s" is not`,
+		github + "rate: -1/s":        `rate: "-1/s" is not`,
+		github + "rate: fast":        `rate: "fast" is not`,
+		github + "rate: 5/s burst 0": `rate: "5/s burst 0" is not`,
+		github + "concurrency: -1":   "concurrency must not be negative",
+		github + "empty_body: what":  "empty_body is \"what\"",
 	} {
 		if _, errs := buildRate(t, lines); !strings.Contains(errs, want) {
 			t.Errorf("%s: %q", lines, errs)
