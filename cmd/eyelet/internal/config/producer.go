@@ -169,7 +169,8 @@ func (c *rfc9421Settings) setTime(b *producerBuilder, p *Producer, scheme *verif
 		scheme.TimestampUnit = choose(b, p, "timestamp_unit", c.TimeUnit, timeUnits)
 		return
 	}
-	scheme.NoTime = choose(b, p, "timestamp", c.Time, map[string]bool{"created": false, "none": true, "header:NAME": false})
+	scheme.NoTime = choose(b, p, "timestamp", c.Time,
+		map[string]bool{"created": false, "none": true, "header:NAME": false})
 	if c.TimeUnit != "" {
 		b.errs.Add(p.Node.Place("timestamp_unit"), "write timestamp: header:NAME", "timestamp_unit without a field")
 	}

@@ -21,12 +21,14 @@ func TestRareSettingsReachTheProducer(t *testing.T) {
 	const signed = "scheme: hmac, header: X-Sig, secret: 0123456789abcdef-own, "
 	const token = "scheme: jwt, jwks_url: https://login.example/keys, issuers: [https://login.example], "
 	for settings, holds := range map[string]func(producer.Producer) bool{
-		signed + "early_data: true":     func(p producer.Producer) bool { return p.EarlyData },
-		signed + "expect_every: 2h":     func(p producer.Producer) bool { return p.ExpectEvery == 2*time.Hour },
-		signed + "form_member: data":    func(p producer.Producer) bool { return p.FormMember == "data" },
-		signed + "loose_binary: true":   func(p producer.Producer) bool { return p.LooseBinary },
-		signed + "query_scope: true":    func(p producer.Producer) bool { return p.QueryScope },
-		signed + "key_format: 'o-\\d+'": func(p producer.Producer) bool { return formed(p, "o-17") && !formed(p, "17") },
+		signed + "early_data: true":   func(p producer.Producer) bool { return p.EarlyData },
+		signed + "expect_every: 2h":   func(p producer.Producer) bool { return p.ExpectEvery == 2*time.Hour },
+		signed + "form_member: data":  func(p producer.Producer) bool { return p.FormMember == "data" },
+		signed + "loose_binary: true": func(p producer.Producer) bool { return p.LooseBinary },
+		signed + "query_scope: true":  func(p producer.Producer) bool { return p.QueryScope },
+		signed + "key_format: 'o-\\d+'": func(p producer.Producer) bool {
+			return formed(p, "o-17") && !formed(p, "17")
+		},
 		signed + "key_format: uuid": func(p producer.Producer) bool {
 			return formed(p, "0b5a2b1e-8d3c-4f60-9a57-2f1c0e6d7b89") && !formed(p, "o-17")
 		},

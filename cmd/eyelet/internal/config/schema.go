@@ -21,7 +21,9 @@ type object = conf.Object
 // is not in it.
 func Schema() map[string]any {
 	s := conf.NewSchema(conf.Describe(settingsText), reflect.TypeFor[Settings]().PkgPath())
-	s.Defs["rate"] = conf.OrVariable(object{"type": []any{"integer", "string"}, "pattern": `^ *[0-9]+ */ *[smh] *( burst [0-9]+)?$`})
+	s.Defs["rate"] = conf.OrVariable(object{
+		"type": []any{"integer", "string"}, "pattern": `^ *[0-9]+ */ *[smh] *( burst [0-9]+)?$`,
+	})
 	s.Forms = map[reflect.Type]func() object{
 		reflect.TypeFor[producer.Rate](): func() object { return conf.Ref("rate") },
 		reflect.TypeFor[rememberSetting](): func() object {
