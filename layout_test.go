@@ -105,13 +105,16 @@ var imports = map[string][]string{
 	},
 	"receiver": {
 		"verify", "dedup", "producer", "internal/descriptors", "internal/nearest", "internal/sender",
-		"internal/strictjson", "receiver/internal/admission", "receiver/internal/capture",
+		"internal/strictjson", "receiver/internal/admission", "receiver/internal/capture", "receiver/internal/deadline",
+		"receiver/internal/executor",
 	},
 	"receiver/echov4":             {"receiver", "receiver/internal/echocore"},
 	"receiver/echov5":             {"receiver", "receiver/internal/echocore"},
 	"receiver/internal/admission": {"internal/sender", "internal/atomicfile"},
 	"receiver/internal/capture":   {},
 	"receiver/internal/echocore":  {"receiver", "receiver/internal/capture"},
+	"receiver/internal/deadline":  {},
+	"receiver/internal/executor":  {},
 	"receiver/metrics":            {"dedup", "producer", "receiver"},
 	"receiver/receivertest": {
 		"dedup", "dedup/deduptest", "dedup/memstore", "producer", "producer/preset", "receiver", "verify",

@@ -114,8 +114,8 @@ func TestAllocationsOfADelivery(t *testing.T) {
 		status  int
 		most    float64
 	}{
-		{"new", testSecret, dedup.New, 200, 18},
-		{"known", testSecret, dedup.Known, 200, 19},
+		{"new", testSecret, dedup.New, 200, 14},
+		{"known", testSecret, dedup.Known, 200, 15},
 		{"refused", "another secret of 24 bytes", 0, 401, 19},
 	} {
 		n := deliveryAllocations(t, nil, gitHubRequest(row.secret, body), body, row.verdict, row.status)
@@ -133,8 +133,8 @@ func TestTracerOff(t *testing.T) {
 	off := deliveryAllocations(t, nil, gitHubRequest(testSecret, body), body, dedup.New, 200)
 	none := noop.NewTracerProvider().Tracer("")
 	on := deliveryAllocations(t, none, gitHubRequest(testSecret, body), body, dedup.New, 200)
-	if off > 18 || on <= off {
-		t.Errorf("%v allocations without a tracer, want at most 18; %v with one", off, on)
+	if off > 14 || on <= off {
+		t.Errorf("%v allocations without a tracer, want at most 14; %v with one", off, on)
 	}
 	t.Log(off, on)
 }

@@ -46,11 +46,7 @@ func (d *delivery) answer(ctx context.Context, e *entry) (*reply, error) {
 		switch {
 		case decision.Verdict == dedup.New:
 			d.logNew(ctx, e, decision)
-			run, err := d.begin(ctx, e, decision, asked)
-			if err != nil {
-				return nil, err
-			}
-			return d.run(ctx, run)
+			return d.run(ctx, e, decision, asked)
 		case decision.Verdict != dedup.Known || !inFlight(decision.Record):
 			return d.concludeOne(ctx, e, decision)
 		}
@@ -77,8 +73,76 @@ func (d *delivery) resume(ctx context.Context, e *entry, rec dedup.Record) (*rep
 	return d.answer(ctx, e)
 }
 
-// answerRun is one run of an Answer handler, which holds the lease of the event's only task. It is
-// made by begin, runs in a goroutine of its own, and ends once its result is recorded.
+// begin returns the run of a claimed event. The first run gets the delivery itself. A later one
+// gets what the store kept of the first, and the delivery only triggers it. Its handler is the one
+// that began the event or, when that name is gone, the Answer handler of the stored type, or nil.
+func (d *delivery) begin(ctx context.Context, e *entry, decision dedup.Decision) (*answerRun, error) {
+	cfg := &d.rx.cfg
+	run := &answerRun{
+		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, started: time.Now(),
+		accepted: d.ep.acceptance(e.claim.Payload.Type),
+	}
+	run.owner, run.lease = run, decision.Lease
+	task := run.task()
+	if task.Attempt == 1 {
+		p := e.claim.Payload // a decision comes without the body
+		p.Header = p.Header.Clone()
+		run.rec.Payload = p
+		return run, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.StoreTimeout)
+	defer cancel()
+	rec, err := cfg.Store.Get(ctx, run.rec.Event)
+	if err != nil {
+		err = storeFailure(err)
+		release := dedup.Result{Kind: dedup.ResultRelease, Reason: task.Reason, Err: task.Err}
+		return nil, errors.Join(err, cfg.Store.Finish(ctx, run.lease, release))
+	}
+	run.rec = rec
+	if run.handler = d.rx.registry.byName[task.Handler]; run.handler == nil {
+		_, run.handler = d.rx.registry.match(d.ep.p.Name, rec.Payload.Type)
+	}
+	return run, nil
+}
+
+// run runs the handler and waits for it as long as the producer does. A slower handler continues,
+// and its result is stored for the next delivery: no second run starts beside it. The store was
+// asked for the claim at the given time. It may have answered long after the lease began.
+func (d *delivery) run(ctx context.Context, e *entry, decision dedup.Decision, asked time.Time) (*reply, error) {
+	run, err := d.begin(ctx, e, decision)
+	if err != nil {
+		return nil, err
+	}
+	run.leased = asked
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
+	done := make(chan runResult, 1)
+	d.rx.inflight.Add()
+	share := d.share.Transfer() // a handler that outlasts its delivery keeps its slot of the quota
+	go func() {
+		defer d.rx.inflight.Done()
+		defer cancel()
+		res := run.run(ctx, cancel)
+		share.Release() // before the producer can send the next delivery
+		done <- res
+	}()
+	select {
+	case res := <-done:
+		return res.reply, res.err
+	case <-ctx.Done():
+	}
+	// The handler's own response counts, even at the last moment.
+	select {
+	case res := <-done:
+		return res.reply, res.err
+	default:
+	}
+	if err := run.storeErr.Load(); err != nil {
+		return nil, storeFailure(*err)
+	}
+	return nil, run.timeout(context.Cause(ctx))
+}
+
+// answerRun is one run of an Answer handler, which holds the lease.
 type answerRun struct {
 	leasedRun
 	rx       *Receiver
@@ -93,111 +157,65 @@ type answerRun struct {
 	storeErr atomic.Pointer[error] // why the result is not recorded yet; nil before
 }
 
-// begin returns the run of a claimed event. The first run gets the delivery itself. A later one
-// gets what the store kept of the first, and the delivery only triggers it. Its handler is the one
-// that began the event or, when that name is gone, the Answer handler of the stored type, or nil.
-// The store was asked for the claim at the given time. It may have answered long after the lease
-// began.
-func (d *delivery) begin(
-	ctx context.Context, e *entry, decision dedup.Decision, asked time.Time,
-) (*answerRun, error) {
-	store := d.rx.cfg.Store
-	run := &answerRun{
-		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, started: time.Now(), leased: asked,
-		accepted: d.ep.acceptance(e.claim.Payload.Type),
-	}
-	run.owner, run.lease = run, decision.Lease
-	task := run.task()
-	if task.Attempt == 1 {
-		p := e.claim.Payload // a decision comes without the body
-		p.Header = p.Header.Clone()
-		run.rec.Payload = p
-		return run, nil
-	}
-	ctx, cancel := d.rx.storeContext(ctx)
-	defer cancel()
-	rec, err := store.Get(ctx, run.rec.Event)
-	if err != nil {
-		err = storeFailure(err)
-		release := dedup.Result{Kind: dedup.ResultRelease, Reason: task.Reason, Err: task.Err}
-		return nil, errors.Join(err, store.Finish(ctx, run.lease, release))
-	}
-	run.rec = rec
-	if run.handler = d.rx.registry.byName[task.Handler]; run.handler == nil {
-		_, run.handler = d.rx.registry.match(d.ep.p.Name, rec.Payload.Type)
-	}
-	return run, nil
-}
-
-// run runs the handler and waits for it as long as the producer does. A slower handler continues,
-// and its result is stored for the next delivery: no second run starts beside it.
-func (d *delivery) run(ctx context.Context, run *answerRun) (*reply, error) {
-	ctx, run.end = context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
-	done := make(chan *reply, 1)
-	d.rx.inflight.Add()
-	share := d.share.Transfer() // a handler that outlasts its delivery keeps its slot of the quota
-	go func() {
-		defer d.rx.inflight.Done()
-		defer run.end()
-		resp := run.run(ctx)
-		share.Release() // before the producer can send the next delivery
-		done <- resp
-	}()
-	select {
-	case resp := <-done:
-		return resp, nil
-	case <-ctx.Done():
-	}
-	// The handler's own response counts, even at the last moment.
-	select {
-	case resp := <-done:
-		return resp, nil
-	default:
-	}
-	if err := run.storeErr.Load(); err != nil {
-		return nil, storeFailure(*err)
-	}
-	timeout := fail(codeAnswerTimeout, context.Cause(ctx))
-	if run.handler != nil && run.handler.route != nil {
-		// The Inline handler still needs the request, so its connection cannot carry another one.
-		timeout.header = http.Header{"Connection": {"close"}}
-	}
-	return nil, timeout
+// runResult is the result of a run for the waiting delivery.
+type runResult struct {
+	reply *reply
+	err   error
 }
 
 func (r *answerRun) task() *dedup.Task { return &r.rec.Tasks[r.lease.Task] }
 
-// run runs the handler, records its result, and returns the reply for the waiting delivery.
-func (r *answerRun) run(ctx context.Context) (resp *reply) {
+func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res runResult) {
 	defer func() {
 		if v := recover(); v != nil { // ours or the store's: a handler's panic is its error
 			r.rx.log.Error("panic while answering",
 				"endpoint", r.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
-			resp = r.problem(fail(codeInternal, nil))
+			res = runResult{err: fail(codeInternal, nil)}
 		}
 	}()
-	r.rx.answers.add(&r.leasedRun, r.leased) //nolint:contextcheck // extensions have their own time
-	defer r.rx.answers.remove(&r.leasedRun)  // once the result is recorded
-	defer r.rx.pending.notify(r.rec.Key.Hash())
+	r.end = cancel
+	r.rx.answers.add(&r.leasedRun, r.leased)
+	defer r.rx.answers.remove(&r.leasedRun) // once the result is recorded
 	if r.handler == nil {
 		r.rx.answers.finish(&r.leasedRun)
 		gone := dedup.Result{Kind: dedup.ResultDead, Reason: reasonGone, Err: errGone, Response: r.accepted}
-		return r.finish(ctx, gone, nil, nil)
+		return r.finish(ctx, gone, runResult{}, nil)
 	}
 	if t := r.rx.cfg.Tracer; t != nil {
 		ctx, r.span = startAttempt(ctx, t, &r.rec, r.task())
 	}
-	came := r.handler.runLeased(ctx, r.rx.answers, &r.leasedRun, &r.rec, func(came returned) dedup.Result {
-		result, _ := r.outcome(ctx, came)
-		return result
+	came := <-start(func() returned {
+		return r.handler.runLeased(ctx, r.rx.answers, &r.leasedRun, &r.rec, func(came returned) dedup.Result {
+			result, _ := r.outcome(ctx, came)
+			return result
+		})
 	})
 	r.rx.answers.finish(&r.leasedRun)
 	if came.committed != nil {
-		r.report(ctx, *came.committed, nil)
-		return r.recorded(*came.committed, nil)
+		defer r.rx.pending.notify(r.rec.Key.Hash())
+		r.endSpan(*came.committed, nil)
+		r.rx.reportAnswerRun(ctx, r, *came.committed, nil)
+		return r.recorded(*came.committed, runResult{})
 	}
-	result, resp := r.outcome(ctx, came)
-	return r.finish(ctx, result, resp, came.err)
+	result, res := r.outcome(ctx, came)
+	r.endSpan(result, came.err)
+	return r.finish(ctx, result, res, came.err)
+}
+
+func (r *answerRun) endSpan(result dedup.Result, cause error) {
+	if r.span != nil {
+		endAttempt(r.span, result, cause)
+	}
+}
+
+// timeout is the failure of a run that outlasts the wait of its producer. An Inline handler still
+// needs the request, so its connection cannot carry another one.
+func (r *answerRun) timeout(cause error) *failure {
+	f := fail(codeAnswerTimeout, cause)
+	if r.handler != nil && r.handler.route != nil {
+		f.header = http.Header{"Connection": {"close"}}
+	}
+	return f
 }
 
 func (r *answerRun) log() *slog.Logger {
@@ -211,26 +229,35 @@ func (r *answerRun) cancel(cause error) {
 	r.end()
 }
 
+// hung is never called: the producer's wait is bounded, and the handler occupies no worker.
+func (r *answerRun) hung() {}
+
 // finish records the result before it reaches the waiting delivery and the duplicates. While the
 // store does not record it, the run keeps its lease: the next delivery must not start a second one.
-func (r *answerRun) finish(ctx context.Context, result dedup.Result, resp *reply, cause error) *reply {
-	r.report(ctx, result, cause)
-	record := func() error { return r.record(ctx, result) }
-	err := r.rx.answers.settle(&r.leasedRun, record(), record)
+func (r *answerRun) finish(ctx context.Context, result dedup.Result, res runResult, cause error) runResult {
+	defer r.rx.pending.notify(r.rec.Key.Hash())
+	r.rx.reportAnswerRun(ctx, r, result, cause)
+	err := r.record(ctx, result)
+	if err != nil {
+		err = unrecorded{
+			lease: r.rx.cfg.Lease, ended: r.rx.ending.Done(), random: r.rx.workers.random, log: r.log,
+			record: func() error { return r.record(ctx, result) },
+		}.settle(err)
+	}
 	switch {
 	case err == nil:
-		return r.recorded(result, resp)
+		return r.recorded(result, res)
 	case errors.Is(err, dedup.ErrLeaseLost):
 		r.log().Warn("the lease was lost: the result of this run is discarded, unless it was recorded before")
 	default:
 		r.log().Error("the outcome could not be recorded: the handler runs again after the lease", "err", err)
 	}
-	return r.problem(storeFailure(err))
+	return runResult{err: storeFailure(err)}
 }
 
 // record records the result. The waiting delivery gets its error if it waits no longer.
 func (r *answerRun) record(ctx context.Context, result dedup.Result) error {
-	ctx, cancel := r.rx.storeContext(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.rx.cfg.StoreTimeout)
 	defer cancel()
 	err := r.rx.cfg.Store.Finish(ctx, r.lease, result)
 	if err != nil {
@@ -239,27 +266,24 @@ func (r *answerRun) record(ctx context.Context, result dedup.Result) error {
 	return err
 }
 
-// recorded returns the stored response or, if there is none, the reply for this delivery alone.
-func (r *answerRun) recorded(result dedup.Result, resp *reply) *reply {
-	if result.Response.Status == 0 {
-		return resp
+// recorded adds the stored response.
+func (r *answerRun) recorded(result dedup.Result, res runResult) runResult {
+	if result.Response.Status != 0 {
+		r.rec.Response = result.Response
+		stored := storedReply(r.p, &r.rec, false)
+		res.reply = &stored
 	}
-	r.rec.Response = result.Response
-	stored := storedReply(r.p, &r.rec, false)
-	return &stored
+	return res
 }
 
-func (r *answerRun) problem(err error) *reply { return r.rx.problemReply(r.p, err) }
-
-// outcome classifies what the handler returned. A terminal outcome is stored with its response,
-// which is the reply too. A transient one releases the claim for the next delivery, and has a reply
-// of its own.
-func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, *reply) {
+// outcome classifies the result: terminal outcomes are stored with their response, transient
+// ones release the claim for the next delivery.
+func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, runResult) {
 	switch kind, wait := classify(came.err); kind {
 	case errorRejected:
-		return r.reject(came), nil
+		return r.reject(came)
 	case errorUndecodable:
-		return r.refuse(codeUndecodable, came.err), nil
+		return r.refuse(codeUndecodable, came.err)
 	case errorPostponed:
 		return r.release(codePostponed, min(max(wait, time.Second), r.rx.cfg.PostponeMax), came.err)
 	case errorPanic, errorOther:
@@ -267,11 +291,11 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, *
 		if ctx.Err() != nil {
 			code = codeAnswerTimeout
 		}
-		result, resp := r.release(code, wait, came.err)
+		result, res := r.release(code, wait, came.err)
 		if own, ok := r.own(came, transient); ok && wait == 0 {
-			resp = r.transientReply(own)
+			res = runResult{reply: r.transientReply(own)}
 		}
-		return result, resp
+		return result, res
 	}
 	said := ""
 	if came.response != nil && came.response.Refusal != nil && isRefusal(came.response.Status) {
@@ -283,18 +307,19 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, *
 	}
 	if transient(resp.Status) {
 		why := fmt.Sprintf("the handler answered %d", resp.Status)
-		return dedup.Result{Kind: dedup.ResultRelease, Reason: "transient", Err: why}, r.transientReply(resp)
+		return dedup.Result{Kind: dedup.ResultRelease, Reason: "transient", Err: why},
+			runResult{reply: r.transientReply(resp)}
 	}
-	return dedup.Result{Kind: dedup.ResultDone, Response: resp, Reply: said}, nil
+	return dedup.Result{Kind: dedup.ResultDone, Response: resp, Reply: said}, runResult{}
 }
 
-func (r *answerRun) release(code verify.Code, after time.Duration, err error) (dedup.Result, *reply) {
+func (r *answerRun) release(code verify.Code, after time.Duration, err error) (dedup.Result, runResult) {
 	return dedup.Result{Kind: dedup.ResultRelease, Reason: string(code), Err: errText(err), Reply: replyOf(err)},
-		r.problem(&failure{code: code, after: after, err: err})
+		runResult{err: &failure{code: code, after: after, err: err}}
 }
 
 // reject stores the refusal that came with the error, or the problem for it.
-func (r *answerRun) reject(came returned) dedup.Result {
+func (r *answerRun) reject(came returned) (dedup.Result, runResult) {
 	resp, ok := r.own(came, isRefusal)
 	if !ok {
 		if came.response == nil || came.response.Refusal == nil || !isRefusal(came.response.Status) {
@@ -306,7 +331,7 @@ func (r *answerRun) reject(came returned) dedup.Result {
 	return dedup.Result{
 		Kind: dedup.ResultDead, Reason: reasonRejected, Err: errText(came.err), Reply: replyOf(came.err),
 		Response: resp,
-	}
+	}, runResult{}
 }
 
 // own returns the response with a status and a body that came with the error, if its status fits.
@@ -320,11 +345,11 @@ func (r *answerRun) own(came returned, fits func(status int) bool) (dedup.Respon
 }
 
 // refuse stores a terminal refusal.
-func (r *answerRun) refuse(code verify.Code, err error) dedup.Result {
+func (r *answerRun) refuse(code verify.Code, err error) (dedup.Result, runResult) {
+	resp := r.rx.problemReply(r.p, fail(code, err)).Response
 	return dedup.Result{
-		Kind: dedup.ResultDead, Reason: string(code), Err: errText(err), Reply: replyOf(err),
-		Response: r.problem(fail(code, err)).Response,
-	}
+		Kind: dedup.ResultDead, Reason: string(code), Err: errText(err), Reply: replyOf(err), Response: resp,
+	}, runResult{}
 }
 
 // transientReply is the reply for a transient response, which is not stored.

@@ -37,10 +37,6 @@ const (
 	reasonHanging    = "hanging"    // the handler still runs after its context ended
 )
 
-// hungGrace is how long a handler may take to return after its context ended before it counts
-// as hung.
-const hungGrace = time.Second
-
 const (
 	errGone    = "no receiver has a handler of this name" // the stored error of a task with reasonGone
 	maxErrText = 5 << 10                                  // bytes of the stored text of an error
@@ -60,7 +56,6 @@ type attempt struct {
 	began   time.Time       // when its handler started, before that when it was taken
 	ctx     context.Context // of the handler; nil before it runs
 	end     context.CancelCauseFunc
-	watched func() bool  // ends the watch for a handler that hangs
 	lost    atomic.Bool  // the lease was lost while the handler ran
 	working bool         // it occupies a worker
 	hanging sync.Mutex   // held by hung: observers see that a handler hangs before its outcome
@@ -111,27 +106,26 @@ func (a *attempt) cancel(cause error) {
 	}
 }
 
-// hung records a handler that still runs a while after its time, unless the receiver ended its
-// context.
+// hung records a handler that still runs after its context ended.
 func (a *attempt) hung() {
 	a.hanging.Lock()
 	defer a.hanging.Unlock()
-	ended := errors.Is(context.Cause(a.ctx), context.DeadlineExceeded)
-	if a.over || !ended || a.d.watchdog.isFinishing(&a.leasedRun) {
+	if a.over {
 		return
 	}
 	a.log().Warn("the handler hangs: it still runs after its context ended, and occupies its worker until it returns")
 	a.observe(KindHanging, dedup.Running, reasonHanging, nil)
 }
 
-// run takes the attempt to an outcome.
+// run takes the attempt to an outcome, in a goroutine of the workers.
 func (a *attempt) run() {
+	timeout := a.d.cfg.HandlerTimeout
 	a.working, a.began = true, time.Now()
+	a.hungAt = a.began.Add(timeout + hungGrace)
 	inner, end := context.WithCancelCause(context.Background())
-	ctx, stop := context.WithTimeout(inner, a.d.cfg.HandlerTimeout)
+	ctx, stop := context.WithTimeout(inner, timeout)
 	defer stop()
 	a.ctx, a.end = ctx, end
-	a.watched = context.AfterFunc(ctx, func() { time.AfterFunc(hungGrace, a.hung) })
 	a.d.watchdog.add(&a.leasedRun, a.taken)
 	h := a.d.registry.byName[a.task.Handler]
 	switch {
@@ -152,6 +146,9 @@ func (a *attempt) run() {
 	}
 }
 
+// goexit concludes the attempt of a handler that ended its goroutine.
+func (a *attempt) goexit() { a.conclude(returned{err: errGoexit}) }
+
 // conclude finishes the attempt with what its handler returned.
 func (a *attempt) conclude(r returned) {
 	var result dedup.Result
@@ -160,7 +157,6 @@ func (a *attempt) conclude(r returned) {
 	} else {
 		result = a.outcome(r, context.Cause(a.ctx))
 	}
-	a.watched()
 	a.end(nil)
 	if crash, ok := errors.AsType[*panicked](r.err); ok {
 		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)

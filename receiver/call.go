@@ -25,6 +25,18 @@ type returned struct {
 	committed *dedup.Result // what the handler's transaction recorded; nil without one
 }
 
+// start calls a handler in a goroutine of its own: nothing else survives runtime.Goexit, which is
+// an error of the attempt. The channel gets exactly one value and never blocks.
+func start(call func() returned) <-chan returned {
+	out := make(chan returned, 1)
+	go func() {
+		r := returned{err: errGoexit}
+		defer func() { out <- r }()
+		r = call()
+	}()
+	return out
+}
+
 // runLeased runs the handler of a leased task once, in a transaction if it joins one. The maps and
 // the body of the record become the handler's. decide returns the outcome of what the
 // handler returned; only a transaction needs it.
@@ -67,23 +79,16 @@ func (h *Handler) runLeased(
 // errUndone undoes the effect of a handler whose response is not the outcome.
 var errUndone = errors.New("the response of the handler is not final")
 
-// call runs the handler once, in a goroutine of its own: nothing else survives runtime.Goexit. That
-// and a panic are errors of the attempt.
-func (h *Handler) call(ctx context.Context, ev Event[any]) returned {
-	out := make(chan returned, 1)
-	go func() {
-		r := returned{err: errGoexit}
-		defer func() {
-			if v := recover(); v != nil {
-				r = returned{err: newPanic(v)}
-			}
-			out <- r
-		}()
-		response, err := h.next(ctx, ev)
-		probe(err)
-		r = returned{response: response, err: err}
+// call runs the handler once. A panic is an error of the attempt.
+func (h *Handler) call(ctx context.Context, ev Event[any]) (r returned) {
+	defer func() {
+		if v := recover(); v != nil {
+			r = returned{err: newPanic(v)}
+		}
 	}()
-	return <-out
+	r.response, r.err = h.next(ctx, ev)
+	probe(r.err)
+	return r
 }
 
 // probe reads an error the way it is read later. A broken error, such as a nil pointer in an

@@ -62,25 +62,17 @@ func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := rx.storeContext(ctx)
-	defer cancel()
-	var end func(error)
-	if rx.cfg.Tracer != nil {
-		ctx, end = startClaim(ctx, rx.cfg.Tracer, len(claims))
-	}
-	decisions, err := rx.cfg.Store.Claim(ctx, claims...)
-	if end != nil {
-		end(err)
+	var decisions []dedup.Decision
+	var err error
+	if rx.cfg.Tracer == nil {
+		decisions, err = rx.cfg.Store.Claim(rx.storing.Context(ctx), claims...)
+	} else {
+		decisions, err = claimInSpan(ctx, rx, claims)
 	}
 	if err != nil {
 		return nil, storeFailure(err)
 	}
 	return decisions, nil
-}
-
-// storeContext returns the context of a call of the store, which does not end with its request.
-func (rx *Receiver) storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), rx.cfg.StoreTimeout)
 }
 
 // entries turns the items of the delivery into claims.

@@ -111,16 +111,36 @@ func decodedBody(h http.Header, coded []byte, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", coding, err)
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, limit+1))
+	plain, err := readAtMost(r, limit)
 	switch {
-	case int64(len(plain)) > limit:
-		return nil, errInflates
+	case errors.Is(err, errInflates):
+		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", coding, err)
 	case from.Len() > 0:
 		return nil, fmt.Errorf("%s: %d bytes after its end", coding, from.Len())
 	}
 	return plain, nil
+}
+
+// readAtMost reads everything, or returns errInflates after more than limit bytes. Its buffer
+// doubles up to the limit and one byte, so all buffers together have at most twice that.
+func readAtMost(r io.Reader, limit int64) ([]byte, error) {
+	var buf []byte
+	for int64(len(buf)) <= limit {
+		if len(buf) == cap(buf) {
+			buf = append(make([]byte, 0, min(max(2*int64(cap(buf)), firstBuffer), limit+1)), buf...)
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if errors.Is(err, io.EOF) && int64(len(buf)) <= limit {
+			return buf, nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+	}
+	return nil, errInflates
 }
 
 // What a body may decode to before it is verified: plainRatio times its size, and at least minPlain

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -207,20 +208,29 @@ func TestDecodingMakesNoMoreThanTheLimit(t *testing.T) { //nolint:paralleltest /
 	}
 }
 
-func TestTheLimitOfDecodingIsExact(t *testing.T) {
+func TestReadAtMostIsExact(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []int64{0, 1, 512, 100_000} {
+	for _, limit := range []int64{0, 1, firstBuffer - 1, firstBuffer, firstBuffer + 1, 100_000} {
 		for _, n := range []int64{0, 1, limit - 1, limit, limit + 1, 2*limit + 1} {
 			want := strings.Repeat("x", int(max(0, n)))
-			got, err := decodedBody(http.Header{"Content-Encoding": {"gzip"}}, []byte(coded(t, "gzip", want)), limit)
-			if int64(len(want)) > limit {
-				if !errors.Is(err, errInflates) || got != nil {
-					t.Errorf("%d bytes of %d within %d, %v", len(got), n, limit, err)
+			for name, r := range map[string]io.Reader{
+				"whole": strings.NewReader(want), "bytes": iotest.OneByteReader(strings.NewReader(want)),
+				"late end": iotest.DataErrReader(strings.NewReader(want)),
+			} {
+				got, err := readAtMost(r, limit)
+				if int64(len(want)) > limit {
+					if !errors.Is(err, errInflates) || got != nil {
+						t.Errorf("%s: %d bytes of %d within %d, %v", name, len(got), n, limit, err)
+					}
+				} else if err != nil || string(got) != want || int64(cap(got)) > limit+1 {
+					t.Errorf("%s: %d bytes of %d within %d, %v", name, len(got), n, limit, err)
 				}
-			} else if err != nil || string(got) != want {
-				t.Errorf("%d bytes of %d within %d, %v", len(got), n, limit, err)
 			}
 		}
+	}
+	if got, err := readAtMost(iotest.ErrReader(io.ErrUnexpectedEOF), 10); !errors.Is(err, io.ErrUnexpectedEOF) ||
+		got != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

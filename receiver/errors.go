@@ -112,20 +112,43 @@ func classify(err error) (kind errorKind, wait time.Duration) {
 	if err == nil {
 		return errorNone, 0
 	}
-	if _, ok := errors.AsType[*rejection](err); ok {
+	wait, isPostponed := postponed(err)
+	_, isPanic := errors.AsType[*panicked](err)
+	switch {
+	case isRejected(err):
 		return errorRejected, 0
-	}
-	if _, ok := errors.AsType[*undecodable](err); ok {
+	case isUndecodable(err):
 		return errorUndecodable, 0
+	case isPostponed:
+		return errorPostponed, wait
+	case isPanic, errors.Is(err, errGoexit):
+		return errorPanic, notBefore(err)
 	}
-	if postponed, ok := errors.AsType[*postponement](err); ok {
-		return errorPostponed, postponed.wait
+	return errorOther, notBefore(err)
+}
+
+func isRejected(err error) bool {
+	_, ok := errors.AsType[*rejection](err)
+	return ok
+}
+
+func isUndecodable(err error) bool {
+	_, ok := errors.AsType[*undecodable](err)
+	return ok
+}
+
+// postponed returns for how long err postpones the task.
+func postponed(err error) (time.Duration, bool) {
+	if e, ok := errors.AsType[*postponement](err); ok {
+		return e.wait, true
 	}
-	if later, ok := errors.AsType[*laterError](err); ok {
-		wait = min(max(0, later.wait), longestWait)
+	return 0, false
+}
+
+// notBefore returns the lower bound that RetryAfter sets for the next attempt, or zero.
+func notBefore(err error) time.Duration {
+	if e, ok := errors.AsType[*laterError](err); ok {
+		return min(max(0, e.wait), longestWait)
 	}
-	if _, ok := errors.AsType[*panicked](err); ok || errors.Is(err, errGoexit) {
-		return errorPanic, wait
-	}
-	return errorOther, wait
+	return 0
 }

@@ -356,11 +356,7 @@ func panicText(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// report logs and observes the run of an Answer handler, and ends its span.
-func (r *answerRun) report(ctx context.Context, result dedup.Result, cause error) {
-	if r.span != nil {
-		endAttempt(r.span, result, cause)
-	}
+func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result dedup.Result, cause error) {
 	state := dedup.Done
 	switch result.Kind {
 	case dedup.ResultDead:
@@ -372,13 +368,13 @@ func (r *answerRun) report(ctx context.Context, result dedup.Result, cause error
 	handler, attempt := r.task().Handler, r.task().Attempt
 	if state != dedup.Done {
 		args := append(eventAttrs(&r.rec), "handler", handler, "attempt", attempt, "reason", result.Reason,
-			"took", took, r.rx.cfg.errorAttr(cause), requestIDAttr(ctx))
+			"took", took, rx.cfg.errorAttr(cause), requestIDAttr(ctx))
 		if p, ok := errors.AsType[*panicked](cause); ok {
 			args = append(args, "panic", panicText(p.value), "stack", p.stack)
 		}
-		r.rx.log.WarnContext(ctx, "answer handler failed", args...)
+		rx.log.WarnContext(ctx, "answer handler failed", args...)
 	}
-	r.rx.cfg.observe(ctx, r.rx.log, Observation{
+	rx.cfg.observe(ctx, rx.log, Observation{
 		Kind: KindAttempt, Endpoint: r.p.Name, Type: r.rec.Payload.Type, ID: r.rec.Key.ID, Event: r.rec.Event,
 		Handler: handler, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
 	})

@@ -239,7 +239,7 @@ func TestReleasedTaskKeepsItsHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute) // the lease ends
-		f.store.failTake = func() error { f.d.endTake(); return nil }
+		f.store.failTake = func() error { f.d.stopTake(); return nil }
 		f.d.cfg.Store = uncancelled{f.store}
 		f.d.start()
 		synctest.Wait()

@@ -28,6 +28,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
+	"github.com/eyelet-dev/eyelet/receiver/internal/deadline"
 )
 
 const (
@@ -54,6 +55,7 @@ type Receiver struct {
 	pending    *pendingAnswers    // duplicates that wait for Answer handlers
 	answers    *watchdog          // of the runs of Answer handlers
 	inflight   admission.InFlight
+	storing    *deadline.Timeouts // of StoreTimeout
 	ending     context.Context
 	end        context.CancelFunc
 
@@ -85,11 +87,11 @@ func newReceiver(c Config) (*Receiver, error) {
 	rx := &Receiver{
 		cfg: c, registry: handlers, log: c.Logger, sampled: newSampler(c.Logger),
 		unknown: &unknownPaths{log: c.Logger}, policyURL: c.PolicyURL,
-		endpoints: map[string]*endpoint{},
-		pending:   &pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}}, configured: c.Clock(),
+		storing: deadline.New(c.StoreTimeout), endpoints: map[string]*endpoint{},
+		pending: &pendingAnswers{byKey: map[[32]byte]*pendingAnswer{}}, configured: c.Clock(),
 	}
+	rx.answers = newWatchdog(context.Background(), &rx.cfg)
 	rx.ending, rx.end = context.WithCancel(context.Background())
-	rx.answers = newWatchdog(context.Background(), rx.ending.Done(), &rx.cfg)
 	for _, p := range c.Producers {
 		rx.endpoints[p.Name] = newEndpoint(rx, p)
 		if route := handlers.inline[p.Name]; route != nil {
@@ -156,7 +158,7 @@ func (rx *Receiver) Replace(c Config) (*Receiver, error) {
 			ep.nonces = ep.nonces.Replaces(old.nonces)
 		}
 	}
-	rx.workers.endTake()
+	rx.workers.stopTake()
 	<-rx.workers.taking
 	next.start()
 	return next, nil

@@ -2,12 +2,14 @@ package receiver
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -81,16 +83,15 @@ func endDelivery(d *delivery, resp *reply) {
 	d.span.SetAttributes(attrs...)
 }
 
-// startClaim starts the span of a durable step, which end ends.
-func startClaim(ctx context.Context, t trace.Tracer, claims int) (_ context.Context, end func(error)) {
-	ctx, span := t.Start(ctx, spanClaim, trace.WithAttributes(attrBatch.Int(claims)))
-	return ctx, func(err error) {
-		if err != nil {
-			span.SetAttributes(attrErrorType.String(errType(err)))
-			span.SetStatus(codes.Error, "")
-		}
-		span.End()
+// claimInSpan takes one durable step in a span of its own.
+func claimInSpan(ctx context.Context, rx *Receiver, claims []dedup.Claim) (decisions []dedup.Decision, err error) {
+	ctx, span := rx.cfg.Tracer.Start(ctx, spanClaim, trace.WithAttributes(attrBatch.Int(len(claims))))
+	defer span.End()
+	if decisions, err = rx.cfg.Store.Claim(rx.storing.Context(ctx), claims...); err != nil {
+		span.SetAttributes(attrErrorType.String(errType(err)))
+		span.SetStatus(codes.Error, "")
 	}
+	return decisions, err
 }
 
 // startAttempt starts the span of an attempt. An attempt in a delivery belongs to its trace. Any
@@ -142,9 +143,7 @@ func endAttempt(span trace.Span, result dedup.Result, cause error) {
 
 // Traceparent returns the field of the span in ctx for requests to other services (W3C Trace
 // Context, section 3.2), "" without a span. Handlers of a receiver with [Config.Tracer] have the
-// span of their attempt in their context:
-//
-//	req.Header.Set("Traceparent", receiver.Traceparent(ctx))
+// span of their attempt in their context.
 func Traceparent(ctx context.Context) string {
 	return traceparentOf(trace.SpanContextFromContext(ctx))
 }
@@ -165,21 +164,34 @@ func sampledTrace(span trace.Span) string {
 	return traceparentOf(span.SpanContext())
 }
 
-// maxTraceparent bounds the field of a sender, in bytes.
-const maxTraceparent = 256
-
 // appendLink adds a link to the span that a field traceparent names, if it is well-formed.
 func appendLink(options []trace.SpanStartOption, field string) []trace.SpanStartOption {
-	if to := parseTraceparent(field); to.IsValid() {
+	if to, ok := parseTraceparent(field); ok {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: to}))
 	}
 	return options
 }
 
-func parseTraceparent(field string) trace.SpanContext {
-	if len(field) > maxTraceparent {
-		return trace.SpanContext{}
+// parseTraceparent reads a field as W3C Trace Context section 3.2 says: later versions may have
+// more after the flags.
+func parseTraceparent(field string) (trace.SpanContext, bool) {
+	const size = len("00-") + 32 + len("-") + 16 + len("-01")
+	if len(field) < size || len(field) > maxTraceparent || strings.Trim(field[:size], "0123456789abcdef-") != "" {
+		return trace.SpanContext{}, false
 	}
-	fields := propagation.MapCarrier{"traceparent": field}
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), fields))
+	version, rest := field[:2], field[size:]
+	if version > "fe" || version == "00" && rest != "" || rest != "" && rest[0] != '-' ||
+		field[2] != '-' || field[35] != '-' || field[52] != '-' {
+		return trace.SpanContext{}, false
+	}
+	traceID, err1 := trace.TraceIDFromHex(field[3:35])
+	spanID, err2 := trace.SpanIDFromHex(field[36:52])
+	_, err3 := strconv.ParseUint(version, 16, 8)
+	flags, err4 := strconv.ParseUint(field[53:size], 16, 8)
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: traceID, SpanID: spanID, TraceFlags: trace.TraceFlags(flags) & trace.FlagsSampled, Remote: true,
+	}), errors.Join(err1, err2, err3, err4) == nil
 }
+
+// maxTraceparent bounds the field of a sender, in bytes.
+const maxTraceparent = 256

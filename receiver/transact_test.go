@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"reflect"
 	"runtime"
@@ -145,9 +144,9 @@ func TestCommitCountsWhateverAnExtensionFinds(t *testing.T) {
 		fenced := func() error {
 			time.Sleep(2 * DefaultLease)
 			f.d.watchdog.mu.Lock()
-			runs := maps.Clone(f.d.watchdog.runs)
+			runs := slices.Clone(f.d.watchdog.runs)
 			f.d.watchdog.mu.Unlock()
-			for run := range runs {
+			for _, run := range runs {
 				f.d.watchdog.extend(run) // as one that began before
 				run.cancel(dedup.ErrLeaseLost)
 			}
@@ -238,7 +237,7 @@ func TestRunAgainGetsTheEventAsItWas(t *testing.T) {
 		})
 		rec := recordOf("text/plain", "body")
 		rec.Tasks = []dedup.Task{{Handler: "it", State: dedup.Running, Attempt: 1}}
-		w := newWatchdog(t.Context(), nil, &Config{Store: again{}, Lease: time.Minute})
+		w := newWatchdog(t.Context(), &Config{Store: again{}, Lease: time.Minute})
 		r := only(t, h, decodeJSON).runLeased(t.Context(), w, &leasedRun{}, &rec,
 			func(returned) dedup.Result { return dedup.Result{Kind: dedup.ResultDone} })
 		changed := rec.Payload.Header.Get("Changed") != ""

@@ -4,64 +4,74 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// watchdog extends the leases of all runs of handlers, even long after the handler's context ended,
-// and while the store does not record the outcome: no second run may start beside the first.
+// hungGrace is how long a handler may take to return after its context ended before it counts
+// as hung.
+const hungGrace = time.Second
+
+// watchdog extends the leases of all runs of handlers and notices handlers that hang. The runs
+// share one timer, which fires when the first of them needs something.
+//
+// It extends a lease even long after the handler's context ended, and while the store does not
+// record the outcome: no second run may start beside the first.
 type watchdog struct {
 	ctx    context.Context //nolint:containedctx // of the calls of the store; nothing happens after its end
-	ended  <-chan struct{} // closed once no result is recorded any more
 	store  dedup.Store
 	length time.Duration // of a lease
 
 	mu       sync.Mutex
-	runs     map[*leasedRun]bool
+	runs     []*leasedRun
 	stopping bool
+	timer    *time.Timer
+	fires    time.Time // when timer fires; zero if it does not
 }
 
-func newWatchdog(ctx context.Context, ended <-chan struct{}, c *Config) *watchdog {
-	return &watchdog{ctx: ctx, ended: ended, store: c.Store, length: c.Lease, runs: map[*leasedRun]bool{}}
+func newWatchdog(ctx context.Context, c *Config) *watchdog {
+	return &watchdog{ctx: ctx, store: c.Store, length: c.Lease}
 }
 
 // leasedRun is one run of a handler as the watchdog sees it.
 type leasedRun struct {
 	owner
 	lease    dedup.Lease
-	timer    *time.Timer // extends the lease
-	extendAt time.Time   // when it does; zero is never
-	returned bool        // the handler has returned
-	finishes bool        // its transaction records the outcome: an extension would wait for it
+	extendAt time.Time // when the lease is extended; zero is never
+	hungAt   time.Time // when a handler that still runs counts as hung; zero is never
+	at       int       // index in watchdog.runs, plus 1
+	returned bool      // the handler has returned
+	finishes bool      // its transaction records the outcome: an extension would wait for it
 }
 
-// owner is what the watchdog calls for a run.
+// owner is what the watchdog calls for a run. It calls cancel and hung only before the handler has
+// returned.
 type owner interface {
 	log() *slog.Logger
-	cancel(cause error) // ends the handler's context; not called once the handler has returned
+	cancel(cause error) // ends the handler's context
+	hung()              // called once
 }
 
 // add watches a run until remove. The lease was taken at the given time.
 func (w *watchdog) add(run *leasedRun, taken time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.runs[run] = true
-	run.extendAt = taken.Add(w.length / 3)
-	run.timer = time.AfterFunc(time.Until(run.extendAt), func() { w.extend(run) })
+	w.runs = append(w.runs, run)
+	run.at, run.extendAt = len(w.runs), taken.Add(w.length/3)
 	if w.stopping {
 		run.cancel(errStopping)
 	}
+	w.arm(run)
 }
 
 // finish notes that the handler of a run has returned. It returns false if abandon came first.
 func (w *watchdog) finish(run *leasedRun) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	run.returned = true
-	return w.runs[run]
+	run.returned, run.hungAt = true, time.Time{}
+	return run.at > 0
 }
 
 // finishing notes that the transaction of a handler begins to record the outcome, or that it failed
@@ -70,26 +80,27 @@ func (w *watchdog) finishing(run *leasedRun, finishes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	run.finishes = finishes
-	switch {
-	case !w.runs[run] || run.extendAt.IsZero():
-	case finishes:
-		run.timer.Stop()
-	default:
-		run.timer.Reset(time.Until(run.extendAt))
+	if run.at > 0 {
+		w.arm(run)
 	}
-}
-
-func (w *watchdog) isFinishing(run *leasedRun) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return run.finishes
 }
 
 func (w *watchdog) remove(run *leasedRun) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.runs, run)
-	run.timer.Stop()
+	w.drop(run)
+}
+
+// drop removes a run; w.mu is held.
+func (w *watchdog) drop(run *leasedRun) {
+	if run.at == 0 {
+		return
+	}
+	last := len(w.runs) - 1
+	w.runs[last].at = run.at
+	w.runs[run.at-1], w.runs[last] = w.runs[last], nil
+	w.runs = w.runs[:last]
+	run.at = 0
 }
 
 // stop ends the contexts of all handlers, also of those that begin later.
@@ -97,7 +108,7 @@ func (w *watchdog) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopping = true
-	for run := range w.runs {
+	for _, run := range w.runs {
 		if !run.returned {
 			run.cancel(errStopping)
 		}
@@ -108,14 +119,75 @@ func (w *watchdog) stop() {
 func (w *watchdog) abandon() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for run := range w.runs {
-		if !run.returned {
-			delete(w.runs, run)
-			run.timer.Stop()
+	for i := len(w.runs) - 1; i >= 0; i-- {
+		if run := w.runs[i]; !run.returned {
+			w.drop(run)
 			n++
 		}
 	}
 	return n
+}
+
+// arm makes the timer fire when a run needs it; w.mu is held.
+func (w *watchdog) arm(run *leasedRun) {
+	at := run.extendAt
+	if at.IsZero() || !run.hungAt.IsZero() && run.hungAt.Before(at) {
+		at = run.hungAt
+	}
+	switch {
+	case run.finishes || at.IsZero() || !w.fires.IsZero() && !at.Before(w.fires):
+		return
+	case w.timer == nil:
+		w.timer = time.AfterFunc(time.Until(at), w.watch)
+	default:
+		w.timer.Reset(time.Until(at))
+	}
+	w.fires = at
+}
+
+// watch serves the runs that need something now.
+func (w *watchdog) watch() {
+	if w.ctx.Err() != nil {
+		return
+	}
+	extend, hung := w.due(time.Now())
+	for _, run := range extend {
+		go w.extend(run)
+	}
+	for _, run := range hung {
+		run.hung()
+	}
+}
+
+// due returns the runs that need something. A look that is later than a grace follows a pause of
+// the process, which ended contexts too: handlers then get another grace.
+func (w *watchdog) due(now time.Time) (extend, hung []*leasedRun) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fires = time.Time{}
+	passed := func(at *time.Time) bool {
+		if at.IsZero() || now.Before(*at) {
+			return false
+		}
+		*at = time.Time{}
+		return true
+	}
+	for _, run := range w.runs {
+		if run.finishes {
+			continue
+		}
+		if passed(&run.extendAt) {
+			extend = append(extend, run)
+		}
+		if late := now.Sub(run.hungAt); !run.hungAt.IsZero() && late > hungGrace {
+			run.hungAt = now.Add(hungGrace)
+		}
+		if passed(&run.hungAt) {
+			hung = append(hung, run)
+		}
+		w.arm(run)
+	}
+	return extend, hung
 }
 
 // extend extends a lease. The next extension is due after a third of its length, sooner after an
@@ -124,9 +196,6 @@ func (w *watchdog) abandon() (n int) {
 func (w *watchdog) extend(run *leasedRun) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.length/3)
 	defer cancel()
-	if ctx.Err() != nil {
-		return
-	}
 	err := w.store.Extend(ctx, run.lease, w.length)
 	lost := errors.Is(err, dedup.ErrLeaseLost)
 	if !w.extended(run, err, lost) {
@@ -145,46 +214,15 @@ func (w *watchdog) extend(run *leasedRun) {
 func (w *watchdog) extended(run *leasedRun, err error, lost bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.runs[run] || lost && (run.returned || run.finishes) {
+	if run.at == 0 || lost && (run.returned || run.finishes) {
 		return false
 	}
-	next := w.length / 3
-	if err != nil {
-		next = w.length / 12
+	switch {
+	case err == nil:
+		run.extendAt = time.Now().Add(w.length / 3)
+	case !lost && !errors.Is(err, dedup.ErrFailed): // after these no extension can succeed
+		run.extendAt = time.Now().Add(w.length / 12)
 	}
-	if run.extendAt = time.Now().Add(next); lost || errors.Is(err, dedup.ErrFailed) {
-		run.extendAt = time.Time{} // no extension can succeed any more
-	} else if !run.finishes {
-		run.timer.Reset(next)
-	}
+	w.arm(run)
 	return true
-}
-
-// settle returns once a result is recorded, whose first call returned err. While the store is
-// unavailable it records again, so that the handler need not run again for a fault of the store;
-// the lease is extended meanwhile. It returns nil once the result is recorded, [dedup.ErrLeaseLost]
-// if the lease is lost or an earlier call recorded it, and else the error with which it is
-// abandoned: when the store has failed for good, when the receiver stops, and after one more lease
-// on errors that promise no end.
-func (w *watchdog) settle(run *leasedRun, err error, record func() error) error {
-	deadline := time.Now().Add(w.length)
-	for n := 0; err != nil; n++ {
-		_, unavailable := errors.AsType[*dedup.ErrUnavailable](err)
-		switch {
-		case errors.Is(err, dedup.ErrLeaseLost), errors.Is(err, dedup.ErrFailed):
-			return err
-		case unavailable:
-			deadline = time.Now().Add(w.length)
-		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound), time.Now().After(deadline):
-			return err
-		}
-		if n == 0 {
-			run.log().Warn("the outcome is not recorded yet; retrying", "err", err)
-		}
-		if !pause(w.ended, min(backoff(storeRetryBase, storeRetryCap, n, rand.Int64N), w.length/6)) {
-			return err
-		}
-		err = record()
-	}
-	return nil
 }

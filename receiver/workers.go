@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver/internal/executor"
 )
 
 const (
@@ -46,7 +47,7 @@ type dispatcher struct {
 	leaseCtx   context.Context
 	stopLeases context.CancelFunc
 
-	workers  chan struct{} // has an element for each one that is busy
+	workers  *executor.Pool[*attempt]
 	watchdog *watchdog
 	reporter reporter
 	prefetch prefetcher
@@ -61,14 +62,21 @@ func newDispatcher(cfg Config, b *registry, log *slog.Logger) *dispatcher {
 		want: dedup.Want{
 			Lease: cfg.Lease, Handlers: b.names(), OrphanAfter: max(0, cfg.OrphanAfter),
 		},
-		workers:  make(chan struct{}, cfg.Workers),
 		prefetch: prefetcher{workers: cfg.Workers, freed: make(chan struct{}, 1)},
 		taking:   make(chan struct{}), done: make(chan struct{}),
 	}
 	d.takeCtx, d.endTake = context.WithCancel(context.Background())
 	d.leaseCtx, d.stopLeases = context.WithCancel(context.Background())
-	d.watchdog = newWatchdog(d.leaseCtx, d.leaseCtx.Done(), &d.cfg)
+	d.watchdog = newWatchdog(d.leaseCtx, &d.cfg)
 	d.reporter.d = d
+	d.workers = executor.New(executor.Config[*attempt]{
+		Goroutines: cfg.Workers, Run: (*attempt).run, Ended: (*attempt).goexit,
+		Patience: min(workerPatience, cfg.Lease/3),
+		Expired: func(a *attempt, waited time.Duration) {
+			d.prefetch.observeWait(waited)
+			a.release(reasonWaited)
+		},
+	})
 	return d
 }
 
@@ -79,9 +87,17 @@ func (d *dispatcher) start() {
 	})
 	go func() {
 		d.open.Wait()
-		d.endTake()
+		d.stopTake()
 		close(d.done)
 	}()
+}
+
+// stopTake stops taking tasks, and returns to the store those that wait for a worker.
+func (d *dispatcher) stopTake() {
+	d.endTake()
+	for _, a := range d.workers.Stop() {
+		a.release(reasonStopped)
+	}
 }
 
 // stop stops taking tasks, waits until ctx ends for those that run, then ends their contexts and
@@ -89,7 +105,7 @@ func (d *dispatcher) start() {
 // the tasks without a recorded outcome, because a handler did not return or the store did not
 // record it. They run again after the next start.
 func (d *dispatcher) stop(ctx context.Context) error {
-	d.endTake()
+	d.stopTake() //nolint:contextcheck // releases are observed even after ctx
 	select {
 	case <-d.done:
 		return nil
@@ -127,7 +143,9 @@ func (d *dispatcher) take() {
 			a := newAttempt(d, w)
 			d.prefetch.add(a.size)
 			d.open.Add(1)
-			go d.launch(a)
+			if !d.workers.Add(a) {
+				a.release(reasonStopped)
+			}
 		}
 		switch {
 		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrFailed):
@@ -138,27 +156,6 @@ func (d *dispatcher) take() {
 			pause(d.takeCtx.Done(), storeRetryBase)
 		}
 	}
-}
-
-// launch runs an attempt once a worker is free. One that waits too long, or until the dispatcher
-// stops, returns to the store.
-func (d *dispatcher) launch(a *attempt) {
-	patience := time.NewTimer(min(workerPatience, d.cfg.Lease/3))
-	defer patience.Stop()
-	select {
-	case d.workers <- struct{}{}:
-		defer func() { <-d.workers }()
-	case <-patience.C:
-		d.prefetch.observeWait(time.Since(a.taken))
-		a.release(reasonWaited)
-		return
-	case <-d.takeCtx.Done():
-	}
-	if d.takeCtx.Err() != nil {
-		a.release(reasonStopped)
-		return
-	}
-	a.run()
 }
 
 // noteTake logs a change between working and failing, and returns the number of failures in a row.

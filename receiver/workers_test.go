@@ -405,7 +405,7 @@ func TestTasksTakenWhileStoppingAreReleased(t *testing.T) {
 		f := newFixture(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })},
 			nil)
 		event := f.accept("1", "x")
-		f.store.failTake = func() error { f.d.endTake(); return nil }
+		f.store.failTake = func() error { f.d.stopTake(); return nil }
 		f.d.cfg.Store = uncancelled{f.store}
 		f.d.start()
 		synctest.Wait()
