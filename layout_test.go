@@ -102,6 +102,7 @@ var imports = map[string][]string{
 	"producer":             {"verify", "dedup", "internal/strictjson"},
 	"producer/preset": {
 		"producer", "verify", "dedup", "internal/conf", "internal/publicnet", "internal/sender", "internal/strictjson",
+		"internal/usage",
 	},
 	"receiver": {
 		"verify", "dedup", "producer", "internal/descriptors", "internal/nearest", "internal/sender",

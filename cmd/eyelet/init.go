@@ -23,6 +23,7 @@ type initCmd struct {
 	file, url, listen, store string
 	operations, output       string
 	forward, command         string
+	presets                  string
 	force                    bool
 }
 
@@ -46,6 +47,7 @@ func initCommand(p *program) *cobra.Command {
 	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
 	flags.StringVar(&f.forward, "forward", "", "URL to forward events to")
 	flags.StringVar(&f.command, "exec", "", "program to run for each event, with arguments after spaces")
+	flags.StringVar(&f.presets, "presets", "", "file of your own presets, as the configuration will name it")
 	flags.BoolVar(&f.force, "force", false, "overwrite the file")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), args) }
 	return c
@@ -61,7 +63,11 @@ func (f *initCmd) run(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		names = f.ask()
 	}
-	vendors, err := findPresets(names)
+	own, err := readPresets(f.presets)
+	if err != nil {
+		return err
+	}
+	vendors, err := findPresets(names, own...)
 	if err != nil {
 		return err
 	}
@@ -125,7 +131,7 @@ func (f *initCmd) ask() []string {
 // scaffold returns the configuration, with the secrets in files of a folder, if there is one.
 func (f *initCmd) scaffold(folder string, vendors []preset.Preset) (*scaffold, error) {
 	made := &scaffold{Listen: f.listen, URL: cmp.Or(f.url, "http://"+f.listen), Operations: f.operations,
-		Store: f.store, folder: folder}
+		Store: f.store, Presets: f.presets, folder: folder}
 	action := mapping{"stdout": true}
 	switch {
 	case f.forward != "":

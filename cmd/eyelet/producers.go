@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -27,16 +28,22 @@ func producersCommand(p *program) *cobra.Command {
 		ValidArgs: presetNames(),
 	}
 	format := outputFlag(c)
+	file := c.Flags().String("presets", "", "file of your own presets, which are listed too")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if len(args) == 1 {
-			return printTypes(p, args[0], *format)
+		own, err := readPresets(*file)
+		if err != nil {
+			return err
 		}
+		if len(args) == 1 {
+			return p.printTypes(args[0], *format, own)
+		}
+		all := append(preset.All(), own...)
 		if *format == "json" {
-			return printPresets(p.Out)
+			return printPresets(p.Out, all)
 		}
 		t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tWINDOW\tDEADLINE\tWANTS\tIDENTITY\tTYPES")
-		for _, known := range preset.All() {
+		for _, known := range all {
 			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID,
 				hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class(),
 				strings.Join(known.Types()[:min(3, len(known.Types()))], ", "))
@@ -46,24 +53,37 @@ func producersCommand(p *program) *cobra.Command {
 	return c
 }
 
-// printTypes prints the event types of one preset.
-func printTypes(p *program, name, format string) error {
-	known, ok := preset.Find(name)
-	if !ok {
-		return usage.Errorf(usage.DidYouMean(name, presetNames()), "unknown preset %q", name)
+// readPresets reads a file of the user's own presets, if one is named.
+func readPresets(file string) ([]preset.Preset, error) {
+	if file == "" {
+		return nil, nil
 	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usage.Errorf("", "presets %s: %s", file, usage.Cause(err))
+	}
+	return preset.Read(file, data)
+}
+
+// printTypes prints the event types of one preset.
+func (p *program) printTypes(name, format string, own []preset.Preset) error {
+	found, err := findPresets([]string{name}, own...)
+	if err != nil {
+		return err
+	}
+	known := found[0]
 	if format == "json" {
 		return json.NewEncoder(p.Out).Encode(map[string]any{"preset": known.Name, "types": known.Types(),
 			"type_from": known.TypeFrom(), "types_docs": known.TypesDocs()})
 	}
-	_, err := fmt.Fprintf(p.Out, "%s reads the type from %s\ncommon types, documented at %s:\n  %s\n", known.Name,
+	_, err = fmt.Fprintf(p.Out, "%s reads the type from %s\ncommon types, documented at %s:\n  %s\n", known.Name,
 		known.TypeFrom(), known.TypesDocs(), strings.Join(known.Types(), "\n  "))
 	return err
 }
 
-func presetNames() []string {
+func presetNames(own ...preset.Preset) []string {
 	var names []string
-	for _, known := range preset.All() {
+	for _, known := range append(preset.All(), own...) {
 		names = append(names, known.Name)
 	}
 	return names
@@ -74,9 +94,9 @@ func completePresets(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 	return presetNames(), cobra.ShellCompDirectiveNoFileComp
 }
 
-func printPresets(w io.Writer) error {
+func printPresets(w io.Writer, all []preset.Preset) error {
 	lines := json.NewEncoder(w)
-	for _, known := range preset.All() {
+	for _, known := range all {
 		err := lines.Encode(map[string]any{
 			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": known.Window().String(),
 			"deadline": known.Deadline,

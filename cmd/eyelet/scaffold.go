@@ -28,6 +28,7 @@ type scaffold struct {
 	URL        string             `yaml:"url"`
 	Operations string             `yaml:"operations,omitempty"`
 	Store      string             `yaml:"store,omitempty"`
+	Presets    string             `yaml:"presets,omitempty"`
 	Producers  map[string]mapping `yaml:"producers"`
 	Handlers   []mapping          `yaml:"handlers,omitempty"`
 
@@ -125,12 +126,12 @@ func (s *scaffold) parse(src config.Source, file string) (*config.Settings, erro
 // tryPresets are those that are served when none is named.
 var tryPresets = []string{"github", "stripe", "standard-webhooks"}
 
-// findPresets returns the presets with these names, each once.
-func findPresets(names []string) (vendors []preset.Preset, err error) {
+// findPresets returns the presets with these names, each once, of the bundled ones and the user's.
+func findPresets(names []string, own ...preset.Preset) (vendors []preset.Preset, err error) {
 	for i, name := range names {
-		vendor, ok := preset.Find(name)
+		vendor, ok := config.FindPreset(name, own)
 		if !ok {
-			return nil, usage.Errorf(usage.DidYouMean(name, presetNames()), "unknown preset %q", name)
+			return nil, usage.Errorf(usage.DidYouMean(name, presetNames(own...)), "unknown preset %q", name)
 		}
 		if !slices.Contains(names[:i], name) {
 			vendors = append(vendors, vendor)

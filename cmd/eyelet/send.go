@@ -29,6 +29,7 @@ type sendCmd struct {
 	watch            bool
 	plain, progress  bool
 	header, set      []string
+	own              []preset.Preset    // of the configuration
 	senders          map[string]*sender // by the producer or the preset
 }
 
@@ -124,6 +125,11 @@ func (f *sendCmd) run(c *cobra.Command, args []string) error {
 
 // send reads and signs all deliveries before it sends the first.
 func (f *sendCmd) send(c *cobra.Command, args []string) error {
+	src := f.source(c, f.config)
+	src.Outline = true
+	if s, err := src.Load(); err == nil { // there may be no configuration
+		f.own = s.OwnPresets
+	}
 	all, err := f.read(args)
 	if err != nil {
 		return err
@@ -164,7 +170,7 @@ type outgoing struct {
 
 // read reads FILE... or PRESET [TYPE] [FILE].
 func (f *sendCmd) read(args []string) (all []outgoing, err error) {
-	if vendor, ok := preset.Find(args[0]); ok && !exists(args[0]) {
+	if vendor, ok := config.FindPreset(args[0], f.own); ok && !exists(args[0]) {
 		one, err := f.readSample(vendor, args[1:])
 		return []outgoing{one}, err
 	}
@@ -226,7 +232,7 @@ func (f *sendCmd) sign(c *cobra.Command, d outgoing, known []string) (one prepar
 	case d.sample != nil:
 	case d.rec == nil:
 		name, stem = d.origin(f.producer, known)
-		_, ok := preset.Find(name)
+		_, ok := config.FindPreset(name, f.own)
 		if len(f.set) > 0 && !ok {
 			return one, usage.Errorf("`eyelet producers` lists them", "--set and --form are for samples of presets")
 		} else if name == "" && f.keyFlag() == "" {
@@ -249,7 +255,7 @@ func (f *sendCmd) sign(c *cobra.Command, d outgoing, known []string) (one prepar
 		err = f.again(&one, d.rec, fresh, from, edit)
 	}
 	if err == nil {
-		vendor, _ := preset.Find(from.config.Preset)
+		vendor, _ := from.config.Vendor()
 		one.doubts = doubts(one.rec, vendor, from.config.PresetSettings)
 	}
 	return one, err
@@ -280,7 +286,7 @@ func (f *sendCmd) draft(one *prepared, d outgoing, stem string, from *sender, ed
 	if d.sample != nil {
 		made.name = d.sample.Name
 	}
-	vendor, _ := preset.Find(from.config.Preset)
+	vendor, _ := from.config.Vendor()
 	if slices.Contains(vendor.Uses, "roots") { // of the vendor's certificates
 		f.eprintf("a receiver refuses this sample unless it trusts your key in place of the certificate of %s, "+
 			"which Eyelet reads only from the vendor's hosts\n", vendor.Name)
@@ -313,7 +319,7 @@ func (f *sendCmd) sender(c *cobra.Command, d outgoing, name string) (*sender, er
 		return from, nil
 	}
 	flags := f.senderFlags
-	vendor, ok := preset.Find(name)
+	vendor, ok := config.FindPreset(name, f.own)
 	withKey := f.keyFlag() != "" || len(f.set) > 0
 	switch file := exists(cmp.Or(f.source(c, f.config).File, config.DefaultFile)); {
 	case d.sample != nil:

@@ -120,7 +120,7 @@ func (from *sender) become(s *config.Settings, plan *config.Plan, f senderFlags,
 		return err
 	}
 	from.config = s.Producers[slices.Index(s.ProducerNames(), f.producer)]
-	vendor, _ := preset.Find(from.config.Preset)
+	vendor, _ := from.config.Vendor()
 	if own, ok := from.producer.Scheme.(replay.Signer); ok && !vendor.KeySigned() {
 		if flag := f.keyFlag(); flag != "" {
 			return usage.Errorf("leave it out, or name another --config",
@@ -226,7 +226,7 @@ func (from *sender) use(vendor preset.Preset, pairs, environ []string) error {
 	if from.secret != "" {
 		set.Secrets = append(set.Secrets, from.secret)
 	}
-	from.config = config.Producer{Name: vendor.Name, Preset: vendor.Name, PresetSettings: set}
+	from.config = config.Producer{Name: vendor.Name, Preset: vendor.Name, Own: vendor, PresetSettings: set}
 	return err
 }
 
@@ -259,7 +259,7 @@ type draft struct {
 // presets.
 func (one input) draft(from *sender, stem string) draft {
 	made := draft{name: one.name, body: one.body}
-	if vendor, ok := preset.Find(from.config.Preset); ok {
+	if vendor, ok := from.config.Vendor(); ok {
 		made.kind = typeIn(vendor, stem)
 	}
 	return made
@@ -280,7 +280,7 @@ func (d draft) edited(sample []byte) ([]byte, error) {
 // deliver makes the delivery of a draft. It returns the base of the URL to send it to, and who
 // signs it then: deliveries of presets are signed here.
 func (from *sender) deliver(d draft) (rec *replay.Recording, base string, sign replay.Signer, err error) {
-	if vendor, ok := preset.Find(from.config.Preset); ok {
+	if vendor, ok := from.config.Vendor(); ok {
 		rec, base, err = from.vendorDelivery(vendor, d)
 		return rec, base, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -79,8 +80,10 @@ type Preset struct {
 	hmac  *verify.HMAC                       // the scheme, if the setting secrets has its secrets
 	build func(*producer.Producer, Settings) // sets another scheme, and what a setting changes
 
-	typeFrom string    // where the type is, for events of a batch
-	signWith keySigner // for vendors that sign with a private key
+	at       usage.Place // in a file of presets
+	types    []string    // known ones, if samples.txt has none
+	typeFrom string      // where the type is, for events of a batch
+	signWith keySigner   // for vendors that sign with a private key
 
 	sharedKeys bool // signWith uses the setting keys, which are shared secrets
 }

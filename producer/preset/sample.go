@@ -74,7 +74,11 @@ func (p Preset) Draft(s Settings, address, kind, id string, now time.Time) (*htt
 	} else {
 		f.body = strings.Replace(f.body, "{data}", data, 1)
 	}
-	return f.request(address, kind, id, now, settingsIn(s))
+	r, body, err := f.request(address, kind, id, now, settingsIn(s))
+	if err == nil && allSamples()[p.Name] == nil {
+		body = Place(r, Place(r, body, p.like.Key, id), p.like.Type, kind)
+	}
+	return r, body, err
 }
 
 // Sign signs a delivery as the vendor does, and returns the body, which changes if it contains

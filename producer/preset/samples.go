@@ -74,7 +74,14 @@ func (p Preset) samples() *typeSamples {
 	if found := allSamples()[p.Name]; found != nil {
 		return found
 	}
-	return &typeSamples{} // not for a preset of [All]
+	if p.at.Line == 0 {
+		return &typeSamples{}
+	}
+	own := &typeSamples{docs: p.Docs, form: sample{body: `{"sample":"{id}"}`}, open: true} // of a file
+	for _, name := range p.types {
+		own.types = append(own.types, typeSample{name: name})
+	}
+	return own
 }
 
 // data returns what fills {data} for a type; without data for it, that of the first type.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -34,7 +35,7 @@ type description struct {
 
 	Attributes map[string]producer.Extractor `conf:"attributes"`
 	Events     *batch                        `conf:"events"`
-	TypeFrom   string                        `conf:"type_from"`
+	Types      []string                      `conf:"types"` // that `eyelet send` knows; else in samples.txt
 	// Compared are the values that must be equal, or none where the same identifier is the same
 	// event. Defaults to the body.
 	Compared      []string `conf:"fingerprint"`
@@ -59,6 +60,27 @@ var readTable = sync.OnceValue(func() []Preset {
 	return all
 })
 
+// Read returns the presets that a file describes, in the form of presets.yaml, and reports its
+// mistakes with their lines. A name of [All] is one.
+func Read(file string, data []byte) ([]Preset, error) {
+	all, err := readPresets(file, data)
+	found, _ := usage.Find(err)
+	for _, p := range all {
+		if _, bundled := Find(p.Name); bundled {
+			found.Add(p.at, "choose another name", "%s is the name of a bundled preset", p.Name)
+		}
+		if made := p.with([]string{anySecret}); p.hmac != nil {
+			for _, mistake := range made.Check() {
+				found.Add(p.at, "", "%v", mistake)
+			}
+		}
+	}
+	return all, cmp.Or(found.Err(), err)
+}
+
+// anySecret is long enough, and is read in every encoding.
+const anySecret = "00112233445566778899aabbccddeeff"
+
 // readPresets reads descriptions of vendors.
 func readPresets(file string, data []byte) (all []Preset, err error) {
 	tree, err := conf.ParseTree(file, data, nil)
@@ -70,7 +92,9 @@ func readPresets(file string, data []byte) (all []Preset, err error) {
 		var one description
 		if n := tree.Member(name); d.Want(n, conf.Mapping, name) {
 			d.Objects(n, name, &one, &one.Producer, &one.HMAC)
-			all = append(all, one.preset(d, name))
+			made := one.preset(d, name)
+			made.at = tree.Place(name)
+			all = append(all, made)
 		}
 	}
 	return all, d.Errs.Err()
@@ -95,8 +119,9 @@ func (v *description) preset(d *conf.Decoder, name string) Preset {
 	if len(v.Attributes) > 0 {
 		p.Attributes = attributes(v.Attributes)
 	}
+	typeFrom := ""
 	if v.Events != nil {
-		p.Split, v.TypeFrom = v.Events.split, cmp.Or(v.TypeFrom, v.Events.typeFrom())
+		p.Split, typeFrom = v.Events.split, v.Events.typeFrom()
 	}
 	if v.AcceptedBody == "none" {
 		p.Accepted.Body = []byte{}
@@ -104,7 +129,7 @@ func (v *description) preset(d *conf.Decoder, name string) Preset {
 	v.identify(d, name)
 	made := Preset{
 		Name: name, Docs: v.Docs, Auth: v.Auth, ID: v.ID, Deadline: v.Deadline, Wants: v.Wants, Uses: v.Uses,
-		like: *p, typeFrom: v.TypeFrom,
+		like: *p, typeFrom: typeFrom, types: v.Types,
 	}
 	if len(made.Uses) == 0 {
 		made.Uses = []string{"secret"}

@@ -82,9 +82,38 @@ func (s Source) parse(file string, data []byte, read *conf.Reader) (*Settings, e
 	d := &conf.Decoder{Dir: filepath.Dir(file), Files: read, Parsers: parsers}
 	d.Decode(root, reflect.ValueOf(set).Elem(), "")
 	set.confidential = d.Secrets
+	readPresets(set, d)
 	set.Handlers = perProducer(set.Handlers)
 	set.unread = append(found, d.Errs...)
 	return set, used.AsWritten(set.unread).Err()
+}
+
+// readPresets reads the file of the user's own presets.
+func readPresets(s *Settings, d *conf.Decoder) {
+	if s.Presets != "" {
+		data, err := s.files.Read(s.Path(s.Presets))
+		if err != nil {
+			hint := "the name is relative to the configuration file"
+			d.Errs.Add(s.Place("presets"), hint, "presets %s: %s", s.Presets, usage.Cause(err))
+			return
+		}
+		s.OwnPresets, err = preset.Read(s.Presets, data)
+		found, _ := usage.Find(err)
+		d.Errs = append(d.Errs, found...)
+	}
+	for i := range s.Producers {
+		s.Producers[i].Own, _ = FindPreset(s.Producers[i].Preset, s.OwnPresets)
+	}
+}
+
+// FindPreset returns the preset of that name, which is bundled or one of more.
+func FindPreset(name string, more []preset.Preset) (preset.Preset, bool) {
+	for _, own := range more {
+		if own.Name == name && name != "" {
+			return own, true
+		}
+	}
+	return preset.Find(name)
 }
 
 // PresetSettings reads the settings of a preset from pairs NAME=VALUE.

@@ -82,10 +82,10 @@ func (b *producerBuilder) one(ctx context.Context, p *Producer) (made producer.P
 
 // findPreset returns the preset of a producer, if it names one. An unknown one is an error.
 func (b *producerBuilder) findPreset(p *Producer) (preset.Preset, bool) {
-	vendor, ok := preset.Find(p.Preset)
+	vendor, ok := p.Vendor()
 	if !ok && p.Preset != "" {
 		var names []string
-		for _, known := range preset.All() {
+		for _, known := range slices.Concat(preset.All(), b.OwnPresets) {
 			names = append(names, known.Name)
 		}
 		b.errs.Add(p.Node.Place("preset"), usage.DidYouMean(p.Preset, names), "unknown preset %q", p.Preset)

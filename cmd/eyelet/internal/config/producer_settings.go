@@ -20,8 +20,14 @@ type Producer struct {
 	Preset         string
 	Scheme         string // a name in newSettings
 	PresetSettings preset.Settings
+	Own            preset.Preset  // zero if the preset is a bundled one
 	settings       schemeSettings // of the scheme
 	common         commonSettings
+}
+
+// Vendor returns the preset; ok is false without one that is known.
+func (p *Producer) Vendor() (vendor preset.Preset, ok bool) {
+	return FindPreset(p.Preset, []preset.Preset{p.Own})
 }
 
 // SetName sets the name and where it was written.

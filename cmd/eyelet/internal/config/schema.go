@@ -50,7 +50,8 @@ func producerSchema(s *conf.Schema) object {
 		names = append(names, vendor.Name)
 	}
 	vendor := s.Structs(reflect.TypeFor[preset.Settings](), reflect.TypeFor[kindSettings](), common)
-	vendor["properties"].(object)["preset"] = object{"enum": names}
+	own := object{"type": "string"} // of the file presets
+	vendor["properties"].(object)["preset"] = object{"anyOf": []any{object{"enum": names}, own}}
 	delete(vendor["properties"].(object), "name") // the word before the settings
 	vendor["required"] = []any{"preset"}
 	s.Defs["preset"] = vendor

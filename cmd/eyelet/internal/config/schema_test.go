@@ -217,7 +217,6 @@ func TestTheSchemaRefusesMistakes(t *testing.T) {
 		"limits: {drain: 5 minutes}":                "drain",
 		"http2: maybe":                              "http2",
 		"producers: [a]":                            "producers",
-		"producers: {gh: {preset: githup}}":         "preset",
 		"producers: {gh: {scheme: hmax}}":           "scheme",
 		"producers: {gh: {secret: x}}":              "lacks scheme",
 		"producers: {gh: {scheme: jwt, secret: x}}": "unknown member secret",

@@ -36,25 +36,28 @@ type Settings struct {
 	ProxyProtocol  bool           `conf:"proxy_protocol"`  // they begin their connections with a PROXY header
 	Hosts          []string       `conf:"hosts,nonempty"`
 	// Via is the name in the field Via of forwarded requests. Defaults to a stable pseudonym.
-	Via           string     `conf:"via"`
-	TLS           *TLS       `conf:"tls"`
-	ACME          *ACME      `conf:"acme"`
-	OperationsTLS *TLS       `conf:"operations_tls"`
-	HTTP2         bool       `conf:"http2"` // offered to producers; needs TLS
-	Inspector     Inspector  `conf:"inspector"`
-	Log           Log        `conf:"log"`
-	Refused       Refused    `conf:"refused"`
-	Redact        []string   `conf:"redact"`                         // places of credentials, which nothing shows
-	Explain       string     `conf:"explain,off|log" default:"off"`  // log explains refused deliveries
-	Reload        string     `conf:"reload,off|watch" default:"off"` // watch: when a file changed
-	Tracing       Tracing    `conf:"tracing"`
-	Limits        Limits     `conf:"limits"`
-	Producers     []Producer `conf:"producers"`
-	Handlers      []Handler  `conf:"handlers"`
+	Via           string    `conf:"via"`
+	TLS           *TLS      `conf:"tls"`
+	ACME          *ACME     `conf:"acme"`
+	OperationsTLS *TLS      `conf:"operations_tls"`
+	HTTP2         bool      `conf:"http2"` // offered to producers; needs TLS
+	Inspector     Inspector `conf:"inspector"`
+	Log           Log       `conf:"log"`
+	Refused       Refused   `conf:"refused"`
+	Redact        []string  `conf:"redact"`                         // places of credentials, which nothing shows
+	Explain       string    `conf:"explain,off|log" default:"off"`  // log explains refused deliveries
+	Reload        string    `conf:"reload,off|watch" default:"off"` // watch: when a file changed
+	Tracing       Tracing   `conf:"tracing"`
+	Limits        Limits    `conf:"limits"`
+	// Presets is a file of the user's own presets, in the form of producer/preset/presets.yaml.
+	Presets   string     `conf:"presets"`
+	Producers []Producer `conf:"producers"`
+	Handlers  []Handler  `conf:"handlers"`
 
-	File         string       // paths are relative to its folder
-	confidential []string     // files that secrets were read from, as written
-	unread       usage.Errors // about what could not be read
+	OwnPresets   []preset.Preset // of the file Presets
+	File         string          // paths are relative to its folder
+	confidential []string        // files that secrets were read from, as written
+	unread       usage.Errors    // about what could not be read
 	files        *conf.Reader
 	variables    conf.Variables
 }
@@ -186,7 +189,7 @@ func (s *Settings) EventTypes() (types []string) {
 		types = append(types, s.Handlers[i].Type)
 	}
 	for i := range s.Producers {
-		vendor, _ := preset.Find(s.Producers[i].Preset)
+		vendor, _ := s.Producers[i].Vendor()
 		types = append(types, vendor.Types()...)
 	}
 	slices.Sort(types)

@@ -13,7 +13,6 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/nearest"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
-	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // Warnings returns what serve accepts and is probably a mistake.
@@ -82,7 +81,7 @@ func unknownTypes(s *Settings) (found usage.Errors) {
 		if from == nil || from.common.Type != nil {
 			continue
 		}
-		vendor, _ := preset.Find(from.Preset)
+		vendor, _ := from.Vendor()
 		known := vendor.Types()
 		if slices.ContainsFunc(known, func(name string) bool { return dedup.MatchType(h.Type, name) }) {
 			continue
