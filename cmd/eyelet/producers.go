@@ -35,7 +35,7 @@ func producersCommand(p *program) *cobra.Command {
 			return err
 		}
 		if len(args) == 1 {
-			return p.printTypes(args[0], *format, own)
+			return printTypes(p, args[0], *format, own)
 		}
 		all := append(preset.All(), own...)
 		if *format == "json" {
@@ -66,7 +66,7 @@ func readPresets(file string) ([]preset.Preset, error) {
 }
 
 // printTypes prints the event types of one preset.
-func (p *program) printTypes(name, format string, own []preset.Preset) error {
+func printTypes(p *program, name, format string, own []preset.Preset) error {
 	found, err := findPresets([]string{name}, own...)
 	if err != nil {
 		return err
