@@ -40,6 +40,8 @@ func explainCommand(p *program) *cobra.Command {
 	file, format := configFlag(c), outputFlag(c)
 	name := c.Flags().String("producer", "", "producer (default: the note of the delivery)")
 	now := c.Flags().String("now", "", "unix time of arrival (default: the note of the delivery, else the present)")
+	c.Flags().Bool("explain", true, "verify --explain, which verify does now")
+	_ = c.Flags().MarkHidden("explain")
 	try := c.Flags().StringArray("try-secret-file", nil, "file with a secret that the sender may have; repeatable")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		number, bad := strconv.ParseUint(args[0], 10, 64)

@@ -63,7 +63,6 @@ var oldNames = []struct{ old, now string }{
 	{"dead", "events"}, // reopen
 	{"events purge", "events forget"},
 	{"events raw", "events show --raw"},
-	{"verify --explain", "verify"},
 }
 
 // otherNames are the commands that other programs have under these names.

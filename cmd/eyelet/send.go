@@ -227,6 +227,9 @@ type prepared struct {
 // sign makes a delivery, signed by the producer that --producer, its note or its path names.
 func (f *sendCmd) sign(c *cobra.Command, d outgoing, known []string) (one prepared, err error) {
 	fresh := f.fresh || f.keyFlag() != "" || f.producer != ""
+	if d.rec != nil && len(f.header) > 0 {
+		return one, usage.Errorf("write the field into the recording", "-H is for payloads and samples")
+	}
 	name, stem := f.producer, ""
 	switch {
 	case d.sample != nil:
