@@ -98,7 +98,7 @@ func sendSigned(t *testing.T, binary string, v verifier) (d signed, wrong string
 	args := append([]string{"send"}, strings.Fields(v.signs)...)
 	args = append(args, flag, "secret", "--keyid", "k1", "--url", srv.URL+"/hooks", "--signed-url", publicURL)
 	if flag == "--key" && args[1] != "order.json" {
-		args = append(args, "--set", "secrets=["+verifying+"]")
+		args = append(args, "--set", "secret=["+verifying+"]")
 	}
 	send := (&server{binary: binary, dir: dir}).command(args...)
 	if out, err := send.CombinedOutput(); err != nil {

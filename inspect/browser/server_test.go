@@ -32,7 +32,7 @@ url: http://%[1]s
 listen: %[1]s
 operations: %[2]s
 store: badger:./data
-inspector: {send: true}
+inspector: send
 limits: {attempts: 3, backoff_base: 1s, backoff_cap: 1s}
 producers:
   gh: {preset: github, secret: [%[3]q]}
