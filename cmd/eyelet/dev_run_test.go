@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
@@ -150,5 +153,26 @@ func TestDevKeepsNothingOfTheConfiguredStore(t *testing.T) {
 	}
 	if s.Limits.MinFree != 0 || s.Limits.Workers != 3 {
 		t.Errorf("limits are %+v", s.Limits)
+	}
+}
+
+// TestAPageThatIsOffOrOnlyReadsStaysSo: dev and listen add sending to a page that may change.
+func TestAPageThatIsOffOrOnlyReadsStaysSo(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]server.Inspector{
+		"off": {Off: true}, "read": {ReadOnly: true}, "change": {Send: true}, "send": {Send: true},
+	} {
+		file := configured(t, "inspector: "+mode+"\n")
+		s, err := config.Source{File: file}.Load()
+		check(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
+		check(t, serveWithKeys(ctx, p, s, "", nil, func(o *server.Options) {
+			got := server.Inspector{Off: o.Inspector.Off, ReadOnly: o.Inspector.ReadOnly, Send: o.Inspector.Send}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("inspector: %s (-want +got):\n%s", mode, diff)
+			}
+			cancel()
+		}))
 	}
 }

@@ -74,7 +74,9 @@ func serveWithKeys(
 	if keys {
 		p.Out, p.Err = returning{p.Out}, returning{p.Err}
 	}
-	s.Inspector.Mode = "send"
+	if s.Inspector.Mode == "change" { // a page that is off, or only reads, stays so
+		s.Inspector.Mode = "send"
+	}
 	_, o, err := p.serverOptions(ctx, s)
 	if err != nil {
 		return err
