@@ -194,11 +194,8 @@ func (d *Decoder) Decode(n *Node, v reflect.Value, path string) {
 func (d *Decoder) Want(n *Node, kind Kind, path string) bool {
 	if n.Kind != kind {
 		hint := ""
-		switch {
-		case strings.HasSuffix(path, "].type"):
+		if strings.HasSuffix(path, "].type") {
 			hint = "write one handler for each type"
-		case strings.HasSuffix(path, "].producer"):
-			hint = "write producer: [a, b]"
 		}
 		d.Errs.Add(n.At, hint, "%s is %s, want %s", path, n.Kind, kind)
 	}

@@ -50,7 +50,7 @@ func TestMistakesAreReportedWithTheirLine(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s: no such place", file.Name)
 		}
-		for settings, want := range mistakesIn(string(file.Data)) {
+		for settings, want := range mistakesIn(t, string(file.Data)) {
 			settings = strings.TrimSuffix(settings, "\n")
 			end := "\n"
 			if file.Name == "schemes" {
@@ -70,8 +70,10 @@ func TestMistakesAreReportedWithTheirLine(t *testing.T) {
 	}
 }
 
-// mistakesIn returns settings with the lines that follow them after ">".
-func mistakesIn(text string) map[string]string {
+// mistakesIn returns settings with the lines that follow them after ">". A second entry for the
+// same settings would hide the first.
+func mistakesIn(t *testing.T, text string) map[string]string {
+	t.Helper()
 	all := map[string]string{}
 	for text != "" {
 		settings, rest, _ := strings.Cut(text, "\n> ")
@@ -79,6 +81,9 @@ func mistakesIn(text string) map[string]string {
 		for text = "> " + rest; strings.HasPrefix(text, "> "); {
 			line, after, _ := strings.Cut(text[2:], "\n")
 			mistakes, text = mistakes+line+"\n", after
+		}
+		if _, twice := all[settings+"\n"]; twice {
+			t.Errorf("twice:\n%s", settings)
 		}
 		all[settings+"\n"] = mistakes
 	}
