@@ -100,7 +100,7 @@ func TestInvalidExpectationsAreErrors(t *testing.T) {
 	} {
 		rec, err := httpfile.Parse("f.http", []byte(notes+"POST / HTTP/1.1\n\n"))
 		check(t, err)
-		_, err = expectationOf(rec, nil)
+		_, err = expectationOf(input{rec: rec}, nil)
 		if diff := cmp.Diff(want, withHints(err)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", notes, diff)
 		}

@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -50,7 +49,7 @@ func readTrials(paths, producers []string, folder string) (trials []trial, err e
 	for _, one := range all {
 		t := trial{input: one, name: one.name}
 		if one.rec != nil {
-			t.expectation, err = expectationOf(one.rec, producers)
+			t.expectation, err = expectationOf(one, producers)
 			if ms, ok := usage.Find(err); ok {
 				found = append(found, ms...)
 			}
@@ -121,8 +120,10 @@ type expectation struct {
 // one.
 var notesKnown = []string{"about", "producer", "now", "expect", "id", "type", "sha256"}
 
-func expectationOf(rec *httpfile.File, producers []string) (expectation, error) {
-	e := expectation{id: rec.Note("id"), typ: rec.Note("type")}
+// expectationOf returns what the notes of a recording expect.
+func expectationOf(one input, producers []string) (expectation, error) {
+	rec := one.rec
+	e := expectation{id: rec.Note("id"), typ: rec.Note("type"), tampered: tampered(one.file)}
 	for _, n := range rec.Notes {
 		if near := usage.Nearest(n.Name, notesKnown); near != "" && !slices.Contains(notesKnown, n.Name) {
 			return e, noteError(rec, n.Name, fmt.Sprintf("did you mean %q?", near), "unknown note %q", n.Name)
@@ -132,10 +133,7 @@ func expectationOf(rec *httpfile.File, producers []string) (expectation, error) 
 		return e, noteError(rec, "producer", usage.DidYouMean(name, producers)+" (--config FILE names producers of "+
 			"your own)", "unknown producer %q", name)
 	}
-	data, err := os.ReadFile(rec.Name)
-	if err == nil {
-		e.tampered = tampered(data)
-	}
+	var err error
 	if e.now, err = arrival(rec, ""); err != nil {
 		return e, err
 	}

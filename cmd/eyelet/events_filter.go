@@ -120,9 +120,7 @@ func (f *filters) selection(
 		}
 		return nil
 	})
-	for i, j := 0, len(all)-1; i < j; i, j = i+1, j-1 {
-		all[i], all[j] = all[j], all[i]
-	}
+	slices.Reverse(all)
 	if err == nil && len(all) == 0 {
 		noteUnknown(c, p, q)
 	}

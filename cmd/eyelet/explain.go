@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -126,12 +125,9 @@ func printServerReport(p *program, report explain.Report, format string) error {
 // refusedRecording reads the delivery of the argument: a file, a number, or standard input.
 func refusedRecording(p *program, c *cobra.Command, file, arg string) (*httpfile.File, error) {
 	if arg == "-" {
-		data, err := io.ReadAll(io.LimitReader(p.In, maxRecording+1))
-		switch {
-		case err != nil:
+		data, err := readStdin(p.In)
+		if err != nil {
 			return nil, err
-		case len(data) > maxRecording:
-			return nil, usage.Errorf("", "standard input is longer than %d MiB", maxRecording>>20)
 		}
 		return parseRecording("standard input", data)
 	}
@@ -152,7 +148,6 @@ func refusedRecording(p *program, c *cobra.Command, file, arg string) (*httpfile
 
 const (
 	codeNotFound  = "not_found" // of a delivery to an unknown path
-	maxRecording  = 64 << 20    // bytes of a recording on standard input
 	maxSecretFile = 64 << 10    // bytes of a file with a secret
 )
 

@@ -27,6 +27,7 @@ type input struct {
 	name string            // of the file; with the line or the number, of one of several in it
 	path string            // of the file; empty for standard input
 	rec  *replay.Recording // nil for a payload
+	file []byte            // all of the file, if it holds one recording
 	body []byte            // the payload
 }
 
@@ -50,6 +51,15 @@ func readInputs(stdin io.Reader, arg string) ([]input, error) {
 		}
 		return inputsIn(path, data, number)
 	}
+	data, err := readStdin(stdin)
+	if err != nil {
+		return nil, err
+	}
+	return inputsIn("", data, 0)
+}
+
+// readStdin reads standard input to its end.
+func readStdin(stdin io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(stdin, maxInput+1))
 	if len(data) > maxInput {
 		return nil, usage.Errorf("", "standard input is longer than %d MiB", maxInput>>20)
@@ -57,7 +67,7 @@ func readInputs(stdin io.Reader, arg string) ([]input, error) {
 	if err != nil {
 		return nil, unreadable("standard input", err)
 	}
-	return inputsIn("", data, 0)
+	return data, nil
 }
 
 // readFiles reads what files hold, and those below folders. It returns the mistakes of all.
@@ -85,6 +95,9 @@ func inputsIn(path string, data []byte, number int) (all []input, err error) {
 		recs, err := parseRecordings(name, data, number)
 		for _, rec := range recs {
 			all = append(all, input{name: rec.Name, path: path, rec: rec})
+		}
+		if len(all) == 1 && all[0].name == path {
+			all[0].file = data
 		}
 		return all, err
 	case ext == ".ndjson":

@@ -85,8 +85,9 @@ func requireStore(s *config.Settings) error {
 	return nil
 }
 
-// withEvents calls do with a client of the running server, or of the store, which it opens.
-func (p *program) withEvents(c *cobra.Command, file string, do func(*opsclient.Client) error) error {
+// withServer calls do with a client of the running server, or alone if none runs.
+func (p *program) withServer(c *cobra.Command, file string, do func(*opsclient.Client) error,
+	alone func(*config.Settings) error) error {
 	s, err := p.loadOutline(c, file)
 	if err != nil {
 		return err
@@ -96,14 +97,21 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(*opsclient.C
 	} else if client != nil {
 		return do(client)
 	}
-	if err := requireStore(s); err != nil {
-		return err
-	}
-	store, err := s.OpenStore(c.Context(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(opsclient.New(inspect.API(store))), store.Close())
+	return alone(s)
+}
+
+// withEvents calls do with a client of the running server, or of the store, which it opens.
+func (p *program) withEvents(c *cobra.Command, file string, do func(*opsclient.Client) error) error {
+	return p.withServer(c, file, do, func(s *config.Settings) error {
+		if err := requireStore(s); err != nil {
+			return err
+		}
+		store, err := s.OpenStore(c.Context(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(opsclient.New(inspect.API(store))), store.Close())
+	})
 }
 
 // healthTimeout is how long a server may take to answer a probe.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
@@ -127,18 +128,16 @@ func targetNotes(t opsapi.Target) (notes []string) {
 	return notes
 }
 
-// withTargets calls do with a client of the running server, or locks the store and works on its
-// file of targets. Only a change creates a store.
+// withTargets calls do with a client of the running server, or without one of the file of targets.
 func withTargets(c *cobra.Command, p *program, file string, changes bool, do func(*opsclient.Client) error) error {
-	s, err := p.loadOutline(c, file)
-	if err != nil {
-		return err
-	}
-	if client, err := connect(c.Context(), s); err != nil {
-		return err
-	} else if client != nil {
-		return do(client)
-	}
+	return p.withServer(c, file, do, func(s *config.Settings) error {
+		return withTargetsAlone(c, p, s, file, changes, do)
+	})
+}
+
+// withTargetsAlone locks the store and works on its file of targets. Only a change creates a store.
+func withTargetsAlone(c *cobra.Command, p *program, s *config.Settings, file string, changes bool,
+	do func(*opsclient.Client) error) error {
 	missing := requireStore(s)
 	kind, dir, err := s.StoreKind()
 	if missing != nil && (err != nil || kind == "memory") {

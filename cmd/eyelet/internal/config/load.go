@@ -79,7 +79,7 @@ func (s Source) parse(file string, data []byte, read *conf.Reader) (*Settings, e
 	found = append(found, conf.Override(root, reflect.TypeFor[Settings](), s.Environ, s.given())...)
 	found = append(found, root.VariableErrors()...)
 	set := &Settings{File: file, files: read, variables: used}
-	d := &conf.Decoder{Dir: filepath.Dir(file), Files: read, Parsers: parsers}
+	d := &conf.Decoder{Dir: filepath.Dir(file), Files: read, Parsers: preset.Parsers}
 	d.Decode(root, reflect.ValueOf(set).Elem(), "")
 	set.confidential = d.Secrets
 	readPresets(set, d)
@@ -135,7 +135,7 @@ func (s Source) PresetSettings(vendor string, pairs []string) (set preset.Settin
 		}
 		all.Put(name, value, at)
 	}
-	d, into := &conf.Decoder{Dir: ".", Errs: all.VariableErrors(), Parsers: parsers}, &Producer{}
+	d, into := &conf.Decoder{Dir: ".", Errs: all.VariableErrors(), Parsers: preset.Parsers}, &Producer{}
 	into.DecodeNode(d, all, "")
 	return into.PresetSettings, used.AsWritten(d.Errs).Err()
 }

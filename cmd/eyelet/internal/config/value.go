@@ -1,12 +1,10 @@
 package config
 
 import (
-	"reflect"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/conf"
-	"github.com/eyelet-dev/eyelet/producer"
 )
 
 // rememberSetting bounds the memory of events beyond their window: off, or how long and how many.
@@ -46,16 +44,4 @@ func (r *rememberSetting) retention() dedup.Retention {
 		return dedup.Retention{For: -1}
 	}
 	return dedup.Retention{For: r.For, Max: int64(r.Max)}
-}
-
-// parsers read the values of the interfaces of package producer.
-var parsers = map[reflect.Type]conf.Parser{
-	reflect.TypeFor[producer.Extractor](): {
-		Parse: func(text string) (any, error) { return producer.ParseExtractor(text) },
-		Hint:  "write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...",
-	},
-	reflect.TypeFor[producer.KeyFormat](): {
-		Parse: func(text string) (any, error) { return producer.ParseKeyFormat(text) },
-		Hint:  "write uuid, or a regular expression",
-	},
 }
