@@ -76,7 +76,7 @@ type HMAC struct {
 	// or {ecdsa} (a signature by one of PublicKeys or ECDSAKeys). Defaults to "{sig}".
 	Entries []string `conf:"pattern"`
 
-	Hash           Hash                // of entries without {alg}; defaults to SHA256
+	Hash           Hash                // of entries without {alg}; defaults to the first of Hashes, else SHA256
 	Hashes         []Hash              `conf:"hash"`            // that {alg} may name; defaults to Hash alone
 	Encoding       Encoding            `conf:"encoding"`        // of the signature: Hex or Base64; required
 	Secrets        []Secret            `conf:"secret"`          // the accepted ones, several during a rotation
