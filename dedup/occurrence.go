@@ -14,7 +14,7 @@ import (
 //
 // Claims of a key are decided in this order:
 //
-//  1. The name belongs to a known occurrence, or to the event with the former name: the claim is
+//  1. The name belongs to a known occurrence, or to the event with a [Former] name: the claim is
 //     about that one.
 //  2. The key has no live record: the claim is New under the key itself.
 //  3. It has no name: the claim is about the record of the key.
@@ -38,8 +38,9 @@ type Occurrence struct {
 }
 
 // Former has the names of an event under other configurations of its producer, whose signatures
-// bind something else. They are only looked up: if nothing live has the key of a claim, or the name
-// of its occurrence, a live record with a former name and the same payload is that of the event.
+// bind something else. They are only looked up: if nothing live has the name of a claim's
+// occurrence, or without one its key, a live record with a former name and the same payload is that
+// of the event.
 type Former struct {
 	// Names are keys, and identifiers that came with content (SpaceSent). Of content they name the
 	// sending with the claim's identifier only.
@@ -177,7 +178,7 @@ func (s *Step[R]) named(first Record, names []Key) (Record, error) {
 		}
 	}
 	c := &s.claim
-	if c.Former == nil {
+	if c.Former == nil || len(names) == 0 && first.Event != "" {
 		return Record{}, nil
 	}
 	r, err := s.former(c.Former.Names)

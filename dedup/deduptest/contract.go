@@ -63,9 +63,13 @@ var contract = []check{
 		x.want(dedup.Seen, named("b"))
 	}},
 	{"AnEventHasTheNamesOfAFormerConfiguration", func(x *rig) {
-		event, renamed := x.accept(delivery("a")), digested("d", "a", 0)
+		event, renamed := x.finished(delivery("a"), done()), digested("d", "a", 0)
 		renamed.Former = &dedup.Former{Names: []dedup.Key{key("a")}, Fingerprint: renamed.Fingerprint}
 		x.about(dedup.Known, event, renamed)
+		unnamed := digested("e", "", 0)
+		own := x.accept(unnamed)
+		unnamed.Former = renamed.Former
+		x.about(dedup.Known, own, unnamed)
 	}},
 	{"TheNewestOfASeriesIsKnownBeyondItsWindowAndTheOthersAreSuperseded", func(x *rig) {
 		a := x.accept(content("a", "s"))

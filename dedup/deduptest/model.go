@@ -275,7 +275,7 @@ func (m *model) occurs(t *modelTurn, first *modelEvent, formerNames []dedup.Key)
 			named = first
 		}
 	}
-	if !m.live(named) {
+	if !m.live(named) && (o.Name != "" || !m.live(first)) {
 		named = m.former(c, formerNames)
 		if named != nil && named.Payload.VendorID != "" && named.Payload.VendorID != o.Name {
 			named = nil
