@@ -47,7 +47,7 @@ type Log struct {
 type segment struct {
 	number uint64
 	file   storedir.File
-	raw    bool // its space is reserved, but nothing was ever written there
+	raw    bool // its space is reserved, but was never filled with zeros
 	once   bool // not used again: made larger for its frame, or left by another process
 }
 
@@ -80,7 +80,7 @@ func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	if size > maxFrame {
 		return Position{}, ErrTooLarge
 	}
-	isFirst := l.active == nil || l.written.Offset+size > l.settings.SegmentSize
+	isFirst := l.active == nil || l.written.Offset+size > l.settings.SegmentSize || l.active.raw && l.filled()
 	data, offset := frame, l.written.Offset
 	if isFirst {
 		if err := l.begin(headSize + size); err != nil {
@@ -181,6 +181,14 @@ func (l *Log) begin(size int64) error {
 	return nil
 }
 
+// filled reports whether the next segment was filled with zeros, and there is another one. A raw
+// segment is then left early, because each of its flushes changes metadata and costs two.
+func (l *Log) filled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.ready) > 1 && !l.ready[0].raw
+}
+
 // activate makes a prepared segment the active one.
 func (l *Log) activate() error {
 	l.mu.Lock()
@@ -195,7 +203,7 @@ func (l *Log) activate() error {
 		return ErrFull
 	}
 	l.active, l.ready = l.ready[0], l.ready[1:]
-	l.active.raw, l.begun = false, l.active.number
+	l.begun = l.active.number
 	l.used = append(l.used, l.active)
 	l.changed.Broadcast() // the one behind it may have to be filled
 	return nil

@@ -28,7 +28,8 @@ var retryAfter = 200 * time.Millisecond
 // into them need none.
 //
 // Writing to reserved space for the first time makes a flush slower, because it changes metadata.
-// So the next segment is filled with zeros ahead of use, but not in a log that is hardly written.
+// So the next segment is filled with zeros ahead of use, and the log goes on in it at once; but not
+// in a log that is hardly written.
 func Open(s Settings, after Position) (*Log, error) {
 	if err := s.complete(); err != nil {
 		return nil, err
@@ -218,6 +219,7 @@ func reserve(f storedir.File, size int64) (raw bool, err error) {
 	return false, writeZeros(f, size)
 }
 
+// writeZeros flushes a part after the other, so that the flushes of the log wait for one only.
 func writeZeros(f storedir.File, size int64) error {
 	zeros := make([]byte, min(size, 1<<20))
 	for at := int64(0); at < size; at += int64(len(zeros)) {
@@ -225,8 +227,11 @@ func writeZeros(f storedir.File, size int64) error {
 		if _, err := f.WriteAt(part, at); err != nil {
 			return err
 		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
 	}
-	return f.Sync()
+	return nil
 }
 
 func (l *Log) closeFiles() (err error) {
