@@ -138,7 +138,7 @@ var confined = map[string][]string{
 	"github.com/pires/go-proxyproto":        {"cmd/eyelet/internal/server/"},
 	"github.com/coreos/go-systemd/v22":      {"cmd/eyelet/internal/server/"},
 	"github.com/dgraph-io/badger/v4":        {"dedup/badgerstore/"},
-	"github.com/KimMachineGun/automemlimit": {"dedup/badgerstore/"},
+	"github.com/KimMachineGun/automemlimit": {"dedup/badgerstore/", "cmd/eyelet/internal/server/"},
 	"github.com/jackc/pgx/v5": {
 		"dedup/pgstore/", "internal/pgserver/", "internal/pgtest/", "once/oncepgx/", "torture/",
 	},

@@ -198,6 +198,7 @@ func (s *Server) open(ctx context.Context) error {
 	g.serve(rx, s.servers[0].WriteTimeout, s.traces)
 	s.reloads.success = time.Now()
 	raiseProcs()
+	collectSeldom()
 	return s.begin(g)
 }
 

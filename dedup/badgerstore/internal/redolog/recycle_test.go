@@ -367,7 +367,7 @@ func TestTheNextSegmentIsFilledUnderLoad(t *testing.T) {
 			if row.number > 0 {
 				isFilled(row.number)
 			}
-			if row.number == 2 { // the log goes on to it at once, and the one behind it is the next
+			if row.number == 2 { // it is used at once, and the one behind it is the next
 				if add(1); l.End().Segment != 2 {
 					t.Errorf("the log stays in a segment that was only reserved: %v", l.End())
 				}
