@@ -54,7 +54,7 @@ var imports = map[string][]string{
 		"internal/usage", "internal/httpserver", "internal/redact",
 	},
 	"cmd/eyelet/internal/servertest": {}, // for tests
-	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward"},
+	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward", "internal/strictjson"},
 	"cmd/eyelet/internal/tracing":    {"verify", "internal/httpserver"},
 	"internal/usage":                 {"internal/nearest"},
 	"internal/conf":                  {"internal/usage"},

@@ -28,7 +28,7 @@ func TestAFormStaysAsItWasSigned(t *testing.T) {
 		t.Fatalf("the form: %s", res.Status)
 	}
 	done := counted(t, file, "done", 1)[0]
-	if !strings.Contains(r.out.String(), `"data":{"ref":"refs/heads/a\u0026b=c","n":1}`) {
+	if !strings.Contains(r.out.String(), `"data":{"ref":"refs/heads/a&b=c","n":1}`) {
 		t.Errorf("printed: %s", r.out.String())
 	}
 	for name, want := range map[string]string{"got.json": event, "type.txt": "application/json\n"} {

@@ -1,6 +1,7 @@
 package strictjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"strings"
@@ -53,6 +54,12 @@ func TestScannerAcceptsWhatEncodingJSONAccepts(t *testing.T) {
 		first := strings.TrimLeft(string(text), " \t\r\n")
 		if got := new(Document).Read(text, 64) == nil; got != (want && (first[0] == '{' || first[0] == '[')) {
 			t.Fatalf("%q: is a document %t", text, got)
+		}
+		var compact bytes.Buffer
+		wantErr := json.Compact(&compact, text)
+		if got, err := AppendCompact([]byte("x"), text); (err == nil) != (wantErr == nil) ||
+			string(got) != "x"+compact.String() {
+			t.Fatalf("%q is compacted to %q, %v, want %q", text, got, err, &compact)
 		}
 		if want {
 			valid++

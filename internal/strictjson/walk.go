@@ -117,6 +117,32 @@ func skipValid(text []byte, i int) int {
 	return i
 }
 
+// AppendCompact appends a text without the white space between its tokens. It returns an error if
+// the text is not one value, or is nested deeper than 10,000, as encoding/json has it.
+func AppendCompact(b, text []byte) ([]byte, error) {
+	s := NewScanner(text, Limits{Depth: 10_000})
+	if _, err := s.Value(); err != nil {
+		return b, err
+	}
+	if err := s.End(); err != nil {
+		return b, err
+	}
+	begin := 0 // of what is appended next
+	for i := 0; i < len(text); {
+		switch c := text[i]; {
+		case c == '"':
+			i = skipString(text, i)
+		case isSpace(c):
+			b = append(b, text[begin:i]...)
+			i = skipSpace(text, i)
+			begin = i
+		default:
+			i++
+		}
+	}
+	return append(b, text[begin:]...), nil
+}
+
 // skipString returns the index after the string that begins at i.
 func skipString(b []byte, i int) int {
 	for i++; i < len(b); {

@@ -4,17 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 	"unicode/utf8"
 
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 // Stdout prints each event as a line of JSON.
 type Stdout struct{ Out *Output }
 
-// stdoutLine is an event. Its payload is Data if it is JSON, which is written compactly, Text if it
-// is other text, and else Body, in base64.
+// stdoutLine is an event. A payload that is JSON is written behind it, compactly, as "data"; other
+// text is Text, and other bytes are Body, in base64.
 type stdoutLine struct {
 	ID         string            `json:"id"`
 	VendorID   string            `json:"vendor_id,omitempty"`
@@ -25,7 +27,6 @@ type stdoutLine struct {
 	Attempt    int               `json:"attempt"`
 	Accepted   time.Time         `json:"accepted"`
 	Attributes map[string]string `json:"attributes,omitempty"`
-	Data       json.RawMessage   `json:"data,omitempty"`
 	Text       string            `json:"text,omitempty"`
 	Body       []byte            `json:"body,omitempty"`
 }
@@ -51,16 +52,19 @@ func (s Stdout) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver
 func lineOf(ev *receiver.Event[[]byte]) ([]byte, error) {
 	line := stdoutLine{
 		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint,
-		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes, Data: ev.Body,
+		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
+	}
+	data, notJSON := strictjson.AppendCompact(make([]byte, 0, len(ev.Body)), ev.Body)
+	switch {
+	case notJSON == nil:
+	case utf8.Valid(ev.Body):
+		line.Text = string(ev.Body)
+	default:
+		line.Body = ev.Body
 	}
 	text, err := json.Marshal(line)
-	if err != nil { // the payload is not JSON
-		if line.Data = nil; utf8.Valid(ev.Body) {
-			line.Text = string(ev.Body)
-		} else {
-			line.Body = ev.Body
-		}
-		text, err = json.Marshal(line)
+	if err == nil && notJSON == nil {
+		text = slices.Concat(text[:len(text)-1], []byte(`,"data":`), data, []byte{'}'})
 	}
 	return append(text, '\n'), err
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// printed is the line of an event as encoding/json writes it. A JSON payload is in data as it is,
-// other text in text, and other bytes in body, in base64.
+// printed is the line of an event as encoding/json writes it, without data, where a payload that is
+// JSON is. Other text is in text, and other bytes are in body, in base64.
 type printed struct {
 	ID         string            `json:"id"`
 	VendorID   string            `json:"vendor_id,omitempty"`
@@ -28,7 +28,6 @@ type printed struct {
 	Attempt    int               `json:"attempt"`
 	Accepted   time.Time         `json:"accepted"`
 	Attributes map[string]string `json:"attributes,omitempty"`
-	Data       json.RawMessage   `json:"data,omitempty"`
 	Text       string            `json:"text,omitempty"`
 	Body       []byte            `json:"body,omitempty"`
 }
@@ -39,9 +38,11 @@ func referenceLine(ev *receiver.Event[[]byte]) (string, error) {
 		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint,
 		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
 	}
+	var data bytes.Buffer
 	switch {
-	case json.Valid(ev.Body):
-		p.Data = ev.Body
+	case json.Compact(&data, ev.Body) == nil:
+		line, err := json.Marshal(p)
+		return strings.TrimSuffix(string(line), "}") + `,"data":` + data.String() + "}\n", err
 	case utf8.Valid(ev.Body):
 		p.Text = string(ev.Body)
 	default:
