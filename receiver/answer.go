@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -73,16 +71,27 @@ func (d *delivery) resume(ctx context.Context, e *entry, rec dedup.Record) (*rep
 	return d.answer(ctx, e)
 }
 
+// answerRun is one run of an Answer handler, which holds the lease.
+type answerRun struct {
+	leasedRun
+	rx       *Receiver
+	end      context.CancelFunc // ends the handler's context
+	p        *producer.Producer
+	handler  *Handler
+	asked    time.Time             // when its claim was asked for: the lease began later
+	accepted dedup.Response        // to an event that no handler answers
+	storeErr atomic.Pointer[error] // why the result is not recorded yet; nil before
+}
+
 // begin returns the run of a claimed event. The first run gets the delivery itself. A later one
 // gets what the store kept of the first, and the delivery only triggers it. Its handler is the one
 // that began the event or, when that name is gone, the Answer handler of the stored type, or nil.
 func (d *delivery) begin(ctx context.Context, e *entry, decision dedup.Decision) (*answerRun, error) {
 	cfg := &d.rx.cfg
 	run := &answerRun{
-		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, started: time.Now(),
-		accepted: d.ep.acceptance(e.claim.Payload.Type),
+		rx: d.rx, p: &d.ep.p, handler: e.answer, accepted: d.ep.acceptance(e.claim.Payload.Type),
 	}
-	run.owner, run.lease = run, decision.Lease
+	run.leasedRun = leasedRun{owner: run, rec: decision.Record, lease: decision.Lease, began: time.Now()}
 	task := run.task()
 	if task.Attempt == 1 {
 		p := e.claim.Payload // a decision comes without the body
@@ -113,99 +122,33 @@ func (d *delivery) run(ctx context.Context, e *entry, decision dedup.Decision, a
 	if err != nil {
 		return nil, err
 	}
-	run.leased = asked
+	run.asked = asked
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
-	done := make(chan runResult, 1)
+	done := make(chan *reply, 1)
 	d.rx.inflight.Add()
 	share := d.share.Transfer() // a handler that outlasts its delivery keeps its slot of the quota
 	go func() {
 		defer d.rx.inflight.Done()
 		defer cancel()
-		res := run.run(ctx, cancel)
+		resp := run.run(ctx, cancel)
 		share.Release() // before the producer can send the next delivery
-		done <- res
+		done <- resp
 	}()
 	select {
-	case res := <-done:
-		return res.reply, res.err
+	case resp := <-done:
+		return resp, nil
 	case <-ctx.Done():
 	}
 	// The handler's own response counts, even at the last moment.
 	select {
-	case res := <-done:
-		return res.reply, res.err
+	case resp := <-done:
+		return resp, nil
 	default:
 	}
 	if err := run.storeErr.Load(); err != nil {
 		return nil, storeFailure(*err)
 	}
 	return nil, run.timeout(context.Cause(ctx))
-}
-
-// answerRun is one run of an Answer handler, which holds the lease.
-type answerRun struct {
-	leasedRun
-	rx       *Receiver
-	end      context.CancelFunc // ends the handler's context
-	p        *producer.Producer
-	handler  *Handler
-	rec      dedup.Record
-	started  time.Time
-	leased   time.Time             // when its claim was asked for: the lease began later
-	accepted dedup.Response        // to an event that no handler answers
-	span     trace.Span            // of the handler; nil without Config.Tracer
-	storeErr atomic.Pointer[error] // why the result is not recorded yet; nil before
-}
-
-// runResult is the result of a run for the waiting delivery.
-type runResult struct {
-	reply *reply
-	err   error
-}
-
-func (r *answerRun) task() *dedup.Task { return &r.rec.Tasks[r.lease.Task] }
-
-func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res runResult) {
-	defer func() {
-		if v := recover(); v != nil { // ours or the store's: a handler's panic is its error
-			r.rx.log.Error("panic while answering",
-				"endpoint", r.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
-			res = runResult{err: fail(codeInternal, nil)}
-		}
-	}()
-	r.end = cancel
-	r.rx.answers.add(&r.leasedRun, r.leased)
-	defer r.rx.answers.remove(&r.leasedRun) // once the result is recorded
-	if r.handler == nil {
-		r.rx.answers.finish(&r.leasedRun)
-		gone := dedup.Result{Kind: dedup.ResultDead, Reason: reasonGone, Err: errGone, Response: r.accepted}
-		return r.finish(ctx, gone, runResult{}, nil)
-	}
-	if t := r.rx.cfg.Tracer; t != nil {
-		ctx, r.span = startAttempt(ctx, t, &r.rec, r.task())
-	}
-	came := <-start(func() returned {
-		return r.handler.runLeased(ctx, r.rx.answers, &r.leasedRun, &r.rec, func(came returned) dedup.Result {
-			result, _ := r.outcome(ctx, came)
-			return result
-		})
-	})
-	r.rx.answers.finish(&r.leasedRun)
-	if came.committed != nil {
-		defer r.rx.pending.notify(r.rec.Key.Hash())
-		r.endSpan(*came.committed, nil)
-		r.rx.reportAnswerRun(ctx, r, *came.committed, nil)
-		return r.recorded(*came.committed, runResult{})
-	}
-	result, res := r.outcome(ctx, came)
-	r.endSpan(result, came.err)
-	return r.finish(ctx, result, res, came.err)
-}
-
-func (r *answerRun) endSpan(result dedup.Result, cause error) {
-	if r.span != nil {
-		endAttempt(r.span, result, cause)
-	}
 }
 
 // timeout is the failure of a run that outlasts the wait of its producer. An Inline handler still
@@ -216,6 +159,46 @@ func (r *answerRun) timeout(cause error) *failure {
 		f.header = http.Header{"Connection": {"close"}}
 	}
 	return f
+}
+
+// run runs the handler, records its result, and returns the reply for the waiting delivery.
+func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (resp *reply) {
+	defer func() {
+		if v := recover(); v != nil { // ours or the store's: a handler's panic is its error
+			r.rx.log.Error("panic while answering",
+				"endpoint", r.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
+			resp = r.rx.problemReply(r.p, fail(codeInternal, nil))
+		}
+	}()
+	r.end = cancel
+	r.rx.answers.add(&r.leasedRun, r.asked)
+	defer r.rx.answers.remove(&r.leasedRun) // once the result is recorded
+	var came returned
+	if r.handler != nil {
+		ctx = r.startSpan(ctx, r.rx.cfg.Tracer)
+		came = <-start(func() returned {
+			return r.handler.runLeased(ctx, r.rx.answers, &r.leasedRun, func(came returned) dedup.Result {
+				result, _ := r.outcome(ctx, came)
+				return result
+			})
+		})
+	}
+	r.rx.answers.finish(&r.leasedRun)
+	defer r.rx.pending.notify(r.rec.Key.Hash())
+	result, resp := r.outcome(ctx, came)
+	r.endSpan(result, came.err)
+	r.rx.reportAnswerRun(ctx, r, result, came.err)
+	if came.committed == nil {
+		if err := r.record(ctx, result); err != nil {
+			return r.rx.problemReply(r.p, storeFailure(err))
+		}
+	}
+	if result.Response.Status == 0 {
+		return resp
+	}
+	r.rec.Response = result.Response
+	stored := storedReply(r.p, &r.rec, false)
+	return &stored
 }
 
 func (r *answerRun) log() *slog.Logger {
@@ -232,58 +215,44 @@ func (r *answerRun) cancel(cause error) {
 // hung is never called: the producer's wait is bounded, and the handler occupies no worker.
 func (r *answerRun) hung() {}
 
-// finish records the result before it reaches the waiting delivery and the duplicates. While the
+// record records the result before it reaches the waiting delivery and the duplicates. While the
 // store does not record it, the run keeps its lease: the next delivery must not start a second one.
-func (r *answerRun) finish(ctx context.Context, result dedup.Result, res runResult, cause error) runResult {
-	defer r.rx.pending.notify(r.rec.Key.Hash())
-	r.rx.reportAnswerRun(ctx, r, result, cause)
-	err := r.record(ctx, result)
-	if err != nil {
-		err = unrecorded{
-			lease: r.rx.cfg.Lease, ended: r.rx.ending.Done(), random: r.rx.workers.random, log: r.log,
-			record: func() error { return r.record(ctx, result) },
-		}.settle(err)
-	}
+// The waiting delivery gets the store's error if it waits no longer.
+func (r *answerRun) record(ctx context.Context, result dedup.Result) error {
+	err := r.rx.workers.record(r.log, r.rx.ending.Done(), nil, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.rx.cfg.StoreTimeout)
+		defer cancel()
+		err := r.rx.cfg.Store.Finish(ctx, r.lease, result)
+		if err != nil {
+			r.storeErr.Store(&err)
+		}
+		return err
+	})
 	switch {
 	case err == nil:
-		return r.recorded(result, res)
 	case errors.Is(err, dedup.ErrLeaseLost):
 		r.log().Warn("the lease was lost: the result of this run is discarded, unless it was recorded before")
 	default:
 		r.log().Error("the outcome could not be recorded: the handler runs again after the lease", "err", err)
 	}
-	return runResult{err: storeFailure(err)}
-}
-
-// record records the result. The waiting delivery gets its error if it waits no longer.
-func (r *answerRun) record(ctx context.Context, result dedup.Result) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.rx.cfg.StoreTimeout)
-	defer cancel()
-	err := r.rx.cfg.Store.Finish(ctx, r.lease, result)
-	if err != nil {
-		r.storeErr.Store(&err)
-	}
 	return err
 }
 
-// recorded adds the stored response.
-func (r *answerRun) recorded(result dedup.Result, res runResult) runResult {
-	if result.Response.Status != 0 {
-		r.rec.Response = result.Response
-		stored := storedReply(r.p, &r.rec, false)
-		res.reply = &stored
+// outcome classifies what the handler returned. A terminal result has the response, which is stored
+// and then sent. A transient one releases the claim for the next delivery, and has the reply to this
+// one.
+func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, *reply) {
+	switch {
+	case came.committed != nil:
+		return *came.committed, nil
+	case r.handler == nil:
+		return dedup.Result{Kind: dedup.ResultDead, Reason: reasonGone, Err: errGone, Response: r.accepted}, nil
 	}
-	return res
-}
-
-// outcome classifies the result: terminal outcomes are stored with their response, transient
-// ones release the claim for the next delivery.
-func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, runResult) {
 	switch kind, wait := classify(came.err); kind {
 	case errorRejected:
-		return r.reject(came)
+		return r.reject(came), nil
 	case errorUndecodable:
-		return r.refuse(codeUndecodable, came.err)
+		return r.refuse(codeUndecodable, came.err), nil
 	case errorPostponed:
 		return r.release(codePostponed, min(max(wait, time.Second), r.rx.cfg.PostponeMax), came.err)
 	case errorPanic, errorOther:
@@ -291,14 +260,14 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, r
 		if ctx.Err() != nil {
 			code = codeAnswerTimeout
 		}
-		result, res := r.release(code, wait, came.err)
+		result, resp := r.release(code, wait, came.err)
 		if own, ok := r.own(came, transient); ok && wait == 0 {
-			res = runResult{reply: r.transientReply(own)}
+			resp = r.transientReply(own)
 		}
-		return result, res
+		return result, resp
 	}
 	said := ""
-	if came.response != nil && came.response.Refusal != nil && isRefusal(came.response.Status) {
+	if isRefused(came.response) {
 		said, came.response = came.response.Refusal.Reply, r.rx.refusalResponse(r.p, came.response)
 	}
 	resp, err := responseOf(r.p, came.response)
@@ -307,31 +276,39 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, r
 	}
 	if transient(resp.Status) {
 		why := fmt.Sprintf("the handler answered %d", resp.Status)
-		return dedup.Result{Kind: dedup.ResultRelease, Reason: "transient", Err: why},
-			runResult{reply: r.transientReply(resp)}
+		return dedup.Result{Kind: dedup.ResultRelease, Reason: "transient", Err: why}, r.transientReply(resp)
 	}
-	return dedup.Result{Kind: dedup.ResultDone, Response: resp, Reply: said}, runResult{}
+	return dedup.Result{Kind: dedup.ResultDone, Response: resp, Reply: said}, nil
 }
 
-func (r *answerRun) release(code verify.Code, after time.Duration, err error) (dedup.Result, runResult) {
+func (r *answerRun) release(code verify.Code, after time.Duration, err error) (dedup.Result, *reply) {
 	return dedup.Result{Kind: dedup.ResultRelease, Reason: string(code), Err: errText(err), Reply: replyOf(err)},
-		runResult{err: &failure{code: code, after: after, err: err}}
+		r.rx.problemReply(r.p, &failure{code: code, after: after, err: err})
 }
 
-// reject stores the refusal that came with the error, or the problem for it.
-func (r *answerRun) reject(came returned) (dedup.Result, runResult) {
+// reject is the result with the refusal that came with the error, or with the problem for it.
+func (r *answerRun) reject(came returned) dedup.Result {
 	resp, ok := r.own(came, isRefusal)
-	if !ok {
-		if came.response == nil || came.response.Refusal == nil || !isRefusal(came.response.Status) {
-			return r.refuse(codeRejected, came.err)
-		}
+	switch {
+	case ok:
+	case isRefused(came.response):
 		refusal := r.rx.refusalResponse(r.p, came.response)
 		resp = dedup.Response{Status: refusal.Status, Header: refusal.Header, Body: refusal.Body}
+	default:
+		return r.refuse(codeRejected, came.err)
 	}
-	return dedup.Result{
-		Kind: dedup.ResultDead, Reason: reasonRejected, Err: errText(came.err), Reply: replyOf(came.err),
-		Response: resp,
-	}, runResult{}
+	return refusedWith(resp, reasonRejected, came.err)
+}
+
+// refuse is a terminal refusal with the problem of the code.
+func (r *answerRun) refuse(code verify.Code, err error) dedup.Result {
+	return refusedWith(r.rx.problemReply(r.p, fail(code, err)).Response, string(code), err)
+}
+
+func refusedWith(resp dedup.Response, reason string, err error) dedup.Result {
+	result := dead(reason, errText(err))
+	result.Reply, result.Response = replyOf(err), resp
+	return result
 }
 
 // own returns the response with a status and a body that came with the error, if its status fits.
@@ -344,14 +321,6 @@ func (r *answerRun) own(came returned, fits func(status int) bool) (dedup.Respon
 	return resp, err == nil
 }
 
-// refuse stores a terminal refusal.
-func (r *answerRun) refuse(code verify.Code, err error) (dedup.Result, runResult) {
-	resp := r.rx.problemReply(r.p, fail(code, err)).Response
-	return dedup.Result{
-		Kind: dedup.ResultDead, Reason: string(code), Err: errText(err), Reply: replyOf(err), Response: resp,
-	}, runResult{}
-}
-
 // transientReply is the reply for a transient response, which is not stored.
 func (r *answerRun) transientReply(a dedup.Response) *reply {
 	a.Header = a.Header.Clone()
@@ -361,6 +330,9 @@ func (r *answerRun) transientReply(a dedup.Response) *reply {
 	}
 	return &reply{Response: a, code: codeAnswerFailed, event: r.rec.Event}
 }
+
+// isRefused reports whether the response is a valid Refusal.
+func isRefused(r *Response) bool { return r != nil && r.Refusal != nil && isRefusal(r.Status) }
 
 // isRefusal reports whether a response with a Refusal may have the status.
 func isRefusal(status int) bool {

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -49,11 +47,8 @@ const (
 type attempt struct {
 	leasedRun
 	d       *dispatcher
-	work    dedup.Work
-	task    *dedup.Task
 	size    int64           // of the payload
 	taken   time.Time       // when the lease began
-	began   time.Time       // when its handler started, before that when it was taken
 	ctx     context.Context // of the handler; nil before it runs
 	end     context.CancelCauseFunc
 	lost    atomic.Bool  // the lease was lost while the handler ran
@@ -63,20 +58,18 @@ type attempt struct {
 	stored  bool         // the handler's transaction recorded the result
 	result  dedup.Result // once there is one
 	cause   error        // of the result
-	span    trace.Span   // of the handler; nil without Config.Tracer, and before it runs
 }
 
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
 	now := time.Now()
-	a := &attempt{d: d, work: w, size: int64(len(w.Record.Payload.Body)), taken: now, began: now}
-	a.task = a.work.Task()
-	a.owner, a.lease = a, w.Lease
+	a := &attempt{d: d, size: int64(len(w.Record.Payload.Body)), taken: now}
+	a.leasedRun = leasedRun{owner: a, rec: w.Record, lease: w.Lease, began: now}
 	return a
 }
 
 // log returns a logger that names the attempt. Few attempts log anything.
 func (a *attempt) log() *slog.Logger {
-	return a.d.log.With(append(eventAttrs(&a.work.Record), "handler", a.task.Handler, "attempt", a.task.Attempt)...)
+	return a.d.log.With(append(eventAttrs(&a.rec), "handler", a.task().Handler, "attempt", a.task().Attempt)...)
 }
 
 // eventAttrs name an event in the log. The id is the sender's.
@@ -127,22 +120,20 @@ func (a *attempt) run() {
 	defer stop()
 	a.ctx, a.end = ctx, end
 	a.d.watchdog.add(&a.leasedRun, a.taken)
-	h := a.d.registry.byName[a.task.Handler]
+	h := a.d.registry.byName[a.task().Handler]
 	switch {
 	case h == nil:
 		a.finish(dead(reasonGone, errGone), nil)
 	case a.failures() > a.d.cfg.Attempts:
 		// Every attempt was interrupted, probably by a crash: do not run it again.
-		a.finish(dead(reasonExhausted, "no attempts left; the last error: "+a.task.Err), nil)
+		a.finish(dead(reasonExhausted, "no attempts left; the last error: "+a.task().Err), nil)
 	default:
-		if t := a.d.cfg.Tracer; t != nil {
-			ctx, a.span = startAttempt(ctx, t, &a.work.Record, a.task)
-		}
+		ctx = a.startSpan(ctx, a.d.cfg.Tracer)
 		var decide func(returned) dedup.Result
 		if h.tx != nil {
 			decide = func(r returned) dedup.Result { return a.outcome(r, context.Cause(a.ctx)) }
 		}
-		a.conclude(h.runLeased(ctx, a.d.watchdog, &a.leasedRun, &a.work.Record, decide))
+		a.conclude(h.runLeased(ctx, a.d.watchdog, &a.leasedRun, decide))
 	}
 }
 
@@ -168,8 +159,8 @@ func (a *attempt) conclude(r returned) {
 func (a *attempt) release(reason string) {
 	a.d.watchdog.add(&a.leasedRun, a.taken)
 	res := dedup.Result{Kind: dedup.ResultRelease, Reason: reason}
-	if a.task.Reason != "" {
-		res.Reason, res.Err = a.task.Reason, a.task.Err
+	if a.task().Reason != "" {
+		res.Reason, res.Err = a.task().Reason, a.task().Err
 	}
 	a.finish(res, nil)
 }
@@ -182,12 +173,10 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 	a.hanging.Lock()
 	a.over = true
 	a.hanging.Unlock()
-	a.work.Record.Payload.Body = nil
+	a.rec.Payload.Body = nil
 	a.d.prefetch.release(a.size)
 	a.result, a.cause = res, cause
-	if a.span != nil {
-		endAttempt(a.span, res, cause)
-	}
+	a.endSpan(res, cause)
 	switch {
 	case !a.d.watchdog.finish(&a.leasedRun): // the dispatcher has stopped
 	case a.stored: // whatever an extension found
@@ -200,7 +189,7 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 }
 
 // failures counts this attempt and the earlier ones that failed or were interrupted.
-func (a *attempt) failures() int { return a.task.Attempt - a.task.Postponed }
+func (a *attempt) failures() int { return a.task().Attempt - a.task().Postponed }
 
 // outcome is the result of what the handler returned; ended is why its context ended.
 func (a *attempt) outcome(r returned, ended error) dedup.Result {
@@ -254,14 +243,8 @@ func (a *attempt) retry(reason string, least time.Duration, err error) dedup.Res
 	return dedup.Result{Kind: dedup.ResultRetry, After: after, Reason: reason, Err: errText(err)}
 }
 
-// observe describes the attempt without payload: handlers' errors only by their types.
 func (a *attempt) observe(kind Kind, state dedup.State, reason string, err error) {
-	rec := &a.work.Record
-	a.d.cfg.observe(context.Background(), a.d.log, Observation{
-		Kind: kind, Endpoint: rec.Payload.Endpoint, Type: rec.Payload.Type, ID: rec.Key.ID, Event: rec.Event,
-		Handler: a.task.Handler, Attempt: a.task.Attempt, State: state, Reason: reason,
-		Took: time.Since(a.began), Err: err,
-	})
+	a.d.cfg.observe(context.Background(), a.d.log, a.observation(kind, state, reason, err))
 }
 
 func dead(reason, text string) dedup.Result {

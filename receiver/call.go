@@ -6,13 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"mime"
 	"mime/multipart"
 	"net/url"
 	"runtime"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -37,14 +41,50 @@ func start(call func() returned) <-chan returned {
 	return out
 }
 
+// leasedRun is one run of a handler for a task whose lease it holds: the common part of an attempt
+// and an answerRun. The watchdog extends the lease.
+type leasedRun struct {
+	owner
+	rec   dedup.Record
+	lease dedup.Lease
+	began time.Time  // when the handler started, before that when the run was made
+	span  trace.Span // of the handler; nil without Config.Tracer, and before it runs
+
+	// These belong to the watchdog.
+	extendAt time.Time // when the lease is extended; zero is never
+	hungAt   time.Time // when a handler that still runs counts as hung; zero is never
+	at       int       // index in watchdog.runs, plus 1
+	returned bool      // the handler has returned
+	finishes bool      // its transaction records the outcome: an extension would wait for it
+}
+
+// owner is what the watchdog calls for a run. It calls cancel and hung only before the handler has
+// returned.
+type owner interface {
+	log() *slog.Logger
+	cancel(cause error) // ends the handler's context
+	hung()              // called once
+}
+
+func (l *leasedRun) task() *dedup.Task { return &l.rec.Tasks[l.lease.Task] }
+
+// observation describes the run without payload: handlers' errors only by their types.
+func (l *leasedRun) observation(kind Kind, state dedup.State, reason string, err error) Observation {
+	return Observation{
+		Kind: kind, Endpoint: l.rec.Payload.Endpoint, Type: l.rec.Payload.Type, ID: l.rec.Key.ID, Event: l.rec.Event,
+		Handler: l.task().Handler, Attempt: l.task().Attempt, State: state, Reason: reason,
+		Took: time.Since(l.began), Err: err,
+	}
+}
+
 // runLeased runs the handler of a leased task once, in a transaction if it joins one. The maps and
 // the body of the record become the handler's. decide returns the outcome of what the
 // handler returned; only a transaction needs it.
 func (h *Handler) runLeased(
-	ctx context.Context, w *watchdog, l *leasedRun, rec *dedup.Record, decide func(returned) dedup.Result,
+	ctx context.Context, w *watchdog, l *leasedRun, decide func(returned) dedup.Result,
 ) returned {
 	if h.tx == nil {
-		return h.call(ctx, eventOf(rec, l.lease.Task))
+		return h.call(ctx, eventOf(&l.rec, l.lease.Task))
 	}
 	var r returned
 	began := false
@@ -52,7 +92,7 @@ func (h *Handler) runLeased(
 	err := w.store.(dedup.Transactor).InTx(ctx, l.lease, h.tx, func(ctx context.Context, tx any) (dedup.Result, error) {
 		w.finishing(l, false)
 		began = true
-		own := rec.Clone() // the handler may run again
+		own := l.rec.Clone() // the handler may run again
 		r = h.call(context.WithValue(ctx, txKey{}, tx), eventOf(&own, l.lease.Task))
 		w.finishing(l, true)
 		if r.err != nil {

@@ -364,18 +364,14 @@ func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result de
 	case dedup.ResultRelease:
 		state = dedup.Pending
 	}
-	took := time.Since(r.started)
-	handler, attempt := r.task().Handler, r.task().Attempt
+	o := r.observation(KindAttempt, state, result.Reason, typeOnly(cause))
 	if state != dedup.Done {
-		args := append(eventAttrs(&r.rec), "handler", handler, "attempt", attempt, "reason", result.Reason,
-			"took", took, rx.cfg.errorAttr(cause), requestIDAttr(ctx))
+		args := append(eventAttrs(&r.rec), "handler", o.Handler, "attempt", o.Attempt, "reason", o.Reason,
+			"took", o.Took, rx.cfg.errorAttr(cause), requestIDAttr(ctx))
 		if p, ok := errors.AsType[*panicked](cause); ok {
 			args = append(args, "panic", panicText(p.value), "stack", p.stack)
 		}
 		rx.log.WarnContext(ctx, "answer handler failed", args...)
 	}
-	rx.cfg.observe(ctx, rx.log, Observation{
-		Kind: KindAttempt, Endpoint: r.p.Name, Type: r.rec.Payload.Type, ID: r.rec.Key.ID, Event: r.rec.Event,
-		Handler: handler, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
-	})
+	rx.cfg.observe(ctx, rx.log, o)
 }

@@ -93,9 +93,7 @@ func (a *attempt) record() error {
 // settle follows a call that recorded the result, or failed to.
 func (a *attempt) settle(err error) {
 	if err != nil {
-		err = unrecorded{
-			lease: a.d.cfg.Lease, ended: a.d.leaseCtx.Done(), random: a.d.random, log: a.log, record: a.record,
-		}.settle(err)
+		err = a.d.record(a.log, a.d.leaseCtx.Done(), err, a.record)
 	}
 	switch {
 	case err == nil:
@@ -107,40 +105,35 @@ func (a *attempt) settle(err error) {
 	}
 }
 
-// unrecorded is a result that the store did not record at once. Its lease is extended meanwhile.
-type unrecorded struct {
-	lease  time.Duration
-	ended  <-chan struct{} // closed once nothing is recorded any more
-	random func(int64) int64
-	log    func() *slog.Logger
-	record func() error
-}
-
-// settle follows a call that failed to record the result. While the store is unavailable it tries
-// again, so that the handler need not run again for a fault of the store. It returns nil once the
-// result is recorded, [dedup.ErrLeaseLost] if the lease is lost or an earlier call recorded it, and
-// else the error with which it is abandoned: when the store has failed for good, when the receiver
-// stops, and after one more lease on errors that promise no end.
-func (u unrecorded) settle(err error) error {
-	deadline := time.Now().Add(u.lease)
+// record records a result by calls of once, which follow a failed one if err is not nil. While the
+// store is unavailable it tries again, so that the handler need not run again for a fault of the
+// store; the lease is extended meanwhile. It returns nil once the result is recorded,
+// [dedup.ErrLeaseLost] if the lease is lost or an earlier call recorded it, and else the error with
+// which it is abandoned: when the store has failed for good, when ended is closed because the
+// receiver stops, and after one more lease on errors that promise no end.
+func (d *dispatcher) record(log func() *slog.Logger, ended <-chan struct{}, err error, once func() error) error {
+	if err == nil {
+		err = once()
+	}
+	deadline := time.Now().Add(d.cfg.Lease)
 	for n := 0; err != nil; n++ {
 		var unavailable *dedup.ErrUnavailable
 		switch {
 		case errors.Is(err, dedup.ErrLeaseLost):
 			return err
 		case errors.As(err, &unavailable) && !errors.Is(err, dedup.ErrFailed):
-			deadline = time.Now().Add(u.lease)
+			deadline = time.Now().Add(d.cfg.Lease)
 		case errors.Is(err, dedup.ErrFailed), errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound),
 			time.Now().After(deadline):
 			return err
 		}
 		if n == 0 {
-			u.log().Warn("the outcome is not recorded yet; retrying", "err", err)
+			log().Warn("the outcome is not recorded yet; retrying", "err", err)
 		}
-		if !pause(u.ended, min(backoff(storeRetryBase, storeRetryCap, n, u.random), u.lease/6)) {
+		if !pause(ended, min(backoff(storeRetryBase, storeRetryCap, n, d.random), d.cfg.Lease/6)) {
 			return err
 		}
-		err = u.record()
+		err = once()
 	}
 	return nil
 }

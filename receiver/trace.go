@@ -94,11 +94,13 @@ func claimInSpan(ctx context.Context, rx *Receiver, claims []dedup.Claim) (decis
 	return decisions, err
 }
 
-// startAttempt starts the span of an attempt. An attempt in a delivery belongs to its trace. Any
+// startSpan starts the span of a run, with a tracer. A run in a delivery belongs to its trace. Any
 // other begins a trace of its own. Each is linked to the delivery that brought the event.
-func startAttempt(
-	ctx context.Context, t trace.Tracer, rec *dedup.Record, task *dedup.Task,
-) (context.Context, trace.Span) {
+func (l *leasedRun) startSpan(ctx context.Context, t trace.Tracer) context.Context {
+	if t == nil {
+		return ctx
+	}
+	rec, task := &l.rec, l.task()
 	options := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(
@@ -108,11 +110,17 @@ func startAttempt(
 		),
 	}
 	options = appendLink(options, rec.Payload.Attributes[traceAttribute])
-	return t.Start(ctx, spanProcess+task.Handler, options...)
+	ctx, l.span = t.Start(ctx, spanProcess+task.Handler, options...)
+	return ctx
 }
 
-// endAttempt ends the span of an attempt. The texts of errors are left out: they may quote payload.
-func endAttempt(span trace.Span, result dedup.Result, cause error) {
+// endSpan ends the span of a run, if it has one. The texts of errors are left out: they may quote
+// payload.
+func (l *leasedRun) endSpan(result dedup.Result, cause error) {
+	span := l.span
+	if span == nil {
+		return
+	}
 	name, failed := "done", true
 	switch {
 	case result.Kind == dedup.ResultDone:

@@ -238,7 +238,7 @@ func TestRunAgainGetsTheEventAsItWas(t *testing.T) {
 		rec := recordOf("text/plain", "body")
 		rec.Tasks = []dedup.Task{{Handler: "it", State: dedup.Running, Attempt: 1}}
 		w := newWatchdog(t.Context(), &Config{Store: again{}, Lease: time.Minute})
-		r := only(t, h, decodeJSON).runLeased(t.Context(), w, &leasedRun{}, &rec,
+		r := only(t, h, decodeJSON).runLeased(t.Context(), w, &leasedRun{rec: rec},
 			func(returned) dedup.Result { return dedup.Result{Kind: dedup.ResultDone} })
 		changed := rec.Payload.Header.Get("Changed") != ""
 		if r.committed == nil || !slices.Equal(bodies, []string{"body", "body"}) || changed {

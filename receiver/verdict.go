@@ -70,7 +70,7 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 			fresh++
 		case decision.Verdict == dedup.Known && resumable(decision.Record):
 			resp, err := d.resume(ctx, &entries[i], decision.Record)
-			if err != nil || transient(resp.Status) {
+			if err != nil || resp.err != nil || transient(resp.Status) {
 				return resp, err
 			}
 			fresh++

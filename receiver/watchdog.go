@@ -3,7 +3,6 @@ package receiver
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -33,25 +32,6 @@ type watchdog struct {
 
 func newWatchdog(ctx context.Context, c *Config) *watchdog {
 	return &watchdog{ctx: ctx, store: c.Store, length: c.Lease}
-}
-
-// leasedRun is one run of a handler as the watchdog sees it.
-type leasedRun struct {
-	owner
-	lease    dedup.Lease
-	extendAt time.Time // when the lease is extended; zero is never
-	hungAt   time.Time // when a handler that still runs counts as hung; zero is never
-	at       int       // index in watchdog.runs, plus 1
-	returned bool      // the handler has returned
-	finishes bool      // its transaction records the outcome: an extension would wait for it
-}
-
-// owner is what the watchdog calls for a run. It calls cancel and hung only before the handler has
-// returned.
-type owner interface {
-	log() *slog.Logger
-	cancel(cause error) // ends the handler's context
-	hung()              // called once
 }
 
 // add watches a run until remove. The lease was taken at the given time.
