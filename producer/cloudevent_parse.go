@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -99,32 +100,15 @@ func decodeAttribute(value string) (string, error) {
 			return "", err
 		}
 	}
-	out := make([]byte, 0, len(value))
-	for i := 0; i < len(value); i++ {
-		if value[i] != '%' {
-			out = append(out, value[i])
-			continue
-		}
-		if i+2 >= len(value) {
-			return "", errPercent
-		}
-		high, low := unhex(value[i+1]), unhex(value[i+2])
-		if high < 0 || low < 0 {
-			return "", errPercent
-		}
-		out = append(out, byte(high<<4|low))
-		i += 2
+	text, err := url.PathUnescape(value)
+	if err != nil {
+		return "", errors.New("a percent sign without two hex digits")
 	}
-	if !utf8.Valid(out) {
+	if !utf8.ValidString(text) {
 		return "", strictjson.ErrText
 	}
-	return string(out), nil
+	return text, nil
 }
-
-var errPercent = errors.New("a percent sign without two hex digits")
-
-// unhex returns the value of a hex digit, or -1.
-func unhex(c byte) int { return strings.IndexByte("0123456789abcdef0123456789ABCDEF", c) % 16 }
 
 // unquoteField decodes a quoted string (RFC 9110 section 5.6.4).
 func unquoteField(value string) (string, error) {

@@ -149,3 +149,22 @@ func TestFailedAnswerIsResumedInABatch(t *testing.T) {
 		}
 	})
 }
+
+// The store recorded the second run, but the answer of the call was lost.
+func TestAnAnswerThatIsResumedInABatchMayBeInFlight(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		var seen []Event[[]byte]
+		fickle := &fickleStore{after: true}
+		answer := Answer("shop", "*", failsOnce(&seen)).Named("relay")
+		s := serve(t, p, func(c *Config) { fickle.Store, c.Store = c.Store, fickle }, answer)
+		wantProblem(t, s.send(req{id: "k1", body: "k1"}), 503, "answer_failed")
+		s.p.Split, s.p.Key, s.p.KeyRequired = splitLines, nil, false
+		s.replace(func(c *Config) { c.Store, c.Handlers = fickle, []Handler{answer.Retired()} })
+		fickle.set(1)
+		wantProblem(t, s.send(req{body: "k2\nk1"}), inFlightStatus(p), "in_flight")
+		if g := s.send(req{body: "k2\nk1"}); g.status/100 != 2 || !g.replayed() || len(seen) != 2 {
+			t.Errorf("%d runs, %+v", len(seen), g)
+		}
+	})
+}

@@ -92,7 +92,7 @@ func TestPayloadsAreDecodedIntoTheTypeOfTheHandler(t *testing.T) {
 				}
 				return
 			}
-			if !isUndecodable(err) || !strings.HasPrefix(err.Error(), "payload is not a "+tt.refused+": ") {
+			if !is[*undecodable](err) || !strings.HasPrefix(err.Error(), "payload is not a "+tt.refused+": ") {
 				t.Fatalf("got error %v, want one about %s", err, tt.refused)
 			}
 		})
@@ -114,7 +114,7 @@ func TestTextIsAString(t *testing.T) {
 		var got string
 		h := only(t, On("gh", "*", func(_ context.Context, ev Event[string]) error { got = ev.Data; return nil }),
 			decodeJSON)
-		if _, err := call(t, h, recordOf(tt.contentType, tt.body), 1); isUndecodable(err) != tt.refused ||
+		if _, err := call(t, h, recordOf(tt.contentType, tt.body), 1); is[*undecodable](err) != tt.refused ||
 			got != tt.want {
 			t.Errorf("%s %q: got %q, %v", tt.contentType, tt.body, got, err)
 		}
@@ -200,7 +200,7 @@ func TestCloudEventsDecodeTheirData(t *testing.T) {
 			}
 			h := only(t, On("gh", "*", func(context.Context, Event[any]) error { return nil }), decode)
 			_, err := call(t, h, recordOf(tt.contentType, tt.body), 1)
-			if got != tt.want || isUndecodable(err) != tt.refused {
+			if got != tt.want || is[*undecodable](err) != tt.refused {
 				t.Fatalf("got %q, %v; want %q", got, err, tt.want)
 			}
 		})
@@ -320,7 +320,7 @@ func TestPanicAndGoexitAreErrors(t *testing.T) {
 			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || resp != nil {
 				t.Fatalf("got %v, %v; want %s", resp, err, tt.want)
 			}
-			if isRejected(err) {
+			if is[*rejection](err) {
 				t.Error("a panic counts as a rejection")
 			}
 		})
@@ -365,12 +365,11 @@ func TestRejectAndPostponeSurviveWrapping(t *testing.T) {
 		{why, "why", false, 0},
 	}
 	for _, tt := range tests {
-		if tt.err.Error() != tt.text || isRejected(tt.err) != tt.rejected {
-			t.Errorf("%q: rejected is %v", tt.err, isRejected(tt.err))
+		if tt.err.Error() != tt.text || is[*rejection](tt.err) != tt.rejected {
+			t.Errorf("%q: rejected is %v", tt.err, is[*rejection](tt.err))
 		}
-		wait, ok := postponed(tt.err)
-		if wait != tt.wait || ok != (tt.wait > 0) {
-			t.Errorf("%q: postponed for %v, %v", tt.err, wait, ok)
+		if kind, wait := classify(tt.err); wait != tt.wait || (kind == errorPostponed) != (tt.wait > 0) {
+			t.Errorf("%q: postponed for %v, kind %v", tt.err, wait, kind)
 		}
 		if strings.Contains(tt.text, "why") && !errors.Is(tt.err, why) {
 			t.Errorf("%q: the cause is lost", tt.err)

@@ -109,46 +109,27 @@ const (
 // classify returns the kind of a handler's error and the wait that it asks for: the time of
 // Postpone, or the lower bound of RetryAfter.
 func classify(err error) (kind errorKind, wait time.Duration) {
-	if err == nil {
-		return errorNone, 0
+	if later, ok := errors.AsType[*laterError](err); ok {
+		wait = min(max(0, later.wait), longestWait)
 	}
-	wait, isPostponed := postponed(err)
-	_, isPanic := errors.AsType[*panicked](err)
+	postponed, isPostponed := errors.AsType[*postponement](err)
 	switch {
-	case isRejected(err):
+	case err == nil:
+		return errorNone, 0
+	case is[*rejection](err):
 		return errorRejected, 0
-	case isUndecodable(err):
+	case is[*undecodable](err):
 		return errorUndecodable, 0
 	case isPostponed:
-		return errorPostponed, wait
-	case isPanic, errors.Is(err, errGoexit):
-		return errorPanic, notBefore(err)
+		return errorPostponed, postponed.wait
+	case is[*panicked](err), errors.Is(err, errGoexit):
+		return errorPanic, wait
 	}
-	return errorOther, notBefore(err)
+	return errorOther, wait
 }
 
-func isRejected(err error) bool {
-	_, ok := errors.AsType[*rejection](err)
+// is reports whether an error in the tree has the type.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
 	return ok
-}
-
-func isUndecodable(err error) bool {
-	_, ok := errors.AsType[*undecodable](err)
-	return ok
-}
-
-// postponed returns for how long err postpones the task.
-func postponed(err error) (time.Duration, bool) {
-	if e, ok := errors.AsType[*postponement](err); ok {
-		return e.wait, true
-	}
-	return 0, false
-}
-
-// notBefore returns the lower bound that RetryAfter sets for the next attempt, or zero.
-func notBefore(err error) time.Duration {
-	if e, ok := errors.AsType[*laterError](err); ok {
-		return min(max(0, e.wait), longestWait)
-	}
-	return 0
 }

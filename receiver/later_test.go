@@ -56,11 +56,11 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	for _, tt := range []struct {
 		wait, want time.Duration
 	}{{-time.Second, 0}, {0, 0}, {time.Hour, time.Hour}, {math.MaxInt64, longestWait}, {math.MinInt64, 0}} {
-		if got := notBefore(RetryAfter(tt.wait, nil)); got != tt.want {
+		if _, got := classify(RetryAfter(tt.wait, nil)); got != tt.want {
 			t.Errorf("%v becomes %v, want %v", tt.wait, got, tt.want)
 		}
 	}
-	if got := notBefore(errBoom); got != 0 {
+	if _, got := classify(errBoom); got != 0 {
 		t.Errorf("another error waits %v", got)
 	}
 	if !errors.Is(RetryAfter(time.Second, errBoom), errBoom) {
