@@ -18,14 +18,12 @@ func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// scalarEnd reads a value other than an object or array.
+// scalarEnd reads a number or literal.
 func scalarEnd(text []byte, i int) int {
 	if i >= len(text) {
 		return -1
 	}
 	switch text[i] {
-	case '"':
-		return stringEnd(text, i)
 	case 't':
 		return literalEnd(text, i, "true")
 	case 'f':

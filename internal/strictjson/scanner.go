@@ -36,7 +36,7 @@ type Scanner struct {
 	limits Limits
 	values int
 	depth  int
-	valid  bool // checked before, so values are skipped unchecked
+	valid  bool // checked before, so strings are skipped unchecked
 	err    error
 }
 
@@ -102,18 +102,17 @@ func (s *Scanner) moveTo(end int) error {
 const malformed = -1
 
 func (s *Scanner) skipValue(i int) int {
-	if s.valid {
-		return skipValid(s.text, i)
-	}
 	switch {
 	case s.is(i, '{'):
 		return s.object(i, nil, nil)
 	case s.is(i, '['):
 		return s.array(i, nil)
-	case s.count():
-		return scalarEnd(s.text, i)
+	case !s.count():
+		return malformed
+	case s.is(i, '"'):
+		return s.stringEnd(i)
 	}
-	return malformed
+	return scalarEnd(s.text, i)
 }
 
 // object reads an object. It skips the values if read is nil, and notes its members in doc unless
