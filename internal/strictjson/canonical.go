@@ -2,6 +2,8 @@ package strictjson
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -53,7 +55,8 @@ type canonicalizer struct {
 
 // canonicalMember is a member in out.
 type canonicalMember struct {
-	name     []byte // decoded, as sortable returns it
+	name     []byte // decoded
+	prefix   uint64 // of the name, in the order of names
 	from, to int    // in out, without a comma
 }
 
@@ -114,7 +117,7 @@ func (c *canonicalizer) writeObject() error {
 			}
 			m.name = c.names[before:len(c.names):len(c.names)]
 		}
-		m.name = sortable(m.name)
+		m.prefix = namePrefix(m.name)
 		c.out = append(c.out, ':')
 		if err := c.write(); err != nil {
 			return err
@@ -188,20 +191,42 @@ func (c *canonicalizer) escape(start int) {
 	}
 }
 
-// sortable returns a name so that its bytes have the order of its UTF-16 code units (RFC 8785
-// section 3.2.3). That is the order of UTF-8, except that the characters U+E000 to U+FFFF (first
-// byte 0xEE or 0xEF) come last: no byte of UTF-8 is above 0xF4.
-func sortable(name []byte) []byte {
-	if bytes.IndexByte(name, 0xee) < 0 && bytes.IndexByte(name, 0xef) < 0 {
-		return name
+// Names are sorted by their UTF-16 code units (RFC 8785 section 3.2.3). That is the order of
+// their UTF-8 bytes, except that the characters U+E000 to U+FFFF (first byte 0xEE or 0xEF) come
+// last. No byte of UTF-8 is above 0xF4.
+
+// nameOrder returns the rank of a byte of a name.
+func nameOrder(b byte) byte {
+	if b == 0xee || b == 0xef {
+		return b + 0x10
 	}
-	name = bytes.Clone(name)
-	for i, b := range name {
-		if b == 0xee || b == 0xef {
-			name[i] = b + 0x10
-		}
-	}
-	return name
+	return b
 }
 
-func compareMembers(a, b canonicalMember) int { return bytes.Compare(a.name, b.name) }
+// namePrefix returns the first eight bytes of a name as a number of the same order. Padding
+// equals only U+0000, which compareMembers distinguishes.
+func namePrefix(name []byte) uint64 {
+	var b [8]byte
+	for i := range min(len(b), len(name)) {
+		b[i] = nameOrder(name[i])
+	}
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func compareMembers(a, b canonicalMember) int {
+	if a.prefix != b.prefix {
+		return cmp.Compare(a.prefix, b.prefix)
+	}
+	x, y := a.name, b.name
+	n := min(len(x), len(y))
+	i := 0
+	for i+16 <= n && string(x[i:i+16]) == string(y[i:i+16]) {
+		i += 16
+	}
+	for ; i < n; i++ {
+		if x[i] != y[i] {
+			return cmp.Compare(nameOrder(x[i]), nameOrder(y[i]))
+		}
+	}
+	return cmp.Compare(len(x), len(y))
+}
