@@ -238,9 +238,8 @@ func (r *answerRun) record(ctx context.Context, result dedup.Result) error {
 	return err
 }
 
-// outcome classifies what the handler returned. A terminal result has the response, which is stored
-// and then sent. A transient one releases the claim for the next delivery, and has the reply to this
-// one.
+// outcome classifies what the handler returned. A terminal result has its response, which is stored
+// and then sent. A transient one releases the claim for the next delivery; the reply is to this.
 func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, *reply) {
 	switch {
 	case came.committed != nil:
