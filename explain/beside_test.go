@@ -15,11 +15,10 @@ import (
 // anyPreset opens a preset with all settings that one of them may need.
 func anyPreset(p preset.Preset) producer.Producer {
 	return p.Open(preset.Settings{
-		Name: "beside-" + p.Name, Secrets: []string{strings.Repeat("cd", 32)}, MerchantID: "m", WebhookID: "WH-9",
+		Name: "beside-" + p.Name, Secrets: []string{strings.Repeat("cd", 32)}, Account: []string{"WH-9"},
 		Audience: []string{"a"}, Issuers: []string{"https://i.example"}, JWKSURL: "https://keys.example/jwks",
 		Topics: []string{"arn:aws:sns:us-east-1:1:y"}, Keys: map[string]string{"k": strings.Repeat("cd", 32)},
-		Username: "u", Password: "password-of-theirs", Bearer: "bearer-of-theirs", VerifyToken: "token-of-theirs",
-		LicenseCode: "license", SecretKey: "key-of-theirs",
+		Username: "u", Password: "password-of-theirs", Token: "token-of-theirs",
 	})
 }
 

@@ -129,7 +129,7 @@ var causes = []causeText{
 	{Cause(verify.TopicDiffers), groupClaim, "The delivery is a good one of a topic that is not configured.",
 		"Add the topic if it is yours; otherwise end its subscription."},
 	{Cause(verify.WebhookDiffers), groupClaim, "The signature is over another webhook id than the configured one.",
-		"Set webhook_id to the id that the vendor shows for this webhook; events of its simulator have another."},
+		"Set account to the id that the vendor shows for this webhook; events of its simulator have another."},
 	{Cause(verify.AudienceDiffers), groupClaim, "The token is good and is for another audience.",
 		"Set the audience at the sender to the configured one, or configure yours."},
 	{Cause(verify.IssuerDiffers), groupClaim, "The token is good and its issuer is not configured.",

@@ -39,7 +39,7 @@ func hostileConfig(t testing.TB) []producer.Producer {
 		preset.Twilio("12345678901234567890123456789012"),
 		adyen.Open(preset.Settings{Secrets: []string{strings.Repeat("ab", 32)}}),
 		sns.Open(preset.Settings{Topics: []string{"arn:aws:sns:us-east-1:1:x"}}),
-		paypal.Open(preset.Settings{WebhookID: "WH-1"}),
+		paypal.Open(preset.Settings{Account: []string{"WH-1"}}),
 		addressed, static(verify.BearerToken("tok_0123456789")), producer.Signed("shop", verify.StaticKeys(key)),
 	}
 	for _, p := range all {

@@ -115,10 +115,11 @@ func vendorPlants(t *testing.T) []plant {
 	snsWant := snsHave
 	snsWant.Topics = []string{topic + "-new"}
 	v1 := snsHave
-	v1.MinVersion = 2
-	payPal := preset.Settings{WebhookID: "WH-1", SigningKey: private, PinnedKeys: pinnedBy(paypal, private)}
+	v1.Algs = []string{"sha256"}
+	payPal := preset.Settings{Account: []string{"WH-1"}, SigningKey: private, PinnedKeys: pinnedBy(paypal, private)}
 	otherWebhook, simulated, inQuotes := payPal, payPal, payPal
-	otherWebhook.WebhookID, simulated.WebhookID, inQuotes.WebhookID = "WH-2", "WEBHOOK_ID", `"WH-1"`
+	otherWebhook.Account, simulated.Account = []string{"WH-2"}, []string{"WEBHOOK_ID"}
+	inQuotes.Account = []string{`"WH-1"`}
 	adyenSet := preset.Settings{Secrets: []string{adyenKey}}
 	text := func(p preset.Preset, s preset.Settings, edit func([]byte) []byte) any {
 		by := signedBy(p, s)

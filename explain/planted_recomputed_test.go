@@ -182,7 +182,7 @@ func orderPlants() []plant {
 	const hook = "https://hooks.example/in?x=1"
 	square := func(content string) *verify.HMAC {
 		return &verify.HMAC{Headers: []string{"x-square-hmacsha256-signature"}, Encoding: verify.Base64,
-			Content: content, Config: map[string]string{"notification_url": hook}, Malleable: true,
+			Content: content, Config: map[string]string{"signed_url": hook}, Malleable: true,
 			Secrets: verify.Secrets(hexSecret)}
 	}
 	parts := custom(func(h *verify.HMAC) {
@@ -198,14 +198,14 @@ func orderPlants() []plant {
 			fields: map[string]string{"X-Id": "evt_1", "X-App": "kettle"}}
 	}
 	known, _ := preset.Find("square")
-	registered := known.Open(preset.Settings{NotificationURL: hook, Secrets: []string{hexSecret}})
+	registered := known.Open(preset.Settings{SignedURL: hook, Secrets: []string{hexSecret}})
 	return []plant{
-		order("the body before the URL", registered, square("{body}{config:notification_url}")),
+		order("the body before the URL", registered, square("{body}{config:signed_url}")),
 		order("the body before its own URL", preset.With("square", hexSecret), square("{body}{url}")),
 		order("a line between URL and body", registered,
-			square("{config:notification_url}\n{body}")),
+			square("{config:signed_url}\n{body}")),
 		order("a full stop between body and URL", registered,
-			square("{body}.{config:notification_url}")),
+			square("{body}.{config:signed_url}")),
 		order("four parts", parts, others.Scheme),
 	}
 }

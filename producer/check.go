@@ -267,7 +267,7 @@ func (p *Producer) checkAmbiguous(m *mistakes) {
 	eachScheme(p.Scheme, func(h *verify.HMAC) {
 		ambiguous := h.Ambiguous()
 		m.addIf(hasQuery && slices.Contains(ambiguous, "url"), "url has a query, which the signature does not "+
-			"separate from the body: set notification_url, as it was registered")
+			"separate from the body: set signed_url, as it was registered")
 		m.addIf(len(ambiguous) > 0 && p.SameSigned == SameSignedOff, "same_signed: off is not for this producer: its "+
 			"signature does not separate the parts of a delivery, and only the digest of the signed content "+
 			"detects moved bytes")

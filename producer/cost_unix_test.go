@@ -114,10 +114,11 @@ func costTargets(t *testing.T) []costTarget {
 		if len(s.Secrets) > 1 {
 			good.Secrets, bad.Secrets = s.Secrets[:1], s.Secrets[1:]
 		}
-		for _, value := range []*string{&bad.Value, &bad.Password, &bad.Bearer, &bad.SecretKey} {
-			if *value != "" {
-				*value += "x"
-			}
+		if len(s.Secrets) == 1 {
+			bad.Secrets = []string{s.Secrets[0] + "x"}
+		}
+		if bad.Password != "" {
+			bad.Password += "x"
 		}
 		r, body, err := vendor.Sample(bad, testHook, "", "", testNow)
 		if err != nil {

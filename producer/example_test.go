@@ -54,5 +54,5 @@ func ExampleProducer_Check() {
 	}
 	// Output:
 	// "my shop": a name is 1 to 63 letters, digits, "-", "_" and ".", not "." first
-	// "my shop": paypal: no webhook id
+	// "my shop": paypal: set account, the one id that PayPal shows for the webhook
 }

@@ -65,34 +65,29 @@ type vectorReply struct {
 }
 
 type vectorConfig struct {
-	WebhookID       string `json:"webhook_id"`
-	NotificationURL string `json:"notification_url"`
-	Audience        oneOrMore
-	Issuers         oneOrMore
-	Email           string
-	AppIDs          oneOrMore `json:"app_ids"`
-	Topics          oneOrMore
-	CheckChain      bool   `json:"check_chain"`
-	MinVersion      number `json:"min_version"`
-	AllowSHA1       bool   `json:"allow_sha1"`
-	Algs            oneOrMore
-	Subscriptions   []struct{ Topic, Mode, Secret, Token string }
-	Encoding        string `json:"signature_encoding"`
-	VerifyToken     string `json:"verify_token"`
-	MerchantID      string `json:"merchant_id"`
-	Allow           oneOrMore
-	Origins         oneOrMore
-	Rate            number
+	Account       oneOrMore
+	SignedURL     string `json:"signed_url"`
+	Audience      oneOrMore
+	Issuers       oneOrMore
+	Email         string
+	Topics        oneOrMore
+	Algs          oneOrMore
+	Subscriptions []struct{ Topic, Mode, Secret, Token string }
+	Encoding      string `json:"signature_encoding"`
+	Token         string
+	Allow         oneOrMore
+	Origins       oneOrMore
+	Rate          number
 }
 
 // vectorKeys holds the members of "keys"; those with decimal names are secrets by key id.
 type vectorKeys struct {
 	Certs, PublicKeys            map[string]string
-	Roots                        string
+	Roots                        *string
 	JWKS                         json.RawMessage
 	Header, Query, Value, Bearer string
 	Username, Password           string
-	LicenseCode, SecretKey       string
+	Account                      string
 	ByID                         map[string]string
 }
 
@@ -105,7 +100,7 @@ func (k *vectorKeys) UnmarshalJSON(raw []byte) error {
 		"certs": &k.Certs, "public_keys": &k.PublicKeys, "roots": &k.Roots, "jwks": &k.JWKS, "header": &k.Header,
 		"query": &k.Query,
 		"value": &k.Value, "bearer": &k.Bearer, "username": &k.Username, "password": &k.Password,
-		"by_id": &k.ByID, "license_code": &k.LicenseCode, "secret_key": &k.SecretKey,
+		"by_id": &k.ByID, "account": &k.Account,
 	}
 	k.ByID = map[string]string{}
 	for name, value := range members {
@@ -206,13 +201,18 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 	k, conf := c.Keys, c.Config
 	s := preset.Settings{
 		Secrets: c.Secret, Keys: k.ByID, Username: k.Username, Password: k.Password, Header: k.Header, Query: k.Query,
-		Value: k.Value, Bearer: k.Bearer, LicenseCode: k.LicenseCode, SecretKey: k.SecretKey,
-		VerifyToken: conf.VerifyToken, NotificationURL: conf.NotificationURL, AllowSHA1: conf.AllowSHA1,
-		Algs:      conf.Algs,
-		WebhookID: conf.WebhookID, Audience: conf.Audience, Issuers: conf.Issuers, Email: conf.Email,
-		AppIDs:     conf.AppIDs,
-		MerchantID: conf.MerchantID, Topics: conf.Topics, MinVersion: int(conf.MinVersion), Origins: conf.Origins,
-		Rate: int(conf.Rate), CheckChain: conf.CheckChain, SignatureEncoding: conf.Encoding,
+		Token: conf.Token, SignedURL: conf.SignedURL, Algs: conf.Algs, Account: conf.Account,
+		Audience: conf.Audience, Issuers: conf.Issuers, Email: conf.Email, Topics: conf.Topics,
+		Origins: conf.Origins, Rate: producer.Rate{Events: int(conf.Rate), Per: time.Minute},
+		SignatureEncoding: conf.Encoding,
+	}
+	for _, secret := range []string{k.Value, k.Bearer} {
+		if secret != "" {
+			s.Secrets = append(slices.Clone(s.Secrets), secret)
+		}
+	}
+	if k.Account != "" {
+		s.Account = []string{k.Account}
 	}
 	if len(s.Keys) == 0 {
 		s.Keys = nil
@@ -246,7 +246,10 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 		}
 		return nil, errors.New("nothing is there")
 	}
-	s.Roots, s.PinnedKeys = roots(t, k.Roots), pinned(t, k.PublicKeys)
+	if k.Roots != nil {
+		s.Roots = roots(t, *k.Roots)
+	}
+	s.PinnedKeys = pinned(t, k.PublicKeys)
 	return s
 }
 
@@ -380,20 +383,12 @@ func adapt(scheme string, s *preset.Settings) {
 	switch scheme {
 	case "cloudevents", "yookassa", "websub":
 		// Cases without a credential are about the event: allow all addresses.
-		if s.Bearer == "" && len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions,
+		if len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions,
 			func(one preset.Subscription) bool { return one.Secret != "" }) {
 			s.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 		}
 	case "gitlab":
-		if s.Value != "" {
-			s.Secrets = append(slices.Clone(s.Secrets), s.Value)
-		}
-		s.Header, s.Value = "", "" // the preset knows its field
-	case "paypal":
-		s.CheckChain = false // the preset always checks it
-	}
-	if scheme == "websub" {
-		s.AllowSHA1 = false // the preset accepts it unless algs excludes it
+		s.Header = "" // the preset knows its field
 	}
 }
 

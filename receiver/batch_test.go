@@ -46,10 +46,11 @@ var batches = map[string]struct {
 		preset.Settings{Secrets: []string{secret17}}, "[%s]", `{%s"type":"tea"%s}`, "id", "", "", "",
 	},
 	"azure-event-grid": {
-		preset.Settings{Query: "code", Value: secret17}, "[%s]", `{%s"eventType":"tea"%s}`, "id", "", "", "",
+		preset.Settings{Query: "code", Secrets: []string{secret17}}, "[%s]",
+		`{%s"eventType":"tea"%s}`, "id", "", "", "",
 	},
 	"cloudevents": {
-		preset.Settings{Bearer: secret17, Batch: true}, "[%s]",
+		preset.Settings{Secrets: []string{secret17}, Batch: true}, "[%s]",
 		`{%s"specversion":"1.0","source":"/s","type":"tea"%s}`, "id", "", "", producer.MediaCloudEventBatch,
 	},
 }

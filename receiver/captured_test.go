@@ -276,7 +276,7 @@ func presetCaptures(t *testing.T) map[string]capture {
 	} {
 		rec := recorded(t, name, prefix)
 		s := rec.settings(t)
-		s.Topics, s.CheckChain = rec.Config.Topics, name == "aws-sns"
+		s.Topics = rec.Config.Topics
 		d := rec.delivery(t)
 		d.URL.RawQuery = ""
 		all[name] = capture{

@@ -73,27 +73,29 @@ func sampled() map[string]preset.Settings {
 		"activitypub": {SigningKey: activityKey}, "openpayments": {SigningKey: adCPKey},
 		"ocm":   {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(ofServer())},
 		"adcp":  {SigningKey: adCPKey, MessageKeys: verify.StaticKeys(adCPPublic())},
-		"adyen": hexed, "adyen-platform": hexed, "aws-eventbridge": {Header: "X-Api-Key", Value: secret17},
-		"azure-event-grid": {Query: "code", Value: secret17}, "chargebee": {Username: "kettle", Password: secret17},
-		"cloudevents": {Bearer: secret17}, "datatrans": hexed, "dwolla": text, "github": text, "gitlab": text,
+		"adyen": hexed, "adyen-platform": hexed, "aws-eventbridge": {Header: "X-Api-Key", Secrets: []string{secret17}},
+		"azure-event-grid": {Query: "code", Secrets: []string{secret17}},
+		"chargebee":        {Username: "kettle", Password: secret17},
+		"cloudevents":      {Secrets: []string{secret17}},
+		"datatrans":        hexed, "dwolla": text, "github": text, "gitlab": text,
 		"interledger-rafiki": text, "meta": text, "razorpay": text, "shopify": text, "shopify-events": text,
 		"slack": text, "docusign": text,
 		"calendly": text, "gitlab-signed": standard, "intercom": text, "line": text, "linear": text,
 		"mailgun": text, "mcp-events": standard, "twitch": text, "zendesk": text, "twilio-event-streams": text,
 		"hubspot": text, "swt": {Secrets: text.Secrets, Issuers: []string{"https://shop.example"}},
 		"okta": text, "paddle": text, "telegram": text, "typeform": text, "workos": text,
-		"square":   {Secrets: text.Secrets, NotificationURL: publicBase + "/webhooks/square"},
-		"trello":   {Secrets: text.Secrets, NotificationURL: publicBase + "/webhooks/trello"},
-		"mandrill": {Secrets: text.Secrets, NotificationURL: publicBase + "/webhooks/mandrill"},
+		"square":   {Secrets: text.Secrets, SignedURL: publicBase + "/webhooks/square"},
+		"trello":   {Secrets: text.Secrets, SignedURL: publicBase + "/webhooks/trello"},
+		"mandrill": {Secrets: text.Secrets, SignedURL: publicBase + "/webhooks/mandrill"},
 		"postmark": {Username: "kettle", Password: secret17}, "deepgram": {Username: "kettle", Password: secret17},
-		"strava": {Query: "key", Value: secret17, VerifyToken: "strava-" + secret17},
-		"graph":  {Secrets: text.Secrets}, "lark": {Secrets: text.Secrets, VerifyToken: "lark-" + secret17},
+		"strava": {Query: "key", Secrets: []string{secret17}, Token: "strava-" + secret17},
+		"graph":  {Secrets: text.Secrets}, "lark": {Secrets: text.Secrets, Token: "lark-" + secret17},
 		"standard-webhooks": standard,
 		"vercel":            text, "webflow": text, "elevenlabs": text, "bitbucket": text, "woocommerce": text,
 		"xero":  text,
 		"clerk": standard, "resend": standard, "openai": standard,
 		"stripe": text, "svix": standard, "twilio": text,
-		"webengage": {LicenseCode: "~17", SecretKey: secret17},
+		"webengage": {Account: []string{"~17"}, Secrets: []string{secret17}},
 		"websub": {Subscriptions: []preset.Subscription{{Topic: "https://blog.example/feed", Secret: secret17,
 			Token: "callback-token-17"}}},
 		"worldpay": {Keys: map[string]string{"1": secret17}},
@@ -306,8 +308,7 @@ func TestForgedDeliveriesNeverReachTheStore(t *testing.T) {
 func anotherSecret(s preset.Settings) preset.Settings {
 	other := strings.NewReplacer(secret17, "the-kettle-is-off-17", hexKey, strings.Repeat("0b", 32),
 		whsecKey, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
-	s.Value, s.Password = other.Replace(s.Value), other.Replace(s.Password)
-	s.Bearer, s.SecretKey = other.Replace(s.Bearer), other.Replace(s.SecretKey)
+	s.Password = other.Replace(s.Password)
 	secrets := s.Secrets
 	s.Secrets = nil
 	for _, v := range secrets {
@@ -342,8 +343,7 @@ type recording struct {
 	Config struct {
 		Topics, Issuers []string
 		Audience, Email string
-		WebhookID       string `json:"webhook_id"`
-		MerchantID      string `json:"merchant_id"`
+		Account         string
 	}
 	Now    int64
 	Expect struct{ ID, Type string }
@@ -396,8 +396,10 @@ func (r recording) delivery(t *testing.T) *http.Request {
 // settings are the receiver's settings for the case.
 func (r recording) settings(t *testing.T) preset.Settings {
 	t.Helper()
-	s := preset.Settings{Email: r.Config.Email, Issuers: r.Config.Issuers, WebhookID: r.Config.WebhookID,
-		MerchantID: r.Config.MerchantID}
+	s := preset.Settings{Email: r.Config.Email, Issuers: r.Config.Issuers}
+	if r.Config.Account != "" {
+		s.Account = []string{r.Config.Account}
+	}
 	var secret string
 	if json.Unmarshal(r.Secret, &secret) == nil && secret != "" {
 		s.Secrets = []string{secret}
@@ -430,7 +432,7 @@ func (r recording) settings(t *testing.T) preset.Settings {
 func TestForgedCertificateURLsOfOneClientAreFew(t *testing.T) {
 	t.Parallel()
 	var asked []string
-	p := openPreset(t, "paypal", preset.Settings{WebhookID: "WH-17",
+	p := openPreset(t, "paypal", preset.Settings{Account: []string{"WH-17"},
 		Fetch: func(_ context.Context, address string) ([]byte, error) {
 			asked = append(asked, address)
 			return nil, errors.New("status 404")

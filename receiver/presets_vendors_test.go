@@ -87,7 +87,7 @@ func TestChecksOfEndpointsByVendorsAreAnswered(t *testing.T) {
 	lark := preset.Lark("lark-token-17", secret17)
 	rx := opened(t, receiver.Config{Store: store, URL: publicBase, Producers: []producer.Producer{
 		lark, preset.With("trello", secret17), preset.Mandrill("", secret17), preset.MicrosoftGraph(secret17),
-		preset.Strava(preset.Settings{Query: "key", Value: secret17, VerifyToken: "strava-token-17"}),
+		preset.Strava(preset.Settings{Query: "key", Secrets: []string{secret17}, Token: "strava-token-17"}),
 	}})
 	encrypted := func(text string) string {
 		body, err := lark.Scheme.(bodySigner).SignBody(post("lark", ""), []byte(text), time.Now())

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
@@ -24,8 +25,8 @@ const ceToken = "cloud-token-0123456789"
 func serveCloudEvents(t *testing.T) (*site, chan Event[any]) {
 	t.Helper()
 	events := make(chan Event[any], 10)
-	p := preset.CloudEvents(preset.Settings{Bearer: ceToken, Origins: []string{"sender.example"}, Rate: 100,
-		Batch: true})
+	p := preset.CloudEvents(preset.Settings{Secrets: []string{ceToken}, Origins: []string{"sender.example"},
+		Rate: producer.Rate{Events: 100, Per: time.Minute}, Batch: true})
 	return serve(t, p, nil, On("cloudevents", "*", func(_ context.Context, ev Event[any]) error {
 		events <- ev
 		return nil
@@ -101,7 +102,7 @@ func TestSubscriptionsOfCloudEventsAreGrantedOrRefused(t *testing.T) {
 	if called.Load() {
 		t.Error("the callback address was called")
 	}
-	off := serve(t, preset.CloudEvents(preset.Settings{Bearer: ceToken}), nil)
+	off := serve(t, preset.CloudEvents(preset.Settings{Secrets: []string{ceToken}}), nil)
 	g = off.send(req{method: "OPTIONS", header: http.Header{"Webhook-Request-Origin": {"sender.example"}}})
 	if wantProblem(t, g, 405, "method_not_allowed"); g.header.Get("WebHook-Allowed-Origin") != "" {
 		t.Errorf("granted without configuration: %+v", g)
@@ -145,8 +146,9 @@ func TestCredentialsOfTheQueryAreStoredNowhere(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret-0123456789abcdef"
 	for name, settings := range map[string]preset.Settings{
-		"azure-event-grid": {Query: "code", Value: secret}, "webengage": {LicenseCode: "~17", SecretKey: secret},
-		"chargebee": {Query: "key", Value: secret}, "cloudevents": {Bearer: secret},
+		"azure-event-grid": {Query: "code", Secrets: []string{secret}},
+		"webengage":        {Account: []string{"~17"}, Secrets: []string{secret}},
+		"chargebee":        {Query: "key", Secrets: []string{secret}}, "cloudevents": {Secrets: []string{secret}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -161,15 +161,14 @@ var secretNames = map[string]struct {
 	secret string
 	others mapping
 }{
-	"aws-eventbridge":  {"value", mapping{"header": "X-Api-Key"}},
-	"azure-event-grid": {"value", mapping{"query": "code"}},
+	"aws-eventbridge":  {"secret", mapping{"header": "X-Api-Key"}},
+	"azure-event-grid": {"secret", mapping{"query": "code"}},
 	"chargebee":        {"password", mapping{"username": "chargebee"}},
-	"cloudevents":      {"bearer", nil},
 	"deepgram":         {"password", mapping{"username": "deepgram"}},
 	"postmark":         {"password", mapping{"username": "postmark"}},
-	"strava":           {"value", mapping{"query": "key"}},
+	"strava":           {"secret", mapping{"query": "key"}},
 	"swt":              {"secret", mapping{"issuers": []string{"https://shop.example"}}},
-	"webengage":        {"secret_key", mapping{"license_code": "~17"}},
+	"webengage":        {"secret", mapping{"account": "~17"}},
 }
 
 // settingsOf returns the settings of a preset that needs nothing but a secret. They name the file

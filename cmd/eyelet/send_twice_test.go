@@ -115,10 +115,11 @@ func TestSamplesOfVendorsWithCertificatesSentTwiceAreTwoEvents(t *testing.T) {
 	check(t, err)
 	topic := "arn:aws:sns:us-east-1:123456789012:tea"
 	settings := map[string]preset.Settings{
-		"aws-sns": {Topics: []string{topic}, PinnedKeys: pinned}, "paypal": {WebhookID: "17", PinnedKeys: pinned},
-		"ucp": {MessageKeys: verify.StaticKeys(public)},
+		"aws-sns": {Topics: []string{topic}, PinnedKeys: pinned},
+		"paypal":  {Account: []string{"17"}, PinnedKeys: pinned},
+		"ucp":     {MessageKeys: verify.StaticKeys(public)},
 	}
-	set := map[string]string{"aws-sns": "topic=[" + topic + "]", "paypal": "webhook_id=17",
+	set := map[string]string{"aws-sns": "topic=[" + topic + "]", "paypal": "account=17",
 		"ucp": "allow=[https://shop.example/.well-known/ucp]"}
 	for _, name := range atVendors {
 		vendor, _ := preset.Find(name)
@@ -176,7 +177,7 @@ func keySettings(t *testing.T, dir string) (settings, keys map[string]string) {
 	}))
 	t.Cleanup(srv.Close)
 	settings = presetSettings()
-	settings["azure-event-grid"] = "query: code, value_file: plain.txt"
+	settings["azure-event-grid"] = "query: code, secret_file: plain.txt"
 	settings["yookassa"] = "allowed_ips: [127.0.0.1/32]"
 	settings["square"] = "secret_file: plain.txt"
 	settings["discord"] = "secret: " + hex.EncodeToString(public)
@@ -194,7 +195,7 @@ func keySettings(t *testing.T, dir string) (settings, keys map[string]string) {
 	}
 	settings["ocm"] = "allow: [" + srv.URL + "/ed]"
 	settings["openpayments"] = "jwks_url: " + srv.URL + "/ed"
-	settings["yandex-pay"] = "merchant_id: m-17, jwks_url: " + srv.URL + "/ec"
+	settings["yandex-pay"] = "account: m-17, jwks_url: " + srv.URL + "/ec"
 	return settings, map[string]string{"accessowl": files["ed"],
 		"activitypub": files["rsa"], "ocm": files["ed"], "openpayments": files["ed"],
 		"adcp": files["ed"], "pawapay": files["ec"], "discord": files["ed"], "google-eventarc": files["rsa"],

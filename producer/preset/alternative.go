@@ -123,17 +123,17 @@ func (s *snsScheme) Alternatives(r *http.Request, _ []verify.Offer) (all []verif
 	if s.Check() != nil {
 		return nil
 	}
-	other := func(m verify.Mistake, detail string, topics []string, version int) {
+	other := func(m verify.Mistake, detail string, topics []string, hashes ...verify.Hash) {
 		all = append(all, verify.Alternative{Mistake: m, Detail: detail, Scheme: func() verify.Scheme {
-			return &snsScheme{certs: s.certs.offline(), topics: topics, minVersion: version}
+			return &snsScheme{certs: s.certs.offline(), topics: topics, hashes: hashes}
 		}})
 	}
 	if topic := r.Header.Get("X-Amz-Sns-Topic-Arn"); topic != "" && !slices.Contains(s.topics, topic) {
 		detail := fmt.Sprintf("%q is not among topics", topic[:min(len(topic), 256)])
-		other(verify.TopicDiffers, detail, []string{topic}, s.minVersion)
+		other(verify.TopicDiffers, detail, []string{topic}, s.hashes...)
 	}
-	if s.minVersion > 1 {
-		other(verify.VersionDiffers, "1, and 2 is required", s.topics, 1)
+	if !slices.Contains(s.hashes, verify.SHA1) {
+		other(verify.VersionDiffers, "1, and 2 is required", s.topics, verify.SHA1)
 	}
 	return all
 }
@@ -143,7 +143,7 @@ func (s *snsScheme) Offers(context.Context) []verify.Offer { return nil }
 
 // Offline returns the scheme with the certificates that were fetched before.
 func (s *snsScheme) Offline() verify.Scheme {
-	return &snsScheme{certs: s.certs.offline(), topics: s.topics, minVersion: s.minVersion}
+	return &snsScheme{certs: s.certs.offline(), topics: s.topics, hashes: s.hashes}
 }
 
 // simulatorID is the webhook id that PayPal's simulator signs.

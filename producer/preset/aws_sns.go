@@ -33,8 +33,8 @@ import (
 //
 // SNS retries for an hour at most and drops a message after any 4xx but 429. It waits 15
 // seconds, according to secondary sources. It publishes its certificate without the issuer's,
-// so by default host, name and dates are checked but not the chain (settings check_chain, and
-// roots for the authorities).
+// so host, name and dates are checked, and the chain only to the authorities of the setting roots.
+// The setting alg with sha256 alone refuses messages of signature version 1, the default of SNS.
 //
 // https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html
 func AWSSNS(topics ...string) producer.Producer { return awsSNS.producer(Settings{Topics: topics}) }
@@ -42,7 +42,7 @@ func AWSSNS(topics ...string) producer.Producer { return awsSNS.producer(Setting
 var awsSNS = Preset{
 	Name: "aws-sns", Docs: "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html",
 	Auth: "RSA signature in the body, certificate of SNS", ID: "body MessageId", Deadline: "15s",
-	Wants: "2xx; an hour, drops on 4xx but 429", Uses: []string{"topic", "min_version", "check_chain", "roots"},
+	Wants: "2xx; an hour, drops on 4xx but 429", Uses: []string{"topic", "alg", "roots"},
 	like: producer.Producer{Fields: []string{"X-Amz-Sns-*"}}, build: buildSNS, signWith: signSNS,
 }
 
@@ -50,8 +50,8 @@ func buildSNS(p *producer.Producer, s Settings) {
 	roots, err := s.roots()
 	p.Err = err
 	signedBy(p, &snsScheme{
-		topics: s.Topics, minVersion: s.MinVersion,
-		certs: &certStore{Fetch: s.Fetch, Roots: roots, SkipChain: !s.CheckChain, Pinned: s.PinnedKeys},
+		topics: s.Topics, hashes: hashes(s.Algs, verify.SHA256, verify.SHA1),
+		certs: &certStore{Fetch: s.Fetch, Roots: roots, SkipChain: roots == nil, Pinned: s.PinnedKeys},
 	})
 	p.Tolerance = verify.Tolerance{Past: day, Future: 5 * time.Minute}
 	p.Key, p.KeyRequired = producer.JSON("MessageId"), true
@@ -102,9 +102,9 @@ func confirmSNS(ctx context.Context, d *producer.Delivery, fetch fetchFunc) (*de
 // The signed form has names and values on lines of their own. A line feed in any value but the
 // message could turn one signed message into another, so it is refused (event_malformed).
 type snsScheme struct {
-	certs      *certStore
-	topics     []string // accepted values of TopicArn: any AWS account can make SNS sign a message to any URL
-	minVersion int      // the lowest accepted signature version: 1 (SHA-1), the default of SNS, or 2 (SHA-256)
+	certs  *certStore
+	topics []string      // accepted values of TopicArn: any AWS account can make SNS sign a message to any URL
+	hashes []verify.Hash // the accepted ones: SHA-1 is signature version 1, SHA-256 is version 2
 }
 
 // Check reports every mistake of the settings.
@@ -116,8 +116,10 @@ func (s *snsScheme) Check() error {
 	if len(s.topics) == 0 || slices.Contains(s.topics, "") {
 		errs = append(errs, errors.New("sns: no topics, or an empty one: any AWS account can send signed messages"))
 	}
-	if s.minVersion < 0 || s.minVersion > 2 {
-		errs = append(errs, fmt.Errorf("sns: signature version %d is not known", s.minVersion))
+	for _, hash := range s.hashes {
+		if hash != verify.SHA1 && hash != verify.SHA256 {
+			errs = append(errs, fmt.Errorf("sns: alg %q is not sha256 or sha1", hash))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -204,9 +206,9 @@ func (s *snsScheme) signature(message strictjson.Object) (signature []byte, hash
 	}
 	version, _ := message.Text("SignatureVersion")
 	switch {
-	case version == "1" && s.minVersion < 2:
+	case version == "1" && slices.Contains(s.hashes, verify.SHA1):
 		return signature, crypto.SHA1, nil
-	case version == "2":
+	case version == "2" && slices.Contains(s.hashes, verify.SHA256):
 		return signature, crypto.SHA256, nil
 	}
 	return nil, 0, &verify.Error{Code: verify.VersionUnsupported, Component: "SignatureVersion"}

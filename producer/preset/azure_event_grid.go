@@ -14,9 +14,9 @@ import (
 // AzureEventGrid receives from Azure Event Grid, in its own schema and that of CloudEvents, up
 // to 5,000 events per delivery. Event Grid signs nothing. Settings choose how it authenticates:
 //
-//   - query (or header) and value: a key in the webhook's URL, or a static header of the
-//     subscription. During a rotation, secrets lists the others that may match.
-//   - audience and issuers, and jwks_url: an Entra token of Event Grid's application (app_ids).
+//   - query (or header) and secret: a key in the webhook's URL, or a static header of the
+//     subscription.
+//   - audience and issuers, and jwks_url: an Entra token of Event Grid's application (account).
 //
 // Topics, if set, lists the accepted topics (the sources of CloudEvents). An event of another
 // topic refuses the whole delivery (topic_unexpected).
@@ -34,8 +34,7 @@ var azureEventGrid = Preset{
 	Auth: "key in the URL or a header, or an Entra token", ID: "each event's id", Deadline: "30s",
 	Wants: "200-204; 24h",
 	Uses: []string{
-		"query", "header", "value", "secret", "audience", "issuers", "app_ids", "jwks_url", "alg", "origins", "rate",
-		"topic",
+		"query", "header", "secret", "audience", "issuers", "account", "jwks_url", "alg", "origins", "topic",
 	},
 	like: producer.Producer{
 		Fields: []string{
@@ -49,11 +48,11 @@ func buildEventGrid(p *producer.Producer, s Settings) {
 	var urlKey verify.Scheme
 	switch {
 	case s.Query != "":
-		scheme := verify.QueryValue(s.Query, s.secretsAnd(s.Value)...)
+		scheme := verify.QueryValue(s.Query, s.Secrets...)
 		withCredential(p, scheme)
 		urlKey = scheme
 	case s.Header != "":
-		withCredential(p, verify.HeaderValue(s.Header, s.secretsAnd(s.Value)...))
+		withCredential(p, verify.HeaderValue(s.Header, s.Secrets...))
 	default:
 		signedByEntra(p, s)
 	}
@@ -70,10 +69,10 @@ const eventGridApp = "4962773b-9cdb-44cf-a8bf-237846a00ab7"
 // signedByEntra verifies the tokens that Event Grid gets for a protected webhook.
 func signedByEntra(p *producer.Producer, s Settings) {
 	if len(s.Audience) == 0 || len(s.Issuers) == 0 {
-		p.Err = errors.New("set query (or header) and value, or audience and issuers for Entra tokens")
+		p.Err = errors.New("set query (or header) and secret, or audience and issuers for Entra tokens")
 		return
 	}
-	apps := s.AppIDs
+	apps := s.Account
 	if len(apps) == 0 {
 		apps = []string{eventGridApp}
 	}

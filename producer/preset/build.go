@@ -33,11 +33,11 @@ func signedLike(p *producer.Producer, s Settings, like *verify.HMAC) {
 	scheme := like.WithSecrets(verify.Secrets(s.Secrets...))
 	switch {
 	case !strings.Contains(scheme.Content, "{url}"):
-	case s.NotificationURL == "":
+	case s.SignedURL == "":
 		scheme.Malleable, p.SignsURL = true, true
 	default:
-		scheme.Content = strings.Replace(scheme.Content, "{url}", "{config:notification_url}", 1)
-		scheme.Config = map[string]string{"notification_url": s.NotificationURL}
+		scheme.Content = strings.Replace(scheme.Content, "{url}", "{config:signed_url}", 1)
+		scheme.Config = map[string]string{"signed_url": s.SignedURL}
 	}
 	if scheme.SecretEncoding == "" {
 		p.Err = checkText(s.Secrets)
@@ -57,14 +57,11 @@ func checkText(secrets []string) error {
 }
 
 // signedAsHub sets the scheme of GitHub and Meta: an HMAC of the body in X-Hub-Signature-256. The
-// older field X-Hub-Signature counts too if allow_sha1 or algs allows a hash other than SHA-256.
+// older field X-Hub-Signature counts too if algs allows a hash other than SHA-256.
 func signedAsHub(p *producer.Producer, s Settings) {
 	scheme := &verify.HMAC{
 		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"},
 		Hashes: hashes(s.Algs, verify.SHA256), Encoding: verify.Hex,
-	}
-	if s.AllowSHA1 && !slices.Contains(scheme.Hashes, verify.SHA1) {
-		scheme.Hashes = append(scheme.Hashes, verify.SHA1)
 	}
 	if !slices.Equal(scheme.Hashes, []verify.Hash{verify.SHA256}) {
 		scheme.Headers = append(scheme.Headers, "X-Hub-Signature")
@@ -72,13 +69,10 @@ func signedAsHub(p *producer.Producer, s Settings) {
 	signedByHMAC(p, scheme, s.Secrets)
 }
 
-// byCredential sets the shared credential of the settings as the scheme.
-func byCredential(p *producer.Producer, s Settings) { withCredential(p, s.credential()) }
-
 // withCredential sets a shared credential as the scheme and keeps it out of logs and stores.
 func withCredential(p *producer.Producer, c *verify.Static) {
 	if c == nil {
-		err := errors.New("a credential must be set: one of user and password, header, query or bearer")
+		err := errors.New("a credential must be set: one of user and password, header or query, with a secret")
 		p.Err = errors.Join(p.Err, err)
 		return
 	}

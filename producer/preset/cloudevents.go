@@ -10,8 +10,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// CloudEvents receives CloudEvents 1.0 over HTTP with a bearer token (settings bearer or
-// secrets), in the field Authorization or the query parameter access_token (HTTP webhook
+// CloudEvents receives CloudEvents 1.0 over HTTP with a bearer token (setting
+// secret), in the field Authorization or the query parameter access_token (HTTP webhook
 // section 3). Without a token, allowed_ips must list the senders.
 //
 // Structured and binary mode are always accepted. Batches need an agreement (HTTP protocol binding
@@ -31,13 +31,13 @@ func CloudEvents(s Settings) producer.Producer { return cloudEvents.producer(s) 
 var cloudEvents = Preset{
 	Name: "cloudevents", Docs: "https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/http-webhook.md",
 	Auth: "bearer token", ID: "Idempotency-Key, or source and id", Wants: "2xx; the sender's matter",
-	Uses: []string{"bearer", "secret", "batch", "origins", "rate"},
+	Uses: []string{"secret", "batch", "origins"},
 	like: producer.Producer{Fields: []string{"ce-*"}}, build: buildCloudEvents,
 }
 
 func buildCloudEvents(p *producer.Producer, s Settings) {
-	if tokens := s.secretsAnd(s.Bearer); len(tokens) > 0 {
-		signedBy(p, &verify.Static{In: verify.InBearer, Name: "access_token", Secrets: verify.Secrets(tokens...)})
+	if len(s.Secrets) > 0 {
+		signedBy(p, &verify.Static{In: verify.InBearer, Name: "access_token", Secrets: verify.Secrets(s.Secrets...)})
 		p.SecretQuery = []string{"access_token"}
 		p.Accepted = dedup.Response{Header: http.Header{"Cache-Control": {"private"}}} // HTTP webhook section 3.2
 	} else if len(s.AllowedIPs) == 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -12,29 +13,31 @@ import (
 
 // This file has vendors that sign nothing: a shared credential, or an address, authenticates them.
 
-// WebEngage receives webhooks of WebEngage. Its URL contains the license code and, as "secret",
-// the MD5 of licenseCode:secretKey in hex: a shared credential that never changes, so the query
+// WebEngage receives webhooks of WebEngage. Its URL contains the license code, the account, and as
+// "secret" the MD5 of license code and secret key in hex: a shared credential, so the query
 // is kept out of logs. Nothing is signed. The vendor accepts only 200; how long it retries is
 // not documented.
 //
 // https://docs.webengage.com/docs/webhooks
-func WebEngage(licenseCode, secretKey string) producer.Producer {
-	return webEngage.producer(Settings{LicenseCode: licenseCode, SecretKey: secretKey})
+func WebEngage(account string, secrets ...string) producer.Producer {
+	return webEngage.producer(Settings{Account: []string{account}, Secrets: secrets})
 }
 
 var webEngage = Preset{
 	Name: "webengage", Docs: "https://docs.webengage.com/docs/webhooks", Auth: "MD5 in the query", ID: "x-request-id",
-	Wants: "200 only", Uses: []string{"license_code", "secret_key"},
+	Wants: "200 only", Uses: []string{"account", "secret"},
 	like: producer.Producer{
 		Key: producer.Header("x-request-id"), Type: producer.Query("eventType"), Window: 2 * day,
 	},
 	build: func(p *producer.Producer, s Settings) {
-		sum := md5.Sum([]byte(s.LicenseCode + ":" + s.SecretKey)) // the vendor's formula; it hides nothing
-		signedBy(p, verify.All{
-			verify.QueryValue("licenseCode", s.LicenseCode), verify.QueryValue("secret", hex.EncodeToString(sum[:])),
-		})
-		if s.LicenseCode == "" || s.SecretKey == "" {
-			p.Err = errors.New("license code and secret key must both be set")
+		var sums []string
+		for _, secret := range s.Secrets {
+			sum := md5.Sum([]byte(s.account() + ":" + secret)) // the vendor's formula; it hides nothing
+			sums = append(sums, hex.EncodeToString(sum[:]))
+		}
+		signedBy(p, verify.All{verify.QueryValue("licenseCode", s.account()), verify.QueryValue("secret", sums...)})
+		if s.account() == "" || len(sums) == 0 || slices.Contains(s.Secrets, "") {
+			p.Err = errors.New("set account, which is the license code, and secret, which is the secret key")
 		}
 		p.SecretQuery = []string{"secret", "licenseCode"}
 	},

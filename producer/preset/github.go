@@ -22,7 +22,7 @@ func GitHub(secrets ...string) producer.Producer { return gitHub.with(secrets) }
 var gitHub = Preset{
 	Name: "github", Docs: "https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries",
 	Auth: "HMAC-SHA256 of the body", ID: "X-GitHub-Delivery", Deadline: "10s", Wants: "2xx; tries once",
-	Uses: []string{"secret", "allow_sha1", "alg"},
+	Uses: []string{"secret", "alg"},
 	like: producer.Producer{
 		Fields: []string{"X-GitHub-*", "X-Hub-Signature"}, Key: producer.Header("X-GitHub-Delivery"),
 		KeyRequired: true, Type: producer.Header("X-GitHub-Event"), Window: 4 * day,

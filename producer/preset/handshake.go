@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -98,7 +100,7 @@ func grantsOrigins(p *producer.Producer, s Settings, scheme verify.Scheme) {
 				return nil, err
 			}
 		}
-		return grant(r, s.Origins, s.Rate)
+		return grant(r, s.Origins, perMinute(s.Rate))
 	}
 }
 
@@ -113,6 +115,14 @@ func grant(r *http.Request, origins []string, rate int) (*dedup.Response, error)
 	header.Set("WebHook-Allowed-Origin", asked[0])
 	header.Set("WebHook-Allowed-Rate", grantedRate(r.Header.Get("WebHook-Request-Rate"), rate))
 	return &dedup.Response{Status: http.StatusOK, Header: header}, nil
+}
+
+// perMinute returns a rate in events per minute, at least 1 if there is a limit, or else 0.
+func perMinute(r producer.Rate) int {
+	if r = r.WithDefaults(); !r.Limits() {
+		return 0
+	}
+	return max(1, int(min(math.MaxInt32, int64(r.Events)*int64(time.Minute)/int64(r.Per))))
 }
 
 // grantedRate returns the requested rate, at most limit requests per minute. A limit of 0 means

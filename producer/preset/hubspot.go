@@ -10,7 +10,7 @@ import (
 
 // HubSpot receives webhooks of HubSpot apps by their signature of version 3. A secret is the app's
 // client secret. The signed content holds the URL as registered with HubSpot: set the public URL,
-// or notification_url where the registered one has a query. HubSpot documents that some escapes of
+// or signed_url where the registered one has a query. HubSpot documents that some escapes of
 // the URL are decoded before it signs, and its libraries do not decode them: the URL is verified
 // as it is, then decoded.
 //
@@ -30,7 +30,7 @@ func HubSpot(secrets ...string) producer.Producer { return hubSpot.with(secrets)
 var hubSpot = Preset{
 	Name: "hubspot", Docs: "https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests",
 	Auth: "HMAC-SHA256 of URL, body and time", ID: "each event's eventId, subscriptionId and occurredAt",
-	Deadline: "5s", Wants: "2xx; 24h", Uses: []string{"secret", "notification_url"},
+	Deadline: "5s", Wants: "2xx; 24h", Uses: []string{"secret", "signed_url"},
 	like: producer.Producer{
 		Fields: []string{"X-HubSpot-*"}, EventTime: producer.JSON("0.occurredAt"),
 		Fingerprint: producer.FingerprintNone, Tolerance: fiveMinutes, Window: 2 * day,
@@ -39,7 +39,7 @@ var hubSpot = Preset{
 		signedByHMAC(p, &verify.HMAC{
 			Headers: []string{"X-HubSpot-Signature-v3"}, TimestampHeaders: []string{"X-HubSpot-Request-Timestamp"},
 			TimestampUnit: time.Millisecond, Encoding: verify.Base64, Content: "POST{url}{body}{timestamp}",
-			Malleable: true, URL: s.NotificationURL, OtherURL: hubSpotDecoded.Replace,
+			Malleable: true, URL: s.SignedURL, OtherURL: hubSpotDecoded.Replace,
 		}, s.Secrets)
 		p.SignsURL = true
 		p.Split = batch{

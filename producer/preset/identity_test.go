@@ -61,7 +61,7 @@ func TestAmbiguousSignedContentRestrictsSettings(t *testing.T) {
 		t.Error(errs)
 	}
 	p.URL += "?src=a"
-	if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "notification_url") {
+	if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "signed_url") {
 		t.Errorf("got %v", errs)
 	}
 	for _, p := range []producer.Producer{With("square", testSecret), With("datatrans", strings.Repeat("0a", 32))} {
@@ -71,7 +71,7 @@ func TestAmbiguousSignedContentRestrictsSettings(t *testing.T) {
 		}
 	}
 	square, _ := Find("square")
-	p = square.Open(Settings{NotificationURL: p.URL, Secrets: []string{testSecret}})
+	p = square.Open(Settings{SignedURL: p.URL, Secrets: []string{testSecret}})
 	p.SameSigned = producer.SameSignedOff
 	p.URL = "https://hooks.example/square?src=a"
 	if errs := p.Check(); len(errs) != 0 {

@@ -29,22 +29,22 @@ import (
 // identifies the event (uuid in events of version 1.0), and header.event_type is its type.
 //
 // The unsigned, encrypted challenge with which Lark checks a URL is returned only if it has
-// verifyToken, the application's verification token.
+// token, the application's verification token.
 //
 // Sources, read in November 2026: Lark's pages on sending events to a server and on receiving
 // them, and oapi-sdk-go 3. That Lark waits 3 seconds and tries again after 15 seconds, 5 minutes,
 // an hour and 6 hours is general knowledge; signatures are accepted for 8 hours.
 //
 // https://open.larksuite.com/document/ukTMukTMukTM/uYDNxYjL2QTM24iN0EjN/event-subscription-guide
-func Lark(verifyToken string, encryptKeys ...string) producer.Producer {
-	return lark.producer(Settings{VerifyToken: verifyToken, Secrets: encryptKeys})
+func Lark(token string, encryptKeys ...string) producer.Producer {
+	return lark.producer(Settings{Token: token, Secrets: encryptKeys})
 }
 
 var lark = Preset{
 	Name: "lark",
 	Docs: "https://open.larksuite.com/document/ukTMukTMukTM/uYDNxYjL2QTM24iN0EjN/event-subscription-guide",
 	Auth: "SHA-256 of time, nonce, key and body", ID: "header.event_id", Deadline: "3s", Wants: "200; 7.5h",
-	Uses: []string{"secret", "verify_token"},
+	Uses: []string{"secret", "token"},
 	like: producer.Producer{
 		Fields: []string{"X-Lark-*"}, Fingerprint: producer.FingerprintNone, Window: 2 * day,
 		Tolerance: verify.Tolerance{Past: 8 * time.Hour, Future: 5 * time.Minute},
@@ -58,7 +58,7 @@ var lark = Preset{
 		p.KeyRequired = true
 		p.Type = read(producer.First(producer.JSON("header.event_type"), producer.JSON("event.type")))
 		p.Payload = func(d *producer.Delivery) ([]byte, error) { return scheme.decrypt(d.Body) }
-		answer := func(body []byte) *dedup.Response { return scheme.challenge(body, s.VerifyToken) }
+		answer := func(body []byte) *dedup.Response { return scheme.challenge(body, s.Token) }
 		p.UnsignedChallenge = func(_ *http.Request, body []byte) *dedup.Response { return answer(body) }
 		p.Handshake = func(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
 			return answer(d.Body), nil

@@ -12,7 +12,7 @@ import (
 
 // Mandrill receives webhooks of Mandrill (Mailchimp Transactional Email). A key is the webhook's
 // key. The URL, exactly as entered there, and the form are signed with HMAC-SHA1. With an empty
-// notificationURL the public URL of the endpoint is used.
+// signedURL the public URL of the endpoint is used.
 //
 // The form has one member, mandrill_events, which is a batch; a form with another member is
 // refused. Events have no identifier (_id is that of the message), so a digest of its bytes
@@ -24,18 +24,18 @@ import (
 // accepted; that size is ours.
 //
 // https://mailchimp.com/developer/transactional/guides/track-respond-activity-webhooks/
-func Mandrill(notificationURL string, keys ...string) producer.Producer {
-	return mandrill.producer(Settings{NotificationURL: notificationURL, Secrets: keys})
+func Mandrill(signedURL string, keys ...string) producer.Producer {
+	return mandrill.producer(Settings{SignedURL: signedURL, Secrets: keys})
 }
 
 var mandrill = Preset{
 	Name: "mandrill", Docs: "https://mailchimp.com/developer/transactional/docs/webhooks/",
 	Auth: "HMAC-SHA1 of URL and form", ID: "digest of each event", Wants: "200",
-	Uses: []string{"secret", "notification_url"},
+	Uses: []string{"secret", "signed_url"},
 	like: producer.Producer{Fields: []string{"X-Mandrill-*"}, Fingerprint: producer.FingerprintNone, Window: 4 * day},
 	build: func(p *producer.Producer, s Settings) {
 		p.Err = checkText(s.Secrets)
-		signedBy(p, newMandrillScheme(s.NotificationURL, s.Secrets))
+		signedBy(p, newMandrillScheme(s.SignedURL, s.Secrets))
 		p.Pings, p.MaxBody = []string{http.MethodHead}, 25<<20
 		events := batch{
 			ID: producer.Const(""), Kind: producer.First(producer.JSON("event"), producer.JSON("type")),

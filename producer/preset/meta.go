@@ -10,7 +10,7 @@ import (
 )
 
 // Meta receives webhooks of Meta's platforms (Facebook, Instagram, WhatsApp). A secret is the
-// app secret. verifyToken is the text entered beside the URL. With it, the unsigned GET with
+// app secret. token is the text entered beside the URL. With it, the unsigned GET with
 // which Meta checks the URL is answered; with "", it is not.
 //
 // Meta sends no id; a digest of the body identifies a delivery, which may contain several
@@ -18,22 +18,22 @@ import (
 // knowledge, not re-read.
 //
 // https://developers.facebook.com/docs/graph-api/webhooks/getting-started
-func Meta(verifyToken string, secrets ...string) producer.Producer {
-	return meta.producer(Settings{VerifyToken: verifyToken, Secrets: secrets})
+func Meta(token string, secrets ...string) producer.Producer {
+	return meta.producer(Settings{Token: token, Secrets: secrets})
 }
 
 var meta = Preset{
 	Name: "meta", Docs: "https://developers.facebook.com/docs/graph-api/webhooks/getting-started",
 	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Wants: "200; 36h",
-	Uses: []string{"secret", "verify_token", "allow_sha1", "alg"},
+	Uses: []string{"secret", "token", "alg"},
 	like: producer.Producer{
 		Key: producer.BodyDigest(), Type: producer.JSON("object"), EventTime: producer.JSON("entry.0.time"),
 		Window: 60 * time.Hour,
 	},
 	build: func(p *producer.Producer, s Settings) {
 		signedAsHub(p, s)
-		if s.VerifyToken != "" {
-			p.Challenge = func(r *http.Request) (*dedup.Response, error) { return hubChallenge(r, s.VerifyToken) }
+		if s.Token != "" {
+			p.Challenge = func(r *http.Request) (*dedup.Response, error) { return hubChallenge(r, s.Token) }
 			p.ChallengeMethods = []string{http.MethodGet}
 			p.SecretQuery = []string{"hub.verify_token"}
 		}

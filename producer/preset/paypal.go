@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// PayPal receives webhooks of PayPal; webhookID is the id that PayPal shows for the webhook.
+// PayPal receives webhooks of PayPal; account is the id that PayPal shows for the webhook.
 // PayPal tries 25 times in 3 days with the same transmission id and time, so signatures of up
 // to 3 days and 2 hours are accepted.
 //
@@ -29,14 +29,14 @@ import (
 // of the setting roots. That PayPal's do is documented, and was not tested against its servers.
 //
 // https://developer.paypal.com/api/rest/webhooks/rest/
-func PayPal(webhookID string) producer.Producer {
-	return payPal.producer(Settings{WebhookID: webhookID})
+func PayPal(account string) producer.Producer {
+	return payPal.producer(Settings{Account: []string{account}})
 }
 
 var payPal = Preset{
 	Name: "paypal", Docs: "https://developer.paypal.com/api/rest/webhooks/rest/",
 	Auth: "RSA signature over id, time, webhook id and CRC-32", ID: "body id", Wants: "2xx; 25 times in 3 days",
-	Uses: []string{"webhook_id", "roots"},
+	Uses: []string{"account", "roots"},
 	like: producer.Producer{
 		Fields: []string{"Paypal-*"}, Key: producer.JSON("id"), KeyRequired: true, Type: producer.JSON("event_type"),
 		Tolerance: verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}, Window: 4 * day,
@@ -45,7 +45,7 @@ var payPal = Preset{
 		roots, err := s.roots()
 		p.Err = err
 		certs := &certStore{Fetch: s.Fetch, Roots: roots, Pinned: s.PinnedKeys}
-		signedBy(p, &payPalScheme{webhookID: s.WebhookID, certs: certs})
+		signedBy(p, &payPalScheme{webhookID: s.account(), certs: certs})
 		p.Attributes = attributes(map[string]producer.Extractor{
 			"transmission": producer.Header("Paypal-Transmission-Id"), "resource_type": producer.JSON("resource_type"),
 			"time": producer.JSON("create_time"),
@@ -65,7 +65,7 @@ type payPalScheme struct {
 func (p *payPalScheme) Check() error {
 	var errs []error
 	if p.webhookID == "" {
-		errs = append(errs, errors.New("paypal: no webhook id"))
+		errs = append(errs, errors.New("paypal: set account, the one id that PayPal shows for the webhook"))
 	}
 	if p.certs == nil {
 		errs = append(errs, errors.New("paypal: no source of certificates"))

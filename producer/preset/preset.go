@@ -132,8 +132,8 @@ func (p Preset) Class() producer.Class {
 // described returns the producer without secrets, for tables of presets. Presets for tokens
 // have a scheme only when they know what a token must contain.
 func (p Preset) described() producer.Producer {
-	token := []string{"any"}
-	return p.producer(Settings{MerchantID: "any", Audience: token, Issuers: token, JWKSURL: "https://keys.example",
+	named := []string{"any"}
+	return p.producer(Settings{Account: named, Audience: named, Issuers: named, JWKSURL: "https://keys.example",
 		Allow: []string{"https://shop.example/.well-known/ucp"}})
 }
 

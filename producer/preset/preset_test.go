@@ -171,7 +171,7 @@ func TestMissingAndEmptySecretsAreRefused(t *testing.T) {
 		}
 		empty := s
 		empty.Secrets = append(slices.Clone(s.Secrets), "")
-		empty.Value, empty.Password, empty.SecretKey = "", "", ""
+		empty.Password = ""
 		empty.AllowedIPs = nil
 		if len(s.Keys) > 0 {
 			empty.Keys = map[string]string{"1": testSecret, "2": ""}
@@ -238,8 +238,8 @@ func TestSecretsThatAreNotOnesAreNamed(t *testing.T) {
 func TestUnusedSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
-		s.WebhookID = "17"
-		if err := p.Open(s).Err; err == nil || !strings.Contains(err.Error(), `"webhook_id"`) {
+		s.Encoding, s.RevokedURL = "hex", "https://keys.example/"
+		if err := p.Open(s).Err; err == nil || !strings.Contains(err.Error(), "has no setting") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -252,8 +252,8 @@ func TestFormattingAPresetRevealsNoSecret(t *testing.T) {
 		made := p.Open(s)
 		text := fmt.Sprintf("%v %+v %#v %v", made, made.Scheme, made.Scheme,
 			p.Open(Settings{Secrets: []string{testSecret + "\n"}}).Err)
-		for _, secret := range append(slices.Clone(s.Secrets), s.Value, s.Password, s.SecretKey, testSecret, testHex,
-			s.VerifyToken) {
+		for _, secret := range append(slices.Clone(s.Secrets), s.Password, testSecret, testHex,
+			s.Token) {
 			if secret != "" && strings.Contains(text, secret) {
 				t.Errorf("%q reveals %q", text, secret)
 			}

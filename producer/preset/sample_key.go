@@ -57,7 +57,7 @@ func signSendGrid(s Settings, r *http.Request, body []byte, now time.Time) ([]by
 
 func signPayPal(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
 	id, stamp := madeFrom(string(body))[7], now.UTC().Format(time.RFC3339)
-	content := fmt.Sprintf("%s|%s|%s|%d", id, stamp, s.WebhookID, crc32.ChecksumIEEE(body))
+	content := fmt.Sprintf("%s|%s|%s|%d", id, stamp, s.account(), crc32.ChecksumIEEE(body))
 	sig, err := signRSA(s.SigningKey, []byte(content), nil)
 	for name, value := range map[string]string{
 		"Paypal-Transmission-Id": id, "Paypal-Transmission-Time": stamp, "Paypal-Auth-Algo": "SHA256withRSA",
@@ -171,7 +171,7 @@ func signES256(key crypto.Signer, content []byte) ([]byte, error) {
 
 // settingsIn are the placeholders of settings that a body must contain.
 func settingsIn(s Settings) []string {
-	return []string{"{aud}", first(s.Audience), "{iss}", issuerOf(s), "{merchant}", s.MerchantID,
+	return []string{"{aud}", first(s.Audience), "{iss}", issuerOf(s), "{merchant}", first(s.Account),
 		"{topic}", first(s.Topics), "{host}", cmp.Or(hostOf(first(s.Allow)), "cloud.example"),
 		"{actor}", keyOwner(sampleKeyID(s))}
 }

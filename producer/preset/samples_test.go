@@ -61,11 +61,11 @@ func sampleSettings(t testing.TB) map[string]Settings {
 	}
 	all["sendgrid"] = Settings{Secrets: []string{base64.StdEncoding.EncodeToString(der)}, SigningKey: ecKey}
 	all["google-eventarc"], all["google-pubsub"], all["openbanking-uk"] = google, google, bank
-	all["yandex-pay"] = Settings{MerchantID: "m-17", SigningKey: ecKey, SigningKeyID: "k1",
+	all["yandex-pay"] = Settings{Account: []string{"m-17"}, SigningKey: ecKey, SigningKeyID: "k1",
 		TokenKeys: tokenKeySet(t, "ES256", ecKey.Public())}
 	all["aws-sns"] = Settings{Topics: []string{"arn:aws:sns:us-east-1:123456789012:tea"}, SigningKey: rsaKey(),
 		PinnedKeys: pinned}
-	all["paypal"] = Settings{WebhookID: "17", SigningKey: rsaKey(), PinnedKeys: pinned}
+	all["paypal"] = Settings{Account: []string{"17"}, SigningKey: rsaKey(), PinnedKeys: pinned}
 	return all
 }
 

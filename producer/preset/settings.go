@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -25,47 +26,37 @@ type Settings struct {
 	// Username and Password are the credentials of basic authentication.
 	Username string `conf:"username"`
 	Password string `conf:"password,secret"`
-	// Header or Query names the field or parameter that carries Value, a shared credential.
+	// Header or Query names the field or parameter that carries a secret.
 	Header string `conf:"header"`
 	Query  string `conf:"query"`
-	Value  string `conf:"value,secret"`
-	// Bearer is a static bearer token.
-	Bearer string `conf:"bearer,secret"`
-	// LicenseCode and SecretKey belong to the account (WebEngage).
-	LicenseCode string `conf:"license_code"`
-	SecretKey   string `conf:"secret_key,secret"`
-	// VerifyToken is the token that the vendor sends in its subscription challenge (Meta).
-	VerifyToken string `conf:"verify_token,secret"`
-	// NotificationURL is the URL as registered with the vendor, which signs it (Square).
-	NotificationURL string `conf:"notification_url"`
-	// AllowSHA1 also accepts the vendor's older signatures with SHA-1 (GitHub, Meta).
-	AllowSHA1 bool `conf:"allow_sha1"`
+	// Account identifies the account at the vendor: the webhook's id (PayPal), the merchant (Yandex
+	// Pay), the license code (WebEngage), the application (Event Grid). Any of several may match.
+	Account []string `conf:"account,nonempty"`
+	// Token is the one that the vendor sends in its subscription challenge (Lark, Meta, Strava).
+	Token string `conf:"token,secret"`
+	// SignedURL is the URL as registered with the vendor, which signs it (Square).
+	SignedURL string `conf:"signed_url"`
 	// Encoding of the signature, hex or base64, where the vendor does not document it (Worldpay).
 	Encoding string `conf:"encoding"`
 	// SignatureEncoding is der (the default) or raw, of ECDSA signatures (pawaPay).
 	SignatureEncoding string `conf:"signature_encoding"`
-	// Algs are the accepted algorithms, in place of the preset's.
+	// Algs are the accepted algorithms, in place of the preset's: sha256 and sha1 of GitHub, Meta
+	// and SNS, those of RFC 7518 of tokens.
 	Algs []string `conf:"alg,nonempty"`
 	// Subscriptions are the wanted topics (WebSub).
 	Subscriptions []Subscription `conf:"subscriptions"`
-	// AllowedIPs are the only client addresses accepted.
+	// AllowedIPs are the only client addresses accepted, and Rate is the limit of new events, as in
+	// [producer.Producer].
 	AllowedIPs []netip.Prefix
-	// WebhookID is the vendor's id of the webhook (PayPal).
-	WebhookID string `conf:"webhook_id"`
-	// Audience, Issuers, Email and AppIDs are required values of a token's claims.
+	Rate       producer.Rate
+	// Audience, Issuers and Email are required values of a token's claims.
 	Audience []string `conf:"audience,nonempty"`
 	Issuers  []string `conf:"issuers,nonempty"`
 	Email    string   `conf:"email"`
-	AppIDs   []string `conf:"app_ids,nonempty"`
-	// MerchantID belongs to the account (Yandex Pay).
-	MerchantID string `conf:"merchant_id"`
 	// Topics are the accepted topics.
 	Topics []string `conf:"topic,nonempty"`
-	// MinVersion is the lowest accepted signature version (SNS).
-	MinVersion int `conf:"min_version"`
-	// Origins may subscribe, at Rate requests per minute (CloudEvents, Event Grid).
+	// Origins may subscribe (CloudEvents, Event Grid). They are granted Rate.
 	Origins []string `conf:"origins"`
-	Rate    int      `conf:"rate"`
 	// Batch accepts batches of events (CloudEvents).
 	Batch bool `conf:"batch"`
 	// JWKSURL is where keys are published, in place of the vendor's address.
@@ -74,10 +65,8 @@ type Settings struct {
 	Allow []string `conf:"allow"`
 	// RevokedURL is where the vendor publishes a signed list of revoked keys (AdCP).
 	RevokedURL string `conf:"revoked_url"`
-	// CheckChain requires a chain to a root where the preset does not (SNS).
-	CheckChain bool `conf:"check_chain"`
 	// RootsPEM are the authorities of vendor certificates in PEM (RFC 7468). Defaults to the
-	// system's.
+	// system's; a certificate of SNS, which is published without its issuer's, then needs no chain.
 	RootsPEM string `conf:"roots,file"`
 
 	// The following fields are for programs and tests only.
@@ -115,29 +104,33 @@ func (s Settings) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// secretsAnd are the secrets and another, if it is set. Any may match.
-func (s Settings) secretsAnd(other string) []string {
-	if other == "" {
-		return s.Secrets
+// account returns the only account, or "".
+func (s Settings) account() string {
+	if len(s.Account) != 1 {
+		return ""
 	}
-	return append(slices.Clone(s.Secrets), other)
+	return s.Account[0]
 }
 
-// credential returns the shared credential, or nil if there is not exactly one.
-func (s Settings) credential() *verify.Static {
-	values := s.secretsAnd(s.Value)
+// credential returns the shared credential, or nil if there is not exactly one. bearer means that
+// the secrets are bearer tokens if nothing says where they are.
+func (s Settings) credential(bearer bool) *verify.Static {
 	var found []*verify.Static
 	if s.Username != "" || s.Password != "" {
-		found = append(found, verify.Basic(s.Username, s.secretsAnd(s.Password)...))
+		passwords := s.Secrets
+		if s.Password != "" {
+			passwords = append(slices.Clone(passwords), s.Password)
+		}
+		found = append(found, verify.Basic(s.Username, passwords...))
 	}
 	if s.Header != "" {
-		found = append(found, verify.HeaderValue(s.Header, values...))
+		found = append(found, verify.HeaderValue(s.Header, s.Secrets...))
 	}
 	if s.Query != "" {
-		found = append(found, verify.QueryValue(s.Query, values...))
+		found = append(found, verify.QueryValue(s.Query, s.Secrets...))
 	}
-	if s.Bearer != "" {
-		found = append(found, verify.BearerToken(s.Bearer))
+	if bearer && len(found) == 0 && len(s.Secrets) > 0 {
+		found = append(found, verify.BearerToken(s.Secrets...))
 	}
 	if len(found) != 1 {
 		return nil

@@ -44,7 +44,8 @@ type description struct {
 	AcceptedBody  string   `conf:"accepted_body"` // none
 	SecretHeaders []string `conf:"secret_headers"`
 
-	Scheme     string   `conf:"scheme"`           // hmac, or credential: one that the settings name
+	// Scheme is hmac, credential (one that the settings name) or bearer (that, or else a token).
+	Scheme     string   `conf:"scheme"`
 	TimeUnit   string   `conf:"timestamp_unit"`   // s, ms or rfc3339
 	TimeMember string   `conf:"timestamp_member"` // of the body: milliseconds
 	Standard   []string `conf:"standard"`         // Standard Webhooks, in fields with these prefixes
@@ -177,18 +178,17 @@ func (v *description) authenticate(d *conf.Decoder, name string, p *Preset) {
 	switch {
 	case !known:
 		d.Errs.Add(v.Node.Place("timestamp_unit"), "", "%s.timestamp_unit is s, ms or rfc3339", name)
-	case v.Scheme != "" && !slices.Contains([]string{"hmac", "credential"}, v.Scheme):
-		d.Errs.Add(v.Node.Place("scheme"), "", "%s.scheme is hmac or credential", name)
+	case v.Scheme != "" && !slices.Contains([]string{"hmac", "credential", "bearer"}, v.Scheme):
+		d.Errs.Add(v.Node.Place("scheme"), "", "%s.scheme is hmac, credential or bearer", name)
 	}
 	v.HMAC.TimestampUnit, v.HMAC.TimestampRFC3339 = unit, v.TimeUnit == "rfc3339"
 	switch {
 	case v.Scheme == "credential" && len(v.HMAC.Headers) > 0:
 		p.build = func(p *producer.Producer, s Settings) {
-			field := cmp.Or(s.Header, v.HMAC.Headers[0])
-			withCredential(p, verify.HeaderValue(field, s.secretsAnd(s.Value)...))
+			withCredential(p, verify.HeaderValue(cmp.Or(s.Header, v.HMAC.Headers[0]), s.Secrets...))
 		}
-	case v.Scheme == "credential":
-		p.build = byCredential
+	case v.Scheme == "credential" || v.Scheme == "bearer":
+		p.build = func(p *producer.Producer, s Settings) { withCredential(p, s.credential(v.Scheme == "bearer")) }
 	case len(v.Standard) > 0:
 		p.build = func(p *producer.Producer, s Settings) { buildStandard(p, s, v.Standard...) }
 	case v.TimeMember != "":

@@ -57,7 +57,7 @@ func TestMistakesInDescriptionsHaveTheirLine(t *testing.T) {
 		"  timestamp_unit: weeks": "kettle.yaml:14: kettle.timestamp_unit is s, ms or rfc3339",
 		"  fingerprint: id":       `kettle.yaml:14: kettle.fingerprint: extractor "id"`,
 		"  keyed_by_type: (":      "kettle.yaml:14: kettle.keyed_by_type: error parsing regexp",
-		"  scheme: jwt":           "kettle.yaml:14: kettle.scheme is hmac or credential",
+		"  scheme: jwt":           "kettle.yaml:14: kettle.scheme is hmac, credential or bearer",
 		"bowl: tea":               "kettle.yaml:14: bowl is a single value, want a mapping",
 	} {
 		_, err := readPresets("kettle.yaml", []byte(kettle+mistake+"\n"))

@@ -63,9 +63,9 @@ func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 		"google-pubsub":   {Audience: []string{"https://a.example"}, Email: "a@b.example"},
 		"openbanking-uk": {Audience: []string{"a"}, Issuers: []string{"https://bank.example/"},
 			JWKSURL: "https://bank.example/jwks"},
-		"paypal":     {WebhookID: "w1"},
+		"paypal":     {Account: []string{"w1"}},
 		"ucp":        {Allow: []string{"https://shop.example/.well-known/ucp"}},
-		"yandex-pay": {MerchantID: "m1"},
+		"yandex-pay": {Account: []string{"m1"}},
 	}
 	entra := Settings{Audience: []string{"api://app"}, Issuers: []string{"https://sts.windows.net/t/"}}
 	for _, name := range tokenPresetNames() {
@@ -102,7 +102,7 @@ func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 			}
 		}
 		wrong := full[name]
-		wrong.LicenseCode = "x"
+		wrong.Encoding = "x"
 		if preset.Open(wrong).Err == nil {
 			t.Errorf("%s accepts a setting that it does not use", name)
 		}
@@ -201,7 +201,7 @@ func TestASubscriptionToSNSIsConfirmedByAFetch(t *testing.T) {
 // The recorded deliveries have other events, topics and validations.
 func TestEventGridReadsListedTopicsOnly(t *testing.T) {
 	t.Parallel()
-	p := AzureEventGrid(Settings{Query: "code", Value: "0123456789", Topics: []string{"/a"}})
+	p := AzureEventGrid(Settings{Query: "code", Secrets: []string{"0123456789"}, Topics: []string{"/a"}})
 	event := func(topic, kind string) string {
 		return `{"id":"1","eventType":"` + kind + `","topic":"` + topic + `","data":{"validationCode":"<b>"}}`
 	}

@@ -47,12 +47,12 @@ func TestGitHubActionIsAnAttribute(t *testing.T) {
 
 func TestCloudEventsAreGrantedToOriginsInAnyCase(t *testing.T) {
 	t.Parallel()
-	p := CloudEvents(Settings{Bearer: "0123456789abcdef", Origins: []string{"sender.example"}})
+	p := CloudEvents(Settings{Secrets: []string{"0123456789abcdef"}, Origins: []string{"sender.example"}})
 	reply, err := p.Challenge(fields(t, http.MethodOptions, testHook, "WebHook-Request-Origin", "Sender.Example"))
 	if err != nil || reply.Status != 200 || p.WithDefaults().Accepted.Header.Get("Cache-Control") != "private" {
 		t.Errorf("got %+v, %v, accepted with %+v", reply, err, p.WithDefaults().Accepted)
 	}
-	if CloudEvents(Settings{Bearer: "0123456789abcdef"}).Challenge != nil {
+	if CloudEvents(Settings{Secrets: []string{"0123456789abcdef"}}).Challenge != nil {
 		t.Error("subscriptions are granted without being configured")
 	}
 }
@@ -165,10 +165,11 @@ func TestWorldpayBase64Setting(t *testing.T) {
 func TestSharedCredentialsOfEveryKind(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]Settings{
-		"header": {Header: "X-Key", Value: testSecret}, "query": {Query: "key", Value: testSecret},
-		"bearer":  {Bearer: testSecret},
+		"header":  {Header: "X-Key", Secrets: []string{testSecret}},
+		"query":   {Query: "key", Secrets: []string{testSecret}},
+		"bearer":  {Secrets: []string{testSecret}},
 		"basic":   {Username: "kettle", Password: testSecret},
-		"rotated": {Header: "X-Key", Value: testSecret, Secrets: []string{"old"}},
+		"rotated": {Header: "X-Key", Secrets: []string{testSecret, "old"}},
 	} {
 		for _, preset := range []string{"aws-eventbridge", "chargebee"} {
 			p, _ := Find(preset)
@@ -193,7 +194,7 @@ func TestSharedCredentialsOfEveryKind(t *testing.T) {
 		}
 	}
 	p, _ := Find("chargebee")
-	if p.Open(Settings{Username: "a", Password: "b", Query: "key", Value: "c"}).Err == nil {
+	if p.Open(Settings{Username: "a", Password: "b", Query: "key", Secrets: []string{"c"}}).Err == nil {
 		t.Error("two credentials, of which one would have no effect, are accepted")
 	}
 }

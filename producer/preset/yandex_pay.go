@@ -10,30 +10,30 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// YandexPay receives webhooks of Yandex Pay for one merchant. The body is a token signed by Yandex
-// (ES256), with its times in the JOSE header. Handlers get the token's claims as the body.
+// YandexPay receives webhooks of Yandex Pay for the accounts, ids of merchants. The body is a token
+// signed by Yandex (ES256), with its times in the JOSE header. Handlers get its claims as the body.
 //
 // Yandex sends no identifier. It is order, event, status and time joined; other kinds of events
 // have an operation in place of the order, else a digest of the claims. Operations and other
 // kinds are general knowledge, not re-read. Yandex accepts only 200 and retries for 24 hours.
 //
 // https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook
-func YandexPay(merchantID string) producer.Producer {
-	return yandexPay.producer(Settings{MerchantID: merchantID})
+func YandexPay(accounts ...string) producer.Producer {
+	return yandexPay.producer(Settings{Account: accounts})
 }
 
 var yandexPay = Preset{
 	Name: "yandex-pay", Docs: "https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook",
 	Auth: "the body is a token signed with ES256", ID: "order, event, status and time", Wants: "200 only; 24h",
-	Uses: []string{"merchant_id", "jwks_url", "alg"},
+	Uses: []string{"account", "jwks_url", "alg"},
 	like: producer.Producer{Type: producer.JWT("event"), Window: 2 * day},
 	build: func(p *producer.Producer, s Settings) {
-		if s.MerchantID == "" {
-			p.Err = errors.New("set merchant_id: tokens for other merchants have the same keys")
+		if len(s.Account) == 0 {
+			p.Err = errors.New("set account, the merchant's id: tokens for other merchants have the same keys")
 		} else {
 			signedByTokens(p, s, "https://pay.yandex.ru/api/jwks", &verify.JWT{
 				Algorithms: algorithms(s, "ES256"), Body: true, HeaderTimes: true,
-				Claims: []verify.ClaimRule{{Names: []string{"merchantId"}, Values: []string{s.MerchantID}}},
+				Claims: []verify.ClaimRule{{Names: []string{"merchantId"}, Values: s.Account}},
 			})
 		}
 		claims := func(names ...string) producer.Extractor {

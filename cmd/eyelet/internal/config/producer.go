@@ -100,9 +100,6 @@ func (b *producerBuilder) preset(p *Producer) (producer.Producer, bool) {
 	}
 	set := p.PresetSettings
 	set.Name = p.Name
-	if slices.Contains(vendor.Uses, "rate") {
-		set.Rate = perMinute(p.common.Rate)
-	}
 	made := vendor.Open(set)
 	for _, text := range slices.AppendSeq(slices.Clone(set.Secrets), maps.Values(set.Keys)) {
 		b.refuseTestSecret(p, text)

@@ -3,11 +3,9 @@ package config
 import (
 	"cmp"
 	"encoding/json"
-	"math"
 	"net/http"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -103,12 +101,4 @@ func (b *producerBuilder) extractor(p *Producer, setting, text string) producer.
 		return nil
 	}
 	return x
-}
-
-// perMinute returns a rate in events per minute, at least 1 if there is a limit.
-func perMinute(r producer.Rate) int {
-	if !r.Limits() {
-		return 0
-	}
-	return max(1, int(min(math.MaxInt32, int64(r.Events)*int64(time.Minute)/int64(r.Per))))
 }

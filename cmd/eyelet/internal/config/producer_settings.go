@@ -1,9 +1,6 @@
 package config
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -144,14 +141,8 @@ func (p *Producer) Keys() []Key {
 
 // decodePreset reads the settings of any preset, which refuses those that it does not use.
 func (p *Producer) decodePreset(d *conf.Decoder, n *conf.Node, path string) {
-	vendor, _ := preset.Find(p.Preset)
-	rate := n.Member("rate")
-	if rate != nil && !strings.Contains(rate.Text, "/") && slices.Contains(vendor.Uses, "rate") {
-		rate.Text += "/m" // as these vendors count
-	}
-	// The common rate hides the preset's, which is derived from it.
 	d.Objects(n, path, &kindSettings{}, &p.PresetSettings, &p.common)
-	p.PresetSettings.AllowedIPs = p.common.AllowedIPs
+	p.PresetSettings.AllowedIPs, p.PresetSettings.Rate = p.common.AllowedIPs, p.common.Rate
 }
 
 // reportMissingKind reports misspelt settings, one of which may be the scheme or preset. If

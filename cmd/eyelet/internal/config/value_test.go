@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,6 +33,20 @@ func buildRate(t *testing.T, lines string) (producer.Producer, string) {
 
 const github = "preset: github, secret: [another-long-secret], "
 
+const clouds = "preset: cloudevents, secret: long-token-0123456, origins: [o.example], "
+
+// TestAnOriginIsGrantedTheRate: as requests per minute, in the field that CloudEvents has for it.
+func TestAnOriginIsGrantedTheRate(t *testing.T) {
+	t.Parallel()
+	p, errs := buildRate(t, clouds+"rate: 2/s")
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodOptions, "/", http.NoBody)
+	r.Header.Set("WebHook-Request-Origin", "o.example")
+	resp, err := p.Challenge(r)
+	if err != nil || errs != "" || resp.Header.Get("WebHook-Allowed-Rate") != "120" {
+		t.Errorf("%+v, %v, %s", resp, err, errs)
+	}
+}
+
 func TestRateSettings(t *testing.T) {
 	t.Parallel()
 	for lines, want := range map[string]producer.Rate{
@@ -38,10 +54,7 @@ func TestRateSettings(t *testing.T) {
 		github + "rate: 6000/m burst 10": {Events: 6000, Per: time.Minute, Burst: 10},
 		github + "rate: 5 / h":           {Events: 5, Per: time.Hour},
 		github + "concurrency: 7":        {},
-		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], " +
-			"rate: 120": {Events: 120, Per: time.Minute},
-		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], " +
-			"rate: 10/s": {Events: 10, Per: time.Second},
+		clouds + "rate: 10/s":            {Events: 10, Per: time.Second},
 	} {
 		p, errs := buildRate(t, lines)
 		if errs != "" || p.Rate != want || (p.Concurrency == 7) != strings.Contains(lines, "concurrency") {
