@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/replay"
@@ -19,11 +21,14 @@ import (
 // maxRequestBody bounds the body of a request, in bytes.
 const maxRequestBody = 64 << 10
 
-// ReopenRequest is the optional body of a request to reopen an event.
-type ReopenRequest struct {
-	// Tasks are added to the event, for handlers that it does not have yet. The caller must know
-	// that the handlers exist: a task of an unknown handler becomes a dead letter with that reason.
+// ChangeRequest is the optional body of a request to change an event.
+type ChangeRequest struct {
+	// Tasks are added to an event that is reopened, for handlers that it does not have yet. The
+	// caller must know that the handlers exist: a task of an unknown handler becomes a dead letter
+	// with that reason.
 	Tasks []NewTask `json:"tasks,omitempty"`
+	// Handlers are those that run again when an event is rerun. Defaults to all of the event.
+	Handlers []string `json:"handlers,omitempty"`
 }
 
 // NewTask asks for a task of one handler.
@@ -32,37 +37,76 @@ type NewTask struct {
 	Lane    string `json:"lane,omitempty"`
 }
 
-// RerunRequest is the optional body of a request to run an event again.
-type RerunRequest struct {
-	// Handlers are those that run again. Defaults to all of the event.
-	Handlers []string `json:"handlers,omitempty"`
+// The changes of an event.
+const (
+	actionReopen = "reopen"
+	actionRerun  = "rerun"
+	actionRetry  = "retry"
+	actionForget = "forget"
+)
+
+// changeActions are the changes that the API makes, of one event or of many.
+var changeActions = []string{actionReopen, actionRerun, actionRetry, actionForget}
+
+// change is a change of an event, for the API, for jobs and for the page.
+type change struct {
+	store  dedup.Store
+	action string // of changeActions
+	ChangeRequest
+	copies copies // of all events to forget; nil to list those of each
 }
 
-func (a *api) reopen(w http.ResponseWriter, r *http.Request) {
-	order, err := readRequest[ReopenRequest](w, r)
-	if err == nil && slices.ContainsFunc(order.Tasks, func(t NewTask) bool { return t.Handler == "" }) {
-		err = errors.New("a task without a handler")
+// check returns what is wrong in the request.
+func (c *change) check() error {
+	switch {
+	case !slices.Contains(changeActions, c.action):
+		return fmt.Errorf("%q is no action: want one of %s", c.action, strings.Join(changeActions, ", "))
+	case len(c.Tasks) > 0 && c.action != actionReopen:
+		return errors.New("tasks are for reopen")
+	case len(c.Handlers) > 0 && c.action != actionRerun:
+		return errors.New("handlers are for rerun")
+	case slices.ContainsFunc(c.Tasks, func(t NewTask) bool { return t.Handler == "" }):
+		return errors.New("a task without a handler")
 	}
-	if err != nil {
-		failRequest(w, err)
-		return
+	return nil
+}
+
+// apply changes one event, and returns it; of a forgotten one nothing is left.
+func (c *change) apply(ctx context.Context, event string) (dedup.Record, error) {
+	switch c.action {
+	case actionRerun:
+		return c.store.Rerun(ctx, event, c.Handlers...)
+	case actionRetry:
+		return c.store.RunNow(ctx, event)
+	case actionForget:
+		return dedup.Record{}, forget(ctx, c.store, event, c.copies)
 	}
 	var tasks []dedup.NewTask
-	for _, t := range order.Tasks {
+	for _, t := range c.Tasks {
 		tasks = append(tasks, dedup.NewTask(t))
 	}
-	rec, err := a.store.Reopen(r.Context(), r.PathValue("event"), tasks...)
-	respond(w, Summary(rec), err)
+	return c.store.Reopen(ctx, event, tasks...)
 }
 
-func (a *api) rerun(w http.ResponseWriter, r *http.Request) {
-	order, err := readRequest[RerunRequest](w, r)
-	if err != nil {
-		failRequest(w, err)
-		return
+// change returns a handler that makes a change of one event.
+func (a *api) change(action string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		request, err := readRequest[ChangeRequest](w, r, maxRequestBody)
+		c := change{store: a.store, action: action, ChangeRequest: request}
+		if err == nil {
+			err = c.check()
+		}
+		if err != nil {
+			failRequest(w, err)
+			return
+		}
+		rec, err := c.apply(r.Context(), r.PathValue("event"))
+		if err == nil && action == actionForget {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		respond(w, Summary(rec), err)
 	}
-	rec, err := a.store.Rerun(r.Context(), r.PathValue("event"), order.Handlers...)
-	respond(w, Summary(rec), err)
 }
 
 func failRequest(w http.ResponseWriter, err error) {
@@ -75,8 +119,8 @@ func failRequest(w http.ResponseWriter, err error) {
 
 // readRequest reads the body. It refuses unknown members, and forms, because browsers send those
 // across sites.
-func readRequest[T any](w http.ResponseWriter, r *http.Request) (o T, err error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBody))
+func readRequest[T any](w http.ResponseWriter, r *http.Request, limit int64) (o T, err error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil || len(body) == 0 {
 		return o, err
 	}
@@ -94,22 +138,8 @@ func readRequest[T any](w http.ResponseWriter, r *http.Request) (o T, err error)
 	return o, nil
 }
 
-func (a *api) retry(w http.ResponseWriter, r *http.Request) {
-	rec, err := a.store.RunNow(r.Context(), r.PathValue("event"))
-	respond(w, Summary(rec), err)
-}
-
-func (a *api) forget(w http.ResponseWriter, r *http.Request) {
-	respondGone(w, Forget(r.Context(), a.store, r.PathValue("event")))
-}
-
 func (a *api) purge(w http.ResponseWriter, r *http.Request) {
-	respondGone(w, a.store.Purge(r.Context(), r.PathValue("event")))
-}
-
-// respondGone responds to a request that erases an event.
-func respondGone(w http.ResponseWriter, err error) {
-	if err != nil {
+	if err := a.store.Purge(r.Context(), r.PathValue("event")); err != nil {
 		refuse(w, err)
 		return
 	}
@@ -150,6 +180,55 @@ func writeFile(w http.ResponseWriter, file *replay.Recording) {
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.Name}))
 	h.Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data) // the client may be gone
+}
+
+// Forget erases an event, and first the deliveries that were quarantined because of it: one of them
+// may have the same body. Nothing is erased while the event is open ([dedup.ErrOpen]).
+func Forget(ctx context.Context, store dedup.Store, event string) error {
+	return forget(ctx, store, event, nil)
+}
+
+func forget(ctx context.Context, store dedup.Store, event string, known copies) error {
+	rec, err := store.Get(ctx, event)
+	if err != nil {
+		return err
+	}
+	if rec.Open() {
+		return dedup.ErrOpen
+	}
+	if known == nil {
+		if known, err = copiesIn(ctx, store); err != nil {
+			return err
+		}
+	}
+	if err := known.purge(ctx, store, event); err != nil {
+		return err
+	}
+	return store.Purge(ctx, event)
+}
+
+// copies are quarantined deliveries by the event that each resembles.
+type copies map[string][]string
+
+func copiesIn(ctx context.Context, store dedup.Store) (copies, error) {
+	all := copies{}
+	for r, err := range store.List(ctx, dedup.Filter{Quarantined: true}) {
+		if err != nil {
+			return nil, err
+		}
+		all[r.Original] = append(all[r.Original], r.Event)
+	}
+	return all, nil
+}
+
+// purge erases the copies of an event that are still there.
+func (c copies) purge(ctx context.Context, store dedup.Store, event string) error {
+	for _, one := range c[event] {
+		if err := store.Purge(ctx, one); err != nil && !errors.Is(err, dedup.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // refuse responds to an error of the store, which names the event and no payload.

@@ -160,7 +160,7 @@ func (p *Inspector) reopenDead(w http.ResponseWriter, r *http.Request, _ *sessio
 			return
 		}
 		what = fmt.Sprintf("%d chosen of %s, %s", len(events), group.Handler, words(group.Reason))
-		selected = p.chosen(events)
+		selected = func(ctx context.Context) ([]Event, error) { return named(ctx, p.o.Store, events) }
 	}
 	job, err := p.jobs.start(what, selected)
 	if err != nil {
@@ -169,24 +169,6 @@ func (p *Inspector) reopenDead(w http.ResponseWriter, r *http.Request, _ *sessio
 	}
 	p.o.Log.Info("change from the page", "action", "reopen", "job", job.ID, "what", what)
 	http.Redirect(w, r, p.o.Prefix+"/jobs/"+job.ID, http.StatusSeeOther)
-}
-
-// chosen selects events by their ids, the oldest first. Those that are gone remain, to be refused.
-func (p *Inspector) chosen(events []string) selection {
-	return func(ctx context.Context) ([]dedup.Record, error) {
-		var found []dedup.Record
-		for _, event := range events {
-			rec, err := p.o.Store.Get(ctx, event)
-			if _, ok := refusalOf(err); ok {
-				rec = dedup.Record{Event: event}
-			} else if err != nil {
-				return nil, err
-			}
-			found = append(found, rec)
-		}
-		slices.SortStableFunc(found, func(a, b dedup.Record) int { return cmp.Compare(a.Seq, b.Seq) })
-		return found, nil
-	}
 }
 
 // job shows one job.

@@ -214,40 +214,11 @@ func (p *Inspector) API() http.Handler {
 		respond(w, h, err)
 	})
 	mux.HandleFunc("GET /jobs", func(w http.ResponseWriter, _ *http.Request) { respond(w, p.jobs.list(), nil) })
-	mux.Handle("/", API(p.o.Store))
+	mux.Handle("/", newAPI(&api{store: p.o.Store, log: p.o.Log, stopping: p.jobs.ctx}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Eyelet-API", "1")
 		mux.ServeHTTP(w, r)
 	})
-}
-
-// Forget erases an event, and first the deliveries that were quarantined because of it: one of them
-// may have the same body. Nothing is erased while the event is open ([dedup.ErrOpen]).
-func Forget(ctx context.Context, store dedup.Store, event string) error {
-	rec, err := store.Get(ctx, event)
-	if err != nil {
-		return err
-	}
-	if rec.Open() {
-		return dedup.ErrOpen
-	}
-	var copies []string
-	for r, err := range store.List(ctx, dedup.Filter{Quarantined: true}) {
-		if err != nil {
-			return err
-		}
-		if r.Original == event {
-			copies = append(copies, r.Event)
-		}
-	}
-	for _, one := range copies {
-		if err := store.Purge(ctx, one); err != nil {
-			if row, ok := refusalOf(err); !ok || row.status != http.StatusNotFound {
-				return err
-			}
-		}
-	}
-	return store.Purge(ctx, event)
 }
 
 func (p *Inspector) producers(w http.ResponseWriter, r *http.Request, s *session) {

@@ -6,9 +6,11 @@
 package inspect
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -32,13 +34,14 @@ const NDJSON = "application/x-ndjson"
 //	GET /events?state=dead&type=order.*   lines of [Event], newest first
 //	GET /events/EVENT                     one [Detail]
 //	GET /events/EVENT/raw                 the delivery as an *.http file
-//	POST /events/EVENT/reopen             runs dead tasks again, and those of the handlers in a
-//	                                      [ReopenRequest]; returns the [Event]
+//	POST /events/EVENT/reopen             runs dead tasks again, and those that a [ChangeRequest]
+//	                                      adds; returns the [Event]
 //	POST /events/EVENT/rerun              runs its tasks again, also done ones, or those of the
-//	                                      handlers in a [RerunRequest]; returns the [Event]
+//	                                      handlers in a [ChangeRequest]; returns the [Event]
 //	POST /events/EVENT/retry              runs waiting tasks now; returns the [Event]
 //	POST /events/EVENT/forget             forgets it and its quarantined copies, see [Forget]; 204
 //	DELETE /events/EVENT                  forgets the event and its key; 204
+//	POST /jobs                            makes the change of a [JobRequest]; lines of [JobLine]
 //
 // The parameters of a list are event, id (the idempotency identifier, or the sender's), ref
 // (either, or the number or at least the first 4 characters of an event), producer, endpoint, type
@@ -50,28 +53,35 @@ const NDJSON = "application/x-ndjson"
 // line {"searched": [Searched]}.
 //
 // Errors are problems (RFC 9457): 400 for an invalid request, 404 for an unknown event, 409 for an
-// event in another state, 413 for a body of more than 64 KiB, 501 for an optional interface that
-// the store lacks, and 503 if the store fails. No run changes the stored response.
+// event in another state, 413 for a body of more than 64 KiB (of a job 1 MiB), 501 for an optional
+// interface that the store lacks, and 503 if the store fails. No run changes the stored response.
 //
 // API panics if the store is nil.
 func API(store dedup.Store) http.Handler {
 	if store == nil {
 		panic("inspect: API(nil): open the store first")
 	}
-	a := &api{store: store}
+	return newAPI(&api{store: store, log: slog.New(slog.DiscardHandler), stopping: context.Background()})
+}
+
+func newAPI(a *api) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /events", a.list)
 	mux.HandleFunc("GET /events/{event}", a.show)
 	mux.HandleFunc("GET /events/{event}/raw", a.raw)
-	mux.HandleFunc("POST /events/{event}/reopen", a.reopen)
-	mux.HandleFunc("POST /events/{event}/rerun", a.rerun)
-	mux.HandleFunc("POST /events/{event}/retry", a.retry)
-	mux.HandleFunc("POST /events/{event}/forget", a.forget)
+	for _, action := range changeActions {
+		mux.HandleFunc("POST /events/{event}/"+action, a.change(action))
+	}
+	mux.HandleFunc("POST /jobs", a.job)
 	mux.HandleFunc("DELETE /events/{event}", a.purge)
 	return mux
 }
 
-type api struct{ store dedup.Store }
+type api struct {
+	store    dedup.Store
+	log      *slog.Logger    // of the events that jobs change
+	stopping context.Context //nolint:containedctx // ends the jobs of clients
+}
 
 func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	filter, err := ParseFilter(r.URL.Query())

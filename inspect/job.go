@@ -3,13 +3,10 @@ package inspect
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
@@ -18,7 +15,6 @@ const (
 	maxJobs     = 32  // that are remembered
 	maxRunning  = 2   // at once
 	maxRefusals = 100 // lines of a job
-	jobWorkers  = 16  // events that are reopened at once, which share commits of the store
 )
 
 // errBusy is returned when too many jobs run.
@@ -74,7 +70,7 @@ type job struct {
 }
 
 // selection returns the events that a job reopens, the oldest first.
-type selection func(context.Context) ([]dedup.Record, error)
+type selection func(context.Context) ([]Event, error)
 
 // start starts a job.
 func (j *jobs) start(what string, selected selection) (Job, error) {
@@ -118,52 +114,21 @@ func (j *jobs) run(ctx context.Context, one *job, selected selection) error {
 	j.mu.Lock()
 	one.Total = len(events)
 	j.mu.Unlock()
-	group, inner := errgroup.WithContext(ctx)
-	group.SetLimit(jobWorkers)
-	if slices.ContainsFunc(events, inLane) {
-		group.SetLimit(1) // so that none overtakes an older one of its lane
-	}
-	for _, r := range events {
-		if inner.Err() != nil {
-			break
+	reopening := change{store: j.store, action: actionReopen}
+	err = reopening.applyAll(ctx, events, func(event string, why error) error {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if why == nil {
+			one.Reopened++
+		} else if one.Refused++; len(one.Refusals) < maxRefusals {
+			one.Refusals = append(one.Refusals, Refusal{event, why.Error()})
 		}
-		group.Go(func() error { return j.reopen(inner, one, r.Event) })
-	}
-	err = group.Wait()
-	if done := j.done(one); !done && (err == nil || errors.Is(err, context.Canceled)) {
+		return nil
+	})
+	if errors.Is(err, context.Canceled) {
 		return errors.New("stopped")
 	}
 	return err
-}
-
-// done reports whether nothing of a job is left: to stop it then changes nothing.
-func (j *jobs) done(one *job) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return one.Reopened+one.Refused == one.Total
-}
-
-func inLane(r dedup.Record) bool {
-	return slices.ContainsFunc(r.Tasks, func(t dedup.Task) bool { return t.Lane != "" })
-}
-
-// reopen reopens one event. The job continues after an event that cannot be reopened.
-func (j *jobs) reopen(ctx context.Context, one *job, event string) error {
-	_, err := j.store.Reopen(ctx, event)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if err == nil {
-		one.Reopened++
-		return nil
-	}
-	row, refuses := refusalOf(err)
-	if !refuses {
-		return err
-	}
-	if one.Refused++; len(one.Refusals) < maxRefusals {
-		one.Refusals = append(one.Refusals, Refusal{event, row.err.Error()})
-	}
-	return nil
 }
 
 // list returns the jobs, newest first.
@@ -207,18 +172,11 @@ func (j *jobs) stop(id string) {
 // dead selects the dead letters with a dead task of a handler and a reason. It never selects a
 // quarantined delivery: it has never run, and may be an attack.
 func dead(store dedup.Store, handler, reason string) selection {
-	return func(ctx context.Context) ([]dedup.Record, error) {
-		var found []dedup.Record
-		for r, err := range store.List(ctx, dedup.Filter{States: []dedup.State{dedup.Dead}, Handler: handler}) {
-			if err != nil {
-				return nil, fmt.Errorf("the dead letters were not all read: %w", err)
-			}
-			if group, ok := groupOf(&r); ok && group == (deadGroup{handler, reason}) {
-				r.Payload, r.Response = dedup.Payload{}, dedup.Response{} // there may be very many
-				found = append(found, r)
-			}
-		}
-		slices.Reverse(found)
-		return found, nil
+	return func(ctx context.Context) ([]Event, error) {
+		f := dedup.Filter{States: []dedup.State{dedup.Dead}, Handler: handler}
+		return oldestFirst(ctx, store, f, func(r *dedup.Record) bool {
+			group, ok := groupOf(r)
+			return ok && group == (deadGroup{handler, reason})
+		})
 	}
 }

@@ -333,34 +333,29 @@ func (p *Inspector) eventRaw(w http.ResponseWriter, r *http.Request, _ *session)
 
 // changeEvent reopens, reruns, retries or forgets an event.
 func (p *Inspector) changeEvent(w http.ResponseWriter, r *http.Request, s *session) {
-	ctx, event, action := r.Context(), r.PathValue("event"), r.PathValue("action")
+	event, action := r.PathValue("event"), r.PathValue("action")
 	path := "/events/" + event
-	var flash string
-	var err error
-	switch action {
-	case "reopen":
-		flash = "Reopened. Its handlers run it again."
-		_, err = p.o.Store.Reopen(ctx, event)
-	case "rerun":
-		flash = "It runs again."
-		var handlers []string
-		if one := r.PostFormValue("handler"); one != "" {
-			handlers = append(handlers, one)
-		}
-		_, err = p.o.Store.Rerun(ctx, event, handlers...)
-	case "retry":
-		flash = "Made due. It runs as soon as a worker is free."
-		_, err = p.o.Store.RunNow(ctx, event)
-	case "forget":
-		path, flash = "/", "Forgotten, with its payload and its key."
-		err = Forget(ctx, p.o.Store, event)
-	case "send":
+	if action == "send" {
 		p.send(w, r, s)
 		return
-	default:
+	}
+	flash, ok := map[string]string{
+		actionReopen: "Reopened. Its handlers run it again.", actionRerun: "It runs again.",
+		actionRetry:  "Made due. It runs as soon as a worker is free.",
+		actionForget: "Forgotten, with its payload and its key.",
+	}[action]
+	if !ok {
 		p.unknown(w, r, s)
 		return
 	}
+	c := change{store: p.o.Store, action: action}
+	if one := r.PostFormValue("handler"); one != "" {
+		c.Handlers = []string{one}
+	}
+	if action == actionForget {
+		path = "/"
+	}
+	_, err := c.apply(r.Context(), event)
 	p.o.Log.Info("change from the page", "action", action, "event", event, "error", err)
 	if row, ok := refusalOf(err); ok && row.status == http.StatusConflict {
 		p.back(w, r, "/events/"+event, words(row.err.Error())+".")

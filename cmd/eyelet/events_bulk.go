@@ -2,38 +2,32 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
-
-// bulkWorkers is the number of events that are changed at once, which share commits of the store.
-const bulkWorkers = opsclient.Workers
 
 // bulkAction is an action on events, which are named or selected.
 type bulkAction struct {
 	use, short, long string
 	verb, done       string // "reopen", "reopened"
 	state            string // of the events that it applies to
-	method, path     string // of the request for one event, after /events/EVENT
 	adds             bool   // --add adds tasks for further handlers
-	careful          bool   // selects quarantined deliveries only if a flag asks for them
 	destroys         bool   // needs --yes
 	again            bool   // asks unless --yes is given; --handler limits it to the task of a handler
 }
@@ -44,8 +38,7 @@ var (
 		long: "Makes the dead tasks of events pending again, with their attempts counted from zero. A quarantined\n" +
 			"delivery runs once with its own payload; only --quarantined and --reason select it. The stored\n" +
 			"response for duplicates does not change.",
-		verb: "reopen", done: "reopened", state: "dead", method: http.MethodPost, path: "/reopen", adds: true,
-		careful: true,
+		verb: "reopen", done: "reopened", state: "dead", adds: true,
 	}
 	rerunning = bulkAction{
 		use: "rerun", short: "Run events again, also those that were handled",
@@ -54,13 +47,13 @@ var (
 			"response for duplicates does not change. --handler runs the task of this handler alone. Refused are\n" +
 			"events with an open task or without their payload, and quarantined deliveries, which reopen runs.\n\n" +
 			rerunEffects + "\nIt asks before, and --yes answers; without a terminal it needs --yes.",
-		verb: "rerun", done: "rerun", method: http.MethodPost, path: "/rerun", careful: true, again: true,
+		verb: "rerun", done: "rerun", again: true,
 	}
 	retrying = bulkAction{
 		use: "retry", short: "Run waiting events now",
 		long: "Makes tasks that wait for their next attempt due now. Their attempts are not reset. For dead\n" +
 			"letters use reopen.",
-		verb: "retry", done: "made due", state: "pending", method: http.MethodPost, path: "/retry",
+		verb: "retry", done: "made due", state: "pending",
 	}
 	forgetting = bulkAction{
 		use: "forget", short: "Erase events with their payloads and their copies",
@@ -69,7 +62,7 @@ var (
 			"still open is refused. docs/operations.md lists where else data of an event may be, such as logs and\n" +
 			"backups, and when the disk space is used again. Events that are selected by flags are forgotten with\n" +
 			"--yes only, and all of a state with --all, too.",
-		verb: "forget", done: "forgotten", method: http.MethodPost, path: "/forget", destroys: true,
+		verb: "forget", done: "forgotten", destroys: true,
 	}
 )
 
@@ -97,7 +90,7 @@ func bulkCommand(p *program, action bulkAction) *cobra.Command {
 	}
 	file, format := configFlag(c), outputFlag(c)
 	f := &bulkFlags{filters: addFilterFlags(c, action.state)}
-	f.careful, f.destroys = action.careful, action.destroys
+	f.destroys = action.destroys
 	c.Flags().BoolVar(&f.all, "all", false, "all events")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "list the events and change nothing")
 	c.Flags().BoolVar(&f.progress, "progress", false, "print progress even without a terminal")
@@ -131,171 +124,158 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 	if err := f.check(named, args); err != nil {
 		return err
 	}
-	action.state = *f.values["state"]
-	body, err := f.request(c, p, len(named) > 0)
+	order, err := f.request(c, p, action, len(named) > 0)
 	if err != nil {
 		return err
 	}
 	return p.withEvents(c, f.config, func(client *opsclient.Client) error {
-		found, err := f.selection(c, p, client, named)
-		if err != nil {
+		if err := f.selection(c.Context(), p, client, &order, named); err != nil {
 			return err
 		}
-		if f.skipped > 0 {
-			p.eprintf("skipped %s in quarantine; --quarantined selects those\n", count(f.skipped, "delivery"))
-		}
+		run := &bulkRun{command: c, client: client, order: order, results: results{program: p, done: action.done,
+			format: f.format, progress: f.progress, lenient: len(named) == 0 && !action.again}}
 		if f.dryRun {
-			return dryRun(c.Context(), p, client, action, f, found)
+			return run.list(action.verb)
 		}
-		if action.destroys && len(named) == 0 && !f.yes && len(found) > 0 {
-			return usage.Errorf("look at them with --dry-run, then write --yes", "this would %s %s for good",
-				action.verb, count(len(found), "event"))
-		}
-		if action.again && !f.yes {
-			if err := confirmRerun(p, len(found)); err != nil {
+		if !f.yes && (action.again || action.destroys && len(named) == 0) {
+			if err := run.permit(action); err != nil {
 				return err
 			}
 		}
-		r := &bulkRun{program: p, done: action.done, format: f.format, progress: f.progress,
-			lenient: len(named) == 0 && !action.again, inOrder: mayHaveLanes(found)}
-		r.apply = func(ctx context.Context, e selected) (string, error) {
-			return "", action.apply(ctx, client, e, body)
-		}
-		if err := r.run(c.Context(), found); err != nil {
+		if err := run.change(); err != nil {
 			return err
 		}
-		if !client.Live && !action.destroys && r.count > 0 {
+		if !client.Live && !action.destroys && run.count > 0 {
 			p.eprintf("no server runs: they are run when serve starts\n")
 		}
 		return nil
 	})
 }
 
-// mayHaveLanes reports whether an event is in a lane, or was named and not looked up. Such events
-// are reopened one by one, so that none overtakes an older one of its lane.
-func mayHaveLanes(found []selected) bool {
-	for _, e := range found {
-		if e.line == nil || slices.ContainsFunc(e.line.Tasks, func(t inspect.Task) bool { return t.Lane != "" }) {
-			return true
-		}
+// request returns the job without its events. Handlers to add must be configured.
+func (f *bulkFlags) request(c *cobra.Command, p *program, action bulkAction, named bool) (inspect.JobRequest, error) {
+	order := inspect.JobRequest{Action: action.use}
+	if action.destroys && named {
+		order.State = *f.values["state"]
 	}
-	return false
-}
-
-// request returns the body of the requests: the handler that runs again, or the handlers to add,
-// which must be configured.
-func (f *bulkFlags) request(c *cobra.Command, p *program, named bool) ([]byte, error) {
 	if f.only != "" {
-		return json.Marshal(inspect.RerunRequest{Handlers: []string{f.only}})
+		order.Handlers = []string{f.only}
 	}
 	if len(f.add) == 0 {
-		return nil, nil
+		return order, nil
 	}
 	if !named {
-		return nil, usage.Errorf("name the events", "--add is for events that are named")
+		return order, usage.Errorf("name the events", "--add is for events that are named")
 	}
 	src := p.source(c, f.config)
 	src.Flags = nil // --producer is a filter here
 	_, plan, err := buildPlan(c.Context(), src, false)
 	if err != nil {
-		return nil, err
+		return order, err
 	}
 	defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
-	var request inspect.ReopenRequest
 	for _, name := range f.add {
 		if !slices.Contains(plan.HandlerNames, name) {
-			return nil, usage.Errorf(usage.DidYouMean(name, plan.HandlerNames), "unknown handler %q", name)
+			return order, usage.Errorf(usage.DidYouMean(name, plan.HandlerNames), "unknown handler %q", name)
 		}
-		request.Tasks = append(request.Tasks, inspect.NewTask{Handler: name})
+		order.Tasks = append(order.Tasks, inspect.NewTask{Handler: name})
 	}
-	return json.Marshal(request)
+	return order, nil
 }
 
-// apply applies the action to one event. A [*opsclient.Refusal] concerns this event; another error
-// ends the run.
-func (a bulkAction) apply(ctx context.Context, client *opsclient.Client, e selected, body []byte) error {
-	if a.destroys && a.state != "" && e.line == nil {
-		d, _, err := client.Event(ctx, e.event)
-		if err != nil {
+// follow calls do for each line of a job: of several jobs, if one cannot name all events.
+func follow(ctx context.Context, client *opsclient.Client, order inspect.JobRequest,
+	do func(inspect.JobLine) error) error {
+	if len(order.Events) == 0 {
+		return client.Job(ctx, order, do)
+	}
+	for chunk := range slices.Chunk(order.Events, inspect.MaxNamed) {
+		order.Events = chunk
+		if err := client.Job(ctx, order, do); err != nil {
 			return err
 		}
-		if d.State != a.state {
-			return &opsclient.Refusal{Title: "it is not " + a.state + ": it is " + d.State}
-		}
 	}
-	return client.Change(ctx, e.event, a.method, a.path, body)
+	return nil
 }
 
-// dryRun lists the events that an action would change.
-func dryRun(ctx context.Context, p *program, client *opsclient.Client, action bulkAction, f *bulkFlags,
-	found []selected) error {
-	n, missing := 0, 0
-	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-	lines := json.NewEncoder(p.Out)
-	for _, e := range found {
-		line, why := e.line, ""
-		if line == nil {
-			d, _, err := client.Event(ctx, e.event)
-			if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok {
-				why = refusal.Title
-			} else if err != nil {
-				return err
+// bulkRun is a job that the command follows.
+type bulkRun struct {
+	results
+	command *cobra.Command
+	client  *opsclient.Client
+	order   inspect.JobRequest
+}
+
+// change runs the job and prints the results.
+func (r *bulkRun) change() error {
+	return r.end(follow(r.command.Context(), r.client, r.order, func(line inspect.JobLine) error {
+		if line.Selected != nil {
+			r.begin(line.Selected.Total)
+			noteSelection(r.command, r.program, r.order, line.Selected)
+			return nil
+		}
+		return r.add(actionResult{Event: line.Event, Error: line.Error})
+	}))
+}
+
+// list lists the events that the job would change.
+func (r *bulkRun) list(verb string) error {
+	r.order.DryRun = true
+	t := tabwriter.NewWriter(r.Out, 0, 4, 2, ' ', 0)
+	lines := json.NewEncoder(r.Out)
+	err := follow(r.command.Context(), r.client, r.order, func(line inspect.JobLine) error {
+		switch {
+		case line.Selected != nil:
+			noteSelection(r.command, r.program, r.order, line.Selected)
+		case line.Error != "":
+			r.refused++
+			r.eprintf("eyelet: %s: %s\n", sanitize(line.Event), line.Error)
+			if r.format == "json" {
+				return lines.Encode(actionResult{Event: line.Event, Result: "refused", Error: line.Error})
 			}
-			line = &d.Event
-		}
-		if why == "" && action.again {
-			why = f.refuses(line)
-		}
-		if why != "" {
-			missing++
-			p.eprintf("eyelet: %s: %s\n", sanitize(e.event), why)
-			if f.format == "json" {
-				if err := lines.Encode(actionResult{Event: e.event, Result: "refused", Error: why}); err != nil {
-					return err
-				}
+		case r.format == "json":
+			return lines.Encode(line.Line)
+		default:
+			if r.count++; r.count == 1 {
+				_, _ = fmt.Fprintln(t, eventHeads)
 			}
-			continue
+			_, _ = fmt.Fprintln(t, eventRow(*line.Line)) // Flush returns the error
 		}
-		if n++; n == 1 && f.format == "text" {
-			_, _ = fmt.Fprintln(t, eventHeads)
-		}
-		if f.format == "json" {
-			if err := lines.Encode(line); err != nil {
-				return err
-			}
-			continue
-		}
-		_, _ = fmt.Fprintln(t, eventRow(*line)) // Flush returns the error
-	}
-	if err := t.Flush(); err != nil {
+		return nil
+	})
+	if err := errors.Join(err, t.Flush()); err != nil {
 		return err
 	}
-	if f.format == "text" {
-		p.printf("would %s %s\n", action.verb, count(n, "event"))
+	if r.format == "text" {
+		r.printf("would %s %s\n", verb, count(r.count, "event"))
 	}
-	if missing > 0 {
+	if r.refused > 0 {
 		return &failure{}
 	}
 	return nil
 }
 
-// refuses returns why the event cannot run again, or "".
-func (f *bulkFlags) refuses(e *inspect.Event) string {
-	chosen := slices.DeleteFunc(slices.Clone(e.Tasks), func(t inspect.Task) bool {
-		return f.only != "" && t.Handler != f.only
-	})
-	open := func(t inspect.Task) bool { return t.State == "pending" || t.State == "running" }
-	err := dedup.ErrNoTask
-	switch {
-	case len(chosen) == 0:
-	case slices.ContainsFunc(chosen, open):
-		err = dedup.ErrOpen
-	case e.Dropped:
-		err = dedup.ErrNoPayload
-	default:
-		return ""
+// permit asks whether the job may run, or refuses it. What comes later is not selected any more.
+func (r *bulkRun) permit(action bulkAction) error {
+	order, n, newest := r.order, len(r.order.Events), uint64(0)
+	order.DryRun = true
+	if n == 0 {
+		err := follow(r.command.Context(), r.client, order, func(line inspect.JobLine) error {
+			if line.Line != nil {
+				n, newest = n+1, max(newest, line.Line.Seq)
+			}
+			return nil
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+		r.order.Filter += "&before=" + strconv.FormatUint(newest+1, 10)
 	}
-	return err.Error()
+	if action.destroys {
+		return usage.Errorf("look at them with --dry-run, then write --yes", "this would %s %s for good", action.verb,
+			count(n, "event"))
+	}
+	return confirmRerun(r.program, n)
 }
 
 // confirmRerun asks whether events may run again.
@@ -334,72 +314,29 @@ type actionResult struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// bulkRun applies an action to many events.
-type bulkRun struct {
+// results counts and prints what became of events.
+type results struct {
 	*program
 	done     string // the result of success: "reopened"
 	format   string
 	progress bool // --progress
-	inOrder  bool // one event after another
 	lenient  bool // the events were selected: a changed one is skipped, not refused
-	// apply applies the action to one event and returns the file that it wrote, if any.
-	apply func(ctx context.Context, e selected) (file string, err error)
 
-	count, skipped, refused int
+	bar                            *progress
+	total, count, skipped, refused int
 }
 
-// run applies the action to several events at once and prints the results. It ends at the first
-// error that is not a refusal.
-func (r *bulkRun) run(ctx context.Context, events []selected) error {
-	results, ended := make(chan actionResult), make(chan error, 1)
-	go func() {
-		defer close(results)
-		ended <- r.applyAll(ctx, events, results)
-	}()
-	bar := newProgress(r.program, r.progress, r.done, len(events))
-	var lost error
-	for o := range results {
-		lost = errors.Join(lost, r.add(o))
-		bar.at(r.total())
-	}
-	bar.end(r.total())
-	if err := errors.Join(<-ended, lost); err != nil {
-		return failf("stopped after %d of %d: %v", r.total(), len(events), err)
-	}
-	return r.summarize()
+// begin counts events that results will come of.
+func (r *results) begin(events int) {
+	r.total += events
+	r.bar = cmp.Or(r.bar, newProgress(r.program, r.progress, r.done, r.total))
 }
 
-// applyAll sends a result for each event.
-func (r *bulkRun) applyAll(ctx context.Context, events []selected, results chan<- actionResult) error {
-	group, inner := errgroup.WithContext(ctx)
-	group.SetLimit(bulkWorkers)
-	if r.inOrder {
-		group.SetLimit(1)
-	}
-	for _, e := range events {
-		if inner.Err() != nil {
-			break
-		}
-		group.Go(func() error {
-			result := actionResult{Event: e.event}
-			file, err := r.apply(inner, e)
-			if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok {
-				result.Error = refusal.Title
-			} else if err != nil {
-				return err
-			}
-			result.File = file
-			results <- result
-			return nil
-		})
-	}
-	return errors.Join(group.Wait(), ctx.Err())
-}
-
-func (r *bulkRun) total() int { return r.count + r.skipped + r.refused }
+// ended is how many events have a result.
+func (r *results) ended() int { return r.count + r.skipped + r.refused }
 
 // add counts a result, and prints it as JSON or if it is a refusal.
-func (r *bulkRun) add(o actionResult) error {
+func (r *results) add(o actionResult) error {
 	switch {
 	case o.Error == "":
 		r.count++
@@ -411,6 +348,7 @@ func (r *bulkRun) add(o actionResult) error {
 		r.refused++
 		o.Result = "refused"
 	}
+	defer func() { r.bar.at(r.ended()) }()
 	if r.format == "json" {
 		return json.NewEncoder(r.Out).Encode(o)
 	}
@@ -420,7 +358,14 @@ func (r *bulkRun) add(o actionResult) error {
 	return nil
 }
 
-func (r *bulkRun) summarize() error {
+// end prints the summary. The error, if any, ended the results early.
+func (r *results) end(err error) error {
+	r.bar.end(r.ended())
+	if err != nil && r.total > 0 {
+		return failf("stopped after %d of %d: %v", r.ended(), r.total, err)
+	} else if err != nil {
+		return failf("%v", err)
+	}
 	if r.format == "text" {
 		r.printf("%s %s", r.done, count(r.count, "event"))
 		if r.skipped > 0 {

@@ -355,14 +355,12 @@ func TestAStoppedRunReportsItsProgress(t *testing.T) {
 	event := counted(t, file, "dead", 1)[0].Event
 	r.stop()
 	<-r.ended
-	// A port that answers lists only.
+	// A port whose job is cut off.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		} else {
-			fmt.Fprintf(w, `{"event":%q,"state":"dead","tasks":[{"handler":"h","state":"dead"}]}`+"\n", event)
+		if r.Method == http.MethodPost {
+			fmt.Fprintf(w, `{"selected":{"total":2}}`+"\n"+`{"event":%q}`+"\n", event)
 		}
 	})}
 	defer srv.Close()
@@ -371,7 +369,7 @@ func TestAStoppedRunReportsItsProgress(t *testing.T) {
 		check(t, os.WriteFile(filepath.Join(filepath.Dir(file), "data", name), []byte(text), 0o600))
 	}
 	if _, errs := command(t, 1, "", "events", "reopen", "--all", "--config", file); !strings.Contains(errs,
-		"stopped after 0 of 1: Service Unavailable") {
+		"stopped after 1 of 2: the job was cut off") {
 		t.Errorf("output %q", errs)
 	}
 }

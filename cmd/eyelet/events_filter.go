@@ -24,10 +24,6 @@ type filters struct {
 	quarantined bool
 	all         bool   // --all of commands that change or export
 	state       string // fixed by the command; "" for a flag --state
-	// careful skips quarantined deliveries, unless a flag selects them: they have never run, and
-	// may be a known event under another name, or another payload under a known one.
-	careful bool
-	skipped int // quarantined deliveries
 	// destroys says that a state alone selects nothing: all of it needs --all.
 	destroys bool
 }
@@ -83,48 +79,33 @@ func (f *filters) query() (url.Values, error) {
 	return eventsQuery(f.values, f.quarantined, 0, true)
 }
 
-// selected is an event that a command applies to.
-type selected struct {
-	event string
-	line  *inspect.Event // nil if the event was named and not looked up
-}
-
-// selection returns the named events, else those that match, the oldest first. It is complete
-// before anything is changed, so that changed events are not selected again.
-func (f *filters) selection(
-	c *cobra.Command, p *program, client *opsclient.Client, named []string,
-) ([]selected, error) {
-	ctx := c.Context()
-	var all []selected
-	if len(named) > 0 {
-		for _, ref := range named {
-			event, err := resolve(ctx, p, client, ref, *f.values["state"])
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, selected{event: event})
+// selection completes a job with the named events, else with those that match.
+func (f *filters) selection(ctx context.Context, p *program, client *opsclient.Client, order *inspect.JobRequest,
+	refs []string) error {
+	for _, ref := range refs {
+		event, err := resolve(ctx, p, client, ref, *f.values["state"])
+		if err != nil {
+			return err
 		}
-		return all, nil
+		order.Events = append(order.Events, event)
+	}
+	if len(refs) > 0 {
+		return nil
 	}
 	q, err := f.query()
-	if err != nil {
-		return nil, err
+	order.Filter = q.Encode()
+	return err
+}
+
+// noteSelection says what a filter did not select.
+func noteSelection(c *cobra.Command, p *program, order inspect.JobRequest, s *inspect.JobSelection) {
+	if s.Quarantined > 0 {
+		p.eprintf("skipped %s in quarantine; --quarantined selects those\n", count(s.Quarantined, "delivery"))
 	}
-	_, err = client.Each(ctx, q, func(_ []byte, e inspect.Event) error {
-		switch {
-		case !f.matches(e):
-		case f.careful && e.QuarantineReason != "" && !f.quarantined && *f.values["reason"] == "":
-			f.skipped++
-		default:
-			all = append(all, selected{e.Event, &e})
-		}
-		return nil
-	})
-	slices.Reverse(all)
-	if err == nil && len(all) == 0 {
+	if s.Total == 0 {
+		q, _ := url.ParseQuery(order.Filter) // encoded by us
 		noteUnknown(c, p, q)
 	}
-	return all, err
 }
 
 // noteUnknown says which names in a filter that found nothing are not in the configuration. Events
@@ -145,27 +126,6 @@ func noteUnknown(c *cobra.Command, p *program, q url.Values) {
 		}
 		p.eprintf("the configuration has no %s %q%s\n", flag, name, hint)
 	}
-}
-
-// matches reports whether one task has the state, the handler and the reason together: a done task
-// of a handler does not select an event for another's dead task. A quarantined delivery without a
-// handler has its reason without a task.
-func (f *filters) matches(e inspect.Event) bool {
-	handler, reason, state := *f.values["handler"], *f.values["reason"], *f.values["state"]
-	if state == "" || handler == "" && reason == "" {
-		return true
-	}
-	if len(e.Tasks) == 0 && handler == "" && reason == e.QuarantineReason {
-		return true
-	}
-	states := strings.Split(state, ",")
-	for _, t := range e.Tasks {
-		if slices.Contains(states, t.State) && (handler == "" || handler == t.Handler) &&
-			(reason == "" || reason == t.Reason) {
-			return true
-		}
-	}
-	return false
 }
 
 // readEvents returns the events in the arguments; "-" reads them from standard input, one per

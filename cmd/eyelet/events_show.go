@@ -15,10 +15,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/inspect"
@@ -60,8 +62,8 @@ func showCommand(p *program) *cobra.Command {
 		}
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
 			if *dir != "" {
-				return exportTo(c, client, *dir, f, named, &bulkRun{program: p, done: "exported", format: *format,
-					progress: *progress})
+				return exportTo(c, client, *dir, f, named, &results{program: p, done: "exported", format: *format,
+					progress: *progress, lenient: len(named) == 0})
 			}
 			state := *f.values["state"]
 			event, err := resolve(c.Context(), p, client, named[0], state)
@@ -199,25 +201,57 @@ func printRaw(ctx context.Context, w io.Writer, client *opsclient.Client, event 
 }
 
 // exportTo writes the deliveries of events to files in a folder.
-func exportTo(c *cobra.Command, client *opsclient.Client, dir string, f *filters, named []string, r *bulkRun) error {
+func exportTo(c *cobra.Command, client *opsclient.Client, dir string, f *filters, named []string, r *results) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return usage.Errorf("", "folder %s: %s", dir, usage.Cause(err))
 	}
-	found, err := f.selection(c, r.program, client, named)
+	order := inspect.JobRequest{DryRun: true}
+	if err := f.selection(c.Context(), r.program, client, &order, named); err != nil {
+		return err
+	}
+	var events []string
+	err := follow(c.Context(), client, order, func(line inspect.JobLine) error {
+		if line.Selected != nil {
+			noteSelection(c, r.program, order, line.Selected)
+		} else {
+			events = append(events, line.Event)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	r.lenient = len(named) == 0
-	r.apply = func(ctx context.Context, e selected) (file string, err error) {
-		data, err := client.Raw(ctx, e.event)
-		if err != nil {
-			return "", err
-		}
-		file = filepath.Join(dir, filepath.Base(e.event)+".http")
-		if err := atomicfile.WriteText(file, string(data)); err != nil {
-			return "", failf("%s: %s", file, usage.Cause(err))
-		}
-		return file, nil
+	r.begin(len(events))
+	group, ctx := errgroup.WithContext(c.Context())
+	group.SetLimit(opsclient.Workers)
+	var one sync.Mutex
+	for _, event := range events {
+		group.Go(func() error {
+			result, err := export(ctx, client, dir, event)
+			if err != nil {
+				return err
+			}
+			one.Lock()
+			defer one.Unlock()
+			return r.add(result)
+		})
 	}
-	return r.run(c.Context(), found)
+	return r.end(group.Wait())
+}
+
+// export writes the delivery of an event to a file in a folder.
+func export(ctx context.Context, client *opsclient.Client, dir, event string) (actionResult, error) {
+	result := actionResult{Event: event}
+	data, err := client.Raw(ctx, event)
+	if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok {
+		result.Error = refusal.Title
+		return result, nil
+	} else if err != nil {
+		return result, err
+	}
+	result.File = filepath.Join(dir, filepath.Base(event)+".http")
+	if err := atomicfile.WriteText(result.File, string(data)); err != nil {
+		return result, failf("%s: %s", result.File, usage.Cause(err))
+	}
+	return result, nil
 }

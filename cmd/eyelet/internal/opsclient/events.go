@@ -116,9 +116,37 @@ func one[T any](ctx context.Context, c *Client, method, path string) (v T, text 
 	return v, text, nil
 }
 
-// Change requests a change of one event. path follows /events/EVENT; body is JSON or empty.
-func (c *Client) Change(ctx context.Context, event, method, path string, body []byte) error {
-	return c.send(ctx, method, eventPath(event)+path, body)
+// Job lets the server change events, or list them in a dry run, and calls do for each line until
+// the job ends. An error of do ends the job.
+func (c *Client) Job(ctx context.Context, order inspect.JobRequest, do func(inspect.JobLine) error) error {
+	body, err := json.Marshal(order)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	res, err := c.call(ctx, http.MethodPost, "/jobs", body)
+	if err != nil {
+		cancel()
+		return err
+	}
+	defer drain(res)
+	defer cancel() // before that: a job that is left ends
+	lines := json.NewDecoder(res.Body)
+	for {
+		var line inspect.JobLine
+		switch err := lines.Decode(&line); {
+		case err != nil:
+			return fmt.Errorf("the job was cut off: %w", err)
+		case line.Ended == nil:
+			if err := do(line); err != nil {
+				return err
+			}
+		case line.Ended.Error != "":
+			return errors.New(line.Ended.Error)
+		default:
+			return nil
+		}
+	}
 }
 
 // Raw returns the delivery of an event as an *.http file.

@@ -41,6 +41,7 @@ func (s *Server) operations(g *generation) http.Handler {
 	mux.Handle("GET /tail", s.state.authorized(s.tail, true))
 	mux.Handle("/store/", s.state.authorized(s.logChanges(MaintenanceAPI(s.store, s.Log.Logger)), false))
 	mux.Handle("/", s.state.authorized(s.logChanges(g.page.API()), true))
+	mux.Handle("POST /jobs", s.state.authorized(g.page.API(), false)) // it logs each event that it changes
 	mux.Handle("POST /reload", s.state.authorized(s.logChanges(http.HandlerFunc(s.reloadAPI)), false))
 	if !g.Inspector.Off {
 		prefix := cmp.Or(g.Inspector.Prefix, inspect.DefaultPrefix) + "/"
