@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto"
@@ -95,7 +94,7 @@ func NewDirectories(cfg DirectoriesConfig) (*Directories, error) {
 			continue
 		}
 		errs.addIf(d.sets[agent] != nil, "directory %d: %s is listed twice", i+1, agent)
-		kind := keySetKind{accept: "application/jwk-set+json, application/json", parse: parseAgentKeys}
+		kind := keySetKind{accept: jwksType, parse: parseAgentKeys}
 		address := agent
 		if strings.Count(agent, "/") == len("//") { // an origin
 			address = agent + directoryPath
@@ -396,38 +395,27 @@ func (d *Directories) naming(label string) string {
 	return agent
 }
 
-// parseDirectory reads the keys of a directory, whose ids are their thumbprints. It skips what
-// is not a public key for signatures.
+// parseDirectory reads the keys of a directory, whose ids are their thumbprints.
 func parseDirectory(text []byte) ([]JSONWebKey, []Key, error) {
-	var shape jwkSet
-	if err := json.Unmarshal(text, &shape); err != nil || shape.Keys == nil {
-		return nil, nil, errors.New("not a JSON Web Key Set")
-	}
-	keys, err := parseDirectoryKeys(*shape.Keys, false)
-	return nil, keys, err
+	return parseDirectoryKeys(keysIn(text, "keys"), false, "not a JSON Web Key Set")
 }
 
 // parseAgentKeys reads a JSON Web Key Set whose keys are found by their kid too (section 5.5), or a
 // profile of the Universal Commerce Protocol, which before its member "keys" had "signing_keys".
 func parseAgentKeys(text []byte) ([]JSONWebKey, []Key, error) {
-	var shape struct {
-		jwkSet
-		SigningKeys *[]json.RawMessage `json:"signing_keys"`
-	}
-	err := json.Unmarshal(text, &shape)
-	list := cmp.Or(shape.Keys, shape.SigningKeys)
-	if err != nil || list == nil {
-		return nil, nil, errors.New("neither a JSON Web Key Set nor a profile with signing_keys")
-	}
-	keys, err := parseDirectoryKeys(*list, true)
-	return nil, keys, err
+	const none = "neither a JSON Web Key Set nor a profile with signing_keys"
+	return parseDirectoryKeys(keysIn(text, "keys", "signing_keys"), true, none)
 }
 
-func parseDirectoryKeys(list []json.RawMessage, byKid bool) ([]Key, error) {
-	if len(list) > maxDirectoryKeys {
-		return nil, fmt.Errorf("more than %d keys", maxDirectoryKeys)
+// parseDirectoryKeys skips what is not a public key for signatures. Without a list it returns none
+// as the error.
+func parseDirectoryKeys(list []json.RawMessage, byKid bool, none string) (_ []JSONWebKey, keys []Key, err error) {
+	if list == nil {
+		return nil, nil, errors.New(none)
 	}
-	var keys []Key
+	if len(list) > maxDirectoryKeys {
+		return nil, nil, fmt.Errorf("more than %d keys", maxDirectoryKeys)
+	}
 	for _, one := range list {
 		k, kid, err := parseDirectoryKey(one)
 		if err != nil {
@@ -439,7 +427,7 @@ func parseDirectoryKeys(list []json.RawMessage, byKid bool) ([]Key, error) {
 			keys = append(keys, k)
 		}
 	}
-	return keys, nil
+	return nil, keys, nil
 }
 
 // parseDirectoryKey reads one key, and its kid. Its alg is a name of the HTTP Signature Algorithms
@@ -461,11 +449,7 @@ func parseDirectoryKey(text []byte) (key Key, kid string, err error) {
 	if err != nil {
 		return Key{}, "", err
 	}
-	raw, err := jwk.ParseKey(bytes.TrimSpace(rest))
-	if err != nil {
-		return Key{}, "", err
-	}
-	k, err := fromJWK(raw)
+	k, err := parseJWK(rest)
 	if err != nil {
 		return Key{}, "", err
 	}

@@ -21,11 +21,6 @@ type JSONWebKey struct {
 	Public crypto.PublicKey // an *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
 }
 
-// jwkSet is the shape of a JSON Web Key Set (RFC 7517 section 5).
-type jwkSet struct {
-	Keys *[]json.RawMessage `json:"keys"`
-}
-
 // joseAlgs maps JOSE algorithms (RFC 7518 section 3.1, RFC 8037, RFC 9864) to those of HTTP
 // signatures. Keys of other algorithms do not sign HTTP messages.
 var joseAlgs = map[string]Alg{
@@ -48,60 +43,41 @@ func (k JSONWebKey) signatureKey() (Key, bool) {
 	return key, err == nil
 }
 
-// parseJWKS reads a JSON Web Key Set. It skips keys other than public signature keys of a known
-// kind, which may be meant for other uses. It never returns a symmetric key.
-func parseJWKS(text []byte) ([]JSONWebKey, error) {
-	var shape jwkSet
-	if err := json.Unmarshal(text, &shape); err != nil || shape.Keys == nil {
-		return nil, errors.New("not a JSON Web Key Set")
+// keysIn returns the keys in the first of some members that a JSON object has, such as "keys" of a
+// JSON Web Key Set (RFC 7517 section 5); nil if it has none.
+func keysIn(text []byte, members ...string) (list []json.RawMessage) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(text, &object) != nil {
+		return nil
 	}
-	if len(*shape.Keys) == 0 {
-		return nil, nil
+	for _, name := range members {
+		if keys, ok := object[name]; ok {
+			_ = json.Unmarshal(keys, &list) // anything but a list is nil
+			return list
+		}
 	}
-	set, err := jwk.Parse(text, jwk.WithIgnoreParseError(true))
-	if err != nil {
-		return nil, errors.New("the JSON Web Key Set cannot be parsed")
+	return nil
+}
+
+// parseJWKS reads a JSON Web Key Set: its public keys, and as keys for HTTP signatures those that
+// have the purposes of [JWKSConfig]. It skips keys other than public signature keys of a known kind,
+// which may be meant for other uses. It never returns a symmetric key.
+func parseJWKS(text []byte, purposes map[string][]string) (public []JSONWebKey, keys []Key, err error) {
+	list := keysIn(text, "keys")
+	if list == nil {
+		return nil, nil, errors.New("not a JSON Web Key Set")
 	}
-	var keys []JSONWebKey
-	for i := range set.Len() {
-		raw, _ := set.Key(i)
-		if k, err := fromJWK(raw); err == nil {
+	for _, one := range list {
+		p, err := parseJWK(one)
+		if err != nil {
+			continue
+		}
+		public = append(public, p)
+		if k, ok := p.signatureKey(); ok && hasPurposes(one, purposes) {
 			keys = append(keys, k)
 		}
 	}
-	return keys, nil
-}
-
-// parseSignatureKeys reads a JSON Web Key Set as parseJWKS does, and returns also its keys for HTTP
-// signatures.
-func parseSignatureKeys(text []byte) (public []JSONWebKey, keys []Key, err error) {
-	public, err = parseJWKS(text)
-	for _, p := range public {
-		if k, ok := p.signatureKey(); ok {
-			keys = append(keys, k)
-		}
-	}
-	return public, keys, err
-}
-
-// parsePurposes reads a JSON Web Key Set as parseSignatureKeys does, with the keys for HTTP
-// signatures that have the purposes of [JWKSConfig].
-func parsePurposes(text []byte, purposes map[string][]string) (public []JSONWebKey, keys []Key, err error) {
-	if public, err = parseJWKS(text); err != nil {
-		return nil, nil, err
-	}
-	var shape struct {
-		Keys []json.RawMessage `json:"keys"`
-	}
-	if err := json.Unmarshal(text, &shape); err != nil {
-		return nil, nil, err
-	}
-	shape.Keys = slices.DeleteFunc(shape.Keys, func(key json.RawMessage) bool { return !hasPurposes(key, purposes) })
-	if text, err = json.Marshal(shape); err != nil {
-		return nil, nil, err
-	}
-	_, keys, err = parseSignatureKeys(text)
-	return public, keys, err
+	return public, keys, nil
 }
 
 func hasPurposes(key []byte, purposes map[string][]string) bool {
@@ -124,9 +100,13 @@ func hasPurposes(key []byte, purposes map[string][]string) bool {
 	return true
 }
 
-// fromJWK returns the public key of a JSON Web Key that may verify signatures. Its errors
-// contain no key material.
-func fromJWK(raw jwk.Key) (JSONWebKey, error) {
+// parseJWK returns the public key of a JSON Web Key that may verify signatures. Its errors contain
+// no key material.
+func parseJWK(text []byte) (JSONWebKey, error) {
+	raw, err := jwk.ParseKey(bytes.TrimSpace(text))
+	if err != nil {
+		return JSONWebKey{}, errors.New("the JSON Web Key cannot be parsed")
+	}
 	if use, ok := raw.KeyUsage(); ok && use != "" && use != "sig" {
 		return JSONWebKey{}, errors.New("the key is not for signatures")
 	}
@@ -152,13 +132,12 @@ func fromJWK(raw jwk.Key) (JSONWebKey, error) {
 // parseJWKText reads a configured JSON Web Key or set of them. Unlike in a fetched set, every
 // key must be valid.
 func parseJWKText(id string, alg Alg, text []byte) ([]Key, error) {
-	var set jwkSet
-	if err := json.Unmarshal(text, &set); err != nil {
+	if !json.Valid(text) {
 		return nil, fmt.Errorf("key %q: the text is not JSON", id)
 	}
-	list := []json.RawMessage{text}
-	if set.Keys != nil {
-		list = *set.Keys
+	list := keysIn(text, "keys")
+	if list == nil {
+		list = []json.RawMessage{text}
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("key %q: the JSON Web Key Set is empty", id)
@@ -182,11 +161,7 @@ func parseOneJWK(id string, alg Alg, text []byte) (Key, error) {
 	if err := json.Unmarshal(text, &private); err == nil && (private.D != nil || private.K != nil) {
 		return Key{}, errors.New("this is a private or symmetric key: a receiver needs only the public one")
 	}
-	raw, err := jwk.ParseKey(bytes.TrimSpace(text))
-	if err != nil {
-		return Key{}, errors.New("the JSON Web Key cannot be parsed")
-	}
-	k, err := fromJWK(raw)
+	k, err := parseJWK(text)
 	if err != nil {
 		return Key{}, err
 	}
@@ -215,7 +190,7 @@ type TokenKeySet interface {
 // ParseTokenKeys reads a configured JSON Web Key Set (RFC 7517 section 5). It skips keys other
 // than public signature keys; a set without any is an error.
 func ParseTokenKeys(jwks []byte) (TokenKeySet, error) {
-	keys, err := parseJWKS(jwks)
+	keys, _, err := parseJWKS(jwks, nil)
 	if err != nil {
 		return nil, err
 	}

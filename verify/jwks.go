@@ -82,6 +82,9 @@ type JWKS struct {
 	err        error         // of the last fetch
 }
 
+// jwksType are the media types of key sets that are asked for.
+const jwksType = "application/jwk-set+json, application/json"
+
 // keySetKind is what published key sets of one kind have in common.
 type keySetKind struct {
 	accept    string
@@ -120,11 +123,8 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 		client.Transport = shared.Clone()
 	}
 	client.CheckRedirect = sameOrigin
-	kind := keySetKind{accept: "application/jwk-set+json, application/json", parse: parseSignatureKeys}
-	if len(cfg.Purposes) > 0 {
-		kind.parse = func(text []byte) ([]JSONWebKey, []Key, error) { return parsePurposes(text, cfg.Purposes) }
-	}
-	j := newJWKS(cfg, kind, client)
+	parse := func(text []byte) ([]JSONWebKey, []Key, error) { return parseJWKS(text, cfg.Purposes) }
+	j := newJWKS(cfg, keySetKind{accept: jwksType, parse: parse}, client)
 	if cfg.Revoked != "" {
 		if u, err = url.Parse(cfg.Revoked); err != nil {
 			return nil, errors.New("the URL of revoked keys cannot be parsed")

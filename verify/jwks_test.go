@@ -370,7 +370,7 @@ func TestKeysOfP521AreForTokensOnly(t *testing.T) {
 	x := base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{1}, 66))
 	outside := `{"kty":"EC","crv":"P-521","kid":"outside","x":"` + x + `","y":"` + x + `"}` // not on the curve
 	text := []byte(`{"keys":[` + string(named) + "," + string(plain) + "," + outside + `]}`)
-	public, keys, err := parseSignatureKeys(text)
+	public, keys, err := parseJWKS(text, nil)
 	if err != nil || len(public) != 2 || len(keys) != 0 {
 		t.Errorf("%d keys for tokens and %d for HTTP signatures, %v", len(public), len(keys), err)
 	}
@@ -492,12 +492,12 @@ func TestKeysMayNeedAPurpose(t *testing.T) {
 		use + `,"own_use":"a"`: false, ops + `,"own_use":"a"`: false, use + `,` + ops + `,"own_use":1`: false,
 	} {
 		set := `{"keys":[1,` + string(jwkWith(t, p.key.Public(), members)) + `]}`
-		_, keys, err := parsePurposes([]byte(set), purposes)
+		_, keys, err := parseJWKS([]byte(set), purposes)
 		if err != nil || len(keys) > 0 != found {
 			t.Errorf("%s: %v, %v", members, keys, err)
 		}
 	}
-	public, _, err := parsePurposes([]byte(`{"keys":[`+string(jwkWith(t, p.key.Public(), use))+`]}`), purposes)
+	public, _, err := parseJWKS([]byte(`{"keys":[`+string(jwkWith(t, p.key.Public(), use))+`]}`), purposes)
 	if err != nil || len(public) != 1 {
 		t.Errorf("%v, %v", public, err)
 	}

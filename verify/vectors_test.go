@@ -203,7 +203,7 @@ func (k vectorKey) key(t *testing.T, id string) Key {
 	if key.Fingerprint() != again.Fingerprint() {
 		t.Errorf("key %s: the private key does not belong to the public one", id)
 	}
-	set, err := parseJWKS([]byte(`{"keys":[` + string(k.JWK) + `]}`))
+	set, _, err := parseJWKS([]byte(`{"keys":[`+string(k.JWK)+`]}`), nil)
 	if err != nil || len(set) != 1 {
 		t.Fatalf("key %s: JWK: %d keys, %v", id, len(set), err)
 	}
