@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/ecdsa"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -388,8 +389,8 @@ func (v *verification) signature(in *signatureInput) []byte {
 
 // fitting returns the octets of a signature as the primitive of a key reads them.
 func (v *verification) fitting(key *Key, octets []byte) []byte {
-	if v.scheme.DER {
-		return sideBySide(key, octets)
+	if public, ok := key.Public().(*ecdsa.PublicKey); ok && v.scheme.DER {
+		return sideBySide(public, octets)
 	}
 	return octets
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/hmac"
 	"crypto/rsa"
 	"crypto/sha256"
-	"crypto/sha512"
 	"math/big"
 
 	"golang.org/x/crypto/cryptobyte"
@@ -28,62 +27,64 @@ func newHMACPrimitive(secret []byte) primitive {
 	}
 }
 
-// newPublicPrimitive returns nil for an algorithm that does not fit the key.
+// algHash has the hash of every algorithm; Ed25519 signs the octets themselves.
+var algHash = map[Alg]crypto.Hash{
+	HMACSHA256: crypto.SHA256, Ed25519: 0, ECDSAP256SHA256: crypto.SHA256, ECDSAP384SHA384: crypto.SHA384,
+	RSAPSSSHA512: crypto.SHA512, RSAv15SHA256: crypto.SHA256,
+}
+
+// hashed returns the hash of octets; without a hash, the octets.
+func hashed(h crypto.Hash, octets []byte) []byte {
+	if h == 0 {
+		return octets
+	}
+	d := h.New()
+	d.Write(octets)
+	return d.Sum(nil)
+}
+
+// newPublicPrimitive returns nil for a key that has no algorithm.
 func newPublicPrimitive(alg Alg, public crypto.PublicKey) primitive {
 	switch k := public.(type) {
 	case ed25519.PublicKey:
 		return func(base, signature []byte) bool { return ed25519.Verify(k, base, signature) }
 	case *ecdsa.PublicKey:
-		return newECDSAPrimitive(alg, k)
+		return newECDSAPrimitive(k, algHash[alg])
 	case *rsa.PublicKey:
 		if alg == RSAv15SHA256 {
-			return func(base, signature []byte) bool {
-				sum := sha256.Sum256(base)
-				return rsa.VerifyPKCS1v15(k, crypto.SHA256, sum[:], signature) == nil
-			}
+			return newPKCS1Primitive(k, algHash[alg])
 		}
-		return func(base, signature []byte) bool {
-			sum := sha512.Sum512(base)
-			return rsa.VerifyPSS(k, crypto.SHA512, sum[:], signature, nil) == nil
-		}
+		return newPSSPrimitive(k, algHash[alg])
 	}
 	return nil
 }
 
-func newECDSAPrimitive(alg Alg, public *ecdsa.PublicKey) primitive {
-	return func(base, signature []byte) bool {
-		var buf [sha512.Size384]byte
-		sum := buf[:]
-		if alg == ECDSAP256SHA256 {
-			short := sha256.Sum256(base)
-			sum = short[:]
-		} else {
-			buf = sha512.Sum384(base)
-		}
-		return checkECDSA(public, sum, signature)
-	}
+func newPKCS1Primitive(k *rsa.PublicKey, h crypto.Hash) primitive {
+	return func(base, signature []byte) bool { return rsa.VerifyPKCS1v15(k, h, hashed(h, base), signature) == nil }
 }
 
-// checkECDSA reads a signature as the integers r and s, each as long as the order of the curve (RFC
-// 9421 sections 3.3.4 and 3.3.5).
-func checkECDSA(public *ecdsa.PublicKey, sum, signature []byte) bool {
-	size := (public.Params().N.BitLen() + 7) / 8
-	if len(signature) != 2*size {
-		return false
+func newPSSPrimitive(k *rsa.PublicKey, h crypto.Hash) primitive {
+	return func(base, signature []byte) bool { return rsa.VerifyPSS(k, h, hashed(h, base), signature, nil) == nil }
+}
+
+// newECDSAPrimitive reads a signature as the integers r and s, each as long as the order of the curve
+// (RFC 9421 sections 3.3.4 and 3.3.5).
+func newECDSAPrimitive(k *ecdsa.PublicKey, h crypto.Hash) primitive {
+	size := (k.Params().N.BitLen() + 7) / 8
+	return func(base, signature []byte) bool {
+		sum := hashed(h, base)
+		if len(signature) != 2*size {
+			return false
+		}
+		r, s := new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:])
+		return ecdsa.Verify(k, sum, r, s)
 	}
-	r, s := new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:])
-	return ecdsa.Verify(public, sum, r, s)
 }
 
 // sideBySide returns an ECDSA signature that is the DER of r and s (RFC 3279 section 2.2.3) as RFC
 // 9421 section 3.3.4 writes it. It is nil if the octets are anything else: other encodings of the
-// integers, something after them, or an r or s that is not in [1, n-1]. Signatures of other
-// algorithms are returned as they are.
-func sideBySide(k *Key, octets []byte) []byte {
-	public, ok := k.Public().(*ecdsa.PublicKey)
-	if !ok {
-		return octets
-	}
+// integers, something after them, or an r or s that is not in [1, n-1].
+func sideBySide(public *ecdsa.PublicKey, octets []byte) []byte {
 	var pair cryptobyte.String
 	var r, s big.Int
 	der, n := cryptobyte.String(octets), public.Params().N

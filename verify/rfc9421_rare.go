@@ -40,19 +40,10 @@ type otherPrimitive struct {
 
 // hashedWith returns the ways to sign with a key and a hash that its algorithm does not have.
 func hashedWith(k Key, h crypto.Hash) []otherPrimitive {
-	sum := func(base []byte) []byte {
-		d := h.New()
-		d.Write(base)
-		return d.Sum(nil)
-	}
 	switch public := k.Public().(type) {
 	case *rsa.PublicKey:
-		pss := otherPrimitive{HashDiffers, "RSA-PSS", func(base, sig []byte) bool {
-			return rsa.VerifyPSS(public, h, sum(base), sig, nil) == nil
-		}}
-		pkcs1 := otherPrimitive{HashDiffers, "RSA PKCS #1", func(base, sig []byte) bool {
-			return rsa.VerifyPKCS1v15(public, h, sum(base), sig) == nil
-		}}
+		pss := otherPrimitive{HashDiffers, "RSA-PSS", newPSSPrimitive(public, h)}
+		pkcs1 := otherPrimitive{HashDiffers, "RSA PKCS #1", newPKCS1Primitive(public, h)}
 		if k.Alg == RSAv15SHA256 {
 			pss.mistake = AlgorithmDiffers
 		} else {
@@ -66,9 +57,7 @@ func hashedWith(k Key, h crypto.Hash) []otherPrimitive {
 		}
 		return []otherPrimitive{pss, pkcs1}
 	case *ecdsa.PublicKey:
-		return []otherPrimitive{{HashDiffers, "ECDSA", func(base, sig []byte) bool {
-			return checkECDSA(public, sum(base), sig)
-		}}}
+		return []otherPrimitive{{HashDiffers, "ECDSA", newECDSAPrimitive(public, h)}}
 	}
 	if k.material.secret == nil {
 		return nil

@@ -9,13 +9,9 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/sha512"
-	"encoding/asn1"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"math/big"
 	"net/http"
 	"slices"
 	"strings"
@@ -253,44 +249,22 @@ func (s *Signer) sign(base []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	h := algHash[alg]
 	switch alg {
 	case HMACSHA256:
-		mac := hmac.New(sha256.New, s.Secret)
+		mac := hmac.New(h.New, s.Secret)
 		mac.Write(base)
 		return mac.Sum(nil), nil
-	case Ed25519:
-		return s.Private.Sign(rand.Reader, base, crypto.Hash(0))
-	case ECDSAP256SHA256:
-		sum := sha256.Sum256(base)
-		return s.signECDSA(sum[:], crypto.SHA256, 32)
-	case ECDSAP384SHA384:
-		sum := sha512.Sum384(base)
-		return s.signECDSA(sum[:], crypto.SHA384, 48)
 	case RSAPSSSHA512:
-		sum := sha512.Sum512(base)
-		return s.Private.Sign(rand.Reader, sum[:], &rsa.PSSOptions{SaltLength: 64, Hash: crypto.SHA512})
-	case RSAv15SHA256:
-		sum := sha256.Sum256(base)
-		return s.Private.Sign(rand.Reader, sum[:], crypto.SHA256)
+		return s.Private.Sign(rand.Reader, hashed(h, base), &rsa.PSSOptions{SaltLength: h.Size(), Hash: h})
 	}
-	return nil, fmt.Errorf("algorithm %q is not known", alg)
-}
-
-// signECDSA writes r and s one after the other, each of n bytes (RFC 9421 section 3.3.4). Go
-// writes ASN.1.
-func (s *Signer) signECDSA(sum []byte, hash crypto.Hash, n int) ([]byte, error) {
-	der, err := s.Private.Sign(rand.Reader, sum, hash)
-	if err != nil || s.like().DER {
-		return der, err
+	signature, err := s.Private.Sign(rand.Reader, hashed(h, base), h)
+	if public, ok := s.Private.Public().(*ecdsa.PublicKey); ok && err == nil && !s.like().DER {
+		if signature = sideBySide(public, signature); signature == nil {
+			return nil, errors.New("the private key makes no ECDSA signatures in DER")
+		}
 	}
-	var pair struct{ R, S *big.Int }
-	if _, err := asn1.Unmarshal(der, &pair); err != nil {
-		return nil, err
-	}
-	out := make([]byte, 2*n)
-	pair.R.FillBytes(out[:n])
-	pair.S.FillBytes(out[n:])
-	return out, nil
+	return signature, err
 }
 
 // GenerateKey generates a key pair for an algorithm; RSA keys have 3072 bits. For hmac-sha256
