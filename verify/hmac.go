@@ -157,12 +157,12 @@ func (h *HMAC) Binds() Binding {
 	err := h.Check()
 	p := h.plan
 	if err != nil {
-		p = &hmacPlan{custom: h.Contents, config: h.Config, url: h.URL, rfc3339: h.TimestampRFC3339}
-		if p.setFields(h) != nil || p.setEntries(h) != nil && len(p.entries) == 0 || len(p.headers) == 0 {
+		p = &hmacPlan{HMAC: h}
+		if p.setFields() != nil || p.setEntries() != nil && len(p.entries) == 0 || len(p.headers) == 0 {
 			return Binding{}
 		}
-		_ = p.setTemplate(h) // Check reports its errors
-		p.setCovered(h)
+		_ = p.setTemplate() // Check reports its errors
+		p.setCovered()
 	}
 	b := Binding{
 		Content: true, Time: p.templateHolds(partTimestamp), Malleable: p.isMalleable(),
@@ -205,7 +205,7 @@ func (p *hmacPlan) verify(r *http.Request, body func() ([]byte, error)) (Identit
 	if err != nil {
 		return Identity{}, err
 	}
-	if p.custom == nil {
+	if p.Contents == nil {
 		var parts [8][]byte
 		content, err := p.fill(parts[:0], r, b, head)
 		if err != nil {

@@ -424,10 +424,10 @@ func (h *HMAC) signatureForms(r *http.Request) (all []Alternative) {
 // renamedEntries give an entry of a list, which has a name that is not configured, the name of a
 // signature.
 func (h *HMAC) renamedEntries(value string) (all []variant) {
-	if h.plan.separator == "" {
+	if h.plan.Separator == "" {
 		return nil
 	}
-	entries := strings.Split(value, h.plan.separator)
+	entries := strings.Split(value, h.plan.Separator)
 	for i, came := range entries[:min(len(entries), maxNames)] {
 		came = TrimOWS(came)
 		name := entryName(came)
@@ -439,7 +439,7 @@ func (h *HMAC) renamedEntries(value string) (all []variant) {
 				renamed := slices.Clone(entries)
 				renamed[i] = e[0].literal + came[len(name)+1:]
 				what := fmt.Sprintf("named %s in place of %s", came[:len(name)+1], e[0].literal)
-				all = append(all, variant{what, strings.Join(renamed, h.plan.separator)})
+				all = append(all, variant{what, strings.Join(renamed, h.plan.Separator)})
 			}
 		}
 	}

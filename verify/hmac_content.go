@@ -44,7 +44,7 @@ func digestOf(s segments) []byte {
 // the digest of the whole content. It is nil if only the body is left of several parts. The
 // parts are framed by their lengths, unless the content has no boundaries either.
 func (p *hmacPlan) stable(content segments, signed []byte) []byte {
-	if len(content) == 1 || p.custom != nil {
+	if len(content) == 1 || p.Contents != nil {
 		return signed
 	}
 	kept := p.stableParts
@@ -76,11 +76,11 @@ func canonicalForm(body []byte) []byte {
 }
 
 func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]segments, error) {
-	if p.custom == nil {
+	if p.Contents == nil {
 		content, err := p.fill(nil, r, body, s)
 		return []segments{content}, err
 	}
-	forms, err := p.custom(r, body)
+	forms, err := p.Contents(r, body)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (p *hmacPlan) fill(out segments, r *http.Request, body []byte, s signatureH
 func (p *hmacPlan) signedURL(i int, r *http.Request) (string, error) {
 	u := r.URL.String()
 	switch {
-	case p.url != "" && u != p.url:
+	case p.URL != "" && u != p.URL:
 		why := reason("the URL is not the configured one")
 		return "", &Error{Code: SignatureMismatch, Component: "@target-uri", Err: why}
 	case p.openEndedURL() && (r.URL.RawQuery != "" || r.URL.ForceQuery):
@@ -150,11 +150,11 @@ func (p *hmacPlan) signedURL(i int, r *http.Request) (string, error) {
 // none, or if it is ambiguous where the URL as called is not.
 func (p *hmacPlan) withOtherURL(content segments) bool {
 	i := slices.IndexFunc(p.template, func(q part) bool { return q.kind == partURL })
-	if i < 0 || p.otherURL == nil {
+	if i < 0 || p.OtherURL == nil {
 		return false
 	}
 	called := string(content[i])
-	other := p.otherURL(called)
+	other := p.OtherURL(called)
 	if other == called || p.openEndedURL() && strings.Contains(other, "?") || p.checkValue(i, "", other) != nil {
 		return false
 	}
@@ -174,7 +174,7 @@ func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 		}
 		s.id = id
 	}
-	s.timestamp = formatTime(now, p.unit, p.rfc3339)
+	s.timestamp = formatTime(now, p.unit, p.TimestampRFC3339)
 	contents, err := p.contents(r, body, s)
 	if err != nil {
 		return fmt.Errorf("sign: %w", err)
@@ -182,7 +182,7 @@ func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 	k := p.keys[0]
 	e := entry{
 		alg: string(p.hashes[0]), kid: k.id, timestamp: s.timestamp,
-		sig: p.encoding.encode(k.sum(nil, p.hashes[0], contents[0])),
+		sig: p.Encoding.encode(k.sum(nil, p.hashes[0], contents[0])),
 	}
 	var value string
 	for _, pattern := range p.entries {
@@ -190,7 +190,7 @@ func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 			continue
 		}
 		if value != "" {
-			value += p.separator
+			value += p.Separator
 		}
 		value += pattern.format(e)
 	}

@@ -2,13 +2,10 @@ package verify
 
 import (
 	"cmp"
-	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/textproto"
 	"net/url"
 	"slices"
@@ -16,63 +13,51 @@ import (
 	"time"
 )
 
-// hmacPlan is a checked HMAC, ready for use.
+// hmacPlan is a checked HMAC, ready for use: its description and what follows from it.
 type hmacPlan struct {
+	*HMAC
 	headers          []string // canonical
 	timestampHeaders []string // one per header, or none
 	idHeaders        []string // one per header, or none
-	separator        string
 	entries          []entryPattern
 	timedEntries     bool // an entry holds {timestamp}
 	hash             Hash
 	hashes           []Hash // that {alg} may name
 	tried            []Hash // all usable ones
-	encoding         Encoding
 	keys             []hmacKey
-	publicKeys       []ed25519.PublicKey
-	ecdsaKeys        []*ecdsa.PublicKey
 	unit             time.Duration
-	timeDigits       int  // of every timestamp; 0 is any number
-	rfc3339          bool // the time is a date-time, not a number
+	timeDigits       int // of every timestamp; 0 is any number
 	template         []part
 	constants        segments   // one per part of the template; nil for variable parts
 	stableParts      []int      // parts of the template that do not change with the time
 	boundaries       []boundary // one per part of the template
 	malleable        []string   // parts without one
-	config           map[string]string
-	url              string
-	otherURL         func(address string) string
-	custom           func(*http.Request, []byte) ([][][]byte, error)
 	covered          [][]string // one per header
 }
 
 // newHMACPlan checks the description and reports all of its errors.
 func newHMACPlan(h *HMAC) (*hmacPlan, error) {
-	p := &hmacPlan{
-		separator: h.Separator, encoding: h.Encoding, config: h.Config,
-		custom: h.Contents, publicKeys: h.PublicKeys, ecdsaKeys: h.ECDSAKeys, url: h.URL, rfc3339: h.TimestampRFC3339,
-		otherURL: h.OtherURL,
-	}
+	p := &hmacPlan{HMAC: h}
 	err := errors.Join(
-		p.setFields(h), p.setHashes(h), p.setEntries(h), p.setTemplate(h), p.setTimestamp(h), p.setKeys(h))
+		p.setFields(), p.setHashes(), p.setEntries(), p.setTemplate(), p.setTimestamp(), p.setKeys())
 	if err != nil {
 		return nil, err
 	}
-	p.setCovered(h)
+	p.setCovered()
 	return p, nil
 }
 
-func (p *hmacPlan) setFields(h *HMAC) error {
+func (p *hmacPlan) setFields() error {
 	var errs errorList
-	errs.addIf(len(h.Headers) == 0, "headers: no field for the signature")
+	errs.addIf(len(p.Headers) == 0, "headers: no field for the signature")
 	for _, list := range []struct {
 		name string
 		from []string
 		to   *[]string
 	}{
-		{"headers", h.Headers, &p.headers},
-		{"timestamp headers", h.TimestampHeaders, &p.timestampHeaders},
-		{"id headers", h.IDHeaders, &p.idHeaders},
+		{"headers", p.Headers, &p.headers},
+		{"timestamp headers", p.TimestampHeaders, &p.timestampHeaders},
+		{"id headers", p.IDHeaders, &p.idHeaders},
 	} {
 		for _, name := range list.from {
 			errs.addIf(!IsToken(name), "%s: %q is not a field name", list.name, name)
@@ -80,16 +65,16 @@ func (p *hmacPlan) setFields(h *HMAC) error {
 		}
 		n := len(list.from)
 		if n == 1 {
-			*list.to = slices.Repeat(*list.to, max(1, len(h.Headers)))
+			*list.to = slices.Repeat(*list.to, max(1, len(p.Headers)))
 		}
-		errs.addIf(n > 1 && n != len(h.Headers), "%s: %d fields for %d signature fields", list.name, n, len(h.Headers))
+		errs.addIf(n > 1 && n != len(p.Headers), "%s: %d fields for %d signature fields", list.name, n, len(p.Headers))
 	}
 	return errors.Join(errs...)
 }
 
-func (p *hmacPlan) setHashes(h *HMAC) error {
-	p.hashes = orDefault(h.Hashes, cmp.Or(h.Hash, SHA256))
-	p.hash = cmp.Or(h.Hash, p.hashes[0])
+func (p *hmacPlan) setHashes() error {
+	p.hashes = orDefault(p.Hashes, cmp.Or(p.Hash, SHA256))
+	p.hash = cmp.Or(p.Hash, p.hashes[0])
 	p.tried = append([]Hash{p.hash}, p.hashes...)
 	slices.Sort(p.tried)
 	p.tried = slices.Compact(p.tried)
@@ -97,14 +82,14 @@ func (p *hmacPlan) setHashes(h *HMAC) error {
 	for _, x := range p.tried {
 		errs.addIf(newHash[x] == nil, "hash: %q is not sha1, sha256, sha384 or sha512", string(x))
 	}
-	known := p.encoding == Hex || p.encoding == Base64
-	errs.addIf(!known, "encoding: %q is neither hex nor base64", string(p.encoding))
+	known := p.Encoding == Hex || p.Encoding == Base64
+	errs.addIf(!known, "encoding: %q is neither hex nor base64", string(p.Encoding))
 	return errors.Join(errs...)
 }
 
-func (p *hmacPlan) setEntries(h *HMAC) error {
+func (p *hmacPlan) setEntries() error {
 	var errs errorList
-	for _, s := range orDefault(h.Entries, defaultEntry) {
+	for _, s := range orDefault(p.Entries, defaultEntry) {
 		e, err := parseEntry(s)
 		errs = append(errs, err)
 		p.entries = append(p.entries, e)
@@ -113,11 +98,11 @@ func (p *hmacPlan) setEntries(h *HMAC) error {
 	sig, ed25519, ecdsa := p.entriesHold(partSig), p.entriesHold(partEd25519), p.entriesHold(partECDSA)
 	signed := sig || ed25519 || ecdsa
 	errs.addIf(!signed, "entries: none holds a signature")
-	errs.addIf(signed && !sig && len(h.Secrets)+len(h.Keys) > 0, "entries: secrets are set and no entry holds {sig}")
-	errs.addIf(signed && !ed25519 && len(h.PublicKeys) > 0, "entries: public keys are set and no entry holds {ed25519}")
-	errs.addIf(signed && !ecdsa && len(h.ECDSAKeys) > 0, "entries: ECDSA keys are set and no entry holds {ecdsa}")
-	errs.addIf(p.entriesHold(partKID) != (len(h.Keys) > 0), "keys: entries with {kid} and keys by id go together")
-	errs.addIf(len(h.Hashes) > 1 && !p.entriesHold(partAlg), "hash: several, and no entry holds {alg}")
+	errs.addIf(signed && !sig && len(p.Secrets)+len(p.Keys) > 0, "entries: secrets are set and no entry holds {sig}")
+	errs.addIf(signed && !ed25519 && len(p.PublicKeys) > 0, "entries: public keys are set and no entry holds {ed25519}")
+	errs.addIf(signed && !ecdsa && len(p.ECDSAKeys) > 0, "entries: ECDSA keys are set and no entry holds {ecdsa}")
+	errs.addIf(p.entriesHold(partKID) != (len(p.Keys) > 0), "keys: entries with {kid} and keys by id go together")
+	errs.addIf(len(p.Hashes) > 1 && !p.entriesHold(partAlg), "hash: several, and no entry holds {alg}")
 	return errors.Join(errs...)
 }
 
@@ -125,14 +110,14 @@ func (p *hmacPlan) entriesHold(name partKind) bool {
 	return slices.ContainsFunc(p.entries, func(e entryPattern) bool { return e.holds(name) })
 }
 
-func (p *hmacPlan) setTemplate(h *HMAC) error {
-	if h.Contents != nil {
-		if h.Content != "" {
+func (p *hmacPlan) setTemplate() error {
+	if p.Contents != nil {
+		if p.Content != "" {
 			return errors.New("content: both Content and Contents")
 		}
 		return nil
 	}
-	text := cmp.Or(h.Content, "{body}")
+	text := cmp.Or(p.Content, "{body}")
 	parts, err := parseTemplate(text)
 	if err != nil {
 		return fmt.Errorf("content %q: %w", text, err)
@@ -146,7 +131,7 @@ func (p *hmacPlan) setTemplate(h *HMAC) error {
 		case partText:
 			p.constants[i] = []byte(q.literal)
 		case partConfig:
-			p.constants[i] = []byte(p.config[q.arg])
+			p.constants[i] = []byte(p.Config[q.arg])
 		case partTimestamp:
 		default:
 			p.stableParts = append(p.stableParts, i)
@@ -154,27 +139,27 @@ func (p *hmacPlan) setTemplate(h *HMAC) error {
 		if q.isBody() {
 			bodies++
 		}
-		err := p.checkPlaceholder(q, h)
+		err := p.checkPlaceholder(q)
 		errs.addIf(err != nil, "content %q: %w", text, err)
 	}
 	errs.addIf(bodies != 1, "content %q: holds {body} or {jcs} %d times, not once", text, bodies)
-	u, err := url.Parse(h.URL)
-	wrong := h.URL != "" && (err != nil || u.Scheme == "" || u.Host == "" || !p.templateHolds(partURL))
+	u, err := url.Parse(p.URL)
+	wrong := p.URL != "" && (err != nil || u.Scheme == "" || u.Host == "" || !p.templateHolds(partURL))
 	errs.addIf(wrong, "content %q: the URL is not absolute, or there is no {url}", text)
-	err = p.setBoundaries(h)
+	err = p.setBoundaries()
 	errs.addIf(err != nil, "content %q: %w", text, err)
 	return errors.Join(errs...)
 }
 
-func (p *hmacPlan) checkPlaceholder(q part, h *HMAC) error {
+func (p *hmacPlan) checkPlaceholder(q part) error {
 	switch q.kind {
 	case partText, partBody, partJCS, partURL:
 	case partTimestamp:
-		if len(h.TimestampHeaders) == 0 && !p.timedEntries {
+		if len(p.TimestampHeaders) == 0 && !p.timedEntries {
 			return errors.New("{timestamp} and no timestamp header or entry")
 		}
 	case partID:
-		if len(h.IDHeaders) == 0 {
+		if len(p.IDHeaders) == 0 {
 			return errors.New("{id} and no id header")
 		}
 	case partHeader:
@@ -183,7 +168,7 @@ func (p *hmacPlan) checkPlaceholder(q part, h *HMAC) error {
 		}
 		return nil
 	case partConfig:
-		if h.Config[q.arg] == "" {
+		if p.Config[q.arg] == "" {
 			return fmt.Errorf("{config:%s} is not set", q.arg)
 		}
 		return nil
@@ -200,52 +185,52 @@ func (p *hmacPlan) templateHolds(name partKind) bool {
 	return slices.ContainsFunc(p.template, func(q part) bool { return q.kind == name })
 }
 
-func (p *hmacPlan) setTimestamp(h *HMAC) error {
+func (p *hmacPlan) setTimestamp() error {
 	var errs errorList
-	p.unit = cmp.Or(h.TimestampUnit, time.Second)
+	p.unit = cmp.Or(p.TimestampUnit, time.Second)
 	known := p.unit == time.Second || p.unit == time.Millisecond
 	errs.addIf(!known, "timestamp unit: %v is neither 1s nor 1ms", p.unit)
-	errs.addIf(p.rfc3339 && h.TimestampUnit != 0, "timestamp: both a unit and RFC 3339")
-	inEntry, inHeader := p.timedEntries, len(h.TimestampHeaders) > 0
+	errs.addIf(p.TimestampRFC3339 && p.TimestampUnit != 0, "timestamp: both a unit and RFC 3339")
+	inEntry, inHeader := p.timedEntries, len(p.TimestampHeaders) > 0
 	errs.addIf(inEntry && inHeader, "timestamp: both a header and an entry")
-	errs.addIf(h.Contents == nil && (inEntry || inHeader) && !p.templateHolds(partTimestamp),
+	errs.addIf(p.Contents == nil && (inEntry || inHeader) && !p.templateHolds(partTimestamp),
 		"timestamp: it is read and not signed; content lacks {timestamp}")
-	errs.addIf(h.Contents == nil && len(h.IDHeaders) > 0 && !p.templateHolds(partID),
+	errs.addIf(p.Contents == nil && len(p.IDHeaders) > 0 && !p.templateHolds(partID),
 		"id: it is read and not signed; content lacks {id}")
 	return errors.Join(errs...)
 }
 
-func (p *hmacPlan) setKeys(h *HMAC) error {
+func (p *hmacPlan) setKeys() error {
 	var errs errorList
-	errs.addIf(len(h.Secrets) > 0 && len(h.Keys) > 0, "secrets: both secrets and keys by id")
-	errs.addIf(len(h.Secrets)+len(h.Keys)+len(h.PublicKeys)+len(h.ECDSAKeys) == 0, "secrets: none is set")
+	errs.addIf(len(p.Secrets) > 0 && len(p.Keys) > 0, "secrets: both secrets and keys by id")
+	errs.addIf(len(p.Secrets)+len(p.Keys)+len(p.PublicKeys)+len(p.ECDSAKeys) == 0, "secrets: none is set")
 	add := func(id, what string, s Secret) {
-		secret, err := s.Decode(cmp.Or(h.SecretEncoding, Raw))
+		secret, err := s.Decode(cmp.Or(p.SecretEncoding, Raw))
 		errs.addIf(err != nil, "%s %w", what, err)
 		p.keys = append(p.keys, newHMACKey(id, secret, p.tried))
 	}
-	for i, s := range h.Secrets {
-		add("", fmt.Sprintf("secret %d of %d", i+1, len(h.Secrets)), s)
+	for i, s := range p.Secrets {
+		add("", fmt.Sprintf("secret %d of %d", i+1, len(p.Secrets)), s)
 	}
-	for _, id := range slices.Sorted(maps.Keys(h.Keys)) {
+	for _, id := range slices.Sorted(maps.Keys(p.Keys)) {
 		errs.addIf(id == "", "keys: a key without an id")
-		add(id, fmt.Sprintf("key %q", id), h.Keys[id])
+		add(id, fmt.Sprintf("key %q", id), p.Keys[id])
 	}
-	for i, k := range h.PublicKeys {
+	for i, k := range p.PublicKeys {
 		_, err := algsOf(k)
-		errs.addIf(err != nil, "public key %d of %d: %w", i+1, len(h.PublicKeys), err)
+		errs.addIf(err != nil, "public key %d of %d: %w", i+1, len(p.PublicKeys), err)
 	}
-	for i, k := range h.ECDSAKeys {
+	for i, k := range p.ECDSAKeys {
 		wrong := k == nil || k.Curve != elliptic.P256()
-		errs.addIf(wrong, "ECDSA key %d of %d: not a key of P-256", i+1, len(h.ECDSAKeys))
+		errs.addIf(wrong, "ECDSA key %d of %d: not a key of P-256", i+1, len(p.ECDSAKeys))
 	}
 	return errors.Join(errs...)
 }
 
 // setCovered determines what the signature binds, for each signature field.
-func (p *hmacPlan) setCovered(h *HMAC) {
+func (p *hmacPlan) setCovered() {
 	for i := range p.headers {
-		covered := slices.Clone(h.Covers)
+		covered := slices.Clone(p.Covers)
 		for _, q := range p.template {
 			switch {
 			case q.isBody():

@@ -79,8 +79,8 @@ func (p *hmacPlan) read(r *http.Request, buffer []signature) (signatureHead, []s
 func (p *hmacPlan) find(r *http.Request) (signatureHead, string, error) {
 	for i, name := range p.headers {
 		value, _, err := field(r, name)
-		if lines := r.Header[name]; err != nil && p.separator != "" { // a list, which may be split over lines
-			value, err = strings.Join(slices.Compact(slices.Clone(lines)), p.separator), nil
+		if lines := r.Header[name]; err != nil && p.Separator != "" { // a list, which may be split over lines
+			value, err = strings.Join(slices.Compact(slices.Clone(lines)), p.Separator), nil
 		}
 		if err != nil {
 			return signatureHead{}, "", err
@@ -152,7 +152,7 @@ func (p *hmacPlan) otherNames(value string) error {
 			wanted = append(wanted, name)
 		}
 	}
-	for more := p.separator != "" && len(wanted) > 0; more && len(has) < maxNames; {
+	for more := p.Separator != "" && len(wanted) > 0; more && len(has) < maxNames; {
 		var text string
 		text, value, more = p.cut(value)
 		if name := entryName(TrimOWS(text)); slices.Contains(wanted, name) {
@@ -188,10 +188,10 @@ func (p *hmacPlan) malformed(s *signatureHead) *Error {
 }
 
 func (p *hmacPlan) cut(value string) (first, rest string, more bool) {
-	if p.separator == "" {
+	if p.Separator == "" {
 		return value, "", false
 	}
-	return strings.Cut(value, p.separator)
+	return strings.Cut(value, p.Separator)
 }
 
 func (p *hmacPlan) parse(text string) (entry, bool) {
@@ -209,9 +209,9 @@ func (p *hmacPlan) decode(e entry) (signature, Code) {
 	s := signature{hash: p.hash, kid: e.kid}
 	text := e.sig
 	switch {
-	case e.ed25519 != "" && len(p.publicKeys) > 0:
+	case e.ed25519 != "" && len(p.PublicKeys) > 0:
 		s.hash, text = "", e.ed25519
-	case e.ecdsa != "" && len(p.ecdsaKeys) > 0:
+	case e.ecdsa != "" && len(p.ECDSAKeys) > 0:
 		s.hash, s.ecdsa, text = "", true, e.ecdsa
 	case e.ed25519 != "" || e.ecdsa != "" || len(p.keys) == 0:
 		return s, SignatureMalformed
@@ -221,7 +221,7 @@ func (p *hmacPlan) decode(e entry) (signature, Code) {
 		}
 	}
 	var buf [2 * sha512.Size]byte
-	b, ok := p.encoding.decode(buf[:0], text)
+	b, ok := p.Encoding.decode(buf[:0], text)
 	if !ok {
 		return s, SignatureMalformed
 	}
@@ -247,10 +247,10 @@ func (p *hmacPlan) readID(r *http.Request, name string) (string, error) {
 }
 
 func (p *hmacPlan) parseTime(s string) (time.Time, bool) {
-	if !p.rfc3339 && p.timeDigits > 0 && len(s) != p.timeDigits { // the content shows where it ends by its length
+	if !p.TimestampRFC3339 && p.timeDigits > 0 && len(s) != p.timeDigits { // the content shows where it ends by its length
 		return time.Time{}, false
 	}
-	return readTime(s, p.unit, p.rfc3339)
+	return readTime(s, p.unit, p.TimestampRFC3339)
 }
 
 // readTime reads a time as settings of a scheme say.
@@ -343,7 +343,7 @@ const maxECDSA = 72
 // from 1; 0 if none did.
 func matchPublic(p *hmacPlan, sigs []signature, content segments) int {
 	var joined, digest []byte
-	tried, most := 0, maxPublicChecks*(len(p.publicKeys)+len(p.ecdsaKeys))
+	tried, most := 0, maxPublicChecks*(len(p.PublicKeys)+len(p.ECDSAKeys))
 	for i := range sigs {
 		x := &sigs[i]
 		switch {
@@ -353,7 +353,7 @@ func matchPublic(p *hmacPlan, sigs []signature, content segments) int {
 			if digest == nil {
 				digest = digestOf(content)
 			}
-			for at, k := range p.ecdsaKeys {
+			for at, k := range p.ECDSAKeys {
 				if tried++; tried > most {
 					return 0
 				}
@@ -367,7 +367,7 @@ func matchPublic(p *hmacPlan, sigs []signature, content segments) int {
 		case joined == nil:
 			joined = bytes.Join(content, nil)
 		}
-		for at, k := range p.publicKeys {
+		for at, k := range p.PublicKeys {
 			if tried++; tried > most {
 				return 0
 			}

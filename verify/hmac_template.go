@@ -191,7 +191,7 @@ type boundary struct {
 
 // setBoundaries finds the boundary of every variable part. If one has none, the content is
 // refused, or noted as malleable if the vendor signs it that way.
-func (p *hmacPlan) setBoundaries(h *HMAC) error {
+func (p *hmacPlan) setBoundaries() error {
 	p.boundaries = make([]boundary, len(p.template))
 	body := slices.IndexFunc(p.template, func(q part) bool { return q.isBody() })
 	if body < 0 {
@@ -210,15 +210,15 @@ func (p *hmacPlan) setBoundaries(h *HMAC) error {
 			p.boundaries[i] = boundary{known: true, char: c}
 			continue
 		}
-		if q.kind == partTimestamp && !h.Malleable {
-			p.timeDigits = timeDigits(cmp.Or(h.TimestampUnit, time.Second))
+		if q.kind == partTimestamp && !p.Malleable {
+			p.timeDigits = timeDigits(cmp.Or(p.TimestampUnit, time.Second))
 			continue
 		}
 		p.malleable = append(p.malleable, string(q.kind))
 		if q.kind == partURL {
 			instead = ", or pin the URL (signed_url)"
 		}
-		if !h.Malleable {
+		if !p.Malleable {
 			errs = append(errs, fmt.Errorf("{%s} has no boundary to what %s it: "+
 				"put text between them that it cannot hold, such as a line break%s", q.text(), beside, instead))
 		}
@@ -248,15 +248,15 @@ func (p *hmacPlan) edge(i int, first bool) (byte, bool) {
 
 // isDateTime reports whether the part is a date-time. Beside a part without colons its two colons
 // show where it begins, and its only Z where it ends.
-func (p *hmacPlan) isDateTime(q part) bool { return p.rfc3339 && q.kind == partTimestamp }
+func (p *hmacPlan) isDateTime(q part) bool { return p.TimestampRFC3339 && q.kind == partTimestamp }
 
 // constant returns the text of a part that is the same in every delivery, else "".
 func (p *hmacPlan) constant(q part) string {
 	switch q.kind {
 	case partConfig:
-		return p.config[q.arg]
+		return p.Config[q.arg]
 	case partURL:
-		return p.url
+		return p.URL
 	}
 	return q.literal
 }
@@ -290,5 +290,5 @@ func (p *hmacPlan) openEndedURL() bool { return slices.Contains(p.malleable, str
 
 // isMalleable reports whether different deliveries can have the same signed content.
 func (p *hmacPlan) isMalleable() bool {
-	return p.custom != nil || p.templateHolds(partJCS) || p.malleable != nil
+	return p.Contents != nil || p.templateHolds(partJCS) || p.malleable != nil
 }
