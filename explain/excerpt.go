@@ -132,16 +132,12 @@ func plain(text string) string {
 
 // signatureBase returns the base of a signature under a scheme of RFC 9421, or one in it.
 func signatureBase(scheme verify.Scheme, r *http.Request, label string) (base string) {
-	switch one := scheme.(type) {
-	case interface {
-		SignatureBase(*http.Request, string) []byte
-	}:
-		return string(one.SignatureBase(r, label))
-	case verify.Any:
-		return signatureBase(verify.All(one[:]), r, label)
-	case verify.All:
-		for i := 0; i < len(one) && base == ""; i++ {
-			base = signatureBase(one[i], r, label)
+	for _, part := range verify.Parts(scheme) {
+		one, ok := part.(interface {
+			SignatureBase(*http.Request, string) []byte
+		})
+		if ok && base == "" {
+			base = string(one.SignatureBase(r, label))
 		}
 	}
 	return base

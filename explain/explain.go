@@ -120,19 +120,12 @@ func New(producers []producer.Producer) *Explainer {
 
 // offline returns the scheme without its network, if it has one.
 func offline(s verify.Scheme) verify.Scheme {
-	switch s := s.(type) {
-	case verify.All:
-		all := make(verify.All, len(s))
-		for i := range s {
-			all[i] = offline(s[i])
+	return verify.MapParts(s, func(one verify.Scheme) verify.Scheme {
+		if fetching, ok := one.(interface{ Offline() verify.Scheme }); ok {
+			return fetching.Offline()
 		}
-		return all
-	case verify.Any:
-		return verify.Any{offline(s[0]), offline(s[1])}
-	case interface{ Offline() verify.Scheme }:
-		return s.Offline()
-	}
-	return s
+		return one
+	})
 }
 
 // Explain looks for the cause. It waits for a run that has not ended, and ends with its context, or

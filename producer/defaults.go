@@ -70,7 +70,7 @@ func (p Producer) withCoverage() Producer {
 	pinned, why := p.pinned()
 	// The default profile covers query and body.
 	consumed = slices.DeleteFunc(consumed, func(part string) bool { return strings.HasPrefix(part, "@") })
-	p.Scheme = mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
+	p.Scheme = verify.MapParts(p.Scheme, func(s verify.Scheme) verify.Scheme {
 		scheme, ok := s.(*verify.RFC9421)
 		if !ok {
 			return s
@@ -175,29 +175,13 @@ func (p *Producer) Pinned() (out verify.Pinned) {
 	return out
 }
 
-// mapScheme replaces a scheme, or each scheme of verify.All and verify.Any.
-func mapScheme(s verify.Scheme, f func(verify.Scheme) verify.Scheme) verify.Scheme {
-	switch several := s.(type) {
-	case verify.All:
-		mapped := make(verify.All, len(several))
-		for i, one := range several {
-			mapped[i] = mapScheme(one, f)
-		}
-		return mapped
-	case verify.Any:
-		return verify.Any{mapScheme(several[0], f), mapScheme(several[1], f)}
-	}
-	return f(s)
-}
-
 // eachScheme calls f for a scheme of the type, or for each of verify.All and verify.Any.
 func eachScheme[T verify.Scheme](s verify.Scheme, f func(T)) {
-	mapScheme(s, func(one verify.Scheme) verify.Scheme {
+	for _, one := range verify.Parts(s) {
 		if scheme, ok := one.(T); ok {
 			f(scheme)
 		}
-		return one
-	})
+	}
 }
 
 // including returns the names and one more, in a new slice unless they contain it.
@@ -230,12 +214,11 @@ func (p Producer) withCredentials() Producer {
 // challenges returns the field WWW-Authenticate for a scheme.
 func challenges(scheme verify.Scheme, realm string) string {
 	var all []string
-	mapScheme(scheme, func(s verify.Scheme) verify.Scheme {
-		if c := challenge(s, realm); !slices.Contains(all, c) {
+	for _, part := range verify.Parts(scheme) {
+		if c := challenge(part, realm); !slices.Contains(all, c) {
 			all = append(all, c)
 		}
-		return s
-	})
+	}
 	return strings.Join(all, ", ")
 }
 

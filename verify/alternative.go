@@ -103,30 +103,22 @@ var offline = func() context.Context {
 
 // CredentialsOf returns the credentials of a scheme, without reading files or asking anyone.
 func CredentialsOf(scheme Scheme) (c Credentials) {
-	switch s := scheme.(type) {
-	case All:
-		for _, one := range s {
-			more := CredentialsOf(one)
-			c.Known = append(c.Known, more.Known...)
-			c.Public, c.MoreKeys = c.Public || more.Public, c.MoreKeys || more.MoreKeys
-			c.MoreSecrets = c.MoreSecrets || more.MoreSecrets
+	for _, part := range Parts(scheme) {
+		var keys, secrets bool
+		switch s := part.(type) {
+		case *RFC9421:
+			keys, secrets = hasMore(s.Keys)
+		case nil:
+		case Alternator:
+			keys = true // of public keys
+		default:
+			keys, secrets = true, true
 		}
-		return c
-	case Any:
-		return CredentialsOf(All(s[:]))
-	case *RFC9421:
-		c.MoreKeys, c.MoreSecrets = hasMore(s.Keys)
-	case nil:
-	case Alternator:
-		c.MoreKeys = true // of public keys
-	default:
-		c.MoreKeys, c.MoreSecrets = true, true
+		c.MoreKeys, c.MoreSecrets = c.MoreKeys || keys, c.MoreSecrets || secrets
 	}
-	if s, ok := scheme.(Alternator); ok {
-		for _, offer := range s.Offers(offline) {
-			c.Known = append(c.Known, offer.Fingerprint())
-			c.Public = c.Public || offer.Key != nil && offer.Key.Public() != nil
-		}
+	for _, offer := range (All{scheme}).Offers(offline) {
+		c.Known = append(c.Known, offer.Fingerprint())
+		c.Public = c.Public || offer.Key != nil && offer.Key.Public() != nil
 	}
 	return c
 }

@@ -67,26 +67,57 @@ type Binder interface {
 // section 1.4), each once: those of RFC 9421 signatures and of tokens. Other schemes describe
 // their algorithm in words.
 func PublishedAlgorithms(scheme Scheme) []string {
-	switch s := scheme.(type) {
-	case *RFC9421:
-		var names []string
-		for _, a := range s.algs() {
-			names = append(names, string(a))
+	var names []string
+	parts := Parts(scheme)
+	for _, part := range parts {
+		switch s := part.(type) {
+		case *RFC9421:
+			for _, alg := range s.algs() {
+				names = append(names, string(alg))
+			}
+		case *JWT:
+			names = append(names, s.Algorithms...)
 		}
-		return names
-	case *JWT:
-		return s.Algorithms
-	case Any:
-		return PublishedAlgorithms(All(s[:]))
-	case All:
-		var all []string
-		for _, one := range s {
-			all = append(all, PublishedAlgorithms(one)...)
-		}
-		slices.Sort(all)
-		return slices.Compact(all)
 	}
-	return nil
+	if len(parts) > 1 {
+		slices.Sort(names)
+	}
+	return slices.Compact(names)
+}
+
+// MapParts replaces a scheme, or each scheme that it combines by [All] and [Any].
+func MapParts(scheme Scheme, f func(Scheme) Scheme) Scheme {
+	switch several := scheme.(type) {
+	case All:
+		mapped := make(All, len(several))
+		for i, one := range several {
+			mapped[i] = MapParts(one, f)
+		}
+		return mapped
+	case Any:
+		return Any{MapParts(several[0], f), MapParts(several[1], f)}
+	}
+	return f(scheme)
+}
+
+// Parts returns the schemes that a scheme combines by [All] and [Any], in their order, or itself.
+func Parts(scheme Scheme) (parts []Scheme) {
+	MapParts(scheme, func(one Scheme) Scheme {
+		parts = append(parts, one)
+		return one
+	})
+	return parts
+}
+
+// tried returns the scheme that an [Alternative] tries with other rules.
+func tried(scheme Scheme) Scheme {
+	switch trial := scheme.(type) {
+	case *rfc9421Trial:
+		return trial.RFC9421
+	case *jwtTrial:
+		return trial.JWT
+	}
+	return scheme
 }
 
 // All requires that every scheme accepts the request, such as basic authentication and a signature.
@@ -243,38 +274,30 @@ type Claimed struct {
 // It finds nothing in requests that are too malformed to tell, and in schemes without times and key
 // ids.
 func ClaimedIn(scheme Scheme, r *http.Request, body []byte) (all []Claimed) {
-	switch s := scheme.(type) {
-	case Any:
-		return ClaimedIn(All(s[:]), r, body)
-	case All:
-		for _, one := range s {
-			all = append(all, ClaimedIn(one, r, body)...)
-		}
-	case *rfc9421Trial:
-		return ClaimedIn(s.RFC9421, r, body)
-	case *jwtTrial:
-		return ClaimedIn(s.JWT, r, body)
-	case *RFC9421:
-		for _, sent := range sentSignatures(r.Header, s.Encoding) {
-			in := &sent.in
-			all = append(all, Claimed{Label: in.label, KeyID: in.keyID, Alg: in.alg, Covered: sent.Covers(),
-				SignedAt: unixTime(in.created, in.hasCreated), Expires: unixTime(in.expires, in.hasExpires)})
-		}
-	case *HMAC:
-		if s.Check() != nil {
-			return nil
-		}
-		if head, sigs, err := s.plan.read(r, nil); err == nil {
-			covered := s.plan.covered[head.header]
-			all = append(all, Claimed{KeyID: sigs[0].kid, SignedAt: head.signedAt, Covered: covered})
-		}
-	case *JWT:
-		compact, err := s.find(r, func() ([]byte, error) { return body, nil })
-		if err != nil {
-			return nil
-		}
-		if t, err := parseToken(compact); err == nil {
-			all = append(all, s.claimed(t))
+	for _, part := range Parts(scheme) {
+		switch s := tried(part).(type) {
+		case *RFC9421:
+			for _, sent := range sentSignatures(r.Header, s.Encoding) {
+				in := &sent.in
+				all = append(all, Claimed{Label: in.label, KeyID: in.keyID, Alg: in.alg, Covered: sent.Covers(),
+					SignedAt: unixTime(in.created, in.hasCreated), Expires: unixTime(in.expires, in.hasExpires)})
+			}
+		case *HMAC:
+			if s.Check() != nil {
+				continue
+			}
+			if head, sigs, err := s.plan.read(r, nil); err == nil {
+				covered := s.plan.covered[head.header]
+				all = append(all, Claimed{KeyID: sigs[0].kid, SignedAt: head.signedAt, Covered: covered})
+			}
+		case *JWT:
+			compact, err := s.find(r, func() ([]byte, error) { return body, nil })
+			if err != nil {
+				continue
+			}
+			if t, err := parseToken(compact); err == nil {
+				all = append(all, s.claimed(t))
+			}
 		}
 	}
 	return all
@@ -282,19 +305,15 @@ func ClaimedIn(scheme Scheme, r *http.Request, body []byte) (all []Claimed) {
 
 // HeadFirst reports whether the scheme asks for the body only after it verified the head.
 func HeadFirst(scheme Scheme) bool {
-	switch s := scheme.(type) {
-	case *RFC9421, *rfc9421Trial, *Static, *MutualTLS:
+	return !slices.ContainsFunc(Parts(scheme), func(part Scheme) bool {
+		switch s := tried(part).(type) {
+		case *RFC9421, *Static, *MutualTLS:
+			return false
+		case *JWT:
+			return s.Body
+		}
 		return true
-	case *JWT:
-		return !s.Body
-	case *jwtTrial:
-		return !s.Body
-	case All:
-		return !slices.ContainsFunc(s, func(one Scheme) bool { return !HeadFirst(one) })
-	case Any:
-		return HeadFirst(s[0]) && HeadFirst(s[1])
-	}
-	return false
+	})
 }
 
 func unixTime(seconds int64, ok bool) time.Time {
