@@ -26,7 +26,7 @@ type hmacPlan struct {
 	tried            []Hash // all usable ones
 	keys             []hmacKey
 	unit             time.Duration
-	timeDigits       int // of every timestamp; 0 is any number
+	timeDigits       int // of every timestamp; 0 is any number, or a date-time
 	template         []part
 	constants        segments   // one per part of the template; nil for variable parts
 	stableParts      []int      // parts of the template that do not change with the time

@@ -247,7 +247,7 @@ func (p *hmacPlan) readID(r *http.Request, name string) (string, error) {
 }
 
 func (p *hmacPlan) parseTime(s string) (time.Time, bool) {
-	if !p.TimestampRFC3339 && p.timeDigits > 0 && len(s) != p.timeDigits { // the content shows where it ends by its length
+	if p.timeDigits > 0 && len(s) != p.timeDigits { // the content shows where it ends by its length
 		return time.Time{}, false
 	}
 	return readTime(s, p.unit, p.TimestampRFC3339)

@@ -60,8 +60,8 @@ func keysIn(text []byte, members ...string) (list []json.RawMessage) {
 }
 
 // parseJWKS reads a JSON Web Key Set: its public keys, and as keys for HTTP signatures those that
-// have the purposes of [JWKSConfig]. It skips keys other than public signature keys of a known kind,
-// which may be meant for other uses. It never returns a symmetric key.
+// have the purposes of [JWKSConfig]. It skips what is no public key for signatures, which may be
+// meant for other uses. It never returns a symmetric key.
 func parseJWKS(text []byte, purposes map[string][]string) (public []JSONWebKey, keys []Key, err error) {
 	list := keysIn(text, "keys")
 	if list == nil {

@@ -67,8 +67,8 @@ func newPSSPrimitive(k *rsa.PublicKey, h crypto.Hash) primitive {
 	return func(base, signature []byte) bool { return rsa.VerifyPSS(k, h, hashed(h, base), signature, nil) == nil }
 }
 
-// newECDSAPrimitive reads a signature as the integers r and s, each as long as the order of the curve
-// (RFC 9421 sections 3.3.4 and 3.3.5).
+// newECDSAPrimitive reads a signature as the integers r and s, each as long as the order of the
+// curve (RFC 9421 sections 3.3.4 and 3.3.5).
 func newECDSAPrimitive(k *ecdsa.PublicKey, h crypto.Hash) primitive {
 	size := (k.Params().N.BitLen() + 7) / 8
 	return func(base, signature []byte) bool {
