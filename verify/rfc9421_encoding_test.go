@@ -154,7 +154,9 @@ func TestSignaturesInDERAreExactlyDER(t *testing.T) {
 		}
 		_, err = sign(false, func(r, s *big.Int) []byte { return der(r, s) })
 		wantCode(t, err, SignatureMismatch)
-		_, err = sign(false, func(r, s *big.Int) []byte { return slices.Concat(sized(order, r), []byte{0}, sized(order, s)) })
+		_, err = sign(false, func(r, s *big.Int) []byte {
+			return slices.Concat(sized(order, r), []byte{0}, sized(order, s))
+		})
 		wantCode(t, err, SignatureMismatch)
 	}
 }
