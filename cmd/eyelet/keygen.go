@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/rand"
-	"encoding/base64"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -99,11 +97,4 @@ func writeNewFile(path string, data []byte) error {
 		return usage.Errorf("", "%s: %s", path, usage.Cause(err))
 	}
 	return nil
-}
-
-// standardSecret generates a secret in the form of Standard Webhooks.
-func standardSecret() string {
-	raw := make([]byte, 32)
-	_, _ = rand.Read(raw) // never fails
-	return "whsec_" + base64.StdEncoding.EncodeToString(raw)
 }

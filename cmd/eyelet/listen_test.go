@@ -105,7 +105,7 @@ func TestSendSignsForListen(t *testing.T) {
 	}
 	var names []string
 	for _, vendor := range preset.All() {
-		if _, err := settingsOf(vendor, "s", ""); err == nil && vendor.Name != "gitlab" {
+		if _, err := trialOf(vendor, "s", ""); err == nil && vendor.Name != "gitlab" {
 			names = append(names, vendor.Name)
 		}
 	}

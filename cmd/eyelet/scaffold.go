@@ -3,9 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"net"
@@ -19,7 +16,6 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
-	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // scaffold is the configuration that a command writes for new producers.
@@ -78,8 +74,8 @@ func endpointLine(base, name, known string) string {
 // addPreset adds a producer with the name of its preset. If there is a folder, its secret is in the
 // file NAME.secret there, and a secret that is there stays.
 func (s *scaffold) addPreset(vendor preset.Preset, action mapping) error {
-	secret := freshSecret(vendor)
-	known, err := settingsOf(vendor, secret, "")
+	secret := vendor.NewSecret()
+	known, err := trialOf(vendor, secret, "")
 	if err != nil {
 		return err
 	}
@@ -88,8 +84,8 @@ func (s *scaffold) addPreset(vendor preset.Preset, action mapping) error {
 		if secret, err = keptSecret(filepath.Join(s.folder, file), secret); err != nil {
 			return err
 		}
-		known, _ = settingsOf(vendor, secret, "")
-		settings, _ = settingsOf(vendor, secret, file)
+		known, _ = trialOf(vendor, secret, "")
+		settings, _ = trialOf(vendor, secret, file)
 	}
 	s.add(vendor.Name, settings.with("preset", vendor.Name), action, known.text())
 	return nil
@@ -140,64 +136,14 @@ func findPresets(names []string, own ...preset.Preset) (vendors []preset.Preset,
 	return vendors, nil
 }
 
-// freshSecret returns a new secret in the form that the vendor's have.
-func freshSecret(vendor preset.Preset) string {
-	switch vendor.Name {
-	case "clerk", "gitlab-signed", "mcp-events", "openai", "resend", "standard-webhooks", "svix":
-		return standardSecret()
-	case "stripe":
-		return "whsec_" + string(verify.GenerateSecret())
-	case "adyen", "adyen-platform", "datatrans":
-		raw := make([]byte, 32)
-		_, _ = rand.Read(raw) // never fails
-		return hex.EncodeToString(raw)
-	}
-	return string(verify.GenerateSecret())
-}
-
-// secretNames are the settings with the secrets of presets, where that is not secret, and what is
-// needed beside them.
-var secretNames = map[string]struct {
-	secret string
-	others mapping
-}{
-	"aws-eventbridge":  {"secret", mapping{"header": "X-Api-Key"}},
-	"azure-event-grid": {"secret", mapping{"query": "code"}},
-	"chargebee":        {"password", mapping{"username": "chargebee"}},
-	"deepgram":         {"password", mapping{"username": "deepgram"}},
-	"postmark":         {"password", mapping{"username": "postmark"}},
-	"strava":           {"secret", mapping{"query": "key"}},
-	"swt":              {"secret", mapping{"issuers": []string{"https://shop.example"}}},
-	"webengage":        {"secret", mapping{"account": "~17"}},
-}
-
-// settingsOf returns the settings of a preset that needs nothing but a secret. They name the file
-// with the secret, if there is one.
-func settingsOf(vendor preset.Preset, secret, file string) (mapping, error) {
-	with := func(name string, others mapping) mapping {
-		if file != "" {
-			return others.with(name+"_file", file)
-		}
-		return others.with(name, secret)
-	}
-	if known, ok := secretNames[vendor.Name]; ok {
-		return with(known.secret, known.others), nil
-	}
-	switch vendor.Name {
-	case "worldpay", "xsolla":
-		return mapping{"keys": with("1", nil)}, nil
-	case "yookassa":
-		return mapping{"allowed_ips": []string{"127.0.0.1/32"}}, nil
-	case "websub":
-		token := sha256.Sum256([]byte("token " + secret))
-		return mapping{"subscriptions": []mapping{with("secret", mapping{"topic": vendor.Types()[0],
-			"token": hex.EncodeToString(token[:16])})}}, nil
-	}
-	if !slices.Contains(vendor.Uses, "secret") || vendor.KeySigned() {
+// trialOf returns the settings with which a preset can be tried.
+func trialOf(vendor preset.Preset, secret, file string) (mapping, error) {
+	settings, err := vendor.Trial(secret, file)
+	if err != nil {
 		return nil, usage.Errorf("configure it in a file, and name it with --config; preset "+vendor.Name+
-			" has the settings "+strings.Join(vendor.Uses, ", "), "preset %s needs more than a secret", vendor.Name)
+			" has the settings "+strings.Join(vendor.Uses, ", "), "%v", err)
 	}
-	return with("secret", nil), nil
+	return settings, nil
 }
 
 // listenFolder is the folder in which listen keeps secrets (PRESET.secret), and for each preset the

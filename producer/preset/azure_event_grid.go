@@ -41,7 +41,7 @@ var azureEventGrid = Preset{
 			"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version",
 		},
 	},
-	build: buildEventGrid, typeFrom: "json:*.eventType",
+	needs: map[string]any{"query": "code"}, build: buildEventGrid, typeFrom: "json:*.eventType",
 }
 
 func buildEventGrid(p *producer.Producer, s Settings) {

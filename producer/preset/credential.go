@@ -26,6 +26,7 @@ func WebEngage(account string, secrets ...string) producer.Producer {
 var webEngage = Preset{
 	Name: "webengage", Docs: "https://docs.webengage.com/docs/webhooks", Auth: "MD5 in the query", ID: "x-request-id",
 	Wants: "200 only", Uses: []string{"account", "secret"},
+	needs: map[string]any{"account": "~17"},
 	like: producer.Producer{
 		Key: producer.Header("x-request-id"), Type: producer.Query("eventType"), Window: 2 * day,
 	},
@@ -54,7 +55,7 @@ func YooKassa(allowed ...netip.Prefix) producer.Producer {
 
 var yooKassa = Preset{
 	Name: "yookassa", Docs: "https://yookassa.ru/developers/using-api/webhooks", Auth: "none: addresses only",
-	ID: "event and object id", Wants: "200; 24h",
+	ID: "event and object id", Wants: "200; 24h", needs: map[string]any{"allowed_ips": []string{"127.0.0.1/32"}},
 	like: producer.Producer{
 		Key: producer.Join(producer.JSON("event"), producer.JSON("object.id")), Type: producer.JSON("event"),
 		Window: 2 * day,

@@ -61,7 +61,7 @@ func Stripe(secrets ...string) producer.Producer { return stripe.with(secrets) }
 
 var stripe = Preset{
 	Name: "stripe", Docs: "https://docs.stripe.com/webhooks/signature", Auth: "HMAC-SHA256 of time and body",
-	ID: "body id", Wants: "2xx; 3 days", Uses: []string{"secret"},
+	ID: "body id", Wants: "2xx; 3 days", Uses: []string{"secret"}, secretPrefix: "whsec_",
 	like: producer.Producer{
 		Key: producer.JSON("id"), KeyRequired: true, Type: producer.JSON("type"),
 		Fingerprint: producer.FingerprintNone,

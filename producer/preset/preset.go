@@ -85,6 +85,9 @@ type Preset struct {
 	typeFrom string      // where the type is, for events of a batch
 	signWith keySigner   // for vendors that sign with a private key
 
+	needs        map[string]any // further settings of a trial ([Preset.Trial])
+	secretPrefix string         // of a new secret
+
 	sharedKeys bool // signWith uses the setting keys, which are shared secrets
 }
 

@@ -25,7 +25,7 @@ func Strava(s Settings) producer.Producer { return strava.producer(s) }
 var strava = Preset{
 	Name: "strava", Docs: "https://developers.strava.com/docs/webhooks/", Auth: "key in the URL",
 	ID: "digest of the body", Deadline: "2s", Wants: "200; 3 times",
-	Uses: []string{"query", "secret", "token"},
+	Uses: []string{"query", "secret", "token"}, needs: map[string]any{"query": "key"},
 	like: producer.Producer{
 		Key: producer.BodyDigest(), Window: day + time.Hour,
 		Type: producer.First(producer.Join(producer.JSON("object_type"), producer.JSON("aspect_type")),

@@ -39,6 +39,7 @@ var swt = Preset{
 	Name: "swt", Docs: "https://securewebhooktoken.github.io/docs/swt/specification/",
 	Auth: "token with the digest of the body", ID: "jti", Wants: "2xx; the sender's matter",
 	Uses: []string{"secret", "issuers", "jwks_url", "alg"},
+	needs: map[string]any{"issuers": []string{"https://shop.example"}},
 	like: producer.Producer{
 		Key: producer.JWT("jti"), KeyRequired: true, Type: producer.JWT("webhook.event"),
 		Fingerprint: producer.FingerprintNone, Tolerance: fiveMinutes, Window: 2 * day,

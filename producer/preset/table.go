@@ -25,13 +25,14 @@ var presetsText []byte
 // producer and of its scheme as in eyelet.yaml.
 type description struct {
 	Node     *conf.Node
-	Docs     string   `conf:"docs"`
-	Auth     string   `conf:"auth"`
-	ID       string   `conf:"id"`
-	Deadline string   `conf:"deadline"`
-	Wants    string   `conf:"wants"`
-	Uses     []string `conf:"uses"`   // defaults to secret
-	Fields   []string `conf:"fields"` // without credentials
+	Docs     string            `conf:"docs"`
+	Auth     string            `conf:"auth"`
+	ID       string            `conf:"id"`
+	Deadline string            `conf:"deadline"`
+	Wants    string            `conf:"wants"`
+	Uses     []string          `conf:"uses"`   // defaults to secret
+	Needs    map[string]string `conf:"needs"`  // further settings of a trial
+	Fields   []string          `conf:"fields"` // without credentials
 
 	Attributes map[string]producer.Extractor `conf:"attributes"`
 	Events     *batch                        `conf:"events"`
@@ -130,7 +131,10 @@ func (v *description) preset(d *conf.Decoder, name string) Preset {
 	v.identify(d, name)
 	made := Preset{
 		Name: name, Docs: v.Docs, Auth: v.Auth, ID: v.ID, Deadline: v.Deadline, Wants: v.Wants, Uses: v.Uses,
-		like: *p, typeFrom: typeFrom, types: v.Types,
+		like: *p, typeFrom: typeFrom, types: v.Types, needs: map[string]any{},
+	}
+	for setting, text := range v.Needs {
+		made.needs[setting] = text
 	}
 	if len(made.Uses) == 0 {
 		made.Uses = []string{"secret"}
