@@ -20,7 +20,7 @@ func TestBinaryModeDecodesFieldValues(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
 		"Euro%20%E2%82%AC": "Euro €", `"a b"`: "a b", `"a \"b\" %25"`: `a "b" %`, "%2541": "%41", "a%22b": `a"b`,
-		"plain": "plain",
+		"plain": "plain", "a+b": "a+b",
 		`"a\\"`: `a\`, "ä": "ä",
 	} {
 		items, err := SplitCloudEvents(binaryEvent("Ce-Subject", value))

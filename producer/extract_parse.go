@@ -54,6 +54,9 @@ func ParseExtractor(text string) (Extractor, error) {
 	return First(choices...), nil
 }
 
+// plainKinds are the kinds of extractors that take any name.
+var plainKinds = map[string]func(string) Extractor{"query": Query, "form": Form, "link": Link, "const": Const}
+
 func parseOne(text string) (Extractor, error) {
 	kind, arg, _ := strings.Cut(text, ":")
 	if kind == "idempotency-key" {
@@ -62,21 +65,16 @@ func parseOne(text string) (Extractor, error) {
 	if arg == "" {
 		return nil, fmt.Errorf("extractor %q: want KIND:NAME, such as header:X-Id or json:data.id", text)
 	}
+	if of, ok := plainKinds[kind]; ok {
+		return of(arg), nil
+	}
 	switch kind {
 	case "header":
 		return parseField(kind, arg)
-	case "query":
-		return Query(arg), nil
 	case "json":
 		return parsePath(arg, JSON)
 	case "jwt":
 		return parsePath(arg, JWT)
-	case "form":
-		return Form(arg), nil
-	case "link":
-		return Link(arg), nil
-	case "const":
-		return Const(arg), nil
 	case "cloudevent":
 		if arg == "id" || arg == "type" {
 			return cloudEventValue(arg), nil

@@ -140,21 +140,17 @@ var KeyFormatUUID KeyFormat = regexpFormat{
 	"a UUID (RFC 9562 section 4)", regexp.MustCompile(`\A[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\z`),
 }
 
-// KeyFormatRegexp returns the format of identifiers that match the whole expression.
-func KeyFormatRegexp(expr string) (KeyFormat, error) {
-	re, err := regexp.Compile(`\A(?:` + expr + `)\z`)
-	if err != nil {
-		return nil, fmt.Errorf("key format: %w", err)
-	}
-	return regexpFormat{"of the form " + expr, re}, nil
-}
-
-// ParseKeyFormat returns the format of UUIDs for uuid, else that of an expression.
+// ParseKeyFormat returns the format of UUIDs for uuid, else that of identifiers that match a whole
+// expression.
 func ParseKeyFormat(text string) (KeyFormat, error) {
 	if text == "uuid" {
 		return KeyFormatUUID, nil
 	}
-	return KeyFormatRegexp(text)
+	re, err := regexp.Compile(`\A(?:` + text + `)\z`)
+	if err != nil {
+		return nil, fmt.Errorf("key format: %w", err)
+	}
+	return regexpFormat{"of the form " + text, re}, nil
 }
 
 type regexpFormat struct {

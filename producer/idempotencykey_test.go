@@ -93,7 +93,7 @@ func TestRawKeyIsTheFieldAsReceived(t *testing.T) {
 
 func TestKeyFormats(t *testing.T) {
 	t.Parallel()
-	re, err := KeyFormatRegexp("[a-z]+|[0-9]+")
+	re, err := ParseKeyFormat("[a-z]+|[0-9]+")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestKeyFormats(t *testing.T) {
 			t.Errorf("%s: %q gave %v", c.name, c.id, err)
 		}
 	}
-	if _, err := KeyFormatRegexp("("); err == nil {
+	if _, err := ParseKeyFormat("("); err == nil {
 		t.Error("a malformed expression was taken")
 	}
 }

@@ -219,6 +219,22 @@ func (s *site) sendAtOnce(n int, a req, meanwhile func()) []got {
 	return answers
 }
 
+// A duplicate gets the response once it is stored, and not at its next look into the store.
+func TestAResultWakesTheDuplicates(t *testing.T) {
+	t.Parallel()
+	inBubbles(t, func(t *testing.T, p producer.Producer) {
+		s := serve(t, p, nil, Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) {
+			time.Sleep(pollInterval / 4)
+			return Response{}, nil
+		}))
+		began := time.Now()
+		s.sendAtOnce(2, req{id: "k1"}, func() {})
+		if took := time.Since(began); took != pollInterval/4 {
+			t.Errorf("both have their responses after %v", took)
+		}
+	})
+}
+
 func TestReleasedClaimGoesToExactlyOneWaitingDelivery(t *testing.T) {
 	t.Parallel()
 	inBubbles(t, func(t *testing.T, p producer.Producer) {

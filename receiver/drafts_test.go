@@ -126,7 +126,7 @@ func TestEvery415ListsWhatIsAccepted(t *testing.T) {
 // See the idempotency draft section 5, and RFC 9421 section 1.4.
 func TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness(t *testing.T) {
 	t.Parallel()
-	word, err := producer.KeyFormatRegexp("[a-z]{3}-[0-9]+")
+	word, err := producer.ParseKeyFormat("[a-z]{3}-[0-9]+")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,11 +110,9 @@ func checkName(name string) error {
 func checkTogether(hs []*Handler) (errs faults) {
 	for i, a := range hs {
 		for _, b := range hs[i+1:] {
-			if a.other != b.other || !patternsOverlap(a.pattern, b.pattern) {
-				continue // an Otherwise handler never gets the other's events
-			}
-			both := narrower(a.pattern, b.pattern)
+			both, overlap := intersection(a.pattern, b.pattern)
 			switch {
+			case a.other != b.other || !overlap: // an Otherwise handler never gets the other's events
 			case a.other:
 				errs = append(errs, &HandlerError{a.name, b.name, fmt.Errorf("both are Otherwise and match %q", both)})
 			case a.answer || b.answer:
@@ -142,14 +140,6 @@ func shadowedBy(other *Handler, hs []*Handler) *Handler {
 		}
 	}
 	return nil
-}
-
-// narrower returns the intersection of two overlapping patterns, which is one of them.
-func narrower(a, b string) string {
-	if patternCovers(a, b) {
-		return b
-	}
-	return a
 }
 
 // names returns the names of all handlers whose tasks are taken. It is never nil.
@@ -200,8 +190,14 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-// patternsOverlap reports whether both patterns match some event type.
-func patternsOverlap(a, b string) bool { return patternCovers(a, b) || patternCovers(b, a) }
+// intersection returns the pattern of the event types that both match, which is one of them; ok is
+// false if there is none.
+func intersection(a, b string) (both string, ok bool) {
+	if patternCovers(a, b) {
+		return b, true
+	}
+	return a, patternCovers(b, a)
+}
 
 // patternCovers reports whether a matches every type that b matches.
 func patternCovers(a, b string) bool {

@@ -178,8 +178,8 @@ func TestPatternsOverlapWhenBothMatchAType(t *testing.T) {
 			both = both || dedup.MatchType(p, typ) && dedup.MatchType(q, typ)
 			all = all && (dedup.MatchType(p, typ) || !dedup.MatchType(q, typ))
 		}
-		if got := patternsOverlap(p, q); got != both {
-			t.Fatalf("patternsOverlap(%q, %q) = %v", p, q, got)
+		if in, got := intersection(p, q); got != both {
+			t.Fatalf("intersection(%q, %q) = %q, %v", p, q, in, got)
 		}
 		if got := patternCovers(p, q); got != all {
 			t.Fatalf("patternCovers(%q, %q) = %v", p, q, got)

@@ -215,24 +215,9 @@ func redactAddress(text string) string {
 }
 
 // Plain returns the value for JSON.
-func (n *Node) Plain() any {
-	switch n.Kind {
-	case Mapping:
-		m := map[string]any{}
-		for _, name := range n.Names {
-			m[name] = n.inner[name].Plain()
-		}
-		return m
-	case Sequence:
-		list := []any{}
-		for _, item := range n.Items {
-			list = append(list, item.Plain())
-		}
-		return list
-	case Empty:
-		return nil
-	}
-	return readWord(n.Text)
+func (n *Node) Plain() (value any) {
+	_ = n.YAML().Decode(&value) // as YAML has it
+	return value
 }
 
 // readWord returns a number or a boolean if YAML writes it as text, else text.
@@ -250,7 +235,9 @@ func (n *Node) YAML() *yaml.Node {
 	case Mapping:
 		y := &yaml.Node{Kind: yaml.MappingNode}
 		for _, name := range n.Names {
-			y.Content = append(y.Content, textNode(name), n.inner[name].YAML())
+			written := &yaml.Node{}
+			written.SetString(name)
+			y.Content = append(y.Content, written, n.inner[name].YAML())
 		}
 		return y
 	case Sequence:

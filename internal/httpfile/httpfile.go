@@ -79,21 +79,26 @@ func Read(path string) (*File, error) {
 
 // Note returns the value of the first note of that name, or "".
 func (f *File) Note(name string) string {
-	for _, n := range f.Notes {
-		if n.Name == name {
-			return n.Value
-		}
+	if n := f.note(name); n != nil {
+		return n.Value
 	}
 	return ""
 }
 
-// SetNote replaces the value of the first note of that name, or appends the note.
-func (f *File) SetNote(name, value string) {
+func (f *File) note(name string) *Note {
 	for i := range f.Notes {
 		if f.Notes[i].Name == name {
-			f.Notes[i].Value = value
-			return
+			return &f.Notes[i]
 		}
+	}
+	return nil
+}
+
+// SetNote replaces the value of the first note of that name, or appends the note.
+func (f *File) SetNote(name, value string) {
+	if n := f.note(name); n != nil {
+		n.Value = value
+		return
 	}
 	f.Notes = append(f.Notes, Note{Name: name, Value: value})
 }
@@ -101,11 +106,8 @@ func (f *File) SetNote(name, value string) {
 // Errorf returns an *[Error] about the first note of that name, or about line 1 without one.
 func (f *File) Errorf(note, format string, args ...any) error {
 	e := &Error{File: f.Name, Line: 1, Msg: fmt.Sprintf(format, args...)}
-	for _, n := range f.Notes {
-		if n.Name == note && n.Line > 0 {
-			e.Line = n.Line
-			break
-		}
+	if n := f.note(note); n != nil {
+		e.Line = max(e.Line, n.Line)
 	}
 	return e
 }
@@ -114,10 +116,9 @@ func (f *File) Errorf(note, format string, args ...any) error {
 func (f *File) Header() http.Header {
 	h := http.Header{}
 	for _, field := range f.Fields {
-		if !strings.EqualFold(field.Name, "Host") {
-			h.Add(field.Name, field.Value)
-		}
+		h.Add(field.Name, field.Value)
 	}
+	h.Del("Host")
 	return h
 }
 

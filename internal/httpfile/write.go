@@ -46,26 +46,26 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 
 // text returns the line as read if its values are unchanged.
 func (n Note) text() string {
-	if old, ok := parseNote(trimEnd(n.raw)); ok && old.Name == n.Name && old.Value == n.Value {
+	if old, ok := parseNote(trimEnd(n.raw)); ok && sameLine(Field(old), Field(n)) {
 		return n.raw
 	}
 	return fmt.Sprintf("# %s: %s\n", n.Name, n.Value)
 }
 
 func (f Field) text() string {
-	if old, ok := parseField(trimEnd(f.raw)); ok && old.Name == f.Name && old.Value == f.Value {
+	if old, ok := parseField(trimEnd(f.raw)); ok && sameLine(old, f) {
 		return f.raw
 	}
 	return f.Name + ": " + f.Value + "\r\n"
 }
 
 func (f *File) same(g *File) bool {
-	notes := slices.EqualFunc(f.Notes, g.Notes, func(a, b Note) bool { return a.Name == b.Name && a.Value == b.Value })
-	fields := slices.EqualFunc(f.Fields, g.Fields, func(a, b Field) bool {
-		return a.Name == b.Name && a.Value == b.Value
-	})
+	notes := slices.EqualFunc(f.Notes, g.Notes, func(a, b Note) bool { return sameLine(Field(a), Field(b)) })
+	fields := slices.EqualFunc(f.Fields, g.Fields, sameLine)
 	return notes && fields && f.Method == g.Method && f.Target == g.Target && bytes.Equal(f.Body, g.Body)
 }
+
+func sameLine(a, b Field) bool { return a.Name == b.Name && a.Value == b.Value }
 
 func (f *File) head() string {
 	line := f.Method + " " + f.Target + " " + cmp.Or(f.Proto, "HTTP/1.1")
