@@ -38,7 +38,7 @@ func SWT(issuer string, secrets ...string) producer.Producer {
 var swt = Preset{
 	Name: "swt", Docs: "https://securewebhooktoken.github.io/docs/swt/specification/",
 	Auth: "token with the digest of the body", ID: "jti", Wants: "2xx; the sender's matter",
-	Uses: []string{"secret", "issuers", "jwks_url", "alg"},
+	Uses:  []string{"secret", "issuers", "jwks_url", "alg"},
 	needs: map[string]any{"issuers": []string{"https://shop.example"}},
 	like: producer.Producer{
 		Key: producer.JWT("jti"), KeyRequired: true, Type: producer.JWT("webhook.event"),
