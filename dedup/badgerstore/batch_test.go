@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
@@ -571,9 +569,17 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 // unwritable runs do while the file system takes no writes.
 func unwritable(t *testing.T, s *Store, do func()) {
 	t.Helper()
-	s.options.flush = func(*redolog.Log) error { return &storedir.NotWrittenError{Err: syscall.ENOSPC} }
+	other, err := storedir.LockDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Release(); err != nil {
+		t.Fatal(err)
+	}
+	lock := s.lock
+	s.lock = other // its file is closed
 	do()
-	s.options.flush = (*redolog.Log).Flush
+	s.lock = lock
 	s.disk.recheck()
 }
 
