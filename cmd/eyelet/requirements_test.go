@@ -30,7 +30,7 @@ func serveOnTheWire(t *testing.T, more string) *wireServer {
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nurl: http://hooks.example\nlog: {level: " +
 		"debug}\nproducers:\n" +
-		"  gh: {preset: github, secret: [octo-secret-0123456789]}\n  ce: {preset: cloudevents, bearer: " + wireToken +
+		"  gh: {preset: github, secret: [octo-secret-0123456789]}\n  ce: {preset: cloudevents, secret: " + wireToken +
 		"}\n" + more
 	check(t, os.WriteFile(file, []byte(text), 0o600))
 	r := launch(t, "serve", "--config", file)
