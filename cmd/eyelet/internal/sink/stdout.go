@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -54,17 +53,19 @@ func lineOf(ev *receiver.Event[[]byte]) ([]byte, error) {
 		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint,
 		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
 	}
-	data, notJSON := strictjson.AppendCompact(make([]byte, 0, len(ev.Body)), ev.Body)
-	switch {
-	case notJSON == nil:
-	case utf8.Valid(ev.Body):
+	text, err := json.Marshal(line)
+	if err != nil {
+		return nil, err
+	}
+	data := append(text[:len(text)-1], `,"data":`...)
+	if data, err = strictjson.AppendCompact(data, ev.Body); err == nil {
+		return append(data, "}\n"...), nil
+	}
+	if utf8.Valid(ev.Body) {
 		line.Text = string(ev.Body)
-	default:
+	} else {
 		line.Body = ev.Body
 	}
-	text, err := json.Marshal(line)
-	if err == nil && notJSON == nil {
-		text = slices.Concat(text[:len(text)-1], []byte(`,"data":`), data, []byte{'}'})
-	}
+	text, err = json.Marshal(line)
 	return append(text, '\n'), err
 }
