@@ -155,6 +155,8 @@ func TestALargeCommitMayTakeLonger(t *testing.T) {
 	d.pass(d.Store, hangAfter+time.Second)
 	unavailable(t, <-claimed, "the disk does not respond")
 	release()
+	rest(d.Store)
+	d.pass(d.Store, 2*beatEvery) // else Close waits only briefly
 }
 
 func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
