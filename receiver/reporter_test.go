@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"runtime"
 	"strings"
@@ -216,14 +217,19 @@ func BenchmarkTask(b *testing.B) {
 }
 
 // Goroutines are not made for every task: the attempt with its context, the attributes of its
-// event, and its shares of Take and of the reporter remain.
+// event, and its shares of Take and of the reporter remain. Each share depends on how many tasks
+// come together, which the scheduler decides, so the test takes the minimum of several runs.
 func TestATaskAllocatesLittle(t *testing.T) {
 	const n = 10_000
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	runTasks(t, n)
-	runtime.ReadMemStats(&after)
-	if each := float64(after.Mallocs-before.Mallocs) / n; each > 12 {
-		t.Errorf("%.1f allocations for each task", each)
+	least := math.Inf(1)
+	for range 5 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		runTasks(t, n)
+		runtime.ReadMemStats(&after)
+		least = min(least, float64(after.Mallocs-before.Mallocs)/n)
+	}
+	if least > 12 {
+		t.Errorf("%.1f allocations for each task", least)
 	}
 }
