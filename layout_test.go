@@ -23,7 +23,7 @@ var imports = map[string][]string{
 	},
 	".": {
 		"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "receiver/metrics",
-		"internal/httpserver",
+		"internal/httpserver", "internal/duration",
 	},
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "dedup/pgstore", "producer", "producer/preset", "receiver", "replay",
@@ -33,6 +33,7 @@ var imports = map[string][]string{
 		"internal/atomicfile", "cmd/eyelet/internal/config", "cmd/eyelet/internal/forward",
 		"cmd/eyelet/internal/opsapi",
 		"cmd/eyelet/internal/opsclient", "cmd/eyelet/internal/server", "internal/usage", "internal/conf",
+		"internal/duration",
 	},
 	"internal/atomicfile": {},
 	"cmd/eyelet/internal/config": {
@@ -40,8 +41,9 @@ var imports = map[string][]string{
 		"producer/preset", "receiver", "testdata",
 		"cmd/eyelet/internal/forward", "cmd/eyelet/internal/refused", "cmd/eyelet/internal/sink",
 		"cmd/eyelet/internal/tracing", "internal/usage", "internal/conf", "internal/httpserver", "internal/nearest",
+		"internal/duration",
 	},
-	"cmd/eyelet/internal/forward": {"verify", "internal/publicnet", "internal/atomicfile"},
+	"cmd/eyelet/internal/forward": {"verify", "internal/publicnet", "internal/atomicfile", "internal/duration"},
 	"cmd/eyelet/internal/opsapi":  {"dedup/badgerstore"},
 	"cmd/eyelet/internal/opsclient": {
 		"explain", "inspect", "cmd/eyelet/internal/opsapi", "internal/usage",
@@ -51,19 +53,19 @@ var imports = map[string][]string{
 		"dedup", "dedup/badgerstore", "receiver", "receiver/echov4", "receiver/metrics", "inspect", "explain", "verify",
 		"producer", "replay", "internal/atomicfile", "cmd/eyelet/internal/forward",
 		"cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/refused", "cmd/eyelet/internal/tracing",
-		"internal/usage", "internal/httpserver", "internal/redact",
+		"internal/usage", "internal/httpserver", "internal/redact", "internal/duration",
 	},
 	"cmd/eyelet/internal/servertest": {}, // for tests
 	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward", "internal/strictjson"},
 	"cmd/eyelet/internal/tracing":    {"verify", "internal/httpserver"},
 	"internal/usage":                 {"internal/nearest"},
-	"internal/conf":                  {"internal/usage"},
+	"internal/conf":                  {"internal/usage", "internal/duration"},
 	"dedup":                          {"dedup/internal/taskqueue"},
 	"dedup/memstore":                 {"dedup", "dedup/internal/taskqueue"},
 	"dedup/badgerstore": {
 		"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/kv",
 		"dedup/badgerstore/internal/record", "dedup/badgerstore/internal/redolog",
-		"dedup/badgerstore/internal/storedir", "dedup/internal/taskqueue",
+		"dedup/badgerstore/internal/storedir", "dedup/internal/taskqueue", "internal/duration",
 	},
 	"dedup/badgerstore/faultdisk":           {"internal/faultdisk"}, // a module of its own, for tests
 	"dedup/badgerstore/internal/badgerfile": {},
@@ -80,10 +82,13 @@ var imports = map[string][]string{
 	"dedup/internal/taskqueue":             {},
 	"dedup/internal/wire":                  {"dedup"},
 	"explain": {
-		"verify", "producer", "producer/preset", "internal/nearest", "internal/strictjson",
+		"verify", "producer", "producer/preset", "internal/nearest", "internal/strictjson", "internal/duration",
 	},
-	"inspect":              {"dedup", "replay", "producer", "receiver", "verify", "internal/redact"},
+	"inspect": {
+		"dedup", "replay", "producer", "receiver", "verify", "internal/duration", "internal/redact",
+	},
 	"internal/descriptors": {},
+	"internal/duration":    {},
 	"internal/faultdisk":   {},        // for tests
 	"internal/history":     {"dedup"}, // for tests
 	"internal/httpfile":    {},
@@ -99,7 +104,7 @@ var imports = map[string][]string{
 	"internal/workdir":     {}, // for modules of their own
 	"once":                 {"receiver"},
 	"once/oncepgx":         {"once"},
-	"producer":             {"verify", "dedup", "internal/strictjson"},
+	"producer":             {"verify", "dedup", "internal/strictjson", "internal/duration"},
 	"producer/preset": {
 		"producer", "verify", "dedup", "internal/conf", "internal/publicnet", "internal/sender", "internal/strictjson",
 		"internal/usage",
@@ -107,7 +112,7 @@ var imports = map[string][]string{
 	"receiver": {
 		"verify", "dedup", "producer", "internal/descriptors", "internal/nearest", "internal/sender",
 		"internal/strictjson", "receiver/internal/admission", "receiver/internal/capture", "receiver/internal/deadline",
-		"receiver/internal/executor",
+		"receiver/internal/executor", "internal/duration",
 	},
 	"receiver/echov4":             {"receiver", "receiver/internal/echocore"},
 	"receiver/echov5":             {"receiver", "receiver/internal/echocore"},
@@ -122,7 +127,7 @@ var imports = map[string][]string{
 	},
 	"replay":   {"dedup", "internal/httpfile", "internal/publicurl"},
 	"testdata": {},
-	"verify":   {"internal/publicnet", "internal/strictjson"},
+	"verify":   {"internal/publicnet", "internal/strictjson", "internal/duration"},
 }
 
 // notReleased are packages that start, pause and kill servers, or are for tests.

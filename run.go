@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -118,7 +119,7 @@ func (rx *Receiver) end(srv *http.Server, drain time.Duration) error {
 	err := rx.Receiver.Shutdown(ctx)
 	if ctx.Err() != nil {
 		err = fmt.Errorf("eyelet: not everything ended within %s; accepted events continue after the next start: %w",
-			drain, cmp.Or(err, ctx.Err()))
+			duration.Format(drain), cmp.Or(err, ctx.Err()))
 	}
 	httpserver.End(srv)
 	return errors.Join(err, rx.closeStore())

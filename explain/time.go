@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -18,7 +19,7 @@ func (s *search) timeFindings(id verify.Identity) []Finding {
 	}
 	if !id.Expires.IsZero() && s.d.Now.After(id.Expires) {
 		detail := fmt.Sprintf("the signature is good, and it expired %s before the arrival",
-			short(s.d.Now.Sub(id.Expires)))
+			duration.Rough(s.d.Now.Sub(id.Expires)))
 		return []Finding{{Cause: expired, Proved: true, Detail: detail}}
 	}
 	at := id.SignedAt
@@ -30,7 +31,7 @@ func (s *search) timeFindings(id verify.Identity) []Finding {
 	if off < 0 {
 		where = "after"
 	}
-	detail := fmt.Sprintf("the signature is good, and was made %s %s the arrival", short(off.Abs()), where)
+	detail := fmt.Sprintf("the signature is good, and was made %s %s the arrival", duration.Rough(off.Abs()), where)
 	if len(s.d.Offsets) > 0 {
 		detail += "; others of this producer: " + s.offsets()
 	}
@@ -69,14 +70,7 @@ func wholeZone(off time.Duration) bool {
 func (s *search) offsets() string {
 	var all []string
 	for _, off := range s.d.Offsets[:min(len(s.d.Offsets), 8)] {
-		all = append(all, short(off))
+		all = append(all, duration.Rough(off))
 	}
 	return strings.Join(all, ", ")
-}
-
-func short(d time.Duration) string {
-	if d.Abs() > 2*24*time.Hour {
-		return fmt.Sprintf("%d days", d.Round(24*time.Hour)/(24*time.Hour))
-	}
-	return d.Round(time.Second).String()
 }

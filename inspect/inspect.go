@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // DefaultLimit is the length of a list without the parameter limit.
@@ -184,7 +185,7 @@ func setFilter(f *dedup.Filter, name string, values []string) (err error) {
 	case "state":
 		f.States, err = parseStates(values)
 	case "since":
-		if f.Since, err = time.ParseDuration(value); err != nil || f.Since <= 0 {
+		if f.Since, err = duration.Parse(value); err != nil || f.Since <= 0 {
 			err = fmt.Errorf("%q is not a past duration, such as 1h", value)
 		}
 	case "quarantined":

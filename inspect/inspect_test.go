@@ -70,7 +70,7 @@ func TestAListHasALineForEachMatchingEvent(t *testing.T) {
 		"/events?state=dead,done":            nil,
 		"/events?state=dead&state=pending":   {"k4", "k3", "k2", "k1", "k0"},
 		"/events?producer=shop&endpoint=x":   nil,
-		"/events?handler=h&since=1h&limit=1": {"k4"},
+		"/events?handler=h&since=7d&limit=1": {"k4"},
 		"/events?quarantined=true":           nil,
 	}
 	for target, want := range tests {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -274,11 +275,9 @@ var pageFiles embed.FS
 // pages are parsed by the first view, as most commands have none.
 var pages = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"clean": clean, "clock": clock, "ago": ago, "bytes": byteSize, "took": duration, "short": short, "num": grouped,
-		"words": func(code string) string { return clean(words(code)) }, "rowsOf": rowsOf, "survives": survives,
-		"seconds":  func(s float64) string { return span(asDuration(s)) },
-		"age":      signedAge,
-		"fraction": func(s float64) string { return duration(asDuration(s)) },
+		"clean": clean, "clock": clock, "ago": ago, "bytes": byteSize, "took": duration.Rough, "short": short,
+		"num": grouped, "words": func(code string) string { return clean(words(code)) }, "rowsOf": rowsOf,
+		"survives": survives, "seconds": roughly, "age": signedAge,
 	}).ParseFS(pageFiles, "page/*.html"))
 })
 

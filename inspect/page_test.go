@@ -376,10 +376,10 @@ func TestProducersAndHealthAreDescribed(t *testing.T) {
 	for path, wants := range map[string][]string{
 		"/ui/producers": {
 			"secret 1 of 2, secret 2 of 2", "Secret 1 verified 1, ", "Secret 2 verified 2, ",
-			"last signature was 2.0 s ahead at its arrival, the oldest 1 minute old.", ">a&amp;b:8080</span>",
+			"last signature was 2 s ahead at its arrival, the oldest 1 min old.", ">a&amp;b:8080</span>",
 		},
 		"/ui/health": {
-			"<dt>c-7</dt><dd>2 open", "reload refused</em></dt><dd>2 hours ago: e.yaml:3: &lt;bad&gt;",
+			"<dt>c-7</dt><dd>2 open", "reload refused</em></dt><dd>2 h ago: e.yaml:3: &lt;bad&gt;",
 			"<dt>old</dt><dd>removed, 7 tasks left", "<dt>older</dt><dd>removed, some tasks left",
 			">a&amp;b:8080</span>",
 		},

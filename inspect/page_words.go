@@ -1,13 +1,13 @@
 package inspect
 
 import (
-	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // maxShort is how many characters of a name a row shows.
@@ -49,51 +49,25 @@ func short(s string) string {
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
 
-// ago is the time since t in its largest unit.
+// ago is the time since t.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	return span(time.Since(t)) + " ago"
+	return duration.Rough(max(time.Since(t), 0).Truncate(time.Second)) + " ago"
 }
 
 // signedAge says how old a signature was.
 func signedAge(seconds *float64) string {
 	if *seconds < 0 {
-		return duration(asDuration(-*seconds)) + " ahead"
+		return roughly(-*seconds) + " ahead"
 	}
-	return cmp.Or(duration(asDuration(*seconds)), "0 s") + " old"
+	return roughly(*seconds) + " old"
 }
 
-func span(d time.Duration) string {
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
-		if n := int(d / u.unit); n == 1 {
-			return "1 " + u.name
-		} else if n > 1 {
-			return strconv.Itoa(n) + " " + u.name + "s"
-		}
-	}
-	return strconv.Itoa(int(max(d, 0)/time.Second)) + " s"
-}
-
-// asDuration is for the seconds of JSON.
-func asDuration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
-
-func duration(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return ""
-	case d < time.Millisecond:
-		return fmt.Sprintf("%d µs", d.Microseconds())
-	case d < time.Second:
-		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
-	case d < time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return span(d)
+// roughly is for the seconds of JSON.
+func roughly(seconds float64) string {
+	return duration.Rough(time.Duration(seconds * float64(time.Second)))
 }
 
 func byteSize(n int64) string {

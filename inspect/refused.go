@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -206,7 +207,7 @@ func (f *refusedFilter) set(name, value string) (err error) {
 	case "code":
 		f.code = value
 	case "since":
-		if f.since, err = time.ParseDuration(value); err != nil || f.since <= 0 {
+		if f.since, err = duration.Parse(value); err != nil || f.since <= 0 {
 			err = fmt.Errorf("%q is not a past duration, such as 1h", value)
 		}
 	case "before":

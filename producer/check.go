@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -78,7 +79,8 @@ func (p *Producer) Warnings() []string {
 		found = append(found, fmt.Sprintf("producer %q: ", d.Name)+fmt.Sprintf(format, args...))
 	}
 	if d.Window < DefaultWindow && d.Series == nil {
-		warn("window %v is shorter than a day, and many senders retry for a day: a late retry is a new event", d.Window)
+		warn("window %s is shorter than a day, and many senders retry for a day: a late retry is a new event",
+			duration.Format(d.Window))
 	}
 	if d.Scheme == nil {
 		warn("only addresses authenticate deliveries")
@@ -191,15 +193,15 @@ func (p *Producer) checkWindow(m *mistakes) {
 	m.addIf(p.ExpectEvery < 0, "ExpectEvery must not be negative")
 	// A replay must fail verification before its record is deleted. Subtract: a sum could overflow.
 	m.addIf(!negative && (past > p.Window || future > p.Window-past),
-		"window %v is shorter than the tolerance (%s back, %s ahead): a replay would outlive its record",
-		p.Window, formatLimit(past), formatLimit(future))
+		"window %s is shorter than the tolerance (%s back, %s ahead): a replay would outlive its record",
+		duration.Format(p.Window), formatLimit(past), formatLimit(future))
 }
 
 func formatLimit(d time.Duration) string {
 	if d == verify.NoLimit {
 		return "without limit"
 	}
-	return d.String()
+	return duration.Format(d)
 }
 
 func (p *Producer) checkAnswers(m *mistakes) {

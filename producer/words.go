@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // The words of a configuration for the values of each type, in their order. An empty one is a
@@ -77,7 +79,7 @@ func (r Rate) MarshalText() ([]byte, error) {
 			return text, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no word for a rate per %v", r.Per)
+	return nil, fmt.Errorf("there is no word for a rate per %s", duration.Format(r.Per))
 }
 
 // UnmarshalText reads 100/s, 6000/m or 3600/h, perhaps with the burst: 100/s burst 20.

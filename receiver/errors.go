@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // Reject returns an error that makes a task a dead letter at once: the event can never be
@@ -18,7 +20,7 @@ func Reject(err error) error { return &rejection{reason{"rejected", err}} }
 //
 // From an Answer handler it is a transient response: 503 with d as its Retry-After.
 func Postpone(d time.Duration, err error) error {
-	return &postponement{reason{fmt.Sprintf("postponed for %v", d), err}, d}
+	return &postponement{reason{fmt.Sprintf("postponed for %s", duration.Rough(d)), err}, d}
 }
 
 // RetryAfter returns an error that counts as a failed attempt and makes d the lower bound of the
@@ -31,7 +33,7 @@ func Postpone(d time.Duration, err error) error {
 // From an Answer handler it is a transient response: 503 with d as the lower bound of its
 // Retry-After. An intermediary that must not pass a Retry-After on returns the bare error instead.
 func RetryAfter(d time.Duration, err error) error {
-	return &laterError{reason{fmt.Sprintf("not again within %v", d), err}, d}
+	return &laterError{reason{fmt.Sprintf("not again within %s", duration.Rough(d)), err}, d}
 }
 
 // WithReply returns err with what the target of a handler answered: the store keeps the beginning

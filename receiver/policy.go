@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -53,7 +54,7 @@ func servicePolicy(c *Config) policyService {
 	return policyService{
 		Kept: kept[c.Store.Guarantees().Durability], Attempts: c.Attempts,
 		Backoff: fmt.Sprintf("full jitter: uniform between none and %s, which doubles with every failure up to %s",
-			formatDuration(c.BackoffBase), formatDuration(c.BackoffCap)),
+			duration.Rough(c.BackoffBase), duration.Rough(c.BackoffCap)),
 	}
 }
 
@@ -160,11 +161,11 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 		Name: p.Name, URL: cmp.Or(p.URL, rx.cfg.URL+webhooksPath+p.Name), Contract: "api",
 		Methods: p.Methods, Types: p.MediaTypes, Key: keyPolicy(&p), Strict: strictKey(p.Key), Required: p.KeyRequired,
 		Algorithms: verify.PublishedAlgorithms(p.Scheme), Scope: "the authenticated principal and this endpoint",
-		Window: formatDuration(p.Window), Identity: p.Class().UniqueBy(),
+		Window: duration.Rough(p.Window), Identity: p.Class().UniqueBy(),
 		Compared: "the payload as received, with the CloudEvents attributes in the header",
 		MaxBody:  p.MaxBody, Codings: codings, Empty: p.EmptyBody, AtOnce: p.Concurrency,
 		Fresh: fmt.Sprintf("a signed time is accepted up to %s back and %s ahead",
-			formatDuration(p.Tolerance.Past), formatDuration(p.Tolerance.Future)),
+			duration.Rough(p.Tolerance.Past), duration.Rough(p.Tolerance.Future)),
 		Nonce: "ignored", Success: p.Accepted.Status, InFlight: p.InFlight, Early: "refused (425)", Docs: p.Docs,
 	}
 	if p.Contract == producer.Webhook {
@@ -173,7 +174,7 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	}
 	if p.Rate.Limits() {
 		e.Rate = fmt.Sprintf("%d events in %s, %d at once; duplicates do not count",
-			p.Rate.Events, formatDuration(p.Rate.Per), p.Rate.Burst)
+			p.Rate.Events, duration.Rough(p.Rate.Per), p.Rate.Burst)
 	}
 	if p.KeyFormat != nil {
 		e.Format = p.KeyFormat.String()
@@ -235,21 +236,6 @@ func keyPolicy(p *producer.Producer) string {
 func strictKey(key producer.Extractor) bool {
 	k, ok := key.(producer.IdempotencyKey)
 	return ok && k.Strict
-}
-
-// formatDuration formats durations for readers.
-func formatDuration(d time.Duration) string {
-	switch {
-	case d == verify.NoLimit:
-		return "any time"
-	case d >= 48*time.Hour && d%(24*time.Hour) == 0:
-		return fmt.Sprintf("%d days", d/(24*time.Hour))
-	case d >= time.Hour && d%time.Hour == 0:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	case d >= time.Minute && d%time.Minute == 0:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	}
-	return d.String()
 }
 
 // ServeHTTP serves the page, or its content with ?format=json or an Accept field that prefers

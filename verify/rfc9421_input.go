@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // The input parser runs before anything expensive. It reads Signature-Input and Signature once,
@@ -465,7 +467,7 @@ func (in *signatureInput) checkAge(most time.Duration) *Error {
 		return nil
 	}
 	if lasts := time.Unix(in.expires, 0).Sub(in.signedAt); lasts <= 0 || lasts > most {
-		why := Public("expires must be after the time of signing, and at most " + most.String() + " after it")
+		why := Public("expires must be after the time of signing, and at most " + duration.Rough(most) + " after it")
 		return &Error{Code: TokenExpired, KeyID: in.keyID, Component: "expires", Err: why}
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // Scheme verifies one delivery.
@@ -142,12 +144,13 @@ func (t Tolerance) check(at time.Time, keyID string, now time.Time) error {
 	// duration has no negative.
 	if t.Past != NoLimit && at.Before(now.Add(-t.Past)) {
 		return &Error{Code: TimestampTooOld, KeyID: keyID,
-			Err: fmt.Errorf("signed %v ago, at most %v are allowed", now.Sub(at).Round(time.Second), t.Past)}
+			Err: fmt.Errorf("signed %s ago, at most %s are allowed",
+				duration.Rough(now.Sub(at).Round(time.Second)), duration.Rough(t.Past))}
 	}
 	if t.Future != NoLimit && at.After(now.Add(t.Future)) {
 		return &Error{Code: TimestampTooNew, KeyID: keyID,
-			Err: fmt.Errorf("signed %v ahead of the clock here, at most %v are allowed",
-				at.Sub(now).Round(time.Second), t.Future)}
+			Err: fmt.Errorf("signed %s ahead of the clock here, at most %s are allowed",
+				duration.Rough(at.Sub(now).Round(time.Second)), duration.Rough(t.Future))}
 	}
 	return nil
 }

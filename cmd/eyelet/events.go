@@ -18,7 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
-	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
@@ -91,11 +91,9 @@ func listQuery(filters map[string]*string, limit int, all bool) (url.Values, err
 		}
 		q.Set(name, *value)
 		if name == "since" {
-			d, err := conf.ParseDuration(*value)
-			if err != nil {
+			if _, err := duration.Parse(*value); err != nil {
 				return nil, usage.Errorf("write 30m, 12h or 7d", "--since is %q, want a duration", *value)
 			}
-			q.Set(name, d.String())
 		}
 	}
 	return q, nil

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // writeAttempts draws a timeline of the attempts of each task, and the whole last error if its row
@@ -76,7 +76,7 @@ func tookText(a inspect.Attempt) string {
 	if a.Started == nil || a.Ended == nil {
 		return "-"
 	}
-	return a.Ended.Sub(*a.Started).Round(time.Millisecond).String()
+	return duration.Rough(a.Ended.Sub(*a.Started))
 }
 
 // writeError writes the last error of a task with its lines, if that is more than a row shows.

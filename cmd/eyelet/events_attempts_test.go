@@ -36,14 +36,14 @@ func TestATimelineShowsWhatHappened(t *testing.T) {
 	check(t, writeAttempts(&b, d))
 	want := `
 ATTEMPTS of a
-  1  2026-11-23T08:00:00Z  1s  done  -
+  1  2026-11-23T08:00:00Z  1 s  done  -
 
 ATTEMPTS of b
-  1   2026-11-23T08:00:00Z  2s  again  timeout: deadline exceeded
+  1   2026-11-23T08:00:00Z  2 s  again  timeout: deadline exceeded
   :   7 attempts more
-  9   2026-11-23T08:00:03Z  0s  dead  exhausted: no
+  9   2026-11-23T08:00:03Z  0 s  dead  exhausted: no
   :   2026-11-23T08:00:08Z  run again by an operator
-  10  2026-11-23T08:00:09Z  1s  again  ` + brief("failed: "+long) + `
+  10  2026-11-23T08:00:09Z  1 s  again  ` + brief("failed: "+long) + `
   :   2026-11-23T08:00:50Z  next
 
 RESPONSE to attempt 9 of b

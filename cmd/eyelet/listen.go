@@ -22,6 +22,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/atomicfile"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -301,8 +302,8 @@ func (l listenLine) text(on *screen) string {
 	if l.Error != "" {
 		text += ": " + sanitize(l.Error)
 	}
-	took := time.Duration(l.Took * float64(time.Second)).Round(100 * time.Microsecond)
-	text = fmt.Sprintf("%s  %v  %s", text, took, sanitize(l.ID))
+	took := duration.Rough(time.Duration(l.Took * float64(time.Second)))
+	text = fmt.Sprintf("%s  %s  %s", text, took, sanitize(l.ID))
 	if l.Status >= 400 || l.State == "dead" || l.Error != "" {
 		return on.paint("31", text)
 	}
@@ -326,7 +327,7 @@ func (f *listenCmd) again(ctx context.Context) error {
 	to := f.targetOf(stored.Payload.Endpoint)
 	r, err := replay.Send(ctx, rec, replay.Options{URL: to, Header: replay.Original(rec)})
 	if err == nil {
-		f.eprintf("sent again: %d in %v\n", r.Status, r.Took.Round(100*time.Microsecond))
+		f.eprintf("sent again: %d in %s\n", r.Status, duration.Rough(r.Took))
 	}
 	return err
 }

@@ -8,10 +8,10 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
@@ -45,7 +45,7 @@ func producersCommand(p *program) *cobra.Command {
 		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tWINDOW\tDEADLINE\tWANTS\tIDENTITY\tTYPES")
 		for _, known := range all {
 			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID,
-				hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class(),
+				duration.Format(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class(),
 				strings.Join(known.Types()[:min(3, len(known.Types()))], ", "))
 		}
 		return t.Flush()
@@ -98,7 +98,7 @@ func printPresets(w io.Writer, all []preset.Preset) error {
 	lines := json.NewEncoder(w)
 	for _, known := range all {
 		err := lines.Encode(map[string]any{
-			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": known.Window().String(),
+			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": duration.Format(known.Window()),
 			"deadline": known.Deadline,
 			"wants":    known.Wants, "identity": known.Class().String(), "settings": append([]string{}, known.Uses...),
 			"types": append([]string{}, known.Types()...), "type_from": known.TypeFrom(),
@@ -110,6 +110,3 @@ func printPresets(w io.Writer, all []preset.Preset) error {
 	}
 	return nil
 }
-
-// hours formats a duration in whole hours.
-func hours(d time.Duration) string { return fmt.Sprintf("%dh", int(d.Hours())) }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/replay"
@@ -208,9 +209,9 @@ func (s sent) printRefusal(p *program) {
 // relative returns an offset in words: 2s before now.
 func relative(offset time.Duration, to string) string {
 	if offset < 0 {
-		return fmt.Sprintf("%v before %s", -offset, to)
+		return fmt.Sprintf("%s before %s", duration.Rough(-offset), to)
 	}
-	return fmt.Sprintf("%v after %s", offset, to)
+	return fmt.Sprintf("%s after %s", duration.Rough(offset), to)
 }
 
 // clockOffset returns how far the receiver's clock is ahead of ours, from the Date of its response

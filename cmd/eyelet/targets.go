@@ -19,7 +19,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
-	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
@@ -76,8 +76,8 @@ func switchTarget(ctx context.Context, p *program, client *opsclient.Client, nam
 	}
 	err = p.result(format, map[string]any{"target": name, "on": to == "on"}, "target %s is switched %s\n", name, to)
 	if to == "on" {
-		p.eprintf("its events continue within %v; at once with: eyelet events retry --handler '%s'\n",
-			conf.FormatDuration(forward.LongestOffWait), name)
+		p.eprintf("its events continue within %s; at once with: eyelet events retry --handler '%s'\n",
+			duration.Rough(forward.LongestOffWait), name)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/explain"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -196,7 +197,7 @@ func (v verdict) text(p *program) {
 			p.printf("  %-16s  %s\n", name, sanitize(text))
 		}
 	}
-	within := fmt.Sprintf("; accepted: %v before to %v after", seconds(v.TolerancePast), seconds(v.ToleranceFuture))
+	within := fmt.Sprintf("; accepted: %s before to %s after", seconds(v.TolerancePast), seconds(v.ToleranceFuture))
 	times := func(t signedTimes) {
 		line("signed at", timeLine(t.SignedAt, t.SignedOffset, within))
 		line("valid from", timeLine(t.NotBefore, t.NotBeforeOffset, ""))
@@ -234,9 +235,7 @@ func timeLine(at *time.Time, offset *float64, more string) string {
 	} else {
 		off = -off
 	}
-	return fmt.Sprintf("%s, %v %s arrival%s", at.Format(time.RFC3339), seconds(off), relation, more)
+	return fmt.Sprintf("%s, %s %s arrival%s", at.Format(time.RFC3339), seconds(off), relation, more)
 }
 
-func seconds(n float64) time.Duration {
-	return (time.Duration(n*1000) * time.Millisecond).Round(time.Millisecond)
-}
+func seconds(n float64) string { return duration.Rough(time.Duration(n * float64(time.Second))) }

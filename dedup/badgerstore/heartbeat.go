@@ -8,6 +8,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // The interval of a heartbeat, and after which time a commit hangs and the store has failed.
@@ -129,7 +130,7 @@ func (h *heartbeat) look(flush error) (failed error) {
 	case flush != nil:
 		cause = fmt.Errorf("a memory table cannot be written: %w", flush)
 	case busiest.working >= hangAfter+longer:
-		cause = fmt.Errorf("%s has been running for %v", busiest.what, busiest.working.Round(time.Second))
+		cause = fmt.Errorf("%s has been running for %s", busiest.what, duration.Rough(busiest.working))
 	}
 	h.setCause(cause)
 	if busiest.working >= failAfter+longer || h.flushing >= failAfter {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
@@ -457,7 +458,7 @@ func (d *Decoder) single(n *Node, v reflect.Value, path string) {
 	case v.Type() == durationType:
 		want, hint = "a duration", "write 30s, 5m, 24h or 7d"
 		var t time.Duration
-		t, err = ParseDuration(n.Text)
+		t, err = duration.Parse(n.Text)
 		v.SetInt(int64(t))
 	case v.Kind() == reflect.Int64:
 		want, hint = "a number of bytes", "write 65536, 64KiB or 1MiB"

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
@@ -94,7 +95,7 @@ func shownField(f reflect.Value) *Node {
 		return nil
 	case time.Duration:
 		if v != 0 {
-			return NewText(FormatDuration(v))
+			return NewText(duration.Format(v))
 		}
 		return nil
 	case []string:

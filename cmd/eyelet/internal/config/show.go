@@ -11,6 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/pgstore"
 	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -65,7 +66,7 @@ func derived(s *Settings) [][2]string {
 		orphans = receiver.DefaultOrphanAfter
 		rows = append(rows, [2]string{"schema", pgstore.DefaultSchema})
 	}
-	return append(rows, [2]string{"limits.orphan_after", conf.FormatDuration(orphans)})
+	return append(rows, [2]string{"limits.orphan_after", duration.Format(orphans)})
 }
 
 // shown is how connection strings and targets are shown.

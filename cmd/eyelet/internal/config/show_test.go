@@ -14,6 +14,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -101,8 +102,8 @@ func TestDefaultsAreDescribed(t *testing.T) {
 				text, _, _ := strings.Cut(words[min(i, len(words)-1)], ";")
 				if size, err := conf.ParseSize(text); err == nil {
 					text = strconv.FormatInt(size, 10)
-				} else if d, err := conf.ParseDuration(text); err == nil {
-					text = conf.FormatDuration(d)
+				} else if d, err := duration.Parse(text); err == nil {
+					text = duration.Format(d)
 				}
 				if text != n.Text {
 					t.Errorf("%s%s is %q by default, and is described as %q", prefix, name, n.Text, row.Default)

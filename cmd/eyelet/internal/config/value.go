@@ -5,6 +5,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/conf"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // rememberSetting bounds the memory of events beyond their window: off, or how long and how many.
@@ -35,7 +36,7 @@ func (r *rememberSetting) DecodeNode(d *conf.Decoder, n *conf.Node, path string)
 	case r.Max < 0:
 		d.Errs.Add(n.Place("max"), rememberHint, "%s.max is less than 0", path)
 	case r.For != 0 && r.For < minRemember:
-		d.Errs.Add(n.Place("for"), rememberHint, "%s.for is %v, less than a day", path, r.For)
+		d.Errs.Add(n.Place("for"), rememberHint, "%s.for is %s, less than a day", path, duration.Format(r.For))
 	}
 }
 

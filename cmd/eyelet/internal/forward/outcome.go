@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // evaluate turns the response into a Result and updates the State.
@@ -73,7 +75,8 @@ func (t *Target) postpone(ev Event, r Result, wait time.Duration, now time.Time)
 	}
 	if wait > left {
 		r.Outcome = Terminal
-		r.Err = fmt.Errorf("%w with a Retry-After of %v, which is beyond the total retry time", r.Err, wait)
+		r.Err = fmt.Errorf("%w with a Retry-After of %s, which is beyond the total retry time", r.Err,
+			duration.Rough(wait))
 		return r
 	}
 	r.NotBefore = wait

@@ -25,6 +25,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/tracing"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -504,7 +505,7 @@ func drainTimeout(drain time.Duration, left error) error {
 		}
 	}
 	return fmt.Errorf("not everything ended within %s (limits.drain): accepted events continue after the next start%s",
-		drain, what)
+		duration.Format(drain), what)
 }
 
 // close releases what open took, in reverse order, also after a partial open.
