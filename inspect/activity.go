@@ -25,9 +25,9 @@ type seen struct {
 
 // Minute counts the deliveries of one minute.
 type Minute struct {
-	Accepted int `json:"accepted"`
-	Repeated int `json:"repeated"`
-	Refused  int `json:"refused"`
+	Accepted   int `json:"accepted"`
+	Duplicates int `json:"duplicates"`
+	Refused    int `json:"refused"`
 }
 
 // activity is what the receiver did recently, in memory. New events are in the store; duplicates
@@ -43,9 +43,9 @@ type activity struct {
 
 // Traffic is what came to an endpoint since the start of the process.
 type Traffic struct {
-	Accepted int `json:"accepted"`
-	Repeated int `json:"repeated"`
-	Refused  int `json:"refused"`
+	Accepted   int `json:"accepted"`
+	Duplicates int `json:"duplicates"`
+	Refused    int `json:"refused"`
 	// Last is the time of the last verified delivery, LastAccepted that of the last new event,
 	// and LastRefused that of the last refusal, with its status and precise code.
 	Last          time.Time `json:"last,omitzero"`
@@ -106,7 +106,7 @@ func (a *activity) observe(_ context.Context, o receiver.Observation) {
 	defer a.mu.Unlock()
 	if o.Kind == receiver.KindDelivery {
 		a.count(s)
-		if s.verdict() == repeated || s.verdict() == refused {
+		if s.verdict() == duplicate || s.verdict() == refused {
 			if len(a.seen) == maxSeen {
 				a.seen = slices.Delete(a.seen, 0, maxSeen/4)
 			}
@@ -126,7 +126,7 @@ type verdict string
 
 const (
 	accepted    verdict = "accepted"
-	repeated    verdict = "repeated"
+	duplicate   verdict = "duplicate"
 	quarantined verdict = "quarantined"
 	handshake   verdict = "handshake"
 	refused     verdict = "refused"
@@ -137,7 +137,7 @@ func (s *seen) verdict() verdict {
 	case s.Status >= 400:
 		return refused
 	case s.Code == "replayed":
-		return repeated
+		return duplicate
 	case s.Code == "quarantined":
 		return quarantined
 	case s.Code == "accepted" || s.Code == "answered":
@@ -167,9 +167,9 @@ func (a *activity) count(s seen) {
 		m.Accepted++
 		h.Accepted++
 		h.LastAccepted = s.at
-	case repeated, quarantined:
-		m.Repeated++
-		h.Repeated++
+	case duplicate, quarantined:
+		m.Duplicates++
+		h.Duplicates++
 	case handshake:
 	}
 	h.Last = s.at

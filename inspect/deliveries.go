@@ -34,7 +34,7 @@ type row struct {
 // Sign is the form of its chip: ok, dup, wait or bad.
 func (r row) Sign() string {
 	signs := map[verdict]string{
-		accepted: "ok", handshake: "ok", repeated: "dup", quarantined: "wait", refused: "bad",
+		accepted: "ok", handshake: "ok", duplicate: "dup", quarantined: "wait", refused: "bad",
 	}
 	return signs[r.Verdict]
 }
@@ -118,7 +118,7 @@ func (p *Inspector) list(r *http.Request, current string) *deliveryList {
 	}
 	v.Live = v.Query.Before == "" && v.Query.Text == "" && v.Query.State == ""
 	var oldest time.Time // of the events on this page
-	if v.Query.Show != "repeated" && v.Query.Show != "refused" {
+	if v.Query.Show != "duplicate" && v.Query.Show != "refused" {
 		oldest = p.addEvents(r, v)
 	}
 	if v.Query.State == "" && v.Query.Show != "accepted" {
@@ -220,7 +220,7 @@ func (p *Inspector) addOthers(v *deliveryList, oldest time.Time) {
 			all = append(all, p.seenRow(&s))
 		}
 	}
-	if p.o.Refused != nil && v.Query.Show != "repeated" {
+	if p.o.Refused != nil && v.Query.Show != "duplicate" {
 		for _, r := range p.o.Refused.Refused() {
 			r = p.redaction.line(r)
 			if v.Query.selects(r.Endpoint, r.Code, r.Why, r.Target, r.Peer) {
@@ -236,7 +236,7 @@ func (p *Inspector) addOthers(v *deliveryList, oldest time.Time) {
 // wants reports whether the list shows a delivery.
 func (v *deliveryList) wants(s *seen) bool {
 	q, what := v.Query, s.verdict()
-	return (q.Show == "" || string(what) == q.Show || q.Show == "repeated" && what == quarantined) &&
+	return (q.Show == "" || string(what) == q.Show || q.Show == "duplicate" && what == quarantined) &&
 		q.State == "" && q.selects(s.Endpoint, string(s.Code), s.Type, s.ID, s.Event)
 }
 
@@ -275,8 +275,8 @@ func words(code string) string {
 
 // hour is the last hour as bars.
 type hour struct {
-	Accepted, Repeated, Refused int
-	Bars                        []bar
+	Accepted, Duplicates, Refused int
+	Bars                          []bar
 }
 
 // bar is a part of one minute's bar, in units of the drawing.
@@ -295,15 +295,15 @@ func newHour(minutes [minutesInAnHour]Minute) hour {
 	var h hour
 	most := 1
 	for _, m := range minutes {
-		most = max(most, m.Accepted+m.Repeated+m.Refused)
-		h.Accepted, h.Repeated, h.Refused = h.Accepted+m.Accepted, h.Repeated+m.Repeated, h.Refused+m.Refused
+		most = max(most, m.Accepted+m.Duplicates+m.Refused)
+		h.Accepted, h.Duplicates, h.Refused = h.Accepted+m.Accepted, h.Duplicates+m.Duplicates, h.Refused+m.Refused
 	}
 	for i, m := range minutes {
 		y := hourHeight
 		for _, part := range []struct {
 			n    int
 			sign string
-		}{{m.Accepted, "ok"}, {m.Repeated, "dup"}, {m.Refused, "bad"}} {
+		}{{m.Accepted, "ok"}, {m.Duplicates, "dup"}, {m.Refused, "bad"}} {
 			if part.n > 0 {
 				height := max(2, part.n*(hourHeight-6)/most)
 				y -= height

@@ -56,8 +56,8 @@ func TestRefusedDeliveries(t *testing.T) {
 			}
 		}
 	}
-	if text := enter(page, "GET", "/ui/?show=repeated", cookie, "").Body.String(); strings.Contains(text, "192.0.2.7") {
-		t.Errorf("it is among the repeated: %s", text)
+	if text := enter(page, "GET", "/ui/?show=duplicate", cookie, "").Body.String(); strings.Contains(text, "192.0.2.7") {
+		t.Errorf("it is among the duplicates: %s", text)
 	}
 	for path, want := range map[string]int{
 		"/ui/refused/7/raw": 200, "/ui/refused/8": 404, "/ui/refused/-1": 404, "/ui/refused/x": 404,

@@ -226,7 +226,7 @@ func TestTheStreamIsBounded(t *testing.T) {
 	for first.Scan() && !strings.Contains(row, "</li>") {
 		row += first.Text() + "\n"
 	}
-	s.in(row, "event: row", "&lt;b&gt;an id", "repeated")
+	s.in(row, "event: row", "&lt;b&gt;an id", "duplicate")
 	for range 20_000 { // never waits for a reader
 		observe(strings.Repeat("x", 1000), 202)
 	}

@@ -158,7 +158,7 @@ func (p *Inspector) moments(r *dedup.Record) []moment {
 		all = append(all, m)
 	}
 	for _, s := range p.activity.recent() {
-		if s.Event == r.Event && s.verdict() == repeated {
+		if s.Event == r.Event && s.verdict() == duplicate {
 			all = append(all, moment{
 				Time: s.at, Sign: "dup", Title: fmt.Sprint("Delivered again, answered ", s.Status),
 				Note: "a duplicate: no handler ran",

@@ -116,7 +116,7 @@ func liveRows(x *tab, s *server) {
 		`document.querySelector("#rows li").innerText.includes("live-1") &&
 			document.querySelector("#rows li em").innerText === "handled"`)
 	s.deliver(x.T, "live-1", "push", `{"live":1}`, true, 200)
-	x.waits("the duplicate comes", `document.querySelector("#rows li .chip").innerText === "repeated"`)
+	x.waits("the duplicate comes", `document.querySelector("#rows li .chip").innerText === "duplicate"`)
 	s.deliver(x.T, "forged", "push", `{"live":2}`, false, 401)
 	x.waits("the refused delivery comes", `document.querySelector("#rows li .chip").innerText === "refused"`)
 	x.audit("live rows")
@@ -134,7 +134,7 @@ func filters(x *tab, s *server) {
 	x.click(`.seg a:nth-child(4)`)
 	rows("only refused deliveries", `location.search.includes("refused") && rows.every((r) => r.includes("refused"))`)
 	x.click(`.seg a:nth-child(3)`)
-	rows("only duplicates", `location.search.includes("repeated") && rows.every((r) => r.includes("repeated"))`)
+	rows("only duplicates", `location.search.includes("duplicate") && rows.every((r) => r.includes("duplicate"))`)
 	x.click(`.seg a:nth-child(1)`)
 	x.types("#q", "4711"+kb.Enter)
 	rows("the event with the text in its body", `rows.length === 1 && rows[0].includes("issue-1")`)
@@ -247,7 +247,7 @@ func keyboard(x *tab, s *server) {
 func withoutScripts(x *tab, s *server) {
 	call(x, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	x.login(s)
-	if text := x.text(); strings.Contains(text, "Copy as curl") || !strings.Contains(text, "Repeated") {
+	if text := x.text(); strings.Contains(text, "Copy as curl") || !strings.Contains(text, "Duplicates") {
 		x.Errorf("the page without JavaScript is %s", text)
 	}
 	x.types("#q", "release-0"+kb.Enter)
