@@ -236,7 +236,8 @@ func (p *Inspector) addOthers(v *deliveryList, oldest time.Time) {
 // wants reports whether the list shows a delivery.
 func (v *deliveryList) wants(s *seen) bool {
 	q, what := v.Query, s.verdict()
-	return (q.Show == "" || string(what) == q.Show || q.Show == "duplicate" && what == quarantined) &&
+	shown := q.Show == "" || string(what) == q.Show || q.Show == "duplicate" && what == quarantined
+	return shown &&
 		q.State == "" && q.selects(s.Endpoint, string(s.Code), s.Type, s.ID, s.Event)
 }
 
@@ -296,7 +297,9 @@ func newHour(minutes [minutesInAnHour]Minute) hour {
 	most := 1
 	for _, m := range minutes {
 		most = max(most, m.Accepted+m.Duplicates+m.Refused)
-		h.Accepted, h.Duplicates, h.Refused = h.Accepted+m.Accepted, h.Duplicates+m.Duplicates, h.Refused+m.Refused
+		h.Accepted += m.Accepted
+		h.Duplicates += m.Duplicates
+		h.Refused += m.Refused
 	}
 	for i, m := range minutes {
 		y := hourHeight

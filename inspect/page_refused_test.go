@@ -56,7 +56,8 @@ func TestRefusedDeliveries(t *testing.T) {
 			}
 		}
 	}
-	if text := enter(page, "GET", "/ui/?show=duplicate", cookie, "").Body.String(); strings.Contains(text, "192.0.2.7") {
+	text := enter(page, "GET", "/ui/?show=duplicate", cookie, "").Body.String()
+	if strings.Contains(text, "192.0.2.7") {
 		t.Errorf("it is among the duplicates: %s", text)
 	}
 	for path, want := range map[string]int{

@@ -224,6 +224,6 @@ func Example() {
 	// Output:
 	// k1 1700000000 true true
 	// <nil>
-	// timestamp too old (key "k1"): signed 1h0m0s ago, at most 5m0s are allowed
+	// timestamp too old (key "k1"): signed 1 h ago, at most 5 min are allowed
 	// signature_mismatch
 }
