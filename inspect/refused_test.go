@@ -60,7 +60,8 @@ func TestRefusedDeliveriesAreListed(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]string{
 		"": "9 8 3 ", "?endpoint=shop": "9 3 ", "?code=not_found": "8 ", "?since=1h": "9 3 ", "?before=9": "8 3 ",
-		"?since=1d": "9 8 3 ", "?limit=1": "9 ", "?limit=0": "9 8 3 ", "?endpoint=x": "", "?endpoint=shop&before=9": "3 ",
+		"?since=1d": "9 8 3 ", "?limit=1": "9 ", "?limit=0": "9 8 3 ", "?endpoint=x": "",
+		"?endpoint=shop&before=9": "3 ",
 	} {
 		status, body, header := get(t, "/refused"+query)
 		numbers := ""
