@@ -36,7 +36,7 @@ func hostileConfig(t testing.TB) []producer.Producer {
 		preset.Stripe("whsec_live_live_live", "whsec_older_older_older"), preset.GitHub("s3cr3t-s3cr3t-s3cr3t"),
 		preset.With("standard-webhooks", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
 		preset.With("square", "sq-key-sq-key-sq-key"),
-		preset.Twilio("12345678901234567890123456789012"),
+		preset.With("twilio", "12345678901234567890123456789012"),
 		adyen.Open(preset.Settings{Secrets: []string{strings.Repeat("ab", 32)}}),
 		sns.Open(preset.Settings{Topics: []string{"arn:aws:sns:us-east-1:1:x"}}),
 		paypal.Open(preset.Settings{Account: []string{"WH-1"}}),

@@ -49,7 +49,7 @@ func credentialPlants(*testing.T) []plant {
 	bearer := static(verify.BearerToken("tok_0123456789"))
 	basic := static(verify.Basic("shop", "pass-0123456789"))
 	query := static(verify.QueryValue("key", "tok_0123456789"))
-	telegram := preset.Telegram("telegram-secret-0123")
+	telegram := preset.With("telegram", "telegram-secret-0123")
 	other := static(verify.BearerToken("tok_of_the_other_one"))
 	other.Name = "other"
 	nothing := func(_ *http.Request, body []byte) []byte { return body }

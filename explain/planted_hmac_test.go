@@ -163,7 +163,7 @@ func urlPlants(*testing.T) []plant {
 	p := custom(func(h *verify.HMAC) { h.Content = "{url}\n{body}" })
 	p.Name = "x"
 	square := preset.With("square", "sq-key-sq-key-sq-key")
-	twilio := preset.Twilio("12345678901234567890123456789012")
+	twilio := preset.With("twilio", "12345678901234567890123456789012")
 	form := map[string]string{"Content-Type": "application/x-www-form-urlencoded"}
 	const query = "?b=2&a=1"
 	back := called(at("/webhooks/x" + query))
@@ -197,7 +197,7 @@ func urlPlants(*testing.T) []plant {
 			after: called(at("/webhooks/twilio"))},
 		{name: "another token", scheme: "twilio", want: causes{"other_secret"}, fields: form,
 			signed: "CallSid=CA1&From=%2B1",
-			config: one(twilio), by: preset.Twilio("another-token-of-twilio").Scheme,
+			config: one(twilio), by: preset.With("twilio", "another-token-of-twilio").Scheme,
 			secrets: []verify.Offer{{Name: "the secret of new.txt", Secret: "another-token-of-twilio"}}},
 	}
 }
@@ -300,7 +300,7 @@ func timePlants(*testing.T) []plant {
 	again := after("the same bytes an hour later", 65*time.Minute, "replayed")
 	again.after = set("Date", signedAt.Add(65*time.Minute).UTC().Format(http.TimeFormat))
 	millis := stripeWith("whsec_live_live_live")
-	millis.TimestampUnit = time.Millisecond
+	millis.TimestampUnit = verify.Milliseconds
 	return []plant{
 		after("seven minutes late", 7*time.Minute, "stale"),
 		after("a clock ahead", -3*time.Minute, "clock_skew"),

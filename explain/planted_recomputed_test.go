@@ -170,7 +170,7 @@ func digestPlants(t *testing.T) (plants []plant) {
 		over(name, custom(nil), of)
 	}
 	for _, p := range []producer.Producer{preset.GitHub(hexSecret), preset.Stripe("whsec_" + hexSecret),
-		preset.Slack(hexSecret), preset.With("square", hexSecret), preset.Zoom(hexSecret),
+		preset.Slack(hexSecret), preset.With("square", hexSecret), preset.With("zoom", hexSecret),
 		preset.With("zendesk", hexSecret)} {
 		over("SHA-256 in hex", p, plain)
 	}

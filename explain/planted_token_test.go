@@ -142,7 +142,7 @@ func tokenPlants(t *testing.T) []plant {
 	}
 	renamed := token("a renamed field", "header_renamed", by(k1, nil))
 	renamed.after = moved("Plaid-Verification", "Plaid_verification")
-	twilio := preset.Twilio("twilio-secret-0123456789")
+	twilio := preset.With("twilio", "twilio-secret-0123456789")
 	call := plant{name: "another JSON body", scheme: "twilio", want: causes{"digest_of_other_body"},
 		config: one(twilio), sent: `{"id":"evt_2"}`}
 	return []plant{

@@ -42,7 +42,7 @@ func senders(t *testing.T) []plant {
 		{config: one(preset.With("standard-webhooks", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")),
 			fields: map[string]string{"webhook-id": "msg_1"}},
 		{config: one(preset.With("square", "sq-key-sq-key-sq-key"))},
-		{config: one(preset.Twilio("12345678901234567890123456789012")), fields: form,
+		{config: one(preset.With("twilio", "12345678901234567890123456789012")), fields: form,
 			signed: "CallSid=CA1&From=%2B1&To=%2B49"},
 		{config: one(adyen.Open(preset.Settings{Secrets: []string{adyenKey}})), by: func(r *http.Request,
 			_ []byte) []byte {

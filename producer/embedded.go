@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -127,12 +126,9 @@ func (e *Embedded) verify(inner verify.Scheme, r *http.Request, body func() ([]b
 	if err != nil {
 		return verify.Identity{}, withCode(err)
 	}
-	digits := len("1795000000")
-	if e.HMAC.TimestampUnit == time.Millisecond {
-		digits = len("1795000000000")
-	}
+	digits := e.HMAC.TimestampUnit.Digits()
 	// Moved digits would be another time of the same content.
-	if stamp != "" && !e.HMAC.TimestampRFC3339 && len(stamp) != digits {
+	if stamp != "" && digits != 0 && len(stamp) != digits {
 		return verify.Identity{}, &verify.Error{Code: verify.TimestampMalformed, Component: e.Timestamp.String()}
 	}
 	values := &http.Request{Header: http.Header{embeddedSignature: {signature}, embeddedTimestamp: {stamp}}}

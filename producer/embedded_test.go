@@ -24,7 +24,7 @@ func TestAnEmbeddedSignatureWithAKeyPair(t *testing.T) {
 	}
 	scheme := &producer.Embedded{
 		Signature: producer.Header("X-Sig"), Timestamp: producer.JSON("at"), Content: "v1:{timestamp}:{json:order.id}",
-		HMAC: &verify.HMAC{Entries: []string{"{ed25519}"}, Encoding: verify.Hex, TimestampUnit: time.Millisecond,
+		HMAC: &verify.HMAC{Entries: []string{"{ed25519}"}, Encoding: verify.Hex, TimestampUnit: verify.Milliseconds,
 			PublicKeys: []ed25519.PublicKey{public}},
 	}
 	const body = `{"at":1795000000123,"order":{"id":"o-1"},"note":"not signed"}`

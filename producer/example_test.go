@@ -47,7 +47,7 @@ func ExampleParseExtractor() {
 }
 
 func ExampleProducer_Check() {
-	p := preset.PayPal("")
+	p := preset.With("paypal")
 	p.Name = "my shop"
 	for _, err := range p.Check() {
 		fmt.Println(strings.TrimPrefix(err.Error(), "producer "))

@@ -19,7 +19,7 @@ func TestASharedSecretIsAWarning(t *testing.T) {
 	const secret, other = "one-secret-for-both-1", "another-secret-of-17"
 	named := func(name string, p producer.Producer) producer.Producer { p.Name = name; return p }
 	either := func(secret string) producer.Producer {
-		p := preset.Twilio(secret)
+		p := preset.With("twilio", secret)
 		p.Scheme = verify.Any{p.Scheme, preset.GitHub(secret).Scheme}
 		return p
 	}
@@ -49,7 +49,7 @@ func TestASharedSecretIsAWarning(t *testing.T) {
 		return producer.Producer{Scheme: &verify.RFC9421{Keys: keys, Coverage: coverage}}
 	}
 	url := verify.Pinned{URL: true}
-	discord := preset.Discord(hex.EncodeToString(public.Public().(ed25519.PublicKey)))
+	discord := preset.With("discord", hex.EncodeToString(public.Public().(ed25519.PublicKey)))
 	type list []producer.Producer
 	for name, tt := range map[string]struct {
 		producers list
@@ -58,7 +58,7 @@ func TestASharedSecretIsAWarning(t *testing.T) {
 		"one preset":  {list{named("a", preset.GitHub(secret)), named("b", preset.GitHub(other, secret))}, 1},
 		"two presets": {list{named("a", preset.GitHub(secret)), named("b", preset.With("razorpay", secret))}, 1},
 		"none":        {list{named("a", preset.GitHub(secret)), named("b", preset.GitHub(other))}, 0},
-		"the URL":     {list{named("a", preset.Twilio(secret)), named("b", preset.Twilio(secret))}, 0},
+		"the URL":     {list{named("a", preset.With("twilio", secret)), named("b", preset.With("twilio", secret))}, 0},
 		"whsec and hex": {list{named("a", preset.With("standard-webhooks", "whsec_"+inBase64)),
 			named("b", written(verify.Hex, inHex)), named("c", written(verify.Base64, inBase64)),
 			named("d", written(verify.Raw, string(key)))}, 3},

@@ -359,9 +359,9 @@ func TestRejectAndPostponeSurviveWrapping(t *testing.T) {
 		{Reject(nil), "rejected", true, 0},
 		{fmt.Errorf("outer: %w", Reject(why)), "outer: rejected: why", true, 0},
 		{errors.Join(errors.New("a"), Reject(why)), "a\nrejected: why", true, 0},
-		{Postpone(time.Minute, why), "postponed for 1m0s: why", false, time.Minute},
-		{Postpone(time.Minute, nil), "postponed for 1m0s", false, time.Minute},
-		{fmt.Errorf("outer: %w", Postpone(time.Minute, why)), "outer: postponed for 1m0s: why", false, time.Minute},
+		{Postpone(time.Minute, why), "postponed for 1 min: why", false, time.Minute},
+		{Postpone(time.Minute, nil), "postponed for 1 min", false, time.Minute},
+		{fmt.Errorf("outer: %w", Postpone(time.Minute, why)), "outer: postponed for 1 min: why", false, time.Minute},
 		{why, "why", false, 0},
 	}
 	for _, tt := range tests {

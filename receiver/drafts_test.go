@@ -23,7 +23,8 @@ func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
 	for _, batch := range []bool{false, true} {
 		got := make(chan Event[[]byte], 9)
 		handler := On("cloudevents", "*", func(_ context.Context, ev Event[[]byte]) error { got <- ev; return nil })
-		s := serve(t, preset.CloudEvents(preset.Settings{Secrets: []string{ceToken}, Batch: batch}), nil, handler)
+		s := serve(t, preset.Open("cloudevents",
+			preset.Settings{Secrets: []string{ceToken}, Batch: batch}), nil, handler)
 		for _, step := range []struct {
 			id, key  string
 			replayed bool
@@ -66,7 +67,8 @@ func TestPresetsAcceptPutOnlyWhenConfigured(t *testing.T) {
 		}
 	}
 	for _, agreed := range []bool{false, true} {
-		p := preset.CloudEvents(preset.Settings{Secrets: []string{ceToken}, Origins: []string{"sender.example"}})
+		p := preset.Open("cloudevents",
+			preset.Settings{Secrets: []string{ceToken}, Origins: []string{"sender.example"}})
 		allow, status := "OPTIONS, POST", 405
 		if agreed {
 			p.Methods = []string{"POST", "PUT"}
@@ -111,7 +113,7 @@ func TestEvery415ListsWhatIsAccepted(t *testing.T) {
 			want += ", application/cloudevents-batch+json"
 			refused = refused[:2]
 		}
-		s := serve(t, preset.CloudEvents(preset.Settings{Secrets: []string{ceToken}, Batch: batch}), nil)
+		s := serve(t, preset.Open("cloudevents", preset.Settings{Secrets: []string{ceToken}, Batch: batch}), nil)
 		for _, kind := range refused {
 			g := s.send(cloudEvent("1", "Content-Type", kind))
 			if wantProblem(t, g, 415, "media_type_unsupported"); g.header.Get("Accept-Post") != want ||

@@ -69,7 +69,7 @@ func identityProducer(t *testing.T, name string, secrets ...string) (p producer.
 	case "razorpay":
 		return preset.With("razorpay", secrets...), "X-Razorpay-Event-Id", "", ""
 	case "twilio":
-		return preset.Twilio(secrets...), "I-Twilio-Idempotency-Token", "", ""
+		return preset.With("twilio", secrets...), "I-Twilio-Idempotency-Token", "", ""
 	case "timed":
 		p = own("{timestamp}.{body}", producer.Webhook)
 	case "api":

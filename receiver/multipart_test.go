@@ -58,7 +58,7 @@ func TestMultipartForms(t *testing.T) {
 	onForm := func(_ context.Context, ev receiver.Event[url.Values]) error { forms <- ev; return nil }
 	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{
-		Store: store, Producers: []producer.Producer{embedded, plex, preset.Mailgun(secret17)},
+		Store: store, Producers: []producer.Producer{embedded, plex, preset.With("mailgun", secret17)},
 		Handlers: []receiver.Handler{
 			receiver.On("own", "*", onForm), receiver.On("mailgun", "*", onForm),
 			receiver.On("plex", "*", func(_ context.Context, ev receiver.Event[json.RawMessage]) error {

@@ -44,7 +44,7 @@ func TestChecksOfTheURLBringNoEvent(t *testing.T) {
 	cloud := preset.With("bitbucket", secret17)
 	cloud.Name = "cloud"
 	producers = append(producers, checked, cloud, preset.With("woocommerce", secret17),
-		preset.With("intercom", secret17), preset.With("shopify", secret17), preset.Twilio(secret17))
+		preset.With("intercom", secret17), preset.With("shopify", secret17), preset.With("twilio", secret17))
 	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{Store: store, Producers: producers, URL: "https://hooks.example"})
 	for _, p := range producers {

@@ -59,14 +59,14 @@ func TestEventsOfWooCommerceShareBodiesAndIdentifiers(t *testing.T) {
 // response.
 func TestTheIntentToReceiveOfXeroIsAnswered(t *testing.T) {
 	t.Parallel()
-	p := preset.Xero(secret17)
+	p := preset.With("xero", secret17)
 	rx := opened(t, receiver.Config{
 		Store: memstore.New(memstore.Options{}), Producers: []producer.Producer{p},
 	})
 	const intent = `{"events":[],"lastEventSequence":0,"firstEventSequence":0,"entropy":"S0m3r4Nd0mt3xt"}`
 	for key, want := range map[string]int{secret17: 200, "another-" + secret17: 401} {
 		r := post(p.Name, intent)
-		if err := preset.Xero(key).Scheme.(signer).Sign(r, []byte(intent), time.Time{}); err != nil {
+		if err := preset.With("xero", key).Scheme.(signer).Sign(r, []byte(intent), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		if w := answer(rx, r); w.Code != want || want == 200 && w.Body.Len() > 0 {
@@ -84,10 +84,10 @@ type bodySigner interface {
 func TestChecksOfEndpointsByVendorsAreAnswered(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
-	lark := preset.Lark("lark-token-17", secret17)
+	lark := preset.Open("lark", preset.Settings{Token: "lark-token-17", Secrets: []string{secret17}})
 	rx := opened(t, receiver.Config{Store: store, URL: publicBase, Producers: []producer.Producer{
-		lark, preset.With("trello", secret17), preset.Mandrill("", secret17), preset.MicrosoftGraph(secret17),
-		preset.Strava(preset.Settings{Query: "key", Secrets: []string{secret17}, Token: "strava-token-17"}),
+		lark, preset.With("trello", secret17), preset.With("mandrill", secret17), preset.With("graph", secret17),
+		preset.Open("strava", preset.Settings{Query: "key", Secrets: []string{secret17}, Token: "strava-token-17"}),
 	}})
 	encrypted := func(text string) string {
 		body, err := lark.Scheme.(bodySigner).SignBody(post("lark", ""), []byte(text), time.Now())
@@ -135,7 +135,7 @@ func TestHandlersGetWhatIsInsideADelivery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var handled []string
-		producers := []producer.Producer{preset.MicrosoftGraph(secret17), preset.Lark("", secret17)}
+		producers := []producer.Producer{preset.With("graph", secret17), preset.With("lark", secret17)}
 		keep := func(_ context.Context, ev receiver.Event[[]byte]) error {
 			handled = append(handled, string(ev.Data))
 			return nil

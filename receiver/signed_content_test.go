@@ -25,7 +25,7 @@ func TestContentMayBeSignedBeforeItIsCoded(t *testing.T) {
 	all := []producer.Producer{
 		own("either", producer.SignedEither), own("decoded", producer.SignedDecoded),
 		own("coded", producer.SignedCoded),
-		preset.Mailgun(secret17),
+		preset.With("mailgun", secret17),
 	}
 	store := memstore.New(memstore.Options{})
 	rx := opened(t, receiver.Config{Store: store, Producers: all})

@@ -25,7 +25,7 @@ const ceToken = "cloud-token-0123456789"
 func serveCloudEvents(t *testing.T) (*site, chan Event[any]) {
 	t.Helper()
 	events := make(chan Event[any], 10)
-	p := preset.CloudEvents(preset.Settings{Secrets: []string{ceToken}, Origins: []string{"sender.example"},
+	p := preset.Open("cloudevents", preset.Settings{Secrets: []string{ceToken}, Origins: []string{"sender.example"},
 		Rate: producer.Rate{Events: 100, Per: time.Minute}, Batch: true})
 	return serve(t, p, nil, On("cloudevents", "*", func(_ context.Context, ev Event[any]) error {
 		events <- ev
@@ -102,7 +102,7 @@ func TestSubscriptionsOfCloudEventsAreGrantedOrRefused(t *testing.T) {
 	if called.Load() {
 		t.Error("the callback address was called")
 	}
-	off := serve(t, preset.CloudEvents(preset.Settings{Secrets: []string{ceToken}}), nil)
+	off := serve(t, preset.Open("cloudevents", preset.Settings{Secrets: []string{ceToken}}), nil)
 	g = off.send(req{method: "OPTIONS", header: http.Header{"Webhook-Request-Origin": {"sender.example"}}})
 	if wantProblem(t, g, 405, "method_not_allowed"); g.header.Get("WebHook-Allowed-Origin") != "" {
 		t.Errorf("granted without configuration: %+v", g)
@@ -117,7 +117,7 @@ func TestInteractionsOfDiscordAreDeferred(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, preset.Discord(hex.EncodeToString(public)), nil)
+	s := serve(t, preset.With("discord", hex.EncodeToString(public)), nil)
 	for body, want := range map[string]string{
 		`{"id":"1","type":1}`: `200 {"type":1}`,
 		`{"id":"2","type":2}`: `200 {"type":5}`,

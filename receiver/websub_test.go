@@ -30,9 +30,10 @@ func serveHubs(t *testing.T, f func(t *testing.T, h *hubs)) {
 	bubble(t, func(t *testing.T) {
 		h := &hubs{clock: deduptest.NewClock(), runs: newCounter()}
 		store := memstore.New(memstore.Options{Clock: h.clock})
-		p := preset.WebSub(
-			preset.Subscription{Topic: feedA, Secret: "secret of " + feedA, Token: webSubToken},
-			preset.Subscription{Topic: feedB, Secret: "secret of " + feedB, Token: webSubToken})
+		p := preset.Open("websub", preset.Settings{Subscriptions: []preset.Subscription{
+			{Topic: feedA, Secret: "secret of " + feedA, Token: webSubToken},
+			{Topic: feedB, Secret: "secret of " + feedB, Token: webSubToken},
+		}})
 		h.site = serve(t, p, func(c *Config) { c.Store = store },
 			On("websub", "*", func(context.Context, Event[[]byte]) error { h.runs.add(); return nil }))
 		h.store = store

@@ -59,7 +59,7 @@ func fill(t *testing.T, v reflect.Value) {
 			value.SetString("x")
 		case reflect.Bool:
 			value.SetBool(true)
-		case reflect.Int64:
+		case reflect.Int, reflect.Int64:
 			value.SetInt(1)
 		case reflect.Slice:
 			value.Set(reflect.MakeSlice(of, 1, 1))

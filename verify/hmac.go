@@ -90,11 +90,7 @@ type HMAC struct {
 	// TimestampHeaders are the fields with the signed time: one, or one per field of Headers.
 	// If the time is in the signature field, use an entry with {timestamp} instead.
 	TimestampHeaders []string `conf:"timestamp_header"`
-	// TimestampUnit is time.Second or time.Millisecond since 1970. Defaults to seconds.
-	TimestampUnit time.Duration
-	// TimestampRFC3339 means that the time is a date-time of RFC 3339 in UTC with capital letters,
-	// such as 2026-11-22T20:16:00.5Z, in place of a number.
-	TimestampRFC3339 bool
+	TimestampUnit    TimeUnit `conf:"timestamp_unit"` // the form of times; defaults to Seconds
 	// IDHeaders are the fields with the signed identifier: one, or one per field of Headers.
 	IDHeaders []string `conf:"id_header"`
 	// Content is what is signed: literal text around the placeholders {body}, {timestamp} (as

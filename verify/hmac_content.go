@@ -174,7 +174,7 @@ func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 		}
 		s.id = id
 	}
-	s.timestamp = formatTime(now, p.unit, p.TimestampRFC3339)
+	s.timestamp = p.TimestampUnit.format(now)
 	contents, err := p.contents(r, body, s)
 	if err != nil {
 		return fmt.Errorf("sign: %w", err)

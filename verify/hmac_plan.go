@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
 // hmacPlan is a checked HMAC, ready for use: its description and what follows from it.
@@ -25,7 +24,6 @@ type hmacPlan struct {
 	hashes           []Hash // that {alg} may name
 	tried            []Hash // all usable ones
 	keys             []hmacKey
-	unit             time.Duration
 	timeDigits       int // of every timestamp; 0 is any number, or a date-time
 	template         []part
 	constants        segments   // one per part of the template; nil for variable parts
@@ -187,10 +185,8 @@ func (p *hmacPlan) templateHolds(name partKind) bool {
 
 func (p *hmacPlan) setTimestamp() error {
 	var errs errorList
-	p.unit = cmp.Or(p.TimestampUnit, time.Second)
-	known := p.unit == time.Second || p.unit == time.Millisecond
-	errs.addIf(!known, "timestamp unit: %v is neither 1s nor 1ms", p.unit)
-	errs.addIf(p.TimestampRFC3339 && p.TimestampUnit != 0, "timestamp: both a unit and RFC 3339")
+	_, err := p.TimestampUnit.MarshalText()
+	errs.addIf(err != nil, "%w", err)
 	inEntry, inHeader := p.timedEntries, len(p.TimestampHeaders) > 0
 	errs.addIf(inEntry && inHeader, "timestamp: both a header and an entry")
 	errs.addIf(p.Contents == nil && (inEntry || inHeader) && !p.templateHolds(partTimestamp),

@@ -8,7 +8,6 @@ import (
 	"crypto/sha512"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -19,7 +18,6 @@ const (
 	maxEntries        = 64      // entries in it
 	maxPublicChecks   = 2       // signatures checked per public key
 	maxContents       = 8       // candidates for the signed content
-	maxTimestamp      = 15      // digits
 )
 
 type signatureHead struct {
@@ -250,63 +248,7 @@ func (p *hmacPlan) parseTime(s string) (time.Time, bool) {
 	if p.timeDigits > 0 && len(s) != p.timeDigits { // the content shows where it ends by its length
 		return time.Time{}, false
 	}
-	return readTime(s, p.unit, p.TimestampRFC3339)
-}
-
-// readTime reads a time as settings of a scheme say.
-func readTime(s string, unit time.Duration, rfc3339 bool) (time.Time, bool) {
-	if rfc3339 {
-		return parseDateTime(s)
-	}
-	return parseTimestamp(s, unit)
-}
-
-// formatTime writes a time as readTime reads it.
-func formatTime(at time.Time, unit time.Duration, rfc3339 bool) string {
-	switch {
-	case rfc3339:
-		return at.UTC().Format(time.RFC3339)
-	case unit == time.Millisecond:
-		return strconv.FormatInt(at.UnixMilli(), 10)
-	}
-	return strconv.FormatInt(at.Unix(), 10)
-}
-
-// maxDateTime is the length of a date-time with nanoseconds.
-const maxDateTime = len("2006-01-02T15:04:05.999999999Z")
-
-// parseDateTime reads a date-time in UTC. Only digits may be where RFC 3339 has them, so that the
-// text has one T, two colons and one Z at known places.
-func parseDateTime(s string) (time.Time, bool) {
-	const form = "0000-00-00T00:00:00"
-	if len(s) <= len(form) || len(s) > maxDateTime {
-		return time.Time{}, false
-	}
-	for i := range len(form) {
-		if form[i] == '0' && !isDigit(s[i]) {
-			return time.Time{}, false
-		}
-	}
-	at, err := time.Parse("2006-01-02T15:04:05.999999999Z", s)
-	return at, err == nil && !strings.Contains(s, ",") // which time.Parse reads as a full stop
-}
-
-// parseTimestamp reads a time since 1970 in decimal digits.
-func parseTimestamp(s string, unit time.Duration) (time.Time, bool) {
-	if s == "" || len(s) > maxTimestamp {
-		return time.Time{}, false
-	}
-	var n int64
-	for i := range len(s) {
-		if !isDigit(s[i]) {
-			return time.Time{}, false
-		}
-		n = n*10 + int64(s[i]-'0')
-	}
-	if unit == time.Millisecond {
-		return time.UnixMilli(n), true
-	}
-	return time.Unix(n, 0), true
+	return p.TimestampUnit.read(s)
 }
 
 // match compares every signature with every key. It returns the id and the position of the key that

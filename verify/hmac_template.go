@@ -1,13 +1,10 @@
 package verify
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 )
 
 // part is literal text of a template, or a placeholder with an argument ("header:X-Id").
@@ -211,7 +208,7 @@ func (p *hmacPlan) setBoundaries() error {
 			continue
 		}
 		if q.kind == partTimestamp && !p.Malleable {
-			p.timeDigits = timeDigits(cmp.Or(p.TimestampUnit, time.Second))
+			p.timeDigits = p.TimestampUnit.Digits()
 			continue
 		}
 		p.malleable = append(p.malleable, string(q.kind))
@@ -225,9 +222,6 @@ func (p *hmacPlan) setBoundaries() error {
 	}
 	return errors.Join(errs...)
 }
-
-// timeDigits is the number of digits of a time between 2001 and 2286.
-func timeDigits(unit time.Duration) int { return len(strconv.FormatInt(int64(1e18/unit), 10)) }
 
 // edge returns the first or last character of a constant part of the template.
 func (p *hmacPlan) edge(i int, first bool) (byte, bool) {
@@ -248,7 +242,9 @@ func (p *hmacPlan) edge(i int, first bool) (byte, bool) {
 
 // isDateTime reports whether the part is a date-time. Beside a part without colons its two colons
 // show where it begins, and its only Z where it ends.
-func (p *hmacPlan) isDateTime(q part) bool { return p.TimestampRFC3339 && q.kind == partTimestamp }
+func (p *hmacPlan) isDateTime(q part) bool {
+	return p.TimestampUnit == RFC3339 && q.kind == partTimestamp
+}
 
 // constant returns the text of a part that is the same in every delivery, else "".
 func (p *hmacPlan) constant(q part) string {

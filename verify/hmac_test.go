@@ -170,7 +170,7 @@ func TestHMACIdentity(t *testing.T) {
 	t.Parallel()
 	h := &HMAC{
 		Headers: []string{"X-Sig"}, TimestampHeaders: []string{"X-Time"},
-		TimestampUnit: time.Millisecond, IDHeaders: []string{"X-Id"},
+		TimestampUnit: Milliseconds, IDHeaders: []string{"X-Id"},
 		Encoding: Base64, Content: "{id}|{timestamp}|{url}|{header:X-Topic}|{config:shop}|{body}",
 		Config: map[string]string{"shop": "teapots"}, Secrets: Secrets(hmacSecret),
 	}
@@ -249,7 +249,7 @@ func TestHMACCheckReportsEveryError(t *testing.T) {
 			[]string{"both secrets and keys", "a key without an id", `key "" is empty`}},
 		{&HMAC{Headers: []string{"A"}, Encoding: Hex, PublicKeys: []ed25519.PublicKey{short}},
 			[]string{"no entry holds {ed25519}", "not 5"}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), TimestampUnit: time.Hour},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), TimestampUnit: 7},
 			[]string{"timestamp unit"}},
 		{&HMAC{Headers: []string{"A"}, TimestampHeaders: []string{"T"}, Entries: []string{"{timestamp}={sig}"},
 			Encoding: Hex, Secrets: Secrets("s")},

@@ -52,12 +52,10 @@ type RFC9421 struct {
 	// (RFC 9651 section 4.2.7), or Base64URL. It holds for the Label only.
 	Encoding Encoding
 	// TimestampHeader is the field with the time of signing, for senders that sign no created. It
-	// must be covered, on one line, and in the form that TimestampUnit (time.Second, the default,
-	// or time.Millisecond since 1970) or TimestampRFC3339 (a date-time in UTC) says. Date has its
-	// own form (RFC 9110 section 5.6.7). Defaults to none: created is then required.
-	TimestampHeader  string
-	TimestampUnit    time.Duration
-	TimestampRFC3339 bool
+	// must be covered, on one line, and in the form of TimestampUnit. Date has its own form (RFC
+	// 9110 section 5.6.7). Defaults to none: created is then required.
+	TimestampHeader string
+	TimestampUnit   TimeUnit `conf:"timestamp_unit"` // defaults to Seconds
 	// NoTime means that the sender signs no time that identifies a message. Identity.SignedAt is
 	// then zero for all of its deliveries, and Identity.Stable names them, so that another
 	// signature of the same message is no other event.
@@ -119,14 +117,13 @@ func (s *RFC9421) check() error {
 		errs.addIf(!slices.Contains([]string{"alg", "expires", "nonce"}, name), "parameter %q cannot be required", name)
 	}
 	errs.addIf(s.TimestampHeader != "" && !IsToken(s.TimestampHeader), "%q is not a field name", s.TimestampHeader)
-	errs.addIf(s.datesBy() && (s.TimestampUnit != 0 || s.TimestampRFC3339), "Date has a form of its own")
-	errs.addIf(s.TimestampHeader == "" && (s.TimestampUnit != 0 || s.TimestampRFC3339),
+	errs.addIf(s.datesBy() && s.TimestampUnit != Seconds, "Date has a form of its own")
+	errs.addIf(s.TimestampHeader == "" && s.TimestampUnit != Seconds,
 		"the form of a time without the field that has it")
 	errs.addIf(s.NoTime && s.MaxAge != 0, "an age of signatures that have no time")
 	errs.addIf(s.TimestampHeader != "" && s.NoTime, "both a field with the time and no time")
-	errs.addIf(s.TimestampUnit != 0 && s.TimestampRFC3339, "timestamp: both a unit and RFC 3339")
-	errs.addIf(s.TimestampUnit != 0 && s.TimestampUnit != time.Second && s.TimestampUnit != time.Millisecond,
-		"timestamp unit %v is neither a second nor a millisecond", s.TimestampUnit)
+	_, err := s.TimestampUnit.MarshalText()
+	errs.addIf(err != nil, "%w", err)
 	for _, alg := range s.Algs {
 		known := alg == RSAv15SHA256 || slices.Contains(defaultAlgs, alg)
 		errs.addIf(!known, "algorithm %q is not known", alg)
@@ -482,14 +479,14 @@ func (s *RFC9421) readTime(text string) (time.Time, bool) {
 		at, err := time.Parse(http.TimeFormat, text)
 		return at, err == nil && at.Format(http.TimeFormat) == text
 	}
-	return readTime(text, s.TimestampUnit, s.TimestampRFC3339)
+	return s.TimestampUnit.read(text)
 }
 
 func (s *RFC9421) formatTime(at time.Time) string {
 	if s.datesBy() {
 		return at.UTC().Format(http.TimeFormat)
 	}
-	return formatTime(at, s.TimestampUnit, s.TimestampRFC3339)
+	return s.TimestampUnit.format(at)
 }
 
 // keys finds the keys with the signature's id, of the agent if there is one, whose algorithm is

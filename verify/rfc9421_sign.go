@@ -24,13 +24,13 @@ type Signer struct {
 	Alg     Alg           // defaults to hmac-sha256 with a Secret, else to that of the Private key's type
 	Secret  []byte        // the shared secret of hmac-sha256
 	Private crypto.Signer // the private key of the other algorithms
-	Label   string        // of the signature; defaults to "sig1"
+	Label   string        `conf:"label"` // of the signature; defaults to "sig1"
 	// Components are covered. Defaults to those of the profile that the request has.
-	Components []string
-	Expires    time.Duration // the lifetime of the signature, if not zero
+	Components []string      `conf:"covers"`
+	Expires    time.Duration `conf:"expires"` // the lifetime of the signature, if not zero
 	Nonce, Tag string        // are signed if not empty
-	NameAlg    bool          // adds the alg parameter
-	Digests    []string      // the algorithms of Content-Digest; defaults to sha-256
+	NameAlg    bool          `conf:"alg"`     // adds the alg parameter
+	Digests    []string      `conf:"digests"` // the algorithms of Content-Digest; defaults to sha-256
 	// Like is the scheme that shall verify the requests. Its label, tag, time and encodings are
 	// those of the signatures, and Components default to what it demands. Defaults to none.
 	Like *RFC9421

@@ -12,8 +12,8 @@ import (
 func TestTheTimeOfASignatureIsWhereTheSchemeSays(t *testing.T) {
 	t.Parallel()
 	field := func(s *scene) { s.scheme.TimestampHeader = "X-Signed-At" }
-	milliseconds := func(s *scene) { field(s); s.scheme.TimestampUnit = time.Millisecond }
-	dated := func(s *scene) { field(s); s.scheme.TimestampRFC3339 = true }
+	milliseconds := func(s *scene) { field(s); s.scheme.TimestampUnit = Milliseconds }
+	dated := func(s *scene) { field(s); s.scheme.TimestampUnit = RFC3339 }
 	byDate := func(s *scene) { s.scheme.TimestampHeader = "date" }
 	date := func(zone string) func(*scene) { return withLine("Date", "Tue, 14 Nov 2023 22:13:20 "+zone) }
 	none := func(s *scene) { s.scheme.NoTime = true }

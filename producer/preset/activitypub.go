@@ -8,7 +8,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// ActivityPub receives activities that servers sign with RFC 9421, as Fedify does and Mastodon
+// activityPub receives activities that servers sign with RFC 9421, as Fedify does and Mastodon
 // accepts since 4.5; Mastodon's documents still describe the older draft for what it sends. Keys
 // are public keys of actors in PEM ("publicKeyPem") by their ids, such as
 // "https://social.example/users/mallow#main-key".
@@ -26,10 +26,6 @@ import (
 // github.com/fedify-dev/fedify of August 2026.
 //
 // https://docs.joinmastodon.org/spec/security/#http-message-signatures
-func ActivityPub(keys map[string]string) producer.Producer {
-	return activityPub.producer(Settings{Keys: keys})
-}
-
 var activityPub = Preset{
 	Name: "activitypub", Docs: "https://docs.joinmastodon.org/spec/security/#http-message-signatures",
 	Auth: "RFC 9421", ID: "body id", Wants: "2xx", Uses: []string{"keys"},

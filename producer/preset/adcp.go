@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// AdCP receives webhooks of a seller that follows the Ad Context Protocol 3.x, signed by RFC 9421
+// adCP receives webhooks of a seller that follows the Ad Context Protocol 3.x, signed by RFC 9421
 // under the profile adcp/webhook-signing/v1; jwksURL is the jwks_uri of the selling agent in its
 // brand.json. One preset is one seller.
 //
@@ -28,8 +28,6 @@ import (
 // L3/webhooks.mdx of github.com/adcontextprotocol/adcp.
 //
 // https://adcontextprotocol.org/docs/building/by-layer/L1/security#webhook-callbacks
-func AdCP(jwksURL string) producer.Producer { return adCP.producer(Settings{JWKSURL: jwksURL}) }
-
 var adCP = Preset{
 	Name: "adcp", Docs: "https://adcontextprotocol.org/docs/building/by-layer/L1/security", Auth: "RFC 9421",
 	ID: "body idempotency_key", Wants: "2xx; 1 to 7 days", Uses: []string{"jwks_url", "revoked_url"},

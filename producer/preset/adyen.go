@@ -17,13 +17,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Adyen receives payment notifications of Adyen (the "standard webhook"). A key is the HMAC key
+// adyen receives payment notifications of Adyen (the "standard webhook"). A key is the HMAC key
 // of the webhook in hex, as the Customer Area shows it. Adyen uses the old key for a while
 // after a change, so set both. To also require the webhook's user and password, use
 // verify.All{verify.Basic(...), p.Scheme} as the Scheme.
@@ -36,13 +35,12 @@ import (
 // identified by a digest of its signed members. Adyen wants 2xx or "[accepted]" within 10 seconds.
 //
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
-func Adyen(keys ...string) producer.Producer { return adyen.with(keys) }
-
 var adyen = Preset{
-	Name: "adyen", Docs: adyenDocs, Auth: "HMAC-SHA256 of 8 members of each item",
-	ID: "pspReference:eventCode:success", Deadline: "10s", Wants: "2xx or [accepted]; 30 days",
+	Name: "adyen", Docs: "https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/",
+	Auth: "HMAC-SHA256 of 8 members of each item",
+	ID:   "pspReference:eventCode:success", Deadline: "10s", Wants: "2xx or [accepted]; 30 days",
 	Uses: []string{"secret", "username", "password"},
-	like: producer.Producer{Fingerprint: producer.FingerprintNone, Window: adyenWindow},
+	like: producer.Producer{Fingerprint: producer.FingerprintNone, Window: 31 * day},
 	build: func(p *producer.Producer, s Settings) {
 		scheme := newAdyenScheme(s.Secrets...)
 		signedBy(p, scheme)
@@ -51,18 +49,9 @@ var adyen = Preset{
 			p.Scheme = verify.All{p.Scheme, scheme}
 		}
 		p.Split = splitAdyen
-		p.Accepted = adyenAccepted()
+		p.Accepted = textResponse("[accepted]")
 	},
 	typeFrom: "json:notificationItems.*.NotificationRequestItem.eventCode",
-}
-
-const (
-	adyenDocs   = "https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/"
-	adyenWindow = 31 * day // Adyen retries for 30 days
-)
-
-func adyenAccepted() dedup.Response {
-	return dedup.Response{Status: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("[accepted]")}
 }
 
 func splitAdyen(d *producer.Delivery) ([]producer.Item, error) {
@@ -80,25 +69,6 @@ func splitAdyen(d *producer.Delivery) ([]producer.Item, error) {
 	return items, nil
 }
 
-// AdyenPlatform receives webhooks of Adyen's Balance and Management platforms, whose signature
-// is in a header field and covers the body. Keys are as for [Adyen]. data.id identifies the
-// object, not the event, so a digest of the body is the identifier. The field HmacSignature is
-// confirmed by a sample repository and by users' code rather than by the documentation.
-//
-// https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
-func AdyenPlatform(keys ...string) producer.Producer { return adyenPlatform.with(keys) }
-
-var adyenPlatform = Preset{
-	Name: "adyen-platform", Docs: adyenDocs, Auth: "HMAC-SHA256 of the body", ID: "digest of the body",
-	Deadline: "10s", Wants: "2xx or [accepted]; 30 days", Uses: []string{"secret"},
-	like: producer.Producer{
-		Key: producer.BodyDigest(), Type: producer.JSON("type"), EventTime: producer.JSON("timestamp"),
-		Window: adyenWindow,
-	},
-	hmac:  &verify.HMAC{Headers: []string{"HmacSignature"}, Encoding: verify.Base64, SecretEncoding: verify.Hex},
-	build: func(p *producer.Producer, _ Settings) { p.Accepted = adyenAccepted() },
-}
-
 // Limits of an Adyen notification, which is parsed before it is verified.
 const (
 	maxItems     = 1_000
@@ -107,7 +77,7 @@ const (
 	maxAdyenName = 160     // bytes of a name with escapes: the longest name that is read, every letter escaped
 )
 
-// adyenScheme verifies each item of a notification; see [Adyen]. Of the signed members only
+// adyenScheme verifies each item of a notification; see [adyen]. Of the signed members only
 // merchantReference may contain a colon, so a signature fits one list of members.
 // Identity.Signed stays nil, because the body as a whole is not signed.
 type adyenScheme struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// AWSSNS receives messages of Amazon SNS topics; topics are their ARNs. Raw message delivery
+// awsSNS receives messages of Amazon SNS topics; topics are their ARNs. Raw message delivery
 // must be off, because it has no signature. The event type is the message type
 // ("Notification"); topic, subject and time are attributes of the event.
 //
@@ -37,8 +37,6 @@ import (
 // The setting alg with sha256 alone refuses messages of signature version 1, the default of SNS.
 //
 // https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html
-func AWSSNS(topics ...string) producer.Producer { return awsSNS.producer(Settings{Topics: topics}) }
-
 var awsSNS = Preset{
 	Name: "aws-sns", Docs: "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html",
 	Auth: "RSA signature in the body, certificate of SNS", ID: "body MessageId", Deadline: "15s",

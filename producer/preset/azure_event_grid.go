@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// AzureEventGrid receives from Azure Event Grid, in its own schema and that of CloudEvents, up
+// azureEventGrid receives from Azure Event Grid, in its own schema and that of CloudEvents, up
 // to 5,000 events per delivery. Event Grid signs nothing. Settings choose how it authenticates:
 //
 //   - query (or header) and secret: a key in the webhook's URL, or a static header of the
@@ -27,8 +27,6 @@ import (
 // Event Grid retries for 24 hours. After 400 and 413 it dead-letters the event at once.
 //
 // https://learn.microsoft.com/azure/event-grid/end-point-validation-event-grid-events-schema
-func AzureEventGrid(s Settings) producer.Producer { return azureEventGrid.producer(s) }
-
 var azureEventGrid = Preset{
 	Name: "azure-event-grid", Docs: "https://learn.microsoft.com/azure/event-grid/webhook-event-delivery",
 	Auth: "key in the URL or a header, or an Entra token", ID: "each event's id", Deadline: "30s",

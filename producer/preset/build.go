@@ -2,6 +2,11 @@ package preset
 
 import (
 	"cmp"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"strings"
@@ -27,10 +32,28 @@ func signedByHMAC(p *producer.Producer, scheme *verify.HMAC, secrets []string) {
 	signedBy(p, scheme)
 }
 
-// signedLike sets a scheme with the secrets of the settings. {url} in its content is the
-// notification URL as it was registered, or else the public URL of the endpoint.
-func signedLike(p *producer.Producer, s Settings, like *verify.HMAC) {
+// signedLike sets a scheme with the secrets of the settings, which are keys by their ids where a
+// signature names one, and public keys where it is of one. {url} in its content is the
+// notification URL as it was registered, or else the public URL of the endpoint. The setting algs
+// replaces the hashes; a field such as X-Hub-Signature then counts beside X-Hub-Signature-256.
+func signedLike(p *producer.Producer, s Settings, like *verify.HMAC, prefix string) {
 	scheme := like.WithSecrets(verify.Secrets(s.Secrets...))
+	scheme.Encoding = cmp.Or(verify.Encoding(s.Encoding), scheme.Encoding)
+	if scheme.Hashes = hashes(s.Algs, scheme.Hashes...); len(s.Algs) > 0 && !slices.Equal(scheme.Hashes, like.Hashes) {
+		scheme.Headers = slices.Concat(scheme.Headers, []string{strings.TrimSuffix(scheme.Headers[0], "-256")})
+	}
+	if publicKeyIn(scheme) != "" {
+		if scheme.Secrets = nil; withPublicKeys(p, scheme, s.Secrets) {
+			signedBy(p, scheme)
+		}
+		return
+	}
+	if slices.ContainsFunc(scheme.Entries, func(entry string) bool { return strings.Contains(entry, "{kid}") }) {
+		scheme.Secrets, scheme.Keys = nil, make(map[string]verify.Secret, len(s.Keys))
+		for id, key := range s.Keys {
+			scheme.Keys[id] = verify.Secret(key)
+		}
+	}
 	switch {
 	case !strings.Contains(scheme.Content, "{url}"):
 	case s.SignedURL == "":
@@ -39,10 +62,46 @@ func signedLike(p *producer.Producer, s Settings, like *verify.HMAC) {
 		scheme.Content = strings.Replace(scheme.Content, "{url}", "{config:signed_url}", 1)
 		scheme.Config = map[string]string{"signed_url": s.SignedURL}
 	}
-	if scheme.SecretEncoding == "" {
+	if scheme.SecretEncoding == "" && prefix == "" {
 		p.Err = checkText(s.Secrets)
 	}
 	signedBy(p, scheme)
+}
+
+// publicKeyIn returns the placeholder of a signature by a private key, or "".
+func publicKeyIn(scheme *verify.HMAC) string {
+	i := slices.Index([]string{"{ed25519}", "{ecdsa}"}, strings.Join(scheme.Entries, " "))
+	if i < 0 {
+		return ""
+	}
+	return scheme.Entries[0]
+}
+
+// withPublicKeys reads public keys: 32 bytes in hex for Ed25519, and for ECDSA the base64 of a
+// SubjectPublicKeyInfo (RFC 5280 section 4.1). It reports whether all are valid.
+func withPublicKeys(p *producer.Producer, scheme *verify.HMAC, keys []string) bool {
+	for _, text := range keys {
+		if publicKeyIn(scheme) == "{ed25519}" {
+			key, err := hex.DecodeString(text)
+			if err != nil || len(key) != ed25519.PublicKeySize {
+				p.Err = errors.Join(p.Err, errors.New("a public key is not 64 hexadecimal digits"))
+			}
+			scheme.PublicKeys = append(scheme.PublicKeys, key)
+			continue
+		}
+		der, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			p.Err = errors.Join(p.Err, errors.New("a verification key is not base64"))
+			continue
+		}
+		parsed, err := x509.ParsePKIXPublicKey(der)
+		key, ok := parsed.(*ecdsa.PublicKey)
+		if err != nil || !ok {
+			p.Err = errors.Join(p.Err, errors.New("a verification key is not one for ECDSA"))
+		}
+		scheme.ECDSAKeys = append(scheme.ECDSAKeys, key)
+	}
+	return p.Err == nil
 }
 
 // checkText refuses secrets with a prefix of Stripe or Standard Webhooks, which belong to
@@ -54,19 +113,6 @@ func checkText(secrets []string) error {
 		}
 	}
 	return nil
-}
-
-// signedAsHub sets the scheme of GitHub and Meta: an HMAC of the body in X-Hub-Signature-256. The
-// older field X-Hub-Signature counts too if algs allows a hash other than SHA-256.
-func signedAsHub(p *producer.Producer, s Settings) {
-	scheme := &verify.HMAC{
-		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"},
-		Hashes: hashes(s.Algs, verify.SHA256), Encoding: verify.Hex,
-	}
-	if !slices.Equal(scheme.Hashes, []verify.Hash{verify.SHA256}) {
-		scheme.Headers = append(scheme.Headers, "X-Hub-Signature")
-	}
-	signedByHMAC(p, scheme, s.Secrets)
 }
 
 // withCredential sets a shared credential as the scheme and keeps it out of logs and stores.

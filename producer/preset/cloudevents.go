@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// CloudEvents receives CloudEvents 1.0 over HTTP with a bearer token (setting
+// cloudEvents receives CloudEvents 1.0 over HTTP with a bearer token (setting
 // secret), in the field Authorization or the query parameter access_token (HTTP webhook
 // section 3). Without a token, allowed_ips must list the senders.
 //
@@ -26,8 +26,6 @@ import (
 // guess: senders choose how long they retry.
 //
 // https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md
-func CloudEvents(s Settings) producer.Producer { return cloudEvents.producer(s) }
-
 var cloudEvents = Preset{
 	Name: "cloudevents", Docs: "https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/http-webhook.md",
 	Auth: "bearer token", ID: "Idempotency-Key, or source and id", Wants: "2xx; the sender's matter",

@@ -7,7 +7,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// GoogleEventarc receives from Eventarc: CloudEvents in binary mode, or Pub/Sub push messages,
+// googleEventarc receives from Eventarc: CloudEvents in binary mode, or Pub/Sub push messages,
 // with a bearer token signed by Google. Audience is the trigger's audience, by default the URL
 // of the service; email is its service account. Both are required, because any customer of
 // Google can get a token for any audience.
@@ -17,10 +17,6 @@ import (
 // retries for 24 hours, Advanced 5 times. The accepted statuses are from secondary sources.
 //
 // https://cloud.google.com/eventarc/docs/run/pubsub#authenticate
-func GoogleEventarc(audience, email string) producer.Producer {
-	return googleEventarc.producer(Settings{Audience: []string{audience}, Email: email})
-}
-
 var googleEventarc = Preset{
 	Name: "google-eventarc", Docs: "https://cloud.google.com/eventarc/standard/docs/event-driven-applications",
 	Auth: "Google's token: audience and service account", ID: "CloudEvent source and id, or message id",
@@ -42,8 +38,8 @@ var googleEventarc = Preset{
 	signWith: signBearer,
 }
 
-// GooglePubSub receives Pub/Sub push messages, wrapped or not, with a bearer token signed by
-// Google. Audience and email are as for [GoogleEventarc]. The event type is the subscription.
+// googlePubSub receives Pub/Sub push messages, wrapped or not, with a bearer token signed by
+// Google. Audience and email are as for Eventarc. The event type is the subscription.
 // Attributes of the message stay in the body.
 //
 // Pub/Sub retries after anything but 102, 200, 201, 202 and 204 (a list from secondary sources)
@@ -51,10 +47,6 @@ var googleEventarc = Preset{
 // can never be handled is therefore accepted and becomes a dead letter.
 //
 // https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions
-func GooglePubSub(audience, email string) producer.Producer {
-	return googlePubSub.producer(Settings{Audience: []string{audience}, Email: email})
-}
-
 var googlePubSub = Preset{
 	Name: "google-pubsub", Docs: "https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions",
 	Auth: "Google's token: audience and service account", ID: "message.messageId",

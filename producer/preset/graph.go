@@ -12,7 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// MicrosoftGraph receives change notifications of Microsoft Graph, lifecycle notifications
+// microsoftGraph receives change notifications of Microsoft Graph, lifecycle notifications
 // included. A secret is the clientState that the program gave its subscription, at most 128
 // characters. Every notification of a delivery must have it. It authenticates the sender but not
 // the rest of the body, and is left out of the events that handlers get.
@@ -26,10 +26,6 @@ import (
 // webhooks and on lifecycle events. It wants 2xx within 3 seconds and tries for 4 hours.
 //
 // https://learn.microsoft.com/graph/change-notifications-delivery-webhooks
-func MicrosoftGraph(clientStates ...string) producer.Producer {
-	return microsoftGraph.with(clientStates)
-}
-
 var microsoftGraph = Preset{
 	Name: "graph", Docs: "https://learn.microsoft.com/graph/change-notifications-delivery-webhooks",
 	Auth: "clientState of each notification", ID: "id, or a digest", Deadline: "3s", Wants: "2xx; 4h",

@@ -23,6 +23,12 @@ func echo(challenge string) *dedup.Response {
 	return &dedup.Response{Status: http.StatusOK, Header: header, Body: []byte(challenge)}
 }
 
+// textResponse returns a response of plain text.
+func textResponse(text string) dedup.Response {
+	header := http.Header{"Content-Type": {"text/plain"}}
+	return dedup.Response{Status: http.StatusOK, Header: header, Body: []byte(text)}
+}
+
 // echoJSON returns a challenge as the only member of an object.
 func echoJSON(challenge string) *dedup.Response {
 	return jsonResponse(map[string]string{"challenge": challenge})

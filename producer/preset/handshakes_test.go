@@ -14,6 +14,11 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
+// webSubFor receives the topics of subscriptions.
+func webSubFor(all ...Subscription) producer.Producer {
+	return Open("websub", Settings{Subscriptions: all})
+}
+
 // signedBody returns a verified delivery with the body, signed with the first secret.
 func signedBody(t *testing.T, p producer.Producer, body string) *producer.Delivery {
 	t.Helper()
@@ -34,7 +39,7 @@ func signedBody(t *testing.T, p producer.Producer, body string) *producer.Delive
 // The recorded deliveries have the challenges that are answered, and other refusals.
 func TestSignedChallengesHaveOneReading(t *testing.T) {
 	t.Parallel()
-	slack, zoom := Slack(testSecret), Zoom(testSecret)
+	slack, zoom := Slack(testSecret), With("zoom", testSecret)
 	reply, err := slack.Handshake(t.Context(), signedBody(t, slack, `{"type":"url_verification","challenge":"<b>"}`))
 	if err != nil || string(reply.Body) != "<b>" || reply.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("a browser may sniff another type: %+v, %v", reply, err)
@@ -58,7 +63,8 @@ func TestSignedChallengesHaveOneReading(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", c.body, reply, err)
 		}
 	}
-	if reply, err := zoom.Handshake(t.Context(), signedBody(t, Zoom("stranger"), plain)); reply != nil || err == nil {
+	foreign := signedBody(t, With("zoom", "stranger"), plain)
+	if reply, err := zoom.Handshake(t.Context(), foreign); reply != nil || err == nil {
 		t.Errorf("a challenge with another secret: got %+v, %v", reply, err)
 	}
 }
@@ -74,7 +80,7 @@ func challengeRequest(t *testing.T, method, query string) *http.Request {
 
 func TestUnsignedChallengesHaveOneReading(t *testing.T) {
 	t.Parallel()
-	p := Meta("tea & biscuits", testSecret)
+	p := Open("meta", Settings{Token: "tea & biscuits", Secrets: []string{testSecret}})
 	query := "hub.mode=subscribe&hub.verify_token=" + url.QueryEscape("tea & biscuits") + "&hub.challenge="
 	for value, want := range map[string]verify.Code{
 		"1": "", "1&hub.challenge=2": verify.AmbiguousField, strings.Repeat("x", 2000): verify.ChallengeUnexpected,
@@ -87,7 +93,7 @@ func TestUnsignedChallengesHaveOneReading(t *testing.T) {
 	if reply, err := p.Challenge(challengeRequest(t, http.MethodPost, query+"1")); reply != nil || err != nil {
 		t.Errorf("a POST is answered: got %+v, %v", reply, err)
 	}
-	if off := Meta("", testSecret); off.Challenge != nil || len(off.ChallengeMethods) > 0 {
+	if off := With("meta", testSecret); off.Challenge != nil || len(off.ChallengeMethods) > 0 {
 		t.Error("the check is on without a token")
 	}
 }
@@ -96,7 +102,7 @@ func TestUnsignedChallengesHaveOneReading(t *testing.T) {
 func TestThePrincipalOfWebSubIsTheTopicOfTheSecret(t *testing.T) {
 	t.Parallel()
 	const a, b, body = "https://a.example/feed", "https://b.example/feed", "<feed/>"
-	both := WebSub(Subscription{Topic: a, Secret: "secret of a", Token: testToken},
+	both := webSubFor(Subscription{Topic: a, Secret: "secret of a", Token: testToken},
 		Subscription{Topic: b, Secret: "secret of b", Token: testToken})
 	preset, _ := Find("websub")
 	common := preset.Open(Settings{Secrets: []string{"common"}})
@@ -104,7 +110,7 @@ func TestThePrincipalOfWebSubIsTheTopicOfTheSecret(t *testing.T) {
 		p               producer.Producer
 		link, principal string
 	}{
-		{both, a, a}, {both, b, b}, {WebSub(Subscription{Topic: a, Secret: "secret of a", Token: testToken}), "", a},
+		{both, a, a}, {both, b, b}, {webSubFor(Subscription{Topic: a, Secret: "secret of a", Token: testToken}), "", a},
 		{common, "https://c.example/feed", ""}, {common, "", ""},
 	} {
 		r := challengeRequest(t, http.MethodPost, "")
@@ -128,7 +134,7 @@ func TestThePrincipalOfWebSubIsTheTopicOfTheSecret(t *testing.T) {
 func TestWebSubWithoutATokenIsConfirmedWhilePending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := WebSub(Subscription{Topic: "https://a.example/feed", Secret: testSecret})
+		p := webSubFor(Subscription{Topic: "https://a.example/feed", Secret: testSecret})
 		check := func(want int) {
 			t.Helper()
 			r := httptest.NewRequest(http.MethodGet,
@@ -152,7 +158,7 @@ func TestWebSubTokensMustBeUnguessable(t *testing.T) {
 		testToken: true, "": true, "fifteen-letters": false, "sixteen-letters-": true, "a token with spaces": false,
 		"percent%2Fencoded%2Ftoken": false,
 	} {
-		p := WebSub(Subscription{Topic: "https://a.example/feed", Secret: testSecret, Token: token})
+		p := webSubFor(Subscription{Topic: "https://a.example/feed", Secret: testSecret, Token: token})
 		errs := p.Check()
 		if (len(errs) == 0) != good {
 			t.Errorf("token %q: %v", token, errs)

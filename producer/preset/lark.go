@@ -20,7 +20,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Lark receives events of Lark and Feishu from an application that has an encrypt key, which is
+// lark receives events of Lark and Feishu from an application that has an encrypt key, which is
 // the secret. Without one Lark signs nothing, and this preset refuses its deliveries. Handlers
 // get the decrypted event.
 //
@@ -36,10 +36,6 @@ import (
 // an hour and 6 hours is general knowledge; signatures are accepted for 8 hours.
 //
 // https://open.larksuite.com/document/ukTMukTMukTM/uYDNxYjL2QTM24iN0EjN/event-subscription-guide
-func Lark(token string, encryptKeys ...string) producer.Producer {
-	return lark.producer(Settings{Token: token, Secrets: encryptKeys})
-}
-
 var lark = Preset{
 	Name: "lark",
 	Docs: "https://open.larksuite.com/document/ukTMukTMukTM/uYDNxYjL2QTM24iN0EjN/event-subscription-guide",

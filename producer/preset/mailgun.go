@@ -14,7 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Mailgun receives webhooks of Mailgun, and messages that its routes forward as forms, with
+// mailgun receives webhooks of Mailgun, and messages that its routes forward as forms, with
 // attachments as multipart/form-data. A key is the account's webhook signing key.
 //
 // The body carries a time, a token and their HMAC. The signature does not cover anything else:
@@ -27,8 +27,6 @@ import (
 // Mailgun retries for 8 hours unless it gets 200 or 406 is general knowledge.
 //
 // https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks
-func Mailgun(keys ...string) producer.Producer { return mailgun.with(keys) }
-
 var mailgun = Preset{
 	Name: "mailgun", Docs: "https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks",
 	Auth: "HMAC-SHA256 of time and token in the body", ID: "body event-data.id", Wants: "200; 8h",

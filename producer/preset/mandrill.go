@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Mandrill receives webhooks of Mandrill (Mailchimp Transactional Email). A key is the webhook's
+// mandrill receives webhooks of Mandrill (Mailchimp Transactional Email). A key is the webhook's
 // key. The URL, exactly as entered there, and the form are signed with HMAC-SHA1. With an empty
 // signedURL the public URL of the endpoint is used.
 //
@@ -24,10 +24,6 @@ import (
 // accepted; that size is ours.
 //
 // https://mailchimp.com/developer/transactional/guides/track-respond-activity-webhooks/
-func Mandrill(signedURL string, keys ...string) producer.Producer {
-	return mandrill.producer(Settings{SignedURL: signedURL, Secrets: keys})
-}
-
 var mandrill = Preset{
 	Name: "mandrill", Docs: "https://mailchimp.com/developer/transactional/docs/webhooks/",
 	Auth: "HMAC-SHA1 of URL and form", ID: "digest of each event", Wants: "200",

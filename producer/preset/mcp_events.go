@@ -13,7 +13,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// MCPEvents receives the webhooks of MCP Events, a draft of the Model Context Protocol: Standard
+// mcpEvents receives the webhooks of MCP Events, a draft of the Model Context Protocol: Standard
 // Webhooks with the secret ("whsec_" and base64) that the client gave when it subscribed. keys
 // are secrets by subscription id: a delivery must then name a listed one in
 // X-MCP-Subscription-Id, which chooses its secret. It is not signed, so it is the principal only if
@@ -27,10 +27,6 @@ import (
 // modelcontextprotocol/experimental-ext-triggers-events, at commit 082166f0bae5. It may change.
 //
 // https://github.com/modelcontextprotocol/experimental-ext-triggers-events
-func MCPEvents(keys map[string]string) producer.Producer {
-	return mcpEvents.producer(Settings{Keys: keys})
-}
-
 var mcpEvents = Preset{
 	Name: "mcp-events", Docs: "https://github.com/modelcontextprotocol/experimental-ext-triggers-events",
 	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Wants: "2xx; the server's matter",

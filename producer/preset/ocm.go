@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// OCM receives requests of servers of Open Cloud Mesh: shares, notifications and accepted invites.
+// ocm receives requests of servers of Open Cloud Mesh: shares, notifications and accepted invites.
 // URLs are the complete addresses of their keys, such as
 // "https://cloud.example/.well-known/jwks.json". Only these are fetched, and each is a principal.
 // A share's sender, an invite's recipientProvider, or the party that asks for a share must be at
@@ -24,8 +24,6 @@ import (
 // Read in November 2026: draft-ietf-ocm-open-cloud-mesh-05 in github.com/cs3org/OCM-API.
 //
 // https://datatracker.ietf.org/doc/draft-ietf-ocm-open-cloud-mesh/
-func OCM(urls ...string) producer.Producer { return ocm.producer(Settings{Allow: urls}) }
-
 var ocm = Preset{
 	Name: "ocm", Docs: "https://datatracker.ietf.org/doc/draft-ietf-ocm-open-cloud-mesh/", Auth: "RFC 9421",
 	ID: "body providerId", Wants: "201", Uses: []string{"allow"},

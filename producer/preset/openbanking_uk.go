@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// OpenBankingUK receives event notifications of UK Open Banking: the body is a security event
+// openBankingUK receives event notifications of UK Open Banking: the body is a security event
 // token (RFC 8417), signed with PS256. Settings: audience (the client id that the bank knows),
 // issuers, and jwks_url of the bank's keys. Handlers get the token's claims as the body.
 //
@@ -20,8 +20,6 @@ import (
 // window is a day longer.
 //
 // https://openbankinguk.github.io/read-write-api-site3/v4.0/resources-and-data-models/event-notifications/callback-url.html
-func OpenBankingUK(s Settings) producer.Producer { return openBankingUK.producer(s) }
-
 var openBankingUK = Preset{
 	Name: "openbanking-uk", Docs: "https://openbankinguk.github.io/read-write-api-site3/",
 	Auth: "the body is a token signed with PS256", ID: "jti", Wants: "202; the bank's matter",

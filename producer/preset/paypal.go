@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// PayPal receives webhooks of PayPal; account is the id that PayPal shows for the webhook.
+// payPal receives webhooks of PayPal; account is the id that PayPal shows for the webhook.
 // PayPal tries 25 times in 3 days with the same transmission id and time, so signatures of up
 // to 3 days and 2 hours are accepted.
 //
@@ -29,10 +29,6 @@ import (
 // of the setting roots. That PayPal's do is documented, and was not tested against its servers.
 //
 // https://developer.paypal.com/api/rest/webhooks/rest/
-func PayPal(account string) producer.Producer {
-	return payPal.producer(Settings{Account: []string{account}})
-}
-
 var payPal = Preset{
 	Name: "paypal", Docs: "https://developer.paypal.com/api/rest/webhooks/rest/",
 	Auth: "RSA signature over id, time, webhook id and CRC-32", ID: "body id", Wants: "2xx; 25 times in 3 days",

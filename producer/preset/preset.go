@@ -1,6 +1,5 @@
-// Package preset describes vendors. [With] returns the [producer.Producer] of one by its name;
-// those that need code of their own also have a function, such as [GitHub] and [Stripe]. [All] is
-// the table of them.
+// Package preset describes vendors. [With] returns the [producer.Producer] of one by its name, and
+// [Open] one with other settings than secrets. [All] is the table of them.
 package preset
 
 import (
@@ -26,18 +25,19 @@ var fiveMinutes = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minut
 func All() []Preset { return slices.Clone(sorted()) }
 
 var sorted = sync.OnceValue(func() []Preset {
-	all := append(coded(), readTable()...)
+	all := slices.DeleteFunc(coded(), func(p Preset) bool { return p.Docs == "" }) // rows have the others
+	all = append(all, readTable()...)
 	slices.SortFunc(all, func(a, b Preset) int { return strings.Compare(a.Name, b.Name) })
 	return all
 })
 
-// coded returns the presets that are not in presets.yaml.
+// coded returns the presets that are not in presets.yaml, and the code of those that are.
 func coded() []Preset {
 	return []Preset{
-		accessOwl, activityPub, adCP, adyen, adyenPlatform, awsSNS, azureEventGrid, cloudEvents, discord, docuSign,
-		gitHub, googleEventarc, googlePubSub, microsoftGraph, hubSpot, lark, mailgun, mandrill, mcpEvents, meta, ocm,
-		okta, openBankingUK, openPayments, pawaPay, payPal, sendGrid, slack, strava, stripe, swt, telegram, twilio,
-		twilioEventStreams, twitch, ucp, webEngage, webSub, worldpay, xero, xsolla, yandexPay, yooKassa, zoom,
+		activityPub, adCP, adyen, awsSNS, azureEventGrid, cloudEvents, discord, docuSign, googleEventarc, googlePubSub,
+		hubSpot, lark, mailgun, mandrill, mcpEvents, meta, microsoftGraph, ocm, okta, openBankingUK, openPayments,
+		payPal, strava, stripe, swt, telegram, twilio, twilioEventStreams, twitch, ucp, webEngage, webSub, xero,
+		yandexPay, yooKassa, zoom,
 	}
 }
 
@@ -53,14 +53,29 @@ func Find(name string) (Preset, bool) {
 }
 
 // With returns the producer of the preset of that name, such as "shopify", with its secrets. An
-// unknown name is a mistake in Err. [Find] and [Preset.Open] are for presets with other settings.
+// unknown name is a mistake in Err. [Open] is for presets with other settings.
 func With(name string, secrets ...string) producer.Producer {
+	return Open(name, Settings{Secrets: secrets})
+}
+
+// Open returns the producer of the preset of that name, as [Preset.Open] does. An unknown name is a
+// mistake in Err.
+func Open(name string, s Settings) producer.Producer {
 	p, ok := Find(name)
 	if !ok {
 		return producer.Producer{Name: name, Err: fmt.Errorf("unknown preset %q", name)}
 	}
-	return p.with(secrets)
+	return p.Open(s)
 }
+
+// GitHub receives webhooks of GitHub: "github" of [With].
+func GitHub(secrets ...string) producer.Producer { return With("github", secrets...) }
+
+// Slack receives the Events API, slash commands and interactions of Slack: "slack" of [With].
+func Slack(secrets ...string) producer.Producer { return With("slack", secrets...) }
+
+// Stripe receives webhooks of Stripe: "stripe" of [With].
+func Stripe(secrets ...string) producer.Producer { return With("stripe", secrets...) }
 
 // Preset is a vendor.
 type Preset struct {
@@ -110,17 +125,12 @@ func (p Preset) producer(s Settings) producer.Producer {
 	made := p.like
 	made.Name, made.Preset, made.Docs, made.Contract, made.StaleKnown = p.Name, p.Name, p.Docs, producer.Webhook, true
 	if p.hmac != nil {
-		signedLike(&made, s, p.hmac)
+		signedLike(&made, s, p.hmac, p.secretPrefix)
 	}
 	if p.build != nil {
 		p.build(&made, s)
 	}
 	return made
-}
-
-// with builds the producer of secrets alone.
-func (p Preset) with(secrets []string) producer.Producer {
-	return p.producer(Settings{Secrets: secrets})
 }
 
 // Window is how long the preset remembers identifiers: as long as the vendor retries, and a day.

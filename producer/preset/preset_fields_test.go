@@ -26,8 +26,8 @@ func TestOwnFieldsAreThoseOfTheVendor(t *testing.T) {
 	}
 	github := GitHub("0123456789abcdef")
 	stripe := Stripe("whsec_0123456789abcdef")
-	events := CloudEvents(Settings{Secrets: []string{"0123456789abcdef"}})
-	batches := CloudEvents(Settings{Secrets: []string{"0123456789abcdef"}, Batch: true})
+	events := Open("cloudevents", Settings{Secrets: []string{"0123456789abcdef"}})
+	batches := Open("cloudevents", Settings{Secrets: []string{"0123456789abcdef"}, Batch: true})
 	if slices.ContainsFunc(github.OwnFields(), func(field string) bool { return strings.HasPrefix(field, "ce-") }) {
 		t.Error("GitHub sends no CloudEvents")
 	}

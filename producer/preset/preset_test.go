@@ -227,7 +227,7 @@ func TestSecretsThatAreNotOnesAreNamed(t *testing.T) {
 			}
 		}
 	}
-	mcp := MCPEvents(map[string]string{"sub_17": "whsec_YWJj"})
+	mcp := Open("mcp-events", Settings{Keys: map[string]string{"sub_17": "whsec_YWJj"}})
 	want := `producer "mcp-events": secret 1 of 1 of subscription "sub_17" has only 3 bytes, decoded from whsec: ` +
 		"anyone can guess it; copy the whole secret"
 	if warned := mcp.Warnings(); !slices.Equal(warned, []string{want}) {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // keySigner signs a sample with [Settings.SigningKey], as a vendor with a private key does. It
@@ -31,28 +32,30 @@ type keySigner func(s Settings, r *http.Request, body []byte, now time.Time) ([]
 // payPalSampleCert is the address that samples name as that of the vendor's certificate.
 const payPalSampleCert = "https://api.paypal.com/v1/notifications/certs/CERT-sample"
 
-func signDiscord(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
-	key, ok := s.SigningKey.(ed25519.PrivateKey)
-	if !ok {
-		return nil, errors.New("the key is not of Ed25519")
+// signsContent returns a signer of time and body, with the key that the scheme's entry is for.
+func signsContent(scheme *verify.HMAC) keySigner {
+	return func(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
+		stamp := strconv.FormatInt(now.Unix(), 10)
+		content := append([]byte(stamp), body...)
+		var signed []byte
+		var err error
+		switch key := s.SigningKey.(type) {
+		case ed25519.PrivateKey:
+			signed = ed25519.Sign(key, content)
+		case *ecdsa.PrivateKey:
+			sum := sha256.Sum256(content)
+			signed, err = ecdsa.SignASN1(rand.Reader, key, sum[:])
+		default:
+			err = errors.New("the key is neither of Ed25519 nor for ECDSA")
+		}
+		text := hex.EncodeToString(signed)
+		if scheme.Encoding == verify.Base64 {
+			text = base64.StdEncoding.EncodeToString(signed)
+		}
+		r.Header.Set(scheme.TimestampHeaders[0], stamp)
+		r.Header.Set(scheme.Headers[0], text)
+		return body, err
 	}
-	stamp := strconv.FormatInt(now.Unix(), 10)
-	r.Header.Set("X-Signature-Timestamp", stamp)
-	r.Header.Set("X-Signature-Ed25519", hex.EncodeToString(ed25519.Sign(key, append([]byte(stamp), body...))))
-	return body, nil
-}
-
-func signSendGrid(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {
-	key, ok := s.SigningKey.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, errors.New("the key is not for ECDSA")
-	}
-	stamp := strconv.FormatInt(now.Unix(), 10)
-	sum := sha256.Sum256(append([]byte(stamp), body...))
-	signed, err := ecdsa.SignASN1(rand.Reader, key, sum[:])
-	r.Header.Set("X-Twilio-Email-Event-Webhook-Timestamp", stamp)
-	r.Header.Set("X-Twilio-Email-Event-Webhook-Signature", base64.StdEncoding.EncodeToString(signed))
-	return body, err
 }
 
 func signPayPal(s Settings, r *http.Request, body []byte, now time.Time) ([]byte, error) {

@@ -253,6 +253,7 @@ func TestASampleWithAnIdentifierIsReproducible(t *testing.T) {
 func TestASlackCommandIsAForm(t *testing.T) {
 	t.Parallel()
 	s := presetSettings()["slack"]
+	slack, _ := Find("slack")
 	ids := map[string]bool{}
 	for range 2 {
 		r, body, err := slack.Sample(s, testHook, "/brew", "", testNow)

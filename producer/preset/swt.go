@@ -19,7 +19,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// SWT receives from senders of Secure Webhook Tokens, a draft: a bearer token of type SWT that
+// swt receives from senders of Secure Webhook Tokens, a draft: a bearer token of type SWT that
 // names the event and the digest of the body. A secret is for HS256, the algorithm of the draft's
 // examples; with jwks_url in the settings the token must be signed with RS256 or ES256 (algs).
 // issuer is the required "iss".
@@ -31,10 +31,6 @@ import (
 // of its author describe it. It may change. Of its digests, SHA-3 is not supported.
 //
 // https://securewebhooktoken.github.io/docs/swt/specification/
-func SWT(issuer string, secrets ...string) producer.Producer {
-	return swt.producer(Settings{Issuers: []string{issuer}, Secrets: secrets})
-}
-
 var swt = Preset{
 	Name: "swt", Docs: "https://securewebhooktoken.github.io/docs/swt/specification/",
 	Auth: "token with the digest of the body", ID: "jti", Wants: "2xx; the sender's matter",

@@ -3,12 +3,13 @@ package preset
 import (
 	"cmp"
 	_ "embed" // presets.yaml
+	"errors"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/internal/usage"
@@ -16,7 +17,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// presetsText describes the vendors that need no code. Add one there.
+// presetsText describes the vendors that need no code, or little. Add one there.
 //
 //go:embed presets.yaml
 var presetsText []byte
@@ -42,16 +43,25 @@ type description struct {
 	Compared      []string `conf:"fingerprint"`
 	KeyedByType   string   `conf:"keyed_by_type"` // a regular expression
 	Repeatable    []string `conf:"repeatable"`    // shapes: members with spaces between
-	AcceptedBody  string   `conf:"accepted_body"` // none
+	AcceptedBody  string   `conf:"accepted_body"` // none, or text
 	SecretHeaders []string `conf:"secret_headers"`
 
-	// Scheme is hmac, credential (one that the settings name) or bearer (that, or else a token).
+	MediaTypes []string `conf:"media_types"`
+	Challenge  string   `conf:"signed_challenge"` // EXTRACTOR=VALUE, as of pings
+	Code       string   `conf:"code"`             // the file with what no setting says
+
+	// Scheme is hmac, rfc9421, credential (one that the settings name) or bearer (that, or else a
+	// token).
 	Scheme     string   `conf:"scheme"`
-	TimeUnit   string   `conf:"timestamp_unit"`   // s, ms or rfc3339
 	TimeMember string   `conf:"timestamp_member"` // of the body: milliseconds
 	Standard   []string `conf:"standard"`         // Standard Webhooks, in fields with these prefixes
 	Producer   producer.Producer
 	HMAC       verify.HMAC
+
+	Messages verify.RFC9421
+	Covers   []string      `conf:"covers"`
+	ECDSA    string        `conf:"signature_encoding"` // raw or der
+	Signs    verify.Signer `conf:"sample"`             // what a sample signs
 }
 
 var readTable = sync.OnceValue(func() []Preset {
@@ -71,7 +81,7 @@ func Read(file string, data []byte) ([]Preset, error) {
 		if _, bundled := Find(p.Name); bundled {
 			found.Add(p.at, "choose another name", "%s is the name of a bundled preset", p.Name)
 		}
-		if made := p.with([]string{anySecret}); p.hmac != nil {
+		if made := p.producer(Settings{Secrets: []string{anySecret}}); p.hmac != nil {
 			for _, mistake := range made.Check() {
 				found.Add(p.at, "", "%v", mistake)
 			}
@@ -93,7 +103,7 @@ func readPresets(file string, data []byte) (all []Preset, err error) {
 	for _, name := range tree.Names {
 		var one description
 		if n := tree.Member(name); d.Want(n, conf.Mapping, name) {
-			d.Objects(n, name, &one, &one.Producer, &one.HMAC)
+			d.Objects(n, name, &one, &one.Producer, &one.Messages, &one.HMAC)
 			made := one.preset(d, name)
 			made.at = tree.Place(name)
 			all = append(all, made)
@@ -117,7 +127,7 @@ var Parsers = map[reflect.Type]conf.Parser{
 // preset returns the vendor, after reporting what is wrong with it.
 func (v *description) preset(d *conf.Decoder, name string) Preset {
 	p := &v.Producer
-	p.Fields, p.SecretHeaders = v.Fields, v.SecretHeaders
+	p.Fields, p.SecretHeaders, p.MediaTypes = v.Fields, v.SecretHeaders, v.MediaTypes
 	if len(v.Attributes) > 0 {
 		p.Attributes = attributes(v.Attributes)
 	}
@@ -125,8 +135,12 @@ func (v *description) preset(d *conf.Decoder, name string) Preset {
 	if v.Events != nil {
 		p.Split, typeFrom = v.Events.split, v.Events.typeFrom()
 	}
-	if v.AcceptedBody == "none" {
+	switch v.AcceptedBody {
+	case "":
+	case "none":
 		p.Accepted.Body = []byte{}
+	default:
+		p.Accepted = textResponse(v.AcceptedBody)
 	}
 	v.identify(d, name)
 	made := Preset{
@@ -136,11 +150,48 @@ func (v *description) preset(d *conf.Decoder, name string) Preset {
 	for setting, text := range v.Needs {
 		made.needs[setting] = text
 	}
-	if len(made.Uses) == 0 {
+	if v.Node.Member("uses").IsNone() {
 		made.Uses = []string{"secret"}
 	}
 	v.authenticate(d, name, &made)
+	if v.Challenge != "" {
+		v.challenge(d, name, p)
+		made.like.Handshake = p.Handshake
+	}
+	if v.Code != "" {
+		i := slices.IndexFunc(coded(), func(c Preset) bool { return c.Name == name })
+		if i < 0 {
+			d.Errs.Add(v.Node.Place("code"), "remove it", "%s.code: there is no such preset in Go", name)
+			return made
+		}
+		made.extend(coded()[i])
+	}
 	return made
+}
+
+// extend adds what code has.
+func (p *Preset) extend(code Preset) {
+	row := p.build
+	p.build = func(p *producer.Producer, s Settings) {
+		if row != nil {
+			row(p, s)
+		}
+		code.build(p, s)
+	}
+	p.typeFrom, p.secretPrefix = cmp.Or(p.typeFrom, code.typeFrom), code.secretPrefix
+	maps.Copy(p.needs, code.needs)
+}
+
+// challenge sets the answer to a signed challenge, which is its member "challenge".
+func (v *description) challenge(d *conf.Decoder, name string, p *producer.Producer) {
+	text, value, _ := strings.Cut(v.Challenge, "=")
+	member, err := producer.ParseExtractor(text)
+	if err != nil || value == "" {
+		d.Errs.Add(v.Node.Place("signed_challenge"), "write json:type=url_verification",
+			"%s.signed_challenge is not EXTRACTOR=VALUE", name)
+		return
+	}
+	p.Handshake = echoesChallenge(member, value, echo)
 }
 
 // identify sets what decides which deliveries are the same event.
@@ -177,15 +228,9 @@ func (v *description) identify(d *conf.Decoder, name string) {
 
 // authenticate sets the scheme.
 func (v *description) authenticate(d *conf.Decoder, name string, p *Preset) {
-	units := map[string]time.Duration{"": 0, "s": time.Second, "ms": time.Millisecond, "rfc3339": 0}
-	unit, known := units[v.TimeUnit]
-	switch {
-	case !known:
-		d.Errs.Add(v.Node.Place("timestamp_unit"), "", "%s.timestamp_unit is s, ms or rfc3339", name)
-	case v.Scheme != "" && !slices.Contains([]string{"hmac", "credential", "bearer"}, v.Scheme):
-		d.Errs.Add(v.Node.Place("scheme"), "", "%s.scheme is hmac, credential or bearer", name)
+	if v.Scheme != "" && !slices.Contains([]string{"hmac", "rfc9421", "credential", "bearer"}, v.Scheme) {
+		d.Errs.Add(v.Node.Place("scheme"), "", "%s.scheme is hmac, rfc9421, credential or bearer", name)
 	}
-	v.HMAC.TimestampUnit, v.HMAC.TimestampRFC3339 = unit, v.TimeUnit == "rfc3339"
 	switch {
 	case v.Scheme == "credential" && len(v.HMAC.Headers) > 0:
 		p.build = func(p *producer.Producer, s Settings) {
@@ -200,7 +245,27 @@ func (v *description) authenticate(d *conf.Decoder, name string, p *Preset) {
 			p.Err = checkText(s.Secrets)
 			signedBy(p, &bodyTimed{v.HMAC.WithSecrets(verify.Secrets(s.Secrets...)), v.TimeMember})
 		}
-	default:
+	case v.Scheme == "rfc9421":
+		v.signMessages(p)
+	case v.Code == "" || len(v.HMAC.Headers) > 0:
 		p.hmac = &v.HMAC
+		if key := publicKeyIn(p.hmac); key != "" {
+			p.signWith = signsContent(p.hmac)
+		}
 	}
+}
+
+// signMessages sets a scheme of RFC 9421.
+func (v *description) signMessages(p *Preset) {
+	p.build = func(p *producer.Producer, s Settings) {
+		encoding := cmp.Or(s.SignatureEncoding, v.ECDSA)
+		if !slices.Contains([]string{"", "der", "raw"}, encoding) {
+			p.Err = errors.New("signature_encoding is der or raw")
+		}
+		signedByMessages(p, s, &verify.RFC9421{
+			Label: v.Messages.Label, Algs: v.Messages.Algs, DER: encoding == "der",
+			Coverage: verify.Coverage{Required: v.Covers},
+		}, verify.JWKSConfig{})
+	}
+	p.signWith, p.sharedKeys = signsMessages(v.Signs), v.Messages.Algs[0] == verify.HMACSHA256
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -49,15 +51,39 @@ func TestAVendorIsDescribedWithoutCode(t *testing.T) {
 	}
 }
 
+// The code of a row is in the file that it names, and there is none without a row.
+func TestTheCodeOfARowIsWhereItSays(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{}
+	for row := range strings.SplitSeq(string(presetsText), "\n\n") {
+		name := regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):$`).FindStringSubmatch(row)
+		code := regexp.MustCompile(`(?m)^  code: (\S+)$`).FindStringSubmatch(row)
+		if name == nil || code == nil {
+			continue
+		}
+		files[name[1]] = code[1]
+		text, err := os.ReadFile(code[1])
+		if err != nil || !strings.Contains(string(text), `Name: "`+name[1]+`"`) {
+			t.Errorf("%s: %s does not have it (%v)", name[1], code[1], err)
+		}
+	}
+	for _, p := range coded() {
+		if (p.Docs == "") != (files[p.Name] != "") {
+			t.Errorf("%s has a row, or code that no row names", p.Name)
+		}
+	}
+}
+
 func TestMistakesInDescriptionsHaveTheirLine(t *testing.T) {
 	t.Parallel()
 	for mistake, want := range map[string]string{
 		"  hedaer: X-Kettle":      `kettle.yaml:14: unknown setting "hedaer" in kettle`,
 		"  event_time: at":        `kettle.yaml:14: kettle.event_time: extractor "at"`,
-		"  timestamp_unit: weeks": "kettle.yaml:14: kettle.timestamp_unit is s, ms or rfc3339",
+		"  timestamp_unit: weeks": "kettle.yaml:14: kettle.timestamp_unit is \"weeks\"",
+		"  code: kettle.go":       "kettle.yaml:14: kettle.code: there is no such preset in Go",
 		"  fingerprint: id":       `kettle.yaml:14: kettle.fingerprint: extractor "id"`,
 		"  keyed_by_type: (":      "kettle.yaml:14: kettle.keyed_by_type: error parsing regexp",
-		"  scheme: jwt":           "kettle.yaml:14: kettle.scheme is hmac, credential or bearer",
+		"  scheme: jwt":           "kettle.yaml:14: kettle.scheme is hmac, rfc9421, credential or bearer",
 		"bowl: tea":               "kettle.yaml:14: bowl is a single value, want a mapping",
 	} {
 		_, err := readPresets("kettle.yaml", []byte(kettle+mistake+"\n"))

@@ -107,20 +107,20 @@ func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 			t.Errorf("%s accepts a setting that it does not use", name)
 		}
 	}
-	if errs := check(AzureEventGrid(entra)); len(errs) != 0 {
+	if errs := check(Open("azure-event-grid", entra)); len(errs) != 0 {
 		t.Errorf("azure-event-grid with Entra: %v", errs)
 	}
 	for name, s := range map[string]Settings{
 		"nothing": {}, "an empty key": {Query: "code"}, "an empty header": {Header: "X-Key"},
 		"no issuer": {Audience: []string{"a"}},
 	} {
-		if AzureEventGrid(s).Err == nil {
+		if Open("azure-event-grid", s).Err == nil {
 			t.Errorf("azure-event-grid opens with %s", name)
 		}
 	}
 	bad := full["openbanking-uk"]
 	for _, address := range []string{"", "http://bank.example/jwks", "not a URL"} {
-		if bad.JWKSURL = address; OpenBankingUK(bad).Err == nil {
+		if bad.JWKSURL = address; Open("openbanking-uk", bad).Err == nil {
 			t.Errorf("openbanking-uk opens with keys from %q", address)
 		}
 	}
@@ -165,11 +165,12 @@ func TestGivenKeysMustBeUsable(t *testing.T) {
 	published := strings.Replace(edJWK, "fhlxm1r5-RppONn5lebZJ9TjJBLXj-lLV7NVkaPxESs",
 		"JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs", 1)
 	for want, p := range map[string]producer.Producer{
-		"published for tests":    AccessOwl(map[string]string{"k": published}),
-		"neither PEM nor a JSON": AccessOwl(map[string]string{"k": "secret"}),
-		"does not fit":           AccessOwl(map[string]string{"k": ecPEM}),
-		"has 0 bytes":            Xsolla(map[string]string{"k": ""}),
-		"signature_encoding":     pawaPay.Open(Settings{Keys: map[string]string{"k": ecPEM}, SignatureEncoding: "hex"}),
+		"published for tests":    Open("accessowl", Settings{Keys: map[string]string{"k": published}}),
+		"neither PEM nor a JSON": Open("accessowl", Settings{Keys: map[string]string{"k": "secret"}}),
+		"does not fit":           Open("accessowl", Settings{Keys: map[string]string{"k": ecPEM}}),
+		"has 0 bytes":            Open("xsolla", Settings{Keys: map[string]string{"k": ""}}),
+		"signature_encoding": Open("pawapay",
+			Settings{Keys: map[string]string{"k": ecPEM}, SignatureEncoding: "hex"}),
 	} {
 		if p.Err == nil || !strings.Contains(p.Err.Error(), want) {
 			t.Errorf("got %v, want %q", p.Err, want)
@@ -201,7 +202,7 @@ func TestASubscriptionToSNSIsConfirmedByAFetch(t *testing.T) {
 // The recorded deliveries have other events, topics and validations.
 func TestEventGridReadsListedTopicsOnly(t *testing.T) {
 	t.Parallel()
-	p := AzureEventGrid(Settings{Query: "code", Secrets: []string{"0123456789"}, Topics: []string{"/a"}})
+	p := Open("azure-event-grid", Settings{Query: "code", Secrets: []string{"0123456789"}, Topics: []string{"/a"}})
 	event := func(topic, kind string) string {
 		return `{"id":"1","eventType":"` + kind + `","topic":"` + topic + `","data":{"validationCode":"<b>"}}`
 	}
@@ -241,7 +242,7 @@ func TestEventGridReadsListedTopicsOnly(t *testing.T) {
 // The identifier of an event without a name is that of its claims, not of the token's signature.
 func TestEqualClaimsOfYandexPayAreOneEvent(t *testing.T) {
 	t.Parallel()
-	p := YandexPay("m1")
+	p := Open("yandex-pay", Settings{Account: []string{"m1"}})
 	var ids [2]string
 	for i := range ids {
 		d := newDelivery(testHook, fmt.Sprint("token ", i))

@@ -18,7 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Twilio receives webhooks of Twilio. A secret is the account's auth token. Signed are the URL,
+// twilio receives webhooks of Twilio. A secret is the account's auth token. Signed are the URL,
 // so the receiver must know its public one, and the names and values of a form. A body that is
 // not a form is bound by the SHA-256 in bodySHA256, a parameter of the URL; one that nothing
 // binds is refused (body_hash_mismatch). The URL, names and values are joined without a separator:
@@ -33,11 +33,9 @@ import (
 // another token is quarantined. The body of the response is TwiML, which does nothing by
 // default: an Answer handler has its own, which duplicates get again. Twilio waits 15 seconds and
 // retries once, unless the URL's fragment configures otherwise. For Event Streams, whose bodies are
-// batches, use [TwilioEventStreams].
+// batches, use twilio-event-streams.
 //
 // https://www.twilio.com/docs/usage/webhooks/webhooks-security
-func Twilio(tokens ...string) producer.Producer { return twilio.with(tokens) }
-
 var twilio = Preset{
 	Name: "twilio", Docs: "https://www.twilio.com/docs/usage/webhooks/webhooks-security",
 	Auth: "HMAC-SHA1 of URL and form", ID: "I-Twilio-Idempotency-Token", Deadline: "15s",
@@ -45,9 +43,17 @@ var twilio = Preset{
 	like: producer.Producer{Fields: []string{"X-Twilio-*", "I-Twilio-*"}}, build: buildTwilio,
 }
 
-func buildTwilio(p *producer.Producer, s Settings) {
+var twilioEventStreams = Preset{Name: "twilio-event-streams", build: signedByTwilio}
+
+func signedByTwilio(p *producer.Producer, s Settings) {
 	p.Err = checkText(s.Secrets)
 	signedBy(p, newTwilioScheme(s.Secrets...))
+	p.SignsURL, p.QueryScope, p.ScopeIgnores = true, true, []string{bodyHashParam}
+	p.ScopeQuery = twilioScope
+}
+
+func buildTwilio(p *producer.Producer, s Settings) {
+	signedByTwilio(p, s)
 	p.Key = producer.Header("I-Twilio-Idempotency-Token")
 	p.Repeatable = repeatsInCall
 	var types []producer.Extractor
@@ -59,8 +65,6 @@ func buildTwilio(p *producer.Producer, s Settings) {
 	}
 	p.Type = producer.First(append(types, producer.JSON("type"))...)
 	p.Methods = []string{http.MethodPost, http.MethodGet}
-	p.SignsURL, p.QueryScope, p.ScopeIgnores = true, true, []string{bodyHashParam}
-	p.ScopeQuery = twilioScope
 	p.Window = day + time.Hour
 	p.Accepted = dedup.Response{Header: http.Header{"Content-Type": {"text/xml"}}, Body: []byte("<Response/>")}
 }
@@ -93,7 +97,7 @@ const bodyHashParam = "bodySHA256"
 // twilioScheme verifies X-Twilio-Signature: base64 of an HMAC-SHA1 over the URL as configured
 // at Twilio and, for forms, the names and values in the order of the names. It tries the URL
 // with and without its port, because proxies change it, and the variants of its query. See
-// [Twilio].
+// [twilio].
 type twilioScheme struct{ *verify.HMAC }
 
 // newTwilioScheme returns the scheme for auth tokens, of which any may match.

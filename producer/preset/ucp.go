@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// UCP receives order webhooks of businesses that follow the Universal Commerce Protocol, as
+// ucp receives order webhooks of businesses that follow the Universal Commerce Protocol, as
 // platforms do; profiles are the complete URLs of their profiles, such as
 // "https://shop.example/.well-known/ucp". Only these are fetched, and each is a principal.
 //
@@ -26,8 +26,6 @@ import (
 // beside it has vectors of signatures.
 //
 // https://ucp.dev/latest/specification/signatures/
-func UCP(profiles ...string) producer.Producer { return ucp.producer(Settings{Allow: profiles}) }
-
 var ucp = Preset{
 	Name: "ucp", Docs: "https://ucp.dev/latest/specification/signatures/", Auth: "RFC 9421",
 	ID: "Idempotency-Key, or body event_id", Wants: "2xx; the sender's matter", Uses: []string{"allow"},

@@ -23,11 +23,11 @@ func TestARecordedPayloadIsSignedAfresh(t *testing.T) {
 		{With("linear", "lin_wh_a_long_secret"), `{ "type": "Issue", "webhookId": "w" }`,
 			[]string{`"type": "Issue", "webhookId": "w" }`}},
 		{With("linear", "lin_wh_a_long_secret"), ` {}`, nil},
-		{Mailgun("a long enough key"), `{"signature":{"timestamp":"1700000000","token":"t","signature":"s"},` +
+		{With("mailgun", "a long enough key"), `{"signature":{"timestamp":"1700000000","token":"t","signature":"s"},` +
 			`"event-data":{"id":"e","event":"opened"}}`,
 			[]string{`"event-data":{"id":"e","event":"opened"}`}},
-		{Mailgun("a long enough key"), `{"event-data":{"id":"e","event":"opened"}}`, nil},
-		{Adyen(testHex), `{"notificationItems":[{"NotificationRequestItem":{` +
+		{With("mailgun", "a long enough key"), `{"event-data":{"id":"e","event":"opened"}}`, nil},
+		{With("adyen", testHex), `{"notificationItems":[{"NotificationRequestItem":{` +
 			`"additionalData":{"issuer":"b","hmacSignature":"old"},` +
 			`"pspReference":"p","amount":{"value":1,"currency":"EUR"},"eventCode":"CAPTURE","success":"true"}}]}`,
 			[]string{`"issuer":"b"`}},

@@ -47,12 +47,12 @@ func TestGitHubActionIsAnAttribute(t *testing.T) {
 
 func TestCloudEventsAreGrantedToOriginsInAnyCase(t *testing.T) {
 	t.Parallel()
-	p := CloudEvents(Settings{Secrets: []string{"0123456789abcdef"}, Origins: []string{"sender.example"}})
+	p := Open("cloudevents", Settings{Secrets: []string{"0123456789abcdef"}, Origins: []string{"sender.example"}})
 	reply, err := p.Challenge(fields(t, http.MethodOptions, testHook, "WebHook-Request-Origin", "Sender.Example"))
 	if err != nil || reply.Status != 200 || p.WithDefaults().Accepted.Header.Get("Cache-Control") != "private" {
 		t.Errorf("got %+v, %v, accepted with %+v", reply, err, p.WithDefaults().Accepted)
 	}
-	if CloudEvents(Settings{Secrets: []string{"0123456789abcdef"}}).Challenge != nil {
+	if Open("cloudevents", Settings{Secrets: []string{"0123456789abcdef"}}).Challenge != nil {
 		t.Error("subscriptions are granted without being configured")
 	}
 }
@@ -76,7 +76,7 @@ func TestSvixReadsTheSignedIdentifier(t *testing.T) {
 
 func TestTwilioWithoutATokenGetsADigest(t *testing.T) {
 	t.Parallel()
-	p := Twilio(testSecret)
+	p := With("twilio", testSecret)
 	id := func(address string) string {
 		r := fields(t, http.MethodGet, address)
 		if _, err := signBy(p.Scheme, r, nil, testNow); err != nil {
@@ -103,7 +103,7 @@ func TestAdyenBatchesAreSplit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Adyen(testHex)
+	p := With("adyen", testHex)
 	items, id, err := receive(p, fields(t, http.MethodPost, testHook), body, testNow)
 	if err != nil || len(items) != 2 || items[0].ID != "p1:CAPTURE:true" || items[1].ID != "p2%25x:CAPTURE:true" ||
 		items[1].Type != "CAPTURE" {
@@ -131,7 +131,7 @@ func TestAdyenItemsWithoutAReferenceAreNamedBySignedMembers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		items, _, err := receive(Adyen(testHex), fields(t, http.MethodPost, testHook), body, testNow)
+		items, _, err := receive(With("adyen", testHex), fields(t, http.MethodPost, testHook), body, testNow)
 		if err != nil || !items[0].Unnamed {
 			t.Fatalf("%s: %+v, %v", members, items, err)
 		}

@@ -33,7 +33,7 @@ type Subscription struct {
 	Token string `conf:"token,secret"`
 }
 
-// WebSub receives the content that WebSub hubs distribute for the subscriptions, and confirms them
+// webSub receives the content that WebSub hubs distribute for the subscriptions, and confirms them
 // to the hub that asks (WebSub section 5.3). It confirms a check that has the topic's token in its
 // query and asks for the configured mode; other checks get 404. The hub got the token with the
 // callback (the capability URL of section 5.1). Without a token anyone could have a hub subscribe
@@ -55,10 +55,6 @@ type Subscription struct {
 // specification also allows 2xx. How long a hub retries is up to the hub.
 //
 // https://www.w3.org/TR/websub/
-func WebSub(subscriptions ...Subscription) producer.Producer {
-	return webSub.producer(Settings{Subscriptions: subscriptions})
-}
-
 var webSub = Preset{
 	Name: "websub", Docs: "https://www.w3.org/TR/websub/", Auth: "HMAC of the body", ID: "digest of the body",
 	Wants: "2xx; up to the hub", Uses: []string{"secret", "subscriptions", "alg"},

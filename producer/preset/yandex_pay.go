@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// YandexPay receives webhooks of Yandex Pay for the accounts, ids of merchants. The body is a token
+// yandexPay receives webhooks of Yandex Pay for the accounts, ids of merchants. The body is a token
 // signed by Yandex (ES256), with its times in the JOSE header. Handlers get its claims as the body.
 //
 // Yandex sends no identifier. It is order, event, status and time joined; other kinds of events
@@ -18,10 +18,6 @@ import (
 // kinds are general knowledge, not re-read. Yandex accepts only 200 and retries for 24 hours.
 //
 // https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook
-func YandexPay(accounts ...string) producer.Producer {
-	return yandexPay.producer(Settings{Account: accounts})
-}
-
 var yandexPay = Preset{
 	Name: "yandex-pay", Docs: "https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook",
 	Auth: "the body is a token signed with ES256", ID: "order, event, status and time", Wants: "200 only; 24h",

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/internal/usage"
@@ -162,18 +161,15 @@ func (c *rfc9421Settings) cover(coverage *verify.Coverage) (query bool) {
 func (c *rfc9421Settings) setTime(b *producerBuilder, p *Producer, scheme *verify.RFC9421) {
 	field, header := strings.CutPrefix(c.Time, "header:")
 	if header && field != "" {
-		scheme.TimestampHeader, scheme.TimestampRFC3339 = field, c.TimeUnit == "rfc3339"
-		scheme.TimestampUnit = choose(b, p, "timestamp_unit", c.TimeUnit, timeUnits)
+		scheme.TimestampHeader = field
 		return
 	}
 	scheme.NoTime = choose(b, p, "timestamp", c.Time,
 		map[string]bool{"created": false, "none": true, "header:NAME": false})
-	if c.TimeUnit != "" {
+	if scheme.TimestampUnit = verify.Seconds; !p.Node.Member("timestamp_unit").IsNone() {
 		b.errs.Add(p.Node.Place("timestamp_unit"), "write timestamp: header:NAME", "timestamp_unit without a field")
 	}
 }
-
-var timeUnits = map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "rfc3339": 0}
 
 // build returns a producer from the description of its HMAC.
 func (c *hmacSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
@@ -184,8 +180,7 @@ func (c *hmacSettings) build(_ context.Context, b *producerBuilder, p *Producer)
 
 // describe returns the scheme as it is written.
 func (c *contentSettings) describe(b *producerBuilder, p *Producer) *verify.HMAC {
-	scheme := &verify.HMAC{Encoding: verify.Hex, TimestampRFC3339: c.TimeUnit == "rfc3339"}
-	scheme.TimestampUnit = choose(b, p, "timestamp_unit", c.TimeUnit, timeUnits)
+	scheme := &verify.HMAC{Encoding: verify.Hex}
 	conf.Overlay(reflect.ValueOf(scheme).Elem(), reflect.ValueOf(&c.HMAC).Elem(), p.Node)
 	return scheme
 }

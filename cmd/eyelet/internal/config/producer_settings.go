@@ -57,7 +57,6 @@ type rfc9421Settings struct {
 	Algs        []string       `conf:"alg,nonempty"`       // default to those of the profile
 	Covers      []string       `conf:"covers"`             // what the sender signs
 	Time        string         `conf:"timestamp"`          // created, header:NAME or none
-	TimeUnit    string         `conf:"timestamp_unit"`     // s, ms or rfc3339
 	Encoding    string         `conf:"encoding"`           // base64 or base64url
 	ECDSA       string         `conf:"signature_encoding"` // raw or der
 	Nonce       string         `conf:"nonce"`              // off, required or unique
@@ -90,7 +89,6 @@ type contentSettings struct {
 	verify.HMAC
 	Signature producer.Extractor `conf:"signature"` // instead of header
 	Timestamp producer.Extractor `conf:"timestamp"` // the same for the time
-	TimeUnit  string             `conf:"timestamp_unit"`
 }
 
 // hmacSettings describe the HMAC of a producer without a preset.
