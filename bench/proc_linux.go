@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +47,31 @@ func anonymousMemory(pid int) float64 {
 		}
 	}
 	return 0
+}
+
+// switches returns how often the living threads of a process were switched to another one.
+func switches(pid int) (n float64) {
+	paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid)) // only a wrong pattern is an error
+	for _, path := range paths {
+		n += sumOf(path, "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
+	}
+	return n
+}
+
+// calls returns the number of system calls of a process that read or wrote.
+func calls(pid int) float64 { return sumOf(fmt.Sprintf("/proc/%d/io", pid), "syscr:", "syscw:") }
+
+// sumOf returns the sum of the numbers after some names in a file of /proc; a process that has
+// ended has none.
+func sumOf(path string, names ...string) (sum float64) {
+	text, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 2 && slices.Contains(names, f[0]) {
+			n, _ := strconv.ParseFloat(f[1], 64)
+			sum += n
+		}
+	}
+	return sum
 }
 
 // flushes returns how many flush requests the device under dir has completed, from /proc/diskstats,

@@ -13,6 +13,12 @@ func cpuTime(int) time.Duration { return 0 }
 // anonymousMemory is supported on Linux only.
 func anonymousMemory(int) float64 { return 0 }
 
+// switches is supported on Linux only.
+func switches(int) float64 { return 0 }
+
+// calls is supported on Linux only.
+func calls(int) float64 { return 0 }
+
 // flushes is supported on Linux only.
 func flushes(string) int64 { return 0 }
 

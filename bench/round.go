@@ -20,7 +20,10 @@ type figures struct {
 	RedisCPU  float64 `json:"redis_cpu_us,omitempty"`
 	Allocs    float64 `json:"allocs,omitempty"`
 	// EventsPerFlush is 0 where flushes of the device cannot be counted, or without any.
-	EventsPerFlush float64 `json:"events_per_flush,omitempty"`
+	EventsPerFlush   float64 `json:"events_per_flush,omitempty"`
+	FlushesPerCommit float64 `json:"flushes_per_commit,omitempty"` // of Eyelet
+	Switches         float64 `json:"switches,omitempty"`           // of the context, by the threads of the receiver
+	Calls            float64 `json:"calls,omitempty"`              // reads and writes: system calls with data
 }
 
 // round starts a receiver, loads it, and waits until every event is handled. The CPU time and the
@@ -49,6 +52,11 @@ func (b *bench) round(ctx context.Context, name string, w workload, rate float64
 		return f, err
 	}
 	before, err := warm.run(ctx, senders)
+	for err == nil && before.fresh < w.before {
+		var more answered
+		more, err = warm.run(ctx, senders)
+		before.fresh += more.fresh
+	}
 	if err != nil {
 		return f, err
 	}
@@ -93,7 +101,11 @@ func (b *bench) measure(ctx context.Context, r *running, p plan, senders []*send
 	}
 	if flushed := end.flushes - start.flushes; flushed > 0 {
 		f.EventsPerFlush = f.Events / float64(flushed)
+		if commits := end.commits - start.commits; commits > 0 {
+			f.FlushesPerCommit = float64(flushed) / commits
+		}
 	}
+	f.Switches, f.Calls = (end.switches-start.switches)/n, (end.calls-start.calls)/n
 	return f, nil
 }
 
@@ -103,6 +115,9 @@ type sample struct {
 	cpu, services time.Duration
 	flushes       int64
 	mallocs       float64
+	commits       float64
+	switches      float64
+	calls         float64
 }
 
 func (b *bench) sample(ctx context.Context, r *running) (s sample, err error) {
@@ -110,6 +125,7 @@ func (b *bench) sample(ctx context.Context, r *running) (s sample, err error) {
 	s.cpu, s.services = r.cpu()
 	s.flushes = flushes(b.disk.dir)
 	m, err := r.scrape(ctx)
-	s.mallocs = m["go_memstats_mallocs_total"]
+	s.mallocs, s.commits = m["go_memstats_mallocs_total"], m["eyelet_store_commits_total"]
+	s.switches, s.calls = switches(r.process.Process.Pid), calls(r.process.Process.Pid)
 	return s, err
 }

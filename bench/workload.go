@@ -11,7 +11,8 @@ type workload struct {
 	duplicates  float64 // share of deliveries that repeat an earlier one
 	// share, if not 0, fixes the rate of deliveries at this part of the rate that the hand-written
 	// receiver reached in the workload "new-64" of the same round.
-	share float64
+	share  float64
+	before int // events that the receiver handles first, at least, in which the log is filled once
 	// once replaces the duration and the number of rounds of the flags: one round of this duration.
 	once      time.Duration
 	window    time.Duration // for which events are remembered; 0 for the default
@@ -28,6 +29,10 @@ var workloads = []workload{
 	{
 		name: "new-256", title: "New events, 256 clients", clients: 256, signature: "github", handler: "stdout",
 		receivers: []string{"bare", "hand", "hand+worker", "eyelet"},
+	},
+	{
+		name: "steady", title: "New events after 200,000, 64 clients", clients: 64, signature: "github",
+		handler: "stdout", before: 200_000, receivers: []string{"eyelet"},
 	},
 	{
 		name: "duplicates", title: "90 % duplicates, without a handler, 64 clients", clients: 64, signature: "github",
