@@ -40,15 +40,15 @@ func printTable(out io.Writer, rows [][]string) {
 // Table returns the medians of each receiver, below a row of titles.
 func (m measured) Table() [][]string {
 	rows := [][]string{{
-		"receiver", "deliveries/s", "p50 ms", "p99 ms", "CPU µs", "Redis", "allocations", "events/flush", "flushes/commit",
-		"switches", "calls", "drain s",
+		"receiver", "deliveries/s", "p50 ms", "p99 ms", "CPU µs", "Redis", "allocations", "events/flush",
+		"flushes/commit", "switches", "calls", "drain s",
 	}}
 	for _, d := range descriptions {
 		if f := medianOf(m.Rounds, d.name); f.CPU > 0 || f.PerSecond > 0 {
 			rows = append(rows, []string{
 				d.name, number(f.PerSecond), number(f.P50), number(f.P99), number(f.CPU), number(f.RedisCPU),
-				number(f.Allocs), number(f.EventsPerFlush), number(f.FlushesPerCommit), number(f.Switches), number(f.Calls),
-				number(f.Drain),
+				number(f.Allocs), number(f.EventsPerFlush), number(f.FlushesPerCommit), number(f.Switches),
+				number(f.Calls), number(f.Drain),
 			})
 		}
 	}
