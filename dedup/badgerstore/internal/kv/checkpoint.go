@@ -16,6 +16,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 )
 
@@ -27,11 +28,13 @@ type checkpointer struct {
 	mu   sync.Mutex // one checkpoint at a time
 	last Checkpoint
 	wake chan struct{}
-	work Work // with files
+	// reached receives when the log has continued in another segment.
+	reached chan struct{}
+	work    Work // with files
 }
 
 func newCheckpointer(d *DB, last Checkpoint) *checkpointer {
-	return &checkpointer{db: d, last: last, wake: make(chan struct{}, 1)}
+	return &checkpointer{db: d, last: last, wake: make(chan struct{}, 1), reached: make(chan struct{}, 1)}
 }
 
 // request asks for a checkpoint soon.
@@ -42,6 +45,9 @@ func (c *checkpointer) loop() {
 		select {
 		case <-c.db.quit:
 			return
+		case <-c.reached:
+			c.noteReached()
+			continue
 		case <-c.wake:
 		}
 		if err := c.run(); isExhausted(err) {
@@ -49,6 +55,24 @@ func (c *checkpointer) loop() {
 		} else if err != nil {
 			return
 		}
+	}
+}
+
+// noteReached writes the checkpoint again with the segment that the log has reached. Without space
+// or descriptors the next segment is noted, or the next checkpoint notes it. The commit that needs
+// a checkpoint notices a hang.
+func (c *checkpointer) noteReached() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := c.last
+	if next.Reached = c.db.log.End().Segment; next.Reached <= c.last.Reached || c.db.failed() != nil {
+		return
+	}
+	switch err := c.db.spare.open(func() error { return WriteCheckpoint(c.db.dir, next) }); {
+	case err == nil:
+		c.last = next
+	case !storedir.IsNoSpace(err) && !isExhausted(err):
+		c.db.fail("a checkpoint failed", err)
 	}
 }
 
@@ -184,6 +208,9 @@ func (c *checkpointer) write(at redolog.Position, commit uint64) error {
 	}
 	next := c.last
 	next.Log, next.Commit = at, commit
+	if c.db.log != nil {
+		next.Reached = max(next.Reached, c.db.log.End().Segment)
+	}
 	next.Values, next.NextValue = values, max(next.NextValue, c.db.index.values.Active()+1)
 	c.work.Begin()
 	if next.Manifest, err = openWith(c.db.spare, c.db.manifest.Sync); err != nil {

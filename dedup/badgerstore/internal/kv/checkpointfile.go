@@ -20,9 +20,11 @@ import (
 
 // Checkpoint names what is at rest: in Badger's tables and in value files, all durable.
 type Checkpoint struct {
-	Store     [16]byte            `json:"-"` // identity of log and value files
-	Log       redolog.Position    // everything before it is at rest
-	Commit    uint64              // number of the last commit before it
+	Store  [16]byte         `json:"-"` // identity of log and value files
+	Log    redolog.Position // everything before it is at rest
+	Commit uint64           // number of the last commit before it
+	// Reached is the newest segment of the log that has a durable frame, as far as it is noted.
+	Reached   uint64              `json:",omitempty"`
 	Manifest  badgerfile.Manifest // of Badger
 	Values    []valuefile.FileState
 	NextValue uint64 // a number above that of every value file so far

@@ -17,6 +17,9 @@ type commitEnv struct {
 	publish    func(n uint64, entries []Entry, end redolog.Position)
 	pressure   func() (used, total int) // segments of the log
 	request    func()                   // asks for a checkpoint soon
+	reached    func()                   // has the new segment noted
+
+	segment uint64 // of the last commit
 }
 
 // commit is [DB.Commit].
@@ -44,7 +47,12 @@ func (e *commitEnv) commit(n uint64, entries []Entry) error {
 	}
 	// 4. Publish it: from here on it can be read.
 	e.publish(n, entries, end)
-	// 5. Have the log used again in time.
+	// 5. Have a new segment noted: without its file the next start is refused.
+	if end.Segment != e.segment {
+		e.segment = end.Segment
+		e.reached()
+	}
+	// 6. Have the log used again in time.
 	if used, total := e.pressure(); 2*used >= total {
 		e.request()
 	}
@@ -69,5 +77,6 @@ func newCommitEnv(d *DB) commitEnv {
 		publish:    d.overlay.add,
 		pressure:   d.log.Pressure,
 		request:    d.checkpoint.request,
+		reached:    func() { notify(d.checkpoint.reached) },
 	}
 }

@@ -24,9 +24,9 @@ func TestACommitTakesItsStepsInOrder(t *testing.T) {
 		err   error
 		tried bool // not a NotWrittenError
 	}{
-		{steps: "room append flush publish", used: 7, tried: true},
-		{steps: "room append flush publish request", used: 8, tried: true},
-		{steps: "room append checkpoint append flush publish", errs: errs{"append": {full}}, tried: true},
+		{steps: "room append flush publish reached", used: 7, tried: true},
+		{steps: "room append flush publish reached request", used: 8, tried: true},
+		{steps: "room append checkpoint append flush publish reached", errs: errs{"append": {full}}, tried: true},
 
 		{steps: "room", errs: errs{"room": {refused}}, err: refused},
 		{steps: "room", errs: errs{"room": {final}}, err: final, tried: true},
@@ -71,6 +71,7 @@ func TestACommitTakesItsStepsInOrder(t *testing.T) {
 			},
 			pressure: func() (used, total int) { return tc.used, 16 },
 			request:  func() { done = append(done, "request") },
+			reached:  func() { done = append(done, "reached") },
 		}
 		err := e.commit(5, entries)
 		if got := strings.Join(done, " "); got != tc.steps {

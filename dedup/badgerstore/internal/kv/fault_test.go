@@ -261,10 +261,7 @@ func TestNoCheckpointFollowsAFailure(t *testing.T) {
 	options.Segment = 1 << 20 // so that no checkpoint is due
 	o := create(t, options)
 	o.load(t, rand.New(rand.NewPCG(27, 28)), 20)
-	noted, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noted := o.noted(t)
 	o.fail("by this test", syscall.EIO)
 	if err := o.Checkpoint(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("a checkpoint: %v", err)
@@ -293,10 +290,7 @@ func TestAFailureDuringACloseIsFinal(t *testing.T) {
 	}), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o = create(t, options)
 	o.load(t, rand.New(rand.NewPCG(37, 38)), 20)
-	noted, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noted := o.noted(t)
 	if err := o.Close(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("Close: %v", err)
 	}
@@ -317,10 +311,7 @@ func TestAnErrorOfTheApplierIsFinal(t *testing.T) {
 	if err := o.Checkpoint(); err != nil {
 		t.Fatal(err)
 	}
-	noted, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noted := o.noted(t)
 	o.load(t, r, 1) // with a commit that is at rest and not in the checkpoint
 	if err := o.Settle(); err != nil {
 		t.Fatal(err)

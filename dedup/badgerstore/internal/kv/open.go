@@ -187,6 +187,9 @@ func (d *DB) verify(at Checkpoint) (manifest []byte, err error) {
 			return nil
 		})
 	}
+	if gone := noSegment(at, d.tail); err == nil && !d.o.AcceptLoss && len(gone) > 0 {
+		err = gone[0]
+	}
 	return manifest, err
 }
 
@@ -274,14 +277,7 @@ func (d *DB) replay(at Checkpoint) (commits int, err error) {
 	if err != nil {
 		return commits, err
 	}
-	if ahead < at.Commit {
-		damage = append(damage, &redolog.DamagedError{Segment: at.Log.Segment, Offset: at.Log.Offset,
-			Reason: fmt.Sprintf("the tables end with commit %d, and had commit %d", ahead, at.Commit)})
-	}
-	if last < ahead {
-		damage = append(damage, &redolog.DamagedError{Segment: end.Segment, Offset: end.Offset,
-			Reason: fmt.Sprintf("it ends with commit %d, and commit %d is at rest", last, ahead)})
-	}
+	damage = append(damage, missing(at, ahead, last, end)...)
 	if len(damage) == 0 {
 		if d.last != nil {
 			end = d.last.At
@@ -297,6 +293,28 @@ func (d *DB) replay(at Checkpoint) (commits int, err error) {
 	d.lost = true
 	d.overlay.at, d.overlay.applied = end, max(d.overlay.applied, ahead)
 	return commits, nil
+}
+
+// missing returns what the log lacks, which ends with a commit at a position, while commits up to
+// ahead are at rest.
+func missing(at Checkpoint, ahead, last uint64, end redolog.Position) (damage []*redolog.DamagedError) {
+	if ahead < at.Commit {
+		damage = append(damage, &redolog.DamagedError{Segment: at.Log.Segment, Offset: at.Log.Offset,
+			Reason: fmt.Sprintf("the tables end with commit %d, and had commit %d", ahead, at.Commit)})
+	}
+	if last < ahead {
+		damage = append(damage, &redolog.DamagedError{Segment: end.Segment, Offset: end.Offset,
+			Reason: fmt.Sprintf("it ends with commit %d, and commit %d is at rest", last, ahead)})
+	}
+	return append(damage, noSegment(at, end)...)
+}
+
+// noSegment returns the damage of a log that ends before a segment that it had reached.
+func noSegment(at Checkpoint, end redolog.Position) []*redolog.DamagedError {
+	if at.Reached <= max(at.Log.Segment, end.Segment) {
+		return nil
+	}
+	return []*redolog.DamagedError{{Segment: at.Reached, Reason: "the segment is missing"}}
 }
 
 // carry commits the last frame of the log again, in a new segment. Its old place counts until the
