@@ -80,6 +80,7 @@ func Read(file string, data []byte) ([]Preset, error) {
 	for _, p := range all {
 		if _, bundled := Find(p.Name); bundled {
 			found.Add(p.at, "choose another name", "%s is the name of a bundled preset", p.Name)
+			continue // its code expects another row
 		}
 		if made := p.producer(Settings{Secrets: []string{anySecret}}); p.hmac != nil {
 			for _, mistake := range made.Check() {
@@ -143,6 +144,9 @@ func (v *description) preset(d *conf.Decoder, name string) Preset {
 		p.Accepted = textResponse(v.AcceptedBody)
 	}
 	v.identify(d, name)
+	if v.Challenge != "" {
+		v.challenge(d, name, p)
+	}
 	made := Preset{
 		Name: name, Docs: v.Docs, Auth: v.Auth, ID: v.ID, Deadline: v.Deadline, Wants: v.Wants, Uses: v.Uses,
 		like: *p, typeFrom: typeFrom, types: v.Types, needs: map[string]any{},
@@ -154,18 +158,16 @@ func (v *description) preset(d *conf.Decoder, name string) Preset {
 		made.Uses = []string{"secret"}
 	}
 	v.authenticate(d, name, &made)
-	if v.Challenge != "" {
-		v.challenge(d, name, p)
-		made.like.Handshake = p.Handshake
+	if v.Code == "" {
+		return made
 	}
-	if v.Code != "" {
-		i := slices.IndexFunc(coded(), func(c Preset) bool { return c.Name == name })
-		if i < 0 {
-			d.Errs.Add(v.Node.Place("code"), "remove it", "%s.code: there is no such preset in Go", name)
-			return made
-		}
-		made.extend(coded()[i])
+	all := coded()
+	i := slices.IndexFunc(all, func(c Preset) bool { return c.Name == name })
+	if i < 0 {
+		d.Errs.Add(v.Node.Place("code"), "remove it", "%s.code: there is no such preset in Go", name)
+		return made
 	}
+	made.extend(all[i])
 	return made
 }
 
@@ -245,6 +247,9 @@ func (v *description) authenticate(d *conf.Decoder, name string, p *Preset) {
 			p.Err = checkText(s.Secrets)
 			signedBy(p, &bodyTimed{v.HMAC.WithSecrets(verify.Secrets(s.Secrets...)), v.TimeMember})
 		}
+	case v.Scheme == "rfc9421" && len(v.Messages.Algs) == 0:
+		d.Errs.Add(v.Node.Place("scheme"), "write alg: ed25519, or another one",
+			"%s has scheme rfc9421 and no alg", name)
 	case v.Scheme == "rfc9421":
 		v.signMessages(p)
 	case v.Code == "" || len(v.HMAC.Headers) > 0:

@@ -83,6 +83,7 @@ func TestMistakesInDescriptionsHaveTheirLine(t *testing.T) {
 		"  code: kettle.go":       "kettle.yaml:14: kettle.code: there is no such preset in Go",
 		"  fingerprint: id":       `kettle.yaml:14: kettle.fingerprint: extractor "id"`,
 		"  keyed_by_type: (":      "kettle.yaml:14: kettle.keyed_by_type: error parsing regexp",
+		"  scheme: rfc9421":       "kettle.yaml:14: kettle has scheme rfc9421 and no alg",
 		"  scheme: jwt":           "kettle.yaml:14: kettle.scheme is hmac, rfc9421, credential or bearer",
 		"bowl: tea":               "kettle.yaml:14: bowl is a single value, want a mapping",
 	} {
@@ -90,5 +91,14 @@ func TestMistakesInDescriptionsHaveTheirLine(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", mistake, err, want)
 		}
+	}
+}
+
+// A row of a user with the name of a bundled preset would have its code, which expects its row.
+func TestACodeIsOfItsRowOnly(t *testing.T) {
+	t.Parallel()
+	own := strings.Replace(kettle, "kettle:", "zoom:", 1) + "  scheme: credential\n  code: zoom.go\n"
+	if _, err := Read("own.yaml", []byte(own)); err == nil || !strings.Contains(err.Error(), "of a bundled preset") {
+		t.Error(err)
 	}
 }
