@@ -89,6 +89,7 @@ var imports = map[string][]string{
 	},
 	"internal/descriptors": {},
 	"internal/duration":    {},
+	"internal/words":       {},
 	"internal/faultdisk":   {},        // for tests
 	"internal/history":     {"dedup"}, // for tests
 	"internal/httpfile":    {},
@@ -104,7 +105,7 @@ var imports = map[string][]string{
 	"internal/workdir":     {}, // for modules of their own
 	"once":                 {"receiver"},
 	"once/oncepgx":         {"once"},
-	"producer":             {"verify", "dedup", "internal/strictjson", "internal/duration"},
+	"producer":             {"verify", "dedup", "internal/strictjson", "internal/duration", "internal/words"},
 	"producer/preset": {
 		"producer", "verify", "dedup", "internal/conf", "internal/publicnet", "internal/sender", "internal/strictjson",
 		"internal/usage",
@@ -127,7 +128,7 @@ var imports = map[string][]string{
 	},
 	"replay":   {"dedup", "internal/httpfile", "internal/publicurl"},
 	"testdata": {},
-	"verify":   {"internal/publicnet", "internal/strictjson", "internal/duration"},
+	"verify":   {"internal/publicnet", "internal/strictjson", "internal/duration", "internal/words"},
 }
 
 // notReleased are packages that start, pause and kill servers, or are for tests.

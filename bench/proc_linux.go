@@ -39,14 +39,7 @@ func cpuTime(pid int) time.Duration {
 // anonymousMemory returns the resident bytes of a process that are not of files, or 0 if it has
 // ended.
 func anonymousMemory(pid int) float64 {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "RssAnon:" {
-			kib, _ := strconv.ParseFloat(f[1], 64)
-			return kib * 1024
-		}
-	}
-	return 0
+	return 1024 * sumOf(fmt.Sprintf("/proc/%d/status", pid), "RssAnon:")
 }
 
 // switches returns how often the living threads of a process were switched to another one.
@@ -66,7 +59,7 @@ func calls(pid int) float64 { return sumOf(fmt.Sprintf("/proc/%d/io", pid), "sys
 func sumOf(path string, names ...string) (sum float64) {
 	text, _ := os.ReadFile(path)
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 2 && slices.Contains(names, f[0]) {
+		if f := strings.Fields(line); len(f) >= 2 && slices.Contains(names, f[0]) {
 			n, _ := strconv.ParseFloat(f[1], 64)
 			sum += n
 		}

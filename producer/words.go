@@ -2,16 +2,15 @@ package producer
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/internal/duration"
+	"github.com/eyelet-dev/eyelet/internal/words"
 )
 
-// The words of a configuration for the values of each type, in their order. An empty one is a
-// default that has none.
+// The words of a configuration for the values of each type.
 var (
 	contractWords   = []string{"api", "webhook"}
 	nonceWords      = []string{"off", "required", "unique"}
@@ -19,47 +18,29 @@ var (
 	sameSignedWords = []string{"", "off", "quarantine", "refuse", "run"}
 )
 
-// wordOf returns the word of a value.
-func wordOf[T ~int](v T, words []string) ([]byte, error) {
-	if v < 0 || int(v) >= len(words) {
-		return nil, fmt.Errorf("there is no value %d", int(v))
-	}
-	return []byte(words[v]), nil
-}
-
-// readWord sets the value that has a word.
-func readWord[T ~int](to *T, text []byte, words []string) error {
-	i := slices.Index(words, string(text))
-	if i < 0 || len(text) == 0 {
-		return fmt.Errorf("%q is not one of %s", text, strings.Join(words, ", "))
-	}
-	*to = T(i)
-	return nil
-}
-
 // MarshalText returns api or webhook.
-func (c Contract) MarshalText() ([]byte, error) { return wordOf(c, contractWords) }
+func (c Contract) MarshalText() ([]byte, error) { return words.Of(c, contractWords) }
 
 // UnmarshalText reads api or webhook.
-func (c *Contract) UnmarshalText(text []byte) error { return readWord(c, text, contractWords) }
+func (c *Contract) UnmarshalText(text []byte) error { return words.Read(c, text, contractWords) }
 
 // MarshalText returns off, required or unique.
-func (n NoncePolicy) MarshalText() ([]byte, error) { return wordOf(n, nonceWords) }
+func (n NoncePolicy) MarshalText() ([]byte, error) { return words.Of(n, nonceWords) }
 
 // UnmarshalText reads off, required or unique.
-func (n *NoncePolicy) UnmarshalText(text []byte) error { return readWord(n, text, nonceWords) }
+func (n *NoncePolicy) UnmarshalText(text []byte) error { return words.Read(n, text, nonceWords) }
 
 // MarshalText returns coded or decoded, and nothing for SignedEither.
-func (s SignedContent) MarshalText() ([]byte, error) { return wordOf(s, contentWords) }
+func (s SignedContent) MarshalText() ([]byte, error) { return words.Of(s, contentWords) }
 
 // UnmarshalText reads coded or decoded.
-func (s *SignedContent) UnmarshalText(text []byte) error { return readWord(s, text, contentWords) }
+func (s *SignedContent) UnmarshalText(text []byte) error { return words.Read(s, text, contentWords) }
 
 // MarshalText returns off, quarantine, refuse or run, and nothing for SameSignedDefault.
-func (s SameSigned) MarshalText() ([]byte, error) { return wordOf(s, sameSignedWords) }
+func (s SameSigned) MarshalText() ([]byte, error) { return words.Of(s, sameSignedWords) }
 
 // UnmarshalText reads off, quarantine, refuse or run.
-func (s *SameSigned) UnmarshalText(text []byte) error { return readWord(s, text, sameSignedWords) }
+func (s *SameSigned) UnmarshalText(text []byte) error { return words.Read(s, text, sameSignedWords) }
 
 // rateUnits are the times of a rate in text.
 var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}

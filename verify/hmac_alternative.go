@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Alternatives implements [Alternator].
@@ -276,7 +275,7 @@ const maxTimeFields = 4
 func timeFields(r *http.Request) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		value := r.Header.Get(name)
-		_, number := parseTimestamp(value, time.Second)
+		_, number := parseDigits(value)
 		_, date := parseDateTime(value)
 		if (number && len(value) >= 10 || date || name == "Date") && len(names) < maxTimeFields {
 			names = append(names, name)

@@ -186,7 +186,7 @@ func (p *hmacPlan) templateHolds(name partKind) bool {
 func (p *hmacPlan) setTimestamp() error {
 	var errs errorList
 	_, err := p.TimestampUnit.MarshalText()
-	errs.addIf(err != nil, "%w", err)
+	errs.addIf(err != nil, "timestamp unit: %w", err)
 	inEntry, inHeader := p.timedEntries, len(p.TimestampHeaders) > 0
 	errs.addIf(inEntry && inHeader, "timestamp: both a header and an entry")
 	errs.addIf(p.Contents == nil && (inEntry || inHeader) && !p.templateHolds(partTimestamp),

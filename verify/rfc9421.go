@@ -123,7 +123,7 @@ func (s *RFC9421) check() error {
 	errs.addIf(s.NoTime && s.MaxAge != 0, "an age of signatures that have no time")
 	errs.addIf(s.TimestampHeader != "" && s.NoTime, "both a field with the time and no time")
 	_, err := s.TimestampUnit.MarshalText()
-	errs.addIf(err != nil, "%w", err)
+	errs.addIf(err != nil, "timestamp unit: %w", err)
 	for _, alg := range s.Algs {
 		known := alg == RSAv15SHA256 || slices.Contains(defaultAlgs, alg)
 		errs.addIf(!known, "algorithm %q is not known", alg)

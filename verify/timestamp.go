@@ -1,11 +1,11 @@
 package verify
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/words"
 )
 
 // TimeUnit is the form of a signed time.
@@ -22,44 +22,34 @@ const (
 var timeUnits = []string{"s", "ms", "rfc3339"}
 
 // MarshalText returns s, ms or rfc3339.
-func (u TimeUnit) MarshalText() ([]byte, error) {
-	if u < 0 || int(u) >= len(timeUnits) {
-		return nil, fmt.Errorf("there is no timestamp unit %d", int(u))
-	}
-	return []byte(timeUnits[u]), nil
-}
+func (u TimeUnit) MarshalText() ([]byte, error) { return words.Of(u, timeUnits) }
 
 // UnmarshalText reads s, ms or rfc3339.
-func (u *TimeUnit) UnmarshalText(text []byte) error {
-	i := slices.Index(timeUnits, string(text))
-	if i < 0 {
-		return fmt.Errorf("%q is not one of %s", text, strings.Join(timeUnits, ", "))
-	}
-	*u = TimeUnit(i)
-	return nil
-}
-
-// unit is that of a number.
-func (u TimeUnit) unit() time.Duration {
-	if u == Milliseconds {
-		return time.Millisecond
-	}
-	return time.Second
-}
+func (u *TimeUnit) UnmarshalText(text []byte) error { return words.Read(u, text, timeUnits) }
 
 // Digits returns the number of digits of a time between 2001 and 2286, 0 for a date-time.
 func (u TimeUnit) Digits() int {
-	if u == RFC3339 {
+	switch u {
+	case RFC3339:
 		return 0
+	case Milliseconds:
+		return len("1795000000000")
 	}
-	return len(strconv.FormatInt(int64(1e18/u.unit()), 10))
+	return len("1795000000")
 }
 
 func (u TimeUnit) read(text string) (time.Time, bool) {
 	if u == RFC3339 {
 		return parseDateTime(text)
 	}
-	return parseTimestamp(text, u.unit())
+	n, ok := parseDigits(text)
+	switch {
+	case !ok:
+		return time.Time{}, false
+	case u == Milliseconds:
+		return time.UnixMilli(n), true
+	}
+	return time.Unix(n, 0), true
 }
 
 // format writes a time as read reads it.
@@ -95,20 +85,16 @@ func parseDateTime(s string) (time.Time, bool) {
 // maxTimestamp is the most digits of a time since 1970.
 const maxTimestamp = 15
 
-// parseTimestamp reads a time since 1970 in decimal digits.
-func parseTimestamp(s string, unit time.Duration) (time.Time, bool) {
+// parseDigits reads a time since 1970 in decimal digits.
+func parseDigits(s string) (n int64, ok bool) {
 	if s == "" || len(s) > maxTimestamp {
-		return time.Time{}, false
+		return 0, false
 	}
-	var n int64
 	for i := range len(s) {
 		if !isDigit(s[i]) {
-			return time.Time{}, false
+			return 0, false
 		}
 		n = n*10 + int64(s[i]-'0')
 	}
-	if unit == time.Millisecond {
-		return time.UnixMilli(n), true
-	}
-	return time.Unix(n, 0), true
+	return n, true
 }

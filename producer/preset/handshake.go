@@ -19,8 +19,9 @@ import (
 
 // echo returns a challenge as text, which no browser interprets as anything else.
 func echo(challenge string) *dedup.Response {
-	header := http.Header{"Content-Type": {"text/plain"}, "X-Content-Type-Options": {"nosniff"}}
-	return &dedup.Response{Status: http.StatusOK, Header: header, Body: []byte(challenge)}
+	r := textResponse(challenge)
+	r.Header.Set("X-Content-Type-Options", "nosniff")
+	return &r
 }
 
 // textResponse returns a response of plain text.
