@@ -89,7 +89,10 @@ func (t *Task) again(now time.Time) {
 	if n := len(kept); n > 0 {
 		kept[n-1].Reopened = now
 	}
-	*t = Task{Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now, Token: t.Token, History: kept}
+	*t = Task{
+		Handler: t.Handler, Lane: t.Lane, Version: t.Version, Unfenced: t.Unfenced, State: Pending, Due: now,
+		Token: t.Token, History: kept,
+	}
 }
 
 // attemptErr shortens the text of an error in its middle.

@@ -110,7 +110,7 @@ func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time)
 		Response: c.Response, Hold: c.Hold, DropBody: c.DropBody, Note: c.Note, Window: c.window(),
 	}
 	for _, t := range c.Tasks {
-		r.Tasks = append(r.Tasks, Task{Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now})
+		r.Tasks = append(r.Tasks, t.task(now))
 	}
 	switch {
 	case c.Quarantine != nil:

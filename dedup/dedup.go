@@ -94,7 +94,8 @@ type Store interface {
 
 	// Finish stores the result of leased work. ErrLeaseLost if the token of the lease is not the
 	// newest of its task, the task does not run, or the event is gone; the record is unchanged
-	// then. A store may refuse a result of more than a few megabytes with ErrTooLarge.
+	// then. A task with a version that is done moves its fence, or is stale ([Fence]), in the same
+	// durable step. A store may refuse a result of more than a few megabytes with ErrTooLarge.
 	Finish(ctx context.Context, l Lease, r Result) error
 
 	// FinishMany finishes each task as Finish does, in one durable step if the store can, in the
@@ -121,19 +122,31 @@ type Store interface {
 	// ErrInvalid for a task without a handler.
 	Reopen(ctx context.Context, event string, tasks ...NewTask) (Record, error)
 
-	// Rerun is a new run of a stored event: it makes its tasks pending again, or only those of the
-	// given handlers, whether they are done or dead, and resets their attempts. Their history is
+	// Rerun is a new run of a stored event: it makes its tasks pending again, or only those of some
+	// handlers, whether they are done or dead, and resets their attempts. Their history is
 	// kept, and so is the stored response. Effects that an earlier run had can happen again.
 	// ErrNotFound for an unknown event, ErrOpen if one of these tasks is open, ErrNoTask without
 	// any task or without one of a handler, ErrNoPayload if the payload was dropped, ErrQuarantined
 	// for a delivery that only Reopen may run.
-	Rerun(ctx context.Context, event string, handlers ...string) (Record, error)
+	Rerun(ctx context.Context, event string, again Rerun) (Record, error)
 
 	// RunNow makes the waiting tasks of an event due now, whether they wait for a retry or were
 	// postponed. It keeps their attempts and the order of lanes, and is as durable as Reopen.
 	// ErrNotFound for an unknown event, ErrNotWaiting if no task waits for a later time or the
 	// claim is held.
 	RunNow(ctx context.Context, event string) (Record, error)
+
+	// Note returns the note of a key, with an empty text if there is none.
+	Note(ctx context.Context, k Key) (Note, error)
+
+	// ChangeNote replaces the text of a key by that which change returns for it, "" if there is none,
+	// in one durable step. An empty result removes the note. change may run several times and, while
+	// it runs, holds up the store. Its error is returned, and nothing changes. ErrInvalid for a text
+	// of more than [MaxNote] bytes, or one that is not UTF-8.
+	ChangeNote(ctx context.Context, k Key, change func(text string) (string, error)) error
+
+	// Notes yields the notes of a space, in any order. Each was as shown at some moment of the walk.
+	Notes(ctx context.Context, space string) iter.Seq2[Note, error]
 
 	// Purge deletes the record of an event, its key, its aliases (unless a newer record has
 	// them) and the trace of the key (see [Remember]). ErrNotFound for an unknown event,
@@ -169,7 +182,8 @@ type Transactor interface {
 	// declares.
 	//
 	// An error of fn undoes its effect and is returned. So does [ErrLeaseLost], which means the
-	// same as for [Store.Finish]. After any other error effect and outcome may have happened, and
+	// same as for [Store.Finish], and [ErrStale], which means that a task with a version is older than
+	// its fence by now. After any other error effect and outcome may have happened, and
 	// Finish finds out: it gets ErrLeaseLost if they did, also while a commit whose answer was
 	// lost is still under way. A fn that panics or ends its goroutine is undone too.
 	//
@@ -193,6 +207,7 @@ var (
 	ErrNoTask      = errors.New("event has no task of the handler to run again")
 	ErrQuarantined = errors.New("delivery is quarantined, and only reopening runs it")
 	ErrNoPayload   = errors.New("payload is no longer kept")
+	ErrStale       = errors.New("stale: a newer event of the lane was handled")
 	ErrNotWaiting  = errors.New("event has no waiting task")
 	ErrOpen        = errors.New("event has open tasks")
 	ErrTooLarge    = errors.New("claims are too large for one durable step")

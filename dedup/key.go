@@ -32,6 +32,8 @@ const (
 	SpaceOccurrence = "occurrence:"
 	// SpaceSent is the space of unsigned identifiers. One of them may name several events.
 	SpaceSent = "sent"
+	// SpaceFence is the space of the notes of fences ([Record.FenceOf]).
+	SpaceFence = "fence"
 )
 
 // Hash returns a uniform digest of the key. The length of every part is hashed with it, so

@@ -38,13 +38,20 @@ func (r *Record) Extend(l Lease, d time.Duration, now time.Time) error {
 
 // Finish applies the result of leased work. It changes nothing and returns ErrLeaseLost unless
 // the record Holds the lease, and ErrInvalid for an unknown kind of result. A held claim that
-// is retried is released: only the next delivery runs it again.
-func (r *Record) Finish(l Lease, res Result, now time.Time) error {
+// is retried is released: only the next delivery runs it again. A task with a version that is Done
+// moves its fence, which is in a note, or becomes stale if it is older.
+func (r *Record) Finish(notes Notes, l Lease, res Result, now time.Time) error {
 	if !r.Holds(l) {
 		return ErrLeaseLost
 	}
 	if res.Kind < ResultDone || res.Kind > ResultRelease {
 		return fmt.Errorf("%w: kind %d of result", ErrInvalid, res.Kind)
+	}
+	if res.Kind == ResultDone {
+		var err error
+		if res, err = r.fenced(notes, l.Task, res); err != nil {
+			return err
+		}
 	}
 	t := &r.Tasks[l.Task]
 	t.Ended, t.Reason, t.Err, t.Until = now, res.Reason, res.Err, time.Time{}
@@ -121,7 +128,7 @@ func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
 	}
 	for _, n := range tasks {
 		if !r.has(n.Handler) {
-			r.Tasks = append(r.Tasks, Task{Handler: n.Handler, Lane: n.Lane, State: Pending, Due: now})
+			r.Tasks = append(r.Tasks, n.task(now))
 		}
 	}
 	r.Hold = false
@@ -132,10 +139,10 @@ func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
 // Rerun makes the tasks of the handlers pending, or all tasks without any handlers, whether they
 // are done or dead. It resets their attempts and keeps their history. See [Store.Rerun] for its
 // errors, which leave the record unchanged.
-func (r *Record) Rerun(handlers []string, now time.Time) error {
-	selected := func(t Task) bool { return len(handlers) == 0 || slices.Contains(handlers, t.Handler) }
+func (r *Record) Rerun(again Rerun, now time.Time) error {
+	handlers := again.Handlers
 	unknown := func(handler string) bool { return !r.has(handler) }
-	opens := func(t Task) bool { return selected(t) && t.Open() }
+	opens := func(t Task) bool { return again.selects(&t) && t.Open() }
 	switch {
 	case r.Quarantined():
 		return ErrQuarantined
@@ -147,13 +154,26 @@ func (r *Record) Rerun(handlers []string, now time.Time) error {
 		return ErrNoPayload
 	}
 	for i := range r.Tasks {
-		if selected(r.Tasks[i]) {
+		if again.selects(&r.Tasks[i]) {
 			r.Tasks[i].again(now)
+			r.Tasks[i].Unfenced = r.Tasks[i].Unfenced || again.Force
 		}
 	}
 	r.Hold = false
 	r.settle(now)
 	return nil
+}
+
+// Rerun says what [Store.Rerun] runs again.
+type Rerun struct {
+	// Handlers are those whose tasks run again. Defaults to all of the event.
+	Handlers []string
+	// Force runs tasks that are stale, which else end as stale again. It never moves a fence.
+	Force bool
+}
+
+func (o *Rerun) selects(t *Task) bool {
+	return len(o.Handlers) == 0 || slices.Contains(o.Handlers, t.Handler)
 }
 
 // RunNow makes the pending tasks that wait for a later time due at now. It returns

@@ -53,12 +53,26 @@ type Task struct {
 	// and the last 15. Reopening keeps it. Attempts that do not count ([ResultRelease]) are not in
 	// it. See [Task.Attempts].
 	History []Attempt
+	// Version orders the events of the lane ([Handler.Newest] of package receiver): once one is
+	// done, an older one is stale. Empty for none.
+	Version string
+	// Unfenced means that the task runs although it may be stale, and moves no fence.
+	Unfenced bool
 }
 
 // NewTask is a task to be added to a record.
 type NewTask struct {
-	Handler string
-	Lane    string
+	Handler  string
+	Lane     string
+	Version  string // as in [Task]
+	Unfenced bool   // as in [Task]
+}
+
+// task returns the task, to run at now.
+func (n *NewTask) task(now time.Time) Task {
+	return Task{
+		Handler: n.Handler, Lane: n.Lane, Version: n.Version, Unfenced: n.Unfenced, State: Pending, Due: now,
+	}
 }
 
 // ReasonInterrupted is the reason of a task whose last attempt ended with its process or its

@@ -41,6 +41,7 @@ type Store struct {
 	swept    int      // the last one that a sweep looked at
 	queue    *taskqueue.Queue[*entry]
 	traces   traces
+	notes    notes
 	step     dedup.Step[*entry]
 	seq      uint64
 	token    uint64
@@ -59,7 +60,7 @@ func New(o Options) *Store {
 	return &Store{
 		clock: o.Clock, opened: o.Clock.Now(), done: make(chan struct{}), changed: make(chan struct{}),
 		events: map[string]*entry{}, keys: map[[32]byte][]*entry{}, aliases: map[[32]byte]*entry{},
-		queue: taskqueue.New[*entry](), traces: newTraces(o.Remember, dedup.DayOf(o.Clock.Now())),
+		queue: taskqueue.New[*entry](), traces: newTraces(o.Remember, dedup.DayOf(o.Clock.Now())), notes: notes{},
 	}
 }
 
@@ -181,7 +182,7 @@ func (m *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) erro
 func (m *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) error {
 	return m.leased(ctx, l, func(r *dedup.Record, now time.Time) error {
 		res.Response = res.Response.Clone()
-		return r.Finish(l, res, now)
+		return r.Finish(source{m}, l, res, now)
 	})
 }
 
@@ -209,8 +210,8 @@ func (m *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask
 }
 
 // Rerun implements [dedup.Store].
-func (m *Store) Rerun(ctx context.Context, event string, handlers ...string) (dedup.Record, error) {
-	return m.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Rerun(handlers, now) })
+func (m *Store) Rerun(ctx context.Context, event string, again dedup.Rerun) (dedup.Record, error) {
+	return m.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Rerun(again, now) })
 }
 
 // RunNow implements [dedup.Store].
