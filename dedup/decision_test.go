@@ -38,7 +38,7 @@ func made(t *testing.T, change func(*dedup.Claim), results ...dedup.Result) dedu
 		if !c.Hold {
 			lease = r.Start(0, uint64(i+2), t0, time.Minute)
 		}
-		if err := r.Finish(lease, res, t0); err != nil {
+		if err := r.Finish(nil, lease, res, t0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestFinishForEveryKind(t *testing.T) {
 		res := dedup.Result{
 			Kind: row.kind, After: time.Minute, Reason: "why", Err: "text", Response: dedup.Response{Status: 418},
 		}
-		if err := r.Finish(lease, res, later); err != nil {
+		if err := r.Finish(nil, lease, res, later); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		task := r.Tasks[0]
@@ -133,7 +133,7 @@ func TestFinishForEveryKind(t *testing.T) {
 		}
 		before := r.Clone()
 		for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
-			if err := r.Finish(lease, result(kind), later); !errors.Is(err, dedup.ErrLeaseLost) {
+			if err := r.Finish(nil, lease, result(kind), later); !errors.Is(err, dedup.ErrLeaseLost) {
 				t.Errorf("%s, then kind %d with the same lease: %v", name, kind, err)
 			}
 		}
@@ -173,7 +173,7 @@ func TestARecordHoldsOnlyItsNewestLease(t *testing.T) {
 	if !r.Holds(l) || r.Extend(l, time.Hour, t0) != nil || !r.Tasks[0].Until.Equal(t0.Add(time.Hour)) {
 		t.Errorf("it does not hold its newest lease: %+v", r.Tasks[0])
 	}
-	err := r.Finish(l, dedup.Result{Kind: 9}, t0)
+	err := r.Finish(nil, l, dedup.Result{Kind: 9}, t0)
 	if !errors.Is(err, dedup.ErrInvalid) || r.Tasks[0].State != dedup.Running {
 		t.Errorf("unknown kind: %v, %+v", err, r.Tasks[0])
 	}

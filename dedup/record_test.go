@@ -91,7 +91,7 @@ func TestTheAttemptThatRunsOrCompletedATaskIsTheLast(t *testing.T) {
 			t.Errorf("while attempt %d runs: %+v", i+1, all)
 		}
 		now = now.Add(time.Second)
-		if err := r.Finish(l, result, now); err != nil {
+		if err := r.Finish(nil, l, result, now); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,10 +21,10 @@ type Source struct {
 	Items func(ctx context.Context) iter.Seq2[Item, error]
 }
 
-// Item is an event of a [Source], or the trace of a key.
+// Item is an event of a [Source], the trace of a key, or a note.
 type Item struct {
 	// Record is the event with its body, which is nil if it is no longer kept, and not nil if it
-	// is empty. Without an event, the item is a trace.
+	// is empty. Without an event, the item is a trace, or the note if that has a text.
 	Record Record
 	// Older marks an event whose key has a newer one.
 	Older bool
@@ -33,4 +33,5 @@ type Item struct {
 	// Hash is the beginning of the hash of the key of a trace.
 	Hash  [16]byte
 	Trace Trace
+	Note  Note
 }

@@ -74,16 +74,19 @@ type changes struct {
 	rows    map[record.Place]*row // nil for a place without a record
 	aliases map[record.Hash]aliasEntry
 	traces  map[record.TraceID]traceEntry
+	notes   map[record.Hash]noteEntry
 
 	// What the current operation has replaced.
 	oldRows    []replaced[record.Place, *row]
 	oldAliases []replaced[record.Hash, aliasEntry]
 	oldTraces  []replaced[record.TraceID, traceEntry]
+	oldNotes   []replaced[record.Hash, noteEntry]
 }
 
 func newChanges() changes {
 	return changes{
 		rows: map[record.Place]*row{}, aliases: map[record.Hash]aliasEntry{}, traces: map[record.TraceID]traceEntry{},
+		notes: map[record.Hash]noteEntry{},
 	}
 }
 
@@ -115,14 +118,15 @@ func rollback[K comparable, V any](log []replaced[K, V], m map[K]V) {
 func (c *changes) begin() {
 	clear(c.oldRows)
 	c.oldRows, c.oldAliases, c.oldTraces = c.oldRows[:0], c.oldAliases[:0], c.oldTraces[:0]
+	c.oldNotes = c.oldNotes[:0]
 }
 
 // rollback removes the changes of the current operation.
 func (c *changes) rollback() {
-
 	rollback(c.oldRows, c.rows)
 	rollback(c.oldAliases, c.aliases)
 	rollback(c.oldTraces, c.traces)
+	rollback(c.oldNotes, c.notes)
 	c.begin()
 }
 
@@ -130,6 +134,7 @@ func (c *committer) newBatch() *batch {
 	clear(c.changes.rows)
 	clear(c.changes.aliases)
 	clear(c.changes.traces)
+	clear(c.changes.notes)
 	c.changes.begin()
 	return &batch{
 		c: c, changes: &c.changes, now: c.now(), disk: c.disk.state(),
@@ -364,6 +369,11 @@ func (b *batch) stage() bool {
 				w.Value = memory.keep(record.EncodeTrace(memory.rest(), w.Key, t.Trace))
 			}
 			writes = append(writes, w)
+		}
+	}
+	for h, n := range b.notes {
+		if n.dirty {
+			writes = append(writes, n.mutation(h, memory))
 		}
 	}
 	writes = append(writes, b.bodies...)

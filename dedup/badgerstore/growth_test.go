@@ -154,7 +154,7 @@ func (o *fillOp) apply(b *batch) error {
 		r := b.rows[record.Place{Hash: c.claims[0].hash}].edit()
 		b.token++
 		lease := r.rec.Start(0, b.token, b.now, time.Minute)
-		if err := r.rec.Finish(lease, dedup.Result{Kind: dedup.ResultDone}, b.now); err != nil {
+		if err := r.rec.Finish(nil, lease, dedup.Result{Kind: dedup.ResultDone}, b.now); err != nil {
 			return err
 		}
 		b.putTrimmed(r)

@@ -2,6 +2,7 @@ package badgerstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
@@ -42,7 +44,7 @@ func (m *maintenance) run(ctx context.Context) {
 			m.warn("reclaim", m.reclaimWhenDue(ctx, low))
 			if time.Since(pruned) >= m.options.rhythm.prune {
 				pruned = time.Now()
-				m.warn("prune", m.prune())
+				m.warn("prune", errors.Join(m.prune(), m.forgetFences(dedup.FenceMax)))
 			}
 		}
 	}

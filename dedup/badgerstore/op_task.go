@@ -168,7 +168,7 @@ type extendOp struct {
 }
 
 func (o *extendOp) apply(b *batch) error {
-	return b.leased(o.lease, func(r *dedup.Record) error { return r.Extend(o.lease, o.by, b.now) })
+	return b.leased(o.lease, func(r *row) error { return r.rec.Extend(o.lease, o.by, b.now) })
 }
 
 type finishOp struct {
@@ -178,11 +178,13 @@ type finishOp struct {
 }
 
 func (o *finishOp) apply(b *batch) error {
-	return b.leased(o.lease, func(r *dedup.Record) error { return r.Finish(o.lease, o.result, b.now) })
+	return b.leased(o.lease, func(r *row) error {
+		return r.rec.Finish(rowNotes{b, r}, o.lease, o.result, b.now)
+	})
 }
 
 // leased changes the record of a lease.
-func (b *batch) leased(l dedup.Lease, change func(r *dedup.Record) error) error {
+func (b *batch) leased(l dedup.Lease, change func(*row) error) error {
 	r, err := b.event(l.Event)
 	if err != nil {
 		return err
@@ -194,7 +196,7 @@ func (b *batch) leased(l dedup.Lease, change func(r *dedup.Record) error) error 
 		return b.disk.err()
 	}
 	next := r.edit()
-	if err := change(&next.rec); err != nil {
+	if err := change(next); err != nil {
 		return err
 	}
 	b.putTrimmed(next)

@@ -221,7 +221,7 @@ func (c *core) readOnly(read func(in *kv.View) error) (err error) {
 }
 
 // formatVersion is the version of the directory format: keys, values, and the version of Badger.
-const formatVersion = 9
+const formatVersion = 10
 
 // FormatError reports a store of another format than the one that this program reads and writes.
 // The directory was not changed.

@@ -27,6 +27,7 @@ const (
 	repairedBody   = "the payload is lost, the state is kept"
 	repairedAll    = "payload and state are lost, the key stays known"
 	repairedAlias  = "the alias belongs to its event again"
+	repairedNote   = "the note is gone: what it said counts as never noted"
 	repairedTrace  = "the key is remembered as one that was accepted"
 	repairedOrphan = "it belongs to no event and is deleted"
 	repairedNot    = "nothing can be done: restore a backup"
@@ -138,6 +139,9 @@ func (o *repairOp) apply(b *batch) (err error) {
 	case family == record.FamilyTrace && size == record.TraceKeySize:
 		o.repair.Done = repairedTrace
 		b.putTrace(record.TraceID(o.key[1:]), assumedTrace(b.now))
+	case family == record.FamilyNote && size == record.KeySize:
+		o.repair.Done = repairedNote
+		swap(&b.oldNotes, b.notes, record.Hash(o.key[1:]), noteEntry{dirty: true})
 	}
 	return nil
 }
@@ -242,7 +246,7 @@ func (b *batch) failTasks(r *dedup.Record, why string, unsure bool) {
 		lease := r.Start(i, b.token, b.now, time.Minute)
 		r.Tasks[i].Attempt, r.Tasks[i].Started = before.Attempt, before.Started // it was not run for this
 		res := dedup.Result{Kind: dedup.ResultDead, Reason: reasonDamaged, Err: "stored values were damaged: " + why}
-		_ = r.Finish(lease, res, b.now) // a lease of this moment is held
+		_ = r.Finish(nil, lease, res, b.now) // a lease of this moment is held
 		r.Tasks[i].History = before.History
 	}
 }

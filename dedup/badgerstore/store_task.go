@@ -119,8 +119,8 @@ func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask
 }
 
 // Rerun implements [dedup.Store].
-func (s *Store) Rerun(ctx context.Context, event string, handlers ...string) (dedup.Record, error) {
-	return s.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Rerun(handlers, now) })
+func (s *Store) Rerun(ctx context.Context, event string, again dedup.Rerun) (dedup.Record, error) {
+	return s.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Rerun(again, now) })
 }
 
 // RunNow implements [dedup.Store].

@@ -565,7 +565,7 @@ var contract = []check{
 			"Finish": func() error { return x.store.Finish(x.ctx, w.Lease, done()) },
 			"Get":    func() error { _, err := x.store.Get(x.ctx, event); return err },
 			"Reopen": func() error { _, err := x.store.Reopen(x.ctx, event); return err },
-			"Rerun":  func() error { _, err := x.store.Rerun(x.ctx, event); return err },
+			"Rerun":  func() error { _, err := x.store.Rerun(x.ctx, event, dedup.Rerun{}); return err },
 			"RunNow": func() error { _, err := x.store.RunNow(x.ctx, event); return err },
 			"Purge":  func() error { return x.store.Purge(x.ctx, event) },
 			"Stats":  func() error { _, err := x.store.Stats(x.ctx); return err },

@@ -494,7 +494,7 @@ func (d *driver) order() {
 		what, want = fmt.Sprintf("reopen %s with %v", e.Event, tasks), m.reopen(e, tasks)
 	case 1:
 		handlers := pick(d.Rand, nil, []string{"ship"}, []string{"bill"}, []string{"ship", "bill"})
-		got, err = d.store.Rerun(d.ctx, e.Event, handlers...)
+		got, err = d.store.Rerun(d.ctx, e.Event, dedup.Rerun{Handlers: handlers})
 		what, want = fmt.Sprintf("rerun %s for %v", e.Event, handlers), m.rerun(e, handlers)
 	default:
 		got, err = d.store.RunNow(d.ctx, e.Event)

@@ -229,7 +229,7 @@ func (x *rig) reopenEvent(event string) dedup.Record {
 
 func (x *rig) rerunEvent(event string) {
 	x.Helper()
-	_, err := x.store.Rerun(x.ctx, event)
+	_, err := x.store.Rerun(x.ctx, event, dedup.Rerun{})
 	x.must(err, "Rerun")
 }
 

@@ -22,7 +22,7 @@ func TestAHistoryIsKept(t *testing.T) {
 		now = now.Add(time.Minute)
 		l := r.Start(task, uint64(now.Unix()), now, time.Hour)
 		now = now.Add(time.Second)
-		if err := r.Finish(l, res, now); err != nil {
+		if err := r.Finish(nil, l, res, now); err != nil {
 			t.Fatal(err)
 		}
 		var back dedup.Record

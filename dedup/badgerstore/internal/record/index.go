@@ -58,6 +58,29 @@ func codeTrace(c *wire.Codec, t *dedup.Trace) {
 	wire.Uint(c, &t.Count)
 }
 
+// EncodeNote returns the value of a note, in the memory behind the empty slice if that is enough.
+func EncodeNote(empty, key []byte, n dedup.Note) []byte {
+	c := wire.Codec{B: append(empty, version)}
+	codeNote(&c, &n)
+	return Seal(key, c.B)
+}
+
+// DecodeNote checks and decodes the value of a note.
+func DecodeNote(key, value []byte) (n dedup.Note, err error) {
+	c, err := unseal(key, value)
+	if err == nil {
+		codeNote(&c, &n)
+		err = ended(&c, key)
+	}
+	return n, err
+}
+
+func codeNote(c *wire.Codec, n *dedup.Note) {
+	c.Key(&n.Key)
+	c.Time(&n.At)
+	c.Text(&n.Text)
+}
+
 // InlineMost is the length of the longest body that is stored with its event, in bytes. Larger ones
 // are stored under a key of their own, so that reading an event does not read its body.
 const InlineMost = 512 << 10

@@ -21,6 +21,7 @@ import (
 //	a hash            an alias: hash and seq of its event
 //	b hash seq        a large body: that of the event with the sequence
 //	r hash            the trace of a key beyond its window; only the first 16 bytes of the hash
+//	n hash            a note
 //	m                 the counters and the clock of the last commit
 //	y, z n            of the index itself
 const (
@@ -30,9 +31,10 @@ const (
 	FamilyBody  = 'b'
 	FamilyTrace = 'r'
 	FamilyMeta  = 'm'
+	FamilyNote  = 'n'
 )
 
-// The lengths of the keys of a family, in bytes. Events and aliases share KeySize.
+// The lengths of the keys of a family, in bytes. Events, aliases and notes share KeySize.
 const (
 	hashSize     = 20
 	traceIDSize  = 16
@@ -55,7 +57,7 @@ func HashOf(k dedup.Key) Hash {
 	return Hash(full[:hashSize])
 }
 
-// Key returns the key of a family that holds one value per hash: event or alias.
+// Key returns the key of a family that holds one value per hash: event, alias or note.
 func (h Hash) Key(family byte) []byte { return h.AppendKey(make([]byte, 0, KeySize), family) }
 
 // AppendKey appends what Key returns.
@@ -121,7 +123,7 @@ func (p Place) AppendKey(b []byte) []byte {
 // KnownKey reports whether a key has the length that its family requires.
 func KnownKey(key []byte) bool {
 	switch key[0] {
-	case FamilyEvent, FamilyAlias:
+	case FamilyEvent, FamilyAlias, FamilyNote:
 		return len(key) == KeySize
 	case FamilyOlder:
 		return len(key) == OlderKeySize

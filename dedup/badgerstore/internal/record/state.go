@@ -192,6 +192,8 @@ const (
 	taskPostponed
 	taskReason
 	taskHistory
+	taskVersion
+	taskUnfenced
 )
 
 // codeTask encodes or decodes a task. Its times are differences: most follow one another soon.
@@ -199,7 +201,7 @@ func codeTask(c *wire.Codec, t *dedup.Task, r *dedup.Record) {
 	has := c.StateFlags(&t.State,
 		t.Attempt == 1, !t.Started.IsZero(), !t.Ended.IsZero(), t.Token != 0, t.Attempt != 0 && t.Attempt != 1,
 		!t.Due.Equal(r.Accepted), !t.Until.IsZero(), t.Lane != "", t.Postponed != 0, t.Reason != "" || t.Err != "",
-		len(t.History) > 0,
+		len(t.History) > 0, t.Version != "", t.Unfenced,
 	)
 	c.Text(&t.Handler)
 	if has&taskStarted != 0 {
@@ -233,6 +235,10 @@ func codeTask(c *wire.Codec, t *dedup.Task, r *dedup.Record) {
 		c.Text(&t.Reason)
 		c.Text(&t.Err)
 	}
+	if has&taskVersion != 0 {
+		c.Text(&t.Version)
+	}
+	t.Unfenced = has&taskUnfenced != 0
 	if has&taskHistory != 0 {
 		c.History(&t.History, nextAttempt(t, r.Accepted))
 	}
