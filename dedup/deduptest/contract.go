@@ -570,6 +570,16 @@ var contract = []check{
 			"Purge":  func() error { return x.store.Purge(x.ctx, event) },
 			"Stats":  func() error { _, err := x.store.Stats(x.ctx); return err },
 			"Health": func() error { return x.store.Health(x.ctx) },
+			"Note":   func() error { _, err := x.store.Note(x.ctx, key("n")); return err },
+			"ChangeNote": func() error {
+				return x.store.ChangeNote(x.ctx, key("n"), func(string) (string, error) { return "text", nil })
+			},
+			"Notes": func() error {
+				for _, err := range x.store.Notes(x.ctx, "checks") {
+					return err
+				}
+				return nil
+			},
 			"List": func() error {
 				for _, err := range x.store.List(x.ctx, dedup.Filter{}) {
 					return err

@@ -23,6 +23,7 @@ package deduptest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func Run(t *testing.T, h Harness) {
 	if h.Open == nil {
 		t.Fatal("deduptest: Harness.Open is missing")
 	}
-	for _, c := range append(modelChecks(), contract...) {
+	for _, c := range slices.Concat(modelChecks(), contract, notes) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.run(newRig(t, h))

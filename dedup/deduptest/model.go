@@ -1,8 +1,10 @@
 package deduptest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,13 +25,14 @@ type model struct {
 	opened time.Time                 // when the store was opened
 	named  map[string]bool           // handlers of a Want since then
 	takers map[uint64]int            // tokens of tasks, and which of two stores took them
+	fences map[[4]string]modelFence  // by principal, endpoint, handler and lane
 	store  int                       // which of two the next call is made of
 }
 
 func newModel(now time.Time) model {
 	return model{
 		now: now, began: now, opened: now, owners: map[dedup.Key]*modelEvent{}, traces: map[dedup.Key]modelTrace{},
-		late: map[uint64]bool{}, named: map[string]bool{}, takers: map[uint64]int{},
+		late: map[uint64]bool{}, named: map[string]bool{}, takers: map[uint64]int{}, fences: map[[4]string]modelFence{},
 	}
 }
 
@@ -37,6 +40,13 @@ func newModel(now time.Time) model {
 type modelTrace struct {
 	last  time.Time // the last acceptance
 	count int
+}
+
+// modelFence is the fence of a lane.
+type modelFence struct {
+	version int
+	event   string
+	moved   time.Time
 }
 
 type modelEvent struct {
@@ -404,7 +414,7 @@ func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 	}}
 	m.events = append(m.events, e)
 	for _, t := range c.Tasks {
-		e.Tasks = append(e.Tasks, m.pending(t.Handler, t.Lane))
+		e.Tasks = append(e.Tasks, m.pending(t))
 	}
 	if c.Quarantine != nil {
 		e.QuarantineReason, e.Original = c.Quarantine.Reason, c.Quarantine.Of
@@ -416,12 +426,50 @@ func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 }
 
 // pending returns a task that is due, perhaps by an order after attempts.
-func (m *model) pending(handler, lane string, history ...dedup.Attempt) dedup.Task {
+func (m *model) pending(n dedup.NewTask, history ...dedup.Attempt) dedup.Task {
 	history = slices.Clone(history)
 	if n := len(history); n > 0 {
 		history[n-1].Reopened = m.now
 	}
-	return dedup.Task{Handler: handler, Lane: lane, State: dedup.Pending, Due: m.now, History: history}
+	return dedup.Task{
+		Handler: n.Handler, Lane: n.Lane, Version: n.Version, Unfenced: n.Unfenced,
+		State: dedup.Pending, Due: m.now, History: history,
+	}
+}
+
+// allFences returns version and event of each fence.
+func (m *model) allFences() map[string]string {
+	all := map[string]string{}
+	for lane, f := range m.fences {
+		if m.now.Before(f.moved.Add(90 * 24 * time.Hour)) {
+			all[fmt.Sprint(lane)] = fmt.Sprint(f.version, " ", f.event)
+		}
+	}
+	return all
+}
+
+// again returns a task that runs again.
+func (m *model) again(t dedup.Task) dedup.Task {
+	n := dedup.NewTask{Handler: t.Handler, Lane: t.Lane, Version: t.Version, Unfenced: t.Unfenced}
+	return m.pending(n, t.History...)
+}
+
+// fence moves the fence of a task that is done, or returns true if the task is stale. Versions of
+// the model are numbers.
+func (m *model) fence(e *modelEvent, t *dedup.Task) (stale bool) {
+	version, err := strconv.Atoi(t.Version)
+	if err != nil || t.Lane == "" || t.Unfenced {
+		return false
+	}
+	lane := [4]string{e.Key.Principal, e.Payload.Endpoint, t.Handler, t.Lane}
+	f, ok := m.fences[lane]
+	if ok = ok && m.now.Before(f.moved.Add(90*24*time.Hour)); ok && version < f.version {
+		return true
+	}
+	if !ok || version > f.version {
+		m.fences[lane] = modelFence{version, e.Event, m.now}
+	}
+	return false
 }
 
 // start starts a task under a lease of the store.
@@ -462,6 +510,9 @@ func (m *model) finish(e *modelEvent, t *dedup.Task, r dedup.Result) {
 	switch r.Kind {
 	case dedup.ResultDone:
 		t.State = dedup.Done
+		if m.fence(e, t) {
+			t.Reason, t.Err = "stale", "a newer event of the lane was handled while this one ran"
+		}
 	case dedup.ResultDead:
 		t.State = dedup.Dead
 	case dedup.ResultRetry:
@@ -528,7 +579,7 @@ func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
 	for _, n := range tasks {
 		known := func(t dedup.Task) bool { return t.Handler == n.Handler }
 		if !slices.ContainsFunc(e.Tasks, known) && !slices.ContainsFunc(fresh, known) {
-			fresh = append(fresh, m.pending(n.Handler, n.Lane))
+			fresh = append(fresh, m.pending(n))
 		}
 	}
 	if len(fresh) == 0 && e.count(dedup.Dead) == 0 {
@@ -539,7 +590,7 @@ func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
 	}
 	for i, t := range e.Tasks {
 		if t.State == dedup.Dead {
-			e.Tasks[i] = m.pending(t.Handler, t.Lane, t.History...)
+			e.Tasks[i] = m.again(t)
 		}
 	}
 	e.Tasks = append(e.Tasks, fresh...)
@@ -549,7 +600,7 @@ func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
 }
 
 // rerun returns the error of Rerun, or changes the event.
-func (m *model) rerun(e *modelEvent, handlers []string) error {
+func (m *model) rerun(e *modelEvent, handlers []string, force bool) error {
 	var chosen []int
 	for i, t := range e.Tasks {
 		if len(handlers) == 0 || slices.Contains(handlers, t.Handler) {
@@ -572,7 +623,8 @@ func (m *model) rerun(e *modelEvent, handlers []string) error {
 		if t.State == dedup.Done {
 			note(t, dedup.Done, t.Reason, t.Err)
 		}
-		*t = m.pending(t.Handler, t.Lane, t.History...)
+		*t = m.again(*t)
+		t.Unfenced = t.Unfenced || force
 	}
 	e.Hold = false
 	m.settle(e)

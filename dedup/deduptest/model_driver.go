@@ -141,7 +141,8 @@ func (d *driver) newClaim() dedup.Claim {
 	c.OnlyKnown = d.IntN(12) == 0
 	c.Tasks = nil
 	for _, h := range []string{"ship", "bill"}[:pick(d.Rand, 0, 1, 1, 2, 2)] {
-		c.Tasks = append(c.Tasks, dedup.NewTask{Handler: h, Lane: pick(d.Rand, "", "l", "m", dedup.LaneYields)})
+		c.Tasks = append(c.Tasks, dedup.NewTask{Handler: h, Lane: pick(d.Rand, "", "l", "m", dedup.LaneYields),
+			Version: pick(d.Rand, "", "", "1", "2", "10"), Unfenced: d.IntN(6) == 0})
 	}
 	for range pick(d.Rand, 0, 0, 1, 2) {
 		alias := nonce(fmt.Sprint("n", d.IntN(5)))
@@ -494,8 +495,9 @@ func (d *driver) order() {
 		what, want = fmt.Sprintf("reopen %s with %v", e.Event, tasks), m.reopen(e, tasks)
 	case 1:
 		handlers := pick(d.Rand, nil, []string{"ship"}, []string{"bill"}, []string{"ship", "bill"})
-		got, err = d.store.Rerun(d.ctx, e.Event, dedup.Rerun{Handlers: handlers})
-		what, want = fmt.Sprintf("rerun %s for %v", e.Event, handlers), m.rerun(e, handlers)
+		force := d.IntN(4) == 0
+		got, err = d.store.Rerun(d.ctx, e.Event, dedup.Rerun{Handlers: handlers, Force: force})
+		what, want = fmt.Sprintf("rerun %s for %v", e.Event, handlers), m.rerun(e, handlers, force)
 	default:
 		got, err = d.store.RunNow(d.ctx, e.Event)
 		what, want = fmt.Sprintf("run %s now", e.Event), m.runNow(e)
@@ -619,6 +621,15 @@ func (d *driver) compareEvent(e *modelEvent) {
 func (d *driver) compare() {
 	for _, e := range d.model.events {
 		d.compareEvent(e)
+	}
+	fences := map[string]string{}
+	for n, err := range d.store.Notes(d.ctx, dedup.SpaceFence) {
+		d.must(err, "Notes")
+		f, _ := dedup.FenceIn(n)
+		fences[fmt.Sprint([4]string{f.Principal, f.Endpoint, f.Handler, f.Lane})] = f.Version + " " + f.Event
+	}
+	if want := d.model.allFences(); !maps.Equal(fences, want) {
+		d.Fatalf("fences %v, want %v", fences, want)
 	}
 	least, most := d.model.counts()
 	between := func(n, least, most int64) bool { return least <= n && n <= most }

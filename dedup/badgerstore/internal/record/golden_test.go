@@ -87,6 +87,7 @@ func golden() string {
 	line("key/alias", h.Key(FamilyAlias))
 	line("key/body", h.BodyKey(300))
 	line("key/trace", h.TraceID().Key())
+	line("key/note", h.Key(FamilyNote))
 	line("key/meta", MetaKey)
 	fmt.Fprintln(&out, "id", EventID(h, 300))
 	done := &dedup.Record{
@@ -113,12 +114,15 @@ func golden() string {
 	other.Number, other.Started, other.Ended, other.Err = 8, at.Add(2*time.Hour), at.Add(3*time.Hour), "other"
 	tried := *r
 	tried.Tasks = []dedup.Task{r.Tasks[0], {Handler: "i", State: dedup.Pending, Due: at}}
+	tried.Tasks[1].Version, tried.Tasks[1].Unfenced = "17", true
 	tried.Tasks[0].History = []dedup.Attempt{failed, again, other}
 	tried.Tasks[1].History = []dedup.Attempt{failed}
 	line("state/history", EncodeState(nil, newest.Key(), &tried, OutlineOf(&tried, inline.Size)))
 	line("state/named", EncodeState(nil, newest.Key(), done, Outline{Name: h.Name()}))
 	line("state/empty", EncodeState(nil, newest.Key(), &dedup.Record{}, Outline{}))
 	line("alias", Alias{Hash: h, Seq: 300}.Encode(nil, h.Key(FamilyAlias)))
+	note := dedup.Note{Key: c.Aliases[0], Text: "text", At: goldenAt}
+	line("note", EncodeNote(nil, h.Key(FamilyNote), note))
 	line("trace", EncodeTrace(nil, h.TraceID().Key(), dedup.Trace{Day: 19000, Count: 3}))
 	line("body", NewBody([]byte("body")).Encode(h.BodyKey(300)))
 	line("meta/empty", (&Meta{}).Encode())
