@@ -26,7 +26,7 @@ func (d *device) execute(line string) (string, error) {
 	var err error
 	switch command {
 	case "on":
-		d.off = false
+		d.off, d.cutIn, d.failIn, d.failing = false, 0, 0, nil // what has not come to pass is over
 	case "cut":
 		d.cut()
 	case "cutin":
