@@ -139,13 +139,14 @@ type Store interface {
 	// Note returns the note of a key, with an empty text if there is none.
 	Note(ctx context.Context, k Key) (Note, error)
 
-	// ChangeNote replaces the text of a key by that which change returns for it, "" if there is none,
-	// in one durable step. An empty result removes the note. change may run several times and, while
-	// it runs, holds up the store. Its error is returned, and nothing changes. ErrInvalid for a text
-	// of more than [MaxNote] bytes, or one that is not UTF-8.
+	// ChangeNote replaces the text of a key by that which change returns for it, "" if there is
+	// none, in one durable step. An empty result removes the note. change may run several times
+	// and, while it runs, holds up the store. Its error is returned, and nothing changes.
+	// ErrInvalid for a text of more than [MaxNote] bytes, or one that is not UTF-8.
 	ChangeNote(ctx context.Context, k Key, change func(text string) (string, error)) error
 
-	// Notes yields the notes of a space, in any order. Each was as shown at some moment of the walk.
+	// Notes yields the notes of a space, in any order. Each was as shown at some moment of the
+	// walk.
 	Notes(ctx context.Context, space string) iter.Seq2[Note, error]
 
 	// Purge deletes the record of an event, its key, its aliases (unless a newer record has
@@ -182,8 +183,8 @@ type Transactor interface {
 	// declares.
 	//
 	// An error of fn undoes its effect and is returned. So does [ErrLeaseLost], which means the
-	// same as for [Store.Finish], and [ErrStale], which means that a task with a version is older than
-	// its fence by now. After any other error effect and outcome may have happened, and
+	// same as for [Store.Finish], and [ErrStale], which means that a task with a version is older
+	// than its fence by now. After any other error effect and outcome may have happened, and
 	// Finish finds out: it gets ErrLeaseLost if they did, also while a commit whose answer was
 	// lost is still under way. A fn that panics or ends its goroutine is undone too.
 	//

@@ -10,8 +10,8 @@ import (
 )
 
 // A Fence is how far a lane was handled: the version of the newest event of the lane whose task is
-// done. An older event of the lane is stale: its task is done without having run. A lane has a fence
-// once a task with a version was done.
+// done. An older event of the lane is stale: its task is done without having run. A lane has a
+// fence once a task with a version was done.
 type Fence struct {
 	Principal, Endpoint, Handler, Lane string
 
@@ -21,7 +21,8 @@ type Fence struct {
 }
 
 const (
-	// FenceFor is how long a fence is kept after it was last moved. Then any event of its lane runs.
+	// FenceFor is how long a fence is kept after it was last moved. Then any event of its lane
+	// runs.
 	FenceFor = 90 * 24 * time.Hour
 	// FenceMax is how many fences a store keeps. Beyond it those that moved first are forgotten.
 	FenceMax = 1_000_000
@@ -29,8 +30,8 @@ const (
 	MaxVersion = 128
 )
 
-// ReasonStale is the reason of a task that is done although its handler did not run, because a newer
-// event of its lane had been handled, or that ran while a newer one was handled.
+// ReasonStale is the reason of a task that is done although its handler did not run, because a
+// newer event of its lane had been handled, or that ran while a newer one was handled.
 const ReasonStale = "stale"
 
 const (
@@ -79,8 +80,8 @@ func (r *Record) Stale(i int, fence Note) bool {
 	return ok && !r.Tasks[i].Unfenced && CompareVersions(r.Tasks[i].Version, f.Version) < 0
 }
 
-// fenced returns the result of a task whose handler succeeded. It moves the fence of the task unless
-// the task is stale by now.
+// fenced returns the result of a task whose handler succeeded. It moves the fence of the task
+// unless the task is stale by now.
 func (r *Record) fenced(notes Notes, i int, res Result) (Result, error) {
 	key, ok := r.FenceOf(i)
 	if !ok || r.Tasks[i].Unfenced {

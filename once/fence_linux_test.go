@@ -68,7 +68,7 @@ func TestNoEffectIsOlderThanWhatWasHandled(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		runStorm(t, 1, 0, stormKind+"=badger", stormDir+"="+dir)
-		judge(t, dir, []string{"plain", "yields"}, 0)
+		readLedger(t, dir, []string{"plain", "yields"}, 0)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
@@ -79,7 +79,7 @@ func TestNoEffectIsOlderThanWhatWasHandled(t *testing.T) {
 		}
 		r.exec("CREATE TABLE " + table + " (entity text PRIMARY KEY, version int, stale int NOT NULL DEFAULT 0)")
 		runStorm(t, stormParts, 2, stormKind+"=postgres", stormDir+"="+dir, stormDSN+"="+r.dsn, stormTable+"="+table)
-		judge(t, dir, []string{"plain", "yields"}, 2*64)
+		readLedger(t, dir, []string{"plain", "yields"}, 2*64)
 		entities, versions := storm()
 		if n := r.count("SELECT coalesce(sum(stale), 0) FROM " + table); n != 0 {
 			t.Errorf("%d older effects in the store's transactions", n)
@@ -99,61 +99,68 @@ func newestOf(versions int) int {
 	return versions
 }
 
-// runStorm runs children until each has seen the end of all tasks. It kills them eight times in all,
-// and stops some for longer than a lease.
+// runStorm runs children until each has seen the end of all tasks. It kills them eight times in
+// all, and stops some for longer than a lease.
 func runStorm(t *testing.T, parts, stops int, env ...string) {
 	t.Helper()
-	var mu sync.Mutex
+	var left sync.Mutex
 	kills := 8
+	next := func() (kill, stop bool) {
+		left.Lock()
+		defer left.Unlock()
+		if kill, stop = kills > 0, kills > 0 && stops > 0; kill {
+			kills--
+		}
+		if stop {
+			stops--
+		}
+		return kill, stop
+	}
 	var wg sync.WaitGroup
 	for part := range parts {
 		wg.Go(func() {
-			for {
-				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestNoEffectIsOlderThanWhatWasHandled$")
-				cmd.Env = append(append(os.Environ(), stormPart+"="+strconv.Itoa(part)), env...)
-				var out strings.Builder
-				cmd.Stdout, cmd.Stderr = &out, &out
-				if err := cmd.Start(); err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				kill := kills > 0
-				stop := kill && stops > 0
-				if kill {
-					kills--
-				}
-				if stop {
-					stops--
-				}
-				mu.Unlock()
-				if kill {
-					time.Sleep(time.Duration(100+rand.IntN(500)) * time.Millisecond)
-					if stop {
-						_ = cmd.Process.Signal(syscall.SIGSTOP)
-						time.Sleep(2 * stormLease)
-						_ = cmd.Process.Signal(syscall.SIGCONT)
-						time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
-					}
-					_ = cmd.Process.Kill()
-				}
-				err := cmd.Wait()
-				if err == nil {
-					return
-				}
-				if exit, ok := errors.AsType[*exec.ExitError](err); !kill || !ok || exit.Exited() {
-					t.Errorf("a receiver ends with %v: %s", err, out.String())
-					return
-				}
+			for killed := true; killed; {
+				killed = runStormChild(t, next, append(env, stormPart+"="+strconv.Itoa(part)))
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// judge reads the ledger: what had an effect, and what was recorded as handled, in this order.
+// runStormChild runs a child once, and reports whether it was killed.
+func runStormChild(t *testing.T, next func() (kill, stop bool), env []string) (killed bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestNoEffectIsOlder")
+	cmd.Env = append(os.Environ(), env...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Error(err)
+		return false
+	}
+	kill, stop := next()
+	if kill {
+		time.Sleep(time.Duration(100+rand.IntN(500)) * time.Millisecond)
+		if stop {
+			_ = cmd.Process.Signal(syscall.SIGSTOP)
+			time.Sleep(2 * stormLease)
+			_ = cmd.Process.Signal(syscall.SIGCONT)
+			time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+		}
+		_ = cmd.Process.Kill()
+	}
+	err := cmd.Wait()
+	exit, failed := errors.AsType[*exec.ExitError](err)
+	if err != nil && (!kill || !failed || exit.Exited()) {
+		t.Errorf("a receiver ends with %v: %s", err, out.String())
+		return false
+	}
+	return err != nil
+}
+
+// readLedger reads the ledger: what had an effect, and what was recorded as handled, in this order.
 // excused is how many older effects a receiver may have had that was stopped.
-func judge(t *testing.T, dir string, handlers []string, excused int) {
+func readLedger(t *testing.T, dir string, handlers []string, excused int) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(dir, ledger))
 	if err != nil {
@@ -196,13 +203,13 @@ func judge(t *testing.T, dir string, handlers []string, excused int) {
 // stormChild is a receiver that gets its part of the events, and ends when all tasks are over.
 func stormChild(t *testing.T) {
 	ctx := t.Context()
-	book, err := os.OpenFile(filepath.Join(os.Getenv(stormDir), ledger), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(filepath.Join(os.Getenv(stormDir), ledger), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer book.Close()
+	defer file.Close()
 	write := func(what, handler, id string) {
-		if _, err := fmt.Fprintln(book, what, handler, strings.Replace(id, "-", " ", 1)); err != nil {
+		if _, err := fmt.Fprintln(file, what, handler, strings.Replace(id, "-", " ", 1)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -219,20 +226,9 @@ func stormChild(t *testing.T) {
 			}
 		},
 	}
-	handle := func(ev receiver.Event[stormed], effect func() error) error {
-		switch n := rand.IntN(50); {
-		case ev.Data.Version%poison == 0:
-			return receiver.Reject(errors.New("poison"))
-		case n < 5:
-			return errors.New("before the effect")
-		case n == 5:
-			return errors.Join(effect(), errors.New("after the effect"))
-		}
-		return effect()
-	}
 	on := func(name string) receiver.Handler {
 		return receiver.On("crm", "*", func(_ context.Context, ev receiver.Event[stormed]) error {
-			return handle(ev, func() error { write("effect", name, ev.ID); return nil })
+			return stormHandle(ev, func() error { write("effect", name, ev.ID); return nil })
 		}).Named(name).Lane(producer.JSON("entity")).Newest(producer.JSON("version"))
 	}
 	config.Handlers = []receiver.Handler{on("plain"), on("yields").LaneYields()}
@@ -246,7 +242,7 @@ func stormChild(t *testing.T) {
 		upsert := "INSERT INTO " + table + " AS s VALUES ($1, $2) ON CONFLICT (entity) DO UPDATE " +
 			"SET stale = s.stale + (s.version > excluded.version)::int, version = excluded.version"
 		tx := receiver.OnTx("crm", "*", func(ctx context.Context, tx pgx.Tx, ev receiver.Event[stormed]) error {
-			return handle(ev, func() error { return execTx(ctx, tx, upsert, ev.Data.Entity, ev.Data.Version) })
+			return stormHandle(ev, func() error { return execTx(ctx, tx, upsert, ev.Data.Entity, ev.Data.Version) })
 		}).Named("tx").Lane(producer.JSON("entity")).Newest(producer.JSON("version")).LaneYields()
 		config.Handlers = append(config.Handlers, tx)
 	}
@@ -269,6 +265,19 @@ func stormChild(t *testing.T) {
 	if err := rx.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// stormHandle has an effect, and fails before it or after it now and then.
+func stormHandle(ev receiver.Event[stormed], effect func() error) error {
+	switch n := rand.IntN(50); {
+	case ev.Data.Version%poison == 0:
+		return receiver.Reject(errors.New("poison"))
+	case n < 5:
+		return errors.New("before the effect")
+	case n == 5:
+		return errors.Join(effect(), errors.New("after the effect"))
+	}
+	return effect()
 }
 
 type stormed struct {

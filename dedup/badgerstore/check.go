@@ -221,7 +221,7 @@ func (x *examination) one(in source, key []byte) {
 		_, err := readTrace(in, key)
 		x.damaged(err, "", "")
 	case record.FamilyNote:
-		_, err := x.readNote(in, record.Hash(key[1:]))
+		_, err := readNote(in, record.Hash(key[1:]))
 		x.damaged(err, "", "")
 	case record.FamilyBody:
 		x.report.Bodies++ // each event reads its own

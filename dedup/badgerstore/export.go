@@ -66,7 +66,8 @@ func (x *exporter) source(ctx context.Context) (*dedup.Source, error) {
 	}, nil
 }
 
-// items yields the events, the older generations, the traces and the notes, in the order of their keys.
+// items yields the events, the older generations, the traces and the notes, in the order of their
+// keys.
 func (x *exporter) items(ctx context.Context) iter.Seq2[dedup.Item, error] {
 	return func(yield func(dedup.Item, error) bool) {
 		at := x.now()
@@ -90,7 +91,7 @@ func (x *exporter) items(ctx context.Context) iter.Seq2[dedup.Item, error] {
 
 func (x *exporter) item(key []byte, at time.Time) (item dedup.Item, err error) {
 	if key[0] == record.FamilyNote {
-		item.Note, err = x.readNote(x.in, record.Hash(key[1:]))
+		item.Note, err = readNote(x.in, record.Hash(key[1:]))
 		return item, err
 	}
 	if key[0] == record.FamilyTrace {

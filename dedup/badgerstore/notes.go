@@ -23,9 +23,11 @@ func (b *batch) note(k dedup.Key) dedup.Note {
 	h := record.HashOf(k)
 	n, known := b.notes[h]
 	if !known {
-		var err error
-		if n.Note, err = b.c.readNote(b.c.db, h); err != nil {
-			b.c.damage(err)
+		if !b.c.db.Lacks(h.Key(record.FamilyNote)) {
+			var err error
+			if n.Note, err = readNote(b.c.db, h); err != nil {
+				b.c.damage(err)
+			}
 		}
 		b.notes[h] = n
 	}
@@ -53,18 +55,6 @@ func current(n dedup.Note, k dedup.Key, now time.Time) dedup.Note {
 	}
 	n.Key = k
 	return n
-}
-
-func (c *core) readNote(in source, h record.Hash) (n dedup.Note, err error) {
-	key := h.Key(record.FamilyNote)
-	if c.db.Lacks(key) {
-		return n, nil
-	}
-	value, err := readValue(in, key)
-	if err == nil && value != nil {
-		n, err = record.DecodeNote(key, value)
-	}
-	return n, err
 }
 
 // rowNotes are the notes as a record sees them whose principal its row does not have.
@@ -130,7 +120,7 @@ func (s *Store) Note(ctx context.Context, k dedup.Key) (n dedup.Note, err error)
 		return n, err
 	}
 	err = s.view(func(in *kv.View) error {
-		n, err = s.readNote(in, record.HashOf(k))
+		n, err = readNote(in, record.HashOf(k))
 		return err
 	})
 	return current(n, k, s.now()), err
@@ -145,45 +135,6 @@ func (s *Store) Notes(ctx context.Context, space string) iter.Seq2[dedup.Note, e
 			}
 			if !yield(n, err) || err != nil {
 				return
-			}
-		}
-	}
-}
-
-// notes yields all notes with a transaction per page, those that have expired too.
-func (c *core) notes(ctx context.Context) iter.Seq2[dedup.Note, error] {
-	return func(yield func(dedup.Note, error) bool) {
-		for from := []byte{record.FamilyNote}; from != nil; {
-			var page []dedup.Note
-			err := c.view(func(in *kv.View) error {
-				first := from
-				from = nil
-				for it := range in.Items(first, record.FamilyNote) {
-					if len(page) == pageSize {
-						from = it.KeyCopy()
-						break
-					}
-					value, err := it.Value()
-					n := dedup.Note{}
-					if err == nil {
-						n, err = record.DecodeNote(it.Key(), value)
-					}
-					if err != nil {
-						c.damage(err)
-						continue
-					}
-					page = append(page, n)
-				}
-				return ctx.Err()
-			})
-			if err != nil {
-				yield(dedup.Note{}, err)
-				return
-			}
-			for _, n := range page {
-				if !yield(n, nil) {
-					return
-				}
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -41,6 +42,45 @@ func (c *core) eachPage(ctx context.Context, visit func(*kv.View, record.Place))
 		}
 	}
 	return nil
+}
+
+// notes yields all notes with a transaction per page, those that have expired too.
+func (c *core) notes(ctx context.Context) iter.Seq2[dedup.Note, error] {
+	return func(yield func(dedup.Note, error) bool) {
+		for from := []byte{record.FamilyNote}; from != nil; {
+			var page []dedup.Note
+			err := c.view(func(in *kv.View) error {
+				first := from
+				from = nil
+				for it := range in.Items(first, record.FamilyNote) {
+					if len(page) == pageSize {
+						from = it.KeyCopy()
+						break
+					}
+					value, err := it.Value()
+					n := dedup.Note{}
+					if err == nil {
+						n, err = record.DecodeNote(it.Key(), value)
+					}
+					if err != nil {
+						c.damage(err)
+						continue
+					}
+					page = append(page, n)
+				}
+				return ctx.Err()
+			})
+			if err != nil {
+				yield(dedup.Note{}, err)
+				return
+			}
+			for _, n := range page {
+				if !yield(n, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // readListed returns a listed event, whichever generation it is by now; nil if it is gone.
@@ -204,6 +244,15 @@ func readTrace(in source, key []byte) (t dedup.Trace, err error) {
 		return t, err
 	}
 	return record.DecodeTrace(key, value)
+}
+
+func readNote(in source, h record.Hash) (n dedup.Note, err error) {
+	key := h.Key(record.FamilyNote)
+	value, err := readValue(in, key)
+	if err == nil && value != nil {
+		n, err = record.DecodeNote(key, value)
+	}
+	return n, err
 }
 
 // assumedTrace replaces a damaged trace. Its existence shows that the key was accepted.
