@@ -34,6 +34,8 @@ const (
 	SpaceSent = "sent"
 	// SpaceFence is the space of the notes of fences ([Record.FenceOf]).
 	SpaceFence = "fence"
+	// SpaceTarget is the space of the notes about the targets to which receivers forward events.
+	SpaceTarget = "target"
 )
 
 // Hash returns a uniform digest of the key. The length of every part is hashed with it, so

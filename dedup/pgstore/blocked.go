@@ -42,6 +42,16 @@ func blockedOf(ctx context.Context, db *database, entries []*finishEntry) ([]int
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
+// fencedOf returns the events of results that have fences.
+func fencedOf(entries []*finishEntry) (seqs []int64) {
+	for _, e := range entries {
+		if e.fenced {
+			seqs = append(seqs, e.seq)
+		}
+	}
+	return seqs
+}
+
 // setAside returns the results of calls that are left without those about blocked events. Of a
 // call that does not wait, these get an error.
 func setAside(ops []*finishOp, blocked []int64) (left []*finishEntry) {

@@ -166,6 +166,10 @@ func unpackRecord(about, extra, response []byte, r *dedup.Record) error {
 		unpack(response, &r.Response, codeResponse))
 }
 
+func codeKey(c *wire.Codec, k *dedup.Key) { c.Key(k) }
+
+func packKey(k dedup.Key) []byte { return pack(true, &k, codeKey) }
+
 func codeHistory(c *wire.Codec, all *[]dedup.Attempt) { c.History(all, dedup.Attempt{}) }
 
 func packHistory(all []dedup.Attempt) []byte { return pack(len(all) > 0, &all, codeHistory) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,6 +18,7 @@ type Copied struct {
 	Aliases int64 `json:"aliases"`
 	// Remembered counts keys beyond their windows.
 	Remembered int64 `json:"remembered"`
+	Notes      int64 `json:"notes"`
 }
 
 // Copy copies another store into the empty tables of a schema (see [Migrate]; the user must own
@@ -63,6 +65,7 @@ type copier struct {
 // The size of a transaction.
 const (
 	copyItems = 384
+	copyNotes = 2048
 	copyBytes = 8 << 20
 )
 
@@ -94,9 +97,10 @@ func (c *copier) inTx(ctx context.Context, run func(pgx.Tx) error) error {
 
 const (
 	anotherCopySQL = `DELETE FROM {{schema}}.copy`
-	clearSQL       = `TRUNCATE {{schema}}.event, {{schema}}.task, {{schema}}.alias, {{schema}}.trace`
-	emptySQL       = `SELECT NOT EXISTS (SELECT FROM {{schema}}.event) AND NOT EXISTS (SELECT FROM {{schema}}.trace)`
-	beginCopySQL   = `INSERT INTO {{schema}}.copy DEFAULT VALUES RETURNING id::text`
+	clearSQL       = `TRUNCATE {{schema}}.event, {{schema}}.task, {{schema}}.alias, {{schema}}.trace, {{schema}}.note`
+	emptySQL       = `SELECT NOT EXISTS (SELECT FROM {{schema}}.event) AND NOT EXISTS (SELECT FROM {{schema}}.trace)
+  AND NOT EXISTS (SELECT FROM {{schema}}.note)`
+	beginCopySQL = `INSERT INTO {{schema}}.copy DEFAULT VALUES RETURNING id::text`
 )
 
 // number makes the sequences continue after numbers when the transaction is committed. Before, it
@@ -136,7 +140,7 @@ func (c *copier) begin(ctx context.Context) error {
 		case err != nil:
 			return err
 		case !empty:
-			return fmt.Errorf("%w target: it has events, of its own or of a copy that is finished. "+
+			return fmt.Errorf("%w target: it has events or notes, of its own or of a copy that is finished. "+
 				"Name a schema with empty tables", dedup.ErrInvalid)
 		}
 		return tx.QueryRow(ctx, c.sql(beginCopySQL)).Scan(&c.id)
@@ -145,6 +149,9 @@ func (c *copier) begin(ctx context.Context) error {
 
 // copy writes all items, some at a time.
 func (c *copier) copy(ctx context.Context) error {
+	if err := c.copyNotes(ctx); err != nil {
+		return err
+	}
 	var items []dedup.Item
 	size := 0
 	for item, err := range c.from.Items(ctx) {
@@ -161,6 +168,27 @@ func (c *copier) copy(ctx context.Context) error {
 		items, size = nil, 0
 	}
 	return c.write(ctx, items)
+}
+
+func (c *copier) copyNotes(ctx context.Context) error {
+	if c.from.Notes == nil {
+		return nil
+	}
+	rows := copied{}
+	for n, err := range c.from.Notes(ctx) {
+		if err != nil {
+			return err
+		}
+		h := n.Key.Hash()
+		rows.add("note", text(n.Key.Space), h[:], packKey(n.Key), text(n.Text), n.At.Truncate(time.Microsecond))
+		if len(rows["note"]) == copyNotes {
+			if err := c.writeAll(ctx, rows, nil); err != nil {
+				return err
+			}
+			rows = copied{}
+		}
+	}
+	return c.writeAll(ctx, rows, nil)
 }
 
 const (
@@ -203,6 +231,11 @@ func (c *copier) write(ctx context.Context, items []dedup.Item) error {
 			rows.add("alias", h[:], w.seq)
 		}
 	}
+	return c.writeAll(ctx, rows, handlers)
+}
+
+// writeAll writes rows in one transaction, and counts them.
+func (c *copier) writeAll(ctx context.Context, rows copied, handlers []string) error {
 	if err := c.inTx(ctx, func(tx pgx.Tx) error { return c.writeRows(ctx, tx, rows, handlers) }); err != nil {
 		return err
 	}
@@ -210,6 +243,7 @@ func (c *copier) write(ctx context.Context, items []dedup.Item) error {
 	c.out.Tasks += int64(len(rows["task"]))
 	c.out.Aliases += int64(len(rows["alias"]))
 	c.out.Remembered += int64(len(rows["trace"]))
+	c.out.Notes += int64(len(rows["note"]))
 	c.report(c.out.Events)
 	return nil
 }
@@ -223,6 +257,7 @@ func (c *copier) writeRows(ctx context.Context, tx pgx.Tx, rows copied, handlers
 	}
 	columns := map[string][]string{
 		"event": eventColumns, "task": taskColumns, "alias": {"hash", "seq"}, "trace": {"hash", "day", "count"},
+		"note": {"space", "hash", "key", "note", "at"},
 	}
 	for table, values := range rows {
 		name := pgx.Identifier{schemaName(c.schema), table}
@@ -235,7 +270,8 @@ func (c *copier) writeRows(ctx context.Context, tx pgx.Tx, rows copied, handlers
 
 const (
 	countSQL = `SELECT (SELECT count(*) FROM {{schema}}.event), (SELECT count(*) FROM {{schema}}.task),
-  (SELECT count(*) FROM {{schema}}.alias), (SELECT count(*) FROM {{schema}}.trace)`
+  (SELECT count(*) FROM {{schema}}.alias), (SELECT count(*) FROM {{schema}}.trace),
+  (SELECT count(*) FROM {{schema}}.note)`
 	rememberedSQL = `UPDATE {{schema}}.remembered SET since = $1, evicted = $2`
 )
 
@@ -250,7 +286,7 @@ func (c *copier) finish(ctx context.Context) error {
 		}
 		var have Copied
 		row := tx.QueryRow(ctx, c.sql(countSQL))
-		if err := row.Scan(&have.Events, &have.Tasks, &have.Aliases, &have.Remembered); err != nil {
+		if err := row.Scan(&have.Events, &have.Tasks, &have.Aliases, &have.Remembered, &have.Notes); err != nil {
 			return err
 		}
 		if have != c.out {

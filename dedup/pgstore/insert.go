@@ -40,15 +40,15 @@ l AS (INSERT INTO {{schema}}.alias (hash, seq) SELECT a.hash, c.seq FROM a JOIN 
   WHERE a.own ORDER BY a.hash),
 k AS MATERIALIZED (SELECT x.*, c.seq, CASE WHEN x.lease > 0 THEN coalesce(x.given, nextval('{{schema}}.token')) ELSE 0 END AS token,
     c.hold, c.drop_body, c.win, c.size
-  FROM unnest($23::int8[], $24::int2[], $25::int2[], $26::int8[], $27::int8[], $28::text[], $29::text[], $30::bytea[], $31::text[])
-    AS x(ord, idx, state, lease, given, handler, lanename, lane, reason) JOIN c USING (ord) JOIN e ON e.seq = c.seq),
+  FROM unnest($23::int8[], $24::int2[], $25::int2[], $26::int8[], $27::int8[], $28::text[], $29::text[], $30::bytea[], $31::text[],
+    $33::text[], $34::bool[]) AS x(ord, idx, state, lease, given, handler, lanename, lane, reason, version, unfenced) JOIN c USING (ord) JOIN e ON e.seq = c.seq),
 t AS (INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postponed, size, token, win, due, started, ended, until,
-    expires, handler, lanename, lane, reason, err)
+    expires, handler, lanename, lane, reason, err, version, unfenced)
   SELECT k.seq, k.idx, k.state, k.hold, k.drop_body, (k.lease > 0)::int, 0, k.size, k.token, k.win, n.now,
     CASE WHEN k.lease > 0 THEN n.now END, CASE WHEN k.state = 4 THEN n.now END,
     CASE WHEN k.lease > 0 THEN n.now + k.lease * interval '1 microsecond' END,
     CASE WHEN k.lease > 0 THEN n.now + (k.lease + k.win) * interval '1 microsecond' END,
-    k.handler, k.lanename, k.lane, k.reason, ''
+    k.handler, k.lanename, k.lane, k.reason, '', k.version, k.unfenced
   FROM k, n)
 SELECT c.ord, c.seq, e.generation, n.now, coalesce(k.token, 0)
 FROM n, c LEFT JOIN e USING (seq) LEFT JOIN k ON k.seq = c.seq AND k.token > 0`
@@ -78,6 +78,8 @@ type insertion struct {
 	token                           []*int64
 	handler, lanename, reason       []string
 	lane                            [][]byte
+	version                         []*string
+	unfenced                        []bool
 }
 
 // add adds a record that [dedup.Accept] made at any time. A seq of zero takes the next number.
@@ -139,6 +141,8 @@ func (in *insertion) addTask(r *dedup.Record, i int, numbered bool) {
 	push(&in.lanename, text(t.Lane))
 	push(&in.lane, laneOf(r, i))
 	push(&in.reason, text(t.Reason))
+	push(&in.version, optional(t.Version))
+	push(&in.unfenced, t.Unfenced)
 }
 
 // push appends a value to a column.
@@ -162,7 +166,7 @@ func (in *insertion) args(now *time.Time) []any {
 		in.producer, in.endpoint, in.kind, in.key, in.vendor, in.about, in.extra, in.response,
 		in.body, in.tasks, in.size,
 		in.taskOrd, in.idx, in.state, in.lease, in.token, in.handler, in.lanename, in.lane, in.reason,
-		in.aliasOwn,
+		in.aliasOwn, in.version, in.unfenced,
 	}
 }
 

@@ -17,7 +17,7 @@ var schemaSQL string
 // version: a migration only adds what the version before can leave out, such as tables, columns
 // with a default and indexes. A later version removes what older programs needed. So tables are
 // migrated first, and then programs are replaced one after another.
-const Version = 2
+const Version = 3
 
 // Migrate makes the tables of a store in one transaction. schema is the name of the schema; empty
 // means [DefaultSchema]. It needs the right to create a schema, or one that exists and in which it

@@ -23,11 +23,11 @@ const fillSQL = `WITH e AS (INSERT INTO {{schema}}.event (seq, hash, current, ge
   FROM generate_series(1, $1::int) AS i RETURNING seq, hash),
 a AS (INSERT INTO {{schema}}.alias SELECT sha256(hash), seq FROM e)
 INSERT INTO {{schema}}.task (seq, idx, state, hold, drops, attempt, postponed, size, token, win, due, ended, expires, handler,
-    lanename, lane, reason, err)
+    lanename, lane, reason, err, unfenced)
   SELECT seq, 0, CASE seq % 200 WHEN 0 THEN 1 WHEN 1 THEN 4 WHEN 2 THEN 1 ELSE 3 END, false, false, 1, 0, 200, 0, 3600000000,
     now() + interval '1 hour', now(), CASE WHEN seq % 200 > 2 THEN now() + interval '1 hour' END,
     CASE seq % 1000 WHEN 5 THEN 'rare' ELSE 'ship' END, CASE seq % 200 WHEN 2 THEN 'l' ELSE '' END,
-    CASE seq % 200 WHEN 2 THEN substr('\x00'::bytea || hash, 1, 17) END, '', '' FROM e`
+    CASE seq % 200 WHEN 2 THEN substr('\x00'::bytea || hash, 1, 17) END, '', '', false FROM e`
 
 // filled is the number of events in a database that plans are made for.
 func filled() int {

@@ -56,21 +56,24 @@ var eventColumns = strings.Fields(`body seq hash current generation fingerprint 
 // last ones are known from the event and not read.
 var (
 	taskColumns = strings.Fields(`idx state attempt postponed token due started ended until
- handler lanename reason err history seq hold drops size win expires lane`)
+ handler lanename reason err history version unfenced seq hold drops size win expires lane`)
 	taskTypes = strings.Fields(`int2 int2 int4 int4 int8 timestamptz timestamptz timestamptz timestamptz
- text text text text bytea int8 bool bool int4 int8 timestamptz bytea`)
+ text text text text bytea text bool int8 bool bool int4 int8 timestamptz bytea`)
 )
 
 // tasksRead is how many columns of a task are read.
-const tasksRead = 14
+const tasksRead = 16
 
 // columns are those of an event and one of its tasks, without the body. An event without tasks
 // has no idx.
 var columns = func() string {
 	list := "e." + strings.Join(eventColumns[1:], ", e.")
 	for i, column := range taskColumns[:tasksRead] {
-		if column = "t." + column; i > 0 && strings.HasPrefix(taskTypes[i], "int") {
+		switch column = "t." + column; {
+		case i > 0 && strings.HasPrefix(taskTypes[i], "int"):
 			column = "coalesce(" + column + ", 0)"
+		case taskTypes[i] == "bool":
+			column = "coalesce(" + column + ", false)"
 		}
 		list += ", " + column
 	}
@@ -108,7 +111,7 @@ func (w *row) task(t *taskRow) []any {
 		&t.idx, &t.State, &t.Attempt, &t.Postponed, &t.Token,
 		(*instant)(&t.Due), (*instant)(&t.Started), (*instant)(&t.Ended), (*instant)(&t.Until),
 		(*escapedText)(&t.Handler), (*escapedText)(&t.Lane), (*escapedText)(&t.Reason), (*escapedText)(&t.Err),
-		&t.history,
+		&t.history, (*optionalText)(&t.Version), &t.Unfenced,
 		&w.seq, &w.rec.Hold, &w.rec.DropBody, &w.size, (*microseconds)(&w.rec.Window), (*instant)(&t.expires), &t.lane,
 	}
 }

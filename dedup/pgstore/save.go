@@ -52,6 +52,7 @@ func (v *view) save(b *pgx.Batch) {
 		v.insert(b, fresh)
 	}
 	v.saveAliases(b)
+	v.saveNotes(b)
 	for hash, t := range v.traces {
 		switch {
 		case !t.changed:
@@ -89,6 +90,8 @@ func (v *view) saveEvent(b *pgx.Batch, w *row) {
 	}
 }
 
+func byHash(a, b keyHash) int { return bytes.Compare(a[:], b[:]) }
+
 // saveAliases moves aliases to their new records. Those of new records too: they may have been
 // those of others.
 func (v *view) saveAliases(b *pgx.Batch) {
@@ -96,7 +99,6 @@ func (v *view) saveAliases(b *pgx.Batch) {
 		hashes [][]byte
 		seqs   []int64
 	}
-	byHash := func(a, b keyHash) int { return bytes.Compare(a[:], b[:]) }
 	for _, hash := range slices.SortedFunc(maps.Keys(v.byAlias), byHash) { // in one order, against deadlocks
 		w := v.byAlias[hash]
 		if w == nil || w.seq == v.owners[hash] {

@@ -1,4 +1,4 @@
--- Version 2 of the tables. {{schema}} is the quoted name of the schema.
+-- Version 3 of the tables. {{schema}} is the quoted name of the schema.
 -- There are no triggers, functions or foreign keys: the program writes all rows, and checks what it reads.
 
 CREATE SEQUENCE {{schema}}.seq;    -- the order of acceptance, with gaps
@@ -63,6 +63,8 @@ CREATE TABLE {{schema}}.task (
   reason    text     NOT NULL,
   err       text     NOT NULL,
   history   bytea,
+  version   text,                    -- orders the events of the lane
+  unfenced  boolean  NOT NULL,       -- runs although it may be older than its fence
   PRIMARY KEY (seq, idx)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0);
@@ -86,11 +88,16 @@ CREATE TABLE {{schema}}.handler (
   seen  timestamptz
 ) WITH (fillfactor = 50);
 
--- What receivers know about the targets to which they forward events.
-CREATE TABLE {{schema}}.target (
-  key    text PRIMARY KEY,
-  status text NOT NULL
-);
+-- Small texts beside the events, such as how far a lane was handled.
+CREATE TABLE {{schema}}.note (
+  space text        NOT NULL,  -- of the key
+  hash  bytea       NOT NULL,  -- of the key
+  key   bytea       NOT NULL,
+  note  text        NOT NULL,
+  at    timestamptz NOT NULL,  -- of the last change
+  PRIMARY KEY (space, hash)
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX note_fence ON {{schema}}.note (at) WHERE space = 'fence';
 
 -- Other names of events.
 CREATE TABLE {{schema}}.alias (

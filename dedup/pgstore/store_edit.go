@@ -38,8 +38,8 @@ func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask
 }
 
 // Rerun implements [dedup.Store].
-func (s *Store) Rerun(ctx context.Context, event string, handlers ...string) (dedup.Record, error) {
-	return s.editEvent(ctx, event, nil, func(r *dedup.Record, now time.Time) error { return r.Rerun(handlers, now) })
+func (s *Store) Rerun(ctx context.Context, event string, again dedup.Rerun) (dedup.Record, error) {
+	return s.editEvent(ctx, event, nil, func(r *dedup.Record, now time.Time) error { return r.Rerun(again, now) })
 }
 
 // RunNow implements [dedup.Store].
@@ -74,19 +74,7 @@ func (s *Store) withEvent(
 	ctx context.Context, event string, handlers []string, find func(*view, string) (*row, error),
 	change func(*view, *row, *pgx.Batch) error,
 ) error {
-	end, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	free, err := s.callers.enter(ctx)
-	if err != nil {
-		return fmt.Errorf("event %q: %w", event, err)
-	}
-	defer free()
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	err = retry(func() error {
+	err := s.call(ctx, func(ctx context.Context) error {
 		if err := s.handlers.note(ctx, s.db, handlers); err != nil {
 			return err
 		}
@@ -104,10 +92,27 @@ func (s *Store) withEvent(
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("event %q: %w", event, fault(err))
+		return fmt.Errorf("event %q: %w", event, err)
 	}
 	s.stored(0)
 	return nil
+}
+
+// call runs a step for a caller, on one of the connections that callers have.
+func (s *Store) call(ctx context.Context, step func(context.Context) error) error {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	free, err := s.callers.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return fault(retry(func() error { return step(ctx) }))
 }
 
 // Purge implements [dedup.Store]. An event that cannot be read is deleted, too.
@@ -127,56 +132,6 @@ func (s *Store) Purge(ctx context.Context, event string) error {
 		v.drop(b, w)
 		return nil
 	})
-}
-
-// Targets returns the texts of [Store.ChangeTarget] by their keys.
-func (s *Store) Targets(ctx context.Context) (map[string]string, error) {
-	end, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	rows, err := s.db.pool.Query(ctx, s.db.sql("SELECT key, status FROM {{schema}}.target ORDER BY key"))
-	if err != nil {
-		return nil, fault(err)
-	}
-	texts := map[string]string{}
-	err = pairs(rows, func(key, status string) { texts[untext(key)] = untext(status) })
-	return texts, fault(err)
-}
-
-const (
-	makeTargetSQL = `INSERT INTO {{schema}}.target (key, status) VALUES ($1, '') ON CONFLICT DO NOTHING`
-	lockTargetSQL = `SELECT status FROM {{schema}}.target WHERE key = $1 FOR UPDATE`
-	saveTargetSQL = `UPDATE {{schema}}.target SET status = $2 WHERE key = $1`
-)
-
-// ChangeTarget replaces the text of a key, "" if there is none, by that which change returns for
-// it. No other process changes it between. The store does not read the texts: they are what
-// receivers know together about the targets to which they forward events.
-func (s *Store) ChangeTarget(ctx context.Context, key string, change func(text string) (string, error)) error {
-	end, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	key = text(key)
-	var old string
-	b := &pgx.Batch{}
-	b.Queue(s.db.sql(makeTargetSQL), key)
-	b.Queue(s.db.sql(lockTargetSQL), key).QueryRow(func(r pgx.Row) error { return r.Scan(&old) })
-	tx, done, err := s.db.begin(ctx, b)
-	if err != nil {
-		return fault(err)
-	}
-	defer done()
-	next, err := change(untext(old))
-	if err != nil {
-		return err
-	}
-	b = &pgx.Batch{}
-	b.Queue(s.db.sql(saveTargetSQL), key, text(next))
-	return fault(commit(ctx, tx, b))
 }
 
 // sweepAlways forgets events whose windows ended, and keys beyond the retention, until the store
@@ -284,7 +239,7 @@ func (v *view) forget(b *pgx.Batch, w *row) error {
 	return nil
 }
 
-// prune forgets the keys of the days beyond the retention.
+// prune forgets the keys of the days beyond the retention, and fences that are old or too many.
 func (s *Store) prune(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -307,5 +262,6 @@ func (s *Store) prune(ctx context.Context) error {
 	b := &pgx.Batch{}
 	b.Queue(s.db.sql("UPDATE {{schema}}.remembered SET evicted = greatest(evicted, $1)"), int(evicted))
 	b.Queue(s.db.sql("DELETE FROM {{schema}}.trace WHERE day < $1"), int(first))
+	b.Queue(s.db.sql(forgetFencesSQL), v.now.Add(-dedup.FenceFor), dedup.FenceMax-1)
 	return s.db.pool.SendBatch(ctx, b).Close()
 }

@@ -103,6 +103,7 @@ type finishEntry struct {
 	result dedup.Result
 	extend time.Duration
 	ended  bool
+	fenced bool // it waits for the lock of a fence, and not only of its event
 	err    error
 }
 
@@ -153,7 +154,7 @@ func (s *Store) InTx(
 		own, err := inTx(ctx, s, l, as, fn)
 		code := codeOf(err)
 		switch {
-		case run < maxReruns && ctx.Err() == nil && (code == codeSerialization || code == codeDeadlock):
+		case run < maxReruns && ctx.Err() == nil && (code == codeSerialization || code == codeDeadlock || errors.Is(err, errConflict)):
 			continue
 		case own:
 			return err
@@ -245,6 +246,9 @@ func (s *Store) writeEntries(ops []*finishOp, wait *string) {
 		if wait != nil && codeOf(err) == codeLockTimeout {
 			var blocked []int64
 			if blocked, err = blockedOf(ctx, s.db, round); err == nil {
+				if len(blocked) == 0 { // a fence is, which may be one that is not stored yet
+					blocked = fencedOf(round)
+				}
 				left = setAside(ops, blocked)
 				continue
 			}
@@ -277,7 +281,8 @@ func firstOfEach(entries []*finishEntry) []*finishEntry {
 }
 
 // finishRound stores at most one result of each task. Most are Done, or extensions, which one
-// statement stores. The others, and those that it finds lost, are decided by the record.
+// statement stores. The others, those of tasks with versions, and those that it finds lost, are
+// decided by the record.
 func (s *Store) finishRound(ctx context.Context, entries []*finishEntry, wait *string) error {
 	return retry(func() error {
 		left := slices.DeleteFunc(slices.Clone(entries), func(e *finishEntry) bool { return e.ended })
@@ -313,7 +318,7 @@ UPDATE {{schema}}.task t SET state = CASE WHEN v.extend > 0 THEN 2 ELSE 3 END,
   expires = CASE WHEN v.extend = 0 THEN n.now + t.win * interval '1 microsecond'
     WHEN t.hold THEN n.now + (v.extend + t.win) * interval '1 microsecond' END
 FROM v JOIN e USING (seq, tag), n WHERE t.seq = ANY($2) AND t.seq = v.seq AND t.idx = v.idx AND t.token = v.token AND t.state = 2
-  AND (v.extend > 0 OR NOT t.drops) AND (t.expires IS NULL OR t.expires > n.now)
+  AND (v.extend > 0 OR NOT t.drops AND t.version IS NULL) AND (t.expires IS NULL OR t.expires > n.now)
   AND (NOT $9 OR ` + unchained + `)
 RETURNING v.ord`
 
@@ -358,14 +363,10 @@ func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry, wait
 	}
 	first.Queue(waitSQL, wait)
 	v.queue(first, w)
-	errs := make([]error, len(entries))
+	var errs []error
 	err := s.edit(ctx, v, first, func(*pgx.Batch) (err error) {
-		for i, e := range entries {
-			if errs[i], err = e.apply(v); err != nil {
-				return err
-			}
-		}
-		return nil
+		errs, err = v.apply(entries)
+		return err
 	})
 	if err != nil {
 		return err
@@ -374,6 +375,35 @@ func (s *Store) finishByRecord(ctx context.Context, entries []*finishEntry, wait
 		e.ended, e.err = true, errs[i]
 	}
 	return nil
+}
+
+// apply applies results to the records of a view, and locks their fences before, in one order. It
+// returns why results were refused.
+func (v *view) apply(entries []*finishEntry) (refused []error, err error) {
+	var fences []dedup.Key
+	for _, e := range entries {
+		w, err := v.event(e.lease.Event)
+		if err != nil || w == nil || e.extend > 0 || e.result.Kind != dedup.ResultDone || !w.rec.Holds(e.lease) {
+			continue // apply finds out
+		}
+		if k, ok := w.rec.FenceOf(e.lease.Task); ok {
+			fences, e.fenced = append(fences, k), true
+		}
+	}
+	if len(fences) > 0 {
+		b := &pgx.Batch{}
+		v.queueNotes(b, fences...)
+		if err := v.q.SendBatch(v.ctx, b).Close(); err != nil {
+			return nil, err
+		}
+	}
+	refused = make([]error, len(entries))
+	for i, e := range entries {
+		if refused[i], err = e.apply(v); err != nil {
+			return nil, err
+		}
+	}
+	return refused, nil
 }
 
 // apply applies the result to its record, which may refuse it.
@@ -388,6 +418,6 @@ func (e *finishEntry) apply(v *view) (refused, err error) {
 	case e.extend > 0:
 		return found.rec.Extend(e.lease, e.extend, v.now), nil
 	default:
-		return found.rec.Finish(e.lease, e.result, v.now), nil
+		return found.rec.Finish(v, e.lease, e.result, v.now), nil
 	}
 }

@@ -75,7 +75,7 @@ func newSchema(t testing.TB) (dsn, schema string) {
 func empty(t testing.TB, dsn, schema string) {
 	t.Helper()
 	sql := "UPDATE {{schema}}.remembered SET evicted = 0;"
-	for _, table := range []string{"event", "task", "alias", "trace", "handler", "target"} {
+	for _, table := range []string{"event", "task", "alias", "trace", "handler", "note"} {
 		sql += "DELETE FROM {{schema}}." + table + ";"
 	}
 	execute(t, dsn, schema, sql, pgx.QueryExecModeSimpleProtocol)

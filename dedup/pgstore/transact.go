@@ -69,7 +69,7 @@ func inTx(
 	// The handler is done, so its outcome counts even if its time is over.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer cancel()
-	if err := fence(ctx, s, lent.Tx, newFinish(l, result)); err != nil {
+	if err := finishLent(ctx, s, lent.Tx, newFinish(l, result)); err != nil {
 		return errors.Is(err, errEnded), err
 	}
 	return false, lent.Tx.Commit(ctx)
@@ -85,10 +85,10 @@ WHERE t.seq = $1 AND t.idx = $2 AND t.token = $3 AND t.state = 2), ` + unchained
 	unchained = `coalesce(current_setting('eyelet.lent', true), '') = 'yes'`
 )
 
-// fence finishes the task in the handler's transaction. It is the last statement: the row of the
+// finishLent finishes the task in the handler's transaction. It is the last statement: the row of the
 // task is locked for moments only, so that leases are extended and taken over as for all handlers.
 // From here on a Finish of the same task waits for the end of the transaction.
-func fence(ctx context.Context, s *Store, tx pgx.Tx, e *finishEntry) error {
+func finishLent(ctx context.Context, s *Store, tx pgx.Tx, e *finishEntry) error {
 	if e.simple() && !e.ended {
 		if err := s.finishSimple(ctx, tx, true, nil, []*finishEntry{e}); err != nil {
 			return err
@@ -114,9 +114,14 @@ func fence(ctx context.Context, s *Store, tx pgx.Tx, e *finishEntry) error {
 	if err := v.load(&wanted{seqs: []int64{e.seq}}); err != nil {
 		return err
 	}
-	refused, err := e.apply(v)
-	if refused != nil || err != nil {
-		return errors.Join(refused, err)
+	refused, err := v.apply([]*finishEntry{e})
+	switch {
+	case err != nil:
+		return err
+	case refused[0] != nil:
+		return refused[0]
+	case e.result.Reason != dedup.ReasonStale && v.bySeq[e.seq].rec.Tasks[e.lease.Task].Stale():
+		return dedup.ErrStale
 	}
 	b := &pgx.Batch{}
 	v.save(b)

@@ -42,6 +42,7 @@ type view struct {
 	bySeq   map[int64]*row
 	older   map[keyHash]int // the newest generation that does not decide
 	traces  map[traceHash]*traceRow
+	notes   map[keyHash]*noteRow
 	since   dedup.Day
 	evicted dedup.Day
 }
@@ -51,6 +52,7 @@ func newView(ctx context.Context, db *database, q querier) *view {
 		db: db, q: q, ctx: ctx, locks: q != db.pool,
 		byKey: map[keyHash]*row{}, byAlias: map[keyHash]*row{}, owners: map[keyHash]int64{},
 		bySeq: map[int64]*row{}, older: map[keyHash]int{}, traces: map[traceHash]*traceRow{},
+		notes: map[keyHash]*noteRow{},
 	}
 }
 
@@ -96,6 +98,17 @@ WHERE hash = ANY($1::bytea[]) AND NOT current GROUP BY hash`
 var readSQL = `SELECT ` + columns + ` FROM {{schema}}.event e` + withTasks + `
 WHERE e.seq ` + selected + ` ORDER BY e.seq, t.idx`
 
+// queueNow adds the statement that reads the time, once.
+func (v *view) queueNow(b *pgx.Batch) {
+	if v.now.IsZero() {
+		b.Queue(nowSQL, v.db.now()).QueryRow(func(r pgx.Row) error {
+			err := r.Scan(&v.now)
+			v.now = v.now.UTC()
+			return err
+		})
+	}
+}
+
 // queue adds the statements that read what is wanted.
 func (v *view) queue(b *pgx.Batch, w *wanted) {
 	sql := func(statement string) string { return v.db.sql(statement) }
@@ -104,13 +117,7 @@ func (v *view) queue(b *pgx.Batch, w *wanted) {
 	if v.locks {
 		suffix = lockedSuffix
 	}
-	if v.now.IsZero() {
-		b.Queue(nowSQL, v.db.now()).QueryRow(func(r pgx.Row) error {
-			err := r.Scan(&v.now)
-			v.now = v.now.UTC()
-			return err
-		})
-	}
+	v.queueNow(b)
 	if v.locks {
 		b.Queue(sql(lockEventsSQL), w.keys, w.aliases, w.seqs).Query(func(rows pgx.Rows) error {
 			seqs, err := pgx.CollectRows(rows, pgx.RowTo[int64])

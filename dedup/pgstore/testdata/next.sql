@@ -1,4 +1,4 @@
--- Version 3 of the tables, as a test has it: it adds what programs of version 2 leave out.
+-- Version 4 of the tables, as a test has it: it adds what programs of version 3 leave out.
 
 ALTER TABLE {{schema}}.event ADD COLUMN region text;
 ALTER TABLE {{schema}}.task ADD COLUMN priority smallint NOT NULL DEFAULT 0;
