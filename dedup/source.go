@@ -15,9 +15,7 @@ type Source struct {
 	// Since is the day on which the store began to remember keys beyond their windows, 0 if it did
 	// not. Evicted is the first of those days that it did not forget for lack of space, 0 for all.
 	Since, Evicted Day
-	// Notes yields all notes, once. nil yields none.
-	Notes func(ctx context.Context) iter.Seq2[Note, error]
-	// Items yields everything else, once. Records are as a start of the store leaves them: interrupted
+	// Items yields everything, once. Records are as a start of the store leaves them: interrupted
 	// tasks are pending with their attempt counted, and held claims are free. An error is the last
 	// that it yields.
 	Items func(ctx context.Context) iter.Seq2[Item, error]

@@ -65,7 +65,6 @@ type copier struct {
 // The size of a transaction.
 const (
 	copyItems = 384
-	copyNotes = 2048
 	copyBytes = 8 << 20
 )
 
@@ -149,9 +148,6 @@ func (c *copier) begin(ctx context.Context) error {
 
 // copy writes all items, some at a time.
 func (c *copier) copy(ctx context.Context) error {
-	if err := c.copyNotes(ctx); err != nil {
-		return err
-	}
 	var items []dedup.Item
 	size := 0
 	for item, err := range c.from.Items(ctx) {
@@ -168,27 +164,6 @@ func (c *copier) copy(ctx context.Context) error {
 		items, size = nil, 0
 	}
 	return c.write(ctx, items)
-}
-
-func (c *copier) copyNotes(ctx context.Context) error {
-	if c.from.Notes == nil {
-		return nil
-	}
-	rows := copied{}
-	for n, err := range c.from.Notes(ctx) {
-		if err != nil {
-			return err
-		}
-		h := n.Key.Hash()
-		rows.add("note", text(n.Key.Space), h[:], packKey(n.Key), text(n.Text), n.At.Truncate(time.Microsecond))
-		if len(rows["note"]) == copyNotes {
-			if err := c.writeAll(ctx, rows, nil); err != nil {
-				return err
-			}
-			rows = copied{}
-		}
-	}
-	return c.writeAll(ctx, rows, nil)
 }
 
 const (
@@ -216,6 +191,11 @@ func (c *copier) write(ctx context.Context, items []dedup.Item) error {
 	var handlers []string
 	for i := range items {
 		item := &items[i]
+		if n := item.Note; n.Text != "" {
+			h := n.Key.Hash()
+			rows.add("note", text(n.Key.Space), h[:], packKey(n.Key), text(n.Text), n.At.Truncate(time.Microsecond))
+			continue
+		}
 		if item.Record.Event == "" {
 			rows.add("trace", item.Hash[:], int(item.Trace.Day), int(item.Trace.Count))
 			continue
@@ -231,11 +211,6 @@ func (c *copier) write(ctx context.Context, items []dedup.Item) error {
 			rows.add("alias", h[:], w.seq)
 		}
 	}
-	return c.writeAll(ctx, rows, handlers)
-}
-
-// writeAll writes rows in one transaction, and counts them.
-func (c *copier) writeAll(ctx context.Context, rows copied, handlers []string) error {
 	if err := c.inTx(ctx, func(tx pgx.Tx) error { return c.writeRows(ctx, tx, rows, handlers) }); err != nil {
 		return err
 	}

@@ -94,6 +94,9 @@ var kinds = []func(f *filler, i int, c *dedup.Claim){
 	func(_ *filler, i int, c *dedup.Claim) {
 		c.Tasks[0] = dedup.NewTask{Handler: "wait", Lane: dedup.LaneYields + fmt.Sprint(i%5)}
 	},
+	func(_ *filler, i int, c *dedup.Claim) { // with fences of their own
+		c.Tasks[0].Lane, c.Tasks[0].Version, c.Tasks[0].Unfenced = fmt.Sprint("fenced", i), fmt.Sprint(i), i%5 == 4
+	},
 	func(_ *filler, _ int, c *dedup.Claim) { c.Tasks, c.Note = nil, "no handler" },
 	func(_ *filler, _ int, c *dedup.Claim) { c.DropBody = true },
 	func(f *filler, _ int, c *dedup.Claim) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -192,41 +191,6 @@ func everything(t *testing.T, s *Store) {
 	}
 }
 
-// TestTargetsAreChangedOneAtATime counts in a text, from two stores at once.
-func TestTargetsAreChangedOneAtATime(t *testing.T) {
-	t.Parallel()
-	dsn, schema := newSchema(t)
-	var stores []*Store
-	for range 2 {
-		s := opened(t, dsn, Options{Schema: schema})
-		stores = append(stores, s)
-	}
-	const key, each = "gh/\x00\xff", 20
-	var wg sync.WaitGroup
-	for _, s := range stores {
-		for range each {
-			wg.Go(func() {
-				if err := s.ChangeTarget(t.Context(), key, func(text string) (string, error) {
-					n, _ := strconv.Atoi(text)
-					return strconv.Itoa(n + 1), nil
-				}); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-	wg.Wait()
-	refused := errors.New("refused")
-	err := stores[0].ChangeTarget(t.Context(), key, func(string) (string, error) { return "wrong", refused })
-	if !errors.Is(err, refused) {
-		t.Error(err)
-	}
-	texts, err := stores[1].Targets(t.Context())
-	if err != nil || len(texts) != 1 || texts[key] != strconv.Itoa(2*each) {
-		t.Errorf("%q, %v", texts, err)
-	}
-}
-
 // claimDuring claims while another process changes the tables in a transaction: first what the
 // claim will wait for, then the rest. Statements of the claim before it waits see the state before
 // both, later ones the state after them.
@@ -326,7 +290,7 @@ func TestATokenIsNotSmallerThanAnEarlierOne(t *testing.T) {
 	c.Hold, c.Lease = true, time.Hour
 	rec := dedup.Accept(dedup.Record{}, c, "e", 1, 4, now)
 	l := dedup.Lease{Event: "e", Token: 4}
-	if err := rec.Finish(l, dedup.Result{Kind: dedup.ResultRetry}, now); err != nil {
+	if err := rec.Finish(nil, l, dedup.Result{Kind: dedup.ResultRetry}, now); err != nil {
 		t.Fatal(err)
 	}
 	for token, want := range map[int64]error{3: errConflict, 4: errConflict, 5: nil} {
