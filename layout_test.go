@@ -43,8 +43,10 @@ var imports = map[string][]string{
 		"cmd/eyelet/internal/tracing", "internal/usage", "internal/conf", "internal/httpserver", "internal/nearest",
 		"internal/duration",
 	},
-	"cmd/eyelet/internal/forward": {"verify", "internal/publicnet", "internal/atomicfile", "internal/duration"},
-	"cmd/eyelet/internal/opsapi":  {"dedup/badgerstore"},
+	"cmd/eyelet/internal/forward": {
+		"verify", "dedup", "internal/publicnet", "internal/atomicfile", "internal/duration",
+	},
+	"cmd/eyelet/internal/opsapi": {"dedup/badgerstore"},
 	"cmd/eyelet/internal/opsclient": {
 		"explain", "inspect", "cmd/eyelet/internal/opsapi", "internal/usage",
 	},

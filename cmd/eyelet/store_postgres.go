@@ -161,9 +161,9 @@ func storeCopyCommand(p *program) *cobra.Command {
 		case *format == "json":
 			return json.NewEncoder(p.Out).Encode(out)
 		}
-		p.printf("%s: %s, %s, %s and %s were copied from %s\n", set.StoreName(), count(int(out.Events), "event"),
+		p.printf("%s: %s, %s, %s, %s and %s were copied from %s\n", set.StoreName(), count(int(out.Events), "event"),
 			count(int(out.Tasks), "task"), count(int(out.Aliases), "alias"),
-			count(int(out.Remembered), "remembered key"), *from)
+			count(int(out.Remembered), "remembered key"), count(int(out.Notes), "note"), *from)
 		return nil
 	}
 	return c

@@ -55,7 +55,7 @@ func TestServeNeedsMigratedTables(t *testing.T) {
 	for range 2 {
 		code, out, errs := run(t, "store", "migrate", "--config", file)
 		if code != exitOK || !strings.HasPrefix(out, "postgres://") ||
-			!strings.HasSuffix(out, ": the tables have version 2\n") {
+			!strings.HasSuffix(out, ": the tables have version 3\n") {
 			t.Errorf("exit %d, %s%s", code, out, errs)
 		}
 	}

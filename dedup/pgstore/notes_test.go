@@ -411,4 +411,3 @@ func TestFencesAreForgottenOldestFirst(t *testing.T) {
 	}
 	want(dedup.SpaceTarget, "5")
 }
-

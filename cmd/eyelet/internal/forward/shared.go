@@ -5,17 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// Shared keeps the state of targets for several processes, as texts under their keys.
+// Shared keeps the state of targets for several processes, in notes: those of a [dedup.Store].
 type Shared interface {
-	// Targets returns all texts by their keys.
-	Targets(ctx context.Context) (map[string]string, error)
-	// ChangeTarget replaces the text of a key, "" if there is none, by that which change returns
-	// for it. No other change of the key happens between. It may call change again after an error.
-	ChangeTarget(ctx context.Context, key string, change func(text string) (string, error)) error
+	Notes(ctx context.Context, space string) iter.Seq2[dedup.Note, error]
+	ChangeNote(ctx context.Context, k dedup.Key, change func(text string) (string, error)) error
 }
 
 const (
@@ -56,10 +56,13 @@ func (s *State) readShared() error {
 	k := s.known
 	ctx, cancel := context.WithTimeout(context.Background(), sharedTimeout)
 	defer cancel()
-	texts, err := k.shared.Targets(ctx)
-	s.read = time.Now() // also after an error: the next read is not at once
-	if err != nil {
-		return fmt.Errorf("state of targets: %w", err)
+	defer func() { s.read = time.Now() }() // also after an error: the next read is not at once
+	texts := map[string]string{}
+	for note, err := range k.shared.Notes(ctx, dedup.SpaceTarget) {
+		if err != nil {
+			return fmt.Errorf("state of targets: %w", err)
+		}
+		texts[note.Key.ID] = note.Text
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,7 +83,8 @@ func (k *known) changeShared(target Status, change func(*Status)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sharedTimeout)
 	defer cancel()
 	var next Status
-	err := k.shared.ChangeTarget(ctx, target.key(), func(text string) (out string, err error) {
+	note := dedup.Key{Space: dedup.SpaceTarget, ID: target.key()}
+	err := k.shared.ChangeNote(ctx, note, func(text string) (out string, err error) {
 		if next, err = target.parse(text); err != nil {
 			return "", err
 		}

@@ -3,38 +3,39 @@ package forward
 import (
 	"context"
 	"errors"
-	"maps"
+	"iter"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 )
 
-// sharedTexts is a Shared in memory.
-type sharedTexts struct {
-	mu    sync.Mutex
-	texts map[string]string
+// sharedNotes is a Shared in memory.
+type sharedNotes struct {
+	*memstore.Store
 	fails error
 }
 
-func (m *sharedTexts) Targets(context.Context) (map[string]string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.texts), m.fails
+func inMemory() *sharedNotes { return &sharedNotes{Store: memstore.New(memstore.Options{})} }
+
+func (m *sharedNotes) Notes(ctx context.Context, space string) iter.Seq2[dedup.Note, error] {
+	if m.fails != nil {
+		return func(yield func(dedup.Note, error) bool) { yield(dedup.Note{}, m.fails) }
+	}
+	return m.Store.Notes(ctx, space)
 }
 
-func (m *sharedTexts) ChangeTarget(_ context.Context, key string, change func(string) (string, error)) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	text, err := change(m.texts[key])
-	if err == nil && m.fails == nil {
-		m.texts[key] = text
+func (m *sharedNotes) ChangeNote(ctx context.Context, k dedup.Key, change func(string) (string, error)) error {
+	if m.fails != nil {
+		return m.fails
 	}
-	return errors.Join(err, m.fails)
+	return m.Store.ChangeNote(ctx, k, change)
 }
 
 // shared makes a target that shares its state, and forgets when it was read.
-func shared(t *testing.T, address string, with *sharedTexts, change func(*Config)) (*Target, *State) {
+func shared(t *testing.T, address string, with *sharedNotes, change func(*Config)) (*Target, *State) {
 	t.Helper()
 	target := to(t, address, change)
 	check(t, target.cfg.State.Share(with, nil))
@@ -46,7 +47,7 @@ func (s *State) age() { s.read = time.Time{} }
 func TestWhatProcessesShareIsKnownToAll(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(404), says(404), says(404), says(200))
-	with := &sharedTexts{texts: map[string]string{}}
+	with := inMemory()
 	limit := func(c *Config) { c.TerminalLimit = 3 }
 	a, stateA := shared(t, f.URL, with, limit)
 	b, stateB := shared(t, f.URL, with, limit)
@@ -70,7 +71,7 @@ func TestWhatProcessesShareIsKnownToAll(t *testing.T) {
 func TestAChangeThatIsNotSharedIsNotMade(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(200))
-	with := &sharedTexts{texts: map[string]string{}}
+	with := inMemory()
 	target, state := shared(t, f.URL, with, nil)
 	with.fails = errors.New("the database is gone")
 	if err := state.SwitchOff("shop", "", time.Now()); err == nil || !strings.Contains(err.Error(), "it is not done") {

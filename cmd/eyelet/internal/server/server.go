@@ -272,8 +272,8 @@ func raiseProcs() {
 // OpenTargets reads the state of the targets from a store that several receivers share, or from
 // the file in the store's folder; "" is a store in memory.
 func OpenTargets(targets *forward.State, store dedup.Store, storeDir string, log *slog.Logger) error {
-	if shared, ok := store.(forward.Shared); ok {
-		return targets.Share(shared, log)
+	if store.Guarantees().Shared {
+		return targets.Share(store, log)
 	}
 	file := ""
 	if storeDir != "" {
