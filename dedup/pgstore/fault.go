@@ -96,7 +96,8 @@ func retry(step func() error) error {
 // own are the errors that callers get as they are.
 var own = []error{
 	nil, context.Canceled, dedup.ErrLeaseLost, dedup.ErrNotFound, dedup.ErrNotDead, dedup.ErrNoPayload,
-	dedup.ErrNotWaiting, dedup.ErrNoTask, dedup.ErrQuarantined, dedup.ErrOpen, dedup.ErrInvalid, dedup.ErrTooLarge, dedup.ErrClosed, dedup.ErrStale,
+	dedup.ErrNotWaiting, dedup.ErrNoTask, dedup.ErrQuarantined, dedup.ErrOpen, dedup.ErrInvalid, dedup.ErrTooLarge,
+	dedup.ErrClosed, dedup.ErrStale,
 }
 
 // fault returns the error of the contract for one of the database.

@@ -57,6 +57,13 @@ func wantStale(t *testing.T, s *Store, l dedup.Lease, stale bool) {
 	}
 }
 
+// run is a handler that is done after its effect.
+func (e *effects) run(s *Store, l dedup.Lease, as string) error {
+	return s.InTx(e.t.Context(), l, txTypes[as], func(ctx context.Context, tx any) (dedup.Result, error) {
+		return done, e.insert(ctx, tx, l.Event, 1)
+	})
+}
+
 func TestNotesAreChangedOneAtATime(t *testing.T) {
 	t.Parallel()
 	stores, clock := two(t)
@@ -198,21 +205,16 @@ func TestAFenceMovesWithTheResult(t *testing.T) {
 // TestATransactionOfAStaleTaskIsUndone finishes an older event in the transaction of its handler.
 func TestATransactionOfAStaleTaskIsUndone(t *testing.T) {
 	t.Parallel()
-	eachTx(t, func(t *testing.T, as reflect.Type) {
+	for as := range txTypes {
 		stores, _ := two(t)
 		s, e := stores[0], newEffects(t, stores[0])
-		run := func(l dedup.Lease) error {
-			return s.InTx(t.Context(), l, as, func(ctx context.Context, tx any) (dedup.Result, error) {
-				return done, e.insert(ctx, tx, l.Event, 1)
-			})
-		}
 		l := held(t, s, "2", "1")
-		if err := run(l[0]); err != nil {
+		if err := e.run(s, l[0], as); err != nil {
 			t.Fatal(err)
 		}
 		wantStale(t, s, l[0], false)
 		wantFence(t, s, "2")
-		if err := run(l[1]); err != dedup.ErrStale {
+		if err := e.run(s, l[1], as); err != dedup.ErrStale {
 			t.Errorf("%v, want ErrStale", err)
 		}
 		e.want(1, 1)
@@ -222,7 +224,7 @@ func TestATransactionOfAStaleTaskIsUndone(t *testing.T) {
 		}
 		wantStale(t, stores[1], l[1], true)
 		wantFence(t, s, "2")
-	})
+	}
 }
 
 // TestALateResultMovesNoFenceBack lets a lease expire, and a newer event be handled meanwhile.
@@ -247,11 +249,11 @@ func TestALateResultMovesNoFenceBack(t *testing.T) {
 		t.Fatal(again, err)
 	}
 	wantStale(t, s, newer.Lease, false)
-	lost := s.InTx(t.Context(), late.Lease, txTypes["pgx"], func(ctx context.Context, tx any) (dedup.Result, error) {
-		return done, e.insert(ctx, tx, late.Lease.Event, 1)
-	})
-	if err := s.Finish(t.Context(), late.Lease, done); !errors.Is(err, dedup.ErrLeaseLost) || !errors.Is(lost, dedup.ErrLeaseLost) {
-		t.Errorf("%v, %v; want ErrLeaseLost", err, lost)
+	lost := e.run(s, late.Lease, "pgx")
+	for _, err := range []error{lost, s.Finish(t.Context(), late.Lease, done)} {
+		if !errors.Is(err, dedup.ErrLeaseLost) {
+			t.Errorf("%v, want ErrLeaseLost", err)
+		}
 	}
 	e.want(0, 0)
 	clock.Advance(time.Minute)
@@ -262,7 +264,7 @@ func TestALateResultMovesNoFenceBack(t *testing.T) {
 	wantStale(t, s, third.Lease, true)
 }
 
-// TestReceiversMoveAFenceAtOnce finishes events of lanes that have no fence, each lane in two stores.
+// TestReceiversMoveAFenceAtOnce finishes events of lanes without fences, each lane in two stores.
 func TestReceiversMoveAFenceAtOnce(t *testing.T) {
 	t.Parallel()
 	stores, _ := two(t)
@@ -283,9 +285,7 @@ func TestReceiversMoveAFenceAtOnce(t *testing.T) {
 				if k < 3 {
 					err = s.Finish(t.Context(), l, done)
 				} else {
-					err = s.InTx(t.Context(), l, txTypes["pgx"], func(ctx context.Context, tx any) (dedup.Result, error) {
-						return done, e.insert(ctx, tx, l.Event, 1)
-					})
+					err = e.run(s, l, "pgx")
 				}
 				if err != nil && (k < 3 || k == 5 || !errors.Is(err, dedup.ErrStale)) {
 					t.Errorf("lane %d, version %d: %v", i, k, err)
@@ -316,15 +316,11 @@ func TestAResultWaitsForAFenceThatAnotherMakes(t *testing.T) {
 	exec, e := admin(t, s, dsn), newEffects(t, s)
 	k := fenceKey()
 	h := k.Hash()
-	insert := fmt.Sprintf(`BEGIN; INSERT INTO {{schema}}.note (space, hash, key, note, at) VALUES ('fence', '\x%x', '\x%x',
-  E'9\nother', now())`, h, packKey(k))
+	insert := fmt.Sprintf(`BEGIN; INSERT INTO {{schema}}.note (space, hash, key, note, at)
+  VALUES ('fence', '\x%x', '\x%x', E'9\nother', now())`, h, packKey(k))
 	ways := map[string]func(dedup.Lease) error{
 		"Finish": func(l dedup.Lease) error { return s.Finish(t.Context(), l, done) },
-		"InTx": func(l dedup.Lease) error {
-			return s.InTx(t.Context(), l, txTypes["pgx"], func(ctx context.Context, tx any) (dedup.Result, error) {
-				return done, e.insert(ctx, tx, l.Event, 1)
-			})
-		},
+		"InTx":   func(l dedup.Lease) error { return e.run(s, l, "pgx") },
 	}
 	for way, finish := range ways {
 		for _, end := range []string{"ROLLBACK", "COMMIT"} {
@@ -337,8 +333,8 @@ func TestAResultWaitsForAFenceThatAnotherMakes(t *testing.T) {
 			awaitLock(t, s, name)
 			claim(t, s, event("beside "+way+end, "ship"), dedup.New)
 			beside := dedup.LeaseResult{Lease: takeOne(t, s).Lease, Result: done}
-			blocked := dedup.LeaseResult{Lease: claim(t, s, versioned("blocked "+way+end, "1"), dedup.New).Lease, Result: done}
-			errs := s.FinishMany(t.Context(), blocked, beside)
+			blocked := claim(t, s, versioned("blocked "+way+end, "1"), dedup.New).Lease
+			errs := s.FinishMany(t.Context(), dedup.LeaseResult{Lease: blocked, Result: done}, beside)
 			if wantUnavailable(t, "behind the fence", errs[0]); errs[1] != nil {
 				t.Errorf("beside the fence: %v", errs[1])
 			}

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -134,6 +135,28 @@ func (s *Store) Purge(ctx context.Context, event string) error {
 	})
 }
 
+// ChangeNote implements [dedup.Store]. The note is locked while change runs.
+func (s *Store) ChangeNote(ctx context.Context, k dedup.Key, change func(text string) (string, error)) error {
+	var own error
+	err := s.call(ctx, func(ctx context.Context) error {
+		v, first := newView(ctx, s.db, nil), &pgx.Batch{}
+		v.queueNow(first)
+		v.queueNotes(first, k)
+		return s.edit(ctx, v, first, func(*pgx.Batch) error {
+			n := v.notes[k.Hash()]
+			next, err := change(n.Text)
+			if own = cmp.Or(err, dedup.CheckNote(next)); own == nil && next != n.Text {
+				return v.SetNote(k, next)
+			}
+			return own
+		})
+	})
+	if err == nil {
+		s.commits.Add(1)
+	}
+	return cmp.Or(own, err)
+}
+
 // sweepAlways forgets events whose windows ended, and keys beyond the retention, until the store
 // is closed. Every receiver does, and none waits for another.
 func (s *Store) sweepAlways() {
@@ -238,6 +261,11 @@ func (v *view) forget(b *pgx.Batch, w *row) error {
 	v.drop(b, w)
 	return nil
 }
+
+// forgetFencesSQL compares the time again once it has the lock of a row. It spares fences that
+// moved at the same time as the oldest that stays.
+const forgetFencesSQL = `DELETE FROM {{schema}}.note WHERE space = 'fence' AND at < greatest($1::timestamptz,
+  (SELECT n.at FROM {{schema}}.note n WHERE n.space = 'fence' ORDER BY n.at DESC OFFSET $2 LIMIT 1))`
 
 // prune forgets the keys of the days beyond the retention, and fences that are old or too many.
 func (s *Store) prune(ctx context.Context) error {

@@ -271,3 +271,63 @@ func (s *Store) count(ctx context.Context) (dedup.Stats, error) {
 	})
 	return st, fault(s.db.pool.SendBatch(ctx, b).Close())
 }
+
+const (
+	readNotesSQL = `SELECT n.key, n.note, n.at, coalesce($1::timestamptz, now()) FROM {{schema}}.note n
+WHERE n.space = $2 AND `
+	readNoteSQL  = readNotesSQL + `n.hash = $3`
+	pageNotesSQL = readNotesSQL + `n.hash > $3 ORDER BY n.hash LIMIT $4`
+)
+
+// readNotes returns notes, also those that have expired, and the time.
+func (s *Store) readNotes(ctx context.Context, sql string, args ...any) (found []dedup.Note, now time.Time, err error) {
+	err = s.call(ctx, func(ctx context.Context) error {
+		rows, err := s.db.pool.Query(ctx, s.db.sql(sql), append([]any{s.db.now()}, args...)...)
+		if err != nil {
+			return err
+		}
+		var key []byte
+		var text escapedText
+		var at instant
+		_, err = pgx.ForEachRow(rows, []any{&key, &text, &at, &now}, func() error {
+			n := dedup.Note{Text: string(text), At: time.Time(at)}
+			err := unpack(key, &n.Key, codeKey)
+			found = append(found, n)
+			return err
+		})
+		return err
+	})
+	return found, now, err
+}
+
+// Note implements [dedup.Store].
+func (s *Store) Note(ctx context.Context, k dedup.Key) (dedup.Note, error) {
+	h := k.Hash()
+	found, now, err := s.readNotes(ctx, readNoteSQL, text(k.Space), h[:])
+	if err != nil || len(found) == 0 || found[0].Expired(now) {
+		return dedup.Note{Key: k}, err
+	}
+	return found[0], nil
+}
+
+// Notes implements [dedup.Store]. It reads page after page.
+func (s *Store) Notes(ctx context.Context, space string) iter.Seq2[dedup.Note, error] {
+	return func(yield func(dedup.Note, error) bool) {
+		const size = 1000
+		var after keyHash
+		for more := true; more; {
+			page, now, err := s.readNotes(ctx, pageNotesSQL, text(space), after[:], size)
+			if err != nil {
+				yield(dedup.Note{}, err)
+				return
+			}
+			more = len(page) == size
+			for _, n := range page {
+				after = n.Key.Hash()
+				if !n.Expired(now) && !yield(n, nil) {
+					return
+				}
+			}
+		}
+	}
+}

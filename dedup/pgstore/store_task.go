@@ -153,8 +153,9 @@ func (s *Store) InTx(
 	for run := 0; ; run++ {
 		own, err := inTx(ctx, s, l, as, fn)
 		code := codeOf(err)
+		undone := code == codeSerialization || code == codeDeadlock || errors.Is(err, errConflict)
 		switch {
-		case run < maxReruns && ctx.Err() == nil && (code == codeSerialization || code == codeDeadlock || errors.Is(err, errConflict)):
+		case undone && run < maxReruns && ctx.Err() == nil:
 			continue
 		case own:
 			return err

@@ -85,9 +85,9 @@ WHERE t.seq = $1 AND t.idx = $2 AND t.token = $3 AND t.state = 2), ` + unchained
 	unchained = `coalesce(current_setting('eyelet.lent', true), '') = 'yes'`
 )
 
-// finishLent finishes the task in the handler's transaction. It is the last statement: the row of the
-// task is locked for moments only, so that leases are extended and taken over as for all handlers.
-// From here on a Finish of the same task waits for the end of the transaction.
+// finishLent finishes the task in the handler's transaction. It is the last statement: the row of
+// the task is locked for moments only, so that leases are extended and taken over as for all
+// handlers. From here on a Finish of the same task waits for the end of the transaction.
 func finishLent(ctx context.Context, s *Store, tx pgx.Tx, e *finishEntry) error {
 	if e.simple() && !e.ended {
 		if err := s.finishSimple(ctx, tx, true, nil, []*finishEntry{e}); err != nil {
