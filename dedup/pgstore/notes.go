@@ -51,7 +51,7 @@ func (v *view) queueNotes(b *pgx.Batch, keys ...dedup.Key) {
 				return err
 			}
 			if n.Key = k; n.Expired(v.now) {
-				n.Note = dedup.Note{Key: k}
+				*n = noteRow{Note: dedup.Note{Key: k}}
 			}
 		}
 		return err

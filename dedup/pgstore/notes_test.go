@@ -17,7 +17,7 @@ import (
 // versioned is a claim whose task is held, so that several of one lane run at once.
 func versioned(id, version string) dedup.Claim {
 	c := event(id, "ship")
-	c.Hold, c.Lease = true, time.Minute
+	c.Hold, c.Lease, c.Window = true, time.Minute, 2*dedup.FenceFor
 	c.Tasks[0].Lane, c.Tasks[0].Version = "l", version
 	return c
 }
@@ -189,6 +189,12 @@ func TestAFenceMovesWithTheResult(t *testing.T) {
 	for range s.Notes(t.Context(), dedup.SpaceFence) {
 		t.Error("an expired fence is listed")
 	}
+	if _, err := s.Rerun(t.Context(), l[4].Event, dedup.Rerun{}); err != nil {
+		t.Fatal(err)
+	}
+	finish(takeOne(t, s).Lease, done) // its fence was the same
+	wantFence(t, s, "5")
+	clock.Advance(dedup.FenceFor)
 	forced := versioned("forced", "9")
 	forced.Tasks[0].Unfenced = true
 	finish(claim(t, s, forced, dedup.New).Lease, done)
