@@ -65,6 +65,7 @@ func (f *filler) agree(was, now dedup.Store) {
 	same := func(*dedup.Claim) {}
 	f.agreeOnRecords(was, now)
 	f.agreeOnStats(was, now)
+	f.agreeOnNotes(was, now)
 	for _, change := range []func(*dedup.Claim){
 		same, func(c *dedup.Claim) { c.Fingerprint[1] = 0xff },
 		func(c *dedup.Claim) { c.Key.ID += "other" }, // its aliases are those of the first
@@ -153,6 +154,21 @@ func (f *filler) agreeOnRecords(was, now dedup.Store) {
 	f.equal("number of records", len(all[1]), len(all[0]))
 	for i, want := range all[0] {
 		f.equal(fmt.Sprint("record ", i), all[1][i], want)
+	}
+}
+
+func (f *filler) agreeOnNotes(was, now dedup.Store) {
+	f.Helper()
+	all := [2]map[dedup.Key]dedup.Note{{}, {}}
+	for i, s := range []dedup.Store{was, now} {
+		for n, err := range s.Notes(f.Context(), dedup.SpaceFence) {
+			f.must(err)
+			cutTimes(&n.At)
+			all[i][n.Key] = n
+		}
+	}
+	if f.equal("notes", all[1], all[0]); len(all[0]) == 0 {
+		f.Error("there is no fence")
 	}
 }
 
