@@ -119,9 +119,9 @@ func capturedAfter(p *producer.Producer) string {
 	case signsTime(p):
 		past := p.Tolerance.WithDefaults().Past
 		if past%time.Hour == 0 {
-			return fmt.Sprintf("refused: its signed time may be %d h old", past/time.Hour)
+			return fmt.Sprintf("refused: older than %d h", past/time.Hour)
 		}
-		return fmt.Sprintf("refused: its signed time may be %d min old", past/time.Minute)
+		return fmt.Sprintf("refused: older than %d min", past/time.Minute)
 	case p.Forgets:
 		return "again, once in each window"
 	}
@@ -137,7 +137,7 @@ func presetTable() string {
 		switch {
 		case len(p.Uses) == 0:
 			settings = "`allowed_ips`"
-		case settings == "`secrets`":
+		case settings == "`secret`":
 			settings = ""
 		}
 		fmt.Fprintf(&b, "[%s](%s) | %s | %s | %dh | %s | %s | %s\n", p.Name, p.Docs, p.Auth, p.ID,
