@@ -21,8 +21,8 @@ type row struct {
 
 const pageHead = `# Interoperability
 
-Libraries of vendors and of standards, in the versions of go.mod and package.json, as senders. ` + "`go test -C interop ./... -update`" + ` writes this page: it sends
-what they sign to ` + "`eyelet serve`" + `, and checks responses and stored events. Usual results:
+Libraries in the versions of go.mod and package.json. ` + "`go test -C interop ./... -update`" + ` writes this page: it sends what
+they sign to ` + "`eyelet serve`" + `, and checks responses and stored events. Usual results:
 
 - a new event is accepted (200, or 202 under ` + "`scheme: rfc9421`" + `), and its handlers run once;
 - the same bytes again, and the same event signed a second later, get the stored response;
