@@ -133,14 +133,14 @@ func presetTable() string {
 	b.WriteString("Preset | Authentication | Identifier | Window | Answer within | Received, for how long | Settings\n")
 	b.WriteString("---|---|---|---|---|---|---\n")
 	for _, p := range All() {
-		settings := "`" + strings.Join(p.Uses, "`, `") + "`"
+		settings := " `" + strings.Join(p.Uses, "`, `") + "`"
 		switch {
 		case len(p.Uses) == 0:
-			settings = "`allowed_ips`"
-		case settings == "`secret`":
+			settings = " `allowed_ips`"
+		case settings == " `secret`":
 			settings = ""
 		}
-		fmt.Fprintf(&b, "[%s](%s) | %s | %s | %dh | %s | %s | %s\n", p.Name, p.Docs, p.Auth, p.ID,
+		fmt.Fprintf(&b, "[%s](%s) | %s | %s | %dh | %s | %s |%s\n", p.Name, p.Docs, p.Auth, p.ID,
 			int(p.Window().Hours()), p.Deadline, p.Wants, settings)
 	}
 	return b.String()
