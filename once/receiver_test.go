@@ -73,7 +73,7 @@ func TestOnIsAHandlerWithATransaction(t *testing.T) {
 		if n := r.count("SELECT count(*) FROM " + r.effects + own); n != 2 {
 			r.t.Errorf("%d effects are those of the event", n)
 		}
-		if _, err := rx.Store.Rerun(r.t.Context(), pushed.Event); err != nil {
+		if _, err := rx.Store.Rerun(r.t.Context(), pushed.Event, dedup.Rerun{}); err != nil {
 			r.t.Fatal(err)
 		}
 		rx.Step(time.Minute)

@@ -104,6 +104,37 @@ func (p *Producer) coversID(id verify.Identity) bool {
 	})
 }
 
+// Binds reports whether every proof that the producer accepts binds a part of the request, in the form
+// of [Extractor.Consumes]: nobody can change it in a captured delivery. Where nothing is signed it
+// reports true, since whoever has the credential chooses all parts.
+func (p *Producer) Binds(part string) bool { return p.Scheme == nil || binds(p.Scheme, part) }
+
+func binds(s verify.Scheme, part string) bool {
+	if !signs(s) {
+		return true
+	}
+	switch several := s.(type) {
+	case verify.All:
+		return slices.ContainsFunc(several, func(one verify.Scheme) bool { return signs(one) && binds(one, part) })
+	case verify.Any:
+		return binds(several[0], part) && binds(several[1], part)
+	}
+	scheme, ok := s.(verify.Binder)
+	if !ok {
+		return false
+	}
+	b := scheme.Binds()
+	return verify.Identity{Covered: b.Covered}.Covers(part) && (!b.Malleable || b.Form != nil)
+}
+
+// signs reports whether a scheme, or one that it combines, signs a part of the event, or may do so.
+func signs(s verify.Scheme) bool {
+	return slices.ContainsFunc(verify.Parts(s), func(one verify.Scheme) bool {
+		scheme, ok := one.(verify.Binder)
+		return !ok || scheme.Binds().Content || len(scheme.Binds().Covered) > 0
+	})
+}
+
 // coversPresent reports whether the signature covers all that the identifier is read from, but for
 // fields that are not there: by RFC 9421 nobody can add one that is not covered.
 func (p *Producer) coversPresent(d *Delivery) bool {

@@ -199,6 +199,9 @@ func (a *attempt) outcome(r returned, ended error) dedup.Result {
 }
 
 func (a *attempt) classified(r returned, ended error) dedup.Result {
+	if r.stale {
+		return dedup.Stale()
+	}
 	err := r.err
 	if err == nil {
 		err = responseError(r.response)

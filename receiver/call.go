@@ -27,6 +27,7 @@ type returned struct {
 	response  *Response
 	err       error
 	committed *dedup.Result // what the handler's transaction recorded; nil without one
+	stale     bool          // the handler did not run, or its effect was undone: its event is stale
 }
 
 // start calls a handler in a goroutine of its own: nothing else survives runtime.Goexit, which is
@@ -77,12 +78,17 @@ func (l *leasedRun) observation(kind Kind, state dedup.State, reason string, err
 	}
 }
 
-// runLeased runs the handler of a leased task once, in a transaction if it joins one. The maps and
-// the body of the record become the handler's. decide returns the outcome of what the
-// handler returned; only a transaction needs it.
+// runLeased runs the handler of a leased task once, in a transaction if it joins one, unless the
+// task is stale. The maps and the body of the record become the handler's. decide returns the
+// outcome of what the handler returned; only a transaction needs it.
 func (h *Handler) runLeased(
 	ctx context.Context, w *watchdog, l *leasedRun, decide func(returned) dedup.Result,
 ) returned {
+	if stale, err := l.stale(ctx, w.store); err != nil {
+		return returned{err: Postpone(0, err)}
+	} else if stale {
+		return returned{stale: true}
+	}
 	if h.tx == nil {
 		return h.call(ctx, eventOf(&l.rec, l.lease.Task))
 	}
@@ -109,11 +115,23 @@ func (h *Handler) runLeased(
 		return r
 	case !began:
 		r.err = Postpone(0, err)
+	case r.err == nil && errors.Is(err, dedup.ErrStale):
+		r.stale = true
 	case r.err == nil && !errors.Is(err, errUndone):
 		r.err = err
 	}
 	w.finishing(l, false)
 	return r
+}
+
+// stale reports whether a newer event of the task's lane was handled.
+func (l *leasedRun) stale(ctx context.Context, store dedup.Store) (bool, error) {
+	key, fenced := l.rec.FenceOf(l.lease.Task)
+	if !fenced || l.task().Unfenced {
+		return false, nil
+	}
+	note, err := store.Note(ctx, key)
+	return err == nil && l.rec.Stale(l.lease.Task, note), err
 }
 
 // errUndone undoes the effect of a handler whose response is not the outcome.
@@ -149,7 +167,7 @@ func eventOf(rec *dedup.Record, task int) Event[any] {
 	ev := Event[any]{
 		ID: rec.Key.ID, VendorID: p.VendorID, EventID: rec.Event,
 		Producer: p.Producer, Endpoint: p.Endpoint, Principal: rec.Key.Principal,
-		Type: p.Type, Handler: t.Handler, Attempt: t.Attempt, Accepted: rec.Accepted,
+		Type: p.Type, Handler: t.Handler, Version: t.Version, Attempt: t.Attempt, Accepted: rec.Accepted,
 		KeyField: p.KeyField, Method: p.Method, Target: p.Target, Header: p.Header,
 		Attributes: p.Attributes, Body: p.Body,
 	}
@@ -161,7 +179,7 @@ func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 	typed := Event[T]{
 		ID: ev.ID, VendorID: ev.VendorID, EventID: ev.EventID,
 		Producer: ev.Producer, Endpoint: ev.Endpoint, Principal: ev.Principal,
-		Type: ev.Type, Handler: ev.Handler, Attempt: ev.Attempt, Accepted: ev.Accepted,
+		Type: ev.Type, Handler: ev.Handler, Version: ev.Version, Attempt: ev.Attempt, Accepted: ev.Accepted,
 		KeyField: ev.KeyField, Method: ev.Method, Target: ev.Target, Header: ev.Header,
 		SignedFields: ev.SignedFields, SignatureLabel: ev.SignatureLabel,
 		Source: ev.Source, Subject: ev.Subject, Time: ev.Time,

@@ -54,8 +54,10 @@ func withDefaults(c Config) Config {
 			c.Producers[i].MaxBody = c.MaxBody
 		}
 		for _, h := range c.Handlers {
-			if h.lane != nil && h.producer == c.Producers[i].Name {
-				c.Producers[i].Reads = slices.Concat(c.Producers[i].Reads, h.lane.Consumes())
+			for _, x := range [...]producer.Extractor{h.lane, h.newest} {
+				if x != nil && h.producer == c.Producers[i].Name {
+					c.Producers[i].Reads = slices.Concat(c.Producers[i].Reads, x.Consumes())
+				}
 			}
 		}
 		if p := &c.Producers[i]; inline(p.Name) { // its functions get the request

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"net/http"
@@ -395,7 +396,7 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 	}
 	e.claim.Response, e.claim.Tasks = d.ep.acceptance(it.Type), e.parts.tasks[:0]
 	for _, h := range on {
-		e.claim.Tasks = append(e.claim.Tasks, dedup.NewTask{Handler: h.name, Lane: d.lane(h, it)})
+		e.claim.Tasks = append(e.claim.Tasks, d.task(h, it))
 	}
 	if len(on) == 0 {
 		e.claim.Note = noteNoHandler
@@ -413,6 +414,30 @@ func (d *delivery) lane(h *Handler, it producer.Item) string {
 		return ""
 	}
 	return lane
+}
+
+// task is the task of a handler for an item. Without a lane it has no version.
+func (d *delivery) task(h *Handler, it producer.Item) dedup.NewTask {
+	task := dedup.NewTask{Handler: h.name, Lane: d.lane(h, it)}
+	if h.newest == nil || task.Lane == "" {
+		return task
+	}
+	warn := func(text string) {
+		d.rx.sampled.write(d.r.Context(), slog.LevelWarn, sampledKind{text: text, endpoint: d.ep.p.Name},
+			slog.String("handler", h.name), slog.String("id", it.ID))
+	}
+	version, err := h.versionOf(&d.Delivery, it)
+	if err != nil {
+		warn("an event has no usable version")
+		return task
+	}
+	task.Version = version
+	if at, ok := dedup.VersionTime(version); ok && d.ep.p.Tolerance.Future != verify.NoLimit {
+		if task.Unfenced = at.After(d.rx.cfg.Clock().Add(d.ep.p.Tolerance.Future)); task.Unfenced {
+			warn("an event has a version in the future, and makes no other stale")
+		}
+	}
+	return task
 }
 
 // scope is where identifiers are unique: the endpoint, and the other parts of the URL that the

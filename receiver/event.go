@@ -30,6 +30,9 @@ type Event[T any] struct {
 	// Handler is the name of the handler that runs. EventID and Handler together identify the
 	// effect: pass them on as the idempotency key of calls to other systems.
 	Handler string
+	// Version orders the events of a lane, as the extractor of [Handler.Newest] read it; empty for
+	// none. Use it as a fencing token: an effect that has one of a newer event must not be replaced.
+	Version string
 	// Attempt is 1 on the first run.
 	Attempt int
 	// Accepted is when the event was first accepted. Retries and reopening do not change it.

@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -21,7 +24,8 @@ type Handler struct {
 	answer, inline, other, yields bool
 	retired, orphaned             bool
 
-	lane producer.Extractor
+	lane, newest producer.Extractor
+
 	with []func(Next) Next
 	// run decodes the data and calls the user's function; the Response is nil for On.
 	run func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error)
@@ -186,6 +190,23 @@ func (h Handler) Lane(by producer.Extractor) Handler { h.lane = by; return h }
 // [Handler.Lane].
 func (h Handler) LaneYields() Handler { h.yields = true; return h }
 
+// Newest is a fence in every lane against older events. The extractor reads the version of an event: a
+// number, a time (RFC 3339, or since 1970 in seconds, milliseconds or microseconds, of 10, 13 or 16
+// digits), or a text that is ordered byte by byte, of at most [dedup.MaxVersion] bytes. Once an event
+// of a lane was handled successfully, an older one is stale: its task is done with the reason "stale",
+// and fn does not run. Events of the same version run. A dead letter does not count as handled.
+//
+// An event without a lane or a version runs, and so does one of a time that is ahead of the clock by
+// more than the tolerance of its producer; none of them makes others stale. Versions of different
+// kinds are not compared.
+//
+// With [OnTx] an older event never has an effect after a newer one. Other handlers may have one if
+// they run beyond their lease, or fail after their effect: compare [Event.Version] where it is made.
+//
+// Requires [Handler.Lane], and signatures that bind what both extractors read. Only On and OnTx have
+// a fence. [dedup.Fence] says how long it is kept.
+func (h Handler) Newest(by producer.Extractor) Handler { h.newest = by; return h }
+
 func (h *Handler) matches(typ string) bool { return dedup.MatchType(h.pattern, typ) }
 
 // compose wraps run in the middleware.
@@ -207,11 +228,7 @@ func (h *Handler) laneOf(d *producer.Delivery, it producer.Item) (string, error)
 	if h.lane == nil {
 		return "", nil
 	}
-	view := *d
-	if it.Body != nil {
-		view.Body = it.Body
-	}
-	value, err := h.lane.Extract(&view)
+	value, err := extract(h.lane, d, it)
 	if err != nil || value == "" {
 		return "", err
 	}
@@ -225,4 +242,41 @@ func (h *Handler) laneOf(d *producer.Delivery, it producer.Item) (string, error)
 		lane = dedup.LaneYields + lane
 	}
 	return lane, nil
+}
+
+// extract reads a value of an item of a delivery.
+func extract(x producer.Extractor, d *producer.Delivery, it producer.Item) (string, error) {
+	view := *d
+	if it.Body != nil {
+		view.Body = it.Body
+	}
+	return x.Extract(&view)
+}
+
+// versionOf returns the version of an item of a delivery, "" for none.
+func (h *Handler) versionOf(d *producer.Delivery, it producer.Item) (string, error) {
+	version, err := extract(h.newest, d, it)
+	if err == nil && (len(version) > dedup.MaxVersion || !utf8.ValidString(version) ||
+		strings.ContainsFunc(version, unicode.IsControl)) {
+		err = errors.New("not a version")
+	}
+	return version, err
+}
+
+// checkNewest lists what is missing for the fence of a handler.
+func (h *Handler) checkNewest(p *producer.Producer) (errs faults) {
+	if h.newest == nil {
+		return nil
+	}
+	errs.when(h.answer || h.inline, "only On and OnTx have Newest: leave it out")
+	errs.when(h.lane == nil, "Newest without a lane: set one with Lane")
+	if p == nil || h.lane == nil {
+		return errs
+	}
+	errs.when(p.Series != nil, "producer %q sends states, of which it keeps the newest itself: leave out Newest", p.Name)
+	for _, part := range slices.Concat(h.lane.Consumes(), h.newest.Consumes()) {
+		errs.when(!p.Binds(part), "Newest: a signature of producer %q does not bind %s, so that anyone who has one could "+
+			"make other events stale: read lane and version from what every signature covers", p.Name, part)
+	}
+	return errs
 }

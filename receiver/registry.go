@@ -89,6 +89,7 @@ func checkHandler(h *Handler, known map[string]*producer.Producer) (errs faults)
 		"producer %q sends batches, whose items cannot be answered one by one: use On", h.producer)
 	errs.when(h.answer && h.lane != nil, "an Answer handler must not have a lane: its producer waits for it")
 	errs.when(h.yields && h.lane == nil, "LaneYields without a lane: set one with Lane")
+	errs = append(errs, h.checkNewest(p)...)
 	for i, m := range h.with {
 		errs.when(m == nil, "middleware %d is nil", i+1)
 	}

@@ -158,8 +158,9 @@ func (a *attempt) report() {
 	state, res := dedup.Pending, &a.result
 	switch res.Kind {
 	case dedup.ResultDone:
-		state = dedup.Done
-		if a.d.log.Enabled(a.d.leaseCtx, slog.LevelDebug) {
+		if state = dedup.Done; res.Reason == dedup.ReasonStale {
+			a.log().Info("task is stale: a newer event of its lane was handled")
+		} else if a.d.log.Enabled(a.d.leaseCtx, slog.LevelDebug) {
 			a.log().Debug("task done", "took", time.Since(a.began))
 		}
 	case dedup.ResultDead:

@@ -204,7 +204,7 @@ func TestANewRunHasItsEffectAgain(t *testing.T) {
 	txFixture(t, txScript(), func(f *fixture, s *txStore) {
 		event := f.accept("1", "x")
 		f.ends(f.outcome(event), dedup.Done, "", 1)
-		if _, err := f.store.Rerun(t.Context(), event); err != nil {
+		if _, err := f.store.Rerun(t.Context(), event, dedup.Rerun{}); err != nil {
 			t.Fatal(err)
 		}
 		f.ends(f.outcome(event), dedup.Done, "", 1)

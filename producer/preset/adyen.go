@@ -129,7 +129,7 @@ func (a *adyenScheme) ShortSecrets() []string {
 
 // Binds implements [verify.Binder]. Each item is signed with its identifier.
 func (a *adyenScheme) Binds() verify.Binding {
-	return verify.Binding{Content: true, Covered: []string{"@body"}}
+	return verify.Binding{Content: true, Covered: []string{"@items"}}
 }
 
 // Verify implements [verify.Scheme].

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -22,9 +23,9 @@ import (
 type Collector struct {
 	all                  []prometheus.Collector
 	deliveries, attempts *prometheus.CounterVec
+	stale, sameBytes     *prometheus.CounterVec
 	answering, running   *prometheus.HistogramVec
 	hanging              *prometheus.GaugeVec
-	sameBytes            *prometheus.CounterVec
 	senders              *senders
 	hang                 sync.Map // the attempts that hang
 }
@@ -57,6 +58,8 @@ func New() *Collector {
 	c.attempts = counter("attempts_total", "Attempts of handlers, by the state of the task after them: "+
 		"done, pending (to be retried) or dead.",
 		"endpoint", "handler", "state")
+	c.stale = counter("stale_total", "Attempts that did not run, because a newer event of their lane was handled before. "+
+		"They are among the done.", "endpoint", "handler")
 	c.running = seconds("attempt_seconds", "Duration of attempts.", "endpoint", "handler")
 	c.hanging = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "eyelet_handlers_hanging",
 		Help: "Handlers that run beyond their timeout, each of which keeps a worker.",
@@ -100,6 +103,9 @@ func (c *Collector) Observe(_ context.Context, o receiver.Observation) {
 		}
 	case receiver.KindAttempt:
 		c.attempts.WithLabelValues(o.Endpoint, o.Handler, o.State.String()).Inc()
+		if o.Reason == dedup.ReasonStale {
+			c.stale.WithLabelValues(o.Endpoint, o.Handler).Inc()
+		}
 		c.running.WithLabelValues(o.Endpoint, o.Handler).Observe(o.Took.Seconds())
 		if _, hung := c.hang.LoadAndDelete(attempt{o.Event, o.Handler, o.Attempt}); hung {
 			c.hanging.WithLabelValues(o.Endpoint, o.Handler).Dec()

@@ -99,11 +99,15 @@ func TestMetricsOfAttemptsAreCountedWithoutAllocating(t *testing.T) {
 	for range 2 {
 		m.Observe(context.Background(), hangs)
 	}
+	stale := done
+	stale.Reason = dedup.ReasonStale
+	m.Observe(context.Background(), stale)
 	m.has(t,
+		`eyelet_stale_total{endpoint="gh",handler="h"} 1`,
 		`eyelet_handlers_hanging{endpoint="gh",handler="h"} 0`,
-		`eyelet_attempts_total{endpoint="gh",handler="h",state="done"} 102`,
+		`eyelet_attempts_total{endpoint="gh",handler="h",state="done"} 103`,
 		`eyelet_attempts_total{endpoint="gh",handler="h",state="dead"} 2`,
-		`eyelet_attempt_seconds_count{endpoint="gh",handler="h"} 104`,
+		`eyelet_attempt_seconds_count{endpoint="gh",handler="h"} 105`,
 		`eyelet_deliveries_total{code="accepted",endpoint="gh"} 101`,
 		`eyelet_delivery_seconds_count{endpoint="gh"} 101`,
 	)
