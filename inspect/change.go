@@ -29,6 +29,8 @@ type ChangeRequest struct {
 	Tasks []NewTask `json:"tasks,omitempty"`
 	// Handlers are those that run again when an event is rerun. Defaults to all of the event.
 	Handlers []string `json:"handlers,omitempty"`
+	// Force also runs the tasks of a rerun that are stale. Without it their event is refused.
+	Force bool `json:"force,omitempty"`
 }
 
 // NewTask asks for a task of one handler.
@@ -65,6 +67,8 @@ func (c *change) check() error {
 		return errors.New("tasks are for reopen")
 	case len(c.Handlers) > 0 && c.action != actionRerun:
 		return errors.New("handlers are for rerun")
+	case c.Force && c.action != actionRerun:
+		return errors.New("force is for rerun")
 	case slices.ContainsFunc(c.Tasks, func(t NewTask) bool { return t.Handler == "" }):
 		return errors.New("a task without a handler")
 	}
@@ -75,7 +79,7 @@ func (c *change) check() error {
 func (c *change) apply(ctx context.Context, event string) (dedup.Record, error) {
 	switch c.action {
 	case actionRerun:
-		return c.store.Rerun(ctx, event, c.Handlers...)
+		return c.rerun(ctx, event)
 	case actionRetry:
 		return c.store.RunNow(ctx, event)
 	case actionForget:
@@ -83,7 +87,7 @@ func (c *change) apply(ctx context.Context, event string) (dedup.Record, error) 
 	}
 	var tasks []dedup.NewTask
 	for _, t := range c.Tasks {
-		tasks = append(tasks, dedup.NewTask(t))
+		tasks = append(tasks, dedup.NewTask{Handler: t.Handler, Lane: t.Lane})
 	}
 	return c.store.Reopen(ctx, event, tasks...)
 }
@@ -251,7 +255,7 @@ func refusalOf(err error) (refusal, bool) {
 		{dedup.ErrNotFound, http.StatusNotFound}, {dedup.ErrNotDead, http.StatusConflict},
 		{dedup.ErrNotWaiting, http.StatusConflict}, {dedup.ErrNoPayload, http.StatusConflict},
 		{dedup.ErrOpen, http.StatusConflict}, {dedup.ErrNoTask, http.StatusConflict},
-		{dedup.ErrQuarantined, http.StatusConflict},
+		{dedup.ErrQuarantined, http.StatusConflict}, {errStaleRerun, http.StatusConflict},
 	} {
 		if errors.Is(err, row.err) {
 			return row, true

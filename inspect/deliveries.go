@@ -48,10 +48,11 @@ func (r row) Mood() string { return stateMoods[r.State] }
 var (
 	stateWords = map[string]string{
 		"pending": "waiting", "retrying": "retrying", "running": "running", "done": "handled", "dead": "dead letter",
-		"none": "no handler",
+		"none": "no handler", dedup.ReasonStale: "stale",
 	}
 	stateMoods = map[string]string{
 		"pending": "wait", "retrying": "wait", "running": "dup", "done": "ok", "dead": "bad", "none": "wait",
+		dedup.ReasonStale: "dup",
 	}
 )
 
@@ -201,6 +202,8 @@ func stateName(r *dedup.Record) string {
 		return "none"
 	case r.State() == dedup.Pending && slices.ContainsFunc(r.Tasks, func(t dedup.Task) bool { return t.Attempt > 0 }):
 		return "retrying"
+	case r.State() == dedup.Done && slices.ContainsFunc(r.Tasks, func(t dedup.Task) bool { return t.Stale() }):
+		return dedup.ReasonStale
 	}
 	return r.State().String()
 }
@@ -321,6 +324,9 @@ func newHour(minutes [minutesInAnHour]Minute) hour {
 func afterAttempt(o receiver.Observation) string {
 	if o.State == dedup.Pending {
 		return "retrying"
+	}
+	if o.Reason == dedup.ReasonStale {
+		return o.Reason
 	}
 	return o.State.String()
 }

@@ -57,6 +57,7 @@ type Event struct {
 type Task struct {
 	Handler string     `json:"handler"`
 	Lane    string     `json:"lane,omitempty"`
+	Version string     `json:"version,omitempty"` // orders the events of the lane
 	State   string     `json:"state"`
 	Attempt int        `json:"attempt"`
 	Due     *time.Time `json:"due,omitempty"` // of a pending task
@@ -121,7 +122,7 @@ func Summary(r dedup.Record) Event {
 	for _, t := range r.Tasks {
 		e.Attempt = max(e.Attempt, t.Attempt)
 		task := Task{
-			Handler: t.Handler, Lane: t.Lane, State: t.State.String(), Attempt: t.Attempt,
+			Handler: t.Handler, Lane: t.Lane, Version: t.Version, State: t.State.String(), Attempt: t.Attempt,
 			Started: timePtr(t.Started), Ended: timePtr(t.Ended), Reason: t.Reason, Error: t.Err,
 		}
 		if t.State == dedup.Pending {

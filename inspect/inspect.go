@@ -74,6 +74,8 @@ func newAPI(a *api) http.Handler {
 		mux.HandleFunc("POST /events/{event}/"+action, a.change(action))
 	}
 	mux.HandleFunc("POST /jobs", a.job)
+	mux.HandleFunc("GET /fences", a.fences)
+	mux.HandleFunc("DELETE /fences", a.resetFences)
 	mux.HandleFunc("DELETE /events/{event}", a.purge)
 	return mux
 }

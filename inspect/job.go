@@ -31,6 +31,8 @@ type Job struct {
 	Total    int `json:"total"`
 	Reopened int `json:"reopened"`
 	Refused  int `json:"refused"`
+	// Stale are how many of the reopened events are older than what was handled, and do not run.
+	Stale int `json:"stale,omitempty"`
 	// Refusals name at most 100 events that were refused.
 	Refusals []Refusal `json:"refusals,omitempty"`
 	// Error is why the job ended early.
@@ -115,13 +117,16 @@ func (j *jobs) run(ctx context.Context, one *job, selected selection) error {
 	one.Total = len(events)
 	j.mu.Unlock()
 	reopening := change{store: j.store, action: actionReopen}
-	err = reopening.applyAll(ctx, events, func(event string, why error) error {
+	err = reopening.applyAll(ctx, events, func(line JobLine) error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		if why == nil {
+		if line.Stale {
+			one.Stale++
+		}
+		if line.Error == "" {
 			one.Reopened++
 		} else if one.Refused++; len(one.Refusals) < maxRefusals {
-			one.Refusals = append(one.Refusals, Refusal{event, why.Error()})
+			one.Refusals = append(one.Refusals, Refusal{line.Event, line.Error})
 		}
 		return nil
 	})

@@ -49,6 +49,7 @@ type JobLine struct {
 	Selected *JobSelection `json:"selected,omitempty"`
 	Event    string        `json:"event,omitempty"`
 	Error    string        `json:"error,omitempty"` // why the event was refused
+	Stale    bool          `json:"stale,omitempty"` // a newer event was handled: the event will not run
 	Line     *Event        `json:"line,omitempty"`  // of an event in a dry run
 	Ended    *JobEnd       `json:"ended,omitempty"`
 }
@@ -106,13 +107,18 @@ func (a *api) job(w http.ResponseWriter, r *http.Request) {
 
 // run changes the events, or lists them in a dry run.
 func (a *api) run(ctx context.Context, order *JobRequest, events []Event, send func(JobLine) error) error {
+	c := change{store: a.store, action: order.Action, ChangeRequest: order.ChangeRequest}
 	var able []Event
 	for _, e := range events {
 		line := JobLine{Event: e.Event}
+		why := order.refuses(&e)
 		if order.DryRun {
 			line.Line = &e
+			if why == nil {
+				line.Stale, why = c.wouldBeStale(ctx, &e)
+			}
 		}
-		if why := order.refuses(&e); why != nil {
+		if why != nil {
 			line.Error = why.Error()
 		} else if !order.DryRun {
 			able = append(able, e)
@@ -125,15 +131,30 @@ func (a *api) run(ctx context.Context, order *JobRequest, events []Event, send f
 	if order.DryRun {
 		return nil
 	}
-	c := change{store: a.store, action: order.Action, ChangeRequest: order.ChangeRequest}
-	return c.applyAll(ctx, able, func(event string, why error) error {
-		a.log.Info("change by a job", "action", c.action, "event", event, "error", why)
-		line := JobLine{Event: event}
-		if why != nil {
-			line.Error = why.Error()
-		}
+	return c.applyAll(ctx, able, func(line JobLine) error {
+		a.log.Info("change by a job", "action", c.action, "event", line.Event, "error", line.Error)
 		return send(line)
 	})
+}
+
+// wouldBeStale returns what the change would find of an event: that it is stale, or why it would be
+// refused.
+func (c *change) wouldBeStale(ctx context.Context, e *Event) (bool, error) {
+	if !inLane(*e) {
+		return false, nil
+	}
+	rec, err := c.store.Get(ctx, e.Event)
+	if err != nil {
+		return false, err
+	}
+	stale, err := c.stale(ctx, &rec)
+	if err == nil && len(stale) > 0 && c.action == actionRerun {
+		if c.Force {
+			return false, nil
+		}
+		err = errStaleRerun
+	}
+	return len(stale) > 0, err
 }
 
 // check returns the filter of a request, and what is wrong in it.
@@ -258,9 +279,9 @@ func (o *JobRequest) refuses(e *Event) error {
 	return nil
 }
 
-// applyAll changes the events, and calls done for each, one call at a time, with why it was refused
-// or nil. It ends at the first other error, also of done.
-func (c *change) applyAll(ctx context.Context, events []Event, done func(event string, why error) error) error {
+// applyAll changes the events, and calls done for each, one call at a time, with why it was refused,
+// or whether it is stale. It ends at the first other error, also of done.
+func (c *change) applyAll(ctx context.Context, events []Event, done func(JobLine) error) error {
 	if c.action != actionForget {
 		return c.applyEach(ctx, events, done)
 	}
@@ -269,11 +290,11 @@ func (c *change) applyAll(ctx context.Context, events []Event, done func(event s
 		return err
 	}
 	var gone []string
-	err = c.applyEach(ctx, events, func(event string, why error) error {
-		if why == nil {
-			gone = append(gone, event)
+	err = c.applyEach(ctx, events, func(line JobLine) error {
+		if line.Error == "" {
+			gone = append(gone, line.Event)
 		}
-		return done(event, why)
+		return done(line)
 	})
 	return errors.Join(err, c.purgeLate(context.WithoutCancel(ctx), gone))
 }
@@ -290,7 +311,7 @@ func (c *change) purgeLate(ctx context.Context, gone []string) error {
 	return err
 }
 
-func (c *change) applyEach(ctx context.Context, events []Event, done func(event string, why error) error) error {
+func (c *change) applyEach(ctx context.Context, events []Event, done func(JobLine) error) error {
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(jobWorkers)
 	if slices.ContainsFunc(events, inLane) {
@@ -303,15 +324,23 @@ func (c *change) applyEach(ctx context.Context, events []Event, done func(event 
 			break
 		}
 		group.Go(func() error {
-			_, err := c.apply(inner, e.Event)
-			row, refused := refusalOf(err)
-			if err != nil && !refused {
+			line := JobLine{Event: e.Event}
+			rec, err := c.apply(inner, e.Event)
+			if row, refused := refusalOf(err); refused {
+				line.Error = row.err.Error()
+			} else if err != nil {
 				return err
+			} else if c.action != actionForget && c.action != actionRerun { // which is refused, or forced
+				stale, err := c.stale(inner, &rec)
+				if err != nil {
+					return err
+				}
+				line.Stale = len(stale) > 0
 			}
 			one.Lock()
 			defer one.Unlock()
 			left--
-			return done(e.Event, row.err)
+			return done(line)
 		})
 	}
 	if err := group.Wait(); err != nil || left == 0 {

@@ -40,6 +40,7 @@ type eventView struct {
 	Waits    bool // it can be run now
 	Dead     bool
 	Again    []string // the handlers that can run again, unless one of them is open
+	Stale    bool     // a newer event of its lane was handled: it runs again only if forced
 	Finished bool     // it can be forgotten
 	Hidden   bool     // something of it is not shown
 	Edit     bool     // it can be edited and sent
@@ -70,8 +71,15 @@ func (p *Inspector) event(w http.ResponseWriter, r *http.Request, s *session) {
 		p.showError(w, r, s, err)
 		return
 	}
+	again := change{store: p.o.Store, action: actionRerun}
+	stale, err := again.stale(r.Context(), &rec)
+	if err != nil {
+		p.showError(w, r, s, err)
+		return
+	}
 	v := shell{Title: short(cmp.Or(rec.Payload.Type, "Event")), Tab: "deliveries"}
 	detail := p.newEventView(rec)
+	detail.Stale = len(stale) > 0
 	detail.List = string(queryOf(r).URL())
 	if r.Header.Get("Eyelet-Part") != "" {
 		v.View = &deliveryList{Detail: detail}
@@ -191,10 +199,12 @@ func taskMoments(t *dedup.Task) []moment {
 			m.Took = a.Ended.Sub(a.Started)
 		}
 		m.Title = fmt.Sprintf("Attempt %d", a.Number)
-		switch a.State {
-		case dedup.Done:
+		switch {
+		case a.State == dedup.Done && a.Reason == dedup.ReasonStale:
+			m.Sign, m.Title = "dup", m.Title+": stale"
+		case a.State == dedup.Done:
 			m.Sign, m.Title = "ok", m.Title+": handled"
-		case dedup.Running:
+		case a.State == dedup.Running:
 			m.Sign, m.Title = "dup", m.Title+": running"
 		default:
 			m.Sign, m.Title = "bad", m.Title+": "+cmp.Or(strings.ReplaceAll(a.Reason, "_", " "), "failed")
@@ -349,6 +359,7 @@ func (p *Inspector) changeEvent(w http.ResponseWriter, r *http.Request, s *sessi
 		return
 	}
 	c := change{store: p.o.Store, action: action}
+	c.Force = r.PostFormValue("force") != ""
 	if one := r.PostFormValue("handler"); one != "" {
 		c.Handlers = []string{one}
 	}
