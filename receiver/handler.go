@@ -268,15 +268,15 @@ func (h *Handler) checkNewest(p *producer.Producer) (errs faults) {
 	if h.newest == nil {
 		return nil
 	}
-	errs.when(h.answer || h.inline, "only On and OnTx have Newest: leave it out")
+	errs.when(h.answer || h.inline, "an Answer or Inline handler has no fence: use On, or leave out Newest")
 	errs.when(h.lane == nil, "Newest without a lane: set one with Lane")
 	if p == nil || h.lane == nil {
 		return errs
 	}
 	errs.when(p.Series != nil, "producer %q sends states, of which it keeps the newest itself: leave out Newest", p.Name)
 	for _, part := range slices.Concat(h.lane.Consumes(), h.newest.Consumes()) {
-		errs.when(!p.Binds(part), "Newest: a signature of producer %q does not bind %s, so that anyone who has one could "+
-			"make other events stale: read lane and version from what every signature covers", p.Name, part)
+		errs.when(!p.Binds(part), "Newest: signatures of producer %q do not bind %s, and who has one could make other "+
+			"events stale: read lane and version from what every signature covers", p.Name, part)
 	}
 	return errs
 }

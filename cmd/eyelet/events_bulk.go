@@ -29,7 +29,7 @@ type bulkAction struct {
 	state            string // of the events that it applies to
 	adds             bool   // --add adds tasks for further handlers
 	destroys         bool   // needs --yes
-	again            bool   // asks unless --yes is given; --handler limits it to the task of a handler
+	again            bool   // asks unless --yes is given; --handler limits it to a handler, --force runs stale ones
 }
 
 var (
@@ -45,7 +45,8 @@ var (
 		long: "Makes the tasks of events pending again, whether they are done or dead: a new run of the stored\n" +
 			"event, with its attempts counted from zero. Earlier attempts stay in the history, and the stored\n" +
 			"response for duplicates does not change. --handler runs the task of this handler alone. Refused are\n" +
-			"events with an open task or without their payload, and quarantined deliveries, which reopen runs.\n\n" +
+			"events with an open task or without their payload, and quarantined deliveries, which reopen runs. An\n" +
+			"event is refused too if a newer one of its lane was handled (newest), unless --force is given.\n\n" +
 			rerunEffects + "\nIt asks before, and --yes answers; without a terminal it needs --yes.",
 		verb: "rerun", done: "rerun", again: true,
 	}
@@ -76,6 +77,7 @@ type bulkFlags struct {
 	config, format string
 	dryRun, yes    bool
 	progress       bool
+	force          bool
 	add            []string
 	only           string // the handler that runs again; all if empty
 	*filters
@@ -99,6 +101,7 @@ func bulkCommand(p *program, action bulkAction) *cobra.Command {
 	}
 	if action.again {
 		c.Flags().BoolVar(&f.yes, "yes", false, "run them again without asking")
+		c.Flags().BoolVar(&f.force, "force", false, "also those that are older than what was handled in their lane")
 	}
 	if action.adds {
 		c.Flags().StringArrayVar(&f.add, "add", nil, "handler, by name, to add a task for")
@@ -155,6 +158,7 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 // request returns the job without its events. Handlers to add must be configured.
 func (f *bulkFlags) request(c *cobra.Command, p *program, action bulkAction, named bool) (inspect.JobRequest, error) {
 	order := inspect.JobRequest{Action: action.use}
+	order.Force = f.force
 	if action.destroys && named {
 		order.State = *f.values["state"]
 	}
@@ -214,7 +218,7 @@ func (r *bulkRun) change() error {
 			noteSelection(r.command, r.program, r.order, line.Selected)
 			return nil
 		}
-		return r.add(actionResult{Event: line.Event, Error: line.Error})
+		return r.add(actionResult{Event: line.Event, Error: line.Error, Stale: line.Stale})
 	}))
 }
 
@@ -236,6 +240,7 @@ func (r *bulkRun) list(verb string) error {
 		case r.format == "json":
 			return lines.Encode(line.Line)
 		default:
+			r.noteStale(line.Stale)
 			if r.count++; r.count == 1 {
 				_, _ = fmt.Fprintln(t, eventHeads)
 			}
@@ -248,6 +253,7 @@ func (r *bulkRun) list(verb string) error {
 	}
 	if r.format == "text" {
 		r.printf("would %s %s\n", verb, count(r.count, "event"))
+		r.sayStale()
 	}
 	if r.refused > 0 {
 		return &failure{}
@@ -312,6 +318,7 @@ type actionResult struct {
 	Result string `json:"result"` // done, "skipped" or "refused"
 	File   string `json:"file,omitempty"`
 	Error  string `json:"error,omitempty"`
+	Stale  bool   `json:"stale,omitempty"` // it will not run, because a newer event was handled
 }
 
 // results counts and prints what became of events.
@@ -324,6 +331,7 @@ type results struct {
 
 	bar                            *progress
 	total, count, skipped, refused int
+	stale                          int // of count
 }
 
 // begin counts events that results will come of.
@@ -340,6 +348,7 @@ func (r *results) add(o actionResult) error {
 	switch {
 	case o.Error == "":
 		r.count++
+		r.noteStale(o.Stale)
 		o.Result = r.done
 	case r.lenient:
 		r.skipped++
@@ -372,9 +381,23 @@ func (r *results) end(err error) error {
 			r.printf(", skipped %d", r.skipped)
 		}
 		r.printf("\n")
+		r.sayStale()
 	}
 	if r.refused > 0 {
 		return &failure{}
 	}
 	return nil
+}
+
+func (r *results) noteStale(stale bool) {
+	if stale {
+		r.stale++
+	}
+}
+
+// sayStale says how many events will not run.
+func (r *results) sayStale() {
+	if r.stale > 0 {
+		r.printf("%d of %d are older than what was handled and will not run\n", r.stale, r.count)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/eyelet-dev/eyelet/once"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -22,4 +23,20 @@ func credited(db *sql.DB) receiver.Handler {
 		return err
 	}
 	return once.On(once.SQL(db), "bank", "payment", credit)
+}
+
+type price struct {
+	Article string `json:"article"`
+	Cents   int64  `json:"cents"`
+	Updated string `json:"updated"`
+}
+
+// priced sets the price of an article, never to an older one.
+func priced(db *sql.DB) receiver.Handler {
+	set := func(ctx context.Context, ev receiver.Event[price]) error {
+		_, err := db.ExecContext(ctx, "UPDATE article SET cents = $2, version = $3 WHERE id = $1 AND version < $3",
+			ev.Data.Article, ev.Data.Cents, ev.Version)
+		return err
+	}
+	return receiver.On("shop", "price", set).Lane(producer.JSON("article")).Newest(producer.JSON("updated"))
 }

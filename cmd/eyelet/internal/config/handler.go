@@ -33,6 +33,7 @@ type Handler struct {
 	Timeout   time.Duration `conf:"timeout"`
 	Lane      string        `conf:"lane"`
 	Blocks    *bool         `conf:"lane_blocks"` // a failing task blocks its lane; the default
+	Newest    string        `conf:"newest"`
 	Otherwise bool          `conf:"otherwise"`
 	Env       []string      `conf:"env"` // of exec: names of variables to pass on
 }
@@ -140,6 +141,7 @@ func (b *handlerBuilder) checkKind(h *Handler) {
 	b.refuseIf(h.Answer && len(h.Exec) == 0, h, "answer", "exec")
 	b.refuseIf(len(h.Env) > 0 && len(h.Exec) == 0, h, "env", "exec")
 	b.refuseIf(h.Blocks != nil && h.Lane == "", h, "lane_blocks", "lane")
+	b.refuseIf(h.Newest != "" && h.Lane == "", h, "newest", "lane")
 	for _, name := range h.Env {
 		if name, _, value := strings.Cut(name, "="); value {
 			b.errs.Add(h.Node.Place("env"), "set it in the environment of eyelet",
@@ -175,17 +177,30 @@ func (b *handlerBuilder) handler(h *Handler, to sink.Sink, name string) receiver
 		built = built.Otherwise()
 	}
 	if h.Lane != "" {
-		lane, err := producer.ParseExtractor(h.Lane)
-		if err != nil {
-			b.errs.Add(h.Node.Place("lane"), "", "lane: %v", err)
+		lane, ok := b.extractor(h, "lane", h.Lane)
+		if !ok {
 			return built
 		}
 		built = built.Lane(lane)
+		if h.Newest != "" {
+			if newest, ok := b.extractor(h, "newest", h.Newest); ok {
+				built = built.Newest(newest)
+			}
+		}
 		if h.Blocks != nil && !*h.Blocks {
 			built = built.LaneYields()
 		}
 	}
 	return built
+}
+
+// extractor parses the extractor of a setting.
+func (b *handlerBuilder) extractor(h *Handler, setting, text string) (producer.Extractor, bool) {
+	x, err := producer.ParseExtractor(text)
+	if err != nil {
+		b.errs.Add(h.Node.Place(setting), "", "%s: %v", setting, err)
+	}
+	return x, err == nil
 }
 
 // limit returns what limits the context of a run, for exec. A timer for each event costs more than
