@@ -48,7 +48,9 @@ func TestTheProgramsOfThePagesAreTheExamples(t *testing.T) {
 			programs.Write(s.text)
 		}
 	}
-	for page, least := range map[string]int{"README.md": 2, "docs/library.md": 10, "docs/signing.md": 1, "docs/howto/newest.md": 1} {
+	for page, least := range map[string]int{
+		"README.md": 2, "docs/library.md": 10, "docs/signing.md": 1, "docs/howto/newest.md": 1,
+	} {
 		shown := blocks(t, page, "go")
 		if len(shown) < least {
 			t.Errorf("%s shows %d programs, want at least %d", page, len(shown), least)

@@ -52,8 +52,8 @@ func (a *api) eachFence(ctx context.Context, endpoint string, do func(dedup.Key,
 func (a *api) fences(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w, NDJSON)
 	lines := json.NewEncoder(w)
-	err := a.eachFence(r.Context(), r.FormValue("producer"), func(_ dedup.Key, f Fence) error { return lines.Encode(f) })
-	if err != nil {
+	write := func(_ dedup.Key, f Fence) error { return lines.Encode(f) }
+	if err := a.eachFence(r.Context(), r.FormValue("producer"), write); err != nil {
 		_ = lines.Encode(map[string]string{"error": err.Error()}) // the client sees it, or is gone
 	}
 }

@@ -279,8 +279,8 @@ func (o *JobRequest) refuses(e *Event) error {
 	return nil
 }
 
-// applyAll changes the events, and calls done for each, one call at a time, with why it was refused,
-// or whether it is stale. It ends at the first other error, also of done.
+// applyAll changes the events, and calls done for each, one call at a time, with why it was
+// refused, or whether it is stale. It ends at the first other error, also of done.
 func (c *change) applyAll(ctx context.Context, events []Event, done func(JobLine) error) error {
 	if c.action != actionForget {
 		return c.applyEach(ctx, events, done)

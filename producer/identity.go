@@ -104,9 +104,9 @@ func (p *Producer) coversID(id verify.Identity) bool {
 	})
 }
 
-// Binds reports whether every proof that the producer accepts binds a part of the request, in the form
-// of [Extractor.Consumes]: nobody can change it in a captured delivery. Where nothing is signed it
-// reports true, since whoever has the credential chooses all parts.
+// Binds reports whether every proof that the producer accepts binds a part of the request, in the
+// form of [Extractor.Consumes], so that it is unchanged in every delivery. Where nothing is
+// signed it reports true, because a client with the credential chooses all parts.
 func (p *Producer) Binds(part string) bool { return p.Scheme == nil || binds(p.Scheme, part) }
 
 func binds(s verify.Scheme, part string) bool {

@@ -127,7 +127,7 @@ func (h *Handler) runLeased(
 // stale reports whether a newer event of the task's lane was handled.
 func (l *leasedRun) stale(ctx context.Context, store dedup.Store) (bool, error) {
 	key, fenced := l.rec.FenceOf(l.lease.Task)
-	if !fenced || l.task().Unfenced {
+	if !fenced {
 		return false, nil
 	}
 	note, err := store.Note(ctx, key)

@@ -31,7 +31,7 @@ type Event[T any] struct {
 	// effect: pass them on as the idempotency key of calls to other systems.
 	Handler string
 	// Version orders the events of a lane, as the extractor of [Handler.Newest] read it; empty for
-	// none. Use it as a fencing token: an effect that has one of a newer event must not be replaced.
+	// none. Use it as a fencing token: an effect must not replace that of a newer version.
 	Version string
 	// Attempt is 1 on the first run.
 	Attempt int

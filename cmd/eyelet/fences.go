@@ -19,8 +19,8 @@ func fencesCommand(p *program) *cobra.Command {
 		Long: "A handler with the setting newest has a fence in each of its lanes: the version of the newest event\n" +
 			"that was handled. Older events of the lane do not run. show lists the fences, or those of a producer;\n" +
 			"a lane is named by a digest, and the event shows which one it is. reset removes fences, for a producer\n" +
-			"that counts anew or sent a wrong version: then any event of the lane runs. Events that were stale stay\n" +
-			"so, and `eyelet events rerun` runs them.\n\n" +
+			"whose counter begins again or that sent a wrong version: then any event of the lane runs. Events that\n" +
+			"were stale stay so, and `eyelet events rerun` runs them.\n\n" +
 			"The running server is asked through its operations port; when none runs, the store is opened.",
 	}
 	file, format := configFlag(c), outputFlag(c)

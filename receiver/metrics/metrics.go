@@ -58,8 +58,8 @@ func New() *Collector {
 	c.attempts = counter("attempts_total", "Attempts of handlers, by the state of the task after them: "+
 		"done, pending (to be retried) or dead.",
 		"endpoint", "handler", "state")
-	c.stale = counter("stale_total", "Attempts that did not run, because a newer event of their lane was handled before. "+
-		"They are among the done.", "endpoint", "handler")
+	c.stale = counter("stale_total", "Attempts that are done without a run, because a newer event of their lane "+
+		"was handled.", "endpoint", "handler")
 	c.running = seconds("attempt_seconds", "Duration of attempts.", "endpoint", "handler")
 	c.hanging = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "eyelet_handlers_hanging",
 		Help: "Handlers that run beyond their timeout, each of which keeps a worker.",
