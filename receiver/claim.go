@@ -432,10 +432,9 @@ func (d *delivery) task(h *Handler, it producer.Item) dedup.NewTask {
 		return task
 	}
 	task.Version = version
-	if at, ok := dedup.VersionTime(version); ok && d.ep.p.Tolerance.Future != verify.NoLimit {
-		if task.Unfenced = at.After(d.rx.cfg.Clock().Add(d.ep.p.Tolerance.Future)); task.Unfenced {
-			warn("an event has a version in the future, and makes no other stale")
-		}
+	at, ok := dedup.VersionTime(version)
+	if task.Unfenced = ok && at.Sub(d.rx.cfg.Clock()) > d.ep.p.Tolerance.Future; task.Unfenced {
+		warn("an event has a version in the future, and makes no other stale")
 	}
 	return task
 }
