@@ -18,7 +18,7 @@ type Note struct {
 }
 
 // MaxNote is the length of the longest note, in bytes.
-const MaxNote = 4 << 10
+const MaxNote = 16 << 10
 
 // Notes are the notes of a store within one durable step.
 type Notes interface {
