@@ -58,14 +58,17 @@ func (w *discard) SetReadDeadline(time.Time) error { return nil }
 // deliveryAllocations returns how many allocations a delivery needs before and after the store,
 // which answers with the verdict. The response has the status.
 func deliveryAllocations(
-	t *testing.T, tracer trace.Tracer, r *http.Request, body string, v dedup.Verdict, status int,
+	t *testing.T, tracer trace.Tracer, r *http.Request, body string, v dedup.Verdict, status int, change ...func(*Handler),
 ) float64 {
 	t.Helper()
 	store, p := &instantStore{verdict: v}, preset.GitHub(testSecret)
+	h := On(p.Name, "*", func(context.Context, Event[[]byte]) error { return nil })
+	for _, f := range change {
+		f(&h)
+	}
 	rx, err := Open(Config{
 		Store: store, Producers: []producer.Producer{p}, Logger: slog.New(slog.DiscardHandler),
-		URL: "https://hooks.example.com", Tracer: tracer,
-		Handlers: []Handler{On(p.Name, "*", func(context.Context, Event[[]byte]) error { return nil })},
+		URL: "https://hooks.example.com", Tracer: tracer, Handlers: []Handler{h},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -137,4 +140,19 @@ func TestTracerOff(t *testing.T) {
 		t.Errorf("%v allocations without a tracer, want at most 14; %v with one", off, on)
 	}
 	t.Log(off, on)
+}
+
+// TestNoFenceAllocatesNothing checks that a handler with a lane allocates for Newest only if it has
+// it. The bound is that of before there was a fence.
+func TestNoFenceAllocatesNothing(t *testing.T) {
+	body := `{"lane":"a","v":1}`
+	count := func(change func(*Handler)) float64 {
+		return deliveryAllocations(t, nil, gitHubRequest(testSecret, body), body, dedup.New, 200, change)
+	}
+	lane := func(h *Handler) { *h = h.Lane(producer.JSON("lane")) }
+	none := count(lane)
+	fence := count(func(h *Handler) { lane(h); *h = h.Newest(producer.JSON("v")) })
+	if none > 16 || fence <= none {
+		t.Errorf("%v allocations without a fence, want at most 16; %v with one", none, fence)
+	}
 }
