@@ -14,7 +14,9 @@ import (
 )
 
 // versioned stores an event in a lane, with a task for each handler, and ends these tasks.
-func versioned(t *testing.T, store dedup.Store, endpoint, version string, how dedup.Kind, handlers ...string) string {
+func versioned(
+	t *testing.T, store dedup.Store, endpoint, version string, how dedup.Kind, handlers ...string,
+) string {
 	t.Helper()
 	c := dedup.Claim{
 		Key:     dedup.Key{Principal: endpoint, Endpoint: endpoint, ID: version},
@@ -58,7 +60,8 @@ func TestFencesAreListedAndReset(t *testing.T) {
 		t.Fatalf("%d fences", n)
 	}
 	one := fencesIn(t, store, "?producer=store")
-	if len(one) != 1 || one[0].Endpoint != "store" || one[0].Version != "3" || one[0].Lane != "lane" || len(one[0].ID) != 12 {
+	if len(one) != 1 || one[0].Endpoint != "store" || one[0].Version != "3" || one[0].Lane != "lane" ||
+		len(one[0].ID) != 12 {
 		t.Fatalf("%+v", one)
 	}
 	shop := fencesIn(t, store, "?producer=shop")[0]
@@ -100,8 +103,16 @@ func TestARerunOfAStaleEventAsksForForce(t *testing.T) {
 	if w := ask(store, http.MethodPost, path, `{"handlers":["plain"]}`); w.Code != 200 {
 		t.Errorf("the other handler: status %d: %s", w.Code, w.Body)
 	}
-	if w := ask(store, http.MethodPost, path, `{"force":true}`); w.Code != 409 || stateOf(t, store, old) != dedup.Pending {
+	if w := ask(store, http.MethodPost, path, `{"force":true}`); w.Code != 409 {
 		t.Errorf("with an open task: status %d: %s", w.Code, w.Body)
+	}
+	end(t, store, dedup.Result{Kind: dedup.ResultDone})
+	if _, err := store.Rerun(t.Context(), old, dedup.Rerun{Handlers: []string{"h"}}); err != nil {
+		t.Fatal(err)
+	}
+	w := ask(store, http.MethodPost, path, `{"force":true}`)
+	if rec, err := store.Get(t.Context(), old); err != nil || w.Code != 409 || rec.Tasks[1].Open() {
+		t.Errorf("with an open stale task: status %d: %s: %+v", w.Code, w.Body, rec.Tasks)
 	}
 	end(t, store, dedup.Result{Kind: dedup.ResultDone})
 	if w := ask(store, http.MethodPost, path, `{"force":true}`); w.Code != 200 {
@@ -172,5 +183,5 @@ func TestThePageShowsAndForcesStaleEvents(t *testing.T) {
 		t.Error("a forced event is still stale")
 	}
 	s.post("/ui/dead", url.Values{"all": {"1"}, "handler": {"h"}, "reason": {"failed"}})
-	s.in(s.ended("/ui/jobs/1"), "1 of 1 are older than what was handled and will not run")
+	s.in(s.ended("/ui/jobs/1"), "reopened. 1 of 1 are older than what was handled and will not run")
 }

@@ -58,7 +58,8 @@ func (w *discard) SetReadDeadline(time.Time) error { return nil }
 // deliveryAllocations returns how many allocations a delivery needs before and after the store,
 // which answers with the verdict. The response has the status.
 func deliveryAllocations(
-	t *testing.T, tracer trace.Tracer, r *http.Request, body string, v dedup.Verdict, status int, change ...func(*Handler),
+	t *testing.T, tracer trace.Tracer, r *http.Request, body string, v dedup.Verdict, status int,
+	change ...func(*Handler),
 ) float64 {
 	t.Helper()
 	store, p := &instantStore{verdict: v}, preset.GitHub(testSecret)
