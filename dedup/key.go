@@ -36,6 +36,8 @@ const (
 	SpaceFence = "fence"
 	// SpaceTarget is the space of the notes about the targets to which receivers forward events.
 	SpaceTarget = "target"
+	// SpaceReconcile is the space of the notes of package reconcile.
+	SpaceReconcile = "reconcile"
 )
 
 // Hash returns a uniform digest of the key. The length of every part is hashed with it, so

@@ -42,6 +42,7 @@ func (p Producer) WithDefaults() Producer {
 	if p.Deprecated.IsZero() {
 		p.Deprecated = p.Retire
 	}
+	p.Source = p.Source.withDefaults()
 	p = p.withCredentials()
 	if p.Echo != nil {
 		p = p.Echo.install(p)

@@ -247,6 +247,8 @@ type Producer struct {
 	// Deprecated is the date of the field Deprecation (RFC 9745): producers should move away.
 	// It must not be after Retire. Defaults to Retire; the field is absent when both are zero.
 	Deprecated time.Time `conf:"deprecated"`
+	// Source lists what the producer sent, for package reconcile. Defaults to none.
+	Source Source `conf:"reconcile"`
 
 	solely bool // see [PinURLs]
 }

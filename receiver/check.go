@@ -145,6 +145,10 @@ func checkProducer(c Config, p *producer.Producer) (errs faults) {
 	errs.when(p.SignsURL && p.URL == "" && c.URL == "",
 		"%w: set Config.URL to the public base, such as https://hooks.example", ErrNoURL)
 	errs.when(p.Nonce == producer.NonceUnique && p.Split != nil, "unique nonces cannot be used with batches")
+	fetches := p.Source.On() && !p.Source.Asks()
+	errs.when(fetches && slices.ContainsFunc(c.Handlers, func(h Handler) bool {
+		return h.producer == p.Name && h.answer && !h.retired
+	}), "reconcile: events of this producer cannot be fetched: an Answer handler responds to a delivery")
 	errs.when(p.MaxBody > c.BodyBudget, "bodies of %d bytes exceed the budget of %d", p.MaxBody, c.BodyBudget)
 	return errs
 }

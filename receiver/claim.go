@@ -120,7 +120,9 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 	} else {
 		kept.Body = payload.Body
 	}
-	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody(), form, sampledTrace(d.span))
+	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody(), [...]string{
+		form, sampledTrace(d.span), d.fetched,
+	})
 	e.claim = dedup.Claim{
 		Key: key, Aliases: d.aliases(e.parts.aliases[:0], key), Payload: payload,
 		Window: p.Window, DropBody: p.DropBody, Note: it.Note,
@@ -318,7 +320,7 @@ func (d *delivery) nameReduced(e *entry) {
 	c, id := &e.claim, d.Identity
 	missing := func(part string) bool { return part[0] != '@' && len(d.r.Header.Values(part)) == 0 }
 	scheme, signs := d.ep.p.Scheme.(*verify.RFC9421)
-	if !signs || len(d.items) != 1 || e.occurrence != nil && e.occurrence.Repeats.Max > 0 {
+	if !signs || d.fetched != "" || len(d.items) != 1 || e.occurrence != nil && e.occurrence.Repeats.Max > 0 {
 		return
 	}
 	some := slices.ContainsFunc(d.ep.keyParts, missing)

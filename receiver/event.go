@@ -63,6 +63,10 @@ type Event[T any] struct {
 	// Attributes are all facts that the producer's description reads from the delivery, each as
 	// written: source, subject, time, datacontenttype, extensions; and keyid, the key that signed.
 	Attributes map[string]string
+	// Fetched means that no delivery brought the event: [Receiver.TakeIn] has it from a list of the
+	// vendor. Header is empty then but for its Content-Type, and Body may be another rendering, or of
+	// another version of the vendor's API.
+	Fetched bool
 	// Body is the payload as received, with the content coding in its Content-Encoding.
 	Body []byte
 	// FormMember is the member of a form (application/x-www-form-urlencoded) that holds the event
@@ -119,9 +123,10 @@ func (ev *Event[T]) describe() {
 	}
 }
 
-// The attributes that record what verification proved, what the body is, and the trace of the
-// delivery. The first is an attribute for handlers, the next three become [Event.SignedFields],
-// [Event.SignatureLabel] and [Event.FormMember], and the last is for the spans of attempts. No
+// The attributes that record what verification proved, what the body is, the trace of the
+// delivery, and whether there was one. The first is an attribute for handlers, the next three become
+// [Event.SignedFields], [Event.SignatureLabel] and [Event.FormMember], the fifth is for the spans of
+// attempts, and the last becomes [Event.Fetched]. No
 // attribute of a CloudEvent can have their names, and attributes that an event brings under them
 // are dropped.
 const (
@@ -130,18 +135,21 @@ const (
 	labelAttribute  = "signature_label" // the label of the signature (RFC 9421)
 	formAttribute   = "form_member"     // the only member of a form, which holds the event as JSON
 	traceAttribute  = "delivery_trace"  // the traceparent of the delivery's span, if it is sampled
+	// FetchedAttribute is the host of the API that listed an event which no delivery brought.
+	FetchedAttribute = "fetched_from"
 )
 
 // withProof returns the attributes of an event, with what verification proved. whole
-// means that header and body are stored as received, so the signature is about them. form is the
-// member of a form, if the body is one, and trace that of the delivery's span.
-func withProof(read map[string]string, id verify.Identity, whole bool, form, trace string) map[string]string {
+// means that header and body are stored as received, so the signature is about them. more are the
+// last three: the member of a form, if the body is one, the trace, and where the event was fetched.
+func withProof(read map[string]string, id verify.Identity, whole bool, more [3]string) map[string]string {
 	proof := [...][2]string{
 		{keyIDAttribute, id.KeyID},
 		{signedAttribute, signedFields(id.Covered)},
 		{labelAttribute, id.Label},
-		{formAttribute, form},
-		{traceAttribute, trace},
+		{formAttribute, more[0]},
+		{traceAttribute, more[1]},
+		{FetchedAttribute, more[2]},
 	}
 	if !whole {
 		proof[2][1] = ""
@@ -177,6 +185,8 @@ func (ev *Event[T]) extractProof() {
 	delete(ev.Attributes, labelAttribute)
 	delete(ev.Attributes, formAttribute)
 	delete(ev.Attributes, traceAttribute)
+	ev.Fetched = ev.Attributes[FetchedAttribute] != ""
+	delete(ev.Attributes, FetchedAttribute)
 	ev.SignatureLabel, ev.FormMember = label, form
 	if signed != "" {
 		ev.SignedFields = strings.Split(signed, ",")

@@ -27,6 +27,15 @@ const (
 	KindDelivery Kind = "delivery" // a request was answered
 	KindAttempt  Kind = "attempt"  // a handler was run
 	KindHanging  Kind = "hanging"  // a handler still runs after its context ended; KindAttempt follows
+	KindMissed   Kind = "missed"   // an event that did not arrive was found in a list of the vendor
+	KindCompared Kind = "compared" // a comparison with such a list ended; Err is why it did not reach the end
+)
+
+// The codes of KindMissed.
+const (
+	MissedFetched verify.Code = "fetched"  // it was taken in from the list
+	MissedAsked   verify.Code = "asked"    // the vendor was asked to send it again
+	MissedGivenUp verify.Code = "given_up" // it was asked for 5 times, and did not arrive
 )
 
 // SameBytes is the result for a delivery whose signed content is known.

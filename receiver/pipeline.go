@@ -62,7 +62,10 @@ type delivery struct {
 	stored reply
 	// sameBytes is that of the [Observation].
 	sameBytes SameBytes
-	span      trace.Span // nil without Config.Tracer
+	// fetched is the host of the API that listed the event, where no request brought it.
+	fetched  string
+	happened time.Time  // of a fetched event
+	span     trace.Span // nil without Config.Tracer
 }
 
 // ServeHTTP answers one delivery.

@@ -29,6 +29,9 @@ const (
 func (d *delivery) remember(e *entry) {
 	if d.ep.p.Remembers(d.Identity) {
 		e.parts.remember.Time = d.ep.p.HappenedAt(&d.Delivery)
+		if e.parts.remember.Time.IsZero() {
+			e.parts.remember.Time = d.happened
+		}
 		e.claim.Remember = &e.parts.remember
 	}
 }

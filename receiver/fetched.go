@@ -1,0 +1,107 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// TakenIn is the result of [Receiver.TakeIn].
+type TakenIn struct {
+	// New means that the event was missing. It is accepted now, unless nothing was to be stored.
+	New bool
+	// Event is our id of the event; empty if it is unknown.
+	Event string
+}
+
+// TakeIn takes in an event that the producer's Source lists, unless it is known: through the claim
+// of a delivery, with the key, the handlers, lanes, window and quota that its delivery would have
+// had. With dry, nothing is stored. After any other error than a *verify.Error, which is of the
+// event itself, the outcome is unknown, and the same call finds out; [Wait] says when.
+//
+// Only producers whose Source has the events are taken in. [Open] refuses those whose events cannot
+// be named without their deliveries.
+func (rx *Receiver) TakeIn(ctx context.Context, name string, f producer.Listed, dry bool) (TakenIn, error) {
+	ep := rx.endpoints[name]
+	switch {
+	case ep == nil || !ep.p.Source.On() || ep.p.Source.Asks():
+		return TakenIn{}, errors.New("the producer has no source of events")
+	case ep.retired():
+		return TakenIn{}, fail(codeEndpointRetired, nil)
+	case int64(len(f.Body)) > ep.p.MaxBody:
+		return TakenIn{}, &verify.Error{Code: verify.EventMalformed, Component: "body",
+			Err: verify.Public("it is longer than a delivery may be")}
+	case !rx.inflight.Begin():
+		return TakenIn{}, fail(codeShuttingDown, errShuttingDown)
+	}
+	defer rx.inflight.Done()
+	d, err := ep.deliveryOf(ctx, f)
+	if err != nil {
+		return TakenIn{}, err
+	}
+	entries := d.entries()
+	probe := entries[0].claim
+	probe.OnlyKnown, probe.Hold = true, false
+	decisions, err := rx.claim(ctx, probe)
+	if err != nil {
+		return TakenIn{}, err
+	}
+	if known := decisions[0]; known.Verdict != dedup.New || dry {
+		return TakenIn{New: known.Verdict == dedup.New, Event: known.Record.Event}, nil
+	}
+	resp, err := d.accept(ctx)
+	if err != nil {
+		return TakenIn{}, err
+	}
+	if resp.refund {
+		d.share.Refund()
+	}
+	return TakenIn{New: resp.fresh, Event: resp.event}, nil
+}
+
+// deliveryOf returns the delivery that an event would have had, without what only its sender knows.
+func (ep *endpoint) deliveryOf(ctx context.Context, f producer.Listed) (*delivery, error) {
+	d := &delivery{rx: ep.rx, ep: ep, fetched: f.From, happened: f.Time, received: f.Body, verified: ep.rx.cfg.Clock()}
+	d.target.path = webhooksPath + ep.p.Name
+	d.request = http.Request{
+		Method: ep.p.Methods[0], Host: ep.host(), Header: http.Header{"Content-Type": {"application/json"}},
+	}
+	var err error
+	if d.url, err = ep.publicURL(&d.request, d.target); err != nil {
+		return nil, fail(codeTargetMalformed, nil)
+	}
+	d.request.URL, d.request.Body = &d.url, http.NoBody
+	d.r = d.request.WithContext(ctx)
+	d.Request, d.Body = d.r, f.Body
+	d.Identity = verify.Identity{Covered: []string{"@body"}}
+	if d.Identity.Principal, _ = ep.p.Principal(); d.Identity.Principal == ep.p.Name {
+		d.Identity.Principal = ""
+	}
+	if scheme, ok := ep.p.Scheme.(verify.Binder); ok && scheme.Binds().Time {
+		d.Identity.SignedAt = f.Time // its delivery would have had a signed time, and is not remembered for longer
+	}
+	it, err := ep.p.ItemOf(&d.Delivery, f)
+	if err != nil {
+		return nil, err
+	}
+	d.items, d.id, d.typ = []producer.Item{it}, it.ID, it.Type
+	return d, nil
+}
+
+// Wait returns after which time a call that failed may succeed, such as one over the rate of its
+// producer; 0 if that is not known.
+func Wait(err error) time.Duration {
+	f, ok := errors.AsType[*failure](err)
+	switch {
+	case !ok:
+		return 0
+	case f.code == codeAtCapacity:
+		return time.Second
+	}
+	return f.after
+}

@@ -1,0 +1,146 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxPage = 32 << 20 // bytes
+	maxHeld = 8        // requests that are limited in a row
+)
+
+// statusError is an answer of the vendor that is not 2xx.
+type statusError struct {
+	host   string
+	status int
+}
+
+// Error implements error.
+func (e *statusError) Error() string {
+	text := fmt.Sprintf("%s answers %d", e.host, e.status)
+	switch {
+	case e.status == http.StatusUnauthorized || e.status == http.StatusForbidden:
+		text += ": the token is not valid there, or lacks a permission"
+	case e.status >= 300 && e.status < 400:
+		text += ": redirects are not followed"
+	}
+	return text
+}
+
+// final reports whether the answer is about one sending: it is gone, or cannot be sent again.
+func (e *statusError) final() bool {
+	switch e.status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusGone,
+		http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
+// request sends a request with the token, and waits where the vendor limits them. Its errors quote
+// neither the token nor what the vendor answered.
+func (w *walk) request(ctx context.Context, method, address string) ([]byte, http.Header, error) {
+	for held := 0; ; held++ {
+		resp, page, err := w.send(ctx, method, address)
+		if err != nil {
+			return nil, nil, err
+		}
+		host := resp.Request.URL.Host
+		if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+			return page, resp.Header, nil
+		}
+		wait := limit(resp, w.Clock())
+		switch {
+		case wait == 0:
+			return nil, nil, &statusError{host, resp.StatusCode}
+		case wait > maxPause || held == maxHeld:
+			return nil, nil, &limitedError{host, wait}
+		}
+		if err := w.pause(ctx, wait); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+func (w *walk) send(ctx context.Context, method, address string) (*http.Response, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return nil, nil, errors.New("the list has no usable address")
+	}
+	token, placed := string(w.source.Token), false
+	for name, value := range w.source.Header {
+		placed = placed || strings.Contains(value, "{token}")
+		req.Header.Set(name, strings.ReplaceAll(value, "{token}", token))
+	}
+	if !placed {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", "eyelet")
+	}
+	resp, err := w.Client.Do(req)
+	if err != nil {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err
+		}
+		return nil, nil, fmt.Errorf("%s: %w", req.URL.Host, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	page, err := io.ReadAll(io.LimitReader(resp.Body, maxPage+1))
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("%s: %w", req.URL.Host, err)
+	case len(page) > maxPage:
+		return nil, nil, fmt.Errorf("%s: a page of more than %d bytes", req.URL.Host, maxPage)
+	}
+	resp.Request = req
+	return resp, page, nil
+}
+
+// limit returns how long the vendor wants no request, 0 if the answer is no limit. Retry-After is
+// RFC 9110 section 10.2.3, X-RateLimit-Reset is GitHub's, in seconds since 1970.
+func limit(resp *http.Response, now time.Time) time.Duration {
+	after, h := resp.Header.Get("Retry-After"), resp.Header
+	spent := h.Get("X-RateLimit-Remaining") == "0"
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
+	case http.StatusServiceUnavailable, http.StatusForbidden:
+		if after == "" && (!spent || resp.StatusCode != http.StatusForbidden) {
+			return 0
+		}
+	default:
+		return 0
+	}
+	wait := 30 * time.Second
+	if seconds, err := strconv.Atoi(after); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(after); err == nil {
+		wait = at.Sub(now)
+	} else if reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64); err == nil && spent {
+		wait = time.Unix(reset, 0).Sub(now)
+	}
+	return min(max(wait, time.Second), 24*time.Hour)
+}
+
+// pause waits, and keeps the comparison meanwhile.
+func (w *walk) pause(ctx context.Context, d time.Duration) error {
+	if err := w.save(ctx); err != nil {
+		return err
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

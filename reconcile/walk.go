@@ -1,0 +1,295 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+const (
+	maxAsks  = 5      // for one event
+	maxAsked = 10_000 // events of a producer with a note
+)
+
+// walk is one comparison.
+type walk struct {
+	*Reconciler
+	dry    bool
+	report func(Progress)
+	st     state
+	p      Progress
+	next   string // the address of the page to read; "" at the end
+	saved  time.Time
+	page   Progress // before the page
+
+	asked   map[string]*asked // events that were asked for
+	arrived map[string]bool   // events of which a sending arrived, as far as this walk has seen
+	full    bool              // some could not be asked for
+}
+
+// begin takes the comparison for this process, and plans it.
+func (w *walk) begin(ctx context.Context, q Request) error {
+	if err := w.found(ctx); err != nil {
+		return err
+	}
+	prepare := func(st *state) error {
+		if !q.AdoptBefore.IsZero() && q.AdoptBefore.Before(st.First) {
+			st.First, st.Done, st.Walk = q.AdoptBefore, time.Time{}, nil
+		}
+		w.st = *st
+		return w.plan(q)
+	}
+	if w.dry {
+		st, err := w.load(ctx)
+		if err == nil {
+			err = prepare(&st)
+		}
+		return err
+	}
+	st, err := w.change(ctx, func(st *state) error {
+		if err := w.holds(st); err != nil {
+			return err
+		}
+		if err := prepare(st); err != nil {
+			return err
+		}
+		st.Holder, st.Until = w.holder, w.Clock().Add(leaseTime)
+		return nil
+	})
+	w.st, w.saved, w.page = st, w.Clock(), w.p
+	return err
+}
+
+// save notes where the walk is, and that it goes ahead.
+func (w *walk) save(ctx context.Context) error {
+	w.saved = w.Clock()
+	if w.dry {
+		return nil
+	}
+	_, err := w.change(ctx, func(st *state) error {
+		if err := w.holds(st); err != nil {
+			return err
+		}
+		st.Holder, st.Until = w.holder, w.saved.Add(leaseTime)
+		st.Walk = w.position()
+		return nil
+	})
+	return err
+}
+
+// position is where the walk continues: at its page, which was read in part. What was found there is
+// known by then, and is not counted again.
+func (w *walk) position() *position {
+	if len(w.next) > maxNext {
+		return nil // it begins again
+	}
+	at := &position{Progress: w.p, List: w.source.URL, Next: w.next}
+	at.Listed, at.OnTheWay, at.Unusable = w.page.Listed, w.page.OnTheWay, w.page.Unusable
+	return at
+}
+
+// end notes the result, and leaves the comparison to the next one.
+func (w *walk) end(ctx context.Context, whole bool) error {
+	if w.dry {
+		return nil
+	}
+	_, err := w.change(ctx, func(st *state) error {
+		if err := w.holds(st); err != nil {
+			return err
+		}
+		st.Holder, st.Until, st.Last = "", time.Time{}, w.p
+		if st.Walk = w.position(); !whole {
+			return nil
+		}
+		st.Walk = nil
+		if w.st.Done = st.Done; !w.full && w.covers() {
+			st.Done = w.p.Until.Add(-w.source.Grace)
+		}
+		return nil
+	})
+	return err
+}
+
+// compare reads the list from where the walk is to its end.
+func (w *walk) compare(ctx context.Context) (err error) {
+	w.arrived = map[string]bool{}
+	if w.source.Asks() {
+		if w.asked, err = w.loadAsked(ctx); err != nil {
+			return err
+		}
+	}
+	for w.next != "" {
+		page, header, err := w.request(ctx, "GET", w.next)
+		if err != nil {
+			return err
+		}
+		items, next, skipped, err := w.source.Read(w.next, header, page)
+		if err != nil {
+			return err
+		}
+		older := false
+		w.p.Unusable += skipped
+		for _, it := range items {
+			if it.Time.Before(w.p.Since) {
+				older = !w.source.Since()
+				continue
+			}
+			w.p.Listed, w.p.At = w.p.Listed+1, it.Time
+			if err := w.item(ctx, it); err != nil {
+				return err
+			}
+		}
+		if w.next = next; older {
+			w.next = ""
+		}
+		w.page = w.p
+		if err := w.save(ctx); err != nil {
+			return err
+		}
+		w.report(w.p)
+	}
+	return w.askAgain(ctx)
+}
+
+func (w *walk) item(ctx context.Context, it producer.Listed) error {
+	now := w.Clock()
+	if now.Sub(w.saved) > leaseTime/4 {
+		if err := w.save(ctx); err != nil {
+			return err
+		}
+	}
+	young := it.Time.After(now.Add(-w.source.Grace))
+	bound, _ := w.bound(&w.st, now)
+	switch {
+	case w.source.Asks() && it.Arrived:
+		return w.settle(ctx, it.ID)
+	case young:
+		w.p.OnTheWay++
+		return nil
+	case it.Time.Before(bound) || it.Repeated: // it depends on the first sending
+		return nil
+	case !w.source.Asks():
+		return w.takeIn(ctx, it)
+	}
+	a := w.asked[it.ID]
+	if w.arrived[it.ID] || a != nil { // which askAgain decides
+		return nil
+	}
+	if len(w.asked) >= maxAsked {
+		w.full = true
+		return nil
+	}
+	w.p.Missed++
+	w.missed(ctx, it, receiver.MissedAsked, "")
+	w.asked[it.ID] = &asked{Sending: it.Sending, Time: it.Time}
+	return w.ask(ctx, it.ID, w.asked[it.ID])
+}
+
+// takeIn takes in an event of the list, if it is not known.
+func (w *walk) takeIn(ctx context.Context, it producer.Listed) error {
+	for {
+		got, err := w.Receiver.TakeIn(ctx, w.Producer.Name, it, w.dry)
+		wait := receiver.Wait(err)
+		switch {
+		case wait > 0 && wait <= maxPause:
+			if err := w.pause(ctx, wait); err != nil {
+				return err
+			}
+			continue
+		case errors.As(err, new(*verify.Error)):
+			w.p.Unusable++
+			w.Logger.Warn("an event of the list of the vendor cannot be taken in", "endpoint", w.Producer.Name,
+				"id", it.ID, "type", it.Type, "error", err)
+		case err != nil:
+			return fmt.Errorf("taking in an event: %w", err)
+		case got.New:
+			w.p.Missed++
+			w.missed(ctx, it, receiver.MissedFetched, got.Event)
+		}
+		return nil
+	}
+}
+
+func (w *walk) missed(ctx context.Context, it producer.Listed, how verify.Code, event string) {
+	if w.Observe == nil || w.dry {
+		return
+	}
+	w.Observe(ctx, receiver.Observation{Kind: receiver.KindMissed, Endpoint: w.Producer.Name, Type: it.Type, ID: it.ID,
+		Event: event, Code: how})
+}
+
+// settle notes that a sending of an event arrived.
+func (w *walk) settle(ctx context.Context, event string) error {
+	w.arrived[event] = true
+	a := w.asked[event]
+	if a == nil || a.Settled || w.dry {
+		return nil
+	}
+	a.Settled = true
+	return w.setAsked(ctx, event, a)
+}
+
+// ask asks the vendor to send an event again. The request is noted before it is sent: one that may
+// have been sent counts.
+func (w *walk) ask(ctx context.Context, event string, a *asked) error {
+	if w.dry {
+		return nil
+	}
+	a.Count, a.At = a.Count+1, w.Clock()
+	if err := w.setAsked(ctx, event, a); err != nil {
+		return err
+	}
+	_, _, err := w.request(ctx, "POST", w.source.Address(a.Sending))
+	if status, ok := errors.AsType[*statusError](err); ok && status.final() {
+		w.Logger.Warn("the vendor does not send an event again", "endpoint", w.Producer.Name, "id", event, "error", err)
+		err = nil
+	}
+	if errors.As(err, new(*limitedError)) || errors.As(err, new(*statusError)) { // it was not sent
+		a.Count--
+		return errors.Join(err, w.setAsked(context.WithoutCancel(ctx), event, a))
+	} else if err != nil {
+		return err
+	}
+	w.p.Asked++
+	return nil
+}
+
+// askAgain asks again for the events that were asked for and did not arrive, gives up those that
+// were asked for too often, and forgets those that the bound has passed.
+func (w *walk) askAgain(ctx context.Context) error {
+	if w.dry {
+		return nil
+	}
+	for event, a := range w.asked {
+		now := w.Clock()
+		bound, _ := w.bound(&w.st, now)
+		var err error
+		switch {
+		case a.Time.Before(bound):
+			err = w.setAsked(ctx, event, nil)
+		case a.Settled || w.arrived[event] || a.At.After(now.Add(-w.source.Grace)):
+		case a.Count < maxAsks:
+			err = w.ask(ctx, event, a)
+		default:
+			a.Settled = true
+			if err = w.setAsked(ctx, event, a); err == nil {
+				w.p.GivenUp++
+				w.missed(ctx, producer.Listed{ID: event}, receiver.MissedGivenUp, "")
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if w.Clock().Sub(w.saved) > leaseTime/4 {
+			if err := w.save(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
