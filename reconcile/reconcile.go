@@ -160,13 +160,14 @@ func (r *Reconciler) Run(ctx context.Context) {
 		}
 		p, err := r.Compare(ctx, Request{}, nil)
 		log := r.Logger.With("endpoint", r.Producer.Name, "listed", p.Listed, "missed", p.Missed, "given_up", p.GivenUp)
-		switch wait = r.source.Every; {
+		switch wait = min(r.source.Every, max(0, p.Until.Add(r.source.Every).Sub(r.Clock()))); {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrBusy):
-			wait = min(wait, leaseTime)
+			wait = min(r.source.Every, leaseTime)
 		case err != nil:
 			log.Warn("the list of the vendor was not compared to its end", "error", err)
+			wait = r.source.Every
 			if limited, ok := errors.AsType[*limitedError](err); ok {
 				wait = limited.wait
 			}

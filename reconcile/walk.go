@@ -177,17 +177,19 @@ func (w *walk) item(ctx context.Context, it producer.Listed) error {
 		return w.takeIn(ctx, it)
 	}
 	a := w.asked[it.ID]
-	if w.arrived[it.ID] || a != nil { // which askAgain decides
+	switch {
+	case w.arrived[it.ID] || a != nil && a.Count > 0: // which askAgain decides
 		return nil
-	}
-	if len(w.asked) >= maxAsked {
+	case a == nil && len(w.asked) >= maxAsked:
 		w.full = true
 		return nil
+	case a == nil:
+		a = &asked{Sending: it.Sending, Time: it.Time}
+		w.asked[it.ID] = a
+		w.p.Missed++
+		w.missed(ctx, it, receiver.MissedAsked, "")
 	}
-	w.p.Missed++
-	w.missed(ctx, it, receiver.MissedAsked, "")
-	w.asked[it.ID] = &asked{Sending: it.Sending, Time: it.Time}
-	return w.ask(ctx, it.ID, w.asked[it.ID])
+	return w.ask(ctx, it.ID, a)
 }
 
 // takeIn takes in an event of the list, if it is not known.
@@ -259,8 +261,9 @@ func (w *walk) ask(ctx context.Context, event string, a *asked) error {
 	return nil
 }
 
-// askAgain asks again for the events that were asked for and did not arrive, gives up those that
-// were asked for too often, and forgets those that the bound has passed.
+// askAgain asks again for the events that were asked for a grace before the walk began, and did not
+// arrive: it has seen the list since then. It gives up those that were asked for too often, and
+// forgets those that the bound has passed.
 func (w *walk) askAgain(ctx context.Context) error {
 	if w.dry {
 		return nil
@@ -272,7 +275,7 @@ func (w *walk) askAgain(ctx context.Context) error {
 		switch {
 		case a.Time.Before(bound):
 			err = w.setAsked(ctx, event, nil)
-		case a.Settled || w.arrived[event] || a.At.After(now.Add(-w.source.Grace)):
+		case a.Settled || w.arrived[event] || a.At.After(w.p.Until.Add(-w.source.Grace)):
 		case a.Count < maxAsks:
 			err = w.ask(ctx, event, a)
 		default:
