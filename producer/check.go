@@ -32,7 +32,7 @@ func (p *Producer) Check() []error {
 	d.checkRequests(m)
 	checkPings(p, m)
 	d.checkAmbiguous(m)
-	d.checkSource(m)
+	checkSource(&d, m)
 	m.add(d.Err)
 	return m.found
 }

@@ -135,6 +135,19 @@ func signs(s verify.Scheme) bool {
 	})
 }
 
+// Principal returns the only principal of all deliveries, and false if there may be several.
+func (p *Producer) Principal() (name string, fixed bool) {
+	scheme, ok := p.Scheme.(verify.Binder)
+	if !ok {
+		return "", false
+	}
+	all := scheme.Binds().Principals
+	if len(all) == 0 {
+		return p.Name, true
+	}
+	return cmp.Or(all[0], p.Name), len(all) == 1
+}
+
 // coversPresent reports whether the signature covers all that the identifier is read from, but for
 // fields that are not there: by RFC 9421 nobody can add one that is not covered.
 func (p *Producer) coversPresent(d *Delivery) bool {

@@ -57,6 +57,27 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 	return items, nil
 }
 
+// ItemOf returns the event of a listed item as that of a delivery with its body. Its identifier is
+// read from the body as it is in deliveries, and from the item where deliveries have it elsewhere.
+func (p *Producer) ItemOf(d *Delivery, l Listed) (Item, error) {
+	like := *p
+	if like.Key = p.Key; !onlyBody(p.Key) {
+		like.Key = Const(l.ID)
+	}
+	if !onlyBody(p.Type) {
+		like.Type = Const(l.Type)
+	}
+	items, err := like.Items(d)
+	if err != nil {
+		return Item{}, err
+	}
+	if items[0].ID != l.ID {
+		return Item{}, &verify.Error{Code: verify.EventMalformed, Component: "id",
+			Err: verify.Public("the list and the event have different identifiers")}
+	}
+	return items[0], nil
+}
+
 // identify checks what the item says and names it if the sender did not.
 func (p *Producer) identify(d *Delivery, it *Item) error {
 	err := p.clamp(it)

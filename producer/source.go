@@ -42,9 +42,9 @@ type Source struct {
 	Only []string `conf:"only"`
 	// URL is the first page, in https or on this machine. Required.
 	URL string `conf:"url"`
-	// Header fields of each request, and Query parameters of the first page. "{since}" is the oldest
-	// time in seconds since 1970, "{since:rfc3339}" the same in RFC 3339, and "{types}" each of Types
-	// in a parameter of its own, left out if there are more than 20 or one is a prefix.
+	// Header fields of each request, and Query parameters of the first page. "{since}" is the
+	// oldest time in seconds since 1970, "{since:rfc3339}" the same in RFC 3339, and "{types}" each
+	// of Types in a parameter of its own, left out if there are more than 20 or one is a prefix.
 	Header map[string]string `conf:"header"`
 	Query  map[string]string `conf:"query"`
 	// Items is the path of the array in a page, as of [JSON]. Defaults to the page.
@@ -56,8 +56,8 @@ type Source struct {
 	Time Extractor `conf:"time"`
 	// Body is the path of the event in the item. Defaults to the item.
 	Body string `conf:"body"`
-	// Next reads the URL of the next page from a page, which must be of the same origin. Defaults to
-	// its field Link (RFC 8288). With Cursor it is the value of that parameter, and defaults to the
+	// Next reads the URL of the next page from a page. It must have the same origin. Defaults to
+	// the field Link (RFC 8288). With Cursor it is the value of that parameter, and defaults to the
 	// ID of the last item. There is a next page only if More, if it is set, reads "true".
 	Next   Extractor `conf:"next"`
 	Cursor string    `conf:"cursor"`
@@ -100,7 +100,7 @@ func (s *Source) Asks() bool { return s.Again != "" }
 // maxListedTypes is how many types Stripe lets a request name.
 const maxListedTypes = 20
 
-// First returns the URL of the first page of what is not older than since.
+// First returns the URL of the first page, of items that are not older than since.
 func (s *Source) First(since time.Time) (string, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -140,7 +140,9 @@ func (s *Source) Address(sending string) string {
 // Read returns the items of the page at an address, without those that the endpoint does not
 // subscribe to, and the address of the next page, "" at the end. skipped counts the items that have
 // no usable identifier or time.
-func (s *Source) Read(at string, header http.Header, page []byte) (items []Listed, next string, skipped int, err error) {
+func (s *Source) Read(
+	at string, header http.Header, page []byte,
+) (items []Listed, next string, skipped int, err error) {
 	whole := &Delivery{Request: &http.Request{Header: header, URL: &url.URL{}}, Body: page}
 	text, err := whole.JSON()
 	if err == nil && s.Items != "" {
@@ -184,7 +186,7 @@ func (s *Source) item(d *Delivery) (Listed, bool) {
 	}
 	ok := it.ID != "" && !it.Time.IsZero()
 	if s.Asks() {
-		status, _ := strconv.Atoi(read(s.Status)) // 0 is none
+		status, _ := strconv.Atoi(read(s.Status)) // 0 without an answer
 		it.Arrived = status >= http.StatusOK && status < http.StatusMultipleChoices
 		again, err := parseSelection(s.Repeat)
 		it.Repeated = err == nil && again.matches(d)
@@ -243,7 +245,7 @@ func (s *Source) next(at string, page *Delivery, last string) (string, error) {
 		return "", errors.New("the next page of the list has no address")
 	}
 	if !sameOrigin(here, next) {
-		return "", errors.New("the next page of the list is of another origin, which must not get the token")
+		return "", errors.New("the next page of the list has another origin, which must not get the token")
 	}
 	if next.String() == at {
 		return "", errors.New("the next page of the list is the page itself")
@@ -263,43 +265,9 @@ func parseSelection(text string) (ping, error) {
 	return ping{from: from, value: value}, nil
 }
 
-// ItemOf returns the event of a listed item as that of a delivery with its body. Its identifier is
-// read from the body as it is in deliveries, and from the item where deliveries have it elsewhere.
-func (p *Producer) ItemOf(d *Delivery, l Listed) (Item, error) {
-	like := *p
-	if like.Key = p.Key; !onlyBody(p.Key) {
-		like.Key = Const(l.ID)
-	}
-	if !onlyBody(p.Type) {
-		like.Type = Const(l.Type)
-	}
-	items, err := like.Items(d)
-	if err != nil {
-		return Item{}, err
-	}
-	if items[0].ID != l.ID {
-		return Item{}, &verify.Error{Code: verify.EventMalformed, Component: "id",
-			Err: verify.Public("the list and the event have different identifiers")}
-	}
-	return items[0], nil
-}
-
 // onlyBody reports whether an extractor reads the body and nothing else.
 func onlyBody(x Extractor) bool {
 	return x == nil || !slices.ContainsFunc(x.Consumes(), func(part string) bool { return part != "@body" })
-}
-
-// Principal returns the only principal of all deliveries, and false if there may be several.
-func (p *Producer) Principal() (name string, fixed bool) {
-	scheme, ok := p.Scheme.(verify.Binder)
-	if !ok {
-		return "", false
-	}
-	all := scheme.Binds().Principals
-	if len(all) == 0 {
-		return p.Name, true
-	}
-	return cmp.Or(all[0], p.Name), len(all) == 1
 }
 
 func (s Source) withDefaults() Source {
@@ -308,7 +276,7 @@ func (s Source) withDefaults() Source {
 }
 
 // checkSource adds the mistakes in Source, and why events cannot be fetched.
-func (p *Producer) checkSource(m *mistakes) {
+func checkSource(p *Producer, m *mistakes) {
 	s := &p.Source
 	if !s.On() {
 		return
@@ -316,13 +284,13 @@ func (p *Producer) checkSource(m *mistakes) {
 	wrong := func(is bool, format string, args ...any) { m.addIf(is, "reconcile: "+format, args...) }
 	u, err := url.Parse(s.URL)
 	wrong(err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" &&
-		!(u.Scheme == "http" && isLoopback(u.Hostname())), "url is not an https address of the list: the token is sent there")
+		!(u.Scheme == "http" && isLoopback(u.Hostname())), "url is not an https address; it gets the token")
 	wrong(s.ID == nil || s.Time == nil, "the list needs id and time")
 	wrong(s.Every < 0 || s.Grace < 0 || s.Keeps < 0, "every, grace and keeps must not be negative")
-	wrong(p.Window < 4*(s.Every+s.Grace), "window %s is too short for every %s and grace %s: an event that is "+
-		"found late may be forgotten by then", duration.Format(p.Window), duration.Format(s.Every), duration.Format(s.Grace))
-	for _, text := range slices.Concat(s.Only, slices.DeleteFunc([]string{s.Repeat}, func(t string) bool { return t == "" })) {
-		if _, err := parseSelection(text); err != nil {
+	wrong(p.Window < 4*(s.Every+s.Grace), "window %s is too short for every %s and grace %s: an event may be "+
+		"forgotten before it is found", duration.Format(p.Window), duration.Format(s.Every), duration.Format(s.Grace))
+	for _, text := range append(slices.Clone(s.Only), s.Repeat) {
+		if _, err := parseSelection(text); err != nil && text != "" {
 			wrong(true, "%v", err)
 		}
 	}
@@ -333,12 +301,12 @@ func (p *Producer) checkSource(m *mistakes) {
 		wrong(s.Sending == nil || s.Status == nil, "a list that is asked again needs sending and status")
 		return
 	}
-	p.checkFetch(wrong)
+	checkFetch(p, wrong)
 }
 
 // checkFetch reports why the identity and the work of an event cannot be computed without its
 // delivery.
-func (p *Producer) checkFetch(wrong func(is bool, format string, args ...any)) {
+func checkFetch(p *Producer, wrong func(is bool, format string, args ...any)) {
 	refuse := func(is bool, why string) { wrong(is, "events of this producer cannot be fetched: %s", why) }
 	s := &p.Source
 	wrong(len(s.Types) == 0, `types are those that the endpoint subscribes to; "*" is all`)
@@ -352,7 +320,7 @@ func (p *Producer) checkFetch(wrong func(is bool, format string, args ...any)) {
 	refuse(p.Split != nil, "a delivery is a batch")
 	refuse(p.Series != nil, "a delivery updates a state")
 	refuse(p.Nonce == NonceUnique, "a nonce must be unique, and a fetched event has none")
-	refuse(p.Admit != nil || p.Audience != nil, "each delivery is checked for who sent it, and for whom")
+	refuse(p.Admit != nil || p.Audience != nil, "each delivery is checked for its sender or its audience")
 	refuse(p.Key != nil && !onlyBody(p.Key) && slices.Contains(p.Key.Consumes(), "@body"),
 		"the key is in the body or elsewhere, and only a delivery shows where")
 	fields := slices.DeleteFunc(slices.Clone(p.Reads), func(part string) bool { return part == "@body" })

@@ -34,28 +34,37 @@ func TestEventsThatCannotBeFetchedAreRefused(t *testing.T) {
 		t.Fatal(p.Check())
 	}
 	for want, change := range map[string]func(*Producer){
-		"does not cover an identifier (neither":  func(p *Producer) { p.Key = Header("X-Id") },
-		"does not cover an identifier (nothing":  func(p *Producer) { p.Scheme = verify.BearerToken("a long token") },
-		"their principal is known from":          func(p *Producer) { p.Scheme = severalKeys{} },
-		"fingerprint: none compares nothing":     func(p *Producer) { p.Fingerprint = nil },
-		"part of the scope of identifiers":       func(p *Producer) { p.QueryScope = true },
-		"a delivery is a batch":                  func(p *Producer) { p.Split = func(*Delivery) ([]Item, error) { return nil, nil } },
-		"a delivery updates a state":             func(p *Producer) { p.Series = func(*Delivery) string { return "" } },
-		"a nonce must be unique":                 func(p *Producer) { p.Nonce = NonceUnique },
-		"each delivery is checked for who":       func(p *Producer) { p.Admit = func(*Delivery) error { return nil } },
-		"only a delivery shows where":            func(p *Producer) { p.Scheme, p.Key = coversID{}, First(Header("Id"), JSON("id")) },
-		"a condition reads x-tenant":             func(p *Producer) { p.Reads = []string{"x-tenant"} },
-		"event_time is not in the body":          func(p *Producer) { p.EventTime = Header("X-Time") },
-		`"*" is all`:                             func(p *Producer) { p.Source.Types = nil },
-		"the list needs type":                    func(p *Producer) { p.Source.Type = nil },
-		"the list needs id and time":             func(p *Producer) { p.Source.Time = nil },
-		"not an https address":                   func(p *Producer) { p.Source.URL = "http://api.shop.test/events" },
-		"is too short for every 15m":             func(p *Producer) { p.Window = time.Hour },
-		"must not be negative":                   func(p *Producer) { p.Source.Every = -1 },
-		"is not EXTRACTOR=VALUE":                 func(p *Producer) { p.Source.Only = []string{"json:live"} },
-		"again is not of the origin of url":      func(p *Producer) { p.Source.Again = "https://evil.test/{sending}" },
-		"needs sending and status":               func(p *Producer) { p.Source.Again = "{url}/{sending}" },
-		"url has a query, and again begins with": func(p *Producer) { p.Source.URL += "?a=b"; p.Source.Again = "{url}/{sending}" },
+		"does not cover an identifier (neither": func(p *Producer) { p.Key = Header("X-Id") },
+		"does not cover an identifier (nothing": func(p *Producer) { p.Scheme = verify.BearerToken("a long token") },
+		"their principal is known from":         func(p *Producer) { p.Scheme = severalKeys{} },
+		"fingerprint: none compares nothing":    func(p *Producer) { p.Fingerprint = nil },
+		"part of the scope of identifiers":      func(p *Producer) { p.QueryScope = true },
+		"a delivery is a batch": func(p *Producer) {
+			p.Split = func(*Delivery) ([]Item, error) { return nil, nil }
+		},
+		"a delivery updates a state": func(p *Producer) {
+			p.Series = func(*Delivery) string { return "" }
+		},
+		"a nonce must be unique":                  func(p *Producer) { p.Nonce = NonceUnique },
+		"each delivery is checked for its sender": func(p *Producer) { p.Admit = func(*Delivery) error { return nil } },
+		"only a delivery shows where": func(p *Producer) {
+			p.Scheme, p.Key = coversID{}, First(Header("Id"), JSON("id"))
+		},
+		"a condition reads x-tenant":        func(p *Producer) { p.Reads = []string{"x-tenant"} },
+		"event_time is not in the body":     func(p *Producer) { p.EventTime = Header("X-Time") },
+		`"*" is all`:                        func(p *Producer) { p.Source.Types = nil },
+		"the list needs type":               func(p *Producer) { p.Source.Type = nil },
+		"the list needs id and time":        func(p *Producer) { p.Source.Time = nil },
+		"not an https address;":             func(p *Producer) { p.Source.URL = "http://api.shop.test/events" },
+		"is too short for every 15m":        func(p *Producer) { p.Window = time.Hour },
+		"must not be negative":              func(p *Producer) { p.Source.Every = -1 },
+		"is not EXTRACTOR=VALUE":            func(p *Producer) { p.Source.Only = []string{"json:live"} },
+		"again is not of the origin of url": func(p *Producer) { p.Source.Again = "https://evil.test/{sending}" },
+		"needs sending and status":          func(p *Producer) { p.Source.Again = "{url}/{sending}" },
+		"url has a query, and again begins with": func(p *Producer) {
+			p.Source.URL += "?a=b"
+			p.Source.Again = "{url}/{sending}"
+		},
 	} {
 		p := fetched()
 		change(&p)
@@ -132,9 +141,9 @@ func TestTheNextPage(t *testing.T) {
 		{"address", "", page(`,"next":"/v2/e?p=2"`), func(s *Source) { s.Next = JSON("next") },
 			"https://api.shop.test/v2/e?p=2"},
 		{"other origin", "", page(`,"next":"https://evil.test/"`), func(s *Source) { s.Next = JSON("next") },
-			"of another origin"},
+			"has another origin"},
 		{"user", "", page(`,"next":"https://a:b@api.shop.test/"`), func(s *Source) { s.Next = JSON("next") },
-			"of another origin"},
+			"has another origin"},
 		{"itself", "", page(`,"next":"?limit=2"`), func(s *Source) { s.Next = JSON("next") }, "the page itself"},
 		{"more without a way", "", `{"data":{"items":[]},"more":true}`, func(s *Source) {
 			s.Cursor, s.More = "after", JSON("more")
@@ -161,7 +170,8 @@ func TestTheFirstPage(t *testing.T) {
 	p := fetched()
 	p.Source.Query = map[string]string{"from": "{since}", "at": "{since:rfc3339}", "types[]": "{types}", "limit": "5"}
 	since := time.Unix(1700000000, 0)
-	if got, _ := p.Source.First(since); got != "https://api.shop.test/events?at=2023-11-14T22%3A13%3A20Z&from=1700000000&limit=5" {
+	want := "https://api.shop.test/events?at=2023-11-14T22%3A13%3A20Z&from=1700000000&limit=5"
+	if got, _ := p.Source.First(since); got != want {
 		t.Error(got)
 	}
 	p.Source.Types = []string{"a", "b"}

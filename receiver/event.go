@@ -63,9 +63,9 @@ type Event[T any] struct {
 	// Attributes are all facts that the producer's description reads from the delivery, each as
 	// written: source, subject, time, datacontenttype, extensions; and keyid, the key that signed.
 	Attributes map[string]string
-	// Fetched means that no delivery brought the event: [Receiver.TakeIn] has it from a list of the
-	// vendor. Header is empty then but for its Content-Type, and Body may be another rendering, or of
-	// another version of the vendor's API.
+	// Fetched means that no delivery brought the event: [Receiver.TakeIn] has it from a list of
+	// the vendor. Header is then a Content-Type alone, and Body may have another rendering, or the
+	// form of another version of the vendor's API.
 	Fetched bool
 	// Body is the payload as received, with the content coding in its Content-Encoding.
 	Body []byte
@@ -124,9 +124,9 @@ func (ev *Event[T]) describe() {
 }
 
 // The attributes that record what verification proved, what the body is, the trace of the
-// delivery, and whether there was one. The first is an attribute for handlers, the next three become
-// [Event.SignedFields], [Event.SignatureLabel] and [Event.FormMember], the fifth is for the spans of
-// attempts, and the last becomes [Event.Fetched]. No
+// delivery, and whether there was one. The first is an attribute for handlers, the next three
+// become [Event.SignedFields], [Event.SignatureLabel] and [Event.FormMember], the fifth is for the
+// spans of attempts, and the last becomes [Event.Fetched]. No
 // attribute of a CloudEvent can have their names, and attributes that an event brings under them
 // are dropped.
 const (

@@ -19,27 +19,12 @@ type TakenIn struct {
 	Event string
 }
 
-// TakeIn takes in an event that the producer's Source lists, unless it is known: through the claim
-// of a delivery, with the key, the handlers, lanes, window and quota that its delivery would have
-// had. With dry, nothing is stored. After any other error than a *verify.Error, which is of the
-// event itself, the outcome is unknown, and the same call finds out; [Wait] says when.
-//
-// Only producers whose Source has the events are taken in. [Open] refuses those whose events cannot
-// be named without their deliveries.
-func (rx *Receiver) TakeIn(ctx context.Context, name string, f producer.Listed, dry bool) (TakenIn, error) {
-	ep := rx.endpoints[name]
-	switch {
-	case ep == nil || !ep.p.Source.On() || ep.p.Source.Asks():
-		return TakenIn{}, errors.New("the producer has no source of events")
-	case ep.retired():
-		return TakenIn{}, fail(codeEndpointRetired, nil)
-	case int64(len(f.Body)) > ep.p.MaxBody:
+// takeIn is [Receiver.TakeIn] at its endpoint.
+func (ep *endpoint) takeIn(ctx context.Context, f producer.Listed, dry bool) (TakenIn, error) {
+	if int64(len(f.Body)) > ep.p.MaxBody {
 		return TakenIn{}, &verify.Error{Code: verify.EventMalformed, Component: "body",
 			Err: verify.Public("it is longer than a delivery may be")}
-	case !rx.inflight.Begin():
-		return TakenIn{}, fail(codeShuttingDown, errShuttingDown)
 	}
-	defer rx.inflight.Done()
 	d, err := ep.deliveryOf(ctx, f)
 	if err != nil {
 		return TakenIn{}, err
@@ -47,7 +32,7 @@ func (rx *Receiver) TakeIn(ctx context.Context, name string, f producer.Listed, 
 	entries := d.entries()
 	probe := entries[0].claim
 	probe.OnlyKnown, probe.Hold = true, false
-	decisions, err := rx.claim(ctx, probe)
+	decisions, err := ep.rx.claim(ctx, probe)
 	if err != nil {
 		return TakenIn{}, err
 	}

@@ -78,7 +78,7 @@ func TestAFetchedEventHasTheClaimOfItsDelivery(t *testing.T) {
 	}
 }
 
-func TestAListedEventThatIsNoneIsRefused(t *testing.T) {
+func TestAListedItemThatIsNotTheEventIsRefused(t *testing.T) {
 	t.Parallel()
 	p := fetchedFrom()
 	p.MaxBody = 200

@@ -2,8 +2,8 @@
 // ([producer.Source]) with the store, and takes in what is missing through the same claim as a
 // delivery.
 //
-// A vendor that can send again is asked to: what comes is signed, and the receiver takes it like any
-// delivery. The list of another one has the events themselves ([receiver.Event.Fetched]).
+// A vendor that can send an event again is asked to do so: it is signed, and the receiver takes it
+// like any delivery. The lists of others have the events themselves ([receiver.Event.Fetched]).
 //
 // No event is taken in that may have been accepted and forgotten: none older than the producer's
 // window less a margin, none from before the store first served the producer, and none from before
@@ -118,8 +118,8 @@ var (
 )
 
 // Compare compares once and returns the result. After each page it calls report, which may be nil.
-// What an error interrupts is continued by the next comparison. Comparisons of a producer run one
-// after another: another process that runs one is [ErrBusy].
+// After an error, the next comparison continues where this one stopped. Comparisons of a producer
+// run one after another: another process that runs one is [ErrBusy].
 func (r *Reconciler) Compare(ctx context.Context, q Request, report func(Progress)) (Progress, error) {
 	select {
 	case r.turn <- struct{}{}:
@@ -166,7 +166,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		case errors.Is(err, ErrBusy):
 			wait = min(r.source.Every, leaseTime)
 		case err != nil:
-			log.Warn("the list of the vendor was not compared to its end", "error", err)
+			log.Warn("a comparison with the list of the vendor stopped", "error", err)
 			wait = r.source.Every
 			if limited, ok := errors.AsType[*limitedError](err); ok {
 				wait = limited.wait
@@ -190,7 +190,7 @@ func (r *Reconciler) first(ctx context.Context) time.Duration {
 	return max(0, min(r.source.Every, st.Last.Until.Add(r.source.Every).Sub(r.Clock())))
 }
 
-// Last returns the comparison that ended last, or is under way; zero before the first.
+// Last returns the comparison that runs, or else the last one; zero before the first.
 func (r *Reconciler) Last(ctx context.Context) (Progress, error) {
 	st, err := r.load(ctx)
 	if st.Walk != nil {
@@ -199,12 +199,12 @@ func (r *Reconciler) Last(ctx context.Context) (Progress, error) {
 	return st.Last, err
 }
 
-// bound is the time of the oldest event that can be taken in at now, and why. Before it an event may
-// have been accepted, and forgotten or named otherwise.
+// bound is the time of the oldest event that can be taken in at now, and why. An older one may have
+// been accepted, and forgotten or named otherwise.
 func (r *Reconciler) bound(st *state, now time.Time) (time.Time, string) {
 	margin := min(maxMargin, r.Producer.Window/8)
-	at, why := now.Add(margin-r.Producer.Window), fmt.Sprintf("identifiers are kept for a window of %s, of which %s is "+
-		"a margin, so an older event may have been accepted and forgotten", duration.Format(r.Producer.Window),
+	at, why := now.Add(margin-r.Producer.Window), fmt.Sprintf("identifiers are kept for a window of %s, of which %s "+
+		"is a margin, so an older event may have been accepted and forgotten", duration.Format(r.Producer.Window),
 		duration.Format(margin))
 	if st.First.After(at) {
 		at, why = st.First, "this store serves the producer since then, and an older endpoint may have run what was "+

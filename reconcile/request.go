@@ -14,7 +14,7 @@ import (
 
 const (
 	maxPage = 32 << 20 // bytes
-	maxHeld = 8        // requests that are limited in a row
+	maxHeld = 8        // refusals by a limit in a row
 )
 
 // statusError is an answer of the vendor that is not 2xx.
@@ -105,8 +105,8 @@ func (w *walk) send(ctx context.Context, method, address string) (*http.Response
 	return resp, page, nil
 }
 
-// limit returns how long the vendor wants no request, 0 if the answer is no limit. Retry-After is
-// RFC 9110 section 10.2.3, X-RateLimit-Reset is GitHub's, in seconds since 1970.
+// limit returns how long the vendor wants no request, 0 if the answer has no such limit. Retry-After
+// is that of RFC 9110 section 10.2.3, X-RateLimit-Reset GitHub's, in seconds since 1970.
 func limit(resp *http.Response, now time.Time) time.Duration {
 	after, h := resp.Header.Get("Retry-After"), resp.Header
 	spent := h.Get("X-RateLimit-Remaining") == "0"

@@ -40,7 +40,7 @@ func TestLimitsOfTheVendorAreKept(t *testing.T) {
 	})
 }
 
-// A limit within the list is no count of what was asked for.
+// A request that the vendor refuses by a limit does not count as one of five.
 func TestARequestThatIsLimitedIsNotCounted(t *testing.T) {
 	t.Parallel()
 	w, g := githubWorld(t, 10)
@@ -66,10 +66,10 @@ func TestARequestThatIsLimitedIsNotCounted(t *testing.T) {
 func TestTheTokenGoesToTheListAlone(t *testing.T) {
 	t.Parallel()
 	for name, tamper := range map[string]func(*http.Response){
-		"of another origin": func(r *http.Response) {
+		"has another origin": func(r *http.Response) {
 			r.Header.Set("Link", `<https://evil.test/repos/acme/shop/hooks/1/deliveries>; rel="next"`)
 		},
-		"of another origin, in plain": func(r *http.Response) {
+		"has another origin, in plain": func(r *http.Response) {
 			r.Header.Set("Link", `<http://api.github.test/repos>; rel="next"`)
 		},
 		"redirects are not followed": func(r *http.Response) {

@@ -39,7 +39,7 @@ type asked struct {
 	Time    time.Time `json:"time"` // of the sending
 	Count   int       `json:"count"`
 	At      time.Time `json:"at"` // the last time
-	// Settled means that a sending arrived, or that the event was given up.
+	// Settled means that a sending arrived, or that the event is not asked for again.
 	Settled bool `json:"settled,omitempty"`
 }
 
@@ -120,7 +120,7 @@ func (r *Reconciler) loadAsked(ctx context.Context) (map[string]*asked, error) {
 }
 
 // found notes since when the store serves the producer, how its events are named and how long they
-// are kept. If the window grows, what was kept for the shorter one may be forgotten.
+// are kept. If the window grows, identifiers that were kept for the shorter one may be forgotten.
 func (r *Reconciler) found(ctx context.Context) error {
 	p, now := &r.Producer, r.Clock()
 	names := p.Class().String()

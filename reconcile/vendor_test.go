@@ -23,7 +23,7 @@ import (
 
 const token = "the-token"
 
-// api is a stand-in for the API of a vendor. It is the transport of its client.
+// api imitates the API of a vendor. It is the transport of its client.
 type api struct {
 	t       *testing.T
 	serve   http.HandlerFunc
@@ -67,7 +67,7 @@ type occurred struct {
 	Data    any    `json:"data"`
 }
 
-// stripe is a stand-in of GET /v1/events: the newest first, in the rendering of another version.
+// stripe imitates GET /v1/events: the newest first, in the rendering of another version.
 type stripe struct {
 	api
 	events []occurred
@@ -120,7 +120,7 @@ type sending struct {
 	payload     []byte
 }
 
-// github is a stand-in of a hook's deliveries and their redelivery.
+// github imitates a hook's deliveries and their redelivery.
 type github struct {
 	api
 	world *world
@@ -250,7 +250,7 @@ func (w *world) signs(r *http.Request, body []byte) error {
 	return signer.Sign(r, body, w.clock())
 }
 
-// deliver sends an event of the stand-in as a webhook.
+// deliver sends an event of the vendor as a webhook.
 func (w *world) deliver(e occurred) *receivertest.Delivery {
 	w.Helper()
 	e.Version = "2020-01-01"

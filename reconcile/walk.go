@@ -82,8 +82,8 @@ func (w *walk) save(ctx context.Context) error {
 	return err
 }
 
-// position is where the walk continues: at its page, which was read in part. What was found there is
-// known by then, and is not counted again.
+// position is where the walk continues: at its page, which was read in part. An event that was
+// found there is known by then, and is not counted again.
 func (w *walk) position() *position {
 	if len(w.next) > maxNext {
 		return nil // it begins again
@@ -115,7 +115,7 @@ func (w *walk) end(ctx context.Context, whole bool) error {
 	return err
 }
 
-// compare reads the list from where the walk is to its end.
+// compare reads the rest of the list.
 func (w *walk) compare(ctx context.Context) (err error) {
 	w.arrived = map[string]bool{}
 	if w.source.Asks() {
@@ -153,7 +153,7 @@ func (w *walk) compare(ctx context.Context) (err error) {
 		}
 		w.report(w.p)
 	}
-	return w.askAgain(ctx)
+	return w.repeatAsks(ctx)
 }
 
 func (w *walk) item(ctx context.Context, it producer.Listed) error {
@@ -178,7 +178,7 @@ func (w *walk) item(ctx context.Context, it producer.Listed) error {
 	}
 	a := w.asked[it.ID]
 	switch {
-	case w.arrived[it.ID] || a != nil && a.Count > 0: // which askAgain decides
+	case w.arrived[it.ID] || a != nil && a.Count > 0: // which repeatAsks decides
 		return nil
 	case a == nil && len(w.asked) >= maxAsked:
 		w.full = true
@@ -261,10 +261,10 @@ func (w *walk) ask(ctx context.Context, event string, a *asked) error {
 	return nil
 }
 
-// askAgain asks again for the events that were asked for a grace before the walk began, and did not
-// arrive: it has seen the list since then. It gives up those that were asked for too often, and
+// repeatAsks asks again for the events that were asked for a grace before the walk began, and did
+// not arrive: it has seen the list since then. It ends with those that were asked for too often, and
 // forgets those that the bound has passed.
-func (w *walk) askAgain(ctx context.Context) error {
+func (w *walk) repeatAsks(ctx context.Context) error {
 	if w.dry {
 		return nil
 	}
