@@ -53,7 +53,7 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/refused": {"verify", "receiver", "inspect", "internal/redact"},
 	"cmd/eyelet/internal/server": {
 		"dedup", "dedup/badgerstore", "receiver", "receiver/echov4", "receiver/metrics", "inspect", "explain", "verify",
-		"producer", "replay", "internal/atomicfile", "cmd/eyelet/internal/forward",
+		"producer", "replay", "reconcile", "internal/atomicfile", "cmd/eyelet/internal/forward",
 		"cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/refused", "cmd/eyelet/internal/tracing",
 		"internal/usage", "internal/httpserver", "internal/redact", "internal/duration",
 	},

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 // Event is the line of an event in a list.
@@ -47,6 +48,8 @@ type Event struct {
 	Occurrences int `json:"occurrences,omitempty"`
 	// Dropped is true if the payload is no longer kept, so that the event cannot run again.
 	Dropped bool `json:"dropped,omitempty"`
+	// Fetched is the host of the API that listed the event, if no delivery brought it.
+	Fetched string `json:"fetched,omitempty"`
 	// Note explains an unusual outcome.
 	Note string `json:"note,omitempty"`
 	// Tasks are one for each handler.
@@ -116,7 +119,7 @@ func Summary(r dedup.Record) Event {
 		Accepted: r.Accepted.UTC(), Finished: timePtr(r.Finished), Expires: timePtr(r.Expires),
 		Seq: r.Seq, Generation: r.Generation, Status: r.Response.Status,
 		QuarantineReason: r.QuarantineReason, Original: r.Original, QuarantineCount: r.QuarantineCount,
-		Occurrences: r.Occurrences, Dropped: r.Dropped(), Note: r.Note,
+		Occurrences: r.Occurrences, Dropped: r.Dropped(), Note: r.Note, Fetched: r.Payload.Attributes[receiver.FetchedAttribute],
 		Tasks: []Task{},
 	}
 	for _, t := range r.Tasks {

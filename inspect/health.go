@@ -22,10 +22,27 @@ type Status struct {
 	Degraded []string `json:"degraded,omitempty"`
 	// Targets are those of forward handlers.
 	Targets []Target `json:"targets,omitempty"`
+	// Lists are the comparisons with the lists of vendors, by producer.
+	Lists []List `json:"lists,omitempty"`
 	// Reload is the last reload of the configuration; nil if there was none.
 	Reload *Reload `json:"reload,omitempty"`
 	// Retiring are handlers that were removed and still have tasks.
 	Retiring []Retiring `json:"retiring,omitempty"`
+}
+
+// List is the last comparison with the list of a vendor, or the one that runs.
+type List struct {
+	Producer string    `json:"producer"`
+	From     string    `json:"from"` // the host of the list
+	Since    time.Time `json:"since"`
+	Until    time.Time `json:"until"` // when it began; zero before the first
+	Ended    bool      `json:"ended"`
+	Listed   int       `json:"listed"`
+	Missed   int       `json:"missed"`
+	GivenUp  int       `json:"given_up"`
+	// Unknown is the time before which nobody can know whether an event is missing; zero for none.
+	Unknown time.Time `json:"unknown,omitzero"`
+	Problem string    `json:"problem,omitempty"` // why it stopped
 }
 
 // Reload is a reload of the configuration.

@@ -97,6 +97,15 @@ func (s *Source) On() bool { return s.Token != "" }
 // Asks reports whether the vendor is asked to send events again.
 func (s *Source) Asks() bool { return s.Again != "" }
 
+// Host returns the host of the list.
+func (s *Source) Host() string {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
 // maxListedTypes is how many types Stripe lets a request name.
 const maxListedTypes = 20
 
@@ -180,10 +189,7 @@ func (s *Source) item(d *Delivery) (Listed, bool) {
 		}
 		return value
 	}
-	it := Listed{ID: read(s.ID), Type: read(s.Type), Time: parseEventTime(read(s.Time)), Sending: read(s.Sending)}
-	if u, err := url.Parse(s.URL); err == nil {
-		it.From = u.Host
-	}
+	it := Listed{ID: read(s.ID), Type: read(s.Type), Time: parseEventTime(read(s.Time)), Sending: read(s.Sending), From: s.Host()}
 	ok := it.ID != "" && !it.Time.IsZero()
 	if s.Asks() {
 		status, _ := strconv.Atoi(read(s.Status)) // 0 without an answer

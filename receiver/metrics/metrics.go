@@ -24,6 +24,8 @@ type Collector struct {
 	all                  []prometheus.Collector
 	deliveries, attempts *prometheus.CounterVec
 	stale, sameBytes     *prometheus.CounterVec
+	missed               *prometheus.CounterVec
+	compared             *prometheus.GaugeVec
 	answering, running   *prometheus.HistogramVec
 	hanging              *prometheus.GaugeVec
 	senders              *senders
@@ -67,6 +69,12 @@ func New() *Collector {
 	c.all = append(c.all, c.hanging)
 	c.sameBytes = counter("same_bytes_total", "Deliveries whose signed content was accepted before, where no signed "+
 		"identifier names the event: known, again (it runs), quarantined or refused.", "endpoint", "outcome")
+	c.missed = counter("missed_total", "Events that did not arrive and are in the vendor's list, by result: fetched, "+
+		"asked (the vendor was asked to send it again) or given_up (it did not).", "endpoint", "result")
+	c.compared = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "eyelet_reconcile_last_success_timestamp_seconds",
+		Help: "When a comparison with the vendor's list reached its end, in seconds of Unix time.",
+	}, []string{"endpoint"})
+	c.all = append(c.all, c.compared)
 	c.senders = newSenders()
 	c.all = append(c.all, c.senders)
 	return c
@@ -109,6 +117,12 @@ func (c *Collector) Observe(_ context.Context, o receiver.Observation) {
 		c.running.WithLabelValues(o.Endpoint, o.Handler).Observe(o.Took.Seconds())
 		if _, hung := c.hang.LoadAndDelete(attempt{o.Event, o.Handler, o.Attempt}); hung {
 			c.hanging.WithLabelValues(o.Endpoint, o.Handler).Dec()
+		}
+	case receiver.KindMissed:
+		c.missed.WithLabelValues(o.Endpoint, string(o.Code)).Inc()
+	case receiver.KindCompared:
+		if o.Err == nil {
+			c.compared.WithLabelValues(o.Endpoint).SetToCurrentTime()
 		}
 	case receiver.KindHanging:
 		if _, twice := c.hang.LoadOrStore(attempt{o.Event, o.Handler, o.Attempt}, true); !twice {

@@ -16,6 +16,10 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 	pings := made.Pings
 	b.applyContract(p, made)
 	conf.Overlay(reflect.ValueOf(made).Elem(), reflect.ValueOf(p.common.Producer), p.Node)
+	if n := p.Node.Member("reconcile"); n != nil && made.Source.Token == "" {
+		b.errs.Add(p.Node.Place("reconcile"), `write a variable, as in token: "${NAME}", or token_file: FILE`,
+			"reconcile needs the token of the vendor's API")
+	}
 	made.Pings = append(slices.Clone(pings), p.common.Pings...)
 	b.applyAccepted(p, made)
 	b.applyStrict(p, made)

@@ -47,6 +47,8 @@ type Event struct {
 	Method, Target string
 	// Body is the payload.
 	Body []byte
+	// Fetched marks an event that no delivery brought, in the field Eyelet-Fetched.
+	Fetched bool
 	// Traceparent is the value of this field, for the attempt (W3C Trace Context); may be empty. A
 	// signed one of the producer is not replaced.
 	Traceparent string

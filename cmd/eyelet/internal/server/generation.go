@@ -30,6 +30,7 @@ type generation struct {
 	deliver   http.Handler       // serves deliveries, once rx is there
 	resources *resources
 	retired   []*retiredHandler
+	comparing comparing
 }
 
 // resources are what the handlers of a configuration use. They are closed when no handler does.
@@ -126,6 +127,7 @@ func (g *generation) shutdown(ctx context.Context) error {
 	if g.rx == nil {
 		return nil
 	}
+	g.comparing.stop()
 	return g.rx.Shutdown(ctx)
 }
 

@@ -43,6 +43,7 @@ func (s *Server) operations(g *generation) http.Handler {
 	mux.Handle("/", s.state.authorized(s.logChanges(g.page.API()), true))
 	mux.Handle("POST /jobs", s.state.authorized(g.page.API(), false)) // it logs each event that it changes
 	mux.Handle("POST /reload", s.state.authorized(s.logChanges(http.HandlerFunc(s.reloadAPI)), false))
+	mux.Handle("POST /reconcile/{producer}", s.state.authorized(s.logChanges(http.HandlerFunc(g.reconcileAPI)), false))
 	if !g.Inspector.Off {
 		prefix := cmp.Or(g.Inspector.Prefix, inspect.DefaultPrefix) + "/"
 		mux.Handle(prefix, g.page)
@@ -68,9 +69,9 @@ func (s *Server) pageOptions(g *generation) inspect.Options {
 		Store: s.store, Token: s.state.token, ReadToken: s.state.readToken, ReadOnly: g.Inspector.ReadOnly,
 		Prefix: g.Inspector.Prefix, Redact: g.Inspector.Redact, Producers: g.Receiver.Producers, URL: g.Receiver.URL,
 		Log: s.Log.Logger, Receiver: s.receiverName(),
-		Status: func(context.Context) inspect.Status {
+		Status: func(ctx context.Context) inspect.Status {
 			st := inspect.Status{Version: s.Inspector.Version, Store: s.StoreName, Degraded: s.degraded(),
-				Reload: s.lastReload(), Retiring: g.retiring()}
+				Reload: s.lastReload(), Retiring: g.retiring(), Lists: g.comparing.lists(ctx)}
 			for _, t := range listTargets(g.Targets) { //nolint:contextcheck // it has its own time
 				st.Targets = append(st.Targets, inspect.Target{Name: t.Name, On: t.On, Reason: t.Reason})
 			}

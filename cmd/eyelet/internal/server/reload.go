@@ -105,6 +105,8 @@ func (s *Server) replace(old, g *generation, orphan bool) error {
 	s.Log.Level.Set(g.LogLevel)
 	s.metrics.Expect(g.Receiver.Producers)
 	s.listeners[0].SetLimits(g.Connections)
+	old.comparing.stop()
+	g.compare(s)
 	s.current.Store(g)
 	requests := s.handlers[0].set(g.deliver)
 	if s.state != nil {

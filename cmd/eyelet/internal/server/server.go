@@ -205,6 +205,7 @@ func (s *Server) open(ctx context.Context) error {
 
 // begin accepts deliveries, and opens the operations port after that: its readiness says so.
 func (s *Server) begin(g *generation) error {
+	g.compare(s)
 	if s.state == nil {
 		s.handlers[0].set(g.deliver)
 		return nil

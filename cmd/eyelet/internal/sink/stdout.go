@@ -24,6 +24,7 @@ type stdoutLine struct {
 	Endpoint   string            `json:"endpoint"`
 	Type       string            `json:"type"`
 	Attempt    int               `json:"attempt"`
+	Fetched    bool              `json:"fetched,omitempty"`
 	Accepted   time.Time         `json:"accepted"`
 	Attributes map[string]string `json:"attributes,omitempty"`
 	Text       string            `json:"text,omitempty"`
@@ -51,7 +52,7 @@ func (s Stdout) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver
 func lineOf(ev *receiver.Event[[]byte]) ([]byte, error) {
 	line := stdoutLine{
 		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint,
-		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
+		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes, Fetched: ev.Fetched,
 	}
 	text, err := json.Marshal(line)
 	if err != nil {
