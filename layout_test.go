@@ -27,7 +27,7 @@ var imports = map[string][]string{
 	},
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "dedup/pgstore", "producer", "producer/preset", "receiver", "replay",
-		"inspect", "explain",
+		"inspect", "explain", "reconcile",
 		"internal/descriptors", "internal/httpfile", "internal/httpserver", "internal/publicurl",
 		"internal/strictjson", "testdata",
 		"internal/atomicfile", "cmd/eyelet/internal/config", "cmd/eyelet/internal/forward",
@@ -48,7 +48,7 @@ var imports = map[string][]string{
 	},
 	"cmd/eyelet/internal/opsapi": {"dedup/badgerstore"},
 	"cmd/eyelet/internal/opsclient": {
-		"explain", "inspect", "cmd/eyelet/internal/opsapi", "internal/usage",
+		"explain", "inspect", "reconcile", "cmd/eyelet/internal/opsapi", "internal/usage",
 	},
 	"cmd/eyelet/internal/refused": {"verify", "receiver", "inspect", "internal/redact"},
 	"cmd/eyelet/internal/server": {

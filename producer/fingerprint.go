@@ -81,6 +81,25 @@ func FingerprintFields(fields ...Extractor) FingerprintFunc {
 	}
 }
 
+// ParseFingerprint returns FingerprintFields of the extractors, in the syntax of [ParseExtractor],
+// FingerprintNone for "none" alone, and nil for no text.
+func ParseFingerprint(texts ...string) (FingerprintFunc, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	if len(texts) == 1 && texts[0] == "none" {
+		return FingerprintNone, nil
+	}
+	fields := make([]Extractor, len(texts))
+	for i, text := range texts {
+		var err error
+		if fields[i], err = ParseExtractor(text); err != nil {
+			return nil, err
+		}
+	}
+	return FingerprintFields(fields...), nil
+}
+
 // digest is the SHA-256 of a list of parts.
 type digest struct {
 	hash hash.Hash

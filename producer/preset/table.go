@@ -199,18 +199,9 @@ func (v *description) challenge(d *conf.Decoder, name string, p *producer.Produc
 // identify sets what decides which deliveries are the same event.
 func (v *description) identify(d *conf.Decoder, name string) {
 	p := &v.Producer
-	var fields []producer.Extractor
-	for _, text := range v.Compared {
-		x, err := producer.ParseExtractor(text)
-		if err != nil && text != "none" {
-			d.Errs.Add(v.Node.Place("fingerprint"), "or write none", "%s.fingerprint: %v", name, err)
-		}
-		fields = append(fields, x)
-	}
-	if p.Fingerprint = producer.FingerprintFields(fields...); len(fields) == 0 {
-		p.Fingerprint = nil
-	} else if v.Compared[0] == "none" {
-		p.Fingerprint = producer.FingerprintNone
+	var err error
+	if p.Fingerprint, err = producer.ParseFingerprint(v.Compared...); err != nil {
+		d.Errs.Add(v.Node.Place("fingerprint"), "or write none", "%s.fingerprint: %v", name, err)
 	}
 	if v.KeyedByType != "" {
 		topics, err := regexp.Compile(v.KeyedByType)

@@ -121,8 +121,8 @@ func (c *Collector) Observe(_ context.Context, o receiver.Observation) {
 	case receiver.KindMissed:
 		c.missed.WithLabelValues(o.Endpoint, string(o.Code)).Inc()
 	case receiver.KindCompared:
-		if o.Err == nil {
-			c.compared.WithLabelValues(o.Endpoint).SetToCurrentTime()
+		if last := c.compared.WithLabelValues(o.Endpoint); o.Err == nil { // else 0, unless there was one
+			last.SetToCurrentTime()
 		}
 	case receiver.KindHanging:
 		if _, twice := c.hang.LoadOrStore(attempt{o.Event, o.Handler, o.Attempt}, true); !twice {

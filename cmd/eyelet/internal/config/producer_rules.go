@@ -27,7 +27,10 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 		made.Forgets = choose(b, p, "remember_signatures", word, map[string]bool{"off": true, "on": false})
 	}
 	if fields := p.common.FingerprintOf; len(fields) > 0 {
-		made.Fingerprint = producer.FingerprintFields(fields...)
+		var err error
+		if made.Fingerprint, err = producer.ParseFingerprint(fields...); err != nil {
+			b.errs.Add(p.Node.Place("fingerprint"), "or write none", "producers.%s.fingerprint: %v", p.Name, err)
+		}
 	}
 }
 

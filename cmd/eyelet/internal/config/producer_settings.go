@@ -39,11 +39,11 @@ type kindSettings struct {
 // in another way. Defaults are the preset's, else package producer's.
 type commonSettings struct {
 	producer.Producer
-	Strict             bool                 `conf:"strict"`        // the Idempotency-Key must be quoted
-	AcceptedStatus     int                  `conf:"accepted"`      // of an accepted event
-	AcceptedBody       string               `conf:"accepted_body"` // none, or the body
-	FingerprintOf      []producer.Extractor `conf:"fingerprint"`
-	RememberSignatures string               `conf:"remember_signatures"` // off: nothing beyond the window
+	Strict             bool     `conf:"strict"`              // the Idempotency-Key must be quoted
+	AcceptedStatus     int      `conf:"accepted"`            // of an accepted event
+	AcceptedBody       string   `conf:"accepted_body"`       // none, or the body
+	FingerprintOf      []string `conf:"fingerprint"`         // extractors, or none
+	RememberSignatures string   `conf:"remember_signatures"` // off: nothing beyond the window
 }
 
 // rfc9421Settings are those of a producer that signs with HTTP Message Signatures.

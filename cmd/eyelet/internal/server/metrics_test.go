@@ -52,6 +52,8 @@ func metricFamilies(t *testing.T) (own []metricFamily) {
 	c.Observe(t.Context(), receiver.Observation{Kind: "attempt", Endpoint: "e", Handler: "h", State: dedup.Done,
 		Reason: dedup.ReasonStale})
 	c.Observe(t.Context(), receiver.Observation{Kind: "hanging", Endpoint: "e", Handler: "h"})
+	c.Observe(t.Context(), receiver.Observation{Kind: "missed", Endpoint: "e", Code: "asked"})
+	c.Observe(t.Context(), receiver.Observation{Kind: "compared", Endpoint: "e"})
 	families, err := r.Gather()
 	check(t, err)
 	for _, f := range families {
