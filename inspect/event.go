@@ -119,8 +119,9 @@ func Summary(r dedup.Record) Event {
 		Accepted: r.Accepted.UTC(), Finished: timePtr(r.Finished), Expires: timePtr(r.Expires),
 		Seq: r.Seq, Generation: r.Generation, Status: r.Response.Status,
 		QuarantineReason: r.QuarantineReason, Original: r.Original, QuarantineCount: r.QuarantineCount,
-		Occurrences: r.Occurrences, Dropped: r.Dropped(), Note: r.Note, Fetched: r.Payload.Attributes[receiver.FetchedAttribute],
-		Tasks: []Task{},
+		Occurrences: r.Occurrences, Dropped: r.Dropped(), Note: r.Note,
+		Fetched: r.Payload.Attributes[receiver.FetchedAttribute],
+		Tasks:   []Task{},
 	}
 	for _, t := range r.Tasks {
 		e.Attempt = max(e.Attempt, t.Attempt)

@@ -40,7 +40,7 @@ type List struct {
 	Listed   int       `json:"listed"`
 	Missed   int       `json:"missed"`
 	GivenUp  int       `json:"given_up"`
-	// Unknown is the time before which nobody can know whether an event is missing; zero for none.
+	// Unknown is the time before which it is not known whether an event is missing; zero for none.
 	Unknown time.Time `json:"unknown,omitzero"`
 	Problem string    `json:"problem,omitempty"` // why it stopped
 }

@@ -189,7 +189,8 @@ func (s *Source) item(d *Delivery) (Listed, bool) {
 		}
 		return value
 	}
-	it := Listed{ID: read(s.ID), Type: read(s.Type), Time: parseEventTime(read(s.Time)), Sending: read(s.Sending), From: s.Host()}
+	it := Listed{ID: read(s.ID), Type: read(s.Type), Time: parseEventTime(read(s.Time)), From: s.Host(),
+		Sending: read(s.Sending)}
 	ok := it.ID != "" && !it.Time.IsZero()
 	if s.Asks() {
 		status, _ := strconv.Atoi(read(s.Status)) // 0 without an answer

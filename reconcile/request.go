@@ -105,7 +105,7 @@ func (w *walk) send(ctx context.Context, method, address string) (*http.Response
 	return resp, page, nil
 }
 
-// limit returns how long the vendor wants no request, 0 if the answer has no such limit. Retry-After
+// limit returns how long the vendor wants no request, 0 if the answer sets no limit. Retry-After
 // is that of RFC 9110 section 10.2.3, X-RateLimit-Reset GitHub's, in seconds since 1970.
 func limit(resp *http.Response, now time.Time) time.Duration {
 	after, h := resp.Header.Get("Retry-After"), resp.Header

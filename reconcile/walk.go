@@ -262,8 +262,8 @@ func (w *walk) ask(ctx context.Context, event string, a *asked) error {
 }
 
 // repeatAsks asks again for the events that were asked for a grace before the walk began, and did
-// not arrive: it has seen the list since then. It ends with those that were asked for too often, and
-// forgets those that the bound has passed.
+// not arrive: it has seen the list since then. It ends with those that were asked for too often,
+// and forgets those that the bound has passed.
 func (w *walk) repeatAsks(ctx context.Context) error {
 	if w.dry {
 		return nil

@@ -16,8 +16,8 @@ import (
 func reconcileCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "reconcile PRODUCER", Short: "Find the events that never came in the list of the vendor",
-		Long: "The running server compares what the vendor says it sent with its store. What is missing is fetched, or\n" +
-			"the vendor is asked to send it again. Without --since it compares what was not compared yet.\n\n" +
+		Long: "The running server compares what the vendor says it sent with its store. What is missing is fetched,\n" +
+			"or the vendor is asked to send it again. Without --since it compares what was not compared yet.\n\n" +
 			"An event that may have been handled and forgotten is never taken in: --since cannot reach back beyond\n" +
 			"the producer's window, or to before this store first served the producer. --adopt-before lifts the\n" +
 			"second bound, for good. With -o json each line is the progress after a page, and the last the result.",
@@ -25,7 +25,7 @@ func reconcileCommand(p *program) *cobra.Command {
 	}
 	file, format := configFlag(c), outputFlag(c)
 	since := c.Flags().String("since", "", "how far to look back: 24h, 3d")
-	adopt := c.Flags().String("adopt-before", "", "take in events from this time (RFC 3339) on, though another endpoint had them")
+	adopt := c.Flags().String("adopt-before", "", "events from this time (RFC 3339) on are of this store")
 	dry := c.Flags().Bool("dry-run", false, "only count what is missing")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		client, s, err := p.running(c, *file)
@@ -61,12 +61,13 @@ func reconcileCommand(p *program) *cobra.Command {
 
 // comparison describes the result of a comparison.
 func comparison(p *reconcile.Progress) string {
-	text := fmt.Sprintf("%s since %s, %d missed", count(p.Listed, "event"), p.Since.Local().Format(time.DateTime), p.Missed)
+	text := fmt.Sprintf("%s since %s, %d missed", count(p.Listed, "event"), p.Since.Local().Format(time.DateTime),
+		p.Missed)
 	for _, part := range []struct {
 		n    int
 		what string
 	}{
-		{p.Asked, "asked for"}, {p.GivenUp, "asked for 5 times and given up"}, {p.OnTheWay, "on the way"},
+		{p.Asked, "asked for"}, {p.GivenUp, "that did not come although asked for 5 times"}, {p.OnTheWay, "on the way"},
 		{p.Unusable, "not usable: see the log"},
 	} {
 		if part.n > 0 {

@@ -30,8 +30,8 @@ func shopAPI(t *testing.T, token string) *httptest.Server {
 		if r.URL.Query().Get("page") == "2" {
 			n, next = 2, `{}`
 		}
-		_, _ = fmt.Fprintf(w, `{"data": [{"sent_at": %d, "event": {"id": "order-%d", "type": "order.paid"}}], "links": %s}`,
-			sent, n, next)
+		const page = `{"data": [{"sent_at": %d, "event": {"id": "order-%d", "type": "order.paid"}}], "links": %s}`
+		_, _ = fmt.Fprintf(w, page, sent, n, next)
 	}))
 	t.Cleanup(api.Close)
 	return api
@@ -44,15 +44,17 @@ func shopFile(t *testing.T, api string) string {
 	check(t, err)
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(page, -1)
 	text := string(blocks[len(blocks)-1][1])
-	for from, to := range map[string]string{"https://api.shop.example": api, "${SHOP_SECRET}": "a secret that is long enough",
-		"${SHOP_TOKEN}": "shop-token"} {
+	for from, to := range map[string]string{
+		"https://api.shop.example": api, "${SHOP_SECRET}": "a secret that is long enough", "${SHOP_TOKEN}": "shop-token",
+	} {
 		if !strings.Contains(text, from) {
 			t.Fatalf("the page does not have %s", from)
 		}
 		text = strings.ReplaceAll(text, from, to)
 	}
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
-	check(t, os.WriteFile(file, []byte("listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: warn}\n"+text), 0o600))
+	text = "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: warn}\n" + text
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -68,7 +70,8 @@ func TestTheExampleOfReconcileRuns(t *testing.T) {
 	t.Parallel()
 	api := shopAPI(t, "shop-token")
 	file := shopFile(t, api.URL)
-	if code, _, errs := reconcileNow(t, "shop", "--config", file); code == 0 || !strings.Contains(errs, "no server runs") {
+	if code, _, errs := reconcileNow(t, "shop", "--config", file); code == 0 ||
+		!strings.Contains(errs, "no server runs") {
 		t.Errorf("without a server: %d %s", code, errs)
 	}
 	r := launch(t, "serve", "--config", file)
@@ -76,7 +79,8 @@ func TestTheExampleOfReconcileRuns(t *testing.T) {
 		!strings.Contains(errs, "this store serves the producer since then") {
 		t.Errorf("beyond the first start: %d %s", code, errs)
 	}
-	if code, _, errs := reconcileNow(t, "other", "--config", file); code == 0 || !strings.Contains(errs, "reconcile: {token") {
+	if code, _, errs := reconcileNow(t, "other", "--config", file); code == 0 ||
+		!strings.Contains(errs, "reconcile: {token") {
 		t.Errorf("an unknown producer: %d %s", code, errs)
 	}
 	adopt := time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)
@@ -118,11 +122,14 @@ func TestAListThatRefusesTheTokenIsReported(t *testing.T) {
 	}
 	text, err := os.ReadFile(file)
 	check(t, err)
-	check(t, os.WriteFile(file, []byte(strings.Replace(string(text), "fingerprint: none", "drop_body: false", 1)), 0o600))
+	change := func(from, to string) {
+		check(t, os.WriteFile(file, []byte(strings.Replace(string(text), from, to, 1)), 0o600))
+	}
+	change("fingerprint: none", "drop_body: false")
 	if code, _, errs := reloadNow(t, file); code != exitUsage || !strings.Contains(errs, "cannot be fetched") {
 		t.Errorf("a producer that cannot be fetched: %d %s", code, errs)
 	}
-	check(t, os.WriteFile(file, []byte(strings.Replace(string(text), "token: \"shop-token\"", "every: 1h", 1)), 0o600))
+	change(`token: "shop-token"`, "every: 1h")
 	if code, _, errs := reloadNow(t, file); code != exitUsage || !strings.Contains(errs, "needs the token") {
 		t.Errorf("without a token: %d %s", code, errs)
 	}

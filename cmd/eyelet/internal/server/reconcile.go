@@ -54,20 +54,22 @@ func (c *comparing) lists(ctx context.Context) (all []inspect.List) {
 		if err != nil {
 			p.Error = err.Error()
 		}
-		all = append(all, inspect.List{Producer: name, From: r.Producer.Source.Host(), Since: p.Since, Until: p.Until, Ended: !p.Ended.IsZero(),
-			Listed: p.Listed, Missed: p.Missed, GivenUp: p.GivenUp, Unknown: p.Unknown, Problem: p.Error})
+		all = append(all, inspect.List{
+			Producer: name, From: r.Producer.Source.Host(), Since: p.Since, Until: p.Until, Ended: !p.Ended.IsZero(),
+			Listed: p.Listed, Missed: p.Missed, GivenUp: p.GivenUp, Unknown: p.Unknown, Problem: p.Error,
+		})
 	}
 	return all
 }
 
-// reconcileAPI serves POST /reconcile/PRODUCER?since=DURATION&dry_run=BOOL&adopt_before=TIME: a line
-// of JSON for each page of the list, and one for the result.
+// reconcileAPI serves POST /reconcile/PRODUCER with the parameters since, dry_run and adopt_before:
+// a line of JSON for each page of the list, and one for the result.
 func (g *generation) reconcileAPI(w http.ResponseWriter, r *http.Request) {
 	name, query := r.PathValue("producer"), r.URL.Query()
 	of := g.comparing.all[name]
 	if of == nil {
-		writeProblem(w, http.StatusNotFound, fmt.Errorf("producer %q has no reconcile in the configuration of the server",
-			name))
+		writeProblem(w, http.StatusNotFound,
+			fmt.Errorf("producer %q has no reconcile in the configuration of the server", name))
 		return
 	}
 	q := reconcile.Request{DryRun: query.Get("dry_run") == "true"}
@@ -79,7 +81,8 @@ func (g *generation) reconcileAPI(w http.ResponseWriter, r *http.Request) {
 		q.AdoptBefore, err2 = time.Parse(time.RFC3339, text)
 	}
 	if err = errors.Join(err, err2); err != nil || q.Since < 0 {
-		writeProblem(w, http.StatusBadRequest, errors.New("since is no duration, or adopt_before no time of RFC 3339"))
+		writeProblem(w, http.StatusBadRequest,
+			errors.New("since needs a duration, and adopt_before a time of RFC 3339"))
 		return
 	}
 	control, out := http.NewResponseController(w), json.NewEncoder(w)
