@@ -11,42 +11,34 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TakenIn is the result of [Receiver.TakeIn].
-type TakenIn struct {
-	// New means that the event was missing. It is accepted now, unless nothing was to be stored.
-	New bool
-	// Event is our id of the event; empty if it is unknown.
-	Event string
-}
-
 // takeIn is [Receiver.TakeIn] at its endpoint.
-func (ep *endpoint) takeIn(ctx context.Context, f producer.Listed, dry bool) (TakenIn, error) {
+func (ep *endpoint) takeIn(ctx context.Context, f producer.Listed, dry bool) (fresh bool, event string, err error) {
 	if int64(len(f.Body)) > ep.p.MaxBody {
-		return TakenIn{}, &verify.Error{Code: verify.EventMalformed, Component: "body",
+		return false, "", &verify.Error{Code: verify.EventMalformed, Component: "body",
 			Err: verify.Public("it is longer than a delivery may be")}
 	}
 	d, err := ep.deliveryOf(ctx, f)
 	if err != nil {
-		return TakenIn{}, err
+		return false, "", err
 	}
 	entries := d.entries()
 	probe := entries[0].claim
 	probe.OnlyKnown, probe.Hold = true, false
 	decisions, err := ep.rx.claim(ctx, probe)
 	if err != nil {
-		return TakenIn{}, err
+		return false, "", err
 	}
 	if known := decisions[0]; known.Verdict != dedup.New || dry {
-		return TakenIn{New: known.Verdict == dedup.New, Event: known.Record.Event}, nil
+		return known.Verdict == dedup.New, known.Record.Event, nil
 	}
 	resp, err := d.accept(ctx)
 	if err != nil {
-		return TakenIn{}, err
+		return false, "", err
 	}
 	if resp.refund {
 		d.share.Refund()
 	}
-	return TakenIn{New: resp.fresh, Event: resp.event}, nil
+	return resp.fresh, resp.event, nil
 }
 
 // deliveryOf returns the delivery that an event would have had, without what only its sender knows.

@@ -36,17 +36,16 @@ func TestAFetchedEventHasTheClaimOfItsDelivery(t *testing.T) {
 	p.Rate = producer.Rate{Events: 2, Per: time.Hour}
 	rx := receivertest.New(t, receiver.Config{Producers: []producer.Producer{p},
 		Handlers: []receiver.Handler{h.Named("pay").Lane(producer.JSON("account"))}, Workers: 1})
-	dry, err := rx.TakeIn(t.Context(), "stripe", listed("evt_1"), true)
-	if err != nil || !dry.New || dry.Event != "" {
-		t.Errorf("a dry run: %+v, %v", dry, err)
+	if fresh, event, err := rx.TakeIn(t.Context(), "stripe", listed("evt_1"), true); err != nil || !fresh || event != "" {
+		t.Errorf("a dry run: %t %q, %v", fresh, event, err)
 	}
-	got, err := rx.TakeIn(t.Context(), "stripe", listed("evt_1"), false)
-	if err != nil || !got.New || got.Event == "" {
-		t.Fatalf("%+v, %v", got, err)
+	fresh, event, err := rx.TakeIn(t.Context(), "stripe", listed("evt_1"), false)
+	if err != nil || !fresh || event == "" {
+		t.Fatalf("%t %q, %v", fresh, event, err)
 	}
-	again, err := rx.TakeIn(t.Context(), "stripe", listed("evt_1"), false)
-	if err != nil || again.New || again.Event != got.Event {
-		t.Errorf("again: %+v, %v", again, err)
+	fresh, again, err := rx.TakeIn(t.Context(), "stripe", listed("evt_1"), false)
+	if err != nil || fresh || again != event {
+		t.Errorf("again: %t %q, %v", fresh, again, err)
 	}
 	rx.Deliver("stripe", "invoice.paid", map[string]any{"id": "evt_2", "type": "invoice.paid", "account": "a1"})
 	rx.Wait()
@@ -60,7 +59,7 @@ func TestAFetchedEventHasTheClaimOfItsDelivery(t *testing.T) {
 	if len(one.Attributes) != len(other.Attributes) || one.SignedFields != nil {
 		t.Errorf("attributes %v, signed %v", one.Attributes, one.SignedFields)
 	}
-	a, err := rx.Store.Get(t.Context(), got.Event)
+	a, err := rx.Store.Get(t.Context(), event)
 	b, err2 := rx.Store.Get(t.Context(), other.EventID)
 	if err != nil || err2 != nil {
 		t.Fatal(err, err2)
@@ -72,7 +71,7 @@ func TestAFetchedEventHasTheClaimOfItsDelivery(t *testing.T) {
 	if a.Tasks[0].Lane == "" || a.Tasks[0].Lane != b.Tasks[0].Lane || a.Window != b.Window {
 		t.Errorf("lanes %q and %q, windows %s and %s", a.Tasks[0].Lane, b.Tasks[0].Lane, a.Window, b.Window)
 	}
-	_, err = rx.TakeIn(t.Context(), "stripe", listed("evt_3"), false) // of the same quota
+	_, _, err = rx.TakeIn(t.Context(), "stripe", listed("evt_3"), false) // of the same quota
 	if wait := receiver.Wait(err); err == nil || wait <= 0 {
 		t.Errorf("beyond the rate: %v, wait %s", err, wait)
 	}
@@ -90,12 +89,12 @@ func TestAListedItemThatIsNotTheEventIsRefused(t *testing.T) {
 	} {
 		l := listed("evt_1")
 		change(&l)
-		if got, err := rx.TakeIn(t.Context(), "stripe", l, false); verify.CodeOf(err) == "" || got.New {
-			t.Errorf("%s: %+v, %v", name, got, err)
+		if fresh, _, err := rx.TakeIn(t.Context(), "stripe", l, false); verify.CodeOf(err) == "" || fresh {
+			t.Errorf("%s: %t, %v", name, fresh, err)
 		}
 	}
 	for _, name := range []string{"other", ""} {
-		if _, err := rx.TakeIn(t.Context(), name, listed("evt_1"), false); err == nil {
+		if _, _, err := rx.TakeIn(t.Context(), name, listed("evt_1"), false); err == nil {
 			t.Errorf("producer %q takes in an event", name)
 		}
 	}

@@ -280,20 +280,23 @@ func (rx *Receiver) Close() error {
 
 // TakeIn takes in an event that the Source of the named producer lists, unless it is known: through
 // the claim of a delivery, with the key, the handlers, lanes, window and quota that its delivery
-// would have had. With dry, nothing is stored. A *verify.Error is about the event itself. After any
+// would have had. It returns whether the event is new, and its id if that is known. With dry, nothing
+// is stored. A *verify.Error is about the event itself. After any
 // other error the outcome is unknown, and the same call finds out; [Wait] says when.
 //
 // The Source must have the events. [Open] refuses a producer whose events cannot be named without
 // their deliveries.
-func (rx *Receiver) TakeIn(ctx context.Context, name string, f producer.Listed, dry bool) (TakenIn, error) {
+func (rx *Receiver) TakeIn(
+	ctx context.Context, name string, f producer.Listed, dry bool,
+) (fresh bool, event string, err error) {
 	ep := rx.endpoints[name]
 	switch {
 	case ep == nil || !ep.p.Source.On() || ep.p.Source.Asks():
-		return TakenIn{}, errors.New("the producer has no source of events")
+		return false, "", errors.New("the producer has no source of events")
 	case ep.retired():
-		return TakenIn{}, fail(codeEndpointRetired, nil)
+		return false, "", fail(codeEndpointRetired, nil)
 	case !rx.inflight.Begin():
-		return TakenIn{}, fail(codeShuttingDown, errShuttingDown)
+		return false, "", fail(codeShuttingDown, errShuttingDown)
 	}
 	defer rx.inflight.Done()
 	return ep.takeIn(ctx, f, dry)

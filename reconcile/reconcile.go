@@ -139,9 +139,7 @@ func (r *Reconciler) Compare(ctx context.Context, q Request, report func(Progres
 		w.p.Error = err.Error()
 	}
 	w.p.Ended = r.Clock()
-	if end := w.end(context.WithoutCancel(ctx), err == nil); err == nil {
-		err = end
-	}
+	err = cmp.Or(err, w.end(context.WithoutCancel(ctx), err))
 	if r.Observe != nil && !q.DryRun {
 		r.Observe(ctx, receiver.Observation{Kind: receiver.KindCompared, Endpoint: r.Producer.Name, Err: err})
 	}
@@ -150,7 +148,7 @@ func (r *Reconciler) Compare(ctx context.Context, q Request, report func(Progres
 
 // Run compares every interval until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) {
-	for wait := r.first(ctx); ; {
+	for wait := time.Duration(0); ; {
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -175,19 +173,6 @@ func (r *Reconciler) Run(ctx context.Context) {
 			log.Warn("events did not arrive, and were found in the list of the vendor")
 		}
 	}
-}
-
-// first is when the first comparison of [Reconciler.Run] is due: as if it had not been stopped. It
-// notes at once since when the store serves the producer.
-func (r *Reconciler) first(ctx context.Context) time.Duration {
-	if err := r.found(ctx); err != nil {
-		return 0 // which reports it
-	}
-	st, err := r.load(ctx)
-	if err != nil || st.Walk != nil {
-		return 0
-	}
-	return max(0, min(r.source.Every, st.Last.Until.Add(r.source.Every).Sub(r.Clock())))
 }
 
 // Last returns the comparison that runs, or else the last one; zero before the first.
@@ -250,14 +235,6 @@ func (w *walk) covers() bool {
 	bound, _ := w.bound(&w.st, w.p.Until)
 	last := w.st.Done.Add(-overlap)
 	return !w.p.Since.After(last) || !w.p.Since.After(bound) || !w.p.Unknown.IsZero() && !w.p.Since.After(w.p.Unknown)
-}
-
-// holds returns the error of a note that another process has.
-func (r *Reconciler) holds(st *state) error {
-	if st.Holder != r.holder && r.Clock().Before(st.Until) {
-		return fmt.Errorf("%w until %s or a little later", ErrBusy, st.Until.UTC().Format(time.TimeOnly))
-	}
-	return nil
 }
 
 // limitedError means that the vendor wants no request for longer than a comparison waits.

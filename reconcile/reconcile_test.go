@@ -277,6 +277,51 @@ func TestTheStoreServedTheProducerBeforeItWasCompared(t *testing.T) {
 	w.once(2)
 }
 
+// A short comparison by hand does not hide what was not compared, nor does a long grace.
+func TestEveryEventIsComparedSooner(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	p := stripeProducer()
+	p.Source.Grace = time.Hour
+	w := newWorld(t, p, s)
+	w.compare(Request{})
+	w.rx.Step(10 * time.Hour)
+	s.add(1, w.clock().Add(-5*time.Hour))
+	s.add(2, w.clock().Add(-50*time.Minute))
+	if p := w.compare(Request{Since: 2 * time.Hour}); p.Missed != 0 || p.OnTheWay != 1 {
+		t.Errorf("%+v", p)
+	}
+	if p := w.compare(Request{}); p.Missed != 1 || p.OnTheWay != 1 {
+		t.Errorf("%+v", p)
+	}
+	w.rx.Step(30 * time.Minute)
+	if p := w.compare(Request{}); p.Missed != 1 {
+		t.Errorf("%+v", p)
+	}
+	w.once(2)
+}
+
+// A page that the vendor no longer has is not asked for again and again.
+func TestAComparisonBeginsAgainWhereItsPageIsGone(t *testing.T) {
+	t.Parallel()
+	w, s := stripeWorld(t, 40)
+	s.pages = 10
+	s.refuse = func(n int, rw http.ResponseWriter) bool {
+		if n > 2 {
+			rw.WriteHeader(http.StatusBadRequest)
+		}
+		return n > 2
+	}
+	if _, err := w.reconciler(w.store).Compare(t.Context(), Request{}, nil); err == nil {
+		t.Error("a page is gone, and there is no error")
+	}
+	s.refuse = nil
+	if p := w.compare(Request{}); p.Listed != 40 {
+		t.Errorf("the next comparison lists %d", p.Listed)
+	}
+	w.once(40)
+}
+
 func TestADryRunChangesNothing(t *testing.T) {
 	t.Parallel()
 	w, s := stripeWorld(t, 40)
@@ -320,8 +365,9 @@ func TestAnEventWithoutAnAnswerIsAskedForAndSettled(t *testing.T) {
 	i := 0
 	for ; g.all[i].GUID != "guid-1"; i++ {
 	}
-	g.all[i].StatusCode = 504 // the answer did not arrive
-	if p := w.compare(Request{}); p.Asked != 2 {
+	g.all[i].StatusCode = 504                                       // the answer did not arrive
+	g.send("guid-3", []byte(`{"ref":"refs/heads/3"}`), false, true) // a person asked for the one that was lost
+	if p := w.compare(Request{}); p.Asked != 1 {
 		t.Errorf("asked %d times", p.Asked)
 	}
 	w.rx.Step(15 * time.Minute)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,23 +27,17 @@ type statusError struct {
 // Error implements error.
 func (e *statusError) Error() string {
 	text := fmt.Sprintf("%s answers %d", e.host, e.status)
-	switch {
-	case e.status == http.StatusUnauthorized || e.status == http.StatusForbidden:
-		text += ": the token is not valid there, or lacks a permission"
-	case e.status >= 300 && e.status < 400:
+	if e.status/100 == 3 {
 		text += ": redirects are not followed"
+	} else if e.status == http.StatusUnauthorized || e.status == http.StatusForbidden {
+		text += ": the token is not valid there, or lacks a permission"
 	}
 	return text
 }
 
-// final reports whether the answer is about one sending: it is gone, or cannot be sent again.
+// final reports whether the answer is about one page or sending: it is gone, or cannot be had again.
 func (e *statusError) final() bool {
-	switch e.status {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusGone,
-		http.StatusUnprocessableEntity:
-		return true
-	}
-	return false
+	return slices.Contains([]int{400, 404, 409, 410, 422}, e.status)
 }
 
 // request sends a request with the token, and waits where the vendor limits them. Its errors quote
@@ -105,18 +100,14 @@ func (w *walk) send(ctx context.Context, method, address string) (*http.Response
 	return resp, page, nil
 }
 
-// limit returns how long the vendor wants no request, 0 if the answer sets no limit. Retry-After
-// is that of RFC 9110 section 10.2.3, X-RateLimit-Reset GitHub's, in seconds since 1970.
+// limit returns how long the vendor wants no request, 0 if the answer sets no limit. Retry-After is
+// that of RFC 9110 section 10.2.3, X-RateLimit-Reset GitHub's, in seconds since 1970.
 func limit(resp *http.Response, now time.Time) time.Duration {
-	after, h := resp.Header.Get("Retry-After"), resp.Header
-	spent := h.Get("X-RateLimit-Remaining") == "0"
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests:
-	case http.StatusServiceUnavailable, http.StatusForbidden:
-		if after == "" && (!spent || resp.StatusCode != http.StatusForbidden) {
-			return 0
-		}
-	default:
+	after, status := resp.Header.Get("Retry-After"), resp.StatusCode
+	spent := resp.Header.Get("X-RateLimit-Remaining") == "0"
+	limits := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && after != "" ||
+		status == http.StatusForbidden && (after != "" || spent)
+	if !limits {
 		return 0
 	}
 	wait := 30 * time.Second
@@ -124,7 +115,7 @@ func limit(resp *http.Response, now time.Time) time.Duration {
 		wait = time.Duration(seconds) * time.Second
 	} else if at, err := http.ParseTime(after); err == nil {
 		wait = at.Sub(now)
-	} else if reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64); err == nil && spent {
+	} else if reset, err := strconv.ParseInt(resp.Header.Get("X-RateLimit-Reset"), 10, 64); err == nil && spent {
 		wait = time.Unix(reset, 0).Sub(now)
 	}
 	return min(max(wait, time.Second), 24*time.Hour)

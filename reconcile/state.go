@@ -71,18 +71,18 @@ func (r *Reconciler) load(ctx context.Context) (state, error) {
 	return parseState(note.Text)
 }
 
-// change changes the state in one durable step, and returns it.
-func (r *Reconciler) change(ctx context.Context, f func(*state) error) (st state, err error) {
-	err = r.Store.ChangeNote(ctx, r.key(stateID), func(text string) (string, error) {
-		if st, err = parseState(text); err != nil {
-			return "", err
+// change changes the state in one durable step.
+func (r *Reconciler) change(ctx context.Context, f func(*state) error) error {
+	return r.Store.ChangeNote(ctx, r.key(stateID), func(text string) (string, error) {
+		st, err := parseState(text)
+		if err == nil {
+			err = f(&st)
 		}
-		if err := f(&st); err != nil {
+		if err != nil {
 			return "", err
 		}
 		return marshal(st)
 	})
-	return st, err
 }
 
 func marshal(v any) (string, error) {
@@ -142,7 +142,7 @@ func (r *Reconciler) found(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = r.change(ctx, func(st *state) error {
+	return r.change(ctx, func(st *state) error {
 		switch {
 		case st.First.IsZero():
 			st.First = first
@@ -156,7 +156,6 @@ func (r *Reconciler) found(ctx context.Context) error {
 		st.Names, st.Window = names, p.Window
 		return nil
 	})
-	return err
 }
 
 // oldest returns when the oldest event of the producer was accepted, of those that are named as a

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,87 +33,67 @@ type walk struct {
 	full    bool              // some could not be asked for
 }
 
+// hold changes the state while no other process has the comparison, and takes it.
+func (w *walk) hold(ctx context.Context, f func(*state) error) error {
+	if w.saved = w.Clock(); w.dry {
+		st, err := w.load(ctx)
+		return cmp.Or(err, f(&st))
+	}
+	return w.change(ctx, func(st *state) error {
+		if st.Holder != w.holder && w.saved.Before(st.Until) {
+			return fmt.Errorf("%w until %s or a little later", ErrBusy, st.Until.UTC().Format(time.TimeOnly))
+		}
+		st.Holder, st.Until = w.holder, w.saved.Add(leaseTime)
+		return f(st)
+	})
+}
+
 // begin takes the comparison for this process, and plans it.
 func (w *walk) begin(ctx context.Context, q Request) error {
 	if err := w.found(ctx); err != nil {
 		return err
 	}
-	prepare := func(st *state) error {
+	err := w.hold(ctx, func(st *state) error {
 		if !q.AdoptBefore.IsZero() && q.AdoptBefore.Before(st.First) {
 			st.First, st.Done, st.Walk = q.AdoptBefore, time.Time{}, nil
 		}
 		w.st = *st
 		return w.plan(q)
-	}
-	if w.dry {
-		st, err := w.load(ctx)
-		if err == nil {
-			err = prepare(&st)
+	})
+	w.page = w.p
+	return err
+}
+
+// save notes where the walk is: at its page, which was read in part. An event that was found there is
+// known by then, and is not counted again. The note of a long address would be too long: that walk
+// begins again.
+func (w *walk) save(ctx context.Context) error {
+	return w.hold(ctx, func(st *state) error {
+		if st.Walk = nil; len(w.next) <= maxNext {
+			st.Walk = &position{Progress: w.p, List: w.source.URL, Next: w.next}
+			st.Walk.Listed, st.Walk.OnTheWay, st.Walk.Unusable = w.page.Listed, w.page.OnTheWay, w.page.Unusable
 		}
+		return nil
+	})
+}
+
+// end notes the result, and leaves the comparison to the next one. A page that the vendor no longer
+// has is not asked for again.
+func (w *walk) end(ctx context.Context, failed error) error {
+	if err := w.save(ctx); err != nil {
 		return err
 	}
-	st, err := w.change(ctx, func(st *state) error {
-		if err := w.holds(st); err != nil {
-			return err
-		}
-		if err := prepare(st); err != nil {
-			return err
-		}
-		st.Holder, st.Until = w.holder, w.Clock().Add(leaseTime)
-		return nil
-	})
-	w.st, w.saved, w.page = st, w.Clock(), w.p
-	return err
-}
-
-// save notes where the walk is, and that it goes ahead.
-func (w *walk) save(ctx context.Context) error {
-	w.saved = w.Clock()
-	if w.dry {
-		return nil
-	}
-	_, err := w.change(ctx, func(st *state) error {
-		if err := w.holds(st); err != nil {
-			return err
-		}
-		st.Holder, st.Until = w.holder, w.saved.Add(leaseTime)
-		st.Walk = w.position()
-		return nil
-	})
-	return err
-}
-
-// position is where the walk continues: at its page, which was read in part. An event that was
-// found there is known by then, and is not counted again.
-func (w *walk) position() *position {
-	if len(w.next) > maxNext {
-		return nil // it begins again
-	}
-	at := &position{Progress: w.p, List: w.source.URL, Next: w.next}
-	at.Listed, at.OnTheWay, at.Unusable = w.page.Listed, w.page.OnTheWay, w.page.Unusable
-	return at
-}
-
-// end notes the result, and leaves the comparison to the next one.
-func (w *walk) end(ctx context.Context, whole bool) error {
-	if w.dry {
-		return nil
-	}
-	_, err := w.change(ctx, func(st *state) error {
-		if err := w.holds(st); err != nil {
-			return err
-		}
+	return w.hold(ctx, func(st *state) error {
 		st.Holder, st.Until, st.Last = "", time.Time{}, w.p
-		if st.Walk = w.position(); !whole {
-			return nil
+		status, refused := errors.AsType[*statusError](failed)
+		if failed == nil || refused && status.final() {
+			st.Walk = nil
 		}
-		st.Walk = nil
-		if w.st.Done = st.Done; !w.full && w.covers() {
+		if w.st.Done = st.Done; failed == nil && !w.full && w.covers() {
 			st.Done = w.p.Until.Add(-w.source.Grace)
 		}
 		return nil
 	})
-	return err
 }
 
 // compare reads the rest of the list.
@@ -195,7 +176,7 @@ func (w *walk) item(ctx context.Context, it producer.Listed) error {
 // takeIn takes in an event of the list, if it is not known.
 func (w *walk) takeIn(ctx context.Context, it producer.Listed) error {
 	for {
-		got, err := w.Receiver.TakeIn(ctx, w.Producer.Name, it, w.dry)
+		fresh, event, err := w.Receiver.TakeIn(ctx, w.Producer.Name, it, w.dry)
 		wait := receiver.Wait(err)
 		switch {
 		case wait > 0 && wait <= maxPause:
@@ -209,9 +190,9 @@ func (w *walk) takeIn(ctx context.Context, it producer.Listed) error {
 				"id", it.ID, "type", it.Type, "error", err)
 		case err != nil:
 			return fmt.Errorf("taking in an event: %w", err)
-		case got.New:
+		case fresh:
 			w.p.Missed++
-			w.missed(ctx, it, receiver.MissedFetched, got.Event)
+			w.missed(ctx, it, receiver.MissedFetched, event)
 		}
 		return nil
 	}
