@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/producer/preset"
@@ -116,5 +117,36 @@ func TestAnAnswerHandlerRefusesToFetch(t *testing.T) {
 	c.Handlers = []receiver.Handler{lane}
 	if _, err := receiver.Open(c); err == nil || !strings.Contains(err.Error(), "a condition reads x-tenant") {
 		t.Errorf("with a lane of a field: %v", err)
+	}
+}
+
+// Beyond its window an event is remembered if its deliveries are: where their signature has no time.
+func TestAFetchedEventIsRememberedAsItsDeliveryIs(t *testing.T) {
+	t.Parallel()
+	timeless := producer.Producer{
+		Name: "shop", Contract: producer.Webhook, Key: producer.JSON("id"), Type: producer.JSON("type"),
+		Fingerprint: producer.FingerprintNone, Source: fetchedFrom().Source,
+		Scheme: &verify.HMAC{
+			Headers: []string{"X-Sig"}, Encoding: verify.Hex, Secrets: verify.Secrets("a secret that is long enough"),
+		},
+	}
+	for want, p := range map[verify.Code]producer.Producer{"quarantined": timeless, "accepted": fetchedFrom()} {
+		rx := receivertest.New(t, receiver.Config{Producers: []producer.Producer{p}})
+		payload := func(id string) map[string]string { return map[string]string{"id": id, "type": "invoice.paid"} }
+		rx.Deliver(p.Name, "invoice.paid", payload("evt_2"))
+		if fresh, _, err := rx.TakeIn(t.Context(), p.Name, listed("evt_1"), false); err != nil || !fresh {
+			t.Fatal(fresh, err)
+		}
+		rx.Step(10 * 24 * time.Hour)
+		if d := rx.Deliver(p.Name, "invoice.paid", payload("evt_1")); d.Code != want {
+			t.Errorf("%s: the delivery after the window is %s, want %s", p.Name, d.Code, want)
+		}
+		fresh, _, err := rx.TakeIn(t.Context(), p.Name, listed("evt_2"), false)
+		if err != nil || fresh != (want == "accepted") {
+			t.Errorf("%s: the list after the window brings a new event: %t, %v", p.Name, fresh, err)
+		}
+		for rec, err := range rx.Store.List(t.Context(), dedup.Filter{Quarantined: true, ID: "evt_2"}) {
+			t.Errorf("%s: the list quarantines %v, %v", p.Name, rec.Key, err)
+		}
 	}
 }

@@ -410,3 +410,16 @@ func TestOneProcessComparesAtATime(t *testing.T) {
 		t.Errorf("after the first one: %+v, %v", p, err)
 	}
 }
+
+// A comparison that continues days later takes in nothing that may be forgotten by then.
+func TestTheBoundMovesWithTime(t *testing.T) {
+	t.Parallel()
+	w, s := stripeWorld(t, 40)
+	s.pages = 10
+	w.compareIn(4, true)
+	w.rx.Step(5 * 24 * time.Hour)
+	if p := w.compare(Request{}); p.Listed != 40 || len(s.asked) < 4 {
+		t.Errorf("%+v after %d requests", p, len(s.asked))
+	}
+	w.once(37) // with that of the first page
+}

@@ -94,7 +94,7 @@ func TestTheTokenGoesToTheListAlone(t *testing.T) {
 	}
 	// A page of a source that was configured before is not read with the token of this one.
 	w, g := githubWorld(t, 300)
-	w.compareIn(5, true)
+	w.compareIn(26, true)
 	w.rx.Step(leaseTime)
 	w.p.Source.URL = strings.Replace(hook, "shop", "other", 1)
 	before := len(g.asked)
