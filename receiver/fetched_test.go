@@ -37,10 +37,11 @@ func TestAFetchedEventHasTheClaimOfItsDelivery(t *testing.T) {
 	p.Rate = producer.Rate{Events: 2, Per: time.Hour}
 	rx := receivertest.New(t, receiver.Config{Producers: []producer.Producer{p},
 		Handlers: []receiver.Handler{h.Named("pay").Lane(producer.JSON("account"))}, Workers: 1})
-	if fresh, event, err := rx.TakeIn(t.Context(), "stripe", listed("evt_1"), true); err != nil || !fresh || event != "" {
+	fresh, event, err := rx.TakeIn(t.Context(), "stripe", listed("evt_1"), true)
+	if err != nil || !fresh || event != "" {
 		t.Errorf("a dry run: %t %q, %v", fresh, event, err)
 	}
-	fresh, event, err := rx.TakeIn(t.Context(), "stripe", listed("evt_1"), false)
+	fresh, event, err = rx.TakeIn(t.Context(), "stripe", listed("evt_1"), false)
 	if err != nil || !fresh || event == "" {
 		t.Fatalf("%t %q, %v", fresh, event, err)
 	}
@@ -120,7 +121,7 @@ func TestAnAnswerHandlerRefusesToFetch(t *testing.T) {
 	}
 }
 
-// Beyond its window an event is remembered if its deliveries are: where their signature has no time.
+// Beyond its window an event is remembered as its deliveries are: if their signature has no time.
 func TestAFetchedEventIsRememberedAsItsDeliveryIs(t *testing.T) {
 	t.Parallel()
 	timeless := producer.Producer{

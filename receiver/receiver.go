@@ -280,8 +280,8 @@ func (rx *Receiver) Close() error {
 
 // TakeIn takes in an event that the Source of the named producer lists, unless it is known: through
 // the claim of a delivery, with the key, the handlers, lanes, window and quota that its delivery
-// would have had. It returns whether the event is new, and its id if that is known. With dry, nothing
-// is stored. A *verify.Error is about the event itself. After any
+// would have had. It returns whether the event is new, and its id if that is known. With dry,
+// nothing is stored. A *verify.Error is about the event itself. After any
 // other error the outcome is unknown, and the same call finds out; [Wait] says when.
 //
 // The Source must have the events. [Open] refuses a producer whose events cannot be named without

@@ -35,7 +35,7 @@ func (e *statusError) Error() string {
 	return text
 }
 
-// final reports whether the answer is about one page or sending: it is gone, or cannot be had again.
+// final reports whether the answer is about one page or sending, which is gone or cannot be sent.
 func (e *statusError) final() bool {
 	return slices.Contains([]int{400, 404, 409, 410, 422}, e.status)
 }

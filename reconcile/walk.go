@@ -64,9 +64,9 @@ func (w *walk) begin(ctx context.Context, q Request) error {
 	return err
 }
 
-// save notes where the walk is: at its page, which was read in part. An event that was found there is
-// known by then, and is not counted again. The note of a long address would be too long: that walk
-// begins again.
+// save notes where the walk is: at its page, which was read in part. An event that was found there
+// is known by then, and is not counted again. The note of a long address would be too long: that
+// walk begins again.
 func (w *walk) save(ctx context.Context) error {
 	return w.hold(ctx, func(st *state) error {
 		if st.Walk = nil; len(w.next) <= maxNext {

@@ -45,7 +45,8 @@ func shopFile(t *testing.T, api string) string {
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(page, -1)
 	text := string(blocks[len(blocks)-1][1])
 	for from, to := range map[string]string{
-		"https://api.shop.example": api, "${SHOP_SECRET}": "a secret that is long enough", "${SHOP_TOKEN}": "shop-token",
+		"https://api.shop.example": api, "${SHOP_SECRET}": "a secret that is long enough",
+		"${SHOP_TOKEN}": "shop-token",
 	} {
 		if !strings.Contains(text, from) {
 			t.Fatalf("the page does not have %s", from)
