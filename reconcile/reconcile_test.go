@@ -316,8 +316,9 @@ func TestAComparisonBeginsAgainWhereItsPageIsGone(t *testing.T) {
 		t.Error("a page is gone, and there is no error")
 	}
 	s.refuse = nil
-	if p := w.compare(Request{}); p.Listed != 40 {
-		t.Errorf("the next comparison lists %d", p.Listed)
+	before := len(s.asked)
+	if p := w.compare(Request{}); p.Listed != 40 || strings.Contains(s.asked[before], "starting_after") {
+		t.Errorf("the next comparison lists %d, and begins with %s", p.Listed, s.asked[before])
 	}
 	w.once(40)
 }

@@ -61,7 +61,7 @@ func TestWhatEqualContentMeans(t *testing.T) {
 		"contract: webhook, same_signed_types: {a: x}":      `same_signed_types.a is "x"`,
 		"same_signed_max: -1":                               "must not be negative",
 		`fingerprint: ["nothing:x"]`:                        "e.yaml:3: producers.x.fingerprint: extractor",
-		`fingerprint: none`: "",
+		`fingerprint: none`:                                 "",
 		"same_signed: run, same_signed_type: {a: run}":      `unknown setting "same_signed_type"`,
 		"contract: webhook, remember_signatures: never":     "remember_signatures",
 		"contract: webhook, remember_signatures: off":       "",
