@@ -116,10 +116,12 @@ func TestRunComparesEveryInterval(t *testing.T) {
 			close(ended)
 		}()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(s.asked) != 1 {
 			t.Errorf("%d requests at the start", len(s.asked))
 		}
 		time.Sleep(16 * time.Minute)
+		synctest.Wait()
 		if len(s.asked) != 2 {
 			t.Errorf("%d requests after an interval", len(s.asked))
 		}
