@@ -117,13 +117,13 @@ func TestRunComparesEveryInterval(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(s.asked) != 1 {
-			t.Errorf("%d requests at the start", len(s.asked))
+		if s.requests() != 1 {
+			t.Errorf("%d requests at the start", s.requests())
 		}
 		time.Sleep(16 * time.Minute)
 		synctest.Wait()
-		if len(s.asked) != 2 {
-			t.Errorf("%d requests after an interval", len(s.asked))
+		if s.requests() != 2 {
+			t.Errorf("%d requests after an interval", s.requests())
 		}
 		cancel()
 		<-ended

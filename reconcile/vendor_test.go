@@ -56,6 +56,13 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// requests returns how many requests came so far.
+func (a *api) requests() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.asked)
+}
+
 // occurred is an event at the vendor.
 type occurred struct {
 	ID      string `json:"id"`
