@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
 )
 
 func quiet(*testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
@@ -423,4 +425,37 @@ func TestTheBoundMovesWithTime(t *testing.T) {
 		t.Errorf("%+v after %d requests", p, len(s.asked))
 	}
 	w.once(37) // with that of the first page
+}
+
+func TestAListThatLagsIsComparedAgain(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	w := newWorld(t, stripeProducer(), s)
+	w.served()
+	w.rx.Step(time.Hour)
+	w.compare(Request{})
+	s.add(1, w.clock().Add(-20*time.Minute)) // the list did not have it
+	w.rx.Step(15 * time.Minute)
+	if p := w.compare(Request{}); p.Missed != 1 {
+		t.Errorf("missed %d", p.Missed)
+	}
+}
+
+// Events that were accepted under another configuration have names that a list cannot tell.
+func TestRecordsOfAnotherConfigurationAreABound(t *testing.T) {
+	t.Parallel()
+	s := newStripe(t)
+	p := stripeProducer()
+	p.Key, p.Source.Token = producer.BodyDigest(), ""
+	w := newWorld(t, p, s)
+	w.deliver(s.add(1, w.clock()))
+	w.rx.Step(2 * time.Hour)
+	w.p = stripeProducer()
+	r := w.reconciler(w.store)
+	if err := r.found(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := r.load(t.Context()); err != nil || !st.First.Equal(w.clock()) {
+		t.Errorf("the store serves the producer since %v, want %v; %v", st.First, w.clock(), err)
+	}
 }
