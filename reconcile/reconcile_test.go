@@ -123,13 +123,13 @@ func TestNothingIsDoubledAtAnyKillPoint(t *testing.T) {
 // Each process dies after a few steps, and the comparison still reaches its end.
 func TestAComparisonContinuesWhereItWas(t *testing.T) {
 	t.Parallel()
-	w, s := stripeWorld(t, size())
+	w, s := stripeWorld(t, 1000)
 	s.pages = 20
 	lives := 0
 	for ; !w.compareIn(4+lives%3, lives%2 == 0); lives++ {
 		w.rx.Step(leaseTime)
 	}
-	w.once(size())
+	w.once(1000)
 	if pages := len(s.asked); lives < 10 || pages > 3*len(s.events)/20 {
 		t.Errorf("%d lives read %d pages", lives, pages)
 	}
