@@ -89,7 +89,7 @@ func (a *api) resetFences(w http.ResponseWriter, r *http.Request) {
 }
 
 // errStaleRerun refuses to run an event again that may undo a newer one.
-var errStaleRerun = errors.New("a newer event of its lane was handled: it runs again only with force")
+var errStaleRerun = errors.New("a newer event of its lane was handled: it runs again only with force (--force)")
 
 // stale returns the handlers of the tasks that the change makes run, or made run, although they are
 // older than what was handled in their lanes. They do not run.
