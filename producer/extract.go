@@ -185,12 +185,17 @@ func First(parts ...Extractor) Extractor { return first(parts) }
 type first []Extractor
 
 func (f first) Extract(d *Delivery) (string, error) {
+	value, _, err := f.extractKind(d)
+	return value, err
+}
+
+func (f first) extractKind(d *Delivery) (value string, kind valueKind, err error) {
 	for _, part := range f {
-		if v, err := part.Extract(d); v != "" || err != nil {
-			return v, err
+		if value, kind, err = extractKind(part, d); value != "" || err != nil {
+			break
 		}
 	}
-	return "", nil
+	return value, kind, err
 }
 
 // Raw returns the octets the value came from, if its part is a RawExtractor.

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
@@ -24,6 +25,11 @@ type jsonMember struct {
 }
 
 func (j jsonMember) Extract(d *Delivery) (string, error) {
+	value, _, err := j.extractKind(d)
+	return value, err
+}
+
+func (j jsonMember) extractKind(d *Delivery) (string, valueKind, error) {
 	return scalarAt(d.document(), j.path, j.names)
 }
 
@@ -40,6 +46,11 @@ type jwtClaim struct {
 }
 
 func (c jwtClaim) Extract(d *Delivery) (string, error) {
+	value, _, err := c.extractKind(d)
+	return value, err
+}
+
+func (c jwtClaim) extractKind(d *Delivery) (string, valueKind, error) {
 	return scalarAt(newDocument(d.Identity.Claims), c.path, c.names)
 }
 
@@ -67,24 +78,70 @@ func splitPath(path string) []string {
 	return append(names, name.String())
 }
 
+// valueKind is the kind of a value in JSON. Values from elsewhere are texts.
+type valueKind byte
+
+const (
+	kindText valueKind = iota
+	kindNumber
+	kindBoolean
+)
+
+// kindOf returns the kind of a value by its text in JSON.
+func kindOf(raw string) valueKind {
+	switch {
+	case raw == "true" || raw == "false":
+		return kindBoolean
+	case raw != "" && strings.IndexByte("-0123456789", raw[0]) >= 0:
+		return kindNumber
+	}
+	return kindText
+}
+
+// kindExtractor is an Extractor of JSON, whose values have kinds.
+type kindExtractor interface {
+	Extractor
+	extractKind(d *Delivery) (string, valueKind, error)
+}
+
+// hasKinds reports whether the values of an extractor may be other than text.
+func hasKinds(x Extractor) bool {
+	if f, ok := x.(first); ok {
+		return slices.ContainsFunc(f, hasKinds)
+	}
+	_, ok := x.(kindExtractor)
+	return ok
+}
+
+// extractKind returns the value of an extractor with its kind.
+func extractKind(x Extractor, d *Delivery) (value string, kind valueKind, err error) {
+	if x, ok := x.(kindExtractor); ok {
+		return x.extractKind(d)
+	}
+	value, err = x.Extract(d)
+	return value, kindText, err
+}
+
 // scalarAt returns the string, number or boolean at a path, see [JSON].
-func scalarAt(doc *document, path string, names []string) (string, error) {
+func scalarAt(doc *document, path string, names []string) (value string, kind valueKind, err error) {
 	raw, err := doc.at(names)
 	if errors.Is(err, strictjson.ErrSyntax) || err == nil && raw == nil {
-		return "", nil
+		return "", kindText, nil
 	}
 	if err == nil && len(raw) > maxValue && raw[0] != '{' && raw[0] != '[' {
 		err = errTooLong
 	}
 	if err == nil {
-		var value string
 		if value, err = strictjson.Scalar(raw); err == nil {
-			return value, nil
+			if raw[0] != '"' {
+				kind = kindOf(value)
+			}
+			return value, kind, nil
 		}
 	}
 	code := verify.EventMalformed
 	if errors.Is(err, strictjson.ErrDuplicate) {
 		code = verify.AmbiguousField
 	}
-	return "", &verify.Error{Code: code, Component: path, Err: err}
+	return "", kindText, &verify.Error{Code: code, Component: path, Err: err}
 }
