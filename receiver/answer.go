@@ -109,7 +109,9 @@ func (d *delivery) begin(ctx context.Context, e *entry, decision dedup.Decision)
 	}
 	run.rec = rec
 	if run.handler = d.rx.registry.byName[task.Handler]; run.handler == nil {
-		_, run.handler = d.rx.registry.match(d.ep.p.Name, rec.Payload.Type)
+		it := d.items[0]
+		it.Type = rec.Payload.Type
+		_, run.handler, _ = d.match(it)
 	}
 	return run, nil
 }

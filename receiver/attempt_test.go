@@ -105,7 +105,7 @@ func (f *fixture) acceptAll(claims ...dedup.Claim) []string {
 func (f *fixture) claim(id, body string, tasks ...dedup.NewTask) dedup.Claim {
 	f.t.Helper()
 	if tasks == nil {
-		on, _ := f.d.registry.match("gh", "push")
+		on, _ := f.d.registry.match("gh", "push", nil)
 		for _, h := range on {
 			lane, err := h.laneOf(&producer.Delivery{}, producer.Item{Body: []byte(body)})
 			if err != nil {

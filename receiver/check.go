@@ -54,10 +54,8 @@ func withDefaults(c Config) Config {
 			c.Producers[i].MaxBody = c.MaxBody
 		}
 		for _, h := range c.Handlers {
-			for _, x := range [...]producer.Extractor{h.lane, h.newest} {
-				if x != nil && h.producer == c.Producers[i].Name {
-					c.Producers[i].Reads = slices.Concat(c.Producers[i].Reads, x.Consumes())
-				}
+			if h.producer == c.Producers[i].Name {
+				c.Producers[i].Reads = slices.Concat(c.Producers[i].Reads, h.consumes())
 			}
 		}
 		if p := &c.Producers[i]; inline(p.Name) { // its functions get the request
@@ -99,7 +97,8 @@ func check(c Config) (*registry, error) {
 	for i := range c.Handlers {
 		h := &c.Handlers[i]
 		if err := h.joins(c.Store); c.Store != nil && err != nil {
-			errs = append(errs, &HandlerError{Handler: cmp.Or(h.name, h.producer+"/"+h.pattern), Err: err})
+			name, _ := h.Names()
+			errs = append(errs, &HandlerError{Handler: name, Err: err})
 		}
 	}
 	handlers, err := newRegistry(c.Handlers, c.Producers, c.Decode)

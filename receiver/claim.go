@@ -26,6 +26,7 @@ const (
 	fastClock     = time.Hour    // that the clock of a sender is ahead at most
 	maxTypes      = 9            // types under which handlers of several types get the same signed content
 	noteNoHandler = "no handler" // marks events without a handler
+	maxListed     = 5            // handlers that a note names
 )
 
 // entry is one item of a delivery, ready to be claimed.
@@ -34,6 +35,7 @@ type entry struct {
 	// occurrence is how the signed content names the event; nil for events with an identifier.
 	occurrence *producer.Occurrence
 	answer     *Handler // nil unless an Answer handler matches
+	unmet      []string // handlers whose conditions keep the event from having any
 	parts      claimParts
 }
 
@@ -389,7 +391,7 @@ func (d *delivery) slots(e *entry, typ string) {
 
 // assign adds a task per matching handler. A matching Answer handler makes the claim synchronous.
 func (d *delivery) assign(e *entry, it producer.Item) {
-	on, answer := d.rx.registry.match(d.ep.p.Name, it.Type)
+	on, answer, unmet := d.match(it)
 	if answer != nil {
 		e.answer = answer
 		e.claim.Tasks = []dedup.NewTask{{Handler: answer.name}}
@@ -401,11 +403,39 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 		e.claim.Tasks = append(e.claim.Tasks, d.task(h, it))
 	}
 	if len(on) == 0 {
+		e.unmet = unmet
 		e.claim.Note = noteNoHandler
+		if len(unmet) > 0 {
+			e.claim.Note += "; conditions not met: " + listed(unmet)
+		}
 		if it.Note != "" {
 			e.claim.Note += "; " + it.Note
 		}
 	}
+}
+
+// match returns the handlers of an item, and the names of those whose conditions do not hold.
+func (d *delivery) match(it producer.Item) (on []*Handler, answer *Handler, unmet []string) {
+	var view *producer.Delivery
+	on, answer = d.rx.registry.match(d.ep.p.Name, it.Type, func(h *Handler) bool {
+		if view == nil {
+			view = itemView(&d.Delivery, it)
+		}
+		holds := h.when.Holds(view, it.Type)
+		if !holds {
+			unmet = append(unmet, h.name)
+		}
+		return holds
+	})
+	return on, answer, unmet
+}
+
+// listed returns the first names, and how many there are besides.
+func listed(names []string) string {
+	if more := len(names) - maxListed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // lane is the lane of a handler's task. If the lane cannot be read, the event runs unordered.

@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -25,6 +26,7 @@ type Handler struct {
 	retired, orphaned             bool
 
 	lane, newest producer.Extractor
+	when         *producer.Condition // nil for none
 
 	with []func(Next) Next
 	// run decodes the data and calls the user's function; the Response is nil for On.
@@ -156,7 +158,8 @@ func newHandler[T any](
 	return Handler{producer: producer, pattern: pattern, run: run}
 }
 
-// Otherwise makes the handler match only events that no other handler of its producer matches.
+// Otherwise makes the handler match only events that no other handler of its producer matches, those
+// too that others do not match because of their conditions ([Handler.When]).
 func (h Handler) Otherwise() Handler { h.other = true; return h }
 
 // Named sets the stable name, under which tasks are stored. Defaults to producer and pattern
@@ -208,6 +211,23 @@ func (h Handler) LaneYields() Handler { h.yields = true; return h }
 // have a fence. [dedup.Fence] says how long it is kept.
 func (h Handler) Newest(by producer.Extractor) Handler { h.newest = by; return h }
 
+// When makes the handler match only events for which the condition holds, by what their delivery
+// says when it is accepted. Of a batch each item counts by itself, as for lanes. What the condition
+// decided is never decided again: a duplicate, a retry or a changed configuration does not run the
+// event. An event that no handler matches is stored with the names of those whose conditions did
+// not hold; a task for one of them can be added later.
+//
+// [Open] refuses a condition over what signatures do not bind ([producer.Condition.Unbound]), and
+// one of an [Inline] handler. [Answer] handlers that all have conditions may match the same types:
+// the first one in the configuration whose condition holds answers. Beside an Answer handler an On
+// handler of the same types is [Handler.Otherwise].
+func (h Handler) When(c producer.Condition) Handler { h.when = &c; return h }
+
+// Names returns the name of the handler and that of its producer.
+func (h Handler) Names() (handler, producer string) {
+	return cmp.Or(h.name, h.producer+"/"+h.pattern), h.producer
+}
+
 func (h *Handler) matches(typ string) bool { return dedup.MatchType(h.pattern, typ) }
 
 // compose wraps run in the middleware.
@@ -229,7 +249,7 @@ func (h *Handler) laneOf(d *producer.Delivery, it producer.Item) (string, error)
 	if h.lane == nil {
 		return "", nil
 	}
-	value, err := extract(h.lane, d, it)
+	value, err := h.lane.Extract(itemView(d, it))
 	if err != nil || value == "" {
 		return "", err
 	}
@@ -245,18 +265,32 @@ func (h *Handler) laneOf(d *producer.Delivery, it producer.Item) (string, error)
 	return lane, nil
 }
 
-// extract reads a value of an item of a delivery.
-func extract(x producer.Extractor, d *producer.Delivery, it producer.Item) (string, error) {
-	view := *d
-	if it.Body != nil {
-		view.Body = it.Body
+// consumes lists what lane, version and condition read, as [producer.Extractor.Consumes] does.
+func (h *Handler) consumes() (parts []string) {
+	for _, x := range [...]producer.Extractor{h.lane, h.newest} {
+		if x != nil {
+			parts = append(parts, x.Consumes()...)
+		}
 	}
-	return x.Extract(&view)
+	if h.when != nil {
+		parts = append(parts, h.when.Consumes()...)
+	}
+	return parts
+}
+
+// itemView returns the delivery as extractors see it for one of its items.
+func itemView(d *producer.Delivery, it producer.Item) *producer.Delivery {
+	if it.Body == nil {
+		return d
+	}
+	view := *d
+	view.Body = it.Body
+	return &view
 }
 
 // versionOf returns the version of an item of a delivery, "" for none.
 func (h *Handler) versionOf(d *producer.Delivery, it producer.Item) (string, error) {
-	version, err := extract(h.newest, d, it)
+	version, err := h.newest.Extract(itemView(d, it))
 	if err == nil && (len(version) > dedup.MaxVersion || !utf8.ValidString(version) ||
 		strings.ContainsFunc(version, unicode.IsControl)) {
 		err = errors.New("not a version")
@@ -278,6 +312,22 @@ func (h *Handler) checkNewest(p *producer.Producer) (errs faults) {
 	for _, part := range slices.Concat(h.lane.Consumes(), h.newest.Consumes()) {
 		errs.when(!p.Binds(part), "Newest: signatures of producer %q do not bind %s, so a changed copy of a delivery "+
 			"could make other events stale: read lane and version from what every signature covers", p.Name, part)
+	}
+	return errs
+}
+
+// checkWhen lists why the handler cannot have its condition.
+func (h *Handler) checkWhen(p *producer.Producer) (errs faults) {
+	if h.when == nil {
+		return nil
+	}
+	errs.when(h.inline, "an Inline handler has no condition, because its route takes all events: leave out When")
+	if p == nil {
+		return errs
+	}
+	for _, part := range h.when.Unbound(p) {
+		errs.when(true, "When: signatures of producer %q do not bind %s, so a changed copy of a delivery that arrives "+
+			"first could keep the event from its handlers: test what every signature covers", p.Name, part)
 	}
 	return errs
 }

@@ -1,7 +1,6 @@
 package receiver
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -37,7 +36,7 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 	}
 	var errs []error
 	for _, h := range hs {
-		h.name = cmp.Or(h.name, h.producer+"/"+h.pattern)
+		h.name, _ = h.Names()
 		own := checkHandler(&h, known)
 		own.when(r.byName[h.name] != nil, "another handler has this name: name one of them with Named")
 		for _, err := range own {
@@ -90,6 +89,7 @@ func checkHandler(h *Handler, known map[string]*producer.Producer) (errs faults)
 	errs.when(h.answer && h.lane != nil, "an Answer handler must not have a lane: its producer waits for it")
 	errs.when(h.yields && h.lane == nil, "LaneYields without a lane: set one with Lane")
 	errs = append(errs, h.checkNewest(p)...)
+	errs = append(errs, h.checkWhen(p)...)
 	for i, m := range h.with {
 		errs.when(m == nil, "middleware %d is nil", i+1)
 	}
@@ -116,6 +116,7 @@ func checkTogether(hs []*Handler) (errs faults) {
 			case a.other != b.other || !overlap: // an Otherwise handler never gets the other's events
 			case a.other:
 				errs = append(errs, &HandlerError{a.name, b.name, fmt.Errorf("both are Otherwise and match %q", both)})
+			case a.answer && b.answer && a.when != nil && b.when != nil: // the first that holds
 			case a.answer || b.answer:
 				err := fmt.Errorf("%w, and both would take %q", ErrAnswersAlone, both)
 				errs = append(errs, &HandlerError{a.name, b.name, err})
@@ -136,7 +137,7 @@ func shadowedBy(other *Handler, hs []*Handler) *Handler {
 		return nil
 	}
 	for _, h := range hs {
-		if !h.other && patternCovers(h.pattern, other.pattern) {
+		if !h.other && h.when == nil && patternCovers(h.pattern, other.pattern) {
 			return h
 		}
 	}
@@ -149,20 +150,23 @@ func (r *registry) names() []string {
 }
 
 // match returns the handlers of an event: all matching On handlers in the order of the
-// configuration, or the one Answer handler.
-func (r *registry) match(producer, typ string) (on []*Handler, answer *Handler) {
-	on, answer = r.matchIn(producer, typ, false)
+// configuration, or the one Answer handler. holds reports whether the condition of a handler that
+// has one does.
+func (r *registry) match(producer, typ string, holds func(*Handler) bool) (on []*Handler, answer *Handler) {
+	on, answer = r.matchIn(producer, typ, false, holds)
 	if answer == nil && len(on) == 0 {
-		return r.matchIn(producer, typ, true)
+		return r.matchIn(producer, typ, true, holds)
 	}
 	return on, answer
 }
 
-func (r *registry) matchIn(producer, typ string, other bool) (on []*Handler, answer *Handler) {
+func (r *registry) matchIn(
+	producer, typ string, other bool, holds func(*Handler) bool,
+) (on []*Handler, answer *Handler) {
 	all := r.byProducer[producer]
 	for i, h := range all {
 		switch {
-		case h.other != other || !h.matches(typ):
+		case h.other != other || !h.matches(typ) || h.when != nil && !holds(h):
 		case h.answer:
 			return nil, h
 		case i == len(on): // usually all match

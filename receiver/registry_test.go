@@ -128,7 +128,7 @@ func TestRegistryMatches(t *testing.T) {
 		{"nobody", "push", nil, ""},
 	}
 	for _, tt := range tests {
-		on, answer := b.match(tt.producer, tt.typ)
+		on, answer := b.match(tt.producer, tt.typ, nil)
 		var names []string
 		for _, h := range on {
 			names = append(names, h.name)

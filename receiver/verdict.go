@@ -70,6 +70,7 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 			malformed++
 			d.logQuarantine(ctx, entries[i].claim, decision, dedup.Record{})
 		case decision.Verdict == dedup.New:
+			d.logUnmet(ctx, &entries[i], decision)
 			fresh++
 		case decision.Verdict == dedup.Known && resumable(decision.Record):
 			resp, err := d.resume(ctx, &entries[i], decision.Record)
@@ -158,6 +159,7 @@ func (d *delivery) concludeOne(ctx context.Context, e *entry, decision dedup.Dec
 // logNew logs what is unusual about a new event that its signed content names, for the metrics too.
 func (d *delivery) logNew(ctx context.Context, e *entry, decision dedup.Decision) {
 	rec := decision.Record
+	d.logUnmet(ctx, e, decision)
 	if e.occurrence == nil {
 		return
 	}
@@ -171,6 +173,15 @@ func (d *delivery) logNew(ctx context.Context, e *entry, decision dedup.Decision
 		d.rx.sampled.write(ctx, slog.LevelInfo, kind,
 			slog.String("event", rec.Event), slog.String("vendor_id", e.claim.Payload.VendorID),
 			slog.String("type", e.claim.Payload.Type), slog.String("id", rec.Key.ID))
+	}
+}
+
+// logUnmet logs a new event that has no handler because of conditions.
+func (d *delivery) logUnmet(ctx context.Context, e *entry, decision dedup.Decision) {
+	if len(e.unmet) > 0 {
+		kind := sampledKind{text: "an event met no condition of a handler", endpoint: d.ep.p.Name}
+		d.rx.sampled.write(ctx, slog.LevelInfo, kind, slog.String("event", decision.Record.Event),
+			slog.String("type", e.claim.Payload.Type), slog.String("handlers", listed(e.unmet)))
 	}
 }
 
