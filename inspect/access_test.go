@@ -231,6 +231,33 @@ func TestTheButtonRunsAHandledEventAgain(t *testing.T) {
 	s.in(second(s.get(path)), "Attempt 1: handled", "An operator runs it again", "Attempt 2: handled")
 }
 
+// The page lets a handler of the producer run an event that none wanted, once.
+func TestTheButtonRunsAnEventThatNoHandlerWanted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, newStore(t))
+	got, err := s.store.Claim(t.Context(), dedup.Claim{
+		Key: dedup.Key{Principal: "shop", Endpoint: "shop", ID: "k"}, Note: "no handler; conditions not met: paid",
+		Payload:  dedup.Payload{Producer: "shop", Endpoint: "shop", Method: "POST", Body: []byte("{}")},
+		Response: dedup.Response{Status: 202},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/ui/events/" + got[0].Record.Event
+	s.login(token)
+	s.in(second(s.get(path)), "No handler; conditions not met: paid", `id="add"`, `<option value="shop/paid">`)
+	s.login(readToken)
+	if _, text := s.get(path); strings.Contains(text, `id="add"`) || !strings.Contains(text, "conditions not met") {
+		t.Errorf("a reader may run it: %s", text)
+	}
+	s.login(token)
+	s.in(second(s.post(path+"/reopen", url.Values{"handler": {"shop/paid"}})), "Reopened.", "Due: waits for a worker")
+	end(t, s.store, dedup.Result{Kind: dedup.ResultDone})
+	if _, text := s.get(path); strings.Contains(text, `id="add"`) || !strings.Contains(text, "Attempt 1: handled") {
+		t.Errorf("it has no task: %s", text)
+	}
+}
+
 func second(_ int, text string) string { return text }
 
 func TestAReaderChangesNothing(t *testing.T) {

@@ -40,6 +40,9 @@ type Options struct {
 	Prefix string
 	// Producers are those of the receiver, for their own view.
 	Producers []producer.Producer
+	// Handlers returns the names of a producer's handlers. One of them can run an event that none
+	// wanted. If it is nil the page offers that for no event.
+	Handlers func(producer string) []string
 	// URL is the public base of the receiver, as in [receiver.Config].
 	URL string
 	// Receiver names this one among those that share the store: every view shows it. May be empty.

@@ -43,6 +43,7 @@ func newSite(t *testing.T, store dedup.Store) *site {
 	s := &site{T: t, store: store}
 	s.page = inspect.Page(inspect.Options{
 		Store: store, Token: token, ReadToken: readToken, URL: "https://hooks.example",
+		Handlers: func(producer string) []string { return []string{producer + "/paid"} },
 	})
 	s.server = httptest.NewServer(s.page)
 	s.browser = s.newBrowser()

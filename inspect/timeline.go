@@ -40,6 +40,7 @@ type eventView struct {
 	Waits    bool // it can be run now
 	Dead     bool
 	Again    []string // the handlers that can run again, unless one of them is open
+	Adds     []string // the handlers that can run an event without tasks
 	Stale    bool     // a newer event of its lane was handled: it runs again only if forced
 	Finished bool     // it can be forgotten
 	Hidden   bool     // something of it is not shown
@@ -109,6 +110,9 @@ func (p *Inspector) newEventView(came dedup.Record) *eventView {
 	} else if v.Finished && !came.Dropped() {
 		for _, t := range r.Tasks {
 			v.Again = append(v.Again, t.Handler)
+		}
+		if len(r.Tasks) == 0 && p.o.Handlers != nil {
+			v.Adds = p.o.Handlers(r.Payload.Producer)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Payload.Attributes)) {
@@ -360,7 +364,11 @@ func (p *Inspector) changeEvent(w http.ResponseWriter, r *http.Request, s *sessi
 	}
 	c := change{store: p.o.Store, action: action}
 	c.Force = r.PostFormValue("force") != ""
-	if one := r.PostFormValue("handler"); one != "" {
+	switch one := r.PostFormValue("handler"); {
+	case one == "":
+	case action == actionReopen:
+		c.Tasks = []NewTask{{Handler: one}}
+	default:
 		c.Handlers = []string{one}
 	}
 	if action == actionForget {

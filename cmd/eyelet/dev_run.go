@@ -218,6 +218,7 @@ type devResult struct {
 	// Handlers are the outcomes of the handlers, with --config.
 	Handlers []devOutcome `json:"handlers,omitempty"`
 	Printed  string       `json:"printed,omitempty"` // by the handlers
+	note     string       // of the event
 }
 
 // devOutcome is the state of one handler's task.
@@ -247,7 +248,11 @@ func (o devResult) text(on *screen) string {
 		detail("", handler.text())
 	}
 	if o.Handlers != nil && len(o.Handlers) == 0 {
-		detail("", "no handler matches the type "+o.Type)
+		_, why, unmet := strings.Cut(o.note, "; ")
+		if !unmet {
+			why = "none matches the type " + o.Type
+		}
+		detail("", "no handler: "+why)
 	}
 	for line := range strings.Lines(o.Printed) {
 		detail("| ", strings.TrimRight(line, "\r\n"))
@@ -464,7 +469,7 @@ func (r *devRun) deliver(ctx context.Context, t trial) (o devResult, err error) 
 		o.Misses = append(o.Misses, "the payload was signed for this run, and not accepted")
 	}
 	if r.config != "" && o.Verdict == verdictNew {
-		if o.Handlers, err = r.outcomes(ctx, o.Event); err != nil {
+		if o.Handlers, o.note, err = r.outcomes(ctx, o.Event); err != nil {
 			return o, err
 		}
 		o.Printed = r.output.take()
@@ -496,12 +501,13 @@ func (r *devRun) sign(one input, o *replay.Options) (rec *replay.Recording, prod
 	return rec, name, err
 }
 
-// outcomes waits until every handler of the event was run once, and returns their states.
-func (r *devRun) outcomes(ctx context.Context, event string) ([]devOutcome, error) {
+// outcomes waits until every handler of the event was run once, and returns their states, and the
+// note of the event.
+func (r *devRun) outcomes(ctx context.Context, event string) (all []devOutcome, note string, err error) {
 	for end := time.Now().Add(35 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		rec, err := r.store.Get(ctx, event)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		all, busy := []devOutcome{}, false
 		for _, task := range rec.Tasks {
@@ -510,7 +516,7 @@ func (r *devRun) outcomes(ctx context.Context, event string) ([]devOutcome, erro
 			all = append(all, devOutcome{task.Handler, task.State.String(), task.Reason, task.Err})
 		}
 		if !busy || time.Now().After(end) {
-			return all, nil
+			return all, rec.Note, nil
 		}
 	}
 }

@@ -116,6 +116,24 @@ func TestDevServesTheConfigurationAfterwards(t *testing.T) {
 	}
 }
 
+// TestDevSaysWhyNoHandlerRan: its type, or the conditions.
+func TestDevSaysWhyNoHandlerRan(t *testing.T) {
+	t.Parallel()
+	for handler, want := range map[string]string{
+		"{producer: gh, type: star, stdout: true}":                             "no handler: none matches the type push",
+		`{producer: gh, type: "*", stdout: true, when: 'json:ref == "x"'}`:     "no handler: conditions not met: gh/*/stdout",
+		`{producer: gh, type: "*", stdout: true, when: 'json:ref prefix "r"'}`: "refs/heads/first",
+	} {
+		file := configured(t, "handlers: ["+handler+"]\n")
+		payload := filepath.Join(filepath.Dir(file), "gh-push.json")
+		check(t, os.WriteFile(payload, []byte(`{"ref":"refs/heads/first"}`), 0o600))
+		if code, out, errs := run(t, "dev", "--once", "--config", file, payload); code != exitOK ||
+			!strings.Contains(out, want) {
+			t.Errorf("exit %d:\n%s%s", code, out, errs)
+		}
+	}
+}
+
 // TestDevLeavesTheConfiguredStoreAlone: a database that does not exist, and the state directory, in
 // which refused deliveries would be.
 func TestDevLeavesTheConfiguredStoreAlone(t *testing.T) {

@@ -34,6 +34,7 @@ type Handler struct {
 	Lane      string        `conf:"lane"`
 	Blocks    *bool         `conf:"lane_blocks"` // a failing task blocks its lane; the default
 	Newest    string        `conf:"newest"`
+	When      string        `conf:"when"`
 	Otherwise bool          `conf:"otherwise"`
 	Env       []string      `conf:"env"` // of exec: names of variables to pass on
 }
@@ -175,6 +176,13 @@ func (b *handlerBuilder) handler(h *Handler, to sink.Sink, name string) receiver
 	built = built.Named(name)
 	if h.Otherwise {
 		built = built.Otherwise()
+	}
+	if h.When != "" {
+		if condition, err := producer.ParseCondition(h.When); err != nil {
+			b.errs.Add(h.Node.Place("when"), "", "when: %v", err)
+		} else {
+			built = built.When(condition)
+		}
 	}
 	if h.Lane != "" {
 		lane, ok := b.extractor(h, "lane", h.Lane)

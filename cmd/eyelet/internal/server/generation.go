@@ -178,3 +178,13 @@ func (s *swapHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.requests.Done()
 	h.ServeHTTP(w, r)
 }
+
+// handlersOf returns the names of a producer's handlers.
+func (g *generation) handlersOf(producer string) (names []string) {
+	for _, h := range g.Receiver.Handlers {
+		if name, from := h.Names(); from == producer {
+			names = append(names, name)
+		}
+	}
+	return names
+}

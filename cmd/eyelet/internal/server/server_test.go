@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
+	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/internal/httpserver"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -31,6 +34,20 @@ func TestAServerRemovesOnlyItsOwnStateFiles(t *testing.T) {
 	second.remove()
 	if _, _, err := opsapi.ReadState(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the files are left behind: %v", err)
+	}
+}
+
+// The page offers the handlers of an event's producer to run it.
+func TestThePageKnowsTheHandlersOfAProducer(t *testing.T) {
+	t.Parallel()
+	do := func(context.Context, receiver.Event[[]byte]) error { return nil }
+	s := &Server{Options: Options{Log: NewLog(io.Discard, "text", slog.LevelInfo)}, state: newState(t.TempDir())}
+	s.store = memstore.New(memstore.Options{})
+	g := &generation{Options: s.Options}
+	g.Receiver.Handlers = []receiver.Handler{receiver.On("shop", "order.*", do), receiver.On("bank", "*", do),
+		receiver.On("shop", "*", do).Named("all")}
+	if got := s.pageOptions(g).Handlers("shop"); !slices.Equal(got, []string{"shop/order.*", "all"}) {
+		t.Errorf("got %q", got)
 	}
 }
 
