@@ -49,8 +49,8 @@ type literal struct {
 // String returns the condition as it was written.
 func (c Condition) String() string { return c.text }
 
-// Consumes lists the parts of the request that are read, as [Extractor.Consumes] does, without those
-// of the type.
+// Consumes lists the parts of the request that are read, as [Extractor.Consumes] does, without
+// those of the type.
 func (c Condition) Consumes() []string { return slices.Clone(c.consumes) }
 
 // Unbound lists the parts of the request that the condition reads and that signatures of the
@@ -124,8 +124,8 @@ func (l *literal) passes(op string, v literal) bool {
 	}
 }
 
-// ParseCondition parses a condition. A test is an extractor in the syntax of [ParseExtractor], or the
-// word type for the type of the event, with an operator and values in the syntax of JSON:
+// ParseCondition parses a condition. A test is an extractor in the syntax of [ParseExtractor], or
+// the word type for the type of the event, with an operator and values in the syntax of JSON:
 //
 //	json:status == "paid"                    or !=, which is not ==
 //	json:amount >= 99.5                      or <, <= and >: of numbers, compared exactly

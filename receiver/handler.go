@@ -158,8 +158,8 @@ func newHandler[T any](
 	return Handler{producer: producer, pattern: pattern, run: run}
 }
 
-// Otherwise makes the handler match only events that no other handler of its producer matches, those
-// too that others do not match because of their conditions ([Handler.When]).
+// Otherwise makes the handler match only events that no other handler of its producer matches. A
+// handler whose condition does not hold ([Handler.When]) matches none.
 func (h Handler) Otherwise() Handler { h.other = true; return h }
 
 // Named sets the stable name, under which tasks are stored. Defaults to producer and pattern

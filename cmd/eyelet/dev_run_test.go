@@ -120,11 +120,11 @@ func TestDevServesTheConfigurationAfterwards(t *testing.T) {
 func TestDevSaysWhyNoHandlerRan(t *testing.T) {
 	t.Parallel()
 	for handler, want := range map[string]string{
-		"{producer: gh, type: star, stdout: true}":                             "no handler: none matches the type push",
-		`{producer: gh, type: "*", stdout: true, when: 'json:ref == "x"'}`:     "no handler: conditions not met: gh/*/stdout",
-		`{producer: gh, type: "*", stdout: true, when: 'json:ref prefix "r"'}`: "refs/heads/first",
+		`type: star, stdout: true`:                             "no handler: none matches the type push",
+		`type: "*", stdout: true, when: 'json:ref == "x"'`:     "no handler: conditions not met: gh/*/stdout",
+		`type: "*", stdout: true, when: 'json:ref prefix "r"'`: "refs/heads/first",
 	} {
-		file := configured(t, "handlers: ["+handler+"]\n")
+		file := configured(t, "handlers: [{producer: gh, "+handler+"}]\n")
 		payload := filepath.Join(filepath.Dir(file), "gh-push.json")
 		check(t, os.WriteFile(payload, []byte(`{"ref":"refs/heads/first"}`), 0o600))
 		if code, out, errs := run(t, "dev", "--once", "--config", file, payload); code != exitOK ||

@@ -40,3 +40,16 @@ func priced(db *sql.DB) receiver.Handler {
 	}
 	return receiver.On("shop", "price", set).Lane(producer.JSON("article")).Newest(producer.JSON("updated"))
 }
+
+type order struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+	Amount int    `json:"amount"`
+}
+
+// packs packs the orders that are paid and large enough.
+func packs(pack func(order) error) (receiver.Handler, error) {
+	paid, err := producer.ParseCondition(`json:status == "paid" and json:amount >= 99.5`)
+	run := func(_ context.Context, ev receiver.Event[order]) error { return pack(ev.Data) }
+	return receiver.On("shop", "order.*", run).When(paid), err
+}

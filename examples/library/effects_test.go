@@ -3,6 +3,7 @@ package library
 import (
 	"cmp"
 	"database/sql"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -86,5 +87,21 @@ func TestAPriceIsNeverReplacedByAnOlderOne(t *testing.T) {
 	rx.Deliver("shop", "price", price{"a", 100, "2026-01-01T10:00:00Z"}).Wait()
 	if n := cents(); n != 300 {
 		t.Errorf("%d cents after a reset", n)
+	}
+}
+
+func TestOnlyLargeOrdersThatArePaidArePacked(t *testing.T) {
+	t.Parallel()
+	var packed []string
+	h, err := packs(func(o order) error { packed = append(packed, o.ID); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	rx := opened(t, "shop", h)
+	for _, o := range []order{{"a", "open", 100}, {"b", "paid", 99}, {"c", "paid", 100}} {
+		rx.Deliver("shop", "order.changed", o).Wait()
+	}
+	if !slices.Equal(packed, []string{"c"}) {
+		t.Errorf("packed %q", packed)
 	}
 }
