@@ -29,6 +29,7 @@ const (
 	maxCondition = 4 << 10 // bytes
 	maxClauses   = 128     // tests
 	maxNesting   = 32      // of parentheses and "not"
+	maxDots      = 64      // of paths: each is a pass over the body
 )
 
 // clause is a test, or clauses that a word joins.
@@ -73,7 +74,8 @@ func (c Condition) Unbound(p *Producer) []string {
 
 // Holds reports whether the condition holds for a delivery of one event with a type. A value that
 // is missing, or that its extractor refuses, does not exist, and equals nothing. The time is linear
-// in the lengths of the body and the condition. Only the extractors allocate memory.
+// in the length of the body: a dot of a path is a pass over it.
+// Only the extractors allocate memory.
 func (c Condition) Holds(d *Delivery, typ string) bool { return c.root == nil || c.root.holds(d, typ) }
 
 func (c *clause) holds(d *Delivery, typ string) bool {
@@ -138,8 +140,8 @@ func (l *literal) passes(op string, v literal) bool {
 // text. A number whose exponent has more than nine digits has no value. An extractor with spaces or
 // one of ()",=<>! is written as a JSON string.
 //
-// A condition has at most 4,096 bytes and 128 tests, and is nested at most 32 deep. An error names
-// the column of the first mistake, in characters from 1.
+// A condition has at most 4,096 bytes, 128 tests and 64 dots in its extractors, and is nested at
+// most 32 deep. An error names the column of the first mistake, in characters from 1.
 func ParseCondition(text string) (Condition, error) {
 	if len(text) > maxCondition || !utf8.ValidString(text) {
 		return Condition{}, errors.New("a condition is UTF-8 text of at most 4,096 bytes") // maxCondition
@@ -170,6 +172,7 @@ type conditionParser struct {
 	words    [][]int // where those begin and end that are not read yet
 	tests    int
 	depth    int
+	dots     int
 	consumes []string
 	readsTyp bool
 }
@@ -270,6 +273,9 @@ func (p *conditionParser) extractor() (Extractor, error) {
 	x, err := ParseExtractor(text)
 	if err != nil {
 		return nil, p.mistake("%v", err)
+	}
+	if p.dots += strings.Count(text, "."); p.dots > maxDots {
+		return nil, p.mistake("more than %d dots in all extractors", maxDots)
 	}
 	p.words = p.words[1:]
 	p.consumes = append(p.consumes, x.Consumes()...)

@@ -117,12 +117,20 @@ func TestAllocationsOfADelivery(t *testing.T) {
 		verdict dedup.Verdict
 		status  int
 		most    float64
+		when    string // the condition of the handler
 	}{
-		{"new", testSecret, dedup.New, 200, 14},
-		{"known", testSecret, dedup.Known, 200, 15},
-		{"refused", "another secret of 24 bytes", 0, 401, 19},
+		{"new", testSecret, dedup.New, 200, 14, ""},
+		{"known", testSecret, dedup.Known, 200, 15, ""},
+		{"refused", "another secret of 24 bytes", 0, 401, 19, ""},
+		{"new, with a condition", testSecret, dedup.New, 200, 14 + 2, `json:action == "opened"`},
+		{"new, whose condition does not hold", testSecret, dedup.New, 200, 14 + 4, `json:action == "x"`},
+		{"refused, with a condition", "another secret of 24 bytes", 0, 401, 19, `json:action == "opened"`},
 	} {
-		n := deliveryAllocations(t, nil, gitHubRequest(row.secret, body), body, row.verdict, row.status)
+		n := deliveryAllocations(t, nil, gitHubRequest(row.secret, body), body, row.verdict, row.status, func(h *Handler) {
+			if row.when != "" {
+				*h = h.When(when(row.when))
+			}
+		})
 		if n > row.most {
 			t.Errorf("%s: %v allocations, want at most %v", row.name, n, row.most)
 		}
