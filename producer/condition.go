@@ -74,8 +74,8 @@ func (c Condition) Unbound(p *Producer) []string {
 
 // Holds reports whether the condition holds for a delivery of one event with a type. A value that
 // is missing, or that its extractor refuses, does not exist, and equals nothing. The time is linear
-// in the length of the body: a dot of a path is a pass over it.
-// Only the extractors allocate memory.
+// in the length of the body: a dot of a path is a pass over it. Only the extractors allocate
+// memory.
 func (c Condition) Holds(d *Delivery, typ string) bool { return c.root == nil || c.root.holds(d, typ) }
 
 func (c *clause) holds(d *Delivery, typ string) bool {
