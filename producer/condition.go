@@ -59,8 +59,7 @@ func (c Condition) Consumes() []string { return slices.Clone(c.consumes) }
 // decide by them what happens to the event. The type may be unsigned where [Producer.KeyedByType]
 // has it in the key of every event.
 func (c Condition) Unbound(p *Producer) []string {
-	parts := slices.Clone(c.consumes)
-	keyed := p.KeyedByType != nil && p.Class() == ClassContentSigned && p.SameSigned != SameSignedOff &&
+	parts, keyed := slices.Clone(c.consumes), p.KeyedByType != nil && p.Class() == ClassContentSigned && p.SameSigned != SameSignedOff &&
 		len(verify.Parts(p.Scheme)) == 1
 	switch {
 	case !c.readsTyp || keyed:
@@ -100,8 +99,8 @@ func (c *clause) holds(d *Delivery, typ string) bool {
 	if c.op == "exists" {
 		return got.text != ""
 	}
-	return (got.text != "" && slices.ContainsFunc(c.values, func(v literal) bool { return got.passes(c.op, v) })) !=
-		(c.op == "!=")
+	passes := func(v literal) bool { return got.passes(c.op, v) }
+	return (got.text != "" && slices.ContainsFunc(c.values, passes)) != (c.op == "!=")
 }
 
 // passes compares an extracted value with one of a test; "!=" is "==" here, and negated elsewhere.
@@ -112,18 +111,13 @@ func (l *literal) passes(op string, v literal) bool {
 	if l.kind != kindNumber {
 		return l.text == v.text || op == "prefix" && strings.HasPrefix(l.text, v.text)
 	}
-	switch order := l.number.compare(&v.number); op {
-	case "<":
-		return order < 0
-	case "<=":
-		return order <= 0
-	case ">":
-		return order > 0
-	case ">=":
-		return order >= 0
-	default:
-		return order == 0
+	switch order := l.number.compare(&v.number); {
+	case order < 0:
+		return op[0] == '<'
+	case order > 0:
+		return op[0] == '>'
 	}
+	return op == "in" || strings.HasSuffix(op, "=")
 }
 
 // ParseCondition parses a condition. A test is an extractor in the syntax of [ParseExtractor], or
@@ -161,11 +155,7 @@ func ParseCondition(text string) (Condition, error) {
 // conditionWords matches a word of a condition. Only white space is between words.
 var conditionWords = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?|[=!<>]+|[(),]|[^\s"=!<>(),]+`)
 
-// The operators that compare, in words for mistakes, and those of numbers only.
-const (
-	operators = "==, !=, <, <=, >, >=, in, prefix or exists"
-	orders    = "< <= > >="
-)
+var operators = []string{"==", "!=", "<", "<=", ">", ">=", "in", "prefix", "exists"}
 
 type conditionParser struct {
 	text     string
@@ -250,12 +240,12 @@ func (p *conditionParser) test() (c clause, err error) {
 	} else if c.from, err = p.extractor(); err != nil {
 		return c, err
 	}
-	for _, c.op = range strings.FieldsFunc(operators, func(r rune) bool { return r == ',' || r == ' ' }) {
-		if c.op != "or" && p.take(c.op) {
+	for _, c.op = range operators {
+		if p.take(c.op) {
 			return c, p.valuesOf(&c)
 		}
 	}
-	return c, p.mistake("want %s", operators)
+	return c, p.mistake("want one of %s", strings.Join(operators, " "))
 }
 
 func (p *conditionParser) extractor() (Extractor, error) {
@@ -296,7 +286,7 @@ func (p *conditionParser) valuesOf(c *clause) error {
 		switch {
 		case err != nil:
 			return err
-		case strings.Contains(orders, c.op) && v.kind != kindNumber:
+		case strings.Contains("< <= > >=", c.op) && v.kind != kindNumber:
 			return p.mistake("%s compares numbers", c.op)
 		case c.op == "prefix" && v.kind != kindText:
 			return p.mistake("prefix compares texts")
@@ -319,21 +309,21 @@ func (p *conditionParser) valuesOf(c *clause) error {
 // literal returns the value that the next word is.
 func (p *conditionParser) literal() (v literal, err error) {
 	raw := p.next()
-	v.kind = kindOf(raw)
-	switch valid := json.Valid([]byte(raw)); {
+	valid := json.Valid([]byte(raw))
+	if valid {
+		v.kind = kindOf(raw[0])
+		v.text, err = strictjson.Scalar([]byte(raw))
+	}
+	switch {
+	case raw == "" || strings.Contains("()=!<>,", raw[:1]):
+		return v, p.mistake("want a value: a text in quotes, a number, true or false")
 	case raw == "null":
 		return v, p.mistake("null is no value: write not EXTRACTOR exists")
-	case raw == "" || strings.Contains("()=!<>,", raw[:1]):
-		return v, p.mistake(`want a value: a text in quotes, a number, true or false`)
-	case !valid && raw[0] == '"':
-		return v, p.mistake("a text is a JSON string, which ends with a quote")
+	case raw[0] == '"' && (!valid || err != nil):
+		return v, p.mistake("a text is a JSON string of Unicode, which ends with a quote")
 	case !valid:
 		return v, p.mistake("write a text in quotes: %q", raw)
-	}
-	if v.text, err = strictjson.Scalar([]byte(raw)); err != nil {
-		return v, p.mistake("not a text of Unicode")
-	}
-	if v.kind == kindNumber && !v.number.read(v.text) {
+	case v.kind == kindNumber && !v.number.read(v.text):
 		return v, p.mistake("an exponent has at most nine digits")
 	}
 	return v, nil
@@ -354,13 +344,13 @@ func (n *decimal) read(text string) bool {
 	*n = decimal{sign: 1}
 	mantissa, exponent := text, 0
 	if i := strings.IndexAny(text, "eE"); i >= 0 {
-		power, err := strconv.ParseInt(text[i+1:], 10, 32)
-		if mantissa, exponent = text[:i], int(power); err != nil || max(power, -power) > 999_999_999 {
+		power, err := strconv.Atoi(text[i+1:])
+		if mantissa, exponent = text[:i], power; err != nil || max(power, -power) > 999_999_999 {
 			return false
 		}
 	}
-	if unsigned, negative := strings.CutPrefix(mantissa, "-"); negative {
-		mantissa, n.sign = unsigned, -1
+	if mantissa[0] == '-' {
+		mantissa, n.sign = mantissa[1:], -1
 	}
 	n.whole, n.rest, _ = strings.Cut(mantissa, ".")
 	n.whole, n.rest = strings.TrimLeft(n.whole, "0"), strings.TrimRight(n.rest, "0")

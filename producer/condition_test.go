@@ -91,15 +91,15 @@ func TestMistakesInConditionsHaveColumns(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("(", n) + "type exists" + strings.Repeat(")", n) }
 	for text, want := range map[string]string{
 		``:                              "column 1: want an extractor",
-		`type`:                          "column 5: want ==, !=",
-		`type = "a"`:                    "column 6: want ==, !=",
-		`type or "a"`:                   "column 6: want ==, !=",
+		`type`:                          "column 5: want one of == !=",
+		`type = "a"`:                    "column 6: want one of == !=",
+		`type or "a"`:                   "column 6: want one of == !=",
 		`type == paid`:                  `column 9: write a text in quotes: "paid"`,
 		`type == 'paid'`:                `column 9: write a text in quotes: "'paid'"`,
 		`json:ä == "ä" or type == paid`: "column 26: write a text in quotes",
 		`type == "paid`:                 "column 9: a text is a JSON string",
 		`type == "\x"`:                  "column 9: a text is a JSON string",
-		`type == "\ud800"`:              "column 9: not a text of Unicode",
+		`type == "\ud800"`:              "column 9: a text is a JSON string of Unicode",
 		`type == `:                      "column 9: want a value",
 		`type == )`:                     "column 9: want a value",
 		`type == ""`:                    "column 9: no value is empty: test with exists",
@@ -140,8 +140,7 @@ func TestMistakesInConditionsHaveColumns(t *testing.T) {
 		"type == \"\xff\"":                        "a condition is UTF-8",
 	} {
 		_, err := ParseCondition(text)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want) &&
-			!(want[0] == 'a' && strings.Contains(err.Error(), want))) {
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.60s: %v, want %q", text, err, want)
 		}
 	}
@@ -154,7 +153,7 @@ func TestConditionsReadWhatIsBound(t *testing.T) {
 		return &verify.HMAC{Headers: []string{"X-Sig"}, Secrets: verify.Secrets("a long secret of the sender")}
 	}
 	plain := Producer{Scheme: hmac(), Key: Header("X-Id"), Type: Header("X-Type")}
-	keyed, trusting, timed, either, anyMode, items := plain, plain, plain, plain, plain, plain
+	keyed, trusting, timed, either, anyMode := plain, plain, plain, plain, plain
 	topic := regexp.MustCompile(`^[a-z/]+$`)
 	keyed.KeyedByType, trusting.KeyedByType, timed.KeyedByType, either.KeyedByType = topic, topic, topic, topic
 	trusting.SameSigned = SameSignedOff
@@ -163,7 +162,7 @@ func TestConditionsReadWhatIsBound(t *testing.T) {
 	timed.Scheme = signsTime
 	either.Scheme = verify.Any{hmac(), signsTime}
 	anyMode.Type, anyMode.Key, anyMode.Split, anyMode.LooseBinary = nil, nil, SplitCloudEvents, true
-	items = anyMode
+	items := anyMode
 	items.LooseBinary = false
 	unsigned := plain
 	unsigned.Scheme = nil
@@ -303,7 +302,7 @@ func someTree(r *rand.Rand, depth int) tree {
 			value = someValue(r)
 		}
 	}
-	if strings.Contains(orders, op) {
+	if strings.Contains("< <= > >=", op) {
 		from, value = "json:"+oneOf(r, "a", "b"), oneOf(r, someNumbers...)
 	}
 	read := func(m map[string]any, typ string) any {

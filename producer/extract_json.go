@@ -87,12 +87,12 @@ const (
 	kindBoolean
 )
 
-// kindOf returns the kind of a value by its text in JSON.
-func kindOf(raw string) valueKind {
-	switch {
-	case raw == "true" || raw == "false":
+// kindOf returns the kind of a string, number or boolean of JSON by its first character.
+func kindOf(first byte) valueKind {
+	switch first {
+	case 't', 'f':
 		return kindBoolean
-	case raw != "" && strings.IndexByte("-0123456789", raw[0]) >= 0:
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return kindNumber
 	}
 	return kindText
@@ -133,10 +133,7 @@ func scalarAt(doc *document, path string, names []string) (value string, kind va
 	}
 	if err == nil {
 		if value, err = strictjson.Scalar(raw); err == nil {
-			if raw[0] != '"' {
-				kind = kindOf(value)
-			}
-			return value, kind, nil
+			return value, kindOf(raw[0]), nil
 		}
 	}
 	code := verify.EventMalformed
