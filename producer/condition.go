@@ -59,7 +59,8 @@ func (c Condition) Consumes() []string { return slices.Clone(c.consumes) }
 // decide by them what happens to the event. The type may be unsigned where [Producer.KeyedByType]
 // has it in the key of every event.
 func (c Condition) Unbound(p *Producer) []string {
-	parts, keyed := slices.Clone(c.consumes), p.KeyedByType != nil && p.Class() == ClassContentSigned && p.SameSigned != SameSignedOff &&
+	parts := slices.Clone(c.consumes)
+	keyed := p.KeyedByType != nil && p.Class() == ClassContentSigned && p.SameSigned != SameSignedOff &&
 		len(verify.Parts(p.Scheme)) == 1
 	switch {
 	case !c.readsTyp || keyed:
