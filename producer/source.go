@@ -222,7 +222,7 @@ func (s *Source) subscribes(d *Delivery, typ string) bool {
 func (s *Source) next(at string, page *Delivery, last string) (string, error) {
 	if s.More != nil {
 		if more, err := s.More.Extract(page); err != nil || more != "true" {
-			return "", nil
+			return "", nil //nolint:nilerr // there is none
 		}
 	}
 	value, from := last, s.Next
@@ -240,9 +240,9 @@ func (s *Source) next(at string, page *Delivery, last string) (string, error) {
 		return "", errors.New("the list has more, but no way to its next page")
 	}
 	if err != nil || value == "" {
-		return "", nil
+		return "", nil //nolint:nilerr // which is that of a page that was read
 	}
-	next := here
+	var next *url.URL
 	if s.Cursor != "" {
 		query := here.Query()
 		query.Set(s.Cursor, value)
@@ -291,7 +291,7 @@ func checkSource(p *Producer, m *mistakes) {
 	wrong := func(is bool, format string, args ...any) { m.addIf(is, "reconcile: "+format, args...) }
 	u, err := url.Parse(s.URL)
 	wrong(err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" &&
-		!(u.Scheme == "http" && isLoopback(u.Hostname())), "url is not an https address; it gets the token")
+		(u.Scheme != "http" || !isLoopback(u.Hostname())), "url is not an https address; it gets the token")
 	wrong(s.ID == nil || s.Time == nil, "the list needs id and time")
 	wrong(s.Every < 0 || s.Grace < 0 || s.Keeps < 0, "every, grace and keeps must not be negative")
 	wrong(p.Window < 4*(s.Every+s.Grace), "window %s is too short for every %s and grace %s: an event may be "+

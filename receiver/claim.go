@@ -79,7 +79,7 @@ func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 }
 
 // entries turns the items of the delivery into claims.
-func (d *delivery) entries() []entry {
+func (d *delivery) entries(ctx context.Context) []entry {
 	entries := d.entry[:]
 	if len(d.items) != 1 {
 		entries = make([]entry, len(d.items))
@@ -97,7 +97,7 @@ func (d *delivery) entries() []entry {
 	}
 	key := dedup.Key{Principal: cmp.Or(d.Identity.Principal, d.ep.p.Name), Endpoint: d.scope()}
 	for i, it := range d.items {
-		d.fill(&entries[i], it, key, base)
+		d.fill(ctx, &entries[i], it, key, base)
 	}
 	return entries
 }
@@ -109,7 +109,7 @@ func (d *delivery) extractsBody() bool {
 }
 
 // fill sets the entry of an item.
-func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup.Payload) {
+func (d *delivery) fill(ctx context.Context, e *entry, it producer.Item, key dedup.Key, payload dedup.Payload) {
 	p := &d.ep.p
 	key.ID = it.ID
 	kept, form := it, ""
@@ -143,7 +143,7 @@ func (d *delivery) fill(e *entry, it producer.Item, key dedup.Key, payload dedup
 			e.claim.Series = dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceSeries, ID: id}
 		}
 	}
-	d.assign(e, it)
+	d.assign(ctx, e, it)
 	if it.Err != nil {
 		e.claim = d.quarantineClaim(e, reasonMalformed, "")
 		e.claim.Key.Space = dedup.SpaceQuarantine + reasonMalformed
@@ -390,7 +390,7 @@ func (d *delivery) slots(e *entry, typ string) {
 }
 
 // assign adds a task per matching handler. A matching Answer handler makes the claim synchronous.
-func (d *delivery) assign(e *entry, it producer.Item) {
+func (d *delivery) assign(ctx context.Context, e *entry, it producer.Item) {
 	on, answer, unmet := d.match(it)
 	if answer != nil {
 		e.answer = answer
@@ -400,7 +400,7 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 	}
 	e.claim.Response, e.claim.Tasks = d.ep.acceptance(it.Type), e.parts.tasks[:0]
 	for _, h := range on {
-		e.claim.Tasks = append(e.claim.Tasks, d.task(h, it))
+		e.claim.Tasks = append(e.claim.Tasks, d.task(ctx, h, it))
 	}
 	if len(on) == 0 {
 		e.unmet = unmet
@@ -449,13 +449,13 @@ func (d *delivery) lane(h *Handler, it producer.Item) string {
 }
 
 // task is the task of a handler for an item. Without a lane it has no version.
-func (d *delivery) task(h *Handler, it producer.Item) dedup.NewTask {
+func (d *delivery) task(ctx context.Context, h *Handler, it producer.Item) dedup.NewTask {
 	task := dedup.NewTask{Handler: h.name, Lane: d.lane(h, it)}
 	if h.newest == nil || task.Lane == "" {
 		return task
 	}
 	warn := func(text string) {
-		d.rx.sampled.write(d.r.Context(), slog.LevelWarn, sampledKind{text: text, endpoint: d.ep.p.Name},
+		d.rx.sampled.write(ctx, slog.LevelWarn, sampledKind{text: text, endpoint: d.ep.p.Name},
 			slog.String("handler", h.name), slog.String("id", it.ID))
 	}
 	version, err := h.versionOf(&d.Delivery, it)

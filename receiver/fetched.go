@@ -21,7 +21,7 @@ func (ep *endpoint) takeIn(ctx context.Context, f producer.Listed, dry bool) (fr
 	if err != nil {
 		return false, "", err
 	}
-	entries := d.entries()
+	entries := d.entries(ctx)
 	probe := entries[0].claim
 	probe.OnlyKnown, probe.Hold = true, false
 	decisions, err := ep.rx.claim(ctx, probe)

@@ -191,7 +191,7 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 		d.share.Refund()
 		return nil, rateExceeded(d.ep.p.NonceRate, wait, left)
 	}
-	entries := d.entries()
+	entries := d.entries(ctx)
 	if err := checkRoute(ctx, entries); err != nil {
 		return nil, err
 	}
@@ -480,7 +480,7 @@ func (d *delivery) checkFreshness() error {
 // replayKnown answers a stale delivery with the stored response, if all its items are known with
 // the same payload and have a response. Otherwise it refuses, and nothing is stored.
 func (d *delivery) replayKnown(ctx context.Context) (*reply, error) {
-	entries := d.entries()
+	entries := d.entries(ctx)
 	claims := d.claims(entries)
 	for i := range claims {
 		claims[i].OnlyKnown, claims[i].Hold, claims[i].Aliases, claims[i].Series = true, false, nil, dedup.Key{}

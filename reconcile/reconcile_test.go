@@ -3,7 +3,6 @@ package reconcile
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,7 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-func quiet(*testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet(*testing.T) *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // stripeWorld is a receiver that was served for a day, of whose events each tenth was dropped.
 func stripeWorld(t *testing.T, events int) (*world, *stripe) {

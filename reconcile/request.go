@@ -44,7 +44,7 @@ func (e *statusError) final() bool {
 // neither the token nor what the vendor answered.
 func (w *walk) request(ctx context.Context, method, address string) ([]byte, http.Header, error) {
 	for held := 0; ; held++ {
-		resp, page, err := w.send(ctx, method, address)
+		resp, page, err := w.send(ctx, method, address) //nolint:bodyclose // send has read and closed it
 		if err != nil {
 			return nil, nil, err
 		}

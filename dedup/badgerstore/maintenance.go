@@ -44,7 +44,7 @@ func (m *maintenance) run(ctx context.Context) {
 			m.warn("reclaim", m.reclaimWhenDue(ctx, low))
 			if time.Since(pruned) >= m.options.rhythm.prune {
 				pruned = time.Now()
-				m.warn("prune", errors.Join(m.prune(), m.forgetFences(dedup.FenceMax)))
+				m.warn("prune", errors.Join(m.prune(), m.forgetFences(ctx, dedup.FenceMax)))
 			}
 		}
 	}

@@ -159,9 +159,9 @@ func (o *forgetOp) apply(b *batch) error {
 }
 
 // forgetFences removes fences that have expired, and beyond their number those that moved first.
-func (m *maintenance) forgetFences(most int) error {
+func (m *maintenance) forgetFences(ctx context.Context, most int) error {
 	var gone, fences []dedup.Note
-	for n, err := range m.notes(context.Background()) {
+	for n, err := range m.notes(ctx) {
 		switch {
 		case err != nil:
 			return err

@@ -46,14 +46,14 @@ func TestExpiredFencesAndTheFirstOfTooManyAreForgotten(t *testing.T) {
 		setNote(t, s, fenceKey(pruneStep+i), "2\nevent")
 	}
 	setNote(t, s, dedup.Key{Space: "kept", ID: "a"}, "text")
-	if err := s.maintenance.forgetFences(5); err != nil {
+	if err := s.maintenance.forgetFences(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
 	if n := stored(t, s, record.FamilyNote); n != 6 || noteOf(t, s, fenceKey(0)) != "" {
 		t.Errorf("%d notes are stored", n)
 	}
 	clock.Advance(dedup.FenceFor)
-	if err := s.maintenance.forgetFences(5); err != nil {
+	if err := s.maintenance.forgetFences(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
 	if n := stored(t, s, record.FamilyNote); n != 1 {

@@ -87,7 +87,7 @@ func TestNotesAreChangedOneAtATime(t *testing.T) {
 	tooLong := stores[0].ChangeNote(t.Context(), k, func(string) (string, error) {
 		return string(make([]byte, dedup.MaxNote+1)), nil
 	})
-	if err != refused || !errors.Is(tooLong, dedup.ErrInvalid) {
+	if !errors.Is(err, refused) || !errors.Is(tooLong, dedup.ErrInvalid) {
 		t.Error(err, tooLong)
 	}
 	if err := stores[0].Close(); err != nil {
@@ -220,7 +220,7 @@ func TestATransactionOfAStaleTaskIsUndone(t *testing.T) {
 		}
 		wantStale(t, s, l[0], false)
 		wantFence(t, s, "2")
-		if err := e.run(s, l[1], as); err != dedup.ErrStale {
+		if err := e.run(s, l[1], as); !errors.Is(err, dedup.ErrStale) {
 			t.Errorf("%v, want ErrStale", err)
 		}
 		e.want(1, 1)
@@ -287,7 +287,8 @@ func TestReceiversMoveAFenceAtOnce(t *testing.T) {
 	for i, l := range leases {
 		for k, l := range l {
 			wg.Go(func() {
-				s, err := stores[k%2], error(nil)
+				s := stores[k%2]
+				var err error
 				if k < 3 {
 					err = s.Finish(t.Context(), l, done)
 				} else {
@@ -347,7 +348,7 @@ func TestAResultWaitsForAFenceThatAnotherMakes(t *testing.T) {
 			exec(end)
 			err, stale := <-ended, end == "COMMIT"
 			if stale && way == "InTx" {
-				if err != dedup.ErrStale {
+				if !errors.Is(err, dedup.ErrStale) {
 					t.Errorf("%s, %s: %v", way, end, err)
 				}
 				err = s.Finish(t.Context(), l, dedup.Stale())

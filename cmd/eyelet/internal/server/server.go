@@ -200,7 +200,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.reloads.success = time.Now()
 	raiseProcs()
 	collectSeldom()
-	return s.begin(g)
+	return s.begin(g) //nolint:contextcheck // comparisons end with the generation
 }
 
 // begin accepts deliveries, and opens the operations port after that: its readiness says so.
