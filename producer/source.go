@@ -83,8 +83,8 @@ type Listed struct {
 	// Body is the event, perhaps in another rendering or version than a delivery has; nil where the
 	// source can only be asked to send it again.
 	Body []byte
-	// Sending names the sending, Arrived reports whether it was answered 2xx, and Repeated whether
-	// the vendor was asked for it.
+	// Sending names the sending, Arrived reports whether it was answered 2xx, or 422 if the vendor
+	// was asked for it, which Repeated reports.
 	Sending           string
 	Arrived, Repeated bool
 	// From is the host of the source.
@@ -191,12 +191,13 @@ func (s *Source) item(d *Delivery) (Listed, bool) {
 	}
 	it := Listed{ID: read(s.ID), Type: read(s.Type), Time: parseEventTime(read(s.Time)), From: s.Host(),
 		Sending: read(s.Sending)}
-	ok := it.ID != "" && !it.Time.IsZero()
+	ok := it.ID != "" && !it.Time.IsZero() && it.Time.Year() < 10_000 // as JSON has it
 	if s.Asks() {
 		status, _ := strconv.Atoi(read(s.Status)) // 0 without an answer
-		it.Arrived = status >= http.StatusOK && status < http.StatusMultipleChoices
 		again, err := parseSelection(s.Repeat)
 		it.Repeated = err == nil && again.matches(d)
+		it.Arrived = status >= http.StatusOK && status < http.StatusMultipleChoices ||
+			it.Repeated && status == http.StatusUnprocessableEntity // the verdict on an event that was read
 		return it, ok && it.Sending != ""
 	}
 	it.Body = d.Body

@@ -206,7 +206,8 @@ func (w *walk) plan(q Request) error {
 	now, st := w.Clock(), &w.st
 	bound, why := w.bound(st, now)
 	if st.Walk != nil && st.Walk.List == w.source.URL && q.Since == 0 && !w.dry {
-		w.p, w.next = st.Walk.Progress, st.Walk.Next
+		w.p, w.next, w.full = st.Walk.Progress, st.Walk.Next, st.Walk.Full
+		w.p.Error, w.p.Ended = "", time.Time{}
 		return nil
 	}
 	w.p = Progress{Producer: w.Producer.Name, DryRun: w.dry, Until: now, Since: bound}

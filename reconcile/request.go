@@ -18,6 +18,21 @@ const (
 	maxHeld = 8        // refusals by a limit in a row
 )
 
+// sendError is a request without an answer. What is quoted may be of an answer that is no HTTP.
+type sendError struct {
+	host string
+	err  error
+}
+
+// Error implements error.
+func (e *sendError) Error() string {
+	text, _, _ := strings.Cut(e.err.Error(), ` "`)
+	return e.host + ": " + strings.ToValidUTF8(text[:min(len(text), maxNext/4)], "")
+}
+
+// Unwrap returns the cause.
+func (e *sendError) Unwrap() error { return e.err }
+
 // statusError is an answer of the vendor that is not 2xx.
 type statusError struct {
 	host   string
@@ -86,13 +101,13 @@ func (w *walk) send(ctx context.Context, method, address string) (*http.Response
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
-		return nil, nil, fmt.Errorf("%s: %w", req.URL.Host, err)
+		return nil, nil, &sendError{req.URL.Host, err}
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only
 	page, err := io.ReadAll(io.LimitReader(resp.Body, maxPage+1))
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("%s: %w", req.URL.Host, err)
+		return nil, nil, &sendError{req.URL.Host, err}
 	case len(page) > maxPage:
 		return nil, nil, fmt.Errorf("%s: a page of more than %d bytes", req.URL.Host, maxPage)
 	}
@@ -112,7 +127,7 @@ func limit(resp *http.Response, now time.Time) time.Duration {
 	}
 	wait := 30 * time.Second
 	if seconds, err := strconv.Atoi(after); err == nil {
-		wait = time.Duration(seconds) * time.Second
+		wait = time.Duration(min(seconds, 24*60*60)) * time.Second
 	} else if at, err := http.ParseTime(after); err == nil {
 		wait = at.Sub(now)
 	} else if reset, err := strconv.ParseInt(resp.Header.Get("X-RateLimit-Reset"), 10, 64); err == nil && spent {

@@ -28,6 +28,7 @@ type position struct {
 	Progress
 	List string `json:"list"` // the URL of the source, whose token no other one gets
 	Next string `json:"next"` // the page
+	Full bool   `json:"full,omitempty"`
 }
 
 // maxNext bounds the stored address of a page, so that the note is never too long.

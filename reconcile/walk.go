@@ -40,7 +40,7 @@ func (w *walk) hold(ctx context.Context, f func(*state) error) error {
 		return cmp.Or(err, f(&st))
 	}
 	return w.change(ctx, func(st *state) error {
-		if st.Holder != w.holder && w.saved.Before(st.Until) {
+		if left := st.Until.Sub(w.saved); st.Holder != w.holder && left > 0 && left < 2*leaseTime { // else a clock was ahead
 			return fmt.Errorf("%w until %s or a little later", ErrBusy, st.Until.UTC().Format(time.TimeOnly))
 		}
 		st.Holder, st.Until = w.holder, w.saved.Add(leaseTime)
@@ -57,6 +57,9 @@ func (w *walk) begin(ctx context.Context, q Request) error {
 		if !q.AdoptBefore.IsZero() && q.AdoptBefore.Before(st.First) {
 			st.First, st.Done, st.Walk = q.AdoptBefore, time.Time{}, nil
 		}
+		if st.Done.After(w.saved) { // the clock was ahead: what is compared is not known
+			st.Done = time.Time{}
+		}
 		w.st = *st
 		return w.plan(q)
 	})
@@ -70,7 +73,7 @@ func (w *walk) begin(ctx context.Context, q Request) error {
 func (w *walk) save(ctx context.Context) error {
 	return w.hold(ctx, func(st *state) error {
 		if st.Walk = nil; len(w.next) <= maxNext {
-			st.Walk = &position{Progress: w.p, List: w.source.URL, Next: w.next}
+			st.Walk = &position{Progress: w.p, List: w.source.URL, Next: w.next, Full: w.full}
 			st.Walk.Listed, st.Walk.OnTheWay, st.Walk.Unusable = w.page.Listed, w.page.OnTheWay, w.page.Unusable
 		}
 		return nil
@@ -99,12 +102,17 @@ func (w *walk) end(ctx context.Context, failed error) error {
 // compare reads the rest of the list.
 func (w *walk) compare(ctx context.Context) (err error) {
 	w.arrived = map[string]bool{}
+	seen := map[string]bool{}
 	if w.source.Asks() {
 		if w.asked, err = w.loadAsked(ctx); err != nil {
 			return err
 		}
 	}
 	for w.next != "" {
+		if seen[w.next] {
+			return errors.New("the pages of the list go round in a circle")
+		}
+		seen[w.next] = true
 		page, header, err := w.request(ctx, "GET", w.next)
 		if err != nil {
 			return err
@@ -148,7 +156,7 @@ func (w *walk) item(ctx context.Context, it producer.Listed) error {
 	bound, _ := w.bound(&w.st, now)
 	switch {
 	case w.source.Asks() && it.Arrived:
-		return w.settle(ctx, it.ID)
+		return w.settle(ctx, it)
 	case young:
 		w.p.OnTheWay++
 		return nil
@@ -159,7 +167,7 @@ func (w *walk) item(ctx context.Context, it producer.Listed) error {
 	}
 	a := w.asked[it.ID]
 	switch {
-	case w.arrived[it.ID] || a != nil && a.Count > 0: // which repeatAsks decides
+	case w.arrived[it.ID] || a != nil && (a.Settled || a.Count > 0): // which repeatAsks decides
 		return nil
 	case a == nil && len(w.asked) >= maxAsked:
 		w.full = true
@@ -206,15 +214,20 @@ func (w *walk) missed(ctx context.Context, it producer.Listed, how verify.Code, 
 		Event: event, Code: how})
 }
 
-// settle notes that a sending of an event arrived.
-func (w *walk) settle(ctx context.Context, event string) error {
-	w.arrived[event] = true
-	a := w.asked[event]
+// settle notes that a sending of an event arrived. If it was asked for, the first one may be on a
+// page that another process reads.
+func (w *walk) settle(ctx context.Context, it producer.Listed) error {
+	w.arrived[it.ID] = true
+	a := w.asked[it.ID]
+	if a == nil && it.Repeated && len(w.asked) < maxAsked {
+		a = &asked{Sending: it.Sending, Time: it.Time}
+		w.asked[it.ID] = a
+	}
 	if a == nil || a.Settled || w.dry {
 		return nil
 	}
 	a.Settled = true
-	return w.setAsked(ctx, event, a)
+	return w.setAsked(ctx, it.ID, a)
 }
 
 // ask asks the vendor to send an event again. The request is noted before it is sent: one that may
@@ -228,11 +241,12 @@ func (w *walk) ask(ctx context.Context, event string, a *asked) error {
 		return err
 	}
 	_, _, err := w.request(ctx, "POST", w.source.Address(a.Sending))
-	if status, ok := errors.AsType[*statusError](err); ok && status.final() {
+	status, _ := errors.AsType[*statusError](err)
+	if status != nil && status.final() {
 		w.Logger.Warn("the vendor does not send an event again", "endpoint", w.Producer.Name, "id", event, "error", err)
 		err = nil
 	}
-	if errors.As(err, new(*limitedError)) || errors.As(err, new(*statusError)) { // it was not sent
+	if err != nil && (errors.As(err, new(*limitedError)) || status != nil && status.status < 500) { // it was not sent
 		a.Count--
 		return errors.Join(err, w.setAsked(context.WithoutCancel(ctx), event, a))
 	} else if err != nil {
@@ -256,7 +270,7 @@ func (w *walk) repeatAsks(ctx context.Context) error {
 		switch {
 		case a.Time.Before(bound):
 			err = w.setAsked(ctx, event, nil)
-		case a.Settled || w.arrived[event] || a.At.After(w.p.Until.Add(-w.source.Grace)):
+		case a.Settled || w.arrived[event] || a.At.After(w.p.Until.Add(-w.source.Grace)) || a.At.Before(w.p.Since):
 		case a.Count < maxAsks:
 			err = w.ask(ctx, event, a)
 		default:
