@@ -55,7 +55,7 @@ func (r *Record) FenceOf(i int) (Key, bool) {
 	kind, _ := parseVersion(t.Version)
 	return Key{
 		Principal: r.Key.Principal, Endpoint: r.Payload.Endpoint, Space: SpaceFence,
-		ID: fmt.Sprintf("%d:%s%s;%c", len(t.Handler), t.Handler, t.Lane, kind),
+		ID: fmt.Sprintf("%d:%s%s;%c", len(t.Handler), t.Handler, strings.TrimPrefix(t.Lane, LaneYields), kind),
 	}, true
 }
 

@@ -461,7 +461,7 @@ func (m *model) fence(e *modelEvent, t *dedup.Task) (stale bool) {
 	if err != nil || t.Lane == "" || t.Unfenced {
 		return false
 	}
-	lane := [4]string{e.Key.Principal, e.Payload.Endpoint, t.Handler, t.Lane}
+	lane := [4]string{e.Key.Principal, e.Payload.Endpoint, t.Handler, strings.TrimPrefix(t.Lane, dedup.LaneYields)}
 	f, ok := m.fences[lane]
 	if ok = ok && m.now.Before(f.moved.Add(90*24*time.Hour)); ok && version < f.version {
 		return true

@@ -70,12 +70,17 @@ var notes = []check{
 		elsewhere.Key.Principal, elsewhere.Tasks[0].Version = "another", "1"
 		principal := x.takeOf(x.accept(elsewhere))
 		x.finish(principal.Lease, done())
+		strict := laned("e", "l") // its handler does not yield any more
+		strict.Tasks[0].Version = "9"
+		waits := x.takeOf(x.accept(strict))
+		x.finish(waits.Lease, done())
 		x.lasts(func() {
 			equal(x, "older", x.get(first.Record.Event).Tasks[0].Stale(), true)
 			equal(x, "newer", x.get(second.Record.Event).Tasks[0].Stale(), false)
 			equal(x, "equal", x.get(tie.Record.Event).Tasks[0].Stale(), false)
 			equal(x, "of another lane", x.get(other.Record.Event).Tasks[0].Stale(), false)
 			equal(x, "of another principal", x.get(principal.Record.Event).Tasks[0].Stale(), false)
+			equal(x, "of a lane that waits", x.get(waits.Record.Event).Tasks[0].Stale(), true)
 			f := x.fence(first.Record)
 			equal(x, "fence", f.Version+" "+f.Event, "10 "+second.Record.Event)
 		})
