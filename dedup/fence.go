@@ -98,6 +98,7 @@ func (r *Record) fenced(notes Notes, i int, res Result) (Result, error) {
 		}
 	case res.Reason == ReasonStale: // its fence was removed
 		res = Result{Kind: ResultRelease}
+	case res.Unfenced:
 	case !moved || CompareVersions(before.Version, r.Tasks[i].Version) < 0:
 		err = notes.SetNote(key, r.Tasks[i].Version+"\n"+r.Event)
 	}

@@ -81,6 +81,8 @@ type Result struct {
 	// Reply is what the target of the handler answered, unless it accepted. The first [MaxReply]
 	// bytes are kept in the history.
 	Reply string
+	// Unfenced means that a task that is done moves no fence.
+	Unfenced bool
 	// Response is the response of a held claim.
 	Response Response
 }

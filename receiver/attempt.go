@@ -208,7 +208,8 @@ func (a *attempt) classified(r returned, ended error) dedup.Result {
 	}
 	switch kind, wait := classify(err); {
 	case kind == errorNone:
-		return dedup.Result{Kind: dedup.ResultDone}
+		h := a.d.registry.byName[a.task().Handler]
+		return dedup.Result{Kind: dedup.ResultDone, Unfenced: h.isAhead(a.task().Version, a.d.cfg.Clock)}
 	case kind == errorRejected:
 		return dead(reasonRejected, errText(err))
 	case kind == errorUndecodable:

@@ -463,9 +463,7 @@ func (d *delivery) task(ctx context.Context, h *Handler, it producer.Item) dedup
 		warn("an event has no usable version")
 		return task
 	}
-	task.Version = version
-	at, ok := dedup.VersionTime(version)
-	if task.Unfenced = ok && at.Sub(d.rx.cfg.Clock()) > d.ep.p.Tolerance.Future; task.Unfenced {
+	if task.Version = version; h.isAhead(version, d.rx.cfg.Clock) {
 		warn("an event has a version in the future, and makes no other stale")
 	}
 	return task

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -27,6 +28,7 @@ type Handler struct {
 
 	lane, newest producer.Extractor
 	when         *producer.Condition // nil for none
+	future       time.Duration       // by which a version may be ahead of the clock
 
 	with []func(Next) Next
 	// run decodes the data and calls the user's function; the Response is nil for On.
@@ -296,6 +298,15 @@ func (h *Handler) versionOf(d *producer.Delivery, it producer.Item) (string, err
 		err = errors.New("not a version")
 	}
 	return version, err
+}
+
+// isAhead reports whether a version is a time that is too far ahead of a clock to make others stale.
+func (h *Handler) isAhead(version string, clock func() time.Time) bool {
+	if version == "" {
+		return false
+	}
+	at, ok := dedup.VersionTime(version)
+	return ok && at.Sub(clock()) > h.future
 }
 
 // checkNewest lists what is missing for the fence of a handler.

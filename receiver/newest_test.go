@@ -280,6 +280,28 @@ func TestARetryAfterANewerEventIsStale(t *testing.T) {
 	}
 }
 
+// A time that was ahead of the clock makes nothing stale until the clock reaches it, and may be stale.
+func TestATimeAheadIsStaleOnceANewerOneIsHandled(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := fenced(t, nil, func(f *fencedSite) []Handler { return []Handler{f.handler().LaneYields()} })
+		f.verdict = func(ev Event[[]byte]) error {
+			if ev.Attempt == 1 && ev.Version != "2000-01-01T00:06:00Z" {
+				return Postpone(10*time.Minute, errBoom)
+			}
+			return nil
+		}
+		f.deliver(`"a"`, `"2000-01-01T00:05:00Z"`)
+		f.deliver(`"b"`, `"2000-01-01T00:05:00Z"`)
+		time.Sleep(7 * time.Minute)
+		f.deliver(`"a"`, `"2000-01-01T00:06:00Z"`)
+		time.Sleep(30 * time.Minute)
+		f.verdict = nil
+		f.deliver(`"b"`, `"2000-01-01T00:04:00Z"`)
+		f.wants("a 2000-01-01T00:06:00Z, b 2000-01-01T00:05:00Z", 2)
+	})
+}
+
 func TestADeadLetterMovesNoFence(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

@@ -53,6 +53,9 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 			r.orphaned = append(r.orphaned, h.name)
 			continue
 		}
+		if p := known[h.producer]; p != nil {
+			h.future = p.Tolerance.Future
+		}
 		h.compose(decode)
 		r.byName[h.name] = &h
 		if !h.retired {

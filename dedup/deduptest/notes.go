@@ -86,7 +86,9 @@ var notes = []check{
 		})
 	}},
 	{"ADeadLetterARetryAndAnUnfencedTaskMoveNoFence", func(x *rig) {
-		for id, r := range map[string]dedup.Result{"a": dead(), "b": retry(hour)} {
+		ahead := done()
+		ahead.Unfenced = true
+		for id, r := range map[string]dedup.Result{"a": dead(), "b": retry(hour), "c": ahead} {
 			x.finish(x.versioned(id, "10", "l").Lease, r)
 		}
 		free := laned("d", dedup.LaneYields+"l")
