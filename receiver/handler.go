@@ -300,7 +300,7 @@ func (h *Handler) versionOf(d *producer.Delivery, it producer.Item) (string, err
 	return version, err
 }
 
-// isAhead reports whether a version is a time that is too far ahead of a clock to make others stale.
+// isAhead reports whether a version is a time that is too far ahead to make others stale.
 func (h *Handler) isAhead(version string, clock func() time.Time) bool {
 	if version == "" {
 		return false

@@ -280,7 +280,7 @@ func TestARetryAfterANewerEventIsStale(t *testing.T) {
 	}
 }
 
-// A time that was ahead of the clock makes nothing stale until the clock reaches it, and may be stale.
+// A time that was ahead of the clock makes nothing stale until the clock reaches it.
 func TestATimeAheadIsStaleOnceANewerOneIsHandled(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

@@ -149,7 +149,7 @@ func TestAnItemOfNoTimeStopsNothing(t *testing.T) {
 	}
 }
 
-// What is no HTTP may quote the request.
+// A malformed response may quote the request.
 func TestAnErrorQuotesNoAnswer(t *testing.T) {
 	t.Parallel()
 	err := error(&sendError{"api.github.test", fmt.Errorf("malformed HTTP response %q: %w", token, errKilled)})

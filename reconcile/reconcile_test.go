@@ -440,7 +440,7 @@ func TestAListThatLagsIsComparedAgain(t *testing.T) {
 	}
 }
 
-// Events that were accepted under another configuration have names that a list cannot tell.
+// Events that were accepted under another configuration have names that a list does not have.
 func TestRecordsOfAnotherConfigurationAreABound(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)

@@ -18,7 +18,7 @@ const (
 	maxHeld = 8        // refusals by a limit in a row
 )
 
-// sendError is a request without an answer. What is quoted may be of an answer that is no HTTP.
+// sendError is a request without an answer. Its text leaves out what is quoted of a malformed one.
 type sendError struct {
 	host string
 	err  error

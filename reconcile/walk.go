@@ -40,7 +40,8 @@ func (w *walk) hold(ctx context.Context, f func(*state) error) error {
 		return cmp.Or(err, f(&st))
 	}
 	return w.change(ctx, func(st *state) error {
-		if left := st.Until.Sub(w.saved); st.Holder != w.holder && left > 0 && left < 2*leaseTime { // else a clock was ahead
+		left := st.Until.Sub(w.saved) // much of it shows that the clock of the holder was ahead
+		if st.Holder != w.holder && left > 0 && left < 2*leaseTime {
 			return fmt.Errorf("%w until %s or a little later", ErrBusy, st.Until.UTC().Format(time.TimeOnly))
 		}
 		st.Holder, st.Until = w.holder, w.saved.Add(leaseTime)
