@@ -126,11 +126,12 @@ func TestAllocationsOfADelivery(t *testing.T) {
 		{"new, whose condition does not hold", testSecret, dedup.New, 200, 14 + 4, `json:action == "x"`},
 		{"refused, with a condition", "another secret of 24 bytes", 0, 401, 19, `json:action == "opened"`},
 	} {
-		n := deliveryAllocations(t, nil, gitHubRequest(row.secret, body), body, row.verdict, row.status, func(h *Handler) {
+		change := func(h *Handler) {
 			if row.when != "" {
 				*h = h.When(when(row.when))
 			}
-		})
+		}
+		n := deliveryAllocations(t, nil, gitHubRequest(row.secret, body), body, row.verdict, row.status, change)
 		if n > row.most {
 			t.Errorf("%s: %v allocations, want at most %v", row.name, n, row.most)
 		}
