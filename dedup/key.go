@@ -34,6 +34,8 @@ const (
 	SpaceSent = "sent"
 	// SpaceFence is the space of the notes of fences ([Record.FenceOf]).
 	SpaceFence = "fence"
+	// SpaceHandler is the space of the notes about handlers that are paused.
+	SpaceHandler = "handler"
 	// SpaceTarget is the space of the notes about the targets to which receivers forward events.
 	SpaceTarget = "target"
 	// SpaceReconcile is the space of the notes of package reconcile.

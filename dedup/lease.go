@@ -2,6 +2,7 @@ package dedup
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -42,12 +43,22 @@ type Want struct {
 	// an outage of what processes share, when others could not name theirs either. Zero leases
 	// them as soon as their handler is missing.
 	OrphanAfter time.Duration
+	// Most is how many tasks of some of Handlers may be leased at most. Of one with zero none is,
+	// but the handler is not missing: its tasks wait for the caller. The store may keep the map, so
+	// it must not change.
+	Most map[string]int
 }
 
-// Check returns an error that wraps ErrInvalid unless Tasks and Lease are positive.
+// Check returns an error that wraps ErrInvalid unless Tasks and Lease are positive, and Most is of
+// Handlers and not negative.
 func (w *Want) Check() error {
 	if w.Tasks <= 0 || w.Lease <= 0 {
 		return fmt.Errorf("%w: take of %d tasks for %v", ErrInvalid, w.Tasks, w.Lease)
+	}
+	for name, most := range w.Most {
+		if most < 0 || !slices.Contains(w.Handlers, name) {
+			return fmt.Errorf("%w: take of at most %d tasks of handler %q", ErrInvalid, most, name)
+		}
 	}
 	return nil
 }

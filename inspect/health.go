@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -26,6 +27,8 @@ type Status struct {
 	Lists []List `json:"lists,omitempty"`
 	// Reload is the last reload of the configuration; nil if there was none.
 	Reload *Reload `json:"reload,omitempty"`
+	// Handlers says which are paused.
+	Handlers []receiver.Control `json:"handlers,omitempty"`
 	// Retiring are handlers that were removed and still have tasks.
 	Retiring []Retiring `json:"retiring,omitempty"`
 }
@@ -161,6 +164,9 @@ func (p *Inspector) Health(ctx context.Context) (Health, error) {
 	if p.o.Status != nil {
 		h.Status = p.o.Status(ctx)
 	}
+	if p.o.Controls != nil {
+		h.Handlers = p.o.Controls.Controls()
+	}
 	if err := p.o.Store.Health(ctx); err != nil {
 		h.Accepting, h.Problem = false, err.Error()
 	}
@@ -220,6 +226,8 @@ func (p *Inspector) ProducerStates(ctx context.Context) []ProducerState {
 //	GET /health      the [Health]
 //	GET /jobs        an array of [Job], newest first
 //
+// With [Options.Controls] it also has [HandlersAPI].
+//
 // It asks for no token: put it behind authentication.
 func (p *Inspector) API() http.Handler {
 	mux := http.NewServeMux()
@@ -231,6 +239,10 @@ func (p *Inspector) API() http.Handler {
 		respond(w, h, err)
 	})
 	mux.HandleFunc("GET /jobs", func(w http.ResponseWriter, _ *http.Request) { respond(w, p.jobs.list(), nil) })
+	if p.o.Controls != nil {
+		mux.Handle("/handlers", HandlersAPI(p.o.Controls))
+		mux.Handle("/handlers/", HandlersAPI(p.o.Controls))
+	}
 	mux.Handle("/", newAPI(&api{store: p.o.Store, log: p.o.Log, stopping: p.jobs.ctx}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Eyelet-API", "1")
@@ -250,4 +262,20 @@ func (p *Inspector) health(w http.ResponseWriter, r *http.Request, s *session) {
 		return
 	}
 	p.show(w, r, s, http.StatusOK, "health", shell{Title: "Health", Tab: "health", View: h})
+}
+
+// controlHandler takes the forms of the view of the health.
+func (p *Inspector) controlHandler(w http.ResponseWriter, r *http.Request, s *session) {
+	name, action := r.PostFormValue("handler"), r.PostFormValue("action")
+	if p.o.Controls == nil {
+		p.unknown(w, r, s)
+		return
+	}
+	request := HandlerRequest{Handler: name, Reason: r.PostFormValue("reason")}
+	if err := setPaused(r.Context(), p.o.Controls, action, request); err != nil {
+		p.showFault(w, r, s, controlStatus(err), err.Error())
+		return
+	}
+	p.o.Log.Info("a handler was changed from the page", "handler", name, "action", action)
+	p.back(w, r, "/health", map[bool]string{true: "Paused.", false: "Resumed."}[action == "pause"])
 }

@@ -62,6 +62,8 @@ type Options struct {
 	// Send sends the delivery of an event with another body through the whole path of the receiver,
 	// signed again, with [FieldEdited]. If it is nil nothing can be sent from the page.
 	Send func(ctx context.Context, event dedup.Record, body []byte) (Sent, error)
+	// Controls are the handlers that can be paused: those of a [receiver.Receiver]. Nil is none.
+	Controls Handlers
 	// Status describes the process. May be nil.
 	Status func(context.Context) Status
 	// Log gets logins and changes. Defaults to discarding them.
@@ -187,6 +189,7 @@ func (p *Inspector) routes() http.Handler {
 		"POST /jobs/{job}/stop":         p.stopJob,
 		"GET /producers":                p.producers,
 		"GET /health":                   p.health,
+		"POST /handlers":                p.controlHandler,
 		"POST /logout":                  p.logout,
 		"GET /":                         p.unknown,
 	} {

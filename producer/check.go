@@ -238,8 +238,8 @@ func (p *Producer) checkRequests(m *mistakes) {
 	m.addIf(p.FormMember != "" && (p.Payload != nil || p.Split != nil), "a form member cannot go with batches or "+
 		"another payload")
 	m.addIf(p.Concurrency < 0, "concurrency must not be negative")
-	m.add(p.Rate.check())
-	m.add(p.NonceRate.check())
+	m.add(p.Rate.Check())
+	m.add(p.NonceRate.Check())
 	allowed := []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodDelete}
 	m.addIf(p.SignedContent < SignedEither || p.SignedContent > SignedDecoded, "signed content %d is not known",
 		p.SignedContent)

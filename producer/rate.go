@@ -27,8 +27,8 @@ func (r Rate) WithDefaults() Rate {
 // Limits reports whether there is a limit.
 func (r Rate) Limits() bool { return r.Events > 0 }
 
-// check reports mistakes, given the defaults.
-func (r Rate) check() error {
+// Check returns the mistake in a rate with its defaults, or nil.
+func (r Rate) Check() error {
 	switch {
 	case r.Events < 0 || r.Per < 0 || r.Burst < 0:
 		return errors.New("rate and burst must not be negative")

@@ -8,9 +8,9 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +40,10 @@ func (s *instantStore) Claim(_ context.Context, claims ...dedup.Claim) ([]dedup.
 func (s *instantStore) Take(ctx context.Context, _ dedup.Want) ([]dedup.Work, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+func (s *instantStore) Notes(context.Context, string) iter.Seq2[dedup.Note, error] {
+	return func(func(dedup.Note, error) bool) {}
 }
 
 func (s *instantStore) Guarantees() dedup.Guarantees { return dedup.Guarantees{} }
@@ -91,20 +95,6 @@ func deliveryAllocations(
 			t.Fatal(w.status, w.header)
 		}
 	})
-}
-
-const testSecret = "0123456789abcdef0123"
-
-func gitHubRequest(secret, body string) *http.Request {
-	return &http.Request{
-		Method: http.MethodPost, URL: &url.URL{Path: "/webhooks/github"}, RequestURI: "/webhooks/github",
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "hooks.example.com", RemoteAddr: "192.0.2.1:40000",
-		Header: http.Header{
-			"User-Agent": {"GitHub-Hookshot/f2a3b4c"}, "Accept": {"*/*"}, "Content-Type": {"application/json"},
-			"X-Github-Event": {"push"}, "X-Github-Delivery": {"72d3162e-cc78-11e3-81ab-4c9367dc0958"},
-			"X-Hub-Signature-256": {sign(secret, body)},
-		},
-	}
 }
 
 // TestAllocationsOfADelivery bounds what a request costs the garbage collector. The bounds may only

@@ -14,6 +14,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
 // Reasons why a task waits or is dead, as stored.
@@ -28,6 +29,7 @@ const (
 	reasonPanicked    = "panicked"     // waits: panic or runtime.Goexit
 	reasonStopped     = "stopped"      // waits: the receiver stopped; does not count as an attempt
 	reasonWaited      = "waited"       // waits: no worker was free; does not count as an attempt
+	reasonPaused      = "paused"       // waits: its handler was paused; does not count as an attempt
 
 	// The following are only observed, not stored.
 	reasonLeaseLost  = "lease_lost" // another process has the task
@@ -58,6 +60,10 @@ type attempt struct {
 	stored  bool         // the handler's transaction recorded the result
 	result  dedup.Result // once there is one
 	cause   error        // of the result
+
+	limit *limit // of its handler; nil without one
+	share admission.Share
+	trial bool // of the breaker of its handler
 }
 
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
@@ -175,6 +181,7 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 	a.hanging.Unlock()
 	a.rec.Payload.Body = nil
 	a.d.prefetch.release(a.size)
+	a.d.control.free(a)
 	a.result, a.cause = res, cause
 	a.endSpan(res, cause)
 	switch {

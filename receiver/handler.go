@@ -30,6 +30,9 @@ type Handler struct {
 	when         *producer.Condition // nil for none
 	future       time.Duration       // by which a version may be ahead of the clock
 
+	concurrency, breaker int
+	rate                 producer.Rate
+
 	with []func(Next) Next
 	// run decodes the data and calls the user's function; the Response is nil for On.
 	run func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error)
@@ -228,6 +231,36 @@ func (h Handler) When(c producer.Condition) Handler { h.when = &c; return h }
 // Names returns the name of the handler and that of its producer.
 func (h Handler) Names() (handler, producer string) {
 	return cmp.Or(h.name, h.producer+"/"+h.pattern), h.producer
+}
+
+// Concurrency bounds how many tasks of the handler run at once in this receiver; the others wait in
+// the store. Defaults to all workers ([Config.Workers]).
+func (h Handler) Concurrency(tasks int) Handler { h.concurrency = tasks; return h }
+
+// Rate bounds how many tasks of the handler start per time in this receiver, retries included, by
+// the monotonic clock; the others wait in the store. Defaults to no bound.
+func (h Handler) Rate(r producer.Rate) Handler { h.rate = r; return h }
+
+// Breaker pauses the handler when so many different events, at least 2 and of at least two lanes,
+// failed without a success between: an event that always fails does not stop the others. An event
+// without a lane counts as a lane of its own. A failure is an attempt that is retried or leaves a
+// dead letter, but not one that was postponed.
+//
+// After 30 seconds, which double up to 10 minutes, one event is tried; its success ends the pause.
+// [Receiver.Resume] ends it at once. Receivers of a shared store are paused together. Defaults to
+// none.
+func (h Handler) Breaker(events int) Handler { h.breaker = events; return h }
+
+// checkLimits lists the mistakes in the limits of a handler.
+func (h *Handler) checkLimits() (errs faults) {
+	errs.when(h.concurrency < 0, "the concurrency must not be negative")
+	errs.when(h.breaker < 0 || h.breaker == 1, "a breaker needs at least 2 events")
+	if err := h.rate.WithDefaults().Check(); err != nil {
+		errs = append(errs, err)
+	}
+	errs.when((h.answer || h.inline) && (h.concurrency != 0 || h.breaker != 0 || h.rate != (producer.Rate{})),
+		"an Answer or Inline handler has no concurrency, rate or breaker: set those of its producer, or use On")
+	return errs
 }
 
 func (h *Handler) matches(typ string) bool { return dedup.MatchType(h.pattern, typ) }

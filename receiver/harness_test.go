@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -407,5 +408,19 @@ func (c *counter) await(t *testing.T) {
 	case <-c.ch:
 	case <-time.After(2 * time.Minute):
 		t.Fatal("the handler did not run")
+	}
+}
+
+const testSecret = "0123456789abcdef0123"
+
+func gitHubRequest(secret, body string) *http.Request {
+	return &http.Request{
+		Method: http.MethodPost, URL: &url.URL{Path: "/webhooks/github"}, RequestURI: "/webhooks/github",
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "hooks.example.com", RemoteAddr: "192.0.2.1:40000",
+		Header: http.Header{
+			"User-Agent": {"GitHub-Hookshot/f2a3b4c"}, "Accept": {"*/*"}, "Content-Type": {"application/json"},
+			"X-Github-Event": {"push"}, "X-Github-Delivery": {"72d3162e-cc78-11e3-81ab-4c9367dc0958"},
+			"X-Hub-Signature-256": {sign(secret, body)},
+		},
 	}
 }

@@ -66,7 +66,7 @@ type Receiver struct {
 // receiver must be closed. The error joins every mistake of the configuration: one at a producer is
 // a [*producer.CheckError], one at a handler a [*HandlerError].
 func Open(c Config) (*Receiver, error) {
-	rx, err := newReceiver(c)
+	rx, err := Idle(c)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +74,20 @@ func Open(c Config) (*Receiver, error) {
 		rx.loadPeers()
 	}
 	rx.start()
+	return rx, nil
+}
+
+// Idle is [Open] for a receiver that runs no handler: for [Receiver.Controls], [Receiver.Pause] and
+// [Receiver.Resume] while no other process has the store. It need not be closed.
+func Idle(c Config) (*Receiver, error) {
+	rx, err := newReceiver(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := rx.workers.control.read(rx.ending); err != nil {
+		rx.end()
+		return nil, err
+	}
 	return rx, nil
 }
 
@@ -125,6 +139,9 @@ func (rx *Receiver) start() {
 	if rx.cfg.PeersFile != "" {
 		go rx.keepPeers()
 	}
+	if rx.cfg.Store.Guarantees().Shared {
+		go rx.workers.control.watch(rx.ending)
+	}
 	rx.workers.start()
 }
 
@@ -160,6 +177,11 @@ func (rx *Receiver) Replace(c Config) (*Receiver, error) {
 	}
 	rx.workers.stopTake()
 	<-rx.workers.taking
+	rx.workers.control.configure(next.registry.byName)
+	next.workers.control = rx.workers.control
+	if err := rx.workers.control.read(next.ending); err != nil {
+		rx.log.Warn("the states of handlers that are new could not be read: they run", "err", err)
+	}
 	next.start()
 	return next, nil
 }
@@ -301,6 +323,25 @@ func (rx *Receiver) TakeIn(
 	defer rx.inflight.Done()
 	return ep.takeIn(ctx, f, dry)
 }
+
+// Pause stops a handler: its tasks wait in the store, and those that run finish. That survives a
+// restart, and holds for all receivers of a shared store, within a second. It also replaces the
+// pause of a breaker. ErrUnknownHandler without such a handler, ErrAnswering for one made by
+// [Answer] or [Inline].
+func (rx *Receiver) Pause(ctx context.Context, handler, reason string) error {
+	return rx.workers.control.order(ctx, handler, func(s *Control, now time.Time) {
+		*s = Control{Paused: true, By: ByOperator, Reason: reason, Since: now}
+	})
+}
+
+// Resume lets a paused handler run again, also after its breaker. Errors are those of Pause.
+func (rx *Receiver) Resume(ctx context.Context, handler string) error {
+	return rx.workers.control.order(ctx, handler, func(s *Control, _ time.Time) { *s = Control{} })
+}
+
+// Controls returns whether each handler runs, in the order of their names, and retired ones only if
+// they are paused. What another receiver of a shared store changed is known here within a second.
+func (rx *Receiver) Controls() []Control { return rx.workers.control.list() }
 
 func (rx *Receiver) loadPeers() {
 	exists := func(endpoint string) bool { return rx.endpoints[endpoint] != nil }

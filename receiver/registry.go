@@ -93,6 +93,7 @@ func checkHandler(h *Handler, known map[string]*producer.Producer) (errs faults)
 	errs.when(h.yields && h.lane == nil, "LaneYields without a lane: set one with Lane")
 	errs = append(errs, h.checkNewest(p)...)
 	errs = append(errs, h.checkWhen(p)...)
+	errs = append(errs, h.checkLimits()...)
 	for i, m := range h.with {
 		errs.when(m == nil, "middleware %d is nil", i+1)
 	}

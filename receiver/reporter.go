@@ -173,6 +173,7 @@ func (a *attempt) report() {
 		a.log().Info("task released", "reason", res.Reason)
 	}
 	a.observe(KindAttempt, state, res.Reason, typeOnly(a.cause))
+	a.d.control.report(a)
 }
 
 // errorAttr is why the attempt failed: what the handler returned, else what was recorded.
@@ -185,6 +186,7 @@ func (a *attempt) errorAttr() slog.Attr {
 
 // close ends the attempt, whose outcome is recorded or abandoned.
 func (a *attempt) close() {
+	a.d.control.close(a)
 	a.d.watchdog.remove(&a.leasedRun)
 	a.d.prefetch.finish()
 	a.d.open.Done()

@@ -41,6 +41,7 @@ type dispatcher struct {
 	log      *slog.Logger
 	want     dedup.Want // without the capacity of the moment
 	random   func(int64) int64
+	control  *control
 
 	takeCtx    context.Context
 	endTake    context.CancelFunc
@@ -69,6 +70,8 @@ func newDispatcher(cfg Config, b *registry, log *slog.Logger) *dispatcher {
 	d.leaseCtx, d.stopLeases = context.WithCancel(context.Background())
 	d.watchdog = newWatchdog(d.leaseCtx, &d.cfg)
 	d.reporter.d = d
+	d.control = &control{cfg: &d.cfg, log: log}
+	d.control.configure(b.byName)
 	d.workers = executor.New(executor.Config[*attempt]{
 		Goroutines: cfg.Workers, Run: (*attempt).run, Ended: (*attempt).goexit,
 		Patience: min(workerPatience, cfg.Lease/3),
@@ -135,19 +138,19 @@ func (d *dispatcher) take() {
 		}
 		want := d.want
 		want.Tasks, want.Bytes = n, bytes
-		works, err := d.cfg.Store.Take(d.takeCtx, want)
-		if d.takeCtx.Err() == nil {
+		ctx, end, most := d.control.begin(d.takeCtx)
+		want.Most = most
+		works, err := d.cfg.Store.Take(ctx, want)
+		ended := ctx.Err() != nil // with takeCtx, or to take more
+		end()
+		if !ended {
 			failures = d.noteTake(failures, err)
 		}
 		for _, w := range works {
-			a := newAttempt(d, w)
-			d.prefetch.add(a.size)
-			d.open.Add(1)
-			if !d.workers.Add(a) {
-				a.release(reasonStopped)
-			}
+			d.add(newAttempt(d, w))
 		}
 		switch {
+		case ended:
 		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrFailed):
 			return
 		case err != nil:
@@ -155,6 +158,17 @@ func (d *dispatcher) take() {
 		case len(works) == 0: // do not spin on a store that does not block
 			pause(d.takeCtx.Done(), storeRetryBase)
 		}
+	}
+}
+
+// add gives a task to the workers, unless its handler was paused meanwhile.
+func (d *dispatcher) add(a *attempt) {
+	d.prefetch.add(a.size)
+	d.open.Add(1)
+	if !d.control.start(a) {
+		a.release(reasonPaused)
+	} else if !d.workers.Add(a) {
+		a.release(reasonStopped)
 	}
 }
 

@@ -39,7 +39,7 @@ func (p *program) command() *cobra.Command {
 	group("Try", devCommand(p), listenCommand(p), sendCommand(p))
 	group("Run", serveCommand(p), reloadCommand(p), healthcheckCommand(p))
 	group("Look", openCommand(p), eventsCommand(p), explainCommand(p))
-	group("Repair", targetsCommand(p), fencesCommand(p), reconcileCommand(p), storeCommand(p))
+	group("Repair", handlersCommand(p), targetsCommand(p), fencesCommand(p), reconcileCommand(p), storeCommand(p))
 	group("Set up", initCommand(p), configCommand(p), keygenCommand(p), producersCommand(p))
 	root.AddCommand(manCommand(p), versionCommand(p))
 	root.InitDefaultCompletionCmd()

@@ -148,6 +148,7 @@ func (o *takeOp) wanted(opened time.Time) taskqueue.Want {
 	w := &o.want
 	return taskqueue.Want{
 		Tasks: w.Tasks, Bytes: w.Bytes, Handlers: w.Handlers, Orphans: opened.Add(w.OrphanAfter),
+		Most: w.Most,
 	}
 }
 

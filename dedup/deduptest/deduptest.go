@@ -60,7 +60,7 @@ func Run(t *testing.T, h Harness) {
 	if h.Open == nil {
 		t.Fatal("deduptest: Harness.Open is missing")
 	}
-	for _, c := range slices.Concat(modelChecks(), contract, notes) {
+	for _, c := range slices.Concat(modelChecks(), contract, notes, most) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.run(newRig(t, h))

@@ -644,6 +644,9 @@ func (m *model) runNow(e *modelEvent) error {
 
 // runs reports whether the caller may get a task of the handler, and whether it has to.
 func (m *model) runs(w dedup.Want, handler string) (may, must bool) {
+	if most, limited := w.Most[handler]; limited && most == 0 {
+		return false, false
+	}
 	if w.Handlers == nil || slices.Contains(w.Handlers, handler) {
 		return true, true
 	}

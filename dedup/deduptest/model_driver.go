@@ -335,6 +335,12 @@ func (d *driver) take() {
 		if w.OrphanAfter = pick(d.Rand, minute, 2*hour, 90*day); len(d.stores) > 1 {
 			w.OrphanAfter = 400 * day // what one store named, the other reads later
 		}
+		w.Most = map[string]int{}
+		for _, handler := range w.Handlers {
+			if d.IntN(3) == 0 {
+				w.Most[handler] = d.IntN(2)
+			}
+		}
 	}
 	may, must := false, false
 	for _, e := range m.events {
@@ -359,11 +365,15 @@ func (d *driver) take() {
 		m.named[handler] = m.named[handler] || err == nil // else the store perhaps never saw it
 	}
 	left := w.Bytes
+	w.Most = maps.Clone(w.Most) // the store may keep that of the call
 	for i, work := range ws {
 		if left -= int64(len(work.Record.Payload.Body)); i > 0 && left < 0 {
 			d.Fatalf("the payloads of %d tasks are too large", len(ws))
 		}
 		d.taken(work, w, ws[i+1:])
+		if _, limited := w.Most[work.Task().Handler]; limited {
+			w.Most[work.Task().Handler]--
+		}
 	}
 }
 

@@ -151,6 +151,7 @@ func (m *Store) wait(ctx context.Context, changed <-chan struct{}, next time.Tim
 func (m *Store) wanted(w dedup.Want) taskqueue.Want {
 	return taskqueue.Want{
 		Tasks: w.Tasks, Bytes: w.Bytes, Handlers: w.Handlers, Orphans: m.opened.Add(w.OrphanAfter),
+		Most: w.Most,
 	}
 }
 

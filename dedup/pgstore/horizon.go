@@ -31,12 +31,15 @@ const (
 // look is one look for work.
 type look struct {
 	names []string     // of handlers, each once
-	most  int          // tasks of each
+	each  int          // tasks of each
 	since []*time.Time // where it begins, by name
 	lost  time.Time    // the same for leases that ended
 	whole bool         // it begins at the beginning
 	began time.Time
 	took  time.Duration
+
+	most      map[string]int // tasks that are left of handlers with a limit
+	exhausted []string       // those of which none is wanted
 
 	none   bool                 // no lease ended
 	counts map[string]int       // of tasks that it found, by handler
@@ -44,9 +47,9 @@ type look struct {
 }
 
 // look returns a look for tasks of handlers.
-func (h *horizon) look(names []string, most int) *look {
+func (h *horizon) look(names []string, each int) *look {
 	l := &look{
-		names: names, most: most, since: make([]*time.Time, len(names)), began: time.Now(),
+		names: names, each: each, since: make([]*time.Time, len(names)), began: time.Now(),
 		counts: map[string]int{}, left: map[string]time.Time{},
 	}
 	if !slices.Equal(names, h.names) || l.began.Sub(h.at) >= max(lookAgain, 20*h.took) {
@@ -60,10 +63,21 @@ func (h *horizon) look(names []string, most int) *look {
 	return l
 }
 
+// limit says how many tasks of handlers are wanted at most.
+func (l *look) limit(most map[string]int) {
+	l.most, l.exhausted = make(map[string]int, len(most)), []string{}
+	for name, n := range most {
+		if name = text(name); n == 0 {
+			l.exhausted = append(l.exhausted, name)
+		}
+		l.most[name] = n
+	}
+}
+
 // found notes a task, which is given out or left. The longest due come first.
 func (l *look) found(handler string, due time.Time, left bool) {
 	l.counts[handler]++
-	if _, ok := l.left[handler]; !ok && (left || l.counts[handler] == l.most) {
+	if _, ok := l.left[handler]; !ok && (left || l.counts[handler] == l.each) {
 		l.left[handler] = due
 	}
 }
@@ -74,14 +88,21 @@ func (h *horizon) looked(l *look, now time.Time) {
 		h.at, h.took, h.lost = l.began, l.took, time.Time{}
 	}
 	now = now.Add(-lag)
+	before := h.due
 	h.names, h.due = l.names, map[string]time.Time{}
 	for _, name := range l.names {
+		if slices.Contains(l.exhausted, name) { // nobody looked
+			if !l.whole {
+				h.due[name] = before[name]
+			}
+			continue
+		}
 		h.due[name] = now
 		if due, ok := l.left[name]; ok && due.Before(now) {
 			h.due[name] = due
 		}
 	}
-	if l.none {
+	if l.none && len(l.exhausted) == 0 {
 		h.lost = now
 	}
 }

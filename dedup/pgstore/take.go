@@ -18,7 +18,8 @@ import (
 // interrupted task that runs in this process, and $11 when it no longer keeps others waiting. $12
 // and $13 are where the tasks of each handler, and the leases that ended, begin (see horizon). $14
 // and $15 are the first and the last sighting of this process without a gap (see sightings): after
-// a gap no handler is missing, because other processes could not report theirs either.
+// a gap no handler is missing, because other processes could not report theirs either. $16 are the
+// handlers of which the caller wants none at the moment.
 //
 // The walk does not say that lanes are not NULL: PostgreSQL would multiply the odds, expect a
 // single row, and sort all lanes in each step.
@@ -30,16 +31,17 @@ orphans AS MATERIALIZED (SELECT h.name FROM {{schema}}.handler h, n WHERE h.name
 free AS MATERIALIZED (SELECT $11::timestamptz <= n.now OR NOT EXISTS (SELECT 1 FROM {{schema}}.task t
   WHERE t.seq = $8 AND t.idx = $9 AND t.token = $10 AND t.state = 2 AND t.until > n.now) AS free FROM n),
 names AS MATERIALIZED (SELECT x.handler, coalesce(x.since, '-infinity') AS since FROM unnest($5::text[], $12::timestamptz[]) AS x(handler, since)
+  WHERE x.handler <> ALL($16::text[])
   UNION ALL SELECT name, '-infinity' FROM orphans WHERE $5 IS NOT NULL
   UNION ALL SELECT name, '-infinity' FROM {{schema}}.handler WHERE $5 IS NULL),
-due AS MATERIALIZED (SELECT d.*, false AS suspect, x.handler FROM names x CROSS JOIN LATERAL (
+due AS MATERIALIZED (SELECT d.*, false AS suspect, x.handler, true AS timed FROM names x CROSS JOIN LATERAL (
   SELECT t.seq, t.idx, t.due AS at, t.size, t.token = 0 AS fresh FROM {{schema}}.task t
   WHERE ` + ordinary + ` AND t.handler = x.handler AND t.due >= x.since AND t.due <= (SELECT now FROM n)
   ORDER BY t.due, t.seq, t.idx LIMIT $2 FOR UPDATE SKIP LOCKED) d),
-again AS MATERIALIZED (SELECT x.seq, x.idx, x.due AS at, x.size, false, true, NULL FROM {{schema}}.task x
+again AS MATERIALIZED (SELECT x.seq, x.idx, x.due AS at, x.size, false, true, x.handler, false FROM {{schema}}.task x
   WHERE x.state = 1 AND x.lane IS NULL AND NOT x.hold AND x.reason = 'interrupted' AND x.due <= (SELECT now FROM n) AND ` + allowed + `
   AND (SELECT free FROM free) ORDER BY x.due, x.seq, x.idx LIMIT 1 FOR UPDATE SKIP LOCKED),
-lost AS MATERIALIZED (SELECT x.seq, x.idx, x.until AS at, x.size, false, true, NULL FROM {{schema}}.task x
+lost AS MATERIALIZED (SELECT x.seq, x.idx, x.until AS at, x.size, false, true, x.handler, false FROM {{schema}}.task x
   WHERE x.state = 2 AND x.lane IS NULL AND NOT x.hold AND x.until >= coalesce($13::timestamptz, '-infinity') AND x.until <= (SELECT now FROM n) AND ` + allowed + `
   AND (SELECT free FROM free) ORDER BY x.until LIMIT 1 FOR UPDATE SKIP LOCKED),
 walk AS ((SELECT t.lane FROM {{schema}}.task t WHERE t.state < 3 AND t.lane > $3::bytea ORDER BY t.lane LIMIT 1)
@@ -56,17 +58,18 @@ heads AS MATERIALIZED (SELECT x.*, x.state = 2 OR x.reason = 'interrupted' AS su
   ) h ORDER BY h.state DESC LIMIT 1) x WHERE x.at <= (SELECT now FROM n) AND ` + allowed + `),
 chosen AS MATERIALIZED ((SELECT * FROM heads WHERE NOT suspect ORDER BY at LIMIT $2)
   UNION ALL (SELECT * FROM heads WHERE suspect AND (SELECT free FROM free) ORDER BY at LIMIT 1)),
-laned AS MATERIALIZED (SELECT t.seq, t.idx, h.at, t.size, false, h.suspect, NULL FROM chosen h JOIN {{schema}}.task t ON t.seq = h.seq AND t.idx = h.idx
+laned AS MATERIALIZED (SELECT t.seq, t.idx, h.at, t.size, false, h.suspect, t.handler, false FROM chosen h JOIN {{schema}}.task t ON t.seq = h.seq AND t.idx = h.idx
   WHERE t.state = h.state AND CASE t.state WHEN 1 THEN t.due ELSE t.until END <= (SELECT now FROM n) FOR UPDATE OF t SKIP LOCKED)
 SELECT c.seq, c.idx, c.size, c.suspect, c.fresh, nextval('{{schema}}.token'), (SELECT count(*) FROM lanes),
-  (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1), n.now, c.at, c.handler,
+  (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1), n.now, c.at, c.handler, c.timed,
   (SELECT free FROM free) AND NOT EXISTS (SELECT 1 FROM lost)
 FROM n LEFT JOIN (SELECT * FROM due UNION ALL SELECT * FROM again UNION ALL SELECT * FROM lost UNION ALL SELECT * FROM laned) c ON true
 ORDER BY c.at, c.seq, c.idx`
 
 const (
 	ordinary = `t.state = 1 AND t.lane IS NULL AND NOT t.hold AND t.reason <> 'interrupted'`
-	allowed  = `($5::text[] IS NULL OR x.handler = ANY($5::text[]) OR x.handler IN (SELECT name FROM orphans))`
+	allowed  = `($5::text[] IS NULL OR x.handler = ANY($5::text[]) OR x.handler IN (SELECT name FROM orphans))
+  AND x.handler <> ALL($16::text[])`
 )
 
 var workSQL = `SELECT e.body, ` + columns + `
@@ -114,12 +117,13 @@ func (t *take) try(ctx, steps context.Context, want *dedup.Want) ([]dedup.Work, 
 	steps, cancel := context.WithTimeout(steps, stepTimeout)
 	defer cancel()
 	look := t.horizon.look(texts(want.Handlers), min(want.Tasks, maxTake))
+	look.limit(want.Most)
 	first, last := t.seen.unbroken()
 	var picks []pick
 	b := &pgx.Batch{}
-	b.Queue(t.db.sql(dueSQL), t.db.now(), look.most, t.lanes, maxLanes, look.names, t.named,
+	b.Queue(t.db.sql(dueSQL), t.db.now(), look.each, t.lanes, maxLanes, look.names, t.named,
 		want.OrphanAfter.Microseconds(), t.suspect.seq, t.suspect.idx, t.suspect.token, t.free,
-		look.since, moment(look.lost), moment(first), moment(last)).Query(
+		look.since, moment(look.lost), moment(first), moment(last), look.exhausted).Query(
 		func(rows pgx.Rows) (err error) {
 			picks, err = t.picks(rows, want, look)
 			return err
@@ -202,27 +206,34 @@ func (t *take) picks(rows pgx.Rows, want *dedup.Want, look *look) ([]pick, error
 	var seq *int64
 	var idx *int16
 	var size *int32
-	var suspect, fresh *bool
+	var suspect, fresh, timed *bool
 	var token int64
 	var lanes int
 	var last []byte
 	var at *time.Time
 	var handler *string
 	left, full, suspects := want.Bytes, false, 0
-	columns := []any{&seq, &idx, &size, &suspect, &fresh, &token, &lanes, &last, &t.now, &at, &handler, &look.none}
+	columns := []any{
+		&seq, &idx, &size, &suspect, &fresh, &token, &lanes, &last, &t.now, &at, &handler, &timed, &look.none,
+	}
 	_, err := pgx.ForEachRow(rows, columns, func() error {
 		if seq == nil || *suspect && suspects > 0 {
 			return nil
 		}
-		if !full {
+		most, limited := look.most[*handler]
+		passed := limited && most == 0
+		if !full && !passed {
 			left -= int64(*size)
 			full = len(out) > 0 && left < 0 || len(out) == want.Tasks
 		}
-		if handler != nil {
-			look.found(*handler, *at, full)
+		if *timed {
+			look.found(*handler, *at, full || passed)
 		}
-		if full {
+		if full || passed {
 			return nil
+		}
+		if limited {
+			look.most[*handler]--
 		}
 		if *suspect {
 			suspects++

@@ -3,6 +3,7 @@ package library
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/once"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -52,4 +53,18 @@ func packs(pack func(order) error) (receiver.Handler, error) {
 	paid, err := producer.ParseCondition(`json:status == "paid" and json:amount >= 99.5`)
 	run := func(_ context.Context, ev receiver.Event[order]) error { return pack(ev.Data) }
 	return receiver.On("shop", "order.*", run).When(paid), err
+}
+
+type parcel struct {
+	Customer string `json:"customer"`
+}
+
+// shipped sends each parcel to a carrier that takes two calls at once and 100 in a minute. While it
+// is down, its parcels wait, and one is tried now and then.
+func shipped(send func(context.Context, parcel) error) receiver.Handler {
+	h := receiver.On("shop", "parcel", func(ctx context.Context, ev receiver.Event[parcel]) error {
+		return send(ctx, ev.Data)
+	})
+	return h.Named("carrier").Lane(producer.JSON("customer")).
+		Concurrency(2).Rate(producer.Rate{Events: 100, Per: time.Minute, Burst: 5}).Breaker(5)
 }

@@ -14,6 +14,8 @@ type Want struct {
 	Handlers []string
 	// Orphans is when tasks of handlers that no Want has named are taken, too.
 	Orphans time.Time
+	// Most is how many tasks of some handlers at most.
+	Most map[string]int
 }
 
 // SuspectTime is how long a running suspect holds the other suspects back. A hanging one must
@@ -23,6 +25,8 @@ const SuspectTime = 30 * time.Second
 // handler has the waiting tasks of one handler, except those that wait for others of their lane.
 type handler[E any] struct {
 	wanted   uint64          // the last Want that named it; 0 for none
+	limited  uint64          // the last Want that had it in Most
+	left     int             // of that, what was not taken yet
 	due      Heap[*entry[E]] // by Due
 	suspects Heap[*entry[E]] // by Due, and those whose lease ran out by its end
 }
@@ -44,6 +48,10 @@ func (q *Queue[E]) next(at int64, w *Want) {
 	for _, name := range w.Handlers {
 		q.handlers[q.handler(name)].wanted = q.wants
 	}
+	for name, most := range w.Most {
+		h := q.handlers[q.handler(name)]
+		h.limited, h.left = q.wants, most
+	}
 	q.lapse(at)
 }
 
@@ -56,6 +64,9 @@ func (q *Queue[E]) heaps(w *Want, f func(h *Heap[*entry[E]], from int64)) {
 	}
 	for _, h := range q.handlers {
 		from := int64(math.MinInt64)
+		if h.limited == q.wants && h.left <= 0 {
+			continue
+		}
 		if w.Handlers != nil && h.wanted != q.wants {
 			if h.wanted > 0 {
 				continue // another caller has it
@@ -90,6 +101,7 @@ func (q *Queue[E]) TakeWhile(now time.Time, w Want, until time.Time, fits func(I
 		}
 		bytes -= it.Bytes
 		out = append(out, it)
+		q.handlers[e.handler].left--
 		if e.suspect {
 			q.suspect, q.suspectUntil = e, nanos(now.Add(SuspectTime))
 		}

@@ -3,6 +3,7 @@ package taskqueue
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -141,6 +142,9 @@ func first(a, b *Item[string]) bool {
 // from returns when a caller may take the task.
 func (n *naive) from(t *task, w Want) time.Time {
 	from := t.Due
+	if most, limited := w.Most[t.Handler]; limited && most == 0 {
+		return time.Time{}
+	}
 	if w.Handlers != nil && !slices.Contains(w.Handlers, t.Handler) {
 		if from = later(from, w.Orphans); slices.Contains(n.named, t.Handler) {
 			return time.Time{}
@@ -265,6 +269,12 @@ func (p *pair) want(t *rapid.T) Want {
 	w := Want{Handlers: rapid.SampledFrom(wants).Draw(t, "handlers"), Orphans: at(40)}
 	w.Tasks, w.Bytes = rapid.IntRange(1, 4).Draw(t, "n"), int64(rapid.IntRange(0, 60).Draw(t, "bytes"))
 	p.naive.named = append(p.naive.named, w.Handlers...)
+	w.Most = map[string]int{}
+	for _, name := range w.Handlers {
+		if rapid.Bool().Draw(t, "limited") {
+			w.Most[name] = rapid.IntRange(0, 2).Draw(t, "most")
+		}
+	}
 	return w
 }
 
@@ -273,19 +283,24 @@ func (p *pair) take(t *rapid.T) {
 	until := p.naive.now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "lease")) * time.Second)
 	var want []Item[string]
 	p.naive.lapse()
+	asked := w
+	w.Most = maps.Clone(w.Most)
 	for left := w.Bytes; len(want) < w.Tasks; {
 		next := p.naive.next(w)
 		if next == nil || len(want) > 0 && left < next.Bytes {
 			break
 		}
 		left -= next.Bytes
+		if _, limited := w.Most[next.Handler]; limited {
+			w.Most[next.Handler]--
+		}
 		want = append(want, Item[string]{Event: next.Event, Seq: next.Seq, Bytes: next.Bytes})
 		next.running, next.Due = true, until
 		if next.Suspect {
 			p.naive.suspect, p.naive.until = next, p.naive.now.Add(SuspectTime)
 		}
 	}
-	got := p.queue.Take(p.naive.now, w, until)
+	got := p.queue.Take(p.naive.now, asked, until)
 	if !slices.Equal(got, want) {
 		t.Fatalf("took %v, want %v", got, want)
 	}

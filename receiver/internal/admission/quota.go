@@ -80,17 +80,40 @@ func (q *Quota) take(n int, now time.Time) (wait time.Duration, left int) {
 	if q.rate.Events == 0 {
 		return 0, 0
 	}
+	price := float64(min(n, q.rate.Burst))
+	if wait = q.until(price, now); wait == 0 {
+		q.tokens -= price
+	}
+	return wait, int(q.tokens)
+}
+
+// until returns how long until there are so many tokens; zero if there are.
+func (q *Quota) until(price float64, now time.Time) time.Duration {
 	if since := now.Sub(q.at); since > 0 && !q.at.IsZero() { // a clock that goes backwards adds no tokens
 		q.tokens = min(float64(q.rate.Burst), q.tokens+float64(q.rate.Events)*float64(since)/float64(q.rate.Per))
 	}
 	q.at = now
-	price := float64(min(n, q.rate.Burst))
 	if q.tokens >= price {
-		q.tokens -= price
-		return 0, int(q.tokens)
+		return 0
 	}
 	missing := (price - q.tokens) * float64(q.rate.Per) / float64(q.rate.Events)
-	return max(1, time.Duration(math.Ceil(missing))), int(q.tokens)
+	return max(1, time.Duration(math.Ceil(missing)))
+}
+
+// Free returns for how many events of one delivery each there are slots and tokens, and if there is
+// no token, how long until there is one.
+func (q *Quota) Free(now time.Time) (n int, wait time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n = math.MaxInt
+	if q.rate.Events > 0 {
+		wait = q.until(1, now)
+		n = int(q.tokens)
+	}
+	if q.concurrency > 0 {
+		n = min(n, max(0, q.concurrency-q.running))
+	}
+	return n, wait
 }
 
 // refund returns the tokens of n events.

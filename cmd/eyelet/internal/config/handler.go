@@ -36,7 +36,11 @@ type Handler struct {
 	Newest    string        `conf:"newest"`
 	When      string        `conf:"when"`
 	Otherwise bool          `conf:"otherwise"`
-	Env       []string      `conf:"env"` // of exec: names of variables to pass on
+	// Concurrency is also the number of connections of forward.
+	Concurrency int           `conf:"concurrency"`
+	Rate        producer.Rate `conf:"rate"`
+	Breaker     int           `conf:"breaker"`
+	Env         []string      `conf:"env"` // of exec: names of variables to pass on
 }
 
 // kinds returns the actions of the handler, which should be one.
@@ -173,7 +177,10 @@ func (b *handlerBuilder) handler(h *Handler, to sink.Sink, name string) receiver
 	if b.answers(h) {
 		built = receiver.Answer(h.Producer, h.Type, answer)
 	}
-	built = built.Named(name)
+	built = built.Named(name).Rate(h.Rate).Breaker(h.Breaker)
+	if h.Forward == "" || !b.answers(h) {
+		built = built.Concurrency(h.Concurrency)
+	}
 	if h.Otherwise {
 		built = built.Otherwise()
 	}

@@ -41,7 +41,6 @@ type forwardSettings struct {
 	AllowHosts     []string      `conf:"hosts"`
 	TotalRetryTime time.Duration `conf:"total_retry_time"`
 	TerminalLimit  int           `conf:"terminal_limit"`
-	MaxConnections int           `conf:"concurrency"`
 	KeepResponse   *bool         `conf:"keep_response"` // of failed attempts; the default
 	CAFile         string        `conf:"ca_file"`
 	ForwardHeaders []string      `conf:"forward_headers"` // besides the own and the signed fields
@@ -50,7 +49,7 @@ type forwardSettings struct {
 func (b *handlerBuilder) refuseForwardSettings(h *Handler) {
 	for _, name := range []string{
 		"mode", "sign", "bearer", "bearer_file", "deny_private", "hosts", "total_retry_time", "terminal_limit",
-		"concurrency", "keep_response", "ca_file", "forward_headers",
+		"keep_response", "ca_file", "forward_headers",
 	} {
 		b.refuseIf(h.Node.Member(name) != nil, h, name, "forward")
 	}
@@ -69,7 +68,7 @@ func (b *handlerBuilder) forward(h *Handler, name string) sink.Sink {
 	}
 	target, err := forward.New(forward.Config{
 		Name: name, URL: h.Forward, State: b.plan.Targets, AllowHosts: h.AllowHosts, DenyPrivate: h.DenyPrivate,
-		TotalRetryTime: h.TotalRetryTime, TerminalLimit: h.TerminalLimit, MaxConns: h.MaxConnections,
+		TotalRetryTime: h.TotalRetryTime, TerminalLimit: h.TerminalLimit, MaxConns: h.Concurrency,
 		Roots: b.roots(h), Credentials: b.credentials(h), Timeout: b.timeout(h), Via: b.plan.Via, Fields: b.fields(h),
 		OmitReplies: h.KeepResponse != nil && !*h.KeepResponse,
 	})

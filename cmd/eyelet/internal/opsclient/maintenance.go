@@ -2,6 +2,7 @@ package opsclient
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"net/url"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 // Targets lists the targets of forward handlers.
@@ -22,6 +25,21 @@ func (c *Client) Targets(ctx context.Context) ([]opsapi.Target, error) {
 func (c *Client) SwitchTarget(ctx context.Context, name, to, reason string) error {
 	q := url.Values{"name": {name}, "switch": {to}, "reason": {reason}}
 	return c.send(ctx, http.MethodPost, "/targets?"+q.Encode(), nil)
+}
+
+// Handlers returns which handlers are paused.
+func (c *Client) Handlers(ctx context.Context) ([]receiver.Control, error) {
+	return fetch[[]receiver.Control](ctx, c, http.MethodGet, "/handlers")
+}
+
+// SetHandler makes a change of a handler: pause or resume. An unknown name is a [*Refusal] with
+// status 404.
+func (c *Client) SetHandler(ctx context.Context, change string, r inspect.HandlerRequest) error {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return c.send(ctx, http.MethodPost, "/handlers/"+change, body)
 }
 
 // LoginURL returns an address that opens the page at its prefix and logs in. It works once, within

@@ -9,6 +9,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/metrics"
 )
@@ -82,5 +83,25 @@ func (m targetMetrics) Collect(out chan<- prometheus.Metric) {
 			off = 1
 		}
 		out <- prometheus.MustNewConstMetric(targetOff, prometheus.GaugeValue, off, t.Name)
+	}
+}
+
+// handlerMetrics says which handlers are paused.
+type handlerMetrics struct{ handlers inspect.Handlers }
+
+var handlerPaused = prometheus.NewDesc("eyelet_handler_paused", "1 for a handler that is paused, by an operator or "+
+	"its breaker, and whose tasks wait; else 0. Receivers that share a store agree.", []string{"handler"}, nil)
+
+// Describe implements prometheus.Collector.
+func (handlerMetrics) Describe(out chan<- *prometheus.Desc) { out <- handlerPaused }
+
+// Collect implements prometheus.Collector.
+func (m handlerMetrics) Collect(out chan<- prometheus.Metric) {
+	for _, h := range m.handlers.Controls() {
+		paused := 0.0
+		if h.Paused {
+			paused = 1
+		}
+		out <- prometheus.MustNewConstMetric(handlerPaused, prometheus.GaugeValue, paused, h.Handler)
 	}
 }

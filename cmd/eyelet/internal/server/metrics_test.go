@@ -15,6 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/refused"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/memstore"
+	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/metrics"
@@ -45,7 +46,7 @@ func metricFamilies(t *testing.T) (own []metricFamily) {
 	ring, err := refused.New(refused.Options{})
 	check(t, err)
 	r := newRegistry(c, store, targets, ring, []*receiver.Listener{receiver.Listen(nil, receiver.Limits{})}, "v1")
-	r.MustRegister((&reloads{}).metrics()...)
+	r.MustRegister(append((&reloads{}).metrics(), handlerMetrics{onePaused{}})...)
 	c.Expect([]producer.Producer{{Name: "e", ExpectEvery: time.Hour}})
 	c.Observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", Code: "accepted",
 		SameBytes: "known", New: true, Secret: 1, Signed: true})
@@ -71,6 +72,13 @@ func metricFamilies(t *testing.T) (own []metricFamily) {
 		t.Fatalf("only %d metrics", len(own))
 	}
 	return own
+}
+
+// onePaused has a handler that is paused.
+type onePaused struct{ inspect.Handlers }
+
+func (onePaused) Controls() []receiver.Control {
+	return []receiver.Control{{Handler: "h", Paused: true}}
 }
 
 // metricTable lists the metrics as docs/operations.md has them.

@@ -17,6 +17,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 // operations serves probes and metrics to every client, and the rest to those with the token.
@@ -33,7 +34,7 @@ func (s *Server) operations(g *generation) http.Handler {
 	})
 	mux.Handle("/targets", s.state.authorized(s.logChanges(TargetsAPI(g.Targets)), true))
 	registry := newRegistry(s.metrics, s.store, g.Targets, s.ring, s.listeners, s.Inspector.Version)
-	registry.MustRegister(s.reloads.metrics()...)
+	registry.MustRegister(append(s.reloads.metrics(), handlerMetrics{g.rx})...)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("/refused", s.state.authorized(s.refusedAPI(), true))
 	mux.Handle("GET /refused/{number}/explain", s.state.authorized(http.HandlerFunc(g.explainAPI), true))
@@ -68,7 +69,7 @@ func (s *Server) pageOptions(g *generation) inspect.Options {
 	o := inspect.Options{
 		Store: s.store, Token: s.state.token, ReadToken: s.state.readToken, ReadOnly: g.Inspector.ReadOnly,
 		Prefix: g.Inspector.Prefix, Redact: g.Inspector.Redact, Producers: g.Receiver.Producers, URL: g.Receiver.URL,
-		Log: s.Log.Logger, Receiver: s.receiverName(), Handlers: g.handlersOf,
+		Log: s.Log.Logger, Receiver: s.receiverName(), Handlers: g.handlersOf, Controls: controlsOf{g},
 		Status: func(ctx context.Context) inspect.Status {
 			st := inspect.Status{Version: s.Inspector.Version, Store: s.StoreName, Degraded: s.degraded(),
 				Reload: s.lastReload(), Retiring: g.retiring(), Lists: g.comparing.lists(ctx)}
@@ -135,7 +136,29 @@ func (s *Server) degraded() (wrong []string) {
 	if last := s.lastReload(); last != nil && !last.Applied {
 		wrong = append(wrong, "the configuration was not reloaded: "+last.Problem)
 	}
+	for _, h := range s.current.Load().rx.Controls() {
+		if h.Paused {
+			wrong = append(wrong, fmt.Sprintf("handler %s is paused: %s", h.Handler, usage.OneLine(h.Reason)))
+		}
+	}
 	return wrong
+}
+
+// controlsOf are the handlers of a generation, whose receiver is not there yet when its page is
+// made.
+type controlsOf struct{ g *generation }
+
+// Controls implements [inspect.Handlers].
+func (h controlsOf) Controls() []receiver.Control { return h.g.rx.Controls() }
+
+// Pause implements [inspect.Handlers].
+func (h controlsOf) Pause(ctx context.Context, handler, reason string) error {
+	return h.g.rx.Pause(ctx, handler, reason)
+}
+
+// Resume implements [inspect.Handlers].
+func (h controlsOf) Resume(ctx context.Context, handler string) error {
+	return h.g.rx.Resume(ctx, handler)
 }
 
 // authorized requires the token, or where readers may read the token for that.
