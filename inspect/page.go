@@ -62,7 +62,8 @@ type Options struct {
 	// Send sends the delivery of an event with another body through the whole path of the receiver,
 	// signed again, with [FieldEdited]. If it is nil nothing can be sent from the page.
 	Send func(ctx context.Context, event dedup.Record, body []byte) (Sent, error)
-	// Controls are the handlers that can be paused: those of a [receiver.Receiver]. Nil is none.
+	// Controls are the handlers that can be paused: those of a [receiver.Receiver]. Defaults to
+	// none.
 	Controls Handlers
 	// Status describes the process. May be nil.
 	Status func(context.Context) Status

@@ -377,7 +377,7 @@ func (c *control) set(name string, s Control) {
 		return
 	} else if l.state = s; s.Paused && (was.By != s.By || was.Reason != s.Reason) {
 		c.log.Warn("the handler is paused, and its tasks wait",
-			"handler", name, slog.String("by", s.By), slog.String("reason", s.Reason))
+			"handler", name, "by", s.By, "reason", s.Reason)
 	} else if was.Paused && !s.Paused {
 		c.log.Info("the handler runs again", "handler", name)
 	}

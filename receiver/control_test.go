@@ -227,8 +227,8 @@ func TestABrokenHandlerTriesOneEventAtATimeAndRecovers(t *testing.T) {
 			waits = append(waits, at.Sub(last).Round(time.Second))
 			last = at.Add(time.Second)
 		}
-		min := time.Minute
-		f.same("waits", []time.Duration{min / 2, min, 2 * min, 4 * min, 8 * min}, waits)
+		minute := time.Minute
+		f.same("waits", []time.Duration{minute / 2, minute, 2 * minute, 4 * minute, 8 * minute}, waits)
 		a.set(func() { a.failAll = false })
 		for _, event := range events {
 			if r := f.outcome(event); r.State() != dedup.Done {
