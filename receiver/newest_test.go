@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -90,7 +91,13 @@ func (f *fencedSite) deliver(lane, version string, header ...string) {
 	if g := f.send(a); g.status != 200 || g.replayed() {
 		f.t.Fatalf("%s: %+v", a.body, g)
 	}
-	time.Sleep(time.Second)
+	passes(time.Second)
+}
+
+// passes lets time pass in a bubble, and waits for what happened then.
+func passes(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // wants compares what was handled, and how many tasks are stale.
@@ -273,7 +280,7 @@ func TestARetryAfterANewerEventIsStale(t *testing.T) {
 				}
 				f.deliver(`"a"`, "1")
 				f.deliver(`"a"`, "2")
-				time.Sleep(5 * time.Minute)
+				passes(5 * time.Minute)
 				f.wants(tt.handled, tt.stale)
 			})
 		})
@@ -293,9 +300,9 @@ func TestATimeAheadIsStaleOnceANewerOneIsHandled(t *testing.T) {
 		}
 		f.deliver(`"a"`, `"2000-01-01T00:05:00Z"`)
 		f.deliver(`"b"`, `"2000-01-01T00:05:00Z"`)
-		time.Sleep(7 * time.Minute)
+		passes(7 * time.Minute)
 		f.deliver(`"a"`, `"2000-01-01T00:06:00Z"`)
-		time.Sleep(30 * time.Minute)
+		passes(30 * time.Minute)
 		f.verdict = nil
 		f.deliver(`"b"`, `"2000-01-01T00:04:00Z"`)
 		f.wants("a 2000-01-01T00:06:00Z, b 2000-01-01T00:05:00Z", 2)
@@ -320,7 +327,7 @@ func TestADeadLetterMovesNoFence(t *testing.T) {
 		if _, err := f.store.Reopen(t.Context(), f.records()[2].Event); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		passes(time.Second)
 		f.deliver(`"a"`, "8")
 		f.wants("a 5, a 9", 2)
 	})
@@ -337,7 +344,7 @@ func TestAForcedRerunMovesNoFence(t *testing.T) {
 			if _, err := f.store.Rerun(t.Context(), f.records()[0].Event, dedup.Rerun{Force: force}); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second)
+			passes(time.Second)
 		}
 		again(false)
 		f.wants("a 3", 1)
@@ -393,7 +400,7 @@ func TestAttemptsWithoutTheirFenceDoNotCount(t *testing.T) {
 		store := &notesFail{Store: memstore.New(memstore.Options{}), until: time.Now().Add(10*DefaultBackoffBase - 1)}
 		f := fenced(t, func(c *Config) { c.Store, c.Attempts = store, 1 }, nil)
 		f.deliver(`"a"`, "1")
-		time.Sleep(time.Minute)
+		passes(time.Minute)
 		if store.failed < 2 || store.failed > 10 || !slices.Equal(f.handled, []string{"a 1"}) {
 			t.Errorf("the fence was read %d times in vain, handled %q", store.failed, f.handled)
 		}
@@ -535,7 +542,7 @@ func TestForgedVersionsMakeNothingStale(t *testing.T) {
 			}
 			const known, high, next = `{"lane":"a","v":1}`, `{"lane":"a","v":9}`, `{"lane":"a","v":2}`
 			got := []int{send("1", known, known), send("2", high, known), send("3", next, next)}
-			time.Sleep(time.Second)
+			passes(time.Second)
 			if !slices.Equal(got, []int{200, 401, 200}) || !slices.Equal(handled, []string{"1", "2"}) {
 				t.Errorf("answered %v, handled %q", got, handled)
 			}
@@ -586,7 +593,7 @@ func stormOfOlderEvents(t *testing.T) {
 			}
 		}
 	}
-	time.Sleep(12 * time.Hour)
+	passes(12 * time.Hour)
 	newest, stale := map[string]int{}, 0
 	for _, rec := range s.records() {
 		var data versioned
