@@ -41,7 +41,7 @@ cmp "$dir/eyelet-torture" "$dir/again-torture"
 "$dir/eyelet-torture" --rounds 1 --dir "$dir" >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
 size=$(stat -c %s "$dir/eyelet")
 echo "$size bytes"
-[ "$size" -le 30000000 ] || { echo "more than 30 MB"; exit 1; }
+[ "$size" -le 32000000 ] || { echo "more than 32 MB"; exit 1; }
 
 step "goreleaser"
 if ! installed goreleaser; then
