@@ -20,7 +20,7 @@ type noteEntry struct {
 // note returns a note that has not expired, with an empty text if there is none. A damaged one is
 // reported and counts as none: it is replaced, or removed by a repair.
 func (b *batch) note(k dedup.Key) dedup.Note {
-	h := record.HashOf(k)
+	h := record.NoteHash(k)
 	n, known := b.notes[h]
 	if !known {
 		if !b.c.db.Lacks(h.Key(record.FamilyNote)) {
@@ -37,7 +37,7 @@ func (b *batch) note(k dedup.Key) dedup.Note {
 // putNote replaces the text of a note. Without any, the note is removed.
 func (b *batch) putNote(k dedup.Key, text string) {
 	n := dedup.Note{Key: k, Text: text, At: b.now}
-	swap(&b.oldNotes, b.notes, record.HashOf(k), noteEntry{Note: n, dirty: true})
+	swap(&b.oldNotes, b.notes, record.NoteHash(k), noteEntry{Note: n, dirty: true})
 }
 
 func (n *noteEntry) mutation(h record.Hash, memory *arena) mutation {
@@ -120,7 +120,7 @@ func (s *Store) Note(ctx context.Context, k dedup.Key) (n dedup.Note, err error)
 		return n, err
 	}
 	err = s.view(func(in *kv.View) error {
-		n, err = readNote(in, record.HashOf(k))
+		n, err = readNote(in, record.NoteHash(k))
 		return err
 	})
 	return current(n, k, s.now()), err
@@ -129,7 +129,7 @@ func (s *Store) Note(ctx context.Context, k dedup.Key) (n dedup.Note, err error)
 // Notes implements [dedup.Store].
 func (s *Store) Notes(ctx context.Context, space string) iter.Seq2[dedup.Note, error] {
 	return func(yield func(dedup.Note, error) bool) {
-		for n, err := range s.notes(ctx) {
+		for n, err := range s.notes(ctx, space) {
 			if err == nil && (n.Key.Space != space || n.Expired(s.now())) {
 				continue
 			}
@@ -151,7 +151,7 @@ func (o *forgetOp) apply(b *batch) error {
 		return b.disk.err()
 	}
 	for _, n := range o.notes {
-		if b.note(n.Key); b.notes[record.HashOf(n.Key)].At.Equal(n.At) {
+		if b.note(n.Key); b.notes[record.NoteHash(n.Key)].At.Equal(n.At) {
 			b.putNote(n.Key, "")
 		}
 	}
@@ -161,7 +161,7 @@ func (o *forgetOp) apply(b *batch) error {
 // forgetFences removes fences that have expired, and beyond their number those that moved first.
 func (m *maintenance) forgetFences(ctx context.Context, most int) error {
 	var gone, fences []dedup.Note
-	for n, err := range m.notes(ctx) {
+	for n, err := range m.notes(ctx, dedup.SpaceFence) {
 		switch {
 		case err != nil:
 			return err

@@ -66,7 +66,7 @@ func TestADamagedNoteIsReportedAndRepaired(t *testing.T) {
 	s := open(t, t.TempDir(), quiet())
 	k := dedup.Key{Space: "s", ID: "a"}
 	setNote(t, s, k, "text")
-	spoil(t, s, record.HashOf(k).Key(record.FamilyNote))
+	spoil(t, s, record.NoteHash(k).Key(record.FamilyNote))
 	_, err := s.Note(context.Background(), k)
 	damagedIs(t, err, "Note")
 	report, err := s.Check(context.Background())

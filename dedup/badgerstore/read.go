@@ -44,15 +44,16 @@ func (c *core) eachPage(ctx context.Context, visit func(*kv.View, record.Place))
 	return nil
 }
 
-// notes yields all notes with a transaction per page, those that have expired too.
-func (c *core) notes(ctx context.Context) iter.Seq2[dedup.Note, error] {
+// notes yields the notes of a space with a transaction per page, those that have expired too.
+func (c *core) notes(ctx context.Context, space string) iter.Seq2[dedup.Note, error] {
 	return func(yield func(dedup.Note, error) bool) {
-		for from := []byte{record.FamilyNote}; from != nil; {
+		prefix := record.NotePrefix(space)
+		for from := prefix; from != nil; {
 			var page []dedup.Note
 			err := c.view(func(in *kv.View) error {
 				first := from
 				from = nil
-				for it := range in.Items(first, record.FamilyNote) {
+				for it := range in.Items(first, prefix...) {
 					if len(page) == pageSize {
 						from = it.KeyCopy()
 						break

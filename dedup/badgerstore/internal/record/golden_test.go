@@ -87,7 +87,7 @@ func golden() string {
 	line("key/alias", h.Key(FamilyAlias))
 	line("key/body", h.BodyKey(300))
 	line("key/trace", h.TraceID().Key())
-	line("key/note", h.Key(FamilyNote))
+	line("key/note", NoteHash(c.Aliases[0]).Key(FamilyNote))
 	line("key/meta", MetaKey)
 	fmt.Fprintln(&out, "id", EventID(h, 300))
 	done := &dedup.Record{
@@ -122,7 +122,7 @@ func golden() string {
 	line("state/empty", EncodeState(nil, newest.Key(), &dedup.Record{}, Outline{}))
 	line("alias", Alias{Hash: h, Seq: 300}.Encode(nil, h.Key(FamilyAlias)))
 	note := dedup.Note{Key: c.Aliases[0], Text: "text", At: goldenAt}
-	line("note", EncodeNote(nil, h.Key(FamilyNote), note))
+	line("note", EncodeNote(nil, NoteHash(note.Key).Key(FamilyNote), note))
 	line("trace", EncodeTrace(nil, h.TraceID().Key(), dedup.Trace{Day: 19000, Count: 3}))
 	line("body", NewBody([]byte("body")).Encode(h.BodyKey(300)))
 	line("meta/empty", (&Meta{}).Encode())

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/hex"
@@ -21,7 +22,7 @@ import (
 //	a hash            an alias: hash and seq of its event
 //	b hash seq        a large body: that of the event with the sequence
 //	r hash            the trace of a key beyond its window; only the first 16 bytes of the hash
-//	n hash            a note
+//	n space hash      a note; 4 bytes of the hash of its space, 16 of that of its key
 //	m                 the counters and the clock of the last commit
 //	y, z n            of the index itself
 const (
@@ -62,6 +63,19 @@ func (h Hash) Key(family byte) []byte { return h.AppendKey(make([]byte, 0, KeySi
 
 // AppendKey appends what Key returns.
 func (h Hash) AppendKey(b []byte, family byte) []byte { return append(append(b, family), h[:]...) }
+
+// NoteHash returns the hash of the note of a key: those of a space are neighbours.
+func NoteHash(k dedup.Key) (h Hash) {
+	key := HashOf(k)
+	copy(h[copy(h[:], NotePrefix(k.Space)[1:]):], key[:])
+	return h
+}
+
+// NotePrefix returns what the keys of the notes of a space begin with.
+func NotePrefix(space string) []byte {
+	sum := sha256.Sum256([]byte(space))
+	return append([]byte{FamilyNote}, sum[:hashSize-traceIDSize]...)
+}
 
 // BodyKey returns the key of the large body of the event with a sequence.
 func (h Hash) BodyKey(seq uint64) []byte {
