@@ -33,7 +33,7 @@ var imports = map[string][]string{
 		"internal/atomicfile", "cmd/eyelet/internal/config", "cmd/eyelet/internal/forward",
 		"cmd/eyelet/internal/opsapi",
 		"cmd/eyelet/internal/opsclient", "cmd/eyelet/internal/server", "internal/usage", "internal/conf",
-		"internal/duration",
+		"internal/duration", "cmd/eyelet/internal/table",
 	},
 	"internal/atomicfile": {},
 	"cmd/eyelet/internal/config": {
@@ -59,6 +59,7 @@ var imports = map[string][]string{
 	},
 	"cmd/eyelet/internal/servertest": {}, // for tests
 	"cmd/eyelet/internal/sink":       {"receiver", "cmd/eyelet/internal/forward", "internal/strictjson"},
+	"cmd/eyelet/internal/table":      {},
 	"cmd/eyelet/internal/tracing":    {"verify", "internal/httpserver"},
 	"internal/usage":                 {"internal/nearest"},
 	"internal/conf":                  {"internal/usage", "internal/duration"},
@@ -159,7 +160,7 @@ var confined = map[string][]string{
 	"github.com/prometheus/client_golang": {"eyelet.go", "receiver/metrics/", "cmd/", "bench/"},
 	"github.com/redis/go-redis/v9":        {"bench/"},
 	"golang.org/x/crypto/acme":            {"cmd/eyelet/internal/server/"},
-	"golang.org/x/text":                   {"explain/"},
+	"golang.org/x/text":                   {"explain/", "cmd/eyelet/internal/table/"},
 	"github.com/hanwen/go-fuse/v2":        {"dedup/badgerstore/faultdisk/"},
 }
 

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/duration"
@@ -39,7 +39,7 @@ func eventsCommand(p *program) *cobra.Command {
 
 func listCommand(p *program) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List events, the newest first", Args: cobra.NoArgs}
-	file, format := configFlag(c), outputFlag(c)
+	file, format := configFlag(c), listFlag(c)
 	filters := addFilterFlags(c, "")
 	before := c.Flags().String("before", "", "seq from an earlier list: the next page")
 	text := c.Flags().String("text", "", "in an identifier, the type, an attribute or the body; upper or lower case")
@@ -118,26 +118,27 @@ func printEvents(
 	ctx context.Context, p *program, client *opsclient.Client, q url.Values, format string,
 ) (n int, err error) {
 	dead := q.Get("state") == dedup.Dead.String() || q.Has("quarantined")
-	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
+	heads := eventHeads
+	if dead {
+		heads = append(slices.Clone(heads), "WHY")
+	}
+	t := p.table(format, heads...)
 	searched, err := client.Each(ctx, q, func(line []byte, e inspect.Event) error {
 		if n++; format == "json" {
 			_, err := fmt.Fprintf(p.Out, "%s\n", line)
 			return err
 		}
-		head, row := eventHeads, eventRow(e)
+		row := eventRow(e)
 		if dead {
-			head, row = deadHeads, row+"\t"+whyOf(e)
+			row = append(row, whyOf(e))
 		}
-		if n == 1 {
-			_, _ = fmt.Fprintln(t, head)
-		}
-		_, _ = fmt.Fprintln(t, row) // Flush returns the error
+		t.Row(row...)
 		return nil
 	})
-	if err == nil && format == "text" && n == 0 {
+	if err == nil && format != "json" && n == 0 {
 		p.eprintf("no events\n")
 	}
-	err = errors.Join(err, t.Flush())
+	err = errors.Join(err, t.Write(p.Out))
 	if err == nil && searched != nil {
 		p.eprintf("%s\n", sayOf(*searched))
 	}
@@ -159,11 +160,8 @@ func sayOf(s inspect.Searched) string {
 	return text
 }
 
-// The column heads of eventRow, and with whyOf of lists of dead letters.
-const (
-	eventHeads = "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID"
-	deadHeads  = eventHeads + "\tWHY"
-)
+// eventHeads are the column heads of eventRow.
+var eventHeads = []string{"ACCEPTED", "EVENT", "ENDPOINT", "TYPE", "STATE", "ATTEMPT", "ID"}
 
 // quarantineText says why a delivery was quarantined, and of which event it is.
 func quarantineText(e inspect.Event) string {
@@ -174,7 +172,7 @@ func quarantineText(e inspect.Event) string {
 	return text
 }
 
-func eventRow(e inspect.Event) string {
+func eventRow(e inspect.Event) []any {
 	state := e.State
 	if e.QuarantineReason != "" {
 		state += " (" + quarantineText(e) + ")"
@@ -183,11 +181,12 @@ func eventRow(e inspect.Event) string {
 	} else if why := reasons(e); len(why) > 0 {
 		state += " (" + strings.Join(why, ", ") + ")"
 	}
-	return strings.Join([]string{
-		e.Accepted.Format(time.RFC3339), e.Event, sanitize(e.Endpoint), sanitize(e.Type), state,
-		strconv.Itoa(e.Attempt),
-		sanitize(cmp.Or(e.VendorID, e.ID)),
-	}, "\t")
+	var attempt any = e.Attempt
+	if e.Attempt <= 1 {
+		attempt = table.Minor(strconv.Itoa(e.Attempt))
+	}
+	return []any{e.Accepted, table.ID(e.Event), sanitize(e.Endpoint), sanitize(e.Type), table.State(state), attempt,
+		table.Minor(sanitize(cmp.Or(e.VendorID, e.ID)))}
 }
 
 // reasons returns the reasons of the tasks in the state of the event.

@@ -6,41 +6,38 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"unicode/utf8"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
 // writeAttempts draws a timeline of the attempts of each task, and the whole last error if its row
 // has only a part of it.
-func writeAttempts(w io.Writer, d inspect.Detail) error {
+func writeAttempts(p *program, d inspect.Detail, format string) error {
 	for _, task := range d.Tasks {
 		if len(task.Attempts) == 0 {
 			continue
 		}
-		t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-		_, _ = fmt.Fprintf(t, "\nATTEMPTS of %s\n", sanitize(task.Handler))
+		t := p.table(format)
+		t.Above = "\nATTEMPTS of " + sanitize(task.Handler) + "\n"
 		before := inspect.Attempt{}
 		for _, a := range task.Attempts {
 			if left := a.Number - before.Number - 1; left > 0 {
-				_, _ = fmt.Fprintf(t, "  :\t%s more\n", count(left, "attempt"))
+				t.Row("  :", count(left, "attempt")+" more")
 			}
-			_, _ = fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", a.Number, timeText(a.Started), tookText(a), outcomeText(a),
+			t.Row(fmt.Sprintf("  %d", a.Number), timeCell(a.Started), tookText(a), table.State(outcomeText(a)),
 				brief(taskReason(inspect.Task{Reason: a.Reason, Error: a.Error})))
 			if a.Reopened != nil {
-				_, _ = fmt.Fprintf(t, "  :\t%s\trun again by an operator\n", timeText(a.Reopened))
+				t.Row("  :", timeCell(a.Reopened), "run again by an operator")
 			}
 			before = a
 		}
 		if task.Due != nil && before.State == "pending" {
-			_, _ = fmt.Fprintf(t, "  :\t%s\tnext\n", timeText(task.Due))
+			t.Row("  :", timeCell(task.Due), "next")
 		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		if err := errors.Join(writeReplies(w, task), writeError(w, task)); err != nil {
+		if err := errors.Join(t.Write(p.Out), writeReplies(p.Out, task), writeError(p.Out, task, t.Cut)); err != nil {
 			return err
 		}
 	}
@@ -79,10 +76,10 @@ func tookText(a inspect.Attempt) string {
 	return duration.Rough(a.Ended.Sub(*a.Started))
 }
 
-// writeError writes the last error of a task with its lines, if that is more than a row shows.
-func writeError(w io.Writer, task inspect.Task) error {
+// writeError writes the last error of a task with its lines, if its row was cut or shows a part.
+func writeError(w io.Writer, task inspect.Task, cut bool) error {
 	why := taskReason(task)
-	if why == "" || brief(why) == why {
+	if why == "" || brief(why) == why && !cut {
 		return nil
 	}
 	var b strings.Builder

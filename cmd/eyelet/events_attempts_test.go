@@ -33,7 +33,7 @@ func TestATimelineShowsWhatHappened(t *testing.T) {
 		{Handler: "d", State: "pending"},
 	}}}
 	var b strings.Builder
-	check(t, writeAttempts(&b, d))
+	check(t, writeAttempts(&program{Out: &b}, d, "text"))
 	want := `
 ATTEMPTS of a
   1  2026-11-23T08:00:00Z  1 s  done  -

@@ -6,13 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -90,7 +88,7 @@ func bulkCommand(p *program, action bulkAction) *cobra.Command {
 			refHelp + "\n\"-\" reads them from standard input, one per line. Without any, all events that match the\n" +
 			"flags are taken, the oldest first. Exits 1 when one was refused.",
 	}
-	file, format := configFlag(c), outputFlag(c)
+	file, format := configFlag(c), listFlag(c)
 	f := &bulkFlags{filters: addFilterFlags(c, action.state)}
 	f.destroys = action.destroys
 	c.Flags().BoolVar(&f.all, "all", false, "all events")
@@ -225,7 +223,7 @@ func (r *bulkRun) change() error {
 // list lists the events that the job would change.
 func (r *bulkRun) list(verb string) error {
 	r.order.DryRun = true
-	t := tabwriter.NewWriter(r.Out, 0, 4, 2, ' ', 0)
+	t := r.table(r.format, eventHeads...)
 	lines := json.NewEncoder(r.Out)
 	err := follow(r.command.Context(), r.client, r.order, func(line inspect.JobLine) error {
 		switch {
@@ -241,17 +239,15 @@ func (r *bulkRun) list(verb string) error {
 			return lines.Encode(line.Line)
 		default:
 			r.noteStale(line.Stale)
-			if r.count++; r.count == 1 {
-				_, _ = fmt.Fprintln(t, eventHeads)
-			}
-			_, _ = fmt.Fprintln(t, eventRow(*line.Line)) // Flush returns the error
+			r.count++
+			t.Row(eventRow(*line.Line)...)
 		}
 		return nil
 	})
-	if err := errors.Join(err, t.Flush()); err != nil {
+	if err := errors.Join(err, t.Write(r.Out)); err != nil {
 		return err
 	}
-	if r.format == "text" {
+	if r.format != "json" {
 		r.printf("would %s %s\n", verb, count(r.count, "event"))
 		r.sayStale()
 	}
@@ -375,7 +371,7 @@ func (r *results) end(err error) error {
 	} else if err != nil {
 		return failf("%v", err)
 	}
-	if r.format == "text" {
+	if r.format != "json" {
 		r.printf("%s %s", r.done, count(r.count, "event"))
 		if r.skipped > 0 {
 			r.printf(", skipped %d", r.skipped)

@@ -3,13 +3,11 @@ package main
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -223,13 +221,11 @@ func ambiguous(p *program, ref string, found []inspect.Event) error {
 	if len(found) > maxCandidates {
 		found, more = found[:maxCandidates], "at least "
 	}
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, eventHeads)
+	on := &program{Out: p.Err, Environ: p.Environ}
+	t := on.table("", eventHeads...)
 	for _, e := range found {
-		_, _ = fmt.Fprintln(t, eventRow(e))
+		t.Row(eventRow(e)...)
 	}
-	_ = t.Flush() // a Builder never fails
-	p.eprintf("%s", b.String())
+	_ = t.Write(p.Err)
 	return failf("%s is the name of %s%s: name one by its id", sanitize(ref), more, count(len(found), "event"))
 }

@@ -9,13 +9,12 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
@@ -30,7 +29,7 @@ func eventsRefusedCommand(p *program) *cobra.Command {
 		Example: "  eyelet events refused --endpoint gh --since 1h\n" +
 			"  eyelet events refused 17 --save refused.http",
 	}
-	file, format := configFlag(c), outputFlag(c)
+	file, format := configFlag(c), listFlag(c)
 	filters := map[string]*string{
 		"endpoint": c.Flags().String("endpoint", "", "name of the endpoint"),
 		"code":     c.Flags().String("code", "", "reason, such as signature_mismatch or not_found"),
@@ -67,30 +66,25 @@ func eventsRefusedCommand(p *program) *cobra.Command {
 
 // printRefused prints the list.
 func printRefused(ctx context.Context, p *program, client *opsclient.Client, q url.Values, format string) error {
-	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 	n := 0
+	t := p.table(format, "TIME", "NUMBER", "ENDPOINT", "STATUS", "CODE", "PEER", "REQUEST", "SIZE", "MORE")
 	err := client.EachRefused(ctx, q, func(line []byte, d inspect.Refused) error {
 		if n++; format == "json" {
 			_, err := fmt.Fprintf(p.Out, "%s\n", plainJSON(line))
 			return err
 		}
-		if n == 1 {
-			_, _ = fmt.Fprintln(t, "TIME\tNUMBER\tENDPOINT\tSTATUS\tCODE\tPEER\tREQUEST\tSIZE\tMORE")
-		}
 		more := ""
 		if d.More > 0 {
 			more = fmt.Sprintf("and %d more like it", d.More)
 		}
-		_, err := fmt.Fprintln(t, strings.Join([]string{
-			d.Time.Format(time.RFC3339), strconv.FormatUint(d.Number, 10), sanitize(d.Endpoint), strconv.Itoa(d.Status),
-			sanitize(d.Code), sanitize(d.Peer), brief(d.Method + " " + d.Target), sizeText(d.Size), more,
-		}, "\t"))
-		return err
+		t.Row(d.Time, d.Number, sanitize(d.Endpoint), d.Status, sanitize(d.Code), table.Minor(sanitize(d.Peer)),
+			brief(d.Method+" "+d.Target), table.Minor(sizeText(d.Size)), more)
+		return nil
 	})
-	if err == nil && format == "text" && n == 0 {
+	if err == nil && format != "json" && n == 0 {
 		p.eprintf("no refused deliveries\n")
 	}
-	return errors.Join(refusedError(err), t.Flush())
+	return errors.Join(refusedError(err), t.Write(p.Out))
 }
 
 // refusedError turns a refusal of the server into the message of the command.
@@ -128,7 +122,7 @@ func showRefused(ctx context.Context, w io.Writer, client *opsclient.Client, arg
 	if err != nil {
 		return refusedError(err)
 	}
-	if format == "text" {
+	if format != "json" {
 		return writeRefused(w, d)
 	}
 	return writeIndented(w, plainJSON(text))
@@ -147,7 +141,7 @@ func writeRefused(w io.Writer, d inspect.RefusedDetail) error {
 	if d.SHA256 != "" {
 		body += fmt.Sprintf(", of which %d are kept; SHA-256 %s", d.Kept, d.SHA256)
 	}
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	var t table.Table
 	for _, row := range [][2]string{
 		{"number", strconv.FormatUint(d.Number, 10)}, {"time", timeText(&d.Time)}, {"endpoint", d.Endpoint},
 		{"answer", strconv.Itoa(d.Status)}, {"code", d.Code}, {"why", d.Why}, {"peer", d.Peer},
@@ -155,7 +149,7 @@ func writeRefused(w io.Writer, d inspect.RefusedDetail) error {
 		{"body", body}, {"more", more},
 	} {
 		if row[1] != "" {
-			_, _ = fmt.Fprintf(t, "%s\t%s\n", row[0], sanitize(row[1])) // Flush returns the error
+			t.Row(row[0], sanitize(row[1]))
 		}
 	}
 	var b strings.Builder
@@ -167,7 +161,7 @@ func writeRefused(w io.Writer, d inspect.RefusedDetail) error {
 	case d.Hidden && d.Text == "":
 		b.WriteString("\n(the body is hidden: it may hold a credential, and cannot be read as JSON)\n")
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Write(w); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, b.String())

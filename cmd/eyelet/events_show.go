@@ -16,13 +16,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
@@ -42,7 +42,7 @@ func showCommand(p *program) *cobra.Command {
 			"  eyelet events show --raw 1-51iaa0tnruenounm2nthmo0uqst8qan3 > order.http\n" +
 			"  eyelet events show --dir deliveries --producer gh --since 1d",
 	}
-	file, format := configFlag(c), outputFlag(c)
+	file, format := configFlag(c), listFlag(c)
 	f := addFilterFlags(c, "")
 	c.Flags().BoolVar(&f.all, "all", false, "all events")
 	raw := c.Flags().Bool("raw", false, "write the delivery in the format of *.http files")
@@ -73,14 +73,14 @@ func showCommand(p *program) *cobra.Command {
 			if *raw {
 				return printRaw(c.Context(), p.Out, client, event)
 			}
-			return printEvent(c.Context(), p.Out, client, event, state, *format)
+			return printEvent(c.Context(), p, client, event, state, *format)
 		})
 	}
 	return c
 }
 
 // printEvent prints an event. With a state, the event must be in it.
-func printEvent(ctx context.Context, w io.Writer, client *opsclient.Client, event, state, format string) error {
+func printEvent(ctx context.Context, p *program, client *opsclient.Client, event, state, format string) error {
 	d, text, err := client.Event(ctx, event)
 	if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok && refusal.Status == http.StatusNotFound {
 		if len(event) < 4 {
@@ -94,10 +94,10 @@ func printEvent(ctx context.Context, w io.Writer, client *opsclient.Client, even
 	if state != "" && d.State != state {
 		return failf("event %s is not %s: it is %s", sanitize(event), state, d.State)
 	}
-	if format == "text" {
-		return writeDetail(w, d)
+	if format != "json" {
+		return writeDetail(p, d, format)
 	}
-	return writeIndented(w, text)
+	return writeIndented(p.Out, text)
 }
 
 func writeIndented(w io.Writer, text []byte) error {
@@ -110,21 +110,20 @@ func writeIndented(w io.Writer, text []byte) error {
 }
 
 // writeDetail writes an event as text, without control characters from clients.
-func writeDetail(w io.Writer, d inspect.Detail) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+func writeDetail(p *program, d inspect.Detail, format string) error {
+	var facts table.Table
 	for _, row := range detailRows(d) {
 		if row[1] != "" {
-			_, _ = fmt.Fprintf(t, "%s\t%s\n", row[0], sanitize(row[1])) // Flush returns the error
+			facts.Row(row[0], sanitize(row[1]))
 		}
 	}
-	if len(d.Tasks) > 0 {
-		_, _ = fmt.Fprint(t, "\nTASK\tSTATE\tATTEMPT\tNEXT\tWHY\n")
-	}
+	tasks := p.table(format, "TASK", "STATE", "ATTEMPT", "NEXT", "WHY")
+	tasks.Above = "\n"
 	for _, task := range d.Tasks {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", sanitize(task.Handler), task.State, task.Attempt,
-			cmp.Or(timeText(task.Due), "-"), brief(taskReason(task)))
+		tasks.Row(sanitize(task.Handler), table.State(task.State), task.Attempt, timeCell(task.Due),
+			brief(taskReason(task)))
 	}
-	if err := errors.Join(t.Flush(), writeAttempts(w, d)); err != nil {
+	if err := errors.Join(facts.Write(p.Out), tasks.Write(p.Out), writeAttempts(p, d, format)); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -133,7 +132,7 @@ func writeDetail(w io.Writer, d inspect.Detail) error {
 		fmt.Fprintf(&b, "\n(%d bytes that are not text: eyelet events show --raw %s writes them)\n", len(d.Base64),
 			d.Event.Event)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(p.Out, b.String())
 	return err
 }
 
@@ -180,6 +179,14 @@ func taskReason(t inspect.Task) string {
 		return cmp.Or(t.Error, t.Reason)
 	}
 	return t.Reason + ": " + t.Error
+}
+
+// timeCell is a time in a table.
+func timeCell(t *time.Time) any {
+	if t == nil {
+		return "-"
+	}
+	return *t
 }
 
 func timeText(t *time.Time) string {

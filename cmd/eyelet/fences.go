@@ -2,14 +2,12 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -23,7 +21,7 @@ func fencesCommand(p *program) *cobra.Command {
 			"were stale stay so, and `eyelet events rerun` runs them.\n\n" +
 			"The running server is asked through its operations port; when none runs, the store is opened.",
 	}
-	file, format := configFlag(c), outputFlag(c)
+	file, format := configFlag(c), listFlag(c)
 	all := c.Flags().String("all", "", "with reset: all fences of this producer")
 	c.Args = func(_ *cobra.Command, args []string) error {
 		reset := len(args) > 0 && args[0] == "reset"
@@ -50,20 +48,17 @@ func fencesCommand(p *program) *cobra.Command {
 
 // showFences prints the fences of a producer, or all if it is empty.
 func showFences(c *cobra.Command, p *program, client *opsclient.Client, producer, format string) error {
-	n, t := 0, tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
+	n, t := 0, p.table(format, "FENCE", "ENDPOINT", "HANDLER", "LANE", "VERSION", "EVENT", "MOVED")
 	err := client.EachFence(c.Context(), producer, func(f inspect.Fence) error {
 		if n++; format == "json" {
 			return p.encode(f)
 		}
-		if n == 1 {
-			_, _ = fmt.Fprintln(t, "FENCE\tENDPOINT\tHANDLER\tLANE\tVERSION\tEVENT\tMOVED")
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.ID, sanitize(f.Endpoint), sanitize(f.Handler),
-			sanitize(f.Lane), sanitize(f.Version), f.Event, f.Moved.Format(time.RFC3339)) // Flush returns the error
+		t.Row(f.ID, sanitize(f.Endpoint), sanitize(f.Handler), sanitize(f.Lane), sanitize(f.Version), table.ID(f.Event),
+			f.Moved)
 		return nil
 	})
-	if err == nil && n == 0 && format == "text" {
+	if err == nil && n == 0 && format != "json" {
 		p.eprintf("no fences\n")
 	}
-	return errors.Join(err, t.Flush())
+	return errors.Join(err, t.Write(p.Out))
 }

@@ -3,16 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -25,7 +23,7 @@ func handlersCommand(p *program) *cobra.Command {
 			"Receivers of one database pause it together. resume also ends the pause of a breaker.\n\n" +
 			"The running server is asked through its operations port; when none runs, the store is opened.",
 	}
-	file, format := configFlag(c), outputFlag(c)
+	file, format := configFlag(c), listFlag(c)
 	reason := c.Flags().String("reason", "", "with pause: why")
 	c.Args = func(_ *cobra.Command, args []string) error {
 		lists := len(args) == 0 || len(args) == 1 && args[0] == "list"
@@ -63,24 +61,21 @@ func listHandlers(ctx context.Context, p *program, client *opsclient.Client, for
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-	for i, h := range all {
+	t := p.table(format, "HANDLER", "STATE", "BY", "REASON")
+	for _, h := range all {
 		if format == "json" {
 			if err := p.encode(h); err != nil {
 				return err
 			}
 			continue
 		}
-		if i == 0 {
-			_, _ = fmt.Fprintln(w, "HANDLER\tSTATE\tBY\tREASON") // Flush returns the error
-		}
 		state := "runs"
 		if h.Paused {
-			state = "paused since " + h.Since.Format(time.RFC3339)
+			state = "paused since " + t.Time(h.Since)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", sanitize(h.Handler), state, h.By, sanitize(usage.OneLine(h.Reason)))
+		t.Row(sanitize(h.Handler), table.State(state), h.By, sanitize(usage.OneLine(h.Reason)))
 	}
-	return w.Flush()
+	return t.Write(p.Out)
 }
 
 // withHandlersAlone calls do with a client of the handlers of the configuration and the store.

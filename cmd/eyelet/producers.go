@@ -7,10 +7,10 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
@@ -27,7 +27,7 @@ func producersCommand(p *program) *cobra.Command {
 		Example:   "  eyelet producers\n  eyelet producers shopify",
 		ValidArgs: presetNames(),
 	}
-	format := outputFlag(c)
+	format := listFlag(c)
 	file := c.Flags().String("presets", "", "file of your own presets, which are listed too")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		own, err := readPresets(*file)
@@ -41,14 +41,15 @@ func producersCommand(p *program) *cobra.Command {
 		if *format == "json" {
 			return printPresets(p.Out, all)
 		}
-		t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tWINDOW\tDEADLINE\tWANTS\tIDENTITY\tTYPES")
+		t := p.table(*format, "PRESET", "AUTHENTICATION", "IDENTIFIER", "WINDOW", "DEADLINE", "WANTS", "IDENTITY",
+			"TYPES")
 		for _, known := range all {
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID,
-				duration.Format(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class(),
-				strings.Join(known.Types()[:min(3, len(known.Types()))], ", "))
+			types := known.Types()
+			t.Row(known.Name, known.Auth, known.ID, duration.Format(known.Window()),
+				table.Minor(cmp.Or(known.Deadline, "-")), table.Minor(known.Wants), table.Minor(known.Class().String()),
+				strings.Join(types[:min(3, len(types))], ", "))
 		}
-		return t.Flush()
+		return t.Write(p.Out)
 	}
 	return c
 }

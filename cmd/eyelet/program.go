@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
@@ -96,6 +98,20 @@ func outputFlag(c *cobra.Command) *string {
 	return c.Flags().StringP("output", "o", "text", "text or json")
 }
 
+// listFlag adds -o of a command that prints lists.
+func listFlag(c *cobra.Command) *string {
+	return c.Flags().StringP("output", "o", "text", "text, wide (all columns, nothing cut) or json")
+}
+
+// table returns a list, which fits the width of a terminal unless the format is wide.
+func (p *program) table(format string, heads ...string) *table.Table {
+	t := &table.Table{Heads: heads, Colour: p.terminal(p.Out), Now: time.Now()}
+	if isTerminal(p.Out) && format != "wide" {
+		t.Width = p.width()
+	}
+	return t
+}
+
 // result prints the result of a command: the object in JSON, or the text.
 func (p *program) result(format string, object map[string]any, text string, args ...any) error {
 	if format != "json" {
@@ -114,16 +130,23 @@ func (p *program) encode(value any) error {
 
 // checkOutput checks -o of the commands that have it.
 func checkOutput(c *cobra.Command, _ []string) error {
-	if f := c.Flags().Lookup("output"); f != nil && f.Value.String() != "text" && f.Value.String() != "json" {
-		return usage.Errorf("write -o text or -o json", "unknown output %q", f.Value.String())
+	f := c.Flags().Lookup("output")
+	if f == nil || slices.Contains([]string{"text", "json"}, f.Value.String()) ||
+		f.Value.String() == "wide" && strings.Contains(f.Usage, "wide") {
+		return nil
 	}
-	return nil
+	return usage.Errorf("write -o text or -o json", "unknown output %q", f.Value.String())
+}
+
+// isTerminal reports whether a file, if it is one, is a terminal.
+func isTerminal(file any) bool {
+	f, ok := file.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // terminal reports whether w is a terminal that shows colours.
 func (p *program) terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(w) {
 		return false
 	}
 	if _, no := (config.Source{Environ: p.Environ}).Lookup("NO_COLOR"); no {

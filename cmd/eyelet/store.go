@@ -10,13 +10,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
@@ -147,15 +147,11 @@ func checkStore(ctx context.Context, client *opsclient.Client, dir string, repai
 }
 
 func printRepairs(w io.Writer, all []badgerstore.Repair) error {
-	if len(all) == 0 {
-		return nil
-	}
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintf(t, "\nREPAIRED\tEVENT\tDONE\n")
+	t := table.Table{Above: "\n", Heads: []string{"REPAIRED", "EVENT", "DONE"}}
 	for _, r := range all {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", r.Key, cmp.Or(r.Event, "-"), r.Done)
+		t.Row(r.Key, cmp.Or(r.Event, "-"), r.Done)
 	}
-	return t.Flush()
+	return t.Write(w)
 }
 
 func printReport(w io.Writer, r badgerstore.Report) error {
@@ -167,22 +163,20 @@ func printReport(w io.Writer, r badgerstore.Report) error {
 	if r.Missing != "" {
 		census = "LOST: " + r.Missing
 	}
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintf(t, "format\t%d\n", r.Format)
-	_, _ = fmt.Fprintf(t, "records\t%d, %d of them older generations\n", r.Records, r.Older)
-	_, _ = fmt.Fprintf(t, "tasks\t%d pending, %d running, %d done, %d dead\n", r.Pending, r.Running, r.Done, r.Dead)
-	_, _ = fmt.Fprintf(t, "others\t%s, %s of large bodies\n", count(int(r.Aliases), "alias"),
-		count(int(r.Bodies), "large body"))
-	_, _ = fmt.Fprintf(t, "files\t%s\n", tables)
-	_, _ = fmt.Fprintf(t, "census\t%s\n", census)
-	_, _ = fmt.Fprintf(t, "damaged\t%s\n", count(len(r.Damaged), "value"))
-	if len(r.Damaged) > 0 {
-		_, _ = fmt.Fprintf(t, "\nSTATE\tEVENT\tKEY\tREASON\n")
-	}
+	var facts table.Table
+	facts.Row("format", r.Format)
+	facts.Row("records", fmt.Sprintf("%d, %d of them older generations", r.Records, r.Older))
+	facts.Row("tasks", fmt.Sprintf("%d pending, %d running, %d done, %d dead", r.Pending, r.Running, r.Done, r.Dead))
+	facts.Row("others", fmt.Sprintf("%s, %s of large bodies", count(int(r.Aliases), "alias"),
+		count(int(r.Bodies), "large body")))
+	facts.Row("files", tables)
+	facts.Row("census", census)
+	facts.Row("damaged", count(len(r.Damaged), "value"))
+	damaged := table.Table{Above: "\n", Heads: []string{"STATE", "EVENT", "KEY", "REASON"}}
 	for _, d := range r.Damaged {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", d.State, cmp.Or(d.Event, "-"), d.Key, usage.OneLine(d.Reason))
+		damaged.Row(d.State, cmp.Or(d.Event, "-"), d.Key, usage.OneLine(d.Reason))
 	}
-	return t.Flush()
+	return errors.Join(facts.Write(w), damaged.Write(w))
 }
 
 func storeBackupCommand(p *program) *cobra.Command {

@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/pgstore"
@@ -116,19 +117,17 @@ func checkPostgres(ctx context.Context, w io.Writer, set *config.Settings, forma
 }
 
 func printTables(w io.Writer, r *pgstore.Report) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintf(t, "schema\t%s, version %d\n", sanitize(r.Schema), r.Version)
-	_, _ = fmt.Fprintf(t, "records\t%d, %d of them older generations\n", r.Events, r.Older)
-	_, _ = fmt.Fprintf(t, "tasks\t%d pending, %d running, %d done, %d dead\n", r.Pending, r.Running, r.Done, r.Dead)
-	_, _ = fmt.Fprintf(t, "others\t%s, %s\n", count(int(r.Aliases), "alias"), count(int(r.Traces), "remembered key"))
-	_, _ = fmt.Fprintf(t, "broken\t%s\n", count(len(r.Broken), "promise"))
-	if len(r.Broken) > 0 {
-		_, _ = fmt.Fprintf(t, "\nBROKEN\tTIMES\tEVENTS\n")
-	}
+	var facts table.Table
+	facts.Row("schema", fmt.Sprintf("%s, version %d", sanitize(r.Schema), r.Version))
+	facts.Row("records", fmt.Sprintf("%d, %d of them older generations", r.Events, r.Older))
+	facts.Row("tasks", fmt.Sprintf("%d pending, %d running, %d done, %d dead", r.Pending, r.Running, r.Done, r.Dead))
+	facts.Row("others", count(int(r.Aliases), "alias")+", "+count(int(r.Traces), "remembered key"))
+	facts.Row("broken", count(len(r.Broken), "promise"))
+	broken := table.Table{Above: "\n", Heads: []string{"BROKEN", "TIMES", "EVENTS"}}
 	for _, b := range r.Broken {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\n", b.What, b.Count, strings.Join(b.Events, " "))
+		broken.Row(b.What, b.Count, strings.Join(b.Events, " "))
 	}
-	return t.Flush()
+	return errors.Join(facts.Write(w), broken.Write(w))
 }
 
 func storeCopyCommand(p *program) *cobra.Command {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
@@ -30,7 +30,7 @@ func targetsCommand(p *program) *cobra.Command {
 			"good, is switched off: its events wait until `eyelet targets NAME on`. The running server is asked\n" +
 			"through its operations port; when none runs, the file in the store's folder is changed.",
 	}
-	file, format := configFlag(c), outputFlag(c)
+	file, format := configFlag(c), listFlag(c)
 	reason := c.Flags().String("reason", "a person switched it off", "why it is off")
 	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 || slices.Equal(args, []string{"list"}) { // list is the old form
@@ -99,17 +99,15 @@ func printTargets(ctx context.Context, p *program, client *opsclient.Client, for
 		_, err := fmt.Fprintln(p.Err, "no targets: no handler has the setting forward")
 		return err
 	}
-	w := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "TARGET\tSTATE\tREFUSED IN A ROW\tNOTES")
+	list := p.table(format, "TARGET", "STATE", "REFUSED IN A ROW", "NOTES")
 	for _, t := range all {
 		state := "on"
 		if !t.On {
-			state = "off since " + t.Since.Format(time.RFC3339)
+			state = "off since " + list.Time(t.Since)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", sanitize(t.Name), state, t.Terminals,
-			sanitize(strings.Join(targetNotes(t), "; ")))
+		list.Row(sanitize(t.Name), table.State(state), t.Terminals, sanitize(strings.Join(targetNotes(t), "; ")))
 	}
-	return w.Flush()
+	return list.Write(p.Out)
 }
 
 func targetNotes(t opsapi.Target) (notes []string) {

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
+)
+
+// openTerminal returns a pseudo terminal, what is shown on it, and its keyboard.
+func openTerminal(t *testing.T, columns, rows uint16) (tty *os.File, shown *servertest.Buffer, keys io.Writer) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	fd := int(person.Fd())
+	check(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	check(t, err)
+	check(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}))
+	tty, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	check(t, err)
+	shown, ended := &servertest.Buffer{}, make(chan struct{})
+	go func() {
+		_, _ = io.Copy(shown, person) // until the other end is closed
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = tty.Close()
+		<-ended
+		_ = person.Close()
+	})
+	return tty, shown, person
+}
+
+// TestListsFitATerminal, but not with -o wide.
+func TestListsFitATerminal(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"text", "wide"} {
+		tty, shown, _ := openTerminal(t, 80, 24)
+		p := &program{Out: tty, Err: tty, Environ: []string{"TERM=xterm"}}
+		if code := p.Run(t.Context(), "producers", "-o", format); code != exitOK {
+			t.Errorf("exit %d: %s", code, shown)
+		}
+		eventually(t, "the last line", func() bool { return strings.Contains(shown.String(), "\nzoom ") })
+		long := 0
+		for line := range strings.Lines(shown.String()) {
+			if len([]rune(strings.TrimSpace(line))) > 80 {
+				long++
+			}
+		}
+		if (long > 0) != (format == "wide") {
+			t.Errorf("-o %s: %d lines do not fit:\n%s", format, long, shown)
+		}
+	}
+}
