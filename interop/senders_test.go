@@ -173,11 +173,10 @@ func goSenders() []sender {
 		all = append(all, byClock(rfc9421(httpsignGo, alg), signYaronf))
 	}
 	for _, alg := range []string{algEd25519, algP256, algRSAPSS, algHMAC} {
-		all = append(all, byClock(rfc9421(remitlyGo, alg, "`@method`, `@authority`, `@path` and `@query`"),
-			signRemitly(alg, "@method", "@authority", "@path", "@query")))
+		all = append(all, byClock(rfc9421(remitlyGo, alg), signRemitly(alg, "@method", "@authority", "@path", "@query")))
 	}
 	targetURI := byClock(rfc9421(remitlyGo, algHMAC,
-		"the library derives another `@target-uri` than RFC 9421 section 2.2.2"),
+		"with `@target-uri`, which the library derives otherwise than RFC 9421 section 2.2.2"),
 		signRemitly(algHMAC, "@method", "@target-uri"))
 	digest := byClock(rfc9421(commonfateGo, algP256, "`Content-Digest` set by the caller"), signCommonfate)
 	noDigest := byClock(rfc9421(commonfateGo, algP256,
