@@ -173,7 +173,8 @@ func goSenders() []sender {
 		all = append(all, byClock(rfc9421(httpsignGo, alg), signYaronf))
 	}
 	for _, alg := range []string{algEd25519, algP256, algRSAPSS, algHMAC} {
-		all = append(all, byClock(rfc9421(remitlyGo, alg), signRemitly(alg, "@method", "@authority", "@path", "@query")))
+		signer := signRemitly(alg, "@method", "@authority", "@path", "@query")
+		all = append(all, byClock(rfc9421(remitlyGo, alg), signer))
 	}
 	targetURI := byClock(rfc9421(remitlyGo, algHMAC,
 		"with `@target-uri`, which the library derives otherwise than RFC 9421 section 2.2.2"),
