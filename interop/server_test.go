@@ -35,12 +35,18 @@ func buildEyelet(t *testing.T) string {
 	return binary
 }
 
-// serve writes eyelet.yaml and waits until the server has started.
+// serve starts a server with an endpoint for every sender.
 func serve(t *testing.T, binary string, keys map[string][2]string) *server {
 	t.Helper()
-	dir := t.TempDir()
-	s := &server{binary: binary, dir: dir, address: freeAddress(t)}
-	if err := os.WriteFile(filepath.Join(dir, "eyelet.yaml"), []byte(settings(s.address, keys)), 0o600); err != nil {
+	s := &server{binary: binary, dir: t.TempDir(), address: freeAddress(t)}
+	s.start(t, settings(s.address, keys))
+	return s
+}
+
+// start writes eyelet.yaml and waits until the server has started.
+func (s *server) start(t *testing.T, settings string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, "eyelet.yaml"), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.process = s.command("serve")
@@ -55,14 +61,13 @@ func serve(t *testing.T, binary string, keys map[string][2]string) *server {
 			_ = res.Body.Close()
 		}
 		if err == nil && res.StatusCode == http.StatusOK {
-			return s
+			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()
 	t.Fatalf("eyelet serve does not answer\n%s", &s.log)
-	return nil
 }
 
 func (s *server) command(args ...string) *exec.Cmd {

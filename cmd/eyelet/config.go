@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 
@@ -27,20 +28,7 @@ func configCheckCommand(p *program) *cobra.Command {
 	}
 	file, format := configFlag(c), outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		var plan *config.Plan
-		s, err := p.source(c, *file).Load()
-		if s != nil { // serverOptions reports the errors of Load with its own
-			plan, _, err = p.serverOptions(c.Context(), s)
-		}
-		result := configResult{Good: err == nil}
-		if err == nil {
-			result.File, result.Producers, result.Handlers = s.File, len(plan.Producers), len(plan.Handlers)
-			result.Warnings = findings(plan.Warnings())
-			if kind, _, _ := s.StoreKind(); kind == "postgres" {
-				result.Unchecked = []string{"the database and its tables: `eyelet store check` does"}
-			}
-			err = plan.Close()
-		}
+		result, err := checkConfig(c.Context(), p, p.source(c, *file))
 		if *format == "json" {
 			return printCheck(p.Out, result, err)
 		}
@@ -56,7 +44,7 @@ func configCheckCommand(p *program) *cobra.Command {
 		for _, what := range result.Unchecked {
 			p.eprintf("eyelet: not checked: %s\n", what)
 		}
-		p.printf("%s: good: %s, %s\n", s.File, count(result.Producers, "producer"), count(result.Handlers, "handler"))
+		p.printf("%s: good: %s, %s\n", result.File, count(result.Producers, "producer"), count(result.Handlers, "handler"))
 		return nil
 	}
 	return c
@@ -92,13 +80,32 @@ func findings(es usage.Errors) (all []finding) {
 	return all
 }
 
+// checkConfig checks a configuration. The result lists the errors of it, which are the error too.
+func checkConfig(ctx context.Context, p *program, src config.Source) (configResult, error) {
+	var plan *config.Plan
+	s, err := src.Load()
+	if s != nil { // serverOptions reports the errors of Load with its own
+		plan, _, err = p.serverOptions(ctx, s)
+	}
+	result := configResult{Good: err == nil}
+	if err != nil {
+		found, _ := usage.Find(err)
+		result.Errors = findings(found)
+		return result, err
+	}
+	result.File, result.Producers, result.Handlers = s.File, len(plan.Producers), len(plan.Handlers)
+	result.Warnings = findings(plan.Warnings())
+	if kind, _, _ := s.StoreKind(); kind == "postgres" {
+		result.Unchecked = []string{"the database and its tables: `eyelet store check` does"}
+	}
+	return result, plan.Close()
+}
+
 // printCheck prints the result as JSON. The exit code has it too.
 func printCheck(w io.Writer, result configResult, err error) error {
-	found, ok := usage.Find(err)
-	if err != nil && !ok {
+	if err != nil && len(result.Errors) == 0 {
 		return err
 	}
-	result.Errors = findings(found)
 	if err := json.NewEncoder(w).Encode(result); err != nil {
 		return err
 	}

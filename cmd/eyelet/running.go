@@ -63,9 +63,13 @@ func (p *program) running(c *cobra.Command, file string) (*opsclient.Client, *co
 func connectRunning(ctx context.Context, s *config.Settings) (*opsclient.Client, error) {
 	client, err := connect(ctx, s)
 	if err == nil && client == nil {
-		err = failf("no server runs on this store and state; start one: eyelet serve --config %s", s.File)
+		err = noServer(s)
 	}
 	return client, err
+}
+
+func noServer(s *config.Settings) error {
+	return failf("no server runs on this store and state; start one: eyelet serve --config %s", s.File)
 }
 
 // requireStore fails if the store does not exist.

@@ -21,9 +21,9 @@ const (
 	Realm         = "eyelet operations"
 )
 
-// ReadState reads the address and the token that a server wrote to the folder.
-func ReadState(dir string) (address, token string, err error) {
-	first, err := os.ReadFile(filepath.Join(dir, TokenFile))
+// ReadState reads the address, and the token in a file, that a server wrote to the folder.
+func ReadState(dir, tokenFile string) (address, token string, err error) {
+	first, err := os.ReadFile(filepath.Join(dir, tokenFile))
 	if err != nil {
 		return "", "", err
 	}

@@ -159,6 +159,12 @@ func (c *Client) RawRefused(ctx context.Context, number uint64) ([]byte, error) 
 	return c.file(ctx, refusedPath(number)+".http")
 }
 
+// Text returns what the server answers at a path.
+func (c *Client) Text(ctx context.Context, path string) (string, error) {
+	text, err := c.file(ctx, path)
+	return string(text), err
+}
+
 func (c *Client) file(ctx context.Context, path string) ([]byte, error) {
 	res, err := c.get(ctx, path)
 	if err != nil {

@@ -42,13 +42,18 @@ func New(h http.Handler) *Client { return &Client{transport: handlerTransport{h}
 type Running struct {
 	StateDir          string // where the server wrote its address and its token
 	CertFile, KeyFile string // of operations_tls; empty without it
+	ReadOnly          bool   // uses the token for reading
 }
 
 // Connect returns a client of the running server, or nil if none responds. The error says why a
 // running server refuses us.
 func (r Running) Connect(ctx context.Context) (*Client, error) {
-	tokenFile := filepath.Join(r.StateDir, opsapi.TokenFile)
-	address, token, err := opsapi.ReadState(r.StateDir)
+	name := opsapi.TokenFile
+	if r.ReadOnly {
+		name = opsapi.ReadTokenFile
+	}
+	tokenFile := filepath.Join(r.StateDir, name)
+	address, token, err := opsapi.ReadState(r.StateDir, name)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, usage.Errorf("ask as the user that runs serve", "%s: only its owner may read it", tokenFile)
 	} else if err != nil {

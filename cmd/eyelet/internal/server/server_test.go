@@ -28,11 +28,12 @@ func TestAServerRemovesOnlyItsOwnStateFiles(t *testing.T) {
 	first, second := newState(dir), newState(dir)
 	check(t, errors.Join(first.write("127.0.0.1:1"), second.write("127.0.0.1:2")))
 	first.remove()
-	if address, token, err := opsapi.ReadState(dir); err != nil || address != "127.0.0.1:2" || token != second.token {
+	address, token, err := opsapi.ReadState(dir, opsapi.TokenFile)
+	if err != nil || address != "127.0.0.1:2" || token != second.token {
 		t.Errorf("the files of the other server: %q, %v", address, err)
 	}
 	second.remove()
-	if _, _, err := opsapi.ReadState(dir); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := opsapi.ReadState(dir, opsapi.TokenFile); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the files are left behind: %v", err)
 	}
 }

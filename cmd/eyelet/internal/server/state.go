@@ -63,7 +63,7 @@ func lockState(dir string, at usage.Place) (*os.File, error) {
 
 // remove deletes the files, unless another server (with a store in memory) has replaced them.
 func (s *stateFiles) remove() {
-	if _, token, err := opsapi.ReadState(s.dir); err == nil && token != s.token {
+	if _, token, err := opsapi.ReadState(s.dir, opsapi.TokenFile); err == nil && token != s.token {
 		return
 	}
 	for _, name := range []string{opsapi.TokenFile, opsapi.ReadTokenFile, opsapi.AddressFile} {
