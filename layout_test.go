@@ -47,7 +47,7 @@ var imports = map[string][]string{
 		"verify", "dedup", "internal/publicnet", "internal/atomicfile", "internal/duration",
 	},
 	"cmd/eyelet/internal/opsapi": {"dedup/badgerstore"},
-	"cmd/eyelet/internal/mcp": {},
+	"cmd/eyelet/internal/mcp":    {},
 	"cmd/eyelet/internal/opsclient": {
 		"explain", "inspect", "receiver", "reconcile", "cmd/eyelet/internal/opsapi", "internal/usage",
 	},

@@ -44,7 +44,8 @@ func configCheckCommand(p *program) *cobra.Command {
 		for _, what := range result.Unchecked {
 			p.eprintf("eyelet: not checked: %s\n", what)
 		}
-		p.printf("%s: good: %s, %s\n", result.File, count(result.Producers, "producer"), count(result.Handlers, "handler"))
+		p.printf("%s: good: %s, %s\n", result.File, count(result.Producers, "producer"),
+			count(result.Handlers, "handler"))
 		return nil
 	}
 	return c

@@ -121,7 +121,7 @@ func TestOldNamesOfCommandsRun(t *testing.T) {
 // TestCommandsPrintJSON: -o is missing only where the output is a text for another program.
 func TestCommandsPrintJSON(t *testing.T) {
 	t.Parallel()
-	texts := []string{"man", "serve", "completion"}
+	texts := []string{"man", "mcp", "serve", "completion"}
 	for _, c := range allCommands((&program{}).command()) {
 		name := strings.TrimPrefix(c.CommandPath(), "eyelet ")
 		other := slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(name, text) })
