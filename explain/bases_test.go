@@ -14,13 +14,19 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
+// patient returns an explainer for which a slow machine changes nothing.
+func patient(config []producer.Producer) *explain.Explainer {
+	e := explain.New(config)
+	e.Within = time.Hour
+	return e
+}
+
 // explainPlant explains the delivery of a plant without a receiver.
 func explainPlant(t *testing.T, p plant) explain.Report {
 	t.Helper()
 	r, body := p.request(t)
 	r.ContentLength = int64(len(body))
-	explainer := explain.New(p.config)
-	explainer.Within = time.Hour // a slow machine changes nothing
+	explainer := patient(p.config)
 	report := explainer.Explain(t.Context(), explain.Delivery{
 		Endpoint: p.endpoint().Name, Request: r, Body: body, Declared: int64(len(body)), Now: signedAt,
 	})

@@ -68,7 +68,7 @@ func TestUnreadBodiesAreExplainedBesideEveryPreset(t *testing.T) {
 			r := &http.Request{Method: http.MethodPost, URL: u, Header: http.Header{tc.field: tc.values,
 				"Content-Type": {media}, "X-Github-Event": {"push"}, "X-Github-Delivery": {"1"}}, Body: http.NoBody}
 			for _, config := range configs {
-				report := explain.New(config).Explain(t.Context(), explain.Delivery{Endpoint: "github", Request: r,
+				report := patient(config).Explain(t.Context(), explain.Delivery{Endpoint: "github", Request: r,
 					Unread: true, Declared: 2, Now: signedAt})
 				want := tc.want
 				reader := slices.ContainsFunc(config, func(p producer.Producer) bool { return p.Preset == "stripe" })

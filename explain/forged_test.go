@@ -20,7 +20,7 @@ func (p *plant) explainedAs(t *testing.T, unread bool, code verify.Code) explain
 	if unread {
 		body = nil
 	}
-	return explain.New(append(besides(t), p.config...)).Explain(t.Context(), explain.Delivery{
+	return patient(append(besides(t), p.config...)).Explain(t.Context(), explain.Delivery{
 		Endpoint: p.endpoint().Name, Request: r, Body: body, Unread: unread, Declared: r.ContentLength, Code: code,
 		Now: signedAt,
 	})

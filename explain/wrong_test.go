@@ -222,7 +222,7 @@ func TestNoWrongCause(t *testing.T) {
 	all := senders(t)
 	explainers := make([]*explain.Explainer, len(all))
 	for i := range all {
-		explainers[i] = explain.New(all[i].config)
+		explainers[i] = patient(all[i].config)
 	}
 	proved, refused := 0, 0
 	for i := range n {

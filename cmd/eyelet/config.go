@@ -95,7 +95,7 @@ func checkConfig(ctx context.Context, p *program, src config.Source) (configResu
 		return result, err
 	}
 	result.File, result.Producers, result.Handlers = s.File, len(plan.Producers), len(plan.Handlers)
-	result.Warnings = findings(plan.Warnings())
+	result.Warnings = findings(plan.Warnings()) //nolint:contextcheck // SharedSecrets waits for nothing
 	if kind, _, _ := s.StoreKind(); kind == "postgres" {
 		result.Unchecked = []string{"the database and its tables: `eyelet store check` does"}
 	}
