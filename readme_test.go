@@ -33,8 +33,8 @@ func TestTheReadmeFitsOnAScreenOrTwo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), "\n"); n > 120 {
-		t.Errorf("README has %d lines, want at most 120", n)
+	if n := strings.Count(string(text), "\n"); n > 110 {
+		t.Errorf("README has %d lines, want at most 110", n)
 	}
 }
 

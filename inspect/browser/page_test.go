@@ -186,7 +186,10 @@ func refused(x *tab, s *server) {
 	x.sees("White space at an end of the body")
 	x.sees("proved")
 	x.audit("a refused delivery with its cause")
-	x.picture("refused-detail-light-1280")
+	x.size(1280, 640)
+	x.picture("inspector-refused") // of README
+	x.theme("dark")
+	x.picture("inspector-refused-dark")
 
 	const theirs = "a secret that the sender changed"
 	s.deliverSigned(x.T, "rotated-1", "push", pushBody, theirs, pushBody, 401)
