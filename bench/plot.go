@@ -35,8 +35,11 @@ func (r *results) plot() []byte {
 		}
 		y += (rows+1)*plotRow + 20
 	}
-	const head = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" ` +
-		"font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
+	const head = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">
+<style>text{fill:#1f2328}path{stroke:#1f2328}.page{fill:#fff}
+@media(prefers-color-scheme:dark){text{fill:#e6edf3}path{stroke:#e6edf3}.page{fill:#0d1117}}</style>
+<rect width="100%%" height="100%%" class="page"/>
+`
 	return append(fmt.Appendf(nil, head, 2*plotPanel+20, y), append(b.Bytes(), "</svg>\n"...)...)
 }
 
@@ -71,7 +74,7 @@ func (r *results) panel(b *bytes.Buffer, x, y int, workload, title string, figur
 		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", x, top+13, names[i])
 		fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"16\" fill=\"%s\"/>\n",
 			at(0), top, max(1, at(s.Median)-at(0)), color)
-		fmt.Fprintf(b, "<path d=\"M%d %dH%d\" stroke=\"black\"/>\n", at(s.Min), top+8, at(s.Max))
+		fmt.Fprintf(b, "<path d=\"M%d %dH%d\"/>\n", at(s.Min), top+8, at(s.Max))
 		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", at(s.Max)+5, top+13, number(s.Median))
 	}
 	return len(values)
