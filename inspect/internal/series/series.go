@@ -134,12 +134,12 @@ func (s *Series) turn(t time.Time) {
 	}
 }
 
-// settle adds what was counted to the rings.
+// settle adds what was counted to the rings. A clock before 1970 has no points.
 func (s *Series) settle() {
-	if s.minute.Number == 0 {
-		return
-	}
 	for step := range steps {
+		if s.minute.Number == 0 {
+			break
+		}
 		s.at(step, s.minute.Start(Minute)).add(&s.minute)
 		s.Open[step].Accept.addAll(&s.times.Accept)
 		s.Open[step].Run.addAll(&s.times.Run)
