@@ -90,7 +90,9 @@ var imports = map[string][]string{
 	},
 	"inspect": {
 		"dedup", "replay", "producer", "receiver", "verify", "internal/duration", "internal/redact",
+		"inspect/internal/series",
 	},
+	"inspect/internal/series": {"internal/atomicfile"},
 	"internal/descriptors": {},
 	"internal/duration":    {},
 	"internal/words":       {},

@@ -18,6 +18,7 @@ type Filter struct {
 	Reason      string        // records with a task of this reason (of Handler, if set), or quarantined for it
 	States      []State       // any of them
 	Since       time.Duration // accepted within this time; zero is unlimited
+	Until       time.Time     // accepted before this; zero is unlimited
 	Quarantined bool          // only deliveries that were quarantined
 	Before      uint64        // only records with a smaller Seq: the cursor of the next page
 	Limit       int           // maximum number of records; zero is unlimited
@@ -40,6 +41,7 @@ func (f *Filter) Match(r *Record, now time.Time) bool {
 		(f.Handler == "" && f.Reason == "" || f.matchTask(r)) &&
 		(len(f.States) == 0 || slices.Contains(f.States, r.State())) &&
 		(f.Since <= 0 || now.Sub(r.Accepted) <= f.Since) &&
+		(f.Until.IsZero() || r.Accepted.Before(f.Until)) &&
 		(!f.Quarantined || r.QuarantineReason != "") &&
 		(f.Before == 0 || r.Seq < f.Before)
 }

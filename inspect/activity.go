@@ -6,15 +6,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/inspect/internal/series"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 const (
-	maxSeen         = 1024 // deliveries without an event of their own that are remembered
-	maxReaders      = 16
-	readerBacklog   = 256 // rows that a slow reader may be behind; it loses those beyond
-	maxEndpoints    = 512 // endpoints come from the configuration
-	minutesInAnHour = 60
+	maxSeen       = 1024 // deliveries without an event of their own that are remembered
+	maxReaders    = 16
+	readerBacklog = 256 // rows that a slow reader may be behind; it loses those beyond
+	maxEndpoints  = 512 // endpoints come from the configuration
 )
 
 // seen is a delivery or an attempt.
@@ -23,20 +23,12 @@ type seen struct {
 	receiver.Observation
 }
 
-// Minute counts the deliveries of one minute.
-type Minute struct {
-	Accepted   int `json:"accepted"`
-	Duplicates int `json:"duplicates"`
-	Refused    int `json:"refused"`
-}
-
 // activity is what the receiver did recently, in memory. New events are in the store; duplicates
 // and refused deliveries are nowhere else.
 type activity struct {
 	mu      sync.Mutex
 	seen    []seen // newest last
-	minutes [minutesInAnHour]Minute
-	minute  int64 // of the newest of minutes, in minutes of unix time
+	series  series.Series
 	traffic map[string]*Traffic
 	readers map[chan seen]bool
 }
@@ -101,9 +93,10 @@ func (a *activity) observe(_ context.Context, o receiver.Observation) {
 	if o.Kind != receiver.KindDelivery && o.Kind != receiver.KindAttempt {
 		return
 	}
-	s := seen{time.Now().UTC(), o}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	s := seen{time.Now().UTC(), o}
+	a.countSeries(&s)
 	if o.Kind == receiver.KindDelivery {
 		a.count(s)
 		if s.verdict() == duplicate || s.verdict() == refused {
@@ -146,10 +139,8 @@ func (s *seen) verdict() verdict {
 	return handshake
 }
 
-// count adds a delivery to its minute and its endpoint.
+// count adds a delivery to its endpoint.
 func (a *activity) count(s seen) {
-	a.turn(s.at)
-	m := &a.minutes[minutesInAnHour-1]
 	h := a.traffic[s.Endpoint]
 	if h == nil {
 		if h = (&Traffic{}); len(a.traffic) < maxEndpoints {
@@ -159,38 +150,17 @@ func (a *activity) count(s seen) {
 	h.verified(s)
 	switch s.verdict() {
 	case refused:
-		m.Refused++
 		h.Refused++
 		h.LastRefused, h.RefusedStatus, h.RefusedCode = s.at, s.Status, string(s.Code)
 		return
 	case accepted:
-		m.Accepted++
 		h.Accepted++
 		h.LastAccepted = s.at
 	case duplicate, quarantined:
-		m.Duplicates++
 		h.Duplicates++
 	case handshake:
 	}
 	h.Last = s.at
-}
-
-// turn makes the minute of a time the newest.
-func (a *activity) turn(t time.Time) {
-	minute := t.Unix() / 60
-	if by := int(min(minute-a.minute, minutesInAnHour)); by > 0 {
-		copy(a.minutes[:], a.minutes[by:])
-		clear(a.minutes[minutesInAnHour-by:])
-		a.minute = minute
-	}
-}
-
-// hour returns the minutes of the last hour, oldest first.
-func (a *activity) hour() [minutesInAnHour]Minute {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.turn(time.Now())
-	return a.minutes
 }
 
 // recent returns the duplicates and refused deliveries that are remembered, newest first.

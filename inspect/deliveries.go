@@ -63,21 +63,60 @@ type deliveryList struct {
 	Searched *Searched
 	Error    string
 	Older    template.URL // the query of the next page
-	Hour     hour
+	Hour     chart
 	Names    []string // endpoints
 	Live     bool
 	Redacted bool // the search is for identifiers only
+
+	since, until time.Time // of Query
 	// Detail or Refusal is beside the list; both may be nil.
 	Detail  *eventView
 	Refusal *refusedView
 }
 
 // listQuery is what the list shows.
-type listQuery struct{ Show, Text, Endpoint, State, Before string }
+type listQuery struct{ Show, Text, Endpoint, State, Before, Since, Until string }
 
 func queryOf(r *http.Request) listQuery {
 	q := r.URL.Query()
-	return listQuery{q.Get("show"), q.Get("q"), q.Get("endpoint"), q.Get("state"), q.Get("before")}
+	return listQuery{q.Get("show"), q.Get("q"), q.Get("endpoint"), q.Get("state"), q.Get("before"), q.Get("since"),
+		q.Get("until")}
+}
+
+// queryTime is the form of a time in a query.
+const queryTime = "2006-01-02T15:04Z07:00"
+
+// period returns when the deliveries came that the query wants: from since on, before until. Zero
+// is unlimited.
+func (q listQuery) period() (since, until time.Time, err error) {
+	for text, at := range map[string]*time.Time{q.Since: &since, q.Until: &until} {
+		if text != "" && err == nil {
+			*at, err = time.Parse(queryTime, text)
+		}
+	}
+	return since, until, err
+}
+
+// Period describes it.
+func (q listQuery) Period() string {
+	since, until, err := q.period()
+	if err != nil {
+		return ""
+	}
+	text := ""
+	if !since.IsZero() {
+		text += " from " + since.UTC().Format("2 Jan 15:04")
+	}
+	if !until.IsZero() {
+		text += " to " + until.UTC().Format("2 Jan 15:04")
+	}
+	return text
+}
+
+// Always is the query without its period.
+func (q listQuery) Always() template.URL {
+	q.Since, q.Until = "", ""
+	return q.With(q.Show)
 }
 
 // Open reports whether something is beside the list.
@@ -94,6 +133,7 @@ func (q listQuery) URL() template.URL {
 	v := url.Values{}
 	for name, value := range map[string]string{
 		"show": q.Show, "q": q.Text, "endpoint": q.Endpoint, "state": q.State, "before": q.Before,
+		"since": q.Since, "until": q.Until,
 	} {
 		if value != "" {
 			v.Set(name, value)
@@ -113,11 +153,17 @@ func (p *Inspector) deliveries(w http.ResponseWriter, r *http.Request, s *sessio
 
 // list returns the list that a request asks for. current is the path of the delivery beside it.
 func (p *Inspector) list(r *http.Request, current string) *deliveryList {
-	v := &deliveryList{Query: queryOf(r), Redacted: p.redaction.on, Hour: newHour(p.activity.hour())}
+	v := &deliveryList{Query: queryOf(r), Redacted: p.redaction.on, Hour: p.hour()}
+	var err error
+	if v.since, v.until, err = v.Query.period(); err != nil {
+		v.Error = "There is no such time."
+		return v
+	}
 	for _, one := range p.o.Producers {
 		v.Names = append(v.Names, one.Name)
 	}
-	v.Live = v.Query.Before == "" && v.Query.Text == "" && v.Query.State == ""
+	v.Live = v.Query.Before == "" && v.Query.Text == "" && v.Query.State == "" &&
+		v.Query.Since == "" && v.Query.Until == ""
 	var oldest time.Time // of the events on this page
 	if v.Query.Show != "duplicate" && v.Query.Show != "refused" {
 		oldest = p.addEvents(r, v)
@@ -152,6 +198,9 @@ func (p *Inspector) addEvents(r *http.Request, v *deliveryList) (oldest time.Tim
 		f.Text, f.Ref = "", v.Query.Text
 	}
 	f.Before, _ = strconv.ParseUint(v.Query.Before, 10, 64)
+	if f.Until = v.until; !v.since.IsZero() {
+		f.Since = max(0, time.Since(v.since)) + time.Second // the clock of the store may be ahead
+	}
 	if v.Query.State != "" {
 		state, ok := stateOf(v.Query.State)
 		if !ok {
@@ -165,6 +214,9 @@ func (p *Inspector) addEvents(r *http.Request, v *deliveryList) (oldest time.Tim
 		if err != nil {
 			v.Error = err.Error()
 			break
+		}
+		if rec.Accepted.Before(v.since) {
+			continue
 		}
 		v.Rows = append(v.Rows, p.eventRow(&rec))
 		last, oldest = rec.Seq, rec.Accepted
@@ -231,7 +283,10 @@ func (p *Inspector) addOthers(v *deliveryList, oldest time.Time) {
 			}
 		}
 	}
-	all = slices.DeleteFunc(all, func(r row) bool { return r.Time.Before(oldest) || r.Time.After(newest) })
+	all = slices.DeleteFunc(all, func(r row) bool {
+		return r.Time.Before(oldest) || r.Time.After(newest) || r.Time.Before(v.since) ||
+			!v.until.IsZero() && !r.Time.Before(v.until)
+	})
 	slices.SortStableFunc(all, func(a, b row) int { return b.Time.Compare(a.Time) })
 	v.Rows = append(v.Rows, all[:min(len(all), pageRows)]...)
 }
@@ -275,49 +330,6 @@ func words(code string) string {
 		return text
 	}
 	return strings.ToUpper(text[:1]) + text[1:]
-}
-
-// hour is the last hour as bars.
-type hour struct {
-	Accepted, Duplicates, Refused int
-	Bars                          []bar
-}
-
-// bar is a part of one minute's bar, in units of the drawing.
-type bar struct {
-	X, Y, H int
-	Sign    string
-}
-
-// The height of the drawing of an hour, and the width of a minute in it.
-const (
-	hourHeight  = 48
-	minuteWidth = 5
-)
-
-func newHour(minutes [minutesInAnHour]Minute) hour {
-	var h hour
-	most := 1
-	for _, m := range minutes {
-		most = max(most, m.Accepted+m.Duplicates+m.Refused)
-		h.Accepted += m.Accepted
-		h.Duplicates += m.Duplicates
-		h.Refused += m.Refused
-	}
-	for i, m := range minutes {
-		y := hourHeight
-		for _, part := range []struct {
-			n    int
-			sign string
-		}{{m.Accepted, "ok"}, {m.Duplicates, "dup"}, {m.Refused, "bad"}} {
-			if part.n > 0 {
-				height := max(2, part.n*(hourHeight-6)/most)
-				y -= height
-				h.Bars = append(h.Bars, bar{i * minuteWidth, y, height, part.sign})
-			}
-		}
-	}
-	return h
 }
 
 // afterAttempt is the state of an event after one attempt, as far as it is known from that.

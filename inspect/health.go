@@ -84,7 +84,9 @@ type Health struct {
 	Dead    int64 `json:"dead"`
 	Backlog int64 `json:"backlog_bytes"`
 	Bytes   int64 `json:"bytes"`
-	Free    int64 `json:"free_bytes"`
+	// Reserved is the part of Bytes for the log of the store, whatever it holds.
+	Reserved int64 `json:"reserved_bytes,omitempty"`
+	Free     int64 `json:"free_bytes"`
 	// Oldest is when the oldest event that waits for handlers was accepted.
 	Oldest *time.Time `json:"oldest,omitempty"`
 	// Flush is how long the last durable step took, in seconds; missing if that is unknown.
@@ -95,9 +97,10 @@ type Health struct {
 	// Durability is what an acknowledged event survives: none, process, machine or replicated.
 	Durability string `json:"durability"`
 	Shared     bool   `json:"shared"` // by several processes
-	// Hour has the deliveries of each minute of the last hour, the oldest first.
-	Hour []Minute `json:"hour"`
 }
+
+// Events is what the store occupies beyond its log, in bytes.
+func (h *Health) Events() int64 { return h.Bytes - h.Reserved }
 
 // Lane is a lane with open events.
 type Lane struct {
@@ -150,13 +153,12 @@ func (p *Inspector) Health(ctx context.Context) (Health, error) {
 	if err != nil {
 		return Health{}, err
 	}
-	minutes := p.activity.hour()
 	h := Health{
 		Accepting: true, Started: p.began, Receiver: p.o.Receiver,
 		Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead,
-		Backlog: st.Backlog, Bytes: st.Bytes, Free: st.Free, Flush: st.Flush.Seconds(),
+		Backlog: st.Backlog, Bytes: st.Bytes, Reserved: st.Reserved, Free: st.Free, Flush: st.Flush.Seconds(),
 		Oldest:     timePtr(st.Oldest),
-		Durability: p.o.Store.Guarantees().Durability.String(), Shared: p.o.Store.Guarantees().Shared, Hour: minutes[:],
+		Durability: p.o.Store.Guarantees().Durability.String(), Shared: p.o.Store.Guarantees().Shared,
 	}
 	if h.Lanes, err = lanes(ctx, p.o.Store); err != nil {
 		return Health{}, err
@@ -224,6 +226,9 @@ func (p *Inspector) ProducerStates(ctx context.Context) []ProducerState {
 //
 //	GET /producers   an array of [ProducerState]
 //	GET /health      the [Health]
+//	GET /series      an array of [Point], the oldest first, with the parameter step: 1m (default)
+//	                 and 15m for a day, 1h and 6h for 30 days. Steps are missing in which the
+//	                 process did not run
 //	GET /jobs        an array of [Job], newest first
 //
 // With [Options.Controls] it also has [HandlersAPI].
@@ -238,6 +243,7 @@ func (p *Inspector) API() http.Handler {
 		h, err := p.Health(r.Context())
 		respond(w, h, err)
 	})
+	mux.HandleFunc("GET /series", p.serveSeries)
 	mux.HandleFunc("GET /jobs", func(w http.ResponseWriter, _ *http.Request) { respond(w, p.jobs.list(), nil) })
 	if p.o.Controls != nil {
 		mux.Handle("/handlers", HandlersAPI(p.o.Controls))
@@ -261,7 +267,10 @@ func (p *Inspector) health(w http.ResponseWriter, r *http.Request, s *session) {
 		p.showError(w, r, s, err)
 		return
 	}
-	p.show(w, r, s, http.StatusOK, "health", shell{Title: "Health", Tab: "health", View: h})
+	p.show(w, r, s, http.StatusOK, "health", shell{Title: "Health", Tab: "health", View: struct {
+		Health
+		Charts charts
+	}{h, p.charts(r.FormValue("range"))}})
 }
 
 // controlHandler takes the forms of the view of the health.

@@ -47,8 +47,8 @@ const NDJSON = "application/x-ndjson"
 // The parameters of a list are event, id (the idempotency identifier, or the sender's), ref
 // (either, or the number or at least the first 4 characters of an event), producer, endpoint, type
 // (also "prefix*"), handler, reason (of a task, which is that of the handler if one is given, or of
-// a quarantine), state (several, or separated by commas), since (a duration, such as 1h),
-// quarantined (true), text (in an identifier, the type, an attribute or the body), before (a seq,
+// a quarantine), state (several, or separated by commas), since (a duration, such as 1h), until (the
+// time of RFC 3339 before which they were accepted), quarantined (true), text (in an identifier, the type, an attribute or the body), before (a seq,
 // the cursor of the next page) and limit (0 is no limit). An unknown parameter is 400. A list that
 // the store cannot finish ends with a line {"error": "..."}, and any other list with text with a
 // line {"searched": [Searched]}.
@@ -189,6 +189,10 @@ func setFilter(f *dedup.Filter, name string, values []string) (err error) {
 	case "since":
 		if f.Since, err = duration.Parse(value); err != nil || f.Since <= 0 {
 			err = fmt.Errorf("%q is not a past duration, such as 1h", value)
+		}
+	case "until":
+		if f.Until, err = time.Parse(time.RFC3339, value); err != nil {
+			err = fmt.Errorf("%q is not a time, such as 2006-01-02T15:04:05Z", value)
 		}
 	case "quarantined":
 		if f.Quarantined, err = strconv.ParseBool(value); err != nil {

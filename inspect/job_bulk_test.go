@@ -137,6 +137,7 @@ func TestAJobEndsWithItsClient(t *testing.T) {
 		buried(t, store, fmt.Sprint("k", n))
 	}
 	page := inspect.Page(inspect.Options{Store: store, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(page.Close)
 	ended := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)

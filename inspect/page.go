@@ -65,6 +65,10 @@ type Options struct {
 	// Controls are the handlers that can be paused: those of a [receiver.Receiver]. Defaults to
 	// none.
 	Controls Handlers
+	// SeriesFile keeps the time series across a restart: a file of about 100 KiB, which is written
+	// every 5 minutes and by [Inspector.Close]. One that is damaged or of another version is ignored
+	// with a warning. Defaults to none.
+	SeriesFile string
 	// Status describes the process. May be nil.
 	Status func(context.Context) Status
 	// Log gets logins and changes. Defaults to discarding them.
@@ -110,6 +114,8 @@ func Page(o Options) *Inspector {
 	}
 	p.jobs = &jobs{store: o.Store, log: p.logJob}
 	p.jobs.ctx, p.jobs.end = context.WithCancel(context.Background())
+	p.loadSeries()
+	p.jobs.group.Go(p.keepSeries)
 	p.handler = http.NewCrossOriginProtection().Handler(p.routes())
 	return p
 }
@@ -136,10 +142,11 @@ func (p *Inspector) Observe(ctx context.Context, o receiver.Observation) { p.act
 // Stop ends live views and stops jobs, so that the server can end.
 func (p *Inspector) Stop() { p.jobs.end() }
 
-// Close stops and waits for the jobs.
+// Close stops and waits for the jobs, and saves the time series.
 func (p *Inspector) Close() {
 	p.Stop()
 	p.jobs.group.Wait()
+	p.saveSeries()
 }
 
 func (p *Inspector) logJob(j Job) {

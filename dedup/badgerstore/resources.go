@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -98,7 +97,7 @@ func (d *disk) look() diskState {
 }
 
 // usage is the disk space of a store in allocated bytes: Badger fills its files only later.
-type usage struct{ all, tables int64 }
+type usage struct{ all, tables, log int64 }
 
 // measure adds up the files in a directory and below. Files that disappear meanwhile do not count.
 func measure(dir string) (u usage, err error) {
@@ -108,6 +107,7 @@ func measure(dir string) (u usage, err error) {
 			if below, err := measure(filepath.Join(dir, e.Name())); err == nil {
 				u.all += below.all
 				u.tables += below.tables
+				u.log += below.log
 			}
 			continue
 		}
@@ -117,8 +117,11 @@ func measure(dir string) (u usage, err error) {
 		}
 		n := storedir.Allocated(info)
 		u.all += n
-		if strings.HasSuffix(e.Name(), ".sst") {
+		switch filepath.Ext(e.Name()) {
+		case ".sst":
 			u.tables += n
+		case ".log":
+			u.log += n
 		}
 	}
 	return u, err

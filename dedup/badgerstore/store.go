@@ -88,7 +88,8 @@ func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
 	st := s.stats
 	st.Quarantined = maps.Clone(st.Quarantined)
 	s.mu.Unlock()
-	st.Bytes, st.Free = s.meter.usage().all, s.disk.state().free
+	used := s.meter.usage()
+	st.Bytes, st.Reserved, st.Free = used.all, used.log, s.disk.state().free
 	return st, nil
 }
 

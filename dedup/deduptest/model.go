@@ -738,7 +738,8 @@ func (m *model) matches(f dedup.Filter, e *modelEvent) bool {
 	if len(f.States) > 0 && !slices.Contains(f.States, e.summary()) {
 		return false
 	}
-	if f.Quarantined && e.QuarantineReason == "" || f.Before > 0 && e.Seq >= f.Before {
+	if f.Quarantined && e.QuarantineReason == "" || f.Before > 0 && e.Seq >= f.Before ||
+		!f.Until.IsZero() && !e.Accepted.Before(f.Until) {
 		return false
 	}
 	return f.Since <= 0 || !e.Accepted.Add(f.Since).Before(m.now)

@@ -563,6 +563,9 @@ func (d *driver) list() {
 	if e := d.event(); e != nil && d.IntN(3) == 0 {
 		f.Before = e.Seq
 	}
+	if e := d.event(); e != nil && d.IntN(4) == 0 {
+		f.Until = e.Accepted.Add(pick(d.Rand, 0, time.Nanosecond))
+	}
 	if e := d.event(); e != nil && d.IntN(3) == 0 {
 		number, _, _ := strings.Cut(e.Event, "-")
 		f = dedup.Filter{Ref: pick(d.Rand, e.Event[:12], e.Event[1:7], e.Event, number, number+"-", e.Key.ID, "no")}

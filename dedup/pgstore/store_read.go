@@ -140,6 +140,9 @@ func conditions(f *dedup.Filter, now *time.Time, size int) (where string, args [
 		const since = "e.accepted >= coalesce(?1::timestamptz, now()) - ?2::int8 * interval '1 microsecond'"
 		add(since, now, f.Since.Microseconds()+1)
 	}
+	if !f.Until.IsZero() {
+		add("e.accepted < ?1", f.Until.Add(time.Microsecond)) // the database has no nanoseconds
+	}
 	if f.Producer != "" {
 		add("e.producer = ?1", text(f.Producer))
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -56,9 +55,7 @@ func newGeneration(o Options) *generation {
 func (g *generation) receiverConfig(s *Server) receiver.Config {
 	c := g.Receiver
 	c.Store, c.Logger, c.Observe, c.Tracer = s.store, s.Log.Logger, s.observe, s.traces.Tracer()
-	if s.StoreDir != "" || s.LockState {
-		c.PeersFile = filepath.Join(s.StateDir, peersFile)
-	}
+	c.PeersFile = s.stateFile(peersFile)
 	g.explain, g.times = explain.New(c.Producers), newSignedTimes(s.store, s.ring, &c)
 	if g.Explain {
 		g.explainer = newExplainer(c, g.times.offsets)

@@ -70,6 +70,7 @@ func (s *Server) pageOptions(g *generation) inspect.Options {
 		Store: s.store, Token: s.state.token, ReadToken: s.state.readToken, ReadOnly: g.Inspector.ReadOnly,
 		Prefix: g.Inspector.Prefix, Redact: g.Inspector.Redact, Producers: g.Receiver.Producers, URL: g.Receiver.URL,
 		Log: s.Log.Logger, Receiver: s.receiverName(), Handlers: g.handlersOf, Controls: controlsOf{g},
+		SeriesFile: s.stateFile(seriesFile),
 		Status: func(ctx context.Context) inspect.Status {
 			st := inspect.Status{Version: s.Inspector.Version, Store: s.StoreName, Degraded: s.degraded(),
 				Reload: s.lastReload(), Retiring: g.retiring(), Lists: g.comparing.lists(ctx)}

@@ -41,6 +41,7 @@ const Off = "off"
 // The files beside the store in its folder, or in that of the receiver's state.
 const (
 	peersFile   = "peers.json"    // networks that recently sent new events
+	seriesFile  = "series"        // what happened in the last 30 days, for the page
 	targetsFile = "targets.json"  // the state of the targets of forward handlers
 	lockFile    = "receiver.lock" // locked while a receiver has the folder of its state
 )
