@@ -282,7 +282,7 @@ type Stats struct {
 	Dead     int64     // dead tasks
 	Backlog  int64     // payload bytes of records with open tasks
 	Bytes    int64     // bytes on disk, or an estimate
-	Reserved int64     // the part of Bytes for a log of a fixed size, whatever it holds
+	Events   int64     // the part of Bytes that events fill, the rest is reserved; 0 if that is unknown
 	Free     int64     // free bytes of the disk; -1 if unknown
 	Oldest   time.Time // when the oldest event with an open task for workers was accepted; zero without any
 	Commits  int64     // durable steps of this process since it opened the store

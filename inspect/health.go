@@ -84,9 +84,9 @@ type Health struct {
 	Dead    int64 `json:"dead"`
 	Backlog int64 `json:"backlog_bytes"`
 	Bytes   int64 `json:"bytes"`
-	// Reserved is the part of Bytes for the log of the store, whatever it holds.
-	Reserved int64 `json:"reserved_bytes,omitempty"`
-	Free     int64 `json:"free_bytes"`
+	// Events is the part of Bytes that events fill; the rest is reserved. 0 if that is unknown.
+	Events int64 `json:"event_bytes,omitempty"`
+	Free   int64 `json:"free_bytes"`
 	// Oldest is when the oldest event that waits for handlers was accepted.
 	Oldest *time.Time `json:"oldest,omitempty"`
 	// Flush is how long the last durable step took, in seconds; missing if that is unknown.
@@ -99,8 +99,8 @@ type Health struct {
 	Shared     bool   `json:"shared"` // by several processes
 }
 
-// Events is what the store occupies beyond its log, in bytes.
-func (h *Health) Events() int64 { return h.Bytes - h.Reserved }
+// Reserved is the part of Bytes that no event fills.
+func (h *Health) Reserved() int64 { return h.Bytes - h.Events }
 
 // Lane is a lane with open events.
 type Lane struct {
@@ -156,7 +156,7 @@ func (p *Inspector) Health(ctx context.Context) (Health, error) {
 	h := Health{
 		Accepting: true, Started: p.began, Receiver: p.o.Receiver,
 		Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead,
-		Backlog: st.Backlog, Bytes: st.Bytes, Reserved: st.Reserved, Free: st.Free, Flush: st.Flush.Seconds(),
+		Backlog: st.Backlog, Bytes: st.Bytes, Events: st.Events, Free: st.Free, Flush: st.Flush.Seconds(),
 		Oldest:     timePtr(st.Oldest),
 		Durability: p.o.Store.Guarantees().Durability.String(), Shared: p.o.Store.Guarantees().Shared,
 	}
@@ -267,7 +267,7 @@ func (p *Inspector) health(w http.ResponseWriter, r *http.Request, s *session) {
 		p.showError(w, r, s, err)
 		return
 	}
-	p.show(w, r, s, http.StatusOK, "health", shell{Title: "Health", Tab: "health", View: struct {
+	p.show(w, r, s, http.StatusOK, "health", shell{Title: "Health", Tab: "health", View: &struct {
 		Health
 		Charts charts
 	}{h, p.charts(r.FormValue("range"))}})

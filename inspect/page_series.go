@@ -15,6 +15,7 @@ type charts struct {
 	Ranges []chartRange
 	Range  chartRange // the chosen one
 	Charts []chart
+	Gaps   bool    // in which the process did not run
 	Table  []Point // newest first
 	List   string  // path of the deliveries
 }
@@ -43,7 +44,7 @@ type chart struct {
 	Title   string
 	List    string // path of the deliveries
 	Keys    []chartKey
-	Top     string // the largest value
+	Most    string // the largest value
 	Width   int
 	Columns []chartColumn
 	Gaps    []bar    // in which the process did not run
@@ -126,6 +127,7 @@ func (p *Inspector) charts(name string) charts {
 	for _, q := range quantities {
 		v.Charts = append(v.Charts, p.draw(&q, points, v.Range, now))
 	}
+	v.Gaps = len(v.Charts[0].Gaps) > 0
 	v.Table = p.points(v.Range.step, v.Range.n)
 	slices.Reverse(v.Table)
 	return v
@@ -145,7 +147,7 @@ func (p *Inspector) draw(q *quantity, points []series.Point, of chartRange, now 
 			sums[k] += n
 		}
 	}
-	c := chart{Title: q.title, List: p.o.Prefix + "/", Top: q.words(most), Width: columnWidth * len(points), Marks: of.marks(now)}
+	c := chart{Title: q.title, List: p.o.Prefix + "/", Most: q.words(most), Width: columnWidth * len(points), Marks: of.marks(now)}
 	for k, key := range q.keys {
 		if key.Text = ""; q.stacked && len(q.keys) > 1 {
 			key.Text = q.words(sums[k])

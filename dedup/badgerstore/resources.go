@@ -96,8 +96,9 @@ func (d *disk) look() diskState {
 	return diskState{free: free, want: want, hard: min(3*d.memTable, want)}
 }
 
-// usage is the disk space of a store in allocated bytes: Badger fills its files only later.
-type usage struct{ all, tables, log int64 }
+// usage is the disk space of a store in allocated bytes: Badger fills its files only later. The rest
+// of all is the log, and small files.
+type usage struct{ all, tables, events int64 }
 
 // measure adds up the files in a directory and below. Files that disappear meanwhile do not count.
 func measure(dir string) (u usage, err error) {
@@ -107,7 +108,7 @@ func measure(dir string) (u usage, err error) {
 			if below, err := measure(filepath.Join(dir, e.Name())); err == nil {
 				u.all += below.all
 				u.tables += below.tables
-				u.log += below.log
+				u.events += below.events
 			}
 			continue
 		}
@@ -120,8 +121,9 @@ func measure(dir string) (u usage, err error) {
 		switch filepath.Ext(e.Name()) {
 		case ".sst":
 			u.tables += n
-		case ".log":
-			u.log += n
+			u.events += n
+		case ".mem", ".vlog", ".values":
+			u.events += n
 		}
 	}
 	return u, err

@@ -235,6 +235,9 @@ func TestTheSizeOfAStoreIsThatOfItsFiles(t *testing.T) {
 	if st.Bytes < log.all+3<<20 || st.Bytes > log.all+5<<20 {
 		t.Errorf("%d bytes, of three bodies of 1 MiB and a log of %d", st.Bytes, log.all)
 	}
+	if st.Events < 3<<20 || st.Events > st.Bytes-log.all {
+		t.Errorf("%d bytes of events, of three bodies of 1 MiB", st.Events)
+	}
 	if tables := s.meter.usage().tables; tables == 0 || tables > st.Bytes-log.all-3<<20 {
 		t.Errorf("%d bytes are in tables", tables)
 	}

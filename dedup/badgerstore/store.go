@@ -89,7 +89,7 @@ func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
 	st.Quarantined = maps.Clone(st.Quarantined)
 	s.mu.Unlock()
 	used := s.meter.usage()
-	st.Bytes, st.Reserved, st.Free = used.all, used.log, s.disk.state().free
+	st.Bytes, st.Events, st.Free = used.all, used.events, s.disk.state().free
 	return st, nil
 }
 

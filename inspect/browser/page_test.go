@@ -72,7 +72,8 @@ func views(x *tab, s *server) {
 			for name, path := range map[string]string{
 				"deliveries": "/ui/", "refused": "/ui/?show=refused", "search": "/ui/?q=kettle",
 				"nothing": "/ui/?q=nothing+has+this", "event": dead, "dead": "/ui/dead",
-				"producers": "/ui/producers", "health": "/ui/health", "none": "/ui/nowhere",
+				"producers": "/ui/producers", "health": "/ui/health", "days": "/ui/health?range=7d",
+				"period": "/ui/?until=2001-01-01T00:00Z", "none": "/ui/nowhere",
 			} {
 				if name == "none" {
 					x.expect("404")
@@ -264,6 +265,13 @@ func withoutScripts(x *tab, s *server) {
 	x.visit("/ui/dead")
 	x.click("button[name=all]")
 	x.sees("Done.")
+	x.visit("/ui/health")
+	x.click("details.note summary")
+	x.click("details th a")
+	x.sees("Only those from")
+	x.visit("/ui/health?range=24h")
+	x.click(".plot rect.bad")
+	x.waits("the refused deliveries of the bar", `location.search.includes("show=refused") && !!document.querySelector(".row .bad")`)
 }
 
 func readOnly(x *tab, s *server) {
