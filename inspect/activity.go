@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/inspect/internal/series"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -28,7 +27,7 @@ type seen struct {
 type activity struct {
 	mu      sync.Mutex
 	seen    []seen // newest last
-	series  series.Series
+	history *history
 	traffic map[string]*Traffic
 	readers map[chan seen]bool
 }
@@ -84,8 +83,8 @@ func (t *Traffic) verified(s seen) {
 	}
 }
 
-func newActivity() *activity {
-	return &activity{traffic: map[string]*Traffic{}, readers: map[chan seen]bool{}}
+func newActivity(h *history) *activity {
+	return &activity{history: h, traffic: map[string]*Traffic{}, readers: map[chan seen]bool{}}
 }
 
 // observe never blocks.
@@ -96,7 +95,7 @@ func (a *activity) observe(_ context.Context, o receiver.Observation) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := seen{time.Now().UTC(), o}
-	a.countSeries(&s)
+	a.history.count(&s)
 	if o.Kind == receiver.KindDelivery {
 		a.count(s)
 		if s.verdict() == duplicate || s.verdict() == refused {

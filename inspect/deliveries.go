@@ -153,7 +153,7 @@ func (p *Inspector) deliveries(w http.ResponseWriter, r *http.Request, s *sessio
 
 // list returns the list that a request asks for. current is the path of the delivery beside it.
 func (p *Inspector) list(r *http.Request, current string) *deliveryList {
-	v := &deliveryList{Query: queryOf(r), Redacted: p.redaction.on, Hour: p.hour()}
+	v := &deliveryList{Query: queryOf(r), Redacted: p.redaction.on, Hour: p.history.hour(p.o.Prefix + "/")}
 	var err error
 	if v.since, v.until, err = v.Query.period(); err != nil {
 		v.Error = "There is no such time."

@@ -99,9 +99,6 @@ type Health struct {
 	Shared     bool   `json:"shared"` // by several processes
 }
 
-// Reserved is the part of Bytes that no event fills.
-func (h *Health) Reserved() int64 { return h.Bytes - h.Events }
-
 // Lane is a lane with open events.
 type Lane struct {
 	Name string `json:"name"`
@@ -243,7 +240,7 @@ func (p *Inspector) API() http.Handler {
 		h, err := p.Health(r.Context())
 		respond(w, h, err)
 	})
-	mux.HandleFunc("GET /series", p.serveSeries)
+	mux.Handle("GET /series", p.history)
 	mux.HandleFunc("GET /jobs", func(w http.ResponseWriter, _ *http.Request) { respond(w, p.jobs.list(), nil) })
 	if p.o.Controls != nil {
 		mux.Handle("/handlers", HandlersAPI(p.o.Controls))
@@ -267,10 +264,11 @@ func (p *Inspector) health(w http.ResponseWriter, r *http.Request, s *session) {
 		p.showError(w, r, s, err)
 		return
 	}
-	p.show(w, r, s, http.StatusOK, "health", shell{Title: "Health", Tab: "health", View: &struct {
+	p.show(w, r, s, http.StatusOK, "health", shell{Title: "Health", Tab: "health", View: struct {
 		Health
-		Charts charts
-	}{h, p.charts(r.FormValue("range"))}})
+		Reserved int64
+		Charts   charts
+	}{h, h.Bytes - h.Events, p.history.charts(r.FormValue("range"), p.o.Prefix+"/")}})
 }
 
 // controlHandler takes the forms of the view of the health.

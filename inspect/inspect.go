@@ -47,11 +47,11 @@ const NDJSON = "application/x-ndjson"
 // The parameters of a list are event, id (the idempotency identifier, or the sender's), ref
 // (either, or the number or at least the first 4 characters of an event), producer, endpoint, type
 // (also "prefix*"), handler, reason (of a task, which is that of the handler if one is given, or of
-// a quarantine), state (several, or separated by commas), since (a duration, such as 1h), until (the
-// time of RFC 3339 before which they were accepted), quarantined (true), text (in an identifier, the type, an attribute or the body), before (a seq,
-// the cursor of the next page) and limit (0 is no limit). An unknown parameter is 400. A list that
-// the store cannot finish ends with a line {"error": "..."}, and any other list with text with a
-// line {"searched": [Searched]}.
+// a quarantine), state (several, or separated by commas), since (a duration, such as 1h), until
+// (the time of RFC 3339 before which they were accepted), quarantined (true), text (in an
+// identifier, the type, an attribute or the body), before (a seq, the cursor of the next page) and
+// limit (0 is no limit). An unknown parameter is 400. A list that the store cannot finish ends with
+// a line {"error": "..."}, and any other list with text with a line {"searched": [Searched]}.
 //
 // Errors are problems (RFC 9457): 400 for an invalid request, 404 for an unknown event, 409 for an
 // event in another state, 413 for a body of more than 64 KiB (of a job 1 MiB), 501 for an optional

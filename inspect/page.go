@@ -66,8 +66,8 @@ type Options struct {
 	// none.
 	Controls Handlers
 	// SeriesFile keeps the time series across a restart: a file of about 100 KiB, which is written
-	// every 5 minutes and by [Inspector.Close]. One that is damaged or of another version is ignored
-	// with a warning. Defaults to none.
+	// every 5 minutes and by [Inspector.Close]. One that is damaged or of another version is
+	// ignored with a warning. Defaults to none.
 	SeriesFile string
 	// Status describes the process. May be nil.
 	Status func(context.Context) Status
@@ -80,6 +80,7 @@ type Inspector struct {
 	o         Options
 	access    *access
 	activity  *activity
+	history   *history
 	causes    *causes
 	redaction *redaction
 	jobs      *jobs
@@ -106,16 +107,18 @@ func Page(o Options) *Inspector {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	p := &Inspector{
-		o: o, redaction: newRedaction(o.Redact), activity: newActivity(), causes: &causes{}, began: time.Now().UTC(),
+		o: o, redaction: newRedaction(o.Redact), causes: &causes{}, began: time.Now().UTC(),
+		history: &history{store: o.Store, file: o.SeriesFile, log: o.Log},
 	}
+	p.history.load()
+	p.activity = newActivity(p.history)
 	p.access = &access{
 		token: o.Token, readToken: o.ReadToken, readOnly: o.ReadOnly,
 		sessions: map[string]*session{}, codes: map[string]code{},
 	}
 	p.jobs = &jobs{store: o.Store, log: p.logJob}
 	p.jobs.ctx, p.jobs.end = context.WithCancel(context.Background())
-	p.loadSeries()
-	p.jobs.group.Go(p.keepSeries)
+	p.jobs.group.Go(func() { p.history.keep(p.jobs.ctx) })
 	p.handler = http.NewCrossOriginProtection().Handler(p.routes())
 	return p
 }
@@ -128,8 +131,8 @@ func (p *Inspector) Renewed(o Options) *Inspector {
 	o.Prefix = "/" + strings.Trim(cmp.Or(o.Prefix, DefaultPrefix), "/")
 	o.Log = cmp.Or(o.Log, p.o.Log)
 	next := &Inspector{
-		o: o, redaction: newRedaction(o.Redact), access: p.access, activity: p.activity, causes: p.causes,
-		jobs: p.jobs, began: p.began,
+		o: o, redaction: newRedaction(o.Redact), access: p.access, activity: p.activity, history: p.history,
+		causes: p.causes, jobs: p.jobs, began: p.began,
 	}
 	p.access.setReadOnly(o.ReadOnly)
 	next.handler = http.NewCrossOriginProtection().Handler(next.routes())
@@ -146,7 +149,7 @@ func (p *Inspector) Stop() { p.jobs.end() }
 func (p *Inspector) Close() {
 	p.Stop()
 	p.jobs.group.Wait()
-	p.saveSeries()
+	p.history.save()
 }
 
 func (p *Inspector) logJob(j Job) {

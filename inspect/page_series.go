@@ -114,32 +114,33 @@ func quantilesOf(count uint32, q series.Quantiles) []int64 {
 	return []int64{int64(q.P95()), int64(q.P50())}
 }
 
-// charts returns the time series of a range; of the first one if there is none of the name.
-func (p *Inspector) charts(name string) charts {
-	v := charts{Ranges: chartRanges, Range: chartRanges[0], List: p.o.Prefix + "/"}
+// charts returns the time series of a range; of the first one if there is none of the name. list is
+// the path of the deliveries.
+func (h *history) charts(name, list string) charts {
+	v := charts{Ranges: chartRanges, Range: chartRanges[0], List: list}
 	for _, one := range chartRanges {
 		if one.Name == name {
 			v.Range = one
 		}
 	}
 	now := time.Now()
-	points := p.activity.series.Last(v.Range.step, v.Range.n, now)
+	points := h.series.Last(v.Range.step, v.Range.n, now)
 	for _, q := range quantities {
-		v.Charts = append(v.Charts, p.draw(&q, points, v.Range, now))
+		v.Charts = append(v.Charts, q.draw(points, v.Range, now, list))
 	}
 	v.Gaps = len(v.Charts[0].Gaps) > 0
-	v.Table = p.points(v.Range.step, v.Range.n)
+	v.Table = h.points(v.Range.step, v.Range.n)
 	slices.Reverse(v.Table)
 	return v
 }
 
 // hour returns the deliveries of the last hour.
-func (p *Inspector) hour() chart {
+func (h *history) hour(list string) chart {
 	now, last := time.Now(), chartRanges[0]
-	return p.draw(&quantities[0], p.activity.series.Last(last.step, last.n, now), last, now)
+	return quantities[0].draw(h.series.Last(last.step, last.n, now), last, now, list)
 }
 
-func (p *Inspector) draw(q *quantity, points []series.Point, of chartRange, now time.Time) chart {
+func (q *quantity) draw(points []series.Point, of chartRange, now time.Time, list string) chart {
 	most, sums := int64(0), make([]int64, len(q.keys))
 	for i := range points {
 		most = max(most, q.height(q.parts(&points[i])))
@@ -147,7 +148,7 @@ func (p *Inspector) draw(q *quantity, points []series.Point, of chartRange, now 
 			sums[k] += n
 		}
 	}
-	c := chart{Title: q.title, List: p.o.Prefix + "/", Most: q.words(most), Width: columnWidth * len(points), Marks: of.marks(now)}
+	c := chart{Title: q.title, List: list, Most: q.words(most), Width: columnWidth * len(points), Marks: of.marks(now)}
 	for k, key := range q.keys {
 		if key.Text = ""; q.stacked && len(q.keys) > 1 {
 			key.Text = q.words(sums[k])
@@ -196,7 +197,8 @@ func (q *quantity) column(p *series.Point, x int, most int64, of chartRange) cha
 			y = columnHeight
 		}
 		y = max(0, y-height)
-		c.Bars = append(c.Bars, bar{X: x, Y: y, W: columnWidth - 1, H: height, Sign: q.keys[k].Sign, Show: q.keys[k].Text})
+		key := q.keys[k]
+		c.Bars = append(c.Bars, bar{X: x, Y: y, W: columnWidth - 1, H: height, Sign: key.Sign, Show: key.Text})
 	}
 	return c
 }

@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -38,59 +40,67 @@ const (
 	saveEvery   = 15
 )
 
-// countSeries counts a delivery or an attempt.
-func (a *activity) countSeries(s *seen) {
+// history has the time series of a receiver.
+type history struct {
+	series series.Series
+	store  dedup.Store
+	file   string // "" keeps nothing across a restart
+	log    *slog.Logger
+}
+
+// count counts a delivery or an attempt.
+func (h *history) count(s *seen) {
 	if s.Kind == receiver.KindAttempt {
 		if s.Reason != dedup.ReasonStale { // it did not run
-			a.series.Run(s.at, s.State != dedup.Done, s.Took)
+			h.series.Run(s.at, s.State != dedup.Done, s.Took)
 		}
 		return
 	}
 	switch s.verdict() {
 	case accepted:
-		a.series.Deliver(s.at, series.Accepted, s.Took)
+		h.series.Deliver(s.at, series.Accepted, s.Took)
 	case duplicate, quarantined:
-		a.series.Deliver(s.at, series.Repeated, 0)
+		h.series.Deliver(s.at, series.Repeated, 0)
 	case refused:
-		a.series.Deliver(s.at, series.Refused, 0)
+		h.series.Deliver(s.at, series.Refused, 0)
 	case handshake:
 	}
 }
 
-// keepSeries samples the store and saves the series until the inspector is stopped.
-func (p *Inspector) keepSeries() {
+// keep samples the store and saves the series until ctx ends.
+func (h *history) keep(ctx context.Context) {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for n := 1; ; n++ {
-		if st, err := p.o.Store.Stats(p.jobs.ctx); err == nil {
-			p.activity.series.Sample(time.Now(), st.Pending, st.Oldest)
+		if st, err := h.store.Stats(ctx); err == nil {
+			h.series.Sample(time.Now(), st.Pending, st.Oldest)
 		}
 		select {
 		case <-tick.C:
-		case <-p.jobs.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
 		if n%saveEvery == 0 {
-			p.saveSeries()
+			h.save()
 		}
 	}
 }
 
-func (p *Inspector) loadSeries() {
-	if p.o.SeriesFile == "" {
+func (h *history) load() {
+	if h.file == "" {
 		return
 	}
-	if err := p.activity.series.Load(p.o.SeriesFile); err != nil {
-		p.o.Log.Warn("the time series were not read and begin again", "error", err)
+	if err := h.series.Load(h.file); err != nil {
+		h.log.Warn("the time series were not read and begin again", "error", err)
 	}
 }
 
-func (p *Inspector) saveSeries() {
-	if p.o.SeriesFile == "" {
+func (h *history) save() {
+	if h.file == "" {
 		return
 	}
-	if err := p.activity.series.Save(p.o.SeriesFile); err != nil {
-		p.o.Log.Warn("the time series were not saved", "error", err)
+	if err := h.series.Save(h.file); err != nil {
+		h.log.Warn("the time series were not saved", "error", err)
 	}
 }
 
@@ -99,20 +109,21 @@ var seriesSteps = map[string]series.Step{
 	"": series.Minute, "1m": series.Minute, "15m": series.Quarter, "1h": series.Hour, "6h": series.SixHours,
 }
 
-func (p *Inspector) serveSeries(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP serves the series as JSON.
+func (h *history) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("step")
 	step, ok := seriesSteps[name]
 	if !ok {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("parameter \"step\": %q is not 1m, 15m, 1h or 6h", name))
 		return
 	}
-	respond(w, p.points(step, step.Size()), nil)
+	respond(w, h.points(step, step.Size()), nil)
 }
 
 // points returns the last steps in which the process ran, the oldest first.
-func (p *Inspector) points(step series.Step, n int) []Point {
+func (h *history) points(step series.Step, n int) []Point {
 	points := []Point{}
-	for _, one := range p.activity.series.Last(step, n, time.Now()) {
+	for _, one := range h.series.Last(step, n, time.Now()) {
 		if one.Number == 0 {
 			continue
 		}

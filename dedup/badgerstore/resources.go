@@ -96,8 +96,8 @@ func (d *disk) look() diskState {
 	return diskState{free: free, want: want, hard: min(3*d.memTable, want)}
 }
 
-// usage is the disk space of a store in allocated bytes: Badger fills its files only later. The rest
-// of all is the log, and small files.
+// usage is the disk space of a store in allocated bytes: Badger fills its files only later. The
+// rest of all is the log, and small files.
 type usage struct{ all, tables, events int64 }
 
 // measure adds up the files in a directory and below. Files that disappear meanwhile do not count.

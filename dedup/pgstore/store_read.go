@@ -137,8 +137,7 @@ func conditions(f *dedup.Filter, now *time.Time, size int) (where string, args [
 		add("e.seq = ANY(ARRAY("+namedSQL+" UNION ALL "+numberedSQL+"))", text(f.Ref), low, high)
 	}
 	if f.Since > 0 {
-		const since = "e.accepted >= coalesce(?1::timestamptz, now()) - ?2::int8 * interval '1 microsecond'"
-		add(since, now, f.Since.Microseconds()+1)
+		add(sinceSQL, now, f.Since.Microseconds()+1)
 	}
 	if !f.Until.IsZero() {
 		add("e.accepted < ?1", f.Until.Add(time.Microsecond)) // the database has no nanoseconds
@@ -154,14 +153,13 @@ func conditions(f *dedup.Filter, now *time.Time, size int) (where string, args [
 	} else if ok && text(prefix) == prefix {
 		add("(starts_with(e.type, ?1) OR starts_with(e.type, ?2))", prefix, escaped)
 	}
-	const some = "EXISTS (SELECT 1 FROM {{schema}}.task x WHERE x.seq = e.seq AND x."
 	switch {
 	case f.Handler != "" && f.Reason != "":
-		add(some+"handler = ?1 AND x.reason = ?2)", text(f.Handler), text(f.Reason))
+		add(someTask+"handler = ?1 AND x.reason = ?2)", text(f.Handler), text(f.Reason))
 	case f.Handler != "":
-		add(some+"handler = ?1)", text(f.Handler))
+		add(someTask+"handler = ?1)", text(f.Handler))
 	case f.Reason != "":
-		add("(e.quarantine = ?1 OR "+some+"reason = ?1))", text(f.Reason))
+		add("(e.quarantine = ?1 OR "+someTask+"reason = ?1))", text(f.Reason))
 	}
 	if f.Quarantined {
 		where += " AND e.quarantine IS NOT NULL"
@@ -182,6 +180,11 @@ func conditions(f *dedup.Filter, now *time.Time, size int) (where string, args [
 }
 
 const (
+	sinceSQL = `e.accepted >= coalesce(?1::timestamptz, now()) - ?2::int8 * interval '1 microsecond'`
+
+	// someTask is the beginning of a condition that one of the event's tasks meets.
+	someTask = `EXISTS (SELECT 1 FROM {{schema}}.task x WHERE x.seq = e.seq AND x.`
+
 	// namedSQL selects the events with an identifier.
 	namedSQL = `SELECT x.seq FROM {{schema}}.event x WHERE hashtextextended(x.key, 0) = hashtextextended(?1::text, 0) AND x.key = ?1::text
 UNION ALL SELECT x.seq FROM {{schema}}.event x WHERE hashtextextended(x.vendor, 0) = hashtextextended(?1::text, 0) AND x.vendor = ?1::text`

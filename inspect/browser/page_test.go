@@ -271,7 +271,8 @@ func withoutScripts(x *tab, s *server) {
 	x.sees("Only those from")
 	x.visit("/ui/health?range=24h")
 	x.click(".plot rect.bad")
-	x.waits("the refused deliveries of the bar", `location.search.includes("show=refused") && !!document.querySelector(".row .bad")`)
+	x.waits("the refused deliveries of the bar",
+		`location.search.includes("show=refused") && !!document.querySelector(".row .bad")`)
 }
 
 func readOnly(x *tab, s *server) {

@@ -33,8 +33,8 @@ func (s *Series) Save(path string) error {
 	})
 }
 
-// Load reads the file before anything is counted. After an error the series are empty. A file that
-// does not exist is none.
+// Load reads the file, if it exists, before anything is counted. After an error the series are
+// empty.
 func (s *Series) Load(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -110,8 +110,8 @@ func (s *Series) Run(t time.Time, failed bool, took time.Duration) {
 	s.times.Run.add(took)
 }
 
-// Sample notes how many tasks wait at t, and since when the oldest does. It also tells a step
-// without deliveries from one in which the process did not run.
+// Sample notes how many tasks wait at t, and when the oldest of their events was accepted. A step
+// without deliveries thus differs from one in which the process did not run.
 func (s *Series) Sample(t time.Time, waiting int64, oldest time.Time) {
 	age := int64(0)
 	if !oldest.IsZero() {

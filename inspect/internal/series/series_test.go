@@ -44,7 +44,9 @@ func TestEachStepCountsWhatHappenedInIt(t *testing.T) {
 	s.Sample(now.Add(time.Second), 2, time.Time{})
 	type count struct{ n, accepted, repeated, refused, attempts, failed, waiting, oldest uint32 }
 	want := map[Step][]count{
-		Minute:   {{0, 1, 1, 0, 0, 0, 0, 0}, {1, 0, 0, 1, 0, 0, 0, 0}, {16, 0, 0, 0, 1, 0, 0, 0}, {61, 0, 0, 0, 1, 1, 3, 3660}},
+		Minute: {
+			{0, 1, 1, 0, 0, 0, 0, 0}, {1, 0, 0, 1, 0, 0, 0, 0}, {16, 0, 0, 0, 1, 0, 0, 0}, {61, 0, 0, 0, 1, 1, 3, 3660},
+		},
 		Quarter:  {{0, 1, 1, 1, 0, 0, 0, 0}, {1, 0, 0, 0, 1, 0, 0, 0}, {4, 0, 0, 0, 1, 1, 3, 3660}},
 		Hour:     {{0, 1, 1, 1, 1, 0, 0, 0}, {1, 0, 0, 0, 1, 1, 3, 3660}},
 		SixHours: {{0, 1, 1, 1, 2, 1, 3, 3660}},
@@ -68,8 +70,10 @@ func TestPercentilesAreAboutExact(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, draw := range map[string]func() time.Duration{
-		"uniform":     func() time.Duration { return time.Duration(random.Int64N(int64(time.Second))) },
-		"exponential": func() time.Duration { return time.Duration(random.ExpFloat64() * float64(20*time.Millisecond)) },
+		"uniform": func() time.Duration { return time.Duration(random.Int64N(int64(time.Second))) },
+		"exponential": func() time.Duration {
+			return time.Duration(random.ExpFloat64() * float64(20*time.Millisecond))
+		},
 		"two kinds": func() time.Duration {
 			return []time.Duration{700 * time.Microsecond, 30 * time.Second}[random.IntN(2)*random.IntN(2)]
 		},

@@ -431,6 +431,15 @@ func (s *Server) receiverName() string {
 	return host + ":" + at
 }
 
+// stateFile is the path of a file that this receiver finds again after a restart; "" if it has
+// none.
+func (s *Server) stateFile(name string) string {
+	if s.StoreDir == "" && !s.LockState {
+		return ""
+	}
+	return filepath.Join(s.StateDir, name)
+}
+
 // storeFailed returns a channel that is closed when the store has failed for good; may be nil.
 func storeFailed(store dedup.Store) <-chan struct{} {
 	if s, ok := store.(interface{ Failed() <-chan struct{} }); ok {

@@ -38,14 +38,6 @@ func (s *stateFiles) write(address string) error {
 	return nil
 }
 
-// stateFile is the path of a file that this receiver finds again after a restart; "" if it has none.
-func (s *Server) stateFile(name string) string {
-	if s.StoreDir == "" && !s.LockState {
-		return ""
-	}
-	return filepath.Join(s.StateDir, name)
-}
-
 var errLocked = errors.New("locked")
 
 // lockState takes the folder of a receiver's state for this process, until the file is closed.
