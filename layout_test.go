@@ -93,25 +93,25 @@ var imports = map[string][]string{
 		"inspect/internal/series",
 	},
 	"inspect/internal/series": {"internal/atomicfile"},
-	"internal/descriptors": {},
-	"internal/duration":    {},
-	"internal/words":       {},
-	"internal/faultdisk":   {},        // for tests
-	"internal/history":     {"dedup"}, // for tests
-	"internal/httpfile":    {},
-	"internal/nearest":     {},
-	"internal/httpserver":  {},
-	"internal/pgserver":    {},
-	"internal/pgtest":      {"internal/pgserver"}, // for tests
-	"internal/publicnet":   {},
-	"internal/publicurl":   {},
-	"internal/redact":      {"internal/strictjson"},
-	"internal/sender":      {},
-	"internal/strictjson":  {},
-	"internal/workdir":     {}, // for modules of their own
-	"once":                 {"receiver"},
-	"once/oncepgx":         {"once"},
-	"producer":             {"verify", "dedup", "internal/strictjson", "internal/duration", "internal/words"},
+	"internal/descriptors":    {},
+	"internal/duration":       {},
+	"internal/words":          {},
+	"internal/faultdisk":      {},        // for tests
+	"internal/history":        {"dedup"}, // for tests
+	"internal/httpfile":       {},
+	"internal/nearest":        {},
+	"internal/httpserver":     {},
+	"internal/pgserver":       {},
+	"internal/pgtest":         {"internal/pgserver"}, // for tests
+	"internal/publicnet":      {},
+	"internal/publicurl":      {},
+	"internal/redact":         {"internal/strictjson"},
+	"internal/sender":         {},
+	"internal/strictjson":     {},
+	"internal/workdir":        {}, // for modules of their own
+	"once":                    {"receiver"},
+	"once/oncepgx":            {"once"},
+	"producer":                {"verify", "dedup", "internal/strictjson", "internal/duration", "internal/words"},
 	"producer/preset": {
 		"producer", "verify", "dedup", "internal/conf", "internal/publicnet", "internal/sender", "internal/strictjson",
 		"internal/usage",
