@@ -94,9 +94,9 @@ var quantities = []quantity{
 	}, []chartKey{{"ok", "succeeded", ""}, {"bad", "failed", ""}}},
 	{"Tasks that wait", true, number, func(p *series.Point) []int64 { return []int64{int64(p.Waiting)} },
 		[]chartKey{{"wait", "waiting", ""}}},
-	{"Time to accept", false, elapsed, func(p *series.Point) []int64 { return quantilesOf(p.Accepted, p.Accept) },
+	{"Time to accept", false, elapsed, func(p *series.Point) []int64 { return quantilesOf(p.Accept) },
 		[]chartKey{{"dup p95", "p95", ""}, {"dup", "p50", ""}}},
-	{"Time of handlers", false, elapsed, func(p *series.Point) []int64 { return quantilesOf(p.Attempts, p.Run) },
+	{"Time of handlers", false, elapsed, func(p *series.Point) []int64 { return quantilesOf(p.Run) },
 		[]chartKey{{"dup p95", "p95", ""}, {"dup", "p50", ""}}},
 	{"Oldest task that waits", false, elapsed, func(p *series.Point) []int64 {
 		return []int64{int64(time.Duration(p.Oldest) * time.Second)}
@@ -107,10 +107,7 @@ func number(n int64) string { return grouped(n) }
 
 func elapsed(n int64) string { return duration.Rough(time.Duration(n)) }
 
-func quantilesOf(count uint32, q series.Quantiles) []int64 {
-	if count == 0 {
-		return []int64{0, 0}
-	}
+func quantilesOf(q series.Quantiles) []int64 {
 	return []int64{int64(q.P95()), int64(q.P50())}
 }
 

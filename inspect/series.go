@@ -127,17 +127,12 @@ func (h *history) points(step series.Step, n int) []Point {
 		if one.Number == 0 {
 			continue
 		}
-		out := Point{
+		points = append(points, Point{
 			Time: one.Start(step), Accepted: one.Accepted, Duplicates: one.Repeated, Refused: one.Refused,
 			Attempts: one.Attempts, Failed: one.Failed, Waiting: one.Waiting, Oldest: one.Oldest,
-		}
-		if one.Accepted > 0 {
-			out.AcceptP50, out.AcceptP95 = one.Accept.P50().Seconds(), one.Accept.P95().Seconds()
-		}
-		if one.Attempts > 0 {
-			out.RunP50, out.RunP95 = one.Run.P50().Seconds(), one.Run.P95().Seconds()
-		}
-		points = append(points, out)
+			AcceptP50: one.Accept.P50().Seconds(), AcceptP95: one.Accept.P95().Seconds(),
+			RunP50: one.Run.P50().Seconds(), RunP95: one.Run.P95().Seconds(),
+		})
 	}
 	return points
 }

@@ -126,6 +126,7 @@ func TestTheChartsFilterTheList(t *testing.T) {
 			}
 			return w.Body.String()
 		}
+		time.Sleep(59500 * time.Millisecond)
 		began, later := time.Now(), time.Now().Add(time.Minute)
 		rec := claim(t, store, "first", "order.paid", []byte("{}"))
 		happened(page)
@@ -177,6 +178,8 @@ func TestTheChartsFilterTheList(t *testing.T) {
 			"<title>1 Jan 00:01: succeeded 1, failed 1</title>",
 			"p95 1 min", "accepted <b>2</b>", "duplicate <b>4</b>", `aria-current="true">1 hour`,
 			`<a class="link" href="/ops/?since=2000-01-01T00%3A00Z&amp;until=2000-01-01T00%3A01Z">1 Jan 00:00</a></th>`,
+			`<rect class="hit" x="295" y="0" width="5" height="100"/>`, `<rect class="ok" x="290" y="75" width="4" height="25"/>`,
+			`<rect class="dup" x="290" y="25" width="4" height="50"/>`, `<rect class="bad" x="290" y="0" width="4" height="25"/>`,
 			"the server did not run", ">not running<",
 		} {
 			if !strings.Contains(text, want) {
@@ -189,7 +192,7 @@ func TestTheChartsFilterTheList(t *testing.T) {
 			}
 		}
 		for query, want := range map[string][2]bool{
-			"?until=2000-01-01T00:00:59Z": {true, false}, "?since=30s": {false, true},
+			"?until=2000-01-01T00:01:00Z": {true, false}, "?since=30s": {false, true},
 			"?until=2000-01-01T00:02:00Z": {true, true},
 		} {
 			w := httptest.NewRecorder()
@@ -234,6 +237,9 @@ func TestTheSeriesSurviveARestart(t *testing.T) {
 	run(2, func(store dedup.Store, page *inspect.Inspector) {
 		next := page.Renewed(inspect.Options{Store: store, SeriesFile: file})
 		happened(next)
+		if got := pointsOf(t, next, "?step=1h"); got[0].Accepted != 4 {
+			t.Errorf("after a reload: %+v", got)
+		}
 		page.Stop()
 		happened(page) // while the receiver is drained
 	})

@@ -51,7 +51,7 @@ func (s *Series) Load(path string) error {
 	if !bytes.HasPrefix(b, []byte(version)) {
 		return fmt.Errorf("%s is not a file of time series, or of another version", path)
 	}
-	if sum := len(b) - crc32.Size; len(b) != size || crc32.ChecksumIEEE(b[:sum]) != binary.BigEndian.Uint32(b[sum:]) {
+	if sum := len(b) - crc32.Size; crc32.ChecksumIEEE(b[:sum]) != binary.BigEndian.Uint32(b[sum:]) {
 		return fmt.Errorf("%s is damaged", path)
 	}
 	_, err = binary.Decode(b[len(version):], binary.BigEndian, &s.state)

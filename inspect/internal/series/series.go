@@ -41,8 +41,8 @@ type Point struct {
 	Attempts, Failed            uint32
 	// Waiting is the most tasks that waited, and Oldest the longest time of one, in seconds.
 	Waiting, Oldest uint32
-	// Accept is how long accepted deliveries took, and Run how long attempts took. They have a
-	// meaning only if there were some.
+	// Accept is how long accepted deliveries took, and Run how long attempts took. Both are zero
+	// without any.
 	Accept, Run Quantiles
 }
 
@@ -181,9 +181,6 @@ func (p *Point) add(m *Point) {
 
 // close sets the durations of the point that was counted.
 func (o *open) close(p *Point) {
-	if p.Number != o.Number {
-		return
-	}
 	if q, ok := o.Accept.quantiles(); ok {
 		p.Accept = q
 	}

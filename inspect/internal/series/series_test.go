@@ -147,6 +147,17 @@ func TestAClockThatJumpsLeavesThePointsOfOtherTimes(t *testing.T) {
 	}
 }
 
+func TestAPointOfADayBeforeIsForgotten(t *testing.T) {
+	t.Parallel()
+	s, next := &Series{}, noon.AddDate(0, 0, 1)
+	s.Deliver(noon, Accepted, time.Minute)
+	s.Deliver(noon, Refused, 0)
+	s.Deliver(next, Accepted, time.Second)
+	if p := s.Last(Minute, 1, next)[0]; p.Accepted != 1 || p.Refused != 0 || p.Accept.P95() > 2*time.Second {
+		t.Errorf("the same minute a day later is %+v", p)
+	}
+}
+
 func TestARestartContinuesTheStepAndLeavesAGap(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "series")
