@@ -178,8 +178,10 @@ func TestTheChartsFilterTheList(t *testing.T) {
 			"<title>1 Jan 00:01: succeeded 1, failed 1</title>",
 			"p95 1 min", "accepted <b>2</b>", "duplicate <b>4</b>", `aria-current="true">1 hour`,
 			`<a class="link" href="/ops/?since=2000-01-01T00%3A00Z&amp;until=2000-01-01T00%3A01Z">1 Jan 00:00</a></th>`,
-			`<rect class="hit" x="295" y="0" width="5" height="100"/>`, `<rect class="ok" x="290" y="75" width="4" height="25"/>`,
-			`<rect class="dup" x="290" y="25" width="4" height="50"/>`, `<rect class="bad" x="290" y="0" width="4" height="25"/>`,
+			`<rect class="hit" x="295" y="0" width="5" height="100"/>`,
+			`<rect class="ok" x="290" y="75" width="4" height="25"/>`,
+			`<rect class="dup" x="290" y="25" width="4" height="50"/>`,
+			`<rect class="bad" x="290" y="0" width="4" height="25"/>`,
 			"the server did not run", ">not running<",
 		} {
 			if !strings.Contains(text, want) {
