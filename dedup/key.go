@@ -40,6 +40,8 @@ const (
 	SpaceTarget = "target"
 	// SpaceReconcile is the space of the notes of package reconcile.
 	SpaceReconcile = "reconcile"
+	// SpaceMonitor is the space of the notes about producers whose unverified deliveries are accepted.
+	SpaceMonitor = "monitor"
 )
 
 // Hash returns a uniform digest of the key. The length of every part is hashed with it, so

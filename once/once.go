@@ -68,7 +68,7 @@ func On[Tx, T any](
 		return func(ctx context.Context, ev receiver.Event[any]) (*receiver.Response, error) {
 			return nil, m.run(ctx, ev, next)
 		}
-	})
+	}).Unverified(false)
 }
 
 // txKey is the key of the transaction in the context of its handler.

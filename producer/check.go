@@ -33,6 +33,7 @@ func (p *Producer) Check() []error {
 	checkPings(p, m)
 	d.checkAmbiguous(m)
 	checkSource(&d, m)
+	d.checkMonitored(m)
 	m.add(d.Err)
 	return m.found
 }
@@ -275,4 +276,18 @@ func (p *Producer) checkAmbiguous(m *mistakes) {
 			"signature does not separate the parts of a delivery, and only the digest of the signed content "+
 			"detects moved bytes")
 	})
+}
+
+// checkMonitored refuses to accept unverified deliveries where nobody could tell whose they are.
+func (p *Producer) checkMonitored(m *mistakes) {
+	if p.MonitorUntil.IsZero() {
+		return
+	}
+	m.addIf(p.Scheme == nil, "monitor_until: nothing is verified, so nothing could fail to verify: leave it out")
+	if scheme, ok := p.Scheme.(verify.Binder); ok {
+		b := scheme.Binds()
+		named := func(name string) bool { return name != "" }
+		m.addIf(slices.ContainsFunc(b.Principals, named) || slices.ContainsFunc(b.Unused, named), "monitor_until: "+
+			"its signatures prove who sent a delivery (principals, agents), which one that does not verify leaves open")
+	}
 }

@@ -22,6 +22,7 @@ const (
 	reasonRejected    = "rejected"     // dead: Reject
 	reasonUndecodable = "undecodable"  // dead: the payload does not decode into the handler's type
 	reasonExhausted   = "exhausted"    // dead: no attempts left
+	reasonUnverified  = "unverified"   // dead: its handler does not take unverified events
 	reasonGone        = "handler_gone" // dead: no receiver has had a handler of this name for OrphanAfter
 	reasonPostponed   = "postponed"    // waits: Postpone
 	reasonFailed      = "failed"       // waits: the handler returned an error
@@ -81,7 +82,11 @@ func (a *attempt) log() *slog.Logger {
 // eventAttrs name an event in the log. The id is the sender's.
 func eventAttrs(rec *dedup.Record) []any {
 	p := &rec.Payload
-	return []any{"event", rec.Event, "endpoint", p.Endpoint, "type", p.Type, "id", cmp.Or(p.VendorID, rec.Key.ID)}
+	all := []any{"event", rec.Event, "endpoint", p.Endpoint, "type", p.Type, "id", cmp.Or(p.VendorID, rec.Key.ID)}
+	if isUnverified(rec) {
+		all = append(all, "unverified", true)
+	}
+	return all
 }
 
 // errorAttr is the error of a handler as an attribute of the log, which leaves out an empty one.
@@ -130,6 +135,8 @@ func (a *attempt) run() {
 	switch {
 	case h == nil:
 		a.finish(dead(reasonGone, errGone), nil)
+	case isUnverified(&a.rec) && !h.unverified:
+		a.finish(dead(reasonUnverified, "its delivery did not verify, and the handler takes verified events only"), nil)
 	case a.failures() > a.d.cfg.Attempts:
 		// Every attempt was interrupted, probably by a crash: do not run it again.
 		a.finish(dead(reasonExhausted, "no attempts left; the last error: "+a.task().Err), nil)
@@ -163,8 +170,12 @@ func (a *attempt) conclude(r returned) {
 
 // release returns an unstarted task to the store and keeps the previous attempt's error.
 func (a *attempt) release(reason string) {
+	a.unstarted(dedup.Result{Kind: dedup.ResultRelease}, reason)
+}
+
+func (a *attempt) unstarted(res dedup.Result, reason string) {
 	a.d.watchdog.add(&a.leasedRun, a.taken)
-	res := dedup.Result{Kind: dedup.ResultRelease, Reason: reason}
+	res.Reason = reason
 	if a.task().Reason != "" {
 		res.Reason, res.Err = a.task().Reason, a.task().Err
 	}

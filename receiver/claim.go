@@ -123,14 +123,33 @@ func (d *delivery) fill(ctx context.Context, e *entry, it producer.Item, key ded
 		kept.Body = payload.Body
 	}
 	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody(), [...]string{
-		form, sampledTrace(d.span), d.fetched,
+		form, sampledTrace(d.span), d.fetched, string(d.refusedAs()),
 	})
 	e.claim = dedup.Claim{
-		Key: key, Aliases: d.aliases(e.parts.aliases[:0], key), Payload: payload,
-		Window: p.Window, DropBody: p.DropBody, Note: it.Note,
+		Key: key, Payload: payload, Window: p.Window, DropBody: p.DropBody, Note: it.Note,
 		// Else several items share the header, or the description of the producer has the body.
 		GivesPayload: len(d.items) == 1 && !d.extractsBody(),
 	}
+	if d.unverified != nil {
+		d.nameUnverified(e, it)
+	} else {
+		d.name(e, it, kept, key)
+	}
+	d.assign(ctx, e, it)
+	if it.Err != nil {
+		e.claim = d.quarantineClaim(e, reasonMalformed, "")
+		e.claim.Key.Space = dedup.SpaceQuarantine + reasonMalformed
+		return
+	}
+	if p.KeyedByType != nil && e.occurrence != nil {
+		d.slots(e, it.Type)
+	}
+}
+
+// name names the event, and what is left of it beyond its window.
+func (d *delivery) name(e *entry, it, kept producer.Item, key dedup.Key) {
+	p := &d.ep.p
+	e.claim.Aliases = d.aliases(e.parts.aliases[:0], key)
 	d.remember(e)
 	var ok bool
 	if e.parts.sighting, ok = p.OccurrenceOf(&d.Delivery, it); ok {
@@ -142,15 +161,6 @@ func (d *delivery) fill(ctx context.Context, e *entry, it producer.Item, key ded
 		if id := p.Series(&d.Delivery); id != "" {
 			e.claim.Series = dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceSeries, ID: id}
 		}
-	}
-	d.assign(ctx, e, it)
-	if it.Err != nil {
-		e.claim = d.quarantineClaim(e, reasonMalformed, "")
-		e.claim.Key.Space = dedup.SpaceQuarantine + reasonMalformed
-		return
-	}
-	if p.KeyedByType != nil && e.occurrence != nil {
-		d.slots(e, it.Type)
 	}
 }
 
@@ -400,9 +410,11 @@ func (d *delivery) assign(ctx context.Context, e *entry, it producer.Item) {
 	}
 	e.claim.Response, e.claim.Tasks = d.ep.acceptance(it.Type), e.parts.tasks[:0]
 	for _, h := range on {
-		e.claim.Tasks = append(e.claim.Tasks, d.task(ctx, h, it))
+		if d.unverified == nil || h.unverified {
+			e.claim.Tasks = append(e.claim.Tasks, d.task(ctx, h, it))
+		}
 	}
-	if len(on) == 0 {
+	if len(e.claim.Tasks) == 0 {
 		e.unmet = unmet
 		e.claim.Note = noteNoHandler
 		if len(unmet) > 0 {
@@ -444,6 +456,9 @@ func (d *delivery) lane(h *Handler, it producer.Item) string {
 	if err != nil {
 		d.rx.log.Warn("an event has no usable lane", "endpoint", d.ep.p.Name, "handler", h.name, "id", it.ID)
 		return ""
+	}
+	if lane != "" && d.unverified != nil {
+		lane += unverifiedSpace // no other lane has it
 	}
 	return lane
 }

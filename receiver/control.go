@@ -175,7 +175,7 @@ func (c *control) start(a *attempt) (ok bool) {
 	switch {
 	case l == nil:
 		return true
-	case l.state.Paused && !l.may:
+	case l.state.Paused && (!l.may || isUnverified(&a.rec)):
 		return false
 	}
 	if a.share, ok = l.quota.Begin(); !ok {
@@ -220,7 +220,7 @@ func (c *control) close(a *attempt) {
 
 // report counts a recorded outcome for the breaker: it pauses the handler, or ends its pause.
 func (c *control) report(a *attempt) {
-	if a.limit == nil {
+	if a.limit == nil || isUnverified(&a.rec) {
 		return
 	}
 	change := c.classify(a)

@@ -39,6 +39,8 @@ type endpoint struct {
 	pinned        verify.Pinned
 	keyParts      []string // the parts of a request that the identifier is read from
 	former        former
+	monitor       *monitor  // nil unless unverified deliveries are accepted
+	enforced      *endpoint // of the endpoint of unverified deliveries; nil for any other
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {

@@ -67,6 +67,11 @@ type Event[T any] struct {
 	// the vendor. Header is then a Content-Type alone, and Body may have another rendering, or the
 	// form of another version of the vendor's API.
 	Fetched bool
+	// Unverified means that the delivery did not verify, and was accepted all the same because its
+	// producer is monitored ([producer.Producer.MonitorUntil]): anybody may have sent it. Its ID and
+	// Principal are its own ("unverified:HEX", "NAME!unverified"), VendorID is the identifier that was
+	// sent, and nothing is signed.
+	Unverified bool
 	// Body is the payload as received, with the content coding in its Content-Encoding.
 	Body []byte
 	// FormMember is the member of a form (application/x-www-form-urlencoded) that holds the event
@@ -126,7 +131,7 @@ func (ev *Event[T]) describe() {
 // The attributes that record what verification proved, what the body is, the trace of the
 // delivery, and whether there was one. The first is an attribute for handlers, the next three
 // become [Event.SignedFields], [Event.SignatureLabel] and [Event.FormMember], the fifth is for the
-// spans of attempts, and the last becomes [Event.Fetched]. No
+// spans of attempts, and the last two become [Event.Fetched] and [Event.Unverified]. No
 // attribute of a CloudEvent can have their names, and attributes that an event brings under them
 // are dropped.
 const (
@@ -137,12 +142,15 @@ const (
 	traceAttribute  = "delivery_trace"  // the traceparent of the delivery's span, if it is sampled
 	// FetchedAttribute is the host of the API that listed an event which no delivery brought.
 	FetchedAttribute = "fetched_from"
+	// UnverifiedAttribute is the code of the refusal that an unverified delivery would have got.
+	UnverifiedAttribute = "refused_as"
 )
 
 // withProof returns the attributes of an event, with what verification proved. whole
 // means that header and body are stored as received, so the signature is about them. more are the
-// last three: the member of a form, if the body is one, the trace, and where the event was fetched.
-func withProof(read map[string]string, id verify.Identity, whole bool, more [3]string) map[string]string {
+// last four: the member of a form, if the body is one, the trace, where the event was fetched, and
+// the refusal of an unverified delivery.
+func withProof(read map[string]string, id verify.Identity, whole bool, more [4]string) map[string]string {
 	proof := [...][2]string{
 		{keyIDAttribute, id.KeyID},
 		{signedAttribute, signedFields(id.Covered)},
@@ -150,6 +158,7 @@ func withProof(read map[string]string, id verify.Identity, whole bool, more [3]s
 		{formAttribute, more[0]},
 		{traceAttribute, more[1]},
 		{FetchedAttribute, more[2]},
+		{UnverifiedAttribute, more[3]},
 	}
 	if !whole {
 		proof[2][1] = ""
@@ -187,6 +196,8 @@ func (ev *Event[T]) extractProof() {
 	delete(ev.Attributes, traceAttribute)
 	ev.Fetched = ev.Attributes[FetchedAttribute] != ""
 	delete(ev.Attributes, FetchedAttribute)
+	ev.Unverified = ev.Attributes[UnverifiedAttribute] != ""
+	delete(ev.Attributes, UnverifiedAttribute)
 	ev.SignatureLabel, ev.FormMember = label, form
 	if signed != "" {
 		ev.SignedFields = strings.Split(signed, ",")

@@ -24,7 +24,7 @@ import (
 type Handler struct {
 	name, producer, pattern       string
 	answer, inline, other, yields bool
-	retired, orphaned             bool
+	retired, orphaned, unverified bool
 
 	lane, newest producer.Extractor
 	when         *producer.Condition // nil for none
@@ -79,7 +79,7 @@ func Answer[T any](producer, pattern string, fn func(context.Context, Event[T]) 
 		return &response, err
 	})
 	h.answer = true
-	return h
+	return h.Unverified(false)
 }
 
 // OnTx makes a handler like [On] whose effect and outcome are one commit of the store: what fn does
@@ -128,7 +128,7 @@ func newTxHandler[Tx, T any](
 		return fn(ctx, tx, ev)
 	})
 	h.tx = reflect.TypeFor[Tx]()
-	return h
+	return h.Unverified(false)
 }
 
 // joins returns an error if the handler wants a transaction that the store does not offer.
@@ -160,7 +160,7 @@ func newHandler[T any](
 		}
 		return fn(ctx, typed)
 	}
-	return Handler{producer: producer, pattern: pattern, run: run}
+	return Handler{producer: producer, pattern: pattern, run: run, unverified: true}
 }
 
 // Otherwise makes the handler match only events that no other handler of its producer matches. A
@@ -180,6 +180,11 @@ func (h Handler) Retired() Handler { h.retired = true; return h }
 // Orphaned is [Handler.Retired], but the tasks that the handler has become dead letters
 // (handler_gone) at once.
 func (h Handler) Orphaned() Handler { h.retired, h.orphaned = true, true; return h }
+
+// Unverified is whether the handler gets events whose deliveries do not verify
+// ([producer.Producer.MonitorUntil], [Event.Unverified]). Defaults to true for On, and to false for
+// OnTx and package once. A handler that answers never gets one.
+func (h Handler) Unverified(take bool) Handler { h.unverified = take; return h }
 
 // With wraps the handler in middleware, the first one outermost. [Open] calls each function
 // once. The Next that it returns is called for every attempt, concurrently.

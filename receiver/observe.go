@@ -63,6 +63,9 @@ type Observation struct {
 	SameBytes SameBytes
 	// New marks a delivery with a new event, which was accepted or answered.
 	New bool
+	// Unverified marks a delivery that did not verify and was not refused for that
+	// ([producer.Producer.MonitorUntil]).
+	Unverified bool
 	// Secret is which secret or key of the producer's scheme verified a delivery, from 1; 0 if that
 	// is not known, and for deliveries that were not verified ([verify.Identity.Secret]).
 	Secret int
@@ -103,7 +106,7 @@ func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply
 	o := Observation{
 		Kind: KindDelivery, Endpoint: name, Type: d.typ, ID: d.id, Event: resp.event,
 		Status: resp.Status, Code: resp.code, Took: took, Err: observedError(resp.err),
-		SameBytes: d.sameBytes, New: resp.fresh,
+		SameBytes: d.sameBytes, New: resp.fresh, Unverified: d.unverified != nil,
 	}
 	if !d.verified.IsZero() {
 		o.Secret, o.Signed = d.Identity.Secret, !d.Identity.SignedAt.IsZero()
@@ -255,9 +258,12 @@ type Refused struct {
 
 // reportRefused passes a refused delivery to Config.Refused.
 func (d *delivery) reportRefused(ctx context.Context, w http.ResponseWriter, resp *reply) {
-	if d.rx.cfg.Refused == nil || resp.Status < http.StatusBadRequest {
-		return
+	if d.rx.cfg.Refused != nil && resp.Status >= http.StatusBadRequest {
+		d.callRefused(ctx, w, resp)
 	}
+}
+
+func (d *delivery) callRefused(ctx context.Context, w http.ResponseWriter, resp *reply) {
 	request := d.Request
 	if request == nil { // refused before its URL was located
 		request = d.r

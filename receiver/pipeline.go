@@ -50,6 +50,8 @@ type delivery struct {
 	// stale is why an authentic delivery is too old to bring a new event. It may still be a
 	// duplicate.
 	stale error
+	// unverified is why the delivery was to be refused, if it passes as unverified.
+	unverified error
 	// itemsErr is why no events could be extracted. Handshakes need none.
 	itemsErr error
 	// challenged answers a challenge without a credential.
@@ -105,6 +107,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rx.reportDelivery(ctx, d, resp, time.Since(started))
 	d.reportRefused(ctx, w, resp)
+	d.reportUnverified(ctx, w, resp)
 }
 
 // receiveSafely turns errors and our own panics into problems.
@@ -153,21 +156,25 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 	}
 	// 5. Which events are in it? A handshake needs no identifier.
 	if err := d.extractEvents(); err != nil {
-		return nil, err
+		return nil, d.enforce(err)
 	}
 	// 6. Is it fresh? A stale delivery can only be a duplicate.
-	if err := d.checkFreshness(); err != nil {
+	if err := d.pass(d.checkFreshness()); err != nil {
 		return nil, err
 	}
 	if d.stale != nil {
-		return d.replayKnown(ctx)
+		if resp, err := d.replayKnown(ctx); resp != nil || err != nil {
+			return resp, err
+		} else if err := d.pass(d.stale); err != nil {
+			return nil, err
+		}
 	}
 	// 7. Signed handshakes.
 	if resp, err := d.handshake(ctx); resp != nil || err != nil {
 		return resp, err
 	}
 	if d.itemsErr != nil {
-		return nil, d.itemsErr
+		return nil, d.enforce(d.itemsErr)
 	}
 	// 8. Is it new? All items are claimed in one durable step.
 	// 9. The decisions become the response; an Answer handler runs in between.
@@ -192,6 +199,11 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 		return nil, rateExceeded(d.ep.p.NonceRate, wait, left)
 	}
 	entries := d.entries(ctx)
+	if d.unverified != nil {
+		if err := d.admitUnverified(ctx, entries); err != nil {
+			return nil, err
+		}
+	}
 	if err := checkRoute(ctx, entries); err != nil {
 		return nil, err
 	}
@@ -330,7 +342,13 @@ func (d *delivery) authenticate(ctx context.Context) error {
 	} else if refusal, ok := errors.AsType[*verify.Error](err); ok && refusal.Code != verify.KeysUnavailable {
 		d.permit.Debit()
 	}
-	return unproven(&d.ep.p, err)
+	if err = unproven(&d.ep.p, err); err == nil || d.challenged != nil {
+		return err
+	}
+	if err = d.pass(err); err == nil {
+		d.Body, err = d.body.read()
+	}
+	return err
 }
 
 // verify runs the scheme. It releases its slot while reading the body, so a slow sender does not
@@ -460,6 +478,9 @@ func (d *delivery) checkContent() error {
 // data may not, because it could have been captured (RFC 8470 section 3).
 func (d *delivery) checkFreshness() error {
 	p := &d.ep.p
+	if d.unverified != nil {
+		return nil
+	}
 	err := p.Tolerance.Check(d.Identity, d.verified)
 	if verify.CodeOf(err) == verify.TimestampTooOld && p.StaleKnown && !d.early() && d.itemsErr == nil {
 		d.stale = err
@@ -478,7 +499,7 @@ func (d *delivery) checkFreshness() error {
 }
 
 // replayKnown answers a stale delivery with the stored response, if all its items are known with
-// the same payload and have a response. Otherwise it refuses, and nothing is stored.
+// the same payload and have a response. Otherwise there is no reply, and nothing is stored.
 func (d *delivery) replayKnown(ctx context.Context) (*reply, error) {
 	entries := d.entries(ctx)
 	claims := d.claims(entries)
@@ -491,7 +512,7 @@ func (d *delivery) replayKnown(ctx context.Context) (*reply, error) {
 	}
 	unknown := func(x dedup.Decision) bool { return x.Verdict != dedup.Known || inFlight(x.Record) }
 	if len(decisions) == 0 || slices.ContainsFunc(decisions, unknown) { // an empty batch duplicates nothing
-		return nil, d.stale
+		return nil, nil
 	}
 	return d.conclude(ctx, entries, decisions)
 }
@@ -511,7 +532,7 @@ func (d *delivery) handshake(ctx context.Context) (*reply, error) {
 // which any client can send after capturing a delivery, and of events that the store could not
 // take, which the producer sends again.
 func (d *delivery) recordOutcome(resp *reply) {
-	if resp.fresh {
+	if resp.fresh && d.unverified == nil {
 		d.permit.Credit(time.Now())
 	}
 	if resp.refund {
@@ -524,7 +545,7 @@ func (d *delivery) recordOutcome(resp *reply) {
 // answered as pings and challenges. For HTTP/2, net/http turns the field into GOAWAY.
 func (d *delivery) endRefusals(w http.ResponseWriter, resp *reply) {
 	unauthentic := resp.Status == http.StatusUnauthorized || resp.Status == http.StatusBadRequest ||
-		resp.code == codeHandshake
+		resp.code == codeHandshake || d.unverified != nil
 	if unauthentic && !d.conn.isVerified && d.conn.refused() {
 		w.Header().Set("Connection", "close")
 	}

@@ -43,6 +43,7 @@ const (
 	codeBodyCut           verify.Code = "body_incomplete"
 	codeBodyConsumed      verify.Code = "body_consumed"
 	codeBusy              verify.Code = "busy"
+	codeUnverifiedQuota   verify.Code = "unverified_quota"
 	codeKeyReused         verify.Code = "idempotency_key_reused"
 	codeSignatureReused   verify.Code = "signature_reused"
 	codeInFlight          verify.Code = "in_flight"
@@ -137,6 +138,8 @@ var problems = []problem{
 		Detail: "Code that runs before the receiver read or replaced the body: exclude it from this path."},
 	{Code: codeBusy, Type: reducedCapacity, Status: 503, Title: "Busy", Retryable: true, CloseConn: true,
 		Detail: "Too many deliveries are arriving at once."},
+	{Code: codeUnverifiedQuota, Status: 503, Title: "Too many unverified deliveries", Retryable: true,
+		Detail: "Deliveries that do not verify are accepted for a while, within a rate and a daily quota, which is used up."},
 
 	{Code: codeSignatureInvalid, Status: 401, Title: "Signature not valid",
 		Detail: "The signature was not made over this request with a key of this producer."},

@@ -59,7 +59,8 @@ type Receiver struct {
 	ending     context.Context
 	end        context.CancelFunc
 
-	refusedPanic sync.Once // logs the first panic of Config.Refused
+	refusedPanic sync.Once  // logs the first panic of Config.Refused
+	unverified   sync.Mutex // held while Config.Refused gets an unverified delivery
 }
 
 // Open checks the configuration, resumes what a crash interrupted, and starts the workers. The
@@ -68,6 +69,10 @@ type Receiver struct {
 func Open(c Config) (*Receiver, error) {
 	rx, err := Idle(c)
 	if err != nil {
+		return nil, err
+	}
+	if err := rx.startMonitoring(nil); err != nil {
+		rx.end()
 		return nil, err
 	}
 	if rx.cfg.PeersFile != "" {
@@ -164,6 +169,10 @@ func (rx *Receiver) Replace(c Config) (*Receiver, error) {
 	}
 	next, err := newReceiver(c)
 	if err != nil {
+		return nil, err
+	}
+	if err := next.startMonitoring(rx); err != nil {
+		next.end()
 		return nil, err
 	}
 	next.pending, next.limiter = rx.pending, rx.limiter

@@ -165,9 +165,12 @@ func (d *dispatcher) take() {
 func (d *dispatcher) add(a *attempt) {
 	d.prefetch.add(a.size)
 	d.open.Add(1)
-	if !d.control.start(a) {
+	switch ok := d.control.start(a); {
+	case !ok && isUnverified(&a.rec): // a breaker may wait for another event to try
+		a.unstarted(dedup.Result{Kind: dedup.ResultRetry, Postponed: true, After: trialBase}, reasonPaused)
+	case !ok:
 		a.release(reasonPaused)
-	} else if !d.workers.Add(a) {
+	case !d.workers.Add(a):
 		a.release(reasonStopped)
 	}
 }
