@@ -29,6 +29,7 @@ type row struct {
 	Took           time.Duration
 	State          string // of the event
 	Current, Fresh bool
+	Unverified     bool
 }
 
 // Sign is the form of its chip: ok, dup, wait or bad.
@@ -239,7 +240,8 @@ func (p *Inspector) eventRow(r *dedup.Record) row {
 	v := row{
 		Event: r.Event, Href: p.o.Prefix + "/events/" + url.PathEscape(r.Event), Time: r.Accepted, Verdict: accepted,
 		Head: cmp.Or(r.Payload.Type, r.Payload.Endpoint), State: stateName(r),
-		Sub: r.Payload.Endpoint + " · " + cmp.Or(r.Payload.VendorID, r.Key.ID),
+		Sub:        r.Payload.Endpoint + " · " + cmp.Or(r.Payload.VendorID, r.Key.ID),
+		Unverified: r.Payload.Attributes[receiver.UnverifiedAttribute] != "",
 	}
 	if r.Quarantined() {
 		v.Verdict, v.State = quarantined, ""
@@ -307,7 +309,7 @@ func (q listQuery) selects(endpoint string, texts ...string) bool {
 
 func (p *Inspector) seenRow(s *seen) row {
 	v := row{
-		Event: s.Event, Time: s.at, Verdict: s.verdict(), Took: s.Took,
+		Event: s.Event, Time: s.at, Verdict: s.verdict(), Took: s.Took, Unverified: s.Unverified,
 		Head: cmp.Or(s.Type, s.Endpoint), Sub: strings.Trim(s.Endpoint+" · "+s.ID, " ·"),
 	}
 	if v.Verdict == refused {

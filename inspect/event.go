@@ -50,6 +50,9 @@ type Event struct {
 	Dropped bool `json:"dropped,omitempty"`
 	// Fetched is the host of the API that listed the event, if no delivery brought it.
 	Fetched string `json:"fetched,omitempty"`
+	// Unverified is the code of the refusal that the delivery would have got, if it did not verify and
+	// was accepted because its producer is monitored.
+	Unverified string `json:"unverified,omitempty"`
 	// Note explains an unusual outcome.
 	Note string `json:"note,omitempty"`
 	// Tasks are one for each handler.
@@ -120,8 +123,9 @@ func Summary(r dedup.Record) Event {
 		Seq: r.Seq, Generation: r.Generation, Status: r.Response.Status,
 		QuarantineReason: r.QuarantineReason, Original: r.Original, QuarantineCount: r.QuarantineCount,
 		Occurrences: r.Occurrences, Dropped: r.Dropped(), Note: r.Note,
-		Fetched: r.Payload.Attributes[receiver.FetchedAttribute],
-		Tasks:   []Task{},
+		Fetched:    r.Payload.Attributes[receiver.FetchedAttribute],
+		Unverified: r.Payload.Attributes[receiver.UnverifiedAttribute],
+		Tasks:      []Task{},
 	}
 	for _, t := range r.Tasks {
 		e.Attempt = max(e.Attempt, t.Attempt)

@@ -191,6 +191,8 @@ type ProducerState struct {
 	Future   float64 `json:"future"`
 	// Retire is when its endpoint ends, if that is planned.
 	Retire *time.Time `json:"retire,omitempty"`
+	// MonitorUntil is when it will refuse deliveries that do not verify, if it does not yet.
+	MonitorUntil *time.Time `json:"monitor_until,omitempty"`
 	Traffic
 }
 
@@ -202,6 +204,9 @@ func (p *Inspector) ProducerStates(ctx context.Context) []ProducerState {
 		s := ProducerState{Name: one.Name, Preset: one.Preset, URL: one.URL, Window: one.Window.Seconds(),
 			UniqueBy: one.Class().UniqueBy(), Past: one.Tolerance.Past.Seconds(),
 			Future: one.Tolerance.Future.Seconds(), Retire: timePtr(one.Retire), Traffic: p.activity.of(one.Name)}
+		if time.Now().Before(one.MonitorUntil) {
+			s.MonitorUntil = timePtr(one.MonitorUntil)
+		}
 		if scheme, ok := one.Scheme.(fmt.Stringer); ok {
 			s.Signature = scheme.String()
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -101,7 +102,7 @@ func (p *Inspector) newEventView(came dedup.Record) *eventView {
 		Answer: Details(*r).Response, Waits: waits(r), Dead: r.State() == dedup.Dead, Finished: !r.Open(),
 		Target: r.Payload.Target, Hidden: hidden,
 	}
-	if text, ok := editable(&came); ok && p.o.Send != nil && !hidden {
+	if text, ok := editable(&came); ok && p.o.Send != nil && !hidden && v.Event.Unverified == "" {
 		v.Edit, v.Text = true, text
 	}
 	v.Body.Dropped = came.Dropped() && len(came.Payload.Body) == 0
@@ -147,6 +148,10 @@ func (p *Inspector) moments(r *dedup.Record) []moment {
 		Time: r.Accepted, Sign: "ok", Title: "Verified and stored",
 		Note: "from " + r.Key.Principal + ", at endpoint " + r.Payload.Endpoint,
 	}}
+	if code := r.Payload.Attributes[receiver.UnverifiedAttribute]; code != "" {
+		all[0].Sign, all[0].Title = "bad", "Not verified, and stored"
+		all[0].Note = words(code) + ", at endpoint " + r.Payload.Endpoint + ": anybody may have sent it"
+	}
 	if r.QuarantineReason != "" {
 		all[0].Sign = "wait"
 		all[0].Title, all[0].Note = "Quarantined: "+words(r.QuarantineReason), "stored, but not run"

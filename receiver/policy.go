@@ -98,6 +98,7 @@ type policyEndpoint struct {
 	Early     string `json:"early_data"`
 	Retire    string `json:"retire,omitempty"`
 	Deprecate string `json:"deprecated,omitempty"`
+	Monitor   string `json:"monitor_until,omitempty"`
 	Docs      string `json:"docs,omitempty"`
 }
 
@@ -205,6 +206,9 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	}
 	if !p.Deprecated.IsZero() {
 		e.Deprecate = p.Deprecated.UTC().Format(time.RFC3339)
+	}
+	if rx.cfg.Clock().Before(p.MonitorUntil) {
+		e.Monitor = p.MonitorUntil.UTC().Format(time.RFC3339)
 	}
 	if p.EarlyData {
 		e.Early = "accepted with a signed, fresh time"

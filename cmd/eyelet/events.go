@@ -181,6 +181,9 @@ func eventRow(e inspect.Event) []any {
 	} else if why := reasons(e); len(why) > 0 {
 		state += " (" + strings.Join(why, ", ") + ")"
 	}
+	if e.Unverified != "" {
+		state += " UNVERIFIED"
+	}
 	var attempt any = e.Attempt
 	if e.Attempt <= 1 {
 		attempt = table.Minor(strconv.Itoa(e.Attempt))

@@ -166,7 +166,7 @@ func detailRows(d inspect.Detail) [][2]string {
 	}
 	return [][2]string{
 		{"id", cmp.Or(d.VendorID, d.ID)}, {"event", d.Event.Event}, {"unique by", d.ID}, {"producer", d.Producer},
-		{"principal", d.Principal}, {"type", d.Type},
+		{"principal", d.Principal}, {"type", d.Type}, {"UNVERIFIED", d.Unverified},
 		{"state", state}, {"accepted", timeText(&d.Accepted)}, {"finished", timeText(d.Finished)},
 		{"expires", timeText(d.Expires)},
 		{"answer", answer}, {"note", d.Note}, {"request", strings.TrimSpace(d.Method + " " + d.Target)},

@@ -24,7 +24,7 @@ type Collector struct {
 	all                  []prometheus.Collector
 	deliveries, attempts *prometheus.CounterVec
 	stale, sameBytes     *prometheus.CounterVec
-	missed               *prometheus.CounterVec
+	missed, unverified   *prometheus.CounterVec
 	compared             *prometheus.GaugeVec
 	answering, running   *prometheus.HistogramVec
 	hanging              *prometheus.GaugeVec
@@ -69,6 +69,8 @@ func New() *Collector {
 	c.all = append(c.all, c.hanging)
 	c.sameBytes = counter("same_bytes_total", "Deliveries whose signed content was accepted before, where no signed "+
 		"identifier names the event: known, again (it runs), quarantined or refused.", "endpoint", "outcome")
+	c.unverified = counter("unverified_total", "Deliveries that did not verify and were accepted all the same, "+
+		"because their producer is monitored.", "endpoint")
 	c.missed = counter("missed_total", "Events that did not arrive and are in the vendor's list, by result: fetched, "+
 		"asked (the vendor was asked to send it again) or given_up (it did not).", "endpoint", "result")
 	c.compared = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "eyelet_reconcile_last_success_timestamp_seconds",
@@ -105,7 +107,11 @@ func (c *Collector) Observe(_ context.Context, o receiver.Observation) {
 	case receiver.KindDelivery:
 		c.deliveries.WithLabelValues(o.Endpoint, string(o.Code)).Inc()
 		c.answering.WithLabelValues(o.Endpoint).Observe(o.Took.Seconds())
-		c.senders.observe(&o)
+		if o.Unverified {
+			c.unverified.WithLabelValues(o.Endpoint).Inc()
+		} else {
+			c.senders.observe(&o)
+		}
 		if o.SameBytes != "" {
 			c.sameBytes.WithLabelValues(o.Endpoint, string(o.SameBytes)).Inc()
 		}

@@ -21,6 +21,7 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 			"reconcile needs the token of the vendor's API")
 	}
 	made.Pings = append(slices.Clone(pings), p.common.Pings...)
+	made.MonitorUntil = p.common.Verify.MonitorUntil
 	b.applyAccepted(p, made)
 	b.applyStrict(p, made)
 	if word := p.common.RememberSignatures; word != "" {

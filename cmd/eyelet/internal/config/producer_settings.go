@@ -1,6 +1,8 @@
 package config
 
 import (
+	"time"
+
 	"github.com/eyelet-dev/eyelet/internal/conf"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -44,6 +46,9 @@ type commonSettings struct {
 	AcceptedBody       string   `conf:"accepted_body"`       // none, or the body
 	FingerprintOf      []string `conf:"fingerprint"`         // extractors, or none
 	RememberSignatures string   `conf:"remember_signatures"` // off: nothing beyond the window
+	Verify             struct {
+		MonitorUntil time.Time `conf:"monitor_until"` // accepts what does not verify
+	} `conf:"verify"`
 }
 
 // rfc9421Settings are those of a producer that signs with HTTP Message Signatures.

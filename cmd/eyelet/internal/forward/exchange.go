@@ -35,11 +35,15 @@ type response struct {
 
 // attempt sends the event, follows a 307 if allowed, and repeats a 401 with fresh credentials.
 func (t *Target) attempt(ctx context.Context, ev Event, to *url.URL) response {
-	creds, err := t.credentials(ctx, false)
+	var creds Credentials
+	var err error
+	if !ev.Unverified {
+		creds, err = t.credentials(ctx, false)
+	}
 	if err != nil {
 		return response{ours: true, err: fmt.Errorf("credentials: %w", err)}
 	}
-	refreshed := t.cfg.Credentials == nil
+	refreshed := t.cfg.Credentials == nil || ev.Unverified
 	for followed := 0; ; {
 		s, header := t.exchange(ctx, ev, to, creds)
 		switch {

@@ -21,6 +21,12 @@ func (t *Target) evaluate(ev Event, s response, now time.Time) Result {
 	if s.status != 0 && r.Outcome != Accepted && r.Err == nil {
 		r.Err = fmt.Errorf("the target answered %d", s.status)
 	}
+	if ev.Unverified {
+		if s.moved != nil { // what follows such a response is for verified events
+			r.Outcome, r.Err = Transient, errors.New("the target moved (308)")
+		}
+		return t.postponed(ev, r, s, now)
+	}
 	if s.moved != nil {
 		t.updateState(func(st *Status) { // the Sunset of the old URL does not apply to the new one
 			st.Moved, st.Sunset, st.Terminals = s.moved.String(), time.Time{}, 0
@@ -37,10 +43,14 @@ func (t *Target) evaluate(ev Event, s response, now time.Time) Result {
 		r.Outcome, r.Err = Terminal, fmt.Errorf("the target has ended, by its Sunset of %s: %w", end, r.Err)
 	}
 	t.updateState(func(st *Status) { st.count(r, t.cfg.TerminalLimit, now) })
-	if r.Outcome == Transient {
-		return t.postpone(ev, r, parseRetryAfter(s.retryAfter, now), now)
+	return t.postponed(ev, r, s, now)
+}
+
+func (t *Target) postponed(ev Event, r Result, s response, now time.Time) Result {
+	if r.Outcome != Transient {
+		return r
 	}
-	return r
+	return t.postpone(ev, r, parseRetryAfter(s.retryAfter, now), now)
 }
 
 // count counts an outcome. 410, and too many consecutive Terminal outcomes, switch the target off

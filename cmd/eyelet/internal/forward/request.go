@@ -48,7 +48,7 @@ var neverSent = []string{
 	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Http2-Settings", "Host", "Content-Length", "Accept-Encoding", "Expect",
 	"Early-Data", "Authorization", "Cookie", "Via", "Forwarded", "X-Real-Ip", "Signature", "Signature-Input",
-	"Repr-Digest", "Digest", "Content-Md5", "Idempotency-Key",
+	"Repr-Digest", "Digest", "Content-Md5", "Idempotency-Key", "Eyelet-Verified",
 }
 
 // isNeverSent takes a canonical name.
@@ -122,6 +122,9 @@ func (t *Target) header(ev Event, to *url.URL, ours string) http.Header {
 	h["Idempotency-Key"] = []string{ev.Key}
 	if ev.Fetched {
 		h["Eyelet-Fetched"] = []string{"true"}
+	}
+	if ev.Unverified {
+		h["Eyelet-Verified"] = []string{"no"}
 	}
 	if h.Get("User-Agent") == "" {
 		h.Set("User-Agent", "eyelet")

@@ -151,6 +151,7 @@ func (s *Exec) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 		{"CONTENT_TYPE", ev.Header.Get("Content-Type")}, {"SOURCE", ev.Source}, {"SUBJECT", ev.Subject},
 		{"TIME", ev.Attributes["time"]}, {"VERSION", ev.Version},
 		{"FETCHED", map[bool]string{true: "true"}[ev.Fetched]},
+		{"UNVERIFIED", map[bool]string{true: "true"}[ev.Unverified]},
 	} {
 		if strings.ContainsRune(v[1], 0) {
 			return nil, fmt.Sprintf("the event's %s holds a NUL, which no variable can hold", strings.ToLower(v[0]))

@@ -25,6 +25,7 @@ type stdoutLine struct {
 	Type       string            `json:"type"`
 	Attempt    int               `json:"attempt"`
 	Fetched    bool              `json:"fetched,omitempty"`
+	Unverified bool              `json:"unverified,omitempty"`
 	Accepted   time.Time         `json:"accepted"`
 	Attributes map[string]string `json:"attributes,omitempty"`
 	Text       string            `json:"text,omitempty"`
@@ -53,6 +54,7 @@ func lineOf(ev *receiver.Event[[]byte]) ([]byte, error) {
 	line := stdoutLine{
 		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint,
 		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes, Fetched: ev.Fetched,
+		Unverified: ev.Unverified,
 	}
 	text, err := json.Marshal(line)
 	if err != nil {
