@@ -40,7 +40,8 @@ const (
 	SpaceTarget = "target"
 	// SpaceReconcile is the space of the notes of package reconcile.
 	SpaceReconcile = "reconcile"
-	// SpaceMonitor is the space of the notes about producers whose unverified deliveries are accepted.
+	// SpaceMonitor is the space of the notes about producers whose unverified deliveries are
+	// accepted.
 	SpaceMonitor = "monitor"
 )
 

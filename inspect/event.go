@@ -50,8 +50,8 @@ type Event struct {
 	Dropped bool `json:"dropped,omitempty"`
 	// Fetched is the host of the API that listed the event, if no delivery brought it.
 	Fetched string `json:"fetched,omitempty"`
-	// Unverified is the code of the refusal that the delivery would have got, if it did not verify and
-	// was accepted because its producer is monitored.
+	// Unverified is the code of the refusal that the delivery would have got, if it did not verify
+	// and was accepted because its producer is monitored.
 	Unverified string `json:"unverified,omitempty"`
 	// Note explains an unusual outcome.
 	Note string `json:"note,omitempty"`

@@ -248,10 +248,10 @@ type Producer struct {
 	// It must not be after Retire. Defaults to Retire; the field is absent when both are zero.
 	Deprecated time.Time `conf:"deprecated"`
 	// MonitorUntil is the end of the time in which deliveries that do not verify are accepted as
-	// unverified events (receiver.Event.Unverified), for a producer that begins to sign. It is at most
-	// 30 days after the first start with it, which the store keeps for a year. Handshakes, Answer
-	// handlers, addresses and malformed requests are refused as ever. A time that has passed enforces
-	// verification. Defaults to none.
+	// unverified events (receiver.Event.Unverified), for a producer that begins to sign. It is at
+	// most 30 days after the first start with it, which the store keeps for a year. Handshakes,
+	// Answer handlers, addresses and malformed requests are refused as ever. A time that has passed
+	// enforces verification. Defaults to none.
 	MonitorUntil time.Time
 	// Source lists what the producer sent, for package reconcile. Defaults to none.
 	Source Source `conf:"reconcile"`

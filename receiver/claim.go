@@ -123,7 +123,7 @@ func (d *delivery) fill(ctx context.Context, e *entry, it producer.Item, key ded
 		kept.Body = payload.Body
 	}
 	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody(), [...]string{
-		form, sampledTrace(d.span), d.fetched, string(d.refusedAs()),
+		form, sampledTrace(d.span), d.fetched, string(refusedAs(d)),
 	})
 	e.claim = dedup.Claim{
 		Key: key, Payload: payload, Window: p.Window, DropBody: p.DropBody, Note: it.Note,
@@ -131,7 +131,7 @@ func (d *delivery) fill(ctx context.Context, e *entry, it producer.Item, key ded
 		GivesPayload: len(d.items) == 1 && !d.extractsBody(),
 	}
 	if d.unverified != nil {
-		d.nameUnverified(e, it)
+		nameUnverified(d, e, it)
 	} else {
 		d.name(e, it, kept, key)
 	}

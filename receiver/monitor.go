@@ -39,8 +39,8 @@ const (
 var unverifiedRate = admission.Rate{Events: 10, Per: time.Second, Burst: 100}
 
 // unverifiedSpace ends the principal, the endpoint and the lanes of unverified events. No name of a
-// producer and no lane has its first character, so what an unverified event names, blocks, orders or
-// answers for is unverified too.
+// producer and no lane has its first character, so what an unverified event names, blocks, orders
+// or answers for is unverified too.
 const unverifiedSpace = "!unverified"
 
 // monitor accepts deliveries of a producer that do not verify.
@@ -68,9 +68,9 @@ func parseMonitorNote(text string) (n monitorNote, err error) {
 
 func monitorKey(name string) dedup.Key { return dedup.Key{Space: dedup.SpaceMonitor, ID: name} }
 
-// startMonitoring begins to accept unverified deliveries where that is configured. A receiver that is
-// replaced passes on what is used of the quotas.
-func (rx *Receiver) startMonitoring(replaced *Receiver) error {
+// startMonitoring begins to accept unverified deliveries where that is configured. A receiver that
+// is replaced passes on what is used of the quotas.
+func startMonitoring(rx, replaced *Receiver) error {
 	var errs []error
 	for i := range rx.cfg.Producers {
 		p := &rx.cfg.Producers[i]
@@ -83,7 +83,7 @@ func (rx *Receiver) startMonitoring(replaced *Receiver) error {
 				"endpoint", p.Name, until)
 			continue
 		}
-		err := rx.mayMonitor(p)
+		err := mayMonitor(rx, p)
 		if _, refused := errors.AsType[*producer.CheckError](err); refused {
 			errs = append(errs, err)
 		} else if err != nil {
@@ -91,7 +91,7 @@ func (rx *Receiver) startMonitoring(replaced *Receiver) error {
 				"endpoint", p.Name, "err", err)
 		} else {
 			rx.log.Warn("deliveries that do not verify are accepted as unverified events", "endpoint", p.Name, until)
-			rx.endpoints[p.Name].monitor = rx.newMonitor(p, replaced)
+			rx.endpoints[p.Name].monitor = newMonitor(rx, replaced, p)
 		}
 	}
 	return errors.Join(errs...)
@@ -99,9 +99,10 @@ func (rx *Receiver) startMonitoring(replaced *Receiver) error {
 
 // mayMonitor notes the first start with monitor_until. A date too long after it is a
 // [*producer.CheckError].
-func (rx *Receiver) mayMonitor(p *producer.Producer) error {
+func mayMonitor(rx *Receiver, p *producer.Producer) error {
 	now := rx.cfg.Clock().UTC()
-	return rx.cfg.Store.ChangeNote(rx.storing.Context(rx.ending), monitorKey(p.Name), func(text string) (string, error) {
+	ctx := rx.storing.Context(rx.ending)
+	return rx.cfg.Store.ChangeNote(ctx, monitorKey(p.Name), func(text string) (string, error) {
 		n, err := parseMonitorNote(text)
 		if err != nil {
 			return "", err
@@ -110,8 +111,9 @@ func (rx *Receiver) mayMonitor(p *producer.Producer) error {
 			n = monitorNote{First: now}
 		}
 		if latest := n.First.Add(monitorFor); p.MonitorUntil.After(latest) {
-			return "", &producer.CheckError{Producer: p.Name, Err: fmt.Errorf("monitor_until: at most %s, 30 days after "+
-				"the first start with it, for a year", latest.Format(time.RFC3339))}
+			err := fmt.Errorf("monitor_until: at most %s, 30 days after the first start with it, for a year",
+				latest.Format(time.RFC3339))
+			return "", &producer.CheckError{Producer: p.Name, Err: err}
 		}
 		out, err := json.Marshal(n)
 		return string(out), err
@@ -120,7 +122,7 @@ func (rx *Receiver) mayMonitor(p *producer.Producer) error {
 
 // newMonitor returns the monitor of a producer. Its endpoint is another producer, whose deliveries
 // are not verified and get no handshake.
-func (rx *Receiver) newMonitor(p *producer.Producer, replaced *Receiver) *monitor {
+func newMonitor(rx, replaced *Receiver, p *producer.Producer) *monitor {
 	q := *p
 	q.Scheme, q.Handshake, q.Series = nil, nil, nil
 	q.Nonce, q.NonceRate = producer.NonceOff, producer.Rate{}
@@ -142,9 +144,9 @@ var enforcedCodes = []verify.Code{
 	verify.IDMissing, verify.NonceReused, verify.TopicUnexpected, verify.ChallengeUnexpected,
 }
 
-// pass lets a delivery that does not verify pass as unverified, if its producer is monitored. Else it
-// returns the refusal. It takes from the rate before anything else is done for the delivery.
-func (d *delivery) pass(refusal error) error {
+// pass lets a delivery that does not verify pass as unverified, if its producer is monitored. Else
+// it returns the refusal. It takes from the rate before anything else is done for the delivery.
+func pass(d *delivery, refusal error) error {
 	if refusal == nil || d.ep.monitor == nil {
 		return refusal
 	}
@@ -164,9 +166,9 @@ func (d *delivery) pass(refusal error) error {
 	return nil
 }
 
-// enforce returns the refusal of a delivery that cannot pass as unverified after all, or the error of
-// one that was verified.
-func (d *delivery) enforce(err error) error {
+// enforce returns the refusal of a delivery that cannot pass as unverified after all, or the error
+// of one that was verified.
+func enforce(d *delivery, err error) error {
 	if d.unverified != nil {
 		err, d.ep, d.unverified = d.unverified, d.ep.enforced, nil
 	}
@@ -174,7 +176,7 @@ func (d *delivery) enforce(err error) error {
 }
 
 // refusedAs is the code of the refusal of an unverified delivery, or "".
-func (d *delivery) refusedAs() verify.Code {
+func refusedAs(d *delivery) verify.Code {
 	if d.unverified == nil {
 		return ""
 	}
@@ -182,9 +184,9 @@ func (d *delivery) refusedAs() verify.Code {
 }
 
 // nameUnverified names an unverified event by what was sent: identifier and body. A forged delivery
-// under the identifier of one that follows is then another event. Nothing is remembered of it beyond
-// its window.
-func (d *delivery) nameUnverified(e *entry, it producer.Item) {
+// under the identifier of one that follows is then another event. Nothing is remembered of it
+// beyond its window.
+func nameUnverified(d *delivery, e *entry, it producer.Item) {
 	c := &e.claim
 	h := sha256.New()
 	h.Write(binary.AppendUvarint(nil, uint64(len(it.ID))))
@@ -197,25 +199,25 @@ func (d *delivery) nameUnverified(e *entry, it producer.Item) {
 	}
 }
 
-// admitUnverified refuses unverified deliveries that an Answer handler would answer, and those beyond
-// the quota.
-func (d *delivery) admitUnverified(ctx context.Context, entries []entry) error {
+// admitUnverified refuses unverified deliveries that an Answer handler would answer, and those
+// beyond the quota.
+func admitUnverified(ctx context.Context, d *delivery, entries []entry) error {
 	size := int64(0)
 	for i := range entries {
 		c := &entries[i].claim
 		if entries[i].answer != nil {
-			return d.enforce(nil)
+			return enforce(d, nil)
 		}
 		if size += int64(len(c.Payload.Body)); c.Note != "" {
 			c.Note = "; " + c.Note
 		}
-		c.Note = "unverified: " + string(d.refusedAs()) + c.Note
+		c.Note = "unverified: " + string(refusedAs(d)) + c.Note
 	}
 	return d.ep.enforced.monitor.quota.take(ctx, d.rx, len(entries), size)
 }
 
-// unverifiedQuota bounds the unverified events of a producer. What this receiver has reserved of the
-// day it need not ask the store for.
+// unverifiedQuota bounds the unverified events of a producer. What this receiver has reserved of
+// the day it need not ask the store for.
 type unverifiedQuota struct {
 	key    dedup.Key
 	mu     sync.Mutex
@@ -288,17 +290,17 @@ func isUnverified(rec *dedup.Record) bool { return rec.Payload.Attributes[Unveri
 
 // reportUnverified logs why an unverified delivery would have been refused, and passes it to
 // Config.Refused, one at a time: others are skipped meanwhile.
-func (d *delivery) reportUnverified(ctx context.Context, w http.ResponseWriter, resp *reply) {
+func reportUnverified(ctx context.Context, d *delivery, w http.ResponseWriter, resp *reply) {
 	if d.unverified == nil || resp.Status >= http.StatusBadRequest {
 		return
 	}
-	told := *resp
-	told.code, told.err = d.refusedAs(), d.unverified
-	kind := sampledKind{text: "unverified delivery", endpoint: d.ep.p.Name, code: told.code}
+	shown := *resp
+	shown.code, shown.err = refusedAs(d), d.unverified
+	kind := sampledKind{text: "unverified delivery", endpoint: d.ep.p.Name, code: shown.code}
 	d.rx.sampled.write(ctx, slog.LevelWarn, kind, slog.String("event", resp.event), slog.String("type", d.typ),
 		slog.String("id", d.id), slog.String("peer", d.peer.String()), slog.String("why", d.unverified.Error()))
 	if d.rx.cfg.Refused != nil && d.rx.unverified.TryLock() {
 		defer d.rx.unverified.Unlock()
-		d.callRefused(ctx, w, &told)
+		d.callRefused(ctx, w, &shown)
 	}
 }

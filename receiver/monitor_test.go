@@ -115,7 +115,8 @@ func TestForgedDeliveryBlocksNoRealOneAndTheOtherWayRound(t *testing.T) {
 				}
 				wantRuns(t, l, want...)
 				for _, rec := range s.records() {
-					if own := rec.Key.ID == "e1" && rec.Key.Principal == rec.Payload.Producer; own == isUnverified(&rec) {
+					own := rec.Key.ID == "e1" && rec.Key.Principal == rec.Payload.Producer
+					if own == isUnverified(&rec) {
 						t.Errorf("%v is unverified: %t", rec.Key, !own)
 					}
 				}
@@ -159,14 +160,16 @@ func TestUnverifiedEventIsMarkedEverywhere(t *testing.T) {
 			t.Errorf("%+v", ev)
 		}
 		rec := s.records()[0]
-		if rec.Note != "unverified: signature_mismatch" || rec.Payload.Attributes[UnverifiedAttribute] != "signature_mismatch" {
+		mark := rec.Payload.Attributes[UnverifiedAttribute]
+		if rec.Note != "unverified: signature_mismatch" || mark != "signature_mismatch" {
 			t.Errorf("note %q, attributes %v", rec.Note, rec.Payload.Attributes)
 		}
 		if o := s.seen.all[0]; !o.Unverified || !o.New || o.Code != "accepted" || o.Endpoint != "shop" {
 			t.Errorf("%+v", o)
 		}
-		if log := s.log.String(); !strings.Contains(log, `msg="unverified delivery" endpoint=shop code=signature_mismatch`) {
-			t.Error(log)
+		line := `msg="unverified delivery" endpoint=shop code=signature_mismatch`
+		if !strings.Contains(s.log.String(), line) {
+			t.Error(s.log)
 		}
 		if len(refused) != 2 || refused[0].Code != "signature_mismatch" || refused[0].Response.Status != http.StatusOK {
 			t.Errorf("%+v", refused)
@@ -228,7 +231,8 @@ func TestMonitoringCoversSchemeAndFreshnessOnly(t *testing.T) {
 		far.header["X-Forwarded-For"] = []string{"192.0.2.7"}
 		s.rx.cfg.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 		s.wantStatus(far, 403)
-		wantRuns(t, l, "h signature_missing unverified", "h signature_malformed unverified", "h token_expired unverified",
+		wantRuns(t, l, "h signature_missing unverified", "h signature_malformed unverified",
+			"h token_expired unverified",
 			"h timestamp_too_old unverified", "h key_unknown unverified", "h old unverified", "h no nonce unverified")
 	})
 }
@@ -431,7 +435,8 @@ func TestHandlersInTransactionsOptInToUnverifiedEvents(t *testing.T) {
 		p := monitoredProducer()
 		store := memstore.New(memstore.Options{})
 		site := func(take bool) *site {
-			return serve(t, p, func(c *Config) { c.Store = store }, On("shop", "*", l.handle).Named("h").Unverified(take))
+			h := On("shop", "*", l.handle).Named("h").Unverified(take)
+			return serve(t, p, func(c *Config) { c.Store = store }, h)
 		}
 		l.fail = func(Event[[]byte]) error { return Postpone(time.Hour, errors.New("later")) }
 		s := site(true)
@@ -449,7 +454,8 @@ func TestHandlersInTransactionsOptInToUnverifiedEvents(t *testing.T) {
 		for _, rec := range s.records() {
 			states = append(states, rec.State().String()+" "+rec.Note)
 		}
-		if want := []string{"done unverified: signature_mismatch; no handler", "dead unverified: signature_mismatch"}; !slices.Equal(states, want) {
+		want := []string{"done unverified: signature_mismatch; no handler", "dead unverified: signature_mismatch"}
+		if !slices.Equal(states, want) {
 			t.Errorf("%q, want %q", states, want)
 		}
 	})

@@ -107,7 +107,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rx.reportDelivery(ctx, d, resp, time.Since(started))
 	d.reportRefused(ctx, w, resp)
-	d.reportUnverified(ctx, w, resp)
+	reportUnverified(ctx, d, w, resp)
 }
 
 // receiveSafely turns errors and our own panics into problems.
@@ -156,16 +156,16 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 	}
 	// 5. Which events are in it? A handshake needs no identifier.
 	if err := d.extractEvents(); err != nil {
-		return nil, d.enforce(err)
+		return nil, enforce(d, err)
 	}
 	// 6. Is it fresh? A stale delivery can only be a duplicate.
-	if err := d.pass(d.checkFreshness()); err != nil {
+	if err := pass(d, d.checkFreshness()); err != nil {
 		return nil, err
 	}
 	if d.stale != nil {
 		if resp, err := d.replayKnown(ctx); resp != nil || err != nil {
 			return resp, err
-		} else if err := d.pass(d.stale); err != nil {
+		} else if err := pass(d, d.stale); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +174,7 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 		return resp, err
 	}
 	if d.itemsErr != nil {
-		return nil, d.enforce(d.itemsErr)
+		return nil, enforce(d, d.itemsErr)
 	}
 	// 8. Is it new? All items are claimed in one durable step.
 	// 9. The decisions become the response; an Answer handler runs in between.
@@ -200,7 +200,7 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 	}
 	entries := d.entries(ctx)
 	if d.unverified != nil {
-		if err := d.admitUnverified(ctx, entries); err != nil {
+		if err := admitUnverified(ctx, d, entries); err != nil {
 			return nil, err
 		}
 	}
@@ -345,7 +345,7 @@ func (d *delivery) authenticate(ctx context.Context) error {
 	if err = unproven(&d.ep.p, err); err == nil || d.challenged != nil {
 		return err
 	}
-	if err = d.pass(err); err == nil {
+	if err = pass(d, err); err == nil {
 		d.Body, err = d.body.read()
 	}
 	return err

@@ -139,7 +139,7 @@ var problems = []problem{
 	{Code: codeBusy, Type: reducedCapacity, Status: 503, Title: "Busy", Retryable: true, CloseConn: true,
 		Detail: "Too many deliveries are arriving at once."},
 	{Code: codeUnverifiedQuota, Status: 503, Title: "Too many unverified deliveries", Retryable: true,
-		Detail: "Deliveries that do not verify are accepted for a while, within a rate and a daily quota, which is used up."},
+		Detail: "Deliveries that do not verify are accepted within a rate and a daily quota, which is used up."},
 
 	{Code: codeSignatureInvalid, Status: 401, Title: "Signature not valid",
 		Detail: "The signature was not made over this request with a key of this producer."},

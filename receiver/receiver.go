@@ -71,7 +71,7 @@ func Open(c Config) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := rx.startMonitoring(nil); err != nil {
+	if err := startMonitoring(rx, nil); err != nil {
 		rx.end()
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (rx *Receiver) Replace(c Config) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := next.startMonitoring(rx); err != nil {
+	if err := startMonitoring(next, rx); err != nil {
 		next.end()
 		return nil, err
 	}

@@ -49,9 +49,9 @@ type Event struct {
 	Body []byte
 	// Fetched marks an event that no delivery brought, in the field Eyelet-Fetched.
 	Fetched bool
-	// Unverified marks an event whose delivery did not verify, by the field Eyelet-Verified: no. It is
-	// sent without [Config.Credentials] and those of the URL, and what the target answers is about this
-	// event alone: it neither moves the target nor switches it off.
+	// Unverified marks an event whose delivery did not verify, by the field Eyelet-Verified: no. It
+	// is sent without [Config.Credentials] and those of the URL, and what the target answers is
+	// about this event alone: it neither moves the target nor switches it off.
 	Unverified bool
 	// Traceparent is the value of this field, for the attempt (W3C Trace Context); may be empty. A
 	// signed one of the producer is not replaced.
