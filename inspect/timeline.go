@@ -150,7 +150,7 @@ func (p *Inspector) moments(r *dedup.Record) []moment {
 	}}
 	if code := r.Payload.Attributes[receiver.UnverifiedAttribute]; code != "" {
 		all[0].Sign, all[0].Title = "bad", "Not verified, and stored"
-		all[0].Note = words(code) + ", at endpoint " + r.Payload.Endpoint + ": anybody may have sent it"
+		all[0].Note = words(code) + ", at endpoint " + r.Payload.Endpoint + ": any client may have sent it"
 	}
 	if r.QuarantineReason != "" {
 		all[0].Sign = "wait"

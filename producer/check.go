@@ -278,7 +278,7 @@ func (p *Producer) checkAmbiguous(m *mistakes) {
 	})
 }
 
-// checkMonitored refuses to accept unverified deliveries where nobody could tell whose they are.
+// checkMonitored refuses unverified deliveries where the proof names the principal.
 func (p *Producer) checkMonitored(m *mistakes) {
 	if p.MonitorUntil.IsZero() {
 		return

@@ -68,7 +68,7 @@ type Event[T any] struct {
 	// form of another version of the vendor's API.
 	Fetched bool
 	// Unverified means that the delivery did not verify, and was accepted all the same because its
-	// producer is monitored ([producer.Producer.MonitorUntil]): anybody may have sent it. Its ID
+	// producer is monitored ([producer.Producer.MonitorUntil]): any client may have sent it. Its ID
 	// and Principal are its own ("unverified:HEX", "NAME!unverified"), VendorID is the identifier
 	// that was sent, and nothing is signed.
 	Unverified bool
