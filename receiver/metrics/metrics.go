@@ -107,10 +107,11 @@ func (c *Collector) Observe(_ context.Context, o receiver.Observation) {
 	case receiver.KindDelivery:
 		c.deliveries.WithLabelValues(o.Endpoint, string(o.Code)).Inc()
 		c.answering.WithLabelValues(o.Endpoint).Observe(o.Took.Seconds())
-		if o.Unverified {
-			c.unverified.WithLabelValues(o.Endpoint).Inc()
-		} else {
+		switch {
+		case !o.Unverified:
 			c.senders.observe(&o)
+		case o.New:
+			c.unverified.WithLabelValues(o.Endpoint).Inc()
 		}
 		if o.SameBytes != "" {
 			c.sameBytes.WithLabelValues(o.Endpoint, string(o.SameBytes)).Inc()

@@ -50,6 +50,7 @@ func metricFamilies(t *testing.T) (own []metricFamily) {
 	c.Expect([]producer.Producer{{Name: "e", ExpectEvery: time.Hour}})
 	c.Observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", Code: "accepted",
 		SameBytes: "known", New: true, Secret: 1, Signed: true})
+	c.Observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", New: true, Unverified: true})
 	c.Observe(t.Context(), receiver.Observation{Kind: "attempt", Endpoint: "e", Handler: "h", State: dedup.Done,
 		Reason: dedup.ReasonStale})
 	c.Observe(t.Context(), receiver.Observation{Kind: "hanging", Endpoint: "e", Handler: "h"})
