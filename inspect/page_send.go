@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 // FieldEdited is a field of a delivery that was edited and sent from the page, beside those of
@@ -32,7 +33,8 @@ func (s Sent) String() string {
 // editable returns the body of a delivery as a form can hold it.
 func editable(r *dedup.Record) (text string, ok bool) {
 	text = string(r.Payload.Body)
-	ok = len(text) <= maxEdited && !r.Dropped() && utf8.ValidString(text) && clean(text) == text
+	ok = len(text) <= maxEdited && !r.Dropped() && utf8.ValidString(text) && clean(text) == text &&
+		r.Payload.Attributes[receiver.UnverifiedAttribute] == "" // it would be signed
 	return text, ok
 }
 

@@ -102,7 +102,7 @@ func (p *Inspector) newEventView(came dedup.Record) *eventView {
 		Answer: Details(*r).Response, Waits: waits(r), Dead: r.State() == dedup.Dead, Finished: !r.Open(),
 		Target: r.Payload.Target, Hidden: hidden,
 	}
-	if text, ok := editable(&came); ok && p.o.Send != nil && !hidden && v.Event.Unverified == "" {
+	if text, ok := editable(&came); ok && p.o.Send != nil && !hidden {
 		v.Edit, v.Text = true, text
 	}
 	v.Body.Dropped = came.Dropped() && len(came.Payload.Body) == 0
