@@ -77,10 +77,10 @@ func startMonitoring(rx, replaced *Receiver) error {
 		if p.MonitorUntil.IsZero() {
 			continue
 		}
-		until := slog.Time("until", p.MonitorUntil)
+		until := p.MonitorUntil
 		if !rx.cfg.Clock().Before(p.MonitorUntil) {
 			rx.log.Warn("the time of monitor_until has passed: verification is enforced; remove the setting",
-				"endpoint", p.Name, until)
+				"endpoint", p.Name, "until", until)
 			continue
 		}
 		err := mayMonitor(rx, p)
@@ -90,7 +90,8 @@ func startMonitoring(rx, replaced *Receiver) error {
 			rx.log.Warn("the first start with monitor_until cannot be read: verification is enforced",
 				"endpoint", p.Name, "err", err)
 		} else {
-			rx.log.Warn("deliveries that do not verify are accepted as unverified events", "endpoint", p.Name, until)
+			rx.log.Warn("deliveries that do not verify are accepted as unverified events",
+				"endpoint", p.Name, "until", until)
 			rx.endpoints[p.Name].monitor = newMonitor(rx, replaced, p)
 		}
 	}

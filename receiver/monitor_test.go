@@ -89,10 +89,10 @@ func wantRuns(t *testing.T, l *tally, want ...string) {
 
 func TestForgedDeliveryBlocksNoRealOneAndTheOtherWayRound(t *testing.T) {
 	t.Parallel()
-	forge, real := forged("e1", "forged"), req{id: "e1", body: "real"}
+	forge, signed := forged("e1", "forged"), req{id: "e1", body: "real"}
 	for name, order := range map[string][]req{
-		"forged first": {forge, real, forge, real}, "real first": {real, forge, real, forge},
-		"equal bytes": {forged("e1", "real"), real, forge},
+		"forged first": {forge, signed, forge, signed}, "real first": {signed, forge, signed, forge},
+		"equal bytes": {forged("e1", "real"), signed, forge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
