@@ -17,7 +17,8 @@ func TestUnverifiedEventsAreRedAndCannotBeSignedAgain(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	page := inspect.Page(inspect.Options{
-		Store: store, Token: token, Producers: []producer.Producer{{Name: "shop", MonitorUntil: time.Now().Add(time.Hour)}},
+		Store: store, Token: token,
+		Producers: []producer.Producer{{Name: "shop", MonitorUntil: time.Now().Add(time.Hour)}},
 		Send: func(context.Context, dedup.Record, []byte) (inspect.Sent, error) { return inspect.Sent{}, nil },
 	})
 	t.Cleanup(page.Close)

@@ -17,7 +17,8 @@ func TestUnverifiedEventsHaveNoCredentialsAndNoEffectOnTheTarget(t *testing.T) {
 	target := to(t, address, func(c *Config) {
 		c.TerminalLimit = 2
 		c.Credentials = func(context.Context, bool) (Credentials, error) {
-			return Credentials{Signer: &verify.Signer{KeyID: "k1", Secret: []byte("0123456789abcdef0123")}, Authorization: "Bearer token"}, nil
+			key := &verify.Signer{KeyID: "k1", Secret: []byte("0123456789abcdef0123")}
+			return Credentials{Signer: key, Authorization: "Bearer token"}, nil
 		}
 	})
 	if err := CheckFields([]string{"Eyelet-Verified"}); err == nil {
