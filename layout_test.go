@@ -119,7 +119,7 @@ var imports = map[string][]string{
 	"receiver": {
 		"verify", "dedup", "producer", "internal/descriptors", "internal/nearest", "internal/sender",
 		"internal/strictjson", "receiver/internal/admission", "receiver/internal/capture", "receiver/internal/deadline",
-		"receiver/internal/executor", "internal/duration",
+		"receiver/internal/executor", "receiver/internal/tenants", "internal/duration",
 	},
 	"receiver/echov4":             {"receiver", "receiver/internal/echocore"},
 	"receiver/echov5":             {"receiver", "receiver/internal/echocore"},
@@ -128,6 +128,7 @@ var imports = map[string][]string{
 	"receiver/internal/echocore":  {"receiver", "receiver/internal/capture"},
 	"receiver/internal/deadline":  {},
 	"receiver/internal/executor":  {},
+	"receiver/internal/tenants":   {"dedup", "verify", "receiver/internal/admission"},
 	"receiver/metrics":            {"dedup", "producer", "receiver"},
 	"receiver/receivertest": {
 		"dedup", "dedup/deduptest", "dedup/memstore", "producer", "producer/preset", "receiver", "verify",

@@ -51,7 +51,7 @@ func TestTheProgramsOfThePagesAreTheExamples(t *testing.T) {
 	for page, least := range map[string]int{
 		"README.md": 2, "docs/library.md": 10, "docs/signing.md": 1, "docs/howto/newest.md": 1,
 		"docs/howto/when.md":    1,
-		"docs/howto/control.md": 1,
+		"docs/howto/control.md": 1, "docs/howto/tenants.md": 1,
 	} {
 		shown := blocks(t, page, "go")
 		if len(shown) < least {

@@ -38,6 +38,8 @@ const (
 	SpaceHandler = "handler"
 	// SpaceTarget is the space of the notes about the targets to which receivers forward events.
 	SpaceTarget = "target"
+	// SpaceTenant is the space of the notes of how often a tenant was deleted.
+	SpaceTenant = "tenant"
 	// SpaceReconcile is the space of the notes of package reconcile.
 	SpaceReconcile = "reconcile"
 	// SpaceMonitor is the space of the notes about producers whose unverified deliveries are

@@ -113,7 +113,9 @@ type Explainer struct {
 func New(producers []producer.Producer) *Explainer {
 	e := &Explainer{running: make(chan struct{}, 1)}
 	for _, p := range producers {
-		e.producers = append(e.producers, p.WithDefaults())
+		if !p.Tenants.On() { // its secrets are not in the configuration
+			e.producers = append(e.producers, p.WithDefaults())
+		}
 	}
 	return e
 }

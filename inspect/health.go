@@ -210,13 +210,16 @@ func (p *Inspector) ProducerStates(ctx context.Context) []ProducerState {
 		if scheme, ok := one.Scheme.(fmt.Stringer); ok {
 			s.Signature = scheme.String()
 		}
-		if scheme, ok := one.Scheme.(verify.Alternator); ok {
+		if scheme, ok := one.Scheme.(verify.Alternator); ok && !one.Tenants.On() {
 			for _, offer := range scheme.Offers(ctx) {
 				s.Keys = append(s.Keys, offer.Name)
 			}
 		}
 		if s.URL == "" && p.o.URL != "" {
 			s.URL = p.o.URL + "/webhooks/" + one.Name
+		}
+		if one.Tenants.On() {
+			s.URL += "/TENANT"
 		}
 		all = append(all, s)
 	}

@@ -34,6 +34,7 @@ func (p *Producer) Check() []error {
 	d.checkAmbiguous(m)
 	checkSource(&d, m)
 	d.checkMonitored(m)
+	d.Tenants.check(&d, m)
 	m.add(d.Err)
 	return m.found
 }
@@ -283,6 +284,7 @@ func (p *Producer) checkMonitored(m *mistakes) {
 	if p.MonitorUntil.IsZero() {
 		return
 	}
+	m.addIf(p.Tenants.On(), "monitor_until: which tenant sent a delivery that does not verify is unknown")
 	m.addIf(p.Scheme == nil, "monitor_until: nothing is verified, so nothing could fail to verify: leave it out")
 	if scheme, ok := p.Scheme.(verify.Binder); ok {
 		b := scheme.Binds()

@@ -22,6 +22,7 @@ const (
 // from the scheme: SignsURL, and the fields and parameters of its credentials. SecretQuery is
 // added to ScopeIgnores, because a credential does not identify an event.
 func (p Producer) WithDefaults() Producer {
+	p = p.Tenants.install(p)
 	p.Tolerance = p.Tolerance.WithDefaults()
 	if p.Fingerprint == nil {
 		p.Fingerprint = FingerprintBody

@@ -33,7 +33,8 @@ type Producer struct {
 	Preset string
 	// Docs is the address of the vendor's documentation.
 	Docs string
-	// URL is the public URL of the endpoint. Defaults to Config.URL + "/webhooks/" + Name.
+	// URL is the public URL of the endpoint. Defaults to Config.URL + "/webhooks/" + Name. That of
+	// a tenant follows it after a slash.
 	URL string `conf:"url"`
 	// Err is a mistake found while the value was built, such as a missing secret. Check reports it.
 	Err error
@@ -255,6 +256,9 @@ type Producer struct {
 	MonitorUntil time.Time
 	// Source lists what the producer sent, for package reconcile. Defaults to none.
 	Source Source `conf:"reconcile"`
+
+	// Tenants gives each tenant an endpoint and secrets of its own. Defaults to none.
+	Tenants Tenants
 
 	solely bool // see [PinURLs]
 }

@@ -184,7 +184,7 @@ func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 		SignedFields: ev.SignedFields, SignatureLabel: ev.SignatureLabel,
 		Source: ev.Source, Subject: ev.Subject, Time: ev.Time,
 		Extensions: ev.Extensions, Attributes: ev.Attributes, Body: ev.Body, FormMember: ev.FormMember,
-		Fetched: ev.Fetched, Unverified: ev.Unverified,
+		Tenant: ev.Tenant, Fetched: ev.Fetched, Unverified: ev.Unverified,
 	}
 	media := ev.Header.Get("Content-Type")
 	plain, err := decodedBody(ev.Header, ev.Body, maxPlain)

@@ -123,7 +123,7 @@ func (d *delivery) fill(ctx context.Context, e *entry, it producer.Item, key ded
 		kept.Body = payload.Body
 	}
 	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody(), [...]string{
-		form, sampledTrace(d.span), d.fetched, string(refusedAs(d)),
+		form, sampledTrace(d.span), d.ep.tenantName(), d.fetched, string(refusedAs(d)),
 	})
 	e.claim = dedup.Claim{
 		Key: key, Payload: payload, Window: p.Window, DropBody: p.DropBody, Note: it.Note,
@@ -228,7 +228,7 @@ func (d *delivery) formerNames(e *entry, it producer.Item, key dedup.Key) {
 // claim, of its identifier, and of other configurations.
 func (d *delivery) formerScopes(to []dedup.Key, own, key dedup.Key) []dedup.Key {
 	endpoints := [...]string{own.Endpoint, key.Endpoint, own.Endpoint, own.Endpoint}
-	if d.target.query != "" || d.target.path != webhooksPath+d.ep.p.Name {
+	if d.target.query != "" || d.ep.place(d.target) != webhooksPath+d.ep.p.Name {
 		endpoints[2], endpoints[3] = d.ep.p.Name, d.ep.scopeOf(d.target, true, true)
 	}
 	for i, endpoint := range endpoints {
@@ -459,6 +459,9 @@ func (d *delivery) lane(h *Handler, it producer.Item) string {
 	}
 	if lane != "" && d.unverified != nil {
 		lane += unverifiedSpace // no other lane has it
+	}
+	if d.ep.tenant != nil && lane != "" {
+		return d.ep.tenant.Name + "/" + lane // tenants do not wait for each other
 	}
 	return lane
 }

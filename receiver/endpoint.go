@@ -14,6 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
+	"github.com/eyelet-dev/eyelet/receiver/internal/tenants"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -39,8 +40,10 @@ type endpoint struct {
 	pinned        verify.Pinned
 	keyParts      []string // the parts of a request that the identifier is read from
 	former        former
-	monitor       *monitor  // nil unless unverified deliveries are accepted
-	enforced      *endpoint // of the endpoint of unverified deliveries; nil for any other
+	monitor       *monitor        // nil unless unverified deliveries are accepted
+	enforced      *endpoint       // of the endpoint of unverified deliveries; nil for any other
+	tenants       *tenants.Cache  // nil without tenants
+	tenant        *tenants.Tenant // that of the delivery
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
@@ -65,14 +68,15 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 		ep.keyParts = p.Key.Consumes()
 	}
 	ep.former = newFormer(&p, former{})
+	ep.tenants = newTenants(rx, &p)
 	return ep
 }
 
 // scopeOf returns the endpoint with the parts of a target that a signature covers.
 func (ep *endpoint) scopeOf(at target, path, query bool) string {
 	scope := ep.p.Name
-	if path && ep.url == nil && at.path != webhooksPath+ep.p.Name {
-		scope += at.path
+	if place := ep.place(at); path && ep.url == nil && place != webhooksPath+ep.p.Name {
+		scope += place
 	}
 	if query {
 		query := at.without(ep.p.ScopeIgnores)

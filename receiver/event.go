@@ -63,6 +63,8 @@ type Event[T any] struct {
 	// Attributes are all facts that the producer's description reads from the delivery, each as
 	// written: source, subject, time, datacontenttype, extensions; and keyid, the key that signed.
 	Attributes map[string]string
+	// Tenant is the name of the tenant that sent the event; empty for a producer without tenants.
+	Tenant string
 	// Fetched means that no delivery brought the event: [Receiver.TakeIn] has it from a list of
 	// the vendor. Header is then a Content-Type alone, and Body may have another rendering, or the
 	// form of another version of the vendor's API.
@@ -131,15 +133,16 @@ func (ev *Event[T]) describe() {
 // The attributes that record what verification proved, what the body is, the trace of the
 // delivery, and whether there was one. The first is an attribute for handlers, the next three
 // become [Event.SignedFields], [Event.SignatureLabel] and [Event.FormMember], the fifth is for the
-// spans of attempts, and the last two become [Event.Fetched] and [Event.Unverified]. No
-// attribute of a CloudEvent can have their names, and attributes that an event brings under them
-// are dropped.
+// spans of attempts, and the last three become [Event.Tenant], [Event.Fetched] and
+// [Event.Unverified]. No attribute of a CloudEvent can have their names, and attributes that an
+// event brings under them are dropped.
 const (
 	keyIDAttribute  = "keyid"           // the key that signed
 	signedAttribute = "signed_fields"   // the header fields whose values were signed, comma-separated
 	labelAttribute  = "signature_label" // the label of the signature (RFC 9421)
 	formAttribute   = "form_member"     // the only member of a form, which holds the event as JSON
 	traceAttribute  = "delivery_trace"  // the traceparent of the delivery's span, if it is sampled
+	tenantAttribute = "tenant_name"     // the tenant that sent the event
 	// FetchedAttribute is the host of the API that listed an event which no delivery brought.
 	FetchedAttribute = "fetched_from"
 	// UnverifiedAttribute is the code of the refusal that an unverified delivery would have got.
@@ -148,17 +151,18 @@ const (
 
 // withProof returns the attributes of an event, with what verification proved. whole
 // means that header and body are stored as received, so the signature is about them. more are the
-// last four: the member of a form, if the body is one, the trace, where the event was fetched, and
-// the refusal of an unverified delivery.
-func withProof(read map[string]string, id verify.Identity, whole bool, more [4]string) map[string]string {
+// last five: the member of a form, if the body is one, the trace, the tenant, where the event was
+// fetched, and the refusal of an unverified delivery.
+func withProof(read map[string]string, id verify.Identity, whole bool, more [5]string) map[string]string {
 	proof := [...][2]string{
 		{keyIDAttribute, id.KeyID},
 		{signedAttribute, signedFields(id.Covered)},
 		{labelAttribute, id.Label},
 		{formAttribute, more[0]},
 		{traceAttribute, more[1]},
-		{FetchedAttribute, more[2]},
-		{UnverifiedAttribute, more[3]},
+		{tenantAttribute, more[2]},
+		{FetchedAttribute, more[3]},
+		{UnverifiedAttribute, more[4]},
 	}
 	if !whole {
 		proof[2][1] = ""
@@ -194,6 +198,8 @@ func (ev *Event[T]) extractProof() {
 	delete(ev.Attributes, labelAttribute)
 	delete(ev.Attributes, formAttribute)
 	delete(ev.Attributes, traceAttribute)
+	ev.Tenant = ev.Attributes[tenantAttribute]
+	delete(ev.Attributes, tenantAttribute)
 	ev.Fetched = ev.Attributes[FetchedAttribute] != ""
 	delete(ev.Attributes, FetchedAttribute)
 	ev.Unverified = ev.Attributes[UnverifiedAttribute] != ""

@@ -139,7 +139,11 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 	if err := d.admit(); err != nil {
 		return nil, err
 	}
-	// 2. Which URL did the producer call?
+	// 2. Which tenant is it for, and which URL did the producer call?
+	var err error
+	if d.ep, err = d.ep.forTenant(ctx, d); err != nil {
+		return nil, err
+	}
 	if err := d.resolveURL(ctx); err != nil {
 		return nil, err
 	}
@@ -338,6 +342,7 @@ func (d *delivery) authenticate(ctx context.Context) error {
 	}
 	if err == nil {
 		d.verified = d.rx.cfg.Clock()
+		d.ep.proved(&d.Identity)
 		d.conn.authentic()
 	} else if refusal, ok := errors.AsType[*verify.Error](err); ok && refusal.Code != verify.KeysUnavailable {
 		d.permit.Debit()

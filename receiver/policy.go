@@ -169,6 +169,9 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 			duration.Rough(p.Tolerance.Past), duration.Rough(p.Tolerance.Future)),
 		Nonce: "ignored", Success: p.Accepted.Status, InFlight: p.InFlight, Early: "refused (425)", Docs: p.Docs,
 	}
+	if p.Tenants.On() {
+		e.URL += "/TENANT"
+	}
 	if p.Contract == producer.Webhook {
 		e.Contract = "webhook"
 		e.Compared = "the parts that the vendor does not change between attempts"

@@ -147,6 +147,11 @@ func (rx *Receiver) start() {
 	if rx.cfg.Store.Guarantees().Shared {
 		go rx.workers.control.watch(rx.ending)
 	}
+	for _, ep := range rx.endpoints {
+		if ep.tenants != nil {
+			ep.tenants.Start(rx.ending)
+		}
+	}
 	rx.workers.start()
 }
 
@@ -182,6 +187,7 @@ func (rx *Receiver) Replace(c Config) (*Receiver, error) {
 			ep.quota = old.quota.Resize(admission.Rate(ep.p.Rate), ep.p.Concurrency)
 			ep.former = newFormer(&ep.p, old.former)
 			ep.nonces = ep.nonces.Replaces(old.nonces)
+			ep.tenants = ep.tenants.Replaces(old.tenants)
 		}
 	}
 	rx.workers.stopTake()
@@ -263,11 +269,13 @@ func (rx *Receiver) at(path string) http.Handler {
 	if path == policyPath {
 		return rx.Policy()
 	}
-	name, ok := strings.CutPrefix(path, webhooksPath)
-	if ep := rx.endpoints[name]; ok && ep != nil {
-		return ep
+	path, ok := strings.CutPrefix(path, webhooksPath)
+	name, tenant, below := strings.Cut(path, "/")
+	ep := rx.endpoints[name]
+	if !ok || ep == nil || below != (ep.tenants != nil) || below && !producer.IsTenant(tenant) {
+		return nil
 	}
-	return nil
+	return ep
 }
 
 func (rx *Receiver) servePolicy(w http.ResponseWriter, r *http.Request) {

@@ -82,7 +82,7 @@ func TestProofIsNotReadFromTheEvent(t *testing.T) {
 		{read, verify.Identity{}, true, map[string]string{"source": "s"}},
 		{nil, verify.Identity{Covered: []string{"@body"}}, true, nil},
 	} {
-		if diff := cmp.Diff(tt.want, withProof(tt.read, tt.id, tt.whole, [4]string{})); diff != "" {
+		if diff := cmp.Diff(tt.want, withProof(tt.read, tt.id, tt.whole, [5]string{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}

@@ -44,8 +44,11 @@ func configCheckCommand(p *program) *cobra.Command {
 		for _, what := range result.Unchecked {
 			p.eprintf("eyelet: not checked: %s\n", what)
 		}
-		p.printf("%s: good: %s, %s\n", result.File, count(result.Producers, "producer"),
-			count(result.Handlers, "handler"))
+		good := count(result.Producers, "producer") + ", " + count(result.Handlers, "handler")
+		if result.Tenants > 0 {
+			good += ", " + count(result.Tenants, "tenant")
+		}
+		p.printf("%s: good: %s\n", result.File, good)
 		return nil
 	}
 	return c
@@ -57,6 +60,7 @@ type configResult struct {
 	Good      bool      `json:"good"`
 	Producers int       `json:"producers"`
 	Handlers  int       `json:"handlers"`
+	Tenants   int       `json:"tenants,omitempty"`
 	Errors    []finding `json:"errors,omitempty"`
 	Warnings  []finding `json:"warnings,omitempty"`
 	Unchecked []string  `json:"not_checked,omitempty"`
@@ -95,7 +99,10 @@ func checkConfig(ctx context.Context, p *program, src config.Source) (configResu
 		return result, err
 	}
 	result.File, result.Producers, result.Handlers = s.File, len(plan.Producers), len(plan.Handlers)
-	result.Warnings = findings(plan.Warnings()) //nolint:contextcheck // SharedSecrets waits for nothing
+	var wrong usage.Errors
+	result.Tenants, wrong = plan.CheckTenants(ctx)
+	wrong = append(plan.Warnings(), wrong...) //nolint:contextcheck // SharedSecrets waits for nothing
+	result.Warnings = findings(wrong)
 	if kind, _, _ := s.StoreKind(); kind == "postgres" {
 		result.Unchecked = []string{"the database and its tables: `eyelet store check` does"}
 	}

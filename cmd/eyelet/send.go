@@ -66,6 +66,7 @@ func sendCommand(p *program) *cobra.Command {
 	flags.StringVar(&f.config, "config", "", "configuration file with the producer's keys, and its url")
 	flags.StringVar(&f.producer, "producer", "", "producer of the configuration to sign as (default: that of each "+
 		"file)")
+	flags.StringVar(&f.tenant, "tenant", "", "tenant of the producer to sign as")
 	flags.StringVar(&f.url, "url", "", "where to send to (default: the configuration's listen, else "+
 		"http://127.0.0.1:8080); without a path that of a recording is used")
 	flags.StringVar(&f.url, "to", "", "")

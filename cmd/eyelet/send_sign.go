@@ -34,7 +34,7 @@ import (
 type senderFlags struct {
 	config, producer, url         string
 	key, secretFile, keyID, label string
-	signedURL, at                 string
+	signedURL, at, tenant         string
 }
 
 // sender makes and signs deliveries, and has their URL.
@@ -44,6 +44,7 @@ type sender struct {
 	secret         string             // of --secret-file
 	private        crypto.Signer      // of --key
 	keyID          string             // of --keyid
+	tenant         string             // of --tenant, after a slash
 	producer       *producer.Producer // nil unless the configuration has one
 	config         config.Producer    // that of the configuration, or what is known of it
 	now            time.Time
@@ -88,7 +89,42 @@ func (f senderFlags) open(ctx context.Context, src config.Source) (from *sender,
 		return nil, usage.Errorf("write it whole, as in http://127.0.0.1:8080",
 			"the URL to send to is not one of http or https")
 	}
-	return f.sender(s, plan)
+	if from, err = f.sender(s, plan); err == nil {
+		err = from.asTenant(ctx, f.tenant)
+	}
+	return from, err
+}
+
+// asTenant takes the secrets of a tenant of the producer in the configuration.
+func (from *sender) asTenant(ctx context.Context, name string) error {
+	if from.producer == nil || !from.producer.Tenants.On() {
+		if name == "" {
+			return nil
+		}
+		return usage.Errorf("name its producer with --producer", "--tenant is for a producer with tenants")
+	}
+	p := from.producer.WithDefaults()
+	all, err := p.Tenants.List(ctx)
+	if err == nil && all[name] == nil {
+		return usage.Errorf("name one with --tenant", "producer %q has no tenant %q", p.Name, name)
+	}
+	if err == nil {
+		p, _, err = p.Tenants.Of(name, all[name]...)
+	}
+	if err != nil {
+		return usage.Errorf("", "tenant %q of producer %q: %v", name, p.Name, err)
+	}
+	if from.tenant = "/" + name; p.URL != "" {
+		p.URL += from.tenant
+	}
+	from.producer, from.config.PresetSettings.Secrets = &p, nil
+	for _, secret := range all[name] {
+		from.config.PresetSettings.Secrets = append(from.config.PresetSettings.Secrets, string(secret))
+	}
+	if own, ok := p.Scheme.(replay.Signer); ok && from.sign != nil {
+		from.sign = own
+	}
+	return nil
 }
 
 // sender takes the key from the flags, and from their producer in the configuration.
@@ -298,7 +334,7 @@ func (from *sender) deliver(d draft) (rec *replay.Recording, base string, sign r
 	if err != nil {
 		return nil, "", nil, err
 	}
-	return plainDelivery(from.config.Name, from.producer, d), from.url, from.sign, nil
+	return plainDelivery(from.config.Name+from.tenant, from.producer, d), from.url, from.sign, nil
 }
 
 // plainDelivery makes a delivery that is signed when it is sent, with an identifier and a type
@@ -339,7 +375,7 @@ func (from *sender) vendorDelivery(vendor preset.Preset, d draft) (rec *replay.R
 	set := from.config.PresetSettings
 	set.Name, set.SigningKey, set.SigningKeyID = from.config.Name, from.private, from.keyID
 	if to.Path == "" {
-		to.Path = "/webhooks/" + set.Name
+		to.Path = "/webhooks/" + set.Name + from.tenant
 	}
 	r, body, err := vendor.Draft(set, vendorURL(to, from), d.kind, d.id, from.now)
 	if err != nil {

@@ -2,7 +2,11 @@ package metrics_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -14,8 +18,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/memstore"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/metrics"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 func TestMetricsOfRepeatedContent(t *testing.T) {
@@ -194,4 +200,42 @@ func TestMetricsOfSenders(t *testing.T) {
 	m.Observe(t.Context(), verified)
 	m.has(t, `eyelet_deliveries_total{code="accepted",endpoint="busy"} 1`,
 		`eyelet_secret_matches_total{endpoint="busy",secret="2"} 1`)
+}
+
+func TestMetricsHaveNoTenants(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	defer store.Close() //nolint:errcheck // it never fails
+	m := newScraped(store)
+	shop := producer.Tenants{
+		With: preset.GitHub,
+		List: func(context.Context) (map[string][]verify.Secret, error) {
+			return map[string][]verify.Secret{"acme": verify.Secrets("hidden"), "beta": verify.Secrets("")}, nil
+		},
+	}.Producer()
+	rx, err := receiver.Open(receiver.Config{Store: store, Producers: []producer.Producer{shop}, Observe: m.Observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, []byte("hidden"))
+	mac.Write([]byte("{}"))
+	for _, tenant := range []string{"acme", "beta", "gamma"} {
+		r := httptest.NewRequest(http.MethodPost, "/webhooks/github/"+tenant, strings.NewReader("{}"))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-GitHub-Delivery", tenant)
+		r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+		rx.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if err := rx.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.has(t,
+		`eyelet_deliveries_total{code="accepted",endpoint="github"} 1`,
+		`eyelet_deliveries_total{code="keys_unavailable",endpoint="github"} 1`,
+	)
+	for _, word := range []string{"acme", "beta", "gamma", "hidden"} {
+		if strings.Contains(m.page(), word) {
+			t.Errorf("the metrics have %s", word)
+		}
+	}
 }

@@ -174,11 +174,8 @@ func (p *Plan) validate() (found usage.Errors) {
 	c := p.Config
 	c.Store = memstore.New(memstore.Options{})
 	c.Logger = slog.New(slog.DiscardHandler)
-	rx, err := receiver.Open(c)
-	if err == nil {
-		err = errors.Join(rx.Close(), c.Store.Close())
-	}
-	if err == nil {
+	_, err := receiver.Idle(c) // which reads no tenants
+	if err = errors.Join(err, c.Store.Close()); err == nil {
 		return nil
 	}
 	for one := range parts(err) {

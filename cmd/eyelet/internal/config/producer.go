@@ -70,6 +70,8 @@ func (b *producerBuilder) build(ctx context.Context) []producer.Producer {
 
 func (b *producerBuilder) one(ctx context.Context, p *Producer) (made producer.Producer, ok bool) {
 	switch {
+	case p.common.Tenants != nil:
+		made, ok = p.tenants(b)
 	case p.Preset != "":
 		made, ok = b.preset(p)
 	case p.settings != nil:
@@ -173,8 +175,12 @@ func (c *rfc9421Settings) setTime(b *producerBuilder, p *Producer, scheme *verif
 
 // build returns a producer from the description of its HMAC.
 func (c *hmacSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
+	return c.with(b, p, c.Secrets)
+}
+
+func (c *hmacSettings) with(b *producerBuilder, p *Producer, secrets []verify.Secret) producer.Producer {
 	scheme := c.describe(b, p)
-	scheme.Secrets = b.secrets(p, c.Secrets)
+	scheme.Secrets = b.secrets(p, secrets)
 	return c.finish(b, p, scheme)
 }
 

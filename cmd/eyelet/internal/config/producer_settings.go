@@ -49,6 +49,8 @@ type commonSettings struct {
 	Verify             struct {
 		MonitorUntil time.Time `conf:"monitor_until"` // accepts what does not verify
 	} `conf:"verify"`
+
+	Tenants *tenantsSettings `conf:"tenants"`
 }
 
 // rfc9421Settings are those of a producer that signs with HTTP Message Signatures.

@@ -40,7 +40,11 @@ type bearerSettings struct {
 }
 
 func (c *bearerSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
-	scheme := &verify.Static{In: verify.InBearer, Name: c.Query, Secrets: b.secrets(p, c.Secrets)}
+	return c.with(b, p, c.Secrets)
+}
+
+func (c *bearerSettings) with(b *producerBuilder, p *Producer, secrets []verify.Secret) producer.Producer {
+	scheme := &verify.Static{In: verify.InBearer, Name: c.Query, Secrets: b.secrets(p, secrets)}
 	return b.api(p, scheme)
 }
 
@@ -51,10 +55,14 @@ type basicSettings struct {
 }
 
 func (c *basicSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
+	return c.with(b, p, c.Passwords)
+}
+
+func (c *basicSettings) with(b *producerBuilder, p *Producer, passwords []verify.Secret) producer.Producer {
 	if c.Username == "" {
 		b.errs.Add(p.at, "add username: NAME", "producer %q has no user name", p.Name)
 	}
-	scheme := &verify.Static{In: verify.InBasic, Username: c.Username, Secrets: b.secrets(p, c.Passwords)}
+	scheme := &verify.Static{In: verify.InBasic, Username: c.Username, Secrets: b.secrets(p, passwords)}
 	return b.api(p, scheme)
 }
 
@@ -66,7 +74,11 @@ type staticSettings struct {
 }
 
 func (c *staticSettings) build(_ context.Context, b *producerBuilder, p *Producer) producer.Producer {
-	scheme := &verify.Static{In: verify.InHeader, Name: c.Header, Secrets: b.secrets(p, c.Secrets)}
+	return c.with(b, p, c.Secrets)
+}
+
+func (c *staticSettings) with(b *producerBuilder, p *Producer, secrets []verify.Secret) producer.Producer {
+	scheme := &verify.Static{In: verify.InHeader, Name: c.Header, Secrets: b.secrets(p, secrets)}
 	switch {
 	case (c.Header == "") == (c.Query == ""):
 		b.errs.Add(p.at, "write header: X-Api-Key, or query: key",

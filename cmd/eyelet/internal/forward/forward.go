@@ -47,6 +47,8 @@ type Event struct {
 	Method, Target string
 	// Body is the payload.
 	Body []byte
+	// Tenant is the sender's, in the field Eyelet-Tenant; empty for none.
+	Tenant string
 	// Fetched marks an event that no delivery brought, in the field Eyelet-Fetched.
 	Fetched bool
 	// Unverified marks an event whose delivery did not verify, by the field Eyelet-Verified: no. It

@@ -120,6 +120,9 @@ func (t *Target) header(ev Event, to *url.URL, ours string) http.Header {
 		h.Del("Content-Digest") // a mismatch is expected where the body is one item of a batch
 	}
 	h["Idempotency-Key"] = []string{ev.Key}
+	if h.Del("Eyelet-Tenant"); ev.Tenant != "" {
+		h["Eyelet-Tenant"] = []string{ev.Tenant}
+	}
 	if ev.Fetched {
 		h["Eyelet-Fetched"] = []string{"true"}
 	}

@@ -74,8 +74,8 @@ func (s sender) send(ctx context.Context, rec dedup.Record, body []byte) (inspec
 		return inspect.Sent{}, fmt.Errorf("there is no producer %q any more", rec.Payload.Endpoint)
 	}
 	signer, ok := g.Receiver.Producers[i].Scheme.(replay.Signer)
-	if !ok {
-		return inspect.Sent{}, fmt.Errorf("producer %q cannot be signed for: only it has the key to sign with",
+	if !ok || g.Receiver.Producers[i].Tenants.On() {
+		return inspect.Sent{}, fmt.Errorf("producer %q cannot be signed for: only it or a tenant has the key",
 			rec.Payload.Endpoint)
 	}
 	rec.Payload.Body = body

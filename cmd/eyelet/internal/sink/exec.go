@@ -149,7 +149,7 @@ func (s *Exec) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 		{"ENDPOINT", ev.Endpoint}, {"PRINCIPAL", ev.Principal}, {"TYPE", ev.Type}, {"KEY", ev.KeyField},
 		{"ATTEMPT", strconv.Itoa(ev.Attempt)}, {"ACCEPTED", ev.Accepted.UTC().Format(time.RFC3339Nano)},
 		{"CONTENT_TYPE", ev.Header.Get("Content-Type")}, {"SOURCE", ev.Source}, {"SUBJECT", ev.Subject},
-		{"TIME", ev.Attributes["time"]}, {"VERSION", ev.Version},
+		{"TIME", ev.Attributes["time"]}, {"VERSION", ev.Version}, {"TENANT", ev.Tenant},
 		{"FETCHED", map[bool]string{true: "true"}[ev.Fetched]},
 		{"UNVERIFIED", map[bool]string{true: "true"}[ev.Unverified]},
 	} {

@@ -18,7 +18,7 @@ func (s *Forward) send(ctx context.Context, ev receiver.Event[[]byte]) forward.R
 	return s.Target.Deliver(ctx, forward.Event{
 		ID: ev.EventID, Key: forward.Key(ev.KeyField, ev.ID), Header: ev.Header, Body: ev.Body, Accepted: ev.Accepted,
 		Signed: ev.SignedFields, Label: ev.SignatureLabel, Method: ev.Method, Target: ev.Target,
-		Fetched: ev.Fetched, Unverified: ev.Unverified, Traceparent: receiver.Traceparent(ctx),
+		Tenant: ev.Tenant, Fetched: ev.Fetched, Unverified: ev.Unverified, Traceparent: receiver.Traceparent(ctx),
 	})
 }
 

@@ -24,6 +24,7 @@ type stdoutLine struct {
 	Endpoint   string            `json:"endpoint"`
 	Type       string            `json:"type"`
 	Attempt    int               `json:"attempt"`
+	Tenant     string            `json:"tenant,omitempty"`
 	Fetched    bool              `json:"fetched,omitempty"`
 	Unverified bool              `json:"unverified,omitempty"`
 	Accepted   time.Time         `json:"accepted"`
@@ -53,8 +54,8 @@ func (s Stdout) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver
 func lineOf(ev *receiver.Event[[]byte]) ([]byte, error) {
 	line := stdoutLine{
 		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint,
-		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes, Fetched: ev.Fetched,
-		Unverified: ev.Unverified,
+		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
+		Tenant: ev.Tenant, Fetched: ev.Fetched, Unverified: ev.Unverified,
 	}
 	text, err := json.Marshal(line)
 	if err != nil {
