@@ -204,19 +204,22 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	case producer.NonceUnique:
 		e.Nonce = "required, and refused for another event"
 	}
-	if !p.Retire.IsZero() {
-		e.Retire = p.Retire.UTC().Format(time.RFC3339)
-	}
-	if !p.Deprecated.IsZero() {
-		e.Deprecate = p.Deprecated.UTC().Format(time.RFC3339)
-	}
+	e.Retire, e.Deprecate = timeText(p.Retire), timeText(p.Deprecated)
 	if rx.cfg.Clock().Before(p.MonitorUntil) {
-		e.Monitor = p.MonitorUntil.UTC().Format(time.RFC3339)
+		e.Monitor = timeText(p.MonitorUntil)
 	}
 	if p.EarlyData {
 		e.Early = "accepted with a signed, fresh time"
 	}
 	return e
+}
+
+// timeText is a time in RFC 3339, or empty for none.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
 }
 
 func keyPolicy(p *producer.Producer) string {
