@@ -197,7 +197,7 @@ func (f *devCmd) serve(ctx context.Context, dir string, s *config.Settings) erro
 		return err
 	}
 	s.Log.Level, s.Explain = "warn", config.ExplainLog
-	return serveWithKeys(ctx, f.program, s, "", nil, func(*server.Options) { f.printf("\n%s\n", text) })
+	return serveWithKeys(ctx, f.program, s, func(*server.Options) { f.printf("\n%s\n", text) })
 }
 
 // newEndpoints returns settings with new keys in a folder, and the text about them.

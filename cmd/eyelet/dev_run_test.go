@@ -185,7 +185,7 @@ func TestAPageThatIsOffOrOnlyReadsStaysSo(t *testing.T) {
 		check(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-		check(t, serveWithKeys(ctx, p, s, "", nil, func(o *server.Options) {
+		check(t, serveWithKeys(ctx, p, s, func(o *server.Options) {
 			got := server.Inspector{Off: o.Inspector.Off, ReadOnly: o.Inspector.ReadOnly, Send: o.Inspector.Send}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("inspector: %s (-want +got):\n%s", mode, diff)

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,18 +16,22 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
+	tea "github.com/charmbracelet/bubbletea"
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/exchange"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/tunnel"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/atomicfile"
 	"github.com/eyelet-dev/eyelet/internal/duration"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
-	"github.com/eyelet-dev/eyelet/replay"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 type listenCmd struct {
@@ -34,20 +39,23 @@ type listenCmd struct {
 	listen, public, format string
 	secrets                []string
 	relay                  bool
+	events, header         []string
+	path, tunnel           string
+	status                 int
 
 	target  *url.URL
 	vendors []preset.Preset
 	given   map[string]string // secrets by preset
 	folder  string            // of [listenFolder]
+	about   string            // where deliveries go, and how they are signed
 
 	screen   *screen
 	settings *config.Settings
 	store    dedup.Store
 	seen     chan receiver.Observation
-	last     atomic.Pointer[string] // the event that r sends again
-	typing   bool                   // a filter
-	typed    string
-	samples  int // that were sent
+	sent     exchange.Log // what the application was sent
+	list     *tea.Program // on a terminal; else nil
+	samples  atomic.Int32 // that were sent
 }
 
 func listenCommand(p *program) *cobra.Command {
@@ -64,9 +72,11 @@ func listenCommand(p *program) *cobra.Command {
 			"--secret uses the one that the application has, so that the signature is valid there too; in single\n" +
 			"quotes, 'stripe=${STRIPE_SECRET}' reads a variable of the environment.\n\n" +
 			"An event is accepted, and forwarded until the application takes it. With --relay the application's\n" +
-			"response is that of the delivery. On a terminal, t sends a sample of the next PRESET here, r the last\n" +
-			"event to the application again, e explains the last refused delivery, o opens the page of eyelet\n" +
-			"open, / shows only lines with a text, and q ends.",
+			"response is that of the delivery; --status chooses one, to see how the sender retries.\n" +
+			"--tunnel starts cloudflared, ngrok or tailscale, the first that is installed, and takes its URL.\n\n" +
+			"On a terminal the deliveries are a list: d shows the selected one and the application's response, r\n" +
+			"sends it there again, e explains why it was refused, c copies it as curl, t sends a sample of the next\n" +
+			"PRESET here, / filters, i shows addresses and secrets, o opens the page of eyelet open, and q ends.",
 		Example: "  eyelet listen 3000 github stripe\n  eyelet listen localhost:3000/hooks stripe --secret " +
 			"'stripe=${STRIPE_SECRET}'",
 	}
@@ -82,6 +92,13 @@ func listenCommand(p *program) *cobra.Command {
 	flags.StringVar(&f.public, "url", "", "public base of a tunnel, as vendors call it (default: the address)")
 	flags.StringArrayVar(&f.secrets, "secret", nil, "secret of a preset, as PRESET=VALUE, instead of the kept one")
 	flags.BoolVar(&f.relay, "relay", false, "answer deliveries with the response of the application")
+	flags.StringSliceVar(&f.events, "events", nil, "forward only these types, as TYPE,TYPE; also \"prefix*\"")
+	flags.StringArrayVarP(&f.header, "header", "H", nil, "further field for the application, as \"NAME: VALUE\"")
+	flags.StringVar(&f.path, "path", "", "path at the application, instead of that in TARGET")
+	flags.IntVar(&f.status, "status", 0, "answer accepted deliveries with this status")
+	flags.StringVar(&f.tunnel, "tunnel", "", "start a tunnel: the first installed of "+
+		strings.Join(tunnel.Names(), ", ")+", or the one named with =")
+	flags.Lookup("tunnel").NoOptDefVal = anyTunnel
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ignoreSIGPIPE()
@@ -93,6 +110,9 @@ func listenCommand(p *program) *cobra.Command {
 	}
 	return c
 }
+
+// anyTunnel is --tunnel without a name.
+const anyTunnel = "any"
 
 // parse reads the arguments.
 func (f *listenCmd) parse(args []string) error {
@@ -107,6 +127,9 @@ func (f *listenCmd) parse(args []string) error {
 	if f.target, err = url.Parse(text); err != nil || f.target.Host == "" || f.target.Port() == "" {
 		return usage.Errorf("write a port, HOST:PORT, or a URL with a port", "%q is not a target", args[0])
 	}
+	if err := f.parseFlags(); err != nil {
+		return err
+	}
 	names := args[1:]
 	if len(names) == 0 {
 		names = tryPresets
@@ -120,6 +143,52 @@ func (f *listenCmd) parse(args []string) error {
 	return f.readSecrets()
 }
 
+// parseFlags reads what the flags say about requests and responses.
+func (f *listenCmd) parseFlags() error {
+	if f.path != "" {
+		f.target.Path = "/" + strings.TrimPrefix(f.path, "/")
+	}
+	f.sent.Header = http.Header{}
+	for _, field := range f.header {
+		name, value, ok := strings.Cut(field, ":")
+		if !ok || !verify.IsToken(name) || strings.ContainsFunc(value, unicode.IsControl) {
+			return usage.Errorf(`write -H "X-Name: value"`, "--header is not NAME: VALUE")
+		}
+		f.sent.Header.Add(name, strings.TrimSpace(value))
+	}
+	switch {
+	case f.status != 0 && (f.status < 200 || f.status > 599):
+		return usage.Errorf("write --status 500", "--status %d is not a status of a response", f.status)
+	case f.status != 0 && f.relay:
+		return usage.Errorf("leave one out", "--status and --relay choose the response twice")
+	case f.tunnel != "" && f.public != "":
+		return usage.Errorf("leave one out", "--tunnel and --url name the public base twice")
+	}
+	return nil
+}
+
+// startTunnel starts the tunnel of --tunnel, if it is given, and returns what ends it.
+func (f *listenCmd) startTunnel(ctx context.Context, listen string) (end func(), err error) {
+	if f.tunnel == "" {
+		return func() {}, nil
+	}
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return nil, err
+	}
+	name := f.tunnel
+	if name == anyTunnel {
+		name = ""
+	}
+	f.eprintf("starting a tunnel to %s\n", listen)
+	t, err := tunnel.Start(ctx, name, host, port)
+	if err != nil {
+		return nil, usage.Errorf("start one yourself, and write --url with its address", "%v", err)
+	}
+	f.public = t.URL
+	return t.Stop, nil
+}
+
 // run serves until ctx ends, or a person presses q.
 func (f *listenCmd) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -128,6 +197,11 @@ func (f *listenCmd) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	end, err := f.startTunnel(ctx, listen)
+	if err != nil {
+		return err
+	}
+	defer end()
 	state, err := os.MkdirTemp("", "eyelet-listen-")
 	if err != nil {
 		return err
@@ -144,31 +218,81 @@ func (f *listenCmd) run(ctx context.Context) error {
 	}
 	f.settings.State, f.settings.Log.Level = state, "error"
 	f.screen, f.seen = newScreen(f.program, f.format), make(chan receiver.Observation, 1024)
+	f.about = fmt.Sprintf("forwarding to %s; Ctrl-C ends\n%sfrom another terminal: %s send %s %s\n",
+		f.target.Redacted(), made.about, goRun(), f.vendors[0].Name, f.vendors[0].Types()[0])
+	serve := serveWithKeys
+	if f.format != "json" && f.terminal(f.Out) && isTerminal(f.In) {
+		f.list, serve = f.newList(ctx), f.serveWithList
+	} else {
+		f.eprintf("%s", f.about)
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		f.showSeen(ctx)
 	}()
-	err = serveWithKeys(ctx, f.program, f.settings, "t sends a sample, r the last event again, / filters, ", f.press,
-		func(o *server.Options) {
-			open := o.OpenStore
-			o.OpenStore = func(ctx context.Context, log *slog.Logger) (_ dedup.Store, err error) {
-				f.store, err = open(ctx, log)
-				return f.store, err
-			}
-			o.OnObserve = func(o receiver.Observation) {
-				select {
-				case f.seen <- o:
-				default: // it must not wait: the line is dropped
-				}
-			}
-			f.eprintf("forwarding to %s; Ctrl-C ends\n%sfrom another terminal: %s send %s %s\n", f.target.Redacted(),
-				made.about, goRun(), f.vendors[0].Name, f.vendors[0].Types()[0])
-		})
+	err = serve(ctx, f.program, f.settings, f.begin)
 	cancel()
 	<-ended
 	return err
 }
+
+// begin changes the options of the server.
+func (f *listenCmd) begin(o *server.Options) {
+	open := o.OpenStore
+	o.OpenStore = func(ctx context.Context, log *slog.Logger) (_ dedup.Store, err error) {
+		f.store, err = open(ctx, log)
+		return f.store, err
+	}
+	o.OnObserve = func(o receiver.Observation) {
+		select {
+		case f.seen <- o:
+		default: // it must not wait: the line is dropped
+		}
+	}
+	o.Targets.Wrap = f.sent.Wrap
+	if f.status != 0 {
+		o.Wrap = func(next http.Handler) http.Handler { return answering(f.status, next) }
+	}
+}
+
+// answering answers with a status, without a body, what next accepts.
+func answering(status int, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&chosenStatus{ResponseWriter: w, status: status}, r)
+	})
+}
+
+type chosenStatus struct {
+	http.ResponseWriter
+	status        int
+	begun, chosen bool
+}
+
+func (c *chosenStatus) WriteHeader(status int) {
+	if status >= 200 && !c.begun {
+		c.begun, c.chosen = true, status < 300
+	}
+	if c.chosen {
+		status = c.status
+		c.Header().Del("Content-Length")
+		c.Header().Del("Content-Type")
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *chosenStatus) Write(body []byte) (int, error) {
+	if !c.begun {
+		c.WriteHeader(http.StatusOK)
+	}
+	if c.chosen {
+		return len(body), nil
+	}
+	return c.ResponseWriter.Write(body)
+}
+
+// Unwrap is for [http.ResponseController].
+func (c *chosenStatus) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // scaffold returns the configuration. It writes the settings of each preset for send.
 func (f *listenCmd) scaffold(listen string) (*scaffold, error) {
@@ -193,6 +317,17 @@ func (f *listenCmd) scaffold(listen string) (*scaffold, error) {
 		if err := atomicfile.WriteText(f.sendsFrom(name), sends.yaml("")); err != nil {
 			return nil, usage.Errorf(unwritable, "%v", err)
 		}
+	}
+	if len(f.events) > 0 {
+		var chosen []mapping
+		for _, handler := range made.Handlers {
+			for _, typ := range f.events {
+				one := maps.Clone(handler)
+				one["type"], one["name"] = typ, fmt.Sprintf("%s/%s/forward", handler["producer"], typ)
+				chosen = append(chosen, one)
+			}
+		}
+		made.Handlers = chosen
 	}
 	return made, nil
 }
@@ -262,7 +397,7 @@ func (f *listenCmd) showSeen(ctx context.Context) {
 		case o := <-f.seen:
 			forwarded := o.Kind == receiver.KindDelivery && o.Code == "accepted" && !f.relay
 			if o.Kind == receiver.KindDelivery && !forwarded || o.Kind == receiver.KindAttempt && !f.relay {
-				f.screen.show(f.lineOf(ctx, o))
+				f.show(f.lineOf(ctx, o))
 			}
 		}
 	}
@@ -282,15 +417,20 @@ func (f *listenCmd) lineOf(ctx context.Context, o receiver.Observation) listenLi
 	} else if o.Err != nil {
 		line.Error = o.Err.Error()
 	}
-	if o.Event != "" {
-		f.last.Store(&o.Event)
+	if line.Status < 300 {
+		line.Status = cmp.Or(f.status, line.Status)
 	}
 	return line
 }
 
-func (l listenLine) text(on *screen) string {
-	text := fmt.Sprintf("%s  %-18s %-28s %d %s", l.Time.Format(time.TimeOnly), sanitize(l.Producer), sanitize(l.Type),
-		l.Status, strings.ReplaceAll(l.Code, "_", " "))
+// bad reports that a person should look at the delivery.
+func (l listenLine) bad() bool {
+	return l.Code != "accepted" && l.Status >= 400 || l.State == "dead" || l.Error != ""
+}
+
+// outcome says what became of the delivery.
+func (l listenLine) outcome() string {
+	text := strings.ReplaceAll(l.Code, "_", " ")
 	switch {
 	case l.State == "done":
 		text += ", forwarded"
@@ -299,74 +439,25 @@ func (l listenLine) text(on *screen) string {
 	case l.State != "":
 		text += ", is forwarded again later"
 	}
-	if l.Error != "" {
-		text += ": " + sanitize(l.Error)
+	why := sanitize(l.Error)
+	switch {
+	case l.Error == "":
+		return text
+	case strings.HasPrefix(why, text):
+		return why
 	}
-	took := duration.Rough(time.Duration(l.Took * float64(time.Second)))
-	text = fmt.Sprintf("%s  %s  %s", text, took, sanitize(l.ID))
-	if l.Status >= 400 || l.State == "dead" || l.Error != "" {
+	return text + ": " + why
+}
+
+func (l listenLine) took() string {
+	return duration.Rough(time.Duration(l.Took * float64(time.Second)))
+}
+
+func (l listenLine) text(on *screen) string {
+	text := fmt.Sprintf("%s  %-18s %-28s %d %s  %s  %s", l.Time.Format(time.TimeOnly), sanitize(l.Producer),
+		sanitize(l.Type), l.Status, l.outcome(), l.took(), sanitize(l.ID))
+	if l.bad() {
 		return on.paint("31", text)
 	}
 	return text
-}
-
-// again sends the last event to the application, as it was accepted.
-func (f *listenCmd) again(ctx context.Context) error {
-	event := f.last.Load()
-	if event == nil {
-		return errors.New("there is no event yet")
-	}
-	stored, err := f.store.Get(ctx, *event)
-	if err != nil {
-		return err
-	}
-	rec, err := replay.Export(stored)
-	if err != nil {
-		return err
-	}
-	to := f.targetOf(stored.Payload.Endpoint)
-	r, err := replay.Send(ctx, rec, replay.Options{URL: to, Header: replay.Original(rec)})
-	if err == nil {
-		f.eprintf("sent again: %d in %s\n", r.Status, duration.Rough(r.Took))
-	}
-	return err
-}
-
-// sample sends a sample of the next preset, as send does.
-func (f *listenCmd) sample(ctx context.Context) {
-	name := f.vendors[f.samples%len(f.vendors)].Name
-	f.samples++
-	var text bytes.Buffer
-	quiet := *f.program
-	quiet.Out, quiet.Err = &text, &text
-	if quiet.Run(ctx, "send", name, "--config", f.sendsFrom(name), "--producer", name) != exitOK {
-		f.eprintf("%s", text.String())
-	}
-}
-
-// press does what a key means, and reports whether there are more.
-func (f *listenCmd) press(ctx context.Context, key byte) (more bool) {
-	switch {
-	case f.typing && (key == '\r' || key == '\n' || key == keyEscape):
-		f.typing = false
-		f.screen.setFilter(f.typed)
-		f.eprintf("showing lines with %q\n", f.typed)
-	case f.typing && key == keyDelete:
-		f.typed = f.typed[:max(0, len(f.typed)-1)]
-	case f.typing && key >= ' ':
-		f.typed += string(rune(key))
-	case f.typing:
-	case key == 'r':
-		if err := f.again(ctx); err != nil {
-			f.eprintf("%v\n", err)
-		}
-	case key == 't':
-		f.sample(ctx)
-	case key == '/':
-		f.typing, f.typed = true, ""
-		f.eprintf("show only lines with (Enter ends, empty shows all):\n")
-	default:
-		return pressed(ctx, f.program, f.settings, key)
-	}
-	return true
 }

@@ -3,13 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/servertest"
 	"github.com/eyelet-dev/eyelet/producer/preset"
@@ -138,35 +141,75 @@ func TestListenRelaysTheResponse(t *testing.T) {
 	wait(`"producer":"github","type":"push"`)
 }
 
-// TestSamplesAndEventsAreSentByAKey: t sends a sample of each preset in turn, and r the last event
-// again to the application, as it was.
-func TestSamplesAndEventsAreSentByAKey(t *testing.T) {
+// TestActionsOfTheListOfListen: t sends a sample of each preset in turn, r the selected event again
+// to the application, as it was, and d, c and e show a delivery.
+func TestActionsOfTheListOfListen(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 10)
-	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		signature := r.Header.Get("X-Hub-Signature-256") + r.Header.Get("Stripe-Signature")
 		got <- r.URL.Path + " " + signature + string(body)
+		w.Header().Set("Set-Cookie", "session=s3cr3t")
+		_, _ = io.WriteString(w, "the kettle\x1b[2J is on")
 	}))
 	t.Cleanup(app.Close)
 	out, up, ended := &servertest.Buffer{}, make(chan string, 1), make(chan error, 1)
-	f := &listenCmd{listen: "127.0.0.1:0", secrets: []string{"stripe=${SECRET}"}, program: &program{Out: out,
-		Err: out, Environ: []string{"XDG_CONFIG_HOME=" + t.TempDir(), "SECRET=from-the-environment-17"},
-		Serving: func(string, string) { up <- "" }}}
+	f := &listenCmd{listen: "127.0.0.1:0", secrets: []string{"stripe=${SECRET}"}, format: "json", program: &program{
+		Out: out, Err: out, Environ: []string{"XDG_CONFIG_HOME=" + t.TempDir(), "SECRET=from-the-environment-17"},
+		Serving: func(at, _ string) { up <- at }}}
 	check(t, f.parse([]string{app.URL, "github", "stripe"}))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- f.run(ctx) }()
-	<-up
-	for _, want := range []string{"/webhooks/github sha256=", "/webhooks/stripe t=", "/webhooks/github sha256="} {
-		f.press(ctx, 't')
+	deliveries := "http://" + <-up
+	keys := f.actions(ctx)
+	if shown := keys["d"](nil); shown.Note != "there is no delivery yet" {
+		t.Error(shown)
+	}
+	for i, want := range []string{"/webhooks/github sha256=", "/webhooks/stripe t=", "/webhooks/github sha256="} {
+		keys["t"](nil)
 		first := <-got
 		if !strings.HasPrefix(first, want) {
 			t.Errorf("t sends %s, want %s...", first, want)
 		}
-		eventually(t, "its line", func() bool { return strings.Count(out.String(), "forwarded") == f.samples })
-		f.press(ctx, 'r')
+		eventually(t, "its line", func() bool { return strings.Count(out.String(), `"state":"done"`) == i+1 })
+		var line listenLine
+		lines := out.String()
+		check(t, json.Unmarshal([]byte(lines[strings.LastIndex(lines, `{"time"`):]), &line))
+		if shown := keys["r"](line); !strings.HasPrefix(shown.Note, "sent again: 200") {
+			t.Error(shown)
+		}
 		if again := <-got; again != first {
 			t.Errorf("r sends %s, not %s", again, first)
+		}
+		text := keys["d"](line).Text
+		for _, want := range []string{"\nRESPONSE\n200 OK\n", "Set-Cookie: REDACTED(14)\n", "\nthe kettle [2J is on\n",
+			"\nDELIVERY\nid ", first[strings.Index(first, "{"):]} {
+			if !strings.Contains(text, want) {
+				t.Errorf("d shows %s\nwant %s", text, want)
+			}
+		}
+		text = keys["c"](line).Text
+		if !strings.Contains(text, "curl -X POST '"+app.URL+"/webhooks/"+line.Producer+"' \\\n  -H 'C") ||
+			!strings.Contains(out.String(), "\x1b]52;c;") {
+			t.Errorf("c shows %s", text)
+		}
+	}
+	request := pushRequest(t, deliveries, "d1", "{}")
+	request.URL.Path = "/webhooks/github"
+	res, err := http.DefaultClient.Do(request)
+	check(t, err)
+	_ = res.Body.Close()
+	refused := listenLine{Time: time.Now(), Producer: "github", Code: "signature_mismatch"}
+	eventually(t, "the delivery is kept", func() bool {
+		return strings.Contains(keys["d"](refused).Text, "signature_mismatch")
+	})
+	if text := keys["e"](refused).Text; !strings.Contains(text, "signature") {
+		t.Errorf("e shows %s", text)
+	}
+	for _, key := range []string{"r", "c"} {
+		if shown := keys[key](refused); !strings.HasPrefix(shown.Note, "it was refused") {
+			t.Error(key, shown)
 		}
 	}
 	cancel()
@@ -174,25 +217,81 @@ func TestSamplesAndEventsAreSentByAKey(t *testing.T) {
 	if exists(f.sendsFrom("stripe")) || !exists(f.sendsFrom("github")) {
 		t.Error("the given secret is left, or what send needs for the kept one is not")
 	}
-	f.press(t.Context(), 't')
-	if !strings.Contains(out.String(), "eyelet: ") {
-		t.Errorf("without a server t says nothing: %s", out)
+	if shown := keys["t"](nil); !strings.Contains(shown.Note, "eyelet: ") {
+		t.Errorf("without a server t says %q", shown)
 	}
 }
 
-// TestKeysOfListen: a filter hides lines, its letters are no commands, and q ends.
-func TestKeysOfListen(t *testing.T) {
+// TestListenChoosesWhatTheApplicationGets and what the sender gets: --status, also for retries, but
+// not for what is refused.
+func TestListenChoosesWhatTheApplicationGets(t *testing.T) {
 	t.Parallel()
-	out := &servertest.Buffer{}
-	p := &program{Out: out, Err: out}
-	f := &listenCmd{program: p, screen: newScreen(p, "text")}
-	readKeys(strings.NewReader("r/qrx\x7f\rq/never read\r"), func(key byte) bool { return f.press(t.Context(), key) })
-	if f.screen.filter != "qr" || !strings.Contains(out.String(), "there is no event yet") {
-		t.Errorf("filter %q, %s", f.screen.filter, out)
+	got := make(chan string, 10)
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got <- r.URL.Path + " " + r.Header.Get("X-GitHub-Event") + " " + r.Header.Get("X-Extra")
+	}))
+	t.Cleanup(app.Close)
+	home := t.TempDir()
+	at, wait := startListen(t, home, app.URL, "github", "--listen", "127.0.0.1:0", "--status", "503", "--events",
+		"issues,pu*", "-H", "X-Extra: one", "--path", "hooks/here")
+	file := filepath.Join(home, "eyelet", "listen", "github.secret")
+	to := at.deliveries + "/webhooks/github"
+	for _, typ := range []string{"star", "issues", "push", "push"} {
+		code, out, errs := run(t, "send", "github", typ, "--id", typ, "--secret-file", file, "--url", to)
+		if code != exitTransient || !strings.HasPrefix(out, "503") {
+			t.Errorf("%s: exit %d: %s %s", typ, code, out, errs)
+		}
 	}
-	f.screen.show(listenLine{Producer: "shown", Type: "a.QR.b"})
-	f.screen.show(listenLine{Producer: "hidden", Type: "a.b"})
-	if text := out.String(); !strings.Contains(text, "shown") || strings.Contains(text, "hidden") {
-		t.Error(text)
+	requests := []string{<-got, <-got}
+	slices.Sort(requests)
+	if want := []string{"/hooks/here issues one", "/hooks/here push one"}; !slices.Equal(requests, want) {
+		t.Errorf("the application gets %q", requests)
+	}
+	wait("503 replayed")
+	check(t, os.WriteFile(file, []byte("another-secret-of-the-sender"), 0o600))
+	if _, out, _ := run(t, "send", "github", "--secret-file", file, "--url", to); !strings.HasPrefix(out, "401") {
+		t.Error(out)
+	}
+	for args, want := range map[string]string{
+		"--status 99": "not a status", "--status 500 --relay": "leave one out", "-H x": "not NAME: VALUE",
+		"--tunnel --url http://x.example": "leave one out",
+		"--tunnel=wormhole": `unknown program for tunnels "wormhole"`,
+	} {
+		code, _, errs := run(t, append([]string{"listen", "3000", "github"}, strings.Fields(args)...)...)
+		if code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d: %s", args, code, errs)
+		}
+	}
+}
+
+// TestListenStartsATunnel, whose address is in what it prints, and ends it.
+func TestListenStartsATunnel(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	check(t, os.WriteFile(filepath.Join(dir, "ngrok"), []byte("#!/bin/sh\n"+
+		"trap 'echo ended > "+dir+"/ended; exit' INT\necho $* > "+dir+"/args\necho lvl=info url=https://tea.example\n"+
+		"while :; do /bin/sleep 0.01; done\n"), 0o700))
+	ctx, cancel := context.WithCancel(t.Context())
+	out, errs, up := &servertest.Buffer{}, &servertest.Buffer{}, make(chan string, 1)
+	p := &program{In: strings.NewReader(""), Out: out, Err: errs,
+		Environ: []string{"XDG_CONFIG_HOME=" + t.TempDir()}, Serving: func(at, _ string) { up <- at }}
+	ended := make(chan int, 1)
+	go func() { ended <- p.Run(ctx, "listen", "3000", "github", "--listen", "127.0.0.1:0", "--tunnel") }()
+	select {
+	case <-up:
+	case code := <-ended:
+		t.Fatal(code, errs)
+	}
+	if !strings.Contains(errs.String(), "https://tea.example/webhooks/github") {
+		t.Error(errs)
+	}
+	cancel()
+	if code := <-ended; code != exitOK {
+		t.Error(code, errs)
+	}
+	args, err := os.ReadFile(filepath.Join(dir, "args"))
+	check(t, err)
+	if !strings.HasPrefix(string(args), "http 127.0.0.1:") || !exists(filepath.Join(dir, "ended")) {
+		t.Errorf("arguments %s, or the program was not interrupted", args)
 	}
 }

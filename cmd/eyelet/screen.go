@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 
 	"golang.org/x/term"
 
@@ -23,9 +22,6 @@ type screen struct {
 	*program
 	json, colour bool
 	width        int // of the longest name
-
-	mu     sync.Mutex
-	filter string // in lower case
 }
 
 // newScreen must be called before the outputs are wrapped for a terminal in raw mode.
@@ -33,25 +29,14 @@ func newScreen(p *program, format string) *screen {
 	return &screen{program: p, json: format == "json", colour: p.terminal(p.Out)}
 }
 
-// show prints what has the text of the filter: in JSON as it is, else its text.
+// show prints a line: in JSON as it is, else its text.
 func (s *screen) show(what interface{ text(on *screen) string }) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text, plain := what.text(s), what.text(&screen{})
+	text := what.text(s)
 	if s.json {
 		data, _ := json.Marshal(what) // texts and numbers
-		text, plain = string(data), string(data)
+		text = string(data)
 	}
-	if strings.Contains(strings.ToLower(plain), s.filter) {
-		s.printf("%s\n", text)
-	}
-}
-
-// setFilter shows only what has the text; empty shows all.
-func (s *screen) setFilter(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.filter = strings.ToLower(text)
+	s.printf("%s\n", text)
 }
 
 // paint returns the text in a colour, an SGR code.
@@ -62,27 +47,30 @@ func (s *screen) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// serveWithKeys runs a server until ctx ends. On a terminal a person can press keys, until press
-// wants no more; without press those of [pressed]. It calls begin with the server's options.
-func serveWithKeys(
-	ctx context.Context, p *program, s *config.Settings, help string,
-	press func(ctx context.Context, key byte) (more bool),
-	begin func(*server.Options),
-) error {
-	in, keys := p.In.(*os.File)
-	keys = keys && p.terminal(p.Out) && term.IsTerminal(int(in.Fd()))
-	if keys {
-		p.Out, p.Err = returning{p.Out}, returning{p.Err}
-	}
+// newServer returns a server with a page that can send. It calls begin with the server's options.
+func newServer(
+	ctx context.Context, p *program, s *config.Settings, begin func(*server.Options),
+) (*server.Server, error) {
 	if s.Inspector.Mode == "change" { // a page that is off, or only reads, stays so
 		s.Inspector.Mode = "send"
 	}
 	_, o, err := p.serverOptions(ctx, s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	begin(&o)
-	srv, err := server.New(ctx, o)
+	return server.New(ctx, o)
+}
+
+// serveWithKeys runs a server until ctx ends. On a terminal a person can press the keys of
+// [pressed]. It calls begin with the server's options.
+func serveWithKeys(ctx context.Context, p *program, s *config.Settings, begin func(*server.Options)) error {
+	in, keys := p.In.(*os.File)
+	keys = keys && p.terminal(p.Out) && term.IsTerminal(int(in.Fd()))
+	if keys {
+		p.Out, p.Err = returning{p.Out}, returning{p.Err}
+	}
+	srv, err := newServer(ctx, p, s, begin)
 	if err != nil {
 		return err
 	}
@@ -96,14 +84,9 @@ func serveWithKeys(
 	restore := func() error { return term.Restore(int(in.Fd()), state) }
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p.eprintf("%se explains the last refused delivery, o opens the page, q ends\n", help)
+	p.eprintf("e explains the last refused delivery, o opens the page, q ends\n")
 	go func() { // it may stay blocked when the program ends
-		readKeys(in, func(key byte) bool {
-			if press != nil {
-				return press(ctx, key)
-			}
-			return pressed(ctx, p, s, key)
-		})
+		readKeys(in, func(key byte) bool { return pressed(ctx, p, s, key) })
 		_ = restore() // a second interrupt ends the program
 		cancel()
 	}()
@@ -114,8 +97,6 @@ func serveWithKeys(
 const (
 	keyInterrupt = 3
 	keyEnd       = 4
-	keyEscape    = 27
-	keyDelete    = 127
 )
 
 // readKeys passes on keys until one ends the input, or do wants no more.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -58,5 +60,26 @@ func TestListsFitATerminal(t *testing.T) {
 		if (long > 0) != (format == "wide") {
 			t.Errorf("-o %s: %d lines do not fit:\n%s", format, long, shown)
 		}
+	}
+}
+
+// TestListenIsAListOnATerminal, in which keys do something, and q ends.
+func TestListenIsAListOnATerminal(t *testing.T) {
+	t.Parallel()
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(app.Close)
+	tty, shown, keys := openTerminal(t, 120, 24)
+	p := &program{In: tty, Out: tty, Err: tty, Environ: []string{"TERM=xterm", "XDG_CONFIG_HOME=" + t.TempDir()}}
+	ended := make(chan int, 1)
+	go func() { ended <- p.Run(t.Context(), "listen", app.URL, "github", "--listen", "127.0.0.1:0") }()
+	for _, step := range []struct{ key, want string }{
+		{"", "from another terminal"}, {"t", "forwarded"}, {"d", "RESPONSE"}, {"q", ""}, {"q", "\x1b[?1049l"},
+	} {
+		_, err := io.WriteString(keys, step.key)
+		check(t, err)
+		eventually(t, step.want, func() bool { return strings.Contains(shown.String(), step.want) })
+	}
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit %d: %s", code, shown)
 	}
 }

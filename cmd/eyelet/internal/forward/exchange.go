@@ -97,7 +97,11 @@ func (t *Target) exchange(ctx context.Context, ev Event, to *url.URL, creds Cred
 			return response{ours: true, err: fmt.Errorf("the request cannot be signed: %w", err)}, nil
 		}
 	}
-	res, err := t.transport.RoundTrip(req)
+	var transport http.RoundTripper = t.transport
+	if t.cfg.State != nil && t.cfg.State.Wrap != nil {
+		transport = t.cfg.State.Wrap(ev.ID, transport)
+	}
+	res, err := transport.RoundTrip(req)
 	if err != nil {
 		return response{err: fmt.Errorf("no response from the target: %w", redactError(err))}, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -28,6 +29,9 @@ import (
 // Without a file or a store that several processes share ([State.Share]) it is lost with the
 // process. The state of the next configuration succeeds it ([State.Succeed]).
 type State struct {
+	// Wrap, when set before the first event, returns what sends the requests of an event.
+	Wrap func(event string, transport http.RoundTripper) http.RoundTripper
+
 	targets map[string]Status // without what is known; does not change after the first delivery
 	known   *known            // also of the states that this one succeeds
 	read    time.Time         // when what processes share was last read; guarded by known.sharing

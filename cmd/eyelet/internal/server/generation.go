@@ -74,6 +74,9 @@ func (g *generation) serve(rx *receiver.Receiver, written time.Duration, traces 
 	if own := httpserver.New(nil, g.httpOptions()).WriteTimeout; own > written {
 		next = extended(next, own)
 	}
+	if g.Wrap != nil {
+		next = g.Wrap(next)
+	}
 	g.deliver = traces.Handler(g.requireTLS(next))
 }
 

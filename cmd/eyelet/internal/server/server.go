@@ -73,6 +73,9 @@ type Options struct {
 	// with a PROXY header.
 	ProxyProtocol bool
 
+	// Wrap wraps the handler of deliveries; nil changes nothing.
+	Wrap func(http.Handler) http.Handler
+
 	Connections                receiver.Limits // of the port of deliveries
 	HeaderBytes                int             // http.Server.MaxHeaderBytes
 	HeaderTimeout, IdleTimeout time.Duration

@@ -24,7 +24,7 @@ type Table struct {
 	rows [][]any
 }
 
-// The kinds of cells beside string, int and time.Time.
+// ID, State and Minor are the kinds of cells beside string, int and time.Time.
 type (
 	ID    string // the beginning names it too
 	State string // the first word has a colour
