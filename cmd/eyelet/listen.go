@@ -221,7 +221,7 @@ func (f *listenCmd) run(ctx context.Context) error {
 	f.about = fmt.Sprintf("forwarding to %s; Ctrl-C ends\n%sfrom another terminal: %s send %s %s\n",
 		f.target.Redacted(), made.about, goRun(), f.vendors[0].Name, f.vendors[0].Types()[0])
 	serve := serveWithKeys
-	if f.format != "json" && f.terminal(f.Out) && isTerminal(f.In) {
+	if f.format != "json" && f.hasCursor(f.Out) && isTerminal(f.In) {
 		f.list, serve = f.newList(ctx), f.serveWithList
 	} else {
 		f.eprintf("%s", f.about)

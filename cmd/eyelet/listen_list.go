@@ -32,7 +32,7 @@ import (
 // newList returns the list of deliveries on a terminal.
 func (f *listenCmd) newList(ctx context.Context) *tea.Program {
 	m := board.Model{
-		Title: "eyelet listen → " + f.target.Redacted(), About: f.about, Colour: true, Now: time.Now,
+		Title: "eyelet listen → " + f.target.Redacted(), About: f.about, Colour: f.terminal(f.Out), Now: time.Now,
 		Heads: []string{"TIME", "EVENT", "PRODUCER", "TYPE", "STATUS", "OUTCOME", "TOOK"},
 		Help:  "d details  r again  t sample  e explain  c curl  / filter  i info  o page  q end",
 		Keys:  f.actions(ctx),

@@ -255,7 +255,7 @@ func TestListenChoosesWhatTheApplicationGets(t *testing.T) {
 	for args, want := range map[string]string{
 		"--status 99": "not a status", "--status 500 --relay": "leave one out", "-H x": "not NAME: VALUE",
 		"--tunnel --url http://x.example": "leave one out",
-		"--tunnel=wormhole": `unknown program for tunnels "wormhole"`,
+		"--tunnel=wormhole":               `unknown program for tunnels "wormhole"`,
 	} {
 		code, _, errs := run(t, append([]string{"listen", "3000", "github"}, strings.Fields(args)...)...)
 		if code != exitUsage || !strings.Contains(errs, want) {

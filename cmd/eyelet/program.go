@@ -146,14 +146,14 @@ func isTerminal(file any) bool {
 
 // terminal reports whether w is a terminal that shows colours.
 func (p *program) terminal(w io.Writer) bool {
-	if !isTerminal(w) {
-		return false
-	}
-	if _, no := (config.Source{Environ: p.Environ}).Lookup("NO_COLOR"); no {
-		return false
-	}
+	_, no := (config.Source{Environ: p.Environ}).Lookup("NO_COLOR")
+	return p.hasCursor(w) && !no
+}
+
+// hasCursor reports whether w is a terminal whose cursor can move.
+func (p *program) hasCursor(w io.Writer) bool {
 	kind, _ := (config.Source{Environ: p.Environ}).Lookup("TERM")
-	return kind != "dumb"
+	return isTerminal(w) && kind != "dumb"
 }
 
 // width returns that of the terminal, or COLUMNS.

@@ -24,11 +24,14 @@ type Table struct {
 	rows [][]any
 }
 
-// ID, State and Minor are the kinds of cells beside string, int and time.Time.
+// Cells are texts, numbers, a time.Time, or of one of these kinds.
 type (
-	ID    string // the beginning names it too
-	State string // the first word has a colour
-	Minor string // a column of nothing else is left out
+	// ID is named by its beginning too.
+	ID string
+	// State has the colour of its first word.
+	State string
+	// Minor is left out in a column of nothing else.
+	Minor string
 )
 
 // shortID is the length of an id that a person reads. Its number is in it, which no other id has.
