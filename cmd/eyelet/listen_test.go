@@ -155,10 +155,11 @@ func TestActionsOfTheListOfListen(t *testing.T) {
 	}))
 	t.Cleanup(app.Close)
 	out, up, ended := &servertest.Buffer{}, make(chan string, 1), make(chan error, 1)
-	f := &listenCmd{listen: "127.0.0.1:0", secrets: []string{"stripe=${SECRET}"}, format: "json", program: &program{
+	f := &listenCmd{listen: "127.0.0.1:0", format: "json", program: &program{
 		Out: out, Err: out, Environ: []string{"XDG_CONFIG_HOME=" + t.TempDir(), "SECRET=from-the-environment-17"},
 		Serving: func(at, _ string) { up <- at }}}
-	check(t, f.parse([]string{app.URL, "github", "stripe"}))
+	f.secrets = []string{"stripe=${SECRET}", "gitlab=${SECRET}"}
+	check(t, f.parse([]string{app.URL, "github", "stripe", "gitlab"}))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- f.run(ctx) }()
 	deliveries := "http://" + <-up
@@ -166,7 +167,7 @@ func TestActionsOfTheListOfListen(t *testing.T) {
 	if shown := keys["d"](nil); shown.Note != "there is no delivery yet" {
 		t.Error(shown)
 	}
-	for i, want := range []string{"/webhooks/github sha256=", "/webhooks/stripe t=", "/webhooks/github sha256="} {
+	for i, want := range []string{"/webhooks/github sha256=", "/webhooks/stripe t=", "/webhooks/gitlab {"} {
 		keys["t"](nil)
 		first := <-got
 		if !strings.HasPrefix(first, want) {
@@ -193,6 +194,9 @@ func TestActionsOfTheListOfListen(t *testing.T) {
 		if !strings.Contains(text, "curl -X POST '"+app.URL+"/webhooks/"+line.Producer+"' \\\n  -H 'C") ||
 			!strings.Contains(out.String(), "\x1b]52;c;") {
 			t.Errorf("c shows %s", text)
+		}
+		if strings.Contains(keys["d"](line).Text+text+out.String(), "from-the-environment-17") {
+			t.Errorf("a secret is shown: %s", text)
 		}
 	}
 	request := pushRequest(t, deliveries, "d1", "{}")

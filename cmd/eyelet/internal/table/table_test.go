@@ -82,3 +82,13 @@ func TestStatesHaveColours(t *testing.T) {
 		t.Errorf("%q", coloured)
 	}
 }
+
+// TestNamesAreNotCut: the first column says which row it is.
+func TestNamesAreNotCut(t *testing.T) {
+	t.Parallel()
+	list := &Table{Width: 30}
+	list.Row("a-name-of-a-handler", "runs since yesterday")
+	if got := text(t, list); got != "a-name-of-a-handler  runs sin…\n" {
+		t.Errorf("%q", got)
+	}
+}
