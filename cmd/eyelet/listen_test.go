@@ -195,6 +195,10 @@ func TestActionsOfTheListOfListen(t *testing.T) {
 			!strings.Contains(out.String(), "\x1b]52;c;") {
 			t.Errorf("c shows %s", text)
 		}
+		if hidden := strings.Contains(text, "\n(without its credentials)\n"); hidden != (line.Producer == "gitlab") ||
+			strings.Contains(text, "REDACTED(") {
+			t.Errorf("c shows %s", text)
+		}
 		if strings.Contains(keys["d"](line).Text+text+out.String(), "from-the-environment-17") {
 			t.Errorf("a secret is shown: %s", text)
 		}
@@ -273,7 +277,7 @@ func TestListenStartsATunnel(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	check(t, os.WriteFile(filepath.Join(dir, "ngrok"), []byte("#!/bin/sh\n"+
-		"trap 'echo ended > "+dir+"/ended; exit' INT\necho $* > "+dir+"/args\necho lvl=info url=https://tea.example\n"+
+		"trap '/bin/sleep 0.2; echo ended > "+dir+"/ended; exit' INT\necho $* > "+dir+"/args\necho lvl=info url=https://tea.example\n"+
 		"while :; do /bin/sleep 0.01; done\n"), 0o700))
 	ctx, cancel := context.WithCancel(t.Context())
 	out, errs, up := &servertest.Buffer{}, &servertest.Buffer{}, make(chan string, 1)
