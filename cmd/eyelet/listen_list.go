@@ -213,8 +213,8 @@ func (f *listenCmd) explain(ctx context.Context, p *program, client *opsclient.C
 	return nil
 }
 
-// curl prints the delivery as a command, without credentials, and copies it where the terminal
-// allows that.
+// curl prints the delivery as a command, without its credentials, which are not kept, and copies it
+// where the terminal allows that.
 func (f *listenCmd) curl(ctx context.Context, p *program, client *opsclient.Client, line listenLine) error {
 	if line.Event == "" {
 		return errors.New("it was refused; d shows it")
@@ -225,12 +225,9 @@ func (f *listenCmd) curl(ctx context.Context, p *program, client *opsclient.Clie
 	}
 	var b strings.Builder
 	b.WriteString("curl -X POST " + quoted(f.targetOf(line.Producer)))
-	hidden := false
 	for _, name := range slices.Sorted(maps.Keys(d.Header)) {
 		for _, value := range d.Header[name] {
-			if strings.Contains(value, "REDACTED(") {
-				hidden = true
-			} else if name != "Content-Length" {
+			if name != "Content-Length" {
 				b.WriteString(" \\\n  -H " + quoted(name+": "+value))
 			}
 		}
@@ -243,9 +240,6 @@ func (f *listenCmd) curl(ctx context.Context, p *program, client *opsclient.Clie
 	// OSC 52: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 	_, err = io.WriteString(f.Out, "\x1b]52;c;"+base64.StdEncoding.EncodeToString([]byte(command))+"\a")
 	p.printf("(copied, if the terminal allows it)\n\n")
-	if hidden {
-		p.printf("(without its credentials)\n\n")
-	}
 	for line := range strings.Lines(command) {
 		p.printf("%s\n", strings.Map(printable, strings.TrimRight(line, "\n")))
 	}
