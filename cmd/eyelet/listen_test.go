@@ -273,7 +273,8 @@ func TestListenStartsATunnel(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	check(t, os.WriteFile(filepath.Join(dir, "ngrok"), []byte("#!/bin/sh\n"+
-		"trap '/bin/sleep 0.2; echo ended > "+dir+"/ended; exit' INT\necho $* > "+dir+"/args\necho lvl=info url=https://tea.example\n"+
+		"trap '/bin/sleep 0.2; echo ended > "+dir+"/ended; exit' INT\n"+
+		"echo $* > "+dir+"/args\necho lvl=info url=https://tea.example\n"+
 		"while :; do /bin/sleep 0.01; done\n"), 0o700))
 	ctx, cancel := context.WithCancel(t.Context())
 	out, errs, up := &servertest.Buffer{}, &servertest.Buffer{}, make(chan string, 1)
