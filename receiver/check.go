@@ -148,6 +148,9 @@ func checkProducer(c Config, p *producer.Producer) (errs faults) {
 	errs.when(fetches && slices.ContainsFunc(c.Handlers, func(h Handler) bool {
 		return h.producer == p.Name && h.answer && !h.retired
 	}), "reconcile: events of this producer cannot be fetched: an Answer handler responds to a delivery")
+	if err := checkUntil(p, c.Clock().UTC()); err != nil {
+		errs = append(errs, err)
+	}
 	errs.when(p.MaxBody > c.BodyBudget, "bodies of %d bytes exceed the budget of %d", p.MaxBody, c.BodyBudget)
 	return errs
 }

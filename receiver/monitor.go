@@ -111,14 +111,22 @@ func mayMonitor(rx *Receiver, p *producer.Producer) error {
 		if n.First.IsZero() || !now.Before(n.First.Add(monitorAgain)) {
 			n = monitorNote{First: now}
 		}
-		if latest := n.First.Add(monitorFor); p.MonitorUntil.After(latest) {
-			err := fmt.Errorf("monitor_until: at most %s, 30 days after the first start with it, for a year",
-				latest.Format(time.RFC3339))
+		if err := checkUntil(p, n.First); err != nil {
 			return "", &producer.CheckError{Producer: p.Name, Err: err}
 		}
 		out, err := json.Marshal(n)
 		return string(out), err
 	})
+}
+
+// checkUntil refuses a date too long after the first start with it.
+func checkUntil(p *producer.Producer, first time.Time) error {
+	latest := first.Add(monitorFor)
+	if !p.MonitorUntil.After(latest) {
+		return nil
+	}
+	return fmt.Errorf("monitor_until: at most %s, 30 days after the first start with it, for a year",
+		latest.Format(time.RFC3339))
 }
 
 // newMonitor returns the monitor of a producer. Its endpoint is another producer, whose deliveries
