@@ -37,8 +37,8 @@ type Traffic struct {
 	Accepted   int `json:"accepted"`
 	Duplicates int `json:"duplicates"`
 	Refused    int `json:"refused"`
-	// Last is the time of the last verified delivery, LastAccepted that of the last new event,
-	// and LastRefused that of the last refusal, with its status and precise code.
+	// Last is the time of the last verified delivery, LastAccepted that of the last new event of
+	// one, and LastRefused that of the last refusal, with its status and precise code.
 	Last          time.Time `json:"last,omitzero"`
 	LastAccepted  time.Time `json:"last_accepted,omitzero"`
 	LastRefused   time.Time `json:"last_refused,omitzero"`
@@ -154,12 +154,16 @@ func (a *activity) count(s seen) {
 		return
 	case accepted:
 		h.Accepted++
-		h.LastAccepted = s.at
+		if !s.Unverified {
+			h.LastAccepted = s.at
+		}
 	case duplicate, quarantined:
 		h.Duplicates++
 	case handshake:
 	}
-	h.Last = s.at
+	if !s.Unverified {
+		h.Last = s.at
+	}
 }
 
 // recent returns the duplicates and refused deliveries that are remembered, newest first.

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -172,6 +173,9 @@ func writeRaw(w http.ResponseWriter, rec dedup.Record, hidden bool) {
 	}
 	if hidden {
 		file.SetNote("body", "redacted")
+	}
+	if code := rec.Payload.Attributes[receiver.UnverifiedAttribute]; code != "" {
+		file.SetNote("unverified", code) // it is not signed again
 	}
 	writeFile(w, file)
 }

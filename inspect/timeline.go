@@ -148,7 +148,8 @@ func (p *Inspector) moments(r *dedup.Record) []moment {
 		Time: r.Accepted, Sign: "ok", Title: "Verified and stored",
 		Note: "from " + r.Key.Principal + ", at endpoint " + r.Payload.Endpoint,
 	}}
-	if code := r.Payload.Attributes[receiver.UnverifiedAttribute]; code != "" {
+	code := r.Payload.Attributes[receiver.UnverifiedAttribute]
+	if code != "" {
 		all[0].Sign, all[0].Title = "bad", "Not verified, and stored"
 		all[0].Note = words(code) + ", at endpoint " + r.Payload.Endpoint + ": any client may have sent it"
 	}
@@ -162,7 +163,7 @@ func (p *Inspector) moments(r *dedup.Record) []moment {
 			all[0].Note, all[0].Link = "stored, but not run: it resembles event "+r.Original, r.Original
 		}
 	}
-	if original := r.Payload.Header.Get(replay.FieldOriginalEvent); r.Payload.Header.Get(FieldEdited) != "" {
+	if original := r.Payload.Header.Get(replay.FieldOriginalEvent); r.Payload.Header.Get(FieldEdited) != "" && code == "" {
 		all = append(all, moment{Time: r.Accepted, Sign: "wait", Title: "Edited and sent from the inspector",
 			Note: "it was event " + original, Link: original})
 	}

@@ -64,7 +64,8 @@ type attempt struct {
 
 	limit *limit // of its handler; nil without one
 	share admission.Share
-	trial bool // of the breaker of its handler
+	half  admission.Share // of an unverified event
+	trial bool            // of the breaker of its handler
 }
 
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {

@@ -65,6 +65,7 @@ type control struct {
 // limit is what bounds a handler.
 type limit struct {
 	quota     *admission.Quota // nil without a bound
+	half      *admission.Quota // of it, for unverified events
 	breaker   int
 	failed    map[string]string // the lanes of the events that failed since a success, by event
 	state     Control
@@ -84,7 +85,10 @@ func (c *control) configure(handlers map[string]*Handler) {
 		if l == nil {
 			l = newLimit(name)
 		}
-		l.quota, l.breaker = l.quota.Resize(admission.Rate(h.rate.WithDefaults()), h.concurrency), h.breaker
+		rate := admission.Rate(h.rate.WithDefaults())
+		l.quota, l.breaker = l.quota.Resize(rate, h.concurrency), h.breaker
+		rate.Per, rate.Burst = 2*rate.Per, max(1, rate.Burst/2)
+		l.half = l.half.Resize(rate, (h.concurrency+1)/2)
 		if l.bounds() {
 			c.limits[name] = l
 		}
@@ -178,17 +182,31 @@ func (c *control) start(a *attempt) (ok bool) {
 	case l.state.Paused && (!l.may || isUnverified(&a.rec)):
 		return false
 	}
-	if a.share, ok = l.quota.Begin(); !ok {
-		return false
+	if isUnverified(&a.rec) {
+		if a.half, ok = begin(l.half); !ok {
+			return false
+		}
 	}
-	if wait, _ := a.share.Take(1, time.Now()); wait > 0 {
-		a.share.Release()
+	if a.share, ok = begin(l.quota); !ok {
+		a.half.Refund()
+		a.half.Release()
 		return false
 	}
 	if a.limit = l; l.may {
 		l.may, l.trying, a.trial = false, true, true
 	}
 	return true
+}
+
+// begin takes a slot and a token of a quota.
+func begin(q *admission.Quota) (s admission.Share, ok bool) {
+	if s, ok = q.Begin(); ok {
+		wait, _ := s.Take(1, time.Now())
+		if ok = wait == 0; !ok {
+			s.Release()
+		}
+	}
+	return s, ok
 }
 
 // free returns what a task used of its limit, when its handler has returned or will not run.
@@ -198,8 +216,10 @@ func (c *control) free(a *attempt) {
 	}
 	if !a.working {
 		a.share.Refund()
+		a.half.Refund()
 	}
 	a.share.Release()
+	a.half.Release()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if a.limit.exhausted {

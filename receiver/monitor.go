@@ -108,7 +108,7 @@ func mayMonitor(rx *Receiver, p *producer.Producer) error {
 		if err != nil {
 			return "", err
 		}
-		if n.First.IsZero() || !now.Before(n.First.Add(monitorAgain)) {
+		if now.Sub(n.First).Abs() >= monitorAgain { // the clock may have been wrong
 			n = monitorNote{First: now}
 		}
 		if err := checkUntil(p, n.First); err != nil {
@@ -192,15 +192,19 @@ func refusedAs(d *delivery) verify.Code {
 	return failureOf(d.unverified).code
 }
 
-// nameUnverified names an unverified event by what was sent: identifier and body. A forged delivery
-// under the identifier of one that follows is then another event. Nothing is remembered of it
-// beyond its window.
+// nameUnverified names an unverified event by what was sent: identifier, type and body, or the
+// target without a body. A forged delivery under the identifier of one that follows is then another
+// event. Nothing is remembered of it beyond its window.
 func nameUnverified(d *delivery, e *entry, it producer.Item) {
 	c := &e.claim
 	h := sha256.New()
-	h.Write(binary.AppendUvarint(nil, uint64(len(it.ID))))
-	h.Write([]byte(it.ID))
-	h.Write(c.Payload.Body)
+	for _, part := range [...]string{it.ID, it.Type} {
+		h.Write(binary.AppendUvarint(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	if h.Write(c.Payload.Body); len(c.Payload.Body) == 0 {
+		h.Write([]byte(c.Payload.Target))
+	}
 	space := d.ep.p.Name + unverifiedSpace
 	c.Key = dedup.Key{Principal: space, Endpoint: space, ID: fmt.Sprintf("unverified:%x", h.Sum(nil))}
 	if c.Payload.KeyField = ""; !it.Unnamed {
@@ -266,7 +270,7 @@ func (q *unverifiedQuota) reserve(ctx context.Context, rx *Receiver, now time.Ti
 		if err != nil {
 			return "", err
 		}
-		if !now.Before(n.Since.Add(unverifiedDay)) {
+		if now.Sub(n.Since).Abs() >= unverifiedDay { // the clock may have been wrong
 			n.Since, n.Events, n.Bytes = now, 0, 0
 		}
 		if next.ends = n.Since.Add(unverifiedDay); next.ends.Equal(q.ends) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -548,4 +549,97 @@ func TestMonitoringIsRefusedWhereTheProofNamesTheSender(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func TestUnverifiedEventsTakeAtMostHalfOfWhatAHandlerMayDo(t *testing.T) {
+	t.Parallel()
+	for name, bound := range map[string]func(Handler) Handler{
+		"rate":        func(h Handler) Handler { return h.Rate(producer.Rate{Events: 1, Per: time.Minute, Burst: 1}) },
+		"concurrency": func(h Handler) Handler { return h.Concurrency(2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T) {
+				release := make(chan struct{})
+				var real, unverified atomic.Int32
+				slow := On("shop", "*", func(ctx context.Context, ev Event[[]byte]) error {
+					if !ev.Unverified {
+						real.Add(1)
+						return nil
+					}
+					unverified.Add(1)
+					if name == "concurrency" {
+						select {
+						case <-release:
+						case <-ctx.Done():
+						}
+					}
+					return nil
+				})
+				s := serve(t, monitoredProducer(), func(c *Config) { c.HandlerTimeout = time.Hour }, bound(slow).Named("h"))
+				for i := range 60 {
+					s.wantStatus(forged(fmt.Sprint("f", i), "forged"), 200)
+				}
+				for i := range 4 {
+					s.wantStatus(req{id: fmt.Sprint("r", i), body: fmt.Sprint("real", i)}, 200)
+				}
+				time.Sleep(9 * time.Minute) // of which verified events get every second token, if they wait
+				if n := real.Load(); n != 4 {
+					t.Errorf("%d verified events ran, beside %d unverified", n, unverified.Load())
+				}
+				close(release)
+				time.Sleep(3 * time.Hour)
+				if n := unverified.Load(); n != 60 {
+					t.Errorf("%d unverified events ran", n)
+				}
+			})
+		})
+	}
+}
+
+func TestUnverifiedEventIsNamedByTypeAndWithoutABodyByItsTarget(t *testing.T) {
+	t.Parallel()
+	monitoring(t, func(t *testing.T, l *tally) {
+		p := monitoredProducer()
+		p.EmptyBody = true
+		s := serve(t, p, nil, On("shop", "*", l.handle).Named("h"))
+		for _, typ := range []string{"", "order", "order"} {
+			a := forged("e1", "body")
+			a.typ = typ
+			s.wantStatus(a, 200)
+		}
+		for _, query := range []string{"?a=1", "?a=2", "?a=2"} {
+			a := forged("e2", "")
+			a.path = "/webhooks/shop" + query
+			s.wantStatus(a, 200)
+		}
+		if got := len(l.got()); got != 4 {
+			t.Errorf("%d events of 4", got)
+		}
+	})
+}
+
+func TestUnverifiedQuotaOutlivesAClockThatWasWrong(t *testing.T) {
+	t.Parallel()
+	monitoring(t, func(t *testing.T, l *tally) {
+		ahead := 400 * 24 * time.Hour
+		p, store := monitoredProducer(), memstore.New(memstore.Options{})
+		open := func(late time.Duration) *site {
+			p.MonitorUntil = time.Now().Add(late + 24*time.Hour)
+			return serve(t, p, func(c *Config) {
+				c.Store, c.Clock = store, func() time.Time { return time.Now().Add(late) }
+			}, On("shop", "*", l.handle))
+		}
+		s := open(ahead)
+		if err := s.rx.endpoints["shop"].monitor.quota.take(t.Context(), s.rx, unverifiedEvents, 1); err != nil {
+			t.Fatal(err)
+		}
+		open(0).wantStatus(forged("e1", "forged"), 200)
+		p.MonitorUntil = time.Now().Add(40 * 24 * time.Hour)
+		c := s.rx.cfg
+		c.Clock, c.Producers = time.Now, []producer.Producer{p}
+		if _, err := s.rx.Replace(c); err == nil {
+			t.Error("40 days are accepted")
+		}
+	})
 }

@@ -166,8 +166,9 @@ func (d *dispatcher) add(a *attempt) {
 	d.prefetch.add(a.size)
 	d.open.Add(1)
 	switch ok := d.control.start(a); {
-	case !ok && isUnverified(&a.rec): // a breaker may wait for another event to try
-		a.unstarted(dedup.Result{Kind: dedup.ResultRetry, Postponed: true, After: trialBase}, reasonPaused)
+	case !ok && isUnverified(&a.rec): // verified events may wait for what it would take
+		after := backoff(trialBase, trialCap, a.task().Postponed, d.random)
+		a.unstarted(dedup.Result{Kind: dedup.ResultRetry, Postponed: true, After: after}, reasonPaused)
 	case !ok:
 		a.release(reasonPaused)
 	case !d.workers.Add(a):

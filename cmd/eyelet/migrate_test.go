@@ -74,6 +74,18 @@ func TestTheExampleOfMigrateRuns(t *testing.T) {
 		`(?m)^UNVERIFIED +signature_mismatch$`).MatchString(out) {
 		t.Error(out)
 	}
+	forged := filepath.Join(t.TempDir(), "forged.http")
+	if code, _, errs := outcome(t, "events", "show", "--dir", filepath.Dir(forged), row[1], "--config", file); code != 0 {
+		t.Fatal(errs)
+	}
+	all, err := filepath.Glob(filepath.Join(filepath.Dir(forged), "*.http"))
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	code, _, errs = outcome(t, "send", "--sign", all[0], "--config", file)
+	if code == 0 || !strings.Contains(errs, "did not verify when it was received (signature_mismatch)") {
+		t.Errorf("it is signed: %d %s", code, errs)
+	}
 }
 
 func outcome(t *testing.T, args ...string) (code int, out, errs string) {

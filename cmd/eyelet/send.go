@@ -272,6 +272,10 @@ func (f *sendCmd) again(one *prepared, rec *replay.Recording, fresh bool, from *
 	if !f.plain {
 		one.o.Header = replay.Original(rec)
 	}
+	if code := rec.Note("unverified"); fresh && code != "" {
+		return failf("%s did not verify when it was received (%s): any client may have sent it, so it is not signed",
+			rec.Name, sanitize(code))
+	}
 	if fresh && from.sign == nil {
 		return usage.Errorf("give --key, --secret-file, or --config with --producer",
 			"there is no key to sign %s with", rec.Name)
