@@ -163,7 +163,8 @@ func (p *Inspector) moments(r *dedup.Record) []moment {
 			all[0].Note, all[0].Link = "stored, but not run: it resembles event "+r.Original, r.Original
 		}
 	}
-	if original := r.Payload.Header.Get(replay.FieldOriginalEvent); r.Payload.Header.Get(FieldEdited) != "" && code == "" {
+	if code == "" && r.Payload.Header.Get(FieldEdited) != "" {
+		original := r.Payload.Header.Get(replay.FieldOriginalEvent)
 		all = append(all, moment{Time: r.Accepted, Sign: "wait", Title: "Edited and sent from the inspector",
 			Note: "it was event " + original, Link: original})
 	}
