@@ -554,7 +554,7 @@ func TestMonitoringIsRefusedWhereTheProofNamesTheSender(t *testing.T) {
 func TestUnverifiedEventsTakeAtMostHalfOfWhatAHandlerMayDo(t *testing.T) {
 	t.Parallel()
 	for name, bound := range map[string]func(Handler) Handler{
-		"rate":        func(h Handler) Handler { return h.Rate(producer.Rate{Events: 1, Per: time.Minute, Burst: 1}) },
+		"rate":        func(h Handler) Handler { return h.Rate(producer.Rate{Events: 1, Per: time.Minute}) },
 		"concurrency": func(h Handler) Handler { return h.Concurrency(2) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -576,7 +576,8 @@ func TestUnverifiedEventsTakeAtMostHalfOfWhatAHandlerMayDo(t *testing.T) {
 					}
 					return nil
 				})
-				s := serve(t, monitoredProducer(), func(c *Config) { c.HandlerTimeout = time.Hour }, bound(slow).Named("h"))
+				longer := func(c *Config) { c.HandlerTimeout = time.Hour }
+				s := serve(t, monitoredProducer(), longer, bound(slow).Named("h"))
 				for i := range 60 {
 					s.wantStatus(forged(fmt.Sprint("f", i), "forged"), 200)
 				}

@@ -74,11 +74,11 @@ func TestTheExampleOfMigrateRuns(t *testing.T) {
 		`(?m)^UNVERIFIED +signature_mismatch$`).MatchString(out) {
 		t.Error(out)
 	}
-	forged := filepath.Join(t.TempDir(), "forged.http")
-	if code, _, errs := outcome(t, "events", "show", "--dir", filepath.Dir(forged), row[1], "--config", file); code != 0 {
+	dir := t.TempDir()
+	if code, _, errs := outcome(t, "events", "show", "--dir", dir, row[1], "--config", file); code != 0 {
 		t.Fatal(errs)
 	}
-	all, err := filepath.Glob(filepath.Join(filepath.Dir(forged), "*.http"))
+	all, err := filepath.Glob(filepath.Join(dir, "*.http"))
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
