@@ -107,7 +107,7 @@ func (f *fixture) claim(id, body string, tasks ...dedup.NewTask) dedup.Claim {
 	if tasks == nil {
 		on, _ := f.d.registry.match("gh", "push", nil)
 		for _, h := range on {
-			lane, err := h.laneOf(&producer.Delivery{}, producer.Item{Body: []byte(body)})
+			lane, err := h.laneOf(&producer.Delivery{}, producer.Item{Body: []byte(body)}, "")
 			if err != nil {
 				f.t.Fatal(err)
 			}

@@ -452,16 +452,13 @@ func listed(names []string) string {
 
 // lane is the lane of a handler's task. If the lane cannot be read, the event runs unordered.
 func (d *delivery) lane(h *Handler, it producer.Item) string {
-	lane, err := h.laneOf(&d.Delivery, it)
+	lane, err := h.laneOf(&d.Delivery, it, d.ep.tenantName()) // tenants do not wait for each other
 	if err != nil {
 		d.rx.log.Warn("an event has no usable lane", "endpoint", d.ep.p.Name, "handler", h.name, "id", it.ID)
 		return ""
 	}
 	if lane != "" && d.unverified != nil {
 		lane += unverifiedSpace // no other lane has it
-	}
-	if d.ep.tenant != nil && lane != "" {
-		return d.ep.tenant.Name + "/" + lane // tenants do not wait for each other
 	}
 	return lane
 }

@@ -282,10 +282,10 @@ func (h *Handler) compose(decode decodeFunc) {
 // laneOf returns the lane of the handler's task for an item of a delivery, "" for none. Its
 // error is the extractor's.
 //
-// The lane is a digest of endpoint, handler and value, each prefixed with its length. Lanes of
-// different handlers never collide, and no byte of the payload ends up in a key of the store. A
-// collision of two values in 128 bits would only make them wait for each other.
-func (h *Handler) laneOf(d *producer.Delivery, it producer.Item) (string, error) {
+// The lane is a digest of endpoint (NAME/TENANT), handler and value, each prefixed with its length.
+// Lanes of different handlers never collide, and no byte of the payload ends up in a key of the
+// store. A collision of two values in 128 bits would only make them wait for each other.
+func (h *Handler) laneOf(d *producer.Delivery, it producer.Item, tenant string) (string, error) {
 	if h.lane == nil {
 		return "", nil
 	}
@@ -293,8 +293,12 @@ func (h *Handler) laneOf(d *producer.Delivery, it producer.Item) (string, error)
 	if err != nil || value == "" {
 		return "", err
 	}
+	endpoint := h.producer
+	if tenant != "" {
+		endpoint += "/" + tenant
+	}
 	var b []byte
-	for _, part := range [...]string{h.producer, h.name, value} {
+	for _, part := range [...]string{endpoint, h.name, value} {
 		b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
 	}
 	sum := sha256.Sum256(b)

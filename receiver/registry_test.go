@@ -260,7 +260,7 @@ func TestLaneOfSeparatesHandlersAndValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, h := range b.byName {
-			l, err := h.laneOf(d, it)
+			l, err := h.laneOf(d, it, "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,27 +11,6 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// newTenants returns the cache of the tenants of a producer, or nil without any.
-func newTenants(rx *Receiver, p *producer.Producer) *tenants.Cache {
-	all := p.Tenants
-	if !all.On() {
-		return nil
-	}
-	from := tenants.Source{Producer: p.Name, List: all.List, Valid: producer.IsTenant}
-	from.Make = func(name string, secrets []verify.Secret) (any, []string, error) {
-		own, alone, err := all.Of(name, secrets...)
-		return own, alone, err
-	}
-	from.Lookup = func(ctx context.Context, name string) ([]verify.Secret, error) {
-		secrets, err := all.Lookup(ctx, name)
-		if errors.Is(err, producer.ErrNoTenant) {
-			err = tenants.ErrUnknown
-		}
-		return secrets, err
-	}
-	return tenants.New(from, rx.cfg.Store, rx.cfg.Logger)
-}
-
 // forTenant returns the endpoint of the tenant in the last segment of the path, octet for octet.
 // While its secrets are not known, a delivery is not refused for good.
 func (ep *endpoint) forTenant(ctx context.Context, d *delivery) (*endpoint, error) {
@@ -40,7 +19,7 @@ func (ep *endpoint) forTenant(ctx context.Context, d *delivery) (*endpoint, erro
 	}
 	name := d.target.path[strings.LastIndexByte(d.target.path, '/')+1:]
 	t, err := ep.tenants.Get(ctx, name, sender.Network(d.peer))
-	if errors.Is(err, tenants.ErrUnknown) {
+	if errors.Is(err, producer.ErrNoTenant) {
 		d.permit.Debit()
 		return ep, fail(codeNotFound, nil)
 	}
@@ -53,8 +32,8 @@ func (ep *endpoint) forTenant(ctx context.Context, d *delivery) (*endpoint, erro
 // of returns the endpoint of a tenant. What limits it is that of all tenants.
 func (ep *endpoint) of(t *tenants.Tenant) *endpoint {
 	own := *ep
-	own.p, own.tenant = t.Value.(producer.Producer), t //nolint:forcetypeassert // of newTenants
-	own.former.principals = nil                        // events of others name none of a tenant
+	own.p, own.tenant = t.Producer, t
+	own.former.principals = nil // events of others name none of a tenant
 	if ep.url != nil {
 		u := *ep.url
 		u.Path += "/" + t.Name

@@ -585,3 +585,45 @@ func TestALaneIsThatOfOneTenant(t *testing.T) {
 		close(hold)
 	})
 }
+
+func TestALaneOfATenantYields(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		v, ran := newVault("acme"), make(chan string, 9)
+		s := serve(t, v.hooks("shop", true), nil, On("shop", "*", func(_ context.Context, ev Event[any]) error {
+			if ran <- string(ev.Body); strings.Contains(string(ev.Body), "fails") {
+				return errors.New("later")
+			}
+			return nil
+		}).Lane(producer.JSON("order")).LaneYields())
+		for _, body := range []string{`{"order": "1", "n": "fails"}`, `{"order": "1"}`} {
+			want(t, body, push(s.rx.Handler(), "/webhooks/shop/acme", "acme-hidden-secret", body), "200")
+			synctest.Wait()
+			want(t, "runs", <-ran, body)
+		}
+	})
+}
+
+// TestATenantMayMoveItsSecretToAnotherName is about the old name, which gets no deliveries any more.
+func TestATenantMayMoveItsSecretToAnotherName(t *testing.T) {
+	t.Parallel()
+	bothSources(t, func(t *testing.T, lists bool) {
+		v := newVault("acme", "beta")
+		s := serve(t, v.hooks("shop", lists), nil)
+		to := func(tenant, body string) string {
+			return push(s.rx.Handler(), "/webhooks/shop/"+tenant, "acme-hidden-secret", body)
+		}
+		want(t, "before", to("acme", "1"), "200")
+		v.change(func() {
+			v.secrets["acme-inc"] = v.secrets["acme"]
+			delete(v.secrets, "acme")
+		})
+		time.Sleep(2 * time.Minute)
+		to("acme-inc", "2") // while the cache has the old name
+		synctest.Wait()
+		want(t, "after it", to("acme-inc", "3"), "200")
+		if want(t, "the old name", to("acme", "4"), "404"); lists && strings.Contains(s.log.String(), "same secret") {
+			t.Error(s.log)
+		}
+	})
+}

@@ -1,5 +1,5 @@
-// Package tenants caches what a receiver makes of the secrets of tenants, which it reads while it
-// runs: from a list of all tenants, or for those that deliveries name. It knows nothing of HTTP.
+// Package tenants caches the secrets of the tenants of a producer, which it reads while the
+// receiver runs: from a list of all, or for those that deliveries name. It knows nothing of HTTP.
 package tenants
 
 import (
@@ -9,34 +9,18 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 	"github.com/eyelet-dev/eyelet/verify"
 )
-
-// The times of the cache.
-const (
-	listEvery  = 25 * time.Second
-	freshFor   = 30 * time.Second // then a tenant is looked up again in the background
-	usedFor    = time.Minute      // then before its next use
-	keptFor    = time.Hour        // while the source fails
-	unknownFor = 10 * time.Second
-	failedFor  = 5 * time.Second // before a source that failed is asked again
-	warnEvery  = time.Minute
-
-	listTimeout  = 10 * time.Second
-	callTimeout  = 5 * time.Second
-	storeTimeout = 5 * time.Second
-)
-
-// ErrUnknown is returned for a tenant that does not exist.
-var ErrUnknown = errors.New("unknown tenant")
 
 // Unavailable is the error of a tenant whose secrets are not known at the moment.
 type Unavailable struct {
@@ -50,26 +34,18 @@ func (u *Unavailable) Error() string { return fmt.Sprintf("secrets of the tenant
 // Unwrap returns Err.
 func (u *Unavailable) Unwrap() error { return u.Err }
 
-// Source is where the tenants of a producer are from. It has List or Lookup.
-type Source struct {
-	Producer string // its name
-	// List returns the secrets of all tenants, Lookup those of one, or ErrUnknown.
-	List   func(ctx context.Context) (map[string][]verify.Secret, error)
-	Lookup func(ctx context.Context, name string) ([]verify.Secret, error)
-	// Make returns the value of a tenant, and what no other tenant may have in common with it.
-	Make func(name string, secrets []verify.Secret) (value any, alone []string, err error)
-	// Valid reports whether a text is the name of a tenant.
-	Valid func(name string) bool
+func unavailable(why string, after time.Duration) error {
+	return &Unavailable{Err: errors.New(why), After: after}
 }
 
 // Tenant is one tenant. It is not changed.
 type Tenant struct {
-	Name  string
-	Value any // of Source.Make
+	Name     string
+	Producer producer.Producer // with the secrets of the tenant
 
 	generation int // how often it was deleted
 	secrets    []verify.Secret
-	digests    [][sha256.Size]byte // of Source.Make, by the key of the cache
+	digests    [][sha256.Size]byte // of what no other tenant may have, by the key of the cache
 	err        error               // why it cannot be used
 }
 
@@ -81,95 +57,164 @@ func (t *Tenant) Principal() string {
 	return t.Name + "~" + strconv.Itoa(t.generation)
 }
 
-// notes is the part of [dedup.Store] that keeps the generations.
-type notes interface {
-	Note(ctx context.Context, k dedup.Key) (dedup.Note, error)
-	ChangeNote(ctx context.Context, k dedup.Key, change func(text string) (string, error)) error
-	Notes(ctx context.Context, space string) iter.Seq2[dedup.Note, error]
+// entry is a cached tenant.
+type entry struct {
+	*Tenant
+	at       time.Time // when the source was asked that knew it last
+	failed   time.Time // when the last look-up failed
+	used     time.Time
+	verified bool // a delivery was
+	gone     bool // the source has deleted it, and that is not stored yet
 }
 
 // Cache has the tenants of one producer.
 type Cache struct {
-	Source
-	store notes
+	p     *producer.Producer // with its defaults
+	store dedup.Store
 	log   *slog.Logger
-	key   [32]byte // of the digests of secrets
+	key   [32]byte      // of the digests of secrets
+	calls chan struct{} // one for each call of the source
 
-	list   list
-	lookup lookup
+	mu       sync.Mutex
+	cached   map[string]*entry
+	owners   map[[sha256.Size]byte][]string // the cached tenants with a secret
+	listed   time.Time                      // when the source was asked for the list
+	warned   time.Time
+	unknown  map[string]time.Time // when they were looked up
+	pending  map[string]*query
+	unproven int // calls for tenants that no delivery proved
+	rates    *admission.Quotas
+	taken    int
 }
 
-// New returns an empty cache.
-func New(from Source, store notes, log *slog.Logger) *Cache {
-	c := &Cache{Source: from, store: store, log: log.With("endpoint", from.Producer)}
+// New returns an empty cache, or nil for a producer without tenants.
+func New(p *producer.Producer, store dedup.Store, log *slog.Logger) *Cache {
+	if !p.Tenants.On() {
+		return nil
+	}
+	c := &Cache{
+		p: p, store: store, log: log.With("endpoint", p.Name), calls: make(chan struct{}, maxCalls),
+		cached: map[string]*entry{}, owners: map[[sha256.Size]byte][]string{}, unknown: map[string]time.Time{},
+		pending: map[string]*query{}, rates: newRates(),
+	}
 	_, _ = rand.Read(c.key[:]) // never fails
-	c.lookup.init()
 	return c
 }
 
-// Replaces takes over the tenants of the producer's configuration before. Either may be nil.
+func (c *Cache) lists() bool { return c.p.Tenants.List != nil }
+
+// Replaces takes over the tenants of the producer's configuration before, with the secrets as this
+// one reads them. Either may be nil.
 func (c *Cache) Replaces(before *Cache) *Cache {
-	switch {
-	case c == nil || before == nil:
-	case c.List != nil:
-		c.adoptList(before)
-	default:
-		c.adoptLookups(before)
+	if c == nil || before == nil || c.lists() != before.lists() {
+		return c
+	}
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	c.listed = before.listed
+	for name, e := range before.cached {
+		own := *e
+		own.Tenant = c.build(name, e.secrets, e.generation, nil)
+		c.keep(own)
 	}
 	return c
 }
 
-// Start reads the list, and then every 25 seconds until ctx ends. It waits for the first list
-// unless there is one of before.
-func (c *Cache) Start(ctx context.Context) {
-	if c.List == nil {
-		return
+// Get returns a tenant, producer.ErrNoTenant, or an [*Unavailable]. from is the network of the client.
+func (c *Cache) Get(ctx context.Context, name string, from netip.Prefix) (*Tenant, error) {
+	if !producer.IsTenant(name) {
+		return nil, producer.ErrNoTenant
 	}
-	first := make(chan struct{})
-	go func() {
-		c.refresh(ctx)
-		close(first)
-		ticker := time.NewTicker(listEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				c.refresh(ctx)
-			case <-ctx.Done():
-				return
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, now := c.cached[name], time.Now()
+	switch {
+	case e != nil && (c.lists() || now.Sub(e.at) < freshFor):
+		return c.usable(e, now)
+	case c.lists() && now.Sub(c.listed) > keptFor:
+		return nil, unavailable("the list cannot be read", 0)
+	case c.lists() || now.Sub(c.unknown[name]) < unknownFor:
+		return nil, producer.ErrNoTenant
+	}
+	return c.lookUp(ctx, name, e, from)
+}
+
+// Verified notes that a delivery proved to be from the tenant.
+func (c *Cache) Verified(t *Tenant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.cached[t.Name]; e != nil {
+		e.verified = true
+	}
+}
+
+// usable returns a cached tenant unless it cannot be used. The caller has the lock.
+func (c *Cache) usable(e *entry, now time.Time) (*Tenant, error) {
+	e.used = now
+	err := e.err
+	if e.gone {
+		err = errors.New("that it was deleted is not stored yet")
+	}
+	for _, digest := range e.digests {
+		if len(c.owners[digest]) == 1 {
+			continue
+		}
+		err = errors.New("it shares a secret with another tenant") // whose deliveries would verify
+		for _, name := range c.owners[digest] {
+			if one := c.cached[name]; !c.lists() && now.Sub(one.at) > usedFor {
+				_, _ = c.begin(name, one, netip.Prefix{}, now) // it may have another one by now
 			}
 		}
-	}()
-	if c.list.now.Load() != nil {
-		return
 	}
-	select {
-	case <-first:
-	case <-time.After(listTimeout):
+	if now.Sub(e.at) > keptFor {
+		err = errors.New("the source is not available")
 	}
+	if err != nil {
+		return nil, &Unavailable{Err: err}
+	}
+	return e.Tenant, nil
 }
 
-// Get returns a tenant, ErrUnknown, or an [*Unavailable]. from is the network of the client.
-func (c *Cache) Get(ctx context.Context, name string, from netip.Prefix) (*Tenant, error) {
-	if !c.Valid(name) {
-		return nil, ErrUnknown
+// learn notes what the source said when it was asked: the secrets of a tenant, whose generation is
+// stored, or producer.ErrNoTenant. It returns that, or why it could not be stored.
+func (c *Cache) learn(
+	ctx context.Context, name string, secrets []verify.Secret, generation int, said error, asked time.Time,
+) (err error) {
+	before := entry{}
+	c.mu.Lock()
+	if e := c.cached[name]; e != nil {
+		e.gone = e.gone || said != nil && producer.IsTenant(name)
+		before = *e
 	}
-	if c.List != nil {
-		return c.listed(name)
+	c.mu.Unlock()
+	if before.gone {
+		if generation, err = c.raise(ctx, name, before.generation); err != nil {
+			return err
+		}
 	}
-	return c.look(ctx, name, from)
+	var t *Tenant
+	if said == nil {
+		t = c.build(name, secrets, generation, before.Tenant)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if said != nil {
+		c.forget(name)
+		return said
+	}
+	c.keep(entry{Tenant: t, at: asked})
+	return nil
 }
 
-// build makes a tenant, or takes over that of before if nothing changed.
+// build makes a tenant, or returns that of before if nothing changed.
 func (c *Cache) build(name string, secrets []verify.Secret, generation int, before *Tenant) *Tenant {
-	if before != nil && !errors.Is(before.err, errShared) && !errors.Is(before.err, errDeleted) &&
-		before.generation == generation && slices.Equal(before.secrets, secrets) {
+	if before != nil && before.generation == generation && slices.Equal(before.secrets, secrets) {
 		return before
 	}
 	t := &Tenant{Name: name, generation: generation, secrets: slices.Clone(secrets)}
 	var alone []string
 	t.err = guarded(func() (err error) {
-		t.Value, alone, err = c.Make(name, secrets)
+		t.Producer, alone, err = c.p.Tenants.Of(name, secrets...)
 		return err
 	})
 	if t.err != nil {
@@ -186,6 +231,58 @@ func (c *Cache) build(name string, secrets []verify.Secret, generation int, befo
 	return t
 }
 
+// keep caches a tenant. The caller has the lock.
+func (c *Cache) keep(e entry) {
+	delete(c.unknown, e.Name)
+	before := c.cached[e.Name]
+	if before != nil {
+		e.verified, e.used = before.verified, before.used
+	} else if !c.lists() {
+		c.evict()
+	}
+	if before == nil || before.Tenant != e.Tenant {
+		c.forget(e.Name)
+		for _, digest := range e.digests {
+			owners := append(c.owners[digest], e.Name)
+			if c.owners[digest] = owners; len(owners) > 1 {
+				c.log.Warn("two tenants have the same secret, and neither is served", "tenant", e.Name, "other", owners[0])
+			}
+		}
+	}
+	c.cached[e.Name] = &e
+}
+
+// forget removes a tenant. The caller has the lock.
+func (c *Cache) forget(name string) {
+	e := c.cached[name]
+	if e == nil {
+		return
+	}
+	delete(c.cached, name)
+	for _, digest := range e.digests {
+		owners := slices.DeleteFunc(c.owners[digest], func(one string) bool { return one == name })
+		if c.owners[digest] = owners; len(owners) == 0 {
+			delete(c.owners, digest)
+		}
+	}
+}
+
+// evict makes room for a tenant: it forgets one that no delivery proved, else the one that was not
+// used for the longest time. The caller has the lock.
+func (c *Cache) evict() {
+	if len(c.cached) < maxCached {
+		return
+	}
+	var victim *entry
+	for _, e := range c.cached {
+		if victim == nil || victim.verified && !e.verified ||
+			e.verified == victim.verified && e.used.Before(victim.used) {
+			victim = e
+		}
+	}
+	c.forget(victim.Name)
+}
+
 // guarded turns a panic of f into an error without its value, which may hold a secret.
 func guarded(f func() error) (err error) {
 	defer func() {
@@ -194,42 +291,4 @@ func guarded(f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-// errShared is why neither of two tenants with one secret is served: a delivery of one would verify
-// at the other. A tenant that was deleted and is back needs its generation first (errDeleted).
-var (
-	errShared  = errors.New("it shares a secret with another tenant")
-	errDeleted = errors.New("that it was deleted is not stored yet")
-)
-
-func (c *Cache) warnShared(name, other string) {
-	c.log.Warn("two tenants have the same secret, and neither is served", "tenant", name, "other", other)
-}
-
-func (c *Cache) noteOf(name string) dedup.Key {
-	return dedup.Key{Endpoint: c.Producer, Space: dedup.SpaceTenant, ID: name}
-}
-
-// raise changes the generation of a tenant that was deleted, unless another receiver did so since.
-func (c *Cache) raise(ctx context.Context, name string, from int) (generation int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	err = c.store.ChangeNote(ctx, c.noteOf(name), func(text string) (string, error) {
-		stored, err := parseGeneration(text)
-		generation = max(stored, from+1)
-		return strconv.Itoa(generation), err
-	})
-	return generation, err
-}
-
-func parseGeneration(text string) (int, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		return 0, errors.New("the generation of a tenant in the store is not a number")
-	}
-	return n, nil
 }
