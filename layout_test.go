@@ -132,7 +132,7 @@ var imports = map[string][]string{
 	"receiver/internal/echocore":  {"receiver", "receiver/internal/capture"},
 	"receiver/internal/deadline":  {},
 	"receiver/internal/executor":  {},
-	"receiver/internal/tenants":   {"dedup", "producer", "verify", "receiver/internal/admission"},
+	"receiver/internal/tenants":   {"dedup", "verify", "receiver/internal/admission"},
 	"receiver/metrics":            {"dedup", "producer", "receiver"},
 	"receiver/receivertest": {
 		"dedup", "dedup/deduptest", "dedup/memstore", "producer", "producer/preset", "receiver", "verify",

@@ -68,7 +68,7 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 		ep.keyParts = p.Key.Consumes()
 	}
 	ep.former = newFormer(&p, former{})
-	ep.tenants = tenants.New(&p, rx.cfg.Store, rx.cfg.Logger)
+	ep.tenants = newTenants(rx, &p)
 	return ep
 }
 

@@ -11,6 +11,25 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
+// newTenants returns the cache of the tenants of a producer, or nil without any.
+func newTenants(rx *Receiver, p *producer.Producer) *tenants.Cache {
+	all := p.Tenants
+	if !all.On() {
+		return nil
+	}
+	return tenants.New(tenants.Source{
+		Producer: p.Name, Valid: producer.IsTenant, List: all.List,
+		Lookup: func(ctx context.Context, name string) ([]verify.Secret, error) {
+			secrets, err := all.Lookup(ctx, name)
+			if errors.Is(err, producer.ErrNoTenant) {
+				err = tenants.ErrUnknown
+			}
+			return secrets, err
+		},
+		Of: func(name string, secrets ...verify.Secret) (any, []string, error) { return all.Of(name, secrets...) },
+	}, rx.cfg.Store, rx.cfg.Logger)
+}
+
 // forTenant returns the endpoint of the tenant in the last segment of the path, octet for octet.
 // While its secrets are not known, a delivery is not refused for good.
 func (ep *endpoint) forTenant(ctx context.Context, d *delivery) (*endpoint, error) {
@@ -19,7 +38,7 @@ func (ep *endpoint) forTenant(ctx context.Context, d *delivery) (*endpoint, erro
 	}
 	name := d.target.path[strings.LastIndexByte(d.target.path, '/')+1:]
 	t, err := ep.tenants.Get(ctx, name, sender.Network(d.peer))
-	if errors.Is(err, producer.ErrNoTenant) {
+	if errors.Is(err, tenants.ErrUnknown) {
 		d.permit.Debit()
 		return ep, fail(codeNotFound, nil)
 	}
@@ -32,8 +51,8 @@ func (ep *endpoint) forTenant(ctx context.Context, d *delivery) (*endpoint, erro
 // of returns the endpoint of a tenant. What limits it is that of all tenants.
 func (ep *endpoint) of(t *tenants.Tenant) *endpoint {
 	own := *ep
-	own.p, own.tenant = t.Producer, t
-	own.former.principals = nil // events of others name none of a tenant
+	own.p, own.tenant = t.Value.(producer.Producer), t //nolint:forcetypeassert // of newTenants
+	own.former.principals = nil                        // events of others name none of a tenant
 	if ep.url != nil {
 		u := *ep.url
 		u.Path += "/" + t.Name

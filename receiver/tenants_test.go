@@ -604,7 +604,7 @@ func TestALaneOfATenantYields(t *testing.T) {
 	})
 }
 
-// TestATenantMayMoveItsSecretToAnotherName is about the old name, which gets no deliveries any more.
+// TestATenantMayMoveItsSecretToAnotherName is about an old name that gets no deliveries any more.
 func TestATenantMayMoveItsSecretToAnotherName(t *testing.T) {
 	t.Parallel()
 	bothSources(t, func(t *testing.T, lists bool) {

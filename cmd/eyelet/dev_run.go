@@ -438,7 +438,7 @@ func (r *devRun) deliver(ctx context.Context, t trial) (o devResult, err error) 
 		o.Producer, o.About = t.rec.Note("producer"), t.rec.Note("about")
 	} else {
 		t.now = time.Now()
-		t.rec, o.Producer, err = r.sign(t.input, &options) //nolint:contextcheck // nothing is sent
+		t.rec, o.Producer, err = r.sign(ctx, t.input, &options)
 		if err != nil {
 			return o, err
 		}
@@ -485,14 +485,16 @@ func (r *devRun) deliver(ctx context.Context, t trial) (o devResult, err error) 
 }
 
 // sign makes a delivery of a payload, signed by the producer that its path or --producer names.
-func (r *devRun) sign(one input, o *replay.Options) (rec *replay.Recording, producer string, err error) {
+func (r *devRun) sign(
+	ctx context.Context, one input, o *replay.Options,
+) (rec *replay.Recording, producer string, err error) {
 	known, flags := r.settings.ProducerNames(), r.senderFlags
 	name, stem := one.origin(flags.producer, known)
 	if name == "" {
 		return nil, "", noOrigin(one, known)
 	}
 	flags.producer, flags.url, flags.signedURL = name, r.address, r.plan.URL
-	from, err := flags.sender(r.settings, r.plan)
+	from, err := flags.sender(ctx, r.settings, r.plan)
 	if err != nil {
 		return nil, "", err
 	}

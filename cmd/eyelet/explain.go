@@ -182,7 +182,7 @@ func readSecrets(files []string) (offers []verify.Offer, err error) {
 func explainRecording(
 	ctx context.Context, p *config.Plan, rec *httpfile.File, name string, now time.Time, secrets []verify.Offer,
 ) (verdict, error) {
-	from, err := producerOf(p, rec, name)
+	from, err := producerOf(ctx, p, rec, name)
 	if err != nil {
 		return verdict{}, err
 	}

@@ -89,46 +89,11 @@ func (f senderFlags) open(ctx context.Context, src config.Source) (from *sender,
 		return nil, usage.Errorf("write it whole, as in http://127.0.0.1:8080",
 			"the URL to send to is not one of http or https")
 	}
-	if from, err = f.sender(s, plan); err == nil {
-		err = from.asTenant(ctx, f.tenant)
-	}
-	return from, err
-}
-
-// asTenant takes the secrets of a tenant of the producer in the configuration.
-func (from *sender) asTenant(ctx context.Context, name string) error {
-	if from.producer == nil || !from.producer.Tenants.On() {
-		if name == "" {
-			return nil
-		}
-		return usage.Errorf("name its producer with --producer", "--tenant is for a producer with tenants")
-	}
-	p := from.producer.WithDefaults()
-	all, err := p.Tenants.List(ctx)
-	if err == nil && all[name] == nil {
-		return usage.Errorf("name one with --tenant", "producer %q has no tenant %q", p.Name, name)
-	}
-	if err == nil {
-		p, _, err = p.Tenants.Of(name, all[name]...)
-	}
-	if err != nil {
-		return usage.Errorf("", "tenant %q of producer %q: %v", name, p.Name, err)
-	}
-	if from.tenant = "/" + name; p.URL != "" {
-		p.URL += from.tenant
-	}
-	from.producer, from.config.PresetSettings.Secrets = &p, nil
-	for _, secret := range all[name] {
-		from.config.PresetSettings.Secrets = append(from.config.PresetSettings.Secrets, string(secret))
-	}
-	if own, ok := p.Scheme.(replay.Signer); ok && from.sign != nil {
-		from.sign = own
-	}
-	return nil
+	return f.sender(ctx, s, plan)
 }
 
 // sender takes the key from the flags, and from their producer in the configuration.
-func (f senderFlags) sender(s *config.Settings, plan *config.Plan) (*sender, error) {
+func (f senderFlags) sender(ctx context.Context, s *config.Settings, plan *config.Plan) (*sender, error) {
 	now, err := arrival(&httpfile.File{}, f.at)
 	if err != nil {
 		return nil, err
@@ -140,9 +105,11 @@ func (f senderFlags) sender(s *config.Settings, plan *config.Plan) (*sender, err
 	from := &sender{url: f.url, signedURL: f.signedURL, secret: string(signer.Secret), private: signer.Private,
 		keyID: f.keyID, now: now}
 	if f.producer != "" {
-		if err := from.become(s, plan, f, signer); err != nil {
+		if err := from.become(ctx, s, plan, f, signer); err != nil {
 			return nil, err
 		}
+	} else if f.tenant != "" {
+		return nil, usage.Errorf("name its producer with --producer", "--tenant is for a producer with tenants")
 	}
 	if from.sign == nil && (signer.Private != nil || signer.Secret != nil) {
 		from.sign = signer
@@ -151,11 +118,21 @@ func (f senderFlags) sender(s *config.Settings, plan *config.Plan) (*sender, err
 }
 
 // become takes the keys of the producer in the configuration.
-func (from *sender) become(s *config.Settings, plan *config.Plan, f senderFlags, signer *verify.Signer) (err error) {
+func (from *sender) become(
+	ctx context.Context, s *config.Settings, plan *config.Plan, f senderFlags, signer *verify.Signer,
+) (err error) {
 	if from.producer, err = plan.Producer(f.producer); err != nil {
 		return err
 	}
 	from.config = s.Producers[slices.Index(s.ProducerNames(), f.producer)]
+	if from.producer.Tenants.On() || f.tenant != "" {
+		own := *from.producer // the plan keeps its own
+		from.tenant, from.producer = "/"+f.tenant, &own
+		from.config.PresetSettings.Secrets, err = config.AsTenant(ctx, from.producer, f.tenant)
+		if err != nil {
+			return err
+		}
+	}
 	vendor, _ := from.config.Vendor()
 	if own, ok := from.producer.Scheme.(replay.Signer); ok && !vendor.KeySigned() {
 		if flag := f.keyFlag(); flag != "" {

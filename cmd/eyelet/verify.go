@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,12 +20,18 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// producerOf returns the producer with the name of a flag or a note.
-func producerOf(p *config.Plan, rec *httpfile.File, name string) (*producer.Producer, error) {
+// producerOf returns the producer with the name of a flag or a note, or that of the tenant in the
+// path.
+func producerOf(ctx context.Context, p *config.Plan, rec *httpfile.File, name string) (*producer.Producer, error) {
 	if name == "" {
 		return nil, usage.Errorf(`write --producer, or a note "# producer: shop"`, "%s names no producer", rec.Name)
 	}
-	return p.Producer(name)
+	from, err := p.Producer(name)
+	if err == nil && from.Tenants.On() {
+		path, _, _ := strings.Cut(rec.Target, "?")
+		_, err = config.AsTenant(ctx, from, path[strings.LastIndexByte(path, '/')+1:])
+	}
+	return from, err
 }
 
 // deliveryOf turns the recording into a delivery for extractors.

@@ -9,7 +9,7 @@ import (
 )
 
 func (c *Cache) noteOf(name string) dedup.Key {
-	return dedup.Key{Endpoint: c.p.Name, Space: dedup.SpaceTenant, ID: name}
+	return dedup.Key{Endpoint: c.Producer, Space: dedup.SpaceTenant, ID: name}
 }
 
 // raise changes the generation of a tenant that was deleted, unless another receiver did so since.
@@ -35,7 +35,7 @@ func (c *Cache) generation(ctx context.Context, name string) (int, error) {
 func (c *Cache) generations(ctx context.Context) (map[string]int, error) {
 	all := map[string]int{}
 	for note, err := range c.store.Notes(ctx, dedup.SpaceTenant) {
-		if err == nil && note.Key.Endpoint == c.p.Name {
+		if err == nil && note.Key.Endpoint == c.Producer {
 			all[note.Key.ID], err = parseGeneration(note.Text)
 		}
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -108,7 +107,7 @@ func (c *Cache) Start(ctx context.Context) {
 // refresh reads the list. After a failure all stays as it is.
 func (c *Cache) refresh(ctx context.Context) {
 	asked := time.Now()
-	all, err := c.ask(ctx, listTimeout, c.p.Tenants.List, func() {})
+	all, err := c.ask(ctx, listTimeout, c.List, func() {})
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	c.mu.Lock()
@@ -127,7 +126,7 @@ func (c *Cache) refresh(ctx context.Context) {
 	}
 	for _, name := range before { // first, as another tenant may have its secret now
 		if _, still := all[name]; !still {
-			if err := c.learn(ctx, name, nil, 0, producer.ErrNoTenant, asked); !errors.Is(err, producer.ErrNoTenant) {
+			if err := c.learn(ctx, name, nil, 0, ErrUnknown, asked); !errors.Is(err, ErrUnknown) {
 				c.down(ctx, err)
 			}
 		}
@@ -180,8 +179,8 @@ func (c *Cache) lookUp(ctx context.Context, name string, e *entry, from netip.Pr
 	if e = c.cached[name]; e != nil && ctx.Err() == nil {
 		return c.usable(e, time.Now())
 	}
-	if errors.Is(err, producer.ErrNoTenant) {
-		return nil, producer.ErrNoTenant
+	if errors.Is(err, ErrUnknown) {
+		return nil, ErrUnknown
 	}
 	return nil, &Unavailable{Err: err}
 }
@@ -220,7 +219,7 @@ func (c *Cache) begin(name string, e *entry, from netip.Prefix, now time.Time) (
 func (c *Cache) run(name string, q *query, proven bool) {
 	asked, ctx := time.Now(), context.Background()
 	all, err := c.ask(ctx, callTimeout, func(ctx context.Context) (secrets, error) {
-		own, err := c.p.Tenants.Lookup(ctx, name)
+		own, err := c.Lookup(ctx, name)
 		return secrets{name: own}, err
 	}, func() {
 		c.mu.Lock()
@@ -231,14 +230,14 @@ func (c *Cache) run(name string, q *query, proven bool) {
 	})
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	generation, unknown := 0, errors.Is(err, producer.ErrNoTenant)
+	generation, unknown := 0, errors.Is(err, ErrUnknown)
 	if err == nil {
 		generation, err = c.generation(ctx, name)
 	}
 	if err == nil || unknown {
 		err = c.learn(ctx, name, all[name], generation, err, asked)
 	}
-	if unknown = errors.Is(err, producer.ErrNoTenant); err != nil && !unknown {
+	if unknown = errors.Is(err, ErrUnknown); err != nil && !unknown {
 		c.down(ctx, err)
 	}
 	c.mu.Lock()

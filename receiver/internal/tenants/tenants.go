@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -38,10 +37,23 @@ func unavailable(why string, after time.Duration) error {
 	return &Unavailable{Err: errors.New(why), After: after}
 }
 
+// ErrUnknown is the error of a tenant that does not exist.
+var ErrUnknown = errors.New("unknown tenant")
+
+// Source has the tenants of a producer, as producer.Tenants does.
+type Source struct {
+	Producer string // its name
+	Valid    func(name string) bool
+	List     func(ctx context.Context) (map[string][]verify.Secret, error)
+	Lookup   func(ctx context.Context, name string) ([]verify.Secret, error) // or ErrUnknown
+	// Of returns the value of a tenant, and what no other tenant may have.
+	Of func(name string, secrets ...verify.Secret) (value any, alone []string, err error)
+}
+
 // Tenant is one tenant. It is not changed.
 type Tenant struct {
-	Name     string
-	Producer producer.Producer // with the secrets of the tenant
+	Name  string
+	Value any // of Source.Of
 
 	generation int // how often it was deleted
 	secrets    []verify.Secret
@@ -69,7 +81,7 @@ type entry struct {
 
 // Cache has the tenants of one producer.
 type Cache struct {
-	p     *producer.Producer // with its defaults
+	Source
 	store dedup.Store
 	log   *slog.Logger
 	key   [32]byte      // of the digests of secrets
@@ -87,13 +99,10 @@ type Cache struct {
 	taken    int
 }
 
-// New returns an empty cache, or nil for a producer without tenants.
-func New(p *producer.Producer, store dedup.Store, log *slog.Logger) *Cache {
-	if !p.Tenants.On() {
-		return nil
-	}
+// New returns an empty cache.
+func New(from Source, store dedup.Store, log *slog.Logger) *Cache {
 	c := &Cache{
-		p: p, store: store, log: log.With("endpoint", p.Name), calls: make(chan struct{}, maxCalls),
+		Source: from, store: store, log: log.With("endpoint", from.Producer), calls: make(chan struct{}, maxCalls),
 		cached: map[string]*entry{}, owners: map[[sha256.Size]byte][]string{}, unknown: map[string]time.Time{},
 		pending: map[string]*query{}, rates: newRates(),
 	}
@@ -101,7 +110,7 @@ func New(p *producer.Producer, store dedup.Store, log *slog.Logger) *Cache {
 	return c
 }
 
-func (c *Cache) lists() bool { return c.p.Tenants.List != nil }
+func (c *Cache) lists() bool { return c.List != nil }
 
 // Replaces takes over the tenants of the producer's configuration before, with the secrets as this
 // one reads them. Either may be nil.
@@ -120,10 +129,10 @@ func (c *Cache) Replaces(before *Cache) *Cache {
 	return c
 }
 
-// Get returns a tenant, producer.ErrNoTenant, or an [*Unavailable]. from is the network of the client.
+// Get returns a tenant, ErrUnknown, or an [*Unavailable]. from is the network of the client.
 func (c *Cache) Get(ctx context.Context, name string, from netip.Prefix) (*Tenant, error) {
-	if !producer.IsTenant(name) {
-		return nil, producer.ErrNoTenant
+	if !c.Valid(name) {
+		return nil, ErrUnknown
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +143,7 @@ func (c *Cache) Get(ctx context.Context, name string, from netip.Prefix) (*Tenan
 	case c.lists() && now.Sub(c.listed) > keptFor:
 		return nil, unavailable("the list cannot be read", 0)
 	case c.lists() || now.Sub(c.unknown[name]) < unknownFor:
-		return nil, producer.ErrNoTenant
+		return nil, ErrUnknown
 	}
 	return c.lookUp(ctx, name, e, from)
 }
@@ -176,14 +185,14 @@ func (c *Cache) usable(e *entry, now time.Time) (*Tenant, error) {
 }
 
 // learn notes what the source said when it was asked: the secrets of a tenant, whose generation is
-// stored, or producer.ErrNoTenant. It returns that, or why it could not be stored.
+// stored, or ErrUnknown. It returns that, or why it could not be stored.
 func (c *Cache) learn(
 	ctx context.Context, name string, secrets []verify.Secret, generation int, said error, asked time.Time,
 ) (err error) {
 	before := entry{}
 	c.mu.Lock()
 	if e := c.cached[name]; e != nil {
-		e.gone = e.gone || said != nil && producer.IsTenant(name)
+		e.gone = e.gone || said != nil && c.Valid(name)
 		before = *e
 	}
 	c.mu.Unlock()
@@ -214,7 +223,7 @@ func (c *Cache) build(name string, secrets []verify.Secret, generation int, befo
 	t := &Tenant{Name: name, generation: generation, secrets: slices.Clone(secrets)}
 	var alone []string
 	t.err = guarded(func() (err error) {
-		t.Producer, alone, err = c.p.Tenants.Of(name, secrets...)
+		t.Value, alone, err = c.Of(name, secrets...)
 		return err
 	})
 	if t.err != nil {
@@ -245,7 +254,8 @@ func (c *Cache) keep(e entry) {
 		for _, digest := range e.digests {
 			owners := append(c.owners[digest], e.Name)
 			if c.owners[digest] = owners; len(owners) > 1 {
-				c.log.Warn("two tenants have the same secret, and neither is served", "tenant", e.Name, "other", owners[0])
+				c.log.Warn("two tenants have the same secret, and neither is served",
+					"tenant", e.Name, "other", owners[0])
 			}
 		}
 	}

@@ -112,6 +112,30 @@ func (b *atMost) Write(text []byte) (int, error) {
 	return b.Buffer.Write(text)
 }
 
+// AsTenant makes of a producer that of one of its tenants, and returns the secrets.
+func AsTenant(ctx context.Context, p *producer.Producer, name string) (secrets []string, err error) {
+	if !p.Tenants.On() {
+		return nil, usage.Errorf("leave out --tenant", "producer %q has no tenants", p.Name)
+	}
+	d := p.WithDefaults()
+	all, err := d.Tenants.List(ctx)
+	if err == nil && all[name] == nil {
+		return nil, usage.Errorf("name one with --tenant, or by the path", "producer %q has no tenant %q", p.Name, name)
+	}
+	own, _, wrong := d.Tenants.Of(name, all[name]...)
+	if err = errors.Join(err, wrong); err != nil {
+		return nil, usage.Errorf("", "tenant %q of producer %q: %v", name, p.Name, err)
+	}
+	if own.URL != "" {
+		own.URL += "/" + name
+	}
+	*p = own
+	for _, one := range all[name] {
+		secrets = append(secrets, string(one))
+	}
+	return secrets, nil
+}
+
 // CheckTenants reads the tenants of all producers. It returns how many there are, and what is wrong
 // with them.
 func (p *Plan) CheckTenants(ctx context.Context) (count int, found usage.Errors) {
