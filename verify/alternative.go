@@ -102,6 +102,8 @@ var offline = func() context.Context {
 }()
 
 // CredentialsOf returns the credentials of a scheme, without reading files or asking anyone.
+//
+//nolint:contextcheck // it waits for nothing
 func CredentialsOf(scheme Scheme) (c Credentials) {
 	for _, part := range Parts(scheme) {
 		var keys, secrets bool
