@@ -251,6 +251,9 @@ func TestKnownStaleDeliveryIsADuplicateWhileMonitored(t *testing.T) {
 		}
 		s.wantStatus(req{id: "e2", body: "stale", header: http.Header{"Signed-At": at}}, 200)
 		wantRuns(t, l, "h real", "h stale unverified")
+		if real, stale := l.all[0], l.all[1]; real.Attributes["keyid"] == "" || stale.Attributes["keyid"] != "" {
+			t.Errorf("signed by %v, and then by %v", real.Attributes, stale.Attributes)
+		}
 	})
 }
 
