@@ -69,6 +69,8 @@ func anySecret() string {
 // what identifies the secrets, if what they sign would verify at another tenant with the same ones:
 // the signature does not cover the URL. Producer must have had its defaults. An error quotes no
 // secret.
+//
+//nolint:contextcheck // see CredentialsOf
 func (t Tenants) Of(name string, secrets ...verify.Secret) (own Producer, shared []string, err error) {
 	if !IsTenant(name) {
 		return own, nil, errors.New("a name has small letters, digits, - and _, and neither sign is first")
