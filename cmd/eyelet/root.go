@@ -38,7 +38,7 @@ func (p *program) command() *cobra.Command {
 	}
 	group("Try", devCommand(p), listenCommand(p), sendCommand(p))
 	group("Run", serveCommand(p), reloadCommand(p), healthcheckCommand(p))
-	group("Look", openCommand(p), eventsCommand(p), explainCommand(p), mcpCommand(p))
+	group("Look", openCommand(p), topCommand(p), eventsCommand(p), explainCommand(p), mcpCommand(p))
 	group("Repair", handlersCommand(p), targetsCommand(p), fencesCommand(p), reconcileCommand(p), storeCommand(p))
 	group("Set up", initCommand(p), configCommand(p), keygenCommand(p), producersCommand(p))
 	root.AddCommand(manCommand(p), versionCommand(p))

@@ -83,3 +83,24 @@ func TestListenIsAListOnATerminal(t *testing.T) {
 		t.Errorf("exit %d: %s", code, shown)
 	}
 }
+
+// TestTopIsRefreshedOnATerminal of 80 columns, survives the end of the server, and ends with q.
+func TestTopIsRefreshedOnATerminal(t *testing.T) {
+	t.Parallel()
+	file := configured(t, fallible)
+	r := launch(t, "serve", "--config", file)
+	tty, shown, keys := openTerminal(t, 80, 12)
+	p := &program{In: tty, Out: tty, Err: tty, Environ: []string{"TERM=xterm"}}
+	ended := make(chan int, 1)
+	go func() { ended <- p.Run(t.Context(), "top", "--config", file) }()
+	eventually(t, "a report", func() bool { return strings.Contains(shown.String(), "HANDLER") })
+	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
+	eventually(t, "another report", func() bool { return strings.Contains(shown.String(), "1 accepted") })
+	r.stop()
+	eventually(t, "the end of the server", func() bool { return strings.Contains(shown.String(), "no server runs") })
+	_, err := io.WriteString(keys, "q")
+	check(t, err)
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit %d: %s", code, shown)
+	}
+}
