@@ -119,8 +119,8 @@ func (p *Inspector) newEventView(came dedup.Record) *eventView {
 	for _, name := range slices.Sorted(maps.Keys(r.Payload.Attributes)) {
 		v.Facts = append(v.Facts, replay.Field{Name: name, Value: r.Payload.Attributes[name]})
 	}
-	if _, err := replay.Export(*r); err == nil {
-		v.Raw, v.Curl = true, curl(p.o.URL, r)
+	if rec, err := replay.Export(*r); err == nil {
+		v.Raw, v.Curl = true, rec.Curl(p.o.URL+rec.Target, "body-of-"+r.Event)
 	}
 	return v
 }
@@ -237,31 +237,6 @@ func taskMoments(t *dedup.Task) []moment {
 	}
 	return all
 }
-
-// maxCurl is the length of a body that a command holds, in bytes.
-const maxCurl = 16 << 10
-
-// curl returns a command that sends the delivery again, as it was. Of a longer or binary body it
-// names a file.
-func curl(base string, r *dedup.Record) string {
-	var b strings.Builder
-	method, at := cmp.Or(r.Payload.Method, http.MethodPost), base+r.Payload.Target
-	b.WriteString("curl -g -X " + quoted(method) + " " + quoted(at))
-	for _, name := range slices.Sorted(maps.Keys(r.Payload.Header)) {
-		for _, value := range r.Payload.Header[name] {
-			b.WriteString(" \\\n  -H " + quoted(name+": "+value))
-		}
-	}
-	body := string(r.Payload.Body)
-	if len(body) > maxCurl || strings.IndexFunc(body, hides) >= 0 || strings.HasPrefix(body, "@") {
-		body = "@body-of-" + r.Event
-	}
-	b.WriteString(" \\\n  --data-binary " + quoted(body))
-	return b.String()
-}
-
-// quoted is a word of a shell.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // refused shows one refused delivery beside the list, with its cause. A POST tries a secret.
 func (p *Inspector) refused(w http.ResponseWriter, r *http.Request, s *session) {

@@ -36,13 +36,15 @@ func showCommand(p *program) *cobra.Command {
 		Long: "Shows one event. With --raw its delivery is written to standard output as it was recorded, and with\n" +
 			"--dir the deliveries of events that are named or selected, each as EVENT.http. Body, method and target\n" +
 			"are byte for byte as they were kept. The fields Authorization and Cookie, and those that hold a\n" +
-			"producer's credentials, are never kept. The files hold payloads: only their owner can read them.\n\n" +
+			"producer's credentials, are never kept. The files hold payloads: only their owner can read them.\n" +
+			"-o curl and -o har write one delivery for other programs; `eyelet send` reads them.\n\n" +
 			refHelp + " With --state, EVENT is one in that state.",
 		Example: "  eyelet events show order-1234\n" +
 			"  eyelet events show --raw 1-51iaa0tnruenounm2nthmo0uqst8qan3 > order.http\n" +
 			"  eyelet events show --dir deliveries --producer gh --since 1d",
 	}
-	file, format := configFlag(c), listFlag(c)
+	file := configFlag(c)
+	format := c.Flags().StringP("output", "o", "text", "text, wide, json, curl or har")
 	f := addFilterFlags(c, "")
 	c.Flags().BoolVar(&f.all, "all", false, "all events")
 	raw := c.Flags().Bool("raw", false, "write the delivery in the format of *.http files")
@@ -57,7 +59,15 @@ func showCommand(p *program) *cobra.Command {
 			return usage.Errorf("write eyelet events show EVENT, or --dir FOLDER for several",
 				"no single event is named")
 		}
+		copied := slices.Contains(copyFormats, *format)
+		if copied && (*raw || *dir != "") {
+			return usage.Errorf("leave out --raw or --dir", "-o %s is of one event", *format)
+		}
 		if err := f.check(named, args); err != nil {
+			return err
+		}
+		s, err := p.loadOutline(c, *file)
+		if err != nil {
 			return err
 		}
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
@@ -69,6 +79,9 @@ func showCommand(p *program) *cobra.Command {
 			event, err := resolve(c.Context(), p, client, named[0], state)
 			if err != nil {
 				return err
+			}
+			if copied {
+				return printCopy(c.Context(), p, client, event, deliveriesURL(s), *format)
 			}
 			if *raw {
 				return printRaw(c.Context(), p.Out, client, event)
@@ -197,14 +210,20 @@ func timeText(t *time.Time) string {
 }
 
 func printRaw(ctx context.Context, w io.Writer, client *opsclient.Client, event string) error {
+	data, err := rawOf(ctx, client, event)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	return err
+}
+
+// rawOf returns the delivery of an event as an *.http file.
+func rawOf(ctx context.Context, client *opsclient.Client, event string) ([]byte, error) {
 	data, err := client.Raw(ctx, event)
 	if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok {
-		return failf("%s: %s", refusal.Title, sanitize(event))
-	} else if err != nil {
-		return err
+		return nil, failf("%s: %s", refusal.Title, sanitize(event))
 	}
-	_, err = w.Write(data)
-	return err
+	return data, err
 }
 
 // exportTo writes the deliveries of events to files in a folder.

@@ -219,30 +219,14 @@ func (f *listenCmd) curl(ctx context.Context, p *program, client *opsclient.Clie
 	if line.Event == "" {
 		return errors.New("it was refused; d shows it")
 	}
-	d, _, err := client.Event(ctx, line.Event)
+	rec, err := recorded(ctx, client, line.Event)
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
-	b.WriteString("curl -X POST " + quoted(f.targetOf(line.Producer)))
-	for _, name := range slices.Sorted(maps.Keys(d.Header)) {
-		for _, value := range d.Header[name] {
-			if name != "Content-Length" {
-				b.WriteString(" \\\n  -H " + quoted(name+": "+value))
-			}
-		}
-	}
-	body := " \\\n  --data-binary " + quoted(d.Text)
-	if len(d.Base64) > 0 || strings.HasPrefix(d.Text, "@") {
-		body = " \\\n  --data-binary @-"
-	}
-	command := b.String() + body
+	command := rec.Curl(f.targetOf(line.Producer), bodyFile(line.Event))
 	// OSC 52: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 	_, err = io.WriteString(f.Out, "\x1b]52;c;"+base64.StdEncoding.EncodeToString([]byte(command))+"\a")
-	p.printf("(copied, if the terminal allows it)\n\n")
-	for line := range strings.Lines(command) {
-		p.printf("%s\n", strings.Map(printable, strings.TrimRight(line, "\n")))
-	}
+	p.printf("(copied, if the terminal allows it)\n\n%s\n", printableLines(command))
 	return err
 }
 

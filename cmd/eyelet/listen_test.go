@@ -191,7 +191,7 @@ func TestActionsOfTheListOfListen(t *testing.T) {
 			}
 		}
 		text = keys["c"](line).Text
-		if !strings.Contains(text, "curl -X POST '"+app.URL+"/webhooks/"+line.Producer+"' \\\n  -H 'C") ||
+		if !strings.Contains(text, "curl -g -X 'POST' '"+app.URL+"/webhooks/"+line.Producer+"' \\\n  -H 'C") ||
 			!strings.Contains(out.String(), "\x1b]52;c;") {
 			t.Errorf("c shows %s", text)
 		}

@@ -132,7 +132,8 @@ func (p *program) encode(value any) error {
 func checkOutput(c *cobra.Command, _ []string) error {
 	f := c.Flags().Lookup("output")
 	if f == nil || slices.Contains([]string{"text", "json"}, f.Value.String()) ||
-		f.Value.String() == "wide" && strings.Contains(f.Usage, "wide") {
+		slices.Contains(append([]string{"wide"}, copyFormats...), f.Value.String()) &&
+			strings.Contains(f.Usage, f.Value.String()) {
 		return nil
 	}
 	return usage.Errorf("write -o text or -o json", "unknown output %q", f.Value.String())

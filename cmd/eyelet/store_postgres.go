@@ -18,6 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/pgstore"
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
@@ -88,16 +89,13 @@ func notInFiles(command string, set *config.Settings) error {
 	name := cmp.Or(set.Schema, pgstore.DefaultSchema)
 	e := &usage.Error{At: set.Place("store"), What: "PostgreSQL makes the backups of this store",
 		Hint: fmt.Sprintf("pg_dump --username=USER --format=custom --schema=%s --file=FILE %s",
-			quoted(`"`+strings.ReplaceAll(name, `"`, `""`)+`"`), quoted(set.StoreName()))}
+			httpfile.Quoted(`"`+strings.ReplaceAll(name, `"`, `""`)+`"`), httpfile.Quoted(set.StoreName()))}
 	if command == "check" {
 		e.What = "the tables of a store in PostgreSQL are not repaired"
 		e.Hint = "restore a backup with pg_restore, and see docs/postgres.md for what comes after"
 	}
 	return e
 }
-
-// quoted returns a word for a shell.
-func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // checkPostgres prints what is wrong in the tables.
 func checkPostgres(ctx context.Context, w io.Writer, set *config.Settings, format string) error {

@@ -74,7 +74,7 @@ func (c *curl) option(words []string) (rest []string, err error) {
 	case "-o", "--output", "-m", "--max-time", "-w", "--write-out", "--connect-timeout", "--retry":
 		value()
 	case "-s", "--silent", "-S", "--show-error", "-v", "--verbose", "-i", "--include", "-k", "--insecure", "-L",
-		"--location", "-f", "--fail", "-N", "--no-buffer", "--compressed", "--http1.1", "--http2":
+		"--location", "-f", "--fail", "-N", "--no-buffer", "-g", "--globoff", "--compressed", "--http1.1", "--http2":
 	case "-G", "--get":
 		err = fmt.Errorf("option %s makes a GET of the data, and a delivery has a body", name)
 	case "--url":
