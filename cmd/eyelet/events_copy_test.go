@@ -49,8 +49,8 @@ func TestAnEventIsShownForOtherPrograms(t *testing.T) {
 	if code, _, errs := run(t, "events", "list", "-o", "har", "--config", file); code != exitUsage {
 		t.Errorf("exit %d: %s", code, errs)
 	}
-	if _, errs := command(t, exitFailed, "", "events", "show", "none", "-o", "curl", "--config", file); !strings.Contains(
-		errs, "no such event") {
+	_, errs := command(t, exitFailed, "", "events", "show", "none", "-o", "curl", "--config", file)
+	if !strings.Contains(errs, "no such event") {
 		t.Error(errs)
 	}
 }

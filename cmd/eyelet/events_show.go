@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,10 +22,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/atomicfile"
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/internal/usage"
 )
 
@@ -59,8 +62,7 @@ func showCommand(p *program) *cobra.Command {
 			return usage.Errorf("write eyelet events show EVENT, or --dir FOLDER for several",
 				"no single event is named")
 		}
-		copied := slices.Contains(copyFormats, *format)
-		if copied && (*raw || *dir != "") {
+		if slices.Contains(copyFormats, *format) && (*raw || *dir != "") {
 			return usage.Errorf("leave out --raw or --dir", "-o %s is of one event", *format)
 		}
 		if err := f.check(named, args); err != nil {
@@ -80,10 +82,10 @@ func showCommand(p *program) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if copied {
+			switch {
+			case slices.Contains(copyFormats, *format):
 				return printCopy(c.Context(), p, client, event, deliveriesURL(s), *format)
-			}
-			if *raw {
+			case *raw:
 				return printRaw(c.Context(), p.Out, client, event)
 			}
 			return printEvent(c.Context(), p, client, event, state, *format)
@@ -224,6 +226,71 @@ func rawOf(ctx context.Context, client *opsclient.Client, event string) ([]byte,
 		return nil, failf("%s: %s", refusal.Title, sanitize(event))
 	}
 	return data, err
+}
+
+// copyFormats are the forms of a delivery for other programs.
+var copyFormats = []string{"curl", "har"}
+
+// printCopy prints the delivery of an event as a curl command or a HAR file.
+func printCopy(ctx context.Context, p *program, client *opsclient.Client, event, base, format string) error {
+	rec, err := recorded(ctx, client, event)
+	if err != nil {
+		return err
+	}
+	if format == "curl" {
+		command := rec.Curl(base+rec.Target, bodyFile(event))
+		if strings.HasSuffix(command, "'@"+bodyFile(event)+"'") {
+			p.eprintf("the body is long or not text: write it to %s, or use -o har\n", bodyFile(event))
+		}
+		_, err = p.Out.Write([]byte(shown(p, command) + "\n"))
+		return err
+	}
+	text, err := rec.HAR(base + rec.Target)
+	if err == nil {
+		_, err = p.Out.Write(append(text, '\n'))
+	}
+	return err
+}
+
+// recorded returns the delivery of an event.
+func recorded(ctx context.Context, client *opsclient.Client, event string) (*httpfile.File, error) {
+	data, err := rawOf(ctx, client, event)
+	if err != nil {
+		return nil, err
+	}
+	return httpfile.Parse(event, data)
+}
+
+// bodyFile names the file with a body that a curl command cannot hold.
+func bodyFile(event string) string { return "body-of-" + event }
+
+// shown returns a text without control characters if it is for a terminal.
+func shown(p *program, text string) string {
+	if !isTerminal(p.Out) {
+		return text
+	}
+	return printableLines(text)
+}
+
+func printableLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.Map(printable, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// deliveriesURL returns the public base URL of the deliveries, else the address that serve listens
+// on.
+func deliveriesURL(s *config.Settings) string {
+	scheme, listen := "http://", cmp.Or(s.Listen, config.DefaultListen)
+	if s.HasTLS() {
+		scheme = "https://"
+	}
+	if host, port, err := net.SplitHostPort(listen); err == nil && host == "" {
+		listen = net.JoinHostPort("localhost", port)
+	}
+	return cmp.Or(strings.TrimSuffix(s.URL, "/"), scheme+listen)
 }
 
 // exportTo writes the deliveries of events to files in a folder.

@@ -12,15 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/load"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/table"
 	"github.com/eyelet-dev/eyelet/internal/duration"
 )
 
-// The rhythm of top, and the time that its counts are of.
-const (
-	topRefresh = 2 * time.Second
-	topWindow  = time.Minute
-)
+// topRefresh is the time between two looks.
+const topRefresh = 2 * time.Second
 
 func topCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
@@ -43,7 +41,9 @@ func topCommand(p *program) *cobra.Command {
 		}
 		for {
 			r, err := t.look(c.Context())
-			if err != nil {
+			if c.Context().Err() != nil {
+				return nil //nolint:nilerr // a person ended it
+			} else if err != nil {
 				return err
 			}
 			if *format != "json" {
@@ -52,9 +52,7 @@ func topCommand(p *program) *cobra.Command {
 			if err := p.encode(r); err != nil || *once {
 				return err
 			}
-			if wait(c.Context()); c.Context().Err() != nil {
-				return nil
-			}
+			wait(c.Context())
 		}
 	}
 	return c
@@ -65,40 +63,25 @@ type top struct {
 	*program
 	settings *config.Settings
 	format   string
-	samples  []topSample // of the last minute, and the one before
+	history  load.History
 }
 
 // look reports what the server did since the oldest sample, or since its start. It connects each
 // time: another server may have started.
-func (t *top) look(ctx context.Context) (topReport, error) {
+func (t *top) look(ctx context.Context) (load.Report, error) {
 	client, err := connectRunning(ctx, t.settings)
 	if err != nil {
-		return topReport{}, err
+		return load.Report{}, err
 	}
-	s, err := takeSample(ctx, client)
+	s, err := load.Take(ctx, client)
 	if err != nil {
-		return topReport{}, err
+		return load.Report{}, err
 	}
-	return t.add(s), nil
-}
-
-func (t *top) add(s topSample) topReport {
-	if len(t.samples) > 0 && !t.samples[0].health.Started.Equal(s.health.Started) {
-		t.samples = nil
-	}
-	for len(t.samples) > 1 && s.at.Sub(t.samples[1].at) >= topWindow {
-		t.samples = t.samples[1:]
-	}
-	before := topSample{at: s.health.Started}
-	if len(t.samples) > 0 {
-		before = t.samples[0]
-	}
-	t.samples = append(t.samples, s)
-	return s.since(before)
+	return t.history.Add(s), nil
 }
 
 // write writes a report for a person.
-func (t *top) write(w io.Writer, r topReport) error {
+func (t *top) write(w io.Writer, r load.Report) error {
 	state := "accepting"
 	if !r.Accepting {
 		state = "NOT ACCEPTING: " + sanitize(r.Problem)
@@ -194,7 +177,7 @@ type topScreen struct {
 
 // topLook is a report, or why there is none.
 type topLook struct {
-	report topReport
+	report load.Report
 	err    error
 }
 

@@ -15,7 +15,8 @@ func TestCopiesAreReadAsTheSameRequest(t *testing.T) {
 	t.Parallel()
 	const head = "# now: 1782635400\nPOST /in?x=%2f&y=[1] HTTP/1.1\nHost: h.example\n"
 	for recording, inFile := range map[string]bool{
-		head + "Content-Type: application/json\nX-It: it's \"`$x\nX-Empty: \n\n{\"a\": \"it's $(x)\",\n\t\"b\": 1}\n": false,
+		head + "Content-Type: application/json\n" +
+			"X-It: it's \"`$x\nX-Empty: \n\n{\"a\": \"it's $(x)\",\n\t\"b\": 1}\n": false,
 		head + "\nno type": false, head + "\n": false, head + "\n@file": true, head + "A: b\n\n\x00\xff": true,
 		head + "\n\x1b[2J": true, head + "\na\u202eb": true, head + "\n" + strings.Repeat("a", 20_000): true,
 	} {

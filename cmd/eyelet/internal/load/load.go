@@ -1,4 +1,5 @@
-package main
+// Package load counts what a running server does between two looks at it.
+package load
 
 import (
 	"cmp"
@@ -14,8 +15,8 @@ import (
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
-// topReport is what a server did between two times, and its present state.
-type topReport struct {
+// Report is what a server did between two times, and its present state.
+type Report struct {
 	Since     time.Time      `json:"since"`
 	Time      time.Time      `json:"time"`
 	Started   time.Time      `json:"started"`
@@ -26,12 +27,12 @@ type topReport struct {
 	Dead      int64          `json:"dead"`
 	Oldest    *time.Time     `json:"oldest,omitempty"`
 	Hour      *inspect.Point `json:"hour,omitempty"` // the present one
-	Producers []producerLoad `json:"producers"`
-	Handlers  []handlerLoad  `json:"handlers"`
+	Producers []Producer     `json:"producers"`
+	Handlers  []Handler      `json:"handlers"`
 }
 
-// producerLoad counts the deliveries of a producer.
-type producerLoad struct {
+// Producer counts the deliveries of a producer.
+type Producer struct {
 	Name       string    `json:"name"`
 	Accepted   float64   `json:"accepted"`
 	Duplicates float64   `json:"duplicates"`
@@ -41,8 +42,8 @@ type producerLoad struct {
 	Last       time.Time `json:"last,omitzero"` // verified delivery
 }
 
-// handlerLoad counts the attempts of a handler.
-type handlerLoad struct {
+// Handler counts the attempts of a handler.
+type Handler struct {
 	Name     string  `json:"name"`
 	Attempts float64 `json:"attempts"`
 	Failed   float64 `json:"failed"`
@@ -51,8 +52,8 @@ type handlerLoad struct {
 	Paused   bool    `json:"paused"`
 }
 
-// topSample has the counts of a server since its start.
-type topSample struct {
+// Sample has the counts of a server since its start.
+type Sample struct {
 	at        time.Time
 	health    inspect.Health
 	hour      *inspect.Point
@@ -100,9 +101,33 @@ func (c counts) quantile(q float64) float64 {
 	return 0
 }
 
-// takeSample asks a server for its counts.
-func takeSample(ctx context.Context, client *opsclient.Client) (s topSample, err error) {
-	s = topSample{at: time.Now(), producers: map[string]counts{}, handlers: map[string]counts{}}
+// window is the time that the counts of a report are of, at most.
+const window = time.Minute
+
+// History has the samples of the last minute, and the one before.
+type History []Sample
+
+// Add adds a sample, and reports what the server did since the oldest one, or at first since its
+// start. The samples of another server are dropped.
+func (h *History) Add(s Sample) Report {
+	all := *h
+	if len(all) > 0 && !all[0].health.Started.Equal(s.health.Started) {
+		all = nil
+	}
+	for len(all) > 1 && s.at.Sub(all[1].at) >= window {
+		all = all[1:]
+	}
+	before := Sample{at: s.health.Started}
+	if len(all) > 0 {
+		before = all[0]
+	}
+	*h = append(all, s)
+	return s.since(before)
+}
+
+// Take asks a server for its counts.
+func Take(ctx context.Context, client *opsclient.Client) (s Sample, err error) {
+	s = Sample{at: time.Now(), producers: map[string]counts{}, handlers: map[string]counts{}}
 	if s.health, err = client.Health(ctx); err != nil {
 		return s, err
 	}
@@ -140,7 +165,7 @@ var (
 )
 
 // count adds the metrics of producers and handlers that the sample has.
-func (s *topSample) count(metrics string) {
+func (s *Sample) count(metrics string) {
 	for _, line := range metricLine.FindAllStringSubmatch(metrics, -1) {
 		value, _ := strconv.ParseFloat(line[3], 64)
 		labels := map[string]string{}
@@ -165,26 +190,26 @@ func (s *topSample) count(metrics string) {
 }
 
 // since returns the report of the time since an earlier sample, the busiest first.
-func (s *topSample) since(before topSample) topReport {
+func (s *Sample) since(before Sample) Report {
 	h := s.health
-	r := topReport{Since: before.at, Time: s.at, Started: h.Started, Accepting: h.Accepting, Problem: h.Problem,
+	r := Report{Since: before.at, Time: s.at, Started: h.Started, Accepting: h.Accepting, Problem: h.Problem,
 		Waiting: h.Pending, Running: h.Running, Dead: h.Dead, Oldest: h.Oldest, Hour: s.hour,
-		Producers: []producerLoad{}, Handlers: []handlerLoad{}}
+		Producers: []Producer{}, Handlers: []Handler{}}
 	for _, one := range s.traffic {
 		c := s.producers[one.Name].since(before.producers[one.Name])
-		r.Producers = append(r.Producers, producerLoad{one.Name, c.n[0], c.n[1], c.n[2], c.quantile(.5), c.quantile(.95),
+		r.Producers = append(r.Producers, Producer{one.Name, c.n[0], c.n[1], c.n[2], c.quantile(.5), c.quantile(.95),
 			one.Last})
 	}
 	for _, one := range h.Handlers {
 		c := s.handlers[one.Handler].since(before.handlers[one.Handler])
-		r.Handlers = append(r.Handlers, handlerLoad{one.Handler, c.n[0], c.n[1], c.quantile(.5), c.quantile(.95),
+		r.Handlers = append(r.Handlers, Handler{one.Handler, c.n[0], c.n[1], c.quantile(.5), c.quantile(.95),
 			one.Paused})
 	}
-	slices.SortFunc(r.Producers, func(a, b producerLoad) int {
+	slices.SortFunc(r.Producers, func(a, b Producer) int {
 		return cmp.Or(cmp.Compare(b.Accepted+b.Duplicates+b.Refused, a.Accepted+a.Duplicates+a.Refused),
 			cmp.Compare(a.Name, b.Name))
 	})
-	slices.SortFunc(r.Handlers, func(a, b handlerLoad) int {
+	slices.SortFunc(r.Handlers, func(a, b Handler) int {
 		return cmp.Or(cmp.Compare(b.Attempts, a.Attempts), cmp.Compare(a.Name, b.Name))
 	})
 	return r
