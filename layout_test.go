@@ -41,7 +41,7 @@ var imports = map[string][]string{
 	"cmd/eyelet/internal/board":    {"cmd/eyelet/internal/table"},
 	"cmd/eyelet/internal/exchange": {},
 	"cmd/eyelet/internal/tunnel":   {},
-	"cmd/eyelet/internal/load":     {"inspect", "cmd/eyelet/internal/opsclient"},
+	"cmd/eyelet/internal/load":     {"inspect"},
 	"cmd/eyelet/internal/config": {
 		"verify", "dedup", "dedup/badgerstore", "dedup/memstore", "dedup/pgstore", "producer",
 		"producer/preset", "receiver", "testdata",

@@ -89,6 +89,7 @@ func (f *File) HAR(to string) ([]byte, error) {
 	return json.MarshalIndent(object{"log": object{
 		"version": "1.2", "creator": object{"name": "Eyelet", "version": ""},
 		"entries": []object{{"startedDateTime": time.Unix(now, 0).UTC().Format(time.RFC3339), "time": 0,
-			"request": request, "response": response, "cache": object{}, "timings": object{"send": 0, "wait": 0, "receive": 0}}},
+			"request": request, "response": response, "cache": object{},
+			"timings": object{"send": 0, "wait": 0, "receive": 0}}},
 	}}, "", "  ")
 }

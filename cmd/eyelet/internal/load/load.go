@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -125,8 +124,16 @@ func (h *History) Add(s Sample) Report {
 	return s.since(before)
 }
 
+// Client asks a server.
+type Client interface {
+	Health(ctx context.Context) (inspect.Health, error)
+	Producers(ctx context.Context) ([]inspect.ProducerState, error)
+	Series(ctx context.Context, step string) ([]inspect.Point, error)
+	Text(ctx context.Context, path string) (string, error)
+}
+
 // Take asks a server for its counts.
-func Take(ctx context.Context, client *opsclient.Client) (s Sample, err error) {
+func Take(ctx context.Context, client Client) (s Sample, err error) {
 	s = Sample{at: time.Now(), producers: map[string]counts{}, handlers: map[string]counts{}}
 	if s.health, err = client.Health(ctx); err != nil {
 		return s, err

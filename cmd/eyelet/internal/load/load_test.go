@@ -12,8 +12,8 @@ import (
 // sampleAt is a sample, after so many seconds, of a server that started at another.
 func sampleAt(started, at int, metrics string) Sample {
 	s := Sample{at: time.Unix(int64(at), 0), producers: map[string]counts{"gh": {below: map[float64]float64{}}},
-		handlers: map[string]counts{"h": {below: map[float64]float64{}}}, traffic: []inspect.ProducerState{{Name: "gh"}},
-		health: inspect.Health{Started: time.Unix(int64(started), 0)}}
+		handlers: map[string]counts{"h": {below: map[float64]float64{}}},
+		traffic:  []inspect.ProducerState{{Name: "gh"}}, health: inspect.Health{Started: time.Unix(int64(started), 0)}}
 	s.health.Handlers = []receiver.Control{{Handler: "h"}}
 	s.count(metrics)
 	return s
