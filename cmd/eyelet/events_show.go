@@ -40,7 +40,8 @@ func showCommand(p *program) *cobra.Command {
 			"--dir the deliveries of events that are named or selected, each as EVENT.http. Body, method and target\n" +
 			"are byte for byte as they were kept. The fields Authorization and Cookie, and those that hold a\n" +
 			"producer's credentials, are never kept. The files hold payloads: only their owner can read them.\n" +
-			"-o curl and -o har write one delivery for other programs; `eyelet send` reads them.\n\n" + refHelp + " With --state, EVENT is one in that state.",
+			"-o curl and -o har write one delivery for other programs; `eyelet send` reads them.\n\n" + refHelp +
+			" With --state, EVENT is one in that state.",
 		Example: "  eyelet events show order-1234\n" +
 			"  eyelet events show --raw 1-51iaa0tnruenounm2nthmo0uqst8qan3 > order.http\n" +
 			"  eyelet events show --dir deliveries --producer gh --since 1d",
@@ -58,8 +59,7 @@ func showCommand(p *program) *cobra.Command {
 			return err
 		}
 		if *dir == "" && len(named) != 1 {
-			const hint = "write eyelet events show EVENT, or --dir FOLDER for several"
-			return usage.Errorf(hint, "no single event is named")
+			return usage.Errorf("write eyelet events show EVENT, or --dir FOLDER", "no single event is named")
 		}
 		if slices.Contains(copyFormats, *format) && (*raw || *dir != "") {
 			return usage.Errorf("leave out --raw or --dir", "-o %s is of one event", *format)
