@@ -251,8 +251,8 @@ func TestKnownStaleDeliveryIsADuplicateWhileMonitored(t *testing.T) {
 		}
 		s.wantStatus(req{id: "e2", body: "stale", header: http.Header{"Signed-At": at}}, 200)
 		wantRuns(t, l, "h real", "h stale unverified")
-		if real, stale := l.all[0], l.all[1]; real.Attributes["keyid"] == "" || stale.Attributes["keyid"] != "" {
-			t.Errorf("signed by %v, and then by %v", real.Attributes, stale.Attributes)
+		if fresh, stale := l.all[0], l.all[1]; fresh.Attributes["keyid"] == "" || stale.Attributes["keyid"] != "" {
+			t.Errorf("signed by %v, and then by %v", fresh.Attributes, stale.Attributes)
 		}
 	})
 }
@@ -564,10 +564,10 @@ func TestUnverifiedEventsTakeAtMostHalfOfWhatAHandlerMayDo(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(t *testing.T) {
 				release := make(chan struct{})
-				var real, unverified atomic.Int32
+				var verified, unverified atomic.Int32
 				slow := On("shop", "*", func(ctx context.Context, ev Event[[]byte]) error {
 					if !ev.Unverified {
-						real.Add(1)
+						verified.Add(1)
 						return nil
 					}
 					unverified.Add(1)
@@ -588,7 +588,7 @@ func TestUnverifiedEventsTakeAtMostHalfOfWhatAHandlerMayDo(t *testing.T) {
 					s.wantStatus(req{id: fmt.Sprint("r", i), body: fmt.Sprint("real", i)}, 200)
 				}
 				time.Sleep(9 * time.Minute) // of which verified events get every second token, if they wait
-				if n := real.Load(); n != 4 {
+				if n := verified.Load(); n != 4 {
 					t.Errorf("%d verified events ran, beside %d unverified", n, unverified.Load())
 				}
 				close(release)

@@ -515,9 +515,10 @@ func TestAFunctionThatPanicsOrHangsIsASourceThatIsDown(t *testing.T) {
 		mode, end := "", make(chan struct{})
 		all := producer.Tenants{With: preset.GitHub}
 		all.Lookup = func(context.Context, string) ([]verify.Secret, error) {
-			if mode == "hang" {
+			switch mode {
+			case "hang":
 				<-end // whatever its context says
-			} else if mode == "panic" {
+			case "panic":
 				panic("acme-hidden-secret")
 			}
 			return verify.Secrets("acme-hidden-secret"), nil

@@ -498,7 +498,7 @@ func (r *devRun) sign(
 	if err != nil {
 		return nil, "", err
 	}
-	rec, _, o.Sign, err = from.deliver(one.draft(from, stem))
+	rec, _, o.Sign, err = from.deliver(one.draft(from, stem)) //nolint:contextcheck // nothing is sent
 	o.SignedURL, o.Now = r.plan.URL, from.now
 	return rec, name, err
 }

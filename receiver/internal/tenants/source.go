@@ -216,6 +216,8 @@ func (c *Cache) begin(name string, e *entry, from netip.Prefix, now time.Time) (
 }
 
 // run looks a tenant up.
+//
+//nolint:contextcheck // a look-up is for later deliveries too
 func (c *Cache) run(name string, q *query, proven bool) {
 	asked, ctx := time.Now(), context.Background()
 	all, err := c.ask(ctx, callTimeout, func(ctx context.Context) (secrets, error) {
