@@ -67,10 +67,6 @@ func showCommand(p *program) *cobra.Command {
 		if err := f.check(named, args); err != nil {
 			return err
 		}
-		s, err := p.loadOutline(c, *file)
-		if err != nil {
-			return err
-		}
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
 			if *dir != "" {
 				return exportTo(c, client, *dir, f, named, &results{program: p, done: "exported", format: *format,
@@ -83,6 +79,10 @@ func showCommand(p *program) *cobra.Command {
 			}
 			switch {
 			case slices.Contains(copyFormats, *format):
+				s, err := p.loadOutline(c, *file)
+				if err != nil {
+					return err
+				}
 				return printCopy(c.Context(), p, client, event, deliveriesURL(s), *format)
 			case *raw:
 				return printRaw(c.Context(), p.Out, client, event)

@@ -152,16 +152,17 @@ func (a agentTools) event(ctx context.Context, args map[string]string) (text str
 	return text, err
 }
 
-func (a agentTools) counts(ctx context.Context, _ map[string]string) (string, error) {
-	var all strings.Builder
-	for _, path := range []string{"/health", "/producers"} {
-		text, err := a.get(func(map[string]string) string { return path })(ctx, nil)
+func (a agentTools) counts(ctx context.Context, _ map[string]string) (text string, err error) {
+	err = a.with(ctx, func(c *opsclient.Client) error {
+		health, err := c.Text(ctx, "/health")
 		if err != nil {
-			return "", err
+			return err
 		}
-		all.WriteString(text)
-	}
-	return all.String(), nil
+		producers, err := c.Text(ctx, "/producers")
+		text = health + producers
+		return err
+	})
+	return text, err
 }
 
 func (a agentTools) check(ctx context.Context, _ map[string]string) (string, error) {
