@@ -86,13 +86,7 @@ func (a agentTools) with(ctx context.Context, do func(*opsclient.Client) error) 
 	if err != nil {
 		return err
 	}
-	dir, err := s.StateDir()
-	if err != nil {
-		return err
-	}
-	server := runningServer(s, dir)
-	server.ReadOnly = true
-	client, err := server.Connect(ctx)
+	client, err := connectAs(ctx, s, true)
 	if err == nil && client == nil {
 		err = noServer(s)
 	}

@@ -33,11 +33,18 @@ func (p *program) loadOutline(c *cobra.Command, file string) (*config.Settings, 
 
 // connect returns a client of the running server, or nil if none responds.
 func connect(ctx context.Context, s *config.Settings) (*opsclient.Client, error) {
+	return connectAs(ctx, s, false)
+}
+
+// connectAs is connect, with the token for reading if the client only reads.
+func connectAs(ctx context.Context, s *config.Settings, readOnly bool) (*opsclient.Client, error) {
 	dir, err := s.StateDir()
 	if err != nil {
 		return nil, nil //nolint:nilerr // opening the store reports it
 	}
-	return runningServer(s, dir).Connect(ctx)
+	server := runningServer(s, dir)
+	server.ReadOnly = readOnly
+	return server.Connect(ctx)
 }
 
 // runningServer says how to reach the server of a configuration.
