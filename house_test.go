@@ -24,10 +24,10 @@ import (
 // The figures that TestHouse fails for. Lines are printed alone: a limit on them would decide how
 // the code is written.
 const (
-	maxCPU          = 580    // of all test binaries of `go test ./...` and their processes, in listings
+	maxCPU          = 620    // of all test binaries of `go test ./...` and their processes, in listings
 	maxRequirements = 32     // direct requirements of go.mod
 	maxWords        = 40_000 // of all pages
-	maxCommands     = 35     // of the binary that are not hidden, with groups
+	maxCommands     = 36     // of the binary that are not hidden, with groups
 )
 
 // cpuFile names the file to which a test binary that runs others appends the CPU time of each.

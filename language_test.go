@@ -99,7 +99,7 @@ var unidiomatic = []phrase{
 		`(?i)\bpower (?:cut|loss|failure|supply|of two)`, "optional interface"),
 	avoid(`(?i)\b(?:unsound|harmed)\b`, ``, "corrupt, damaged"),
 	avoid(`(?i)\bspell(?:ing|ings|ed|s)\b`, ``, "syntax, written as"),
-	avoid(`(?i)\bjudg(?:e|es|ed|ing)\b`, ``, "classify, evaluate, decide"),
+	avoid(`(?i)\bjudg(?:e|es|ed|ing)\b`, `(?i)\bnot judged\b`, "classify, evaluate, decide"),
 	avoid(`(?i)\b(?:learns?|learnt|learned)\b`, ``, "record, receive"),
 	avoid(`(?i)\bwelcomed?\b`, ``, "credited, supported"),
 	avoid(`(?i)\bdawdl\w*`, ``, "is slow"),

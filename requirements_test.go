@@ -114,3 +114,30 @@ func checkRequirement(t *testing.T, id, where string, tests testNames) {
 		}
 	}
 }
+
+// TestTheKitHasTheWordsOfTheRequirements compares the rows of package conform with this page.
+func TestTheKitHasTheWordsOfTheRequirements(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/dev/requirements.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := os.ReadFile("conform/rows.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for line := range strings.Lines(string(rows)) {
+		part := strings.SplitN(strings.TrimSpace(line), " | ", 5)
+		if len(part) != 5 || !strings.HasPrefix(part[0], "R") {
+			continue
+		}
+		compared++
+		if want := "\n" + part[0] + " " + part[4] + " | "; !strings.Contains(string(page), want) {
+			t.Errorf("conform/rows.txt: docs/dev/requirements.md has no row %q", want)
+		}
+	}
+	if compared == 0 {
+		t.Error("conform/rows.txt has no row of docs/dev/requirements.md")
+	}
+}

@@ -80,15 +80,6 @@ func (r *running) cpu() (own, services time.Duration) {
 	return own, services
 }
 
-// freeAddress returns a loopback address that was free.
-func freeAddress(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
-
 // metrics are sums of Prometheus metrics by name.
 type metrics map[string]float64
 

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/freeport"
 )
 
 // receivers starts receivers. The folder of each start is new, so that no round pays for the
@@ -30,13 +32,7 @@ func (rs receivers) start(ctx context.Context, name string, w workload) (r *runn
 	if err != nil {
 		return nil, err
 	}
-	r = &running{dir: dir}
-	if r.address, err = freeAddress(ctx); err != nil {
-		return nil, err
-	}
-	if r.profile, err = freeAddress(ctx); err != nil {
-		return nil, err
-	}
+	r = &running{dir: dir, address: freeport.Address(), profile: freeport.Address()}
 	switch name {
 	case "bare", "hand", "hand+worker":
 		err = rs.startChild(ctx, r, name, dir)
@@ -122,10 +118,7 @@ var eyeletConfig string
 
 // startEyelet runs a binary of Eyelet.
 func (rs receivers) startEyelet(ctx context.Context, r *running, binary, dir string, w workload) error {
-	operations, err := freeAddress(ctx)
-	if err != nil {
-		return err
-	}
+	operations := freeport.Address()
 	handlers := ""
 	switch w.handler {
 	case "stdout":

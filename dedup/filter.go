@@ -23,6 +23,7 @@ type Filter struct {
 	Before      uint64        // only records with a smaller Seq: the cursor of the next page
 	Limit       int           // maximum number of records; zero is unlimited
 	Body        bool          // with payload bodies
+	MaxBody     int64         // without those of more bytes; zero is unlimited
 	// Text selects records that contain it in an identifier, the type, an attribute or the body,
 	// in upper or lower case. A list with it ends early at [MaxSearched] or [MaxSearchTime], and
 	// Searched, which may be nil, gets how far it looked.
@@ -30,7 +31,8 @@ type Filter struct {
 	Searched *Searched
 }
 
-// Match reports whether the filter selects the record at now. It ignores Limit, Body and Text.
+// Match reports whether the filter selects the record at now. It ignores Limit, Body, MaxBody and
+// Text.
 func (f *Filter) Match(r *Record, now time.Time) bool {
 	return (f.Event == "" || f.Event == r.Event) &&
 		(f.ID == "" || f.ID == r.Key.ID || f.ID == r.Payload.VendorID) &&
@@ -76,3 +78,6 @@ func MatchType(pattern, name string) bool {
 	}
 	return pattern == name
 }
+
+// WithBody reports whether a list has a payload body of so many bytes.
+func (f *Filter) WithBody(size int64) bool { return f.Body && (f.MaxBody <= 0 || size <= f.MaxBody) }

@@ -38,7 +38,7 @@ func (f Filter) Search(list func(Filter) iter.Seq2[Record, error]) iter.Seq2[Rec
 		}
 		*report = Searched{}
 		all := f
-		all.Text, all.Searched, all.Body, all.Limit = "", nil, true, MaxSearched
+		all.Text, all.Searched, all.Body, all.MaxBody, all.Limit = "", nil, true, 0, MaxSearched
 		text, began, found := strings.ToLower(f.Text), time.Now(), 0
 		for r, err := range list(all) {
 			match := err != nil
@@ -50,7 +50,7 @@ func (f Filter) Search(list func(Filter) iter.Seq2[Record, error]) iter.Seq2[Rec
 				if found == f.Limit && match || report.Records == MaxSearched || time.Since(began) > MaxSearchTime {
 					report.Before = r.Seq
 				}
-				if !f.Body {
+				if !f.WithBody(int64(len(r.Payload.Body))) {
 					r.Payload.Body = nil
 				}
 			}

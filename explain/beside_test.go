@@ -3,6 +3,7 @@ package explain_test
 import (
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -67,7 +68,10 @@ func TestUnreadBodiesAreExplainedBesideEveryPreset(t *testing.T) {
 			u, _ := url.Parse(public + "/webhooks/github?token=1")
 			r := &http.Request{Method: http.MethodPost, URL: u, Header: http.Header{tc.field: tc.values,
 				"Content-Type": {media}, "X-Github-Event": {"push"}, "X-Github-Delivery": {"1"}}, Body: http.NoBody}
-			for _, config := range configs {
+			for i, config := range configs {
+				if i > 1 && i%2 != len(media)%2 && os.Getenv("EYELET_LONG") == "" {
+					continue // each preset with one media type
+				}
 				report := patient(config).Explain(t.Context(), explain.Delivery{Endpoint: "github", Request: r,
 					Unread: true, Declared: 2, Now: signedAt})
 				want := tc.want

@@ -3,6 +3,7 @@ package inspect
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -14,11 +15,16 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/duration"
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 // pageRows is how many events one page of deliveries has.
 const pageRows = 100
+
+// maxSummed is the largest body that a row summarizes, in bytes.
+const maxSummed = 64 << 10
 
 // row is a delivery in the list.
 type row struct {
@@ -26,8 +32,10 @@ type row struct {
 	Time           time.Time
 	Verdict        verdict
 	Head, Sub      string
-	Took           time.Duration
-	State          string // of the event
+	Summary        string        // of the body
+	Tries          int           // attempts
+	Took           time.Duration // of the longest last attempt, or of the response
+	State          string        // of the event
 	Current, Fresh bool
 	Unverified     bool
 }
@@ -38,6 +46,16 @@ func (r row) Sign() string {
 		accepted: "ok", handshake: "ok", duplicate: "dup", quarantined: "wait", refused: "bad",
 	}
 	return signs[r.Verdict]
+}
+
+// Attempts are how often it was tried, if that was more than once.
+func (r row) Attempts() string { return tries(r.Tries) }
+
+func tries(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return strconv.Itoa(n) + "×"
 }
 
 // Word describes the state of the event.
@@ -194,6 +212,7 @@ func (p *Inspector) addEvents(r *http.Request, v *deliveryList) (oldest time.Tim
 	var searched dedup.Searched
 	f := dedup.Filter{
 		Limit: pageRows, Endpoint: v.Query.Endpoint, Text: v.Query.Text, Searched: &searched,
+		Body: true, MaxBody: maxSummed,
 	}
 	if p.redaction.on { // a search of bodies would find what is hidden
 		f.Text, f.Ref = "", v.Query.Text
@@ -241,12 +260,28 @@ func (p *Inspector) eventRow(r *dedup.Record) row {
 		Event: r.Event, Href: p.o.Prefix + "/events/" + url.PathEscape(r.Event), Time: r.Accepted, Verdict: accepted,
 		Head: cmp.Or(r.Payload.Type, r.Payload.Endpoint), State: stateName(r),
 		Sub:        r.Payload.Endpoint + " · " + cmp.Or(r.Payload.VendorID, r.Key.ID),
-		Unverified: r.Payload.Attributes[receiver.UnverifiedAttribute] != "",
+		Unverified: r.Payload.Attributes[receiver.UnverifiedAttribute] != "", Summary: p.summary(r),
 	}
 	if r.Quarantined() {
 		v.Verdict, v.State = quarantined, ""
 	}
+	for _, t := range r.Tasks {
+		v.Tries = max(v.Tries, t.Attempt)
+		if !t.Ended.IsZero() && !t.Started.IsZero() {
+			v.Took = max(v.Took, t.Ended.Sub(t.Started))
+		}
+	}
 	return v
+}
+
+// summary returns the line of a record that its producer has, as it may be shown.
+func (p *Inspector) summary(r *dedup.Record) string {
+	i := slices.IndexFunc(p.o.Producers, func(one producer.Producer) bool { return one.Name == r.Payload.Producer })
+	if i < 0 || len(r.Payload.Body) == 0 {
+		return ""
+	}
+	shown, _ := p.redaction.record(*r)
+	return producer.Summarize(&p.o.Producers[i], shown.Payload.Header, shown.Payload.Body)
 }
 
 // stateName is the state of an event, with two more: retrying, and none without a handler.
@@ -317,7 +352,7 @@ func (p *Inspector) seenRow(s *seen) row {
 		v.Sub = strings.Trim(strings.Join([]string{s.Endpoint, strconv.Itoa(s.Status), s.Type}, " · "), " ·")
 	}
 	if v.Verdict == accepted {
-		v.State = "pending"
+		v.State, v.Took = "pending", 0 // its handlers take longer
 	}
 	if s.Event != "" {
 		v.Href = p.o.Prefix + "/events/" + url.PathEscape(s.Event)
@@ -345,8 +380,9 @@ func afterAttempt(o receiver.Observation) string {
 	return o.State.String()
 }
 
-// The times of a stream.
+// The times of a stream, and how many rows it summarizes between two beats: each reads the store.
 const (
+	streamSums    = 100
 	streamBeat    = 10 * time.Second
 	streamTimeout = 10 * time.Second // for one write to a slow reader
 )
@@ -369,7 +405,7 @@ func (p *Inspector) stream(w http.ResponseWriter, r *http.Request, _ *session) {
 	beat := time.NewTicker(streamBeat)
 	defer beat.Stop()
 	filter := deliveryList{Query: queryOf(r)}
-	text := "retry: 2000\n\n"
+	text, sums := "retry: 2000\n\n", streamSums
 	for {
 		_ = control.SetWriteDeadline(time.Now().Add(streamTimeout)) // instead of the server's write timeout
 		if _, err := w.Write([]byte(text)); err != nil || control.Flush() != nil {
@@ -377,9 +413,9 @@ func (p *Inspector) stream(w http.ResponseWriter, r *http.Request, _ *session) {
 		}
 		select {
 		case s := <-reader:
-			text = p.streamed(&filter, &s)
+			text = p.streamed(r.Context(), &filter, &s, &sums)
 		case <-beat.C:
-			text = ":\n\n"
+			text, sums = ":\n\n", streamSums
 			if _, ok := p.access.find(r); !ok { // it was logged out, or ended
 				return
 			}
@@ -392,12 +428,13 @@ func (p *Inspector) stream(w http.ResponseWriter, r *http.Request, _ *session) {
 }
 
 // streamed returns the text of the stream for a delivery or an attempt; "" if the list does not
-// show it.
-func (p *Inspector) streamed(filter *deliveryList, s *seen) string {
+// show it. A row of an event has its summary while there are sums left.
+func (p *Inspector) streamed(ctx context.Context, filter *deliveryList, s *seen, sums *int) string {
 	if s.Kind == receiver.KindAttempt {
 		state := afterAttempt(s.Observation)
 		data, err := json.Marshal(map[string]string{
 			"event": s.Event, "word": stateWords[state], "mood": stateMoods[state],
+			"took": duration.Rough(s.Took), "tries": tries(s.Attempt),
 		})
 		if err != nil {
 			return ""
@@ -409,6 +446,15 @@ func (p *Inspector) streamed(filter *deliveryList, s *seen) string {
 	}
 	v := p.seenRow(s)
 	v.Fresh = true
+	if v.Event != "" && *sums > 0 {
+		*sums--
+		f := dedup.Filter{Event: v.Event, Limit: 1, Body: true, MaxBody: maxSummed}
+		for rec, err := range p.o.Store.List(ctx, f) {
+			if err == nil {
+				v.Summary = p.summary(&rec)
+			}
+		}
+	}
 	v.Href += hrefQuery(filter.Query, v.Href)
 	if v.Verdict == refused && p.o.Refused != nil { // its number is not known yet
 		v.Href = p.o.Prefix + "/?show=refused"

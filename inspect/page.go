@@ -295,6 +295,7 @@ var pages = sync.OnceValue(func() *template.Template {
 		"clean": clean, "clock": clock, "ago": ago, "bytes": byteSize, "took": duration.Rough, "short": short,
 		"num": grouped, "words": func(code string) string { return clean(words(code)) }, "rowsOf": rowsOf,
 		"survives": survives, "seconds": roughly, "age": signedAge,
+		"before": func(s, end string) string { before, _, _ := strings.Cut(s, end); return before },
 	}).ParseFS(pageFiles, "page/*.html"))
 })
 

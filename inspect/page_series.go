@@ -126,7 +126,7 @@ func (h *history) charts(name, list string) charts {
 		v.Charts = append(v.Charts, q.draw(points, v.Range, now, list))
 	}
 	v.Gaps = len(v.Charts[0].Gaps) > 0
-	v.Table = h.points(v.Range.step, v.Range.n)
+	v.Table = pointsOf(v.Range.step, points)
 	slices.Reverse(v.Table)
 	return v
 }

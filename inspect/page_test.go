@@ -376,8 +376,10 @@ func TestProducersAndHealthAreDescribed(t *testing.T) {
 	cookie := enter(page, "POST", "/ui/login", "", "token="+token).Header().Get("Set-Cookie")
 	for path, wants := range map[string][]string{
 		"/ui/producers": {
-			"secret 1 of 2, secret 2 of 2", "Secret 1 verified 1, ", "Secret 2 verified 2, ",
-			"last signature was 2 s ahead at its arrival, the oldest 1 min old.", ">a&amp;b:8080</span>",
+			"<dt>keys</dt><dd>secret 1 of 2, secret 2 of 2", "<dt>secret 1</dt><dd>verified 1<", "secret 2, 0 s ago",
+			"<dt>last signature</dt><dd>2 s ahead at its arrival</dd><dt>oldest</dt><dd>1 min old<",
+			"<dt>deliveries</dt><dd>0 accepted, ", ">1 refused<", "<dt>last refusal</dt><dd>Signature mismatch (401), ",
+			">a&amp;b:8080</span>",
 		},
 		"/ui/health": {
 			"<dt>c-7</dt><dd>2 open", "reload refused</em></dt><dd>2 h ago: e.yaml:3: &lt;bad&gt;",

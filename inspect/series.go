@@ -117,13 +117,14 @@ func (h *history) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("parameter \"step\": %q is not 1m, 15m, 1h or 6h", name))
 		return
 	}
-	respond(w, h.points(step, step.Size()), nil)
+	respond(w, pointsOf(step, h.series.Last(step, step.Size(), time.Now())), nil)
 }
 
-// points returns the last steps in which the process ran, the oldest first.
-func (h *history) points(step series.Step, n int) []Point {
+// pointsOf returns the steps in which the process ran.
+func pointsOf(step series.Step, all []series.Point) []Point {
 	points := []Point{}
-	for _, one := range h.series.Last(step, n, time.Now()) {
+	for i := range all {
+		one := &all[i]
 		if one.Number == 0 {
 			continue
 		}

@@ -164,7 +164,8 @@ func TestTheChartsFilterTheList(t *testing.T) {
 				}
 				for what, want := range map[string]int{
 					"shop · first<": in("accepted", began), "shop · second<": in("accepted", later),
-					"Signature mismatch": in("refused", began, later), "</svg>duplicate": in("duplicate", began, later),
+					"Signature mismatch":    in("refused", began, later),
+					"</svg><span>duplicate": in("duplicate", began, later),
 				} {
 					if n := strings.Count(list, what); n != want {
 						t.Errorf("%s of %s has %q %d times, want %d", link[1], path, what, n, want)

@@ -23,7 +23,13 @@ type moment struct {
 	Title, Note, Error, Link string // Link is the path of another event
 	Reply                    string
 	Took                     time.Duration
+	Folded                   []moment // attempts that failed alike, one after the other
+	attempt                  int      // its number; 0 for other moments
+	cause                    string   // of a failed attempt
 }
+
+// Ahead reports whether it is in the future. Its title has the time then.
+func (m moment) Ahead() bool { return m.Time.After(time.Now()) }
 
 // eventView is an event with everything that the store keeps of it.
 type eventView struct {
@@ -37,8 +43,9 @@ type eventView struct {
 	Facts    []replay.Field // attributes
 	Answer   *Response
 	Curl     string
-	Raw      bool // there is an *.http file
-	Waits    bool // it can be run now
+	Local    string // a command that sends it to the operator's machine
+	Raw      bool   // there is an *.http file
+	Waits    bool   // it can be run now
 	Dead     bool
 	Again    []string // the handlers that can run again, unless one of them is open
 	Adds     []string // the handlers that can run an event without tasks
@@ -121,6 +128,7 @@ func (p *Inspector) newEventView(came dedup.Record) *eventView {
 	}
 	if rec, err := replay.Export(*r); err == nil {
 		v.Raw, v.Curl = true, rec.Curl(p.o.URL+rec.Target, "body-of-"+r.Event)
+		v.Local = "eyelet events show --raw " + r.Event + " | eyelet send - --url http://localhost:3000"
 	}
 	return v
 }
@@ -193,19 +201,22 @@ func (p *Inspector) moments(r *dedup.Record) []moment {
 	slices.SortStableFunc(all, func(a, b moment) int { return a.Time.Compare(b.Time) })
 	if end := r.Ends(); !end.IsZero() && !r.Open() {
 		all = append(all, moment{
-			Time: end, Title: "Its key is forgotten on " + end.UTC().Format("2 January, 15:04") + " UTC",
+			Time: end, Title: "Its key is forgotten " + onDay(end),
 			Note: "until then a repetition is a duplicate",
 		})
 	}
 	return all
 }
 
+// onDay names a time that may be far away.
+func onDay(t time.Time) string { return "on " + t.UTC().Format("2 January, 15:04:05") + " UTC" }
+
 // taskMoments returns the attempts of a task and what follows them.
 func taskMoments(t *dedup.Task) []moment {
 	var all []moment
 	attempts := t.Attempts()
 	for _, a := range attempts {
-		m := moment{Time: a.Started, Note: t.Handler, Error: a.Err, Reply: a.Reply}
+		m := moment{Time: a.Started, Note: t.Handler, Error: a.Err, Reply: a.Reply, attempt: a.Number}
 		if !a.Ended.IsZero() {
 			m.Took = a.Ended.Sub(a.Started)
 		}
@@ -218,7 +229,8 @@ func taskMoments(t *dedup.Task) []moment {
 		case a.State == dedup.Running:
 			m.Sign, m.Title = "dup", m.Title+": running"
 		default:
-			m.Sign, m.Title = "bad", m.Title+": "+cmp.Or(strings.ReplaceAll(a.Reason, "_", " "), "failed")
+			reason := cmp.Or(strings.ReplaceAll(a.Reason, "_", " "), "failed")
+			m.Sign, m.Title, m.cause = "bad", m.Title+": "+reason, cmp.Or(a.Err, reason)
 		}
 		all = append(all, m)
 		if !a.Reopened.IsZero() {
@@ -227,15 +239,37 @@ func taskMoments(t *dedup.Task) []moment {
 			})
 		}
 	}
+	all = folded(all)
 	switch {
 	case t.State == dedup.Pending && t.Due.After(time.Now()):
-		all = append(all, moment{Time: t.Due, Sign: "wait", Title: "Next attempt", Note: t.Handler})
+		all = append(all, moment{Time: t.Due, Sign: "wait", Title: "Next attempt " + onDay(t.Due), Note: t.Handler})
 	case t.State == dedup.Pending:
 		all = append(all, moment{Time: t.Due, Sign: "wait", Title: "Due: waits for a worker", Note: t.Handler})
 	case t.State == dedup.Dead && len(attempts) > 0:
 		all = append(all, moment{Time: t.Ended, Sign: "bad", Title: "Dead letter: no further attempt", Note: t.Handler})
 	}
 	return all
+}
+
+// folded makes one moment of failed attempts that follow each other and have the same cause.
+func folded(all []moment) (shown []moment) {
+	for len(all) > 0 {
+		first, n := all[0], 1
+		for n < len(all) && first.cause != "" && all[n].cause == first.cause &&
+			all[n].attempt == first.attempt+n {
+			n++
+		}
+		if n > 1 {
+			line, _, more := strings.Cut(first.cause, "\n")
+			first.Title = fmt.Sprintf("Attempts %d to %d: %s", first.attempt, first.attempt+n-1, short(line))
+			if !more && len(line) <= maxShort {
+				first.Error = ""
+			}
+			first.Folded, first.Took, first.Reply = all[:n], 0, ""
+		}
+		shown, all = append(shown, first), all[n:]
+	}
+	return shown
 }
 
 // refused shows one refused delivery beside the list, with its cause. A POST tries a secret.

@@ -57,7 +57,7 @@ func TestUnverifiedEventsAreRedAndCannotBeSignedAgain(t *testing.T) {
 	if list := show("/ui/"); strings.Count(list, `<span class="bad">unverified</span>`) != 1 {
 		t.Error(list)
 	}
-	if text := show("/ui/producers"); !strings.Contains(text, `<small class="bad">Until `) {
+	if text := show("/ui/producers"); !strings.Contains(text, `<p class="fault">Until `) {
 		t.Error(text)
 	}
 }

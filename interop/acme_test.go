@@ -26,6 +26,8 @@ import (
 	"github.com/letsencrypt/pebble/v2/va"
 	"github.com/letsencrypt/pebble/v2/wfe"
 	"github.com/miekg/dns"
+
+	"github.com/eyelet-dev/eyelet/internal/freeport"
 )
 
 const acmeHost = "hooks.example.test"
@@ -36,7 +38,7 @@ func TestAnACMEAuthorityIssuesTheCertificate(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("SSL_CERT_FILE is read on Linux only")
 	}
-	address := freeAddress(t)
+	address := freeport.Address()
 	authority, roots := startPebble(t, address)
 	dir := t.TempDir()
 	trusted := filepath.Join(dir, "authority.pem")

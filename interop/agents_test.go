@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/internal/freeport"
 )
 
 func TestAnAgentLooksAtTheServer(t *testing.T) {
 	t.Parallel()
 	binary := buildEyelet(t)
-	s := &server{binary: binary, dir: t.TempDir(), address: freeAddress(t)}
+	s := &server{binary: binary, dir: t.TempDir(), address: freeport.Address()}
 	s.start(t, "listen: "+s.address+`
 operations: 127.0.0.1:0
 store: badger:./data

@@ -69,7 +69,8 @@ var nodeLibraries = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	for _, name := range []string{"package.json", "senders.mjs", "receivers.mjs", "agents.mjs"} {
+	scripts := []string{"senders.mjs", "receivers.mjs", "agents.mjs", "consumers.mjs", "producers.mjs"}
+	for _, name := range append(scripts, "package.json") {
 		text, err := os.ReadFile(name)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)

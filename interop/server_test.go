@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/freeport"
 )
 
 // server is a running eyelet serve with an endpoint for every sender.
@@ -38,7 +39,7 @@ func buildEyelet(t *testing.T) string {
 // serve starts a server with an endpoint for every sender.
 func serve(t *testing.T, binary string, keys map[string][2]string) *server {
 	t.Helper()
-	s := &server{binary: binary, dir: t.TempDir(), address: freeAddress(t)}
+	s := &server{binary: binary, dir: t.TempDir(), address: freeport.Address()}
 	s.start(t, settings(s.address, keys))
 	return s
 }
@@ -74,17 +75,6 @@ func (s *server) command(args ...string) *exec.Cmd {
 	c := exec.Command(s.binary, args...)
 	c.Dir = s.dir
 	return c
-}
-
-// freeAddress returns a loopback address at which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // settings returns eyelet.yaml.

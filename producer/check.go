@@ -31,6 +31,7 @@ func (p *Producer) Check() []error {
 	d.checkAnswers(m)
 	d.checkRequests(m)
 	checkPings(p, m)
+	checkSummary(p, m)
 	d.checkAmbiguous(m)
 	checkSource(&d, m)
 	d.checkMonitored(m)

@@ -151,6 +151,11 @@ type Producer struct {
 	Type Extractor `conf:"type"`
 	// Attributes reads facts about the event for handlers (source, subject, time, ...). May be nil.
 	Attributes func(*Delivery) (map[string]string, error)
+	// Summary are templates of the line that [Summarize] makes for operators, such as
+	// "{json:ref} by {json:pusher.name}". In braces is an [Extractor], or two for an amount in
+	// minor units: "{json:amount in json:currency}". The first template counts of which the event
+	// has all values. Defaults to none.
+	Summary []string `conf:"summary"`
 	// Reads lists what handlers read besides, in the form of [Extractor.Consumes]. RFC 9421
 	// signatures must cover it, like everything that Key and Type read. The lanes of handlers
 	// are added.

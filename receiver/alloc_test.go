@@ -109,11 +109,11 @@ func TestAllocationsOfADelivery(t *testing.T) {
 		most    float64
 		when    string // the condition of the handler
 	}{
-		{"new", testSecret, dedup.New, 200, 14, ""},
-		{"known", testSecret, dedup.Known, 200, 15, ""},
+		{"new", testSecret, dedup.New, 200, 11, ""},
+		{"known", testSecret, dedup.Known, 200, 12, ""},
 		{"refused", "another secret of 24 bytes", 0, 401, 19, ""},
-		{"new, with a condition", testSecret, dedup.New, 200, 14 + 2, `json:action == "opened"`},
-		{"new, whose condition does not hold", testSecret, dedup.New, 200, 14 + 4, `json:action == "x"`},
+		{"new, with a condition", testSecret, dedup.New, 200, 11 + 2, `json:action == "opened"`},
+		{"new, whose condition does not hold", testSecret, dedup.New, 200, 11 + 4, `json:action == "x"`},
 		{"refused, with a condition", "another secret of 24 bytes", 0, 401, 19, `json:action == "opened"`},
 	} {
 		change := func(h *Handler) {
@@ -136,8 +136,8 @@ func TestTracerOff(t *testing.T) {
 	off := deliveryAllocations(t, nil, gitHubRequest(testSecret, body), body, dedup.New, 200)
 	none := noop.NewTracerProvider().Tracer("")
 	on := deliveryAllocations(t, none, gitHubRequest(testSecret, body), body, dedup.New, 200)
-	if off > 14 || on <= off {
-		t.Errorf("%v allocations without a tracer, want at most 14; %v with one", off, on)
+	if off > 11 || on <= off {
+		t.Errorf("%v allocations without a tracer, want at most 11; %v with one", off, on)
 	}
 	t.Log(off, on)
 }
@@ -152,7 +152,7 @@ func TestNoFenceAllocatesNothing(t *testing.T) {
 	lane := func(h *Handler) { *h = h.Lane(producer.JSON("lane")) }
 	none := count(lane)
 	fence := count(func(h *Handler) { lane(h); *h = h.Newest(producer.JSON("v")) })
-	if none > 16 || fence <= none {
-		t.Errorf("%v allocations without a fence, want at most 16; %v with one", none, fence)
+	if none > 13 || fence <= none {
+		t.Errorf("%v allocations without a fence, want at most 13; %v with one", none, fence)
 	}
 }

@@ -199,7 +199,7 @@ func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (resp *r
 		return resp
 	}
 	r.rec.Response = result.Response
-	stored := storedReply(r.p, &r.rec, false)
+	stored := storedReply(nil, r.p, &r.rec, false)
 	return &stored
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
+	"github.com/eyelet-dev/eyelet/receiver/internal/deadline"
 )
 
 // Reasons why a task waits or is dead, as stored.
@@ -50,10 +51,9 @@ const (
 type attempt struct {
 	leasedRun
 	d       *dispatcher
-	size    int64           // of the payload
-	taken   time.Time       // when the lease began
-	ctx     context.Context // of the handler; nil before it runs
-	end     context.CancelCauseFunc
+	size    int64        // of the payload
+	taken   time.Time    // when the lease began
+	ctx     deadline.Run // of the handler
 	lost    atomic.Bool  // the lease was lost while the handler ran
 	working bool         // it occupies a worker
 	hanging sync.Mutex   // held by hung: observers see that a handler hangs before its outcome
@@ -106,9 +106,7 @@ func (a *attempt) cancel(cause error) {
 	if errors.Is(cause, dedup.ErrLeaseLost) {
 		a.lost.Store(true)
 	}
-	if a.end != nil {
-		a.end(cause)
-	}
+	a.ctx.End(cause)
 }
 
 // hung records a handler that still runs after its context ended.
@@ -127,10 +125,8 @@ func (a *attempt) run() {
 	timeout := a.d.cfg.HandlerTimeout
 	a.working, a.began = true, time.Now()
 	a.hungAt = a.began.Add(timeout + hungGrace)
-	inner, end := context.WithCancelCause(context.Background())
-	ctx, stop := context.WithTimeout(inner, timeout)
-	defer stop()
-	a.ctx, a.end = ctx, end
+	a.ctx.Begin(timeout)
+	defer a.ctx.End(nil)
 	a.d.watchdog.add(&a.leasedRun, a.taken)
 	h := a.d.registry.byName[a.task().Handler]
 	switch {
@@ -142,10 +138,10 @@ func (a *attempt) run() {
 		// Every attempt was interrupted, probably by a crash: do not run it again.
 		a.finish(dead(reasonExhausted, "no attempts left; the last error: "+a.task().Err), nil)
 	default:
-		ctx = a.startSpan(ctx, a.d.cfg.Tracer)
+		ctx := a.startSpan(&a.ctx, a.d.cfg.Tracer)
 		var decide func(returned) dedup.Result
 		if h.tx != nil {
-			decide = func(r returned) dedup.Result { return a.outcome(r, context.Cause(a.ctx)) }
+			decide = func(r returned) dedup.Result { return a.outcome(r, a.ctx.Cause()) }
 		}
 		a.conclude(h.runLeased(ctx, a.d.watchdog, &a.leasedRun, decide))
 	}
@@ -160,9 +156,9 @@ func (a *attempt) conclude(r returned) {
 	if a.stored = r.committed != nil; a.stored {
 		result = *r.committed
 	} else {
-		result = a.outcome(r, context.Cause(a.ctx))
+		result = a.outcome(r, a.ctx.Cause())
 	}
-	a.end(nil)
+	a.ctx.End(nil)
 	if crash, ok := errors.AsType[*panicked](r.err); ok {
 		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver/internal/deadline"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -62,13 +63,18 @@ func (d *delivery) claims(entries []entry) []dedup.Claim {
 // claim takes one durable step. A producer that hangs up does not cancel it, because its outcome
 // would be unknown.
 func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	return rx.claimIn(ctx, new(deadline.Context), claims)
+}
+
+// claimIn is claim with memory for a context.
+func (rx *Receiver) claimIn(ctx context.Context, c *deadline.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
 	var decisions []dedup.Decision
 	var err error
 	if rx.cfg.Tracer == nil {
-		decisions, err = rx.cfg.Store.Claim(rx.storing.Context(ctx), claims...)
+		decisions, err = rx.cfg.Store.Claim(rx.storing.In(ctx, c), claims...)
 	} else {
 		decisions, err = claimInSpan(ctx, rx, claims)
 	}
@@ -149,10 +155,11 @@ func (d *delivery) fill(ctx context.Context, e *entry, it producer.Item, key ded
 // name names the event, and what is left of it beyond its window.
 func (d *delivery) name(e *entry, it, kept producer.Item, key dedup.Key) {
 	p := &d.ep.p
-	e.claim.Aliases = d.aliases(e.parts.aliases[:0], key)
+	var byContent bool
+	e.parts.sighting, byContent = p.OccurrenceOf(&d.Delivery, it)
+	e.claim.Aliases = d.aliases(e.parts.aliases[:0], key, byContent)
 	d.remember(e)
-	var ok bool
-	if e.parts.sighting, ok = p.OccurrenceOf(&d.Delivery, it); ok {
+	if byContent {
 		d.nameByContent(e, it)
 	}
 	d.nameReduced(e)
@@ -313,7 +320,6 @@ func (d *delivery) nameByContent(e *entry, it producer.Item) {
 		// Bytes can be moved between the query and the body. The digest covers both.
 		c.Key.Endpoint = d.ep.p.Name
 	}
-	c.Aliases = slices.DeleteFunc(c.Aliases, func(k dedup.Key) bool { return k.Space == dedup.SpaceSigned })
 	if !it.Unnamed {
 		c.Payload.VendorID = it.ID
 	}
@@ -495,9 +501,9 @@ func (d *delivery) scope() string {
 }
 
 // aliases are the other names of an event: its nonce where nonces are unique, and the signed
-// bytes where they do not bind the identifier. They detect a captured delivery that is sent
-// under another identifier. They are appended to out.
-func (d *delivery) aliases(out []dedup.Key, key dedup.Key) []dedup.Key {
+// bytes where they do not bind the identifier, unless its content names it. They detect a captured
+// delivery that is sent under another identifier. They are appended to out.
+func (d *delivery) aliases(out []dedup.Key, key dedup.Key, byContent bool) []dedup.Key {
 	p := &d.ep.p
 	if len(d.items) != 1 {
 		return nil // the signed bytes are those of all items
@@ -508,7 +514,7 @@ func (d *delivery) aliases(out []dedup.Key, key dedup.Key) []dedup.Key {
 	if p.Nonce == producer.NonceUnique {
 		add(dedup.SpaceNonce, d.Identity.Nonce)
 	}
-	if p.SameSigned != producer.SameSignedOff && d.Identity.Signed != nil && !d.bindsKey() {
+	if !byContent && p.SameSigned != producer.SameSignedOff && d.Identity.Signed != nil && !d.bindsKey() {
 		add(dedup.SpaceSigned, d.signedBytes())
 	}
 	return out

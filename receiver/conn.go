@@ -1,12 +1,15 @@
 package receiver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync/atomic"
+	"time"
 )
 
 // maxRefusals is how many deliveries in a row a connection may bring that fail before they are
@@ -69,8 +72,25 @@ func (c *conn) Write(p []byte) (int, error) {
 		c.of.mu.Lock()
 		c.settleHead()
 		c.of.mu.Unlock()
+		if end := bytes.Index(p, []byte("\r\nContent-Type: ")); bytes.HasPrefix(p, []byte("HTTP/1.1 4")) && end > 0 {
+			if err := c.writeDated(p, end); err != nil {
+				return 0, err
+			}
+			return len(p), nil
+		}
 	}
 	return c.Conn.Write(p)
+}
+
+// writeDated adds Date (RFC 9110 section 6.6.1) at the end of a line of a response. Those that
+// net/http makes to a head that it refuses have none.
+func (c *conn) writeDated(p []byte, end int) error {
+	if !bytes.Contains(p, []byte("\r\nDate: ")) {
+		date := "\r\nDate: " + time.Now().UTC().Format(http.TimeFormat)
+		p = slices.Concat(p[:end], []byte(date), p[end:])
+	}
+	_, err := c.Conn.Write(p)
+	return err
 }
 
 func (c *conn) Close() error {

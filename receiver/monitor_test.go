@@ -165,7 +165,8 @@ func TestUnverifiedEventIsMarkedEverywhere(t *testing.T) {
 		if rec.Note != "unverified: signature_mismatch" || mark != "signature_mismatch" {
 			t.Errorf("note %q, attributes %v", rec.Note, rec.Payload.Attributes)
 		}
-		if o := s.seen.all[0]; !o.Unverified || !o.New || o.Code != "accepted" || o.Endpoint != "shop" {
+		first := slices.IndexFunc(s.seen.all, func(o Observation) bool { return o.Kind == KindDelivery })
+		if o := s.seen.all[first]; !o.Unverified || !o.New || o.Code != "accepted" || o.Endpoint != "shop" {
 			t.Errorf("%+v", o)
 		}
 		line := `msg="unverified delivery" endpoint=shop code=signature_mismatch`
@@ -598,6 +599,33 @@ func TestUnverifiedEventsTakeAtMostHalfOfWhatAHandlerMayDo(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestAnUnverifiedTaskThatMustWaitGivesBackItsHalf(t *testing.T) {
+	task := func(unverified bool) *attempt {
+		a := &attempt{}
+		a.rec.Tasks = []dedup.Task{{Handler: "h"}}
+		if unverified {
+			a.rec.Payload.Attributes = map[string]string{UnverifiedAttribute: "x"}
+		}
+		return a
+	}
+	h := On("gh", "*", (&runs{}).handle).Named("h").Concurrency(2).Rate(producer.Rate{Events: 2, Per: time.Hour})
+	var c control
+	c.configure(map[string]*Handler{"h": &h})
+	first, second := task(false), task(false)
+	if !c.start(first) || !c.start(second) {
+		t.Fatal("two verified tasks do not start")
+	}
+	if c.start(task(true)) {
+		t.Fatal("a third task starts")
+	}
+	for _, a := range []*attempt{first, second} {
+		c.free(a) // neither occupied a worker: both tokens come back
+	}
+	if !c.start(task(true)) {
+		t.Error("an unverified task does not start: the half that it did not use is lost")
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/sender"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
+	"github.com/eyelet-dev/eyelet/receiver/internal/deadline"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -62,6 +63,10 @@ type delivery struct {
 	entry  [1]entry
 	claim  [1]dedup.Claim
 	stored reply
+	// answered is memory for the body of an acknowledgement.
+	answered [96]byte
+	// claiming is the context of the claim.
+	claiming deadline.Context
 	// sameBytes is that of the [Observation].
 	sameBytes SameBytes
 	// fetched is the host of the API that listed the event, where no request brought it.
@@ -217,7 +222,7 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 	if len(entries) == 1 && entries[0].answer != nil {
 		return d.answer(ctx, &entries[0])
 	}
-	decisions, err := d.rx.claim(ctx, d.claims(entries)...)
+	decisions, err := d.rx.claimIn(ctx, &d.claiming, d.claims(entries))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -41,8 +42,12 @@ func TestAnEventIsADuplicateAfterItsProducerIsConfiguredOtherwise(t *testing.T) 
 		signers = append(signers, s)
 	}
 	single := func(name string) bool { return slices.Contains(forms, name) }
+	isShort := os.Getenv("EYELET_LONG") == "" // a quarter of the pairs of combinations
 	for before, old := range configured {
 		for after, scheme := range configured {
+			if isShort && !single(before) && !single(after) && (len(before)+len(after))%4 != 0 {
+				continue
+			}
 			for _, how := range []string{"reload", "restart"} {
 				if how == "restart" && !single(before) && !single(after) {
 					continue

@@ -97,15 +97,15 @@ func acknowledges(a dedup.Response) bool {
 }
 
 // storedReply is the response of a record, sent first or, replayed, again. A record that was
-// reopened before it had a response is acknowledged like an event for On handlers.
-func storedReply(p *producer.Producer, rec *dedup.Record, replayed bool) reply {
+// reopened before it had a response is acknowledged like an event for On handlers, in the memory b.
+func storedReply(b []byte, p *producer.Producer, rec *dedup.Record, replayed bool) reply {
 	a := rec.Response
 	if a.Status == 0 {
 		a = acceptance(p, rec.Payload.Type)
 	}
 	r := reply{Response: a, code: codeAccepted, event: rec.Event, fresh: !replayed, refund: replayed}
 	if acknowledges(a) {
-		r.Body = acknowledgement(rec.Event, "accepted")
+		r.Body = acknowledgement(b, rec.Event, "accepted")
 	}
 	if rec.Hold {
 		r.code = codeAnswered
@@ -144,13 +144,13 @@ func cloneHeader(h http.Header) http.Header {
 	return h.Clone()
 }
 
-func acknowledgement(event, status string) []byte {
-	body := make([]byte, 0, len(`{"event":"","status":""}`)+len(event)+len(status)+1)
-	body = append(body, '{')
+// acknowledgement returns the body of an acknowledgement, in the memory b if that is enough.
+func acknowledgement(b []byte, event, status string) []byte {
+	b = append(b[:0], '{')
 	if event != "" {
-		body = append(strictjson.Quote(append(body, `"event":`...), event), ',')
+		b = append(strictjson.Quote(append(b, `"event":`...), event), ',')
 	}
-	return append(strictjson.Quote(append(body, `"status":`...), status), "}\n"...)
+	return append(strictjson.Quote(append(b, `"status":`...), status), "}\n"...)
 }
 
 // connectionFields belong to one connection or are computed for one response. Handlers cannot

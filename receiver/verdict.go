@@ -119,7 +119,7 @@ func (d *delivery) concludeOne(ctx context.Context, e *entry, decision dedup.Dec
 	switch decision.Verdict {
 	case dedup.New:
 		d.logNew(ctx, e, decision)
-		d.stored = storedReply(p, &decision.Record, false)
+		d.stored = storedReply(d.answered[:], p, &decision.Record, false)
 		return &d.stored, nil
 	case dedup.Known:
 		if d.namedByContent(e) {
@@ -131,7 +131,7 @@ func (d *delivery) concludeOne(ctx context.Context, e *entry, decision dedup.Dec
 		if inFlight(decision.Record) {
 			return nil, fail(codeInFlight, nil)
 		}
-		d.stored = storedReply(p, &decision.Record, true)
+		d.stored = storedReply(d.answered[:], p, &decision.Record, true)
 		return &d.stored, nil
 	case dedup.Conflict:
 		if p.Contract == producer.API {
@@ -271,7 +271,7 @@ func (d *delivery) quarantine(ctx context.Context, e *entry, c dedup.Claim, of d
 			d.sameBytes = SameQuarantined
 		}
 	}
-	resp := acceptanceReply(&d.ep.p, c.Payload.Type, codeQuarantined, acknowledgement("", "quarantined"))
+	resp := acceptanceReply(&d.ep.p, c.Payload.Type, codeQuarantined, acknowledgement(nil, "", "quarantined"))
 	resp.refund = true
 	if e.answer != nil {
 		resp.Body = nil

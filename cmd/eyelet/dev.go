@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -235,4 +236,30 @@ func (f *devCmd) newEndpoints(ctx context.Context, dir string) (s *config.Settin
 `, made.about, made.URL, goRun(), file, key, goRun(), file, goRun(), file)
 	s, err = made.parse(config.Source{}, file)
 	return s, text, err
+}
+
+// demoCommand makes a static copy of the inspector for websites. It runs a test, because only tests
+// have a clock of their own: a day passes in a second, and two copies are equal.
+func demoCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "demo", Short: "Make a static copy of the inspector, in a clone of Eyelet", Hidden: true,
+		Long: "Receives recorded deliveries and samples of a day, and writes each view of the inspector to a file.\n" +
+			"A clone of Eyelet and Go are needed.",
+		Example: "  eyelet demo --out demo", Args: cobra.NoArgs,
+	}
+	out := c.Flags().String("out", "demo", "folder for the files")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		dir, err := filepath.Abs(*out)
+		if err != nil {
+			return err
+		}
+		test := exec.CommandContext(c.Context(), "go", "test", "-count=1",
+			"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server", "-run", "^TestTheDemo", "-args", "-demo", dir)
+		if text, err := test.CombinedOutput(); err != nil {
+			return usage.Errorf("run it in a clone of Eyelet, with Go", "no demo: %s%v", text, err)
+		}
+		p.printf("wrote %s\n", filepath.Join(dir, "index.html"))
+		return nil
+	}
+	return c
 }

@@ -8,12 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/eyelet-dev/eyelet/internal/freeport"
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
@@ -37,7 +39,7 @@ func TestThePostgresTutorialRunsAsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, two := unusedAddress(), unusedAddress()
+	one, two := freeport.Address(), freeport.Address()
 	section = strings.NewReplacer("127.0.0.1:8091", one, "127.0.0.1:8092", two,
 		"sudo -u postgres psql", "psql '"+admin+"'", "examples/postgres/run.sh", root+"/examples/postgres/run.sh",
 		"postgres://payments:choose-one@127.0.0.1/payments", serverURL(t, "payments", "payments"),
@@ -45,8 +47,8 @@ func TestThePostgresTutorialRunsAsWritten(t *testing.T) {
 	bin := t.TempDir()
 	buildAsWritten(t, section, root, bin)
 	t.Cleanup(func() { dropPayments(t, admin) })
-	_, portOne, _ := strings.Cut(unusedAddress(), ":")
-	_, portTwo, _ := strings.Cut(unusedAddress(), ":")
+	portOne := strconv.Itoa(freeport.Port())
+	portTwo := strconv.Itoa(freeport.Port())
 	tut := &tutorial{t: t, dir: t.TempDir(), environ: append(os.Environ(), "PORT_ONE="+portOne, "PORT_TWO="+portTwo,
 		"PATH="+bin+":"+os.Getenv("PATH"))}
 	runPostgresSection(t, tut, section)

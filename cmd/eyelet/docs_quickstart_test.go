@@ -5,11 +5,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/freeport"
 	bundled "github.com/eyelet-dev/eyelet/testdata"
 )
 
@@ -41,7 +41,7 @@ func runPage(t *testing.T, page string, least int) {
 	t.Helper()
 	raw, err := os.ReadFile("../../docs/" + page)
 	check(t, err)
-	listen, operations := unusedAddress(), unusedAddress()
+	listen, operations := freeport.Address(), freeport.Address()
 	text := strings.ReplaceAll(string(raw), "127.0.0.1:8080", listen)
 	tut := &tutorial{t: t, dir: t.TempDir(), environ: append(os.Environ(), "EYELET_LISTEN="+listen,
 		"EYELET_OPERATIONS="+operations, "PATH="+filepath.Dir(realProgram(t))+":"+os.Getenv("PATH"))}
@@ -69,8 +69,6 @@ func runPage(t *testing.T, page string, least int) {
 		t.Errorf("only %d commands were run", tut.commands)
 	}
 }
-
-func unusedAddress() string { return "127.0.0.1:" + strconv.Itoa(freePort()) }
 
 func (tut *tutorial) write(name, content string) {
 	tut.t.Helper()

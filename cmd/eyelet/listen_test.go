@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func TestListenForwardsToAnApplication(t *testing.T) {
 	kept, err := os.ReadFile(file)
 	check(t, err)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v %v", info.Mode(), err)
+		t.Errorf("%v %v", info, err)
 	}
 	if _, err := os.Stat(filepath.Join(home, "eyelet", "listen", "stripe.secret")); err == nil {
 		t.Error("a given secret is kept")
@@ -240,8 +241,9 @@ func TestListenChoosesWhatTheApplicationGets(t *testing.T) {
 		"issues,pu*", "-H", "X-Extra: one", "--path", "hooks/here")
 	file := filepath.Join(home, "eyelet", "listen", "github.secret")
 	to := at.deliveries + "/webhooks/github"
+	now := strconv.FormatInt(time.Now().Unix(), 10) // in the samples: the second push is the same event
 	for _, typ := range []string{"star", "issues", "push", "push"} {
-		code, out, errs := run(t, "send", "github", typ, "--id", typ, "--secret-file", file, "--url", to)
+		code, out, errs := run(t, "send", "github", typ, "--id", typ, "--now", now, "--secret-file", file, "--url", to)
 		if code != exitTransient || !strings.HasPrefix(out, "503") {
 			t.Errorf("%s: exit %d: %s %s", typ, code, out, errs)
 		}

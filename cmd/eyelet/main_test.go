@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -14,8 +13,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"github.com/eyelet-dev/eyelet/internal/freeport"
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
 	bundled "github.com/eyelet-dev/eyelet/testdata"
 )
@@ -83,34 +81,11 @@ func TestScripts(t *testing.T) {
 
 func setup(env *testscript.Env) error {
 	for _, name := range []string{"PORT", "OPS", "OTHER"} {
-		env.Setenv(name, strconv.Itoa(freePort()))
+		env.Setenv(name, strconv.Itoa(freeport.Port()))
 	}
 	env.Setenv("HOME", env.WorkDir)
 	return errors.Join(os.CopyFS(filepath.Join(env.WorkDir, "bundled"), bundled.Files()),
 		os.CopyFS(filepath.Join(env.WorkDir, "planted"), os.DirFS("testdata/planted")))
-}
-
-// portsOf returns the listener at the first port of a block that only this process uses. The system
-// gives ports of this range to nobody, as it would those that are free for a moment.
-var portsOf = sync.OnceValue(func() *net.TCPListener {
-	for {
-		ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10_000 + rand.N(200)*100})
-		if err == nil {
-			return ln // until the process ends
-		}
-	}
-})
-
-var portsTaken atomic.Int32
-
-// freePort returns a port of the block that nothing listens on, each once before it begins again.
-func freePort() int {
-	for {
-		port := portsOf().Addr().(*net.TCPAddr).Port + 1 + int(portsTaken.Add(1))%99
-		if ln, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil && ln.Close() == nil {
-			return port
-		}
-	}
 }
 
 // exits runs a command and compares its exit code: exits 2 eyelet serve.

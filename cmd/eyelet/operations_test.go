@@ -26,7 +26,7 @@ func TestTheOperationsPortIsForUs(t *testing.T) {
 		path := filepath.Join(filepath.Dir(file), "data", name)
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has the mode %v (%v)", name, info.Mode(), err)
+			t.Errorf("%s has the mode %v (%v)", name, info, err)
 		}
 		text, err := os.ReadFile(path)
 		check(t, err)

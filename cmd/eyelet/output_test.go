@@ -103,6 +103,16 @@ func TestCommandsAreInGroups(t *testing.T) {
 	}
 }
 
+// TestOnlyAGivenWaitIsATime by which a producer must repeat: conform decides so by zero.
+func TestOnlyAGivenWaitIsATime(t *testing.T) {
+	t.Parallel()
+	c, _, err := (&program{}).command().Find([]string{"conform"})
+	check(t, err)
+	if f := c.Flags().Lookup("max-wait"); f.DefValue != "0s" {
+		t.Errorf("--max-wait is %s by default", f.DefValue)
+	}
+}
+
 // TestOldNamesOfCommandsRun as their present forms do, also with flags.
 func TestOldNamesOfCommandsRun(t *testing.T) {
 	t.Parallel()
@@ -118,10 +128,10 @@ func TestOldNamesOfCommandsRun(t *testing.T) {
 	}
 }
 
-// TestCommandsPrintJSON: -o is missing only where the output is a text for another program.
+// TestCommandsPrintJSON: -o is missing only where the output is files or a text for programs.
 func TestCommandsPrintJSON(t *testing.T) {
 	t.Parallel()
-	texts := []string{"man", "mcp", "serve", "completion"}
+	texts := []string{"demo", "man", "mcp", "serve", "completion"}
 	for _, c := range allCommands((&program{}).command()) {
 		name := strings.TrimPrefix(c.CommandPath(), "eyelet ")
 		other := slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(name, text) })

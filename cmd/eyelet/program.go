@@ -132,7 +132,7 @@ func (p *program) encode(value any) error {
 func checkOutput(c *cobra.Command, _ []string) error {
 	f := c.Flags().Lookup("output")
 	if f == nil || slices.Contains([]string{"text", "json"}, f.Value.String()) ||
-		slices.Contains(append([]string{"wide"}, copyFormats...), f.Value.String()) &&
+		slices.Contains(append([]string{"wide", "junit"}, copyFormats...), f.Value.String()) &&
 			strings.Contains(f.Usage, f.Value.String()) {
 		return nil
 	}
@@ -239,23 +239,59 @@ func (p *program) readable(c *cobra.Command) *config.Settings {
 	return s
 }
 
-// version returns the module's version, or the revision that the binary was built from.
-func version() string {
+// The linker sets them in builds that do not ask git, which are the same in every folder:
+// -ldflags "-X main.releaseVersion=v1.2.3 -X main.releaseCommit=...".
+var releaseVersion, releaseCommit string
+
+// build describes how a binary was built.
+type build struct {
+	version string
+	commit  string // "" if it is not known
+	changed bool   // uncommitted changes were built
+}
+
+// currentBuild is the build of this program.
+func currentBuild() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		info = &debug.BuildInfo{}
 	}
-	if info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
+	return buildOf(info)
+}
+
+// buildOf returns the build that has the information. `go build` in a checkout adds the commit to
+// it; `go run` and `go test` do not, and a module that was downloaded has its version alone.
+func buildOf(info *debug.BuildInfo) build {
+	b := build{version: cmp.Or(releaseVersion, info.Main.Version), commit: releaseCommit}
+	if b.version == "" || b.version == "(devel)" {
+		b.version = "devel"
 	}
-	revision, dirty := "devel", ""
+	if b.commit != "" {
+		return b
+	}
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "+changes"
+		switch s.Key {
+		case "vcs.revision":
+			b.commit = s.Value
+		case "vcs.modified":
+			b.changed = s.Value == "true"
 		}
 	}
-	return revision + dirty
+	return b
+}
+
+// version is that of the program, such as v1.2.3, or devel.
+func version() string { return currentBuild().version }
+
+// String returns the version and the commit. A released version names its commit by itself.
+func (b build) String() string {
+	switch {
+	case b.commit == "" && b.version == "devel":
+		return b.version + " (commit unknown)"
+	case b.commit == "":
+		return b.version
+	case b.changed:
+		return b.version + " (commit " + b.commit + ", changed)"
+	}
+	return b.version + " (commit " + b.commit + ")"
 }

@@ -107,6 +107,9 @@ func TestInvalidRequestsAreRefusedOnTheWire(t *testing.T) {
 			!strings.Contains(strings.ToLower(answer), "\r\nconnection: close\r\n") {
 			t.Errorf("%s: %.300q, want %d and the end of the connection", name, answer, c.status)
 		}
+		if strings.Count(answer, "\r\nDate: ") != 1 {
+			t.Errorf("%s: without Date, or with two: %.300q", name, answer)
+		}
 		if c.status == 431 && strings.Contains(strings.ToLower(answer), "max-age") {
 			t.Errorf("%s: may be stored: %.300q", name, answer)
 		}

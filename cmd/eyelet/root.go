@@ -36,12 +36,12 @@ func (p *program) command() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("Try", devCommand(p), listenCommand(p), sendCommand(p))
+	group("Try", devCommand(p), listenCommand(p), sendCommand(p), conformCommand(p))
 	group("Run", serveCommand(p), reloadCommand(p), healthcheckCommand(p))
 	group("Look", openCommand(p), topCommand(p), eventsCommand(p), explainCommand(p), mcpCommand(p))
 	group("Repair", handlersCommand(p), targetsCommand(p), fencesCommand(p), reconcileCommand(p), storeCommand(p))
 	group("Set up", initCommand(p), configCommand(p), keygenCommand(p), producersCommand(p))
-	root.AddCommand(manCommand(p), versionCommand(p))
+	root.AddCommand(manCommand(p), versionCommand(p), demoCommand(p))
 	root.InitDefaultCompletionCmd()
 	for _, c := range append(allCommands(root), root) {
 		c.SetFlagErrorFunc(flagError)
@@ -153,15 +153,20 @@ func versionCommand(p *program) *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, Hidden: true}
 	format := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
-		return p.result(*format, map[string]any{"version": version(), "go": runtime.Version(), "os": runtime.GOOS,
-			"arch": runtime.GOARCH}, "%s\n", versionLine())
+		b := currentBuild()
+		object := map[string]any{"version": b.version, "go": runtime.Version(), "os": runtime.GOOS,
+			"arch": runtime.GOARCH}
+		if b.commit != "" {
+			object["commit"], object["modified"] = b.commit, b.changed
+		}
+		return p.result(*format, object, "%s\n", versionLine())
 	}
 	return c
 }
 
 // versionLine is the line of --version.
 func versionLine() string {
-	return "eyelet " + version() + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+	return "eyelet " + currentBuild().String() + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
 }
 
 func manCommand(p *program) *cobra.Command {

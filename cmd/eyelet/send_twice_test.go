@@ -42,14 +42,18 @@ func TestASampleOfEveryPresetSentTwiceIsTwoEvents(t *testing.T) {
 	settings, keys := keySettings(t, dir)
 	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nurl: https://hooks.example\nstore: \"memory:\"\n" +
 		"log: {level: error}\nproducers:\n"
+	all, own := text, map[string]string{} // a sender has one producer
 	for _, vendor := range preset.All() {
 		if !slices.Contains(atVendors, vendor.Name) {
-			text += fmt.Sprintf("  %s: {preset: %s, %s}\n", vendor.Name, vendor.Name,
+			line := fmt.Sprintf("  %s: {preset: %s, %s}\n", vendor.Name, vendor.Name,
 				cmp.Or(settings[vendor.Name], "secret_file: plain.txt"))
+			all += line
+			own[vendor.Name] = filepath.Join(dir, vendor.Name+".yaml")
+			check(t, os.WriteFile(own[vendor.Name], []byte(text+line), 0o600))
 		}
 	}
 	file := filepath.Join(dir, "eyelet.yaml")
-	check(t, os.WriteFile(file, []byte(text), 0o600))
+	check(t, os.WriteFile(file, []byte(all), 0o600))
 	at := launch(t, "serve", "--config", file)
 	sent := map[string]int{}
 	for _, vendor := range preset.All() {
@@ -61,7 +65,8 @@ func TestASampleOfEveryPresetSentTwiceIsTwoEvents(t *testing.T) {
 			kinds = kinds[:1]
 		}
 		for _, kind := range kinds {
-			args := []string{vendor.Name, kind, "--config", file, "--producer", vendor.Name, "--url", at.deliveries}
+			args := []string{vendor.Name, kind, "--config", own[vendor.Name], "--producer", vendor.Name, "--url",
+				at.deliveries}
 			if key := keys[vendor.Name]; key != "" {
 				if code, _, errs := run(t, append([]string{"send"}, args...)...); code != exitUsage ||
 					!strings.Contains(errs, "only the vendor can sign") {

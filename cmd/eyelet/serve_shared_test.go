@@ -80,9 +80,12 @@ func TestReceiversOfADatabaseAreOne(t *testing.T) {
 		})
 	}
 	for of, r := range map[string]*running{"a": a, "b": b} {
-		_, text := operation(t, r, "/metrics")
+		var text string
+		eventually(t, "the counts of the database are read", func() bool {
+			_, text = operation(t, r, "/metrics")
+			return strings.Contains(text, "eyelet_store_records 2\n")
+		})
 		for _, line := range []string{
-			"eyelet_store_records 2\n",
 			"# HELP eyelet_store_records Records in the store. Of the store: of receivers that share it take the max",
 			"# HELP eyelet_store_accepted_total Events accepted since the start. Of this process.",
 			map[string]string{"a": "eyelet_store_accepted_total 2\n", "b": "eyelet_store_accepted_total 0\n"}[of],

@@ -162,7 +162,7 @@ func (b *batch) put(r *row) { swap(&b.oldRows, b.rows, r.place, r) }
 func (b *batch) at(p record.Place) (*row, error) {
 	r, known := b.rows[p]
 	if !known {
-		if r := b.c.cache.get(p); r != nil {
+		if r := b.c.cache.rows[p]; r != nil {
 			return r, nil
 		}
 		if b.c.db.Lacks(p.Key()) {

@@ -29,11 +29,13 @@ type committer struct {
 	unqueued  map[uint64]record.Hash // other events with open tasks, by sequence
 	inFlight  []record.Place         // of the rows that the commit in progress changes
 	published uint64                 // the newest sequence that is in recent
+	added     []record.Recent        // memory for those after it
 	unmarked  bool                   // no mark follows the last commit
 	writes    []mutation             // of the batch that is staged
 	memory    arena                  // of the writes
 	changes   changes                // of the batch
 	claiming  claiming               // the claim that is decided
+	noting    rowNotes               // those of the task that is finished
 	step      dedup.Step[*row]
 }
 
@@ -285,7 +287,7 @@ func (c *committer) publish(b *batch, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.meta, c.inFlight = b.next, c.inFlight[:0]
-	var added []record.Recent
+	added := c.added[:0]
 	for _, r := range b.forgotten {
 		c.schedule(r)
 	}
@@ -301,7 +303,7 @@ func (c *committer) publish(b *batch, took time.Duration) {
 		}
 	}
 	slices.SortFunc(added, func(a, b record.Recent) int { return cmp.Compare(a.Seq, b.Seq) })
-	c.published = b.seq
+	c.published, c.added = b.seq, added
 	for _, l := range added {
 		c.recent.add(l)
 	}

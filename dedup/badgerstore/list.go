@@ -52,7 +52,7 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 			if err = s.view(func(in *kv.View) error {
 				r, err := s.readListed(in, m)
 				if found = err == nil && r != nil; found { // otherwise it was readable a moment ago; damage was logged
-					rec, damage = r.whole(in, f.Body)
+					rec, damage = r.whole(in, f.WithBody(r.event.Size))
 				}
 				return nil
 			}); err != nil {

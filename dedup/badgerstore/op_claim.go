@@ -22,7 +22,6 @@ type claimOp struct {
 // prepare hashes and encodes the claims; first is the hash of the first key. It runs in the
 // goroutine of the caller.
 func prepare(claims []dedup.Claim, first record.Hash) (*claimOp, error) {
-
 	o := &claimOp{ticket: newTicket(true)}
 	o.claim, o.bytes = true, 0
 	if o.claims, o.decisions = o.one.claim[:], o.one.decision[:]; len(claims) > 1 {
@@ -186,7 +185,8 @@ func (s *claiming) Accept(c *dedup.Claim, old *row) (dedup.Decision, error) {
 	}
 	b.window = max(b.window, rec.Window)
 	b.putAliases(p, &rec, p.name)
-	next.rec = withoutDescription(rec)
+	next.rec, p.tasks = withoutDescription(rec), rec.Tasks
+	next.rec.Tasks = append(next.task[:0], rec.Tasks...)
 	if c.GivesPayload && !c.Hold && p.body.Len() == 0 {
 		next.given = p
 	}

@@ -3,6 +3,7 @@ package badgerstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -69,23 +70,23 @@ const startsMost = 64 * batchOps
 
 // serve assigns due tasks to a Take. It reports whether there were any.
 func (b *batch) serve(o *takeOp) bool {
-	for {
+	for len(o.work) == 0 {
 		want := o.wanted(b.c.opened)
 		want.Tasks = min(want.Tasks, startsMost-b.started)
-		items := b.c.tasks.TakeWhile(b.now, want, b.now.Add(o.want.Lease), b.startsWith)
+		items := b.c.tasks.Take(b.now, want, b.now.Add(o.want.Lease), b.startsWith)
 		if len(items) == 0 {
-			return len(o.work) > 0
+			return false
 		}
+		o.work, o.rows = slices.Grow(o.work, len(items)), slices.Grow(o.rows, len(items))
+		o.was = slices.Grow(o.was, len(items))
 		for _, it := range items {
 			if err := b.start(o, it); err != nil {
 				b.c.damage(err)
 				b.c.unqueue(it)
 			}
 		}
-		if len(o.work) > 0 {
-			return true
-		}
 	}
+	return true
 }
 
 // readsMost bounds the events that a batch reads to start their tasks, beside the first of each
@@ -98,7 +99,7 @@ func (b *batch) startsWith(it taskqueue.Item[record.Hash]) bool {
 	for _, p := range [...]record.Place{{Hash: it.Event}, {Hash: it.Event, Older: it.Seq}} {
 		r := b.rows[p]
 		if r == nil {
-			r = b.c.cache.get(p)
+			r = b.c.cache.rows[p]
 		}
 		if r != nil && r.rec.Seq == it.Seq {
 			b.states += r.stateSize()
@@ -146,10 +147,8 @@ func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 // wanted returns the tasks that a Take may get from a store that was opened at a time.
 func (o *takeOp) wanted(opened time.Time) taskqueue.Want {
 	w := &o.want
-	return taskqueue.Want{
-		Tasks: w.Tasks, Bytes: w.Bytes, Handlers: w.Handlers, Orphans: opened.Add(w.OrphanAfter),
-		Most: w.Most,
-	}
+	orphans := opened.Add(w.OrphanAfter)
+	return taskqueue.Want{Tasks: w.Tasks, Bytes: w.Bytes, Handlers: w.Handlers, Orphans: orphans, Most: w.Most}
 }
 
 func ready(t dedup.Task, now time.Time) bool {
@@ -180,7 +179,8 @@ type finishOp struct {
 
 func (o *finishOp) apply(b *batch) error {
 	return b.leased(o.lease, func(r *row) error {
-		return r.rec.Finish(rowNotes{b, r}, o.lease, o.result, b.now)
+		b.c.noting = rowNotes{b, r}
+		return r.rec.Finish(&b.c.noting, o.lease, o.result, b.now)
 	})
 }
 

@@ -15,6 +15,7 @@ type prepared struct {
 	hashes []record.Hash  // of the names
 	few    [3]record.Hash // memory for them
 	task   [1]dedup.Task  // memory for that of the decision
+	tasks  []dedup.Task   // memory for those of a worker
 	name   record.Name    // of its occurrence, if it is the first one
 	event  record.Event
 	body   record.Body // a large one

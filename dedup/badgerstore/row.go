@@ -53,8 +53,11 @@ func (r *row) hand() (dedup.Record, error) {
 		return r.record()
 	}
 	rec := r.rec
-	rec.Tasks, rec.Response = dedup.CloneTasks(r.rec.Tasks), dedup.Response{}
-	rec.Key, rec.Aliases, rec.Payload = p.claim.Key, slices.Clone(p.names), p.claim.Payload
+	rec.Tasks, rec.Response = append(p.tasks[:0], r.rec.Tasks...), dedup.Response{} // without a history yet
+	rec.Key, rec.Aliases, rec.Payload = p.claim.Key, p.names, p.claim.Payload
+	if len(p.names) == len(p.claim.Aliases) { // the memory of the claimer
+		rec.Aliases = slices.Clone(p.names)
+	}
 	return rec, nil
 }
 
@@ -130,8 +133,6 @@ type rowCache struct {
 	bytes int64
 	max   int64
 }
-
-func (c *rowCache) get(p record.Place) *row { return c.rows[p] }
 
 func (c *rowCache) keep(r *row) {
 	if old := c.rows[r.place]; old != nil {

@@ -31,18 +31,14 @@ func (s *Store) claimOthers(ctx context.Context, claims []dedup.Claim, err error
 	}
 	for first := err; ; {
 		claims = slices.Concat(claims[:met.at], claims[met.at+1:])
-		if len(claims) == 0 || held(claims) {
+		held := func(c dedup.Claim) bool { return c.Hold } // its caller must get the lease
+		if len(claims) == 0 || slices.ContainsFunc(claims, held) {
 			return nil, first
 		}
 		if _, err = s.claim(ctx, claims); !errors.As(err, &met) {
 			return nil, errors.Join(first, err)
 		}
 	}
-}
-
-// held reports whether a claim is held. Its caller must get the lease.
-func held(claims []dedup.Claim) bool {
-	return slices.ContainsFunc(claims, func(c dedup.Claim) bool { return c.Hold })
 }
 
 func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
@@ -115,7 +111,8 @@ func (s *Store) known(ctx context.Context, c *dedup.Claim, h record.Hash) (d ded
 		return d, false
 	}
 	rec, own, ok := s.finished(h)
-	if name, named := c.Named(); ok && named { // else a dedup.Step finds another event
+	if ok && c.Occurrence != nil && c.Occurrence.Name != "" { // else a dedup.Step finds another event
+		name, _ := c.Named()
 		owned, err := owns(s.db, record.Alias{Hash: h, Seq: rec.Seq}, own, name)
 		ok = owned && err == nil
 	}

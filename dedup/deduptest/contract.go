@@ -275,6 +275,21 @@ var contract = []check{
 					x.Errorf("a body of %d bytes has %d, or %d in a list", len(want), len(got), len(r.Payload.Body))
 				}
 			}
+			for text, found := range map[string]int{"": len(bodies), "9ABC": len(bodies) - 2} {
+				short := x.list(dedup.Filter{Body: true, MaxBody: 65_536, Text: text})
+				if len(short) != found {
+					x.Errorf("%d events have %q, want %d", len(short), text, found)
+				}
+				for _, r := range short {
+					want := bodies[r.Event]
+					if len(want) > 65_536 {
+						want = nil
+					}
+					if !bytes.Equal(r.Payload.Body, want) {
+						x.Errorf("a list of short bodies has %d bytes, want %d", len(r.Payload.Body), len(want))
+					}
+				}
+			}
 		})
 	}},
 	{"TheCallerOwnsWhatItGivesAndGets", func(x *rig) {

@@ -158,7 +158,7 @@ func (m *Store) wanted(w dedup.Want) taskqueue.Want {
 // start leases due tasks.
 func (m *Store) start(want dedup.Want) []dedup.Work {
 	var out []dedup.Work
-	for _, it := range m.queue.Take(m.now, m.wanted(want), m.now.Add(want.Lease)) {
+	for _, it := range m.queue.Take(m.now, m.wanted(want), m.now.Add(want.Lease), nil) {
 		m.token++
 		var l dedup.Lease
 		source{m}.Change(it.Event, func(r *dedup.Record) {
@@ -291,7 +291,7 @@ func (m *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 				return
 			}
 			shown := *r
-			if !f.Body {
+			if !f.WithBody(int64(len(r.Payload.Body))) {
 				shown.Payload.Body = nil
 			}
 			if !yield(shown.Clone(), nil) {

@@ -13,18 +13,19 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// read returns the records that a condition selects, and the time. Some may be damaged.
+// read returns the records that a condition selects, and the time. Some may be damaged. The
+// expression for the body is empty if none is wanted.
 func (s *Store) read(
-	ctx context.Context, body bool, rest string, args ...any,
+	ctx context.Context, body, rest string, args ...any,
 ) (found []*row, now time.Time, err error) {
 	sql := "SELECT "
-	if body {
-		sql += "e.body, "
+	if body != "" {
+		sql += body + ", "
 	}
 	sql += columns + " FROM {{schema}}.event e" + withTasks + " WHERE " + rest
 	b := &pgx.Batch{}
 	b.Queue(s.db.sql(sql), args...).Query(func(rows pgx.Rows) (err error) {
-		found, err = s.db.collect(rows, body)
+		found, err = s.db.collect(rows, body != "")
 		return err
 	})
 	b.Queue(nowSQL, s.db.now()).QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
@@ -43,7 +44,7 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 		return dedup.Record{}, err
 	}
 	defer end()
-	found, now, err := s.read(ctx, true, "e.seq = $1 ORDER BY e.seq, t.idx", seqOf(event))
+	found, now, err := s.read(ctx, "e.body", "e.seq = $1 ORDER BY e.seq, t.idx", seqOf(event))
 	switch {
 	case err != nil:
 		return dedup.Record{}, err
@@ -57,8 +58,19 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 	return found[0].rec, nil
 }
 
-// pageSize is how many records List reads at once, or a tenth of that with their bodies.
+// pageSize is how many records List reads at once, or a tenth of that with bodies of any size.
 const pageSize = 100
+
+// bodyOf is the expression for the bodies of a list.
+func bodyOf(f *dedup.Filter) string {
+	switch {
+	case !f.Body:
+		return ""
+	case f.MaxBody > 0:
+		return fmt.Sprintf("CASE WHEN octet_length(e.body) <= %d THEN e.body END", f.MaxBody)
+	}
+	return "e.body"
+}
 
 // List implements [dedup.Store]. It reads page after page, so a slow reader holds back neither the
 // database nor Close. Events that cannot be read are left out and logged.
@@ -68,7 +80,7 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 	}
 	return func(yield func(dedup.Record, error) bool) {
 		before, size := int64(1)<<62, pageSize
-		if f.Body {
+		if f.Body && f.MaxBody <= 0 {
 			size /= 10
 		}
 		if f.Limit > 0 {
@@ -113,7 +125,7 @@ func (s *Store) page(ctx context.Context, f *dedup.Filter, before int64, size in
 	where, args := conditions(f, s.db.now(), size)
 	rest := fmt.Sprintf(`e.seq = ANY(ARRAY(SELECT e.seq FROM {{schema}}.event e WHERE e.seq < $1%s ORDER BY e.seq DESC LIMIT %d))
 ORDER BY e.seq DESC, t.idx`, where, size)
-	return s.read(ctx, f.Body, rest, append([]any{before}, args...)...)
+	return s.read(ctx, bodyOf(f), rest, append([]any{before}, args...)...)
 }
 
 // conditions are what the database checks of a filter, for a page of a size. [dedup.Filter.Match]

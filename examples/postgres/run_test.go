@@ -1,12 +1,13 @@
 package main
 
 import (
-	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/eyelet-dev/eyelet/internal/freeport"
 	"github.com/eyelet-dev/eyelet/internal/pgtest"
 )
 
@@ -16,13 +17,7 @@ func TestTheScriptCountsEveryPaymentOnce(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "bash", "run.sh", "15")
 	cmd.Env = append(os.Environ(), "DATABASE_URL=")
 	for _, name := range []string{"PORT_ONE", "PORT_TWO"} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, port, _ := net.SplitHostPort(ln.Addr().String())
-		cmd.Env = append(cmd.Env, name+"="+port)
-		_ = ln.Close()
+		cmd.Env = append(cmd.Env, name+"="+strconv.Itoa(freeport.Port()))
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "the counter counted 15\n") ||

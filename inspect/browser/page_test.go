@@ -2,7 +2,11 @@ package browser_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -45,6 +49,10 @@ func TestPage(t *testing.T) {
 		{"RowsComeByThemselves", liveRows},
 		{"FilterAndSearch", filters},
 		{"Event", event},
+		{"BodyBesideTimeline", bodyBesideTimeline},
+		{"Rows", rowHeights},
+		{"Phone", phone},
+		{"SendToLocalhost", sendToLocalhost},
 		{"Refused", refused},
 		{"EditAndSend", editAndSend},
 		{"Keyboard", keyboard},
@@ -67,7 +75,7 @@ func views(x *tab, s *server) {
 	dead := eval[string](x, `document.querySelector("a.row").getAttribute("href")`)
 	for _, theme := range []string{"light", "dark"} {
 		x.theme(theme)
-		for _, width := range []int64{1280, 360} {
+		for _, width := range []int64{1920, 1280, 360} {
 			x.size(width, 800)
 			for name, path := range map[string]string{
 				"deliveries": "/ui/", "refused": "/ui/?show=refused", "search": "/ui/?q=kettle",
@@ -153,8 +161,7 @@ func event(x *tab, s *server) {
 	x.waits("the event is beside the list",
 		`document.querySelector("main.open .pane h1").innerText === "issues" && location.pathname.includes("/events/")`)
 	for _, text := range []string{
-		"Verified and stored", "Answered 200", "Attempt 1", "Attempt 3", "dial ledger:5432: connection refused",
-		"Dead letter",
+		"Verified and stored", "Answered 200", "Attempts 1 to 3", "dial ledger:5432: connection refused", "Dead letter",
 	} {
 		x.sees(text)
 	}
@@ -169,6 +176,92 @@ func event(x *tab, s *server) {
 	x.audit("event")
 	x.run(chromedp.NavigateBack())
 	x.waits("back to the list", `!location.pathname.includes("/events/") && !document.querySelector("main.open")`)
+}
+
+// shows requires that the whole width of an element, and at least 200 of its pixels in height, are
+// in the window.
+func (x *tab) shows(selector string) {
+	x.Helper()
+	if !eval[bool](x, fmt.Sprintf(`(() => {
+		const r = document.querySelector(%q).getBoundingClientRect();
+		return r.left >= 0 && r.right <= innerWidth && r.top >= 0 && r.top <= innerHeight - Math.min(r.height, 200);
+	})()`, selector)) {
+		x.Errorf("%s is not in the window", selector)
+	}
+}
+
+func bodyBesideTimeline(x *tab, s *server) {
+	x.login(s)
+	for _, query := range []string{"?q=issue-1", "?show=refused"} {
+		for _, width := range []int64{1280, 1920} {
+			x.size(width, 800)
+			x.visit("/ui/" + query)
+			x.click("a.row")
+			x.sees("Body, ")
+			x.shows(".view.w1")
+			if eval[bool](x, `document.querySelector(".set").getBoundingClientRect().left <
+				document.querySelector(".sides section").getBoundingClientRect().right`) {
+				x.Errorf("%s at %d: the body is not beside what happened", query, width)
+			}
+		}
+	}
+}
+
+func rowHeights(x *tab, s *server) {
+	x.login(s)
+	for _, path := range []string{"/ui/", eval[string](x, `document.querySelector("a.row").getAttribute("href")`)} {
+		x.visit(path)
+		if heights := eval[[]float64](x, `[...new Set([...document.querySelectorAll(".row")]
+			.map((r) => Math.max(r.getBoundingClientRect().height, r.scrollHeight)))]`); len(heights) != 1 || heights[0] != 36 {
+			x.Errorf("the rows of %s are %v high", path, heights)
+		}
+		x.sees("refs/heads/main by Rosa Müller")
+	}
+}
+
+// phone looks for what one comes for: the last error, and the last refusal.
+func phone(x *tab, s *server) {
+	x.login(s)
+	x.size(390, 844)
+	for _, view := range []struct{ path, columns, text string }{
+		{"/ui/dead", "td.err", "dial ledger:5432: connection refused"},
+		{"/ui/producers", ".pairup dd", "Signature mismatch (401)"},
+	} {
+		x.visit(view.path)
+		x.sees(view.text)
+		x.audit(view.path)
+		if wide := eval[string](x, fmt.Sprintf(`[...document.querySelectorAll(%q + ", .scroll")].filter((e) => {
+			const r = e.getBoundingClientRect();
+			return r.left < 0 || r.right > innerWidth || e.scrollWidth > e.clientWidth + 1 && e.matches(".scroll");
+		}).map((e) => e.className + e.innerText).join(" | ")`, view.columns)); wide != "" {
+			x.Errorf("not in the window of %s: %s", view.path, wide)
+		}
+	}
+}
+
+// sendToLocalhost runs the command of the page with another port.
+func sendToLocalhost(x *tab, s *server) {
+	bodies := make(chan string, 1)
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		bodies <- fmt.Sprint(r.URL.Path, " ", r.Header.Get("X-Github-Delivery"), " ", string(body), err)
+	}))
+	x.Cleanup(app.Close)
+	x.login(s)
+	x.visit("/ui/?q=issue-1")
+	x.click("a.row")
+	x.click("#pane .ask:has(#local) summary")
+	x.sees("eyelet events show --raw")
+	x.audit("a command for localhost")
+	text := eval[string](x, `document.querySelector("#local").innerText`)
+	sh := exec.Command("sh", "-c", strings.Replace(text, "http://localhost:3000", app.URL, 1))
+	sh.Dir, sh.Env = s.dir, append(os.Environ(), "PATH="+s.dir+":"+os.Getenv("PATH"))
+	if out, err := sh.CombinedOutput(); err != nil {
+		x.Fatalf("%s: %v: %s", text, err, out)
+	}
+	if got, want := <-bodies, `/webhooks/gh issue-1 {"action":"opened","issue":{"number":4711}}<nil>`; got != want {
+		x.Errorf("the application got %s, want %s", got, want)
+	}
 }
 
 func refused(x *tab, s *server) {
@@ -209,10 +302,10 @@ func editAndSend(x *tab, s *server) {
 	x.visit("/ui/?q=edit-1")
 	x.click("a.row")
 	x.sees("What happened")
-	x.click(".wide-ask summary")
+	x.click(".ask:has(#edited) summary")
 	x.audit("a body that is edited")
 	x.types("#edited", kb.End+" ")
-	x.click(".wide-ask button")
+	x.click(".ask:has(#edited) button")
 	x.sees("Sent, and answered 200.")
 	x.visit("/ui/?show=accepted")
 	x.click("a.row")
@@ -232,6 +325,14 @@ func keyboard(x *tab, s *server) {
 	x.waits("the first row is marked", `document.querySelector("a.row").getAttribute("aria-current") === "true"`)
 	press(kb.Enter)
 	x.waits("the event is open", `document.querySelector("main.open .pane h1") !== null`)
+	x.visit("/ui/?q=issue-1")
+	x.click("a.row")
+	x.sees("Attempts 1 to 3")
+	eval[chromedp.Void](x, `document.querySelector(".line summary").focus()`)
+	press(kb.Enter)
+	x.waits("the attempts are shown", `document.querySelector(".line details").open`)
+	x.sees("Attempt 2: failed")
+	x.audit("folded attempts")
 	press(kb.Escape)
 	x.waits("it is closed", `document.readyState === "complete" && !document.querySelector("main.open")`)
 	press("?")

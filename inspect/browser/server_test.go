@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/freeport"
 )
 
 const secret = "a secret that only this test has"
@@ -48,7 +49,7 @@ handlers:
 // serve builds the program, starts it and waits until it accepts deliveries.
 func serve(t *testing.T) *server {
 	t.Helper()
-	s := &server{dir: t.TempDir(), deliveries: freeAddress(t), address: freeAddress(t)}
+	s := &server{dir: t.TempDir(), deliveries: freeport.Address(), address: freeport.Address()}
 	s.binary = filepath.Join(s.dir, "eyelet")
 	build := exec.Command("go", "build", "-o", s.binary, "./cmd/eyelet")
 	build.Dir = "../.."
@@ -141,16 +142,6 @@ func (s *server) deliverSigned(t *testing.T, id, typ, body, with, over string, w
 	if err := res.Body.Close(); err != nil || res.StatusCode != want {
 		t.Fatalf("delivery %s: status %d, want %d (%v)", id, res.StatusCode, want, err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // eventually waits until a condition holds.

@@ -115,7 +115,9 @@
       const s = JSON.parse(e.data);
       all('li', rows).filter((li) => li.dataset.event === s.event).forEach((li) => {
         const em = $('em', li);
-        if (em.textContent) { em.textContent = s.word; em.className = s.mood; }
+        if (!em.textContent) return;
+        em.textContent = s.word; em.className = s.mood;
+        $('.took', li).textContent = s.took; $('.tries', li).textContent = s.tries;
       });
     });
     source.addEventListener('open', () => { sign.classList.add('on'); sign.textContent = 'live'; });

@@ -28,7 +28,7 @@ func TestAFileIsCompleteOrTheOldOne(t *testing.T) {
 	}
 	info, err := os.Stat(path)
 	if text, _ := os.ReadFile(path); err != nil || string(text) != "new" || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file is %q with mode %v (%v)", text, info.Mode(), err)
+		t.Errorf("the file is %q with mode %v (%v)", text, info, err)
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
 		t.Errorf("%d files are left (%v)", len(all), err)

@@ -48,7 +48,7 @@ type Options struct {
 func New(h http.Handler, o Options) *http.Server {
 	srv := &http.Server{
 		// net/http would answer OPTIONS * itself, and wait for its body without a limit.
-		Handler: limitBody(h, o.Body), DisableGeneralOptionsHandler: true,
+		Handler: bodyLimit{h, o.Body}, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: cmp.Or(o.HeaderTimeout, DefaultHeaderTimeout),
 		WriteTimeout:      o.Answer + o.Body + answerSlack, IdleTimeout: cmp.Or(o.IdleTimeout, DefaultIdleTimeout),
 		MaxHeaderBytes: cmp.Or(o.HeaderBytes, DefaultHead-HeadSlack), TLSConfig: o.TLS,
@@ -64,16 +64,19 @@ func New(h http.Handler, o Options) *http.Server {
 	return srv
 }
 
-// limitBody limits the time in which a body arrives: net/http waits for one that no handler reads,
+// bodyLimit limits the time in which a body arrives: net/http waits for one that no handler reads,
 // before it sends the response. A handler may set another limit. None is left once the body has
 // come.
-func limitBody(next http.Handler, limit time.Duration) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 && limit > 0 {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(limit))
-		}
-		next.ServeHTTP(w, r)
-	})
+type bodyLimit struct {
+	next  http.Handler
+	limit time.Duration
+}
+
+func (l bodyLimit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 && l.limit > 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(l.limit))
+	}
+	l.next.ServeHTTP(w, r)
 }
 
 // End waits a few seconds until the connections are idle, and closes them. The receiver has been

@@ -30,7 +30,8 @@ var activityPub = Preset{
 	Name: "activitypub", Docs: "https://docs.joinmastodon.org/spec/security/#http-message-signatures",
 	Auth: "RFC 9421", ID: "body id", Wants: "2xx", Uses: []string{"keys"},
 	like: producer.Producer{
-		Key: producer.JSON("id"), Type: producer.JSON("type"),
+		Summary: []string{"{json:actor}"},
+		Key:     producer.JSON("id"), Type: producer.JSON("type"),
 		Tolerance: verify.Tolerance{Past: time.Hour, Future: time.Hour}, Window: 3 * day,
 	},
 	build: func(p *producer.Producer, s Settings) {

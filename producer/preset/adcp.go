@@ -32,8 +32,9 @@ var adCP = Preset{
 	Name: "adcp", Docs: "https://adcontextprotocol.org/docs/building/by-layer/L1/security", Auth: "RFC 9421",
 	ID: "body idempotency_key", Wants: "2xx; 1 to 7 days", Uses: []string{"jwks_url", "revoked_url"},
 	like: producer.Producer{
-		Key:  producer.JSON("idempotency_key"),
-		Type: producer.First(producer.JSON("notification_type"), producer.JSON("event"), producer.JSON("task_type")),
+		Summary: []string{"{json:status}"},
+		Key:     producer.JSON("idempotency_key"),
+		Type:    producer.First(producer.JSON("notification_type"), producer.JSON("event"), producer.JSON("task_type")),
 		Fingerprint: func(d *producer.Delivery, it producer.Item) [32]byte {
 			if canonical, err := strictjson.Canonical(it.Body); err == nil {
 				it.Body = canonical

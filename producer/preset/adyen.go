@@ -40,7 +40,13 @@ var adyen = Preset{
 	Auth: "HMAC-SHA256 of 8 members of each item",
 	ID:   "pspReference:eventCode:success", Deadline: "10s", Wants: "2xx or [accepted]; 30 days",
 	Uses: []string{"secret", "username", "password"},
-	like: producer.Producer{Fingerprint: producer.FingerprintNone, Window: 31 * day},
+	like: producer.Producer{
+		Fingerprint: producer.FingerprintNone, Window: 31 * day,
+		Summary: []string{
+			"{json:amount.value in json:amount.currency} for {json:merchantReference}",
+			"{json:reason}",
+		},
+	},
 	build: func(p *producer.Producer, s Settings) {
 		scheme := newAdyenScheme(s.Secrets...)
 		signedBy(p, scheme)

@@ -41,7 +41,10 @@ var awsSNS = Preset{
 	Name: "aws-sns", Docs: "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html",
 	Auth: "RSA signature in the body, certificate of SNS", ID: "body MessageId", Deadline: "15s",
 	Wants: "2xx; an hour, drops on 4xx but 429", Uses: []string{"topic", "alg", "roots"},
-	like: producer.Producer{Fields: []string{"X-Amz-Sns-*"}}, build: buildSNS, signWith: signSNS,
+	like: producer.Producer{
+		Fields:  []string{"X-Amz-Sns-*"},
+		Summary: []string{"{json:Subject}", "{json:Message}"},
+	}, build: buildSNS, signWith: signSNS,
 }
 
 func buildSNS(p *producer.Producer, s Settings) {

@@ -35,6 +35,7 @@ var azureEventGrid = Preset{
 		"query", "header", "secret", "audience", "issuers", "account", "jwks_url", "alg", "origins", "topic",
 	},
 	like: producer.Producer{
+		Summary: []string{"{json:subject}"},
 		Fields: []string{
 			"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version",
 		},

@@ -29,7 +29,10 @@ import (
 var microsoftGraph = Preset{
 	Name: "graph", Docs: "https://learn.microsoft.com/graph/change-notifications-delivery-webhooks",
 	Auth: "clientState of each notification", ID: "id, or a digest", Deadline: "3s", Wants: "2xx; 4h",
-	Uses: []string{"secret"}, like: producer.Producer{Window: 28 * time.Hour},
+	Uses: []string{"secret"}, like: producer.Producer{
+		Window:  28 * time.Hour,
+		Summary: []string{"{json:resource}"},
+	},
 	build: func(p *producer.Producer, s Settings) {
 		signedBy(p, clientStates(verify.Secrets(s.Secrets...)))
 		p.Echo = &producer.Echo{Query: "validationToken", Methods: []string{http.MethodPost}}

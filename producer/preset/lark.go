@@ -42,6 +42,10 @@ var lark = Preset{
 	Auth: "SHA-256 of time, nonce, key and body", ID: "header.event_id", Deadline: "3s", Wants: "200; 7.5h",
 	Uses: []string{"secret", "token"},
 	like: producer.Producer{
+		Summary: []string{
+			"{json:event.message.message_type} in {json:event.message.chat_id}",
+			"{json:event.object.name}",
+		},
 		Fields: []string{"X-Lark-*"}, Fingerprint: producer.FingerprintNone, Window: 2 * day,
 		Tolerance: verify.Tolerance{Past: 8 * time.Hour, Future: 5 * time.Minute},
 	},

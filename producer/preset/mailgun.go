@@ -32,6 +32,10 @@ var mailgun = Preset{
 	Auth: "HMAC-SHA256 of time and token in the body", ID: "body event-data.id", Wants: "200; 8h",
 	Uses: []string{"secret"},
 	like: producer.Producer{
+		Summary: []string{
+			"{json:event-data.message.headers.subject} to {json:event-data.recipient}",
+			"{json:event-data.recipient}",
+		},
 		Key: producer.JSON("event-data.id"), Type: producer.JSON("event-data.event"),
 		Tolerance: verify.Tolerance{Past: 9 * time.Hour, Future: 5 * time.Minute}, Window: 2 * day,
 	},

@@ -28,7 +28,10 @@ var mandrill = Preset{
 	Name: "mandrill", Docs: "https://mailchimp.com/developer/transactional/docs/webhooks/",
 	Auth: "HMAC-SHA1 of URL and form", ID: "digest of each event", Wants: "200",
 	Uses: []string{"secret", "signed_url"},
-	like: producer.Producer{Fields: []string{"X-Mandrill-*"}, Fingerprint: producer.FingerprintNone, Window: 4 * day},
+	like: producer.Producer{
+		Fields: []string{"X-Mandrill-*"}, Fingerprint: producer.FingerprintNone, Window: 4 * day,
+		Summary: []string{"{json:msg.subject} to {json:msg.email}", "{json:msg.email}"},
+	},
 	build: func(p *producer.Producer, s Settings) {
 		p.Err = checkText(s.Secrets)
 		signedBy(p, newMandrillScheme(s.SignedURL, s.Secrets))

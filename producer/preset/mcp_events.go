@@ -31,7 +31,8 @@ var mcpEvents = Preset{
 	Name: "mcp-events", Docs: "https://github.com/modelcontextprotocol/experimental-ext-triggers-events",
 	Auth: "HMAC-SHA256 of id, time and body", ID: "webhook-id", Wants: "2xx; the server's matter",
 	Uses: []string{"secret", "keys"}, like: producer.Producer{
-		Fields: []string{"Webhook-*", mcpSubscription}, KeyRequired: true, Fingerprint: producer.FingerprintNone,
+		Summary: []string{"{json:data.title}", "{json:error.message}"},
+		Fields:  []string{"Webhook-*", mcpSubscription}, KeyRequired: true, Fingerprint: producer.FingerprintNone,
 		Tolerance: fiveMinutes, Window: 100 * time.Hour,
 	},
 	build: buildMCPEvents,

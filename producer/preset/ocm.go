@@ -28,6 +28,7 @@ var ocm = Preset{
 	Name: "ocm", Docs: "https://datatracker.ietf.org/doc/draft-ietf-ocm-open-cloud-mesh/", Auth: "RFC 9421",
 	ID: "body providerId", Wants: "201", Uses: []string{"allow"},
 	like: producer.Producer{
+		Summary: []string{"{json:name} from {json:sender}"},
 		Key: producer.First(producer.Join(producer.JSON("notificationType"), producer.JSON("providerId")),
 			producer.JSON("providerId")),
 		Type:      producer.First(producer.JSON("notificationType"), producer.JSON("resourceType")),

@@ -34,6 +34,10 @@ var payPal = Preset{
 	Auth: "RSA signature over id, time, webhook id and CRC-32", ID: "body id", Wants: "2xx; 25 times in 3 days",
 	Uses: []string{"account", "roots"},
 	like: producer.Producer{
+		Summary: []string{
+			"{json:resource.amount.value} {json:resource.amount.currency_code}, {json:resource.status}",
+			"{json:summary}",
+		},
 		Fields: []string{"Paypal-*"}, Key: producer.JSON("id"), KeyRequired: true, Type: producer.JSON("event_type"),
 		Tolerance: verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}, Window: 4 * day,
 	},

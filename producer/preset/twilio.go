@@ -40,7 +40,10 @@ var twilio = Preset{
 	Name: "twilio", Docs: "https://www.twilio.com/docs/usage/webhooks/webhooks-security",
 	Auth: "HMAC-SHA1 of URL and form", ID: "I-Twilio-Idempotency-Token", Deadline: "15s",
 	Wants: "2xx, the body counts; 1 retry", Uses: []string{"secret"},
-	like: producer.Producer{Fields: []string{"X-Twilio-*", "I-Twilio-*"}}, build: buildTwilio,
+	like: producer.Producer{
+		Fields:  []string{"X-Twilio-*", "I-Twilio-*"},
+		Summary: []string{"{form:Body} from {form:From}", "{form:From} to {form:To}"},
+	}, build: buildTwilio,
 }
 
 var twilioEventStreams = Preset{Name: "twilio-event-streams", build: signedByTwilio}

@@ -79,13 +79,9 @@ func (q *Queue[E]) heaps(w *Want, f func(h *Heap[*entry[E]], from int64)) {
 }
 
 // Take returns tasks that are due at now, at least one if there is any, and marks them as running
-// until a time after now. A running task whose time has passed is due again.
-func (q *Queue[E]) Take(now time.Time, w Want, until time.Time) []Item[E] {
-	return q.TakeWhile(now, w, until, func(Item[E]) bool { return true })
-}
-
-// TakeWhile is Take that ends before a task that does not fit. The first one always fits.
-func (q *Queue[E]) TakeWhile(now time.Time, w Want, until time.Time, fits func(Item[E]) bool) []Item[E] {
+// until a time after now. A running task whose time has passed is due again. With fits it ends
+// before a task that does not fit; the first one always does.
+func (q *Queue[E]) Take(now time.Time, w Want, until time.Time, fits func(Item[E]) bool) []Item[E] {
 	var out []Item[E]
 	bytes := max(w.Bytes, 0) // far below it the sum would overflow
 	at := nanos(now)
@@ -96,7 +92,7 @@ func (q *Queue[E]) TakeWhile(now time.Time, w Want, until time.Time, fits func(I
 			break
 		}
 		it := Item[E]{Event: e.event, Seq: e.seq, Task: int(e.task), Bytes: int64(e.bytes)}
-		if len(out) > 0 && !fits(it) {
+		if len(out) > 0 && fits != nil && !fits(it) {
 			break
 		}
 		bytes -= it.Bytes

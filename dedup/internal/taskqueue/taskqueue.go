@@ -70,6 +70,7 @@ type Queue[E any] struct {
 	handlers []*handler[E]
 	byName   map[string]uint32 // their indexes
 	wants    uint64            // how many there were
+	free     []*entry[E]       // memory of removed tasks, of at most maxStale
 
 	suspect      *entry[E] // the one that runs
 	suspectUntil int64     // when it stops holding the others back
@@ -110,7 +111,12 @@ func (q *Queue[E]) Events() iter.Seq2[uint64, E] {
 func (q *Queue[E]) Schedule(it Item[E]) {
 	e := q.find(it.Seq, it.Task)
 	if e == nil {
-		e = &entry[E]{
+		if n := len(q.free) - 1; n >= 0 {
+			e, q.free = q.free[n], q.free[:n]
+		} else {
+			e = new(entry[E])
+		}
+		*e = entry[E]{
 			event: it.Event, task: int32(it.Task), seq: it.Seq, //nolint:gosec // an event has few tasks
 			handler: q.handler(it.Handler),
 			due:     nanos(it.Due), accepted: nanos(it.Accepted),
@@ -173,6 +179,10 @@ func (q *Queue[E]) Remove(seq uint64, task int) {
 	q.withdraw(e)
 	q.stop(e)
 	q.leave(e)
+	if len(q.free) < maxStale { // else a backlog would keep its memory
+		*e = entry[E]{}
+		q.free = append(q.free, e)
+	}
 }
 
 // Oldest returns when the oldest event with an open task was accepted, false without any.

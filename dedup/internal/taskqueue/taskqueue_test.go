@@ -29,7 +29,7 @@ func events(items []Item[string]) string {
 	return s
 }
 
-func TestTakeWhileEndsAtATaskThatDoesNotFit(t *testing.T) {
+func TestTakeEndsAtATaskThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	q := New[string]()
 	for i, name := range []string{"a", "b", "c", "d"} {
@@ -41,12 +41,24 @@ func TestTakeWhileEndsAtATaskThatDoesNotFit(t *testing.T) {
 		return it.Event == "b"
 	}
 	for _, want := range []string{"ab", "c", "d", ""} {
-		if got := events(q.TakeWhile(at(0), Want{Tasks: 9, Bytes: 1000}, at(60), fits)); got != want {
+		if got := events(q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(60), fits)); got != want {
 			t.Errorf("took %q, want %q", got, want)
 		}
 	}
 	if asked != "bcd" {
 		t.Errorf("asked for %q, want bcd", asked)
+	}
+}
+
+func TestATaskUsesTheMemoryOfARemovedOne(t *testing.T) {
+	q := New[string]()
+	q.Schedule(item("a", 1, "", 0)) // its event stays in the queue
+	n := testing.AllocsPerRun(1000, func() {
+		q.Schedule(item("b", 2, "", 0))
+		q.Remove(2, 0)
+	})
+	if n > 0 || events(q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(60), nil)) != "a" {
+		t.Errorf("%v allocations", n)
 	}
 }
 
@@ -57,7 +69,7 @@ func TestWithoutBytesOneTaskIsTaken(t *testing.T) {
 		for i := range uint64(3) {
 			q.Schedule(item(fmt.Sprint(i), i, "", 0))
 		}
-		if got := events(q.Take(at(0), Want{Tasks: 9, Bytes: bytes}, at(60))); got != "0" {
+		if got := events(q.Take(at(0), Want{Tasks: 9, Bytes: bytes}, at(60), nil)); got != "0" {
 			t.Errorf("%d bytes: %q", bytes, got)
 		}
 	}
@@ -300,7 +312,7 @@ func (p *pair) take(t *rapid.T) {
 			p.naive.suspect, p.naive.until = next, p.naive.now.Add(SuspectTime)
 		}
 	}
-	got := p.queue.Take(p.naive.now, asked, until)
+	got := p.queue.Take(p.naive.now, asked, until, nil)
 	if !slices.Equal(got, want) {
 		t.Fatalf("took %v, want %v", got, want)
 	}
@@ -352,7 +364,7 @@ func TestTheTasksOfOneEventAreSeparate(t *testing.T) {
 		q.Schedule(it)
 	}
 	q.Remove(1, 0)
-	got := q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(60))
+	got := q.Take(at(0), Want{Tasks: 9, Bytes: 1000}, at(60), nil)
 	if open, running := q.Len(); len(got) != 1 || got[0].Task != 1 || open != 2 || running != 1 {
 		t.Errorf("%v of %d open and %d running tasks", got, open, running)
 	}
@@ -405,7 +417,7 @@ func TestALaneRunsInAcceptedOrder(t *testing.T) {
 		now, done := 0, 0
 		for done < n {
 			now += rapid.IntRange(1, 40).Draw(t, "seconds")
-			for _, it := range q.Take(at(now), Want{Tasks: 3, Bytes: 1000}, at(now+10)) {
+			for _, it := range q.Take(at(now), Want{Tasks: 3, Bytes: 1000}, at(now+10), nil) {
 				if want := fmt.Sprint("e", done); it.Event != want {
 					t.Fatalf("%s runs, want %s", it.Event, want)
 				}

@@ -23,6 +23,11 @@ func New(timeout time.Duration) *Timeouts { return &Timeouts{timeout: timeout} }
 
 // Context returns a context that has the values of another one and does not end with it.
 func (t *Timeouts) Context(values context.Context) context.Context {
+	return t.In(values, new(Context))
+}
+
+// In returns what Context does, in memory that no other context has had.
+func (t *Timeouts) In(values context.Context, c *Context) context.Context {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,20 +35,21 @@ func (t *Timeouts) Context(values context.Context) context.Context {
 		t.until = now.Add(t.timeout / 16)
 		t.latest, t.cancel = context.WithTimeout(context.Background(), t.timeout)
 	}
-	return ended{t.latest, values}
+	*c = Context{t.latest, values}
+	return c
 }
 
-// ended is a context with the end of one context and the values of another.
-type ended struct {
+// Context is a context with the end of one context and the values of another.
+type Context struct {
 	context.Context
 	values context.Context
 }
 
 // Value returns what package context finds in the context that ends, and otherwise the values of
 // the other one.
-func (e ended) Value(key any) any {
-	if v := e.Context.Value(key); v != nil {
+func (c *Context) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
 		return v
 	}
-	return e.values.Value(key)
+	return c.values.Value(key)
 }

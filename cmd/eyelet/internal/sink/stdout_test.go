@@ -26,17 +26,21 @@ type printed struct {
 	Endpoint   string            `json:"endpoint"`
 	Type       string            `json:"type"`
 	Attempt    int               `json:"attempt"`
+	Tenant     string            `json:"tenant,omitempty"`
+	Fetched    bool              `json:"fetched,omitempty"`
+	Unverified bool              `json:"unverified,omitempty"`
 	Accepted   time.Time         `json:"accepted"`
 	Attributes map[string]string `json:"attributes,omitempty"`
 	Text       string            `json:"text,omitempty"`
 	Body       []byte            `json:"body,omitempty"`
 }
 
-// referenceLine is lineOf, which reads JSON before it writes it.
+// referenceLine is appendLine, which reads JSON before it writes it.
 func referenceLine(ev *receiver.Event[[]byte]) (string, error) {
 	p := printed{
 		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint,
 		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
+		Tenant: ev.Tenant, Fetched: ev.Fetched, Unverified: ev.Unverified,
 	}
 	var data bytes.Buffer
 	switch {
@@ -72,7 +76,7 @@ var payloads = []string{
 func checkLine(t *testing.T, ev *receiver.Event[[]byte]) {
 	t.Helper()
 	want, wantErr := referenceLine(ev)
-	got, err := lineOf(ev)
+	got, err := appendLine(nil, ev)
 	if (err == nil) != (wantErr == nil) || err == nil && string(got) != want {
 		t.Errorf("got  %.300q, %v\nwant %.300q, %v", got, err, want, wantErr)
 	}
@@ -90,8 +94,16 @@ func TestALineIsThatOfEncodingJSON(t *testing.T) {
 		} {
 			checkLine(t, &receiver.Event[[]byte]{
 				ID: text, VendorID: text, EventID: text, Producer: text, Endpoint: text, Type: text, Attempt: i,
-				Accepted: at, Body: []byte(text), Attributes: map[string]string{text: text, "b": "", "a" + text: text}})
+				Tenant: text, Fetched: i%2 == 0, Unverified: i%3 == 0, Accepted: at, Body: []byte(text),
+				Attributes: map[string]string{text: text, "b": "", "a" + text: text}})
 		}
+	}
+}
+
+func TestALineAllocatesNothing(t *testing.T) {
+	memory, ev := make([]byte, 0, 4<<10), order(`{"a": "b"}`)
+	if n := testing.AllocsPerRun(100, func() { _, _ = appendLine(memory, &ev) }); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

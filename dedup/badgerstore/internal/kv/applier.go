@@ -79,7 +79,7 @@ func (a *applier) apply() (ok, stalled bool) {
 		err = &storedir.NotWrittenError{Err: err}
 	} else {
 		a.version = max(g.last, a.version+1) // backups take a version for at least a number of a commit
-		err = a.index.put(a.version, g)
+		err = a.index.put(a.version, g, a.rest())
 	}
 	var stalls error
 	if errors.As(err, new(*storedir.NotWrittenError)) {
@@ -96,6 +96,30 @@ func (a *applier) apply() (ok, stalled bool) {
 		a.fail("writes could not be applied", err)
 	}
 	return err == nil, stalls != nil
+}
+
+// restFactor is how many times as long as a transaction took the applier rests after it.
+const restFactor = 3
+
+// rest returns a function that waits after a transaction, so that commits have the processor before
+// a whole changeset is at rest: at most [applyEvery] in a changeset, and not while a reader or a
+// commit waits for it.
+func (a *applier) rest() func(took time.Duration) {
+	left := applyEvery
+	pause := time.NewTimer(left)
+	return func(took time.Duration) {
+		if took = min(restFactor*took, left); took <= 0 || a.overlay.full() {
+			return
+		}
+		left -= took
+		pause.Reset(took)
+		select {
+		case <-a.overlay.hurry:
+			left = 0
+		case <-a.ending:
+		case <-pause.C:
+		}
+	}
 }
 
 // seal completes the value file that is written to.

@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -42,19 +44,30 @@ const (
 )
 
 // put writes a changeset at a version that nothing at rest has: of two writes of a key at the same
-// version Badger may return either. A value file is written before the references to it.
-func (x *index) put(version uint64, g *changeset) error {
+// version Badger may return either. A value file is written before the references to it. Keys are
+// in the order of a memory table: the place of each there is found near that of the one before.
+// After each transaction rest gets the time that it took.
+func (x *index) put(version uint64, g *changeset, rest func(took time.Duration)) error {
 	x.work.Begin()
 	defer x.work.End()
-	entries, err := x.entries(g)
-	if err != nil {
-		return err
-	}
-	for len(entries) > 0 && err == nil {
+	e := encoder{index: x, txn: x.badger.NewTransactionAt(math.MaxUint64, false)}
+	defer e.txn.Discard()
+	reached := badger.Entry{Key: reachedKey, Value: binary.AppendUvarint(nil, g.last)}
+	memory := append(make([]badger.Entry, 0, 1+txnKeys), reached) // before any of the writes
+	for keys := range slices.Chunk(slices.Sorted(maps.Keys(g.writes)), txnKeys) {
 		x.work.Begin()
-		entries, err = x.write(version, entries)
+		begin := time.Now()
+		entries, err := e.entries(memory, keys, g)
+		for len(entries) > 0 && err == nil {
+			entries, err = x.write(version, entries)
+		}
+		if err != nil {
+			return err
+		}
+		memory = memory[:0]
+		rest(time.Since(begin))
 	}
-	return err
+	return nil
 }
 
 // write writes one transaction of entries, and returns the rest.
@@ -62,7 +75,7 @@ func (x *index) write(version uint64, entries []badger.Entry) (rest []badger.Ent
 	txn := x.badger.NewTransactionAt(math.MaxUint64, true)
 	defer txn.Discard()
 	n := 0
-	for ; n < min(len(entries), txnKeys); n++ {
+	for ; n < len(entries); n++ {
 		if e := &entries[n]; e.Value == nil {
 			err = txn.Delete(e.Key)
 		} else {
@@ -81,37 +94,29 @@ func (x *index) write(version uint64, entries []badger.Entry) (rest []badger.Ent
 	return entries[n:], txn.CommitAt(version, nil)
 }
 
-// txnKeys is the most keys of a transaction: Badger writes one without a pause, and commits need
-// the processor meanwhile.
+// txnKeys is the most keys of a changeset in a transaction: Badger writes one without a pause, and
+// commits need the processor meanwhile.
 const txnKeys = 256
-
-// entries writes the larger parts and returns what goes to Badger, in the order of a memory table:
-// the place of each entry there is found near that of the one before.
-func (x *index) entries(g *changeset) ([]badger.Entry, error) {
-	size := 0
-	for k, w := range g.writes {
-		size += len(k) + min(len(w.value), inlineMost) + min(len(w.content), inlineMost) + 2*valuefile.MaxRef
-	}
-	e := encoder{index: x, txn: x.badger.NewTransactionAt(math.MaxUint64, false), arena: make([]byte, 0, size)}
-	defer e.txn.Discard()
-	entries := append(make([]badger.Entry, 0, 1+len(g.writes)),
-		badger.Entry{Key: reachedKey, Value: binary.AppendUvarint(nil, g.last)}) // before any of the writes
-	for k, w := range g.writes {
-		entry, err := e.entry(k, w)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, entry)
-	}
-	slices.SortFunc(entries[1:], func(a, b badger.Entry) int { return bytes.Compare(a.Key, b.Key) })
-	return entries, x.values.Write()
-}
 
 // encoder makes entries of Badger.
 type encoder struct {
 	*index
 	txn   *badger.Txn
 	arena []byte
+}
+
+// entries writes the larger parts of keys and adds what goes to Badger. Badger has copied what was
+// returned before.
+func (e *encoder) entries(to []badger.Entry, keys []string, g *changeset) ([]badger.Entry, error) {
+	e.arena = e.arena[:0]
+	for _, k := range keys {
+		entry, err := e.entry(k, g.writes[k])
+		if err != nil {
+			return nil, err
+		}
+		to = append(to, entry)
+	}
+	return to, e.values.Write()
 }
 
 func (e *encoder) entry(key string, w write) (entry badger.Entry, err error) {

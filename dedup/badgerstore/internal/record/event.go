@@ -102,8 +102,10 @@ func (e Event) Encode(key []byte, seq uint64) []byte {
 
 // contentSum completes the checksum of a content, which differs from that of a value.
 func contentSum(sum uint32, key []byte) uint32 {
-	return crc32.Update(crc32.Update(sum, castagnoli, key), castagnoli, []byte{'c'})
+	return crc32.Update(crc32.Update(sum, castagnoli, key), castagnoli, contentMark)
 }
+
+var contentMark = []byte{'c'}
 
 // DecodeEvent checks and decodes the content of an event, and returns its sequence. The event
 // aliases content.

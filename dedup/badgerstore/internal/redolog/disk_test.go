@@ -111,8 +111,9 @@ func (f *diskFile) Datasync() error {
 	return nil
 }
 
-func (f *diskFile) Sync() error  { return f.Datasync() }
-func (f *diskFile) Close() error { return nil } // until the crash
+func (f *diskFile) Sync() error                  { return f.Datasync() }
+func (f *diskFile) WriteBack(int64, int64) error { return nil } // a power cut may undo it
+func (f *diskFile) Close() error                 { return nil } // until the crash
 
 // crash closes the files. A power cut loses a random part of the unflushed sectors.
 func (d *disk) crash(t testing.TB, powerCut bool) {

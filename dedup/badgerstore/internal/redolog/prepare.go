@@ -146,7 +146,7 @@ func (l *Log) fillNext() {
 	s := l.ready[0]
 	l.ready, l.filling = l.ready[1:], true
 	l.mu.Unlock()
-	if err := writeZeros(s.file, l.settings.SegmentSize); err != nil && !storedir.IsNoSpace(err) {
+	if err := writeZeros(s.file, l.settings.SegmentSize, l.rest); err != nil && !storedir.IsNoSpace(err) {
 		_ = l.fail(err)
 	}
 	l.mu.Lock()
@@ -156,6 +156,14 @@ func (l *Log) fillNext() {
 		l.ready = slices.Insert(l.ready, 0, s)
 	}
 	l.changed.Broadcast()
+}
+
+// rest leaves the disk and the processor to the log. It returns why the log has failed.
+func (l *Log) rest() error {
+	time.Sleep(3 * time.Millisecond)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
 }
 
 // prepare gives a segment the next number. Its file is created if it has none of the usual size.
@@ -216,18 +224,29 @@ func reserve(f storedir.File, size int64) (raw bool, err error) {
 	if err = f.Allocate(size); err == nil || storedir.IsNoSpace(err) {
 		return true, err
 	}
-	return false, writeZeros(f, size)
+	return false, writeZeros(f, size, func() error { return nil })
 }
 
-// writeZeros flushes a part after the other, so that the flushes of the log wait for one only.
-func writeZeros(f storedir.File, size int64) error {
-	zeros := make([]byte, min(size, 1<<20))
+// writeZeros writes a part after the other, and flushes some together, so that flushes of the log
+// wait for little. It calls rest after each part.
+func writeZeros(f storedir.File, size int64, rest func() error) error {
+	zeros := make([]byte, min(size, 256<<10))
+	const together = 4 << 20
 	for at := int64(0); at < size; at += int64(len(zeros)) {
 		part := zeros[:min(int64(len(zeros)), size-at)]
-		if _, err := f.WriteAt(part, at); err != nil {
+		_, err := f.WriteAt(part, at)
+		if err != nil {
 			return err
 		}
-		if err := f.Sync(); err != nil {
+		if end := at + int64(len(part)); end%together == 0 || end == size {
+			err = f.Sync()
+		} else {
+			err = f.WriteBack(at, int64(len(part)))
+		}
+		if err == nil {
+			err = rest()
+		}
+		if err != nil {
 			return err
 		}
 	}

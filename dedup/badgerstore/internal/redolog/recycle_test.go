@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -396,4 +397,51 @@ func filled(l *Log, number uint64) bool {
 	has := func(s *segment) bool { return s.number == number && !s.raw }
 	return slices.ContainsFunc(l.ready, has) &&
 		slices.IsSortedFunc(l.ready, func(a, b *segment) int { return cmp.Compare(a.number, b.number) })
+}
+
+// zeroed is a file that notes how it is filled.
+type zeroed struct {
+	storedir.File
+	done []string
+}
+
+func (f *zeroed) WriteAt(b []byte, at int64) (int, error) {
+	f.done = append(f.done, fmt.Sprintf("%d:%d", at>>10, len(b)>>10))
+	return len(b), nil
+}
+
+func (f *zeroed) WriteBack(at, size int64) error {
+	f.done = append(f.done, fmt.Sprintf("back %d:%d", at>>10, size>>10))
+	return nil
+}
+
+func (f *zeroed) Sync() error { f.done = append(f.done, "sync"); return nil }
+
+// TestZerosAreWrittenInSmallParts: rests separate them, and a flush of the log waits for a few.
+func TestZerosAreWrittenInSmallParts(t *testing.T) {
+	t.Parallel()
+	f, rests := &zeroed{}, 0
+	if err := writeZeros(f, 5<<20+100<<10, func() error { rests++; return nil }); err != nil || rests != 21 {
+		t.Errorf("%v, %d rests", err, rests)
+	}
+	var want []string
+	for n := range 21 {
+		at, size := n*256, 256
+		if n == 20 {
+			size = 100
+		}
+		want = append(want, fmt.Sprintf("%d:%d", at, size))
+		if n == 15 || n == 20 {
+			want = append(want, "sync")
+		} else {
+			want = append(want, fmt.Sprintf("back %d:%d", at, size))
+		}
+	}
+	if !slices.Equal(f.done, want) {
+		t.Errorf("%v\nwant %v", f.done, want)
+	}
+	failed := errors.New("the log has failed")
+	if err := writeZeros(&zeroed{}, 5<<20, func() error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("%v", err)
+	}
 }

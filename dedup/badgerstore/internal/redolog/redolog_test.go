@@ -252,7 +252,7 @@ func TestALargeFrameGetsALargerSegment(t *testing.T) {
 	}
 	for _, f := range files {
 		if info, err := f.Info(); err != nil || info.Size() != s.SegmentSize {
-			t.Errorf("%s has %d bytes, %v", f.Name(), info.Size(), err)
+			t.Errorf("%s: %v, %v", f.Name(), info, err)
 		}
 	}
 }

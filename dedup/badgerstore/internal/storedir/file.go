@@ -18,6 +18,9 @@ type File interface {
 	io.Closer
 	Datasync() error // fdatasync, where there is one
 	Sync() error
+	// WriteBack writes a range to the disk. It makes nothing durable, but leaves less to the next
+	// flush. It flushes where that is not possible.
+	WriteBack(at, size int64) error
 	Truncate(size int64) error
 	// Allocate reserves space and sets the size. It fails with [errors.ErrUnsupported] where space
 	// cannot be reserved without writing it.

@@ -15,6 +15,16 @@ func (f osFile) Datasync() error {
 	}
 }
 
+// WriteBack is documented at [File].
+func (f osFile) WriteBack(at, size int64) error {
+	const now = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	err := unix.SyncFileRange(int(f.Fd()), at, size, now)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return f.Sync()
+	}
+	return err
+}
+
 // Allocate is documented at [File].
 func (f osFile) Allocate(size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
 

@@ -7,6 +7,9 @@ import "errors"
 // Datasync flushes the file.
 func (f osFile) Datasync() error { return f.Sync() }
 
+// WriteBack flushes the file.
+func (f osFile) WriteBack(int64, int64) error { return f.Sync() }
+
 // Allocate is documented at [File].
 func (f osFile) Allocate(int64) error { return errors.ErrUnsupported }
 

@@ -104,7 +104,7 @@ func TestARefusedOpenChangesNoFile(t *testing.T) {
 	}
 	info, err := os.Stat(filepath.Join(s.Dir, digits(1)+extension))
 	if err != nil || info.Size() != files[0].Length {
-		t.Errorf("the other file has %d bytes, error %v", info.Size(), err)
+		t.Errorf("the other file: %v, %v", info, err)
 	}
 	if _, err := os.Stat(filepath.Join(s.Dir, digits(5)+extension)); err != nil {
 		t.Error(err)
@@ -133,7 +133,7 @@ func TestOpenCutsAndRemovesWhatTheCheckpointDoesNotKnow(t *testing.T) {
 		t.Errorf("files %v, want %v", got, files)
 	}
 	if info, err := os.Stat(path(set, 1)); err != nil || info.Size() != files[0].Length {
-		t.Errorf("%d bytes, want %d, error %v", info.Size(), files[0].Length, err)
+		t.Errorf("%v, want %d bytes, error %v", info, files[0].Length, err)
 	}
 	names, err := filepath.Glob(filepath.Join(s.Dir, "*"))
 	if err != nil || !slices.Equal(names, []string{path(set, 1), other}) {

@@ -1,0 +1,88 @@
+package kv
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
+)
+
+// TestTheApplierRests has transactions of 10 ms: commits have the processor three times as long,
+// unless a reader or a commit waits for the changeset.
+func TestTheApplierRests(t *testing.T) {
+	t.Parallel()
+	rests := func(change func(a *applier, n int)) (all []int64) {
+		synctest.Test(t, func(*testing.T) {
+			a := &applier{overlay: newOverlay(0, redolog.Position{}, 1, nil), ending: make(chan struct{})}
+			rest := a.rest()
+			for n := range 10 {
+				change(a, n)
+				begin := time.Now()
+				rest(10 * time.Millisecond)
+				all = append(all, time.Since(begin).Milliseconds())
+			}
+		})
+		return all
+	}
+	for name, tc := range map[string]struct {
+		change func(a *applier, n int)
+		want   string
+	}{
+		"at most applyEvery": {func(*applier, int) {}, "[30 30 30 30 30 30 30 30 10 0]"},
+		"a reader waits": {func(a *applier, n int) {
+			if n == 2 {
+				notify(a.overlay.hurry)
+			}
+		}, "[30 30 0 0 0 0 0 0 0 0]"},
+		"the store is closed": {func(a *applier, n int) {
+			if n == 1 {
+				close(a.ending)
+			}
+		}, "[30 0 0 0 0 0 0 0 0 0]"},
+		"commits wait for room": {func(a *applier, n int) {
+			a.overlay.live.bytes = 0
+			if n == 1 {
+				a.overlay.live.bytes = changesetBytes
+			}
+		}, "[30 0 30 30 30 30 30 30 30 10]"},
+	} {
+		if got := fmt.Sprint(rests(tc.change)); got != tc.want {
+			t.Errorf("%s: rests of %v ms, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// TestAChangesetIsPutInPieces: after each transaction its keys can be read, those of the next
+// cannot.
+func TestAChangesetIsPutInPieces(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	g := newChangeset(0)
+	for n := range 2*txnKeys + 10 {
+		g.writes[string(keyOf('s', n))] = write{value: []byte("value"), content: make([]byte, 2*inlineMost)}
+	}
+	keys := slices.Sorted(maps.Keys(g.writes))
+	found := func(n int) bool {
+		value, content, err := o.index.get([]byte(keys[min(n, len(keys)-1)]), true)
+		return err == nil && string(value) == "value" && len(content) == 2*inlineMost
+	}
+	o.applier.gate.Lock()
+	put := 0
+	err := o.index.put(o.applier.version+1, g, func(time.Duration) {
+		put = min(put+txnKeys, len(keys))
+		if !found(0) || !found(put-1) || found(put) != (put == len(keys)) {
+			t.Errorf("after %d keys: %v, %v, %v", put, found(0), found(put-1), found(put))
+		}
+	})
+	o.applier.gate.Unlock()
+	if err != nil || put != len(keys) {
+		t.Errorf("%v, %d keys", err, put)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
