@@ -95,9 +95,9 @@ func TestHouse(t *testing.T) {
 // printCPU runs all tests and prints the CPU time of the test binaries that took most.
 func printCPU(t *testing.T, w io.Writer) {
 	t.Helper()
-	unit := listing(t)
+	listing := listBeside(t)
 	spent := measureCPU(t)
-	unit = (unit + listing(t)) / 2
+	unit := listing()
 	var sum time.Duration
 	for _, d := range spent {
 		sum += d
@@ -114,20 +114,38 @@ func printCPU(t *testing.T, w io.Writer) {
 	}
 }
 
-// listing returns the CPU time of listing the standard library, which starts processes and reads
-// files as tests do. A limit in seconds would hold on one machine only.
-func listing(t *testing.T) time.Duration {
+// listBeside lists the standard library every few seconds, which starts processes and reads files
+// as tests do, until the function it returns is called; that one returns the mean CPU time of a
+// listing. A limit in seconds would hold on one machine only, and one in listings of another minute
+// only while no neighbour is busier than then.
+func listBeside(t *testing.T) func() time.Duration {
 	t.Helper()
-	const times = 8
+	stop, done := make(chan struct{}), make(chan struct{})
 	var sum time.Duration
-	for range times {
-		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "std")
-		if err := cmd.Run(); err != nil {
+	var err error
+	n := time.Duration(0)
+	go func() {
+		defer close(done)
+		for stopped := false; err == nil && !stopped; n++ {
+			cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "std")
+			if err = cmd.Run(); err != nil {
+				return
+			}
+			sum += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+			select {
+			case <-stop:
+				stopped = true
+			case <-time.After(3 * time.Second):
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		if <-done; err != nil {
 			t.Fatal(err)
 		}
-		sum += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		return sum / n
 	}
-	return sum / times
 }
 
 // size is the number of lines and statements of some Go files.
