@@ -249,6 +249,7 @@ func (d *DB) replay(at Checkpoint) (commits int, err error) {
 		return 0, err
 	}
 	apply := func() error {
+		notify(d.overlay.hurry) // there are no commits to rest for
 		if ok, stalled := d.applier.apply(); ok && !stalled {
 			return nil
 		}
@@ -290,7 +291,7 @@ func (d *DB) replay(at Checkpoint) (commits int, err error) {
 	}
 	d.o.Logger.Warn("opened without damaged commits (accept-loss)", "dir", d.dir, "error", damage[0], "places",
 		len(damage))
-	d.lost = true
+	d.lost, d.checkpoint.last.Reached = true, 0
 	d.overlay.at, d.overlay.applied = end, max(d.overlay.applied, ahead)
 	return commits, nil
 }

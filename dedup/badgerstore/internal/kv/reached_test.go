@@ -45,6 +45,14 @@ func TestTheNewestSegmentCannotBeMissing(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
+		options.AcceptLoss = false
+		d, err = Open(dir, options)
+		if err != nil {
+			t.Fatalf("after the loss of segment %d was accepted: %v", end, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -76,15 +76,17 @@ func TestAReplayIsKilledAndBegunAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		puts, failing := 0, options
+		puts, failing, half := 0, options, (*DB)(nil)
 		failing.Probe = func() error {
+			if len(half.overlay.hurry) == 0 {
+				t.Error("a replay rests")
+			}
 			if puts++; puts > 2 {
 				return killed
 			}
 			return nil
 		}
-		half, err := openAtRest(dir, failing, at)
-		if err != nil {
+		if half, err = openAtRest(dir, failing, at); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := half.replay(at); !errors.Is(err, killed) || puts != 3 {
