@@ -142,7 +142,8 @@ func (c *committer) process(ops []op) (eager int) {
 	err := c.failure.err()
 	if err == nil {
 		b := c.newBatch()
-		c.grace.resume(b.now, c.heart.paused())
+		pause := c.heart.paused()
+		c.grace.resume(c.now(), pause) // b.now may be before it
 		b.decide(ops)
 		c.scheduleEarly(b)
 		served = c.serveTakes(b)
