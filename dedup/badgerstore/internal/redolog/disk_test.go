@@ -111,6 +111,7 @@ func (f *diskFile) Datasync() error {
 	return nil
 }
 
+func (f *diskFile) Raw() bool                    { return false }
 func (f *diskFile) Sync() error                  { return f.Datasync() }
 func (f *diskFile) WriteBack(int64, int64) error { return nil } // a power cut may undo it
 func (f *diskFile) Close() error                 { return nil } // until the crash

@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
@@ -275,5 +277,147 @@ func TestOpenReplacesUnsuitableFiles(t *testing.T) {
 	}
 	if f := write(t, l, 2); f.at != (Position{12, headSize}) {
 		t.Errorf("the log continues at %v", f.at)
+	}
+}
+
+// failing is a file that was opened in a life of a log, and can fail from then on.
+type failing struct {
+	storedir.File
+	write, back, sync atomic.Pointer[error]
+}
+
+func (f *failing) WriteAt(b []byte, at int64) (int, error) {
+	if err := f.write.Load(); err != nil {
+		return 0, *err
+	}
+	return f.File.WriteAt(b, at)
+}
+
+func (f *failing) WriteBack(at, size int64) error {
+	if err := f.back.Load(); err != nil {
+		return *err
+	}
+	return f.File.WriteBack(at, size)
+}
+
+func (f *failing) Sync() error {
+	if err := f.sync.Load(); err != nil {
+		return *err
+	}
+	return f.File.Sync()
+}
+
+// TestAFillThatFails: a segment for whose zeros there is no space is used as it is, because its own
+// space is reserved. Every other error is final, and every one of a flush: the log would write where
+// the kernel has lost pages.
+func TestAFillThatFails(t *testing.T) {
+	t.Parallel()
+	noSpace, broken := error(syscall.ENOSPC), error(syscall.EIO)
+	for what, tc := range map[string]struct {
+		inject func(f *failing)
+		final  error
+	}{
+		"a write without space":  {func(f *failing) { f.write.Store(&noSpace) }, nil},
+		"a write":                {func(f *failing) { f.write.Store(&broken) }, broken},
+		"a part without space":   {func(f *failing) { f.back.Store(&noSpace) }, noSpace},
+		"a part":                 {func(f *failing) { f.back.Store(&broken) }, broken},
+		"a flush without space":  {func(f *failing) { f.sync.Store(&noSpace) }, noSpace},
+		"a flush":                {func(f *failing) { f.sync.Store(&broken) }, broken},
+		"nothing, but it closes": {func(*failing) {}, fs.ErrClosed},
+	} {
+		s := Settings{Dir: t.TempDir() + "/redo", SegmentSize: 1 << 20, Segments: 4}
+		var files []*failing
+		s.OpenFile = func(name string, flag int, perm fs.FileMode) (storedir.File, error) {
+			f, err := storedir.OpenFile(name, flag, perm)
+			files = append(files, &failing{File: f})
+			return files[len(files)-1], err
+		}
+		l := open(t, s, Position{})
+		if !l.ready[0].raw {
+			t.Skip("space cannot be reserved without being written here")
+		}
+		first := write(t, l, 1, Entry{Key: []byte("a")})
+		tc.inject(files[1])
+		l.load()
+		if errors.Is(tc.final, fs.ErrClosed) {
+			_ = l.Close()
+		}
+		l.mu.Lock()
+		for l.failed == nil && (l.filling || l.ready[0].raw) {
+			l.changed.Wait()
+		}
+		failed := l.failed
+		l.mu.Unlock()
+		if !errors.Is(failed, tc.final) || tc.final == nil && failed != nil {
+			t.Errorf("%s: %v, want %v", what, failed, tc.final)
+		}
+		files[1].write.Store(nil)
+		want := []frame{first}
+		if tc.final == nil {
+			want = append(want, write(t, l, 2, Entry{Key: []byte("b")}))
+			if at := l.End().Segment; at != 2 {
+				t.Errorf("%s: the log is in segment %d", what, at)
+			}
+		}
+		_ = l.Close()
+		got, _ := readAll(t, s, Position{})
+		checkFrames(t, got, want)
+	}
+}
+
+// TestASegmentThatCannotBeNamedIsMadeAgain has no space in the directory for the name of a segment
+// that was made.
+func TestASegmentThatCannotBeNamedIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	s := tiny(t)
+	l := open(t, s, Position{})
+	_ = l.Close()
+	made := &segment{number: 0}
+	l.next = 9
+	if err := os.MkdirAll(filepath.Join(s.path(9), "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.prepare(made); err == nil {
+		t.Fatal("a file replaces a directory")
+	}
+	if err := l.prepare(made); err != nil || made.number != 10 || made.once {
+		t.Errorf("%v, segment %d", err, made.number)
+	}
+	if info, err := os.Stat(s.path(10)); err != nil || info.Size() != s.SegmentSize {
+		t.Errorf("%v, %v", info, err)
+	}
+	_ = made.file.Close()
+}
+
+// TestAPartlyFilledSegmentIsFilledAfterARestart: a segment of whose space some was never written is
+// filled before it is used, also by the next process.
+func TestAPartlyFilledSegmentIsFilledAfterARestart(t *testing.T) {
+	t.Parallel()
+	s := Settings{Dir: t.TempDir() + "/redo", SegmentSize: 2 << 20, Segments: 4}
+	l := open(t, s, Position{})
+	if !l.ready[0].raw {
+		t.Skip("space cannot be reserved without being written here")
+	}
+	last := write(t, l, 1, Entry{Key: []byte("a")})
+	l.load()
+	for !filled(l, 2) {
+		time.Sleep(time.Millisecond)
+	}
+	_ = l.Close()
+	f, err := storedir.OpenFile(s.path(3), os.O_RDWR, 0)
+	if err == nil {
+		_, err = f.WriteAt(make([]byte, 256<<10), 0) // a part
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, s, last.end)
+	var raw []bool
+	for _, segment := range l.ready {
+		raw = append(raw, segment.raw)
+	}
+	if !slices.Equal(raw, []bool{false, true, true}) {
+		t.Errorf("raw: %v", raw)
 	}
 }

@@ -96,7 +96,7 @@ func (l *Log) openFile(s *segment) error {
 	info, err := f.Stat()
 	if err == nil && info.Size() == l.settings.SegmentSize {
 		if _, _, err = readHead(f, l.settings.Store, s.number); err == nil {
-			s.file = f
+			s.file, s.raw = f, f.Raw()
 			return nil
 		}
 	}
@@ -146,8 +146,9 @@ func (l *Log) fillNext() {
 	s := l.ready[0]
 	l.ready, l.filling = l.ready[1:], true
 	l.mu.Unlock()
-	if err := writeZeros(s.file, l.settings.SegmentSize, l.rest); err != nil && !storedir.IsNoSpace(err) {
-		_ = l.fail(err)
+	err := writeZeros(s.file, l.settings.SegmentSize, l.rest)
+	if err != nil && !errors.As(err, new(*storedir.NotWrittenError)) {
+		_ = l.fail(ofSegment(s, err))
 	}
 	l.mu.Lock()
 	if s.raw, l.filling = false, false; l.begun > s.number {
@@ -175,7 +176,6 @@ func (l *Log) prepare(s *segment) error {
 		}
 		s.file = nil
 	}
-	s.once = false
 	if s.file == nil {
 		if err := os.Remove(before); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -185,13 +185,14 @@ func (l *Log) prepare(s *segment) error {
 		if s.file, s.raw, err = l.create(before); err != nil {
 			return err
 		}
+		s.once = true // unless it gets its name
 	}
 	number := l.next
 	l.next++
 	if err := os.Rename(before, l.settings.path(number)); err != nil {
 		return err
 	}
-	s.number = number
+	s.number, s.once = number, false
 	return nil
 }
 
@@ -228,14 +229,17 @@ func reserve(f storedir.File, size int64) (raw bool, err error) {
 }
 
 // writeZeros writes a part after the other, and flushes some together, so that flushes of the log
-// wait for little. It calls rest after each part.
+// wait for little. It calls rest after each part. A part without space is a [storedir.NotWrittenError];
+// a flush that fails for want of space has lost what was written, as any other.
 func writeZeros(f storedir.File, size int64, rest func() error) error {
 	zeros := make([]byte, min(size, 256<<10))
 	const together = 4 << 20
 	for at := int64(0); at < size; at += int64(len(zeros)) {
 		part := zeros[:min(int64(len(zeros)), size-at)]
 		_, err := f.WriteAt(part, at)
-		if err != nil {
+		if storedir.IsNoSpace(err) {
+			return &storedir.NotWrittenError{Err: err}
+		} else if err != nil {
 			return err
 		}
 		if end := at + int64(len(part)); end%together == 0 || end == size {

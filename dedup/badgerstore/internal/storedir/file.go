@@ -18,9 +18,11 @@ type File interface {
 	io.Closer
 	Datasync() error // fdatasync, where there is one
 	Sync() error
-	// WriteBack writes a range to the disk. It makes nothing durable, but leaves less to the next
-	// flush. It flushes where that is not possible.
+	// WriteBack writes a range to the disk, where that is possible. It makes nothing durable, but
+	// leaves less to the next flush.
 	WriteBack(at, size int64) error
+	// Raw reports that some of the reserved space was never written, where that can be seen.
+	Raw() bool
 	Truncate(size int64) error
 	// Allocate reserves space and sets the size. It fails with [errors.ErrUnsupported] where space
 	// cannot be reserved without writing it.

@@ -2,6 +2,7 @@ package storedir
 
 import (
 	"errors"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,10 +20,17 @@ func (f osFile) Datasync() error {
 func (f osFile) WriteBack(at, size int64) error {
 	const now = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	err := unix.SyncFileRange(int(f.Fd()), at, size, now)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return f.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) { // as a sandbox says
+		return nil
 	}
 	return err
+}
+
+// Raw is documented at [File].
+func (f osFile) Raw() bool {
+	hole, err := f.Seek(0, unix.SEEK_HOLE)
+	info, statErr := f.Stat()
+	return err == nil && statErr == nil && hole < info.Size()
 }
 
 // Allocate is documented at [File].
