@@ -157,7 +157,8 @@ func (c *checkpointer) pass() (at redolog.Position, commit uint64, err error) {
 
 // discards reports that compactions may drop deletions. Badger may merge new tables of level 0
 // while it compacts the older ones: it drops deletions that those need, unless a lower level has a
-// key in between. Once one has tables it has reachedKey, which every changeset writes again.
+// key in between. Once one has tables it has reachedKey, which every transaction of a changeset
+// writes again.
 func (c *checkpointer) discards() bool {
 	return slices.ContainsFunc(c.db.Badger().Levels(), func(l badger.LevelInfo) bool {
 		return l.Level > 0 && l.NumTables > 0

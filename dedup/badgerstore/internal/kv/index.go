@@ -53,18 +53,17 @@ func (x *index) put(version uint64, g *changeset, rest func(took time.Duration))
 	e := encoder{index: x, txn: x.badger.NewTransactionAt(math.MaxUint64, false)}
 	defer e.txn.Discard()
 	reached := badger.Entry{Key: reachedKey, Value: binary.AppendUvarint(nil, g.last)}
-	memory := append(make([]badger.Entry, 0, 1+txnKeys), reached) // before any of the writes
+	memory := make([]badger.Entry, 0, 1+txnKeys)
 	for keys := range slices.Chunk(slices.Sorted(maps.Keys(g.writes)), txnKeys) {
 		x.work.Begin()
 		begin := time.Now()
-		entries, err := e.entries(memory, keys, g)
+		entries, err := e.entries(append(memory, reached), keys, g) // see [checkpointer.discards]
 		for len(entries) > 0 && err == nil {
 			entries, err = x.write(version, entries)
 		}
 		if err != nil {
 			return err
 		}
-		memory = memory[:0]
 		rest(time.Since(begin))
 	}
 	return nil

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,12 +58,14 @@ func TestTheApplierRests(t *testing.T) {
 }
 
 // TestAChangesetIsPutInPieces: after each transaction its keys can be read, those of the next
-// cannot.
+// cannot. The last commit of which something is at rest is known from the first one on, and from
+// each table, whose keys therefore overlap those of lower levels.
 func TestAChangesetIsPutInPieces(t *testing.T) {
 	t.Parallel()
 	o := create(t, tiny(t))
 	g := newChangeset(0)
-	for n := range 2*txnKeys + 10 {
+	g.last = 7
+	for n := range 8*txnKeys + 10 {
 		g.writes[string(keyOf('s', n))] = write{value: []byte("value"), content: make([]byte, 2*inlineMost)}
 	}
 	keys := slices.Sorted(maps.Keys(g.writes))
@@ -74,6 +77,9 @@ func TestAChangesetIsPutInPieces(t *testing.T) {
 	put := 0
 	err := o.index.put(o.applier.version+1, g, func(time.Duration) {
 		put = min(put+txnKeys, len(keys))
+		if reached, err := o.index.reached(); err != nil || reached != 7 {
+			t.Errorf("after %d keys: commit %d, %v", put, reached, err)
+		}
 		if !found(0) || !found(put-1) || found(put) != (put == len(keys)) {
 			t.Errorf("after %d keys: %v, %v, %v", put, found(0), found(put-1), found(put))
 		}
@@ -81,6 +87,15 @@ func TestAChangesetIsPutInPieces(t *testing.T) {
 	o.applier.gate.Unlock()
 	if err != nil || put != len(keys) {
 		t.Errorf("%v, %d keys", err, put)
+	}
+	if _, _, err := o.checkpoint.pass(); err != nil {
+		t.Fatal(err)
+	}
+	tables := o.Badger().Tables()
+	for _, table := range tables {
+		if bytes.Compare(table.Right, reachedKey) < 0 || len(tables) < 3 {
+			t.Errorf("%d tables, one ends with %q", len(tables), table.Right)
+		}
 	}
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
