@@ -11,8 +11,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// paused is a store whose process can be paused. Its heartbeat and its leases have one clock, as in a
-// process: the committer works beside a test.
+// paused is a store whose process can be paused. Its heartbeat and its leases have one clock, as in
+// a process: the committer works beside a test.
 type paused struct {
 	*Store
 	*pulse

@@ -87,10 +87,13 @@ func (d *stuckDisk) hang(claim dedup.Claim) (claimed <-chan error, release func(
 	return errs, func() { d.stuck.Store(nil); close(c) }
 }
 
-// rest waits until no worker of the store runs: the beats of a test pass so fast that it
-// would seem to hang.
+// rest waits until no worker of the store runs, and the applier has nothing to do: the beats of a
+// test pass so fast that it would seem to hang.
 func rest(s *Store) {
-	for _, w := range []*kv.Work{&s.heart.work, s.db.Applying(), s.db.Checkpointing()} {
+	for i, w := range []*kv.Work{&s.heart.work, s.db.Applying(), s.db.Checkpointing()} {
+		if i == 1 {
+			_ = s.db.Settle() // with an error there is nothing to wait for
+		}
 		for _, working := w.Piece(); working; _, working = w.Piece() {
 			time.Sleep(time.Millisecond)
 		}
@@ -282,6 +285,8 @@ func TestAWorkerThatHangsIsNoticed(t *testing.T) {
 		p := newPulse(&o)
 		s := open(t, t.TempDir(), o)
 		w := work(s.db)
+		idle(t, s)
+		rest(s)
 		p.hang(t, s, w, func() bool { return s.Health(t.Context()) != nil })
 		if u := unavailable(t, s.Health(t.Context()), "the disk does not respond"); !strings.Contains(u.Error(), what) {
 			t.Errorf("%v does not say what hangs", u)

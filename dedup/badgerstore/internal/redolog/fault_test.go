@@ -308,8 +308,8 @@ func (f *failing) Sync() error {
 }
 
 // TestAFillThatFails: a segment for whose zeros there is no space is used as it is, because its own
-// space is reserved. Every other error is final, and every one of a flush: the log would write where
-// the kernel has lost pages.
+// space is reserved. Every other error is final, and every one of a flush: the log would write
+// where the kernel has lost pages.
 func TestAFillThatFails(t *testing.T) {
 	t.Parallel()
 	noSpace, broken := error(syscall.ENOSPC), error(syscall.EIO)
