@@ -230,7 +230,7 @@ func reserve(f storedir.File, size int64) (raw bool, err error) {
 
 // writeZeros writes a part after the other, and flushes some together, so that flushes of the log
 // wait for little. It calls rest after each part. A part that has no space is a
-// [storedir.NotWrittenError]. A flush without space has lost what was written, as any other failure.
+// [storedir.NotWrittenError]. A flush without space has lost what was written, as any other.
 func writeZeros(f storedir.File, size int64, rest func() error) error {
 	zeros := make([]byte, min(size, 256<<10))
 	const together = 4 << 20
