@@ -3,7 +3,6 @@ package conform
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +31,7 @@ var attemptsText string
 
 // rights are the words that say what is right.
 var rights = []string{
-	"refused", "broken", "cut", "accepted", "taken", "same", "another", "judged", "applies", "more", "sent",
+	"refused", "broken", "cut", "accepted", "taken", "same", "another", "judged", "applies", "sent",
 }
 
 var allAttempts = sync.OnceValue(func() map[string][]*attempt {
@@ -101,9 +100,6 @@ func attempted(ctx context.Context, t *run) error {
 	var errs []error
 	for _, a := range attemptsOf(t, t.check.number) {
 		err := a.try(ctx, t)
-		if errors.Is(err, errNoMore) {
-			break
-		}
 		errs = append(errs, err)
 		if isRefusal := a.right == "refused" || a.right == "broken"; err != nil && !isRefusal {
 			break
@@ -111,9 +107,6 @@ func attempted(ctx context.Context, t *run) error {
 	}
 	return worst(errs)
 }
-
-// errNoMore ends the attempts of a check.
-var errNoMore = errors.New("the others are not sent")
 
 func (a *attempt) try(ctx context.Context, t *run) error {
 	switch a.right {
@@ -136,10 +129,8 @@ func (a *attempt) try(ctx context.Context, t *run) error {
 		return wrong("%s: %s", a.what, got)
 	case a.right == "judged":
 		return notJudged("%s: %s", a.what, got)
-	case a.right == "applies":
-		return notApplicable("%s: %s", a.what, got)
 	}
-	return errNoMore
+	return notApplicable("%s: %s", a.what, got)
 }
 
 // again sends the delivery of an event that was handled once more, as one of the same event or of

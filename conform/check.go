@@ -145,7 +145,7 @@ type run struct {
 	check     *check
 	exchanges []Exchange
 	remark    string        // the reason of a check that holds
-	gate      chan struct{} // closed when the second parts of requests are sent; nil for a pause
+	gate      chan struct{} // closed when the second parts of requests are sent
 	lingers   bool          // responses are not complete before it is known whether the connection is closed
 }
 

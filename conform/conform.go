@@ -119,18 +119,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 // ordered returns checks phase by phase, in an order of the seed within each.
-func ordered(all []*check, seed uint64) (out []*check) {
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // for a reproducible order
-	for phase := range lastPhase + 1 {
-		from := len(out)
-		for _, c := range all {
-			if c.phase == phase {
-				out = append(out, c)
-			}
-		}
-		group := out[from:]
-		random.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
-	}
+func ordered(all []*check, seed uint64) []*check {
+	out, random := slices.Clone(all), rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // for a reproducible order
+	random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	slices.SortStableFunc(out, func(a, b *check) int { return a.phase - b.phase })
 	return out
 }
 

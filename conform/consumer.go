@@ -87,20 +87,14 @@ func accepts(ctx context.Context, t *run, what string, d *delivery) error {
 	return nil
 }
 
-// event sends a new event and waits until it was handled.
-func event(ctx context.Context, t *run) (*delivery, *answer, error) {
-	d := t.delivery()
-	a, err := t.accepted(ctx, d)
-	if err == nil {
-		err = t.once(ctx, d.id)
-	}
-	return d, a, err
-}
-
 // known is the run of a check of an event that was handled.
 func known(then func(ctx context.Context, t *run, d *delivery, first *answer) error) steps {
 	return func(ctx context.Context, t *run) error {
-		d, first, err := event(ctx, t)
+		d := t.delivery()
+		first, err := t.accepted(ctx, d)
+		if err == nil {
+			err = t.once(ctx, d.id)
+		}
 		if err != nil {
 			return err
 		}

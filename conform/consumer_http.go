@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,6 +118,9 @@ func controlOctets(ctx context.Context, t *run) error {
 }
 
 func expectContinue(ctx context.Context, t *run) error {
+	if slices.ContainsFunc(t.answers(), func(a *answer) bool { return a.status != 0 && a.ProtoMinor == 0 }) {
+		return notApplicable("it speaks HTTP/1.0, which has no 100")
+	}
 	d := t.delivery().add("Expect", "100-continue")
 	conn, closeConn, err := t.connect(ctx)
 	if err != nil {

@@ -96,14 +96,22 @@ var repeatChecks = map[string]steps{
 		get := d.again()
 		get.method, get.body = http.MethodGet, nil
 		a := t.send(ctx, get.sign())
-		b := t.send(ctx, get.key(quoted(t.id())).sign())
-		if a.status != b.status || !bytes.Equal(a.body, b.body) && t.accepts(a) {
+		get.identify(t.id())
+		b, c := t.send(ctx, get.sign()), t.send(ctx, get.sign())
+		if a.status != b.status || !a.equals(b) && b.equals(c) && t.accepts(a) {
 			return wrong("%s with the known key, %s with an unknown one", a, b)
 		}
 		return t.once(ctx, d.id)
 	}),
-	"C121": known(func(ctx context.Context, t *run, d *delivery, _ *answer) error {
-		if err := pass(ctx, t, t.p.Window); err != nil {
+	"C121": known(func(ctx context.Context, t *run, d *delivery, first *answer) error {
+		err := pass(ctx, t, t.p.Window/2)
+		if err == nil {
+			err = repeats(ctx, t, "after half the window", first, d.again())
+		}
+		if err == nil {
+			err = pass(ctx, t, t.p.Window+time.Second/4)
+		}
+		if err != nil {
 			return err
 		}
 		if _, err := t.accepted(ctx, d.again()); err != nil {
@@ -120,6 +128,17 @@ var repeatChecks = map[string]steps{
 			return err
 		}
 		return t.once(ctx, d.id)
+	},
+	"C302": func(ctx context.Context, t *run) error {
+		d := t.delivery()
+		if err := statusOf("signed with another key", t.send(ctx, d.again().forge()), nil); err != nil {
+			return err
+		}
+		const what = "after another one with its identifier was refused"
+		if err := accepts(ctx, t, what, d); err != nil || t.p.Effects == nil {
+			return err
+		}
+		return exactly(ctx, t, 1, what, d.id)
 	},
 	"C308": known(func(ctx context.Context, t *run, d *delivery, _ *answer) error {
 		t.send(ctx, d)
@@ -154,7 +173,7 @@ func atOnce(ctx context.Context, t *run) error {
 		text := copies[i].bytes()
 		wg.Go(func() { answers[i] = t.sendParts(ctx, text[:len(text)-1], text[len(text)-1:]) })
 	}
-	time.Sleep(partPause)
+	time.Sleep(100 * time.Millisecond) // all but the last octets arrive
 	close(t.gate)
 	wg.Wait()
 	if !slices.ContainsFunc(answers, t.accepts) {
@@ -220,7 +239,6 @@ func failing(how string, compare func(t *run, first, second *answer) error) step
 
 // pass makes time pass for the program.
 func pass(ctx context.Context, t *run, d time.Duration) error {
-	d += time.Second / 4
 	if t.p.Clock == "" {
 		sleep(ctx, d)
 		return nil

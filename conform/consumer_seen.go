@@ -15,15 +15,18 @@ var seenChecks = map[string]steps{
 	"C241": has("Allow", http.StatusMethodNotAllowed),
 	"C242": has("Accept-Post or Accept or Accept-Encoding", http.StatusUnsupportedMediaType),
 	"C243": seen(func(a *answer) bool { return a.status < 500 }, lacks("Date")),
-	"C244": seen(withField("Retry-After"), malformed("Retry-After", func(value string) bool {
+	"C244": wellFormed("Retry-After", func(value string) bool {
 		_, err := http.ParseTime(value)
 		return err == nil || strings.Trim(value, "0123456789") == ""
-	})),
+	}),
 	"C245": has("Retry-After", http.StatusTooManyRequests),
 	"C246": has("Cache-Control: no-store", http.StatusTooManyRequests),
-	"C247": seen(withStatus(http.StatusNoContent), malformed("Content-Length", func(value string) bool {
-		return value == ""
-	})),
+	"C247": seen(func(a *answer) bool { return a.is(http.StatusNoContent) }, func(a *answer) string {
+		if a.field("Content-Length") == "" {
+			return ""
+		}
+		return "with Content-Length"
+	}),
 	"C248": seen(func(a *answer) bool { return a.is(200, 201) && len(a.body) > 0 }, lacks("Content-Type")),
 	"C249": seen(func(*answer) bool { return true }, (*answer).redirect),
 	"C250": seen(func(a *answer) bool { return a.problem() != nil }, func(a *answer) string {
@@ -35,8 +38,8 @@ var seenChecks = map[string]steps{
 	"C251": has("WWW-Authenticate", http.StatusUnauthorized),
 	"C252": func(ctx context.Context, t *run) error {
 		return seen(func(a *answer) bool { return a.status >= 400 }, func(a *answer) string {
-			for _, secret := range t.p.secrets() {
-				if len(*secret) >= minSecret && strings.Contains(string(a.body), *secret) {
+			for _, secret := range t.p.hidden() {
+				if len(secret) >= minSecret && strings.Contains(string(a.body), secret) {
 					return "the response has a secret"
 				}
 			}
@@ -46,10 +49,10 @@ var seenChecks = map[string]steps{
 			return ""
 		})(ctx, t)
 	},
-	"C253": seen(withField("Accept-Signature"), malformed("Accept-Signature", func(value string) bool {
+	"C253": wellFormed("Accept-Signature", func(value string) bool {
 		isOfResponse := strings.Contains(value, `"@status"`) || strings.Contains(value, ";req")
 		return !isOfResponse && acceptSignature.MatchString(value)
-	})),
+	}),
 }
 
 // minSecret is how many characters a secret has that is found in texts: shorter ones are words.
@@ -63,16 +66,10 @@ var internals = regexp.MustCompile(`goroutine \d+ \[|Traceback \(most|\.(?:go|py
 var acceptSignature = regexp.MustCompile(
 	`^(?:(?:^|,\s*)[a-z*][a-z0-9_.*-]*=\((?:\s*"[^"]*"(?:; *[^ ()]+)*)*\s*\)(?:; *[^, ]+)*)+$`)
 
-func withStatus(status int) func(*answer) bool {
-	return func(a *answer) bool { return a.status == status }
-}
-
-func withField(name string) func(*answer) bool {
-	return func(a *answer) bool { return a.field(name) != "" }
-}
-
 // has is the run of a check that responses with a status have one of the fields.
-func has(fields string, status int) steps { return seen(withStatus(status), lacks(fields)) }
+func has(fields string, status int) steps {
+	return seen(func(a *answer) bool { return a.status == status }, lacks(fields))
+}
 
 // lacks says so if a response has none of the fields, or none with its text.
 func lacks(fields string) func(*answer) string {
@@ -87,14 +84,14 @@ func lacks(fields string) func(*answer) string {
 	}
 }
 
-// malformed shows a field if its value is not right.
-func malformed(name string, isRight func(value string) bool) func(*answer) string {
-	return func(a *answer) string {
+// wellFormed is the run of a check that the value of a field is right.
+func wellFormed(name string, isRight func(value string) bool) steps {
+	return seen(func(a *answer) bool { return a.field(name) != "" }, func(a *answer) string {
 		if isRight(a.field(name)) {
 			return ""
 		}
 		return name + ": " + a.field(name)
-	}
+	})
 }
 
 // redirect says where a response leads, if it is a redirect.

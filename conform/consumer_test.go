@@ -20,7 +20,7 @@ var testProfiles = map[string]struct{ base, more string }{
 claims: [idempotency-key, rfc9457, eyelet]
 answers: true
 members: [wait, fail]
-window: 400ms
+window: 2s
 max_body: 131072
 `},
 	"events": {"event-delivery", `
@@ -135,11 +135,14 @@ var sabotages = []struct{ profile, sabotage, check string }{
 	{"key", "no policy", "C102"},
 	{"key", "bare keys", "C103"},
 	{"key", "any key", "C104"},
+	{"key", "an empty field is no field", "C104"},
 	{"key", "the first line of the key", "C105"},
 	{"key", "empty keys", "C106"},
 	{"key", "parameters in the key", "C107"},
 	{"key", "short keys", "C108"},
+	{"key", "the beginning of keys", "C108"},
 	{"key", "names with case", "C109"},
+	{"github", "signatures with case", "C109"},
 	{"events", "loses events", "C110"},
 	{"key", "another answer", "C111"},
 	{"webhooks", "handles duplicates later", "C111"},
@@ -156,6 +159,8 @@ var sabotages = []struct{ profile, sabotage, check string }{
 	{"key", "GET reveals", "C120"},
 	{"key", "never forgets", "C121"},
 	{"events", "never forgets", "C121"},
+	{"key", "a third of the window", "C121"},
+	{"events", "a third of the window", "C121"},
 	{"key", "a window from the start", "C122"},
 	{"key", "cut bodies", "C201"},
 	{"events", "cut bodies", "C202"},
@@ -196,12 +201,16 @@ var sabotages = []struct{ profile, sabotage, check string }{
 	{"cloudevents", "unsigned", "C301"},
 	{"webhooks", "any secret", "C302"},
 	{"keypair", "any secret", "C302"},
+	{"github", "claims before it verifies", "C302"},
 	{"github", "trimmed bodies", "C303"},
 	{"events", "unsigned bodies", "C303"},
 	{"github", "halves of signatures", "C304"},
 	{"webhooks", "first octets of signatures", "C304"},
 	{"events", "halves of signatures", "C304"},
 	{"cloudevents", "halves of signatures", "C304"},
+	{"github", "most of signatures", "C304"},
+	{"webhooks", "most of signatures", "C304"},
+	{"cloudevents", "most of signatures", "C304"},
 	{"webhooks", "stale", "C305"},
 	{"events", "stale", "C305"},
 	{"webhooks", "from the future", "C306"},
@@ -211,7 +220,9 @@ var sabotages = []struct{ profile, sabotage, check string }{
 	{"webhooks", "no rotation", "C311"},
 	{"events", "no rotation", "C311"},
 	{"github", "JSON written again", "C312"},
+	{"github", "bodies in Latin-1", "C312"},
 	{"events", "digests need not be covered", "C401"},
+	{"events", "digests are optional", "C401"},
 	{"events", "keys need not be covered", "C402"},
 	{"events", "types need not be covered", "C403"},
 	{"events", "an empty list", "C404"},

@@ -78,6 +78,11 @@ func isSigned(value string) bool {
 	return strings.Contains(value, "{hex}") || strings.Contains(value, "{base64}")
 }
 
+// withSignature fills the signature into a template.
+func withSignature(sum []byte) *strings.Replacer {
+	return strings.NewReplacer("{hex}", hex.EncodeToString(sum), "{base64}", base64.StdEncoding.EncodeToString(sum))
+}
+
 // expand fills a template.
 func (d *delivery) expand(text string) string {
 	return strings.NewReplacer(
@@ -96,9 +101,7 @@ func (d *delivery) sign() *delivery {
 	case "rfc9421":
 		d.sig.sign(d)
 	case "hmac":
-		sum := hmacKey(d.secret).sign([]byte(d.expand(cmp.Or(d.over, p.Over))))
-		signed := strings.NewReplacer("{hex}", hex.EncodeToString(sum),
-			"{base64}", base64.StdEncoding.EncodeToString(sum))
+		signed := withSignature(hmacKey(d.secret).sign([]byte(d.expand(cmp.Or(d.over, p.Over)))))
 		for name, value := range p.Fields {
 			if isSigned(value) || strings.Contains(value, "{timestamp}") {
 				d.set(name, signed.Replace(d.expand(value)))

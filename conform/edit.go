@@ -30,15 +30,15 @@ var edits = map[string]edit{
 	"sign":        {0, func(d *delivery, _ []string) { d.sign() }},
 	"forge":       {0, func(d *delivery, _ []string) { d.forge() }},
 	"strip":       {0, func(d *delivery, _ []string) { d.strip() }},
-	"cut":         {1, func(d *delivery, a []string) { d.cut(number(a[0]), false) }},
-	"spoil":       {0, func(d *delivery, _ []string) { d.cut(2, true) }},
+	"cut":         {1, func(d *delivery, a []string) { d.cut(number(a[0])) }},
+	"spoil":       {0, func(d *delivery, _ []string) { d.recut(spoil) }},
 	"age":         {2, func(d *delivery, a []string) { d.age(number(a[0]), number(a[1])) }},
 	"id":          {1, func(d *delivery, a []string) { d.identify(a[0]) }},
 	"over":        {1, func(d *delivery, a []string) { d.over = a[0] }},
 	"set":         {2, func(d *delivery, a []string) { d.set(a[0], a[1]) }},
 	"add":         {2, func(d *delivery, a []string) { d.add(a[0], a[1]) }},
 	"drop":        {1, func(d *delivery, a []string) { d.drop(a[0]) }},
-	"rename":      {2, func(d *delivery, a []string) { d.rename(a[0], a[1]) }},
+	"respell":     {0, func(d *delivery, _ []string) { d.respell() }},
 	"replace":     {3, func(d *delivery, a []string) { d.replace(a[0], a[1], a[2]) }},
 	"method":      {1, func(d *delivery, a []string) { d.method = a[0] }},
 	"query":       {1, func(d *delivery, a []string) { d.query(a[0]) }},
@@ -64,17 +64,12 @@ var valueForm = regexp.MustCompile(`\{[\w:+-]+\}`)
 
 // values are those in braces, beside octets, fields and times.
 var values = map[string]func(d *delivery) string{
-	"id":         func(d *delivery) string { return d.id },
-	"another-id": func(d *delivery) string { return d.s.id() },
-	"dotted-id":  func(d *delivery) string { return strings.Replace(d.id, "-", ".", 1) },
-	"long-id":    func(d *delivery) string { return d.id + strings.Repeat("k", 1024-len(d.id)) },
-	"number":     func(d *delivery) string { return strconv.Itoa(d.s.number()) },
-	"key-field":  func(d *delivery) string { return d.s.p.keyField() },
-	"odd-key-field": func(d *delivery) string {
-		name := strings.ToLower(d.s.p.keyField())
-		end := len(name) - 1
-		return name[:end] + strings.ToUpper(name[end:])
-	},
+	"id":            func(d *delivery) string { return d.id },
+	"another-id":    func(d *delivery) string { return d.s.id() },
+	"dotted-id":     func(d *delivery) string { return strings.Replace(d.id, "-", ".", 1) },
+	"long-id":       func(d *delivery) string { return strings.Repeat("k", 1024-len(d.id)) + d.id },
+	"number":        func(d *delivery) string { return strconv.Itoa(d.s.number()) },
+	"key-field":     func(d *delivery) string { return d.s.p.keyField() },
 	"run":           func(d *delivery) string { return strconv.FormatInt(d.s.began.UnixMilli(), 16) },
 	"host":          func(d *delivery) string { return d.host },
 	"length":        func(d *delivery) string { return strconv.Itoa(len(d.body)) },
@@ -146,18 +141,28 @@ func (d *delivery) strip() {
 	}
 }
 
-// cut leaves one part of a signature, or nothing if parts is zero, or fills it up to its length.
-func (d *delivery) cut(parts int, isFilled bool) {
-	cut := func(whole, empty string) string {
+// cut leaves one part of a signature, or nothing if parts is zero.
+func (d *delivery) cut(parts int) {
+	d.recut(func(digits string) string {
 		if parts == 0 {
-			return empty
+			return ""
 		}
-		end := len(empty) + (len(whole)-len(empty))/parts
-		if isFilled {
-			return whole[:end] + strings.Map(otherDigit, whole[end:])
-		}
-		return whole[:end]
-	}
+		return digits[:len(digits)/parts]
+	})
+}
+
+// spoiled is how many digits at the end of a signature are changed: the last one of base64 may have
+// bits that do not count.
+const spoiled = 4
+
+func spoil(digits string) string {
+	end := max(0, len(digits)-spoiled)
+	return digits[:end] + strings.Map(otherDigit, digits[end:])
+}
+
+// recut changes the digits of a signature.
+func (d *delivery) recut(change func(digits string) string) {
+	cut := func(whole, empty string) string { return empty + change(whole[len(empty):]) }
 	for name, value := range d.s.p.Fields {
 		if isSigned(value) {
 			empty := d.expand(strings.NewReplacer("{hex}", "", "{base64}", "").Replace(value))
@@ -194,12 +199,11 @@ func (d *delivery) identify(id string) {
 	d.id = id
 }
 
-// rename renames a field.
-func (d *delivery) rename(name, other string) {
+// respell writes the names of all fields in unusual letters.
+func (d *delivery) respell() {
 	for i, f := range d.fields {
-		if strings.EqualFold(f.name, name) {
-			d.fields[i].name = other
-		}
+		name := strings.ToLower(f.name)
+		d.fields[i].name = name[:len(name)-1] + strings.ToUpper(name[len(name)-1:])
 	}
 }
 

@@ -17,6 +17,7 @@ var honest = []struct{ profile, way string }{
 	{"github", "limits its rate"},
 	{"webhooks", "wants a User-Agent"},
 	{"github", "wants a UUID"},
+	{"key", "shows a page"},
 }
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
@@ -57,6 +58,14 @@ func TestHonestProgramsHold(t *testing.T) {
 				t.Error("too little holds:", r.Summary())
 			}
 		})
+	}
+}
+
+// TestOldServersNeedNot100: HTTP/1.0 has no such status.
+func TestOldServersNeedNot100(t *testing.T) {
+	t.Parallel()
+	if one := checked(t, "github", "speaks HTTP/1.0", "C208").Results[0]; one.Verdict != NotApplicable {
+		t.Errorf("%s: %s", one.Verdict, one.Reason)
 	}
 }
 

@@ -42,6 +42,62 @@ func TestACommandLeavesProgramsRunning(t *testing.T) {
 	}
 }
 
+// TestACommandThatFailsSaysWhy: its standard error is not that of the kit, which a program in the
+// background would keep open.
+func TestACommandThatFailsSaysWhy(t *testing.T) {
+	t.Parallel()
+	_, err := (&session{}).command(t.Context(), "echo no disk >&2; exit 3")
+	if err == nil || !strings.Contains(err.Error(), "exit status 3: no disk") {
+		t.Error(err)
+	}
+}
+
+func TestEffectsAreLinesOrElements(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"":                              0,
+		"x x\ny\nx":                     2,
+		"[10:00] x, again x\n":          1,
+		`["x","y",{"id":"x","of":"x"}]`: 2,
+		"[\n {\n  \"id\": \"x\",\n  \"of\": \"x\"\n }\n]\n": 1,
+		`{"id":"x","of":"x"}` + "\n":                        1,
+	} {
+		if n := countOf([]byte(text), "x"); n != want {
+			t.Errorf("%q has %d effects, want %d", text, n, want)
+		}
+	}
+}
+
+func TestCredentialsAreHidden(t *testing.T) {
+	t.Setenv("CONFORM_TEST_TOKEN", "of the environment")
+	file := filepath.Join(t.TempDir(), "profile.yaml")
+	writeFile(t, file, `
+scheme: bearer
+secret: 6f6374657473206f66206120746f6b656e
+encoding: hex
+fields: {Authorization: Basic Zm9yIGFueW9uZQ==, X-Api-Key: a b c, X-Other: "${CONFORM_TEST_TOKEN}", X-Author: Ada}
+`)
+	p, err := ReadProfile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{p: p}
+	for text, want := range map[string]string{
+		"Authorization: Basic Zm9yIGFueW9uZQ==": "Authorization: [secret]",
+		"you sent Zm9yIGFueW9uZQ==":             "you sent [secret]",
+		"X-Api-Key: a b c":                      "X-Api-Key: [secret]",
+		"X-Other: of the environment":           "X-Other: [secret]",
+		"Bearer octets of a token":              "Bearer [secret]",
+		"Bearer octets of a t0000":              "Bearer [most of a secret]0000",
+		"Bearer octets o":                       "Bearer [half of a secret]",
+		"X-Author: Ada":                         "X-Author: Ada",
+	} {
+		if got := s.withoutSecret(text); got != want {
+			t.Errorf("%s is reported as %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestTextsDoNotObeyATarget(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

@@ -24,7 +24,8 @@ var intermediaryChecks = map[string]steps{
 	}),
 	"I103": arrives(func(_ *run, d *delivery, a *arrival) error {
 		sent := d.lines("Idempotency-Key")[0]
-		return wrongIf(a.key() != sent, "the target got Idempotency-Key %q, not %q", a.key(), sent)
+		got := a.header.Get("Idempotency-Key")
+		return wrongIf(got != sent, "the target got Idempotency-Key %q, not %q", got, sent)
 	}),
 	"I104": func(ctx context.Context, t *run) error {
 		d := t.delivery().set("Connection", "X-Conform-Hop").set("X-Conform-Hop", "1")
@@ -133,9 +134,6 @@ func arrives(compare func(t *run, d *delivery, a *arrival) error) steps {
 // arrived reports whether an arrival is of the event of a delivery.
 func (d *delivery) arrived(a *arrival) bool { return a.has(d.id) }
 
-// key returns Idempotency-Key with its quotes.
-func (a *arrival) key() string { return a.header.Get("Idempotency-Key") }
-
 // relayed sends a delivery that must be accepted, and returns it as the target got it.
 func (t *run) relayed(ctx context.Context, d *delivery) (*delivery, *arrival, error) {
 	if _, err := t.accepted(ctx, d); err != nil {
@@ -162,8 +160,11 @@ func (t *run) answered(ctx context.Context, answer respond) (*delivery, *answer,
 	return d, a, all[0], nil
 }
 
-// noteArrival keeps an arrival for the report.
-func (t *run) noteArrival(a *arrival) { t.keep(Exchange{Request: a.text()}) }
+// noteArrival keeps an arrival for the report, without credentials: they may not be those of the
+// profile.
+func (t *run) noteArrival(a *arrival) {
+	t.keep(Exchange{Request: credentialField.ReplaceAllString(a.text(), "$1: [credential]")})
+}
 
 // multiStatus lets the target take its time for a 207. Only an intermediary that waits for it can
 // be seen to take it for a success: another one gives the event up, or is done with it.
@@ -228,9 +229,8 @@ func retried(codes ...int) steps {
 			if len(all) < 2 {
 				return t.late("%s of the target was accepted upstream, and not retried", outcome(code))
 			}
-			if one, two := all[0].key(), all[1].key(); one != two {
-				return wrong("the retry after %s has Idempotency-Key %q, the first attempt %q",
-					outcome(code), cmp.Or(two, "none"), one)
+			if one, two := t.p.keyOf(all[0]), t.p.keyOf(all[1]); one != two {
+				return wrong("the retry after %s has the identifier %q, the first attempt %q", outcome(code), two, one)
 			}
 		}
 		return nil

@@ -84,8 +84,11 @@ func (g *gateway) attempt(r *http.Request, body []byte, n int) (code int, after 
 	if err != nil {
 		panic(err)
 	}
-	for _, name := range []string{"Content-Type", "Idempotency-Key"} {
+	for _, name := range []string{"Content-Type", "Idempotency-Key", "X-Id"} {
 		req.Header.Set(name, r.Header.Get(name))
+	}
+	if g.fault == "new id" && n > 0 {
+		req.Header.Set("X-Id", strconv.Itoa(n))
 	}
 	if g.fault == "new key" && n > 0 {
 		req.Header.Set("Idempotency-Key", `"`+strconv.Itoa(n)+`"`)
@@ -163,6 +166,7 @@ func TestFaultsOfIntermediariesAreFound(t *testing.T) {
 	for fault, number := range map[string]string{
 		"another body": "I101", "no Via": "I102", "strips the key": "I103", "sends hop fields on": "I104",
 		"passes Retry-After": "I105", "503 is final": "I106", "new key": "I106", "relay accepts all": "I106",
+		"new id":         "I106",
 		"207 is success": "I107", "cut is final": "I108", "retries 404": "I109", "hasty": "I110", "keeps a 307": "I111",
 		"forgets a 308": "I115", "loops": "I112",
 		"signature without its fields": "I113", "sends credentials on": "I114",
@@ -172,6 +176,9 @@ func TestFaultsOfIntermediariesAreFound(t *testing.T) {
 			p := peerProfile(t)
 			if number == "I114" {
 				p = bearerProfile(t)
+			}
+			if fault == "new id" {
+				p.Key, p.Fields = "field:X-Id", map[string]string{"X-Id": "{id}", "Idempotency-Key": `"{id}"`}
 			}
 			relays := []string{"passes Retry-After", "relay accepts all", "207 is success"}
 			g := &gateway{fault: fault, relay: slices.Contains(relays, fault)}

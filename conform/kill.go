@@ -37,7 +37,7 @@ func kills(ctx context.Context, t *run, kill string) error {
 	var lost []string
 	twice := 0
 	for _, id := range ids {
-		n, err := handled(ctx, t, id)
+		n, err := t.reached(ctx, id, 1)
 		if err != nil {
 			return err
 		}
@@ -52,15 +52,6 @@ func kills(ctx context.Context, t *run, kill string) error {
 	}
 	t.remark = fmt.Sprintf("not refuted in %d kills; %d events were handled more than once", len(ids), twice)
 	return nil
-}
-
-// handled returns how often an event was handled. It waits for one that was not, as long as
-// handling takes.
-func handled(ctx context.Context, t *run, id string) (int, error) {
-	if n, err := t.effectsOf(ctx, id); err != nil || n > 0 {
-		return n, err
-	}
-	return t.settled(ctx, id, 1)
 }
 
 // acknowledged sends a new delivery until it is accepted, as a program that starts may refuse it,

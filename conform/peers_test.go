@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -37,12 +38,17 @@ func peerProfile(t *testing.T) *Profile {
 
 // hmacSignature signs by the text of RFC 9421, without the code under test.
 func hmacSignature(method, url, key, digest string, created int64, keep string) (input, signature string) {
+	host, path, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
 	values := map[string]string{
 		"@method": method, "@target-uri": url, "content-type": "application/json", "content-digest": digest,
-		"idempotency-key": key,
+		"idempotency-key": key, "@authority": host, "@request-target": "/" + path,
+	}
+	address := []string{"@target-uri"}
+	if keep == "@target-uri" {
+		address = []string{"@authority", "@request-target"}
 	}
 	var names, lines []string
-	for _, name := range []string{"@method", "@target-uri", "content-type", "content-digest", "idempotency-key"} {
+	for _, name := range append(address, "@method", "content-type", "content-digest", "idempotency-key") {
 		if name != keep {
 			names = append(names, `"`+name+`"`)
 			lines = append(lines, `"`+name+`": `+values[name])
@@ -131,9 +137,15 @@ func (s *sender) attempt(url, key, body string) (wait time.Duration, again bool)
 		keep = "idempotency-key"
 	case "method not covered":
 		keep = "@method"
+	case "signs parts of the address":
+		keep = "@target-uri"
 	}
 	sum := sha256.Sum256([]byte(body))
 	digest := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+	if s.fault == "sha-512" {
+		wide := sha512.Sum512([]byte(body))
+		digest = "sha-512=:" + base64.StdEncoding.EncodeToString(wide[:]) + ":"
+	}
 	input, signature := hmacSignature(method, url, key, digest, created, keep)
 	if s.fault == "bad signature" {
 		signature = "sig1=:AAAA:"
@@ -147,6 +159,10 @@ func (s *sender) attempt(url, key, body string) (wait time.Duration, again bool)
 		req.Header.Del("Content-Type")
 	}
 	req.Header.Set("Content-Digest", digest)
+	req.Header.Set("Authorization", "Bearer "+peerSecret)
+	if s.fault == "another token" {
+		req.Header.Set("Authorization", "Bearer "+s.fault)
+	}
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}

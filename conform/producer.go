@@ -3,6 +3,7 @@ package conform
 import (
 	"bytes"
 	"context"
+	"crypto/sha512"
 	"net/http"
 	"regexp"
 	"strings"
@@ -33,7 +34,8 @@ var producerChecks = map[string]steps{
 			return err
 		}
 		needed := []string{"@method"}
-		if !proof.covers("@target-uri") && (!proof.covers("@authority") || !proof.covers("@path")) {
+		hasPath := proof.covers("@path") || proof.covers("@request-target")
+		if !proof.covers("@target-uri") && (!proof.covers("@authority") || !hasPath) {
 			return wrong("neither @target-uri nor @authority with @path is covered")
 		}
 		if len(a.body) > 0 {
@@ -47,8 +49,9 @@ var producerChecks = map[string]steps{
 				return wrong("%s is not covered", name)
 			}
 		}
-		return wrongIf(len(a.body) > 0 && !strings.Contains(a.header.Get("Content-Digest"), digestOf(a.body)),
-			"Content-Digest is not that of the body: %s", a.header.Get("Content-Digest"))
+		digest, wide := a.header.Get("Content-Digest"), "sha-512=:"+sumOf(sha512.New(), a.body, sha512.Size)+":"
+		isRight := strings.Contains(digest, digestOf(a.body)) || strings.Contains(digest, wide)
+		return wrongIf(len(a.body) > 0 && !isRight, "Content-Digest is not that of the body: %s", digest)
 	},
 	"P104": func(ctx context.Context, t *run) error {
 		a, proof, err := t.signedEvent(ctx)

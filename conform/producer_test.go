@@ -1,7 +1,9 @@
 package conform
 
 import (
+	"encoding/hex"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +25,7 @@ func TestTheReferenceProducerHolds(t *testing.T) {
 	t.Parallel()
 	for habit, only := range map[string][]string{
 		"": nil, "asks first": {"P101", "P107"}, "sends others": {"P106", "P108"},
+		"sha-512": {"P103"}, "signs parts of the address": {"P103"},
 	} {
 		t.Run(habit, func(t *testing.T) {
 			t.Parallel()
@@ -31,6 +34,60 @@ func TestTheReferenceProducerHolds(t *testing.T) {
 				t.Errorf("%v fail: %s", failed, r.Summary())
 			}
 		})
+	}
+}
+
+func TestTokensOfProducersAreCompared(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[string]int{"": 0, "another token": 1} {
+		r, failed := produce(t, bearerProfile(t), fault, "P102")
+		if len(failed) != want {
+			t.Errorf("%q: %v", fault, r.Results)
+		}
+		for _, e := range r.Results[0].Exchanges {
+			if strings.Contains(e.Request, "Bearer") {
+				t.Error("the report has a token:", e.Request)
+			}
+		}
+	}
+}
+
+// TestSignaturesByTemplate also where there are several, as while a secret is exchanged.
+func TestSignaturesByTemplate(t *testing.T) {
+	t.Parallel()
+	good := hex.EncodeToString(hmacKey("k").sign([]byte("7.{}")))
+	const template = "t={timestamp},v1={hex}"
+	for value, want := range map[string]bool{
+		"t=7,v1=" + good:                  true,
+		"t=7,v1=00,v1=" + good:            true,
+		"t=7,v0=00,v1=" + good + ",v2=00": true,
+		"t=7,v2=" + good:                  false,
+		"t=8,v1=" + good:                  false,
+		"v1=" + good:                      false,
+		"":                                false,
+	} {
+		p := &Profile{Secret: "k", Over: "{timestamp}.{body}", Fields: map[string]string{"X-Signature": template}}
+		a := &arrival{header: http.Header{"X-Signature": {value}}, body: []byte("{}")}
+		proof, err := (&run{session: &session{p: p}}).templateSignature(a)
+		if (err == nil) != want || want && proof.at.Unix() != 7 {
+			t.Errorf("%s: %v, want %v", value, err, want)
+		}
+	}
+}
+
+// TestLongNumbersAreIdentifiers that differ in their last digit.
+func TestLongNumbersAreIdentifiers(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"a":{"id":9007199254740993}}`: "9007199254740993",
+		`{"a":{"id":"\u0061"}}`:         "a",
+		`{"a":{"id":null}}`:             "",
+		`{"a":7}`:                       "",
+		`7`:                             "",
+	} {
+		if got := (&Profile{Key: "body:a.id"}).keyOf(&arrival{body: []byte(body)}); got != want {
+			t.Errorf("%s has %q, want %q", body, got, want)
+		}
 	}
 }
 

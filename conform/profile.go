@@ -33,7 +33,7 @@ type Profile struct {
 	// Scheme is hmac, rfc9421, bearer, or none.
 	Scheme string `yaml:"scheme"`
 	// Secret signs deliveries. Encoding is text (the default), hex or base64; of whsec_ secrets it
-	// is base64 of what follows. ${NAME} is that variable of the environment.
+	// is base64 of what follows. ${NAME} is that variable of the environment, here and in Fields.
 	Secret   string `yaml:"secret"`
 	Encoding string `yaml:"encoding"`
 	// Over is what an HMAC is made of, such as "{timestamp}.{body}".
@@ -72,7 +72,8 @@ type Profile struct {
 	Window time.Duration `yaml:"window"`
 	// MaxBody is the largest accepted body, in bytes. Zero is unknown.
 	MaxBody int `yaml:"max_body"`
-	// Effects are where the identifier of each handled event is seen: in a line for each time.
+	// Effects are where the identifier of each handled event is seen: in a line for each time, or
+	// in an element of one JSON array.
 	Effects *Effects `yaml:"effects"`
 	// Settle is how long handling takes at most. Defaults to two seconds.
 	Settle time.Duration `yaml:"settle"`
@@ -85,6 +86,8 @@ type Profile struct {
 	Trigger string `yaml:"trigger"`
 	// Timeout is how long a response may take. Defaults to ten seconds.
 	Timeout time.Duration `yaml:"timeout"`
+
+	variables []string // values of variables of the environment
 }
 
 // Credential is what a producer signs with.
@@ -135,13 +138,9 @@ var profileFiles embed.FS
 
 // Profiles returns the names of the built-in profiles.
 func Profiles() []string {
-	entries, err := fs.ReadDir(profileFiles, "profiles")
-	if err != nil {
-		panic(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+	names, _ := fs.Glob(profileFiles, "profiles/*.yaml") // the pattern is right
+	for i, name := range names {
+		names[i] = strings.TrimSuffix(path.Base(name), ".yaml")
 	}
 	return names
 }
@@ -190,16 +189,23 @@ func (p *Profile) read(name string, depth int) error {
 // variable is one of the environment.
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// readEnvironment fills in secrets that are variables.
+// readEnvironment fills in variables of secrets and fields.
 func (p *Profile) readEnvironment() (err error) {
-	for _, secret := range p.secrets() {
-		*secret = variable.ReplaceAllStringFunc(*secret, func(v string) string {
+	fill := func(text string) string {
+		return variable.ReplaceAllStringFunc(text, func(v string) string {
 			value := os.Getenv(v[2 : len(v)-1])
 			if value == "" {
 				err = fmt.Errorf("the secret is empty: set %s in the environment", v)
 			}
+			p.variables = append(p.variables, value)
 			return value
 		})
+	}
+	for _, secret := range p.secrets() {
+		*secret = fill(*secret)
+	}
+	for name, value := range p.Fields {
+		p.Fields[name] = fill(value)
 	}
 	return err
 }
@@ -281,7 +287,29 @@ func (p *Profile) claims(document string) bool {
 	return document == profileDocument || slices.Contains(p.Claims, document)
 }
 
-// secrets returns those of the profile, to be filled in and to be hidden.
+// credentialField matches a field that has a credential.
+var credentialField = regexp.MustCompile(
+	`(?im)^([\w-]*(?:auth|authorization|cookie|token|secret|password|api-?key)): .*`)
+
+// hidden returns the texts that no report has: secrets, also as the octets that tokens are,
+// variables of the environment, and credentials in fields.
+func (p *Profile) hidden() []string {
+	all := slices.Clone(p.variables)
+	for _, secret := range p.secrets() {
+		octets, _ := p.with(&Credential{Secret: *secret}).secret() // it is text if it does not decode
+		all = append(all, strings.TrimPrefix(*secret, "whsec_"), string(octets))
+	}
+	for name, value := range p.Fields {
+		if credentialField.MatchString(name+": ") && !strings.Contains(value, "{") {
+			_, token, _ := strings.Cut(value, " ") // after its scheme
+			all = append(all, value, token)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) }) // the longest first
+	return slices.DeleteFunc(all, func(text string) bool { return text == "" })
+}
+
+// secrets returns those of the profile, to be filled in.
 func (p *Profile) secrets() []*string {
 	all := []*string{&p.Secret}
 	for _, c := range []*Credential{p.Old, p.Other} {

@@ -163,6 +163,7 @@ func (r *Report) Badge() string {
 	left := "conform " + string(r.Role)
 	right := fmt.Sprintf("%s: %d of %d, kit %s", r.Profile, holds, holds+r.Count(Fails, ""), r.Kit)
 	const char, pad = 6.6, 10
+	escape := template.HTMLEscapeString
 	w1, w2 := pad*2+char*float64(len(left)), pad*2+char*float64(len(right))
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="20" role="img" aria-label="%s">`+
 		`<title>%s</title><rect width="%.0f" height="20" rx="3" fill="#444"/>`+
@@ -171,8 +172,4 @@ func (r *Report) Badge() string {
 		`<text x="%.0f" y="14">%s</text></g></svg>`+"\n",
 		w1+w2, escape(left+", "+right), escape(left+", "+right), w1+4, w1, w2, badgeColors[r.Conforms()],
 		pad, escape(left), w1+pad, escape(right))
-}
-
-func escape(text string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(text)
 }

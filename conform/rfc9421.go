@@ -279,11 +279,7 @@ func component(c, method, scheme, host, target string, fields func(name string) 
 	}
 	value := strings.Join(all, ", ")
 	if _, key, ok := strings.Cut(params, `;key="`); ok {
-		for member := range strings.SplitSeq(value, ", ") {
-			if v, ok := strings.CutPrefix(member, strings.TrimSuffix(key, `"`)+"="); ok {
-				return v
-			}
-		}
+		return members(all)[strings.TrimSuffix(key, `"`)]
 	}
 	return value
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,11 +59,8 @@ func (s *session) open(ctx context.Context) (err error) {
 			return errors.New("the key of the profile is a public one: deliveries are signed with the private one")
 		}
 	}
-	switch s.o.Role {
-	case Producer:
+	if s.o.Role != Consumer {
 		s.sink, err = listen(ctx, s.o.Listen, s.p.keyOf)
-	case Intermediary:
-		s.sink, err = listen(ctx, s.o.Listen, nil)
 	}
 	return err
 }
@@ -200,9 +199,6 @@ func (s *session) answers() []*answer {
 	return s.seen
 }
 
-// partPause is the time between two parts of a request.
-const partPause = 100 * time.Millisecond
-
 // sendParts sends the parts of a request until a final response comes. A nil part shuts the sending
 // half of the connection.
 func (t *run) sendParts(ctx context.Context, parts ...[]byte) *answer {
@@ -211,14 +207,6 @@ func (t *run) sendParts(ctx context.Context, parts ...[]byte) *answer {
 	a.took = time.Since(began)
 	t.note(string(bytes.Join(parts, nil)), a)
 	return a
-}
-
-func (t *run) pause() {
-	if t.gate != nil {
-		<-t.gate
-		return
-	}
-	time.Sleep(partPause)
 }
 
 // connect connects with the target, until the end of ctx or the timeout of the profile.
@@ -262,8 +250,8 @@ func (t *run) exchange(ctx context.Context, parts [][]byte) *answer {
 
 func (t *run) write(conn net.Conn, parts [][]byte) (err error) {
 	for i, part := range parts {
-		if i > 0 {
-			t.pause()
+		if i > 0 && t.gate != nil {
+			<-t.gate
 		}
 		if half, ok := conn.(interface{ CloseWrite() error }); part == nil && ok {
 			err = half.CloseWrite()
@@ -337,23 +325,17 @@ func short(text string) string {
 	return strings.ToValidUTF8(text, "?")
 }
 
-// withoutSecret hides the secrets of the profile, and the halves of tokens that are sent.
+// withoutSecret hides the secrets of the profile, and the parts of tokens that are sent.
 func (s *session) withoutSecret(text string) string {
-	for _, secret := range s.p.secrets() {
-		hidden := strings.TrimPrefix(*secret, "whsec_")
-		text = replaceAll(text, hidden, "[secret]")
-		if s.p.Scheme == "bearer" {
-			text = replaceAll(text, hidden[:len(hidden)/2], "[half of the secret]")
-		}
+	var pairs []string
+	for _, hidden := range s.p.hidden() {
+		pairs = append(pairs, hidden, "[secret]")
 	}
-	return text
-}
-
-func replaceAll(text, old, other string) string {
-	if old == "" {
-		return text
+	octets, _ := s.p.secret() // profiles with a malformed one are not read
+	if token, n := string(octets), len(octets); s.p.Scheme == "bearer" && n > spoiled {
+		pairs = append(pairs, token[:n-spoiled], "[most of a secret]", token[:n/2], "[half of a secret]")
 	}
-	return strings.ReplaceAll(text, old, other)
+	return strings.NewReplacer(pairs...).Replace(text)
 }
 
 // accepted sends a delivery that must be accepted: the control of a check that something is
@@ -402,13 +384,19 @@ func (t *run) settled(ctx context.Context, id string, n int) (int, error) {
 	t.mu.Lock()
 	t.most[id] = bound{t.check, n}
 	t.mu.Unlock()
-	for end := time.Now().Add(t.p.Settle); time.Now().Before(end) && ctx.Err() == nil; sleep(ctx, effectPause) {
-		if got, err := t.effectsOf(ctx, id); err != nil || got >= n {
-			break
-		}
-	}
+	_, _ = t.reached(ctx, id, n) // it is looked at once more
 	sleep(ctx, min(t.p.Settle/4, 200*time.Millisecond))
 	return t.effectsOf(ctx, id)
+}
+
+// reached waits until an event was handled n times, at most as long as handling takes.
+func (t *run) reached(ctx context.Context, id string, n int) (got int, err error) {
+	for end := time.Now().Add(t.p.Settle); ; sleep(ctx, effectPause) {
+		got, err = t.effectsOf(ctx, id)
+		if err == nil && got >= n || time.Now().After(end) || ctx.Err() != nil {
+			return got, err
+		}
+	}
 }
 
 // effectPause is the time between two looks at the effects.
@@ -449,16 +437,23 @@ func (s *session) effectsOf(ctx context.Context, id string) (int, error) {
 	return countOf(text, id), nil
 }
 
+// countOf returns how many elements of a JSON array, or lines of any other text, have an id.
 func countOf(text []byte, id string) (n int) {
-	for line := range bytes.Lines(text) {
-		if bytes.Contains(line, []byte(id)) {
+	var effects []json.RawMessage
+	if json.Unmarshal(text, &effects) != nil {
+		for line := range bytes.Lines(text) {
+			effects = append(effects, line)
+		}
+	}
+	for _, effect := range effects {
+		if bytes.Contains(effect, []byte(id)) {
 			n++
 		}
 	}
 	return n
 }
 
-// effects returns what was handled so far, a line for each event.
+// effects returns what was handled so far.
 func (s *session) effects(ctx context.Context) ([]byte, error) {
 	e := s.p.Effects
 	switch {
@@ -471,13 +466,11 @@ func (s *session) effects(ctx context.Context) ([]byte, error) {
 	case e.Command != "":
 		return s.command(ctx, e.Command)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.p.Timeout)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{Timeout: s.p.Timeout}).Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -495,20 +488,21 @@ const maxEffects = 64 << 20
 const maxCommand = time.Minute
 
 // command runs a command of the profile and returns its output. Programs that it leaves in the
-// background keep running: the output is a file, which needs no end.
+// background keep running: what they write goes to files, which need no end.
 func (s *session) command(ctx context.Context, text string, env ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxCommand)
 	defer cancel()
-	out, err := os.CreateTemp("", "conform-")
+	dir, err := os.MkdirTemp("", "conform-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(out.Name())                       //nolint:errcheck // it is in the folder for temporary files
-	defer out.Close()                                 //nolint:errcheck // it is read
-	cmd := exec.CommandContext(ctx, "sh", "-c", text) //nolint:gosec // of the profile, which its user wrote
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), out, os.Stderr
+	defer os.RemoveAll(dir) //nolint:errcheck // it is in the folder for temporary files
+	const toFiles = `exec >"$0/out" 2>"$0/err"` + "\n"
+	cmd := exec.CommandContext(ctx, "sh", "-c", toFiles+text, dir) //nolint:gosec // its user wrote the profile
+	cmd.Env = append(os.Environ(), env...)
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("the command %q of the profile: %w", text, err)
+		said, _ := os.ReadFile(filepath.Join(dir, "err")) // it need not say more
+		return nil, fmt.Errorf("the command %q of the profile: %w: %s", text, err, short(string(said)))
 	}
-	return os.ReadFile(out.Name())
+	return os.ReadFile(filepath.Join(dir, "out"))
 }

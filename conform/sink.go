@@ -24,15 +24,7 @@ type arrival struct {
 
 // has reports whether a text is in the body or in a field.
 func (a *arrival) has(text string) bool {
-	if strings.Contains(string(a.body), text) {
-		return true
-	}
-	for _, values := range a.header {
-		if strings.Contains(strings.Join(values, " "), text) {
-			return true
-		}
-	}
-	return false
+	return strings.Contains(a.text(), text)
 }
 
 // text returns the request as it is reported.
@@ -56,10 +48,10 @@ type sink struct {
 	scripts map[string][]respond // responses to the arrivals with a text, in order; the last one repeats
 	next    []respond            // responses to our event of a producer, in order; the last one repeats
 
-	keyOf  func(*arrival) string // of a producer's event; nil with an intermediary
-	known  map[string]bool       // keys of events that came before
-	ours   string                // key of our event
-	awaits bool                  // the next event with another key is ours
+	keyOf  func(*arrival) string
+	known  map[string]bool // keys of events that came before
+	ours   string          // key of our event
+	awaits bool            // the next event with another key is ours
 }
 
 // maxArrival bounds the body of an arrival, in bytes.
@@ -122,9 +114,6 @@ func (s *sink) record(a *arrival) respond {
 // isOurs reports whether an arrival is of the event that was triggered: producers may send others
 // meanwhile, and repeat older ones. Events without keys are all taken for it. s.mu is held.
 func (s *sink) isOurs(a *arrival) bool {
-	if s.keyOf == nil {
-		return false
-	}
 	key := s.keyOf(a)
 	if s.awaits && !s.known[key] {
 		s.ours, s.awaits = key, false

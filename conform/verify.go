@@ -1,8 +1,8 @@
 package conform
 
 import (
+	"cmp"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,9 +15,8 @@ import (
 
 // proof is a valid signature of an arrival.
 type proof struct {
-	components []string          // of RFC 9421
-	params     map[string]string // as they are written
-	at         time.Time         // signed time; zero without one
+	components []string  // of RFC 9421
+	at         time.Time // signed time; zero without one
 }
 
 // covers reports whether a component is covered, whatever its parameters.
@@ -32,6 +31,10 @@ func (t *run) proofOf(a *arrival, scheme, host, target string) (*proof, error) {
 		return t.messageSignature(a, scheme, host, target)
 	case "hmac":
 		return t.templateSignature(a)
+	case "bearer":
+		secret, err := t.p.secret()
+		isOther := a.header.Get("Authorization") != "Bearer "+string(secret)
+		return nil, cmp.Or(err, wrongIf(isOther, "the token is not that of the profile"))
 	}
 	return nil, notApplicable("the profile signs nothing")
 }
@@ -57,7 +60,7 @@ func (t *run) messageSignature(a *arrival, scheme, host, target string) (*proof,
 		if !t.key.verify(base, signature) {
 			continue
 		}
-		p := &proof{components: components, params: params}
+		p := &proof{components: components}
 		if created, err := strconv.ParseInt(params["created"], 10, 64); err == nil {
 			p.at = time.Unix(created, 0)
 		}
@@ -120,50 +123,42 @@ func split(text string, at rune) (all []string) {
 	return append(all, text[from:])
 }
 
-// templateSignature verifies an HMAC by the templates of the profile: their fields are read as
-// patterns, and the first signature that agrees counts.
+// templateSignature verifies an HMAC by the templates of the profile.
 func (t *run) templateSignature(a *arrival) (*proof, error) {
-	values := map[string]string{"id": t.p.keyOf(a), "body": string(a.body)}
-	var signatures []string
-	for name, template := range t.p.Fields {
-		pattern := regexp.QuoteMeta(template)
-		for what, form := range map[string]string{
-			"id": `(?P<id>[^, ;]+)`, "timestamp": `(?P<timestamp>\d+)`, "hex": `(?P<hex>[0-9a-f]{64})`,
-			"base64": `(?P<base64>[A-Za-z0-9+/]{43}=)`,
-		} {
-			pattern = strings.Replace(pattern, `\{`+what+`\}`, form, 1)
-		}
-		re, err := regexp.Compile(pattern)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range re.FindAllStringSubmatch(a.header.Get(name), -1) {
-			for i, what := range re.SubexpNames() {
-				switch what {
-				case "hex", "base64":
-					signatures = append(signatures, m[i])
-				case "":
-				default:
-					values[what] = m[i]
-				}
+	valueOf := func(name string) string { return strings.Join(a.header.Values(name), ", ") }
+	part := func(what string) string {
+		for name, template := range t.p.Fields {
+			before, _, ok := strings.Cut(template, what)
+			form := regexp.MustCompile(regexp.QuoteMeta(literal(before)) + `([^, ;"]+)`)
+			if m := form.FindStringSubmatch(valueOf(name)); ok && m != nil {
+				return m[1]
 			}
 		}
+		return ""
 	}
 	secret, err := t.p.secret()
 	if err != nil {
 		return nil, err
 	}
-	over := strings.NewReplacer("{id}", values["id"], "{timestamp}", values["timestamp"], "{body}", values["body"])
-	sum := hmacKey(secret).sign([]byte(over.Replace(t.p.Over)))
-	if !slices.Contains(signatures, hex.EncodeToString(sum)) &&
-		!slices.Contains(signatures, base64.StdEncoding.EncodeToString(sum)) {
-		return nil, fmt.Errorf("none of %d signatures is that of the profile", len(signatures))
+	id, at := cmp.Or(part("{id}"), t.p.keyOf(a)), part("{timestamp}")
+	over := strings.NewReplacer("{id}", id, "{timestamp}", at, "{body}", string(a.body)).Replace(t.p.Over)
+	signed := withSignature(hmacKey(secret).sign([]byte(over)))
+	for name, template := range t.p.Fields {
+		if isSigned(template) && strings.Contains(valueOf(name), signed.Replace(literal(template))) {
+			p := &proof{}
+			if seconds, err := strconv.ParseInt(at, 10, 64); err == nil {
+				p.at = time.Unix(seconds, 0)
+			}
+			return p, nil
+		}
 	}
-	p := &proof{}
-	if at, err := strconv.ParseInt(values["timestamp"], 10, 64); err == nil {
-		p.at = time.Unix(at, 0)
-	}
-	return p, nil
+	return nil, errors.New("there is no signature as the profile has it")
+}
+
+// literal returns the end of a template: what is after another value, with the last one if it ends
+// with that.
+func literal(template string) string {
+	return template[strings.LastIndex(strings.TrimSuffix(template, "}"), "}")+1:]
 }
 
 // keyOf returns the identifier of an arrival, with its quotes, or "".
@@ -175,16 +170,17 @@ func (p *Profile) keyOf(a *arrival) string {
 	if !ok {
 		return ""
 	}
-	var value any
-	if json.Unmarshal(a.body, &value) != nil {
-		return ""
-	}
+	value := json.RawMessage(a.body)
 	for member := range strings.SplitSeq(path, ".") {
-		object, _ := value.(map[string]any)
+		var object map[string]json.RawMessage
+		if json.Unmarshal(value, &object) != nil {
+			return ""
+		}
 		value = object[member]
 	}
-	if value == nil {
-		return ""
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
 	}
-	return fmt.Sprint(value)
+	return string(value)
 }
