@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/kv"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/internal/faultdisk"
 )
@@ -151,17 +151,37 @@ func TestAMissingFileIsRefused(t *testing.T) {
 func TestADamagedLogIsRefused(t *testing.T) {
 	t.Parallel()
 	s := grown(t, 200)
+	if err := s.db.Checkpoint(); err != nil { // none is due then
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		mustClaim(t, s, claimOf(fmt.Sprint("later ", i)), dedup.New)
+	}
 	want := belief(t, s)
-	files := contents(t, copyStore(t, s.dir))
+	crashed := copyStore(t, s.dir)
+	files := contents(t, crashed)
 	if err := opensWholeOrNot(t, "undamaged", copyDir(t, files), want, small()); err != nil {
 		t.Fatal(err)
 	}
-	log := slices.Min(logs(t, copyDir(t, files), ".log"))
-	name := filepath.Join(filepath.Base(filepath.Dir(log)), filepath.Base(log))
+	at, err := kv.ReadCheckpoint(crashed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames []redolog.Position
+	log := redolog.Settings{Dir: filepath.Join(crashed, "redo"), Store: at.Store}
+	_, _, err = redolog.Replay(log, at.Log, func(f redolog.Frame) error {
+		frames = append(frames, f.At)
+		return nil
+	})
+	if err != nil || len(frames) < 3 {
+		t.Fatal(len(frames), err)
+	}
+	frame := frames[len(frames)/2]
+	name := filepath.Join("redo", fmt.Sprintf("%010d.log", frame.Segment))
 	text := []byte(files[name])
-	text[len(strings.TrimRight(string(text), "\x00"))/2] ^= 4
+	text[frame.Offset+40] ^= 4
 	files[name] = string(text)
-	err := opensWholeOrNot(t, "damaged", copyDir(t, files), want, small())
+	err = opensWholeOrNot(t, "damaged", copyDir(t, files), want, small())
 	if err == nil || !strings.Contains(err.Error(), "--accept-loss") {
 		t.Errorf("%v", err)
 	}

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -532,7 +533,15 @@ func TestDamageIsRefused(t *testing.T) {
 			table, size = name, info.Size()
 		}
 	}
-	segment := filepath.Join(crashed, logDir, fmt.Sprintf("%010d.log", at.Log.Segment))
+	frame, log := redolog.Position{}, (&DB{dir: crashed, o: options, spare: &spare{}}).logSettings(at)
+	_, _, err = redolog.Replay(log, at.Log, func(f redolog.Frame) error {
+		frame = cmp.Or(frame, f.At) // perhaps in the next segment
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	segment := filepath.Join(crashed, logDir, fmt.Sprintf("%010d.log", frame.Segment))
 	refused := func(dir, path string, at int64) bool {
 		flipBit(t, path, at)
 		before := contents(t, dir)
@@ -568,7 +577,7 @@ func TestDamageIsRefused(t *testing.T) {
 	manifest := filepath.Join(crashed, IndexDir, "MANIFEST")
 	listed := refused(crashed, manifest, at.Manifest.Length/2)
 	flipBit(t, manifest, at.Manifest.Length/2)
-	if !listed || !refused(crashed, segment, at.Log.Offset+40) || passed > 5 {
+	if !listed || !refused(crashed, segment, frame.Offset+40) || passed > 5 {
 		t.Fatalf("opened with a damaged MANIFEST, log or %d tables", passed)
 	}
 	// With the loss of a commit accepted, the rest is there. A lost commit may be at rest, and the

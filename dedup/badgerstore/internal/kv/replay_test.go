@@ -14,6 +14,7 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/redolog"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
@@ -272,5 +273,50 @@ func TestAStartThatFailsLeavesTheLastCommit(t *testing.T) {
 	again.check(t)
 	if err := again.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestALogBehindTheTablesIsRefused damages the last frame, which looks as if a crash had torn it,
+// while its commit is at rest.
+func TestALogBehindTheTablesIsRefused(t *testing.T) {
+	t.Parallel()
+	options := tiny(t)
+	o := create(t, options)
+	for n := range 3 {
+		o.commit(t, Entry{Key: keyOf('e', n), Value: make([]byte, 100)})
+	}
+	if err := o.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	for !inTables(o.DB, o.n) {
+		if err := o.checkpoint.fill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var dir string
+	o.still(func() { dir = o.crashed(t) })
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	at, err := ReadCheckpoint(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last redolog.Position
+	log := (&DB{dir: dir, o: options, spare: &spare{}}).logSettings(at)
+	_, _, err = redolog.Replay(log, at.Log, func(f redolog.Frame) error {
+		last = f.At
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipBit(t, log.Dir+fmt.Sprintf("/%010d.log", last.Segment), last.Offset+40)
+	d, err := Open(dir, options)
+	if err == nil {
+		err = errors.Join(errors.New("it is opened"), d.Close())
+	}
+	if !IsDamage(err) {
+		t.Errorf("without a commit that is at rest: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,6 +97,46 @@ func TestAChangesetIsPutInPieces(t *testing.T) {
 		if bytes.Compare(table.Right, reachedKey) < 0 || len(tables) < 3 {
 			t.Errorf("%d tables, one ends with %q", len(tables), table.Right)
 		}
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestACheckpointReadsItsPositionFirst lets a memory table begin, and a changeset come to rest in
+// it, while a checkpoint reads the position: it waits for that table.
+func TestACheckpointReadsItsPositionFirst(t *testing.T) {
+	t.Parallel()
+	o := create(t, tiny(t))
+	o.commit(t, Entry{Key: keyOf('e', 1), Value: []byte("value")})
+	if err := o.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	o.applier.gate.Lock()
+	o.overlay.mu.Lock()
+	passed := make(chan error)
+	go func() {
+		_, _, err := o.checkpoint.pass()
+		passed <- err
+	}()
+	time.Sleep(20 * time.Millisecond) // it is there, or is only slow
+	before, _, err := o.checkpoint.memTables(0)
+	newest := before
+	for newest == before && err == nil {
+		if err = o.index.fill(o.overlay.visible, fillerSize(o.Badger().Opts().MemTableSize), fillerKey); err == nil {
+			newest, _, err = o.checkpoint.memTables(0)
+		}
+	}
+	for gone := false; !gone && err == nil; _, gone, err = o.checkpoint.memTables(before) {
+		time.Sleep(time.Millisecond)
+	}
+	o.overlay.mu.Unlock()
+	o.applier.gate.Unlock()
+	if err = errors.Join(err, <-passed); err != nil {
+		t.Fatal(err)
+	}
+	if _, gone, err := o.checkpoint.memTables(newest); !gone {
+		t.Errorf("memory table %d is there: %v", newest, err)
 	}
 	if err := o.Close(); err != nil {
 		t.Fatal(err)

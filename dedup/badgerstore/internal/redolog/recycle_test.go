@@ -344,13 +344,13 @@ func TestTheNextSegmentIsFilledUnderLoad(t *testing.T) {
 					want = append(want, write(t, l, uint64(len(want)+1), e))
 				}
 			}
-			add(14)
+			add(1)
 			select {
 			case <-begun:
 				t.Fatal("a segment is filled although little was written")
 			case <-time.After(10 * time.Millisecond):
 			}
-			add(6) // beyond loadedAfter
+			add(19) // beyond its sixteenth
 			<-begun
 			add(row.frames)
 			if at := l.End().Segment; at != row.segment {
