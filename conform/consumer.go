@@ -78,13 +78,10 @@ func worst(errs []error) error {
 // accepts checks that an unusual delivery is accepted.
 func accepts(ctx context.Context, t *run, what string, d *delivery) error {
 	a := t.send(ctx, d)
-	switch {
-	case a.isBusy():
+	if a.isBusy() {
 		return notJudged("%s: %s", what, a)
-	case !t.accepts(a):
-		return wrong("%s: %s", what, a)
 	}
-	return nil
+	return wrongIf(!t.accepts(a), "%s: %s", what, a)
 }
 
 // known is the run of a check of an event that was handled.

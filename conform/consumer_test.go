@@ -290,6 +290,7 @@ var sabotages = []struct{ profile, sabotage, check string }{
 	{"events", "wears out", "C707"},
 	{"events", "keeps nothing", "C801"},
 	{"events", "keeps nothing", "C802"},
+	{"events", "forgets when it is killed", "C803"},
 }
 
 // slow checks wait. They run with a sabotage only if they must find it; others if their number has

@@ -16,6 +16,16 @@ const maxStart = time.Minute
 var killChecks = map[string]steps{
 	"C801": func(ctx context.Context, t *run) error { return kills(ctx, t, t.p.Restart) },
 	"C802": func(ctx context.Context, t *run) error { return kills(ctx, t, t.p.Power) },
+	"C803": known(func(ctx context.Context, t *run, d *delivery, first *answer) error {
+		sleep(ctx, t.p.Settle) // that it was handled may be written after its effect
+		if _, err := t.command(ctx, t.p.Restart); err != nil {
+			return notJudged("%v", err)
+		}
+		if _, err := acknowledged(ctx, t, true); err != nil {
+			return err
+		}
+		return repeats(ctx, t, "after the kill", first, d.again())
+	}),
 }
 
 // kills sends deliveries and kills the program after each of their responses. Then each event must

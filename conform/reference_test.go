@@ -39,6 +39,7 @@ type reference struct {
 	public   ed25519.PublicKey
 	clock    string // file with the seconds by which its clock was moved
 	kills    string // file that is larger after each kill
+	killed   int64  // its size
 
 	mu       sync.Mutex
 	requests int
@@ -415,6 +416,9 @@ func (s *reference) finish(rec *stored, a *reply) {
 func (s *reference) claim(key, payload string) (*stored, *reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if info, err := os.Stat(s.kills); err == nil && s.is("forgets when it is killed") && info.Size() != s.killed {
+		s.records, s.killed = map[string]*stored{}, info.Size()
+	}
 	rec := s.records[key]
 	window := s.p.Window
 	if window == 0 || s.is("never forgets") {

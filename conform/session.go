@@ -361,15 +361,10 @@ func (t *run) once(ctx context.Context, id string) error {
 		return nil
 	}
 	n, err := t.settled(ctx, id, 1)
-	switch {
-	case err != nil:
-		return err
-	case n == 0:
-		return notJudged("the event %s was accepted, but is not among the effects", id)
-	case n > 1:
-		return wrong("the event %s was handled %d times", id, n)
+	if err == nil && n == 0 {
+		err = notJudged("the event %s was accepted, but is not among the effects", id)
 	}
-	return nil
+	return cmp.Or(err, wrongIf(n > 1, "the event %s was handled %d times", id, n))
 }
 
 // bound is how often an event may be handled, by the end of the check that sent it.
