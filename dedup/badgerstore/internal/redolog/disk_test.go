@@ -27,11 +27,12 @@ type disk struct {
 	written int  // calls
 }
 
-// diskFile is a file with what was in its unflushed sectors.
+// diskFile is a file with what was in its unflushed sectors, and with its flushed size.
 type diskFile struct {
 	*os.File
 	disk    *disk
 	flushed map[int64][]byte
+	size    int64 // of an unflushed change, -1 without one
 }
 
 func newDisk(seed uint64) *disk { return &disk{r: rand.New(rand.NewPCG(seed, 0))} }
@@ -43,7 +44,7 @@ func (d *disk) open(name string, flag int, perm fs.FileMode) (storedir.File, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	df := &diskFile{f, d, map[int64][]byte{}}
+	df := &diskFile{f, d, map[int64][]byte{}, -1}
 	d.files = append(d.files, df)
 	return df, nil
 }
@@ -96,7 +97,11 @@ func (f reservingFile) Allocate(size int64) error {
 	if f.disk.full {
 		return syscall.ENOSPC
 	}
-	return f.Truncate(size)
+	info, err := f.Stat()
+	if err == nil && f.size < 0 {
+		f.size = info.Size()
+	}
+	return errors.Join(err, f.Truncate(size))
 }
 
 func (f *diskFile) Allocate(int64) error { return errors.ErrUnsupported }
@@ -108,6 +113,7 @@ func (f *diskFile) Datasync() error {
 		return syscall.EIO
 	}
 	clear(f.flushed)
+	f.size = -1
 	return nil
 }
 
@@ -127,6 +133,9 @@ func (d *disk) crash(t testing.TB, powerCut bool) {
 				_, e := f.File.WriteAt(f.flushed[sector], sector*sectorSize)
 				err = errors.Join(err, e)
 			}
+		}
+		if powerCut && f.size >= 0 && chance != 10 {
+			err = errors.Join(err, f.File.Truncate(f.size))
 		}
 		err = errors.Join(err, f.File.Close())
 	}

@@ -421,3 +421,22 @@ func TestAPartlyFilledSegmentIsFilledAfterARestart(t *testing.T) {
 		t.Errorf("raw: %v", raw)
 	}
 }
+
+// TestTheSizeOfALargerSegmentIsDurable cuts the power before the frame is flushed for which a
+// segment was made larger: its head does not name more than the file has.
+func TestTheSizeOfALargerSegmentIsDurable(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		s, d := tiny(t), newDisk(seed)
+		s.OpenFile = d.reserving
+		l := open(t, s, Position{})
+		want := write(t, l, 1, Entry{Key: []byte("a")})
+		if _, err := l.Append(2, []Entry{{Key: []byte("b"), Value: make([]byte, 2*s.SegmentSize)}}); err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
+		d.crash(t, true)
+		got, _ := readAll(t, s, Position{})
+		checkFrames(t, got[:1], []frame{want})
+	}
+}

@@ -95,7 +95,7 @@ func (l *Log) Append(group uint64, entries []Entry) (Position, error) {
 	}
 	l.written, l.group = Position{l.active.number, at + size}, group
 	l.unflushed, l.unmarked = true, true
-	if at > l.settings.SegmentSize/loadedPart && !l.loaded {
+	if at > max(l.settings.SegmentSize/loadedPart, loadedLeast) && !l.loaded {
 		l.load()
 	}
 	if l.active.once {
@@ -151,8 +151,12 @@ func (l *Log) Carry(group uint64, entries []Entry) (end Position, err error) {
 	return l.end, nil
 }
 
-// loadedPart is the part of a segment behind which it pays to fill the next one with zeros.
-const loadedPart = 16
+// loadedPart is the part of a segment behind which it pays to fill the next one with zeros, and
+// loadedLeast the least offset.
+const (
+	loadedPart  = 16
+	loadedLeast = 64 << 10
+)
 
 // load starts the filling of segments with zeros.
 func (l *Log) load() {
