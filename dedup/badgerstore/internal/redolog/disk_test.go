@@ -27,12 +27,12 @@ type disk struct {
 	written int  // calls
 }
 
-// diskFile is a file with what was in its unflushed sectors, and with its flushed size.
+// diskFile is a file with what was in its unflushed sectors, and with its size before.
 type diskFile struct {
 	*os.File
 	disk    *disk
 	flushed map[int64][]byte
-	size    int64 // of an unflushed change, -1 without one
+	size    int64 // before the last change, -1 if that was flushed
 }
 
 func newDisk(seed uint64) *disk { return &disk{r: rand.New(rand.NewPCG(seed, 0))} }
@@ -98,7 +98,7 @@ func (f reservingFile) Allocate(size int64) error {
 		return syscall.ENOSPC
 	}
 	info, err := f.Stat()
-	if err == nil && f.size < 0 {
+	if err == nil {
 		f.size = info.Size()
 	}
 	return errors.Join(err, f.Truncate(size))
