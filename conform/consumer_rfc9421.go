@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
@@ -36,19 +37,25 @@ var rfc9421Checks = map[string]steps{
 	},
 	"C411": publicAsSecret,
 	"C417": func(ctx context.Context, t *run) error {
-		usual := t.p.Timeout
-		for range 3 {
-			usual = min(usual, t.send(ctx, t.delivery()).took)
-		}
-		d := t.unsigned().forge()
-		d.signOthers(200)
-		a := t.sendParts(ctx, d.bytes()) // servers may refuse so large a head themselves
-		if a.took > max(time.Second, 20*usual) {
+		usual := fastest(func() *answer { return t.send(ctx, t.delivery()) })
+		a := fastest(func() *answer { // servers may refuse so large a head themselves
+			d := t.unsigned().forge()
+			d.signOthers(200)
+			return t.sendParts(ctx, d.bytes())
+		})
+		if a.took > max(time.Second, 20*usual.took) {
 			return wrong("%s after %s", a, a.took.Round(time.Millisecond))
 		}
 		return statusOf("201 signatures of others", a, nil)
 	},
 	"C443": authority,
+}
+
+// fastest returns the response of three that took the shortest time: the others may have waited for
+// a busy machine.
+func fastest(send func() *answer) *answer {
+	all := []*answer{send(), send(), send()}
+	return slices.MinFunc(all, func(a, b *answer) int { return cmp.Compare(a.took, b.took) })
 }
 
 // publicAsSecret signs with the octets of the public key, as if they were a secret.
