@@ -292,8 +292,10 @@ func TestAWorkerThatHangsIsNoticed(t *testing.T) {
 			t.Errorf("%v does not say what hangs", u)
 		}
 		w.End()
-		p.pass(s, 2*beatEvery)
-		eventually(t, "it does not hang any more", func() bool { return s.Health(t.Context()) == nil })
+		eventually(t, "it does not hang any more", func() bool {
+			p.pass(s, beatEvery)
+			return s.Health(t.Context()) == nil
+		})
 		p.hang(t, s, w, func() bool { return s.failure.Load() != nil })
 		<-s.Failed()
 	}
