@@ -151,37 +151,36 @@ func TestAMissingFileIsRefused(t *testing.T) {
 func TestADamagedLogIsRefused(t *testing.T) {
 	t.Parallel()
 	s := grown(t, 200)
-	if err := s.db.Checkpoint(); err != nil { // none is due then
-		t.Fatal(err)
+	var crashed string
+	var frames []redolog.Position
+	for n := 0; len(frames) < 3; n++ { // a checkpoint may be due
+		for i := range 20 {
+			mustClaim(t, s, claimOf(fmt.Sprint("later ", n, i)), dedup.New)
+		}
+		crashed, frames = copyStore(t, s.dir), nil
+		at, err := kv.ReadCheckpoint(crashed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := redolog.Settings{Dir: filepath.Join(crashed, "redo"), Store: at.Store}
+		_, _, err = redolog.Replay(log, at.Log, func(f redolog.Frame) error {
+			frames = append(frames, f.At)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	for i := range 20 {
-		mustClaim(t, s, claimOf(fmt.Sprint("later ", i)), dedup.New)
-	}
-	want := belief(t, s)
-	crashed := copyStore(t, s.dir)
-	files := contents(t, crashed)
+	want, files := belief(t, s), contents(t, crashed)
 	if err := opensWholeOrNot(t, "undamaged", copyDir(t, files), want, small()); err != nil {
 		t.Fatal(err)
-	}
-	at, err := kv.ReadCheckpoint(crashed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var frames []redolog.Position
-	log := redolog.Settings{Dir: filepath.Join(crashed, "redo"), Store: at.Store}
-	_, _, err = redolog.Replay(log, at.Log, func(f redolog.Frame) error {
-		frames = append(frames, f.At)
-		return nil
-	})
-	if err != nil || len(frames) < 3 {
-		t.Fatal(len(frames), err)
 	}
 	frame := frames[len(frames)/2]
 	name := filepath.Join("redo", fmt.Sprintf("%010d.log", frame.Segment))
 	text := []byte(files[name])
 	text[frame.Offset+40] ^= 4
 	files[name] = string(text)
-	err = opensWholeOrNot(t, "damaged", copyDir(t, files), want, small())
+	err := opensWholeOrNot(t, "damaged", copyDir(t, files), want, small())
 	if err == nil || !strings.Contains(err.Error(), "--accept-loss") {
 		t.Errorf("%v", err)
 	}
