@@ -218,11 +218,12 @@ func BenchmarkTask(b *testing.B) {
 
 // Goroutines are not made for every task: the attempt with its context, the attributes of its
 // event, and its shares of Take and of the reporter remain. Each share depends on how many tasks
-// come together, which the scheduler decides, so the test takes the minimum of several runs.
+// come together, which the scheduler decides, so the test takes the minimum of several runs: on a
+// busy machine most may have more.
 func TestATaskAllocatesLittle(t *testing.T) {
-	const n = 10_000
+	const n, runs = 10_000, 30
 	least := math.Inf(1)
-	for range 5 {
+	for i := 0; i < runs && least > 3; i++ {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		runTasks(t, n)

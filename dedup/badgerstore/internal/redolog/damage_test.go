@@ -216,9 +216,15 @@ func TestATornWriteIsTheEndOfTheLog(t *testing.T) {
 	want := s.frames[:len(s.frames)-2]
 	before := want[len(want)-1].end
 	for at := last.at.Offset; at < s.end.Offset; at++ {
-		undo := s.change(t, last.at.Segment, func(b []byte) { clear(b[at:]) })
+		intact := s.frames[:len(s.frames)-1]
+		undo := s.change(t, last.at.Segment, func(b []byte) {
+			if slices.Max(b[at:s.end.Offset]) == 0 { // a random end
+				intact = s.frames
+			}
+			clear(b[at:])
+		})
 		got, end, err := tryRead(s.Settings, Position{})
-		isWhole := sameFrames(got, s.frames[:len(s.frames)-1]) && end == last.end
+		isWhole := sameFrames(got, intact) && end == intact[len(intact)-1].end
 		if err != nil || !isWhole && (end != before || !sameFrames(got, want)) {
 			t.Errorf("torn at byte %d: %d of %d frames, end %v: %v", at, len(got), len(s.frames), end, err)
 		}
