@@ -135,7 +135,7 @@ func (d *disk) crash(t testing.TB, powerCut bool) {
 			}
 		}
 		if powerCut && f.size >= 0 && chance != 10 {
-			err = errors.Join(err, f.File.Truncate(f.size))
+			err = errors.Join(err, f.Truncate(f.size))
 		}
 		err = errors.Join(err, f.File.Close())
 	}
