@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -267,8 +268,8 @@ func TestNoCheckpointFollowsAFailure(t *testing.T) {
 		t.Errorf("a checkpoint: %v", err)
 	}
 	_ = o.Close() // with the failure, or without
-	if now, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
-		t.Errorf("a checkpoint was noted after the failure: %v", err)
+	if now := o.noted(t); !reflect.DeepEqual(now, noted) {
+		t.Errorf("a checkpoint was noted after the failure: %+v, before %+v", now, noted)
 	}
 }
 
@@ -294,8 +295,8 @@ func TestAFailureDuringACloseIsFinal(t *testing.T) {
 	if err := o.Close(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("Close: %v", err)
 	}
-	if now, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
-		t.Errorf("a checkpoint was noted after the failure: %v", err)
+	if now := o.noted(t); !reflect.DeepEqual(now, noted) {
+		t.Errorf("a checkpoint was noted after the failure: %+v, before %+v", now, noted)
 	}
 }
 
@@ -330,8 +331,8 @@ func TestAnErrorOfTheApplierIsFinal(t *testing.T) {
 		t.Errorf("a commit follows: %v", err)
 	}
 	_ = o.Close() // with the failure, or without
-	if now, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile)); err != nil || !bytes.Equal(now, noted) {
-		t.Errorf("a checkpoint was noted after the failure: %v", err)
+	if now := o.noted(t); !reflect.DeepEqual(now, noted) {
+		t.Errorf("a checkpoint was noted after the failure: %+v, before %+v", now, noted)
 	}
 	options.OpenValues, options.Fail = nil, tiny(t).Fail
 	again := reopen(t, o.dir, options, o.n, o.want)

@@ -21,7 +21,7 @@ func TestTheNewestSegmentCannotBeMissing(t *testing.T) {
 		for o.log.End().Segment < last {
 			o.commit(t, Entry{Key: keyOf('e', int(o.n)), Value: bytes.Repeat([]byte{1}, 10_000)})
 		}
-		o.noted(t)
+		o.reach(t)
 		end := o.log.End().Segment
 		o.checkpoint.mu.Lock()
 		dir := o.crashed(t)
@@ -56,8 +56,8 @@ func TestTheNewestSegmentCannotBeMissing(t *testing.T) {
 	}
 }
 
-// noted returns the file of the checkpoint once it has the segment that the log has reached.
-func (o *opened) noted(t testing.TB) []byte {
+// reach waits until the checkpoint has the segment that the log has reached.
+func (o *opened) reach(t testing.TB) {
 	t.Helper()
 	for {
 		at, err := ReadCheckpoint(o.dir)
@@ -65,13 +65,20 @@ func (o *opened) noted(t testing.TB) []byte {
 			t.Fatal(err)
 		}
 		if at.Reached == o.log.End().Segment {
-			break
+			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	text, err := os.ReadFile(filepath.Join(o.dir, CheckpointFile))
+}
+
+// noted returns the checkpoint without the segment that the log has reached, which is noted in the
+// background.
+func (o *opened) noted(t testing.TB) Checkpoint {
+	t.Helper()
+	at, err := ReadCheckpoint(o.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text
+	at.Reached = 0
+	return at
 }
