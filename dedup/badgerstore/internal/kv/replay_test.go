@@ -58,19 +58,7 @@ func TestAReplayIsKilledAndBegunAgain(t *testing.T) {
 		o.commit(t, Entry{Key: keyOf('e', n%1000), Value: bytes.Repeat([]byte{byte(n)}, 4000)},
 			Entry{Key: keyOf('s', n), Value: make([]byte, 100)})
 	}
-	if err := o.Settle(); err != nil {
-		t.Fatal(err)
-	}
-	for !inTables(o.DB, o.n) {
-		if err := o.checkpoint.fill(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var dir string
-	o.still(func() { dir = o.crashed(t) })
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	dir := o.crashedInTables(t)
 	killed := errors.New("the process ends")
 	for try := range 3 {
 		at, err := ReadCheckpoint(dir)
@@ -285,19 +273,7 @@ func TestALogBehindTheTablesIsRefused(t *testing.T) {
 	for n := range 3 {
 		o.commit(t, Entry{Key: keyOf('e', n), Value: make([]byte, 100)})
 	}
-	if err := o.Settle(); err != nil {
-		t.Fatal(err)
-	}
-	for !inTables(o.DB, o.n) {
-		if err := o.checkpoint.fill(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var dir string
-	o.still(func() { dir = o.crashed(t) })
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	dir := o.crashedInTables(t)
 	at, err := ReadCheckpoint(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -319,4 +295,22 @@ func TestALogBehindTheTablesIsRefused(t *testing.T) {
 	if !IsDamage(err) {
 		t.Errorf("without a commit that is at rest: %v", err)
 	}
+}
+
+// crashedInTables returns what a process leaves that ends when all commits are in tables.
+func (o *opened) crashedInTables(t *testing.T) (dir string) {
+	t.Helper()
+	if err := o.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	for !inTables(o.DB, o.n) {
+		if err := o.checkpoint.fill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.still(func() { dir = o.crashed(t) })
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
