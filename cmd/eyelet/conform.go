@@ -16,12 +16,11 @@ import (
 // conformCmd tests how a program follows the documents of event delivery.
 type conformCmd struct {
 	*program
-	o              conform.Options
-	profile        string
-	format         string
-	html, badge    string
-	list           bool
-	role, endpoint string
+	o           conform.Options
+	profile     string
+	format      string
+	html, badge string
+	list        bool
 }
 
 func conformCommand(p *program) *cobra.Command {
@@ -55,23 +54,22 @@ func conformCommand(p *program) *cobra.Command {
 	flags.StringVar(&f.badge, "badge", "", "write an SVG with profile, result and version to this file")
 	flags.StringVarP(&f.format, "output", "o", "text", "text, json or junit")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		f.role, f.endpoint = args[0], strings.Join(args[1:], "")
+		f.o.Role, f.o.URL = conform.Role(args[0]), strings.Join(args[1:], "")
 		return f.run(c.Context())
 	}
 	return c
 }
 
 func (f *conformCmd) run(ctx context.Context) (err error) {
-	f.o.Role, f.o.URL = conform.Role(f.role), f.endpoint
 	checks := conform.List(f.o.Role)
 	if len(checks) == 0 {
-		return usage.Errorf("write consumer, producer or intermediary", "unknown role %q", f.role)
+		return usage.Errorf("write consumer, producer or intermediary", "unknown role %q", f.o.Role)
 	}
 	if f.list {
 		return f.printList(checks)
 	}
-	if f.endpoint == "" && f.o.Role != conform.Producer {
-		return usage.Errorf("write it after the role", "a %s needs the URL of its endpoint", f.role)
+	if f.o.URL == "" && f.o.Role != conform.Producer {
+		return usage.Errorf("write it after the role", "a %s needs the URL of its endpoint", f.o.Role)
 	}
 	if f.o.Profile, err = conform.ReadProfile(f.profile); err != nil {
 		return usage.Errorf("", "%v", err)
