@@ -111,8 +111,10 @@ func (s *Store) known(ctx context.Context, c *dedup.Claim, h record.Hash) (d ded
 		return d, false
 	}
 	rec, own, ok := s.finished(h)
-	if ok && c.Occurrence != nil && c.Occurrence.Name != "" { // else a dedup.Step finds another event
-		name, _ := c.Named()
+	if !ok {
+		return d, false
+	}
+	if name, named := c.Named(); named { // else a dedup.Step finds another event
 		owned, err := owns(s.db, record.Alias{Hash: h, Seq: rec.Seq}, own, name)
 		ok = owned && err == nil
 	}
